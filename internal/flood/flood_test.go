@@ -47,7 +47,6 @@ func TestQuota(t *testing.T) {
 	})
 }
 
-// TestQuotaTogether: things that come together use one quota.
 func TestQuotaTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reported := make(chan int, 1)
@@ -68,11 +67,11 @@ func TestQuotaTogether(t *testing.T) {
 	})
 }
 
-// TestLogger: the first lines of each kind are written, and then how many more there were.
+// TestLogger: the first lines of each kind are written, the rest is counted.
 func TestLogger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zapcore.InfoLevel)
-		var hooked atomic.Int64 // the ends of the windows of several kinds write at once
+		var hooked atomic.Int64 // several windows end at once
 		log := flood.Logger(zap.New(core, zap.Hooks(func(zapcore.Entry) error {
 			hooked.Add(1)
 			return nil
@@ -109,7 +108,6 @@ func TestLogger(t *testing.T) {
 	})
 }
 
-// TestLoggerKinds: the kinds that are told apart are bounded, and so is what is written of all others.
 func TestLoggerKinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zapcore.InfoLevel)

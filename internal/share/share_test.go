@@ -9,7 +9,7 @@ import (
 	"github.com/actionproof/mediator/internal/share"
 )
 
-// fill takes one after the other for a party until it is refused.
+// fill takes until it is refused, and returns how many it got.
 func fill(p *share.Pool, party string, amount int64) (n int64) {
 	for p.Take(party, 1, amount) {
 		n++
@@ -17,7 +17,7 @@ func fill(p *share.Pool, party string, amount int64) (n int64) {
 	return n
 }
 
-// TestPool has party after party take all it can: each newcomer finds something.
+// TestPool: each new party gets less, and one part stays free.
 func TestPool(t *testing.T) {
 	var p share.Pool
 	if got := fill(&p, "a", 1024); got != 512 {
@@ -28,7 +28,6 @@ func TestPool(t *testing.T) {
 			t.Errorf("newcomer %d got nothing, with %d taken", i, p.Taken())
 		}
 	}
-	// Parties that take and give get equal parts.
 	p = share.Pool{}
 	for range 1000 {
 		for _, party := range []string{"a", "b", "c"} {
@@ -46,7 +45,7 @@ func TestPool(t *testing.T) {
 	}
 }
 
-// TestTurns has one party want a hundred turns: another waits for one of them.
+// TestTurns: a party that wants a hundred turns does not delay another by more than one.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := share.NewTurns(1)

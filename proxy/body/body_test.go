@@ -10,7 +10,7 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// TestFullSpool says of a disk that is full that it is, and not that the body broke off.
+// TestFullSpool: a full disk is not a broken body.
 func TestFullSpool(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Fatal(err)
@@ -22,7 +22,6 @@ func TestFullSpool(t *testing.T) {
 	check.WantCode(t, err, "ledger_unavailable")
 }
 
-// TestTurns admits as many readings of large texts as there are processors. Small ones do not wait for them.
 func TestTurns(t *testing.T) {
 	b := NewStore(Limits{}, t.TempDir())
 	var taken []func()

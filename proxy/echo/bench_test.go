@@ -9,7 +9,6 @@ import (
 	"testing"
 )
 
-// BenchmarkReader reads bodies as they are relayed, without and with the search for a secret of 40 bytes.
 func BenchmarkReader(b *testing.B) {
 	const object = `{"id":"evt_01J9Z3","object":"chat.completion","created":1731592800,"model":"m-4o","choices":[{"index":0,"message":{"role":"assistant","content":"Hello! How can I help you today?\nAsk me \"anything\" you like."}}]},` + "\n"
 	binary := make([]byte, 768<<10)

@@ -32,7 +32,7 @@ func newSecret(t testing.TB, prefix, secret string) *echo.Secret {
 	return s
 }
 
-// asJSON writes a text as a JSON string; always are characters that are escaped though they need not be.
+// asJSON writes a JSON string and also escapes the characters in always.
 func asJSON(s, always string) string {
 	raw, _ := json.Marshal(s)
 	for _, c := range always {
@@ -49,7 +49,6 @@ func asUTF16(s string) string {
 	return b.String()
 }
 
-// percent encodes every byte.
 func percent(s string) (all string) {
 	for _, b := range []byte(s) {
 		all += fmt.Sprintf("%%%02x", b)
@@ -57,7 +56,7 @@ func percent(s string) (all string) {
 	return all
 }
 
-// repeated are the ways in which servers repeat a text.
+// repeated has every way in which servers repeat a text.
 func repeated(s string) map[string]string {
 	php := strings.ReplaceAll(asJSON(s, ""), "/", `\/`)
 	all := map[string]string{

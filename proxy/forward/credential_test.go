@@ -11,8 +11,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// TestCredentialHeaders: what net/http does not send as it stands, or an upstream reads as something else, carries no
-// credential.
 func TestCredentialHeaders(t *testing.T) {
 	for _, header := range []string{"", "X Token", "Host", "content-length", "Content-Type", "Connection",
 		"Transfer-Encoding", "Idempotency-Key", "ActionProof-Capability", "X-HTTP-Method-Override", "X_Forwarded_Host"} {
@@ -40,7 +38,6 @@ func TestCredentialIsNeverPrinted(t *testing.T) {
 
 const secretToken = "the-credential-of-the-upstream"
 
-// fixed is a secret that never changes.
 type fixed string
 
 func (f fixed) Secret(context.Context) (string, error) { return string(f), nil }

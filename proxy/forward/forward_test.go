@@ -46,7 +46,7 @@ func TestForwardRequest(t *testing.T) {
 	}
 }
 
-// What net/http does with a length of 0 beside a body: sent with "Content-Length: 0", not chunked.
+// An empty POST goes out with "Content-Length: 0", not chunked.
 func TestEmptyPostIsNotChunked(t *testing.T) {
 	up := proxytest.NewUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.Header.Get("Content-Length")+strings.Join(r.TransferEncoding, ","))
@@ -70,7 +70,7 @@ func TestRelayResponse(t *testing.T) {
 		body               io.Reader
 		length, wantN      int64
 		truncated          bool
-		left               time.Duration // of the time that the call has; 0: any
+		left               time.Duration // time left for the call; 0: any
 	}{
 		{name: "whole", method: "GET", status: 200, body: strings.NewReader("abc"), length: 3, wantN: 3},
 		{name: "unknown length", method: "GET", status: 200, body: strings.NewReader("abc"), length: -1, wantN: 3},
@@ -116,7 +116,7 @@ func TestRelayResponse(t *testing.T) {
 	}
 }
 
-// iotestErr fails every read: it must not be read, or breaks a body.
+// iotestErr fails every read.
 type iotestErr struct{}
 
 func (iotestErr) Read([]byte) (int, error) { return 0, errors.New("broken at 10.0.0.1:443") }

@@ -19,13 +19,12 @@ import (
 	"github.com/actionproof/mediator/proxy/intercept"
 )
 
-// What a client can do over time: hold on to what it does not use, or make the proxy work for nothing. Each test ends
-// by a limit of the proxy, made small, and not by one of its own.
+// These clients hold what they do not use, or make the proxy work for nothing. A limit of the proxy ends each test.
 
-// brief is the limit that a test waits for, by the clock of its bubble.
+// brief is that limit, by the bubble's clock.
 const brief = time.Second
 
-// wantCut demands that the proxy ends a connection on which it is not owed anything.
+// wantCut demands that the proxy ends the connection.
 func wantCut(t *testing.T, c net.Conn) {
 	t.Helper()
 	if _, err := io.Copy(io.Discard, c); isTimeout(err) {
@@ -41,7 +40,6 @@ func untouched(t *testing.T) func(*intercept.Options) {
 	}
 }
 
-// Clients that open what they can and send nothing more.
 func TestHalfOpen(t *testing.T) { synctest.Test(t, halfOpen) }
 
 func halfOpen(t *testing.T) {
@@ -67,7 +65,7 @@ func halfOpen(t *testing.T) {
 	}
 }
 
-// Slowloris: heads that never end.
+// Slowloris
 func TestSlowHead(t *testing.T) { synctest.Test(t, slowHead) }
 
 func slowHead(t *testing.T) {
@@ -85,7 +83,6 @@ func slowHead(t *testing.T) {
 	}
 }
 
-// The head of a second request has until the connection counts as idle.
 func TestSlowSecondHead(t *testing.T) { synctest.Test(t, slowSecondHead) }
 
 func slowSecondHead(t *testing.T) {
@@ -99,7 +96,6 @@ func slowSecondHead(t *testing.T) {
 	wantCut(t, c)
 }
 
-// The body of a call that is refused is not waited for without end.
 func TestSlowBodyOfARefusedCall(t *testing.T) { synctest.Test(t, slowBodyOfARefusedCall) }
 
 func slowBodyOfARefusedCall(t *testing.T) {
@@ -119,7 +115,7 @@ func slowBodyOfARefusedCall(t *testing.T) {
 	}
 }
 
-// An answer is cut at once, and does not wait for a request's body that has not come.
+// A cut answer does not wait for the request's body.
 func TestCutAnswerWithUnreadBody(t *testing.T) {
 	for name, fault := range map[string]any{"abort": http.ErrAbortHandler, "panic": "on purpose"} {
 		t.Run(name, func(t *testing.T) {
@@ -147,8 +143,8 @@ func TestCutAnswerWithUnreadBody(t *testing.T) {
 	}
 }
 
-// The body of a call that has its whole answer is not waited for without end, also where a transport still reads it.
-// What comes of it later is no request: it would have passed the reader of HTTP/1 as a body.
+// A body is not waited for after the whole answer, even if a transport still reads it. Its rest must not become a
+// request: the HTTP/1 reader passed it as a body.
 func TestSlowBodyOfAnAnsweredCall(t *testing.T) { synctest.Test(t, slowBodyOfAnAnsweredCall) }
 
 func slowBodyOfAnAnsweredCall(t *testing.T) {
@@ -179,7 +175,7 @@ func slowBodyOfAnAnsweredCall(t *testing.T) {
 			_ = c.Close()
 		}
 	}
-	// Where the body comes in time, the connection is kept for as long as any, also where the next head comes with it.
+	// A body in time keeps the connection, even if the next head comes with it.
 	c := r.MustTunnel("a.example:443")
 	answers := bufio.NewReader(c)
 	post := "POST / HTTP/1.1\r\nHost: a.example\r\nHalf: 1\r\nContent-Length: 4\r\n\r\nab"
@@ -195,7 +191,7 @@ func slowBodyOfAnAnsweredCall(t *testing.T) {
 	_ = c.Close()
 }
 
-// endless is a handler that writes until its client takes nothing any more, and reports how it ended.
+// endless writes until its client reads no more.
 func endless(ended chan<- error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, err := io.Copy(w, zeros{})
@@ -208,7 +204,6 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
-// A client that never reads its answer loses it.
 func TestNeverReading(t *testing.T) { synctest.Test(t, neverReading) }
 
 func neverReading(t *testing.T) {
@@ -241,7 +236,7 @@ func neverReading(t *testing.T) {
 	}
 }
 
-// askHTTP2 asks for an answer, and gives it a window of this size.
+// askHTTP2 asks for an answer with a window of this size.
 func askHTTP2(t *testing.T, r *rig, window uint32) net.Conn {
 	t.Helper()
 	c, f := dialHTTP2(t, r, xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: window})
@@ -252,7 +247,7 @@ func askHTTP2(t *testing.T, r *rig, window uint32) net.Conn {
 	return c
 }
 
-// A short answer is written after its handler has returned; a window of nothing does not hold its stream for ever.
+// A short answer is written after its handler has returned.
 func TestWindowZeroOfAShortAnswer(t *testing.T) { synctest.Test(t, windowZeroOfAShortAnswer) }
 
 func windowZeroOfAShortAnswer(t *testing.T) {
@@ -268,8 +263,7 @@ func windowZeroOfAShortAnswer(t *testing.T) {
 	_ = c.Close()
 }
 
-// Rapid reset (CVE-2023-44487): streams that are opened and given up at once never run more handlers than streams are
-// allowed.
+// Rapid reset (CVE-2023-44487)
 func TestRapidReset(t *testing.T) {
 	const streams = 10
 	var running, most atomic.Int32
@@ -308,7 +302,6 @@ func TestRapidReset(t *testing.T) {
 	_ = c.Close()
 }
 
-// More streams at once than are allowed are refused, not queued.
 func TestTooManyStreams(t *testing.T) {
 	stop := make(chan struct{})
 	r := newRig(t, func(o *intercept.Options) {
@@ -326,7 +319,7 @@ func TestTooManyStreams(t *testing.T) {
 	_ = c.Close()
 }
 
-// flood sends frames until the proxy closes the connection, which it must do before so many bytes.
+// flood demands that the proxy closes the connection before most bytes of this frame.
 func flood(t *testing.T, c net.Conn, frame []byte, most int) {
 	t.Helper()
 	batch := bytes.Repeat(frame, 1+16<<10/len(frame))
@@ -341,7 +334,6 @@ func flood(t *testing.T, c net.Conn, frame []byte, most int) {
 	t.Errorf("the proxy took %d bytes of it", most)
 }
 
-// bytesOf returns the bytes of the frames that write writes.
 func bytesOf(t *testing.T, write func(*xhttp2.Framer) error) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -351,7 +343,7 @@ func bytesOf(t *testing.T, write func(*xhttp2.Framer) error) []byte {
 	return b.Bytes()
 }
 
-// A client that has the proxy answer its pings and reads none of the answers: they must not pile up.
+// Unread answers to pings must not pile up.
 func TestPingFlood(t *testing.T) { synctest.Test(t, pingFlood) }
 
 func pingFlood(t *testing.T) {
@@ -361,7 +353,6 @@ func pingFlood(t *testing.T) {
 	_ = c.Close()
 }
 
-// Settings that change all the time are acknowledged together, and leave nothing behind.
 func TestSettingsFlood(t *testing.T) {
 	r := newRig(t, serving(silent))
 	c, f := dialHTTP2(t, r)
@@ -374,7 +365,7 @@ func TestSettingsFlood(t *testing.T) {
 	_ = c.Close()
 }
 
-// CONTINUATION flood (CVE-2023-45288): a header block that never ends.
+// CONTINUATION flood (CVE-2023-45288)
 func TestContinuationFlood(t *testing.T) { synctest.Test(t, continuationFlood) }
 
 func continuationFlood(t *testing.T) {
@@ -388,7 +379,7 @@ func continuationFlood(t *testing.T) {
 	_ = c.Close()
 }
 
-// HPACK bomb: one large entry of the table, named by one byte each time.
+// HPACK bomb: one byte names a large table entry each time.
 func TestHPACKBomb(t *testing.T) {
 	r := newRig(t, func(o *intercept.Options) {
 		o.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request came through") })

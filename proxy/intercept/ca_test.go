@@ -127,7 +127,7 @@ func TestConstrain(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		hosts  []string
-		signed map[string]bool // host: would a client believe it?
+		signed map[string]bool // whether a client would believe it
 	}{
 		{"names", []string{"api.example.com", "*.svc.example"}, map[string]bool{
 			"api.example.com": true, "v1.api.example.com": true, "x.svc.example": true, "example.com": false,

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestWriteDeadline: a write has its own time, and no more than a deadline leaves it that was set before.
+// TestWriteDeadline: an earlier deadline shortens the time of a write.
 func TestWriteDeadline(t *testing.T) {
 	for name, test := range map[string]struct {
 		own, set time.Duration

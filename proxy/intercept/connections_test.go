@@ -13,8 +13,8 @@ import (
 	"github.com/actionproof/mediator/proxy/intercept"
 )
 
-// TestConnectionsThatWait: connections that wait for their client keep nobody out of a listener that sessions share,
-// and those of one party go before those of another. A call under way keeps its connection.
+// TestConnectionsThatWait: waiting connections keep nobody out of a shared listener. The party with the most loses them
+// first, and running calls lose none.
 func TestConnectionsThatWait(t *testing.T) {
 	const limit = 8
 	const plain = "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n"
@@ -67,7 +67,7 @@ func TestConnectionsThatWait(t *testing.T) {
 			t.Fatal(name)
 		}
 	}
-	wantBody(t, roundTripRaw(t, used, inside), "done") // it waited too, and is the only one of its party
+	wantBody(t, roundTripRaw(t, used, inside), "done") // it waited too, as the only one of its party
 	close(release)
 	must(t, slow.SetReadDeadline(time.Now().Add(3*time.Minute)))
 	wantBody(t, readRaw(t, bufio.NewReader(slow), "GET"), "done")

@@ -14,8 +14,7 @@ import (
 	"github.com/actionproof/mediator/test/proxytest"
 )
 
-// Fault 6, the dispatch: a CONNECT that no handler decides is tunnelled blind, and the environment names a proxy.
-// Whatever goes wrong in the dispatch, goproxy cannot reach anything.
+// Fault 6: goproxy tunnels an undecided CONNECT, and asks the environment for a proxy. Here it cannot reach anything.
 func TestFault6GoproxyCannotDial(t *testing.T) {
 	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:9")
 	t.Setenv("HTTP_PROXY", "http://127.0.0.1:9")
@@ -29,7 +28,7 @@ func TestFault6GoproxyCannotDial(t *testing.T) {
 			_, _ = io.Copy(w, resp.Body)
 		})
 	}, up.Server)
-	dispatch := httptest.NewServer(r.Proxy.Dispatch()) // as if a request reached it that was not decided
+	dispatch := httptest.NewServer(r.Proxy.Dispatch()) // for an undecided request
 	defer dispatch.Close()
 
 	c, err := net.Dial("tcp", dispatch.Listener.Addr().String())
@@ -59,14 +58,14 @@ func TestFault6GoproxyCannotDial(t *testing.T) {
 			t.Error("the transport dials")
 		}
 	}
-	// Our own transport does not ask the environment either: this reaches the upstream and not port 9.
+	// Our own transport ignores the environment's port 9.
 	mustGet(t, r.Client(http1), "https://"+at(0, up.Server)+"/direct", "GET /direct")
 	if n := up.Conns.Load(); n != 1 {
 		t.Errorf("the upstream saw %d connections, want 1", n)
 	}
 }
 
-// A CONNECT whose connection goproxy leaves where it is gets no 200 from net/http.
+// If goproxy leaves the connection, net/http must not answer 200.
 func TestDispatchTakesNothing(t *testing.T) {
 	r := newRig(t, nil)
 	r.Proxy.SetDispatch(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -76,7 +75,6 @@ func TestDispatchTakesNothing(t *testing.T) {
 	}
 }
 
-// The certificates stand before a client with the platform's rules.
 func TestTunnelCertificate(t *testing.T) {
 	up := newUpstream(t, nil, http1)
 	r := newRig(t, nil, up.Server)
@@ -90,7 +88,7 @@ func TestTunnelCertificate(t *testing.T) {
 			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err != nil {
 		t.Error(err)
 	}
-	// An IP address has no SNI and is in the certificate as an address.
+	// An IP address has no SNI.
 	ip := up.Listener.Addr().String()
 	mustGet(t, r.Client(http1), "https://"+ip+"/ip", "GET /ip")
 }

@@ -42,20 +42,19 @@ const (
 	codeHeader = proxytest.CodeHeader
 )
 
-// A request as it stands in a tunnel to a.example, by HTTP/1.1 and by HTTP/2.
+// Requests inside a tunnel to a.example.
 const (
 	getRoot   = "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"
 	getFrames = "HEADERS 1 END_STREAM\n  :method: GET\n  :scheme: https\n  :authority: a.example\n  :path: /"
 )
 
-// serving sets the handler of a rig.
 func serving(handler http.HandlerFunc) func(*intercept.Options) {
 	return func(o *intercept.Options) { o.Handler = handler }
 }
 
 func silent(http.ResponseWriter, *http.Request) {}
 
-// dialHTTP2 opens a tunnel to a.example that speaks HTTP/2 frame by frame.
+// dialHTTP2 opens a tunnel to a.example and speaks HTTP/2 frame by frame.
 func dialHTTP2(t testing.TB, r *rig, settings ...xhttp2.Setting) (*tls.Conn, *proxytest.Frames) {
 	t.Helper()
 	c, err := r.Tunnel("a.example:443", "a.example", http2)

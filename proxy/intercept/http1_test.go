@@ -15,8 +15,8 @@ import (
 	"github.com/actionproof/mediator/test/proxytest/corpus"
 )
 
-// FuzzHTTP1Reader holds the reader against net/http: it changes nothing in what it lets through, net/http takes all of
-// that, and both end each message at the same byte.
+// FuzzHTTP1Reader compares the reader with net/http: it passes input unchanged, net/http accepts all of it, and both
+// end each message at the same byte.
 func FuzzHTTP1Reader(f *testing.F) {
 	for _, e := range corpus.Read(f, "../testdata/raw") {
 		if e.ALPN == "h2" {
@@ -66,7 +66,7 @@ func FuzzHTTP1Reader(f *testing.F) {
 			if err != nil {
 				return
 			}
-			// Between messages net/http has read what the reader calls whole, and not a byte more of anything else.
+			// net/http has read the reader's whole message, and nothing more.
 			if int64(r.Buffered()) == 0 && c.pass != 0 {
 				t.Fatalf("net/http ends a message %d bytes before the reader does", c.pass)
 			}
@@ -74,8 +74,8 @@ func FuzzHTTP1Reader(f *testing.F) {
 	})
 }
 
-// allowedEnd reports whether reading may end so: the input ended, or what is left to net/http is not in order, which is
-// the CRLF after a chunk and the length of its trailer section.
+// allowedEnd reports whether reading may end so: the input ended, or net/http refused what it alone checks, the CRLF
+// after a chunk and the trailers' length.
 func allowedEnd(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || slices.Contains([]string{
 		"malformed chunked encoding", "http: unexpected EOF reading trailer",
@@ -83,7 +83,7 @@ func allowedEnd(err error) bool {
 	}, err.Error())
 }
 
-// A deadline in the middle of a head, which net/http sets when it stops waiting for the next request, loses nothing.
+// net/http sets such a deadline when it stops waiting for the next request.
 func TestHTTP1ReaderSurvivesADeadline(t *testing.T) {
 	head := "GET /x HTTP/1.1\r\nHost: a\r\n\r\n"
 	c := &http1Reader{from: iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader(head))), limit: 100}
@@ -95,7 +95,6 @@ func TestHTTP1ReaderSurvivesADeadline(t *testing.T) {
 	}
 }
 
-// sameHead is a client that asks the same again and again.
 type sameHead struct {
 	text string
 	at   int
@@ -107,7 +106,6 @@ func (e *sameHead) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// BenchmarkHTTP1Reader judges heads as clients send them.
 func BenchmarkHTTP1Reader(b *testing.B) {
 	const text = "GET /v1/models/7 HTTP/1.1\r\nHost: a.example:8443\r\nUser-Agent: agent/1.0\r\nAccept: " +
 		"*/*\r\nAccept-Encoding: gzip\r\n\r\n"

@@ -82,7 +82,7 @@ func TestLeafCacheIsBounded(t *testing.T) {
 	}
 }
 
-// Fault 5: leaves that live for 13 months, are RSA, or all have one private key, the same in every process.
+// Fault 5: leaves live for 13 months, are RSA, or share one private key.
 func TestFault5Leaves(t *testing.T) {
 	now := time.Now()
 	keys := make(map[string]bool)

@@ -44,7 +44,6 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// Plain requests: what goes to the choke point, and what does not.
 func TestPlainRequests(t *testing.T) {
 	r := newRig(t, serving(func(w http.ResponseWriter, r *http.Request) {
 		route, _ := intercept.RouteFrom(r.Context())
@@ -122,7 +121,6 @@ func TestConnectRefused(t *testing.T) {
 	}
 }
 
-// Every tunnel that ends, however it ends, gives its place back.
 func TestTunnelLimit(t *testing.T) {
 	up := newUpstream(t, nil, http1)
 	free := make(chan struct{})
@@ -154,7 +152,6 @@ func TestTunnelLimit(t *testing.T) {
 	}
 }
 
-// TestTunnelsOfOneParty has one party open all the tunnels that it can: another opens one all the same.
 func TestTunnelsOfOneParty(t *testing.T) {
 	r := newRig(t, func(o *intercept.Options) {
 		o.Limits.Tunnels = 8
@@ -190,11 +187,11 @@ func TestConnectionLimit(t *testing.T) {
 	<-began
 	second := r.Dial()
 	_, _ = io.WriteString(second, "GET /x HTTP/1.1\r\nHost: a\r\n\r\n")
-	_ = first.Close() // only this lets the second in
+	_ = first.Close() // only this admits the second
 	wantAnswer(t, readRaw(t, bufio.NewReader(second), "GET"), nil, "not_a_proxy_request")
 }
 
-// The context that Connect returns reaches the requests, survives the CONNECT, and its end is the tunnel's.
+// TestConnectContext: the requests get the context that Connect returned, and its end closes the tunnel.
 func TestConnectContext(t *testing.T) {
 	type key struct{}
 	var end context.CancelFunc
@@ -281,18 +278,17 @@ func TestSessionResumption(t *testing.T) {
 	config := &tls.Config{RootCAs: r.Roots(), ServerName: "a.example", ClientSessionCache: tls.NewLRUClientSessionCache(1)}
 	for i := range 2 {
 		c := tls.Client(r.Connect("a.example:443"), config)
-		wantBody(t, roundTripRaw(t, c, getRoot), "") // reads the ticket, too
+		wantBody(t, roundTripRaw(t, c, getRoot), "") // also reads the ticket
 		if resumed := c.ConnectionState().DidResume; resumed != (i == 1) {
 			t.Errorf("connection %d resumed: %t", i, resumed)
 		}
 	}
-	// A ticket opens no other tunnel: SNI is checked on resumption as well.
+	// SNI is checked on resumption too.
 	if err := tls.Client(r.Connect("b.example:443"), config).Handshake(); err == nil {
 		t.Error("a ticket for one host opened the tunnel to another")
 	}
 }
 
-// Shutdown lets running requests end, in tunnels too, and cuts what does not carry one.
 func TestShutdown(t *testing.T) {
 	arrived, finish := make(chan struct{}), make(chan struct{})
 	r := newRig(t, serving(func(w http.ResponseWriter, r *http.Request) {
@@ -326,7 +322,7 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// TestShutdownAtOnce ends proxies that may not have begun to serve: for the race detector.
+// TestShutdownAtOnce is for the race detector.
 func TestShutdownAtOnce(t *testing.T) {
 	for range 50 {
 		t.Run("", func(t *testing.T) { newRig(t, nil) })
@@ -348,7 +344,6 @@ func TestShutdownIsBounded(t *testing.T) {
 	}
 }
 
-// A client that goes away while its CONNECT is being decided ends the deciding.
 func TestConnectIsCancelled(t *testing.T) {
 	asked, cancelled := make(chan struct{}), make(chan struct{})
 	r := newRig(t, func(o *intercept.Options) {
@@ -389,7 +384,6 @@ func TestHeaderTricksDoNotPanic(t *testing.T) {
 	}
 }
 
-// TestConnectDuringShutdown decides a CONNECT once the proxy has begun to shut down.
 func TestConnectDuringShutdown(t *testing.T) {
 	asked, decide := make(chan struct{}), make(chan struct{})
 	r := newRig(t, func(o *intercept.Options) {

@@ -14,8 +14,7 @@ import (
 	"github.com/actionproof/mediator/proxy/intercept"
 )
 
-// TestServeSession: whatever comes over the listener of a session belongs to it, in tunnels too, whoever the client
-// says to be. It ends with the session.
+// TestServeSession: everything on a session's listener belongs to it, whatever the client says, and ends with it.
 func TestServeSession(t *testing.T) {
 	r := newRig(t, func(o *intercept.Options) {
 		o.Limits.Connections = 32 // two for each session
@@ -63,11 +62,10 @@ func TestServeSession(t *testing.T) {
 	ask(other, plain, "ses_2|")
 }
 
-// listener is the listener of one session.
 type listener struct {
 	t       *testing.T
 	address string
-	end     func() // ends the session, once
+	end     func() // once
 }
 
 func serveSession(t *testing.T, r *rig, session string) *listener {
@@ -96,7 +94,7 @@ func (l *listener) dial() net.Conn {
 	return c
 }
 
-// TestIdleSessions: a session without a connection takes none from the others, however many there are.
+// TestIdleSessions: any number of idle sessions leaves all places free.
 func TestIdleSessions(t *testing.T) {
 	r := newRig(t, func(o *intercept.Options) { o.Limits.Connections = 4 })
 	for range 10 {
@@ -109,7 +107,7 @@ func TestIdleSessions(t *testing.T) {
 	}
 }
 
-// TestConnectionsOfManySessions: however many connections the sessions of one agent hold, another session gets one.
+// TestConnectionsOfManySessions: many greedy sessions leave a place for another.
 func TestConnectionsOfManySessions(t *testing.T) {
 	r := newRig(t, func(o *intercept.Options) { o.Limits.Connections = 64 }) // four for each session
 	const plain = "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n"
@@ -118,7 +116,7 @@ func TestConnectionsOfManySessions(t *testing.T) {
 		for range 4 {
 			c := l.dial()
 			_, _ = io.WriteString(c, plain)
-			_, _ = c.Read(make([]byte, 1)) // it is held, or was closed
+			_, _ = c.Read(make([]byte, 1)) // held, or closed
 		}
 	}
 	if resp := roundTripRaw(t, serveSession(t, r, "ses_other").dial(), plain); resp.StatusCode != http.StatusOK {

@@ -20,7 +20,7 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// describing answers with where a request goes.
+// describing answers with a request's destination.
 func describing(w http.ResponseWriter, r *http.Request) {
 	route, _ := intercept.RouteFrom(r.Context())
 	_, _ = io.WriteString(w, route.Target.String()+" "+route.Original.String()+" "+r.Proto+" "+r.URL.String())
@@ -55,8 +55,6 @@ func TestRedirectedConnections(t *testing.T) {
 	}
 }
 
-// A redirected cleartext connection carries requests to several hosts as a proxy connection does: each is judged by
-// itself.
 func TestRedirectedHostsAreJudgedOneByOne(t *testing.T) {
 	r := newRig(t, func(o *intercept.Options) {
 		o.Handler = http.HandlerFunc(describing)
@@ -90,7 +88,7 @@ func TestRedirectedRequestsThatAreRefused(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t, serving(describing))
 			resp := roundTripRaw(t, r.Redirect(tt.original)(), tt.head+"\r\n\r\n")
-			if tt.code == "" { // net/http makes the absolute form the Host: the same as for a proxy
+			if tt.code == "" { // net/http makes it the Host, as for a proxy
 				wantBody(t, resp, "http://b.example 192.0.2.7:80 HTTP/1.1 http://b.example/")
 				return
 			}
@@ -155,7 +153,7 @@ func TestRedirectedConnectionsThatAreRefused(t *testing.T) {
 	}
 }
 
-// One authority for a whole HTTP/2 connection: the name in its handshake.
+// An HTTP/2 connection has one authority: the name in its handshake.
 func TestRedirectedAuthority(t *testing.T) {
 	r := newRig(t, serving(describing))
 	client := r.Redirected(r.Redirect("192.0.2.7:443"), "h2")
@@ -169,7 +167,6 @@ func TestRedirectedAuthority(t *testing.T) {
 	}
 }
 
-// A client that connects to the transparent listener itself has no original destination.
 func TestNotRedirected(t *testing.T) {
 	r := newRig(t, func(o *intercept.Options) { o.Original = nil })
 	c := r.ServeTransparent()()
@@ -179,8 +176,7 @@ func TestNotRedirected(t *testing.T) {
 	}
 }
 
-// A decision has as much time as a handshake and takes none of its time. What it refuses is told once, with its own
-// error, also where it comes too late.
+// A decision has its own time. A refusal is reported once, with its own error, even if it is late.
 func TestSlowDecisionOfARedirectedConnection(t *testing.T) {
 	const limit = 2 * brief
 	denied := refusal.New("egress_denied", "denied")
@@ -224,7 +220,7 @@ func TestSlowDecisionOfARedirectedConnection(t *testing.T) {
 	}
 }
 
-// begun leaves the first byte of its first write out.
+// begun omits the first byte of its first write.
 type begun struct {
 	net.Conn
 	written bool
@@ -239,7 +235,6 @@ func (b *begun) Write(p []byte) (int, error) {
 	return n + 1, err
 }
 
-// A panic ends one redirected connection, and is told.
 func TestPanicOfARedirectedConnection(t *testing.T) {
 	r := newRig(t, func(o *intercept.Options) {
 		o.Connect = func(*http.Request, upstream.Target) (context.Context, error) { panic("on purpose") }
@@ -280,7 +275,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// A silent client is not reported, and goes with the proxy.
+// A silent client is not reported.
 func TestShutdownEndsRedirectedConnections(t *testing.T) {
 	r := newRig(t, nil)
 	dial := r.Redirect("192.0.2.7:443")
@@ -300,7 +295,6 @@ func TestShutdownEndsRedirectedConnections(t *testing.T) {
 	}
 }
 
-// HTTP/2 with prior knowledge is served inside a CONNECT as well, by the same choke point.
 func TestPriorKnowledgeInATunnel(t *testing.T) {
 	r := newRig(t, serving(describing))
 	client := r.Redirected(func() net.Conn { return r.Connect("a.example:80") }, "h2c")

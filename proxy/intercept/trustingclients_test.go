@@ -14,8 +14,7 @@ import (
 	"github.com/actionproof/mediator/test/full"
 )
 
-// The clients speak CONNECT, verify the certificate for HOST, and print the answer. PROXY, ROOTS and BARE stand for the
-// proxy's address, the file of the CA, and HOST without brackets.
+// Each client sends a CONNECT, verifies the certificate for HOST, and prints the answer. BARE is HOST without brackets.
 var trustingClients = map[string][]string{
 	"curl": {"curl", "-sS", "--noproxy", "", "--proxy", "http://PROXY", "--cacert", "ROOTS", "https://HOST/"},
 	"openssl": {"sh", "-c", `printf 'GET / HTTP/1.0\r\nHost: HOST\r\n\r\n' |
@@ -38,9 +37,8 @@ require("http").request({ host, port, method: "CONNECT", path: "HOST:443" }).on(
 }).on("error", fail).end();`},
 }
 
-// TestClientsTrustEachHost: clients that know nothing but the CA believe it for every host that it is constrained to,
-// name or address. OpenSSL holds a certificate's common name against the constraints on names, also where it is an
-// address.
+// TestClientsTrustEachHost: clients believe the CA for every host of its constraints, name or address. OpenSSL checks
+// even an address in the common name against the DNS constraints.
 func TestClientsTrustEachHost(t *testing.T) {
 	full.Only(t, "curl, openssl, python and node")
 	hosts := []string{"a.example", "192.0.2.1", "[2001:db8::1]"}

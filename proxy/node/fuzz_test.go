@@ -19,7 +19,7 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// reading is a node that reads requests as the node does.
+// reading is a node that reads requests strictly.
 type reading struct {
 	t     testing.TB
 	asked bool
@@ -47,7 +47,7 @@ func (r *reading) Send(context.Context, string, string, http.Header, []byte, str
 	return nil, errors.New("no rule led here")
 }
 
-// FuzzCommit: what is relayed the node reads as the mediator does; what is not relayed has a code.
+// FuzzCommit: the node reads a relayed request as the mediator does; a refusal has a code.
 func FuzzCommit(f *testing.F) {
 	hash := strings.Repeat("0a", 32)
 	for _, s := range []string{

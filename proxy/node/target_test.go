@@ -8,11 +8,10 @@ import (
 	"github.com/actionproof/mediator/proxy/node"
 )
 
-// TestTarget: what the node is asked is what the request says, however it is spelled.
 func TestTarget(t *testing.T) {
 	owner := strings.Repeat("o", 43)
 	agent, dispute := "/v1/reputation/"+owner+":", "dsp_"+strings.Repeat("0a", 16)
-	for request, want := range map[string]string{ // empty: nothing is asked
+	for request, want := range map[string]string{ // empty: refused
 		agent + "agent:worker-1":                  agent + "agent:worker-1",
 		agent + "agent%3Aworker-1":                agent + "agent:worker-1",
 		"/v1/reputation/" + owner + "%3aworker-1": agent + "worker-1",

@@ -10,7 +10,6 @@ import (
 	xhttp2 "golang.org/x/net/http2"
 )
 
-// wantSettings reads the first frame of a peer, which says what it will buffer.
 func wantSettings(t *testing.T, framer *xhttp2.Framer, want ...xhttp2.Setting) {
 	t.Helper()
 	frame, err := framer.ReadFrame()
@@ -26,8 +25,7 @@ func wantSettings(t *testing.T, framer *xhttp2.Framer, want ...xhttp2.Setting) {
 	}
 }
 
-// TestHTTP2Buffers holds what HTTP/2 lets each side send ahead of the other: net/http's own bounds would add up to
-// gigabytes.
+// With net/http's own bounds, what one side may send ahead would add up to gigabytes.
 func TestHTTP2Buffers(t *testing.T) {
 	t.Run("of an agent", func(t *testing.T) {
 		r := newRig(t, nil)

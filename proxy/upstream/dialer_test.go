@@ -167,7 +167,7 @@ func TestWhyUnreachable(t *testing.T) {
 	}
 }
 
-// The answer that was judged is the one that is dialled: a second lookup would get another.
+// A second lookup would give another answer than the judged one.
 func TestDialerResolvesOnce(t *testing.T) {
 	up := httptest.NewServer(nil)
 	defer up.Close()
@@ -230,7 +230,6 @@ func TestCheckDestination(t *testing.T) {
 	}
 }
 
-// names is a resolver that knows what it is told.
 type names map[string][]netip.Addr
 
 func (n names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {

@@ -102,7 +102,7 @@ func TestTargetText(t *testing.T) {
 	}
 }
 
-// What is accepted is in the normal form, has no character that could end a host, and reads back as itself.
+// Accepted targets are in normal form and read back as themselves.
 func FuzzParseConnect(f *testing.F) {
 	for _, s := range []string{"api.example.com:443", "[::1]:1", "bücher.example:443", "ok.example@127.0.0.1:18443",
 		"0x7f.1:80", "h:p/info?", "a..b:1", "XN--A:1", "0\xbc:1"} {

@@ -103,8 +103,7 @@ func TestTransportErrors(t *testing.T) {
 	})
 }
 
-// TestOwnConnections: nothing goes over a connection after, or before, a request whose body may be left unread there,
-// that authenticates the connection, or that asks to switch it to another protocol.
+// TestOwnConnections: some requests share their connection with no other.
 func TestOwnConnections(t *testing.T) {
 	for _, tt := range []struct {
 		name, method, body, header string

@@ -20,7 +20,7 @@ import (
 	"github.com/actionproof/mediator/test/proxytest/corpus"
 )
 
-// Frames is an agent that speaks HTTP/2 frame by frame, in order or not.
+// Frames is an agent that speaks HTTP/2 frame by frame, valid or not.
 type Frames struct {
 	t      testing.TB
 	conn   net.Conn
@@ -28,10 +28,10 @@ type Frames struct {
 	block  bytes.Buffer
 	hpack  *hpack.Encoder
 
-	Silent  bool // it acknowledges nothing, because another goroutine writes
+	Silent  bool // does not acknowledge, because another goroutine writes
 	bodies  map[uint32][]byte
 	answers map[uint32]*http.Response
-	Codes   []string // of the refusals among them
+	Codes   []string // of the refusals
 }
 
 // NewFrames begins HTTP/2 on a connection.
@@ -48,7 +48,7 @@ func NewFrames(t testing.TB, c net.Conn, settings ...xhttp2.Setting) *Frames {
 	return f
 }
 
-// Play takes the agent's side of an exchange.
+// Play is the agent's side of an exchange.
 func (f *Frames) Play(steps []corpus.Step) {
 	f.t.Helper()
 	for _, s := range steps {
@@ -64,10 +64,9 @@ func (f *Frames) Play(steps []corpus.Step) {
 	}
 }
 
-// Send writes the Frames of a text: "HEADERS stream [END_STREAM] [MORE]" with a header on each line below it,
-// "CONTINUATION stream [MORE]" likewise, "DATA stream [END_STREAM] text", "RST_STREAM stream code", "WINDOW_UPDATE
-// stream increment", "SETTINGS id value", "PING", "PRIORITY stream on". Writing may fail: the proxy may have closed the
-// connection.
+// Send writes frames: "HEADERS stream [END_STREAM] [MORE]" with a header on each line below it, "CONTINUATION stream
+// [MORE]" likewise, "DATA stream [END_STREAM] text", "RST_STREAM stream code", "WINDOW_UPDATE stream increment",
+// "SETTINGS id value", "PING", "PRIORITY stream on". Writing may fail if the proxy has closed the connection.
 func (f *Frames) Send(text string) {
 	f.t.Helper()
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
@@ -136,8 +135,8 @@ func (f *Frames) Encode(fields []string) []byte {
 	return bytes.Clone(f.block.Bytes())
 }
 
-// Next returns what the proxy answers next: "stream status [code]", "stream RST_STREAM why", "GOAWAY why", or "closed".
-// What is no answer is left out: settings, windows, pings, and the notice that nothing more is wanted.
+// Next returns the proxy's next answer: "stream status [code]", "stream RST_STREAM why", "GOAWAY why", or "closed". It
+// skips settings, windows, pings and graceful notices.
 func (f *Frames) Next() string {
 	for {
 		frame, err := f.Framer.ReadFrame()
@@ -186,7 +185,7 @@ func (f *Frames) answer(stream uint32) string {
 	return fmt.Sprintf("%d %s", stream, text)
 }
 
-// AnswerText is a response as an Exchange writes it: its status, and the code of a refusal.
+// AnswerText is a response as an exchange writes it: its status, and the code of a refusal.
 func AnswerText(resp *http.Response, body []byte) string {
 	var d problem.Details
 	if json.Unmarshal(body, &d) == nil && d.Code != "" {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// memory is a listener for connections in memory, whose deadlines follow the clock of a synctest bubble.
+// memory listens for connections in memory, whose deadlines follow a synctest bubble's clock.
 type memory struct {
 	waiting chan net.Conn
 	once    sync.Once
@@ -41,7 +41,6 @@ func (m *memory) Close() error {
 
 func (m *memory) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
 
-// end is one end of a connection.
 type end struct{ in, out *stream }
 
 func (e *end) Read(b []byte) (int, error)  { return e.in.read(b) }
@@ -75,12 +74,12 @@ func (e *end) SetWriteDeadline(at time.Time) error {
 	return nil
 }
 
-// stream carries bytes in one direction, and holds as many as a socket would.
+// stream carries bytes in one direction and holds as many as a socket.
 type stream struct {
 	mu              sync.Mutex // guards all below
 	changed         *sync.Cond
 	held            []byte
-	ended, left     bool // the writer has ended the stream; the reader has closed it
+	ended, left     bool // the writer has ended it; the reader has closed it
 	readBy, writeBy deadline
 }
 
@@ -144,7 +143,7 @@ func (s *stream) write(b []byte) (n int, err error) {
 	}
 }
 
-// deadline wakes those who wait for a stream when it is over.
+// deadline wakes the waiters when it is over.
 type deadline struct {
 	at    time.Time
 	timer *time.Timer

@@ -1,5 +1,4 @@
-// Package proxytest holds what the tests of the proxy and of its packages share: a proxy and upstreams on loopback, and
-// clients of every kind.
+// Package proxytest gives tests a proxy and upstreams on loopback, and clients of every kind.
 package proxytest
 
 import (
@@ -28,10 +27,10 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// CodeHeader carries the code of a refusal in these tests.
+// CodeHeader carries a refusal's code.
 const CodeHeader = "X-Code"
 
-// WantAnswer demands an answer of [Refuse] with this code, or one without a code if it is empty.
+// WantAnswer demands a refusal of [Refuse] with this code, or another answer if code is empty.
 func WantAnswer(t testing.TB, resp *http.Response, err error, code string) {
 	t.Helper()
 	if err != nil {
@@ -47,13 +46,13 @@ func WantAnswer(t testing.TB, resp *http.Response, err error, code string) {
 	}
 }
 
-// Refuse answers a request with the code of err.
+// Refuse answers with the code of err.
 func Refuse(w http.ResponseWriter, _ *http.Request, err error) {
 	w.Header().Set(CodeHeader, check.CodeOf(err))
 	w.WriteHeader(http.StatusForbidden)
 }
 
-// Names is a resolver that knows what it is told.
+// Names resolves these names.
 type Names map[string][]netip.Addr
 
 // LookupNetIP implements [upstream.Resolver].
@@ -64,7 +63,7 @@ func (n Names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, err
 	return nil, &net.DNSError{Err: "no such host", Name: host, Server: "10.9.8.7:53", IsNotFound: true}
 }
 
-// Loopback is where the upstreams of the tests are.
+// Loopback is the upstreams' address.
 var Loopback = netip.MustParseAddr("127.0.0.1")
 
 // Rig is a proxy on loopback.
@@ -74,18 +73,17 @@ type Rig struct {
 	CA     *intercept.CA
 	Addr   string
 	served chan error
-	memory bool // its connections are in memory
+	memory bool // connections are in memory
 	l      net.Listener
 
 	mu     sync.Mutex
 	routes []intercept.Route // seen by the handler
-	Ended  chan error        // the tunnels that ended before a request
+	Ended  chan error        // tunnels that ended before a request
 
-	original atomic.Pointer[netip.AddrPort] // where redirected connections were made to
+	original atomic.Pointer[netip.AddrPort] // destination of redirected connections
 }
 
-// New starts a proxy whose handler is [Echo]; change may alter its options. It closes the upstreams at the end of the
-// test.
+// New starts a proxy whose handler is [Echo]; change may alter its options. The upstreams close with the test.
 func New(t testing.TB, change func(*intercept.Options), upstreams ...*httptest.Server) *Rig {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
@@ -96,7 +94,7 @@ func New(t testing.TB, change func(*intercept.Options), upstreams ...*httptest.S
 	return (&Rig{T: t}).start(change)
 }
 
-// NewInBubble is [New] for a test in a synctest bubble: the connections that [Rig.Dial] makes are in memory.
+// NewInBubble is [New] for a synctest bubble: [Rig.Dial] connects in memory.
 func NewInBubble(t testing.TB, change func(*intercept.Options)) *Rig {
 	t.Helper()
 	return (&Rig{T: t, memory: true}).start(change)
@@ -146,12 +144,11 @@ func (r *Rig) listen() net.Listener {
 	return l
 }
 
-// dial connects to a listener.
 func (r *Rig) dial(l net.Listener) net.Conn {
 	r.T.Helper()
 	var c net.Conn
 	var err error
-	patience := 3 * time.Minute // a bound for a broken test, not a measure
+	patience := 3 * time.Minute // bounds a broken test only
 	if m, ok := l.(*memory); ok {
 		c, patience = m.dial(), 20*time.Second // by the bubble's clock
 	} else {
@@ -163,7 +160,7 @@ func (r *Rig) dial(l net.Listener) net.Conn {
 	return c
 }
 
-// NewTransport reaches each upstream by its address, and by the name that [HostOf] gives it.
+// NewTransport reaches each upstream by its address and by its [HostOf].
 func NewTransport(t testing.TB, upstreams ...*httptest.Server) *upstream.Transport {
 	t.Helper()
 	known := Names{"nowhere.example.com": {}}
@@ -190,17 +187,17 @@ func NewTransport(t testing.TB, upstreams ...*httptest.Server) *upstream.Transpo
 	return transport
 }
 
-// HostOf Names the upstreams in their order: a.example.com, b.example.com, …
+// HostOf names the upstreams in order: a.example.com, b.example.com, …
 func HostOf(i int) string { return string(rune('a'+i)) + ".example.com" }
 
-// PortOf returns the port of an upstream.
+// PortOf returns an upstream's port.
 func PortOf(u *httptest.Server) uint16 {
 	_, p, _ := net.SplitHostPort(u.Listener.Addr().String())
 	n, _ := strconv.ParseUint(p, 10, 16)
 	return uint16(n)
 }
 
-// At returns the authority of an upstream by its name.
+// At returns an upstream's authority by name.
 func At(i int, u *httptest.Server) string { return fmt.Sprintf("%s:%d", HostOf(i), PortOf(u)) }
 
 func (r *Rig) record(next http.Handler) http.Handler {
@@ -213,21 +210,21 @@ func (r *Rig) record(next http.Handler) http.Handler {
 	})
 }
 
-// Seen returns the routes of the requests that the handler got.
+// Seen returns the routes of the handled requests.
 func (r *Rig) Seen() []intercept.Route {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]intercept.Route(nil), r.routes...)
 }
 
-// Roots returns the roots of a client that trusts the proxy's CA.
+// Roots trust the proxy's CA.
 func (r *Rig) Roots() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(r.CA.CertificatePEM())
 	return pool
 }
 
-// Protocol is what a client speaks in its tunnels.
+// Protocol is the protocol inside a tunnel.
 type Protocol string
 
 const (
@@ -248,13 +245,13 @@ func (r *Rig) Client(p Protocol) *http.Client {
 	return &http.Client{Transport: tr}
 }
 
-// Dial opens a connection to the proxy itself.
+// Dial connects to the proxy.
 func (r *Rig) Dial() net.Conn {
 	r.T.Helper()
 	return r.dial(r.l)
 }
 
-// Connect opens a tunnel and returns what is inside of it.
+// Connect opens a tunnel and returns its inside.
 func (r *Rig) Connect(authority string) net.Conn {
 	r.T.Helper()
 	c := r.Dial()
@@ -284,8 +281,7 @@ func (r *Rig) MustTunnel(authority string) *tls.Conn {
 	return c
 }
 
-// RoundTripRaw writes text as it is and reads one response. The connection must have nothing buffered, which holds
-// while each response is read whole before the next request.
+// RoundTripRaw writes text and reads one response. Nothing may be buffered: read each response whole before the next.
 func RoundTripRaw(t testing.TB, c net.Conn, text string) *http.Response {
 	t.Helper()
 	if _, err := io.WriteString(c, text); err != nil {
@@ -305,12 +301,12 @@ func ReadRaw(t testing.TB, r *bufio.Reader, method string) *http.Response {
 	return resp
 }
 
-// oneByte keeps a bufio.Reader from taking more than the response.
+// oneByte keeps a bufio.Reader from reading ahead.
 type oneByte struct{ io.Reader }
 
 func (o oneByte) Read(p []byte) (int, error) { return o.Reader.Read(p[:min(1, len(p))]) }
 
-// Redirect returns what makes connections to the proxy that, as the kernel would say, were made to original.
+// Redirect returns a dialler of redirected connections whose destination was original.
 func (r *Rig) Redirect(original string) func() net.Conn {
 	r.T.Helper()
 	to := netip.MustParseAddrPort(original)
@@ -318,7 +314,7 @@ func (r *Rig) Redirect(original string) func() net.Conn {
 	return r.ServeTransparent()
 }
 
-// ServeTransparent serves a transparent listener and returns what makes connections to it.
+// ServeTransparent serves a transparent listener and returns a dialler to it.
 func (r *Rig) ServeTransparent() func() net.Conn {
 	r.T.Helper()
 	l := r.listen()
@@ -338,7 +334,7 @@ func (r *Rig) ServeTransparent() func() net.Conn {
 	}
 }
 
-// Redirected returns a client whose connections come out of dial.
+// Redirected returns a client over dial.
 func (r *Rig) Redirected(dial func() net.Conn, protocols ...string) *http.Client {
 	tr := &http.Transport{
 		DialContext:     func(context.Context, string, string) (net.Conn, error) { return dial(), nil },

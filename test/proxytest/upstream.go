@@ -13,13 +13,13 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// Upstream answers every request with its path and counts requests and connections.
+// Upstream echoes requests and counts them and their connections.
 type Upstream struct {
 	*httptest.Server
 	Requests, Conns atomic.Int64
 }
 
-// NewUpstream starts an upstream with TLS; without a handler it answers as [Echo] does.
+// NewUpstream starts an upstream with TLS; h is [Echo] if nil.
 func NewUpstream(t testing.TB, h http.HandlerFunc, p Protocol) *Upstream {
 	t.Helper()
 	u := &Upstream{}
@@ -42,7 +42,7 @@ func NewUpstream(t testing.TB, h http.HandlerFunc, p Protocol) *Upstream {
 	return u
 }
 
-// MustGet demands this body as the answer to a GET.
+// MustGet demands this body from a GET.
 func MustGet(t testing.TB, c *http.Client, url, want string) {
 	t.Helper()
 	resp, err := c.Get(url)
@@ -57,7 +57,7 @@ func MustGet(t testing.TB, c *http.Client, url, want string) {
 	}
 }
 
-// WantBody demands the status 200 and this body.
+// WantBody demands 200 and this body.
 func WantBody(t testing.TB, resp *http.Response, want string) {
 	t.Helper()
 	body, err := io.ReadAll(resp.Body)
@@ -68,20 +68,20 @@ func WantBody(t testing.TB, resp *http.Response, want string) {
 	}
 }
 
-// PoolOf returns the roots that verify an upstream.
+// PoolOf returns the roots of an upstream.
 func PoolOf(u *Upstream) *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(u.Certificate())
 	return pool
 }
 
-// Echo answers a request with its body, its method and its path.
+// Echo answers with the body, method and path.
 func Echo(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(w, r.Body)
 	_, _ = io.WriteString(w, r.Method+" "+r.URL.RequestURI())
 }
 
-// Get sends one request by a transport.
+// Get sends one GET by a transport.
 func Get(t testing.TB, transport http.RoundTripper, url string) (*http.Response, error) {
 	t.Helper()
 	q, err := http.NewRequest(http.MethodGet, url, nil)
