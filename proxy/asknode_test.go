@@ -105,7 +105,8 @@ const (
 func keeping(path string, body []byte) (string, error) {
 	if strings.HasSuffix(path, "/issue") {
 		return `{"challenge_nonce": "` + nonce +
-			`", "issued_at": 1, "expires_at": 601, "probes": [{"id": "p1", "prompt": "How many legs has a spider? Say the number alone."}]}`, nil
+			`", "issued_at": 1, "expires_at": 601, "probes": [{"id": "p1",` +
+			` "prompt": "How many legs has a spider? Say the number alone."}]}`, nil
 	}
 	var c struct {
 		Nonce    string            `json:"challenge_nonce"`

@@ -203,7 +203,8 @@ func TestAnswersWithoutACredential(t *testing.T) {
 
 // BenchmarkCredentialedRead relays answers with and without the search for a credential.
 func BenchmarkCredentialedRead(b *testing.B) {
-	const object = `{"id":"evt_01J9Z3","object":"chat.completion","created":1731592800,"choices":[{"index":0,"message":{"role":"assistant","content":"How can I help?\nAsk me \"anything\"."}}]},` + "\n"
+	const object = `{"id":"evt_01J9Z3","object":"chat.completion","created":1731592800,"choices":[{"index":0,` +
+		`"message":{"role":"assistant","content":"How can I help?\nAsk me \"anything\"."}}]},` + "\n"
 	sizes := map[string]string{"200 B": object, "1 MiB": strings.Repeat(object, 1<<20/len(object))}
 	up := newUpstream(b, func(w http.ResponseWriter, r *http.Request) {
 		_, size, _ := strings.Cut(r.URL.Path[1:], "/")

@@ -61,7 +61,8 @@ func TestGenerate(t *testing.T) {
 	const ask = `{"model":"model-%s","prompt":"` + secretText +
 		`","system":"be brief","maxTokens":50,"temperature":0.5,"stream":%t}`
 	sent := map[inference.Dialect]string{
-		inference.OpenAIChat: `{"model":"model-openai-chat","messages":[{"role":"system","content":"be brief"},{"role":"user","content":"` + secretText + `"}],"max_completion_tokens":50,"temperature":0.5}`,
+		inference.OpenAIChat: `{"model":"model-openai-chat","messages":[{"role":"system","content":"be brief"},` +
+			`{"role":"user","content":"` + secretText + `"}],"max_completion_tokens":50,"temperature":0.5}`,
 		inference.OpenAIResponses: `{"model":"model-openai-responses","input":"` + secretText +
 			`","instructions":"be brief","max_output_tokens":50,"temperature":0.5,"store":false}`,
 		inference.AnthropicMessages: `{"model":"model-anthropic-messages","messages":[{"role":"user","content":"` +
@@ -323,7 +324,8 @@ func TestGenerateEitherWay(t *testing.T) {
 		if p, _ := io.ReadAll(r.Body); strings.Contains(string(p), `"stream":true`) {
 			w.Header().Set("Content-Type", "application/json; charset=utf-8")
 			_, _ = io.WriteString(w,
-				`{"choices":[{"index":0,"message":{"content":"a\nb <&"},"finish_reason":"length"},{"index":1,"message":{"content":"other"},"finish_reason":"stop"}]}`)
+				`{"choices":[{"index":0,"message":{"content":"a\nb <&"},"finish_reason":"length"},{"index":1,`+
+					`"message":{"content":"other"},"finish_reason":"stop"}]}`)
 			return
 		}
 		w.Header().Set("Content-Type", "text/event-stream")

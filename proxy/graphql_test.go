@@ -57,7 +57,8 @@ func newGraphQLRig(t *testing.T, queries bool) (*postRig, *asked) {
 
 const (
 	viewer  = `{"query":"{ viewer { login } }"}`
-	comment = `{ "query": "mutation($i: X!) { __typename b: addReaction(input: $i) { id } a: addComment(input: $i) { id } }",` + "\n" + `"variables": {"i": 1} }`
+	comment = `{ "query": "mutation($i: X!) { __typename b: addReaction(input: $i) { id } ` +
+		`a: addComment(input: $i) { id } }",` + "\n" + `"variables": {"i": 1} }`
 )
 
 func TestGraphQL(t *testing.T) {

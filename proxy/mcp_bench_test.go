@@ -20,7 +20,8 @@ func BenchmarkMCPRead(b *testing.B) {
 	answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":%q}],"isError":false}}`,
 		strings.Repeat("an issue ", 100))
 	body := fmt.Sprintf(
-		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_issue","arguments":{"owner":"a","repo":"b","number":7,"note":%q},"_meta":{"progressToken":1}}}`, strings.Repeat("a note ", 100))
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_issue","arguments":{"owner":"a",`+
+			`"repo":"b","number":7,"note":%q},"_meta":{"progressToken":1}}}`, strings.Repeat("a note ", 100))
 	p := newPostRig(b, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, answer)

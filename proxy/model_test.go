@@ -76,34 +76,52 @@ func answerModels(w http.ResponseWriter, r *http.Request) {
 	switch inference.Dialect(dialectAt(r.URL.Path)) {
 	case inference.OpenAIChat:
 		whole =
-			`{"id":"chatcmpl-1","object":"chat.completion","created":1,"model":"gpt-5-2025","choices":[{"index":0,"message":{"role":"assistant","content":"` + secretText + `","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":6,"total_tokens":15,"prompt_tokens_details":{"cached_tokens":2},"completion_tokens_details":{"reasoning_tokens":1}}}`
+			`{"id":"chatcmpl-1","object":"chat.completion","created":1,"model":"gpt-5-2025","choices":[{"index":0,` +
+				`"message":{"role":"assistant","content":"` + secretText + `","refusal":null},"logprobs":null,` +
+				`"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":6,"total_tokens":15,` +
+				`"prompt_tokens_details":{"cached_tokens":2},"completion_tokens_details":{"reasoning_tokens":1}}}`
 		events = []string{
-			`{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"gpt-5-2025","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}`,
-			`{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"gpt-5-2025","choices":[{"index":0,"delta":{"content":"` + secretText + `"},"finish_reason":null}]}`,
-			`{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"gpt-5-2025","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`,
-			`{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"gpt-5-2025","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":6,"total_tokens":15,"prompt_tokens_details":{"cached_tokens":2},"completion_tokens_details":{"reasoning_tokens":1}}}`,
+			`{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"gpt-5-2025","choices":[{"index":0,` +
+				`"delta":{"role":"assistant","content":""},"finish_reason":null}]}`,
+			`{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"gpt-5-2025","choices":[{"index":0,` +
+				`"delta":{"content":"` + secretText + `"},"finish_reason":null}]}`,
+			`{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"gpt-5-2025","choices":[{"index":0,` +
+				`"delta":{},"finish_reason":"stop"}]}`,
+			`{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"gpt-5-2025","choices":[],` +
+				`"usage":{"prompt_tokens":9,"completion_tokens":6,"total_tokens":15,` +
+				`"prompt_tokens_details":{"cached_tokens":2},"completion_tokens_details":{"reasoning_tokens":1}}}`,
 			`[DONE]`,
 		}
 	case inference.OpenAIResponses:
 		response :=
-			`{"id":"resp_1","object":"response","created_at":1,"status":"completed","model":"gpt-5-2025","output":[{"type":"message","id":"msg_1","status":"completed","role":"assistant","content":[{"type":"output_text","text":"` + secretText + `","annotations":[]}]}],"usage":{"input_tokens":9,"input_tokens_details":{"cached_tokens":2},"output_tokens":6,"output_tokens_details":{"reasoning_tokens":1},"total_tokens":15}}`
+			`{"id":"resp_1","object":"response","created_at":1,"status":"completed","model":"gpt-5-2025",` +
+				`"output":[{"type":"message","id":"msg_1","status":"completed","role":"assistant",` +
+				`"content":[{"type":"output_text","text":"` + secretText + `","annotations":[]}]}],` +
+				`"usage":{"input_tokens":9,"input_tokens_details":{"cached_tokens":2},"output_tokens":6,` +
+				`"output_tokens_details":{"reasoning_tokens":1},"total_tokens":15}}`
 		whole = response
 		events = []string{
-			`{"type":"response.created","sequence_number":0,"response":{"id":"resp_1","object":"response","status":"in_progress","model":"gpt-5-2025","output":[]}}`,
-			`{"type":"response.output_text.delta","sequence_number":1,"item_id":"msg_1","output_index":0,"content_index":0,"delta":"` + secretText + `"}`,
+			`{"type":"response.created","sequence_number":0,"response":{"id":"resp_1","object":"response",` +
+				`"status":"in_progress","model":"gpt-5-2025","output":[]}}`,
+			`{"type":"response.output_text.delta","sequence_number":1,"item_id":"msg_1","output_index":0,` +
+				`"content_index":0,"delta":"` + secretText + `"}`,
 			`{"type":"response.completed","sequence_number":2,"response":` + response + `}`,
 		}
 	case inference.AnthropicMessages:
 		whole = `{"id":"msg_1","type":"message","role":"assistant","model":"gpt-5-2025","content":[{"type":"text","text":"` +
 			secretText +
-			`"}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":7,"cache_read_input_tokens":2,"output_tokens":6,"output_tokens_details":{"thinking_tokens":1}}}`
+			`"}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":7,"cache_read_input_tokens":2,` +
+			`"output_tokens":6,"output_tokens_details":{"thinking_tokens":1}}}`
 		events = []string{
-			`{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"gpt-5-2025","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":7,"cache_read_input_tokens":2,"output_tokens":1}}}`,
+			`{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"gpt-5-2025",` +
+				`"content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":7,"cache_read_input_tokens":2,` +
+				`"output_tokens":1}}}`,
 			`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`,
 			`{"type":"ping"}`,
 			`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"` + secretText + `"}}`,
 			`{"type":"content_block_stop","index":0}`,
-			`{"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":6,"output_tokens_details":{"thinking_tokens":1}}}`,
+			`{"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":6,` +
+				`"output_tokens_details":{"thinking_tokens":1}}}`,
 			`{"type":"message_stop"}`,
 		}
 	}

@@ -10,7 +10,9 @@ import (
 )
 
 func BenchmarkReader(b *testing.B) {
-	const object = `{"id":"evt_01J9Z3","object":"chat.completion","created":1731592800,"model":"m-4o","choices":[{"index":0,"message":{"role":"assistant","content":"Hello! How can I help you today?\nAsk me \"anything\" you like."}}]},` + "\n"
+	const object = `{"id":"evt_01J9Z3","object":"chat.completion","created":1731592800,"model":"m-4o",` +
+		`"choices":[{"index":0,"message":{"role":"assistant",` +
+		`"content":"Hello! How can I help you today?\nAsk me \"anything\" you like."}}]},` + "\n"
 	binary := make([]byte, 768<<10)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(binary)
 	s := newSecret(b, "Bearer ", "ghp_0123456789abcdefABCDEF0123456789abcd")

@@ -63,6 +63,7 @@ func halfOpen(t *testing.T) {
 		t.Log(name)
 		wantCut(t, c)
 	}
+	wantCode(t, <-r.Ended, "tls_handshake_failed") // the others are not reported
 }
 
 // Slowloris
@@ -90,10 +91,12 @@ func slowSecondHead(t *testing.T) {
 		o.Limits.IdleTimeout = brief
 		o.Handler = http.HandlerFunc(silent)
 	})
-	c := r.MustTunnel("a.example:443")
-	wantBody(t, roundTripRaw(t, c, getRoot), "")
-	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a.exa")
-	wantCut(t, c)
+	for _, part := range []string{"", "GET / HTTP/1.1\r\nHost: a.exa"} {
+		c := r.MustTunnel("a.example:443")
+		wantBody(t, roundTripRaw(t, c, getRoot), "")
+		_, _ = io.WriteString(c, part)
+		wantCut(t, c)
+	}
 }
 
 func TestSlowBodyOfARefusedCall(t *testing.T) { synctest.Test(t, slowBodyOfARefusedCall) }

@@ -10,33 +10,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-func TestParseRequestTarget(t *testing.T) {
-	for in, want := range map[string]upstream.Target{
-		"http://A.example/x":       {Scheme: "http", Host: "a.example", Port: 80},
-		"HTTPS://a.example:8443/x": {Scheme: "https", Host: "a.example", Port: 8443},
-		"http://[::1]":             {Scheme: "http", Host: "::1", Port: 80},
-	} {
-		u, err := url.Parse(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := parseRequest(&http.Request{URL: u}); err != nil || got != want {
-			t.Errorf("%s: got %v, %v; want %v", in, got, err, want)
-		}
-	}
-	for _, in := range []string{"ftp://a.example/", "ws://a.example/", "mailto:a@b.example", "http:///x",
-		"http://u:p@a.example/", "http://a.example:/x", "http://0x7f.1/", "/x", "http:a"} {
-		u, err := url.Parse(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = parseRequest(&http.Request{URL: u})
-		check.WantCode(t, err, "request_malformed")
-	}
-	_, err := parseRequest(&http.Request{})
-	check.WantCode(t, err, "request_malformed")
-}
-
 func TestAgree(t *testing.T) {
 	pinned := upstream.Target{Scheme: "https", Host: "a.example", Port: 443}
 	for _, test := range []struct {

@@ -28,11 +28,13 @@ s = ssl.create_default_context(cafile="ROOTS").wrap_socket(s, server_hostname="B
 s.sendall(b"GET / HTTP/1.1\r\nHost: HOST\r\nConnection: close\r\n\r\n")
 while text := s.recv(4096): print(text.decode())`},
 	"node": {"node", "-e", `const [host, port] = "PROXY".split(":");
-const byAddress = (host, cert) => new (require("crypto").X509Certificate)(cert.raw).checkIP(host) ? undefined : new Error("another address"); // Debian 12's own check knows no IPv6
+const { X509Certificate } = require("crypto"); // the check of Debian 12's Node knows no IPv6
+const byAddress = (host, cert) => new X509Certificate(cert.raw).checkIP(host) ? undefined : new Error("another address");
 const name = require("net").isIP("BARE") ? { host: "BARE", checkServerIdentity: byAddress } : { servername: "BARE" };
 const fail = (e) => { console.log(e.message); process.exit(1); };
 require("http").request({ host, port, method: "CONNECT", path: "HOST:443" }).on("connect", (_, socket) => {
-  const s = require("tls").connect({ socket, ca: require("fs").readFileSync("ROOTS"), ...name }, () => s.write("GET / HTTP/1.1\r\nHost: HOST\r\nConnection: close\r\n\r\n"));
+  const ca = require("fs").readFileSync("ROOTS"), get = "GET / HTTP/1.1\r\nHost: HOST\r\nConnection: close\r\n\r\n";
+  const s = require("tls").connect({ socket, ca, ...name }, () => s.write(get));
   s.on("data", (d) => console.log(d.toString())).on("error", fail);
 }).on("error", fail).end();`},
 }

@@ -52,7 +52,8 @@ func FuzzCommit(f *testing.F) {
 	hash := strings.Repeat("0a", 32)
 	for _, s := range []string{
 		`{"challenge_nonce":"n","commitment_hash":"` + hash + `"}`,
-		`{"challenge_nonce":"n","salt":"AAAAAAAAAAAAAAAAAAAAAA","strategy":{"tools":[],"hosts":[],"model":"m","calls":{"min":1,"max":2}}}`,
+		`{"challenge_nonce":"n","salt":"AAAAAAAAAAAAAAAAAAAAAA","strategy":{"tools":[],"hosts":[],"model":"m",` +
+			`"calls":{"min":1,"max":2}}}`,
 		`{"challenge_nonce":"n","commitment_hash":null,"salt":null}`, `{"challenge_nonce":"n","strategy":null,"salt":""}`,
 		`{"challenge_nonce":"\ud800","commitment_hash":"` + hash + `"}`,
 		`{"challenge_nonce":"n","challenge_nonce":"m"}`, `{}`, `[]`, ``,

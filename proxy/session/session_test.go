@@ -1,12 +1,17 @@
 package session_test
 
 import (
+	"encoding/base64"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/session"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/trigger"
 )
 
@@ -21,4 +26,72 @@ func TestSessionsAreBounded(t *testing.T) {
 	if _, _, err := s.Open(trigger.Event{ID: "evt"}, "worker-1", nil); !errors.Is(err, refusal.New("overloaded", "")) {
 		t.Errorf("got %v", err)
 	}
+}
+
+// basic returns proxy credentials.
+func basic(user, password string) string {
+	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
+}
+
+func TestSessions(t *testing.T) {
+	s := session.NewSet(time.Now)
+	session, password, err := s.Open(trigger.Event{ID: "evt_1"}, "worker-1", nil)
+	check.Must(t, err)
+	if got, err := s.Find(basic(session.ID, password)); err != nil || got != session {
+		t.Errorf("got %v, %v", got, err)
+	}
+	_, err = s.Find("")
+	check.WantCode(t, err, "session_required")
+	standing := s.OpenStanding(trigger.Event{ID: "evt_2"}, "worker-1")
+	if got, err := s.Find(""); err != nil || got != standing {
+		t.Errorf("got %v, %v", got, err)
+	}
+	for name, header := range map[string]string{
+		"wrong password": basic(session.ID, password+"x"), "no password": basic(session.ID, ""),
+		"unknown session":                      basic("ses_x", password),
+		"the standing session has no password": basic(standing.ID, ""), "no Basic": "Bearer x", "no base64": "Basic %",
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := s.Find(header)
+			check.WantCode(t, err, "session_required")
+		})
+	}
+	first := session.Transcript()
+	session.Note("a")
+	second := session.Transcript()
+	session.Note("a")
+	if first == second || second == session.Transcript() || !evidence.IsHash(second) {
+		t.Error("the transcript does not grow with each call")
+	}
+	if !s.Close(session.ID) || s.Close(session.ID) {
+		t.Error("a session is closed once")
+	}
+	_, err = s.Find(basic(session.ID, password))
+	check.WantCode(t, err, "session_required")
+	if session.Life().Err() == nil {
+		t.Error("the life of a closed session has not ended")
+	}
+}
+
+// TestSessionOfAListener: only the listener identifies such a session; it has no password.
+func TestSessionOfAListener(t *testing.T) {
+	s := session.NewSet(time.Now)
+	session, err := s.OpenListening(trigger.Event{ID: "evt_1"}, "worker-1", nil)
+	check.Must(t, err)
+	other, password, err := s.Open(trigger.Event{ID: "evt_2"}, "worker-1", nil)
+	check.Must(t, err)
+	for _, header := range []string{"", basic(other.ID, password), "Bearer x"} {
+		if got, err := s.Of(intercept.Route{Session: session.ID, ProxyAuthorization: header}); err != nil || got != session {
+			t.Errorf("%q: %v, %v", header, got, err)
+		}
+	}
+	for _, header := range []string{basic(session.ID, ""), basic(session.ID, password),
+		basic(session.ID, strings.Repeat("\x00", 32))} {
+		_, err := s.Of(intercept.Route{ProxyAuthorization: header})
+		check.WantCode(t, err, "session_required")
+	}
+	s.OpenStanding(trigger.Event{ID: "evt_3"}, "worker-1")
+	s.Close(session.ID)
+	_, err = s.Of(intercept.Route{Session: session.ID})
+	check.WantCode(t, err, "session_required")
 }

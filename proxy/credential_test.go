@@ -1,0 +1,176 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
+	"github.com/actionproof/mediator/proxy/echo"
+	"github.com/actionproof/mediator/proxy/forward"
+	"github.com/actionproof/mediator/signer"
+)
+
+func TestHeadersOfAnAction(t *testing.T) {
+	credential, err := forward.NewCredential("X-Vendor-Token", "Bearer ", echo.Auto, fixed(secretToken))
+	must(t, err)
+	p := newPostRig(t, created, func(_ *PipelineOptions, actions []Action) {
+		actions[0].Headers, actions[3].Headers, actions[3].Credential = []string{"If-Match", "X-Kept"}, []string{}, credential
+	})
+	usual := []string{"Accept", "*/*", "User-Agent", "sdk", "Authorization", "Bearer mine", "Idempotency-Key", "1",
+		"Connection", "X-Kept", "Traceparent", "00", "Sec-Fetch-Mode", "cors"}
+	for _, tt := range []struct {
+		code, path string
+		header     []string
+	}{
+		{"", "/posts", nil},
+		{"", "/posts", []string{"X-Kept", "1", "if-match", "2"}},
+		{"", "/raw", []string{"X-Vendor-Token", "mine"}},
+		{"", "/query", []string{"On-Behalf-Of", "somebody"}},
+		{"override_refused", "/posts", []string{"On-Behalf-Of", "somebody"}},
+		{"override_refused", "/posts", []string{"X_Kept", "1"}},
+		{"override_refused", "/raw", []string{"X-Kept", "1"}},
+		{"override_refused", "/raw", []string{"Content-Encoding", "gzip"}},
+		{"override_refused", "/raw", []string{"X-Forwarded-For", "192.0.2.1"}},
+	} {
+		t.Run(tt.path+" "+strings.Join(tt.header, " "), func(t *testing.T) {
+			p.T, p.roles.token = t, ""
+			header := append(usual[:len(usual):len(usual)], tt.header...)
+			if tt.code != "" {
+				p.wantRefused(tt.code, "POST", tt.path, "{}", header...)
+			} else if resp, answer := p.send("POST", tt.path, "{}", header...); resp.StatusCode != http.StatusCreated {
+				t.Errorf("got %d %s", resp.StatusCode, answer)
+			}
+		})
+	}
+}
+
+type fixed string
+
+func (f fixed) Secret(context.Context) (string, error) { return string(f), nil }
+
+func (fixed) Refused(string) {}
+
+// rotating changes its secret once it is refused.
+type rotating struct {
+	secrets []string
+	fail    error
+}
+
+func (r *rotating) Secret(context.Context) (string, error) { return r.secrets[0], r.fail }
+
+func (r *rotating) Refused(secret string) {
+	if secret == r.secrets[0] {
+		r.secrets = r.secrets[1:]
+	}
+}
+
+// TestCredentialIsReplaced: a refused credential is read again for the next call, and no call is repeated.
+func TestCredentialIsReplaced(t *testing.T) {
+	for _, call := range []struct{ method, path string }{{"POST", "/posts"}, {"PUT", "/inference"}} {
+		t.Run(call.path, func(t *testing.T) {
+			source := &rotating{secrets: []string{"old-token", "new-token"}}
+			credential, err := forward.NewCredential("Authorization", "Bearer ", echo.Auto, source)
+			must(t, err)
+			p := newPostRig(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Authorization") == "Bearer old-token" {
+					w.WriteHeader(http.StatusUnauthorized)
+				}
+			}, func(_ *PipelineOptions, actions []Action) { actions[0].Credential = credential })
+			for i, want := range []int{401, 200} {
+				p.roles.token = source.secrets[0]
+				if resp, _ := p.send(call.method, call.path, "{}"); resp.StatusCode != want || len(p.sent) != i+1 {
+					t.Errorf("call %d: status %d, %d calls sent", i, resp.StatusCode, len(p.sent))
+				}
+			}
+			source.fail = refusal.New("custody_unavailable", "not now")
+			p.wantRefused("custody_unavailable", call.method, call.path, "{}")
+			source.fail = nil
+			for _, secret := range []string{"", "seven77", "two\r\nlines", "an end\n"} {
+				source.secrets = []string{secret}
+				p.wantRefused("custody_unavailable", call.method, call.path, "{}")
+			}
+		})
+	}
+}
+
+// TestCookiesForACredential: cookies for an injected credential do not reach the agent.
+func TestCookiesForACredential(t *testing.T) {
+	p := newPostRig(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Add("Set-Cookie", "session=logged-in")
+		w.Header().Add("Set-Cookie", "other=1")
+		w.Header().Set(http.TrailerPrefix+"Set-Cookie", "session=logged-in")
+	}, nil)
+	for _, tt := range []struct {
+		method, path string
+		cookies      int
+	}{{"POST", "/posts", 0}, {"PUT", "/inference", 0}, {"GET", "/x", 2}} {
+		if resp, _ := p.send(tt.method, tt.path, "{}"); resp.StatusCode != http.StatusOK ||
+			len(resp.Cookies()) != tt.cookies || len(resp.Trailer) > 0 {
+			t.Errorf("%s %s: status %d, %d cookies, trailers %v", tt.method, tt.path, resp.StatusCode, len(resp.Cookies()),
+				resp.Trailer)
+		}
+	}
+}
+
+// TestCredentialHasNoSecondSpelling: the agent's header in another spelling does not go out beside the credential.
+func TestCredentialHasNoSecondSpelling(t *testing.T) {
+	credential, err := forward.NewCredential("X-Vendor-Token", "", echo.Auto, fixed(secretToken))
+	must(t, err)
+	p := newPostRig(t, created, func(_ *PipelineOptions, actions []Action) { actions[0].Credential = credential })
+	for _, name := range []string{"X-Vendor-Token", "X_Vendor_Token", "x-vendor_token", "X.Vendor.Token"} {
+		p.send("PUT", "/inference", "{}", name, "mine")
+	}
+	for _, r := range p.sent {
+		for name, values := range r.Header {
+			if wire.CGIName(name) == "X-Vendor-Token" &&
+				(name != "X-Vendor-Token" || len(values) != 1 || values[0] != secretToken) {
+				t.Errorf("the upstream saw %s: %s", name, values)
+			}
+		}
+	}
+	req, err := http.NewRequest("PUT", p.base+"/inference", io.MultiReader(strings.NewReader("{}")))
+	must(t, err)
+	req.Trailer = http.Header{"X-Vendor-Token": {"mine"}, "X-Checksum": {"1"}}
+	resp, err := p.client.Do(req)
+	must(t, err)
+	_ = resp.Body.Close()
+	if len(p.sent) != 5 || len(p.sent[4].Trailer) != 1 || p.sent[4].Trailer.Get("X-Checksum") != "1" {
+		t.Errorf("the upstream saw %d calls, the last with the trailers %v", len(p.sent), p.sent[len(p.sent)-1].Trailer)
+	}
+}
+
+// awayKey's custody does not answer.
+type awayKey struct{}
+
+func (awayKey) Current(context.Context) (custody.Version, error) {
+	return custody.Version{}, custody.Unavailable(nil, "the key is away")
+}
+
+func (awayKey) Properties() custody.Properties { return custody.Properties{} }
+
+func TestCustodyIsAway(t *testing.T) {
+	o := signer.Options{Issuer: "away", Audience: "aud", Lifetime: time.Minute, Now: time.Now}
+	runtime, err1 := signer.New(evidence.RuntimeAttestationKind, awayKey{}, o)
+	session, err2 := signer.New(evidence.SessionReceiptKind, awayKey{}, o)
+	prove, err3 := signer.New(evidence.RequestProofKind, awayKey{}, o)
+	must(t, errors.Join(err1, err2, err3))
+	for name, change := range map[string]func(*PipelineOptions){
+		"attestation and session receipt": func(o *PipelineOptions) {
+			o.Attest = signer.NewAttester(runtime, session, signer.Access{})
+		},
+		"request proof": func(o *PipelineOptions) { o.Prove = prove },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { change(o) })
+			p.wantRefused("custody_unavailable", "POST", "/posts", "{}")
+		})
+	}
+}
