@@ -25,7 +25,7 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// books compares what is sent with what is recorded as forwarded. It is both transport and record.
+// books compares sent requests with forwarded records. It is both transport and record.
 type books struct {
 	t  testing.TB
 	mu sync.Mutex

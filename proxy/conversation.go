@@ -61,7 +61,7 @@ func (p *Pipeline) choose(c *call, to *endpoint) (r rule, err error) {
 	if to.kind == nil {
 		return c.conversation.choose(to.rules)
 	}
-	if c.r.ContentLength != 0 { // Body does not tell: over HTTP/2 it is never NoBody
+	if c.r.ContentLength != 0 { // over HTTP/2 Body is never NoBody
 		if c.held, err = c.readBody(body.MaxJSON, ContentJSON); err != nil {
 			c.closeAfter()
 			return rule{}, err

@@ -165,7 +165,7 @@ func TestSessionRate(t *testing.T) {
 
 func TestHostRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLoadRig(t, Load{Host: Rate{PerSecond: 2}}) // 4 in two seconds, half of what is left for a session
+		l := newLoadRig(t, Load{Host: Rate{PerSecond: 2}}) // 4 in two seconds; a session gets half of the rest
 		other := l.open()
 		l.want(http.StatusForbidden, 10, "", "PUT https://a.example/x") // no rule allows it, so it does not count
 		l.want(http.StatusCreated, 2, "", readA)

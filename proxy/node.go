@@ -45,7 +45,7 @@ func isForNode(c *call) bool {
 	if c.target.Host != InternalHost || !ok || !way.Takes(c.r.Method) || c.r.URL.RawQuery != "" || c.r.URL.ForceQuery {
 		return false
 	}
-	if way.MCP { // the node answers with one JSON document on the same connection, whatever the client accepts
+	if way.MCP { // the node always answers with one JSON document on the same connection
 		c.r.Header.Set("Accept", "application/json, text/event-stream")
 	}
 	return true

@@ -133,7 +133,7 @@ func TestEachStepFailsClosed(t *testing.T) {
 			p.roles.fail[step] = refusal
 			p.wantRefused("policy_denied", "POST", "/posts", "{}")
 			if rec, _ := p.record.last(); step == "decision" {
-				// What was signed meanwhile is on record.
+				// The signatures made meanwhile are on record.
 				for _, name := range []string{"runtimeAttestation", "sessionReceipt"} {
 					if tokenIn(rec, name) == "" {
 						t.Errorf("the record lacks the %s", name)
@@ -320,7 +320,7 @@ func TestRefusedPostsAreGivenBack(t *testing.T) {
 				p.roles.fail[tt.step] = refusal.New("policy_denied", "refused by the test")
 				p.roles.unsentAt = func() {
 					if rec, n := p.record.last(); n != 1 || rec.State != ledger.StateRefused || rec.Code != "policy_denied" {
-						t.Errorf("the event is given back before the refusal is on record: %+v", rec)
+						t.Errorf("the event gets its post back before the refusal is on record: %+v", rec)
 					}
 				}
 				p.wantRefused("policy_denied", "POST", "/posts", "{}")

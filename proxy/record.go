@@ -106,7 +106,7 @@ func (c *call) canWait() bool {
 }
 
 // store stores the record and reports whether it is durable. The agent waits for the record of a refusal unless the
-// ledger is away. An intent that may be durable is closed as failed, or it would stay in flight for ever.
+// ledger is away. An intent that may be durable is closed as failed, so that it does not stay in flight for ever.
 func (p *Pipeline) store(ctx context.Context, c *call, wait bool) (durable bool, err error) {
 	switch {
 	case c.canWait():

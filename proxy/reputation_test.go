@@ -140,7 +140,6 @@ func TestOtherReputationInTheDecision(t *testing.T) {
 	p.wantRefused("artifacts_mismatch", "POST", "/posts", "{}")
 }
 
-// Without reputations in the manifest none is asked for.
 func TestNoReputationIsAskedFor(t *testing.T) {
 	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
 		o.Reputations = asks{t}

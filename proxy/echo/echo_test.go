@@ -99,7 +99,7 @@ func asUnicode(s string) (all string) {
 	return all
 }
 
-// TestIn finds a secret in each way in which servers repeat one, and never in a text that lacks its last byte.
+// TestIn finds a secret in every repetition, and never without its last byte.
 func TestIn(t *testing.T) {
 	for _, secret := range []string{token, "ghp_0123456789abcdefABCDEF0123456789abcd", "abcdefgh", "pass word/1+2",
 		"eyJhbGciOiJFZERTQSJ9." + strings.Repeat("eyJpc3MiOiJhIn0", 60)} {
@@ -122,7 +122,7 @@ func TestIn(t *testing.T) {
 	}
 }
 
-// TestWhatIsSecret: of a header's value only a part is secret, and a server may repeat that part alone.
+// TestWhatIsSecret: only a part of a header's value is secret, and a server may repeat that part alone.
 func TestWhatIsSecret(t *testing.T) {
 	basic := func(pair string) string { return base64.StdEncoding.EncodeToString([]byte(pair)) }
 	for _, tt := range []struct {
@@ -167,8 +167,7 @@ func TestWhatIsSecret(t *testing.T) {
 	}
 }
 
-// TestHalves: the configuration says which half of a Basic credential is secret, and that alone is searched for, and
-// both together.
+// TestHalves: of a Basic credential only the configured half and the whole are found.
 func TestHalves(t *testing.T) {
 	basic := func(pair string) string { return base64.StdEncoding.EncodeToString([]byte(pair)) }
 	const user, password = "user-0123456789", "password-0123456789"
@@ -249,7 +248,7 @@ func reads(r io.Reader, size int) (all []string, err error) {
 	}
 }
 
-// TestReader cuts a stream with the secret in it at each place. Whatever the pieces are, no part of the secret is read.
+// TestReader cuts a stream with the secret at every place. No part of the secret comes through.
 func TestReader(t *testing.T) {
 	const before, after = `{"a":"some text`, "more\" }\n"
 	s := newSecret(t, "Bearer ", token)
@@ -274,8 +273,7 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// TestReaderPassesTheRest: what is not the secret comes through as it is, whatever the pieces, and so does the error at
-// its end.
+// TestReaderPassesTheRest: other text comes through unchanged in any pieces, and so does the final error.
 func TestReaderPassesTheRest(t *testing.T) {
 	s := newSecret(t, "Bearer ", token)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -288,7 +286,7 @@ func TestReaderPassesTheRest(t *testing.T) {
 			case 1:
 				text = append(text, asUnicode(token[i:])...)
 			case 2:
-				text = append(text, strings.Repeat("A", rng.IntN(3000))...) // longer than what is held back
+				text = append(text, strings.Repeat("A", rng.IntN(3000))...) // longer than the held part
 			default:
 				text = append(text, byte(rng.IntN(256)))
 			}
@@ -311,7 +309,6 @@ func TestReaderPassesTheRest(t *testing.T) {
 	}
 }
 
-// TestEventsAreNotHeldBack: what ends a line is read as it comes.
 func TestEventsAreNotHeldBack(t *testing.T) {
 	s := newSecret(t, "Bearer ", token)
 	events := []string{"data: {\"a\":\"" + token[:10] + "\"}\n\n", "data: " + token[:20] + "\n\n", "{\"watch\":1}\r\n",
@@ -325,8 +322,8 @@ func TestEventsAreNotHeldBack(t *testing.T) {
 	}
 }
 
-// TestTheSecretCannotBeTried: an agent that chooses a text, and where its pieces end, sees from what is held back
-// nothing of the secret.
+// TestTheSecretCannotBeTried: the held parts of a text reveal nothing about the secret, even to an agent that chooses the
+// text and its pieces.
 func TestTheSecretCannotBeTried(t *testing.T) {
 	secret, other := newSecret(t, "", token), newSecret(t, "", strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' {
@@ -359,7 +356,6 @@ func TestHides(t *testing.T) {
 	}
 }
 
-// TestGuard: each part of an answer that goes to the agent is searched.
 func TestGuard(t *testing.T) {
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
@@ -422,8 +418,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// FuzzReader: a stream is refused if it holds the secret as it is, in hex or in base64, and comes through whole or not
-// at all.
+// FuzzReader: a stream with the secret is refused, and any other comes through whole.
 func FuzzReader(f *testing.F) {
 	f.Add([]byte("before "+token), uint8(3), uint16(100))
 	f.Add([]byte(`"\u0073k`+token[2:]), uint8(1), uint16(1))
@@ -445,8 +440,6 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// TestEscapedTwice finds the secret in texts that were escaped once more on their way, also where they come byte by
-// byte.
 func TestEscapedTwice(t *testing.T) {
 	secret := "Q7v0Zk2mR9+xLwE4/tY8sBnm+Q=="
 	s, err := echo.New("Bearer ", secret, echo.Auto)
@@ -480,7 +473,7 @@ func TestEscapedTwice(t *testing.T) {
 	}
 }
 
-// TestEmptyAnswers: an answer without a body cannot hide anything in it, nor one whose coding is none.
+// TestEmptyAnswers: an answer without a body, or without a real coding, hides nothing.
 func TestEmptyAnswers(t *testing.T) {
 	s, err := echo.New("Bearer ", "0123456789abcdef", echo.Auto)
 	if err != nil {
@@ -507,7 +500,6 @@ func TestEmptyAnswers(t *testing.T) {
 	}
 }
 
-// TestPlaceholders: where the password says that the user is the token, the user is the secret.
 func TestPlaceholders(t *testing.T) {
 	s, err := echo.New("Basic ", base64.StdEncoding.EncodeToString([]byte("ghp_0123456789:x-oauth-basic")), echo.Auto)
 	if err != nil || !s.In([]byte(`{"token":"ghp_0123456789"}`)) || s.In([]byte(`{"user":"x-oauth-basic"}`)) {

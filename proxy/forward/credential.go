@@ -46,7 +46,7 @@ func NewCredential(header, prefix string, half echo.Half, source SecretSource) (
 }
 
 // CheckCredential refuses a header or prefix that cannot carry a credential. It refuses headers that HTTP or the
-// mediator reads, such as Host: net/http would send something else, or the upstream would read another call.
+// mediator reads, such as Host: net/http sends something else for them, or the upstream reads another call.
 func CheckCredential(header, prefix string) error {
 	name := http.CanonicalHeaderKey(header)
 	switch {

@@ -38,7 +38,7 @@ func recovering(o *Options, h http.HandlerFunc) http.Handler {
 				rw.Header().Set("Connection", "close") // the request may be half read
 				o.Refuse(rw, r, errors.New("intercept: panic"))
 			}
-			rw.bound() // for the write of what is still buffered
+			rw.bound() // for the final write of buffered bytes
 			rw.endBody(r, o.Limits.HeaderTimeout)
 		}()
 		h(rw, r)

@@ -119,7 +119,7 @@ func TestConnectRefused(t *testing.T) {
 			t.Errorf("%q: status %d, code %q, want %q", test.head, resp.StatusCode, code, test.code)
 		}
 		if test.code != "" && !resp.Close {
-			t.Errorf("%q: the connection stays open for what the client sent along", test.head)
+			t.Errorf("%q: the connection stays open", test.head)
 		}
 		_ = c.Close()
 	}

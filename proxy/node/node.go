@@ -149,7 +149,7 @@ type commitment struct {
 	Strategy jsontext.Value `json:"strategy"`
 }
 
-// hash returns the hash that the agent commits to, or the hash of what it reveals.
+// hash returns the committed hash, or the hash of a revealed strategy.
 func (c commitment) hash() (hash string, revealed bool, err error) {
 	switch {
 	case !isName(c.Nonce):
@@ -211,7 +211,7 @@ func read(body []byte, to any) error {
 	return nil
 }
 
-// isName reports whether a text can stand in a receipt.
+// isName reports whether a receipt can hold a text.
 func isName(s string) bool { return s != "" && len(s) <= maxNonce }
 
 func malformed(why string) error {

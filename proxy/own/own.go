@@ -23,7 +23,7 @@ type Refusals struct {
 type Rules struct {
 	Session string `json:"session"`
 	Event   string `json:"event"`
-	// Posts is how many posts of each action the event pays for; nil if the trigger service does not say.
+	// Posts is the event's budget of each action; nil if the trigger service does not answer.
 	Posts *int   `json:"posts"`
 	Rules []Rule `json:"rules"`
 	More  bool   `json:"more,omitempty"` // there are more than MaxRules

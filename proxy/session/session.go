@@ -108,7 +108,7 @@ func (s *Session) Bucket(perSecond rate.Limit, burst int, now time.Time) *rate.L
 	return s.bucket
 }
 
-// A session's rate at the node: a fraction of what the node takes from all agents of an owner.
+// A session's rate at the node: a fraction of the owner's.
 const nodePerSecond, nodeBurst = 5, 50
 
 // Records is the quota for records of calls on which nothing depends, such as refusals. The first call makes it.

@@ -20,7 +20,7 @@ type Breaker struct {
 	Pause    time.Duration // until a call may try again; 15 s if 0
 }
 
-// Circuit is the circuit breaker of one host and port. A session can make a host fail by what it asks, so one session's
+// Circuit is the circuit breaker of one host and port. A session can make a host fail by its requests, so one session's
 // failures suspend that session alone. All sessions are suspended once as many sessions as Failures have failed without
 // any success. Failures after a request was sent count for that only if it was a post, because agents can make any
 // number of other calls. It is safe for concurrent use.
