@@ -322,8 +322,8 @@ func TestEventsAreNotHeldBack(t *testing.T) {
 	}
 }
 
-// TestTheSecretCannotBeTried: the held parts of a text reveal nothing about the secret, even to an agent that chooses the
-// text and its pieces.
+// TestTheSecretCannotBeTried: the held parts of a text reveal nothing about the secret, even to an agent that chooses
+// the text and its pieces.
 func TestTheSecretCannotBeTried(t *testing.T) {
 	secret, other := newSecret(t, "", token), newSecret(t, "", strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' {
