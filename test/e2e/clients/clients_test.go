@@ -1,14 +1,11 @@
 package clients
 
 import (
-	"context"
 	"strings"
 	"testing"
 
-	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
@@ -23,29 +20,28 @@ func TestClients(t *testing.T) {
 	node := kit.NodeJS(t)
 	curl := []string{kit.Need(t, "curl"), "-sS", "-w", " %{http_code}"}
 	const python = "/usr/bin/python3" // Debian's own, which Debian's packages are for
-	join := func(a []string, b ...string) []string { return append(append([]string{}, a...), b...) }
 	for _, tt := range []struct {
 		name string
 		args []string
 		want string // what the output ends with, or holds
 	}{
-		{"curl reads", join(curl, repo), "200"},
-		{"curl reads by HTTP/1.1", join(curl, "--http1.1", repo), "200"},
-		{"curl posts", join(curl, "-H", "Content-Type: application/json", "-d", body, comments), "201"},
+		{"curl reads", kit.With(curl, repo), "200"},
+		{"curl reads by HTTP/1.1", kit.With(curl, "--http1.1", repo), "200"},
+		{"curl posts", kit.With(curl, "-H", "Content-Type: application/json", "-d", body, comments), "201"},
 		{"curl posts with Expect",
-			join(curl, "-H", "Expect: 100-continue", "-H", "Content-Type: application/json", "-d", body, comments), "201"},
+			kit.With(curl, "-H", "Expect: 100-continue", "-H", "Content-Type: application/json", "-d", body, comments), "201"},
 		{"curl posts chunked",
-			join(curl, "-H", "Transfer-Encoding: chunked", "-H", "Content-Type: application/json", "-d", body, comments), "201"},
-		{"curl is refused", join(curl, "-H", "Content-Type: application/json", "-d", body, milestones),
+			kit.With(curl, "-H", "Transfer-Encoding: chunked", "-H", "Content-Type: application/json", "-d", body, comments), "201"},
+		{"curl is refused", kit.With(curl, "-H", "Content-Type: application/json", "-d", body, milestones),
 			`"code":"action_unmatched"`},
-		{"curl is refused a form", join(curl, "-d", "a=b", comments), `"code":"content_malformed"`},
+		{"curl is refused a form", kit.With(curl, "-d", "a=b", comments), `"code":"content_malformed"`},
 		{"curl is refused another spelling",
-			join(curl, "--path-as-is", "-d", body, base+"/repos/acme/site/issues/7//comments"), `"code":"request_malformed"`},
-		{"curl is refused a query", join(curl, "-H", "Content-Type: application/json", "-d", body, comments+"?x=1"),
+			kit.With(curl, "--path-as-is", "-d", body, base+"/repos/acme/site/issues/7//comments"), `"code":"request_malformed"`},
+		{"curl is refused a query", kit.With(curl, "-H", "Content-Type: application/json", "-d", body, comments+"?x=1"),
 			`"code":"override_refused"`},
 		{"curl is refused a duplicate key",
-			join(curl, "-H", "Content-Type: application/json", "-d", `{"a":1,"a":2}`, comments), `"code":"content_malformed"`},
-		{"curl asks for its event", join(curl, "http://mediator.internal/v1/event"), `"kind":"source_event"`},
+			kit.With(curl, "-H", "Content-Type: application/json", "-d", `{"a":1,"a":2}`, comments), `"code":"content_malformed"`},
+		{"curl asks for its event", kit.With(curl, "http://mediator.internal/v1/event"), `"kind":"source_event"`},
 		{"requests reads", []string{python, kit.Scripts + "client.py", "requests", "GET", repo}, "200"},
 		{"requests posts", []string{python, kit.Scripts + "client.py", "requests", "POST", comments, body}, "201"},
 		{"requests is refused", []string{python, kit.Scripts + "client.py", "requests", "POST", milestones, body},
@@ -54,12 +50,12 @@ func TestClients(t *testing.T) {
 		{"httpx posts", []string{python, kit.Scripts + "client.py", "httpx", "POST", comments, body}, "201"},
 		{"httpx is refused", []string{python, kit.Scripts + "client.py", "httpx", "POST", milestones, body},
 			"403 action_unmatched"},
-		{"fetch reads", join(node, kit.Scripts+"node/fetch.mjs", "GET", repo), "200"},
-		{"fetch posts", join(node, kit.Scripts+"node/fetch.mjs", "POST", comments, body), "201"},
-		{"fetch is refused", join(node, kit.Scripts+"node/fetch.mjs", "POST", milestones, body), "403 action_unmatched"},
-		{"Octokit reads", join(node, kit.Scripts+"node/octokit.mjs", "read", base), "200"},
-		{"Octokit posts", join(node, kit.Scripts+"node/octokit.mjs", "comment", base), "201"},
-		{"Octokit is refused", join(node, kit.Scripts+"node/octokit.mjs", "milestone", base), "403 action_unmatched"},
+		{"fetch reads", kit.With(node, kit.Scripts+"node/fetch.mjs", "GET", repo), "200"},
+		{"fetch posts", kit.With(node, kit.Scripts+"node/fetch.mjs", "POST", comments, body), "201"},
+		{"fetch is refused", kit.With(node, kit.Scripts+"node/fetch.mjs", "POST", milestones, body), "403 action_unmatched"},
+		{"Octokit reads", kit.With(node, kit.Scripts+"node/octokit.mjs", "read", base), "200"},
+		{"Octokit posts", kit.With(node, kit.Scripts+"node/octokit.mjs", "comment", base), "201"},
+		{"Octokit is refused", kit.With(node, kit.Scripts+"node/octokit.mjs", "milestone", base), "403 action_unmatched"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			before := r.Posts.Load()
@@ -94,8 +90,7 @@ func TestClients(t *testing.T) {
 		}
 	})
 	t.Run("each call left one record", func(t *testing.T) {
-		var posts []ledger.Record
-		check.Must(t, admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts?limit=1000", &posts))
+		posts := r.Records(t, "limit=1000")
 		forwarded := 0
 		for _, p := range posts {
 			r.WantAssurance(t, p)

@@ -5,15 +5,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
@@ -41,7 +38,7 @@ func newGitHub(t *testing.T, condition string) *kit.Rig {
 	return kit.NewRig(t, []string{"api.github.com"}, func(r *kit.Rig) (http.Handler, string) {
 		if condition != "" {
 			policy := fmt.Sprintf("version: \"1.0\"\nrules:\n  - name: comments\n    when: '%s'\n", condition)
-			check.Must(t, os.WriteFile(r.In(devstack.PolicyFile), []byte(policy), 0o600))
+			kit.Write(t, r.In(devstack.PolicyFile), policy)
 		}
 		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			raw, err := io.ReadAll(req.Body)
@@ -50,7 +47,7 @@ func newGitHub(t *testing.T, condition string) *kit.Rig {
 				req.Header.Get("Authorization") != "Bearer "+trial.Token {
 				t.Errorf("%s %s, Authorization %q: %s", req.Method, req.URL, req.Header.Get("Authorization"), raw)
 			}
-			answerJSON(w, gitHubAnswer(r, ask.Query))
+			kit.AnswerJSON(w, gitHubAnswer(r, ask.Query))
 		}), graphQLRules
 	})
 }
@@ -113,15 +110,15 @@ func TestGraphQLClients(t *testing.T) {
 			"403 action_unmatched: no rule names the mutation deleteIssue", 0, "action_unmatched"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			before, refused := r.Posts.Load(), len(records(r, t, "", tt.refused))
-			out, err := r.AsAgent(t, append(slices.Clone(tt.client), tt.args...)...)
+			before, refused := r.Posts.Load(), len(r.RecordsOf(t, "", tt.refused))
+			out, err := r.AsAgent(t, kit.With(tt.client, tt.args...)...)
 			if err != nil && tt.refused == "" || !strings.Contains(fmt.Sprint(out, err), tt.want) {
 				t.Fatalf("got %q, %v; want %q", out, err, tt.want)
 			}
 			if got := r.Posts.Load() - before; got != tt.posts {
 				t.Errorf("%d posts arrived, not %d", got, tt.posts)
 			}
-			if tt.refused != "" && len(records(r, t, "", tt.refused)) == refused {
+			if tt.refused != "" && len(r.RecordsOf(t, "", tt.refused)) == refused {
 				t.Errorf("nothing is recorded as %s", tt.refused)
 			}
 			if strings.Contains(out, trial.Token) {
@@ -129,7 +126,7 @@ func TestGraphQLClients(t *testing.T) {
 			}
 		})
 	}
-	for _, rec := range records(r, t, "comment", "") {
+	for _, rec := range r.RecordsOf(t, "comment", "") {
 		r.VerifyRecord(t, rec.ID)
 		if rec.Resource != "POST /graphql mutation addComment" || rec.Action != "create_comment" ||
 			rec.State != ledger.StateForwarded {
@@ -148,7 +145,7 @@ func TestGraphQLPolicy(t *testing.T) {
 		{`"addComment" in graphql.fields && graphql.type == "query"`, "policy_denied"},
 	} {
 		r := newGitHub(t, tt.condition)
-		out, err := r.AsAgent(t, append(slices.Clone(gh), "query=mutation { addComment(input: {}) { clientMutationId } }")...)
+		out, err := r.AsAgent(t, kit.With(gh, "query=mutation { addComment(input: {}) { clientMutationId } }")...)
 		if !strings.Contains(fmt.Sprint(out, err), tt.want) {
 			t.Errorf("%s: got %q, %v; want %q", tt.condition, out, err, tt.want)
 		}

@@ -40,11 +40,7 @@ func TestJose(t *testing.T) {
 	t.Parallel()
 	kit.NodeJS(t) // says what to run where Node's packages are missing
 	r := kit.NewClientsRig(t)
-	post := []string{kit.Need(t, "curl"), "-sS", "-H", "Content-Type: application/json", "-d", `{"body":"verify me"}`,
-		"https://" + r.Plain() + "/repos/acme/site/issues/7/comments"}
-	if out, err := r.AsAgent(t, post...); err != nil {
-		t.Fatalf("%s %v", out, err)
-	}
+	r.Curl(t)
 	jwks, tokens := published(r, t), signed(r, t)
 	for i, line := range josed(t, jwks, tokens) {
 		payload, err := base64.RawURLEncoding.DecodeString(strings.Split(tokens[i].Token, ".")[1])

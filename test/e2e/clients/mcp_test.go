@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,9 +36,7 @@ egress:
     match: {url: "https://PLAIN/mcp", mcp: {tools: [echo, trigger-elicitation-request], elicitation: true}}
   - name: modern-reads
     match: {url: "https://PLAIN/modern", mcp: {tools: [echo]}}
-upstreams:
-  - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
-`
+` + kit.Upstream
 
 // startEverything starts the published server-everything and returns its address.
 func startEverything(t *testing.T) *url.URL {
@@ -126,7 +123,7 @@ func TestMCPTools(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			before := r.ToolPosts(t)
 			out, err := r.AsAgent(t,
-				append(append(slices.Clone(node), kit.Scripts+"node/mcp-tools.mjs", tt.generation, "https://"+r.Plain()+tt.path),
+				append(kit.With(node, kit.Scripts+"node/mcp-tools.mjs", tt.generation, "https://"+r.Plain()+tt.path),
 					tt.calls...)...)
 			if want := strings.Join(tt.want, "\n"); err != nil || out != want {
 				t.Fatalf("got\n%s\n%v, want\n%s", out, err, want)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -33,9 +32,7 @@ actions:
 egress:
   - {name: hidden-reads, match: {url: "https://PLAIN/hidden", mcp: {tools: [echo]}}}
   - {name: modern-reads, match: {url: "https://PLAIN/modern", mcp: {tools: [echo]}}}
-upstreams:
-  - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
-`
+` + kit.Upstream
 
 // elicitation is the member of a message that asks a human for a name.
 const elicitation = `"params":{"mode":"form","message":"?","requestedSchema":{"type":"object",` +
@@ -143,7 +140,7 @@ func TestMCPHiddenQuestions(t *testing.T) {
 				legacy.said.Store(said)
 				legacy.refused = func() bool { return refusals() > before }
 				out, err := rg.AsAgent(t,
-					append(slices.Clone(node), kit.Scripts+"node/mcp-tools.mjs", generation, "https://"+rg.Plain()+"/hidden", "list",
+					kit.With(node, kit.Scripts+"node/mcp-tools.mjs", generation, "https://"+rg.Plain()+"/hidden", "list",
 						"echo={}", "sum={}")...)
 				if want := "tools\nechoed\n" + tainted; err != nil || out != want {
 					t.Errorf("got\n%s\n%v, want\n%s", out, err, want)
@@ -156,7 +153,7 @@ func TestMCPHiddenQuestions(t *testing.T) {
 	}
 	t.Run("in what a request needs to go on", func(t *testing.T) {
 		out, err := rg.AsAgent(t,
-			append(slices.Clone(node), kit.Scripts+"node/mcp-tools.mjs", "v2-modern", "https://"+rg.Plain()+"/modern", "list",
+			kit.With(node, kit.Scripts+"node/mcp-tools.mjs", "v2-modern", "https://"+rg.Plain()+"/modern", "list",
 				"echo={}", "sum={}")...)
 		if want := "tools\n403 mcp_answer_unasked with its record\n" + tainted; err != nil || out != want {
 			t.Errorf("got\n%s\n%v, want\n%s", out, err, want)

@@ -68,7 +68,7 @@ func (v *vendors) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				`{"choices":[{"index":0,"delta":{"content":"world"}}]}`, `[DONE]`)
 			return
 		}
-		answerJSON(w, `{"choices":[{"index":0,"message":{"role":"assistant","content":"hello world"}}]}`)
+		kit.AnswerJSON(w, `{"choices":[{"index":0,"message":{"role":"assistant","content":"hello world"}}]}`)
 	case call == "POST api.openai.com/v1/responses" && header("Authorization", "Bearer secret-openai-key"):
 		v.stream(w, `{"type":"response.output_text.delta","delta":"hello "}`,
 			`{"type":"response.output_text.delta","delta":"world"}`,
@@ -86,19 +86,14 @@ func (v *vendors) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				`{"type":"message_stop"}`)
 			return
 		}
-		answerJSON(w, `{"id":"m1","type":"message","role":"assistant","content":[{"type":"text","text":"hello world"}]}`)
+		kit.AnswerJSON(w, `{"id":"m1","type":"message","role":"assistant","content":[{"type":"text","text":"hello world"}]}`)
 	case call == "POST slack.com/api/chat.postMessage" && header("Authorization", "Bearer secret-slack-token") &&
 		r.Header.Get("Idempotency-Key") != "":
 		v.Posts.Add(1)
-		answerJSON(w, fmt.Sprintf(`{"ok":true,"channel":"C1","ts":"%d.1"}`, len(raw)))
+		kit.AnswerJSON(w, fmt.Sprintf(`{"ok":true,"channel":"C1","ts":"%d.1"}`, len(raw)))
 	default:
 		http.Error(w, "unexpected: "+call, http.StatusTeapot)
 	}
-}
-
-func answerJSON(w http.ResponseWriter, body string) {
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = io.WriteString(w, body)
 }
 
 // stream sends the events up to the first that contains hello, and the others once the client has seen that.
@@ -201,7 +196,7 @@ func TestSDKs(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			before := r.Posts.Load()
-			out, err := r.AsAgent(t, append(slices.Clone(node), kit.Scripts+"node/"+tt.script, tt.what)...)
+			out, err := r.AsAgent(t, kit.With(node, kit.Scripts+"node/"+tt.script, tt.what)...)
 			if err != nil || !strings.HasPrefix(out, tt.want) {
 				t.Fatalf("got %q, %v; want %q", out, err, tt.want)
 			}

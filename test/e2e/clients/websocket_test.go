@@ -1,17 +1,13 @@
 package clients
 
 import (
-	"context"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
@@ -43,14 +39,6 @@ func newSocketsRig(t *testing.T, change ...func(string) string) (*kit.Rig, *node
 	return r, server
 }
 
-// records returns the records of a rule, or of none, with this code.
-func records(r *kit.Rig, t *testing.T, rule, code string) []ledger.Record {
-	t.Helper()
-	var all []ledger.Record
-	check.Must(t, admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts?limit=1000", &all))
-	return slices.DeleteFunc(all, func(p ledger.Record) bool { return p.Rule != rule || p.Code != code })
-}
-
 // TestWebSockets has npm's ws talk to npm's ws through the proxy: texts and bytes, compressed, with a subprotocol and a
 // credential that the agent never sees. Other sockets are refused.
 func TestWebSockets(t *testing.T) {
@@ -61,28 +49,28 @@ func TestWebSockets(t *testing.T) {
 		t.Parallel()
 		r, server := newSocketsRig(t)
 		base := "wss://" + r.Plain()
-		out, err := r.AsAgent(t, append(slices.Clone(node), "echo", base+"/sockets/a")...)
+		out, err := r.AsAgent(t, kit.With(node, "echo", base+"/sockets/a")...)
 		if want := "4 back, protocol echo, permessage-deflate, closed 1000"; err != nil || out != want {
 			t.Fatalf("got %q, %v; want %q", out, err, want)
 		}
 		if server.seen("open Bearer "+trial.Token) != 1 {
 			t.Error("the upstream did not get the credential")
 		}
-		for len(records(r, t, "sockets", "")) == 0 { // it is stored after the end
+		for len(r.RecordsOf(t, "sockets", "")) == 0 { // it is stored after the end
 			time.Sleep(10 * time.Millisecond)
 		}
-		rec := records(r, t, "sockets", "")[0]
+		rec := r.RecordsOf(t, "sockets", "")[0]
 		if rec.State != ledger.StateForwarded || rec.Status != http.StatusSwitchingProtocols || rec.BytesIn == 0 ||
 			rec.BytesOut == 0 || !rec.Finished.After(rec.Started) {
 			t.Errorf("recorded was %+v", rec)
 		}
 		for _, path := range []string{"/other", "/comments"} {
-			if out, err := r.AsAgent(t, append(slices.Clone(node), "echo", base+path)...); err != nil ||
+			if out, err := r.AsAgent(t, kit.With(node, "echo", base+path)...); err != nil ||
 				out != "403 egress_denied" {
 				t.Errorf("%s: got %q, %v", path, out, err)
 			}
 		}
-		if n := len(records(r, t, "", "egress_denied")); n != 2 {
+		if n := len(r.RecordsOf(t, "", "egress_denied")); n != 2 {
 			t.Errorf("%d refusals are recorded", n)
 		}
 	})
@@ -92,17 +80,17 @@ func TestWebSockets(t *testing.T) {
 			return strings.Replace(file, "\nactions:", "\nwebsocketRefusal: close\nactions:", 1)
 		})
 		base := "wss://" + r.Plain()
-		if out, err := r.AsAgent(t, append(slices.Clone(node), "echo", base+"/other")...); err != nil ||
+		if out, err := r.AsAgent(t, kit.With(node, "echo", base+"/other")...); err != nil ||
 			!strings.HasPrefix(out, "error socket hang up") {
 			t.Errorf("got %q, %v", out, err)
 		}
-		if n := len(records(r, t, "", "egress_denied")); n != 1 {
+		if n := len(r.RecordsOf(t, "", "egress_denied")); n != 1 {
 			t.Errorf("%d refusals are recorded", n)
 		}
 		// The mediator closes open sockets when it ends, and does not wait for them.
 		stayed := make(chan string, 1)
 		go func() {
-			out, _ := r.AsAgent(t, append(slices.Clone(node), "stay", base+"/sockets/a")...)
+			out, _ := r.AsAgent(t, kit.With(node, "stay", base+"/sockets/a")...)
 			stayed <- out
 		}()
 		for server.seen("open Bearer "+trial.Token) == 0 {

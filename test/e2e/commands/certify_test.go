@@ -142,7 +142,7 @@ func TestCertifyWhatIsNotPublished(t *testing.T) {
 		"an unknown member":  strings.Replace(string(raw), `"looks"`, `"looks": [], "others"`, 1),
 		"another public key": strings.Replace(string(raw), `"crv": "Ed25519"`, `"crv": "Ed448"`, 1),
 	} {
-		check.Must(t, os.WriteFile(path, []byte(content), 0o600))
+		kit.Write(t, path, content)
 		if status, _, said := d.Do(t, "certify", "--from", good); status != program.Refused ||
 			!strings.Contains(said, "is not what mediator keys publish prints: ") {
 			t.Errorf("%s: status %d: %s", name, status, said)

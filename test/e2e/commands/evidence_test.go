@@ -34,7 +34,7 @@ func writeEvidence(t *testing.T) string {
 	dir, k := t.TempDir(), gatetest.New(t)
 	manifest, err := k.Manifest.Canonical()
 	check.Must(t, err)
-	check.Must(t, os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte(manifest), 0o600))
+	kit.Write(t, filepath.Join(dir, "manifest.yaml"), manifest)
 	bundle := evidence.Bundle{DeploymentCertificate: k.Deployment}
 	k.Observe(t)
 	k.Appraiser(t)
@@ -109,7 +109,7 @@ func writeScores(t *testing.T, k *gatetest.Kit, dir string) {
 		check.Must(t, err)
 		for name, text := range map[string]string{".json": string(text), ".jwt": answer.Token + "\n",
 			".txt": strings.Join(s.Receipts, "\n") + "\n"} {
-			check.Must(t, os.WriteFile(filepath.Join(dir, id+name), []byte(text), 0o600))
+			kit.Write(t, filepath.Join(dir, id+name), text)
 		}
 	}
 	check.Must(t, n.Enter(t.Context()))
@@ -118,7 +118,7 @@ func writeScores(t *testing.T, k *gatetest.Kit, dir string) {
 	text, err := json.Marshal(reputed)
 	check.Must(t, err)
 	check.Must(t, os.WriteFile(filepath.Join(dir, "reputation.json"), text, 0o600))
-	check.Must(t, os.WriteFile(filepath.Join(dir, "reputation.jwt"), []byte(reputed.Token+"\n"), 0o600))
+	kit.Write(t, filepath.Join(dir, "reputation.jwt"), reputed.Token+"\n")
 }
 
 // writeReceipts writes the interaction receipts of a session, and the record of a post that names them.
@@ -152,7 +152,7 @@ func writeReceipts(t *testing.T, k *gatetest.Kit, dir string) {
 	lines := strings.Join(s.Receipts, "\n") + "\n"
 	for name, text := range map[string]string{"observed.json": string(whole), "bare.json": string(bare),
 		"receipts.txt": lines} {
-		check.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+		kit.Write(t, filepath.Join(dir, name), text)
 	}
 }
 

@@ -21,7 +21,7 @@ func TestSecondDev(t *testing.T) {
 	check.Must(t, err)
 	defer release()
 	// what a start would set aside
-	check.Must(t, os.WriteFile(filepath.Join(dir, devstack.BundleFile), []byte("{}"), 0o600))
+	kit.Write(t, filepath.Join(dir, devstack.BundleFile), "{}")
 	list := func() string {
 		all, err := os.ReadDir(dir)
 		check.Must(t, err)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/program"
-	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
@@ -76,7 +75,7 @@ func hostileFiles(t *testing.T) map[string]string {
 		"an endless line of key": kid + ": 0\n",
 	} {
 		path := filepath.Join(dir, strconv.Itoa(len(files))+".json")
-		check.Must(t, os.WriteFile(path, []byte(content), 0o600))
+		kit.Write(t, path, content)
 		files[name] = path
 	}
 	files["a file without end"] = "/dev/zero"

@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"net"
-	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -40,20 +38,7 @@ func serveRecords(t *testing.T, store ledger.Store) string {
 	p.Reloader, err = daemon.NewReloader(p.Log, p.Metrics)
 	check.Must(t, err)
 	a := &admin.Server{Process: p, Sessions: session.NewSet(time.Now), Ledger: store}
-	path := filepath.Join(t.TempDir(), "admin.sock")
-	l, err := net.Listen("unix", path)
-	check.Must(t, err)
-	s := &http.Server{Handler: a.Handler()}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = s.Serve(l)
-	}()
-	t.Cleanup(func() {
-		_ = s.Close()
-		<-done
-	})
-	return "unix:" + path
+	return kit.ServeUnix(t, "admin.sock", a.Handler())
 }
 
 // recordsFrom is the time of the first record of fillLedger.

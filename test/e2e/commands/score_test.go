@@ -76,8 +76,8 @@ func TestScoreShow(t *testing.T) {
 	n.Kit.WriteBundle(t, f.Bundle, n.Kit.Certificates[evidence.PurposeInteraction],
 		n.Kit.Certificates[evidence.PurposeAppraiser])
 	scored, receipts := filepath.Join(dir, "score.json"), filepath.Join(dir, "receipts.txt")
-	check.Must(t, os.WriteFile(scored, []byte(out), 0o600))
-	check.Must(t, os.WriteFile(receipts, []byte(strings.Join(s.Receipts, "\n")+"\n"), 0o600))
+	kit.Write(t, scored, out)
+	kit.Write(t, receipts, strings.Join(s.Receipts, "\n")+"\n")
 	var stdout, stderr bytes.Buffer
 	status = program.Run(t.Context(), []string{
 		"verify", receipts, "--score", scored, "--registry", f.Registry, "--auditor", f.Auditor, "--bundle", f.Bundle,

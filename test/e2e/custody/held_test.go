@@ -3,7 +3,6 @@ package custody
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"regexp"
 	"strconv"
@@ -11,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/actionproof/mediator/internal/config"
-	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
@@ -78,18 +75,12 @@ func (v *vaultRig) held(t *testing.T) held {
 		check.Must(t, err)
 		h.files = append(h.files, len(files))
 	}
-	client, base := daemon.Client(config.Endpoint{Unix: v.Stack.Socket("serve")})
-	defer client.CloseIdleConnections()
-	resp, err := client.Get(base + "/metrics")
-	check.Must(t, err)
-	defer resp.Body.Close()
-	raw, err := io.ReadAll(resp.Body)
-	check.Must(t, err)
-	found := goroutines.FindSubmatch(raw)
+	found := goroutines.FindStringSubmatch(kit.Metrics(t, v.Stack.Socket("serve")))
 	if found == nil {
 		t.Fatal("the metrics do not say how many goroutines there are")
 	}
-	h.goroutines, err = strconv.Atoi(string(found[1]))
+	var err error
+	h.goroutines, err = strconv.Atoi(found[1])
 	check.Must(t, err)
 	return h
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/policy"
-	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
@@ -25,7 +24,7 @@ func softToken(t *testing.T, keys ...string) string {
 	conf, pinFile := filepath.Join(dir, "softhsm2.conf"), filepath.Join(dir, "pin")
 	for name, content := range map[string]string{conf: "directories.tokendir = " + dir + "\nobjectstore.backend = file\n",
 		pinFile: pin} {
-		check.Must(t, os.WriteFile(name, []byte(content), 0o600))
+		kit.Write(t, name, content)
 	}
 	t.Setenv("SOFTHSM2_CONF", conf)
 	sh := func(args ...string) {
@@ -51,11 +50,8 @@ func TestPKCS11(t *testing.T) {
 	r := kit.NewClientsRig(t, func(file string) string {
 		return strings.Replace(kit.Speaking(file), "custody: {type: memory}", custody+"\nconfine: {write: ["+store+"]}", 1)
 	})
-	out, err := r.AsAgent(t, kit.Need(t, "curl"), "-sS", "-w", " %{http_code}", "-H", "Content-Type: application/json",
-		"-d", `{"body":"x"}`,
-		"https://"+r.Plain()+"/repos/acme/site/issues/7/comments")
-	if err != nil || !strings.HasSuffix(out, " 201") {
-		t.Fatalf("%s, %v", out, err)
+	if out := r.Curl(t); !strings.HasSuffix(out, " 201") {
+		t.Fatal(out)
 	}
 	var roles []daemon.RoleDocument
 	if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/roles", &roles); err != nil || len(roles) != 5 {

@@ -115,15 +115,7 @@ func TestQueries(t *testing.T) {
 		t.Fatalf("%+v", o)
 	}
 	for name, keys := range map[string]int{"trigger": 2, "control": 2, "serve": 4, "reputation": 1} {
-		client, base := daemon.Client(config.Endpoint{Unix: v.Stack.Socket(name)})
-		defer client.CloseIdleConnections()
-		resp, err := client.Get(base + "/metrics")
-		check.Must(t, err)
-		defer resp.Body.Close()
-		if resp.StatusCode != http.StatusOK {
-			t.Fatalf("%s answers %d", name, resp.StatusCode)
-		}
-		values := exported.scrape(t, resp.Body)
+		values := exported.scrape(t, strings.NewReader(kit.Metrics(t, v.Stack.Socket(name))))
 		for metric, want := range map[string]int{
 			"mediator_vault_reachable": keys, "mediator_signing_version": keys, "mediator_signing_version_created_seconds": keys,
 			"mediator_key_versions":              keys,

@@ -24,7 +24,7 @@ func vaultTeam(t *testing.T) (kit.Team, *vaulttest.Server) {
 	v, d := vaulttest.New(t), kit.Team{Dir: t.TempDir()}
 	d.Bundle = d.At("trust.json")
 	put := func(name, content string) {
-		check.Must(t, os.WriteFile(d.At(name), []byte(content), 0o600))
+		kit.Write(t, d.At(name), content)
 	}
 	put("admin.token", v.Token)
 	if status, _, said := kit.Invoke(t, "vault", "bootstrap", "--apply", "--roots", "--address", v.Address, "--ca",
@@ -141,7 +141,7 @@ func TestRootKeyFileRefused(t *testing.T) {
 			"write {role} where they differ"},
 	} {
 		path := filepath.Join(t.TempDir(), "registry.yaml")
-		check.Must(t, os.WriteFile(path, []byte(tt.content), 0o600))
+		kit.Write(t, path, tt.content)
 		if status, _, said := kit.Invoke(t, "keys", "root", "--root-key", path, "--name", "registry", "--out",
 			t.TempDir()); status != program.Refused || !strings.Contains(said, tt.want) {
 			t.Errorf("%s: %d %s", name, status, said)

@@ -2,7 +2,6 @@ package custody
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,7 +15,6 @@ import (
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/files"
-	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 	"github.com/actionproof/mediator/test/full"
@@ -63,16 +61,7 @@ func (d *delivery) run(ctx context.Context) {
 // follows reports whether a process signs by the bundle with this hash.
 func (v *vaultRig) follows(t *testing.T, name, hash string) bool {
 	t.Helper()
-	at, err := daemon.ParseEndpoint("unix:" + v.Stack.Socket(name))
-	check.Must(t, err)
-	client, base := daemon.Client(at)
-	resp, err := client.Get(base + "/metrics")
-	if err != nil {
-		return false
-	}
-	defer resp.Body.Close()
-	raw, err := io.ReadAll(resp.Body)
-	return err == nil && resp.StatusCode == http.StatusOK && strings.Contains(string(raw), `sha256="`+hash+`",use="sign"`)
+	return strings.Contains(kit.Metrics(t, v.Stack.Socket(name)), `sha256="`+hash+`",use="sign"`)
 }
 
 // TestVaultRotationWithASlowReader rotates every key again and again while agents post, and one process at a time does
@@ -92,7 +81,7 @@ func TestVaultRotationWithASlowReader(t *testing.T) {
 	posts, stop := v.keepPosting(t, 3)
 	defer stop()
 
-	const rotations = 8
+	rotations := kit.Size(2, 8)
 	version := 1
 	for _, held := range verifying {
 		d.held.Store(&held)

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/program"
 	"github.com/actionproof/mediator/internal/vaultaudit"
 	"github.com/actionproof/mediator/ledger"
@@ -52,7 +51,7 @@ func TestVaultAudit(t *testing.T) {
 	}
 	var records []ledger.Record
 	kit.Until(t, "the records", func() bool {
-		check.Must(t, admin.Get(t.Context(), v.Stack.Admin(), "/v1/posts?flow=post", &records))
+		records = v.Records(t, "flow=post")
 		return len(records) == posts+1 && !slices.ContainsFunc(records, func(r ledger.Record) bool {
 			return r.State == ledger.StateForwarding
 		})
@@ -61,7 +60,7 @@ func TestVaultAudit(t *testing.T) {
 
 	token := filepath.Join(t.TempDir(), "token")
 	secret := v.vault.TokenFor(t, "auditor", `path "sys/audit-hash/file" { capabilities = ["update"] }`, time.Hour)
-	check.Must(t, os.WriteFile(token, []byte(secret), 0o600))
+	kit.Write(t, token, secret)
 	exact := []string{"--address", v.vault.Address, "--ca", v.vault.CAFile, "--token-file", token, "--device", "file"}
 	audit := func(log string, flags ...string) (got compared, status int, said string) {
 		t.Helper()
@@ -87,7 +86,7 @@ func TestVaultAudit(t *testing.T) {
 	lines := func() []string { return strings.SplitAfter(string(kit.Read(t, log)), "\n") }
 	write := func(lines []string) string {
 		path := filepath.Join(t.TempDir(), "audit.log")
-		check.Must(t, os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600))
+		kit.Write(t, path, strings.Join(lines, ""))
 		return path
 	}
 
@@ -191,7 +190,7 @@ func TestVaultAudit(t *testing.T) {
 	}
 	v.vault.Write(t, "transit/sign/runtime-key", map[string]any{"input": foreign})
 	kit.Until(t, "the record", func() bool {
-		check.Must(t, admin.Get(t.Context(), v.Stack.Admin(), "/v1/posts?flow=post&state=forwarded", &records))
+		records = v.Records(t, "flow=post&state=forwarded")
 		return len(records) == posts+1
 	})
 	got, status, said := audit(plain, "--since", since.Truncate(time.Second).Format(time.RFC3339), "--keys",

@@ -3,7 +3,6 @@ package custody
 import (
 	"bytes"
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,7 +22,7 @@ func TestVaultBootstrap(t *testing.T) {
 	t.Parallel()
 	v, dir := vaulttest.New(t), t.TempDir()
 	token, out := filepath.Join(dir, "token"), filepath.Join(dir, "secrets")
-	check.Must(t, os.WriteFile(token, []byte(v.Token+"\n"), 0o600))
+	kit.Write(t, token, v.Token+"\n")
 	args := []string{"vault", "bootstrap", "--apply", "--address", v.Address, "--ca", v.CAFile, "--token-file", token,
 		"--out", out}
 	for _, want := range []string{"transit/keys/runtime-key: made\n", "transit/keys/runtime-key: is there\n"} {

@@ -48,7 +48,7 @@ func (v *vaultRig) addCredentialRole(t *testing.T, path string) {
 	check.Must(t, err)
 	for kind, content := range map[string]string{".role-id": id.Data["role_id"].(string),
 		".secret-id": secret.WrapInfo.Token} {
-		check.Must(t, os.WriteFile(filepath.Join(v.auth, "api_credential"+kind), []byte(content), 0o600))
+		kit.Write(t, filepath.Join(v.auth, "api_credential"+kind), content)
 	}
 }
 
@@ -91,9 +91,7 @@ egress:
   - name: read
     match: {url: "https://PLAIN/read", methods: [GET]}
     credential: *api
-upstreams:
-  - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
-`
+` + kit.Upstream
 	}
 	v.Rig = kit.NewRig(t, kit.Plain, api, kit.ManyPosts, v.config)
 	// closed to others as they are made, which would hide what is below

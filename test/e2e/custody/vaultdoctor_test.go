@@ -290,7 +290,7 @@ func TestVaultThatIsNotAsItShouldBe(t *testing.T) {
 // rootTokens gives every role a root token.
 func (v *vaultRig) rootTokens(t *testing.T) func(string) string {
 	for _, r := range bootstrap.Roles {
-		check.Must(t, os.WriteFile(filepath.Join(v.auth, r.Purpose+".token"), []byte(v.vault.Token), 0o600))
+		kit.Write(t, filepath.Join(v.auth, r.Purpose+".token"), v.vault.Token)
 	}
 	return func(file string) string {
 		before, _, ok := strings.Cut(file, "      appRole:")

@@ -3,7 +3,6 @@ package custody
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/process/daemon"
@@ -58,7 +56,7 @@ func TestVaultRotateAll(t *testing.T) {
 func (v *vaultRig) asOwner(t *testing.T, args ...string) string {
 	t.Helper()
 	token := filepath.Join(t.TempDir(), "token")
-	check.Must(t, os.WriteFile(token, []byte(v.vault.Token), 0o600))
+	kit.Write(t, token, v.vault.Token)
 	status, out, said := kit.Invoke(t,
 		append(slices.Clone(args), "--address", v.vault.Address, "--ca", v.vault.CAFile, "--token-file", token)...)
 	if status != 0 {
@@ -70,8 +68,7 @@ func (v *vaultRig) asOwner(t *testing.T, args ...string) string {
 // kids returns the keys that signed the artifacts of the newest forwarded post.
 func (v *vaultRig) kids(t *testing.T) map[string]string {
 	t.Helper()
-	var posts []ledger.Record
-	check.Must(t, admin.Get(t.Context(), v.Stack.Admin(), "/v1/posts?limit=1&flow=post&state=forwarded", &posts))
+	posts := v.Records(t, "limit=1&flow=post&state=forwarded")
 	kids := make(map[string]string)
 	for _, a := range posts[0].Artifacts {
 		kids[evidence.KeyName(evidence.KeyIDOf(a.Token))] = evidence.KeyIDOf(a.Token)
@@ -114,7 +111,7 @@ func TestVaultRotation(t *testing.T) {
 	newest := map[string]int{}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	for i := range 20 {
+	for i := range kit.Size(8, 20) {
 		for _, key := range []string{"request-proof-key", all[i%len(all)]} {
 			newest[key]++
 			if i%2 == 0 {
@@ -190,8 +187,7 @@ func TestVaultRetireNow(t *testing.T) {
 			t.Fatalf("%+v", o)
 		}
 	}
-	var posts []ledger.Record
-	check.Must(t, admin.Get(t.Context(), v.Stack.Admin(), "/v1/posts?limit=1&flow=post", &posts))
+	posts := v.Records(t, "limit=1&flow=post")
 	i := slices.IndexFunc(posts[0].Artifacts, func(a ledger.Artifact) bool { return a.Name == "runtimeAttestation" })
 	token := posts[0].Artifacts[i].Token
 	roots, err := config.ReadRoots(v.In(devstack.RegistryFile), v.In(devstack.AuditorFile))

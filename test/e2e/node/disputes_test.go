@@ -14,7 +14,6 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
-	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/program"
 	"github.com/actionproof/mediator/internal/trial"
@@ -88,13 +87,13 @@ func TestDisputes(t *testing.T) {
 	key, err := cli.TakeAgentKey(r.In("other.key"))
 	check.Must(t, err)
 	other := evidence.DIDKey([]byte(key.Public().(ed25519.PublicKey)))
-	r.stopNode(t)
+	r.StopProcess(t, "reputation")
 	registered(t, r.In("reputation"), agent.String(), other)
 	s, err := store.Open(t.Context(), r.In("reputation/reputation.db"))
 	check.Must(t, err)
 	nodetest.Log(t, s, agent, time.Now(), 12, 45)
 	check.Must(t, s.Close())
-	r.startNode(t)
+	r.StartProcess(t, "reputation")
 	r.decided(t, fewWords, "")
 
 	// the agent's user starts it
@@ -109,10 +108,7 @@ func TestDisputes(t *testing.T) {
 	node := "unix:" + r.Stack.Socket("reputation")
 	byOther := func(args ...string) string {
 		t.Helper()
-		status, text, said := kit.Invoke(t, args...)
-		if status != program.Done {
-			t.Fatal(said)
-		}
+		text := kit.Run(t, args...)
 		return text
 	}
 	if said := byAgent("signal", "publish", "The build is green.", "--id", "sig_1"); !strings.Contains(said,
@@ -124,7 +120,7 @@ func TestDisputes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "dispute.json")
 	open := byOther("dispute", "open", "sig_1", "--claim", "It is red.", "--reasoning", "I looked.", "--key",
 		r.In("other.key"), "--node", node, "--json")
-	check.Must(t, os.WriteFile(file, []byte(open), 0o600))
+	kit.Write(t, file, open)
 	kit.Until(t, "the reputation to name the accusation", func() bool {
 		_, text, _ := kit.Invoke(t, "reputation", "show", "agent", "--node", node, "--json", "--", agent.String())
 		return strings.Contains(text, `"disputes_pending": 1`)
@@ -133,9 +129,9 @@ func TestDisputes(t *testing.T) {
 
 	decision := byOther("dispute", "resolve", file, "--outcome", "challenger_wins", "--reason", "It was red.",
 		"--arbiter-key", r.In("arbiter.key.jwk"), "--audience", "mediator-reputation")
-	check.Must(t, os.WriteFile(file+".jwt", []byte(decision), 0o600))
+	kit.Write(t, file+".jwt", decision)
 	resolved := byOther("dispute", "resolve", file, "--decision", file+".jwt", "--node", node, "--json")
-	check.Must(t, os.WriteFile(file+".resolved", []byte(resolved), 0o600))
+	kit.Write(t, file+".resolved", resolved)
 	if status, text, said := kit.Invoke(t, "verify", file+".resolved", "--dir", r.Dir); status != program.Done ||
 		!strings.Contains(text, ": challenger_wins by arbiter, It was red.") {
 		t.Errorf("the resolution does not verify:\n%s%s", text, said)
@@ -153,12 +149,12 @@ func TestDisputes(t *testing.T) {
 		t.Errorf("an agent that has lost disputes: %s, %v", said, err)
 	}
 
-	r.stopNode(t)
+	r.StopProcess(t, "reputation")
 	s, err = store.Open(t.Context(), r.In("reputation/reputation.db"))
 	check.Must(t, err)
 	nodetest.Log(t, s, agent, time.Now(), 20, 45)
 	check.Must(t, s.Close())
-	r.startNode(t)
+	r.StartProcess(t, "reputation")
 	r.decided(t, fewWords, "")
 	byAgent("dispute", "open", "sig_2", "--claim", "It is green.", "--reasoning", "I looked too.")
 	r.stated(t, "disputes", interaction.StatesContract)
@@ -169,8 +165,7 @@ func (r tiersRig) stated(t *testing.T, rule, kind string) {
 	t.Helper()
 	var found ledger.Record
 	kit.Until(t, "the record of the post by "+rule, func() bool {
-		var posts []ledger.Record
-		check.Must(t, admin.Get(t.Context(), r.Stack.Admin(), "/v1/posts?limit=20", &posts))
+		posts := r.Records(t, "limit=20")
 		at := slices.IndexFunc(posts, func(p ledger.Record) bool {
 			return p.Rule == rule && p.State == ledger.StateForwarded
 		})
@@ -185,7 +180,7 @@ func (r tiersRig) stated(t *testing.T, rule, kind string) {
 	}
 	file := filepath.Join(t.TempDir(), "record.json")
 	_, text, _ = kit.Invoke(t, "posts", "show", found.ID, "--json", "--admin", r.Stack.Admin())
-	check.Must(t, os.WriteFile(file, []byte(text), 0o600))
+	kit.Write(t, file, text)
 	if status, text, said := kit.Invoke(t, "verify", file, "--dir", r.Dir); status != program.Done {
 		t.Errorf("the record does not verify:\n%s%s", text, said)
 	}

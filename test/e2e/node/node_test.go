@@ -14,21 +14,18 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/admin"
-	"github.com/actionproof/mediator/internal/program"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 	"github.com/actionproof/mediator/test/gatetest"
-	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
 // nodeStores returns the configuration of each store that a node can have.
 func nodeStores(t *testing.T) map[string]func(t *testing.T) string {
-	server := pgtest.Start(t)
 	return map[string]func(t *testing.T) string{
 		"a file": func(*testing.T) string { return "" },
 		"PostgreSQL": func(t *testing.T) string {
 			path := filepath.Join(t.TempDir(), "dsn")
-			check.Must(t, os.WriteFile(path, []byte(server.Database(t)), 0o600))
+			kit.Write(t, path, kit.Database(t))
 			return "store: {postgres: {dsnFile: " + path + "}}\n"
 		},
 	}
@@ -152,19 +149,9 @@ func TestNodeReload(t *testing.T) {
 	}
 	edit := func(old, new string) {
 		t.Helper()
-		raw := kit.Read(t, n.At("one.yaml"))
-		if !bytes.Contains(raw, []byte(old)) {
-			t.Fatalf("the configuration has no %q", old)
-		}
-		check.Must(t, os.WriteFile(n.At("one.yaml"), bytes.Replace(raw, []byte(old), []byte(new), 1), 0o600))
+		kit.Edit(t, n.At("one.yaml"), old, new)
 	}
-	reload := func(want string) {
-		t.Helper()
-		if status, _, said := kit.Invoke(t, "reload", "unix:"+n.Socket()); (status == program.Done) != (want == "") ||
-			!strings.Contains(said, want) {
-			t.Errorf("status %d: %s; want %q", status, said, want)
-		}
-	}
+	reload := func(want string) { t.Helper(); n.Reload(t, want) }
 	const second = "  - {name: two, registry: owners/two/registry.jwk, bundle: owners/two/bundle.json, certificates: " +
 		"{issuers: [key-registry], audiences: [posting-api]}, " +
 		"receipts: {issuers: [mediator-observer], audiences: [posting-api], keys: [interaction-receipt-key]}}\nbelievedHosts"

@@ -1,16 +1,12 @@
 package node
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -39,9 +35,7 @@ actions:
     match: {url: "https://PLAIN/posts", methods: [POST]}
     subject: agent:worker-1
     action: create_post
-upstreams:
-  - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
-`
+` + kit.Upstream
 
 const fewWords, manyWords = 10, 8 << 10
 
@@ -114,19 +108,6 @@ func (r tiersRig) reputation(t *testing.T, o kit.Outcome) (token string) {
 	return record.Artifacts[at].Token
 }
 
-func (r tiersRig) stopNode(t *testing.T) {
-	t.Helper()
-	node := r.Process("reputation")
-	check.Must(t, node.Cmd.Process.Signal(syscall.SIGTERM))
-	<-node.Done
-}
-
-func (r tiersRig) startNode(t *testing.T) {
-	t.Helper()
-	check.Must(t, r.Stack.StartProcess("reputation", devstack.ReputationFile))
-	check.Must(t, r.Stack.WaitFor(t.Context(), r.Process("reputation"), "/readyz"))
-}
-
 // decide asks the control plane for a decision, as a sidecar that sends a reputation of any age.
 func (r tiersRig) decide(t *testing.T, reputation string) error {
 	t.Helper()
@@ -168,7 +149,7 @@ func TestTiers(t *testing.T) {
 	t.Parallel()
 	r := prepareTiersRig(t)
 	r.Start(t)
-	r.stopNode(t)
+	r.StopProcess(t, "reputation")
 	if o := r.post(t, fewWords); o.Code != "reputation_missing" || r.Posts.Load() != 0 {
 		t.Fatalf("without a reputation: %+v, %d posts", o, r.Posts.Load())
 	}
@@ -177,7 +158,7 @@ func TestTiers(t *testing.T) {
 		!strings.Contains(text, "remedy         Ask the operator whether the node answers") {
 		t.Errorf("doctor, without a reputation: status %d\n%s", status, text)
 	}
-	r.startNode(t)
+	r.StartProcess(t, "reputation")
 	first := r.decided(t, fewWords, "")
 	kit.Until(t, "doctor to be content with the reputation", func() bool {
 		status, text, _ := r.Doctor(t)
@@ -191,7 +172,7 @@ func TestTiers(t *testing.T) {
 	r.verified(t, first)
 
 	last := r.decided(t, fewWords, "")
-	r.stopNode(t)
+	r.StopProcess(t, "reputation")
 	var refused kit.Outcome
 	kit.Until(t, "the last reputation to be too old", func() bool {
 		o := r.post(t, fewWords)
@@ -217,7 +198,7 @@ func TestTiers(t *testing.T) {
 	nodetest.Log(t, s, r.agent(t), time.Now(), 12, 45)
 	check.Must(t, s.Close())
 	before := r.Posts.Load()
-	r.startNode(t)
+	r.StartProcess(t, "reputation")
 	more := r.decided(t, manyWords, "")
 	if r.Posts.Load() != before+1 {
 		t.Errorf("%d posts came to the API, want 1", r.Posts.Load()-before)
@@ -229,23 +210,11 @@ func TestTiers(t *testing.T) {
 // verified verifies the record of a post and its reputation with public keys alone.
 func (r tiersRig) verified(t *testing.T, o kit.Outcome) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "record.json")
-	status, text, said := kit.Invoke(t, "posts", "show", o.Post, "--json", "--admin", r.Stack.Admin())
-	if status != program.Done {
-		t.Fatal(said)
-	}
-	check.Must(t, os.WriteFile(file, []byte(text), 0o600))
-	verify := func() (int, string) {
-		status, text, said := kit.Invoke(t, "verify", file, "--dir", r.Dir)
-		return status, text + said
-	}
-	if status, said := verify(); status != program.Done {
-		t.Errorf("the record does not verify:\n%s", said)
-	}
-	raw := []byte(text)
+	file := r.SaveRecord(t, o.Post)
+	kit.Run(t, "verify", file, "--dir", r.Dir)
 	token := r.reputation(t, o)
-	check.Must(t, os.WriteFile(file, bytes.Replace(raw, []byte(token), []byte(token[:len(token)-8]+"AAAAAAAA"), 1), 0o600))
-	if status, said := verify(); status != program.Refused {
-		t.Errorf("a record with another reputation verifies:\n%s", said)
+	kit.Edit(t, file, token, token[:len(token)-8]+"AAAAAAAA")
+	if status, text, said := kit.Invoke(t, "verify", file, "--dir", r.Dir); status != program.Refused {
+		t.Errorf("a record with another reputation verifies:\n%s%s", text, said)
 	}
 }

@@ -49,9 +49,7 @@ actions:
 egress:
   - name: verification
     match: {url: "https://PLAIN/mcp", mcp: {tools: ` + tools + `}}
-upstreams:
-  - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
-`
+` + kit.Upstream
 
 // TestVerificationThroughTheProxy has agents of both generations of the official TypeScript SDK verified by a node at
 // its public address. The registration is a post with its whole evidence, once for each event. The result verifies with
@@ -102,9 +100,7 @@ egress:
     match: {url: "https://PLAIN/v1/chat/completions", methods: [POST]}
     observe: openai-chat
     generate: {models: [m], maxTokens: 100}
-upstreams:
-  - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
-`
+` + kit.Upstream
 
 // answerChat answers as a model does.
 func answerChat(w http.ResponseWriter, _ *http.Request) {
@@ -153,7 +149,7 @@ func TestVerificationAtTheMediator(t *testing.T) {
 				t.Errorf("%s: %+v", generation, c)
 			}
 			result := filepath.Join(t.TempDir(), "result.jwt")
-			check.Must(t, os.WriteFile(result, []byte(said.Registered.Verification), 0o600))
+			kit.Write(t, result, said.Registered.Verification)
 			if status, text, said := kit.Invoke(t, "verify", result, "--dir", r.Dir); status != program.Done ||
 				!strings.Contains(text, "the verification of "+c.Subject+" (observed) is signed by") {
 				t.Errorf("%s: the result does not verify:\n%s%s", generation, text, said)
@@ -194,10 +190,7 @@ func TestVerifiedReputation(t *testing.T) {
 	agent := interaction.Owner(root.Public) + ":agent:worker-1"
 	verified := func() (string, *accrual.Verified) {
 		t.Helper()
-		status, out, said := kit.Invoke(t, "reputation", "show", "agent", "--node", node, "--", agent)
-		if status != program.Done {
-			t.Fatal(said)
-		}
+		out := kit.Run(t, "reputation", "show", "agent", "--node", node, "--", agent)
 		var answer accrual.Claims
 		check.Must(t, admin.Get(t.Context(), node, "/v1/reputation/"+url.PathEscape(agent), &answer))
 		return out, answer.Verification
@@ -237,7 +230,7 @@ const quickTask = `[{"id": "compare", ` +
 // quickly has the node give out quickTask.
 func quickly(n *kit.NodeRig, t *testing.T) {
 	t.Helper()
-	check.Must(t, os.WriteFile(n.At("tasks.json"), []byte(quickTask), 0o600))
+	kit.Write(t, n.At("tasks.json"), quickTask)
 }
 
 const quickConfig = "verification: {hosts: [node.example], tasks: tasks.json, servers: [{name: calendar, role: " +
@@ -280,7 +273,7 @@ func TestVerificationTasks(t *testing.T) {
 	}
 	replace := func(name, content string) {
 		t.Helper()
-		check.Must(t, os.WriteFile(n.At("new"), []byte(content), 0o600))
+		kit.Write(t, n.At("new"), content)
 		check.Must(t, os.Rename(n.At("new"), n.At(name)))
 	}
 	reload := func(want string) {
@@ -421,7 +414,7 @@ func newGate(t *testing.T) (asked func() string, more string) {
 	check.Must(t,
 		os.WriteFile(dir+"/ca.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
 			0o600))
-	check.Must(t, os.WriteFile(dir+"/token", []byte("gate-token\n"), 0o600))
+	kit.Write(t, dir+"/token", "gate-token\n")
 	return func() string { s, _ := token.Load().(string); return s },
 		`xray: {govern: {url: "` + server.URL + `/mcp", ca: ` + dir + `/ca.pem, tokenFile: ` + dir + `/token}}`
 }

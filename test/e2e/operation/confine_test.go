@@ -218,7 +218,7 @@ func TestConfineIsChecked(t *testing.T) {
 		"{read: [a], files: b}":  "files",
 	} {
 		path := filepath.Join(t.TempDir(), "control.yaml")
-		check.Must(t, os.WriteFile(path, []byte("confine: "+section+"\n"), 0o600))
+		kit.Write(t, path, "confine: "+section+"\n")
 		if err := control.Run(t.Context(), path, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", section, err)
 		}

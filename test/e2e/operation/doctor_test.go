@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/actionproof/mediator/internal/admin"
@@ -95,9 +94,7 @@ func TestDoctor(t *testing.T) {
 			untilReadyz(r, t, "")
 		})
 	}
-	node := r.Process("reputation")
-	check.Must(t, node.Cmd.Process.Signal(syscall.SIGTERM))
-	<-node.Done
+	r.StopProcess(t, "reputation")
 	if status, text, controls := r.Doctor(t); status != program.Refused || len(controls[policy.ObservedFalse]) > 0 ||
 		!strings.Contains(text, "mediator: what mediator reputation sees is not known") {
 		t.Errorf("without the node: status %d\n%s", status, text)
@@ -112,17 +109,13 @@ func TestDoctor(t *testing.T) {
 		status, text, _ := r.Doctor(t)
 		return status == 0 && strings.Contains(text, "in order       0 not handed over")
 	})
-	control := r.Process("control")
-	check.Must(t, control.Cmd.Process.Signal(syscall.SIGTERM))
-	<-control.Done
+	r.StopProcess(t, "control")
 	if status, text, controls := r.Doctor(t); status != program.Refused || len(controls[policy.ObservedFalse]) > 0 ||
 		!strings.Contains(text, "mediator: what mediator control sees is not known") {
 		t.Errorf("without the control plane: status %d\n%s", status, text)
 	}
 	untilReadyz(r, t, "process_unavailable")
-	service := r.Process("trigger")
-	check.Must(t, service.Cmd.Process.Signal(syscall.SIGTERM))
-	<-service.Done
+	r.StopProcess(t, "trigger")
 	untilReadyz(r, t, "process_unavailable")
 }
 

@@ -33,13 +33,7 @@ func TestLedgerInPostgres(t *testing.T) {
 				os.WriteFile(filepath.Join(secrets, "ledger-dsn"), []byte(dsn+"&password="+password+"\n"), 0o600)))
 		return r.GitHub(t), kit.ClientRules + "ledger: {postgres: {dsnFile: secrets/ledger-dsn}}\n"
 	})
-	post := func() string {
-		out, err := r.AsAgent(t, kit.Need(t, "curl"), "-sS", "-w", " %{http_code}", "-H", "Content-Type: application/json",
-			"-d", `{"body":"released"}`,
-			"https://"+r.Plain()+"/repos/acme/site/issues/7/comments")
-		check.Must(t, err)
-		return out
-	}
+	post := func() string { t.Helper(); return r.Curl(t) }
 	recorded := func(n int) {
 		kit.Until(t, fmt.Sprintf("%d records", n), func() bool {
 			var posts []ledger.Record

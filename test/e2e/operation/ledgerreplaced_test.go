@@ -24,14 +24,7 @@ func TestLedgerReplaced(t *testing.T) {
 	r := kit.NewClientsRig(t)
 	in := func(name string) string { return r.In(name) }
 	file := in("state/ledger.db")
-	post := func() string {
-		t.Helper()
-		out, err := r.AsAgent(t, kit.Need(t, "curl"), "-sS", "-w", " %{http_code}", "-H", "Content-Type: application/json",
-			"-d", `{"body":"released"}`,
-			"https://"+r.Plain()+"/repos/acme/site/issues/7/comments")
-		check.Must(t, err)
-		return out
-	}
+	post := func() string { t.Helper(); return r.Curl(t) }
 	posts := func() {
 		t.Helper()
 		if out := post(); !strings.HasSuffix(out, " 201") {
@@ -96,7 +89,7 @@ func TestLedgerReplaced(t *testing.T) {
 	if out := post(); !strings.Contains(out, `"code":"ledger_unavailable"`) {
 		t.Error(out)
 	}
-	check.Must(t, admin.Get(t.Context(), r.Stack.Admin(), "/v1/posts?flow=post", &refused))
+	refused = r.Records(t, "flow=post")
 	if len(refused) != 1 || refused[0].State != ledger.StateRefused ||
 		!strings.Contains(refused[0].Reason, "accepted a short time ago") {
 		t.Errorf("got %+v", refused)

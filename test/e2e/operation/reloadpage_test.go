@@ -17,13 +17,7 @@ import (
 func TestReloadPage(t *testing.T) {
 	t.Parallel()
 	r := &reloadRig{}
-	own := func(file string) string {
-		return strings.Replace(file, "ca: {certificateFile: ca.pem}   # made at the first start; its key stays in ca\n", "",
-			1)
-	}
-	r.Rig = kit.PrepareRig(t, kit.Plain, func(*kit.Rig) (http.Handler, string) {
-		return r, reloadRules
-	}, kit.ManyPosts, own)
+	r.Rig = kit.PrepareRig(t, kit.Plain, kit.Serve(r, reloadRules), kit.ManyPosts, ownCA)
 	bin := t.TempDir()
 	self, err := os.Executable()
 	check.Must(t, err)

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/program"
@@ -84,8 +83,7 @@ func TestRestart(t *testing.T) {
 	pins := []string{"--registry", in(devstack.RegistryFile), "--auditor", in(devstack.AuditorFile), "--bundle",
 		in(devstack.BundleFile), "--earlier", in(devstack.EarlierFolder)}
 	with := append([]string{"--manifest", in(devstack.ManifestFile)}, pins...)
-	var posts []ledger.Record
-	check.Must(t, admin.Get(t.Context(), r.Stack.Admin(), "/v1/posts?state=forwarded&flow=post", &posts))
+	posts := r.Records(t, "state=forwarded&flow=post")
 	if len(posts) != starts {
 		t.Fatalf("%d records", len(posts))
 	}
@@ -95,7 +93,7 @@ func TestRestart(t *testing.T) {
 			t.Fatal(said)
 		}
 		record := filepath.Join(t.TempDir(), "record.json")
-		check.Must(t, os.WriteFile(record, []byte(shown), 0o600))
+		kit.Write(t, record, shown)
 		verify(0, append([]string{"verify", record}, with...)...)
 	}
 	file := filepath.Join(t.TempDir(), "all.jsonl.gz")

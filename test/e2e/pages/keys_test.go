@@ -43,7 +43,7 @@ func TestKeysPage(t *testing.T) {
 	}
 	ca := kit.Read(t, v.CAFile)
 	check.Must(t, os.WriteFile(r.In("vault-ca.pem"), ca, 0o600))
-	check.Must(t, os.WriteFile(r.In("admin-token"), []byte(v.Token), 0o600))
+	kit.Write(t, r.In("admin-token"), v.Token)
 	run := r.In("run") + "/"
 	// The page's deployment has no node, so this one needs one --from more. The drills interrupt posts, so the audit at
 	// the end covers the time before; TestVaultAudit compares posts.
@@ -113,8 +113,8 @@ func TestKeysPage(t *testing.T) {
 		said := ""
 		if s.Title == "The roots" {
 			auditors := strings.NewReplacer("signer_certificate", "deployment_certificate", "key: registry", "key: auditor")
-			check.Must(t, os.WriteFile(r.In("registry.yaml"), []byte(here.Replace(s.YAML[0])), 0o600))
-			check.Must(t, os.WriteFile(r.In("auditor.yaml"), []byte(auditors.Replace(here.Replace(s.YAML[0]))), 0o600))
+			kit.Write(t, r.In("registry.yaml"), here.Replace(s.YAML[0]))
+			kit.Write(t, r.In("auditor.yaml"), auditors.Replace(here.Replace(s.YAML[0])))
 		}
 		for _, command := range s.Commands {
 			// takes ten minutes, and the rest of the page speaks of first versions: TestVaultRotateAll

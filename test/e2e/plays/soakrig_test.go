@@ -85,7 +85,7 @@ func newAccounted(t *testing.T, rules string) *soak {
 		sent: make(map[string][]string), counts: make(map[string]int), draw: rand.New(rand.NewPCG(*soakSeed, 0)),
 		lines: make(map[net.Conn]bool),
 	}
-	s.Rig = kit.NewRig(t, kit.Plain, func(*kit.Rig) (http.Handler, string) { return s, rules }, func(file string) string {
+	s.Rig = kit.NewRig(t, kit.Plain, kit.Serve(s, rules), func(file string) string {
 		return strings.Replace(strings.Replace(file, "@every 1s", "@every 1h", 1), "maxAge: "+trial.MaxAge.String(),
 			"maxAge: 10m\nbudget: 1000000", 1)
 	})

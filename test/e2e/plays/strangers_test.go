@@ -97,7 +97,7 @@ func TestLinksInAQueue(t *testing.T) {
 	before := sizes(t, r.Dir, "trigger.log")
 	for i := range 2 { // several rounds later
 		id := fmt.Sprint("later-", i)
-		check.Must(t, os.WriteFile(filepath.Join(fresh, id), []byte("{}"), 0o600))
+		kit.Write(t, filepath.Join(fresh, id), "{}")
 		kit.Until(t, "a later message to be an event", func() bool { return taken() == messages+1+i })
 	}
 	if grown := sizes(t, r.Dir, "trigger.log") - before; grown > 4<<10 {
