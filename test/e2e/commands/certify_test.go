@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -229,27 +230,16 @@ func TestCertifyWatch(t *testing.T) {
 	}()
 	follows := func(want ...string) {
 		t.Helper()
-		for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-			var got []string
-			if _, err := os.Stat(d.Bundle); err == nil {
-				for _, c := range d.Certified(t).Certified() {
-					got = append(got, c.Certificate.SubjectKeyID)
-				}
-			}
-			if slices.Sort(got); slices.Equal(got, want) {
-				return
-			} else if time.Since(began) > kit.Patience {
-				t.Fatalf("the bundle certifies %v, want %v", got, want)
-			}
-		}
+		kit.Until(t, fmt.Sprintf("the bundle to certify %v", want), func() bool {
+			_, err := os.Stat(d.Bundle)
+			return err == nil && slices.Equal(d.Keys(t), want)
+		})
 	}
 	follows("grant-key:v1", "proof-key:v1")
 	check.Must(t, grant.Rotate())
 	follows("grant-key:v1", "grant-key:v2", "proof-key:v1")
 	check.Must(t, os.Remove(strings.TrimPrefix(serve, "unix:")))
-	if err := grant.Rotate(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, grant.Rotate())
 	follows("grant-key:v1", "grant-key:v2", "grant-key:v3", "proof-key:v1")
 	stop()
 	if said := <-done; !strings.Contains(said, "keys certified") {
@@ -419,25 +409,27 @@ func TestRevocationReachesARunningProcess(t *testing.T) {
 	d := kit.NewTeam(t)
 	key := kit.MemoryKey(t, "action-grant-key")
 	at := kit.Publish(t, "control", kit.Role(evidence.PurposeActionGrant, "mediator-authorization", kit.Rotating(key)))
-	file := func(name string) string { return d.At(name) }
 	manifest := filepath.Join("..", "..", "..", "configs", devstack.ManifestFile)
-	registry := []string{"--registry-key", file("registry.key.jwk"), "--audience", "posting-api", "--bundle", d.Bundle}
+	registry := []string{"--registry-key", d.At("registry.key.jwk"), "--audience", "posting-api", "--bundle", d.Bundle}
 	for _, args := range [][]string{
 		{"keys", "root", "--name", "auditor", "--out", d.Dir},
 		append([]string{"keys", "certify", "--from", at, "--not-accessible-to-agent", "--not-accessible-to-users"},
 			registry...),
-		{"deployment", "certify", manifest, "--auditor-key", file("auditor.key.jwk"), "--audience", "posting-api", "--bundle",
+		{"deployment", "certify", manifest, "--auditor-key", d.At("auditor.key.jwk"), "--audience", "posting-api", "--bundle",
 			d.Bundle},
 	} {
 		kit.Run(t, args...)
 	}
-	said := make(chan string, 10)
-	log := zap.New(saying{zapcore.NewNopCore(), said})
+	log, lines := observer.New(zapcore.InfoLevel)
+	said := func(message string) {
+		t.Helper()
+		kit.Until(t, "the log to say "+message, func() bool { return lines.FilterMessage(message).Len() > 0 })
+	}
 	_, strict, err := config.ReadAuditedManifest(manifest)
 	check.Must(t, err)
 	ctx, stop := context.WithCancel(t.Context())
-	c := config.Trust{Registry: file("registry.jwk"), Auditor: file("auditor.jwk"), Bundle: file("trust.json")}
-	p := &daemon.Process{Log: log}
+	c := config.Trust{Registry: d.At("registry.jwk"), Auditor: d.At("auditor.jwk"), Bundle: d.At("trust.json")}
+	p := &daemon.Process{Log: zap.New(log)}
 	check.Must(t, p.WaitForRoots(ctx, c))
 	s, err := p.WaitForTrust(ctx, c, strict)
 	check.Must(t, err)
@@ -456,7 +448,7 @@ func TestRevocationReachesARunningProcess(t *testing.T) {
 	before := kit.Read(t, d.Bundle)
 	check.Must(t, s.Verifier.NotRevoked("grant", "action-grant-key:v1"))
 	kit.Run(t, append([]string{"keys", "revoke", "--key", "action-grant-key:v1", "--reason", "lost"}, registry...)...)
-	wantSaid(t, said, "trust bundle taken over")
+	said("trust bundle taken over")
 	wantRevoked := func() {
 		t.Helper()
 		if err := s.Verifier.NotRevoked("grant", "action-grant-key:v1"); !errors.Is(err, refusal.New("revoked", "")) {
@@ -465,35 +457,6 @@ func TestRevocationReachesARunningProcess(t *testing.T) {
 	}
 	wantRevoked()
 	check.Must(t, files.Replace(d.Bundle, before, 0o644))
-	wantSaid(t, said, "the new trust bundle is not taken over")
+	said("the new trust bundle is not taken over")
 	wantRevoked()
-}
-
-// saying is a log that sends each message to a channel.
-type saying struct {
-	zapcore.Core
-	said chan<- string
-}
-
-func (s saying) Enabled(zapcore.Level) bool { return true }
-
-func (s saying) Check(e zapcore.Entry, c *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	return c.AddCore(e, s)
-}
-
-func (s saying) Write(e zapcore.Entry, _ []zapcore.Field) error {
-	s.said <- e.Message
-	return nil
-}
-
-func wantSaid(t *testing.T, said <-chan string, want string) {
-	t.Helper()
-	select {
-	case got := <-said:
-		if got != want {
-			t.Fatalf("the log says %q, want %q", got, want)
-		}
-	case <-time.After(kit.Patience):
-		t.Fatalf("the log does not say %q", want)
-	}
 }

@@ -62,17 +62,10 @@ func TestSoak(t *testing.T) {
 }
 
 // growth bounds the median of the last tenth by that of the first, as a factor and with units on top: what is in flight
-// depends on what is broken at the time. Memory is only printed. comesToRest finds what is held for good.
-var growth = map[string]struct {
-	factor, more float64
-	unit         string
-	scale        float64
-}{
-	"goroutines":  {1.2, 10 * soakAgents, "", 1},
-	"descriptors": {1.2, 4 * soakAgents, "", 1},
-	"live heap":   {unit: " MiB", scale: 1 << 20},
-	"Go's memory": {unit: " MiB", scale: 1 << 20},
-	"RSS":         {unit: " MiB", scale: 1 << 20},
+// depends on what is broken at the time. comesToRest finds what is held for good.
+var growth = map[string]struct{ factor, more float64 }{
+	"goroutines":  {1.2, 10 * soakAgents},
+	"descriptors": {1.2, 4 * soakAgents},
 }
 
 // report prints the measurements, and fails what has grown.
@@ -92,9 +85,8 @@ func (s *soak) report(t *testing.T, measured map[string][]sample, total tally) {
 		for _, m := range sampleMeasures {
 			first, last, most := m.ends(list)
 			g := growth[m.name]
-			fmt.Fprintf(w, "| %s | %s | %.4g%[6]s | %.4[4]g%[6]s | %.4[5]g%[6]s |\n", process, m.name, first/g.scale,
-				last/g.scale, most/g.scale, g.unit)
-			if kit.Long() && g.factor > 0 && last > first*g.factor+g.more {
+			fmt.Fprintf(w, "| %s | %s | %.0f | %.0f | %.0f |\n", process, m.name, first, last, most)
+			if kit.Long() && last > first*g.factor+g.more {
 				t.Errorf("%s: %s grew from %.0f to %.0f", process, m.name, first, last)
 			}
 		}

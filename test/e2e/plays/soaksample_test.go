@@ -19,17 +19,13 @@ import (
 
 // sample is what a process says of itself at one moment.
 type sample struct {
-	started, goroutines, descriptors, heap, system, rss float64
+	started, goroutines, descriptors float64
 }
 
 // sampleMeasures are the compared values.
 var sampleMeasures = []measure{
 	{"goroutines", "go_goroutines", func(s *sample) *float64 { return &s.goroutines }},
 	{"descriptors", "process_open_fds", func(s *sample) *float64 { return &s.descriptors }},
-	{"live heap", "go_gc_heap_live_bytes", func(s *sample) *float64 { return &s.heap }},
-	// the race detector's own is not in it
-	{"Go's memory", "go_memstats_sys_bytes", func(s *sample) *float64 { return &s.system }},
-	{"RSS", "process_resident_memory_bytes", func(s *sample) *float64 { return &s.rss }},
 }
 
 type measure struct {
@@ -63,7 +59,7 @@ func sinceItsStart(list []sample) []sample {
 	return list[len(list)/10:]
 }
 
-// sampler samples each process once a second, and logs once a minute.
+// sampler samples each process once a second.
 type sampler struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -82,23 +78,18 @@ func (s *soak) sample(t *testing.T) *sampler {
 				if err != nil { // it is frozen, or being started
 					continue
 				}
-				if all.add(name, got)%60 == 0 {
-					t.Logf("%s %s: %.0f goroutines, %.0f descriptors, %.1f MiB live, %.1f MiB of Go's, %.1f MiB RSS",
-						time.Now().UTC().Format(time.TimeOnly), name, got.goroutines, got.descriptors, got.heap/(1<<20),
-						got.system/(1<<20), got.rss/(1<<20))
-				}
+				all.add(name, got)
+
 			}
 		})
 	}
 	return all
 }
 
-// add notes a sample and returns their number.
-func (a *sampler) add(name string, got sample) int {
+func (a *sampler) add(name string, got sample) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.seen[name] = append(a.seen[name], got)
-	return len(a.seen[name])
 }
 
 // wait returns the first sample of a process.
