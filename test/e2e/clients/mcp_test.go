@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -128,14 +127,9 @@ func TestMCPTools(t *testing.T) {
 			if want := strings.Join(tt.want, "\n"); err != nil || out != want {
 				t.Fatalf("got\n%s\n%v, want\n%s", out, err, want)
 			}
-			got := -1 // outcomes are recorded a little later
-			for deadline := time.Now().Add(kit.Patience); got != tt.posts &&
-				time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-				got = r.ToolPosts(t) - before
-			}
-			if got != tt.posts {
-				t.Errorf("%d posts are recorded as forwarded, not %d", got, tt.posts)
-			}
+			kit.Until(t, fmt.Sprintf("%d posts to be recorded as forwarded", tt.posts), func() bool {
+				return r.ToolPosts(t)-before == tt.posts
+			})
 		})
 	}
 }

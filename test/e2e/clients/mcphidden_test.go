@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -72,12 +71,10 @@ func (h *hidingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, h.said.Load().(string))
-		for deadline := time.Now().Add(kit.Patience); ; time.Sleep(10 * time.Millisecond) {
+		kit.Eventually(func() bool {
 			_ = http.NewResponseController(w).Flush()
-			if h.refused() || time.Now().After(deadline) || r.Context().Err() != nil {
-				break
-			}
-		}
+			return h.refused() || r.Context().Err() != nil
+		})
 		_, _ = fmt.Fprintf(w,
 			"data: "+`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"echoed"}]}}`+"\n\n", m.ID)
 	}

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger"
@@ -56,9 +55,7 @@ func TestWebSockets(t *testing.T) {
 		if server.seen("open Bearer "+trial.Token) != 1 {
 			t.Error("the upstream did not get the credential")
 		}
-		for len(r.RecordsOf(t, "sockets", "")) == 0 { // it is stored after the end
-			time.Sleep(10 * time.Millisecond)
-		}
+		kit.Until(t, "the record", func() bool { return len(r.RecordsOf(t, "sockets", "")) > 0 })
 		rec := r.RecordsOf(t, "sockets", "")[0]
 		if rec.State != ledger.StateForwarded || rec.Status != http.StatusSwitchingProtocols || rec.BytesIn == 0 ||
 			rec.BytesOut == 0 || !rec.Finished.After(rec.Started) {
@@ -93,9 +90,7 @@ func TestWebSockets(t *testing.T) {
 			out, _ := r.AsAgent(t, kit.With(node, "stay", base+"/sockets/a")...)
 			stayed <- out
 		}()
-		for server.seen("open Bearer "+trial.Token) == 0 {
-			time.Sleep(10 * time.Millisecond)
-		}
+		kit.Until(t, "the socket", func() bool { return server.seen("open Bearer "+trial.Token) > 0 })
 		r.Stack.Stop()
 		if out := <-stayed; !strings.HasSuffix(out, "closed 1006") {
 			t.Errorf("got %q at the end", out)
