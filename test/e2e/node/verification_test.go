@@ -364,7 +364,7 @@ func TestVerificationCallers(t *testing.T) {
 				{"no token of a sidecar", sidecar, base, "", "", list, "{}", 401, "caller_invalid"},
 				{"the public address", n.HTTPS, "https://" + n.Public, "", "", list, "{}", 200, "calendar"},
 				{"its name", n.HTTPS, "https://" + n.Public, "node.example", "", list, "{}", 200, "calendar"},
-				{"another name", n.HTTPS, "https://" + n.Public, "evil.example", "", list, "{}", 421, "another name"},
+				{"another name", n.HTTPS, "https://" + n.Public, "evil.example", "", list, "{}", 421, "not offered under the name"},
 				{"a sidecar elsewhere", n.HTTPS, "https://" + n.Public, "other.example", callerToken(n, t, callOf(list, "{}")),
 					list, "{}", 200, "calendar"},
 				{"a token that is none", n.HTTPS, "https://" + n.Public, "", "x", list, "{}", 403, "artifact_malformed"},
