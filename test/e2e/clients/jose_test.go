@@ -41,7 +41,7 @@ func TestJose(t *testing.T) {
 	kit.NodeJS(t) // says what to run where Node's packages are missing
 	r := kit.NewClientsRig(t)
 	r.Curl(t)
-	jwks, tokens := published(r, t), signed(r, t)
+	jwks, tokens := published(t, r), signed(t, r)
 	for i, line := range josed(t, jwks, tokens) {
 		payload, err := base64.RawURLEncoding.DecodeString(strings.Split(tokens[i].Token, ".")[1])
 		check.Must(t, err)
@@ -63,7 +63,7 @@ func TestJose(t *testing.T) {
 }
 
 // signed lists the signed tokens of the post and of the trust bundle.
-func signed(r *kit.Rig, t *testing.T) []typed {
+func signed(t *testing.T, r *kit.Rig) []typed {
 	t.Helper()
 	var posts []ledger.Record
 	if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts?limit=10&state=forwarded", &posts); err != nil ||
@@ -90,7 +90,7 @@ func signed(r *kit.Rig, t *testing.T) []typed {
 }
 
 // published returns the JWKS of the processes and the two pinned keys.
-func published(r *kit.Rig, t *testing.T) jose.JSONWebKeySet {
+func published(t *testing.T, r *kit.Rig) jose.JSONWebKeySet {
 	t.Helper()
 	var all jose.JSONWebKeySet
 	for _, p := range r.Stack.Processes {

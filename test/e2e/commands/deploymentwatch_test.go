@@ -31,11 +31,11 @@ func certifiedBundle(t *testing.T) (d kit.Team, args []string, claims evidence.D
 	args = []string{"deployment", "certify", filepath.Join("..", "..", "..", "configs", devstack.ManifestFile),
 		"--auditor-key", d.At("auditor.key.jwk"), "--audience", "posting-api", "--bundle", d.Bundle}
 	kit.Run(t, args...)
-	return d, args, deployment(d, t)
+	return d, args, deployment(t, d)
 }
 
 // deployment returns the claims of the bundle's deployment certificate.
-func deployment(d kit.Team, t *testing.T) evidence.DeploymentCertificate {
+func deployment(t *testing.T, d kit.Team) evidence.DeploymentCertificate {
 	t.Helper()
 	b, _, err := config.ReadBundle(d.Bundle)
 	check.Must(t, err)
@@ -110,7 +110,7 @@ func TestRenewDeployment(t *testing.T) {
 			if until.IsZero() == tt.renewed || bytes.Equal(before, after) == tt.renewed {
 				t.Fatalf("good until %s; the bundle has changed: %t, want %t", until, !bytes.Equal(before, after), tt.renewed)
 			}
-			if c := deployment(d, t); tt.renewed &&
+			if c := deployment(t, d); tt.renewed &&
 				(c.ManifestHash != first.ManifestHash || c.ID == first.ID || c.Expires != now.Add(24*time.Hour).Unix()) {
 				t.Errorf("the new certificate says %+v", c)
 			}
@@ -131,7 +131,7 @@ func TestDeploymentWatch(t *testing.T) {
 	}()
 	seen := map[string]bool{first.ID: true}
 	kit.Until(t, "a renewed certificate", func() bool {
-		c := deployment(d, t)
+		c := deployment(t, d)
 		seen[c.ID] = true
 		return len(seen) >= 3 && c.ManifestHash == first.ManifestHash // the first, that of the watch's start, and its renewal
 	})

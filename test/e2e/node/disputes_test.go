@@ -41,7 +41,7 @@ func registered(t *testing.T, state string, agents ...string) {
 func TestDisputeScripts(t *testing.T) {
 	t.Parallel()
 	n := kit.NewNode(t, quickConfig+"disputes: {arbiter: arbiter.jwk, windows: {short: 1h}}\n")
-	quickly(n, t)
+	quickly(t, n)
 	kit.Run(t, "keys", "root", "--name", "arbiter", "--out", n.Dir)
 	agent := func(name string) string {
 		key, err := cli.TakeAgentKey(n.At(name + ".key"))

@@ -228,7 +228,7 @@ const quickTask = `[{"id": "compare", ` +
 	`"requiredTools": ["list_mcp_servers"], "minTurns": 2, "minDurationMs": 0}]`
 
 // quickly has the node give out quickTask.
-func quickly(n *kit.NodeRig, t *testing.T) {
+func quickly(t *testing.T, n *kit.NodeRig) {
 	t.Helper()
 	kit.Write(t, n.At("tasks.json"), quickTask)
 }
@@ -240,7 +240,7 @@ const quickConfig = "verification: {hosts: [node.example], tasks: tasks.json, se
 func TestVerificationScripts(t *testing.T) {
 	t.Parallel()
 	n := kit.NewNode(t, quickConfig)
-	quickly(n, t)
+	quickly(t, n)
 	n.Start(t)
 	testscript.Run(t, testscript.Params{Dir: "testdata/verification", Setup: func(e *testscript.Env) error {
 		for name, value := range map[string]string{
@@ -257,7 +257,7 @@ func TestVerificationScripts(t *testing.T) {
 func TestVerificationTasks(t *testing.T) {
 	t.Parallel()
 	n := kit.NewNode(t, quickConfig)
-	quickly(n, t)
+	quickly(t, n)
 	n.Start(t)
 	given := func() (task string) {
 		t.Helper()
@@ -350,7 +350,7 @@ func TestVerificationCallers(t *testing.T) {
 			const list, challenge = "list_mcp_servers", "get_registration_challenge"
 			const key = `{"pubkey":"-----BEGIN PUBLIC KEY-----\n` +
 				`MCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n"}`
-			token := callerToken(n, t, callOf(list, "{}"))
+			token := callerToken(t, n, callOf(list, "{}"))
 			for _, tt := range []struct {
 				name                         string
 				client                       *http.Client
@@ -360,17 +360,17 @@ func TestVerificationCallers(t *testing.T) {
 			}{
 				{"a sidecar", sidecar, base, "", token, list, "{}", 200, "calendar"},
 				{"a token twice", sidecar, base, "", token, list, "{}", 401, "caller_invalid"},
-				{"a token for another request", sidecar, base, "", callerToken(n, t, "{}"), list, "{}", 401, "caller_invalid"},
+				{"a token for another request", sidecar, base, "", callerToken(t, n, "{}"), list, "{}", 401, "caller_invalid"},
 				{"no token of a sidecar", sidecar, base, "", "", list, "{}", 401, "caller_invalid"},
 				{"the public address", n.HTTPS, "https://" + n.Public, "", "", list, "{}", 200, "calendar"},
 				{"its name", n.HTTPS, "https://" + n.Public, "node.example", "", list, "{}", 200, "calendar"},
 				{"another name", n.HTTPS, "https://" + n.Public, "evil.example", "", list, "{}", 421, "not offered under the name"},
-				{"a sidecar elsewhere", n.HTTPS, "https://" + n.Public, "other.example", callerToken(n, t, callOf(list, "{}")),
+				{"a sidecar elsewhere", n.HTTPS, "https://" + n.Public, "other.example", callerToken(t, n, callOf(list, "{}")),
 					list, "{}", 200, "calendar"},
 				{"a token that is none", n.HTTPS, "https://" + n.Public, "", "x", list, "{}", 403, "artifact_malformed"},
-				{"a session of a sidecar", sidecar, base, "", callerToken(n, t, callOf(challenge, key)), challenge, key, 200,
+				{"a session of a sidecar", sidecar, base, "", callerToken(t, n, callOf(challenge, key)), challenge, key, 200,
 					`"success":true`},
-				{"which gives the agent canaries", sidecar, base, "", callerToken(n, t, callOf(list, `{ }`)), list, `{ }`, 200,
+				{"which gives the agent canaries", sidecar, base, "", callerToken(t, n, callOf(list, `{ }`)), list, `{ }`, 200,
 					`"canary":`},
 			} {
 				if status, said := call(tt.client, tt.url, tt.host, tt.token, tt.tool, tt.args); status != tt.status ||
@@ -384,7 +384,7 @@ func TestVerificationCallers(t *testing.T) {
 			}
 			check.Must(t, n.End(t, syscall.SIGTERM))
 			n.Start(t)
-			if status, said := call(sidecar, base, "", callerToken(n, t, callOf(list, `{}`)), list, `{}`); status != 200 ||
+			if status, said := call(sidecar, base, "", callerToken(t, n, callOf(list, `{}`)), list, `{}`); status != 200 ||
 				!strings.Contains(said, `"canary":`) {
 				t.Errorf("the session is over with the process: %d %s", status, said)
 			}
@@ -425,7 +425,7 @@ func callOf(tool, arguments string) string {
 }
 
 // callerToken is the sidecar's word about the agent that sends body.
-func callerToken(n *kit.NodeRig, t *testing.T, body string) string {
+func callerToken(t *testing.T, n *kit.NodeRig, body string) string {
 	t.Helper()
 	token, err := evidence.Sign(t.Context(), n.Kit.Key(t, evidence.PurposeInteraction), interaction.CallerKind,
 		interaction.Caller{

@@ -86,12 +86,12 @@ func TestDoctor(t *testing.T) {
 				posts[0].Code != "deployment_contradicted" {
 				t.Errorf("%d records, the last with code %q, %v", len(posts), posts[0].Code, err)
 			}
-			untilReadyz(r, t, "deployment_contradicted")
+			untilReadyz(t, r, "deployment_contradicted")
 			check.Must(t, os.Chmod(path, tt.back))
 			if status, text, _ = r.Doctor(t); status != 0 || post() != "posted" {
 				t.Errorf("it does not recover: status %d\n%s", status, text)
 			}
-			untilReadyz(r, t, "")
+			untilReadyz(t, r, "")
 		})
 	}
 	r.StopProcess(t, "reputation")
@@ -114,13 +114,13 @@ func TestDoctor(t *testing.T) {
 		!strings.Contains(text, "mediator: what mediator control sees is not known") {
 		t.Errorf("without the control plane: status %d\n%s", status, text)
 	}
-	untilReadyz(r, t, "process_unavailable")
+	untilReadyz(t, r, "process_unavailable")
 	r.StopProcess(t, "trigger")
-	untilReadyz(r, t, "process_unavailable")
+	untilReadyz(t, r, "process_unavailable")
 }
 
 // untilReadyz waits until /readyz of the sidecar says that posts are refused with this code, or not at all.
-func untilReadyz(r *kit.Rig, t *testing.T, code string) {
+func untilReadyz(t *testing.T, r *kit.Rig, code string) {
 	t.Helper()
 	kit.Until(t, "/readyz to say what a post meets: "+code, func() bool {
 		err := admin.Get(t.Context(), r.Stack.Admin(), "/readyz", nil)
