@@ -23,11 +23,11 @@ type Backlog struct {
 	Pruned   int64     // receipts that this process has removed for their age before they were handed over
 }
 
-// Deliveries keeps how far receipts have been handed over: for each session from its first receipt on, until the end of its chain is
-// acknowledged. Its methods are safe for concurrent use.
+// Deliveries keeps how far receipts have been handed over: for each session from its first receipt on, until the end of
+// its chain is acknowledged. Its methods are safe for concurrent use.
 type Deliveries interface {
-	// ClaimDeliveries returns sessions that are due and have receipts which are not acknowledged, the longest due first, at most limit. Of
-	// the processes that share a ledger no other gets them before until.
+	// ClaimDeliveries returns sessions that are due and have receipts which are not acknowledged, the longest due first,
+	// at most limit. Of the processes that share a ledger no other gets them before until.
 	ClaimDeliveries(ctx context.Context, now, until time.Time, limit int) ([]Delivery, error)
 	// SettleDeliveries keeps how far deliveries have come, and ends their claim. What is not known any more is left out.
 	SettleDeliveries(ctx context.Context, all ...Delivery) error

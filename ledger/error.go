@@ -6,14 +6,15 @@ import (
 	"strings"
 )
 
-// What a caller tests for. Only [Error], [ConsumedError], [ReplacedError] and [SeveralError] have a code: the others are answers to the mediator's own programs.
+// What a caller tests for. Only [Error], [ConsumedError], [ReplacedError] and [SeveralError] have a code: the others
+// are answers to the mediator's own programs.
 var (
 	// ErrConsumed is the sentinel of [ConsumedError].
 	ErrConsumed = errors.New("ledger: already used")
 	// ErrNotFound means that no record has the id, or one that begins with it. See [SeveralError].
 	ErrNotFound = errors.New("ledger: no such record")
-	// ErrState means that a post was finished that had not begun, or had been finished already, or that a state was given which
-	// that call does not record.
+	// ErrState means that a post was finished that had not begun, or had been finished already, or that a state was given
+	// which that call does not record.
 	ErrState = errors.New("ledger: the post is not in flight")
 	// ErrForked is the sentinel of [ForkedError].
 	ErrForked = errors.New("ledger: another receipt has this number in its chain")
@@ -38,9 +39,13 @@ func Unavailable(doing string, err error) error {
 	return &Error{fmt.Errorf("ledger: %s: %w", doing, err)}
 }
 
-// Forgotten refuses a key that expires no later than one that has been pruned: nobody knows any more whether it was used.
+// Forgotten refuses a key that expires no later than one that has been pruned: nobody knows any more whether it was
+// used.
 func Forgotten(k Key) error {
-	return Unavailable("consume", fmt.Errorf("the %s expires at a time for which the ledger does not know which keys were used: is the clock right, or was the ledger accepted a short time ago?", k.Kind))
+	return Unavailable("consume",
+		fmt.Errorf(
+			"the %s expires at a time for which the ledger does not know which keys were used: is the clock right, or was "+
+				"the ledger accepted a short time ago?", k.Kind))
 }
 
 // ReplacedError says that a ledger is not the one that was there before, or an older copy of it.
@@ -74,12 +79,14 @@ func (e *SeveralError) Code() string { return "not_found" }
 // Error returns the sentence.
 func (e *SeveralError) Error() string {
 	if e.More {
-		return fmt.Sprintf("more than %d records have an id that begins with %.80q; the first are %s", MaxSeveral, e.Prefix, strings.Join(e.IDs, ", "))
+		return fmt.Sprintf("more than %d records have an id that begins with %.80q; the first are %s", MaxSeveral, e.Prefix,
+			strings.Join(e.IDs, ", "))
 	}
 	return fmt.Sprintf("%d records have an id that begins with %.80q: %s", len(e.IDs), e.Prefix, strings.Join(e.IDs, ", "))
 }
 
-// ForkedError says of which session a receipt is whose number in the chain is that of another one, so that the chain takes no receipt any more.
+// ForkedError says of which session a receipt is whose number in the chain is that of another one, so that the chain
+// takes no receipt any more.
 type ForkedError struct{ Session string }
 
 // Error returns the sentence.

@@ -39,15 +39,15 @@ type Identified interface {
 	Store
 	// Identity returns who the ledger is, as far as that is durable.
 	Identity(ctx context.Context) (Identity, error)
-	// Accept keeps an acceptance. Nobody knows which keys were used in the ledger that was there before: those that expire by a time
-	// are refused from then on.
+	// Accept keeps an acceptance. Nobody knows which keys were used in the ledger that was there before: those that expire
+	// by a time are refused from then on.
 	Accept(ctx context.Context, a Acceptance, until time.Time) error
 	// Acceptances returns what Accept has kept, the first first.
 	Acceptances(ctx context.Context) ([]Acceptance, error)
 }
 
-// Follows reports whether s can be what has become of a ledger that was seen as last: the same ledger, no older, or one that an operator
-// has since accepted in its place. now is the identity of s.
+// Follows reports whether s can be what has become of a ledger that was seen as last: the same ledger, no older, or one
+// that an operator has since accepted in its place. now is the identity of s.
 func Follows(ctx context.Context, s Identified, now, last Identity) (bool, error) {
 	same := now.ID == last.ID
 	switch {
@@ -57,5 +57,7 @@ func Follows(ctx context.Context, s Identified, now, last Identity) (bool, error
 		return false, nil
 	}
 	all, err := s.Acceptances(ctx)
-	return slices.ContainsFunc(all, func(a Acceptance) bool { return a.Was.ID == last.ID && a.Was.Accepted >= last.Accepted }), err
+	return slices.ContainsFunc(all, func(a Acceptance) bool {
+		return a.Was.ID == last.ID && a.Was.Accepted >= last.Accepted
+	}), err
 }

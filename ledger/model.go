@@ -1,6 +1,7 @@
 package ledger
 
-// ModelCall is what was seen of a call to a model: names and figures, and nothing of what was said. What is left out was not measured.
+// ModelCall is what was seen of a call to a model: names and figures, and nothing of what was said. What is left out
+// was not measured.
 type ModelCall struct {
 	API        string   `json:"api"`
 	Model      string   `json:"model,omitempty"`      // that was asked
@@ -19,8 +20,8 @@ type ModelCall struct {
 	// Calls are those of the agent's tools, HostedCalls those of the provider's, as it shows them.
 	Calls       *Figure `json:"toolCalls,omitempty"`
 	HostedCalls *Figure `json:"hostedCalls,omitempty"`
-	// Microseconds since the request was received: until its head was sent, until the head of the answer and the first piece of its content
-	// came, and until its end.
+	// Microseconds since the request was received: until its head was sent, until the head of the answer and the first
+	// piece of its content came, and until its end.
 	Sent  *Figure `json:"sentMicros,omitempty"`
 	Head  *Figure `json:"headMicros,omitempty"`
 	First *Figure `json:"firstMicros,omitempty"`

@@ -184,9 +184,9 @@ func (q *Queue) next() bool {
 	return len(q.records)+len(q.receipts) > 0
 }
 
-// attempt tries to store all that is queued, or one record as a probe. It returns how many records and receipts left the
-// queue and how many stay because the store failed. Once the queue is closed, it tries all, and what cannot be stored is
-// lost.
+// attempt tries to store all that is queued, or one record as a probe. It returns how many records and receipts left
+// the queue and how many stay because the store failed. Once the queue is closed, it tries all, and what cannot be
+// stored is lost.
 func (q *Queue) attempt(ctx context.Context, probe bool) (stored, failed int) {
 	q.mu.Lock()
 	last, some, receipts := q.closed, slices.Clone(q.records), slices.Clone(q.receipts)

@@ -61,8 +61,10 @@ func TestQueue(t *testing.T) {
 	q := open(&lost)
 	want := make(map[string]ledger.State)
 	for i := range 50 {
-		begun, read := post(fmt.Sprintf("begun_%02d", i), ledger.StateForwarded), post(fmt.Sprintf("read_%02d", i), ledger.StateForwarded)
-		if err := errors.Join(q.Begin(t.Context(), begun), q.FinishLater(t.Context(), begun), q.AddLater(t.Context(), read)); err != nil {
+		begun, read := post(fmt.Sprintf("begun_%02d", i), ledger.StateForwarded),
+			post(fmt.Sprintf("read_%02d", i), ledger.StateForwarded)
+		if err := errors.Join(q.Begin(t.Context(), begun), q.FinishLater(t.Context(), begun),
+			q.AddLater(t.Context(), read)); err != nil {
 			t.Fatal(err)
 		}
 		want[begun.ID], want[read.ID] = ledger.StateForwarded, ledger.StateForwarded
@@ -95,11 +97,12 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// TestRefusedAfterItsIntent: the intent of a post that was refused, as nobody knew whether it was stored, may be stored later. The post has
-// failed then: it does not stay in flight.
+// TestRefusedAfterItsIntent: the intent of a post that was refused, as nobody knew whether it was stored, may be stored
+// later. The post has failed then: it does not stay in flight.
 func TestRefusedAfterItsIntent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "l.db")
-	p := ledger.Record{ID: "post_1", Flow: "post", State: ledger.StateRefused, Code: "ledger_unavailable", Started: time.Now()}
+	p := ledger.Record{ID: "post_1", Flow: "post", State: ledger.StateRefused, Code: "ledger_unavailable",
+		Started: time.Now()}
 	var lost lost
 	for _, use := range []func(q *ledger.Queue) error{
 		func(q *ledger.Queue) error {
@@ -140,7 +143,8 @@ func (s stuck) Write(context.Context, []ledger.Record, []ledger.Record, ...ledge
 
 func (s stuck) Close() error { return nil }
 
-// TestQueueIsBounded: what cannot be stored is not taken without end; whoever comes then waits, no longer than it wants to.
+// TestQueueIsBounded: what cannot be stored is not taken without end; whoever comes then waits, no longer than it wants
+// to.
 func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := stuck{let: make(chan struct{})}
@@ -177,7 +181,8 @@ func TestQueueIsBounded(t *testing.T) {
 	})
 }
 
-// absent is a store that is away until it is back; what it is asked to finish has begun. An attempt may be stored although it fails.
+// absent is a store that is away until it is back; what it is asked to finish has begun. An attempt may be stored
+// although it fails.
 type absent struct {
 	ledger.Store
 	mu        sync.Mutex
@@ -334,8 +339,8 @@ func (c *counting) Write(_ context.Context, outcomes, records []ledger.Record, _
 
 func (c *counting) Close() error { return nil }
 
-// TestQueueGathers: records that come within 5 ms are stored together, a single one by itself after that time, and closing
-// does not wait.
+// TestQueueGathers: records that come within 5 ms are stored together, a single one by itself after that time, and
+// closing does not wait.
 func TestQueueGathers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := new(counting)

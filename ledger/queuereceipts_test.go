@@ -14,10 +14,12 @@ import (
 )
 
 func receipt(n int64) ledger.Receipt {
-	return ledger.Receipt{Session: "ses_1", Number: n, Call: fmt.Sprint("post_", n), Signed: time.UnixMilli(n).UTC(), Token: fmt.Sprint("e30.e30.", n)}
+	return ledger.Receipt{Session: "ses_1", Number: n, Call: fmt.Sprint("post_", n), Signed: time.UnixMilli(n).UTC(),
+		Token: fmt.Sprint("e30.e30.", n)}
 }
 
-// TestQueuedReceipts: they are stored with the records that wait, one that cannot be stored does not hold them up, and closing stores them.
+// TestQueuedReceipts: they are stored with the records that wait, one that cannot be stored does not hold them up, and
+// closing stores them.
 func TestQueuedReceipts(t *testing.T) {
 	dir := t.TempDir()
 	var lost lost
@@ -73,7 +75,8 @@ func (o *outage) Get(context.Context, string) (ledger.Record, error) {
 
 func (o *outage) Close() error { return nil }
 
-// TestReceiptsWhileTheStoreIsAway: whoever waits for receipts is told at once that it is away or has come back, a bounded number is kept, and they are stored in their order.
+// TestReceiptsWhileTheStoreIsAway: whoever waits for receipts is told at once that it is away or has come back, a
+// bounded number is kept, and they are stored in their order.
 func TestReceiptsWhileTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &outage{}
@@ -101,7 +104,8 @@ func TestReceiptsWhileTheStoreIsAway(t *testing.T) {
 			t.Errorf("the store is back, after %s: %v", time.Since(began), err)
 		}
 		time.Sleep(time.Minute)
-		if err := errors.Join(q.AddReceiptLater(receipt(taken+1)), q.SettleReceipts(t.Context(), "ses_1"), q.Close()); err != nil {
+		if err := errors.Join(q.AddReceiptLater(receipt(taken+1)), q.SettleReceipts(t.Context(), "ses_1"), q.Close()); err !=
+			nil {
 			t.Error(err)
 		}
 		numbers := make([]int64, 0, taken+1)
@@ -114,7 +118,8 @@ func TestReceiptsWhileTheStoreIsAway(t *testing.T) {
 	})
 }
 
-// TestForkedChain: a chain that has forked takes no receipt any more, and holds up neither records nor the receipts of other sessions.
+// TestForkedChain: a chain that has forked takes no receipt any more, and holds up neither records nor the receipts of
+// other sessions.
 func TestForkedChain(t *testing.T) {
 	dir := t.TempDir()
 	store := open(t, dir)
@@ -132,7 +137,8 @@ func TestForkedChain(t *testing.T) {
 	}
 	record := ledger.Record{ID: "post_record", Flow: "egress", State: ledger.StateForwarded, Started: time.Now()}
 	// The fork stands before and behind the receipts of another session, and between those of a third one.
-	err := errors.Join(q.AddReceiptLater(of("ses_2", 1)), q.AddReceiptLater(receipt(1)), q.AddLater(t.Context(), record), q.AddReceiptLater(of("ses_2", 2)), q.AddReceiptLater(of("ses_3", 1)))
+	err := errors.Join(q.AddReceiptLater(of("ses_2", 1)), q.AddReceiptLater(receipt(1)), q.AddLater(t.Context(), record),
+		q.AddReceiptLater(of("ses_2", 2)), q.AddReceiptLater(of("ses_3", 1)))
 	if err != nil {
 		t.Fatal(err)
 	}

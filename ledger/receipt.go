@@ -9,8 +9,8 @@ import (
 // MaxChain bounds how many receipts one look at a chain returns.
 const MaxChain = 1000
 
-// OpenCall is a call of which a receipt is to be made, or a session whose chain is to be closed by one. It is durable before the call is
-// sent, so that a crash leaves no call without a receipt, and no chain without its end.
+// OpenCall is a call of which a receipt is to be made, or a session whose chain is to be closed by one. It is durable
+// before the call is sent, so that a crash leaves no call without a receipt, and no chain without its end.
 type OpenCall struct {
 	ID      string // of the record of the call, or of the session
 	Session string
@@ -54,8 +54,9 @@ func (r Receipt) Check() error {
 type Receipts interface {
 	// OpenCalls keeps that calls are open, durably, in one transaction. What is open already is left as it is.
 	OpenCalls(ctx context.Context, calls ...OpenCall) error
-	// AddReceipts keeps receipts, and closes their calls, all in one transaction or none. A receipt that is kept already is left as it is, so
-	// a write whose outcome is unknown can be tried again. One that has another token than the kept one of its number is a [*ForkedError].
+	// AddReceipts keeps receipts, and closes their calls, all in one transaction or none. A receipt that is kept already
+	// is left as it is, so a write whose outcome is unknown can be tried again. One that has another token than the kept
+	// one of its number is a [*ForkedError].
 	AddReceipts(ctx context.Context, receipts ...Receipt) error
 	// LeftOpen returns the calls that this instance has open, the first first.
 	LeftOpen(ctx context.Context) ([]OpenCall, error)

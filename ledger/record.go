@@ -27,19 +27,20 @@ func (s State) Whole() bool { return s == StateRefused || s.Outcome() }
 
 // Record is the record of one call.
 type Record struct {
-	ID           string     `json:"id"`
-	Flow         string     `json:"flow"`
-	State        State      `json:"state"`
-	Session      string     `json:"session,omitempty"`
-	Event        string     `json:"event,omitempty"`
-	Rule         string     `json:"rule,omitempty"`
-	Subject      string     `json:"subject,omitempty"`
-	Action       string     `json:"action,omitempty"`
-	Resource     string     `json:"resource,omitempty"`
-	Method       string     `json:"method,omitempty"`
-	Host         string     `json:"host,omitempty"`         // with the port, always
-	Path         string     `json:"path,omitempty"`         // without the query
-	Message      string     `json:"message,omitempty"`      // what the call's message does, where its rule is about messages
+	ID       string `json:"id"`
+	Flow     string `json:"flow"`
+	State    State  `json:"state"`
+	Session  string `json:"session,omitempty"`
+	Event    string `json:"event,omitempty"`
+	Rule     string `json:"rule,omitempty"`
+	Subject  string `json:"subject,omitempty"`
+	Action   string `json:"action,omitempty"`
+	Resource string `json:"resource,omitempty"`
+	Method   string `json:"method,omitempty"`
+	Host     string `json:"host,omitempty"` // with the port, always
+	Path     string `json:"path,omitempty"` // without the query
+	// what the call's message does, where its rule is about messages
+	Message      string     `json:"message,omitempty"`
 	Result       string     `json:"result,omitempty"`       // what became of it, by the server's answer
 	Model        *ModelCall `json:"model,omitempty"`        // what was seen of a call to a model
 	Interactions *Standing  `json:"interactions,omitempty"` // where the chain of the session's receipts stood at a post

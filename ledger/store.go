@@ -37,8 +37,8 @@ type Store interface {
 	// Consume records keys as used, all or none. For each key exactly one caller ever gets nil, and only once that
 	// survives a crash. Every other caller gets a [*ConsumedError]. After any other error count the keys as consumed.
 	Consume(ctx context.Context, keys ...Key) error
-	// Begin consumes keys as Consume does and records the intent to forward r, and with it that r.Open is open, if it is set, in one
-	// transaction. The first byte may go out only after Begin has returned nil.
+	// Begin consumes keys as Consume does and records the intent to forward r, and with it that r.Open is open, if it is
+	// set, in one transaction. The first byte may go out only after Begin has returned nil.
 	Begin(ctx context.Context, r Record, keys ...Key) error
 	// Finish records the outcome of a post that has begun: forwarded, failed or indeterminate. It replaces the whole
 	// record except for its artifacts, which stay as Begin got them. It succeeds once. For a post that has not begun,
@@ -51,14 +51,16 @@ type Store interface {
 	Write(ctx context.Context, outcomes, records []Record, receipts ...Receipt) error
 	// Get returns the record with this id, or the only one whose id begins with it: else [ErrNotFound], or [SeveralError].
 	Get(ctx context.Context, id string) (Record, error)
-	// Records yields the records that q selects, in the order that q names, and reads them as they are asked for. An error is
-	// the last thing that it yields; without one the list is whole. It holds nothing open while its caller works, so posts go on
-	// meanwhile; one that is stored then may be in the list or not. A cursor that is not kept is [ErrNotFound].
+	// Records yields the records that q selects, in the order that q names, and reads them as they are asked for. An error
+	// is the last thing that it yields; without one the list is whole. It holds nothing open while its caller works, so
+	// posts go on meanwhile; one that is stored then may be in the list or not. A cursor that is not kept is
+	// [ErrNotFound].
 	Records(ctx context.Context, q Query) iter.Seq2[Record, error]
 	// KeyUses returns which signing keys the posts that have an outcome, and the receipts, rest on.
 	KeyUses(ctx context.Context) (KeyUses, error)
-	// Prune removes consumed keys whose artifacts expired over a day ago, and records older than the retention, with the chains of receipts
-	// whose last one is older, handed over or not. It never removes a post in flight. The caller decides when; ctx may end it at any point.
+	// Prune removes consumed keys whose artifacts expired over a day ago, and records older than the retention, with the
+	// chains of receipts whose last one is older, handed over or not. It never removes a post in flight. The caller
+	// decides when; ctx may end it at any point.
 	//
 	// A key that has been removed is not free again. If the clock was wrong, and an artifact is live once more, Consume
 	// refuses every key that expires no later than one that was removed.
@@ -75,10 +77,11 @@ type Query struct {
 	Session      string
 	Flow         string
 	Key          string // only records with an artifact that this key has signed: a kid, or a name for all its versions
-	Keys         bool   // only records with evidence, each with its keys and nothing but what an index or a column of the store has
-	Cursor       string // the id of a record: only those that follow it in the order
-	OldestFirst  bool   // otherwise the newest come first
-	Limit        int    // how many at most; zero is no limit
+	// only records with evidence, each with its keys and nothing but what an index or a column of the store has
+	Keys        bool
+	Cursor      string // the id of a record: only those that follow it in the order
+	OldestFirst bool   // otherwise the newest come first
+	Limit       int    // how many at most; zero is no limit
 }
 
 // KeyUse is what a ledger has counted of one version of a signing key.
@@ -89,7 +92,8 @@ type KeyUse struct {
 	Posts int64     `json:"posts"` // that went out, or may have, and have an artifact that the version has signed
 }
 
-// KeyUses are the uses of all versions that a ledger has counted, also of those whose records it has pruned. A post counts with its outcome.
+// KeyUses are the uses of all versions that a ledger has counted, also of those whose records it has pruned. A post
+// counts with its outcome.
 type KeyUses struct {
 	Since time.Time `json:"since"` // nothing before was counted: the ledger, or its count, is as old as that
 	Keys  []KeyUse  `json:"keys"`

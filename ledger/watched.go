@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// markPeriod is how often the mark is noted while the ledger changes: an older copy that lacks no more is not told from the
-	// ledger.
+	// markPeriod is how often the mark is noted while the ledger changes: an older copy that lacks no more is not told
+	// from the ledger.
 	markPeriod = time.Second
 	// markTimeout bounds one reading of the mark.
 	markTimeout = 2 * time.Second
@@ -23,8 +23,9 @@ const (
 	maxMark = 4 << 10
 )
 
-// Watched is a store whose identity is kept in a file beside it, to notice when the ledger is replaced, emptied or put back. Once that
-// is noticed, it consumes nothing any more. The file is written after the ledger's commit, and never shows more than the ledger has.
+// Watched is a store whose identity is kept in a file beside it, to notice when the ledger is replaced, emptied or put
+// back. Once that is noticed, it consumes nothing any more. The file is written after the ledger's commit, and never
+// shows more than the ledger has.
 type Watched struct {
 	Identified
 	path string
@@ -49,7 +50,8 @@ func LastSeen(path string) (last Identity, seen bool, err error) {
 		}
 	}
 	if err != nil {
-		return Identity{}, false, &ReplacedError{fmt.Sprintf("which ledger was used last cannot be read from %s: %v. %s", path, err, howToAccept)}
+		return Identity{}, false,
+			&ReplacedError{fmt.Sprintf("which ledger was used last cannot be read from %s: %v. %s", path, err, howToAccept)}
 	}
 	return last, true, nil
 }
@@ -77,14 +79,21 @@ func compare(ctx context.Context, s Identified, now, last Identity) error {
 	case follows:
 		return nil
 	case now.ID != last.ID:
-		return &ReplacedError{fmt.Sprintf("the ledger is another one (%s) than before (%s): which keys are consumed, and the records, are lost. %s", now.ID, last.ID, howToAccept)}
+		return &ReplacedError{
+			fmt.Sprintf(
+				"the ledger is another one (%s) than before (%s): which keys are consumed, and the records, are lost. %s", now.ID,
+				last.ID, howToAccept)}
 	default:
-		return &ReplacedError{fmt.Sprintf("the ledger %s is an older copy: its mark is %d, and was %d; it was accepted %d times, and %d before. What was consumed since could be used again. %s", now.ID, now.Mark, last.Mark, now.Accepted, last.Accepted, howToAccept)}
+		return &ReplacedError{
+			fmt.Sprintf(
+				"the ledger %s is an older copy: its mark is %d, and was %d; it was accepted %d times, and %d before. What was "+
+					"consumed since could be used again. %s", now.ID, now.Mark, last.Mark, now.Accepted, last.Accepted, howToAccept)}
 	}
 }
 
-// Watch holds a store against the identity in the file at path, which is made if it is not there: at a first start nothing was there
-// before. It refuses a ledger that was replaced with a [*ReplacedError]. note is told of what goes wrong later.
+// Watch holds a store against the identity in the file at path, which is made if it is not there: at a first start
+// nothing was there before. It refuses a ledger that was replaced with a [*ReplacedError]. note is told of what goes
+// wrong later.
 func Watch(ctx context.Context, s Identified, path string, note func(error)) (*Watched, error) {
 	last, seen, err := LastSeen(path)
 	if err != nil {

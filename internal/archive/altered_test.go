@@ -58,13 +58,17 @@ func posted(t *testing.T, w *world, names ...string) ([]ledger.Record, archive.R
 	sessions, records := make(map[string]*gatetest.Session), []ledger.Record{}
 	post := func(s *gatetest.Session, id, name string, state ledger.State, receipt bool) {
 		head := s.Head()
-		r := w.PostOf(t, gatetest.Plan{Session: func(c *evidence.SessionReceipt) { c.Interactions, c.SessionID = &head, name }})
+		r := w.PostOf(t, gatetest.Plan{Session: func(c *evidence.SessionReceipt) {
+			c.Interactions, c.SessionID = &head, name
+		}})
 		r.ID, r.Session, r.State, r.Host, r.Rule = id, name, state, "api.example:443", "posts"
 		r.Steps, r.Checks = []ledger.Step{{Name: "session", Micros: 5}}, []ledger.Check{{Name: "fresh work", OK: true}}
 		switch state {
 		case ledger.StateRefused:
 			r.Artifacts, r.CapabilityID, r.Code, r.Step, r.Reason = r.Artifacts[:7:7], "", "decision_denied", "policy", "no rule"
-			r.Artifacts = slices.DeleteFunc(r.Artifacts, func(a ledger.Artifact) bool { return a.Name == "policyDecision" || a.Name == "grant" })
+			r.Artifacts = slices.DeleteFunc(r.Artifacts, func(a ledger.Artifact) bool {
+				return a.Name == "policyDecision" || a.Name == "grant"
+			})
 		case ledger.StateForwarded:
 			r.Status, r.BytesOut, r.BytesIn, r.Result = 201, 29, 512, "ok"
 		}
@@ -101,10 +105,12 @@ func linesOf(t *testing.T, w *world, receipts archive.Receipts, records ...ledge
 func values(v any) (all []any) {
 	switch v := v.(type) {
 	case nil:
-		return []any{"x", []any{"grant-key:v1"}, float64(7), map[string]any{"number": float64(3)}, time.Unix(1795000000, 0).UTC().Format(time.RFC3339)}
+		return []any{"x", []any{"grant-key:v1"}, float64(7), map[string]any{"number": float64(3)},
+			time.Unix(1795000000, 0).UTC().Format(time.RFC3339)}
 	case string:
 		if at, err := time.Parse(time.RFC3339, v); err == nil {
-			for _, by := range []time.Duration{-72 * time.Hour, -30 * time.Minute, -2 * time.Second, time.Second, 72 * time.Hour} {
+			for _, by := range []time.Duration{-72 * time.Hour, -30 * time.Minute, -2 * time.Second, time.Second,
+				72 * time.Hour} {
 				all = append(all, at.Add(by).Format(time.RFC3339Nano))
 			}
 			return all
@@ -130,18 +136,21 @@ func values(v any) (all []any) {
 	return all
 }
 
-// TestAlteredRecords changes each member of each record of an export: it is refused, or said to be unproven. A member of a record that the test
-// does not know is one that nobody has decided about.
+// TestAlteredRecords changes each member of each record of an export: it is refused, or said to be unproven. A member
+// of a record that the test does not know is one that nobody has decided about.
 func TestAlteredRecords(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
 	records, receipts := posted(t, w, "ses_1")
-	// held are the members that signatures hold of a post that was made, and has a receipt. Every other member is unproven.
+	// held are the members that signatures hold of a post that was made, and has a receipt. Every other member is
+	// unproven.
 	held := []string{
-		"id", "flow", "state", "session", "event", "subject", "action", "resource", "method", "path", "message", "interactions", "contentHash",
+		"id", "flow", "state", "session", "event", "subject", "action", "resource", "method", "path", "message",
+		"interactions", "contentHash",
 		"bindingHash", "capabilityId", "started", "manifest", "status", "artifacts", "keys",
 	}
-	open := []string{"rule", "host", "result", "model", "finished", "code", "step", "reason", "bytesOut", "bytesIn", "checks", "steps"}
+	open := []string{"rule", "host", "result", "model", "finished", "code", "step", "reason", "bytesOut", "bytesIn",
+		"checks", "steps"}
 	var members []string
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[ledger.Record]()) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -190,8 +199,8 @@ func TestAlteredRecords(t *testing.T) {
 	}
 }
 
-// TestAlteredExports changes what an export is made of: lines are swapped, doubled, dropped, or come from another export. Each is refused, or said
-// to be unproven.
+// TestAlteredExports changes what an export is made of: lines are swapped, doubled, dropped, or come from another
+// export. Each is refused, or said to be unproven.
 func TestAlteredExports(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -233,45 +242,54 @@ func TestAlteredExports(t *testing.T) {
 	made, certificate := record("ses_1_made"), find(lines, "certificate", "")
 	secondOf2 := record("ses_2_made") - 1
 
-	if valid := judgeAll(t, strings.Join(lines, ""), w); valid.altered() || len(valid.ids) != 10 || len(valid.missing) > 0 {
+	if valid := judgeAll(t, strings.Join(lines, ""), w); valid.altered() || len(valid.ids) != 10 ||
+		len(valid.missing) > 0 {
 		t.Fatalf("%+v", valid)
 	}
 	for name, altered := range map[string][]string{
-		"a record twice":                       ends(with(made+1, lines[made]), "11"),
-		"a chain under two ids":                ends(with(made+1, change(made, "ses_1_made", "ses_1_twice")[made]), "11"),
-		"a bare chain under two ids":           ends(with(len(lines)-1, change(record("ses_1_bare"), "ses_1_bare", "ses_1_twice")[record("ses_1_bare")]), "11"),
-		"an id twice":                          change(record("ses_1_bare"), "ses_1_bare", "ses_1_made"),
-		"a start three days before":            change(made, `"started":"2026-11-20T`, `"started":"2026-11-17T`),
-		"a bare start three days before":       change(record("ses_1_bare"), `"started":"2026-11-20T`, `"started":"2026-11-17T`),
-		"a denied start three days before":     change(record("ses_1_denied"), `"started":"2026-11-20T`, `"started":"2026-11-17T`),
-		"an end before the signatures":         change(record("ses_1_bare"), `"finished":"2026-11-20T`, `"finished":"2026-11-19T`),
-		"an end in the future":                 change(made, `"finished":"2026-11-20T`, `"finished":"2027-11-20T`),
-		"another state":                        change(made, `"state":"forwarded"`, `"state":"refused"`),
-		"another session":                      change(made, `"session":"ses_1"`, `"session":"ses_2"`),
-		"records swapped before their chain":   swapped(made, record("ses_2_made")),
-		"receipts swapped":                     swapped(made-1, made-2),
-		"a receipt twice":                      with(made, lines[made-1]),
-		"a receipt of another session":         change(made-1, lines[made-1], lines[secondOf2]),
-		"a receipt of another mediator":        change(made-1, lines[made-1], other[find(other, "record", "ses_1_made")-1]),
-		"a receipt dropped from the middle":    without(made-2, made-1),
-		"receipts after the last record":       with(len(lines)-1, lines[made-1]),
-		"a record of another mediator":         ends(with(made+1, other[find(other, "record", "ses_1_bare")]), "11"),
-		"artifacts swapped between two":        change(made, between(lines[made], `"artifacts":`, `]`), between(lines[record("ses_2_made")], `"artifacts":`, `]`)),
-		"the session receipt taken out":        change(record("ses_1_made"), between(lines[made], `{"name":"sessionReceipt"`, `},`), ""),
-		"the capability taken out":             change(made, between(lines[made], `{"name":"capability"`, `},`), ""),
-		"a certificate of another registry":    with(certificate, other[find(other, "certificate", "")]),
-		"the certificates of another registry": slices.Concat(lines[:certificate], other[find(other, "certificate", ""):find(other, "manifest", "")], lines[find(lines, "manifest", ""):]),
-		"the roots of another mediator":        change(find(lines, "roots", ""), lines[find(lines, "roots", "")], other[find(other, "roots", "")]),
-		"the certificates dropped":             only(func(l string) bool { return strings.HasPrefix(l, `{"certificate":`) }),
-		"the manifest dropped":                 only(func(l string) bool { return strings.HasPrefix(l, `{"manifest":`) }),
-		"another manifest":                     change(find(lines, "manifest", ""), "posting-api", "posting-apx"),
-		"two exports behind each other":        slices.Concat(lines, other),
-		"two exports in one":                   slices.Concat(lines[:len(lines)-1], other),
-		"the end dropped":                      without(len(lines)-1, len(lines)),
-		"the end cut off":                      append(without(len(lines)-1, len(lines)), `{"end":{"rec`),
-		"a record dropped":                     without(made, made+1),
-		"a record more than the end says":      ends(slices.Clone(lines), "9"),
-		"a post without its evidence":          change(made, between(lines[made], `"artifacts":`, `],`), ""),
+		"a record twice":        ends(with(made+1, lines[made]), "11"),
+		"a chain under two ids": ends(with(made+1, change(made, "ses_1_made", "ses_1_twice")[made]), "11"),
+		"a bare chain under two ids": ends(
+			with(len(lines)-1, change(record("ses_1_bare"), "ses_1_bare", "ses_1_twice")[record("ses_1_bare")]), "11"),
+		"an id twice":               change(record("ses_1_bare"), "ses_1_bare", "ses_1_made"),
+		"a start three days before": change(made, `"started":"2026-11-20T`, `"started":"2026-11-17T`),
+		"a bare start three days before": change(record("ses_1_bare"), `"started":"2026-11-20T`,
+			`"started":"2026-11-17T`),
+		"a denied start three days before": change(record("ses_1_denied"), `"started":"2026-11-20T`,
+			`"started":"2026-11-17T`),
+		"an end before the signatures": change(record("ses_1_bare"), `"finished":"2026-11-20T`,
+			`"finished":"2026-11-19T`),
+		"an end in the future":               change(made, `"finished":"2026-11-20T`, `"finished":"2027-11-20T`),
+		"another state":                      change(made, `"state":"forwarded"`, `"state":"refused"`),
+		"another session":                    change(made, `"session":"ses_1"`, `"session":"ses_2"`),
+		"records swapped before their chain": swapped(made, record("ses_2_made")),
+		"receipts swapped":                   swapped(made-1, made-2),
+		"a receipt twice":                    with(made, lines[made-1]),
+		"a receipt of another session":       change(made-1, lines[made-1], lines[secondOf2]),
+		"a receipt of another mediator":      change(made-1, lines[made-1], other[find(other, "record", "ses_1_made")-1]),
+		"a receipt dropped from the middle":  without(made-2, made-1),
+		"receipts after the last record":     with(len(lines)-1, lines[made-1]),
+		"a record of another mediator":       ends(with(made+1, other[find(other, "record", "ses_1_bare")]), "11"),
+		"artifacts swapped between two": change(made, between(lines[made], `"artifacts":`, `]`),
+			between(lines[record("ses_2_made")], `"artifacts":`, `]`)),
+		"the session receipt taken out": change(record("ses_1_made"),
+			between(lines[made], `{"name":"sessionReceipt"`, `},`), ""),
+		"the capability taken out":          change(made, between(lines[made], `{"name":"capability"`, `},`), ""),
+		"a certificate of another registry": with(certificate, other[find(other, "certificate", "")]),
+		"the certificates of another registry": slices.Concat(lines[:certificate],
+			other[find(other, "certificate", ""):find(other, "manifest", "")], lines[find(lines, "manifest", ""):]),
+		"the roots of another mediator": change(find(lines, "roots", ""), lines[find(lines, "roots", "")],
+			other[find(other, "roots", "")]),
+		"the certificates dropped":        only(func(l string) bool { return strings.HasPrefix(l, `{"certificate":`) }),
+		"the manifest dropped":            only(func(l string) bool { return strings.HasPrefix(l, `{"manifest":`) }),
+		"another manifest":                change(find(lines, "manifest", ""), "posting-api", "posting-apx"),
+		"two exports behind each other":   slices.Concat(lines, other),
+		"two exports in one":              slices.Concat(lines[:len(lines)-1], other),
+		"the end dropped":                 without(len(lines)-1, len(lines)),
+		"the end cut off":                 append(without(len(lines)-1, len(lines)), `{"end":{"rec`),
+		"a record dropped":                without(made, made+1),
+		"a record more than the end says": ends(slices.Clone(lines), "9"),
+		"a post without its evidence":     change(made, between(lines[made], `"artifacts":`, `],`), ""),
 	} {
 		if now := judgeAll(t, strings.Join(altered, ""), w); !now.altered() {
 			t.Errorf("%s is accepted: %+v", name, now)
@@ -285,7 +303,8 @@ func TestAlteredExports(t *testing.T) {
 	}
 	now = judgeAll(t, strings.Join(only(isReceipt), ""), w)
 	for _, id := range now.ids {
-		if now.altered() || !slices.Contains(now.unproven[id], "id") || !slices.Contains(now.unproven[id], "state") || !slices.Contains(now.unproven[id], "started") {
+		if now.altered() || !slices.Contains(now.unproven[id], "id") || !slices.Contains(now.unproven[id], "state") ||
+			!slices.Contains(now.unproven[id], "started") {
 			t.Errorf("%s without receipts: %+v", id, now)
 		}
 	}

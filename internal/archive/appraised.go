@@ -24,9 +24,11 @@ func readHeader(start string) (h tokenHeader) {
 // TypeOf returns the type of which a token says that it is, by its beginning; empty if that cannot be read.
 func TypeOf(start string) string { return readHeader(start).Typ }
 
-// JudgeAppraised verifies a token that a node has signed, as of the time of its signature: any issuer counts whose key one of the pinned
-// registries has certified for an appraiser. registered returns the claims that every token has. What the token was made from is not verified.
-func JudgeAppraised[C any](a Archive, k evidence.Kind[C], registered func(C) evidence.Registered, token string, now time.Time) (c C, err error) {
+// JudgeAppraised verifies a token that a node has signed, as of the time of its signature: any issuer counts whose key
+// one of the pinned registries has certified for an appraiser. registered returns the claims that every token has. What
+// the token was made from is not verified.
+func JudgeAppraised[C any](a Archive, k evidence.Kind[C], registered func(C) evidence.Registered, token string,
+	now time.Time) (c C, err error) {
 	if c, err = evidence.UnverifiedClaims(k, token); err != nil {
 		return c, err
 	}
@@ -39,7 +41,8 @@ func JudgeAppraised[C any](a Archive, k evidence.Kind[C], registered func(C) evi
 	return c, err
 }
 
-func openAppraised[C any](t *Trust, k evidence.Kind[C], c evidence.Registered, token string, now time.Time) (o evidence.Opened[C], err error) {
+func openAppraised[C any](t *Trust, k evidence.Kind[C], c evidence.Registered, token string,
+	now time.Time) (o evidence.Opened[C], err error) {
 	if t.foreign {
 		return o, t.notPinned(k.Typ)
 	}
@@ -56,6 +59,7 @@ func openAppraised[C any](t *Trust, k evidence.Kind[C], c evidence.Registered, t
 		return o, err
 	}
 	return evidence.Open(verifier, k, token, evidence.Expected{
-		Issuers: []string{c.Issuer}, Audiences: []string{c.Audience}, KeyIDs: []string{readHeader(token).Kid}, MaxAge: k.MaxLifetime,
+		Issuers: []string{c.Issuer}, Audiences: []string{c.Audience}, KeyIDs: []string{readHeader(token).Kid},
+		MaxAge: k.MaxLifetime,
 	})
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// TestAppraised: what a node has signed is verified as of the time of its signature, by the roots of that time, and nothing that others have signed.
+// TestAppraised: what a node has signed is verified as of the time of its signature, by the roots of that time, and
+// nothing that others have signed.
 func TestAppraised(t *testing.T) {
 	t.Parallel()
 	w, before := newWorld(t, false, gatetest.Autonomous), newWorld(t, false, gatetest.Autonomous)
@@ -34,7 +35,9 @@ func TestAppraised(t *testing.T) {
 	now := w.Clock.Now().Add(30 * 24 * time.Hour) // the tokens are over, and were not when they were signed
 	judge := func(a archive.Archive, token string) string {
 		t.Helper()
-		c, err := archive.JudgeAppraised(a, accrual.Kind, func(c accrual.Claims) evidence.Registered { return c.Registered }, token, now)
+		c, err := archive.JudgeAppraised(a, accrual.Kind, func(c accrual.Claims) evidence.Registered {
+			return c.Registered
+		}, token, now)
 		if err == nil && c.TotalSessions != 3 {
 			t.Errorf("%+v", c)
 		}
@@ -45,19 +48,24 @@ func TestAppraised(t *testing.T) {
 	}
 	own, old := tokens[w], tokens[before]
 	for _, tt := range []struct{ name, token, code string }{
-		{"today's", own, ""}, {"of earlier roots", old, ""}, {"altered", own[:strings.LastIndexByte(own, '.')] + old[strings.LastIndexByte(old, '.'):], "signature_invalid"},
+		{"today's", own, ""}, {"of earlier roots", old, ""},
+		{"altered", own[:strings.LastIndexByte(own, '.')] + old[strings.LastIndexByte(old, '.'):], "signature_invalid"},
 	} {
 		if got := judge(all(), tt.token); got != tt.code {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.code)
 		}
 	}
-	if got := judge(archive.Archive{w.read()}, gatetest.Resign(t, w.Kit, accrual.Kind, own, func(c *accrual.Claims) { c.Issuer = "x" })); got != "key_purpose" {
+	if got := judge(archive.Archive{w.read()}, gatetest.Resign(t, w.Kit, accrual.Kind, own, func(c *accrual.Claims) {
+		c.Issuer = "x"
+	})); got != "key_purpose" {
 		t.Errorf("under another name: %q", got)
 	}
 	if got := judge(archive.Archive{w.read()}, old); got == "" {
 		t.Error("a token of roots that are not pinned is believed")
 	}
-	if _, err := archive.JudgeAppraised(all(), verification.Kind, func(c verification.Result) evidence.Registered { return c.Registered }, own, now); codeOf(err) != "artifact_malformed" {
+	if _, err := archive.JudgeAppraised(all(), verification.Kind, func(c verification.Result) evidence.Registered {
+		return c.Registered
+	}, own, now); codeOf(err) != "artifact_malformed" {
 		t.Errorf("a reputation as a verification: %v", err)
 	}
 	w.revoke("key", w.Key(t, evidence.PurposeAppraiser).KeyID(), 90*24*time.Hour)

@@ -1,5 +1,5 @@
-// Package archive verifies the records of posts of any age, and carries them: with the roots that are pinned, the trust bundle, the history
-// beside it and the manifests of all times.
+// Package archive verifies the records of posts of any age, and carries them: with the roots that are pinned, the trust
+// bundle, the history beside it and the manifests of all times.
 //
 //	archive.go  Trust: what one pair of roots answers for; Archive: the trust of today, and of roots before
 //	verify.go   many records, and what their verification comes to
@@ -32,7 +32,8 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// Trust is what one pair of roots answers for: the registry for keys, the auditor for manifests. It is not safe for concurrent use.
+// Trust is what one pair of roots answers for: the registry for keys, the auditor for manifests. It is not safe for
+// concurrent use.
 type Trust struct {
 	Roots   []evidence.Root // the registry's, then the auditor's
 	Bundle  evidence.Bundle
@@ -55,7 +56,8 @@ type manifest struct {
 	archive *evidence.PastTrust // nil until it is needed
 }
 
-// ReadRoots reads two pinned roots, with nothing that they answer for: of the records in an export, that comes with them.
+// ReadRoots reads two pinned roots, with nothing that they answer for: of the records in an export, that comes with
+// them.
 func ReadRoots(registry, auditor string) (*Trust, error) {
 	var raw roots
 	var err error
@@ -75,7 +77,8 @@ func ReadRoots(registry, auditor string) (*Trust, error) {
 	return t, err
 }
 
-// Read reads the trust that lies in files. today is the path of a manifest beside those in the history; it may be empty.
+// Read reads the trust that lies in files. today is the path of a manifest beside those in the history; it may be
+// empty.
 func Read(from config.Trust, today string) (*Trust, error) {
 	t, err := ReadRoots(from.Registry, from.Auditor)
 	if err != nil {
@@ -101,12 +104,13 @@ func Read(from config.Trust, today string) (*Trust, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.today, t.last, t.manifests[strict.ManifestHash] = strict.ManifestHash, strict.ManifestHash, &manifest{text: text, strict: strict}
+	t.today, t.last, t.manifests[strict.ManifestHash] = strict.ManifestHash, strict.ManifestHash,
+		&manifest{text: text, strict: strict}
 	return t, nil
 }
 
-// ReadEarlier reads the trusts of earlier roots: each folder in dir holds one, in files that are called as those of today are. Without
-// dir there are none.
+// ReadEarlier reads the trusts of earlier roots: each folder in dir holds one, in files that are called as those of
+// today are. Without dir there are none.
 func ReadEarlier(dir string, today config.Trust) (Archive, error) {
 	folders, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -151,14 +155,16 @@ func (t *Trust) addManifest(text string) error {
 	return err
 }
 
-// manifest returns the manifest with the hash that something names. If it is not there, today's tells in which check the two differ.
+// manifest returns the manifest with the hash that something names. If it is not there, today's tells in which check
+// the two differ.
 func (t *Trust) manifest(hash, what string) (*manifest, error) {
 	for _, hash := range []string{hash, t.today} {
 		if m := t.manifests[hash]; m != nil {
 			return m, nil
 		}
 	}
-	return nil, refusal.New("manifest_unknown", "the %s was judged by manifest %q, which is not there: give it with --manifest", what, hash)
+	return nil, refusal.New("manifest_unknown",
+		"the %s was judged by manifest %q, which is not there: give it with --manifest", what, hash)
 }
 
 // believed returns the certificates of all times that a manifest believes.
@@ -176,11 +182,13 @@ func (t *Trust) believed(m *manifest) (_ *evidence.PastTrust, err error) {
 
 // notPinned refuses what belongs to roots that came with it.
 func (t *Trust) notPinned(what string) error {
-	return refusal.New("roots_not_pinned", "the %s belongs to roots that are not pinned here: %s and %s", what, t.Roots[0].KeyID, t.Roots[1].KeyID)
+	return refusal.New("roots_not_pinned", "the %s belongs to roots that are not pinned here: %s and %s", what,
+		t.Roots[0].KeyID, t.Roots[1].KeyID)
 }
 
-// Verify verifies the chain of a record with public keys alone, as of the moment when its last artifact was signed, and the interaction
-// receipts that its session receipt names, if receipts has them; it may be nil. now is the time of today: a record is not of the future.
+// Verify verifies the chain of a record with public keys alone, as of the moment when its last artifact was signed, and
+// the interaction receipts that its session receipt names, if receipts has them; it may be nil. now is the time of
+// today: a record is not of the future.
 func (t *Trust) Verify(ctx context.Context, r ledger.Record, receipts Receipts, now time.Time) (Verdict, error) {
 	s := newSessions(receipts, now)
 	s.alone = true
@@ -221,8 +229,8 @@ func (t *Trust) verify(ctx context.Context, r ledger.Record, s *sessions) (v Ver
 	return v, nil
 }
 
-// interactions verifies the interaction receipts that a record rests on, if there are any, and returns what that of the post itself says, which
-// is nil if it is not there.
+// interactions verifies the interaction receipts that a record rests on, if there are any, and returns what that of the
+// post itself says, which is nil if it is not there.
 func (s *sessions) interactions(ctx context.Context, t *Trust, r ledger.Record, v *Verdict) (*madePost, error) {
 	if s.from == nil {
 		return nil, nil
@@ -286,7 +294,8 @@ func (t *Trust) revocationsSigned() time.Time {
 // Archive is the trust of several pairs of roots, today's first.
 type Archive []*Trust
 
-// Of returns the trust that a record belongs to: the one whose auditor signed its deployment certificate, or else today's.
+// Of returns the trust that a record belongs to: the one whose auditor signed its deployment certificate, or else
+// today's.
 func (a Archive) Of(r ledger.Record) *Trust {
 	if len(a) > 1 {
 		for _, t := range a {
@@ -298,8 +307,8 @@ func (a Archive) Of(r ledger.Record) *Trust {
 	return a[0]
 }
 
-// Pinned returns the trusts of an export as somebody believes them who has own: with own certificates and revocations beside the export's, and
-// own ones first. Roots that are not in own are not believed.
+// Pinned returns the trusts of an export as somebody believes them who has own: with own certificates and revocations
+// beside the export's, and own ones first. Roots that are not in own are not believed.
 func (a Archive) Pinned(own Archive) Archive {
 	out := make(Archive, len(a))
 	for i, t := range a {
@@ -321,8 +330,8 @@ func (a Archive) Pinned(own Archive) Archive {
 
 func sameRoots(t, o *Trust) bool { return reflect.DeepEqual(t.Roots, o.Roots) }
 
-// join adds what o has. Of two certificates that were issued in one second the later in the list counts, so those of o come last: they
-// may know of a retirement that t does not know of.
+// join adds what o has. Of two certificates that were issued in one second the later in the list counts, so those of o
+// come last: they may know of a retirement that t does not know of.
 func (t *Trust) join(o *Trust) {
 	t.segments = append(append(t.past(), evidence.Certificates(t.Bundle.Certificates)), o.past()...)
 	t.History.Certificates, t.Bundle.Certificates = nil, o.Bundle.Certificates
@@ -337,8 +346,8 @@ func (t *Trust) join(o *Trust) {
 	t.Bundle.Revocations, t.History.Revocations = newer.Bundle.Revocations, lists
 }
 
-// lastSigned returns when the last artifact of a record was signed, by its own word: the request proof, or the last that a post has which did
-// not get as far. A record without one has its start.
+// lastSigned returns when the last artifact of a record was signed, by its own word: the request proof, or the last
+// that a post has which did not get as far. A record without one has its start.
 func lastSigned(r ledger.Record) time.Time {
 	if c, err := evidence.UnverifiedClaims(evidence.RequestProofKind, artifact(r, "requestProof")); err == nil {
 		return time.Unix(c.IssuedAt, 0)

@@ -40,8 +40,10 @@ type world struct {
 func newWorld(t testing.TB, postQuantum bool, edits ...func(*policy.Manifest)) *world {
 	t.Helper()
 	dir := t.TempDir()
-	w := &world{Kit: gatetest.New(t, edits...), t: t, versions: make(map[string][]custody.Version), manifest: filepath.Join(dir, "manifest.yaml")}
-	w.files = config.Trust{Registry: filepath.Join(dir, "registry.jwk"), Auditor: filepath.Join(dir, "auditor.jwk"), Bundle: filepath.Join(dir, "trust.json")}
+	w := &world{Kit: gatetest.New(t, edits...), t: t, versions: make(map[string][]custody.Version),
+		manifest: filepath.Join(dir, "manifest.yaml")}
+	w.files = config.Trust{Registry: filepath.Join(dir, "registry.jwk"), Auditor: filepath.Join(dir, "auditor.jwk"),
+		Bundle: filepath.Join(dir, "trust.json")}
 	key, _, err := keyring.GenerateRoot("registry", postQuantum)
 	must(t, err)
 	public, err := key.JWK()
@@ -51,7 +53,9 @@ func newWorld(t testing.TB, postQuantum bool, edits ...func(*policy.Manifest)) *
 	must(t, err)
 	w.write(w.files.Auditor, public)
 	signers := w.Manifest.SignerCertificatePolicy
-	w.registry = keyring.NewRegistry(key, signer.Options{Issuer: signers.AllowedIssuers[0], Audience: signers.AllowedAudiences[0], Lifetime: 90 * 24 * time.Hour, Now: w.Clock.Now}, w.files.Bundle)
+	w.registry = keyring.NewRegistry(key,
+		signer.Options{Issuer: signers.AllowedIssuers[0], Audience: signers.AllowedAudiences[0],
+			Lifetime: 90 * 24 * time.Hour, Now: w.Clock.Now}, w.files.Bundle)
 	for _, purpose := range gatetest.Roles {
 		w.publish(purpose)
 	}
@@ -119,7 +123,9 @@ func (w *world) trust() {
 // revoke revokes a key or an artifact.
 func (w *world) revoke(kind, id string, keep time.Duration) {
 	w.t.Helper()
-	_, err := w.registry.Revoke(context.Background(), []evidence.Revocation{{Kind: kind, ID: id, Reason: "stolen", Expires: w.Clock.Now().Add(keep).Unix()}}, func(string) {})
+	_, err := w.registry.Revoke(context.Background(),
+		[]evidence.Revocation{{Kind: kind, ID: id, Reason: "stolen", Expires: w.Clock.Now().Add(keep).Unix()}},
+		func(string) {})
 	must(w.t, err)
 	w.trust()
 }
@@ -148,8 +154,9 @@ func restsOn(r ledger.Record, kid string) bool {
 	return slices.ContainsFunc(r.Artifacts, func(a ledger.Artifact) bool { return evidence.KeyIDOf(a.Token) == kid })
 }
 
-// TestRecordsOfAThousandPosts makes posts over 600 days with fifty rotations, each followed by a retirement, and one revocation. With the
-// files of the last day every record verifies, but for those that rest on the revoked key: they say so.
+// TestRecordsOfAThousandPosts makes posts over 600 days with fifty rotations, each followed by a retirement, and one
+// revocation. With the files of the last day every record verifies, but for those that rest on the revoked key: they
+// say so.
 func TestRecordsOfAThousandPosts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -199,7 +206,8 @@ func TestRecordsOfAThousandPosts(t *testing.T) {
 	}
 	outcomes, code := judge(export(t, archive.Archive{trust}, nil, records...), w.pins(), w.Clock.Now())
 	for i, r := range records {
-		if want := map[bool]string{true: "refused revoked", false: "verified"}[restsOn(r, revoked)]; code != "" || outcomes[i] != want {
+		if want := map[bool]string{true: "refused revoked", false: "verified"}[restsOn(r, revoked)]; code != "" ||
+			outcomes[i] != want {
 			t.Fatalf("of the export: post %d of %s: %q %q, want %q", i, r.Started, outcomes, code, want)
 		}
 	}
@@ -213,7 +221,8 @@ func TestRecordsOfAThousandPosts(t *testing.T) {
 	}
 }
 
-// TestCertificateStays: what is certified again without a change keeps its certificate, byte for byte; what has changed does not.
+// TestCertificateStays: what is certified again without a change keeps its certificate, byte for byte; what has changed
+// does not.
 func TestCertificateStays(t *testing.T) {
 	t.Parallel()
 	day := 24 * time.Hour
@@ -277,14 +286,23 @@ func TestRecordsOfThePast(t *testing.T) {
 		{"nothing", "", func(*world, *ledger.Record) {}},
 		{"a rotation", "", func(w *world, _ *ledger.Record) { rotate(w) }},
 		{"a retirement", "", func(w *world, _ *ledger.Record) { rotate(w); retire(w) }},
-		{"a retirement and a renewal", "", func(w *world, _ *ledger.Record) { rotate(w); retire(w); w.Clock.Advance(60 * day); w.certify() }},
+		{"a retirement and a renewal", "", func(w *world, _ *ledger.Record) {
+			rotate(w)
+			retire(w)
+			w.Clock.Advance(60 * day)
+			w.certify()
+		}},
 		{"certificates that have expired", "", func(w *world, _ *ledger.Record) { w.Clock.Advance(200 * day); w.certify() }},
-		{"a list that revokes nothing", "", func(w *world, _ *ledger.Record) { w.revoke(evidence.RevokedKey, "another-key:v1", day) }},
+		{"a list that revokes nothing", "", func(w *world, _ *ledger.Record) {
+			w.revoke(evidence.RevokedKey, "another-key:v1", day)
+		}},
 		{"a list that ended", "", func(w *world, _ *ledger.Record) {
 			w.revoke(evidence.RevokedKey, "another-key:v1", day)
 			w.Clock.Advance(400 * day)
 		}},
-		{"its key revoked", "revoked", func(w *world, _ *ledger.Record) { w.revoke(evidence.RevokedKey, w.Key(w.t, key).KeyID(), day) }},
+		{"its key revoked", "revoked", func(w *world, _ *ledger.Record) {
+			w.revoke(evidence.RevokedKey, w.Key(w.t, key).KeyID(), day)
+		}},
 		{"its retired key revoked by its name", "revoked", func(w *world, _ *ledger.Record) {
 			rotate(w)
 			retire(w)
@@ -303,7 +321,8 @@ func TestRecordsOfThePast(t *testing.T) {
 			w.certify()
 		}},
 		{"its certificate revoked after its key was retired", "revoked", func(w *world, _ *ledger.Record) {
-			c, err := evidence.UnverifiedClaims(evidence.SignerCertificateKind, w.read().Bundle.Certificates[slices.Index(gatetest.Roles, key)])
+			c, err := evidence.UnverifiedClaims(evidence.SignerCertificateKind,
+				w.read().Bundle.Certificates[slices.Index(gatetest.Roles, key)])
 			must(w.t, err)
 			rotate(w)
 			retire(w)
@@ -363,10 +382,13 @@ func TestRecordsOfThePast(t *testing.T) {
 	}
 }
 
-// TestListOfBefore: where the manifest demands a fresh list, a list that was too old for the record's moment says nothing of it.
+// TestListOfBefore: where the manifest demands a fresh list, a list that was too old for the record's moment says
+// nothing of it.
 func TestListOfBefore(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, false, func(m *policy.Manifest) { m.SignerCertificatePolicy.MaxRevocationListAgeMs = 24 * 60 * 60 * 1000 })
+	w := newWorld(t, false, func(m *policy.Manifest) {
+		m.SignerCertificatePolicy.MaxRevocationListAgeMs = 24 * 60 * 60 * 1000
+	})
 	w.revoke(evidence.RevokedKey, "another-key:v1", 24*time.Hour)
 	before := w.read().Bundle.Revocations
 	w.Clock.Advance(time.Minute)
@@ -407,7 +429,8 @@ func TestHistoryIsNotLive(t *testing.T) {
 	gatetest.WantCode(t, err, "key_retired")
 }
 
-// TestHistoryOfAnotherRegistry: what the registry has not signed keeps it from writing the history, and a record from being verified.
+// TestHistoryOfAnotherRegistry: what the registry has not signed keeps it from writing the history, and a record from
+// being verified.
 func TestHistoryOfAnotherRegistry(t *testing.T) {
 	t.Parallel()
 	w, other := newWorld(t, false), newWorld(t, false)
@@ -422,7 +445,8 @@ func TestHistoryOfAnotherRegistry(t *testing.T) {
 	must(t, err)
 	w.Rotate(t, gatetest.Roles[0])
 	w.versions[gatetest.Roles[0]] = []custody.Version{w.Key(t, gatetest.Roles[0])}
-	if _, err := w.registry.Certify(context.Background(), w.published(), w.said); err == nil || !strings.Contains(err.Error(), "move it away first") {
+	if _, err := w.registry.Certify(context.Background(), w.published(), w.said); err == nil ||
+		!strings.Contains(err.Error(), "move it away first") {
 		t.Errorf("got %v", err)
 	}
 	if after, err := os.ReadFile(w.files.Bundle); err != nil || string(after) != string(before) {

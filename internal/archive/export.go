@@ -17,9 +17,10 @@ import (
 	"github.com/actionproof/mediator/policy/decide"
 )
 
-// An export is JSON Lines: each line is an object with one member, whose name says what it is. The lines come in this order: the header; for
-// each pair of roots the roots, and then what they answer for; the policies; the records; the end. So a reader has everything that a record
-// rests on before the record, and notices a file that was cut off. An export may be compressed with gzip.
+// An export is JSON Lines: each line is an object with one member, whose name says what it is. The lines come in this
+// order: the header; for each pair of roots the roots, and then what they answer for; the policies; the records; the
+// end. So a reader has everything that a record rests on before the record, and notices a file that was cut off. An
+// export may be compressed with gzip.
 const (
 	lineHeader             = "actionproof-evidence" // header: the first line
 	lineRoots              = "roots"                // roots: begins a trust
@@ -29,14 +30,15 @@ const (
 	lineEarlierRevocations = "earlierRevocations"   // text: one of the history
 	lineManifest           = "manifest"             // text: the canonical JSON of a manifest
 	linePolicy             = "policy"               // text: a policy file
-	lineReceipt            = "receipt"              // text: an interaction receipt; those of a session up to the one that the record after them names, and its own
-	lineRecord             = "record"               // a record
-	lineEnd                = "end"                  // ending: the last line
-	version                = 1
-	maxLine                = 1 << 20  // bytes of one line
-	maxShared              = 64 << 20 // bytes of all lines before the records
-	maxTrusts              = 512
-	begins                 = `{"` + lineHeader + `":`
+	// text: an interaction receipt; those of a session up to the one that the record after them names, and its own
+	lineReceipt = "receipt"
+	lineRecord  = "record" // a record
+	lineEnd     = "end"    // ending: the last line
+	version     = 1
+	maxLine     = 1 << 20  // bytes of one line
+	maxShared   = 64 << 20 // bytes of all lines before the records
+	maxTrusts   = 512
+	begins      = `{"` + lineHeader + `":`
 )
 
 type header struct {
@@ -73,9 +75,11 @@ type writer struct {
 	posts   map[string]bool  // ids of posts whose receipts are written, and whose records are not
 }
 
-// newWriter writes everything of an export that comes before the records: what the archive answers for, and the text of policies.
+// newWriter writes everything of an export that comes before the records: what the archive answers for, and the text of
+// policies.
 func newWriter(to io.Writer, a Archive, receipts Receipts, policies []string) (*writer, error) {
-	w := &writer{to: bufio.NewWriter(to), archive: a, from: receipts, written: make(map[string]int64), posts: make(map[string]bool)}
+	w := &writer{to: bufio.NewWriter(to), archive: a, from: receipts, written: make(map[string]int64),
+		posts: make(map[string]bool)}
 	err := w.line(lineHeader, header{version})
 	for _, t := range a {
 		if err == nil {
@@ -141,21 +145,25 @@ func (w *writer) line(name string, value any) error {
 		return err
 	}
 	if w.shared += len(raw); name != lineRecord && name != lineReceipt && name != lineEnd && w.shared > maxShared {
-		return refusal.New("evidence_malformed", "certificates, lists and manifests have more than %d bytes, which no reader of an export takes: "+
-			"export fewer records, with --since and --until", maxShared)
+		return refusal.New("evidence_malformed",
+			"certificates, lists and manifests have more than %d bytes, which no reader of an export takes: "+
+				"export fewer records, with --since and --until", maxShared)
 	}
 	if len(raw) >= maxLine {
-		return refusal.New("evidence_malformed", "a %s has %d bytes; a line of an export has less than %d", name, len(raw), maxLine)
+		return refusal.New("evidence_malformed", "a %s has %d bytes; a line of an export has less than %d", name, len(raw),
+			maxLine)
 	}
 	_, err = w.to.Write(append(raw, '\n'))
 	return err
 }
 
-// record writes one record. It refuses one whose manifest the archive does not have: what was exported could not be verified.
+// record writes one record. It refuses one whose manifest the archive does not have: what was exported could not be
+// verified.
 func (w *writer) record(ctx context.Context, r ledger.Record) error {
 	t := w.archive.Of(r)
 	if t.manifests[cmp.Or(r.Manifest, t.today)] == nil {
-		return refusal.New("manifest_unknown", "%s was judged by manifest %q, which is not there: give it with --manifest", r.ID, r.Manifest)
+		return refusal.New("manifest_unknown", "%s was judged by manifest %q, which is not there: give it with --manifest",
+			r.ID, r.Manifest)
 	}
 	if head := named(r); head != nil && w.from != nil {
 		if err := w.receipts(ctx, r, head.Number); err != nil {
@@ -166,8 +174,8 @@ func (w *writer) record(ctx context.Context, r ledger.Record) error {
 	return w.line(lineRecord, r)
 }
 
-// receipts writes the receipts of a record's session up to a number, and then up to that of the post itself if the post has one, but for those
-// that are written already.
+// receipts writes the receipts of a record's session up to a number, and then up to that of the post itself if the post
+// has one, but for those that are written already.
 func (w *writer) receipts(ctx context.Context, r ledger.Record, to int64) error {
 	wants := func() bool { return w.written[r.Session] < to || r.State.Outcome() && !w.posts[r.ID] }
 	for wants() {
@@ -201,8 +209,9 @@ func (w *writer) end() error {
 	return w.to.Flush()
 }
 
-// For returns of an archive what these records need: the roots that they belong to, the certificates of the keys that signed them, and
-// the manifests that they name. Where one rests on interaction receipts, all certificates for those and all manifests stay.
+// For returns of an archive what these records need: the roots that they belong to, the certificates of the keys that
+// signed them, and the manifests that they name. Where one rests on interaction receipts, all certificates for those
+// and all manifests stay.
 func (a Archive) For(records []ledger.Record) Archive {
 	out, _ := a.ForAll(func(yield func(ledger.Record, error) bool) {
 		for _, r := range records {
@@ -245,7 +254,8 @@ func (a Archive) ForAll(records iter.Seq2[ledger.Record, error]) (out Archive, e
 	return out, nil
 }
 
-// Large reports whether an export of everything that the archive holds would be mostly certificates, or too large for its reader.
+// Large reports whether an export of everything that the archive holds would be mostly certificates, or too large for
+// its reader.
 func (a Archive) Large() bool {
 	segments := 0
 	for _, t := range a {
@@ -278,9 +288,10 @@ func (t *Trust) narrowed(kids, hashes map[string]bool, receipts bool) *Trust {
 	return &n
 }
 
-// Export writes an export of the records that have evidence, each after the interaction receipts that it rests on, if receipts has them; it may
-// be nil. It returns how many those are, and how many have none.
-func Export(ctx context.Context, to io.Writer, a Archive, records iter.Seq2[ledger.Record, error], receipts Receipts, policies ...string) (written, without int, err error) {
+// Export writes an export of the records that have evidence, each after the interaction receipts that it rests on, if
+// receipts has them; it may be nil. It returns how many those are, and how many have none.
+func Export(ctx context.Context, to io.Writer, a Archive, records iter.Seq2[ledger.Record, error], receipts Receipts,
+	policies ...string) (written, without int, err error) {
 	w, err := newWriter(to, a, receipts, policies)
 	if err != nil {
 		return 0, 0, err

@@ -42,7 +42,8 @@ func export(t testing.TB, a archive.Archive, policies []string, records ...ledge
 	return to.String()
 }
 
-// judge verifies an export with what own has pinned; with none it takes the roots in the file. It returns the outcomes, or an error's code.
+// judge verifies an export with what own has pinned; with none it takes the roots in the file. It returns the outcomes,
+// or an error's code.
 func judge(text string, own archive.Archive, now time.Time) (outcomes []string, code string) {
 	r, err := archive.NewReader(bufio.NewReader(strings.NewReader(text)))
 	if err != nil {
@@ -93,7 +94,8 @@ func TestExport(t *testing.T) {
 	w.putDeployment()
 	w.Clock.Advance(time.Minute)
 	second := w.Post(t)
-	refused, unmade, bare := w.Post(t), w.Post(t), ledger.Record{ID: "post_read", Flow: "egress", State: ledger.StateForwarded, Started: w.Clock.Now()}
+	refused, unmade, bare := w.Post(t), w.Post(t),
+		ledger.Record{ID: "post_read", Flow: "egress", State: ledger.StateForwarded, Started: w.Clock.Now()}
 	refused.State, refused.Artifacts = ledger.StateRefused, refused.Artifacts[:4]
 	unmade.Artifacts = unmade.Artifacts[:4]
 	w.Manifest.SignerCertificatePolicy.MaxCertificateAgeMs /= 2
@@ -101,7 +103,8 @@ func TestExport(t *testing.T) {
 	now := w.Clock.Now()
 
 	var to bytes.Buffer
-	written, without, err := archive.Export(t.Context(), &to, archive.Archive{w.read()}, list(first, bare, second, refused, unmade), nil, string(configs.Policy()))
+	written, without, err := archive.Export(t.Context(), &to, archive.Archive{w.read()},
+		list(first, bare, second, refused, unmade), nil, string(configs.Policy()))
 	if err != nil || written != 4 || without != 1 {
 		t.Fatalf("%d and %d, %v", written, without, err)
 	}
@@ -109,7 +112,8 @@ func TestExport(t *testing.T) {
 	want := []string{"verified", "verified", "incomplete", "refused artifact_missing"}
 	wantOutcomes(t, text, w.pins(), now, want...)
 	wantOutcomes(t, text, nil, now, want...)
-	wantOutcomes(t, text, newWorld(t, false).pins(), now, "refused roots_not_pinned", "refused roots_not_pinned", "refused roots_not_pinned", "refused roots_not_pinned")
+	wantOutcomes(t, text, newWorld(t, false).pins(), now, "refused roots_not_pinned", "refused roots_not_pinned",
+		"refused roots_not_pinned", "refused roots_not_pinned")
 
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
@@ -121,12 +125,14 @@ func TestExport(t *testing.T) {
 	// One record brings what it needs, and no more.
 	one := export(t, archive.Archive{w.read()}.For([]ledger.Record{first}), nil, first)
 	wantOutcomes(t, one, w.pins(), now, "verified")
-	if strings.Contains(one, "post_second") || strings.Count(one, `{"manifest":`) != 1 || strings.Count(one, "ertificate\":") >= strings.Count(text, "ertificate\":") {
+	if strings.Contains(one, "post_second") || strings.Count(one, `{"manifest":`) != 1 ||
+		strings.Count(one, "ertificate\":") >= strings.Count(text, "ertificate\":") {
 		t.Errorf("it has %d bytes:\n%.3000s", len(one), one)
 	}
 }
 
-// TestExportKnowsNoMore: an export knows the revocations and retirements of its time; who has today's bundle beside it knows today's.
+// TestExportKnowsNoMore: an export knows the revocations and retirements of its time; who has today's bundle beside it
+// knows today's.
 func TestExportKnowsNoMore(t *testing.T) {
 	t.Parallel()
 	w, key := newWorld(t, false), evidence.PurposeTriggerReceipt
@@ -210,12 +216,14 @@ func TestExportRefuses(t *testing.T) {
 	w := newWorld(t, false)
 	r := w.Post(t)
 	r.Manifest = strings.Repeat("a", 64)
-	if _, _, err := archive.Export(t.Context(), &bytes.Buffer{}, archive.Archive{w.read()}, list(r), nil); codeOf(err) != "manifest_unknown" {
+	if _, _, err := archive.Export(t.Context(), &bytes.Buffer{}, archive.Archive{w.read()}, list(r), nil); codeOf(err) !=
+		"manifest_unknown" {
 		t.Errorf("a manifest that is not there: %v", err)
 	}
 	r = w.Post(t)
 	r.Path = strings.Repeat("/", 1<<20)
-	if _, _, err := archive.Export(t.Context(), &bytes.Buffer{}, archive.Archive{w.read()}, list(r), nil); codeOf(err) != "evidence_malformed" {
+	if _, _, err := archive.Export(t.Context(), &bytes.Buffer{}, archive.Archive{w.read()}, list(r), nil); codeOf(err) !=
+		"evidence_malformed" {
 		t.Errorf("a record of a megabyte: %v", err)
 	}
 }
@@ -285,8 +293,9 @@ func TestReaderRefuses(t *testing.T) {
 		})
 	}
 	for name, tt := range map[string]struct{ text, want string }{
-		"no certificate":               {without(at("certificate"), at("certificate")+7), "refused key_unknown"},
-		"another registry's":           {insert(2, `{"certificate":"`+newWorld(t, false).read().Bundle.Certificates[0]+"\"}\n"), "refused signature_invalid"},
+		"no certificate": {without(at("certificate"), at("certificate")+7), "refused key_unknown"},
+		"another registry's": {
+			insert(2, `{"certificate":"`+newWorld(t, false).read().Bundle.Certificates[0]+"\"}\n"), "refused signature_invalid"},
 		"no manifest":                  {without(at("manifest"), at("policy")+1), "refused manifest_unknown"},
 		"a list that is no JWS":        {insert(2, `{"revocations":"x"}`+"\n"), "refused revocations_stale"},
 		"earlier lists without a list": {insert(2, `{"earlierRevocations":"x"}`+"\n"), "refused revocations_stale"},
@@ -303,8 +312,10 @@ func FuzzReader(f *testing.F) {
 	w := newWorld(f, false)
 	w.Clock.Advance(time.Minute)
 	lines := strings.SplitAfter(export(f, archive.Archive{w.read()}, nil), "\n")
-	f.Add(lines[0] + lines[1] + `{"end":{"records":0}}` + "\n") // short ones: of a long one the fuzzer would do nothing but shorten it
-	f.Add(lines[0] + lines[1] + lines[2] + `{"record":{"id":"post_1","flow":"post","state":"refused","started":"2026-11-20T12:00:00Z","artifacts":[{"name":"challenge","token":"a.b.c"}]}}` + "\n" + `{"end":{"records":1}}` + "\n")
+	// short ones: of a long one the fuzzer would do nothing but shorten it
+	f.Add(lines[0] + lines[1] + `{"end":{"records":0}}` + "\n")
+	f.Add(lines[0] + lines[1] + lines[2] +
+		`{"record":{"id":"post_1","flow":"post","state":"refused","started":"2026-11-20T12:00:00Z","artifacts":[{"name":"challenge","token":"a.b.c"}]}}` + "\n" + `{"end":{"records":1}}` + "\n")
 	f.Add(lines[0] + lines[1] + `{"revocations":"a.b.c"}` + "\n" + `{"manifest":"{}"}` + "\n")
 	pins := w.pins()
 	f.Fuzz(func(t *testing.T, text string) {

@@ -105,7 +105,8 @@ func ReadHistory(bundle string, b evidence.Bundle) (h evidence.History, segments
 	}
 	if len(paths) < end.Segment {
 		return h, nil, refusal.New("trust_malformed",
-			"the history lacks %s, which lay beside the trust bundle: copy or restore all of it", SegmentFile(bundle, end.Segment))
+			"the history lacks %s, which lay beside the trust bundle: copy or restore all of it",
+			SegmentFile(bundle, end.Segment))
 	}
 	for i, path := range paths {
 		if want := SegmentFile(bundle, i+1); path != want {
@@ -117,7 +118,8 @@ func ReadHistory(bundle string, b evidence.Bundle) (h evidence.History, segments
 		}
 		if i+1 == end.Segment && one.Texts() < end.Texts {
 			return h, nil, refusal.New("trust_malformed",
-				"%s has %d texts, and the trust bundle knows of %d: it is an older copy; restore what it lacks", path, one.Texts(), end.Texts)
+				"%s has %d texts, and the trust bundle knows of %d: it is an older copy; restore what it lacks", path, one.Texts(),
+				end.Texts)
 		}
 		h.Revocations, h.Manifests = append(h.Revocations, one.Revocations...), append(h.Manifests, one.Manifests...)
 		if len(one.Certificates) > 0 {

@@ -221,8 +221,8 @@ func (r *Reader) Records() iter.Seq2[ledger.Record, error] {
 	}
 }
 
-// Receipts has the interaction receipts that come before the record that was read last, and those before that nobody has asked for. It
-// hands them out once, in the order of the file.
+// Receipts has the interaction receipts that come before the record that was read last, and those before that nobody
+// has asked for. It hands them out once, in the order of the file.
 func (r *Reader) Receipts(_ context.Context, session string, _ int64, limit int) ([]string, error) {
 	tokens := r.held[session]
 	tokens = tokens[:min(limit, len(tokens))]
@@ -238,7 +238,8 @@ func (r *Reader) Receipts(_ context.Context, session string, _ int64, limit int)
 	return tokens, nil
 }
 
-// Unasked returns how many receipts nobody has asked for: of what the export should have, each belongs to a record that rests on it.
+// Unasked returns how many receipts nobody has asked for: of what the export should have, each belongs to a record that
+// rests on it.
 func (r *Reader) Unasked() (n int) {
 	for _, tokens := range r.held {
 		n += len(tokens)

@@ -14,8 +14,8 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// Receipts is where the interaction receipts of sessions are. It returns those of a session from a number on, in their order and limit of
-// them at most; none where it has none.
+// Receipts is where the interaction receipts of sessions are. It returns those of a session from a number on, in their
+// order and limit of them at most; none where it has none.
 type Receipts func(ctx context.Context, session string, from int64, limit int) ([]string, error)
 
 // ReceiptsOf returns a source of one session's receipts, which are in their order.
@@ -41,7 +41,8 @@ const (
 // CheckReceipts is the name of the check of a record's interaction receipts.
 const CheckReceipts = "interaction receipts"
 
-// sessions verifies the interaction receipts that records rest on: of each session the whole chain, up to what its records name.
+// sessions verifies the interaction receipts that records rest on: of each session the whole chain, up to what its
+// records name.
 type sessions struct {
 	from   Receipts // nil: there are none
 	alone  bool     // they came with one record: they may be the end of its chain, and all of them are verified
@@ -71,15 +72,19 @@ func named(r ledger.Record) *evidence.InteractionHead {
 	return c.Interactions
 }
 
-// verify verifies the receipts of a record's session up to the one that its session receipt names, and up to that of the post itself if there is
-// one, and holds them against the record. The session receipt is verified already. It returns no chain where there are no receipts.
-func (s *sessions) verify(ctx context.Context, t *Trust, r ledger.Record, head evidence.InteractionHead) (*session, *madePost, error) {
+// verify verifies the receipts of a record's session up to the one that its session receipt names, and up to that of
+// the post itself if there is one, and holds them against the record. The session receipt is verified already. It
+// returns no chain where there are no receipts.
+func (s *sessions) verify(ctx context.Context, t *Trust, r ledger.Record, head evidence.InteractionHead) (*session,
+	*madePost, error) {
 	chain := s.chains[r.Session]
 	switch {
 	case s.alone:
-		chain = &session{interaction.NewTail(t.opener(s.now), t.expected(r)), make(map[string]madePost), make(map[string]string)}
+		chain = &session{interaction.NewTail(t.opener(s.now), t.expected(r)), make(map[string]madePost),
+			make(map[string]string)}
 	case chain == nil:
-		chain = &session{interaction.NewChain(t.opener(s.now), t.expected(r)), make(map[string]madePost), make(map[string]string)}
+		chain = &session{interaction.NewChain(t.opener(s.now), t.expected(r)), make(map[string]madePost),
+			make(map[string]string)}
 		s.chains[r.Session] = chain
 	}
 	for s.wants(chain, r, head) {
@@ -103,7 +108,8 @@ func (s *sessions) verify(ctx context.Context, t *Trust, r ledger.Record, head e
 	post, ok := chain.posts[r.ID]
 	switch id := chain.ids[r.BindingHash]; {
 	case id != "" && id != r.ID:
-		return chain, nil, refusal.New("record_mismatch", "the receipt of the post names the id %.80q, and the record %.80q", id, r.ID)
+		return chain, nil,
+			refusal.New("record_mismatch", "the receipt of the post names the id %.80q, and the record %.80q", id, r.ID)
 	case !ok:
 		return chain, nil, nil
 	}
@@ -112,18 +118,21 @@ func (s *sessions) verify(ctx context.Context, t *Trust, r ledger.Record, head e
 	return chain, &post, post.check(r)
 }
 
-// wants reports whether more receipts of a session are read for a record: those that came with it, those that it names, and its own.
+// wants reports whether more receipts of a session are read for a record: those that came with it, those that it names,
+// and its own.
 func (s *sessions) wants(chain *session, r ledger.Record, head evidence.InteractionHead) bool {
 	_, own := chain.posts[r.ID]
 	_, other := chain.ids[r.BindingHash]
 	return s.alone || chain.Len() < head.Number || !own && !other && r.State.Outcome()
 }
 
-// readAfter is how many receipts are read at once after the one that a record names, to find that of its post: it is one of the next.
+// readAfter is how many receipts are read at once after the one that a record names, to find that of its post: it is
+// one of the next.
 const readAfter = 16
 
 // read adds the next receipts of a record's session to its chain, and returns how many.
-func (s *sessions) read(ctx context.Context, chain *session, r ledger.Record, head evidence.InteractionHead) (int, error) {
+func (s *sessions) read(ctx context.Context, chain *session, r ledger.Record, head evidence.InteractionHead) (int,
+	error) {
 	limit := readAtOnce
 	if !s.alone {
 		limit = int(min(readAtOnce, max(readAfter, head.Number-chain.Len())))
@@ -151,7 +160,8 @@ func (s *sessions) read(ctx context.Context, chain *session, r ledger.Record, he
 func holds(chain *interaction.Chain, r ledger.Record, head evidence.InteractionHead) error {
 	last := chain.Last()
 	if last.EventID != "" && last.EventID != r.Event {
-		return refusal.New("chain_broken", "the receipts are of a session of event %.80q, and the record of one of %.80q", last.EventID, r.Event)
+		return refusal.New("chain_broken", "the receipts are of a session of event %.80q, and the record of one of %.80q",
+			last.EventID, r.Event)
 	}
 	return chain.Names(head)
 }
@@ -159,7 +169,8 @@ func holds(chain *interaction.Chain, r ledger.Record, head evidence.InteractionH
 // maxRecords bounds the records that are verified at once.
 const maxRecords = 1 << 21
 
-// first refuses a record whose id or whose binding another record has: each is of one post, and each post has one record.
+// first refuses a record whose id or whose binding another record has: each is of one post, and each post has one
+// record.
 func (s *sessions) first(r ledger.Record) error {
 	for _, what := range []struct{ name, value string }{{"id", r.ID}, {"binding", r.BindingHash}} {
 		sum := sha256.Sum256([]byte(what.name + " " + what.value))
@@ -220,11 +231,13 @@ type JudgedReceipts struct {
 	Last   interaction.Receipt // of those whose claims are there
 	Head   string              // hash of the last
 	Number int64               // of the last
-	Chain  bool                // they are the chain of a session, from its first receipt on; otherwise it is one receipt from the middle of one
-	Closed bool                // the last closes the session; otherwise receipts may be missing at the end
-	Hidden int64               // receipts before the last that are there by their hash alone
-	After  int64               // hashes after the last: no receipt names them, so anybody can have added them
-	Lost   int64               // receipts after these that the next start made, under other roots, of what a crash had left open
+	// they are the chain of a session, from its first receipt on; otherwise it is one receipt from the middle of one
+	Chain  bool
+	Closed bool  // the last closes the session; otherwise receipts may be missing at the end
+	Hidden int64 // receipts before the last that are there by their hash alone
+	After  int64 // hashes after the last: no receipt names them, so anybody can have added them
+	// receipts after these that the next start made, under other roots, of what a crash had left open
+	Lost int64
 	// LostVerified: the roots of those are pinned too, and those receipts are valid and go on with the chain.
 	LostVerified bool
 }
@@ -232,8 +245,8 @@ type JudgedReceipts struct {
 // HiddenReceipt begins a line that stands for a receipt by its hash alone.
 const HiddenReceipt = "closed:"
 
-// Hide returns the line that stands for the receipt of a post, whose output_clean_hash is the SHA-256 of the post's content: who can guess that
-// could confirm it. Any other receipt stays as it is.
+// Hide returns the line that stands for the receipt of a post, whose output_clean_hash is the SHA-256 of the post's
+// content: who can guess that could confirm it. Any other receipt stays as it is.
 func Hide(token string) (string, error) {
 	c, err := evidence.UnverifiedClaims(interaction.Kind, token)
 	if err != nil || c.Post == nil {
@@ -242,9 +255,11 @@ func Hide(token string) (string, error) {
 	return HiddenReceipt + evidence.HashToken(token), nil
 }
 
-// JudgeReceipts verifies the receipts of one session: all from number 1 on, or a single one of whatever number. Lines of [Hide] may stand for
-// some. An error of tokens ends it. Of a chain it calls each, unless that is nil, with each receipt in turn; none may be hidden or lost then.
-func (a Archive) JudgeReceipts(tokens iter.Seq2[string, error], now time.Time, each func(hash string, r *interaction.Receipt)) (j JudgedReceipts, err error) {
+// JudgeReceipts verifies the receipts of one session: all from number 1 on, or a single one of whatever number. Lines
+// of [Hide] may stand for some. An error of tokens ends it. Of a chain it calls each, unless that is nil, with each
+// receipt in turn; none may be hidden or lost then.
+func (a Archive) JudgeReceipts(tokens iter.Seq2[string, error], now time.Time,
+	each func(hash string, r *interaction.Receipt)) (j JudgedReceipts, err error) {
 	var chain, lost *interaction.Chain
 	var t *Trust
 	var hidden []string // before the first receipt
@@ -288,7 +303,8 @@ func (a Archive) JudgeReceipts(tokens iter.Seq2[string, error], now time.Time, e
 				continue
 			}
 		}
-		if c, err := evidence.UnverifiedClaims(interaction.Kind, token); err == nil && chain.Len() > 0 && c.Owner != t.owner() && each == nil {
+		if c, err := evidence.UnverifiedClaims(interaction.Kind, token); err == nil && chain.Len() > 0 &&
+			c.Owner != t.owner() && each == nil {
 			if lost, err = a.judgeLost(token, c, chain, lost, now); err != nil {
 				return j, err
 			}
@@ -314,9 +330,11 @@ func (a Archive) JudgeReceipts(tokens iter.Seq2[string, error], now time.Time, e
 	return j, nil
 }
 
-// judgeLost verifies a receipt that follows a chain and is of other roots than it: a process with new roots made it of what the one before had left
-// open. It returns the chain of those receipts; nil where their roots are not pinned, so that nothing of them is verified.
-func (a Archive) judgeLost(token string, c interaction.Receipt, before, lost *interaction.Chain, now time.Time) (*interaction.Chain, error) {
+// judgeLost verifies a receipt that follows a chain and is of other roots than it: a process with new roots made it of
+// what the one before had left open. It returns the chain of those receipts; nil where their roots are not pinned, so
+// that nothing of them is verified.
+func (a Archive) judgeLost(token string, c interaction.Receipt, before, lost *interaction.Chain,
+	now time.Time) (*interaction.Chain, error) {
 	t, err := a.ofOwner(c.Owner)
 	if err != nil {
 		return nil, nil //nolint:nilerr // they stay unverified
@@ -324,12 +342,16 @@ func (a Archive) judgeLost(token string, c interaction.Receipt, before, lost *in
 	if lost == nil {
 		last := before.Last()
 		if c.Chain.SequenceNumber != before.Len()+1 || c.Chain.PreviousReceiptHash != before.Head() {
-			return nil, refusal.New("chain_broken", "receipt %d is of other roots, and does not follow receipt %d", c.Chain.SequenceNumber, before.Len())
+			return nil, refusal.New("chain_broken", "receipt %d is of other roots, and does not follow receipt %d",
+				c.Chain.SequenceNumber, before.Len())
 		}
-		lost = interaction.NewTail(t.opener(now), interaction.Expected{Owner: t.owner(), Session: last.Chain.SessionID, Agent: last.Agent})
+		lost = interaction.NewTail(t.opener(now),
+			interaction.Expected{Owner: t.owner(), Session: last.Chain.SessionID, Agent: last.Agent})
 	}
-	if left := c.Outcome == interaction.OutcomeIndeterminate || c.Closing != nil && c.Closing.Reason == interaction.ClosedLost; !left {
-		return nil, refusal.New("roots_not_pinned", "receipt %d is of other roots, and does not say that it was lost", c.Chain.SequenceNumber)
+	if left := c.Outcome == interaction.OutcomeIndeterminate || c.Closing != nil &&
+		c.Closing.Reason == interaction.ClosedLost; !left {
+		return nil, refusal.New("roots_not_pinned", "receipt %d is of other roots, and does not say that it was lost",
+			c.Chain.SequenceNumber)
 	}
 	_, err = lost.Add(token)
 	return lost, err

@@ -49,8 +49,8 @@ func receiptsOf(of map[string]*gatetest.Session) archive.Receipts {
 	}
 }
 
-// TestRecordsWithReceipts exports posts of a session with its receipts, and verifies them elsewhere: each post brings the chain up to its own
-// receipt.
+// TestRecordsWithReceipts exports posts of a session with its receipts, and verifies them elsewhere: each post brings
+// the chain up to its own receipt.
 func TestRecordsWithReceipts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -85,15 +85,19 @@ func TestRecordsWithReceipts(t *testing.T) {
 	_, _, err = archive.Export(t.Context(), one, archive.Archive{w.read()}.For([]ledger.Record{first}), list(first), from)
 	must(t, err)
 	wantOutcomes(t, one.String(), w.pins(), now, "verified")
-	wantOutcomes(t, export(t, archive.Archive{w.read()}, nil, records...), w.pins(), now, "verified", "verified", "verified", "verified") // without receipts
-	wantOutcomes(t, to.String(), newWorld(t, false).pins(), now, "refused roots_not_pinned", "refused roots_not_pinned", "refused roots_not_pinned", "refused roots_not_pinned")
+	// without receipts
+	wantOutcomes(t, export(t, archive.Archive{w.read()}, nil, records...), w.pins(), now, "verified", "verified",
+		"verified", "verified")
+	wantOutcomes(t, to.String(), newWorld(t, false).pins(), now, "refused roots_not_pinned", "refused roots_not_pinned",
+		"refused roots_not_pinned", "refused roots_not_pinned")
 
 	lines := strings.SplitAfter(to.String(), "\n")
 	at := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, `{"receipt":`) })
 	without := strings.Join(slices.Delete(slices.Clone(lines), at, at+1), "")
 	wantOutcomes(t, without, w.pins(), now, "verified", "verified", "refused chain_incomplete", "refused chain_incomplete")
 	end := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, `{"end":`) })
-	if _, code := judge(strings.Join(slices.Insert(slices.Clone(lines), end, lines[at]), ""), w.pins(), now); code != "evidence_malformed" {
+	if _, code := judge(strings.Join(slices.Insert(slices.Clone(lines), end, lines[at]), ""), w.pins(), now); code !=
+		"evidence_malformed" {
 		t.Errorf("a receipt that belongs to no record: %q", code)
 	}
 }
@@ -134,20 +138,28 @@ func TestARecordWithReceipts(t *testing.T) {
 		code     string
 		verified bool
 	}{
-		"all":                           {s.Receipts, r, "", true},
-		"none":                          {nil, r, "", false},
-		"too few":                       {s.Receipts[:2], r, "chain_broken", false},
-		"a gap":                         {[]string{s.Receipts[0], s.Receipts[2]}, r, "chain_incomplete", false},
-		"the end of it":                 {s.Receipts[1:], r, "", true},
-		"the post's own too":            {own(nil), r, "", true},
-		"another artifact in its own":   {own(func(c *interaction.Receipt) { c.Post.Artifacts[0].Hash = evidence.HashBytes(nil) }), r, "record_mismatch", false},
-		"an artifact that is not there": {own(func(c *interaction.Receipt) { c.Post.Artifacts[0].Name = "other" }), r, "record_mismatch", false},
-		"another binding in its own":    {own(func(c *interaction.Receipt) { c.Post.BindingHash = evidence.HashBytes(nil) }), r, "record_mismatch", false},
-		"the chain has gone on":         {followed(nil), r, "", true},
-		"another artifact, long before": {followed(func(c *interaction.Receipt) { c.Post.Artifacts[0].Hash = evidence.HashBytes(nil) }), r, "record_mismatch", false},
-		"another chain":                 {other.Receipts, r, "chain_broken", false},
-		"an open call that was not":     {s.Receipts, w.post("post_1", s.Head("post_ses_1_000002")), "chain_broken", false},
-		"another head":                  {s.Receipts, w.post("post_1", other.Head()), "chain_broken", false},
+		"all":                {s.Receipts, r, "", true},
+		"none":               {nil, r, "", false},
+		"too few":            {s.Receipts[:2], r, "chain_broken", false},
+		"a gap":              {[]string{s.Receipts[0], s.Receipts[2]}, r, "chain_incomplete", false},
+		"the end of it":      {s.Receipts[1:], r, "", true},
+		"the post's own too": {own(nil), r, "", true},
+		"another artifact in its own": {own(func(c *interaction.Receipt) {
+			c.Post.Artifacts[0].Hash = evidence.HashBytes(nil)
+		}), r, "record_mismatch", false},
+		"an artifact that is not there": {own(func(c *interaction.Receipt) {
+			c.Post.Artifacts[0].Name = "other"
+		}), r, "record_mismatch", false},
+		"another binding in its own": {own(func(c *interaction.Receipt) {
+			c.Post.BindingHash = evidence.HashBytes(nil)
+		}), r, "record_mismatch", false},
+		"the chain has gone on": {followed(nil), r, "", true},
+		"another artifact, long before": {followed(func(c *interaction.Receipt) {
+			c.Post.Artifacts[0].Hash = evidence.HashBytes(nil)
+		}), r, "record_mismatch", false},
+		"another chain":             {other.Receipts, r, "chain_broken", false},
+		"an open call that was not": {s.Receipts, w.post("post_1", s.Head("post_ses_1_000002")), "chain_broken", false},
+		"another head":              {s.Receipts, w.post("post_1", other.Head()), "chain_broken", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			raw, err := json.Marshal(struct {
@@ -159,16 +171,19 @@ func TestARecordWithReceipts(t *testing.T) {
 			must(t, err)
 			v, err := w.read().Verify(t.Context(), r, archive.ReceiptsOf(receipts), w.Clock.Now())
 			must(t, err)
-			if v.Refused().Code != tt.code || v.Whole != (tt.code == "") || v.Interactions == nil || v.Interactions.Verified != tt.verified {
+			if v.Refused().Code != tt.code || v.Whole != (tt.code == "") || v.Interactions == nil ||
+				v.Interactions.Verified != tt.verified {
 				t.Errorf("%+v, %+v, want %q", v.Checks, v.Interactions, tt.code)
 			}
-			if got := v.Interactions; tt.code == "" && (got.HeadHash != named.HeadHash || got.Number != 3 || fmt.Sprint(got.OpenCalls) != "[post_open]") {
+			if got := v.Interactions; tt.code == "" &&
+				(got.HeadHash != named.HeadHash || got.Number != 3 || fmt.Sprint(got.OpenCalls) != "[post_open]") {
 				t.Errorf("it names %+v", got)
 			}
 		})
 	}
 	plain := w.Post(t)
-	if v, err := w.read().Verify(t.Context(), plain, archive.ReceiptsOf(s.Receipts), w.Clock.Now()); err != nil || !v.Whole || v.Interactions != nil {
+	if v, err := w.read().Verify(t.Context(), plain, archive.ReceiptsOf(s.Receipts), w.Clock.Now()); err != nil ||
+		!v.Whole || v.Interactions != nil {
 		t.Errorf("a record that names no receipts: %+v, %v", v, err)
 	}
 }

@@ -19,12 +19,14 @@ import (
 
 // artifactNames are the names of the artifacts that a record can hold.
 var artifactNames = []string{
-	"challenge", "originProof", "triggerReceipt", "reputation", "policyDecision", "grant", "runtimeAttestation", "sessionReceipt", "deploymentCertificate",
+	"challenge", "originProof", "triggerReceipt", "reputation", "policyDecision", "grant", "runtimeAttestation",
+	"sessionReceipt", "deploymentCertificate",
 	"capability", "requestProof", "agentStatement",
 }
 
-// ParseRecord reads one record, as mediator posts show --json prints it, with the interaction receipts of its session. An error names it by its name. It refuses a record without
-// artifacts: of a call that needed no evidence, or that was refused before there was any.
+// ParseRecord reads one record, as mediator posts show --json prints it, with the interaction receipts of its session.
+// An error names it by its name. It refuses a record without artifacts: of a call that needed no evidence, or that was
+// refused before there was any.
 func ParseRecord(raw []byte, name string) (ledger.Record, []string, error) {
 	var p struct {
 		ledger.Record
@@ -53,13 +55,16 @@ func checkArtifacts(r ledger.Record, name string) error {
 	return nil
 }
 
-// CheckRecord is the name of the check that compares a record with what its artifacts say of its flow, its times and its session's receipts.
+// CheckRecord is the name of the check that compares a record with what its artifacts say of its flow, its times and
+// its session's receipts.
 const CheckRecord = "record"
 
-// maxBefore bounds how long before its first signature a post starts: it is many times what reading a body takes by default.
+// maxBefore bounds how long before its first signature a post starts: it is many times what reading a body takes by
+// default.
 const maxBefore = time.Hour
 
-// checkRecord refuses a record that its artifacts contradict. They have been verified, by this manifest. now is the time of today.
+// checkRecord refuses a record that its artifacts contradict. They have been verified, by this manifest. now is the
+// time of today.
 func checkRecord(r ledger.Record, manifest string, now time.Time) error {
 	switch {
 	case r.Flow != "post": // no other call has evidence
@@ -73,11 +78,14 @@ func checkRecord(r ledger.Record, manifest string, now time.Time) error {
 	switch {
 	case first.IsZero():
 	case r.Started.After(first.Add(time.Second + evidence.MaxSkew)):
-		return refusal.New("record_mismatch", "the record starts %s after its first artifact was signed", r.Started.Sub(first).Round(time.Second))
+		return refusal.New("record_mismatch", "the record starts %s after its first artifact was signed",
+			r.Started.Sub(first).Round(time.Second))
 	case first.Sub(r.Started) > maxBefore:
-		return refusal.New("record_mismatch", "the record starts %s before its first artifact was signed", first.Sub(r.Started).Round(time.Second))
+		return refusal.New("record_mismatch", "the record starts %s before its first artifact was signed",
+			first.Sub(r.Started).Round(time.Second))
 	case !r.Finished.IsZero() && last.Sub(r.Finished) > evidence.MaxSkew:
-		return refusal.New("record_mismatch", "the record ends %s before its last artifact was signed", last.Sub(r.Finished).Round(time.Second))
+		return refusal.New("record_mismatch", "the record ends %s before its last artifact was signed",
+			last.Sub(r.Finished).Round(time.Second))
 	}
 	if !r.Finished.IsZero() && (r.Finished.Before(r.Started) || r.Finished.After(now.Add(evidence.MaxSkew))) {
 		return refusal.New("record_mismatch", "the record ends before it starts, or in the future")
@@ -97,10 +105,12 @@ func checkRecord(r ledger.Record, manifest string, now time.Time) error {
 
 // signedForPost are the artifacts that are signed while the post is under way, by a key that is verified.
 var signedForPost = []string{
-	"originProof", "triggerReceipt", "policyDecision", "grant", "runtimeAttestation", "sessionReceipt", "requestProof", "agentStatement",
+	"originProof", "triggerReceipt", "policyDecision", "grant", "runtimeAttestation", "sessionReceipt", "requestProof",
+	"agentStatement",
 }
 
-// signedTimes returns when the first and the last artifact of a post were signed, by their own word; zero if there is none.
+// signedTimes returns when the first and the last artifact of a post were signed, by their own word; zero if there is
+// none.
 func signedTimes(r ledger.Record) (first, last time.Time) {
 	for _, a := range r.Artifacts {
 		if !slices.Contains(signedForPost, a.Name) {
@@ -136,7 +146,8 @@ type madePost struct {
 }
 
 func newMadePost(c *interaction.Receipt) madePost {
-	return madePost{c.Outcome, c.Post.Status, c.Timing.RequestReceived, c.Post.BindingHash, hashArtifacts(c.Post.Artifacts)}
+	return madePost{c.Outcome, c.Post.Status, c.Timing.RequestReceived, c.Post.BindingHash,
+		hashArtifacts(c.Post.Artifacts)}
 }
 
 func hashArtifacts(artifacts []interaction.NamedArtifact) string {
@@ -147,12 +158,13 @@ func hashArtifacts(artifacts []interaction.NamedArtifact) string {
 	return evidence.HashBytes([]byte(text))
 }
 
-// states are the states of a record that a receipt's outcome allows. A receipt that was made after a crash says indeterminate, whatever the
-// record has kept.
+// states are the states of a record that a receipt's outcome allows. A receipt that was made after a crash says
+// indeterminate, whatever the record has kept.
 var states = map[string][]ledger.State{
-	interaction.OutcomeCompleted:     {ledger.StateForwarded},
-	interaction.OutcomeFailed:        {ledger.StateFailed, ledger.StateRefused},
-	interaction.OutcomeIndeterminate: {ledger.StateForwarded, ledger.StateFailed, ledger.StateIndeterminate, ledger.StateForwarding},
+	interaction.OutcomeCompleted: {ledger.StateForwarded},
+	interaction.OutcomeFailed:    {ledger.StateFailed, ledger.StateRefused},
+	interaction.OutcomeIndeterminate: {ledger.StateForwarded, ledger.StateFailed, ledger.StateIndeterminate,
+		ledger.StateForwarding},
 }
 
 // check refuses a record that the receipt of its post contradicts.
@@ -163,19 +175,22 @@ func (p madePost) check(r ledger.Record) error {
 	}
 	switch {
 	case r.BindingHash != p.binding || hashArtifacts(artifacts) != p.artifacts:
-		return refusal.New("record_mismatch", "the receipt of the post names another binding or other artifacts than the record")
+		return refusal.New("record_mismatch",
+			"the receipt of the post names another binding or other artifacts than the record")
 	case r.Started.UnixMilli() != p.started:
 		return refusal.New("record_mismatch", "the receipt of the post names another start than the record")
 	case !slices.Contains(states[p.outcome], r.State):
 		return refusal.New("record_mismatch", "the receipt of the post says %s, and the record %.40s", p.outcome, r.State)
 	case p.outcome != interaction.OutcomeIndeterminate && int64(r.Status) != p.status:
-		return refusal.New("record_mismatch", "the receipt of the post names the status %d, and the record %d", p.status, r.Status)
+		return refusal.New("record_mismatch", "the receipt of the post names the status %d, and the record %d", p.status,
+			r.Status)
 	}
 	return nil
 }
 
-// unproven returns the members of a record that no signature holds, by their names in JSON. They are the record's own word: the record would
-// verify with other values, or without them. checks are those that the record has passed, and post what its own receipt says; nil without one.
+// unproven returns the members of a record that no signature holds, by their names in JSON. They are the record's own
+// word: the record would verify with other values, or without them. checks are those that the record has passed, and
+// post what its own receipt says; nil without one.
 func unproven(checks []ledger.Check, post *madePost) (names []string) {
 	held := func(name string) bool {
 		return slices.ContainsFunc(checks, func(k ledger.Check) bool { return k.Name == name && k.OK })

@@ -11,8 +11,8 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// TestRecordsWithReputation verifies the record of a post whose decision rests on a reputation, a day later, when the token has ended and the key
-// that signed it has been replaced.
+// TestRecordsWithReputation verifies the record of a post whose decision rests on a reputation, a day later, when the
+// token has ended and the key that signed it has been replaced.
 func TestRecordsWithReputation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false, gatetest.Autonomous)
@@ -23,10 +23,13 @@ func TestRecordsWithReputation(t *testing.T) {
 	w.Clock.Advance(3 * time.Second)
 	agent := accrual.Agent{Owner: interaction.Owner(w.read().Roots[0].Public), Subject: gatetest.Binding().Subject}
 	token, other := w.Reputation(t, agent, 30, 80), w.Reputation(t, agent, 40, 80)
-	post := w.PostOf(t, gatetest.Plan{Decision: func(d *evidence.PolicyDecision) { d.ReputationHash = evidence.HashToken(token) }})
+	post := w.PostOf(t, gatetest.Plan{Decision: func(d *evidence.PolicyDecision) {
+		d.ReputationHash = evidence.HashToken(token)
+	}})
 	with := func(token string) ledger.Record {
 		r := post
-		r.Artifacts = append(r.Artifacts[:len(r.Artifacts):len(r.Artifacts)], ledger.Artifact{Name: "reputation", Token: token})
+		r.Artifacts = append(r.Artifacts[:len(r.Artifacts):len(r.Artifacts)],
+			ledger.Artifact{Name: "reputation", Token: token})
 		return r
 	}
 	w.Clock.Advance(12 * time.Hour)

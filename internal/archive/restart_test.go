@@ -19,8 +19,8 @@ func lost(c *interaction.Receipt) {
 	c.Timing.LLMStart, c.Timing.LLMEnd, c.Timing.ResponseSent = 0, 0, 0
 }
 
-// TestChainOverARestart: a sidecar with keys in memory has another key under the same id after a crash. Its chain verifies all the same, each
-// receipt by the certificate of its time.
+// TestChainOverARestart: a sidecar with keys in memory has another key under the same id after a crash. Its chain
+// verifies all the same, each receipt by the certificate of its time.
 func TestChainOverARestart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -43,8 +43,8 @@ func TestChainOverARestart(t *testing.T) {
 	}
 }
 
-// TestChainOverNewRoots: mediator dev has other roots after each start. What the next start adds to a chain is named as lost, and what was there before
-// verifies: by itself, and with a record that rests on it.
+// TestChainOverNewRoots: mediator dev has other roots after each start. What the next start adds to a chain is named as
+// lost, and what was there before verifies: by itself, and with a record that rests on it.
 func TestChainOverNewRoots(t *testing.T) {
 	t.Parallel()
 	before, after := newWorld(t, false), newWorld(t, false)
@@ -72,19 +72,22 @@ func TestChainOverNewRoots(t *testing.T) {
 		want     archive.JudgedReceipts
 		code     string
 	}{
-		"both roots are pinned":    {both, whole, archive.JudgedReceipts{Number: 2, Closed: true, Lost: 2, LostVerified: true}, ""},
+		"both roots are pinned": {both, whole,
+			archive.JudgedReceipts{Number: 2, Closed: true, Lost: 2, LostVerified: true}, ""},
 		"the earlier ones alone":   {old, whole, archive.JudgedReceipts{Number: 2, Lost: 2}, ""},
 		"the later ones alone":     {archive.Archive{after.read()}, whole, archive.JudgedReceipts{}, "roots_not_pinned"},
 		"a call that was answered": {both, next(nil), archive.JudgedReceipts{}, "roots_not_pinned"},
-		"after a gap":              {both, append(slices.Clone(known[:1]), whole[2:]...), archive.JudgedReceipts{}, "chain_broken"},
-		"with a gap":               {both, append(slices.Clone(known), whole[3]), archive.JudgedReceipts{}, "chain_broken"},
+		"after a gap": {both, append(slices.Clone(known[:1]), whole[2:]...), archive.JudgedReceipts{},
+			"chain_broken"},
+		"with a gap": {both, append(slices.Clone(known), whole[3]), archive.JudgedReceipts{}, "chain_broken"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j, err := tt.by.JudgeReceipts(texts(tt.receipts), now, nil)
 			if got := codeOf(err); err != nil && got != tt.code || err == nil && tt.code != "" {
 				t.Fatalf("%v, want %q", err, tt.code)
 			}
-			if w := tt.want; err == nil && (!j.Chain || j.Number != w.Number || j.Closed != w.Closed || j.Lost != w.Lost || j.LostVerified != w.LostVerified) {
+			if w := tt.want; err == nil &&
+				(!j.Chain || j.Number != w.Number || j.Closed != w.Closed || j.Lost != w.Lost || j.LostVerified != w.LostVerified) {
 				t.Errorf("%+v, want %+v", j, w)
 			}
 		})
@@ -95,7 +98,8 @@ func TestChainOverNewRoots(t *testing.T) {
 	}
 }
 
-// TestHiddenReceipts: a chain whose receipts of posts are left out is one chain all the same, and confirms no guess of what was posted.
+// TestHiddenReceipts: a chain whose receipts of posts are left out is one chain all the same, and confirms no guess of
+// what was posted.
 func TestHiddenReceipts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -125,15 +129,17 @@ func TestHiddenReceipts(t *testing.T) {
 		hidden int64
 		after  int64
 	}{
-		"whole":                      {shown, "", 4, 2, 0},
-		"up to a closed one":         {shown[:3], "", 2, 1, 1},
-		"made up at the end":         {forged[:3], "", 2, 1, 1},
-		"one left out":               {append(slices.Clone(shown[:2]), shown[3]), "chain_incomplete", 0, 0, 0},
-		"one too many":               {slices.Insert(slices.Clone(shown), 1, shown[0]), "chain_broken", 0, 0, 0},
-		"another in its place":       {forged, "chain_broken", 0, 0, 0},
-		"one after the end":          {append(slices.Clone(shown), shown[0]), "chain_broken", 0, 0, 0},
-		"no hash":                    {append(slices.Clone(shown[:2]), archive.HiddenReceipt+"x"), "evidence_malformed", 0, 0, 0},
-		"no hash before the first":   {append([]string{archive.HiddenReceipt + "x"}, shown...), "evidence_malformed", 0, 0, 0},
+		"whole":                {shown, "", 4, 2, 0},
+		"up to a closed one":   {shown[:3], "", 2, 1, 1},
+		"made up at the end":   {forged[:3], "", 2, 1, 1},
+		"one left out":         {append(slices.Clone(shown[:2]), shown[3]), "chain_incomplete", 0, 0, 0},
+		"one too many":         {slices.Insert(slices.Clone(shown), 1, shown[0]), "chain_broken", 0, 0, 0},
+		"another in its place": {forged, "chain_broken", 0, 0, 0},
+		"one after the end":    {append(slices.Clone(shown), shown[0]), "chain_broken", 0, 0, 0},
+		"no hash": {append(slices.Clone(shown[:2]), archive.HiddenReceipt+"x"), "evidence_malformed", 0, 0,
+			0},
+		"no hash before the first": {append([]string{archive.HiddenReceipt + "x"}, shown...), "evidence_malformed", 0, 0,
+			0},
 		"closed ones without end":    {slices.Repeat(shown[:1], interaction.MaxReceipts+1), "evidence_malformed", 0, 0, 0},
 		"nothing but closed ones":    {shown[:1], "evidence_malformed", 0, 0, 0},
 		"a receipt under its number": {append(slices.Clone(shown[:1]), s.Receipts...), "chain_broken", 0, 0, 0},

@@ -77,7 +77,8 @@ func TestManyRotations(t *testing.T) {
 		}
 	}
 	one := archive.Archive{trust}.For(records[:1])
-	if outcomes, code := judge(export(t, one, nil, records[0]), w.pins(), w.Clock.Now()); code != "" || len(outcomes) != 1 {
+	if outcomes, code := judge(export(t, one, nil, records[0]), w.pins(), w.Clock.Now()); code != "" ||
+		len(outcomes) != 1 {
 		t.Errorf("of the export of one record: %q %q", outcomes, code)
 	}
 }
@@ -144,7 +145,8 @@ func TestBundleThatNobodyReads(t *testing.T) {
 				c, err := evidence.UnverifiedClaims(evidence.SignerCertificateKind, token)
 				must(t, err)
 				for _, v := range w.versions[c.Purposes[0]][1:] {
-					c.SubjectKeyID, c.SubjectPublicKey, c.SubjectPublicKeyHash = v.KeyID(), evidence.EncodePublicKey(v.Public()), evidence.HashBytes(v.Public())
+					c.SubjectKeyID, c.SubjectPublicKey, c.SubjectPublicKeyHash = v.KeyID(), evidence.EncodePublicKey(v.Public()),
+						evidence.HashBytes(v.Public())
 					token, _, err := issue.Sign(context.Background(), c)
 					must(t, err)
 					b.Certificates = append(b.Certificates, token)
@@ -231,8 +233,9 @@ func TestHistoryIsNotLost(t *testing.T) {
 	}
 }
 
-// TestHistoryLacksASegment: a history whose first or last segment is gone, or is an older copy, is refused, because only
-// that one has revocations that have left the list. A key can be revoked all the same, and the loss is noticed then too.
+// TestHistoryLacksASegment: a history whose first or last segment is gone, or is an older copy, is refused, because
+// only that one has revocations that have left the list. A key can be revoked all the same, and the loss is noticed
+// then too.
 func TestHistoryLacksASegment(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, true)
@@ -250,7 +253,8 @@ func TestHistoryLacksASegment(t *testing.T) {
 	paths, err := archive.HistoryFiles(w.files.Bundle)
 	must(t, err)
 	last := paths[len(paths)-1]
-	for name, path := range map[string]string{"no first segment": paths[0], "no last segment": last, "an older copy": last} {
+	for name, path := range map[string]string{"no first segment": paths[0], "no last segment": last,
+		"an older copy": last} {
 		whole, err := os.ReadFile(path)
 		must(t, err)
 		bundle, err := os.ReadFile(w.files.Bundle)
@@ -295,7 +299,9 @@ func TestRevokeAtAnyTime(t *testing.T) {
 	w := newWorld(t, true)
 	var many []evidence.Revocation
 	for i := range 400 {
-		many = append(many, evidence.Revocation{Kind: evidence.RevokedArtifact, ID: "artifact-" + strconv.Itoa(i), Reason: "a drill of the security team that goes on for long", Expires: w.Clock.Now().Add(time.Hour).Unix()})
+		many = append(many,
+			evidence.Revocation{Kind: evidence.RevokedArtifact, ID: "artifact-" + strconv.Itoa(i),
+				Reason: "a drill of the security team that goes on for long", Expires: w.Clock.Now().Add(time.Hour).Unix()})
 	}
 	revoke := func(add []evidence.Revocation) error {
 		_, err := w.registry.Revoke(context.Background(), add, func(string) {})

@@ -14,19 +14,22 @@ import (
 	"github.com/actionproof/mediator/reputation/autonomy"
 )
 
-// Score is the score of a session with what it was computed from but the receipts, as mediator reputation show score --json prints it.
+// Score is the score of a session with what it was computed from but the receipts, as mediator reputation show score
+// --json prints it.
 type Score struct {
-	Score      json.RawMessage      `json:"score"` // what the token claims
-	Token      string               `json:"token"`
-	Challenges []autonomy.Judged    `json:"challenges,omitempty"` // what became of the session's, once it is closed
-	Revealed   []autonomy.Challenge `json:"revealed,omitempty"`   // the same challenges with what the agent has revealed, from the node's internal endpoint
-	Baseline   *autonomy.Baseline   `json:"baseline,omitempty"`   // that the score names
+	Score      json.RawMessage   `json:"score"` // what the token claims
+	Token      string            `json:"token"`
+	Challenges []autonomy.Judged `json:"challenges,omitempty"` // what became of the session's, once it is closed
+	// the same challenges with what the agent has revealed, from the node's internal endpoint
+	Revealed []autonomy.Challenge `json:"revealed,omitempty"`
+	Baseline *autonomy.Baseline   `json:"baseline,omitempty"` // that the score names
 }
 
 // IsScore reports whether a token, of which start is the beginning, says that it is a score.
 func IsScore(start string) bool { return TypeOf(start) == autonomy.Kind.Typ }
 
-// ParseScore reads the score of a session, or its token alone. It reports whether there is one; nothing of it is verified.
+// ParseScore reads the score of a session, or its token alone. It reports whether there is one; nothing of it is
+// verified.
 func ParseScore(raw []byte) (s Score, ok bool) {
 	if json.Unmarshal(raw, &s) != nil || s.Token == "" {
 		s = Score{Token: strings.TrimSpace(string(raw))}
@@ -36,27 +39,32 @@ func ParseScore(raw []byte) (s Score, ok bool) {
 
 // JudgeScore verifies the token of a score, as [JudgeAppraised] does.
 func (a Archive) JudgeScore(token string, now time.Time) (autonomy.Claims, error) {
-	return JudgeAppraised(a, autonomy.Kind, func(c autonomy.Claims) evidence.Registered { return c.Registered }, token, now)
+	return JudgeAppraised(a, autonomy.Kind, func(c autonomy.Claims) evidence.Registered {
+		return c.Registered
+	}, token, now)
 }
 
 // NotComputed says why a score cannot be computed again; it is empty if it can.
 func (s Score) NotComputed(c autonomy.Claims) string {
 	switch {
 	case c.ScoringHash != autonomy.ScoringHash:
-		return fmt.Sprintf("it is by the formulas %s, version %s, and this program has those of version %s", c.ScoringHash, c.Version, autonomy.Version())
+		return fmt.Sprintf("it is by the formulas %s, version %s, and this program has those of version %s", c.ScoringHash,
+			c.Version, autonomy.Version())
 	case c.Signals.Challenge.Issued != int64(len(s.Revealed)):
-		return "what the agent has revealed is not here: mediator reputation show score --json brings it from the node's internal endpoint, once the session is closed"
+		return "what the agent has revealed is not here: mediator reputation show score --json brings it from the node's " +
+			"internal endpoint, once the session is closed"
 	case c.BaselineHash != "" && s.Baseline == nil:
 		return "its baseline is not here: mediator reputation show score --json brings it"
 	}
 	return ""
 }
 
-// Agrees computes a score again and refuses one that says otherwise. session has taken the verified receipts up to the one that the score
-// names; the score's token is verified.
+// Agrees computes a score again and refuses one that says otherwise. session has taken the verified receipts up to the
+// one that the score names; the score's token is verified.
 func (s Score) Agrees(c autonomy.Claims, session *autonomy.Session) error {
 	if session.Len() != c.HeadNumber || session.Head() != c.HeadHash {
-		return refusal.New("score_mismatch", "the score is of receipts 1 to %d, %s, and the receipts here end with %d, %s", c.HeadNumber, c.HeadHash, session.Len(), session.Head())
+		return refusal.New("score_mismatch", "the score is of receipts 1 to %d, %s, and the receipts here end with %d, %s",
+			c.HeadNumber, c.HeadHash, session.Len(), session.Head())
 	}
 	if s.Baseline != nil {
 		if hash, err := s.Baseline.Hash(); err != nil || hash != c.BaselineHash || s.Baseline.Owner != c.Owner {

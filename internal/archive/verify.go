@@ -17,7 +17,8 @@ type Outcome string
 const (
 	Verified   Outcome = "verified"   // the whole chain is there and valid
 	Incomplete Outcome = "incomplete" // the record says that the post was refused, and what is there of its chain is valid
-	Refused    Outcome = "refused"    // something of the chain is not valid, or is missing though the record says that the post was made
+	// something of the chain is not valid, or is missing though the record says that the post was made
+	Refused Outcome = "refused"
 )
 
 // Judged is one record with what its verification comes to.
@@ -35,7 +36,8 @@ type Judge struct {
 	seen    *sessions
 }
 
-// NewJudge returns a judge of records. receipts has the interaction receipts that they rest on; it may be nil. now is the time of today.
+// NewJudge returns a judge of records. receipts has the interaction receipts that they rest on; it may be nil. now is
+// the time of today.
 func (a Archive) NewJudge(receipts Receipts, now time.Time) *Judge {
 	return &Judge{a, newSessions(receipts, now)}
 }

@@ -1,5 +1,5 @@
-// Package cli is what all commands of the mediator share: how a command is put together, the flags that several commands have, and how
-// a result is printed. The commands themselves are in the packages below it, one for each group:
+// Package cli is what all commands of the mediator share: how a command is put together, the flags that several
+// commands have, and how a result is printed. The commands themselves are in the packages below it, one for each group:
 //
 //	records        what is on record: posts, events, scores, ledger
 //	chain          chains of evidence: evidence
@@ -10,9 +10,10 @@
 //	operate        running processes and their files: doctor, reload, guard, config
 //	start          an agent, a development stack, the demo: run, dev, demo
 //
-// A command is a function that returns a [cobra.Command]. Its flags are variables of that function. Flags that several commands have are
-// a function here, such as [AdminFlag], or a type with a method Add. A command that prints a result takes [JSONFlag] and ends with
-// [Print] or [PrintText]. It returns an error, and never ends the process: package main makes the exit status.
+// A command is a function that returns a [cobra.Command]. Its flags are variables of that function. Flags that several
+// commands have are a function here, such as [AdminFlag], or a type with a method Add. A command that prints a result
+// takes [JSONFlag] and ends with [Print] or [PrintText]. It returns an error, and never ends the process: package main
+// makes the exit status.
 package cli
 
 import (
@@ -71,7 +72,10 @@ func Group(use, about string, commands ...*cobra.Command) *cobra.Command {
 	for i, c := range commands {
 		names[i] = c.Name()
 	}
-	g := &cobra.Command{Use: use, Short: about + ": " + strings.Join(names, ", "), Args: NoOtherCommand, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	g := &cobra.Command{Use: use, Short: about + ": " + strings.Join(names, ", "), Args: NoOtherCommand,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return c.Help()
+		}}
 	g.AddCommand(commands...)
 	return g
 }

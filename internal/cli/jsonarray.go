@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// JSONArray prints an array of JSON as its elements come, indented as [WriteJSON] does it. Without its end it is no JSON.
+// JSONArray prints an array of JSON as its elements come, indented as [WriteJSON] does it. Without its end it is no
+// JSON.
 type JSONArray[T any] struct {
 	to     *bufio.Writer // keeps its error until Flush
 	indent string        // of the line that the array begins in
@@ -47,7 +48,8 @@ func (a *JSONArray[T]) End() error {
 	return a.to.Flush()
 }
 
-// JSONReport prints an object with two members: an array whose elements come one by one, and a summary, which comes last.
+// JSONReport prints an object with two members: an array whose elements come one by one, and a summary, which comes
+// last.
 type JSONReport[T any] struct{ array JSONArray[T] }
 
 // NewJSONReport returns a report whose array is the member with this name.

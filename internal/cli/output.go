@@ -53,9 +53,9 @@ func PrintJSON(c *cobra.Command, pretty bool, v any) error {
 	return WriteJSONLine(c.OutOrStdout(), v)
 }
 
-// Plain returns a writer of text for a terminal. An agent, or the author of a file, may have chosen parts of the text, and
-// must not steer the terminal with them. Control characters, and characters that turn the direction of a line, become
-// question marks. Each Write has to be whole characters.
+// Plain returns a writer of text for a terminal. An agent, or the author of a file, may have chosen parts of the text,
+// and must not steer the terminal with them. Control characters, and characters that turn the direction of a line,
+// become question marks. Each Write has to be whole characters.
 func Plain(w io.Writer) io.Writer { return plainWriter{w} }
 
 type plainWriter struct{ w io.Writer }
@@ -73,7 +73,8 @@ func (p plainWriter) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// Unbroken replaces line ends and tabs in what an agent, or an artifact, says, so that it cannot draw lines or columns of its own.
+// Unbroken replaces line ends and tabs in what an agent, or an artifact, says, so that it cannot draw lines or columns
+// of its own.
 func Unbroken(s string) string { return strings.NewReplacer("\n", "?", "\t", "?").Replace(s) }
 
 // Lines returns a writer of lines for a terminal, as [Plain] does. Each Write has to be one line: a value in it cannot
@@ -93,7 +94,8 @@ func (l lineWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Coloured reports whether text for w may have colours: if w is a terminal, and the environment variable NO_COLOR is empty.
+// Coloured reports whether text for w may have colours: if w is a terminal, and the environment variable NO_COLOR is
+// empty.
 func Coloured(w io.Writer) bool { return os.Getenv("NO_COLOR") == "" && IsTerminal(w) }
 
 // IsTerminal reports whether w is a terminal.

@@ -13,8 +13,8 @@ func FishQuote(s string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'"
 }
 
-// LocalAddress returns the address at which a listener of this machine is reached. A listener on all addresses is reached
-// on the loopback address.
+// LocalAddress returns the address at which a listener of this machine is reached. A listener on all addresses is
+// reached on the loopback address.
 func LocalAddress(listen string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {

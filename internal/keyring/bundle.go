@@ -39,7 +39,8 @@ func (r *Registry) editBundle(ctx context.Context, do func(*bundleEdit) error) e
 	return updateBundle(r.Bundle, r.verify, func(b *evidence.Bundle) error {
 		trust, err := r.trust(*b)
 		if err != nil {
-			return fmt.Errorf("%s is not all signed by %s; move it away first (%s), and certify every process and the deployment again: %w",
+			return fmt.Errorf(
+				"%s is not all signed by %s; move it away first (%s), and certify every process and the deployment again: %w",
 				r.Bundle, r.Key.KeyID(), whereTo, err)
 		}
 		e := &bundleEdit{Registry: r, b: b, trust: trust, before: b.Certificates}
@@ -187,7 +188,8 @@ func (e *bundleEdit) remember(ctx context.Context) error {
 			err = past.VerifyAll(nil)
 		}
 		if err != nil {
-			return fmt.Errorf("the last history of %s is not all signed by %s; move it away first: %w", e.Bundle, e.Key.KeyID(), err)
+			return fmt.Errorf("the last history of %s is not all signed by %s; move it away first: %w", e.Bundle, e.Key.KeyID(),
+				err)
 		}
 		return nil
 	})

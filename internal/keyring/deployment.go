@@ -18,7 +18,8 @@ import (
 // CertifyDeployment signs a manifest that audits clean, and returns the end of the certificate's validity. It refuses
 // to sign if the manifest itself would not accept the certificate, because it allows another auditor, issuer or
 // audience. Every process that reads such a certificate would refuse it.
-func CertifyDeployment(ctx context.Context, auditor RootKey, m *policy.Manifest, o signer.Options) (token string, until time.Time, err error) {
+func CertifyDeployment(ctx context.Context, auditor RootKey, m *policy.Manifest, o signer.Options) (token string,
+	until time.Time, err error) {
 	strict, err := m.Strict()
 	if err != nil {
 		return "", until, err
@@ -28,14 +29,17 @@ func CertifyDeployment(ctx context.Context, auditor RootKey, m *policy.Manifest,
 	}
 	cert, err := believed(auditor, token, strict, o.Now)
 	if err != nil {
-		return "", until, fmt.Errorf("the manifest would not believe this certificate, by its deploymentCertificatePolicy: %w", err)
+		return "", until,
+			fmt.Errorf("the manifest would not believe this certificate, by its deploymentCertificatePolicy: %w", err)
 	}
 	return token, strict.Until(cert), nil
 }
 
 // believed verifies a certificate as a process does that pins the auditor and has the manifest behind strict.
-func believed(auditor RootKey, token string, strict *policy.Strict, now func() time.Time) (evidence.DeploymentCertificate, error) {
-	trust, err := evidence.NewTrust([]evidence.Root{auditor.Pinned(evidence.PurposeDeploymentCertificate)}, evidence.Bundle{}, strict.Signers)
+func believed(auditor RootKey, token string, strict *policy.Strict,
+	now func() time.Time) (evidence.DeploymentCertificate, error) {
+	trust, err := evidence.NewTrust([]evidence.Root{auditor.Pinned(evidence.PurposeDeploymentCertificate)},
+		evidence.Bundle{}, strict.Signers)
 	if err != nil {
 		return evidence.DeploymentCertificate{}, err
 	}
@@ -49,8 +53,10 @@ func believed(auditor RootKey, token string, strict *policy.Strict, now func() t
 // renewalPoll is how often the auditor looks whether a deployment certificate has to be renewed.
 const renewalPoll = time.Second
 
-// RenewContinuously renews the deployment certificate in a bundle whenever that is due, until ctx ends. It logs each error once.
-func RenewContinuously(ctx context.Context, auditor RootKey, m *policy.Manifest, o signer.Options, bundle string, log *zap.Logger) {
+// RenewContinuously renews the deployment certificate in a bundle whenever that is due, until ctx ends. It logs each
+// error once.
+func RenewContinuously(ctx context.Context, auditor RootKey, m *policy.Manifest, o signer.Options, bundle string,
+	log *zap.Logger) {
 	said := ""
 	for range every.Tick(ctx, renewalPoll) {
 		until, err := RenewDeployment(ctx, auditor, m, o, bundle)
@@ -68,10 +74,11 @@ func RenewContinuously(ctx context.Context, auditor RootKey, m *policy.Manifest,
 	}
 }
 
-// RenewDeployment signs m again if half of the time is over for which the certificate in the bundle is good, or if the bundle has none. It
-// returns the end of the new certificate, or zero if none was due. It refuses to replace what it would not have signed: the certificate
-// of another manifest or auditor, and one that was revoked.
-func RenewDeployment(ctx context.Context, auditor RootKey, m *policy.Manifest, o signer.Options, bundle string) (until time.Time, err error) {
+// RenewDeployment signs m again if half of the time is over for which the certificate in the bundle is good, or if the
+// bundle has none. It returns the end of the new certificate, or zero if none was due. It refuses to replace what it
+// would not have signed: the certificate of another manifest or auditor, and one that was revoked.
+func RenewDeployment(ctx context.Context, auditor RootKey, m *policy.Manifest, o signer.Options,
+	bundle string) (until time.Time, err error) {
 	strict, err := m.Strict()
 	if err != nil {
 		return until, err
@@ -99,18 +106,28 @@ func renewalDue(auditor RootKey, b evidence.Bundle, strict *policy.Strict, now t
 		return false, err
 	}
 	issued := time.Unix(said.IssuedAt, 0)
-	cert, err := believed(auditor, b.DeploymentCertificate, strict, func() time.Time { return issued }) // it may have ended since
+	// it may have ended since
+	cert, err := believed(auditor, b.DeploymentCertificate, strict, func() time.Time { return issued })
 	if err != nil {
-		return false, fmt.Errorf("the bundle has a deployment certificate that is not of this manifest and auditor; certify the manifest that is in force: %w", err)
+		return false,
+			fmt.Errorf(
+				"the bundle has a deployment certificate that is not of this manifest and auditor; certify the manifest that is "+
+					"in force: %w", err)
 	}
 	if b.Revocations != "" {
-		// The auditor does not pin the registry that has signed the list. A list that is not the registry's can only prevent a renewal.
+		// The auditor does not pin the registry that has signed the list. A list that is not the registry's can only prevent
+		// a renewal.
 		list, err := evidence.UnverifiedClaims(evidence.RevocationListKind, b.Revocations)
 		if err != nil {
 			return false, err
 		}
-		if slices.ContainsFunc(list.Revoked, func(r evidence.Revocation) bool { return r.Kind == evidence.RevokedArtifact && r.ID == cert.ID }) {
-			return false, refusal.New("revoked", "the certificate of deployment %s was revoked, and is not renewed; certify the deployment again if it is to count", cert.DeploymentID)
+		if slices.ContainsFunc(list.Revoked, func(r evidence.Revocation) bool {
+			return r.Kind == evidence.RevokedArtifact && r.ID == cert.ID
+		}) {
+			return false,
+				refusal.New("revoked",
+					"the certificate of deployment %s was revoked, and is not renewed; certify the deployment again if it is to count",
+					cert.DeploymentID)
 		}
 	}
 	half := strict.Until(cert).Sub(issued) / 2

@@ -19,12 +19,14 @@ const (
 
 // Event is a change of a key.
 type Event struct {
-	Time    time.Time `json:"time"`
-	Change  string    `json:"change"`
-	KeyID   string    `json:"keyId"` // a kid, or the name of a key for all its versions; of an artifact that was revoked its id
-	Purpose string    `json:"purpose,omitempty"`
-	By      string    `json:"by"` // who has signed it: the key registry; of a rotation the token that asked, and from where
-	Reason  string    `json:"reason,omitempty"`
+	Time   time.Time `json:"time"`
+	Change string    `json:"change"`
+	// a kid, or the name of a key for all its versions; of an artifact that was revoked its id
+	KeyID   string `json:"keyId"`
+	Purpose string `json:"purpose,omitempty"`
+	// who has signed it: the key registry; of a rotation the token that asked, and from where
+	By     string `json:"by"`
+	Reason string `json:"reason,omitempty"`
 }
 
 // Events returns what the key registry has signed about keys, the first first.
@@ -40,7 +42,8 @@ func (b *Books) Events() []Event {
 	seen, listed := make(map[string]bool), make(map[evidence.Revocation]bool)
 	latest := make(map[string]evidence.SignerCertificate) // by version
 	for _, c := range all {
-		e := Event{Time: time.Unix(c.IssuedAt, 0).UTC(), Change: EventRenewed, KeyID: c.SubjectKeyID, Purpose: c.Purposes[0], By: c.Issuer}
+		e := Event{Time: time.Unix(c.IssuedAt, 0).UTC(), Change: EventRenewed, KeyID: c.SubjectKeyID, Purpose: c.Purposes[0],
+			By: c.Issuer}
 		latest[c.SubjectKeyID] = c
 		if seen[c.ID] { // the same certificate, in the bundle and in the history, or with its retirement as its end
 			continue
@@ -54,7 +57,8 @@ func (b *Books) Events() []Event {
 	}
 	for kid, c := range latest {
 		if _, retired := b.trust.Retired(kid); retired {
-			events = append(events, Event{Time: time.Unix(c.Expires, 0).UTC(), Change: EventRetired, KeyID: kid, Purpose: c.Purposes[0], By: c.Issuer})
+			events = append(events,
+				Event{Time: time.Unix(c.Expires, 0).UTC(), Change: EventRetired, KeyID: kid, Purpose: c.Purposes[0], By: c.Issuer})
 		}
 	}
 	slices.SortFunc(b.lists, func(x, y evidence.RevocationList) int { return cmp.Compare(x.IssuedAt, y.IssuedAt) })
@@ -71,6 +75,8 @@ func (b *Books) Events() []Event {
 
 // Sorted returns events in the order of time.
 func Sorted(events []Event) []Event {
-	slices.SortStableFunc(events, func(x, y Event) int { return cmp.Or(x.Time.Compare(y.Time), cmp.Compare(x.KeyID, y.KeyID)) })
+	slices.SortStableFunc(events, func(x, y Event) int {
+		return cmp.Or(x.Time.Compare(y.Time), cmp.Compare(x.KeyID, y.KeyID))
+	})
 	return events
 }

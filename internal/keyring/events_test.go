@@ -32,7 +32,10 @@ func TestEvents(t *testing.T) {
 	raw, err := root.JWK()
 	must(err)
 	must(os.WriteFile(public, raw, 0o600))
-	registry := keyring.NewRegistry(root, signer.Options{Issuer: "key-registry", Audience: "posting-api", Lifetime: 30 * 24 * time.Hour, Now: func() time.Time { return now }}, path)
+	registry := keyring.NewRegistry(root,
+		signer.Options{Issuer: "key-registry", Audience: "posting-api", Lifetime: 30 * 24 * time.Hour, Now: func() time.Time {
+			return now
+		}}, path)
 	key, err := custody.NewMemory("runtime-key")
 	must(err)
 	retired := 0
@@ -40,14 +43,19 @@ func TestEvents(t *testing.T) {
 		t.Helper()
 		set, err := custody.JWKS(t.Context(), key)
 		must(err)
-		_, err = registry.Certify(t.Context(), keyring.Published{Publication: keyring.Publication{Roles: []daemon.RoleDocument{{
-			Purpose: evidence.PurposeRuntimeAttestation, Issuer: "mediator-runtime", KeyCustody: custody.ExternalMediator, Keys: set.Keys[retired:],
-		}}}}, keyring.Declaration{})
+		_, err = registry.Certify(t.Context(),
+			keyring.Published{Publication: keyring.Publication{Roles: []daemon.RoleDocument{{
+				Purpose: evidence.PurposeRuntimeAttestation, Issuer: "mediator-runtime", KeyCustody: custody.ExternalMediator,
+				Keys: set.Keys[retired:],
+			}}}}, keyring.Declaration{})
 		must(err)
 	}
 	revoke := func(id string) {
 		t.Helper()
-		_, err := registry.Revoke(t.Context(), []evidence.Revocation{{Kind: evidence.RevokedKey, ID: id, Reason: "stolen", Expires: now.Add(400 * 24 * time.Hour).Unix()}}, func(string) {})
+		_, err := registry.Revoke(t.Context(),
+			[]evidence.Revocation{
+				{Kind: evidence.RevokedKey, ID: id, Reason: "stolen",
+					Expires: now.Add(400 * 24 * time.Hour).Unix()}}, func(string) {})
 		must(err)
 	}
 	certify()
@@ -67,7 +75,8 @@ func TestEvents(t *testing.T) {
 		got = append(got, fmt.Sprint(e.Time.Format("01-02 "), e.Change, " ", e.KeyID, " ", e.By, " ", e.Reason))
 	}
 	want := []string{
-		"11-21 certified runtime-key:v1 key-registry ", "11-22 certified runtime-key:v2 key-registry ", "11-23 retired runtime-key:v1 key-registry ",
+		"11-21 certified runtime-key:v1 key-registry ", "11-22 certified runtime-key:v2 key-registry ",
+		"11-23 retired runtime-key:v1 key-registry ",
 		"11-24 revoked runtime-key:v1 key-registry stolen",
 	}
 	if !slices.Equal(got, want) {

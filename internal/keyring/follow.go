@@ -25,12 +25,13 @@ const (
 	certifyTimeout = 30 * time.Second
 )
 
-// CertifyContinuously certifies what each process publishes whenever that is due, until ctx ends. It certifies new versions of the
-// keys that each process was certified for at first (as), and no other keys: an attacker who takes a process over could
-// otherwise have it certified for every role. A process that does not answer keeps its certificates.
-// CertifyContinuously logs each error once. A process says when its keys change; a certificate that expires and a change
-// of the bundle are seen seconds later.
-func (r *Registry) CertifyContinuously(ctx context.Context, endpoints []string, as map[string][]string, say Declaration, log *zap.Logger) {
+// CertifyContinuously certifies what each process publishes whenever that is due, until ctx ends. It certifies new
+// versions of the keys that each process was certified for at first (as), and no other keys: an attacker who takes a
+// process over could otherwise have it certified for every role. A process that does not answer keeps its certificates.
+// CertifyContinuously logs each error once. A process says when its keys change; a certificate that expires and a
+// change of the bundle are seen seconds later.
+func (r *Registry) CertifyContinuously(ctx context.Context, endpoints []string, as map[string][]string, say Declaration,
+	log *zap.Logger) {
 	var turn sync.Mutex // one process is certified at a time
 	var all sync.WaitGroup
 	for _, at := range endpoints {
@@ -60,8 +61,8 @@ func (r *Registry) CertifyContinuously(ctx context.Context, endpoints []string, 
 	all.Wait()
 }
 
-// awaitChange waits until a process's keys are in another state than known, or for some seconds. It returns their state.
-// A file says nothing of its changes, and is read each fileWait.
+// awaitChange waits until a process's keys are in another state than known, or for some seconds. It returns their
+// state. A file says nothing of its changes, and is read each fileWait.
 func awaitChange(ctx context.Context, at, known string) (string, error) {
 	if _, ok := PublishedFile(at); ok {
 		if known != "" {
@@ -86,7 +87,8 @@ func pause(ctx context.Context, d time.Duration) {
 
 // CertifyDue certifies what one process publishes, if that is due. certifiedAs is what the process was certified for at
 // first; see [Published]. What it has certified when it is interrupted counts, and it says what is left.
-func (r *Registry) CertifyDue(ctx context.Context, at string, certifiedAs []string, say Declaration, log *zap.Logger) error {
+func (r *Registry) CertifyDue(ctx context.Context, at string, certifiedAs []string, say Declaration,
+	log *zap.Logger) error {
 	p, err := r.due(ctx, at, certifiedAs)
 	if err != nil || p == nil {
 		return err
@@ -95,7 +97,8 @@ func (r *Registry) CertifyDue(ctx context.Context, at string, certifiedAs []stri
 	defer cancel()
 	done, err := r.Certify(ctx, *p, say)
 	if done.Certified+done.Dropped > 0 {
-		log.Info("keys certified", zap.String("from", at), zap.Int("versions", done.Certified), zap.Int("left", done.Left), zap.Int("waiting", done.Waiting))
+		log.Info("keys certified", zap.String("from", at), zap.Int("versions", done.Certified), zap.Int("left", done.Left),
+			zap.Int("waiting", done.Waiting))
 	}
 	return err
 }
@@ -119,8 +122,9 @@ func (r *Registry) due(ctx context.Context, at string, certifiedAs []string) (*P
 	})
 	switch {
 	case err == nil && !due && waiting > 0:
-		return nil, fmt.Errorf("%d new versions wait for a certificate, because earlier versions of their keys fill the trust bundle: "+
-			"rotate less often, or retire versions", waiting)
+		return nil, fmt.Errorf(
+			"%d new versions wait for a certificate, because earlier versions of their keys fill the trust bundle: "+
+				"rotate less often, or retire versions", waiting)
 	case err != nil || !due:
 		return nil, err
 	}
@@ -134,7 +138,8 @@ func (r *Registry) due(ctx context.Context, at string, certifiedAs []string) (*P
 // sameRoles refuses a process that publishes other roles, issuers or keys than those that it was certified for.
 func sameRoles(at string, as, now []string) error {
 	if !slices.Equal(as, now) {
-		return refusal.New("roles_changed", "the process at %s was certified to sign %s, and wants to sign %s: nothing more of it is certified",
+		return refusal.New("roles_changed",
+			"the process at %s was certified to sign %s, and wants to sign %s: nothing more of it is certified",
 			at, strings.Join(as, ", "), strings.Join(now, ", "))
 	}
 	return nil

@@ -36,7 +36,8 @@ func ReadPublished(ctx context.Context, from []string) (Published, error) {
 		if err != nil {
 			return Published{}, err
 		}
-		p.Roles, p.Observations, p.RolesByEndpoint[at] = append(p.Roles, one.Roles...), append(p.Observations, one.Observations...), signsAs(one.Roles)
+		p.Roles, p.Observations, p.RolesByEndpoint[at] = append(p.Roles, one.Roles...),
+			append(p.Observations, one.Observations...), signsAs(one.Roles)
 	}
 	return p, nil
 }

@@ -118,14 +118,19 @@ func (e *bundleEdit) wanted(roles []daemon.RoleDocument) (wanted []daemon.RoleDo
 			continue
 		}
 		newest := r.Keys[len(r.Keys)-1].KeyID
-		left := slices.DeleteFunc(slices.Clone(e.withoutSuperseded(r.Keys, certified, superseded)), func(k jose.JSONWebKey) bool {
-			_, retired := e.trust.Retired(k.KeyID)
-			return retired
-		})
+		left := slices.DeleteFunc(slices.Clone(e.withoutSuperseded(r.Keys, certified, superseded)),
+			func(k jose.JSONWebKey) bool {
+				_, retired := e.trust.Retired(k.KeyID)
+				return retired
+			})
 		if len(left) == 0 {
 			in, _ := e.trust.Retired(newest)
-			return nil, 0, refusal.New("key_retired", "what %s is signed with, %s, was retired: version %d is in force. Rotate the key past that; or, where it is another key of that name, "+
-				"move %s away (%s), certify every process and the deployment again, and restart the processes", r.Purpose, newest, in, e.Bundle, whereTo)
+			return nil, 0,
+				refusal.New("key_retired",
+					"what %s is signed with, %s, was retired: version %d is in force. Rotate the key past that; or, where it is "+
+						"another key of that name, "+
+						"move %s away (%s), certify every process and the deployment again, and restart the processes", r.Purpose, newest,
+					in, e.Bundle, whereTo)
 		}
 		if len(left) > manyVersions {
 			left = slices.DeleteFunc(e.withoutSuperseded(left, certified, supersededMany), func(k jose.JSONWebKey) bool {
@@ -134,7 +139,8 @@ func (e *bundleEdit) wanted(roles []daemon.RoleDocument) (wanted []daemon.RoleDo
 			})
 		}
 		for over := len(left) - shareOf(len(keys)); over > 0; over-- {
-			drop := slices.IndexFunc(left, func(k jose.JSONWebKey) bool { return certified[k.KeyID].Revoked }) // it is refused anyway
+			// it is refused anyway
+			drop := slices.IndexFunc(left, func(k jose.JSONWebKey) bool { return certified[k.KeyID].Revoked })
 			if _, has := certified[newest]; drop < 0 && !has {
 				drop = len(left) - 1
 				waiting++
@@ -151,7 +157,8 @@ func (e *bundleEdit) wanted(roles []daemon.RoleDocument) (wanted []daemon.RoleDo
 
 // withoutSuperseded removes the key versions that a later one has superseded for some time. Versions are published
 // oldest first.
-func (e *bundleEdit) withoutSuperseded(keys []jose.JSONWebKey, certified map[string]evidence.Certified, after time.Duration) []jose.JSONWebKey {
+func (e *bundleEdit) withoutSuperseded(keys []jose.JSONWebKey, certified map[string]evidence.Certified,
+	after time.Duration) []jose.JSONWebKey {
 	for i, k := range slices.Backward(keys) {
 		c, ok := certified[k.KeyID]
 		if ok && !c.Revoked && !e.Options.Now().Before(time.Unix(c.Certificate.IssuedAt, 0).Add(after)) {
@@ -164,7 +171,8 @@ func (e *bundleEdit) withoutSuperseded(keys []jose.JSONWebKey, certified map[str
 // certificates returns a certificate for each key version of p: the one that the bundle has, if it stands, or a
 // new one. After a signature that failed it signs no more, and returns the certificates that the bundle has. left
 // is how many are to be signed yet.
-func (e *bundleEdit) certificates(ctx context.Context, p Published, say Declaration) (tokens []string, left int, err error) {
+func (e *bundleEdit) certificates(ctx context.Context, p Published, say Declaration) (tokens []string, left int,
+	err error) {
 	issuer, err := signer.New(evidence.SignerCertificateKind, e.Key, e.Options)
 	if err != nil {
 		return nil, 0, err
@@ -224,7 +232,8 @@ func subjects(p Published, say Declaration) (all []evidence.SignerCertificate, e
 				return nil, err
 			}
 			c := claim
-			c.SubjectKeyID, c.SubjectPublicKey, c.SubjectPublicKeyHash = kid, evidence.EncodePublicKey(public), evidence.HashBytes(public)
+			c.SubjectKeyID, c.SubjectPublicKey, c.SubjectPublicKeyHash = kid, evidence.EncodePublicKey(public),
+				evidence.HashBytes(public)
 			if !slices.ContainsFunc(all, func(o evidence.SignerCertificate) bool { return reflect.DeepEqual(o, c) }) {
 				all = append(all, c)
 			}
@@ -242,7 +251,8 @@ func (e *bundleEdit) standing(c evidence.SignerCertificate) (token string, stand
 			continue
 		}
 		longer := time.Unix(said.Expires, 0).After(e.Options.Now().Add(e.Options.Lifetime))
-		if e.due(said) || longer || said.Issuer != e.Options.Issuer || said.Audience != e.Options.Audience || e.revokes(evidence.RevokedArtifact, said.ID) {
+		if e.due(said) || longer || said.Issuer != e.Options.Issuer || said.Audience != e.Options.Audience ||
+			e.revokes(evidence.RevokedArtifact, said.ID) {
 			return "", false
 		}
 		said.Registered = c.Registered
@@ -260,19 +270,23 @@ func (e *bundleEdit) due(c evidence.SignerCertificate) bool {
 
 // claims makes the claims about a role's key: what its process knows, what was observed, and what is declared. It
 // refuses a claim that an observation contradicts.
-func claims(r daemon.RoleDocument, observations []look.Observation, say Declaration) (evidence.SignerCertificate, error) {
+func claims(r daemon.RoleDocument, observations []look.Observation, say Declaration) (evidence.SignerCertificate,
+	error) {
 	c := evidence.SignerCertificate{
-		AccessibleToAgent: say.AccessibleToAgent, AccessibleToUsers: say.AccessibleToUsers, KeyCustody: r.KeyCustody, KeyExportable: r.KeyExportable,
-		Observed: slices.Clone(r.Observed), Purposes: []string{r.Purpose}, SubjectIssuer: r.Issuer,
+		AccessibleToAgent: say.AccessibleToAgent, AccessibleToUsers: say.AccessibleToUsers, KeyCustody: r.KeyCustody,
+		KeyExportable: r.KeyExportable,
+		Observed:      slices.Clone(r.Observed), Purposes: []string{r.Purpose}, SubjectIssuer: r.Issuer,
 	}
 	if apart, against := policy.Apart(r.Purpose, observations); apart == look.Contradicts {
-		return c, refusal.New("deployment_contradicted", "no key of the role %s is certified for it alone: %s", r.Purpose, against)
+		return c, refusal.New("deployment_contradicted", "no key of the role %s is certified for it alone: %s", r.Purpose,
+			against)
 	}
 	reach, against := policy.OutOfReach(r.Purpose, observations)
 	switch {
 	case say.AccessibleToAgent: // the certificate declares the worse case already
 	case reach == look.Contradicts:
-		return c, refusal.New("deployment_contradicted", "the key of the role %s is not certified to be out of the agent's reach: %s", r.Purpose, against)
+		return c, refusal.New("deployment_contradicted",
+			"the key of the role %s is not certified to be out of the agent's reach: %s", r.Purpose, against)
 	case reach == look.Holds:
 		c.Observed = append(c.Observed, "accessibleToAgent")
 		slices.Sort(c.Observed)

@@ -15,8 +15,8 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// TestBundleDoesNotGrow rotates a key again and again, and nobody retires a version of it. The version before stays certified for an hour,
-// in which all that it has signed expires.
+// TestBundleDoesNotGrow rotates a key again and again, and nobody retires a version of it. The version before stays
+// certified for an hour, in which all that it has signed expires.
 func TestBundleDoesNotGrow(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	root, _, err := keyring.GenerateRoot("registry", false)
@@ -24,7 +24,10 @@ func TestBundleDoesNotGrow(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "trust.json")
-	registry := keyring.NewRegistry(root, signer.Options{Issuer: "key-registry", Audience: "posting-api", Lifetime: 30 * 24 * time.Hour, Now: func() time.Time { return now }}, path)
+	registry := keyring.NewRegistry(root,
+		signer.Options{Issuer: "key-registry", Audience: "posting-api", Lifetime: 30 * 24 * time.Hour, Now: func() time.Time {
+			return now
+		}}, path)
 	key, err := custody.NewMemory("runtime-key")
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +39,8 @@ func TestBundleDoesNotGrow(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := keyring.Published{Publication: keyring.Publication{Roles: []daemon.RoleDocument{{
-			Purpose: evidence.PurposeRuntimeAttestation, Issuer: "mediator-runtime", KeyCustody: custody.ExternalMediator, Keys: set.Keys,
+			Purpose: evidence.PurposeRuntimeAttestation, Issuer: "mediator-runtime", KeyCustody: custody.ExternalMediator,
+			Keys: set.Keys,
 		}}}}
 		if _, err := registry.Certify(t.Context(), p, keyring.Declaration{}); err != nil {
 			t.Fatal(err)
@@ -45,7 +49,8 @@ func TestBundleDoesNotGrow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		trust, err := evidence.NewTrust([]evidence.Root{root.Pinned(evidence.PurposeSignerCertificate)}, b, evidence.SignerPolicy{})
+		trust, err := evidence.NewTrust([]evidence.Root{root.Pinned(evidence.PurposeSignerCertificate)}, b,
+			evidence.SignerPolicy{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -59,7 +59,8 @@ func (e *bundleEdit) signList(ctx context.Context, entries []evidence.Revocation
 // Revoke adds entries to the bundle's revocation list, signs the list again, and returns all of its entries. The
 // history gets a list of the new entries alone: it says when they were revoked, and has them for good. Revoke
 // calls unknown for each key id in add for which the bundle has no certificate.
-func (r *Registry) Revoke(ctx context.Context, add []evidence.Revocation, unknown func(kid string)) (all []evidence.Revocation, err error) {
+func (r *Registry) Revoke(ctx context.Context, add []evidence.Revocation,
+	unknown func(kid string)) (all []evidence.Revocation, err error) {
 	err = r.editBundle(ctx, func(e *bundleEdit) (err error) {
 		for _, n := range add {
 			if n.Kind == evidence.RevokedKey && !e.certifies(n.ID) {

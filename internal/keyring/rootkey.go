@@ -64,7 +64,8 @@ func (k RootKey) JWK() ([]byte, error) {
 	if k.postQuantum == nil {
 		return json.MarshalIndent(custody.JWK(k.version), "", "  ")
 	}
-	return json.MarshalIndent(keySet{[]any{custody.JWK(k.version), evidence.NewAKP(k.postQuantum.id, k.postQuantum.public)}}, "", "  ")
+	return json.MarshalIndent(
+		keySet{[]any{custody.JWK(k.version), evidence.NewAKP(k.postQuantum.id, k.postQuantum.public)}}, "", "  ")
 }
 
 // keySet is a JWK Set (RFC 7517 section 5). The JWK Set of go-jose does not know the key type AKP.
@@ -133,8 +134,11 @@ func readRootKey(path string) (RootKey, error) {
 }
 
 var (
-	errRootKey     = errors.New("not a private Ed25519 JWK with a kid of the form NAME:v1, alone or in a set with a private ML-DSA-65 JWK of the same kid")
-	errPostQuantum = errors.New("the second key is not a private ML-DSA-65 JWK with the kid of the first, or its two halves do not fit")
+	errRootKey = errors.New(
+		"not a private Ed25519 JWK with a kid of the form NAME:v1, alone or in a set with a private ML-DSA-65 JWK of the " +
+			"same kid")
+	errPostQuantum = errors.New(
+		"the second key is not a private ML-DSA-65 JWK with the kid of the first, or its two halves do not fit")
 )
 
 func parseRootKey(raw []byte) (k RootKey, err error) {
@@ -168,9 +172,10 @@ func parseEd25519(raw []byte) (custody.Version, error) {
 		return custody.Version{}, errRootKey
 	}
 	private := ed25519.NewKeyFromSeed(std.Seed())
-	return custody.NewVersion(name, 1, private.Public().(ed25519.PublicKey), func(_ context.Context, message []byte) ([]byte, error) {
-		return ed25519.Sign(private, message), nil
-	}), nil
+	return custody.NewVersion(name, 1, private.Public().(ed25519.PublicKey),
+		func(_ context.Context, message []byte) ([]byte, error) {
+			return ed25519.Sign(private, message), nil
+		}), nil
 }
 
 func parseMLDSA(raw []byte, kid string) (*postQuantumKey, error) {

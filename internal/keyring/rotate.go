@@ -12,7 +12,8 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Owner rotates and retires keys in their custody. It is declared here so that this package does not depend on one custody.
+// Owner rotates and retires keys in their custody. It is declared here so that this package does not depend on one
+// custody.
 type Owner interface {
 	// Rotate gives a key a new version and returns its number.
 	Rotate(ctx context.Context, key string) (version int, err error)
@@ -20,7 +21,8 @@ type Owner interface {
 	Retire(ctx context.Context, key string, oldest int) error
 }
 
-// Rotator rotates keys that running processes sign with, and retires the earlier versions once no process signs with them.
+// Rotator rotates keys that running processes sign with, and retires the earlier versions once no process signs with
+// them.
 type Rotator struct {
 	Owner Owner
 	From  []string // endpoints of every process that signs with the keys
@@ -46,8 +48,8 @@ type Rotated struct {
 // signsPoll is how often processes are asked which version signs.
 const signsPoll = time.Second
 
-// Rotate gives each key a new version. A key that cannot be rotated does not keep the others from it. It returns the new versions of the
-// keys that were rotated.
+// Rotate gives each key a new version. A key that cannot be rotated does not keep the others from it. It returns the
+// new versions of the keys that were rotated.
 func (r *Rotator) Rotate(ctx context.Context, keys []string) (versions map[string]int, err error) {
 	versions = make(map[string]int)
 	for _, key := range keys {
@@ -71,9 +73,9 @@ func (r *Rotator) Retire(ctx context.Context, key string, oldest int) error {
 	return err
 }
 
-// RetireEarlier waits until every process signs with the given version of each key, or a later one, and for RetireAfter from then on, and
-// retires the versions before it. It asks the processes again before it retires. A key with which a process signs as before, or of
-// which a process says nothing, keeps its versions.
+// RetireEarlier waits until every process signs with the given version of each key, or a later one, and for RetireAfter
+// from then on, and retires the versions before it. It asks the processes again before it retires. A key with which a
+// process signs as before, or of which a process says nothing, keeps its versions.
 func (r *Rotator) RetireEarlier(ctx context.Context, versions map[string]int) error {
 	if len(versions) == 0 {
 		return nil
@@ -93,7 +95,8 @@ func (r *Rotator) RetireEarlier(ctx context.Context, versions map[string]int) er
 	var err error
 	for _, key := range slices.Sorted(maps.Keys(versions)) {
 		if why := behind[key]; why != "" {
-			err = errors.Join(err, refusal.New("version_unused", "the versions of %s before %d are not retired: %s", key, versions[key], why))
+			err = errors.Join(err,
+				refusal.New("version_unused", "the versions of %s before %d are not retired: %s", key, versions[key], why))
 		} else {
 			err = errors.Join(err, r.Retire(ctx, key, versions[key]))
 		}
@@ -101,8 +104,8 @@ func (r *Rotator) RetireEarlier(ctx context.Context, versions map[string]int) er
 	return err
 }
 
-// awaitSignatures waits until every process signs with the given versions or later ones, for at most CertifiedWithin. It returns the keys
-// with which they do not, with the reason.
+// awaitSignatures waits until every process signs with the given versions or later ones, for at most CertifiedWithin.
+// It returns the keys with which they do not, with the reason.
 func (r *Rotator) awaitSignatures(ctx context.Context, versions map[string]int) (behind map[string]string) {
 	within, cancel := context.WithTimeout(ctx, r.CertifiedWithin)
 	defer cancel()
@@ -117,7 +120,8 @@ func (r *Rotator) awaitSignatures(ctx context.Context, versions map[string]int) 
 	return behind
 }
 
-// signBefore returns those of the keys with which not every process is known to sign with the given version or a later one, with the reason.
+// signBefore returns those of the keys with which not every process is known to sign with the given version or a later
+// one, with the reason.
 func (r *Rotator) signBefore(ctx context.Context, versions map[string]int) map[string]string {
 	behind := make(map[string]string)
 	seen := make(map[string]bool)
@@ -164,9 +168,9 @@ func KeysOf(roles []daemon.RoleDocument) []string {
 // duePoll is how often a schedule looks whether a key has to be rotated.
 const duePoll = time.Minute
 
-// RotateEvery rotates each key of the processes whose newest version is older than period, and retires the earlier versions as
-// RetireEarlier does if RetireAfter is set, until ctx ends. A version's age is from the time at which its custody made it, so a restart of the
-// schedule rotates nothing too early. It tells failed of each error.
+// RotateEvery rotates each key of the processes whose newest version is older than period, and retires the earlier
+// versions as RetireEarlier does if RetireAfter is set, until ctx ends. A version's age is from the time at which its
+// custody made it, so a restart of the schedule rotates nothing too early. It tells failed of each error.
 func (r *Rotator) RotateEvery(ctx context.Context, period time.Duration, now func() time.Time, failed func(error)) {
 	said := ""
 	for range every.Tick(ctx, duePoll) {
@@ -183,8 +187,8 @@ func (r *Rotator) RotateEvery(ctx context.Context, period time.Duration, now fun
 	}
 }
 
-// RotateDue rotates each key of the processes whose newest version was made at least period ago. A key of which the time is not known
-// is not rotated, which is an error.
+// RotateDue rotates each key of the processes whose newest version was made at least period ago. A key of which the
+// time is not known is not rotated, which is an error.
 func (r *Rotator) RotateDue(ctx context.Context, period time.Duration, now time.Time) error {
 	newest, err := r.newestMade(ctx)
 	var due []string
@@ -208,8 +212,8 @@ func (r *Rotator) RotateDue(ctx context.Context, period time.Duration, now time.
 	return err
 }
 
-// newestMade returns when the newest version of each key was made, by what the processes say. Its error names every process that does not
-// answer and every key of which that is not known.
+// newestMade returns when the newest version of each key was made, by what the processes say. Its error names every
+// process that does not answer and every key of which that is not known.
 func (r *Rotator) newestMade(ctx context.Context) (newest map[string]time.Time, err error) {
 	newest = make(map[string]time.Time)
 	for _, at := range r.From {
@@ -218,13 +222,17 @@ func (r *Rotator) newestMade(ctx context.Context) (newest map[string]time.Time, 
 		for _, role := range roles {
 			key := role.KeyName()
 			if role.Unread != nil || len(role.Keys) == 0 {
-				err = errors.Join(err, refusal.New("custody_unavailable", "the process at %s cannot read the key %s of the role %s", at, key, role.Purpose))
+				err = errors.Join(err,
+					refusal.New("custody_unavailable", "the process at %s cannot read the key %s of the role %s", at, key,
+						role.Purpose))
 				continue
 			}
 			made, ok := role.Made[role.Keys[len(role.Keys)-1].KeyID]
 			switch {
 			case !ok:
-				err = errors.Join(err, refusal.New("custody_unavailable", "when the newest version of the key %s was made is not known, so it is not rotated", key))
+				err = errors.Join(err,
+					refusal.New("custody_unavailable",
+						"when the newest version of the key %s was made is not known, so it is not rotated", key))
 			case made.After(newest[key]): // a replica may know of a version that another one has not read yet
 				newest[key] = made
 			}

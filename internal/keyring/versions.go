@@ -23,8 +23,8 @@ const (
 	StateRevoked = "revoked"
 )
 
-// Version is what is known of one version of a key: of a version that a process publishes, what the process says; by a trust bundle, what
-// the key registry has signed. What is not known is nil or empty.
+// Version is what is known of one version of a key: of a version that a process publishes, what the process says; by a
+// trust bundle, what the key registry has signed. What is not known is nil or empty.
 type Version struct {
 	Purpose    string     `json:"purpose"`
 	KeyID      string     `json:"keyId"`
@@ -87,8 +87,8 @@ func AddUse(versions []Version, records []ledger.KeyUses) {
 	}
 }
 
-// since returns the use without what it cannot say of a key that was made then. A record counts by key id, and an earlier key can have had the same
-// one: keys in memory are made anew at each start.
+// since returns the use without what it cannot say of a key that was made then. A record counts by key id, and an
+// earlier key can have had the same one: keys in memory are made anew at each start.
 func (u Use) since(made *time.Time) *Use {
 	if made == nil || u.First == nil || !u.First.Before(made.Truncate(time.Second)) {
 		return &u
@@ -100,14 +100,15 @@ func (u Use) since(made *time.Time) *Use {
 	return &u
 }
 
-// VersionsOf lists the versions that a process at an address publishes. Of what a file says it leaves out which version signs, because
-// that may be otherwise by now.
+// VersionsOf lists the versions that a process at an address publishes. Of what a file says it leaves out which version
+// signs, because that may be otherwise by now.
 func VersionsOf(at string, roles []daemon.RoleDocument) []Version {
 	_, isFile := PublishedFile(at)
 	var all []Version
 	for _, r := range roles {
 		for _, k := range r.Keys {
-			v := Version{Purpose: r.Purpose, KeyID: k.KeyID, Issuer: r.Issuer, Custody: r.KeyCustody, Exportable: r.KeyExportable, Process: at}
+			v := Version{Purpose: r.Purpose, KeyID: k.KeyID, Issuer: r.Issuer, Custody: r.KeyCustody,
+				Exportable: r.KeyExportable, Process: at}
 			v.public, _ = k.Key.(ed25519.PublicKey)
 			if made, ok := r.Made[k.KeyID]; ok {
 				v.Created = &made
@@ -175,8 +176,8 @@ func ReadBooks(registry, bundle string, now time.Time) (*Books, error) {
 	return books, nil
 }
 
-// Complete adds to the versions that processes publish what the bundle says of them, and the versions that no process of those publishes
-// and that the bundle or its history knows.
+// Complete adds to the versions that processes publish what the bundle says of them, and the versions that no process
+// of those publishes and that the bundle or its history knows.
 func (b *Books) Complete(published []Version) []Version {
 	certified := make(map[string]evidence.Certified)
 	for _, c := range b.trust.Certified() {
@@ -187,7 +188,8 @@ func (b *Books) Complete(published []Version) []Version {
 	for _, v := range published {
 		seen[v.KeyID] = true
 		c, ok := certified[v.KeyID]
-		ok = ok && slices.Equal(v.public, ed25519.PublicKey(c.Public)) && slices.Contains(c.Certificate.Purposes, v.Purpose) // a name is not yet the key
+		// a name is not yet the key
+		ok = ok && slices.Equal(v.public, ed25519.PublicKey(c.Public)) && slices.Contains(c.Certificate.Purposes, v.Purpose)
 		if ok {
 			v.certify(c.Certificate)
 		}
@@ -199,7 +201,8 @@ func (b *Books) Complete(published []Version) []Version {
 			return
 		}
 		seen[c.SubjectKeyID] = true
-		v := Version{Purpose: c.Purposes[0], KeyID: c.SubjectKeyID, Issuer: c.SubjectIssuer, Custody: c.KeyCustody, Exportable: c.KeyExportable}
+		v := Version{Purpose: c.Purposes[0], KeyID: c.SubjectKeyID, Issuer: c.SubjectIssuer, Custody: c.KeyCustody,
+			Exportable: c.KeyExportable}
 		b.judge(&v, c, inForce)
 		v.certify(c)
 		all = append(all, v)
@@ -211,7 +214,8 @@ func (b *Books) Complete(published []Version) []Version {
 		add(c, false)
 	}
 	slices.SortStableFunc(all, func(x, y Version) int {
-		return cmp.Or(cmp.Compare(evidence.KeyName(x.KeyID), evidence.KeyName(y.KeyID)), cmp.Compare(evidence.KeyVersion(x.KeyID), evidence.KeyVersion(y.KeyID)))
+		return cmp.Or(cmp.Compare(evidence.KeyName(x.KeyID), evidence.KeyName(y.KeyID)),
+			cmp.Compare(evidence.KeyVersion(x.KeyID), evidence.KeyVersion(y.KeyID)))
 	})
 	return all
 }
@@ -221,9 +225,11 @@ func (v *Version) certify(c evidence.SignerCertificate) {
 	v.Until = &until
 }
 
-// revocation returns the first revocation of a version, and when it was made if the history says so. id is that of its certificate.
+// revocation returns the first revocation of a version, and when it was made if the history says so. id is that of its
+// certificate.
 func (b *Books) revocation(kid, id string) (first *Revoked) {
-	for _, key := range []string{evidence.RevokedKey + " " + kid, evidence.RevokedKey + " " + evidence.KeyName(kid), evidence.RevokedArtifact + " " + id} {
+	for _, key := range []string{evidence.RevokedKey + " " + kid, evidence.RevokedKey + " " + evidence.KeyName(kid),
+		evidence.RevokedArtifact + " " + id} {
 		r, ok := b.revoked[key]
 		if !ok {
 			continue

@@ -13,8 +13,8 @@ import (
 type Comparison struct {
 	Since, Until time.Time     // of what is reported; zero Since is the beginning
 	Window       time.Duration // by how much the times of a signature in the two may differ
-	// Hash returns a signature as the log has it, so that the signatures themselves are compared. It may be nil. It is not used
-	// for a log that has signatures as they are.
+	// Hash returns a signature as the log has it, so that the signatures themselves are compared. It may be nil. It is not
+	// used for a log that has signatures as they are.
 	Hash Hash
 	// Found is given each difference as soon as it is one.
 	Found func(Difference) error
@@ -26,10 +26,11 @@ const maxHeld = 1 << 19
 // errWindow means that more is in memory than may be.
 var errWindow = errors.New("too many signatures lie within the window of time: choose a smaller one")
 
-// Run compares the signatures of a log with the artifacts of records, which come in the order of their start. It holds of
-// both what lies within the window, and the artifacts that calls under way had signed later than others started.
+// Run compares the signatures of a log with the artifacts of records, which come in the order of their start. It holds
+// of both what lies within the window, and the artifacts that calls under way had signed later than others started.
 func (c Comparison) Run(ctx context.Context, log *Logs, records iter.Seq2[ledger.Record, error]) (Summary, error) {
-	j := join{Comparison: c, waiting: make(map[string][]*held), seen: make(map[string]bool), summary: Summary{Since: c.Since, Until: c.Until}}
+	j := join{Comparison: c, waiting: make(map[string][]*held), seen: make(map[string]bool),
+		summary: Summary{Since: c.Since, Until: c.Until}}
 	log.inRange = c.inRange
 	nextSignature, stop := iter.Pull2(j.shown(c.near(log.Signatures())))
 	defer stop()
@@ -154,7 +155,8 @@ func (j *join) signature(s Signature) error {
 }
 
 func onlyVault(s Signature) Difference {
-	return Difference{Only: OnlyVault, Time: s.Time, Key: s.Key, Hidden: s.Hidden, Request: s.Request, Item: s.Item, By: s.By, Remote: s.Remote}
+	return Difference{Only: OnlyVault, Time: s.Time, Key: s.Key, Hidden: s.Hidden, Request: s.Request, Item: s.Item,
+		By: s.By, Remote: s.Remote}
 }
 
 func (j *join) recorded(a item) error {

@@ -8,7 +8,8 @@ import (
 	"github.com/hashicorp/vault/api"
 )
 
-// AuditHash asks Vault for hashes under the salt of an audit device. The token of c needs update on sys/audit-hash/DEVICE.
+// AuditHash asks Vault for hashes under the salt of an audit device. The token of c needs update on
+// sys/audit-hash/DEVICE.
 func AuditHash(c *api.Client, device string) Hash {
 	return func(ctx context.Context, text string) (string, error) {
 		secret, err := c.Logical().WriteWithContext(ctx, "sys/audit-hash/"+device, map[string]any{"input": text})

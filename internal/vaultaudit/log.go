@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// maxLine bounds a line of the log, in bytes. A request of 128 signatures, the most that a process asks for, has 60 KiB.
+// maxLine bounds a line of the log, in bytes. A request of 128 signatures, the most that a process asks for, has 60
+// KiB.
 const maxLine = 4 << 20
 
 // Log is one file of Vault's audit log.
@@ -33,7 +34,8 @@ type Logs struct {
 	otherKeys int
 }
 
-// entry is what is read of every line. The rest has another form for each path, and may have any form where a plugin answers.
+// entry is what is read of every line. The rest has another form for each path, and may have any form where a plugin
+// answers.
 type entry struct {
 	Type    string    `json:"type"`
 	Time    time.Time `json:"time"`
@@ -62,8 +64,8 @@ type answer struct {
 	} `json:"response"`
 }
 
-// signed is what the answer to one signature holds. Of a batch, each item has all members; one that was not signed has no
-// version.
+// signed is what the answer to one signature holds. Of a batch, each item has all members; one that was not signed has
+// no version.
 type signed struct {
 	Signature string `json:"signature"`
 	Version   int    `json:"key_version"`
@@ -105,7 +107,8 @@ type head struct {
 
 func (h *head) advance() { h.s, h.err, h.more = h.next() }
 
-// Rotations yields the requests to rotate a key that Vault has carried out, one file after the other. An error is the last thing that it yields.
+// Rotations yields the requests to rotate a key that Vault has carried out, one file after the other. An error is the
+// last thing that it yields.
 func (l *Logs) Rotations() iter.Seq2[Signature, error] {
 	return func(yield func(Signature, error) bool) {
 		for _, f := range l.Files {
@@ -133,11 +136,12 @@ func (l *Logs) rotation(line []byte) ([]Signature, error) {
 	if a.Error != "" || a.Response.Data.Error != nil {
 		return nil, nil
 	}
-	return []Signature{{Time: e.Time, Key: name, Request: a.Request.ID, By: a.Auth.DisplayName, Remote: a.Request.Remote}}, nil
+	return []Signature{{Time: e.Time, Key: name, Request: a.Request.ID, By: a.Auth.DisplayName, Remote: a.Request.Remote}},
+		nil
 }
 
-// file yields what read finds in the lines of one file. A last line without an end is being written, or was cut off; it is left out with
-// a note.
+// file yields what read finds in the lines of one file. A last line without an end is being written, or was cut off; it
+// is left out with a note.
 func (l *Logs) file(f Log, read func(line []byte) ([]Signature, error)) iter.Seq2[Signature, error] {
 	return func(yield func(Signature, error) bool) {
 		in := bufio.NewReaderSize(f.From, 64<<10)
@@ -232,16 +236,18 @@ func (l *Logs) signatures(line []byte) ([]Signature, error) {
 			continue
 		}
 		out = append(out, Signature{
-			Time: e.Time, Key: fmt.Sprintf("%s:v%d", name, m.Version), Value: m.Signature, Request: a.Request.ID, Item: i, By: a.Auth.DisplayName, Remote: a.Request.Remote,
+			Time: e.Time, Key: fmt.Sprintf("%s:v%d", name, m.Version), Value: m.Signature, Request: a.Request.ID, Item: i,
+			By: a.Auth.DisplayName, Remote: a.Request.Remote,
 		})
 	}
 	return out, nil
 }
 
-// hidden returns the one entry for an answer that shows no signature, unless an error says that there is none: a signature that the log does
-// not show was given nevertheless.
+// hidden returns the one entry for an answer that shows no signature, unless an error says that there is none: a
+// signature that the log does not show was given nevertheless.
 func (l *Logs) hidden(at time.Time, key string, a answer) []Signature {
-	s := Signature{Time: at, Key: key, Hidden: HiddenLeftOut, Request: a.Request.ID, By: a.Auth.DisplayName, Remote: a.Request.Remote}
+	s := Signature{Time: at, Key: key, Hidden: HiddenLeftOut, Request: a.Request.ID, By: a.Auth.DisplayName,
+		Remote: a.Request.Remote}
 	switch {
 	case a.Error != "":
 		return nil

@@ -19,7 +19,8 @@ import (
 // Hash returns a text as the audit log has it.
 type Hash func(ctx context.Context, text string) (string, error)
 
-// plain is the [Hash] of an audit device that logs everything as it is, and isPlain reports whether a signature is from one.
+// plain is the [Hash] of an audit device that logs everything as it is, and isPlain reports whether a signature is from
+// one.
 func plain(_ context.Context, text string) (string, error) { return text, nil }
 
 func isPlain(value string) bool { return strings.HasPrefix(value, "vault:v") }
@@ -39,13 +40,16 @@ type refusedPost struct {
 // late is how long after a post's end Vault may still sign for it: it answers also those who wait no more.
 const late = 5 * time.Second
 
-// maxCall bounds how long after its start a call has artifacts signed. It is many times what a post's steps take by default.
+// maxCall bounds how long after its start a call has artifacts signed. It is many times what a post's steps take by
+// default.
 const maxCall = time.Hour
 
-// recorded yields the artifacts that the keys have signed, and the posts that were refused, in the order of time. The records come in the
-// order of their start, and an artifact of a slow call may be younger than those of later calls: it waits until a record has started after
-// it. Without a hash artifacts have no value. An error is the last thing that it yields.
-func recorded(ctx context.Context, records iter.Seq2[ledger.Record, error], keys map[string]bool, hash Hash) iter.Seq2[item, error] {
+// recorded yields the artifacts that the keys have signed, and the posts that were refused, in the order of time. The
+// records come in the order of their start, and an artifact of a slow call may be younger than those of later calls: it
+// waits until a record has started after it. Without a hash artifacts have no value. An error is the last thing that it
+// yields.
+func recorded(ctx context.Context, records iter.Seq2[ledger.Record, error], keys map[string]bool,
+	hash Hash) iter.Seq2[item, error] {
 	return func(yield func(item, error) bool) {
 		var waiting []item // in the order of time
 		for r, err := range records {
@@ -128,8 +132,9 @@ func vaultSignature(kid, token string) string {
 	return fmt.Sprintf("vault:%s:%s", version, base64.StdEncoding.EncodeToString(sig))
 }
 
-// signedAt returns when a token says that it was signed. A token that does not say so, or names a time that is not in the call's, counts as
-// signed when the call started: a token names whole seconds, and the clock of another machine may be behind.
+// signedAt returns when a token says that it was signed. A token that does not say so, or names a time that is not in
+// the call's, counts as signed when the call started: a token names whole seconds, and the clock of another machine may
+// be behind.
 func signedAt(token string, started time.Time) time.Time {
 	parts := strings.Split(token, ".")
 	var claims struct {

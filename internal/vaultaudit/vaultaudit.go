@@ -1,6 +1,6 @@
-// Package vaultaudit compares the audit log of Vault, which has every signature that Vault made, with the record of calls,
-// which has every artifact that the mediator used. What only Vault has was signed for somebody else, or for a post that
-// broke off. What only the record has is missing in the log.
+// Package vaultaudit compares the audit log of Vault, which has every signature that Vault made, with the record of
+// calls, which has every artifact that the mediator used. What only Vault has was signed for somebody else, or for a
+// post that broke off. What only the record has is missing in the log.
 //
 //	vaultaudit.go  what is compared, and how it went
 //	log.go         signatures, from the lines of an audit log
@@ -45,11 +45,12 @@ type Difference struct {
 	Remote   string    `json:"remote,omitempty"`
 	Post     string    `json:"post,omitempty"`
 	Artifact string    `json:"artifact,omitempty"`
-	// Hidden is why the log does not show what an answer gave, which may be several signatures: [HiddenWrapped] or [HiddenLeftOut]. It is
-	// empty where the log shows the signature. The mediator never asks for such an answer. Key has no version then.
+	// Hidden is why the log does not show what an answer gave, which may be several signatures: [HiddenWrapped] or
+	// [HiddenLeftOut]. It is empty where the log shows the signature. The mediator never asks for such an answer. Key has
+	// no version then.
 	Hidden string `json:"hidden,omitempty"`
-	// Refused is the id of a post that was under way then, or had just ended, and was refused: the signature may have been made for it.
-	// It shows nothing: whoever uses a key past the mediator can choose such a moment.
+	// Refused is the id of a post that was under way then, or had just ended, and was refused: the signature may have been
+	// made for it. It shows nothing: whoever uses a key past the mediator can choose such a moment.
 	Refused string `json:"refused,omitempty"`
 }
 
@@ -65,22 +66,23 @@ const (
 	OnlyRecord = "record"
 )
 
-// Summary says what was compared. Signatures is Matched plus OnlyVault, and Artifacts is Matched plus OnlyRecord: a pair counts if its signature
-// or its artifact lies in the range.
+// Summary says what was compared. Signatures is Matched plus OnlyVault, and Artifacts is Matched plus OnlyRecord: a
+// pair counts if its signature or its artifact lies in the range.
 type Summary struct {
-	// Exact is whether signatures were compared themselves. Otherwise only their keys, times and number were: a signature that
-	// nobody recorded is then taken for one that is missing in the log at about the same time, and what was signed is not
-	// compared.
-	Exact      bool      `json:"exact"`
-	Since      time.Time `json:"since,omitzero"`
-	Until      time.Time `json:"until"`
-	Signatures int       `json:"signatures"` // in the log, of the keys that are compared; an answer that hides them counts as one
-	Artifacts  int       `json:"artifacts"`  // in the record, of these keys
-	Matched    int       `json:"matched"`
-	Repeated   int       `json:"repeated"`  // signatures that Vault made again over the same, as when a connection broke
-	OtherKeys  int       `json:"otherKeys"` // signatures of other keys of the same mount, such as the roots'
-	OnlyVault  int       `json:"onlyVault"`
-	OnlyRecord int       `json:"onlyRecord"`
+	// Exact is whether signatures were compared themselves. Otherwise only their keys, times and number were: a signature
+	// that nobody recorded is then taken for one that is missing in the log at about the same time, and what was signed is
+	// not compared.
+	Exact bool      `json:"exact"`
+	Since time.Time `json:"since,omitzero"`
+	Until time.Time `json:"until"`
+	// in the log, of the keys that are compared; an answer that hides them counts as one
+	Signatures int `json:"signatures"`
+	Artifacts  int `json:"artifacts"` // in the record, of these keys
+	Matched    int `json:"matched"`
+	Repeated   int `json:"repeated"`  // signatures that Vault made again over the same, as when a connection broke
+	OtherKeys  int `json:"otherKeys"` // signatures of other keys of the same mount, such as the roots'
+	OnlyVault  int `json:"onlyVault"`
+	OnlyRecord int `json:"onlyRecord"`
 }
 
 // Differ reports whether there were differences.

@@ -56,8 +56,10 @@ func record(started time.Time, numbers ...int) ledger.Record {
 	r := ledger.Record{ID: fmt.Sprint("post-", numbers), Started: started}
 	b64 := base64.RawURLEncoding.EncodeToString
 	for _, n := range numbers {
-		r.Artifacts = append(r.Artifacts, ledger.Artifact{Name: fmt.Sprint("artifact-", n), Token: b64([]byte(`{"alg":"EdDSA","kid":"k:v1","typ":"t"}`)) + "." +
-			b64(fmt.Appendf(nil, `{"iat":%d}`, started.Unix())) + "." + b64(fmt.Appendf(nil, "signature %d", n))})
+		r.Artifacts = append(r.Artifacts,
+			ledger.Artifact{Name: fmt.Sprint("artifact-", n),
+				Token: b64([]byte(`{"alg":"EdDSA","kid":"k:v1","typ":"t"}`)) + "." +
+					b64(fmt.Appendf(nil, `{"iat":%d}`, started.Unix())) + "." + b64(fmt.Appendf(nil, "signature %d", n))})
 	}
 	return r
 }
@@ -73,9 +75,12 @@ func each(records ...ledger.Record) iter.Seq2[ledger.Record, error] {
 }
 
 // compare compares files with records and returns what differs, as "vault REQUEST ITEM" and "record POST ARTIFACT".
-func compare(t *testing.T, c vaultaudit.Comparison, files []string, records iter.Seq2[ledger.Record, error]) (found []string, s vaultaudit.Summary, notes []string, err error) {
+func compare(t *testing.T, c vaultaudit.Comparison, files []string,
+	records iter.Seq2[ledger.Record, error]) (found []string, s vaultaudit.Summary, notes []string, err error) {
 	t.Helper()
-	logs := &vaultaudit.Logs{Mount: "transit", Keys: map[string]bool{"k": true}, Note: func(n string) { notes = append(notes, n) }}
+	logs := &vaultaudit.Logs{Mount: "transit", Keys: map[string]bool{"k": true}, Note: func(n string) {
+		notes = append(notes, n)
+	}}
 	for i, f := range files {
 		logs.Files = append(logs.Files, vaultaudit.Log{Name: fmt.Sprint("file", i), From: strings.NewReader(f)})
 	}
@@ -112,28 +117,41 @@ func TestCompare(t *testing.T) {
 	}{
 		{
 			"a batch for several posts, with one that was not signed", []string{line(at(1), sign, 1, -1, 2, 3)},
-			[]ledger.Record{record(at(0.5), 1), record(at(0.6), 2, 3)}, vaultaudit.Comparison{}, nil, func(s vaultaudit.Summary) bool { return s.Matched == 3 && s.Signatures == 3 },
+			[]ledger.Record{record(at(0.5), 1), record(at(0.6), 2, 3)}, vaultaudit.Comparison{}, nil,
+			func(s vaultaudit.Summary) bool {
+				return s.Matched == 3 && s.Signatures == 3
+			},
 		},
 		{
-			"files of two servers, in the order of time", []string{line(at(1), sign, 1) + line(at(30), sign, 4), line(at(2), sign, 2) + line(at(29), sign, 3)},
-			[]ledger.Record{record(at(1), 1), record(at(2), 2), record(at(29), 3), record(at(30), 4)}, vaultaudit.Comparison{Window: 2 * time.Second}, nil, func(s vaultaudit.Summary) bool { return s.Matched == 4 },
+			"files of two servers, in the order of time",
+			[]string{line(at(1), sign, 1) + line(at(30), sign, 4), line(at(2), sign, 2) + line(at(29), sign, 3)},
+			[]ledger.Record{record(at(1), 1), record(at(2), 2), record(at(29), 3), record(at(30), 4)},
+			vaultaudit.Comparison{Window: 2 * time.Second}, nil, func(s vaultaudit.Summary) bool {
+				return s.Matched == 4
+			},
 		},
 		{
-			"what only one has", []string{line(at(1), sign, 1, 2) + line(at(100), sign, 3)}, []ledger.Record{record(at(1), 1, 7), record(at(101), 3)},
+			"what only one has", []string{line(at(1), sign, 1, 2) + line(at(100), sign, 3)},
+			[]ledger.Record{record(at(1), 1, 7), record(at(101), 3)},
 			vaultaudit.Comparison{}, []string{"record post-[1 7] artifact-7", "vault request-[1 2] 1"}, nil,
 		},
-		{"nothing in the record", []string{line(at(1), sign, 1)}, nil, vaultaudit.Comparison{}, []string{"vault request-[1] 0"}, nil},
-		{"nothing in the log", []string{""}, []ledger.Record{record(at(1), 1)}, vaultaudit.Comparison{}, []string{"record post-[1] artifact-1"}, nil},
+		{"nothing in the record", []string{line(at(1), sign, 1)}, nil, vaultaudit.Comparison{},
+			[]string{"vault request-[1] 0"}, nil},
+		{"nothing in the log", []string{""}, []ledger.Record{record(at(1), 1)}, vaultaudit.Comparison{},
+			[]string{"record post-[1] artifact-1"}, nil},
 		{
-			"too far apart", []string{line(at(1), sign, 1) + line(at(60), sign, 2)}, []ledger.Record{record(at(30), 1), record(at(60), 2)},
+			"too far apart", []string{line(at(1), sign, 1) + line(at(60), sign, 2)},
+			[]ledger.Record{record(at(30), 1), record(at(60), 2)},
 			vaultaudit.Comparison{}, []string{"vault request-[1] 0", "record post-[1] artifact-1"}, nil,
 		},
 		{
-			"made again, as when a connection broke", []string{line(at(1), sign, 1) + line(at(2), sign, 1)}, []ledger.Record{record(at(1), 1)},
+			"made again, as when a connection broke", []string{line(at(1), sign, 1) + line(at(2), sign, 1)},
+			[]ledger.Record{record(at(1), 1)},
 			vaultaudit.Comparison{}, nil, func(s vaultaudit.Summary) bool { return s.Repeated == 1 && s.Matched == 1 },
 		},
 		{
-			"made again long afterwards", []string{line(at(1), sign, 1) + line(at(300), sign, 1)}, []ledger.Record{record(at(1), 1)},
+			"made again long afterwards", []string{line(at(1), sign, 1) + line(at(300), sign, 1)},
+			[]ledger.Record{record(at(1), 1)},
 			vaultaudit.Comparison{}, []string{"vault request-[1] 0"}, nil,
 		},
 		{
@@ -141,25 +159,38 @@ func TestCompare(t *testing.T) {
 			vaultaudit.Comparison{}, []string{"record post-[1] artifact-1"}, nil,
 		},
 		{
-			"the edges of a range", []string{line(at(9), sign, 1) + line(at(10), sign, 2) + line(at(11), sign, 3) + line(at(19), sign, 4) + line(at(20), sign, 5)},
+			"the edges of a range",
+			[]string{line(at(9), sign, 1) + line(at(10), sign, 2) + line(at(11), sign, 3) + line(at(19), sign, 4) +
+				line(at(20), sign, 5)},
 			[]ledger.Record{record(at(9), 2), record(at(19), 5)}, // each a second before
-			vaultaudit.Comparison{Since: at(10), Until: at(20), Window: 3 * time.Second}, []string{"vault request-[3] 0", "vault request-[4] 0"}, nil,
+			vaultaudit.Comparison{Since: at(10), Until: at(20), Window: 3 * time.Second},
+			[]string{"vault request-[3] 0", "vault request-[4] 0"}, nil,
 		},
 		{
 			"other keys, other mounts and other requests", []string{
-				line(at(1), "transit/sign/registry", 8) + line(at(1), "other/sign/k", 9) + line(at(1), "transit/verify/k") + strings.Replace(line(at(1), sign, 10), `"type":"response"`, `"type":"request"`, 1),
-			}, nil, vaultaudit.Comparison{}, nil, func(s vaultaudit.Summary) bool { return s.OtherKeys == 1 && s.Signatures == 0 },
+				line(at(1), "transit/sign/registry", 8) + line(at(1), "other/sign/k", 9) + line(at(1), "transit/verify/k") +
+					strings.Replace(line(at(1), sign, 10), `"type":"response"`, `"type":"request"`, 1),
+			}, nil, vaultaudit.Comparison{}, nil, func(s vaultaudit.Summary) bool {
+				return s.OtherKeys == 1 && s.Signatures == 0
+			},
 		},
 		{
-			"pairs of which one half lies beside the range", []string{line(at(9), sign, 1) + line(at(11), sign, 2) + line(at(20), sign, 3)},
-			[]ledger.Record{record(at(9), 2), record(at(10), 1), record(at(19), 3)}, vaultaudit.Comparison{Since: at(10), Until: at(20), Window: 3 * time.Second}, nil,
+			"pairs of which one half lies beside the range",
+			[]string{line(at(9), sign, 1) + line(at(11), sign, 2) + line(at(20), sign, 3)},
+			[]ledger.Record{record(at(9), 2), record(at(10), 1), record(at(19), 3)},
+			vaultaudit.Comparison{Since: at(10), Until: at(20), Window: 3 * time.Second}, nil,
 			func(s vaultaudit.Summary) bool { return s.Signatures == 3 && s.Artifacts == 3 && s.Matched == 3 },
 		},
 		{
-			"other keys beside the range", []string{line(at(1), "transit/sign/registry", 8) + line(at(15), "transit/sign/registry", 9) + line(at(21), "transit/sign/registry", 10)}, nil,
-			vaultaudit.Comparison{Since: at(10), Until: at(20)}, nil, func(s vaultaudit.Summary) bool { return s.OtherKeys == 1 },
+			"other keys beside the range",
+			[]string{line(at(1), "transit/sign/registry", 8) + line(at(15), "transit/sign/registry", 9) +
+				line(at(21), "transit/sign/registry", 10)}, nil,
+			vaultaudit.Comparison{Since: at(10), Until: at(20)}, nil, func(s vaultaudit.Summary) bool {
+				return s.OtherKeys == 1
+			},
 		},
-		{"with a hash algorithm in the path", []string{line(at(1), sign+"/sha2-512", 1)}, nil, vaultaudit.Comparison{}, []string{"vault request-[1] 0"}, nil},
+		{"with a hash algorithm in the path", []string{line(at(1), sign+"/sha2-512", 1)}, nil, vaultaudit.Comparison{},
+			[]string{"vault request-[1] 0"}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			found, s, notes, err := compare(t, tt.c, tt.files, each(tt.records...))
@@ -178,11 +209,12 @@ func TestCompare(t *testing.T) {
 func TestCompareRefuses(t *testing.T) {
 	whole := line(at(1), "transit/sign/k", 1)
 	for name, tt := range map[string]struct{ log, want string }{
-		"no JSON":                       {whole + "none\n", "file0, line 2: this is no entry"},
-		"no entry":                      {whole + "{}\n", "file0, line 2: an entry"},
-		"a signature without a version": {strings.Replace(whole, `"batch_results":[{`, `"signature":"vault:v1:x","none":[{`, 1), "has no version"},
-		"a negative version":            {strings.Replace(whole, `"key_version":1`, `"key_version":-1`, 1), "has no version"},
-		"a long line":                   {strings.Repeat("a", 5<<20), "longer than"},
+		"no JSON":  {whole + "none\n", "file0, line 2: this is no entry"},
+		"no entry": {whole + "{}\n", "file0, line 2: an entry"},
+		"a signature without a version": {
+			strings.Replace(whole, `"batch_results":[{`, `"signature":"vault:v1:x","none":[{`, 1), "has no version"},
+		"a negative version": {strings.Replace(whole, `"key_version":1`, `"key_version":-1`, 1), "has no version"},
+		"a long line":        {strings.Repeat("a", 5<<20), "longer than"},
 	} {
 		_, _, _, err := compare(t, vaultaudit.Comparison{}, []string{tt.log}, each())
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -190,7 +222,9 @@ func TestCompareRefuses(t *testing.T) {
 		}
 	}
 	broken := errors.New("the ledger went away")
-	_, _, _, err := compare(t, vaultaudit.Comparison{}, []string{whole}, func(yield func(ledger.Record, error) bool) { yield(ledger.Record{}, broken) })
+	_, _, _, err := compare(t, vaultaudit.Comparison{}, []string{whole}, func(yield func(ledger.Record, error) bool) {
+		yield(ledger.Record{}, broken)
+	})
 	if !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
@@ -200,7 +234,9 @@ func TestCompareRefuses(t *testing.T) {
 		parts := strings.Split(wild.Artifacts[0].Token, ".")
 		parts[1] = base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"iat":%d}`, named))
 		wild.Artifacts[0].Token = strings.Join(parts, ".")
-		if found, _, _, err := compare(t, vaultaudit.Comparison{}, []string{line(at(1), "transit/sign/k", 1, 2, 3) + line(at(60), "transit/sign/k", 4)}, each(wild, record(at(2), 3), record(at(60), 4))); err != nil || len(found) != 0 {
+		if found, _, _, err := compare(t, vaultaudit.Comparison{},
+			[]string{line(at(1), "transit/sign/k", 1, 2, 3) + line(at(60), "transit/sign/k", 4)},
+			each(wild, record(at(2), 3), record(at(60), 4))); err != nil || len(found) != 0 {
 			t.Errorf("%d: got %v, %v", named, found, err)
 		}
 	}
@@ -212,13 +248,16 @@ func TestCompareRefuses(t *testing.T) {
 }
 
 // differences returns what differs, whole.
-func differences(t *testing.T, log string, records ...ledger.Record) (found []vaultaudit.Difference, s vaultaudit.Summary) {
+func differences(t *testing.T, log string, records ...ledger.Record) (found []vaultaudit.Difference,
+	s vaultaudit.Summary) {
 	t.Helper()
-	logs := &vaultaudit.Logs{Mount: "transit", Keys: map[string]bool{"k": true}, Files: []vaultaudit.Log{{Name: "log", From: strings.NewReader(log)}}}
-	s, err := (vaultaudit.Comparison{Until: noon.Add(time.Hour), Window: time.Second, Found: func(d vaultaudit.Difference) error {
-		found = append(found, d)
-		return nil
-	}}).Run(t.Context(), logs, each(records...))
+	logs := &vaultaudit.Logs{Mount: "transit", Keys: map[string]bool{"k": true},
+		Files: []vaultaudit.Log{{Name: "log", From: strings.NewReader(log)}}}
+	s, err := (vaultaudit.Comparison{Until: noon.Add(time.Hour), Window: time.Second,
+		Found: func(d vaultaudit.Difference) error {
+			found = append(found, d)
+			return nil
+		}}).Run(t.Context(), logs, each(records...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +288,8 @@ func TestRefusedBeside(t *testing.T) {
 			want = r.ID
 		}
 		// Another record, long afterwards, is read before the signature is reported.
-		found, _ := differences(t, line(at(tt.signed), "transit/sign/k", 1)+line(at(1000), "transit/sign/k", 2), r, record(at(1000), 2))
+		found, _ := differences(t, line(at(tt.signed), "transit/sign/k", 1)+line(at(1000), "transit/sign/k", 2), r,
+			record(at(1000), 2))
 		if len(found) != 1 || found[0].Refused != want {
 			t.Errorf("%s: got %+v, want %q", tt.name, found, want)
 		}
@@ -263,33 +303,42 @@ func TestHidden(t *testing.T) {
 		{"wrapped", "k", `"response":{` + wrap + `}`, "wrapped"},
 		{"wrapped, with a hash algorithm", "k/sha2-512", `"response":{` + wrap + `}`, "wrapped"},
 		{"wrapped, with empty data", "k", `"response":{"data":{},` + wrap + `}`, "wrapped"},
-		{"wrapped, with what looks like an error", "k", `"response":{"data":{"error":"hmac-sha256:1"},` + wrap + `}`, "wrapped"},
+		{"wrapped, with what looks like an error", "k", `"response":{"data":{"error":"hmac-sha256:1"},` + wrap + `}`,
+			"wrapped"},
 		{"no response", "k", `"none":{}`, "left out"},
 		{"no data", "k", `"response":{"mount_type":"transit"}`, "left out"},
 		{"no signature", "k", `"response":{"data":{"key_version":1}}`, "left out"},
 		{"an empty batch", "k", `"response":{"data":{"batch_results":[]}}`, "left out"},
 		{"an error", "k", `"error":"1 error occurred","response":{"mount_type":"transit"}`, ""},
 		{"an error in the data", "k", `"response":{"data":{"error":"hmac-sha256:1"}}`, ""},
-		{"a batch of which none was signed", "k", `"response":{"data":{"batch_results":[{"signature":"","key_version":0,"error":"hmac-sha256:1"}]}}`, ""},
+		{"a batch of which none was signed", "k",
+			`"response":{"data":{"batch_results":[{"signature":"","key_version":0,"error":"hmac-sha256:1"}]}}`, ""},
 		{"another key", "registry", `"response":{` + wrap + `}`, ""},
 	} {
-		text := `{"type":"response","time":"` + at(1).Format(time.RFC3339) + `","auth":{"display_name":"approle"},"request":{"id":"r","path":"transit/sign/` + tt.path + `","remote_address":"10.0.0.1"},` + tt.rest + "}\n"
-		// Beside it are a signature that is in the record, and a post that was refused: the first is compared as ever, and the second not
-		// named, since the mediator asks for no such answer.
+		text := `{"type":"response","time":"` + at(1).Format(time.RFC3339) +
+			`","auth":{"display_name":"approle"},"request":{"id":"r","path":"transit/sign/` + tt.path +
+			`","remote_address":"10.0.0.1"},` + tt.rest + "}\n"
+		// Beside it are a signature that is in the record, and a post that was refused: the first is compared as ever, and
+		// the second not named, since the mediator asks for no such answer.
 		refused := record(at(1))
 		refused.Flow, refused.State, refused.Event, refused.Finished = "post", ledger.StateRefused, "evt_1", at(2)
 		found, s := differences(t, text+line(at(1), "transit/sign/k", 1), refused, record(at(1), 1))
 		var want []vaultaudit.Difference
 		if tt.want != "" {
-			want = []vaultaudit.Difference{{Only: vaultaudit.OnlyVault, Time: at(1), Key: "k", Request: "r", By: "approle", Remote: "10.0.0.1", Hidden: tt.want}}
+			want = []vaultaudit.Difference{
+				{Only: vaultaudit.OnlyVault, Time: at(1), Key: "k", Request: "r", By: "approle", Remote: "10.0.0.1",
+					Hidden: tt.want}}
 		}
-		if !slices.Equal(found, want) || !s.Exact || s.Matched != 1 || s.OnlyVault != len(want) || s.Signatures != 1+len(want) {
+		if !slices.Equal(found, want) || !s.Exact || s.Matched != 1 || s.OnlyVault != len(want) ||
+			s.Signatures != 1+len(want) {
 			t.Errorf("%s: got %+v, %+v", tt.name, found, s)
 		}
 	}
 	c := vaultaudit.Comparison{Since: at(100), Until: at(200)}
-	early := `{"type":"response","time":"` + at(1).Format(time.RFC3339) + `","request":{"path":"transit/sign/k"},"response":{` + wrap + "}}\n"
-	if found, s, _, err := compare(t, c, []string{early + strings.ReplaceAll(early, "12:00:01", "12:03:25")}, each()); err != nil || len(found) != 0 || s.Differ() {
+	early := `{"type":"response","time":"` + at(1).Format(time.RFC3339) +
+		`","request":{"path":"transit/sign/k"},"response":{` + wrap + "}}\n"
+	if found, s, _, err := compare(t, c, []string{early + strings.ReplaceAll(early, "12:00:01", "12:03:25")},
+		each()); err != nil || len(found) != 0 || s.Differ() {
 		t.Errorf("beside the range: got %q, %+v, %v", found, s, err)
 	}
 }
@@ -303,13 +352,15 @@ func TestOtherLines(t *testing.T) {
 		`"request":{"path":"secret/app"},"response":{"wrap_info":"hmac-sha256:1","data":"hmac-sha256:1"}`,
 	} {
 		text := `{"type":"response","time":"` + at(1).Format(time.RFC3339) + `",` + rest + "}\n"
-		if found, s := differences(t, text+line(at(1), "transit/sign/k", 1), record(at(1), 1)); len(found) != 0 || s.Matched != 1 {
+		if found, s := differences(t, text+line(at(1), "transit/sign/k", 1), record(at(1), 1)); len(found) != 0 ||
+			s.Matched != 1 {
 			t.Errorf("%s: got %+v, %+v", rest, found, s)
 		}
 	}
 }
 
-// TestSlowPost compares a post that took long to be judged: its artifacts are younger than those of posts that started after it.
+// TestSlowPost compares a post that took long to be judged: its artifacts are younger than those of posts that started
+// after it.
 func TestSlowPost(t *testing.T) {
 	slow := record(at(0), 1, 2)
 	for i, signed := range []float64{0, 65} {
@@ -327,7 +378,8 @@ func TestSlowPost(t *testing.T) {
 	hashed := strings.ReplaceAll(log, "vault:v1:", "hmac-sha256:") // so that numbers are compared
 	for _, window := range []time.Duration{time.Second, time.Minute} {
 		for _, log := range []string{log, hashed} {
-			if found, s, _, err := compare(t, vaultaudit.Comparison{Window: window}, []string{log}, each(records...)); err != nil || len(found) != 0 || s.Matched != len(records)+1 {
+			if found, s, _, err := compare(t, vaultaudit.Comparison{Window: window}, []string{log}, each(records...)); err !=
+				nil || len(found) != 0 || s.Matched != len(records)+1 {
 				t.Errorf("window %s: got %q, %+v, %v", window, found, s, err)
 			}
 		}
@@ -356,7 +408,8 @@ func TestCompareHoldsTheWindow(t *testing.T) {
 	}()
 	defer in.Close()
 	ahead := 0 // how far the log is read beyond what has been found
-	logs := &vaultaudit.Logs{Mount: "transit", Keys: map[string]bool{"k": true}, Files: []vaultaudit.Log{{Name: "log", From: in}}}
+	logs := &vaultaudit.Logs{Mount: "transit", Keys: map[string]bool{"k": true},
+		Files: []vaultaudit.Log{{Name: "log", From: in}}}
 	c := vaultaudit.Comparison{Until: at(n + 1), Window: 20 * time.Second}
 	handed := 0
 	c.Found = func(d vaultaudit.Difference) error {
@@ -380,14 +433,18 @@ func TestCompareHoldsTheWindow(t *testing.T) {
 	}
 }
 
-// FuzzLog reads any text as a log: it ends, and whatever it finds has a key, a time, and a value or the reason why there is none.
+// FuzzLog reads any text as a log: it ends, and whatever it finds has a key, a time, and a value or the reason why
+// there is none.
 func FuzzLog(f *testing.F) {
 	f.Add([]byte(line(at(1), "transit/sign/k", 1, -1, 2)))
 	f.Add([]byte(line(at(1), "transit/sign/k", 1) + "{"))
-	f.Add([]byte(`{"type":"response","time":"2026-01-01T00:00:00Z","request":{"path":"transit/sign/k"},"response":{"data":{"signature":"hmac-sha256:00","key_version":3}}}`))
-	f.Add([]byte(`{"type":"response","time":"2026-01-01T00:00:00Z","request":{"path":"transit/sign/k"},"response":{"wrap_info":{"ttl":60}}}`))
+	f.Add([]byte(
+		`{"type":"response","time":"2026-01-01T00:00:00Z","request":{"path":"transit/sign/k"},"response":{"data":{"signature":"hmac-sha256:00","key_version":3}}}`))
+	f.Add([]byte(
+		`{"type":"response","time":"2026-01-01T00:00:00Z","request":{"path":"transit/sign/k"},"response":{"wrap_info":{"ttl":60}}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		logs := &vaultaudit.Logs{Mount: "transit", Keys: map[string]bool{"k": true}, Note: func(string) {}, Files: []vaultaudit.Log{{Name: "log", From: strings.NewReader(string(raw))}}}
+		logs := &vaultaudit.Logs{Mount: "transit", Keys: map[string]bool{"k": true}, Note: func(string) {},
+			Files: []vaultaudit.Log{{Name: "log", From: strings.NewReader(string(raw))}}}
 		for s, err := range logs.Signatures() {
 			shown := s.Hidden == "" && strings.HasPrefix(s.Key, "k:v") && s.Value != ""
 			hidden := s.Hidden != "" && s.Key == "k" && s.Value == ""
@@ -401,12 +458,17 @@ func FuzzLog(f *testing.F) {
 // TestRotations names who has rotated which keys: only what Vault has carried out.
 func TestRotations(t *testing.T) {
 	entry := func(kind, path, rest string) string {
-		return `{"type":"` + kind + `","time":"` + at(1).Format(time.RFC3339) + `","auth":{"display_name":"token-owner"},"request":{"id":"r","path":"` + path + `","remote_address":"10.0.0.1"}` + rest + "}\n"
+		return `{"type":"` + kind + `","time":"` + at(1).Format(time.RFC3339) +
+			`","auth":{"display_name":"token-owner"},"request":{"id":"r","path":"` + path + `","remote_address":"10.0.0.1"}` +
+			rest + "}\n"
 	}
-	log := entry("request", "transit/keys/k/rotate", "") + entry("response", "transit/keys/k/rotate", `,"response":{"data":{}}`) +
-		entry("response", "transit/keys/k/rotate", `,"error":"permission denied"`) + entry("response", "other/keys/k/rotate", "") +
+	log := entry("request", "transit/keys/k/rotate", "") +
+		entry("response", "transit/keys/k/rotate", `,"response":{"data":{}}`) +
+		entry("response", "transit/keys/k/rotate", `,"error":"permission denied"`) +
+		entry("response", "other/keys/k/rotate", "") +
 		entry("response", "transit/keys/k", "") + entry("response", "transit/sign/k", "")
-	logs := &vaultaudit.Logs{Mount: "transit", Note: func(string) {}, Files: []vaultaudit.Log{{Name: "log", From: strings.NewReader(log)}}}
+	logs := &vaultaudit.Logs{Mount: "transit", Note: func(string) {},
+		Files: []vaultaudit.Log{{Name: "log", From: strings.NewReader(log)}}}
 	var found []vaultaudit.Signature
 	for r, err := range logs.Rotations() {
 		if err != nil {

@@ -21,19 +21,22 @@ import (
 )
 
 const (
-	// maxConns bounds the connections of one process; a further transaction waits for one. PostgreSQL admits 100 by default.
+	// maxConns bounds the connections of one process; a further transaction waits for one. PostgreSQL admits 100 by
+	// default.
 	maxConns = 16
 	// connectTimeout bounds one attempt to connect.
 	connectTimeout = 5 * time.Second
 )
 
-// parameters are what each connection asks for, unless the DSN asks for something itself. What durability rests on is read back.
+// parameters are what each connection asks for, unless the DSN asks for something itself. What durability rests on is
+// read back.
 var parameters = map[string]string{
-	"application_name":                    "mediator",
-	"synchronous_commit":                  "on", // whatever the role's default is
-	"statement_timeout":                   strconv.FormatInt(operation.Milliseconds(), 10),
-	"lock_timeout":                        strconv.FormatInt(operation.Milliseconds(), 10),
-	"idle_in_transaction_session_timeout": strconv.FormatInt(operation.Milliseconds(), 10), // a stuck process must not hold keys
+	"application_name":   "mediator",
+	"synchronous_commit": "on", // whatever the role's default is
+	"statement_timeout":  strconv.FormatInt(operation.Milliseconds(), 10),
+	"lock_timeout":       strconv.FormatInt(operation.Milliseconds(), 10),
+	// a stuck process must not hold keys
+	"idle_in_transaction_session_timeout": strconv.FormatInt(operation.Milliseconds(), 10),
 }
 
 // Check says what is wrong with dsn, as far as that can be known without connecting.
@@ -62,7 +65,8 @@ func parse(dsn string) (*pgx.ConnConfig, error) {
 	if err != nil {
 		return nil, errors.New("the DSN is no PostgreSQL URL or keyword/value string") // the cause could show its password
 	}
-	for _, way := range append([]*pgconn.FallbackConfig{{Host: config.Host, TLSConfig: config.TLSConfig}}, config.Fallbacks...) {
+	for _, way := range append([]*pgconn.FallbackConfig{{Host: config.Host, TLSConfig: config.TLSConfig}},
+		config.Fallbacks...) {
 		if !local(way.Host) && !verifies(way.TLSConfig) {
 			return nil, fmt.Errorf("the DSN has to ask for sslmode=verify-full: %s is not on this machine", way.Host)
 		}
@@ -78,8 +82,8 @@ func parse(dsn string) (*pgx.ConnConfig, error) {
 	return config, nil
 }
 
-// connect returns a pool whose every connection has shown that its commits are durable. Names without a schema are looked up in schema.
-// It does not connect yet.
+// connect returns a pool whose every connection has shown that its commits are durable. Names without a schema are
+// looked up in schema. It does not connect yet.
 func connect(dsn, schema string) (*sql.DB, error) {
 	config, err := parse(dsn)
 	if err != nil {
@@ -88,7 +92,8 @@ func connect(dsn, schema string) (*sql.DB, error) {
 	config.RuntimeParams["search_path"] = schema
 	db := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
 		var commit, fsync string
-		if err := c.QueryRow(ctx, `SELECT current_setting('synchronous_commit'), current_setting('fsync')`).Scan(&commit, &fsync); err != nil {
+		if err := c.QueryRow(ctx, `SELECT current_setting('synchronous_commit'), current_setting('fsync')`).Scan(&commit,
+			&fsync); err != nil {
 			return err
 		}
 		return durable(commit, fsync)

@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// insertKeys waits for a transaction that holds one of the keys. The order keeps two transactions from waiting for each other.
+	// insertKeys waits for a transaction that holds one of the keys. The order keeps two transactions from waiting for
+	// each other.
 	insertKeys = `
 INSERT INTO actionproof.consumed (kind, id, expires)
 SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[]) AS k (kind, id, expires) ORDER BY kind, id
@@ -20,12 +21,13 @@ SELECT current_setting('synchronous_commit'), current_setting('fsync'), current_
 	(SELECT expires FROM actionproof.forgotten)`
 )
 
-// Consume records keys as used in a transaction of the caller's, all or none, on a database that [Open] has opened once. For each key
-// exactly one caller gets nil and commits; every other one waits for that, and gets a [*ledger.ConsumedError]. After any other error
-// roll back. After an error of the commit itself count the keys as consumed.
+// Consume records keys as used in a transaction of the caller's, all or none, on a database that [Open] has opened
+// once. For each key exactly one caller gets nil and commits; every other one waits for that, and gets a
+// [*ledger.ConsumedError]. After any other error roll back. After an error of the commit itself count the keys as
+// consumed.
 //
-// It refuses a transaction that would not commit durably, and one at another level than READ COMMITTED: it would not see what others
-// have pruned.
+// It refuses a transaction that would not commit durably, and one at another level than READ COMMITTED: it would not
+// see what others have pruned.
 func Consume(ctx context.Context, tx *sql.Tx, keys ...ledger.Key) error {
 	kinds, ids, expiries := make([]string, len(keys)), make([]string, len(keys)), make([]int64, len(keys))
 	for i, k := range keys {
@@ -66,8 +68,8 @@ func insert(ctx context.Context, tx *sql.Tx, kinds, ids []string, expiries []int
 	return fresh, rows.Err()
 }
 
-// guard refuses to rest on a commit that is not durable, and keys that may have been pruned. It comes after the insert: what another
-// process has pruned by then, this statement sees.
+// guard refuses to rest on a commit that is not durable, and keys that may have been pruned. It comes after the insert:
+// what another process has pruned by then, this statement sees.
 func guard(ctx context.Context, tx *sql.Tx, keys []ledger.Key) error {
 	var commit, fsync, level string
 	var forgotten sql.NullInt64
@@ -94,7 +96,9 @@ func guard(ctx context.Context, tx *sql.Tx, keys []ledger.Key) error {
 
 func durable(commit, fsync string) error {
 	if commit != "on" && commit != "remote_apply" || fsync != "on" {
-		return fmt.Errorf("the database runs with synchronous_commit=%s and fsync=%s, and could forget a consumed key: both have to be on", commit, fsync)
+		return fmt.Errorf(
+			"the database runs with synchronous_commit=%s and fsync=%s, and could forget a consumed key: both have to be on",
+			commit, fsync)
 	}
 	return nil
 }

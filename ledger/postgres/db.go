@@ -11,12 +11,12 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// DB is a schema of its own in a PostgreSQL database, for state other than the ledger that several processes share. It is safe for
-// concurrent use, and lives through the loss of the database.
+// DB is a schema of its own in a PostgreSQL database, for state other than the ledger that several processes share. It
+// is safe for concurrent use, and lives through the loss of the database.
 type DB struct{ pool }
 
-// OpenDB connects to the database that dsn names, makes the schema unless it is there, and refuses what [Open] refuses. Names without a
-// schema are those of s. Errors do not show dsn, and have the code ledger_unavailable.
+// OpenDB connects to the database that dsn names, makes the schema unless it is there, and refuses what [Open] refuses.
+// Names without a schema are those of s. Errors do not show dsn, and have the code ledger_unavailable.
 func OpenDB(ctx context.Context, dsn string, s Schema) (*DB, error) {
 	db, err := connect(dsn, s.Name)
 	if err != nil {
@@ -32,8 +32,8 @@ func OpenDB(ctx context.Context, dsn string, s Schema) (*DB, error) {
 // Read returns a pool for reading.
 func (d *DB) Read() *sql.DB { return d.db }
 
-// Write runs do in a transaction at the level READ COMMITTED and returns nil once it is durable. If do fails, what it did is undone. After
-// an error of the commit the outcome is unknown: count it as stored.
+// Write runs do in a transaction at the level READ COMMITTED and returns nil once it is durable. If do fails, what it
+// did is undone. After an error of the commit the outcome is unknown: count it as stored.
 func (d *DB) Write(ctx context.Context, do func(context.Context, *sql.Tx) error) error {
 	return d.write(ctx, do)
 }

@@ -63,7 +63,8 @@ func TestReplicasAcceptOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Accept(t.Context(), ledger.Acceptance{At: ledgertest.Now(), Was: last[0], Found: now}, ledgertest.Now()); err != nil {
+	if err := l.Accept(t.Context(), ledger.Acceptance{At: ledgertest.Now(), Was: last[0], Found: now},
+		ledgertest.Now()); err != nil {
 		t.Fatal(err)
 	}
 	two := open(t, dsn, "two")

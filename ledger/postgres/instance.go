@@ -17,8 +17,8 @@ import (
 // instanceName is what Instance writes.
 var instanceName = regexp.MustCompile(`^[A-Z2-7]{26}\n$`)
 
-// Instance returns the name under which the process that owns the folder dir shares a ledger with others: random, made at its first
-// start and kept in dir. Until held is closed no other process gets it.
+// Instance returns the name under which the process that owns the folder dir shares a ledger with others: random, made
+// at its first start and kept in dir. Until held is closed no other process gets it.
 func Instance(dir string) (name string, held io.Closer, err error) {
 	path := filepath.Join(dir, "instance")
 	defer func() {

@@ -16,7 +16,8 @@ ON CONFLICT (kid, instance) DO UPDATE
 SET first = least(k.first, excluded.first), last = greatest(k.last, excluded.last), posts = k.posts + excluded.posts`
 
 // countKeyUses counts, in one statement, which keys outcomes and receipts rest on.
-func (l *Ledger) countKeyUses(ctx context.Context, tx *sql.Tx, outcomes []ledger.Record, receipts []ledger.Receipt) error {
+func (l *Ledger) countKeyUses(ctx context.Context, tx *sql.Tx, outcomes []ledger.Record,
+	receipts []ledger.Receipt) error {
 	var kids []string
 	var first, last, posts []int64
 	for _, u := range tables.KeyUsesOf(outcomes, receipts) {

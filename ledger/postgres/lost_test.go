@@ -64,8 +64,9 @@ func (o *outcomes) stop() {
 	o.stopped = true
 }
 
-// TestDatabaseLost kills the database twice while 64 clients use the same keys on three replicas, and starts it again. No key is
-// consumed twice, also none whose use had an unknown outcome and was tried again; and each ledger recovers by itself.
+// TestDatabaseLost kills the database twice while 64 clients use the same keys on three replicas, and starts it again.
+// No key is consumed twice, also none whose use had an unknown outcome and was tried again; and each ledger recovers by
+// itself.
 func TestDatabaseLost(t *testing.T) {
 	server := pgtest.Start(t)
 	dsn := server.Database(t)

@@ -16,12 +16,13 @@ func TestOpenRefuses(t *testing.T) {
 	ctx := context.Background()
 	const password = "hunter2"
 	for name, tt := range map[string]struct{ dsn, sentence string }{
-		"no DSN":                     {"postgres://u:" + password + "@db:port/x", "no PostgreSQL URL"},
-		"another machine, plain":     {"postgres://u:" + password + "@192.0.2.1/x?sslmode=disable", "verify-full"},
-		"another machine, perhaps":   {"postgres://u:" + password + "@192.0.2.1/x", "verify-full"},
-		"another machine, anyone":    {"postgres://u:" + password + "@192.0.2.1/x?sslmode=require", "verify-full"},
-		"a name":                     {"postgres://u:" + password + "@localhost/x?sslmode=prefer", "verify-full"},
-		"one of two is elsewhere":    {"postgres://u:" + password + "@127.0.0.1,192.0.2.1/x?sslmode=disable", "192.0.2.1 is not on this machine"},
+		"no DSN":                   {"postgres://u:" + password + "@db:port/x", "no PostgreSQL URL"},
+		"another machine, plain":   {"postgres://u:" + password + "@192.0.2.1/x?sslmode=disable", "verify-full"},
+		"another machine, perhaps": {"postgres://u:" + password + "@192.0.2.1/x", "verify-full"},
+		"another machine, anyone":  {"postgres://u:" + password + "@192.0.2.1/x?sslmode=require", "verify-full"},
+		"a name":                   {"postgres://u:" + password + "@localhost/x?sslmode=prefer", "verify-full"},
+		"one of two is elsewhere": {"postgres://u:" + password + "@127.0.0.1,192.0.2.1/x?sslmode=disable",
+			"192.0.2.1 is not on this machine"},
 		"nobody listens":             {"host=/nonexistent user=u password=" + password + " dbname=x", "open"},
 		"a server without its fsync": {pgtest.Start(t, "fsync=off").Database(t), "fsync=off"},
 	} {
@@ -58,7 +59,8 @@ func TestLittleRight(t *testing.T) {
 	exec(t, dsn, `CREATE ROLE little LOGIN; GRANT USAGE ON SCHEMA actionproof TO little;
 		GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA actionproof TO little`)
 	l := open(t, strings.Replace(dsn, "user=postgres", "user=little", 1), "two")
-	if err := errors.Join(l.Begin(context.Background(), post("post_1"), key("a")), l.Prune(context.Background(), ledgertest.Now())); err != nil {
+	if err := errors.Join(l.Begin(context.Background(), post("post_1"), key("a")),
+		l.Prune(context.Background(), ledgertest.Now())); err != nil {
 		t.Error(err)
 	}
 }

@@ -138,7 +138,8 @@ func (l *Ledger) Add(ctx context.Context, r ledger.Record) error {
 	return l.Write(ctx, nil, []ledger.Record{r})
 }
 
-// Write finishes posts, and adds records and receipts: see [ledger.Store]. The number of round trips does not depend on how many.
+// Write finishes posts, and adds records and receipts: see [ledger.Store]. The number of round trips does not depend on
+// how many.
 func (l *Ledger) Write(ctx context.Context, outcomes, records []ledger.Record, receipts ...ledger.Receipt) error {
 	for _, r := range records {
 		if !r.State.Whole() {
@@ -196,7 +197,8 @@ func (l *Ledger) insert(ctx context.Context, tx *sql.Tx, records ...ledger.Recor
 		}
 		keys, kids = append(keys, set.ID), append(kids, set.Kids)
 	}
-	_, err := tx.ExecContext(ctx, insertPosts, l.o.Instance, ids, flows, states, sessions, started, texts, artifacts, keys, kids)
+	_, err := tx.ExecContext(ctx, insertPosts, l.o.Instance, ids, flows, states, sessions, started, texts, artifacts, keys,
+		kids)
 	if err != nil {
 		return ledger.Unavailable("write the record", err)
 	}

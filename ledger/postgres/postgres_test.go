@@ -87,7 +87,8 @@ func hourly(t *testing.T) func(t *testing.T, place string) ledger.Store {
 		if databases[place] == "" {
 			databases[place] = server.Database(t)
 		}
-		l, err := postgres.Open(context.Background(), databases[place], postgres.Options{Now: ledgertest.Now, Retention: time.Hour, Instance: "one"})
+		l, err := postgres.Open(context.Background(), databases[place],
+			postgres.Options{Now: ledgertest.Now, Retention: time.Hour, Instance: "one"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,14 +116,16 @@ func TestKeyUsesOfReplicas(t *testing.T) {
 	for i, l := range []*postgres.Ledger{one, two, one} {
 		r := post(fmt.Sprintf("post_%d", i))
 		r.Started = ledgertest.Now().Add(time.Duration(i) * time.Minute)
-		r.Artifacts = []ledger.Artifact{{Name: "grant", Token: base64.RawURLEncoding.EncodeToString([]byte(`{"kid":"k:v1"}`)) + ".e30.AA"}}
+		r.Artifacts = []ledger.Artifact{
+			{Name: "grant", Token: base64.RawURLEncoding.EncodeToString([]byte(`{"kid":"k:v1"}`)) + ".e30.AA"}}
 		ended := r
 		ended.State = ledger.StateForwarded
 		if err := errors.Join(l.Begin(t.Context(), r), l.Finish(t.Context(), ended)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := []ledger.KeyUse{{KeyID: "k:v1", First: ledgertest.Now(), Last: ledgertest.Now().Add(2 * time.Minute), Posts: 3}}
+	want := []ledger.KeyUse{
+		{KeyID: "k:v1", First: ledgertest.Now(), Last: ledgertest.Now().Add(2 * time.Minute), Posts: 3}}
 	if got, err := two.KeyUses(t.Context()); err != nil || !slices.Equal(got.Keys, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
@@ -145,7 +148,8 @@ func TestDeliveriesOfReplicas(t *testing.T) {
 func TestOpenCallsOfReplicas(t *testing.T) {
 	dsn := pgtest.Start(t).Database(t)
 	one, two := open(t, dsn, "one"), open(t, dsn, "two")
-	if err := one.OpenCalls(t.Context(), ledger.OpenCall{ID: "post_1", Session: "ses_1", Started: ledgertest.Now()}); err != nil {
+	if err := one.OpenCalls(t.Context(),
+		ledger.OpenCall{ID: "post_1", Session: "ses_1", Started: ledgertest.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	mine, err := one.LeftOpen(t.Context())
@@ -181,7 +185,8 @@ func TestReplicas(t *testing.T) {
 				if client%2 == 1 {
 					slices.Reverse(keys)
 				}
-				err := replicas[client%len(replicas)].Begin(context.Background(), post(fmt.Sprintf("post_%d_%d", client, n)), keys...)
+				err := replicas[client%len(replicas)].Begin(context.Background(), post(fmt.Sprintf("post_%d_%d", client, n)),
+					keys...)
 				switch {
 				case err == nil:
 					mu.Lock()
@@ -199,7 +204,8 @@ func TestReplicas(t *testing.T) {
 			t.Errorf("the keys %d were consumed %d times", n, times)
 		}
 	}
-	if posts, err := ledgertest.List(context.Background(), replicas[0], ledger.Query{}); err != nil || len(posts) != tokens {
+	if posts, err := ledgertest.List(context.Background(), replicas[0], ledger.Query{}); err != nil ||
+		len(posts) != tokens {
 		t.Errorf("%d records, %v", len(posts), err)
 	}
 }
@@ -229,7 +235,8 @@ func TestNoDeadlock(t *testing.T) {
 	}
 }
 
-// TestRestartOfOne ends one of two processes that have posts in flight: at its restart its own become indeterminate, the other's live on.
+// TestRestartOfOne ends one of two processes that have posts in flight: at its restart its own become indeterminate,
+// the other's live on.
 func TestRestartOfOne(t *testing.T) {
 	ctx := context.Background()
 	dsn := pgtest.Start(t).Database(t)
@@ -271,7 +278,8 @@ func TestAbandoned(t *testing.T) {
 	}
 }
 
-// TestPruneTogether prunes from two processes at once, by a clock that is years ahead: what was consumed stays refused on both.
+// TestPruneTogether prunes from two processes at once, by a clock that is years ahead: what was consumed stays refused
+// on both.
 func TestPruneTogether(t *testing.T) {
 	ctx := context.Background()
 	dsn := pgtest.Start(t).Database(t)
@@ -298,7 +306,8 @@ func TestPruneTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	var left int
-	if err := connection(t, dsn).QueryRow(`SELECT count(*) FROM actionproof.consumed`).Scan(&left); err != nil || left != 0 {
+	if err := connection(t, dsn).QueryRow(`SELECT count(*) FROM actionproof.consumed`).Scan(&left); err != nil ||
+		left != 0 {
 		t.Errorf("%d keys are left, %v", left, err)
 	}
 	for _, l := range []*postgres.Ledger{a, b} {
@@ -335,7 +344,8 @@ func TestRetention(t *testing.T) {
 		})
 	}
 	all.Wait()
-	err = errors.Join(l.Begin(ctx, at("post_in_flight", 2*time.Hour)), l.Add(ctx, at("post_young", 0)), l.Prune(ctx, ledgertest.Now()))
+	err = errors.Join(l.Begin(ctx, at("post_in_flight", 2*time.Hour)), l.Add(ctx, at("post_young", 0)),
+		l.Prune(ctx, ledgertest.Now()))
 	if err != nil {
 		t.Fatal(err)
 	}

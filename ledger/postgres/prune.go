@@ -12,8 +12,8 @@ import (
 const (
 	// pruneChunk bounds what one transaction removes.
 	pruneChunk = 1000
-	// abandoned is how long after its start a post in flight is given up, whosever it is: longer than any post takes. It is for an
-	// instance that never came back.
+	// abandoned is how long after its start a post in flight is given up, whosever it is: longer than any post takes. It
+	// is for an instance that never came back.
 	abandoned = 24 * time.Hour
 )
 
@@ -30,9 +30,9 @@ DELETE FROM posts WHERE seq IN (
 )`
 )
 
-// Prune removes what can never be replayed and what is too old: see [ledger.Store]. Of the processes that share the database one at a
-// time does; the others have nothing to do meanwhile. A post that has been in flight for over a day becomes indeterminate, whichever
-// instance's it is.
+// Prune removes what can never be replayed and what is too old: see [ledger.Store]. Of the processes that share the
+// database one at a time does; the others have nothing to do meanwhile. A post that has been in flight for over a day
+// becomes indeterminate, whichever instance's it is.
 func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
 	before := now.Add(-ledger.KeyMargin).Unix()
 	if err := l.inChunks(ctx, plainly(forgetKeys, before, pruneChunk)); err != nil {
@@ -46,7 +46,8 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
 	}
 	oldest := now.Add(-l.o.Retention).UnixMilli()
 	for _, remove := range []func(context.Context, *sql.Tx) (int64, error){
-		plainly(prunePosts, oldest, pruneChunk), l.removeReceipts(oldest), plainly(pruneOpenCalls, oldest, pruneChunk), plainly(tables.PruneDeliveries, pruneChunk),
+		plainly(prunePosts, oldest, pruneChunk), l.removeReceipts(oldest), plainly(pruneOpenCalls, oldest, pruneChunk),
+		plainly(tables.PruneDeliveries, pruneChunk),
 	} {
 		if err := l.inChunks(ctx, remove); err != nil {
 			return err
@@ -62,7 +63,8 @@ func plainly(statement string, args ...any) func(context.Context, *sql.Tx) (int6
 	}
 }
 
-// removeReceipts returns what removes receipts whose chains have ended before a time, and counts those that were never handed over.
+// removeReceipts returns what removes receipts whose chains have ended before a time, and counts those that were never
+// handed over.
 func (l *Ledger) removeReceipts(oldest int64) func(context.Context, *sql.Tx) (int64, error) {
 	return func(ctx context.Context, tx *sql.Tx) (n int64, err error) {
 		var unsent int64

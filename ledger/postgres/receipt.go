@@ -108,7 +108,8 @@ func (l *Ledger) LeftOpen(ctx context.Context) ([]ledger.OpenCall, error) {
 }
 
 // ClaimDeliveries returns sessions that are due: see [ledger.Deliveries].
-func (l *Ledger) ClaimDeliveries(ctx context.Context, now, until time.Time, limit int) (claimed []ledger.Delivery, err error) {
+func (l *Ledger) ClaimDeliveries(ctx context.Context, now, until time.Time, limit int) (claimed []ledger.Delivery,
+	err error) {
 	err = l.write(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
 		claimed, err = tables.Deliveries(tx.QueryContext(ctx, claimDeliveries, now.UnixMilli(), until.UnixMilli(), limit))
 		return err

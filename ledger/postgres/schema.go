@@ -15,16 +15,18 @@ const versionTable = `
 CREATE TABLE %[1]s.schema_version (one int PRIMARY KEY CHECK (one = 1), version int NOT NULL);
 INSERT INTO %[1]s.schema_version VALUES (1, %[2]d);`
 
-// dialect is what PostgreSQL says otherwise than SQLite. Identity reads rows and not the sequence behind them: others see a
-// row once it is durable.
+// dialect is what PostgreSQL says otherwise than SQLite. Identity reads rows and not the sequence behind them: others
+// see a row once it is durable.
 var dialect = tables.Dialect{
 	Identity:  `SELECT id, greatest(pruned, (SELECT max(seq) FROM posts)), (SELECT count(*) FROM accepted) FROM identity`,
 	Artifacts: `artifacts`,
 	Sets:      `SELECT value::bigint FROM json_array_elements_text($8::json)`,
 }
 
-// ledgerSchema is the ledger's. Ids are compared byte by byte (COLLATE "C"): this is faster, and a beginning is a range.
-var ledgerSchema = Schema{Name: "actionproof", Version: 2, Forgets: "the records, and which keys are consumed: they could be used again", Statements: `
+// ledgerSchema is the ledger's. Ids are compared byte by byte (COLLATE "C"): this is faster, and a beginning is a
+// range.
+var ledgerSchema = Schema{Name: "actionproof", Version: 2,
+	Forgets: "the records, and which keys are consumed: they could be used again", Statements: `
 CREATE TABLE consumed (
 	kind    text COLLATE "C" NOT NULL,
 	id      text COLLATE "C" NOT NULL,
@@ -111,7 +113,8 @@ type Schema struct {
 	Name       string
 	Version    int    // above zero; another one for each other schema
 	Statements string // that make its tables
-	Forgets    string // what a new database would forget; said where a schema is refused, so that it is not replaced lightly
+	// what a new database would forget; said where a schema is refused, so that it is not replaced lightly
+	Forgets string
 }
 
 // ensure makes the schema in a transaction, unless it is there, and refuses another version of it. A process that comes
@@ -124,7 +127,9 @@ func (s Schema) ensure(ctx context.Context, tx *sql.Tx) error {
 		return err
 	}
 	var schema, made bool
-	err := tx.QueryRowContext(ctx, `SELECT to_regnamespace($1) IS NOT NULL, to_regclass($1 || '.schema_version') IS NOT NULL`, s.Name).Scan(&schema, &made)
+	err := tx.QueryRowContext(ctx,
+		`SELECT to_regnamespace($1) IS NOT NULL, to_regclass($1 || '.schema_version') IS NOT NULL`, s.Name).Scan(&schema,
+		&made)
 	if err != nil {
 		return err
 	}

@@ -19,9 +19,9 @@ type Copy struct {
 	db *sql.DB
 }
 
-// OpenCopy opens the copy of a ledger's file at path: with the file path-wal beside it, if the copy was made of a ledger in
-// use; without one the folder need not be writable. It refuses a file with another schema. The error has the code
-// ledger_unavailable.
+// OpenCopy opens the copy of a ledger's file at path: with the file path-wal beside it, if the copy was made of a
+// ledger in use; without one the folder need not be writable. It refuses a file with another schema. The error has the
+// code ledger_unavailable.
 func OpenCopy(ctx context.Context, path string) (*Copy, error) {
 	c, err := openCopy(ctx, path)
 	if err != nil {
@@ -34,8 +34,8 @@ func openCopy(ctx context.Context, path string) (*Copy, error) {
 	if _, err := os.Stat(path); err != nil { // SQLite would not say that it is not there
 		return nil, err
 	}
-	// SQLite cannot read a file in the folder of somebody else unless it is told that nobody writes to it. With a WAL it must
-	// not be told so: it would leave out what lies in there.
+	// SQLite cannot read a file in the folder of somebody else unless it is told that nobody writes to it. With a WAL it
+	// must not be told so: it would leave out what lies in there.
 	mode := "ro"
 	switch wal, err := os.Stat(path + "-wal"); {
 	case errors.Is(err, fs.ErrNotExist), err == nil && wal.Size() == 0:
@@ -61,7 +61,8 @@ func (s Schema) check(ctx context.Context, db *sql.DB) error {
 		return err
 	}
 	if version != s.Version {
-		return fmt.Errorf("it has schema version %d and this program reads %d: use the program that made it", version, s.Version)
+		return fmt.Errorf("it has schema version %d and this program reads %d: use the program that made it", version,
+			s.Version)
 	}
 	return nil
 }

@@ -20,7 +20,8 @@ func TestCopy(t *testing.T) {
 	live := t.TempDir()
 	l := open(t, live)
 	for i := range records {
-		p := ledger.Record{ID: fmt.Sprintf("post_%02d", i), Flow: "post", Started: ledgertest.Now().Add(time.Duration(i) * time.Second)}
+		p := ledger.Record{ID: fmt.Sprintf("post_%02d", i), Flow: "post",
+			Started: ledgertest.Now().Add(time.Duration(i) * time.Second)}
 		if err := l.Begin(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +58,8 @@ func TestCopy(t *testing.T) {
 				t.Fatal(err)
 			}
 			found, err := ledgertest.List(t.Context(), c, ledger.Query{OldestFirst: true})
-			if beside, _ := filepath.Glob(filepath.Join(dir, "*")); len(tt.files["copy.db-wal"]) == 0 && len(beside) != len(tt.files) {
+			if beside, _ := filepath.Glob(filepath.Join(dir, "*")); len(tt.files["copy.db-wal"]) == 0 &&
+				len(beside) != len(tt.files) {
 				t.Errorf("it wrote beside the copy: %v", beside) // which fails on a medium to be read only
 			}
 			if err != nil || len(found) != records || found[0].ID != "post_00" || found[0].State != ledger.StateForwarding {
@@ -81,7 +83,8 @@ func TestCopy(t *testing.T) {
 	}
 	t.Run("of the file of a process that has it open", func(t *testing.T) {
 		l := open(t, live)
-		if err := l.Add(t.Context(), ledger.Record{ID: "post_late", State: ledger.StateRefused, Started: ledgertest.Now()}); err != nil {
+		if err := l.Add(t.Context(),
+			ledger.Record{ID: "post_late", State: ledger.StateRefused, Started: ledgertest.Now()}); err != nil {
 			t.Fatal(err)
 		}
 		c, err := sqlite.OpenCopy(t.Context(), filepath.Join(live, "ledger.db"))
@@ -94,8 +97,12 @@ func TestCopy(t *testing.T) {
 		}
 	})
 	for name, make := range map[string]func(t *testing.T, path string){
-		"nothing": func(*testing.T, string) {}, "no database": func(t *testing.T, path string) { write(t, path, []byte("none")) },
-		"an empty file": func(t *testing.T, path string) { write(t, path, nil) }, "another schema version": another, "a database of another program": foreign,
+		"nothing": func(*testing.T, string) {}, "no database": func(t *testing.T, path string) {
+			write(t, path, []byte("none"))
+		},
+		"an empty file": func(t *testing.T, path string) {
+			write(t, path, nil)
+		}, "another schema version": another, "a database of another program": foreign,
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "copy.db")
@@ -115,8 +122,9 @@ func TestListsHoldNothing(t *testing.T) {
 		var records []ledger.Record
 		for i := range n {
 			records = append(records, ledger.Record{
-				ID: fmt.Sprintf("post_%06d", from+i), Flow: "post", State: ledger.StateForwarded, Started: ledgertest.Now().Add(time.Duration(i) * time.Second),
-				Reason: string(bytes.Repeat([]byte{'x'}, 4<<10)),
+				ID: fmt.Sprintf("post_%06d", from+i), Flow: "post", State: ledger.StateForwarded,
+				Started: ledgertest.Now().Add(time.Duration(i) * time.Second),
+				Reason:  string(bytes.Repeat([]byte{'x'}, 4<<10)),
 			})
 		}
 		if err := l.Write(context.Background(), nil, records); err != nil {

@@ -16,7 +16,8 @@ import (
 
 func openDB(t *testing.T) *sqlite.DB {
 	t.Helper()
-	db, err := sqlite.OpenDB(context.Background(), filepath.Join(t.TempDir(), "x.db"), sqlite.Schema{Version: 1, Statements: `
+	db, err := sqlite.OpenDB(context.Background(), filepath.Join(t.TempDir(), "x.db"),
+		sqlite.Schema{Version: 1, Statements: `
 		CREATE TABLE t (n INTEGER, raw BLOB);
 		CREATE TABLE parent (id INTEGER PRIMARY KEY);
 		CREATE TABLE child (parent INTEGER REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED);`})
@@ -89,8 +90,8 @@ func rows(t *testing.T, db *sqlite.DB) []int {
 	return ns
 }
 
-// TestGroup lets one write of a group go wrong between two others. Whoever gets nil must find its row; whoever gets an error of
-// its own must not; and the writer lives on.
+// TestGroup lets one write of a group go wrong between two others. Whoever gets nil must find its row; whoever gets an
+// error of its own must not; and the writer lives on.
 func TestGroup(t *testing.T) {
 	refused := errors.New("refused")
 	for _, tt := range []struct {
@@ -101,8 +102,13 @@ func TestGroup(t *testing.T) {
 		spoil string // what the write before it gets; empty when it is left alone
 		want  []int  // with 1 before the fault and 3 after it in the same group, 4 in a later one
 	}{
-		{name: "refusal", fault: func(tx *sql.Tx) error { return errors.Join(insert(2)(tx), refused) }, is: refused, want: []int{1, 3, 4}},
-		{name: "panic", fault: func(tx *sql.Tx) error { _ = insert(2)(tx); panic("fault") }, says: "panic: fault", want: []int{1, 3, 4}},
+		{name: "refusal", fault: func(tx *sql.Tx) error {
+			return errors.Join(insert(2)(tx), refused)
+		}, is: refused, want: []int{1, 3, 4}},
+		{name: "panic", fault: func(tx *sql.Tx) error {
+			_ = insert(2)(tx)
+			panic("fault")
+		}, says: "panic: fault", want: []int{1, 3, 4}},
 		{name: "bad statement", fault: statement("INSERT INTO nowhere VALUES (1)"), want: []int{1, 3, 4}},
 		{name: "open rows", fault: func(tx *sql.Tx) error {
 			r, err := tx.Query("SELECT 1 UNION SELECT 2") //nolint:sqlclosecheck // what it is about
@@ -118,9 +124,11 @@ func TestGroup(t *testing.T) {
 			says: "no such savepoint", spoil: "no such savepoint", want: []int{3, 4},
 		},
 		// Writes were stored and are reported failed: that is why a key counts as consumed after such an error.
-		{name: "ended transaction", fault: statement("COMMIT"), says: "no such savepoint", spoil: "no such savepoint", want: []int{1, 3, 4}},
+		{name: "ended transaction", fault: statement("COMMIT"), says: "no such savepoint", spoil: "no such savepoint",
+			want: []int{1, 3, 4}},
 		// COMMIT itself fails: nothing of the group is stored, and all of it is told so.
-		{name: "failed commit", fault: statement("INSERT INTO child VALUES (7)"), says: "FOREIGN KEY", spoil: "FOREIGN KEY", want: []int{4}},
+		{name: "failed commit", fault: statement("INSERT INTO child VALUES (7)"), says: "FOREIGN KEY", spoil: "FOREIGN KEY",
+			want: []int{4}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -289,7 +297,8 @@ func TestCloseDrains(t *testing.T) {
 func TestSettings(t *testing.T) {
 	db := openDB(t)
 	defer db.Close()
-	for name, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1", "busy_timeout": "5000", "cache_size": "-1000"} {
+	for name, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1",
+		"busy_timeout": "5000", "cache_size": "-1000"} {
 		var got string
 		err := db.Write(context.Background(), func(tx *sql.Tx) error { return tx.QueryRow("PRAGMA " + name).Scan(&got) })
 		if err != nil || got != want {
@@ -334,13 +343,17 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// TestDescriptorsOfReaders reads with as many connections as there may be, again and again: what SQLite keeps open of them does not add up.
-// It closes no descriptor of a file that the process has locked, since that would end the lock, and uses it again for the next reader.
+// TestDescriptorsOfReaders reads with as many connections as there may be, again and again: what SQLite keeps open of
+// them does not add up. It closes no descriptor of a file that the process has locked, since that would end the lock,
+// and uses it again for the next reader.
 func TestDescriptorsOfReaders(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	db := openNumbers(t, path)
 	defer db.Close()
-	if err := db.Write(t.Context(), func(tx *sql.Tx) error { _, err := tx.Exec("INSERT INTO t (n) VALUES (1)"); return err }); err != nil {
+	if err := db.Write(t.Context(), func(tx *sql.Tx) error {
+		_, err := tx.Exec("INSERT INTO t (n) VALUES (1)")
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	descriptors := func(of string) (n int) {

@@ -34,7 +34,8 @@ func tmpfs(t *testing.T, size string) (dir string) {
 
 func numbered(n int) (ledger.Record, ledger.Key) {
 	id := fmt.Sprintf("post_%06d", n)
-	return ledger.Record{ID: id, Flow: "post", Started: ledgertest.Now()}, ledger.Key{Kind: "capability", ID: id, Expires: ledgertest.Now().Add(time.Minute)}
+	return ledger.Record{ID: id, Flow: "post", Started: ledgertest.Now()},
+		ledger.Key{Kind: "capability", ID: id, Expires: ledgertest.Now().Add(time.Minute)}
 }
 
 // begin begins numbered posts until one fails, and returns how many did not, and the error.
@@ -65,8 +66,8 @@ func wantPosts(t *testing.T, l *sqlite.Ledger, n int, state ledger.State) {
 	}
 }
 
-// TestDiskFull fills the disk while posts begin. Those that were refused left nothing, the others everything; an outcome that finds no
-// room is refused too; once there is room again the same ledger goes on.
+// TestDiskFull fills the disk while posts begin. Those that were refused left nothing, the others everything; an
+// outcome that finds no room is refused too; once there is room again the same ledger goes on.
 func TestDiskFull(t *testing.T) {
 	dir := tmpfs(t, "1m")
 	l := open(t, dir)
@@ -98,7 +99,8 @@ func TestDiskFull(t *testing.T) {
 	wantPosts(t, open(t, dir), last, ledger.StateIndeterminate)
 }
 
-// TestReadOnlyFileSystem opens a ledger on a file system that has become read-only, as one does after a fault of its disk.
+// TestReadOnlyFileSystem opens a ledger on a file system that has become read-only, as one does after a fault of its
+// disk.
 func TestReadOnlyFileSystem(t *testing.T) {
 	dir := tmpfs(t, "4m")
 	l := open(t, dir)
@@ -118,7 +120,8 @@ func TestReadOnlyFileSystem(t *testing.T) {
 	wantPosts(t, open(t, dir), 1, ledger.StateIndeterminate)
 }
 
-// crashedWith returns a folder with the files of a ledger whose process was killed after n posts, of which the last few are in the WAL alone.
+// crashedWith returns a folder with the files of a ledger whose process was killed after n posts, of which the last few
+// are in the WAL alone.
 func crashedWith(t *testing.T, n, inWAL int) (dir string) {
 	t.Helper()
 	at, dir := t.TempDir(), t.TempDir()
@@ -145,8 +148,8 @@ func crashedWith(t *testing.T, n, inWAL int) (dir string) {
 	return dir
 }
 
-// TestTornWAL cuts off the end of the WAL, or overwrites it, at many places, as a crash in the middle of a write does. What was
-// written before is kept whole; a post is there with its record and its key, or with neither.
+// TestTornWAL cuts off the end of the WAL, or overwrites it, at many places, as a crash in the middle of a write does.
+// What was written before is kept whole; a post is there with its record and its key, or with neither.
 func TestTornWAL(t *testing.T) {
 	const posts, inWAL = 12, 8
 	crashed := crashedWith(t, posts, inWAL)
@@ -182,8 +185,8 @@ func TestTornWAL(t *testing.T) {
 	}
 }
 
-// TestDamagedPage overwrites each page of a ledger, one at a time. It is refused at the start, or each use that meets the page is; no
-// key is good a second time, and none is good whose record cannot be kept.
+// TestDamagedPage overwrites each page of a ledger, one at a time. It is refused at the start, or each use that meets
+// the page is; no key is good a second time, and none is good whose record cannot be kept.
 func TestDamagedPage(t *testing.T) {
 	const posts, pageSize = 400, 4096
 	dir := t.TempDir()
@@ -236,7 +239,8 @@ func TestDamagedPage(t *testing.T) {
 	}
 }
 
-// TestFileRemoved takes a file away from a running ledger, or replaces it: what is written then would be lost with the process.
+// TestFileRemoved takes a file away from a running ledger, or replaces it: what is written then would be lost with the
+// process.
 func TestFileRemoved(t *testing.T) {
 	for _, name := range []string{"ledger.db", "ledger.db-wal", "."} {
 		t.Run(name, func(t *testing.T) {

@@ -15,7 +15,8 @@ import (
 
 func TestIdentity(t *testing.T) {
 	open := func(t *testing.T, place string) ledger.Identified {
-		l, err := sqlite.Open(t.Context(), filepath.Join(place, "ledger.db"), sqlite.Options{Now: ledgertest.Now, Retention: time.Hour})
+		l, err := sqlite.Open(t.Context(), filepath.Join(place, "ledger.db"),
+			sqlite.Options{Now: ledgertest.Now, Retention: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,5 @@
-// Package sqlite keeps the ledger in an SQLite file of one process. Other state of a process lies in such a file too: [DB].
+// Package sqlite keeps the ledger in an SQLite file of one process. Other state of a process lies in such a file too:
+// [DB].
 //
 //	ledger.go  Ledger: keys and records
 //	receipt.go chains of receipts, open calls, and how far receipts were handed over
@@ -33,7 +34,8 @@ type Options struct {
 	Now func() time.Time
 	// Retention is how long a record is kept; zero keeps it for ever.
 	Retention time.Duration
-	// Known is set where the ledger was used before: a file that is not there is refused with a [*ledger.ReplacedError], and not made.
+	// Known is set where the ledger was used before: a file that is not there is refused with a [*ledger.ReplacedError],
+	// and not made.
 	Known bool
 }
 

@@ -67,7 +67,8 @@ func TestSQLite(t *testing.T) {
 // hourly opens a ledger that keeps records for an hour.
 func hourly(t *testing.T, place string) ledger.Store {
 	t.Helper()
-	l, err := sqlite.Open(context.Background(), filepath.Join(place, "ledger.db"), sqlite.Options{Now: ledgertest.Now, Retention: time.Hour})
+	l, err := sqlite.Open(context.Background(), filepath.Join(place, "ledger.db"),
+		sqlite.Options{Now: ledgertest.Now, Retention: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,18 +104,20 @@ func TestKilled(t *testing.T) {
 	if err != nil || p.State != ledger.StateIndeterminate {
 		t.Errorf("got %+v, %v", p, err)
 	}
-	if err := l.Consume(context.Background(), ledger.Key{Kind: "capability", ID: "c", Expires: ledgertest.Now()}); !errors.Is(err, ledger.ErrConsumed) {
+	if err := l.Consume(context.Background(),
+		ledger.Key{Kind: "capability", ID: "c", Expires: ledgertest.Now()}); !errors.Is(err, ledger.ErrConsumed) {
 		t.Errorf("the capability lives again: %v", err)
 	}
 }
 
-// TestArtifactsOfManyPosts: each of the posts that begin at the same time keeps its own artifacts, whole and as text, also when others have
-// given up.
+// TestArtifactsOfManyPosts: each of the posts that begin at the same time keeps its own artifacts, whole and as text,
+// also when others have given up.
 func TestArtifactsOfManyPosts(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir)
 	post := func(i int) ledger.Record {
-		return ledger.Record{ID: fmt.Sprintf("post_%d", i), Started: ledgertest.Now(), Artifacts: []ledger.Artifact{{Name: "grant", Token: strings.Repeat(strconv.Itoa(i%10), 1000+i)}}}
+		return ledger.Record{ID: fmt.Sprintf("post_%d", i), Started: ledgertest.Now(),
+			Artifacts: []ledger.Artifact{{Name: "grant", Token: strings.Repeat(strconv.Itoa(i%10), 1000+i)}}}
 	}
 	const posts = 200
 	var all sync.WaitGroup
@@ -176,7 +179,8 @@ func TestInUse(t *testing.T) {
 // TestRetention removes what is old, in more than one transaction, except what is in flight.
 func TestRetention(t *testing.T) {
 	const day = 24 * time.Hour
-	l, err := sqlite.Open(context.Background(), filepath.Join(t.TempDir(), "ledger.db"), sqlite.Options{Now: ledgertest.Now, Retention: day})
+	l, err := sqlite.Open(context.Background(), filepath.Join(t.TempDir(), "ledger.db"),
+		sqlite.Options{Now: ledgertest.Now, Retention: day})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +191,8 @@ func TestRetention(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 600 {
 		all.Go(func() {
-			if err := l.Add(context.Background(), at(fmt.Sprintf("post_old_%d", i), ledgertest.Now().Add(-day-time.Second))); err != nil {
+			if err := l.Add(context.Background(),
+				at(fmt.Sprintf("post_old_%d", i), ledgertest.Now().Add(-day-time.Second))); err != nil {
 				t.Error(err)
 			}
 		})
@@ -218,7 +223,8 @@ func TestForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(l.Consume(context.Background(), k), l.Prune(context.Background(), ledgertest.Now().AddDate(5, 0, 0))); err != nil {
+	if err := errors.Join(l.Consume(context.Background(), k),
+		l.Prune(context.Background(), ledgertest.Now().AddDate(5, 0, 0))); err != nil {
 		t.Fatal(err)
 	}
 	wantUnavailable(t, l.Consume(context.Background(), k), "clock")

@@ -106,7 +106,8 @@ func (p pragma) verify(ctx context.Context, conn driver.Conn) error {
 		return fmt.Errorf("PRAGMA %s: %w", p.name, err)
 	}
 	if s := fmt.Sprint(got[0]); s != p.want {
-		return fmt.Errorf("PRAGMA %s is %s and not %s: this file system or build cannot keep the ledger's promise", p.name, s, p.want)
+		return fmt.Errorf("PRAGMA %s is %s and not %s: this file system or build cannot keep the ledger's promise", p.name, s,
+			p.want)
 	}
 	return nil
 }
@@ -144,5 +145,6 @@ func (s Schema) apply(ctx context.Context, db *sql.DB) error {
 // statement, and nothing else.
 func isConstraint(err error) bool {
 	var e *modernc.Error
-	return errors.As(err, &e) && (e.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY || e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE)
+	return errors.As(err, &e) &&
+		(e.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY || e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE)
 }

@@ -26,7 +26,9 @@ func TestOpenRefuses(t *testing.T) {
 	}{
 		{"no folder", func(t *testing.T, path string) { remove(t, filepath.Dir(path)) }, "no such file or directory"},
 		{"a folder", func(t *testing.T, path string) { write(t, filepath.Join(path, "x"), nil) }, "open ledger.db"},
-		{"no database", func(t *testing.T, path string) { write(t, path, bytes.Repeat([]byte("no database\n"), 500)) }, "not a database"},
+		{"no database", func(t *testing.T, path string) {
+			write(t, path, bytes.Repeat([]byte("no database\n"), 500))
+		}, "not a database"},
 		{"a damaged schema", damaged, "malformed"},
 		{"another schema version", another, "schema version 99 and this program needs 2: use the program that made it. " +
 			"A new file would forget the records, and which keys are consumed"},
@@ -98,7 +100,8 @@ func remove(t *testing.T, path string) {
 // readOnlyVariable makes the test binary open the ledger that it names as a user who may only read it.
 const readOnlyVariable = "LEDGER_READ_ONLY_AT"
 
-// TestReadOnly opens a ledger that may not be written, or whose folder may not: it is refused by its name, and nothing in it is lost.
+// TestReadOnly opens a ledger that may not be written, or whose folder may not: it is refused by its name, and nothing
+// in it is lost.
 func TestReadOnly(t *testing.T) {
 	t.Run("file", func(t *testing.T) { testReadOnly(t, "ledger.db", 0o400, 0o600) })
 	t.Run("folder", func(t *testing.T) { testReadOnly(t, ".", 0o500, 0o700) })
@@ -109,7 +112,8 @@ func testReadOnly(t *testing.T, name string, closed, opened os.FileMode) {
 	path := filepath.Join(dir, "ledger.db")
 	l := open(t, dir)
 	k := ledger.Key{Kind: "capability", ID: "c", Expires: ledgertest.Now()}
-	if err := errors.Join(l.Consume(context.Background(), k), l.Close(), os.Chmod(filepath.Join(dir, name), closed)); err != nil {
+	if err := errors.Join(l.Consume(context.Background(), k), l.Close(),
+		os.Chmod(filepath.Join(dir, name), closed)); err != nil {
 		t.Fatal(err)
 	}
 	if os.Geteuid() == 0 { // root may write everything: the child is to own the files and be nobody
@@ -121,7 +125,8 @@ func testReadOnly(t *testing.T, name string, closed, opened os.FileMode) {
 	}
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), readOnlyVariable+"="+path)
-	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), filepath.Join(dir, name)+" cannot be written by user") {
+	if out, err := cmd.CombinedOutput(); err != nil ||
+		!strings.Contains(string(out), filepath.Join(dir, name)+" cannot be written by user") {
 		t.Fatalf("%v: %s", err, out)
 	}
 	if err := os.Chmod(filepath.Join(dir, name), opened); err != nil {

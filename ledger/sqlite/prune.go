@@ -13,8 +13,8 @@ import (
 const (
 	// pruneChunk bounds what one transaction removes, so that a post never waits for a whole pruning.
 	pruneChunk = 256
-	// pruneWindow bounds how many of the oldest keys are looked at for one chunk. So many that live for long, all consumed before the others,
-	// would keep those in the file for as long.
+	// pruneWindow bounds how many of the oldest keys are looked at for one chunk. So many that live for long, all consumed
+	// before the others, would keep those in the file for as long.
 	pruneWindow = 16 * pruneChunk
 )
 
@@ -34,7 +34,8 @@ const (
 	keepMark   = `UPDATE identity SET pruned = pruned + ? - coalesce((SELECT max(seq) FROM posts), 0)`
 )
 
-// Prune removes what can never be replayed and what is too old: see [ledger.Store]. The file does not shrink: its free pages are used again.
+// Prune removes what can never be replayed and what is too old: see [ledger.Store]. The file does not shrink: its free
+// pages are used again.
 func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
 	err := l.inChunks(ctx, func(tx *sql.Tx) (int64, error) { return l.forget(tx, now.Add(-ledger.KeyMargin).Unix()) })
 	if err != nil || l.o.Retention <= 0 {
@@ -52,10 +53,13 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	return l.inChunks(ctx, func(tx *sql.Tx) (int64, error) { return tables.Affected(tx.Exec(tables.PruneDeliveries, pruneChunk)) })
+	return l.inChunks(ctx, func(tx *sql.Tx) (int64, error) {
+		return tables.Affected(tx.Exec(tables.PruneDeliveries, pruneChunk))
+	})
 }
 
-// removePosts removes at most pruneChunk of the posts that started before a time, in Unix milliseconds, and keeps the mark.
+// removePosts removes at most pruneChunk of the posts that started before a time, in Unix milliseconds, and keeps the
+// mark.
 func removePosts(tx *sql.Tx, oldest int64) (n int64, err error) {
 	var mark int64
 	if err := tx.QueryRow(selectMark).Scan(&mark); err != nil {
@@ -71,8 +75,8 @@ func removePosts(tx *sql.Tx, oldest int64) (n int64, err error) {
 	return n, err
 }
 
-// removeReceipts removes at most pruneChunk of the receipts whose chains have ended before a time, in Unix milliseconds.
-// It returns how many, and how many of them were never handed over.
+// removeReceipts removes at most pruneChunk of the receipts whose chains have ended before a time, in Unix
+// milliseconds. It returns how many, and how many of them were never handed over.
 func removeReceipts(tx *sql.Tx, oldest int64) (n, unsent int64, err error) {
 	rows, err := tx.Query(pruneReceipts, oldest, pruneChunk, pruneWindow)
 	err = tables.Each(rows, err, func() error {
@@ -102,8 +106,8 @@ func (l *Ledger) inChunks(ctx context.Context, remove func(tx *sql.Tx) (int64, e
 	}
 }
 
-// forget removes at most pruneChunk of the keys that expired before the Unix second before, those consumed first, and remembers the latest
-// expiry of them.
+// forget removes at most pruneChunk of the keys that expired before the Unix second before, those consumed first, and
+// remembers the latest expiry of them.
 func (l *Ledger) forget(tx *sql.Tx, before int64) (n int64, err error) {
 	rows, err := tx.Query(pruneKeys, pruneWindow, before, pruneChunk)
 	if err != nil {
@@ -127,7 +131,8 @@ func (l *Ledger) forget(tx *sql.Tx, before int64) (n int64, err error) {
 // forgetUntil remembers that nobody knows any more which keys were used that expire by a time, in Unix seconds.
 func (l *Ledger) forgetUntil(tx *sql.Tx, expires int64) error {
 	latest := max(l.forgotten, expires)
-	if _, err := tx.Exec(`INSERT INTO forgotten (one, expires) VALUES (1, ?1) ON CONFLICT DO UPDATE SET expires = ?1`, latest); err != nil {
+	if _, err := tx.Exec(`INSERT INTO forgotten (one, expires) VALUES (1, ?1) ON CONFLICT DO UPDATE SET expires = ?1`,
+		latest); err != nil {
 		return err
 	}
 	l.forgotten = latest // too much if the commit fails: the safe side

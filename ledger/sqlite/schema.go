@@ -16,7 +16,8 @@ var dialect = tables.Dialect{
 //
 // The cost of one post must not grow with the tables. Therefore seq only rises, and an index of a column that many rows
 // share ends in started and seq: every list is read from its end, newest first, and a new row comes near the end.
-var schema = Schema{Version: 2, Forgets: "the records, and which keys are consumed: they could be used again", Statements: `
+var schema = Schema{Version: 2, Forgets: "the records, and which keys are consumed: they could be used again",
+	Statements: `
 CREATE TABLE used ( -- in the order in which they were used, which is that in which they expire, but for a few
 	seq     INTEGER PRIMARY KEY,
 	id      TEXT NOT NULL,    -- see timeFirst

@@ -18,7 +18,8 @@ import (
 
 // Benchmark measures a store with 1, 16 and 64 callers. open returns an empty one.
 func Benchmark(b *testing.B, open func(b *testing.B) ledger.Store) {
-	for name, do := range map[string]func(l ledger.Store, n int) error{"Consume": consume, "Post": postOnce, "Read": read} {
+	for name, do := range map[string]func(l ledger.Store, n int) error{"Consume": consume, "Post": postOnce,
+		"Read": read} {
 		b.Run(name, func(b *testing.B) {
 			for _, callers := range []int{1, 16, 64} {
 				b.Run("callers="+strconv.Itoa(callers), func(b *testing.B) { together(b, open(b), callers, do) })
@@ -73,10 +74,12 @@ func share(b *testing.B, callers, calls int, do func(n int) error) {
 }
 
 func consume(l ledger.Store, n int) error {
-	return l.Consume(context.Background(), ledger.Key{Kind: "capability", ID: "gate " + id(n), Expires: Now().Add(time.Minute)})
+	return l.Consume(context.Background(),
+		ledger.Key{Kind: "capability", ID: "gate " + id(n), Expires: Now().Add(time.Minute)})
 }
 
-// BenchmarkLater measures the records of calls that needed no evidence, through the queue, with so many stored together.
+// BenchmarkLater measures the records of calls that needed no evidence, through the queue, with so many stored
+// together.
 func BenchmarkLater(b *testing.B, open func(b *testing.B) ledger.Store) {
 	for _, together := range []int{1, 32, 256} {
 		b.Run("together="+strconv.Itoa(together), func(b *testing.B) {
@@ -105,9 +108,12 @@ func read(l ledger.Store, n int) error { return l.Add(context.Background(), call
 // call is the record of a call that needed no evidence.
 func call(n int) ledger.Record {
 	return ledger.Record{
-		ID: "post_" + id(n), Flow: "egress", State: ledger.StateForwarded, Session: session(n), Event: "evt_" + id(n/1000), Rule: "read", Method: "GET",
-		Host: "api.example", Path: "/v1/things/" + strconv.Itoa(n), Started: Now(), Finished: Now(), Status: 200, BytesIn: 2000,
-		Steps: []ledger.Step{{Name: "session", Micros: 3}, {Name: "match", Micros: 10}, {Name: "upstream", Micros: 2000}, {Name: "relay", Micros: 100}},
+		ID: "post_" + id(n), Flow: "egress", State: ledger.StateForwarded, Session: session(n), Event: "evt_" + id(n/1000),
+		Rule: "read", Method: "GET",
+		Host: "api.example", Path: "/v1/things/" + strconv.Itoa(n), Started: Now(), Finished: Now(), Status: 200,
+		BytesIn: 2000,
+		Steps: []ledger.Step{{Name: "session", Micros: 3}, {Name: "match", Micros: 10}, {Name: "upstream", Micros: 2000},
+			{Name: "relay", Micros: 100}},
 	}
 }
 
@@ -115,26 +121,32 @@ func call(n int) ledger.Record {
 func postOnce(l ledger.Store, n int) error {
 	artifacts, keys := make([]ledger.Artifact, len(kinds)), make([]ledger.Key, len(kinds))
 	p := ledger.Record{
-		ID: "post_" + id(n), Flow: "post", Session: session(n), Event: "evt_" + id(n/1000), Rule: "create", Subject: "agent:writer", Action: "create_post",
-		Resource: "POST /v1/things?draft=false", Method: "POST", Host: "api.example", Path: "/v1/things", ContentHash: hash, BindingHash: hash, CapabilityID: id(n),
+		ID: "post_" + id(n), Flow: "post", Session: session(n), Event: "evt_" + id(n/1000), Rule: "create",
+		Subject: "agent:writer", Action: "create_post",
+		Resource: "POST /v1/things?draft=false", Method: "POST", Host: "api.example", Path: "/v1/things", ContentHash: hash,
+		BindingHash: hash, CapabilityID: id(n),
 		Started: Now().Add(time.Duration(n) * 2 * time.Millisecond), Artifacts: artifacts,
 	}
 	for i, kind := range kinds {
 		artifacts[i] = ledger.Artifact{Name: kind, Token: token}
 		keys[i] = ledger.Key{Kind: kind, ID: "issuer-" + strconv.Itoa(i) + " " + id(n), Expires: Now().Add(time.Minute)}
-		p.Checks = append(p.Checks, ledger.Check{Name: "received " + kind, OK: true}, ledger.Check{Name: "gate: " + kind, OK: true})
+		p.Checks = append(p.Checks, ledger.Check{Name: "received " + kind, OK: true},
+			ledger.Check{Name: "gate: " + kind, OK: true})
 		p.Steps = append(p.Steps, ledger.Step{Name: kind, Micros: int64(n)})
 	}
 	if err := l.Begin(context.Background(), p, keys...); err != nil {
 		return err
 	}
-	p.State, p.Status, p.Finished, p.Checks = ledger.StateForwarded, 201, Now(), append(p.Checks, ledger.Check{Name: "single use", OK: true})
+	p.State, p.Status, p.Finished, p.Checks = ledger.StateForwarded, 201, Now(),
+		append(p.Checks, ledger.Check{Name: "single use", OK: true})
 	p.Steps = append(p.Steps, ledger.Step{Name: "upstream", Micros: 1000}, ledger.Step{Name: "relay", Micros: 100})
 	return l.Finish(context.Background(), p)
 }
 
 // kinds are about those of a post's artifacts.
-var kinds = strings.Fields("challenge origin_proof trigger_receipt policy_decision action_grant runtime_attestation session_receipt capability request_proof")
+var kinds = strings.Fields(
+	"challenge origin_proof trigger_receipt policy_decision action_grant runtime_attestation session_receipt " +
+		"capability request_proof")
 
 var (
 	token = strings.Repeat("x", 1100) // about the size of an artifact
@@ -152,7 +164,8 @@ func id(n int) string {
 // session is one of a few that are open at a time.
 func session(n int) string { return fmt.Sprintf("ses_%06d", n/4000*4+n%4) }
 
-// BenchmarkChain measures the reading of a chain of 1,000 receipts, among as many receipts as given of sessions of the same time.
+// BenchmarkChain measures the reading of a chain of 1,000 receipts, among as many receipts as given of sessions of the
+// same time.
 func BenchmarkChain(b *testing.B, open func(b *testing.B) ledger.Store, receipts int) {
 	const length, together = 1000, 8 // receipts of a session; sessions at a time
 	l := open(b)
@@ -162,7 +175,8 @@ func BenchmarkChain(b *testing.B, open func(b *testing.B) ledger.Store, receipts
 		for i := range batch {
 			at := n + i
 			s := fmt.Sprintf("ses_%06d", at/(length*together)*together+at%together)
-			batch[i] = ledger.Receipt{Session: s, Number: int64(at%(length*together)/together) + 1, Call: "post_" + id(at), Signed: Now(), Token: text}
+			batch[i] = ledger.Receipt{Session: s, Number: int64(at%(length*together)/together) + 1, Call: "post_" + id(at),
+				Signed: Now(), Token: text}
 		}
 		if err := l.AddReceipts(context.Background(), batch...); err != nil {
 			b.Fatal(err)

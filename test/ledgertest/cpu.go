@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// CPU begins to count the processor time of this process, and what it writes to files; stop reports them as cpu-ns/op and written-B/op.
-// Elapsed time is the disk's and the neighbours' as well; this is what a call costs.
+// CPU begins to count the processor time of this process, and what it writes to files; stop reports them as cpu-ns/op
+// and written-B/op. Elapsed time is the disk's and the neighbours' as well; this is what a call costs.
 func CPU(b *testing.B) (stop func()) {
 	b.Helper()
 	time, bytes := Used(b), written(b)

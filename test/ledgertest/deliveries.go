@@ -13,7 +13,8 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// RunDeliveries runs the suite of handing receipts over on a store that keeps records for an hour. open is that of [Run].
+// RunDeliveries runs the suite of handing receipts over on a store that keeps records for an hour. open is that of
+// [Run].
 func RunDeliveries(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 	ctx := context.Background()
 	must := func(t *testing.T, errs ...error) {
@@ -47,12 +48,15 @@ func RunDeliveries(t *testing.T, open func(t *testing.T, place string) ledger.St
 		}
 		must(t, s.AddReceipts(ctx, receipt("ses_2", 1, Now()))) // of which it was not known whether it is kept
 		wantClaim(t, s, Now(), ledger.Delivery{Session: "ses_1"}, ledger.Delivery{Session: "ses_2"})
-		must(t, s.SettleDeliveries(ctx, ledger.Delivery{Session: "ses_1", Number: 2, Due: Now()}, ledger.Delivery{Session: "ses_2", Number: 3, Due: Now()}), s.Close())
+		must(t, s.SettleDeliveries(ctx, ledger.Delivery{Session: "ses_1", Number: 2, Due: Now()},
+			ledger.Delivery{Session: "ses_2", Number: 3, Due: Now()}), s.Close())
 		s = open(t, place)
 		wantClaim(t, s, Now(), ledger.Delivery{Session: "ses_1", Number: 2})
-		must(t, s.AddReceipts(ctx, receipt("ses_2", 4, Now())), s.SettleDeliveries(ctx, ledger.Delivery{Session: "ses_1", Number: 3, Due: Now()}))
+		must(t, s.AddReceipts(ctx, receipt("ses_2", 4, Now())),
+			s.SettleDeliveries(ctx, ledger.Delivery{Session: "ses_1", Number: 3, Due: Now()}))
 		wantClaim(t, s, Now(), ledger.Delivery{Session: "ses_2", Number: 3})
-		must(t, s.SettleDeliveries(ctx, ledger.Delivery{Session: "ses_2", Whole: true}, ledger.Delivery{Session: "ses_unknown", Number: 1}))
+		must(t, s.SettleDeliveries(ctx, ledger.Delivery{Session: "ses_2", Whole: true},
+			ledger.Delivery{Session: "ses_unknown", Number: 1}))
 		wantClaim(t, s, Now().Add(time.Hour))
 	})
 	t.Run("a refused session waits for its time", func(t *testing.T) {
@@ -66,7 +70,8 @@ func RunDeliveries(t *testing.T, open func(t *testing.T, place string) ledger.St
 	t.Run("those that wait longest come first, and no more than asked for", func(t *testing.T) {
 		s := open(t, t.TempDir())
 		for i, session := range []string{"ses_1", "ses_2", "ses_3"} {
-			must(t, s.AddReceipts(ctx, receipt(session, 1, Now())), s.SettleDeliveries(ctx, ledger.Delivery{Session: session, Due: Now().Add(-time.Duration(i) * time.Second)}))
+			must(t, s.AddReceipts(ctx, receipt(session, 1, Now())),
+				s.SettleDeliveries(ctx, ledger.Delivery{Session: session, Due: Now().Add(-time.Duration(i) * time.Second)}))
 		}
 		got, err := s.ClaimDeliveries(ctx, Now(), Now().Add(time.Minute), 2)
 		must(t, err)
@@ -84,10 +89,12 @@ func RunDeliveries(t *testing.T, open func(t *testing.T, place string) ledger.St
 		}
 		want(ledger.Backlog{})
 		for n := int64(1); n <= 3; n++ {
-			must(t, s.AddReceipts(ctx, receipt("ses_1", n, Now().Add(time.Duration(n)*time.Minute)), receipt("ses_2", n, Now().Add(time.Duration(10+n)*time.Minute))))
+			must(t, s.AddReceipts(ctx, receipt("ses_1", n, Now().Add(time.Duration(n)*time.Minute)),
+				receipt("ses_2", n, Now().Add(time.Duration(10+n)*time.Minute))))
 		}
 		want(ledger.Backlog{Receipts: 6, Oldest: Now().Add(time.Minute)})
-		must(t, s.SettleDeliveries(ctx, ledger.Delivery{Session: "ses_1", Number: 3, Due: Now()}, ledger.Delivery{Session: "ses_2", Number: 1, Due: Now(), Refused: "why"}))
+		must(t, s.SettleDeliveries(ctx, ledger.Delivery{Session: "ses_1", Number: 3, Due: Now()},
+			ledger.Delivery{Session: "ses_2", Number: 1, Due: Now(), Refused: "why"}))
 		want(ledger.Backlog{Receipts: 2, Oldest: Now().Add(12 * time.Minute), Refused: 1, Reason: "why"})
 		must(t, s.SettleDeliveries(ctx, ledger.Delivery{Session: "ses_2", Number: 3, Due: Now()}))
 		want(ledger.Backlog{})
@@ -95,10 +102,12 @@ func RunDeliveries(t *testing.T, open func(t *testing.T, place string) ledger.St
 	t.Run("what is pruned before it is handed over is counted", func(t *testing.T) {
 		s := open(t, t.TempDir())
 		for n := int64(1); n <= 300; n++ { // more than one transaction removes
-			must(t, s.AddReceipts(ctx, receipt("ses_old", n, Now().Add(-3*time.Hour)), receipt("ses_whole", n, Now().Add(-3*time.Hour))))
+			must(t, s.AddReceipts(ctx, receipt("ses_old", n, Now().Add(-3*time.Hour)),
+				receipt("ses_whole", n, Now().Add(-3*time.Hour))))
 		}
 		must(t, s.AddReceipts(ctx, receipt("ses_new", 1, Now())))
-		must(t, s.SettleDeliveries(ctx, ledger.Delivery{Session: "ses_old", Number: 100, Due: Now()}, ledger.Delivery{Session: "ses_whole", Whole: true}), s.Prune(ctx, Now()))
+		must(t, s.SettleDeliveries(ctx, ledger.Delivery{Session: "ses_old", Number: 100, Due: Now()},
+			ledger.Delivery{Session: "ses_whole", Whole: true}), s.Prune(ctx, Now()))
 		if b, err := s.Backlog(ctx); err != nil || b.Pruned != 200 || b.Receipts != 1 {
 			t.Errorf("%+v, %v", b, err)
 		}
@@ -106,7 +115,8 @@ func RunDeliveries(t *testing.T, open func(t *testing.T, place string) ledger.St
 	})
 }
 
-// RunSharedDeliveries has processes that share a ledger claim at once: each session is one's. open opens the same ledger each time.
+// RunSharedDeliveries has processes that share a ledger claim at once: each session is one's. open opens the same
+// ledger each time.
 func RunSharedDeliveries(t *testing.T, open func(t *testing.T) ledger.Store) {
 	ctx := t.Context()
 	stores := []ledger.Store{open(t), open(t)}

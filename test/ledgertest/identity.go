@@ -13,9 +13,11 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// RunIdentity runs the suite of what notices that a ledger was replaced. open is as for Run, with a retention of an hour; fresh opens a new ledger in the place of that
-// one, and back puts the ledger back to what it was when it was called, to be opened again.
-func RunIdentity(t *testing.T, open func(t *testing.T, place string) ledger.Identified, fresh func(t *testing.T, place string) ledger.Identified, keep func(t *testing.T, place string) (back func())) {
+// RunIdentity runs the suite of what notices that a ledger was replaced. open is as for Run, with a retention of an
+// hour; fresh opens a new ledger in the place of that one, and back puts the ledger back to what it was when it was
+// called, to be opened again.
+func RunIdentity(t *testing.T, open func(t *testing.T, place string) ledger.Identified,
+	fresh func(t *testing.T, place string) ledger.Identified, keep func(t *testing.T, place string) (back func())) {
 	ctx := context.Background()
 	watch := func(t *testing.T, s ledger.Identified, path string) (*ledger.Watched, error) {
 		t.Helper()
@@ -108,10 +110,12 @@ func RunIdentity(t *testing.T, open func(t *testing.T, place string) ledger.Iden
 			back()
 			return open(t, place), "is an older copy: its mark is"
 		},
-		"a ledger that was accepted in the place of a third": func(t *testing.T, place, path string) (ledger.Identified, string) {
+		"a ledger that was accepted in the place of a third": func(t *testing.T, place, path string) (ledger.Identified,
+			string) {
 			use(t, place, path, "a")
 			s := fresh(t, place)
-			must(t, s.Accept(ctx, ledger.Acceptance{At: Now(), Was: ledger.Identity{ID: "a third"}, Reason: "a drill elsewhere"}, Now()))
+			must(t, s.Accept(ctx, ledger.Acceptance{At: Now(), Was: ledger.Identity{ID: "a third"}, Reason: "a drill elsewhere"},
+				Now()))
 			return s, "the ledger is another one"
 		},
 	} {
@@ -131,7 +135,8 @@ func RunIdentity(t *testing.T, open func(t *testing.T, place string) ledger.Iden
 			must(t, s.Accept(ctx, a, Now().Add(10*time.Minute)))
 			w, err := watch(t, s, path)
 			must(t, err)
-			if all, err := w.Acceptances(ctx); err != nil || len(all) == 0 || !all[len(all)-1].At.Equal(a.At) || all[len(all)-1].Was != last || all[len(all)-1].Found != found || all[len(all)-1].Reason != a.Reason {
+			if all, err := w.Acceptances(ctx); err != nil || len(all) == 0 || !all[len(all)-1].At.Equal(a.At) ||
+				all[len(all)-1].Was != last || all[len(all)-1].Found != found || all[len(all)-1].Reason != a.Reason {
 				t.Errorf("got %+v, %v", all, err)
 			}
 			wantUnavailable(t, w.Consume(ctx, key("k", "a")))
@@ -188,7 +193,8 @@ func (b *behind) Identity(ctx context.Context) (ledger.Identity, error) {
 func wantReplaced(t *testing.T, err error, sentence string) {
 	t.Helper()
 	var r *ledger.ReplacedError
-	if !errors.As(err, &r) || r.Code() != "ledger_replaced" || !strings.Contains(r.Error(), sentence) || !strings.Contains(r.Error(), "mediator ledger accept") {
+	if !errors.As(err, &r) || r.Code() != "ledger_replaced" || !strings.Contains(r.Error(), sentence) ||
+		!strings.Contains(r.Error(), "mediator ledger accept") {
 		t.Errorf("got %v, want ledger_replaced: %s", err, sentence)
 	}
 }

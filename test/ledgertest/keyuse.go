@@ -18,7 +18,8 @@ func signed(kid string) string {
 	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"alg":"EdDSA","kid":%q}`, kid)) + ".e30.AA"
 }
 
-// RunKeyUses runs the suite of what is counted of signing keys, on a store that keeps records for an hour. open is that of [Run].
+// RunKeyUses runs the suite of what is counted of signing keys, on a store that keeps records for an hour. open is that
+// of [Run].
 func RunKeyUses(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 	ctx := context.Background()
 	must := func(errs ...error) {
@@ -50,16 +51,19 @@ func RunKeyUses(t *testing.T, open func(t *testing.T, place string) ledger.Store
 		}
 	}
 	wants()
-	first, again, failed, cut := by("post_1", 1, "a:v1", "b:v1", "a:v1"), by("post_2", 3, "a:v2", "b:v1"), by("post_3", 4, "b:v1"), by("post_4", 5, "a:v2")
+	first, again, failed, cut := by("post_1", 1, "a:v1", "b:v1", "a:v1"), by("post_2", 3, "a:v2", "b:v1"),
+		by("post_3", 4, "b:v1"), by("post_4", 5, "a:v2")
 	must(s.Begin(ctx, first), s.Begin(ctx, again), s.Begin(ctx, failed), s.Begin(ctx, cut))
 	wants() // whether they went out is not known yet
-	must(s.Finish(ctx, ended(again, ledger.StateForwarded)), s.Finish(ctx, ended(first, ledger.StateForwarded)), s.Finish(ctx, ended(failed, ledger.StateFailed)))
+	must(s.Finish(ctx, ended(again, ledger.StateForwarded)), s.Finish(ctx, ended(first, ledger.StateForwarded)),
+		s.Finish(ctx, ended(failed, ledger.StateFailed)))
 	if err := s.Finish(ctx, ended(first, ledger.StateForwarded)); !errors.Is(err, ledger.ErrState) {
 		t.Fatal(err)
 	}
 	refused := by("post_5", 6, "stranger:v1") // nothing of what it brought was verified
 	must(s.Add(ctx, ended(refused, ledger.StateRefused)))
-	a1, b1 := ledger.KeyUse{KeyID: "a:v1", First: at(1), Last: at(1), Posts: 1}, ledger.KeyUse{KeyID: "b:v1", First: at(1), Last: at(4), Posts: 2}
+	a1, b1 := ledger.KeyUse{KeyID: "a:v1", First: at(1), Last: at(1), Posts: 1},
+		ledger.KeyUse{KeyID: "b:v1", First: at(1), Last: at(4), Posts: 2}
 	wants(a1, ledger.KeyUse{KeyID: "a:v2", First: at(3), Last: at(3), Posts: 1}, b1)
 
 	// A receipt that is written again, and a token that names no key.
@@ -70,10 +74,12 @@ func RunKeyUses(t *testing.T, open func(t *testing.T, place string) ledger.Store
 	must(s.Close())
 	s = open(t, place)
 	must(s.Prune(ctx, Now().Add(24*time.Hour)))
-	wants(a1, ledger.KeyUse{KeyID: "a:v2", First: at(3), Last: at(5), Posts: 2}, b1, ledger.KeyUse{KeyID: "r:v1", First: at(7), Last: at(8)})
+	wants(a1, ledger.KeyUse{KeyID: "a:v2", First: at(3), Last: at(5), Posts: 2}, b1,
+		ledger.KeyUse{KeyID: "r:v1", First: at(7), Last: at(8)})
 }
 
-// RunKeyLists runs the suite of lists by the keys that have signed, on a store that keeps records for an hour. open is that of [Run].
+// RunKeyLists runs the suite of lists by the keys that have signed, on a store that keeps records for an hour. open is
+// that of [Run].
 func RunKeyLists(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 	ctx := context.Background()
 	place := t.TempDir()
@@ -82,7 +88,8 @@ func RunKeyLists(t *testing.T, open func(t *testing.T, place string) ledger.Stor
 	want := make(map[string][]string) // ids by key, the oldest first
 	var records []ledger.Record
 	for i := range n {
-		r := ledger.Record{ID: fmt.Sprintf("post_%05d", i), Flow: "post", State: ledger.StateForwarded, Session: "ses_1", Started: Now().Add(time.Duration(i) * time.Second)}
+		r := ledger.Record{ID: fmt.Sprintf("post_%05d", i), Flow: "post", State: ledger.StateForwarded, Session: "ses_1",
+			Started: Now().Add(time.Duration(i) * time.Second)}
 		kids := []string{fmt.Sprint("b:v", 1+i/250), fmt.Sprint("a:v", 1+i/100)}
 		switch i % 5 {
 		case 1:
@@ -122,9 +129,13 @@ func RunKeyLists(t *testing.T, open func(t *testing.T, place string) ledger.Stor
 			wantIDs(t, s, ledger.Query{Key: key, OldestFirst: true}, all)
 			wantIDs(t, s, ledger.Query{Key: key}, newest)
 			wantIDs(t, s, ledger.Query{Key: key, Keys: true, Limit: 7}, newest[:min(7, len(newest))])
-			wantIDs(t, s, ledger.Query{Key: key, OldestFirst: true, Since: Now().Add(90 * time.Second), Until: Now().Add(260 * time.Second)}, kept(want[key], 90, 260))
+			wantIDs(t, s,
+				ledger.Query{Key: key, OldestFirst: true, Since: Now().Add(90 * time.Second), Until: Now().Add(260 * time.Second)},
+				kept(want[key], 90, 260))
 			wantIDs(t, s, ledger.Query{Key: key, OldestFirst: true, State: ledger.StateRefused, Session: "ses_1"},
-				slices.DeleteFunc(slices.Clone(all), func(id string) bool { return !strings.HasSuffix(id, "1") && !strings.HasSuffix(id, "6") }))
+				slices.DeleteFunc(slices.Clone(all), func(id string) bool {
+					return !strings.HasSuffix(id, "1") && !strings.HasSuffix(id, "6")
+				}))
 			if len(newest) > 300 {
 				wantIDs(t, s, ledger.Query{Key: key, Cursor: newest[280]}, newest[281:])
 			}
@@ -135,7 +146,8 @@ func RunKeyLists(t *testing.T, open func(t *testing.T, place string) ledger.Stor
 	if err != nil || len(list) != 2 {
 		t.Fatalf("%+v, %v", list, err)
 	}
-	first := ledger.Record{ID: "post_00250", Flow: "post", State: ledger.StateForwarded, Session: "ses_1", Started: Now().Add(250 * time.Second), Keys: []string{"a:v3", "b:v2"}}
+	first := ledger.Record{ID: "post_00250", Flow: "post", State: ledger.StateForwarded, Session: "ses_1",
+		Started: Now().Add(250 * time.Second), Keys: []string{"a:v3", "b:v2"}}
 	if fmt.Sprintf("%+v", list[0]) != fmt.Sprintf("%+v", first) || !slices.Equal(list[1].Keys, []string{"b:v2"}) {
 		t.Errorf("got %+v, want %+v first", list, first)
 	}

@@ -23,12 +23,14 @@ func key(kind, id string) ledger.Key {
 }
 
 func post(id string) ledger.Record {
-	return ledger.Record{ID: id, Flow: "post", Session: "ses_1", Started: Now(), Checks: []ledger.Check{{Name: "grant", OK: true}}, Artifacts: []ledger.Artifact{artifact}}
+	return ledger.Record{ID: id, Flow: "post", Session: "ses_1", Started: Now(),
+		Checks: []ledger.Check{{Name: "grant", OK: true}}, Artifacts: []ledger.Artifact{artifact}}
 }
 
 var artifact = ledger.Artifact{Name: "grant", Token: "e30.e30.AA"}
 
-// Run runs the suite. open returns a store over what place names; the same place reopened must hold what was made durable.
+// Run runs the suite. open returns a store over what place names; the same place reopened must hold what was made
+// durable.
 func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 	ctx := context.Background()
 	t.Run("a key is consumed once", func(t *testing.T) {
@@ -97,7 +99,8 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 			t.Fatal(err)
 		}
 		p, err := open(t, place).Get(ctx, "post_1")
-		if err != nil || p.State != ledger.StateIndeterminate || p.Code != "indeterminate" || len(p.Checks) != 1 || len(p.Artifacts) != 1 || p.Artifacts[0] != artifact {
+		if err != nil || p.State != ledger.StateIndeterminate || p.Code != "indeterminate" || len(p.Checks) != 1 ||
+			len(p.Artifacts) != 1 || p.Artifacts[0] != artifact {
 			t.Errorf("got %+v, %v", p, err)
 		}
 	})
@@ -112,12 +115,14 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 			t.Fatal(err)
 		}
 		p.State = ledger.StateFailed
-		for _, p := range []ledger.Record{p, {ID: "post_9", State: ledger.StateForwarded}, {ID: "post_1", State: ledger.StateRefused}} {
+		for _, p := range []ledger.Record{p, {ID: "post_9", State: ledger.StateForwarded},
+			{ID: "post_1", State: ledger.StateRefused}} {
 			if err := s.Finish(ctx, p); !errors.Is(err, ledger.ErrState) {
 				t.Errorf("finish %s as %s: %v", p.ID, p.State, err)
 			}
 		}
-		if got, err := s.Get(ctx, "post_1"); err != nil || got.State != ledger.StateForwarded || got.Status != 201 || len(got.Artifacts) != 1 || got.Artifacts[0] != artifact {
+		if got, err := s.Get(ctx, "post_1"); err != nil || got.State != ledger.StateForwarded || got.Status != 201 ||
+			len(got.Artifacts) != 1 || got.Artifacts[0] != artifact {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	})
@@ -151,7 +156,8 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 		}
 		wantUnavailable(t, s.Write(ctx, []ledger.Record{three}, []ledger.Record{refused("post_5"), refused("post_3")}))
 		for id, want := range map[string]ledger.State{
-			"post_1": ledger.StateForwarded, "post_2": ledger.StateForwarded, "post_3": ledger.StateRefused, "post_4": ledger.StateForwarding,
+			"post_1": ledger.StateForwarded, "post_2": ledger.StateForwarded, "post_3": ledger.StateRefused,
+			"post_4": ledger.StateForwarding,
 		} {
 			if got, err := s.Get(ctx, id); err != nil || got.State != want || len(got.Artifacts) != 1 {
 				t.Errorf("%s: got %+v, %v, want %s", id, got, err, want)
@@ -212,7 +218,9 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 			add("post_8" + string(rune('a'+n)))
 			var several *ledger.SeveralError
 			p, err := s.Get(ctx, "post_8")
-			if n == 1 && p.ID != "post_8b" || n > 1 && (!errors.As(err, &several) || len(several.IDs) != min(n, 10) || several.IDs[0] != "post_8b" || several.More != (n > 10)) {
+			if n == 1 && p.ID != "post_8b" || n > 1 &&
+				(!errors.As(err, &several) || len(several.IDs) != min(n, 10) || several.IDs[0] != "post_8b" ||
+					several.More != (n > 10)) {
 				t.Errorf("of %d: %+v, %v", n, p, err)
 			}
 		}
@@ -235,7 +243,8 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 				t.Fatal(err)
 			}
 		}
-		want := []string{"post_4_2", "post_3_0", "post_2_5", "post_2_4", "post_1_1", "post_0_3"} // where two started together, the one stored last
+		// where two started together, the one stored last
+		want := []string{"post_4_2", "post_3_0", "post_2_5", "post_2_4", "post_1_1", "post_0_3"}
 		for _, q := range []ledger.Query{{}, {Session: "ses_1"}, {State: ledger.StateRefused}, {Flow: "post"}} {
 			if got := all(t, s, q); !slices.Equal(got, want) {
 				t.Errorf("%+v: got %v", q, got)
@@ -314,7 +323,8 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 	t.Run("what is incomplete is refused", func(t *testing.T) {
 		s := open(t, t.TempDir())
 		whole := key("k", "a")
-		for _, k := range []ledger.Key{{Kind: whole.Kind, ID: whole.ID}, {ID: whole.ID, Expires: whole.Expires}, {Kind: whole.Kind, Expires: whole.Expires}} {
+		for _, k := range []ledger.Key{{Kind: whole.Kind, ID: whole.ID}, {ID: whole.ID, Expires: whole.Expires},
+			{Kind: whole.Kind, Expires: whole.Expires}} {
 			wantUnavailable(t, s.Consume(ctx, k))
 		}
 		wantUnavailable(t, s.Begin(ctx, ledger.Record{Started: Now()}, whole))

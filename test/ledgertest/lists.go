@@ -94,10 +94,16 @@ func wholeLists(t *testing.T, s ledger.Store) {
 		{"until", ledger.Query{Until: at(700)}, func(i int) bool { return i < 700 }},
 		{"a range of time", ledger.Query{Since: at(100), Until: at(1200)}, func(i int) bool { return i >= 100 && i < 1200 }},
 		{"an empty range", ledger.Query{Since: at(700), Until: at(700)}, func(int) bool { return false }},
-		{"a flow in a range", ledger.Query{Since: at(100), Until: at(1200), Flow: "egress"}, func(i int) bool { return i >= 100 && i < 1200 && i%7 == 0 }},
+		{"a flow in a range", ledger.Query{Since: at(100), Until: at(1200), Flow: "egress"}, func(i int) bool {
+			return i >= 100 && i < 1200 && i%7 == 0
+		}},
 		{"few of a state", ledger.Query{State: ledger.StateRefused}, func(i int) bool { return i%100 == 0 }},
-		{"few of a state and a flow", ledger.Query{State: ledger.StateRefused, Flow: "egress"}, func(i int) bool { return i%700 == 0 }},
-		{"most of a state", ledger.Query{State: ledger.StateForwarded, Until: at(1000)}, func(i int) bool { return i%100 != 0 && i < 1000 }},
+		{"few of a state and a flow", ledger.Query{State: ledger.StateRefused, Flow: "egress"}, func(i int) bool {
+			return i%700 == 0
+		}},
+		{"most of a state", ledger.Query{State: ledger.StateForwarded, Until: at(1000)}, func(i int) bool {
+			return i%100 != 0 && i < 1000
+		}},
 		{"a session", ledger.Query{Session: "ses_1", Since: at(3)}, func(i int) bool { return i >= 3 }},
 		{"another session", ledger.Query{Session: "ses_2"}, func(int) bool { return false }},
 	} {

@@ -11,12 +11,13 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// RunPruning plays a random history on a store that keeps records for an hour: posts begin and end, keys are used again, records and keys
-// are pruned, the store is opened again, and the clock steps forward and back. open is that of [Run].
+// RunPruning plays a random history on a store that keeps records for an hour: posts begin and end, keys are used
+// again, records and keys are pruned, the store is opened again, and the clock steps forward and back. open is that of
+// [Run].
 //
-// Whatever happens, no key is good twice; one whose artifact could still be shown, by a clock that is wrong by less than
-// [ledger.KeyMargin], is known as used; what nobody has used is not refused; and a post in flight is kept for a day at
-// least.
+// Whatever happens, no key is good twice; one whose artifact could still be shown, by a clock that is wrong by less
+// than [ledger.KeyMargin], is known as used; what nobody has used is not refused; and a post in flight is kept for a
+// day at least.
 func RunPruning(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 	for range 4 {
 		seed := rand.Uint64()
@@ -107,7 +108,8 @@ func (h *history) check(t *testing.T, k ledger.Key) {
 	}
 }
 
-// step moves the clock: most often forward, sometimes back, never so far back that a fresh key would look like a forgotten one.
+// step moves the clock: most often forward, sometimes back, never so far back that a fresh key would look like a
+// forgotten one.
 func (h *history) step() {
 	by := time.Duration(h.rand.IntN(12*3600)) * time.Second
 	if h.rand.IntN(4) == 0 {

@@ -12,7 +12,8 @@ import (
 )
 
 func receipt(session string, number int64, at time.Time) ledger.Receipt {
-	return ledger.Receipt{Session: session, Number: number, Call: fmt.Sprintf("post_%s_%d", session, number), Signed: at, Token: fmt.Sprintf("e30.%s.%d", session, number)}
+	return ledger.Receipt{Session: session, Number: number, Call: fmt.Sprintf("post_%s_%d", session, number), Signed: at,
+		Token: fmt.Sprintf("e30.%s.%d", session, number)}
 }
 
 func openCall(id, session string) ledger.OpenCall {
@@ -102,7 +103,8 @@ func RunReceipts(t *testing.T, open func(t *testing.T, place string) ledger.Stor
 	t.Run("receipts are written all or none, again without harm, and never forked", func(t *testing.T) {
 		s := open(t, t.TempDir())
 		one, two, three := receipt("ses_1", 1, Now()), receipt("ses_1", 2, Now()), receipt("ses_1", 3, Now())
-		must(t, s.OpenCalls(ctx, openCall(three.Call, "ses_1")), s.AddReceipts(ctx, one, two), s.AddReceipts(ctx, one, two), s.AddReceipts(ctx))
+		must(t, s.OpenCalls(ctx, openCall(three.Call, "ses_1")), s.AddReceipts(ctx, one, two), s.AddReceipts(ctx, one, two),
+			s.AddReceipts(ctx))
 		fork := two
 		fork.Token = "e30.other.2"
 		if err := s.AddReceipts(ctx, three, fork); !errors.Is(err, ledger.ErrForked) {
@@ -124,7 +126,8 @@ func RunReceipts(t *testing.T, open func(t *testing.T, place string) ledger.Stor
 	t.Run("pruning removes whole chains", func(t *testing.T) {
 		s := open(t, t.TempDir())
 		for n := int64(1); n <= 300; n++ { // more than one transaction removes
-			must(t, s.AddReceipts(ctx, receipt("ses_old", n, Now().Add(-3*time.Hour)), receipt("ses_lasting", n, Now().Add(-3*time.Hour))))
+			must(t, s.AddReceipts(ctx, receipt("ses_old", n, Now().Add(-3*time.Hour)),
+				receipt("ses_lasting", n, Now().Add(-3*time.Hour))))
 		}
 		must(t, s.AddReceipts(ctx, receipt("ses_lasting", 301, Now())), s.Prune(ctx, Now()))
 		for session, want := range map[string]int{"ses_old": 0, "ses_lasting": 301} {

@@ -29,27 +29,35 @@ type verifiedAppraisal struct {
 }
 
 // appraisal verifies a token of one type, and says what it is and what it says.
-type appraisal func(a archive.Archive, token string, now time.Time) (claims any, all evidence.Registered, what, says string, err error)
+type appraisal func(a archive.Archive, token string, now time.Time) (claims any, all evidence.Registered, what,
+	says string, err error)
 
 // appraisals are the types of tokens that a node signs about agents, but for scores.
 var appraisals = map[string]appraisal{
-	accrual.Kind.Typ: appraised(accrual.Kind, func(c accrual.Claims) evidence.Registered { return c.Registered }, func(c accrual.Claims) (what, says string) {
+	accrual.Kind.Typ: appraised(accrual.Kind, func(c accrual.Claims) evidence.Registered {
+		return c.Registered
+	}, func(c accrual.Claims) (what, says string) {
 		return "reputation of " + c.AgentID, node.ReputationFacts(c)
 	}),
-	verification.Kind.Typ: appraised(verification.Kind, func(c verification.Result) evidence.Registered { return c.Registered }, func(c verification.Result) (what, says string) {
+	verification.Kind.Typ: appraised(verification.Kind, func(c verification.Result) evidence.Registered {
+		return c.Registered
+	}, func(c verification.Result) (what, says string) {
 		says = fmt.Sprintf("score %d of %d in the mode %s, with the key %s", c.Score, c.MaxScore, c.Mode, c.DIDKey)
 		if c.Degraded {
 			says += ", degraded"
 		}
 		return fmt.Sprintf("verification of %s (%s)", c.Subject, c.SubjectBasis), says
 	}),
-	dispute.ResolutionKind.Typ: appraised(dispute.ResolutionKind, func(c dispute.Resolution) evidence.Registered { return c.Registered }, func(c dispute.Resolution) (what, says string) {
+	dispute.ResolutionKind.Typ: appraised(dispute.ResolutionKind, func(c dispute.Resolution) evidence.Registered {
+		return c.Registered
+	}, func(c dispute.Resolution) (what, says string) {
 		return "resolution of the dispute " + c.DisputeID,
 			fmt.Sprintf("%s against %s: %s by %s, %s", c.Challenger, c.Target, c.Outcome, c.Resolver, c.Reason)
 	}),
 }
 
-func appraised[C any](k evidence.Kind[C], registered func(C) evidence.Registered, describe func(C) (what, says string)) appraisal {
+func appraised[C any](k evidence.Kind[C], registered func(C) evidence.Registered,
+	describe func(C) (what, says string)) appraisal {
 	return func(a archive.Archive, token string, now time.Time) (any, evidence.Registered, string, string, error) {
 		c, err := archive.JudgeAppraised(a, k, registered, token, now)
 		if err != nil {
@@ -60,7 +68,8 @@ func appraised[C any](k evidence.Kind[C], registered func(C) evidence.Registered
 	}
 }
 
-// appraisalIn returns the token that a node has signed, of what a command prints as JSON, or of the token alone. It reports whether there is one.
+// appraisalIn returns the token that a node has signed, of what a command prints as JSON, or of the token alone. It
+// reports whether there is one.
 func appraisalIn(raw []byte) (token string, ok bool) {
 	var members struct {
 		Token, Verification, Resolution json.RawMessage // a reputation has a verification, too, which is no token
@@ -88,7 +97,8 @@ func verifyAppraisal(c *cobra.Command, by judgeFlags, token string, asJSON bool)
 	if err != nil {
 		return err
 	}
-	v := verifiedAppraisal{Type: typ, Appraiser: all.Issuer, Issued: all.IssuedAt, Expires: all.Expires, Claims: claims, Probabilistic: true}
+	v := verifiedAppraisal{Type: typ, Appraiser: all.Issuer, Issued: all.IssuedAt, Expires: all.Expires, Claims: claims,
+		Probabilistic: true}
 	until := fmt.Sprintf("signed %s, good until %s", at(all.IssuedAt), at(all.Expires))
 	if now.Unix() >= all.Expires {
 		until += ", which is over"

@@ -151,7 +151,8 @@ func each(records []ledger.Record) iter.Seq2[ledger.Record, error] {
 	}
 }
 
-// writeExport writes a file that only its owner can read, or standard output. A file that could not be written whole is not left.
+// writeExport writes a file that only its owner can read, or standard output. A file that could not be written whole is
+// not left.
 func writeExport(c *cobra.Command, path string, write func(io.Writer) error) error {
 	switch {
 	case path == "-":

@@ -26,8 +26,10 @@ type judgeFlags struct {
 func (f *judgeFlags) add(c *cobra.Command) {
 	f.selected.Add(c)
 	cli.TrustFlags(c, &f.trust)
-	c.Flags().StringVar(&f.manifest, "manifest", "manifest.yaml", "the strict deployment manifest, beside those in the bundle's history")
-	c.Flags().StringVar(&f.earlier, "earlier", "earlier", "a folder with a folder for each pair of earlier roots, with files that are called as these")
+	c.Flags().StringVar(&f.manifest, "manifest", "manifest.yaml",
+		"the strict deployment manifest, beside those in the bundle's history")
+	c.Flags().StringVar(&f.earlier, "earlier", "earlier",
+		"a folder with a folder for each pair of earlier roots, with files that are called as these")
 	cli.FileFromDir(c, "manifest", devstack.ManifestFile)
 	cli.FileFromDir(c, "earlier", devstack.EarlierFolder)
 }
@@ -48,7 +50,8 @@ func (f *judgeFlags) archive() (archive.Archive, error) {
 	return f.with(archive.Read(f.trust, f.manifest))
 }
 
-// pins reads what records in an export are judged by, beside what the export holds: the pinned roots, and the trust bundle if there is one.
+// pins reads what records in an export are judged by, beside what the export holds: the pinned roots, and the trust
+// bundle if there is one.
 func (f *judgeFlags) pins(c *cobra.Command) (archive.Archive, error) {
 	if _, err := os.Stat(f.trust.Bundle); !c.Flags().Changed("bundle") && errors.Is(err, fs.ErrNotExist) {
 		return f.with(archive.ReadRoots(f.trust.Registry, f.trust.Auditor))

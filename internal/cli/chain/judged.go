@@ -19,9 +19,10 @@ import (
 
 // judgedPost is the result of verifying one record among many.
 type judgedPost struct {
-	ID       string   `json:"id"`
-	State    string   `json:"state"`
-	Result   string   `json:"result"`          // verified, consistent (of roots that nobody has pinned), incomplete or refused
+	ID    string `json:"id"`
+	State string `json:"state"`
+	// verified, consistent (of roots that nobody has pinned), incomplete or refused
+	Result   string   `json:"result"`
 	Check    string   `json:"check,omitempty"` // that refused it
 	Code     string   `json:"code,omitempty"`
 	Detail   string   `json:"detail,omitempty"`
@@ -34,7 +35,8 @@ type judgedFile struct {
 	Incomplete int          `json:"incomplete"`
 	Refused    int          `json:"refused"`
 	Roots      []judgedWith `json:"roots"`
-	// Missing are posts whose receipts are here and whose records are not, at most maxMissing, and MissingCount how many there are.
+	// Missing are posts whose receipts are here and whose records are not, at most maxMissing, and MissingCount how many
+	// there are.
 	Missing      []string `json:"missing,omitempty"`
 	MissingCount int      `json:"missingCount"`
 	// Unproven says what no signature holds of the file as a whole.
@@ -47,7 +49,8 @@ type judgedWith struct {
 	Registry    string     `json:"registry"`
 	Auditor     string     `json:"auditor"`
 	Revocations *time.Time `json:"revocations,omitempty"` // when the revocation list was signed; nil if there is none
-	Earlier     int        `json:"earlierRevocations"`    // how many earlier lists there are: entries leave the list when they end
+	// how many earlier lists there are: entries leave the list when they end
+	Earlier int `json:"earlierRevocations"`
 }
 
 // maxMissing bounds the posts without a record that are named.
@@ -72,7 +75,8 @@ type judging struct {
 	order    []string       // the members in unproven
 }
 
-// print verifies records, and prints those that are refused, how many are not, and what is not proven; as JSON, all of them.
+// print verifies records, and prints those that are refused, how many are not, and what is not proven; as JSON, all of
+// them.
 func (j *judging) print(c *cobra.Command, records iter.Seq2[ledger.Record, error], asJSON bool) error {
 	j.count, j.used, j.unproven = make(map[archive.Outcome]int), make(map[*archive.Trust]bool), make(map[string]int)
 	out := cli.Plain(c.OutOrStdout())
@@ -96,7 +100,8 @@ func (j *judging) print(c *cobra.Command, records iter.Seq2[ledger.Record, error
 	case len(j.count) == 0:
 		return errors.New("there is no record with evidence: nothing was verified")
 	case j.unasked != nil && j.count[archive.Refused] == 0 && j.unasked() > 0:
-		return refusal.New("evidence_malformed", "%d interaction receipts of the export belong to no record that rests on them", j.unasked())
+		return refusal.New("evidence_malformed",
+			"%d interaction receipts of the export belong to no record that rests on them", j.unasked())
 	}
 	s := j.summary()
 	var err error
@@ -116,7 +121,8 @@ func (j *judging) add(judged archive.Judged) judgedPost {
 	j.count[judged.Outcome]++
 	j.used[judged.By] = j.used[judged.By] || judged.Outcome != archive.Refused
 	r := judged.Refusal
-	post := judgedPost{judged.Record.ID, string(judged.Record.State), string(judged.Outcome), r.Name, r.Code, r.Detail, judged.Unproven}
+	post := judgedPost{judged.Record.ID, string(judged.Record.State), string(judged.Outcome), r.Name, r.Code, r.Detail,
+		judged.Unproven}
 	if judged.Outcome == archive.Verified && j.unpinned {
 		post.Result = "consistent"
 	}
@@ -155,9 +161,11 @@ func (j *judging) printSummary(out io.Writer, s judgedFile) error {
 		good = "consistent"
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "%d %s, %d %s in part (the mediator refused the post), %d REFUSED by this check\n", s.Verified, good, s.Incomplete, good, s.Refused)
+	fmt.Fprintf(&text, "%d %s, %d %s in part (the mediator refused the post), %d REFUSED by this check\n", s.Verified,
+		good, s.Incomplete, good, s.Refused)
 	if s.MissingCount > 0 {
-		fmt.Fprintf(cli.Lines(&text), "%d posts have a receipt here and no record: %s\n", s.MissingCount, strings.Join(s.Missing, ", "))
+		fmt.Fprintf(cli.Lines(&text), "%d posts have a receipt here and no record: %s\n", s.MissingCount,
+			strings.Join(s.Missing, ", "))
 	}
 	for _, r := range s.Roots {
 		known := "no revocation list: what was revoked is not known"
@@ -168,7 +176,8 @@ func (j *judging) printSummary(out io.Writer, s judgedFile) error {
 		fmt.Fprintf(cli.Lines(&text), "Roots %s and %s, with %s.\n", r.Registry, r.Auditor, known)
 	}
 	if len(s.Roots) > 0 {
-		fmt.Fprintf(&text, "\nNot proven, the records' own word: %s.\nNot proven of the file: %s.\n", j.unprovenMembers(s.Verified+s.Incomplete), strings.Join(s.Unproven, "; "))
+		fmt.Fprintf(&text, "\nNot proven, the records' own word: %s.\nNot proven of the file: %s.\n",
+			j.unprovenMembers(s.Verified+s.Incomplete), strings.Join(s.Unproven, "; "))
 		if j.unpinned {
 			text.WriteString(selfContained)
 		} else {
@@ -179,7 +188,8 @@ func (j *judging) printSummary(out io.Writer, s judgedFile) error {
 	return err
 }
 
-// unprovenMembers names the members of records that are not proven, with the number of records if it is not all of them.
+// unprovenMembers names the members of records that are not proven, with the number of records if it is not all of
+// them.
 func (j *judging) unprovenMembers(all int) string {
 	slices.SortStableFunc(j.order, func(a, b string) int { return j.unproven[b] - j.unproven[a] })
 	names := make([]string, len(j.order))

@@ -26,7 +26,8 @@ func TestTextsOfExports(t *testing.T) {
 	lines := json.NewEncoder(&export)
 	for _, line := range []map[string]any{
 		{"actionproof-evidence": map[string]int{"version": 1}},
-		{"roots": map[string]any{"registry": jwk(evidence.PurposeSignerCertificate), "auditor": jwk(evidence.PurposeDeploymentCertificate)}},
+		{"roots": map[string]any{"registry": jwk(evidence.PurposeSignerCertificate),
+			"auditor": jwk(evidence.PurposeDeploymentCertificate)}},
 		{"record": ledger.Record{ID: forged, Manifest: forged, Artifacts: []ledger.Artifact{{Name: "grant", Token: forged}}}},
 		{"end": map[string]int{"records": 1}},
 	} {
@@ -38,7 +39,8 @@ func TestTextsOfExports(t *testing.T) {
 	c.SetErr(&out)
 	c.SetIn(strings.NewReader(export.String()))
 	c.SetArgs([]string{"-", "--roots-in-file"})
-	if err := c.ExecuteContext(t.Context()); err == nil || strings.Contains(out.String(), "\n9 verified") || !strings.Contains(out.String(), "9 verified") {
+	if err := c.ExecuteContext(t.Context()); err == nil || strings.Contains(out.String(), "\n9 verified") ||
+		!strings.Contains(out.String(), "9 verified") {
 		t.Errorf("%v:\n%s", err, &out)
 	}
 }

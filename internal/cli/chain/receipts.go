@@ -19,7 +19,8 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// printReceipts prints the receipts of a session, some at a time: a reader returns only as many at once as its answer has room for.
+// printReceipts prints the receipts of a session, some at a time: a reader returns only as many at once as its answer
+// has room for.
 func printReceipts(ctx context.Context, out io.Writer, from *records.Reader, session string, closed bool) error {
 	for next := int64(1); ; {
 		tokens, err := from.Receipts(ctx, session, next, ledger.MaxChain)
@@ -51,13 +52,16 @@ const maxReceiptLine = 32 << 10
 // maxHeader is how much of a token's beginning is looked at, in bytes: more than any header has.
 const maxHeader = 1024
 
-// areReceipts reports whether in begins as a token does, and not as one that a node has signed. It takes nothing away from in.
+// areReceipts reports whether in begins as a token does, and not as one that a node has signed. It takes nothing away
+// from in.
 func areReceipts(in *bufio.Reader) bool {
 	start, _ := in.Peek(maxHeader)
 	if strings.HasPrefix(string(start), archive.HiddenReceipt) {
 		return true
 	}
-	return strings.HasPrefix(string(start), "eyJ") && !archive.IsScore(string(start)) && appraisals[archive.TypeOf(string(start))] == nil // {" in base64url
+	// {" in base64url
+	return strings.HasPrefix(string(start), "eyJ") && !archive.IsScore(string(start)) &&
+		appraisals[archive.TypeOf(string(start))] == nil
 }
 
 // receiptLines yields the tokens of a file, one from each line.
@@ -81,19 +85,20 @@ func receiptLines(in io.Reader, path string) iter.Seq2[string, error] {
 
 // verifiedReceipts is the result of verifying interaction receipts.
 type verifiedReceipts struct {
-	Session                string `json:"session"`
-	Agent                  string `json:"agent"`
-	Owner                  string `json:"owner"`
-	Number                 int64  `json:"number"`         // of the last receipt
-	Head                   string `json:"head"`           // its hash
-	Chain                  bool   `json:"chain"`          // all from the first on are there and valid
-	Closed                 bool   `json:"closed"`         // the last closes the session
-	Hidden                 int64  `json:"closedReceipts"` // before the last, that are there by their hash alone
-	After                  int64  `json:"closedAfter"`    // hashes after the last receipt, which no receipt names
-	Lost                   int64  `json:"lostReceipts"`   // after these, made under other roots of what a crash had left open
-	LostVerified           bool   `json:"lostVerified"`   // the roots of those are pinned, and they are valid
-	Probabilistic          bool   `json:"probabilistic"`
-	NonHumanIdentityProven bool   `json:"nonHumanIdentityProven"` // never
+	Session string `json:"session"`
+	Agent   string `json:"agent"`
+	Owner   string `json:"owner"`
+	Number  int64  `json:"number"`         // of the last receipt
+	Head    string `json:"head"`           // its hash
+	Chain   bool   `json:"chain"`          // all from the first on are there and valid
+	Closed  bool   `json:"closed"`         // the last closes the session
+	Hidden  int64  `json:"closedReceipts"` // before the last, that are there by their hash alone
+	After   int64  `json:"closedAfter"`    // hashes after the last receipt, which no receipt names
+	// after these, made under other roots of what a crash had left open
+	Lost                   int64 `json:"lostReceipts"`
+	LostVerified           bool  `json:"lostVerified"` // the roots of those are pinned, and they are valid
+	Probabilistic          bool  `json:"probabilistic"`
+	NonHumanIdentityProven bool  `json:"nonHumanIdentityProven"` // never
 }
 
 // verifyReceipts verifies the receipts of one session, and says what they show.
@@ -108,22 +113,28 @@ func verifyReceipts(c *cobra.Command, by judgeFlags, in io.Reader, path string, 
 	}
 	last := j.Last
 	v := verifiedReceipts{
-		Session: last.Chain.SessionID, Agent: last.Agent, Owner: last.Owner, Number: j.Number, Head: j.Head, Chain: j.Chain, Closed: j.Closed,
+		Session: last.Chain.SessionID, Agent: last.Agent, Owner: last.Owner, Number: j.Number, Head: j.Head, Chain: j.Chain,
+		Closed: j.Closed,
 		Hidden: j.Hidden, After: j.After, Lost: j.Lost, LostVerified: j.LostVerified,
 		Probabilistic: true,
 	}
 	session := cli.Unbroken(v.Session)
-	said := fmt.Sprintf("receipt %d of session %s is valid; by itself it does not show the chain that it is in\n", v.Number, session)
+	said := fmt.Sprintf("receipt %d of session %s is valid; by itself it does not show the chain that it is in\n",
+		v.Number, session)
 	if v.Chain {
 		said = fmt.Sprintf("receipts 1 to %d of session %s are valid, and one chain\n", v.Number, session)
 		if v.Hidden > 0 {
-			said += fmt.Sprintf("%d of them are closed: the chain has room for so many, and nothing else of them is verified\n", v.Hidden)
+			said += fmt.Sprintf("%d of them are closed: the chain has room for so many, and nothing else of them is verified\n",
+				v.Hidden)
 		}
 		if v.After > 0 {
-			said += fmt.Sprintf("%d closed ones follow them: nothing of those is verified, not even that there are any\n", v.After)
+			said += fmt.Sprintf("%d closed ones follow them: nothing of those is verified, not even that there are any\n",
+				v.After)
 		}
 		if v.Lost > 0 {
-			said += fmt.Sprintf("%d receipts after them were made under other roots, by the start after a crash: what was open then is lost\n", v.Lost)
+			said += fmt.Sprintf(
+				"%d receipts after them were made under other roots, by the start after a crash: what was open then is lost\n",
+				v.Lost)
 		}
 		if v.Lost > 0 && !v.LostVerified {
 			said += "nothing of those is verified: their roots are not pinned\n"

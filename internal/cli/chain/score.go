@@ -40,7 +40,8 @@ func readScore(path string) (archive.Score, error) {
 	}
 	s, ok := archive.ParseScore(raw)
 	if !ok {
-		return s, refusal.New("evidence_malformed", "%s holds no score: write it with mediator reputation show score --json", path)
+		return s, refusal.New("evidence_malformed", "%s holds no score: write it with mediator reputation show score --json",
+			path)
 	}
 	return s, nil
 }
@@ -92,7 +93,8 @@ func verifyScored(c *cobra.Command, by judgeFlags, in io.Reader, path string, s 
 
 func printScore(c *cobra.Command, claims autonomy.Claims, why string, computed, asJSON bool) error {
 	v := verifiedScore{
-		Session: claims.Session, Agent: claims.Agent, Owner: claims.Owner, Appraiser: claims.Issuer, Score: claims.Composite, Band: claims.Band,
+		Session: claims.Session, Agent: claims.Agent, Owner: claims.Owner, Appraiser: claims.Issuer, Score: claims.Composite,
+		Band:   claims.Band,
 		Number: claims.HeadNumber, Closed: claims.Closed, Computed: computed, NotComputed: why, Probabilistic: true,
 	}
 	said := []string{cli.Unbroken(fmt.Sprintf("the score %.1f (%s) of session %s is signed by the appraiser %s",

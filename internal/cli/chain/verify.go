@@ -28,7 +28,8 @@ func Verify() *cobra.Command {
 	var copied, scored string
 	var unpinned, asJSON bool
 	c := &cobra.Command{
-		Use: "verify [FILE]", Short: "Verify a record, an export, receipts, a manifest, or what a node has signed, with public keys alone",
+		Use:   "verify [FILE]",
+		Short: "Verify a record, an export, receipts, a manifest, or what a node has signed, with public keys alone",
 		Example: `  mediator verify march.jsonl.gz --registry registry.jwk --auditor auditor.jwk
   mediator verify --ledger copy/ledger.db --since 24h
   mediator verify receipts.txt --score score.json
@@ -177,7 +178,9 @@ func verifyRecord(c *cobra.Command, by judgeFlags, in io.Reader, path string, as
 		return err
 	}
 	if asJSON {
-		if err := cli.WriteJSON(c.OutOrStdout(), verifiedRecord{Checks: v.Checks, Whole: v.Whole, Interactions: v.Interactions, Unproven: v.Unproven}); err != nil || v.Whole {
+		if err := cli.WriteJSON(c.OutOrStdout(),
+			verifiedRecord{Checks: v.Checks, Whole: v.Whole, Interactions: v.Interactions,
+				Unproven: v.Unproven}); err != nil || v.Whole {
 			return err
 		}
 		return cli.ErrRefused
@@ -194,7 +197,8 @@ func verifyRecord(c *cobra.Command, by judgeFlags, in io.Reader, path string, as
 		fmt.Fprint(out, "\nThis record does not show the chain of a post.\n")
 		return cli.ErrRefused
 	}
-	fmt.Fprint(out, namedReceipts(v.Interactions), "\nNot proven, the record's own word: ", strings.Join(v.Unproven, ", "), ".\n", whatVerifies)
+	fmt.Fprint(out, namedReceipts(v.Interactions), "\nNot proven, the record's own word: ", strings.Join(v.Unproven, ", "),
+		".\n", whatVerifies)
 	return nil
 }
 
@@ -205,7 +209,8 @@ type verifiedRecord struct {
 	NonHumanIdentityProven bool           `json:"nonHumanIdentityProven"` // never
 	Unproven               []string       `json:"unproven,omitempty"`     // members of the record that no signature holds
 
-	Interactions *archive.Interactions `json:"interactions,omitempty"` // what the session receipt names; nil if it names none
+	// what the session receipt names; nil if it names none
+	Interactions *archive.Interactions `json:"interactions,omitempty"`
 }
 
 // whatVerifies is printed after every record that verifies.
@@ -225,7 +230,8 @@ func verifyExport(c *cobra.Command, by judgeFlags, in *bufio.Reader, unpinned, a
 	if !unpinned {
 		own, err := by.pins(c)
 		if err != nil {
-			return fmt.Errorf("what is pinned, or the bundle beside it, cannot be read (--registry, --auditor and --bundle name them): %w", err)
+			return fmt.Errorf(
+				"what is pinned, or the bundle beside it, cannot be read (--registry, --auditor and --bundle name them): %w", err)
 		}
 		a = a.Pinned(own)
 	}

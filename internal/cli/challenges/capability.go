@@ -153,7 +153,8 @@ func verifyResponse(c *cobra.Command, s evidence.Secret, rawChallenge, rawRespon
 	}
 	registered := evidence.NewRegistered(cliIssuer, cliIssuer, time.Now(), cliCapabilityTTL)
 	v.CapabilityID, v.ExpiresAt = registered.ID, registered.Expires
-	v.Capability, _, err = challenge.Mint(s, registered, evidence.Capability{Binding: *token.Binding, ChallengeID: token.ID})
+	v.Capability, _, err = challenge.Mint(s, registered,
+		evidence.Capability{Binding: *token.Binding, ChallengeID: token.ID})
 	return v, err
 }
 
@@ -182,15 +183,20 @@ func capabilityVerify() *cobra.Command {
 				return err
 			}
 			claims, key, err := challenge.VerifyCapability(s, capability, challenge.WantCapability{
-				Issuer: cliIssuer, Binding: b, MaxAge: evidence.CapabilityKind.MaxLifetime, AllowUnconsumed: !consumed, Now: time.Now(), Skew: evidence.DefaultSkew,
+				Issuer: cliIssuer, Binding: b, MaxAge: evidence.CapabilityKind.MaxLifetime, AllowUnconsumed: !consumed,
+				Now: time.Now(), Skew: evidence.DefaultSkew,
 			})
-			return verdict{OK: true, ChallengeID: claims.ChallengeID, CapabilityID: claims.ID, ConsumeKey: key.Kind + ":" + key.ID, ExpiresAt: claims.Expires, VerificationConsumed: &claims.VerificationConsumed}.print(c, pretty, err)
+			return verdict{OK: true, ChallengeID: claims.ChallengeID, CapabilityID: claims.ID,
+				ConsumeKey: key.Kind + ":" + key.ID, ExpiresAt: claims.Expires,
+				VerificationConsumed: &claims.VerificationConsumed}.print(c, pretty, err)
 		},
 	}
 	secret.add(c)
 	binding.add(c)
-	c.Flags().StringVar(&file, "capability", "", "the output of mediator challenge verify, or - for standard input (required)")
-	c.Flags().BoolVar(&consumed, "require-consumed", false, "refuse a capability whose verification was not consumed, as a gate does")
+	c.Flags().StringVar(&file, "capability", "",
+		"the output of mediator challenge verify, or - for standard input (required)")
+	c.Flags().BoolVar(&consumed, "require-consumed", false,
+		"refuse a capability whose verification was not consumed, as a gate does")
 	c.Flags().BoolVar(&pretty, "pretty", false, "indent the output")
 	cli.Required(c, "capability")
 	return c

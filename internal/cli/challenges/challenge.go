@@ -29,7 +29,8 @@ type secretFlags struct {
 
 func (s *secretFlags) add(c *cobra.Command) {
 	s.c = c
-	c.Flags().StringVar(&s.secret, "secret", "", "the shared secret, at least 32 bytes; it shows in the process list, so prefer "+secretVariable+" or --secret-file")
+	c.Flags().StringVar(&s.secret, "secret", "",
+		"the shared secret, at least 32 bytes; it shows in the process list, so prefer "+secretVariable+" or --secret-file")
 	c.Flags().StringVar(&s.file, "secret-file", "", "file that holds the shared secret")
 }
 
@@ -139,7 +140,8 @@ func challengeGenerate() *cobra.Command {
 
 func cliChallenges(s evidence.Secret, difficulty string, lifetime time.Duration, tasks int) (*challenge.Issuer, error) {
 	return challenge.NewIssuer(s, challenge.Options{
-		Issuer: cliIssuer, Audience: cliIssuer, Lifetime: lifetime, Difficulty: challenge.Difficulty(difficulty), Tasks: tasks, Now: time.Now,
+		Issuer: cliIssuer, Audience: cliIssuer, Lifetime: lifetime, Difficulty: challenge.Difficulty(difficulty),
+		Tasks: tasks, Now: time.Now,
 	})
 }
 

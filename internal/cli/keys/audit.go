@@ -46,19 +46,25 @@ in the log within --window, and it does not compare what was signed. Interaction
 which of them there have to be. Nor are the scores of a node: no post rests on them.`,
 		RunE: func(c *cobra.Command, args []string) error { return a.run(c, args) },
 	}
-	a.vaultFlags.add(c, ", to compare the signatures themselves", "file with a token that may ask for hashes of the audit device")
+	a.vaultFlags.add(c, ", to compare the signatures themselves",
+		"file with a token that may ask for hashes of the audit device")
 	a.from.Add(c)
 	f := c.Flags()
 	var names []string
 	for _, r := range bootstrap.Roles {
-		if r.Purpose != evidence.PurposeInteraction && r.Purpose != evidence.PurposeAppraiser { // neither receipts nor scores are artifacts of a record
+		// neither receipts nor scores are artifacts of a record
+		if r.Purpose != evidence.PurposeInteraction && r.Purpose != evidence.PurposeAppraiser {
 			names = append(names, r.Key)
 		}
 	}
 	f.StringSliceVar(&a.keys, "keys", names, "names of the keys to compare")
-	f.StringVar(&a.since, "since", "", "only what was signed at this time or later: a time, a date, or how long ago, as for posts list")
-	f.StringVar(&a.until, "until", "", "only what was signed before this time; the beginning of the last --window if empty, since posts under way have no record yet")
-	f.DurationVar(&a.window, "window", time.Minute, "by how much the log's time of a signature may differ from that of its artifact")
+	f.StringVar(&a.since, "since", "",
+		"only what was signed at this time or later: a time, a date, or how long ago, as for posts list")
+	f.StringVar(&a.until, "until", "",
+		"only what was signed before this time; the beginning of the last --window if empty, since posts under way have "+
+			"no record yet")
+	f.DurationVar(&a.window, "window", time.Minute,
+		"by how much the log's time of a signature may differ from that of its artifact")
 	f.StringVar(&a.device, "device", "file", "path of the audit device")
 	cli.JSONFlag(c, &a.asJSON)
 	return c
@@ -103,13 +109,15 @@ func (a *auditFlags) run(c *cobra.Command, paths []string) error {
 }
 
 // compare compares, and prints what only one of the two has.
-func (a *auditFlags) compare(c *cobra.Command, comparison vaultaudit.Comparison, logs *vaultaudit.Logs, record *records.Reader) error {
+func (a *auditFlags) compare(c *cobra.Command, comparison vaultaudit.Comparison, logs *vaultaudit.Logs,
+	record *records.Reader) error {
 	var out differences = &differenceTable{out: cli.Plain(c.OutOrStdout())}
 	if a.asJSON {
 		out = differenceJSON{cli.NewJSONReport[vaultaudit.Difference](c.OutOrStdout(), "differences")}
 	}
 	comparison.Found = out.Add
-	summary, err := comparison.Run(c.Context(), logs, record.Selected(c.Context(), admin.Selection{Query: comparison.Records()}))
+	summary, err := comparison.Run(c.Context(), logs,
+		record.Selected(c.Context(), admin.Selection{Query: comparison.Records()}))
 	if err != nil {
 		return err
 	}
@@ -160,9 +168,11 @@ func (t *differenceTable) Add(d vaultaudit.Difference) error {
 	}
 	what := fmt.Sprintf("%s of %s", d.Artifact, d.Post)
 	if d.Only == vaultaudit.OnlyVault {
-		what = fmt.Sprintf("signature %d of the request %s, by %s from %s", d.Item+1, d.Request, cli.OrDash(d.By), cli.OrDash(d.Remote))
+		what = fmt.Sprintf("signature %d of the request %s, by %s from %s", d.Item+1, d.Request, cli.OrDash(d.By),
+			cli.OrDash(d.Remote))
 		if d.Hidden != "" {
-			what = fmt.Sprintf("what the log does not show (%s) of the request %s, by %s from %s", d.Hidden, d.Request, cli.OrDash(d.By), cli.OrDash(d.Remote))
+			what = fmt.Sprintf("what the log does not show (%s) of the request %s, by %s from %s", d.Hidden, d.Request,
+				cli.OrDash(d.By), cli.OrDash(d.Remote))
 		}
 		if d.Refused != "" {
 			what += "; perhaps for " + d.Refused + ", which was refused then"
@@ -180,11 +190,16 @@ func (t *differenceTable) End(s vaultaudit.Summary) error {
 	if !s.Since.IsZero() {
 		since = cli.Time(s.Since)
 	}
-	fmt.Fprintf(t.out, "from %s until %s: %d signatures in Vault's log, %d artifacts in the record, %d in both\n", since, cli.Time(s.Until), s.Signatures, s.Artifacts, s.Matched)
-	fmt.Fprintf(t.out, "only in Vault's log: %d; only in the record: %d; made again over the same: %d; by keys that were not compared: %d\n", s.OnlyVault, s.OnlyRecord, s.Repeated, s.OtherKeys)
+	fmt.Fprintf(t.out, "from %s until %s: %d signatures in Vault's log, %d artifacts in the record, %d in both\n", since,
+		cli.Time(s.Until), s.Signatures, s.Artifacts, s.Matched)
+	fmt.Fprintf(t.out,
+		"only in Vault's log: %d; only in the record: %d; made again over the same: %d; by keys that were not compared: %d\n",
+		s.OnlyVault, s.OnlyRecord, s.Repeated, s.OtherKeys)
 	how := "The signatures themselves were compared."
 	if !s.Exact {
-		how = "Only keys, times and number were compared: a signature for somebody else is not seen where one of the record is missing in the log\nat about the same time, and what was signed was not compared. --address, --token-file and --device compare the signatures."
+		how = "Only keys, times and number were compared: a signature for somebody else is not seen where one of the " +
+			"record is missing in the log\nat about the same time, and what was signed was not compared. --address, " +
+			"--token-file and --device compare the signatures."
 	}
 	_, err := fmt.Fprintln(t.out, how)
 	return err

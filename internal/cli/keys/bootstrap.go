@@ -32,8 +32,9 @@ type bootstrapFlags struct {
 func vaultBootstrap() *cobra.Command {
 	var b bootstrapFlags
 	c := &cobra.Command{
-		Use: "bootstrap --print|--apply|--deliver PROCESS|--secret-ids", Short: "Make the keys, policies and logins of every role in Vault",
-		Args: cli.NoArgs,
+		Use:   "bootstrap --print|--apply|--deliver PROCESS|--secret-ids",
+		Short: "Make the keys, policies and logins of every role in Vault",
+		Args:  cli.NoArgs,
 		Example: `  mediator vault bootstrap --print
   mediator vault bootstrap --apply --address https://vault.example:8200 --ca vault-ca.pem --token-file admin-token
   mediator vault bootstrap --deliver serve --address https://vault.example:8200 --token-file admin-token --out secrets
@@ -87,7 +88,8 @@ then it needs a new one (--deliver).`,
 	f.StringVar(&b.deliver, "deliver", "",
 		"make new secret ids for the roles of a process: trigger, control, serve, reputation, registry or auditor")
 	f.BoolVar(&b.list, "secret-ids", false, "list the secret ids of each role")
-	f.DurationVar(&b.pruneOlder, "prune-older-than", 0, "with --secret-ids, destroy older ones, such as 720h; 0 destroys none")
+	f.DurationVar(&b.pruneOlder, "prune-older-than", 0,
+		"with --secret-ids, destroy older ones, such as 720h; 0 destroys none")
 	cli.JSONFlag(c, &b.asJSON)
 	f.BoolVar(&b.roots, "roots", false, "include the registry's and the auditor's keys")
 	f.StringVar(&b.auth, "auth", "approle", "how roles log in: approle or kubernetes")
@@ -95,7 +97,8 @@ then it needs a new one (--deliver).`,
 	f.StringVar(&b.dir, "out", "secrets", "folder for role ids and wrapped secret ids, with approle")
 	f.DurationVar(&b.wrap, "wrap-ttl", time.Hour, "how long a wrapped secret id can be unwrapped, with approle")
 	f.StringToStringVar(&b.accounts, "service-account", nil,
-		"PROCESS=NAMESPACE/NAME, once for each process: trigger, control, serve, reputation, registry, auditor; with kubernetes")
+		"PROCESS=NAMESPACE/NAME, once for each process: trigger, control, serve, reputation, registry, auditor; with "+
+			"kubernetes")
 	f.StringVar(&b.audience, "audience", "vault", "aud of the service accounts' tokens, with kubernetes")
 	return c
 }

@@ -51,7 +51,8 @@ section 4.2.1.10), unless ca.unconstrained is set there; without, say --unconstr
 				return err
 			}
 			until := ca.Expires().UTC()
-			return cli.Print(c, asJSON, madeCA{dir, until}, fmt.Sprintf("made a CA in %s, good until %s", dir, until.Format(time.RFC3339)))
+			return cli.Print(c, asJSON, madeCA{dir, until},
+				fmt.Sprintf("made a CA in %s, good until %s", dir, until.Format(time.RFC3339)))
 		},
 	}
 	c.Flags().StringVar(&dir, "dir", "", "the CA's folder (required)")

@@ -26,7 +26,8 @@ type registryFlags struct {
 
 func (r *registryFlags) add(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&r.keyFile, "registry-key", "", "the registry's private JWK, or a .yaml file that names its key in Vault or in a token (required)")
+	f.StringVar(&r.keyFile, "registry-key", "",
+		"the registry's private JWK, or a .yaml file that names its key in Vault or in a token (required)")
 	f.StringVar(&r.issuer, "issuer", "key-registry", "iss of what is signed")
 	f.StringVar(&r.audience, "audience", "", "aud of what is signed: the APIs that verify (required)")
 	f.StringVar(&r.bundle, "bundle", "trust.json", "the trust bundle to write")
@@ -41,7 +42,8 @@ func (r *registryFlags) registry(ctx context.Context, stderr io.Writer) (*keyrin
 	if err != nil {
 		return nil, err
 	}
-	return keyring.NewRegistry(key, signer.Options{Issuer: r.issuer, Audience: r.audience, Lifetime: r.lifetime, Now: time.Now}, r.bundle), nil
+	return keyring.NewRegistry(key,
+		signer.Options{Issuer: r.issuer, Audience: r.audience, Lifetime: r.lifetime, Now: time.Now}, r.bundle), nil
 }
 
 // certifiedKeys is the result of keys certify.
@@ -60,7 +62,8 @@ func keysCertify() *cobra.Command {
 	var r registryFlags
 	var notAgent, notUsers, watch, asJSON bool
 	c := &cobra.Command{
-		Use: "certify --registry-key FILE --from unix:PATH|file:PATH --bundle FILE", Short: "Certify the keys of running processes into the trust bundle", Args: cli.NoArgs,
+		Use:   "certify --registry-key FILE --from unix:PATH|file:PATH --bundle FILE",
+		Short: "Certify the keys of running processes into the trust bundle", Args: cli.NoArgs,
 		Example: `  mediator keys certify --registry-key registry.key.jwk --audience posting-api --from unix:/run/mediator/trigger.sock --not-accessible-to-agent --not-accessible-to-users
   mediator keys certify --registry-key registry.key.jwk --audience posting-api --from file:keys.json --watch`,
 		Long: `Asks each process for its roles and public keys and for what it has seen of them, or reads what mediator keys publish has printed of that
@@ -92,8 +95,9 @@ that then publishes another role, issuer or key than at the beginning is certifi
 			if err == nil || made.Certified > 0 {
 				warn(c, r.bundle, made)
 				done := certifiedKeys{r.bundle, made.Certified, made.Kept, made.Dropped, made.Left, made.Waiting, made.Full}
-				err = errors.Join(cli.Print(c, asJSON, done, fmt.Sprintf("certified %d keys into %s; %d certificates stay, %d are left out",
-					done.Certified, done.Bundle, done.Stay, done.LeftOut)), err)
+				err = errors.Join(
+					cli.Print(c, asJSON, done, fmt.Sprintf("certified %d keys into %s; %d certificates stay, %d are left out",
+						done.Certified, done.Bundle, done.Stay, done.LeftOut)), err)
 			}
 			if err != nil && !(watch && made.Certified > 0) { // a watch signs the others next
 				return err
@@ -125,7 +129,9 @@ func warn(c *cobra.Command, bundle string, done keyring.Certification) {
 		fmt.Fprintf(w, "%d certificates are not signed: run mediator keys certify again\n", done.Left)
 	}
 	if done.Waiting > 0 {
-		fmt.Fprintf(w, "%d new versions get no certificate yet, because their keys have many certified versions: certify again in 15 minutes, or retire versions\n", done.Waiting)
+		fmt.Fprintf(w,
+			"%d new versions get no certificate yet, because their keys have many certified versions: certify again in 15 "+
+				"minutes, or retire versions\n", done.Waiting)
 	}
 	if done.Full > 0.5 {
 		fmt.Fprintf(w, "%s is %.0f %% full: when it is full, no more keys are certified into it\n", bundle, 100*done.Full)

@@ -18,7 +18,8 @@ import (
 
 // Deployment returns the commands about the strict deployment manifest.
 func Deployment() *cobra.Command {
-	return cli.Group("deployment", "The strict deployment manifest", deploymentAudit(), deploymentHash(), deploymentCertify())
+	return cli.Group("deployment", "The strict deployment manifest", deploymentAudit(), deploymentHash(),
+		deploymentCertify())
 }
 
 const oneManifest = "the path of one manifest"
@@ -91,7 +92,8 @@ func deploymentCertify() *cobra.Command {
 	var watch, asJSON bool
 	var lifetime time.Duration
 	c := &cobra.Command{
-		Use: "certify FILE --auditor-key FILE --bundle FILE", Short: "Sign a manifest that audits clean into the trust bundle", Args: cli.ExactArgs(1, oneManifest),
+		Use:   "certify FILE --auditor-key FILE --bundle FILE",
+		Short: "Sign a manifest that audits clean into the trust bundle", Args: cli.ExactArgs(1, oneManifest),
 		Example: `  mediator deployment certify manifest.yaml --auditor-key auditor.key.jwk --audience posting-api
   mediator deployment certify manifest.yaml --auditor-key auditor.key.jwk --audience posting-api --watch`,
 		Long: `Signs the manifest with the auditor's key, and puts the certificate into the trust bundle.
@@ -117,7 +119,9 @@ manifest that was changed has to be certified by you. It renews nothing while th
 				return err
 			}
 			done := certifiedDeployment{DeploymentID: m.DeploymentID, Manifest: m.Hash(), Until: until}
-			err = cli.Print(c, asJSON, done, fmt.Sprintf("certified manifest %s into %s; it holds until %s", done.Manifest, bundleFile, until.Format(time.RFC3339)))
+			err = cli.Print(c, asJSON, done,
+				fmt.Sprintf("certified manifest %s into %s; it holds until %s", done.Manifest, bundleFile,
+					until.Format(time.RFC3339)))
 			if err != nil || !watch {
 				return err
 			}
@@ -132,7 +136,8 @@ manifest that was changed has to be certified by you. It renews nothing while th
 	cli.JSONFlag(c, &asJSON)
 	c.Flags().BoolVar(&watch, "watch", false, "go on, and renew the certificate before it ends")
 	f := c.Flags()
-	f.StringVar(&keyFile, "auditor-key", "", "the auditor's private JWK, or a .yaml file that names its key in Vault or in a token (required)")
+	f.StringVar(&keyFile, "auditor-key", "",
+		"the auditor's private JWK, or a .yaml file that names its key in Vault or in a token (required)")
 	f.StringVar(&issuer, "issuer", "deployment-auditor", "iss of the certificate")
 	f.StringVar(&audience, "audience", "", "aud of the certificate: the APIs that verify (required)")
 	f.StringVar(&bundleFile, "bundle", "trust.json", "the trust bundle to write")

@@ -63,7 +63,8 @@ the files of Vault's audit log it also lists each rotation that Vault carried ou
 	f := c.Flags()
 	f.StringVar(&bundle, "bundle", "", "the trust bundle (required)")
 	f.StringVar(&registry, "registry", "", "the public file of the key registry, which has signed the bundle (required)")
-	f.StringVar(&since, "since", "", "only what happened at this time or later: a time, a date, or how long ago, as for posts list")
+	f.StringVar(&since, "since", "",
+		"only what happened at this time or later: a time, a date, or how long ago, as for posts list")
 	f.StringVar(&until, "until", "", "only what happened before this time")
 	f.StringVar(&mount, "transit", "transit", "mount of the Transit engine, in Vault's audit log")
 	cli.Required(c, "bundle")
@@ -87,7 +88,8 @@ func loggedRotations(c *cobra.Command, path, mount string) (events []keyring.Eve
 		if err != nil {
 			return nil, err
 		}
-		events = append(events, keyring.Event{Time: r.Time, Change: keyring.EventRotated, KeyID: r.Key, By: r.By + " from " + cli.OrDash(r.Remote)})
+		events = append(events,
+			keyring.Event{Time: r.Time, Change: keyring.EventRotated, KeyID: r.Key, By: r.By + " from " + cli.OrDash(r.Remote)})
 	}
 	return events, nil
 }

@@ -23,7 +23,8 @@ func Keys() *cobra.Command {
 const orFile = ", or file:PATH of what mediator keys publish has printed there"
 
 func fromFlag(c *cobra.Command, from *[]string, or string) {
-	c.Flags().StringArrayVar(from, "from", nil, "internal endpoint of a process that holds keys, "+cli.Endpoint+or+"; once for each process (required)")
+	c.Flags().StringArrayVar(from, "from", nil,
+		"internal endpoint of a process that holds keys, "+cli.Endpoint+or+"; once for each process (required)")
 	cli.Required(c, "from")
 }
 
@@ -38,7 +39,8 @@ func sayUnread(c *cobra.Command, roles []daemon.RoleDocument) (err error) {
 	w := cli.Lines(c.ErrOrStderr())
 	for _, r := range roles {
 		if r.Unread != nil {
-			fmt.Fprintf(w, "the key %s of the role %s cannot be read: %s (%s)\n", r.Unread.Name, r.Purpose, r.Unread.Because, r.Unread.Code)
+			fmt.Fprintf(w, "the key %s of the role %s cannot be read: %s (%s)\n", r.Unread.Name, r.Purpose, r.Unread.Because,
+				r.Unread.Code)
 			err = cli.ErrRefused
 		}
 	}
@@ -49,7 +51,8 @@ func keysPublish() *cobra.Command {
 	var from []string
 	var jwks bool
 	c := &cobra.Command{
-		Use: "publish --from ENDPOINT", Short: "Print the keys of running processes: to certify on another machine, or as a JWKS", Args: cli.NoArgs,
+		Use:   "publish --from ENDPOINT",
+		Short: "Print the keys of running processes: to certify on another machine, or as a JWKS", Args: cli.NoArgs,
 		Example: `  mediator keys publish --from unix:/run/mediator/admin.sock > keys.json
   mediator keys publish --jwks --from unix:/run/mediator/admin.sock > jwks.json`,
 		Long: `Prints as JSON what mediator keys certify would ask the processes for: their roles, their public keys, and what they

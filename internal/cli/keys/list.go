@@ -57,7 +57,9 @@ A process or record that does not answer, or a key that cannot be read, is named
 			if err := addUse(c, versions, records); err != nil {
 				refused = err
 			}
-			if err := cli.PrintText(c, asJSON, append([]keyring.Version{}, versions...), func(w io.Writer) error { return printVersions(w, versions) }); err != nil {
+			if err := cli.PrintText(c, asJSON, append([]keyring.Version{}, versions...), func(w io.Writer) error {
+				return printVersions(w, versions)
+			}); err != nil {
 				return err
 			}
 			return refused
@@ -66,7 +68,8 @@ A process or record that does not answer, or a key that cannot be read, is named
 	fromOrDirFlag(c, &from, orFile)
 	c.Flags().StringVar(&bundle, "bundle", "", "the trust bundle, to say what is certified, retired and revoked")
 	c.Flags().StringVar(&registry, "registry", "", "the public file of the key registry, which has signed the bundle")
-	c.Flags().StringArrayVar(&records, "record", nil, "internal endpoint of a sidecar, unix:PATH, whose record says what each version has signed; once for each record")
+	c.Flags().StringArrayVar(&records, "record", nil,
+		"internal endpoint of a sidecar, unix:PATH, whose record says what each version has signed; once for each record")
 	cli.FileFromDir(c, "bundle", devstack.BundleFile)
 	cli.FileFromDir(c, "registry", devstack.RegistryFile)
 	cli.FromDir(c, "record", func(dir string) []string { return []string{devstack.New(dir).Admin()} })
@@ -92,7 +95,8 @@ func addUse(c *cobra.Command, versions []keyring.Version, at []string) error {
 }
 
 func printVersions(w io.Writer, versions []keyring.Version) error {
-	t := cli.Table(w, "KEY", "ROLE", "STATE", "SIGNS NOW", "CREATED", "CERTIFIED UNTIL", "FIRST SIGNATURE", "LAST SIGNATURE", "POSTS",
+	t := cli.Table(w, "KEY", "ROLE", "STATE", "SIGNS NOW", "CREATED", "CERTIFIED UNTIL", "FIRST SIGNATURE",
+		"LAST SIGNATURE", "POSTS",
 		"CUSTODY", "EXPORTABLE", "ISSUER", "PROCESS")
 	for _, v := range versions {
 		signs := ""
@@ -106,7 +110,8 @@ func printVersions(w io.Writer, versions []keyring.Version) error {
 		if use.Posts != nil {
 			posts = strconv.FormatInt(*use.Posts, 10)
 		}
-		t.Row(v.KeyID, v.Purpose, cli.OrDash(v.State), cli.OrDash(signs), timeOrDash(v.Created), timeOrDash(v.Until), timeOrDash(use.First),
+		t.Row(v.KeyID, v.Purpose, cli.OrDash(v.State), cli.OrDash(signs), timeOrDash(v.Created), timeOrDash(v.Until),
+			timeOrDash(use.First),
 			timeOrDash(use.Last), cli.OrDash(posts), v.Custody, v.Exportable, v.Issuer, cli.OrDash(v.Process))
 	}
 	if len(versions) > 0 && versions[0].Use != nil {

@@ -24,7 +24,8 @@ func keysRevoke() *cobra.Command {
 	var keep time.Duration
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "revoke --registry-key FILE --bundle FILE --key KID --artifact ID --reason TEXT", Short: "Revoke keys and artifacts, in the trust bundle's revocation list", Args: cli.NoArgs,
+		Use:   "revoke --registry-key FILE --bundle FILE --key KID --artifact ID --reason TEXT",
+		Short: "Revoke keys and artifacts, in the trust bundle's revocation list", Args: cli.NoArgs,
 		Example: `  mediator keys revoke --registry-key registry.key.jwk --audience posting-api --key runtime-key:v2 --reason "the machine was taken over"`,
 		Long: `Adds to the revocation list and signs it anew. A key is named by its kid, or by its name for all of its versions; an artifact (a grant,
 a decision, a certificate, whatever has one) by its jti, as mediator evidence show prints it. Every process and every API that reads the
@@ -45,11 +46,13 @@ and --artifact the list is signed anew as it is, for a manifest that demands a f
 				list []string
 			}{{evidence.RevokedKey, keys}, {evidence.RevokedArtifact, artifacts}} {
 				for _, id := range ids.list {
-					add = append(add, evidence.Revocation{Expires: time.Now().Add(keep).Unix(), ID: id, Kind: ids.kind, Reason: reason})
+					add = append(add,
+						evidence.Revocation{Expires: time.Now().Add(keep).Unix(), ID: id, Kind: ids.kind, Reason: reason})
 				}
 			}
 			entries, err := registry.Revoke(c.Context(), add, func(kid string) {
-				fmt.Fprintf(c.ErrOrStderr(), "no certificate in %s is for key %s: check how it is written, unless it is a root's or retired\n", r.bundle, kid)
+				fmt.Fprintf(c.ErrOrStderr(),
+					"no certificate in %s is for key %s: check how it is written, unless it is a root's or retired\n", r.bundle, kid)
 			})
 			if err != nil {
 				return err
@@ -68,6 +71,7 @@ and --artifact the list is signed anew as it is, for a manifest that demands a f
 	f.StringArrayVar(&keys, "key", nil, "kid or key name to revoke; once for each")
 	f.StringArrayVar(&artifacts, "artifact", nil, "jti of an artifact to revoke; once for each")
 	f.StringVar(&reason, "reason", "", "why: one line, which is shown with each refusal")
-	f.DurationVar(&keep, "keep", 400*24*time.Hour, "how long the entries stay in the list; no artifact is valid for longer than the default")
+	f.DurationVar(&keep, "keep", 400*24*time.Hour,
+		"how long the entries stay in the list; no artifact is valid for longer than the default")
 	return c
 }

@@ -28,7 +28,8 @@ func keysRoot() *cobra.Command {
 	var name, out, held string
 	var postQuantum, asJSON bool
 	c := &cobra.Command{
-		Use: "root --name NAME --out DIR", Short: "Make a root key: the registry's, the auditor's or an arbiter's", Args: cli.NoArgs,
+		Use: "root --name NAME --out DIR", Short: "Make a root key: the registry's, the auditor's or an arbiter's",
+		Args: cli.NoArgs,
 		Example: `  mediator keys root --name registry --out roots
   mediator keys root --name auditor --out roots --post-quantum`,
 		Long: `Makes an Ed25519 key for the key registry or the deployment auditor, or an arbiter of disputes: DIR/NAME.key.jwk (private, mode 0600, to be kept away from
@@ -37,7 +38,8 @@ ML-DSA-65 key too: the root then signs twice, and whoever pins the public file d
 With --root-key it makes no key: it writes DIR/NAME.jwk for the key that the file names in Vault or in a token.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !rootName.MatchString(name) {
-				return cli.Usagef("--name %q is no name of a key: it has letters, digits, - and _, as registry or auditor has", name)
+				return cli.Usagef("--name %q is no name of a key: it has letters, digits, - and _, as registry or auditor has",
+					name)
 			}
 			if held != "" && postQuantum {
 				return cli.Usagef("--root-key and --post-quantum exclude each other: a key in Vault or in a token signs once")
@@ -63,12 +65,14 @@ With --root-key it makes no key: it writes DIR/NAME.jwk for the key that the fil
 			if err := files.WriteNew(made.Public, public, 0o644); err != nil {
 				return err
 			}
-			return cli.Print(c, asJSON, made, fmt.Sprintf("made %s in %s; keep %s.key.jwk offline and pin %s.jwk", made.KeyID, out, name, name))
+			return cli.Print(c, asJSON, made,
+				fmt.Sprintf("made %s in %s; keep %s.key.jwk offline and pin %s.jwk", made.KeyID, out, name, name))
 		},
 	}
 	c.Flags().StringVar(&name, "name", "", "name of the key, such as registry or auditor (required)")
 	c.Flags().StringVar(&out, "out", ".", "folder for the two files; it is made if it is not there")
-	c.Flags().BoolVar(&postQuantum, "post-quantum", false, "make an ML-DSA-65 key beside the Ed25519 key, for a second signature")
+	c.Flags().BoolVar(&postQuantum, "post-quantum", false,
+		"make an ML-DSA-65 key beside the Ed25519 key, for a second signature")
 	c.Flags().StringVar(&held, "root-key", "", "a .yaml file that names a key in Vault or in a token")
 	cli.Required(c, "name")
 	cli.JSONFlag(c, &asJSON)

@@ -49,7 +49,8 @@ const certifiedWithin = 5 * time.Minute
 func keysRotate() *cobra.Command {
 	var o rotateFlags
 	c := &cobra.Command{
-		Use: "rotate KEY | --all --from unix:PATH, with --address URL --token-file FILE", Short: "Give keys in Vault a new version", Args: keyOrAll,
+		Use:   "rotate KEY | --all --from unix:PATH, with --address URL --token-file FILE",
+		Short: "Give keys in Vault a new version", Args: keyOrAll,
 		Example: `  mediator keys rotate runtime-key --address https://vault.example:8200 --token-file owner-token
   mediator keys rotate --all --retire-after 10m --from unix:/run/mediator/admin.sock --from unix:/run/mediator/trigger.sock --from unix:/run/mediator/control.sock --address https://vault.example:8200 --token-file owner-token`,
 		Long: `Gives a key of Vault's Transit engine a new version, as vault write -f transit/keys/KEY/rotate does. Processes sign with it once
@@ -71,10 +72,13 @@ more, posts are refused until the new version is certified, and from then on not
 	o.add(c)
 	f := c.Flags()
 	f.BoolVar(&o.all, "all", false, "rotate every key with which the processes of --from sign")
-	f.StringArrayVar(&o.from, "from", nil, "internal endpoint of a process that signs with the keys, unix:PATH; once for each process")
+	f.StringArrayVar(&o.from, "from", nil,
+		"internal endpoint of a process that signs with the keys, unix:PATH; once for each process")
 	f.BoolVar(&o.retire, "retire", false, "retire all older versions now")
-	f.DurationVar(&o.retireAfter, "retire-after", 0, "retire the older versions when the new ones have signed for so long; 0 retires none")
-	f.DurationVar(&o.every, "every", 0, "with --all: go on, and rotate each key when its newest version has this age; 0 rotates once, now")
+	f.DurationVar(&o.retireAfter, "retire-after", 0,
+		"retire the older versions when the new ones have signed for so long; 0 retires none")
+	f.DurationVar(&o.every, "every", 0,
+		"with --all: go on, and rotate each key when its newest version has this age; 0 rotates once, now")
 	cli.JSONFlag(c, &o.asJSON)
 	return c
 }
@@ -106,7 +110,8 @@ func (o *rotateFlags) check(c *cobra.Command, args []string) error {
 
 func (o *rotateFlags) rotate(c *cobra.Command, keys []string, owner *vault.Owner) error {
 	said := rotations{c: c, asJSON: o.asJSON}
-	r := &keyring.Rotator{Owner: owner, From: o.from, RetireAfter: o.retireAfter, CertifiedWithin: certifiedWithin, Done: said.add}
+	r := &keyring.Rotator{Owner: owner, From: o.from, RetireAfter: o.retireAfter, CertifiedWithin: certifiedWithin,
+		Done: said.add}
 	if o.every > 0 {
 		return o.goOn(c, r)
 	}
@@ -159,7 +164,8 @@ func keysRetire() *cobra.Command {
 	var oldest int
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "retire KEY --oldest N --address URL --token-file FILE", Short: "Retire the older versions of a key in Vault", Args: cli.ExactArgs(1, "the name of a key"),
+		Use: "retire KEY --oldest N --address URL --token-file FILE", Short: "Retire the older versions of a key in Vault",
+		Args:    cli.ExactArgs(1, "the name of a key"),
 		Example: `  mediator keys retire runtime-key --oldest 3 --address https://vault.example:8200 --token-file owner-token`,
 		Long: `Has Vault accept no version of a key before N (its min_decryption_version). Processes publish them no more, the certificates of them
 are left out when the key is certified next (at once where keys certify --watch runs), and verifiers then refuse what they have signed, as
@@ -215,7 +221,11 @@ func (r *rotations) print(list bool) error {
 
 func rotatedText(d keyring.Rotated) string {
 	if d.Version > 0 {
-		return fmt.Sprintf("%s:v%d is there; within ten seconds mediator keys list shows it, and it signs once it is certified", d.Key, d.Version)
+		return fmt.Sprintf(
+			"%s:v%d is there; within ten seconds mediator keys list shows it, and it signs once it is certified", d.Key,
+			d.Version)
 	}
-	return fmt.Sprintf("versions of %s before %d are retired; mediator posts list --key %[1]s:vN shows what one of them has signed", d.Key, d.Oldest)
+	return fmt.Sprintf(
+		"versions of %s before %d are retired; mediator posts list --key %[1]s:vN shows what one of them has signed", d.Key,
+		d.Oldest)
 }

@@ -31,7 +31,9 @@ func (v *vaultFlags) add(c *cobra.Command, address, token string) {
 
 // server prepares for the server, which the caller closes.
 func (v *vaultFlags) server() (*vault.Server, error) {
-	return vault.NewServer(vault.Options{Address: v.address, CAFile: v.ca, Mount: v.transit, Timeout: 30 * time.Second, Log: zap.NewNop(), Now: time.Now})
+	return vault.NewServer(
+		vault.Options{Address: v.address, CAFile: v.ca, Mount: v.transit, Timeout: 30 * time.Second, Log: zap.NewNop(),
+			Now: time.Now})
 }
 
 // do calls work with a client that has the token.

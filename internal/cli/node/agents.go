@@ -36,7 +36,8 @@ func allAgents(ctx context.Context, node address) ([]accrual.Reputation, error) 
 func drawAgents(w io.Writer, all []accrual.Reputation) error {
 	t := cli.Table(w, "AGENT", "TIER", "SCORE", "TREND", "SESSIONS", "INTERACTIONS", "DISPUTES")
 	for _, r := range all {
-		t.Row(r.AgentID, r.Tier, fmt.Sprintf("%.1f%s", r.CurrentScore, provisional(r)), r.ScoreTrend, r.TotalSessions, r.Counted(),
+		t.Row(r.AgentID, r.Tier, fmt.Sprintf("%.1f%s", r.CurrentScore, provisional(r)), r.ScoreTrend, r.TotalSessions,
+			r.Counted(),
 			fmt.Sprintf("%d received, %d lost%s", r.ChallengesReceived, r.ChallengesLost, disputed(r)))
 	}
 	return t.Flush()
@@ -59,13 +60,18 @@ func disputed(r accrual.Reputation) string {
 // drawReputation draws a reputation.
 func drawReputation(w io.Writer, c accrual.Claims) error {
 	r := c.Reputation
-	fmt.Fprintf(w, "agent         %s\nowner         %s\n", cli.Unbroken(r.Agent), cmp.Or(r.Owner, "none: the agent has a key of its own"))
+	fmt.Fprintf(w, "agent         %s\nowner         %s\n", cli.Unbroken(r.Agent),
+		cmp.Or(r.Owner, "none: the agent has a key of its own"))
 	fmt.Fprintf(w, "tier          %s\n", r.Tier)
-	fmt.Fprintf(w, "score         %.1f of 100%s, %s; the 95 %% interval begins at %.1f\n", r.CurrentScore, provisional(r), r.ScoreTrend, r.Lower)
+	fmt.Fprintf(w, "score         %.1f of 100%s, %s; the 95 %% interval begins at %.1f\n", r.CurrentScore, provisional(r),
+		r.ScoreTrend, r.Lower)
 	fmt.Fprintf(w, "coverage      %.0f %%\n", 100*r.Coverage)
-	fmt.Fprintf(w, "sessions      %d\ninteractions  %d that count, %d flagged\n", r.TotalSessions, r.Counted(), r.FlaggedInteractions)
-	fmt.Fprintf(w, "disputes      %d received: %d won, %d lost, %d open%s\n", r.ChallengesReceived, r.ChallengesWon, r.ChallengesLost, r.DisputesPending, disputed(r))
-	fmt.Fprintf(w, "raised        %d won, %d lost; all disputes count for %d points of the score\n", r.DisputesWon, r.DisputesLost, r.DisputePoints)
+	fmt.Fprintf(w, "sessions      %d\ninteractions  %d that count, %d flagged\n", r.TotalSessions, r.Counted(),
+		r.FlaggedInteractions)
+	fmt.Fprintf(w, "disputes      %d received: %d won, %d lost, %d open%s\n", r.ChallengesReceived, r.ChallengesWon,
+		r.ChallengesLost, r.DisputesPending, disputed(r))
+	fmt.Fprintf(w, "raised        %d won, %d lost; all disputes count for %d points of the score\n", r.DisputesWon,
+		r.DisputesLost, r.DisputePoints)
 	fmt.Fprintf(w, "verification  %s\n", verified(c.Verification))
 	fmt.Fprintf(w, "rating        %s\n", rated(c.Rating))
 	fmt.Fprintf(w, "log           %d entries, %s\nformulas      %s\n", r.Log.Entries, r.Log.Head, r.ScoringHash)
@@ -102,7 +108,8 @@ func rated(r *accrual.Rated) string {
 // ReputationFacts says in one line what conditions of a policy can ask of a reputation.
 func ReputationFacts(c accrual.Claims) string {
 	r := c.Reputation
-	text := fmt.Sprintf("%s: score %.1f (at least %.1f), %d interactions, %.0f %% observed", r.Tier, r.CurrentScore, r.Lower, r.Counted(), 100*r.Coverage)
+	text := fmt.Sprintf("%s: score %.1f (at least %.1f), %d interactions, %.0f %% observed", r.Tier, r.CurrentScore,
+		r.Lower, r.Counted(), 100*r.Coverage)
 	if r.Provisional {
 		text += ", provisional"
 	}

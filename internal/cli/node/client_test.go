@@ -44,7 +44,8 @@ func TestCA(t *testing.T) {
 		{"score", node.Show, []string{"score", "ses_1"}},
 		{"reputation", node.Show, []string{"agent", "a:b"}},
 		{"dispute", node.Show, []string{"dispute", "dsp_1"}},
-		{"dispute open", node.Dispute, []string{"open", "--against", "a:b", "--type", "timing", "--receipt", "00", "--key", key}},
+		{"dispute open", node.Dispute,
+			[]string{"open", "--against", "a:b", "--type", "timing", "--receipt", "00", "--key", key}},
 		{"signal", node.Signal, []string{"publish", "It will rain", "--key", key}},
 	} {
 		for _, with := range []struct {

@@ -56,7 +56,8 @@ timing, knowledge and consistency, and an arbiter those of the type general. Who
 			contract.Signature, err = by.sign(contract)
 			d = contract
 		} else {
-			challenge.ChallengerID, challenge.ChallengeType, challenge.TargetReceipts, challenge.Timestamp = by.id, kind, receipts, now
+			challenge.ChallengerID, challenge.ChallengeType, challenge.TargetReceipts, challenge.Timestamp = by.id, kind,
+				receipts, now
 			challenge.Signature, err = by.sign(challenge)
 			d = challenge
 		}
@@ -74,7 +75,8 @@ timing, knowledge and consistency, and an arbiter those of the type general. Who
 	c.Flags().StringVar(&contract.ReasoningTrace, "reasoning", "", "why")
 	c.Flags().StringVar(&challenge.TargetID, "against", "", "the agent whose receipts are disputed")
 	c.Flags().StringVar(&challenge.Evidence, "evidence", "", "of a dispute --against an agent: what shows it")
-	c.Flags().StringVar(&kind, "type", "", "timing, knowledge, consistency or general; default, of a signal alone: general")
+	c.Flags().StringVar(&kind, "type", "",
+		"timing, knowledge, consistency or general; default, of a signal alone: general")
 	c.Flags().StringSliceVar(&receipts, "receipt", nil, "hash of a receipt that it is about; can be repeated")
 	cli.JSONFlag(c, &asJSON)
 	return c
@@ -117,8 +119,10 @@ func printDispute(c *cobra.Command, asJSON bool, d reputation.Dispute) error {
 		return err
 	}
 	return cli.PrintText(c, asJSON, d, func(w io.Writer) error {
-		fmt.Fprintf(w, "dispute     %s, %s\nchallenger  %s\ntarget      %s\n", d.DisputeID, status(d), cli.Unbroken(e.Opened.Challenger), cli.Unbroken(e.Opened.Target))
-		fmt.Fprintf(w, "type        %s, about %d receipts\nopened      %s, has to be resolved until %s\n", e.Opened.Type, len(e.Opened.Receipts), cli.Seconds(e.At), cli.Seconds(e.Opened.Deadline))
+		fmt.Fprintf(w, "dispute     %s, %s\nchallenger  %s\ntarget      %s\n", d.DisputeID, status(d),
+			cli.Unbroken(e.Opened.Challenger), cli.Unbroken(e.Opened.Target))
+		fmt.Fprintf(w, "type        %s, about %d receipts\nopened      %s, has to be resolved until %s\n", e.Opened.Type,
+			len(e.Opened.Receipts), cli.Seconds(e.At), cli.Seconds(e.Opened.Deadline))
 		var f filed
 		if json.Unmarshal(d.Filing, &f) == nil {
 			f.draw(w)
@@ -140,7 +144,8 @@ type filed struct {
 }
 
 func (f filed) draw(w io.Writer) {
-	for _, line := range []struct{ name, text string }{{"signal", f.Signal}, {"claim", f.Claim}, {"reasoning", f.Reasoning}, {"evidence", f.Evidence}} {
+	for _, line := range []struct{ name, text string }{{"signal", f.Signal}, {"claim", f.Claim},
+		{"reasoning", f.Reasoning}, {"evidence", f.Evidence}} {
 		if line.text != "" {
 			fmt.Fprintf(w, "%-11s %s\n", line.name, hung(line.text))
 		}

@@ -26,7 +26,8 @@ func drawOverview(out io.Writer, o verification.Overview) error {
 		fmt.Fprintf(out, "%4d call  %s, %s\n", c.Step, c.Tool, toldBy(c.Turn))
 	}
 	for i, t := range o.Turns {
-		fmt.Fprintf(out, "%4d turn  %d at %s, %s: hash %s, call %s, canary %s\n", t.Step, i+1, clock(t.At), t.Tool, holds(t.Chained), holds(t.Served), holds(t.Used))
+		fmt.Fprintf(out, "%4d turn  %d at %s, %s: hash %s, call %s, canary %s\n", t.Step, i+1, clock(t.At), t.Tool,
+			holds(t.Chained), holds(t.Served), holds(t.Used))
 	}
 	if o.FollowUp != "" {
 		fmt.Fprintf(out, "follow-up %s\n", o.FollowUp)

@@ -27,7 +27,8 @@ func resolve() *cobra.Command {
 	var node address
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "resolve FILE", Short: "Decide a general dispute, as its arbiter", Args: cli.ExactArgs(1, "the file of a dispute, as mediator dispute show --json prints it"),
+		Use: "resolve FILE", Short: "Decide a general dispute, as its arbiter",
+		Args: cli.ExactArgs(1, "the file of a dispute, as mediator dispute show --json prints it"),
 		Example: `  mediator dispute resolve dispute.json --outcome target_wins --reason "The log bears it out" --arbiter-key arbiter.key.jwk --audience mediator-reputation > decision.jwt
   mediator dispute resolve dispute.json --decision decision.jwt --node https://node.example.com`,
 		Long: `Signs an arbiter's decision about a dispute, and prints it. That needs no network: the key belongs on a machine that has none. Read what the file
@@ -69,7 +70,8 @@ one. A decision is good for seven days.`,
 	cli.Check(c, func(c *cobra.Command) error {
 		for _, name := range []string{"outcome", "reason", "arbiter-key", "audience"} {
 			if c.Flags().Changed(name) == (signed != "") {
-				return cli.Usagef("%s takes either --decision, or --outcome, --reason, --arbiter-key and --audience", c.CommandPath())
+				return cli.Usagef("%s takes either --decision, or --outcome, --reason, --arbiter-key and --audience",
+					c.CommandPath())
 			}
 		}
 		return nil
@@ -122,7 +124,8 @@ func deliver(c *cobra.Command, asJSON bool, node address, of reputation.Dispute,
 	}
 	ask := map[string]string{"decision": strings.TrimSpace(string(token))}
 	var d reputation.Dispute
-	if err := node.call(c.Context(), http.MethodPost, "/v1/disputes/"+url.PathEscape(of.DisputeID)+"/resolution", ask, &d); err != nil {
+	if err := node.call(c.Context(), http.MethodPost, "/v1/disputes/"+url.PathEscape(of.DisputeID)+"/resolution", ask,
+		&d); err != nil {
 		return err
 	}
 	return printDispute(c, asJSON, d)

@@ -43,7 +43,8 @@ var kinds = []kind{
 	{"score", "SESSION|RECEIPT", "the score of a session, by its id or by the hash of a receipt", (*shown).score},
 	{"signal", "SIGNAL", "a signal; while it is provisional it can be disputed, and counts for nothing",
 		asked("/v1/signals/", (*shown).signal)},
-	{"dispute", "DISPUTE", "a dispute: what was filed, its state, and how it ended", asked("/v1/disputes/", (*shown).dispute)},
+	{"dispute", "DISPUTE", "a dispute: what was filed, its state, and how it ended",
+		asked("/v1/disputes/", (*shown).dispute)},
 	{"disputes", "AGENT", "the disputes of an agent, against it and opened by it, in order", (*shown).disputes},
 	{"verification", "SESSION", "a verification of the last hour (internal endpoint only)",
 		asked("/v1/verifications/", (*shown).verification)},
@@ -196,7 +197,8 @@ func (s *shown) score(of string) error {
 		return fmt.Errorf("the node's answer holds no score: %w", err)
 	}
 	if s.asJSON && claims.Closed && claims.Signals.Challenge.Issued > 0 && !s.node.public() {
-		path := "/v1/sessions/" + url.PathEscape(claims.Session) + "/challenges?" + url.Values{"owner": {claims.Owner}}.Encode()
+		path := "/v1/sessions/" + url.PathEscape(claims.Session) + "/challenges?" +
+			url.Values{"owner": {claims.Owner}}.Encode()
 		if err := s.node.get(ctx, path, &score); err != nil {
 			return err
 		}

@@ -24,7 +24,8 @@ func publish() *cobra.Command {
 	var on dispute.RestsOn
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "publish TEXT", Short: "Publish a statement, which other agents may dispute", Args: cli.ExactArgs(1, "the statement"),
+		Use: "publish TEXT", Short: "Publish a statement, which other agents may dispute",
+		Args: cli.ExactArgs(1, "the statement"),
 		Example: `  mediator signal publish "The build was broken by commit 1f3a" --horizon short
   mediator signal publish "It will rain" --key agent.key --node https://node.example.com`,
 		Long: `Publishes a signal. Others can read it, and can dispute it while its window is open. It may rest on receipts of the agent, or on the record of a
@@ -66,7 +67,8 @@ func printSignal(c *cobra.Command, asJSON bool, s reputation.Signal) error {
 		return fmt.Errorf("the node's answer holds no signal")
 	}
 	return cli.PrintText(c, asJSON, s, func(w io.Writer) error {
-		fmt.Fprintf(w, "signal     %s, %s\nagent      %s\nstatement  %s\n", cli.Unbroken(said.SignalID), s.Status, cli.Unbroken(said.AgentID), hung(said.Statement))
+		fmt.Fprintf(w, "signal     %s, %s\nagent      %s\nstatement  %s\n", cli.Unbroken(said.SignalID), s.Status,
+			cli.Unbroken(said.AgentID), hung(said.Statement))
 		fmt.Fprintf(w, "published  %s, can be disputed until %s\n", cli.Seconds(entry.At), cli.Seconds(entry.Signal.Closes))
 		_, err := fmt.Fprintf(w, "rests on   %d receipts, %s\n", len(entry.Signal.Receipts), entry.Signal.Basis)
 		return err

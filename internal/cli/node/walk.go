@@ -63,7 +63,8 @@ URL, a node's MCP endpoint, asks for a challenge and prints the task. The enviro
 	}
 	f := c.Flags()
 	f.StringVar(&file, "file", "verification.json", "where the verification is kept between two steps")
-	f.StringVar(&w.Key, "key", "agent.key", "the agent's Ed25519 key (PKCS #8, PEM); the first step makes it if it is missing")
+	f.StringVar(&w.Key, "key", "agent.key",
+		"the agent's Ed25519 key (PKCS #8, PEM); the first step makes it if it is missing")
 	cli.CAFlag(c, &w.CA)
 	f.StringVar(&step.tool, "tool", "", "a tool to call")
 	f.StringVar(&step.query, "query", "", "what the tool search_plugins searches for")

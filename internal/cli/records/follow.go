@@ -24,7 +24,8 @@ const (
 // Follow hands records to show as their calls end, until ctx ends. It begins with the newest of those that have ended
 // already, at most tail. If more calls end between two looks at the record than one look reads, Follow calls missed:
 // some of them were not shown.
-func Follow(ctx context.Context, from *Reader, s admin.Selection, tail int, show func(ledger.Record) error, missed func()) error {
+func Follow(ctx context.Context, from *Reader, s admin.Selection, tail int, show func(ledger.Record) error,
+	missed func()) error {
 	s.Limit = followedRecords
 	f := follower{from: from, selection: s, show: show, missed: missed}
 	err := f.look(ctx, tail)
@@ -92,8 +93,8 @@ func FollowHead(w io.Writer) error {
 
 const callColumns = "%-20s  %-31s  %-8s  %-13s  %6s  %8s  %s\n"
 
-// PrintCall writes a call on a line and, of one that was refused or failed, on a second line its code and reason, and on
-// a third one what to do. What an agent can have chosen cannot steer the terminal.
+// PrintCall writes a call on a line and, of one that was refused or failed, on a second line its code and reason, and
+// on a third one what to do. What an agent can have chosen cannot steer the terminal.
 func PrintCall(w io.Writer, r ledger.Record, colour bool) error {
 	text := cli.Lines(w)
 	paint := func(s string) {

@@ -19,7 +19,8 @@ func ledgerAccept() *cobra.Command {
 	var path, reason string
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "accept --config FILE --reason TEXT", Short: "Accept a ledger in the place of the one that the sidecar used last", Args: cli.NoArgs,
+		Use:   "accept --config FILE --reason TEXT",
+		Short: "Accept a ledger in the place of the one that the sidecar used last", Args: cli.NoArgs,
 		Example: `  mediator ledger accept --config mediator.yaml --reason "restored from the backup of Monday"`,
 		Long: `Accepts the ledger that the sidecar refuses as ledger_replaced, and records that in the ledger with the reason. Stop
 the sidecar first. The single-use keys that were consumed in the lost ledger are unknown. Therefore the accepted one
@@ -32,8 +33,9 @@ refuses every key that expires within the next 11 minutes, and with it nearly ev
 			if err != nil {
 				return err
 			}
-			return cli.Print(c, asJSON, a, fmt.Sprintf("%s\nkeys that expire before %s are refused, and so are most posts until then",
-				a.Acceptance, a.RefusedUntil.Format(time.RFC3339)))
+			return cli.Print(c, asJSON, a,
+				fmt.Sprintf("%s\nkeys that expire before %s are refused, and so are most posts until then",
+					a.Acceptance, a.RefusedUntil.Format(time.RFC3339)))
 		},
 	}
 	cli.ConfigFlag(c, &path, "mediator.yaml")

@@ -13,9 +13,11 @@ import (
 func TestTextsOfRecords(t *testing.T) {
 	const forged = "x\n  check        ok      grant\tforged"
 	r := ledger.Record{
-		ID: forged, Flow: forged, State: forged, Session: forged, Event: forged, Rule: forged, Subject: forged, Action: forged, Message: forged,
+		ID: forged, Flow: forged, State: forged, Session: forged, Event: forged, Rule: forged, Subject: forged,
+		Action: forged, Message: forged,
 		Code: forged, Step: forged, Reason: forged, Host: forged, Path: forged, Method: forged, Keys: []string{forged},
-		Model:  &ledger.ModelCall{API: forged, Model: forged, AnsweredBy: forged, Outcome: forged, Error: forged, Hosted: []string{forged}},
+		Model: &ledger.ModelCall{API: forged, Model: forged, AnsweredBy: forged, Outcome: forged, Error: forged,
+			Hosted: []string{forged}},
 		Checks: []ledger.Check{{Name: forged, Code: forged, Detail: forged}}, Steps: []ledger.Step{{Name: forged}},
 		Interactions: &ledger.Standing{Number: 1, Open: []string{forged}},
 	}
@@ -33,7 +35,8 @@ func TestTextsOfRecords(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		print(&out)
-		if strings.Contains(out.String(), "\n  check        ok ") || strings.Contains(out.String(), "\t") || !strings.Contains(out.String(), "grant?forged") {
+		if strings.Contains(out.String(), "\n  check        ok ") || strings.Contains(out.String(), "\t") ||
+			!strings.Contains(out.String(), "grant?forged") {
 			t.Errorf("%s:\n%s", name, out.String())
 		}
 	}

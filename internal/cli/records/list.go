@@ -28,7 +28,8 @@ func postsList() *cobra.Command {
   mediator posts list --key runtime-key:v3 --since 2026-03-02 --until 2026-03-09
   mediator posts list --keys --since 2026-03-02 --until 2026-03-09
   mediator posts list --follow`,
-		Long: fmt.Sprintf(`Lists the records of calls, the newest first: as a table of %d, or with --json all of them, as one JSON array that is written as it is
+		Long: fmt.Sprintf(
+			`Lists the records of calls, the newest first: as a table of %d, or with --json all of them, as one JSON array that is written as it is
 read. --key and --keys read an index: --key lists what rests on a key, and --keys which keys have signed for each call, and nothing else of it. Where --limit leaves records out, a line on standard error says so, and with which --cursor to go on.
 
 With --follow it shows the newest %d, or --limit, oldest first, and then each call as it ends, until it is interrupted: with --json a line of JSON for each.`, rowsInTable, tailOfList),
@@ -57,14 +58,17 @@ With --follow it shows the newest %d, or --limit, oldest first, and then each ca
 		},
 	}
 	flags.Add(c)
-	c.Flags().IntVar(&flags.Limit, "limit", 0, fmt.Sprintf("how many at most: %d in a table, and all with --json", rowsInTable))
+	c.Flags().IntVar(&flags.Limit, "limit", 0,
+		fmt.Sprintf("how many at most: %d in a table, and all with --json", rowsInTable))
 	c.Flags().StringVar(&flags.Cursor, "cursor", "", "go on after this record, by its whole id")
-	c.Flags().BoolVar(&flags.Keys, "keys", false, "only calls with evidence, with the keys that have signed it and nothing else")
+	c.Flags().BoolVar(&flags.Keys, "keys", false,
+		"only calls with evidence, with the keys that have signed it and nothing else")
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with each call as it ends")
 	from.Add(c)
 	cli.Check(c, func(*cobra.Command) error {
 		if follow && (from.Copy != "" || flags.Cursor != "" || flags.until != "" || flags.Keys) {
-			return cli.Usagef("--follow asks a sidecar for what happens from now on: leave out --ledger, --cursor, --until and --keys")
+			return cli.Usagef(
+				"--follow asks a sidecar for what happens from now on: leave out --ledger, --cursor, --until and --keys")
 		}
 		return nil
 	})
@@ -86,7 +90,8 @@ func followPosts(c *cobra.Command, s admin.Selection, from *Reader, asJSON bool)
 		return err
 	}
 	return Follow(c.Context(), from, s, s.Limit, show, func() {
-		fmt.Fprintln(c.ErrOrStderr(), "mediator: more calls than can be followed: some are not shown; mediator posts list has all of them")
+		fmt.Fprintln(c.ErrOrStderr(),
+			"mediator: more calls than can be followed: some are not shown; mediator posts list has all of them")
 	})
 }
 
@@ -117,7 +122,8 @@ func listPosts(c *cobra.Command, s admin.Selection, from *Reader, asJSON bool) e
 		return err
 	}
 	_, err := fmt.Fprintf(cli.Lines(c.ErrOrStderr()),
-		"mediator: %d records are shown, and there are more: go on with --cursor %s, show more with --limit, or all with --json\n", shown, last)
+		"mediator: %d records are shown, and there are more: go on with --cursor %s, show more with --limit, or all with "+
+			"--json\n", shown, last)
 	return err
 }
 

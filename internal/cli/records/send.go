@@ -65,7 +65,9 @@ event like any other: it can open a session and be the reason of a post. GitHub 
 		},
 	}
 	cli.StackFileFlag(c, &path, devstack.TriggerFile)
-	c.Flags().StringVar(&event, "event", "", "the event's name as GitHub sends it beside the body, such as release; empty takes one that starts a run and suits the body")
+	c.Flags().StringVar(&event, "event", "",
+		"the event's name as GitHub sends it beside the body, such as release; empty takes one that starts a run and "+
+			"suits the body")
 	cli.JSONFlag(c, &asJSON)
 	return c
 }
@@ -103,5 +105,6 @@ func reach(service *config.Trigger, name string) (*http.Client, string, error) {
 		roots.AppendCertsFromPEM(raw)
 		direct.TLSClientConfig, scheme = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, "https"
 	}
-	return &http.Client{Transport: direct, Timeout: sendTimeout}, scheme + "://" + cli.LocalAddress(service.Listen) + "/hooks/" + name, nil
+	return &http.Client{Transport: direct, Timeout: sendTimeout},
+		scheme + "://" + cli.LocalAddress(service.Listen) + "/hooks/" + name, nil
 }

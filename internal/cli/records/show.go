@@ -93,7 +93,8 @@ func Print(w io.Writer, p admin.Record) {
 		fmt.Fprintf(w, "  upstream     answered %d\n", p.Status)
 	}
 	for _, f := range []struct{ name, value string }{
-		{"rule", p.Rule}, {"session", p.Session}, {"event", p.Event}, {"subject", p.Subject}, {"action", p.Action}, {"resource", p.Resource}, {"message", p.Message}, {"result", p.Result},
+		{"rule", p.Rule}, {"session", p.Session}, {"event", p.Event}, {"subject", p.Subject}, {"action", p.Action},
+		{"resource", p.Resource}, {"message", p.Message}, {"result", p.Result},
 		{"content", p.ContentHash}, {"binding", p.BindingHash}, {"capability", p.CapabilityID},
 	} {
 		if f.value != "" {
@@ -128,15 +129,18 @@ func Print(w io.Writer, p admin.Record) {
 // printModel prints what was seen of a call to a model.
 func printModel(w io.Writer, m ledger.ModelCall) {
 	how := []string{m.Outcome}
-	for _, f := range []struct{ name, value string }{{"asked", m.Model}, {"answered by", m.AnsweredBy}, {"error", m.Error}, {"unread", m.Unread}, {"unseen", strings.Join(m.Hosted, " ")}} {
+	for _, f := range []struct{ name, value string }{{"asked", m.Model}, {"answered by", m.AnsweredBy}, {"error", m.Error},
+		{"unread", m.Unread}, {"unseen", strings.Join(m.Hosted, " ")}} {
 		if f.value != "" {
 			how = append(how, f.name+" "+f.value)
 		}
 	}
 	fmt.Fprintf(w, "  model        %s %s\n", m.API, strings.Join(how, ", "))
-	printFigures(w, "tokens", []figure{{"input", m.Input}, {"output", m.Output}, {"cached", m.Cached}, {"reasoning", m.Reasoning}}, 1)
+	printFigures(w, "tokens",
+		[]figure{{"input", m.Input}, {"output", m.Output}, {"cached", m.Cached}, {"reasoning", m.Reasoning}}, 1)
 	printFigures(w, "tool calls", []figure{{"agent", m.Calls}, {"provider", m.HostedCalls}}, 1)
-	printFigures(w, "model ms", []figure{{"sent", m.Sent}, {"head", m.Head}, {"first content", m.First}, {"end", m.End}}, 1000)
+	printFigures(w, "model ms", []figure{{"sent", m.Sent}, {"head", m.Head}, {"first content", m.First}, {"end", m.End}},
+		1000)
 }
 
 type figure struct {
@@ -144,7 +148,8 @@ type figure struct {
 	*ledger.Figure
 }
 
-// printFigures prints figures in one line, each with how it is known. per is how many of them are one of what is printed.
+// printFigures prints figures in one line, each with how it is known. per is how many of them are one of what is
+// printed.
 func printFigures(w io.Writer, name string, figures []figure, per float64) {
 	var all []string
 	for _, f := range figures {

@@ -25,12 +25,15 @@ type SelectionFlags struct {
 
 // Add adds the flags.
 func (f *SelectionFlags) Add(c *cobra.Command) {
-	c.Flags().StringVar(&f.since, "since", "", "only what started at this time or later: as 2026-01-31T15:04:05Z, as the date 2026-01-31 (its midnight, UTC), or as how long ago, 24h")
+	c.Flags().StringVar(&f.since, "since", "",
+		"only what started at this time or later: as 2026-01-31T15:04:05Z, as the date 2026-01-31 (its midnight, UTC), or "+
+			"as how long ago, 24h")
 	c.Flags().StringVar(&f.until, "until", "", "only what started before this time")
 	c.Flags().StringVar(&f.state, "state", "", "only this state: "+admin.JoinWords(ledger.States[:]))
 	c.Flags().StringVar(&f.Session, "session", "", "only this session")
 	c.Flags().StringVar(&f.Flow, "flow", "", "only this flow: "+admin.JoinWords(proxy.Flows[:]))
-	c.Flags().StringVar(&f.Key, "key", "", "only those with an artifact that this key has signed: a kid, or a name for all its versions")
+	c.Flags().StringVar(&f.Key, "key", "",
+		"only those with an artifact that this key has signed: a kid, or a name for all its versions")
 }
 
 // Parse reads the flags.
@@ -54,7 +57,8 @@ func (f *SelectionFlags) Parse(now time.Time) (s admin.Selection, err error) {
 	return s, nil
 }
 
-// Source is where a command reads records: from the sidecar at the endpoint Admin or, if Copy is not empty, from a copy of a ledger's file.
+// Source is where a command reads records: from the sidecar at the endpoint Admin or, if Copy is not empty, from a copy
+// of a ledger's file.
 type Source struct{ Admin, Copy string }
 
 // Add adds --admin and --ledger, which exclude each other.

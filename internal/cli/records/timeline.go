@@ -13,7 +13,8 @@ import (
 // maxTimeline is how many receipts a timeline shows, the last ones.
 const maxTimeline = 40
 
-// PrintTimeline prints what the agent did before a call, and the call: by the receipts of its session, which are not verified here.
+// PrintTimeline prints what the agent did before a call, and the call: by the receipts of its session, which are not
+// verified here.
 func PrintTimeline(w io.Writer, p admin.Record) {
 	if len(p.Receipts) == 0 && p.Interactions == nil {
 		return
@@ -47,7 +48,8 @@ func PrintTimeline(w io.Writer, p admin.Record) {
 		if more := r.RelayedCount - int64(len(r.Relayed)); more > 0 {
 			fmt.Fprintf(w, "    %15s   tool   and %d calls before these\n", "", more)
 		}
-		fmt.Fprintf(w, "    %+9.3f s %4d   %s\n", float64(r.Timing.RequestReceived-began)/1000, r.Chain.SequenceNumber, described(r))
+		fmt.Fprintf(w, "    %+9.3f s %4d   %s\n", float64(r.Timing.RequestReceived-began)/1000, r.Chain.SequenceNumber,
+			described(r))
 	}
 }
 

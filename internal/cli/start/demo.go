@@ -18,7 +18,8 @@ func Demo() *cobra.Command {
 	var asJSON bool
 	var model string
 	c := &cobra.Command{
-		Use: "demo", Short: "Play every scenario with real processes, and compare what happened with what was expected", Args: cli.NoArgs,
+		Use: "demo", Short: "Play every scenario with real processes, and compare what happened with what was expected",
+		Args: cli.NoArgs,
 		Example: `  mediator demo
   mediator demo --model 127.0.0.1:8190`,
 		Long: `Plays every scenario. With --model it plays none, and serves the demo's model at an address, over HTTP and in the form
@@ -101,7 +102,8 @@ func demoAgentCommand() *cobra.Command {
 	var times int
 	var tools []string
 	c := &cobra.Command{
-		Use: "agent METHOD URL", Short: "Make one call as the demo's agent", Hidden: true, Args: cli.ExactArgs(2, "a method and a URL"),
+		Use: "agent METHOD URL", Short: "Make one call as the demo's agent", Hidden: true,
+		Args: cli.ExactArgs(2, "a method and a URL"),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(c.Context(), 15*time.Second)
 			defer cancel()
@@ -124,7 +126,8 @@ func demoAgentCommand() *cobra.Command {
 	c.Flags().StringVar(&call.Body, "body", "", "JSON to send")
 	c.Flags().BoolVar(&call.Think, "think", false, "ask a model at the same host what to post")
 	c.Flags().BoolVar(&call.Verify, "verify", false, "pass a verification at URL")
-	c.Flags().StringVar(&call.Commit, "commit", "", "take a challenge of the node: commit to ask the model at this host once, ask it --calls times, and reveal")
+	c.Flags().StringVar(&call.Commit, "commit", "",
+		"take a challenge of the node: commit to ask the model at this host once, ask it --calls times, and reveal")
 	c.Flags().IntVar(&call.Calls, "calls", 1, "how often to ask the model that --commit names")
 	c.Flags().BoolVar(&call.Solve, "solve", false, "solve the challenge when asked to")
 	c.Flags().IntVar(&times, "times", 1, "how often to make the call")

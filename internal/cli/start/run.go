@@ -44,7 +44,8 @@ Who can reach such a run is only declared, and so it is with --uid and --share-n
 			case o.UID < launch.SameUser || o.UID >= math.MaxUint32: // 0 and -1 are for launch to judge, by who starts it
 				return cli.Usagef("mediator run --uid %d: that is no user", o.UID)
 			case o.RequireIsolation:
-				return cli.Usagef("mediator run --uid and --require-isolation exclude each other: an isolated agent has a user of its own")
+				return cli.Usagef(
+					"mediator run --uid and --require-isolation exclude each other: an isolated agent has a user of its own")
 			}
 			if o.Bounds.Processes < 32 || o.Bounds.TempMiB < 1 { // threads of pid 1 in the run can count as the agent's
 				return cli.Usagef("mediator run --max-processes is 32 at least, and --tmp-size 1")
@@ -62,12 +63,19 @@ Who can reach such a run is only declared, and so it is with --uid and --share-n
 	}
 	cli.AdminFlag(c, &o.Admin)
 	c.Flags().StringVar(&o.Event, "event", "", "the event that opens the session; empty takes the next one that waits")
-	c.Flags().IntVar(&o.UID, "uid", launch.OwnUser, "the user to run CMD as, -1 for this one; it shares this user's files and, if root starts it, that makes who can reach it only declared")
+	c.Flags().IntVar(&o.UID, "uid", launch.OwnUser,
+		"the user to run CMD as, -1 for this one; it shares this user's files and, if root starts it, that makes who can "+
+			"reach it only declared")
 	c.Flags().Lookup("uid").DefValue = "0" // prints no number
-	c.Flags().BoolVar(&o.ShareNetwork, "share-network", false, "keep this network: CMD finds the proxy by its environment, and can go around it unless mediator guard stops it")
-	c.Flags().BoolVar(&o.RequireIsolation, "require-isolation", false, "start CMD only if it can be isolated, with a user of its own")
-	c.Flags().IntVar(&o.Bounds.Processes, "max-processes", isolate.DefaultBounds.Processes, "how many processes and threads CMD may have at once, with all that it starts")
-	c.Flags().IntVar(&o.Bounds.TempMiB, "tmp-size", isolate.DefaultBounds.TempMiB, "the size of CMD's private /tmp, /var/tmp, /run and /dev together, in MiB of memory")
-	c.Flags().StringArrayVar(&o.Env, "env", nil, "a variable for CMD, NAME=VALUE, or NAME with the value that it has here; may be repeated")
+	c.Flags().BoolVar(&o.ShareNetwork, "share-network", false,
+		"keep this network: CMD finds the proxy by its environment, and can go around it unless mediator guard stops it")
+	c.Flags().BoolVar(&o.RequireIsolation, "require-isolation", false,
+		"start CMD only if it can be isolated, with a user of its own")
+	c.Flags().IntVar(&o.Bounds.Processes, "max-processes", isolate.DefaultBounds.Processes,
+		"how many processes and threads CMD may have at once, with all that it starts")
+	c.Flags().IntVar(&o.Bounds.TempMiB, "tmp-size", isolate.DefaultBounds.TempMiB,
+		"the size of CMD's private /tmp, /var/tmp, /run and /dev together, in MiB of memory")
+	c.Flags().StringArrayVar(&o.Env, "env", nil,
+		"a variable for CMD, NAME=VALUE, or NAME with the value that it has here; may be repeated")
 	return c
 }

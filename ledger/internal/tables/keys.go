@@ -74,8 +74,8 @@ type KeySet struct {
 	Kids string // in their order, each once, as JSON
 }
 
-// KeySetOf returns the keys that have signed artifacts. Of the challenge and the capability it returns none: they are secrets of a gate, which
-// may be another's.
+// KeySetOf returns the keys that have signed artifacts. Of the challenge and the capability it returns none: they are
+// secrets of a gate, which may be another's.
 func KeySetOf(artifacts []ledger.Artifact) KeySet {
 	var kids []string
 	for _, a := range artifacts {

@@ -111,7 +111,8 @@ const (
 )
 
 // Statement returns the query for a page. SQLite uses an index that leaves rows out where the condition says that it
-// does too. flow has none, nor has the state forwarded: it is that of nearly every record, so those are found among all.
+// does too. flow has none, nor has the state forwarded: it is that of nearly every record, so those are found among
+// all.
 func (d Dialect) Statement(q ledger.Query) string {
 	page, index := `SELECT started, seq, `+matches+`record END, `+matches+d.Artifacts+` END FROM posts `, `WHERE `
 	if q.Keys {

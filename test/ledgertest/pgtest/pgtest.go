@@ -1,5 +1,5 @@
-// Package pgtest runs a PostgreSQL server of a test's own: a fresh cluster in a temporary folder, reached by a unix socket in it, as
-// durable as one in production. It never touches a cluster of the machine.
+// Package pgtest runs a PostgreSQL server of a test's own: a fresh cluster in a temporary folder, reached by a unix
+// socket in it, as durable as one in production. It never touches a cluster of the machine.
 package pgtest
 
 import (
@@ -25,7 +25,8 @@ import (
 	"github.com/actionproof/mediator/test/full"
 )
 
-// superuser is the role of the cluster, and the user who runs it when the test is root: PostgreSQL refuses to run as root.
+// superuser is the role of the cluster, and the user who runs it when the test is root: PostgreSQL refuses to run as
+// root.
 const superuser = "postgres"
 
 // Server is one running cluster. Its methods that take a test end it when they fail.
@@ -81,7 +82,8 @@ func Launch(settings ...string) (_ *Server, err error) {
 	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // whoever connects passes through it, as through a server's own folder of sockets
 		return nil, err
 	}
-	initdb := s.command("initdb", "--pgdata="+s.data(), "--username="+superuser, "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync")
+	initdb := s.command("initdb", "--pgdata="+s.data(), "--username="+superuser, "--auth=trust", "--encoding=UTF8",
+		"--locale=C.UTF-8", "--no-sync")
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("initdb: %w: %s", err, out)
 	}

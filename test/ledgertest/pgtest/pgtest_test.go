@@ -27,7 +27,8 @@ func TestServer(t *testing.T) {
 			t.Errorf("%s rows, want %s", got, want)
 		}
 	}
-	for setting, want := range map[string]string{"fsync": "on", "synchronous_commit": "on", "max_connections": "20", "listen_addresses": ""} {
+	for setting, want := range map[string]string{"fsync": "on", "synchronous_commit": "on", "max_connections": "20",
+		"listen_addresses": ""} {
 		if got := query(t, first, "SHOW "+setting); got != want {
 			t.Errorf("%s is %q, want %q", setting, got, want)
 		}
