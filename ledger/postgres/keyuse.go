@@ -11,7 +11,8 @@ import (
 // addKeyUses adds in the order of the names, which keeps two transactions from waiting for each other.
 const addKeyUses = `
 INSERT INTO key_uses AS k (kid, instance, first, last, posts)
-SELECT kid, $1, first, last, posts FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[]) AS u (kid, first, last, posts) ORDER BY kid
+SELECT kid, $1, first, last, posts
+FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[]) AS u (kid, first, last, posts) ORDER BY kid
 ON CONFLICT (kid, instance) DO UPDATE
 SET first = least(k.first, excluded.first), last = greatest(k.last, excluded.last), posts = k.posts + excluded.posts`
 

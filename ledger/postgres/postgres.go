@@ -163,9 +163,11 @@ func (l *Ledger) Write(ctx context.Context, outcomes, records []ledger.Record, r
 const (
 	// insertPosts inserts in the order of the arrays: where two records started together, the last is the newest.
 	insertPosts = `
-WITH added AS (SELECT * FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[], $9::bigint[], $10::text[])
+WITH added AS (SELECT *
+	FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[], $9::bigint[], $10::text[])
 	WITH ORDINALITY AS r (id, flow, state, session, started, record, artifacts, keys, kids, n)),
-     sets AS (INSERT INTO key_sets (id, kids) SELECT DISTINCT keys, kids FROM added WHERE keys > 0 ORDER BY keys ON CONFLICT DO NOTHING)
+     sets AS (INSERT INTO key_sets (id, kids)
+	SELECT DISTINCT keys, kids FROM added WHERE keys > 0 ORDER BY keys ON CONFLICT DO NOTHING)
 INSERT INTO posts (id, instance, flow, state, session, started, record, artifacts, keys)
 SELECT id, $1, flow, state, session, started, record, nullif(artifacts, ''), keys FROM added ORDER BY n`
 	// updatePosts finds posts by their ids. A plain state = 'forwarding' would let it read all of posts_forwarding, which

@@ -19,7 +19,8 @@ const (
 
 const (
 	forgetKeys = `
-WITH oldest AS (SELECT max(expires) AS until FROM (SELECT expires FROM consumed WHERE expires < $1 ORDER BY expires LIMIT $2) AS o),
+WITH oldest AS (SELECT max(expires) AS until
+	FROM (SELECT expires FROM consumed WHERE expires < $1 ORDER BY expires LIMIT $2) AS o),
      forget AS (INSERT INTO forgotten (one, expires) SELECT 1, until FROM oldest WHERE until IS NOT NULL
                 ON CONFLICT (one) DO UPDATE SET expires = greatest(forgotten.expires, excluded.expires))
 DELETE FROM consumed WHERE expires <= (SELECT until FROM oldest)`

@@ -12,31 +12,38 @@ import (
 const (
 	insertOpenCalls = `
 INSERT INTO open_calls (id, instance, session, started, draft)
-SELECT id, $1, session, started, draft FROM unnest($2::text[], $3::text[], $4::bigint[], $5::text[]) AS c (id, session, started, draft) ORDER BY id
+SELECT id, $1, session, started, draft
+FROM unnest($2::text[], $3::text[], $4::bigint[], $5::text[]) AS c (id, session, started, draft) ORDER BY id
 ON CONFLICT DO NOTHING`
 	insertReceipts = `
-WITH added AS (SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::text[]) AS r (session, number, call, signed, token)),
+WITH added AS (SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::text[])
+	AS r (session, number, call, signed, token)),
      closed AS (DELETE FROM open_calls WHERE id IN (SELECT call FROM added)),
-     begun AS (INSERT INTO deliveries (session, number, due, refused) SELECT session, 0, 0, '' FROM added WHERE number = 1 ORDER BY session ON CONFLICT DO NOTHING)
+     begun AS (INSERT INTO deliveries (session, number, due, refused)
+	SELECT session, 0, 0, '' FROM added WHERE number = 1 ORDER BY session ON CONFLICT DO NOTHING)
 INSERT INTO receipts (session, number, call, signed, token) SELECT session, number, call, signed, token FROM added
 ON CONFLICT DO NOTHING`
 	// selectForked sees what the insert has left, and what another transaction had committed before.
 	selectForked = `
 SELECT coalesce(min(r.session), '') FROM unnest($1::text[], $2::bigint[], $3::text[]) AS r (session, number, token)
-LEFT JOIN receipts AS kept ON kept.session = r.session AND kept.number = r.number AND kept.token = r.token WHERE kept.token IS NULL`
+LEFT JOIN receipts AS kept ON kept.session = r.session AND kept.number = r.number AND kept.token = r.token
+WHERE kept.token IS NULL`
 	selectOpen = `SELECT id, session, started, draft FROM open_calls WHERE instance = $1 ORDER BY started, id`
 	// pruneReceipts removes whole chains: one of which the first receipts are missing could not be verified.
 	pruneReceipts = `
 WITH gone AS (DELETE FROM receipts WHERE (session, number) IN (
 	SELECT session, number FROM receipts AS r WHERE signed < $1
-	AND (SELECT signed FROM receipts AS l WHERE l.session = r.session ORDER BY number DESC LIMIT 1) < $1 ORDER BY signed LIMIT $2
+	AND (SELECT signed FROM receipts AS l WHERE l.session = r.session ORDER BY number DESC LIMIT 1) < $1
+	ORDER BY signed LIMIT $2
 ) RETURNING session, number)
-SELECT count(*), count(*) FILTER (WHERE gone.number > d.number) FROM gone LEFT JOIN deliveries AS d ON d.session = gone.session`
+SELECT count(*), count(*) FILTER (WHERE gone.number > d.number)
+FROM gone LEFT JOIN deliveries AS d ON d.session = gone.session`
 	// claimDeliveries leaves out what another process claims at this moment.
 	claimDeliveries = `
 UPDATE deliveries AS claimed SET due = $2 FROM (
 	SELECT session, due FROM deliveries AS d
-	WHERE due <= $1 AND number < (SELECT number FROM receipts AS r WHERE r.session = d.session ORDER BY number DESC LIMIT 1)
+	WHERE due <= $1
+	AND number < (SELECT number FROM receipts AS r WHERE r.session = d.session ORDER BY number DESC LIMIT 1)
 	ORDER BY due LIMIT $3 FOR UPDATE SKIP LOCKED
 ) AS due WHERE claimed.session = due.session RETURNING claimed.session, claimed.number, claimed.due, claimed.refused`
 	// pruneOpenCalls removes what an instance has left that never came back.

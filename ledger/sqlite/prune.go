@@ -19,9 +19,11 @@ const (
 )
 
 const (
-	pruneKeys = `DELETE FROM used WHERE seq IN (SELECT seq FROM (SELECT seq, expires FROM used ORDER BY seq LIMIT ?) WHERE expires < ? LIMIT ?)
+	pruneKeys = `DELETE FROM used WHERE seq IN (
+		SELECT seq FROM (SELECT seq, expires FROM used ORDER BY seq LIMIT ?) WHERE expires < ? LIMIT ?)
 		RETURNING expires`
-	oldPosts       = `WHERE seq IN (SELECT seq FROM posts WHERE started < ? AND +state <> 'forwarding' ORDER BY started LIMIT ?)`
+	oldPosts = `WHERE seq IN (
+		SELECT seq FROM posts WHERE started < ? AND +state <> 'forwarding' ORDER BY started LIMIT ?)`
 	pruneArtifacts = `DELETE FROM artifacts ` + oldPosts
 	prunePosts     = `DELETE FROM posts ` + oldPosts
 	// pruneReceipts removes whole chains: one of which the first receipts are missing could not be verified. It looks at

@@ -5,7 +5,8 @@ import "github.com/actionproof/mediator/ledger/internal/tables"
 // dialect is what SQLite says otherwise than PostgreSQL. The mark is the greatest seq of the records, and what prunings
 // have taken from it: SQLite gives the seq of the last record that was removed again. It costs a post nothing.
 var dialect = tables.Dialect{
-	Identity: `SELECT id, pruned + coalesce((SELECT max(seq) FROM posts), 0), (SELECT count(*) FROM accepted) FROM identity`,
+	Identity: `SELECT id, pruned + coalesce((SELECT max(seq) FROM posts), 0), (SELECT count(*) FROM accepted)
+		FROM identity`,
 	// Without statistics that SQLite could go by, the statement says which index answers.
 	ByKeys:    `INDEXED BY posts_keys `,
 	Artifacts: `(SELECT artifacts FROM artifacts WHERE artifacts.seq = posts.seq)`,
@@ -42,7 +43,7 @@ CREATE TABLE posts (
 CREATE INDEX posts_started ON posts (started);
 CREATE INDEX posts_state ON posts (state, started) WHERE state <> 'forwarded'; -- forwarded is that of nearly all
 CREATE INDEX posts_session ON posts (session, started) WHERE session <> '';
-CREATE INDEX posts_keys ON posts (started, seq, keys) WHERE keys > 0; -- in the order of time, so that a new row comes at the end
+CREATE INDEX posts_keys ON posts (started, seq, keys) WHERE keys > 0; -- new rows come at its end
 CREATE TABLE key_sets ( -- few: a record changes nothing here unless a key was rotated. Pruning leaves them
 	id   INTEGER PRIMARY KEY,
 	kids TEXT NOT NULL -- JSON

@@ -23,7 +23,8 @@ func RunPruning(t *testing.T, open func(t *testing.T, place string) ledger.Store
 		seed := rand.Uint64()
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			place := t.TempDir()
-			h := &history{rand: rand.New(rand.NewPCG(seed, 0)), store: open(t, place), now: Now(), latest: Now()} //nolint:gosec // it has to be repeatable
+			random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // it has to be repeatable
+			h := &history{rand: random, store: open(t, place), now: Now(), latest: Now()}
 			for range 300 {
 				switch n := h.rand.IntN(100); {
 				case n < 45:

@@ -50,14 +50,14 @@ func Export() *cobra.Command {
 			}
 			return nil
 		},
-		Long: `Writes the records with these ids, or those that the flags select, oldest first. Each record with evidence follows its
-own interaction receipt and those that it rests on. Roots, certificates, revocations and manifests are written once, and
-the policies that --policy names. The file is JSON Lines, compressed if its name ends in .gz. mediator verify reads it
-anywhere; hand over the public keys of the registry and the auditor on another way.
+		Long: `Writes the records with these ids, or those that the flags select, oldest first. Each record with evidence
+follows its own interaction receipt and those that it rests on. Roots, certificates, revocations and manifests are
+written once, and the policies that --policy names. The file is JSON Lines, compressed if its name ends in .gz.
+mediator verify reads it anywhere; hand over the public keys of the registry and the auditor on another way.
 
-With --receipts it writes the interaction receipts of --session alone, a token a line. A post's receipt has the SHA-256
-of the post's content, which confirms a right guess. --closed puts the hash of such a receipt in its place, for readers
-who need not know what was posted.`,
+With --receipts it writes the interaction receipts of --session alone, a token a line. A post's receipt has the
+SHA-256 of the post's content, which confirms a right guess. --closed puts the hash of such a receipt in its place,
+for readers who need not know what was posted.`,
 		RunE: func(c *cobra.Command, ids []string) error {
 			r, err := from.Open(c.Context())
 			if err != nil {

@@ -203,7 +203,8 @@ func (j *judging) unprovenMembers(all int) string {
 
 // selfContained is printed in place of whatVerifies where no root was pinned.
 const selfContained = `
-A SELF-CONTAINED CHECK, AND NO VERIFICATION: the roots are those in the file, and nobody has pinned them. Whoever made the file can have made
-them, and everything in it. Pin the registry's and the auditor's public keys with --registry and --auditor.
+A SELF-CONTAINED CHECK, AND NO VERIFICATION: the roots are those in the file, and they are not pinned. The file's author
+can have made them, and everything else in it. Pin the registry's and the auditor's public keys with --registry and
+--auditor.
 nonHumanIdentityProven: false
 `

@@ -151,8 +151,9 @@ func verifyReceipts(c *cobra.Command, by judgeFlags, in io.Reader, path string, 
 
 // whatReceiptsShow is printed after receipts that verify.
 const whatReceiptsShow = `
-A receipt says what passed the mediator of its owner, who can have put anything behind it: it does not show that a model was asked and not
-a human. What is not marked as observed is what the agent or the provider says. Calls that did not pass the mediator leave no receipt.
+A receipt says what passed the mediator of its owner, who can have put anything behind it: it does not show that a model
+answered and not a human. Figures that are not marked as observed are the agent's or the provider's word. Calls around
+the mediator leave no receipt.
 probabilistic: true
 nonHumanIdentityProven: false`
 

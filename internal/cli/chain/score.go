@@ -113,6 +113,6 @@ func printScore(c *cobra.Command, claims autonomy.Claims, why string, computed, 
 
 // whatScoresShow is printed after a score that verifies.
 const whatScoresShow = `
-A score says how likely it is that an agent worked by itself, as far as the receipts of its owner show: it proves nothing.
+A score is the likelihood that an agent worked by itself, as far as the receipts of its owner show. It proves nothing.
 probabilistic: true
 nonHumanIdentityProven: false`

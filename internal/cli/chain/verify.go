@@ -55,13 +55,13 @@ func Verify() *cobra.Command {
                   as reputation show or verification prints it with --json, or the token alone
   a manifest      whose deployment certificate is in the trust bundle
 
-Each signed artifact of a record is verified against the pinned root keys and the certificates and manifest of its time,
-and against the record's call and the other artifacts, as of the last signature. Whatever was revoked since is refused.
-A trust bundle beside an export counts too. Challenge tokens and capabilities are secrets of the gate that issued them,
-and are not judged here (challenge verify, capability verify).
+Each signed artifact of a record is verified against the pinned root keys and the certificates and manifest of its
+time, and against the record's call and the other artifacts, as of the last signature. Whatever was revoked since is
+refused. A trust bundle beside an export counts too. Challenge tokens and capabilities are secrets of the gate that
+issued them, and are not judged here (challenge verify, capability verify).
 
-With --roots-in-file no root is pinned: the records are only checked against the export itself, and the roots in it may
-be forged like the rest.`,
+With --roots-in-file no root is pinned: the records are only checked against the export itself, and the roots in it
+may be forged like the rest.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if copied != "" {
 				return verifyCopy(c, by, copied, asJSON)
@@ -215,8 +215,9 @@ type verifiedRecord struct {
 
 // whatVerifies is printed after every record that verifies.
 const whatVerifies = `
-Certified keys signed the artifacts, and all of them are about one call. The record says that the challenge was solved, that the capability was
-good, and that everything was used once: only the gate that issued them can confirm that.
+Certified keys signed the artifacts, and all of them are about one call. That the challenge was solved, that the
+capability was good and that everything was used once is the record's word: only the gate that issued them can confirm
+it.
 No chain shows that no human was involved anywhere.
 nonHumanIdentityProven: false
 `

@@ -51,9 +51,10 @@ func challengeVerify() *cobra.Command {
 	var pretty bool
 	c := &cobra.Command{
 		Use: "verify --challenge FILE --response FILE", Short: "Verify the response to a challenge", Args: cli.NoArgs,
-		Example: `  mediator challenge verify --challenge challenge.json --response response.json --secret-file secret > capability.json`,
-		Long: `Verifies a response. Where the challenge is bound to an action, a capability is minted. The command line keeps nothing, so the
-capability says that its verification was not consumed, and mediator capability verify says so too.`,
+		Example: `  mediator challenge verify --challenge challenge.json --response response.json \
+      --secret-file secret > capability.json`,
+		Long: `Verifies a response. If the challenge is bound to an action, it mints a capability. The command line keeps
+nothing, so the capability says that its verification was not consumed.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := secret.read()
 			if err != nil {
@@ -93,8 +94,8 @@ func HashPayload() *cobra.Command {
 	var canonical bool
 	c := &cobra.Command{
 		Use: "hash-payload [FILE]", Short: "Print the content hash of a payload, from a file or standard input",
-		Long: `Prints the SHA-256 of a payload in lowercase hex: of its bytes, or with --canonical of the RFC 8785 canonical form of a JSON document, which is
-what a post of JSON is bound to. ActionProof's name of --canonical, --json, works too: in every other command --json prints the result as JSON.`,
+		Long: `Prints the SHA-256 of a payload in lowercase hex: of its bytes, or with --canonical of the RFC 8785 canonical
+form of a JSON document, to which a post of JSON is bound. ActionProof's name for --canonical, --json, works too.`,
 		Example: `  printf %s '{"title": "hello"}' | mediator hash-payload --canonical`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -166,9 +167,11 @@ func capabilityVerify() *cobra.Command {
 	c := &cobra.Command{
 		Use: "verify --capability FILE", Short: "Verify a capability against one operation", Args: cli.NoArgs,
 		Example: `  hash=$(mediator hash-payload --canonical post.json)
-  mediator capability verify --capability capability.json --subject agent:worker-1 --action create_post --resource "POST /posts" --content-hash $hash --secret-file secret`,
-		Long: `Verifies what mediator challenge verify printed. That command keeps nothing, so it cannot consume a verification: the result says
-"verificationConsumed": false, and the capability can be used again until it expires. A gate refuses such a capability, and so does --require-consumed.`,
+  mediator capability verify --capability capability.json --subject agent:worker-1 --action create_post \
+      --resource "POST /posts" --content-hash $hash --secret-file secret`,
+		Long: `Verifies what mediator challenge verify has printed. That command keeps nothing, so it cannot consume a
+verification: the result says "verificationConsumed": false, and the capability works again until it expires. A gate
+refuses such a capability, and so does --require-consumed.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := secret.read()
 			if err != nil {

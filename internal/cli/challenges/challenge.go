@@ -103,7 +103,8 @@ func challengeGenerate() *cobra.Command {
 	c := &cobra.Command{
 		Use: "generate", Short: "Issue a challenge", Args: cli.NoArgs,
 		Example: `  hash=$(mediator hash-payload --canonical post.json)
-  mediator challenge generate --subject agent:worker-1 --action create_post --resource "POST /posts" --content-hash $hash --secret-file secret > challenge.json`,
+  mediator challenge generate --subject agent:worker-1 --action create_post --resource "POST /posts" \
+      --content-hash $hash --secret-file secret > challenge.json`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := secret.read()
 			if err != nil {

@@ -34,16 +34,20 @@ func vaultAudit() *cobra.Command {
 	c := &cobra.Command{
 		Use: "audit LOG...", Short: "Compare Vault's audit log with the record, and show what only one of them has",
 		Example: `  mediator vault audit vault-audit.log --since 24h
-  mediator vault audit vault-audit.log --ledger copy/ledger.db --address https://vault.example:8200 --token-file audit-token`,
+  mediator vault audit vault-audit.log --ledger copy/ledger.db \
+      --address https://vault.example:8200 --token-file audit-token`,
 		Args: cli.SomeArgs("the files of Vault's audit log, or - for standard input"),
-		Long: `Reads the files of Vault's audit log (JSON, of every Vault server that signs) and the record, and shows each signature of a role's key that no
-record has, and each artifact of the record that Vault has not signed. It ends with status 1 if there is any. A request for signatures whose
-answer the log does not show, above all a wrapped one, is shown as well: the mediator makes none.
-Vault hashes what it logs. With --address, --token-file and --device, the signatures themselves are compared: Vault is asked for the hash
-of each one in the record (a token with update on sys/audit-hash/DEVICE). So they are if the device logs them as they are. Otherwise
-only their keys, times and number are compared: that misses a signature that was made for somebody else while one of the record is missing
-in the log within --window, and it does not compare what was signed. Interaction receipts are not compared: the chain of each session shows
-which of them there have to be. Nor are the scores of a node: no post rests on them.`,
+		Long: `Compares the files of Vault's audit log (JSON, of every Vault server that signs) with the record. It shows
+each signature of a role's key that no record has, each artifact of the record that Vault has not signed, and each
+request for signatures whose answer the log does not show, such as a wrapped one: the mediator makes none. The status
+is 1 if there is any.
+
+Vault hashes what it logs. With --address, --token-file and --device, Vault is asked for the hash of each signature in
+the record, and the signatures themselves are compared. The token needs update on sys/audit-hash/DEVICE. A device that
+logs in plaintext is compared without that. Otherwise only keys, times and numbers are compared: that misses a
+signature for somebody else while one of the record is missing in the log within --window. Interaction receipts are
+not compared, since the chain of a session shows which there must be, nor are a node's scores, since no post rests on
+them.`,
 		RunE: func(c *cobra.Command, args []string) error { return a.run(c, args) },
 	}
 	a.vaultFlags.add(c, ", to compare the signatures themselves",

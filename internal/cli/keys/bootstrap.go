@@ -36,12 +36,13 @@ func vaultBootstrap() *cobra.Command {
 		Short: "Make the keys, policies and logins of every role in Vault",
 		Args:  cli.NoArgs,
 		Example: `  mediator vault bootstrap --print
-  mediator vault bootstrap --apply --address https://vault.example:8200 --ca vault-ca.pem --token-file admin-token
+  mediator vault bootstrap --apply --address https://vault.example:8200 --token-file admin-token
   mediator vault bootstrap --deliver serve --address https://vault.example:8200 --token-file admin-token --out secrets
-  mediator vault bootstrap --secret-ids --prune-older-than 720h --address https://vault.example:8200 --token-file admin-token`,
-		Long: `Makes what Vault needs: the Transit engine; a key for each role, which cannot be exported, backed up in plaintext or
-deleted; a policy for each key, which lets a token sign with that key and read its public versions, and nothing else;
-and a login for each role.
+  mediator vault bootstrap --secret-ids --prune-older-than 720h \
+      --address https://vault.example:8200 --token-file admin-token`,
+		Long: `Makes what Vault needs: the Transit engine; a key for each role, which cannot be exported, backed up in
+plaintext or deleted; a policy for each key, which lets a token sign with that key and read its public versions, and
+nothing else; and a login for each role.
 
 --print prints the commands for Vault's own command line. --apply carries them out, leaves alone what is already
 right, prints what it did, and refuses a key with other properties. It makes no second secret id for a role.

@@ -64,19 +64,22 @@ func keysCertify() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "certify --registry-key FILE --from unix:PATH|file:PATH --bundle FILE",
 		Short: "Certify the keys of running processes into the trust bundle", Args: cli.NoArgs,
-		Example: `  mediator keys certify --registry-key registry.key.jwk --audience posting-api --from unix:/run/mediator/trigger.sock --not-accessible-to-agent --not-accessible-to-users
+		Example: `  mediator keys certify --registry-key registry.key.jwk --audience posting-api \
+      --from unix:/run/mediator/trigger.sock --not-accessible-to-agent --not-accessible-to-users
   mediator keys certify --registry-key registry.key.jwk --audience posting-api --from file:keys.json --watch`,
-		Long: `Asks each process for its roles and public keys and for what it has seen of them, or reads what mediator keys publish has printed of that
-where the process runs (file:PATH), and signs a custody certificate for each key version. What it says of a key's custody is what the process says of it; who can reach the key is what you declare: without
---not-accessible-to-agent and --not-accessible-to-users the certificate says that they can, and strict policy refuses such a key. What
-a process has seen to be false is not certified; what bears out the declaration is named in the certificate as observed.
-A certificate that says what is to be said stays as it is, until half of its lifetime is over. Certificates of other processes' keys stay in
-the bundle until they expire; of the keys of the processes that are asked, a version that is no longer published is retired. A revocation
-list in the bundle is signed anew. Certificates that leave the bundle go to the history beside it (trust-history.json, trust-history-2.json
-and so on), for old records. If a signature fails, the bundle has what was signed before, and the status is 1.
+		Long: `Asks each process for its roles and public keys and for what it has observed of them, or reads what mediator keys
+publish has printed (file:PATH), and signs a custody certificate for each key version. The custody of a key is the
+process's word. Who can reach the key is your declaration: without --not-accessible-to-agent and
+--not-accessible-to-users the certificate says that they can, and strict policy refuses such a key. A declaration that a
+process has observed to be false is not certified; one that an observation supports is marked as observed.
 
-With --watch it goes on: whenever a key is rotated or a version of it is retired, and before certificates end, it certifies anew. A process
-that then publishes another role, issuer or key than at the beginning is certified for nothing more (roles_changed).`,
+A certificate stays as it is until half of its lifetime is over, unless its content changes. Certificates of other
+processes' keys stay until they expire. A version that the asked processes no longer publish is retired. The
+revocation list is signed anew. Certificates that leave the bundle go to the history beside it (trust-history.json and
+so on), for old records. If a signature fails, the bundle keeps those made before, and the status is 1.
+
+With --watch it goes on, and certifies anew whenever a key is rotated or retired and before certificates end. A
+process that then publishes another role, issuer or key is not certified for those (roles_changed).`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if watch && slices.ContainsFunc(from, func(at string) bool { _, ok := keyring.PublishedFile(at); return ok }) {
 				return cli.Usagef("%s --watch follows running processes, and no file", c.CommandPath())

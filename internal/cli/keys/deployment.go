@@ -60,9 +60,9 @@ func deploymentHash() *cobra.Command {
 		Example: `  mediator deployment hash manifest.yaml
   mediator deployment hash policy.yaml      # for requiredPolicyHash
   mediator deployment hash mediator.yaml    # for requiredEnvironmentHash`,
-		Long: `Prints a hash by which manifests and records name a file. The file itself says which it is. The hash of a sidecar's
-configuration is that of the environment: this binary with that configuration. --canonical prints the JSON that the
-manifest's hash is of, which verifiers without a YAML reader take.`,
+		Long: `Prints a hash by which manifests and records name a file. The file itself says which it is. The hash of a
+sidecar's configuration is that of the environment: this binary with that configuration. --canonical prints the JSON
+that the manifest's hash is of, which verifiers without a YAML reader take.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			h, err := config.PinnedHash(args[0])
 			if err != nil {
@@ -97,9 +97,10 @@ func deploymentCertify() *cobra.Command {
 		Example: `  mediator deployment certify manifest.yaml --auditor-key auditor.key.jwk --audience posting-api
   mediator deployment certify manifest.yaml --auditor-key auditor.key.jwk --audience posting-api --watch`,
 		Long: `Signs the manifest with the auditor's key, and puts the certificate into the trust bundle.
-With --watch it goes on, and signs the same manifest again whenever half of the certificate's time is over. It does not read the file again: a
-manifest that was changed has to be certified by you. It renews nothing while the bundle has the certificate of another manifest
-(deployment_mismatch), or one that was revoked (revoked).`,
+
+With --watch it goes on, and signs the same manifest again whenever half of the certificate's time is over. It does
+not read the file again: certify a changed manifest yourself. It renews nothing while the bundle has the certificate
+of another manifest (deployment_mismatch) or a revoked one (revoked).`,
 		RunE: func(c *cobra.Command, args []string) error {
 			m, err := config.ReadManifest(args[0])
 			if err != nil {

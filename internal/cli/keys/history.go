@@ -23,9 +23,10 @@ func keysHistory() *cobra.Command {
 		Use: "history [LOG...]", Short: "List who has certified, retired, revoked and rotated which keys, and when",
 		Example: `  mediator keys history --dir .mediator
   mediator keys history --bundle trust.json --registry registry.jwk --since 2026-03-01 vault-audit.log`,
-		Long: `Lists, oldest first, what the key registry has signed in the trust bundle and the history beside it: each version's first certificate, which
-follows its rotation, renewals, retirements, and revocations with their reason. The time of a revocation is that of the first list here that has it. With
-the files of Vault's audit log it also lists each rotation that Vault carried out, with the name and the address of the token that asked for it.`,
+		Long: `Lists, oldest first, what the key registry has signed in the trust bundle and the history beside it: the
+first certificate of each version, which follows its rotation, renewals, retirements, and revocations with their
+reason. A revocation has the time of the first list here that contains it. From the files of Vault's audit log it also
+lists each rotation in Vault, with the name and the address of the token that asked for it.`,
 		RunE: func(c *cobra.Command, logs []string) error {
 			now := time.Now()
 			from, to := time.Time{}, now

@@ -55,9 +55,10 @@ func keysPublish() *cobra.Command {
 		Short: "Print the keys of running processes: to certify on another machine, or as a JWKS", Args: cli.NoArgs,
 		Example: `  mediator keys publish --from unix:/run/mediator/admin.sock > keys.json
   mediator keys publish --jwks --from unix:/run/mediator/admin.sock > jwks.json`,
-		Long: `Prints as JSON what mediator keys certify would ask the processes for: their roles, their public keys, and what they
-have seen of them. Carry it to the registry's key, for keys certify --from file:PATH. Nothing in it is secret, but an
-attacker who changes it on the way gets their own key certified: compare the JWKS that --jwks prints on both machines.
+		Long: `Prints as JSON what mediator keys certify would ask the processes for: their roles, their public keys, and
+what they have seen of them. Carry it to the registry's key, for keys certify --from file:PATH. Nothing in it is
+secret, but an attacker who changes it on the way gets their own key certified: compare the JWKS that --jwks prints on
+both machines.
 
 --jwks prints the public keys alone, for verifiers. It fails if a key cannot be read.`,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -23,12 +23,16 @@ func keysList() *cobra.Command {
 	c := &cobra.Command{
 		Use: "list --from unix:PATH", Short: "List what is known of each version of each key", Args: cli.NoArgs,
 		Example: `  mediator keys list --dir .mediator
-  mediator keys list --from unix:/run/mediator/admin.sock --record unix:/run/mediator/admin.sock --bundle trust.json --registry registry.jwk`,
-		Long: `Asks each process which versions of its keys it knows, when they were made, and which of them signs now. With --bundle and --registry it also says,
-by the trust bundle and the history beside it, until when each version is certified, and whether it was retired or revoked, also of versions
-that no process knows any more. With --record, the endpoint of a sidecar, it says what the sidecar's record has counted: the first and the last
-signature, and how many posts a version stands behind. That is the sidecar's own word. A - is what is not known.
-A process or record that does not answer, or a key that cannot be read, is named on standard error, the rest is listed, and the status is 1.`,
+  mediator keys list --from unix:/run/mediator/admin.sock --record unix:/run/mediator/admin.sock \
+      --bundle trust.json --registry registry.jwk`,
+		Long: `Asks each process for the versions of its keys, when they were made, and which one signs now. --bundle and
+--registry add until when a version is certified, and when it was retired or revoked and why, by the trust bundle and
+the history beside it; they also add versions that no process knows any more. --record adds what a sidecar's record
+has counted: the first and the last signature, and the number of posts. That is the sidecar's own word. A - is
+unknown.
+
+A process or record that does not answer, or a key that cannot be read, is named on standard error. The rest is
+listed, and the status is 1.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if (registry == "") != (bundle == "") {
 				return cli.Usagef("--bundle and --registry belong together: a bundle is verified before it is told")

@@ -26,11 +26,12 @@ func keysRevoke() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "revoke --registry-key FILE --bundle FILE --key KID --artifact ID --reason TEXT",
 		Short: "Revoke keys and artifacts, in the trust bundle's revocation list", Args: cli.NoArgs,
-		Example: `  mediator keys revoke --registry-key registry.key.jwk --audience posting-api --key runtime-key:v2 --reason "the machine was taken over"`,
-		Long: `Adds to the revocation list and signs it anew. A key is named by its kid, or by its name for all of its versions; an artifact (a grant,
-a decision, a certificate, whatever has one) by its jti, as mediator evidence show prints it. Every process and every API that reads the
-bundle refuses what is in the list. Entries stay for --keep, which has to be as long as what they revoke could be valid. Without --key
-and --artifact the list is signed anew as it is, for a manifest that demands a fresh one.`,
+		Example: `  mediator keys revoke --registry-key registry.key.jwk --audience posting-api --key runtime-key:v2 \
+      --reason "the machine was taken over"`,
+		Long: `Adds to the revocation list and signs it anew. Name a key by its kid, or by its name for all of its versions,
+and an artifact by its jti (mediator posts show prints it). Every process and every API that reads the bundle refuses
+what is in the list. Entries stay for --keep, which must cover the lifetime of what they revoke. Without --key and
+--artifact the list is signed anew as it is, for a manifest that demands a fresh one.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if len(keys)+len(artifacts) > 0 && reason == "" {
 				return cli.Usagef("say why, with --reason: it is shown with each refusal")

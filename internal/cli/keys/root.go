@@ -32,10 +32,12 @@ func keysRoot() *cobra.Command {
 		Args: cli.NoArgs,
 		Example: `  mediator keys root --name registry --out roots
   mediator keys root --name auditor --out roots --post-quantum`,
-		Long: `Makes an Ed25519 key for the key registry or the deployment auditor, or an arbiter of disputes: DIR/NAME.key.jwk (private, mode 0600, to be kept away from
-where agents run) and DIR/NAME.jwk (public, which every process and every API pins). With --post-quantum both files hold an
-ML-DSA-65 key too: the root then signs twice, and whoever pins the public file demands both signatures.
-With --root-key it makes no key: it writes DIR/NAME.jwk for the key that the file names in Vault or in a token.`,
+		Long: `Makes an Ed25519 key for the key registry, the deployment auditor or an arbiter of disputes. DIR/NAME.key.jwk is private
+(mode 0600): keep it away from where agents run. DIR/NAME.jwk is public: every process and every API pins it.
+--post-quantum adds an ML-DSA-65 key to both files. The root then signs twice, and everybody who pins the public file
+demands both signatures.
+
+--root-key makes no key: it writes DIR/NAME.jwk for the key that the file names in Vault or in a token.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !rootName.MatchString(name) {
 				return cli.Usagef("--name %q is no name of a key: it has letters, digits, - and _, as registry or auditor has",

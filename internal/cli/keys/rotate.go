@@ -52,16 +52,22 @@ func keysRotate() *cobra.Command {
 		Use:   "rotate KEY | --all --from unix:PATH, with --address URL --token-file FILE",
 		Short: "Give keys in Vault a new version", Args: keyOrAll,
 		Example: `  mediator keys rotate runtime-key --address https://vault.example:8200 --token-file owner-token
-  mediator keys rotate --all --retire-after 10m --from unix:/run/mediator/admin.sock --from unix:/run/mediator/trigger.sock --from unix:/run/mediator/control.sock --address https://vault.example:8200 --token-file owner-token`,
-		Long: `Gives a key of Vault's Transit engine a new version, as vault write -f transit/keys/KEY/rotate does. Processes sign with it once
-mediator keys certify has certified it (at once where keys certify --watch runs) and every verifier has had the time to see that. What older
-versions have signed is good until it expires or they are retired. With --all it does so for every key with which the processes of --from sign.
-With --retire-after the command waits until all processes of --from sign with the new versions, and for that time from then on, and retires the
-older versions. Name every process that signs with the keys, and give 10m or more: what a version has signed is good for at most ten minutes.
-If a process does not sign with a new version within five minutes, the older versions of that key stay (version_unused).
-With --every the command goes on, and rotates each key whose newest version has reached that age.
-With --retire the older versions are retired at the same time, because one of them may be in wrong hands: nothing is signed with them any
-more, posts are refused until the new version is certified, and from then on nothing that they have signed is accepted.`,
+  mediator keys rotate --all --retire-after 10m --address https://vault.example:8200 --token-file owner-token \
+      --from unix:/run/mediator/admin.sock --from unix:/run/mediator/trigger.sock \
+      --from unix:/run/mediator/control.sock`,
+		Long: `Gives a key of Vault's Transit engine a new version, as vault write -f transit/keys/KEY/rotate does.
+Processes sign with it once mediator keys certify has certified it (keys certify --watch does so at once) and every
+verifier has had time to read that. Signatures of older versions stay good until they expire or the version is
+retired. --all rotates every key with which the processes of --from sign.
+
+--retire-after waits until all processes of --from sign with the new versions, and then that long, and retires the older
+ones. Name every process that signs with the keys, and give at least 10m: a signature is good for up to ten minutes. If
+a process does not sign with a new version within five minutes, the older versions of that key stay (version_unused).
+
+--every goes on, and rotates each key whose newest version has reached that age.
+
+--retire retires the older versions at once, for a key that may be in wrong hands. Posts are refused until the new
+version is certified, and no signature of an older one is accepted any more.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := o.check(c, args); err != nil {
 				return err
@@ -165,11 +171,12 @@ func keysRetire() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "retire KEY --oldest N --address URL --token-file FILE", Short: "Retire the older versions of a key in Vault",
-		Args:    cli.ExactArgs(1, "the name of a key"),
-		Example: `  mediator keys retire runtime-key --oldest 3 --address https://vault.example:8200 --token-file owner-token`,
-		Long: `Has Vault accept no version of a key before N (its min_decryption_version). Processes publish them no more, the certificates of them
-are left out when the key is certified next (at once where keys certify --watch runs), and verifiers then refuse what they have signed, as
-key_retired.`,
+		Args: cli.ExactArgs(1, "the name of a key"),
+		Example: `  mediator keys retire runtime-key --oldest 3 \
+      --address https://vault.example:8200 --token-file owner-token`,
+		Long: `Makes Vault accept no version of a key before N (its min_decryption_version). Processes stop publishing those
+versions. The next keys certify leaves out their certificates (keys certify --watch does so at once), and verifiers
+then refuse their signatures (key_retired).`,
 		RunE: func(c *cobra.Command, args []string) error {
 			return o.asOwner(func(owner *vault.Owner) error {
 				if err := owner.Retire(c.Context(), args[0], oldest); err != nil {

@@ -128,6 +128,7 @@ func ReputationFacts(c accrual.Claims) string {
 
 // whatReputationsAre is printed below every reputation.
 const whatReputationsAre = `
-A reputation says how likely it is that an agent works by itself, as far as receipts of its closed sessions show; it proves nothing of any post.
+A reputation is the likelihood that an agent works by itself, as far as the receipts of its closed sessions show. It
+proves nothing of any post.
 nonHumanIdentityProven: false
 `

@@ -25,9 +25,9 @@ type author struct {
 // whoPublishes is the part of the help of a command that publishes.
 const whoPublishes = `
 
-Without --key it is the agent behind the mediator that publishes, by the proxy that the environment names (mediator env, mediator run): the post needs
-a rule and the session's event, and the mediator signs it. With --key it is an agent elsewhere, a did:key, which signs by itself (PKCS #8, PEM; mediator
-verification start makes one) and publishes at --node.`
+Without --key, the agent behind the mediator publishes, through the proxy that the environment names (mediator env,
+mediator run). Its post needs a rule and the session's event, and the mediator signs it. With --key, an agent elsewhere
+(a did:key) signs by itself, and publishes at --node. Its key is PKCS #8 in PEM, as mediator verification makes it.`
 
 func authorFlags(c *cobra.Command) *author {
 	a := new(author)

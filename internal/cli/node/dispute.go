@@ -37,8 +37,9 @@ func open() *cobra.Command {
 		},
 		Example: `  mediator dispute open sig_06H0... --claim "It was commit 77ab" --reasoning "The log of the build names it"
   mediator dispute open --against UhmwVNcb...:agent:worker-1 --type timing --receipt 5d41...`,
-		Long: `Opens a dispute against the agent that has published a signal, or against an agent whose receipts are named. Receipts decide disputes of the types
-timing, knowledge and consistency, and an arbiter those of the type general. Whoever loses pays for it (docs/disputes.md).` + whoPublishes,
+		Long: `Opens a dispute about a signal, against the agent that published it, or against an agent whose receipts are
+named. Receipts decide disputes of the types timing, knowledge and consistency; an arbiter decides those of the type
+general. The loser pays (docs/disputes.md).` + whoPublishes,
 	}
 	by := authorFlags(c)
 	c.RunE = func(c *cobra.Command, args []string) (err error) {

@@ -29,13 +29,15 @@ func resolve() *cobra.Command {
 	c := &cobra.Command{
 		Use: "resolve FILE", Short: "Decide a general dispute, as its arbiter",
 		Args: cli.ExactArgs(1, "the file of a dispute, as mediator dispute show --json prints it"),
-		Example: `  mediator dispute resolve dispute.json --outcome target_wins --reason "The log bears it out" --arbiter-key arbiter.key.jwk --audience mediator-reputation > decision.jwt
+		Example: `  mediator dispute resolve dispute.json --outcome target_wins --reason "The log shows it" \
+      --arbiter-key arbiter.key.jwk --audience mediator-reputation > decision.jwt
   mediator dispute resolve dispute.json --decision decision.jwt --node https://node.example.com`,
-		Long: `Signs an arbiter's decision about a dispute, and prints it. That needs no network: the key belongs on a machine that has none. Read what the file
-holds first: what is signed names the document in it by its hash. The second form hands a decision over to the node, which anybody may do.
+		Long: `Signs an arbiter's decision on a dispute and prints it. This needs no network: keep the key on a machine
+without one. Read the dispute in the file first; the signed decision names that document by its hash. The second form
+hands a decision over to the node. Anybody may do that.
 
-The key is made as roots are (mediator keys root --name arbiter). The node's disputes.arbiter names the public file; neither party may have the private
-one. A decision is good for seven days.`,
+Make the key like a root (mediator keys root --name arbiter). The node's disputes.arbiter names the public file.
+Neither party may hold the private one. A decision is good for seven days.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			of, err := readDispute(args[0])
 			if err != nil {

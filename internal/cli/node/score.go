@@ -75,6 +75,7 @@ func drawBar(w io.Writer, name string, points, most float64, state string) {
 
 // whatScoresAre is printed below every score.
 const whatScoresAre = `
-What was not measured has 0 points. A score says how likely it is that an agent worked by itself, as far as receipts show; it proves nothing.
+A signal that was not measured has 0 points. A score is the likelihood that an agent worked by itself, as far as its
+receipts show. It proves nothing.
 nonHumanIdentityProven: false
 `

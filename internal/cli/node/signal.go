@@ -28,8 +28,8 @@ func publish() *cobra.Command {
 		Args: cli.ExactArgs(1, "the statement"),
 		Example: `  mediator signal publish "The build was broken by commit 1f3a" --horizon short
   mediator signal publish "It will rain" --key agent.key --node https://node.example.com`,
-		Long: `Publishes a signal. Others can read it, and can dispute it while its window is open. It may rest on receipts of the agent, or on the record of a
-post, by hash.` + whoPublishes,
+		Long: `Publishes a signal. Others can read it, and can dispute it while its window is open. It may rest on receipts
+of the agent, or on the record of a post, by hash.` + whoPublishes,
 	}
 	by := authorFlags(c)
 	c.RunE = func(c *cobra.Command, args []string) (err error) {

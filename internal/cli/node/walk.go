@@ -29,8 +29,8 @@ func Verification() *cobra.Command {
   mediator verification --tool search_plugins --query governance
   mediator verification --reasoning "The registry has no plugin for ..., so I go on from canary-..."
   mediator verification --name my-plugin --description "What it is for"`,
-		Long: `Takes one step of a verification (docs/verification.md), and prints the next one. --file keeps the verification
-between two steps.
+		Long: `Takes one step of a verification (docs/verification.md), and prints the next one. --file keeps the
+verification between two steps.
 
 URL, a node's MCP endpoint, asks for a challenge and prints the task. The environment's proxy is used if there is one.
 --tool calls a tool in the session, and prints the result.

@@ -29,10 +29,14 @@ func postsList() *cobra.Command {
   mediator posts list --keys --since 2026-03-02 --until 2026-03-09
   mediator posts list --follow`,
 		Long: fmt.Sprintf(
-			`Lists the records of calls, the newest first: as a table of %d, or with --json all of them, as one JSON array that is written as it is
-read. --key and --keys read an index: --key lists what rests on a key, and --keys which keys have signed for each call, and nothing else of it. Where --limit leaves records out, a line on standard error says so, and with which --cursor to go on.
+			`Lists the records of calls, newest first: a table of %d, or with --json all of them, as one JSON array. A line on
+standard error says when --limit leaves records out, and which --cursor goes on after them.
 
-With --follow it shows the newest %d, or --limit, oldest first, and then each call as it ends, until it is interrupted: with --json a line of JSON for each.`, rowsInTable, tailOfList),
+--key lists the posts that rest on a key. --keys lists posts with the keys that signed for them, and nothing else of
+them. Both read an index.
+
+With --follow it shows the newest %d, or --limit, oldest first, and then each call as it ends: with --json a line of
+JSON for each.`, rowsInTable, tailOfList),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := flags.Parse(time.Now())
 			switch {

@@ -22,8 +22,8 @@ func Demo() *cobra.Command {
 		Args: cli.NoArgs,
 		Example: `  mediator demo
   mediator demo --model 127.0.0.1:8190`,
-		Long: `Plays every scenario. With --model it plays none, and serves the demo's model at an address, over HTTP and in the form
-of Anthropic's Messages API: for trying out rules about models.`,
+		Long: `Plays every scenario. With --model it plays none, and serves the demo's model at an address, over HTTP and in
+the form of Anthropic's Messages API: for trying out rules about models.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if model != "" {
 				return demo.ServeModel(c.Context(), model, func(at string) {

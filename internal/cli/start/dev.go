@@ -26,13 +26,14 @@ func Dev() *cobra.Command {
 		Use: "dev", Short: "Run all roles on embedded defaults, in one command", Args: cli.NoArgs,
 		Example: `  mediator dev
   mediator dev --dir other`,
-		Long: `Starts the sidecar, the trigger service, the control plane and the node on the configuration files in --dir, which are written there at the
-first start and are yours to edit: mediator reload has them taken over while everything runs. Signing keys live in the processes' memories alone, and end with them.
-What outlives them is in --dir: the record; the interception CA with its key (ca), so clients go on trusting it; and the public files of each
-earlier start (earlier), so its records still verify. Ctrl-C ends everything.
+		Long: `Starts the sidecar, the trigger service, the control plane and the node with the configuration files in
+--dir. The first start writes these files. Edit them as you like; mediator reload applies them while everything runs.
+The signing keys exist only in the processes' memory. --dir keeps the record, the interception CA (ca), so that
+clients go on trusting it, and the public files of earlier starts (earlier), so that their records still verify.
+Ctrl-C ends everything.
 
-Shows each call as it ends, each refusal with its reason and what to do: on a terminal as text, with colours unless NO_COLOR is set, and
-elsewhere as lines of JSON. --quiet shows none.`,
+Each call is shown as it ends, a refusal with its reason and remedy: as text on a terminal, and elsewhere as lines of
+JSON. --quiet shows none. NO_COLOR turns colours off.`,
 		RunE: func(c *cobra.Command, _ []string) error { return dev(c, dir, quiet) },
 	}
 	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "show no calls")

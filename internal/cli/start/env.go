@@ -28,7 +28,8 @@ func Env() *cobra.Command {
 		Example: `  eval "$(mediator env)"
   mediator env --shell fish | source
   mediator env --dir other --json`,
-		Long: `Prints, for a POSIX shell, bash or zsh, the variables from which the usual programs read the proxy and the CAs that they trust:
+		Long: `Prints the variables that send the usual programs through the proxy and make them trust its CA, for a POSIX
+shell, bash or zsh:
 
     eval "$(mediator env)"
 
@@ -36,7 +37,8 @@ and for fish:
 
     mediator env --shell fish | source
 
-It reads the address and the CA's file from the sidecar's configuration, and no secrets: the agent's user can run it. An agent that mediator run starts has these variables already.`,
+It reads the address and the CA's file from the sidecar's configuration, and no secrets: the agent's user can run it.
+mediator run sets these variables by itself.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			set, unset, quote := "export %s=%s\n", "unset %s\n", cli.ShellQuote
 			switch shell {

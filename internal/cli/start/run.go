@@ -21,16 +21,17 @@ func Run() *cobra.Command {
 		Short: "Start an agent in a session of its own, opened by one event",
 		Example: `  mediator run -- ./agent
   mediator run --event evt_06H0B6F94I1DA18S9D2LMK03AS --env OPENAI_API_KEY=none -- python3 agent.py`,
-		Long: `Opens a session for the event, starts CMD in it, and ends the session when CMD ends, and whatever CMD has left behind. The exit
-status is CMD's, or 128 and the number of the signal that ended it.
+		Long: `Opens a session for the event, starts CMD in it, and ends the session and all processes of the run when CMD
+ends. The exit status is that of CMD, or 128 plus the number of the signal that ended it.
 
-CMD runs isolated: in namespaces of its own, where it has its own processes, terminals, /tmp, /run and /dev, and a network whose only way
-out is the mediator. Started by root, it has a user that nobody else on the machine has. It gets no terminal, an empty standard input, no
-other open file, and of the environment PATH, LANG, LANGUAGE, LC_*, TZ, TERM and what --env names. It starts in the current folder if
-its user can enter it.
+CMD runs isolated, in namespaces of its own: with its own processes, terminals, /tmp, /run and /dev, and a network
+whose only way out is the mediator. Started by root, it gets a user of its own. It gets no terminal, an empty standard
+input, no other open file, and of the environment PATH, LANG, LANGUAGE, LC_*, TZ, TERM and what --env names. It starts
+in the current folder if its user can enter it.
 
-Where no namespaces can be made, CMD runs without them, as agent.uid or an unprivileged user if root starts it, and mediator run says why.
-Who can reach such a run is only declared, and so it is with --uid and --share-network. --require-isolation refuses it instead.`,
+Where namespaces cannot be made, CMD runs without them, as agent.uid or, if root starts it, as an unprivileged user;
+mediator run then says why. Who can reach such a run is only declared. The same is true of --uid and --share-network.
+--require-isolation refuses to start CMD instead.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cli.Usagef("mediator run needs the command to start, after --")

@@ -62,9 +62,10 @@ const (
 	selectAcceptances = `SELECT acceptance FROM accepted ORDER BY seq`
 	selectKeySets     = `SELECT id, kids FROM key_sets`
 	selectSince       = `SELECT since FROM key_uses_since`
-	selectKeyUses     = `SELECT kid, min(first), max(last), CAST(sum(posts) AS bigint) FROM key_uses GROUP BY kid ORDER BY kid`
-	lastNumber        = `(SELECT number FROM receipts AS r WHERE r.session = d.session ORDER BY number DESC LIMIT 1)`
-	selectBacklog     = `SELECT CAST(coalesce(sum(` + lastNumber +
+	selectKeyUses     = `SELECT kid, min(first), max(last), CAST(sum(posts) AS bigint)
+		FROM key_uses GROUP BY kid ORDER BY kid`
+	lastNumber    = `(SELECT number FROM receipts AS r WHERE r.session = d.session ORDER BY number DESC LIMIT 1)`
+	selectBacklog = `SELECT CAST(coalesce(sum(` + lastNumber +
 		` - number), 0) AS bigint), min((SELECT signed FROM receipts AS r
 		WHERE r.session = d.session AND r.number > d.number ORDER BY r.number LIMIT 1)),
 		count(nullif(refused, '')), coalesce(max(refused), '') FROM deliveries AS d`

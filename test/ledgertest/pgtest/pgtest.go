@@ -79,7 +79,7 @@ func Launch(settings ...string) (_ *Server, err error) {
 			return nil, err
 		}
 	}
-	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // whoever connects passes through it, as through a server's own folder of sockets
+	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // clients have to enter it
 		return nil, err
 	}
 	initdb := s.command("initdb", "--pgdata="+s.data(), "--username="+superuser, "--auth=trust", "--encoding=UTF8",
