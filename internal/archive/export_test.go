@@ -315,7 +315,8 @@ func FuzzReader(f *testing.F) {
 	// short ones: of a long one the fuzzer would do nothing but shorten it
 	f.Add(lines[0] + lines[1] + `{"end":{"records":0}}` + "\n")
 	f.Add(lines[0] + lines[1] + lines[2] +
-		`{"record":{"id":"post_1","flow":"post","state":"refused","started":"2026-11-20T12:00:00Z","artifacts":[{"name":"challenge","token":"a.b.c"}]}}` + "\n" + `{"end":{"records":1}}` + "\n")
+		`{"record":{"id":"post_1","flow":"post","state":"refused","started":"2026-11-20T12:00:00Z",` +
+		`"artifacts":[{"name":"challenge","token":"a.b.c"}]}}` + "\n" + `{"end":{"records":1}}` + "\n")
 	f.Add(lines[0] + lines[1] + `{"revocations":"a.b.c"}` + "\n" + `{"manifest":"{}"}` + "\n")
 	pins := w.pins()
 	f.Fuzz(func(t *testing.T, text string) {

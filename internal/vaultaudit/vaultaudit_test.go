@@ -439,9 +439,11 @@ func FuzzLog(f *testing.F) {
 	f.Add([]byte(line(at(1), "transit/sign/k", 1, -1, 2)))
 	f.Add([]byte(line(at(1), "transit/sign/k", 1) + "{"))
 	f.Add([]byte(
-		`{"type":"response","time":"2026-01-01T00:00:00Z","request":{"path":"transit/sign/k"},"response":{"data":{"signature":"hmac-sha256:00","key_version":3}}}`))
+		`{"type":"response","time":"2026-01-01T00:00:00Z","request":{"path":"transit/sign/k"},` +
+			`"response":{"data":{"signature":"hmac-sha256:00","key_version":3}}}`))
 	f.Add([]byte(
-		`{"type":"response","time":"2026-01-01T00:00:00Z","request":{"path":"transit/sign/k"},"response":{"wrap_info":{"ttl":60}}}`))
+		`{"type":"response","time":"2026-01-01T00:00:00Z","request":{"path":"transit/sign/k"},` +
+			`"response":{"wrap_info":{"ttl":60}}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		logs := &vaultaudit.Logs{Mount: "transit", Keys: map[string]bool{"k": true}, Note: func(string) {},
 			Files: []vaultaudit.Log{{Name: "log", From: strings.NewReader(string(raw))}}}

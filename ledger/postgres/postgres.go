@@ -164,7 +164,8 @@ const (
 	// insertPosts inserts in the order of the arrays: where two records started together, the last is the newest.
 	insertPosts = `
 WITH added AS (SELECT *
-	FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[], $9::bigint[], $10::text[])
+	FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[],
+		$9::bigint[], $10::text[])
 	WITH ORDINALITY AS r (id, flow, state, session, started, record, artifacts, keys, kids, n)),
      sets AS (INSERT INTO key_sets (id, kids)
 	SELECT DISTINCT keys, kids FROM added WHERE keys > 0 ORDER BY keys ON CONFLICT DO NOTHING)

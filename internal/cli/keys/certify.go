@@ -67,8 +67,8 @@ func keysCertify() *cobra.Command {
 		Example: `  mediator keys certify --registry-key registry.key.jwk --audience posting-api \
       --from unix:/run/mediator/trigger.sock --not-accessible-to-agent --not-accessible-to-users
   mediator keys certify --registry-key registry.key.jwk --audience posting-api --from file:keys.json --watch`,
-		Long: `Asks each process for its roles and public keys and for what it has observed of them, or reads what mediator keys
-publish has printed (file:PATH), and signs a custody certificate for each key version. The custody of a key is the
+		Long: `Asks each process for its roles and public keys and for what it has observed of them, or reads what mediator
+keys publish has printed (file:PATH), and signs a custody certificate for each key version. The custody of a key is the
 process's word. Who can reach the key is your declaration: without --not-accessible-to-agent and
 --not-accessible-to-users the certificate says that they can, and strict policy refuses such a key. A declaration that a
 process has observed to be false is not certified; one that an observation supports is marked as observed.

@@ -117,7 +117,7 @@ func TestTimeline(t *testing.T) {
 // TestShowRemedy: the record of a refusal says what to do; one with a code of another version of this program does not.
 func TestShowRemedy(t *testing.T) {
 	for code, want := range map[string]string{
-		"egress_denied":  "  refused      egress_denied at step match: no\n  remedy       Add an egress rule for it, with ",
+		"egress_denied":  "  refused      egress_denied at step match: no\n  remedy       Add an egress rule, with ",
 		"of_another_day": "  refused      of_another_day at step match: no\n  ms ",
 		"":               "GET a.example.com:443/b\n  ms ",
 	} {
