@@ -64,7 +64,7 @@ func (p *Pipeline) Refused(ctx context.Context, t upstream.Target, err error) {
 	c := p.newCall(nil, nil)
 	c.record.Flow, c.record.Host = flowConnect, t.Address()
 	p.refuse(c, err)
-	_ = p.finish(ctx, c)
+	_ = p.finish(ctx, c) // logs its own error
 }
 
 // Refuse answers a request that the connection layer refused, and records it unless it is recorded already.
@@ -83,6 +83,6 @@ func (p *Pipeline) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 		c.record.Host = route.Target.Address()
 	}
 	p.refuse(c, err)
-	_ = p.finish(r.Context(), c)
+	_ = p.finish(r.Context(), c) // logs its own error
 	problem.ForAgent(err, c.record.ID).WriteByProxy(w)
 }

@@ -139,9 +139,4 @@ func (l *tunnelListener) Close() error {
 	return nil
 }
 
-func (l *tunnelListener) Addr() net.Addr { return tunnelAddr{} }
-
-type tunnelAddr struct{}
-
-func (tunnelAddr) Network() string { return "tunnel" }
-func (tunnelAddr) String() string  { return "tunnel" }
+func (l *tunnelListener) Addr() net.Addr { return &net.UnixAddr{Net: "tunnel", Name: "tunnel"} }
