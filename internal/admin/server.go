@@ -67,7 +67,6 @@ type Server struct {
 	CAFile     string
 	Agent      *uint32 // the agent's user; nil if the configuration names none
 	Peers      []Peer  // the trigger service, the control plane and, where there is one, the node
-	Ready      atomic.Bool
 	// Posts checks whether a post would be refused now, whoever makes it.
 	Posts daemon.Check
 
@@ -109,7 +108,7 @@ type Session struct {
 
 // Handler returns the handler for all requests of operators.
 func (s *Server) Handler() http.Handler {
-	mux := s.Mux(s.Ready.Load, s.Posts)
+	mux := s.Mux(s.Posts)
 	mux.HandleFunc("GET /v1/controls", s.controls)
 	mux.HandleFunc("GET /v1/confinement", s.confinement)
 	mux.HandleFunc("POST /v1/sessions", s.openSession)

@@ -1,6 +1,9 @@
 package program
 
 import (
+	"context"
+	"io"
+
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/internal/cli"
@@ -12,49 +15,30 @@ import (
 	"github.com/actionproof/mediator/internal/process/trigger"
 )
 
-func serveCommand() *cobra.Command {
-	var path string
-	c := &cobra.Command{
-		Use: "serve --config FILE", Short: "Run the sidecar: the proxy that agents use", Args: cli.NoArgs,
-		Example: `  mediator serve --config mediator.yaml`,
-		RunE:    func(c *cobra.Command, _ []string) error { return sidecar.Run(c.Context(), path, c.ErrOrStderr()) },
+// processCommands returns the commands of the four processes.
+func processCommands() (out []*cobra.Command) {
+	for _, p := range []struct {
+		name, file, short string
+		run               func(ctx context.Context, config string, stderr io.Writer) error
+	}{
+		{"serve", "mediator.yaml", "Run the sidecar: the proxy that agents use", sidecar.Run},
+		{"trigger", "trigger.yaml", "Run the trigger service: events in, origin proofs and receipts out", trigger.Run},
+		{"control", "control.yaml", "Run the control plane: policy decisions and action grants", control.Run},
+		{"reputation", "reputation.yaml", "Run the node: receipts in, autonomy scores and reputations out", node.Run},
+	} {
+		var path string
+		c := &cobra.Command{
+			Use: p.name + " --config FILE", Short: p.short, Args: cli.NoArgs,
+			Example: "  mediator " + p.name + " --config " + p.file,
+			RunE:    func(c *cobra.Command, _ []string) error { return p.run(c.Context(), path, c.ErrOrStderr()) },
+		}
+		cli.ConfigFlag(c, &path, p.file)
+		if p.name == "reputation" {
+			c.AddCommand(nodecli.Show())
+		}
+		out = append(out, c)
 	}
-	cli.ConfigFlag(c, &path, "mediator.yaml")
-	return c
-}
-
-func triggerCommand() *cobra.Command {
-	var path string
-	c := &cobra.Command{
-		Use: "trigger --config FILE", Short: "Run the trigger service: events in, origin proofs and receipts out", Args: cli.NoArgs,
-		Example: `  mediator trigger --config trigger.yaml`,
-		RunE:    func(c *cobra.Command, _ []string) error { return trigger.Run(c.Context(), path, c.ErrOrStderr()) },
-	}
-	cli.ConfigFlag(c, &path, "trigger.yaml")
-	return c
-}
-
-func controlCommand() *cobra.Command {
-	var path string
-	c := &cobra.Command{
-		Use: "control --config FILE", Short: "Run the control plane: policy decisions and action grants", Args: cli.NoArgs,
-		Example: `  mediator control --config control.yaml`,
-		RunE:    func(c *cobra.Command, _ []string) error { return control.Run(c.Context(), path, c.ErrOrStderr()) },
-	}
-	cli.ConfigFlag(c, &path, "control.yaml")
-	return c
-}
-
-func reputationCommand() *cobra.Command {
-	var path string
-	c := &cobra.Command{
-		Use: "reputation --config FILE", Short: "Run the node: receipts in, autonomy scores and reputations out", Args: cli.NoArgs,
-		Example: `  mediator reputation --config reputation.yaml`,
-		RunE:    func(c *cobra.Command, _ []string) error { return node.Run(c.Context(), path, c.ErrOrStderr()) },
-	}
-	cli.ConfigFlag(c, &path, "reputation.yaml")
-	c.AddCommand(nodecli.Show())
-	return c
+	return out
 }
 
 // lookerCommand returns the command of the sidecar's child that looks at the agents' processes.

@@ -99,10 +99,8 @@ func Command() *cobra.Command {
 		{"Read what happened:", []*cobra.Command{
 			records.Posts(chain.Export()), chain.Verify(), records.Explain(), records.Events(),
 		}},
-		{"Run the processes:", []*cobra.Command{
-			serveCommand(), triggerCommand(), controlCommand(), reputationCommand(),
-			operate.Config(), operate.Reload(), operate.Doctor(), operate.Guard(), records.Ledger(),
-		}},
+		{"Run the processes:", append(processCommands(),
+			operate.Config(), operate.Reload(), operate.Doctor(), operate.Guard(), records.Ledger())},
 		{"Keys and certificates, for the security team:", []*cobra.Command{keys.Keys(), keys.Deployment(), keys.CA(), keys.Vault()}},
 		{"Signals, disputes and verifications, for agents:", []*cobra.Command{node.Signal(), node.Dispute(), node.Verification()}},
 		{"Challenges, for API owners:", []*cobra.Command{challenges.Challenge(), challenges.Capability(), challenges.HashPayload()}},

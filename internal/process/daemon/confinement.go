@@ -15,32 +15,22 @@ import (
 	"go.uber.org/zap"
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 
-	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/confine"
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Resources lists what a process uses while it serves, by its configuration. Confinement takes everything else from it.
-type Resources struct {
-	Named   []observe.Path // files that the configuration names, which the agent must not reach
-	Socket  string         // the path of its unix socket
-	Write   []string       // folders
-	Move    []string       // folders between which files are moved
-	Proc    bool           // the processes of the machine or pod
-	Bind    []string       // addresses
-	Connect []string       // ports, addresses or URLs
-}
-
-// Port returns a port in the form of Needs.
+// Port returns a port in the form of [Plan.Connect].
 func Port(p uint16) string { return strconv.Itoa(int(p)) }
 
 // systemFiles are files that Go's runtime, its resolver and SQLite read by themselves, and the time zones that a
 // schedule or a policy rule can name.
 var systemFiles = []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services", "/dev/urandom", "/proc/self", "/usr/share/zoneinfo"}
 
-// Limits returns the limits that leave the process what it needs.
-func (n Resources) Limits(c config.Confine) (confine.Limits, error) {
+// Limits returns the limits that leave the process what it needs. named are the files that the configuration names,
+// which the agent must not reach.
+func (p Plan) Limits(named []observe.Path) (confine.Limits, error) {
+	c := p.Process.Confine
 	l := confine.Limits{Syscalls: confine.ServiceSyscalls(), Landlock: confine.BestEffort}
 	switch c.Landlock {
 	case "required":
@@ -52,13 +42,17 @@ func (n Resources) Limits(c config.Confine) (confine.Limits, error) {
 		l.Seccomp = confine.Off
 	}
 	var err error
-	if l.Files, err = n.files(c); err != nil {
+	if l.Files, err = p.files(named); err != nil {
 		return l, err
 	}
-	if l.Bind, err = ports(n.Bind); err != nil {
+	bind := []string{p.Endpoint.TCP}
+	for _, place := range p.Listens {
+		bind = append(bind, place.Address)
+	}
+	if l.Bind, err = ports(bind); err != nil {
 		return l, err
 	}
-	if l.Connect, err = ports(n.Connect); err != nil {
+	if l.Connect, err = ports(slices.Concat(p.Custody.Addresses(), p.Connect)); err != nil {
 		return l, err
 	}
 	l.Connect, l.AnyConnect = append(l.Connect, c.Connect...), c.AnyPort
@@ -68,11 +62,12 @@ func (n Resources) Limits(c config.Confine) (confine.Limits, error) {
 	return l, nil
 }
 
-// files returns the files that the process may still use. A file stands for its folders; see folders.
-func (n Resources) files(c config.Confine) (files []confine.File, err error) {
+// files returns the files that the process may still use: instead of a file, its folders. See folders.
+func (p Plan) files(named []observe.Path) (files []confine.File, err error) {
+	c := p.Process.Confine
 	add := func(use confine.Use, paths ...string) {
-		for _, p := range paths {
-			if f := (confine.File{Path: p, Use: use}); !slices.Contains(files, f) {
+		for _, path := range paths {
+			if f := (confine.File{Path: path, Use: use}); !slices.Contains(files, f) {
 				files = append(files, f)
 			}
 		}
@@ -81,25 +76,25 @@ func (n Resources) files(c config.Confine) (files []confine.File, err error) {
 	if at, err := filepath.EvalSymlinks("/etc/resolv.conf"); err == nil && filepath.Dir(at) != "/etc" {
 		add(confine.Read, filepath.Dir(at)) // a local resolver replaces the file there
 	}
-	if n.Proc {
+	if p.Proc {
 		add(confine.Read, "/proc")
 	}
-	for _, p := range n.Named {
-		if p.Name == executable() {
+	for _, f := range named {
+		if f.Name == executable() {
 			continue
 		}
-		for _, dir := range folders(p.Name) {
+		for _, dir := range folders(f.Name) {
 			if dir == "/" {
-				return nil, fmt.Errorf("%s stands in the root folder, and with it everything could be read: give it a folder of its own", p.Name)
+				return nil, fmt.Errorf("%s stands in the root folder, which would make every file readable: give it a folder of its own", f.Name)
 			}
 			add(confine.Read, dir)
 		}
 	}
-	if n.Socket != "" {
-		add(confine.Listen, filepath.Dir(n.Socket))
+	if p.Endpoint.Unix != "" {
+		add(confine.Listen, filepath.Dir(p.Endpoint.Unix))
 	}
-	add(confine.Write, n.Write...)
-	add(confine.Move, n.Move...)
+	add(confine.Write, p.Write...)
+	add(confine.Move, p.Move...)
 	add(confine.Read, c.Read...)
 	add(confine.Write, c.Write...)
 	return files, nil
@@ -151,10 +146,10 @@ func ports(addresses []string) ([]uint16, error) {
 	return slices.Compact(out), nil
 }
 
-// Confine confines this process to what it needs, and logs which layers are in force. What Go reads only once, it makes
-// Go read before that.
-func (p *Process) Confine(n Resources, c config.Confine) error {
-	l, err := n.Limits(c)
+// Confine confines this process to what its plan needs, and logs which layers are in force. Before that it makes Go read
+// the files that Go reads only once.
+func (p *Process) Confine(plan Plan, o *Observer) error {
+	l, err := plan.Limits(o.Paths)
 	if err != nil {
 		return refusal.New("not_confined", "this process does not start: %v", err)
 	}
@@ -174,9 +169,9 @@ func (p *Process) Confine(n Resources, c config.Confine) error {
 	return nil
 }
 
-// CheckConfined refuses needs that this process cannot meet because it has confined itself to fewer.
-func (p *Process) CheckConfined(n Resources, c config.Confine) error {
-	l, err := n.Limits(c)
+// CheckConfined refuses a plan that needs more than what this process has confined itself to.
+func (p *Process) CheckConfined(plan Plan, o *Observer) error {
+	l, err := plan.Limits(o.Paths)
 	if err != nil {
 		return err
 	}

@@ -8,13 +8,12 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // TestNotConfined starts a process whose configuration names a file in the root folder: to read that folder is to read everything.
 func TestNotConfined(t *testing.T) {
-	err := (&Process{Log: zap.NewNop()}).Confine(Resources{Named: PublicPaths("/trust.json")}, config.Confine{})
+	err := (&Process{Log: zap.NewNop()}).Confine(Plan{}, &Observer{Paths: PublicPaths("/trust.json")})
 	var refused *refusal.Refusal
 	if !errors.As(err, &refused) || refused.Code() != "not_confined" || !strings.Contains(err.Error(), "/trust.json stands in the root folder") {
 		t.Error(err)

@@ -93,7 +93,7 @@ func TestReadyzSaysWhatItWaitsFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mux := p.Mux(func() bool { return false })
+	mux := p.Mux()
 	readyz := func() string {
 		w := httptest.NewRecorder()
 		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
@@ -119,7 +119,7 @@ func TestReadyzSaysWhatItWaitsFor(t *testing.T) {
 	}()
 	await("it waits for the manifest (")
 	await(path)
-	raw, err := os.ReadFile("../../configs/manifest.yaml")
+	raw, err := os.ReadFile("../../../configs/manifest.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,10 +147,11 @@ func TestReadyzSaysWhatCallersMeet(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Reloader.Start(daemon.ConfigStatus{}, nil)
+	p.Ready.Store(true)
 	var asked atomic.Int32
 	var meets atomic.Pointer[refusal.Refusal]
 	meets.Store(refusal.New("deployment_contradicted", "a key can be exported"))
-	mux := p.Mux(func() bool { return true }, func(context.Context) error {
+	mux := p.Mux(func(context.Context) error {
 		asked.Add(1)
 		if err := meets.Load(); err != nil {
 			return err

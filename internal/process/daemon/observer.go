@@ -125,17 +125,3 @@ func executable() string {
 	}
 	return path
 }
-
-// purposes returns the purposes of roles.
-func purposes(roles []Role) []string {
-	out := make([]string, len(roles))
-	for i, r := range roles {
-		out[i] = r.Purpose
-	}
-	return out
-}
-
-// CustodySecrets returns the secret files of a custody for the roles of this process.
-func CustodySecrets(c config.Custody, roles []Role) []string {
-	return c.SecretFiles(purposes(roles)...)
-}

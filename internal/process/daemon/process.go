@@ -1,7 +1,8 @@
 // Package daemon holds what the sidecar, the trigger service, the control plane and the node have in common as processes.
 //
 //	process.go       the parts of each process
-//	start.go         how it starts, and whether it can listen where its configuration says
+//	run.go           the order in which it starts, reloads and ends
+//	plan.go          what it takes from its configuration
 //	endpoint.go      where other processes reach it, and which users it admits
 //	listener.go      how many connections strangers may hold
 //	tls.go           the TLS certificate of a listener, and how a new one is taken over
@@ -18,6 +19,7 @@ package daemon
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"regexp"
 	"slices"
@@ -48,6 +50,9 @@ type Process struct {
 	// Trust follows the bundle for what this process verifies. The trigger service and the node verify nothing by it, and add nothing.
 	Trust TrustFollowers
 
+	Address net.Addr    // of the endpoint; nil until it is open
+	Ready   atomic.Bool // the process does its work
+
 	certificates atomic.Pointer[CertificateFollower] // nil until WaitForCertificates
 	waiting      atomic.Pointer[string]              // what the process waits for before it is ready; nil if for nothing
 }
@@ -70,21 +75,27 @@ func New(log *zap.Logger, c config.Custody) (*Process, error) {
 }
 
 // Mux answers what operators ask every process: its public keys, its observations, its confinement, metrics, health,
-// and a reload. ready reports whether the process does its work yet; checks say what its callers would meet then.
-func (p *Process) Mux(ready func() bool, checks ...Check) *http.ServeMux {
+// and a reload. checks say what its callers would meet once the process is ready.
+func (p *Process) Mux(checks ...Check) *http.ServeMux {
 	meets := &probe{checks: append([]Check{p.signs, p.judges}, checks...)}
 	mux := http.NewServeMux()
 	p.rolesHandler(mux)
 	p.observations(mux)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(p.Metrics, promhttp.HandlerOpts{}))
 	p.Reloader.Handle(mux, func(ctx context.Context) error {
-		if !ready() {
+		if !p.Ready.Load() {
 			return p.notReady()
 		}
 		return meets.ask(ctx)
 	})
 	return mux
 }
+
+// ReadSecrets is for services that log in for nothing but keys.
+func (p *Process) ReadSecrets(context.Context) error { return nil }
+
+// Close is for services that open nothing.
+func (p *Process) Close() {}
 
 // NewMetrics makes a registry with the metrics of every process: goroutines, memory, descriptors, and the heap that the
 // last garbage collection left (go_gc_heap_live_bytes). This heap shows growth without the garbage that is still to be

@@ -26,7 +26,7 @@ func TestNextState(t *testing.T) {
 	if _, err := p.AddRole("runtime_attestation", config.SigningKey{Key: "key", Issuer: "issuer"}); err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(p.Mux(func() bool { return true }))
+	server := httptest.NewServer(p.Mux())
 	defer server.Close()
 	next := func(known string) string {
 		resp, err := http.Get(server.URL + "/v1/roles/state?unlike=" + known)

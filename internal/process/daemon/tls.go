@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/actionproof/mediator/internal/files"
 )
@@ -78,6 +79,20 @@ func (s *ServerCertificate) follow() error {
 	}
 	s.log.Info("TLS certificate taken over", zap.String("path", s.certificate))
 	return nil
+}
+
+// ListenTLS opens a TCP address on which only TLS is spoken. group follows the certificate's files until ctx ends.
+func ListenTLS(ctx context.Context, group *errgroup.Group, address, certificate, key string, log *zap.Logger) (net.Listener, error) {
+	c, err := OpenServerCertificate(certificate, key, log)
+	if err != nil {
+		return nil, err
+	}
+	l, err := c.Listen(address)
+	if err != nil {
+		return nil, err
+	}
+	group.Go(func() error { c.Watch(ctx); return nil })
+	return l, nil
 }
 
 // Listen opens a TCP address on which only TLS is spoken, with the certificate in force.

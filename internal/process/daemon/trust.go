@@ -40,18 +40,19 @@ func WaitFor[T any](ctx context.Context, p *Process, what string, try func() (T,
 	})
 }
 
-// CheckFiles refuses a start that the files there now would end later, after the keys are open. It skips a file that the
-// process would wait for. check judges the manifest; a process that reads none has no manifest and no check.
-func (p *Process) CheckFiles(c config.Trust, manifest string, check func(*policy.Manifest, *policy.Strict) error) error {
+// CheckFiles refuses a start that the present files would end later, after the keys are open. It skips a file that the
+// process would wait for.
+func (p *Process) CheckFiles(plan Plan) error {
 	if err := holds(p.Observer.Load().ofAgent()); err != nil {
 		return err
 	}
+	c := plan.Trust
 	var strict *policy.Strict
-	if manifest != "" {
-		m, s, err := config.ReadAuditedManifest(manifest)
+	if plan.Manifest != "" {
+		_, s, err := config.ReadAuditedManifest(plan.Manifest)
 		if err == nil {
-			if err := check(m, s); err != nil {
-				return fmt.Errorf("%s: %w", manifest, err)
+			if err := plan.CheckManifest(s); err != nil {
+				return fmt.Errorf("%s: %w", plan.Manifest, err)
 			}
 		} else if !await.Pending(err) {
 			return err

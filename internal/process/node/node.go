@@ -5,22 +5,18 @@
 //	verification.go the verification of agents over MCP
 //	disputes.go     signals and disputes
 //	metrics.go      requests that it answered, and owners whose bundles are not taken over
-//	needs.go        what the process uses, and what it observes of its deployment
 package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"path/filepath"
 	"time"
 
-	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/await"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/process/daemon"
@@ -34,7 +30,7 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// process is the running node. A reload replaces its owners, the hosts that it believes and the tasks that agents are verified with;
+// process is the running node. A reload replaces its owners, the model hosts that count and the tasks of verifications;
 // everything else stays.
 type process struct {
 	*daemon.Process
@@ -45,8 +41,8 @@ type process struct {
 	service    *reputation.Service
 	owners     *owners
 	metrics    *requests
-	disputes   *reputation.Disputes // nil where the node takes none
-	// verifier is nil where the node offers no verification, and verified signs for it.
+	disputes   *reputation.Disputes // nil if the node takes none
+	// verifier is nil if the node offers no verification; verified signs for it.
 	verifier *verifier
 	verified *signer.Issuer[verification.Result]
 	// Both answer not_ready until the node is ready.
@@ -58,84 +54,48 @@ const grace = 10 * time.Second
 
 // Run runs the node until ctx ends.
 func Run(ctx context.Context, path string, stderr io.Writer) error {
-	c, err := config.LoadReputation(path)
-	if err != nil {
-		return err
-	}
-	places := []daemon.Place{daemon.PlaceOf("internal", c.Internal)}
-	if c.Public != nil {
-		places = append(places, daemon.Place{Key: "public.listen", Address: c.Public.Listen})
-	}
-	s := daemon.Start{File: path, Name: "reputation", Log: c.Log, Custody: c.Custody, Places: places}
-	return daemon.Run(ctx, s, stderr, func(ctx context.Context, p *daemon.Process) error {
-		return (&process{Process: p, config: c}).run(ctx)
-	})
+	return daemon.Run(ctx, "reputation", path, stderr, config.LoadReputation, new(process))
 }
 
-// run makes the parts of the process and serves until ctx ends.
-func (p *process) run(ctx context.Context) error {
-	c := p.config
-	if err := p.openAppraiser(); err != nil {
-		return err
+// Plan returns what the node takes from a configuration.
+func Plan(c *config.Reputation) (daemon.Plan, error) {
+	p := daemon.Plan{
+		File: c.File, Process: c.Process, Key: "internal", Endpoint: c.Internal, Grace: grace,
+		Secret: []string{filepath.Join(c.State, storeFile)}, Write: []string{c.State},
 	}
-	o := Observer(c, p.Roles)
-	p.Observer.Store(o)
-	if err := p.CheckFiles(c.Trust, "", nil); err != nil {
-		return err
-	}
-	if err := p.openService(ctx); err != nil {
-		return err
-	}
-	defer p.store.Close()
-	var err error
-	if c.Verification != nil {
-		if p.verifier, err = openVerifier(ctx, c, p.verified, p.Metrics, p.Log); err != nil {
-			return err
-		}
-		defer p.verifier.store.Close()
-	}
-	if err := p.Metrics.Register(p.owners); err != nil {
-		return err
-	}
-	if p.metrics, err = newRequests(p.Metrics); err != nil {
-		return err
-	}
-	needs, err := Resources(c, o)
-	if err != nil {
-		return err
-	}
-	if err := p.owners.take(c); err != nil && !await.Pending(err) {
-		return err
-	}
-	if err := p.Confine(needs, c.Confine); err != nil {
-		return err
-	}
-	if err := p.OpenKeys(ctx); err != nil {
-		return err
-	}
-	internal, err := daemon.Listen(c.Internal, p.Log)
-	if err != nil {
-		return err
-	}
-	group, ctx := errgroup.WithContext(ctx)
 	if c.Public != nil {
-		if err := p.servePublic(ctx, group); err != nil {
-			return errors.Join(fmt.Errorf("public in %s: %w", c.Path, err), internal.Close())
+		p.Listens = []daemon.Place{{Key: "public.listen", Address: c.Public.Listen}}
+		p.Secret, p.Public = append(p.Secret, c.Public.TLSKey), append(p.Public, c.Public.TLSCertificate)
+	}
+	if v := c.Verification; v != nil {
+		p.Secret, p.Public = append(p.Secret, filepath.Join(c.State, verificationFile)), append(p.Public, v.Tasks)
+		for _, s := range v.XRay.Configured() {
+			p.Secret, p.Public = append(p.Secret, s.TokenFile), append(p.Public, s.CA)
+			p.Connect = append(p.Connect, s.URL, daemon.DNS)
 		}
 	}
-	mux := p.Mux(p.internal.Ready)
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { p.internal.ServeHTTP(w, r.WithContext(wire.Context(r))) })
-	group.Go(func() error {
-		return daemon.Serve(ctx, internal, daemon.RequireToken(c.Internal, mux), daemon.Limits{}, grace, p.Log)
-	})
-	group.Go(func() error { p.Reloader.Watch(ctx); return nil })
-	group.Go(func() error { return p.start(ctx, group) })
-	return group.Wait()
+	if d := c.Disputes; d != nil {
+		p.Public = append(p.Public, d.Arbiter)
+	}
+	for _, o := range c.Owners {
+		p.Public = append(p.Public, o.Registry, o.Bundle)
+	}
+	err := p.UseDatabase(c.Store.Postgres, c.StoreDSN)
+	return p, err
 }
 
-// openAppraiser makes the signers of scores, reputations, results of verifications and ends of disputes. All of them use the appraiser's
+// Plan implements [daemon.Service].
+func (p *process) Plan(c *config.Reputation) (daemon.Plan, error) {
+	if p.config == nil {
+		p.config = c
+	}
+	return Plan(c)
+}
+
+// Roles makes the signers of scores, reputations, results of verifications and ends of disputes. All use the appraiser's
 // key.
-func (p *process) openAppraiser() error {
+func (p *process) Roles(process *daemon.Process) error {
+	p.Process = process
 	role := p.config.Keys.Appraiser
 	key, err := p.AddRole(autonomy.Kind.Purpose, role.SigningKey)
 	if err != nil {
@@ -156,7 +116,39 @@ func (p *process) openAppraiser() error {
 	return err
 }
 
-// openService opens the store and makes the service. It believes nobody yet.
+const (
+	storeFile = "reputation.db"
+	// forever is longer than anything is kept.
+	forever = 100 * 365 * 24 * time.Hour
+	// trusted is how many requests a second the node takes from one address at its internal endpoint: a sidecar relays
+	// the requests of all its agents.
+	trusted = 10_000
+)
+
+// Open opens the stores, and reads the files of the owners if they are there already.
+func (p *process) Open(ctx context.Context) (err error) {
+	c := p.config
+	if err := p.openService(ctx); err != nil {
+		return err
+	}
+	if c.Verification != nil {
+		if p.verifier, err = openVerifier(ctx, c, p.verified, p.Metrics, p.Log); err != nil {
+			return err
+		}
+	}
+	if err := p.Metrics.Register(p.owners); err != nil {
+		return err
+	}
+	if p.metrics, err = newRequests(p.Metrics); err != nil {
+		return err
+	}
+	if err := p.owners.take(c); err != nil && !await.Pending(err) {
+		return err
+	}
+	return nil
+}
+
+// openService opens the store and makes the service. It believes no owner yet.
 func (p *process) openService(ctx context.Context) (err error) {
 	c := p.config
 	if c.StoreDSN == "" {
@@ -171,57 +163,52 @@ func (p *process) openService(ctx context.Context) (err error) {
 		p.disputes.Now = p.store.Clock()
 	}
 	p.service, err = reputation.New(reputation.Options{
-		Store: p.store, Score: p.score, Reputation: p.reputation, Verified: p.verifiedOf, Disputes: p.disputes, Retention: c.Retention.Or(reputation.DefaultRetention, forever), Limits: c.Limits.Of(),
+		Store: p.store, Score: p.score, Reputation: p.reputation, Verified: p.verifiedOf, Disputes: p.disputes,
+		Retention: c.Retention.Or(reputation.DefaultRetention, forever), Limits: c.Limits.Of(),
 		Now: time.Now, Log: p.Log, Metrics: p.Metrics,
 	})
 	if err != nil {
-		return errors.Join(err, p.store.Close())
+		return err
 	}
 	p.owners = &owners{audience: c.Audience, skew: time.Duration(c.Trust.ClockSkew), believe: p.service.Believe, log: p.Log}
 	return nil
 }
 
-const (
-	storeFile = "reputation.db"
-	// forever is longer than anything is kept.
-	forever = 100 * 365 * 24 * time.Hour
-	// trusted is how many requests a second the node takes from one address at its internal endpoint, where the endpoint's token has been
-	// demanded: a sidecar relays the requests of all its agents.
-	trusted = 10_000
-)
-
-// servePublic serves the address that everybody can reach. What operators ask of the process is not served there.
-func (p *process) servePublic(ctx context.Context, group *errgroup.Group) error {
-	c := p.config.Public
-	certificate, err := daemon.OpenServerCertificate(c.TLSCertificate, c.TLSKey, p.Log)
-	if err != nil {
-		return err
+// Close implements [daemon.Service].
+func (p *process) Close() {
+	if p.verifier != nil {
+		p.verifier.store.Close()
 	}
-	l, err := certificate.Listen(c.Listen)
-	if err != nil {
-		return err
+	if p.store != nil {
+		p.store.Close()
 	}
-	group.Go(func() error { certificate.Watch(ctx); return nil })
-	group.Go(func() error { return daemon.Serve(ctx, l, &p.public, daemon.PublicLimits, grace, p.Log) })
-	return nil
 }
 
-// start waits for the trust bundle and for the files of the owners. Then the node takes receipts.
-func (p *process) start(ctx context.Context, group *errgroup.Group) error {
-	c := p.config
-	if err := p.WaitForRoots(ctx, c.Trust); err != nil {
-		return err
+// Begin also opens the public address. It does not serve what operators ask of the process.
+func (p *process) Begin(ctx context.Context, group *errgroup.Group) (http.Handler, error) {
+	if c := p.config.Public; c != nil {
+		l, err := daemon.ListenTLS(ctx, group, c.Listen, c.TLSCertificate, c.TLSKey, p.Log)
+		if err != nil {
+			return nil, fmt.Errorf("public in %s: %w", p.config.Path, err)
+		}
+		group.Go(func() error { return daemon.Serve(ctx, l, &p.public, daemon.PublicLimits, grace, p.Log) })
 	}
-	certified, err := p.WaitForCertificates(ctx, c.Trust)
+	mux := p.Mux()
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { p.internal.ServeHTTP(w, r.WithContext(wire.Context(r))) })
+	return mux, nil
+}
+
+// Serve waits for the files of the owners. Then the node takes receipts.
+func (p *process) Serve(ctx context.Context, group *errgroup.Group, _ *daemon.Configured[config.Reputation]) error {
+	c := p.config
+	_, err := daemon.WaitFor(ctx, p.Process, "the files of the owners", func() (struct{}, error) {
+		return struct{}{}, p.owners.take(c)
+	})
 	if err != nil {
 		return err
 	}
-	group.Go(func() error { certified.Watch(ctx); return nil })
-	if _, err := daemon.WaitFor(ctx, p.Process, "the files of the owners", func() (struct{}, error) { return struct{}{}, p.owners.take(c) }); err != nil {
-		return err
-	}
-	p.Reloader.Start(status(c), p.reload)
 	group.Go(func() error { return p.service.Run(ctx) })
+	group.Go(func() error { p.owners.watch(ctx); return nil })
 	internal := api.Options{Now: time.Now, Log: p.Log, Operators: true, Rate: trusted}
 	public := api.Options{Now: time.Now, Log: p.Log, Rate: c.Limits.PublicPerSecond}
 	if p.verifier != nil {
@@ -236,41 +223,18 @@ func (p *process) start(ctx context.Context, group *errgroup.Group) error {
 	}
 	p.internal.Set(p.metrics.count(api.Handler(p.service, internal)))
 	p.public.Set(p.metrics.count(api.Handler(p.service, public)))
-	p.Log.Info("ready", zap.Int("owners", len(c.Owners)))
-	p.owners.watch(ctx)
 	return nil
 }
 
-func status(c *config.Reputation) daemon.ConfigStatus {
-	return daemon.ConfigStatus{Configuration: evidence.HashBytes(c.Raw)}
-}
-
-// reload reads the files again and puts the owners that they name now in force. If it fails, nothing has changed.
-func (p *process) reload(ctx context.Context) (daemon.ConfigStatus, error) {
-	next, err := config.LoadReputation(p.config.Path)
-	if err != nil {
-		return daemon.ConfigStatus{}, err
-	}
-	if err := p.CheckBound(*p.config, *next, next.Trust); err != nil {
-		return daemon.ConfigStatus{}, err
-	}
-	o := Observer(next, p.Roles)
-	needs, err := Resources(next, o)
-	if err != nil {
-		return daemon.ConfigStatus{}, err
-	}
-	if err := p.CheckConfined(needs, next.Confine); err != nil {
-		return daemon.ConfigStatus{}, err
-	}
-	if err := o.CheckStart(ctx); err != nil {
-		return daemon.ConfigStatus{}, err
-	}
-	if err := p.owners.take(next); err != nil {
-		return daemon.ConfigStatus{}, err
-	}
-	if p.verifier != nil {
-		p.verifier.service.SetTasks(next.Verification.TaskList)
-	}
-	p.Observer.Store(o)
-	return status(next), nil
+// Next implements [daemon.Service].
+func (p *process) Next(_ context.Context, next *daemon.Configured[config.Reputation]) (func() error, error) {
+	return func() error {
+		if err := p.owners.take(next.Config); err != nil {
+			return err
+		}
+		if p.verifier != nil {
+			p.verifier.service.SetTasks(next.Config.Verification.TaskList)
+		}
+		return nil
+	}, nil
 }

@@ -21,7 +21,7 @@ const credentialRole = "api_credential"
 
 // makeCredentials makes the credentials of the rules, by the names of the rules. It reads those in files. Those in Vault
 // it returns unread: readSecrets reads them, which needs a login.
-func (p *process) makeCredentials(c *config.Sidecar) (map[string]*forward.Credential, []*vault.Secret, error) {
+func (p *sidecar) makeCredentials(c *config.Sidecar) (map[string]*forward.Credential, []*vault.Secret, error) {
 	all := make(map[string]*forward.Credential)
 	shared := make(map[config.VaultSecret]*vault.Secret) // rules can name the same secret
 	for rule, r := range c.Credentials() {
@@ -46,7 +46,7 @@ func (p *process) makeCredentials(c *config.Sidecar) (map[string]*forward.Creden
 	return all, slices.Collect(maps.Values(shared)), nil
 }
 
-func (p *process) vaultSecret(at config.VaultSecret) (_ *vault.Secret, err error) {
+func (p *sidecar) vaultSecret(at config.VaultSecret) (_ *vault.Secret, err error) {
 	if p.secrets == nil {
 		if p.secrets, err = keystore.Secrets(p.Keys, credentialRole); err != nil {
 			return nil, err
@@ -56,7 +56,7 @@ func (p *process) vaultSecret(at config.VaultSecret) (_ *vault.Secret, err error
 }
 
 // readSecrets reads each secret once. If mayWait is set, it waits for a secret that cannot be read from Vault yet.
-func (p *process) readSecrets(ctx context.Context, secrets []*vault.Secret, mayWait bool) (err error) {
+func (p *sidecar) readSecrets(ctx context.Context, secrets []*vault.Secret, mayWait bool) (err error) {
 	for _, s := range secrets {
 		read := func() (string, error) { return s.Secret(ctx) }
 		if mayWait {

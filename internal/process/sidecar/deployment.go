@@ -123,7 +123,7 @@ func (d *deployment) contradicted(run *observe.Run) error {
 }
 
 // posts says why a post would be refused now, whoever makes it: it asks all that a post needs.
-func (p *process) posts(ctx context.Context) error {
+func (p *sidecar) posts(ctx context.Context) error {
 	d := p.observed.Load()
 	for _, check := range []daemon.Check{
 		func(context.Context) error { return cmp.Or(d.seen.Load().all, p.guard.check(), p.record.Full("")) },
@@ -165,10 +165,10 @@ func (d *deployment) Reputation(ctx context.Context) *admin.Reputation { return 
 
 // openDeployment observes the deployment for the first time for a snapshot. Contradictions from before stay until they
 // are observed to be mended.
-func (p *process) openDeployment(ctx context.Context, s *snapshot) *deployment {
+func (p *sidecar) openDeployment(ctx context.Context, s *snapshot) *deployment {
 	d := &deployment{
-		own: s.observer, manifest: s.manifest, hash: s.strict.ManifestHash, log: p.Log, peers: p.admin.Peers,
-		more: func() []look.Observation { return []look.Observation{observeKeys(s.trust.Verifier.Trust())} },
+		own: s.Observer, manifest: s.Manifest, hash: s.Strict.ManifestHash, log: p.Log, peers: p.admin.Peers,
+		more: func() []look.Observation { return []look.Observation{observeKeys(s.Trust.Verifier.Trust())} },
 		runs: func(ctx context.Context) []*observe.Run {
 			ctx, cancel := context.WithTimeout(ctx, sessionsTimeout) // other observations do not wait for one that hangs
 			defer cancel()
@@ -177,8 +177,8 @@ func (p *process) openDeployment(ctx context.Context, s *snapshot) *deployment {
 		},
 		reputation: func(ctx context.Context) *admin.Reputation { return p.reputation(ctx, s) },
 	}
-	if p.inForce != nil {
-		d.all = p.inForce.deployment.lastObservations()
+	if p.current != nil {
+		d.all = p.current.deployment.lastObservations()
 	}
 	d.observe(ctx, 0)
 	return d

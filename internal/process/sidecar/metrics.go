@@ -7,7 +7,7 @@ import (
 )
 
 // registerMetrics registers what only the sidecar knows beside its calls.
-func (p *process) registerMetrics() error {
+func (p *sidecar) registerMetrics() error {
 	gauge := func(name, help string, value func() float64) error {
 		return p.Metrics.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 	}

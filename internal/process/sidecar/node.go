@@ -21,7 +21,7 @@ import (
 
 // addObserver makes the signers of two roles. The observer signs receipts, and tells the node which agent calls it. The speaker signs what
 // the agent publishes at the node.
-func (p *process) addObserver() (err error) {
+func (p *sidecar) addObserver() (err error) {
 	c := p.config
 	if c.Keys.InteractionReceipt == nil {
 		return nil
@@ -49,7 +49,7 @@ func (p *process) addObserver() (err error) {
 }
 
 // openNode makes what hands receipts over to the node, relays agents' requests to it and asks it for reputations, if the configuration names one.
-func (p *process) openNode() error {
+func (p *sidecar) openNode() error {
 	c := p.config
 	if c.Reputation == nil {
 		return nil
@@ -72,7 +72,7 @@ func (p *process) openNode() error {
 }
 
 // closeNode ends what is still being asked of the node.
-func (p *process) closeNode() {
+func (p *sidecar) closeNode() {
 	if p.reputations != nil {
 		p.reputations.Close()
 	}
@@ -80,7 +80,7 @@ func (p *process) closeNode() {
 
 // source asks the node for the reputations of this sidecar's owner's agents.
 type source struct {
-	process *process
+	process *sidecar
 	node    *client.Client
 }
 
@@ -97,28 +97,28 @@ func (s source) Reputation(ctx context.Context, subject string) (string, error) 
 }
 
 // accepts reports whether the key version kid of the node has not been revoked or retired.
-func (p *process) accepts(kid string) bool {
+func (p *sidecar) accepts(kid string) bool {
 	a := p.accepted.Load()
 	return a == nil || a.verifier.Knows(kid)
 }
 
 // reputation returns what a post by this snapshot would have as the reputation of its agent; nil if its manifest believes none.
-func (p *process) reputation(ctx context.Context, s *snapshot) *admin.Reputation {
-	if s.strict.Autonomy.MaxAge == 0 {
+func (p *sidecar) reputation(ctx context.Context, s *snapshot) *admin.Reputation {
+	if s.Strict.Autonomy.MaxAge == 0 {
 		return nil
 	}
 	if p.reputations == nil {
 		return &admin.Reputation{Code: reputationMissing, Reason: "the configuration names no node (reputation)"}
 	}
-	agent := s.config.Receipts.Subject
-	known := p.reputations.State(ctx, agent, s.strict.Autonomy.MaxAge)
+	agent := s.Config.Receipts.Subject
+	known := p.reputations.State(ctx, agent, s.Strict.Autonomy.MaxAge)
 	out := &admin.Reputation{Agent: agent}
 	if known.Token == "" {
-		out.Code, out.Reason = reputationMissing, whyMissing(known, s.strict.Autonomy.MaxAge)
+		out.Code, out.Reason = reputationMissing, whyMissing(known, s.Strict.Autonomy.MaxAge)
 		return out
 	}
 	out.Signed, out.Until = &known.Issued, &known.Until
-	o, err := policy.OpenReputation(s.trust.Verifier, s.strict, known.Token, agent)
+	o, err := policy.OpenReputation(s.Trust.Verifier, s.Strict, known.Token, agent)
 	if err != nil {
 		out.Code, out.Reason = problem.DetailsOf(err).Code, err.Error()
 		return out

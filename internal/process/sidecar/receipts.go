@@ -13,7 +13,7 @@ import (
 const closeReceiptsTimeout = 10 * time.Second
 
 // openReceipts makes what makes interaction receipts, if the configuration asks for it. The pinned root keys are known by then.
-func (p *process) openReceipts(ctx context.Context) (err error) {
+func (p *sidecar) openReceipts(ctx context.Context) (err error) {
 	if p.interaction == nil {
 		return nil
 	}
@@ -24,7 +24,7 @@ func (p *process) openReceipts(ctx context.Context) (err error) {
 }
 
 // owner returns how receipts name the owner of this sidecar. The pinned root keys are known by then.
-func (p *process) owner() string {
+func (p *sidecar) owner() string {
 	for _, r := range p.Roots {
 		if r.Purpose == evidence.PurposeSignerCertificate {
 			return interaction.Owner(r.Public)
@@ -34,7 +34,7 @@ func (p *process) owner() string {
 }
 
 // closeReceipts closes the chains of the sessions that are open, and hands over what it can. The proxy serves no call any more.
-func (p *process) closeReceipts() {
+func (p *sidecar) closeReceipts() {
 	if p.receipts == nil {
 		return
 	}

@@ -12,7 +12,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/custody/vault"
-	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/observe"
@@ -28,13 +27,8 @@ import (
 // snapshot holds everything that calls are judged by under one configuration. Once it is built it never changes, except
 // that its trust follows certificates and revocations. A call uses one snapshot from its beginning to its end.
 type snapshot struct {
-	config      *config.Sidecar
-	environment string // the hash of what runs with this configuration
+	*daemon.Configured[config.Sidecar]
 	credentials map[string]*forward.Credential
-	observer    *daemon.Observer
-	manifest    *policy.Manifest
-	strict      *policy.Strict
-	trust       *daemon.TrustFollower
 
 	// Made by build.
 	accepted   *accepted
@@ -44,77 +38,36 @@ type snapshot struct {
 	stop       context.CancelFunc // stops observing its deployment
 }
 
-func (s *snapshot) status() daemon.ConfigStatus {
-	return daemon.ConfigStatus{Configuration: evidence.HashBytes(s.config.Raw), Environment: s.environment, Manifest: s.strict.ManifestHash}
-}
-
-// reload reads the files again and puts the result in force as the next snapshot. If it fails, nothing has changed.
-func (p *process) reload(ctx context.Context) (daemon.ConfigStatus, error) {
-	next, err := p.read(ctx)
-	if err != nil {
-		return daemon.ConfigStatus{}, err
-	}
-	if err := p.build(ctx, next); err != nil {
-		return daemon.ConfigStatus{}, err
-	}
-	p.activate(next)
-	return next.status(), nil
-}
-
-// read reads the configuration and every file that it names, once. It refuses all of them unless this process could put
-// all of them in force now.
-func (p *process) read(ctx context.Context) (*snapshot, error) {
-	c, err := config.LoadSidecar(p.config.Path)
-	if err != nil {
+// Next implements [daemon.Service].
+func (p *sidecar) Next(ctx context.Context, next *daemon.Configured[config.Sidecar]) (func() error, error) {
+	if err := p.checkControl(ctx, next.Strict); err != nil {
 		return nil, err
 	}
-	if err := p.checkBound(c); err != nil {
-		return nil, err
-	}
-	s := &snapshot{config: c, observer: p.observe(c)}
-	if s.environment, err = config.EnvironmentHash(c.Raw); err != nil {
-		return nil, err
-	}
-	needs, err := Resources(c, s.observer)
-	if err != nil {
-		return nil, err
-	}
-	if err := p.CheckConfined(needs, c.Confine); err != nil {
-		return nil, err
-	}
-	if s.manifest, s.strict, err = config.ReadAuditedManifest(c.Manifest); err != nil {
-		return nil, err
-	}
-	if err := p.checkManifest(c, s.environment, s.strict); err != nil {
-		return nil, err
-	}
-	if s.trust, err = p.ReadTrust(c.Trust, s.strict); err != nil {
-		return nil, err
-	}
-	if err := s.trust.CheckSuccessor(p.inForce.trust); err != nil {
-		return nil, err
-	}
-	if err := p.checkControl(ctx, s.strict); err != nil {
-		return nil, err
-	}
+	s := &snapshot{Configured: next}
 	var inVault []*vault.Secret
-	if s.credentials, inVault, err = p.makeCredentials(c); err != nil {
+	var err error
+	if s.credentials, inVault, err = p.makeCredentials(next.Config); err != nil {
 		return nil, err
 	}
 	if err := p.readSecrets(ctx, inVault, false); err != nil {
 		return nil, err
 	}
-	return s, s.observer.CheckStart(ctx)
+	return func() error {
+		if err := p.build(ctx, s); err != nil {
+			return err
+		}
+		p.activate(s)
+		return nil
+	}, nil
 }
 
-// checkBound refuses a configuration that differs in what is bound to this process, including its CA.
-func (p *process) checkBound(c *config.Sidecar) error {
-	if err := p.CheckBound(*p.config, *c, c.Trust); err != nil {
-		return err
-	}
+// checkHosts refuses a rule for a host that the interception CA of this process does not cover.
+func (p *sidecar) checkHosts(c *config.Sidecar) error {
 	for _, host := range c.Hosts() {
 		if !p.ca.Covers(host) {
-			return refusal.New("restart_required", "the configuration before stays in force: a rule names %s, for which the interception CA that agents trust is not good; a restart makes one that is, or mediator ca init where ca.dir is set. ca.permit names hosts for which rules may come later", host)
+			return refusal.New("restart_required", "the previous configuration stays: a rule names %s, which the interception CA "+
+				"does not cover. A restart makes a CA that does, or mediator ca init where ca.dir is set. ca.permit names hosts "+
+				"for later rules", host)
 		}
 	}
 	return nil
@@ -122,33 +75,36 @@ func (p *process) checkBound(c *config.Sidecar) error {
 
 // checkManifest refuses a manifest under which every post of this process would be refused: it pins another
 // environment, or does not allow what this process's roles sign.
-func (p *process) checkManifest(c *config.Sidecar, environment string, strict *policy.Strict) error {
+func (p *sidecar) checkManifest(c *config.Sidecar, environment string, strict *policy.Strict) error {
 	for _, want := range []string{strict.Runtime.EnvironmentHash, strict.Session.EnvironmentHash} {
 		if want != environment {
 			return refusal.New("pin_mismatch",
-				"the manifest requires the environment %s, but this program with this configuration is %s: pin that, and certify the manifest", want, environment)
+				"the manifest requires the environment %s, but this program with this configuration is %s: pin that, "+
+					"and certify the manifest", want, environment)
 		}
 	}
 	return cmp.Or(strict.CheckRuntime(c.Runtime), p.CheckAllowed(strict, c.Audience))
 }
 
 // checkControl refuses a manifest that the control plane does not decide by. The control plane would refuse every post.
-func (p *process) checkControl(ctx context.Context, strict *policy.Strict) error {
+func (p *sidecar) checkControl(ctx context.Context, strict *policy.Strict) error {
 	now, err := p.control.Manifests(ctx)
 	if err != nil {
 		return err
 	}
 	if len(now) == 0 || now[0] != strict.ManifestHash {
-		return refusal.New("deployment_mismatch", "the control plane decides by another manifest than %s: reload it first", strict.ManifestHash)
+		return refusal.New("deployment_mismatch",
+			"the control plane decides by another manifest than %s: reload the control plane first", strict.ManifestHash)
 	}
 	return nil
 }
 
-// build makes the parts of a snapshot and puts nothing in force.
-func (p *process) build(ctx context.Context, s *snapshot) (err error) {
-	c := s.config
+// build makes the parts of a snapshot.
+func (p *sidecar) build(ctx context.Context, s *snapshot) (err error) {
+	c := s.Config
 	s.transport, err = upstream.NewTransport(upstream.Options{
-		Dialer: upstream.Dialer{Hosts: c.UpstreamHosts, Own: p.ownAddresses}, ResponseHeaderTimeout: c.Timeouts.ResponseHeader.Or(10 * time.Minute), Now: time.Now,
+		Dialer:                upstream.Dialer{Hosts: c.UpstreamHosts, Own: p.ownAddresses},
+		ResponseHeaderTimeout: c.Timeouts.ResponseHeader.Or(10 * time.Minute), Now: time.Now,
 	})
 	if err != nil {
 		return err
@@ -157,20 +113,20 @@ func (p *process) build(ctx context.Context, s *snapshot) (err error) {
 	if err != nil {
 		return err
 	}
-	s.accepted = &accepted{verifier: s.trust.Verifier, strict: s.strict, control: p.control}
+	s.accepted = &accepted{verifier: s.Trust.Verifier, strict: s.Strict, control: p.control}
 	timeouts := c.Timeouts
 	o := proxy.PipelineOptions{
 		Rules: rules, Sessions: p.sessions, Standing: c.Session.Standing, Now: time.Now,
 		EvidenceOptions: proxy.EvidenceOptions{
 			Triggers: triggers{p.triggers, s.accepted},
-			Control:  control{p.control, s.trust.Verifier, s.strict},
-			Verifier: s.trust.Verifier, Strict: s.strict, DeploymentCertificate: s.trust.DeploymentCertificate,
+			Control:  control{p.control, s.Trust.Verifier, s.Strict},
+			Verifier: s.Trust.Verifier, Strict: s.Strict, DeploymentCertificate: s.Trust.DeploymentCertificate,
 			Deployment: func(run *observe.Run) error { return cmp.Or(s.deployment.contradicted(run), p.guard.check()) },
 			Attest: signer.NewAttester(p.runtime, p.session, signer.Access{
 				HumanPromptPresent: c.Session.Access.HumanPrompt, HumanOperatorPresent: c.Session.Access.HumanOperator,
 				UserShellAccess: c.Session.Access.UserShell, AgentEnvironmentUserAccessible: c.Session.Access.UserEnvironment,
 			}),
-			Prove: p.requestProof, Receipts: p.receipts, RuntimeID: c.Runtime, EnvironmentHash: s.environment,
+			Prove: p.requestProof, Receipts: p.receipts, RuntimeID: c.Runtime, EnvironmentHash: s.Plan.Environment,
 		},
 		RecordOptions: proxy.RecordOptions{Record: p.record, Metrics: p.metrics, Log: p.Log, LogLater: p.LogLater},
 		NetworkOptions: proxy.NetworkOptions{
@@ -200,39 +156,39 @@ func (p *process) build(ctx context.Context, s *snapshot) (err error) {
 
 // destination returns the check of where redirected connections were made to, or nil if there is none.
 func (s *snapshot) destination() func(context.Context, upstream.Target, netip.Addr) error {
-	if s.config.Transparent == nil || s.config.Transparent.AnyAddress {
+	if s.Config.Transparent == nil || s.Config.Transparent.AnyAddress {
 		return nil
 	}
 	return s.transport.CheckDestination
 }
 
-// activate puts a snapshot in force by storing one pointer. Calls in flight keep their snapshot. Its trust follows the
+// activate switches to a snapshot by storing one pointer. Calls in flight keep their snapshot. Its trust follows the
 // bundle until the last of these calls must have its evidence.
-func (p *process) activate(next *snapshot) {
+func (p *sidecar) activate(next *snapshot) {
 	var watched context.Context
 	watched, next.stop = context.WithCancel(p.life)
 	go next.deployment.watch(watched)
-	p.Trust.Add(next.trust)
+	p.Trust.Add(next.Trust)
 	p.handler.Set(next.pipeline)
-	for _, w := range next.config.Warnings {
-		p.Log.Warn("a warning about the configuration", zap.String("code", w.Code), zap.String("key", w.Key), zap.String("warning", w.Sentence))
+	for _, w := range next.Config.Warnings {
+		p.Log.Warn("a warning about the configuration",
+			zap.String("code", w.Code), zap.String("key", w.Key), zap.String("warning", w.Sentence))
 	}
-	p.Observer.Store(next.observer)
 	p.admin.SetDeployment(next.deployment)
 	p.observed.Store(next.deployment)
 	p.accepted.Store(next.accepted)
-	if old := p.inForce; old != nil {
+	if old := p.current; old != nil {
 		old.stop()
 		old.transport.CloseIdleConnections()
-		time.AfterFunc(old.pipeline.JudgingTimeout(), func() { p.Trust.Drop(old.trust) })
+		time.AfterFunc(old.pipeline.JudgingTimeout(), func() { p.Trust.Drop(old.Trust) })
 	}
-	p.inForce = next
+	p.current = next
 }
 
 // rules gives every rule its credential, and every action its gate.
-func (p *process) rules(s *snapshot) (*proxy.Rules, error) {
-	c := s.config
-	own, err := NewGate(c.Gate, p.gateKey, s.trust.Verifier, s.strict)
+func (p *sidecar) rules(s *snapshot) (*proxy.Rules, error) {
+	c := s.Config
+	own, err := NewGate(c.Gate, p.gateKey, s.Trust.Verifier, s.Strict)
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +201,8 @@ func (p *process) rules(s *snapshot) (*proxy.Rules, error) {
 			continue
 		}
 		client, err := gate.NewClient(gate.ClientOptions{
-			ChallengeURL: api.Challenge, VerifyURL: api.Verify, HTTP: &http.Client{Transport: s.transport, Timeout: 30 * time.Second}, Now: time.Now,
+			ChallengeURL: api.Challenge, VerifyURL: api.Verify,
+			HTTP: &http.Client{Transport: s.transport, Timeout: 30 * time.Second}, Now: time.Now,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("action %s: %w", a.Name, err)

@@ -220,7 +220,7 @@ func withRevocations(t *testing.T, exported metricLabels) {
 	_, err = p.WaitForCertificates(t.Context(), c)
 	check.Must(t, err)
 	w := httptest.NewRecorder()
-	p.Mux(func() bool { return true }).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	p.Mux().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	exported.scrape(t, w.Body)
 }
 

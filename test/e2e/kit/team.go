@@ -54,7 +54,7 @@ func PublishSeen(t *testing.T, name string, o *daemon.Observer) string {
 	var err error
 	p.Reloader, err = daemon.NewReloader(p.Log, p.Metrics)
 	check.Must(t, err)
-	return ServeUnix(t, name, p.Mux(func() bool { return true }))
+	return ServeUnix(t, name, p.Mux())
 }
 
 // MemoryKey makes a key in memory.

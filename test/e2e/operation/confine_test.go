@@ -165,7 +165,7 @@ func TestNeeds(t *testing.T) {
 	}
 	s, err := config.LoadSidecar(filepath.Join(dir, "mediator.yaml"))
 	check.Must(t, err)
-	ofSidecar, err := sidecar.Resources(s, sidecar.Observer(s, nil))
+	ofSidecar, err := sidecar.Plan(s)
 	check.Must(t, err)
 	trig, err := config.LoadTrigger(filepath.Join(dir, "trigger.yaml"))
 	check.Must(t, err)
@@ -173,31 +173,28 @@ func TestNeeds(t *testing.T) {
 	check.Must(t, err)
 	n, err := config.LoadReputation(filepath.Join(dir, "reputation.yaml"))
 	check.Must(t, err)
-	ofNode, err := node.Resources(n, node.Observer(n, nil))
+	ofNode, err := node.Plan(n)
 	check.Must(t, err)
-	ofTrigger := trigger.Resources(trig, trigger.Observer(trig, nil))
-	low := ofTrigger
-	low.Bind = []string{":443"}
+	low := trigger.Plan(trig)
+	low.Listens = []daemon.Place{{Address: ":443"}}
 	for _, tt := range []struct {
-		name   string
-		needs  daemon.Resources
-		config config.Confine
-		want   string
+		name string
+		plan daemon.Plan
+		want string
 	}{
-		{"serve", ofSidecar, s.Confine,
+		{"serve", ofSidecar,
 			"read [. ./secrets] write [/var/lib/mediator] move [] listen [/run/mediator] bind [8181] connect [53 443] keep []"},
-		{"trigger", ofTrigger, trig.Confine,
-			"read [. ./secrets] write [/var/lib/mediator-trigger] move [/var/spool/mediator-jobs] listen [/run/mediator] " +
-				"bind [8182] connect [] keep []"},
-		{"trigger on a port of root's", low, trig.Confine,
-			"read [. ./secrets] write [/var/lib/mediator-trigger] move [/var/spool/mediator-jobs] listen [/run/mediator] " +
-				"bind [443] connect [] keep [cap_net_bind_service]"},
-		{"control", control.Resources(c, control.Observer(c, nil)), c.Confine,
-			"read [.] write [] move [] listen [/run/mediator] bind [] connect [] keep []"},
-		{"reputation", ofNode, n.Confine,
+		{"trigger", trigger.Plan(trig),
+			"read [. ./secrets] write [/var/lib/mediator-trigger] move [/var/spool/mediator-jobs] " +
+				"listen [/run/mediator] bind [8182] connect [] keep []"},
+		{"trigger on a port of root's", low,
+			"read [. ./secrets] write [/var/lib/mediator-trigger] move [/var/spool/mediator-jobs] " +
+				"listen [/run/mediator] bind [443] connect [] keep [cap_net_bind_service]"},
+		{"control", control.Plan(c), "read [.] write [] move [] listen [/run/mediator] bind [] connect [] keep []"},
+		{"reputation", ofNode,
 			"read [.] write [/var/lib/mediator-reputation] move [] listen [/run/mediator] bind [8443] connect [] keep []"},
 	} {
-		l, err := tt.needs.Limits(tt.config)
+		l, err := tt.plan.Limits(tt.plan.Observer(nil).Paths)
 		check.Must(t, err)
 		got := fmt.Sprint("read ", in(l, confine.Read), " write ", in(l, confine.Write), " move ", in(l, confine.Move),
 			" listen ", in(l, confine.Listen),

@@ -51,24 +51,26 @@ func TestEachFileIsLookedAt(t *testing.T) {
 	check.Must(t, err)
 	everywhere := []string{"PROGRAM", "auditor.jwk", "auth/action_grant.token (secret)", "registry.jwk", "trust.json",
 		"vault-ca.pem"}
+	ofSidecar, err := sidecar.Plan(s)
+	check.Must(t, err)
+	ofNode, err := node.Plan(n)
+	check.Must(t, err)
 	for _, tt := range []struct {
 		name string
-		o    *daemon.Observer
+		plan daemon.Plan
 		want []string
 	}{
-		{"serve", sidecar.Observer(s, roles),
+		{"serve", ofSidecar,
 			[]string{"api-ca.pem", "manifest.yaml", "mediator.yaml", "run/control.sock", "run/reputation.sock",
 				"run/serve.sock [7]", "run/trigger.sock", "secrets/api-token (secret)", "state/ledger.db (secret)"}},
-		{"control", control.Observer(c, roles),
-			[]string{"control.yaml", "manifest.yaml", "policy.yaml", "run/control.sock [7]"}},
-		{"reputation", node.Observer(n, roles),
-			[]string{"reputation.yaml", "reputation/reputation.db (secret)", "run/reputation.sock [7]"}},
-		{"trigger", trigger.Observer(g, roles),
+		{"control", control.Plan(c), []string{"control.yaml", "manifest.yaml", "policy.yaml", "run/control.sock [7]"}},
+		{"reputation", ofNode, []string{"reputation.yaml", "reputation/reputation.db (secret)", "run/reputation.sock [7]"}},
+		{"trigger", trigger.Plan(g),
 			[]string{"events/events.db (secret)", "run/trigger.sock [7]", "secrets/webhook (secret)", "trigger.yaml"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var got []string
-			for _, p := range tt.o.Paths {
+			for _, p := range tt.plan.Observer(roles).Paths {
 				got = append(got, describePath(t, d.Dir, p))
 			}
 			want := append(slices.Clone(everywhere), tt.want...)

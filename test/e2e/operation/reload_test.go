@@ -482,7 +482,7 @@ func TestReloadTakesNewHosts(t *testing.T) {
 
 	undo := add("api.other.example")
 	if status, said := r.reload(t, "serve"); status != program.Refused ||
-		!strings.Contains(said, "a rule names api.other.example, for which the interception CA") ||
+		!strings.Contains(said, "a rule names api.other.example, which the interception CA") ||
 		!strings.Contains(said, "ca.permit") || !strings.Contains(said, "(restart_required)") {
 		t.Errorf("a host that the CA does not permit: %d %s", status, said)
 	}

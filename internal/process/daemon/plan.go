@@ -1,0 +1,127 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/ledger/postgres"
+	"github.com/actionproof/mediator/look"
+	"github.com/actionproof/mediator/policy"
+)
+
+// Plan is what a process takes from one configuration. What it uses is all that confinement leaves it.
+type Plan struct {
+	File config.File
+	config.Process
+
+	// Manifest is the path of the deployment manifest; it is empty for a process that reads none. CheckManifest refuses a
+	// manifest under which callers would be refused.
+	Manifest      string
+	CheckManifest func(*policy.Strict) error
+	Environment   string // the hash of a sidecar's environment
+	Policy        string // the hash of a control plane's rules
+
+	Key         string          // of the endpoint: internal or admin
+	Endpoint    config.Endpoint // for sidecars or operators
+	Descriptors bool            // requests to it may pass a descriptor
+	Listens     []Place         // further addresses
+	Grace       time.Duration   // how long a process that ends waits for open requests
+
+	Secret  []string // further files that the agent must neither read nor change
+	Public  []string // further files that the agent must not change
+	Write   []string // folders
+	Move    []string // folders between which the process moves files
+	Proc    bool     // the processes of the machine or pod
+	Connect []string // further ports, addresses or URLs
+
+	Shown []look.Observation // observations that follow from the configuration
+	// Extra, if set, makes observations that only one of the processes can make.
+	Extra func(ctx context.Context, maxAge time.Duration) []look.Observation
+}
+
+// Observer returns the observer for what the process can see of its deployment.
+func (p Plan) Observer(roles []Role) *Observer {
+	var purposes []string
+	for _, r := range roles {
+		purposes = append(purposes, r.Purpose)
+	}
+	secret := slices.Concat(p.Secret, p.Custody.SecretFiles(purposes...), []string{p.Endpoint.TokenFile})
+	public := slices.Concat(p.Public, p.Custody.PublicFiles(),
+		[]string{p.File.Path, p.Manifest, p.Trust.Registry, p.Trust.Auditor, p.Trust.Bundle})
+	slices.Sort(secret)
+	slices.Sort(public)
+	return &Observer{
+		Agent: p.Agent, Roles: roles, FromConfig: p.Shown, Extra: p.Extra,
+		Paths: slices.Concat(SecretPaths(slices.Compact(secret)...), PublicPaths(slices.Compact(public)...), SocketPath(p.Endpoint)),
+	}
+}
+
+// DNS is the port on which names are resolved over TCP.
+const DNS = "53"
+
+// UseDatabase adds a PostgreSQL database to a plan. db is nil if there is none.
+func (p *Plan) UseDatabase(db *config.Postgres, dsn string) error {
+	if db == nil {
+		return nil
+	}
+	ports, err := postgres.Ports(dsn)
+	for _, port := range ports {
+		p.Connect = append(p.Connect, Port(port))
+	}
+	p.Connect, p.Secret = append(p.Connect, DNS), append(p.Secret, db.DSNFile)
+	return err
+}
+
+// Place is an address on which a process listens, with the key of its configuration that names it. Either Address or
+// Unix is set, or neither where the key is left out.
+type Place struct{ Key, Address, Unix string }
+
+// PlaceOf returns the place of an endpoint.
+func PlaceOf(key string, e config.Endpoint) Place {
+	return Place{Key: key, Address: e.TCP, Unix: e.Unix}
+}
+
+// CheckPlaces refuses a start that could not listen where the file says (listen_failed), before the process has done or
+// logged anything. It opens each address and closes it again.
+func CheckPlaces(file string, places ...Place) error {
+	for _, p := range places {
+		if err := p.check(); err != nil {
+			return refusal.New("listen_failed", "%s in %s: %w", p.Key, file, err)
+		}
+	}
+	return nil
+}
+
+func (p Place) check() error {
+	if p.Unix != "" {
+		if _, err := os.Stat(filepath.Dir(p.Unix)); err != nil {
+			return fmt.Errorf("the folder of the socket %s cannot be used (%w): make it, or name another", p.Unix, errors.Unwrap(err))
+		}
+		_, err := isStale(p.Unix)
+		return err
+	}
+	if p.Address == "" {
+		return nil
+	}
+	l, err := net.Listen("tcp", p.Address)
+	switch {
+	case err == nil:
+		return l.Close()
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("another process listens on %s: end it, or write another address", p.Address)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("this machine does not have the address %s: write one that it has", p.Address)
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("this user may not listen on %s: write a port from 1024 on, or give the process CAP_NET_BIND_SERVICE", p.Address)
+	}
+	return err
+}

@@ -1,0 +1,217 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/policy"
+)
+
+// A Service is what one of the four processes has besides the parts that all have. [Run] calls its methods in the order
+// in which they stand here. A service embeds its *Process, which has ReadSecrets and Close for services that need none.
+type Service[C any] interface {
+	// Plan returns what the process takes from a configuration: the one that it starts with, and the one of each reload.
+	Plan(c *C) (Plan, error)
+	// Roles keeps the process, and makes the signers of its roles. Their keys sign nothing yet.
+	Roles(p *Process) error
+	// Open opens files and databases, before the process confines itself.
+	Open(ctx context.Context) error
+	// ReadSecrets reads secrets for which the process logs in.
+	ReadSecrets(ctx context.Context) error
+	// Begin returns the handler of the endpoint, and starts the work that needs no certificates. All keys are open.
+	Begin(ctx context.Context, group *errgroup.Group) (http.Handler, error)
+	// Serve starts the work of the process, which is ready then.
+	Serve(ctx context.Context, group *errgroup.Group, first *Configured[C]) error
+	// Next makes all parts that a reload changes, and changes nothing. The function that it returns applies them.
+	Next(ctx context.Context, next *Configured[C]) (apply func() error, err error)
+	// Close closes what is open, also after a start that failed.
+	Close()
+}
+
+// Configured is a configuration with the files that it names. They have been checked and belong together.
+type Configured[C any] struct {
+	Config   *C
+	Plan     Plan
+	Observer *Observer
+	// The following are nil for a process that reads no manifest.
+	Manifest *policy.Manifest
+	Strict   *policy.Strict
+	Trust    *TrustFollower
+}
+
+func (c *Configured[C]) status() ConfigStatus {
+	s := ConfigStatus{Configuration: evidence.HashBytes(c.Plan.File.Raw), Environment: c.Plan.Environment, Policy: c.Plan.Policy}
+	if c.Strict != nil {
+		s.Manifest = c.Strict.ManifestHash
+	}
+	return s
+}
+
+// running is a process of one kind.
+type running[C any] struct {
+	*Process
+	service Service[C]
+	load    func(path string) (*C, error)
+	first   *Configured[C] // as read at the start
+}
+
+// Run runs the process called name, with the configuration at path, until ctx ends. Whatever can refuse the start comes
+// before OpenKeys, because a login can use up what it logs in with.
+func Run[C any](ctx context.Context, name, path string, stderr io.Writer, load func(path string) (*C, error), service Service[C]) error {
+	c, err := load(path)
+	if err != nil {
+		return err
+	}
+	plan, err := service.Plan(c)
+	if err != nil {
+		return err
+	}
+	if err := CheckPlaces(path, append([]Place{PlaceOf(plan.Key, plan.Endpoint)}, plan.Listens...)...); err != nil {
+		return err
+	}
+	log, later, err := NewLoggers(plan.Log, name, stderr)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Sync() }()
+	p, err := New(log, plan.Custody)
+	if err != nil {
+		return err
+	}
+	defer p.Keys.Close()
+	p.LogLater = later
+	return (&running[C]{p, service, load, &Configured[C]{Config: c, Plan: plan}}).run(ctx)
+}
+
+// run makes the parts of the process and serves until ctx ends.
+func (r *running[C]) run(ctx context.Context) error {
+	plan := r.first.Plan
+	if err := r.service.Roles(r.Process); err != nil {
+		return err
+	}
+	r.first.Observer = plan.Observer(r.Process.Roles)
+	r.Observer.Store(r.first.Observer)
+	if err := r.CheckFiles(plan); err != nil {
+		return err
+	}
+	defer r.service.Close()
+	if err := r.service.Open(ctx); err != nil {
+		return err
+	}
+	if err := r.Confine(plan, r.first.Observer); err != nil {
+		return err
+	}
+	if err := r.service.ReadSecrets(ctx); err != nil {
+		return err
+	}
+	if err := r.OpenKeys(ctx); err != nil {
+		return err
+	}
+	l, err := Listen(plan.Endpoint, r.Log)
+	if err != nil {
+		return fmt.Errorf("%s: %w", plan.Key, err)
+	}
+	r.Address = l.Addr()
+	if plan.Descriptors {
+		l = TakeDescriptors(l)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	handler, err := r.service.Begin(ctx, group)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	group.Go(func() error {
+		return Serve(ctx, l, RequireToken(plan.Endpoint, handler), Limits{}, plan.Grace, r.Log)
+	})
+	group.Go(func() error { r.Reloader.Watch(ctx); return nil })
+	group.Go(func() error { return r.start(ctx, group) })
+	return group.Wait()
+}
+
+// start waits for the files of the deployment: the manifest, the pinned keys, and a bundle with the certificates.
+func (r *running[C]) start(ctx context.Context, group *errgroup.Group) (err error) {
+	first, plan := r.first, r.first.Plan
+	if plan.Manifest != "" {
+		if first.Manifest, first.Strict, err = r.WaitForManifest(ctx, plan.Manifest); err != nil {
+			return err
+		}
+		if err := plan.CheckManifest(first.Strict); err != nil {
+			return fmt.Errorf("%s: %w", plan.Manifest, err)
+		}
+	}
+	if err := r.WaitForRoots(ctx, plan.Trust); err != nil {
+		return err
+	}
+	certified, err := r.WaitForCertificates(ctx, plan.Trust)
+	if err != nil {
+		return err
+	}
+	if first.Strict != nil {
+		if first.Trust, err = r.WaitForTrust(ctx, plan.Trust, first.Strict); err != nil {
+			return err
+		}
+	}
+	if err := r.service.Serve(ctx, group, first); err != nil {
+		return err
+	}
+	r.Reloader.Start(first.status(), r.reload)
+	r.Ready.Store(true)
+	context.AfterFunc(ctx, func() { r.Ready.Store(false) })
+	r.Log.Info("ready", zap.String("configuration", first.status().Configuration))
+	certified.Watch(ctx) // the process has a trust by now that verifies what its keys sign
+	return nil
+}
+
+// reload reads the configuration and every file that it names, once, and applies all of it. If it fails, nothing has
+// changed.
+func (r *running[C]) reload(ctx context.Context) (ConfigStatus, error) {
+	c, err := r.load(r.first.Plan.File.Path)
+	if err != nil {
+		return ConfigStatus{}, err
+	}
+	plan, err := r.service.Plan(c)
+	if err != nil {
+		return ConfigStatus{}, err
+	}
+	next := &Configured[C]{Config: c, Plan: plan, Observer: plan.Observer(r.Process.Roles)}
+	if err := r.CheckBound(*r.first.Config, *c, plan.Trust); err != nil {
+		return ConfigStatus{}, err
+	}
+	if err := r.CheckConfined(plan, next.Observer); err != nil {
+		return ConfigStatus{}, err
+	}
+	if plan.Manifest != "" {
+		if next.Manifest, next.Strict, err = config.ReadAuditedManifest(plan.Manifest); err != nil {
+			return ConfigStatus{}, err
+		}
+		if err := plan.CheckManifest(next.Strict); err != nil {
+			return ConfigStatus{}, err
+		}
+		if next.Trust, err = r.ReadTrust(plan.Trust, next.Strict); err != nil {
+			return ConfigStatus{}, err
+		}
+		if err := next.Trust.CheckSuccessor(r.Trust.inForce()); err != nil {
+			return ConfigStatus{}, err
+		}
+	}
+	apply, err := r.service.Next(ctx, next)
+	if err != nil {
+		return ConfigStatus{}, err
+	}
+	if err := next.Observer.CheckStart(ctx); err != nil {
+		return ConfigStatus{}, err
+	}
+	if err := apply(); err != nil {
+		return ConfigStatus{}, err
+	}
+	r.Observer.Store(next.Observer)
+	return next.status(), nil
+}

@@ -1,0 +1,120 @@
+package sidecar
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/look"
+	"github.com/actionproof/mediator/policy"
+)
+
+// Plan returns what the sidecar takes from a configuration.
+func Plan(c *config.Sidecar) (daemon.Plan, error) {
+	p := daemon.Plan{
+		File: c.File, Process: c.Process, Manifest: c.Manifest,
+		Key: "admin", Endpoint: c.Admin, Descriptors: true, Grace: c.Timeouts.Shutdown.Or(20 * time.Second),
+		Listens: []daemon.Place{{Key: "listen", Address: c.Listen}},
+		Secret: []string{
+			c.CA.Dir, c.Gate.SecretFile, c.Trigger.TokenFile, c.Control.TokenFile, filepath.Join(c.State, "ledger.db"),
+		},
+		Public:  []string{c.Trigger.Unix, c.Control.Unix},
+		Write:   []string{c.State},
+		Proc:    true,
+		Connect: []string{daemon.DNS, c.Trigger.TCP, c.Control.TCP},
+		Shown:   []look.Observation{observeGate(c)},
+	}
+	if c.Transparent != nil {
+		p.Listens = append(p.Listens, daemon.Place{Key: "transparent.listen", Address: c.Transparent.Listen})
+	}
+	if c.Guard != nil {
+		if o := c.GuardOptions(); len(o.Redirect) > 0 {
+			p.Connect = append(p.Connect, daemon.Port(o.Redirect[0])) // guardWatch makes this connection
+		}
+	}
+	for _, a := range c.ActionRules {
+		p.Connect = append(p.Connect, daemon.Port(a.Match.Port))
+	}
+	for _, e := range c.EgressRules {
+		p.Connect = append(p.Connect, daemon.Port(e.Match.Port))
+	}
+	for _, u := range c.UpstreamHosts {
+		if u.Address.IsValid() && u.Address.Port() != 0 {
+			p.Connect = append(p.Connect, daemon.Port(u.Address.Port()))
+		}
+	}
+	for _, u := range c.Upstreams {
+		p.Public = append(p.Public, u.CA)
+	}
+	for _, a := range c.Actions {
+		if a.API != nil {
+			p.Connect = append(p.Connect, a.API.Challenge, a.API.Verify)
+		}
+	}
+	if n := c.Reputation; n != nil {
+		p.Connect = append(p.Connect, n.TCP)
+		p.Secret, p.Public = append(p.Secret, n.TokenFile), append(p.Public, n.Unix)
+	}
+	for _, r := range c.Credentials() {
+		p.Secret = append(p.Secret, r.File) // empty for a credential in Vault
+	}
+	if usesVault(c) {
+		p.Secret = append(p.Secret, c.Custody.SecretFiles(credentialRole)...)
+	}
+	err := p.UseDatabase(c.Ledger.Postgres, c.LedgerDSN)
+	return p, err
+}
+
+// Plan implements [daemon.Service].
+func (p *sidecar) Plan(c *config.Sidecar) (daemon.Plan, error) {
+	if p.config == nil {
+		p.config = c
+	} else if err := p.checkHosts(c); err != nil {
+		return daemon.Plan{}, err
+	}
+	plan, err := Plan(c)
+	if err != nil {
+		return plan, err
+	}
+	if plan.Environment, err = config.EnvironmentHash(c.Raw); err != nil {
+		return plan, err
+	}
+	plan.CheckManifest = func(strict *policy.Strict) error { return p.checkManifest(c, plan.Environment, strict) }
+	if usesVault(c) { // the process with the runtime's key also holds the token for credentials
+		plan.Extra = func(ctx context.Context, maxAge time.Duration) []look.Observation {
+			return []look.Observation{p.secrets.Look(ctx, maxAge).For(evidence.PurposeRuntimeAttestation)}
+		}
+	}
+	return plan, nil
+}
+
+// usesVault reports whether the credential of a rule is in Vault.
+func usesVault(c *config.Sidecar) bool {
+	for _, r := range c.Credentials() {
+		if r.Vault != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// observeGate returns what the sidecar's configuration shows of its gate.
+func observeGate(c *config.Sidecar) look.Observation {
+	var remote []string
+	for _, a := range c.Actions {
+		if a.API != nil {
+			remote = append(remote, a.Name)
+		}
+	}
+	if len(remote) > 0 {
+		return look.New(look.Gate, look.NotObserved,
+			"The APIs judge these actions, and this sidecar does not see how: "+strings.Join(remote, ", ")+".")
+	}
+	return look.New(look.Gate, look.Holds, fmt.Sprintf("Every action (%d) passes this sidecar's own gate, which demands "+
+		"the whole chain and consumes it in the transaction of the post's intent.", len(c.Actions)))
+}
