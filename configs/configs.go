@@ -40,7 +40,8 @@ func Policy() []byte { return policy }
 // PolicyReputation returns the example of a policy file that asks for the reputation of agents.
 func PolicyReputation() []byte { return policyReputation }
 
-// VaultPolicy returns the Vault policy of a role, by the purpose of its key, or of the keys' owner ("owner"). It is written for a Transit engine at transit/.
+// VaultPolicy returns the Vault policy of a role, by the purpose of its key, or of the keys' owner ("owner"). It is
+// written for a Transit engine at transit/.
 func VaultPolicy(purpose string) (string, error) {
 	raw, err := vaultPolicies.ReadFile("vault/" + purpose + ".hcl")
 	if err != nil {

@@ -40,7 +40,8 @@ func TestAdminRefusals(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() {
-		served <- daemon.Serve(ctx, l, daemon.RequireToken(config.Endpoint{TCP: "x", Token: token}, a.Handler()), daemon.Limits{}, time.Minute, p.Log)
+		served <- daemon.Serve(ctx, l, daemon.RequireToken(config.Endpoint{TCP: "x", Token: token}, a.Handler()),
+			daemon.Limits{}, time.Minute, p.Log)
 	}()
 	defer func() {
 		cancel()

@@ -54,7 +54,8 @@ func call(ctx context.Context, at, method, path string, ask any, with *os.File, 
 
 // send sends a request, as Call does, with a descriptor unless that is nil, and returns the response. Unless it fails,
 // done has to be called.
-func send(ctx context.Context, at, method, path string, ask any, with *os.File) (resp *http.Response, done func(), err error) {
+func send(ctx context.Context, at, method, path string, ask any, with *os.File) (resp *http.Response, done func(),
+	err error) {
 	e, err := daemon.ParseEndpoint(at)
 	if err != nil {
 		return nil, nil, err
@@ -80,7 +81,8 @@ func send(ctx context.Context, at, method, path string, ask any, with *os.File) 
 	}
 	resp, err = client.Do(req)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w at %s (is the process running, and are you its user or root?): %w", ErrNoAnswer, at, err)
+		return nil, nil,
+			fmt.Errorf("%w at %s (is the process running, and are you its user or root?): %w", ErrNoAnswer, at, err)
 	}
 	if resp.StatusCode/100 != 2 {
 		defer resp.Body.Close()
@@ -100,8 +102,8 @@ func send(ctx context.Context, at, method, path string, ask any, with *os.File) 
 type Peer struct {
 	Name string
 	At   config.Endpoint
-	// Purpose is the one purpose of which the peer's observations count. Empty, all of them do. A process on which no post rests has no say in
-	// what the others hold.
+	// Purpose is the one purpose of which the peer's observations count. Empty, all of them do. A process on which no post
+	// rests has no say in what the others hold.
 	Purpose string
 }
 

@@ -43,7 +43,8 @@ func (a *listeners) take(file *os.File, ready bool) (*listener, error) {
 	tcp, ok := inherited.(*net.TCPListener)
 	if !ok || !tcp.Addr().(*net.TCPAddr).IP.IsLoopback() {
 		_ = inherited.Close()
-		return nil, refusal.New("isolation_unavailable", "the listener that came with the request is not one for TCP on loopback")
+		return nil, refusal.New("isolation_unavailable",
+			"the listener that came with the request is not one for TCP on loopback")
 	}
 	l := &listener{TCPListener: tcp, all: a}
 	if err := l.check(file); err != nil {
@@ -78,7 +79,8 @@ func (l *listener) check(file *os.File) error {
 	network, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
 	ownNetwork, err2 := unix.GetsockoptUint64(own, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
 	if err != nil || err2 != nil || network == ownNetwork {
-		return refusal.New("isolation_unavailable", "the listener that came with the request is not known to be in a network of its own")
+		return refusal.New("isolation_unavailable",
+			"the listener that came with the request is not known to be in a network of its own")
 	}
 	if l.cookie, err = unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_COOKIE); err != nil {
 		return err
@@ -105,7 +107,8 @@ func (l *listener) Close() (err error) {
 		return nil
 	}
 	l.once.Do(func() {
-		// Whoever passed the listener may still have a copy of it, and have made it blocking: this ends an accept nevertheless.
+		// Whoever passed the listener may still have a copy of it, and have made it blocking: this ends an accept
+		// nevertheless.
 		if raw, failed := l.SyscallConn(); failed == nil {
 			_ = raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
 		}

@@ -31,7 +31,9 @@ func TestPeerOfOnePurpose(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() {
-		served <- daemon.Serve(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { wire.Write(w, seen, nil) }), daemon.Limits{}, time.Minute, zap.NewNop())
+		served <- daemon.Serve(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			wire.Write(w, seen, nil)
+		}), daemon.Limits{}, time.Minute, zap.NewNop())
 	}()
 	defer func() {
 		cancel()

@@ -23,8 +23,9 @@ type Record struct {
 	// Assurance is nil if the mediator's own gate verified no chain: for a call that is not a post, and for a post
 	// whose chain the API verified.
 	Assurance *policy.Assurance `json:"assurance,omitempty"`
-	// Receipts are the interaction receipts of the call's session, as tokens, from number 1 up to that of the call itself, or up to the last
-	// one if it has none yet; the last 3 MiB of them. There are none for a call of which no receipt is made.
+	// Receipts are the interaction receipts of the call's session, as tokens, from number 1 up to that of the call itself,
+	// or up to the last one if it has none yet; the last 3 MiB of them. There are none for a call of which no receipt is
+	// made.
 	Receipts []string `json:"receipts,omitempty"`
 }
 
@@ -35,7 +36,9 @@ func Assess(r ledger.Record) *policy.Assurance {
 		return nil
 	}
 	held := gate.Held(r.Checks)
-	held.SingleUseConsumed = slices.ContainsFunc(r.Checks, func(k ledger.Check) bool { return k.Name == proxy.CheckSingleUse && k.OK })
+	held.SingleUseConsumed = slices.ContainsFunc(r.Checks, func(k ledger.Check) bool {
+		return k.Name == proxy.CheckSingleUse && k.OK
+	})
 	a := policy.Assess(held)
 	return &a
 }
@@ -53,7 +56,8 @@ func (s *Server) showRecord(w http.ResponseWriter, r *http.Request) {
 	wire.Write(w, shown, err)
 }
 
-// maxShownReceipts bounds what the receipts take that are shown with one record, in bytes: clients of the API read 4 MiB.
+// maxShownReceipts bounds what the receipts take that are shown with one record, in bytes: clients of the API read 4
+// MiB.
 const maxShownReceipts = 3 << 20
 
 // receiptsOf returns the receipts of a call's session up to that of the call: the last ones, if they are too many.
@@ -99,7 +103,8 @@ func (s *Server) listRecords(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// What can be refused is refused before the answer begins.
-	for _, err := range (Selection{Query: ledger.Query{Cursor: selection.Cursor, Limit: 1}}).Records(r.Context(), s.Ledger) {
+	for _, err := range (Selection{Query: ledger.Query{Cursor: selection.Cursor, Limit: 1}}).Records(r.Context(),
+		s.Ledger) {
 		if err != nil {
 			problem.Write(w, err)
 			return

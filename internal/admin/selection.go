@@ -44,11 +44,14 @@ func (s Selection) Check() error {
 	case s.Limit < 0:
 		return refusal.New("query_malformed", "the limit %d is no number of records", s.Limit)
 	case s.State != "" && !slices.Contains(ledger.States[:], s.State):
-		return refusal.New("query_malformed", "no record has the state %.40q: it is one of %s", s.State, JoinWords(ledger.States[:]))
+		return refusal.New("query_malformed", "no record has the state %.40q: it is one of %s", s.State,
+			JoinWords(ledger.States[:]))
 	case s.Flow != "" && !slices.Contains(proxy.Flows[:], s.Flow):
-		return refusal.New("query_malformed", "no record has the flow %.40q: it is one of %s", s.Flow, JoinWords(proxy.Flows[:]))
+		return refusal.New("query_malformed", "no record has the flow %.40q: it is one of %s", s.Flow,
+			JoinWords(proxy.Flows[:]))
 	case !s.Since.IsZero() && !s.Until.IsZero() && !s.Since.Before(s.Until):
-		return refusal.New("query_malformed", "no record has started since %s and before %s", s.Since.UTC().Format(time.RFC3339), s.Until.UTC().Format(time.RFC3339))
+		return refusal.New("query_malformed", "no record has started since %s and before %s",
+			s.Since.UTC().Format(time.RFC3339), s.Until.UTC().Format(time.RFC3339))
 	}
 	return nil
 }
@@ -135,7 +138,9 @@ func ParseTime(text string, now time.Time) (time.Time, error) {
 	}
 	ago, err := time.ParseDuration(text)
 	if err != nil || ago < 0 {
-		return time.Time{}, refusal.New("query_malformed", "%.40q is no time: write 2026-01-31T15:04:05Z, 2026-01-31, or how long ago as 24h", text)
+		return time.Time{},
+			refusal.New("query_malformed", "%.40q is no time: write 2026-01-31T15:04:05Z, 2026-01-31, or how long ago as 24h",
+				text)
 	}
 	return now.Add(-ago), nil
 }

@@ -36,7 +36,8 @@ import (
 // askTimeout bounds a question to the trigger service.
 const askTimeout = 10 * time.Second
 
-// Deployment observes the deployment. It reports each control of the manifest, and the reputation that a post would have.
+// Deployment observes the deployment. It reports each control of the manifest, and the reputation that a post would
+// have.
 type Deployment interface {
 	Controls(ctx context.Context) []policy.ObservedControl
 	// Reputation returns nil if the manifest believes no reputation.
@@ -48,9 +49,10 @@ type Reputation struct {
 	Agent  string     `json:"agent,omitempty"`
 	Tier   string     `json:"tier,omitempty"`
 	Signed *time.Time `json:"signed,omitempty"`
-	Until  *time.Time `json:"until,omitempty"`  // until when posts have it, if no other comes
-	Code   string     `json:"code,omitempty"`   // with which a rule that asks for it refuses posts; empty if it is believed
-	Reason string     `json:"reason,omitempty"` // why
+	Until  *time.Time `json:"until,omitempty"` // until when posts have it, if no other comes
+	// with which a rule that asks for it refuses posts; empty if it is believed
+	Code   string `json:"code,omitempty"`
+	Reason string `json:"reason,omitempty"` // why
 }
 
 // Server is the sidecar's API for operators. Every field except Agent is required.
@@ -222,7 +224,8 @@ func (s *Server) open(r *http.Request, ask SessionRequest, l *listener) (Session
 		}
 		return Session{}, err
 	}
-	answer := Session{Session: opened.ID, Event: event.ID, ProxyURL: "http://" + opened.ID + ":" + password + "@" + s.Proxy, CAFile: s.CAFile, Agent: s.Agent}
+	answer := Session{Session: opened.ID, Event: event.ID,
+		ProxyURL: "http://" + opened.ID + ":" + password + "@" + s.Proxy, CAFile: s.CAFile, Agent: s.Agent}
 	if l != nil {
 		answer.ProxyURL = "http://" + l.Addr().String()
 		go func() {
@@ -235,7 +238,8 @@ func (s *Server) open(r *http.Request, ask SessionRequest, l *listener) (Session
 	return answer, nil
 }
 
-// finish tells the trigger service that the event of a session that has been closed is done. It goes on when a caller does not wait.
+// finish tells the trigger service that the event of a session that has been closed is done. It goes on when a caller
+// does not wait.
 func (s *Server) finish(ctx context.Context, closed *session.Session) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 	defer cancel()
@@ -250,7 +254,8 @@ func (s *Server) Abandoned(ctx context.Context, run *observe.Run) {
 		return
 	}
 	if err := s.finish(ctx, opened); err != nil {
-		s.Log.Error("the event of a session that nobody closed is not done", zap.String("event", opened.Event.ID), zap.Error(err))
+		s.Log.Error("the event of a session that nobody closed is not done", zap.String("event", opened.Event.ID),
+			zap.Error(err))
 	}
 }
 

@@ -76,15 +76,18 @@ func TestCloseSession(t *testing.T) {
 		}
 		asked, err := io.ReadAll(r.Body)
 		done = append(done, r.URL.Path+" "+string(asked))
-		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(`{}`)), Request: r}, err
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+			Body: io.NopCloser(strings.NewReader(`{}`)), Request: r}, err
 	})
 	opened, _, err := a.Sessions.Open(trigger.Event{ID: "evt_1"}, "runtime-1", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	answer := httptest.NewRecorder()
-	a.Handler().ServeHTTP(answer, httptest.NewRequestWithContext(caller, http.MethodDelete, "/v1/sessions/"+opened.ID, nil))
-	if answer.Code != http.StatusNoContent || len(done) != 1 || done[0] != `/v1/events/done {"eventId":"evt_1","runtime":"runtime-1"}` {
+	a.Handler().ServeHTTP(answer,
+		httptest.NewRequestWithContext(caller, http.MethodDelete, "/v1/sessions/"+opened.ID, nil))
+	if answer.Code != http.StatusNoContent || len(done) != 1 ||
+		done[0] != `/v1/events/done {"eventId":"evt_1","runtime":"runtime-1"}` {
 		t.Errorf("%d %s; the trigger service was told %q", answer.Code, answer.Body, done)
 	}
 	if _, open := a.Sessions.Get(opened.ID); open {

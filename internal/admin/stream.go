@@ -16,8 +16,8 @@ import (
 // stalled is how long a client may take to read the next part of a list.
 const stalled = time.Minute
 
-// writeList answers with a list as one JSON array, an element a line, written as it is read. After an error the array has
-// no end; the caller has to break the connection, so that nobody takes what has come for the whole list.
+// writeList answers with a list as one JSON array, an element a line, written as it is read. After an error the array
+// has no end; the caller has to break the connection, so that nobody takes what has come for the whole list.
 func writeList(w http.ResponseWriter, records iter.Seq2[ledger.Record, error]) error {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
@@ -59,8 +59,8 @@ func (p patient) Write(part []byte) (int, error) {
 	return p.to.Write(part)
 }
 
-// Records asks the sidecar at an endpoint, unix:PATH, for the records that are selected, and yields them as they come. An
-// error is the last thing that it yields; without one the list is whole.
+// Records asks the sidecar at an endpoint, unix:PATH, for the records that are selected, and yields them as they come.
+// An error is the last thing that it yields; without one the list is whole.
 func Records(ctx context.Context, at string, s Selection) iter.Seq2[ledger.Record, error] {
 	return func(yield func(ledger.Record, error) bool) {
 		fail := func(err error) { yield(ledger.Record{}, err) }

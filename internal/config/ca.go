@@ -20,8 +20,8 @@ func (c *Sidecar) Hosts() []string {
 	return hosts
 }
 
-// Constraints returns the name constraints of a new interception CA: the hosts of the rules and of ca.permit. It returns
-// nil for a CA without constraints.
+// Constraints returns the name constraints of a new interception CA: the hosts of the rules and of ca.permit. It
+// returns nil for a CA without constraints.
 func (c *Sidecar) Constraints() (*intercept.NameConstraints, error) {
 	if c.CA.Unconstrained {
 		return nil, nil

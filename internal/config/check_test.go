@@ -12,7 +12,8 @@ import (
 // TestRetention: without a retention there is the default, and 0s is for ever.
 func TestRetention(t *testing.T) {
 	const def, forever = 90 * 24 * time.Hour, -1
-	for text, want := range map[string]time.Duration{"{}": def, "retention:": def, "retention: 0s": forever, "retention: 48h": 48 * time.Hour} {
+	for text, want := range map[string]time.Duration{"{}": def, "retention:": def, "retention: 0s": forever,
+		"retention: 48h": 48 * time.Hour} {
 		var c struct {
 			Retention *Retention `yaml:"retention"`
 		}
@@ -28,8 +29,12 @@ func TestRetention(t *testing.T) {
 // TestSecretsAreBound: the content of a secret file is bound to a process as much as the file's name is.
 func TestSecretsAreBound(t *testing.T) {
 	for key, change := range map[string]func(*Sidecar){
-		"admin.tokenFile": func(c *Sidecar) { c.Admin.Token = "x" }, "trigger.tokenFile": func(c *Sidecar) { c.Trigger.Token = "x" },
-		"control.tokenFile": func(c *Sidecar) { c.Control.Token = "x" }, "ledger.postgres.dsnFile": func(c *Sidecar) { c.LedgerDSN = "x" },
+		"admin.tokenFile": func(c *Sidecar) {
+			c.Admin.Token = "x"
+		}, "trigger.tokenFile": func(c *Sidecar) { c.Trigger.Token = "x" },
+		"control.tokenFile": func(c *Sidecar) {
+			c.Control.Token = "x"
+		}, "ledger.postgres.dsnFile": func(c *Sidecar) { c.LedgerDSN = "x" },
 		"gate.secretFile": func(c *Sidecar) { c.GateSecret = "x" },
 	} {
 		var running, next Sidecar
@@ -38,10 +43,12 @@ func TestSecretsAreBound(t *testing.T) {
 			t.Errorf("%s: a restart takes over %v", key, got)
 		}
 	}
-	if got := ChangedBoundKeys(Trigger{}, Trigger{Internal: Endpoint{Token: "x"}}); !slices.Equal(got, []string{"internal.tokenFile"}) {
+	if got := ChangedBoundKeys(Trigger{}, Trigger{Internal: Endpoint{Token: "x"}}); !slices.Equal(got,
+		[]string{"internal.tokenFile"}) {
 		t.Errorf("of a trigger service a restart takes over %v", got)
 	}
-	if got := ChangedBoundKeys(Control{}, Control{Internal: Endpoint{Token: "x"}}); !slices.Equal(got, []string{"internal.tokenFile"}) {
+	if got := ChangedBoundKeys(Control{}, Control{Internal: Endpoint{Token: "x"}}); !slices.Equal(got,
+		[]string{"internal.tokenFile"}) {
 		t.Errorf("of a control plane a restart takes over %v", got)
 	}
 }

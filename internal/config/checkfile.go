@@ -42,8 +42,8 @@ func only[C any](load func(path string) (C, error)) func(path string) ([]Warning
 	}
 }
 
-// CheckFile reads a configuration, policy or manifest file as the processes would, and returns its kind. A process would
-// log the warnings and go on.
+// CheckFile reads a configuration, policy or manifest file as the processes would, and returns its kind. A process
+// would log the warnings and go on.
 func CheckFile(path string) (kind string, warnings []Warning, err error) {
 	which, _, err := readKind(path)
 	if err != nil {

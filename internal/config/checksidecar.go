@@ -288,7 +288,9 @@ func (c *Sidecar) addUpstream(key string, u Upstream, f *findings) {
 		f.Add(key+".host", "%v", err)
 		return
 	}
-	if slices.ContainsFunc(c.UpstreamHosts, func(o upstream.Host) bool { return o.Name == target.Host && o.Port == target.Port }) {
+	if slices.ContainsFunc(c.UpstreamHosts, func(o upstream.Host) bool {
+		return o.Name == target.Host && o.Port == target.Port
+	}) {
 		f.Add(key+".host", "%s is there twice", u.Host)
 	}
 	networks, err := parseNetworks(u.Networks)

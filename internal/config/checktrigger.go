@@ -35,7 +35,8 @@ func (c *Trigger) addSources(f *findings) {
 			f.Add(fmt.Sprintf("sources[%d].name", i), "%q is the name of another source", s.Name)
 		}
 		if s.Queue != nil && c.Agent.UID != nil && slices.Contains(s.Queue.Owners, *c.Agent.UID) {
-			f.Add(fmt.Sprintf("sources[%d].queue.owners", i), "%d is agent.uid: the agent could cause its own posts", *c.Agent.UID)
+			f.Add(fmt.Sprintf("sources[%d].queue.owners", i), "%d is agent.uid: the agent could cause its own posts",
+				*c.Agent.UID)
 		}
 		source, err := s.open(known)
 		if err != nil {
@@ -104,7 +105,8 @@ func (known webhookSecrets) read(source, scheme string, names []string) ([]strin
 			return nil, err
 		}
 		if of, taken := known[[2]string{scheme, s}]; taken && of != source {
-			return nil, fmt.Errorf("the secret in %s is also that of the source %s: a sender of one could sign for the other", name, of)
+			return nil, fmt.Errorf("the secret in %s is also that of the source %s: a sender of one could sign for the other",
+				name, of)
 		}
 		known[[2]string{scheme, s}] = source
 		out = append(out, s)

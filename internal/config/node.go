@@ -35,7 +35,8 @@ func (c *Sidecar) checkNodeRules(f *findings) {
 		if check(key, c.ActionRules[i].Match.Host, a.Credential) && a.API != nil {
 			f.Add(key+".gate", "the node verifies no chain: leave gate and api out")
 		}
-		if m := c.ActionRules[i].Match; m.Host == proxy.InternalHost && node.Publishes(m.Path) && c.Keys.AgentStatement == nil {
+		if m := c.ActionRules[i].Match; m.Host == proxy.InternalHost && node.Publishes(m.Path) &&
+			c.Keys.AgentStatement == nil {
 			f.Add(key+".match.url", "names %s, where the agent publishes: keys.agentStatement is required", m.Path)
 		}
 	}

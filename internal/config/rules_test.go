@@ -34,7 +34,8 @@ const (
 
 // correctRules are an action and an egress rule about the messages to one MCP server.
 func correctRules() (Action, Egress) {
-	a := Action{Name: "issue", Subject: "s", Action: "a", Match: Match{URL: mcpURL, MCP: &MCP{Tools: []string{"create_issue"}}}}
+	a := Action{Name: "issue", Subject: "s", Action: "a",
+		Match: Match{URL: mcpURL, MCP: &MCP{Tools: []string{"create_issue"}}}}
 	e := Egress{Name: "reads", Match: Match{URL: mcpURL, MCP: &MCP{
 		Tools: []string{"get_issue"}, Elicitation: true, Pin: map[string]string{"get_issue": strings.Repeat("a", 64)},
 	}}}
@@ -60,35 +61,52 @@ func TestRules(t *testing.T) {
 		change func(*Action, *Egress)
 		want   string // in the findings
 	}{
-		"in order":                 {func(*Action, *Egress) {}, "<nil>"},
-		"methods beside mcp":       {func(a *Action, _ *Egress) { a.Match.Methods = []string{"POST"} }, "messages to an MCP server have their own HTTP methods"},
-		"methods of a read":        {func(_ *Action, e *Egress) { e.Match.Methods = []string{"GET"} }, "messages to an MCP server have their own HTTP methods"},
-		"an action without tools":  {actionOf(MCP{}), "an action names its tools"},
-		"an action with methods":   {actionOf(MCP{Tools: []string{"a"}, Methods: []string{"ping"}}), "an action names only tools"},
-		"an action with a human":   {actionOf(MCP{Tools: []string{"a"}, Elicitation: true}), "an action names only tools"},
-		"an action with a model":   {actionOf(MCP{Tools: []string{"a"}, Sampling: true}), "an action names only tools"},
-		"an action's connection":   {actionOf(MCP{Tools: []string{"create_issue"}, SameConnection: true}), "<nil>"},
-		"a read's connection":      {readOf(MCP{Tools: []string{"get_issue"}, SameConnection: true}), "is only for an action"},
+		"in order": {func(*Action, *Egress) {}, "<nil>"},
+		"methods beside mcp": {func(a *Action, _ *Egress) {
+			a.Match.Methods = []string{"POST"}
+		}, "messages to an MCP server have their own HTTP methods"},
+		"methods of a read": {func(_ *Action, e *Egress) {
+			e.Match.Methods = []string{"GET"}
+		}, "messages to an MCP server have their own HTTP methods"},
+		"an action without tools": {actionOf(MCP{}), "an action names its tools"},
+		"an action with methods": {actionOf(MCP{Tools: []string{"a"}, Methods: []string{"ping"}}),
+			"an action names only tools"},
+		"an action with a human": {actionOf(MCP{Tools: []string{"a"}, Elicitation: true}), "an action names only tools"},
+		"an action with a model": {actionOf(MCP{Tools: []string{"a"}, Sampling: true}), "an action names only tools"},
+		"an action's connection": {actionOf(MCP{Tools: []string{"create_issue"}, SameConnection: true}), "<nil>"},
+		"a read's connection": {readOf(MCP{Tools: []string{"get_issue"}, SameConnection: true}),
+			"is only for an action"},
 		"an action of other bytes": {func(a *Action, _ *Egress) { a.Content = "raw" }, "messages to an MCP server are JSON"},
-		"a tool in both":           {readOf(MCP{Tools: []string{"create_issue"}}), `name the tools "create_issue" and "create_issue"`},
-		"a bad pin":                {readOf(MCP{Tools: []string{"get_issue"}, Pin: map[string]string{"get_issue": "x"}}), "not a lowercase hex SHA-256"},
-		"a plain rule":             {plain(mcpURL, "GET", "POST"), "also matches spellings of an action's path"},
-		"a plain rule over all":    {plain("https://api.example.com/**", "POST"), "also matches spellings of an action's path"},
-		"a plain rule for reads":   {plain("https://api.example.com/**", "GET"), "<nil>"},
-		"any path":                 {func(_ *Action, e *Egress) { e.Match.URL = "https://api.example.com/**" }, "a rule about messages names its host and its path"},
+		"a tool in both": {readOf(MCP{Tools: []string{"create_issue"}}),
+			`name the tools "create_issue" and "create_issue"`},
+		"a bad pin": {readOf(MCP{Tools: []string{"get_issue"}, Pin: map[string]string{"get_issue": "x"}}),
+			"not a lowercase hex SHA-256"},
+		"a plain rule": {plain(mcpURL, "GET", "POST"), "also matches spellings of an action's path"},
+		"a plain rule over all": {plain("https://api.example.com/**", "POST"),
+			"also matches spellings of an action's path"},
+		"a plain rule for reads": {plain("https://api.example.com/**", "GET"), "<nil>"},
+		"any path": {func(_ *Action, e *Egress) {
+			e.Match.URL = "https://api.example.com/**"
+		}, "a rule about messages names its host and its path"},
 
-		"a model":             {model(Egress{Observe: "openai-responses", HostedTools: []string{"web_search", "remote_content"}}), "<nil>"},
-		"another API":         {model(Egress{Observe: "openai"}), `egress[0].observe: "openai" is not a supported API`},
-		"tools alone":         {model(Egress{HostedTools: []string{"web_search"}}), "egress[0].hostedTools: has no meaning without observe"},
-		"a tool of the agent": {model(Egress{Observe: "openai-chat", HostedTools: []string{"function"}}), `"function" is a tool that the agent runs`},
-		"a wildcard":          {model(Egress{Observe: "openai-chat", HostedTools: []string{"*"}}), "neither the type of a tool"},
+		"a model": {
+			model(Egress{Observe: "openai-responses", HostedTools: []string{"web_search", "remote_content"}}), "<nil>"},
+		"another API": {model(Egress{Observe: "openai"}), `egress[0].observe: "openai" is not a supported API`},
+		"tools alone": {model(Egress{HostedTools: []string{"web_search"}}),
+			"egress[0].hostedTools: has no meaning without observe"},
+		"a tool of the agent": {model(Egress{Observe: "openai-chat", HostedTools: []string{"function"}}),
+			`"function" is a tool that the agent runs`},
+		"a wildcard": {model(Egress{Observe: "openai-chat", HostedTools: []string{"*"}}),
+			"neither the type of a tool"},
 		"a GET": {model(Egress{Match: Match{URL: modelURL, Methods: []string{"GET", "POST"}}, Observe: "openai-chat"}),
 			"a call to a model is a POST"},
 		"models offered": {model(Egress{Observe: "openai-chat", Generate: &Generate{Models: []string{"m"}}}), "<nil>"},
-		"no models":      {model(Egress{Observe: "openai-chat", Generate: &Generate{}}), "egress[0].generate.models: is required"},
+		"no models": {model(Egress{Observe: "openai-chat", Generate: &Generate{}}),
+			"egress[0].generate.models: is required"},
 		"no tokens": {model(Egress{Observe: "openai-chat", Generate: &Generate{Models: []string{"m"}, MaxTokens: -1}}),
 			"egress[0].generate: maxTokens is not positive"},
-		"a model at an MCP server": {model(Egress{Match: Match{URL: modelURL, MCP: &MCP{}}, Observe: "openai-chat"}), "not both"},
+		"a model at an MCP server": {model(Egress{Match: Match{URL: modelURL, MCP: &MCP{}}, Observe: "openai-chat"}),
+			"not both"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, e := correctRules()
@@ -103,7 +121,8 @@ func TestRules(t *testing.T) {
 					t.Errorf("the action is %+v", r)
 				}
 				r := s.EgressRules[0]
-				if r.MCP.Post || !r.MCP.Elicitation || r.MCP.Methods != nil || !slices.Equal(r.Match.Methods, []string{"GET", "POST", "DELETE"}) {
+				if r.MCP.Post || !r.MCP.Elicitation || r.MCP.Methods != nil ||
+					!slices.Equal(r.Match.Methods, []string{"GET", "POST", "DELETE"}) {
 					t.Errorf("the egress rule is %+v", r)
 				}
 			case "a model":
@@ -122,7 +141,8 @@ func TestRules(t *testing.T) {
 // TestActionHeaders: without headers an action allows all, and with an empty list none.
 func TestActionHeaders(t *testing.T) {
 	for name, tt := range map[string]struct{ headers, want []string }{
-		"left out": {nil, nil}, "empty": {[]string{}, []string{}}, "in any spelling": {[]string{"x-github-api-version"}, []string{"X-Github-Api-Version"}},
+		"left out": {nil, nil}, "empty": {[]string{}, []string{}},
+		"in any spelling": {[]string{"x-github-api-version"}, []string{"X-Github-Api-Version"}},
 	} {
 		a, e := correctRules()
 		a.Headers = tt.headers
@@ -144,9 +164,10 @@ func TestWarnings(t *testing.T) {
 		websocket string // the URL of an egress rule for WebSockets
 		want      string
 	}{
-		"nothing":                           {plain, "", "", ""},
-		"a WebSocket":                       {plain, "", url + "ws", "websocket_beside_action egress[0].websocket"},
-		"a WebSocket of many":               {plain, "", "https://*.example.com/ws", "websocket_beside_action egress[0].websocket"},
+		"nothing":     {plain, "", "", ""},
+		"a WebSocket": {plain, "", url + "ws", "websocket_beside_action egress[0].websocket"},
+		"a WebSocket of many": {plain, "", "https://*.example.com/ws",
+			"websocket_beside_action egress[0].websocket"},
 		"a WebSocket of others":             {plain, "", "https://other.example.com/ws", ""},
 		"an API's gate":                     {plain, "api", "", ""},
 		"an API's gate and tools":           {tools, "api", "", "api_gate_resource actions[0].gate"},
@@ -179,7 +200,8 @@ func TestWarnings(t *testing.T) {
 
 // TestTags: every tag means something, and its bounds and choices can be read.
 func TestTags(t *testing.T) {
-	known := map[string]bool{"yaml": true, "json": true, "need": true, "one": true, "from": true, "to": true, "is": true, "of": true, "reload": true}
+	known := map[string]bool{"yaml": true, "json": true, "need": true, "one": true, "from": true, "to": true, "is": true,
+		"of": true, "reload": true}
 	seen := make(map[reflect.Type]bool)
 	var walk func(reflect.Type)
 	walk = func(at reflect.Type) {

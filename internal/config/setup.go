@@ -79,7 +79,8 @@ func HistoryFile(bundle string) string {
 // ReadRoots reads the two pinned root keys: the registry's, then the auditor's.
 func ReadRoots(registry, auditor string) ([]evidence.Root, error) {
 	var roots []evidence.Root
-	for _, r := range [...]struct{ path, purpose string }{{registry, evidence.PurposeSignerCertificate}, {auditor, evidence.PurposeDeploymentCertificate}} {
+	for _, r := range [...]struct{ path, purpose string }{{registry, evidence.PurposeSignerCertificate},
+		{auditor, evidence.PurposeDeploymentCertificate}} {
 		raw, err := files.Read(r.path)
 		if err != nil {
 			return nil, fmt.Errorf("pinned root key: %w", err)
@@ -94,7 +95,8 @@ func ReadRoots(registry, auditor string) ([]evidence.Root, error) {
 }
 
 // OfflineVerifier makes a verifier from the files of t, for commands that ask no running process. now is its clock.
-func OfflineVerifier(t Trust, strict *policy.Strict, now func() time.Time) (*evidence.Verifier, evidence.Bundle, error) {
+func OfflineVerifier(t Trust, strict *policy.Strict, now func() time.Time) (*evidence.Verifier, evidence.Bundle,
+	error) {
 	roots, err := ReadRoots(t.Registry, t.Auditor)
 	if err != nil {
 		return nil, evidence.Bundle{}, err

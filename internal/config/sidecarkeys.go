@@ -31,7 +31,8 @@ type Receipts struct {
 
 // checkKeys checks the keys, and that receipts can be made for every rule that needs them.
 func (c *Sidecar) checkKeys(f *findings) {
-	keys := []namedKey{{"keys.runtime", c.Keys.Runtime}, {"keys.session", c.Keys.Session}, {"keys.requestProof", c.Keys.RequestProof}}
+	keys := []namedKey{{"keys.runtime", c.Keys.Runtime}, {"keys.session", c.Keys.Session},
+		{"keys.requestProof", c.Keys.RequestProof}}
 	key := c.Keys.InteractionReceipt
 	if key != nil {
 		keys = append(keys, namedKey{"keys.interactionReceipt", *key})
@@ -56,7 +57,8 @@ func (c *Sidecar) checkKeys(f *findings) {
 	}
 	for i, e := range c.Egress {
 		if e.Observe != "" && c.Receipts == nil {
-			f.Add(fmt.Sprintf("egress[%d].observe", i), "needs receipts and keys.interactionReceipt: an observed call leaves a receipt")
+			f.Add(fmt.Sprintf("egress[%d].observe", i),
+				"needs receipts and keys.interactionReceipt: an observed call leaves a receipt")
 		}
 	}
 	if c.Receipts == nil {
@@ -73,7 +75,8 @@ func (c *Sidecar) checkKeys(f *findings) {
 	for i, a := range c.Actions {
 		if a.Subject != c.Receipts.Subject && a.Subject != "" && c.Receipts.Subject != "" {
 			f.Add(fmt.Sprintf("actions[%d].subject", i),
-				"%q is another agent than receipts.subject, %q: a session's receipts are about one agent", a.Subject, c.Receipts.Subject)
+				"%q is another agent than receipts.subject, %q: a session's receipts are about one agent", a.Subject,
+				c.Receipts.Subject)
 		}
 	}
 }

@@ -9,22 +9,26 @@ import (
 	"testing"
 )
 
-// TestReceipts reads configurations with receipts, and refuses those in which something of them is missing: each finding is plain.
+// TestReceipts reads configurations with receipts, and refuses those in which something of them is missing: each
+// finding is plain.
 func TestReceipts(t *testing.T) {
 	const (
 		key      = "  interactionReceipt: {key: interaction-receipt-key, issuer: mediator-observer}\n"
 		receipts = "receipts: {subject: \"agent:worker-1\"}\n"
-		observed = "  - name: model\n    match: {url: \"https://api.openai.com/v1/chat/completions\", methods: [POST]}\n    observe: openai-chat\n"
+		observed = "  - name: model\n    match: {url: \"https://api.openai.com/v1/chat/completions\", methods: [POST]}\n  " +
+			"  observe: openai-chat\n"
 	)
 	const (
 		speaker = "  agentStatement: {key: agent-statement-key, issuer: mediator-speaker}\n"
 		node    = "reputation: {unix: run/node.sock, audience: node}\n"
 	)
 	for name, tt := range map[string]struct{ keys, top, rule, want string }{
-		"statements":                 {key + speaker, receipts + node, "", ""},
-		"statements without a node":  {key + speaker, receipts, "", "reputation: is required with keys.agentStatement"},
-		"statements with a lifetime": {key + strings.Replace(speaker, "}", ", lifetime: 30s}", 1), receipts + node, "", "keys.agentStatement.lifetime: has no meaning"},
-		"the receipts' key":          {key + strings.Replace(speaker, "agent-statement-key", "interaction-receipt-key", 1), receipts + node, "", "keys.agentStatement.key: interaction-receipt-key is the key of keys.interactionReceipt too"},
+		"statements":                {key + speaker, receipts + node, "", ""},
+		"statements without a node": {key + speaker, receipts, "", "reputation: is required with keys.agentStatement"},
+		"statements with a lifetime": {key + strings.Replace(speaker, "}", ", lifetime: 30s}", 1), receipts + node, "",
+			"keys.agentStatement.lifetime: has no meaning"},
+		"the receipts' key": {key + strings.Replace(speaker, "agent-statement-key", "interaction-receipt-key", 1),
+			receipts + node, "", "keys.agentStatement.key: interaction-receipt-key is the key of keys.interactionReceipt too"},
 		"none, and nothing observed": {"", "", "", ""},
 		"receipts":                   {key, receipts, observed, ""},
 		"of posts alone":             {key, receipts, "", ""},
@@ -32,11 +36,16 @@ func TestReceipts(t *testing.T) {
 		"no key":                     {"", receipts, observed, "keys.interactionReceipt: is required with receipts"},
 		"a key alone":                {key, "", "", "receipts: is required with keys.interactionReceipt"},
 		"no subject":                 {key, "receipts: {}\n", "", "receipts.subject: is required"},
-		"another subject":            {key, "receipts: {subject: other}\n", "", `actions[0].subject: "agent:worker-1" is another agent than receipts.subject, "other"`},
-		"a subject that is too long": {key, "receipts: {subject: " + strings.Repeat("a", 257) + "}\n", "", "receipts.subject: has 257 bytes; a receipt holds at most 256"},
-		"a lifetime":                 {strings.Replace(key, "}", ", lifetime: 30s}", 1), receipts, "", "keys.interactionReceipt.lifetime: has no meaning"},
-		"another role's key":         {strings.Replace(key, "interaction-receipt-key", "runtime-key", 1), receipts, "", "keys.interactionReceipt.key: runtime-key is the key of keys.runtime too"},
-		"another role's issuer":      {strings.Replace(key, "mediator-observer", "mediator-proof", 1), receipts, "", "keys.interactionReceipt.issuer: mediator-proof is the issuer of keys.requestProof too"},
+		"another subject": {key, "receipts: {subject: other}\n", "",
+			`actions[0].subject: "agent:worker-1" is another agent than receipts.subject, "other"`},
+		"a subject that is too long": {key, "receipts: {subject: " + strings.Repeat("a", 257) + "}\n", "",
+			"receipts.subject: has 257 bytes; a receipt holds at most 256"},
+		"a lifetime": {strings.Replace(key, "}", ", lifetime: 30s}", 1), receipts, "",
+			"keys.interactionReceipt.lifetime: has no meaning"},
+		"another role's key": {strings.Replace(key, "interaction-receipt-key", "runtime-key", 1), receipts, "",
+			"keys.interactionReceipt.key: runtime-key is the key of keys.runtime too"},
+		"another role's issuer": {strings.Replace(key, "mediator-observer", "mediator-proof", 1), receipts, "",
+			"keys.interactionReceipt.issuer: mediator-proof is the issuer of keys.requestProof too"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Replace(correctSidecar, "actions:\n", tt.keys+tt.top+"actions:\n", 1) + tt.rule
@@ -54,7 +63,8 @@ func TestReceipts(t *testing.T) {
 
 // TestRuntimeOfReceipts: a name that does not fit into a receipt is refused where receipts are made, and nowhere else.
 func TestRuntimeOfReceipts(t *testing.T) {
-	const made = "  interactionReceipt: {key: interaction-receipt-key, issuer: mediator-observer}\nreceipts: {subject: \"agent:worker-1\"}\n"
+	const made = "  interactionReceipt: {key: interaction-receipt-key, issuer: mediator-observer}\nreceipts: {subject: " +
+		"\"agent:worker-1\"}\n"
 	for _, tt := range []struct {
 		bytes int
 		made  string
@@ -67,7 +77,8 @@ func TestRuntimeOfReceipts(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := LoadSidecar(path)
-		if refused := strings.Contains(fmt.Sprint(err), "runtime: has 129 bytes; a receipt holds at most 128"); tt.ok == refused || tt.ok != (err == nil) {
+		if refused := strings.Contains(fmt.Sprint(err), "runtime: has 129 bytes; a receipt holds at most 128"); tt.ok ==
+			refused || tt.ok != (err == nil) {
 			t.Errorf("%d bytes: %v", tt.bytes, err)
 		}
 	}

@@ -33,7 +33,8 @@ func TestWrites(t *testing.T) {
 	if err := files.WriteNew(at("new"), []byte("two"), 0o644); err != nil {
 		t.Error(err)
 	}
-	if err := files.WriteNew(at("new"), []byte("three"), 0o644); err == nil || !strings.Contains(err.Error(), "exists already") {
+	if err := files.WriteNew(at("new"), []byte("three"), 0o644); err == nil ||
+		!strings.Contains(err.Error(), "exists already") {
 		t.Errorf("a second time: %v", err)
 	}
 	want("new", "two\n", 0o644)

@@ -17,16 +17,18 @@ func Writable(path string) error {
 	for _, name := range []string{filepath.Dir(path), path} {
 		err := unix.Faccessat(unix.AT_FDCWD, name, unix.W_OK, unix.AT_EACCESS)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%s cannot be written by user %d, who runs this process (%w): make that user its owner, with write permission, on a file system that is mounted for writing",
+			return fmt.Errorf(
+				"%s cannot be written by user %d, who runs this process (%w): make that user its owner, with write permission, "+
+					"on a file system that is mounted for writing",
 				name, os.Geteuid(), err)
 		}
 	}
 	return nil
 }
 
-// Lock makes this DB the only one that writes the file at path: a second process would take the first one's posts in flight for
-// those of a crash. The kernel releases the lock when the process ends, however it ends. The lock lies on a file beside it, which
-// stays: were it removed, two processes could each hold a lock on a file of that name.
+// Lock makes this DB the only one that writes the file at path: a second process would take the first one's posts in
+// flight for those of a crash. The kernel releases the lock when the process ends, however it ends. The lock lies on a
+// file beside it, which stays: were it removed, two processes could each hold a lock on a file of that name.
 func Lock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -73,7 +73,9 @@ type vaultStore struct {
 }
 
 func openVault(c *config.Vault, log *zap.Logger) (Store, error) {
-	server, err := vault.NewServer(vault.Options{Address: c.Address, CAFile: c.CA, Mount: c.Transit, Timeout: time.Duration(c.Timeout), Log: log, Now: time.Now})
+	server, err := vault.NewServer(
+		vault.Options{Address: c.Address, CAFile: c.CA, Mount: c.Transit, Timeout: time.Duration(c.Timeout), Log: log,
+			Now: time.Now})
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +131,8 @@ func login(a config.VaultAuth) vault.Auth {
 	switch {
 	case a.AppRole != nil:
 		return &vault.AppRole{
-			Mount: a.AppRole.Mount, Role: a.AppRole.Role, RoleIDFile: a.AppRole.RoleIDFile, SecretIDFile: a.AppRole.SecretIDFile, Wrapped: !a.AppRole.Unwrapped,
+			Mount: a.AppRole.Mount, Role: a.AppRole.Role, RoleIDFile: a.AppRole.RoleIDFile, SecretIDFile: a.AppRole.SecretIDFile,
+			Wrapped: !a.AppRole.Unwrapped,
 		}
 	case a.Kubernetes != nil:
 		return &vault.Kubernetes{Mount: a.Kubernetes.Mount, Role: a.Kubernetes.Role, JWTFile: a.Kubernetes.TokenFile}

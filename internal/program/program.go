@@ -85,7 +85,8 @@ func Command() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		if strings.Contains(err.Error(), "shorthand") { // one thumbprint in 64 begins with a dash
-			err = fmt.Errorf("%w: an argument that begins with -, such as the id of an agent, goes after all flags and a --", err)
+			err = fmt.Errorf("%w: an argument that begins with -, such as the id of an agent, goes after all flags and a --",
+				err)
 		}
 		return cli.Usage(err)
 	})
@@ -101,9 +102,12 @@ func Command() *cobra.Command {
 		}},
 		{"Run the processes:", append(processCommands(),
 			operate.Config(), operate.Reload(), operate.Doctor(), operate.Guard(), records.Ledger())},
-		{"Keys and certificates, for the security team:", []*cobra.Command{keys.Keys(), keys.Deployment(), keys.CA(), keys.Vault()}},
-		{"Signals, disputes and verifications, for agents:", []*cobra.Command{node.Signal(), node.Dispute(), node.Verification()}},
-		{"Challenges, for API owners:", []*cobra.Command{challenges.Challenge(), challenges.Capability(), challenges.HashPayload()}},
+		{"Keys and certificates, for the security team:",
+			[]*cobra.Command{keys.Keys(), keys.Deployment(), keys.CA(), keys.Vault()}},
+		{"Signals, disputes and verifications, for agents:",
+			[]*cobra.Command{node.Signal(), node.Dispute(), node.Verification()}},
+		{"Challenges, for API owners:",
+			[]*cobra.Command{challenges.Challenge(), challenges.Capability(), challenges.HashPayload()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})
 		for _, c := range group.commands {

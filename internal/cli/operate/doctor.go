@@ -64,9 +64,12 @@ then), if the node refuses receipts, and if there is no reputation that is belie
 			}
 			away := unknown(seen.Confinement)
 			for _, name := range away {
-				fmt.Fprintf(c.ErrOrStderr(), "mediator: what %s sees is not known: start it, name the sidecar's user in its internal.uids, or see its log\n", name)
+				fmt.Fprintf(c.ErrOrStderr(),
+					"mediator: what %s sees is not known: start it, name the sidecar's user in its internal.uids, or see its log\n",
+					name)
 			}
-			if len(away) > 0 || policy.Contradicted(seen.Controls) != nil || stuck(seen.Delivery) || seen.Reputation != nil && seen.Reputation.Code != "" {
+			if len(away) > 0 || policy.Contradicted(seen.Controls) != nil || stuck(seen.Delivery) || seen.Reputation != nil &&
+				seen.Reputation.Code != "" {
 				return cli.ErrRefused
 			}
 			return nil

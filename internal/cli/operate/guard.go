@@ -52,7 +52,8 @@ network namespace it would cut the machine off.`,
 	c.Flags().BoolVar(&asJSON, "json", false, "print what --check has counted as JSON")
 	cli.ConfigFlag(c, &path, "mediator.yaml")
 	c.Flags().BoolVar(&print, "print", false, "print the rules for nft -f, and install nothing")
-	c.Flags().BoolVar(&check, "check", false, "read back the rules that stand and say whether they are these, and what they refused; install nothing")
+	c.Flags().BoolVar(&check, "check", false,
+		"read back the rules that stand and say whether they are these, and what they refused; install nothing")
 	return c
 }
 

@@ -39,9 +39,9 @@ type followedBundle struct {
 	full  float64 // see [evidence.Bundle.Full]
 }
 
-// WaitForCertificates waits for a trust bundle that certifies the key of each role. It has to wait, because at the first
-// start the security team can only certify keys that exist. A process that verifies reads its trust afterwards, so that
-// it accepts what it signs from the first post on.
+// WaitForCertificates waits for a trust bundle that certifies the key of each role. It has to wait, because at the
+// first start the security team can only certify keys that exist. A process that verifies reads its trust afterwards,
+// so that it accepts what it signs from the first post on.
 func (p *Process) WaitForCertificates(ctx context.Context, c config.Trust) (*CertificateFollower, error) {
 	f := &CertificateFollower{path: c.Bundle, roots: p.Roots, roles: p.Roles, verifying: &p.Trust, log: p.Log}
 	p.certificates.Store(f)

@@ -25,7 +25,8 @@ func Port(p uint16) string { return strconv.Itoa(int(p)) }
 
 // systemFiles are files that Go's runtime, its resolver and SQLite read by themselves, and the time zones that a
 // schedule or a policy rule can name.
-var systemFiles = []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services", "/dev/urandom", "/proc/self", "/usr/share/zoneinfo"}
+var systemFiles = []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services", "/dev/urandom",
+	"/proc/self", "/usr/share/zoneinfo"}
 
 // Limits returns the limits that leave the process what it needs. named are the files that the configuration names,
 // which the agent must not reach.
@@ -85,7 +86,8 @@ func (p Plan) files(named []observe.Path) (files []confine.File, err error) {
 		}
 		for _, dir := range folders(f.Name) {
 			if dir == "/" {
-				return nil, fmt.Errorf("%s stands in the root folder, which would make every file readable: give it a folder of its own", f.Name)
+				return nil, fmt.Errorf(
+					"%s stands in the root folder, which would make every file readable: give it a folder of its own", f.Name)
 			}
 			add(confine.Read, dir)
 		}
@@ -146,8 +148,8 @@ func ports(addresses []string) ([]uint16, error) {
 	return slices.Compact(out), nil
 }
 
-// Confine confines this process to what its plan needs, and logs which layers are in force. Before that it makes Go read
-// the files that Go reads only once.
+// Confine confines this process to what its plan needs, and logs which layers are in force. Before that it makes Go
+// read the files that Go reads only once.
 func (p *Process) Confine(plan Plan, o *Observer) error {
 	l, err := plan.Limits(o.Paths)
 	if err != nil {
@@ -164,7 +166,8 @@ func (p *Process) Confine(plan Plan, o *Observer) error {
 		if !layer.InForce {
 			say = p.Log.Warn
 		}
-		say("confinement", zap.String("layer", layer.Name), zap.Bool("inForce", layer.InForce), zap.String("seen", layer.Seen))
+		say("confinement", zap.String("layer", layer.Name), zap.Bool("inForce", layer.InForce),
+			zap.String("seen", layer.Seen))
 	}
 	return nil
 }

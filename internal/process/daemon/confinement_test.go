@@ -11,18 +11,22 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// TestNotConfined starts a process whose configuration names a file in the root folder: to read that folder is to read everything.
+// TestNotConfined starts a process whose configuration names a file in the root folder: to read that folder is to read
+// everything.
 func TestNotConfined(t *testing.T) {
 	err := (&Process{Log: zap.NewNop()}).Confine(Plan{}, &Observer{Paths: PublicPaths("/trust.json")})
 	var refused *refusal.Refusal
-	if !errors.As(err, &refused) || refused.Code() != "not_confined" || !strings.Contains(err.Error(), "/trust.json stands in the root folder") {
+	if !errors.As(err, &refused) || refused.Code() != "not_confined" ||
+		!strings.Contains(err.Error(), "/trust.json stands in the root folder") {
 		t.Error(err)
 	}
 }
 
 // TestPorts reads ports as configurations write them.
 func TestPorts(t *testing.T) {
-	got, err := ports([]string{"", "127.0.0.1:8181", ":443", "[::1]:80", "53", "https://vault:8200/x", "https://api.example/y", "http://api.example"})
+	got, err := ports(
+		[]string{"", "127.0.0.1:8181", ":443", "[::1]:80", "53", "https://vault:8200/x", "https://api.example/y",
+			"http://api.example"})
 	if err != nil || !slices.Equal(got, []uint16{53, 80, 443, 8181, 8200}) {
 		t.Errorf("%v, %v", got, err)
 	}

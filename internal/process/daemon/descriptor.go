@@ -103,8 +103,8 @@ func DescriptorOf(r *http.Request) *os.File {
 	return c.take()
 }
 
-// ClientSending returns a client for an endpoint, as [Client] does. On a unix socket the client sends a descriptor, unless
-// that is nil, with the first bytes of each connection that it makes.
+// ClientSending returns a client for an endpoint, as [Client] does. On a unix socket the client sends a descriptor,
+// unless that is nil, with the first bytes of each connection that it makes.
 func ClientSending(e config.Endpoint, file *os.File) (*http.Client, string) {
 	return client(e, func(c net.Conn) net.Conn { return &sendingConn{Conn: c, file: file} })
 }

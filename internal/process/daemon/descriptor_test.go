@@ -18,7 +18,8 @@ import (
 	"github.com/actionproof/mediator/internal/config"
 )
 
-// TestDescriptors sends descriptors along with requests. The handler of the request gets one, and what nobody takes is closed.
+// TestDescriptors sends descriptors along with requests. The handler of the request gets one, and what nobody takes is
+// closed.
 func TestDescriptors(t *testing.T) {
 	e := config.Endpoint{Unix: filepath.Join(t.TempDir(), "s")}
 	l, err := Listen(e, zap.NewNop())
@@ -42,7 +43,8 @@ func TestDescriptors(t *testing.T) {
 			defer f.Close()
 			flags, errFlags := unix.FcntlInt(f.Fd(), unix.F_GETFD, 0)
 			_, errWrite := io.WriteString(f, "x")
-			fmt.Fprintf(w, "%d bytes, %v, close on exec %t", len(body), errors.Join(err, errFlags, errWrite), flags == unix.FD_CLOEXEC)
+			fmt.Fprintf(w, "%d bytes, %v, close on exec %t", len(body), errors.Join(err, errFlags, errWrite),
+				flags == unix.FD_CLOEXEC)
 		}), Limits{}, time.Minute, zap.NewNop())
 	}()
 	pipe := func() (r, w *os.File) {

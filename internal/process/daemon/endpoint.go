@@ -52,7 +52,8 @@ func Listen(e config.Endpoint, log *zap.Logger) (net.Listener, error) {
 		l.Close()
 		return nil, err
 	}
-	return &peerListener{Listener: l, allowed: append([]uint32{0, uint32(os.Geteuid())}, e.UIDs...), log: flood.Logger(log)}, nil
+	return &peerListener{Listener: l, allowed: append([]uint32{0, uint32(os.Geteuid())}, e.UIDs...),
+		log: flood.Logger(log)}, nil
 }
 
 // removeStaleSocket removes a socket on which no process listens, and nothing else.
@@ -125,7 +126,9 @@ func peerOfConn(c net.Conn) (unix.Ucred, error) {
 	}
 	var cred *unix.Ucred
 	var credErr error
-	if err := raw.Control(func(fd uintptr) { cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+	if err := raw.Control(func(fd uintptr) {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil {
 		return unix.Ucred{}, err
 	}
 	if credErr != nil {
@@ -197,18 +200,22 @@ func client(e config.Endpoint, wrap func(net.Conn) net.Conn) (*http.Client, stri
 
 // Limits limit what the clients of a listener may use of the process. Zero is no limit.
 type Limits struct {
-	Connections int           // open at once; a further one takes the place of one that waits for its client, or waits to be accepted
-	PerAddress  int           // of them from one address; a further one takes the place of one that waits for its client, or is closed, also where it would wait
-	Header      time.Duration // from the connection, or the first byte of a later request, to the end of the header; 30 s if 0
-	Request     time.Duration // from the first byte of a request to the last of its answer
+	// open at once; a further one takes the place of one that waits for its client, or waits to be accepted
+	Connections int
+	// of them from one address; a further one takes the place of one that waits for its client, or is closed, also where
+	// it would wait
+	PerAddress int
+	// from the connection, or the first byte of a later request, to the end of the header; 30 s if 0
+	Header  time.Duration
+	Request time.Duration // from the first byte of a request to the last of its answer
 }
 
-// PublicLimits bounds a port that anybody can reach. Clients that connect and send nothing must not exhaust the descriptors
-// and the memory of a process that other processes depend on, and must not keep others out.
+// PublicLimits bounds a port that anybody can reach. Clients that connect and send nothing must not exhaust the
+// descriptors and the memory of a process that other processes depend on, and must not keep others out.
 var PublicLimits = Limits{Connections: 512, PerAddress: 128, Header: 10 * time.Second, Request: 20 * time.Second}
 
-// endpointLimits bounds an endpoint over TCP. One sidecar alone can have as many connections as it has calls in flight, and a
-// request may wait for an event.
+// endpointLimits bounds an endpoint over TCP. One sidecar alone can have as many connections as it has calls in flight,
+// and a request may wait for an event.
 var endpointLimits = Limits{Connections: 4096}
 
 // Serve serves h on l until ctx ends. Then it waits at most grace for open requests.
@@ -217,8 +224,9 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, b Limits, grace 
 		l = newBoundedListener(l, b, log)
 	}
 	s := &http.Server{
-		Handler: handling(h), ReadHeaderTimeout: cmp.Or(b.Header, 30*time.Second), IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		ReadTimeout: b.Request, WriteTimeout: b.Request,
+		Handler: handling(h), ReadHeaderTimeout: cmp.Or(b.Header, 30*time.Second), IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 64 << 10,
+		ReadTimeout:    b.Request, WriteTimeout: b.Request,
 		ErrorLog: zap.NewStdLog(log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))),
 		BaseContext: func(net.Listener) context.Context {
 			return context.WithValue(context.Background(), endingKey{}, ctx.Done())
@@ -244,7 +252,8 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, b Limits, grace 
 // endingKey is the context key of what ending returns.
 type endingKey struct{}
 
-// ending returns a channel that is closed when the server of a request begins to end. A request that only waits ends then.
+// ending returns a channel that is closed when the server of a request begins to end. A request that only waits ends
+// then.
 func ending(ctx context.Context) <-chan struct{} {
 	done, _ := ctx.Value(endingKey{}).(<-chan struct{})
 	return done

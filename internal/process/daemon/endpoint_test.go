@@ -23,14 +23,16 @@ import (
 	"github.com/actionproof/mediator/test/full"
 )
 
-// TestClientFollowsNoRedirect: a process that is taken over cannot send the others elsewhere, nor learn where the endpoint's token fits.
+// TestClientFollowsNoRedirect: a process that is taken over cannot send the others elsewhere, nor learn where the
+// endpoint's token fits.
 func TestClientFollowsNoRedirect(t *testing.T) {
 	var reached atomic.Bool
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Store(true) }))
 	defer elsewhere.Close()
 	hostile := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusFound))
 	defer hostile.Close()
-	client, base := Client(config.Endpoint{TCP: hostile.Listener.Addr().String(), Token: "a-token-of-at-least-thirty-two-bytes"})
+	client, base := Client(
+		config.Endpoint{TCP: hostile.Listener.Addr().String(), Token: "a-token-of-at-least-thirty-two-bytes"})
 	defer client.CloseIdleConnections()
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		r, err := http.NewRequestWithContext(t.Context(), method, base+"/v1/score/x", nil)
@@ -50,7 +52,8 @@ func TestClientFollowsNoRedirect(t *testing.T) {
 
 // TestStrangersAreNotWaitedFor sends no token, and a body that never comes.
 func TestStrangersAreNotWaitedFor(t *testing.T) {
-	s := httptest.NewServer(RequireToken(config.Endpoint{TCP: "x", Token: "a-token-of-at-least-thirty-two-bytes"}, http.NotFoundHandler()))
+	s := httptest.NewServer(
+		RequireToken(config.Endpoint{TCP: "x", Token: "a-token-of-at-least-thirty-two-bytes"}, http.NotFoundHandler()))
 	defer s.Close()
 	for _, body := range []string{"Content-Length: 10\r\n\r\nhalf", "\r\n"} { // the second one would keep its connection
 		c, err := net.Dial("tcp", s.Listener.Addr().String())
@@ -96,7 +99,9 @@ func TestSocketsAdmitByUser(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)
 			go func() {
-				done <- Serve(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("in")) }), Limits{}, time.Minute, zap.NewNop())
+				done <- Serve(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					_, _ = w.Write([]byte("in"))
+				}), Limits{}, time.Minute, zap.NewNop())
 			}()
 			cmd := exec.CommandContext(t.Context(), "curl", "-sS", "--unix-socket", path, "http://x/")
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: other, Gid: other}}
@@ -160,7 +165,8 @@ func TestWhoMayReloadUnknown(t *testing.T) {
 	pipe, other := net.Pipe()
 	defer pipe.Close()
 	defer other.Close()
-	for name, c := range map[string]any{"no connection": nil, "another kind of connection": pipe, "a connection without a peer": &net.UnixConn{}} {
+	for name, c := range map[string]any{"no connection": nil, "another kind of connection": pipe,
+		"a connection without a peer": &net.UnixConn{}} {
 		r := httptest.NewRequestWithContext(context.WithValue(t.Context(), connKey{}, c), http.MethodPost, "/v1/reload", nil)
 		if mayReload(r) {
 			t.Errorf("%s: it may", name)

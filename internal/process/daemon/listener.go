@@ -15,19 +15,21 @@ import (
 )
 
 const (
-	// patience is how long a request may take before its connection can be closed for another one, where requests are bounded in time.
+	// patience is how long a request may take before its connection can be closed for another one, where requests are
+	// bounded in time.
 	patience = 5 * time.Second
 	// arrival is how long a new connection has for its first header before it can be closed for another address.
 	arrival = time.Second
 )
 
-// boundedListener bounds the connections that are open at once, of each address and of all together. Connections that say nothing
-// must not keep others out: a new connection takes the place of the oldest one that waits for its client, first of those that
-// have no request, then of those whose request takes longer than patience. A connection whose request is being answered keeps its place.
+// boundedListener bounds the connections that are open at once, of each address and of all together. Connections that
+// say nothing must not keep others out: a new connection takes the place of the oldest one that waits for its client,
+// first of those that have no request, then of those whose request takes longer than patience. A connection whose
+// request is being answered keeps its place.
 //
-// An address that opens many connections must not cut those of others. So no connection is closed for another address before its
-// arrival is over. Where the connections of an address are bounded, an address takes no place of one that has fewer, and only an address
-// without a connection waits for a place.
+// An address that opens many connections must not cut those of others. So no connection is closed for another address
+// before its arrival is over. Where the connections of an address are bounded, an address takes no place of one that
+// has fewer, and only an address without a connection waits for a place.
 type boundedListener struct {
 	net.Listener
 	limits Limits
@@ -55,7 +57,8 @@ type boundedConn struct {
 	handling time.Time // when its request began; zero while it has none
 }
 
-// Accept returns the next connection, once there is a place for it. It closes a connection that gets none and may not wait for one.
+// Accept returns the next connection, once there is a place for it. It closes a connection that gets none and may not
+// wait for one.
 func (l *boundedListener) Accept() (net.Conn, error) {
 	for {
 		accepted, err := l.Listener.Accept()
@@ -70,7 +73,8 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// addressOf returns the address that counts for a connection: of IPv6 the network of 64 bits, because one client has all of it.
+// addressOf returns the address that counts for a connection: of IPv6 the network of 64 bits, because one client has
+// all of it.
 func addressOf(c net.Conn) netip.Addr {
 	tcp, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -98,13 +102,15 @@ func (l *boundedListener) admit(c *boundedConn) bool {
 			return true
 		}
 		if victim := l.victim(c.from, ofAddress); victim != nil {
-			l.log.Warn("a connection was closed for another one: as many as may be were open", zap.Stringer("address", victim.from), zap.Bool("request", !victim.handling.IsZero()))
+			l.log.Warn("a connection was closed for another one: as many as may be were open",
+				zap.Stringer("address", victim.from), zap.Bool("request", !victim.handling.IsZero()))
 			l.remove(victim)
 			victim.cut()
 			continue
 		}
 		if counted && l.of[c.from] > 0 {
-			l.log.Warn("a connection was refused: no place is free, and its address has others", zap.Stringer("address", c.from), zap.Int("others", l.of[c.from]))
+			l.log.Warn("a connection was refused: no place is free, and its address has others", zap.Stringer("address", c.from),
+				zap.Int("others", l.of[c.from]))
 			return false
 		}
 		later := time.AfterFunc(arrival, l.wake) // by then another connection may be one to close
@@ -120,8 +126,8 @@ func (l *boundedListener) wake() {
 	l.changed.Broadcast()
 }
 
-// victim returns the connection to close for a new one from the given address, or nil. It is one of that address if only is set, and else
-// of the address with most connections among those that can be closed. It is called with mu held.
+// victim returns the connection to close for a new one from the given address, or nil. It is one of that address if
+// only is set, and else of the address with most connections among those that can be closed. It is called with mu held.
 func (l *boundedListener) victim(from netip.Addr, only bool) *boundedConn {
 	now := time.Now()
 	var found *boundedConn

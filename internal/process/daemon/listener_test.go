@@ -46,8 +46,10 @@ func strangersLog(t *testing.T) (log *zap.Logger, size func() int64) {
 	}
 }
 
-// publicServer serves "in" within the limits, over TLS if it is configured, and holds each request for "/hold" until release is called.
-func publicServer(t *testing.T, limits Limits, over *tls.Config, log *zap.Logger) (port string, holding chan struct{}, release func()) {
+// publicServer serves "in" within the limits, over TLS if it is configured, and holds each request for "/hold" until
+// release is called.
+func publicServer(t *testing.T, limits Limits, over *tls.Config, log *zap.Logger) (port string, holding chan struct{},
+	release func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -112,18 +114,21 @@ func ended(c net.Conn) error {
 	return nil
 }
 
-// TestSilentConnectionsGiveWay: connections that say nothing keep nobody out, neither from their own address nor from another one.
+// TestSilentConnectionsGiveWay: connections that say nothing keep nobody out, neither from their own address nor from
+// another one.
 func TestSilentConnectionsGiveWay(t *testing.T) {
 	secure := httptest.NewTLSServer(nil)
 	defer secure.Close()
-	for name, over := range map[string]*tls.Config{"HTTP": nil, "HTTPS": {Certificates: secure.TLS.Certificates, MinVersion: tls.VersionTLS12}} {
+	for name, over := range map[string]*tls.Config{"HTTP": nil,
+		"HTTPS": {Certificates: secure.TLS.Certificates, MinVersion: tls.VersionTLS12}} {
 		t.Run(name, func(t *testing.T) { silentConnectionsGiveWay(t, over) })
 	}
 }
 
 func silentConnectionsGiveWay(t *testing.T, over *tls.Config) {
 	log, size := strangersLog(t)
-	port, _, _ := publicServer(t, Limits{Connections: 20, PerAddress: 10, Header: time.Hour, Request: time.Hour}, over, log)
+	port, _, _ := publicServer(t, Limits{Connections: 20, PerAddress: 10, Header: time.Hour, Request: time.Hour}, over,
+		log)
 	var silent []net.Conn
 	for _, from := range []string{"127.0.0.2", "127.0.0.3", "127.0.0.4"} {
 		for range 100 {
@@ -149,7 +154,8 @@ func silentConnectionsGiveWay(t *testing.T, over *tls.Config) {
 	}
 }
 
-// TestConnectionsOfAnAddress: an address has its places and no more; its requests are answered, and others come in beside them.
+// TestConnectionsOfAnAddress: an address has its places and no more; its requests are answered, and others come in
+// beside them.
 func TestConnectionsOfAnAddress(t *testing.T) {
 	log, _ := strangersLog(t)
 	port, holding, release := publicServer(t, Limits{Connections: 5, PerAddress: 3}, nil, log)
@@ -219,7 +225,8 @@ func slowRequestsGiveWay(t *testing.T) {
 	}
 }
 
-// TestNewConnectionsHaveTime: a connection whose header is still coming is closed for another address no sooner than after its arrival.
+// TestNewConnectionsHaveTime: a connection whose header is still coming is closed for another address no sooner than
+// after its arrival.
 func TestNewConnectionsHaveTime(t *testing.T) {
 	for name, limits := range map[string]Limits{
 		"a public port": {Connections: 2, PerAddress: 2, Request: time.Hour},
@@ -247,8 +254,8 @@ func TestNewConnectionsHaveTime(t *testing.T) {
 	}
 }
 
-// TestAddressesWithManyConnections: where all places are in use, an address that has connections closes none of an address that has fewer,
-// and does not wait for a place.
+// TestAddressesWithManyConnections: where all places are in use, an address that has connections closes none of an
+// address that has fewer, and does not wait for a place.
 func TestAddressesWithManyConnections(t *testing.T) {
 	for name, c := range map[string]struct {
 		mine, others int
@@ -309,8 +316,9 @@ func connection(t *testing.T, l *boundedListener, from string) *boundedConn {
 
 func (c *boundedConn) isCut() bool { return errors.Is(c.SetDeadline(time.Time{}), io.ErrClosedPipe) }
 
-// TestBodiesThatDoNotCome floods a server with requests whose bodies never come, from a few addresses that use all places and connect anew
-// at once. Slow deliveries from another address are answered beside them. The time is that of a bubble.
+// TestBodiesThatDoNotCome floods a server with requests whose bodies never come, from a few addresses that use all
+// places and connect anew at once. Slow deliveries from another address are answered beside them. The time is that of a
+// bubble.
 func TestBodiesThatDoNotCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -401,7 +409,8 @@ func (c fromAddress) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP
 
 // TestAddressOf: of IPv6 one network counts as one address.
 func TestAddressOf(t *testing.T) {
-	for from, want := range map[string]string{"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::"} {
+	for from, want := range map[string]string{"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1",
+		"2001:db8:1:2:3:4:5:6": "2001:db8:1:2::"} {
 		if got := addressOf(fromAddress{nil, from}); got.String() != want {
 			t.Errorf("%s counts as %s, want %s", from, got, want)
 		}

@@ -22,7 +22,8 @@ const (
 )
 
 // NewLogger makes a logger that writes JSON lines to w, with the name of the process in each. It samples nothing,
-// because the record of calls must have no gaps. Lines that strangers cause go through [flood.Logger] where they are written.
+// because the record of calls must have no gaps. Lines that strangers cause go through [flood.Logger] where they are
+// written.
 func NewLogger(c config.Log, process string, w io.Writer) (*zap.Logger, error) {
 	log, _, err := NewLoggers(c, process, w)
 	return log, err

@@ -38,8 +38,8 @@ func (w *writes) String() string {
 	return fmt.Sprintf("%q", w.all)
 }
 
-// TestLogLater: a line that can wait does for 5 ms, or until another line is written, which never overtakes it; and no more are written at
-// once than a pipe takes as a whole.
+// TestLogLater: a line that can wait does for 5 ms, or until another line is written, which never overtakes it; and no
+// more are written at once than a pipe takes as a whole.
 func TestLogLater(t *testing.T) {
 	long := strings.Repeat("x", 1500)
 	for _, tt := range []struct {
@@ -61,7 +61,12 @@ func TestLogLater(t *testing.T) {
 				time.Sleep(6 * time.Millisecond)
 			}
 		}, []string{"a", "b"}},
-		{"a line that cannot wait", func(log, later *zap.Logger) { log.Info("a"); later.Info("b"); log.Error("c"); log.Warn("d") }, []string{"a", "b c", "d"}},
+		{"a line that cannot wait", func(log, later *zap.Logger) {
+			log.Info("a")
+			later.Info("b")
+			log.Error("c")
+			log.Warn("d")
+		}, []string{"a", "b c", "d"}},
 		{"more than goes at once", func(_, later *zap.Logger) {
 			for _, m := range []string{"a", "b", "c", "d", "e"} {
 				later.Info(m, zap.String("long", long))

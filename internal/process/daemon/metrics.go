@@ -15,18 +15,30 @@ import (
 type stateCollector struct{ p *Process }
 
 var (
-	certificateUntil = describe("mediator_custody_certificate_until_seconds", "When the custody certificate of a key version in the trust bundle ends.", "kid", "purpose")
-	lastCertified    = describe("mediator_last_certification_seconds", "When the key registry signed the newest custody certificate of the trust bundle.")
-	revocationsUntil = describe("mediator_revocation_list_until_seconds", "When the revocation list ends, after which nothing is believed. Missing if there is no list.")
-	deploymentUntil  = describe("mediator_deployment_certificate_until_seconds", "When the deployment certificate in force ends, after which every post is refused. Missing before there is one.")
-	bundleInfo       = describe("mediator_trust_bundle_info", "1 for the trust bundle in force by which this process signs or verifies.", "use", "sha256")
-	bundleFull       = describe("mediator_trust_bundle_full_ratio", "How full the trust bundle is, from 0 to 1: by its certificates, bytes or revocation list. A full one takes no more.")
-	signingVersion   = describe("mediator_signing_version", "The version of a key that signs now. Missing if none may.", "key", "purpose")
-	signingMade      = describe("mediator_signing_version_created_seconds", "When the custody made the version that signs now. Missing if it does not say.", "key", "purpose")
-	keyVersions      = describe("mediator_key_versions", "How many versions of a key its custody accepts: those that nobody has retired.", "key", "purpose")
-	vaultUntil       = describe("mediator_vault_certificate_until_seconds", "When Vault's certificate ends, as a connection saw it in the last hours.")
-	vaultReachable   = describe("mediator_vault_reachable", "1 if Vault did the last time what this login asked of it; else 0.", "for")
-	vaultTokenUntil  = describe("mediator_vault_token_until_seconds", "When a login's token ends unless it is renewed. Missing if it does not end.", "for")
+	certificateUntil = describe("mediator_custody_certificate_until_seconds",
+		"When the custody certificate of a key version in the trust bundle ends.", "kid", "purpose")
+	lastCertified = describe("mediator_last_certification_seconds",
+		"When the key registry signed the newest custody certificate of the trust bundle.")
+	revocationsUntil = describe("mediator_revocation_list_until_seconds",
+		"When the revocation list ends, after which nothing is believed. Missing if there is no list.")
+	deploymentUntil = describe("mediator_deployment_certificate_until_seconds",
+		"When the deployment certificate in force ends, after which every post is refused. Missing before there is one.")
+	bundleInfo = describe("mediator_trust_bundle_info",
+		"1 for the trust bundle in force by which this process signs or verifies.", "use", "sha256")
+	bundleFull = describe("mediator_trust_bundle_full_ratio",
+		"How full the trust bundle is, from 0 to 1: by its certificates, bytes or revocation list. A full one takes no more.")
+	signingVersion = describe("mediator_signing_version", "The version of a key that signs now. Missing if none may.",
+		"key", "purpose")
+	signingMade = describe("mediator_signing_version_created_seconds",
+		"When the custody made the version that signs now. Missing if it does not say.", "key", "purpose")
+	keyVersions = describe("mediator_key_versions",
+		"How many versions of a key its custody accepts: those that nobody has retired.", "key", "purpose")
+	vaultUntil = describe("mediator_vault_certificate_until_seconds",
+		"When Vault's certificate ends, as a connection saw it in the last hours.")
+	vaultReachable = describe("mediator_vault_reachable",
+		"1 if Vault did the last time what this login asked of it; else 0.", "for")
+	vaultTokenUntil = describe("mediator_vault_token_until_seconds",
+		"When a login's token ends unless it is renewed. Missing if it does not end.", "for")
 )
 
 func describe(name, help string, labels ...string) *prometheus.Desc {
@@ -36,7 +48,8 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 // Describe implements [prometheus.Collector].
 func (s stateCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		certificateUntil, lastCertified, revocationsUntil, deploymentUntil, bundleInfo, bundleFull, signingVersion, signingMade, keyVersions, vaultUntil, vaultReachable, vaultTokenUntil,
+		certificateUntil, lastCertified, revocationsUntil, deploymentUntil, bundleInfo, bundleFull, signingVersion,
+		signingMade, keyVersions, vaultUntil, vaultReachable, vaultTokenUntil,
 	} {
 		ch <- d
 	}
@@ -77,7 +90,8 @@ func (s stateCollector) Collect(ch chan<- prometheus.Metric) {
 }
 
 // trust collects what the bundle says.
-func (s stateCollector) trust(gauge func(*prometheus.Desc, float64, ...string), at func(*prometheus.Desc, time.Time, ...string)) {
+func (s stateCollector) trust(gauge func(*prometheus.Desc, float64, ...string),
+	at func(*prometheus.Desc, time.Time, ...string)) {
 	verifying := s.p.Trust.inForce()
 	maxAge := time.Duration(0)
 	if verifying != nil {

@@ -21,7 +21,8 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// TestMetricsOfTrust holds the metrics against a deployment with a revocation list, before and after the bundle changes.
+// TestMetricsOfTrust holds the metrics against a deployment with a revocation list, before and after the bundle
+// changes.
 func TestMetricsOfTrust(t *testing.T) {
 	now := time.Now().Truncate(time.Second)
 	k := gatetest.NewAt(t, now)
@@ -166,7 +167,8 @@ func TestReadyzSaysWhatCallersMeet(t *testing.T) {
 	var all sync.WaitGroup
 	for range 100 {
 		all.Go(func() {
-			if w := readyz(); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "a key can be exported (deployment_contradicted)") {
+			if w := readyz(); w.Code != http.StatusServiceUnavailable ||
+				!strings.Contains(w.Body.String(), "a key can be exported (deployment_contradicted)") {
 				t.Errorf("got %d %s", w.Code, w.Body)
 			}
 		})

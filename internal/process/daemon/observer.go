@@ -83,14 +83,16 @@ func holds(all []look.Observation) error {
 	return nil
 }
 
-// observations answers GET /v1/looks with the observations of this process, and GET /v1/layers with its confinement. The
-// parameter maxAge is that of [Observer.Observe]; without it every look is made now.
+// observations answers GET /v1/looks with the observations of this process, and GET /v1/layers with its confinement.
+// The parameter maxAge is that of [Observer.Observe]; without it every look is made now.
 func (p *Process) observations(mux *http.ServeMux) {
 	mux.HandleFunc("GET /v1/looks", func(w http.ResponseWriter, r *http.Request) {
 		maxAge, _ := time.ParseDuration(r.URL.Query().Get("maxAge")) // 0 if it is none
 		wire.Write(w, p.Observer.Load().Observe(r.Context(), maxAge), nil)
 	})
-	mux.HandleFunc("GET /v1/layers", func(w http.ResponseWriter, _ *http.Request) { wire.Write(w, p.Confined.Layers(), nil) })
+	mux.HandleFunc("GET /v1/layers", func(w http.ResponseWriter, _ *http.Request) {
+		wire.Write(w, p.Confined.Layers(), nil)
+	})
 }
 
 // SecretPaths lists files and folders that the agent must neither change nor read. It skips empty names.

@@ -40,7 +40,8 @@ func TestFilesAreLookedAtForEveryUser(t *testing.T) {
 			t.Fatal(err)
 		}
 		o := daemon.Observer{
-			Agent: config.Agent{UID: &agent, GIDs: []uint32{group}}, Roles: []daemon.Role{{Purpose: "p", Key: signer.NewRotation(key, 0, time.Now)}},
+			Agent: config.Agent{UID: &agent, GIDs: []uint32{group}},
+			Roles: []daemon.Role{{Purpose: "p", Key: signer.NewRotation(key, 0, time.Now)}},
 			Paths: daemon.SecretPaths(file),
 		}
 		err := o.CheckStart(t.Context())

@@ -61,7 +61,8 @@ func (p Plan) Observer(roles []Role) *Observer {
 	slices.Sort(public)
 	return &Observer{
 		Agent: p.Agent, Roles: roles, FromConfig: p.Shown, Extra: p.Extra,
-		Paths: slices.Concat(SecretPaths(slices.Compact(secret)...), PublicPaths(slices.Compact(public)...), SocketPath(p.Endpoint)),
+		Paths: slices.Concat(SecretPaths(slices.Compact(secret)...), PublicPaths(slices.Compact(public)...),
+			SocketPath(p.Endpoint)),
 	}
 }
 
@@ -104,7 +105,8 @@ func CheckPlaces(file string, places ...Place) error {
 func (p Place) check() error {
 	if p.Unix != "" {
 		if _, err := os.Stat(filepath.Dir(p.Unix)); err != nil {
-			return fmt.Errorf("the folder of the socket %s cannot be used (%w): make it, or name another", p.Unix, errors.Unwrap(err))
+			return fmt.Errorf("the folder of the socket %s cannot be used (%w): make it, or name another", p.Unix,
+				errors.Unwrap(err))
 		}
 		_, err := isStale(p.Unix)
 		return err
@@ -121,7 +123,8 @@ func (p Place) check() error {
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return fmt.Errorf("this machine does not have the address %s: write one that it has", p.Address)
 	case errors.Is(err, syscall.EACCES):
-		return fmt.Errorf("this user may not listen on %s: write a port from 1024 on, or give the process CAP_NET_BIND_SERVICE", p.Address)
+		return fmt.Errorf(
+			"this user may not listen on %s: write a port from 1024 on, or give the process CAP_NET_BIND_SERVICE", p.Address)
 	}
 	return err
 }

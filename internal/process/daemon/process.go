@@ -1,4 +1,5 @@
-// Package daemon holds what the sidecar, the trigger service, the control plane and the node have in common as processes.
+// Package daemon holds what the sidecar, the trigger service, the control plane and the node have in common as
+// processes.
 //
 //	process.go       the parts of each process
 //	run.go           the order in which it starts, reloads and ends
@@ -47,7 +48,8 @@ type Process struct {
 	Roots    []evidence.Root          // nil until WaitForRoots
 	Observer atomic.Pointer[Observer] // of the configuration in force
 	Confined *confine.Confined        // nil until Confine
-	// Trust follows the bundle for what this process verifies. The trigger service and the node verify nothing by it, and add nothing.
+	// Trust follows the bundle for what this process verifies. The trigger service and the node verify nothing by it, and
+	// add nothing.
 	Trust TrustFollowers
 
 	Address net.Addr    // of the endpoint; nil until it is open
@@ -103,7 +105,8 @@ func (p *Process) Close() {}
 func NewMetrics() *prometheus.Registry {
 	live := collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/gc/heap/live:bytes$`)}
 	r := prometheus.NewRegistry()
-	r.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(live)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(live)),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
 }
 

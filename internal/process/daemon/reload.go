@@ -71,9 +71,15 @@ type Reloader struct {
 func NewReloader(log *zap.Logger, registry prometheus.Registerer) (*Reloader, error) {
 	r := &Reloader{
 		log: log, hangups: make(chan os.Signal, 1),
-		results: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "mediator_reloads_total", Help: "Reloads of the configuration by result: taken or refused."}, []string{"result"}),
-		refused: prometheus.NewGauge(prometheus.GaugeOpts{Name: "mediator_reload_refused", Help: "1 if the last reload was refused, and an older configuration is in force; else 0."}),
-		taken:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "mediator_configuration_seconds", Help: "When the configuration in force was taken over, in Unix seconds."}),
+		results: prometheus.NewCounterVec(
+			prometheus.CounterOpts{Name: "mediator_reloads_total",
+				Help: "Reloads of the configuration by result: taken or refused."}, []string{"result"}),
+		refused: prometheus.NewGauge(
+			prometheus.GaugeOpts{Name: "mediator_reload_refused",
+				Help: "1 if the last reload was refused, and an older configuration is in force; else 0."}),
+		taken: prometheus.NewGauge(
+			prometheus.GaugeOpts{Name: "mediator_configuration_seconds",
+				Help: "When the configuration in force was taken over, in Unix seconds."}),
 	}
 	for _, result := range []string{"taken", "refused"} {
 		r.results.WithLabelValues(result)
@@ -124,7 +130,8 @@ func (r *Reloader) Reload(ctx context.Context) (ConfigStatus, error) {
 	defer r.mu.Unlock()
 	if r.take == nil {
 		r.log.Error("not reloaded: the process has not begun yet")
-		return ConfigStatus{}, refusal.New("not_ready", "the process has not begun yet: it reads its configuration when it does")
+		return ConfigStatus{},
+			refusal.New("not_ready", "the process has not begun yet: it reads its configuration when it does")
 	}
 	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
 	defer cancel()
@@ -134,7 +141,8 @@ func (r *Reloader) Reload(ctx context.Context) (ConfigStatus, error) {
 	}
 	r.put(c)
 	r.results.WithLabelValues("taken").Inc()
-	r.log.Info("reloaded", zap.String("configuration", c.Configuration), zap.String("environment", c.Environment), zap.String("manifest", c.Manifest), zap.String("policy", c.Policy))
+	r.log.Info("reloaded", zap.String("configuration", c.Configuration), zap.String("environment", c.Environment),
+		zap.String("manifest", c.Manifest), zap.String("policy", c.Policy))
 	return *r.inForce.Load(), nil
 }
 
@@ -159,7 +167,9 @@ func restartRequired(keys []string) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	return refusal.New("restart_required", "the configuration before stays in force: a restart, and no reload, takes over a change of %s", strings.Join(keys, ", "))
+	return refusal.New("restart_required",
+		"the configuration before stays in force: a restart, and no reload, takes over a change of %s",
+		strings.Join(keys, ", "))
 }
 
 // mayReload reports whether a request comes from root or from the user of this process. Over TCP it may come from any
@@ -188,7 +198,9 @@ func (r *Reloader) Handle(mux *http.ServeMux, ready Check) {
 		c, err := r.Reload(context.WithoutCancel(req.Context())) // a reload that has begun ends, also if the client goes away
 		wire.Write(w, c, err)
 	})
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { wire.Write(w, map[string]bool{"healthy": true}, nil) })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		wire.Write(w, map[string]bool{"healthy": true}, nil)
+	})
 	mux.HandleFunc("GET /startupz", func(w http.ResponseWriter, req *http.Request) {
 		var err error
 		if r.inForce.Load() == nil {

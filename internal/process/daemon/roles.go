@@ -53,7 +53,8 @@ func (d RoleDocument) KeyName() string {
 	}
 }
 
-// UnreadKey says why a process cannot tell the versions of a role's key: the key is unfit, or its custody does not answer.
+// UnreadKey says why a process cannot tell the versions of a role's key: the key is unfit, or its custody does not
+// answer.
 type UnreadKey struct {
 	Name    string `json:"name"`
 	Code    string `json:"code"`
@@ -61,12 +62,14 @@ type UnreadKey struct {
 }
 
 // NewIssuer makes the signer of a role and adds the role to the process.
-func NewIssuer[C any](p *Process, kind evidence.Kind[C], k config.SigningKey, audience string) (*signer.Issuer[C], error) {
+func NewIssuer[C any](p *Process, kind evidence.Kind[C], k config.SigningKey, audience string) (*signer.Issuer[C],
+	error) {
 	key, err := p.AddRole(kind.Purpose, k)
 	if err != nil {
 		return nil, err
 	}
-	return signer.New(kind, key, signer.Options{Issuer: k.Issuer, Audience: audience, Lifetime: k.Lifetime.Or(time.Minute), Now: time.Now})
+	return signer.New(kind, key,
+		signer.Options{Issuer: k.Issuer, Audience: audience, Lifetime: k.Lifetime.Or(time.Minute), Now: time.Now})
 }
 
 // AddRole adds a role to the process. Its key signs nothing before OpenKeys.
@@ -182,10 +185,13 @@ func (p *Process) CheckAllowed(strict *policy.Strict, audience string) error {
 	for _, r := range p.Roles {
 		want := strict.Expected(r.Purpose)
 		if !slices.Contains(want.Issuers, r.Issuer) || !slices.Contains(want.Audiences, audience) {
-			return refusal.New("key_purpose", "the manifest does not allow the issuer %s with the audience %s, as which this process signs (%s)", r.Issuer, audience, r.Purpose)
+			return refusal.New("key_purpose",
+				"the manifest does not allow the issuer %s with the audience %s, as which this process signs (%s)", r.Issuer,
+				audience, r.Purpose)
 		}
 		if !slices.ContainsFunc(want.KeyIDs, func(kid string) bool { return evidence.KeyName(kid) == r.Key.Name() }) {
-			return refusal.New("not_allowed", "the manifest does not allow the key %s, with which this process signs (%s)", r.Key.Name(), r.Purpose)
+			return refusal.New("not_allowed", "the manifest does not allow the key %s, with which this process signs (%s)",
+				r.Key.Name(), r.Purpose)
 		}
 	}
 	return nil

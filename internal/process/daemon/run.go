@@ -48,7 +48,8 @@ type Configured[C any] struct {
 }
 
 func (c *Configured[C]) status() ConfigStatus {
-	s := ConfigStatus{Configuration: evidence.HashBytes(c.Plan.File.Raw), Environment: c.Plan.Environment, Policy: c.Plan.Policy}
+	s := ConfigStatus{Configuration: evidence.HashBytes(c.Plan.File.Raw), Environment: c.Plan.Environment,
+		Policy: c.Plan.Policy}
 	if c.Strict != nil {
 		s.Manifest = c.Strict.ManifestHash
 	}
@@ -65,7 +66,8 @@ type running[C any] struct {
 
 // Run runs the process called name, with the configuration at path, until ctx ends. Whatever can refuse the start comes
 // before OpenKeys, because a login can use up what it logs in with.
-func Run[C any](ctx context.Context, name, path string, stderr io.Writer, load func(path string) (*C, error), service Service[C]) error {
+func Run[C any](ctx context.Context, name, path string, stderr io.Writer, load func(path string) (*C, error),
+	service Service[C]) error {
 	c, err := load(path)
 	if err != nil {
 		return err

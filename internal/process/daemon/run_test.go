@@ -34,15 +34,21 @@ func TestCheckPlaces(t *testing.T) {
 		place daemon.Place
 		says  string
 	}{
-		{"a port that is taken", daemon.Place{Key: "listen", Address: taken.Addr().String()}, "listen in a.yaml: another process listens on " + taken.Addr().String() + ": end it, or write another address"},
-		{"an address of another machine", daemon.Place{Key: "listen", Address: "192.0.2.1:0"}, "listen in a.yaml: this machine does not have the address 192.0.2.1:0: write one that it has"},
-		{"a socket that is taken", daemon.PlaceOf("admin", config.Endpoint{Unix: socket}), "admin in a.yaml: another process listens on " + socket + ": end it, or name another socket"},
+		{"a port that is taken", daemon.Place{Key: "listen", Address: taken.Addr().String()},
+			"listen in a.yaml: another process listens on " + taken.Addr().String() + ": end it, or write another address"},
+		{"an address of another machine", daemon.Place{Key: "listen", Address: "192.0.2.1:0"},
+			"listen in a.yaml: this machine does not have the address 192.0.2.1:0: write one that it has"},
+		{"a socket that is taken", daemon.PlaceOf("admin", config.Endpoint{Unix: socket}),
+			"admin in a.yaml: another process listens on " + socket + ": end it, or name another socket"},
 		{"a socket whose process accepts nothing now", daemon.Place{Key: "admin", Unix: crowded},
 			"admin in a.yaml: another process listens on " + crowded + ": end it, or name another socket"},
 		{"a file in the socket's place", daemon.Place{Key: "admin", Unix: file},
 			"admin in a.yaml: " + file + " is there and is no socket: move it away, or name another"},
-		{"a socket's folder that is not there", daemon.Place{Key: "admin", Unix: filepath.Join(dir, "run", "x")}, "admin in a.yaml: the folder of the socket " + filepath.Join(dir, "run", "x") + " cannot be used (no such file or directory): make it, or name another"},
-		{"no address", daemon.Place{Key: "listen", Address: "127.0.0.1"}, "listen in a.yaml: listen tcp: address 127.0.0.1: missing port"},
+		{"a socket's folder that is not there", daemon.Place{Key: "admin", Unix: filepath.Join(dir, "run", "x")},
+			"admin in a.yaml: the folder of the socket " + filepath.Join(dir, "run", "x") +
+				" cannot be used (no such file or directory): make it, or name another"},
+		{"no address", daemon.Place{Key: "listen", Address: "127.0.0.1"},
+			"listen in a.yaml: listen tcp: address 127.0.0.1: missing port"},
 		{"what is free", daemon.Place{Key: "listen", Address: "127.0.0.1:0"}, ""},
 		{"nothing", daemon.Place{Key: "listen"}, ""},
 	} {

@@ -12,8 +12,8 @@ import (
 	"github.com/actionproof/mediator/internal/files"
 )
 
-// ServerCertificate is the TLS certificate of a listener, from two PEM files that are read again when they change. So whoever renews the
-// certificate has nothing to restart.
+// ServerCertificate is the TLS certificate of a listener, from two PEM files that are read again when they change. So
+// whoever renews the certificate has nothing to restart.
 type ServerCertificate struct {
 	certificate, key string // paths
 	log              *zap.Logger
@@ -52,8 +52,8 @@ func (s *ServerCertificate) put() error {
 	return err
 }
 
-// Watch reads the files whenever they may have changed, until ctx ends. While one of them cannot be read, or the two do not belong together, as in the middle
-// of a renewal, the certificate before stays in force; that is logged once.
+// Watch reads the files whenever they may have changed, until ctx ends. While one of them cannot be read, or the two do
+// not belong together, as in the middle of a renewal, the certificate before stays in force; that is logged once.
 func (s *ServerCertificate) Watch(ctx context.Context) {
 	said := ""
 	for range files.Watch(ctx, s.certificate, trustPoll) {
@@ -82,7 +82,8 @@ func (s *ServerCertificate) follow() error {
 }
 
 // ListenTLS opens a TCP address on which only TLS is spoken. group follows the certificate's files until ctx ends.
-func ListenTLS(ctx context.Context, group *errgroup.Group, address, certificate, key string, log *zap.Logger) (net.Listener, error) {
+func ListenTLS(ctx context.Context, group *errgroup.Group, address, certificate, key string,
+	log *zap.Logger) (net.Listener, error) {
 	c, err := OpenServerCertificate(certificate, key, log)
 	if err != nil {
 		return nil, err
@@ -102,6 +103,8 @@ func (s *ServerCertificate) Listen(address string) (net.Listener, error) {
 		return nil, err
 	}
 	return tls.NewListener(l, &tls.Config{
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.inForce.Load(), nil }, MinVersion: tls.VersionTLS12,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return s.inForce.Load(), nil
+		}, MinVersion: tls.VersionTLS12,
 	}), nil
 }

@@ -104,8 +104,8 @@ func (p *Process) changedRoots(c config.Trust) (keys []string, err error) {
 	return keys, nil
 }
 
-// TrustFollower keeps a verifier's trust up to date with the bundle file. It also holds the auditor's certificate of one
-// manifest.
+// TrustFollower keeps a verifier's trust up to date with the bundle file. It also holds the auditor's certificate of
+// one manifest.
 type TrustFollower struct {
 	path     string
 	roots    []evidence.Root
@@ -122,8 +122,8 @@ type TrustFollower struct {
 // certificateSettle.
 const trustPoll = time.Second
 
-// WaitForTrust reads the trust of a process whose manifest audits clean. It waits while the bundle does not exist or lacks
-// the certificate of the deployment.
+// WaitForTrust reads the trust of a process whose manifest audits clean. It waits while the bundle does not exist or
+// lacks the certificate of the deployment.
 func (p *Process) WaitForTrust(ctx context.Context, c config.Trust, strict *policy.Strict) (*TrustFollower, error) {
 	return WaitFor(ctx, p, "a trust bundle with the certificate of the deployment", func() (*TrustFollower, error) {
 		return p.ReadTrust(c, strict)
@@ -138,7 +138,8 @@ func (p *Process) ReadTrust(c config.Trust, strict *policy.Strict) (*TrustFollow
 	if err != nil {
 		return nil, err
 	}
-	s.Verifier, err = evidence.NewVerifier(next.trust, evidence.VerifierOptions{Now: time.Now, Skew: time.Duration(c.ClockSkew)})
+	s.Verifier, err = evidence.NewVerifier(next.trust,
+		evidence.VerifierOptions{Now: time.Now, Skew: time.Duration(c.ClockSkew)})
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +203,9 @@ func (s *TrustFollower) follow(replaced bool) {
 		return
 	}
 	if err := s.deploy(b); err != nil {
-		s.log.Warn("the deployment certificate is not taken over; a changed manifest and its certificate are taken together, by a reload", zap.Error(err))
+		s.log.Warn(
+			"the deployment certificate is not taken over; a changed manifest and its certificate are taken together, by a "+
+				"reload", zap.Error(err))
 	}
 }
 

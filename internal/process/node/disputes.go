@@ -17,7 +17,8 @@ func (p *process) openDisputes(key signer.Key, o signer.Options) (err error) {
 		return nil
 	}
 	p.disputes = &reputation.Disputes{
-		Rules: c.Rules(), Registered: p.registered, Arbiter: c.ArbiterRoot, Audience: p.config.Audience, OpenSignals: c.OpenSignals, OpenDisputes: c.OpenDisputes,
+		Rules: c.Rules(), Registered: p.registered, Arbiter: c.ArbiterRoot, Audience: p.config.Audience,
+		OpenSignals: c.OpenSignals, OpenDisputes: c.OpenDisputes,
 	}
 	// What they say is about the past, and does not change.
 	o.Lifetime = dispute.ResolutionKind.MaxLifetime

@@ -12,7 +12,8 @@ import (
 	"github.com/actionproof/mediator/reputation/api"
 )
 
-var ownerRefused = prometheus.NewDesc("mediator_owner_bundle_refused", "1 if the trust bundle of an owner has changed and is not taken over; else 0.", []string{"owner"}, nil)
+var ownerRefused = prometheus.NewDesc("mediator_owner_bundle_refused",
+	"1 if the trust bundle of an owner has changed and is not taken over; else 0.", []string{"owner"}, nil)
 
 // Describe implements [prometheus.Collector].
 func (o *owners) Describe(ch chan<- *prometheus.Desc) { ch <- ownerRefused }
@@ -38,9 +39,12 @@ type requests struct {
 
 func newRequests(r prometheus.Registerer) (*requests, error) {
 	m := &requests{
-		answered: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "mediator_node_requests_total", Help: "Requests to the node by endpoint and status."}, []string{"endpoint", "status"}),
+		answered: prometheus.NewCounterVec(
+			prometheus.CounterOpts{Name: "mediator_node_requests_total", Help: "Requests to the node by endpoint and status."},
+			[]string{"endpoint", "status"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "mediator_node_request_seconds", Help: "How long the node took to answer, by endpoint.", Buckets: prometheus.ExponentialBuckets(.001, 4, 8),
+			Name: "mediator_node_request_seconds", Help: "How long the node took to answer, by endpoint.",
+			Buckets: prometheus.ExponentialBuckets(.001, 4, 8),
 		}, []string{"endpoint"}),
 	}
 	for _, c := range []prometheus.Collector{m.answered, m.seconds} {
@@ -55,9 +59,11 @@ func newRequests(r prometheus.Registerer) (*requests, error) {
 	return m, nil
 }
 
-// endpoints are the first parts of the API's paths below /v1/, and mcp; others stands for every other path: strangers choose no label.
+// endpoints are the first parts of the API's paths below /v1/, and mcp; others stands for every other path: strangers
+// choose no label.
 var endpoints = []string{
-	"receipts", "challenge", "score", "sessions", "verifications", "reputation", "baselines", "scoring", "signals", "dispute", "disputes", "schemas", mcp,
+	"receipts", "challenge", "score", "sessions", "verifications", "reputation", "baselines", "scoring", "signals",
+	"dispute", "disputes", "schemas", mcp,
 }
 
 const mcp = "mcp"

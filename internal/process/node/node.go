@@ -92,8 +92,8 @@ func (p *process) Plan(c *config.Reputation) (daemon.Plan, error) {
 	return Plan(c)
 }
 
-// Roles makes the signers of scores, reputations, results of verifications and ends of disputes. All use the appraiser's
-// key.
+// Roles makes the signers of scores, reputations, results of verifications and ends of disputes. All use the
+// appraiser's key.
 func (p *process) Roles(process *daemon.Process) error {
 	p.Process = process
 	role := p.config.Keys.Appraiser
@@ -101,7 +101,8 @@ func (p *process) Roles(process *daemon.Process) error {
 	if err != nil {
 		return err
 	}
-	o := signer.Options{Issuer: role.Issuer, Audience: role.Audience, Lifetime: role.Lifetime.Or(time.Minute), Now: time.Now}
+	o := signer.Options{Issuer: role.Issuer, Audience: role.Audience, Lifetime: role.Lifetime.Or(time.Minute),
+		Now: time.Now}
 	if p.score, err = signer.New(autonomy.Kind, key, o); err != nil {
 		return err
 	}
@@ -170,7 +171,8 @@ func (p *process) openService(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	p.owners = &owners{audience: c.Audience, skew: time.Duration(c.Trust.ClockSkew), believe: p.service.Believe, log: p.Log}
+	p.owners = &owners{audience: c.Audience, skew: time.Duration(c.Trust.ClockSkew), believe: p.service.Believe,
+		log: p.Log}
 	return nil
 }
 
@@ -194,7 +196,9 @@ func (p *process) Begin(ctx context.Context, group *errgroup.Group) (http.Handle
 		group.Go(func() error { return daemon.Serve(ctx, l, &p.public, daemon.PublicLimits, grace, p.Log) })
 	}
 	mux := p.Mux()
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { p.internal.ServeHTTP(w, r.WithContext(wire.Context(r))) })
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		p.internal.ServeHTTP(w, r.WithContext(wire.Context(r)))
+	})
 	return mux, nil
 }
 

@@ -44,7 +44,8 @@ type owners struct {
 	hosts   []string // of models, likewise in force
 }
 
-// ownersPoll is how often the files are looked at. A key version signs two seconds after its certificate is in the bundle.
+// ownersPoll is how often the files are looked at. A key version signs two seconds after its certificate is in the
+// bundle.
 const ownersPoll = time.Second
 
 // take puts the owners and the hosts of a configuration in force, all of them or none.
@@ -81,7 +82,8 @@ func (o *owners) set(next []*owner, hosts []string) error {
 	return nil
 }
 
-// read reads the files of an owner. It refuses a bundle that undoes what the bundle in force knows, such as the retirement of a key version.
+// read reads the files of an owner. It refuses a bundle that undoes what the bundle in force knows, such as the
+// retirement of a key version.
 func (o *owners) read(c config.Owner) (*owner, error) {
 	read, err := o.open(c)
 	if err != nil {
@@ -139,16 +141,19 @@ func (o *owners) open(c config.Owner) (*owner, error) {
 	read.Callers = read.Receipts
 	read.Callers.Audiences, read.Callers.MaxAge = []string{o.audience}, interaction.CallerLifetime
 	if s := c.Statements; s != nil {
-		read.Statements = &evidence.Expected{Issuers: s.Issuers, Audiences: s.Audiences, KeyIDs: s.Keys, MaxAge: interaction.Lifetime}
+		read.Statements = &evidence.Expected{Issuers: s.Issuers, Audiences: s.Audiences, KeyIDs: s.Keys,
+			MaxAge: interaction.Lifetime}
 	}
 	return read, nil
 }
 
-// certificatePolicy says which custody certificates of an owner are believed. A node demands of keys what a strict manifest does.
+// certificatePolicy says which custody certificates of an owner are believed. A node demands of keys what a strict
+// manifest does.
 func certificatePolicy(c config.Owner, root evidence.Root) evidence.SignerPolicy {
 	p := evidence.SignerPolicy{DenyAgentAccessible: true, DenyUserAccessible: true}
 	p.Expected = evidence.Expected{
-		Issuers: c.Certificates.Issuers, Audiences: c.Certificates.Audiences, KeyIDs: []string{root.KeyID}, MaxAge: evidence.SignerCertificateKind.MaxLifetime,
+		Issuers: c.Certificates.Issuers, Audiences: c.Certificates.Audiences, KeyIDs: []string{root.KeyID},
+		MaxAge:  evidence.SignerCertificateKind.MaxLifetime,
 		Custody: []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked}, RequireNonExportable: true,
 	}
 	return p
@@ -166,7 +171,8 @@ func stampOf(c config.Owner) (stamp string) {
 	return stamp
 }
 
-// watch takes over bundles that have changed, until ctx ends. If one is not believed, the one before stays in force, and watch logs an error, once.
+// watch takes over bundles that have changed, until ctx ends. If one is not believed, the one before stays in force,
+// and watch logs an error, once.
 func (o *owners) watch(ctx context.Context) {
 	for range every.Tick(ctx, ownersPoll) {
 		o.follow()
@@ -185,7 +191,8 @@ func (o *owners) follow() {
 		}
 		read, err := o.read(before.from)
 		if err == nil && read.ID != before.ID {
-			err = refusal.New("restart_required", "the owner %s: another key registry is taken over by a reload alone", before.Name)
+			err = refusal.New("restart_required", "the owner %s: another key registry is taken over by a reload alone",
+				before.Name)
 		}
 		lacks := err
 		if err == nil {
@@ -204,7 +211,8 @@ func (o *owners) follow() {
 			next[i] = &kept
 			continue
 		}
-		o.log.Info("trust bundle of an owner taken over", zap.String("owner", before.Name), zap.String("path", before.from.Bundle))
+		o.log.Info("trust bundle of an owner taken over", zap.String("owner", before.Name),
+			zap.String("path", before.from.Bundle))
 		next[i], changed = read, true
 	}
 	if !changed {

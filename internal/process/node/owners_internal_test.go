@@ -37,11 +37,13 @@ func newDeployment(t *testing.T, name string) deployment {
 	t.Helper()
 	k := gatetest.NewAt(t, time.Now().Add(-time.Hour).Truncate(time.Second))
 	k.Observe(t)
-	files, allowed, signers := k.Files(t, t.TempDir()), k.Manifest.InteractionReceiptPolicy, k.Manifest.SignerCertificatePolicy
+	files, allowed, signers := k.Files(t, t.TempDir()), k.Manifest.InteractionReceiptPolicy,
+		k.Manifest.SignerCertificatePolicy
 	d := deployment{k, config.Owner{
 		Name: name, Registry: files.Registry, Bundle: files.Bundle,
 		Certificates: config.BelievedCertificates{Issuers: signers.AllowedIssuers, Audiences: signers.AllowedAudiences},
-		Receipts:     config.BelievedReceipts{Issuers: allowed.AllowedIssuers, Audiences: allowed.AllowedAudiences, Keys: allowed.AllowedKeyIDs},
+		Receipts: config.BelievedReceipts{Issuers: allowed.AllowedIssuers, Audiences: allowed.AllowedAudiences,
+			Keys: allowed.AllowedKeyIDs},
 	}}
 	d.publish(t)
 	return d
@@ -70,7 +72,10 @@ func newNode(t *testing.T, of ...deployment) *node {
 	t.Helper()
 	core, log := observer.New(zapcore.InfoLevel)
 	n := &node{log: log}
-	n.owners = &owners{audience: "node", believe: func(b reputation.Believed) error { n.inForce, n.puts = b.Owners, n.puts+1; return nil }, log: zap.New(core)}
+	n.owners = &owners{audience: "node", believe: func(b reputation.Believed) error {
+		n.inForce, n.puts = b.Owners, n.puts+1
+		return nil
+	}, log: zap.New(core)}
 	if err := n.take(configured(of...)); err != nil {
 		t.Fatal(err)
 	}
@@ -90,11 +95,13 @@ func (n *node) believes(t *testing.T, d deployment, of int) error {
 	t.Helper()
 	s, o := d.Session(t, "ses_1"), n.inForce[of]
 	token := s.Call(t, nil)
-	_, err := interaction.NewChain(interaction.Past(o.Past, o.Receipts, time.Now()), interaction.Expected{Owner: o.ID}).Add(token)
+	_, err := interaction.NewChain(interaction.Past(o.Past, o.Receipts, time.Now()),
+		interaction.Expected{Owner: o.ID}).Add(token)
 	return err
 }
 
-// TestOwners: receipts are judged by what their owner's configuration and files say, and tokens of callers have to be meant for this node.
+// TestOwners: receipts are judged by what their owner's configuration and files say, and tokens of callers have to be
+// meant for this node.
 func TestOwners(t *testing.T) {
 	one, two := newDeployment(t, "one"), newDeployment(t, "two")
 	n := newNode(t, one, two)
@@ -119,7 +126,9 @@ func TestOwners(t *testing.T) {
 		gatetest.WantCode(t, newNode(t, d).believes(t, d, 0), "not_allowed")
 	}
 	for _, narrow := range []func(*config.Owner){
-		func(o *config.Owner) { o.Certificates.Issuers = []string{"other"} }, func(o *config.Owner) { o.Certificates.Audiences = []string{"other"} },
+		func(o *config.Owner) {
+			o.Certificates.Issuers = []string{"other"}
+		}, func(o *config.Owner) { o.Certificates.Audiences = []string{"other"} },
 	} {
 		d := one
 		narrow(&d.Owner)
@@ -129,15 +138,19 @@ func TestOwners(t *testing.T) {
 	}
 	for audience, code := range map[string]string{"node": "", "another node": "not_allowed"} {
 		now := time.Now().Unix()
-		token, err := evidence.Sign(t.Context(), one.Key(t, evidence.PurposeInteraction), interaction.CallerKind, interaction.Caller{
-			Registered: evidence.Registered{Audience: audience, Expires: now + 60, IssuedAt: now, Issuer: one.Issuer(evidence.PurposeInteraction), ID: "jti"},
-			KeyClaims:  evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator},
-			Agent:      "agent:worker-1", Owner: n.inForce[0].ID, Session: "ses_1", EventID: "evt_1", Method: "POST", Path: "/v1/challenge/issue", BodyHash: evidence.HashBytes(nil),
-		})
+		token, err := evidence.Sign(t.Context(), one.Key(t, evidence.PurposeInteraction), interaction.CallerKind,
+			interaction.Caller{
+				Registered: evidence.Registered{Audience: audience, Expires: now + 60, IssuedAt: now,
+					Issuer: one.Issuer(evidence.PurposeInteraction), ID: "jti"},
+				KeyClaims: evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator},
+				Agent:     "agent:worker-1", Owner: n.inForce[0].ID, Session: "ses_1", EventID: "evt_1", Method: "POST",
+				Path: "/v1/challenge/issue", BodyHash: evidence.HashBytes(nil),
+			})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err = evidence.Open(n.inForce[0].Live, interaction.CallerKind, token, n.inForce[0].Callers); code == "" && err != nil {
+		if _, err = evidence.Open(n.inForce[0].Live, interaction.CallerKind, token, n.inForce[0].Callers); code == "" &&
+			err != nil {
 			t.Error(err)
 		} else if code != "" {
 			gatetest.WantCode(t, err, code)
@@ -173,11 +186,14 @@ func newCertified(t *testing.T, postQuantum bool) certified {
 func (c certified) certify(t *testing.T, key evidence.KeyClaims, say keyring.Declaration) {
 	t.Helper()
 	is := c.Owner.Certificates
-	registry := keyring.NewRegistry(c.root, signer.Options{Issuer: is.Issuers[0], Audience: is.Audiences[0], Lifetime: time.Hour, Now: c.Clock.Now}, c.Bundle)
-	_, err := registry.Certify(t.Context(), keyring.Published{Publication: keyring.Publication{Roles: []daemon.RoleDocument{{
-		Purpose: evidence.PurposeInteraction, Issuer: c.Issuer(evidence.PurposeInteraction), KeyCustody: key.KeyCustody, KeyExportable: key.KeyExportable,
-		Keys: []jose.JSONWebKey{custody.JWK(c.Key(t, evidence.PurposeInteraction))},
-	}}}}, say)
+	registry := keyring.NewRegistry(c.root,
+		signer.Options{Issuer: is.Issuers[0], Audience: is.Audiences[0], Lifetime: time.Hour, Now: c.Clock.Now}, c.Bundle)
+	_, err := registry.Certify(t.Context(),
+		keyring.Published{Publication: keyring.Publication{Roles: []daemon.RoleDocument{{
+			Purpose: evidence.PurposeInteraction, Issuer: c.Issuer(evidence.PurposeInteraction), KeyCustody: key.KeyCustody,
+			KeyExportable: key.KeyExportable,
+			Keys:          []jose.JSONWebKey{custody.JWK(c.Key(t, evidence.PurposeInteraction))},
+		}}}}, say)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,8 +230,10 @@ func TestKeysOfOwners(t *testing.T) {
 		"in hardware":                {evidence.CustodyHardwareBacked, false, keyring.Declaration{}, ""},
 		"in the agent's process":     {"agent_process", false, keyring.Declaration{}, "key_custody"},
 		"that can be exported":       {evidence.CustodyExternalMediator, true, keyring.Declaration{}, "key_custody"},
-		"that the agent can reach":   {evidence.CustodyExternalMediator, false, keyring.Declaration{AccessibleToAgent: true}, "key_custody"},
-		"that users can reach":       {evidence.CustodyExternalMediator, false, keyring.Declaration{AccessibleToUsers: true}, "key_custody"},
+		"that the agent can reach": {evidence.CustodyExternalMediator, false, keyring.Declaration{AccessibleToAgent: true},
+			"key_custody"},
+		"that users can reach": {evidence.CustodyExternalMediator, false, keyring.Declaration{AccessibleToUsers: true},
+			"key_custody"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, key := newCertified(t, false), evidence.KeyClaims{KeyCustody: tt.custody, KeyExportable: tt.exportable}
@@ -242,15 +260,18 @@ func TestPostQuantumOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, _, _ := strings.Cut(b.Certificates[0], "~")
-	if err := os.WriteFile(c.Bundle, []byte(strings.Replace(string(raw), b.Certificates[0], first, 1)), 0o600); err != nil {
+	if err := os.WriteFile(c.Bundle, []byte(strings.Replace(string(raw), b.Certificates[0], first, 1)), 0o600); err !=
+		nil {
 		t.Fatal(err)
 	}
-	if err := n.take(configured(c.deployment)); err == nil || !strings.Contains(err.Error(), "lacks the post-quantum signature") {
+	if err := n.take(configured(c.deployment)); err == nil ||
+		!strings.Contains(err.Error(), "lacks the post-quantum signature") {
 		t.Errorf("a certificate that was signed once: %v", err)
 	}
 }
 
-// TestNothingHalf: what the service does not take, or a clock difference that is too large, leaves the owners as they were.
+// TestNothingHalf: what the service does not take, or a clock difference that is too large, leaves the owners as they
+// were.
 func TestNothingHalf(t *testing.T) {
 	one, two := newDeployment(t, "one"), newDeployment(t, "two")
 	n := newNode(t, one)
@@ -277,13 +298,17 @@ func TestOwnersThatAreRefused(t *testing.T) {
 		change func(o *config.Owner)
 		want   string
 	}{
-		"no bundle":                    {func(o *config.Owner) { o.Bundle += ".absent" }, "no such file or directory"},
-		"no registry":                  {func(o *config.Owner) { o.Registry += ".absent" }, "no such file or directory"},
-		"a registry that is no key":    {func(o *config.Owner) { o.Registry = o.Bundle }, "its registry"},
-		"the registry of another":      {func(o *config.Owner) { o.Registry, o.Bundle = one.Registry, one.Bundle }, "the owners one and two have the same key registry"},
-		"the bundle of another":        {func(o *config.Owner) { o.Bundle = one.Bundle }, "is wrong"},
-		"a bundle that is none":        {func(o *config.Owner) { o.Bundle = o.Registry }, "malformed"},
-		"a history of another's roots": {func(o *config.Owner) { o.Bundle = withHistory(t, two, one.Certificates(t)) }, "is wrong"},
+		"no bundle":                 {func(o *config.Owner) { o.Bundle += ".absent" }, "no such file or directory"},
+		"no registry":               {func(o *config.Owner) { o.Registry += ".absent" }, "no such file or directory"},
+		"a registry that is no key": {func(o *config.Owner) { o.Registry = o.Bundle }, "its registry"},
+		"the registry of another": {func(o *config.Owner) {
+			o.Registry, o.Bundle = one.Registry, one.Bundle
+		}, "the owners one and two have the same key registry"},
+		"the bundle of another": {func(o *config.Owner) { o.Bundle = one.Bundle }, "is wrong"},
+		"a bundle that is none": {func(o *config.Owner) { o.Bundle = o.Registry }, "malformed"},
+		"a history of another's roots": {func(o *config.Owner) {
+			o.Bundle = withHistory(t, two, one.Certificates(t))
+		}, "is wrong"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, one)
@@ -332,7 +357,8 @@ func refusedOwners(t *testing.T, n *node) (names string) {
 	return names
 }
 
-// TestFollow: a bundle that has changed is taken over without a reload, unless it is not believed or undoes what is known.
+// TestFollow: a bundle that has changed is taken over without a reload, unless it is not believed or undoes what is
+// known.
 func TestFollow(t *testing.T) {
 	one, two := newDeployment(t, "one"), newDeployment(t, "two")
 	n := newNode(t, one, two)
@@ -345,7 +371,8 @@ func TestFollow(t *testing.T) {
 		t.Error("a receipt by a version is believed that nobody has certified")
 	}
 	earlier := one.Certificates(t)
-	one.Kit.Certificates[evidence.PurposeInteraction] = one.Vouch(t, one.Key(t, evidence.PurposeInteraction), evidence.PurposeInteraction, one.Issuer(evidence.PurposeInteraction))
+	one.Kit.Certificates[evidence.PurposeInteraction] = one.Vouch(t, one.Key(t, evidence.PurposeInteraction),
+		evidence.PurposeInteraction, one.Issuer(evidence.PurposeInteraction))
 	one.Revoke(t)
 	one.publish(t)
 	n.follow()

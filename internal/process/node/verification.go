@@ -41,12 +41,14 @@ type verifier struct {
 }
 
 // openVerifier opens the store of the verifications, which lies beside that of the receipts.
-func openVerifier(ctx context.Context, c *config.Reputation, sign verification.Signer, metrics prometheus.Registerer, log *zap.Logger) (*verifier, error) {
+func openVerifier(ctx context.Context, c *config.Reputation, sign verification.Signer, metrics prometheus.Registerer,
+	log *zap.Logger) (*verifier, error) {
 	o := c.Verification
 	v := &verifier{
 		hosts: o.Hosts, log: log,
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mediator_verification_calls_total", Help: "Calls of the verification's tools by tool and code; an empty code is a success.",
+			Name: "mediator_verification_calls_total",
+			Help: "Calls of the verification's tools by tool and code; an empty code is a success.",
 		}, []string{"tool", "code"}),
 	}
 	if err := metrics.Register(v.calls); err != nil {
@@ -81,7 +83,8 @@ func bridge(x config.XRay, log *zap.Logger) *xray.Bridge {
 		return xray.Server{URL: s.URL, Token: s.Token, Header: s.Header, RootCAs: s.RootCAs}
 	}
 	return xray.New(xray.Options{
-		Orchestrate: server(x.Orchestrate), Govern: server(x.Govern), Enforce: server(x.Enforce), Timeout: time.Duration(x.Timeout), Log: log,
+		Orchestrate: server(x.Orchestrate), Govern: server(x.Govern), Enforce: server(x.Enforce),
+		Timeout: time.Duration(x.Timeout), Log: log,
 	})
 }
 
@@ -97,10 +100,12 @@ func (p *process) verifiedOf(ctx context.Context, agent accrual.Agent) (*accrual
 	if err != nil {
 		return nil, err
 	}
-	return &accrual.Verified{Result: evidence.HashToken(token), At: r.IssuedAt, Expires: r.Expires, Mode: r.Mode, Degraded: r.Degraded}, nil
+	return &accrual.Verified{Result: evidence.HashToken(token), At: r.IssuedAt, Expires: r.Expires, Mode: r.Mode,
+		Degraded: r.Degraded}, nil
 }
 
-// callerOf is the name of an agent as a caller. It has the owner's before it: owners choose the names of their agents themselves.
+// callerOf is the name of an agent as a caller. It has the owner's before it: owners choose the names of their agents
+// themselves.
 func callerOf(agent accrual.Agent) string { return agent.String() }
 
 // prune removes what is over, until ctx ends.
@@ -115,7 +120,9 @@ func (v *verifier) prune(ctx context.Context) {
 // handler makes the MCP endpoint of one listener.
 func (v *verifier) handler(caller func(*http.Request) (verification.Caller, error)) (http.Handler, error) {
 	return tools.NewHandler(v.service, tools.Options{
-		Hosts: v.hosts, Caller: caller, Log: v.log, Called: func(tool, code string) { v.calls.WithLabelValues(tool, code).Inc() },
+		Hosts: v.hosts, Caller: caller, Log: v.log, Called: func(tool, code string) {
+			v.calls.WithLabelValues(tool, code).Inc()
+		},
 	})
 }
 
@@ -127,7 +134,8 @@ func named(s *reputation.Service) func(*http.Request) (verification.Caller, erro
 			return verification.Caller{}, err
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		return verification.Caller{Subject: callerOf(accrual.Agent{Owner: by.Owner, Subject: by.Agent}), Session: by.Session, ModelCalls: by.ModelCalls}, nil
+		return verification.Caller{Subject: callerOf(accrual.Agent{Owner: by.Owner, Subject: by.Agent}), Session: by.Session,
+			ModelCalls: by.ModelCalls}, nil
 	}
 }
 
@@ -139,7 +147,9 @@ func namedOrFrom(s *reputation.Service) func(*http.Request) (verification.Caller
 		}
 		from, ok := api.Network(r.RemoteAddr)
 		if !ok {
-			return verification.Caller{}, refusal.New("caller_invalid", "the request has no header %s, and comes from no network address", interaction.CallerHeader)
+			return verification.Caller{},
+				refusal.New("caller_invalid", "the request has no header %s, and comes from no network address",
+					interaction.CallerHeader)
 		}
 		return verification.Caller{Subject: from.String()}, nil
 	}

@@ -17,7 +17,8 @@ import (
 	"github.com/actionproof/mediator/test/nodetest"
 )
 
-// TestCallers: a caller is the owner and the agent that a token names, or else, at the public address alone, the network address.
+// TestCallers: a caller is the owner and the agent that a token names, or else, at the public address alone, the
+// network address.
 func TestCallers(t *testing.T) {
 	n := nodetest.New(t, gatetest.New(t), nil)
 	owner := n.Kit.Owner(t)
@@ -34,11 +35,15 @@ func TestCallers(t *testing.T) {
 		internal   string // the code at the internal address
 	}{
 		{"an IPv4 address", "192.0.2.1:7", nil, body, verification.Caller{Subject: "192.0.2.1/32"}, "", "caller_invalid"},
-		{"an IPv6 address", "[2001:db8::1]:7", nil, body, verification.Caller{Subject: "2001:db8::/64"}, "", "caller_invalid"},
+		{"an IPv6 address", "[2001:db8::1]:7", nil, body, verification.Caller{Subject: "2001:db8::/64"}, "",
+			"caller_invalid"},
 		{"a socket", "@", nil, body, verification.Caller{}, "caller_invalid", "caller_invalid"},
-		{"two tokens", "192.0.2.1:7", []string{token(body), token(body)}, body, verification.Caller{}, "query_malformed", "query_malformed"},
-		{"another body", "192.0.2.1:7", []string{token(nil)}, body, verification.Caller{}, "caller_invalid", "caller_invalid"},
-		{"a large body", "192.0.2.1:7", []string{token(large)}, large, verification.Caller{}, "content_too_large", "content_too_large"},
+		{"two tokens", "192.0.2.1:7", []string{token(body), token(body)}, body, verification.Caller{}, "query_malformed",
+			"query_malformed"},
+		{"another body", "192.0.2.1:7", []string{token(nil)}, body, verification.Caller{}, "caller_invalid",
+			"caller_invalid"},
+		{"a large body", "192.0.2.1:7", []string{token(large)}, large, verification.Caller{}, "content_too_large",
+			"content_too_large"},
 		{"a token", "192.0.2.1:7", []string{token(body)}, body, agent, "", "caller_invalid"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

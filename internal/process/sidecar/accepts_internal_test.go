@@ -32,7 +32,8 @@ func TestAcceptedOverTime(t *testing.T) {
 	}))
 	defer plane.Close()
 	a := &accepted{verifier: verifier, strict: strict, control: policy.NewClient(plane.URL, plane.Client())}
-	kids := []string{k.Key(t, evidence.PurposeTriggerOriginProof).KeyID(), k.Key(t, evidence.PurposeTriggerReceipt).KeyID()}
+	kids := []string{k.Key(t, evidence.PurposeTriggerOriginProof).KeyID(),
+		k.Key(t, evidence.PurposeTriggerReceipt).KeyID()}
 	for _, step := range []struct {
 		name  string
 		at    time.Duration

@@ -48,7 +48,8 @@ func warnOfExpiry(ctx context.Context, ca *intercept.CA, log *zap.Logger) {
 		case <-ctx.Done():
 			return
 		case <-time.After(wait):
-			log.Error("the interception CA is about to expire: restart the sidecar, or make a new one with mediator ca init", zap.Time("expires", ca.Expires()))
+			log.Error("the interception CA is about to expire: restart the sidecar, or make a new one with mediator ca init",
+				zap.Time("expires", ca.Expires()))
 		}
 	}
 }

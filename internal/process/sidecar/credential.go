@@ -19,8 +19,8 @@ import (
 // credentialRole is the role in which the sidecar logs in to Vault for API credentials.
 const credentialRole = "api_credential"
 
-// makeCredentials makes the credentials of the rules, by the names of the rules. It reads those in files. Those in Vault
-// it returns unread: readSecrets reads them, which needs a login.
+// makeCredentials makes the credentials of the rules, by the names of the rules. It reads those in files. Those in
+// Vault it returns unread: readSecrets reads them, which needs a login.
 func (p *sidecar) makeCredentials(c *config.Sidecar) (map[string]*forward.Credential, []*vault.Secret, error) {
 	all := make(map[string]*forward.Credential)
 	shared := make(map[config.VaultSecret]*vault.Secret) // rules can name the same secret

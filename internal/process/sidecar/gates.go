@@ -26,7 +26,8 @@ func GateSecret(text string) (evidence.Secret, error) {
 func NewGate(c config.Gate, secret evidence.Secret, v *evidence.Verifier, strict *policy.Strict) (*gate.Gate, error) {
 	name, difficulty := cmp.Or(c.Issuer, "mediator-gate"), cmp.Or(c.Difficulty, "standard")
 	challenges, err := challenge.NewIssuer(secret, challenge.Options{
-		Issuer: name, Audience: name, Lifetime: strict.MaxChallengeAge, Difficulty: challenge.Difficulty(difficulty), Now: time.Now,
+		Issuer: name, Audience: name, Lifetime: strict.MaxChallengeAge, Difficulty: challenge.Difficulty(difficulty),
+		Now: time.Now,
 	})
 	if err != nil {
 		return nil, err

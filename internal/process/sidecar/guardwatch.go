@@ -93,7 +93,8 @@ func (w *guardWatch) refused(ctx context.Context) error {
 	if errors.Is(err, syscall.EPERM) {
 		return nil
 	}
-	return refusal.New("deployment_contradicted", "the rules of guard do not stand: a datagram to %s is not refused", guard.ProbeAddress)
+	return refusal.New("deployment_contradicted", "the rules of guard do not stand: a datagram to %s is not refused",
+		guard.ProbeAddress)
 }
 
 // redirected fails unless the kernel redirects a connection to the transparent listener.
@@ -118,7 +119,9 @@ func (w *guardWatch) redirected(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}
-	return refusal.New("deployment_contradicted", "the rules of guard do not stand: a connection to %s, port %d, does not come back to the transparent listener", guard.ProbeAddress, w.port)
+	return refusal.New("deployment_contradicted",
+		"the rules of guard do not stand: a connection to %s, port %d, does not come back to the transparent listener",
+		guard.ProbeAddress, w.port)
 }
 
 // takeProbe is called for each redirected connection. It takes the connection if redirected has made it.

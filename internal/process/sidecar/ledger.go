@@ -17,7 +17,8 @@ import (
 	"github.com/actionproof/mediator/ledger/sqlite"
 )
 
-// openLedger opens the ledger that the configuration names, and refuses one that was replaced since this sidecar used it.
+// openLedger opens the ledger that the configuration names, and refuses one that was replaced since this sidecar used
+// it.
 func openLedger(ctx context.Context, c *config.Sidecar, log *zap.Logger) (*ledger.Watched, error) {
 	_, known, err := ledger.LastSeen(markFile(c))
 	if err != nil {
@@ -39,11 +40,13 @@ func openLedger(ctx context.Context, c *config.Sidecar, log *zap.Logger) (*ledge
 // markFile is where the sidecar keeps which ledger it used last.
 func markFile(c *config.Sidecar) string { return filepath.Join(c.State, "ledger-mark.json") }
 
-// openStore opens the ledger that the configuration names: a file, or a PostgreSQL database. A file that is known is not made anew.
+// openStore opens the ledger that the configuration names: a file, or a PostgreSQL database. A file that is known is
+// not made anew.
 func openStore(ctx context.Context, c *config.Sidecar, known bool) (ledger.Identified, error) {
 	retention := c.Retention.Or(ledger.DefaultRetention, 0)
 	if c.LedgerDSN == "" {
-		return sqlite.Open(ctx, filepath.Join(c.State, "ledger.db"), sqlite.Options{Now: time.Now, Retention: retention, Known: known})
+		return sqlite.Open(ctx, filepath.Join(c.State, "ledger.db"),
+			sqlite.Options{Now: time.Now, Retention: retention, Known: known})
 	}
 	name, held, err := postgres.Instance(c.State)
 	if err != nil {
@@ -65,8 +68,8 @@ type sharedLedger struct {
 // Close closes the ledger and releases the name.
 func (s sharedLedger) Close() error { return errors.Join(s.Identified.Close(), s.held.Close()) }
 
-// forgetfulness is for how long after it was accepted a ledger refuses keys: as long as an artifact lives that was used before, and a
-// minute more for clocks that differ.
+// forgetfulness is for how long after it was accepted a ledger refuses keys: as long as an artifact lives that was used
+// before, and a minute more for clocks that differ.
 const forgetfulness = 11 * time.Minute
 
 // AcceptedLedger says which ledger was accepted.
@@ -75,8 +78,8 @@ type AcceptedLedger struct {
 	RefusedUntil time.Time `json:"refusedUntil"` // keys that expire by then are refused, and so posts
 }
 
-// AcceptLedger accepts the ledger that the configuration at path names in the place of the one that its sidecar used last, and records that
-// in the ledger. The sidecar must not run.
+// AcceptLedger accepts the ledger that the configuration at path names in the place of the one that its sidecar used
+// last, and records that in the ledger. The sidecar must not run.
 func AcceptLedger(ctx context.Context, path, reason string) (a AcceptedLedger, err error) {
 	c, err := config.LoadSidecar(path)
 	if err != nil {
@@ -84,7 +87,8 @@ func AcceptLedger(ctx context.Context, path, reason string) (a AcceptedLedger, e
 	}
 	last, seen, unread := ledger.LastSeen(markFile(c)) // one that cannot be read is replaced too
 	if !seen && unread == nil {
-		return a, refusal.New("query_malformed", "the sidecar of %s has used no ledger yet, so there is nothing to accept", path)
+		return a, refusal.New("query_malformed", "the sidecar of %s has used no ledger yet, so there is nothing to accept",
+			path)
 	}
 	s, err := openStore(ctx, c, false)
 	if err != nil {
@@ -100,7 +104,8 @@ func AcceptLedger(ctx context.Context, path, reason string) (a AcceptedLedger, e
 		case err != nil:
 			return a, err
 		case follows:
-			return a, refusal.New("query_malformed", "the ledger is the one that the sidecar used last, so there is nothing to accept")
+			return a, refusal.New("query_malformed",
+				"the ledger is the one that the sidecar used last, so there is nothing to accept")
 		}
 	}
 	now := time.Now().UTC()

@@ -20,7 +20,8 @@ func TestLedgerRetention(t *testing.T) {
 		age       time.Duration
 		kept      bool
 	}{
-		"by default, young": {nil, 89 * day, true}, "by default, old": {nil, 91 * day, false}, "for ever": {duration(0), 4000 * day, true},
+		"by default, young": {nil, 89 * day, true}, "by default, old": {nil, 91 * day, false},
+		"for ever":         {duration(0), 4000 * day, true},
 		"for a day, young": {duration(day), 23 * time.Hour, true}, "for a day, old": {duration(day), 25 * time.Hour, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -30,7 +31,9 @@ func TestLedgerRetention(t *testing.T) {
 			}
 			defer l.Close()
 			now := time.Now()
-			if err := l.Add(t.Context(), ledger.Record{ID: "post_1", Flow: "egress", State: ledger.StateRefused, Started: now.Add(-tt.age), Finished: now}); err != nil {
+			if err := l.Add(t.Context(),
+				ledger.Record{ID: "post_1", Flow: "egress", State: ledger.StateRefused, Started: now.Add(-tt.age),
+					Finished: now}); err != nil {
 				t.Fatal(err)
 			}
 			if err := l.Prune(t.Context(), now); err != nil {

@@ -14,9 +14,10 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// ServeLooker answers the sidecar's questions about where the standard input of processes leads, and in which namespaces
-// they are. It runs in a child of the sidecar: mediator looker. Only this child keeps the capabilities that this takes.
-// It can do nothing with them but look at links and files: it opens no file, has no socket and starts nothing.
+// ServeLooker answers the sidecar's questions about where the standard input of processes leads, and in which
+// namespaces they are. It runs in a child of the sidecar: mediator looker. Only this child keeps the capabilities that
+// this takes. It can do nothing with them but look at links and files: it opens no file, has no socket and starts
+// nothing.
 func ServeLooker(questions io.Reader, answers io.Writer) error {
 	_, err := confine.Apply(confine.Limits{
 		Syscalls:     confine.LookerSyscalls(),
@@ -54,12 +55,15 @@ func startLooker(stderr io.Writer, log *zap.Logger) (*looker, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(err, questions.Close(), answers.Close())
 	}
-	l := &looker{LookerClient: observe.NewLookerClient(questions, answers), pipes: []io.Closer{questions, answers}, ended: make(chan struct{})}
+	l := &looker{LookerClient: observe.NewLookerClient(questions, answers), pipes: []io.Closer{questions, answers},
+		ended: make(chan struct{})}
 	go func() {
 		defer close(l.ended)
 		state, err := cmd.Process.Wait() // cmd.Wait would close the pipes during a question
 		if err != nil || !state.Success() {
-			log.Error("the process that looks at the agents' processes has ended: their standard inputs and namespaces are not seen any more", zap.Stringer("state", state), zap.Error(err))
+			log.Error(
+				"the process that looks at the agents' processes has ended: their standard inputs and namespaces are not seen "+
+					"any more", zap.Stringer("state", state), zap.Error(err))
 		}
 	}()
 	return l, nil

@@ -12,9 +12,11 @@ func (p *sidecar) registerMetrics() error {
 		return p.Metrics.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 	}
 	return errors.Join(
-		gauge("mediator_interception_ca_until_seconds", "When the interception CA ends, after which no TLS connection of an agent is served, in Unix seconds.",
+		gauge("mediator_interception_ca_until_seconds",
+			"When the interception CA ends, after which no TLS connection of an agent is served, in Unix seconds.",
 			func() float64 { return float64(p.ca.Expires().Unix()) }),
-		gauge("mediator_contradicted_controls", "How many of the manifest's controls were seen not to hold; posts are refused unless it is 0.",
+		gauge("mediator_contradicted_controls",
+			"How many of the manifest's controls were seen not to hold; posts are refused unless it is 0.",
 			func() float64 {
 				if d := p.observed.Load(); d != nil {
 					return float64(d.contradictions())

@@ -19,8 +19,8 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// addObserver makes the signers of two roles. The observer signs receipts, and tells the node which agent calls it. The speaker signs what
-// the agent publishes at the node.
+// addObserver makes the signers of two roles. The observer signs receipts, and tells the node which agent calls it. The
+// speaker signs what the agent publishes at the node.
 func (p *sidecar) addObserver() (err error) {
 	c := p.config
 	if c.Keys.InteractionReceipt == nil {
@@ -48,7 +48,8 @@ func (p *sidecar) addObserver() (err error) {
 	return err
 }
 
-// openNode makes what hands receipts over to the node, relays agents' requests to it and asks it for reputations, if the configuration names one.
+// openNode makes what hands receipts over to the node, relays agents' requests to it and asks it for reputations, if
+// the configuration names one.
 func (p *sidecar) openNode() error {
 	c := p.config
 	if c.Reputation == nil {
@@ -102,7 +103,8 @@ func (p *sidecar) accepts(kid string) bool {
 	return a == nil || a.verifier.Knows(kid)
 }
 
-// reputation returns what a post by this snapshot would have as the reputation of its agent; nil if its manifest believes none.
+// reputation returns what a post by this snapshot would have as the reputation of its agent; nil if its manifest
+// believes none.
 func (p *sidecar) reputation(ctx context.Context, s *snapshot) *admin.Reputation {
 	if s.Strict.Autonomy.MaxAge == 0 {
 		return nil
@@ -137,6 +139,8 @@ func whyMissing(known reputations.State, maxAge time.Duration) string {
 	case known.Issued.IsZero():
 		return "the node has not answered yet"
 	}
-	return fmt.Sprintf("the node gives one that was signed at %s, and the manifest believes none that is older than %s: shorten the lifetime of keys.appraiser in the node's configuration to that",
+	return fmt.Sprintf(
+		"the node gives one that was signed at %s, and the manifest believes none that is older than %s: shorten the "+
+			"lifetime of keys.appraiser in the node's configuration to that",
 		known.Issued.UTC().Format(time.RFC3339), maxAge)
 }

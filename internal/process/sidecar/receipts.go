@@ -12,13 +12,15 @@ import (
 // closeReceiptsTimeout bounds the closing of the sessions' chains when the process ends.
 const closeReceiptsTimeout = 10 * time.Second
 
-// openReceipts makes what makes interaction receipts, if the configuration asks for it. The pinned root keys are known by then.
+// openReceipts makes what makes interaction receipts, if the configuration asks for it. The pinned root keys are known
+// by then.
 func (p *sidecar) openReceipts(ctx context.Context) (err error) {
 	if p.interaction == nil {
 		return nil
 	}
 	p.receipts, err = receipts.New(ctx, receipts.Options{
-		Issuer: p.interaction, Ledger: p.record, Owner: p.owner(), Agent: p.config.Receipts.Subject, Runtime: p.config.Runtime, Now: time.Now, Log: p.Log,
+		Issuer: p.interaction, Ledger: p.record, Owner: p.owner(), Agent: p.config.Receipts.Subject,
+		Runtime: p.config.Runtime, Now: time.Now, Log: p.Log,
 	})
 	return err
 }
@@ -33,7 +35,8 @@ func (p *sidecar) owner() string {
 	return ""
 }
 
-// closeReceipts closes the chains of the sessions that are open, and hands over what it can. The proxy serves no call any more.
+// closeReceipts closes the chains of the sessions that are open, and hands over what it can. The proxy serves no call
+// any more.
 func (p *sidecar) closeReceipts() {
 	if p.receipts == nil {
 		return

@@ -105,13 +105,15 @@ func Run(ctx context.Context, path string, stderr io.Writer) error {
 func (p *sidecar) Roles(process *daemon.Process) (err error) {
 	p.Process = process
 	c := p.config
-	if p.runtime, err = daemon.NewIssuer(process, evidence.RuntimeAttestationKind, c.Keys.Runtime, c.Audience); err != nil {
+	if p.runtime, err = daemon.NewIssuer(process, evidence.RuntimeAttestationKind, c.Keys.Runtime, c.Audience); err !=
+		nil {
 		return err
 	}
 	if p.session, err = daemon.NewIssuer(process, evidence.SessionReceiptKind, c.Keys.Session, c.Audience); err != nil {
 		return err
 	}
-	if p.requestProof, err = daemon.NewIssuer(process, evidence.RequestProofKind, c.Keys.RequestProof, c.Audience); err != nil {
+	if p.requestProof, err = daemon.NewIssuer(process, evidence.RequestProofKind, c.Keys.RequestProof, c.Audience); err !=
+		nil {
 		return err
 	}
 	if err := p.addObserver(); err != nil {
@@ -198,7 +200,8 @@ func (p *sidecar) connect() {
 		Peers: []admin.Peer{{Name: "trigger", At: c.Trigger}, {Name: "control", At: c.Control}},
 	}
 	if n := c.Reputation; n != nil {
-		p.admin.Peers = append(p.admin.Peers, admin.Peer{Name: "reputation", At: n.Endpoint, Purpose: evidence.PurposeAppraiser})
+		p.admin.Peers = append(p.admin.Peers,
+			admin.Peer{Name: "reputation", At: n.Endpoint, Purpose: evidence.PurposeAppraiser})
 	}
 }
 
@@ -260,7 +263,8 @@ func (p *sidecar) warnFileLimit() {
 	var open unix.Rlimit
 	need := p.config.Limits.Listeners().Files() + p.config.Limits.Load().Files()
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &open); err == nil && open.Max < need {
-		p.Log.Warn("the hard limit of open files is below what limits.connections and limits.calls need: raise it, or lower them",
+		p.Log.Warn(
+			"the hard limit of open files is below what limits.connections and limits.calls need: raise it, or lower them",
 			zap.Uint64("may", open.Max), zap.Uint64("need", need))
 	}
 }

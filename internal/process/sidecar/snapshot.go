@@ -65,9 +65,10 @@ func (p *sidecar) Next(ctx context.Context, next *daemon.Configured[config.Sidec
 func (p *sidecar) checkHosts(c *config.Sidecar) error {
 	for _, host := range c.Hosts() {
 		if !p.ca.Covers(host) {
-			return refusal.New("restart_required", "the previous configuration stays: a rule names %s, which the interception CA "+
-				"does not cover. A restart makes a CA that does, or mediator ca init where ca.dir is set. ca.permit names hosts "+
-				"for later rules", host)
+			return refusal.New("restart_required",
+				"the previous configuration stays: a rule names %s, which the interception CA "+
+					"does not cover. A restart makes a CA that does, or mediator ca init where ca.dir is set. ca.permit names hosts "+
+					"for later rules", host)
 		}
 	}
 	return nil

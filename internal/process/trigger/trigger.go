@@ -63,7 +63,8 @@ func Plan(c *config.Trigger) daemon.Plan {
 		}
 	}
 	p.Shown = []look.Observation{look.New(look.Human, look.Holds, "This trigger service verifies its sources itself ("+
-		strings.Join(names, ", ")+"). It signs nothing for events that its configuration lists as a human's, and nothing for "+
+		strings.Join(names, ", ")+
+		"). It signs nothing for events that its configuration lists as a human's, and nothing for "+
 		"events that somebody only reported.")}
 	return p
 }
@@ -119,7 +120,8 @@ func (p *source) Begin(ctx context.Context, group *errgroup.Group) (http.Handler
 	return mux, nil
 }
 
-// listenWebhooks opens the address for webhooks. If they arrive over HTTPS, group follows the certificate until ctx ends.
+// listenWebhooks opens the address for webhooks. If they arrive over HTTPS, group follows the certificate until ctx
+// ends.
 func (p *source) listenWebhooks(ctx context.Context, group *errgroup.Group) (net.Listener, error) {
 	c := p.config
 	if c.TLSCertificate == "" {
