@@ -107,8 +107,7 @@ func (l *listener) Close() (err error) {
 		return nil
 	}
 	l.once.Do(func() {
-		// Whoever passed the listener may still have a copy of it, and have made it blocking: this ends an accept
-		// nevertheless.
+		// The process that passed the listener may have a copy, even a blocking one: this ends its accept too.
 		if raw, failed := l.SyscallConn(); failed == nil {
 			_ = raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
 		}

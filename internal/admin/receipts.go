@@ -17,7 +17,7 @@ type SessionReceipts struct {
 	Receipts []string `json:"receipts"`
 }
 
-// listReceipts answers with the receipts of a session from a number on: at most limit of them, and not more than 3 MiB.
+// listReceipts answers with the receipts of a session from a number on: at most limit, and at most 3 MiB.
 func (s *Server) listReceipts(w http.ResponseWriter, r *http.Request) {
 	from, limit, err := parsePage(r.URL.Query())
 	if err != nil {
@@ -35,7 +35,7 @@ func (s *Server) listReceipts(w http.ResponseWriter, r *http.Request) {
 	wire.Write(w, out, err)
 }
 
-// delivery answers with how far receipts have come on their way to the node: null where there is no node.
+// delivery answers with the progress of receipts on their way to the node; null without a node.
 func (s *Server) delivery(w http.ResponseWriter, r *http.Request) {
 	sender := s.sender.Load()
 	if sender == nil {
@@ -46,7 +46,7 @@ func (s *Server) delivery(w http.ResponseWriter, r *http.Request) {
 	wire.Write(w, status, err)
 }
 
-// parsePage reads which receipts are asked for from the query of a request. A name that it does not know is refused.
+// parsePage reads the selection of receipts from a query. It refuses unknown names.
 func parsePage(v url.Values) (from, limit int64, err error) {
 	from, limit = 1, ledger.MaxChain
 	for name := range v {
@@ -65,7 +65,7 @@ func parsePage(v url.Values) (from, limit int64, err error) {
 	return from, limit, nil
 }
 
-// Receipts asks a sidecar for the interaction receipts of a session from a number on: at most limit of them.
+// Receipts asks a sidecar for at most limit interaction receipts of a session, from a number on.
 func Receipts(ctx context.Context, endpoint, session string, from int64, limit int) ([]string, error) {
 	query := url.Values{"from": {strconv.FormatInt(from, 10)}, "limit": {strconv.Itoa(limit)}}
 	var found SessionReceipts

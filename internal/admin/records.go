@@ -23,9 +23,8 @@ type Record struct {
 	// Assurance is nil if the mediator's own gate verified no chain: for a call that is not a post, and for a post
 	// whose chain the API verified.
 	Assurance *policy.Assurance `json:"assurance,omitempty"`
-	// Receipts are the interaction receipts of the call's session, as tokens, from number 1 up to that of the call itself,
-	// or up to the last one if it has none yet; the last 3 MiB of them. There are none for a call of which no receipt is
-	// made.
+	// Receipts are the interaction receipts of the call's session, as tokens, from number 1 to the call's own, or to
+	// the last one if the call has none yet; only the last 3 MiB. A call without receipts has none.
 	Receipts []string `json:"receipts,omitempty"`
 }
 
@@ -56,11 +55,10 @@ func (s *Server) showRecord(w http.ResponseWriter, r *http.Request) {
 	wire.Write(w, shown, err)
 }
 
-// maxShownReceipts bounds what the receipts take that are shown with one record, in bytes: clients of the API read 4
-// MiB.
+// maxShownReceipts bounds the receipts that are shown with one record, in bytes: clients of the API read 4 MiB.
 const maxShownReceipts = 3 << 20
 
-// receiptsOf returns the receipts of a call's session up to that of the call: the last ones, if they are too many.
+// receiptsOf returns the receipts of a call's session up to the call's own: the last ones, if they are too many.
 func receiptsOf(ctx context.Context, from ledger.Store, r ledger.Record) ([]string, error) {
 	if r.Interactions == nil && r.Model == nil {
 		return nil, nil
@@ -102,7 +100,7 @@ func (s *Server) listRecords(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w, err)
 		return
 	}
-	// What can be refused is refused before the answer begins.
+	// Refuse a bad cursor before the answer begins.
 	for _, err := range (Selection{Query: ledger.Query{Cursor: selection.Cursor, Limit: 1}}).Records(r.Context(),
 		s.Ledger) {
 		if err != nil {
@@ -134,13 +132,13 @@ func (s *Server) showLedger(w http.ResponseWriter, r *http.Request) {
 	wire.Write(w, l, err)
 }
 
-// showKeyUses answers with what the ledger has counted of the versions of signing keys.
+// showKeyUses answers with the ledger's counts for the versions of signing keys.
 func (s *Server) showKeyUses(w http.ResponseWriter, r *http.Request) {
 	uses, err := s.Ledger.KeyUses(r.Context())
 	wire.Write(w, uses, err)
 }
 
-// KeyUses asks a sidecar what its ledger has counted of the versions of signing keys.
+// KeyUses asks a sidecar for its ledger's counts for the versions of signing keys.
 func KeyUses(ctx context.Context, endpoint string) (uses ledger.KeyUses, err error) {
 	err = Get(ctx, endpoint, "/v1/ledger/keys", &uses)
 	return uses, err

@@ -44,10 +44,10 @@ func (s Selection) Check() error {
 	case s.Limit < 0:
 		return refusal.New("query_malformed", "the limit %d is no number of records", s.Limit)
 	case s.State != "" && !slices.Contains(ledger.States[:], s.State):
-		return refusal.New("query_malformed", "no record has the state %.40q: it is one of %s", s.State,
+		return refusal.New("query_malformed", "no record has the state %.40q; the states are %s", s.State,
 			JoinWords(ledger.States[:]))
 	case s.Flow != "" && !slices.Contains(proxy.Flows[:], s.Flow):
-		return refusal.New("query_malformed", "no record has the flow %.40q: it is one of %s", s.Flow,
+		return refusal.New("query_malformed", "no record has the flow %.40q; the flows are %s", s.Flow,
 			JoinWords(proxy.Flows[:]))
 	case !s.Since.IsZero() && !s.Until.IsZero() && !s.Since.Before(s.Until):
 		return refusal.New("query_malformed", "no record has started since %s and before %s",

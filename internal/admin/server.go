@@ -44,7 +44,7 @@ type Deployment interface {
 	Reputation(ctx context.Context) *Reputation
 }
 
-// Reputation is the reputation that a post would have now, and whether it is one that the control plane believes.
+// Reputation is the reputation that a post would have now, and whether the control plane believes it.
 type Reputation struct {
 	Agent  string     `json:"agent,omitempty"`
 	Tier   string     `json:"tier,omitempty"`
@@ -69,10 +69,10 @@ type Server struct {
 	CAFile     string
 	Agent      *uint32 // the agent's user; nil if the configuration names none
 	Peers      []Peer  // the trigger service, the control plane and, where there is one, the node
-	// Posts checks whether a post would be refused now, whoever makes it.
+	// Posts returns why every post would be refused now.
 	Posts daemon.Check
 
-	deployment atomic.Pointer[Deployment]      // nil until the first snapshot is in force
+	deployment atomic.Pointer[Deployment]      // nil until the first snapshot
 	proxy      atomic.Pointer[intercept.Proxy] // nil until the proxy port is open
 	sender     atomic.Pointer[client.Sender]   // nil where no receipts are handed over
 	listeners  listeners
@@ -212,7 +212,7 @@ func (s *Server) open(r *http.Request, ask SessionRequest, l *listener) (Session
 		opened, err = s.Sessions.OpenListening(event, s.Runtime, run)
 	}
 	gone := r.Context().Err() != nil || run.Report().Has(look.Launcher)
-	if err == nil && gone && s.Sessions.Close(opened.ID) { // nobody else would close it
+	if err == nil && gone && s.Sessions.Close(opened.ID) { // no one else would close it
 		err = refusal.New("client_gone", "the caller went away before it had its session, and the event waits again")
 	}
 	if err != nil {

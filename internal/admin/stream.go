@@ -13,11 +13,11 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// stalled is how long a client may take to read the next part of a list.
+// stalled bounds the wait for a client to read the next part of a list.
 const stalled = time.Minute
 
-// writeList answers with a list as one JSON array, an element a line, written as it is read. After an error the array
-// has no end; the caller has to break the connection, so that nobody takes what has come for the whole list.
+// writeList answers with a JSON array, an element a line, written as it is read. After an error the array has no end;
+// the caller has to break the connection, so that a client cannot take a part for the whole list.
 func writeList(w http.ResponseWriter, records iter.Seq2[ledger.Record, error]) error {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Tick yields once per period until ctx ends. The first tick comes after one period. If the loop is slow, at most one
-// tick waits for it; Tick drops the others.
+// Tick yields once per period until ctx ends, first after one period. If the loop is slow, at most one tick waits for
+// it.
 func Tick(ctx context.Context, period time.Duration) iter.Seq[time.Time] {
 	return func(yield func(time.Time) bool) {
 		tick := time.NewTicker(period)

@@ -26,9 +26,9 @@ func Writable(path string) error {
 	return nil
 }
 
-// Lock makes this DB the only one that writes the file at path: a second process would take the first one's posts in
-// flight for those of a crash. The kernel releases the lock when the process ends, however it ends. The lock lies on a
-// file beside it, which stays: were it removed, two processes could each hold a lock on a file of that name.
+// Lock makes this process the only writer of the file at path: a second process would take the first one's posts in
+// flight for those of a crash. The kernel releases the lock when the process ends. The lock is on a file beside it,
+// which stays: if it were removed, two processes could each lock a file of that name.
 func Lock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// written are the changes of a folder that can change what a file in it says: a program has closed a file that it
-	// wrote, or a name has come, gone or moved. A log that grows is none of them.
+	// written are the changes of a folder that can change a file in it: a program closed a file that it wrote, or a
+	// name came, went or moved. A growing log causes none of them.
 	written = unix.IN_CLOSE_WRITE | unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO
-	// breath is the least time between two changes that Watch tells of.
+	// breath is the least time between two changes that Watch yields.
 	breath = 20 * time.Millisecond
-	// unwatched is the period of Watch where the kernel does not say what changes.
+	// unwatched is the period of Watch if the kernel reports no changes.
 	unwatched = 250 * time.Millisecond
 )
 

@@ -106,8 +106,8 @@ func (p *plane) Next(_ context.Context, next *daemon.Configured[config.Control])
 	return func() error { return p.activate(&ruling{next.Trust, engine}) }, nil
 }
 
-// overlap is how long the control plane still decides by the previous ruling after a reload. Operators reload the
-// sidecars in this time. Afterwards a sidecar with the previous manifest cannot post.
+// overlap is the time in which the control plane still decides by the previous ruling after a reload. Operators reload
+// the sidecars in this time. Afterwards a sidecar with the previous manifest cannot post.
 const overlap = 5 * time.Minute
 
 // activate applies a ruling. If too many earlier rulings are still honoured, it fails and changes nothing.

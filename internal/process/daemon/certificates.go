@@ -16,9 +16,9 @@ import (
 	"github.com/actionproof/mediator/internal/files"
 )
 
-// certificateSettle is how long the bundle must have certified a new key version before the version signs. Verifiers
-// that ask for signatures say which versions they accept. An API cannot say so: it has this long to read the bundle
-// again (docs/api-owners.md).
+// certificateSettle is the time for which the bundle must have certified a new key version before the version signs.
+// Verifiers that ask for signatures say which versions they accept. An API cannot say so: it has this long to read the
+// bundle again (docs/api-owners.md).
 const certificateSettle = 2 * time.Second
 
 // CertificateFollower makes the process's roles sign only with key versions that the trust bundle certifies.
@@ -39,9 +39,9 @@ type followedBundle struct {
 	full  float64 // see [evidence.Bundle.Full]
 }
 
-// WaitForCertificates waits for a trust bundle that certifies the key of each role. It has to wait, because at the
-// first start the security team can only certify keys that exist. A process that verifies reads its trust afterwards,
-// so that it accepts what it signs from the first post on.
+// WaitForCertificates waits for a trust bundle that certifies the key of each role: at the first start the security
+// team can only certify keys that exist. A process that verifies reads its trust afterwards, so that it accepts what it
+// signs from the first post on.
 func (p *Process) WaitForCertificates(ctx context.Context, c config.Trust) (*CertificateFollower, error) {
 	f := &CertificateFollower{path: c.Bundle, roots: p.Roots, roles: p.Roles, verifying: &p.Trust, log: p.Log}
 	p.certificates.Store(f)
@@ -51,7 +51,7 @@ func (p *Process) WaitForCertificates(ctx context.Context, c config.Trust) (*Cer
 	return f, err
 }
 
-// Watch makes what the process verifies by, and then its roles, follow the bundle until ctx ends. If a bundle certifies
+// Watch makes the trusts of this process, and then its roles, follow the bundle until ctx ends. If a bundle certifies
 // no version of a role's key, the roles keep their versions; verifiers apply the new bundle all the same. Watch logs
 // each error once.
 func (f *CertificateFollower) Watch(ctx context.Context) {

@@ -87,7 +87,7 @@ func (p Plan) files(named []observe.Path) (files []confine.File, err error) {
 		for _, dir := range folders(f.Name) {
 			if dir == "/" {
 				return nil, fmt.Errorf(
-					"%s stands in the root folder, which would make every file readable: give it a folder of its own", f.Name)
+					"%s is in the root folder, which would make every file readable: give it a folder of its own", f.Name)
 			}
 			add(confine.Read, dir)
 		}
@@ -148,8 +148,8 @@ func ports(addresses []string) ([]uint16, error) {
 	return slices.Compact(out), nil
 }
 
-// Confine confines this process to what its plan needs, and logs which layers are in force. Before that it makes Go
-// read the files that Go reads only once.
+// Confine confines this process to what its plan needs, and logs each layer. Before that it makes Go read the files
+// that Go reads only once.
 func (p *Process) Confine(plan Plan, o *Observer) error {
 	l, err := plan.Limits(o.Paths)
 	if err != nil {

@@ -17,7 +17,7 @@ func TestNotConfined(t *testing.T) {
 	err := (&Process{Log: zap.NewNop()}).Confine(Plan{}, &Observer{Paths: PublicPaths("/trust.json")})
 	var refused *refusal.Refusal
 	if !errors.As(err, &refused) || refused.Code() != "not_confined" ||
-		!strings.Contains(err.Error(), "/trust.json stands in the root folder") {
+		!strings.Contains(err.Error(), "/trust.json is in the root folder") {
 		t.Error(err)
 	}
 }

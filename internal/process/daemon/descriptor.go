@@ -13,8 +13,8 @@ import (
 	"github.com/actionproof/mediator/internal/config"
 )
 
-// TakeDescriptors returns a listener for a unix socket whose connections keep one descriptor that comes with what they
-// read, until [DescriptorOf] takes it or the connection ends. Of more than one it keeps the last.
+// TakeDescriptors returns a listener for a unix socket whose connections keep one passed descriptor, until
+// [DescriptorOf] takes it or the connection ends. Of several they keep the last.
 func TakeDescriptors(l net.Listener) net.Listener { return descriptorListener{l} }
 
 type descriptorListener struct{ net.Listener }

@@ -152,7 +152,7 @@ func PeerOf(r *http.Request) unix.Ucred {
 // strangerTimeout bounds how long the server still reads a request that lacks the endpoint's token.
 const strangerTimeout = time.Second
 
-// RequireToken demands the endpoint's token, if the endpoint has one.
+// RequireToken demands the endpoint's token, if it has one.
 func RequireToken(e config.Endpoint, next http.Handler) http.Handler {
 	if e.Token == "" {
 		return next
@@ -210,12 +210,12 @@ type Limits struct {
 	Request time.Duration // from the first byte of a request to the last of its answer
 }
 
-// PublicLimits bounds a port that anybody can reach. Clients that connect and send nothing must not exhaust the
-// descriptors and the memory of a process that other processes depend on, and must not keep others out.
+// PublicLimits bounds a port that everyone can reach. Clients that connect and send nothing must not exhaust the
+// descriptors and memory of a process that others depend on, and must not keep others out.
 var PublicLimits = Limits{Connections: 512, PerAddress: 128, Header: 10 * time.Second, Request: 20 * time.Second}
 
-// endpointLimits bounds an endpoint over TCP. One sidecar alone can have as many connections as it has calls in flight,
-// and a request may wait for an event.
+// endpointLimits bounds an endpoint over TCP. One sidecar can have as many connections as calls in flight, and a
+// request may wait for an event.
 var endpointLimits = Limits{Connections: 4096}
 
 // Serve serves h on l until ctx ends. Then it waits at most grace for open requests.
@@ -252,8 +252,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, b Limits, grace 
 // endingKey is the context key of what ending returns.
 type endingKey struct{}
 
-// ending returns a channel that is closed when the server of a request begins to end. A request that only waits ends
-// then.
+// ending returns a channel that is closed when the server of a request begins to end. Requests that only wait end then.
 func ending(ctx context.Context) <-chan struct{} {
 	done, _ := ctx.Value(endingKey{}).(<-chan struct{})
 	return done

@@ -15,21 +15,20 @@ import (
 )
 
 const (
-	// patience is how long a request may take before its connection can be closed for another one, where requests are
+	// patience is the time of a request after which its connection can be closed for another one, if requests are
 	// bounded in time.
 	patience = 5 * time.Second
-	// arrival is how long a new connection has for its first header before it can be closed for another address.
+	// arrival is the time that a new connection has for its first header before it can be closed for another address.
 	arrival = time.Second
 )
 
-// boundedListener bounds the connections that are open at once, of each address and of all together. Connections that
-// say nothing must not keep others out: a new connection takes the place of the oldest one that waits for its client,
-// first of those that have no request, then of those whose request takes longer than patience. A connection whose
-// request is being answered keeps its place.
+// boundedListener bounds the open connections, of each address and together. Silent connections must not keep others
+// out: a new connection replaces the oldest one that waits for its client, first those without a request, then those
+// whose request takes longer than patience. A connection whose request is being answered keeps its place.
 //
 // An address that opens many connections must not cut those of others. So no connection is closed for another address
-// before its arrival is over. Where the connections of an address are bounded, an address takes no place of one that
-// has fewer, and only an address without a connection waits for a place.
+// before its arrival is over. If the connections of an address are bounded, an address takes no place of an address
+// with fewer, and only an address without a connection waits for a place.
 type boundedListener struct {
 	net.Listener
 	limits Limits
@@ -57,8 +56,7 @@ type boundedConn struct {
 	handling time.Time // when its request began; zero while it has none
 }
 
-// Accept returns the next connection, once there is a place for it. It closes a connection that gets none and may not
-// wait for one.
+// Accept returns the next connection that gets a place. It closes a connection that gets none and may not wait.
 func (l *boundedListener) Accept() (net.Conn, error) {
 	for {
 		accepted, err := l.Listener.Accept()
@@ -73,8 +71,8 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// addressOf returns the address that counts for a connection: of IPv6 the network of 64 bits, because one client has
-// all of it.
+// addressOf returns the address that a connection counts for: for IPv6 the /64 network, because one client has all of
+// it.
 func addressOf(c net.Conn) netip.Addr {
 	tcp, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -126,8 +124,8 @@ func (l *boundedListener) wake() {
 	l.changed.Broadcast()
 }
 
-// victim returns the connection to close for a new one from the given address, or nil. It is one of that address if
-// only is set, and else of the address with most connections among those that can be closed. It is called with mu held.
+// victim returns the connection to close for a new one from the given address, or nil. If only is set, it has that
+// address; else it belongs to the address with most connections. Called with mu held.
 func (l *boundedListener) victim(from netip.Addr, only bool) *boundedConn {
 	now := time.Now()
 	var found *boundedConn
@@ -212,7 +210,7 @@ func handling(next http.Handler) http.Handler {
 	})
 }
 
-// boundedOf returns the connection of a request if it is one of a boundedListener.
+// boundedOf returns the connection of a request that came through a boundedListener; else nil.
 func boundedOf(ctx context.Context) *boundedConn {
 	c, _ := ctx.Value(connKey{}).(*boundedConn)
 	return c

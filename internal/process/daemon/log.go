@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// logLinger is how long a line that can wait does wait.
+	// logLinger bounds the wait of a line that can wait.
 	logLinger = 5 * time.Millisecond
-	// logTogether bounds how much one write holds. The kernel writes this much to a pipe as a whole, also if other
+	// logTogether bounds the size of one write. The kernel writes this much to a pipe as a whole, even if other
 	// processes write to the same pipe (pipe(7)).
 	logTogether = 4096
 )

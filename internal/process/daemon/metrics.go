@@ -10,8 +10,8 @@ import (
 	"github.com/actionproof/mediator/internal/keystore"
 )
 
-// stateCollector makes the metrics about trust, keys and Vault from what the process knows when it is asked. It asks
-// nobody, so that a scrape leaves no line in a custody's audit log. Times are in Unix seconds.
+// stateCollector makes the metrics about trust, keys and Vault from what the process already knows: a scrape leaves no
+// line in a custody's audit log. Times are in Unix seconds.
 type stateCollector struct{ p *Process }
 
 var (
@@ -22,9 +22,9 @@ var (
 	revocationsUntil = describe("mediator_revocation_list_until_seconds",
 		"When the revocation list ends, after which nothing is believed. Missing if there is no list.")
 	deploymentUntil = describe("mediator_deployment_certificate_until_seconds",
-		"When the deployment certificate in force ends, after which every post is refused. Missing before there is one.")
+		"When the current deployment certificate ends, after which every post is refused. Missing before there is one.")
 	bundleInfo = describe("mediator_trust_bundle_info",
-		"1 for the trust bundle in force by which this process signs or verifies.", "use", "sha256")
+		"1 for the trust bundle by which this process now signs or verifies.", "use", "sha256")
 	bundleFull = describe("mediator_trust_bundle_full_ratio",
 		"How full the trust bundle is, from 0 to 1: by its certificates, bytes or revocation list. A full one takes no more.")
 	signingVersion = describe("mediator_signing_version", "The version of a key that signs now. Missing if none may.",
@@ -32,7 +32,7 @@ var (
 	signingMade = describe("mediator_signing_version_created_seconds",
 		"When the custody made the version that signs now. Missing if it does not say.", "key", "purpose")
 	keyVersions = describe("mediator_key_versions",
-		"How many versions of a key its custody accepts: those that nobody has retired.", "key", "purpose")
+		"How many versions of a key its custody accepts: those not retired.", "key", "purpose")
 	vaultUntil = describe("mediator_vault_certificate_until_seconds",
 		"When Vault's certificate ends, as a connection saw it in the last hours.")
 	vaultReachable = describe("mediator_vault_reachable",

@@ -28,9 +28,9 @@ type Observer struct {
 // lookTimeout bounds the observations that Observe makes.
 const lookTimeout = 2 * time.Second
 
-// Observe makes each observation once. It observes all keys at the same time: if a custody does not answer, its timeout
-// passes once, and the other observations are made in time. What a custody said of a key at most maxAge ago may be told
-// again, because each look leaves lines in the custody's audit log.
+// Observe makes each observation once. It observes all keys at the same time, so a custody that does not answer costs
+// one timeout. What a custody said of a key at most maxAge ago counts, because each question leaves lines in the
+// custody's audit log.
 func (o *Observer) Observe(ctx context.Context, maxAge time.Duration) []look.Observation {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -84,7 +84,7 @@ func holds(all []look.Observation) error {
 }
 
 // observations answers GET /v1/looks with the observations of this process, and GET /v1/layers with its confinement.
-// The parameter maxAge is that of [Observer.Observe]; without it every look is made now.
+// The parameter maxAge bounds the age of what a custody said; without it every observation is made now.
 func (p *Process) observations(mux *http.ServeMux) {
 	mux.HandleFunc("GET /v1/looks", func(w http.ResponseWriter, r *http.Request) {
 		maxAge, _ := time.ParseDuration(r.URL.Query().Get("maxAge")) // 0 if it is none

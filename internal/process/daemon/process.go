@@ -46,7 +46,7 @@ type Process struct {
 	Keys     keystore.Store
 	Roles    []Role                   // signing roles, each with one of the keys
 	Roots    []evidence.Root          // nil until WaitForRoots
-	Observer atomic.Pointer[Observer] // of the configuration in force
+	Observer atomic.Pointer[Observer] // of the current configuration
 	Confined *confine.Confined        // nil until Confine
 	// Trust follows the bundle for what this process verifies. The trigger service and the node verify nothing by it, and
 	// add nothing.
@@ -100,8 +100,7 @@ func (p *Process) ReadSecrets(context.Context) error { return nil }
 func (p *Process) Close() {}
 
 // NewMetrics makes a registry with the metrics of every process: goroutines, memory, descriptors, and the heap that the
-// last garbage collection left (go_gc_heap_live_bytes). This heap shows growth without the garbage that is still to be
-// collected.
+// last garbage collection left (go_gc_heap_live_bytes), which shows growth without garbage.
 func NewMetrics() *prometheus.Registry {
 	live := collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/gc/heap/live:bytes$`)}
 	r := prometheus.NewRegistry()
@@ -110,8 +109,8 @@ func NewMetrics() *prometheus.Registry {
 	return r
 }
 
-// CheckBound refuses a fresh configuration that differs from the running one in what is bound to the process. The
-// content of a file can be bound too. trust is the trust of the fresh configuration.
+// CheckBound refuses a fresh configuration whose bound keys differ from the running one. The content of a file can be
+// bound too. trust is the trust of the fresh configuration.
 func (p *Process) CheckBound(running, fresh any, trust config.Trust) error {
 	keys := config.ChangedBoundKeys(running, fresh)
 	others, err := p.changedRoots(trust)

@@ -14,13 +14,13 @@ import (
 type Check func(context.Context) error
 
 const (
-	// probeAge is how long the result of a probe is told again.
+	// probeAge bounds the age of a repeated result.
 	probeAge = 500 * time.Millisecond
 	// probeTimeout bounds a probe.
 	probeTimeout = 3 * time.Second
 )
 
-// probe makes checks when it is asked, and never by itself. Callers that ask together share one round of checks.
+// probe makes its checks only for callers. Concurrent callers share one round of checks.
 type probe struct {
 	checks []Check
 
@@ -49,8 +49,8 @@ func (p *probe) ask(ctx context.Context) error {
 	return p.err
 }
 
-// signs checks that each role has a key version that signs, and that Vault, where it holds the keys, answers. Vault is
-// asked only if it did not do what it was asked the last time.
+// signs checks that each role has a key version that signs, and that Vault, where it holds the keys, answers. It asks
+// Vault only if the last request to Vault failed.
 func (p *Process) signs(ctx context.Context) error {
 	for _, r := range p.Roles {
 		if _, err := r.Key.Signs(ctx); err != nil {
@@ -64,12 +64,12 @@ func (p *Process) signs(ctx context.Context) error {
 		_ = r.Key.Observe(ctx, 0)
 	}
 	if login := p.vaultAway(); login != "" {
-		return errors.New("Vault does not do what it is asked for the " + login)
+		return errors.New("Vault fails the requests of the " + login)
 	}
 	return nil
 }
 
-// vaultAway returns the first login for which Vault did not do what it was asked the last time.
+// vaultAway returns the first login whose last request to Vault failed.
 func (p *Process) vaultAway() string {
 	health, _ := keystore.Health(p.Keys)
 	for _, l := range health.Logins {
@@ -80,7 +80,7 @@ func (p *Process) vaultAway() string {
 	return ""
 }
 
-// judges checks that the trust in force is within its times: otherwise it believes no artifact.
+// judges checks that the current trust is within its times: otherwise it believes no artifact.
 func (p *Process) judges(context.Context) error {
 	trust := p.Trust.inForce()
 	if trust == nil {

@@ -52,8 +52,8 @@ func (c ConfigStatus) String() string {
 // reloadTimeout bounds a reload.
 const reloadTimeout = 30 * time.Second
 
-// Reloader makes a process take over its changed configuration, on SIGHUP and on POST /v1/reload. It takes over the
-// whole configuration or refuses the whole. After a refusal, only the status differs.
+// Reloader makes a process apply its changed configuration, on SIGHUP and on POST /v1/reload: all of it or nothing.
+// After a refusal, only the status differs.
 type Reloader struct {
 	log     *zap.Logger
 	hangups chan os.Signal
@@ -76,10 +76,10 @@ func NewReloader(log *zap.Logger, registry prometheus.Registerer) (*Reloader, er
 				Help: "Reloads of the configuration by result: taken or refused."}, []string{"result"}),
 		refused: prometheus.NewGauge(
 			prometheus.GaugeOpts{Name: "mediator_reload_refused",
-				Help: "1 if the last reload was refused, and an older configuration is in force; else 0."}),
+				Help: "1 if the last reload was refused, so that an older configuration applies; else 0."}),
 		taken: prometheus.NewGauge(
 			prometheus.GaugeOpts{Name: "mediator_configuration_seconds",
-				Help: "When the configuration in force was taken over, in Unix seconds."}),
+				Help: "When the process took over its configuration, in Unix seconds."}),
 	}
 	for _, result := range []string{"taken", "refused"} {
 		r.results.WithLabelValues(result)
@@ -95,8 +95,8 @@ func NewReloader(log *zap.Logger, registry prometheus.Registerer) (*Reloader, er
 // OnHangup makes SIGHUP reload this process instead of ending it. Watch does the reload.
 func (r *Reloader) OnHangup() { signal.Notify(r.hangups, syscall.SIGHUP) }
 
-// Start sets the status of the first configuration and the function that takes over the next one. take puts a
-// configuration in force as a whole, or fails and changes nothing.
+// Start sets the status of the first configuration and the function that takes over the next one. take applies a
+// configuration as a whole, or fails and changes nothing.
 func (r *Reloader) Start(first ConfigStatus, take func(context.Context) (ConfigStatus, error)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,9 +129,9 @@ func (r *Reloader) Reload(ctx context.Context) (ConfigStatus, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.take == nil {
-		r.log.Error("not reloaded: the process has not begun yet")
+		r.log.Error("not reloaded: the process has not started yet")
 		return ConfigStatus{},
-			refusal.New("not_ready", "the process has not begun yet: it reads its configuration when it does")
+			refusal.New("not_ready", "the process has not started yet: it reads its configuration then")
 	}
 	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
 	defer cancel()
@@ -146,11 +146,11 @@ func (r *Reloader) Reload(ctx context.Context) (ConfigStatus, error) {
 	return *r.inForce.Load(), nil
 }
 
-// refuse notes a refusal in every place where an operator may look.
+// refuse notes a refusal in every place where an operator may look for it.
 func (r *Reloader) refuse(err error) error {
 	var known *refusal.Refusal
 	if !errors.As(err, &known) || known.Code() != "restart_required" {
-		err = refusal.New("reload_refused", "the configuration before stays in force: %w%s", err, CodeOf(err))
+		err = refusal.New("reload_refused", "the previous configuration stays: %w%s", err, CodeOf(err))
 	}
 	d := problem.DetailsOf(err)
 	still := *r.inForce.Load()
@@ -158,7 +158,7 @@ func (r *Reloader) refuse(err error) error {
 	r.inForce.Store(&still)
 	r.refused.Set(1)
 	r.results.WithLabelValues("refused").Inc()
-	r.log.Error("not reloaded: the configuration before stays in force", zap.String("code", d.Code), zap.Error(err))
+	r.log.Error("not reloaded: the previous configuration stays", zap.String("code", d.Code), zap.Error(err))
 	return err
 }
 
@@ -168,7 +168,7 @@ func restartRequired(keys []string) error {
 		return nil
 	}
 	return refusal.New("restart_required",
-		"the configuration before stays in force: a restart, and no reload, takes over a change of %s",
+		"the previous configuration stays: only a restart applies a change of %s",
 		strings.Join(keys, ", "))
 }
 
@@ -187,15 +187,15 @@ func mayReload(r *http.Request) bool {
 	return err == nil && (peer.Uid == 0 || peer.Uid == uint32(os.Geteuid()))
 }
 
-// Handle answers POST /v1/reload, for root and the user of this process, /healthz, /startupz (the process has begun its
-// work) and /readyz (its callers would not be refused now). ready says why the process is not ready.
+// Handle answers POST /v1/reload, for root and the user of this process, /healthz, /startupz (the process has its first
+// configuration) and /readyz (its callers would not be refused now). ready says why the process is not ready.
 func (r *Reloader) Handle(mux *http.ServeMux, ready Check) {
 	mux.HandleFunc("POST /v1/reload", func(w http.ResponseWriter, req *http.Request) {
 		if !mayReload(req) {
-			problem.Write(w, refusal.New("reload_refused", "who asks is neither the process's own user nor root"))
+			problem.Write(w, refusal.New("reload_refused", "only root and the process's own user can reload it"))
 			return
 		}
-		c, err := r.Reload(context.WithoutCancel(req.Context())) // a reload that has begun ends, also if the client goes away
+		c, err := r.Reload(context.WithoutCancel(req.Context())) // a reload that has started always finishes
 		wire.Write(w, c, err)
 	})
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -225,8 +225,8 @@ func (r *Reloader) Handle(mux *http.ServeMux, ready Check) {
 	})
 }
 
-// errStarting is the state of a process that waits for nothing, and is not ready all the same.
-var errStarting = refusal.New("not_ready", "the process is not ready: it starts, or it ends")
+// errStarting is the state of a process that is not ready and waits for nothing.
+var errStarting = refusal.New("not_ready", "the process is not ready: it is starting or ending")
 
 // CodeOf returns the stable code of an error in parentheses, to be put after its sentence. It returns nothing for an
 // error without a code.

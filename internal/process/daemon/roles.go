@@ -27,7 +27,7 @@ type Role struct {
 	Key     *signer.Rotation
 }
 
-// RoleDocument is what a process publishes of a role for the key registry to certify. It holds public data only.
+// RoleDocument is the public data of a role, for the key registry to certify.
 type RoleDocument struct {
 	Purpose       string            `json:"purpose"`
 	Issuer        string            `json:"issuer"`
@@ -53,7 +53,7 @@ func (d RoleDocument) KeyName() string {
 	}
 }
 
-// UnreadKey says why a process cannot tell the versions of a role's key: the key is unfit, or its custody does not
+// UnreadKey says why a process cannot list the versions of a role's key: the key is unfit, or its custody does not
 // answer.
 type UnreadKey struct {
 	Name    string `json:"name"`
@@ -120,7 +120,7 @@ func documents(ctx context.Context, roles []Role) []RoleDocument {
 	return out
 }
 
-// RolesState tells two states of a process's roles apart.
+// RolesState identifies a state of a process's roles.
 type RolesState struct {
 	State string `json:"state"`
 }
@@ -159,7 +159,7 @@ func (p *Process) nextState(ctx context.Context, known string) (RolesState, erro
 }
 
 // rolesHandler answers with public keys: GET /v1/roles for the key registry, and GET /v1/jwks as a JWK Set (RFC 7517).
-// GET /v1/roles/state answers once what /v1/roles says is not in the state unlike any more.
+// GET /v1/roles/state waits until /v1/roles has another state than the parameter unlike.
 func (p *Process) rolesHandler(mux *http.ServeMux) {
 	roles := p.Roles
 	mux.HandleFunc("GET /v1/roles", func(w http.ResponseWriter, r *http.Request) {

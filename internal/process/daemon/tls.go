@@ -12,8 +12,8 @@ import (
 	"github.com/actionproof/mediator/internal/files"
 )
 
-// ServerCertificate is the TLS certificate of a listener, from two PEM files that are read again when they change. So
-// whoever renews the certificate has nothing to restart.
+// ServerCertificate is the TLS certificate of a listener, from two PEM files. It is read again when they change, so a
+// renewal needs no restart.
 type ServerCertificate struct {
 	certificate, key string // paths
 	log              *zap.Logger
@@ -43,7 +43,7 @@ func (s *ServerCertificate) read() (raw [2]string, err error) {
 	return raw, nil
 }
 
-// put puts what was read last in force.
+// put makes the contents that were read last the current certificate.
 func (s *ServerCertificate) put() error {
 	c, err := tls.X509KeyPair([]byte(s.raw[0]), []byte(s.raw[1]))
 	if err == nil {
@@ -52,8 +52,8 @@ func (s *ServerCertificate) put() error {
 	return err
 }
 
-// Watch reads the files whenever they may have changed, until ctx ends. While one of them cannot be read, or the two do
-// not belong together, as in the middle of a renewal, the certificate before stays in force; that is logged once.
+// Watch reads the files whenever they may have changed, until ctx ends. While one of them cannot be read, or they do
+// not belong together, as during a renewal, the previous certificate stays. Watch logs this once.
 func (s *ServerCertificate) Watch(ctx context.Context) {
 	said := ""
 	for range files.Watch(ctx, s.certificate, trustPoll) {
@@ -62,7 +62,7 @@ func (s *ServerCertificate) Watch(ctx context.Context) {
 			said = ""
 		case err.Error() != said:
 			said = err.Error()
-			s.log.Error("the TLS certificate before stays in force", zap.String("path", s.certificate), zap.Error(err))
+			s.log.Error("the previous TLS certificate stays", zap.String("path", s.certificate), zap.Error(err))
 		}
 	}
 }
@@ -96,7 +96,7 @@ func ListenTLS(ctx context.Context, group *errgroup.Group, address, certificate,
 	return l, nil
 }
 
-// Listen opens a TCP address on which only TLS is spoken, with the certificate in force.
+// Listen opens a TCP address that speaks only TLS, with the current certificate.
 func (s *ServerCertificate) Listen(address string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {

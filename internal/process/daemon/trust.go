@@ -82,7 +82,7 @@ func checkBundle(path string, roots []evidence.Root) error {
 	return err
 }
 
-// WaitForRoots waits for the pinned root keys. mediator dev makes them once the processes run.
+// WaitForRoots waits for the pinned root keys.
 func (p *Process) WaitForRoots(ctx context.Context, c config.Trust) (err error) {
 	p.Roots, err = WaitFor(ctx, p, "the pinned root keys", func() ([]evidence.Root, error) {
 		return config.ReadRoots(c.Registry, c.Auditor)
@@ -90,7 +90,7 @@ func (p *Process) WaitForRoots(ctx context.Context, c config.Trust) (err error) 
 	return err
 }
 
-// changedRoots returns the settings of the pinned root keys that differ now from those that this process trusts.
+// changedRoots returns the settings of the pinned root keys whose files differ from the keys that this process trusts.
 func (p *Process) changedRoots(c config.Trust) (keys []string, err error) {
 	now, err := config.ReadRoots(c.Registry, c.Auditor)
 	if err != nil {
@@ -104,8 +104,8 @@ func (p *Process) changedRoots(c config.Trust) (keys []string, err error) {
 	return keys, nil
 }
 
-// TrustFollower keeps a verifier's trust up to date with the bundle file. It also holds the auditor's certificate of
-// one manifest.
+// TrustFollower keeps a verifier's trust up to date with the bundle file, and holds the auditor's certificate of one
+// manifest.
 type TrustFollower struct {
 	path     string
 	roots    []evidence.Root
@@ -118,7 +118,7 @@ type TrustFollower struct {
 	log      *zap.Logger
 }
 
-// trustPoll is how often a process reads a file that it follows if the kernel reports no change of it. It is less than
+// trustPoll is how often a process reads a file that it follows if the kernel reports no change. It is less than
 // certificateSettle.
 const trustPoll = time.Second
 
@@ -164,7 +164,7 @@ func (s *TrustFollower) read() (*followedBundle, evidence.Bundle, error) {
 	return &followedBundle{trust, evidence.HashBytes(raw), b.Full()}, b, nil
 }
 
-// deploy takes over the bundle's deployment certificate if it certifies the manifest in force.
+// deploy takes over the bundle's deployment certificate if it certifies this manifest.
 func (s *TrustFollower) deploy(b evidence.Bundle) error {
 	cert, err := policy.VerifyCertificate(s.Verifier, b.DeploymentCertificate, s.Strict)
 	if err != nil {
@@ -180,13 +180,13 @@ func (s *TrustFollower) CheckSuccessor(before *TrustFollower) error {
 	return s.Verifier.Trust().Succeeds(before.Verifier.Trust())
 }
 
-// DeploymentCertificate returns the deployment certificate in force.
+// DeploymentCertificate returns the current deployment certificate.
 func (s *TrustFollower) DeploymentCertificate() string { return *s.deployed.Load() }
 
-// follow takes over a bundle that has changed. If the bundle is not trusted, the old one stays in force and follow logs
-// an error. What the registry signed and revoked counts at once. A deployment certificate of another manifest does not
-// count: it waits for the reload that brings its manifest. A trust that a reload has replaced keeps the certificate of
-// its own manifest, because the bundle no longer has it.
+// follow takes over a bundle that has changed. If the bundle is not trusted, the old one stays and follow logs an
+// error. The registry's signatures and revocations count at once. A deployment certificate of another manifest waits
+// for the reload that brings its manifest. A trust that a reload has replaced keeps the certificate of its own
+// manifest, because the bundle no longer has it.
 func (s *TrustFollower) follow(replaced bool) {
 	next, b, err := s.read()
 	if err == nil {
@@ -209,7 +209,7 @@ func (s *TrustFollower) follow(replaced bool) {
 	}
 }
 
-// TrustFollowers makes trusts follow the bundle: the trust of the configuration in force, and the trusts of earlier
+// TrustFollowers makes trusts follow the bundle: the trust of the current configuration, and those of earlier
 // configurations while posts are still judged by them.
 type TrustFollowers struct {
 	mu     sync.Mutex // guards stores
@@ -223,7 +223,7 @@ func (w *TrustFollowers) Add(s *TrustFollower) {
 	w.stores = append(w.stores, s)
 }
 
-// inForce returns the trust of the configuration in force, or nil before there is one.
+// inForce returns the trust of the current configuration, or nil before there is one.
 func (w *TrustFollowers) inForce() *TrustFollower {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -20,7 +20,7 @@ func (p *process) openDisputes(key signer.Key, o signer.Options) (err error) {
 		Rules: c.Rules(), Registered: p.registered, Arbiter: c.ArbiterRoot, Audience: p.config.Audience,
 		OpenSignals: c.OpenSignals, OpenDisputes: c.OpenDisputes,
 	}
-	// What they say is about the past, and does not change.
+	// They are about the past, and do not change.
 	o.Lifetime = dispute.ResolutionKind.MaxLifetime
 	if p.disputes.Resolution, err = signer.New(dispute.ResolutionKind, key, o); err != nil {
 		return err

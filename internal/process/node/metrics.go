@@ -59,7 +59,7 @@ func newRequests(r prometheus.Registerer) (*requests, error) {
 	return m, nil
 }
 
-// endpoints are the first parts of the API's paths below /v1/, and mcp; others stands for every other path: strangers
+// endpoints are the first parts of the API's paths below /v1/, and mcp. All other paths count as others: strangers
 // choose no label.
 var endpoints = []string{
 	"receipts", "challenge", "score", "sessions", "verifications", "reputation", "baselines", "scoring", "signals",

@@ -49,7 +49,7 @@ type process struct {
 	internal, public daemon.LateHandler
 }
 
-// grace is how long a process that ends waits for open requests.
+// grace bounds the wait for open requests when the process ends.
 const grace = 10 * time.Second
 
 // Run runs the node until ctx ends.
@@ -121,8 +121,8 @@ const (
 	storeFile = "reputation.db"
 	// forever is longer than anything is kept.
 	forever = 100 * 365 * 24 * time.Hour
-	// trusted is how many requests a second the node takes from one address at its internal endpoint: a sidecar relays
-	// the requests of all its agents.
+	// trusted is the rate of requests per second from one address at the internal endpoint: a sidecar relays the
+	// requests of all its agents.
 	trusted = 10_000
 )
 

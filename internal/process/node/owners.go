@@ -32,23 +32,23 @@ type owner struct {
 	lacks       error               // why the history beside the bundle cannot be read; nil if it can
 }
 
-// owners are the owners in force. Their bundles and histories are read again when they change.
+// owners are the current owners. Their bundles and histories are read again when they change.
 type owners struct {
 	audience string                          // of the tokens of callers
 	skew     time.Duration                   // the clock difference that is tolerated
-	believe  func(reputation.Believed) error // puts owners and hosts in force
+	believe  func(reputation.Believed) error // applies owners and hosts
 	log      *zap.Logger
 
-	mu      sync.Mutex // held while owners are read and put in force
+	mu      sync.Mutex // held while owners are read and applied
 	inForce []*owner
-	hosts   []string // of models, likewise in force
+	hosts   []string // of models
 }
 
 // ownersPoll is how often the files are looked at. A key version signs two seconds after its certificate is in the
 // bundle.
 const ownersPoll = time.Second
 
-// take puts the owners and the hosts of a configuration in force, all of them or none.
+// take applies the owners and the hosts of a configuration, all of them or none.
 func (o *owners) take(c *config.Reputation) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -69,7 +69,7 @@ func (o *owners) take(c *config.Reputation) error {
 	return o.set(next, c.ModelHosts)
 }
 
-// set puts owners and hosts in force, or fails and changes nothing.
+// set applies owners and hosts, or fails and changes nothing.
 func (o *owners) set(next []*owner, hosts []string) error {
 	b := reputation.Believed{Owners: make([]reputation.Owner, len(next)), Hosts: hosts}
 	for i, n := range next {
@@ -82,7 +82,7 @@ func (o *owners) set(next []*owner, hosts []string) error {
 	return nil
 }
 
-// read reads the files of an owner. It refuses a bundle that undoes what the bundle in force knows, such as the
+// read reads the files of an owner. It refuses a bundle that undoes what the current bundle knows, such as the
 // retirement of a key version.
 func (o *owners) read(c config.Owner) (*owner, error) {
 	read, err := o.open(c)
@@ -171,8 +171,8 @@ func stampOf(c config.Owner) (stamp string) {
 	return stamp
 }
 
-// watch takes over bundles that have changed, until ctx ends. If one is not believed, the one before stays in force,
-// and watch logs an error, once.
+// watch takes over bundles that have changed, until ctx ends. If it does not believe a bundle, it keeps the previous
+// one and logs an error, once.
 func (o *owners) watch(ctx context.Context) {
 	for range every.Tick(ctx, ownersPoll) {
 		o.follow()
@@ -202,7 +202,7 @@ func (o *owners) follow() {
 			o.log.Error("the new trust bundle of an owner is not taken over", zap.Error(lacks))
 			kept := *before
 			kept.stamp, kept.refused = stamp, true
-			if err == nil { // what is revoked counts at once, whatever became of the history
+			if err == nil { // revocations count at once, even with a damaged history
 				kept.Live, changed = read.Live, true
 				if kept.Past, err = before.whole.Revoking(read.revocations); err != nil {
 					kept.Past = before.Past // not to be expected: the list was verified with the bundle

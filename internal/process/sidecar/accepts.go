@@ -11,8 +11,8 @@ import (
 )
 
 // accepted knows which key versions of the other processes this sidecar and its control plane both accept under one
-// manifest. The trigger service and the node sign by these alone, since both verify what they sign. It asks the control
-// plane again only when what this sidecar accepts has changed, or while the control plane lacks a version of it.
+// manifest. The trigger service and the node sign only with these. It asks the control plane again only when this
+// sidecar accepts other versions, or while the control plane lacks one.
 type accepted struct {
 	verifier *evidence.Verifier
 	strict   *policy.Strict

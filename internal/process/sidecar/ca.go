@@ -14,8 +14,8 @@ import (
 	"github.com/actionproof/mediator/proxy/intercept"
 )
 
-// openCA loads the CA that mediator ca init has made, or makes one that exists only in memory. It writes the CA's
-// certificate to a file for agents, who have to trust it.
+// openCA loads the CA of mediator ca init, or makes one in memory. It writes the CA's certificate to a file for agents
+// to trust.
 func openCA(c *config.Sidecar) (*intercept.CA, error) {
 	var ca *intercept.CA
 	var err error
@@ -34,13 +34,14 @@ func openCA(c *config.Sidecar) (*intercept.CA, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(c.CAFile(), ca.CertificatePEM(), 0o644); err != nil { //nolint:gosec // a certificate is public, and agents of other users read it
+	//nolint:gosec // a certificate is public, and agents of other users read it
+	if err := os.WriteFile(c.CAFile(), ca.CertificatePEM(), 0o644); err != nil {
 		return nil, fmt.Errorf("%w: make the folder, and let this process's user write the certificate for agents there", err)
 	}
 	return ca, nil
 }
 
-// warnOfExpiry logs, once a day, that the CA is about to expire. After that the TLS handshakes of all agents fail.
+// warnOfExpiry logs once a day that the CA is about to expire, after which all TLS handshakes of agents fail.
 func warnOfExpiry(ctx context.Context, ca *intercept.CA, log *zap.Logger) {
 	const early, period = 7 * 24 * time.Hour, 24 * time.Hour
 	for wait := time.Until(ca.Expires().Add(-early)); ; wait = period {

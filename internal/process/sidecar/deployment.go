@@ -38,23 +38,23 @@ type deployment struct {
 	seen atomic.Pointer[contradictions]
 }
 
-// contradictions are the controls with what was seen of them, and what follows for posts.
+// contradictions are the observed controls, and the refusals of posts that follow.
 type contradictions struct {
 	controls []policy.ObservedControl
 	all      error // refuses the posts of all sessions
 	shared   error // refuses those of sessions that are not isolated, besides
 }
 
-// lookPeriod is how often the deployment is observed, and custodyPeriod how often a custody is asked for that. Each
-// question to a custody is two lines in its audit log. sessionsTimeout bounds the observation of the sessions.
+// lookPeriod is the time between observations of the deployment, and custodyPeriod the time between questions to a
+// custody, each two lines in its audit log. sessionsTimeout bounds the observation of the sessions.
 const (
 	lookPeriod      = 10 * time.Second
 	custodyPeriod   = 5 * time.Minute
 	sessionsTimeout = 3 * time.Second
 )
 
-// observe makes every observation once and compares the result with the manifest. A process that does not answer has
-// observed nothing new. What a custody said at most maxAge ago may be told again.
+// observe makes every observation once and compares the result with the manifest. For a process that does not answer,
+// its last observations count, and so do a custody's of at most maxAge.
 func (d *deployment) observe(ctx context.Context, maxAge time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -77,7 +77,7 @@ func (d *deployment) observe(ctx context.Context, maxAge time.Duration) {
 	case now.shared != nil && before.shared == nil:
 		d.log.Error("posts of sessions that are not isolated are refused until this is mended", zap.Error(now.shared))
 	case now.shared == nil && before.shared != nil:
-		d.log.Info("what was seen contradicts the manifest no more")
+		d.log.Info("no observation contradicts the manifest any more")
 	}
 }
 
@@ -90,7 +90,7 @@ func (d *deployment) collect(ctx context.Context, maxAge time.Duration) []look.O
 		wait.Go(func() {
 			var err error
 			if of[i+1], err = p.Observations(ctx, maxAge); err != nil {
-				d.log.Debug("what another process sees is not known", zap.String("process", p.Name), zap.Error(err))
+				d.log.Debug("another process does not say what it observes", zap.String("process", p.Name), zap.Error(err))
 			}
 		})
 	}
@@ -111,9 +111,9 @@ func (d *deployment) lastObservations() []look.Observation {
 	return d.all
 }
 
-// contradicted returns an error if the last observations contradict the manifest for a session with this run, nil of
-// one that is not observed. What was found in the run of another session is about this one only if neither is isolated:
-// such sessions share a user, who can act for each of them. observe has to run before it.
+// contradicted returns an error if the last observations contradict the manifest for a session with this run; run is
+// nil for an unobserved session. A finding in another session's run counts only if neither is isolated: such sessions
+// share a user, who can act for each of them. observe has to run before it.
 func (d *deployment) contradicted(run *observe.Run) error {
 	seen := d.seen.Load()
 	if run.Isolated() {
@@ -122,7 +122,7 @@ func (d *deployment) contradicted(run *observe.Run) error {
 	return seen.shared
 }
 
-// posts says why a post would be refused now, whoever makes it: it asks all that a post needs.
+// posts returns why every post would be refused now; nil if a post could pass.
 func (p *sidecar) posts(ctx context.Context) error {
 	d := p.observed.Load()
 	for _, check := range []daemon.Check{

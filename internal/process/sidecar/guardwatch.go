@@ -19,9 +19,9 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// guardWatch checks whether the rules of mediator guard are in force. It has no right to read them. It sends packets to
-// guard.ProbeAddress, which the rules treat as if the agent had sent them: a TCP connection comes back to the
-// transparent listener, and UDP is refused.
+// guardWatch checks whether the kernel has the rules of mediator guard, without the right to read them. It sends
+// packets to guard.ProbeAddress, which the rules treat like the agent's: a TCP connection comes back to the transparent
+// listener, and UDP is refused.
 type guardWatch struct {
 	port uint16 // a redirected port, or 0
 	log  *zap.Logger
@@ -47,7 +47,7 @@ func newGuardWatch(c *config.Sidecar, log *zap.Logger) *guardWatch {
 	return w
 }
 
-// check returns nil if the last check found the rules in force, or if the configuration has no guard.
+// check returns nil if the last check found the rules, or if the configuration has no guard.
 func (w *guardWatch) check() error {
 	if w == nil {
 		return nil
@@ -55,7 +55,7 @@ func (w *guardWatch) check() error {
 	if err := w.seen.Load(); err != nil {
 		return *err
 	}
-	return refusal.New("deployment_contradicted", "nobody has looked yet whether the rules of guard stand")
+	return refusal.New("deployment_contradicted", "the kernel rules of guard have not been checked yet")
 }
 
 // watch checks the rules again and again until ctx ends.
@@ -78,7 +78,7 @@ func (w *guardWatch) look(ctx context.Context) {
 	case err != nil && (before == nil || *before == nil):
 		w.log.Error("posts are refused until mediator guard has run", zap.Error(err))
 	case err == nil && (before == nil || *before != nil):
-		w.log.Info("the rules of guard stand")
+		w.log.Info("the rules of guard are complete")
 	}
 }
 

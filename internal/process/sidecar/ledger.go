@@ -17,8 +17,7 @@ import (
 	"github.com/actionproof/mediator/ledger/sqlite"
 )
 
-// openLedger opens the ledger that the configuration names, and refuses one that was replaced since this sidecar used
-// it.
+// openLedger opens the ledger that the configuration names. It refuses a ledger that replaced the one of this sidecar.
 func openLedger(ctx context.Context, c *config.Sidecar, log *zap.Logger) (*ledger.Watched, error) {
 	_, known, err := ledger.LastSeen(markFile(c))
 	if err != nil {
@@ -40,8 +39,8 @@ func openLedger(ctx context.Context, c *config.Sidecar, log *zap.Logger) (*ledge
 // markFile is where the sidecar keeps which ledger it used last.
 func markFile(c *config.Sidecar) string { return filepath.Join(c.State, "ledger-mark.json") }
 
-// openStore opens the ledger that the configuration names: a file, or a PostgreSQL database. A file that is known is
-// not made anew.
+// openStore opens the ledger that the configuration names: a file, or a PostgreSQL database. It makes no new file for a
+// known ledger.
 func openStore(ctx context.Context, c *config.Sidecar, known bool) (ledger.Identified, error) {
 	retention := c.Retention.Or(ledger.DefaultRetention, 0)
 	if c.LedgerDSN == "" {
@@ -68,8 +67,8 @@ type sharedLedger struct {
 // Close closes the ledger and releases the name.
 func (s sharedLedger) Close() error { return errors.Join(s.Identified.Close(), s.held.Close()) }
 
-// forgetfulness is for how long after it was accepted a ledger refuses keys: as long as an artifact lives that was used
-// before, and a minute more for clocks that differ.
+// forgetfulness is the time after its acceptance in which a ledger refuses keys: the longest life of an artifact that
+// was used before, and a minute for clocks that differ.
 const forgetfulness = 11 * time.Minute
 
 // AcceptedLedger says which ledger was accepted.
@@ -78,8 +77,8 @@ type AcceptedLedger struct {
 	RefusedUntil time.Time `json:"refusedUntil"` // keys that expire by then are refused, and so posts
 }
 
-// AcceptLedger accepts the ledger that the configuration at path names in the place of the one that its sidecar used
-// last, and records that in the ledger. The sidecar must not run.
+// AcceptLedger accepts the ledger that the configuration at path names in place of the last one of its sidecar, and
+// records that in the ledger. The sidecar must not run.
 func AcceptLedger(ctx context.Context, path, reason string) (a AcceptedLedger, err error) {
 	c, err := config.LoadSidecar(path)
 	if err != nil {

@@ -14,10 +14,9 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// ServeLooker answers the sidecar's questions about where the standard input of processes leads, and in which
-// namespaces they are. It runs in a child of the sidecar: mediator looker. Only this child keeps the capabilities that
-// this takes. It can do nothing with them but look at links and files: it opens no file, has no socket and starts
-// nothing.
+// ServeLooker tells the sidecar where the standard input of processes leads, and in which namespaces they are. It runs
+// in a child of the sidecar, mediator looker, which alone keeps the capabilities for that. The child can only look at
+// links and files: it opens no file, has no socket and starts nothing.
 func ServeLooker(questions io.Reader, answers io.Writer) error {
 	_, err := confine.Apply(confine.Limits{
 		Syscalls:     confine.LookerSyscalls(),
@@ -25,7 +24,7 @@ func ServeLooker(questions io.Reader, answers io.Writer) error {
 		Landlock:     confine.Off, // Landlock would deny it every process that it has not started
 	})
 	if err != nil {
-		return refusal.New("not_confined", "nothing looks at the agents' processes: %v", err)
+		return refusal.New("not_confined", "the agents' processes are not observed: %v", err)
 	}
 	return observe.ServeLooker(questions, answers)
 }
@@ -62,7 +61,7 @@ func startLooker(stderr io.Writer, log *zap.Logger) (*looker, error) {
 		state, err := cmd.Process.Wait() // cmd.Wait would close the pipes during a question
 		if err != nil || !state.Success() {
 			log.Error(
-				"the process that looks at the agents' processes has ended: their standard inputs and namespaces are not seen "+
+				"XX standard inputs and namespaces are not seen "+
 					"any more", zap.Stringer("state", state), zap.Error(err))
 		}
 	}()

@@ -19,7 +19,7 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// addObserver makes the signers of two roles. The observer signs receipts, and tells the node which agent calls it. The
+// addObserver makes the signers of two roles. The observer signs receipts, and names the calling agent to the node. The
 // speaker signs what the agent publishes at the node.
 func (p *sidecar) addObserver() (err error) {
 	c := p.config
@@ -48,8 +48,8 @@ func (p *sidecar) addObserver() (err error) {
 	return err
 }
 
-// openNode makes what hands receipts over to the node, relays agents' requests to it and asks it for reputations, if
-// the configuration names one.
+// openNode makes the parts that use the node, if the configuration names one: they send receipts, relay agents'
+// requests and ask for reputations.
 func (p *sidecar) openNode() error {
 	c := p.config
 	if c.Reputation == nil {
@@ -85,7 +85,7 @@ type source struct {
 	node    *client.Client
 }
 
-// Reputation implements [reputations.Source]. The token is one that the control plane can verify.
+// Reputation implements [reputations.Source]. The control plane can verify the token.
 func (s source) Reputation(ctx context.Context, subject string) (string, error) {
 	if a := s.process.accepted.Load(); a != nil {
 		both, err := a.get(ctx)
@@ -103,8 +103,7 @@ func (p *sidecar) accepts(kid string) bool {
 	return a == nil || a.verifier.Knows(kid)
 }
 
-// reputation returns what a post by this snapshot would have as the reputation of its agent; nil if its manifest
-// believes none.
+// reputation returns the reputation that a post by this snapshot would have; nil if its manifest believes none.
 func (p *sidecar) reputation(ctx context.Context, s *snapshot) *admin.Reputation {
 	if s.Strict.Autonomy.MaxAge == 0 {
 		return nil
@@ -131,7 +130,7 @@ func (p *sidecar) reputation(ctx context.Context, s *snapshot) *admin.Reputation
 
 const reputationMissing = "reputation_missing"
 
-// whyMissing says why there is no reputation to send.
+// whyMissing says why a post has no reputation.
 func whyMissing(known reputations.State, maxAge time.Duration) string {
 	switch {
 	case known.Failed != nil:

@@ -12,8 +12,8 @@ import (
 // closeReceiptsTimeout bounds the closing of the sessions' chains when the process ends.
 const closeReceiptsTimeout = 10 * time.Second
 
-// openReceipts makes what makes interaction receipts, if the configuration asks for it. The pinned root keys are known
-// by then.
+// openReceipts makes the keeper of interaction receipts, if the configuration asks for it. The pinned root keys are
+// known by then.
 func (p *sidecar) openReceipts(ctx context.Context) (err error) {
 	if p.interaction == nil {
 		return nil
@@ -25,7 +25,7 @@ func (p *sidecar) openReceipts(ctx context.Context) (err error) {
 	return err
 }
 
-// owner returns how receipts name the owner of this sidecar. The pinned root keys are known by then.
+// owner returns the name of this sidecar's owner in receipts. The pinned root keys are known by then.
 func (p *sidecar) owner() string {
 	for _, r := range p.Roots {
 		if r.Purpose == evidence.PurposeSignerCertificate {
@@ -35,8 +35,7 @@ func (p *sidecar) owner() string {
 	return ""
 }
 
-// closeReceipts closes the chains of the sessions that are open, and hands over what it can. The proxy serves no call
-// any more.
+// closeReceipts closes the chains of open sessions, and sends what it can. The proxy serves no more calls.
 func (p *sidecar) closeReceipts() {
 	if p.receipts == nil {
 		return

@@ -2,13 +2,13 @@
 //
 //	sidecar.go     the process: its parts, how it begins and how it ends
 //	snapshot.go    everything that calls are judged by under one configuration, and how a reload replaces it
-//	deployment.go  compares the manifest with what the processes observe
-//	guardwatch.go  checks that the kernel's rules of mediator guard are in force
+//	deployment.go  compares the manifest with the processes' observations
+//	guardwatch.go  checks the kernel rules of mediator guard
 //	credential.go  the credentials that rules inject
 //	gates.go       the mediator's own gate
 //	accepts.go     which key versions the other processes may sign with
-//	receipts.go    what makes interaction receipts
-//	node.go        what hands them over to the node, relays agents' requests, and asks for reputations
+//	receipts.go    interaction receipts
+//	node.go        the parts that use the node
 //	ledger.go      where consumed keys and records are kept
 //	ca.go          the interception CA
 //	looker.go      the child that reads where the standard input of processes leads
@@ -59,7 +59,7 @@ import (
 type sidecar struct {
 	*daemon.Process
 	config *config.Sidecar // as read at the start
-	life   context.Context //nolint:containedctx // ends with the process, and everything that watches for a snapshot with it
+	life   context.Context //nolint:containedctx // ends with the process, as do the watches of a snapshot
 
 	runtime      *signer.Issuer[evidence.RuntimeAttestation]
 	session      *signer.Issuer[evidence.SessionReceipt]

@@ -31,7 +31,7 @@ type source struct {
 	service *trigger.Service
 }
 
-// grace is how long a process that ends waits for open requests.
+// grace bounds the wait for open requests when the process ends.
 const grace = 10 * time.Second
 
 // Run runs the trigger service until ctx ends.

@@ -456,7 +456,7 @@ func TestReloadRefuses(t *testing.T) {
 		if c := r.readiness(t, name); c.Refused != nil || !r.metric(t, name, "mediator_reload_refused 0") {
 			t.Errorf("%s after a reload that was taken: %+v", name, c.Refused)
 		}
-		if !strings.Contains(r.Log(t, name), "not reloaded: the configuration before stays in force") {
+		if !strings.Contains(r.Log(t, name), "not reloaded: the previous configuration stays") {
 			t.Errorf("%s did not say in its log what was refused", name)
 		}
 	}

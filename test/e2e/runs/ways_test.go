@@ -318,7 +318,7 @@ func TestNoWayAround(t *testing.T) {
 	for _, w := range ways {
 		t.Run(w.name, func(t *testing.T) { p.refuses(t, w) })
 	}
-	p.guardSeen(`"msg":"the rules of guard stand"`)
+	p.guardSeen(`"msg":"the rules of guard are complete"`)
 	for name := range allowed { // last: the mediator's own connections stay open and are not silent
 		t.Run(name, func(t *testing.T) {
 			if got := p.try(name, nil); got != "" {
@@ -440,7 +440,7 @@ func TestGuardMissing(t *testing.T) {
 	p.guardSeen("a datagram to 192.0.2.1 is not refused")
 	posts("deployment_contradicted")
 	p.install()
-	p.guardSeen(`"msg":"the rules of guard stand"`)
+	p.guardSeen(`"msg":"the rules of guard are complete"`)
 	posts("")
 	p.pod.sh(t, "nft delete chain inet mediator redirected || nft flush chain inet mediator redirected")
 	p.guardSeen("does not come back to the transparent listener")
