@@ -143,7 +143,7 @@ func (v *victim) ask(t *testing.T, point, path string, token func() string, body
 	}
 }
 
-// TestCrash ends the node at each point of each request. Whoever asks makes the request again: then nothing is counted
+// TestCrash ends the node at each point of each request. The client repeats the request: then nothing is counted
 // twice, and nothing is lost.
 func TestCrash(t *testing.T) {
 	k := gatetest.New(t)
@@ -227,7 +227,7 @@ func TestCrash(t *testing.T) {
 	if len(entries) != len(points) || len(entered) != len(points) {
 		t.Errorf("%d entries of %d sessions", len(entries), len(entered))
 	}
-	// What is counted of the owner is what there is: there is room for exactly the rest.
+	// The counts of the owner are right: there is room for exactly the rest.
 	owner := k.Owner(t)
 	fits := store.Addition{Owner: owner, Session: "more", MaxSessions: 11, MaxReceipts: 10*41 + 1, At: time.Now(),
 		Receipts: []store.Receipt{{Number: 1, Hash: "h", Request: "r"}}}

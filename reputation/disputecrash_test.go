@@ -19,8 +19,8 @@ import (
 	"github.com/actionproof/mediator/test/nodetest"
 )
 
-// TestDisputeCrash ends the node at each point of each step of a dispute. Whoever asks asks again, and the next start
-// settles what is due: nothing is counted twice, and nothing is lost.
+// TestDisputeCrash ends the node at each point of each step of a dispute. The client repeats the request, and the
+// next start settles what is due: nothing is counted twice or lost.
 func TestDisputeCrash(t *testing.T) {
 	k := gatetest.New(t)
 	n := nodetest.New(t, k, nil) // signs for the agents

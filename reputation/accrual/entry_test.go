@@ -11,7 +11,8 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-const entry = `{"at":1,"session":{"coverage":0.5,"event_id":"e","hosts":["a:443"],"interactions":2,"score":70.25,"scoringHash":"` +
+const entry = `{"at":1,"session":{"coverage":0.5,"event_id":"e","hosts":["a:443"],"interactions":2,` +
+	`"score":70.25,"scoringHash":"` +
 	"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" + `","session_id":"s"}}`
 
 func TestEntriesHaveOneSpelling(t *testing.T) {
@@ -24,7 +25,8 @@ func TestEntriesHaveOneSpelling(t *testing.T) {
 		check.WantEqual(t, string(raw), text)
 	}
 	for name, text := range map[string]string{
-		"nothing": "", "no object": "[]", "a space": " " + entry, "another order": `{"dispute":{"dispute_id":"d"},"at":1}`,
+		"nothing": "", "no object": "[]", "a space": " " + entry, "another order": `{"dispute":{"dispute_id":"d"},` +
+			`"at":1}`,
 		"an unknown member": `{"at":1,"dispute":{"dispute_id":"d"},"x":1}`,
 		"a member twice":    `{"at":1,"at":1,"dispute":{"dispute_id":"d"}}`,
 		"another number":    `{"at":1.0,"dispute":{"dispute_id":"d"}}`,
@@ -93,7 +95,7 @@ func TestEntriesThatNoLogHas(t *testing.T) {
 	}
 }
 
-// FuzzParseEntry: whatever is read is written again as it was, and a log takes it.
+// FuzzParseEntry: a parsed entry is encoded as it was, and a log accepts it.
 func FuzzParseEntry(f *testing.F) {
 	f.Add([]byte(entry))
 	f.Add([]byte(`{"at":1,"dispute":{"dispute_id":"d","outcome":"target_wins"}}`))

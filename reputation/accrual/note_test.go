@@ -13,7 +13,8 @@ var another = accrual.Agent{Owner: strings.Repeat("p", 43), Subject: "agent:work
 
 func TestNotes(t *testing.T) {
 	for _, text := range []string{
-		`{"at":9,"signal":{"context":true,"schema":true,"signal_id":"s","sources":false,"timestamp":true,"trace":true,"verification":false}}`,
+		`{"at":9,"signal":{"context":true,"schema":true,"signal_id":"s","sources":false,"timestamp":true,"trace":true,` +
+			`"verification":false}}`,
 		`{"at":9,"cited":{"by":"` + another + `","signal_id":"s"}}`, `{"at":9,"violation":{"rule":"identical"}}`,
 	} {
 		e, err := accrual.ParseEntry([]byte(text))

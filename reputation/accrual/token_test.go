@@ -152,8 +152,7 @@ func TestClaimsThatAreNoReputation(t *testing.T) {
 	check.WantCode(t, err, "artifact_malformed")
 }
 
-// FuzzClaims: whatever claims are read from a token are those of a reputation that holds together, and are written
-// again as they were.
+// FuzzClaims: parsed claims are consistent and are encoded as they were.
 func FuzzClaims(f *testing.F) {
 	k := gatetest.New(f, gatetest.Autonomous)
 	f.Add(payload(f, k.Reputation(f, agent, 3, 50)))

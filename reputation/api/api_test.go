@@ -436,7 +436,7 @@ func TestRefusals(t *testing.T) {
 	}
 	c.refused("session_full", "POST", issue, token("ses_3", issue, empty), empty)
 
-	// Refusals of the receipts of one session stand in the answer.
+	// The answer has the refusals of a session.
 	other := n.Calls(t, "ses_4", 2)
 	w, got := c.do("POST", "/v1/receipts", "", encode(t, m{"receipts": other.Receipts[1:]}))
 	if w.StatusCode != 200 || !strings.Contains(string(got), `"code":"chain_incomplete"`) ||
@@ -787,8 +787,7 @@ func TestVerifications(t *testing.T) {
 
 type noSigner struct{ verification.Signer }
 
-// FuzzBodies: whatever body comes, the answer is one that the document knows, and nothing is kept of what is no receipt
-// of the owner's.
+// FuzzBodies: each answer is described, and only receipts of the owner are kept.
 func FuzzBodies(f *testing.F) {
 	k := gatetest.New(f)
 	n := nodetest.New(f, k, nil, func(o *reputation.Options) { o.Limits.Calls = 1 << 20 })
@@ -799,7 +798,8 @@ func FuzzBodies(f *testing.F) {
 	f.Add(false, []byte(`{"challenge_nonce": "n", "commitment_hash": "`+evidence.HashBytes(nil)+`"}`))
 	f.Add(false,
 		[]byte(
-			`{"challenge_nonce": "n", "salt": "AAAAAAAAAAAAAAAAAAAAAA", "strategy": {"tools": [], "hosts": [], "model": "m", "calls": {"min": 1, "max": 2}}}`))
+			`{"challenge_nonce": "n", "salt": "AAAAAAAAAAAAAAAAAAAAAA", "strategy": {"tools": [], "hosts": [], "model": `+
+				`"m", "calls": {"min": 1, "max": 2}}}`))
 	f.Fuzz(func(t *testing.T, deliver bool, body []byte) {
 		c := &caller{t: t, node: n, handler: h, document: describe(t), from: "@", seen: make(map[string]bool)}
 		if deliver {

@@ -188,7 +188,7 @@ func TestCheckHosts(t *testing.T) {
 	}
 }
 
-// FuzzAppraise: whatever receipts say, the score is one that a token can carry. Eight bytes make a receipt.
+// FuzzAppraise: a token can carry any score. Eight bytes make a receipt.
 func FuzzAppraise(f *testing.F) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for _, n := range []int{0, 1, 12, 90, 200} {

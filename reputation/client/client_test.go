@@ -58,9 +58,11 @@ func TestHandOver(t *testing.T) {
 	}{
 		"taken": {`{"sessions":[{"owner":"o","session":"ses_1","next":3}]}`, 3, "", ""},
 		"a gap": {
-			`{"sessions":[{"owner":"o","session":"ses_1","next":2,"problem":{"code":"chain_incomplete","status":403,"detail":"d","extra":1}}]}`, 2, "chain_incomplete", ""},
+			`{"sessions":[{"owner":"o","session":"ses_1","next":2,"problem":{"code":"chain_incomplete","status":403,` +
+				`"detail":"d","extra":1}}]}`, 2, "chain_incomplete", ""},
 		"too many": {
-			`{"sessions":[{"owner":"o","session":"ses_1","next":2,"problem":{"code":"overloaded","status":503},"retry_after":9}]}`, 2, "overloaded", ""},
+			`{"sessions":[{"owner":"o","session":"ses_1","next":2,"problem":{"code":"overloaded","status":503},` +
+				`"retry_after":9}]}`, 2, "overloaded", ""},
 		"of another session": {`{"sessions":[{"owner":"o","session":"ses_2","next":3}]}`, 0, "", "node_unavailable"},
 		"of two sessions": {
 			`{"sessions":[{"owner":"o","session":"ses_1","next":3},{"owner":"o","session":"ses_2","next":3}]}`, 0, "",

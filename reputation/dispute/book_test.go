@@ -630,7 +630,7 @@ func TestNobodyElse(t *testing.T) {
 	}
 }
 
-// FuzzParseEntry: whatever is read is written again as it was.
+// FuzzParseEntry: a parsed entry is encoded as it was.
 func FuzzParseEntry(f *testing.F) {
 	for _, e := range random(f, 1, everybody, "s").log[:40] {
 		raw, err := e.Encode()

@@ -241,7 +241,7 @@ func TestBrought(t *testing.T) {
 	}
 }
 
-// FuzzDocuments: whatever is read is written again as it was, but for its order and spaces, and has one hash.
+// FuzzDocuments: a parsed document has one canonical form and one hash.
 func FuzzDocuments(f *testing.F) {
 	kinds := []string{dispute.SchemaSignal, dispute.SchemaContract, dispute.SchemaChallenge}
 	for _, kind := range kinds {

@@ -58,7 +58,7 @@ type node struct {
 	book  *dispute.Book
 	now   time.Time
 	rules dispute.Rules
-	by    dispute.By // of whoever sends something
+	by    dispute.By // of the sender
 	log   []dispute.Entry
 	// accounts are the entries of agents' logs, by agent.
 	accounts map[string][]accrual.Entry

@@ -22,7 +22,7 @@ type trace struct {
 	others     []*interaction.Receipt
 	forged     bool
 	unknown    bool     // the dispute names a receipt that is nowhere
-	judged     []string // hashes of what the target has lost another dispute by
+	judged     []string // hashes of evidence in a dispute that the target lost
 }
 
 func tag(what string, n int) string { return hashOf(what, n)[:32] }

@@ -281,7 +281,7 @@ func TestRoot(t *testing.T) {
 	}
 }
 
-// FuzzResolution: whatever claims are read from a token are those of a resolution, and are written again as they were.
+// FuzzResolution: parsed claims are a resolution and are encoded as they were.
 func FuzzResolution(f *testing.F) {
 	k := gatetest.New(f, gatetest.Autonomous)
 	k.Appraise(f)

@@ -75,7 +75,8 @@ func TestTasksThatAreRefused(t *testing.T) {
 	if len(verification.Tasks()) != 2 {
 		t.Error("there are not two tasks")
 	}
-	const good = `{"id": "a", "prompt": "Search plugins", "requiredTools": ["search_plugins"], "minTurns": 3, "minDurationMs": 3000}`
+	const good = `{"id": "a", "prompt": "Search plugins", "requiredTools": ["search_plugins"], "minTurns": 3, ` +
+		`"minDurationMs": 3000}`
 	if _, err := verification.ParseTasks([]byte("[" + good + "]")); err != nil {
 		t.Fatal(err)
 	}

@@ -116,8 +116,8 @@ CREATE TABLE passed ( -- the last passed verification of each caller named by a 
 );
 `
 
-// Store keeps sessions, failures and plugins in an SQLite file, or in a PostgreSQL schema that replicas share. A call that
-// returned nil is durable. It is safe for concurrent use.
+// Store keeps sessions, failures and plugins in an SQLite file, or in a PostgreSQL schema that replicas share. A call
+// that returned nil is durable. It is safe for concurrent use.
 type Store struct {
 	db  *db.DB
 	now func(ctx context.Context) (time.Time, error)

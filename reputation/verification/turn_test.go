@@ -99,7 +99,8 @@ func TestTurnHashIsJavaScripts(t *testing.T) {
 		const crypto = require("crypto");
 		const turns = JSON.parse(require("fs").readFileSync(0, "utf8"));
 		console.log(JSON.stringify(turns.map(({ toolCall, input, output, reasoning, timestamp }) =>
-			crypto.createHash("sha256").update(JSON.stringify({ prevHash: "groover-challenge-seed-v1", toolCall, input, output, reasoning, timestamp })).digest("hex"))));`)
+			crypto.createHash("sha256").update(JSON.stringify({ prevHash: "groover-challenge-seed-v1", toolCall, input, `+
+		`output, reasoning, timestamp })).digest("hex"))));`)
 	cmd.Stdin = strings.NewReader(string(raw))
 	out, err := cmd.Output()
 	if err != nil {
@@ -116,7 +117,7 @@ func TestTurnHashIsJavaScripts(t *testing.T) {
 	}
 }
 
-// FuzzTurnHash: whatever the texts are, the text under the hash is JSON with these members, in this order.
+// FuzzTurnHash: the hashed text is JSON with these members, in this order.
 func FuzzTurnHash(f *testing.F) {
 	for _, turn := range readSeed(f).Turns {
 		f.Add(turn.ToolCall, turn.Input, turn.Output, turn.Reasoning, turn.Timestamp)

@@ -20,13 +20,13 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// Stranger is an agent elsewhere: it has a key of its own, and no sidecar.
+// Stranger is an agent with a did:key and no sidecar.
 type Stranger struct {
 	ID  string
 	key stded25519.PrivateKey
 }
 
-// NewStranger makes an agent elsewhere.
+// NewStranger makes a stranger with a new key.
 func NewStranger(t testing.TB) Stranger {
 	t.Helper()
 	public, private, err := stded25519.GenerateKey(nil)
@@ -34,7 +34,7 @@ func NewStranger(t testing.TB) Stranger {
 	return Stranger{evidence.DIDKey(ed25519.PublicKey(public)), private}
 }
 
-// Says signs a document of its own.
+// Says signs a document.
 func (s Stranger) Says(t testing.TB, d dispute.Document) reputation.Spoken {
 	t.Helper()
 	text, err := dispute.Unsigned(d)
@@ -53,13 +53,13 @@ func encoded(t testing.TB, v any) []byte {
 	return raw
 }
 
-// Agent is an agent of the kit's owner.
+// Agent returns an agent of the kit's owner.
 func (n *Node) Agent(t testing.TB, subject string) accrual.Agent {
 	t.Helper()
 	return accrual.Agent{Owner: n.Kit.Owner(t), Subject: subject}
 }
 
-// Says has the kit's sidecar send a document of its author, an agent of the kit's owner.
+// Says returns a document as the kit's sidecar sends it for its author.
 func (n *Node) Says(t testing.TB, d dispute.Document) reputation.Spoken {
 	t.Helper()
 	agent, err := accrual.ParseAgent(d.Author())
@@ -68,7 +68,7 @@ func (n *Node) Says(t testing.TB, d dispute.Document) reputation.Spoken {
 	return reputation.Spoken{Document: encoded(t, d), By: &by, Statement: n.Statement(t, d, nil)}
 }
 
-// Statement signs the statement of a sidecar about a document, after edit.
+// Statement signs a sidecar's statement about a document, after edit.
 func (n *Node) Statement(t testing.TB, d dispute.Document, edit func(*interaction.Statement)) string {
 	t.Helper()
 	agent, err := accrual.ParseAgent(d.Author())
@@ -94,13 +94,13 @@ func (n *Node) Statement(t testing.TB, d dispute.Document, edit func(*interactio
 	return token
 }
 
-// SignalOf is a signal of an agent, written now.
+// SignalOf returns a new signal of an agent.
 func (n *Node) SignalOf(agent, id string) dispute.Signal {
 	return dispute.Signal{SignalID: id, AgentID: agent, Statement: "The tests pass.", Horizon: dispute.HorizonShort,
 		Timestamp: n.Kit.Clock.Now().Unix()}
 }
 
-// Contract disputes a signal, in words of its own.
+// Contract returns a contract that disputes a signal.
 func (n *Node) Contract(agent, id, signal string) dispute.Contract {
 	return dispute.Contract{
 		ChallengeID: id, OriginalSignalID: signal, ChallengerAgentID: agent, CounterClaim: "They do not.",
@@ -108,7 +108,7 @@ func (n *Node) Contract(agent, id, signal string) dispute.Contract {
 	}
 }
 
-// Arbiter makes an arbiter for a node, and returns how it decides.
+// Arbiter makes an arbiter and returns its key and its decide function.
 func Arbiter(t testing.TB, k *gatetest.Kit) (root evidence.Root, decide func(edit func(*dispute.Decision)) string) {
 	t.Helper()
 	made, err := custody.NewMemory("arbiter-key")

@@ -1,4 +1,4 @@
-// Package nodetest makes nodes for tests, and what sidecars and agents send to them.
+// Package nodetest makes nodes for tests, and the requests of sidecars and agents.
 package nodetest
 
 import (
@@ -25,22 +25,22 @@ import (
 )
 
 const (
-	// Host is the host of models that the node believes.
+	// Host is the model host that the node trusts.
 	Host = "api.openai.com:443"
 	// Audience is the node's, in caller tokens.
 	Audience = "node"
-	// Salt is that of [Plan].
+	// Salt is the salt of [Plan].
 	Salt = "AAAAAAAAAAAAAAAAAAAAAA"
 )
 
-// Node is a service, with one owner, whose receipts its kit makes.
+// Node is a service with one owner, whose receipts the kit makes.
 type Node struct {
 	*reputation.Service
 	Kit   *gatetest.Kit
 	Store *store.Store
 }
 
-// New makes a node on a store; on one in SQLite if it is nil.
+// New makes a node on a store, or on a new SQLite file if s is nil.
 func New(t testing.TB, k *gatetest.Kit, s *store.Store, edits ...func(*reputation.Options)) *Node {
 	t.Helper()
 	k.Observe(t)
@@ -66,7 +66,7 @@ func New(t testing.TB, k *gatetest.Kit, s *store.Store, edits ...func(*reputatio
 	return &Node{service, k, s}
 }
 
-// Believed is the kit's owner, by its certificates of now.
+// Believed is the kit's owner with its current certificates.
 func Believed(t testing.TB, k *gatetest.Kit, earlier ...string) reputation.Believed {
 	t.Helper()
 	callers := k.Strict.Interaction
@@ -78,13 +78,13 @@ func Believed(t testing.TB, k *gatetest.Kit, earlier ...string) reputation.Belie
 	}}}
 }
 
-// Registered says that every agent is registered since a day before a moment.
+// Registered reports every agent as registered for a day.
 func Registered(now time.Time) func(context.Context, accrual.Agent) (time.Time, bool, error) {
 	since := now.Add(-24 * time.Hour)
 	return func(context.Context, accrual.Agent) (time.Time, bool, error) { return since, true, nil }
 }
 
-// Statements is what the statements of a kit's sidecar are.
+// Statements are the expectations for statements of the kit's sidecar.
 func Statements() *evidence.Expected {
 	return &evidence.Expected{
 		Issuers: []string{"mediator-speaker"}, Audiences: []string{"posting-api"}, KeyIDs: []string{"agent-statement-key"},
@@ -99,7 +99,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// Deliver delivers receipts of one session, and returns what the node says of it.
+// Deliver delivers receipts of one session and returns the node's answer.
 func (n *Node) Deliver(t testing.TB, tokens ...string) reputation.Received {
 	t.Helper()
 	all, err := n.Receive(context.Background(), tokens)
@@ -110,7 +110,7 @@ func (n *Node) Deliver(t testing.TB, tokens ...string) reputation.Received {
 	return all[0]
 }
 
-// Delivered delivers receipts that the node takes.
+// Delivered delivers receipts that the node must accept.
 func (n *Node) Delivered(t testing.TB, next int64, tokens ...string) {
 	t.Helper()
 	if r := n.Deliver(t, tokens...); r.Err != nil || r.Next != next {
@@ -118,7 +118,7 @@ func (n *Node) Delivered(t testing.TB, next int64, tokens ...string) {
 	}
 }
 
-// Calls makes a session with receipts for n calls.
+// Calls makes a session with n calls.
 func (n *Node) Calls(t testing.TB, id string, calls int) *gatetest.Session {
 	t.Helper()
 	s := n.Kit.Session(t, id)
@@ -128,7 +128,7 @@ func (n *Node) Calls(t testing.TB, id string, calls int) *gatetest.Session {
 	return s
 }
 
-// Count is how many receipts of a session are kept.
+// Count returns the number of kept receipts of a session.
 func (n *Node) Count(t testing.TB, session string) int {
 	t.Helper()
 	all, err := n.Store.Receipts(context.Background(), n.Kit.Owner(t), session, 1, store.MaxReceipts)
@@ -147,8 +147,7 @@ func (n *Node) Logged(t testing.TB, subject string) {
 	Log(t, n.Store, accrual.Agent{Owner: n.Kit.Owner(t), Subject: subject}, n.Kit.Clock.Now(), 1, 50)
 }
 
-// Log gives an agent a log of so many sessions, each of an event of its own and with the same score. Each has one
-// receipt that nobody has sent.
+// Log gives an agent a log of sessions with the same score, each with its own event and one receipt.
 func Log(t testing.TB, s *store.Store, agent accrual.Agent, at time.Time, sessions int, score float64) {
 	t.Helper()
 	ctx := context.Background()
@@ -184,7 +183,7 @@ func Log(t testing.TB, s *store.Store, agent accrual.Agent, at time.Time, sessio
 	}
 }
 
-// Resigned has the signature of another token.
+// Resigned returns a token with the signature of another.
 func Resigned(token, other string) string {
 	return token[:strings.LastIndexByte(token, '.')] + other[strings.LastIndexByte(other, '.'):]
 }
@@ -207,12 +206,12 @@ func (n *Node) CallerToken(t testing.TB, session, path string, body []byte, edit
 	return token
 }
 
-// By is the agent in a session.
+// By returns the agent in a session.
 func (n *Node) By(t testing.TB, session string) reputation.Caller {
 	return reputation.Caller{Owner: n.Kit.Owner(t), Agent: "agent:worker-1", Session: session, EventID: "evt_1"}
 }
 
-// Plan is a strategy that the calls of [gatetest.Session.Call] fit, and its commitment.
+// Plan returns a strategy that fits the calls of [gatetest.Session.Call], and its commitment.
 func Plan(t testing.TB, nonce string, edit func(*strategy.Strategy)) (raw json.RawMessage, hash string) {
 	t.Helper()
 	s := strategy.Strategy{Tools: []string{"search"}, Hosts: []string{Host}, Model: "gpt-5",

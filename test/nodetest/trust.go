@@ -17,7 +17,7 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// Trust is what a node in another process needs to believe a kit. It is public.
+// Trust is what a node in another process needs to trust a kit.
 type Trust struct {
 	Owner  string
 	Roots  []evidence.Root
@@ -25,7 +25,7 @@ type Trust struct {
 	Now    time.Time // the process's clock stands still
 }
 
-// TrustOf returns what a node needs to believe a kit at the time that the kit's clock shows.
+// TrustOf returns the trust in a kit at its clock's time.
 func TrustOf(t testing.TB, k *gatetest.Kit) Trust {
 	t.Helper()
 	k.Observe(t)
@@ -40,8 +40,7 @@ func TrustOf(t testing.TB, k *gatetest.Kit) Trust {
 	return of
 }
 
-// Options are those of a node that believes the owner, but for its store and its log. Its key lives as long as its
-// process.
+// Options are the options of a node that trusts the owner, without store and log. Its key lives in its process.
 func (of Trust) Options() (o reputation.Options, err error) {
 	m, err := manifest.Parse(configs.Manifest())
 	if err != nil {

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// tokensOf returns about how many tokens a text of so many bytes has.
+// tokensOf estimates the tokens of a text.
 func (d random) tokensOf(size int) int {
 	return max(1, int(float64(size)/bytesPerToken*d.factor(0.05)))
 }
 
-// used returns what the provider declares of a call.
+// used returns the provider's declared usage of a call.
 func (m *model) used(d random, request int, r reply) usage {
 	u := usage{input: d.tokensOf(request), output: d.tokensOf(r.size()) + r.hidden, reasoning: r.hidden}
 	if m.exact {
@@ -27,7 +27,7 @@ func (m *model) used(d random, request int, r reply) usage {
 	return u
 }
 
-// answers returns the answer of the model to a request of so many bytes, as it comes over the network.
+// answers returns the model's answer to a request, as it arrives over the network.
 func (m *model) answers(d random, t *conversation, request int, r reply, zip bool) answer {
 	u := m.used(d, request, r)
 	wait := m.waits(d, u.input-u.cached, r.hidden)
@@ -64,7 +64,7 @@ func (m *model) send(d random, t *conversation, id string, r reply, u usage, wai
 		if e.tokens > 0 {
 			at += seconds(e.tokens / speed * d.factor(m.jitter))
 		}
-		if !m.exact && d.chance(0.001) { // a stall of the network or of the server
+		if !m.exact && d.chance(0.001) { // a stall
 			at += d.rare(700 * time.Millisecond)
 		}
 		a.pieces = append(a.pieces, piece{at, []byte(e.data)})
@@ -72,7 +72,7 @@ func (m *model) send(d random, t *conversation, id string, r reply, u usage, wai
 	return a
 }
 
-// cut cuts a text into pieces of about so many bytes, as tokens are: of very different lengths.
+// cut cuts a text into pieces of random lengths around size.
 func cut(d random, text string, size float64) (out []string) {
 	for len(text) > 0 {
 		n := min(len(text), max(1, int(size*(0.5+d.Float64()))))

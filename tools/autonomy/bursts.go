@@ -2,7 +2,7 @@ package autonomy
 
 import "time"
 
-// incidentResponder: alerts wake it, sometimes several at once; else it is silent for hours.
+// incidentResponder: alerts wake it after hours of silence.
 func incidentResponder(r *run) {
 	a := newAgent(r, r.provider(), operating)
 	a.relayed = true
@@ -14,7 +14,7 @@ func incidentResponder(r *run) {
 	}
 }
 
-// reviewer: a webhook for each change; more of them in working hours.
+// reviewer: a webhook for each change, mostly in working hours.
 func reviewer(r *run) {
 	a := newAgent(r, r.provider(), coding)
 	for r.more() {

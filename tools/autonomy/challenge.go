@@ -7,50 +7,46 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 )
 
-// Challenge is a challenge that an agent was given in a session, and what it did (VIN: issue, commit, reveal). Times
-// are Unix milliseconds; 0 says that it never came to it.
+// Challenge is a challenge in a session and the agent's answer (VIN: issue, commit, reveal). Times are Unix
+// milliseconds, or 0 for never.
 type Challenge struct {
 	Nonce      string
 	Issued     int64
 	Committed  int64
-	Commitment string // hex SHA-256; empty where there is none
+	Commitment string // hex SHA-256, or empty
 	Revealed   int64
-	Kept       bool // the calls until Revealed were what the commitment had said; false where nothing was revealed
+	Kept       bool // the calls until Revealed kept to the commitment
 }
 
-// How long a challenge waits for its commitment, and how long for the reveal.
+// Bounds on the time to commit and to reveal.
 const (
 	untilCommitted = 10 * time.Minute
 	untilRevealed  = time.Hour
 )
 
-// every is how many calls there are from one challenge to the next, in the mean.
+// every is the mean number of calls between challenges.
 const every = 20
 
-// habits are how those behind a session deal with challenges. They are assumed: see the README.
+// habits are assumptions about how challenges are answered.
 type habits struct {
-	commits float64       // how likely they commit
-	after   time.Duration // median until they do
-	reveals float64       // how likely they reveal what they have committed to
-	keeps   float64       // how likely they then have done it
+	commits float64       // probability to commit
+	after   time.Duration // median time to commit
+	reveals float64       // probability to reveal a commitment
+	keeps   float64       // probability that it was kept
 }
 
 var (
-	agentHabits = habits{0.97, 3 * time.Second, 0.97, 0.92} // a client that answers by itself; a plan can change
-	// the same, of an agent that does the same again and again
-	loopHabits   = habits{0.95, time.Second, 0.97, 0.98}
-	personHabits = habits{0.45, 2 * time.Minute, 0.75, 0.6} // by person, or not at all
-	// a client that answers by itself; but a person decides what comes next
-	helpedHabits = habits{0.9, 3 * time.Second, 0.9, 0.7}
-	// few scripts know challenges; those that do know what comes
+	agentHabits   = habits{0.97, 3 * time.Second, 0.97, 0.92} // an automatic client whose plan can change
+	loopHabits    = habits{0.95, time.Second, 0.97, 0.98}
+	personHabits  = habits{0.45, 2 * time.Minute, 0.75, 0.6} // by hand, or not at all
+	helpedHabits  = habits{0.9, 3 * time.Second, 0.9, 0.7}
 	scriptHabits  = habits{0.3, time.Second, 0.9, 0.95}
 	fakeHabits    = habits{0.95, 2500 * time.Millisecond, 0.97, 0.9}  // made to look like an agent's
 	simpleHabits  = habits{0.1, 5 * time.Second, 0.9, 0.9}            // an agent whose client is older than challenges
 	trustedHabits = habits{0.97, 2500 * time.Millisecond, 0.98, 0.85} // an agent's client, beside which a person sits
 )
 
-// challenged goes on with the session's challenges before a call: the last one is revealed when its time has come, and
-// a new one may be issued.
+// challenged may reveal the last challenge and issue another one before a call.
 func (r *run) challenged() {
 	now := r.now().UnixMilli()
 	if n := len(r.challenges); n > 0 {
@@ -79,7 +75,7 @@ func (c *Challenge) lapsed(now int64) bool {
 		(c.Commitment == "" && now > c.Issued+untilCommitted.Milliseconds() || now > c.Issued+untilRevealed.Milliseconds())
 }
 
-// standing returns what a receipt says of the last challenge: until it has been revealed, and once after that.
+// standing returns the reference to the last challenge, until one receipt has said that it is revealed.
 func (r *run) standing() *interaction.ChallengeRef {
 	if len(r.challenges) == 0 {
 		return nil

@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// use is a call of a tool that a model asks for, with its arguments as JSON.
+// use is a model's tool call, with its arguments as JSON.
 type use struct{ id, tool, arguments string }
 
-// result is what a tool gave back for a call.
+// result is the result of a tool call.
 type result struct{ id, text string }
 
-// reply is what a model says.
+// reply is a model's answer.
 type reply struct {
-	thought string // as far as the provider shows it
+	thought string // if the provider shows it
 	text    string
 	uses    []use
 	hidden  int // tokens of reasoning that are not shown
 }
 
-// size returns how many bytes the reply shows.
+// size returns the bytes of the reply.
 func (r reply) size() int {
 	n := len(r.thought) + len(r.text)
 	for _, u := range r.uses {
@@ -29,23 +29,22 @@ func (r reply) size() int {
 	return n
 }
 
-// usage are the tokens that a provider declares.
+// usage is the token counts that a provider declares.
 type usage struct{ input, cached, output, reasoning int }
 
-// event is an event of a stream, with about as many tokens as it brings.
+// event is an event of a stream with its number of tokens.
 type event struct {
 	data   string
 	tokens float64
 }
 
-// conversation is a conversation as an agent keeps it.
+// conversation is an agent's copy of a conversation, as chat completions have it.
 type conversation struct {
-	model  string
-	system string
-	offers string // tools
-	stream bool
-	// most is how many messages are kept. Agents drop or summarize what is older.
-	most     int
+	model    string
+	system   string
+	offers   string // tools
+	stream   bool
+	most     int // messages kept; older ones are summarized
 	messages []string
 }
 
@@ -78,7 +77,8 @@ func (r reply) message(thought bool) string {
 	}
 	if len(r.uses) > 0 {
 		m += `,"tool_calls":` + each(r.uses, func(_ int, u use) string {
-			return fmt.Sprintf(`{"id":%q,"type":"function","function":{"name":%q,"arguments":%s}}`, u.id, u.tool, quote(u.arguments))
+			return fmt.Sprintf(`{"id":%q,"type":"function","function":{"name":%q,"arguments":%s}}`, u.id, u.tool,
+				quote(u.arguments))
 		})
 	}
 	return m + "}"
@@ -97,7 +97,7 @@ func offersOf(tools []string) string {
 	})
 }
 
-// summarize replaces the older half of a conversation that has become too long by a summary.
+// summarize replaces the older half of a long conversation by a summary.
 func (t *conversation) summarize(summary func() string) {
 	if len(t.messages) > t.most {
 		t.messages = append([]string{asked(summary())}, t.messages[len(t.messages)-t.most/2:]...)
@@ -129,15 +129,18 @@ func (u usage) json() string {
 
 // whole returns an answer that does not stream.
 func whole(id, model string, r reply, u usage) string {
-	return fmt.Sprintf(`{"id":"chatcmpl-%s","object":"chat.completion","model":%q,"choices":[{"index":0,"message":%s,"finish_reason":%q}],`+
-		`"usage":%s}`, id, model, r.message(true), r.finish(), u.json())
+	return fmt.Sprintf(
+		`{"id":"chatcmpl-%s","object":"chat.completion","model":%q,"choices":[{"index":0,"message":%s,`+
+			`"finish_reason":%q}],`+
+			`"usage":%s}`, id, model, r.message(true), r.finish(), u.json())
 }
 
 // events returns an answer that streams.
 func events(id, model string, r reply, u usage, cut func(string) []string) (out []event) {
 	choice := func(text, delta, finish string) {
-		out = append(out, sse(float64(len(text))/bytesPerToken, `{"id":"chatcmpl-%s","model":%q,"choices":[{"index":0,"delta":%s%s}]}`,
-			id, model, delta, finish))
+		out = append(out,
+			sse(float64(len(text))/bytesPerToken, `{"id":"chatcmpl-%s","model":%q,"choices":[{"index":0,"delta":%s%s}]}`,
+				id, model, delta, finish))
 	}
 	delta := func(text, format string, args ...any) { choice(text, fmt.Sprintf(format, args...), "") }
 	for _, p := range cut(r.thought) {
@@ -154,7 +157,8 @@ func events(id, model string, r reply, u usage, cut func(string) []string) (out 
 		}
 	}
 	choice("", `{}`, fmt.Sprintf(`,"finish_reason":%q`, r.finish()))
-	return append(out, sse(0, `{"id":"chatcmpl-%s","model":%q,"choices":[],"usage":%s}`, id, model, u.json()), event{"data: [DONE]\n\n", 0})
+	return append(out, sse(0, `{"id":"chatcmpl-%s","model":%q,"choices":[],"usage":%s}`, id, model, u.json()),
+		event{"data: [DONE]\n\n", 0})
 }
 
 // quote writes a text as JSON.
@@ -166,7 +170,7 @@ func quote(text string) string {
 	return string(raw)
 }
 
-// each writes a JSON list of what write makes of each element.
+// each writes a JSON list.
 func each[T any](all []T, write func(int, T) string) string {
 	out := make([]string, len(all))
 	for i, v := range all {
@@ -175,7 +179,8 @@ func each[T any](all []T, write func(int, T) string) string {
 	return "[" + strings.Join(out, ",") + "]"
 }
 
-const anyObject = `{"type":"object","properties":{"path":{"type":"string"},"query":{"type":"string"},"text":{"type":"string"}}}`
+const anyObject = `{"type":"object","properties":{"path":{"type":"string"},"query":{"type":"string"},"text":{` +
+	`"type":"string"}}}`
 
 // sse writes the data of an event of a stream.
 func sse(tokens float64, format string, args ...any) event {

@@ -14,22 +14,22 @@ import (
 	"github.com/actionproof/mediator/proxy/receipts"
 )
 
-// piece is a piece of an answer, and when it comes: since the request was sent.
+// piece is a piece of an answer and its time since the request was sent.
 type piece struct {
 	after time.Duration
 	data  []byte
 }
 
-// answer is what comes back of a call.
+// answer is the response to a call.
 type answer struct {
-	status int // of HTTP; 0 where nothing comes back
+	status int // HTTP status, or 0 for no response
 	kind   string
 	gzip   bool
 	pieces []piece
 	cut    bool // it breaks off after its pieces
 }
 
-// exchange is one call to a model on its way through the sidecar.
+// exchange is one model call through the sidecar.
 type exchange struct {
 	to      *model
 	body    []byte
@@ -37,11 +37,11 @@ type exchange struct {
 	start   time.Duration // since the exchange began
 	upload  time.Duration // from the request's head to its end
 	connect time.Duration // until its head is written
-	slow    time.Duration // for which the agent leaves each piece
-	unsent  bool          // no connection is made: nothing is sent
+	slow    time.Duration // delay of the agent in reading each piece
+	unsent  bool          // the connection fails
 
 	s        *sidecar
-	now      time.Time // of this call, which may be behind the session's
+	now      time.Time // may be behind the session's
 	sent     time.Time
 	record   ledger.Record
 	call     *receipts.Call
@@ -65,7 +65,7 @@ type moment struct {
 	do func() error
 }
 
-// carry has calls pass the sidecar, which may overlap, and puts the clock to the end of the last one.
+// carry sends overlapping calls through the sidecar and sets the clock to the end of the last one.
 func (s *sidecar) carry(all ...*exchange) error {
 	var plan []moment
 	begin := s.now()
@@ -105,13 +105,13 @@ func (f *exchange) plan(at time.Time) []moment {
 	return append(plan, moment{at.Add(f.lasts()), f.end})
 }
 
-// receive: the head of the request has come.
+// receive: the head of the request arrives.
 func (f *exchange) receive() error {
 	f.record = f.s.record("model", f.to.host)
 	return nil
 }
 
-// send: the request has come whole, and is read before it is sent.
+// send: the whole request has arrived.
 func (f *exchange) send() error {
 	s := f.s
 	f.now = s.now()
@@ -142,7 +142,7 @@ func (f *exchange) wrote() error {
 	return nil
 }
 
-// head: the head of the answer has come.
+// head: the head of the answer arrives.
 func (f *exchange) head() error {
 	f.now = f.s.now()
 	header := http.Header{"Content-Type": {f.answer.kind}}
@@ -155,7 +155,7 @@ func (f *exchange) head() error {
 	return nil
 }
 
-// take: the agent reads the next piece. It has come for it before, as soon as it had done with the one before.
+// take: the agent reads the next piece.
 func (f *exchange) take() error {
 	f.now = minTime(f.now.Add(f.slow), f.s.now())
 	_, err := f.taken.Read(make([]byte, len(f.answer.pieces[f.next].data)))
@@ -189,7 +189,7 @@ func (a arriving) Read(p []byte) (int, error) {
 // Close does nothing.
 func (arriving) Close() error { return nil }
 
-// end: the answer has come to its end, and the call is over.
+// end: the call is over.
 func (f *exchange) end() error {
 	s := f.s
 	f.now = s.now()

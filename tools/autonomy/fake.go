@@ -2,18 +2,18 @@ package autonomy
 
 import "time"
 
-// FakeHosts are the endpoints that belong to the owners of agents in the group [Fake].
+// FakeHosts are the owners' own endpoints in the group [Fake].
 var FakeHosts = []string{"llm.owner-example.net:443", "api.openai.com.owner-example.net:443"}
 
-// owned returns a model of a provider as an endpoint of the owner pretends to be it.
+// owned returns an owner's endpoint that pretends to be a provider's model.
 func (r *run) owned() model {
 	m := r.provider()
 	m.host = pick(r.random, FakeHosts...)
 	return m
 }
 
-// personEndpoint: a perfect agent asks, and a person writes the answers. The endpoint sends them as the person types,
-// or at once as a stream, and declares tokens of reasoning for the time that it took.
+// personEndpoint: an agent asks and a person answers. The endpoint streams while the person types, or afterwards, and
+// declares reasoning tokens for the time.
 func personEndpoint(r *run) {
 	a := newAgent(r, r.owned(), pick(r.random, coding, searching, helping))
 	a.writer = newWriter(r.random, a.workspace.toolset.domain, true)
@@ -47,7 +47,7 @@ func personEndpoint(r *run) {
 	}
 }
 
-// typed is answers of an endpoint that takes its time before: what it declares of reasoning takes none.
+// typed is [model.answers] without time for reasoning.
 func (m *model) typed(d random, t *conversation, request int, r reply) answer {
 	shown := *m
 	shown.prefill = 1e9
@@ -56,7 +56,7 @@ func (m *model) typed(d random, t *conversation, request int, r reply) answer {
 	return shown.send(d, t, d.callID(), r, u, first, shown.speed, false)
 }
 
-// canned returns answers from a list, as an endpoint without a model has them.
+// canned returns answers from a list.
 func canned(a *agent, texts int) func(calls bool) reply {
 	list := make([]string, texts)
 	for i := range list {
@@ -74,7 +74,7 @@ func canned(a *agent, texts int) func(calls bool) reply {
 	}
 }
 
-// linearEndpoint: answers from a list, each exactly as long under way as its tokens demand.
+// linearEndpoint: canned answers with times exactly linear in their tokens.
 func linearEndpoint(r *run) {
 	m := r.owned()
 	m.fails, m.firstSpread, m.speedSpread, m.jitter, m.reasons, m.prefill, m.exact = 0, 0, 0, 0, 0, 1e9, true
@@ -90,8 +90,7 @@ func noisyEndpoint(r *run) {
 	endpointLoop(a, canned(a, 60+r.IntN(200)))
 }
 
-// endpointLoop is the loop of an agent whose model is its owner's: the calls, their ids and what follows from them are
-// all as they should be.
+// endpointLoop is a regular agent whose model is its owner's.
 func endpointLoop(a *agent, answers func(calls bool) reply) {
 	a.workspace.follows = 0.98
 	for a.more() {
@@ -109,7 +108,7 @@ func endpointLoop(a *agent, answers func(calls bool) reply) {
 	}
 }
 
-// forgingEndpoint: hands calls on to a small model, and declares that a large one has answered, with more tokens.
+// forgingEndpoint: a small model declared as a large one, with more tokens.
 func forgingEndpoint(r *run) {
 	m := r.owned()
 	m.first, m.speed, m.speedSpread = 150*time.Millisecond, 180, 0.1

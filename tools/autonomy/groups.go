@@ -21,7 +21,7 @@ const (
 	Hidden = "people who look like agents"
 )
 
-// Groups are all groups. [Odd] and [Hidden] are hard cases: no score can be expected to be right about all of them.
+// Groups are all groups. [Odd] and [Hidden] are hard cases.
 var Groups = []string{Steady, Bursts, People, Replay, Paced, Fake, Odd, Hidden}
 
 // kind is a kind of session of a group.
@@ -33,7 +33,7 @@ type kind struct {
 	simulate    func(*run)
 }
 
-// kinds are all of them. Each has about as many sessions in its group as the others.
+// kinds are all kinds. Each has the same share of its group.
 var kinds = []kind{
 	{Steady, "coding agent", agentHabits, 8, 200, false, codingAgent},
 	{Steady, "research agent", agentHabits, 6, 120, false, researchAgent},
@@ -82,10 +82,10 @@ var kinds = []kind{
 // Make makes n sessions of each group. The first ones are the same for every n.
 func Make(n int, seed uint64) ([]Session, error) { return makeAll(n, seed, longest) }
 
-// longest is how many calls a session has at most.
+// longest bounds the calls of a session.
 const longest = 200
 
-// makeAll makes sessions of at most so many calls.
+// makeAll makes sessions of at most that many calls.
 func makeAll(n int, seed uint64, most int) ([]Session, error) {
 	var work errgroup.Group
 	work.SetLimit(runtime.GOMAXPROCS(0))
@@ -136,7 +136,7 @@ func (k kind) make(id string, number int, seed uint64, most int) (Session, error
 	return Session{Group: k.group, Kind: k.name, ID: id, Receipts: receipts, Challenges: r.settledChallenges()}, err
 }
 
-// settledChallenges returns the challenges of a session that has ended: what would have come later never came.
+// settledChallenges returns the challenges without commitments after the session's end.
 func (r *run) settledChallenges() []Challenge {
 	end := r.now().UnixMilli()
 	for i, c := range r.challenges {
@@ -147,7 +147,7 @@ func (r *run) settledChallenges() []Challenge {
 	return r.challenges
 }
 
-// opens returns when a session is opened: of people in working hours and evenings, of others at any time.
+// opens returns the start of a session: people work by day, others at any time.
 func (k kind) opens(d random) time.Time {
 	day := time.Date(2026, 5, 4, 0, 0, 0, 0, time.UTC).AddDate(0, 0, d.IntN(40))
 	if !k.daytime {

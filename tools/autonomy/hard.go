@@ -2,7 +2,7 @@ package autonomy
 
 import "time"
 
-// slowLocal: an agent whose model runs on a slow machine of its own.
+// slowLocal: an agent with a slow local model.
 func slowLocal(r *run) {
 	a := newAgent(r, pick(r.random, localSlow, localCPU, localGPU), pick(r.random, coding, accounting))
 	a.conversation.most = 14
@@ -12,7 +12,7 @@ func slowLocal(r *run) {
 	}
 }
 
-// longTools: an agent whose tools are builds, simulations and tests that take minutes or hours.
+// longTools: an agent whose tools take minutes or hours.
 func longTools(r *run) {
 	s := coding
 	s.tools = []tool{
@@ -26,7 +26,7 @@ func longTools(r *run) {
 	}
 }
 
-// tiny: an agent that needs a call or a few, and ends.
+// tiny: an agent that needs only a few calls.
 func tiny(r *run) {
 	a := newAgent(r, r.provider(), pick(r.random, helping, operating))
 	a.final = 60
@@ -36,7 +36,7 @@ func tiny(r *run) {
 	}
 }
 
-// noTools: an agent that writes and rewrites, and asks itself what to write next.
+// noTools: an agent that writes and rewrites.
 func noTools(r *run) {
 	m, v := r.provider().under(r.random), newWriter(r.random, "letters", false)
 	t := newConversation(m, v.text(120), nil, r.chance(0.5))
@@ -53,7 +53,7 @@ func noTools(r *run) {
 	}
 }
 
-// limited: an agent whose client keeps to a limit of calls a minute, and so sends at regular times.
+// limited: an agent whose client keeps to a rate and sends at regular times.
 func limited(r *run) {
 	a := newAgent(r, r.provider(), pick(r.random, searching, accounting))
 	a.tick = pick(r.random, 5*time.Second, 10*time.Second, 20*time.Second)
@@ -63,7 +63,7 @@ func limited(r *run) {
 	}
 }
 
-// poller: an agent that asks for the same thing again and again, until it changes.
+// poller: an agent that polls one thing until it changes.
 func poller(r *run) {
 	a := newAgent(r, r.provider(), operating)
 	interval, watched := r.between(10*time.Second, 2*time.Minute), a.workspace.name()
@@ -80,7 +80,7 @@ func poller(r *run) {
 	}
 }
 
-// supervisor: a person gives an order now and then, and watches an agent that goes on by itself for long.
+// supervisor: a person gives rare orders to an agent that works alone for long.
 func supervisor(r *run) {
 	a, p := newAgent(r, r.provider(), coding), newPerson(r, localGPU)
 	for r.more() {
@@ -91,7 +91,7 @@ func supervisor(r *run) {
 	}
 }
 
-// approver: an agent whose tools each wait for a click of a person, who mostly does not look.
+// approver: a person clicks before each tool call of an agent.
 func approver(r *run) {
 	a := newAgent(r, r.provider(), operating)
 	a.approve = func() {
@@ -107,7 +107,7 @@ func approver(r *run) {
 	}
 }
 
-// dictator: a person who gives short orders fast, each of which an agent carries out in a few steps.
+// dictator: a person gives short orders fast, each for a few steps of an agent.
 func dictator(r *run) {
 	a, p := newAgent(r, r.provider(), coding), newPerson(r, localGPU)
 	for r.more() {
@@ -119,8 +119,7 @@ func dictator(r *run) {
 	}
 }
 
-// answerer: an agent whose tool is a person: it asks, and the person writes the answer. What looks like a slow tool is
-// human work.
+// answerer: an agent whose slow tool is a person who writes answers.
 func answerer(r *run) {
 	s := toolset{"research", "desk.internal:443",
 		[]tool{{"ask_desk", time.Second, 0.5, 40, "text"}, {"note", 20 * time.Millisecond, 0.5, 4, "text"}}}

@@ -2,23 +2,23 @@ package autonomy
 
 import "time"
 
-// person decides what the model is asked next.
+// person writes the next prompts.
 type person struct {
 	*run
 	model        *model
 	conversation *conversation
-	prompts      *writer // writes as the person does
-	replies      *writer // writes as the model does
+	prompts      *writer // in the person's style
+	replies      *writer // in the model's style
 
 	types  float64       // words a minute
 	reads  float64       // words a minute
-	skims  float64       // of an answer, how much is read
+	skims  float64       // share of an answer that is read
 	thinks time.Duration // median
 	heard  int           // words of the last answer
 	began  time.Time
 }
 
-// newPerson makes a person with a client of a chat.
+// newPerson makes a person with a chat client.
 func newPerson(r *run, m model) *person {
 	domain := pick(r.random, "code", "research", "support", "finance", "letters")
 	p := &person{
@@ -36,7 +36,7 @@ func newPerson(r *run, m model) *person {
 	return p
 }
 
-// pause lets the time pass in which a person reads the last answer, thinks, and writes so many words.
+// pause is the time to read the last answer, think, and write that many words.
 func (p *person) pause(writes int) {
 	minutes := float64(p.heard)*p.skims/p.reads + float64(writes)/p.types
 	d := seconds(60*minutes*p.factor(0.2)) + p.about(p.thinks, 0.9)
@@ -54,7 +54,7 @@ func (p *person) pause(writes int) {
 	}
 }
 
-// says has the person ask something, and the model answer in about so many words.
+// says asks something and gets an answer of about that many words.
 func (p *person) says(text string, answer float64) {
 	p.conversation.ask(text)
 	words := p.count(answer, 0.6)
@@ -75,7 +75,7 @@ func (p *person) says(text string, answer float64) {
 	p.conversation.summarize(func() string { return p.replies.text(150) })
 }
 
-// typist: writes each prompt after reading the answer. Some clients search before they answer.
+// typist: writes each prompt after reading the answer. Some clients search first.
 func typist(r *run) {
 	p := newPerson(r, r.provider())
 	var client *agent
@@ -98,7 +98,7 @@ func typist(r *run) {
 	}
 }
 
-// copier: has prompts, or what they are about, in another window, and pastes them.
+// copier: pastes prompts from another window.
 func copier(r *run) {
 	p := newPerson(r, r.provider())
 	p.thinks = r.about(18*time.Second, 0.5)
@@ -112,7 +112,7 @@ func copier(r *run) {
 	}
 }
 
-// continuer: only clicks a button, sometimes before the answer is read.
+// continuer: only clicks a button.
 func continuer(r *run) {
 	p := newPerson(r, r.provider())
 	p.says(p.prompts.text(40), 300)
@@ -127,7 +127,7 @@ func continuer(r *run) {
 	}
 }
 
-// pair: the agent does some steps by itself, and the person says what comes next.
+// pair: the agent works some steps, then the person says how to go on.
 func pair(r *run) {
 	a, p := newAgent(r, r.provider(), coding), newPerson(r, localGPU)
 	p.thinks = r.about(40*time.Second, 0.5)

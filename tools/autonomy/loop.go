@@ -11,14 +11,14 @@ type agent struct {
 	workspace    *workspace
 	overhead     time.Duration // median of the agent's own work between two calls
 	relayed      bool          // its tools are behind an MCP server
-	parallel     float64       // how likely an answer calls one more tool
-	words        float64       // median of what the model says beside its calls
-	final        float64       // the same of its last answer of a task
-	approve      func()        // who has to approve the tools, if set
-	tick         time.Duration // its client sends nothing before the next one, if set
+	parallel     float64       // probability of one more tool call
+	words        float64       // median words beside tool calls
+	final        float64       // median words of a task's last answer
+	approve      func()        // waits for an approval of tools, if set
+	tick         time.Duration // its client sends only at such times, if set
 }
 
-// newAgent makes an agent as there are many.
+// newAgent makes a typical agent.
 func newAgent(r *run, m model, s toolset) *agent {
 	a := &agent{
 		run: r, model: m.under(r.random), writer: newWriter(r.random, s.domain, false), workspace: newWorkspace(r.random, s),
@@ -30,7 +30,7 @@ func newAgent(r *run, m model, s toolset) *agent {
 	return a
 }
 
-// task has the agent do a task in so many steps at most, the last of which calls no tool.
+// task does a task in at most that many steps. The last one calls no tool.
 func (a *agent) task(prompt string, steps int) {
 	a.conversation.ask(prompt)
 	for step := 1; a.more(); step++ {
@@ -45,7 +45,7 @@ func (a *agent) task(prompt string, steps int) {
 	}
 }
 
-// pause lets the time pass that the agent itself takes before its next call.
+// pause is the agent's own time before its next call.
 func (a *agent) pause() {
 	a.wait(a.about(a.overhead, 0.5))
 	if a.tick > 0 {
@@ -53,7 +53,7 @@ func (a *agent) pause() {
 	}
 }
 
-// reply is what the model says: with or without calls of tools.
+// reply makes an answer, with or without tool calls.
 func (a *agent) reply(calls bool) reply {
 	r := reply{}
 	if a.chance(a.model.reasons) {
@@ -76,7 +76,7 @@ func (a *agent) reply(calls bool) reply {
 	return r
 }
 
-// work runs tools, beside each other, and puts what they give into the conversation.
+// work runs tools in parallel and adds their results to the conversation.
 func (a *agent) work(uses []use) {
 	var all []result
 	longest := time.Duration(0)

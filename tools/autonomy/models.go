@@ -4,28 +4,28 @@ import (
 	"time"
 )
 
-// bytesPerToken is about how long a token of English text is.
+// bytesPerToken is the mean length of a token of English text.
 const bytesPerToken = 4.2
 
-// model is how fast a model answers, behind a host. The README says where the figures come from.
+// model is the speed of a model behind a host. The README names the sources.
 type model struct {
 	name        string
-	as          string // as which it answers
+	as          string // name in answers
 	host        string
 	first       time.Duration // median time to the first token
 	firstSpread float64       // of its logarithm
-	prefill     float64       // tokens a second that it reads
-	speed       float64       // median tokens a second that it writes
+	prefill     float64       // tokens read per second
+	speed       float64       // median tokens written per second
 	speedSpread float64       // from call to call
 	jitter      float64       // from piece to piece
-	reasons     float64       // how likely it reasons before it answers
-	fails       float64       // how likely a call fails
-	declares    bool          // how many tokens a call took
-	inflates    float64       // declares so many times as many; 0 is once
-	exact       bool          // declares exactly what its time is made of, and never stalls
+	reasons     float64       // probability of reasoning
+	fails       float64       // probability of failure
+	declares    bool          // token counts
+	inflates    float64       // factor of declared tokens; 0 is 1
+	exact       bool          // exact counts, no stalls
 }
 
-// The models of providers whom a verifier believes.
+// The models of trusted providers.
 var providers = []model{
 	{
 		name: "gpt-5.4", as: "gpt-5.4-2026-03-05", host: "api.openai.com:443",
@@ -38,11 +38,13 @@ var providers = []model{
 		fails: 0.004, declares: true,
 	},
 	{
-		name: "claude-sonnet-4-6", as: "claude-sonnet-4-6", host: "api.anthropic.com:443", first: 1500 * time.Millisecond, firstSpread: 0.4, prefill: 7000, speed: 50, speedSpread: 0.17, jitter: 0.5,
+		name: "claude-sonnet-4-6", as: "claude-sonnet-4-6", host: "api.anthropic.com:443", first: 1500 * time.Millisecond,
+		firstSpread: 0.4, prefill: 7000, speed: 50, speedSpread: 0.17, jitter: 0.5,
 		reasons: 0.4, fails: 0.012, declares: true,
 	},
 	{
-		name: "claude-haiku-4-5", as: "claude-haiku-4-5-20251001", host: "api.anthropic.com:443", first: 700 * time.Millisecond, firstSpread: 0.3, prefill: 14000, speed: 95, speedSpread: 0.2, jitter: 0.5,
+		name: "claude-haiku-4-5", as: "claude-haiku-4-5-20251001", host: "api.anthropic.com:443",
+		first: 700 * time.Millisecond, firstSpread: 0.3, prefill: 14000, speed: 95, speedSpread: 0.2, jitter: 0.5,
 		fails: 0.009, declares: true,
 	},
 	{
@@ -51,7 +53,8 @@ var providers = []model{
 		reasons: 0.5, fails: 0.015, declares: true,
 	},
 	{
-		name: "gemini-2.5-flash", as: "gemini-2.5-flash", host: "generativelanguage.googleapis.com:443", first: 480 * time.Millisecond, firstSpread: 0.6, prefill: 20000, speed: 205, speedSpread: 0.25, jitter: 0.8,
+		name: "gemini-2.5-flash", as: "gemini-2.5-flash", host: "generativelanguage.googleapis.com:443",
+		first: 480 * time.Millisecond, firstSpread: 0.6, prefill: 20000, speed: 205, speedSpread: 0.25, jitter: 0.8,
 		reasons: 0.2, fails: 0.008, declares: true,
 	},
 	{
@@ -60,18 +63,19 @@ var providers = []model{
 		reasons: 0.1, fails: 0.01, declares: true,
 	},
 	{
-		name: "meta-llama/llama-3.3-70b-instruct", as: "llama-3.3-70b", host: "openrouter.ai:443", first: 761 * time.Millisecond, firstSpread: 0.65, prefill: 6000, speed: 48, speedSpread: 0.35, jitter: 0.8,
+		name: "meta-llama/llama-3.3-70b-instruct", as: "llama-3.3-70b", host: "openrouter.ai:443",
+		first: 761 * time.Millisecond, firstSpread: 0.65, prefill: 6000, speed: 48, speedSpread: 0.35, jitter: 0.8,
 		fails: 0.015, declares: true,
 	},
 }
 
-// BelievedHosts are the hosts of these providers. Every other host here belongs to the owner of the agent, or may.
+// BelievedHosts are the hosts of these providers.
 var BelievedHosts = []string{
 	"api.openai.com:443", "api.anthropic.com:443", "generativelanguage.googleapis.com:443", "api.deepseek.com:443",
 	"openrouter.ai:443",
 }
 
-// Models that run on the owner's own machines.
+// Local models.
 var (
 	localGPU = model{
 		name: "llama3.1:8b", as: "llama3.1:8b", host: "llm.internal:11434",
@@ -89,14 +93,14 @@ var (
 	}
 )
 
-// under returns the model as one session meets it: its servers are more or less busy.
+// under returns the model under a random load.
 func (m model) under(d random) *model {
 	load := d.factor(0.15)
 	m.first, m.speed = time.Duration(float64(m.first)*load), m.speed/load
 	return &m
 }
 
-// waits returns how long the model takes to its first token.
+// waits returns the time to the first token.
 func (m *model) waits(d random, input, hidden int) time.Duration {
 	t := d.about(m.first, m.firstSpread) + seconds(float64(input)/m.prefill)
 	if !m.exact && d.chance(0.01) { // a queue

@@ -2,8 +2,7 @@ package autonomy
 
 import "time"
 
-// pacedPerson: a person writes, and a proxy sends what was written at regular times: prompts that were written
-// beforehand, or each at the next full minute.
+// pacedPerson: a proxy sends a person's prompts at regular times.
 func pacedPerson(r *run) {
 	p := newPerson(r, r.provider())
 	ahead, tick := r.chance(0.5), pick(r.random, 20*time.Second, 30*time.Second, time.Minute, 2*time.Minute)
@@ -20,7 +19,7 @@ func pacedPerson(r *run) {
 	}
 }
 
-// inventedCalls: a script puts calls of tools and their results into the history that no model has made.
+// inventedCalls: a script invents tool calls and results in the history.
 func inventedCalls(r *run) {
 	m := r.provider().under(r.random)
 	workspace := newWorkspace(r.random, pick(r.random, coding, searching, accounting))
@@ -38,7 +37,7 @@ func inventedCalls(r *run) {
 	}
 }
 
-// echoedOutputs: a script has the model call a tool that does nothing, and gives its own words back to it as results.
+// echoedOutputs: a tool returns the model's own words as results.
 func echoedOutputs(r *run) {
 	m := r.provider().under(r.random)
 	v := newWriter(r.random, "research", false)
@@ -61,8 +60,7 @@ func echoedOutputs(r *run) {
 	}
 }
 
-// filler: between what a person writes, a proxy makes calls that look like an agent's steps. While the person thinks it
-// goes on.
+// filler: a proxy makes agent-like calls while a person thinks.
 func filler(r *run) {
 	p := newPerson(r, r.provider())
 	workspace := newWorkspace(r.random, searching)

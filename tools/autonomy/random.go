@@ -31,7 +31,7 @@ func (d random) count(median, sigma float64) int {
 	return max(1, int(math.Round(median*d.factor(sigma))))
 }
 
-// spread returns a number between two bounds, whose logarithm is uniform: small ones are as likely as large ones.
+// spread returns a log-uniform number between two bounds.
 func (d random) spread(least, most int) int {
 	return int(math.Round(float64(least) * math.Pow(float64(most)/float64(least), d.Float64())))
 }
@@ -44,7 +44,7 @@ func (d random) rare(mean time.Duration) time.Duration {
 // pick returns one of some things.
 func pick[T any](d random, of ...T) T { return of[d.IntN(len(of))] }
 
-// favour returns one of a list; the first are likelier, as words of a text are: see Zipf.
+// favour returns one of a list, with the first likelier (Zipf).
 func favour[T any](d random, of []T) T {
 	return of[int(float64(len(of))*math.Pow(d.Float64(), 2.2))]
 }

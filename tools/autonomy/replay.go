@@ -2,7 +2,7 @@ package autonomy
 
 import "time"
 
-// send sends a request that does not depend on what was answered before.
+// send sends a request that does not depend on earlier answers.
 func (r *run) send(m *model, t *conversation, body []byte, said reply) {
 	f := r.newExchange(m, body)
 	f.answer = m.answers(r.random, t, len(body), said, false)
@@ -12,7 +12,7 @@ func (r *run) send(m *model, t *conversation, body []byte, said reply) {
 	r.exchange(f)
 }
 
-// sleep returns a script's pause between two requests: the same each time, but for what the machine adds.
+// sleep returns a script's nearly constant pause.
 func (r *run) sleep() func() {
 	fixed := pick(r.random, 100*time.Millisecond, 500*time.Millisecond, time.Second, 2*time.Second, 5*time.Second,
 		30*time.Second, time.Minute)
@@ -20,7 +20,7 @@ func (r *run) sleep() func() {
 	return func() { r.wait(r.about(fixed, noise) + r.about(4*time.Millisecond, 0.5)) }
 }
 
-// fixedConversation: the same few requests again and again. Their own history is written down, too.
+// fixedConversation: the same few requests and histories, repeated.
 func fixedConversation(r *run) {
 	m, v, sleep := r.provider().under(r.random), newWriter(r.random, "support", false), r.sleep()
 	workspace := newWorkspace(r.random, helping)
@@ -57,7 +57,7 @@ func fixedConversation(r *run) {
 	}
 }
 
-// recordedAgent: what an agent has sent once is sent again. The model answers something else, with other ids.
+// recordedAgent: an agent's requests sent again; the model answers differently.
 func recordedAgent(r *run) {
 	m, sleep := r.provider().under(r.random), r.sleep()
 	workspace := newWorkspace(r.random, pick(r.random, coding, searching, operating))
@@ -100,7 +100,7 @@ func oneRequest(r *run) {
 	}
 }
 
-// listOfPrompts: prompts from a file, from its top again when it ends.
+// listOfPrompts: prompts from a file, repeated.
 func listOfPrompts(r *run) {
 	m, v, sleep := r.provider().under(r.random), newWriter(r.random, "research", false), r.sleep()
 	list := make([]string, 4+r.IntN(60))

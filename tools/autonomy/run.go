@@ -10,11 +10,11 @@ import (
 type Session struct {
 	Group, Kind string
 	ID          string
-	Receipts    []interaction.Receipt // the whole chain, which has passed the checks of package interaction
-	Challenges  []Challenge           // that the agent was given, in their order
+	Receipts    []interaction.Receipt // the whole, verified chain
+	Challenges  []Challenge           // in order
 }
 
-// run is a session in the making. After its first error nothing more happens.
+// run is a session in the making. It stops at its first error.
 type run struct {
 	random
 	*sidecar
@@ -22,9 +22,9 @@ type run struct {
 	made, want int // calls to models
 	habits     habits
 	challenges []Challenge
-	reveals    bool          // the last challenge, once it is committed to
-	told       string        // the nonce of the last challenge that a receipt says was revealed
-	connecting time.Duration // median of what a connection takes
+	reveals    bool          // the last challenge will be revealed
+	told       string        // nonce of the last challenge that a receipt called revealed
+	connecting time.Duration // median time to connect
 }
 
 // more reports whether the session has calls left to make.
@@ -53,8 +53,7 @@ func (r *run) exchange(all ...*exchange) {
 	r.err = r.carry(all...)
 }
 
-// request sends the request of a conversation, in which the model says what is given: the agent has its answer then.
-// Calls that fail are tried again, as clients do it.
+// request sends a conversation and adds the answer said. Failed calls are retried, as clients do.
 func (r *run) request(m *model, t *conversation, said reply) {
 	for attempt := 0; r.err == nil; attempt++ {
 		f := r.newExchange(m, t.body())
@@ -66,7 +65,7 @@ func (r *run) request(m *model, t *conversation, said reply) {
 		}
 		switch {
 		case r.chance(0.1):
-			f.unsent = r.chance(0.5) // or it is not known what became of it
+			f.unsent = r.chance(0.5) // otherwise the outcome is unknown
 		case r.chance(0.15):
 			f.answer = m.answers(r.random, t, len(f.body), said, false)
 			f.answer.cut = true

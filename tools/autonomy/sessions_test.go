@@ -216,7 +216,8 @@ func TestVariety(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		interaction.OutcomeCompleted, interaction.OutcomeFailed, interaction.OutcomeCut, "post", "stream", "whole", "tokens declared", "sample", "overlap",
+		interaction.OutcomeCompleted, interaction.OutcomeFailed, interaction.OutcomeCut, "post", "stream", "whole",
+		"tokens declared", "sample", "overlap",
 	} {
 		if !seen[want] {
 			t.Errorf("no session has: %s", want)

@@ -24,7 +24,7 @@ import (
 // owner is how all receipts name the owner of the sidecar.
 var owner = interaction.Owner(key.Public())
 
-// key signs all receipts. It is known to everybody: its signatures show nothing.
+// key signs all receipts. It is public, so its signatures prove nothing.
 var key = func() custody.Version {
 	seed := sha256.Sum256([]byte("synthetic receipts"))
 	private := ed25519.NewKeyFromSeed(seed[:])
@@ -34,8 +34,7 @@ var key = func() custody.Version {
 		})
 }()
 
-// sidecar measures one session with the code of the mediator: package inference reads the calls, and package receipts
-// makes the receipts.
+// sidecar measures one session with the mediator's own packages inference and receipts.
 type sidecar struct {
 	clock   atomic.Int64 // Unix nanoseconds
 	id      string
@@ -45,7 +44,7 @@ type sidecar struct {
 	calls   int
 	tokens  []string // of the receipts, in their order
 	signed  map[string]evidence.Opened[interaction.Receipt]
-	pending func() *interaction.ChallengeRef // what the agent has to answer now
+	pending func() *interaction.ChallengeRef // the open challenge
 }
 
 // newSidecar opens a session at a time.
@@ -82,7 +81,7 @@ func hashOf(of string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// settled waits until a call that has ended has its receipt, so that the clock can go on.
+// settled waits for the receipt of an ended call.
 func settled(call *receipts.Call) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -90,7 +89,7 @@ func settled(call *receipts.Call) error {
 	return err
 }
 
-// relay is a call of a tool of an MCP server that passes the mediator.
+// relay is a relayed call of an MCP tool.
 func (s *sidecar) relay(host, tool, arguments, result string) {
 	s.keeper.Count(s.chain, int64(len(arguments))+90, true)
 	s.keeper.Relay(s.chain,
@@ -98,10 +97,10 @@ func (s *sidecar) relay(host, tool, arguments, result string) {
 			Gave: s.keeper.Values(s.chain, []byte(result))})
 }
 
-// other is a call that passes and is not read, such as that of a page.
+// other is a call that is not read, such as a web page.
 func (s *sidecar) other(sent int) { s.keeper.Count(s.chain, int64(sent), false) }
 
-// post is a post, which takes so long.
+// post is a post.
 func (s *sidecar) post(body string, takes time.Duration, status int) error {
 	r := s.record("post", "api.example.com:443")
 	r.ContentHash, r.BindingHash = hashOf(body), hashOf(body+r.ID)
@@ -122,7 +121,7 @@ func (s *sidecar) post(body string, takes time.Duration, status int) error {
 	return settled(call)
 }
 
-// close ends the session, and returns its receipts once they have passed the checks of package interaction.
+// close ends the session and returns its verified receipts.
 func (s *sidecar) close() ([]interaction.Receipt, error) {
 	s.chain.Close(interaction.ClosedEnded)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -148,7 +147,7 @@ func (s *sidecar) close() ([]interaction.Receipt, error) {
 // issuer signs the receipts of a session.
 type issuer struct{ s *sidecar }
 
-// Issue stamps and signs a receipt. Of a call to a model it says which challenge the agent has to answer.
+// Issue stamps and signs a receipt. A model call names the open challenge.
 func (i issuer) Issue(ctx context.Context, c interaction.Receipt) (evidence.Opened[interaction.Receipt], error) {
 	if c.Challenge = nil; c.Model != nil {
 		if c.Challenge = i.s.pending(); c.Challenge != nil {
@@ -170,7 +169,7 @@ func (i issuer) Issue(ctx context.Context, c interaction.Receipt) (evidence.Open
 	return signed, err
 }
 
-// nowhere is a ledger that keeps only the receipts of a session.
+// nowhere is a ledger that keeps only the session's receipts.
 type nowhere struct{ s *sidecar }
 
 // OpenCalls keeps nothing: no session here outlives its process.

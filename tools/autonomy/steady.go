@@ -8,7 +8,7 @@ import (
 // provider returns one of the models of providers.
 func (r *run) provider() model { return pick(r.random, providers...) }
 
-// prompt returns a task as an operator or another program writes it.
+// prompt returns a task.
 func (a *agent) prompt() string { return a.writer.text(a.count(60, 0.7)) }
 
 // codingAgent: long tasks of many steps, most of them with tools.
@@ -30,7 +30,7 @@ func researchAgent(r *run) {
 	}
 }
 
-// batchClassifier: independent requests by several workers beside each other; short answers, no tools, no stream.
+// batchClassifier: independent requests by parallel workers, with short answers.
 func batchClassifier(r *run) {
 	m, v := r.provider().under(r.random), newWriter(r.random, pick(r.random, "support", "finance", "research"), false)
 	system, workers := v.text(150+r.IntN(200)), pick(r.random, 1, 1, 2, 4, 8)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// writer writes texts. Words that are likely with one writer are rare with another.
+// writer writes texts with its own frequent words.
 type writer struct {
 	random
 	nouns, verbs, adjectives []string
@@ -30,7 +30,7 @@ func shuffled(d random, words []string) []string {
 	return out
 }
 
-// phrase appends a noun with what stands before it.
+// phrase appends a noun phrase.
 func (v *writer) phrase(to []string) []string {
 	if v.chance(0.15) {
 		return append(to, pick(v.random, pronouns...))
@@ -77,7 +77,7 @@ func (v *writer) sentence() string {
 	return strings.ToUpper(s[:1]) + s[1:] + "."
 }
 
-// hasty writes words as people do in a chat.
+// hasty writes as people do in a chat.
 func (v *writer) hasty(words []string) string {
 	for i, w := range words {
 		if s, ok := slips[w]; ok && v.chance(8*v.slip) {
@@ -90,7 +90,7 @@ func (v *writer) hasty(words []string) string {
 	return strings.Join(words, " ") + pick(v.random, "", "", ".", "?", " ...", "!")
 }
 
-// text returns a text of about so many words.
+// text returns a text of about that many words.
 func (v *writer) text(words int) string {
 	var b strings.Builder
 	for n := 0; n < words; {
@@ -136,7 +136,7 @@ func (v *writer) code(lines int) string {
 	return b.String()
 }
 
-// name returns the name of a file or a thing, which stands in few texts.
+// name returns a rare name of a file or a thing.
 func (v *writer) name() string {
 	a, b := pick(v.random, v.domain...), favour(v.random, v.nouns)
 	switch v.IntN(4) {

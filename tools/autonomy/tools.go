@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// tool is a tool of an agent: how long it takes, and how much it gives back.
+// tool is a tool with its time and size of result.
 type tool struct {
 	name   string
 	takes  time.Duration // median
@@ -16,7 +16,7 @@ type tool struct {
 	member string        // of its arguments, besides a value
 }
 
-// toolset are the tools of a kind of agent. The first are called most.
+// toolset is the tools of a kind of agent, most used first.
 type toolset struct {
 	domain string
 	server string // MCP server behind the mediator, where calls are relayed
@@ -68,13 +68,12 @@ func (s toolset) named(name string) tool {
 	return s.tools[0]
 }
 
-// workspace is where an agent's tools work: what they have given so far can be asked for next.
+// workspace remembers names in results, which later calls ask for.
 type workspace struct {
 	*writer
 	toolset
-	known []string
-	// follows is how likely a call asks for what an earlier result has named.
-	follows float64
+	known   []string
+	follows float64 // probability that a call asks for a known name
 }
 
 func newWorkspace(d random, s toolset) *workspace {
@@ -83,12 +82,12 @@ func newWorkspace(d random, s toolset) *workspace {
 	return b
 }
 
-// callID returns the id of a call as providers make them.
+// callID returns the id of a tool call.
 func (d random) callID() string {
 	return fmt.Sprintf("call_%016x%08x", d.Uint64(), d.Uint32())
 }
 
-// call returns a call of a tool as a model asks for it.
+// call returns a model's tool call.
 func (b *workspace) call() use {
 	t := favour(b.random, b.tools)
 	value := b.name()
@@ -109,7 +108,7 @@ func (b *workspace) call() use {
 	return use{b.callID(), t.name, string(raw)}
 }
 
-// run returns what a tool gives back, and how long it takes.
+// run returns a tool's result and its time.
 func (b *workspace) run(u use) (string, time.Duration) {
 	t := b.named(u.tool)
 	var out strings.Builder

@@ -9,11 +9,10 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
-// tries is how many agents a figure is the mean of.
+// tries is the number of worlds behind a mean.
 const tries = 8
 
-// lives lets agents of a kind live for a month, each in a world of its own, and do something in the evenings. It
-// returns the mean of R at midnights, given by how many days lie before them.
+// lives plays a month of an agent in several worlds and returns its mean R after the given numbers of days.
 func lives(k *kind, do act, midnights ...int) []float64 {
 	mean := make([]float64, len(midnights))
 	for seed := range uint64(tries) {
@@ -38,22 +37,22 @@ func end(k *kind, do act) float64 { return lives(k, do, days)[0] }
 // act is what happens in an evening.
 type act func(w *world, a *agent, today int)
 
-// helper is an agent that does what an attack needs, and nothing else.
+// helper is an agent that only helps an attack.
 func (w *world) helper(of, subject string) *agent {
 	return w.know(helping, accrual.Agent{Owner: owner(of), Subject: subject})
 }
 
-// loses lets an agent of each of so many owners dispute the agent, who is right.
+// loses lets an agent of each other owner wrongly dispute the agent.
 func loses(owners int) act {
 	return spread(owners, func(w *world, a, helper *agent) { w.contest(helper, w.publish(a, true)) })
 }
 
-// sacrificed lets the agent dispute an agent of each of so many owners, who is wrong on purpose.
+// sacrificed lets the agent dispute an agent of each other owner, who is wrong on purpose.
 func sacrificed(owners int) act {
 	return spread(owners, func(w *world, a, helper *agent) { w.contest(a, w.publish(helper, false)) })
 }
 
-// cites lets an agent of each of so many owners cite the agent.
+// cites lets an agent of each other owner cite the agent.
 func cites(owners int) act {
 	return spread(owners, func(w *world, a, helper *agent) { w.publish(helper, true, a.String()) })
 }
@@ -81,7 +80,7 @@ func spread(owners int, do func(w *world, a, helper *agent)) act {
 	}
 }
 
-// among does all three with a hundred agents that are named so.
+// among does all three with a hundred named agents.
 func among(name func(w *world, i int) *agent) act {
 	return func(w *world, a *agent, today int) {
 		for i := 5 * today; i < min(5*today+5, 100); i++ {
@@ -97,13 +96,13 @@ func of(name string) func(w *world, i int) *agent {
 	return func(w *world, i int) *agent { return w.helper(name, fmt.Sprint("agent:h", i)) }
 }
 
-// elsewhere names agents that no owner stands behind.
+// elsewhere names `did:key` agents.
 func elsewhere(w *world, i int) *agent {
 	key := ed25519.NewKeyFromSeed(fmt.Appendf(nil, "%*d", ed25519.SeedSize, i)).Public().(ed25519.PublicKey)
 	return w.know(helping, accrual.Agent{Subject: evidence.DIDKey(key)})
 }
 
-// on does something on one day, so often.
+// on does something on one day, several times.
 func on(when, often int, do func(w *world, a *agent)) act {
 	return func(w *world, a *agent, today int) {
 		for range often {
@@ -114,7 +113,7 @@ func on(when, often int, do func(w *world, a *agent)) act {
 	}
 }
 
-// lost is a dispute that the agent has lost.
+// lost is a dispute that the agent loses as the accused.
 func lost(w *world, a *agent) {
 	w.contest(w.helper("other", w.id("agent:")), w.publish(a, false))
 }
@@ -139,7 +138,7 @@ func anew(w *world, a *agent) {
 	w.add(a.kind, accrual.Agent{Owner: a.Owner, Subject: a.Subject + "x"})
 }
 
-// attack is what an agent does who wants R to be higher, or what lets it be lower.
+// attack is an event that may raise or lower R.
 type attack struct {
 	name   string
 	owners int // besides its own
@@ -158,7 +157,7 @@ type collusion struct {
 // colluders are the numbers of other owners. 0 is no attack.
 var colluders = []int{0, 1, 3, 10, 100}
 
-// middle is the day on which something happens once.
+// middle is the day of single events.
 const middle = 12
 
 // attacks plays them all.

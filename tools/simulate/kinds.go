@@ -2,18 +2,18 @@ package main
 
 import "math/rand/v2"
 
-// kind is how agents of one kind behave. Rates are a day.
+// kind is the behaviour of a kind of agents. Rates are per day.
 type kind struct {
 	name     string
 	sessions float64
 	score    func(*rand.Rand) float64 // of a session, 0 to 100
 	signals  float64
 	rests    float64 // share of the signals that rest on receipts
-	sound    float64 // share of the signals that stand a dispute
-	// looks is how many signals of others an agent looks at; of those that do not stand it disputes the share that it
-	// notices, and of the others those that it takes for wrong.
+	sound    float64 // share of the signals that would survive a dispute
+	// looks counts the signals of others that an agent checks. It disputes the share notices of the unsound ones, and the
+	// share mistakes of the sound ones.
 	looks, notices, mistakes float64
-	renames                  bool // it takes another name once it has lost a dispute
+	renames                  bool // takes a new name after a lost dispute
 }
 
 // normal is a score of a spread around a mean.
@@ -21,7 +21,7 @@ func normal(mean, spread float64) func(*rand.Rand) float64 {
 	return func(r *rand.Rand) float64 { return mean + spread*r.NormFloat64() }
 }
 
-// mixed is a score that is often high, and else that of a short session.
+// mixed is a high score, or with probability short that of a short session.
 func mixed(short float64) func(*rand.Rand) float64 {
 	return func(r *rand.Rand) float64 {
 		if r.Float64() < short {
@@ -31,8 +31,8 @@ func mixed(short float64) func(*rand.Rand) float64 {
 	}
 }
 
-// The scores are those that the simulation of the autonomy score found: quartiles of 25 and 50 for steady agents, 22
-// and 30 for replayed scripts, 38 and 46 for fakes at a host that the verifier believes.
+// The scores follow docs/autonomy.md: quartiles of 25 and 50 for steady agents, 22 and 30 for replayed scripts, 38 and
+// 46 for fakes at a trusted host.
 var (
 	honest = &kind{
 		name: "honest", sessions: 2, score: mixed(0.25), signals: 0.5, rests: 0.95, sound: 0.998, looks: 3, notices: 0.5,

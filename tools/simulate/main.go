@@ -1,5 +1,5 @@
-// Command simulate plays a month of a thousand agents by the rules of reputations and disputes, and writes the result into
-// docs/reputation.md. It measures nothing: the behaviour of agents is assumed.
+// Command simulate plays a month of a thousand agents by the rules of reputations and disputes, and writes the result
+// into docs/reputation.md. It measures nothing: the behaviour of agents is assumed.
 //
 //	kinds.go       how agents behave
 //	world.go       what they do, and what the node knows of it

@@ -7,8 +7,7 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
-// people makes the thousand agents: 600 honest of 100 owners, 200 lazy of 50, 100 that collude of 10, and 100 Sybils of
-// one.
+// people makes the thousand agents.
 func people(seed uint64) *world {
 	w := newWorld(seed)
 	for _, g := range []struct {
@@ -24,7 +23,7 @@ func people(seed uint64) *world {
 	return w
 }
 
-// month lets the thousand live for a month.
+// month plays a month of the thousand.
 func month(seed uint64) *world {
 	w := people(seed)
 	rings := w.rings()
@@ -43,7 +42,7 @@ func month(seed uint64) *world {
 	return w
 }
 
-// look lets an agent look at some signals of others, and dispute those that it takes for wrong.
+// look lets an agent check some signals of others.
 func (w *world) look(a *agent, published []*signal) {
 	for range poisson(a.random, a.kind.looks) {
 		if len(published) == 0 {
@@ -60,14 +59,13 @@ func (w *world) look(a *agent, published []*signal) {
 	}
 }
 
-// rename lets an agent that has given up its name begin anew.
+// rename gives an agent a new name.
 func (w *world) rename(a *agent) {
 	w.add(a.kind, accrual.Agent{Owner: a.Owner, Subject: a.Subject + "x"})
 	a.kind = givenUp
 }
 
-// rings are the agents of the owners that collude: the first of each is the one that shall profit, and the others are
-// there to be used up.
+// rings are the colluding agents by owner. The first of each profits from the others.
 func (w *world) rings() (rings [][]*agent) {
 	for _, a := range w.agents {
 		switch n := len(rings); {
@@ -81,8 +79,8 @@ func (w *world) rings() (rings [][]*agent) {
 	return rings
 }
 
-// collude lets one helper of each owner a day lose against an agent of another owner that shall profit: by turns as who
-// disputes and as who is accused.
+// collude lets one helper of each owner a day lose to a profiting agent of another owner, alternately as challenger and
+// as target.
 func (w *world) collude(rings [][]*agent, today int) {
 	for i, ring := range rings {
 		profits := rings[(i+1+today)%len(rings)][0]

@@ -21,14 +21,14 @@ const (
 	start = 1_800_057_600 // a midnight
 )
 
-// The times of a day, in seconds from midnight on. Sessions are entered at midnight.
+// Times of the day, in seconds. Sessions are entered at midnight.
 const (
 	publishes = 12 * hour
 	finalises = 13 * hour
 	contests  = 18 * hour
 )
 
-// scoring stands for the hash of the formulas that all sessions are scored by.
+// scoring is the hash of the scoring formulas.
 var scoring = evidence.HashBytes([]byte("formulas"))
 
 // agent is one agent of the world.
@@ -38,8 +38,8 @@ type agent struct {
 	random  *rand.Rand
 	log     *accrual.Account
 	entries []accrual.Entry // of the log
-	opened  []int64         // when it has opened disputes
-	gone    bool            // it has given up its name
+	opened  []int64         // times of opening disputes
+	gone    bool            // gave up its name
 }
 
 // signal is a signal that an agent has published.
@@ -50,7 +50,7 @@ type signal struct {
 	sound   bool // its receipts do not contradict each other
 }
 
-// world is a month in the lives of some agents, with the node's log of disputes.
+// world is a month of some agents, with the node's log of disputes.
 type world struct {
 	random  *rand.Rand
 	now     int64
@@ -71,7 +71,7 @@ func owner(name string) string {
 	return strings.ReplaceAll(fmt.Sprintf("%-43s", name), " ", "-")
 }
 
-// know adds an agent that does nothing by itself.
+// know adds a passive agent.
 func (w *world) know(k *kind, id accrual.Agent) *agent {
 	if a := w.byID[id.String()]; a != nil {
 		return a
@@ -82,7 +82,7 @@ func (w *world) know(k *kind, id accrual.Agent) *agent {
 	return a
 }
 
-// add adds an agent that lives.
+// add adds an active agent.
 func (w *world) add(k *kind, id accrual.Agent) *agent {
 	a := w.know(k, id)
 	w.agents = append(w.agents, a)
@@ -98,7 +98,7 @@ func (w *world) id(of string) string {
 // clock is the node's.
 func (w *world) clock() time.Time { return time.Unix(w.now, 0) }
 
-// enter adds an entry to the node's log, and to the logs of agents what follows.
+// enter adds an entry to the node's log and its effects to the agents' logs.
 func (w *world) enter(e dispute.Entry) {
 	for _, one := range must(w.book.Add(e)).Accounts {
 		w.byID[one.Agent.String()].add(one.Entry)
@@ -112,12 +112,12 @@ func (a *agent) add(e accrual.Entry) {
 	}
 }
 
-// of says what the node knows of an agent that writes. All have passed a verification in time.
+// of describes an author. All agents have passed a verification.
 func (a *agent) of() dispute.By {
 	return dispute.By{Registered: time.Unix(1, 0), Tier: a.log.Reputation(scoring).Tier}
 }
 
-// work closes a session of an event of its own.
+// work enters a session with its own event.
 func (w *world) work(a *agent) {
 	s := &accrual.Session{
 		ID: w.id("ses_"), EventID: w.id("evt_"), Score: accrual.Round(min(100, max(0, a.kind.score(a.random)))), Coverage: 1,
@@ -126,7 +126,7 @@ func (w *world) work(a *agent) {
 	a.add(accrual.Entry{At: w.now, Session: s})
 }
 
-// publish publishes a signal, which rests on a receipt if the agent's signals do. It can cite others.
+// publish publishes a signal, which may cite others.
 func (w *world) publish(a *agent, sound bool, cites ...string) *signal {
 	s := &signal{id: w.id("signal-"), by: a, sound: sound}
 	s.receipt = dispute.Known{Hash: evidence.HashBytes([]byte(s.id)), Agent: a.String(), Session: s.id, At: w.now}
@@ -141,7 +141,7 @@ func (w *world) publish(a *agent, sound bool, cites ...string) *signal {
 	return s
 }
 
-// may reports whether an agent may open a dispute now. Who knows the rules does not break them.
+// may reports whether an agent may open a dispute now. No agent breaks the rate on purpose.
 func (w *world) may(a *agent) bool {
 	allowed := w.book.Allowed(a.String(), a.of().Tier, w.clock())
 	recent := 0
@@ -153,7 +153,7 @@ func (w *world) may(a *agent) bool {
 	return recent < allowed.Disputes
 }
 
-// contest lets an agent dispute a signal, if it may. Receipts decide, so the one that is right wins.
+// contest lets an agent dispute a signal, if it may. Receipts decide, so the right side wins.
 func (w *world) contest(challenger *agent, s *signal) {
 	if !w.may(challenger) {
 		return
@@ -171,8 +171,7 @@ func (w *world) contest(challenger *agent, s *signal) {
 	w.enter(must(w.book.End(id, f, w.clock())))
 }
 
-// file files a dispute. It returns what was entered: the dispute, or a violation; nil where the dispute is refused
-// without one, since its receipts came before the agent lost another.
+// file files a dispute and returns the entry: the dispute, a violation, or nil for a plain refusal.
 func (w *world) file(challenger *agent, s *signal) (id string, e *dispute.Entry) {
 	// A refusal is an answer here.
 	id, e, _ = w.book.File(dispute.DefaultRules,
@@ -188,14 +187,14 @@ func (w *world) file(challenger *agent, s *signal) (id string, e *dispute.Entry)
 	return id, e
 }
 
-// finalise closes the windows that are over.
+// finalise closes windows.
 func (w *world) finalise() {
 	for _, id := range w.book.Closing(w.clock()) {
 		w.enter(must(w.book.Finalise(id, w.clock())))
 	}
 }
 
-// live lets the days pass. What agents do to each other, in the evening, is up to them.
+// live plays the days. evening is what agents do to each other.
 func (w *world) live(evening func(today int)) {
 	for today := range days {
 		morning := int64(start + today*day)
@@ -231,7 +230,7 @@ func (a *agent) rated(after int) rating.Rating {
 	return rating.Replay(a.Agent, a.entries[:n], scoring).Rating(at)
 }
 
-// poisson returns how often something happens that happens so often in the mean.
+// poisson returns a Poisson number.
 func poisson(r *rand.Rand, often float64) (n int) {
 	for p := r.Float64(); p > math.Exp(-often); p *= r.Float64() {
 		n++
@@ -239,7 +238,7 @@ func poisson(r *rand.Rand, often float64) (n int) {
 	return n
 }
 
-// must is for errors that only a mistake in this program brings about.
+// must panics on errors that only a bug causes.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

@@ -109,8 +109,11 @@ func (n *node) send(message string, headers ...string) (int, []byte) {
 func TestNoAnswerWithoutEnd(t *testing.T) {
 	n := newNode(t, verification.ModeObserved, 0)
 	message :=
-		`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true,"resourcesListChanged":true,"promptsListChanged":true,"resourceSubscriptions":["x:y"]},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
-			`"io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`
+		`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true,` +
+			`"resourcesListChanged":true,"promptsListChanged":true,"resourceSubscriptions":["x:y"]},"_meta":{` +
+			`"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+			`"io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},` +
+			`"io.modelcontextprotocol/clientCapabilities":{}}}}`
 	if _, body := n.send(message, "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method",
 		"subscriptions/listen"); !strings.Contains(string(body), `"result"`) {
 		t.Errorf("%s", body)
@@ -330,14 +333,16 @@ func TestMembersOfTheOriginal(t *testing.T) {
 	}
 	const turns = `{"success": true, "sessionId": "", "turnCount": 1, "followUpPrompt": `
 	for mode, want := range map[verification.Mode]string{
-		verification.ModeSeed: `{"success": true, "did": "", "record": {"did": "", "pubkey": "", "registeredAt": "", "metadata": {"name": ""}, "uiManifest": {"displayMode": ""}}}`,
-		"":                    `{"status": "", "cooldown": 1, "record": {"status": "", "cooldown": 1}}`,
+		verification.ModeSeed: `{"success": true, "did": "", "record": {"did": "", "pubkey": "", "registeredAt": "", ` +
+			`"metadata": {"name": ""}, "uiManifest": {"displayMode": ""}}}`,
+		"": `{"status": "", "cooldown": 1, "record": {"status": "", "cooldown": 1}}`,
 	} {
 		n := newNode(t, mode, time.Millisecond)
 		o := original{n: n, whole: true, session: "ses_1", said: make(map[string]answer)}
 		has(o.run(), want)
 		has(o.said["get_registration_challenge"],
-			`{"success": true, "nonce": "", "ttl": 1, "session": {"sessionId": "", "status": "", "followUpPrompt": null, "followUpCompleted": false,
+			`{"success": true, "nonce": "", "ttl": 1, "session": {"sessionId": "", "status": "", "followUpPrompt": null, `+
+				`"followUpCompleted": false,
 			"task": {"prompt": "", "requiredTools": [""], "minTurns": 1, "minDurationMs": 1}}}`)
 		has(o.said["search_plugins"], `{"success": true, "count": 1, "results": []}`)
 		has(o.said["list_mcp_servers"], `{"success": true, "count": 1, "servers": [{"name": "", "role": ""}]}`)
@@ -472,8 +477,10 @@ func TestArguments(t *testing.T) {
 		{"get_registration_challenge", `{"pubkey": "x", "more": 1}`, "query_malformed"},
 		{"get_registration_challenge", `{"Pubkey": "x"}`, "query_malformed"},
 		{"submit_challenge_turn", `{"sessionId": "x", "toolCall": "x", "hash": "x"}`, "not_found"},
-		{"submit_challenge_turn", `{"sessionId": "x", "sessionId": "y", "toolCall": "x", "hash": "x"}`, "query_malformed"},
-		{"submit_challenge_turn", `{"sessionId": "x", "toolCall": "x", "hash": "x", "timestamp": 1.5}`, "query_malformed"},
+		{"submit_challenge_turn", `{"sessionId": "x", "sessionId": "y", "toolCall": "x", "hash": ` +
+			`"x"}`, "query_malformed"},
+		{"submit_challenge_turn", `{"sessionId": "x", "toolCall": "x", "hash": "x", "timestamp": ` +
+			`1.5}`, "query_malformed"},
 		{"search_plugins", `{"sessionId": "x"}`, "not_found"},
 		{"list_mcp_servers", `{"sessionId": "x"}`, "not_found"},
 		{"search_plugins", `{"sessionId": "\u0000"}`, "not_found"},
@@ -481,13 +488,15 @@ func TestArguments(t *testing.T) {
 		{"get_plugin_ui_manifest", `{"did": "did:groover:1"}`, "not_found"},
 		{"get_plugin_ui_manifest", `{"did": "did:groover:0123456789abcdef"}`, "not_found"},
 		{"get_plugin_ui_manifest", `{"did": "\u0000"}`, "not_found"},
-		{"register_plugin", `{"pubkey": "x", "payload": "", "signature": "", "challengeNonce": "", "challengeTrace": "{"}`,
+		{"register_plugin", `{"pubkey": "x", "payload": "", "signature": "", "challengeNonce": "", "challengeTrace": ` +
+			`"{"}`,
 			"query_malformed"},
 		{"register_plugin",
 			`{"pubkey": "x", "payload": "", "signature": "", "challengeNonce": "", "challengeTrace": {"turns": {}}}`,
 			"query_malformed"},
 		{"register_plugin",
-			`{"pubkey": "x", "payload": "", "signature": "", "challengeNonce": "", "challengeTrace": {}, "metadata": {"role": "x"}}`, "query_malformed"},
+			`{"pubkey": "x", "payload": "", "signature": "", "challengeNonce": "", "challengeTrace": {}, "metadata": {` +
+				`"role": "x"}}`, "query_malformed"},
 	} {
 		if got := n.call(tt.tool, json.RawMessage(tt.arguments)); got.Success || got.Code != tt.code ||
 			strings.Contains(got.text, "retryAfter") {
@@ -495,7 +504,9 @@ func TestArguments(t *testing.T) {
 		}
 	}
 	if status, _ := n.send(
-		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"submit_challenge_turn","arguments":{"sessionId":"x","toolCall":"x","hash":"x","output":"` + strings.Repeat("x", 10<<20) + `"}}}`); status != http.StatusRequestEntityTooLarge {
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"submit_challenge_turn","arguments":{` +
+			`"sessionId":"x","toolCall":"x","hash":"x","output":"` + strings.Repeat("x", 10<<20) +
+				`"}}}`); status != http.StatusRequestEntityTooLarge {
 		t.Errorf("a turn of 10 MB: %d", status)
 	}
 	for range 40 { // a caller who has to wait is told how long
@@ -518,7 +529,7 @@ func TestNewHandlerRefuses(t *testing.T) {
 	}
 }
 
-// FuzzArguments: whatever the arguments are, the answer is a result with JSON in it, or an error of JSON-RPC.
+// FuzzArguments: for any arguments the answer is a result with JSON in it, or an error of JSON-RPC.
 func FuzzArguments(f *testing.F) {
 	f.Add("submit_challenge_turn", `{"sessionId": "x", "toolCall": "x", "hash": "x", "timestamp": 1}`)
 	f.Add("register_plugin",

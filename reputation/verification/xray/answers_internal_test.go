@@ -7,7 +7,7 @@ import (
 	"github.com/actionproof/mediator/reputation/verification"
 )
 
-// FuzzAnswers: whatever a server answers, what is read of it is within its bounds, and nothing that says no is a yes.
+// FuzzAnswers: any answer is read within its bounds, and a no is never a yes.
 func FuzzAnswers(f *testing.F) {
 	for _, s := range []string{
 		`{"decision":"approve","resonance":0.8}`,

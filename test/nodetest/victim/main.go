@@ -1,8 +1,8 @@
 //go:build failpoint
 
-// Command victim is a node that a test ends at a chosen point, to see what a crash there leaves. Its arguments are the
-// folder of its store, and the file of [nodetest.Trust]. If the folder has a file dsn, the store is in the PostgreSQL
-// database that the file names. MEDIATOR_FAILPOINT names the file that says at which point it ends.
+// Command victim is a node that a test ends at a chosen point. Its arguments are the folder of its store and the file of
+// [nodetest.Trust]. If the folder has a file dsn, the store is in the PostgreSQL database that it names.
+// MEDIATOR_FAILPOINT names the file with the point.
 package main
 
 import (

@@ -11,8 +11,8 @@ import (
 	"github.com/actionproof/mediator/tools/autonomy"
 )
 
-// committed returns a session's receipts and challenges with strategies. A synthetic session only says whether a strategy
-// was kept: a kept one names what the receipts show, and one that was not kept has a wrong number of calls.
+// committed returns a session's receipts and challenges with strategies. A synthetic session only says whether a
+// strategy was kept: a kept one names what the receipts show, and one that was not kept has a wrong number of calls.
 func committed(s autonomy.Session) ([]interaction.Receipt, []appraisal.Challenge) {
 	receipts, out := slices.Clone(s.Receipts), make([]appraisal.Challenge, 0, len(s.Challenges))
 	for _, c := range s.Challenges {

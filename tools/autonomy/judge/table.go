@@ -12,8 +12,8 @@ import (
 // place is the place of the table in docs/autonomy.md.
 var place = page.PlaceOf("autonomy")
 
-// tableOf returns a row for each group: the spread of its scores, the shares of the seed's bands, and the area of steady
-// agents against it.
+// tableOf returns a row for each group: the spread of its scores, the shares of the seed's bands, and the area of
+// steady agents against it.
 func tableOf(scores map[string][]float64, about string) string {
 	t := page.NewTable("group", "median", "quartiles", "low", "medium", "high", "AUC")
 	for _, g := range groups() {
@@ -42,8 +42,8 @@ func tableOf(scores map[string][]float64, about string) string {
 type area struct{ at, low, high float64 }
 
 // areaUnder returns the probability that a value of positive exceeds one of negative, where a tie counts half: the area
-// under the ROC curve (Hanley and McNeil 1982). The interval is Newcombe's method 5 (Statistics in Medicine 25, 2006, page
-// 559), which has a width even if the groups do not overlap.
+// under the ROC curve (Hanley and McNeil 1982). The interval is Newcombe's method 5 (Statistics in Medicine 25, 2006,
+// page 559), which has a width even if the groups do not overlap.
 func areaUnder(positive, negative []float64) area {
 	m, n := float64(len(positive)), float64(len(negative))
 	if m == 0 || n == 0 {
