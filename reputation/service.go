@@ -153,13 +153,11 @@ func New(o Options) (*Service, error) {
 	if o.Store == nil || o.Score == nil || o.Reputation == nil || o.Now == nil || o.Log == nil {
 		return nil, errors.New("reputation: the service needs a store, two signers, a clock and a log")
 	}
-	o.Limits.Sessions, o.Limits.Receipts = cmp.Or(o.Limits.Sessions, DefaultSessions),
-		cmp.Or(o.Limits.Receipts, DefaultReceipts)
-	o.Limits.Challenges, o.Limits.Cached = cmp.Or(o.Limits.Challenges, DefaultChallenges),
-		cmp.Or(o.Limits.Cached, DefaultCached)
-	o.Limits.Rate, o.Limits.Calls = cmp.Or(o.Limits.Rate, DefaultRate), cmp.Or(o.Limits.Calls, DefaultCalls)
 	o.ProbePairs, o.Retention = max(0, cmp.Or(o.ProbePairs, DefaultProbePairs)), cmp.Or(o.Retention, DefaultRetention)
-	l := o.Limits
+	l := &o.Limits
+	l.Sessions, l.Receipts = cmp.Or(l.Sessions, DefaultSessions), cmp.Or(l.Receipts, DefaultReceipts)
+	l.Challenges, l.Cached = cmp.Or(l.Challenges, DefaultChallenges), cmp.Or(l.Cached, DefaultCached)
+	l.Rate, l.Calls = cmp.Or(l.Rate, DefaultRate), cmp.Or(l.Calls, DefaultCalls)
 	if min(l.Sessions, l.Receipts, l.Challenges) < 0 || min(l.Rate, l.Calls, l.Cached) < 0 || o.Retention < 0 {
 		return nil, errors.New("reputation: a limit is negative")
 	}

@@ -110,8 +110,8 @@ func Appraise(s *Session, challenges []Challenge, b *Baseline) Score {
 	out.Band = bandOf(out.Composite)
 	out.Interval = v.interval(out.Composite, &parts)
 	out.Signals = v.signals(&parts)
-	out.Signals.Challenge.Issued, out.Signals.Challenge.Passed, out.Signals.Challenge.Accuracy = issued.issued,
-		issued.passed, issued.accuracy()
+	c := &out.Signals.Challenge
+	c.Issued, c.Passed, c.Accuracy = issued.issued, issued.passed, issued.accuracy()
 	return out
 }
 
@@ -148,8 +148,8 @@ func (v *view) signals(p *parts) (s Signals) {
 	s.Timing.Latency, s.Timing.Speed, s.Timing.Variance = v.latency()
 	s.Recursion.ChainLength, s.Recursion.ReasoningDepth = p[chainPart].value, p[depthPart].value
 	_, s.Recursion.SelfReferences = v.selfReferences()
-	s.Knowledge.Domains, s.Knowledge.Consistency, s.Knowledge.Superhuman = v.s.touched(), p[agreementPart].value,
-		p[superhumanPart].value
+	s.Knowledge.Domains, s.Knowledge.Consistency = v.s.touched(), p[agreementPart].value
+	s.Knowledge.Superhuman = p[superhumanPart].value
 	s.Entropy.Duration, s.Entropy.Count, s.Entropy.Fatigue = v.span(), int64(v.len()), p[fatiguePart].value
 	s.Entropy.Response = v.response()
 	return s

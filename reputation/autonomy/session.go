@@ -135,8 +135,8 @@ func NewSession(modelHosts []string) *Session {
 // Add measures the next receipt, which the caller has verified together with its place in the chain. hash is the
 // receipt's. Add keeps no reference to r.
 func (s *Session) Add(hash string, r *interaction.Receipt) {
-	s.owner, s.agent, s.id, s.event, s.head, s.number = r.Owner, r.Agent, r.Chain.SessionID, r.EventID, hash,
-		r.Chain.SequenceNumber
+	s.owner, s.agent, s.id, s.event = r.Owner, r.Agent, r.Chain.SessionID, r.EventID
+	s.head, s.number = hash, r.Chain.SequenceNumber
 	s.closed, s.totals = r.Closing != nil, r.Session
 	answered := false
 	if m := r.Model; m != nil {
@@ -200,8 +200,8 @@ func (s *Session) addCall(r *interaction.Receipt) {
 	if !s.strayed {
 		c.references, c.depth = figureOf(f.SelfReferences), figureOf(f.DepthRelayed)
 	}
-	if bytes, entropy, compression := figureOf(f.SampleBytes), figureOf(f.WordEntropy),
-		figureOf(f.Compression); bytes.measured() && entropy.measured() && compression.measured() {
+	bytes, entropy, compression := figureOf(f.SampleBytes), figureOf(f.WordEntropy), figureOf(f.Compression)
+	if bytes.measured() && entropy.measured() && compression.measured() {
 		c.sample = sample{bytes.value, entropy.value, compression.value}
 	}
 	s.lastWords = figureOf(f.OutputWords)

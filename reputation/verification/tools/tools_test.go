@@ -506,7 +506,7 @@ func TestArguments(t *testing.T) {
 	if status, _ := n.send(
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"submit_challenge_turn","arguments":{` +
 			`"sessionId":"x","toolCall":"x","hash":"x","output":"` + strings.Repeat("x", 10<<20) +
-				`"}}}`); status != http.StatusRequestEntityTooLarge {
+			`"}}}`); status != http.StatusRequestEntityTooLarge {
 		t.Errorf("a turn of 10 MB: %d", status)
 	}
 	for range 40 { // a caller who has to wait is told how long

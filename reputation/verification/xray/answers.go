@@ -18,8 +18,8 @@ var errShape = errors.New("the answer has an unexpected form")
 
 // orchestrated reads the answer of orchestrate-task: an object with success or status, or 0xRay's report in Markdown.
 func orchestrated(raw []byte) (verification.Answer, error) {
-	passed, failed := verification.Answer{Status: verification.GatePassed},
-		verification.Answer{Status: verification.GateFailed}
+	passed := verification.Answer{Status: verification.GatePassed}
+	failed := verification.Answer{Status: verification.GateFailed}
 	if !bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) {
 		for line := range strings.Lines(string(raw)) {
 			switch rest, ok := strings.CutPrefix(strings.TrimSpace(line), "**Success:**"); {
