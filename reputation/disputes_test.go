@@ -513,7 +513,7 @@ func TestTurnsOfTrials(t *testing.T) {
 	for id := ""; id < last; { // the other one's would be the last by its id
 		stranger := nodetest.NewStranger(t)
 		of.ChallengerID = stranger.ID
-		hash, err := of.Hash()
+		hash, err := dispute.HashOf(of)
 		must(t, err)
 		if id = dispute.DisputeID(hash); id > last {
 			_, err = c.File(t.Context(), stranger.Says(t, of))
@@ -531,7 +531,7 @@ func TestTurnsOfTrials(t *testing.T) {
 			resolved = append(resolved, e.Resolved.DisputeID)
 		}
 	}
-	hash, err := of.Hash()
+	hash, err := dispute.HashOf(of)
 	must(t, err)
 	check.WantEqual(t, []int{len(resolved), slices.Index(resolved, dispute.DisputeID(hash))}, []int{5, 1})
 }

@@ -6,13 +6,13 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/actionproof/mediator/test/check"
 )
 
 func TestBank(t *testing.T) {
 	b, err := readBank()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if len(b.Questions) < 2*DefaultProbePairs {
 		t.Errorf("only %d questions", len(b.Questions))
 	}
@@ -35,9 +35,7 @@ func TestBank(t *testing.T) {
 
 func TestDraw(t *testing.T) {
 	b, err := readBank()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	draw := func(seed uint64) any {
 		n := 0
 		return b.draw(5, rand.New(rand.NewPCG(seed, 0)), func() string { n++; return fmt.Sprint(n) })

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+
+	"github.com/actionproof/mediator/test/check"
 )
 
 func TestSessionsAreBounded(t *testing.T) {
@@ -12,9 +14,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	for i := range 50 {
 		for _, id := range []string{fmt.Sprint(i), "often"} {
 			r, release, err := s.take(t.Context(), sessionKey{"o", id})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			s.weigh(r, 30)
 			release()
 		}
@@ -23,9 +23,7 @@ func TestSessionsAreBounded(t *testing.T) {
 		t.Errorf("%d receipts of %d sessions", s.total, len(s.byKey))
 	}
 	one, release, err := s.take(t.Context(), sessionKey{"o", "often"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, _, err := s.take(ended, one.key); !errors.Is(err, errBusy) {

@@ -81,7 +81,7 @@ func (s *Service) stated(from Spoken, kind string, d dispute.Document) error {
 	if c.Owner != from.By.Owner || c.Agent != from.By.Agent || c.Session != from.By.Session {
 		return refusal.New("statement_mismatch", "the statement is about another agent or session than the caller's")
 	}
-	hash, err := d.Hash()
+	hash, err := dispute.HashOf(d)
 	if err != nil {
 		return err
 	}

@@ -79,7 +79,7 @@ func (d *Demo) contest(
 	if wrong, err := state(ctx, challenger, "/v1/dispute", c); err != nil || wrong != "" {
 		return c, wrong, err
 	}
-	hash, err := c.Hash()
+	hash, err := dispute.HashOf(c)
 	if err != nil {
 		return c, "", err
 	}
@@ -109,7 +109,7 @@ func (d *Demo) accuses(ctx context.Context) (happened string, err error) {
 
 // decided has the arbiter, whose key belongs to neither owner, decide for the other owner's agent.
 func (d *Demo) decided(ctx context.Context) (string, error) {
-	hash, err := d.contested.Hash()
+	hash, err := dispute.HashOf(d.contested)
 	if err != nil {
 		return "", err
 	}

@@ -37,7 +37,7 @@ func (n *Relay) Kind(path string, text []byte, hash string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	unsigned, err := document.Hash()
+	unsigned, err := dispute.HashOf(document)
 	switch {
 	case err != nil:
 		return "", err

@@ -11,6 +11,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/reputation/autonomy"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func claims() autonomy.Claims {
@@ -28,13 +29,9 @@ const noCustody = "nothing about the key"
 func signed(t *testing.T, c autonomy.Claims) (string, error) {
 	t.Helper()
 	key, err := custody.NewMemory("appraiser-key")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	version, err := key.Current(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	custody := evidence.CustodyExternalMediator
 	if c.Audience == noCustody {
 		custody = ""
@@ -47,13 +44,9 @@ func signed(t *testing.T, c autonomy.Claims) (string, error) {
 func TestClaims(t *testing.T) {
 	c := claims()
 	token, err := signed(t, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	got, err := evidence.UnverifiedClaims(autonomy.Kind, token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if got.HeadNumber != 41 || got.HeadHash != strings.Repeat("a1", 32) || !got.Closed || got.Session != "ses_1" ||
 		got.Agent != "agent" || got.Owner != "owner" ||
 		got.ScoringHash != autonomy.ScoringHash || got.Version != autonomy.Version() || got.BaselineHash != c.BaselineHash ||

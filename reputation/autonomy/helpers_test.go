@@ -8,6 +8,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/reputation/autonomy"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
@@ -98,9 +99,7 @@ func BenchmarkVerifyAndAppraise(b *testing.B) {
 		verified, s := chain.Chain(b), autonomy.NewSession([]string{host})
 		for _, token := range chain.Receipts {
 			opened, err := verified.Add(token)
-			if err != nil {
-				b.Fatal(err)
-			}
+			check.Must(b, err)
 			r := opened.Claims()
 			s.Add(opened.Hash(), &r)
 		}

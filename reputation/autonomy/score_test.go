@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/reputation/strategy"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func TestOneByOne(t *testing.T) {
@@ -76,9 +77,7 @@ func TestMostPoints(t *testing.T) {
 		t.Errorf("%v, want %v", got, seed)
 	}
 	var f struct{ Weights, Caps map[string]float64 }
-	if err := json.Unmarshal(autonomy.Formulas(), &f); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, json.Unmarshal(autonomy.Formulas(), &f))
 	total := 0.0
 	for _, w := range f.Weights {
 		total += w
@@ -132,9 +131,7 @@ func TestBaselineOfManyModels(t *testing.T) {
 		t.Errorf("%d models, the last %+v", len(b.Models), b.Models[255])
 	}
 	want, err := b.Hash()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	rand.New(rand.NewPCG(1, 1)).Shuffle(len(samples), func(i, j int) { samples[i], samples[j] = samples[j], samples[i] })
 	if got, err := autonomy.NewBaseline("owner", samples).Hash(); err != nil || got != want {
 		t.Errorf("%s, %v; want %s", got, err, want)
@@ -153,9 +150,7 @@ func TestNothingPassed(t *testing.T) {
 	plan := strategy.Strategy{Tools: []string{}, Hosts: []string{host}, Model: "another",
 		Calls: strategy.Calls{Min: 1, Max: 10}}
 	hash, err := strategy.Commitment("n", "AAAAAAAAAAAAAAAAAAAAAA", plan)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	challenges := []autonomy.Challenge{{Nonce: "n", Commitment: hash, Salt: "AAAAAAAAAAAAAAAAAAAAAA", Strategy: &plan}}
 	s := autonomy.NewSession([]string{host})
 	s.Add("", &interaction.Receipt{

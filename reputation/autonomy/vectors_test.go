@@ -10,13 +10,12 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/reputation/strategy"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func TestVectors(t *testing.T) {
 	raw, err := os.ReadFile("../../test/vectors/scores.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var f struct {
 		Baselines []struct {
 			Name     string
@@ -33,9 +32,7 @@ func TestVectors(t *testing.T) {
 			Sample     autonomy.Sample
 		}
 	}
-	if err := json.Unmarshal(raw, &f); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, json.Unmarshal(raw, &f))
 	if len(f.Vectors) < 150 || len(f.Baselines) < 6 {
 		t.Errorf("%d vectors, %d baselines", len(f.Vectors), len(f.Baselines))
 	}
@@ -115,9 +112,7 @@ func TestCommitmentsAreBounded(t *testing.T) {
 			add("n", tagOf("hash", i))
 		}
 		hash, err := strategy.Commitment("n", salt, plan)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		add("n", hash)
 		return autonomy.Appraise(s,
 			[]autonomy.Challenge{{Nonce: "n", Issued: 1, Committed: 2, Commitment: hash, Salt: salt, Strategy: &plan}},

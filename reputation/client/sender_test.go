@@ -21,6 +21,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/reputation/client"
+	"github.com/actionproof/mediator/test/check"
 )
 
 type node struct {
@@ -110,9 +111,7 @@ func begin(t *testing.T, fail func() error) *stand {
 	t.Helper()
 	l, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"),
 		sqlite.Options{Now: time.Now, Retention: 2 * time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	core, logs := observer.New(zap.InfoLevel)
 	s := &stand{t: t, node: newNode(), log: logs, last: make(map[string]int64)}
 	s.queue = ledger.NewQueue(l, func(r ledger.Record, err error) { t.Errorf("%s is lost: %v", r.ID, err) })
@@ -235,13 +234,9 @@ func TestNodeIsAway(t *testing.T) {
 func wantMetrics(t *testing.T, s *stand, reachable, undelivered float64) {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
-	if err := s.Register(r); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, s.Register(r))
 	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	got := make(map[string]float64)
 	for _, f := range families {
 		got[f.GetName()] = f.GetMetric()[0].GetGauge().GetValue()
@@ -386,9 +381,7 @@ func TestPrunedBeforeDelivery(t *testing.T) {
 		s.node.do(func() { s.node.away = errors.New("nobody there") })
 		s.add("ses_1", 7)
 		time.Sleep(3 * time.Hour)
-		if err := s.queue.Prune(t.Context(), time.Now()); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, s.queue.Prune(t.Context(), time.Now()))
 		time.Sleep(time.Minute)
 		if got := s.wantStatus(0, 0); got.Pruned != 7 || s.lines("expired before") != 1 {
 			t.Errorf("%+v, %v", got, s.log.All())

@@ -12,6 +12,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/postgres"
 	"github.com/actionproof/mediator/reputation/client"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
@@ -23,9 +24,7 @@ func TestSharedLedger(t *testing.T) {
 	var queues []*ledger.Queue
 	for i := range 3 {
 		store, err := postgres.Open(t.Context(), dsn, postgres.Options{Now: time.Now, Instance: fmt.Sprint(i)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		q := ledger.NewQueue(store, func(r ledger.Record, err error) { t.Errorf("%s is lost: %v", r.ID, err) })
 		t.Cleanup(func() { q.Close() })
 		queues = append(queues, q)

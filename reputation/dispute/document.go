@@ -88,8 +88,6 @@ type Challenge struct {
 type Document interface {
 	// Author returns the id of the agent that wrote it.
 	Author() string
-	// Hash returns the SHA-256 of the canonical JSON without the signature. It names the document and is what is signed.
-	Hash() (string, error)
 	// Written returns the document's own time in Unix seconds, or 0.
 	Written() int64
 
@@ -115,15 +113,6 @@ func (c Contract) Written() int64 { return c.Timestamp }
 // Written returns the timestamp, or 0.
 func (c Challenge) Written() int64 { return c.Timestamp }
 
-// Hash implements [Document].
-func (s Signal) Hash() (string, error) { return hashOf(s) }
-
-// Hash implements [Document].
-func (c Contract) Hash() (string, error) { return hashOf(c) }
-
-// Hash implements [Document].
-func (c Challenge) Hash() (string, error) { return hashOf(c) }
-
 func (s Signal) signed() (string, any) {
 	was := s.Signature
 	s.Signature = ""
@@ -142,7 +131,9 @@ func (c Challenge) signed() (string, any) {
 	return was, c
 }
 
-func hashOf(d Document) (string, error) {
+// HashOf returns the SHA-256 of a document's canonical JSON without its signature. It names the document, and sidecars sign
+// it.
+func HashOf(d Document) (string, error) {
 	_, unsigned := d.signed()
 	return evidence.HashValue(unsigned)
 }

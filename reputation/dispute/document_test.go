@@ -195,7 +195,7 @@ func TestHash(t *testing.T) {
 		check.Must(t, err)
 		want, err := evidence.HashJSON(unsigned)
 		check.Must(t, err)
-		got, err := d.Hash()
+		got, err := dispute.HashOf(d)
 		check.Must(t, err)
 		check.WantEqual(t, got, want)
 	}
@@ -260,7 +260,7 @@ func FuzzDocuments(f *testing.F) {
 			if got := canonical(t, d); got != string(want) {
 				t.Errorf("%s is written as %s", want, got)
 			}
-			if _, err := d.Hash(); err != nil {
+			if _, err := dispute.HashOf(d); err != nil {
 				t.Error(err)
 			}
 			_ = dispute.VerifyOwn(d)

@@ -46,7 +46,7 @@ type Publication struct {
 // Publish checks an incoming signal. The entry is nil if the same signal was published before.
 func (b *Book) Publish(r Rules, p Publication, now time.Time) (*Entry, error) {
 	s, at := p.Signal, b.Time(now)
-	hash, err := s.Hash()
+	hash, err := HashOf(s)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +155,7 @@ func (b *Book) File(r Rules, f Filed, now time.Time) (id string, e *Entry, err e
 	if d == nil {
 		return "", nil, malformed("is neither a contract nor a challenge")
 	}
-	hash, err := d.Hash()
+	hash, err := HashOf(d)
 	if err != nil {
 		return "", nil, err
 	}

@@ -26,7 +26,7 @@ func TestPublish(t *testing.T) {
 	n := newNode(t)
 	s := signalOf(alice, "sig-1", begin)
 	s.Horizon, s.RestsOn = dispute.HorizonLong, &dispute.RestsOn{Receipts: []string{hashOf(2), hashOf(1)}}
-	hash, err := s.Hash()
+	hash, err := dispute.HashOf(s)
 	check.Must(t, err)
 	p := dispute.Publication{Signal: s, By: n.by, Observed: true, Sources: true, Cites: []string{carol, bob, carol}}
 	e, err := n.book.Publish(n.rules, p, n.now)

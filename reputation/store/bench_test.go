@@ -9,13 +9,12 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/reputation/store"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func BenchmarkAppend(b *testing.B) {
 	s, err := store.Open(b.Context(), filepath.Join(b.TempDir(), "reputation.db"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, err)
 	defer s.Close()
 	many, err := strconv.Atoi(os.Getenv("RECEIPTS"))
 	if err != nil {
@@ -29,9 +28,7 @@ func BenchmarkAppend(b *testing.B) {
 		for i := range a.Receipts {
 			a.Receipts[i].Hash, a.Receipts[i].Token = fmt.Sprintf("%08x%056d", (sessions*200+i)*2654435761%(1<<32), i), token
 		}
-		if err := s.Append(b.Context(), a); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b, s.Append(b.Context(), a))
 	}
 	for range many / 200 {
 		fill()

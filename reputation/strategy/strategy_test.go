@@ -12,6 +12,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/reputation/strategy"
+	"github.com/actionproof/mediator/test/check"
 )
 
 const host = "api.models.example:443"
@@ -69,9 +70,7 @@ func TestParse(t *testing.T) {
 		s := plan()
 		test.edit(&s)
 		raw, err := json.Marshal(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		got, err := strategy.Parse(raw)
 		if test.ok && (err != nil || !reflect.DeepEqual(got, s)) || !test.ok &&
 			!errors.Is(err, refusal.New("query_malformed", "")) {
@@ -101,13 +100,9 @@ func TestParse(t *testing.T) {
 
 func TestCommitment(t *testing.T) {
 	raw, err := json.Marshal(plan())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	want, err := evidence.HashJSON([]byte(`{"strategy":` + string(raw) + `,"salt":"` + salt + `","nonce":"n"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if got, err := strategy.Commitment("n", salt, plan()); err != nil || got != want {
 		t.Errorf("%s, %v; want %s", got, err, want)
 	}
@@ -226,9 +221,7 @@ func TestTraceIsBounded(t *testing.T) {
 // FuzzParse: a strategy that is read is written and read the same, has a commitment, and another one another.
 func FuzzParse(f *testing.F) {
 	raw, err := json.Marshal(plan())
-	if err != nil {
-		f.Fatal(err)
-	}
+	check.Must(f, err)
 	f.Add(raw)
 	f.Add([]byte(`{"calls":{"max":1,"min":1},"hosts":[],"model":"\u00e9","tools":["a","b"]}`))
 	f.Add([]byte(`{"calls":{"max":1,"min":1},"hosts":null,"model":"m","tools":[]}`))
@@ -238,13 +231,9 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		one, err := strategy.Commitment("n", salt, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		text, err := json.Marshal(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		back, err := strategy.Parse(text)
 		if err != nil || !reflect.DeepEqual(s, back) {
 			t.Errorf("%s is read as %+v, %v", text, back, err)

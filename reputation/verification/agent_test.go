@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/reputation/verification"
 	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/test/check"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -51,15 +52,11 @@ func newRig(t *testing.T, o verification.Options) *rig {
 	t.Helper()
 	r := &rig{T: t, clock: &clock{now: noon}}
 	kept, err := verification.OpenSQLite(t.Context(), filepath.Join(t.TempDir(), "v.db"), r.clock.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { _ = kept.Close() })
 	r.store = kept
 	key, err := custody.NewMemory("appraiser-key")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if r.signer, err = signer.New(verification.Kind, key, signer.Options{
 		Issuer: "node", Audience: "policy", Lifetime: verification.Lifetime, Now: r.clock.Now,
 	}); err != nil {
@@ -72,9 +69,7 @@ func newRig(t *testing.T, o verification.Options) *rig {
 func (r *rig) replica(o verification.Options) *verification.Service {
 	r.Helper()
 	s, err := verification.New(r.store, r.signer, o)
-	if err != nil {
-		r.Fatal(err)
-	}
+	check.Must(r, err)
 	return s
 }
 
@@ -94,9 +89,7 @@ type agent struct {
 func newAgent(t *testing.T) *agent {
 	t.Helper()
 	public, private, err := stded25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return &agent{t: t, pem: spki(t, public), private: private,
 		by: verification.Caller{Subject: "agent:" + hex.EncodeToString(public[:4])}}
 }

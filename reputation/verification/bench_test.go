@@ -8,36 +8,29 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/reputation/verification"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func BenchmarkTurn(b *testing.B) {
 	c := &clock{now: noon}
 	kept, err := verification.OpenSQLite(b.Context(), filepath.Join(b.TempDir(), "verification.db"), c.Now)
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, err)
 	b.Cleanup(func() { _ = kept.Close() })
 	t := &testing.T{}
 	a := newAgent(t)
 	service, err := verification.New(kept, neverSigns{}, verification.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, err)
 	b.ReportAllocs()
 	var took []time.Duration
 	for i := range b.N {
 		b.StopTimer()
 		by := verification.Caller{Subject: fmt.Sprint("agent:", i)}
 		session, err := service.Challenge(b.Context(), by, a.pem)
-		if err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b, err)
 		previous, canary := verification.ChainSeed, ""
 		for n := range 3 {
 			out, err := service.List(b.Context(), by, session.ID)
-			if err != nil {
-				b.Fatal(err)
-			}
+			check.Must(b, err)
 			turn := verification.Turn{ToolCall: verification.ToolServers, Output: string(out), Reasoning: topic + canary}
 			turn.Hash = turn.HashAfter(previous)
 			previous, canary = turn.Hash, canaryOf(turn)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/reputation/verification"
+	"github.com/actionproof/mediator/test/check"
 )
 
 type gates struct{ orchestrate, govern, enforce verification.Answer }
@@ -66,9 +67,7 @@ func TestGates(t *testing.T) {
 				a.walk(2 * time.Second)
 			}
 			got, err := a.register()
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			var said string
 			for i, g := range got.Gates {
 				said += []string{"", ", "}[min(i, 1)] + fmt.Sprint(g.Status, " ", g.Score)
@@ -96,9 +95,7 @@ func claimsOf(t *testing.T, token string) (c verification.Result) {
 	if err == nil {
 		err = json.Unmarshal(payload, &c)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return c
 }
 

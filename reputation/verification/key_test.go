@@ -14,6 +14,7 @@ import (
 	stded25519 "crypto/ed25519"
 
 	"github.com/actionproof/mediator/reputation/verification"
+	"github.com/actionproof/mediator/test/check"
 )
 
 const rfcPEM = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\n-----END " +
@@ -21,9 +22,7 @@ const rfcPEM = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQH
 
 func TestKey(t *testing.T) {
 	key, err := verification.ParseKey(rfcPEM)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if got := key.String(); got != "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a" {
 		t.Error(got)
 	}
@@ -41,9 +40,7 @@ func TestKey(t *testing.T) {
 
 func TestKeysThatAreRefused(t *testing.T) {
 	curve, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for name, text := range map[string]string{
 		"nothing":         "",
 		"no PEM":          "key",
@@ -66,12 +63,8 @@ func TestPossession(t *testing.T) {
 	nonce, payload := strings.Repeat("ab", 32), "pay|load"
 	good := a.sign(nonce + "|" + payload)
 	key, err := verification.ParseKey(a.pem)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := key.Possesses(nonce, payload, good); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.Must(t, key.Possesses(nonce, payload, good))
 	for name, err := range map[string]error{
 		"another nonce":   key.Possesses(strings.Repeat("ac", 32), payload, good),
 		"another payload": key.Possesses(nonce, payload+" ", good),
@@ -101,9 +94,7 @@ func FuzzParseKey(f *testing.F) {
 func spki(t *testing.T, public any) string {
 	t.Helper()
 	der, err := x509.MarshalPKIXPublicKey(public)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/reputation/verification"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func TestPassedHonestly(t *testing.T) {
@@ -18,9 +19,7 @@ func TestPassedHonestly(t *testing.T) {
 		tasks[a.session.Task.ID] = true
 		a.walk(2 * time.Second)
 		got, err := a.register()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if got.Token == "" || got.Verdict.Score != verification.MaxScore || len(got.Verdict.Violations) > 0 || got.Degraded {
 			t.Fatalf("got %+v", got.Verdict)
 		}
@@ -399,9 +398,7 @@ func TestMetadata(t *testing.T) {
 	registration := a.registration()
 	registration.Manifest = []byte(`{ "b": 1, "a": "<x>" }`)
 	got, err := a.s.Register(t.Context(), a.by, registration)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	manifest, err := a.s.Manifest(t.Context(), a.by, got.Plugin.DID)
 	if err != nil || string(manifest) != `{"a":"<x>","b":1}` {
 		t.Errorf("manifest %s, %v", manifest, err)
@@ -446,9 +443,7 @@ func TestSearchAfterTheEnd(t *testing.T) {
 		t.Errorf("failed: %s, %v", out, err)
 	}
 	r.clock.pass(time.Hour + time.Second)
-	if err := r.service.Prune(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, r.service.Prune(t.Context()))
 	if _, err := a.s.List(t.Context(), a.by, a.session.ID); !is(err, "not_found") {
 		t.Errorf("pruned: %v", err)
 	}
@@ -464,9 +459,7 @@ func TestPassed(t *testing.T) {
 		a.start()
 		a.walk(between)
 		got, err := a.register()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		r.clock.pass(12 * time.Minute)
 		return got.Token
 	}
@@ -495,9 +488,7 @@ func TestPassed(t *testing.T) {
 	second := pass(verification.Caller{Subject: subject, Session: "ses_2"}, 2*time.Second)
 	want(second)
 	r.clock.pass(verification.Lifetime)
-	if err := r.service.Prune(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, r.service.Prune(t.Context()))
 	want("")
 }
 

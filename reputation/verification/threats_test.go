@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/reputation/verification"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // The ten rows of the original's threat model, each with its mitigation.
@@ -388,9 +389,7 @@ func TestCallersOfSidecars(t *testing.T) {
 	}
 	for range 3 { // without a sessionId the sidecar's word tells whose call it is
 		out, err := r.service.List(t.Context(), mine, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		a.mustSubmit(verification.Turn{ToolCall: verification.ToolServers, Output: string(out), Reasoning: topic + a.canary})
 	}
 }
@@ -617,9 +616,7 @@ func TestHashesOfOtherTurns(t *testing.T) {
 		handed.Hash = handed.HashAfter(previous)
 		told.Hash, previous = handed.Hash, handed.Hash
 		s, err := a.s.Turn(t.Context(), a.by, a.session.ID, told)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		a.session, a.turns, a.canary = s, append(a.turns, handed), canaryOf(told)
 		r.clock.pass(2 * time.Second)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/reputation/verification"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/full"
 )
 
@@ -20,13 +21,9 @@ type seedVectors struct {
 func readSeed(t testing.TB) seedVectors {
 	t.Helper()
 	raw, err := os.ReadFile("testdata/seed.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var v seedVectors
-	if err := json.Unmarshal(raw, &v); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, json.Unmarshal(raw, &v))
 	return v
 }
 
@@ -92,9 +89,7 @@ func TestTurnHashIsJavaScripts(t *testing.T) {
 				Timestamp: random.Int64N(1<<54) - 1<<53 + 1})
 	}
 	raw, err := json.Marshal(turns)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	cmd := exec.Command("node", "-e", `
 		const crypto = require("crypto");
 		const turns = JSON.parse(require("fs").readFileSync(0, "utf8"));
@@ -103,13 +98,9 @@ func TestTurnHashIsJavaScripts(t *testing.T) {
 		`output, reasoning, timestamp })).digest("hex"))));`)
 	cmd.Stdin = strings.NewReader(string(raw))
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var want []string
-	if err := json.Unmarshal(out, &want); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, json.Unmarshal(out, &want))
 	for i, turn := range turns {
 		if got := turn.HashAfter(verification.ChainSeed); got != want[i] {
 			t.Errorf("%+v: %s, JavaScript has %s", turn, got, want[i])

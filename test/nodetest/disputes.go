@@ -73,7 +73,7 @@ func (n *Node) Statement(t testing.TB, d dispute.Document, edit func(*interactio
 	t.Helper()
 	agent, err := accrual.ParseAgent(d.Author())
 	must(t, err)
-	hash, err := d.Hash()
+	hash, err := dispute.HashOf(d)
 	must(t, err)
 	kind := interaction.StatesChallenge
 	switch d.(type) {

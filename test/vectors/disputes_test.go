@@ -122,7 +122,7 @@ func (v disputeVector) verifyDocument() string {
 	if err != nil {
 		return codeOf(err)
 	}
-	if hash := must(d.Hash()); hash != v.Hash {
+	if hash := must(dispute.HashOf(d)); hash != v.Hash {
 		return "another hash: " + hash
 	}
 	if v.Own {
@@ -316,7 +316,7 @@ func disputeDocuments() (out []disputeVector) {
 		}
 		v := disputeVector{Name: kind + ": " + what, Kind: kind, Document: string(compact(members)), Verdict: verdict}
 		if d, err := parsed(kind, []byte(v.Document)); err == nil {
-			v.Hash = must(d.Hash())
+			v.Hash = must(dispute.HashOf(d))
 		}
 		out = append(out, v)
 	}
@@ -355,7 +355,7 @@ func disputeDocuments() (out []disputeVector) {
 	own := func(what string, s dispute.Signal, verdict string) {
 		out = append(out,
 			disputeVector{Name: "own signature: " + what, Kind: "signal", Document: string(compact(s)), Own: true,
-				Hash: must(s.Hash()), Verdict: verdict})
+				Hash: must(dispute.HashOf(s)), Verdict: verdict})
 	}
 	s.Signature = b64.EncodeToString(ed25519.Sign(k.private, must(dispute.Unsigned(s))))
 	own("valid", s, "ok")
@@ -370,6 +370,6 @@ func disputeDocuments() (out []disputeVector) {
 	c.Signature = b64.EncodeToString(ed25519.Sign(k.private, must(dispute.Unsigned(c))))
 	out = append(out,
 		disputeVector{Name: "own signature: without a time", Kind: "challenge", Document: string(compact(c)), Own: true,
-			Hash: must(c.Hash()), Verdict: "statement_malformed"})
+			Hash: must(dispute.HashOf(c)), Verdict: "statement_malformed"})
 	return out
 }

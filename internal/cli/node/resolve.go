@@ -111,7 +111,7 @@ func documentOf(d reputation.Dispute) (string, error) {
 	if f.Type() != dispute.TypeGeneral {
 		return "", fmt.Errorf("the dispute is of the type %s, which receipts decide", f.Type())
 	}
-	hash, err := f.Document().Hash()
+	hash, err := dispute.HashOf(f.Document())
 	if err == nil && dispute.DisputeID(hash) != d.DisputeID {
 		err = fmt.Errorf("the document is not that of the dispute %s", d.DisputeID)
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/actionproof/mediator/reputation/verification"
 	"github.com/actionproof/mediator/reputation/verification/tools"
 	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/full"
 )
 
@@ -44,26 +45,18 @@ func newNode(t *testing.T, mode verification.Mode, step time.Duration) *node {
 	var steps atomic.Int64
 	now := func() time.Time { return start.Add(time.Duration(steps.Load()) * step) }
 	kept, err := verification.OpenSQLite(t.Context(), filepath.Join(t.TempDir(), "v.db"), now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { _ = kept.Close() })
 	key, err := custody.NewMemory("appraiser-key")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	sign, err := signer.New(verification.Kind, key,
 		signer.Options{Issuer: "node", Audience: "policy", Lifetime: verification.Lifetime, Now: now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	service, err := verification.New(kept, sign, verification.Options{
 		Mode: mode, Servers: []verification.Server{{Name: "calendar", Role: "reads calendars"},
 			{Name: "tracker", Role: "reads and writes issues"}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	handler, err := tools.NewHandler(service,
 		tools.Options{Hosts: []string{"mediator.internal"}, Caller: func(r *http.Request) (verification.Caller, error) {
 			if r.Header.Get("X-Caller") == "nobody" {
@@ -71,9 +64,7 @@ func newNode(t *testing.T, mode verification.Mode, step time.Duration) *node {
 			}
 			return verification.Caller{Subject: "agent:worker-1", Session: r.Header.Get("X-Session")}, nil
 		}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		steps.Add(1)
 		handler.ServeHTTP(w, r)
@@ -85,9 +76,7 @@ func newNode(t *testing.T, mode verification.Mode, step time.Duration) *node {
 func (n *node) send(message string, headers ...string) (int, []byte) {
 	n.Helper()
 	req, err := http.NewRequestWithContext(n.Context(), http.MethodPost, n.url, strings.NewReader(message))
-	if err != nil {
-		n.Fatal(err)
-	}
+	check.Must(n, err)
 	req.Header.Set("Content-Type", "application/json")
 	for i := 0; i < len(headers); i += 2 {
 		if req.Header.Set(headers[i], headers[i+1]); headers[i] == "Host" {
@@ -95,14 +84,10 @@ func (n *node) send(message string, headers ...string) (int, []byte) {
 		}
 	}
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		n.Fatal(err)
-	}
+	check.Must(n, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		n.Fatal(err)
-	}
+	check.Must(n, err)
 	return resp.StatusCode, body
 }
 
@@ -153,9 +138,7 @@ func (n *node) call(name string, arguments any, headers ...string) (a answer) {
 	message, err := json.Marshal(
 		map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call",
 			"params": map[string]any{"name": name, "arguments": arguments}})
-	if err != nil {
-		n.Fatal(err)
-	}
+	check.Must(n, err)
 	status, body := n.send(string(message), headers...)
 	var rpc struct {
 		Result struct{ Content []struct{ Text string } }
@@ -164,9 +147,7 @@ func (n *node) call(name string, arguments any, headers ...string) (a answer) {
 		n.Fatalf("%s: %d %s, %v", name, status, body, err)
 	}
 	a.text = rpc.Result.Content[0].Text
-	if err := json.Unmarshal([]byte(a.text), &a); err != nil {
-		n.Fatal(err)
-	}
+	check.Must(n, json.Unmarshal([]byte(a.text), &a))
 	return a
 }
 
@@ -324,9 +305,7 @@ func TestMembersOfTheOriginal(t *testing.T) {
 	has := func(a answer, members string) {
 		t.Helper()
 		var got, want any
-		if err := errors.Join(json.Unmarshal([]byte(a.text), &got), json.Unmarshal([]byte(members), &want)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, errors.Join(json.Unmarshal([]byte(a.text), &got), json.Unmarshal([]byte(members), &want)))
 		if err := like(got, want); err != nil {
 			t.Errorf("%v: %s", err, a.text)
 		}
@@ -396,17 +375,13 @@ func TestOfficialSDK(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), "node", "--no-warnings", scripts+"verify.mjs", generation, n.url)
 			cmd.Stderr = os.Stderr
 			out, err := cmd.Output()
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			var got struct {
 				Tools                []string
 				Task                 verification.Task
 				Registered, Manifest answer
 			}
-			if err := json.Unmarshal(out, &got); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, json.Unmarshal(out, &got))
 			slices.Sort(got.Tools)
 			if want := []string{"get_plugin_ui_manifest", "get_registration_challenge", "list_mcp_servers", "register_plugin",
 				"search_plugins", "submit_challenge_turn"}; !slices.Equal(got.Tools, want) {

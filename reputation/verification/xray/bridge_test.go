@@ -16,6 +16,7 @@ import (
 
 	"github.com/actionproof/mediator/reputation/verification"
 	"github.com/actionproof/mediator/reputation/verification/xray"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/full"
 )
 
@@ -36,15 +37,11 @@ func start(t *testing.T, port string, answers map[string]any) *server {
 		t.Fatal("Node's packages are not installed: run make setup")
 	}
 	how, err := json.Marshal(answers)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	cmd := exec.Command("node", "--no-warnings", scripts+"xray-server.mjs", port, string(how))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
-	if err := errors.Join(err, cmd.Start()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, errors.Join(err, cmd.Start()))
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 1<<20)
 	if !lines.Scan() {
