@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Delivery is how far the receipts of one session have been handed over to whoever appraises them.
+// Delivery is the progress of handing over the receipts of one session to the node.
 type Delivery struct {
 	Session string
 	Number  int64     // of the last receipt that was acknowledged; 0 while none was
@@ -14,7 +14,7 @@ type Delivery struct {
 	Whole   bool      // the end of the chain is acknowledged: the ledger forgets the delivery
 }
 
-// Backlog is what has not been handed over.
+// Backlog counts the receipts that are not handed over.
 type Backlog struct {
 	Receipts int64     // of all sessions
 	Oldest   time.Time // when the oldest of them was signed; zero if there is none
@@ -23,14 +23,14 @@ type Backlog struct {
 	Pruned   int64     // receipts that this process has removed for their age before they were handed over
 }
 
-// Deliveries keeps how far receipts have been handed over: for each session from its first receipt on, until the end of
-// its chain is acknowledged. Its methods are safe for concurrent use.
+// Deliveries keeps the progress of each session from its first receipt until the end of its chain is acknowledged. Its
+// methods are safe for concurrent use.
 type Deliveries interface {
-	// ClaimDeliveries returns sessions that are due and have receipts which are not acknowledged, the longest due first,
-	// at most limit. Of the processes that share a ledger no other gets them before until.
+	// ClaimDeliveries returns at most limit due sessions with receipts that are not acknowledged, the longest due first.
+	// No other process that shares the ledger gets them before until.
 	ClaimDeliveries(ctx context.Context, now, until time.Time, limit int) ([]Delivery, error)
-	// SettleDeliveries keeps how far deliveries have come, and ends their claim. What is not known any more is left out.
+	// SettleDeliveries keeps the progress of deliveries, and ends their claim. It skips unknown ones.
 	SettleDeliveries(ctx context.Context, all ...Delivery) error
-	// Backlog looks at all deliveries: it takes a time that grows with their number.
+	// Backlog looks at all deliveries: its time grows with their number.
 	Backlog(ctx context.Context) (Backlog, error)
 }

@@ -6,15 +6,13 @@ import (
 	"strings"
 )
 
-// What a caller tests for. Only [Error], [ConsumedError], [ReplacedError] and [SeveralError] have a code: the others
-// are answers to the mediator's own programs.
+// Only [Error], [ConsumedError], [ReplacedError] and [SeveralError] have a code; the mediator itself handles the others.
 var (
 	// ErrConsumed is the sentinel of [ConsumedError].
 	ErrConsumed = errors.New("ledger: already used")
-	// ErrNotFound means that no record has the id, or one that begins with it. See [SeveralError].
+	// ErrNotFound means that no record has an id that begins so.
 	ErrNotFound = errors.New("ledger: no such record")
-	// ErrState means that a post was finished that had not begun, or had been finished already, or that a state was given
-	// which that call does not record.
+	// ErrState means that the finished post had not begun or had an outcome, or that the call does not record this state.
 	ErrState = errors.New("ledger: the post is not in flight")
 	// ErrForked is the sentinel of [ForkedError].
 	ErrForked = errors.New("ledger: another receipt has this number in its chain")
@@ -22,7 +20,7 @@ var (
 	ErrClosed error = &Error{err: errors.New("ledger: closed")}
 )
 
-// Error is a failure to read or to make something durable.
+// Error is a failure to read, or to make something durable.
 type Error struct{ err error }
 
 // Code returns ledger_unavailable.
@@ -39,16 +37,15 @@ func Unavailable(doing string, err error) error {
 	return &Error{fmt.Errorf("ledger: %s: %w", doing, err)}
 }
 
-// Forgotten refuses a key that expires no later than one that has been pruned: nobody knows any more whether it was
-// used.
+// Forgotten refuses a key that expires no later than a pruned one: whether it was used is not known any more.
 func Forgotten(k Key) error {
 	return Unavailable("consume",
 		fmt.Errorf(
-			"the %s expires at a time for which the ledger does not know which keys were used: is the clock right, or was "+
-				"the ledger accepted a short time ago?", k.Kind))
+			"the ledger does not know which keys of this time were used (%s): is the clock right, or was the ledger "+
+				"accepted a short time ago?", k.Kind))
 }
 
-// ReplacedError says that a ledger is not the one that was there before, or an older copy of it.
+// ReplacedError says that another ledger, or an older copy, is in the place of the one used before.
 type ReplacedError struct{ detail string }
 
 // Code returns ledger_replaced.
@@ -57,20 +54,19 @@ func (e *ReplacedError) Code() string { return "ledger_replaced" }
 // Error returns the sentence.
 func (e *ReplacedError) Error() string { return e.detail }
 
-// Gone says that the file of a ledger that was used before is not there any more.
+// Gone says that the file of the ledger used before is missing.
 func Gone(name string) error {
-	return &ReplacedError{fmt.Sprintf("the ledger %s is not there any more: which keys are consumed, and the records, "+
-		"are lost. %s", name, howToAccept)}
+	return &ReplacedError{fmt.Sprintf("the ledger %s is missing: the consumed keys and the records are lost. %s", name, howToAccept)}
 }
 
 // MaxSeveral bounds how many ids a [SeveralError] names.
 const MaxSeveral = 10
 
-// SeveralError says that several records have an id that begins with what was asked for.
+// SeveralError says that several records have an id with this beginning.
 type SeveralError struct {
 	Prefix string
-	IDs    []string // in order, MaxSeveral at most
-	More   bool     // there are more than those
+	IDs    []string // in order, at most MaxSeveral
+	More   bool     // there are more
 }
 
 // Code returns not_found.
@@ -85,8 +81,7 @@ func (e *SeveralError) Error() string {
 	return fmt.Sprintf("%d records have an id that begins with %.80q: %s", len(e.IDs), e.Prefix, strings.Join(e.IDs, ", "))
 }
 
-// ForkedError says of which session a receipt is whose number in the chain is that of another one, so that the chain
-// takes no receipt any more.
+// ForkedError says that a session's chain has another receipt of the same number. The chain takes no more receipts.
 type ForkedError struct{ Session string }
 
 // Error returns the sentence.
@@ -97,7 +92,7 @@ func (e *ForkedError) Error() string {
 // Is reports whether target is ErrForked.
 func (e *ForkedError) Is(target error) bool { return target == ErrForked }
 
-// ConsumedError says which single-use key had been used before.
+// ConsumedError names the single-use key that had been used before.
 type ConsumedError struct{ Key Key }
 
 // Code returns replayed.

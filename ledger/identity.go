@@ -37,17 +37,17 @@ func (a Acceptance) String() string {
 // Identified is a store that can be told from others. Its methods are safe for concurrent use.
 type Identified interface {
 	Store
-	// Identity returns who the ledger is, as far as that is durable.
+	// Identity returns the durable identity of the ledger.
 	Identity(ctx context.Context) (Identity, error)
-	// Accept keeps an acceptance. Nobody knows which keys were used in the ledger that was there before: those that expire
-	// by a time are refused from then on.
+	// Accept keeps an acceptance. The used keys of the earlier ledger are unknown: keys that expire by a time are refused
+	// from then on.
 	Accept(ctx context.Context, a Acceptance, until time.Time) error
 	// Acceptances returns what Accept has kept, the first first.
 	Acceptances(ctx context.Context) ([]Acceptance, error)
 }
 
-// Follows reports whether s can be what has become of a ledger that was seen as last: the same ledger, no older, or one
-// that an operator has since accepted in its place. now is the identity of s.
+// Follows reports whether s can have become of the ledger last: the same one, no older, or one accepted in its place
+// since. now is the identity of s.
 func Follows(ctx context.Context, s Identified, now, last Identity) (bool, error) {
 	same := now.ID == last.ID
 	switch {

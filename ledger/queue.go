@@ -12,28 +12,27 @@ import (
 )
 
 const (
-	// maxQueued is how many records make the queue full: see [Queue.Full]. A record that comes nevertheless waits for a
-	// place, or is kept above maxQueued if the store fails.
+	// maxQueued records make the queue full: see [Queue.Full]. A further record waits for a place, or is kept above
+	// maxQueued if the store fails.
 	maxQueued = 1024
-	// maxKept bounds the queue while the store fails. The places above maxQueued are for calls that were on their way.
+	// maxKept bounds the queue while the store fails. The places above maxQueued are for calls already on their way.
 	maxKept = 3 * maxQueued
 	// waitTimeout bounds the time that a caller waits for the queue.
 	waitTimeout = 10 * time.Second
-	// storeTimeout bounds one attempt to store what is queued. It is below waitTimeout: a caller that waits for a place
-	// learns that the store fails, and gets one above maxQueued.
+	// storeTimeout bounds one attempt to store the queue. It is below waitTimeout, so that a waiting caller learns that
+	// the store fails, and gets a place above maxQueued.
 	storeTimeout = 8 * time.Second
-	// closeTimeout bounds Close: the rest of an attempt that is under way, and the last one.
+	// closeTimeout bounds Close: the rest of the current attempt, and the last one.
 	closeTimeout = 10 * time.Second
-	// gatherPause is how long the first record waits for others, to be stored with them.
+	// gatherPause lets records gather, to be stored together.
 	gatherPause = 5 * time.Millisecond
-	// firstRetry and lastRetry bound the pauses after attempts that failed.
+	// firstRetry and lastRetry bound the pauses after failed attempts.
 	firstRetry, lastRetry = 250 * time.Millisecond, 4 * time.Second
 )
 
-// Queue is a store that also takes records that no caller waits for: the outcome of a post whose answer is there, and
-// the record of a call that needed no evidence. It stores them a few milliseconds later, together. It keeps those that
-// the store cannot take, and tries them again. A crash loses what is queued: a post whose outcome is lost becomes
-// indeterminate, and a call that needed no evidence has no record. A Queue is safe for concurrent use.
+// Queue is a store that also takes records for which no caller waits: outcomes of posts, and records of calls that need
+// no evidence. It stores them together, a few milliseconds later, and retries while the store fails. A crash loses
+// queued records: a post without its outcome becomes indeterminate. A Queue is safe for concurrent use.
 type Queue struct {
 	Store
 	lost  func(Record, error)
@@ -42,23 +41,23 @@ type Queue struct {
 
 	mu      sync.Mutex
 	changed *sync.Cond // anything below
-	records []*queued  // in the order in which they came; a record that could not be stored goes to the end
-	added   int        // how many records were taken
-	tried   int        // how many of them have been stored, or tried to
-	failure error      // why the store fails; nil after an attempt that could store all
+	records []*queued  // in the order of arrival; a record that could not be stored goes to the end
+	added   int        // records taken so far
+	tried   int        // of them, those with at least one attempt
+	failure error      // why the store fails; nil after an attempt that stored all
 	receiptQueue
 	closed  bool
 	closing chan struct{} // closed with closed
 }
 
-// queued is a record that is to be stored.
+// queued is a record in the queue.
 type queued struct {
 	Record
 	outcome bool // of a post that has begun
 	tried   bool
 }
 
-// NewQueue makes a queue before a store. lost is told of each record that was taken and could not be stored.
+// NewQueue makes a queue before a store. It calls lost for each record that it took and could not store.
 func NewQueue(s Store, lost func(r Record, err error)) *Queue {
 	q := &Queue{Store: s, lost: lost, done: make(chan struct{}), closing: make(chan struct{})}
 	q.hurry, q.forked = make(chan struct{}, 1), make(map[string]*ForkedError)
@@ -111,9 +110,8 @@ func (q *Queue) add(ctx context.Context, r Record, outcome bool) error {
 	return err
 }
 
-// Full returns an [*Error] while the queue holds so many records that the one of a further call of the session might be
-// lost, whether the store fails or is slow. A session may hold as many places as it leaves free, so one alone half of
-// them. Without a session Full asks for all.
+// Full returns an [*Error] while the record of a further call of the session might be lost. A session may hold as many
+// places as it leaves free, so one session alone at most half of them. Without a session Full is about the whole queue.
 func (q *Queue) Full(session string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -126,7 +124,7 @@ func (q *Queue) Full(session string) error {
 		}
 	}
 	if free <= 0 || held >= free {
-		return Unavailable("keep another record", errors.New("as many as may be are waiting to be stored"))
+		return Unavailable("keep another record", errors.New("too many are waiting to be stored"))
 	}
 	return nil
 }
@@ -152,8 +150,8 @@ func (q *Queue) wait(ctx context.Context, until func() bool) error {
 	return nil
 }
 
-// run stores what is queued, until the queue is closed and empty. After an attempt that has stored nothing, it tries
-// one record only, to find out whether the store is back. What is under way when ctx ends has failed.
+// run stores queued records until the queue is closed and empty. After an attempt that has stored nothing, it probes the
+// store with one record.
 func (q *Queue) run(ctx context.Context) {
 	defer close(q.done)
 	pause, probe := gatherPause, false
@@ -184,9 +182,8 @@ func (q *Queue) next() bool {
 	return len(q.records)+len(q.receipts) > 0
 }
 
-// attempt tries to store all that is queued, or one record as a probe. It returns how many records and receipts left
-// the queue and how many stay because the store failed. Once the queue is closed, it tries all, and what cannot be
-// stored is lost.
+// attempt tries to store the whole queue, or one record as a probe. It returns how many records and receipts left the
+// queue and how many stay because the store failed. After Close it tries all, and loses those that cannot be stored.
 func (q *Queue) attempt(ctx context.Context, probe bool) (stored, failed int) {
 	q.mu.Lock()
 	last, some, receipts := q.closed, slices.Clone(q.records), slices.Clone(q.receipts)
@@ -235,10 +232,9 @@ func (q *Queue) attempt(ctx context.Context, probe bool) (stored, failed int) {
 	return len(some) - len(remaining) + kept, len(remaining) + len(receipts) - kept
 }
 
-// store stores records in one transaction, and returns the error of each. If the transaction fails, each half of them
-// gets its own, and so on: a few records that cannot be stored cost the others a few transactions and not one for each.
-// A transaction gets half of the time that is left: where one record hangs, there is time for the others. ctx has a
-// deadline.
+// store stores records in one transaction, and returns the error of each. If it fails, each half gets a transaction of
+// its own, and so on, so that a few bad records cost the others few transactions. Each gets half of the time left, so
+// that one that hangs leaves time for the others. ctx has a deadline.
 func (q *Queue) store(ctx context.Context, all []*queued) []error {
 	if err := ctx.Err(); err != nil {
 		return slices.Repeat([]error{Unavailable("store the record", err)}, len(all))
@@ -279,7 +275,7 @@ func (q *Queue) write(ctx context.Context, all []*queued, receipts []Receipt) er
 	return err
 }
 
-// note has callers know at once that the store fails, before the attempt has ended.
+// note tells waiting callers at once that the store fails.
 func (q *Queue) note(err error) {
 	if away := new(Error); errors.As(err, &away) {
 		q.mu.Lock()
@@ -289,8 +285,8 @@ func (q *Queue) note(err error) {
 	}
 }
 
-// inDoubt returns the error of a record that could not be stored. An earlier attempt may have stored it although it
-// failed, so it is an error only if the store has no such record.
+// inDoubt returns the error of a record that could not be stored. A failed attempt may have stored it after all: then
+// there is no error.
 func (q *Queue) inDoubt(ctx context.Context, r *queued, err error) error {
 	stored, unread := q.Store.Get(ctx, r.ID)
 	switch {
@@ -310,7 +306,7 @@ func (q *Queue) inDoubt(ctx context.Context, r *queued, err error) error {
 	return err
 }
 
-// settle waits until all that was taken before is stored, or is kept because the store fails.
+// settle waits until every record taken before has had its attempt.
 func (q *Queue) settle(ctx context.Context) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -318,7 +314,7 @@ func (q *Queue) settle(ctx context.Context) error {
 	return q.wait(ctx, func() bool { return q.tried >= upTo || q.failure != nil })
 }
 
-// Get returns a record, once all that was taken before is stored or is kept: see [Store].
+// Get returns a record, after an attempt to store all earlier ones: see [Store].
 func (q *Queue) Get(ctx context.Context, id string) (Record, error) {
 	if err := q.settle(ctx); err != nil {
 		return Record{}, err
@@ -326,7 +322,7 @@ func (q *Queue) Get(ctx context.Context, id string) (Record, error) {
 	return q.Store.Get(ctx, id)
 }
 
-// Records yields records, once all that was taken before is stored or is kept: see [Store].
+// Records yields records, after an attempt to store all earlier ones: see [Store].
 func (q *Queue) Records(ctx context.Context, query Query) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		if err := q.settle(ctx); err != nil {
@@ -337,6 +333,5 @@ func (q *Queue) Records(ctx context.Context, query Query) iter.Seq2[Record, erro
 	}
 }
 
-// Close stores what is queued, and closes the store. Neither may be used any more by then. What the store has not taken
-// after ten seconds is lost.
+// Close stores the queue and closes the store. Records that are not stored after ten seconds are lost.
 func (q *Queue) Close() error { return q.close() }

@@ -10,12 +10,11 @@ import (
 // maxReceipts bounds the receipts that wait to be stored.
 const maxReceipts = 4096
 
-// maxForked bounds the sessions that are known to have forked. A further one stops the receipts of all.
+// maxForked bounds the sessions known to have forked. A further one stops the receipts of all.
 const maxForked = 4096
 
-// receiptQueue are the receipts in a queue. They are stored in the order in which they came, all that wait or none:
-// what a crash leaves of a chain has no gap. Only a session whose chain has forked is left out, for good. The queue's
-// mutex guards them.
+// receiptQueue are the receipts in a queue. They are stored in order, all that wait or none, so that a crash leaves no
+// gap in a chain. Only a session with a forked chain is left out, for good. The queue's mutex guards them.
 type receiptQueue struct {
 	receipts []Receipt               // that wait to be stored
 	forked   map[string]*ForkedError // by session
@@ -25,9 +24,9 @@ type receiptQueue struct {
 	began, failed int           // the last attempt that began, and the last that failed, by number
 }
 
-// AddReceiptLater takes a receipt for AddReceipts, and never waits. An error means that it was not taken, a
-// [*ForkedError] that none of its session will be. A receipt that is still queued when the process ends is lost: its
-// call is still open then.
+// AddReceiptLater takes a receipt for AddReceipts, and never waits. An error means that it was not taken; a
+// [*ForkedError] means that no receipt of its session will be. A crash loses queued receipts, and leaves their calls
+// open.
 func (q *Queue) AddReceiptLater(r Receipt) error {
 	if err := r.Check(); err != nil {
 		return err
@@ -47,9 +46,9 @@ func (q *Queue) AddReceiptLater(r Receipt) error {
 	return nil
 }
 
-// SettleReceipts waits until every receipt of a session is stored that was taken before, or until an attempt has failed
-// that began after that. If the store has failed, the attempt begins at once: nobody is refused because of a store that
-// has come back. If the session's chain has forked, it returns a [*ForkedError].
+// SettleReceipts waits until every receipt of a session taken before is stored, or an attempt begun after that has
+// failed. If the store has failed, the attempt begins at once: a store that is back refuses nobody. If the chain has
+// forked, it returns a [*ForkedError].
 func (q *Queue) SettleReceipts(ctx context.Context, session string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -87,9 +86,9 @@ func (q *Queue) Stored() int {
 	return q.stored
 }
 
-// storeWith stores records and receipts together. If the transaction fails, the receipts get one of their own: a record
-// that cannot be stored does not hold them up. It returns the error of each record, the receipts without those of
-// chains that have forked, and why those are not stored. ctx has a deadline.
+// storeWith stores records and receipts together. If that fails, the receipts get a transaction of their own: a bad
+// record does not hold them up. It returns the error of each record, the receipts without those of forked chains, and
+// why those are not stored. ctx has a deadline.
 func (q *Queue) storeWith(ctx context.Context, all []*queued, receipts []Receipt) (errs []error, rest []Receipt,
 	unkept error) {
 	if len(receipts) == 0 {
@@ -109,8 +108,8 @@ func (q *Queue) storeWith(ctx context.Context, all []*queued, receipts []Receipt
 	return errs, rest, unkept
 }
 
-// leaveOut takes the receipts of a session out of the queue if err says that its chain has forked, and reports whether
-// it does.
+// leaveOut removes the receipts of a session from the queue if err is that its chain has forked, and reports whether it
+// is.
 func (q *Queue) leaveOut(err error) bool {
 	var fork *ForkedError
 	if !errors.As(err, &fork) {
@@ -133,8 +132,8 @@ func (q *Queue) hasForked(session string) bool {
 	return q.forked[session] != nil
 }
 
-// take takes receipts from the queue that were stored, or of which nothing can be done any more as the queue is closed.
-// It returns how many. The caller holds q.mu.
+// take removes stored receipts from the queue, or all if the queue is closed, and returns how many. The caller holds
+// q.mu.
 func (q *Queue) take(receipts []Receipt, unkept error, last bool) int {
 	if unkept != nil && !last {
 		return 0

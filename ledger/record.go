@@ -39,7 +39,7 @@ type Record struct {
 	Method   string `json:"method,omitempty"`
 	Host     string `json:"host,omitempty"` // with the port, always
 	Path     string `json:"path,omitempty"` // without the query
-	// what the call's message does, where its rule is about messages
+	// the action of the call's message, if its rule is about messages
 	Message      string     `json:"message,omitempty"`
 	Result       string     `json:"result,omitempty"`       // what became of it, by the server's answer
 	Model        *ModelCall `json:"model,omitempty"`        // what was seen of a call to a model
@@ -60,10 +60,10 @@ type Record struct {
 	Checks       []Check    `json:"checks,omitempty"`
 	Steps        []Step     `json:"steps,omitempty"`
 
-	// Keys are the keys that have signed the artifacts, in a list that asked for them in place of all else.
+	// Keys are the keys that signed the artifacts, in a list of keys alone.
 	Keys []string `json:"keys,omitempty"`
 
-	// Open is kept with the intent of a post of which a receipt is to be made. The record itself does not have it.
+	// Open is kept with the intent of a post that needs a receipt. The record itself does not have it.
 	Open []OpenCall `json:"-"`
 }
 

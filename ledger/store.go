@@ -7,18 +7,17 @@ import (
 	"time"
 )
 
-// KeyMargin is how long a consumed key is kept after its artifact has expired: longer than any clock is wrong by.
+// A consumed key is kept for KeyMargin after its artifact has expired, which is more than any clock error.
 const KeyMargin = 24 * time.Hour
 
-// DefaultRetention is how long records are kept where nothing else is configured: long enough to look into a quarter,
-// and an end for what strangers leave.
+// Records are kept for DefaultRetention unless the configuration says otherwise: long enough to look into a quarter.
 const DefaultRetention = 90 * 24 * time.Hour
 
 // Key is one single-use key, such as the jti of an artifact.
 type Key struct {
 	Kind string
 	ID   string
-	// Expires is when the artifact behind the key expires. The key is kept for longer than that.
+	// Expires is when the artifact behind the key expires. The key is kept for longer: see [KeyMargin].
 	Expires time.Time
 }
 
@@ -37,64 +36,58 @@ type Store interface {
 	// Consume records keys as used, all or none. For each key exactly one caller ever gets nil, and only once that
 	// survives a crash. Every other caller gets a [*ConsumedError]. After any other error count the keys as consumed.
 	Consume(ctx context.Context, keys ...Key) error
-	// Begin consumes keys as Consume does and records the intent to forward r, and with it that r.Open is open, if it is
-	// set, in one transaction. The first byte may go out only after Begin has returned nil.
+	// Begin consumes keys as Consume does, records the intent to forward r, and opens the call r.Open if it is set, in
+	// one transaction. The first byte may go out only after Begin has returned nil.
 	Begin(ctx context.Context, r Record, keys ...Key) error
-	// Finish records the outcome of a post that has begun: forwarded, failed or indeterminate. It replaces the whole
-	// record except for its artifacts, which stay as Begin got them. It succeeds once. For a post that has not begun,
-	// or that has an outcome, it returns [ErrState].
+	// Finish records the outcome of a post that has begun: forwarded, failed or indeterminate. It replaces the record
+	// except for its artifacts. It succeeds once: without a beginning, or with an outcome already, it returns [ErrState].
 	Finish(ctx context.Context, r Record) error
-	// Add keeps the record of a call that is over: of a refusal, or of a call that needs no evidence. For any other
-	// state it returns [ErrState].
+	// Add keeps the record of a refusal, or of a call that needs no evidence. For any other state it returns [ErrState].
 	Add(ctx context.Context, r Record) error
-	// Write does Finish for outcomes, Add for records and AddReceipts for receipts, all in one transaction or none.
+	// Write does Finish for outcomes, Add for records and AddReceipts for receipts, in one transaction.
 	Write(ctx context.Context, outcomes, records []Record, receipts ...Receipt) error
-	// Get returns the record with this id, or the only one whose id begins with it: else [ErrNotFound], or [SeveralError].
+	// Get returns the record with this id, or the only one whose id begins with it. Otherwise it returns [ErrNotFound]
+	// or a [SeveralError].
 	Get(ctx context.Context, id string) (Record, error)
-	// Records yields the records that q selects, in the order that q names, and reads them as they are asked for. An error
-	// is the last thing that it yields; without one the list is whole. It holds nothing open while its caller works, so
-	// posts go on meanwhile; one that is stored then may be in the list or not. A cursor that is not kept is
-	// [ErrNotFound].
+	// Records yields the records that q selects, and reads them as the caller goes on. An error comes last; without one
+	// the list is whole. It holds nothing open while its caller works, so posts go on, and a post stored meanwhile may be
+	// in the list or not. An unknown cursor is [ErrNotFound].
 	Records(ctx context.Context, q Query) iter.Seq2[Record, error]
-	// KeyUses returns which signing keys the posts that have an outcome, and the receipts, rest on.
+	// KeyUses returns the signing keys that posts with an outcome and receipts rest on.
 	KeyUses(ctx context.Context) (KeyUses, error)
-	// Prune removes consumed keys whose artifacts expired over a day ago, and records older than the retention, with the
-	// chains of receipts whose last one is older, handed over or not. It never removes a post in flight. The caller
-	// decides when; ctx may end it at any point.
+	// Prune removes consumed keys whose artifacts expired over a day ago, records older than the retention, and chains
+	// whose last receipt is older, handed over or not. It never removes a post in flight. ctx may end it at any point.
 	//
-	// A key that has been removed is not free again. If the clock was wrong, and an artifact is live once more, Consume
-	// refuses every key that expires no later than one that was removed.
+	// A removed key is not free again. Should a clock that was wrong make its artifact live once more, Consume refuses
+	// every key that expires no later than a removed one.
 	Prune(ctx context.Context, now time.Time) error
-	// Close makes what has been accepted durable and closes the ledger. Every further write gets [ErrClosed].
+	// Close makes accepted writes durable and closes the ledger. Further writes get [ErrClosed].
 	Close() error
 }
 
-// Query selects records; empty fields select all. Records come in the order of their start, and where two started
-// together, in the order in which they were stored.
+// Query selects records; empty fields select all. Records come in the order of their start, then of their storing.
 type Query struct {
 	Since, Until time.Time // started at Since or later, and before Until, to the millisecond
 	State        State
 	Session      string
 	Flow         string
-	Key          string // only records with an artifact that this key has signed: a kid, or a name for all its versions
-	// only records with evidence, each with its keys and nothing but what an index or a column of the store has
-	Keys        bool
-	Cursor      string // the id of a record: only those that follow it in the order
-	OldestFirst bool   // otherwise the newest come first
-	Limit       int    // how many at most; zero is no limit
+	Key          string // only records with an artifact signed by this key: a kid, or a name for all its versions
+	Keys         bool   // only records with evidence, and of each its keys and its columns alone
+	Cursor       string // only the records after the one with this id
+	OldestFirst  bool   // otherwise the newest come first
+	Limit        int    // zero is no limit
 }
 
 // KeyUse is what a ledger has counted of one version of a signing key.
 type KeyUse struct {
 	KeyID string    `json:"keyId"`
-	First time.Time `json:"first"` // of a post that began, its start; of an interaction receipt, when it was signed
+	First time.Time `json:"first"` // the start of a post, or the signing of an interaction receipt
 	Last  time.Time `json:"last"`
-	Posts int64     `json:"posts"` // that went out, or may have, and have an artifact that the version has signed
+	Posts int64     `json:"posts"` // posts that went out or may have, with an artifact signed by this version
 }
 
-// KeyUses are the uses of all versions that a ledger has counted, also of those whose records it has pruned. A post
-// counts with its outcome.
+// KeyUses are the uses of all versions, pruned records included. A post counts with its outcome.
 type KeyUses struct {
-	Since time.Time `json:"since"` // nothing before was counted: the ledger, or its count, is as old as that
+	Since time.Time `json:"since"` // the beginning of the count
 	Keys  []KeyUse  `json:"keys"`
 }

@@ -14,8 +14,7 @@ import (
 )
 
 const (
-	// markPeriod is how often the mark is noted while the ledger changes: an older copy that lacks no more is not told
-	// from the ledger.
+	// The mark is noted every markPeriod while the ledger changes: an older copy that lacks no more goes unnoticed.
 	markPeriod = time.Second
 	// markTimeout bounds one reading of the mark.
 	markTimeout = 2 * time.Second
@@ -23,9 +22,9 @@ const (
 	maxMark = 4 << 10
 )
 
-// Watched is a store whose identity is kept in a file beside it, to notice when the ledger is replaced, emptied or put
-// back. Once that is noticed, it consumes nothing any more. The file is written after the ledger's commit, and never
-// shows more than the ledger has.
+// Watched is a store with its identity in a file beside it, to notice when the ledger is replaced, emptied or put back.
+// After that it consumes nothing. The file is written after the ledger's commit, and never shows more than the ledger
+// has.
 type Watched struct {
 	Identified
 	path string
@@ -38,7 +37,7 @@ type Watched struct {
 	done     chan struct{} // closed when run has ended
 }
 
-// LastSeen reads the identity that was seen last, from the file at path. Without a file seen is false.
+// LastSeen reads the last seen identity from the file at path. Without a file seen is false.
 func LastSeen(path string) (last Identity, seen bool, err error) {
 	raw, err := files.ReadUpTo(path, maxMark)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -56,7 +55,7 @@ func LastSeen(path string) (last Identity, seen bool, err error) {
 	return last, true, nil
 }
 
-// Note writes the identity that was seen last to the file at path.
+// Note writes the last seen identity to the file at path.
 func Note(path string, i Identity) error {
 	raw, err := json.Marshal(i)
 	if err == nil {
@@ -71,7 +70,7 @@ func Note(path string, i Identity) error {
 // howToAccept ends the sentence of a refused ledger.
 const howToAccept = "Put the ledger back; if this one is meant, accept it with mediator ledger accept"
 
-// compare refuses a ledger that cannot be what has become of the one that was seen last. now is the identity of s.
+// compare refuses a ledger that cannot have become of the last seen one. now is the identity of s.
 func compare(ctx context.Context, s Identified, now, last Identity) error {
 	switch follows, err := Follows(ctx, s, now, last); {
 	case err != nil:
@@ -91,9 +90,8 @@ func compare(ctx context.Context, s Identified, now, last Identity) error {
 	}
 }
 
-// Watch holds a store against the identity in the file at path, which is made if it is not there: at a first start
-// nothing was there before. It refuses a ledger that was replaced with a [*ReplacedError]. note is told of what goes
-// wrong later.
+// Watch compares a store with the identity in the file at path, and makes the file at a first start. It refuses a
+// replaced ledger with a [*ReplacedError]. Later errors go to note.
 func Watch(ctx context.Context, s Identified, path string, note func(error)) (*Watched, error) {
 	last, seen, err := LastSeen(path)
 	if err != nil {
@@ -115,7 +113,7 @@ func Watch(ctx context.Context, s Identified, path string, note func(error)) (*W
 	return w, nil
 }
 
-// run notes the mark while the ledger changes. What goes wrong is said once, until it goes well.
+// run notes the mark while the ledger changes. An error is reported once, until the next success.
 func (w *Watched) run(ctx context.Context) {
 	defer close(w.done)
 	failing := false

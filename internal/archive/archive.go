@@ -1,5 +1,5 @@
-// Package archive verifies the records of posts of any age, and carries them: with the roots that are pinned, the trust
-// bundle, the history beside it and the manifests of all times.
+// Package archive verifies and exports records of any age, by pinned roots, the trust bundle, its history and the
+// manifests of all times.
 //
 //	archive.go  Trust: what one pair of roots answers for; Archive: the trust of today, and of roots before
 //	verify.go   many records, and what their verification comes to
@@ -32,7 +32,7 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// Trust is what one pair of roots answers for: the registry for keys, the auditor for manifests. It is not safe for
+// Trust is what one pair of roots vouches for: the registry for keys, the auditor for manifests. It is not safe for
 // concurrent use.
 type Trust struct {
 	Roots   []evidence.Root // the registry's, then the auditor's
@@ -56,8 +56,7 @@ type manifest struct {
 	archive *evidence.PastTrust // nil until it is needed
 }
 
-// ReadRoots reads two pinned roots, with nothing that they answer for: of the records in an export, that comes with
-// them.
+// ReadRoots reads two pinned roots alone: an export brings the rest.
 func ReadRoots(registry, auditor string) (*Trust, error) {
 	var raw roots
 	var err error
@@ -77,8 +76,7 @@ func ReadRoots(registry, auditor string) (*Trust, error) {
 	return t, err
 }
 
-// Read reads the trust that lies in files. today is the path of a manifest beside those in the history; it may be
-// empty.
+// Read reads a trust from files. today is the path of a manifest beside those in the history; it may be empty.
 func Read(from config.Trust, today string) (*Trust, error) {
 	t, err := ReadRoots(from.Registry, from.Auditor)
 	if err != nil {
@@ -109,8 +107,8 @@ func Read(from config.Trust, today string) (*Trust, error) {
 	return t, nil
 }
 
-// ReadEarlier reads the trusts of earlier roots: each folder in dir holds one, in files that are called as those of
-// today are. Without dir there are none.
+// ReadEarlier reads the trusts of earlier roots: one from each folder in dir, in files with the names of today's.
+// Without dir there are none.
 func ReadEarlier(dir string, today config.Trust) (Archive, error) {
 	folders, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -155,8 +153,7 @@ func (t *Trust) addManifest(text string) error {
 	return err
 }
 
-// manifest returns the manifest with the hash that something names. If it is not there, today's tells in which check
-// the two differ.
+// manifest returns the manifest with a hash. If it is missing, the error names the check in which today's differs.
 func (t *Trust) manifest(hash, what string) (*manifest, error) {
 	for _, hash := range []string{hash, t.today} {
 		if m := t.manifests[hash]; m != nil {
@@ -180,15 +177,14 @@ func (t *Trust) believed(m *manifest) (_ *evidence.PastTrust, err error) {
 	return m.archive, err
 }
 
-// notPinned refuses what belongs to roots that came with it.
+// notPinned refuses artifacts of roots that are not pinned.
 func (t *Trust) notPinned(what string) error {
 	return refusal.New("roots_not_pinned", "the %s belongs to roots that are not pinned here: %s and %s", what,
 		t.Roots[0].KeyID, t.Roots[1].KeyID)
 }
 
-// Verify verifies the chain of a record with public keys alone, as of the moment when its last artifact was signed, and
-// the interaction receipts that its session receipt names, if receipts has them; it may be nil. now is the time of
-// today: a record is not of the future.
+// Verify verifies the chain of a record with public keys alone, as of its last signature, and the interaction receipts
+// that its session receipt names, unless receipts is nil. now is today's time: a record from the future is refused.
 func (t *Trust) Verify(ctx context.Context, r ledger.Record, receipts Receipts, now time.Time) (Verdict, error) {
 	s := newSessions(receipts, now)
 	s.alone = true
@@ -229,8 +225,8 @@ func (t *Trust) verify(ctx context.Context, r ledger.Record, s *sessions) (v Ver
 	return v, nil
 }
 
-// interactions verifies the interaction receipts that a record rests on, if there are any, and returns what that of the
-// post itself says, which is nil if it is not there.
+// interactions verifies the interaction receipts that a record rests on, and returns the post's own, or nil if it is
+// not there.
 func (s *sessions) interactions(ctx context.Context, t *Trust, r ledger.Record, v *Verdict) (*madePost, error) {
 	if s.from == nil {
 		return nil, nil
@@ -257,13 +253,14 @@ func (v *Verdict) add(name string, err error) {
 type Verdict struct {
 	Checks []ledger.Check
 	Whole  bool // every artifact of the chain is there and valid
-	// Unproven names the members of the record, as JSON has them, that are the record's own word; nil if it is refused.
+	// Unproven names, as in JSON, the members of the record that are its own word; nil if it is refused.
 	Unproven []string
-	// Interactions is what the session receipt names of interaction receipts; nil where it names none, or is not valid.
+	// Interactions describes the interaction receipts that the session receipt names; nil if it names none, or is not
+	// valid.
 	Interactions *Interactions
 }
 
-// Refused returns the check that refused the record. Its code is empty if nothing more than missing artifacts did.
+// Refused returns the check that refused the record. Its code is empty if only artifacts were missing.
 func (v Verdict) Refused() (k ledger.Check) {
 	for _, k := range v.Checks {
 		if !k.OK && k.Code != missing {
@@ -273,16 +270,16 @@ func (v Verdict) Refused() (k ledger.Check) {
 	return ledger.Check{}
 }
 
-// missing is the code of a check whose artifact is not there.
+// missing is the code of a check without its artifact.
 const missing = "artifact_missing"
 
-// Revocations returns when the list was signed that the trust has of what is revoked, and false where it has none.
+// Revocations returns the time of the revocation list, and false if there is none.
 func (t *Trust) Revocations() (signed time.Time, ok bool) {
 	signed = t.revocationsSigned()
 	return signed, !signed.IsZero()
 }
 
-// revocationsSigned returns when the revocation list says that it was signed; zero where there is none.
+// revocationsSigned returns the time of the revocation list, or zero if there is none.
 func (t *Trust) revocationsSigned() time.Time {
 	c, err := evidence.UnverifiedClaims(evidence.RevocationListKind, t.Bundle.Revocations)
 	if err != nil {
@@ -294,8 +291,7 @@ func (t *Trust) revocationsSigned() time.Time {
 // Archive is the trust of several pairs of roots, today's first.
 type Archive []*Trust
 
-// Of returns the trust that a record belongs to: the one whose auditor signed its deployment certificate, or else
-// today's.
+// Of returns the trust of a record: the one whose auditor signed its deployment certificate, or else today's.
 func (a Archive) Of(r ledger.Record) *Trust {
 	if len(a) > 1 {
 		for _, t := range a {
@@ -307,8 +303,8 @@ func (a Archive) Of(r ledger.Record) *Trust {
 	return a[0]
 }
 
-// Pinned returns the trusts of an export as somebody believes them who has own: with own certificates and revocations
-// beside the export's, and own ones first. Roots that are not in own are not believed.
+// Pinned returns the trusts of an export as the holder of own believes them: own certificates and revocations count
+// beside the export's, and roots that own lacks are not believed.
 func (a Archive) Pinned(own Archive) Archive {
 	out := make(Archive, len(a))
 	for i, t := range a {
@@ -330,8 +326,8 @@ func (a Archive) Pinned(own Archive) Archive {
 
 func sameRoots(t, o *Trust) bool { return reflect.DeepEqual(t.Roots, o.Roots) }
 
-// join adds what o has. Of two certificates that were issued in one second the later in the list counts, so those of o
-// come last: they may know of a retirement that t does not know of.
+// join adds the content of o. Of two certificates from the same second the later in the list counts, so those of o come
+// last: they may know of a retirement that t does not.
 func (t *Trust) join(o *Trust) {
 	t.segments = append(append(t.past(), evidence.Certificates(t.Bundle.Certificates)), o.past()...)
 	t.History.Certificates, t.Bundle.Certificates = nil, o.Bundle.Certificates
@@ -346,8 +342,8 @@ func (t *Trust) join(o *Trust) {
 	t.Bundle.Revocations, t.History.Revocations = newer.Bundle.Revocations, lists
 }
 
-// lastSigned returns when the last artifact of a record was signed, by its own word: the request proof, or the last
-// that a post has which did not get as far. A record without one has its start.
+// lastSigned returns the time of the last signature of a record, by its own word: that of the request proof, or of the
+// last artifact before it. A record without one has its start.
 func lastSigned(r ledger.Record) time.Time {
 	if c, err := evidence.UnverifiedClaims(evidence.RequestProofKind, artifact(r, "requestProof")); err == nil {
 		return time.Unix(c.IssuedAt, 0)

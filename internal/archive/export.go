@@ -17,10 +17,9 @@ import (
 	"github.com/actionproof/mediator/policy/decide"
 )
 
-// An export is JSON Lines: each line is an object with one member, whose name says what it is. The lines come in this
-// order: the header; for each pair of roots the roots, and then what they answer for; the policies; the records; the
-// end. So a reader has everything that a record rests on before the record, and notices a file that was cut off. An
-// export may be compressed with gzip.
+// An export is JSON Lines: each line is an object with one member, whose name is its kind. Order: the header; each pair
+// of roots and its texts; the policies; the records; the end. So a reader has everything that a record rests on before
+// the record, and notices a cut. An export may be compressed with gzip.
 const (
 	lineHeader             = "actionproof-evidence" // header: the first line
 	lineRoots              = "roots"                // roots: begins a trust
@@ -30,7 +29,7 @@ const (
 	lineEarlierRevocations = "earlierRevocations"   // text: one of the history
 	lineManifest           = "manifest"             // text: the canonical JSON of a manifest
 	linePolicy             = "policy"               // text: a policy file
-	// text: an interaction receipt; those of a session up to the one that the record after them names, and its own
+	// text: an interaction receipt; those of a session up to the one that the next record names, and its own
 	lineReceipt = "receipt"
 	lineRecord  = "record" // a record
 	lineEnd     = "end"    // ending: the last line
@@ -64,7 +63,7 @@ type ending struct {
 	Records int `json:"records"`
 }
 
-// writer writes an export. It keeps nothing of what it has written.
+// writer writes an export. It keeps nothing in memory.
 type writer struct {
 	to      *bufio.Writer
 	archive Archive
@@ -75,8 +74,7 @@ type writer struct {
 	posts   map[string]bool  // ids of posts whose receipts are written, and whose records are not
 }
 
-// newWriter writes everything of an export that comes before the records: what the archive answers for, and the text of
-// policies.
+// newWriter writes the part before the records: the archive's trust, and the policies.
 func newWriter(to io.Writer, a Archive, receipts Receipts, policies []string) (*writer, error) {
 	w := &writer{to: bufio.NewWriter(to), archive: a, from: receipts, written: make(map[string]int64),
 		posts: make(map[string]bool)}
@@ -92,7 +90,7 @@ func newWriter(to io.Writer, a Archive, receipts Receipts, policies []string) (*
 	return w, w.texts(err, linePolicy, policies)
 }
 
-// checkPolicies refuses the text of a policy that none of the manifests demands: it says nothing about any record.
+// checkPolicies refuses a policy that no manifest demands: it says nothing about any record.
 func (a Archive) checkPolicies(texts []string) error {
 	demanded := make(map[string]bool)
 	for _, t := range a {
@@ -157,8 +155,7 @@ func (w *writer) line(name string, value any) error {
 	return err
 }
 
-// record writes one record. It refuses one whose manifest the archive does not have: what was exported could not be
-// verified.
+// record writes one record. It refuses one whose manifest the archive lacks: the export could not be verified.
 func (w *writer) record(ctx context.Context, r ledger.Record) error {
 	t := w.archive.Of(r)
 	if t.manifests[cmp.Or(r.Manifest, t.today)] == nil {
@@ -174,8 +171,8 @@ func (w *writer) record(ctx context.Context, r ledger.Record) error {
 	return w.line(lineRecord, r)
 }
 
-// receipts writes the receipts of a record's session up to a number, and then up to that of the post itself if the post
-// has one, but for those that are written already.
+// receipts writes those receipts of a record's session that are not written yet, up to a number and up to the post's
+// own.
 func (w *writer) receipts(ctx context.Context, r ledger.Record, to int64) error {
 	wants := func() bool { return w.written[r.Session] < to || r.State.Outcome() && !w.posts[r.ID] }
 	for wants() {
@@ -201,7 +198,7 @@ func (w *writer) receipts(ctx context.Context, r ledger.Record, to int64) error 
 	return nil
 }
 
-// end writes the end. Without it, a reader refuses the export.
+// end writes the end. A reader refuses an export without it.
 func (w *writer) end() error {
 	if err := w.line(lineEnd, ending{w.records}); err != nil {
 		return err
@@ -209,9 +206,8 @@ func (w *writer) end() error {
 	return w.to.Flush()
 }
 
-// For returns of an archive what these records need: the roots that they belong to, the certificates of the keys that
-// signed them, and the manifests that they name. Where one rests on interaction receipts, all certificates for those
-// and all manifests stay.
+// For returns the part of an archive that these records need: their roots, the certificates of the keys that signed
+// them, and their manifests. If one rests on interaction receipts, all certificates for those and all manifests stay.
 func (a Archive) For(records []ledger.Record) Archive {
 	out, _ := a.ForAll(func(yield func(ledger.Record, error) bool) {
 		for _, r := range records {
@@ -254,8 +250,7 @@ func (a Archive) ForAll(records iter.Seq2[ledger.Record, error]) (out Archive, e
 	return out, nil
 }
 
-// Large reports whether an export of everything that the archive holds would be mostly certificates, or too large for
-// its reader.
+// Large reports whether an export of the whole archive would be mostly certificates, or too large for its reader.
 func (a Archive) Large() bool {
 	segments := 0
 	for _, t := range a {
@@ -264,7 +259,7 @@ func (a Archive) Large() bool {
 	return segments > largeHistory
 }
 
-// largeHistory is how many segments of a history an export holds whole: some 8 MiB.
+// largeHistory bounds the segments of a history that an export holds whole: some 8 MiB.
 const largeHistory = 32
 
 func (t *Trust) narrowed(kids, hashes map[string]bool, receipts bool) *Trust {
@@ -288,8 +283,8 @@ func (t *Trust) narrowed(kids, hashes map[string]bool, receipts bool) *Trust {
 	return &n
 }
 
-// Export writes an export of the records that have evidence, each after the interaction receipts that it rests on, if
-// receipts has them; it may be nil. It returns how many those are, and how many have none.
+// Export writes an export of the records with evidence, each after the interaction receipts that it rests on, unless
+// receipts is nil. It returns how many there are, and how many have no evidence.
 func Export(ctx context.Context, to io.Writer, a Archive, records iter.Seq2[ledger.Record, error], receipts Receipts,
 	policies ...string) (written, without int, err error) {
 	w, err := newWriter(to, a, receipts, policies)

@@ -17,11 +17,10 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// maxPastBundle bounds a bundle that only records are judged by.
+// maxPastBundle bounds a bundle that is only used to judge records.
 const maxPastBundle = 64 << 20
 
-// ReadAnyBundle reads a trust bundle that may be larger than verifiers of live calls accept. It also returns the
-// bytes of the file.
+// ReadAnyBundle reads a trust bundle that may exceed the bounds of live verifiers. It also returns the file's bytes.
 func ReadAnyBundle(path string) (b evidence.Bundle, raw []byte, err error) {
 	if raw, err = files.ReadUpTo(path, maxPastBundle); err != nil {
 		return b, nil, fmt.Errorf("trust bundle: %w", err)
@@ -32,8 +31,8 @@ func ReadAnyBundle(path string) (b evidence.Bundle, raw []byte, err error) {
 	return b, raw, nil
 }
 
-// A history is a row of files beside the trust bundle: trust-history.json, trust-history-2.json and so on. Text is
-// only ever added, to the last file or in a new one.
+// A history is a row of files beside the trust bundle: trust-history.json, trust-history-2.json and so on. Text is only
+// ever added, to the last file or a new one.
 
 // SegmentFile returns the path of a segment of the history beside a bundle. The first one is number 1.
 func SegmentFile(bundle string, number int) string {
@@ -91,9 +90,8 @@ func ReadSegment(path string) (evidence.History, error) {
 	return h, nil
 }
 
-// ReadHistory reads the history beside a bundle. Its certificates stay in the files, and segments read them.
-// A history that lacks a segment, or ends before the bundle b says, is refused: a revocation that only the lost texts
-// had would count no more.
+// ReadHistory reads the history beside a bundle. Its certificates stay in the files. A history that lacks a segment, or
+// ends before the bundle's word, is refused: it could lack a revocation.
 func ReadHistory(bundle string, b evidence.Bundle) (h evidence.History, segments []evidence.Segment, err error) {
 	paths, err := HistoryFiles(bundle)
 	if err != nil {
@@ -137,8 +135,8 @@ func (t *Trust) past() []evidence.Segment {
 	return append(slices.Clone(t.segments), evidence.Certificates(t.History.Certificates))
 }
 
-// Join puts the trusts of earlier folders behind today's. An earlier trust with the roots of another one is added
-// to that one: its bundle was moved away while the roots stayed.
+// Join puts the trusts of earlier folders behind today's. An earlier trust with the same roots is merged: its bundle
+// was moved away while the roots stayed.
 func Join(today *Trust, earlier Archive) Archive {
 	a := Archive{today}
 	for _, e := range earlier {
@@ -151,8 +149,7 @@ func Join(today *Trust, earlier Archive) Archive {
 	return a
 }
 
-// precede adds what e, an earlier trust of the same roots, has. Of two certificates that were issued in one
-// second, t's counts.
+// precede adds an earlier trust of the same roots. Of two certificates from the same second, t's counts.
 func (t *Trust) precede(e *Trust) {
 	both := *e
 	both.join(t)

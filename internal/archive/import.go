@@ -30,7 +30,7 @@ type Reader struct {
 	bytes    int                 // of those that are held, and of the names of their sessions
 }
 
-// cost is for what a text of an export counts towards the bounds of its reader: even an empty one takes memory.
+// cost counts a text of an export towards the reader's bounds: even an empty one takes memory.
 func cost(text string) int { return 64 + len(text) }
 
 // part is one line.
@@ -40,7 +40,7 @@ type part struct {
 	line  int // bytes of the line without its end, as the writer counts them
 }
 
-// IsExport reports whether in begins as an export does, compressed or not. It takes nothing away from in.
+// IsExport reports whether in begins like an export, compressed or not. It consumes nothing of in.
 func IsExport(in *bufio.Reader) bool {
 	start, _ := in.Peek(len(begins))
 	return string(start) == begins || compressed(in)
@@ -129,7 +129,7 @@ func (r *Reader) malformed(format string, args ...any) error {
 	return refusal.New("evidence_malformed", "line %d of the export: %s", r.number, fmt.Sprintf(format, args...))
 }
 
-// share takes over a line that comes before the records.
+// share takes a line that comes before the records.
 func (r *Reader) share() error {
 	if r.next.name == lineRoots {
 		return r.roots()
@@ -202,10 +202,10 @@ func (r *Reader) checkShared() error {
 	return r.archive.checkPolicies(r.policies)
 }
 
-// Archive returns what the export holds beside its records. Its roots are the file's own: nobody has pinned them.
+// Archive returns the trusts in the export. Its roots are the file's own, and not pinned.
 func (r *Reader) Archive() Archive { return r.archive }
 
-// Records yields the records. An error is the last thing that it yields; without one the export is whole.
+// Records yields the records. An error comes last; without one the export is whole.
 func (r *Reader) Records() iter.Seq2[ledger.Record, error] {
 	return func(yield func(ledger.Record, error) bool) {
 		for n := 0; ; n++ {
@@ -221,8 +221,8 @@ func (r *Reader) Records() iter.Seq2[ledger.Record, error] {
 	}
 }
 
-// Receipts has the interaction receipts that come before the record that was read last, and those before that nobody
-// has asked for. It hands them out once, in the order of the file.
+// Receipts returns the interaction receipts before the last record read that were not asked for yet. It hands them out
+// once, in the order of the file.
 func (r *Reader) Receipts(_ context.Context, session string, _ int64, limit int) ([]string, error) {
 	tokens := r.held[session]
 	tokens = tokens[:min(limit, len(tokens))]
@@ -238,8 +238,8 @@ func (r *Reader) Receipts(_ context.Context, session string, _ int64, limit int)
 	return tokens, nil
 }
 
-// Unasked returns how many receipts nobody has asked for: of what the export should have, each belongs to a record that
-// rests on it.
+// Unasked counts the receipts that were never asked for. In a proper export each receipt belongs to a record that rests
+// on it.
 func (r *Reader) Unasked() (n int) {
 	for _, tokens := range r.held {
 		n += len(tokens)
@@ -260,7 +260,7 @@ func (r *Reader) receipt() error {
 	return r.read()
 }
 
-// hold counts a text that stays in memory until somebody asks for it.
+// hold counts a text that stays in memory until it is asked for.
 func (r *Reader) hold(text string) error {
 	if r.bytes += cost(text); r.bytes > maxShared {
 		return r.malformed("more than %d bytes of receipts belong to records that are not verified", maxShared)

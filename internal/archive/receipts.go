@@ -14,11 +14,10 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// Receipts is where the interaction receipts of sessions are. It returns those of a session from a number on, in their
-// order and limit of them at most; none where it has none.
+// Receipts returns interaction receipts of a session in order, from a number on and at most limit.
 type Receipts func(ctx context.Context, session string, from int64, limit int) ([]string, error)
 
-// ReceiptsOf returns a source of one session's receipts, which are in their order.
+// ReceiptsOf returns a source of one session's receipts, in order.
 func ReceiptsOf(tokens []string) Receipts {
 	return func(_ context.Context, _ string, from int64, limit int) ([]string, error) {
 		if len(tokens) == 0 {
@@ -41,8 +40,8 @@ const (
 // CheckReceipts is the name of the check of a record's interaction receipts.
 const CheckReceipts = "interaction receipts"
 
-// sessions verifies the interaction receipts that records rest on: of each session the whole chain, up to what its
-// records name.
+// sessions verifies the interaction receipts that records rest on: for each session the whole chain, up to the last
+// receipt that its records name.
 type sessions struct {
 	from   Receipts // nil: there are none
 	alone  bool     // they came with one record: they may be the end of its chain, and all of them are verified
@@ -52,7 +51,7 @@ type sessions struct {
 	once   map[[16]byte]bool // the ids and the bindings of the records
 }
 
-// session is the chain of one session, as far as it is verified.
+// session is the verified part of a session's chain.
 type session struct {
 	*interaction.Chain
 	posts map[string]madePost // by id: those that have a receipt, and of which no record has come yet
@@ -63,7 +62,7 @@ func newSessions(from Receipts, now time.Time) *sessions {
 	return &sessions{from: from, now: now, chains: make(map[string]*session), once: make(map[[16]byte]bool)}
 }
 
-// named returns what the session receipt of a record says of the chain; nil if it says nothing. It verifies nothing.
+// named returns what the session receipt of a record says of the chain, or nil. It verifies nothing.
 func named(r ledger.Record) *evidence.InteractionHead {
 	c, err := evidence.UnverifiedClaims(evidence.SessionReceiptKind, artifact(r, "sessionReceipt"))
 	if err != nil {
@@ -72,9 +71,8 @@ func named(r ledger.Record) *evidence.InteractionHead {
 	return c.Interactions
 }
 
-// verify verifies the receipts of a record's session up to the one that its session receipt names, and up to that of
-// the post itself if there is one, and holds them against the record. The session receipt is verified already. It
-// returns no chain where there are no receipts.
+// verify verifies the receipts of a record's session up to the one that its verified session receipt names and to the
+// post's own, and compares them with the record. Without receipts it returns no chain.
 func (s *sessions) verify(ctx context.Context, t *Trust, r ledger.Record, head evidence.InteractionHead) (*session,
 	*madePost, error) {
 	chain := s.chains[r.Session]
@@ -118,7 +116,7 @@ func (s *sessions) verify(ctx context.Context, t *Trust, r ledger.Record, head e
 	return chain, &post, post.check(r)
 }
 
-// wants reports whether more receipts of a session are read for a record: those that came with it, those that it names,
+// wants reports whether to read more receipts of a session for a record: those that came with it, those that it names,
 // and its own.
 func (s *sessions) wants(chain *session, r ledger.Record, head evidence.InteractionHead) bool {
 	_, own := chain.posts[r.ID]
@@ -126,11 +124,10 @@ func (s *sessions) wants(chain *session, r ledger.Record, head evidence.Interact
 	return s.alone || chain.Len() < head.Number || !own && !other && r.State.Outcome()
 }
 
-// readAfter is how many receipts are read at once after the one that a record names, to find that of its post: it is
-// one of the next.
+// readAfter bounds the receipts read after the named one, to find that of the post itself: it is among the next.
 const readAfter = 16
 
-// read adds the next receipts of a record's session to its chain, and returns how many.
+// read adds the next receipts of a record's session to its chain, and returns their number.
 func (s *sessions) read(ctx context.Context, chain *session, r ledger.Record, head evidence.InteractionHead) (int,
 	error) {
 	limit := readAtOnce
@@ -156,7 +153,7 @@ func (s *sessions) read(ctx context.Context, chain *session, r ledger.Record, he
 	return len(tokens), nil
 }
 
-// holds holds a chain against a record, and against what the record's session receipt names.
+// holds compares a chain with a record and its session receipt.
 func holds(chain *interaction.Chain, r ledger.Record, head evidence.InteractionHead) error {
 	last := chain.Last()
 	if last.EventID != "" && last.EventID != r.Event {
@@ -166,10 +163,10 @@ func holds(chain *interaction.Chain, r ledger.Record, head evidence.InteractionH
 	return chain.Names(head)
 }
 
-// maxRecords bounds the records that are verified at once.
+// maxRecords bounds the records verified at once.
 const maxRecords = 1 << 21
 
-// first refuses a record whose id or whose binding another record has: each is of one post, and each post has one
+// first refuses a record with the id or the binding of another one: each record is of one post, and each post has one
 // record.
 func (s *sessions) first(r ledger.Record) error {
 	for _, what := range []struct{ name, value string }{{"id", r.ID}, {"binding", r.BindingHash}} {
@@ -188,15 +185,15 @@ func (s *sessions) first(r ledger.Record) error {
 	return nil
 }
 
-// expected is whose chain the receipts of a record are.
+// expected names the session, agent and owner of a record's receipts.
 func (t *Trust) expected(r ledger.Record) interaction.Expected {
 	return interaction.Expected{Owner: t.owner(), Session: r.Session, Agent: r.Subject}
 }
 
-// owner is how receipts name the owner of what t answers for.
+// owner returns the owner as receipts name it.
 func (t *Trust) owner() string { return interaction.Owner(t.Roots[0].Public) }
 
-// opener opens receipts, each by the manifest that it names and by the certificates of its time.
+// opener opens receipts, each by the manifest that it names and the certificates of its time.
 func (t *Trust) opener(now time.Time) interaction.Opener {
 	by := make(map[*manifest]interaction.Opener)
 	return func(token string, c interaction.Receipt) (o evidence.Opened[interaction.Receipt], err error) {
@@ -218,10 +215,10 @@ func (t *Trust) opener(now time.Time) interaction.Opener {
 	}
 }
 
-// Interactions is what the session receipt of a record names of its session's interaction receipts.
+// Interactions describes the interaction receipts that the session receipt of a record names.
 type Interactions struct {
 	evidence.InteractionHead
-	// Verified: the receipts from First up to that one are there, and are valid. An export has them from the first on.
+	// Verified: the receipts from First up to that one are there and valid. An export has them from the first on.
 	Verified bool  `json:"verified"`
 	First    int64 `json:"first,omitempty"`
 }
@@ -231,22 +228,22 @@ type JudgedReceipts struct {
 	Last   interaction.Receipt // of those whose claims are there
 	Head   string              // hash of the last
 	Number int64               // of the last
-	// they are the chain of a session, from its first receipt on; otherwise it is one receipt from the middle of one
+	// they are the chain of a session from its first receipt on, and not one receipt from the middle
 	Chain  bool
 	Closed bool  // the last closes the session; otherwise receipts may be missing at the end
 	Hidden int64 // receipts before the last that are there by their hash alone
 	After  int64 // hashes after the last: no receipt names them, so anybody can have added them
-	// receipts after these that the next start made, under other roots, of what a crash had left open
+	// receipts after these, made by the next start under other roots for calls that a crash had left open
 	Lost int64
-	// LostVerified: the roots of those are pinned too, and those receipts are valid and go on with the chain.
+	// LostVerified: the roots of those are pinned too, and the receipts are valid and continue the chain.
 	LostVerified bool
 }
 
-// HiddenReceipt begins a line that stands for a receipt by its hash alone.
+// HiddenReceipt begins a line with only the hash of a receipt.
 const HiddenReceipt = "closed:"
 
-// Hide returns the line that stands for the receipt of a post, whose output_clean_hash is the SHA-256 of the post's
-// content: who can guess that could confirm it. Any other receipt stays as it is.
+// Hide returns a line with only the hash of a post's receipt: its output_clean_hash, a SHA-256 of the content, would
+// confirm a right guess. Any other receipt stays as it is.
 func Hide(token string) (string, error) {
 	c, err := evidence.UnverifiedClaims(interaction.Kind, token)
 	if err != nil || c.Post == nil {
@@ -255,9 +252,8 @@ func Hide(token string) (string, error) {
 	return HiddenReceipt + evidence.HashToken(token), nil
 }
 
-// JudgeReceipts verifies the receipts of one session: all from number 1 on, or a single one of whatever number. Lines
-// of [Hide] may stand for some. An error of tokens ends it. Of a chain it calls each, unless that is nil, with each
-// receipt in turn; none may be hidden or lost then.
+// JudgeReceipts verifies the receipts of one session: all from number 1 on, or any single one. Lines of [Hide] may
+// replace some. It calls each, unless nil, with each receipt of a chain in turn; then none may be hidden or lost.
 func (a Archive) JudgeReceipts(tokens iter.Seq2[string, error], now time.Time,
 	each func(hash string, r *interaction.Receipt)) (j JudgedReceipts, err error) {
 	var chain, lost *interaction.Chain
@@ -330,9 +326,8 @@ func (a Archive) JudgeReceipts(tokens iter.Seq2[string, error], now time.Time,
 	return j, nil
 }
 
-// judgeLost verifies a receipt that follows a chain and is of other roots than it: a process with new roots made it of
-// what the one before had left open. It returns the chain of those receipts; nil where their roots are not pinned, so
-// that nothing of them is verified.
+// judgeLost verifies a receipt that follows a chain under other roots: a process with new roots made it for calls that
+// the one before had left open. It returns the chain of those receipts, or nil if their roots are not pinned.
 func (a Archive) judgeLost(token string, c interaction.Receipt, before, lost *interaction.Chain,
 	now time.Time) (*interaction.Chain, error) {
 	t, err := a.ofOwner(c.Owner)
@@ -363,7 +358,7 @@ func (t *Trust) judgeReceipt(token string, c interaction.Receipt, now time.Time)
 	return JudgedReceipts{Last: o.Claims(), Head: o.Hash(), Number: c.Chain.SequenceNumber}, err
 }
 
-// ofOwner returns the trust whose registry an owner is named by.
+// ofOwner returns the trust whose registry an owner names.
 func (a Archive) ofOwner(owner string) (*Trust, error) {
 	for _, t := range a {
 		if t.owner() == owner {

@@ -24,9 +24,8 @@ var artifactNames = []string{
 	"capability", "requestProof", "agentStatement",
 }
 
-// ParseRecord reads one record, as mediator posts show --json prints it, with the interaction receipts of its session.
-// An error names it by its name. It refuses a record without artifacts: of a call that needed no evidence, or that was
-// refused before there was any.
+// ParseRecord reads one record and the interaction receipts of its session, as mediator posts show --json prints them.
+// Errors call it name. It refuses a record without artifacts.
 func ParseRecord(raw []byte, name string) (ledger.Record, []string, error) {
 	var p struct {
 		ledger.Record
@@ -42,7 +41,7 @@ func ParseRecord(raw []byte, name string) (ledger.Record, []string, error) {
 	return p.Record, p.Receipts, checkArtifacts(p.Record, name)
 }
 
-// checkArtifacts refuses a record with an artifact whose name is not known, or is there twice.
+// checkArtifacts refuses a record with an unknown artifact name, or a name that comes twice.
 func checkArtifacts(r ledger.Record, name string) error {
 	for i, a := range r.Artifacts {
 		switch {
@@ -55,16 +54,14 @@ func checkArtifacts(r ledger.Record, name string) error {
 	return nil
 }
 
-// CheckRecord is the name of the check that compares a record with what its artifacts say of its flow, its times and
-// its session's receipts.
+// CheckRecord is the name of the check that compares a record with its artifacts: its flow, its times and its session's
+// receipts.
 const CheckRecord = "record"
 
-// maxBefore bounds how long before its first signature a post starts: it is many times what reading a body takes by
-// default.
+// maxBefore bounds how long before its first signature a post starts: many times the default limit for reading a body.
 const maxBefore = time.Hour
 
-// checkRecord refuses a record that its artifacts contradict. They have been verified, by this manifest. now is the
-// time of today.
+// checkRecord refuses a record that its verified artifacts contradict. now is today's time.
 func checkRecord(r ledger.Record, manifest string, now time.Time) error {
 	switch {
 	case r.Flow != "post": // no other call has evidence
@@ -103,14 +100,13 @@ func checkRecord(r ledger.Record, manifest string, now time.Time) error {
 	return nil
 }
 
-// signedForPost are the artifacts that are signed while the post is under way, by a key that is verified.
+// signedForPost are the artifacts that a verified key signs while the post is under way.
 var signedForPost = []string{
 	"originProof", "triggerReceipt", "policyDecision", "grant", "runtimeAttestation", "sessionReceipt", "requestProof",
 	"agentStatement",
 }
 
-// signedTimes returns when the first and the last artifact of a post were signed, by their own word; zero if there is
-// none.
+// signedTimes returns the times of the first and the last signature for a post, by their own word; zero without any.
 func signedTimes(r ledger.Record) (first, last time.Time) {
 	for _, a := range r.Artifacts {
 		if !slices.Contains(signedForPost, a.Name) {
@@ -136,7 +132,7 @@ func signedTimes(r ledger.Record) (first, last time.Time) {
 	return first, last
 }
 
-// madePost is what the verified interaction receipt of a post says of the post's record.
+// madePost is what a post's verified interaction receipt says of its record.
 type madePost struct {
 	outcome   string
 	status    int64
@@ -158,8 +154,8 @@ func hashArtifacts(artifacts []interaction.NamedArtifact) string {
 	return evidence.HashBytes([]byte(text))
 }
 
-// states are the states of a record that a receipt's outcome allows. A receipt that was made after a crash says
-// indeterminate, whatever the record has kept.
+// states are the states of a record that a receipt's outcome allows. A receipt made after a crash always says
+// indeterminate.
 var states = map[string][]ledger.State{
 	interaction.OutcomeCompleted: {ledger.StateForwarded},
 	interaction.OutcomeFailed:    {ledger.StateFailed, ledger.StateRefused},
@@ -188,9 +184,8 @@ func (p madePost) check(r ledger.Record) error {
 	return nil
 }
 
-// unproven returns the members of a record that no signature holds, by their names in JSON. They are the record's own
-// word: the record would verify with other values, or without them. checks are those that the record has passed, and
-// post what its own receipt says; nil without one.
+// unproven returns the members of a record, by their names in JSON, that no signature proves: the record would verify
+// with other values. checks are the checks that it has passed, and post is its own receipt's word, or nil.
 func unproven(checks []ledger.Check, post *madePost) (names []string) {
 	held := func(name string) bool {
 		return slices.ContainsFunc(checks, func(k ledger.Check) bool { return k.Name == name && k.OK })

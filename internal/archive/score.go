@@ -14,13 +14,13 @@ import (
 	"github.com/actionproof/mediator/reputation/autonomy"
 )
 
-// Score is the score of a session with what it was computed from but the receipts, as mediator reputation show score
-// --json prints it.
+// Score is the score of a session with everything it was computed from except the receipts, as mediator reputation show
+// score --json prints it.
 type Score struct {
 	Score      json.RawMessage   `json:"score"` // what the token claims
 	Token      string            `json:"token"`
 	Challenges []autonomy.Judged `json:"challenges,omitempty"` // what became of the session's, once it is closed
-	// the same challenges with what the agent has revealed, from the node's internal endpoint
+	// the same challenges with the agent's revealed strategies, from the node's internal endpoint
 	Revealed []autonomy.Challenge `json:"revealed,omitempty"`
 	Baseline *autonomy.Baseline   `json:"baseline,omitempty"` // that the score names
 }

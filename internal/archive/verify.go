@@ -11,7 +11,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// Outcome is what the verification of one record among many comes to.
+// Outcome is the result for one record among many.
 type Outcome string
 
 const (
@@ -21,7 +21,7 @@ const (
 	Refused Outcome = "refused"
 )
 
-// Judged is one record with what its verification comes to.
+// Judged is one record with its result.
 type Judged struct {
 	Record   ledger.Record
 	Outcome  Outcome
@@ -30,19 +30,19 @@ type Judged struct {
 	By       *Trust       // what it was judged by
 }
 
-// Judge verifies many records, each as of its own time, and all of them against each other.
+// Judge verifies many records, each as of its own time, and all against each other.
 type Judge struct {
 	archive Archive
 	seen    *sessions
 }
 
-// NewJudge returns a judge of records. receipts has the interaction receipts that they rest on; it may be nil. now is
-// the time of today.
+// NewJudge returns a judge. receipts has the interaction receipts that records rest on; it may be nil. now is today's
+// time.
 func (a Archive) NewJudge(receipts Receipts, now time.Time) *Judge {
 	return &Judge{a, newSessions(receipts, now)}
 }
 
-// Records verifies each record that has evidence. An error is the last thing that it yields; without one all were read.
+// Records verifies each record with evidence. An error comes last; without one all were read.
 func (j *Judge) Records(ctx context.Context, records iter.Seq2[ledger.Record, error]) iter.Seq2[Judged, error] {
 	return func(yield func(Judged, error) bool) {
 		for r, err := range records {
@@ -57,7 +57,7 @@ func (j *Judge) Records(ctx context.Context, records iter.Seq2[ledger.Record, er
 	}
 }
 
-// Missing returns the ids of the posts whose receipts were verified and whose records were not there.
+// Missing returns the ids of posts with a verified receipt and no record.
 func (j *Judge) Missing() (ids []string) {
 	for _, chain := range j.seen.chains {
 		ids = slices.AppendSeq(ids, maps.Keys(chain.posts))

@@ -20,8 +20,7 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// bundleEdit is a change of the registry's bundle. The bundle's content before the change has been verified as
-// signed by the registry.
+// bundleEdit is a change of the registry's bundle. Its content was verified as this registry's before.
 type bundleEdit struct {
 	*Registry
 	b           *evidence.Bundle
@@ -32,9 +31,8 @@ type bundleEdit struct {
 	stopped     error    // why not everything was signed
 }
 
-// editBundle lets do change the bundle, and moves the certificates that leave it to the history. It refuses a
-// bundle with certificates of another registry: to write the bundle is to answer for its content, which this
-// registry has not checked.
+// editBundle lets do change the bundle, and moves certificates that leave it to the history. It refuses a bundle of
+// another registry: who writes a bundle vouches for its content.
 func (r *Registry) editBundle(ctx context.Context, do func(*bundleEdit) error) error {
 	return updateBundle(r.Bundle, r.verify, func(b *evidence.Bundle) error {
 		trust, err := r.trust(*b)
@@ -75,8 +73,8 @@ func UpdateBundle(path string, change func(*evidence.Bundle) error) error {
 	return updateBundle(path, func(evidence.Bundle) error { return nil }, change)
 }
 
-// updateBundle is [UpdateBundle]. It reads a bundle that is over the bounds of verifiers, which change may mend.
-// It writes none that is over the bounds, or that verify refuses.
+// updateBundle is [UpdateBundle]. It also reads a bundle over the bounds of verifiers, which change may mend. It writes
+// none over the bounds, or that verify refuses.
 func updateBundle(path string, verify func(evidence.Bundle) error, change func(*evidence.Bundle) error) error {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
@@ -107,13 +105,13 @@ func updateBundle(path string, verify func(evidence.Bundle) error, change func(*
 	return files.Replace(path, raw, 0o644)
 }
 
-// PutDeployment puts a deployment certificate into the trust bundle, and its manifest into the history, so that
-// the posts that are judged by it can be verified after the next one.
+// PutDeployment puts a deployment certificate into the trust bundle, and its manifest into the history, so that its
+// posts can be verified after the next one.
 func PutDeployment(bundle, certificate string, m *policy.Manifest) error {
 	return UpdateBundle(bundle, func(b *evidence.Bundle) error { return putDeployment(b, bundle, certificate, m) })
 }
 
-// putDeployment is [PutDeployment] for b, the content of the bundle, whose lock its caller has.
+// putDeployment is [PutDeployment] for b, the bundle's content. The caller holds the lock.
 func putDeployment(b *evidence.Bundle, bundle, certificate string, m *policy.Manifest) error {
 	b.DeploymentCertificate = certificate
 	text, err := m.Canonical()
@@ -123,8 +121,8 @@ func putDeployment(b *evidence.Bundle, bundle, certificate string, m *policy.Man
 	return appendHistory(bundle, b, evidence.History{Manifests: []string{text}}, nil)
 }
 
-// fit makes a bundle smaller that has more certificates than are read, as a bundle does that was put together by
-// hand. The oldest versions of each key leave it for the history.
+// fit moves the oldest versions of each key to the history if a bundle has more certificates than verifiers read, such
+// as one put together by hand.
 func (e *bundleEdit) fit() {
 	if len(e.b.Certificates) <= evidence.MaxCertificates {
 		return
@@ -153,12 +151,11 @@ func (e *bundleEdit) fit() {
 	e.b.Certificates = stay
 }
 
-// remember adds to the history the certificates that the bundle no longer has, and the lists of the revocations
-// that were made.
+// remember adds to the history the certificates that left the bundle, and the lists of new revocations.
 //
-// The certificate of a retired version is signed again with its retirement as its end. Otherwise, whoever kept the
-// key could sign on until the certificate's own end, and make records of that time. The certificate keeps its id,
-// by which it may be revoked. If that signature fails, the certificate stays in the bundle until the next change.
+// The certificate of a retired version is signed again with its retirement as its end. Otherwise a thief of the key
+// could go on making records until the certificate's own end. It keeps its id, by which it may be revoked. If that
+// signature fails, the certificate stays in the bundle until the next change.
 func (e *bundleEdit) remember(ctx context.Context) error {
 	certified, stays := make(map[string]bool), make(map[string]bool)
 	for _, token := range e.b.Certificates {
@@ -181,7 +178,7 @@ func (e *bundleEdit) remember(ctx context.Context) error {
 		gone.Certificates = append(gone.Certificates, ended)
 	}
 	return appendHistory(e.Bundle, e.b, gone, func(h evidence.History) error {
-		// The bundle has no list if the first revocation was not completed.
+		// The bundle has no list if its first revocation was interrupted.
 		list := append(slices.Clone(h.Revocations), e.b.Revocations)[0]
 		past, err := evidence.NewPastTrust(e.roots(), evidence.Bundle{Revocations: list}, h, evidence.SignerPolicy{})
 		if err == nil {
@@ -195,7 +192,7 @@ func (e *bundleEdit) remember(ctx context.Context) error {
 	})
 }
 
-// end signs a certificate again, with this moment as its end.
+// end signs a certificate again that ends now.
 func (e *bundleEdit) end(ctx context.Context, token string) (string, error) {
 	c, err := evidence.UnverifiedClaims(evidence.SignerCertificateKind, token)
 	now := max(e.Options.Now().Unix(), c.IssuedAt+1)
@@ -217,7 +214,7 @@ func (e *bundleEdit) end(ctx context.Context, token string) (string, error) {
 	return ended, err
 }
 
-// claimsOf returns what a certificate says that was verified before.
+// claimsOf returns the claims of a certificate that was verified before.
 func claimsOf(token string) evidence.SignerCertificate {
 	c, _ := evidence.UnverifiedClaims(evidence.SignerCertificateKind, token)
 	return c
@@ -225,12 +222,12 @@ func claimsOf(token string) evidence.SignerCertificate {
 
 func subject(token string) string { return claimsOf(token).SubjectKeyID }
 
-// segmentBytes is from which size on a segment of the history gets no more: it is far below what is read of one.
+// A segment of the history that has segmentBytes gets no more. Readers take far more.
 const segmentBytes = 256 << 10
 
-// appendHistory adds to the history beside a bundle: to its last segment, or to new ones once that is full. It puts the
-// new end of the history into b. verify, unless it is nil, may refuse the last segment as it was. A text that is there
-// already is not added again to the same segment: it is of a change of the bundle that was not completed.
+// appendHistory adds to the last segment of the history, or to new ones once that is full, and puts the new end into b.
+// verify, unless nil, may refuse the last segment as it was. A text at the end of a segment is not added again: it is
+// of a change that was interrupted.
 func appendHistory(bundle string, b *evidence.Bundle, add evidence.History, verify func(evidence.History) error) error {
 	if add.Texts() == 0 {
 		return nil
@@ -243,8 +240,8 @@ func appendHistory(bundle string, b *evidence.Bundle, add evidence.History, veri
 	if b.History != nil {
 		end = *b.History
 	}
-	// A key can be revoked although files of the history were lost. Verifiers of records go on to notice it: by the gap,
-	// or by the number of texts.
+	// A key can be revoked although files of the history were lost. Verifiers of records notice that by the gap, or by the
+	// number of texts.
 	s := segment{number: end.Segment + 1, bundle: bundle}
 	if last := len(numbers) - 1; last >= 0 && numbers[last] >= end.Segment {
 		s.number = numbers[last]
@@ -292,7 +289,7 @@ type segment struct {
 
 func (s *segment) path() string { return archive.SegmentFile(s.bundle, s.number) }
 
-// begin begins the next segment if another text of so many bytes would fill this one.
+// begin begins the next segment if a text of so many bytes would overfill this one.
 func (s *segment) begin(text int) error {
 	if s.size == 0 {
 		for _, t := range slices.Concat(s.h.Certificates, s.h.Revocations, s.h.Manifests) {
@@ -309,7 +306,7 @@ func (s *segment) begin(text int) error {
 	return nil
 }
 
-// write replaces the segment's file, with what a verifier of records reads.
+// write replaces the segment's file.
 func (s *segment) write() error {
 	if s.h.Certificates == nil {
 		s.h.Certificates = []string{}

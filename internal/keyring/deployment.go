@@ -15,9 +15,8 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// CertifyDeployment signs a manifest that audits clean, and returns the end of the certificate's validity. It refuses
-// to sign if the manifest itself would not accept the certificate, because it allows another auditor, issuer or
-// audience. Every process that reads such a certificate would refuse it.
+// CertifyDeployment signs a manifest that audits clean, and returns when the certificate ends. It refuses a manifest
+// that would not accept the certificate, because it allows another auditor, issuer or audience.
 func CertifyDeployment(ctx context.Context, auditor RootKey, m *policy.Manifest, o signer.Options) (token string,
 	until time.Time, err error) {
 	strict, err := m.Strict()
@@ -35,7 +34,7 @@ func CertifyDeployment(ctx context.Context, auditor RootKey, m *policy.Manifest,
 	return token, strict.Until(cert), nil
 }
 
-// believed verifies a certificate as a process does that pins the auditor and has the manifest behind strict.
+// believed verifies a certificate like a process that pins the auditor and has the manifest behind strict.
 func believed(auditor RootKey, token string, strict *policy.Strict,
 	now func() time.Time) (evidence.DeploymentCertificate, error) {
 	trust, err := evidence.NewTrust([]evidence.Root{auditor.Pinned(evidence.PurposeDeploymentCertificate)},
@@ -50,11 +49,11 @@ func believed(auditor RootKey, token string, strict *policy.Strict,
 	return policy.VerifyCertificate(v, token, strict)
 }
 
-// renewalPoll is how often the auditor looks whether a deployment certificate has to be renewed.
+// The auditor looks every renewalPoll for a certificate to renew.
 const renewalPoll = time.Second
 
-// RenewContinuously renews the deployment certificate in a bundle whenever that is due, until ctx ends. It logs each
-// error once.
+// RenewContinuously renews the deployment certificate in a bundle whenever that is due, until ctx ends. Each error is
+// logged once.
 func RenewContinuously(ctx context.Context, auditor RootKey, m *policy.Manifest, o signer.Options, bundle string,
 	log *zap.Logger) {
 	said := ""
@@ -74,9 +73,8 @@ func RenewContinuously(ctx context.Context, auditor RootKey, m *policy.Manifest,
 	}
 }
 
-// RenewDeployment signs m again if half of the time is over for which the certificate in the bundle is good, or if the
-// bundle has none. It returns the end of the new certificate, or zero if none was due. It refuses to replace what it
-// would not have signed: the certificate of another manifest or auditor, and one that was revoked.
+// RenewDeployment signs m again if half of the certificate's time is over, or the bundle has none. It returns the new
+// end, or zero if nothing was due. It never replaces the certificate of another manifest or auditor, or a revoked one.
 func RenewDeployment(ctx context.Context, auditor RootKey, m *policy.Manifest, o signer.Options,
 	bundle string) (until time.Time, err error) {
 	strict, err := m.Strict()
@@ -115,8 +113,7 @@ func renewalDue(auditor RootKey, b evidence.Bundle, strict *policy.Strict, now t
 					"in force: %w", err)
 	}
 	if b.Revocations != "" {
-		// The auditor does not pin the registry that has signed the list. A list that is not the registry's can only prevent
-		// a renewal.
+		// The auditor does not pin the registry that signed the list. A forged list can only prevent a renewal.
 		list, err := evidence.UnverifiedClaims(evidence.RevocationListKind, b.Revocations)
 		if err != nil {
 			return false, err

@@ -15,9 +15,8 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// registryPause is the pause before the registry asks again after an error, and fileWait how often it reads a file.
-// followTimeout bounds a request that does not wait, and certifyTimeout the signatures for one process: the others wait
-// for them.
+// registryPause is the pause after an error, fileWait the time between two readings of a file. followTimeout bounds a
+// request that does not wait, and certifyTimeout the signatures for one process: the others wait for them.
 const (
 	registryPause  = 250 * time.Millisecond
 	fileWait       = time.Second
@@ -26,10 +25,9 @@ const (
 )
 
 // CertifyContinuously certifies what each process publishes whenever that is due, until ctx ends. It certifies new
-// versions of the keys that each process was certified for at first (as), and no other keys: an attacker who takes a
-// process over could otherwise have it certified for every role. A process that does not answer keeps its certificates.
-// CertifyContinuously logs each error once. A process says when its keys change; a certificate that expires and a
-// change of the bundle are seen seconds later.
+// versions of the keys that a process had at first (as), and no other keys: an attacker in a process could otherwise
+// get every role certified. A process that does not answer keeps its certificates. Each error is logged once. A process
+// reports changes of its keys; other changes are seen seconds later.
 func (r *Registry) CertifyContinuously(ctx context.Context, endpoints []string, as map[string][]string, say Declaration,
 	log *zap.Logger) {
 	var turn sync.Mutex // one process is certified at a time
@@ -61,8 +59,8 @@ func (r *Registry) CertifyContinuously(ctx context.Context, endpoints []string, 
 	all.Wait()
 }
 
-// awaitChange waits until a process's keys are in another state than known, or for some seconds. It returns their
-// state. A file says nothing of its changes, and is read each fileWait.
+// awaitChange waits some seconds for a change of a process's keys since the state known, and returns the new state. A
+// file is read each fileWait.
 func awaitChange(ctx context.Context, at, known string) (string, error) {
 	if _, ok := PublishedFile(at); ok {
 		if known != "" {
@@ -85,8 +83,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// CertifyDue certifies what one process publishes, if that is due. certifiedAs is what the process was certified for at
-// first; see [Published]. What it has certified when it is interrupted counts, and it says what is left.
+// CertifyDue certifies what one process publishes, if that is due. certifiedAs is its first state: see [Published].
+// Certificates signed before an interruption count.
 func (r *Registry) CertifyDue(ctx context.Context, at string, certifiedAs []string, say Declaration,
 	log *zap.Logger) error {
 	p, err := r.due(ctx, at, certifiedAs)
@@ -103,7 +101,7 @@ func (r *Registry) CertifyDue(ctx context.Context, at string, certifiedAs []stri
 	return err
 }
 
-// due returns what a process publishes, or nil if nothing of it has to be certified.
+// due returns what a process publishes, or nil if nothing has to be certified.
 func (r *Registry) due(ctx context.Context, at string, certifiedAs []string) (*Published, error) {
 	ctx, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()
@@ -135,7 +133,7 @@ func (r *Registry) due(ctx context.Context, at string, certifiedAs []string) (*P
 	return &p, err
 }
 
-// sameRoles refuses a process that publishes other roles, issuers or keys than those that it was certified for.
+// sameRoles refuses a process that publishes other roles, issuers or keys than at first.
 func sameRoles(at string, as, now []string) error {
 	if !slices.Equal(as, now) {
 		return refusal.New("roles_changed",

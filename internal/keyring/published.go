@@ -27,8 +27,8 @@ type Published struct {
 	RolesByEndpoint map[string][]string // by the place that a process was read from; see signsAs
 }
 
-// ReadPublished asks processes for the roles whose keys they hold, and for their observations. Instead of a process it
-// can read a file with the output of mediator keys publish.
+// ReadPublished asks processes for their roles and observations, or reads them from the output of mediator keys
+// publish.
 func ReadPublished(ctx context.Context, from []string) (Published, error) {
 	p := Published{Publication{[]daemon.RoleDocument{}, []look.Observation{}}, make(map[string][]string)}
 	for _, at := range from {
@@ -79,7 +79,7 @@ func readPublishedFile(path string) (p Publication, err error) {
 // PublishedFile returns the path in file:PATH.
 func PublishedFile(at string) (string, bool) { return strings.CutPrefix(at, "file:") }
 
-// signsAs lists what a process signs, as which issuer, and with which keys, without the versions of the keys.
+// signsAs lists the roles, issuers and key names of a process.
 func signsAs(roles []daemon.RoleDocument) []string {
 	var as []string
 	add := func(r daemon.RoleDocument, key string) {
@@ -97,7 +97,7 @@ func signsAs(roles []daemon.RoleDocument) []string {
 	return slices.Compact(as)
 }
 
-// ReadRoles asks processes for the roles whose keys they hold, or reads them from the output of mediator keys publish.
+// ReadRoles asks processes for their roles, or reads them from the output of mediator keys publish.
 func ReadRoles(ctx context.Context, from []string) ([]daemon.RoleDocument, error) {
 	var all []daemon.RoleDocument
 	for _, at := range from {

@@ -46,9 +46,9 @@ func NewRegistry(key RootKey, o signer.Options, bundle string) *Registry {
 // Declaration is what the security team declares about the keys that it certifies.
 type Declaration struct{ AccessibleToAgent, AccessibleToUsers bool }
 
-// certify gives each key version that needs one a custody certificate. A certificate that stands stays as it is,
-// byte for byte: records rest on it. A revocation list is signed again. If a signature fails, or ctx ends, what
-// was signed so far counts, and the bundle keeps the certificates that it has.
+// certify gives each key version that needs one a custody certificate. A valid certificate stays as it is, byte for
+// byte: records rest on it. The revocation list is signed again. If a signature fails, or ctx ends, earlier signatures
+// count, and the bundle keeps its certificates.
 func (e *bundleEdit) certify(ctx context.Context, p Published, say Declaration) (done Certification, err error) {
 	if p.Roles, done.Waiting, err = e.wanted(p.Roles); err != nil {
 		return done, err
@@ -84,28 +84,25 @@ func (e *bundleEdit) certify(ctx context.Context, p Published, say Declaration) 
 	return done, nil
 }
 
-// A version of a key needs a certificate while something signs with it, and until what it has signed has expired.
-// Otherwise the bundle would grow with each rotation, whether or not somebody retires the versions in their
-// custody.
+// A key version needs a certificate while something signs with it, and until its signatures have expired. Otherwise the
+// bundle would grow with each rotation, as far as versions are not retired in their custody.
 const (
-	// superseded is for how long a later version of a key has to be certified before the versions before it get no
-	// certificate. Nothing of a post is valid for so long. supersededMany is the time for a key with more than
-	// manyVersions.
+	// A version gets no certificate once a later one has been certified for superseded: nothing of a post is valid for so
+	// long. A key with more than manyVersions has supersededMany.
 	superseded, supersededMany = time.Hour, 15 * time.Minute
 	manyVersions               = 16
-	// maxVersions bounds the certified versions of one key. A key that is rotated faster has its newest version
-	// certified later.
+	// maxVersions bounds the certified versions of one key. Beyond it the newest version waits.
 	maxVersions = 64
 )
 
-// shareOf is how many certified versions a key may have where there are so many keys.
+// shareOf returns the certified versions that each of so many keys may have.
 func shareOf(keys int) int {
 	return max(1, min(maxVersions, evidence.MaxCertificates*3/4/max(1, keys)))
 }
 
-// wanted returns roles with the key versions that need a certificate: those that are neither retired nor
-// superseded. Of many, those that were never certified go too, but for the newest and the one that signs: they
-// have signed nothing. waiting is how many newest versions have to wait.
+// wanted returns roles with the key versions that need a certificate: neither retired nor superseded. Of many, it drops
+// those that were never certified, except the newest and the signing one: they have signed nothing. waiting counts
+// newest versions that have to wait.
 func (e *bundleEdit) wanted(roles []daemon.RoleDocument) (wanted []daemon.RoleDocument, waiting int, err error) {
 	certified, keys := make(map[string]evidence.Certified), keyNames(roles)
 	for _, c := range e.trust.Certified() {
@@ -139,7 +136,7 @@ func (e *bundleEdit) wanted(roles []daemon.RoleDocument) (wanted []daemon.RoleDo
 			})
 		}
 		for over := len(left) - shareOf(len(keys)); over > 0; over-- {
-			// it is refused anyway
+			// a revoked version is refused anyway
 			drop := slices.IndexFunc(left, func(k jose.JSONWebKey) bool { return certified[k.KeyID].Revoked })
 			if _, has := certified[newest]; drop < 0 && !has {
 				drop = len(left) - 1
@@ -155,8 +152,8 @@ func (e *bundleEdit) wanted(roles []daemon.RoleDocument) (wanted []daemon.RoleDo
 	return wanted, waiting, nil
 }
 
-// withoutSuperseded removes the key versions that a later one has superseded for some time. Versions are published
-// oldest first.
+// withoutSuperseded removes key versions that a later one superseded some time ago. Versions are published oldest
+// first.
 func (e *bundleEdit) withoutSuperseded(keys []jose.JSONWebKey, certified map[string]evidence.Certified,
 	after time.Duration) []jose.JSONWebKey {
 	for i, k := range slices.Backward(keys) {
@@ -168,9 +165,9 @@ func (e *bundleEdit) withoutSuperseded(keys []jose.JSONWebKey, certified map[str
 	return keys
 }
 
-// certificates returns a certificate for each key version of p: the one that the bundle has, if it stands, or a
-// new one. After a signature that failed it signs no more, and returns the certificates that the bundle has. left
-// is how many are to be signed yet.
+// certificates returns a certificate for each key version of p: the valid one in the bundle, or a new one. After a
+// signature that failed it signs no more, and returns the certificates of the bundle; left counts those to be signed
+// yet.
 func (e *bundleEdit) certificates(ctx context.Context, p Published, say Declaration) (tokens []string, left int,
 	err error) {
 	issuer, err := signer.New(evidence.SignerCertificateKind, e.Key, e.Options)
@@ -202,7 +199,7 @@ func (e *bundleEdit) certificates(ctx context.Context, p Published, say Declarat
 	return tokens, left, nil
 }
 
-// tokenOf returns the bundle's certificate for the key that c is about, or nothing.
+// tokenOf returns the bundle's certificate for the key of c, or nothing.
 func (e *bundleEdit) tokenOf(c evidence.SignerCertificate) string {
 	for _, old := range e.trust.Certified() {
 		if old.Certificate.SubjectKeyID == c.SubjectKeyID && old.Certificate.SubjectPublicKeyHash == c.SubjectPublicKeyHash {
@@ -212,7 +209,7 @@ func (e *bundleEdit) tokenOf(c evidence.SignerCertificate) string {
 	return ""
 }
 
-// subjects returns what there is to say of each key version of p. Processes that share a key publish it several times.
+// subjects returns the claims about each key version of p. Processes that share a key publish it several times.
 func subjects(p Published, say Declaration) (all []evidence.SignerCertificate, err error) {
 	for _, r := range p.Roles {
 		if r.Unread != nil {
@@ -242,8 +239,8 @@ func subjects(p Published, say Declaration) (all []evidence.SignerCertificate, e
 	return all, nil
 }
 
-// standing returns the bundle's certificate that says what c says, if it is not revoked, and neither due for
-// renewal nor good for longer than what is signed now.
+// standing returns the bundle's certificate with the claims of c, unless it is revoked, due for renewal, or good for
+// longer than today's certificates.
 func (e *bundleEdit) standing(c evidence.SignerCertificate) (token string, stands bool) {
 	for _, old := range e.trust.Certified() {
 		said := old.Certificate
@@ -268,8 +265,8 @@ func (e *bundleEdit) due(c evidence.SignerCertificate) bool {
 	return time.Unix(c.Expires, 0).Before(e.Options.Now().Add(e.Options.Lifetime / 2))
 }
 
-// claims makes the claims about a role's key: what its process knows, what was observed, and what is declared. It
-// refuses a claim that an observation contradicts.
+// claims makes the claims about a role's key: what its process knows, observations, and the declaration. It refuses a
+// claim that an observation contradicts.
 func claims(r daemon.RoleDocument, observations []look.Observation, say Declaration) (evidence.SignerCertificate,
 	error) {
 	c := evidence.SignerCertificate{
@@ -294,9 +291,8 @@ func claims(r daemon.RoleDocument, observations []look.Observation, say Declarat
 	return c, nil
 }
 
-// remaining returns the certificates of the bundle that stay beside those for the keys of roles: certificates of
-// other keys that have not expired. A version that its process no longer publishes is retired, and gets no
-// certificate. Once signing has failed, all stay.
+// remaining returns the certificates of the bundle for other keys than the roles' that have not expired. A version that
+// its process no longer publishes is retired, and gets none. Once signing has failed, all stay.
 func (e *bundleEdit) remaining(roles []daemon.RoleDocument) (kept []string) {
 	asked := keyNames(roles)
 	for _, token := range e.before {
@@ -318,8 +314,8 @@ func keyNames(roles []daemon.RoleDocument) map[string]bool {
 	return names
 }
 
-// needsRenewal reports whether the bundle's certificates for the roles' keys have to be renewed: a version is new
-// or gone, its process states other properties, or half of a certificate's lifetime is over.
+// needsRenewal reports whether certificates for the roles' keys have to be renewed: a version is new or gone, a
+// property has changed, or half of a lifetime is over.
 func (e *bundleEdit) needsRenewal(roles []daemon.RoleDocument) bool {
 	certified := make(map[string]evidence.Certified)
 	asked := keyNames(roles)
@@ -344,7 +340,7 @@ func (e *bundleEdit) needsRenewal(roles []daemon.RoleDocument) bool {
 	return published != len(certified)
 }
 
-// Certification is what [Registry.Certify] has done.
+// Certification is the result of [Registry.Certify].
 type Certification struct {
 	Certified int // new certificates
 	Kept      int // certificates that stay in the bundle
@@ -354,9 +350,9 @@ type Certification struct {
 	Full      float64
 }
 
-// Certify gives each published version of each key that needs one a custody certificate: the one that the bundle
-// has, if it still says what is to be said and half of its lifetime is not over, or a new one. If it could not
-// sign everything, the bundle has what was signed, and the error says why.
+// Certify gives each published key version that needs one a custody certificate: the one in the bundle if its claims
+// are the same and half of its lifetime is not over, or else a new one. If a signature fails, the bundle has the
+// earlier ones, and the error says why.
 func (r *Registry) Certify(ctx context.Context, p Published, say Declaration) (done Certification, err error) {
 	var e *bundleEdit
 	err = r.editBundle(ctx, func(edit *bundleEdit) (err error) {

@@ -10,9 +10,9 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// revoke signs the revocation list again, with the entries in add and without those that have ended: the history
-// has had them since they were made. It returns the token and its entries. If the list gets too long, entries of
-// versions that have left the bundle go as well, because they are refused without it.
+// revoke signs the revocation list again, with the entries in add and without ended ones, which the history has. It
+// returns the token and its entries. If the list gets too long, entries of versions that left the bundle go as well:
+// they are refused without it.
 func (e *bundleEdit) revoke(ctx context.Context, add []evidence.Revocation) (string, []evidence.Revocation, error) {
 	entries := append([]evidence.Revocation{}, add...)
 	old, _ := e.trust.Revocations()
@@ -43,8 +43,7 @@ func (e *bundleEdit) revoke(ctx context.Context, add []evidence.Revocation) (str
 	return token, entries, err
 }
 
-// longList is from how many bytes on the revocation list takes no more artifacts, so that keys can be revoked at
-// any time.
+// A revocation list of longList bytes takes no more artifacts, so that keys can be revoked at any time.
 const longList = evidence.MaxRevocations / 4 * 3
 
 func (e *bundleEdit) signList(ctx context.Context, entries []evidence.Revocation, o signer.Options) (string, error) {
@@ -56,9 +55,9 @@ func (e *bundleEdit) signList(ctx context.Context, entries []evidence.Revocation
 	return token, err
 }
 
-// Revoke adds entries to the bundle's revocation list, signs the list again, and returns all of its entries. The
-// history gets a list of the new entries alone: it says when they were revoked, and has them for good. Revoke
-// calls unknown for each key id in add for which the bundle has no certificate.
+// Revoke adds entries to the bundle's revocation list, signs it again, and returns all entries. The history gets a list
+// of the new entries alone, which keeps their time for good. Revoke calls unknown for each key id in add without a
+// certificate in the bundle.
 func (r *Registry) Revoke(ctx context.Context, add []evidence.Revocation,
 	unknown func(kid string)) (all []evidence.Revocation, err error) {
 	err = r.editBundle(ctx, func(e *bundleEdit) (err error) {

@@ -17,12 +17,11 @@ import (
 	"github.com/actionproof/mediator/look"
 )
 
-// rootKeyWait is how long a command waits for the custody that holds its root key.
+// rootKeyWait bounds the wait for the custody of a root key.
 const rootKeyWait = 10 * time.Second
 
-// OpenRootKey opens a root key. path names the private file that mediator keys root has made, or a .yaml file that
-// names a key in Vault or in a token. A .yaml file also states the key's purpose, which must be one of purposes. The
-// caller closes the key.
+// OpenRootKey opens a root key. path is the private file that mediator keys root has made, or a .yaml file that names a
+// key in Vault or in a token and its purpose, which must be one of purposes. The caller closes the key.
 func OpenRootKey(ctx context.Context, path string, stderr io.Writer, purposes ...string) (RootKey, error) {
 	if filepath.Ext(path) != ".yaml" {
 		return readRootKey(path)
@@ -49,8 +48,7 @@ func OpenRootKey(ctx context.Context, path string, stderr io.Writer, purposes ..
 	return RootKey{version: version, store: ring}, nil
 }
 
-// pinnedVersion opens the pinned version of the key. It refuses the key unless the custody is observed not to export
-// it.
+// pinnedVersion opens the pinned version of the key. It refuses a key that its custody is not observed not to export.
 func pinnedVersion(ctx context.Context, c *config.RootKey, ring keystore.Store) (custody.Version, error) {
 	ctx, cancel := context.WithTimeout(ctx, rootKeyWait)
 	defer cancel()

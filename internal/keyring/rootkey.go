@@ -21,8 +21,8 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// RootKey is a key of the security team: of the key registry or of the deployment auditor. Commands use it, on a
-// machine where no agent runs. A process that serves never uses it.
+// RootKey is a key of the security team, of the registry or the auditor. Only commands use it, on a machine without
+// agents.
 type RootKey struct {
 	version     custody.Version
 	postQuantum *postQuantumKey // nil if the root has only an Ed25519 key
@@ -37,7 +37,7 @@ func (k RootKey) KeyID() string { return k.version.KeyID() }
 // Current returns the key's only version.
 func (k RootKey) Current(context.Context) (custody.Version, error) { return k.version, nil }
 
-// Properties says that a key from a file can be copied. What a root key signs makes no claim about that.
+// Properties says that a key from a file can be copied.
 func (k RootKey) Properties() custody.Properties {
 	return custody.Properties{Exportable: k.store == nil}
 }

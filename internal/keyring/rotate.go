@@ -12,8 +12,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Owner rotates and retires keys in their custody. It is declared here so that this package does not depend on one
-// custody.
+// Owner rotates and retires keys in their custody. It is an interface so that this package depends on no custody.
 type Owner interface {
 	// Rotate gives a key a new version and returns its number.
 	Rotate(ctx context.Context, key string) (version int, err error)
@@ -26,13 +25,13 @@ type Owner interface {
 type Rotator struct {
 	Owner Owner
 	From  []string // endpoints of every process that signs with the keys
-	// RetireAfter is how long all processes have to sign with the new version before the earlier ones are retired.
+	// RetireAfter is the time from when all processes sign with a new version to the retirement of earlier ones.
 	RetireAfter time.Duration
 	// CertifiedWithin bounds the wait for the processes to sign with the new version.
 	CertifiedWithin time.Duration
-	// Waiting is told, unless it is nil, when RetireAfter begins.
+	// Waiting, unless nil, is called when RetireAfter begins.
 	Waiting func()
-	// Done is told of each change when it is made.
+	// Done is called after each change.
 	Done func(Rotated)
 
 	rotated map[string]time.Time // by RotateDue: a process that tells a wrong age has its key rotated once in a period
@@ -45,11 +44,10 @@ type Rotated struct {
 	Oldest  int    `json:"oldest,omitempty"`  // the oldest version that is kept; earlier ones are retired
 }
 
-// signsPoll is how often processes are asked which version signs.
+// Processes are asked every signsPoll which version signs.
 const signsPoll = time.Second
 
-// Rotate gives each key a new version. A key that cannot be rotated does not keep the others from it. It returns the
-// new versions of the keys that were rotated.
+// Rotate gives each key a new version, and goes on after a key that fails. It returns the new versions.
 func (r *Rotator) Rotate(ctx context.Context, keys []string) (versions map[string]int, err error) {
 	versions = make(map[string]int)
 	for _, key := range keys {
@@ -73,9 +71,9 @@ func (r *Rotator) Retire(ctx context.Context, key string, oldest int) error {
 	return err
 }
 
-// RetireEarlier waits until every process signs with the given version of each key, or a later one, and for RetireAfter
-// from then on, and retires the versions before it. It asks the processes again before it retires. A key with which a
-// process signs as before, or of which a process says nothing, keeps its versions.
+// RetireEarlier waits until every process signs with the given version of each key or a later one, waits RetireAfter,
+// asks again, and retires the earlier versions. A key keeps its versions if a process does not sign with the new one,
+// or does not answer.
 func (r *Rotator) RetireEarlier(ctx context.Context, versions map[string]int) error {
 	if len(versions) == 0 {
 		return nil
@@ -104,8 +102,8 @@ func (r *Rotator) RetireEarlier(ctx context.Context, versions map[string]int) er
 	return err
 }
 
-// awaitSignatures waits until every process signs with the given versions or later ones, for at most CertifiedWithin.
-// It returns the keys with which they do not, with the reason.
+// awaitSignatures waits, for at most CertifiedWithin, until every process signs with the given versions or later ones.
+// It returns the keys for which that is not so, with the reason.
 func (r *Rotator) awaitSignatures(ctx context.Context, versions map[string]int) (behind map[string]string) {
 	within, cancel := context.WithTimeout(ctx, r.CertifiedWithin)
 	defer cancel()
@@ -120,8 +118,8 @@ func (r *Rotator) awaitSignatures(ctx context.Context, versions map[string]int) 
 	return behind
 }
 
-// signBefore returns those of the keys with which not every process is known to sign with the given version or a later
-// one, with the reason.
+// signBefore returns the keys for which not every process is known to sign with the given version or a later one, with
+// the reason.
 func (r *Rotator) signBefore(ctx context.Context, versions map[string]int) map[string]string {
 	behind := make(map[string]string)
 	seen := make(map[string]bool)
@@ -153,24 +151,24 @@ func (r *Rotator) signBefore(ctx context.Context, versions map[string]int) map[s
 	return behind
 }
 
-// askRoles asks one process for its roles, for a bounded time.
+// askRoles asks one process for its roles, within a bounded time.
 func askRoles(ctx context.Context, at string) ([]daemon.RoleDocument, error) {
 	ctx, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()
 	return rolesAt(ctx, at)
 }
 
-// KeysOf returns the names of the keys that roles sign with, those that cannot be read left out.
+// KeysOf returns the names of the readable keys that roles sign with.
 func KeysOf(roles []daemon.RoleDocument) []string {
 	return slices.Sorted(maps.Keys(keyNames(roles)))
 }
 
-// duePoll is how often a schedule looks whether a key has to be rotated.
+// A schedule looks every duePoll for keys to rotate.
 const duePoll = time.Minute
 
-// RotateEvery rotates each key of the processes whose newest version is older than period, and retires the earlier
-// versions as RetireEarlier does if RetireAfter is set, until ctx ends. A version's age is from the time at which its
-// custody made it, so a restart of the schedule rotates nothing too early. It tells failed of each error.
+// RotateEvery rotates each key whose newest version is older than period, and retires the earlier versions if
+// RetireAfter is set, until ctx ends. The age counts from when the custody made the version, so a restart rotates
+// nothing too early. It calls failed for each error.
 func (r *Rotator) RotateEvery(ctx context.Context, period time.Duration, now func() time.Time, failed func(error)) {
 	said := ""
 	for range every.Tick(ctx, duePoll) {
@@ -187,8 +185,8 @@ func (r *Rotator) RotateEvery(ctx context.Context, period time.Duration, now fun
 	}
 }
 
-// RotateDue rotates each key of the processes whose newest version was made at least period ago. A key of which the
-// time is not known is not rotated, which is an error.
+// RotateDue rotates each key whose newest version was made at least period ago. An unknown age is an error, and the key
+// is not rotated.
 func (r *Rotator) RotateDue(ctx context.Context, period time.Duration, now time.Time) error {
 	newest, err := r.newestMade(ctx)
 	var due []string
@@ -212,8 +210,8 @@ func (r *Rotator) RotateDue(ctx context.Context, period time.Duration, now time.
 	return err
 }
 
-// newestMade returns when the newest version of each key was made, by what the processes say. Its error names every
-// process that does not answer and every key of which that is not known.
+// newestMade returns when the newest version of each key was made, by the word of the processes. Its error names each
+// process that does not answer and each key of unknown age.
 func (r *Rotator) newestMade(ctx context.Context) (newest map[string]time.Time, err error) {
 	newest = make(map[string]time.Time)
 	for _, at := range r.From {

@@ -13,21 +13,21 @@ import (
 type Comparison struct {
 	Since, Until time.Time     // of what is reported; zero Since is the beginning
 	Window       time.Duration // by how much the times of a signature in the two may differ
-	// Hash returns a signature as the log has it, so that the signatures themselves are compared. It may be nil. It is not
-	// used for a log that has signatures as they are.
+	// Hash returns a signature as the log has it, to compare signatures themselves. It may be nil. A log in plaintext does
+	// not need it.
 	Hash Hash
-	// Found is given each difference as soon as it is one.
+	// Found gets each difference at once.
 	Found func(Difference) error
 }
 
-// maxHeld bounds what is in memory of the two: what may still be found in the other one.
+// maxHeld bounds the signatures and artifacts in memory that still wait for their partner.
 const maxHeld = 1 << 19
 
-// errWindow means that more is in memory than may be.
+// errWindow means that too many wait.
 var errWindow = errors.New("too many signatures lie within the window of time: choose a smaller one")
 
 // Run compares the signatures of a log with the artifacts of records, which come in the order of their start. It holds
-// of both what lies within the window, and the artifacts that calls under way had signed later than others started.
+// those within the window, and artifacts of calls under way that later calls overtook.
 func (c Comparison) Run(ctx context.Context, log *Logs, records iter.Seq2[ledger.Record, error]) (Summary, error) {
 	j := join{Comparison: c, waiting: make(map[string][]*held), seen: make(map[string]bool),
 		summary: Summary{Since: c.Since, Until: c.Until}}
@@ -61,7 +61,7 @@ func (c Comparison) Run(ctx context.Context, log *Logs, records iter.Seq2[ledger
 	return j.summary, err
 }
 
-// near leaves out what is too long before or after the range to be the partner of anything in it.
+// near drops entries too far from the range to be the partner of anything in it.
 func (c Comparison) near(signatures iter.Seq2[Signature, error]) iter.Seq2[Signature, error] {
 	return func(yield func(Signature, error) bool) {
 		for s, err := range signatures {
@@ -76,7 +76,7 @@ func (c Comparison) near(signatures iter.Seq2[Signature, error]) iter.Seq2[Signa
 	}
 }
 
-// Records is the query for the records whose artifacts are compared.
+// Records is the query for the records to compare.
 func (c Comparison) Records() ledger.Query {
 	q := ledger.Query{Until: c.Until.Add(2 * c.Window), OldestFirst: true}
 	if !c.Since.IsZero() {
@@ -95,7 +95,7 @@ type join struct {
 	summary Summary
 }
 
-// shown reports what the log hides at once, since nothing in the record can be its partner, and leaves the rest.
+// shown reports at once what the log hides, since it can have no partner, and passes on the rest.
 func (j *join) shown(signatures iter.Seq2[Signature, error]) iter.Seq2[Signature, error] {
 	return func(yield func(Signature, error) bool) {
 		for s, err := range signatures {
@@ -139,8 +139,7 @@ type held struct {
 	Difference
 }
 
-// inRange reports whether what happened at a time is compared. What lies beside it may still be the partner of
-// something.
+// inRange reports whether a time is compared. An entry beside the range may still be a partner.
 func (c Comparison) inRange(at time.Time) bool { return !at.Before(c.Since) && at.Before(c.Until) }
 
 func (j *join) signature(s Signature) error {
@@ -180,7 +179,7 @@ func (j *join) common(key, value string) string {
 	return key
 }
 
-// add looks for the partner of h, the one that has waited longest, and has h wait if there is none.
+// add looks for the partner of h that has waited longest. Without one, h waits.
 func (j *join) add(h *held) error {
 	if len(j.order) >= maxHeld {
 		return errWindow
@@ -201,7 +200,7 @@ func (j *join) add(h *held) error {
 	return nil
 }
 
-// leave takes one off those that wait: the one that has waited longest of its kind.
+// leave removes the waiting entry that is oldest of its kind.
 func (j *join) leave(h *held) {
 	if rest := j.waiting[h.common][1:]; len(rest) > 0 {
 		j.waiting[h.common] = rest
@@ -210,7 +209,7 @@ func (j *join) leave(h *held) {
 	}
 }
 
-// settle lets go of what is too old, at a time, to find a partner any more.
+// settle drops entries that are too old at a time to find a partner.
 func (j *join) settle(now time.Time) error {
 	n := 0
 	for n < len(j.order) && j.order[n].at.Add(j.Window).Before(now) {
@@ -225,7 +224,7 @@ func (j *join) settle(now time.Time) error {
 	return nil
 }
 
-// release lets go of the first n, and reports those without a partner.
+// release drops the first n entries, and reports those without a partner.
 func (j *join) release(n int) error {
 	for _, h := range j.order[:n] {
 		delete(j.seen, h.value)

@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// maxLine bounds a line of the log, in bytes. A request of 128 signatures, the most that a process asks for, has 60
-// KiB.
+// maxLine bounds a line of the log, in bytes. A request of 128 signatures, the most of one process, has 60 KiB.
 const maxLine = 4 << 20
 
 // Log is one file of Vault's audit log.
@@ -27,15 +26,14 @@ type Logs struct {
 	Files []Log
 	Mount string          // of the Transit engine
 	Keys  map[string]bool // the names of the keys that are compared
-	// Note is told of what does not end the reading.
+	// Note gets warnings that do not end the reading.
 	Note func(sentence string)
 
 	inRange   func(at time.Time) bool // whether a signature is counted; nil counts all
 	otherKeys int
 }
 
-// entry is what is read of every line. The rest has another form for each path, and may have any form where a plugin
-// answers.
+// entry has the members read of every line. The others differ for each path, and a plugin can choose any form.
 type entry struct {
 	Type    string    `json:"type"`
 	Time    time.Time `json:"time"`
@@ -64,15 +62,15 @@ type answer struct {
 	} `json:"response"`
 }
 
-// signed is what the answer to one signature holds. Of a batch, each item has all members; one that was not signed has
-// no version.
+// signed is the answer to one signature. In a batch each item has all members, and one that was not signed has no
+// version.
 type signed struct {
 	Signature string `json:"signature"`
 	Version   int    `json:"key_version"`
 }
 
-// Signatures yields the signatures of the keys, of all files in the order of time. An error is the last thing that it
-// yields. A signature is in the log before Vault gives it to anybody.
+// Signatures yields the signatures of the keys, from all files in the order of time. An error comes last. Vault logs a
+// signature before it gives it out.
 func (l *Logs) Signatures() iter.Seq2[Signature, error] {
 	return func(yield func(Signature, error) bool) {
 		heads := make([]*head, len(l.Files))
@@ -107,8 +105,7 @@ type head struct {
 
 func (h *head) advance() { h.s, h.err, h.more = h.next() }
 
-// Rotations yields the requests to rotate a key that Vault has carried out, one file after the other. An error is the
-// last thing that it yields.
+// Rotations yields the key rotations that Vault carried out, one file after the other. An error comes last.
 func (l *Logs) Rotations() iter.Seq2[Signature, error] {
 	return func(yield func(Signature, error) bool) {
 		for _, f := range l.Files {
@@ -140,8 +137,8 @@ func (l *Logs) rotation(line []byte) ([]Signature, error) {
 		nil
 }
 
-// file yields what read finds in the lines of one file. A last line without an end is being written, or was cut off; it
-// is left out with a note.
+// file yields what read finds in the lines of one file. A last line without an end, being written or cut off, is left
+// out with a note.
 func (l *Logs) file(f Log, read func(line []byte) ([]Signature, error)) iter.Seq2[Signature, error] {
 	return func(yield func(Signature, error) bool) {
 		in := bufio.NewReaderSize(f.From, 64<<10)
@@ -172,7 +169,7 @@ func (l *Logs) file(f Log, read func(line []byte) ([]Signature, error)) iter.Seq
 	}
 }
 
-// readLine reads a line without its end; whole is false for what stands behind the last end of line.
+// readLine reads a line without its end; whole is false after the last end of line.
 func readLine(in *bufio.Reader) (line []byte, whole bool, err error) {
 	for {
 		part, err := in.ReadSlice('\n')
@@ -243,8 +240,8 @@ func (l *Logs) signatures(line []byte) ([]Signature, error) {
 	return out, nil
 }
 
-// hidden returns the one entry for an answer that shows no signature, unless an error says that there is none: a
-// signature that the log does not show was given nevertheless.
+// hidden returns the one entry for an answer that shows no signature, unless it is an error: the signature was given
+// out nevertheless.
 func (l *Logs) hidden(at time.Time, key string, a answer) []Signature {
 	s := Signature{Time: at, Key: key, Hidden: HiddenLeftOut, Request: a.Request.ID, By: a.Auth.DisplayName,
 		Remote: a.Request.Remote}

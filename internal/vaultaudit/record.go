@@ -19,13 +19,12 @@ import (
 // Hash returns a text as the audit log has it.
 type Hash func(ctx context.Context, text string) (string, error)
 
-// plain is the [Hash] of an audit device that logs everything as it is, and isPlain reports whether a signature is from
-// one.
+// plain is the [Hash] of an audit device that logs in plaintext; isPlain reports whether a signature comes from one.
 func plain(_ context.Context, text string) (string, error) { return text, nil }
 
 func isPlain(value string) bool { return strings.HasPrefix(value, "vault:v") }
 
-// item is an artifact of a record, or that a post was refused.
+// item is an artifact of a record, or a refused post.
 type item struct {
 	Artifact
 	refused *refusedPost // then there is no artifact, and Time is when the post started
@@ -37,17 +36,15 @@ type refusedPost struct {
 	started, until time.Time // what was signed between these may have been for it
 }
 
-// late is how long after a post's end Vault may still sign for it: it answers also those who wait no more.
+// Vault may sign for a post until late after its end: it answers even when nobody waits.
 const late = 5 * time.Second
 
-// maxCall bounds how long after its start a call has artifacts signed. It is many times what a post's steps take by
-// default.
+// maxCall bounds how long after its start a call gets artifacts signed: many times the default of a post's steps.
 const maxCall = time.Hour
 
-// recorded yields the artifacts that the keys have signed, and the posts that were refused, in the order of time. The
-// records come in the order of their start, and an artifact of a slow call may be younger than those of later calls: it
-// waits until a record has started after it. Without a hash artifacts have no value. An error is the last thing that it
-// yields.
+// recorded yields the artifacts that the keys signed, and refused posts, in the order of time. Records come in the
+// order of their start, and an artifact of a slow call may be younger than those of later calls: it waits for a record
+// that started after it. Without a hash artifacts have no value. An error comes last.
 func recorded(ctx context.Context, records iter.Seq2[ledger.Record, error], keys map[string]bool,
 	hash Hash) iter.Seq2[item, error] {
 	return func(yield func(item, error) bool) {
@@ -121,8 +118,7 @@ func artifactsOf(ctx context.Context, r ledger.Record, keys map[string]bool, has
 	return found, group.Wait()
 }
 
-// vaultSignature returns the signature of a token as Vault gave it. For a token that is none, it returns what no
-// signature is.
+// vaultSignature returns the signature of a token as Vault gave it, or for anything else a text that is no signature.
 func vaultSignature(kid, token string) string {
 	_, version, _ := strings.Cut(kid, evidence.KeyName(kid)+":")
 	sig, err := base64.RawURLEncoding.DecodeString(token[strings.LastIndexByte(token, '.')+1:])
@@ -132,9 +128,8 @@ func vaultSignature(kid, token string) string {
 	return fmt.Sprintf("vault:%s:%s", version, base64.StdEncoding.EncodeToString(sig))
 }
 
-// signedAt returns when a token says that it was signed. A token that does not say so, or names a time that is not in
-// the call's, counts as signed when the call started: a token names whole seconds, and the clock of another machine may
-// be behind.
+// signedAt returns the time in a token, or the call's start if it has none or one outside of the call: tokens have
+// whole seconds, and clocks differ.
 func signedAt(token string, started time.Time) time.Time {
 	parts := strings.Split(token, ".")
 	var claims struct {

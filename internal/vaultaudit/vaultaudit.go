@@ -1,6 +1,6 @@
-// Package vaultaudit compares the audit log of Vault, which has every signature that Vault made, with the record of
-// calls, which has every artifact that the mediator used. What only Vault has was signed for somebody else, or for a
-// post that broke off. What only the record has is missing in the log.
+// Package vaultaudit compares Vault's audit log, which has every signature of Vault, with the record, which has every
+// artifact that the mediator used. A signature that only Vault has was made for somebody else, or for a post that broke
+// off. One that only the record has is missing in the log.
 //
 //	vaultaudit.go  what is compared, and how it went
 //	log.go         signatures, from the lines of an audit log
@@ -45,12 +45,11 @@ type Difference struct {
 	Remote   string    `json:"remote,omitempty"`
 	Post     string    `json:"post,omitempty"`
 	Artifact string    `json:"artifact,omitempty"`
-	// Hidden is why the log does not show what an answer gave, which may be several signatures: [HiddenWrapped] or
-	// [HiddenLeftOut]. It is empty where the log shows the signature. The mediator never asks for such an answer. Key has
-	// no version then.
+	// Hidden is the reason why the log does not show an answer, perhaps of several signatures: [HiddenWrapped] or
+	// [HiddenLeftOut]. The mediator never asks for such an answer. Key then has no version.
 	Hidden string `json:"hidden,omitempty"`
-	// Refused is the id of a post that was under way then, or had just ended, and was refused: the signature may have been
-	// made for it. It shows nothing: whoever uses a key past the mediator can choose such a moment.
+	// Refused is the id of a post that was refused around that time: the signature may have been made for it. It proves
+	// nothing, since a thief of a key can choose the moment.
 	Refused string `json:"refused,omitempty"`
 }
 
@@ -66,16 +65,15 @@ const (
 	OnlyRecord = "record"
 )
 
-// Summary says what was compared. Signatures is Matched plus OnlyVault, and Artifacts is Matched plus OnlyRecord: a
-// pair counts if its signature or its artifact lies in the range.
+// Summary counts the comparison. Signatures is Matched plus OnlyVault, and Artifacts is Matched plus OnlyRecord: a pair
+// counts if either part lies in the range.
 type Summary struct {
-	// Exact is whether signatures were compared themselves. Otherwise only their keys, times and number were: a signature
-	// that nobody recorded is then taken for one that is missing in the log at about the same time, and what was signed is
-	// not compared.
+	// Exact: the signatures themselves were compared. Otherwise only their keys, times and numbers were: an unrecorded
+	// signature then passes for one that is missing in the log at about the same time.
 	Exact bool      `json:"exact"`
 	Since time.Time `json:"since,omitzero"`
 	Until time.Time `json:"until"`
-	// in the log, of the keys that are compared; an answer that hides them counts as one
+	// in the log, of the compared keys; an answer that hides them counts as one
 	Signatures int `json:"signatures"`
 	Artifacts  int `json:"artifacts"` // in the record, of these keys
 	Matched    int `json:"matched"`
