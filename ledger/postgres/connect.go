@@ -21,15 +21,14 @@ import (
 )
 
 const (
-	// maxConns bounds the connections of one process; a further transaction waits for one. PostgreSQL admits 100 by
-	// default.
+	// maxConns bounds the connections of one process. PostgreSQL admits 100 by default.
 	maxConns = 16
 	// connectTimeout bounds one attempt to connect.
 	connectTimeout = 5 * time.Second
 )
 
-// parameters are what each connection asks for, unless the DSN asks for something itself. What durability rests on is
-// read back.
+// parameters are the settings of each connection unless the DSN has its own. Those that durability rests on are read
+// back.
 var parameters = map[string]string{
 	"application_name":   "mediator",
 	"synchronous_commit": "on", // whatever the role's default is
@@ -39,13 +38,13 @@ var parameters = map[string]string{
 	"idle_in_transaction_session_timeout": strconv.FormatInt(operation.Milliseconds(), 10),
 }
 
-// Check says what is wrong with dsn, as far as that can be known without connecting.
+// Check finds errors in dsn that show without connecting.
 func Check(dsn string) error {
 	_, err := parse(dsn)
 	return err
 }
 
-// Ports returns the TCP ports of the servers that dsn names; none for those that are reached by a unix socket.
+// Ports returns the TCP ports of the servers that dsn names, none for unix sockets.
 func Ports(dsn string) ([]uint16, error) {
 	config, err := parse(dsn)
 	if err != nil {
@@ -104,7 +103,7 @@ func connect(dsn, schema string) (*sql.DB, error) {
 	return db, nil
 }
 
-// discreet says of a server that cannot be reached why, and not where it is and as whom.
+// discreet says why a server cannot be reached, without its address and user.
 func discreet(err error) error {
 	var dial *pgconn.ConnectError
 	var broken *net.OpError
@@ -128,7 +127,7 @@ func discreet(err error) error {
 // verifies reports whether the server has to show a certificate for its name.
 func verifies(t *tls.Config) bool { return t != nil && !t.InsecureSkipVerify }
 
-// local reports whether nothing leaves the machine on the way to host: a folder of unix sockets, or a loopback address.
+// local reports whether host is on this machine: a folder of unix sockets, or a loopback address.
 func local(host string) bool {
 	a, err := netip.ParseAddr(host) // a name could resolve to anything
 	return strings.HasPrefix(host, "/") || err == nil && a.IsLoopback()

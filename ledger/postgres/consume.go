@@ -21,13 +21,12 @@ SELECT current_setting('synchronous_commit'), current_setting('fsync'), current_
 	(SELECT expires FROM actionproof.forgotten)`
 )
 
-// Consume records keys as used in a transaction of the caller's, all or none, on a database that [Open] has opened
-// once. For each key exactly one caller gets nil and commits; every other one waits for that, and gets a
-// [*ledger.ConsumedError]. After any other error roll back. After an error of the commit itself count the keys as
-// consumed.
+// Consume records keys as used in the caller's transaction, all or none, on a database that [Open] has opened once. For
+// each key exactly one caller gets nil and commits; the others wait for that, and get a [*ledger.ConsumedError]. After
+// any other error roll back. After an error of the commit itself count the keys as consumed.
 //
-// It refuses a transaction that would not commit durably, and one at another level than READ COMMITTED: it would not
-// see what others have pruned.
+// It refuses a transaction that would not commit durably, or is not READ COMMITTED: it would miss the prunings of
+// others.
 func Consume(ctx context.Context, tx *sql.Tx, keys ...ledger.Key) error {
 	kinds, ids, expiries := make([]string, len(keys)), make([]string, len(keys)), make([]int64, len(keys))
 	for i, k := range keys {
@@ -68,8 +67,8 @@ func insert(ctx context.Context, tx *sql.Tx, kinds, ids []string, expiries []int
 	return fresh, rows.Err()
 }
 
-// guard refuses to rest on a commit that is not durable, and keys that may have been pruned. It comes after the insert:
-// what another process has pruned by then, this statement sees.
+// guard refuses a commit that is not durable, and keys that may have been pruned. It runs after the insert, to see what
+// another process has pruned by then.
 func guard(ctx context.Context, tx *sql.Tx, keys []ledger.Key) error {
 	var commit, fsync, level string
 	var forgotten sql.NullInt64

@@ -12,11 +12,11 @@ import (
 )
 
 // DB is a schema of its own in a PostgreSQL database, for state other than the ledger that several processes share. It
-// is safe for concurrent use, and lives through the loss of the database.
+// is safe for concurrent use, and survives an outage of the database.
 type DB struct{ pool }
 
-// OpenDB connects to the database that dsn names, makes the schema unless it is there, and refuses what [Open] refuses.
-// Names without a schema are those of s. Errors do not show dsn, and have the code ledger_unavailable.
+// OpenDB connects to the database that dsn names, makes the schema if needed, and refuses what [Open] refuses. Names
+// without a schema are looked up in s. Errors do not show dsn, and have the code ledger_unavailable.
 func OpenDB(ctx context.Context, dsn string, s Schema) (*DB, error) {
 	db, err := connect(dsn, s.Name)
 	if err != nil {
@@ -32,13 +32,13 @@ func OpenDB(ctx context.Context, dsn string, s Schema) (*DB, error) {
 // Read returns a pool for reading.
 func (d *DB) Read() *sql.DB { return d.db }
 
-// Write runs do in a transaction at the level READ COMMITTED and returns nil once it is durable. If do fails, what it
-// did is undone. After an error of the commit the outcome is unknown: count it as stored.
+// Write runs do in a READ COMMITTED transaction and returns nil once it is durable. If do fails, its changes are
+// undone. After an error of the commit the outcome is unknown: count it as stored.
 func (d *DB) Write(ctx context.Context, do func(context.Context, *sql.Tx) error) error {
 	return d.write(ctx, do)
 }
 
-// Now returns the time by the clock of the database server: all who share the database agree about it.
+// Now returns the time of the database server, which all who share the database agree on.
 func (d *DB) Now(ctx context.Context) (now time.Time, err error) {
 	if err = d.db.QueryRowContext(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
 		return now, ledger.Unavailable("read the clock", err)
@@ -58,16 +58,16 @@ func (p *pool) Close() error {
 	return p.db.Close()
 }
 
-// operation bounds one transaction, with the wait for a connection; the server gets the same bound for each statement.
+// operation bounds one transaction, with the wait for a connection. The server has the same bound for each statement.
 const operation = 10 * time.Second
 
-// write runs do in a transaction and returns nil once it is durable. What it returns else may be shown to an agent.
+// write runs do in a transaction and returns nil once it is durable. An agent may see its errors.
 func (p *pool) write(ctx context.Context, do func(context.Context, *sql.Tx) error) error {
 	return discreet(p.transact(ctx, do))
 }
 
-// transact is write with errors that name servers, databases and users. Once the transaction has begun, the caller's
-// going away does not end it: then nobody would know the outcome; the caller's deadline does.
+// transact is write with errors that name servers, databases and users. A caller that goes away does not end a
+// transaction that has begun, since its outcome would be unknown; the caller's deadline does.
 func (p *pool) transact(ctx context.Context, do func(context.Context, *sql.Tx) error) error {
 	if p.closed.Load() {
 		return ledger.ErrClosed
@@ -82,7 +82,7 @@ func (p *pool) transact(ctx context.Context, do func(context.Context, *sql.Tx) e
 		bounded, end = context.WithDeadline(bounded, deadline)
 		defer end()
 	}
-	// At a stricter level a concurrent use of the same key would be a failure without a name.
+	// At a stricter level, concurrent use of one key would fail without a name.
 	tx, err := p.db.BeginTx(bounded, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return ledger.Unavailable("begin", err)

@@ -1,5 +1,5 @@
 // Package postgres keeps the ledger in a PostgreSQL database that several processes share: the replicas of a sidecar,
-// or of an API that takes part. It promises what package ledger promises, to all of them together.
+// or of an API that takes part. All of them together have the promises of package ledger.
 //
 // Everything lies in the schema  The role needs CREATE on the database for the first start, and afterwards
 // USAGE on the schema and SELECT, INSERT, UPDATE and DELETE on its tables. A failover to a standby keeps the promise
@@ -37,15 +37,14 @@ import (
 type Options struct {
 	// Now is the clock; required.
 	Now func() time.Time
-	// Retention is how long a record is kept; zero keeps it for ever.
+	// Records are kept for Retention; zero keeps them for ever.
 	Retention time.Duration
-	// Instance names this process among those that share the database, also after a restart, and no other one: the
-	// posts in flight of this name become indeterminate when the ledger is opened. Required.
+	// Instance names this process among those that share the database, also after a restart: opening the ledger makes its
+	// posts in flight indeterminate. Required.
 	Instance string
 }
 
-// Ledger is the [ledger.Store] in a PostgreSQL database. It lives through the loss of the database: what is asked
-// meanwhile fails, and what is asked afterwards is answered again.
+// Ledger is the [ledger.Store] in a PostgreSQL database. It survives an outage of the database: calls fail meanwhile.
 type Ledger struct {
 	tables.Reader
 	pool
@@ -55,11 +54,10 @@ type Ledger struct {
 
 var _ ledger.Identified = (*Ledger)(nil)
 
-// Open connects to the database that dsn names (a URL or keyword/value string, as libpq takes them). The first process
-// to come makes the tables. Open refuses a database with another schema version, one that does not commit durably, and
-// one beyond this machine without sslmode=verify-full. Posts that this instance left in flight become indeterminate,
-// because they may have been sent. Errors do not show dsn; except for those about o they have the code
-// ledger_unavailable.
+// Open connects to the database that dsn names (a URL or keyword/value string of libpq). The first process makes the
+// tables. Open refuses another schema version, a database that does not commit durably, and a remote one without
+// sslmode=verify-full. It makes this instance's posts in flight indeterminate, because they may have been sent. Errors
+// do not show dsn; except for those about o they have the code ledger_unavailable.
 func Open(ctx context.Context, dsn string, o Options) (*Ledger, error) {
 	if o.Now == nil || o.Instance == "" {
 		return nil, errors.New("postgres: a clock and the name of this instance are required")
@@ -138,8 +136,7 @@ func (l *Ledger) Add(ctx context.Context, r ledger.Record) error {
 	return l.Write(ctx, nil, []ledger.Record{r})
 }
 
-// Write finishes posts, and adds records and receipts: see [ledger.Store]. The number of round trips does not depend on
-// how many.
+// Write finishes posts, and adds records and receipts: see [ledger.Store]. The number of round trips is constant.
 func (l *Ledger) Write(ctx context.Context, outcomes, records []ledger.Record, receipts ...ledger.Receipt) error {
 	for _, r := range records {
 		if !r.State.Whole() {
@@ -161,7 +158,7 @@ func (l *Ledger) Write(ctx context.Context, outcomes, records []ledger.Record, r
 }
 
 const (
-	// insertPosts inserts in the order of the arrays: where two records started together, the last is the newest.
+	// insertPosts inserts in the order of the arrays: of records with the same start, the last is the newest.
 	insertPosts = `
 WITH added AS (SELECT *
 	FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[],
@@ -171,8 +168,8 @@ WITH added AS (SELECT *
 	SELECT DISTINCT keys, kids FROM added WHERE keys > 0 ORDER BY keys ON CONFLICT DO NOTHING)
 INSERT INTO posts (id, instance, flow, state, session, started, record, artifacts, keys)
 SELECT id, $1, flow, state, session, started, record, nullif(artifacts, ''), keys FROM added ORDER BY n`
-	// updatePosts finds posts by their ids. A plain state = 'forwarding' would let it read all of posts_forwarding, which
-	// holds an entry for each post that has ended since the last vacuum.
+	// updatePosts finds posts by id. A plain state = 'forwarding' would read all of posts_forwarding, which keeps an entry
+	// for each post that has ended since the last vacuum.
 	updatePosts = `
 UPDATE posts SET state = r.state, record = r.record
 FROM unnest($1::text[], $2::text[], $3::text[]) AS r (id, state, record)
@@ -208,8 +205,7 @@ func (l *Ledger) insert(ctx context.Context, tx *sql.Tx, records ...ledger.Recor
 	return nil
 }
 
-// update replaces, in one statement, the records of posts that are in flight by their outcomes, except for their
-// artifacts.
+// update replaces, in one statement, the records of posts in flight by their outcomes, except for their artifacts.
 func update(ctx context.Context, tx *sql.Tx, outcomes ...ledger.Record) error {
 	if len(outcomes) == 0 {
 		return nil
@@ -222,7 +218,7 @@ func update(ctx context.Context, tx *sql.Tx, outcomes ...ledger.Record) error {
 		}
 		ids, states, texts = append(ids, r.ID), append(states, string(r.State)), append(texts, text)
 	}
-	// Planned each time (QueryExecModeExec): a plan that was made while the table was small would read all of it.
+	// Planned each time (QueryExecModeExec): a plan from when the table was small would read all of it.
 	n, err := tables.Affected(tx.ExecContext(ctx, updatePosts, pgx.QueryExecModeExec, ids, states, texts))
 	if err != nil {
 		return ledger.Unavailable("write the record", err)
@@ -233,7 +229,7 @@ func update(ctx context.Context, tx *sql.Tx, outcomes ...ledger.Record) error {
 	return nil
 }
 
-// settle marks posts in flight, of those that where selects, whose process has ended.
+// settle marks selected posts in flight whose process has ended.
 func (l *Ledger) settle(ctx context.Context, where string, arg any) error {
 	return l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		inFlight, err := tables.Posts(tx.QueryContext(ctx,

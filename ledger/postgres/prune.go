@@ -12,8 +12,7 @@ import (
 const (
 	// pruneChunk bounds what one transaction removes.
 	pruneChunk = 1000
-	// abandoned is how long after its start a post in flight is given up, whosever it is: longer than any post takes. It
-	// is for an instance that never came back.
+	// A post in flight is given up abandoned after its start, for an instance that never came back. No post takes so long.
 	abandoned = 24 * time.Hour
 )
 
@@ -31,9 +30,9 @@ DELETE FROM posts WHERE seq IN (
 )`
 )
 
-// Prune removes what can never be replayed and what is too old: see [ledger.Store]. Of the processes that share the
-// database one at a time does; the others have nothing to do meanwhile. A post that has been in flight for over a day
-// becomes indeterminate, whichever instance's it is.
+// Prune removes keys that can never be replayed, and old records: see [ledger.Store]. Processes that share the database
+// take turns, and skip a pruning that is under way. Every post that has been in flight for over a day becomes
+// indeterminate.
 func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
 	before := now.Add(-ledger.KeyMargin).Unix()
 	if err := l.inChunks(ctx, plainly(forgetKeys, before, pruneChunk)); err != nil {
@@ -64,8 +63,8 @@ func plainly(statement string, args ...any) func(context.Context, *sql.Tx) (int6
 	}
 }
 
-// removeReceipts returns what removes receipts whose chains have ended before a time, and counts those that were never
-// handed over.
+// removeReceipts returns a function that removes receipts of chains that ended before a time, and counts those that
+// were never handed over.
 func (l *Ledger) removeReceipts(oldest int64) func(context.Context, *sql.Tx) (int64, error) {
 	return func(ctx context.Context, tx *sql.Tx) (n int64, err error) {
 		var unsent int64

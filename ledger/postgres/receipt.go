@@ -23,13 +23,13 @@ WITH added AS (SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bi
 	SELECT session, 0, 0, '' FROM added WHERE number = 1 ORDER BY session ON CONFLICT DO NOTHING)
 INSERT INTO receipts (session, number, call, signed, token) SELECT session, number, call, signed, token FROM added
 ON CONFLICT DO NOTHING`
-	// selectForked sees what the insert has left, and what another transaction had committed before.
+	// selectForked sees the rows of the insert and of earlier commits.
 	selectForked = `
 SELECT coalesce(min(r.session), '') FROM unnest($1::text[], $2::bigint[], $3::text[]) AS r (session, number, token)
 LEFT JOIN receipts AS kept ON kept.session = r.session AND kept.number = r.number AND kept.token = r.token
 WHERE kept.token IS NULL`
 	selectOpen = `SELECT id, session, started, draft FROM open_calls WHERE instance = $1 ORDER BY started, id`
-	// pruneReceipts removes whole chains: one of which the first receipts are missing could not be verified.
+	// pruneReceipts removes whole chains, since a chain without its beginning cannot be verified.
 	pruneReceipts = `
 WITH gone AS (DELETE FROM receipts WHERE (session, number) IN (
 	SELECT session, number FROM receipts AS r WHERE signed < $1
@@ -38,7 +38,7 @@ WITH gone AS (DELETE FROM receipts WHERE (session, number) IN (
 ) RETURNING session, number)
 SELECT count(*), count(*) FILTER (WHERE gone.number > d.number)
 FROM gone LEFT JOIN deliveries AS d ON d.session = gone.session`
-	// claimDeliveries leaves out what another process claims at this moment.
+	// claimDeliveries skips rows that another process is claiming.
 	claimDeliveries = `
 UPDATE deliveries AS claimed SET due = $2 FROM (
 	SELECT session, due FROM deliveries AS d
@@ -46,7 +46,7 @@ UPDATE deliveries AS claimed SET due = $2 FROM (
 	AND number < (SELECT number FROM receipts AS r WHERE r.session = d.session ORDER BY number DESC LIMIT 1)
 	ORDER BY due LIMIT $3 FOR UPDATE SKIP LOCKED
 ) AS due WHERE claimed.session = due.session RETURNING claimed.session, claimed.number, claimed.due, claimed.refused`
-	// pruneOpenCalls removes what an instance has left that never came back.
+	// pruneOpenCalls removes calls of instances that never came back.
 	pruneOpenCalls = `DELETE FROM open_calls WHERE id IN (SELECT id FROM open_calls WHERE started < $1 LIMIT $2)`
 )
 

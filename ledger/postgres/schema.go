@@ -15,16 +15,16 @@ const versionTable = `
 CREATE TABLE %[1]s.schema_version (one int PRIMARY KEY CHECK (one = 1), version int NOT NULL);
 INSERT INTO %[1]s.schema_version VALUES (1, %[2]d);`
 
-// dialect is what PostgreSQL says otherwise than SQLite. Identity reads rows and not the sequence behind them: others
-// see a row once it is durable.
+// dialect is the SQL of PostgreSQL. Identity reads rows and not the sequence behind them: rows are visible once they
+// are durable.
 var dialect = tables.Dialect{
 	Identity:  `SELECT id, greatest(pruned, (SELECT max(seq) FROM posts)), (SELECT count(*) FROM accepted) FROM identity`,
 	Artifacts: `artifacts`,
 	Sets:      `SELECT value::bigint FROM json_array_elements_text($8::json)`,
 }
 
-// ledgerSchema is the ledger's. Ids are compared byte by byte (COLLATE "C"): this is faster, and a beginning is a
-// range.
+// ledgerSchema is the ledger's schema. Ids are compared byte by byte (COLLATE "C"): this is faster, and an id's
+// beginning is a range.
 var ledgerSchema = Schema{Name: "actionproof", Version: 2,
 	Forgets: "the records, and which keys are consumed: they could be used again", Statements: `
 CREATE TABLE consumed (
@@ -113,15 +113,14 @@ type Schema struct {
 	Name       string
 	Version    int    // above zero; another one for each other schema
 	Statements string // that make its tables
-	// what a new database would forget; said where a schema is refused, so that it is not replaced lightly
+	// what a new database would forget; a refusal says it, so that it is not replaced lightly
 	Forgets string
 }
 
-// ensure makes the schema in a transaction, unless it is there, and refuses another version of it. A process that comes
-// meanwhile waits.
+// ensure makes the schema in a transaction if needed, and refuses another version. Concurrent processes wait.
 //
-// A role that may not create anything can use tables that are there, and one that may not create a schema can be given
-// it. Therefore the schema is asked for first: CREATE SCHEMA IF NOT EXISTS would need the right all the same.
+// A role without the right to create can use existing tables and an existing schema. Therefore ensure looks for the
+// schema first: CREATE SCHEMA IF NOT EXISTS would need the right all the same.
 func (s Schema) ensure(ctx context.Context, tx *sql.Tx) error {
 	if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(lockID)); err != nil {
 		return err

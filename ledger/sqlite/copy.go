@@ -13,15 +13,14 @@ import (
 	"github.com/actionproof/mediator/ledger/internal/tables"
 )
 
-// Copy is a copy of a ledger's file, opened to be read only. It changes nothing, and takes no lock.
+// Copy is a copy of a ledger's file, open for reading only. It changes nothing, and takes no lock.
 type Copy struct {
 	tables.Reader
 	db *sql.DB
 }
 
-// OpenCopy opens the copy of a ledger's file at path: with the file path-wal beside it, if the copy was made of a
-// ledger in use; without one the folder need not be writable. It refuses a file with another schema. The error has the
-// code ledger_unavailable.
+// OpenCopy opens the copy of a ledger's file at path, with path-wal beside it if the ledger was in use. Without a WAL
+// the folder need not be writable. It refuses a file with another schema. The error has the code ledger_unavailable.
 func OpenCopy(ctx context.Context, path string) (*Copy, error) {
 	c, err := openCopy(ctx, path)
 	if err != nil {
@@ -34,8 +33,8 @@ func openCopy(ctx context.Context, path string) (*Copy, error) {
 	if _, err := os.Stat(path); err != nil { // SQLite would not say that it is not there
 		return nil, err
 	}
-	// SQLite cannot read a file in the folder of somebody else unless it is told that nobody writes to it. With a WAL it
-	// must not be told so: it would leave out what lies in there.
+	// SQLite reads a file in another user's folder only as immutable. With a WAL it must not: it would leave out its
+	// content.
 	mode := "ro"
 	switch wal, err := os.Stat(path + "-wal"); {
 	case errors.Is(err, fs.ErrNotExist), err == nil && wal.Size() == 0:

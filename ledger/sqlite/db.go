@@ -19,9 +19,9 @@ const (
 	maxReaders = 8
 )
 
-// DB is an SQLite file with one writer that commits in groups: all writes that wait when a transaction begins share it,
-// and its one fsync. A write that returned nil survives a crash of the process and of the machine. A DB is safe for
-// concurrent use, and the file belongs to one DB at a time.
+// DB is an SQLite file with one writer that commits in groups: all waiting writes share a transaction and its one
+// fsync. A write that returned nil survives a crash of the process and of the machine. A DB is safe for concurrent use.
+// The file belongs to one DB at a time.
 type DB struct {
 	path  string
 	file  os.FileInfo // of the file that was opened
@@ -45,10 +45,9 @@ type Schema struct {
 	Forgets    string // what a new file would forget; said where a file is refused, so that it is not replaced lightly
 }
 
-// OpenDB opens the file at path, or creates it with mode 0600 and the schema. The folder must exist. OpenDB refuses a
-// file that another DB has open, that has another schema, that cannot be written, or on which SQLite does not take the
-// settings that durability rests on. The error has the code ledger_unavailable. Beside the file lie path-wal, path-shm
-// and path.lock.
+// OpenDB opens the file at path, or creates it with mode 0600 and the schema. The folder must exist. It refuses a file
+// that is open in another DB, has another schema, cannot be written, or refuses the settings for durability. The error
+// has the code ledger_unavailable. Beside the file lie path-wal, path-shm and path.lock.
 func OpenDB(ctx context.Context, path string, s Schema) (*DB, error) {
 	d := &DB{path: path, queue: make(chan *write, maxWaiting), done: make(chan struct{})}
 	if err := d.open(ctx, s); err != nil {
@@ -58,7 +57,7 @@ func OpenDB(ctx context.Context, path string, s Schema) (*DB, error) {
 	return d, nil
 }
 
-// open opens all parts of the DB, or none. It sets d.close, which closes them, last opened first.
+// open opens all parts of the DB or none, and sets d.close, which closes them in reverse.
 func (d *DB) open(ctx context.Context, s Schema) (err error) {
 	var opened []func() error
 	closeAll := func() error {
@@ -120,11 +119,11 @@ func (d *DB) open(ctx context.Context, s Schema) (err error) {
 	return nil
 }
 
-// Read returns a pool for reading. It sees what has been committed, and refuses to write.
+// Read returns a pool for reading. It sees committed data, and refuses writes.
 func (d *DB) Read() *sql.DB { return d.read }
 
-// Prepare prepares a statement for use in writes, through tx.Stmt: to parse one costs more than most do when they run.
-// Call it before the first write. The statement is closed with the DB.
+// Prepare prepares a statement for writes, through tx.Stmt: parsing one costs more than running it. Call it before the
+// first write. The DB closes it.
 func (d *DB) Prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 	s, err := d.write.PrepareContext(ctx, query)
 	if err != nil {
@@ -135,12 +134,11 @@ func (d *DB) Prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 
 // Write runs do in a transaction and returns nil once it is durable.
 //
-// If do fails or panics, what it did is undone and Write returns its error. If ctx ends before do has begun, do does
-// not run. In both cases nothing was stored. After any other error, which has the code ledger_unavailable, the outcome
-// is unknown: count it as stored.
+// If do fails or panics, or ctx ends before do has begun, nothing was stored. After any other error, which has the code
+// ledger_unavailable, the outcome is unknown: count it as stored.
 //
-// Once do has begun, ctx no longer matters. do must not end the transaction, call Write, or pass a context that can end
-// to the transaction: an interrupted statement takes the whole group of writes with it.
+// Once do has begun, ctx no longer matters. do must not end the transaction, call Write, or pass it a context that can
+// end: an interrupted statement takes the whole group of writes with it.
 func (d *DB) Write(ctx context.Context, do func(tx *sql.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return ledger.Unavailable("wait for the writer", err)
@@ -174,5 +172,5 @@ func (d *DB) enqueue(w *write) error {
 	}
 }
 
-// Close makes what has been accepted durable and closes the file. Every further write gets [ledger.ErrClosed].
+// Close makes accepted writes durable and closes the file. Further writes get [ledger.ErrClosed].
 func (d *DB) Close() error { return d.close() }

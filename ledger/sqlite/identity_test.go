@@ -44,7 +44,7 @@ func TestKnownLedgerIsGone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	_, err := sqlite.Open(t.Context(), path, sqlite.Options{Now: ledgertest.Now, Known: true})
 	var replaced *ledger.ReplacedError
-	if !errors.As(err, &replaced) || !strings.Contains(replaced.Error(), "ledger.db is not there any more") {
+	if !errors.As(err, &replaced) || !strings.Contains(replaced.Error(), "ledger.db is missing") {
 		t.Errorf("got %v", err)
 	}
 	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 0 {

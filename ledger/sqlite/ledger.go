@@ -1,5 +1,4 @@
-// Package sqlite keeps the ledger in an SQLite file of one process. Other state of a process lies in such a file too:
-// [DB].
+// Package sqlite keeps the ledger in an SQLite file of one process. [DB] is such a file for other state.
 //
 //	ledger.go  Ledger: keys and records
 //	receipt.go chains of receipts, open calls, and how far receipts were handed over
@@ -32,10 +31,9 @@ import (
 type Options struct {
 	// Now is the clock; required.
 	Now func() time.Time
-	// Retention is how long a record is kept; zero keeps it for ever.
+	// Records are kept for Retention; zero keeps them for ever.
 	Retention time.Duration
-	// Known is set where the ledger was used before: a file that is not there is refused with a [*ledger.ReplacedError],
-	// and not made.
+	// Known: the ledger was used before. A missing file is then refused with a [*ledger.ReplacedError], and not made.
 	Known bool
 }
 
@@ -52,8 +50,7 @@ type Ledger struct {
 
 	pruned atomic.Int64 // receipts that were removed before they were handed over
 
-	// forgotten is the latest expiry, in Unix seconds, of a key that Prune has removed. It belongs to the writer: only
-	// functions that are passed to db.Write use it.
+	// forgotten is the latest expiry, in Unix seconds, of a pruned key. Only functions passed to db.Write use it.
 	forgotten int64
 }
 
@@ -261,7 +258,7 @@ func (l *Ledger) consume(tx *sql.Tx, keys []ledger.Key) error {
 
 // timeFirst returns the id as the file keeps it. An artifact's id is its issuer, a space and a jti, which begins with
 // the time. timeFirst puts the issuer last, so that the keys of one post lie in one page of the index and not in nine.
-// It gives no two ids the same form.
+// Different ids stay different.
 func timeFirst(id string) string {
 	if issuer, jti, ok := strings.Cut(id, " "); ok {
 		return jti + " " + issuer

@@ -14,14 +14,13 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// pragma is a setting that every connection gets and then has to show: SQLite ignores a misspelt one in silence.
+// pragma is a setting that every connection gets and has to show: SQLite silently ignores a misspelt one.
 type pragma struct{ name, value, want string }
 
 var (
-	// writing: synchronous=2 is FULL. With less, a consumed key could live again after a power cut. What SQLite keeps
-	// for a statement stays in memory (temp_store=2): the process may write nowhere but beside the ledger. A
-	// connection's pages are 1 MiB of the file (cache_size, in KiB below zero), half of SQLite's own default: each
-	// takes 8 KiB of memory, and what is written lies together, since ids begin with the time.
+	// writing: synchronous=2 is FULL; with less, a consumed key could live again after a power cut. temp_store=2 keeps
+	// temporary data in memory: the process may write only beside the ledger. cache_size=-1024 gives each connection 1
+	// MiB, half of SQLite's default.
 	writing = []pragma{
 		{"busy_timeout", "5000", "5000"}, // milliseconds
 		{"journal_mode", "WAL", "wal"},
@@ -38,9 +37,8 @@ var (
 	}
 )
 
-// create makes an empty file that only its owner may read. A file that exists is not even opened here: closing it would
-// drop the locks that SQLite holds on it for another connection of this process (https://sqlite.org/howtocorrupt.html
-// section 2.2).
+// create makes an empty file that only its owner may read. It does not even open an existing one: closing that would
+// drop SQLite's locks for another connection of this process (https://sqlite.org/howtocorrupt.html section 2.2).
 func create(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -53,7 +51,7 @@ func create(path string) error {
 }
 
 // openSQLite returns a pool whose every connection has shown its pragmas. mode is rw or ro, as in an SQLite URI, or
-// immutable: a file to read that nobody writes to.
+// immutable for a file without writers.
 func openSQLite(path, mode string, pragmas []pragma) (*sql.DB, error) {
 	q := url.Values{"mode": {mode}}
 	switch mode {
@@ -72,7 +70,7 @@ func openSQLite(path, mode string, pragmas []pragma) (*sql.DB, error) {
 	return sql.OpenDB(checked{c, pragmas}), nil
 }
 
-// checked is a connector that hands out no connection that lacks a pragma.
+// checked is a connector that refuses connections without a pragma.
 type checked struct {
 	driver.Connector
 	pragmas []pragma
@@ -112,8 +110,8 @@ func (p pragma) verify(ctx context.Context, conn driver.Conn) error {
 	return nil
 }
 
-// apply gives an empty file the schema, and refuses a file with another one. PRAGMA user_version holds the version. It
-// is written each time, so that a file that cannot be written is found out here.
+// apply gives an empty file the schema, and refuses another one. PRAGMA user_version holds the version. Writing it each
+// time finds a file that cannot be written.
 func (s Schema) apply(ctx context.Context, db *sql.DB) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -141,8 +139,7 @@ func (s Schema) apply(ctx context.Context, db *sql.DB) error {
 	return tx.Commit()
 }
 
-// isConstraint reports whether a statement has failed because a row of that key is there. SQLite has undone that
-// statement, and nothing else.
+// isConstraint reports whether a statement has failed because its key exists. SQLite has undone only that statement.
 func isConstraint(err error) bool {
 	var e *modernc.Error
 	return errors.As(err, &e) &&

@@ -13,8 +13,8 @@ import (
 const (
 	// pruneChunk bounds what one transaction removes, so that a post never waits for a whole pruning.
 	pruneChunk = 256
-	// pruneWindow bounds how many of the oldest keys are looked at for one chunk. So many that live for long, all consumed
-	// before the others, would keep those in the file for as long.
+	// pruneWindow bounds the oldest keys looked at for one chunk. Should as many long-lived keys come first, they would
+	// delay the pruning of those after them.
 	pruneWindow = 16 * pruneChunk
 )
 
@@ -26,8 +26,8 @@ const (
 		SELECT seq FROM posts WHERE started < ? AND +state <> 'forwarding' ORDER BY started LIMIT ?)`
 	pruneArtifacts = `DELETE FROM artifacts ` + oldPosts
 	prunePosts     = `DELETE FROM posts ` + oldPosts
-	// pruneReceipts removes whole chains: one of which the first receipts are missing could not be verified. It looks at
-	// the oldest rows, which are the first: an index would cost each receipt more.
+	// pruneReceipts removes whole chains, since a chain without its beginning cannot be verified. It looks at the oldest
+	// rows: an index would cost each receipt more.
 	pruneReceipts = `DELETE FROM receipts WHERE seq IN (SELECT seq FROM
 		(SELECT seq, session FROM receipts ORDER BY seq LIMIT ?3) AS r
 		WHERE (SELECT signed FROM receipts AS l WHERE l.session = r.session ORDER BY number DESC LIMIT 1) < ?1 LIMIT ?2)
@@ -36,8 +36,8 @@ const (
 	keepMark   = `UPDATE identity SET pruned = pruned + ? - coalesce((SELECT max(seq) FROM posts), 0)`
 )
 
-// Prune removes what can never be replayed and what is too old: see [ledger.Store]. The file does not shrink: its free
-// pages are used again.
+// Prune removes keys that can never be replayed, and old records: see [ledger.Store]. The file does not shrink: its
+// free pages are used again.
 func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
 	err := l.inChunks(ctx, func(tx *sql.Tx) (int64, error) { return l.forget(tx, now.Add(-ledger.KeyMargin).Unix()) })
 	if err != nil || l.o.Retention <= 0 {
@@ -108,8 +108,8 @@ func (l *Ledger) inChunks(ctx context.Context, remove func(tx *sql.Tx) (int64, e
 	}
 }
 
-// forget removes at most pruneChunk of the keys that expired before the Unix second before, those consumed first, and
-// remembers the latest expiry of them.
+// forget removes at most pruneChunk of the keys that expired before the Unix second before, in the order of
+// consumption, and remembers their latest expiry.
 func (l *Ledger) forget(tx *sql.Tx, before int64) (n int64, err error) {
 	rows, err := tx.Query(pruneKeys, pruneWindow, before, pruneChunk)
 	if err != nil {
@@ -130,7 +130,7 @@ func (l *Ledger) forget(tx *sql.Tx, before int64) (n int64, err error) {
 	return n, l.forgetUntil(tx, latest)
 }
 
-// forgetUntil remembers that nobody knows any more which keys were used that expire by a time, in Unix seconds.
+// forgetUntil remembers that the used keys that expire by a time, in Unix seconds, are unknown.
 func (l *Ledger) forgetUntil(tx *sql.Tx, expires int64) error {
 	latest := max(l.forgotten, expires)
 	if _, err := tx.Exec(`INSERT INTO forgotten (one, expires) VALUES (1, ?1) ON CONFLICT DO UPDATE SET expires = ?1`,
@@ -141,7 +141,7 @@ func (l *Ledger) forgetUntil(tx *sql.Tx, expires int64) error {
 	return nil
 }
 
-// recall reads how far earlier prunings came.
+// recall reads the latest expiry of a pruned key.
 func (l *Ledger) recall(tx *sql.Tx) error {
 	err := tx.QueryRow(`SELECT expires FROM forgotten`).Scan(&l.forgotten)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {

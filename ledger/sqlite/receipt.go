@@ -59,8 +59,8 @@ func (l *Ledger) addReceipt(tx *sql.Tx, r ledger.Receipt) error {
 	return nil
 }
 
-// ClaimDeliveries returns sessions that are due: see [ledger.Deliveries]. The file belongs to one process, which need
-// not keep what it claims.
+// ClaimDeliveries returns due sessions: see [ledger.Deliveries]. The file belongs to one process, so there are no
+// claims to keep.
 func (l *Ledger) ClaimDeliveries(ctx context.Context, now, _ time.Time, limit int) ([]ledger.Delivery, error) {
 	return tables.Deliveries(l.db.Read().QueryContext(ctx, selectDue, now.UnixMilli(), limit))
 }

@@ -2,21 +2,21 @@ package sqlite
 
 import "github.com/actionproof/mediator/ledger/internal/tables"
 
-// dialect is what SQLite says otherwise than PostgreSQL. The mark is the greatest seq of the records, and what prunings
-// have taken from it: SQLite gives the seq of the last record that was removed again. It costs a post nothing.
+// dialect is the SQL of SQLite. The mark is the greatest seq of the records, plus the loss of it in prunings: SQLite
+// reuses the seq of the last record once that is removed. It costs a post nothing.
 var dialect = tables.Dialect{
 	Identity: `SELECT id, pruned + coalesce((SELECT max(seq) FROM posts), 0), (SELECT count(*) FROM accepted)
 		FROM identity`,
-	// Without statistics that SQLite could go by, the statement says which index answers.
+	// Without statistics, the statement has to name the index.
 	ByKeys:    `INDEXED BY posts_keys `,
 	Artifacts: `(SELECT artifacts FROM artifacts WHERE artifacts.seq = posts.seq)`,
 	Sets:      `SELECT value FROM json_each($8)`,
 }
 
-// schema is that of a ledger in an SQLite file.
+// schema is the schema of a ledger in an SQLite file.
 //
 // The cost of one post must not grow with the tables. Therefore seq only rises, and an index of a column that many rows
-// share ends in started and seq: every list is read from its end, newest first, and a new row comes near the end.
+// share ends in started and seq: lists are read from its end, and new rows come near the end.
 var schema = Schema{Version: 2, Forgets: "the records, and which keys are consumed: they could be used again",
 	Statements: `
 CREATE TABLE used ( -- in the order in which they were used, which is that in which they expire, but for a few
@@ -113,5 +113,5 @@ const (
 		SET first = min(first, excluded.first), last = max(last, excluded.last), posts = posts + excluded.posts`
 )
 
-// selectInFlight says twice what it asks for, to be answered by posts_state: a start must not read every record.
+// selectInFlight says the condition twice, to use posts_state: a start must not read every record.
 var selectInFlight = dialect.Posts() + `WHERE state = 'forwarding' AND state <> 'forwarded'`

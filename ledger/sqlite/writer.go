@@ -17,7 +17,7 @@ import (
 // maxGroup bounds the writes that share one transaction.
 const maxGroup = 256
 
-// write is one write that waits for its transaction.
+// write is one write in the queue.
 type write struct {
 	ctx   context.Context
 	do    func(tx *sql.Tx) error
@@ -25,7 +25,7 @@ type write struct {
 	taken atomic.Bool // by the writer, to run it, or by its caller, to leave
 }
 
-// take reports whether the write is the taker's now. Only one of the writer and the caller gets true.
+// take claims the write. Only one of the writer and the caller gets true.
 func (w *write) take() bool { return !w.taken.Swap(true) }
 
 // run is the writer. It ends once the DB is closed and the queue is empty.
@@ -55,10 +55,10 @@ func (d *DB) gather(first *write) []*write {
 	return group
 }
 
-// commit runs a group of writes in one transaction, each with a savepoint, so that one that fails leaves the others
+// commit runs a group of writes in one transaction, each with a savepoint, so that a failing one leaves the others
 // alone. After some failures, such as a full disk, SQLite undoes the whole transaction
 // (https://sqlite.org/lang_transaction.html section 3.3). Then the writes that had run get an error, and commit returns
-// the others for another transaction.
+// the others for another one.
 func (d *DB) commit(group []*write) (rest []*write) {
 	tx, err := d.write.Begin()
 	if err != nil {
@@ -103,8 +103,8 @@ func (d *DB) conclude(tx *sql.Tx) error {
 	return nil
 }
 
-// inPlace refuses to commit to a file that has been removed or replaced. SQLite goes on writing to such a file, and a
-// restart would not find what was written.
+// inPlace refuses to commit to a file that was removed or replaced. SQLite would go on writing to it, and a restart
+// would not find the writes.
 func (d *DB) inPlace() error {
 	now, err := os.Stat(d.path)
 	if err == nil && !os.SameFile(now, d.file) {
@@ -130,7 +130,7 @@ func answer(group []*write, err error) {
 // savepoints are the statements that keep the writes of one transaction apart.
 type savepoints struct{ set, release, undo *sql.Stmt }
 
-// run runs one write. err is its outcome. ended is not nil if the transaction as a whole can no longer be trusted.
+// run runs one write. err is its outcome. ended is not nil if the whole transaction has failed.
 func (s savepoints) run(tx *sql.Tx, do func(*sql.Tx) error) (err, ended error) {
 	if _, err := s.set.Exec(); err != nil {
 		return ledger.Unavailable("savepoint", err), err

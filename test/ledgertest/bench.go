@@ -28,7 +28,7 @@ func Benchmark(b *testing.B, open func(b *testing.B) ledger.Store) {
 	}
 }
 
-// BenchmarkGrown measures posts of 16 callers in a store that holds none, and in one that holds as many as given.
+// BenchmarkGrown measures posts of 16 callers in an empty store and in a full one.
 func BenchmarkGrown(b *testing.B, open func(b *testing.B) ledger.Store, posts int) {
 	for _, held := range []int{0, posts} {
 		b.Run("held="+strconv.Itoa(held), func(b *testing.B) {
@@ -78,8 +78,7 @@ func consume(l ledger.Store, n int) error {
 		ledger.Key{Kind: "capability", ID: "gate " + id(n), Expires: Now().Add(time.Minute)})
 }
 
-// BenchmarkLater measures the records of calls that needed no evidence, through the queue, with so many stored
-// together.
+// BenchmarkLater measures records of calls without evidence through the queue, with so many stored together.
 func BenchmarkLater(b *testing.B, open func(b *testing.B) ledger.Store) {
 	for _, together := range []int{1, 32, 256} {
 		b.Run("together="+strconv.Itoa(together), func(b *testing.B) {
@@ -102,7 +101,7 @@ func BenchmarkLater(b *testing.B, open func(b *testing.B) ledger.Store) {
 	}
 }
 
-// read is what a call costs that needs no evidence.
+// read makes a call without evidence.
 func read(l ledger.Store, n int) error { return l.Add(context.Background(), call(n)) }
 
 // call is the record of a call that needed no evidence.
@@ -117,7 +116,7 @@ func call(n int) ledger.Record {
 	}
 }
 
-// postOnce is what one post costs: nine keys and the intent in one transaction, the outcome in another.
+// postOnce makes one post: nine keys and the intent in one transaction, the outcome in another.
 func postOnce(l ledger.Store, n int) error {
 	artifacts, keys := make([]ledger.Artifact, len(kinds)), make([]ledger.Key, len(kinds))
 	p := ledger.Record{
@@ -161,11 +160,10 @@ func id(n int) string {
 	return base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(b[:])
 }
 
-// session is one of a few that are open at a time.
+// session returns one of the few sessions that are open at a time.
 func session(n int) string { return fmt.Sprintf("ses_%06d", n/4000*4+n%4) }
 
-// BenchmarkChain measures the reading of a chain of 1,000 receipts, among as many receipts as given of sessions of the
-// same time.
+// BenchmarkChain measures reading a chain of 1,000 receipts among so many receipts of other sessions.
 func BenchmarkChain(b *testing.B, open func(b *testing.B) ledger.Store, receipts int) {
 	const length, together = 1000, 8 // receipts of a session; sessions at a time
 	l := open(b)

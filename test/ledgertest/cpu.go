@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// CPU begins to count the processor time of this process, and what it writes to files; stop reports them as cpu-ns/op
-// and written-B/op. Elapsed time is the disk's and the neighbours' as well; this is what a call costs.
+// CPU counts the processor time and the file writes of this process; stop reports them as cpu-ns/op and written-B/op.
+// Elapsed time would also measure the disk and other processes.
 func CPU(b *testing.B) (stop func()) {
 	b.Helper()
 	time, bytes := Used(b), written(b)

@@ -13,8 +13,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// RunDeliveries runs the suite of handing receipts over on a store that keeps records for an hour. open is that of
-// [Run].
+// RunDeliveries tests deliveries on a store that keeps records for an hour. open is as for [Run].
 func RunDeliveries(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 	ctx := context.Background()
 	must := func(t *testing.T, errs ...error) {
@@ -115,7 +114,7 @@ func RunDeliveries(t *testing.T, open func(t *testing.T, place string) ledger.St
 	})
 }
 
-// RunSharedDeliveries has processes that share a ledger claim at once: each session is one's. open opens the same
+// RunSharedDeliveries lets processes that share a ledger claim at once: each session has one owner. open opens the same
 // ledger each time.
 func RunSharedDeliveries(t *testing.T, open func(t *testing.T) ledger.Store) {
 	ctx := t.Context()

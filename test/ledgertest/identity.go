@@ -13,9 +13,8 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// RunIdentity runs the suite of what notices that a ledger was replaced. open is as for Run, with a retention of an
-// hour; fresh opens a new ledger in the place of that one, and back puts the ledger back to what it was when it was
-// called, to be opened again.
+// RunIdentity tests that a replaced ledger is noticed. open is as for [Run], with a retention of an hour; fresh opens a
+// new ledger in its place, and back puts it back to its state at the call of back.
 func RunIdentity(t *testing.T, open func(t *testing.T, place string) ledger.Identified,
 	fresh func(t *testing.T, place string) ledger.Identified, keep func(t *testing.T, place string) (back func())) {
 	ctx := context.Background()
@@ -126,7 +125,7 @@ func RunIdentity(t *testing.T, open func(t *testing.T, place string) ledger.Iden
 			_, err := watch(t, s, path)
 			wantReplaced(t, err, want)
 
-			// Accepted, it is used, but for what may have been used in the other one.
+			// An accepted ledger is used, except for keys that the other one may have used.
 			last, _, err := ledger.LastSeen(path)
 			must(t, err)
 			found, err := s.Identity(ctx)

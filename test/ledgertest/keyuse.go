@@ -13,13 +13,12 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// signed returns a token with a kid, as far as a ledger reads it.
+// signed returns a token with a kid that a ledger reads.
 func signed(kid string) string {
 	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"alg":"EdDSA","kid":%q}`, kid)) + ".e30.AA"
 }
 
-// RunKeyUses runs the suite of what is counted of signing keys, on a store that keeps records for an hour. open is that
-// of [Run].
+// RunKeyUses tests the count of signing keys on a store that keeps records for an hour. open is as for [Run].
 func RunKeyUses(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 	ctx := context.Background()
 	must := func(errs ...error) {
@@ -78,8 +77,7 @@ func RunKeyUses(t *testing.T, open func(t *testing.T, place string) ledger.Store
 		ledger.KeyUse{KeyID: "r:v1", First: at(7), Last: at(8)})
 }
 
-// RunKeyLists runs the suite of lists by the keys that have signed, on a store that keeps records for an hour. open is
-// that of [Run].
+// RunKeyLists tests lists by signing key on a store that keeps records for an hour. open is as for [Run].
 func RunKeyLists(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 	ctx := context.Background()
 	place := t.TempDir()

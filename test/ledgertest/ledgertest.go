@@ -1,4 +1,4 @@
-// Package ledgertest is the behaviour that every ledger must show, whatever it is kept in.
+// Package ledgertest tests the behaviour of every ledger.
 package ledgertest
 
 import (
@@ -29,8 +29,7 @@ func post(id string) ledger.Record {
 
 var artifact = ledger.Artifact{Name: "grant", Token: "e30.e30.AA"}
 
-// Run runs the suite. open returns a store over what place names; the same place reopened must hold what was made
-// durable.
+// Run runs the suite. open returns a store for place; the same place reopened must hold what was durable.
 func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 	ctx := context.Background()
 	t.Run("a key is consumed once", func(t *testing.T) {

@@ -33,7 +33,7 @@ func fillStore(t *testing.T, s ledger.Store, n int) (ids []string) {
 	return ids
 }
 
-// runLists runs what holds for long lists.
+// runLists tests long lists.
 func runLists(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 	ctx := context.Background()
 	t.Run("a list of any length is whole, in one order", func(t *testing.T) { wholeLists(t, open(t, t.TempDir())) })
@@ -79,7 +79,7 @@ func runLists(t *testing.T, open func(t *testing.T, place string) ledger.Store) 
 	})
 }
 
-// wholeLists asks for lists of more records than a store reads at once.
+// wholeLists reads lists longer than one page of a store.
 func wholeLists(t *testing.T, s ledger.Store) {
 	const n = 1500
 	ids := fillStore(t, s, n)
@@ -165,7 +165,7 @@ func wholeLists(t *testing.T, s ledger.Store) {
 	}
 }
 
-// List returns what a query finds.
+// List returns the records of a query.
 func List(ctx context.Context, s interface {
 	Records(ctx context.Context, q ledger.Query) iter.Seq2[ledger.Record, error]
 }, q ledger.Query) (posts []ledger.Record, err error) {
@@ -178,7 +178,7 @@ func List(ctx context.Context, s interface {
 	return posts, nil
 }
 
-// all returns the ids of what a query finds.
+// all returns the ids of the records of a query.
 func all(t *testing.T, s ledger.Store, q ledger.Query) []string {
 	t.Helper()
 	posts, err := List(context.Background(), s, q)

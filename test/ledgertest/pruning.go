@@ -12,12 +12,10 @@ import (
 )
 
 // RunPruning plays a random history on a store that keeps records for an hour: posts begin and end, keys are used
-// again, records and keys are pruned, the store is opened again, and the clock steps forward and back. open is that of
-// [Run].
+// again, prunings and restarts happen, and the clock steps forward and back. open is as for [Run].
 //
-// Whatever happens, no key is good twice; one whose artifact could still be shown, by a clock that is wrong by less
-// than [ledger.KeyMargin], is known as used; what nobody has used is not refused; and a post in flight is kept for a
-// day at least.
+// No key is ever good twice. A key whose artifact could still pass with a clock error below [ledger.KeyMargin] is known
+// as used. An unused key is not refused. A post in flight is kept for at least a day.
 func RunPruning(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 	for range 4 {
 		seed := rand.Uint64()
@@ -57,7 +55,7 @@ func RunPruning(t *testing.T, open func(t *testing.T, place string) ledger.Store
 	}
 }
 
-// history is what happened to a store.
+// history is a played history.
 type history struct {
 	rand     *rand.Rand
 	store    ledger.Store
@@ -68,7 +66,7 @@ type history struct {
 	inFlight []ledger.Record
 }
 
-// begin begins a post with a fresh key, and most often ends it.
+// begin begins a post with a fresh key, and usually ends it.
 func (h *history) begin(t *testing.T) {
 	t.Helper()
 	p := post(fmt.Sprintf("post_%06d", len(h.used)))
@@ -109,8 +107,8 @@ func (h *history) check(t *testing.T, k ledger.Key) {
 	}
 }
 
-// step moves the clock: most often forward, sometimes back, never so far back that a fresh key would look like a
-// forgotten one.
+// step moves the clock: usually forward, sometimes back, but never so far that a fresh key would look like a forgotten
+// one.
 func (h *history) step() {
 	by := time.Duration(h.rand.IntN(12*3600)) * time.Second
 	if h.rand.IntN(4) == 0 {

@@ -20,7 +20,7 @@ func openCall(id, session string) ledger.OpenCall {
 	return ledger.OpenCall{ID: id, Session: session, Started: Now(), Draft: `{"model":"m"}`}
 }
 
-// RunReceipts runs the suite of chains of receipts on a store that keeps records for an hour. open is that of [Run].
+// RunReceipts tests chains of receipts on a store that keeps records for an hour. open is as for [Run].
 func RunReceipts(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 	ctx := context.Background()
 	must := func(t *testing.T, errs ...error) {

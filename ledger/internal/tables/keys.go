@@ -17,7 +17,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// KeyUsesOf sums up which versions of keys outcomes and receipts rest on, in the order of their names.
+// KeyUsesOf sums up the key versions that outcomes and receipts rest on, in the order of their names.
 func KeyUsesOf(outcomes []ledger.Record, receipts []ledger.Receipt) []ledger.KeyUse {
 	uses := make(map[string]ledger.KeyUse)
 	add := func(token string, at time.Time, posts int64) {
@@ -74,8 +74,8 @@ type KeySet struct {
 	Kids string // in their order, each once, as JSON
 }
 
-// KeySetOf returns the keys that have signed artifacts. Of the challenge and the capability it returns none: they are
-// secrets of a gate, which may be another's.
+// KeySetOf returns the keys that signed artifacts, without those of the challenge and the capability: they are secrets
+// of a gate, which may be another's.
 func KeySetOf(artifacts []ledger.Artifact) KeySet {
 	var kids []string
 	for _, a := range artifacts {
@@ -92,7 +92,7 @@ func KeySetOf(artifacts []ledger.Artifact) KeySet {
 	return KeySet{max(1, int64(binary.BigEndian.Uint64(sum[:])>>1)), string(raw)}
 }
 
-// keySets returns the ids of the key sets that a key is in, as JSON. The key is a kid, or a name for all its versions.
+// keySets returns the ids of the key sets with a key, as JSON. The key is a kid, or a name for all its versions.
 func (r Reader) keySets(ctx context.Context, key string) (string, error) {
 	ids := []int64{}
 	err := r.each(ctx, selectKeySets, nil, func(rows *sql.Rows) error {

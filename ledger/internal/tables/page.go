@@ -10,23 +10,22 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// pageRows bounds the rows that are looked at in one piece: so long, and no longer, is a version of the data held for a
-// list, and so many records are in memory.
+// pageRows bounds the rows read at once. It bounds the records in memory, and how long a list holds a version of the
+// data.
 const pageRows = 256
 
-// position is the place of a record in the order: when it started, in Unix milliseconds, and its number in the store.
+// position is a record's place in the order: its start, in Unix milliseconds, and its number in the store.
 type position struct{ started, seq int64 }
 
-// page is what one look at the rows of a store has found.
+// page is the result of one read.
 type page struct {
 	records []ledger.Record // those that match
 	rows    int             // how many rows were looked at
 	last    position        // of the last of them
 }
 
-// pages yields what a query selects, read from a store one page after the other: read looks at that many rows that
-// follow a position, and find returns the position of a record. Nothing is held open between two pages. An error is
-// the last thing that is yielded; without one the list is whole.
+// pages yields the selected records page by page: read looks at so many rows after a position, and find returns the
+// position of a record. Nothing is held open between two pages. An error comes last; without one the list is whole.
 func pages(q ledger.Query, find func(id string) (position, error), read func(from position, rows int) (page, error),
 ) iter.Seq2[ledger.Record, error] {
 	return func(yield func(ledger.Record, error) bool) {
@@ -84,8 +83,8 @@ func later(q ledger.Query, a, b position) position {
 	return a
 }
 
-// last returns the start that ends the list, in Unix milliseconds: the list goes down to it, or up to what is below it
-// if the oldest come first.
+// last returns the start that ends the list, in Unix milliseconds: newest first, the list includes it; oldest first, it
+// does not.
 func last(q ledger.Query) int64 {
 	switch {
 	case q.OldestFirst && q.Until.IsZero():
@@ -99,8 +98,7 @@ func last(q ledger.Query) int64 {
 	}
 }
 
-// Of the rows that a page looks at, those that do not match come without their text: so a look costs the same however
-// few match, and lasts no longer.
+// Rows of a page that do not match come without their text: a read costs the same however few match.
 const (
 	matches  = `CASE WHEN ($5 = '' OR session = $5) AND ($6 = '' OR state = $6) AND ($7 = '' OR flow = $7) THEN `
 	keysOnly = `SELECT started, seq, id, flow, state, session, ` +
@@ -110,9 +108,8 @@ const (
 	oldestFirst = `(started, seq) > ($1, $2) AND started < $3 ORDER BY started, seq LIMIT $4`
 )
 
-// Statement returns the query for a page. SQLite uses an index that leaves rows out where the condition says that it
-// does too. flow has none, nor has the state forwarded: it is that of nearly every record, so those are found among
-// all.
+// Statement returns the query for a page. SQLite uses a partial index only if the condition repeats the index's own.
+// There is none for flow, nor for the state forwarded, which nearly every record has.
 func (d Dialect) Statement(q ledger.Query) string {
 	page, index := `SELECT started, seq, `+matches+`record END, `+matches+d.Artifacts+` END FROM posts `, `WHERE `
 	if q.Keys {

@@ -1,5 +1,5 @@
-// Package tables is what the ledgers in SQLite and PostgreSQL do alike: how records are kept in columns, and SQL that
-// both databases understand. $1 is the first parameter in both.
+// Package tables is the common part of the ledgers in SQLite and PostgreSQL: the columns of records, and SQL that both
+// databases understand. $1 is the first parameter in both.
 //
 //	reader.go  what is read alike
 //	page.go    how a list is read in pages
@@ -21,7 +21,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// timeout bounds one look at the tables.
+// timeout bounds one read.
 const timeout = 10 * time.Second
 
 // Dialect is the SQL that differs.
@@ -32,7 +32,7 @@ type Dialect struct {
 	Sets      string // the numbers in $8, a JSON list
 }
 
-// Posts is the beginning of a statement whose rows [Posts] reads.
+// Posts begins a statement whose rows [Posts] reads.
 func (d Dialect) Posts() string { return `SELECT record, ` + d.Artifacts + ` FROM posts ` }
 
 // Reader reads the tables of a ledger.
@@ -151,7 +151,7 @@ func (r Reader) LastReceipt(ctx context.Context, session string) (last ledger.Re
 	return last, err
 }
 
-// Backlog returns what has not been handed over: see [ledger.Deliveries]. It does not know what was pruned.
+// Backlog counts receipts that are not handed over: see [ledger.Deliveries]. It does not know of pruned ones.
 func (r Reader) Backlog(ctx context.Context) (b ledger.Backlog, err error) {
 	var oldest sql.NullInt64
 	err = r.one(ctx, selectBacklog, nil, &b.Receipts, &oldest, &b.Refused, &b.Reason)
@@ -198,7 +198,7 @@ func (r Reader) Identity(ctx context.Context) (i ledger.Identity, err error) {
 	return i, err
 }
 
-// KeyUses returns which keys the posts and receipts on record rest on: see [ledger.Store].
+// KeyUses returns the keys that posts and receipts rest on: see [ledger.Store].
 func (r Reader) KeyUses(ctx context.Context) (ledger.KeyUses, error) {
 	var since int64
 	if err := r.one(ctx, selectSince, nil, &since); err != nil {
@@ -216,7 +216,7 @@ func (r Reader) KeyUses(ctx context.Context) (ledger.KeyUses, error) {
 	return all, err
 }
 
-// one reads one row. Where there is none, it returns [ledger.ErrNotFound].
+// one reads one row, or returns [ledger.ErrNotFound].
 func (r Reader) one(ctx context.Context, query string, args []any, to ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -238,5 +238,5 @@ func (r Reader) each(ctx context.Context, query string, args []any, scan func(*s
 	return Each(rows, err, func() error { return scan(rows) })
 }
 
-// Storable reports whether PostgreSQL can hold s: then something there may equal it. No id has other bytes.
+// Storable reports whether PostgreSQL can hold s. If not, no row equals it.
 func Storable(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }

@@ -8,8 +8,8 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// Encode returns a record as a store keeps it, in two JSON texts: all but the artifacts, which is replaced when a
-// post ends, and the artifacts, which are most of a record and stay as they are. artifacts is empty if there are none.
+// Encode returns a record as two JSON texts: all but the artifacts, which the outcome replaces, and the artifacts,
+// which never change. artifacts is empty if there are none.
 func Encode(r ledger.Record) (record, artifacts string, err error) {
 	var rest, all []byte
 	if r.ID == "" || r.Started.IsZero() {
@@ -28,7 +28,7 @@ func Encode(r ledger.Record) (record, artifacts string, err error) {
 	return string(rest), string(all), nil
 }
 
-// Outcome returns the record of a post that has ended, without its artifacts: those of its beginning stay.
+// Outcome returns the record of a post that has ended, without its artifacts.
 func Outcome(r ledger.Record) (record string, err error) {
 	if !r.State.Outcome() {
 		return "", ledger.ErrState

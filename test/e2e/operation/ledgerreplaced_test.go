@@ -72,7 +72,7 @@ func TestLedgerReplaced(t *testing.T) {
 	check.Must(t, os.WriteFile(file, older, 0o600))
 	wantRefused("is an older copy")
 	check.Must(t, os.Remove(file))
-	wantRefused("the ledger ledger.db is not there any more")
+	wantRefused("the ledger ledger.db is missing")
 	if _, err := os.Stat(file); err == nil {
 		t.Error("another ledger was made")
 	}
