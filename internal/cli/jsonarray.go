@@ -32,7 +32,7 @@ func (a *JSONArray[T]) Add(v T) error {
 	return err
 }
 
-// close ends the array, and leaves open what the array stands in.
+// close ends the array alone.
 func (a *JSONArray[T]) close() {
 	end := "\n" + a.indent + "]"
 	if !a.begun {
@@ -73,7 +73,7 @@ func (r *JSONReport[T]) End(summary any) error {
 	return r.array.to.Flush()
 }
 
-// indented returns v as JSON, to stand in a line with an indent.
+// indented returns v as JSON for a line with an indent.
 func indented(v any, indent string) (string, error) {
 	var text strings.Builder
 	enc := json.NewEncoder(&text)

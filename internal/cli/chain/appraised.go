@@ -110,7 +110,7 @@ func verifyAppraisal(c *cobra.Command, by judgeFlags, token string, asJSON bool)
 
 func at(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }
 
-// whatAppraisalsShow is printed after what a node has signed about an agent.
+// whatAppraisalsShow is printed after a node's token about an agent.
 const whatAppraisalsShow = `
 It is what that node says: nothing of what it rests on is verified here, and it proves of no post who made it.
 probabilistic: true

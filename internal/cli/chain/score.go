@@ -46,7 +46,7 @@ func readScore(path string) (archive.Score, error) {
 	return s, nil
 }
 
-// verifyScore verifies a score by itself. It does not say whether the score is that of any receipts.
+// verifyScore verifies a score by itself, without receipts.
 func verifyScore(c *cobra.Command, by judgeFlags, s archive.Score, asJSON bool) error {
 	a, err := by.archive()
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// Verify returns the command that verifies whatever the mediator or a node has signed.
+// Verify returns the command that verifies everything that the mediator or a node signs.
 func Verify() *cobra.Command {
 	var by judgeFlags
 	var copied, scored string
@@ -150,7 +150,7 @@ func isCapability(raw []byte) bool {
 	return printed.Capability != "" || archive.TypeOf(strings.TrimSpace(string(raw))) == evidence.CapabilityKind.Typ
 }
 
-// verifyRecord prints a line for each check of the chain of one record, and what the checks prove together.
+// verifyRecord prints a line for each check of a record's chain, and what they prove together.
 func verifyRecord(c *cobra.Command, by judgeFlags, in io.Reader, path string, asJSON bool) error {
 	raw, err := files.ReadAll(in, path, files.MaxInput)
 	if err != nil {

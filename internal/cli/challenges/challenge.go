@@ -50,7 +50,7 @@ func (s *secretFlags) read() (evidence.Secret, error) {
 		return evidence.Secret{}, cli.Usagef("--secret is empty")
 	case !bySecret:
 		if value = os.Getenv(secretVariable); value == "" {
-			return evidence.Secret{}, cli.Usagef("no secret is given: set %s, or use --secret-file or --secret", secretVariable)
+			return evidence.Secret{}, cli.Usagef("set %s, or use --secret-file or --secret", secretVariable)
 		}
 	}
 	return evidence.NewSecret([]byte(value))
@@ -70,7 +70,7 @@ func (f *bindingFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.b.ContentHash, "content-hash", "", "the content's hash, as mediator hash-payload prints it")
 }
 
-// given reports whether any of the flags is given.
+// given reports whether any of the flags is set.
 func (f *bindingFlags) given() bool {
 	return slices.ContainsFunc([]string{"subject", "action", "resource", "content-hash"}, f.c.Flags().Changed)
 }

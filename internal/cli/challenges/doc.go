@@ -1,2 +1,2 @@
-// Package challenges has the commands about what a gate issues and verifies: challenge, capability and hash-payload.
+// Package challenges has the commands about challenges: challenge, capability and hash-payload.
 package challenges

@@ -35,7 +35,7 @@ A process or record that does not answer, or a key that cannot be read, is named
 listed, and the status is 1.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if (registry == "") != (bundle == "") {
-				return cli.Usagef("--bundle and --registry belong together: a bundle is verified before it is told")
+				return cli.Usagef("--bundle and --registry belong together: the bundle has to be verified")
 			}
 			var versions []keyring.Version
 			var refused error

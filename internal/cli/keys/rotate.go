@@ -43,7 +43,7 @@ type rotateFlags struct {
 	retireAfter, every  time.Duration
 }
 
-// certifiedWithin is how long keys rotate waits for processes to sign with a new version.
+// certifiedWithin bounds the wait for processes to sign with a new version.
 const certifiedWithin = 5 * time.Minute
 
 func keysRotate() *cobra.Command {
@@ -214,7 +214,7 @@ func (r *rotations) add(d keyring.Rotated) {
 	}
 }
 
-// print prints the JSON: a list, or one object if the command was given one key.
+// print prints the JSON: a list, or one object for one key.
 func (r *rotations) print(list bool) error {
 	switch {
 	case len(r.all) == 0:

@@ -14,7 +14,7 @@ import (
 	"github.com/actionproof/mediator/reputation/dispute"
 )
 
-// author is who publishes a document, and where.
+// author publishes documents.
 type author struct {
 	node address
 	file string

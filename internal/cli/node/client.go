@@ -39,7 +39,7 @@ const (
 	maxNodeAnswer = 4 << 20 // bytes
 )
 
-// public reports whether the node is asked at its public address.
+// public reports whether n is the public address of a node.
 func (n address) public() bool { return strings.HasPrefix(n.at, "https://") }
 
 // own is where an agent reaches the node through its mediator, by the proxy that the environment names.

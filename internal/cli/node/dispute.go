@@ -153,5 +153,5 @@ func (f filed) draw(w io.Writer) {
 	}
 }
 
-// hung returns a text whose lines stand below its first one, so that none looks like a line of the program.
+// hung indents all lines of a text but the first, so that none looks like a line of the program.
 func hung(text string) string { return strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", 12)) }

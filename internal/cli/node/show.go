@@ -72,7 +72,7 @@ func kindOf(args []string) (kind, error) {
 	return kind{}, cli.Usagef("mediator reputation show knows no %q%s", args[0], strict.Suggest(args[0], names))
 }
 
-// asked returns a function that asks the node for what has an id, and prints the answer.
+// asked returns a function that asks the node for an id below a path, and prints the answer.
 func asked[Answer any](path string, print func(s *shown, a Answer) error) func(s *shown, id string) error {
 	return func(s *shown, id string) error {
 		var a Answer
@@ -96,7 +96,7 @@ func Show() *cobra.Command {
   mediator reputation show agent UhmwVNcb...:agent:worker-1
   mediator reputation show score ses_... --json > score.json
   mediator reputation show dispute dsp_5d41... --json > dispute.json   # for the arbiter`,
-		Long: "Asks the node, and verifies nothing. KIND is one of these:\n\n" + strings.Join(lines, "\n") + `
+		Long: "Asks the node, and verifies nothing. The kinds:\n\n" + strings.Join(lines, "\n") + `
 
 With --json an agent's reputation comes with its token, and a score with its token and with what it was computed from
 except the receipts. mediator verify checks both, and computes the score again. The strategies that an agent has
@@ -179,7 +179,7 @@ func (s *shown) verifications(string) error {
 	})
 }
 
-// score asks for a score and, for --json, for what it can be computed from again.
+// score asks for a score and, for --json, for the data to compute it again.
 func (s *shown) score(of string) error {
 	ctx, path := s.c.Context(), "/v1/sessions/"+url.PathEscape(of)+"/score"
 	if evidence.IsHash(of) {

@@ -17,7 +17,7 @@ import (
 const (
 	// followPeriod is how often a command that follows the record looks at it.
 	followPeriod = time.Second
-	// followedRecords is how many of the newest records one look reads.
+	// Each look reads the newest followedRecords.
 	followedRecords = 200
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// rowsInTable is how many records a table shows without --limit.
+// A table shows rowsInTable records without --limit.
 const rowsInTable = 50
 
 func postsList() *cobra.Command {
@@ -80,7 +80,7 @@ JSON for each.`, rowsInTable, tailOfList),
 	return c
 }
 
-// tailOfList is how many records a list that is followed begins with.
+// A followed list begins with tailOfList records.
 const tailOfList = 10
 
 // followPosts prints what is selected as it happens.

@@ -76,7 +76,7 @@ func (s *Source) Add(c *cobra.Command) {
 // Reader reads records from an open [Source].
 type Reader struct {
 	admin string
-	copy  *sqlite.Copy // nil where a sidecar is asked
+	copy  *sqlite.Copy // nil with a sidecar
 }
 
 // Open opens the source. The reader has to be closed.

@@ -10,7 +10,7 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 )
 
-// maxTimeline is how many receipts a timeline shows, the last ones.
+// A timeline shows the last maxTimeline receipts.
 const maxTimeline = 40
 
 // PrintTimeline prints what the agent did before a call, and the call: by the receipts of its session, which are not
