@@ -9,7 +9,7 @@ import (
 type Delivery struct {
 	Session string
 	Number  int64     // of the last receipt that was acknowledged; 0 while none was
-	Due     time.Time // when it goes on: until then it belongs to whoever has claimed it
+	Due     time.Time // when it goes on; until then it belongs to its claimant
 	Refused string    // why no more receipts of the session are taken; empty while they are
 	Whole   bool      // the end of the chain is acknowledged: the ledger forgets the delivery
 }

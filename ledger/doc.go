@@ -4,7 +4,7 @@
 //
 //   - A key is consumed by exactly one caller, for good, before anything rests on it.
 //   - The intent to forward a post is durable in the same transaction, before the first byte of the post goes out.
-//   - A post whose outcome was lost in a crash is shown as indeterminate, and is never sent again.
+//   - A post whose outcome was lost in a crash becomes indeterminate, and is never sent again.
 //
 // A [Store] makes these promises: package ledger/sqlite has the store in a file of one process, package ledger/postgres
 // the one in a database that several processes share. Package test/ledgertest has the tests that both must pass.

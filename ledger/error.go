@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Only [Error], [ConsumedError], [ReplacedError] and [SeveralError] have a code; the mediator itself handles the others.
+// Only [Error], [ConsumedError], [ReplacedError] and [SeveralError] have a code; the mediator handles the others.
 var (
 	// ErrConsumed is the sentinel of [ConsumedError].
 	ErrConsumed = errors.New("ledger: already used")
@@ -56,7 +56,8 @@ func (e *ReplacedError) Error() string { return e.detail }
 
 // Gone says that the file of the ledger used before is missing.
 func Gone(name string) error {
-	return &ReplacedError{fmt.Sprintf("the ledger %s is missing: the consumed keys and the records are lost. %s", name, howToAccept)}
+	return &ReplacedError{fmt.Sprintf("the ledger %s is missing: the consumed keys and the records are lost. %s",
+		name, howToAccept)}
 }
 
 // MaxSeveral bounds how many ids a [SeveralError] names.

@@ -1,6 +1,6 @@
 package ledger
 
-// ModelCall is what was seen of a call to a model: names and figures, and nothing of what was said. What is left out
+// ModelCall describes a call to a model: names and figures, and none of its content. What is left out
 // was not measured.
 type ModelCall struct {
 	API        string   `json:"api"`

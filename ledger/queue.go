@@ -150,8 +150,8 @@ func (q *Queue) wait(ctx context.Context, until func() bool) error {
 	return nil
 }
 
-// run stores queued records until the queue is closed and empty. After an attempt that has stored nothing, it probes the
-// store with one record.
+// run stores queued records until the queue is closed and empty. After an attempt that has stored nothing, it probes
+// the store with one record.
 func (q *Queue) run(ctx context.Context) {
 	defer close(q.done)
 	pause, probe := gatherPause, false

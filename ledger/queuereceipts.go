@@ -64,7 +64,7 @@ func (q *Queue) SettleReceipts(ctx context.Context, session string) error {
 	if !stored() && q.failure != nil {
 		select {
 		case q.hurry <- struct{}{}:
-		default: // it is told already
+		default: // a signal waits already
 		}
 	}
 	if err := q.wait(ctx, func() bool { return stored() || q.failed > began }); err != nil {

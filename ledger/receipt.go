@@ -9,13 +9,13 @@ import (
 // MaxChain bounds the receipts that Chain returns.
 const MaxChain = 1000
 
-// OpenCall is a call that needs a receipt, or a session whose chain needs its last one. It is durable before the call is
-// sent, so that a crash leaves no call without a receipt and no chain without its end.
+// OpenCall is a call that needs a receipt, or a session whose chain needs its last one. It is durable before the call
+// is sent, so that a crash leaves no call without a receipt and no chain without its end.
 type OpenCall struct {
 	ID      string // of the record of the call, or of the session
 	Session string
 	Started time.Time
-	Draft   string // the receipt as far as it is known before the call, in the signer's own form
+	Draft   string // the parts of the receipt known before the call, in the signer's own form
 }
 
 // Check refuses an open call that lacks its id, its session or its start.

@@ -11,7 +11,7 @@ const (
 	StateForwarding    State = "forwarding"    // the intent is durable; the outcome is not yet known
 	StateForwarded     State = "forwarded"     // the upstream answered
 	StateFailed        State = "failed"        // nothing was sent: the upstream could not be reached
-	StateIndeterminate State = "indeterminate" // it may have been sent; nobody on this side knows
+	StateIndeterminate State = "indeterminate" // it may have been sent
 )
 
 // States are all of them.

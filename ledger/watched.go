@@ -28,7 +28,7 @@ const (
 type Watched struct {
 	Identified
 	path string
-	note func(error) // is told of what cannot be noted, and of a replaced ledger
+	note func(error) // gets write errors, and a [*ReplacedError]
 
 	changed  atomic.Bool
 	replaced atomic.Pointer[ReplacedError]

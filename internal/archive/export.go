@@ -23,7 +23,7 @@ import (
 const (
 	lineHeader             = "actionproof-evidence" // header: the first line
 	lineRoots              = "roots"                // roots: begins a trust
-	lineCertificate        = "certificate"          // text: a custody certificate in force
+	lineCertificate        = "certificate"          // text: a valid custody certificate
 	lineEarlierCertificate = "earlierCertificate"   // text: one of the history
 	lineRevocations        = "revocations"          // text: the revocation list
 	lineEarlierRevocations = "earlierRevocations"   // text: one of the history

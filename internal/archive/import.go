@@ -26,7 +26,7 @@ type Reader struct {
 	archive  Archive
 	policies []string
 	receipts []string            // before the record that is read
-	held     map[string][]string // by session: those that nobody has asked for yet
+	held     map[string][]string // by session: those not asked for yet
 	bytes    int                 // of those that are held, and of the names of their sessions
 }
 
@@ -260,7 +260,7 @@ func (r *Reader) receipt() error {
 	return r.read()
 }
 
-// hold counts a text that stays in memory until it is asked for.
+// hold counts a text that stays in memory until it is handed out.
 func (r *Reader) hold(text string) error {
 	if r.bytes += cost(text); r.bytes > maxShared {
 		return r.malformed("more than %d bytes of receipts belong to records that are not verified", maxShared)

@@ -73,8 +73,7 @@ func (p plainWriter) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// Unbroken replaces line ends and tabs in what an agent, or an artifact, says, so that it cannot draw lines or columns
-// of its own.
+// Unbroken replaces line ends and tabs in foreign text, so that it cannot draw lines or columns of its own.
 func Unbroken(s string) string { return strings.NewReplacer("\n", "?", "\t", "?").Replace(s) }
 
 // Lines returns a writer of lines for a terminal, as [Plain] does. Each Write has to be one line: a value in it cannot

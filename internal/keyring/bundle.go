@@ -317,7 +317,7 @@ func (s *segment) write() error {
 	}
 	raw = append(raw, '\n')
 	if _, err := evidence.ParseHistory(raw); err != nil {
-		return fmt.Errorf("%s stays as it was, because nobody would read the new one: %w", s.path(), err)
+		return fmt.Errorf("%s stays as it was, because no verifier would read the new one: %w", s.path(), err)
 	}
 	return files.Replace(s.path(), raw, 0o644)
 }

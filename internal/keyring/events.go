@@ -14,7 +14,7 @@ const (
 	EventRenewed   = "renewed"
 	EventRetired   = "retired"
 	EventRevoked   = "revoked" // no later than that: the time is that of the first list here that has the entry
-	EventRotated   = "rotated" // Vault was asked for another version
+	EventRotated   = "rotated" // Vault made another version
 )
 
 // Event is a change of a key.

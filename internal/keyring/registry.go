@@ -124,7 +124,7 @@ func (e *bundleEdit) wanted(roles []daemon.RoleDocument) (wanted []daemon.RoleDo
 			in, _ := e.trust.Retired(newest)
 			return nil, 0,
 				refusal.New("key_retired",
-					"what %s is signed with, %s, was retired: version %d is in force. Rotate the key past that; or, where it is "+
+					"the key of %s, %s, was retired: the current version is %d. Rotate the key past that; or, where it is "+
 						"another key of that name, "+
 						"move %s away (%s), certify every process and the deployment again, and restart the processes", r.Purpose, newest,
 					in, e.Bundle, whereTo)

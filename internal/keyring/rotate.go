@@ -44,7 +44,7 @@ type Rotated struct {
 	Oldest  int    `json:"oldest,omitempty"`  // the oldest version that is kept; earlier ones are retired
 }
 
-// Processes are asked every signsPoll which version signs.
+// signsPoll is the pause between two looks at the versions that sign.
 const signsPoll = time.Second
 
 // Rotate gives each key a new version, and goes on after a key that fails. It returns the new versions.

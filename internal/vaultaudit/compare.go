@@ -143,7 +143,7 @@ type held struct {
 func (c Comparison) inRange(at time.Time) bool { return !at.Before(c.Since) && at.Before(c.Until) }
 
 func (j *join) signature(s Signature) error {
-	if j.seen[s.Value] { // Ed25519 makes one signature of one text: whoever has it knows nothing new
+	if j.seen[s.Value] { // Ed25519 makes one signature of one text: a second one tells nothing new
 		if j.inRange(s.Time) {
 			j.summary.Repeated++
 		}

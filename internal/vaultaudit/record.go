@@ -36,7 +36,7 @@ type refusedPost struct {
 	started, until time.Time // what was signed between these may have been for it
 }
 
-// Vault may sign for a post until late after its end: it answers even when nobody waits.
+// Vault may sign for a post until late after its end: it answers even without a waiting caller.
 const late = 5 * time.Second
 
 // maxCall bounds how long after its start a call gets artifacts signed: many times the default of a post's steps.

@@ -31,7 +31,7 @@ const (
 // back.
 var parameters = map[string]string{
 	"application_name":   "mediator",
-	"synchronous_commit": "on", // whatever the role's default is
+	"synchronous_commit": "on", // not the role's default
 	"statement_timeout":  strconv.FormatInt(operation.Milliseconds(), 10),
 	"lock_timeout":       strconv.FormatInt(operation.Milliseconds(), 10),
 	// a stuck process must not hold keys

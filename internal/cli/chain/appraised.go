@@ -68,8 +68,7 @@ func appraised[C any](k evidence.Kind[C], registered func(C) evidence.Registered
 	}
 }
 
-// appraisalIn returns the token that a node has signed, of what a command prints as JSON, or of the token alone. It
-// reports whether there is one.
+// appraisalIn finds a node's token in the JSON of a command, or by itself. It reports whether there is one.
 func appraisalIn(raw []byte) (token string, ok bool) {
 	var members struct {
 		Token, Verification, Resolution json.RawMessage // a reputation has a verification, too, which is no token

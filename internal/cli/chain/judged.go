@@ -21,7 +21,7 @@ import (
 type judgedPost struct {
 	ID    string `json:"id"`
 	State string `json:"state"`
-	// verified, consistent (of roots that nobody has pinned), incomplete or refused
+	// verified, consistent (roots not pinned), incomplete or refused
 	Result   string   `json:"result"`
 	Check    string   `json:"check,omitempty"` // that refused it
 	Code     string   `json:"code,omitempty"`

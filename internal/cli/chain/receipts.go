@@ -49,7 +49,7 @@ func printReceipts(ctx context.Context, out io.Writer, from *records.Reader, ses
 // maxReceiptLine bounds a line with a receipt, in bytes: more than any token has.
 const maxReceiptLine = 32 << 10
 
-// maxHeader is how much of a token's beginning is looked at, in bytes: more than any header has.
+// maxHeader bounds the header of a token, in bytes.
 const maxHeader = 1024
 
 // areReceipts reports whether in begins as a token does, and not as one that a node has signed. It takes nothing away

@@ -32,8 +32,8 @@ func keysRoot() *cobra.Command {
 		Args: cli.NoArgs,
 		Example: `  mediator keys root --name registry --out roots
   mediator keys root --name auditor --out roots --post-quantum`,
-		Long: `Makes an Ed25519 key for the key registry, the deployment auditor or an arbiter of disputes. DIR/NAME.key.jwk is
-private (mode 0600): keep it away from where agents run. DIR/NAME.jwk is public: every process and every API pins it.
+		Long: `Makes an Ed25519 key for the key registry, the deployment auditor or an arbiter of disputes. DIR/NAME.key.jwk
+is private (mode 0600): keep it away from where agents run. DIR/NAME.jwk is public: every process and every API pins it.
 --post-quantum adds an ML-DSA-65 key to both files. The root then signs twice, and everybody who pins the public file
 demands both signatures.
 

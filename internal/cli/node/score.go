@@ -63,7 +63,7 @@ func drawScore(w io.Writer, c autonomy.Claims) error {
 // barWidth is the width of a whole bar, in columns.
 const barWidth = 25
 
-// drawBar draws the points of a signal or of a part of one, as far as they reach of the most.
+// drawBar draws points as a bar, as a part of the most.
 func drawBar(w io.Writer, name string, points, most float64, state string) {
 	filled := 0
 	if most > 0 {

@@ -126,7 +126,7 @@ func listPosts(c *cobra.Command, s admin.Selection, from *Reader, asJSON bool) e
 		return err
 	}
 	_, err := fmt.Fprintf(cli.Lines(c.ErrOrStderr()),
-		"mediator: %d records are shown, and there are more: go on with --cursor %s, show more with --limit, or all with "+
+		"mediator: these are %d records, and there are more: go on with --cursor %s, show more with --limit, or all with "+
 			"--json\n", shown, last)
 	return err
 }

@@ -148,8 +148,7 @@ type figure struct {
 	*ledger.Figure
 }
 
-// printFigures prints figures in one line, each with how it is known. per is how many of them are one of what is
-// printed.
+// printFigures prints figures and their states in one line. Figures are divided by per.
 func printFigures(w io.Writer, name string, figures []figure, per float64) {
 	var all []string
 	for _, f := range figures {

@@ -20,8 +20,8 @@ type leafLine struct {
 	children []*leafLine
 }
 
-// DrawChain draws a post's artifacts as a tree, each above those that it rests on. It verifies nothing: the checks of the
-// record do.
+// DrawChain draws a post's artifacts as a tree, each above those that it rests on. It verifies nothing: the checks of
+// the record do.
 func DrawChain(w io.Writer, artifacts []ledger.Artifact) { chainTree(artifacts).draw(w) }
 
 func chainTree(artifacts []ledger.Artifact) *leafLine {

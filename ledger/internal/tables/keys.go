@@ -112,7 +112,7 @@ func (r Reader) keySets(ctx context.Context, key string) (string, error) {
 	return string(text), err
 }
 
-// isVersion reports whether a kid is that of a version of the key with a name.
+// isVersion reports whether a kid names a version of the key name.
 func isVersion(kid, name string) bool {
 	number, ok := strings.CutPrefix(kid, name+":v")
 	_, err := strconv.ParseUint(number, 10, 32)

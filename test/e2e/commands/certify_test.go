@@ -113,7 +113,7 @@ func TestCertifyBringsNothingBack(t *testing.T) {
 		t.Errorf("said %s", out)
 	}
 	if status, _, said := d.Do(t, "certify", "--from", first); status != program.Refused ||
-		!strings.Contains(said, "grant-key:v1, was retired: version 2 is in force") {
+		!strings.Contains(said, "grant-key:v1, was retired: the current version is 2") {
 		t.Errorf("%d: %s", status, said)
 	}
 	d.WantKeys(t, "grant-key:v2")

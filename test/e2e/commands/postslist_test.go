@@ -108,7 +108,7 @@ func TestPostsListIsWhole(t *testing.T) {
 		want   []string
 		notice string
 	}{
-		{"", newest(n-1, n-50), "50 records are shown, and there are more: go on with --cursor post_01150,"},
+		{"", newest(n-1, n-50), "these are 50 records, and there are more: go on with --cursor post_01150,"},
 		{"--cursor post_01150", newest(1149, 1100), "--cursor post_01100"},
 		{"--cursor post_00050", newest(49, 0), ""},
 		{"--cursor post_00000", nil, ""},

@@ -103,7 +103,7 @@ func (s *Server) Database(t testing.TB) (dsn string) {
 // Create is Database outside of a test.
 func (s *Server) Create() (dsn string, err error) { return s.create("template1") }
 
-// Copy makes a copy of a database, to which nobody may be connected.
+// Copy makes a copy of a database, to which there must be no connection.
 func (s *Server) Copy(t testing.TB, dsn string) string {
 	t.Helper()
 	u, err := url.Parse(dsn)
@@ -136,7 +136,7 @@ func (s *Server) dsn(database string) string {
 	return "postgres:///" + database + "?" + url.Values{"host": {s.dir}, "user": {superuser}}.Encode()
 }
 
-// Kill ends the server at once, with every process of it, as a power cut ends it. What it had not made durable is gone.
+// Kill ends all processes of the server at once, like a power cut.
 func (s *Server) Kill(t testing.TB) {
 	t.Helper()
 	pid := s.process.Process.Pid
