@@ -134,7 +134,8 @@ func (h *host) take(session string, of Rate, now time.Time, who string) error {
 	}
 	return refusal.Later{
 		Refusal: refusal.New("rate_limited",
-			"%s gets more than %g calls per second, or the session exceeds its share of them; nothing was sent", who, of.PerSecond),
+			"%s gets more than %g calls per second, or the session exceeds its share of them; nothing was sent", who,
+			of.PerSecond),
 		Seconds: max(1, int(math.Ceil((lasts - now.Sub(h.began)).Seconds()))),
 	}
 }

@@ -79,7 +79,8 @@ func goneMeanwhile(ctx context.Context, step string, err error) error {
 	if ctx.Err() == nil || d.Status < http.StatusInternalServerError {
 		return err
 	}
-	return refusal.New("client_gone", "the client went away during the step %s, which ended as %s: %s", step, d.Code, d.Detail)
+	return refusal.New("client_gone", "the client went away during the step %s, which ended as %s: %s", step, d.Code,
+		d.Detail)
 }
 
 func (t *posting) bounded(ctx context.Context, take func(*posting, context.Context) error) error {

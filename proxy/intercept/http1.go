@@ -256,7 +256,8 @@ func (r *http1Reader) header(line string) error {
 		for key := range strings.SplitSeq(value, ",") {
 			switch http.CanonicalHeaderKey(strings.Trim(key, " \t")) {
 			case "Transfer-Encoding", "Trailer", "Content-Length":
-				return refusal.New("override_refused", "the request announces the trailer %.40q, which would change where its body ends",
+				return refusal.New("override_refused",
+					"the request announces the trailer %.40q, which would change where its body ends",
 					key)
 			}
 		}

@@ -14,7 +14,8 @@ import (
 	"github.com/actionproof/mediator/proxy/intercept"
 )
 
-// TestServeSession: everything on a session's listener belongs to it, despite the client's credentials, and ends with it.
+// TestServeSession: everything on a session's listener belongs to it, despite the client's credentials, and ends with
+// it.
 func TestServeSession(t *testing.T) {
 	r := newRig(t, func(o *intercept.Options) {
 		o.Limits.Connections = 32 // two for each session

@@ -29,7 +29,7 @@ s.sendall(b"GET / HTTP/1.1\r\nHost: HOST\r\nConnection: close\r\n\r\n")
 while text := s.recv(4096): print(text.decode())`},
 	"node": {"node", "-e", `const [host, port] = "PROXY".split(":");
 const { X509Certificate } = require("crypto"); // the check of Debian 12's Node knows no IPv6
-const byAddress = (host, cert) => new X509Certificate(cert.raw).checkIP(host) ? undefined : new Error("another address");
+const byAddress = (host, cert) => new X509Certificate(cert.raw).checkIP(host) ? undefined : new Error("no match");
 const name = require("net").isIP("BARE") ? { host: "BARE", checkServerIdentity: byAddress } : { servername: "BARE" };
 const fail = (e) => { console.log(e.message); process.exit(1); };
 require("http").request({ host, port, method: "CONNECT", path: "HOST:443" }).on("connect", (_, socket) => {
