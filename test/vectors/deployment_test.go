@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/manifest"
 	"github.com/actionproof/mediator/policy"
 )
 
@@ -33,7 +34,7 @@ type role struct {
 }
 
 func newDeployment() deployment {
-	m := must(policy.ParseManifest(manifestFile))
+	m := must(manifest.Parse(manifestFile))
 	d := deployment{manifest: m, strict: must(m.Strict()), roles: make(map[string]role)}
 	receipt := m.RuntimePolicy.TriggerReceiptPolicy
 	for purpose, a := range map[string]policy.Allowed{

@@ -59,9 +59,9 @@ export class Gate {
   deployment(token) {
     const c = this.open('deployment-certificate+jwt', token);
     const { deploymentId, controls, deploymentCertificatePolicy } = this.manifest;
-    refuseIf(c.deploymentId !== deploymentId || !deploymentCertificatePolicy.allowedDeploymentIds.includes(c.deploymentId), 'deployment_mismatch');
-    refuseIf(c.manifestHash !== hash(canonical(this.manifest)), 'deployment_mismatch');
-    refuseIf(c.controlsHash !== hash(canonical(controls)), 'deployment_mismatch');
+    refuseIf(
+      c.deploymentId !== deploymentId || !deploymentCertificatePolicy.allowedDeploymentIds.includes(c.deploymentId) ||
+      c.manifestHash !== hash(canonical(this.manifest)) || c.controlsHash !== hash(canonical(controls)), 'deployment_mismatch');
   }
 
   own(typ, token, milliseconds) {
@@ -71,11 +71,11 @@ export class Gate {
   work({ challengeToken, response }, asked) {
     checkBinding(asked);
     const c = this.own('challenge+jwt', challengeToken, this.manifest.maxChallengeAgeMs);
-    refuseIf(!c.binding || !sameAction(c.binding, asked), 'challenge_refused');
-    refuseIf(response.challengeId !== c.jti, 'challenge_refused');
+    refuseIf(!c.binding || !sameAction(c.binding, asked) || response.challengeId !== c.jti, 'challenge_refused');
     const { answers } = response;
-    refuseIf(Object.keys(answers).length !== c.answers.length || c.answers.some(({ id }) => !Object.hasOwn(answers, id)), 'challenge_refused');
-    refuseIf(c.answers.some(({ id }) => !isHash(answers[id])), 'challenge_refused');
+    refuseIf(
+      Object.keys(answers).length !== c.answers.length || c.answers.some(({ id }) => !Object.hasOwn(answers, id)) ||
+      c.answers.some(({ id }) => !isHash(answers[id])), 'challenge_refused');
     const right = c.answers.map(({ id, salt, hash: want }) => timingSafeEqual(Buffer.from(hash([salt, c.jti, id, answers[id]].join('\0'))), Buffer.from(want)));
     refuseIf(right.includes(false), 'challenge_refused');
     return c;
@@ -89,9 +89,10 @@ export class Gate {
       [r.kind, o.kind, 'artifacts_mismatch'], [r.source, o.source, 'artifacts_mismatch'],
     ]);
     refuseIf(r.humanInitiated, 'human_involved');
-    refuseIf(![KINDS, proof.allowedKinds, receipt.allowedKinds].every((list) => list.includes(o.kind)), 'not_allowed');
-    refuseIf(![proof.allowedSources, receipt.allowedSources].every((list) => list.includes(o.source)), 'not_allowed');
-    refuseIf(![METHODS, proof.allowedVerificationMethods].every((list) => list.includes(o.verificationMethod)), 'not_allowed');
+    refuseIf(
+      ![KINDS, proof.allowedKinds, receipt.allowedKinds].every((list) => list.includes(o.kind)) ||
+      ![proof.allowedSources, receipt.allowedSources].every((list) => list.includes(o.source)) ||
+      ![METHODS, proof.allowedVerificationMethods].every((list) => list.includes(o.verificationMethod)), 'not_allowed');
     for (const [pin, got] of [
       [receipt.requiredPayloadHash, r.payloadHash], [receipt.requiredBindingHash, r.bindingHash], [proof.requiredPayloadHash, o.payloadHash],
       [proof.requiredBindingHash, o.bindingHash], [proof.requiredEvidenceHash, o.evidenceHash],
@@ -125,8 +126,9 @@ export class Gate {
   attestation({ e, work, binding: b, bindingHash: bound, receipt: r, decision: d, runtime: a }) {
     const p = this.manifest.runtimePolicy;
     refuseIf(a.humanInteractive, 'human_involved');
-    refuseIf(p.allowedRuntimeIds?.length && !p.allowedRuntimeIds.includes(a.runtimeId), 'not_allowed');
-    refuseIf(!triggerKinds(p).includes(a.trigger.kind), 'not_allowed');
+    refuseIf(
+      p.allowedRuntimeIds?.length && !p.allowedRuntimeIds.includes(a.runtimeId) ||
+      !triggerKinds(p).includes(a.trigger.kind), 'not_allowed');
     demand([
       [a.mode, 'autonomous', 'human_involved'], [a.challengeId, work.jti, 'artifacts_mismatch'], [a.bindingHash, bound, 'artifacts_mismatch'],
       [a.contentHash, b.contentHash, 'artifacts_mismatch'], [a.runtimeId, d.runtimeId, 'artifacts_mismatch'],
@@ -137,12 +139,11 @@ export class Gate {
 
   session({ work, bindingHash: bound, receipt: r, runtime: a, session: s }) {
     const p = this.manifest.agentSessionReceiptPolicy;
-    refuseIf(s.humanPromptPresent, 'human_involved');
-    refuseIf(s.humanOperatorPresent, 'human_involved');
-    refuseIf(s.userShellAccess, 'human_involved');
-    refuseIf(s.agentEnvironmentUserAccessible, 'human_involved');
-    refuseIf(p.deniedInputKinds.includes(s.inputKind) || !p.allowedInputKinds.includes(s.inputKind), 'not_allowed');
-    refuseIf(!p.allowedRuntimeIds.includes(s.runtimeId), 'not_allowed');
+    refuseIf(
+      s.humanPromptPresent || s.humanOperatorPresent || s.userShellAccess || s.agentEnvironmentUserAccessible, 'human_involved');
+    refuseIf(
+      p.deniedInputKinds.includes(s.inputKind) || !p.allowedInputKinds.includes(s.inputKind) ||
+      !p.allowedRuntimeIds.includes(s.runtimeId), 'not_allowed');
     demand([
       [s.runtimeId, a.runtimeId, 'artifacts_mismatch'], [s.challengeId, work.jti, 'artifacts_mismatch'], [s.bindingHash, bound, 'artifacts_mismatch'],
       [s.eventId, r.eventId, 'artifacts_mismatch'], [s.inputKind, r.kind, 'artifacts_mismatch'], [s.inputSource, r.source, 'artifacts_mismatch'], ...pinned(s, p),
@@ -154,9 +155,7 @@ export class Gate {
     checkBinding(binding);
     const c = this.own('capability+jwt', capability, this.manifest.maxCapabilityAgeMs);
     refuseIf(!sameAction(c.binding, binding), 'artifacts_mismatch');
-    refuseIf(!c.verificationConsumed, 'artifact_missing');
-    refuseIf(!c.runtime || !c.session, 'artifact_missing');
-    refuseIf(!c.decisionId || !c.grantId, 'artifact_missing');
+    refuseIf(!c.verificationConsumed || !c.runtime || !c.session || !c.decisionId || !c.grantId, 'artifact_missing');
     const { humanPromptPresent, humanOperatorPresent, userShellAccess, agentEnvironmentUserAccessible } = c.session;
     refuseIf(humanPromptPresent || humanOperatorPresent || userShellAccess || agentEnvironmentUserAccessible, 'human_involved');
     this.runtimeOf(c.runtime);

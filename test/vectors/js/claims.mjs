@@ -143,8 +143,8 @@ export function decode(kind, payload) {
   const claims = rebuilt(members, given);
   refuseIf(!Buffer.from(canonical(claims)).equals(payload), 'artifact_malformed');
   for (const name of ['iss', 'aud', 'jti']) refuseIf(claims[name] === '' || bytesIn(claims[name]) > 256, 'artifact_malformed');
-  refuseIf(claims.iat <= 0 || claims.exp <= claims.iat, 'artifact_malformed');
-  refuseIf(claims.exp - claims.iat > (kind.lifetime ?? 600), 'artifact_malformed');
+  refuseIf(
+    claims.iat <= 0 || claims.exp <= claims.iat || (claims.exp - claims.iat > (kind.lifetime ?? 600)), 'artifact_malformed');
   check(members, claims);
   refuseIf(kind.check && !kind.check(claims), 'artifact_malformed');
   return claims;

@@ -264,8 +264,7 @@ export class Book {
     const receipts = document.target_receipts ?? (type === 'general' ? [] : signal.receipts ?? []);
     const since = signal ? signal.at : Math.min(this.time(now), ...known.filter((k) => receipts.includes(k.hash)).map((k) => k.at));
     if (!signal?.final) this.checkReceipts(receipts, known, { type, target });
-    refuseIf(challenger === target, 'dispute_refused');
-    refuseIf(registered >= since, 'dispute_refused');
+    refuseIf(challenger === target || registered >= since, 'dispute_refused');
     const words = type !== 'general' ? [] : contract ? [document.counter_claim, document.reasoning_trace] : [document.evidence ?? ''];
     const substance = hash(canonical({
       challenger_id: challenger, target_id: target, signal_id: signal?.signal_id ?? '', challenge_type: type, target_receipts: [...receipts].sort(), words,

@@ -32,18 +32,16 @@ export class ReceiptChain {
     const session = last?.chain.session_id ?? this.session;
     const agent = last?.agent ?? this.agent;
     refuseIf(!this.owner || c.owner !== this.owner, 'roots_not_pinned');
-    refuseIf(session && link.session_id !== session, 'chain_broken');
-    refuseIf(agent && c.agent !== agent, 'chain_broken');
-    refuseIf(last?.closing, 'chain_broken');
+    refuseIf(session && link.session_id !== session || agent && c.agent !== agent || last?.closing, 'chain_broken');
     refuseIf(count === MAX_RECEIPTS, 'session_full');
     refuseIf(link.sequence_number > count + 1, 'chain_incomplete');
     if (link.sequence_number <= count) refuse(this.hashes[link.sequence_number - 1] === hash ? 'chain_broken' : 'chain_broken');
-    refuseIf(count > 0 && link.previous_receipt_hash !== this.hashes[count - 1], 'chain_broken');
-    refuseIf(this.numbers.has(c.request_id), 'chain_broken');
+    refuseIf(
+      count > 0 && link.previous_receipt_hash !== this.hashes[count - 1] || this.numbers.has(c.request_id), 'chain_broken');
     if (!last) return;
-    refuseIf(c.event_id !== last.event_id || c.runtime_id !== last.runtime_id || now.opened_ms !== last.session.opened_ms, 'chain_broken');
-    refuseIf(c.iat < last.iat, 'chain_broken');
-    refuseIf(COUNTS.some((name) => now[name] < last.session[name]), 'chain_broken');
+    refuseIf(
+      c.event_id !== last.event_id || c.runtime_id !== last.runtime_id || now.opened_ms !== last.session.opened_ms ||
+      c.iat < last.iat || COUNTS.some((name) => now[name] < last.session[name]), 'chain_broken');
   }
 
   /** Holds what a session receipt names against the chain. */

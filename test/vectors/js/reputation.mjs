@@ -80,8 +80,7 @@ export function soundReputation(c) {
 
 /** Holds an opened token against the agent that posts. */
 export function checkReputation(c, { owner, agent, scoringHash, at, requireVerification, allowDegraded }) {
-  refuseIf(c.owner !== owner, 'reputation_mismatch');
-  refuseIf(c.agent !== agent, 'reputation_mismatch');
+  refuseIf(c.owner !== owner || c.agent !== agent, 'reputation_mismatch');
   refuseIf(c.scoringHash !== scoringHash, 'pin_mismatch');
   const { mode, expires, degraded } = c.verification ?? {};
   const counts = mode === 'observed' && at < expires && (!degraded || allowDegraded);
