@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/test/check"
 )
 
 type failing struct{ custody.Key }
@@ -17,9 +18,7 @@ func (failing) Versions(context.Context) ([]custody.Version, error) { return nil
 
 func TestFailures(t *testing.T) {
 	good, err := custody.NewMemory("good")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	public := current(t, good).Public()
 	fails := custody.NewVersion("k", 1, public, func(context.Context, []byte) ([]byte, error) { return nil, errAway })
 	gone, cancel := context.WithCancel(t.Context())
@@ -46,9 +45,7 @@ func TestFailures(t *testing.T) {
 func current(t *testing.T, k custody.Key) custody.Version {
 	t.Helper()
 	v, err := k.Current(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return v
 }
 
@@ -82,9 +79,7 @@ func TestErrors(t *testing.T) {
 
 func TestMemoryProperties(t *testing.T) {
 	k, err := custody.NewMemory("k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if p := k.Properties(); p.Custody != custody.ExternalMediator || p.Exportable ||
 		!slices.Equal(p.Observed, []string{"keyExportable"}) {
 		t.Errorf("%+v", p)

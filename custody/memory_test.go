@@ -7,15 +7,14 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/custodytest"
 )
 
 func TestMemory(t *testing.T) {
 	custodytest.Run(t, func(t *testing.T, name string) custodytest.Rotator {
 		k, err := custody.NewMemory(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return k
 	})
 }
@@ -23,17 +22,11 @@ func TestMemory(t *testing.T) {
 // TestMemoryIsNeverWrittenOut searches all output for the private key.
 func TestMemoryIsNeverWrittenOut(t *testing.T) {
 	k, err := custody.NewMemory("k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	set, err := custody.JWKS(t.Context(), k)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	raw, err := json.Marshal([]any{k, set, k.Properties()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if strings.Contains(string(raw), `"d"`) {
 		t.Errorf("a private key is in %s", raw)
 	}

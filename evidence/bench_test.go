@@ -1,6 +1,8 @@
 package evidence_test
 
 import (
+	"github.com/actionproof/mediator/test/check"
+
 	"strings"
 	"testing"
 	"time"
@@ -12,9 +14,9 @@ import (
 func BenchmarkSign(b *testing.B) {
 	w := newWorld(b)
 	key, err := w.key.Current(b.Context())
-	must(b, err)
+	check.Must(b, err)
 	claims, err := evidence.UnverifiedClaims(evidence.RequestProofKind, w.token)
-	must(b, err)
+	check.Must(b, err)
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := evidence.Sign(b.Context(), key, evidence.RequestProofKind, claims); err != nil {
@@ -27,7 +29,7 @@ func BenchmarkSign(b *testing.B) {
 // nothing itself.
 func BenchmarkClaims(b *testing.B) {
 	secret, err := evidence.NewSecret([]byte(strings.Repeat("s", 32)))
-	must(b, err)
+	check.Must(b, err)
 	hash := evidence.HashBytes(nil)
 	claims := evidence.Capability{
 		Registered: evidence.NewRegistered("gate", "gate", time.Now(), time.Minute),
@@ -42,7 +44,7 @@ func BenchmarkClaims(b *testing.B) {
 		Session: &evidence.SessionSummary{InputKind: evidence.TriggerSourceEvent, ReceiptID: "r", SessionID: "s"},
 	}
 	token, err := evidence.SignMAC(secret, evidence.CapabilityKind, claims)
-	must(b, err)
+	check.Must(b, err)
 	want := evidence.Expected{Issuers: []string{"gate"}, Audiences: []string{"gate"}, MaxAge: time.Minute}
 	for name, do := range map[string]func() error{
 		"write": func() error { _, err := evidence.SignMAC(secret, evidence.CapabilityKind, claims); return err },
@@ -55,7 +57,7 @@ func BenchmarkClaims(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				must(b, do())
+				check.Must(b, do())
 			}
 		})
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // TestClaimsThatAreRefused empties, overfills and spoils each claim of each kind.
@@ -82,9 +83,9 @@ func TestClaimsThatAreRefused(t *testing.T) {
 func spoil[C any](t *testing.T, k evidence.Kind[C], whole func() C) {
 	t.Helper()
 	key, err := custody.NewMemory("k")
-	must(t, err)
+	check.Must(t, err)
 	version, err := key.Current(t.Context())
-	must(t, err)
+	check.Must(t, err)
 	secret := secretOf(t, []byte(strings.Repeat("s", 32)))
 	sign := func(c C) error {
 		if k.Purpose == "challenge" || k.Purpose == "capability" {
@@ -104,7 +105,7 @@ func spoil[C any](t *testing.T, k evidence.Kind[C], whole func() C) {
 		return sign(c)
 	}
 	t.Run(k.Typ, func(t *testing.T) {
-		must(t, sign(whole()))
+		check.Must(t, sign(whole()))
 		c := whole()
 		for _, l := range leaves(reflect.ValueOf(&c).Elem(), "") {
 			code, longest := "artifact_malformed", 2048
@@ -221,7 +222,7 @@ func TestListsOfClaims(t *testing.T) {
 func TestBinding(t *testing.T) {
 	h := evidence.HashBytes([]byte("content"))
 	whole := evidence.Binding{Action: "a", ContentHash: h, Nonce: "n", Resource: "r", Subject: "s"}
-	must(t, whole.CheckNonce())
+	check.Must(t, whole.CheckNonce())
 	long := func(n int) string { return strings.Repeat("x", n) }
 	for name, tt := range map[string]struct {
 		change      func(*evidence.Binding)
@@ -249,12 +250,12 @@ func TestBinding(t *testing.T) {
 			b := whole
 			tt.change(&b)
 			if tt.ok || tt.noNonce {
-				must(t, b.Check())
+				check.Must(t, b.Check())
 			} else {
 				wantCode(t, b.Check(), "artifact_malformed")
 			}
 			if tt.ok {
-				must(t, b.CheckNonce())
+				check.Must(t, b.CheckNonce())
 			} else {
 				wantCode(t, b.CheckNonce(), "artifact_malformed")
 			}

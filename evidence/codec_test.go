@@ -11,6 +11,7 @@ import (
 	"github.com/gowebpki/jcs"
 
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // fill sets every field of v.
@@ -71,17 +72,11 @@ func TestEncodeIsCanonical(t *testing.T) {
 			for _, fill := range []func(reflect.Value){func(reflect.Value) {}, fill} {
 				fill(reflect.ValueOf(claims).Elem())
 				got, err := encode(claims)
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, err)
 				raw, err := json.Marshal(claims)
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, err)
 				want, err := jcs.Transform(raw)
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, err)
 				if string(got) != string(want) {
 					t.Errorf("not canonical:\n got %s\nwant %s", got, want)
 				}
@@ -169,9 +164,7 @@ func FuzzDecode(f *testing.F) {
 			}
 			want := reflect.New(reflect.TypeOf(got).Elem()).Interface()
 			again, err := json.Marshal(got)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			if err := json.Unmarshal([]byte(text), want); err != nil {
 				t.Errorf("%q is read, and encoding/json says %v", text, err)
 			}
@@ -209,9 +202,7 @@ func TestDecode(t *testing.T) {
 		for _, claims := range everyClaims() {
 			fill(reflect.ValueOf(claims).Elem())
 			raw, err := encode(claims)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			got := reflect.New(reflect.TypeOf(claims).Elem()).Interface()
 			if !newCodec(reflect.TypeOf(claims).Elem()).decode(raw, got) || !reflect.DeepEqual(got, claims) {
 				t.Errorf("%s\n got %+v\nwant %+v", raw, got, claims)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // FuzzBundle: no panic, a code for each refusal, and only the registry's key is believed.
@@ -24,7 +25,7 @@ func FuzzBundle(f *testing.F) {
 			Revocations: d.list(f, d.options("registry", noon), evidence.Revocation{Kind: evidence.RevokedArtifact, ID: id})},
 	} {
 		raw, err := json.Marshal(b)
-		must(f, err)
+		check.Must(f, err)
 		f.Add(raw)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -41,7 +42,7 @@ func FuzzBundle(f *testing.F) {
 			return
 		}
 		v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return noon }})
-		must(t, err)
+		check.Must(t, err)
 		_, err = evidence.Open(v, evidence.RequestProofKind, token, want)
 		if err == nil && !slices.Contains(b.Certificates, d.certificates[0]) {
 			t.Errorf("a key is believed that nobody certified: %q", raw)

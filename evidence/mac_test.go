@@ -12,12 +12,13 @@ import (
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func secretOf(t testing.TB, b []byte) evidence.Secret {
 	t.Helper()
 	s, err := evidence.NewSecret(b)
-	must(t, err)
+	check.Must(t, err)
 	return s
 }
 
@@ -39,9 +40,9 @@ func TestSharedSecret(t *testing.T) {
 	s, rotated := secretOf(t, []byte(strings.Repeat("s", 32))), secretOf(t, []byte(strings.Repeat("t", 32)))
 	shared := func(s evidence.Secret) string {
 		i, err := signer.NewShared(evidence.RuntimeAttestationKind, s, options())
-		must(t, err)
+		check.Must(t, err)
 		token, _, err := i.Sign(t.Context(), attestation())
-		must(t, err)
+		check.Must(t, err)
 		return token
 	}
 	token := shared(s)
@@ -53,12 +54,12 @@ func TestSharedSecret(t *testing.T) {
 		return input + "." + b64.EncodeToString(m.Sum(nil))
 	}
 	key, err := w.key.Current(t.Context())
-	must(t, err)
+	check.Must(t, err)
 	signed := func() string { // the same claims, signed with a certified key
 		i, err := signer.New(evidence.RuntimeAttestationKind, w.key, options())
-		must(t, err)
+		check.Must(t, err)
 		token, _, err := i.Sign(t.Context(), attestation())
-		must(t, err)
+		check.Must(t, err)
 		return token
 	}()
 	public, publicText := secretOf(t, key.Public()), secretOf(t, []byte(evidence.EncodePublicKey(key.Public())))
@@ -128,7 +129,7 @@ func TestSharedSecret(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := evidence.Open(w.verifier, evidence.RuntimeAttestationKind, tt.token, tt.want)
 			if tt.code == "" {
-				must(t, err)
+				check.Must(t, err)
 				return
 			}
 			wantCode(t, err, tt.code)
@@ -144,14 +145,14 @@ func TestSharedSecretIsForAttestationsAlone(t *testing.T) {
 
 	h := evidence.HashBytes(nil)
 	i, err := signer.NewShared(evidence.RequestProofKind, s, options())
-	must(t, err)
+	check.Must(t, err)
 	_, _, err = i.Sign(t.Context(),
 		evidence.RequestProof{AccessTokenHash: h, Action: "a", BindingHash: h, CapabilityID: "c", ContentHash: h,
 			Resource: "r", Subject: "s"})
 	wantCode(t, err, "artifact_malformed")
 
 	shared, err := signer.NewShared(evidence.RuntimeAttestationKind, evidence.Secret{}, options())
-	must(t, err)
+	check.Must(t, err)
 	_, _, err = shared.Sign(t.Context(), attestation())
 	wantCode(t, err, "config_malformed")
 	claims := attestation()
@@ -160,7 +161,7 @@ func TestSharedSecretIsForAttestationsAlone(t *testing.T) {
 	_, err = evidence.SignMAC(s, evidence.RuntimeAttestationKind, claims)
 	wantCode(t, err, "key_custody")
 	certify, err := signer.New(evidence.SignerCertificateKind, w.key, options())
-	must(t, err)
+	check.Must(t, err)
 	_, _, err = certify.Sign(t.Context(), evidence.SignerCertificate{
 		KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeRuntimeAttestation},
 		SubjectIssuer: "runtime", SubjectKeyID: s.KeyID(),
@@ -184,7 +185,7 @@ func TestTokensToOneself(t *testing.T) {
 		Binding: evidence.Binding{Action: "a", ContentHash: evidence.HashBytes(nil), Nonce: "n", Resource: "r", Subject: "s"},
 	}
 	token, err := evidence.SignMAC(s, evidence.CapabilityKind, claims)
-	must(t, err)
+	check.Must(t, err)
 	header, payload := parts(t, token)
 	mac := func(header, payload string) string {
 		input := b64.EncodeToString([]byte(header)) + "." + b64.EncodeToString([]byte(payload))
@@ -248,7 +249,7 @@ func TestTokensToOneself(t *testing.T) {
 	_, err = evidence.Open(w.verifier, evidence.CapabilityKind, token, w.want)
 	wantCode(t, err, "artifact_malformed")
 	v, err := w.key.Current(t.Context())
-	must(t, err)
+	check.Must(t, err)
 	_, err = evidence.Sign(t.Context(), v, evidence.CapabilityKind, claims)
 	wantCode(t, err, "artifact_malformed")
 	claims.ChallengeID = ""
@@ -272,7 +273,7 @@ func TestSharedSecretUnderTrust(t *testing.T) {
 		evidence.RuntimeAttestationKind.Stamp(&c, evidence.NewRegistered("runtime", "api", noon, time.Minute),
 			evidence.SharedSecret)
 		token, err := evidence.SignMAC(s, evidence.RuntimeAttestationKind, c)
-		must(t, err)
+		check.Must(t, err)
 		return token, c.ID
 	}
 	s := secretOf(t, []byte(strings.Repeat("s", 32)))
@@ -282,9 +283,9 @@ func TestSharedSecretUnderTrust(t *testing.T) {
 	}
 	open := func(s evidence.Secret, token string, root evidence.Root, b evidence.Bundle) error {
 		trust, err := evidence.NewTrust([]evidence.Root{root}, b, d.policy)
-		must(t, err)
+		check.Must(t, err)
 		v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return noon }})
-		must(t, err)
+		check.Must(t, err)
 		_, err = evidence.Open(v, evidence.RuntimeAttestationKind, token,
 			evidence.Expected{Issuers: []string{"runtime"}, Audiences: []string{"api"}, MaxAge: time.Minute,
 				Secrets: []evidence.Secret{s}, KeyIDs: []string{s.KeyID()}})
@@ -292,9 +293,9 @@ func TestSharedSecretUnderTrust(t *testing.T) {
 	}
 	twice := d.root
 	twice.PostQuantum = second.public
-	must(t, open(s, token, d.root,
+	check.Must(t, open(s, token, d.root,
 		evidence.Bundle{Certificates: d.certificates, Revocations: list(evidence.RevokedArtifact, "another")}))
-	must(t, open(s, token, twice, evidence.Bundle{}))
+	check.Must(t, open(s, token, twice, evidence.Bundle{}))
 	wantCode(t, open(s, token, d.root, evidence.Bundle{Revocations: list(evidence.RevokedArtifact, id)}), "revoked")
 	wantCode(t, open(s, token, d.root, evidence.Bundle{Revocations: list(evidence.RevokedKey, s.KeyID())}), "revoked")
 	for name, key := range map[string][]byte{
@@ -330,7 +331,7 @@ func TestKeyName(t *testing.T) {
 func TestSecretIsNeverPrinted(t *testing.T) {
 	const text = "a secret that nobody may ever see"
 	s, err := evidence.NewSecret([]byte(text))
-	must(t, err)
+	check.Must(t, err)
 	type holder struct {
 		Shown  evidence.Secret
 		hidden evidence.Secret
@@ -346,7 +347,7 @@ func TestSecretIsNeverPrinted(t *testing.T) {
 			}
 		}
 		raw, err := json.Marshal(v)
-		must(t, err)
+		check.Must(t, err)
 		if !strings.Contains(string(raw), "REDACTED") || strings.Contains(string(raw), "nobody") {
 			t.Errorf("JSON of %T: %s", v, raw)
 		}

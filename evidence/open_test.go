@@ -10,6 +10,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func TestJudge(t *testing.T) {
@@ -19,20 +20,20 @@ func TestJudge(t *testing.T) {
 			d.certificates = nil
 			certificate := d.certify(t)
 			v, err := evidence.NewVerifier(d.trust(t, ""), evidence.VerifierOptions{Now: func() time.Time { return now }})
-			must(t, err)
+			check.Must(t, err)
 			i, err := signer.New(evidence.RequestProofKind, d.key, d.options("mediator", noon))
-			must(t, err)
+			check.Must(t, err)
 			h := evidence.HashBytes(nil)
 			o, err := i.Issue(context.Background(),
 				evidence.RequestProof{AccessTokenHash: h, Action: "a", BindingHash: h, CapabilityID: "c", ContentHash: h,
 					Resource: "r", Subject: "s"})
-			must(t, err)
+			check.Must(t, err)
 			claims := o.Claims()
 			want := evidence.Expected{Issuers: []string{"mediator"}, Audiences: []string{"api"}, KeyIDs: []string{"proof-key"},
 				MaxAge: time.Minute}
 			if !signedHere {
 				o, err = evidence.Open(v, evidence.RequestProofKind, o.Token(), want)
-				must(t, err)
+				check.Must(t, err)
 			}
 			if o.Claims() != claims || o.KeyID() != "proof-key:v1" || o.Hash() != evidence.HashToken(o.Token()) {
 				t.Errorf("got %+v by %s, want %+v", o.Claims(), o.KeyID(), claims)
@@ -45,7 +46,7 @@ func TestJudge(t *testing.T) {
 				return err
 			}
 			for range 3 {
-				must(t, judge(want))
+				check.Must(t, judge(want))
 			}
 			for _, row := range []struct {
 				code   string
@@ -86,7 +87,7 @@ func TestJudge(t *testing.T) {
 			d.certificates = nil // the key's certificate is gone
 			v.SetTrust(d.trust(t, ""))
 			wantCode(t, judge(want), "key_unknown")
-			must(t, d.key.Rotate()) // a later version has one: the key is retired
+			check.Must(t, d.key.Rotate()) // a later version has one: the key is retired
 			d.certify(t)
 			v.SetTrust(d.trust(t, ""))
 			wantCode(t, judge(want), "key_retired")
@@ -110,7 +111,7 @@ func TestNothingIsOpenedByItself(t *testing.T) {
 	}
 
 	o, err := evidence.Open(w.verifier, evidence.RequestProofKind, w.token, w.want)
-	must(t, err)
+	check.Must(t, err)
 	c := o.Claims()
 	c.Action = "other"
 	if o.Claims().Action != "a" {
@@ -127,23 +128,23 @@ func TestNothingIsOpenedByItself(t *testing.T) {
 
 	foreign := newWorld(t)
 	version, err := foreign.key.Current(t.Context())
-	must(t, err)
+	check.Must(t, err)
 	draft, err := evidence.Prepare(version, evidence.RequestProofKind, o.Claims())
-	must(t, err)
+	check.Must(t, err)
 	forged, err := draft.Sign(t.Context())
-	must(t, err)
+	check.Must(t, err)
 	wantCode(t, evidence.Judge(w.verifier, evidence.RequestProofKind, forged, w.want), "signature_invalid")
-	must(t, evidence.Judge(foreign.verifier, evidence.RequestProofKind, forged, w.want))
+	check.Must(t, evidence.Judge(foreign.verifier, evidence.RequestProofKind, forged, w.want))
 }
 
 func TestSignFails(t *testing.T) {
 	w := newWorld(t)
 	o, err := evidence.Open(w.verifier, evidence.RequestProofKind, w.token, w.want)
-	must(t, err)
+	check.Must(t, err)
 	version, err := w.key.Current(t.Context())
-	must(t, err)
+	check.Must(t, err)
 	draft, err := evidence.Prepare(brokenKey{version}, evidence.RequestProofKind, o.Claims())
-	must(t, err)
+	check.Must(t, err)
 	signed, err := draft.Sign(t.Context())
 	if !errors.Is(err, errBroken) {
 		t.Errorf("signed with a broken key: %v", err)
@@ -163,50 +164,50 @@ func TestJudgeOfARoot(t *testing.T) {
 			root.PostQuantum = nil
 		}
 		trust, err := evidence.NewTrust([]evidence.Root{root}, evidence.Bundle{}, evidence.SignerPolicy{})
-		must(t, err)
+		check.Must(t, err)
 		return trust
 	}
 	v, err := evidence.NewVerifier(trust(false), evidence.VerifierOptions{Now: func() time.Time { return noon }})
-	must(t, err)
+	check.Must(t, err)
 	once, _, _ := strings.Cut(w.token, "~")
 	o, err := evidence.Open(v, evidence.DeploymentCertificateKind, once, w.want)
-	must(t, err)
-	must(t, evidence.Judge(v, evidence.DeploymentCertificateKind, o, w.want))
+	check.Must(t, err)
+	check.Must(t, evidence.Judge(v, evidence.DeploymentCertificateKind, o, w.want))
 	v.SetTrust(trust(true))
 	wantCode(t, evidence.Judge(v, evidence.DeploymentCertificateKind, o, w.want), "signature_invalid")
 
 	draft, err := evidence.Prepare(w.ed, evidence.DeploymentCertificateKind, o.Claims())
-	must(t, err)
+	check.Must(t, err)
 	signed, err := draft.Sign(t.Context())
-	must(t, err)
+	check.Must(t, err)
 	wantCode(t, evidence.Judge(v, evidence.DeploymentCertificateKind, signed, w.want), "signature_invalid")
 	v.SetTrust(trust(false))
-	must(t, evidence.Judge(v, evidence.DeploymentCertificateKind, signed, w.want))
+	check.Must(t, evidence.Judge(v, evidence.DeploymentCertificateKind, signed, w.want))
 }
 
 func TestJudgeOfASecret(t *testing.T) {
 	w := newWorld(t)
 	s, other := secretOf(t, []byte(strings.Repeat("s", 32))), secretOf(t, []byte(strings.Repeat("t", 32)))
 	i, err := signer.NewShared(evidence.RuntimeAttestationKind, s, options())
-	must(t, err)
+	check.Must(t, err)
 	o, err := i.Issue(t.Context(), attestation())
-	must(t, err)
+	check.Must(t, err)
 	names := func(secrets ...evidence.Secret) evidence.Expected {
 		return evidence.Expected{Issuers: []string{"runtime"}, Audiences: []string{"api"}, MaxAge: time.Minute,
 			Secrets: secrets, KeyIDs: []string{s.KeyID()}}
 	}
-	must(t, evidence.Judge(w.verifier, evidence.RuntimeAttestationKind, o, names(other, s)))
+	check.Must(t, evidence.Judge(w.verifier, evidence.RuntimeAttestationKind, o, names(other, s)))
 	wantCode(t, evidence.Judge(w.verifier, evidence.RuntimeAttestationKind, o, names(other)), "key_unknown")
 	wantCode(t, evidence.Judge(w.verifier, evidence.RuntimeAttestationKind, o, names()), "artifact_malformed")
 	received, err := evidence.Open(w.verifier, evidence.RuntimeAttestationKind, o.Token(), names(s))
-	must(t, err)
+	check.Must(t, err)
 	wantCode(t, evidence.Judge(w.verifier, evidence.RuntimeAttestationKind, received, names()), "artifact_malformed")
 }
 
 func BenchmarkOpen(b *testing.B) {
 	w := newWorld(b)
 	o, err := evidence.Open(w.verifier, evidence.RequestProofKind, w.token, w.want)
-	must(b, err)
+	check.Must(b, err)
 	for name, do := range map[string]func() error{
 		"open":  func() error { return w.open(w.token) },
 		"judge": func() error { return evidence.Judge(w.verifier, evidence.RequestProofKind, o, w.want) },
@@ -214,7 +215,7 @@ func BenchmarkOpen(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				must(b, do())
+				check.Must(b, do())
 			}
 		})
 	}
@@ -226,15 +227,15 @@ func TestOpenRefusesOfARoot(t *testing.T) {
 	auditor.PostQuantum = nil
 	once, _, _ := strings.Cut(w.token, "~")
 	claims, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind, once)
-	must(t, err)
+	check.Must(t, err)
 	bare, err := evidence.Sign(t.Context(), w.ed, evidence.RevocationListKind,
 		evidence.RevocationList{Registered: claims.Registered, Revoked: []evidence.Revocation{}})
-	must(t, err)
+	check.Must(t, err)
 	_, payload, _ := strings.Cut(bare, ".")
 	payload, _, _ = strings.Cut(payload, ".")
 	head, _, _ := strings.Cut(once, ".")
 	sig, err := w.ed.Sign(t.Context(), []byte(head+"."+payload))
-	must(t, err)
+	check.Must(t, err)
 	for name, tt := range map[string]struct {
 		token   string
 		revoked string
@@ -264,16 +265,16 @@ func TestOpenRefusesOfARoot(t *testing.T) {
 					evidence.Revocation{Kind: evidence.RevokedArtifact, ID: tt.revoked})
 			}
 			trust, err := evidence.NewTrust([]evidence.Root{d.root, auditor}, b, d.policy)
-			must(t, err)
+			check.Must(t, err)
 			v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return noon.Add(tt.later) }})
-			must(t, err)
+			check.Must(t, err)
 			want := w.want
 			if tt.want != nil {
 				tt.want(&want)
 			}
 			_, err = evidence.Open(v, evidence.DeploymentCertificateKind, tt.token, want)
 			if tt.code == "" {
-				must(t, err)
+				check.Must(t, err)
 				return
 			}
 			wantCode(t, err, tt.code)

@@ -10,6 +10,7 @@ import (
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func (d *desk) certificate(t testing.TB, v custody.Version, from time.Time, lifetime time.Duration) string {
@@ -17,27 +18,27 @@ func (d *desk) certificate(t testing.TB, v custody.Version, from time.Time, life
 	o := d.options("registry", from)
 	o.Lifetime = lifetime
 	i, err := signer.New(evidence.SignerCertificateKind, d.registry, o)
-	must(t, err)
+	check.Must(t, err)
 	token, _, err := i.Sign(t.Context(), evidence.SignerCertificate{
 		KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeRequestProof}, SubjectIssuer: "mediator",
 		SubjectKeyID:     v.KeyID(),
 		SubjectPublicKey: evidence.EncodePublicKey(v.Public()), SubjectPublicKeyHash: evidence.HashBytes(v.Public()),
 	})
-	must(t, err)
+	check.Must(t, err)
 	return token
 }
 
 func TestArchive(t *testing.T) {
 	d := newDesk(t)
 	first, err := d.key.Current(t.Context())
-	must(t, err)
-	must(t, d.key.Rotate())
+	check.Must(t, err)
+	check.Must(t, d.key.Rotate())
 	second, err := d.key.Current(t.Context())
-	must(t, err)
+	check.Must(t, err)
 	other, err := custody.NewMemory("proof-key") // of the same name, and of another process
-	must(t, err)
+	check.Must(t, err)
 	again, err := other.Current(t.Context())
-	must(t, err)
+	check.Must(t, err)
 	at := func(minutes int) time.Time { return noon.Add(time.Duration(minutes) * time.Minute) }
 	of := func(v custody.Version, from, minutes int) string {
 		return d.certificate(t, v, at(from), time.Duration(minutes)*time.Minute)
@@ -107,7 +108,7 @@ func TestArchive(t *testing.T) {
 				return err
 			}()
 			if tt.code == "" {
-				must(t, err)
+				check.Must(t, err)
 				return
 			}
 			wantCode(t, err, tt.code)
@@ -123,7 +124,7 @@ func proofBy(t *testing.T, v custody.Version, at time.Time) string {
 	evidence.RequestProofKind.Stamp(&c, evidence.NewRegistered("mediator", "api", at, time.Minute),
 		evidence.KeyClaims{KeyCustody: custody.ExternalMediator})
 	token, err := evidence.Sign(context.Background(), v, evidence.RequestProofKind, c)
-	must(t, err)
+	check.Must(t, err)
 	return token
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/test/check"
 )
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -36,51 +37,44 @@ func newWorld(t testing.TB) world {
 	t.Helper()
 	ctx := context.Background()
 	registry, err := custody.NewMemory("registry")
-	must(t, err)
+	check.Must(t, err)
 	key, err := custody.NewMemory("proof-key")
-	must(t, err)
+	check.Must(t, err)
 	version, err := key.Current(ctx)
-	must(t, err)
+	check.Must(t, err)
 	clock := func() time.Time { return noon }
 	certify, err := signer.New(evidence.SignerCertificateKind, registry,
 		signer.Options{Issuer: "registry", Audience: "api", Lifetime: time.Hour, Now: clock})
-	must(t, err)
+	check.Must(t, err)
 	cert, _, err := certify.Sign(ctx, evidence.SignerCertificate{
 		KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeRequestProof}, SubjectIssuer: "mediator",
 		SubjectKeyID:         version.KeyID(),
 		SubjectPublicKey:     evidence.EncodePublicKey(version.Public()),
 		SubjectPublicKeyHash: evidence.HashBytes(version.Public()),
 	})
-	must(t, err)
+	check.Must(t, err)
 	root, err := registry.Current(ctx)
-	must(t, err)
+	check.Must(t, err)
 	trust, err := evidence.NewTrust(
 		[]evidence.Root{{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeSignerCertificate}},
 		evidence.Bundle{Certificates: []string{cert}},
 		evidence.SignerPolicy{
 			Expected: evidence.Expected{Issuers: []string{"registry"}, Audiences: []string{"api"}, KeyIDs: []string{"registry"},
 				MaxAge: time.Hour}})
-	must(t, err)
+	check.Must(t, err)
 	verifier, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: clock})
-	must(t, err)
+	check.Must(t, err)
 	issuer, err := signer.New(evidence.RequestProofKind, key,
 		signer.Options{Issuer: "mediator", Audience: "api", Lifetime: time.Minute, Now: clock})
-	must(t, err)
+	check.Must(t, err)
 	h := evidence.HashBytes(nil)
 	token, _, err := issuer.Sign(ctx,
 		evidence.RequestProof{AccessTokenHash: h, Action: "a", BindingHash: h, CapabilityID: "c", ContentHash: h,
 			Resource: "r", Subject: "s"})
-	must(t, err)
+	check.Must(t, err)
 	return world{key, verifier,
 		evidence.Expected{Issuers: []string{"mediator"}, Audiences: []string{"api"}, KeyIDs: []string{"proof-key"},
 			MaxAge: time.Minute}, token}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func (w world) open(token string) error {
@@ -101,10 +95,10 @@ var b64 = base64.RawURLEncoding
 func (w world) forge(t testing.TB, header, payload string) string {
 	t.Helper()
 	v, err := w.key.Current(context.Background())
-	must(t, err)
+	check.Must(t, err)
 	input := b64.EncodeToString([]byte(header)) + "." + b64.EncodeToString([]byte(payload))
 	sig, err := v.Sign(context.Background(), []byte(input))
-	must(t, err)
+	check.Must(t, err)
 	return input + "." + b64.EncodeToString(sig)
 }
 
@@ -112,16 +106,16 @@ func parts(t testing.TB, token string) (header, payload string) {
 	t.Helper()
 	p := strings.Split(token, ".")
 	h, err := b64.DecodeString(p[0])
-	must(t, err)
+	check.Must(t, err)
 	c, err := b64.DecodeString(p[1])
-	must(t, err)
+	check.Must(t, err)
 	return string(h), string(c)
 }
 
 // TestHostileTokens changes one thing of a valid token whose signature stays right.
 func TestHostileTokens(t *testing.T) {
 	w := newWorld(t)
-	must(t, w.open(w.token))
+	check.Must(t, w.open(w.token))
 	header, payload := parts(t, w.token)
 	replace := func(s, old, with string) string {
 		if !strings.Contains(s, old) {
@@ -132,7 +126,7 @@ func TestHostileTokens(t *testing.T) {
 	withHeader := func(h string) string { return w.forge(t, h, payload) }
 	withPayload := func(p string) string { return w.forge(t, header, p) }
 	v, err := w.key.Current(context.Background())
-	must(t, err)
+	check.Must(t, err)
 	hs := func() string { // the public key as a shared secret
 		input := b64.EncodeToString([]byte(replace(header, "EdDSA", "HS256"))) + "." + b64.EncodeToString([]byte(payload))
 		m := hmac.New(sha256.New, v.Public())
@@ -227,9 +221,9 @@ func TestHostileTokens(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { wantCode(t, w.open(tt.token), tt.code) })
 	}
-	must(t, w.open(w.token))
+	check.Must(t, w.open(w.token))
 	// which RFC 8785 writes as it is
-	must(t, w.open(withPayload(replace(payload, `"action":"a"`, "\"action\":\"\u2028\""))))
+	check.Must(t, w.open(withPayload(replace(payload, `"action":"a"`, "\"action\":\"\u2028\""))))
 }
 
 func TestExpectationsHaveNoDefault(t *testing.T) {
@@ -256,10 +250,10 @@ func TestExpectationsHaveNoDefault(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			must(t, w.open(w.token))
+			check.Must(t, w.open(w.token))
 			tt.change(&w.want)
 			if tt.code == "" {
-				must(t, w.open(w.token))
+				check.Must(t, w.open(w.token))
 				return
 			}
 			wantCode(t, w.open(w.token), tt.code)
@@ -271,12 +265,12 @@ func TestExpectationsHaveNoDefault(t *testing.T) {
 func TestAnotherLibraryVerifies(t *testing.T) {
 	w := newWorld(t)
 	v, err := w.key.Current(context.Background())
-	must(t, err)
+	check.Must(t, err)
 	parsed, err := jose.ParseSignedCompact(w.token, []jose.SignatureAlgorithm{jose.EdDSA})
-	must(t, err)
+	check.Must(t, err)
 	_, payload := parts(t, w.token)
 	got, err := parsed.Verify(stded25519.PublicKey(v.Public()))
-	must(t, err)
+	check.Must(t, err)
 	if string(got) != payload {
 		t.Errorf("go-jose reads %s", got)
 	}
@@ -299,7 +293,7 @@ func TestSmallOrderAndUnreducedKeysAreRefused(t *testing.T) {
 		"ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff", "", "01",
 	} {
 		raw, err := hex.DecodeString(text)
-		must(t, err)
+		check.Must(t, err)
 		if _, err := evidence.NewPublicKey(raw); err == nil {
 			t.Errorf("%s was accepted", text)
 		}
@@ -310,7 +304,7 @@ func TestSmallOrderAndUnreducedKeysAreRefused(t *testing.T) {
 		"edffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f7f", // reduced in its second byte from above
 	} {
 		raw, err := hex.DecodeString(text)
-		must(t, err)
+		check.Must(t, err)
 		if _, err := evidence.NewPublicKey(raw); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
@@ -354,9 +348,9 @@ func TestHashJSON(t *testing.T) {
 	equal := func(a, b string) {
 		t.Helper()
 		x, err := evidence.HashJSON([]byte(a))
-		must(t, err)
+		check.Must(t, err)
 		y, err := evidence.HashJSON([]byte(b))
-		must(t, err)
+		check.Must(t, err)
 		if x != y {
 			t.Errorf("%s and %s have different hashes", a, b)
 		}
@@ -404,7 +398,7 @@ func TestHashJSON(t *testing.T) {
 
 func TestHashValue(t *testing.T) {
 	got, err := evidence.HashValue(map[string]any{"b": 1, "a": "<"})
-	must(t, err)
+	check.Must(t, err)
 	if got != evidence.HashBytes([]byte(`{"a":"<","b":1}`)) {
 		t.Error(got)
 	}
@@ -431,9 +425,9 @@ func TestUnverified(t *testing.T) {
 	}
 	c, err := evidence.UnverifiedClaims(evidence.RequestProofKind,
 		w.forge(t, header, strings.Replace(payload, `"action":"a"`, `"action":"b"`, 1)))
-	must(t, err)
+	check.Must(t, err)
 	d, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind, twice.token)
-	must(t, err)
+	check.Must(t, err)
 	if c.Action != "b" || d.DeploymentID != "d" {
 		t.Errorf("%+v, %+v", c, d)
 	}
@@ -476,7 +470,7 @@ func (b broken) Sign(context.Context, []byte) ([]byte, error) { return nil, errB
 func TestKeyThatDoesNotSign(t *testing.T) {
 	w := newWorld(t)
 	c, err := evidence.UnverifiedClaims(evidence.RequestProofKind, w.token)
-	must(t, err)
+	check.Must(t, err)
 	if token, err := evidence.Sign(t.Context(), broken{"k:v1"}, evidence.RequestProofKind, c); token != "" ||
 		!errors.Is(err, errBroken) {
 		t.Errorf("%q, %v", token, err)
@@ -510,7 +504,7 @@ func FuzzOpen(f *testing.F) {
 		}
 		_, payload := parts(t, token)
 		var got map[string]any
-		must(t, json.Unmarshal([]byte(payload), &got))
+		check.Must(t, json.Unmarshal([]byte(payload), &got))
 		if fmt.Sprint(got["subject"]) != c.Claims().Subject || len(got) != 14 {
 			t.Errorf("%q opens as %+v", token, c)
 		}

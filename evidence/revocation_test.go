@@ -8,6 +8,7 @@ import (
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/test/check"
 )
 
 type desk struct {
@@ -20,11 +21,11 @@ type desk struct {
 func newDesk(t testing.TB) *desk {
 	t.Helper()
 	registry, err := custody.NewMemory("registry")
-	must(t, err)
+	check.Must(t, err)
 	key, err := custody.NewMemory("proof-key")
-	must(t, err)
+	check.Must(t, err)
 	v, err := registry.Current(t.Context())
-	must(t, err)
+	check.Must(t, err)
 	d := &desk{registry: registry, key: key,
 		root: evidence.Root{KeyID: v.KeyID(), Public: v.Public(), Purpose: evidence.PurposeSignerCertificate}}
 	d.policy.Expected = evidence.Expected{Issuers: []string{"registry"}, Audiences: []string{"api"},
@@ -42,15 +43,15 @@ func (d *desk) options(issuer string, now time.Time) signer.Options {
 func (d *desk) certify(t testing.TB) string {
 	t.Helper()
 	v, err := d.key.Current(t.Context())
-	must(t, err)
+	check.Must(t, err)
 	i, err := signer.New(evidence.SignerCertificateKind, d.registry, d.options("registry", noon))
-	must(t, err)
+	check.Must(t, err)
 	token, c, err := i.Sign(t.Context(), evidence.SignerCertificate{
 		KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeRequestProof}, SubjectIssuer: "mediator",
 		SubjectKeyID:     v.KeyID(),
 		SubjectPublicKey: evidence.EncodePublicKey(v.Public()), SubjectPublicKeyHash: evidence.HashBytes(v.Public()),
 	})
-	must(t, err)
+	check.Must(t, err)
 	d.certificates = append(d.certificates, token)
 	return c.ID
 }
@@ -61,21 +62,21 @@ func (d *desk) list(t testing.TB, o signer.Options, entries ...evidence.Revocati
 		entries[i].Expires, entries[i].Reason = noon.Add(time.Hour).Unix(), "lost in a train"
 	}
 	i, err := signer.New(evidence.RevocationListKind, d.registry, o)
-	must(t, err)
+	check.Must(t, err)
 	token, _, err := i.Sign(t.Context(), evidence.RevocationList{Revoked: append([]evidence.Revocation{}, entries...)})
-	must(t, err)
+	check.Must(t, err)
 	return token
 }
 
 func (d *desk) proof(t testing.TB) (token, id string) {
 	t.Helper()
 	i, err := signer.New(evidence.RequestProofKind, d.key, d.options("mediator", noon))
-	must(t, err)
+	check.Must(t, err)
 	h := evidence.HashBytes(nil)
 	token, c, err := i.Sign(t.Context(),
 		evidence.RequestProof{AccessTokenHash: h, Action: "a", BindingHash: h, CapabilityID: "c", ContentHash: h,
 			Resource: "r", Subject: "s"})
-	must(t, err)
+	check.Must(t, err)
 	return token, c.ID
 }
 
@@ -83,14 +84,14 @@ func (d *desk) trust(t testing.TB, list string) *evidence.Trust {
 	t.Helper()
 	trust, err := evidence.NewTrust([]evidence.Root{d.root},
 		evidence.Bundle{Certificates: d.certificates, Revocations: list}, d.policy)
-	must(t, err)
+	check.Must(t, err)
 	return trust
 }
 
 func (d *desk) verifier(t testing.TB, list string, now time.Time) *evidence.Verifier {
 	t.Helper()
 	v, err := evidence.NewVerifier(d.trust(t, list), evidence.VerifierOptions{Now: func() time.Time { return now }})
-	must(t, err)
+	check.Must(t, err)
 	return v
 }
 
@@ -140,7 +141,7 @@ func TestRevoked(t *testing.T) {
 			d.policy.MaxRevocationAge = tt.demand
 			err := d.open(t, token, tt.list, noon)
 			if tt.code == "" {
-				must(t, err)
+				check.Must(t, err)
 				return
 			}
 			wantCode(t, err, tt.code)
@@ -153,7 +154,7 @@ func TestRevoked(t *testing.T) {
 	v := d.verifier(t, list(artifact("g"), key("proof-key")), noon)
 	wantCode(t, v.NotRevoked("capability", "other:v1", "a", "g"), "revoked")
 	wantCode(t, v.NotRevoked("capability", "proof-key:v7"), "revoked")
-	must(t, v.NotRevoked("capability", "other:v1", "a"))
+	check.Must(t, v.NotRevoked("capability", "other:v1", "a"))
 }
 
 func TestRevocationListThatIsRefused(t *testing.T) {
@@ -171,20 +172,20 @@ func TestRevocationListThatIsRefused(t *testing.T) {
 		"without its second signature": {second, good, "signature_invalid"},
 		"by a certified key": {d.root, func() string {
 			i, err := signer.New(evidence.RevocationListKind, d.key, d.options("registry", noon))
-			must(t, err)
+			check.Must(t, err)
 			token, _, err := i.Sign(t.Context(), evidence.RevocationList{Revoked: []evidence.Revocation{}})
-			must(t, err)
+			check.Must(t, err)
 			return token
 		}(), "key_purpose"},
 		"too large": {d.root, strings.Repeat("a", 256<<10+1), "artifact_malformed"},
 		"of entries that are none": {d.root, func() string {
 			v, err := d.registry.Current(t.Context())
-			must(t, err)
+			check.Must(t, err)
 			header, payload := parts(t, good)
 			input := b64.EncodeToString([]byte(header)) + "." +
 				b64.EncodeToString([]byte(strings.Replace(payload, `"kind":"key"`, `"kind":"all"`, 1)))
 			sig, err := v.Sign(t.Context(), []byte(input))
-			must(t, err)
+			check.Must(t, err)
 			return input + "." + b64.EncodeToString(sig)
 		}(), "artifact_malformed"},
 	} {
@@ -198,7 +199,7 @@ func TestRevocationListThatIsRefused(t *testing.T) {
 		})
 	}
 	i, err := signer.New(evidence.RevocationListKind, d.registry, d.options("registry", noon))
-	must(t, err)
+	check.Must(t, err)
 	for name, e := range map[string]evidence.Revocation{
 		"no kind":            {Expires: 1, ID: "x", Reason: "r"},
 		"another kind":       {Expires: 1, ID: "x", Kind: "grant", Reason: "r"},
@@ -216,10 +217,10 @@ func TestRevocationListThatIsRefused(t *testing.T) {
 		evidence.RevocationList{
 			Revoked: []evidence.Revocation{
 				{Expires: 1, ID: strings.Repeat("k", 256), Kind: evidence.RevokedKey, Reason: strings.Repeat("r", 256)}}})
-	must(t, err)
+	check.Must(t, err)
 	_, _, err = i.Sign(t.Context(), evidence.RevocationList{})
 	wantCode(t, err, "artifact_malformed") // null is no list
-	must(t, func() error {
+	check.Must(t, func() error {
 		many := make([]evidence.Revocation, 500)
 		for i := range many {
 			many[i] = evidence.Revocation{Kind: evidence.RevokedArtifact, ID: evidence.NewID()}
@@ -250,7 +251,7 @@ func TestRevocationsAreNotRolledBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			err := tt.to.Succeeds(tt.from)
 			if tt.code == "" {
-				must(t, err)
+				check.Must(t, err)
 				return
 			}
 			wantCode(t, err, tt.code)
@@ -268,7 +269,7 @@ func TestRevocationsAreNotRolledBack(t *testing.T) {
 func TestRetiredVersionsDoNotComeBack(t *testing.T) {
 	d := newDesk(t)
 	first := d.trust(t, "")
-	must(t, d.key.Rotate())
+	check.Must(t, d.key.Rotate())
 	d.certify(t)
 	both := d.trust(t, "")
 	d.certificates = d.certificates[1:]
@@ -289,7 +290,7 @@ func TestRetiredVersionsDoNotComeBack(t *testing.T) {
 			if err := tt.to.Succeeds(tt.from); tt.code != "" {
 				wantCode(t, err, tt.code)
 			} else {
-				must(t, err)
+				check.Must(t, err)
 			}
 		})
 	}
@@ -299,18 +300,18 @@ func TestRetiredVersionsDoNotComeBack(t *testing.T) {
 func TestRetiredVersion(t *testing.T) {
 	d := newDesk(t)
 	first, _ := d.proof(t)
-	must(t, d.open(t, first, "", noon))
-	must(t, d.key.Rotate())
+	check.Must(t, d.open(t, first, "", noon))
+	check.Must(t, d.key.Rotate())
 	second, _ := d.proof(t)
 	wantCode(t, d.open(t, second, "", noon), "key_unknown")
 	d.certify(t)
-	must(t, d.open(t, first, "", noon))
-	must(t, d.open(t, second, "", noon))
+	check.Must(t, d.open(t, first, "", noon))
+	check.Must(t, d.open(t, second, "", noon))
 	firstCertificate := d.certificates[0]
 	d.certificates = d.certificates[1:]
 	wantCode(t, d.open(t, first, "", noon), "key_retired")
-	must(t, d.open(t, second, "", noon))
-	must(t, d.key.Rotate())
+	check.Must(t, d.open(t, second, "", noon))
+	check.Must(t, d.key.Rotate())
 	d.certificates = nil
 	wantCode(t, d.open(t, first, "", noon), "key_unknown")
 	d.certify(t)
@@ -345,15 +346,15 @@ func TestCertified(t *testing.T) {
 
 func TestParseBundle(t *testing.T) {
 	b, err := evidence.ParseBundle([]byte(`{"certificates":["a"],"deploymentCertificate":"d"}`))
-	must(t, err)
+	check.Must(t, err)
 	if len(b.Certificates) != 1 || b.DeploymentCertificate != "d" || b.Revocations != "" {
 		t.Errorf("%+v", b)
 	}
 	_, err = evidence.ParseBundle([]byte(`{"deploymentCertificate":"` + strings.Repeat("a", evidence.MaxBundle-28) + `"}`))
-	must(t, err)
+	check.Must(t, err)
 	certificates := func(n int) string { return `{"certificates":[` + strings.Repeat(`"a",`, n-1) + `"a"]}` }
 	_, err = evidence.ParseBundle([]byte(certificates(evidence.MaxCertificates)))
-	must(t, err)
+	check.Must(t, err)
 	for name, text := range map[string]string{
 		"a certificate too many": certificates(evidence.MaxCertificates + 1),
 		"a byte too many":        `{"deploymentCertificate":"` + strings.Repeat("a", evidence.MaxBundle-27) + `"}`,

@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/test/check"
 )
 
 type postQuantum struct {
@@ -50,9 +51,9 @@ type twice struct {
 func newTwice(t testing.TB) twice {
 	t.Helper()
 	key, err := custody.NewMemory("auditor")
-	must(t, err)
+	check.Must(t, err)
 	v, err := key.Current(t.Context())
-	must(t, err)
+	check.Must(t, err)
 	w := twice{
 		ed: v, second: newPostQuantum(v.KeyID(), 1),
 		want: evidence.Expected{Issuers: []string{"auditor"}, Audiences: []string{"api"}, KeyIDs: []string{"auditor"},
@@ -64,11 +65,11 @@ func newTwice(t testing.TB) twice {
 		signer.Options{Issuer: "auditor", Audience: "api", Lifetime: time.Hour, Now: func() time.Time {
 			return noon
 		}, Second: w.second})
-	must(t, err)
+	check.Must(t, err)
 	w.token, _, err = issuer.Sign(t.Context(),
 		evidence.DeploymentCertificate{ControlsHash: evidence.HashBytes(nil), DeploymentID: "d",
 			ManifestHash: evidence.HashBytes(nil), Version: "1.0"})
-	must(t, err)
+	check.Must(t, err)
 	return w
 }
 
@@ -79,9 +80,9 @@ func (w twice) open(t testing.TB, token string, change func(*evidence.Root, *evi
 		change(&root, &want)
 	}
 	trust, err := evidence.NewTrust([]evidence.Root{root}, evidence.Bundle{}, evidence.SignerPolicy{})
-	must(t, err)
+	check.Must(t, err)
 	v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return noon }})
-	must(t, err)
+	check.Must(t, err)
 	_, err = evidence.Open(v, evidence.DeploymentCertificateKind, token, want)
 	return err
 }
@@ -91,13 +92,13 @@ func (w twice) forgeTwice(t testing.TB, key postQuantum, header, payload string)
 	first, _, _ := strings.Cut(w.token, "~")
 	input := b64.EncodeToString([]byte(header)) + "." + b64.EncodeToString([]byte(payload))
 	sig, err := key.Sign(t.Context(), []byte(input))
-	must(t, err)
+	check.Must(t, err)
 	return first + "~" + input + "." + b64.EncodeToString(sig)
 }
 
 func TestSecondSignature(t *testing.T) {
 	w := newTwice(t)
-	must(t, w.open(t, w.token, nil))
+	check.Must(t, w.open(t, w.token, nil))
 	if len(w.token) > 8<<10 {
 		t.Errorf("a certificate that is signed twice has %d bytes", len(w.token))
 	}
@@ -112,9 +113,9 @@ func TestSecondSignature(t *testing.T) {
 	_, otherSecond, _ := strings.Cut(another.token, "~")
 	stranger := newPostQuantum("auditor:v1", 2)
 
-	must(t, w.open(t, w.token, demanded))
-	must(t, w.open(t, w.token, unpinned)) // the security team signs twice before everybody pins the second key
-	must(t, w.open(t, first, unpinned))
+	check.Must(t, w.open(t, w.token, demanded))
+	check.Must(t, w.open(t, w.token, unpinned)) // the security team signs twice before everybody pins the second key
+	check.Must(t, w.open(t, first, unpinned))
 	for name, tt := range map[string]struct {
 		token, code string
 		change      func(*evidence.Root, *evidence.Expected)
@@ -153,31 +154,31 @@ func TestSecondSignature(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { wantCode(t, w.open(t, tt.token, tt.change), tt.code) })
 	}
-	must(t, w.open(t, w.token, nil))
+	check.Must(t, w.open(t, w.token, nil))
 }
 
 func TestSecondSignatureOfTheBundle(t *testing.T) {
 	registry, err := custody.NewMemory("registry")
-	must(t, err)
+	check.Must(t, err)
 	root, err := registry.Current(t.Context())
-	must(t, err)
+	check.Must(t, err)
 	second := newPostQuantum(root.KeyID(), 3)
 	certify, err := signer.New(evidence.SignerCertificateKind, registry,
 		signer.Options{Issuer: "registry", Audience: "api", Lifetime: time.Hour, Now: func() time.Time {
 			return noon
 		}, Second: second})
-	must(t, err)
+	check.Must(t, err)
 	certificate := func(name string) string {
 		key, err := custody.NewMemory(name)
-		must(t, err)
+		check.Must(t, err)
 		v, err := key.Current(t.Context())
-		must(t, err)
+		check.Must(t, err)
 		token, _, err := certify.Sign(t.Context(), evidence.SignerCertificate{
 			KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeRequestProof}, SubjectIssuer: name,
 			SubjectKeyID:     v.KeyID(),
 			SubjectPublicKey: evidence.EncodePublicKey(v.Public()), SubjectPublicKeyHash: evidence.HashBytes(v.Public()),
 		})
-		must(t, err)
+		check.Must(t, err)
 		return token
 	}
 	a, b := certificate("a"), certificate("b")
@@ -204,10 +205,10 @@ func TestSecondSignatureOfTheBundle(t *testing.T) {
 		t.Run(name, func(t *testing.T) { wantCode(t, err, tt.code) })
 	}
 	_, err = evidence.NewTrust([]evidence.Root{pinned}, evidence.Bundle{Certificates: []string{a, b}}, demand)
-	must(t, err)
+	check.Must(t, err)
 	_, err = evidence.NewTrust([]evidence.Root{unpinned}, evidence.Bundle{Certificates: []string{a, firstA}},
 		evidence.SignerPolicy{})
-	must(t, err)
+	check.Must(t, err)
 }
 
 // TestOnlyRootsSignTwice: nobody can pin a second key for a role.
@@ -260,10 +261,10 @@ func TestSizeOfKeys(t *testing.T) {
 	w := newTwice(t)
 	one, err := json.Marshal(
 		map[string]any{"kty": "OKP", "crv": "Ed25519", "kid": "auditor:v1", "x": evidence.EncodePublicKey(w.ed.Public())})
-	must(t, err)
+	check.Must(t, err)
 	two, err := json.Marshal(
 		map[string]any{"keys": []any{json.RawMessage(one), evidence.NewAKP("auditor:v1", w.second.public)}})
-	must(t, err)
+	check.Must(t, err)
 	for name, row := range map[string]struct {
 		raw  []byte
 		read func([]byte) error
@@ -292,14 +293,14 @@ func TestParseRoot(t *testing.T) {
 	}
 	set := func(keys ...any) string {
 		raw, err := json.Marshal(map[string]any{"keys": keys})
-		must(t, err)
+		check.Must(t, err)
 		return string(raw)
 	}
 	alone, err := json.Marshal(ed)
-	must(t, err)
+	check.Must(t, err)
 	for _, text := range []string{string(alone), set(ed, akp(nil))} {
 		r, err := evidence.ParseRoot([]byte(text), evidence.PurposeDeploymentCertificate)
-		must(t, err)
+		check.Must(t, err)
 		if r.KeyID != "auditor:v1" || !r.Public.Equal(w.ed.Public()) ||
 			(r.PostQuantum != nil) != strings.Contains(text, "AKP") {
 			t.Errorf("%.60s… is read as %+v", text, r)
@@ -340,21 +341,21 @@ func TestParseRoot(t *testing.T) {
 // TestPostQuantumVector: the example of the authors of RFC 9964.
 func TestPostQuantumVector(t *testing.T) {
 	raw, err := os.ReadFile("testdata/rfc9964.jws")
-	must(t, err)
+	check.Must(t, err)
 	token := strings.TrimSpace(string(raw))
 	key := newPostQuantum("k", 0)
 	thumbprint, err := evidence.HashValue(
 		map[string]string{"alg": "ML-DSA-65", "kty": "AKP", "pub": evidence.NewAKP("k", key.public).Public})
-	must(t, err)
+	check.Must(t, err)
 	header, _ := parts(t, token)
 	sum, err := hex.DecodeString(thumbprint)
-	must(t, err)
+	check.Must(t, err)
 	if want := `{"alg":"ML-DSA-65","kid":"` + b64.EncodeToString(sum) + `"}`; header != want {
 		t.Errorf("the example's header is %s, and the thumbprint (RFC 7638) of the key makes it %s", header, want)
 	}
 	i := strings.LastIndex(token, ".")
 	sig, err := b64.DecodeString(token[i+1:])
-	must(t, err)
+	check.Must(t, err)
 	if !mldsa65.Verify(key.public, []byte(token[:i]), nil, sig) {
 		t.Error("the signature of the example does not verify")
 	}
@@ -382,9 +383,9 @@ func FuzzOpenTwice(f *testing.F) {
 func BenchmarkOpenTwice(b *testing.B) {
 	w := newTwice(b)
 	trust, err := evidence.NewTrust([]evidence.Root{w.root}, evidence.Bundle{}, evidence.SignerPolicy{})
-	must(b, err)
+	check.Must(b, err)
 	v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return noon }})
-	must(b, err)
+	check.Must(b, err)
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := evidence.Open(v, evidence.DeploymentCertificateKind, w.token, w.want); err != nil {

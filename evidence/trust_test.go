@@ -9,14 +9,15 @@ import (
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func version(t *testing.T, name string) (*custody.Memory, custody.Version) {
 	t.Helper()
 	k, err := custody.NewMemory(name)
-	must(t, err)
+	check.Must(t, err)
 	v, err := k.Current(context.Background())
-	must(t, err)
+	check.Must(t, err)
 	return k, v
 }
 
@@ -32,7 +33,7 @@ func TestTrustThatIsRefused(t *testing.T) {
 			signer.Options{Issuer: "registry", Audience: "api", Lifetime: time.Hour, Now: func() time.Time {
 				return noon
 			}})
-		must(t, err)
+		check.Must(t, err)
 		c := evidence.SignerCertificate{KeyCustody: "external_mediator", Purposes: []string{"request_proof"},
 			SubjectIssuer: "m", SubjectKeyID: subject.KeyID(),
 			SubjectPublicKey:     evidence.EncodePublicKey(subject.Public()),
@@ -41,7 +42,7 @@ func TestTrustThatIsRefused(t *testing.T) {
 			change(&c)
 		}
 		token, _, err := i.Sign(context.Background(), c)
-		must(t, err)
+		check.Must(t, err)
 		return token
 	}
 	good := certificate(registry, nil)
@@ -55,7 +56,7 @@ func TestTrustThatIsRefused(t *testing.T) {
 			b64.EncodeToString(
 				[]byte(strings.Replace(payload, `"purposes":["request_proof"]`, `"purposes":["request_proof","action_grant"]`, 1)))
 		sig, err := root.Sign(t.Context(), []byte(input))
-		must(t, err)
+		check.Must(t, err)
 		return input + "." + b64.EncodeToString(sig)
 	}()
 	swap := func(c *evidence.SignerCertificate) {
@@ -120,7 +121,7 @@ func TestSharedKey(t *testing.T) {
 	d := newDesk(t)
 	proof, _ := d.proof(t)
 	v, err := d.key.Current(t.Context())
-	must(t, err)
+	check.Must(t, err)
 	for name, tt := range map[string]struct {
 		kid, purpose string
 		issued       time.Time
@@ -132,12 +133,12 @@ func TestSharedKey(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			i, err := signer.New(evidence.SignerCertificateKind, d.registry, d.options("registry", tt.issued))
-			must(t, err)
+			check.Must(t, err)
 			again, _, err := i.Sign(t.Context(),
 				evidence.SignerCertificate{KeyCustody: "external_mediator", Purposes: []string{tt.purpose}, SubjectIssuer: "m",
 					SubjectKeyID: tt.kid, SubjectPublicKey: evidence.EncodePublicKey(v.Public()),
 					SubjectPublicKeyHash: evidence.HashBytes(v.Public())})
-			must(t, err)
+			check.Must(t, err)
 			for _, certificates := range [][]string{append([]string{again}, d.certificates...),
 				append(d.certificates[:1:1], again)} {
 				d := *d
@@ -145,7 +146,7 @@ func TestSharedKey(t *testing.T) {
 				if err := d.open(t, proof, "", noon); tt.code != "" {
 					wantCode(t, err, tt.code)
 				} else {
-					must(t, err)
+					check.Must(t, err)
 				}
 			}
 		})
@@ -207,7 +208,7 @@ func TestSignerPolicy(t *testing.T) {
 				signer.Options{Issuer: "registry", Audience: "api", Lifetime: time.Hour, Now: func() time.Time {
 					return noon.Add(-30 * time.Minute)
 				}})
-			must(t, err)
+			check.Must(t, err)
 			c := evidence.SignerCertificate{KeyCustody: custody.ExternalMediator,
 				Purposes: []string{evidence.PurposeTriggerReceipt}, SubjectIssuer: "trigger", SubjectKeyID: v.KeyID(),
 				SubjectPublicKey: evidence.EncodePublicKey(v.Public()), SubjectPublicKeyHash: evidence.HashBytes(v.Public())}
@@ -216,20 +217,20 @@ func TestSignerPolicy(t *testing.T) {
 					MaxAge: time.Hour}}
 			tt.change(&c, &policy)
 			token, _, err := certify.Sign(t.Context(), c)
-			must(t, err)
+			check.Must(t, err)
 			trust, err := evidence.NewTrust(
 				[]evidence.Root{{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeSignerCertificate}},
 				evidence.Bundle{Certificates: []string{token}}, policy)
-			must(t, err)
+			check.Must(t, err)
 			verifier, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: clock})
-			must(t, err)
+			check.Must(t, err)
 			issuer, err := signer.New(evidence.TriggerReceiptKind, key,
 				signer.Options{Issuer: "trigger", Audience: "api", Lifetime: time.Minute, Now: clock})
-			must(t, err)
+			check.Must(t, err)
 			h := evidence.HashBytes(nil)
 			receipt, _, err := issuer.Sign(t.Context(),
 				evidence.TriggerReceipt{BindingHash: h, EventID: "e", Kind: "k", OriginProofHash: h, PayloadHash: h, Source: "s"})
-			must(t, err)
+			check.Must(t, err)
 			want := evidence.Expected{Issuers: []string{"trigger"}, Audiences: []string{"api"}, KeyIDs: []string{"k"},
 				MaxAge: time.Minute}
 			_, err = evidence.Open(verifier, evidence.TriggerReceiptKind, receipt, want)
@@ -237,7 +238,7 @@ func TestSignerPolicy(t *testing.T) {
 				wantCode(t, err, tt.code)
 				return
 			}
-			must(t, err)
+			check.Must(t, err)
 			want.Custody = []string{evidence.CustodyHardwareBacked}
 			_, err = evidence.Open(verifier, evidence.TriggerReceiptKind, receipt, want)
 			wantCode(t, err, "key_custody")
@@ -250,15 +251,15 @@ func TestTwoCertificatesOfOneKey(t *testing.T) {
 	d := newDesk(t)
 	certificate := func(issuer string, at time.Duration) string {
 		v, err := d.key.Current(t.Context())
-		must(t, err)
+		check.Must(t, err)
 		i, err := signer.New(evidence.SignerCertificateKind, d.registry, d.options("registry", noon.Add(at)))
-		must(t, err)
+		check.Must(t, err)
 		token, _, err := i.Sign(t.Context(), evidence.SignerCertificate{
 			KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeRequestProof}, SubjectIssuer: issuer,
 			SubjectKeyID:     v.KeyID(),
 			SubjectPublicKey: evidence.EncodePublicKey(v.Public()), SubjectPublicKeyHash: evidence.HashBytes(v.Public()),
 		})
-		must(t, err)
+		check.Must(t, err)
 		return token
 	}
 	token, _ := d.proof(t)
@@ -289,9 +290,9 @@ func TestRootThatIsNotTheOne(t *testing.T) {
 	trust, err := evidence.NewTrust(
 		[]evidence.Root{d.root, {KeyID: v.KeyID(), Public: v.Public(), Purpose: evidence.PurposeDeploymentCertificate}},
 		evidence.Bundle{Certificates: d.certificates}, d.policy)
-	must(t, err)
+	check.Must(t, err)
 	verifier, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return noon }})
-	must(t, err)
+	check.Must(t, err)
 	stranger, _ := version(t, "stranger")
 	for name, tt := range map[string]struct {
 		key  *custody.Memory
@@ -302,11 +303,11 @@ func TestRootThatIsNotTheOne(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			i, err := signer.New(evidence.DeploymentCertificateKind, tt.key, d.options("auditor", noon))
-			must(t, err)
+			check.Must(t, err)
 			token, _, err := i.Sign(t.Context(),
 				evidence.DeploymentCertificate{ControlsHash: evidence.HashBytes(nil), DeploymentID: "d",
 					ManifestHash: evidence.HashBytes(nil), Version: "1.0"})
-			must(t, err)
+			check.Must(t, err)
 			_, err = evidence.Open(verifier, evidence.DeploymentCertificateKind, token, evidence.Expected{
 				Issuers: []string{"auditor"}, Audiences: []string{"api"},
 				KeyIDs: []string{"auditor", "stranger", "proof-key", "registry"}, MaxAge: time.Minute,

@@ -17,24 +17,21 @@ import (
 	jose "github.com/go-jose/go-jose/v4"
 
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gomodule"
 )
 
 func unhex(t *testing.T, s string) []byte {
 	t.Helper()
 	b, err := hex.DecodeString(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return b
 }
 
 func unbase64(t *testing.T, s string) []byte {
 	t.Helper()
 	b, err := base64.RawURLEncoding.DecodeString(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return b
 }
 
@@ -42,14 +39,10 @@ func unbase64(t *testing.T, s string) []byte {
 func TestWycheproof(t *testing.T) {
 	f, err := os.Open(
 		filepath.Join(gomodule.Dir(t, "github.com/cloudflare/circl"), "sign/ed25519/testdata/wycheproof_Ed25519.json.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer f.Close()
 	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var suite struct {
 		NumberOfTests int
 		TestGroups    []struct {
@@ -61,9 +54,7 @@ func TestWycheproof(t *testing.T) {
 			}
 		}
 	}
-	if err := json.NewDecoder(z).Decode(&suite); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, json.NewDecoder(z).Decode(&suite))
 	judged := 0
 	for _, g := range suite.TestGroups {
 		public, err := NewPublicKey(unhex(t, g.Key.PK))
@@ -131,9 +122,7 @@ func TestRFC8037(t *testing.T) {
 func TestRFC7515(t *testing.T) {
 	secret, err := NewSecret(
 		unbase64(t, "AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	const input = "eyJ0eXAiOiJKV1QiLA0KICJhbGciOiJIUzI1NiJ9." +
 		"eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ"
 	if got := base64.RawURLEncoding.EncodeToString(secret.mac([]byte(input))); got !=

@@ -7,6 +7,7 @@ import (
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
@@ -15,23 +16,17 @@ func TestHeld(t *testing.T) {
 	k := gatetest.New(t)
 	var used gatetest.Used
 	admitted, err := gatetest.Admit(context.Background(), k.Gate, k.Chain(t), used.Consume)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	ask := authorizing(t, k)
 	ask.Capability, ask.RequestProof = admitted.Capability, k.Proof(t, admitted.Capability, gatetest.Token, nil)
 	post, err := k.Gate.Authorize(context.Background(), ask)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	checks := append(admitted.Checks, post.Checks...)
 	h := gate.Held(checks)
 	if a := policy.Assess(h); a.OK || len(a.Issues) != 1 || a.Issues[0] != "consumption_missing" {
 		t.Errorf("before its keys are consumed the post amounts to %+v", a)
 	}
-	if err := used.Consume(context.Background(), post.Keys...); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, used.Consume(context.Background(), post.Keys...))
 	h.SingleUseConsumed = true
 	if a := policy.Assess(h); !a.OK || a.Claim != policy.ClaimControlledPath {
 		t.Errorf("the post amounts to %+v", a)

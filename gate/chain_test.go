@@ -20,6 +20,7 @@ import (
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
@@ -101,9 +102,7 @@ func workRows() []row {
 	mac := func(change func(*evidence.ChallengeToken)) func(*testing.T, *gatetest.Kit, string) string {
 		return func(t *testing.T, k *gatetest.Kit, token string) string {
 			c, err := evidence.UnverifiedClaims(evidence.ChallengeTokenKind, token)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			change(&c)
 			if token, err = evidence.SignMAC(k.Secret, evidence.ChallengeTokenKind, c); err != nil {
 				t.Fatal(err)
@@ -171,13 +170,9 @@ func workRows() []row {
 		forged("challenge of another secret", "signature_invalid", work,
 			func(t *testing.T, _ *gatetest.Kit, token string) string {
 				c, err := evidence.UnverifiedClaims(evidence.ChallengeTokenKind, token)
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, err)
 				secret, err := evidence.NewSecret([]byte(strings.Repeat("x", 32)))
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, err)
 				if token, err = evidence.SignMAC(secret, evidence.ChallengeTokenKind, c); err != nil {
 					t.Fatal(err)
 				}
@@ -238,9 +233,7 @@ func deploymentRows() []row {
 func signedBy[C any](t *testing.T, key evidence.Key, kind evidence.Kind[C], token string) string {
 	t.Helper()
 	c, err := evidence.UnverifiedClaims(kind, token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if token, err = evidence.Sign(context.Background(), key, kind, c); err != nil {
 		t.Fatal(err)
 	}
@@ -717,14 +710,10 @@ func reclaim[C any](purpose string, kind evidence.Kind[C], change func(map[strin
 	return func(t *testing.T, k *gatetest.Kit, token string) string {
 		t.Helper()
 		claims := make(map[string]any)
-		if err := json.Unmarshal(part(t, token, 1), &claims); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, json.Unmarshal(part(t, token, 1), &claims))
 		change(claims)
 		raw, err := json.Marshal(claims)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		key := k.Key(t, purpose)
 		return gatetest.Forge(t, key, head("EdDSA", key.KeyID(), kind.Typ), raw)
 	}
@@ -733,9 +722,7 @@ func reclaim[C any](purpose string, kind evidence.Kind[C], change func(map[strin
 func part(t *testing.T, token string, n int) []byte {
 	t.Helper()
 	raw, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[n])
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return raw
 }
 
@@ -921,9 +908,7 @@ func TestRuntimeMayBeLeftToTheSessionPolicy(t *testing.T) {
 		t.Errorf("another runtime was refused by the check of the %s", last.Name)
 	}
 	c, err := evidence.UnverifiedClaims(evidence.CapabilityKind, r.Capability)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	c.Runtime.RuntimeID = "worker-2"
 	if r.Capability, err = evidence.SignMAC(k.Secret, evidence.CapabilityKind, c); err != nil {
 		t.Fatal(err)
@@ -939,9 +924,7 @@ func TestAdmit(t *testing.T) {
 	r := k.Chain(t)
 	r.Binding.Nonce = "a caller's own nonce says nothing"
 	a, err := gatetest.Admit(context.Background(), k.Gate, r, used.Consume)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if want := []string{"action_grant", "challenge", "origin_proof", "policy_decision", "runtime_attestation",
 		"session_receipt", "trigger_receipt"}; !slices.Equal(used.Kinds(), want) {
 		t.Errorf("consumed %v, want %v", used.Kinds(), want)
@@ -988,9 +971,7 @@ func TestReplayOfOneArtifact(t *testing.T) {
 	k := gatetest.New(t)
 	var used gatetest.Used
 	ch, err := k.Gate.Challenge(context.Background(), gatetest.Binding())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if _, err := gatetest.Admit(context.Background(), k.Gate, k.Over(t, gatetest.Plan{}, ch), used.Consume); err != nil {
 		t.Fatal(err)
 	}
@@ -1008,22 +989,16 @@ func TestKeysOutlast(t *testing.T) {
 		evidence.DefaultSkew: evidence.DefaultSkew, 10 * time.Second: 10 * time.Second} {
 		k := gatetest.New(t)
 		v, err := evidence.NewVerifier(k.Trust(t), evidence.VerifierOptions{Now: k.Clock.Now, Skew: skew})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		k.Gate = gateWith(t, k, v)
 		a, err := k.Gate.Admit(context.Background(), k.Chain(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		keys := a.Keys
 		post, err := k.Gate.Authorize(context.Background(), gate.AuthorizeRequest{
 			Capability: a.Capability, RequestProof: k.Proof(t, a.Capability, gatetest.Token, nil),
 			Binding: gatetest.Binding(), AccessTokenHash: evidence.HashBytes([]byte(gatetest.Token)),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		ends := map[string]time.Duration{"challenge": challenge.DefaultLifetime,
 			challenge.CapabilityKey: k.Strict.CapabilityTTL}
 		for _, key := range append(keys, post.Keys...) {
@@ -1045,9 +1020,7 @@ func gateWith(t *testing.T, k *gatetest.Kit, v *evidence.Verifier) *gate.Gate {
 	t.Helper()
 	g, err := gate.New(
 		gate.Options{Challenges: k.Challenges, Secret: k.Secret, Issuer: "gate", Verifier: v, Strict: k.Strict})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return g
 }
 
@@ -1117,9 +1090,7 @@ func authorizing(t testing.TB, k *gatetest.Kit) gate.AuthorizeRequest {
 	t.Helper()
 	var used gatetest.Used
 	a, err := gatetest.Admit(context.Background(), k.Gate, k.Chain(t), used.Consume)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return gate.AuthorizeRequest{
 		Capability: a.Capability, RequestProof: k.Proof(t, a.Capability, gatetest.Token, nil),
 		Binding: gatetest.Binding(), AccessTokenHash: evidence.HashBytes([]byte(gatetest.Token)),
@@ -1136,9 +1107,7 @@ func TestAuthorizeRefusals(t *testing.T) {
 	capability := func(change func(*evidence.Capability)) func(*testing.T, *gatetest.Kit, *gate.AuthorizeRequest) {
 		return func(t *testing.T, k *gatetest.Kit, r *gate.AuthorizeRequest) {
 			c, err := evidence.UnverifiedClaims(evidence.CapabilityKind, r.Capability)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			change(&c)
 			if r.Capability, err = evidence.SignMAC(k.Secret, evidence.CapabilityKind, c); err != nil {
 				t.Fatal(err)
@@ -1340,12 +1309,8 @@ func BenchmarkAuthorize(b *testing.B) {
 func newKey(t *testing.T, name string) custody.Version {
 	t.Helper()
 	m, err := custody.NewMemory(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	v, err := m.Current(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return v
 }

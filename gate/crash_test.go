@@ -22,6 +22,7 @@ import (
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/postgres"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
@@ -56,14 +57,10 @@ func TestGateProcess(t *testing.T) {
 	used, err := postgres.Open(t.Context(), dsn, postgres.Options{Now: func() time.Time {
 		return gatetest.Start
 	}, Instance: "api"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer used.Close()
 	db, err := sql.Open("pgx", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer db.Close()
 	s, err := gate.NewServer(sameKit(t).Gate, func(ctx context.Context, keys ...ledger.Key) error {
 		reach("verified")
@@ -71,9 +68,7 @@ func TestGateProcess(t *testing.T) {
 		reach("consumed")
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	mux := http.NewServeMux()
 	mux.Handle("POST /verify", s.Verify())
 	mux.Handle("POST /posts",
@@ -85,9 +80,7 @@ func TestGateProcess(t *testing.T) {
 			return gate.TransactionFrom(ctx).(crashingTransaction).Transaction.(gate.Queries).ExecContext(ctx, query, args...)
 		}), gate.Protect{Bind: bind, InTransaction: crashingTransactions(db)}))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -143,13 +136,9 @@ func startGate(t *testing.T, dsn, crash string) *gateProcess {
 	p.cmd.Env = append(os.Environ(), gateDSN+"="+dsn, gateCrash+"="+crash)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	_, err := p.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	out, err := p.cmd.StdoutPipe()
-	if err := errors.Join(err, p.cmd.Start()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, errors.Join(err, p.cmd.Start()))
 	lines := bufio.NewScanner(out)
 	if !lines.Scan() || !strings.HasPrefix(lines.Text(), "listening ") {
 		rest, _ := io.ReadAll(out)
@@ -182,9 +171,7 @@ func TestGateCrashes(t *testing.T) {
 		t.Run(tt.target[1:]+" "+tt.crash, func(t *testing.T) {
 			dsn := server.Database(t)
 			db, err := sql.Open("pgx", dsn)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			defer db.Close()
 			if _, err := db.Exec("CREATE TABLE posts (content text NOT NULL)"); err != nil {
 				t.Fatal(err)
@@ -225,9 +212,7 @@ func requestTo(t *testing.T, k *gatetest.Kit, target string) (body string, heade
 	}
 	chain := k.Build(t, gatetest.Plan{Binding: bound("POST "+target, gatetest.Content)})
 	a, err := gatetest.Admit(t.Context(), k.Gate, chain, func(context.Context, ...ledger.Key) error { return nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	header = http.Header{"Authorization": {gatetest.Token}}
 	header.Set(gate.CapabilityHeader, a.Capability)
 	header.Set(gate.RequestProofHeader, k.Proof(t, a.Capability, gatetest.Token, nil))
@@ -237,9 +222,7 @@ func requestTo(t *testing.T, k *gatetest.Kit, target string) (body string, heade
 func (p *gateProcess) send(t *testing.T, target, body string, header http.Header) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.address+target, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	r.Header = header.Clone()
 	r.Header.Set("Content-Type", "application/json")
 	r.Close = true

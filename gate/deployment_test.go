@@ -8,6 +8,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
@@ -17,9 +18,7 @@ func withoutAuditor(t *testing.T, k *gatetest.Kit) *evidence.Trust {
 	trust, err := evidence.NewTrust(
 		[]evidence.Root{{KeyID: key.KeyID(), Public: key.Public(), Purpose: evidence.PurposeSignerCertificate}},
 		evidence.Bundle{Certificates: []string{k.Certificates[evidence.PurposeRuntimeAttestation]}}, k.Strict.Signers)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return trust
 }
 
@@ -71,9 +70,7 @@ func TestOldDeploymentIsJudgedAgain(t *testing.T) {
 		k.Clock.Advance(row.after)
 		_, err := gatetest.Admit(context.Background(), k.Gate, k.Chain(t), used.Consume)
 		if row.code == "" {
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			continue
 		}
 		gatetest.WantCode(t, err, row.code)
@@ -111,9 +108,7 @@ func TestTrustReplacedMeanwhile(t *testing.T) {
 		replace() // between the look at the trust and the verification
 		return k.Clock.Now()
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	g := gateWith(t, k, v)
 	var used gatetest.Used
 	if _, err := gatetest.Admit(context.Background(), g, k.Chain(t), used.Consume); err != nil {

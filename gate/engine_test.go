@@ -7,6 +7,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
@@ -14,9 +15,7 @@ func decided(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
 	t.Helper()
 	r := k.Chain(t)
 	work, err := evidence.UnverifiedClaims(evidence.ChallengeTokenKind, r.Envelope.ChallengeToken)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	d, err := k.Engine(t).Decide(context.Background(), policy.Request{
 		Binding: *work.Binding, ChallengeID: work.ID, RuntimeID: "worker-1", SessionID: "ses_1",
 		EnvironmentHash: k.Strict.Runtime.EnvironmentHash,
@@ -25,9 +24,7 @@ func decided(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
 		Call: policy.Call{Method: "POST", Scheme: "https", Host: "api.example", Path: "/posts", Rule: "posts",
 			ContentKind: "json", Size: int64(len(gatetest.Content))},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	r.Envelope.PolicyDecision, r.Envelope.Grant = d.PolicyDecision, d.Grant
 	return r
 }

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
@@ -31,13 +32,9 @@ const exampleAPI = "../examples/api"
 func copied(t *testing.T) func(args ...string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(exampleAPI)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.CopyFS(dir, os.DirFS(exampleAPI)))
 	tree, err := filepath.Abs("..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	run := func(args ...string) string {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), "go", args...)
@@ -68,12 +65,8 @@ func TestExampleAPI(t *testing.T) {
 	roots := certificate(t, dir)
 	cmd := exec.CommandContext(t.Context(), binary, "-listen", "127.0.0.1:0", "-dir", dir)
 	said, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.Must(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	lines := bufio.NewScanner(said)
 	next := func(text string) string {
@@ -94,18 +87,14 @@ func TestExampleAPI(t *testing.T) {
 		ChallengeURL: base + "/.well-known/actionproof/challenge", VerifyURL: base + "/.well-known/actionproof/verify",
 		HTTP: https, Now: time.Now,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	k.Clock.Set(time.Now())
 	capability := a.earn(t, bound("POST /posts", gatetest.Content))
 	post := func(capability string) int {
 		t.Helper()
 		r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, base+"/posts",
 			strings.NewReader(gatetest.Content))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		r.Header.Set("Authorization", gatetest.Token)
 		r.Header.Set("Content-Type", "application/json")
 		if capability != "" {
@@ -113,9 +102,7 @@ func TestExampleAPI(t *testing.T) {
 			r.Header.Set(gate.RequestProofHeader, k.Proof(t, capability, gatetest.Token, nil))
 		}
 		resp, err := https.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		defer resp.Body.Close()
 		return resp.StatusCode
 	}
@@ -139,9 +126,7 @@ func TestExampleAPI(t *testing.T) {
 func TestPageSamples(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/api-owners.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var files, samples []string
 	err = filepath.WalkDir(exampleAPI, func(name string, _ fs.DirEntry, err error) error {
 		if err != nil || filepath.Ext(name) != ".go" {
@@ -151,17 +136,13 @@ func TestPageSamples(t *testing.T) {
 		files = append(files, strings.ReplaceAll(string(raw), "\t", "    "))
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, sample := range strings.Split(string(page), "```go\n")[1:] {
 		sample, _, _ = strings.Cut(sample, "```")
 		samples = append(samples, strings.ReplaceAll(sample, "\t", "    "))
 	}
 	tested, err := os.ReadFile("example_consume_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if !slices.Contains(files,
 		strings.ReplaceAll(strings.Replace(string(tested), "package gate_test", "package main", 1), "\t", "    ")) {
 		t.Error("example_consume_test.go is not the example's consume.go in another package")
@@ -177,21 +158,15 @@ func TestPageSamples(t *testing.T) {
 func certificate(t *testing.T, dir string) *x509.CertPool {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	crt := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	replace(t, filepath.Join(dir, "tls.crt"), string(crt))
 	replace(t, filepath.Join(dir, "tls.key"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})))

@@ -13,6 +13,7 @@ import (
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
@@ -24,9 +25,7 @@ func under(t *testing.T, k *gatetest.Kit, edit func(*policy.Manifest)) {
 	m := *k.Manifest
 	edit(&m)
 	s, err := m.Strict()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	k.Manifest, k.Strict = &m, s
 	k.Deployment = k.Certify(t, &m)
 	k.Verifier.SetTrust(k.Trust(t))
@@ -129,9 +128,7 @@ func stated(by time.Duration, edit func(*policy.Manifest)) violation {
 			Owner: k.Owner(t), Agent: "agent:worker-1", Session: "ses_1", EventID: "evt_1", Kind: interaction.StatesSignal,
 			StatementHash: hash, BindingHash: hash, Probabilistic: true,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		under(t, k, edit)
 		k.Clock.Advance(by)
 		_, err = evidence.Open(k.Verifier, interaction.StatementKind, made.Token(),

@@ -19,6 +19,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
@@ -39,9 +40,7 @@ func newFromFiles(t *testing.T, edit func(*gate.Files)) *fromFiles {
 		edit(&f)
 	}
 	s, err := gate.FromFiles(t.Context(), f, a.used.Consume)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	mux := http.NewServeMux()
 	mux.Handle("POST /challenge", s.Challenge())
 	mux.Handle("POST /verify", s.Verify())
@@ -56,9 +55,7 @@ func newFromFiles(t *testing.T, edit func(*gate.Files)) *fromFiles {
 	a.client, err = gate.NewClient(
 		gate.ClientOptions{ChallengeURL: a.server.URL + "/challenge", VerifyURL: a.server.URL + "/verify",
 			HTTP: a.server.Client(), Now: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return a
 }
 
@@ -87,13 +84,6 @@ func (a *fromFiles) said(t *testing.T, text string) {
 	}
 }
 
-func wantAdmitted(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestFromFiles(t *testing.T) {
 	t.Parallel()
 	a := newFromFiles(t, nil)
@@ -110,16 +100,14 @@ func TestFromFiles(t *testing.T) {
 		evidence.PurposeAgentSession, a.kit.Issuer(evidence.PurposeAgentSession))
 	a.kit.WriteBundle(t, a.files.Bundle, old)
 	a.said(t, "")
-	wantAdmitted(t, a.admit(t))
+	check.Must(t, a.admit(t))
 
 	// A weak manifest is refused; the revocation beside it counts.
 	good, err := os.ReadFile(a.files.Manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	replace(t, a.files.Manifest, strings.Replace(string(good), `"consumeCapability":true`, `"consumeCapability":false`, 1))
 	a.said(t, "consumeCapability")
-	wantAdmitted(t, a.admit(t))
+	check.Must(t, a.admit(t))
 	a.kit.Revoke(t, evidence.Revocation{Kind: evidence.RevokedKey, ID: a.kit.Key(t, evidence.PurposeAgentSession).KeyID()})
 	a.kit.WriteBundle(t, a.files.Bundle, old)
 	a.said(t, "consumeCapability")
@@ -137,12 +125,12 @@ func TestFromFilesTakesAManifest(t *testing.T) {
 	a := newFromFiles(t, nil)
 	b := bound("POST /posts", gatetest.Content)
 	ch, err := a.client.Challenge(t.Context(), b)
-	wantAdmitted(t, err)
+	check.Must(t, err)
 	next, err := policy.ParseManifest(contentOf(t, a.files.Manifest))
-	wantAdmitted(t, err)
+	check.Must(t, err)
 	next.MaxChallengeAgeMs--
 	text, err := next.Canonical()
-	wantAdmitted(t, err)
+	check.Must(t, err)
 	replace(t, a.files.Manifest, text)
 	a.said(t, "")
 	gatetest.WantCode(t, a.admit(t), "deployment_mismatch")
@@ -150,7 +138,7 @@ func TestFromFilesTakesAManifest(t *testing.T) {
 	r := a.kit.Over(t, gatetest.Plan{Binding: b}, ch)
 	r.Binding = *ch.Binding
 	_, err = a.client.Admit(t.Context(), r)
-	wantAdmitted(t, err)
+	check.Must(t, err)
 }
 
 // TestFromFilesFailsClosed: unreadable files count for MaxStale, by all three ways in.
@@ -172,7 +160,7 @@ func TestFromFilesFailsClosed(t *testing.T) {
 			replace(t, path, "{")
 			a.said(t, tt.says)
 			a.kit.Clock.Advance(59 * time.Second)
-			wantAdmitted(t, a.admit(t))
+			check.Must(t, a.admit(t))
 			a.kit.Clock.Advance(2 * time.Second)
 			gatetest.WantCode(t, a.admit(t), "trust_stale")
 			if status, code := a.do(t, a.request(t, capability, "/posts", gatetest.Content)); status !=
@@ -240,7 +228,7 @@ func TestFromHTTPS(t *testing.T) {
 		server = serveFiles(t, filepath.Dir(f.Bundle))
 		server.over(f)
 	})
-	wantAdmitted(t, a.admit(t))
+	check.Must(t, a.admit(t))
 	await(t, "further looks", func() bool { return server.same.Load() > 4 })
 	if n := server.full.Load(); n != 4 {
 		t.Errorf("unchanged files were sent %d times, not once each", n)
@@ -323,7 +311,7 @@ func TestFromFilesEnds(t *testing.T) {
 	f := k.Files(t, t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
 	s, err := gate.FromFiles(ctx, f, new(gatetest.Used).Consume)
-	wantAdmitted(t, err)
+	check.Must(t, err)
 	cancel()
 	k.Clock.Advance(time.Hour)
 	w := httptest.NewRecorder()
@@ -340,20 +328,14 @@ func TestFromFilesEnds(t *testing.T) {
 func contentOf(t *testing.T, path string) []byte {
 	t.Helper()
 	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return raw
 }
 
 func replace(t *testing.T, path, content string) {
 	t.Helper()
-	if err := os.WriteFile(path+".new", []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(path+".new", []byte(content), 0o600))
+	check.Must(t, os.Rename(path+".new", path))
 }
 
 func await(t *testing.T, what string, holds func() bool) {

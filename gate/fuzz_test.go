@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
@@ -35,9 +36,7 @@ var signed = []struct {
 func decoded(t testing.TB, token string, part int) string {
 	t.Helper()
 	raw, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[part])
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return string(raw)
 }
 
@@ -146,9 +145,7 @@ func FuzzMiddleware(f *testing.F) {
 		}
 		var used gatetest.Used
 		s, err := gate.NewServer(k.Gate, used.Consume)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		made := 0
 		h := s.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { made++ }), gate.Protect{Bind: bind})
 		for range 2 {

@@ -13,6 +13,7 @@ import (
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
@@ -92,9 +93,7 @@ func TestWhatIsCommitted(t *testing.T) {
 			r := a.request(t, a.earn(t, bound("POST /held", gatetest.Content)), "/held", gatetest.Content)
 			if row.size >= 0 {
 				resp, err := a.server.Client().Do(r)
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, err)
 				body, err := io.ReadAll(resp.Body)
 				resp.Body.Close()
 				if err != nil || resp.StatusCode != row.status || len(body) != row.size {

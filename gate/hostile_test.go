@@ -17,6 +17,7 @@ import (
 	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/policy/decide"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
@@ -159,9 +160,7 @@ func TestHostileRequests(t *testing.T) {
 	k := gatetest.New(t)
 	var used gatetest.Used
 	s, err := gate.NewServer(k.Gate, used.Consume)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	protected := s.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		t.Error("the post is made")
 	}), gate.Protect{Bind: bind})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
@@ -25,9 +26,7 @@ func before[C any](t testing.TB, k *gatetest.Kit, kind evidence.Kind[C], token s
 	k.Revocations = revocations
 	for _, trust := range []*evidence.Trust{whole, k.Verifier.Trust()} {
 		v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: signed})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if o, err := evidence.Open(v, kind, token, want); err == nil {
 			return o
 		}
@@ -159,9 +158,7 @@ func BenchmarkOpenAndAdmit(b *testing.B) {
 			s.Receipt.Expected)
 		r.Opened.PolicyDecision, err[2] = evidence.Open(k.Verifier, evidence.PolicyDecisionKind, e.PolicyDecision, s.Decision)
 		r.Opened.Grant, err[3] = evidence.Open(k.Verifier, evidence.ActionGrantKind, e.Grant, s.Grant)
-		if err := errors.Join(err[:]...); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b, errors.Join(err[:]...))
 		if _, err := k.Gate.Admit(b.Context(), r); err != nil {
 			b.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
@@ -165,9 +166,7 @@ func TestVerifyRecord(t *testing.T) {
 		{"with a challenge that is bound to nothing", "challenge_refused",
 			func(t *testing.T, k *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
 				unbound, err := k.Challenges.Create(context.Background(), evidence.Binding{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, err)
 				put(p, "challenge", unbound.Token)
 			}},
 		{"with another post's challenge", "artifacts_mismatch",
@@ -318,9 +317,7 @@ func TestRecordedStatement(t *testing.T) {
 			}
 			c.change(&s)
 			made, err := k.Speak(t).Issue(context.Background(), s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			p.Artifacts = append(p.Artifacts, ledger.Artifact{Name: "agentStatement", Token: made.Token()})
 			if code := judge(t, k, p); code != c.code {
 				t.Errorf("got %q, want %q", code, c.code)

@@ -14,6 +14,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
@@ -45,14 +46,10 @@ func TestMiddlewareTellsTheAgentLittle(t *testing.T) {
 	})
 	send := func(capability, path string) (int, string) {
 		resp, err := a.server.Client().Do(a.request(t, capability, path, gatetest.Content))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		defer resp.Body.Close()
 		raw, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return resp.StatusCode, string(raw)
 	}
 	once := a.earn(t, bound("POST /once", gatetest.Content))
@@ -82,9 +79,7 @@ func TestNewerVersionIsRefusedForNow(t *testing.T) {
 	ask := func(chain, proof string) (statuses []int) {
 		t.Helper()
 		ch, err := a.client.Challenge(t.Context(), bound("POST /posts", gatetest.Content))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		r := a.kit.Over(t, gatetest.Plan{Binding: bound("POST /posts", gatetest.Content)}, ch)
 		r.Binding = *ch.Binding
 		_, err = a.client.Admit(t.Context(), r)
@@ -95,9 +90,7 @@ func TestNewerVersionIsRefusedForNow(t *testing.T) {
 			statuses = append(statuses, problem.DetailsOf(err).Status, problem.DetailsOf(err).RetryAfter)
 		}
 		resp, err := a.server.Client().Do(a.request(t, capability, "/posts", gatetest.Content))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		defer resp.Body.Close()
 		raw, err := io.ReadAll(resp.Body)
 		if err != nil || !strings.Contains(string(raw), proof) {

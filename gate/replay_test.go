@@ -12,6 +12,7 @@ import (
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/sqlite"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
@@ -22,17 +23,13 @@ func TestLedgerOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "used.db")
 	open := func() (*sqlite.Ledger, gate.Consume) {
 		l, err := sqlite.Open(context.Background(), path, sqlite.Options{Now: k.Clock.Now})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return l, l.Consume
 	}
 	l, consume := open()
 	chain := k.Chain(t)
 	admitted, err := gatetest.Admit(context.Background(), k.Gate, chain, consume)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	post := func(consume gate.Consume) error {
 		a, err := k.Gate.Authorize(context.Background(), gate.AuthorizeRequest{
 			Capability: admitted.Capability, RequestProof: k.Proof(t, admitted.Capability, gatetest.Token, nil),
@@ -62,9 +59,7 @@ func TestLedgerOnce(t *testing.T) {
 	if made.Load() != 1 || replayed.Load() != 63 {
 		t.Errorf("%d made, %d replayed", made.Load(), replayed.Load())
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, l.Close())
 
 	l, consume = open()
 	defer l.Close()

@@ -7,6 +7,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
@@ -20,9 +21,7 @@ func revoke(t *testing.T, k *gatetest.Kit, kind, id string) {
 func idOf[C any](t *testing.T, kind evidence.Kind[C], token string) string {
 	t.Helper()
 	c, err := evidence.UnverifiedClaims(kind, token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return kind.Registered(c).ID
 }
 
@@ -128,9 +127,7 @@ func TestRevokedAfterItWasAdmitted(t *testing.T) {
 			k := gatetest.New(t)
 			r := authorizing(t, k)
 			c, err := evidence.UnverifiedClaims(evidence.CapabilityKind, r.Capability)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			revoke(t, k, tt.kind, tt.id(t, k, r, c))
 			a, err := k.Gate.Authorize(t.Context(), r)
 			gatetest.WantCode(t, err, tt.code)
@@ -150,9 +147,7 @@ func TestFreshRevocations(t *testing.T) {
 	k := gatetest.New(t)
 	k.Revoke(t)
 	under(t, k, func(m *policy.Manifest) { m.SignerCertificatePolicy.MaxRevocationListAgeMs = 60_000 })
-	if err := admit(t, k, k.Chain(t)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, admit(t, k, k.Chain(t)))
 	k.Clock.Advance(time.Minute + 3*time.Second)
 	gatetest.WantCode(t, admit(t, k, k.Chain(t)), "revocations_stale")
 	k.Revoke(t)

@@ -23,6 +23,7 @@ import (
 	"github.com/actionproof/mediator/gate/challenge"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/wire"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
@@ -41,9 +42,7 @@ func newAPI(t testing.TB, more ...func(a *api, s *gate.Server, mux *http.ServeMu
 	t.Helper()
 	a := &api{kit: gatetest.New(t)}
 	s, err := gate.NewServer(a.kit.Gate, a.used.Consume)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	made := func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -73,24 +72,18 @@ func newAPI(t testing.TB, more ...func(a *api, s *gate.Server, mux *http.ServeMu
 	a.client, err = gate.NewClient(
 		gate.ClientOptions{ChallengeURL: a.server.URL + "/challenge", VerifyURL: a.server.URL + "/verify",
 			HTTP: a.server.Client(), Now: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return a
 }
 
 func (a *api) earn(t testing.TB, b evidence.Binding) string {
 	t.Helper()
 	ch, err := a.client.Challenge(context.Background(), b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	r := a.kit.Over(t, gatetest.Plan{Binding: b}, ch)
 	r.Binding = *ch.Binding
 	admitted, err := a.client.Admit(context.Background(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return admitted.Capability
 }
 
@@ -107,9 +100,7 @@ func (a *api) request(t testing.TB, capability, target, content string) *http.Re
 	t.Helper()
 	r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, a.server.URL+target,
 		strings.NewReader(content))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	r.Header.Set("Authorization", gatetest.Token)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set(gate.CapabilityHeader, capability)
@@ -294,21 +285,15 @@ func TestTrailersUnannounced(t *testing.T) {
 	r := a.request(t, a.earn(t, bound("POST /posts", gatetest.Content)), "/posts", gatetest.Content)
 	c, err := tls.Dial("tcp", a.server.Listener.Addr().String(),
 		a.server.Client().Transport.(*http.Transport).TLSClientConfig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer c.Close()
 	var head strings.Builder
-	if err := r.Header.Write(&head); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, r.Header.Write(&head))
 	fmt.Fprintf(c,
 		"POST /posts HTTP/1.1\r\nHost: %s\r\nTransfer-Encoding: chunked\r\n%s\r\n%x\r\n%s\r\n0\r\nX-Method: DELETE\r\n\r\n",
 		r.URL.Host, head.String(), len(gatetest.Content), gatetest.Content)
 	resp, err := http.ReadResponse(bufio.NewReader(c), r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer resp.Body.Close()
 	var d problem.Details
 	if err := json.NewDecoder(resp.Body).Decode(&d); err != nil || resp.StatusCode != http.StatusBadRequest ||
@@ -392,9 +377,7 @@ func TestConcurrentVerify(t *testing.T) {
 	a := newAPI(t)
 	b := bound("POST /posts", gatetest.Content)
 	ch, err := a.client.Challenge(context.Background(), b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	r := a.kit.Over(t, gatetest.Plan{Binding: b}, ch)
 	r.Binding = *ch.Binding
 	var minted atomic.Int32
@@ -418,9 +401,7 @@ func TestResource(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	s, err := gate.NewServer(a.kit.Gate, a.used.Consume)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	h := s.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusCreated)
 	}), gate.Protect{
@@ -444,9 +425,7 @@ func TestBodyBreaksOff(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	s, err := gate.NewServer(a.kit.Gate, a.used.Consume)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	token := a.earn(t, bound("POST /posts", gatetest.Content))
 	consumed := a.used.Calls()
 	h := s.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -510,9 +489,7 @@ func TestVerifyConsumesFirst(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	ch, err := a.client.Challenge(t.Context(), gatetest.Binding())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	r := a.kit.Over(t, gatetest.Plan{}, ch)
 	r.Binding = *ch.Binding
 	a.used.Fail = errors.New("password of the database: hunter2")
@@ -570,9 +547,7 @@ func TestClientQuotes(t *testing.T) {
 		}))
 		c, err := gate.NewClient(
 			gate.ClientOptions{ChallengeURL: server.URL, VerifyURL: server.URL, HTTP: server.Client(), Now: time.Now})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		_, err = c.Challenge(context.Background(), gatetest.Binding())
 		gatetest.WantCode(t, err, want.code)
 		if err.Error() != want.detail {
@@ -606,9 +581,7 @@ func TestClientDistrusts(t *testing.T) {
 		}))
 		c, err := gate.NewClient(
 			gate.ClientOptions{ChallengeURL: server.URL, VerifyURL: server.URL, HTTP: server.Client(), Now: time.Now})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		a, err := c.Admit(context.Background(), r)
 		gatetest.WantCode(t, err, row.code)
 		if a.Capability != "" || len(a.Keys) != 0 {
@@ -659,9 +632,7 @@ func TestClientAdmits(t *testing.T) {
 	defer server.Close()
 	c, err := gate.NewClient(
 		gate.ClientOptions{ChallengeURL: server.URL, VerifyURL: server.URL, HTTP: server.Client(), Now: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	a, err := c.Admit(context.Background(), r)
 	if err != nil || len(a.Checks) != 1 || a.Checks[0].Name != gate.CheckByAPI || !a.Checks[0].OK {
 		t.Errorf("got %+v, %v", a, err)
@@ -674,9 +645,7 @@ func TestClientDistrustsChallenges(t *testing.T) {
 	asked := gatetest.Binding()
 	altered := func(change func(*challenge.Challenge)) challenge.Challenge {
 		ch, err := k.Gate.Challenge(context.Background(), asked)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		change(&ch)
 		return ch
 	}
@@ -697,9 +666,7 @@ func TestClientDistrustsChallenges(t *testing.T) {
 		}))
 		c, err := gate.NewClient(
 			gate.ClientOptions{ChallengeURL: server.URL, VerifyURL: server.URL, HTTP: server.Client(), Now: time.Now})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		ch, err := c.Challenge(context.Background(), asked)
 		gatetest.WantCode(t, err, "gate_unavailable")
 		if ch.Token != "" || ch.Binding != nil {
@@ -720,9 +687,7 @@ func TestClientStays(t *testing.T) {
 		server := httptest.NewTLSServer(http.RedirectHandler(elsewhere.URL, status))
 		c, err := gate.NewClient(
 			gate.ClientOptions{ChallengeURL: server.URL, VerifyURL: server.URL, HTTP: server.Client(), Now: time.Now})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		_, err = c.Challenge(context.Background(), gatetest.Binding())
 		gatetest.WantCode(t, err, "gate_unavailable")
 		_, err = c.Admit(context.Background(), gate.AdmitRequest{Binding: gatetest.Binding()})
@@ -746,9 +711,7 @@ func TestVerifyIsStrict(t *testing.T) {
 	} {
 		r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, a.server.URL+"/verify",
 			strings.NewReader(row.body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if _, code := a.do(t, r); code != row.code {
 			t.Errorf("%s: got %s, want %s", row.name, code, row.code)
 		}
@@ -762,9 +725,7 @@ func verifyRequest(t testing.TB, k *gatetest.Kit) string {
 	t.Helper()
 	r := k.Chain(t)
 	raw, err := json.Marshal(map[string]any{"envelope": r.Envelope, "binding": r.Binding})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return string(raw)
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/postgres"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
@@ -37,9 +38,7 @@ func newShop(t *testing.T) *shop {
 	used, err := postgres.Open(context.Background(), dsn, postgres.Options{Now: func() time.Time {
 		return gatetest.Start
 	}, Instance: "shop"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { used.Close() })
 	return openShop(t, "pgx", dsn, postgres.Consume)
 }
@@ -48,9 +47,7 @@ func openShop(t *testing.T, driver, dsn string,
 	consume func(ctx context.Context, tx *sql.Tx, keys ...ledger.Key) error) *shop {
 	t.Helper()
 	db, err := sql.Open(driver, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { db.Close() })
 	db.SetMaxOpenConns(16)
 	if _, err := db.Exec("CREATE TABLE posts (content text NOT NULL)"); err != nil {
@@ -84,9 +81,7 @@ func (s *shop) post(w http.ResponseWriter, r *http.Request) {
 
 func (s *shop) rows(t *testing.T) (n int) {
 	t.Helper()
-	if err := s.db.QueryRow("SELECT count(*) FROM posts").Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, s.db.QueryRow("SELECT count(*) FROM posts").Scan(&n))
 	return n
 }
 
@@ -239,9 +234,7 @@ func TestHeldAnswer(t *testing.T) {
 		before := s.rows(t)
 		resp, err := s.server.Client().Transport.RoundTrip(
 			s.request(t, s.earn(t, bound("POST /shop", gatetest.Content)), "/shop", gatetest.Content))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		body, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if err != nil || resp.StatusCode != tt.status || resp.Header.Get("X-Made") != "yes" || string(body) != tt.body ||
@@ -289,9 +282,7 @@ func TestVerifyTellsAssurance(t *testing.T) {
 	k := gatetest.New(t)
 	var used gatetest.Used
 	s, err := gate.NewServer(k.Gate, used.Consume)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, asked := range []bool{true, false} {
 		request := verifyRequest(t, k)
 		if asked {

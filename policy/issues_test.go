@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/policytest"
 )
 
@@ -109,14 +110,10 @@ func TestDocsAudit(t *testing.T) {
 	const path = "../docs/audit.md"
 	want := auditPage(everyIssue(t))
 	if *update {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(path, []byte(want), 0o644))
 	}
 	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if string(got) != want {
 		t.Error("docs/audit.md is not what the audit finds: run make docs")
 	}

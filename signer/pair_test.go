@@ -10,6 +10,7 @@ import (
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // meeting is a key that signs once another one is asked to sign too.
@@ -45,13 +46,9 @@ func TestSignPair(t *testing.T) {
 	tokens, err := signer.SignPair(t.Context(), newIssuer(t, evidence.TriggerOriginProofKind, meeting{memory(t), &both}),
 		anOrigin,
 		newIssuer(t, evidence.TriggerReceiptKind, meeting{memory(t), &both}), aReceipt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	origin, err := evidence.UnverifiedClaims(evidence.TriggerOriginProofKind, tokens[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	receipt, err := evidence.UnverifiedClaims(evidence.TriggerReceiptKind, tokens[1])
 	if err != nil || receipt.OriginProofHash != evidence.HashToken(tokens[0]) || receipt.EventID != "e"+origin.ID ||
 		origin.ID == "" {
@@ -73,27 +70,17 @@ func TestSignPairRefuses(t *testing.T) {
 		t.Error("malformed claims are signed")
 	}
 	secret, err := evidence.NewSecret([]byte(strings.Repeat("s", 32)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	o := signer.Options{Issuer: "iss", Audience: "aud", Lifetime: time.Minute, Now: now}
 	shared, err := signer.NewShared(evidence.TriggerOriginProofKind, secret, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	sharedReceipt, err := signer.NewShared(evidence.TriggerReceiptKind, secret, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	o.Second = secondKey{}
 	twice, err := signer.New(evidence.TriggerOriginProofKind, memory(t), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	twiceReceipt, err := signer.New(evidence.TriggerReceiptKind, memory(t), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	origin := newIssuer(t, evidence.TriggerOriginProofKind, memory(t))
 	for _, tt := range []struct {
 		name    string

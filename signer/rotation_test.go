@@ -9,6 +9,7 @@ import (
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/test/check"
 )
 
 type registry struct {
@@ -21,40 +22,28 @@ func (r registry) trust(t *testing.T, lifetime time.Duration, versions ...custod
 	t.Helper()
 	o := signer.Options{Issuer: "registry", Audience: "aud", Lifetime: lifetime, Now: func() time.Time { return r.now }}
 	i, err := signer.New(evidence.SignerCertificateKind, r.key, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var b evidence.Bundle
 	if r.revoked != "" {
 		list, err := signer.New(evidence.RevocationListKind, r.key, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		b.Revocations, _, err = list.Sign(t.Context(), evidence.RevocationList{
 			Revoked: []evidence.Revocation{
 				{Expires: r.now.Add(lifetime).Unix(), ID: r.revoked, Kind: evidence.RevokedKey, Reason: "lost"}},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 	}
 	for _, v := range versions {
 		token, _, err := i.Sign(t.Context(), certificateOf(v))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		b.Certificates = append(b.Certificates, token)
 	}
 	root, err := r.key.Current(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	trust, err := evidence.NewTrust(
 		[]evidence.Root{{KeyID: root.KeyID(), Purpose: evidence.PurposeSignerCertificate, Public: root.Public()}}, b,
 		evidence.SignerPolicy{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return trust
 }
 
@@ -69,18 +58,14 @@ func certificateOf(v custody.Version) evidence.SignerCertificate {
 func TestRotation(t *testing.T) {
 	clock := now()
 	root, err := custody.NewMemory("registry")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	r := registry{key: root, now: clock}
 	key := &retiring{Memory: memory(t)}
 	k := signer.NewRotation(key, 2*time.Second, func() time.Time { return clock })
 	version := func(n int) custody.Version {
 		t.Helper()
 		all, err := key.Memory.Versions(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return all[n-1]
 	}
 	want := func(step string, n int) {
@@ -98,18 +83,14 @@ func TestRotation(t *testing.T) {
 	want("an empty bundle", 0)
 	other := memory(t)
 	v, err := other.Current(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	k.Follow(r.trust(t, time.Hour, v))
 	want("another key of that name", 0)
 
 	k = signer.NewRotation(key, 2*time.Second, func() time.Time { return clock })
 	k.Follow(r.trust(t, time.Hour, version(1)))
 	want("certified at the start", 1)
-	if err := key.Rotate(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, key.Rotate())
 	want("version 2 is not certified", 1)
 	k.Follow(r.trust(t, time.Hour, version(1), version(2)))
 	want("version 2 is certified now", 1)
@@ -119,9 +100,7 @@ func TestRotation(t *testing.T) {
 	clock = clock.Add(time.Second)
 	want("version 2 is certified for two seconds", 2)
 
-	if err := key.Rotate(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, key.Rotate())
 	k.Follow(r.trust(t, time.Hour, version(1), version(2), version(3)))
 	want("version 3 is certified now", 2)
 	key.from = 2
@@ -147,9 +126,7 @@ func TestRotation(t *testing.T) {
 	want("version 1 is retired, version 2 certified for longer than version 3", 2)
 	key.from = 0
 
-	if err := other.Rotate(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, other.Rotate())
 	if v, err = other.Current(t.Context()); err != nil || v.KeyID() != version(2).KeyID() {
 		t.Fatal(v.KeyID(), err)
 	}
@@ -168,20 +145,14 @@ func TestRotation(t *testing.T) {
 func TestRotationSignsWhatIsAccepted(t *testing.T) {
 	clock := now()
 	root, err := custody.NewMemory("registry")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	r := registry{key: root, now: clock}
 	key := &retiring{Memory: memory(t)}
 	for range 2 {
-		if err := key.Rotate(); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, key.Rotate())
 	}
 	all, err := key.Versions(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	id := func(n int) string { return all[n-1].KeyID() }
 	k := signer.NewRotation(key, 2*time.Second, func() time.Time { return clock })
 	k.Follow(r.trust(t, time.Hour, all[0], all[1]))

@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func now() time.Time { return time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) }
@@ -22,18 +23,14 @@ func now() time.Time { return time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) }
 func newIssuer[C any](t testing.TB, kind evidence.Kind[C], key signer.Key) *signer.Issuer[C] {
 	t.Helper()
 	i, err := signer.New(kind, key, signer.Options{Issuer: "iss", Audience: "aud", Lifetime: time.Minute, Now: now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return i
 }
 
 func memory(t testing.TB) *custody.Memory {
 	t.Helper()
 	k, err := custody.NewMemory("k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return k
 }
 
@@ -50,17 +47,11 @@ func TestAttest(t *testing.T) {
 	a := signer.NewAttester(newIssuer(t, evidence.RuntimeAttestationKind, memory(t)),
 		newIssuer(t, evidence.SessionReceiptKind, memory(t)), signer.Access{UserShellAccess: true})
 	out, err := a.Attest(t.Context(), run)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	attestation, err := evidence.UnverifiedClaims(evidence.RuntimeAttestationKind, out.Attestation.Token())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	session, err := evidence.UnverifiedClaims(evidence.SessionReceiptKind, out.SessionReceipt.Token())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	// Declarations go in truthfully; strict policy refuses them later.
 	if !attestation.HumanInteractive || !session.UserShellAccess || session.HumanPromptPresent {
 		t.Errorf("%+v %+v", attestation, session)
@@ -85,20 +76,14 @@ func TestAttest(t *testing.T) {
 
 func TestAttestWithSecret(t *testing.T) {
 	secret, err := evidence.NewSecret([]byte(strings.Repeat("s", 32)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	o := signer.Options{Issuer: "iss", Audience: "aud", Lifetime: time.Minute, Now: now}
 	runtime, err1 := signer.NewShared(evidence.RuntimeAttestationKind, secret, o)
 	session, err2 := signer.NewShared(evidence.SessionReceiptKind, secret, o)
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, errors.Join(err1, err2))
 	out, err := signer.NewAttester(runtime, newIssuer(t, evidence.SessionReceiptKind, memory(t)),
 		signer.Access{}).Attest(t.Context(), run)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if header, _, _ := strings.Cut(out.Attestation.Token(), "."); !strings.HasPrefix(header,
 		base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"HS256",`))) {
 		t.Errorf("the attestation is %s", out.Attestation.Token())
@@ -150,14 +135,10 @@ func TestAttestWhatWasSeen(t *testing.T) {
 			of := run
 			of.Seen = tt.seen
 			out, err := a.Attest(t.Context(), of)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			attestation, err1 := evidence.UnverifiedClaims(evidence.RuntimeAttestationKind, out.Attestation.Token())
 			session, err2 := evidence.UnverifiedClaims(evidence.SessionReceiptKind, out.SessionReceipt.Token())
-			if err := errors.Join(err1, err2); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, errors.Join(err1, err2))
 			got := signer.Access{
 				HumanPromptPresent: session.HumanPromptPresent, HumanOperatorPresent: session.HumanOperatorPresent,
 				UserShellAccess: session.UserShellAccess, AgentEnvironmentUserAccessible: session.AgentEnvironmentUserAccessible,
@@ -203,9 +184,7 @@ func TestSignFails(t *testing.T) {
 		key := failing{memory(t), late}
 		certificates, err := signer.New(evidence.SignerCertificateKind, key,
 			signer.Options{Issuer: "iss", Audience: "aud", Lifetime: time.Minute, Now: now, Second: secondKey{}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if token, _, err := certificates.Sign(t.Context(), aCertificate(t)); !errors.Is(err, errAway) || token != "" {
 			t.Errorf("late %t: a certificate: %q, %v", late, token, err)
 		}
@@ -246,17 +225,13 @@ func (secondKey) Sign(context.Context, []byte) ([]byte, error) {
 func aCertificate(t *testing.T) evidence.SignerCertificate {
 	t.Helper()
 	v, err := memory(t).Current(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return certificateOf(v)
 }
 
 func TestNewRefuses(t *testing.T) {
 	secret, err := evidence.NewSecret([]byte(strings.Repeat("s", 32)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	longest := evidence.RuntimeAttestationKind.MaxLifetime
 	for name, tt := range map[string]struct {
 		change func(*signer.Options)
@@ -304,9 +279,7 @@ func TestIssueRefuses(t *testing.T) {
 	}
 	twice, err := signer.New(evidence.SignerCertificateKind, memory(t),
 		signer.Options{Issuer: "iss", Audience: "aud", Lifetime: time.Minute, Now: now, Second: secondKey{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if o, err := twice.Issue(t.Context(), aCertificate(t)); err == nil ||
 		!strings.Contains(err.Error(), "is made with Sign") || o.Token() != "" {
 		t.Errorf("an artifact with two signatures: %q, %v", o.Token(), err)

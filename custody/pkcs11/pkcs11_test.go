@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/custody/pkcs11"
 	"github.com/actionproof/mediator/look"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/custodytest"
 	"github.com/actionproof/mediator/test/full"
 )
@@ -58,9 +59,7 @@ func newToken(t *testing.T, change func(*pkcs11.Options)) *pkcs11.Token {
 		change(&o)
 	}
 	token, err := pkcs11.Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() {
 		if err := token.Close(); err != nil {
 			t.Error(err)
@@ -78,17 +77,13 @@ func (r rotating) Rotate() error { return r.rotate() }
 
 func generate(t *testing.T, token *pkcs11.Token, name string, number int) {
 	t.Helper()
-	if err := token.Generate(name, number, false, pkcs11.Ed25519Params); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, token.Generate(name, number, false, pkcs11.Ed25519Params))
 }
 
 func open(t *testing.T, token *pkcs11.Token, name string) custody.Key {
 	t.Helper()
 	k, err := token.Key(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return k
 }
 
@@ -158,9 +153,7 @@ func TestOpenRefuses(t *testing.T) {
 func TestKeyRefuses(t *testing.T) {
 	token := newToken(t, nil)
 	generate(t, token, "zero", 0)
-	if err := token.Generate("curve", 1, false, pkcs11.Ed448Params); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, token.Generate("curve", 1, false, pkcs11.Ed448Params))
 	generate(t, token, "twice", 1)
 	generate(t, token, "twice", 1)
 	for name, want := range map[string]string{"absent": "holds no Ed25519 key", "zero": "is no version",
@@ -189,9 +182,7 @@ func TestWhatTheTokenSays(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			token := newToken(t, tt.change)
-			if err := token.Generate("k", 1, tt.extractable, pkcs11.Ed25519Params); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, token.Generate("k", 1, tt.extractable, pkcs11.Ed25519Params))
 			k := open(t, token, "k")
 			if got := k.Properties(); fmt.Sprint(got) != fmt.Sprint(tt.want) {
 				t.Errorf("got %+v", got)
@@ -234,9 +225,7 @@ func TestAVersionIsDeleted(t *testing.T) {
 	if err != nil || old.KeyID() != "k:v300" {
 		t.Fatalf("%s, %v", old.KeyID(), err)
 	}
-	if err := token.Delete("k", 300); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, token.Delete("k", 300))
 	versions, err := k.Versions(t.Context())
 	if err != nil || len(versions) != 1 || versions[0].KeyID() != "k:v1" {
 		t.Errorf("%v, %v", versions, err)
@@ -252,9 +241,7 @@ func TestTheLastVersionIsDeleted(t *testing.T) {
 	token := newToken(t, func(o *pkcs11.Options) { o.Now, o.Refresh = now.Now, time.Minute })
 	generate(t, token, "k", 1)
 	k := open(t, token, "k")
-	if err := token.Delete("k", 1); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, token.Delete("k", 1))
 	now.forward(time.Minute)
 	for range 2 {
 		if v, err := k.Versions(t.Context()); err == nil || !strings.Contains(err.Error(), "holds no Ed25519 key") {
@@ -285,9 +272,7 @@ func TestTheTokenCannotBeRead(t *testing.T) {
 	if v, err := k.Versions(t.Context()); err == nil || !strings.Contains(err.Error(), "is no version") {
 		t.Errorf("%v, %v", v, err)
 	}
-	if err := token.Delete("k", 0); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, token.Delete("k", 0))
 	if v, err := k.Versions(t.Context()); err != nil || len(v) != 1 {
 		t.Errorf("%v, %v", v, err)
 	}
@@ -306,13 +291,9 @@ func TestAWrongSignature(t *testing.T) {
 	token := newToken(t, nil)
 	generate(t, token, "k", 1)
 	generate(t, token, "other", 1)
-	if err := token.PublishAs("other", "k"); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, token.PublishAs("other", "k"))
 	v, err := open(t, token, "k").Current(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	wantUnavailable(t, v)
 }
 
@@ -322,12 +303,8 @@ func TestSessionsAreLost(t *testing.T) {
 	generate(t, token, "k", 1)
 	k := open(t, token, "k")
 	v, err := k.Current(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := token.Logout(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.Must(t, token.Logout())
 	wantUnavailable(t, v)
 	if _, err := v.Sign(t.Context(), []byte("m")); err != nil {
 		t.Errorf("it does not recover: %v", err)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/actionproof/mediator/test/check"
 )
 
 func TestAppRole(t *testing.T) {
@@ -14,9 +16,7 @@ func TestAppRole(t *testing.T) {
 		k := s.mustKey(t)
 		for range 3 {
 			s.revoke(t)
-			if err := signOnce(t, k); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, signOnce(t, k))
 		}
 		s.await(t, "logged in to Vault", 4)
 		// The next process needs another secret id: this one was good once.
@@ -25,9 +25,7 @@ func TestAppRole(t *testing.T) {
 	t.Run("a wrapping that was stolen", func(t *testing.T) {
 		s := newSigning(t, time.Hour, time.Hour)
 		stolen, err := os.ReadFile(s.auth.SecretIDFile)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if _, err := server.Client(t).Logical().UnwrapWithContext(t.Context(), string(stolen)); err != nil {
 			t.Fatal(err)
 		}
@@ -53,9 +51,7 @@ func TestAppRole(t *testing.T) {
 		wantRefused(t, s, "is empty, or longer than")
 		s.deliver(t, strings.Repeat("x", 70<<10))
 		wantRefused(t, s, "is empty, or longer than")
-		if err := os.Remove(s.auth.SecretIDFile); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.Remove(s.auth.SecretIDFile))
 		wantRefused(t, s, "no such file")
 	})
 	t.Run("a secret id that is not wrapped", func(t *testing.T) {
@@ -70,9 +66,7 @@ func TestAppRole(t *testing.T) {
 		s := newSigning(t, time.Hour, time.Hour)
 		k := s.mustKey(t)
 		all, err := server.Client(t).Logical().ListWithContext(t.Context(), "auth/"+s.mount+"/role/signer/secret-id")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		for _, accessor := range all.Data["keys"].([]any) {
 			server.Write(t, "auth/"+s.mount+"/role/signer/secret-id-accessor/destroy",
 				map[string]any{"secret_id_accessor": accessor})

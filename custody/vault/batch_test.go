@@ -23,6 +23,7 @@ import (
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/custody/vault"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // between is a proxy to Vault. It counts the requests for signatures, holds the first, and changes answers.
@@ -39,13 +40,9 @@ type between struct {
 func newBetween(t testing.TB) *between {
 	t.Helper()
 	target, err := url.Parse(server.Address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	ca, err := os.ReadFile(server.CAFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca)
 	b := &between{arrived: make(chan struct{}), release: make(chan struct{})}
@@ -134,13 +131,9 @@ func keyThrough(t testing.TB, b *between) custody.Version {
 	token := server.TokenFor(t, mount, signPolicy(mount, "k"), time.Hour)
 	k, err := open(t, server, vault.Options{Address: b.url, Mount: mount, Timeout: 20 * time.Second}).Key(t.Context(), "k",
 		&vault.TokenFile{Path: write(t, token)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	v, err := k.Current(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return v
 }
 
@@ -256,13 +249,9 @@ func BenchmarkSign(b *testing.B) {
 	token := server.TokenFor(b, mount, signPolicy(mount, "k"), time.Hour)
 	s := open(b, server, vault.Options{Mount: mount, Timeout: 20 * time.Second})
 	k, err := s.Key(b.Context(), "k", &vault.TokenFile{Path: write(b, token)})
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, err)
 	v, err := k.Current(b.Context())
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, err)
 	c := s.Client(token)
 	message := bytes.Repeat([]byte("m"), 600)
 	input := base64.StdEncoding.EncodeToString(message)

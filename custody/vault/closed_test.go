@@ -11,15 +11,14 @@ import (
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/look"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func TestNotOpen(t *testing.T) {
 	server, err := vault.NewServer(
 		vault.Options{Address: "http://127.0.0.1:1", Mount: "transit", Timeout: time.Second, Log: zap.NewNop(),
 			Now: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer server.Close()
 	key := server.Prepare("key", &vault.TokenFile{Path: filepath.Join(t.TempDir(), "none")})
 	var unavailable *custody.Error

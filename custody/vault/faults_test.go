@@ -16,6 +16,7 @@ import (
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/custody/vault"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
@@ -32,9 +33,7 @@ func TestFaultsLeaveNothing(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	s := open(t, server, vault.Options{Address: proxy.Address, Mount: role.name, Timeout: time.Minute})
 	k, err := s.Key(t.Context(), "key", role)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for name, f := range map[string]vaulttest.Fault{
 		"none": {}, "slow": {Delay: 300 * time.Millisecond}, "500": {Status: http.StatusInternalServerError},
 		"429": {Status: http.StatusTooManyRequests},
@@ -43,9 +42,7 @@ func TestFaultsLeaveNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v, err := k.Current(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			proxy.Set(t, f)
 			var callers sync.WaitGroup
 			for i := range 32 {
@@ -80,9 +77,7 @@ func TestFaultsLeaveNothing(t *testing.T) {
 // TestARefusedSecretIDIsNotTriedAgain: five failures would lock the role out.
 func TestARefusedSecretIDIsNotTriedAgain(t *testing.T) {
 	role := newAppRole(t)
-	if err := os.WriteFile(role.SecretIDFile, []byte("00000000-0000-0000-0000-000000000000"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(role.SecretIDFile, []byte("00000000-0000-0000-0000-000000000000"), 0o600))
 	s := open(t, server, vault.Options{Mount: role.name})
 	for i := range 10 {
 		_, err := s.Key(t.Context(), "key", role)
@@ -111,9 +106,7 @@ func newAppRole(t *testing.T) appRole {
 	server.Write(t, "sys/auth/"+name, map[string]any{"type": "approle"})
 	server.Write(t, "auth/"+name+"/role/r", map[string]any{"token_policies": name})
 	id, err := server.Client(t).Logical().Read("auth/" + name + "/role/r/role-id")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return appRole{
 		&vault.AppRole{Mount: name, RoleIDFile: write(t, id.Data["role_id"].(string)),
 			SecretIDFile: filepath.Join(t.TempDir(), "secret-id")}, name}
@@ -122,7 +115,5 @@ func newAppRole(t *testing.T) appRole {
 func (r appRole) deliver(t *testing.T) {
 	t.Helper()
 	id := server.Write(t, "auth/"+r.name+"/role/r/secret-id", nil)
-	if err := os.WriteFile(r.SecretIDFile, []byte(id.Data["secret_id"].(string)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(r.SecretIDFile, []byte(id.Data["secret_id"].(string)), 0o600))
 }

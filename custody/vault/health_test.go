@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/custody/vault"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
@@ -17,9 +18,7 @@ func TestHealth(t *testing.T) {
 		t.Errorf("before anything was asked: %+v", h)
 	}
 	k, err := s.Key(t.Context(), "key", role)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	want := func(reachable bool) {
 		t.Helper()
 		h := s.Health()
@@ -35,9 +34,7 @@ func TestHealth(t *testing.T) {
 	}
 	want(false)
 	proxy.Set(t, vaulttest.Fault{})
-	if err := k.Read(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, k.Read(t.Context()))
 	want(true)
 	v, err := k.Current(t.Context())
 	if err != nil || time.Since(v.Made()).Abs() > time.Hour {

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/custody/vault"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // tokenAPI makes and revokes user tokens like Terraform Cloud.
@@ -58,9 +59,7 @@ func TestLeasedSecret(t *testing.T) {
 	file := write(t, first)
 	c := &clock{t: time.Now()}
 	v, err := vault.NewServer(vault.Options{Address: server.Address, CAFile: server.CAFile, Log: zap.NewNop(), Now: c.now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { _ = v.Close() })
 	all := v.Secrets(&vault.TokenFile{Path: file})
 	s := all.Secret("leased/creds/deploy", "token")
@@ -71,18 +70,14 @@ func TestLeasedSecret(t *testing.T) {
 	wantSecret(t, s, "token-2")
 
 	// Vault revokes the secrets with their token; the upstream then refuses them.
-	if err := server.Client(t).Auth().Token().RevokeOrphanWithContext(t.Context(), first); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, server.Client(t).Auth().Token().RevokeOrphanWithContext(t.Context(), first))
 	for began := time.Now(); tokens.took() < 2; time.Sleep(10 * time.Millisecond) {
 		if time.Since(began) > 3*time.Minute {
 			t.Fatal("Vault does not take the secrets back")
 		}
 	}
 	deliver := func() {
-		if err := os.WriteFile(file, []byte(server.TokenFor(t, "leased", policy, time.Hour)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(file, []byte(server.TokenFor(t, "leased", policy, time.Hour)), 0o600))
 	}
 	deliver()
 	c.add(time.Second)
@@ -90,9 +85,7 @@ func TestLeasedSecret(t *testing.T) {
 	wantSecret(t, s, "token-3")
 
 	deliver()
-	if err := all.Login(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, all.Login(t.Context()))
 	wantSecret(t, s, "token-4")
 	for i, refused := range []string{"token-4", "token-5", "token-5", "token-6"} {
 		c.add(time.Second)

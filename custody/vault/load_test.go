@@ -20,6 +20,7 @@ import (
 
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/look"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
@@ -38,9 +39,7 @@ func newCountingVault(t *testing.T) (*countingVault, *vault.Server) {
 	c := &countingVault{asked: make(map[string]int), versions: 1, conns: make(chan net.Conn), ended: make(chan struct{})}
 	_, c.private, _ = ed25519.GenerateKey(nil)
 	s, err := vault.NewServer(vault.Options{Address: "http://127.0.0.1:8200", Log: zap.NewNop(), Now: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	s.DialWith(func(ctx context.Context, _, _ string) (net.Conn, error) {
 		ours, theirs := net.Pipe()
 		select {
@@ -120,9 +119,7 @@ func TestLoadWhenIdle(t *testing.T) {
 		var keys []*vault.Key
 		for i := range 7 {
 			k, err := s.Key(t.Context(), fmt.Sprintf("mediator-%d", i), &vault.TokenFile{Path: token})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			keys = append(keys, k)
 		}
 		c.taken()
@@ -158,15 +155,11 @@ func TestLoadInUse(t *testing.T) {
 		c, s := newCountingVault(t)
 		opened := time.Now()
 		k, err := s.Key(t.Context(), "mediator-key", &vault.TokenFile{Path: token})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		current := func() string {
 			t.Helper()
 			v, err := k.Current(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			return v.KeyID()
 		}
 		c.taken()
@@ -208,26 +201,18 @@ func TestAuditLines(t *testing.T) {
 	token := v.TokenFor(t, "key", signPolicy("transit", "key"), time.Hour)
 	s := open(t, v, vault.Options{Refresh: time.Hour})
 	k, err := s.Key(t.Context(), "key", &vault.TokenFile{Path: write(t, token)}, "a", "b", "c", "d", "e", "f")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	measure := func(do func()) (lines, bytes int) {
 		t.Helper()
 		before, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		do()
 		after, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return strings.Count(string(after[len(before):]), "\n"), len(after) - len(before)
 	}
 	read := func() {
-		if err := k.Read(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, k.Read(t.Context()))
 	}
 	lines, one := measure(read)
 	if lines != 2 {

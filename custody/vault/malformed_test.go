@@ -13,6 +13,7 @@ import (
 
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/look"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func TestUselessAnswers(t *testing.T) {
@@ -35,9 +36,7 @@ func TestUselessAnswers(t *testing.T) {
 				}))
 				t.Cleanup(fake.Close)
 				v, err := vault.NewServer(vault.Options{Address: fake.URL, Log: zap.NewNop(), Now: time.Now, Timeout: time.Hour})
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, err)
 				t.Cleanup(func() { _ = v.Close() })
 				of := v.Secrets(&vault.TokenFile{Path: write(t, "a token")}, "key")
 				if seen := of.Look(t.Context(), 0); seen.Result != look.NotObserved {

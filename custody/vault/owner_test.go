@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/custody/vault"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
@@ -27,13 +28,9 @@ func TestRetireBesideMinEncryptionVersion(t *testing.T) {
 			if tt.signs > 0 {
 				server.Write(t, key+"/config", map[string]any{"min_encryption_version": tt.signs})
 			}
-			if err := owner.Retire(t.Context(), "key", 3); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, owner.Retire(t.Context(), "key", 3))
 			secret, err := server.Client(t).Logical().Read(key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			number := func(name string) int {
 				n, _ := secret.Data[name].(json.Number).Int64()
 				return int(n)
@@ -99,9 +96,7 @@ func newOwner(t *testing.T, mount, address string, capabilities ...string) *vaul
 		capabilities = []string{"read", "update"}
 	}
 	list, err := json.Marshal(capabilities)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	token := server.TokenFor(t, mount, `path "`+mount+`/keys/*" { capabilities = `+string(list)+` }`, time.Hour)
 	return open(t, server, vault.Options{Address: address, Mount: mount}).Owner(&vault.TokenFile{Path: write(t, token)})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/look"
+	"github.com/actionproof/mediator/test/check"
 )
 
 type clock struct {
@@ -36,9 +37,7 @@ func (c *clock) add(d time.Duration) {
 func secrets(t *testing.T, c *clock, name, policy string) *vault.Secrets {
 	t.Helper()
 	v, err := vault.NewServer(vault.Options{Address: server.Address, CAFile: server.CAFile, Log: zap.NewNop(), Now: c.now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { _ = v.Close() })
 	return v.Secrets(&vault.TokenFile{Path: write(t, server.TokenFor(t, name, policy, time.Hour))}, "request-proof-key")
 }
@@ -141,9 +140,7 @@ func TestSecretsLook(t *testing.T) {
 	}
 	err := server.Client(t).Sys().PutPolicyWithContext(t.Context(), "creds-again",
 		selfPolicy+`path "sys/policies/acl/*" { capabilities = ["update"] }`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, maxAge := range []time.Duration{0, time.Hour} { // may repeat what was seen, but not from before the first
 		if l := again.Look(t.Context(), maxAge); l.Result != look.Contradicts {
 			t.Errorf("at most %s old: %+v", maxAge, l)

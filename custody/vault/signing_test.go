@@ -16,6 +16,7 @@ import (
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/custody/vault"
+	"github.com/actionproof/mediator/test/check"
 )
 
 type signing struct {
@@ -42,9 +43,7 @@ func newSigning(t *testing.T, ttl, maxTTL time.Duration) *signing {
 		})
 	}
 	roleID, err := server.Client(t).Logical().ReadWithContext(t.Context(), "auth/"+mount+"/role/signer/role-id")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	s := &signing{mount: mount, said: make(chan string, 4096)}
 	s.auth = &vault.AppRole{Mount: mount, Role: "signer", RoleIDFile: write(t, roleID.Data["role_id"].(string)),
 		SecretIDFile: filepath.Join(dir, "secret-id"), Wrapped: true}
@@ -91,9 +90,7 @@ func (s *signing) wrapped(t *testing.T, path string) string {
 	c := server.Client(t)
 	c.SetWrappingLookupFunc(func(string, string) string { return "5m" })
 	secret, err := c.Logical().WriteWithContext(t.Context(), path, map[string]any{"secret_id": "mine"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return secret.WrapInfo.Token
 }
 
@@ -101,17 +98,13 @@ func (s *signing) deliver(t *testing.T, content string) { replace(t, s.auth.Secr
 
 func replace(t *testing.T, path, content string) {
 	t.Helper()
-	if err := errors.Join(os.WriteFile(path+".new", []byte(content), 0o600), os.Rename(path+".new", path)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, errors.Join(os.WriteFile(path+".new", []byte(content), 0o600), os.Rename(path+".new", path)))
 }
 
 func (s *signing) key(t *testing.T) (*vault.Key, error) {
 	t.Helper()
 	v, err := vault.NewServer(s.Options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { _ = v.Close() })
 	auth := &vault.AppRole{Mount: s.auth.Mount, Role: s.auth.Role, RoleIDFile: s.auth.RoleIDFile,
 		SecretIDFile: s.auth.SecretIDFile, Wrapped: s.auth.Wrapped}
@@ -124,9 +117,7 @@ func (s *signing) mustKey(t *testing.T) *vault.Key {
 	if err == nil {
 		err = signOnce(t, k)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return k
 }
 

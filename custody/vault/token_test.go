@@ -14,6 +14,7 @@ import (
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/custody/vault"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
@@ -66,9 +67,7 @@ func TestTokenFile(t *testing.T) {
 	token := fresh()
 	path := write(t, token)
 	k, err := open(t, server, vault.Options{Mount: s.mount}).Key(t.Context(), "k", &vault.TokenFile{Path: path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	stop := signMany(t, k)
 	for range 4 {
 		old := token
@@ -117,20 +116,14 @@ auto_auth {
 }
 `, server.Address, server.CAFile, s.mount, s.auth.RoleIDFile, write(t, secretID), sink))
 	binary, err := vaulttest.Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	agent := exec.CommandContext(t.Context(), binary, "agent", "-config="+config, "-log-level=error")
 	agent.Env, agent.SysProcAttr = []string{"HOME=" + dir}, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := agent.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, agent.Start())
 	t.Cleanup(func() { _ = agent.Process.Kill(); _ = agent.Wait() })
 
 	v, err := vault.NewServer(s.Options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { _ = v.Close() })
 	var k *vault.Key
 	for deadline := time.Now().Add(time.Minute); k == nil; { // until the agent has written its first token
@@ -160,9 +153,7 @@ func (s *signing) tokens(t *testing.T) []tokenInfo {
 	t.Helper()
 	c := server.Client(t)
 	list, err := c.Logical().ListWithContext(t.Context(), "auth/token/accessors")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var out []tokenInfo
 	for _, accessor := range list.Data["keys"].([]any) {
 		secret, err := c.Auth().Token().LookupAccessorWithContext(t.Context(), accessor.(string))
@@ -171,9 +162,7 @@ func (s *signing) tokens(t *testing.T) []tokenInfo {
 		}
 		var info tokenInfo
 		raw, err := json.Marshal(secret.Data)
-		if err := errors.Join(err, json.Unmarshal(raw, &info)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, errors.Join(err, json.Unmarshal(raw, &info)))
 		if info.Path == "auth/"+s.mount+"/login" {
 			out = append(out, info)
 		}
@@ -191,9 +180,7 @@ type tokenInfo struct {
 // TestEnvironment: VAULT_* does not count, and a confined process cannot open the files it names.
 func TestEnvironment(t *testing.T) {
 	ca, err := os.ReadFile(server.CAFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	file := write(t, string(ca))
 	for name, value := range map[string]string{"VAULT_CACERT": file, "VAULT_ADDR": "https://127.0.0.1:1",
 		"VAULT_TOKEN": "another", "VAULT_NAMESPACE": "another"} {
@@ -203,9 +190,7 @@ func TestEnvironment(t *testing.T) {
 	s.Refresh = time.Hour
 	k := s.mustKey(t)
 	s.revoke(t)
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.Remove(file))
 	if err := signOnce(t, k); err != nil {
 		t.Error(err)
 	}

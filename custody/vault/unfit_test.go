@@ -9,6 +9,7 @@ import (
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/look"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
@@ -33,13 +34,9 @@ func TestUnfit(t *testing.T) {
 			proxy := server.NewProxy(t)
 			s := open(t, server, vault.Options{Address: proxy.Address, Mount: role.name, Refresh: time.Hour})
 			k, err := s.Key(t.Context(), "key", role)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			before, err := k.Current(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			remake(t, role.name+"/keys/key", maps.Clone(how))
 			if _, err := before.Sign(t.Context(), []byte("message")); !unavailable(err) {
 				t.Errorf("the version before signs, or says %v", err)

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/custody/vault"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/custodytest"
 	"github.com/actionproof/mediator/test/vaulttest"
 )
@@ -34,9 +35,7 @@ path "sys/capabilities-self" { capabilities = ["update"] }
 func write(t testing.TB, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, []byte(content+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(path, []byte(content+"\n"), 0o600))
 	return path
 }
 
@@ -48,9 +47,7 @@ func open(t testing.TB, v *vaulttest.Server, o vault.Options) *vault.Server {
 	o.Timeout = cmp.Or(o.Timeout, time.Minute)
 	o.CAFile, o.Log, o.Now = v.CAFile, zap.NewNop(), time.Now
 	s, err := vault.NewServer(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -72,9 +69,7 @@ func TestKey(t *testing.T) {
 		token := server.TokenFor(t, mount, signPolicy(mount, name), time.Hour)
 		k, err := open(t, server, vault.Options{Mount: mount}).Key(t.Context(), name, &vault.TokenFile{Path: write(t, token)},
 			"another-key")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return rotator{k, func() error {
 			if _, err := server.Client(t).Logical().WriteWithContext(t.Context(), mount+"/keys/"+name+"/rotate", nil); err !=
 				nil {

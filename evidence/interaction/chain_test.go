@@ -11,6 +11,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
@@ -45,9 +46,7 @@ func TestChain(t *testing.T) {
 		s.Call(t, nil)
 	}
 	third := s.Chain(t)
-	if err := add(third, s.Receipts...); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, add(third, s.Receipts...))
 	k.Clock.Advance(-time.Second) // the same second and no higher count
 	s.Call(t, func(c *receipt) { c.Session = third.Last().Session })
 	head := s.Head("post_open")
@@ -55,9 +54,7 @@ func TestChain(t *testing.T) {
 	s.Call(t, func(c *receipt) { c.RequestID = "post_open" })
 	s.Close(t)
 	c := s.Chain(t)
-	if err := add(c, s.Receipts...); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, add(c, s.Receipts...))
 	if c.Len() != 7 || !c.Closed() || c.Last().Chain.SessionID != "ses_1" {
 		t.Errorf("%d receipts, closed %t, the last %+v", c.Len(), c.Closed(), c.Last())
 	}
@@ -182,9 +179,7 @@ func TestChainsThatAreRefused(t *testing.T) {
 				s.Call(t, nil)
 			}
 			whole := slices.Clone(s.Receipts)
-			if err := add(s.Chain(t), whole...); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, add(s.Chain(t), whole...))
 			tokens := row.spoil(t, k, s)
 			c := s.Chain(t)
 			wantCode(t, add(c, tokens...), row.code)
@@ -232,13 +227,9 @@ func signedBy(key func(*testing.T, *gatetest.Kit) evidence.Key) func(*testing.T,
 	*gatetest.Session) []string {
 	return func(t *testing.T, k *gatetest.Kit, s *gatetest.Session) []string {
 		c, err := evidence.UnverifiedClaims(interaction.Kind, s.Receipts[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		token, err := evidence.Sign(t.Context(), key(t, k), interaction.Kind, c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return []string{token}
 	}
 }
@@ -319,9 +310,7 @@ func TestHeads(t *testing.T) {
 				code   string
 			}{{s.Receipts[:4], tt.open}, {s.Receipts, tt.whole}} {
 				chain := s.Chain(t)
-				if err := add(chain, c.tokens...); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, add(chain, c.tokens...))
 				if err := chain.Names(tt.head); c.code != "" || err != nil {
 					wantCode(t, err, c.code)
 				}
@@ -382,9 +371,7 @@ func TestTheLongestChain(t *testing.T) {
 	s := gatetest.New(t).Session(t, "ses_1")
 	s.Call(t, nil)
 	c := s.Chain(t)
-	if err := add(c, s.Receipts...); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, add(c, s.Receipts...))
 	c.Fill()
 	wantCode(t, add(c, s.Call(t, nil)), "session_full")
 }
@@ -454,9 +441,7 @@ func BenchmarkReceipt(b *testing.B) {
 	k := gatetest.New(b)
 	s := k.Session(b, "ses_1")
 	claims, err := evidence.UnverifiedClaims(interaction.Kind, s.Call(b, nil))
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, err)
 	issuer := gatetest.Signer(b, k, interaction.Kind)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -474,8 +459,6 @@ func BenchmarkChain(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := add(s.Chain(b), s.Receipts...); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b, add(s.Chain(b), s.Receipts...))
 	}
 }

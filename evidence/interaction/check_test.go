@@ -8,6 +8,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func TestClaimsThatAreRefused(t *testing.T) {
@@ -297,9 +298,7 @@ func TestSessionReceiptsThatNameAChain(t *testing.T) {
 				wantCode(t, err, "artifact_malformed")
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			if _, err := evidence.UnverifiedClaims(evidence.SessionReceiptKind, token); err != nil {
 				t.Error(err)
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/test/check"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -93,13 +94,9 @@ func signBy(t *testing.T, name string, c interaction.Receipt) (string, error) {
 func signAny[C any](t *testing.T, name string, kind evidence.Kind[C], c C) (string, error) {
 	t.Helper()
 	key, err := custody.NewMemory(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	version, err := key.Current(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return evidence.Sign(t.Context(), version, kind, c)
 }
 
@@ -108,9 +105,7 @@ func TestReceiptsThatAreWhole(t *testing.T) {
 		"the end": closing()} {
 		t.Run(name, func(t *testing.T) {
 			token, err := sign(t, c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			if _, err := evidence.UnverifiedClaims(interaction.Kind, token); err != nil {
 				t.Fatal(err)
 			}
@@ -126,13 +121,9 @@ func TestReadAsVIN(t *testing.T) {
 			c.Chain.SequenceNumber, c.Chain.PreviousReceiptHash = 2, hash
 			c.Challenge = &interaction.ChallengeRef{ChallengeNonce: "nonce", CommitmentHash: hash, CommitmentRevealed: true}
 			token, err := sign(t, observed(c))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			payload, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			var r struct {
 				RequestID  string `json:"request_id"`
 				ActionType string `json:"action_type"`
@@ -156,9 +147,7 @@ func TestReadAsVIN(t *testing.T) {
 					Revealed bool   `json:"commitment_revealed"`
 				}
 			}
-			if err := json.Unmarshal(payload, &r); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, json.Unmarshal(payload, &r))
 			for _, h := range []string{r.Inputs, r.Limits, r.LLM, r.Clean, r.Transport, r.Chain.Previous, r.Challenge.Hash} {
 				if !evidence.IsHash(h) {
 					t.Errorf("%q is no hash", h)
@@ -234,9 +223,7 @@ func TestTheLongestReceipt(t *testing.T) {
 	for name, c := range map[string]interaction.Receipt{"a call to a model": observed(model), "a post": observed(made)} {
 		t.Run(name, func(t *testing.T) {
 			token, err := signBy(t, long(250), c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			if _, err := evidence.UnverifiedClaims(interaction.Kind, token); err != nil {
 				t.Fatalf("%d bytes: %v", len(token), err)
 			}
@@ -278,9 +265,7 @@ func TestObservedOf(t *testing.T) {
 
 func TestOwner(t *testing.T) {
 	public, err := base64.RawURLEncoding.DecodeString("11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if got := interaction.Owner(public); got != "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k" {
 		t.Errorf("owner %s", got)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
@@ -77,9 +78,7 @@ func TestOpenStatement(t *testing.T) {
 	speaker := k.Speak(t)
 	s := aStatement()
 	made, err := speaker.Issue(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	want := evidence.Expected{Issuers: []string{speaker.Name()}, Audiences: []string{made.Claims().Audience},
 		KeyIDs: []string{"agent-statement-key"}, MaxAge: interaction.Lifetime}
 	first := k.Certificates[evidence.PurposeStatement]
@@ -97,9 +96,7 @@ func TestOpenStatement(t *testing.T) {
 	wantCode(t, err, "key_retired")
 	forged := gatetest.StrangerKey(t, made.KeyID())
 	token, err := evidence.Sign(t.Context(), forged, interaction.StatementKind, made.Claims())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	_, err = interaction.OpenStatement(k.Past(t, first), want, token, k.Clock.Now())
 	wantCode(t, err, "signature_invalid")
 	_, err = interaction.OpenStatement(k.Past(t, first), want, "no token", k.Clock.Now())
@@ -116,9 +113,7 @@ func TestReceiptKeySignsNoStatement(t *testing.T) {
 	s := aStatement()
 	s.IssuedAt, s.Expires = k.Clock.Now().Unix(), k.Clock.Now().Unix()+600
 	token, err := evidence.Sign(t.Context(), k.Key(t, evidence.PurposeInteraction), interaction.StatementKind, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	_, err = evidence.Open(k.Verifier, interaction.StatementKind, token, k.Strict.Interaction)
 	wantCode(t, err, "key_purpose")
 }

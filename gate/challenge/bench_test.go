@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/gate/challenge"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func BenchmarkChallenge(b *testing.B) {
@@ -26,9 +27,7 @@ func BenchmarkChallenge(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/tasks=%d/%s", ch.Difficulty, len(ch.Tasks), work.name), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					if err := work.do(); err != nil {
-						b.Fatal(err)
-					}
+					check.Must(b, work.do())
 				}
 			})
 		}
@@ -54,9 +53,7 @@ func BenchmarkGenerate(b *testing.B) {
 func BenchmarkCapability(b *testing.B) {
 	secret := newSecret(b, secretText)
 	token, _, err := challenge.Mint(secret, registered(), capabilityClaims())
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, err)
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, _, err := challenge.VerifyCapability(secret, token, wantCapability()); err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate/challenge"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func capabilityClaims() evidence.Capability {
@@ -191,9 +192,7 @@ func TestHumanSessionIsRefusedOnUseToo(t *testing.T) {
 	c.Session.UserShellAccess = true
 	evidence.CapabilityKind.Stamp(&c, registered(), evidence.KeyClaims{})
 	token, err := evidence.SignMAC(secret, evidence.CapabilityKind, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	_, _, err = challenge.VerifyCapability(secret, token, wantCapability())
 	wantCode(t, err, "human_involved")
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate/challenge"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // FuzzSolve: hostile tasks get one well-formed answer or a refusal with a code.
@@ -58,9 +59,7 @@ func roundTrip[T any](t *testing.T, raw []byte, parse func([]byte) (T, error)) {
 		return
 	}
 	again, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	second, err := parse(again)
 	if err != nil {
 		t.Fatalf("what was parsed is refused when it is written again: %v", err)

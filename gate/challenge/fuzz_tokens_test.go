@@ -12,6 +12,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate/challenge"
 	"github.com/actionproof/mediator/internal/strictjson"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // macOf authenticates any token with the issuer's secret.
@@ -28,9 +29,7 @@ func partsOf(t testing.TB, token string) (header, payload string) {
 	var parts [3]string
 	for i, part := range strings.Split(token, ".") {
 		raw, err := base64.RawURLEncoding.DecodeString(part)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		parts[i] = string(raw)
 	}
 	return parts[0], parts[1]

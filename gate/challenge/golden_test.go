@@ -13,6 +13,7 @@ import (
 
 	"github.com/actionproof/mediator/gate/challenge"
 	"github.com/actionproof/mediator/internal/strictjson"
+	"github.com/actionproof/mediator/test/check"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata/golden")
@@ -30,13 +31,9 @@ func TestGolden(t *testing.T) {
 	}
 	t.Run("capability", func(t *testing.T) {
 		token, claims, err := challenge.Mint(newSecret(t, secretText), registered(), capabilityClaims())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		raw, err := json.Marshal(claims)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		signed := secondOpinion(t, token, "capability+jwt")
 		if want, err := strictjson.Canonical(raw); err != nil || string(want) != string(signed) {
 			t.Errorf("the claims that Mint returns are not those that it signed: %s", signed)
@@ -49,21 +46,13 @@ func TestGolden(t *testing.T) {
 func TestGoldenVerifies(t *testing.T) {
 	for _, d := range difficulties {
 		raw, err := os.ReadFile(filepath.Join("testdata", "golden", string(d)+".json"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		var file struct{ Challenge, Response json.RawMessage }
-		if err := json.Unmarshal(raw, &file); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, json.Unmarshal(raw, &file))
 		ch, err := challenge.ParseChallenge(file.Challenge)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		r, err := challenge.ParseResponse(file.Response)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if _, err := newIssuer(t, challenge.Options{}).Verify(context.Background(), ch, r, want); err != nil {
 			t.Errorf("%s: %v", d, err)
 		}
@@ -75,19 +64,13 @@ func golden(t *testing.T, name string, v any) {
 	var got bytes.Buffer
 	enc := json.NewEncoder(&got)
 	enc.SetIndent("", "  ")
-	if err := enc.Encode(v); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, enc.Encode(v))
 	path := filepath.Join("testdata", "golden", name+".json")
 	if *update {
-		if err := os.WriteFile(path, got.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(path, got.Bytes(), 0o644))
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if !bytes.Equal(want, got.Bytes()) {
 		t.Errorf("%s has changed; if that is meant, run go test -update and review the diff\n%s", path, got.Bytes())
 	}
@@ -96,13 +79,9 @@ func golden(t *testing.T, name string, v any) {
 func secondOpinion(t *testing.T, token, typ string) json.RawMessage {
 	t.Helper()
 	jws, err := jose.ParseSignedCompact(token, []jose.SignatureAlgorithm{jose.HS256})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	payload, err := jws.Verify(secretText)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if got := jws.Signatures[0].Header.ExtraHeaders["typ"]; got != typ {
 		t.Errorf("the typ is %v, want %s", got, typ)
 	}

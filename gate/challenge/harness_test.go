@@ -10,6 +10,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate/challenge"
+	"github.com/actionproof/mediator/test/check"
 )
 
 var (
@@ -24,9 +25,7 @@ var (
 func newSecret(t testing.TB, text []byte) evidence.Secret {
 	t.Helper()
 	s, err := evidence.NewSecret(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return s
 }
 
@@ -39,27 +38,21 @@ func newIssuer(t testing.TB, o challenge.Options) *challenge.Issuer {
 		o.Now = func() time.Time { return start }
 	}
 	i, err := challenge.NewIssuer(newSecret(t, secretText), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return i
 }
 
 func create(t testing.TB, i *challenge.Issuer, b evidence.Binding) challenge.Challenge {
 	t.Helper()
 	ch, err := i.Create(context.Background(), b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return ch
 }
 
 func solve(t testing.TB, ch challenge.Challenge, packs ...challenge.Pack) evidence.Response {
 	t.Helper()
 	answers, err := challenge.Solve(context.Background(), ch.Tasks, packs...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return evidence.Response{ChallengeID: ch.ID, Answers: answers}
 }
 

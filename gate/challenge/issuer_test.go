@@ -11,6 +11,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate/challenge"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func TestEveryChallengeIsSolved(t *testing.T) {
@@ -19,13 +20,9 @@ func TestEveryChallengeIsSolved(t *testing.T) {
 			i := newIssuer(t, challenge.Options{Difficulty: d, Tasks: tasks})
 			ch := create(t, i, binding)
 			raw, err := json.MarshalIndent(ch, "", "  ")
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			seen, err := challenge.ParseChallenge(raw)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			claims, err := i.Verify(context.Background(), seen, solve(t, seen), want)
 			if err != nil {
 				t.Fatalf("%v\n%s", err, raw)
@@ -79,9 +76,7 @@ func TestCreate(t *testing.T) {
 func TestTokenKeepsAnswersSecret(t *testing.T) {
 	ch := create(t, newIssuer(t, challenge.Options{}), binding)
 	claims, err := evidence.UnverifiedClaims(evidence.ChallengeTokenKind, ch.Token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var salts []string
 	for _, a := range claims.Answers {
 		answer := solve(t, ch).Answers[a.ID]

@@ -12,6 +12,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate/challenge"
 	"github.com/actionproof/mediator/internal/strictjson"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // TestOneAnswer: generator, solver and a second solver agree on the only answer.
@@ -25,9 +26,7 @@ func TestOneAnswer(t *testing.T) {
 				seen := make(map[string]bool)
 				for n := range byte(60) {
 					task, answer, err := p.Generate(seeded(n), d)
-					if err != nil {
-						t.Fatal(err)
-					}
+					check.Must(t, err)
 					solved, err := p.Solve(context.Background(), task)
 					if err != nil || solved != answer {
 						t.Fatalf("solved: %q, %v; generated: %q\n%s", solved, err, answer, task.Input)
@@ -56,13 +55,9 @@ func TestPairsDiffer(t *testing.T) {
 				continue
 			}
 			task, _, err := p.Generate(seeded(n), challenge.Gauntlet)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			var in struct{ Apart [][2]int }
-			if err := json.Unmarshal(task.Input, &in); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, json.Unmarshal(task.Input, &in))
 			seen := make(map[[2]int]bool)
 			for _, pair := range in.Apart {
 				if seen[pair] {
@@ -81,9 +76,7 @@ func TestTasksAreCompact(t *testing.T) {
 	i := newIssuer(t, challenge.Options{Tasks: 32})
 	for _, task := range create(t, i, binding).Tasks {
 		raw, err := json.Marshal(task)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if len(raw) < 300 || len(raw) > 1000 {
 			t.Errorf("a %s task has %d bytes", task.Kind, len(raw))
 		}
@@ -170,9 +163,7 @@ func TestRandomnessEnds(t *testing.T) {
 	for _, d := range difficulties {
 		for _, p := range challenge.Builtin() {
 			whole, _, err := p.Generate(seeded(1), d)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			for n := int64(0); ; n++ {
 				task, _, err := p.Generate(io.LimitReader(seeded(1), n), d)
 				if err == nil {

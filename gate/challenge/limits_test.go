@@ -14,6 +14,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate/challenge"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func TestTasksAtTheirLimits(t *testing.T) {
@@ -113,9 +114,7 @@ func TestSizesAtTheirLimits(t *testing.T) {
 		t.Errorf("%d answers, %v", len(answers), err)
 	}
 	raw, err := json.Marshal(evidence.Response{ChallengeID: "c", Answers: answers})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	raw = append(raw, bytes.Repeat([]byte(" "), 16<<10-len(raw))...)
 	if r, err := challenge.ParseResponse(raw); err != nil || len(r.Answers) != 32 {
 		t.Errorf("%d answers, %v", len(r.Answers), err)
@@ -146,17 +145,13 @@ func TestDrawsAreUnbiased(t *testing.T) {
 	generate := func(first uint32) string {
 		task, _, err := challenge.Builtin()[1].Generate(
 			io.MultiReader(bytes.NewReader(binary.LittleEndian.AppendUint32(nil, first)), seeded(1)), challenge.Lite)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return string(task.Input)
 	}
 	const moduli = 45_001 // from 20,000 to 65,000
 	limit := ^uint32(0) - ^uint32(0)%moduli
 	task, _, err := challenge.Builtin()[1].Generate(seeded(1), challenge.Lite)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if generate(limit) != string(task.Input) || generate(^uint32(0)) != string(task.Input) {
 		t.Error("what would make some numbers more likely was drawn")
 	}
@@ -171,9 +166,7 @@ func TestAttestationAtItsLimits(t *testing.T) {
 		c := capabilityClaims()
 		c.Runtime.IssuedAt += at // 15 s are accepted, and 2 s of skew
 		token, _, err := challenge.Mint(secret, registered(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if _, _, err = challenge.VerifyCapability(secret, token, wantCapability()); code != "" || err != nil {
 			wantCode(t, err, code)
 		}
@@ -182,9 +175,7 @@ func TestAttestationAtItsLimits(t *testing.T) {
 	w.Runtime.MaxAge = 0
 	w.Skew = time.Minute
 	token, _, err := challenge.Mint(secret, registered(), capabilityClaims())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	_, _, err = challenge.VerifyCapability(secret, token, w)
 	wantCode(t, err, "expired")
 }
@@ -193,16 +184,12 @@ func TestCopiesStayShort(t *testing.T) {
 	longest := 0
 	for n := range byte(200) {
 		task, _, err := challenge.Builtin()[2].Generate(seeded(n), challenge.Gauntlet)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		var in struct {
 			Document   map[string][]int
 			Operations []string
 		}
-		if err := json.Unmarshal(task.Input, &in); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, json.Unmarshal(task.Input, &in))
 		size := make(map[string]int)
 		for name, list := range in.Document {
 			size[name] = len(list)

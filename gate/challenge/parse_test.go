@@ -9,6 +9,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate/challenge"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func TestParseResponse(t *testing.T) {
@@ -73,13 +74,9 @@ func TestParseChallenge(t *testing.T) {
 	}
 	for _, ch := range []challenge.Challenge{create(t, i, binding), create(t, i, evidence.Binding{})} {
 		raw, err := json.Marshal(ch)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		got, err := challenge.ParseChallenge(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if !reflect.DeepEqual(ch, got) {
 			t.Errorf("%+v was read as %+v", ch, got)
 		}

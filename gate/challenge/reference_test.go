@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/actionproof/mediator/test/check"
 )
 
 var reference = map[string]func(t *testing.T, input []byte) []string{
@@ -149,9 +151,7 @@ func mutateJSON(t *testing.T, input []byte) []string {
 		}
 	}
 	text, err := json.Marshal(doc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return []string{string(text)}
 }
 
@@ -190,7 +190,5 @@ func everySubset(t *testing.T, input []byte) []string {
 
 func decode(t *testing.T, input []byte, v any) {
 	t.Helper()
-	if err := json.Unmarshal(input, v); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, json.Unmarshal(input, v))
 }

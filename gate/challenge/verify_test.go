@@ -10,6 +10,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate/challenge"
+	"github.com/actionproof/mediator/test/check"
 )
 
 type attempt struct {
@@ -35,9 +36,7 @@ func TestVerifyRefuses(t *testing.T) {
 	mint := func(a *attempt) string {
 		token, _, err := challenge.Mint(newSecret(t, secretText), evidence.NewRegistered("api", "api", start, time.Minute),
 			evidence.Capability{Binding: *a.ch.Binding, ChallengeID: a.ch.ID})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return token
 	}
 	for _, tt := range []struct {
@@ -171,9 +170,7 @@ func TestOnlyItsOwnTokens(t *testing.T) {
 		challenge.Options{Issuer: "api", Audience: "api", Now: func() time.Time {
 			return start
 		}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, tt := range []struct {
 		code string
 		i    *challenge.Issuer
@@ -220,13 +217,9 @@ func TestReencodedTasks(t *testing.T) {
 	r := solve(t, ch)
 	for n, task := range ch.Tasks {
 		var input map[string]any
-		if err := json.Unmarshal(task.Input, &input); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, json.Unmarshal(task.Input, &input))
 		raw, err := json.MarshalIndent(input, "", "\t")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		ch.Tasks[n].Input = raw
 	}
 	if _, err := i.Verify(context.Background(), ch, r, want); err != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/strict"
+	"github.com/actionproof/mediator/test/check"
 )
 
 type part struct {
@@ -60,9 +61,7 @@ func FuzzRead(f *testing.F) {
 func TestAdd(t *testing.T) {
 	var to file
 	f, err := strict.Read([]byte("name: x\nany: &all\n  y: [1, {z: 2}]\nparts:\n  - {name: b}\n"), &to, strict.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, tt := range []struct{ key, want string }{
 		{"", "line 1, column 1: the file: is wrong"},
 		{"name", "line 1, column 7: name: is wrong"},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/strictjson"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func BenchmarkCanonical(b *testing.B) {
@@ -37,8 +38,6 @@ func BenchmarkParse(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		var binding evidence.Binding
-		if err := strictjson.Parse(raw, &binding); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b, strictjson.Parse(raw, &binding))
 	}
 }

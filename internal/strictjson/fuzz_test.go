@@ -12,6 +12,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/strictjson"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // FuzzCanonical: two other libraries agree, except over a bound.
@@ -75,9 +76,7 @@ func FuzzParseMembers(f *testing.F) {
 			t.Errorf("got %+v, want %+v, %v", got, want, err)
 		}
 		again, err := json.Marshal(got)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if err := strictjson.ParseMembers(again, new(document)); err != nil {
 			t.Errorf("%s is refused: %v", again, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gomodule"
 )
 
@@ -78,9 +79,7 @@ func TestJSONTestSuite(t *testing.T) {
 	judged := 0
 	for _, f := range files {
 		raw, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		name, code := filepath.Base(f), ""
 		if _, err := Canonical(raw); err != nil {
 			var refused *refusal.Refusal

@@ -11,6 +11,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/strictjson"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func TestParse(t *testing.T) {
@@ -175,7 +176,7 @@ func TestNamesInErrors(t *testing.T) {
 		"/":                      `"/"`, ":": `":"`, "@": `"@"`, "[": `"["`, "`": "\"`\"", "{": `"{"`, ".": `"."`, "é": `"é"`,
 	} {
 		raw, err := json.Marshal(map[string]int{name: 1})
-		must(t, err)
+		check.Must(t, err)
 		var v struct{}
 		if err := strictjson.Parse(raw, &v); err == nil || !strings.HasSuffix(err.Error(), ": "+want+" is not known") {
 			t.Errorf("%q: %v", name, err)
@@ -285,13 +286,6 @@ func TestMaxItems(t *testing.T) {
 		}
 		_, err := strictjson.Canonical([]byte("[" + text + "]"))
 		wantCode(t, err, "content_malformed")
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

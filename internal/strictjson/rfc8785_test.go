@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gomodule"
 )
 
@@ -59,9 +60,7 @@ func TestRFC8785Files(t *testing.T) {
 	}
 	read := func(parts ...string) []byte {
 		raw, err := os.ReadFile(filepath.Join(append([]string{dir}, parts...)...))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return raw
 	}
 	for _, f := range inputs {
@@ -107,9 +106,7 @@ becbf647612f3696 -0.0000033333333333333333
 43143ff3c1cb0959 1424953923781206.2`), "\n") {
 		bits, want, _ := strings.Cut(row, " ")
 		u, err := strconv.ParseUint(bits, 16, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		for _, format := range []byte{'e', 'f', 'g'} {
 			spelled := strconv.FormatFloat(math.Float64frombits(u), format, -1, 64)
 			if got, err := Canonical([]byte(spelled)); err != nil || string(got) != want {
@@ -166,9 +163,7 @@ func es6Lines(t *testing.T, sum hash.Hash, next func() float64, n int) {
 	}
 	spelled[len(spelled)-1] = ']'
 	canonical, err := Canonical(spelled)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for i, number := range strings.Split(string(canonical[1:len(canonical)-1]), ",") {
 		fmt.Fprintf(sum, "%x,%s\n", math.Float64bits(doubles[i]), number)
 	}
@@ -179,9 +174,7 @@ func es6Lines(t *testing.T, sum hash.Hash, next func() float64, n int) {
 func es6Doubles(t *testing.T) func() float64 {
 	t.Helper()
 	raw, err := os.ReadFile("testdata/rfc8785/es6-doubles.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var first []uint64
 	for line := range strings.Lines(string(raw)) {
 		if strings.HasPrefix(line, "#") {
@@ -189,9 +182,7 @@ func es6Doubles(t *testing.T) func() float64 {
 		}
 		for _, word := range strings.Fields(line) {
 			u, err := strconv.ParseUint(word, 16, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			first = append(first, u)
 		}
 	}

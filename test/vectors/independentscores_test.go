@@ -16,6 +16,7 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/reputation/strategy"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // independently computes scores with the program in js, which is written from docs/autonomy.md and formulas.json alone.
@@ -131,9 +132,7 @@ func TestIndependentScoresOfSessions(t *testing.T) {
 		f.Vectors[i].Baseline = &baseline
 	}
 	file := filepath.Join(t.TempDir(), "sessions.json")
-	if err := os.WriteFile(file, f.marshal(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(file, f.marshal(), 0o600))
 	got := independently(t, file)
 	if len(got) != len(f.Vectors)+2 {
 		t.Fatalf("it computes %d results for %d sessions", len(got), len(f.Vectors))

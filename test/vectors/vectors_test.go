@@ -15,6 +15,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/test/check"
 )
 
 var update = flag.Bool("update", false, "write the vectors")
@@ -54,9 +55,7 @@ func TestVectorsAreGenerated(t *testing.T) {
 func read[T any](t *testing.T, name string) T {
 	t.Helper()
 	raw, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var v T
 	if err := json.Unmarshal(raw, &v); err != nil {
 		t.Fatalf("%s: %v", name, err)

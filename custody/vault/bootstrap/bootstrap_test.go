@@ -13,6 +13,7 @@ import (
 
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
@@ -30,18 +31,14 @@ func appRoles(dir string) bootstrap.Options {
 func apply(t *testing.T, v *vaulttest.Server, o bootstrap.Options) string {
 	t.Helper()
 	said, err := tryApply(t, v, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return said
 }
 
 func tryApply(t *testing.T, v *vaulttest.Server, o bootstrap.Options) (string, error) {
 	t.Helper()
 	plan, err := bootstrap.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return applied(t, v, plan)
 }
 
@@ -58,13 +55,9 @@ func applied(t *testing.T, v *vaulttest.Server, plan *bootstrap.Plan) (string, e
 func TestPrintedCommands(t *testing.T) {
 	v, dir := vaulttest.New(t), filepath.Join(t.TempDir(), "it's a folder")
 	plan, err := bootstrap.New(appRoles(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	binary, err := vaulttest.Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	sh := exec.CommandContext(t.Context(), "sh", "-eu")
 	sh.Stdin = strings.NewReader(strings.Join(plan.Commands(), "\n") + "\n")
 	sh.Env = []string{"PATH=" + filepath.Dir(binary) + ":" + os.Getenv("PATH"), "HOME=" + t.TempDir(),
@@ -88,9 +81,7 @@ func TestPrintedCommands(t *testing.T) {
 func open(t *testing.T, v *vaulttest.Server, dir string, r bootstrap.Role) (*vault.Key, error) {
 	t.Helper()
 	s, err := vault.NewServer(vault.Options{Address: v.Address, CAFile: v.CAFile, Log: zap.NewNop(), Now: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	file := filepath.Join(dir, r.Purpose)
 	return s.Key(t.Context(), r.Key,
@@ -135,9 +126,7 @@ func TestApply(t *testing.T) {
 		v.Write(t, "auth/approle/role/mediator-request_proof",
 			map[string]any{"bind_secret_id": false, "secret_id_bound_cidrs": "", "token_bound_cidrs": "127.0.0.0/8",
 				"token_period": "768h"})
-		if err := os.Remove(filepath.Join(dir, "policy_decision.secret-id")); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.Remove(filepath.Join(dir, "policy_decision.secret-id")))
 		said := apply(t, v, appRoles(dir))
 		for _, want := range []string{"transit/keys/session-key: is there, and can no longer be deleted",
 			"policy mediator-action_grant: replaced, it was another one",
@@ -153,9 +142,7 @@ func TestApply(t *testing.T) {
 			t.Errorf("%v, %v", role.Data, err)
 		}
 		deliver, err := bootstrap.Deliver(appRoles(dir), "control")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if said, err := applied(t, v, deliver); err != nil ||
 			strings.Count(said, ": written, to be unwrapped within 1m0s\n") != 2 || strings.Count(said, "\n") != 2 {
 			t.Errorf("%s, %v", said, err)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
@@ -35,13 +36,9 @@ type cluster struct {
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	c := &cluster{t: t, signer: signer}
 	c.server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.review(w, r, &key.PublicKey)
@@ -121,9 +118,7 @@ func TestKubernetes(t *testing.T) {
 		map[string]any{"kubernetes_host": cluster.server.URL, "kubernetes_ca_cert": string(ca),
 			"token_reviewer_jwt": "reviewer", "disable_local_ca_jwt": true})
 	s, err := vault.NewServer(vault.Options{Address: v.Address, CAFile: v.CAFile, Log: zap.NewNop(), Now: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	elsewhere := newCluster(t)
 	for _, r := range bootstrap.Roles {

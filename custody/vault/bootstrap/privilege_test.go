@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/vault/api"
 
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // TestLeastPrivilege: each role signs with its key, and Vault denies everything else.
@@ -28,9 +29,7 @@ func TestLeastPrivilege(t *testing.T) {
 		}
 		delivered[r.Process] = true
 		plan, err := bootstrap.Deliver(appRoles(dir), r.Process)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if _, err := plan.Apply(t.Context(), server.Client(t)); err != nil {
 			t.Fatal(err)
 		}
@@ -66,9 +65,7 @@ func TestOwner(t *testing.T) {
 	apply(t, server, o)
 	secret, err := server.Client(t).Auth().Token().CreateOrphan(
 		&api.TokenCreateRequest{Policies: []string{"mediator-owner"}, NoDefaultPolicy: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	c := server.Client(t)
 	c.SetToken(secret.Auth.ClientToken)
 	allowed(t, c, http.MethodPut, "owned/keys/runtime-key/rotate", nil)
@@ -122,22 +119,16 @@ func login(t *testing.T, dir string, r bootstrap.Role) *api.Client {
 	t.Helper()
 	content := func(suffix string) string {
 		raw, err := os.ReadFile(filepath.Join(dir, r.Purpose+suffix))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return strings.TrimSpace(string(raw))
 	}
 	c := server.Client(t)
 	c.ClearToken()
 	unwrapped, err := c.Logical().UnwrapWithContext(t.Context(), content(".secret-id"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	secret, err := c.Logical().WriteWithContext(t.Context(), "auth/approle/login",
 		map[string]any{"role_id": content(".role-id"), "secret_id": unwrapped.Data["secret_id"]})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if !slices.Equal(secret.Auth.Policies, []string{"mediator-" + r.Purpose}) {
 		t.Errorf("the token has the policies %v", secret.Auth.Policies)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
@@ -17,9 +18,7 @@ func TestSecretIDs(t *testing.T) {
 	count := func() map[string]int {
 		t.Helper()
 		ids, err := bootstrap.SecretIDs(t.Context(), v.Client(t), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		n := make(map[string]int)
 		for i, id := range ids {
 			n[id.Purpose]++
@@ -61,9 +60,7 @@ func TestSecretIDs(t *testing.T) {
 	}
 	for range 2 {
 		plan, err := bootstrap.Deliver(o, "serve")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if said, err := applied(t, v, plan); err != nil || strings.Count(said, "\n") != len(serve) {
 			t.Fatalf("%s, %v", said, err)
 		}
@@ -76,9 +73,7 @@ func TestSecretIDs(t *testing.T) {
 		if err == nil {
 			err = bootstrap.Prune(t.Context(), v.Client(t), o, ids, before)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		for _, id := range ids {
 			if id.Pruned {
 				n++
