@@ -172,12 +172,12 @@ func (t *Trust) Revocations() (RevocationList, bool) {
 func (t *Trust) Succeeds(old *Trust) error {
 	if !t.revocations.succeed(old.revocations) {
 		return refusal.New("revocations_rolled_back",
-			"the trust bundle has no revocation list, or an older one than the bundle in force")
+			"the trust bundle has no revocation list, or an older one than the current bundle")
 	}
 	for kid := range t.signers {
 		if newest, retired := old.Retired(kid); retired {
 			return refusal.New("revocations_rolled_back",
-				"the trust bundle certifies key %s, which was retired: version %d of it is in force", kid, newest)
+				"the trust bundle certifies key %s, which was retired: its current version is %d", kid, newest)
 		}
 	}
 	return nil

@@ -53,7 +53,7 @@ func openShared[C any](trust *Trust, k Kind[C], token string, want Expected, at 
 	s := want.Secrets[i]
 	if trust.publishes(s) {
 		return o, refusal.New("config_malformed",
-			"the shared secret for the %s is one of the public keys of the trust bundle, which everybody has", k.Typ)
+			"the shared secret for the %s is a public key of the trust bundle, which everybody has", k.Typ)
 	}
 	if !s.authenticates(p.signed, p.signature) {
 		return o, refusal.New("signature_invalid", "the %s is not authenticated with the shared secret %s", k.Typ, s.id)

@@ -116,7 +116,7 @@ func TestFromFiles(t *testing.T) {
 	// An old bundle undoes no revocation.
 	a.kit.Revocations = ""
 	a.kit.WriteBundle(t, a.files.Bundle, old)
-	a.said(t, "an older one than the bundle in force")
+	a.said(t, "an older one than the current bundle")
 	gatetest.WantCode(t, a.admit(t), "revoked")
 }
 

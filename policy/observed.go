@@ -145,13 +145,13 @@ func judge(ids, doubts []string, seen []look.Observation) (result look.Result, e
 	return result, evidence, against
 }
 
-// OutOfReach says whether a role's key was seen to be out of the agent's reach.
+// OutOfReach judges the observations that a role's key is out of the agent's reach.
 func OutOfReach(purpose string, seen []look.Observation) (result look.Result, against string) {
 	result, _, against = judge(keyObservations(purpose), nil, seen)
 	return result, against
 }
 
-// Apart says whether the holder of a role's key was seen to be able to use no other key.
+// Apart judges the observations that the holder of a role's key can use no other key.
 func Apart(purpose string, seen []look.Observation) (result look.Result, against string) {
 	result, _, against = judge([]string{look.Apart + ":" + purpose}, nil, seen)
 	return result, against

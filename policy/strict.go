@@ -115,7 +115,7 @@ func (m *Manifest) Strict() (*Strict, error) {
 
 	deployment := m.DeploymentCertificatePolicy
 	s.Deployment = DeploymentExpected{
-		// Whoever pins a root vouches for its custody.
+		// The pin of a root vouches for its custody.
 		Expected:      deployment.expected(deployment.MaxCertificateAgeMs, KeyCustody{}),
 		DeploymentIDs: deployment.AllowedDeploymentIDs,
 	}
@@ -150,7 +150,7 @@ func (m *Manifest) Strict() (*Strict, error) {
 	return s, nil
 }
 
-// Expected returns the demands on signers with a purpose. An unknown purpose accepts nobody.
+// Expected returns the demands on signers with a purpose. An unknown purpose accepts no signer.
 func (s *Strict) Expected(purpose string) evidence.Expected {
 	switch purpose {
 	case evidence.PurposeTriggerOriginProof:

@@ -24,7 +24,7 @@ func CheckTrigger(s *Strict, o evidence.TriggerOriginProof, r evidence.TriggerRe
 		return refusal.New("artifacts_mismatch", "the trigger receipt and the origin proof name different kinds or sources")
 	case r.HumanInitiated:
 		return refusal.New("human_involved", "the trigger receipt says that a human asked for it")
-	// The constant list counts in any case: whatever a manifest says, a human's request is no trigger.
+	// The constant list always counts: no manifest can make a human's request a trigger.
 	case !slices.Contains(autonomousKinds, o.Kind) || !slices.Contains(s.Origin.Kinds, o.Kind) ||
 		!slices.Contains(s.Receipt.Kinds, r.Kind):
 		return refusal.New("not_allowed", "the policy does not allow triggers of kind %q", o.Kind)

@@ -80,7 +80,7 @@ func (k *Key) Open(ctx context.Context) error {
 	return nil
 }
 
-// A key that nobody uses is read every idle × Refresh. Each reading is two lines in Vault's audit log.
+// An unused key is read every idle × Refresh. Each reading is two lines in Vault's audit log.
 const idle = 20
 
 // watch reads the key periodically, and more often while that fails. It logs each problem once.

@@ -53,7 +53,7 @@ func (o *Owner) Retire(ctx context.Context, key string, oldest int) error {
 }
 
 func (o *Owner) write(ctx context.Context, path string, data map[string]any) error {
-	// Asked once, whatever breaks: rotating twice is not rotating.
+	// Asked once, even if the answer is lost: rotating twice is not rotating.
 	if o.session.client.Token() == "" {
 		if err := o.session.login(ctx, ""); err != nil {
 			return err

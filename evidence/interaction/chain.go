@@ -97,7 +97,7 @@ func (c *Chain) Add(token string) (evidence.Opened[Receipt], error) {
 func (c *Chain) AddClosed(hash string) error {
 	switch {
 	case !evidence.IsHash(hash):
-		return refusal.New("evidence_malformed", "what stands for a closed receipt is no SHA-256")
+		return refusal.New("evidence_malformed", "the hash of a closed receipt is no SHA-256")
 	case c.Closed():
 		return refusal.New("chain_broken", "a closed receipt follows receipt %d, which closes the session", c.Len())
 	case len(c.hashes) == MaxReceipts:

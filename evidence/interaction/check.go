@@ -133,7 +133,7 @@ func (t Timing) check(issued int64) error {
 		last = at
 	}
 	if last/1000 > issued {
-		return errors.New("it is issued before what it is about was over")
+		return errors.New("it is issued before the interaction was over")
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func SecretIDs(ctx context.Context, c *api.Client, o Options) ([]SecretID, error
 			return nil, err
 		}
 		if len(names) > maxSecretIDs {
-			return nil, fmt.Errorf("%s has %d secret ids; at most %d are looked at: destroy those that nobody needs",
+			return nil, fmt.Errorf("%s has %d secret ids; at most %d are read: destroy the unused ones",
 				o.AppRole.path(r), len(names), maxSecretIDs)
 		}
 		var ids []SecretID

@@ -27,7 +27,7 @@ class View {
     return this.session.models.map((model) => ({ model, calls: this.calls.filter((c) => c.model === model) }));
   }
 
-  /** The baseline of a model, if it has one of what is asked for. */
+  /** The baseline of a model, if it has the wanted one. */
   usual(model) {
     return this.baseline?.models.find((m) => m.host === model.host && m.model === model.model);
   }

@@ -183,7 +183,7 @@ const tokens = ['challengeToken', 'originProof', 'triggerReceipt', 'policyDecisi
 const envelope = { ...Object.fromEntries(tokens.map((name) => [name, ''])), response: { challengeId: '', answers: new Map() } };
 const request = { envelope, binding: { action: '', contentHash: '', nonce: '', resource: '', subject: '' }, assurance: false };
 
-/** Reads a request to verify, given as text: what is missing or null is empty, and nothing else than what is known may be there. */
+/** Reads a request to verify from text. Missing and null mean empty; unknown members are refused. */
 export function parseRequest(text) {
   try {
     refuseIf(bytesIn(text) > MAX_REQUEST, 'query_malformed');

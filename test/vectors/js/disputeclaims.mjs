@@ -1,4 +1,4 @@
-// The claims of the tokens about disputes. Types are those of claims.mjs.
+// The claims of the tokens about disputes, with the types of claims.mjs.
 import { bytesIn, isHash } from './refusal.mjs';
 
 export const resolution = {

@@ -1,4 +1,4 @@
-// The claims of an interaction receipt. Types are those of claims.mjs.
+// The claims of an interaction receipt, with the types of claims.mjs.
 import { bytesIn, isHash } from './refusal.mjs';
 
 const figure = { state: 's', value: 'i' };
@@ -42,7 +42,7 @@ const status = (n) => n === undefined || (n >= 100 && n <= 999);
 const name = within(128);
 const short = within(64);
 
-/** Whether claims of the right types are those of a receipt. */
+/** Whether well-typed claims make a receipt. */
 export function soundReceipt(c) {
   const { chain: link, timing: t, session: s } = c;
   const about = [c.model_call, c.post, c.closing].filter((part) => part !== undefined);

@@ -18,7 +18,7 @@ export function refuseIf(condition, code) {
 }
 
 export const hash = (bytes) => createHash('sha256').update(bytes).digest('hex');
-/** The hash of a token is that of its header and payload as they travel, without the signature. */
+/** The hash of a token covers its header and payload as sent, without the signature. */
 export const tokenHash = (token) => hash(token.slice(0, Math.max(0, token.lastIndexOf('.'))));
 export const isHash = (text) => /^[0-9a-f]{64}$/.test(text);
 export const bytesIn = (text) => Buffer.byteLength(text);

@@ -1,4 +1,4 @@
-// The claims of a reputation token, and what follows from an agent's log. Types are those of claims.mjs; d is a number.
+// The claims of a reputation token, and what follows from an agent's log. Types as in claims.mjs; d is a number.
 import { canonical } from './canonical.mjs';
 import { ratingTier } from './rating.mjs';
 import { bytesIn, hash, isHash, refuseIf } from './refusal.mjs';
@@ -58,7 +58,7 @@ function soundPassed({ result, at, expires, mode }) {
   return isHash(result) && at > 0 && expires > at && expires - at <= 86400 && ['observed', 'seed'].includes(mode);
 }
 
-/** Whether claims of the right types are those of a reputation. */
+/** Whether well-typed claims make a reputation. */
 export function soundReputation(c) {
   const { score_history: history, log } = c;
   if (!c.probabilistic || c.nonHumanIdentityProven || !named(c.keyCustody, 128)) return false;

@@ -1,4 +1,4 @@
-// The claims of an autonomy score. Types are those of claims.mjs.
+// The claims of an autonomy score, with the types of claims.mjs.
 import { readFileSync } from 'node:fs';
 import { canonicalText } from './canonical.mjs';
 import { byBytes, sum } from './numbers.mjs';
@@ -30,7 +30,7 @@ const near = (a, b) => Math.abs(a - b) <= TOLERANCE;
 const within = (x, most) => x >= 0 && x <= most + TOLERANCE;
 const isName = (text) => text !== '' && bytesIn(text) <= 256;
 
-/** Whether claims of the right types are those of a score. */
+/** Whether well-typed claims make a score. */
 export function soundScore(c) {
   const { interval: i, coverage: v, modelHosts: hosts } = c;
   const signals = Object.values(c.signals);
@@ -50,7 +50,7 @@ function soundSignal({ score: points, state, parts }) {
   return sound && STATES.includes(state) && near(points, sum(parts.map((p) => p.points)));
 }
 
-/** Whether the score is that of its signals, by our formulas. */
+/** Whether the score follows from its signals by our formulas. */
 function follows(c) {
   const { weights, caps, bands } = formulas;
   const names = Object.keys(weights);

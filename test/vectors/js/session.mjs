@@ -1,4 +1,4 @@
-// What the receipts of a session say to the formulas: its answered calls, each with what the calls before it make of it.
+// The formulas' view of a session's receipts: its answered calls, each in the light of earlier ones.
 import { bytesIn } from './refusal.mjs';
 import { byBytes } from './numbers.mjs';
 

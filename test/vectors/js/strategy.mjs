@@ -36,7 +36,7 @@ export function commitment(nonce, salt, strategy) {
   return hash(canonical({ nonce, salt, strategy }));
 }
 
-/** The commitment of what was revealed; nothing if none could be one. */
+/** The commitment of a revealed value; nothing for an impossible one. */
 function revealed({ nonce, salt, strategy }) {
   return salt !== undefined && strategy !== undefined && sound(strategy) && soundSalt(salt) ? commitment(nonce, salt, strategy) : undefined;
 }

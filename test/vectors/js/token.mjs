@@ -119,12 +119,12 @@ export class Trust {
     if (!before || before.claims.iat <= c.iat) this.signers.set(c.subjectKeyId, { claims: c, kid: jws.kid });
   }
 
-  /** Whether a public key is that of a root. */
+  /** Whether a public key is a root's. */
   pins(x) {
     return [...this.roots.values()].some((root) => root.x === x);
   }
 
-  /** Refuses a key or an artifact that is revoked, and everything while nobody knows what is. */
+  /** Refuses a revoked key or artifact, and everything without a valid list that the policy demands. */
   notRevoked(kid, ids, clock) {
     const { maxRevocationAge = 0 } = this.policy;
     if (!this.revocations) return refuseIf(maxRevocationAge > 0, 'revocations_stale');
@@ -152,7 +152,7 @@ export class Trust {
     return found;
   }
 
-  /** Whether a secret is one of the public keys. */
+  /** Whether a secret is a public key. */
   publishes(secret) {
     const keys = [...this.signers.values()].map((s) => s.claims.subjectPublicKey);
     for (const root of this.roots.values()) keys.push(root.x, root.pub ?? '');

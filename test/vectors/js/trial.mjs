@@ -47,10 +47,10 @@ export function judge({ challenge_type: type, target_receipts: targets, sessions
   const listed = (names) => (names.length > 0 ? { inputs: [...new Set(names.sort())].slice(0, MAX_INPUTS) } : {});
   if (found) return { outcome: 'challenger_wins', reason: found, ...(fault ? { fault } : {}), ...listed(inputs) };
   const named = listed([...inputs, ...forged.slice(0, MAX_BROUGHT)]);
-  const nobody = (reason) => ({ outcome: 'inconclusive', reason, ...named });
-  if (missing.size > 0) return late ? nobody('receipts_missing') : undefined;
-  if (open) return late ? nobody('session_open') : undefined;
-  if (doubt) return nobody(doubt);
+  const undecided = (reason) => ({ outcome: 'inconclusive', reason, ...named });
+  if (missing.size > 0) return late ? undecided('receipts_missing') : undefined;
+  if (open) return late ? undecided('session_open') : undefined;
+  if (doubt) return undecided(doubt);
   return { outcome: 'target_wins', reason: 'nothing_found', ...(forged.length > 0 ? { malicious: true } : {}), ...named };
 }
 

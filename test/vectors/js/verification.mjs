@@ -1,4 +1,4 @@
-// The claims of the result of a verification, and what can be computed again of its trace. Types are those of claims.mjs.
+// The claims of a verification's result, and the values that follow from its trace. Types as in claims.mjs.
 import { createHash, createPublicKey, verify } from 'node:crypto';
 import { bytesIn, hash, isHash, refuseIf } from './refusal.mjs';
 
@@ -39,7 +39,7 @@ function soundModelCalls({ modelCalls: { basis, beforeTurn }, subjectBasis, turn
   return basis === 'observed' && subjectBasis === 'observed' && beforeTurn?.length === turns && beforeTurn.every((n) => Number.isSafeInteger(n) && n >= 0);
 }
 
-/** Whether claims of the right types are those of a result. */
+/** Whether well-typed claims make a result. */
 export function soundVerification(c) {
   const { reasoning } = c;
   if (!c.probabilistic || c.nonHumanIdentityProven || ![c.merkleRoot, c.attestation, c.rfc6962Root, c.nonce].every(isHash)) return false;
