@@ -60,7 +60,7 @@ func serve(ctx context.Context, listen, dir string) error {
 		Manifest: in("manifest.json"), Bundle: in("bundle.json"), // read again when they change
 		Secret:  in("secret"),
 		Name:    "my-api",
-		Changed: func(err error) { log.Print("manifest or bundle changed; kept the old ones because of: ", err) },
+		Changed: func(err error) { log.Print("manifest or bundle changed; error: ", err) },
 	}, used.Consume)
 	if err != nil {
 		return err
