@@ -41,13 +41,6 @@ type TriggerOriginProof struct {
 	VerificationMethod string `json:"verificationMethod"`
 }
 
-func (c *TriggerOriginProof) check() error {
-	return checkClaims(TriggerOriginProofKind.Typ,
-		texts{"eventId", c.EventID, "evidenceId", c.EvidenceID, "kind", c.Kind, "source", c.Source, "verificationMethod",
-			c.VerificationMethod},
-		hashes{"bindingHash", c.BindingHash, "evidenceHash", c.EvidenceHash, "payloadHash", c.PayloadHash})
-}
-
 // TriggerReceipt attests a durable, non-human trigger for exactly this binding (seed: createTriggerReceipt). It names
 // its origin proof by hash; the proof travels beside it.
 type TriggerReceipt struct {
@@ -59,12 +52,6 @@ type TriggerReceipt struct {
 	OriginProofHash string `json:"originProofHash"`
 	PayloadHash     string `json:"payloadHash"`
 	Source          string `json:"source"`
-}
-
-func (c *TriggerReceipt) check() error {
-	return checkClaims(TriggerReceiptKind.Typ,
-		texts{"eventId", c.EventID, "kind", c.Kind, "source", c.Source},
-		hashes{"bindingHash", c.BindingHash, "originProofHash", c.OriginProofHash, "payloadHash", c.PayloadHash})
 }
 
 // Trigger names the event that caused a run (seed: trigger).
@@ -96,17 +83,6 @@ type RuntimeAttestation struct {
 	TriggerReceiptHash string   `json:"triggerReceiptHash"`
 }
 
-func (c *RuntimeAttestation) check() error {
-	if err := checkList(RuntimeAttestationKind.Typ, "observed", c.Observed); err != nil {
-		return err
-	}
-	return checkClaims(RuntimeAttestationKind.Typ,
-		texts{"challengeId", c.ChallengeID, "mode", c.Mode, "runtimeId", c.RuntimeID, "keyCustody", c.KeyCustody,
-			"trigger.id", c.Trigger.ID, "trigger.kind", c.Trigger.Kind, "trigger.source", c.Trigger.Source},
-		hashes{"bindingHash", c.BindingHash, "contentHash", c.ContentHash, "environmentHash", c.EnvironmentHash,
-			"policyHash", c.PolicyHash, "triggerReceiptHash", c.TriggerReceiptHash})
-}
-
 // SessionReceipt records the input of the agent's run and who could reach the run (seed:
 // createAutonomousAgentSessionReceipt).
 type SessionReceipt struct {
@@ -132,19 +108,7 @@ type SessionReceipt struct {
 	UserShellAccess bool   `json:"userShellAccess"`
 }
 
-func (c *SessionReceipt) check() error {
-	if err := checkList(SessionReceiptKind.Typ, "observed", c.Observed); err != nil {
-		return err
-	}
-	if err := c.Interactions.check(); err != nil {
-		return err
-	}
-	return checkClaims(SessionReceiptKind.Typ,
-		texts{"challengeId", c.ChallengeID, "eventId", c.EventID, "inputKind", c.InputKind, "inputSource", c.InputSource,
-			"runtimeId", c.RuntimeID, "sessionId", c.SessionID, "keyCustody", c.KeyCustody},
-		hashes{"bindingHash", c.BindingHash, "environmentHash", c.EnvironmentHash, "policyHash", c.PolicyHash,
-			"transcriptHash", c.TranscriptHash})
-}
+func (c *SessionReceipt) check() error { return c.Interactions.check() }
 
 // MaxOpenCalls bounds the open calls that a session receipt names. A session with more of them makes no post.
 const (
@@ -173,10 +137,7 @@ func (h *InteractionHead) check() error {
 			return refusal.New("artifact_malformed", "the open calls of the %s are not ids in ascending order", typ)
 		}
 	}
-	if h.Number == 0 {
-		return nil
-	}
-	return checkClaims(typ, nil, hashes{"interactions.headHash", h.HeadHash})
+	return nil
 }
 
 // DecisionAllow is the only decision that is ever signed. A denial is a refusal.
@@ -210,23 +171,6 @@ type PolicyDecision struct {
 	TriggerSource  string `json:"triggerSource"`
 }
 
-func (c *PolicyDecision) check() error {
-	if c.ReputationHash != "" {
-		if err := checkClaims(PolicyDecisionKind.Typ, nil, hashes{"reputationHash", c.ReputationHash}); err != nil {
-			return err
-		}
-	}
-	return checkClaims(PolicyDecisionKind.Typ,
-		texts{"action", c.Action, "challengeId", c.ChallengeID, "decision", c.Decision, "originEvidenceId",
-			c.OriginEvidenceID,
-			"originVerificationMethod", c.OriginVerificationMethod, "resource", c.Resource, "rule", c.Rule, "runtimeId",
-			c.RuntimeID,
-			"subject", c.Subject, "triggerEventId", c.TriggerEventID, "triggerKind", c.TriggerKind, "triggerSource",
-			c.TriggerSource, "keyCustody", c.KeyCustody},
-		hashes{"bindingHash", c.BindingHash, "contentHash", c.ContentHash, "environmentHash", c.EnvironmentHash,
-			"originEvidenceHash", c.OriginEvidenceHash, "policyHash", c.PolicyHash})
-}
-
 // ActionGrant is the authorization service's permission for exactly what one decision allowed (seed:
 // createAutonomousActionGrant).
 type ActionGrant struct {
@@ -258,12 +202,8 @@ func (c *ActionGrant) check() error {
 		if len(list) == 0 {
 			return refusal.New("artifact_malformed", "the %s leaves one of its scopes empty", ActionGrantKind.Typ)
 		}
-		if err := checkList(ActionGrantKind.Typ, "of a scope", list); err != nil {
-			return err
-		}
 	}
-	return checkClaims(ActionGrantKind.Typ, texts{"subject", c.Subject, "keyCustody", c.KeyCustody},
-		hashes{"environmentHash", c.EnvironmentHash, "policyHash", c.PolicyHash})
+	return nil
 }
 
 // RequestProof binds the final call to the capability and to the access token (seed: createAutonomousRequestProof).
@@ -278,13 +218,6 @@ type RequestProof struct {
 	ContentHash     string `json:"contentHash"`
 	Resource        string `json:"resource"`
 	Subject         string `json:"subject"`
-}
-
-func (c *RequestProof) check() error {
-	return checkClaims(RequestProofKind.Typ,
-		texts{"action", c.Action, "capabilityId", c.CapabilityID, "resource", c.Resource, "subject", c.Subject, "keyCustody",
-			c.KeyCustody},
-		hashes{"accessTokenHash", c.AccessTokenHash, "bindingHash", c.BindingHash, "contentHash", c.ContentHash})
 }
 
 // SignerCertificate is the key registry's statement about one version of a signing key (seed:
@@ -314,13 +247,7 @@ func (c *SignerCertificate) check() error {
 		return refusal.New("artifact_malformed", "the %s is for the shared secret %s; only keys are certified",
 			SignerCertificateKind.Typ, c.SubjectKeyID)
 	}
-	if err := checkList(SignerCertificateKind.Typ, "observed", c.Observed); err != nil {
-		return err
-	}
-	return checkClaims(SignerCertificateKind.Typ,
-		texts{"keyCustody", c.KeyCustody, "purposes", c.Purposes[0], "subjectIssuer", c.SubjectIssuer, "subjectKeyId",
-			c.SubjectKeyID, "subjectPublicKey", c.SubjectPublicKey},
-		hashes{"subjectPublicKeyHash", c.SubjectPublicKeyHash})
+	return nil
 }
 
 // DeploymentCertificate is the auditor's signature for one manifest (seed:
@@ -331,9 +258,4 @@ type DeploymentCertificate struct {
 	DeploymentID string `json:"deploymentId"`
 	ManifestHash string `json:"manifestHash"`
 	Version      string `json:"version"`
-}
-
-func (c *DeploymentCertificate) check() error {
-	return checkClaims(DeploymentCertificateKind.Typ, texts{"deploymentId", c.DeploymentID, "version", c.Version},
-		hashes{"controlsHash", c.ControlsHash, "manifestHash", c.ManifestHash})
 }

@@ -98,10 +98,6 @@ func (c *RevocationList) check() error {
 				"the entry %.80q of the %s has an unknown kind, no end, or a text of over %d bytes", r.ID, RevocationListKind.Typ,
 				maxName)
 		}
-		if err := checkClaims(RevocationListKind.Typ, texts{"revoked.id", r.ID, "revoked.reason", r.Reason}, nil); err !=
-			nil {
-			return err
-		}
 	}
 	return nil
 }

@@ -140,10 +140,56 @@ type codec struct {
 }
 
 type property struct {
+	claim    string
 	name     string // in quotes, with its colon
 	field    []int  // index path, through embedded structs
 	optional bool   // omitted when empty
 	value    *codec
+}
+
+// check refuses the claims at path if a text is missing or too long, or a hash is malformed. The name of a hash ends with Hash.
+func (c *codec) check(typ, path string, v reflect.Value) error {
+	for i := range c.members {
+		m := &c.members[i]
+		field := v.FieldByIndex(m.field)
+		if m.optional && isEmpty(field) {
+			continue
+		}
+		if err := m.value.checkMember(typ, path+m.claim, field); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *codec) checkMember(typ, name string, v reflect.Value) error {
+	switch c.kind {
+	case reflect.String:
+		return checkText(typ, name, v.String())
+	case reflect.Struct:
+		return c.check(typ, name+".", v)
+	case reflect.Pointer:
+		return c.element.checkMember(typ, name, v.Elem())
+	case reflect.Slice:
+		for i := range v.Len() {
+			if err := c.element.checkMember(typ, name, v.Index(i)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func checkText(typ, name, text string) error {
+	switch {
+	case text == "":
+		return refusal.New("artifact_malformed", "the %s lacks its claim %s", typ, name)
+	case len(text) > maxResource:
+		return refusal.New("artifact_malformed", "the claim %s of the %s is longer than %d bytes", name, typ, maxResource)
+	case (strings.HasSuffix(name, "Hash") || strings.HasSuffix(name, ".hash")) && !IsHash(text):
+		return refusal.New("artifact_malformed", "the claim %s of the %s is not a lowercase hex SHA-256", name, typ)
+	}
+	return nil
 }
 
 // newCodec panics for a type that no claim has.
@@ -159,7 +205,7 @@ func newCodec(t reflect.Type) *codec {
 				continue
 			}
 			name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-			c.members = append(c.members, property{strconv.Quote(name) + ":", f.Index, options == "omitempty", newCodec(f.Type)})
+			c.members = append(c.members, property{name, strconv.Quote(name) + ":", f.Index, options == "omitempty", newCodec(f.Type)})
 		}
 		// Names here are ASCII, so the order of their bytes is RFC 8785's.
 		slices.SortFunc(c.members, func(a, b property) int { return strings.Compare(a.name, b.name) })

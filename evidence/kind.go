@@ -42,17 +42,19 @@ type Kind[C any] struct {
 	codec      *codec
 }
 
-// claims has the methods that every claims struct offers; the embedded Registered has the first.
-type claims interface {
-	registered() *Registered
-	check() error
-}
-
 func newKind[C any, P interface {
 	*C
-	claims
+	registered() *Registered
 }](alg, typ, purpose string, maxLifetime time.Duration) Kind[C] {
-	return kindOf[C, P](alg, typ, purpose, maxLifetime, func(c *C) error { return P(c).check() })
+	codec := newCodec(reflect.TypeFor[C]())
+	return kindOf[C, P](alg, typ, purpose, maxLifetime, codec, func(c *C) error {
+		if own, ok := any(P(c)).(interface{ check() error }); ok {
+			if err := own.check(); err != nil {
+				return err
+			}
+		}
+		return codec.check(typ, "", reflect.ValueOf(c).Elem())
+	})
 }
 
 // NewKind makes the kind of an artifact for claims of another package. The claims struct embeds [Registered], and
@@ -63,7 +65,7 @@ func NewKind[C any, P interface {
 	*C
 	registered() *Registered
 }](typ, purpose string, maxLifetime time.Duration, check func(*C) error) Kind[C] {
-	return kindOf[C, P](algEdDSA, typ, purpose, maxLifetime, func(c *C) error {
+	return kindOf[C, P](algEdDSA, typ, purpose, maxLifetime, newCodec(reflect.TypeFor[C]()), func(c *C) error {
 		if err := check(c); err != nil {
 			return refusal.New("artifact_malformed", "the %s: %w", typ, err)
 		}
@@ -74,7 +76,7 @@ func NewKind[C any, P interface {
 func kindOf[C any, P interface {
 	*C
 	registered() *Registered
-}](alg, typ, purpose string, maxLifetime time.Duration, check func(*C) error) Kind[C] {
+}](alg, typ, purpose string, maxLifetime time.Duration, codec *codec, check func(*C) error) Kind[C] {
 	k := Kind[C]{
 		Typ: typ, Purpose: purpose, MaxLifetime: maxLifetime, alg: alg, maxToken: maxToken,
 		codec:      newCodec(reflect.TypeFor[C]()),

@@ -519,7 +519,7 @@ func TestEachFieldOfTheManifestIsEnforced(t *testing.T) {
 func manifestFields(t reflect.Type, path string) (out []string) {
 	for i := range t.NumField() {
 		f := t.Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		at := strings.Trim(path+"."+name, ".")
 		within := f.Type
 		if within.Kind() == reflect.Pointer {
