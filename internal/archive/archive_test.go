@@ -12,7 +12,6 @@ import (
 	"time"
 
 	jose "github.com/go-jose/go-jose/v4"
-	"go.yaml.in/yaml/v4"
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
@@ -72,9 +71,9 @@ func (w *world) write(path string, raw []byte) {
 // putDeployment has the auditor certify the manifest, which it does daily.
 func (w *world) putDeployment() {
 	w.t.Helper()
-	text, err := yaml.Marshal(w.Manifest)
+	text, err := w.Manifest.Canonical()
 	must(w.t, err)
-	w.write(w.manifest, text)
+	w.write(w.manifest, []byte(text))
 	w.Deployment = w.Certify(w.t, w.Manifest)
 	must(w.t, keyring.PutDeployment(w.files.Bundle, w.Deployment, w.Manifest))
 }
