@@ -20,7 +20,7 @@ import (
 	"github.com/actionproof/mediator/proxy/session"
 )
 
-// TestAdminRefusals asks the admin endpoint, over a TCP endpoint with a token, for what it does not have.
+// TestAdminRefusals asks an endpoint over TCP for things that do not exist.
 func TestAdminRefusals(t *testing.T) {
 	record, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), sqlite.Options{Now: time.Now})
 	if err != nil {

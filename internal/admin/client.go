@@ -22,8 +22,8 @@ import (
 // ErrNoAnswer is the error of a request to an endpoint where no process answers.
 var ErrNoAnswer = errors.New("no answer")
 
-// Get sends a GET request to the process at an endpoint (see [daemon.ParseEndpoint]), and decodes the response into answer. If answer is
-// nil, Get does not read the response.
+// Get sends a GET request to the process at an endpoint (see [daemon.ParseEndpoint]), and decodes the response into
+// answer. If answer is nil, Get does not read the response.
 func Get(ctx context.Context, at, path string, answer any) error {
 	return Call(ctx, at, http.MethodGet, path, nil, answer)
 }
@@ -102,8 +102,8 @@ func send(ctx context.Context, at, method, path string, ask any, with *os.File) 
 type Peer struct {
 	Name string
 	At   config.Endpoint
-	// Purpose is the one purpose of which the peer's observations count. Empty, all of them do. A process on which no post
-	// rests has no say in what the others hold.
+	// Purpose selects the peer's observations that count; empty, all do. A process that no post needs has no say about
+	// others.
 	Purpose string
 }
 

@@ -55,7 +55,7 @@ func (s *Server) showRecord(w http.ResponseWriter, r *http.Request) {
 	wire.Write(w, shown, err)
 }
 
-// maxShownReceipts bounds the receipts that are shown with one record, in bytes: clients of the API read 4 MiB.
+// maxShownReceipts bounds the receipts in the answer with one record, in bytes: clients of the API read 4 MiB.
 const maxShownReceipts = 3 << 20
 
 // receiptsOf returns the receipts of a call's session up to the call's own: the last ones, if they are too many.

@@ -44,9 +44,8 @@ type Process struct {
 // Agent names the user of the agent. A process that knows this user checks whether the user can reach the process's
 // memory or files. While it can, the process does not start and forwards no post.
 type Agent struct {
-	// UID is the user of agents that are not isolated. Only agents of mediator run may run as this user: any other
-	// process of this user taints their sessions. Default: the manifest's statements about the agent's reach are only
-	// declared.
+	// UID is the user of agents that are not isolated. Any other process of this user taints their sessions. Default:
+	// the manifest's statements about the agent's reach are only declared.
 	UID *uint32 `yaml:"uid"`
 	// GIDs are the agent's groups besides the one with its user's number.
 	GIDs []uint32 `yaml:"gids"`
@@ -70,7 +69,7 @@ type Endpoint struct {
 // Postgres names a database.
 type Postgres struct {
 	// DSNFile holds a libpq connection URL or keyword/value string, with its password. A remote server needs
-	// sslmode=verify-full. Variables such as PGHOST supply missing values.
+	// sslmode=verify-full.
 	DSNFile string `yaml:"dsnFile" is:"path" need:"yes"`
 }
 
@@ -200,8 +199,8 @@ type Log struct {
 // it does not need, writes no core dump, cannot be debugged by its own user, and gets no privileges by executing a
 // program.
 type Confine struct {
-	// Landlock restricts the process to the configured files' folders and TCP ports: best_effort (the part that the
-	// kernel supports; see mediator doctor), required (fails without Landlock of Linux 6.12) or off.
+	// Landlock restricts the process to the configured files' folders and TCP ports: best_effort (as far as the kernel
+	// supports it), required (fails without Landlock of Linux 6.12) or off.
 	Landlock string `yaml:"landlock" one:"best_effort required off"`
 	// Seccomp blocks system calls that the process does not need, such as those that start programs: required or off.
 	Seccomp string `yaml:"seccomp" one:"required off"`

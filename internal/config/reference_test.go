@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write the page that the test compares with")
 
-// TestDocsConfiguration compares the configuration reference with what the types say; -update writes it.
+// TestDocsConfiguration compares the configuration reference with the types; -update writes it.
 func TestDocsConfiguration(t *testing.T) {
 	const path = "../../docs/configuration.md"
 	var want bytes.Buffer

@@ -13,8 +13,7 @@ type Reputation struct {
 	Public *Public `yaml:"public"`
 	// State is the folder of the store. It must exist and belong to the node's user alone.
 	State string `yaml:"state" is:"path" need:"yes"`
-	// Store is where receipts, challenges and baselines are kept. Default: a file in the state folder, for this
-	// process alone.
+	// Store keeps receipts, challenges and baselines. Default: a file in the state folder.
 	Store Store `yaml:"store"`
 	// Retention keeps a session's receipts this long after the last one; 0s is for ever. Default 2160h.
 	Retention *Retention `yaml:"retention"`
@@ -27,7 +26,7 @@ type Reputation struct {
 	// Owners are the deployments whose receipts are accepted, at most 256.
 	Owners []Owner `yaml:"owners" reload:"yes" need:"yes"`
 	// BelievedHosts are the model hosts that count, as host or host:port (default port 443). The operator of any other
-	// host could fake answers for a good score. Default none: no call counts.
+	// host could fake answers for a good score.
 	BelievedHosts []string `yaml:"believedHosts" reload:"yes"`
 	// Verification offers the verification of agents over MCP. Default: not offered.
 	Verification *Verification `yaml:"verification"`
@@ -49,14 +48,14 @@ type NodeLimits struct {
 	Receipts int64 `yaml:"receipts"`
 	// Challenges is the number of challenges per owner (owner_full). Default 200000.
 	Challenges int64 `yaml:"challenges"`
-	// ReceiptsPerSecond is each owner's average rate of receipts. The burst is ten times that, and at least one
-	// delivery (rate_limited). Default 200.
+	// ReceiptsPerSecond is each owner's average rate of receipts; the burst is ten times that (rate_limited). Default
+	// 200.
 	ReceiptsPerSecond int `yaml:"receiptsPerSecond" to:"1000000"`
-	// CallsPerSecond is the average rate of requests about challenges by each owner's agents. The burst is ten times
-	// that (rate_limited). Default 20.
+	// CallsPerSecond is each owner's average rate of requests about challenges; the burst is ten times that. Default
+	// 20.
 	CallsPerSecond int `yaml:"callsPerSecond" to:"1000000"`
-	// PublicPerSecond is the average rate of requests from one address at the public endpoint. The burst is five times
-	// that (rate_limited). Default 20.
+	// PublicPerSecond is the average rate of requests from one public address; the burst is five times that. Default
+	// 20.
 	PublicPerSecond int `yaml:"publicPerSecond" to:"1000000"`
 	// Cached is the size of the sessions in memory, counted in receipts of usual size, each some hundred bytes.
 	// Default 200000.

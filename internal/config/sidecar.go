@@ -20,14 +20,14 @@ type Sidecar struct {
 	Listen string `yaml:"listen" need:"yes" is:"address"`
 	// Transparent accepts connections that the kernel redirects, for agents that ignore proxy variables.
 	Transparent *Transparent `yaml:"transparent"`
-	// Guard configures the kernel rules of mediator guard, which force all traffic of the pod's other users through the
-	// sidecar. While the rules are missing, posts are refused.
+	// Guard configures the kernel rules of mediator guard, which force all traffic of the pod through the sidecar.
+	// While the rules are missing, posts are refused.
 	Guard *Guard `yaml:"guard"`
 	// Admin is the endpoint for operators, out of the agent's reach.
 	Admin Endpoint `yaml:"admin" need:"yes"`
 	// State is the folder of the ledger and of spooled bodies. It must exist and belong to the mediator's user alone.
 	State string `yaml:"state" is:"path" need:"yes"`
-	// Ledger is where used keys and records are stored. Default: a file in the state folder, for this process alone.
+	// Ledger stores used keys and records. Default: a file in the state folder.
 	Ledger Ledger `yaml:"ledger"`
 	// Retention keeps a record and its evidence this long; 0s is for ever. Default 2160h.
 	Retention *Retention `yaml:"retention"`
@@ -35,11 +35,10 @@ type Sidecar struct {
 	CA CA `yaml:"ca"`
 	// Keys are the signing keys.
 	Keys SidecarKeys `yaml:"keys" need:"yes"`
-	// Receipts makes the sidecar sign a receipt for each observed call to a model and for each post, in one chain per
-	// session. It needs keys.interactionReceipt, and rules with observe need it. Default: no receipts.
+	// Receipts makes the sidecar sign a receipt for each observed call to a model and each post, in one chain per
+	// session. It needs keys.interactionReceipt; rules with observe need it.
 	Receipts *Receipts `yaml:"receipts"`
-	// Reputation is the node's endpoint. The sidecar sends it the receipts, and relays the agent's requests for
-	// challenges and scores. It needs receipts. Default: no node.
+	// Reputation is the node's endpoint, for receipts and for the agent's requests. It needs receipts.
 	Reputation *Node `yaml:"reputation"`
 	// Audience is the aud of the sidecar's signatures: the APIs that verify them.
 	Audience string `yaml:"audience" need:"yes"`
@@ -60,13 +59,13 @@ type Sidecar struct {
 	Egress []Egress `yaml:"egress" reload:"yes"`
 	// Upstreams are settings of single hosts.
 	Upstreams []Upstream `yaml:"upstreams" reload:"yes"`
-	// WebSocketRefusal refuses a WebSocket that no rule allows: answer sends status 403 with the reason; close ends
-	// the connection without an answer, after which some clients continue without a WebSocket.
+	// WebSocketRefusal refuses a WebSocket that no rule allows: answer sends status 403 with the reason; close ends the
+	// connection, after which some clients continue without a WebSocket.
 	WebSocketRefusal string `yaml:"websocketRefusal" reload:"yes" one:"answer close"`
 	// Timeouts bound the waits of a call.
 	Timeouts Timeouts `yaml:"timeouts"`
-	// Limits bound the load of the sidecar. A call over a limit is refused with Retry-After before anything is sent or
-	// consumed. One session can use at most as much of a shared limit as it leaves free: half, if it is alone.
+	// Limits bound the load. A call over a limit is refused with Retry-After before anything is sent or consumed. One
+	// session can use at most as much of a shared limit as it leaves free.
 	Limits Limits `yaml:"limits"`
 
 	// What the checks have made of the keys above. The actions lack their gates, and the rules their credentials.
@@ -83,8 +82,8 @@ type Sidecar struct {
 type Transparent struct {
 	// Listen is the IPv4 address that receives redirected connections; with mediator guard, on loopback.
 	Listen string `yaml:"listen" need:"yes"`
-	// AnyAddress accepts any destination address whose host name is allowed. The sidecar resolves the name itself and
-	// never connects to the given address. Default false: the name must resolve to the address here.
+	// AnyAddress accepts any destination address whose host name is allowed; the sidecar resolves the name itself.
+	// Default: the name must resolve to the address.
 	AnyAddress bool `yaml:"anyAddress"`
 }
 
@@ -96,15 +95,14 @@ type Guard struct {
 	// Redirect are the TCP ports that lead to the transparent listener, if there is one. Default 443 and 80.
 	Redirect []uint16 `yaml:"redirect"`
 	// Resolvers are the IPv4 addresses of DNS servers that every process may ask on port 53. Queries can carry data
-	// out, and an agent that uses the proxy needs no resolver.
+	// out, and agents that use the proxy need no resolver.
 	Resolvers []string `yaml:"resolvers"`
-	// Loopback are the TCP and UDP ports on loopback, such as 3000 or 8000-8099, that other processes may use among
-	// themselves. The mediator's own ports stay closed.
+	// Loopback are the ports, such as 3000 or 8000-8099, that other processes may use among themselves on loopback.
 	Loopback []string `yaml:"loopback"`
 	// Inbound are the mediator's TCP ports that accept connections from outside, such as a webhook port.
 	Inbound []uint16 `yaml:"inbound"`
-	// Devices are the network devices on which packet sockets are blocked too, from Linux 5.16. Default: all devices
-	// at that moment. Write [none] on an older kernel, where only the missing CAP_NET_RAW stops packet sockets.
+	// Devices are the network devices on which packet sockets are blocked too, from Linux 5.16. Default: all present
+	// devices. Write [none] on an older kernel.
 	Devices []string `yaml:"devices"`
 }
 
@@ -121,11 +119,11 @@ type CA struct {
 	Dir string `yaml:"dir" is:"path"`
 	// CertificateFile receives the CA's certificate, for agents to trust. Default ca.pem in the state folder.
 	CertificateFile string `yaml:"certificateFile" is:"path"`
-	// Permit are hosts that the CA may certify besides those of the rules: names, which include their subdomains, and
-	// IP addresses. A reload can then add rules for them.
+	// Permit are further hosts that the CA may certify: names, with their subdomains, and IP addresses. A reload can
+	// then add rules for them.
 	Permit []string `yaml:"permit"`
-	// Unconstrained makes the CA's certificate without name constraints. Default false: it covers only the hosts of
-	// the rules and of permit.
+	// Unconstrained makes the CA's certificate without name constraints. Default: it covers only the hosts of the rules
+	// and of permit.
 	Unconstrained bool `yaml:"unconstrained"`
 }
 
@@ -141,12 +139,12 @@ type Gate struct {
 
 // Session configures agents' sessions.
 type Session struct {
-	// Standing gives the pod one session, which needs no proxy credentials. The agent waits for its events at
-	// http://mediator.internal/v1/event/next; concurrent waiters get the same event. The session lasts until the next
-	// event arrives. Default false: mediator run gives each agent a listener or credentials.
+	// Standing gives the pod one session without proxy credentials. The agent waits for its events at
+	// http://mediator.internal/v1/event/next. The session lasts until the next event arrives. Default: mediator run
+	// gives each agent a listener or credentials.
 	Standing bool `yaml:"standing"`
-	// Access declares who can reach the agent's run. Receipts repeat this and add what was observed. A strict policy
-	// refuses any true value.
+	// Access declares who can reach the agent's run. Receipts repeat it and add observations. A strict policy refuses
+	// any true value.
 	Access Access `yaml:"access" reload:"yes"`
 }
 
@@ -166,15 +164,14 @@ type Access struct {
 type Match struct {
 	// URL is scheme, host and path, such as https://api.example.com/posts/{id}. A segment in braces matches any one
 	// segment. In egress rules, a final ** matches any rest, and a leading *. matches subdomains.
-	// http://mediator.internal/mcp is the verification at the node.
 	URL string `yaml:"url" need:"yes"`
 	// Methods are the HTTP methods: exactly one for an action. Required, except with mcp or graphql, which imply them.
 	Methods []string `yaml:"methods"`
-	// MCP applies the rule to messages for an MCP server (Streamable HTTP). Several rules can share a URL: each
-	// message belongs to the rule that names its tool or method. Messages that no rule names are refused.
+	// MCP applies the rule to messages for an MCP server (Streamable HTTP). Rules can share a URL: each message belongs
+	// to the rule that names its tool or method, and is refused without one.
 	MCP *MCP `yaml:"mcp"`
-	// GraphQL applies the rule to GraphQL documents. Several rules can share a URL: each document belongs to the rule
-	// that names everything it could do. Documents that no rule names are refused, by GET too.
+	// GraphQL applies the rule to GraphQL documents. Rules can share a URL: each document belongs to the rule that
+	// names everything it could do, and is refused without one, by GET too.
 	GraphQL *GraphQL `yaml:"graphql"`
 }
 
@@ -191,8 +188,8 @@ type GraphQL struct {
 type MCP struct {
 	// Tools are the exact names of the tools that may be called. Required for an action.
 	Tools []string `yaml:"tools"`
-	// Methods are the other methods that an egress rule allows, notifications included. Default: session methods,
-	// lists and reads (initialize, ping, server/discover, completion/complete, logging/setLevel, subscriptions/listen,
+	// Methods are the other methods that an egress rule allows, notifications included. Default: session methods, lists
+	// and reads (initialize, ping, server/discover, completion/complete, logging/setLevel, subscriptions/listen,
 	// prompts, resources, tools/list, and the client's notifications).
 	Methods []string `yaml:"methods"`
 	// Elicitation lets a human's answers pass to the server, after which the session cannot post. Only in egress rules.
@@ -203,8 +200,7 @@ type MCP struct {
 	// definition, or one that the session has not listed, is not called. Default: changes are recorded only.
 	Pin map[string]string `yaml:"pin"`
 	// SameConnection is your word that the server answers each call on its own connection. It allows posts by clients
-	// that do not show this: they lack an Accept header for both forms of answers, or use revision 2024-11-05. Only in
-	// actions.
+	// without an Accept header for both forms of answers, or of revision 2024-11-05. Only in actions.
 	SameConnection bool `yaml:"sameConnection"`
 }
 
@@ -221,8 +217,8 @@ type Credential struct {
 	// File holds the secret, at least 8 bytes; a final line end is ignored. It is read again after a 401. Either file
 	// or vault.
 	File string `yaml:"file" is:"path"`
-	// Vault reads the secret from the Vault of custody, which must be of type vault; {role} is api_credential. It is
-	// read again after a minute, before its lease ends, and after a 401.
+	// Vault reads the secret from custody's Vault; {role} is api_credential. It is read again after a minute, before
+	// its lease ends, and after a 401.
 	Vault *VaultSecret `yaml:"vault"`
 }
 
@@ -251,9 +247,9 @@ type Action struct {
 	MaxBody int64 `yaml:"maxBody"`
 	// Query allows a query. It becomes part of the resource, so evidence and records keep any secret in it.
 	Query bool `yaml:"query"`
-	// Headers are the agent's headers that may go out, besides common ones (Accept, Content-Type, User-Agent and so
-	// on) and those that the mediator removes or replaces. A call with another header is refused. Evidence covers no
-	// header, and some headers change what a post does or in whose name. [] allows none. Default: all.
+	// Headers are the agent's headers that may go out, besides common ones such as Accept and Content-Type. A call with
+	// another header is refused. Evidence covers no header, and some headers change what a post does or in whose name.
+	// [] allows none. Default: all.
 	Headers []string `yaml:"headers"`
 	// Credential replaces the agent's own credential.
 	Credential *Credential `yaml:"credential"`
@@ -281,16 +277,15 @@ type Egress struct {
 	Match Match `yaml:"match" need:"yes"`
 	// Credential replaces the agent's own credential. Default: the agent's headers pass.
 	Credential *Credential `yaml:"credential"`
-	// Observe inspects calls to a model with this API: openai-chat, openai-responses or anthropic-messages. The
-	// sidecar checks each request before it is sent, and records names, figures and times of request and answer. The
-	// rule allows POST only. Default: calls are not inspected.
+	// Observe inspects calls to a model with this API: openai-chat, openai-responses or anthropic-messages. The sidecar
+	// checks each request before it is sent, and records names, figures and times. The rule allows POST only.
 	Observe string `yaml:"observe"`
-	// HostedTools are allowed actions of the model's provider that the sidecar cannot see: tools that the provider
-	// runs (web_search, mcp, code_execution_20250825), members of a request (background, previous_response_id,
-	// mcp_servers), or remote_content, fetched from URLs in a request. Default none: such requests are refused.
+	// HostedTools are allowed actions of the model's provider that the sidecar cannot see: tools that the provider runs
+	// (web_search, mcp), members of a request (background, previous_response_id, mcp_servers), or remote_content,
+	// fetched from URLs in a request.
 	HostedTools []string `yaml:"hostedTools"`
 	// Generate offers the models of an observed rule at http://mediator.internal/v1/generate. The rule's URL has no
-	// {name}. Default: not offered.
+	// {name}.
 	Generate *Generate `yaml:"generate"`
 	// WebSocket allows WebSockets too; the rule must name GET. The sidecar does not inspect their messages, so an agent
 	// can post through them. A WebSocket ends with its session or after timeouts.websocketIdle.
@@ -314,8 +309,8 @@ type Upstream struct {
 type Timeouts struct {
 	// Step bounds each step before a post is sent, including the wait for its body. Default 10s.
 	Step Duration `yaml:"step" reload:"yes"`
-	// Forward bounds the forwarding of a post to the end of its answer, a call that outlives its session, and the wait
-	// for each part of a streamed body until the upstream answers. Default 60s.
+	// Forward bounds a post from its first byte to the end of its answer, a call that outlives its session, and the
+	// wait for each part of a streamed body until the upstream answers. Default 60s.
 	Forward Duration `yaml:"forward" reload:"yes"`
 	// ResponseHeader bounds the wait for an upstream's response headers. Default 10m, for slow inference.
 	ResponseHeader Duration `yaml:"responseHeader" reload:"yes"`
@@ -335,20 +330,19 @@ type Limits struct {
 	// Host bounds the calls to each host and port, for all sessions together; one session gets half (rate_limited).
 	// Default 2000 per second.
 	Host Rate `yaml:"host" reload:"yes"`
-	// Breaker suspends calls to a host and port that fails (upstream_suspended). A failure is a call without an answer
-	// (name, connection, TLS, timeout) or with status 502, 503 or 504. Calls that the agent or the mediator ends do
-	// not count.
+	// Breaker suspends calls to a host and port that fails (upstream_suspended): without an answer (name, connection,
+	// TLS, timeout) or with status 502, 503 or 504. Calls that the agent or the mediator ends do not count.
 	Breaker Breaker `yaml:"breaker" reload:"yes"`
 	// WebSockets bounds the open WebSockets, each also a call in flight (overloaded). Default 256.
 	WebSockets int `yaml:"websockets" reload:"yes"`
 	// Bodies bounds the bodies of all posts in progress together (overloaded).
 	Bodies Bodies `yaml:"bodies" reload:"yes"`
 	// UnknownCallers bounds the refused calls without a session that are recorded and logged per minute. More are only
-	// counted (mediator_records_left_out_total). Default 10.
+	// counted. Default 10.
 	UnknownCallers int `yaml:"unknownCallers" reload:"yes"`
 	// Connections bounds the open connections of agents; one more replaces one that waits for its client. Agents with
-	// their own listener share the same number again, a sixteenth each and at most as much as is left; more are closed.
-	// Each connection needs a file descriptor. Default 4096.
+	// their own listener share the same number again, a sixteenth each. Each connection needs a file descriptor.
+	// Default 4096.
 	Connections int `yaml:"connections"`
 	// Tunnels bounds how many of these connections are tunnels (overloaded). Default 2048.
 	Tunnels int `yaml:"tunnels"`

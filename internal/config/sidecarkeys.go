@@ -14,12 +14,10 @@ type SidecarKeys struct {
 	Session SigningKey `yaml:"session" need:"yes"`
 	// RequestProof signs request proofs.
 	RequestProof SigningKey `yaml:"requestProof" need:"yes"`
-	// InteractionReceipt signs interaction receipts. It takes no lifetime: they are valid for ten minutes. Only with
-	// receipts.
+	// InteractionReceipt signs interaction receipts. It takes no lifetime. Only with receipts.
 	InteractionReceipt *SigningKey `yaml:"interactionReceipt"`
 	// AgentStatement signs the agent's documents for http://mediator.internal/v1/signals and /v1/dispute. It takes no
-	// lifetime: statements are valid for ten minutes. Actions with those URLs need it, and it needs receipts and
-	// reputation.
+	// lifetime. Actions with those URLs need it; it needs receipts and reputation.
 	AgentStatement *SigningKey `yaml:"agentStatement"`
 }
 

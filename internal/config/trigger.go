@@ -9,8 +9,7 @@ type Trigger struct {
 
 	// Listen is the address for webhooks.
 	Listen string `yaml:"listen" is:"address"`
-	// TLSCertificate is a PEM file, for webhooks over HTTPS. It is read again when it changes. Default: plain HTTP
-	// behind a TLS proxy.
+	// TLSCertificate is a PEM file, for webhooks over HTTPS. It is read again when it changes. Default: plain HTTP.
 	TLSCertificate string `yaml:"tlsCertificate" is:"path"`
 	// TLSKey is the PEM file of its key.
 	TLSKey string `yaml:"tlsKey" is:"path"`
@@ -25,7 +24,7 @@ type Trigger struct {
 	// Budget bounds the posts of one action per event. Default 1.
 	Budget int `yaml:"budget"`
 	// Retention keeps an event this long after maxAge, and a queued message after it was taken or refused; 0s is for
-	// ever. The records that detect repeated deliveries are never deleted. Default 720h.
+	// ever. Records that detect repeated deliveries always stay. Default 720h.
 	Retention *Retention `yaml:"retention"`
 	// Sources are where events come from.
 	Sources []Source `yaml:"sources" reload:"yes"`
@@ -84,9 +83,8 @@ type Webhook struct {
 
 // Schedule configures a schedule.
 type Schedule struct {
-	// Cron is a five-field cron expression in the time zone's clock, or @every and a period, such as @every 15m. When
-	// the clock goes back, a repeated time counts once, the first time; when it goes forward, a skipped time counts at
-	// the end of the gap.
+	// Cron is a five-field cron expression in the time zone's clock, or @every and a period, such as @every 15m. A
+	// repeated time fires once; skipped times fire once, together, at the end of the gap.
 	Cron string `yaml:"cron" need:"yes"`
 	// Timezone is an IANA name. Default UTC.
 	Timezone string `yaml:"timezone"`

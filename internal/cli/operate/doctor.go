@@ -15,19 +15,19 @@ import (
 	"github.com/actionproof/mediator/reputation/client"
 )
 
-// Doctor returns the command that holds the manifest against what is seen.
+// Doctor returns the command that compares the manifest with observations.
 func Doctor() *cobra.Command {
 	var at string
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "doctor", Short: "Hold the manifest's controls against what the processes see", Args: cli.NoArgs,
+		Use: "doctor", Short: "Compare the manifest's controls with the processes' observations", Args: cli.NoArgs,
 		Example: `  mediator doctor`,
-		Long: `Has the sidecar, the trigger service, the control plane and, if the sidecar names one, the node look at their deployment, and lists each of the manifest's 44 controls as
-observed true (what was looked at bears the manifest out), observed false, or only declared (nothing that a process could look at would
-show it, or it could not be looked at), with what was seen. Beside the controls it lists what the processes see of their own confinement, how far
-receipts have come on their way to the node, and, if the manifest believes reputations, the one that a post would have now.
-The exit status is 1 if any control is observed false (posts are refused then), if any of the processes does not answer (what it sees is not known
-then), if the node refuses receipts, and if there is no reputation that is believed.`,
+		Long: `Makes the sidecar, the trigger service, the control plane and, if the sidecar names one, the node observe their
+deployment. It lists each of the manifest's 44 controls, with the reason, as observed true (an observation confirms it),
+observed false, or only declared (no process can observe it here). It also lists the confinement of the processes, the
+progress of receipts to the node and, if the manifest believes reputations, the one that a post would have now.
+The exit status is 1 if a control is observed false (posts are then refused), if a process does not answer, if the node
+refuses receipts, or if a believed reputation is missing.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var seen struct {
 				Controls    []policy.ObservedControl `json:"controls"`
@@ -65,7 +65,8 @@ then), if the node refuses receipts, and if there is no reputation that is belie
 			away := unknown(seen.Confinement)
 			for _, name := range away {
 				fmt.Fprintf(c.ErrOrStderr(),
-					"mediator: what %s sees is not known: start it, name the sidecar's user in its internal.uids, or see its log\n",
+					"mediator: %s does not say what it observes: start it, name the sidecar's user in its internal.uids, or see "+
+						"its log\n",
 					name)
 			}
 			if len(away) > 0 || policy.Contradicted(seen.Controls) != nil || stuck(seen.Delivery) || seen.Reputation != nil &&

@@ -20,10 +20,10 @@ func Guard() *cobra.Command {
 		Use: "guard --config FILE", Short: "Leave a pod one way out: through the mediator", Args: cli.NoArgs,
 		Example: `  mediator guard --config mediator.yaml --print
   mediator guard --config mediator.yaml --check`,
-		Long: `Installs nftables rules in this network namespace, as the sidecar's configuration says under guard: only the mediator's users may leave,
-what others dial at the redirected ports reaches the transparent listener, and all else that they send is refused and counted. Rules that
-stand are replaced in one transaction. It needs CAP_NET_ADMIN, and is meant for an init container of the agent's pod: in a machine's own
-network namespace it would cut the machine off.`,
+		Long: `Installs nftables rules in this network namespace, from the guard section of the sidecar's configuration. Only the
+mediator's users may leave. Connections of others to the redirected ports reach the transparent listener; everything else
+that they send is refused and counted. Existing rules are replaced in one transaction. The command needs CAP_NET_ADMIN.
+Run it in an init container of the agent's pod: in a machine's own network namespace it would cut the machine off.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if print && check {
 				return cli.Usagef("mediator guard takes either --print or --check")
@@ -53,7 +53,7 @@ network namespace it would cut the machine off.`,
 	cli.ConfigFlag(c, &path, "mediator.yaml")
 	c.Flags().BoolVar(&print, "print", false, "print the rules for nft -f, and install nothing")
 	c.Flags().BoolVar(&check, "check", false,
-		"read back the rules that stand and say whether they are these, and what they refused; install nothing")
+		"compare the installed rules with these and count refused packets; install nothing")
 	return c
 }
 

@@ -18,8 +18,7 @@ import (
 	"github.com/actionproof/mediator/internal/config"
 )
 
-// TestDescriptors sends descriptors along with requests. The handler of the request gets one, and what nobody takes is
-// closed.
+// TestDescriptors passes descriptors with requests. The handler gets one; the others are closed.
 func TestDescriptors(t *testing.T) {
 	e := config.Endpoint{Unix: filepath.Join(t.TempDir(), "s")}
 	l, err := Listen(e, zap.NewNop())

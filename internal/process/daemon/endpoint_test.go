@@ -120,7 +120,7 @@ func TestSocketsAdmitByUser(t *testing.T) {
 	}
 }
 
-// TestPublicBounds: a request whose body never comes ends, and lets the next one in. The time is that of a bubble.
+// TestPublicBounds: a request whose body never comes ends, and lets the next one in.
 func TestPublicBounds(t *testing.T) { synctest.Test(t, publicBounds) }
 
 func publicBounds(t *testing.T) {
@@ -160,7 +160,7 @@ func publicBounds(t *testing.T) {
 	}
 }
 
-// TestWhoMayReloadUnknown: a request of which nobody knows whose it is has no process reload.
+// TestWhoMayReloadUnknown: a caller whose user is unknown cannot reload a process.
 func TestWhoMayReloadUnknown(t *testing.T) {
 	pipe, other := net.Pipe()
 	defer pipe.Close()

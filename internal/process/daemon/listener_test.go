@@ -114,8 +114,7 @@ func ended(c net.Conn) error {
 	return nil
 }
 
-// TestSilentConnectionsGiveWay: connections that say nothing keep nobody out, neither from their own address nor from
-// another one.
+// TestSilentConnectionsGiveWay: silent connections keep no others out.
 func TestSilentConnectionsGiveWay(t *testing.T) {
 	secure := httptest.NewTLSServer(nil)
 	defer secure.Close()

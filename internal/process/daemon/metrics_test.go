@@ -111,7 +111,7 @@ func TestReadyzSaysWhatItWaitsFor(t *testing.T) {
 			}
 		}
 	}
-	await("it starts, or it ends")
+	await("it is starting or ending")
 	path := filepath.Join(t.TempDir(), "manifest.yaml")
 	ended := make(chan error, 1)
 	go func() {
@@ -133,7 +133,7 @@ func TestReadyzSaysWhatItWaitsFor(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	await("it starts, or it ends")
+	await("it is starting or ending")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, _, err := p.WaitForManifest(ctx, path+".absent"); err == nil {
@@ -141,7 +141,7 @@ func TestReadyzSaysWhatItWaitsFor(t *testing.T) {
 	}
 }
 
-// TestReadyzSaysWhatCallersMeet: a ready process makes its checks when it is asked, once for all who ask together.
+// TestReadyzSaysWhatCallersMeet: a ready process checks only for callers, once for concurrent ones.
 func TestReadyzSaysWhatCallersMeet(t *testing.T) {
 	p, err := daemon.New(zap.NewNop(), config.Custody{})
 	if err != nil {

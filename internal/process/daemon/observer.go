@@ -84,7 +84,7 @@ func holds(all []look.Observation) error {
 }
 
 // observations answers GET /v1/looks with the observations of this process, and GET /v1/layers with its confinement.
-// The parameter maxAge bounds the age of what a custody said; without it every observation is made now.
+// The parameter maxAge bounds the age of observations of a custody; without it all are made now.
 func (p *Process) observations(mux *http.ServeMux) {
 	mux.HandleFunc("GET /v1/looks", func(w http.ResponseWriter, r *http.Request) {
 		maxAge, _ := time.ParseDuration(r.URL.Query().Get("maxAge")) // 0 if it is none

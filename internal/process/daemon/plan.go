@@ -18,7 +18,7 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// Plan is what a process takes from one configuration. What it uses is all that confinement leaves it.
+// Plan lists everything that a process takes from one configuration. Confinement leaves it nothing else.
 type Plan struct {
 	File config.File
 	config.Process
@@ -48,7 +48,7 @@ type Plan struct {
 	Extra func(ctx context.Context, maxAge time.Duration) []look.Observation
 }
 
-// Observer returns the observer for what the process can see of its deployment.
+// Observer returns the process's observer of its deployment.
 func (p Plan) Observer(roles []Role) *Observer {
 	var purposes []string
 	for _, r := range roles {

@@ -15,8 +15,8 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// A Service is what one of the four processes has besides the parts that all have. [Run] calls its methods in the order
-// in which they stand here. A service embeds its *Process, which has ReadSecrets and Close for services that need none.
+// A Service is the part of a process that differs from the other three. [Run] calls its methods in this order. A
+// service embeds its *Process, which has empty ReadSecrets and Close methods.
 type Service[C any] interface {
 	// Plan returns what the process takes from a configuration: the one that it starts with, and the one of each reload.
 	Plan(c *C) (Plan, error)
@@ -64,8 +64,8 @@ type running[C any] struct {
 	first   *Configured[C] // as read at the start
 }
 
-// Run runs the process called name, with the configuration at path, until ctx ends. Whatever can refuse the start comes
-// before OpenKeys, because a login can use up what it logs in with.
+// Run runs the process called name, with the configuration at path, until ctx ends. Every check that can refuse the
+// start comes before OpenKeys, because a login can use up its credentials.
 func Run[C any](ctx context.Context, name, path string, stderr io.Writer, load func(path string) (*C, error),
 	service Service[C]) error {
 	c, err := load(path)

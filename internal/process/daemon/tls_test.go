@@ -105,7 +105,7 @@ func TestServerCertificate(t *testing.T) {
 		t.Errorf("the first certificate has the number %d", n)
 	}
 	write(certificate, second) // in the middle of a renewal
-	eventually("the log", said("the TLS certificate before stays in force"))
+	eventually("the log", said("the previous TLS certificate stays"))
 	if n := serial(); n != 1 {
 		t.Errorf("the certificate before is not kept: it has the number %d", n)
 	}

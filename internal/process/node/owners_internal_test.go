@@ -60,7 +60,7 @@ func (d deployment) Certificates(*testing.T) string {
 	return d.Kit.Certificates[evidence.PurposeInteraction]
 }
 
-// node keeps owners, and what was put in force.
+// node keeps owners, and what they applied.
 type node struct {
 	*owners
 	inForce []reputation.Owner
@@ -158,7 +158,7 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// certified is a deployment whose registry is its own, and certifies the observer's key as it is told to.
+// certified is a deployment with its own registry, which certifies the observer's key.
 type certified struct {
 	deployment
 	root keyring.RootKey
@@ -291,7 +291,7 @@ func TestNothingHalf(t *testing.T) {
 	}
 }
 
-// TestOwnersThatAreRefused: nothing is put in force of a configuration in which one owner cannot be believed.
+// TestOwnersThatAreRefused: a configuration with one bad owner changes nothing.
 func TestOwnersThatAreRefused(t *testing.T) {
 	one, two := newDeployment(t, "one"), newDeployment(t, "two")
 	for name, tt := range map[string]struct {
