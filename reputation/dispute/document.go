@@ -131,8 +131,8 @@ func (c Challenge) signed() (string, any) {
 	return was, c
 }
 
-// HashOf returns the SHA-256 of a document's canonical JSON without its signature. It names the document, and sidecars sign
-// it.
+// HashOf returns the SHA-256 of a document's canonical JSON without its signature. It names the document, and sidecars
+// sign it.
 func HashOf(d Document) (string, error) {
 	_, unsigned := d.signed()
 	return evidence.HashValue(unsigned)

@@ -1,7 +1,7 @@
 //go:build failpoint
 
-// Command victim is a node that a test ends at a chosen point. Its arguments are the folder of its store and the file of
-// [nodetest.Trust]. If the folder has a file dsn, the store is in the PostgreSQL database that it names.
+// Command victim is a node that a test ends at a chosen point. Its arguments are the folder of its store and the file
+// of [nodetest.Trust]. If the folder has a file dsn, the store is in the PostgreSQL database that it names.
 // MEDIATOR_FAILPOINT names the file with the point.
 package main
 
