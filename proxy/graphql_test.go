@@ -174,7 +174,7 @@ func TestGraphQLRulesThatAreRefused(t *testing.T) {
 		{"a WebSocket beside", []Action{mutation("a", "x")},
 			[]Egress{{Name: "w", Match: at("https://api.example.com/socket", "GET"), WebSocket: true}}, ""},
 		{"one field twice", []Action{mutation("a", "x"), mutation("b", "x")}, nil, "name the mutation x"},
-		{"queries twice", nil, []Egress{query, again}, "one of them every field"},
+		{"queries twice", nil, []Egress{query, again}, "one of them names every field"},
 		{"a plain POST", []Action{mutation("a", "x")},
 			[]Egress{{Name: "p", Match: at("https://api.example.com/{any}", "POST")}}, "spellings of an action's path"},
 		{"a plain POST over queries", nil, []Egress{query, {Name: "p", Match: at("https://api.example.com/**", "POST")}},

@@ -84,7 +84,7 @@ func (a arrival) event(now time.Time, maxAge time.Duration) (Event, error) {
 	switch {
 	case len(a.payload) > MaxPayload:
 		return Event{},
-			refusal.New("content_too_large", "the event's payload has %d bytes; at most %d are kept", len(a.payload), MaxPayload)
+			refusal.New("content_too_large", "the event's payload has %d bytes; the limit is %d", len(a.payload), MaxPayload)
 	case !utf8.Valid(a.payload):
 		return Event{}, refusal.New("event_malformed", "the event's payload is neither JSON nor text in UTF-8")
 	case !isID(a.evidenceID) || !isID(a.source):

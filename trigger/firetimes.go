@@ -20,7 +20,7 @@ func parseCron(spec string, zone *time.Location) (fireTimes, error) {
 		return nil, fmt.Errorf("the cron expression is longer than %d bytes", maxSpec)
 	}
 	if strings.HasPrefix(spec, "TZ=") || strings.HasPrefix(spec, "CRON_TZ=") {
-		return nil, errors.New("the time zone has a setting of its own") // the parser panics on some of these
+		return nil, errors.New("the time zone has its own setting") // the parser panics on some of these
 	}
 	times, err := cron.ParseStandard(spec)
 	if err != nil {

@@ -49,7 +49,7 @@ func NewGitHub(name string, secrets []string, events, humans []string) (*Webhook
 	for _, e := range events {
 		if slices.Contains(humans, e) {
 			return nil, fmt.Errorf(
-				"trigger: webhook %s names the event %s as one that starts a run, and as one that a human asked for", name, e)
+				"trigger: webhook %s names the event %s both as one that starts a run and as one that a human asks for", name, e)
 		}
 	}
 	events, humans = slices.Clone(events), slices.Clone(humans)

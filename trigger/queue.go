@@ -300,7 +300,7 @@ func checkMessage(info unix.Stat_t, owners []uint32) error {
 	case info.Mode&unix.S_IFMT != unix.S_IFREG || info.Nlink != 1:
 		return errNotPlain
 	case !slices.Contains(owners, info.Uid):
-		return refusal.New("event_malformed", "the message belongs to the user %d, whose messages are not taken", info.Uid)
+		return refusal.New("event_malformed", "the message belongs to the user %d, who is not a configured owner", info.Uid)
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func NewSchedule(name, spec, zone string, payload any) (*Schedule, error) {
 		return fail(err)
 	}
 	if location == time.Local {
-		return fail(errors.New("the zone Local is another one on another machine; name it"))
+		return fail(errors.New("the zone Local differs from machine to machine: name the zone"))
 	}
 	times, err := parseCron(spec, location)
 	if err != nil {

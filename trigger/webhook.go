@@ -165,7 +165,7 @@ func timely(d delivery, now time.Time) error {
 	}
 	if off := now.Sub(time.Unix(seconds, 0)).Abs(); off > webhookTolerance {
 		return refusal.New("webhook_signature",
-			"the delivery's timestamp is %s away from the clock here; at most %s are accepted", off.Round(time.Second),
+			"the delivery's timestamp differs from the clock by %s; at most %s are accepted", off.Round(time.Second),
 			webhookTolerance)
 	}
 	return nil
@@ -175,7 +175,7 @@ func timely(d delivery, now time.Time) error {
 func only(h http.Header, name string) (string, error) {
 	v := h.Values(name)
 	if len(v) != 1 || v[0] == "" || len(v[0]) > maxHeader {
-		return "", refusal.New("event_malformed", "the header %s must be there exactly once, with at most %d bytes", name,
+		return "", refusal.New("event_malformed", "the header %s must occur exactly once, with at most %d bytes", name,
 			maxHeader)
 	}
 	return v[0], nil

@@ -192,7 +192,7 @@ func TestDeliveryBounds(t *testing.T) {
 	}
 	d := fromGitHub("push", "two", `{"ref":"main"}`)
 	d.header.Add("X-GitHub-Delivery", "other")
-	if a := k.deliver(t, d); !strings.Contains(a.Detail, "X-GitHub-Delivery must be there exactly once") {
+	if a := k.deliver(t, d); !strings.Contains(a.Detail, "X-GitHub-Delivery must occur exactly once") {
 		t.Errorf("two ids were answered with %+v", a)
 	}
 	d = fromGitHub("push", "half", d.body)

@@ -169,8 +169,7 @@ func TestMistakes(t *testing.T) {
 			"line 22, column 5: egress[0]: (reads) POST /** also matches spellings of an action's path /posts: name its " +
 				"paths one by one"},
 		{sidecar, "name: reads", "name: post",
-			"line 22, column 5: egress[0]: (post) another rule has this name, by which the record and the policy tell them " +
-				"apart"},
+			"line 22, column 5: egress[0]: (post) another rule has this name"},
 		{sidecar, "    action: create_post", "    action: create_post\n    content: jsn",
 			`line 21, column 14: actions[0].content: "jsn" is none of json, raw; did you mean json?`},
 		{sidecar, "    action: create_post",

@@ -17,7 +17,7 @@ func CheckJSON(h http.Header) error {
 	types := h.Values("Content-Type")
 	if len(types) != 1 {
 		return refusal.New("content_malformed",
-			"the request has %d Content-Type headers; this action takes exactly one, a JSON type", len(types))
+			"the request has %d Content-Type headers; this action takes exactly one, with a JSON type", len(types))
 	}
 	t, params, err := mime.ParseMediaType(types[0])
 	if err != nil || t != "application/json" && !strings.HasSuffix(t, "+json") {

@@ -38,7 +38,7 @@ func newReputations(v *evidence.Verifier, s *policy.Strict) *reputations {
 // open returns the opened token of the agent subject, or why it is not believed.
 func (r *reputations) open(token, subject string) (*opened, error) {
 	if token == "" {
-		return nil, refusal.New("reputation_missing", "the sidecar has sent no %s of the agent", accrual.Kind.Typ)
+		return nil, refusal.New("reputation_missing", "the sidecar sent no %s of the agent", accrual.Kind.Typ)
 	}
 	r.mu.Lock()
 	o, ok := r.opened.Get(token)
@@ -123,7 +123,7 @@ func (a *appraised) ofRating(of func(r *accrual.Rated) any) any {
 	return a.value(func(c *accrual.Claims) any {
 		if c.Rating == nil {
 			a.missed = refusal.New("reputation_insufficient",
-				"the %s has no rating of the agent: there is too little to rate it by", accrual.Kind.Typ)
+				"the %s has no rating of the agent, which has too few sessions", accrual.Kind.Typ)
 			return nil
 		}
 		return of(c.Rating)

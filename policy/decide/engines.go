@@ -31,7 +31,7 @@ func (e *Engines) Set(engine *Engine) error {
 	})
 	if len(others) >= maxEngines {
 		return errors.New(
-			"decide: too many manifests are honoured at the same time; those before are honoured for some minutes")
+			"decide: too many manifests at the same time; earlier ones expire after some minutes")
 	}
 	e.list = append(others, engine)
 	return nil

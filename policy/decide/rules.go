@@ -104,7 +104,7 @@ func compile(file *strict.File, f *File) (*Rules, error) {
 		file.Add("version", "must be %q", rulesVersion)
 	}
 	if len(f.Rules) > maxRules {
-		return nil, fmt.Errorf("there are %d rules; at most %d are taken", len(f.Rules), maxRules)
+		return nil, fmt.Errorf("there are %d rules; at most %d are allowed", len(f.Rules), maxRules)
 	}
 	r, names := &Rules{}, make(map[string]bool)
 	for i := range f.Rules {

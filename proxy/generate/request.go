@@ -37,18 +37,18 @@ func malformed(format string, args ...any) error {
 // Read reads a request strictly. Its errors quote nothing.
 func Read(body []byte) (*Request, error) {
 	if _, err := jsonread.Strict(body, 0); err != nil {
-		return nil, malformed("is not one JSON object in UTF-8 in which each member stands once")
+		return nil, malformed("is not one JSON object in UTF-8 without duplicate members")
 	}
 	r := new(Request)
 	if err := json2.Unmarshal(body, r, json2.RejectUnknownMembers(true)); err != nil {
 		return nil, malformed(
-			"has a member that is not known or not of its type: prompt, probe, system and model are texts, maxTokens and " +
+			"has an unknown member, or one of another type: prompt, probe, system and model are texts, maxTokens and " +
 				"temperature numbers, stream true or false")
 	}
 	switch {
 	case r.Probe != "" && (r.Prompt != "" || r.System != "" || r.MaxTokens != nil || r.Temperature != nil || r.Stream):
 		// The agent could break off a streamed answer before the receipt records it.
-		return nil, malformed("has more than model beside a probe, which is sent as the node has given it and answered whole")
+		return nil, malformed("has members other than model beside probe: a probe is sent unchanged and answered whole")
 	case r.Probe == "" && strings.TrimSpace(r.Prompt) == "":
 		return nil, malformed("has no prompt")
 	case r.MaxTokens != nil && *r.MaxTokens < 1:

@@ -40,12 +40,12 @@ func (p *parameters) read(o jsonread.Object) error {
 func ReadPost(header http.Header, url *url.URL, body []byte) ([]Operation, error) {
 	if url.RawQuery != "" || url.ForceQuery {
 		return nil, refusal.New("override_refused",
-			"a POST with a GraphQL request takes no query in its URL: some servers read the document there")
+			"a GraphQL POST must not have a query in its URL: some servers read the document there")
 	}
 	if kind, _, err := mime.ParseMediaType(header.Get("Content-Type")); err != nil || kind != "application/json" ||
 		len(header["Content-Type"]) != 1 {
 		return nil, refusal.New("content_malformed",
-			"a GraphQL request is sent as application/json; application/graphql, forms and uploads are not taken")
+			"a GraphQL request is sent as application/json; application/graphql, forms and uploads are not accepted")
 	}
 	if jsonread.TooMany(body) {
 		return nil, refusal.New("content_too_large", "the body has more than %d names and values", jsonread.MaxItems)
@@ -112,7 +112,7 @@ func parseQuery(query string) (map[string]string, error) {
 func (p *parameters) operations() ([]Operation, error) {
 	for _, m := range p.extensions {
 		if strings.EqualFold(m.Name, "persistedQuery") { // even beside a document: the server may use the hash
-			return nil, refusal.New("graphql_refused", "the request names a persisted query; what that does is not to be seen")
+			return nil, refusal.New("graphql_refused", "the request names a persisted query, whose content cannot be seen")
 		}
 	}
 	if p.query == "" {

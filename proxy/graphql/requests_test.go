@@ -201,8 +201,8 @@ func TestRules(t *testing.T) {
 	}{
 		{rules, ""},
 		{[]*graphql.Rule{comments, more}, "name the mutation addReaction"},
-		{[]*graphql.Rule{queries, viewer}, "one of them every field"},
-		{[]*graphql.Rule{viewer, queries}, "one of them every field"},
+		{[]*graphql.Rule{queries, viewer}, "one of them names every field"},
+		{[]*graphql.Rule{viewer, queries}, "one of them names every field"},
 	} {
 		if i, err := graphql.CheckRules(tt.rules); (err == nil) != (tt.want == "") || err != nil &&
 			!strings.Contains(err.Error(), tt.want) {

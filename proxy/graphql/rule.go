@@ -63,7 +63,7 @@ func CheckRules(rules []*Rule) (int, error) {
 				continue
 			}
 			if r.Fields == nil || other.Fields == nil {
-				return i, fmt.Errorf("two rules of one GraphQL endpoint name a %s, and one of them every field", r.Type)
+				return i, fmt.Errorf("two rules of one GraphQL endpoint name a %s, and one of them names every field", r.Type)
 			}
 			for _, f := range r.Fields {
 				if slices.Contains(other.Fields, f) {

@@ -79,7 +79,7 @@ type reading struct {
 func (r *reading) hosted(name string) error {
 	if !slices.Contains(r.rule.Hosted, name) {
 		return refusal.New("model_hosted_tool",
-			"by %q the provider of the model would do more than answer, which cannot be seen here", nameOf(name))
+			"%q would make the model's provider do more than answer, unseen by the mediator", nameOf(name))
 	}
 	if !slices.Contains(r.Hosted, name) {
 		r.Hosted = append(r.Hosted, name)

@@ -138,7 +138,7 @@ func New(rules []*Rule) (*Rules, error) {
 			}
 			if names[r.Name] && r.Name != "" {
 				return nil, &RuleError{r,
-					errors.New("another rule has this name, by which the record and the policy tell them apart")}
+					errors.New("another rule has this name")}
 			}
 			names[r.Name] = true
 			if err := cmp.Or(r.checkWebSocket(rules), rs.add(r)); err != nil {

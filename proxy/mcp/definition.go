@@ -139,7 +139,7 @@ func (d definition) checkHeaders(c *Message, header http.Header) error {
 		// earlier revisions do not require it
 		case len(values) == 0 && header.Get("Mcp-Protocol-Version") < headersMirror:
 		case len(values) != 1 || !repeatable(object{{Value: arg.Value}}).has(values[0]):
-			return mismatch("the header %s does not say what the argument %s says", name, strings.Join(path, "."))
+			return mismatch("the header %s differs from the argument %s", name, strings.Join(path, "."))
 		}
 	}
 	return nil

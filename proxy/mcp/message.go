@@ -306,7 +306,7 @@ func (m *Message) version(header http.Header) (string, error) {
 	switch {
 	case inBody.Value == nil && version < headersMirror, inBody.Value == nil && !m.IsRequest():
 	case !ok || own != version:
-		return "", mismatch("the header Mcp-Protocol-Version does not say the revision that _meta says")
+		return "", mismatch("the header Mcp-Protocol-Version differs from the revision in _meta")
 	}
 	return version, nil
 }
@@ -315,7 +315,7 @@ func known(version string) error {
 	if slices.Contains(Versions, version) || version == oldTransport {
 		return nil
 	}
-	return refusal.New("mcp_version_unsupported", "the revision %.40q of the protocol is none of those that are read: %s",
+	return refusal.New("mcp_version_unsupported", "the revision %.40q of the protocol is not supported; use one of %s",
 		version, strings.Join(Versions, ", "))
 }
 
@@ -333,7 +333,7 @@ func (m *Message) mirrored(header http.Header, name, want string, required bool)
 		return mismatch("the header %s occurs %d times", name, len(values))
 	}
 	if got, ok := decodeHeader(values[0]); !ok || got != want || want == "" {
-		return mismatch("the header %s does not say what the message says", name)
+		return mismatch("the header %s differs from the message", name)
 	}
 	return nil
 }

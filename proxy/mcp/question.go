@@ -144,7 +144,7 @@ func (m *Memory) answer(r *Message, peer Peer, rules []*Rule) (v Verdict, err er
 		return Verdict{}, errPosting()
 	}
 	if r.Method == "" && v.Rule < 0 {
-		return Verdict{}, refusal.New("mcp_method_refused", "no egress rule lets answers to this server pass")
+		return Verdict{}, refusal.New("mcp_method_refused", "no egress rule allows answers to this server")
 	}
 	m.prompted = m.prompted || v.Human
 	m.questions = slices.Delete(m.questions, i, i+1)

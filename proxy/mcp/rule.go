@@ -120,17 +120,17 @@ func Judge(m *Message, header http.Header, rules []*Rule, peer Peer, memory *Mem
 	case i < 0:
 		return Verdict{}, refusal.New("mcp_method_refused", "no rule names the method %.128q", m.Method)
 	case m.Method == callTool && m.ID == "":
-		return Verdict{}, malformed("the call of a tool has no id, so that nothing would say what became of it")
+		return Verdict{}, malformed("the tool call has no id, so nothing would show its result")
 	case !rules[i].Post || rules[i].SameConnection:
 	case header.Get("Mcp-Protocol-Version") == oldTransport:
 		return Verdict{},
 			refusal.New("mcp_transport_unsupported",
-				"a call that posts cannot be of revision %s of the protocol, whose answers come on another connection",
+				"posts are not allowed over revision %s of the protocol, where answers come on another connection",
 				oldTransport)
 	case !streams(header):
 		return Verdict{},
 			refusal.New("mcp_transport_unsupported",
-				"a call that posts has to accept its answer in both forms: send the header Accept: application/json, "+
+				"a post must accept both forms of answer: send the header Accept: application/json, "+
 					"text/event-stream. Clients of the transport of %s do not, whose answers come on another connection", oldTransport)
 	}
 	v := Verdict{Rule: i}

@@ -214,7 +214,7 @@ func (c *Chain) admit() error {
 		return refusal.New("session_required", "the session of the call has ended")
 	case c.number+int64(len(c.ended)+len(c.open)) > interaction.MaxReceipts-thisAndTheLast:
 		return refusal.New("session_full",
-			"the session has as many receipts, and calls that will have one, as the %d of a chain allow",
+			"the session's receipts and open calls have reached the %d that a chain can hold",
 			interaction.MaxReceipts)
 	case len(c.ended) >= maxUnsigned:
 		return c.unsigned()

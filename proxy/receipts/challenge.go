@@ -58,7 +58,7 @@ func (c *Chain) Probe(id string) (prompt string, err error) {
 }
 
 var errProbe = refusal.New("not_found",
-	"the last challenge of this session has no probe with this id that was not sent yet")
+	"the last challenge of this session has no unsent probe with this id")
 
 // meet notes the current challenge in the claims of a call that is sent, and uses up its probe. The caller holds the
 // chain's mutex.

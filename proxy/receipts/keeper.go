@@ -209,7 +209,7 @@ func (k *Keeper) issue(c *Chain, call *Call) error {
 		return err
 	}
 	if signed.Claims().IssuedAt < c.issued {
-		return errors.New("receipts: the clock stands before the time of the receipt before")
+		return errors.New("receipts: the clock is earlier than the previous receipt")
 	}
 	call.signed = signed
 	failpoint.Reach("receipt signed")
@@ -271,7 +271,7 @@ func (k *Keeper) Head(ctx context.Context, c *Chain) (*evidence.InteractionHead,
 func (k *Keeper) settle(ctx context.Context, c *Chain) error {
 	err := k.o.Ledger.SettleReceipts(ctx, c.session)
 	if errors.Is(err, ledger.ErrForked) {
-		return refusal.New("custody_unavailable", "no receipt of this session is kept any more").ForOperator("%v", err)
+		return refusal.New("custody_unavailable", "the receipts of this session can no longer be kept").ForOperator("%v", err)
 	}
 	return err
 }
