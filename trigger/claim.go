@@ -25,7 +25,8 @@ type Claim struct {
 // event_closed, and with event_none if no event came in time or the service is ending.
 func (s *Service) Claim(ctx context.Context, c Claim) (Event, error) {
 	if !isID(c.Runtime) {
-		return Event{}, refusal.New("query_malformed", "a claim must name its runtime in at most %d printable characters", maxID)
+		return Event{},
+			refusal.New("query_malformed", "a claim must name its runtime in at most %d printable characters", maxID)
 	}
 	deadline := time.NewTimer(min(c.Wait, maxWait))
 	defer deadline.Stop()

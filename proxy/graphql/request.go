@@ -11,8 +11,8 @@ import (
 	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
-// parameters are the members of a request (https://graphql.github.io/graphql-over-http). Other members are refused: some
-// servers use them to find a document that the request does not contain.
+// parameters are the members of a request (https://graphql.github.io/graphql-over-http). Other members are refused:
+// some servers use them to find a document that the request does not contain.
 type parameters struct {
 	query      string
 	extensions jsonread.Object
