@@ -104,6 +104,7 @@ func Run(ctx context.Context, path string, stderr io.Writer) error {
 // Roles makes the signers of all roles and reads the gate's secret.
 func (p *sidecar) Roles(process *daemon.Process) (err error) {
 	p.Process = process
+	p.warnFileLimit()
 	c := p.config
 	if p.runtime, err = daemon.NewIssuer(process, evidence.RuntimeAttestationKind, c.Keys.Runtime, c.Audience); err !=
 		nil {
@@ -126,7 +127,6 @@ func (p *sidecar) Roles(process *daemon.Process) (err error) {
 // Open opens the CA and the ledger, and starts the child that looks at the agents' processes.
 func (p *sidecar) Open(ctx context.Context) (err error) {
 	c := p.config
-	p.warnFileLimit()
 	if p.metrics, err = proxy.NewMetrics(p.Metrics); err != nil {
 		return err
 	}
