@@ -14,10 +14,10 @@ import (
 )
 
 // RestrictAgent takes from every program that this process executes from now on what an isolated agent must not have:
-// privileges by executing a program, capabilities, and the system calls by which it would reach something that no
-// namespace separates. The process itself keeps its capabilities.
+// privileges gained by executing a program, capabilities, and system calls that reach across namespaces. The process
+// itself keeps its capabilities.
 //
-// Unlike the lists of [ServiceSyscalls] this list names what is forbidden: an agent runs any program, of any language.
+// Unlike [ServiceSyscalls] it lists forbidden calls, because an agent runs programs of any kind.
 func RestrictAgent() error {
 	steps := []struct {
 		what string
@@ -35,7 +35,7 @@ func RestrictAgent() error {
 	return nil
 }
 
-// noInheritedCapabilities empties the sets from which a program that is executed gets capabilities.
+// noInheritedCapabilities empties the sets from which executed programs get capabilities.
 func noInheritedCapabilities() error {
 	own := cap.GetProc()
 	if err := cap.ResetAmbient(); err != nil {
@@ -67,7 +67,8 @@ func agentSyscalls() error {
 		filters[i] = unix.SockFilter{Code: p.Op, Jt: p.Jt, Jf: p.Jf, K: p.K}
 	}
 	load := unix.SockFprog{Len: uint16(len(filters)), Filter: &filters[0]} //nolint:gosec // some thirty instructions
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&load)))
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC,
+		uintptr(unsafe.Pointer(&load)))
 	runtime.KeepAlive(filters)
 	if errno != 0 {
 		return errno
@@ -77,8 +78,8 @@ func agentSyscalls() error {
 
 // agentFilter makes the filter of agents. A network namespace separates unix, IP and netlink sockets; others, such as
 // those of virtual machines (AF_VSOCK), lead out of it. io_uring makes sockets that no filter sees. Keyrings are
-// inherited from the launcher. A set-user-ID or set-group-ID file in a folder of the machine would give the agent's user
-// or group to everybody who executes it.
+// inherited from the launcher. A set-user-ID or set-group-ID file would give the agent's user or group to everyone who
+// executes it.
 func agentFilter() ([]bpf.Instruction, error) {
 	native, err := arch.GetInfo("")
 	if err != nil {
@@ -88,8 +89,10 @@ func agentFilter() ([]bpf.Instruction, error) {
 		return only(call, isNot(0, unix.AF_UNIX), isNot(0, unix.AF_INET), isNot(0, unix.AF_INET6), isNot(0, unix.AF_NETLINK))
 	}
 	policy := seccomp.Policy{DefaultAction: seccomp.ActionAllow, Syscalls: []seccomp.SyscallGroup{
-		{Names: []string{"io_uring_setup", "io_uring_enter", "io_uring_register", "add_key", "request_key", "keyctl"}, Action: seccomp.ActionErrno},
-		{NamesWithCondtions: []seccomp.NameWithConditions{other("socket"), other("socketpair")}, Action: seccomp.ActionErrno | seccomp.Action(unix.EAFNOSUPPORT)},
+		{Names: []string{"io_uring_setup", "io_uring_enter", "io_uring_register", "add_key", "request_key", "keyctl"},
+			Action: seccomp.ActionErrno},
+		{NamesWithCondtions: []seccomp.NameWithConditions{other("socket"), other("socketpair")},
+			Action: seccomp.ActionErrno | seccomp.Action(unix.EAFNOSUPPORT)},
 		{NamesWithCondtions: setID(native), Action: seccomp.ActionErrno},
 		{Names: []string{"openat2"}, Action: seccomp.ActionErrno | seccomp.Action(unix.ENOSYS)}, // whose mode no filter sees
 	}}
@@ -97,8 +100,8 @@ func agentFilter() ([]bpf.Instruction, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The policy would allow all calls of another architecture: on x86-64 a program can make those of 32-bit programs,
-	// which have other numbers. They are refused first.
+	// Refuse calls of another architecture first: on x86-64 a program can make 32-bit calls, which have other numbers
+	// and which the policy would allow.
 	const architecture = 4 // its offset in struct seccomp_data
 	return append([]bpf.Instruction{
 		bpf.LoadAbsolute{Off: architecture, Size: 4},
@@ -107,14 +110,15 @@ func agentFilter() ([]bpf.Instruction, error) {
 	}, judged...), nil
 }
 
-// setID returns the calls by which a program makes a set-user-ID or set-group-ID file.
+// setID returns the calls that can make a set-user-ID or set-group-ID file.
 func setID(native *arch.Info) []seccomp.NameWithConditions {
 	const (
 		bits      = unix.S_ISUID | unix.S_ISGID // either of them
 		temporary = unix.O_TMPFILE &^ unix.O_DIRECTORY
 	)
 	calls := []seccomp.NameWithConditions{
-		only("chmod", has(1, bits)), only("fchmod", has(1, bits)), only("fchmodat", has(2, bits)), only("fchmodat2", has(2, bits)),
+		only("chmod", has(1, bits)), only("fchmod", has(1, bits)), only("fchmodat", has(2, bits)),
+		only("fchmodat2", has(2, bits)),
 		only("creat", has(1, bits)), only("mknod", has(1, bits)), only("mknodat", has(2, bits)),
 	}
 	for _, makes := range []uint64{unix.O_CREAT, temporary} { // other flags ignore the mode

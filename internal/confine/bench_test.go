@@ -9,8 +9,8 @@ import (
 	"github.com/actionproof/mediator/internal/confine"
 )
 
-// BenchmarkCalls compares the processor time of system calls with the filter and without: of one that is allowed by its number alone, which
-// the kernel remembers, and of one whose arguments the filter looks at each time (mmap, refused by the kernel as it is empty).
+// BenchmarkCalls compares the processor time of system calls with and without the filter: a call that is allowed by
+// number, which the kernel remembers, and one whose arguments the filter reads each time (an empty mmap).
 func BenchmarkCalls(b *testing.B) {
 	measure := func(l confine.Limits) map[string]float64 {
 		raw, err := json.Marshal(order{Confine: &l, Calls: b.N})

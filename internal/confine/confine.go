@@ -1,6 +1,6 @@
-// Package confine takes from a process what it does not need, so that an attacker who takes the process over gains
-// little: other files and ports (Landlock), system calls (seccomp), capabilities, and the ways to read its memory. It
-// does so for good and for every thread. Afterwards it tries whether the restrictions are in force.
+// Package confine takes from a process what it does not need, so that an attacker who takes it over gains little: other
+// files and ports (Landlock), system calls (seccomp), capabilities, and access to its memory. This is for good and for
+// every thread. [Confined.Layers] then tests the restrictions.
 package confine
 
 import (
@@ -20,28 +20,27 @@ type Mode string
 // The modes. The zero value is Required.
 const (
 	Required   Mode = ""            // Apply fails
-	BestEffort Mode = "best_effort" // the process is confined as far as the kernel can; only for Landlock
+	BestEffort Mode = "best_effort" // as far as the kernel can; only for Landlock
 	Off        Mode = "off"         // the process is not confined
 )
 
-// Limits are what a process keeps. The zero value leaves it no file, no port and no capability.
+// Limits are what a process keeps. The zero value leaves no file, no port and no capability.
 type Limits struct {
 	// Syscalls are the system calls; see [ServiceSyscalls] and [LookerSyscalls].
 	Syscalls Calls
 	// Capabilities are kept if the process has them.
 	Capabilities []cap.Value
-	// Files are the files that it reaches. If a file is below two of them, both uses are allowed.
+	// Files are the files that the process may use. A file below two of them gets both uses.
 	Files []File
 	// Bind and Connect are the TCP ports that it may listen on and connect to.
 	Bind, Connect []uint16
-	// AnyConnect lets it connect to every TCP port, whatever Connect says.
+	// AnyConnect allows connections to every TCP port, not only those in Connect.
 	AnyConnect bool
-	// Landlock and Seccomp say what happens if the kernel cannot restrict the process to Files, Bind and Connect, and
-	// to Calls.
+	// Landlock and Seccomp say what happens if the kernel cannot enforce Files, Bind and Connect, or Syscalls.
 	Landlock, Seccomp Mode
 }
 
-// Use is what a process may do with a file, or with everything below a folder.
+// Use says how a process may use a file, or everything below a folder.
 type Use int
 
 // The uses. None of them allows a process to execute a file.
@@ -58,14 +57,14 @@ type File struct {
 	Use  Use
 }
 
-// Confined describes how this process has been confined.
+// Confined describes the confinement of this process.
 type Confined struct {
 	limits Limits
 	abi    int // the kernel's version of Landlock; 0 if it has none
 }
 
-// Apply confines this process. Call it once: after the process has opened what it keeps, and before it listens. After
-// an error the process is only partly confined and has to end.
+// Apply confines this process. Call it once, after the process has opened what it keeps and before it listens. After an
+// error the process is only partly confined and must end.
 func Apply(l Limits) (*Confined, error) {
 	c := &Confined{limits: l}
 	steps := []struct {
@@ -92,7 +91,8 @@ func (c *Confined) Missing(l Limits) []string {
 	var out []string
 	for _, f := range l.Files {
 		reaches := func(g File) bool {
-			return (f.Use == g.Use || f.Use == Read && g.Use != Listen || f.Use == Write && g.Use == Move) && (f.Path == g.Path || strings.HasPrefix(f.Path, g.Path+"/"))
+			return (f.Use == g.Use || f.Use == Read && g.Use != Listen || f.Use == Write && g.Use == Move) &&
+				(f.Path == g.Path || strings.HasPrefix(f.Path, g.Path+"/"))
 		}
 		if c.abi > 0 && !slices.ContainsFunc(c.limits.Files, reaches) {
 			out = append(out, f.Path)
@@ -108,8 +108,8 @@ func (c *Confined) Missing(l Limits) []string {
 
 func noCore() error { return unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) }
 
-// undumpable keeps other processes of the same user from tracing this one and from reading its memory (PR_SET_DUMPABLE
-// in prctl(2)).
+// undumpable keeps other processes of the same user from tracing this one and reading its memory (PR_SET_DUMPABLE in
+// prctl(2)).
 func undumpable() error { return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
 
 func noNewPrivileges() error {
@@ -134,7 +134,7 @@ func (l Limits) dropCapabilities() error {
 	return left.SetProc() // this drops the ambient and inheritable ones too
 }
 
-// capabilities returns the names of the capabilities that are kept.
+// capabilities returns the names of the kept capabilities.
 func (l Limits) capabilities() string {
 	var names []string
 	for _, v := range l.Capabilities {

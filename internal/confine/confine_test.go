@@ -22,7 +22,7 @@ import (
 	"github.com/actionproof/mediator/test/full"
 )
 
-// order is what a child of a test is told: how to confine itself, if at all, and what to try then.
+// order tells a child of a test how to confine itself, if at all, and what to try then.
 type order struct {
 	Confine *confine.Limits `json:"confine"`
 	Looker  bool            `json:"looker"` // else it is a service
@@ -32,7 +32,7 @@ type order struct {
 	Calls   int             `json:"calls"` // how many calls to make and measure
 }
 
-// answer is what it found.
+// answer is the child's result.
 type answer struct {
 	Refused string             `json:"refused"` // why it was not confined
 	Tried   map[string]string  `json:"tried"`   // the error of each attempt; empty where it worked
@@ -72,7 +72,8 @@ func child(told string) {
 	}
 	a.Tried["in another thread"] = threads()
 	if o.Calls > 0 {
-		a.Cost = map[string]float64{"getppid": cost(o.Calls, unix.SYS_GETPPID, 0, 0, 0), "mmap": cost(o.Calls, unix.SYS_MMAP, 0, 0, unix.PROT_READ)}
+		a.Cost = map[string]float64{"getppid": cost(o.Calls, unix.SYS_GETPPID, 0, 0, 0),
+			"mmap": cost(o.Calls, unix.SYS_MMAP, 0, 0, unix.PROT_READ)}
 	}
 	raw, err := json.Marshal(a)
 	if err != nil {
@@ -84,7 +85,7 @@ func child(told string) {
 	}
 }
 
-// cost makes a call n times, and returns the processor time that one takes.
+// cost makes a call n times and returns the processor time of one.
 func cost(n int, number, a1, a2, a3 uintptr) float64 {
 	spent := func() int64 {
 		var u unix.Rusage
@@ -102,7 +103,7 @@ func cost(n int, number, a1, a2, a3 uintptr) float64 {
 	return float64(spent()-before) / float64(n)
 }
 
-// startThreads holds threads that try to make a namespace once they are let go, and returns what came of it.
+// startThreads holds threads that try to make a namespace once they are released, and returns their results.
 func startThreads() func() string {
 	const n = 8
 	begin, ready, errs := make(chan bool), make(chan bool), make(chan error, n)
@@ -182,7 +183,7 @@ func tcp(do func(fd int, at unix.Sockaddr) error, port int) func(string) error {
 	}
 }
 
-// Ports of the tests, which no kernel gives out by itself. Nobody listens on them: a connection that is let through is refused by the other side.
+// Ports of the tests, which no kernel assigns by itself and where no process listens.
 const (
 	mayBind, mayNotBind       = 20461, 20462
 	mayConnect, mayNotConnect = 20463, 20464
@@ -190,45 +191,47 @@ const (
 
 const bad = ^uintptr(0)
 
-// attempts are what children try. A system call is made with arguments that no kernel accepts, so that nothing happens where it is let
-// through, but that another error comes back.
+// attempts are the tries of children. A system call has arguments that no kernel accepts: if it is allowed, nothing
+// happens, but another error comes back.
 var attempts = map[string]func(dir string) error{
-	"execute":            func(string) error { return unix.Exec("/nowhere", nil, nil) },
-	"start a process":    func(string) error { return exec.Command("/bin/true").Run() },
-	"ptrace":             call(unix.SYS_PTRACE, bad, bad),
-	"process_vm_readv":   call(unix.SYS_PROCESS_VM_READV, bad),
-	"process_vm_writev":  call(unix.SYS_PROCESS_VM_WRITEV, bad),
-	"mount":              call(unix.SYS_MOUNT, 0, 0, 0),
-	"umount2":            call(unix.SYS_UMOUNT2, 0, 0),
-	"fsopen":             call(unix.SYS_FSOPEN, 0, bad),
-	"unshare":            call(unix.SYS_UNSHARE, 0),
-	"setns":              call(unix.SYS_SETNS, bad, 0),
-	"clone a namespace":  call(unix.SYS_CLONE, unix.CLONE_NEWNS|unix.CLONE_FS),
-	"clone3":             call(unix.SYS_CLONE3, 0, 0),
-	"kexec_load":         call(unix.SYS_KEXEC_LOAD, 0, bad, 0, bad),
-	"bpf":                call(unix.SYS_BPF, bad, 0, 0),
-	"perf_event_open":    call(unix.SYS_PERF_EVENT_OPEN, 0, 0, 0, 0, 0),
-	"init_module":        call(unix.SYS_INIT_MODULE, 0, 0, 0),
-	"finit_module":       call(unix.SYS_FINIT_MODULE, bad, 0, 0),
-	"delete_module":      call(unix.SYS_DELETE_MODULE, 0, 0),
-	"keyctl":             call(unix.SYS_KEYCTL, bad),
-	"add_key":            call(unix.SYS_ADD_KEY, 0, 0, 0, bad),
-	"request_key":        call(unix.SYS_REQUEST_KEY, 0, 0, 0, 0),
-	"userfaultfd":        call(unix.SYS_USERFAULTFD, 0x7ff0),
-	"io_uring_setup":     call(unix.SYS_IO_URING_SETUP, 0, 0),
-	"pivot_root":         call(unix.SYS_PIVOT_ROOT, 0, 0),
-	"chroot":             call(unix.SYS_CHROOT, 0),
-	"swapon":             call(unix.SYS_SWAPON, 0, 0),
-	"reboot":             call(unix.SYS_REBOOT, 0, 0, 0),
-	"personality":        call(unix.SYS_PERSONALITY, 0xffffffff),
-	"setuid":             call(unix.SYS_SETUID, bad),
-	"capset":             call(unix.SYS_CAPSET, 0, 0),
-	"mlockall":           call(unix.SYS_MLOCKALL, bad),
-	"memfd_create":       call(unix.SYS_MEMFD_CREATE, 0, 0),
-	"pidfd_open":         call(unix.SYS_PIDFD_OPEN, bad, 0),
-	"open_by_handle_at":  call(unix.SYS_OPEN_BY_HANDLE_AT, bad, 0, 0),
-	"become dumpable":    func(string) error { return unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0) },
-	"set a limit":        func(string) error { return unix.Setrlimit(unix.RLIMIT_CPU, &unix.Rlimit{Cur: 3600, Max: 3600}) },
+	"execute":           func(string) error { return unix.Exec("/nowhere", nil, nil) },
+	"start a process":   func(string) error { return exec.Command("/bin/true").Run() },
+	"ptrace":            call(unix.SYS_PTRACE, bad, bad),
+	"process_vm_readv":  call(unix.SYS_PROCESS_VM_READV, bad),
+	"process_vm_writev": call(unix.SYS_PROCESS_VM_WRITEV, bad),
+	"mount":             call(unix.SYS_MOUNT, 0, 0, 0),
+	"umount2":           call(unix.SYS_UMOUNT2, 0, 0),
+	"fsopen":            call(unix.SYS_FSOPEN, 0, bad),
+	"unshare":           call(unix.SYS_UNSHARE, 0),
+	"setns":             call(unix.SYS_SETNS, bad, 0),
+	"clone a namespace": call(unix.SYS_CLONE, unix.CLONE_NEWNS|unix.CLONE_FS),
+	"clone3":            call(unix.SYS_CLONE3, 0, 0),
+	"kexec_load":        call(unix.SYS_KEXEC_LOAD, 0, bad, 0, bad),
+	"bpf":               call(unix.SYS_BPF, bad, 0, 0),
+	"perf_event_open":   call(unix.SYS_PERF_EVENT_OPEN, 0, 0, 0, 0, 0),
+	"init_module":       call(unix.SYS_INIT_MODULE, 0, 0, 0),
+	"finit_module":      call(unix.SYS_FINIT_MODULE, bad, 0, 0),
+	"delete_module":     call(unix.SYS_DELETE_MODULE, 0, 0),
+	"keyctl":            call(unix.SYS_KEYCTL, bad),
+	"add_key":           call(unix.SYS_ADD_KEY, 0, 0, 0, bad),
+	"request_key":       call(unix.SYS_REQUEST_KEY, 0, 0, 0, 0),
+	"userfaultfd":       call(unix.SYS_USERFAULTFD, 0x7ff0),
+	"io_uring_setup":    call(unix.SYS_IO_URING_SETUP, 0, 0),
+	"pivot_root":        call(unix.SYS_PIVOT_ROOT, 0, 0),
+	"chroot":            call(unix.SYS_CHROOT, 0),
+	"swapon":            call(unix.SYS_SWAPON, 0, 0),
+	"reboot":            call(unix.SYS_REBOOT, 0, 0, 0),
+	"personality":       call(unix.SYS_PERSONALITY, 0xffffffff),
+	"setuid":            call(unix.SYS_SETUID, bad),
+	"capset":            call(unix.SYS_CAPSET, 0, 0),
+	"mlockall":          call(unix.SYS_MLOCKALL, bad),
+	"memfd_create":      call(unix.SYS_MEMFD_CREATE, 0, 0),
+	"pidfd_open":        call(unix.SYS_PIDFD_OPEN, bad, 0),
+	"open_by_handle_at": call(unix.SYS_OPEN_BY_HANDLE_AT, bad, 0, 0),
+	"become dumpable":   func(string) error { return unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0) },
+	"set a limit": func(string) error {
+		return unix.Setrlimit(unix.RLIMIT_CPU, &unix.Rlimit{Cur: 3600, Max: 3600})
+	},
 	"type a key":         call(unix.SYS_IOCTL, bad, unix.TIOCSTI, 0),
 	"signal its parent":  func(string) error { return unix.Kill(os.Getppid(), 0) },
 	"signal itself":      func(string) error { return unix.Kill(os.Getpid(), 0) },
@@ -246,17 +249,25 @@ var attempts = map[string]func(dir string) error{
 	"make it executable": memory(unix.PROT_READ|unix.PROT_WRITE, unix.PROT_READ|unix.PROT_EXEC),
 	"memory":             memory(unix.PROT_READ|unix.PROT_WRITE, unix.PROT_READ),
 
-	"read":                  func(dir string) error { _, err := os.ReadFile(filepath.Join(dir, "read", "file")); return err },
-	"read what is new":      func(dir string) error { _, err := os.ReadDir(filepath.Join(dir, "read")); return err },
-	"read one file":         func(dir string) error { _, err := os.ReadFile(filepath.Join(dir, "one")); return err },
-	"read another file":     func(dir string) error { _, err := os.ReadFile(filepath.Join(dir, "other")); return err },
-	"read the password":     func(string) error { _, err := os.ReadFile("/etc/passwd"); return err },
-	"list the root":         func(string) error { _, err := os.ReadDir("/"); return err },
-	"write what it reads":   func(dir string) error { return os.WriteFile(filepath.Join(dir, "read", "file"), nil, 0o600) },
-	"make a file":           func(dir string) error { return os.WriteFile(filepath.Join(dir, "write", "new"), []byte("x"), 0o600) },
+	"read": func(dir string) error {
+		_, err := os.ReadFile(filepath.Join(dir, "read", "file"))
+		return err
+	},
+	"read what is new":  func(dir string) error { _, err := os.ReadDir(filepath.Join(dir, "read")); return err },
+	"read one file":     func(dir string) error { _, err := os.ReadFile(filepath.Join(dir, "one")); return err },
+	"read another file": func(dir string) error { _, err := os.ReadFile(filepath.Join(dir, "other")); return err },
+	"read the password": func(string) error { _, err := os.ReadFile("/etc/passwd"); return err },
+	"list the root":     func(string) error { _, err := os.ReadDir("/"); return err },
+	"write what it reads": func(dir string) error {
+		return os.WriteFile(filepath.Join(dir, "read", "file"), nil, 0o600)
+	},
+	"make a file": func(dir string) error {
+		return os.WriteFile(filepath.Join(dir, "write", "new"), []byte("x"), 0o600)
+	},
 	"make a file elsewhere": func(dir string) error { return os.WriteFile(filepath.Join(dir, "new"), nil, 0o600) },
 	"replace a file": func(dir string) error {
-		return errors.Join(os.WriteFile(filepath.Join(dir, "write", "a"), nil, 0o600), os.Rename(filepath.Join(dir, "write", "a"), filepath.Join(dir, "write", "b")))
+		return errors.Join(os.WriteFile(filepath.Join(dir, "write", "a"), nil, 0o600),
+			os.Rename(filepath.Join(dir, "write", "a"), filepath.Join(dir, "write", "b")))
 	},
 	"move a file": func(dir string) error {
 		return unix.Rename(filepath.Join(dir, "move", "from", "file"), filepath.Join(dir, "move", "to", "file"))
@@ -271,14 +282,19 @@ var attempts = map[string]func(dir string) error{
 		}
 		return err
 	},
-	"make a file beside it":      func(dir string) error { return os.WriteFile(filepath.Join(dir, "listen", "new"), nil, 0o600) },
-	"bind":                       tcp(unix.Bind, mayBind),
-	"bind another port":          tcp(unix.Bind, mayNotBind),
-	"connect":                    tcp(unix.Connect, mayConnect),
-	"connect to another port":    tcp(unix.Connect, mayNotConnect),
-	"read a link":                func(string) error { _, err := os.Readlink("/proc/self/exe"); return err },
-	"open a file":                func(string) error { _, err := os.ReadFile("/proc/self/status"); return err },
-	"read its parent's standard": func(string) error { _, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/0", os.Getppid())); return err },
+	"make a file beside it": func(dir string) error {
+		return os.WriteFile(filepath.Join(dir, "listen", "new"), nil, 0o600)
+	},
+	"bind":                    tcp(unix.Bind, mayBind),
+	"bind another port":       tcp(unix.Bind, mayNotBind),
+	"connect":                 tcp(unix.Connect, mayConnect),
+	"connect to another port": tcp(unix.Connect, mayNotConnect),
+	"read a link":             func(string) error { _, err := os.Readlink("/proc/self/exe"); return err },
+	"open a file":             func(string) error { _, err := os.ReadFile("/proc/self/status"); return err },
+	"read its parent's standard": func(string) error {
+		_, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/0", os.Getppid()))
+		return err
+	},
 }
 
 // run runs a child to its end.
@@ -300,7 +316,7 @@ func run(t *testing.T, o order) answer {
 	return a
 }
 
-// all are all capabilities: what is refused to a child that has them is not refused for their lack.
+// all are all capabilities: a child that has them is not refused for lack of one.
 func all() (out []cap.Value) {
 	for v := cap.Value(0); v < cap.MaxBits(); v++ {
 		out = append(out, v)
@@ -308,7 +324,7 @@ func all() (out []cap.Value) {
 	return out
 }
 
-// kernelABI is the kernel's version of Landlock, 0 where it has none.
+// kernelABI is the kernel's version of Landlock, or 0.
 func kernelABI() int {
 	abi, err := ll.LandlockGetABIVersion()
 	if err != nil {
@@ -320,18 +336,26 @@ func kernelABI() int {
 // TestSystemCalls tries system calls with and without seccomp's filter.
 func TestSystemCalls(t *testing.T) {
 	refused := []string{
-		"execute", "start a process", "ptrace", "process_vm_readv", "process_vm_writev", "mount", "umount2", "fsopen", "unshare", "setns", "clone a namespace",
-		"kexec_load", "bpf", "perf_event_open", "init_module", "finit_module", "delete_module", "keyctl", "add_key", "request_key", "userfaultfd", "io_uring_setup",
-		"pivot_root", "chroot", "swapon", "reboot", "personality", "setuid", "capset", "mlockall", "memfd_create", "pidfd_open", "open_by_handle_at", "become dumpable",
-		"set a limit", "type a key", "signal its parent", "a packet socket", "a vsock", "a kernel cipher", "MPTCP", "SCTP", "netlink audit", "executable memory", "make it executable",
+		"execute", "start a process", "ptrace", "process_vm_readv", "process_vm_writev", "mount", "umount2", "fsopen",
+		"unshare", "setns", "clone a namespace",
+		"kexec_load", "bpf", "perf_event_open", "init_module", "finit_module", "delete_module", "keyctl", "add_key",
+		"request_key", "userfaultfd", "io_uring_setup",
+		"pivot_root", "chroot", "swapon", "reboot", "personality", "setuid", "capset", "mlockall", "memfd_create",
+		"pidfd_open", "open_by_handle_at", "become dumpable",
+		"set a limit", "type a key", "signal its parent", "a packet socket", "a vsock", "a kernel cipher", "MPTCP", "SCTP",
+		"netlink audit", "executable memory", "make it executable",
 	}
-	allowed := []string{"signal itself", "TCP", "UDP over IPv6", "netlink route", "a unix socket", "memory", "read the password"}
+	allowed := []string{"signal itself", "TCP", "UDP over IPv6", "netlink route", "a unix socket", "memory",
+		"read the password"}
 	try := append(slices.Clone(refused), append(allowed, "clone3")...)
 	full.Only(t, "root")
 	if os.Geteuid() != 0 {
-		t.Fatal("root's capabilities are needed to tell a call that seccomp refuses from one that needs a capability: run the tests as root")
+		t.Fatal(
+			"root's capabilities are needed to tell a call that seccomp refuses from one that needs a capability: run the " +
+				"tests as root")
 	}
-	free := run(t, order{Confine: &confine.Limits{Landlock: confine.Off, Seccomp: confine.Off, Capabilities: all()}, Try: try})
+	free := run(t,
+		order{Confine: &confine.Limits{Landlock: confine.Off, Seccomp: confine.Off, Capabilities: all()}, Try: try})
 	held := run(t, order{Confine: &confine.Limits{Landlock: confine.Off, Capabilities: all()}, Try: try})
 	if held.Refused != "" {
 		t.Fatal(held.Refused)
@@ -354,10 +378,13 @@ func TestSystemCalls(t *testing.T) {
 	}
 }
 
-// TestLooker tries what the process that reads links must not do.
+// TestLooker tries what the looker must not do.
 func TestLooker(t *testing.T) {
-	try := []string{"read a link", "read its parent's standard", "open a file", "TCP", "a unix socket", "start a process", "executable memory"}
-	a := run(t, order{Confine: &confine.Limits{Landlock: confine.Off, Capabilities: []cap.Value{cap.SYS_PTRACE, cap.DAC_READ_SEARCH}}, Looker: true, Try: try})
+	try := []string{"read a link", "read its parent's standard", "open a file", "TCP", "a unix socket", "start a process",
+		"executable memory"}
+	a := run(t, order{
+		Confine: &confine.Limits{Landlock: confine.Off, Capabilities: []cap.Value{cap.SYS_PTRACE, cap.DAC_READ_SEARCH}},
+		Looker:  true, Try: try})
 	if a.Refused != "" {
 		t.Fatal(a.Refused)
 	}
@@ -371,7 +398,8 @@ func TestLooker(t *testing.T) {
 func tree(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"read/file", "one", "other", "write/from/file", "write/to/x", "move/from/file", "move/to/x", "listen/x"} {
+	for _, name := range []string{"read/file", "one", "other", "write/from/file", "write/to/x", "move/from/file",
+		"move/to/x", "listen/x"} {
 		path := filepath.Join(dir, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte("x"), 0o600)); err != nil {
 			t.Fatal(err)
@@ -383,24 +411,28 @@ func tree(t *testing.T) string {
 func limits(dir string) *confine.Limits {
 	return &confine.Limits{
 		Files: []confine.File{
-			{filepath.Join(dir, "read"), confine.Read}, {filepath.Join(dir, "one"), confine.Read}, {filepath.Join(dir, "write"), confine.Write},
-			{filepath.Join(dir, "move"), confine.Move}, {filepath.Join(dir, "listen"), confine.Listen}, {filepath.Join(dir, "absent"), confine.Write},
+			{filepath.Join(dir, "read"), confine.Read}, {filepath.Join(dir, "one"), confine.Read},
+			{filepath.Join(dir, "write"), confine.Write},
+			{filepath.Join(dir, "move"), confine.Move}, {filepath.Join(dir, "listen"), confine.Listen},
+			{filepath.Join(dir, "absent"), confine.Write},
 			{"/proc/self", confine.Read},
 		},
 		Bind: []uint16{mayBind}, Connect: []uint16{mayConnect}, Landlock: confine.BestEffort,
 	}
 }
 
-// TestFilesAndPorts tries files and ports inside and outside of the table. Where the kernel has no Landlock nothing is refused, and the
-// layers say so.
+// TestFilesAndPorts tries files and ports inside and outside of the limits. Without Landlock nothing is refused, and
+// the layers say so.
 func TestFilesAndPorts(t *testing.T) {
 	since := map[string]struct {
 		abi  int
 		want string
 	}{
-		"read": {}, "read what is new": {}, "read one file": {}, "make a file": {}, "replace a file": {}, "move a file": {}, "make a socket": {}, "bind": {},
+		"read": {}, "read what is new": {}, "read one file": {}, "make a file": {}, "replace a file": {}, "move a file": {},
+		"make a socket": {}, "bind": {},
 		"connect":           {want: "ECONNREFUSED"},
-		"read another file": {1, "EACCES"}, "read the password": {1, "EACCES"}, "list the root": {1, "EACCES"}, "write what it reads": {1, "EACCES"},
+		"read another file": {1, "EACCES"}, "read the password": {1, "EACCES"}, "list the root": {1, "EACCES"},
+		"write what it reads":   {1, "EACCES"},
 		"make a file elsewhere": {1, "EACCES"}, "make a file beside it": {1, "EACCES"}, "move a file out": {2, "EXDEV"},
 		"bind another port": {4, "EACCES"}, "connect to another port": {4, "EACCES"}, "signal its parent": {6, "EPERM"},
 	}
@@ -427,12 +459,14 @@ func TestFilesAndPorts(t *testing.T) {
 	}
 }
 
-// TestAnyConnect: a process that may connect anywhere is still held to its files and to what it may listen on, and says so.
+// TestAnyConnect confines a process that may connect anywhere to its files and its listening ports.
 func TestAnyConnect(t *testing.T) {
 	dir := tree(t)
 	l := limits(dir)
 	l.Seccomp, l.AnyConnect = confine.Off, true
-	a := run(t, order{Confine: l, Dir: dir, Try: []string{"connect", "connect to another port", "bind", "bind another port", "list the root", "signal its parent"}})
+	a := run(t, order{Confine: l, Dir: dir,
+		Try: []string{"connect", "connect to another port", "bind", "bind another port", "list the root",
+			"signal its parent"}})
 	want := map[string]string{"connect": "ECONNREFUSED", "connect to another port": "ECONNREFUSED", "bind": ""}
 	for what, s := range map[string]struct {
 		abi  int
@@ -454,7 +488,7 @@ func TestAnyConnect(t *testing.T) {
 	}
 }
 
-// TestLayers compares what a process says of itself with what was done.
+// TestLayers compares a process's report with its confinement.
 func TestLayers(t *testing.T) {
 	inForce := func(a answer) (out []string) {
 		for _, l := range a.Layers {
@@ -498,7 +532,7 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// TestRequired has Landlock required: a kernel without all of it gets an error.
+// TestRequired requires Landlock: a kernel without all of it gets an error.
 func TestRequired(t *testing.T) {
 	dir := tree(t)
 	l := limits(dir)
@@ -509,7 +543,7 @@ func TestRequired(t *testing.T) {
 	}
 }
 
-// TestOutOfReach has another process of the same user look at the memory of a child.
+// TestOutOfReach has another process of the same user read a child's memory.
 func TestOutOfReach(t *testing.T) {
 	full.Only(t, "root")
 	if os.Geteuid() != 0 {
@@ -547,7 +581,8 @@ func TestOutOfReach(t *testing.T) {
 				t.Fatal(err, a.Refused)
 			}
 			for _, file := range []string{"environ", "mem"} {
-				err := other(exec.Command("dd", "bs=1", "count=0", "status=none", fmt.Sprintf("if=/proc/%d/%s", child.Process.Pid, file))).Run()
+				err := other(
+					exec.Command("dd", "bs=1", "count=0", "status=none", fmt.Sprintf("if=/proc/%d/%s", child.Process.Pid, file))).Run()
 				if (err == nil) != tt.reached {
 					t.Errorf("%s: %v", file, err)
 				}
@@ -556,7 +591,7 @@ func TestOutOfReach(t *testing.T) {
 	}
 }
 
-// other has a command run as a user of its own.
+// other runs a command as its own user.
 func other(c *exec.Cmd) *exec.Cmd {
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 54321, Gid: 54321}}
 	return c

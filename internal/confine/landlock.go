@@ -13,7 +13,7 @@ import (
 // 6.12).
 var held = landlock.V6
 
-// held returns what Landlock restricts for these limits.
+// held returns the restrictions for these limits.
 func (l Limits) held() landlock.Config {
 	if !l.AnyConnect {
 		return held
@@ -27,7 +27,7 @@ const (
 	portsABI = 4
 )
 
-// rights are the rights of each use of a folder. ofFile are those of them that a file can have.
+// rights are the rights of each use of a folder. ofFile are those that a file can have.
 var (
 	rights = map[Use]landlock.AccessFSSet{
 		Read:   reading,
@@ -40,8 +40,8 @@ var (
 
 const (
 	reading landlock.AccessFSSet = ll.AccessFSReadFile | ll.AccessFSReadDir
-	writing landlock.AccessFSSet = reading | ll.AccessFSWriteFile | ll.AccessFSTruncate | ll.AccessFSMakeReg | ll.AccessFSMakeDir |
-		ll.AccessFSRemoveFile | ll.AccessFSRemoveDir | ll.AccessFSIoctlDev
+	writing landlock.AccessFSSet = reading | ll.AccessFSWriteFile | ll.AccessFSTruncate | ll.AccessFSMakeReg |
+		ll.AccessFSMakeDir | ll.AccessFSRemoveFile | ll.AccessFSRemoveDir | ll.AccessFSIoctlDev
 )
 
 // landlock restricts the process to its files and ports.
@@ -90,7 +90,7 @@ func (l Limits) rules() ([]landlock.Rule, error) {
 	return out, nil
 }
 
-// kernelHas says which version of Landlock the kernel has.
+// kernelHas names the kernel's version of Landlock.
 func kernelHas(abi int) string {
 	if abi == 0 {
 		return "Landlock is not supported by this kernel"

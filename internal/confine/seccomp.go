@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Calls are the system calls that a process may make, some of them only with certain arguments. Every other call fails
-// with EPERM, including calls that future kernels will have and calls of another architecture.
+// Calls are the system calls that a process may make, some only with certain arguments. Every other call fails with
+// EPERM, including those of future kernels and of other architectures.
 type Calls struct {
 	names []string
 	some  []seccomp.NameWithConditions
@@ -28,8 +28,8 @@ func (l Limits) seccomp() error {
 	return seccomp.LoadFilter(seccomp.Filter{NoNewPrivs: true, Flag: seccomp.FilterFlagTSync, Policy: *policy})
 }
 
-// policy makes the filter's policy for an architecture, by its Go name; an empty name is the architecture that runs. It
-// skips calls that the architecture lacks: x86-64 has open(2), and arm64 has only openat(2).
+// policy makes the filter for an architecture, by its Go name; an empty name means this one. It skips calls that the
+// architecture lacks: x86-64 has open(2), arm64 only openat(2).
 func (c Calls) policy(goarch string) (*seccomp.Policy, error) {
 	info, err := arch.GetInfo(goarch)
 	if err != nil {
@@ -56,8 +56,8 @@ func (c Calls) policy(goarch string) (*seccomp.Policy, error) {
 	return &seccomp.Policy{DefaultAction: seccomp.ActionErrno, Syscalls: []seccomp.SyscallGroup{allowed, absent}}, nil
 }
 
-// pretended are calls that fail as if the kernel did not have them, so that the C library uses an older call. A filter
-// sees the arguments of clone and not those of clone3.
+// pretended are calls that fail as if the kernel lacked them, so that the C library uses an older one: a filter sees
+// the arguments of clone but not those of clone3.
 var pretended = []string{"clone3"}
 
 // only allows a call if all conditions hold.
@@ -81,48 +81,55 @@ func lacks(argument uint32, bits uint64) seccomp.Condition {
 	return seccomp.Condition{Argument: argument, Operation: seccomp.BitsNotSet, Value: bits}
 }
 
-// ServiceSyscalls returns the system calls of a process that serves: it works with files and sockets and makes threads. It
-// starts no process, executes nothing, maps no executable memory, and signals only itself.
+// ServiceSyscalls returns the system calls of a process that serves with files, sockets and threads. It starts and
+// executes no program, maps no executable memory, and signals only itself.
 func ServiceSyscalls() Calls {
 	return Calls{names: slices.Concat(running, files, sockets), some: slices.Concat(itself(), families)}
 }
 
-// LookerSyscalls returns the system calls of a process that answers questions about /proc by reading links and the
-// owners of files. It opens nothing.
+// LookerSyscalls returns the system calls of a process that reads links and owners of files in /proc, and opens
+// nothing.
 func LookerSyscalls() Calls { return Calls{names: slices.Concat(running, links), some: itself()} }
 
-// running are the calls by which Go's runtime and the C library run threads, allocate memory and tell the time.
+// running are the calls that Go's runtime and the C library need for threads, memory and time.
 var running = []string{
 	"brk", "madvise", "membarrier", "mincore", "mremap", "munmap",
-	"exit", "exit_group", "futex", "get_robust_list", "getpid", "getppid", "gettid", "rseq", "sched_getaffinity", "sched_yield", "set_robust_list", "set_tid_address",
+	"exit", "exit_group", "futex", "get_robust_list", "getpid", "getppid", "gettid", "rseq", "sched_getaffinity",
+	"sched_yield", "set_robust_list", "set_tid_address",
 	"restart_syscall", "rt_sigaction", "rt_sigpending", "rt_sigprocmask", "rt_sigreturn", "rt_sigtimedwait", "sigaltstack",
 	"clock_getres", "clock_gettime", "clock_nanosleep", "gettimeofday", "nanosleep", "time", "times",
-	"getegid", "geteuid", "getgid", "getgroups", "getresgid", "getresuid", "getrlimit", "getrusage", "getuid", "sysinfo", "uname",
+	"getegid", "geteuid", "getgid", "getgroups", "getresgid", "getresuid", "getrlimit", "getrusage", "getuid", "sysinfo",
+	"uname",
 	"getrandom",
-	"close", "dup", "dup2", "dup3", "epoll_create", "epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_pwait2", "epoll_wait", "eventfd2", "fcntl", "pipe2",
+	"close", "dup", "dup2", "dup3", "epoll_create", "epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_pwait2",
+	"epoll_wait", "eventfd2", "fcntl", "pipe2",
 	"poll", "ppoll", "pselect6", "read", "readv", "select", "write", "writev",
 	"capget", "wait4", "waitid",
 }
 
-// links are the calls that read a link, and those that say of which kind and whose a file is.
+// links are the calls that read a link, or the kind and owner of a file.
 var links = []string{"readlink", "readlinkat", "newfstatat", "stat"}
 
 // files are the calls that work with files.
 var files = []string{
-	"access", "chmod", "copy_file_range", "faccessat", "faccessat2", "fadvise64", "fallocate", "fchmod", "fchmodat", "fdatasync", "flock", "fstat", "fstatfs", "fsync",
-	"ftruncate", "getcwd", "getdents64", "getxattr", "inotify_add_watch", "inotify_init1", "lgetxattr", "lseek", "lstat", "mkdir", "mkdirat", "msync", "newfstatat", "open", "openat", "pread64", "preadv",
-	"preadv2", "pwrite64", "pwritev", "pwritev2", "readlink", "readlinkat", "rename", "renameat", "renameat2", "rmdir", "sendfile", "splice", "stat", "statfs", "statx",
+	"access", "chmod", "copy_file_range", "faccessat", "faccessat2", "fadvise64", "fallocate", "fchmod", "fchmodat",
+	"fdatasync", "flock", "fstat", "fstatfs", "fsync",
+	"ftruncate", "getcwd", "getdents64", "getxattr", "inotify_add_watch", "inotify_init1", "lgetxattr", "lseek", "lstat",
+	"mkdir", "mkdirat", "msync", "newfstatat", "open", "openat", "pread64", "preadv",
+	"preadv2", "pwrite64", "pwritev", "pwritev2", "readlink", "readlinkat", "rename", "renameat", "renameat2", "rmdir",
+	"sendfile", "splice", "stat", "statfs", "statx",
 	"sync_file_range", "umask", "unlink", "unlinkat", "utimensat",
 }
 
 // sockets are the calls that work with existing sockets.
 var sockets = []string{
-	"accept", "accept4", "bind", "connect", "getpeername", "getsockname", "getsockopt", "listen", "recvfrom", "recvmmsg", "recvmsg", "sendmmsg", "sendmsg", "sendto",
+	"accept", "accept4", "bind", "connect", "getpeername", "getsockname", "getsockopt", "listen", "recvfrom", "recvmmsg",
+	"recvmsg", "sendmmsg", "sendmsg", "sendto",
 	"setsockopt", "shutdown",
 }
 
-// families are the sockets that the process may make: unix, TCP, UDP, and netlink for the machine's addresses. MPTCP
-// and SCTP are refused here, because Landlock restricts only the ports of TCP.
+// families are the kinds of sockets that the process may make: unix, TCP, UDP, and netlink for the machine's addresses.
+// MPTCP and SCTP are refused, because Landlock restricts only ports of TCP.
 var families = []seccomp.NameWithConditions{
 	only("socket", is(0, unix.AF_UNIX)),
 	only("socket", is(0, unix.AF_INET), atMost(2, unix.IPPROTO_UDP)),
@@ -138,10 +145,11 @@ func atMost(argument uint32, value uint64) seccomp.Condition {
 // prSetVMA names memory of Go's runtime (PR_SET_VMA in prctl(2)).
 const prSetVMA = 0x53564d41
 
-// namespaces are the flags by which clone makes a namespace.
-const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
+// namespaces are the flags of clone that make a namespace.
+const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.
+	CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
-// itself returns the calls that a process may use only on itself. It may make threads and no processes, signal its own
+// itself returns the calls that a process may use only on itself: it may make threads but no processes, signal its
 // threads, map memory that is not executable, and read its limits. It may not push keystrokes into a terminal.
 func itself() []seccomp.NameWithConditions {
 	self := uint64(os.Getpid())

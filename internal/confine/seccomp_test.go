@@ -19,8 +19,8 @@ const (
 	nosys = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
 )
 
-// judge runs the filter on one system call. The machine that runs it reads big-endian words where the kernel reads its
-// own; both halves of an argument stand where the filter of a little-endian kernel looks for them.
+// judge runs the filter on one system call. The virtual machine reads big-endian words, so both halves of an argument
+// are put where the filter of a little-endian kernel looks.
 func judge(t *testing.T, as uint32, number int, args ...uint64) uint32 {
 	t.Helper()
 	policy, err := ServiceSyscalls().policy(runtime.GOARCH)
@@ -67,7 +67,8 @@ func TestFilter(t *testing.T) {
 	}
 	for name, want := range map[string]uint32{
 		"read": allow, "openat": allow, "futex": allow, "connect": allow, "getrandom": allow,
-		"execve": deny, "execveat": deny, "ptrace": deny, "seccomp": deny, "io_uring_setup": deny, "landlock_restrict_self": deny, "mount": deny,
+		"execve": deny, "execveat": deny, "ptrace": deny, "seccomp": deny, "io_uring_setup": deny,
+		"landlock_restrict_self": deny, "mount": deny,
 		"clone3": nosys,
 	} {
 		if got := call(name); got != want {
@@ -94,7 +95,8 @@ func TestFilter(t *testing.T) {
 		"a key for a terminal":             {call("ioctl", 0, unix.TIOCSTI), deny},
 		"another ioctl":                    {call("ioctl", 0, unix.TCGETS), allow},
 		"a call of 32 bits":                {judge(t, x86, 3), deny},
-		"an x32 call":                      {judge(t, uint32(arch.X86_64.ID), info.SyscallNames["read"]|x32), map[string]uint32{"amd64": nosys, "arm64": deny}[runtime.GOARCH]},
+		"an x32 call": {judge(t, uint32(arch.X86_64.ID), info.SyscallNames["read"]|x32),
+			map[string]uint32{"amd64": nosys, "arm64": deny}[runtime.GOARCH]},
 	} {
 		if got[0] != got[1] {
 			t.Errorf("%s: %#x, want %#x", what, got[0], got[1])
@@ -102,9 +104,10 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// TestArchitectures makes the policy for each architecture that is released: what a service needs is in it under the name that it has there.
+// TestArchitectures makes the policy for each released architecture and looks up the calls that a service needs.
 func TestArchitectures(t *testing.T) {
-	for goarch, opens := range map[string][]string{"amd64": {"open", "openat", "epoll_wait"}, "arm64": {"openat", "epoll_pwait"}} {
+	for goarch, opens := range map[string][]string{"amd64": {"open", "openat", "epoll_wait"},
+		"arm64": {"openat", "epoll_pwait"}} {
 		policy, err := ServiceSyscalls().policy(goarch)
 		if err != nil {
 			t.Fatal(err)
@@ -120,7 +123,7 @@ func TestArchitectures(t *testing.T) {
 	}
 }
 
-// TestNames finds names that no architecture has, and such as stand twice.
+// TestNames finds names that no architecture has, and duplicates.
 func TestNames(t *testing.T) {
 	amd64, err := arch.GetInfo("amd64")
 	if err != nil {
@@ -138,7 +141,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestAgentFilter runs the filter of agents on calls by which they would reach what no namespace separates, and on others.
+// TestAgentFilter runs the filter of agents on calls that reach across namespaces, and on others.
 func TestAgentFilter(t *testing.T) {
 	const x86, x32 = 0x40000003, 0x40000000
 	noFamily := unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)
@@ -187,7 +190,8 @@ func TestAgentFilter(t *testing.T) {
 		"one as a node":             {call("mknodat", 0, 0, unix.S_IFREG|0o4755), deny},
 		"opening by a structure":    {call("openat2"), nosys},
 		"a call of 32 bits":         {judgeBy(t, instructions, x86, 3), deny},
-		"an x32 call":               {judgeBy(t, instructions, uint32(arch.X86_64.ID), info.SyscallNames["read"]|x32), map[string]uint32{"amd64": nosys, "arm64": deny}[runtime.GOARCH]},
+		"an x32 call": {judgeBy(t, instructions, uint32(arch.X86_64.ID), info.SyscallNames["read"]|x32),
+			map[string]uint32{"amd64": nosys, "arm64": deny}[runtime.GOARCH]},
 	} {
 		if got[0] != got[1] {
 			t.Errorf("%s: %#x, want %#x", what, got[0], got[1])

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Layer is one restriction of a process, and what shows whether it is in force.
+// Layer is one restriction of a process, and a test of it.
 type Layer struct {
 	Name    string `json:"name"`
 	InForce bool   `json:"inForce"`
@@ -29,13 +29,14 @@ const (
 	Ports        = "ports"        // Landlock
 )
 
-// Layers checks now which layers are in force: by the kernel's status of each thread, and by trying what must fail.
+// Layers tests all layers now: by the kernel's status of each thread, and by trying what must fail.
 func (c *Confined) Layers() []Layer {
 	out := []Layer{memory()}
 	threads, err := readThreads()
 	if err != nil {
 		unseen := fmt.Sprintf("It could not be looked at: %v.", err)
-		out = append(out, Layer{Privileges, false, unseen}, Layer{Capabilities, false, unseen}, Layer{SystemCalls, false, unseen})
+		out = append(out, Layer{Privileges, false, unseen}, Layer{Capabilities, false, unseen},
+			Layer{SystemCalls, false, unseen})
 	} else {
 		out = append(out, threads.privileges(), threads.capabilities(c.limits), threads.systemCalls(c.limits))
 	}
@@ -85,7 +86,8 @@ func (t threads) all(field, value string) bool {
 }
 
 func (t threads) privileges() Layer {
-	return told(Privileges, t.all("NoNewPrivs", "1"), fmt.Sprintf("NoNewPrivs is 1 in each of %d threads.", len(t)), "NoNewPrivs is not 1 in each thread.")
+	return told(Privileges, t.all("NoNewPrivs", "1"), fmt.Sprintf("NoNewPrivs is 1 in each of %d threads.", len(t)),
+		"NoNewPrivs is not 1 in each thread.")
 }
 
 func (t threads) capabilities(l Limits) Layer {
@@ -108,17 +110,19 @@ func (t threads) capabilities(l Limits) Layer {
 	if !t.all("CapPrm", none) {
 		holds = fmt.Sprintf("Each of %d threads has no capability beyond %s.", len(t), l.capabilities())
 	}
-	return told(Capabilities, beyond == 0, holds, fmt.Sprintf("A thread has capabilities that it does not need: %016x.", beyond))
+	return told(Capabilities, beyond == 0, holds,
+		fmt.Sprintf("A thread has capabilities that it does not need: %016x.", beyond))
 }
 
-// systemCalls tries a call that changes nothing, and that every kernel and the default filter of containers allow.
+// systemCalls tries a call that changes nothing and that every kernel, and the default filter of containers, allows.
 func (t threads) systemCalls(l Limits) Layer {
 	if l.Seccomp == Off {
 		return Layer{SystemCalls, false, "Seccomp is off in the configuration."}
 	}
 	const asked = 0xffffffff // reads the personality and sets none
 	_, _, errno := unix.RawSyscall(unix.SYS_PERSONALITY, asked, 0, 0)
-	return told(SystemCalls, t.all("Seccomp", "2") && errno == unix.EPERM, fmt.Sprintf("Seccomp is 2 (a filter) in each of %d threads, and personality(2) is refused.", len(t)),
+	return told(SystemCalls, t.all("Seccomp", "2") && errno == unix.EPERM,
+		fmt.Sprintf("Seccomp is 2 (a filter) in each of %d threads, and personality(2) is refused.", len(t)),
 		"Seccomp is not 2 in each thread, or personality(2) is not refused.")
 }
 
@@ -126,11 +130,12 @@ func memory() Layer {
 	dumpable, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
 	var core unix.Rlimit
 	err = errors.Join(err, unix.Getrlimit(unix.RLIMIT_CORE, &core))
-	return told(Memory, err == nil && dumpable == 0 && core.Max == 0, "The process is not dumpable, and its core limit is 0.",
+	return told(Memory, err == nil && dumpable == 0 && core.Max == 0,
+		"The process is not dumpable, and its core limit is 0.",
 		"The process is dumpable, or its core limit is not 0.")
 }
 
-// files tries to open the root folder, which is never among the allowed folders.
+// files tries to open the root folder, which is never allowed.
 func (c *Confined) files() Layer {
 	if c.limits.Landlock == Off {
 		return Layer{Files, false, "Landlock is off in the configuration."}
@@ -139,11 +144,12 @@ func (c *Confined) files() Layer {
 	if err == nil {
 		d.Close()
 	}
-	return told(Files, errors.Is(err, unix.EACCES), fmt.Sprintf("Landlock holds it to %d files and folders: / cannot be opened.", len(c.limits.Files)),
+	return told(Files, errors.Is(err, unix.EACCES),
+		fmt.Sprintf("Landlock holds it to %d files and folders: / cannot be opened.", len(c.limits.Files)),
 		fmt.Sprintf("The files are those of its user: / can be opened; %s.", kernelHas(c.abi)))
 }
 
-// ports tries to bind a port that is not among the allowed ports.
+// ports tries to bind a port that is not allowed.
 func (c *Confined) ports() Layer {
 	if c.limits.Landlock == Off {
 		return Layer{Ports, false, "Landlock is off in the configuration."}
@@ -154,13 +160,19 @@ func (c *Confined) ports() Layer {
 	}
 	err := bind(port)
 	if c.limits.AnyConnect && errors.Is(err, unix.EACCES) {
-		return Layer{Ports, false, fmt.Sprintf("It may connect to any TCP port, as its configuration has it; Landlock holds it to %d to listen on: port %d cannot be bound.", len(c.limits.Bind), port)}
+		return Layer{Ports, false,
+			fmt.Sprintf(
+				"It may connect to any TCP port, as its configuration has it; Landlock holds it to %d to listen on: port %d "+
+					"cannot be bound.", len(c.limits.Bind), port)}
 	}
-	return told(Ports, errors.Is(err, unix.EACCES), fmt.Sprintf("Landlock holds it to %d TCP ports to listen on and %d to connect to: port %d cannot be bound.", len(c.limits.Bind), len(c.limits.Connect), port),
-		fmt.Sprintf("It may listen on and connect to any TCP port; for ports Landlock needs ABI %d (Linux 6.7), and %s.", portsABI, kernelHas(c.abi)))
+	return told(Ports, errors.Is(err, unix.EACCES),
+		fmt.Sprintf("Landlock holds it to %d TCP ports to listen on and %d to connect to: port %d cannot be bound.",
+			len(c.limits.Bind), len(c.limits.Connect), port),
+		fmt.Sprintf("It may listen on and connect to any TCP port; for ports Landlock needs ABI %d (Linux 6.7), and %s.",
+			portsABI, kernelHas(c.abi)))
 }
 
-// bind binds a TCP port on loopback for a moment, and does not listen on it.
+// bind binds a TCP port on loopback and does not listen.
 func bind(port int) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -170,7 +182,7 @@ func bind(port int) error {
 	return unix.Bind(fd, &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}})
 }
 
-// told returns a layer with the sentence yes or the sentence no.
+// told returns a layer with the sentence yes or no.
 func told(name string, inForce bool, yes, no string) Layer {
 	if inForce {
 		return Layer{name, true, yes}

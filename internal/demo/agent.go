@@ -78,8 +78,8 @@ func post(ctx context.Context, url string, header http.Header, document any) (*h
 	return Call{Method: http.MethodPost, URL: url, Body: string(body)}.exchange(ctx, header)
 }
 
-// send makes a plain call. If the mediator demands fresh work and c.Solve is set, send solves the challenge and sends the
-// call again.
+// send makes a plain call. If the mediator demands fresh work and c.Solve is set, send solves the challenge and sends
+// the call again.
 func (c Call) send(ctx context.Context, header http.Header) (trial.Answer, error) {
 	resp, raw, err := c.exchange(ctx, header)
 	if err != nil {
@@ -127,7 +127,8 @@ func Solve(ctx context.Context, document []byte) (http.Header, error) {
 	}, nil
 }
 
-// refusedConnect reads the error that Go's client makes of a refused CONNECT: the reason phrase, which begins with the code.
+// refusedConnect reads the error that Go's client makes of a refused CONNECT: the reason phrase, which begins with the
+// code.
 func refusedConnect(err error) (trial.Answer, error) {
 	var u *url.Error
 	if errors.As(err, &u) {

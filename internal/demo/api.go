@@ -36,8 +36,8 @@ type api struct {
 	posts []seenPost
 }
 
-// handler returns the API's handler. An API that takes part has a gate: it issues challenges, verifies envelopes and lets
-// only posts with evidence pass.
+// handler returns the API's handler. An API that takes part has a gate: it issues challenges, verifies envelopes and
+// lets only posts with evidence pass.
 func (a *api) handler(server *gate.Server) http.Handler {
 	mux := http.NewServeMux()
 	post := authenticated(a.post)

@@ -119,7 +119,8 @@ func (d *Demo) prepare() error {
 	return err
 }
 
-// start starts both deployments at the same time: the node is ready only once the key registries of both owners are there.
+// start starts both deployments at the same time: the node is ready only once the key registries of both owners are
+// there.
 func (d *Demo) start(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, of := range []*trial.Deployment{d.own, d.other} {

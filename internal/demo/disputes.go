@@ -29,8 +29,8 @@ var wholeChain = []string{
 	"deploymentCertificate", "capability", "requestProof", "agentStatement",
 }
 
-// state plays an agent that sends a document to the node by a post. It returns an empty text if the record has the whole
-// chain.
+// state plays an agent that sends a document to the node by a post. It returns an empty text if the record has the
+// whole chain.
 func state(ctx context.Context, d *trial.Deployment, path string, document dispute.Document) (string, error) {
 	text, err := json.Marshal(document)
 	if err != nil {
@@ -52,8 +52,8 @@ func state(ctx context.Context, d *trial.Deployment, path string, document dispu
 	return "", nil
 }
 
-// contest plays an agent of one deployment that publishes a signal, and the agent of the other that disputes it. It returns
-// the state of the dispute, or how one of both posts went wrong.
+// contest plays an agent of one deployment that publishes a signal, and the agent of the other that disputes it. It
+// returns the state of the dispute, or how one of both posts went wrong.
 func (d *Demo) contest(
 	ctx context.Context, publisher, challenger *trial.Deployment, name string,
 ) (c dispute.Contract, happened string, err error) {

@@ -23,8 +23,8 @@ import (
 // promised is how many calls to the model the agent commits to.
 const promised = 1
 
-// commit takes a challenge of the node: it commits to ask the model at one host once, asks it c.Calls times, and reveals
-// the commitment. It returns the last answer of the model.
+// commit takes a challenge of the node: it commits to ask the model at one host once, asks it c.Calls times, and
+// reveals the commitment. It returns the last answer of the model.
 func (c Call) commit(ctx context.Context) (answer trial.Answer, err error) {
 	var issued struct {
 		Nonce string `json:"challenge_nonce"`
@@ -92,8 +92,8 @@ func (c Call) verify(ctx context.Context) (answer trial.Answer, err error) {
 	return answer, nil
 }
 
-// passVerification passes a verification as a script does: it calls each tool for real, uses each result, and repeats the
-// task's own words as its reasoning. No model is involved.
+// passVerification passes a verification as a script does: it calls each tool for real, uses each result, and repeats
+// the task's own words as its reasoning. No model is involved.
 func passVerification(ctx context.Context, n *client.Node) (*client.Registered, error) {
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -134,7 +134,8 @@ func passVerification(ctx context.Context, n *client.Node) (*client.Registered, 
 	return n.Register(ctx, v, key, verification.Metadata{Name: "demo"})
 }
 
-// lastPost remembers the record of the last answer to a POST. It is empty if that call was not a post of the mediator's.
+// lastPost remembers the record of the last answer to a POST. It is empty if that call was not a post of the
+// mediator's.
 type lastPost struct{ record string }
 
 // RoundTrip makes the request.

@@ -27,8 +27,8 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// play plays a scenario and returns what happened in a few words: the status of the answer or the code of a refusal, and
-// more where a status does not tell enough.
+// play plays a scenario and returns what happened in a few words: the status of the answer or the code of a refusal,
+// and more where a status does not tell enough.
 type play func(ctx context.Context) (string, error)
 
 type scenario struct {
@@ -206,7 +206,8 @@ func (d *Demo) scheduled(url, body string) play {
 // withoutSession starts the agent with the proxy's address alone.
 func (d *Demo) withoutSession(args ...string) play {
 	return func(ctx context.Context) (string, error) {
-		cmd := exec.CommandContext(ctx, d.own.Self, append([]string{"demo", "agent"}, args...)...) //nolint:gosec // this program
+		args := append([]string{"demo", "agent"}, args...)
+		cmd := exec.CommandContext(ctx, d.own.Self, args...) //nolint:gosec // this program itself
 		cmd.Env = launch.Environment(os.Environ(), "http://"+d.own.Listen, filepath.Join(d.own.Dir, "ca.pem"))
 		r, err := trial.LastAnswer(cmd)
 		return r.Outcome(), err
@@ -251,8 +252,8 @@ func (d *Demo) oldEvent(ctx context.Context) (string, error) {
 	return d.old, waitUntil(ctx, d.oldAt.Add(trial.MaxAge+100*time.Millisecond))
 }
 
-// steal plays a thief who has seen an accepted request with its bearer token, changes the request and sends it to the API.
-// It returns the code of the API's refusal.
+// steal plays a thief who has seen an accepted request with its bearer token, changes the request and sends it to the
+// API. It returns the code of the API's refusal.
 func (d *Demo) steal(url string, change func(*seenPost)) play {
 	return func(ctx context.Context) (string, error) {
 		// Steal a fresh request: an older one would be refused for its age.

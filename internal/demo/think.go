@@ -14,8 +14,8 @@ import (
 // maxThoughts bounds how often the agent asks the model before it posts.
 const maxThoughts = 4
 
-// think asks a model what to do, calls the tool that the model wants, gives the model its result, and posts what the model
-// says in the end. The model and the tools are at the host that the post goes to.
+// think asks a model what to do, calls the tool that the model wants, gives the model its result, and posts what the
+// model says in the end. The model and the tools are at the host that the post goes to.
 func (c Call) think(ctx context.Context) (answer trial.Answer, err error) {
 	to, err := url.Parse(c.URL)
 	if err != nil {

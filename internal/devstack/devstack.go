@@ -1,5 +1,5 @@
-// Package devstack runs the embedded default, mediator dev: the processes of a deployment on one machine, supervised, with
-// keys that exist only in their memories.
+// Package devstack runs the processes of a deployment on one machine, for mediator dev, with keys that exist only in
+// their memories.
 package devstack
 
 import (
@@ -29,9 +29,8 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// Stack is the processes and their supervisor. The supervisor plays the security team: it makes the two root
-// keys, certifies the published keys, and forgets the root keys when it ends. What it declares is true of a development
-// machine and proves nothing elsewhere.
+// Stack is the processes and their supervisor, which plays the security team: it makes two root keys, certifies the
+// published keys, and forgets the root keys when it ends. Its declarations are true only for a development machine.
 type Stack struct {
 	Dir       string
 	Processes []*Process
@@ -39,7 +38,7 @@ type Stack struct {
 	registry  func()          // ends the registry's Watch and waits for it
 }
 
-// Process is one of the processes.
+// Process is a process of the stack.
 type Process struct {
 	Name, Endpoint string
 	Cmd            *exec.Cmd
@@ -47,14 +46,14 @@ type Process struct {
 	Err            error         // valid once Done is closed
 }
 
-// New makes a stack that has started nothing yet.
+// New makes a stack without starting it.
 func New(dir string) *Stack { return &Stack{Dir: dir, registry: func() {}} }
 
 // startTimeout bounds the start of a stack.
 const startTimeout = 3 * time.Minute
 
-// Start starts the processes whose configuration files are in dir and returns when all are ready: the node need not be among them. If Start fails, it
-// ends the processes that it has started.
+// Start starts the processes that have a configuration file in dir, and returns when all are ready. If Start fails, it
+// ends them again.
 func Start(ctx context.Context, dir string) (_ *Stack, err error) {
 	s := New(dir)
 	defer func() {
@@ -95,8 +94,8 @@ var hashPatterns = map[string]*regexp.Regexp{
 	"environment": regexp.MustCompile(`(requiredEnvironmentHash: *)"?[0-9a-f]{64}"?`),
 }
 
-// PinHashes writes two hashes into the manifest: that of the policy file, and that of what the sidecar will run. The security
-// team does so when it reviews a release. Pin returns the manifest.
+// PinHashes writes the hashes of the policy file and of the sidecar's environment into the manifest, and returns it.
+// The security team does so when it reviews a release.
 func (s *Stack) PinHashes() (*policy.Manifest, error) {
 	path := filepath.Join(s.Dir, ManifestFile)
 	raw, err := files.Read(path)
@@ -123,7 +122,7 @@ func (s *Stack) PinHashes() (*policy.Manifest, error) {
 	return config.ReadManifest(path)
 }
 
-// StartProcess starts one process. Its log goes to a file in the stack's folder.
+// StartProcess starts one process. Its log is a file in the stack's folder.
 func (s *Stack) StartProcess(name, file string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -157,7 +156,7 @@ func (s *Stack) bundle() string { return filepath.Join(s.Dir, BundleFile) }
 // Admin returns the sidecar's admin endpoint.
 func (s *Stack) Admin() string { return "unix:" + s.Socket("serve") }
 
-// certify plays the security team: it makes the root keys, certifies the published keys, and certifies the deployment.
+// certify plays the security team: it makes the root keys and certifies the published keys and the deployment.
 func (s *Stack) certify(ctx context.Context, manifest *policy.Manifest) error {
 	registryKey, _, err := keyring.GenerateRoot("registry", false)
 	if err != nil {
@@ -184,9 +183,9 @@ func (s *Stack) certify(ctx context.Context, manifest *policy.Manifest) error {
 	return s.watch(r, endpoints, p.RolesByEndpoint)
 }
 
-// WriteTrust writes the files of both roots into the stack's folder: their public keys, the certificates of the published
-// keys, and the certificate of the deployment.
-func (s *Stack) WriteTrust(ctx context.Context, manifest *policy.Manifest, registryKey keyring.RootKey, p keyring.Published) (*keyring.Registry, error) {
+// WriteTrust writes the roots' public keys, the certificates of the published keys and the deployment's certificate.
+func (s *Stack) WriteTrust(ctx context.Context, manifest *policy.Manifest, registryKey keyring.RootKey,
+	p keyring.Published) (*keyring.Registry, error) {
 	for name, key := range map[string]keyring.RootKey{RegistryFile: registryKey, AuditorFile: s.Auditor} {
 		public, err := key.JWK()
 		if err != nil {
@@ -201,19 +200,21 @@ func (s *Stack) WriteTrust(ctx context.Context, manifest *policy.Manifest, regis
 		return nil, err
 	}
 	signers := manifest.SignerCertificatePolicy
-	o := signer.Options{Issuer: signers.AllowedIssuers[0], Audience: signers.AllowedAudiences[0], Lifetime: certificateLifetime, Now: time.Now}
+	o := signer.Options{Issuer: signers.AllowedIssuers[0], Audience: signers.AllowedAudiences[0],
+		Lifetime: certificateLifetime, Now: time.Now}
 	r := keyring.NewRegistry(registryKey, o, s.bundle())
 	if _, err := r.Certify(ctx, p, keyring.Declaration{}); err != nil {
 		return nil, err
 	}
-	err = keyring.PutDeployment(r.Bundle, certificate, manifest) // last: the processes wait for it, and then all the rest is there
+	// last: the processes wait for it, and then all the rest is there
+	err = keyring.PutDeployment(r.Bundle, certificate, manifest)
 	return r, err
 }
 
-// certificateLifetime is how long the certificates of a stack are valid.
+// certificateLifetime is the validity of a stack's certificates.
 const certificateLifetime = 24 * time.Hour
 
-// CertifyManifest returns the auditor's certificate of a manifest that audits clean.
+// CertifyManifest returns the auditor's certificate for a manifest that audits clean.
 func (s *Stack) CertifyManifest(ctx context.Context, manifest *policy.Manifest) (string, error) {
 	p := manifest.DeploymentCertificatePolicy
 	if len(p.AllowedIssuers) == 0 || len(p.AllowedAudiences) == 0 {
@@ -225,8 +226,8 @@ func (s *Stack) CertifyManifest(ctx context.Context, manifest *policy.Manifest) 
 	return token, err
 }
 
-// Reload plays the security team again after the files were edited: it pins and certifies their content. Then it
-// reloads the processes, the control plane first. It stops at the first process that refuses.
+// Reload plays the security team after the files were edited: it pins and certifies their content, then reloads the
+// processes, the control plane first. It stops at the first process that refuses.
 func (s *Stack) Reload(ctx context.Context) (daemon.ConfigStatus, error) {
 	if _, err := config.LoadSidecar(filepath.Join(s.Dir, SidecarFile)); err != nil {
 		return daemon.ConfigStatus{}, err
@@ -283,7 +284,7 @@ func (s *Stack) watch(r *keyring.Registry, endpoints []string, as map[string][]s
 	return nil
 }
 
-// WaitFor asks a process for path until the process answers with success.
+// WaitFor asks a process for path until it answers with success.
 func (s *Stack) WaitFor(ctx context.Context, p *Process, path string) error {
 	began := time.Now()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -297,7 +298,8 @@ func (s *Stack) WaitFor(ctx context.Context, p *Process, path string) error {
 		case <-p.Done:
 			return s.ExitError(p)
 		case <-ctx.Done():
-			return fmt.Errorf("mediator %s did not get ready in %s: %w; its log is %s.log in %s", p.Name, time.Since(began).Round(time.Second), err, p.Name, s.Dir)
+			return fmt.Errorf("mediator %s did not get ready in %s: %w; its log is %s.log in %s", p.Name,
+				time.Since(began).Round(time.Second), err, p.Name, s.Dir)
 		case <-tick.C:
 		}
 	}
@@ -317,7 +319,7 @@ func (s *Stack) ExitError(p *Process) error {
 	return fmt.Errorf("mediator %s ended (%s)%s\nThe end of its log, %s:\n%s", p.Name, how, lastWords(raw), file, raw)
 }
 
-// lastWords returns what a process said of its end, to stand before its log.
+// lastWords returns the error with which a process ended, to put before its log.
 func lastWords(log []byte) (said string) {
 	for line := range strings.Lines(string(log)) {
 		if why, ok := strings.CutPrefix(line, "mediator: "); ok {
@@ -345,7 +347,7 @@ func (s *Stack) Wait(ctx context.Context) error {
 	}
 }
 
-// stopTimeout is how long a process may take to complete open requests.
+// stopTimeout bounds the time that a process gets to complete open requests.
 const stopTimeout = 25 * time.Second
 
 // Stop ends the processes, the sidecar first, and waits for them.

@@ -12,7 +12,7 @@ import (
 	"github.com/actionproof/mediator/internal/files"
 )
 
-// DefaultFolder is the folder of a stack that is given none.
+// DefaultFolder is the folder of a stack by default.
 const DefaultFolder = ".mediator"
 
 // The files in a stack's folder. The configuration files use the same names.
@@ -25,25 +25,27 @@ const (
 	SidecarFile  = "mediator.yaml"
 	TriggerFile  = "trigger.yaml"
 	ControlFile  = "control.yaml"
-	// ReputationFile is that of the node. A stack without it has no node.
+	// ReputationFile configures the node. A stack without it has no node.
 	ReputationFile = "reputation.yaml"
 
 	// EarlierFolder has a folder for each earlier start, with the public files of its roots.
 	EarlierFolder = "earlier"
-	// CAFolder has the interception CA with its key, which outlives a restart. A configuration that names another one keeps it.
+	// CAFolder has the interception CA with its key, which outlives a restart unless the configuration names another
+	// folder.
 	CAFolder = "ca"
 )
 
-// node is the one process that a stack can be without.
+// node is the one process that a stack can lack.
 const node = "reputation"
 
-// configurations are the processes' files, and startOrder is the order in which they start: Stop ends them the other way round.
+// configurations are the processes' files; startOrder is the order in which they start. Stop ends them in reverse.
 var (
-	configurations = map[string]string{"trigger": TriggerFile, "control": ControlFile, node: ReputationFile, "serve": SidecarFile}
-	startOrder     = []string{"trigger", "control", node, "serve"}
+	configurations = map[string]string{"trigger": TriggerFile, "control": ControlFile, node: ReputationFile,
+		"serve": SidecarFile}
+	startOrder = []string{"trigger", "control", node, "serve"}
 )
 
-// names are those of the processes that the stack has files for, in the order in which they start.
+// names returns the processes that the stack has files for, in the order of their start.
 func (s *Stack) names() []string {
 	_, err := os.Stat(filepath.Join(s.Dir, ReputationFile))
 	without := errors.Is(err, fs.ErrNotExist)
@@ -59,7 +61,7 @@ func (s *Stack) Endpoints() (all []string) {
 }
 
 // Prepare makes a stack's folder and writes the files that do not exist yet. Other users can pass through the folder to
-// the CA's certificate. Only the owner can read anything else in it.
+// the CA's certificate, but read nothing else.
 func Prepare(dir string, content map[string][]byte) error {
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return err
@@ -76,5 +78,6 @@ func Prepare(dir string, content map[string][]byte) error {
 	}
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret) // never fails; see evidence.NewID
-	return files.WriteAbsent(filepath.Join(dir, "secrets", "webhook"), []byte("whsec_"+base64.StdEncoding.EncodeToString(secret)))
+	return files.WriteAbsent(filepath.Join(dir, "secrets", "webhook"),
+		[]byte("whsec_"+base64.StdEncoding.EncodeToString(secret)))
 }

@@ -12,12 +12,11 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// holdFile is locked while a stack runs in its folder. It holds the id of the process that locked it, and stays.
+// holdFile is locked while a stack runs in its folder. It holds the ID of the process that locked it, and stays.
 const holdFile = "dev.lock"
 
-// Hold makes this process the only one that runs a stack in dir, until release is called or the process ends, however it ends. It
-// makes the folder and writes nothing else. A second stack would put the roots, the CA and the logs of the first aside, so it is
-// refused: listen_failed.
+// Hold makes this process the only one that runs a stack in dir, until it calls release or ends. A second stack would
+// put away the roots, CA and logs of the first, so it is refused: listen_failed.
 func Hold(dir string) (release func(), err error) {
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return nil, err
@@ -28,7 +27,8 @@ func Hold(dir string) (release func(), err error) {
 	}
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		err = refusal.New("listen_failed", "%s runs in %s already: end it first, or give this one a folder of its own with --dir", holder(f), dir)
+		err = refusal.New("listen_failed",
+			"%s runs in %s already: end it first, or give this one a folder of its own with --dir", holder(f), dir)
 	}
 	if err == nil {
 		if err = f.Truncate(0); err == nil {
@@ -41,7 +41,7 @@ func Hold(dir string) (release func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// holder names the process that has locked a file. Between its lock and its id nobody can name it.
+// holder names the process that has locked a file. It may not have written its ID yet.
 func holder(f *os.File) string {
 	raw, err := io.ReadAll(io.LimitReader(f, 32))
 	pid, bad := strconv.Atoi(strings.TrimSpace(string(raw)))

@@ -14,11 +14,11 @@ import (
 	"github.com/actionproof/mediator/proxy/intercept"
 )
 
-// maxEarlier bounds the folders of earlier starts. The oldest ones go.
+// maxEarlier bounds the folders of earlier starts. The oldest are removed.
 const maxEarlier = 256
 
-// setAside moves the public files of the start before into a folder of their own. The keys behind them are gone, and the records of their
-// posts are verified with these files.
+// setAside moves the public files of the previous start into their own folder. Its keys are gone, and the records of
+// its posts are verified with these files.
 func (s *Stack) setAside(now time.Time) error {
 	names := []string{RegistryFile, AuditorFile}
 	history, err := archive.HistoryFiles(s.bundle())
@@ -50,7 +50,8 @@ func (s *Stack) keepEarlier(now time.Time, names []string) error {
 		return err
 	}
 	for _, name := range names {
-		if err := os.Link(filepath.Join(s.Dir, name), filepath.Join(incomplete, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Link(filepath.Join(s.Dir, name), filepath.Join(incomplete, name)); err != nil &&
+			!errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -71,11 +72,11 @@ func (s *Stack) keepEarlier(now time.Time, names []string) error {
 	return nil
 }
 
-// caLifetime is how long a CA of a stack is valid, and caRenewal how long before its end a start makes another one.
+// caLifetime is the validity of a stack's CA. A start replaces a CA within caRenewal of its end.
 const caLifetime, caRenewal = 30 * 24 * time.Hour, 7 * 24 * time.Hour
 
-// keepCA makes the interception CA in the stack's folder, unless there is one that is good for every host of the rules: clients that
-// trust it go on trusting it after a restart.
+// keepCA makes the interception CA in the stack's folder, unless a CA there covers every host of the rules. Clients
+// that trust a CA thus trust it after a restart too.
 func (s *Stack) keepCA(now time.Time) error {
 	c, err := config.LoadSidecar(filepath.Join(s.Dir, SidecarFile))
 	if err != nil {

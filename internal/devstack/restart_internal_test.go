@@ -27,7 +27,7 @@ func (s *Stack) caKey(t *testing.T) string {
 	return string(raw)
 }
 
-// TestKeepCA starts some time after a start that has made the CA.
+// TestKeepCA starts again some time after the start that made the CA.
 func TestKeepCA(t *testing.T) {
 	day, made := 24*time.Hour, time.Now()
 	for name, tt := range map[string]struct {
@@ -36,15 +36,21 @@ func TestKeepCA(t *testing.T) {
 		stays  bool
 		fails  string
 	}{
-		"at once":                  {0, nil, true, ""},
-		"after three weeks":        {21 * day, nil, true, ""},
-		"in its last week":         {24 * day, nil, false, ""},
-		"after its end":            {31 * day, nil, false, ""},
-		"with a key that is left":  {0, func(t *testing.T, s *Stack) { must(t, os.Remove(filepath.Join(s.Dir, CAFolder, "ca.pem"))) }, false, ""},
-		"with a key others read":   {0, func(t *testing.T, s *Stack) { must(t, os.Chmod(filepath.Join(s.Dir, CAFolder, "ca-key.pem"), 0o644)) }, true, "others may read it"},
+		"at once":           {0, nil, true, ""},
+		"after three weeks": {21 * day, nil, true, ""},
+		"in its last week":  {24 * day, nil, false, ""},
+		"after its end":     {31 * day, nil, false, ""},
+		"with a key that is left": {0, func(t *testing.T, s *Stack) {
+			must(t, os.Remove(filepath.Join(s.Dir, CAFolder, "ca.pem")))
+		}, false, ""},
+		"with a key others read": {0, func(t *testing.T, s *Stack) {
+			must(t, os.Chmod(filepath.Join(s.Dir, CAFolder, "ca-key.pem"), 0o644))
+		}, true, "others may read it"},
 		"with a folder of another": {0, func(t *testing.T, s *Stack) { s.edit(t, "{dir: ca,", "{dir: mine,") }, true, ""},
-		"with another host":        {0, func(t *testing.T, s *Stack) { s.edit(t, "https://api.openai.com/", "https://other.example/") }, true, ""},
-		"with fewer hosts":         {0, func(t *testing.T, s *Stack) { s.edit(t, ", unconstrained: true", "") }, false, ""},
+		"with another host": {0, func(t *testing.T, s *Stack) {
+			s.edit(t, "https://api.openai.com/", "https://other.example/")
+		}, true, ""},
+		"with fewer hosts": {0, func(t *testing.T, s *Stack) { s.edit(t, ", unconstrained: true", "") }, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := prepared(t)
@@ -72,7 +78,7 @@ func (s *Stack) edit(t *testing.T, old, new string) {
 	must(t, os.WriteFile(path, []byte(strings.Replace(string(raw), old, new, 1)), 0o600))
 }
 
-// TestSetAside keeps the public files of so many starts, and no part of a folder that was not completed.
+// TestSetAside keeps the public files of maxEarlier starts, and nothing of an incomplete folder.
 func TestSetAside(t *testing.T) {
 	s := prepared(t)
 	folders := func() []fs.DirEntry {
@@ -114,7 +120,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestKeepConstrainedCA: a CA with name constraints stays for what it was made for.
+// TestKeepConstrainedCA keeps a CA with name constraints only for names that it permits.
 func TestKeepConstrainedCA(t *testing.T) {
 	for name, tt := range map[string]struct {
 		from, to string

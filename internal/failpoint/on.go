@@ -1,6 +1,7 @@
 //go:build failpoint
 
-// Package failpoint ends its process at a point that a test chooses. A build without the tag failpoint has nothing of it.
+// Package failpoint ends its process at a point that a test chooses. A build without the tag failpoint has nothing of
+// it.
 package failpoint
 
 import (
@@ -15,13 +16,15 @@ var armed struct {
 	process, file string
 }
 
-// Arm has the process of this name look at file whenever it reaches a point. The file has a line for each point, as "process: point";
-// they have to be reached in this order, and at the last one the process ends. Without the file nothing happens.
+// Arm has the process of this name look at file whenever it reaches a point. The file has a line for each point, as
+// "process: point"; they have to be reached in this order, and at the last one the process ends. Without the file
+// nothing happens.
 func Arm(process, file string) {
 	armed.process, armed.file = process, file
 }
 
-// Reach marks a point. The process ends here, at once, if it is the one that the file waits for last; the file is gone by then.
+// Reach marks a point. The process ends here, at once, if it is the one that the file waits for last; the file is gone
+// by then.
 func Reach(point string) {
 	armed.Lock()
 	defer armed.Unlock()

@@ -8,8 +8,8 @@ import (
 	"net"
 )
 
-// Address returns an address of the loopback that nobody listens on. Its port is below those that the kernel gives to connections, from
-// 32768 on: none takes it before somebody listens there.
+// Address returns an address of the loopback that nobody listens on. Its port is below those that the kernel gives to
+// connections, from 32768 on: none takes it before somebody listens there.
 func Address() (address string, err error) {
 	for range 100 {
 		var b [2]byte

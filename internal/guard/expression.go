@@ -11,9 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// statement is a part of a rule, in two forms: the text for the nft command, and the expressions for the kernel. The
-// expressions are those that nft itself makes of the text. Rules therefore read back the same, whichever program has
-// installed them.
+// statement is a part of a rule in two forms: text for the nft command, and expressions for the kernel. The expressions
+// are those that nft makes of the text, so rules read back the same whichever program installed them.
 type statement struct {
 	text  string
 	exprs []expr.Any
@@ -38,7 +37,7 @@ func (r rule) exprs() []expr.Any {
 	return all
 }
 
-// chain holds rules. A chain with a hook sees packets at the hook; the other chains are reached by goto.
+// chain holds rules. A chain with a hook sees packets at the hook; a goto leads to the others.
 type chain struct {
 	name   string
 	typ    nftables.ChainType
@@ -63,21 +62,24 @@ func compare(op expr.CmpOp, data []byte) expr.Any {
 func load(key expr.MetaKey) expr.Any { return &expr.Meta{Key: key, Register: unix.NFT_REG_1} }
 
 func loadPayload(base expr.PayloadBase, offset, length uint32) expr.Any {
-	return &expr.Payload{OperationType: expr.PayloadLoad, DestRegister: unix.NFT_REG_1, Base: base, Offset: offset, Len: length}
+	return &expr.Payload{OperationType: expr.PayloadLoad, DestRegister: unix.NFT_REG_1, Base: base, Offset: offset,
+		Len: length}
 }
 
 func host32(v uint32) []byte { return binary.NativeEndian.AppendUint32(nil, v) }
 
 func port16(p uint16) []byte { return binary.BigEndian.AppendUint16(nil, p) }
 
-// uid matches what sockets of the user send, and notUID what sockets of other users send. A packet that no socket sends
-// matches neither.
+// uid matches packets of the user's sockets, and notUID those of other users' sockets. Packets without a socket match
+// neither.
 func uid(id uint32) statement {
-	return statement{fmt.Sprintf("meta skuid %d", id), []expr.Any{load(expr.MetaKeySKUID), compare(expr.CmpOpEq, host32(id))}}
+	return statement{fmt.Sprintf("meta skuid %d", id),
+		[]expr.Any{load(expr.MetaKeySKUID), compare(expr.CmpOpEq, host32(id))}}
 }
 
 func notUID(id uint32) statement {
-	return statement{fmt.Sprintf("meta skuid != %d", id), []expr.Any{load(expr.MetaKeySKUID), compare(expr.CmpOpNeq, host32(id))}}
+	return statement{fmt.Sprintf("meta skuid != %d", id),
+		[]expr.Any{load(expr.MetaKeySKUID), compare(expr.CmpOpNeq, host32(id))}}
 }
 
 func family(text string, f byte) statement {
@@ -89,28 +91,34 @@ func ipv6() statement { return family("ipv6", unix.NFPROTO_IPV6) }
 
 // to4 matches an IPv4 destination.
 func to4(a netip.Addr) statement {
-	return statement{"ip daddr " + a.String(), append(ipv4().exprs, loadPayload(expr.PayloadBaseNetworkHeader, 16, 4), compare(expr.CmpOpEq, a.AsSlice()))}
+	return statement{"ip daddr " + a.String(),
+		append(ipv4().exprs, loadPayload(expr.PayloadBaseNetworkHeader, 16, 4), compare(expr.CmpOpEq, a.AsSlice()))}
 }
 
 // deviceTo4 is to4 for a chain at a device.
 func deviceTo4(a netip.Addr) statement {
 	return statement{"ip daddr " + a.String(), []expr.Any{
-		load(expr.MetaKeyPROTOCOL), compare(expr.CmpOpEq, port16(unix.ETH_P_IP)), loadPayload(expr.PayloadBaseNetworkHeader, 16, 4), compare(expr.CmpOpEq, a.AsSlice()),
+		load(expr.MetaKeyPROTOCOL), compare(expr.CmpOpEq, port16(unix.ETH_P_IP)),
+		loadPayload(expr.PayloadBaseNetworkHeader, 16, 4), compare(expr.CmpOpEq, a.AsSlice()),
 	}}
 }
 
 // toLoopback4 matches 127.0.0.0/8, and toLoopback6 ::1.
 func toLoopback4() statement {
-	return statement{"ip daddr 127.0.0.0/8", append(ipv4().exprs, loadPayload(expr.PayloadBaseNetworkHeader, 16, 1), compare(expr.CmpOpEq, []byte{127}))}
+	return statement{"ip daddr 127.0.0.0/8",
+		append(ipv4().exprs, loadPayload(expr.PayloadBaseNetworkHeader, 16, 1), compare(expr.CmpOpEq, []byte{127}))}
 }
 
 func toLoopback6() statement {
-	return statement{"ip6 daddr ::1", append(ipv6().exprs, loadPayload(expr.PayloadBaseNetworkHeader, 24, 16), compare(expr.CmpOpEq, netip.IPv6Loopback().AsSlice()))}
+	return statement{"ip6 daddr ::1",
+		append(ipv6().exprs, loadPayload(expr.PayloadBaseNetworkHeader, 24, 16),
+			compare(expr.CmpOpEq, netip.IPv6Loopback().AsSlice()))}
 }
 
 // over matches a transport protocol.
 func over(name string, protocol byte) statement {
-	return statement{"meta l4proto " + name, []expr.Any{load(expr.MetaKeyL4PROTO), compare(expr.CmpOpEq, []byte{protocol})}}
+	return statement{"meta l4proto " + name,
+		[]expr.Any{load(expr.MetaKeyL4PROTO), compare(expr.CmpOpEq, []byte{protocol})}}
 }
 
 func tcp() statement  { return over("tcp", unix.IPPROTO_TCP) }
@@ -118,7 +126,9 @@ func udp() statement  { return over("udp", unix.IPPROTO_UDP) }
 func icmp() statement { return over("icmp", unix.IPPROTO_ICMP) }
 
 func port(protocol string, number byte, p uint16) statement {
-	return statement{fmt.Sprintf("%s dport %d", protocol, p), append(over(protocol, number).exprs, loadPayload(expr.PayloadBaseTransportHeader, 2, 2), compare(expr.CmpOpEq, port16(p)))}
+	return statement{fmt.Sprintf("%s dport %d", protocol, p),
+		append(over(protocol, number).exprs, loadPayload(expr.PayloadBaseTransportHeader, 2, 2),
+			compare(expr.CmpOpEq, port16(p)))}
 }
 
 func tcpPort(p uint16) statement { return port("tcp", unix.IPPROTO_TCP, p) }
@@ -129,16 +139,18 @@ func ports(protocol string, number byte, r PortRange) statement {
 		return port(protocol, number, r.First)
 	}
 	return statement{fmt.Sprintf("%s dport %d-%d", protocol, r.First, r.Last), append(over(protocol, number).exprs,
-		loadPayload(expr.PayloadBaseTransportHeader, 2, 2), compare(expr.CmpOpGte, port16(r.First)), compare(expr.CmpOpLte, port16(r.Last)))}
+		loadPayload(expr.PayloadBaseTransportHeader, 2, 2), compare(expr.CmpOpGte, port16(r.First)),
+		compare(expr.CmpOpLte, port16(r.Last)))}
 }
 
 // neighbour matches one type of the messages of IPv6 neighbour discovery (RFC 4861).
 func neighbour(kind byte) statement {
-	return statement{fmt.Sprintf("icmpv6 type %d", kind), append(append(ipv6().exprs, over("ipv6-icmp", unix.IPPROTO_ICMPV6).exprs...),
-		loadPayload(expr.PayloadBaseTransportHeader, 0, 1), compare(expr.CmpOpEq, []byte{kind}))}
+	return statement{fmt.Sprintf("icmpv6 type %d", kind),
+		append(append(ipv6().exprs, over("ipv6-icmp", unix.IPPROTO_ICMPV6).exprs...),
+			loadPayload(expr.PayloadBaseTransportHeader, 0, 1), compare(expr.CmpOpEq, []byte{kind}))}
 }
 
-// onLoopback matches packets to, or from, the loopback device. Its index is 1 in each network namespace.
+// onLoopback matches packets to or from the loopback device, whose index is 1 in each network namespace.
 func onLoopback(direction string, key expr.MetaKey) statement {
 	return statement{direction + " lo", []expr.Any{load(key), compare(expr.CmpOpEq, host32(1))}}
 }
@@ -146,32 +158,37 @@ func onLoopback(direction string, key expr.MetaKey) statement {
 func leavesByLoopback() statement { return onLoopback("oif", expr.MetaKeyOIF) }
 func comesByLoopback() statement  { return onLoopback("iif", expr.MetaKeyIIF) }
 
-// foreignSource matches a source address that does not belong to this machine.
+// foreignSource matches a source address of another machine.
 func foreignSource() statement {
 	return statement{"fib saddr type != local", []expr.Any{
-		&expr.Fib{Register: unix.NFT_REG_1, ResultADDRTYPE: true, FlagSADDR: true}, compare(expr.CmpOpNeq, host32(unix.RTN_LOCAL)),
+		&expr.Fib{Register: unix.NFT_REG_1, ResultADDRTYPE: true, FlagSADDR: true},
+		compare(expr.CmpOpNeq, host32(unix.RTN_LOCAL)),
 	}}
 }
 
-// withOptions matches IPv4 packets with options: their header is longer than its fixed part.
+// withOptions matches IPv4 packets with options, whose header is longer.
 func withOptions() statement {
 	return statement{"ip hdrlength != 5", append(ipv4().exprs, loadPayload(expr.PayloadBaseNetworkHeader, 0, 1),
-		&expr.Bitwise{SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: 1, Mask: []byte{0x0f}, Xor: []byte{0}}, compare(expr.CmpOpNeq, []byte{5}))}
+		&expr.Bitwise{SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: 1, Mask: []byte{0x0f},
+			Xor: []byte{0}}, compare(expr.CmpOpNeq, []byte{5}))}
 }
 
-// reply matches answers in a connection that the other side began.
+// reply matches answers in a connection that the other side opened.
 func reply() statement {
-	return statement{"ct direction reply", []expr.Any{&expr.Ct{Register: unix.NFT_REG_1, Key: expr.CtKeyDIRECTION}, compare(expr.CmpOpEq, []byte{1})}}
+	return statement{"ct direction reply",
+		[]expr.Any{&expr.Ct{Register: unix.NFT_REG_1, Key: expr.CtKeyDIRECTION}, compare(expr.CmpOpEq, []byte{1})}}
 }
 
 func setMark() statement {
 	return statement{fmt.Sprintf("ct mark set 0x%08x", mark), []expr.Any{
-		&expr.Immediate{Register: unix.NFT_REG_1, Data: host32(mark)}, &expr.Ct{Register: unix.NFT_REG_1, SourceRegister: true, Key: expr.CtKeyMARK},
+		&expr.Immediate{Register: unix.NFT_REG_1, Data: host32(mark)},
+		&expr.Ct{Register: unix.NFT_REG_1, SourceRegister: true, Key: expr.CtKeyMARK},
 	}}
 }
 
 func marked() statement {
-	return statement{fmt.Sprintf("ct mark 0x%08x", mark), []expr.Any{&expr.Ct{Register: unix.NFT_REG_1, Key: expr.CtKeyMARK}, compare(expr.CmpOpEq, host32(mark))}}
+	return statement{fmt.Sprintf("ct mark 0x%08x", mark),
+		[]expr.Any{&expr.Ct{Register: unix.NFT_REG_1, Key: expr.CtKeyMARK}, compare(expr.CmpOpEq, host32(mark))}}
 }
 
 func verdict(text string, kind expr.VerdictKind, chain string) statement {
@@ -186,19 +203,21 @@ func count(name string) statement {
 	return statement{"counter name " + name, []expr.Any{&expr.Objref{Type: unix.NFT_OBJECT_COUNTER, Name: name}}}
 }
 
-// reset refuses a TCP connection so that its client learns it at once. prohibit refuses all other packets.
+// reset refuses a TCP connection at once. prohibit refuses all other packets.
 func reset() statement {
 	return statement{"reject with tcp reset", []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}}}
 }
 
 func prohibit() statement {
-	return statement{"reject with icmpx type admin-prohibited", []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_ADMIN_PROHIBITED}}}
+	return statement{"reject with icmpx type admin-prohibited",
+		[]expr.Any{&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_ADMIN_PROHIBITED}}}
 }
 
 // redirectTo redirects a connection to a port of this machine.
 func redirectTo(p uint16) statement {
 	return statement{fmt.Sprintf("redirect to :%d", p), []expr.Any{
 		&expr.Immediate{Register: unix.NFT_REG_1, Data: port16(p)},
-		&expr.Redir{RegisterProtoMin: unix.NFT_REG_1, RegisterProtoMax: unix.NFT_REG_1, Flags: unix.NF_NAT_RANGE_PROTO_SPECIFIED},
+		&expr.Redir{RegisterProtoMin: unix.NFT_REG_1, RegisterProtoMax: unix.NFT_REG_1,
+			Flags: unix.NF_NAT_RANGE_PROTO_SPECIFIED},
 	}}
 }

@@ -1,10 +1,10 @@
-// Package guard makes the rules that leave a pod only one way out: through the mediator. They are nftables rules in the
-// network namespace that all containers of a pod share. They tell processes apart by their users, and only the
-// mediator's users may leave. A connection of another process to a redirected port reaches the transparent listener.
-// Everything else that another process sends is refused and counted; each way out has a counter of its own.
+// Package guard makes nftables rules that force all traffic of a pod through the mediator. They apply in the network
+// namespace that all containers of the pod share, and tell processes apart by user: only the mediator's users may
+// leave. A connection of another process to a redirected port reaches the transparent listener. Everything else that it
+// sends is refused, and each way out has its own counter.
 //
-// Rules makes a Ruleset, which can be installed, read back, counted or printed for nft. All rules are in tables of
-// their own. If one of these tables drops a packet, no other table can let it through.
+// Rules makes a Ruleset, which can be installed, read back, counted or printed for nft. If one of its tables drops a
+// packet, no other table can let it through.
 package guard
 
 import (
@@ -14,27 +14,26 @@ import (
 	"strings"
 )
 
-// Options say which users may leave, and where all other users may go.
+// Options names the users that may leave, and where all other users may go.
 type Options struct {
-	// UIDs are the users that may leave: those of the mediator. At least one is required, and root is refused.
+	// UIDs are the mediator's users, which may leave. At least one is required, and root is refused.
 	UIDs []uint32
 	// Proxy is the port of the proxy on 127.0.0.1. Required.
 	Proxy uint16
-	// Transparent is the port of the transparent listener on 127.0.0.1. Redirect are the TCP ports that are redirected
+	// Transparent is the port of the transparent listener on 127.0.0.1, and Redirect the TCP ports that are redirected
 	// to it. Set both or neither.
 	Transparent uint16
 	Redirect    []uint16
-	// Admin are TCP ports of the mediator on loopback that agents must not reach. Loopback does not open them.
+	// Admin are the mediator's TCP ports on loopback that agents must not reach, even if Loopback has them.
 	Admin []uint16
 	// Loopback are the TCP and UDP ports on loopback that agents may use among themselves.
 	Loopback []PortRange
-	// Resolvers are DNS servers that all users may ask, on port 53. A process can send data out by the names that it
-	// asks for.
+	// Resolvers are DNS servers that all users may ask on port 53. Names in queries can carry data out.
 	Resolvers []netip.Addr
-	// Inbound are TCP ports of the mediator to which others may connect from outside.
+	// Inbound are the mediator's TCP ports that accept connections from outside.
 	Inbound []uint16
-	// Devices are network devices, other than loopback. Packet sockets are refused there too, on the way out. They need
-	// Linux 5.16.
+	// Devices are network devices, except loopback, at which outgoing packet sockets are refused too. They need Linux
+	// 5.16.
 	Devices []string
 }
 
@@ -74,7 +73,7 @@ func (o *Options) check() error {
 	return nil
 }
 
-// The counters. Each names one way that was refused; Count returns them.
+// The counters, one for each refused way out.
 const (
 	CountSpoofed  = "refused_spoofed"  // a source address that is not this machine's
 	CountOptions  = "refused_options"  // IPv4 with options, such as a source route
@@ -94,16 +93,16 @@ const (
 	CountProbe    = "refused_probe"    // the mediator's own check of the rules
 )
 
-// counters are the counters of the first table, in the order in which they are shown.
+// counters are the counters of the first table in the order of display.
 var counters = []string{
-	CountSpoofed, CountOptions, CountIPv6, CountAdmin, CountLoopback, CountDNS, CountQUIC, CountUDP, CountTCP, CountICMP, CountProtocol,
+	CountSpoofed, CountOptions, CountIPv6, CountAdmin, CountLoopback, CountDNS, CountQUIC, CountUDP, CountTCP, CountICMP,
+	CountProtocol,
 	CountKernel, CountForward, CountInbound, CountProbe,
 }
 
-// ProbeAddress is an address that no machine has (RFC 5737). The rules treat packets of the mediator to this address as
-// if another user had sent them: they redirect TCP and refuse UDP. A mediator without rights uses this to see that the
-// rules are in force.
+// ProbeAddress is an address that no machine has (RFC 5737). The rules treat the mediator's packets to it like those of
+// another user: TCP is redirected, UDP refused. So a mediator without rights can test the rules.
 var ProbeAddress = netip.AddrFrom4([4]byte{192, 0, 2, 1})
 
-// mark marks the mediator's connections, so that packets that the kernel sends for a closed socket may leave too.
+// mark marks the mediator's connections, so that packets which the kernel sends for a closed socket may leave too.
 const mark = 0x6d656469

@@ -12,7 +12,7 @@ import (
 	"github.com/actionproof/mediator/test/full"
 )
 
-// alone moves the test into a network namespace of its own.
+// alone moves the test into its own network namespace.
 func alone(t *testing.T) {
 	t.Helper()
 	full.Only(t, "root, and nft")
@@ -22,7 +22,7 @@ func alone(t *testing.T) {
 	}
 }
 
-// command runs a command of the system in the test's network namespace.
+// command runs a system command in the test's network namespace.
 func command(t *testing.T, stdin string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(args[0], args[1:]...)
@@ -42,7 +42,6 @@ func everything() Options {
 	}
 }
 
-// What Install puts into the kernel and what nft makes of what is printed are the same rules.
 func TestInstalledAndPrintedRulesAreTheSame(t *testing.T) {
 	for name, o := range map[string]Options{
 		"everything":  everything(),
@@ -78,7 +77,6 @@ func TestInstalledAndPrintedRulesAreTheSame(t *testing.T) {
 	}
 }
 
-// Whatever is changed in the rules that stand is found.
 func TestChangedRulesAreFound(t *testing.T) {
 	for name, tt := range map[string]struct{ change, want string }{
 		"no table":        {"delete table inet mediator", "the table inet mediator is missing"},
@@ -88,11 +86,20 @@ func TestChangedRulesAreFound(t *testing.T) {
 		"another policy":  {"add chain inet mediator leaving { policy accept; }", "the chain leaving is hooked in otherwise"},
 		"another chain":   {"add chain inet mediator more", "has 6 chains, and should have 5"},
 		"dormant":         {"add table inet mediator { flags dormant; }", "is dormant"},
-		"another rule":    {"replace rule inet mediator leaving handle HANDLE accept", `rule 1 of the chain leaving is not "ip daddr 192.0.2.1`},
-		"another port":    {"replace rule inet mediator redirected handle HANDLE ip daddr 192.0.2.1 tcp dport 443 redirect to :9999", `rule 1 of the chain redirected is not`},
-		"another user":    {"replace rule netdev mediator device0 handle HANDLE meta skuid 20000 accept", "rule 1 of the chain device0 is not"},
-		"another hook":    {"delete chain inet mediator passing; add chain inet mediator passing { type filter hook forward priority 7; policy drop; }; add rule inet mediator passing counter name refused_forward", "the chain passing is hooked in otherwise"},
-		"one chain gone":  {"add chain inet mediator more; flush chain inet mediator passing; delete chain inet mediator passing", "the chain passing is missing"},
+		"another rule": {"replace rule inet mediator leaving handle HANDLE accept",
+			`rule 1 of the chain leaving is not "ip daddr 192.0.2.1`},
+		"another port": {
+			"replace rule inet mediator redirected handle HANDLE ip daddr 192.0.2.1 tcp dport 443 redirect to :9999",
+			`rule 1 of the chain redirected is not`},
+		"another user": {"replace rule netdev mediator device0 handle HANDLE meta skuid 20000 accept",
+			"rule 1 of the chain device0 is not"},
+		"another hook": {
+			"delete chain inet mediator passing; add chain inet mediator passing { type filter hook forward priority 7; " +
+				"policy drop; }; add rule inet mediator passing counter name refused_forward",
+			"the chain passing is hooked in otherwise"},
+		"one chain gone": {
+			"add chain inet mediator more; flush chain inet mediator passing; delete chain inet mediator passing",
+			"the chain passing is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			alone(t)

@@ -54,8 +54,8 @@ func (c *chain) kernel(in *nftables.Table) *nftables.Chain {
 	return out
 }
 
-// Check reads back the tables in this network namespace. It returns nil only if they hold exactly these rules, each in
-// its place. It needs CAP_NET_ADMIN.
+// Check reads back the tables in this network namespace. It returns nil only if they hold exactly these rules in this
+// order. It needs CAP_NET_ADMIN.
 func (s *Ruleset) Check() error {
 	conn, err := nftables.New()
 	if err != nil {
@@ -66,12 +66,15 @@ func (s *Ruleset) Check() error {
 		return fmt.Errorf("guard: the rules could not be read (this needs CAP_NET_ADMIN): %w", err)
 	}
 	for _, t := range s.tables {
-		stand := slices.DeleteFunc(slices.Clone(all), func(c *nftables.Chain) bool { return c.Table.Name != Name || c.Table.Family != t.family })
+		stand := slices.DeleteFunc(slices.Clone(all), func(c *nftables.Chain) bool {
+			return c.Table.Name != Name || c.Table.Family != t.family
+		})
 		if len(stand) == 0 {
 			return fmt.Errorf("guard: there are no rules: the table %s %s is missing", familyNames[t.family], Name)
 		}
 		if len(stand) != len(t.chains) {
-			return fmt.Errorf("guard: the table %s %s has %d chains, and should have %d", familyNames[t.family], Name, len(stand), len(t.chains))
+			return fmt.Errorf("guard: the table %s %s has %d chains, and should have %d", familyNames[t.family], Name,
+				len(stand), len(t.chains))
 		}
 		for _, c := range t.chains {
 			i := slices.IndexFunc(stand, func(k *nftables.Chain) bool { return k.Name == c.name })
@@ -86,7 +89,7 @@ func (s *Ruleset) Check() error {
 	return s.checkDormant(conn)
 }
 
-// checkDormant refuses tables that exist and have no effect.
+// checkDormant refuses tables that exist but have no effect.
 func (s *Ruleset) checkDormant(conn *nftables.Conn) error {
 	for _, t := range s.tables {
 		k, err := conn.ListTableOfFamily(Name, t.family)
@@ -167,7 +170,7 @@ func (s *Ruleset) Count() (map[string]uint64, error) {
 	return counted, nil
 }
 
-// Counters returns the names of the rules' counters, in the order in which they are shown.
+// Counters returns the names of the counters in the order of display.
 func (s *Ruleset) Counters() []string {
 	var out []string
 	for _, t := range s.tables {
@@ -189,7 +192,8 @@ func Devices() ([]string, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, errors.New("guard: there is no network device that leads out; name those that will be there in guard.devices")
+		return nil, errors.New(
+			"guard: there is no network device that leads out; name those that will be there in guard.devices")
 	}
 	return out, nil
 }

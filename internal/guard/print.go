@@ -33,7 +33,9 @@ func (s *Ruleset) String() string {
 	return b.String()
 }
 
-var familyNames = map[nftables.TableFamily]string{nftables.TableFamilyINet: "inet", nftables.TableFamilyNetdev: "netdev"}
+var familyNames = map[nftables.TableFamily]string{
+	nftables.TableFamilyINet: "inet", nftables.TableFamilyNetdev: "netdev",
+}
 
 // base returns the declaration of a chain that has a hook.
 func (c *chain) base() string {

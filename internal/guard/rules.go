@@ -10,7 +10,7 @@ import (
 // Name is the name of the tables.
 const Name = "mediator"
 
-// Ruleset is the rules that were made from Options.
+// Ruleset is the rules made from Options.
 type Ruleset struct{ tables []table }
 
 // Rules makes the rules.
@@ -32,7 +32,8 @@ func Rules(o Options) (*Ruleset, error) {
 
 // redirected redirects new connections to the transparent listener, before leaving judges their destination.
 func (o *Options) redirected() chain {
-	c := chain{name: "redirected", typ: nftables.ChainTypeNAT, hook: nftables.ChainHookOutput, prio: *nftables.ChainPriorityNATDest, policy: nftables.ChainPolicyAccept}
+	c := chain{name: "redirected", typ: nftables.ChainTypeNAT, hook: nftables.ChainHookOutput,
+		prio: *nftables.ChainPriorityNATDest, policy: nftables.ChainPolicyAccept}
 	c.rules = append(c.rules, rule{to4(ProbeAddress), tcpPort(o.Redirect[0]), redirectTo(o.Transparent)})
 	for _, id := range o.UIDs {
 		c.rules = append(c.rules, rule{uid(id), accept()})
@@ -44,11 +45,11 @@ func (o *Options) redirected() chain {
 	return c
 }
 
-// leaving judges everything that this machine sends. A socket keeps the user that made it, also if another process
-// holds it later. Packets without a socket come from the kernel: the end of a connection whose socket is closed, a
-// reset, neighbour discovery.
+// leaving judges all outgoing packets. A socket keeps the user that made it, even if another process holds it later.
+// Packets without a socket come from the kernel: the end of a closed connection, a reset, neighbour discovery.
 func (o *Options) leaving() chain {
-	c := chain{name: "leaving", typ: nftables.ChainTypeFilter, hook: nftables.ChainHookOutput, prio: *nftables.ChainPriorityFilter, policy: nftables.ChainPolicyDrop}
+	c := chain{name: "leaving", typ: nftables.ChainTypeFilter, hook: nftables.ChainHookOutput,
+		prio: *nftables.ChainPriorityFilter, policy: nftables.ChainPolicyDrop}
 	c.rules = append(c.rules, rule{to4(ProbeAddress), udp(), count(CountProbe), drop()})
 	for _, id := range o.UIDs {
 		c.rules = append(c.rules, rule{uid(id), setMark(), accept()})
@@ -63,7 +64,7 @@ func (o *Options) leaving() chain {
 	return chainWith(c, append(neighbours(), rule{count(CountKernel)})...)
 }
 
-// others judges what sockets of other users than the mediator's send.
+// others judges packets from sockets of users other than the mediator's.
 func (o *Options) others() chain {
 	c := chain{name: "others"}
 	add := func(r ...rule) { c.rules = append(c.rules, r...) }
@@ -72,7 +73,8 @@ func (o *Options) others() chain {
 	// A source route would lead a packet for a resolver on to another machine (RFC 7126).
 	add(rule{withOptions(), count(CountOptions), drop()})
 	for _, p := range o.Admin {
-		add(rule{toLoopback4(), tcpPort(p), count(CountAdmin), reset()}, rule{toLoopback6(), tcpPort(p), count(CountAdmin), reset()})
+		add(rule{toLoopback4(), tcpPort(p), count(CountAdmin), reset()},
+			rule{toLoopback6(), tcpPort(p), count(CountAdmin), reset()})
 	}
 	add(rule{toLoopback4(), reply(), accept()}, rule{toLoopback6(), reply(), accept()})
 	add(rule{toLoopback4(), tcpPort(o.Proxy), accept()})
@@ -88,7 +90,8 @@ func (o *Options) others() chain {
 		}
 	}
 	refused := func(counter string, match ...statement) {
-		add(append(append(rule{}, match...), tcp(), count(counter), reset()), append(append(rule{}, match...), count(counter), prohibit()))
+		add(append(append(rule{}, match...), tcp(), count(counter), reset()),
+			append(append(rule{}, match...), count(counter), prohibit()))
 	}
 	refused(CountLoopback, toLoopback4())
 	refused(CountLoopback, toLoopback6())
@@ -99,7 +102,8 @@ func (o *Options) others() chain {
 	for _, p := range []uint16{443, 80} {
 		add(rule{udpPort(p), count(CountQUIC), prohibit()})
 	}
-	add(rule{udp(), count(CountUDP), prohibit()}, rule{tcp(), count(CountTCP), reset()}, rule{icmp(), count(CountICMP), drop()})
+	add(rule{udp(), count(CountUDP), prohibit()}, rule{tcp(), count(CountTCP), reset()},
+		rule{icmp(), count(CountICMP), drop()})
 	add(rule{count(CountProtocol), drop()})
 	return c
 }
@@ -107,14 +111,16 @@ func (o *Options) others() chain {
 // passing refuses to forward packets.
 func (o *Options) passing() chain {
 	return chain{
-		name: "passing", typ: nftables.ChainTypeFilter, hook: nftables.ChainHookForward, prio: *nftables.ChainPriorityFilter, policy: nftables.ChainPolicyDrop,
-		rules: []rule{{count(CountForward)}},
+		name: "passing", typ: nftables.ChainTypeFilter, hook: nftables.ChainHookForward, prio: *nftables.ChainPriorityFilter,
+		policy: nftables.ChainPolicyDrop,
+		rules:  []rule{{count(CountForward)}},
 	}
 }
 
-// coming judges what arrives: answers in connections that were let out, and connections to the mediator's own ports.
+// coming judges incoming packets: answers, and connections to the mediator's own ports.
 func (o *Options) coming() chain {
-	c := chain{name: "coming", typ: nftables.ChainTypeFilter, hook: nftables.ChainHookInput, prio: *nftables.ChainPriorityFilter, policy: nftables.ChainPolicyDrop}
+	c := chain{name: "coming", typ: nftables.ChainTypeFilter, hook: nftables.ChainHookInput,
+		prio: *nftables.ChainPriorityFilter, policy: nftables.ChainPolicyDrop}
 	c.rules = append(c.rules, rule{comesByLoopback(), accept()}, rule{reply(), accept()})
 	for _, p := range o.Inbound {
 		c.rules = append(c.rules, rule{tcpPort(p), accept()})
@@ -122,11 +128,12 @@ func (o *Options) coming() chain {
 	return chainWith(c, append(neighbours(), rule{count(CountInbound)})...)
 }
 
-// packets judges, at a device, packets that bypass all other hooks: a packet socket (CAP_NET_RAW) writes whole frames.
+// packets judges whole frames at a device: a packet socket (CAP_NET_RAW) bypasses all other hooks.
 func (o *Options) packets() table {
 	t := table{family: nftables.TableFamilyNetdev, counters: []string{CountPacket}}
 	for i, d := range o.Devices {
-		c := chain{name: fmt.Sprintf("device%d", i), typ: nftables.ChainTypeFilter, hook: nftables.ChainHookEgress, prio: *nftables.ChainPriorityFilter, policy: nftables.ChainPolicyAccept, device: d}
+		c := chain{name: fmt.Sprintf("device%d", i), typ: nftables.ChainTypeFilter, hook: nftables.ChainHookEgress,
+			prio: *nftables.ChainPriorityFilter, policy: nftables.ChainPolicyAccept, device: d}
 		for _, id := range o.UIDs {
 			c.rules = append(c.rules, rule{uid(id), accept()})
 		}

@@ -15,8 +15,8 @@ import (
 // shows are the types of file systems that show the machine's processes, terminals and devices.
 var shows = []string{"proc", "devpts", "devtmpfs", "mqueue"}
 
-// elsewhere returns the paths at which the machine shows a second time what the place has for itself, as folders of a
-// chroot do: other mounts of file systems that show the machine, and of the hidden folders.
+// elsewhere returns other paths at which the machine shows what the place hides, as in a chroot: mounts of file systems
+// that show the machine, and of the hidden folders.
 func elsewhere() ([]string, error) {
 	mounts, err := procfs.GetMounts()
 	if err != nil {
@@ -48,10 +48,12 @@ func elsewhere() ([]string, error) {
 			}
 		}
 	}
-	return slices.DeleteFunc(out, func(path string) bool { return below(path, "/proc") || slices.Contains(hidden(), path) }), nil
+	return slices.DeleteFunc(out, func(path string) bool {
+		return below(path, "/proc") || slices.Contains(hidden(), path)
+	}), nil
 }
 
-// mountOf returns the mount in which a folder is.
+// mountOf returns the mount that holds a folder.
 func mountOf(mounts []*procfs.MountInfo, dir string) (of *procfs.MountInfo) {
 	for _, m := range mounts { // of two at one path the later one covers the other
 		if below(dir, m.MountPoint) && (of == nil || len(m.MountPoint) >= len(of.MountPoint)) {
@@ -61,8 +63,8 @@ func mountOf(mounts []*procfs.MountInfo, dir string) (of *procfs.MountInfo) {
 	return of
 }
 
-// cover covers the paths of elsewhere with nothing. Those below the hidden folders are hidden already, unless they are
-// in a folder that is kept.
+// cover hides the paths of elsewhere behind an empty folder or /dev/null. Those below the hidden folders are hidden
+// already, unless they are in a folder that is kept.
 func cover(paths []string, bound []kept) error {
 	empty, err := os.MkdirTemp(Temp, "empty-")
 	if err != nil {

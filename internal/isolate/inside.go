@@ -20,7 +20,7 @@ import (
 // controlFD is the descriptor of the connection to the launcher.
 const controlFD = 3
 
-// Inside is what the first process in the namespaces does. It returns only if it has not been started by [Start].
+// Inside runs the first process in the namespaces. It returns only if [Start] did not start it.
 func Inside() error {
 	file := os.NewFile(controlFD, "control")
 	c, err := net.FileConn(file)
@@ -51,10 +51,10 @@ func Inside() error {
 	return nil
 }
 
-// limits are the errors by which a container or a kernel says that it lets nobody do what a place needs.
+// limits are the errors of a container or a kernel that forbids the setup to every process.
 var limits = []unix.Errno{unix.EPERM, unix.EACCES, unix.ENOSYS, unix.ENODEV, unix.ENOPROTOOPT}
 
-// answer tells the launcher how the setup ended. The listener is the launcher's alone from then on.
+// answer sends the result of the setup to the launcher. From then on only the launcher has the listener.
 func answer(control *net.UnixConn, listener *os.File, err error) error {
 	var r ready
 	var agent *AgentError
@@ -63,7 +63,7 @@ func answer(control *net.UnixConn, listener *os.File, err error) error {
 	case errors.As(err, &agent):
 		r.Agent = agent.Reason
 	case slices.ContainsFunc(limits, func(e unix.Errno) bool { return errors.Is(err, e) }):
-		r.Cause = err.Error() // the container or the kernel does not let anybody
+		r.Cause = err.Error()
 	case err != nil:
 		r.Fault = err.Error()
 	case listener != nil:
@@ -80,11 +80,10 @@ func answer(control *net.UnixConn, listener *os.File, err error) error {
 	return err
 }
 
-// start is what the agent's start takes, as found in the place.
+// start is the agent's program and folder, as pid 1 found them.
 type start struct{ program, dir string }
 
-// apply sets the namespaces up, and takes from this process and all that it starts what the agent must not have. It
-// returns the listener.
+// apply sets up the namespaces and drops everything that the agent must not have. It returns the listener.
 func (s *setup) apply() (begin start, listener *os.File, err error) {
 	defer unix.Umask(unix.Umask(0o022))
 	if err := CloseOnExec(); err != nil {
@@ -105,7 +104,8 @@ func (s *setup) apply() (begin start, listener *os.File, err error) {
 	}
 	for _, path := range []string{begin.program, begin.dir} {
 		if slices.ContainsFunc(again, func(dir string) bool { return below(path, dir) }) {
-			return start{}, nil, &AgentError{path + " is in a folder that shows this machine's processes, sockets or temporary files, which an agent does not have: start mediator run with another one"}
+			return start{}, nil, &AgentError{path + " is in a folder that shows this machine's processes, sockets or " +
+				"temporary files, which an agent cannot see: start mediator run with another one"}
 		}
 	}
 	if err := hide(all, again, s.Bounds.TempMiB); err != nil {
@@ -114,7 +114,8 @@ func (s *setup) apply() (begin start, listener *os.File, err error) {
 	for _, k := range all {
 		_ = k.file.Close()
 	}
-	if err := errors.Join(os.MkdirAll(filepath.Dir(Home), 0o755), os.MkdirAll(Home, 0o700), os.Chown(Home, s.UID, s.GID)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(Home), 0o755), os.MkdirAll(Home, 0o700),
+		os.Chown(Home, s.UID, s.GID)); err != nil {
 		return start{}, nil, err
 	}
 	if err := s.Bounds.restrict(); err != nil {
@@ -123,18 +124,19 @@ func (s *setup) apply() (begin start, listener *os.File, err error) {
 	return begin, listener, confine.RestrictAgent()
 }
 
-// keepAll opens what the agent keeps of the machine's files: its program, its folder and the devices.
+// keepAll opens the files of the machine that the agent keeps: its program, its folder and the devices.
 func (s *setup) keepAll() ([]kept, start, error) {
 	program, err := s.program()
 	if err != nil {
 		return nil, start{}, err
 	}
-	// The path that was given can lead through a link that is hidden.
+	// The configured path can lead through a hidden link, so use the resolved one.
 	all, begin := []kept{program}, start{program.path, Home}
 	k, err := keep(s.Dir)
 	switch {
 	case err == nil && slices.Contains(hidden(), k.path) && !isKernels(k.path):
-		return nil, start{}, &AgentError{fmt.Sprintf("it has a %s of its own, which is empty: start mediator run in a folder below it, or elsewhere", k.path)}
+		return nil, start{}, &AgentError{fmt.Sprintf(
+			"it has its own, empty %s: start mediator run in a folder below it, or elsewhere", k.path)}
 	case err == nil && k.dir && !isKernels(k.path):
 		all, begin.dir = append(all, k), k.path
 	default:
@@ -174,10 +176,10 @@ func (s *setup) program() (kept, error) {
 	return kept{}, first
 }
 
-// restrict bounds what this process and all that it starts can take from the machine.
+// restrict bounds what this process and its descendants can take from the machine.
 func (b Bounds) restrict() error {
-	if err := boundNamespaces(); err != nil { // a security module can deny this alone; the run is isolated all the same
-		fmt.Fprintf(os.Stderr, "mediator: the agent can take all namespaces and inotify instances of this machine: %v\n", err)
+	if err := boundNamespaces(); err != nil { // a security module can deny only this; the run is still isolated
+		fmt.Fprintf(os.Stderr, "mediator: the agent can use up this machine's namespaces and inotify instances: %v\n", err)
 	}
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &limit); err != nil {
@@ -188,8 +190,8 @@ func (b Bounds) restrict() error {
 	return unix.Setrlimit(unix.RLIMIT_NPROC, &limit)
 }
 
-// boundNamespaces bounds what the kernel counts for root too, who has made the user namespace: an agent that took all of
-// it would leave none for the next run. /proc/sys/user is that of this user namespace.
+// boundNamespaces bounds resources that the kernel counts for the maker of the user namespace, root: one agent could
+// otherwise use up those of the next run. /proc/sys/user belongs to this user namespace.
 func boundNamespaces() error {
 	const namespaces, inotify = "256", "32" // of each kind, of which a browser has a handful; instances
 	names, err := filepath.Glob("/proc/sys/user/max_*_namespaces")
@@ -202,13 +204,12 @@ func boundNamespaces() error {
 	return errors.Join(err, os.WriteFile("/proc/sys/user/max_inotify_instances", []byte(inotify), 0))
 }
 
-// run starts the agent, and waits until it has ended. Meanwhile it passes on the launcher's request to end, and collects
-// the exit status of processes whose parents have ended.
+// run starts the agent and waits for its end. Meanwhile it forwards the launcher's request to end, and reaps orphans.
 func (s *setup) run(a Agent, begin start, control io.Reader) (status int, err error) {
 	if err := os.WriteFile(CAFile, a.CA, 0o644); err != nil { //nolint:gosec // a certificate, which the agent reads
 		return 0, err
 	}
-	if err := os.Chmod(CAFile, 0o644); err != nil { //nolint:gosec // whatever the operator's umask is
+	if err := os.Chmod(CAFile, 0o644); err != nil { //nolint:gosec // independent of the umask
 		return 0, err
 	}
 	gitConfig := filepath.Join(Home, ".gitconfig")
@@ -221,7 +222,8 @@ func (s *setup) run(a Agent, begin start, control io.Reader) (status int, err er
 	}
 	end := make(chan os.Signal, 1)
 	signal.Notify(end, syscall.SIGTERM)
-	agent, err := syscall.ForkExec(begin.program, a.Args, &syscall.ProcAttr{Dir: begin.dir, Env: a.Env, Files: []uintptr{0, 1, 2}, Sys: sys})
+	agent, err := syscall.ForkExec(begin.program, a.Args,
+		&syscall.ProcAttr{Dir: begin.dir, Env: a.Env, Files: []uintptr{0, 1, 2}, Sys: sys})
 	if err != nil {
 		return 0, err
 	}

@@ -1,17 +1,11 @@
-// Package isolate runs an agent in namespaces of its own, so that other users of the machine cannot reach it and it
-// reaches nobody but through one listener. The package has two sides, which are two processes of one program:
+// Package isolate runs an agent in its own namespaces: other users of the machine cannot reach it, and it reaches
+// others only through one listener. Two processes of one program share the work. The launcher (isolate.go) makes the
+// namespaces, hands over the agent and waits for its end. The first process in the namespaces, pid 1 (inside.go), sets
+// them up, starts the agent and ends with it.
 //
-//	isolate.go      the launcher: makes the namespaces, hands the agent over, waits for its end
-//	inside.go       the first process in the namespaces (pid 1): sets them up, starts the agent, ends with it
-//	mounts.go       the files of the namespaces: what is hidden, and what is kept
-//	elsewhere.go    where else the machine shows what is hidden
-//	network.go      the network of the namespaces: loopback, and the listener
-//	users.go        the users of the namespaces
-//	descriptors.go  no descriptor is inherited
-//
-// The launcher and pid 1 talk over a pair of sockets: the launcher says what to set up, pid 1 answers with the listener
-// or with an error, the launcher says which agent to start. When the agent ends, pid 1 ends, and the kernel kills
-// whatever else is in the namespaces. When the launcher ends, the kernel kills pid 1.
+// Both talk over a pair of sockets: the launcher sends the setup, pid 1 answers with the listener or an error, and the
+// launcher sends the agent. When the agent ends, pid 1 ends, and the kernel kills everything else in the namespaces.
+// When the launcher ends, the kernel kills pid 1.
 package isolate
 
 import (
@@ -46,17 +40,16 @@ const CAFile = "/run/agent/ca.pem"
 type Options struct {
 	Users        Users
 	ShareNetwork bool // keep the network of the launcher, and make no listener
-	// Programs are the absolute paths at which the agent's program may be. The first that the agent's user can execute
-	// is taken.
+	// Programs are absolute paths of the agent's program. Pid 1 takes the first one that the agent's user can execute.
 	Programs []string
 	Dir      string // the folder to start in, if the agent's user can enter it; an absolute path
 	Bounds   Bounds
-	// Stdout and Stderr get what the agent writes. The agent itself writes to pipes: a terminal as its output would
-	// reach the agent, which could read from it.
+	// Stdout and Stderr get the agent's output. The agent itself writes to pipes, because it could read from a
+	// terminal.
 	Stdout, Stderr io.Writer
 }
 
-// Bounds bound what an agent can take from the machine. Each must be set, Processes to 32 at least.
+// Bounds bound what an agent can take from the machine. Each must be set, Processes to at least 32.
 type Bounds struct {
 	Processes int `json:"processes"` // processes and threads at once
 	TempMiB   int `json:"tempMiB"`   // the size of all the private folders together, which are in memory
@@ -77,15 +70,15 @@ type Agent struct {
 type Place struct {
 	// Init is the pid of its first process.
 	Init int
-	// Listener is the one way out of its network, bound to ListenAddress. It is nil if the network is shared. The agent
-	// does not have it: whoever accepts its connections knows that they come from this place.
+	// Listener is the one way out of the place's network, bound to ListenAddress. It is nil if the network is shared.
+	// Only the launcher has it, so every connection that it accepts comes from this place.
 	Listener *os.File
 
 	cmd     *exec.Cmd
 	control *net.UnixConn
 }
 
-// AgentError is the error for an agent that cannot run in any place: for its program or its folder.
+// AgentError says why an agent cannot run in any place: its program or its folder is unfit.
 type AgentError struct{ Reason string }
 
 func (e *AgentError) Error() string { return e.Reason }
@@ -102,7 +95,7 @@ type setup struct {
 
 // ready is the answer of pid 1. The listener comes with it. Exactly one of the errors may be set.
 type ready struct {
-	Cause string `json:"cause,omitempty"` // why nobody can use the namespaces here
+	Cause string `json:"cause,omitempty"` // why namespaces cannot be used here
 	Fault string `json:"fault,omitempty"` // what else went wrong
 	Agent string `json:"agent,omitempty"` // why this agent cannot run here
 }
@@ -113,7 +106,7 @@ const (
 	killDelay     = 5 * time.Second // between a request to end and the kill
 )
 
-// Start makes a place. The error is an [AgentError] or an [UnavailableError], or says what went wrong. When ctx ends, the agent
+// Start makes a place. It fails with an [AgentError], an [UnavailableError] or another error. When ctx ends, the agent
 // gets SIGTERM, and SIGKILL five seconds later.
 func Start(ctx context.Context, o Options) (*Place, error) {
 	const tries = 10
@@ -145,7 +138,8 @@ func Start(ctx context.Context, o Options) (*Place, error) {
 
 // begin starts pid 1, which waits for its setup.
 func (o Options) begin(ctx context.Context, attributes *syscall.SysProcAttr) (*Place, error) {
-	attributes.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
+	attributes.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.
+		CLONE_NEWUTS
 	if !o.ShareNetwork {
 		attributes.Cloneflags |= unix.CLONE_NEWNET
 	}
@@ -172,25 +166,30 @@ func (o Options) begin(ctx context.Context, attributes *syscall.SysProcAttr) (*P
 	return &Place{Init: cmd.Process.Pid, cmd: cmd, control: control}, nil
 }
 
-// pipe keeps os/exec from handing a file to the agent as it is.
+// pipe hides the type of a writer from os/exec, which would hand a file directly to the agent.
 type pipe struct{ io.Writer }
 
-// UnavailableError says why nobody can make namespaces on this machine or in this container.
+// UnavailableError says why this machine or container allows no namespaces.
 type UnavailableError struct{ Cause string }
 
 func (e *UnavailableError) Error() string { return e.Cause }
 
-// startCause says why the first process cannot be started, if it is known.
+// startCause explains why the first process could not start.
 func startCause(err error) error {
 	switch {
 	case errors.Is(err, unix.EPERM):
-		return unavailable("new user namespaces are not permitted here (EPERM): by the container's seccomp profile, by a security module, or because the users of this container are too few")
+		return unavailable(
+			"new user namespaces are not permitted here (EPERM): by the container's seccomp profile, by a security module, " +
+				"or because the users of this container are too few")
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS):
 		if none := forbiddenKind(); none != "" {
 			return unavailable("this machine allows no such namespaces: see sysctl user.%s", none)
 		}
-		// No limit of the machine: whoever has taken them all must not be able to have an agent start without its own.
-		return errors.New("all namespaces that the machine allows are in use: end what has made them, or raise sysctl user.max_user_namespaces and its like")
+		// This is not an UnavailableError: an agent that took all namespaces must not make the next run start without
+		// them.
+		return errors.New(
+			"all namespaces that the machine allows are in use: end what has made them, or raise sysctl " +
+				"user.max_user_namespaces and its like")
 	case errors.Is(err, unix.EACCES):
 		return unavailable("the agent's user cannot execute the mediator's own program")
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
@@ -199,7 +198,7 @@ func startCause(err error) error {
 	return fmt.Errorf("the namespaces cannot be made: %w", err)
 }
 
-// forbiddenKind returns the name of a sysctl that allows no namespaces of a kind at all, if there is one.
+// forbiddenKind returns the name of a sysctl that forbids one kind of namespaces, or an empty text.
 func forbiddenKind() string {
 	for _, kind := range []string{"user", "pid", "mnt", "ipc", "uts", "net"} {
 		name := "max_" + kind + "_namespaces"
@@ -214,7 +213,7 @@ func unavailable(format string, args ...any) error {
 	return &UnavailableError{fmt.Sprintf(format, args...)}
 }
 
-// prepare has pid 1 set the namespaces up, and returns its listener.
+// prepare makes pid 1 set up the namespaces, and returns its listener.
 func (p *Place) prepare(s setup) (*os.File, error) {
 	if err := p.control.SetDeadline(time.Now().Add(answerTimeout)); err != nil {
 		return nil, err
@@ -247,8 +246,8 @@ func (p *Place) prepare(s setup) (*os.File, error) {
 	return listener, p.control.SetDeadline(time.Time{})
 }
 
-// Run starts the agent and waits for its end. If the agent fails, the error is an [*exec.ExitError], whose status is the
-// agent's, or 128 plus the number of the signal that ended the agent.
+// Run starts the agent and waits for its end. If the agent fails, the error is an [*exec.ExitError] with the agent's
+// status, or 128 plus the number of the signal that ended it.
 func (p *Place) Run(a Agent) error {
 	if err := json.NewEncoder(p.control).Encode(a); err != nil {
 		p.Close()
@@ -259,8 +258,8 @@ func (p *Place) Run(a Agent) error {
 	return err
 }
 
-// Wait waits for the end of an agent's process that was started with a context. An agent that was asked to end and ended with success
-// has not failed.
+// Wait waits for an agent's process that was started with a context. An agent that was asked to end, and did so with
+// success, has not failed.
 func Wait(cmd *exec.Cmd) error {
 	err := cmd.Wait()
 	if cmd.ProcessState.Success() && errors.Is(err, context.Canceled) {
@@ -269,7 +268,7 @@ func Wait(cmd *exec.Cmd) error {
 	return err
 }
 
-// Close ends a place whose agent has not been started.
+// Close ends a place whose agent was not started.
 func (p *Place) Close() {
 	if p.Listener != nil {
 		_ = p.Listener.Close()
@@ -279,7 +278,7 @@ func (p *Place) Close() {
 	_ = p.control.Close()
 }
 
-// socketPair returns the launcher's end of a pair of sockets as a connection, and the other end as a file.
+// socketPair returns the launcher's end as a connection and the other end as a file.
 func socketPair() (*net.UnixConn, *os.File, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -295,7 +294,7 @@ func socketPair() (*net.UnixConn, *os.File, error) {
 	return c.(*net.UnixConn), theirs, nil
 }
 
-// descriptorOf returns the descriptor of a control message, or nil if there is none.
+// descriptorOf returns the descriptor of a control message, or nil.
 func descriptorOf(rights []byte) (*os.File, error) {
 	if len(rights) == 0 {
 		return nil, nil

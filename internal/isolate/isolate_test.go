@@ -34,7 +34,8 @@ func start(t *testing.T, change func(*isolate.Options)) (*isolate.Place, *bytes.
 	t.Helper()
 	full.Only(t, "root")
 	var out bytes.Buffer
-	o := isolate.Options{Users: isolate.Users{Own: true}, Programs: []string{"/bin/sh"}, Dir: "/", Bounds: isolate.DefaultBounds, Stdout: &out, Stderr: &out}
+	o := isolate.Options{Users: isolate.Users{Own: true}, Programs: []string{"/bin/sh"}, Dir: "/",
+		Bounds: isolate.DefaultBounds, Stdout: &out, Stderr: &out}
 	if change != nil {
 		change(&o)
 	}
@@ -42,7 +43,7 @@ func start(t *testing.T, change func(*isolate.Options)) (*isolate.Place, *bytes.
 	return p, &out, err
 }
 
-// hoarder makes user namespaces, and keeps each by a descriptor.
+// hoarder makes user namespaces and keeps each by a descriptor.
 const hoarder = `
 import ctypes, os, resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (1000, 1000))
@@ -62,7 +63,7 @@ while True:
     if not made: break
 print("none after", len(kept))`
 
-// TestPlace shows an agent the place that it is in.
+// TestPlace shows an agent its place.
 func TestPlace(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -72,37 +73,55 @@ func TestPlace(t *testing.T) {
 		status int
 	}{
 		{"its user", nil, `id -u; id -g; id -G; cat /proc/self/uid_map | wc -l`, "1000\n1000\n1000\n1\n", 0},
-		{"a user that it shares", func(o *isolate.Options) { o.Users = isolate.Users{UID: 60570, GID: 60570} }, `id -u; id -G`, "60570\n60570\n", 0},
-		{"no privileges", nil, `grep -c -e 'Cap[A-Z][a-z]*:.*[1-9a-f]' /proc/self/status; grep NoNewPrivs /proc/self/status`, "0\nNoNewPrivs:\t1\n", 0},
+		{"a user that it shares", func(o *isolate.Options) {
+			o.Users = isolate.Users{UID: 60570, GID: 60570}
+		}, `id -u; id -G`, "60570\n60570\n", 0},
+		{"no privileges", nil, `grep -c -e 'Cap[A-Z][a-z]*:.*[1-9a-f]' /proc/self/status; grep NoNewPrivs /proc/self/status`,
+			"0\nNoNewPrivs:\t1\n", 0},
 		{"no privileges of the user that it shares", func(o *isolate.Options) { o.Users = isolate.Users{UID: 0, GID: 0} },
-			`grep -c -e 'Cap[A-Z][a-z]*:.*[1-9a-f]' /proc/self/status; mount -t tmpfs x /tmp 2>/dev/null || echo refused`, "0\nrefused\n", 0},
+			`grep -c -e 'Cap[A-Z][a-z]*:.*[1-9a-f]' /proc/self/status; mount -t tmpfs x /tmp 2>/dev/null || echo refused`,
+			"0\nrefused\n", 0},
 		{"its processes", nil, `ls /proc | grep -c '^[0-9]'; kill -0 1 2>/dev/null || echo not 1`, "4\nnot 1\n", 0},
 		{"its network", nil, `cat /proc/net/dev | tail -n +3 | cut -d: -f1; cat /proc/net/route | wc -l`, "    lo\n1\n", 0},
 		{"its terminals", nil, `ls /dev/pts; script -qc 'test -t 0 && echo terminal' /dev/null`, "ptmx\nterminal\r\n", 0},
-		{"its devices", nil, `ls /dev | tr '\n' ' '; echo x >/dev/null; head -c 3 /dev/zero | wc -c`, "fd full null ptmx pts random shm stderr stdin stdout tty urandom zero 3\n", 0},
-		{"what it cannot undo", nil, `unshare -Urm sh -c 'umount /tmp || umount -l /run || umount /dev || umount /proc' 2>/dev/null || ls /tmp /run`, "/run:\nagent\n\n/tmp:\n", 0},
+		{"its devices", nil, `ls /dev | tr '\n' ' '; echo x >/dev/null; head -c 3 /dev/zero | wc -c`,
+			"fd full null ptmx pts random shm stderr stdin stdout tty urandom zero 3\n", 0},
+		{"what it cannot undo", nil,
+			`unshare -Urm sh -c 'umount /tmp || umount -l /run || umount /dev || umount /proc' 2>/dev/null || ls /tmp /run`,
+			"/run:\nagent\n\n/tmp:\n", 0},
 		{"how many processes it may have", func(o *isolate.Options) { o.Bounds.Processes = 32 },
-			`(for i in $(seq 100); do sleep 1000 & done) 2>/dev/null; n=0; for d in /proc/[0-9]*; do n=$((n+1)); done; test $n -gt 25 && test $n -le 34 && echo bounded`, "bounded\n", 0},
+			`(for i in $(seq 100); do sleep 1000 & done) 2>/dev/null
+n=0; for d in /proc/[0-9]*; do n=$((n+1)); done; test $n -gt 25 && test $n -le 34 && echo bounded`, "bounded\n", 0},
 		{"how many in namespaces of its own", func(o *isolate.Options) { o.Bounds.Processes = 32 },
-			`(unshare -Ur sh -c 'for i in $(seq 100); do sleep 1000 & done') 2>/dev/null; n=0; for d in /proc/[0-9]*; do n=$((n+1)); done; test $n -gt 20 && test $n -le 34 && echo bounded`, "bounded\n", 0},
+			`(unshare -Ur sh -c 'for i in $(seq 100); do sleep 1000 & done') 2>/dev/null
+n=0; for d in /proc/[0-9]*; do n=$((n+1)); done; test $n -gt 20 && test $n -le 34 && echo bounded`, "bounded\n", 0},
 		{"how many namespaces of a kind it may have", nil, `/usr/bin/python3 -c "$0"`, "none after 256\n", 0},
-		{"how many namespaces with a user that it shares", func(o *isolate.Options) { o.Users = isolate.Users{UID: 60570, GID: 60570} }, `/usr/bin/python3 -c "$0"`, "none after 256\n", 0},
+		{"how many namespaces with a user that it shares", func(o *isolate.Options) {
+			o.Users = isolate.Users{UID: 60570, GID: 60570}
+		}, `/usr/bin/python3 -c "$0"`, "none after 256\n", 0},
 		{"how many namespaces in a namespace of its own", nil, `unshare -Ur /usr/bin/python3 -c "$0"`, "none after 255\n", 0},
 		{"how many instances of inotify it may have", nil, `/usr/bin/python3 -c 'import ctypes
 libc = ctypes.CDLL(None)
 print(sum(libc.inotify_init() >= 0 for i in range(100)))'`, "32\n", 0},
 		{"how much it may keep in memory", func(o *isolate.Options) { o.Bounds.TempMiB = 8 },
-			`for f in /tmp/a /var/tmp/b /run/agent/home/c /dev/shm/d; do head -c 3M /dev/zero >$f 2>/dev/null && echo $f; done; true`, "/tmp/a\n/var/tmp/b\n", 0},
+			`for f in /tmp/a /var/tmp/b /run/agent/home/c /dev/shm/d; do
+  head -c 3M /dev/zero >$f 2>/dev/null && echo $f
+done; true`, "/tmp/a\n/var/tmp/b\n", 0},
 		{"how many empty files it may keep in memory", func(o *isolate.Options) { o.Bounds.TempMiB = 1 },
 			`cd /tmp && touch $(seq 1000) 2>/dev/null; test $(ls | wc -l) -lt 256 && echo bounded`, "bounded\n", 0},
-		{"no files that make others its user or group", nil, `cd /tmp; cp /bin/true a; for who in u g; do chmod $who+s a 2>/dev/null || echo refused; done; /usr/bin/python3 -c 'import os
+		{"no files that make others its user or group", nil,
+			`cd /tmp; cp /bin/true a; for who in u g; do chmod $who+s a 2>/dev/null || echo refused; done
+/usr/bin/python3 -c 'import os
 for mode in 0o4755, 0o2755, 0o6755:
-    for make in (lambda: os.open("b", os.O_CREAT, mode), lambda: os.mknod("c", 0o100000 | mode), lambda: os.open(".", os.O_TMPFILE | os.O_RDWR, mode), lambda: os.fchmod(os.open("a", 0), mode)):
+    for make in (lambda: os.open("b", os.O_CREAT, mode), lambda: os.mknod("c", 0o100000 | mode),
+        lambda: os.open(".", os.O_TMPFILE | os.O_RDWR, mode), lambda: os.fchmod(os.open("a", 0), mode)):
         try: make()
         except PermissionError: print("refused")'; find . -perm /6000`, strings.Repeat("refused\n", 2+3*4), 0},
 		{"its end", nil, `exit 3`, "", 3},
 		{"its end by a signal", nil, `kill -TERM $$`, "", 128 + 15},
-		{"its daemons end with it", nil, `(setsid sh -c 'trap "" TERM; echo begun; >/tmp/begun; while :; do sleep 1000; done' &); while [ ! -e /tmp/begun ]; do sleep 0.01; done; exit 4`, "begun\n", 4},
+		{"its daemons end with it", nil,
+			`(setsid sh -c 'trap "" TERM; echo begun; >/tmp/begun; while :; do sleep 1000; done' &)
+while [ ! -e /tmp/begun ]; do sleep 0.01; done; exit 4`, "begun\n", 4},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p, out, err := start(t, tt.change)
@@ -112,7 +131,9 @@ for mode in 0o4755, 0o2755, 0o6755:
 			defer p.Listener.Close()
 			status := 0
 			var exit *exec.ExitError
-			if err := p.Run(isolate.Agent{Args: []string{"sh", "-c", tt.script, hoarder}, Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}}); errors.As(err, &exit) {
+			if err := p.Run(
+				isolate.Agent{Args: []string{"sh", "-c", tt.script, hoarder},
+					Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}}); errors.As(err, &exit) {
 				status = exit.ExitCode()
 			} else if err != nil {
 				t.Fatal(err)
@@ -127,7 +148,7 @@ for mode in 0o4755, 0o2755, 0o6755:
 	}
 }
 
-// reached is an agent that offers each way in, and says its pid; reaches tries the ways from outside.
+// reached is an agent that opens each way in and prints its pid; reaches tries the ways from outside.
 const (
 	reached = `
 import ctypes, os, socket, sys, time
@@ -147,16 +168,20 @@ def call(name, *args):
     if getattr(libc, name)(*args) < 0: raise OSError(ctypes.get_errno(), name)
 here = ctypes.create_string_buffer(8)
 class part(ctypes.Structure): _fields_ = [("at", ctypes.c_void_p), ("size", ctypes.c_size_t)]
-local, far = part(ctypes.addressof(here), 8), part(int(open(f"/proc/{os.getpid()}/maps").readline().split("-")[0], 16), 8)
+start = int(open(f"/proc/{os.getpid()}/maps").readline().split("-")[0], 16)
+local, far = part(ctypes.addressof(here), 8), part(start, 8)
 def memory(name):
-    if getattr(libc, name)(pid, ctypes.byref(local), 1, ctypes.byref(far), 1, 0) < 0 and ctypes.get_errno() == 1: raise PermissionError
+    failed = getattr(libc, name)(pid, ctypes.byref(local), 1, ctypes.byref(far), 1, 0) < 0
+    if failed and ctypes.get_errno() == 1: raise PermissionError
 for way, do in {
     "signal": lambda: os.kill(pid, 0), "ptrace": lambda: call("ptrace", 16, pid, 0, 0),
     "read memory": lambda: memory("process_vm_readv"), "write memory": lambda: memory("process_vm_writev"),
     "mem": lambda: os.open(f"/proc/{pid}/mem", os.O_RDWR), "output": lambda: os.readlink(f"/proc/{pid}/fd/1"),
     "environ": lambda: os.open(f"/proc/{pid}/environ", 0), "root": lambda: os.listdir(f"/proc/{pid}/root"),
-    "namespace": lambda: os.open(f"/proc/{pid}/ns/mnt", 0), "socket": lambda: socket.socket(socket.AF_UNIX).connect("\0" + name),
-    "shared memory": lambda: call("shmget", int(name), 4096, 0o666), "queue": lambda: call("mq_open", b"/" + name.encode(), 2, 0, None),
+    "namespace": lambda: os.open(f"/proc/{pid}/ns/mnt", 0),
+    "socket": lambda: socket.socket(socket.AF_UNIX).connect("\0" + name),
+    "shared memory": lambda: call("shmget", int(name), 4096, 0o666),
+    "queue": lambda: call("mq_open", b"/" + name.encode(), 2, 0, None),
 }.items():
     try: do(); print("open:", way)
     except OSError: print("closed:", way)
@@ -164,8 +189,8 @@ libc.shmctl(libc.shmget(int(name), 0, 0), 0, 0) # remove it, where there is one
 libc.mq_unlink(b"/" + name.encode())`
 )
 
-// TestNoWayIntoAPlace has another user try the ways into an agent that offers all of them. The same user gets into the
-// same agent outside of a place.
+// TestNoWayIntoAPlace has another user try all ways into an agent that opens them. Outside a place the same user
+// succeeds.
 func TestNoWayIntoAPlace(t *testing.T) {
 	full.Only(t, "root")
 	other := &syscall.Credential{Uid: uint32(60000 + os.Getpid()%500), Gid: 60573}
@@ -189,7 +214,8 @@ func TestNoWayIntoAPlace(t *testing.T) {
 	r, w := io.Pipe()
 	ctx, cancel := context.WithCancel(t.Context())
 	p, err := isolate.Start(ctx, isolate.Options{
-		Users: isolate.Users{Own: true}, Programs: []string{"/usr/bin/python3"}, Dir: "/", Bounds: isolate.DefaultBounds, Stdout: w, Stderr: os.Stderr,
+		Users: isolate.Users{Own: true}, Programs: []string{"/usr/bin/python3"}, Dir: "/", Bounds: isolate.DefaultBounds,
+		Stdout: w, Stderr: os.Stderr,
 	})
 	if err != nil {
 		cancel()
@@ -240,11 +266,12 @@ func below(t *testing.T, pid int) (pids []int) {
 	return pids
 }
 
-// TestOwnUsers has several runs begin together where one block of user ids is left. One of them gets it at most.
+// TestOwnUsers starts several runs where one block of user IDs is free. At most one of them gets it.
 func TestOwnUsers(t *testing.T) {
 	full.Only(t, "root")
 	const first, size, slots, free, taken = 0xC000_0000, 1 << 16, 0x2FFF, 0x1234, 0x1235
-	if os.Getenv("GROUPS_TAKEN") == "" { // again, where all other blocks have a group: tests of other packages that run meanwhile need blocks too
+	// Run again where all other blocks have a group: tests of other packages that run meanwhile need blocks too.
+	if os.Getenv("GROUPS_TAKEN") == "" {
 		groups, err := os.ReadFile("/etc/group")
 		if err != nil {
 			t.Fatal(err)
@@ -262,7 +289,8 @@ func TestOwnUsers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again := exec.Command("unshare", "--mount", "sh", "-ec", `mount --bind "$1" /etc/group && exec "$0" -test.run='^TestOwnUsers$'`, self, file)
+		again := exec.Command("unshare", "--mount", "sh", "-ec",
+			`mount --bind "$1" /etc/group && exec "$0" -test.run='^TestOwnUsers$'`, self, file)
 		again.Env = append(os.Environ(), "GROUPS_TAKEN=1")
 		if out, err := again.CombinedOutput(); err != nil {
 			t.Errorf("%v\n%s", err, out)
@@ -270,7 +298,8 @@ func TestOwnUsers(t *testing.T) {
 		return
 	}
 	process := exec.Command("sleep", "1000")
-	process.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Groups: []uint32{first + taken*size + 7}}, Pdeathsig: syscall.SIGKILL}
+	process.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Groups: []uint32{first + taken*size + 7}},
+		Pdeathsig: syscall.SIGKILL}
 	if err := process.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -301,12 +330,13 @@ func TestOwnUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	if ids, err := os.ReadFile(fmt.Sprintf("/proc/%d/uid_map", p.Init)); err != nil || !strings.Contains(string(ids), fmt.Sprint(first+free*size)) {
+	if ids, err := os.ReadFile(fmt.Sprintf("/proc/%d/uid_map", p.Init)); err != nil ||
+		!strings.Contains(string(ids), fmt.Sprint(first+free*size)) {
 		t.Errorf("%s, %v", ids, err)
 	}
 }
 
-// TestListener connects from inside to the listener that the launcher has.
+// TestListener connects from inside to the launcher's listener.
 func TestListener(t *testing.T) {
 	p, out, err := start(t, nil)
 	if err != nil {
@@ -327,12 +357,14 @@ func TestListener(t *testing.T) {
 			c.Close()
 		}
 	}()
-	if err := p.Run(isolate.Agent{Args: []string{"bash", "-c", "exec bash -c 'cat </dev/tcp/127.0.0.1/8181'"}, Env: []string{"PATH=/usr/bin:/bin"}}); err != nil || out.String() != "the mediator" {
+	if err := p.Run(
+		isolate.Agent{Args: []string{"bash", "-c", "exec bash -c 'cat </dev/tcp/127.0.0.1/8181'"},
+			Env: []string{"PATH=/usr/bin:/bin"}}); err != nil || out.String() != "the mediator" {
 		t.Errorf("%q, %v", out, err)
 	}
 }
 
-// TestPrograms starts programs that the agent's user can execute, wherever they are, and refuses others before anything is used up.
+// TestPrograms starts programs that the agent's user can execute, and refuses others before anything is used up.
 func TestPrograms(t *testing.T) {
 	dir, err := os.MkdirTemp("", "programs-")
 	if err != nil {
@@ -341,7 +373,8 @@ func TestPrograms(t *testing.T) {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	program := func(name string, mode, folder os.FileMode) string {
 		at := filepath.Join(dir, name)
-		if err := errors.Join(os.Chmod(dir, 0o755), os.Mkdir(at, 0o755), os.WriteFile(filepath.Join(at, "p"), []byte("#!/bin/sh\necho started in $(pwd)\n"), 0o644),
+		if err := errors.Join(os.Chmod(dir, 0o755), os.Mkdir(at, 0o755),
+			os.WriteFile(filepath.Join(at, "p"), []byte("#!/bin/sh\necho started in $(pwd)\n"), 0o644),
 			os.Chmod(filepath.Join(at, "p"), mode), os.Chmod(at, folder)); err != nil {
 			t.Fatal(err)
 		}
@@ -374,13 +407,14 @@ func TestPrograms(t *testing.T) {
 		}
 		p.Listener.Close()
 		err = p.Run(isolate.Agent{Args: []string{"p"}, Env: []string{"PATH=/usr/bin:/bin"}})
-		if err != nil || !strings.HasSuffix(out.String(), "started in "+isolate.Home+"\n") || !strings.Contains(out.String(), "cannot enter "+tt.dir) {
+		if err != nil || !strings.HasSuffix(out.String(), "started in "+isolate.Home+"\n") ||
+			!strings.Contains(out.String(), "cannot enter "+tt.dir) {
 			t.Errorf("%s: %v %s", tt.program, err, out)
 		}
 	}
 }
 
-// TestFirstProgram takes the first of several programs that the agent's user can execute.
+// TestFirstProgram uses the first program that the agent's user can execute.
 func TestFirstProgram(t *testing.T) {
 	dir, err := os.MkdirTemp("", "programs-")
 	if err != nil {
@@ -391,7 +425,9 @@ func TestFirstProgram(t *testing.T) {
 	if err := os.WriteFile(operators, []byte("#!/bin/sh\necho the operator's\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	p, out, err := start(t, func(o *isolate.Options) { o.Programs = []string{operators, "/bin/no-such-program", "/bin/echo"} })
+	p, out, err := start(t, func(o *isolate.Options) {
+		o.Programs = []string{operators, "/bin/no-such-program", "/bin/echo"}
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -401,19 +437,19 @@ func TestFirstProgram(t *testing.T) {
 	}
 }
 
-// TestHiddenFolders refuses to start an agent in a folder that it would find empty, before anything is used up.
+// TestHiddenFolders refuses an agent whose folder would be empty, before anything is used up.
 func TestHiddenFolders(t *testing.T) {
 	for _, dir := range []string{"/tmp", "/run", "/var/tmp", "/var/run", "/tmp/.", "/proc/self/root/tmp"} {
 		_, _, err := start(t, func(o *isolate.Options) { o.Dir = dir })
 		var refused *isolate.AgentError
-		if !errors.As(err, &refused) || !strings.Contains(err.Error(), "of its own, which is empty") {
+		if !errors.As(err, &refused) || !strings.Contains(err.Error(), "it has its own, empty ") {
 			t.Errorf("%s: %v", dir, err)
 		}
 	}
 }
 
-// TestElsewhere mounts what is hidden at other paths too, as a chroot has it. The agent finds nothing there, also where that is in
-// its own folder; and is not started in it.
+// TestElsewhere mounts hidden folders at other paths too, as in a chroot. The agent finds nothing there, even in its
+// own folder, and is not started there.
 func TestElsewhere(t *testing.T) {
 	full.Only(t, "root")
 	for _, parent := range []string{"/srv", os.TempDir()} {
@@ -423,7 +459,8 @@ func TestElsewhere(t *testing.T) {
 		}
 		t.Cleanup(func() { os.RemoveAll(dir) })
 		at := func(name string) string { return filepath.Join(dir, name) }
-		if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile("/run/"+filepath.Base(dir), nil, 0o644), os.WriteFile(at("file"), nil, 0o644)); err != nil {
+		if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile("/run/"+filepath.Base(dir), nil, 0o644),
+			os.WriteFile(at("file"), nil, 0o644)); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { os.Remove("/run/" + filepath.Base(dir)) })
@@ -449,7 +486,10 @@ func TestElsewhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.Listener.Close()
-		script := `touch proc/x run/x 2>/dev/null && echo writable; for d in proc run tmp root/tmp root/var/tmp; do echo $d $(ls $d | wc -l); done; test -f file || echo no file; test -e root/etc/passwd && echo the rest`
+		script :=
+			`touch proc/x run/x 2>/dev/null && echo writable
+for d in proc run tmp root/tmp root/var/tmp; do echo $d $(ls $d | wc -l); done
+test -f file || echo no file; test -e root/etc/passwd && echo the rest`
 		if err := p.Run(isolate.Agent{Args: []string{"sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"}}); err != nil ||
 			out.String() != "proc 0\nrun 0\ntmp 0\nroot/tmp 0\nroot/var/tmp 0\nno file\nthe rest\n" {
 			t.Errorf("%s: %v %s", parent, err, out)
@@ -463,7 +503,7 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
-// TestCommandByHand is refused: it is the first process in namespaces, or none.
+// TestCommandByHand runs the command outside of namespaces.
 func TestCommandByHand(t *testing.T) {
 	out, err := exec.Command("/proc/self/exe", isolate.Command).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "for mediator run alone") {

@@ -11,27 +11,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hidden returns the folders that the place has for itself, [Temp] last. In them the machine's services have their
-// sockets, and its users meet.
+// hidden returns the folders that the place replaces by its own, [Temp] last. In them services have their sockets, and
+// users meet.
 func hidden() []string {
 	dirs := []string{Temp, "/dev", "/run", "/var/tmp"}
-	if at, err := filepath.EvalSymlinks("/var/run"); err == nil && !slices.ContainsFunc(dirs, func(d string) bool { return below(at, d) }) {
+	if at, err := filepath.EvalSymlinks("/var/run"); err == nil && !slices.ContainsFunc(dirs, func(d string) bool {
+		return below(at, d)
+	}) {
 		dirs = append(dirs, at)
 	}
 	return append(dirs[1:], Temp)
 }
 
-// isHidden reports whether a path stands below a hidden folder.
+// isHidden reports whether a path is below a hidden folder.
 func isHidden(path string) bool {
 	return slices.ContainsFunc(hidden(), func(dir string) bool { return path != dir && below(path, dir) })
 }
 
-// isKernels reports whether a path stands in what the kernel shows of the machine, its terminals among it. The place has that of its own.
+// isKernels reports whether a path belongs to the kernel's view of the machine, including terminals. The place has its
+// own.
 func isKernels(path string) bool {
 	return below(path, "/proc") || below(path, "/dev") && !below(path, "/dev/shm")
 }
 
-// below reports whether path is dir or stands below it.
+// below reports whether path is dir or is below it.
 func below(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
@@ -39,15 +42,15 @@ func below(path, dir string) bool {
 // devices are the devices that the agent has.
 var devices = []string{"/dev/full", "/dev/null", "/dev/random", "/dev/tty", "/dev/urandom", "/dev/zero"}
 
-// kept is a file or folder below a hidden folder that the place still has. It is opened before the folder is hidden,
-// with the rights of the agent, so a bind mount shows nothing that the agent's user could not have opened by its path.
+// kept is a file or folder below a hidden folder that the place keeps. It is opened before the folder is hidden, with
+// the agent's rights: a bind mount shows nothing that the agent's user could not open by its path.
 type kept struct {
 	path string
 	file *os.File
 	dir  bool
 }
 
-// keep opens a path by which a file or folder is reached, to be kept.
+// keep opens a path that the place keeps.
 func keep(path string) (kept, error) {
 	at, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -68,7 +71,7 @@ func keep(path string) (kept, error) {
 	return kept{at, os.NewFile(uintptr(fd), at), info.IsDir()}, nil
 }
 
-// mount binds what is kept to its path, where there is an empty folder above it now.
+// mount binds a kept file or folder to its path, below what is now an empty folder.
 func (k kept) mount() error {
 	if err := os.MkdirAll(filepath.Dir(k.path), 0o755); err != nil {
 		return err
@@ -85,11 +88,11 @@ func (k kept) mount() error {
 	return unix.Mount(fmt.Sprintf("/proc/self/fd/%d", k.file.Fd()), k.path, "", unix.MS_BIND|unix.MS_REC, "")
 }
 
-// bare are the flags of everything that is mounted in a place.
+// bare are the flags of every mount in a place.
 const bare = unix.MS_NOSUID | unix.MS_NODEV
 
-// hide gives the place its own /proc and its own folders in place of the hidden ones, with the paths of keep in them,
-// and covers the paths at which the machine shows those again.
+// hide gives the place its own /proc and its own hidden folders, mounts the kept paths in them, and covers the paths of
+// elsewhere.
 func hide(keep []kept, again []string, tempMiB int) error {
 	bound := slices.DeleteFunc(slices.Clone(keep), func(k kept) bool { return !isHidden(k.path) })
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
@@ -112,11 +115,12 @@ func hide(keep []kept, again []string, tempMiB int) error {
 	return cover(again, bound)
 }
 
-// private mounts an empty folder over each of the hidden ones. All are folders of one file system in memory, so they
-// share its size. It is mounted at Temp, where its own folder covers it in the end.
+// private mounts an empty folder over each hidden one. All are folders of one file system in memory, so they share its
+// size. That file system is mounted at Temp, which its own folder covers last.
 func private(tempMiB int) error {
 	const pages = 256 // of 1 MiB; a file that is not empty takes one at least
-	if err := unix.Mount("tmpfs", Temp, "tmpfs", bare, fmt.Sprintf("mode=0755,size=%dm,nr_inodes=%d", tempMiB, tempMiB*pages)); err != nil {
+	if err := unix.Mount("tmpfs", Temp, "tmpfs", bare,
+		fmt.Sprintf("mode=0755,size=%dm,nr_inodes=%d", tempMiB, tempMiB*pages)); err != nil {
 		return fmt.Errorf("%s cannot be hidden: %w", Temp, err)
 	}
 	for i, dir := range hidden() {
@@ -135,15 +139,17 @@ func private(tempMiB int) error {
 	return nil
 }
 
-// terminals gives the place terminals of its own.
+// terminals gives the place its own terminals.
 func terminals() error {
 	if err := os.Mkdir("/dev/pts", 0o755); err != nil {
 		return err
 	}
-	if err := unix.Mount("devpts", "/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,max=256"); err != nil {
+	if err := unix.Mount("devpts", "/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC,
+		"newinstance,ptmxmode=0666,mode=0620,max=256"); err != nil {
 		return fmt.Errorf("/dev/pts cannot be mounted: %w", err)
 	}
-	for name, to := range map[string]string{"ptmx": "pts/ptmx", "fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"} {
+	for name, to := range map[string]string{"ptmx": "pts/ptmx", "fd": "/proc/self/fd", "stdin": "/proc/self/fd/0",
+		"stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"} {
 		if err := os.Symlink(to, "/dev/"+name); err != nil {
 			return err
 		}

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ListenAddress is the address of the listener in its own network, which has no other.
+// ListenAddress is the address of the listener in the place's network, the only one there.
 const ListenAddress = "127.0.0.1:8181"
 
 // listen brings up loopback and makes the listener.
@@ -29,9 +29,11 @@ func listen() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The sidecar takes no listener of which the kernel does not say in which network it is.
+	// The sidecar accepts only a listener whose network the kernel can name.
 	if _, err := unix.GetsockoptUint64(int(file.Fd()), unix.SOL_SOCKET, unix.SO_NETNS_COOKIE); err != nil {
-		return nil, errors.Join(fmt.Errorf("this kernel does not tell the networks of sockets apart, as Linux 5.14 and later do: %w", err), file.Close())
+		return nil, errors.Join(
+			fmt.Errorf("this kernel does not tell the networks of sockets apart, as Linux 5.14 and later do: %w", err),
+			file.Close())
 	}
 	return file, nil
 }

@@ -15,25 +15,26 @@ import (
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 )
 
-// Users says as which user the agent runs.
+// Users says which user the agent runs as.
 type Users struct {
-	// Own gives the agent users and groups that nobody else on this machine has. It takes root.
+	// Own gives the agent unused users and groups of this machine. Only root can do that.
 	Own bool
 	// UID and GID are the agent's user and group if it has none of its own.
 	UID, GID int
 }
 
-// inner is the user and group of an agent with users of its own, as numbered in its user namespace. The number is not
-// that of nobody, as which the kernel shows every user from outside.
+// inner is the user and group of an agent with its own users, as numbered in its user namespace. It differs from 65534,
+// as which the kernel shows every user from outside.
 const inner = 1000
 
-// ownIDs is how many user ids and group ids a user namespace of its own has.
+// ownIDs is the number of user IDs, and of group IDs, in the agent's own user namespace.
 const ownIDs = 1 << 16
 
-// setupCapabilities are what pid 1 needs to set the namespaces up. They reach no further than these namespaces.
-var setupCapabilities = []uintptr{uintptr(cap.SETGID), uintptr(cap.SETUID), uintptr(cap.SETPCAP), uintptr(cap.NET_ADMIN), uintptr(cap.SYS_ADMIN), uintptr(cap.SYS_RESOURCE)}
+// setupCapabilities are the capabilities that pid 1 needs for the setup. They are valid only in these namespaces.
+var setupCapabilities = []uintptr{uintptr(cap.SETGID), uintptr(cap.SETUID), uintptr(cap.SETPCAP),
+	uintptr(cap.NET_ADMIN), uintptr(cap.SYS_ADMIN), uintptr(cap.SYS_RESOURCE)}
 
-// attributes returns the attributes of pid 1, with its user namespace, and the agent's user as numbered there.
+// attributes returns the attributes of pid 1 with its user namespace, and the agent's user in it.
 func (u Users) attributes() (*syscall.SysProcAttr, Users, error) {
 	if !u.Own {
 		a := &syscall.SysProcAttr{
@@ -57,8 +58,8 @@ func (u Users) attributes() (*syscall.SysProcAttr, Users, error) {
 	}, Users{UID: inner, GID: inner}, nil
 }
 
-// alone reports whether no other process has one of the ids of a namespace, now that its first process has them. Two runs
-// that begin together can choose the same: whichever looks last sees the other.
+// alone reports whether only the first process of a namespace has one of its IDs. Two runs that start together can
+// choose the same IDs; the later check sees the other.
 func (u Users) alone(attributes *syscall.SysProcAttr, first int) (bool, error) {
 	if !u.Own {
 		return true, nil
@@ -68,14 +69,13 @@ func (u Users) alone(attributes *syscall.SysProcAttr, first int) (bool, error) {
 	return !taken.overlap(ids.HostID, ids.HostID+ids.Size), err
 }
 
-// The ids above these are given out to no user by any system, service or container runtime that follows
-// https://systemd.io/UIDS-GIDS.
+// No system, service or container runtime that follows https://systemd.io/UIDS-GIDS gives IDs from here on to a user.
 const (
 	firstOwn = 0xC000_0000
 	ownSlots = 0x2FFF // of ownIDs each
 )
 
-// freeIDs returns the first of ownIDs ids that no user or group of this machine and no running process has.
+// freeIDs returns the first of ownIDs IDs that no user or group of this machine and no running process has.
 func freeIDs() (int, error) {
 	taken, err := takenIDs(0)
 	if err != nil {
@@ -87,7 +87,7 @@ func freeIDs() (int, error) {
 			used[slot] = true
 		}
 	}
-	begin := rand.IntN(ownSlots) //nolint:gosec // so that two runs rarely want the same; nobody has to be kept from guessing it
+	begin := rand.IntN(ownSlots) //nolint:gosec // two runs rarely want the same; the number is no secret
 	for i := range ownSlots {
 		if slot := (begin + i) % ownSlots; !used[slot] {
 			return firstOwn + slot*ownIDs, nil
@@ -108,7 +108,7 @@ func (r ranges) overlap(from, to int) bool {
 	return false
 }
 
-// takenIDs returns the ids of users, of groups and of running processes but one, and those that users may hand out further.
+// takenIDs returns the IDs of users, groups and running processes except one, and those that users may assign further.
 func takenIDs(but int) (ranges, error) {
 	var out ranges
 	for _, f := range []struct {

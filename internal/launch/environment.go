@@ -8,18 +8,20 @@ import (
 	"strings"
 )
 
-// ProxyVariables are the variables from which the usual clients read the proxy.
+// ProxyVariables are the variables from which common clients read the proxy.
 var ProxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"}
 
-// CAVariables are the variables from which the usual clients read the CAs that they trust.
-var CAVariables = []string{"SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "DENO_CERT", "AWS_CA_BUNDLE", "PERL_LWP_SSL_CA_FILE", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", "npm_config_cafile"}
+// CAVariables are the variables from which common clients read trusted CAs.
+var CAVariables = []string{"SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
+	"GIT_SSL_CAINFO", "DENO_CERT", "AWS_CA_BUNDLE", "PERL_LWP_SSL_CA_FILE", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+	"npm_config_cafile"}
 
-// passed are the variables that an agent has from its launcher without being named: where programs are, and how to
-// write for whoever reads. Everything else may be a secret of the operator.
+// passed are the launcher's variables that an agent gets by default: where programs are, and how to write for its
+// reader. All others may be secrets of the operator.
 var passed = []string{"PATH", "LANG", "LANGUAGE", "TZ", "TERM"}
 
-// environment returns the environment of an agent. own are the variables of its run, named are those that the operator
-// has named. Nothing of this can change the proxy and the CA.
+// environment returns the environment of an agent: own are the variables of its run, named those of the operator. None
+// of them can change the proxy and the CA.
 func environment(own, named []string, proxyURL, caFile string) []string {
 	var env []string
 	for _, kv := range os.Environ() {
@@ -37,7 +39,7 @@ func environment(own, named []string, proxyURL, caFile string) []string {
 	return Environment(append(env, named...), proxyURL, caFile)
 }
 
-// named returns the variables that the operator has named, each with its value.
+// named returns the operator's variables with their values.
 func named(env []string) ([]string, error) {
 	var out []string
 	for _, kv := range env {
@@ -57,10 +59,11 @@ func named(env []string) ([]string, error) {
 	return out, nil
 }
 
-// Exempting are the variables that exempt hosts from the proxy, or name another proxy.
+// Exempting are the variables that exempt hosts from the proxy or name another proxy.
 var Exempting = []string{"NO_PROXY", "no_proxy", "ALL_PROXY", "all_proxy"}
 
-// Variables returns the variables that give the usual clients the proxy and the CA: their names in order, and their values.
+// Variables returns the variables that give common clients the proxy and the CA: their names in order, and their
+// values.
 func Variables(proxyURL, caFile string) (names []string, values map[string]string) {
 	values = make(map[string]string)
 	for _, name := range ProxyVariables {
@@ -73,11 +76,11 @@ func Variables(proxyURL, caFile string) (names []string, values map[string]strin
 	return slices.Concat(ProxyVariables, CAVariables, []string{nodeVariable}), values
 }
 
-// nodeVariable has Node 24 and later follow the proxy variables.
+// nodeVariable makes Node 24 and later follow the proxy variables.
 const nodeVariable = "NODE_USE_ENV_PROXY"
 
-// Environment returns env with the proxy and the CA set for the usual clients. Of a variable that is there twice it
-// keeps the last value. It removes variables that exempt hosts from the proxy or name another proxy.
+// Environment returns env with the proxy and the CA for common clients, without variables that exempt hosts or name
+// another proxy. The last of several values of a variable counts.
 func Environment(env []string, proxyURL, caFile string) []string {
 	set := make(map[string]string)
 	for _, kv := range env {

@@ -8,9 +8,8 @@ import (
 	"syscall"
 )
 
-// gitConfig returns git's configuration for an agent that starts in a folder. Git refuses a repository that belongs to
-// another user ("dubious ownership"), as the operator's does. The repository in which the operator starts the agent is
-// named as safe.
+// gitConfig returns git's configuration for an agent that starts in a folder. Git refuses a repository of another user,
+// such as the operator ("dubious ownership"), so the configuration names the repository of the folder as safe.
 func gitConfig(dir string) []byte {
 	top := repository(dir)
 	if top == "" {
@@ -21,9 +20,9 @@ func gitConfig(dir string) []byte {
 	return fmt.Appendf(nil, "[safe]\n\tdirectory = \"%s\"\n\tdirectory = \"%s/.git\"\n", quoted, quoted)
 }
 
-// repository returns the folder of the repository that a folder is in, or the folder itself if it is in none. It returns
-// nothing if not all of it has one owner: whoever put a repository above or into the folder of somebody else could
-// otherwise have git run programs.
+// repository returns the repository that holds a folder, or the folder itself if there is none. It returns nothing
+// unless all of it has one owner: a repository that another user put above or into the folder could make git run
+// programs.
 func repository(dir string) string {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -45,7 +44,7 @@ func repository(dir string) string {
 	return dir
 }
 
-// nobody is the owner of a file that is not there.
+// nobody is the owner of a missing file.
 const nobody = -1
 
 // owner returns the owner of a file.

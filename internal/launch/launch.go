@@ -1,13 +1,6 @@
-// Package launch starts an agent in a session of its own: mediator run.
-//
-//	launch.go       opens the session, starts the agent, closes the session
-//	program.go      where the agent's program is, and what its user can execute and enter
-//	environment.go  the environment of the agent
-//	git.go          git's configuration for the agent
-//	shared.go       starts an agent that shares its namespaces with others
-//	processes.go    keeps the processes of such an agent below this one, and kills those that the agent leaves behind
-//
-// Package isolate starts an agent in namespaces of its own, which is the rule.
+// Package launch implements mediator run: it opens a session, starts an agent in it, and closes the session when the
+// agent ends. Usually the agent has its own namespaces (package isolate). Where none can be made, it shares those of
+// its launcher (shared.go), which then keeps and finally kills the agent's processes (processes.go).
 package launch
 
 import (
@@ -28,17 +21,17 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// DefaultUID is the user that root runs an agent as if the agent can have no user of its own, and neither the command
-// line nor the configuration names one.
+// DefaultUID is the user of an agent that root starts without namespaces, if neither the command line nor the
+// configuration names one.
 const DefaultUID = 65534
 
 // Values of Options.UID that are not user ids.
 const (
 	SameUser = -1 // the user of this process
-	OwnUser  = -2 // a user that nobody else has, if root starts the agent and namespaces can be made
+	OwnUser  = -2 // an unused user, if root starts the agent and namespaces can be made
 )
 
-// Options say which agent to start, and for which event.
+// Options name the agent to start, and its event.
 type Options struct {
 	Admin            string // the sidecar's admin endpoint, unix:PATH
 	Event            string // empty: the next waiting event
@@ -51,20 +44,19 @@ type Options struct {
 	Stdout, Stderr   io.Writer
 }
 
-// ExitStatus is the exit status of an agent that did not end with 0: its own status, or 128 plus the number of the
-// signal that ended it.
+// ExitStatus is the status of an agent that failed: its own, or 128 plus the number of the signal that ended it.
 type ExitStatus int
 
 func (s ExitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
-// place is where an agent runs: namespaces of its own, or those of this process.
+// place is where an agent runs: its own namespaces, or those of this process.
 type place interface {
 	run(s admin.Session, env []string) error
 	close() // if it has not run
 }
 
-// Run opens a session, runs the agent in it, and closes the session when the agent ends. If the agent fails, Run fails
-// with an [ExitStatus].
+// Run opens a session, runs the agent in it, and closes the session when the agent ends. If the agent fails, the error
+// is an [ExitStatus].
 func Run(ctx context.Context, o Options) error {
 	if err := errors.Join(o.checkUser(), isolate.CloseOnExec()); err != nil {
 		return notStarted(err)
@@ -92,7 +84,8 @@ func Run(ctx context.Context, o Options) error {
 	defer func() {
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
-		if err := admin.Call(end, o.Admin, http.MethodDelete, "/v1/sessions/"+url.PathEscape(s.Session), nil, nil); err != nil {
+		if err := admin.Call(end, o.Admin, http.MethodDelete, "/v1/sessions/"+url.PathEscape(s.Session), nil, nil); err !=
+			nil {
 			fmt.Fprintf(o.Stderr, "mediator: end the session: %v\n", err)
 		}
 	}()
@@ -103,17 +96,19 @@ func notStarted(err error) error {
 	return fmt.Errorf("the agent cannot be started, and its event still waits: %w", err)
 }
 
-// place makes the place of the agent. If it has a listener, the sidecar takes the agent's connections there.
+// place makes the agent's place. If it has a listener, the sidecar accepts the agent's connections there.
 func (o Options) place(ctx context.Context, programs []string, ask *admin.SessionRequest) (place, *os.File, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return nil, nil, notStarted(err)
 	}
 	if o.RequireIsolation && !o.isolated() {
-		return nil, nil, refusal.New("isolation_unavailable", "only root can give an agent a user of its own, and the event still waits")
+		return nil, nil,
+			refusal.New("isolation_unavailable", "only root can give an agent a user of its own, and the event still waits")
 	}
 	made, err := isolate.Start(ctx, isolate.Options{
-		Users: o.users(), ShareNetwork: o.ShareNetwork, Programs: programs, Dir: dir, Bounds: o.Bounds, Stdout: o.Stdout, Stderr: o.Stderr,
+		Users: o.users(), ShareNetwork: o.ShareNetwork, Programs: programs, Dir: dir, Bounds: o.Bounds, Stdout: o.Stdout,
+		Stderr: o.Stderr,
 	})
 	o.tellGroups()
 	var unfit *isolate.AgentError
@@ -122,22 +117,24 @@ func (o Options) place(ctx context.Context, programs []string, ask *admin.Sessio
 	case err == nil:
 		ask.Init = made.Init
 		if !o.isolated() {
-			fmt.Fprintln(o.Stderr, "mediator: the agent shares its user or its network with others; who can reach its run is only declared")
+			fmt.Fprintln(o.Stderr,
+				"mediator: the agent shares its user or its network with others; who can reach its run is only declared")
 		}
 		return isolated{o, made, dir}, made.Listener, nil
 	case errors.As(err, &unfit):
 		return nil, nil, notStarted(err)
 	case o.RequireIsolation, !errors.As(err, &unavailable):
-		return nil, nil, refusal.New("isolation_unavailable", "the agent cannot be isolated, and its event still waits: %v", err)
+		return nil, nil,
+			refusal.New("isolation_unavailable", "the agent cannot be isolated, and its event still waits: %v", err)
 	}
 	fmt.Fprintf(o.Stderr, "mediator: the agent is not isolated, so who can reach its run is only declared: %v\n", err)
 	return &shared{Options: o, ctx: ctx, programs: programs, dir: dir}, nil, nil
 }
 
-// isolated reports whether the agent has a user and a network of its own, if namespaces can be made.
+// isolated reports whether the agent gets its own user and network if namespaces can be made.
 func (o Options) isolated() bool { return o.users().Own && !o.ShareNetwork }
 
-// users returns the users of an agent in namespaces of its own.
+// users returns the users of an agent in its own namespaces.
 func (o Options) users() isolate.Users {
 	switch root := os.Geteuid() == 0; {
 	case root && o.UID == OwnUser:
@@ -148,19 +145,21 @@ func (o Options) users() isolate.Users {
 	return isolate.Users{UID: os.Geteuid(), GID: os.Getegid()}
 }
 
-// checkUser refuses a user that an agent cannot have, or must not.
+// checkUser refuses a user that an agent cannot or must not have.
 func (o Options) checkUser() error {
 	own := os.Geteuid()
 	switch {
 	case o.UID == 0, o.UID == SameUser && own == 0:
-		return errors.New("an agent that runs as root reaches the mediator's keys and every file: leave --uid out for a user of its own, or name another one")
+		return errors.New(
+			"an agent that runs as root reaches the mediator's keys and every file: leave --uid out for a user of its own, " +
+				"or name another one")
 	case o.UID > 0 && own != 0 && o.UID != own:
 		return fmt.Errorf("only root can start an agent as user %d: leave --uid out to start it as this user", o.UID)
 	}
 	return nil
 }
 
-// tellGroups says which groups the agent keeps. Only root can leave groups.
+// tellGroups warns of groups that the agent keeps. Only root can leave groups.
 func (o Options) tellGroups() {
 	groups, err := os.Getgroups()
 	if err != nil || os.Geteuid() == 0 {
@@ -168,11 +167,13 @@ func (o Options) tellGroups() {
 	}
 	groups = slices.DeleteFunc(groups, func(g int) bool { return g == os.Getegid() })
 	if len(groups) > 0 {
-		fmt.Fprintf(o.Stderr, "mediator: the agent keeps this user's groups %v, and reaches what they reach; start it as root, or as a user without them\n", groups)
+		fmt.Fprintf(o.Stderr,
+			"mediator: the agent keeps this user's groups %v, and reaches what they reach; start it as root, or as a user "+
+				"without them\n", groups)
 	}
 }
 
-// isolated is an agent in namespaces of its own.
+// isolated is an agent in its own namespaces.
 type isolated struct {
 	Options
 	*isolate.Place
@@ -186,12 +187,14 @@ func (p isolated) run(s admin.Session, env []string) error {
 		return err
 	}
 	own := []string{"HOME=" + isolate.Home, "TMPDIR=" + isolate.Temp}
-	return p.Run(isolate.Agent{Args: p.Args, Env: environment(own, env, s.ProxyURL, isolate.CAFile), CA: ca, GitConfig: gitConfig(p.dir)})
+	return p.Run(
+		isolate.Agent{Args: p.Args, Env: environment(own, env, s.ProxyURL, isolate.CAFile), CA: ca,
+			GitConfig: gitConfig(p.dir)})
 }
 
 func (p isolated) close() { p.Close() }
 
-// status returns how the agent has ended.
+// status returns how the agent ended.
 func status(err error) error {
 	var exit *exec.ExitError
 	switch {

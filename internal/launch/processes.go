@@ -17,15 +17,15 @@ import (
 	"github.com/actionproof/mediator/internal/isolate"
 )
 
-// runProcess runs the agent's command. This process becomes a subreaper: everything that the agent starts stays below it,
-// including daemons, so the sidecar sees which processes belong to the run. The agent gets no terminal of this process.
-// When the agent ends, launch kills the processes that the agent left behind.
+// runProcess runs the agent's command without a terminal. This process becomes a subreaper: everything that the agent
+// starts stays below it, including daemons, so the sidecar sees which processes belong to the run. When the agent ends,
+// its remaining processes are killed.
 func runProcess(cmd *exec.Cmd, stdout, stderr io.Writer) error {
 	if err := errors.Join(unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), closeStdin()); err != nil {
 		return err
 	}
-	// The agent writes to pipes. A terminal as its output would reach the agent, which could read from it. launch
-	// copies the pipes itself: os/exec would wait until every process that has a pipe ends, also those left behind.
+	// The agent writes to pipes, because it could read from a terminal that is its output. os/exec would wait for every
+	// process that holds a pipe, also those left behind, so copy the pipes here.
 	out, copied, err := pipes(stdout, stderr)
 	if err != nil {
 		return err
@@ -52,8 +52,8 @@ func runProcess(cmd *exec.Cmd, stdout, stderr io.Writer) error {
 	return err
 }
 
-// closeStdin replaces the standard input of this process, which never reads it, by /dev/null. A child would otherwise
-// have it until it executes the agent.
+// closeStdin replaces the standard input of this process by /dev/null. A child would have it until it executes the
+// agent.
 func closeStdin() error {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -85,7 +85,7 @@ func pipes(to ...io.Writer) (ends []*os.File, copied func(), err error) {
 	}, nil
 }
 
-// reap collects the exit status of processes that the agent left behind, until done is closed.
+// reap collects the exit status of orphans until done is closed.
 func reap(ended <-chan os.Signal, done <-chan struct{}, agent int) {
 	for {
 		select {
@@ -101,11 +101,11 @@ func reap(ended <-chan os.Signal, done <-chan struct{}, agent int) {
 	}
 }
 
-// killTimeout bounds killLeft: the processes that it kills can start new ones meanwhile.
+// killTimeout bounds killOrphans: processes can start new ones meanwhile.
 const killTimeout = 5 * time.Second
 
-// killOrphans kills the processes that the agent left behind. When a process ends, its children become children of this
-// process; killLeft repeats until there are none.
+// killOrphans kills the processes that the agent left behind. The children of a killed process become children of this
+// one, so it repeats until there are none.
 func killOrphans() error {
 	for began := time.Now(); time.Since(began) < killTimeout; {
 		left := children()

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// candidates returns the absolute paths at which a command may be: the path that is given, or every program of that name
-// in the folders of PATH. Which of them the agent's user can execute is found out as that user. Relative folders of PATH
-// are left out: what they mean depends on where somebody stands.
+// candidates returns the absolute paths at which a command may be: the given path, or every program of that name in the
+// folders of PATH. The agent's user decides later which of them it can execute. Relative folders of PATH are skipped,
+// because they depend on the current folder.
 func candidates(name string) ([]string, error) {
 	if strings.Contains(name, "/") {
 		at, err := filepath.Abs(name)
@@ -41,7 +41,7 @@ func candidates(name string) ([]string, error) {
 	return found, nil
 }
 
-// isProgram returns an error if a file is not there, or is no program for anybody.
+// isProgram returns an error if a file is missing or not executable.
 func isProgram(path string) error {
 	info, err := os.Stat(path)
 	if err == nil && (!info.Mode().IsRegular() || info.Mode()&0o111 == 0) {
@@ -76,8 +76,8 @@ func canEnter(dir string, uid int) bool {
 	}) == nil
 }
 
-// as tries something with the rights of a user on files, in the group of the same number alone; -1 keeps user and
-// groups. A thread that has become this user tries it, and ends.
+// as tries something with a user's rights to files, in the group of the same number alone; -1 keeps user and groups. It
+// uses a thread of its own, which then ends.
 func as(uid int, try func() error) error {
 	if uid < 0 {
 		return try()

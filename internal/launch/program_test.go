@@ -12,7 +12,7 @@ import (
 	"github.com/actionproof/mediator/test/full"
 )
 
-// tree makes files below a folder of a mode: a name that ends in a slash is a folder.
+// tree makes files below a folder; a name that ends in a slash is a folder.
 func tree(t *testing.T, modes map[string]os.FileMode) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "launch-") // unlike t.TempDir, below no closed folder
@@ -45,9 +45,11 @@ func tree(t *testing.T, modes map[string]os.FileMode) string {
 	return dir
 }
 
-// TestCandidates finds every program of a name, in the order of PATH, and none by a relative folder.
+// TestCandidates finds every program of a name in the order of PATH, but none by a relative folder.
 func TestCandidates(t *testing.T) {
-	dir := tree(t, map[string]os.FileMode{"a/": 0o755, "a/p": 0o755, "b/": 0o755, "b/p": 0o700, "b/text": 0o644, "b/folder/": 0o755, "c/": 0o755, "c/q": 0o755})
+	dir := tree(t,
+		map[string]os.FileMode{"a/": 0o755, "a/p": 0o755, "b/": 0o755, "b/p": 0o700, "b/text": 0o644, "b/folder/": 0o755,
+			"c/": 0o755, "c/q": 0o755})
 	t.Chdir(dir)
 	for _, tt := range []struct{ path, name, want, fails string }{
 		{"D/a:D/b", "p", "D/a/p D/b/p", ""},
@@ -76,26 +78,29 @@ func TestCandidates(t *testing.T) {
 	}
 }
 
-// TestAsUser asks what a user can execute and enter, by its own rights and not by those of this process.
+// TestAsUser asks what a user can execute and enter by its own rights, not by those of this process.
 func TestAsUser(t *testing.T) {
 	full.Only(t, "root")
-	dir := tree(t, map[string]os.FileMode{"closed/": 0o700, "closed/p": 0o755, "open/": 0o711, "open/mine": 0o700, "open/p": 0o711})
+	dir := tree(t,
+		map[string]os.FileMode{"closed/": 0o700, "closed/p": 0o755, "open/": 0o711, "open/mine": 0o700, "open/p": 0o711})
 	closed, mine, open := filepath.Join(dir, "closed/p"), filepath.Join(dir, "open/mine"), filepath.Join(dir, "open/p")
 	if got, err := executable([]string{closed, mine, open}, 60570); err != nil || got != open {
 		t.Errorf("%s, %v, want %s", got, err, open)
 	}
-	if got, err := executable([]string{closed, mine}, 60570); err == nil || !strings.Contains(err.Error(), "cannot execute "+closed) {
+	if got, err := executable([]string{closed, mine}, 60570); err == nil ||
+		!strings.Contains(err.Error(), "cannot execute "+closed) {
 		t.Errorf("%s, %v", got, err)
 	}
 	if got, err := executable([]string{mine, open}, SameUser); err != nil || got != mine {
 		t.Errorf("%s, %v, want %s", got, err, mine)
 	}
-	if canEnter(filepath.Dir(closed), 60570) || !canEnter(filepath.Dir(open), 60570) || !canEnter(filepath.Dir(closed), SameUser) {
+	if canEnter(filepath.Dir(closed), 60570) || !canEnter(filepath.Dir(open), 60570) ||
+		!canEnter(filepath.Dir(closed), SameUser) {
 		t.Error("a folder is entered with other rights than the user's")
 	}
 }
 
-// TestGitConfig names one repository as safe: that in which the agent starts, if one user has all of it.
+// TestGitConfig names one repository as safe: the one of the agent's folder, if one user owns all of it.
 func TestGitConfig(t *testing.T) {
 	full.Only(t, "root")
 	const other = 60570
@@ -142,7 +147,8 @@ func TestGitConfig(t *testing.T) {
 				want = ""
 			}
 			// git itself reads what was written.
-			if out, _ := exec.Command("git", "config", "--file", file, "--null", "--get-all", "safe.directory").Output(); string(out) != want {
+			if out, _ := exec.Command("git", "config", "--file", file, "--null", "--get-all",
+				"safe.directory").Output(); string(out) != want {
 				t.Errorf("git takes %q for safe, want %q", out, want)
 			}
 		})

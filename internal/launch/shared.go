@@ -13,7 +13,7 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 )
 
-// shared is an agent that shares the namespaces of this process, because none can be made.
+// shared is an agent that shares the namespaces of this process.
 type shared struct {
 	Options
 	ctx      context.Context //nolint:containedctx // of the one run
@@ -26,7 +26,9 @@ func (p *shared) close() {}
 func (p *shared) run(s admin.Session, env []string) error {
 	uid := p.user(s)
 	if uid < 0 {
-		fmt.Fprintln(p.Stderr, "mediator: the agent runs as this user and can reach what this user can, the mediator's sockets included; start it as root, or as a user of its own")
+		fmt.Fprintln(p.Stderr,
+			"mediator: the agent runs as this user and can reach what this user can, the mediator's sockets included; start "+
+				"it as root, or as a user of its own")
 	}
 	program, err := executable(p.programs, uid)
 	if err != nil {
@@ -56,7 +58,7 @@ func (p *shared) run(s admin.Session, env []string) error {
 	return runProcess(cmd, p.Stdout, p.Stderr)
 }
 
-// user returns the user to run the agent as, or -1 to keep the user.
+// user returns the user of the agent, or -1 to keep the current one.
 func (p *shared) user(s admin.Session) int {
 	switch {
 	case p.UID != OwnUser:
@@ -69,8 +71,8 @@ func (p *shared) user(s admin.Session) int {
 	return DefaultUID
 }
 
-// command makes the command of an agent. The agent runs in a process session of its own without a terminal, and its
-// standard input is empty. It runs as the user uid and in the group of the same number alone; -1 keeps user and groups.
+// command makes the command of an agent: in its own process session, without a terminal, with empty standard input, as
+// the user uid and in the group of the same number alone; -1 keeps user and groups.
 func command(ctx context.Context, program string, args []string, uid int) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, program) //nolint:gosec // running the operator's command is what run is for
 	cmd.Args = args

@@ -1,4 +1,4 @@
-// Package observe looks at what a process can see of its own deployment. Package look has the form of what it saw.
+// Package observe finds out what a process can see of its own deployment. Package look defines the observations.
 package observe
 
 import (
@@ -10,17 +10,17 @@ import (
 	"github.com/actionproof/mediator/look"
 )
 
-// Agent is the user that the agent runs as.
+// Agent is the user of the agent.
 type Agent struct {
 	UID  uint32
 	GIDs []uint32 // all its groups
 }
 
-// anyone is the number of no user: chown(2) gives no file to it.
+// anyone is a user number that no file can have (chown(2)).
 const anyone = math.MaxUint32
 
-// Anyone returns a user whom the deployment does not know: no file belongs to it, it is in no group, and no access
-// control list names it.
+// Anyone returns a user unknown to the deployment: it owns no file, is in no group, and no access control list names
+// it.
 func Anyone() Agent { return Agent{UID: anyone} }
 
 // String names the user in a sentence.
@@ -43,19 +43,18 @@ func (a Agent) Process(uid uint32) look.Observation {
 	return looked(look.Process, look.Holds, "This process runs as user %d and the agent as user %d.", uid, a.UID)
 }
 
-// Path is a file, folder or socket that the agent must not change, nor read if it is secret.
+// Path is a file, folder or socket that the agent must not change, and must not read if it is secret.
 type Path struct {
 	Name   string
 	Secret bool
-	// Users are the users that the listener of a socket admits besides its own. The listener drops connections of all
-	// other users, so the mode of the socket does not matter.
+	// Users are other users that the listener of a socket admits. It drops all further users, so the socket's mode does
+	// not matter.
 	Users []uint32
 }
 
-// LookAtFiles observes whether one of the users can change one of the paths, replace it, or read a secret one. It looks
-// at each folder and each symbolic link on the way to a path. A path that does not exist is judged by the folders in
-// which it would be. LookAtFiles goes by owners and modes as this process sees them. What it cannot judge, such as an
-// access control list, makes the result NotObserved, unless something else contradicts.
+// LookAtFiles observes whether one of the users can change or replace one of the paths, or read a secret one. It judges
+// each folder and symbolic link on the way by owner and mode. A missing path is judged by its folders. An access
+// control list or an error makes the result NotObserved, unless something else contradicts.
 func LookAtFiles(users []Agent, paths ...Path) look.Observation {
 	var against, unseen parts
 	for _, p := range paths {
@@ -80,7 +79,9 @@ func LookAtFiles(users []Agent, paths ...Path) look.Observation {
 	for _, u := range users {
 		names = append(names, u.String())
 	}
-	return looked(look.Files, look.Holds, "By owner and mode, this process's %d files and folders can be neither changed nor replaced, nor the secret ones read, by %s.",
+	return looked(look.Files, look.Holds,
+		"By owner and mode, this process's %d files and folders can be neither changed nor replaced, nor the secret ones "+
+			"read, by %s.",
 		len(paths), strings.Join(names, " or by "))
 }
 
@@ -96,7 +97,7 @@ func (p *parts) add(format string, args ...any) {
 // maxParts bounds the sentence of an observation of many files.
 const maxParts = 6
 
-// String joins the parts. It counts those beyond maxParts.
+// String joins the parts, and counts those beyond maxParts.
 func (p parts) String() string {
 	if n := len(p) - maxParts; n > 0 {
 		p = append(slices.Clone(p[:maxParts]), fmt.Sprintf("and %d more", n))

@@ -26,7 +26,8 @@ func TestProcess(t *testing.T) {
 		{0, 1000, look.Contradicts},
 		{0, 0, look.Contradicts},
 	} {
-		if got := (observe.Agent{UID: tt.agent}).Process(tt.process); got.Result != tt.want || got.Name != look.Process || got.Seen == "" {
+		if got := (observe.Agent{UID: tt.agent}).Process(tt.process); got.Result != tt.want || got.Name != look.Process ||
+			got.Seen == "" {
 			t.Errorf("agent %d, process %d: %+v", tt.agent, tt.process, got)
 		}
 	}
@@ -80,7 +81,8 @@ func TestFiles(t *testing.T) {
 				t.Errorf("got %+v", got)
 			}
 			open := files(tt.agent, observe.Path{Name: file})
-			if want := map[bool]look.Result{true: look.Contradicts, false: look.Holds}[tt.word == "write" || tt.word == "replace"]; open.Result != want {
+			if want := map[bool]look.Result{true: look.Contradicts,
+				false: look.Holds}[tt.word == "write" || tt.word == "replace"]; open.Result != want {
 				t.Errorf("as a file that is not secret: %+v", open)
 			}
 			if tt.word == "replace" { // then a file that is not there yet can be put there
@@ -93,7 +95,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestFilesOfOthers looks at files of several owners, in folders of several owners.
+// TestFilesOfOthers observes files and folders of several owners.
 func TestFilesOfOthers(t *testing.T) {
 	const agent, other = 4242, 4243
 	for _, tt := range []struct {
@@ -109,11 +111,15 @@ func TestFilesOfOthers(t *testing.T) {
 		{"the agent's folder", agent, agent, 0o500, other, "f", "", look.Contradicts, "replace"},
 		{"the agent's file", agent, other, 0o555, agent, "f", "", look.Contradicts, "read"},
 		{"root", 0, other, 0o000, other, "f", "", look.Contradicts, "replace"},
-		{"the agent's file in a sticky folder", agent, other, 0o777 | os.ModeSticky, agent, "f", "", look.Contradicts, "replace"},
+		{"the agent's file in a sticky folder", agent, other, 0o777 | os.ModeSticky, agent, "f", "", look.Contradicts,
+			"replace"},
 		{"another's file in a sticky folder", agent, other, 0o777 | os.ModeSticky, other, "f", "", look.Holds, ""},
-		{"nobody's file in a sticky folder", agent, other, 0o777 | os.ModeSticky, other, "f", "later", look.Contradicts, "replace"},
-		{"nobody's file in a folder that the agent may not write to", agent, other, 0o755, other, "f", "later", look.Holds, ""},
-		{"a folder that is not there", agent, other, 0o755, other, "f", "absent/later", look.NotObserved, "absent: no such file"},
+		{"nobody's file in a sticky folder", agent, other, 0o777 | os.ModeSticky, other, "f", "later", look.Contradicts,
+			"replace"},
+		{"nobody's file in a folder that the agent may not write to", agent, other, 0o755, other, "f", "later", look.Holds,
+			""},
+		{"a folder that is not there", agent, other, 0o755, other, "f", "absent/later", look.NotObserved,
+			"absent: no such file"},
 		{"an open folder in a closed one", agent, other, 0o700, other, "open/f", "", look.Holds, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -127,7 +133,8 @@ func TestFilesOfOthers(t *testing.T) {
 			must(t, os.Chmod(filepath.Dir(file), 0o777))
 			must(t, os.Chown(dir, tt.owner, tt.owner))
 			must(t, os.Chmod(dir, tt.folder))
-			got := files(observe.Agent{UID: tt.user}, observe.Path{Name: filepath.Join(dir, cmp.Or(tt.path, tt.file)), Secret: true})
+			got := files(observe.Agent{UID: tt.user},
+				observe.Path{Name: filepath.Join(dir, cmp.Or(tt.path, tt.file)), Secret: true})
 			if got.Result != tt.want || !strings.Contains(got.Seen, tt.word) {
 				t.Errorf("got %+v", got)
 			}
@@ -135,24 +142,26 @@ func TestFilesOfOthers(t *testing.T) {
 	}
 }
 
-// TestFilesWithAList: a list of users says more than the mode does, so the mode says nothing.
+// TestFilesWithAList: an access control list makes the mode meaningless.
 func TestFilesWithAList(t *testing.T) {
 	root := t.TempDir()
 	open(t, root)
 	path := filepath.Join(root, "f")
 	must(t, os.WriteFile(path, nil, 0o600))
 	list := []byte{2, 0, 0, 0} // the version, then a tag, rights and a user in each entry (linux/posix_acl_xattr.h)
-	for _, e := range []struct{ tag, rights, user uint32 }{{1, 6, 0}, {2, 4, 4242}, {4, 4, 0}, {0x10, 4, 0}, {0x20, 0, 0}} {
+	for _, e := range []struct{ tag, rights, user uint32 }{{1, 6, 0}, {2, 4, 4242}, {4, 4, 0}, {0x10, 4, 0},
+		{0x20, 0, 0}} {
 		list = binary.LittleEndian.AppendUint32(list, e.tag|e.rights<<16)
 		list = binary.LittleEndian.AppendUint32(list, e.user)
 	}
 	must(t, unix.Setxattr(path, "system.posix_acl_access", list, 0))
-	if got := files(observe.Agent{UID: 4242}, observe.Path{Name: path, Secret: true}); got.Result != look.NotObserved || !strings.Contains(got.Seen, "access control list") {
+	if got := files(observe.Agent{UID: 4242}, observe.Path{Name: path, Secret: true}); got.Result != look.NotObserved ||
+		!strings.Contains(got.Seen, "access control list") {
 		t.Errorf("got %+v", got)
 	}
 }
 
-// files looks at files for one user.
+// files observes files for one user.
 func files(user observe.Agent, paths ...observe.Path) look.Observation {
 	return observe.LookAtFiles([]observe.Agent{user}, paths...)
 }
@@ -184,12 +193,13 @@ func TestALinkIsFollowed(t *testing.T) {
 	if err := os.Symlink(secret, link); err != nil {
 		t.Fatal(err)
 	}
-	if got := files(observe.Agent{UID: 4242}, observe.Path{Name: link, Secret: true}); got.Result != look.Contradicts || !strings.Contains(got.Seen, link) {
+	if got := files(observe.Agent{UID: 4242}, observe.Path{Name: link, Secret: true}); got.Result != look.Contradicts ||
+		!strings.Contains(got.Seen, link) {
 		t.Errorf("got %+v", got)
 	}
 }
 
-// TestSockets: whoever listens on a socket asks who connects, so that it matters whom it admits and not who may write to it.
+// TestSockets: a listener asks who connects, so it matters whom it admits and not who may write to the socket.
 func TestSockets(t *testing.T) {
 	root := t.TempDir()
 	open(t, root)
@@ -210,7 +220,8 @@ func TestSockets(t *testing.T) {
 	}{
 		{"others may connect and are dropped", path, 0o711, []uint32{1}, look.Holds, ""},
 		{"the agent is admitted", path, 0o711, []uint32{1, 4242}, look.Contradicts, "connect to"},
-		{"the agent is to be admitted", filepath.Join(root, "later.sock"), 0o711, []uint32{4242}, look.Contradicts, "connect to"},
+		{"the agent is to be admitted", filepath.Join(root, "later.sock"), 0o711, []uint32{4242}, look.Contradicts,
+			"connect to"},
 		{"the agent is admitted and cannot get there", path, 0o700, []uint32{4242}, look.Holds, ""},
 		{"the agent can put another socket there", path, 0o777, nil, look.Contradicts, "replace"},
 	} {
@@ -220,7 +231,8 @@ func TestSockets(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got := files(agent, observe.Path{Name: tt.path, Users: tt.users}); got.Result != tt.want || !strings.Contains(got.Seen, tt.word) {
+			if got := files(agent, observe.Path{Name: tt.path, Users: tt.users}); got.Result != tt.want ||
+				!strings.Contains(got.Seen, tt.word) {
 				t.Errorf("got %+v", got)
 			}
 		})

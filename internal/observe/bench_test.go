@@ -8,7 +8,7 @@ import (
 	"github.com/actionproof/mediator/look"
 )
 
-// BenchmarkLook is one look on a machine with the processes that this one has.
+// BenchmarkLook observes this machine once.
 func BenchmarkLook(b *testing.B) {
 	l, _ := isolated(b, "sh", "-c", waits)
 	w := observe.NewWatcher(&agent, time.Now, func(*observe.Run, look.Finding) {})

@@ -24,8 +24,8 @@ print("ready", flush=True)
 while True: time.sleep(1000)
 `
 
-// TestDeepChain looks at an agent that makes a deep chain of processes. All sessions share the look, so its reads must
-// not grow with the depth of each process.
+// TestDeepChain observes an agent with a deep chain of processes. All sessions share an observation, so its reads must
+// not grow with the depth.
 func TestDeepChain(t *testing.T) {
 	l, _ := isolated(t, "/usr/bin/python3", "-c", deep)
 	w := observe.NewWatcher(&agent, still, func(*observe.Run, look.Finding) {})
@@ -42,7 +42,7 @@ func TestDeepChain(t *testing.T) {
 	}
 }
 
-// reads returns how often this process has read from a file.
+// reads returns the number of this process's reads.
 func reads(t *testing.T) (n int) {
 	t.Helper()
 	raw, err := os.ReadFile("/proc/self/io")

@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// Launch is what is known of the start of a run.
+// Launch describes the start of a run.
 type Launch struct {
 	PID int    // of the launcher, as the kernel names it (SO_PEERCRED)
 	UID uint32 // of the launcher, likewise
-	// Init is the first process in the namespaces of the run, by the word of the launcher; 0 if it has none.
+	// Init is the first process in the run's namespaces, by the launcher's word; 0 if there is none.
 	Init int
-	// Listener is the inode of the socket that the run's connections come to; 0 if its network is not its own.
+	// Listener is the inode of the socket for the run's connections; 0 if the run has no network of its own.
 	Listener uint64
 }
 
-// isolation is what a run has for itself alone.
+// isolation is what only one run has.
 type isolation struct {
 	ids   idRange // of its users and groups
 	pidNS int64
@@ -29,10 +29,9 @@ type idRange struct{ first, size uint64 }
 
 func (r idRange) has(id uint32) bool { return uint64(id) >= r.first && uint64(id) < r.first+r.size }
 
-// isolated verifies that a run is isolated: that the first process in its namespaces is the child of a launcher of
-// root, that its namespaces are not those of this process, that nobody outside has one of its users, and that its
-// connections come from its own network. All of it is the kernel's word. Nobody but root can then enter the run. The
-// error says why not.
+// isolated verifies with the kernel that a run is isolated: the first process in its namespaces is the child of root's
+// launcher, its namespaces differ from this process's, no process outside has one of its users, and its connections
+// come from its own network. Only root can then enter the run. The error says why it is not isolated.
 func (p *processes) isolated(l Launch, launcher process, all map[int]process) (*isolation, error) {
 	switch {
 	case l.Init == 0:
@@ -73,8 +72,7 @@ func (p *processes) isolated(l Launch, launcher process, all map[int]process) (*
 	return i, p.listensIn(l)
 }
 
-// ownIDs returns the user ids of a process's user namespace. Its users and groups have to be one block each, of the same
-// numbers, that is no single user of the machine.
+// ownIDs returns the user IDs of a process's user namespace. Users and groups must be the same block of several IDs.
 func (p *processes) ownIDs(pid int) (idRange, error) {
 	shared := errors.New("its users are not its own")
 	var found []idRange
@@ -100,7 +98,7 @@ func (p *processes) ownIDs(pid int) (idRange, error) {
 	return found[0], nil
 }
 
-// listensIn checks that the launch's listener is a socket that listens in the network of its first process.
+// listensIn checks that the listener listens in the network of the run's first process.
 func (p *processes) listensIn(l Launch) error {
 	raw, err := p.file(l.Init, "net/tcp")
 	if err != nil {
@@ -116,8 +114,8 @@ func (p *processes) listensIn(l Launch) error {
 	return errors.New("its connections come from another network than its own")
 }
 
-// entered reports whether a process that does not descend from the first one of the run is in the run nevertheless: it
-// has one of the run's users or groups, or is in the run's process namespace.
+// entered reports whether a process that does not descend from the run's first one is in the run: it has one of the
+// run's users or groups, or is in its process namespace.
 func (i *isolation) entered(p *processes, q process, s []status) (bool, error) {
 	for _, thread := range s {
 		if slices.ContainsFunc(thread.users, i.ids.has) || slices.ContainsFunc(thread.groups, i.ids.has) {

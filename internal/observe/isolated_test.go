@@ -28,7 +28,8 @@ func firstOwn(t *testing.T, l observe.Launch) uint32 {
 	return uint32(first)
 }
 
-// TestIsolated looks at isolated runs: what the agent does among its own processes is no finding, what root puts there is.
+// TestIsolated observes isolated runs: what the agent does among its own processes is no finding, what root puts there
+// is.
 func TestIsolated(t *testing.T) {
 	enter := func(t *testing.T, l observe.Launch, args ...string) {
 		t.Helper()
@@ -44,42 +45,55 @@ func TestIsolated(t *testing.T) {
 		{"a daemon", []string{"sh", "-c", "(setsid sh -c '" + waits + "' &); exec sleep 1000"}, nil, nil},
 		{"a process whose first thread has ended", []string{"/usr/bin/python3", "-c", headless}, nil, nil},
 		{"a terminal of its own", []string{"script", "-qc", waits, "/dev/null"}, nil, nil},
-		{"a debugger of its own", []string{"gdb", "-q", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-ex", "set startup-with-shell off", "-ex", "starti", "-ex", `printf "\nattached\n"`, "-ex", "shell sleep 1000", "/bin/true"}, nil, nil},
-		{"namespaces of its own below", []string{"unshare", "--user", "--map-root-user", "--pid", "--fork", "sh", "-c", waits}, nil, nil},
-		{"a process of agent.uid beside it", []string{"sh", "-c", waits}, func(t *testing.T, _ observe.Launch, _ string) { start(t, asAgent, "sh", "-c", waits) }, nil},
-		{"a process that entered all its namespaces", []string{"sh", "-c", waits}, func(t *testing.T, l observe.Launch, _ string) {
-			enter(t, l, "--all", "sh", "-c", waits)
-		}, []string{look.Stranger}},
-		{"a process that entered its process namespace alone", []string{"sh", "-c", waits}, func(t *testing.T, l observe.Launch, _ string) {
-			enter(t, l, "--pid", "sh", "-c", waits)
-		}, []string{look.Stranger}},
-		{"a shell on a terminal that entered it", []string{"sh", "-c", waits}, func(t *testing.T, l observe.Launch, _ string) {
-			start(t, nil, "script", "-qc", "nsenter --target "+itoa(l.Init)+" --all sh -c '"+waits+"'", "/dev/null")
-		}, []string{look.Stdin, look.Stranger}},
-		{"a process outside with one of its users, whose first thread has ended", []string{"sh", "-c", waits}, func(t *testing.T, l observe.Launch, _ string) {
-			own := firstOwn(t, l) + 7
-			start(t, func(c *exec.Cmd) { c.SysProcAttr.Credential = &syscall.Credential{Uid: own, Gid: own} }, "/usr/bin/python3", "-c", headless)
-		}, []string{look.Stranger}},
-		{"a process outside with one of its groups", []string{"sh", "-c", waits}, func(t *testing.T, l observe.Launch, _ string) {
-			group := firstOwn(t, l) + 7
-			start(t, func(c *exec.Cmd) {
-				c.SysProcAttr.Credential = &syscall.Credential{Uid: agent, Gid: agent, Groups: []uint32{group}}
-			}, "sh", "-c", waits)
-		}, []string{look.Stranger}},
-		{"a debugger from outside", []string{"sh", "-c", "echo $$; sleep 1000; :"}, func(t *testing.T, l observe.Launch, _ string) {
-			children, err := os.ReadFile("/proc/" + itoa(l.Init) + "/task/" + itoa(l.Init) + "/children")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(children) == 0 { // another thread has started it
-				all, _ := filepath.Glob("/proc/" + itoa(l.Init) + "/task/*/children")
-				for _, name := range all {
-					more, _ := os.ReadFile(name)
-					children = append(children, more...)
+		{"a debugger of its own",
+			[]string{"gdb", "-q", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-ex", "set startup-with-shell off",
+				"-ex", "starti", "-ex", `printf "\nattached\n"`, "-ex", "shell sleep 1000", "/bin/true"}, nil, nil},
+		{"namespaces of its own below",
+			[]string{"unshare", "--user", "--map-root-user", "--pid", "--fork", "sh", "-c", waits}, nil, nil},
+		{"a process of agent.uid beside it", []string{"sh", "-c", waits}, func(t *testing.T, _ observe.Launch, _ string) {
+			start(t, asAgent, "sh", "-c", waits)
+		}, nil},
+		{"a process that entered all its namespaces", []string{"sh", "-c", waits},
+			func(t *testing.T, l observe.Launch, _ string) {
+				enter(t, l, "--all", "sh", "-c", waits)
+			}, []string{look.Stranger}},
+		{"a process that entered its process namespace alone", []string{"sh", "-c", waits},
+			func(t *testing.T, l observe.Launch, _ string) {
+				enter(t, l, "--pid", "sh", "-c", waits)
+			}, []string{look.Stranger}},
+		{"a shell on a terminal that entered it", []string{"sh", "-c", waits},
+			func(t *testing.T, l observe.Launch, _ string) {
+				start(t, nil, "script", "-qc", "nsenter --target "+itoa(l.Init)+" --all sh -c '"+waits+"'", "/dev/null")
+			}, []string{look.Stdin, look.Stranger}},
+		{"a process outside with one of its users, whose first thread has ended", []string{"sh", "-c", waits},
+			func(t *testing.T, l observe.Launch, _ string) {
+				own := firstOwn(t, l) + 7
+				start(t, func(c *exec.Cmd) {
+					c.SysProcAttr.Credential = &syscall.Credential{Uid: own, Gid: own}
+				}, "/usr/bin/python3", "-c", headless)
+			}, []string{look.Stranger}},
+		{"a process outside with one of its groups", []string{"sh", "-c", waits},
+			func(t *testing.T, l observe.Launch, _ string) {
+				group := firstOwn(t, l) + 7
+				start(t, func(c *exec.Cmd) {
+					c.SysProcAttr.Credential = &syscall.Credential{Uid: agent, Gid: agent, Groups: []uint32{group}}
+				}, "sh", "-c", waits)
+			}, []string{look.Stranger}},
+		{"a debugger from outside", []string{"sh", "-c", "echo $$; sleep 1000; :"},
+			func(t *testing.T, l observe.Launch, _ string) {
+				children, err := os.ReadFile("/proc/" + itoa(l.Init) + "/task/" + itoa(l.Init) + "/children")
+				if err != nil {
+					t.Fatal(err)
 				}
-			}
-			debug(t, strings.Fields(string(children))[0])
-		}, []string{look.Debugger}},
+				if len(children) == 0 { // another thread has started it
+					all, _ := filepath.Glob("/proc/" + itoa(l.Init) + "/task/*/children")
+					for _, name := range all {
+						more, _ := os.ReadFile(name)
+						children = append(children, more...)
+					}
+				}
+				debug(t, strings.Fields(string(children))[0])
+			}, []string{look.Debugger}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l, said := isolated(t, tt.agent...)
@@ -101,7 +115,8 @@ func TestIsolated(t *testing.T) {
 				case byConstruction:
 					want = look.Holds
 				}
-				if o.Result != want || report.Covered(o.Name) != byConstruction || want == look.Holds && !strings.Contains(o.Seen, "Root and the container runtime can") {
+				if o.Result != want || report.Covered(o.Name) != byConstruction || want == look.Holds &&
+					!strings.Contains(o.Seen, "Root and the container runtime can") {
 					t.Errorf("%+v, want %q", o, want)
 				}
 			}
@@ -109,7 +124,7 @@ func TestIsolated(t *testing.T) {
 	}
 }
 
-// TestNotIsolated is of runs of which the launcher says more than is so. Nothing is said to have been observed of them.
+// TestNotIsolated begins runs whose launcher claims too much. They are not observed.
 func TestNotIsolated(t *testing.T) {
 	l, _ := isolated(t, "sh", "-c", waits)
 	other, _ := isolated(t, "sh", "-c", waits)
@@ -146,12 +161,16 @@ func TestNotIsolated(t *testing.T) {
 			}, "sh", "-c", waits)
 			l.Init = cmd.Process.Pid
 		}},
-		{"the listener of another run", "another network than its own", func(l *observe.Launch) { l.Listener = other.Listener }},
+		{"the listener of another run", "another network than its own", func(l *observe.Launch) {
+			l.Listener = other.Listener
+		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			changed := l
 			tt.change(&changed)
-			run := observe.NewWatcher(nil, still, func(_ *observe.Run, f look.Finding) { t.Errorf("found %s", f) }).Begin("evt_1", changed)
+			run := observe.NewWatcher(nil, still, func(_ *observe.Run, f look.Finding) {
+				t.Errorf("found %s", f)
+			}).Begin("evt_1", changed)
 			if _, err := run.Look(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -6,8 +6,8 @@ import (
 	"github.com/actionproof/mediator/look"
 )
 
-// KeepContradictions returns the observations of now, and those contradictions of before that could not be observed again. A
-// contradiction stays until it is observed to be mended.
+// KeepContradictions returns the observations of now, and the contradictions of before that could not be observed
+// again. A contradiction stays until a later observation shows that it is gone.
 func KeepContradictions(before, now []look.Observation) []look.Observation {
 	out := slices.Clone(now)
 	for _, b := range before {
@@ -18,7 +18,7 @@ func KeepContradictions(before, now []look.Observation) []look.Observation {
 	return out
 }
 
-// madeAgain reports whether every observation with this id could be made.
+// madeAgain reports whether every observation with this ID could be made.
 func madeAgain(id string, now []look.Observation) bool {
 	made := false
 	for _, l := range now {

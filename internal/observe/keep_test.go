@@ -21,14 +21,21 @@ func TestKeep(t *testing.T) {
 		want        []look.Observation
 	}{
 		{"it holds again", []look.Observation{against, other}, []look.Observation{holds}, []look.Observation{holds}},
-		{"it holds again, and so does something else", []look.Observation{against}, []look.Observation{holds, other}, []look.Observation{holds, other}},
-		{"it holds again, and something else cannot be looked at", []look.Observation{against}, []look.Observation{holds, blind}, []look.Observation{holds, blind}},
-		{"it cannot be looked at again", []look.Observation{against}, []look.Observation{unseen}, []look.Observation{unseen, against}},
-		{"who looked answers no more", []look.Observation{against, other}, []look.Observation{other}, []look.Observation{other, against}},
+		{"it holds again, and so does something else", []look.Observation{against}, []look.Observation{holds, other},
+			[]look.Observation{holds, other}},
+		{"it holds again, and something else cannot be looked at", []look.Observation{against},
+			[]look.Observation{holds, blind}, []look.Observation{holds, blind}},
+		{"it cannot be looked at again", []look.Observation{against}, []look.Observation{unseen},
+			[]look.Observation{unseen, against}},
+		{"who looked answers no more", []look.Observation{against, other}, []look.Observation{other},
+			[]look.Observation{other, against}},
 		{"nobody answers", []look.Observation{against, other}, nil, []look.Observation{against}},
-		{"one of two that look cannot", []look.Observation{holds, against}, []look.Observation{holds, unseen}, []look.Observation{holds, unseen, against}},
-		{"it is still so", []look.Observation{against}, []look.Observation{saw(look.Contradicts, "now")}, []look.Observation{saw(look.Contradicts, "now")}},
-		{"the same of another role", []look.Observation{against}, []look.Observation{holds.For("agent_session")}, []look.Observation{holds.For("agent_session"), against}},
+		{"one of two that look cannot", []look.Observation{holds, against}, []look.Observation{holds, unseen},
+			[]look.Observation{holds, unseen, against}},
+		{"it is still so", []look.Observation{against}, []look.Observation{saw(look.Contradicts, "now")},
+			[]look.Observation{saw(look.Contradicts, "now")}},
+		{"the same of another role", []look.Observation{against}, []look.Observation{holds.For("agent_session")},
+			[]look.Observation{holds.For("agent_session"), against}},
 		{"nothing was against it", []look.Observation{holds, unseen}, nil, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -46,10 +53,10 @@ func TestID(t *testing.T) {
 	}
 }
 
-// TestFindingsAreSentences: what was found is read by operators, and goes into the looks.
 func TestFindingsAreSentences(t *testing.T) {
 	for kind, want := range map[string]string{
-		look.Terminal: "has a controlling terminal", look.Stdin: "reads a terminal as its standard input", look.Debugger: "is traced by a debugger",
+		look.Terminal: "has a controlling terminal", look.Stdin: "reads a terminal as its standard input",
+		look.Debugger: "is traced by a debugger",
 		look.Stranger: "was not started by the agent", look.Launcher: "was to launch the agent and has ended",
 	} {
 		if got := (look.Finding{Kind: kind, PID: 7, Command: "cmd"}).String(); got != "process 7 (cmd) "+want {
@@ -60,14 +67,16 @@ func TestFindingsAreSentences(t *testing.T) {
 		t.Error(got)
 	}
 	unseen := observe.OfRuns([]*observe.Run{nil})
-	for i, want := range []string{"had a controlling terminal", "read a terminal as its standard input", "was traced from outside", "was put in from outside"} {
-		if got := unseen[i]; got.Result != look.NotObserved || !strings.Contains(got.Seen, "That no process "+want+" is not observed") {
+	for i, want := range []string{"had a controlling terminal", "read a terminal as its standard input",
+		"was traced from outside", "was put in from outside"} {
+		if got := unseen[i]; got.Result != look.NotObserved ||
+			!strings.Contains(got.Seen, "that no process "+want+": ") {
 			t.Errorf("%+v", got)
 		}
 	}
 }
 
-// TestNoRun: of a session that no launcher has begun nothing is seen, and it can end as any other.
+// TestNoRun: a session without a launcher is not observed, and can end like any other.
 func TestNoRun(t *testing.T) {
 	var none *observe.Run
 	none.End()

@@ -12,13 +12,13 @@ import (
 	"syscall"
 )
 
-// A process that wants to see where another process's standard input leads, or in which namespaces it is, needs the
-// right to trace it. A process that faces the network should not have this right, and loses it under Landlock. It asks
-// a looker, which is a process that does nothing else. A question is two int32 and an answer an int64, all in
-// little-endian order, so that neither holds anything that a process chooses.
+// To see another process's standard input or namespaces, a process needs the right to trace it. A process that faces
+// the network should not have this right, and loses it under Landlock. It asks a looker, a process that does nothing
+// else. A question is two int32 and an answer one int64, in little-endian order, so neither holds anything that a
+// process chooses.
 type question struct{ What, ID int32 }
 
-// What a question asks. The other values are the indexes of namespaces.
+// What a question asks; other values are indexes of namespaces.
 const askStdin int32 = -1
 
 // namespaces are the namespaces of an isolated run, as named in /proc/PID/ns.
@@ -26,9 +26,8 @@ var namespaces = []string{"user", "pid", "mnt", "ipc", "net"}
 
 const pidNamespace = 1 // its index
 
-// The answers. A question about the standard input of a thread is answered with noTerminal, or with ownedBy plus the
-// user who owns the terminal. A question about a namespace of a process is answered with its number. Each can be
-// answered with a negative error number.
+// The answers: for the standard input of a thread noTerminal, or ownedBy plus the owner of the terminal; for a
+// namespace its number; for a failure a negative error number.
 const (
 	noTerminal int64 = 0
 	ownedBy    int64 = 1
@@ -73,7 +72,8 @@ func (q question) look(proc string) (int64, error) {
 		return strconv.ParseInt(number, 10, 64)
 	}
 	stdin, err := os.Readlink(dir + "/fd/0")
-	if err != nil || !strings.HasPrefix(stdin, "/dev/pts/") && !strings.HasPrefix(stdin, "/dev/tty") && stdin != "/dev/console" {
+	if err != nil || !strings.HasPrefix(stdin, "/dev/pts/") && !strings.HasPrefix(stdin, "/dev/tty") &&
+		stdin != "/dev/console" {
 		return noTerminal, err
 	}
 	var s syscall.Stat_t
@@ -112,7 +112,7 @@ func (l *LookerClient) ask(q question) (got int64, err error) {
 	return got, l.gone
 }
 
-// ask asks the looker, or this process itself if there is none. A process that has ended is errGone.
+// ask asks the looker, or this process itself if there is none. For a process that has ended it returns errGone.
 func (p *processes) ask(what int32, id int) (got int64, err error) {
 	q := question{what, int32(id)} //nolint:gosec // a pid is at most 2^22
 	if p.looker != nil {
@@ -130,8 +130,8 @@ func (p *processes) ask(what int32, id int) (got int64, err error) {
 	return got, orGone(err)
 }
 
-// terminal returns the owner of the terminal that a thread has as its standard input. A closed standard input is
-// errGone, as a thread that has ended is.
+// terminal returns the owner of the terminal that is a thread's standard input. A closed standard input is errGone,
+// like a thread that has ended.
 func (p *processes) terminal(tid int) (owner uint32, is bool, err error) {
 	got, err := p.ask(askStdin, tid)
 	return uint32(got - ownedBy), err == nil && got != noTerminal, err //nolint:gosec // a user

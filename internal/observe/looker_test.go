@@ -12,7 +12,7 @@ import (
 	"github.com/actionproof/mediator/internal/observe"
 )
 
-// TestLooker asks for the standard input of processes, and is told what the kernel says.
+// TestLooker asks for the standard input of processes.
 func TestLooker(t *testing.T) {
 	questions, asked := io.Pipe()
 	answered, answers := io.Pipe()

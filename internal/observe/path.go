@@ -15,8 +15,8 @@ import (
 // maxLinks bounds the symbolic links of one path, as Linux does (path_resolution(7)).
 const maxLinks = 40
 
-// walk follows one path as the kernel does: one component after the other, through symbolic links, where ".." is the
-// folder above the one that a link has led to. It judges at each component whether the user can put something else there.
+// walk follows one path as the kernel does: component by component, through symbolic links, where ".." is the folder
+// above a link's target. At each component it judges whether the user can replace it.
 type walk struct {
 	user  Agent
 	rest  []string // the components that are still to be followed
@@ -27,8 +27,7 @@ type walk struct {
 	doubt error  // the first thing that could not be judged
 }
 
-// access returns what the user can do to p and must not. If that is nothing, doubt says what could not be judged, or is
-// nil.
+// access returns what the user can do to p but must not. If that is nothing, doubt says what could not be judged.
 func (a Agent) access(p Path) (found string, doubt error) {
 	path := p.Name
 	if !filepath.IsAbs(path) { // filepath.Abs would remove "..", but what that means after a link only the link says
@@ -53,7 +52,7 @@ func (a Agent) access(p Path) (found string, doubt error) {
 	return w.found, w.doubt
 }
 
-// components splits a path. It leaves out the components that lead nowhere else.
+// components splits a path and drops empty components and ".".
 func components(path string) []string {
 	return slices.DeleteFunc(strings.Split(path, "/"), func(c string) bool { return c == "" || c == "." })
 }
@@ -88,7 +87,7 @@ func (w *walk) step(name string) error {
 	return nil
 }
 
-// follow goes on where a symbolic link leads to.
+// follow continues at the target of a symbolic link.
 func (w *walk) follow(link string) error {
 	if w.links++; w.links > maxLinks {
 		return &fs.PathError{Op: "readlink", Path: link, Err: unix.ELOOP}
@@ -104,7 +103,7 @@ func (w *walk) follow(link string) error {
 	return nil
 }
 
-// arrive judges what the path has led to.
+// arrive judges the end of the path.
 func (w *walk) arrive(p Path) {
 	end := w.way[len(w.way)-1]
 	switch {
@@ -118,7 +117,7 @@ func (w *walk) arrive(p Path) {
 	}
 }
 
-// note keeps what the user can do, unless doubt is set: then the user perhaps can.
+// note keeps what the user can do. With a doubt, the user only perhaps can.
 func (w *walk) note(verb, name, at string, doubt error) {
 	switch {
 	case doubt != nil:
@@ -145,12 +144,12 @@ type node struct {
 	read, write, search        bool
 	// reached is set if the user can pass through all folders above.
 	reached bool
-	// doubt is set if the user perhaps cannot do all that the fields above say.
+	// doubt is set if the user may be able to do less than the fields above say.
 	doubt error
 }
 
-// replaceable reports whether the user can put something else in the place of a thing in the folder n: it can write
-// there, and if the folder is sticky, it owns the folder or the thing, or the thing is missing (unlink(2)).
+// replaceable reports whether the user can replace a thing in the folder n: it can write there, and if the folder is
+// sticky, it owns the folder or the thing, or the thing is missing (unlink(2)).
 func (n node) replaceable(thing node) bool {
 	return thing.reached && n.write && (!n.sticky || n.owned || thing.owned || thing.missing)
 }
@@ -184,7 +183,7 @@ func (a Agent) at(path string, above node) (node, error) {
 	return n, nil
 }
 
-// listed returns an error if an access control list adds to the mode of a file, or if that is not known.
+// listed returns an error if an access control list adds to a file's mode, or if that is unknown.
 func listed(path string) error {
 	n, err := unix.Lgetxattr(path, "system.posix_acl_access", nil)
 	switch {

@@ -25,7 +25,7 @@ import (
 // The users of these tests: the agent, a group that it is in, and somebody else.
 const agentUID, agentTeam, otherUID = 4242, 4300, 4243
 
-// tree makes files below a folder that everybody can pass. Each line is "KIND PATH OWNER MODE", or "link PATH TARGET
+// tree makes files below a folder that everybody can pass. Each line is "KIND PATH OWNER MODE" or "link PATH TARGET
 // OWNER"; a target that begins with / is below the folder too.
 func tree(t *testing.T, lines ...string) (root string) {
 	t.Helper()
@@ -67,7 +67,7 @@ func tree(t *testing.T, lines ...string) (root string) {
 	return root
 }
 
-// TestTheWholeWayIsLookedAt: whoever can change one folder or one link on the way to a file can replace the file.
+// TestTheWholeWayIsLookedAt: a user who can change one folder or link on the way to a file can replace the file.
 func TestTheWholeWayIsLookedAt(t *testing.T) {
 	many := []string{"file /f 0 600"}
 	for i := range 41 {
@@ -80,34 +80,65 @@ func TestTheWholeWayIsLookedAt(t *testing.T) {
 		want look.Result
 		seen string // ROOT stands for the folder of the tree
 	}{
-		{"a link in a folder of the agent", []string{"dir /safe 0 755", "file /safe/f 0 600", "dir /conf 4242 700", "link /conf/link /safe/f 0"}, "/conf/link", look.Contradicts, "replace ROOT/conf/link"},
-		{"a link in an open folder", []string{"dir /safe 0 755", "file /safe/f 0 600", "dir /conf 0 777", "link /conf/link ../safe/f 0"}, "/conf/link", look.Contradicts, "replace ROOT/conf/link"},
-		{"a folder that is a link in an open folder", []string{"dir /safe 0 755", "file /safe/f 0 600", "dir /conf 0 777", "link /conf/link /safe 0"}, "/conf/link/f", look.Contradicts, "replace ROOT/conf/link/f, at ROOT/conf/link"},
-		{"a link between links", []string{"dir /safe 0 755", "file /safe/f 0 600", "dir /mid 0 777", "link /mid/link /safe/f 0", "link /link /mid/link 0"}, "/link", look.Contradicts, "replace ROOT/link, at ROOT/mid/link"},
-		{"the target's folder is open", []string{"dir /open 0 777", "dir /open/in 0 755", "file /open/in/f 0 600", "dir /conf 0 755", "link /conf/link /open/in/f 0"}, "/conf/link", look.Contradicts, "replace ROOT/conf/link, at ROOT/open/in"},
-		{"the target can be read", []string{"dir /safe 0 755", "file /safe/f 0 644", "link /link safe/f 0"}, "/link", look.Contradicts, "read ROOT/link, at ROOT/safe/f"},
-		{"a closed folder holds a link to an open one", []string{"dir /open 0 777", "file /open/f 0 600", "dir /closed 0 700", "link /closed/link /open/f 0"}, "/closed/link", look.Contradicts, "at ROOT/open/f"},
-		{"a relative link in a closed folder leaves it", []string{"dir /open 0 777", "file /open/f 0 600", "dir /closed 0 700", "link /closed/link ../open/f 0"}, "/closed/link", look.Contradicts, "at ROOT/open/f"},
-		{"the folder above a link's target, not above the link", []string{"dir /b 0 777", "dir /b/c 0 755", "file /b/f 0 600", "dir /a 0 755", "file /a/f 0 600", "link /a/link /b/c 0"}, "/a/link/../f", look.Contradicts, "at ROOT/b/c"},
-		{"the folder above a link's target is closed", []string{"dir /b 0 700", "dir /b/c 0 755", "file /b/f 0 644", "dir /a 0 755", "file /a/f 0 644", "link /a/link /b/c 0"}, "/a/link/../f", look.Holds, ""},
-		{"a link to a missing file in an open folder", []string{"dir /open 0 777", "link /link open/later 0"}, "/link", look.Contradicts, "replace ROOT/link, at ROOT/open/later"},
-		{"a link to a missing file in a closed folder", []string{"dir /safe 0 755", "link /link safe/later 0"}, "/link", look.Holds, ""},
-		{"a link to a missing folder", []string{"dir /safe 0 755", "link /link safe/later 0"}, "/link/f", look.NotObserved, "lstat ROOT/safe/later: no such file"},
-		{"a missing folder in an open one", []string{"dir /open 0 1777"}, "/open/later/f", look.Contradicts, "at ROOT/open/later"},
+		{"a link in a folder of the agent",
+			[]string{"dir /safe 0 755", "file /safe/f 0 600", "dir /conf 4242 700", "link /conf/link /safe/f 0"}, "/conf/link",
+			look.Contradicts, "replace ROOT/conf/link"},
+		{"a link in an open folder",
+			[]string{"dir /safe 0 755", "file /safe/f 0 600", "dir /conf 0 777", "link /conf/link ../safe/f 0"}, "/conf/link",
+			look.Contradicts, "replace ROOT/conf/link"},
+		{"a folder that is a link in an open folder",
+			[]string{"dir /safe 0 755", "file /safe/f 0 600", "dir /conf 0 777", "link /conf/link /safe 0"}, "/conf/link/f",
+			look.Contradicts, "replace ROOT/conf/link/f, at ROOT/conf/link"},
+		{"a link between links",
+			[]string{"dir /safe 0 755", "file /safe/f 0 600", "dir /mid 0 777", "link /mid/link /safe/f 0",
+				"link /link /mid/link 0"}, "/link", look.Contradicts, "replace ROOT/link, at ROOT/mid/link"},
+		{"the target's folder is open",
+			[]string{"dir /open 0 777", "dir /open/in 0 755", "file /open/in/f 0 600", "dir /conf 0 755",
+				"link /conf/link /open/in/f 0"}, "/conf/link", look.Contradicts, "replace ROOT/conf/link, at ROOT/open/in"},
+		{"the target can be read", []string{"dir /safe 0 755", "file /safe/f 0 644", "link /link safe/f 0"}, "/link",
+			look.Contradicts, "read ROOT/link, at ROOT/safe/f"},
+		{"a closed folder holds a link to an open one",
+			[]string{"dir /open 0 777", "file /open/f 0 600", "dir /closed 0 700", "link /closed/link /open/f 0"},
+			"/closed/link", look.Contradicts, "at ROOT/open/f"},
+		{"a relative link in a closed folder leaves it",
+			[]string{"dir /open 0 777", "file /open/f 0 600", "dir /closed 0 700", "link /closed/link ../open/f 0"},
+			"/closed/link", look.Contradicts, "at ROOT/open/f"},
+		{"the folder above a link's target, not above the link",
+			[]string{"dir /b 0 777", "dir /b/c 0 755", "file /b/f 0 600", "dir /a 0 755", "file /a/f 0 600",
+				"link /a/link /b/c 0"}, "/a/link/../f", look.Contradicts, "at ROOT/b/c"},
+		{"the folder above a link's target is closed",
+			[]string{"dir /b 0 700", "dir /b/c 0 755", "file /b/f 0 644", "dir /a 0 755", "file /a/f 0 644",
+				"link /a/link /b/c 0"}, "/a/link/../f", look.Holds, ""},
+		{"a link to a missing file in an open folder", []string{"dir /open 0 777", "link /link open/later 0"}, "/link",
+			look.Contradicts, "replace ROOT/link, at ROOT/open/later"},
+		{"a link to a missing file in a closed folder", []string{"dir /safe 0 755", "link /link safe/later 0"}, "/link",
+			look.Holds, ""},
+		{"a link to a missing folder", []string{"dir /safe 0 755", "link /link safe/later 0"}, "/link/f", look.NotObserved,
+			"lstat ROOT/safe/later: no such file"},
+		{"a missing folder in an open one", []string{"dir /open 0 1777"}, "/open/later/f", look.Contradicts,
+			"at ROOT/open/later"},
 		{"a missing folder in a closed one", []string{"dir /closed 0 700"}, "/closed/later/f", look.Holds, ""},
 		{"a circle of links", []string{"link /a b 0", "link /b a 0"}, "/a/f", look.NotObserved, "too many levels"},
-		{"a circle of links, one of them in an open folder", []string{"dir /open 0 777", "link /open/a /b 0", "link /b open/a 0"}, "/b", look.Contradicts, "at ROOT/open/a"},
+		{"a circle of links, one of them in an open folder",
+			[]string{"dir /open 0 777", "link /open/a /b 0", "link /b open/a 0"}, "/b", look.Contradicts, "at ROOT/open/a"},
 		{"as many links as the kernel follows", many, "/l40", look.Holds, ""},
 		{"more links than the kernel follows", many, "/l41", look.NotObserved, "too many levels"},
 		{"a file for a folder", []string{"file /f 0 600"}, "/f/g", look.NotObserved, "not a directory"},
-		{"a sticky folder of the agent", []string{"dir /s 4242 1777", "file /s/f 4243 600"}, "/s/f", look.Contradicts, "replace"},
-		{"a sticky folder of the agent that it may not write to yet", []string{"dir /s 4242 1555", "file /s/f 4243 600"}, "/s/f", look.Contradicts, "replace"},
-		{"the agent's link in a sticky folder", []string{"file /f 0 600", "dir /s 0 1777", "link /s/link ../f 4242"}, "/s/link", look.Contradicts, "replace"},
-		{"another's link in a sticky folder", []string{"file /f 0 600", "dir /s 0 1777", "link /s/link ../f 4243"}, "/s/link", look.Holds, ""},
-		{"another's folder in a sticky folder", []string{"dir /s 0 1777", "dir /s/d 4243 755", "file /s/d/f 4243 600"}, "/s/d/f", look.Holds, ""},
-		{"the agent's folder in a sticky folder", []string{"dir /s 0 1777", "dir /s/d 4242 555", "file /s/d/f 4243 600"}, "/s/d/f", look.Contradicts, "at ROOT/s/d"},
+		{"a sticky folder of the agent", []string{"dir /s 4242 1777", "file /s/f 4243 600"}, "/s/f", look.Contradicts,
+			"replace"},
+		{"a sticky folder of the agent that it may not write to yet", []string{"dir /s 4242 1555", "file /s/f 4243 600"},
+			"/s/f", look.Contradicts, "replace"},
+		{"the agent's link in a sticky folder", []string{"file /f 0 600", "dir /s 0 1777", "link /s/link ../f 4242"},
+			"/s/link", look.Contradicts, "replace"},
+		{"another's link in a sticky folder", []string{"file /f 0 600", "dir /s 0 1777", "link /s/link ../f 4243"}, "/s/link",
+			look.Holds, ""},
+		{"another's folder in a sticky folder", []string{"dir /s 0 1777", "dir /s/d 4243 755", "file /s/d/f 4243 600"},
+			"/s/d/f", look.Holds, ""},
+		{"the agent's folder in a sticky folder", []string{"dir /s 0 1777", "dir /s/d 4242 555", "file /s/d/f 4243 600"},
+			"/s/d/f", look.Contradicts, "at ROOT/s/d"},
 		{"needless parts", []string{"dir /d 0 755", "file /d/f 0 644"}, "/./d//.././d/f", look.Contradicts, "read"},
-		{"a folder by the one above a folder in it", []string{"dir /d 0 777", "dir /d/e 0 700"}, "/d/e/..", look.Contradicts, "at ROOT/d"},
+		{"a folder by the one above a folder in it", []string{"dir /d 0 777", "dir /d/e 0 700"}, "/d/e/..", look.Contradicts,
+			"at ROOT/d"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			root := tree(t, tt.tree...)
@@ -119,9 +150,9 @@ func TestTheWholeWayIsLookedAt(t *testing.T) {
 	}
 }
 
-// TestARelativePathStartsWhereTheProcessIs: a configuration that is given as conf/mediator.yaml names its files as conf/...
 func TestARelativePathStartsWhereTheProcessIs(t *testing.T) {
-	root := tree(t, "dir /conf 0 755", "file /conf/f 0 644", "dir /conf/open 0 777", "file /conf/open/f 0 600", "link /here conf 0")
+	root := tree(t, "dir /conf 0 755", "file /conf/f 0 644", "dir /conf/open 0 777", "file /conf/open/f 0 600",
+		"link /here conf 0")
 	for _, wd := range []string{root, root + "/conf", root + "/here"} {
 		t.Chdir(wd)
 		prefix := "conf/"
@@ -136,9 +167,10 @@ func TestARelativePathStartsWhereTheProcessIs(t *testing.T) {
 	}
 }
 
-// TestAnErrorHidesNoContradiction: all paths are judged, whatever cannot be looked at among them.
+// TestAnErrorHidesNoContradiction judges all paths, even if some cannot be read.
 func TestAnErrorHidesNoContradiction(t *testing.T) {
-	root := tree(t, "dir /safe 0 755", "dir /open 0 777", "file /open/f 0 600", "dir /listed 0 755", "file /listed/f 0 600", "dir /listed/open 0 777", "link /out listed/link 0", "link /listed/link /open/f 0",
+	root := tree(t, "dir /safe 0 755", "dir /open 0 777", "file /open/f 0 600", "dir /listed 0 755",
+		"file /listed/f 0 600", "dir /listed/open 0 777", "link /out listed/link 0", "link /listed/link /open/f 0",
 		"dir /closed 0 700", "file /closed/f 0 600")
 	for _, dir := range []string{"/listed", "/closed/f"} {
 		must(t, unix.Setxattr(root+dir, "system.posix_acl_access", accessList(agentUID, 7), 0))
@@ -151,16 +183,25 @@ func TestAnErrorHidesNoContradiction(t *testing.T) {
 		want  look.Result
 		seen  []string
 	}{
-		{"a missing folder, then an open one", observe.Agent{UID: agentUID}, []string{missing, replaced}, look.Contradicts, []string{"replace " + replaced + ";", missing + " could not be looked at"}},
-		{"a list, then an open folder", observe.Agent{UID: agentUID}, []string{list, replaced}, look.Contradicts, []string{"replace " + replaced + ";", list + " could not be looked at"}},
-		{"two that cannot be looked at", observe.Agent{UID: agentUID}, []string{missing, list}, look.NotObserved, []string{missing + " could not be looked at: lstat", list + " could not be looked at: an access control list adds to the mode of " + root + "/listed"}},
-		{"two open ones", observe.Agent{UID: agentUID}, []string{root + "/open", replaced}, look.Contradicts, []string{"write " + root + "/open;", "replace " + replaced + "."}},
-		{"an open folder behind a list", observe.Agent{UID: agentUID}, []string{root + "/out"}, look.Contradicts, []string{"replace " + root + "/out, at " + replaced}},
-		{"an open folder below a list", observe.Agent{UID: agentUID}, []string{root + "/listed/open/later"}, look.NotObserved, []string{"an access control list"}},
+		{"a missing folder, then an open one", observe.Agent{UID: agentUID}, []string{missing, replaced}, look.Contradicts,
+			[]string{"replace " + replaced + ";", missing + " could not be looked at"}},
+		{"a list, then an open folder", observe.Agent{UID: agentUID}, []string{list, replaced}, look.Contradicts,
+			[]string{"replace " + replaced + ";", list + " could not be looked at"}},
+		{"two that cannot be looked at", observe.Agent{UID: agentUID}, []string{missing, list}, look.NotObserved,
+			[]string{missing + " could not be looked at: lstat",
+				list + " could not be looked at: an access control list adds to the mode of " + root + "/listed"}},
+		{"two open ones", observe.Agent{UID: agentUID}, []string{root + "/open", replaced}, look.Contradicts,
+			[]string{"write " + root + "/open;", "replace " + replaced + "."}},
+		{"an open folder behind a list", observe.Agent{UID: agentUID}, []string{root + "/out"}, look.Contradicts,
+			[]string{"replace " + root + "/out, at " + replaced}},
+		{"an open folder below a list", observe.Agent{UID: agentUID}, []string{root + "/listed/open/later"}, look.NotObserved,
+			[]string{"an access control list"}},
 		{"the owner of what has a list", observe.Agent{UID: 0}, []string{list}, look.Contradicts, []string{"replace"}},
 		{"a list in a closed folder", observe.Agent{UID: agentUID}, []string{root + "/closed/f"}, look.Holds, nil},
 		{"a user whom no list names", observe.Anyone(), []string{list}, look.Holds, nil},
-		{"an open folder below a list, for a user whom no list names", observe.Anyone(), []string{root + "/listed/open/later"}, look.Contradicts, []string{"a user who owns nothing and is in no group can replace"}},
+		{"an open folder below a list, for a user whom no list names", observe.Anyone(),
+			[]string{root + "/listed/open/later"}, look.Contradicts,
+			[]string{"a user who owns nothing and is in no group can replace"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var paths []observe.Path
@@ -187,14 +228,15 @@ func TestAnErrorHidesNoContradiction(t *testing.T) {
 	}
 }
 
-// TestTwoUsers: what only a user of no group can do counts as much as what the agent's user can do.
+// TestTwoUsers: a user without groups counts as much as the agent's user.
 func TestTwoUsers(t *testing.T) {
 	root := tree(t, "dir /d 0 755", "file /d/f 4300 604", "file /d/g 4300 640", "file /d/h 0 600")
 	users := []observe.Agent{{UID: agentUID, GIDs: []uint32{agentTeam}}, observe.Anyone()}
 	for path, want := range map[string]string{
 		"/d/f": "By owner and mode, a user who owns nothing and is in no group can read " + root + "/d/f.",
 		"/d/g": "By owner and mode, the agent's user 4242 can read " + root + "/d/g.",
-		"/d/h": "By owner and mode, this process's 1 files and folders can be neither changed nor replaced, nor the secret ones read, by the agent's user 4242 or by a user who owns nothing and is in no group.",
+		"/d/h": "By owner and mode, this process's 1 files and folders can be neither changed nor replaced, nor the " +
+			"secret ones read, by the agent's user 4242 or by a user who owns nothing and is in no group.",
 	} {
 		if got := observe.LookAtFiles(users, observe.Path{Name: root + path, Secret: true}); got.Seen != want {
 			t.Errorf("got %q, want %q", got.Seen, want)
@@ -205,15 +247,16 @@ func TestTwoUsers(t *testing.T) {
 // accessList is an access control list that gives one user rights (linux/posix_acl_xattr.h).
 func accessList(user, rights uint32) []byte {
 	list := []byte{2, 0, 0, 0} // the version, then a tag, rights and a user in each entry
-	for _, e := range []struct{ tag, rights, user uint32 }{{1, 7, 0}, {2, rights, user}, {4, 5, 0}, {0x10, 7, 0}, {0x20, 5, 0}} {
+	for _, e := range []struct{ tag, rights, user uint32 }{{1, 7, 0}, {2, rights, user}, {4, 5, 0}, {0x10, 7, 0},
+		{0x20, 5, 0}} {
 		list = binary.LittleEndian.AppendUint32(list, e.tag|e.rights<<16)
 		list = binary.LittleEndian.AppendUint32(list, e.user)
 	}
 	return list
 }
 
-// FuzzLookAtFiles compares what is said of random trees with what users of the kernel can do there: a look that says
-// that it holds must not be wrong, and one that contradicts neither.
+// FuzzLookAtFiles compares the judgement of random trees with what users of the kernel can do there: neither "holds"
+// nor "contradicts" may be wrong.
 func FuzzLookAtFiles(f *testing.F) {
 	full.Only(f, "root")
 	for seed := range uint64(80) {
@@ -221,7 +264,8 @@ func FuzzLookAtFiles(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 0))
-		who, user := observe.Agent{UID: agentUID, GIDs: []uint32{agentUID, agentTeam}}, thief{uid: agentUID, gids: []uint32{agentUID, agentTeam}}
+		who, user := observe.Agent{UID: agentUID, GIDs: []uint32{agentUID, agentTeam}},
+			thief{uid: agentUID, gids: []uint32{agentUID, agentTeam}}
 		if r.IntN(3) == 0 {
 			who, user = observe.Anyone(), thief{uid: 77777, gids: []uint32{77777}}
 		}
@@ -272,7 +316,8 @@ func newWood(t *testing.T, r *rand.Rand) *wood {
 		must(t, err)
 		owner, group := pick(r, 0, 0, agentUID, otherUID), pick(r, 0, agentTeam, otherUID)
 		must(t, os.Lchown(path, owner, group))
-		mode := pick(r, 0o755, 0o755, 0o700, 0o711, 0o777, 0o1777, 0o1777, 0o775, 0o1775, 0o750, 0o770, 0o555, 0o744, 0o733, 0o705)
+		mode := pick(r, 0o755, 0o755, 0o700, 0o711, 0o777, 0o1777, 0o1777, 0o775, 0o1775, 0o750, 0o770, 0o555, 0o744, 0o733,
+			0o705)
 		switch {
 		case info.Mode()&fs.ModeSymlink != 0:
 			continue
@@ -282,7 +327,8 @@ func newWood(t *testing.T, r *rand.Rand) *wood {
 		must(t, unix.Chmod(path, uint32(mode)))
 		line := fmt.Sprintf("%s %d:%d %o", strings.TrimPrefix(path, w.root), owner, group, mode)
 		if r.IntN(40) == 0 {
-			must(t, unix.Setxattr(path, "system.posix_acl_access", accessList(pick(r, uint32(agentUID), otherUID), pick(r, uint32(0), 5, 7)), 0))
+			must(t, unix.Setxattr(path, "system.posix_acl_access",
+				accessList(pick(r, uint32(agentUID), otherUID), pick(r, uint32(0), 5, 7)), 0))
 			w.listed = true
 			line += " +"
 		}
@@ -355,7 +401,7 @@ func (w *wood) plan(t *testing.T, p observe.Path) theft {
 	return th
 }
 
-// identity tells what a path leads to, or why it leads nowhere.
+// identity describes the end of a path, or why there is none.
 func identity(path string) string {
 	var s unix.Stat_t
 	if err := unix.Stat(path, &s); err != nil {

@@ -20,7 +20,7 @@ const (
 	kernelThread = 0x00200000 // PF_KTHREAD
 )
 
-// processes reads /proc. It sees the processes of its own process namespace and of those below it.
+// processes reads /proc. It sees its own process namespace and those below.
 type processes struct {
 	fs     procfs.FS
 	path   string
@@ -42,20 +42,21 @@ func openProcesses(path string) (*processes, error) {
 		return nil, err
 	}
 	for _, m := range mounts {
-		if hide := m.SuperOptions["hidepid"]; m.FSType == "proc" && m.MountPoint == path && hide != "" && hide != "0" && hide != "off" {
+		if hide := m.SuperOptions["hidepid"]; m.FSType == "proc" && m.MountPoint == path && hide != "" && hide != "0" &&
+			hide != "off" {
 			return nil, fmt.Errorf("%s is mounted with hidepid=%s", path, hide)
 		}
 	}
 	return &processes{fs: proc, path: path, self: os.Getpid()}, nil
 }
 
-// id identifies one process for good. A pid alone may belong to another process by now.
+// id identifies one process for good. A pid can be reused.
 type id struct {
 	pid   int
 	start uint64 // in clock ticks since boot
 }
 
-// process is what the kernel says about one process.
+// process is what the kernel reports about a process.
 type process struct {
 	id
 	parent, session int
@@ -71,7 +72,7 @@ type process struct {
 // errGone is the error for a process that has ended.
 var errGone = errors.New("the process has ended")
 
-// file reads a file of a process. Its calls are fewer than those of os.ReadFile, of which a look would need thousands.
+// file reads a file of a process with fewer system calls than os.ReadFile; one observation reads thousands of files.
 func (p *processes) file(id int, name string) (string, error) {
 	fd, err := unix.Open(p.path+"/"+strconv.Itoa(id)+"/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -122,10 +123,12 @@ func (p *processes) read(pid int) (process, error) {
 	}
 	flags := number(statFlags)
 	q := process{
-		id: id{pid, uint64(number(statStart))}, parent: number(statParent), session: number(statSession), threads: number(statThreads), //nolint:gosec // a time since boot
-		terminal: number(statTTY), forked: flags&forkNoExec != 0, kernel: flags&kernelThread != 0, command: printable(stat[begin+1 : end]),
+		id:     id{pid, uint64(number(statStart))}, //nolint:gosec // a time since boot
+		parent: number(statParent), session: number(statSession), threads: number(statThreads),
+		terminal: number(statTTY), forked: flags&forkNoExec != 0, kernel: flags&kernelThread != 0,
+		command: printable(stat[begin+1 : end]),
 	}
-	// The state is that of the first thread. While others live, the process does too.
+	// The state belongs to the first thread. While others live, so does the process.
 	first := fields[statState] == "Z" || fields[statState] == "X"
 	q.headless, q.ended = first && q.threads > 1, first && q.threads <= 1
 	return q, err
@@ -151,7 +154,7 @@ func (p *processes) readAll() (map[int]process, error) {
 	return all, nil
 }
 
-// status is what the status file of a thread says.
+// status is the status file of a thread.
 type status struct {
 	tid    int
 	tgid   int      // of its process
@@ -206,8 +209,8 @@ func ids(to []uint32, line string) ([]uint32, error) {
 	return to, nil
 }
 
-// statuses reads the status file of each thread of a process that has not ended. The first thread can have ended: what
-// its files say is not what the others do.
+// statuses reads the status file of each living thread of a process. If the first thread has ended, its files do not
+// show what the others do.
 func (p *processes) statuses(q process) ([]status, error) {
 	tids := []int{q.pid}
 	if q.threads > 1 {
@@ -238,14 +241,13 @@ func (p *processes) statuses(q process) ([]status, error) {
 	return out, nil
 }
 
-// roots maps processes of runs to their runs: at first those from which all others of a run descend, and then each that
-// was found below them. A process never leaves its run. So a look follows no part of a chain of parents twice, however
-// deep an agent makes it.
+// roots maps processes to their runs: first those from which all others of a run descend, then each that was found
+// below them. A process never leaves its run. So no part of a chain of parents is followed twice, even if an agent
+// makes it long.
 type roots map[id][]*Run
 
-// of finds the runs that a process belongs to. It calls parent for each process above it. whole reports whether the
-// chain of parents is complete. A chain breaks if a parent has ended or if its pid belongs to a younger process; a
-// broken chain shows nothing.
+// of finds the runs of a process. It calls parent for each process above it. A chain of parents is not whole if a
+// parent has ended, or if its pid belongs to a younger process; it then shows nothing.
 func (r roots) of(q process, parent func(pid int) (process, error)) (runs []*Run, whole bool) {
 	var way []id
 	for range maxLineage {
@@ -268,14 +270,14 @@ func (r roots) of(q process, parent func(pid int) (process, error)) (runs []*Run
 	return nil, true
 }
 
-// maxLineage bounds a chain of parents, and lineageReads bounds how often a broken chain is read again.
+// maxLineage bounds a chain of parents, and lineageReads the attempts to read a broken one.
 const (
 	maxLineage   = 1 << 15
 	lineageReads = 20
 )
 
-// read finds the runs that a process belongs to by reading it and its parents now. Processes end while readAll runs, so
-// its chains of parents can lack one. A process whose chain breaks every time belongs to no run.
+// read finds the runs of a process by reading it and its parents now, because readAll can miss parents that end
+// meanwhile. A process whose chain breaks each time belongs to no run.
 func (r roots) read(p *processes, q process) ([]*Run, error) {
 	for range lineageReads {
 		now, err := p.read(q.pid)
@@ -299,7 +301,7 @@ func orGone(err error) error {
 	return err
 }
 
-// printable replaces all but plain ASCII in the name of a command. The process chooses this name, and must not write
+// printable replaces everything but plain ASCII in a command's name. The process chooses that name, and must not write
 // control characters into a log.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {

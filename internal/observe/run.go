@@ -8,8 +8,8 @@ import (
 	"github.com/actionproof/mediator/look"
 )
 
-// Run is what was observed of one run of an agent: of a launcher and of all processes that descend from it. Findings
-// stay. A nil Run stands for a session that was not observed. A Run is safe for concurrent use.
+// Run holds the observations of one run: of a launcher and all processes below it. Findings stay. A nil Run is a
+// session that was not observed. A Run is safe for concurrent use.
 type Run struct {
 	Name  string // id of the event that caused it
 	watch *Watcher
@@ -27,8 +27,8 @@ type Run struct {
 	unseen map[string]string // why a kind could not be observed
 }
 
-// End says that the run's session has ended, so that its launcher may end. Until the launcher ends, the run's processes
-// are not strangers.
+// End marks the run's session as ended, so that its launcher may end. Until the launcher ends, the run's processes are
+// not strangers.
 func (r *Run) End() {
 	if r == nil {
 		return
@@ -38,7 +38,7 @@ func (r *Run) End() {
 	r.ended = true
 }
 
-// Isolated reports whether the run was found to be isolated when it began, so that what is found in it is about no other.
+// Isolated reports whether the run was isolated when it began, so that findings in it concern no other run.
 func (r *Run) Isolated() bool { return r != nil && r.own != nil }
 
 func (r *Run) over() bool {
@@ -50,7 +50,7 @@ func (r *Run) over() bool {
 // noLauncher says why a session without a Run is not observed.
 const noLauncher = "its agent was not started by mediator run"
 
-// Look observes the run now, and returns what has been observed since it began.
+// Look observes the run now, and reports all observations since it began.
 func (r *Run) Look(ctx context.Context) (look.Report, error) {
 	if r == nil {
 		return r.Report(), nil
@@ -59,7 +59,7 @@ func (r *Run) Look(ctx context.Context) (look.Report, error) {
 	return r.Report(), err
 }
 
-// Report returns what has been observed since the run began.
+// Report returns all observations since the run began.
 func (r *Run) Report() look.Report {
 	if r == nil {
 		unseen := make(map[string]string)
@@ -90,7 +90,7 @@ func (r *Run) find(f look.Finding) bool {
 	return true
 }
 
-// miss notes why kinds could not be observed.
+// miss records why kinds could not be observed.
 func (r *Run) miss(why string, kinds ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,17 +101,18 @@ func (r *Run) miss(why string, kinds ...string) {
 	}
 }
 
-// none completes, for each kind, the sentence that begins with "no process".
+// none has the end of a sentence that begins with "no process", for each kind.
 var none = map[string]string{
-	look.Terminal: "had a controlling terminal", look.Stdin: "read a terminal as its standard input", look.Debugger: "was traced from outside", look.Stranger: "was put in from outside",
+	look.Terminal: "had a controlling terminal", look.Stdin: "read a terminal as its standard input",
+	look.Debugger: "was traced from outside", look.Stranger: "was put in from outside",
 }
 
-// notSeen names those whom no observation of a run can exclude.
-const notSeen = "Root and the container runtime can; that they do not is only declared. So is that nobody types into the run " +
-	"through a file, a FIFO, a socket or an allowed host that the agent reads"
+// notSeen names what no observation of a run can exclude.
+const notSeen = "Root and the container runtime can enter. It is only declared that they do not, and that no person " +
+	"types into the run through a file, a FIFO, a socket or an allowed host"
 
-// OfRuns returns what was observed of the runs of all open sessions. A nil run stands for a session that was not
-// observed. A finding in one run contradicts; otherwise one run that is not isolated leaves the result unseen.
+// OfRuns combines the observations of the runs of all open sessions. A finding in one run contradicts; otherwise one
+// run that is not isolated makes the result NotObserved.
 func OfRuns(runs []*Run) []look.Observation {
 	var out []look.Observation
 	for _, kind := range []string{look.Terminal, look.Stdin, look.Debugger, look.Stranger} {
@@ -124,8 +125,9 @@ func lookAt(kind string, runs []*Run) look.Observation {
 	if len(runs) == 0 {
 		return looked(kind, look.NotObserved, "No session is open whose processes could be looked at.")
 	}
-	result := looked(kind, look.Holds, "Each of %d open sessions has namespaces and users of its own, which nobody else can enter, "+
-		"and no process %s. %s.", len(runs), none[kind], notSeen)
+	result := looked(kind, look.Holds,
+		"Each of %d open sessions has its own namespaces and users, and no process %s. %s.",
+		len(runs), none[kind], notSeen)
 	for _, r := range runs {
 		report := r.Report()
 		for _, f := range report.Found {
@@ -134,7 +136,8 @@ func lookAt(kind string, runs []*Run) look.Observation {
 			}
 		}
 		if why := report.Unseen(kind); why != "" {
-			result = looked(kind, look.NotObserved, "That no process %s is not observed in each open session: %s.", none[kind], why)
+			result = looked(kind, look.NotObserved, "It is not observed in each open session that no process %s: %s.",
+				none[kind], why)
 		}
 	}
 	return result

@@ -13,12 +13,12 @@ import (
 	"github.com/actionproof/mediator/look"
 )
 
-// Period is how often the processes of runs are observed, besides observations on request. A process that begins and
-// ends between two observations is not seen.
+// Period is the time between observations of runs, besides those on request. A process that starts and ends between two
+// observations is not seen.
 const Period = 500 * time.Millisecond
 
-// maxGap is the longest time between two observations of a run for which they still cover the whole run. While this
-// process is stopped, or gets no processor, it observes nothing.
+// maxGap is the longest gap between two observations that still covers a run. A process that is stopped, or starved of
+// processor time, observes nothing.
 const maxGap = 10 * Period
 
 // Watcher observes the processes of runs. It is safe for concurrent use.
@@ -39,15 +39,15 @@ type Watcher struct {
 // batch is one observation that several callers wait for.
 type batch struct{ done chan struct{} }
 
-// NewWatcher makes a Watcher on /proc. user is the agent's user, who runs nothing but what launchers start: in a run that
-// is not isolated, another process of this user is a stranger. now is the clock. The Watcher calls found once for each
+// NewWatcher makes a Watcher on /proc. user is the agent's user, who runs only what launchers start: beside a run that
+// is not isolated, other processes of this user are strangers. now is the clock. The Watcher calls found once for each
 // finding of a run.
 func NewWatcher(user *uint32, now func() time.Time, found func(*Run, look.Finding)) *Watcher {
 	return newWatch("/proc", user, now, found)
 }
 
-// UseLooker makes the Watcher ask the looker process, so this process needs no right to trace others. Call it before the
-// first Begin.
+// UseLooker makes the Watcher ask the looker process, so that this process needs no right to trace others. Call it
+// before the first Begin.
 func (w *Watcher) UseLooker(l *LookerClient) {
 	if w.proc != nil {
 		w.proc.looker = l
@@ -60,9 +60,9 @@ func newWatch(path string, user *uint32, now func() time.Time, found func(*Run, 
 	return w
 }
 
-// Begin begins the run of a launcher, which must still be running. The agent and everything that it starts descend from
-// the launcher. If the run is isolated, nobody but root can put a process into it; if it is not, what is found in it is
-// reported, and that nothing is found shows nothing.
+// Begin starts to observe the run of a launcher, which must still be running. The agent and everything that it starts
+// descend from the launcher. Only root can put a process into an isolated run. For any other run, findings are
+// reported, but the absence of findings proves nothing.
 func (w *Watcher) Begin(name string, l Launch) *Run {
 	r := &Run{Name: name, watch: w, found: make(map[string]look.Finding), unseen: make(map[string]string)}
 	if err := w.begin(r, l); err != nil {
@@ -116,8 +116,8 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
-// Look observes all runs now. It shares an observation with other callers, but never one that had begun before the
-// call. An observation that fails is noted with the runs; Look itself fails only when ctx ends.
+// Look observes all runs now. Callers share an observation that starts after their call. An observation that fails is
+// recorded with the runs; Look fails only when ctx ends.
 func (w *Watcher) Look(ctx context.Context) error {
 	w.mu.Lock()
 	if len(w.runs) == 0 {
@@ -141,7 +141,7 @@ func (w *Watcher) Look(ctx context.Context) error {
 	}
 }
 
-// take waits for the observation that is under way, and makes the next one.
+// take waits for the running observation and makes the next one.
 func (w *Watcher) take(b *batch) {
 	w.looking.Lock()
 	defer w.looking.Unlock()
@@ -152,15 +152,15 @@ func (w *Watcher) take(b *batch) {
 	close(b.done)
 }
 
-// look observes every process once. It reads the runs after the processes: a process of a run that has begun meanwhile
-// then has its run.
+// look observes every process once. It reads the runs after the processes, so that a process of a run that has just
+// begun finds its run.
 func (w *Watcher) look() {
 	now := w.now()
 	all, err := w.proc.readAll()
 	runs := w.launched()
 	for _, r := range runs {
 		if gap := now.Sub(r.looked); gap > maxGap {
-			w.miss([]*Run{r}, fmt.Errorf("nobody looked for %s", gap.Round(time.Second)), look.Kinds()...)
+			w.miss([]*Run{r}, fmt.Errorf("there was no observation for %s", gap.Round(time.Second)), look.Kinds()...)
 		}
 		r.looked = now
 	}
@@ -189,8 +189,8 @@ func (w *Watcher) look() {
 			w.lookAt(q, threads, first, own)
 			continue
 		}
-		// Of a process outside the first thread is enough, if there is one: only a process with rights over several users
-		// has threads of different ones.
+		// Outside a run, the first thread is enough if it lives: only a privileged process has threads of different
+		// users.
 		if !q.headless {
 			q.threads = 1
 		}
@@ -202,7 +202,8 @@ func (w *Watcher) look() {
 	}
 }
 
-// launched returns the runs whose launcher still runs. It notes the end of the other launchers and forgets their runs.
+// launched returns the runs whose launcher still runs. It records the end of the other launchers and forgets their
+// runs.
 func (w *Watcher) launched() []*Run {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -230,11 +231,12 @@ func (w *Watcher) lookAt(q process, threads []status, first roots, own []*Run) {
 	w.lookForTerminal(q, threads, own)
 }
 
-// reached returns the runs that a process can reach although no launcher has started it. An isolated run is reached by
-// what has entered it. Any other run is reached by a process of the agent's user, because they share the user, and by a
-// process that entered this process namespace after the run had begun.
+// reached returns the runs that a process can reach although no launcher started it: an isolated run that it has
+// entered; any other run if it has the agent's user, or entered this process namespace after the run began.
 func (w *Watcher) reached(q process, threads []status, runs []*Run) []*Run {
-	agents := slices.ContainsFunc(threads, func(s status) bool { return w.user != nil && slices.Contains(s.users, *w.user) })
+	agents := slices.ContainsFunc(threads, func(s status) bool {
+		return w.user != nil && slices.Contains(s.users, *w.user)
+	})
 	return slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool {
 		if r.own == nil {
 			return !agents && (q.parent != 0 || r.first[q.id])
@@ -245,7 +247,7 @@ func (w *Watcher) reached(q process, threads []status, runs []*Run) []*Run {
 	})
 }
 
-// lookAtOther observes a process that can reach runs, and finds a stranger if it belongs to none.
+// lookAtOther observes a process that can reach runs, and reports a stranger if it belongs to none.
 func (w *Watcher) lookAtOther(q process, threads []status, first roots, runs []*Run) {
 	own, err := first.read(w.proc, q)
 	w.miss(runs, err, look.Stranger)
@@ -257,7 +259,7 @@ func (w *Watcher) lookAtOther(q process, threads []status, first roots, runs []*
 	w.lookForDebugger(q, threads, first, runs)
 }
 
-// lookForTerminal finds terminals. An isolated run has terminals of its own, at which nobody from outside is.
+// lookForTerminal finds terminals. An isolated run has its own terminals, which nothing outside can use.
 func (w *Watcher) lookForTerminal(q process, threads []status, runs []*Run) {
 	const firstPTY, lastPTY = 136, 143 // the major device numbers of /dev/pts
 	major := q.terminal >> 8 & 0xfff
@@ -319,7 +321,7 @@ func (w *Watcher) find(runs []*Run, kind string, q process) {
 	}
 }
 
-// miss notes why kinds could not be observed. A process that has ended needs no observation.
+// miss records why kinds could not be observed. A process that has ended needs no observation.
 func (w *Watcher) miss(runs []*Run, err error, kinds ...string) {
 	if err == nil || errors.Is(err, errGone) {
 		return

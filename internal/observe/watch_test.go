@@ -29,10 +29,10 @@ import (
 // agent is a user that nobody else has, neither on this machine nor in another run of these tests.
 var agent = uint32(60578 + os.Getpid()%600)
 
-// still is the clock of watchers whose looks are never too far apart, however busy the machine is.
+// still is the clock of watchers without gaps, even on a busy machine.
 func still() time.Time { return time.Unix(1_700_000_000, 0) }
 
-// TestMain is also the launcher of the tests' agents, as mediator run is one.
+// TestMain is also the launcher of the tests' agents, like mediator run.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 3 && os.Args[1] == "launch" {
 		os.Exit(launch(os.Args[2], os.Args[3:]))
@@ -47,14 +47,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// launch starts args as user, and what they leave behind becomes this process's.
+// launch starts args as user, and adopts what they leave behind.
 func launch(user string, args []string) int {
 	uid, err := strconv.Atoi(user)
 	if err := errors.Join(err, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)); err != nil {
 		return 1
 	}
 	cmd := exec.Command(args[0], args[1:]...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL,
+		Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
 	cmd.Stdin, cmd.Stdout = os.Stdin, os.Stdout
 	if err := cmd.Run(); err != nil {
 		return 1
@@ -63,7 +64,7 @@ func launch(user string, args []string) int {
 	select {}
 }
 
-// lookAt prints what a look at a run shows to the user that this process has.
+// lookAt prints an observation of a run by this process's user.
 func lookAt(launch string) int {
 	var l observe.Launch
 	if json.Unmarshal([]byte(launch), &l) != nil {
@@ -82,7 +83,7 @@ func lookAt(launch string) int {
 // of is the launch of a launcher that isolates nothing.
 func of(launcher *exec.Cmd) observe.Launch { return observe.Launch{PID: launcher.Process.Pid} }
 
-// isolated starts an isolated agent, whose launcher is this process, and returns its launch and what it said first.
+// isolated starts an isolated agent, with this process as its launcher, and returns its launch and its first line.
 func isolated(t testing.TB, args ...string) (observe.Launch, string) {
 	t.Helper()
 	full.Only(t, "root")
@@ -91,7 +92,9 @@ func isolated(t testing.TB, args ...string) (observe.Launch, string) {
 		t.Fatal(err)
 	}
 	said, says := io.Pipe()
-	p, err := isolate.Start(context.WithoutCancel(t.Context()), isolate.Options{Users: isolate.Users{Own: true}, Programs: []string{program}, Dir: "/", Bounds: isolate.DefaultBounds, Stdout: says, Stderr: os.Stderr})
+	p, err := isolate.Start(context.WithoutCancel(t.Context()),
+		isolate.Options{Users: isolate.Users{Own: true}, Programs: []string{program}, Dir: "/", Bounds: isolate.DefaultBounds,
+			Stdout: says, Stderr: os.Stderr})
 	if err != nil {
 		t.Fatalf("%v (the tests need root, and namespaces)", err)
 	}
@@ -114,7 +117,7 @@ func isolated(t testing.TB, args ...string) (observe.Launch, string) {
 	return observe.Launch{PID: os.Getpid(), Init: p.Init, Listener: listener.Ino}, strings.TrimSpace(line)
 }
 
-// start starts a command and waits until it has said something.
+// start starts a command and waits for its first line.
 func start(t testing.TB, change func(*exec.Cmd), args ...string) (cmd *exec.Cmd, said string) {
 	t.Helper()
 	full.Only(t, "root")
@@ -136,7 +139,8 @@ func start(t testing.TB, change func(*exec.Cmd), args ...string) (cmd *exec.Cmd,
 		_ = all.Run()
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		_ = cmd.Wait()
-		for bound := time.Now().Add(time.Minute); agentRuns(); { // a process that is ending is a stranger to the next test's run
+		// a process that is ending is a stranger to the next test's run
+		for bound := time.Now().Add(time.Minute); agentRuns(); {
 			if time.Now().After(bound) {
 				t.Error("the agent's processes do not end")
 				return
@@ -150,12 +154,13 @@ func start(t testing.TB, change func(*exec.Cmd), args ...string) (cmd *exec.Cmd,
 	return cmd, strings.TrimSpace(said)
 }
 
-// agentRuns reports whether the agent's user has a process that has not ended.
+// agentRuns reports whether the agent's user has a living process.
 func agentRuns() bool {
 	files, _ := filepath.Glob("/proc/[0-9]*/status") // a fixed pattern
 	return slices.ContainsFunc(files, func(name string) bool {
 		raw, _ := os.ReadFile(name) // empty for one that has ended
-		return strings.Contains(string(raw), "\nUid:\t"+itoa(int(agent))+"\t") && !strings.Contains(string(raw), "\nState:\tZ")
+		return strings.Contains(string(raw), "\nUid:\t"+itoa(int(agent))+"\t") &&
+			!strings.Contains(string(raw), "\nState:\tZ")
 	})
 }
 
@@ -172,7 +177,7 @@ func itoa(n int) string { return strconv.Itoa(n) }
 
 const waits = "echo $$; exec sleep 1000"
 
-// kindsOf returns what a look found, one of each kind.
+// kindsOf returns the kinds of the findings.
 func kindsOf(r look.Report) []string {
 	out := []string{}
 	for _, f := range r.Found {
@@ -183,7 +188,7 @@ func kindsOf(r look.Report) []string {
 
 var all = []string{look.Terminal, look.Stdin, look.Debugger, look.Stranger}
 
-// TestWatch looks at runs that are not isolated: what is found counts, and that nothing is found shows nothing.
+// TestWatch observes runs that are not isolated: findings count, and their absence proves nothing.
 func TestWatch(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -257,7 +262,9 @@ func TestWatch(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			launcher := tt.begin(t)
 			var told []string
-			w := observe.NewWatcher(&agent, still, func(r *observe.Run, f look.Finding) { told = append(told, r.Name+" "+f.Kind) })
+			w := observe.NewWatcher(&agent, still, func(r *observe.Run, f look.Finding) {
+				told = append(told, r.Name+" "+f.Kind)
+			})
 			run := w.Begin("evt_1", of(launcher))
 			for range 3 { // what was found is told once
 				report, err := run.Look(t.Context())
@@ -301,7 +308,7 @@ def stay():
 threading.Thread(target=stay).start()
 ctypes.CDLL(None).pthread_exit(None)`
 
-// thread returns a thread of a process that is not its first one.
+// thread returns a thread of a process that is not its first.
 func thread(t *testing.T, pid string) string {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/" + pid + "/task")
@@ -314,11 +321,12 @@ func thread(t *testing.T, pid string) string {
 // debug attaches gdb to a process, and returns once it is traced.
 func debug(t *testing.T, pid string) {
 	t.Helper()
-	start(t, nil, "gdb", "-q", "-nx", "-batch", "-p", pid, "-iex", "set debuginfod enabled off", "-ex", "echo attached\\n", "-ex", "shell sleep 1000")
+	start(t, nil, "gdb", "-q", "-nx", "-batch", "-p", pid, "-iex", "set debuginfod enabled off", "-ex", "echo attached\\n",
+		"-ex", "shell sleep 1000")
 	check.AwaitTracer(t, pid)
 }
 
-// terminal opens a terminal that is nobody's controlling one.
+// terminal opens a terminal that controls no process.
 func terminal(t *testing.T) *os.File {
 	t.Helper()
 	_, name := start(t, nil, "script", "-qc", "tty; exec sleep 1000", "/dev/null")
@@ -330,8 +338,9 @@ func terminal(t *testing.T) *os.File {
 	return f
 }
 
-// TestStartOfARun looks at a launcher's child that is yet to become the agent: it has the launcher's terminal until it has a session of its own,
-// and the launcher's user until it executes the agent. It is not tainted by that. What only resembles it is looked at.
+// TestStartOfARun observes a launcher's child before it becomes the agent. It has the launcher's terminal until it has
+// its own session, and the launcher's user until it executes the agent; neither is a finding. Processes that only
+// resemble it are observed.
 func TestStartOfARun(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -340,10 +349,13 @@ func TestStartOfARun(t *testing.T) {
 	}{
 		{"in the launcher's session", "stay()", nil},
 		{"in a session of its own", "os.setsid(); stay()", nil},
-		{"executed in the launcher's session", "os.execvp('sh', ['sh', '-c', 'echo $PPID; exec sleep 1000'])", []string{look.Terminal}},
+		{"executed in the launcher's session", "os.execvp('sh', ['sh', '-c', 'echo $PPID; exec sleep 1000'])",
+			[]string{look.Terminal}},
 		{"a child of the child", "pid = os.fork()\n    if pid == 0: stay()\n    os.waitpid(pid, 0)", []string{look.Terminal}},
-		{"a child of the child in a session of its own", "os.setsid()\n    pid = os.fork()\n    if pid == 0: stay()\n    os.waitpid(pid, 0)", nil},
-		{"with a terminal of its own", "os.setsid(); fd = os.open(os.ttyname(os.openpty()[1]), os.O_RDWR); stay()", []string{look.Terminal}},
+		{"a child of the child in a session of its own",
+			"os.setsid()\n    pid = os.fork()\n    if pid == 0: stay()\n    os.waitpid(pid, 0)", nil},
+		{"with a terminal of its own", "os.setsid(); fd = os.open(os.ttyname(os.openpty()[1]), os.O_RDWR); stay()",
+			[]string{look.Terminal}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			fork := `exec python3 -c "
@@ -360,7 +372,8 @@ os.wait()" </dev/null`
 			if err != nil {
 				t.Fatalf("%q: %v", said, err)
 			}
-			run := observe.NewWatcher(&agent, still, func(*observe.Run, look.Finding) {}).Begin("evt_1", observe.Launch{PID: launcher})
+			run := observe.NewWatcher(&agent, still, func(*observe.Run, look.Finding) {}).Begin("evt_1",
+				observe.Launch{PID: launcher})
 			report, err := run.Look(t.Context())
 			if got := kindsOf(report); err != nil || !slices.Equal(got, append([]string{}, tt.found...)) {
 				t.Errorf("%+v, %v", report, err)
@@ -374,7 +387,7 @@ os.wait()" </dev/null`
 	}
 }
 
-// TestShortLives looks while parents end, whose children are no strangers for that.
+// TestShortLives observes while parents end, whose children are no strangers for that.
 func TestShortLives(t *testing.T) {
 	script := []string{"sh", "-c", "echo ready; for i in $(seq 200); do (sh -c '(sh -c : &)' &); done; exec sleep 1000"}
 	launcher, _ := launched(t, nil, script...)
@@ -391,7 +404,8 @@ func TestShortLives(t *testing.T) {
 	}
 }
 
-// TestLookThatNobodyWaitsFor ends when its context does: the caller must not take what it has not seen for nothing.
+// TestLookThatNobodyWaitsFor fails when its context ends: the caller must not take it for an observation without
+// findings.
 func TestLookThatNobodyWaitsFor(t *testing.T) {
 	launcher, _ := launched(t, nil, "sh", "-c", waits)
 	run := observe.NewWatcher(&agent, still, func(*observe.Run, look.Finding) {}).Begin("evt_1", of(launcher))
@@ -402,7 +416,7 @@ func TestLookThatNobodyWaitsFor(t *testing.T) {
 	}
 }
 
-// TestFindingsStay after what was found has ended.
+// TestFindingsStay after their process has ended.
 func TestFindingsStay(t *testing.T) {
 	launcher, _ := launched(t, nil, "sh", "-c", waits)
 	w := observe.NewWatcher(&agent, still, func(*observe.Run, look.Finding) {})
@@ -422,7 +436,7 @@ func TestFindingsStay(t *testing.T) {
 
 func ignore(error) error { return nil }
 
-// TestLauncherEnds before its session, whether anybody has asked for its exit status or not, or after it.
+// TestLauncherEnds before or after its session, with and without a collected exit status.
 func TestLauncherEnds(t *testing.T) {
 	for _, tt := range []struct{ over, waited bool }{{false, true}, {false, false}, {true, true}} {
 		launcher, _ := launched(t, nil, "sh", "-c", waits)
@@ -449,7 +463,7 @@ func TestLauncherEnds(t *testing.T) {
 	}
 }
 
-// TestUnseen is of what cannot be looked at: it is never said to hold.
+// TestUnseen: what cannot be observed never holds.
 func TestUnseen(t *testing.T) {
 	launcher, _ := launched(t, nil, "sh", "-c", waits)
 	pid := launcher.Process.Pid
@@ -491,7 +505,9 @@ func TestUnseen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, said := start(t, func(c *exec.Cmd) { c.SysProcAttr.Credential = &syscall.Credential{Uid: other, Gid: other} }, self(t), "look", string(raw))
+		_, said := start(t, func(c *exec.Cmd) {
+			c.SysProcAttr.Credential = &syscall.Credential{Uid: other, Gid: other}
+		}, self(t), "look", string(raw))
 		var looks []look.Observation
 		if err := json.Unmarshal([]byte(said), &looks); err != nil || len(looks) != len(all) {
 			t.Fatalf("%s %v", said, err)
@@ -522,11 +538,13 @@ func TestUnseen(t *testing.T) {
 	})
 }
 
-// TestGap: what nobody looked at for long is not said to have been seen, of the runs that there were by then.
+// TestGap: after a long gap, the runs of that time are not observed.
 func TestGap(t *testing.T) {
 	l, _ := isolated(t, "sh", "-c", waits)
 	now := time.Unix(1_800_000_000, 0)
-	w := observe.NewWatcher(&agent, func() time.Time { return now }, func(_ *observe.Run, f look.Finding) { t.Errorf("found %s", f) })
+	w := observe.NewWatcher(&agent, func() time.Time {
+		return now
+	}, func(_ *observe.Run, f look.Finding) { t.Errorf("found %s", f) })
 	saw := func(run *observe.Run, want bool) {
 		t.Helper()
 		report, err := run.Look(t.Context())
@@ -547,12 +565,12 @@ func TestGap(t *testing.T) {
 	saw(first, false) // for good
 	saw(second, true)
 	wantUnseen(t, first, all, "")
-	if l := observe.OfRuns([]*observe.Run{first})[3]; !strings.Contains(l.Seen, "nobody looked for 5s") {
+	if l := observe.OfRuns([]*observe.Run{first})[3]; !strings.Contains(l.Seen, "there was no observation for 5s") {
 		t.Error(l.Seen)
 	}
 }
 
-// self puts this program where another user can start it.
+// self copies this program to where another user can start it.
 func self(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "observe-")
@@ -573,14 +591,15 @@ func wantUnseen(t *testing.T, run *observe.Run, unseen []string, sentence string
 	report := run.Report()
 	for _, l := range observe.OfRuns([]*observe.Run{run}) {
 		hidden := slices.Contains(unseen, l.Name)
-		if (l.Result == look.NotObserved) != hidden || report.Covered(l.Name) == hidden || hidden && !strings.Contains(l.Seen, sentence) {
+		if (l.Result == look.NotObserved) != hidden || report.Covered(l.Name) == hidden || hidden &&
+			!strings.Contains(l.Seen, sentence) {
 			t.Errorf("%+v, saw %t", l, report.Covered(l.Name))
 		}
 	}
 }
 
-// TestEntered puts a process of another user into a process namespace from outside, as an exec into a pod does. The test runs again
-// in a namespace of its own to see it.
+// TestEntered puts a process of another user into a process namespace from outside, as an exec into a pod does. The
+// test runs again in its own namespace to see it.
 func TestEntered(t *testing.T) {
 	if os.Getenv("OBSERVE_INSIDE") == "" {
 		self, err := os.Executable()
@@ -598,7 +617,8 @@ func TestEntered(t *testing.T) {
 				t.Fatalf("no answer from inside: %v %q", err, line)
 			}
 		}
-		start(t, nil, "nsenter", "--pid="+filepath.Join("/proc", itoa(inside.Process.Pid), "ns/pid_for_children"), "sh", "-c", waits)
+		start(t, nil, "nsenter", "--pid="+filepath.Join("/proc", itoa(inside.Process.Pid), "ns/pid_for_children"), "sh", "-c",
+			waits)
 		if _, err := io.WriteString(stdin, "entered\n"); err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,8 @@ import (
 	"syscall"
 )
 
-// Credential returns the user with this name where this process is root, and nil where it is not: its own user will do then.
+// Credential returns the user with this name where this process is root, and nil where it is not: its own user will do
+// then.
 func Credential(name string) (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

@@ -53,8 +53,8 @@ const speakingRules = `
     action: open_dispute
 `
 
-// Speaking adds to a sidecar's configuration the rules by which its agent publishes signals and disputes, and the key that
-// signs them. Other files stay as they are.
+// Speaking adds to a sidecar's configuration the rules by which its agent publishes signals and disputes, and the key
+// that signs them. Other files stay as they are.
 func Speaking(sidecar string) string {
 	const observer = "  interactionReceipt: {key: interaction-receipt-key, issuer: mediator-observer}\n"
 	const speaker = "  agentStatement: {key: agent-statement-key, issuer: mediator-speaker}\n"

@@ -1,5 +1,5 @@
-// Package trial sets up a deployment in one folder, for the demo and for tests: the configuration of mediator dev on free
-// ports, webhooks as GitHub sends them, and agents started by mediator run.
+// Package trial sets up a deployment in one folder, for the demo and for tests: the configuration of mediator dev on
+// free ports, webhooks as GitHub sends them, and agents started by mediator run.
 package trial
 
 import (
@@ -102,8 +102,9 @@ func portOf(address string) string {
 // anyPort is the line of the development file that allows rules for any port.
 var anyPort = regexp.MustCompile(`(?m)^confine: \{anyPort: true\}.*\n`)
 
-// Files returns the configuration: that of mediator dev with other addresses and the given rules, in which AWARE and PLAIN
-// become the host and port of the APIs. The CA ends with the processes and is constrained to the hosts of the rules.
+// Files returns the configuration: that of mediator dev with other addresses and the given rules, in which AWARE and
+// PLAIN become the host and port of the APIs. The CA ends with the processes and is constrained to the hosts of the
+// rules.
 func (d *Deployment) Files(rules string) map[string][]byte {
 	var agent string
 	if os.Geteuid() == 0 { // only root can give the agent its own user

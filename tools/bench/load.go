@@ -31,11 +31,10 @@ type cell struct {
 
 // sample is one round of a cell.
 type sample struct {
-	rps, p50, p99, cpu float64 // calls a second, µs, µs, CPU seconds of the proxy a thousand calls
-	sidecar            float64 // of cpu, that of the mediator's sidecar
-	rss                float64 // MiB, of the proxy, or of the mediator's sidecar
-	upstream           float64 // connections that the upstream has seen, a thousand calls
-	calls, errors      int
+	rps           float64 // calls a second
+	p50, p99, cpu float64 // ms; cpu is the processor time of the proxy's processes for one call
+	rss           float64 // MiB, of the proxy or the mediator's sidecar
+	calls, errors int
 }
 
 // verb is the call, without the target.
@@ -152,16 +151,12 @@ func (c *cell) load(ctx context.Context, d time.Duration) (sample, error) {
 	if err != nil {
 		return sample{}, err
 	}
-	seen, err := c.seen(ctx)
-	if err != nil {
-		return sample{}, err
-	}
 	var s sample
 	var mu sync.Mutex
 	var wait sync.WaitGroup
 	var took []time.Duration
 	var failure error
-	before, sidecar, began := cpu(c.target.pids), cpu(c.target.sidecar), time.Now()
+	before, began := cpu(c.target.pids), time.Now()
 	for caller := range c.Connections {
 		wait.Go(func() {
 			var mine []time.Duration
@@ -193,44 +188,15 @@ func (c *cell) load(ctx context.Context, d time.Duration) (sample, error) {
 		fmt.Fprintf(os.Stderr, "%s, %d connections: %d errors: %.300v\n", c.Name, c.Connections, s.errors, failure)
 	}
 	s.calls = len(took)
-	thousands := float64(s.calls) / 1000
-	s.cpu = (cpu(c.target.pids) - before) / thousands
-	s.sidecar = (cpu(c.target.sidecar) - sidecar) / thousands
+	s.cpu = 1000 * (cpu(c.target.pids) - before) / float64(s.calls)
 	s.rss = rss(c.target.beside())
-	now, err := c.seen(ctx)
-	if err != nil {
-		return s, err
-	}
-	s.upstream = (now - seen - 1) / thousands // one is for asking
 	slices.Sort(took)
 	s.rps = float64(s.calls) / elapsed.Seconds()
-	s.p50, s.p99 = micros(took[len(took)/2]), micros(took[len(took)*99/100])
+	s.p50, s.p99 = millis(took[len(took)/2]), millis(took[len(took)*99/100])
 	return s, nil
 }
 
-func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
-
-// seen asks the upstream how many connections it has seen, over a connection of its own.
-func (c *cell) seen(ctx context.Context) (float64, error) {
-	direct := c.target
-	direct.proxies, direct.roots = nil, c.target.upstream
-	client := direct.client(0, false)
-	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, direct.base+"/connections", nil)
-	if err != nil {
-		return 0, err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer resp.Body.Close()
-	raw, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return 0, err
-	}
-	return strconv.ParseFloat(string(raw), 64)
-}
+func millis(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
 
 // cpu returns the processor time of processes, in seconds.
 func cpu(pids []int) float64 {

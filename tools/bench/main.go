@@ -1,5 +1,5 @@
-// Command bench measures the mediator beside other ways to the same API: no proxy, the same proxy library without evidence, and two peers.
-// The cells of a run take turns on one machine, so only their ratios count: see RESULTS.md.
+// Command bench measures the mediator beside other ways to the same API: no proxy, the same proxy library without
+// evidence, and two peers. The cells of a run take turns on one machine, so only their ratios count: see RESULTS.md.
 package main
 
 import (

@@ -41,8 +41,8 @@ upstreams:
 limits: {session: {perSecond: 1000000}, host: {perSecond: 1000000}}
 `
 
-// startMediator starts the processes as mediator dev does, and opens a session for an event that pays for every post of the run.
-// custody is that of the configurations, in YAML.
+// startMediator starts the processes as mediator dev does, and opens a session for an event that pays for every post of
+// the run. custody is that of the configurations, in YAML.
 func (b *stand) startMediator(ctx context.Context, name, custody string) (target, error) {
 	listen, err := freeport.Address()
 	if err != nil {
@@ -73,14 +73,18 @@ func (b *stand) startMediator(ctx context.Context, name, custody string) (target
 	return b.ahead(t), nil
 }
 
-// configure writes the configuration files. The sidecar hands no receipts to the node, so that posts alone are measured.
+// configure writes the configuration files. The sidecar hands no receipts to the node, so that posts alone are
+// measured.
 func (b *stand) configure(dir, listen, hooks, custody string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
 	for file, raw := range configs.Dev {
-		text := strings.NewReplacer("127.0.0.1:8181", listen, "127.0.0.1:8182", hooks, "{type: memory}", custody, "dir: ca, ", "",
-			"sources:\n", "maxAge: 24h\nbudget: 1000000000\nsources:\n", "\nreputation: ", "\n# reputation: ").Replace(string(raw))
+		text := strings.NewReplacer(
+			"127.0.0.1:8181", listen, "127.0.0.1:8182", hooks, "{type: memory}", custody, "dir: ca, ", "",
+			"sources:\n", "maxAge: 24h\nbudget: 1000000000\nsources:\n",
+			"\nreputation: ", "\n# reputation: ",
+		).Replace(string(raw))
 		if before, _, ok := strings.Cut(text, "session: {standing"); ok {
 			text = before + strings.ReplaceAll(rules, "HOST", b.upstream)
 		}
@@ -99,7 +103,8 @@ func (t *target) open(ctx context.Context, dir, hooks string) error {
 		if err != nil {
 			return err
 		}
-		return ask(ctx, filepath.Join(dir, "run", "serve.sock"), http.MethodPost, "/v1/sessions", map[string]string{"event": event}, &opened)
+		return ask(ctx, filepath.Join(dir, "run", "serve.sock"), http.MethodPost, "/v1/sessions",
+			map[string]string{"event": event}, &opened)
 	})
 	if err != nil {
 		return err
@@ -153,7 +158,7 @@ func deliver(ctx context.Context, secretFile, hooks string) (string, error) {
 	return answer.EventID, nil
 }
 
-// is says whether a process runs this command of the mediator.
+// is reports whether a process runs this command of the mediator.
 func is(pid int, command string) bool {
 	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	return bytes.Contains(raw, []byte("\x00"+command+"\x00"))
@@ -177,7 +182,8 @@ func (b *stand) startVault() (string, error) {
 	}
 	return fmt.Sprintf(`{type: vault, vault: {address: "%s", ca: "%s", keys: [runtime-key, session-key, request-proof-key,
     interaction-receipt-key, origin-proof-key, trigger-receipt-key, policy-decision-key, action-grant-key,
-    agent-statement-key, appraiser-key], auth: {appRole: {role: "mediator-{role}", roleIDFile: "%[3]s/{role}.role-id", secretIDFile: "%[3]s/{role}.secret-id"}}}}`,
+    agent-statement-key, appraiser-key], auth: {appRole: {
+    role: "mediator-{role}", roleIDFile: "%[3]s/{role}.role-id", secretIDFile: "%[3]s/{role}.secret-id"}}}}`,
 		v.Address, v.CAFile, secrets), nil
 }
 

@@ -58,7 +58,8 @@ const certgen = "/usr/lib/squid/security_file_certgen"
 
 // squidConfig has Squid decrypt every tunnel, and keep and log nothing.
 const squidConfig = `
-http_port ADDRESS ssl-bump tls-cert=DIR/ca.pem tls-key=DIR/ca.key generate-host-certificates=on dynamic_cert_mem_cache_size=4MB
+http_port ADDRESS ssl-bump tls-cert=DIR/ca.pem tls-key=DIR/ca.key \
+    generate-host-certificates=on dynamic_cert_mem_cache_size=4MB
 sslcrtd_program ` + certgen + ` -s DIR/leaves -M 4MB
 tls_outgoing_options cafile=DIR/ca.pem
 ssl_bump bump all
@@ -72,7 +73,8 @@ pinger_enable off
 shutdown_lifetime 0 seconds
 `
 
-// startSquid starts Squid in the foreground. It refuses to work as root, so what it reads and writes belongs to its user.
+// startSquid starts Squid in the foreground. It refuses to work as root, so what it reads and writes belongs to its
+// user.
 func (b *stand) startSquid(ctx context.Context) (target, error) {
 	path, err := exec.LookPath("squid")
 	if err != nil {
@@ -94,7 +96,8 @@ func (b *stand) startSquid(ctx context.Context) (target, error) {
 		}
 	}
 	conf := filepath.Join(dir, "squid.conf")
-	if err := os.WriteFile(conf, []byte(strings.NewReplacer("ADDRESS", address, "DIR", dir).Replace(squidConfig)), 0o600); err != nil {
+	if err := os.WriteFile(conf, []byte(strings.NewReplacer("ADDRESS", address, "DIR", dir).Replace(squidConfig)),
+		0o600); err != nil {
 		return target{}, err
 	}
 	leaves := exec.Command(certgen, "-c", "-s", filepath.Join(dir, "leaves"), "-M", "4MB")

@@ -9,34 +9,66 @@ import (
 	"strings"
 )
 
-// report writes RESULTS.md: a row for each cell, with the medians of its rounds.
+// columns are the figures of RESULTS.md after the cell and its connections.
+var columns = []struct {
+	head   string
+	figure func(c *cell, cells []*cell) string
+}{
+	{"calls/s", func(c *cell, _ []*cell) string { return c.print("%.0f", func(s sample) float64 { return s.rps }) }},
+	{"× goproxy", func(c *cell, cells []*cell) string { return c.ratio(cells, "goproxy") }},
+	{"p50 ms", func(c *cell, _ []*cell) string { return c.print("%.1f", func(s sample) float64 { return s.p50 }) }},
+	{"p99 ms", func(c *cell, _ []*cell) string { return c.print("%.1f", func(s sample) float64 { return s.p99 }) }},
+	{"CPU ms a call", func(c *cell, _ []*cell) string { return c.print("%.2f", func(s sample) float64 { return s.cpu }) }},
+	{"RSS MiB", func(c *cell, _ []*cell) string { return c.print("%.0f", func(s sample) float64 { return s.rss }) }},
+}
+
+// report writes RESULTS.md. A row has the medians of one call through one target, for each number of connections.
 func report(cells []*cell, o options) []byte {
 	var w bytes.Buffer
 	fmt.Fprintf(&w, `# Results
 
-Written by %s on %s, %d cores: %d rounds of %s a cell, in turn. The load, the upstream and the proxy share the
-cores, so compare the ratios, which are medians of each round's own. CPU is that of all of a proxy's processes, memory
-that of the process beside the agent. A post is 1 KiB of JSON over HTTPS. %s is the whole strict chain with keys in
-memory and a ledger that syncs each commit; %s is the same with keys in a Vault server.
+Written by %s on %s, %d cores: %d rounds of %s a cell, in turn. Load, upstream and proxy share the cores, so compare
+the ratios, which are medians of each round's own. CPU is that of all of a proxy's processes, memory that of the process
+beside the agent. A post is 1 KiB of JSON over HTTPS. %s is the whole strict chain with keys in memory and a ledger that
+syncs each commit; %s has its keys in a Vault server. A row has one figure for each number of connections.
 
-`, "`make bench`", machine(), runtime.NumCPU(), o.rounds, o.duration, "`mediator`", "`vault`")
-	fmt.Fprint(&w, "| cell | connections | calls/s | × direct | × goproxy | × mitmdump | p50 µs | p99 µs | CPU s per 1,000 | sidecar's share | RSS MiB | "+
-		"upstream connections per 1,000 | errors |\n|"+strings.Repeat("---|", 13)+"\n")
-	for _, c := range cells {
-		fmt.Fprintf(&w, "| %s | %d | %.0f |", c.Name, c.Connections, c.median(func(s sample) float64 { return s.rps }))
-		for _, base := range []string{"direct", "goproxy", "mitmdump"} {
-			fmt.Fprintf(&w, " %s |", c.ratio(cells, base))
+| cell | connections |`, "`make bench`", machine(), runtime.NumCPU(), o.rounds, o.duration, "`mediator`", "`vault`")
+	for _, c := range columns {
+		fmt.Fprintf(&w, " %s |", c.head)
+	}
+	fmt.Fprintln(&w, "\n"+strings.Repeat("|---", len(columns)+2)+"|")
+	all := cells
+	for len(cells) > 0 {
+		same := slices.IndexFunc(cells, func(c *cell) bool { return c.Name != cells[0].Name })
+		if same < 0 {
+			same = len(cells)
 		}
-		failed := 0
-		for _, s := range c.samples {
-			failed += s.errors
+		row := cells[:same]
+		fmt.Fprintf(&w, "| %s |", row[0].Name)
+		fmt.Fprintf(&w, " %s |", joined(row, func(c *cell) string { return fmt.Sprint(c.Connections) }))
+		for _, column := range columns {
+			fmt.Fprintf(&w, " %s |", joined(row, func(c *cell) string { return column.figure(c, all) }))
 		}
-		fmt.Fprintf(&w, " %.0f | %.0f | %.3f | %.3f | %.0f | %.2f | %d |\n",
-			c.median(func(s sample) float64 { return s.p50 }), c.median(func(s sample) float64 { return s.p99 }),
-			c.median(func(s sample) float64 { return s.cpu }), c.median(func(s sample) float64 { return s.sidecar }),
-			c.median(func(s sample) float64 { return s.rss }), c.median(func(s sample) float64 { return s.upstream }), failed)
+		fmt.Fprintln(&w)
+		cells = cells[same:]
 	}
 	return w.Bytes()
+}
+
+// joined returns a figure of each cell, separated by slashes, or nothing if there is none.
+func joined(row []*cell, figure func(*cell) string) string {
+	var out []string
+	for _, c := range row {
+		if text := figure(c); text != "" {
+			out = append(out, text)
+		}
+	}
+	return strings.Join(out, "/")
+}
+
+// print returns the median of a figure.
+func (c *cell) print(format string, of func(sample) float64) string {
+	return fmt.Sprintf(format, c.median(of))
 }
 
 // median returns the median of a figure over the cell's rounds.
@@ -48,7 +80,8 @@ func (c *cell) median(of func(sample) float64) float64 {
 	return middle(values)
 }
 
-// ratio returns the calls a second against the same cell of another target, round by round: what slows a round slows both.
+// ratio returns the calls a second against the same cell of another target, round by round: what slows a round slows
+// both.
 func (c *cell) ratio(cells []*cell, base string) string {
 	for _, b := range cells {
 		if b == c || b.Name != c.verb()+" "+base || b.Connections != c.Connections {
@@ -58,7 +91,7 @@ func (c *cell) ratio(cells []*cell, base string) string {
 		for i := range min(len(c.samples), len(b.samples)) {
 			ratios = append(ratios, c.samples[i].rps/b.samples[i].rps)
 		}
-		return fmt.Sprintf("%.3f", middle(ratios))
+		return fmt.Sprintf("%.2f", middle(ratios))
 	}
 	return ""
 }

@@ -14,13 +14,12 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/elazarl/goproxy"
 )
 
-// serveUpstream is the API: it takes posts, answers reads with 1 KiB, and tells how many connections it has seen.
+// serveUpstream is the API: it accepts posts and answers reads with 1 KiB.
 func serveUpstream(ctx context.Context, address, dir string) error {
 	ca, err := tls.LoadX509KeyPair(filepath.Join(dir, "ca.pem"), filepath.Join(dir, "ca.key"))
 	if err != nil {
@@ -30,7 +29,6 @@ func serveUpstream(ctx context.Context, address, dir string) error {
 	if err != nil {
 		return err
 	}
-	var connections atomic.Int64
 	page := []byte(strings.Repeat("x", 1024))
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /posts", func(w http.ResponseWriter, r *http.Request) {
@@ -43,16 +41,10 @@ func serveUpstream(ctx context.Context, address, dir string) error {
 		fmt.Fprint(w, `{"id":1}`)
 	})
 	mux.HandleFunc("GET /read", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(page) })
-	mux.HandleFunc("GET /connections", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, connections.Load()) })
 	s := &http.Server{
 		Addr: address, Handler: mux, ReadHeaderTimeout: time.Minute,
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{*cert}, MinVersion: tls.VersionTLS12},
-		ConnState: func(_ net.Conn, s http.ConnState) {
-			if s == http.StateNew {
-				connections.Add(1)
-			}
-		},
-		ErrorLog: log.New(io.Discard, "", 0),
+		ErrorLog:  log.New(io.Discard, "", 0),
 	}
 	go func() {
 		<-ctx.Done()
@@ -64,8 +56,8 @@ func serveUpstream(ctx context.Context, address, dir string) error {
 	return nil
 }
 
-// serveGoproxy is the yardstick: goproxy's own interception with a tuned transport and a cache of ECDSA leaf certificates. It hashes each
-// body and knows no evidence.
+// serveGoproxy is the yardstick: goproxy's own interception with a tuned transport and a cache of ECDSA leaf
+// certificates. It hashes each body and knows no evidence.
 func serveGoproxy(ctx context.Context, address, dir string) error {
 	ca, err := tls.LoadX509KeyPair(filepath.Join(dir, "ca.pem"), filepath.Join(dir, "ca.key"))
 	if err != nil {
@@ -80,17 +72,19 @@ func serveGoproxy(ctx context.Context, address, dir string) error {
 		MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Minute,
 	}
 	leaves := &leafCache{ca: ca}
-	intercept := &goproxy.ConnectAction{Action: goproxy.ConnectMitm, TLSConfig: func(authority string, _ *goproxy.ProxyCtx) (*tls.Config, error) {
-		name, _, err := net.SplitHostPort(authority)
-		if err != nil {
-			return nil, err
-		}
-		cert, err := leaves.get(name)
-		return &tls.Config{Certificates: []tls.Certificate{*cert}, MinVersion: tls.VersionTLS12}, err
-	}}
-	p.OnRequest().HandleConnect(goproxy.FuncHttpsHandler(func(authority string, _ *goproxy.ProxyCtx) (*goproxy.ConnectAction, string) {
-		return intercept, authority
-	}))
+	intercept := &goproxy.ConnectAction{Action: goproxy.ConnectMitm,
+		TLSConfig: func(authority string, _ *goproxy.ProxyCtx) (*tls.Config, error) {
+			name, _, err := net.SplitHostPort(authority)
+			if err != nil {
+				return nil, err
+			}
+			cert, err := leaves.get(name)
+			return &tls.Config{Certificates: []tls.Certificate{*cert}, MinVersion: tls.VersionTLS12}, err
+		}}
+	p.OnRequest().HandleConnect(
+		goproxy.FuncHttpsHandler(func(authority string, _ *goproxy.ProxyCtx) (*goproxy.ConnectAction, string) {
+			return intercept, authority
+		}))
 	p.OnRequest().DoFunc(func(r *http.Request, _ *goproxy.ProxyCtx) (*http.Request, *http.Response) {
 		if r.Body != nil && r.ContentLength > 0 {
 			raw, err := io.ReadAll(r.Body)

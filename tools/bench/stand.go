@@ -46,9 +46,7 @@ type target struct {
 	roots   *x509.CertPool
 	pids    []int // the processes of the proxy; empty for none
 	base    string
-
-	sidecar  []int          // of pids, the mediator's sidecar
-	upstream *x509.CertPool // for asking the upstream itself
+	sidecar []int // of pids, the mediator's sidecar
 }
 
 // start starts the upstream, and every proxy in front of it.
@@ -103,7 +101,7 @@ func (b *stand) startUpstream() error {
 
 // ahead returns a target that knows the upstream.
 func (b *stand) ahead(t target) target {
-	t.base, t.upstream = "https://"+b.upstream, pool(filepath.Join(b.dir, "ca.pem"))
+	t.base = "https://" + b.upstream
 	return t
 }
 
@@ -216,8 +214,9 @@ func (b *stand) certificates() error {
 		return err
 	}
 	ca := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "bench"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "bench"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(24 * time.Hour),
+		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, ca, ca, key.Public(), key)
 	if err != nil {
@@ -229,7 +228,8 @@ func (b *stand) certificates() error {
 	}
 	return errors.Join(
 		os.WriteFile(filepath.Join(b.dir, "ca.pem"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644),
-		os.WriteFile(filepath.Join(b.dir, "ca.key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), 0o600))
+		os.WriteFile(filepath.Join(b.dir, "ca.key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
+			0o600))
 }
 
 // leaf makes a certificate for a name.
@@ -243,7 +243,8 @@ func leaf(ca tls.Certificate, name string) (*tls.Certificate, error) {
 		return nil, err
 	}
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), DNSNames: []string{name},
+		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(24 * time.Hour), DNSNames: []string{name},
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}, parent, key.Public(), ca.PrivateKey)
 	if err != nil {

@@ -1,4 +1,5 @@
-// Command gosec runs gosec's rules over folders of Go source. It is a module of its own: what gosec needs is no part of the product. What
+// Command gosec runs gosec's rules over folders of Go source. It is a module of its own: what gosec needs is no part of
+// the product. What
 // is left out stands in excluded.json, each with its reason, or beside the line as "//nolint:gosec // reason".
 //
 //	go run -C tools ./gosec FOLDER...
@@ -43,7 +44,8 @@ func main() {
 		os.Exit(2)
 	}
 	if found > 0 {
-		fmt.Fprintf(os.Stderr, "gosec: %d findings: mend them, or say in tools/gosec/excluded.json why they are none\n", found)
+		fmt.Fprintf(os.Stderr, "gosec: %d findings: mend them, or say in tools/gosec/excluded.json why they are none\n",
+			found)
 		os.Exit(1)
 	}
 }
@@ -117,7 +119,8 @@ func excludes(list []*exclusion, path string, i *issue.Issue) bool {
 	return false
 }
 
-// lines returns the lines that a finding is about. Its code has those around them too, each after its number and a colon.
+// lines returns the lines that a finding is about. Its code has those around them too, each after its number and a
+// colon.
 func lines(i *issue.Issue) string {
 	first, last, isRange := strings.Cut(i.Line, "-")
 	if !isRange {

@@ -30,7 +30,8 @@ type Place struct{ Begin, End string }
 
 // PlaceOf returns the place of what a target of make writes.
 func PlaceOf(target string) Place {
-	return Place{"<!-- The tables up to the next comment are written by `make " + target + "`. -->\n", "<!-- End of the tables. -->\n"}
+	return Place{"<!-- The tables up to the next comment are written by `make " + target + "`. -->\n",
+		"<!-- End of the tables. -->\n"}
 }
 
 // In returns what stands there in a page, or false if the page has no such place.
@@ -43,7 +44,8 @@ func (p Place) In(page string) (text string, ok bool) {
 // Put returns the page with another text there, and an empty line before it.
 func (p Place) Put(page, text string) (string, error) {
 	if _, ok := p.In(page); !ok {
-		return "", fmt.Errorf("the page has no place for tables: a line %q, and a later one %q", strings.TrimSpace(p.Begin), strings.TrimSpace(p.End))
+		return "", fmt.Errorf("the page has no place for tables: a line %q, and a later one %q", strings.TrimSpace(p.Begin),
+			strings.TrimSpace(p.End))
 	}
 	before, rest, _ := strings.Cut(page, p.Begin)
 	_, after, _ := strings.Cut(rest, p.End)

@@ -1,5 +1,5 @@
-// Command sbom writes the bill of materials of a Go binary (CycloneDX 1.6, JSON): what the linker wrote into it, and nothing else. The same
-// binary always gives the same bytes.
+// Command sbom writes the bill of materials of a Go binary (CycloneDX 1.6, JSON): what the linker wrote into it, and
+// nothing else. The same binary always gives the same bytes.
 package main
 
 import (
@@ -59,7 +59,8 @@ func write(path string, w io.Writer) error {
 // module is one Go module, with its checksum as go.sum has it.
 func module(path, version, sum string) cdx.Component {
 	purl := "pkg:golang/" + path + "@" + version
-	c := cdx.Component{BOMRef: purl, Type: cdx.ComponentTypeLibrary, Name: path, Version: version, PackageURL: purl, Scope: cdx.ScopeRequired}
+	c := cdx.Component{BOMRef: purl, Type: cdx.ComponentTypeLibrary, Name: path, Version: version, PackageURL: purl,
+		Scope: cdx.ScopeRequired}
 	if sum != "" {
 		c.Properties = &[]cdx.Property{{Name: "go:sum", Value: sum}}
 	}

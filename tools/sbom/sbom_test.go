@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestBill reads the bill of this test's own binary: every module that the linker names is in it, with its checksum, and twice the same.
+// TestBill reads the bill of this test's own binary: every module that the linker names is in it, with its checksum,
+// and twice the same.
 func TestBill(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -33,7 +34,8 @@ func TestBill(t *testing.T) {
 		t.Fatalf("%+v, %v", bom, err)
 	}
 	for _, c := range bom.Components {
-		if c.Name == "github.com/CycloneDX/cyclonedx-go" && c.Version != "" && len(c.Properties) == 1 && c.Properties[0].Value != "" {
+		if c.Name == "github.com/CycloneDX/cyclonedx-go" && c.Version != "" && len(c.Properties) == 1 &&
+			c.Properties[0].Value != "" {
 			return
 		}
 	}
