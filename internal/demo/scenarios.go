@@ -40,25 +40,27 @@ type scenario struct {
 func (d *Demo) scenarios() []scenario {
 	aware, plain := "https://"+d.own.Aware()+"/posts", "https://"+d.own.Plain()+"/posts"
 	solved, unnamed := "https://"+d.own.Plain()+"/solved", "https://"+d.own.Plain()+"/other"
+	verifiedOnly, tiers := "https://"+d.own.Plain()+"/verified", "https://"+d.own.Plain()+"/tiers"
 	tools := "https://" + d.own.Plain() + "/mcp"
+	generate := []string{"POST", "http://" + proxy.InternalHost + "/v1/generate", "--body", prompt}
 	body := func(text string) string { return `{"title":"Agent update","body":"` + text + `"}` }
 	return []scenario{
 		{"a webhook leads to a post to the API that takes part", "201",
-			d.firstPost(aware, body("one"))},
+			d.agent(d.keepFirst, "POST", aware, "--body", body("one"))},
 		{"a webhook leads to a post to the API that knows nothing, credential injected", "201, token injected",
-			d.injected(plain, body("two"))},
+			d.agent(d.injected, "POST", plain, "--body", body("two"))},
 		{"a schedule leads to a post", "201",
 			d.scheduled(plain, body("three"))},
 		{"the agent solves the challenge itself", "201",
-			d.agent("POST", solved, "--solve", "--body", body("four"))},
+			d.agent(nil, "POST", solved, "--solve", "--body", body("four"))},
 		{"a read that an egress rule allows", "200",
-			d.agent("GET", plain)},
+			d.agent(nil, "GET", plain)},
 		{"an agent posts that was never verified, where the policy demands it", "policy_denied",
-			d.postVerified},
+			d.rated(nil, "POST", verifiedOnly, "--body", body("six"))},
 		{"an agent passes a verification, as a script, and registers its plugin by a post", wholeVerification,
 			verified(d.own)},
 		{"the agent posts again, now that it was verified", "201",
-			d.postVerified},
+			d.rated(nil, "POST", verifiedOnly, "--body", body("six"))},
 		{"the agent publishes a signal, and an agent of another owner disputes it through its own sidecar", pending,
 			d.accused},
 		{"the arbiter decides while the signal can still be disputed", "challenger_wins, provisional",
@@ -74,7 +76,7 @@ func (d *Demo) scenarios() []scenario {
 		{"an event that the agent's side reported itself", "trigger_unverified",
 			d.session(d.report)},
 		{"a second post on the same event", "event_closed",
-			d.agent("POST", plain, "--times", "2", "--body", body("five"))},
+			d.agent(nil, "POST", plain, "--times", "2", "--body", body("five"))},
 		{"a second session on the same event", "event_closed",
 			d.session(d.usedEvent)},
 		{"content altered on the way to the API", "artifacts_mismatch",
@@ -84,31 +86,31 @@ func (d *Demo) scenarios() []scenario {
 		{"a stolen bearer token straight to the API", "proof_missing",
 			d.steal(aware, func(p *seenPost) { p.header = http.Header{"Authorization": p.header["Authorization"]} })},
 		{"a post that no rule names", "action_unmatched",
-			d.agent("POST", unnamed, "--body", body("x"))},
+			d.agent(nil, "POST", unnamed, "--body", body("x"))},
 		{"an agent calls a tool that posts", "200, a post",
-			d.postingTool(tools)},
+			d.agent(wasPost, "POST", tools, "--tool", "create_note")},
 		{"an agent calls a tool that no rule names", "action_unmatched",
-			d.agent("POST", tools, "--tool", "get_note,delete_notes")},
+			d.agent(nil, "POST", tools, "--tool", "get_note,delete_notes")},
 		{"a human answers a tool, and the agent posts", "session_tainted",
-			d.agent("POST", tools, "--tool", "ask,create_note")},
+			d.agent(nil, "POST", tools, "--tool", "ask,create_note")},
 		{"an agent thinks: it asks a model, calls the tool that the model wants, and posts", thoughtExpected,
-			d.thought(plain)},
+			d.agent(d.didThink, "POST", plain, "--think")},
 		{"an agent sends a prompt to the mediator, which asks the model", "200, with its receipt",
-			d.generated},
+			d.agent(d.sameReceipt, generate...)},
 		{"an agent keeps to what it has committed to, and is scored",
-			"calls scored: 1, challenges passed: 1 of 1",
-			d.scored(promised)},
+			"200, calls scored: 1, challenges passed: 1 of 1",
+			d.commits(promised)},
 		{"an agent calls the model more often than it has committed to, and is scored",
-			"calls scored: 2, challenges passed: 0 of 1",
-			d.scored(promised + 1)},
+			"200, calls scored: 2, challenges passed: 0 of 1",
+			d.commits(promised + 1)},
 		{"an agent of the tier new posts a few words, which the policy allows it", "201, tier new",
-			d.byTier(fewWords / 2)},
+			d.rated(d.tier, "POST", tiers, "--body", body(strings.Repeat("x", fewWords/2)))},
 		{"an agent of the tier new posts many words, which the policy denies it", "policy_denied",
-			d.byTier(2 * fewWords)},
+			d.rated(nil, "POST", tiers, "--body", body(strings.Repeat("x", 2*fewWords)))},
 		{"a read from a private address", "egress_address_denied",
-			d.agent("GET", "http://10.0.0.1/data")},
+			d.agent(nil, "GET", "http://10.0.0.1/data")},
 		{"another host inside a tunnel than the CONNECT names", "target_mismatch",
-			d.agent("POST", plain, "--host", d.own.Aware(), "--body", body("x"))},
+			d.agent(nil, "POST", plain, "--host", d.own.Aware(), "--body", body("x"))},
 		{"an event that is too old", "event_closed",
 			d.session(d.oldEvent)},
 		{"once the signal is final, the reputations of both agents show who has won", "lost 1, disputed; won 1",
@@ -127,50 +129,45 @@ func run(ctx context.Context, d *trial.Deployment, agent ...string) (trial.Answe
 	return d.Run(ctx, event, agent...)
 }
 
-// agent plays an agent that a webhook starts.
-func (d *Demo) agent(args ...string) play {
+// see adds to what happened what the sidecar, the node or an API saw of the call.
+type see func(ctx context.Context, r trial.Answer) (string, error)
+
+// agent plays an agent that a webhook starts. If the call was not refused, also says what else happened.
+func (d *Demo) agent(also see, args ...string) play {
 	return func(ctx context.Context) (string, error) {
 		r, err := run(ctx, d.own, args...)
+		return outcome(ctx, r, err, also)
+	}
+}
+
+func outcome(ctx context.Context, r trial.Answer, err error, also see) (string, error) {
+	if err != nil || r.Code != "" || also == nil {
 		return r.Outcome(), err
 	}
+	more, err := also(ctx, r)
+	return r.Outcome() + more, err
 }
 
-// withPost adds to what happened that it was a post.
-func withPost(happened string, r trial.Answer) string {
+// wasPost reports whether the call was a post.
+func wasPost(_ context.Context, r trial.Answer) (string, error) {
 	if r.Post == "" {
-		return happened
+		return "", nil
 	}
-	return happened + ", a post"
+	return ", a post", nil
 }
 
-func (d *Demo) postingTool(url string) play {
-	return func(ctx context.Context) (string, error) {
-		r, err := run(ctx, d.own, "POST", url, "--tool", "create_note")
-		return withPost(r.Outcome(), r), err
-	}
+// keepFirst keeps the record of the first post.
+func (d *Demo) keepFirst(ctx context.Context, r trial.Answer) (string, error) {
+	return "", d.record(ctx, r.Post, &d.First)
 }
 
-// firstPost keeps the record of the post.
-func (d *Demo) firstPost(url, body string) play {
-	return func(ctx context.Context) (string, error) {
-		r, err := run(ctx, d.own, "POST", url, "--body", body)
-		if err != nil || r.Post == "" {
-			return r.Outcome(), err
-		}
-		return r.Outcome(), d.record(ctx, r.Post, &d.First)
+// injected reports whether the API got the credential with its one post.
+func (d *Demo) injected(context.Context, trial.Answer) (string, error) {
+	posts := d.plain.seen()
+	if len(posts) != 1 || posts[0].header.Get("Authorization") != "Bearer "+trial.Token {
+		return "", nil
 	}
-}
-
-// injected looks whether the API got the credential with the post.
-func (d *Demo) injected(url, body string) play {
-	return func(ctx context.Context) (string, error) {
-		r, err := run(ctx, d.own, "POST", url, "--body", body)
-		posts := d.plain.seen()
-		if err != nil || len(posts) != 1 || posts[0].header.Get("Authorization") != "Bearer "+trial.Token {
-			return r.Outcome(), err
-		}
-		return r.Outcome() + ", token injected", nil
-	}
+	return ", token injected", nil
 }
 
 // scheduled waits for an event of the schedule and starts an agent for it.
@@ -287,53 +284,43 @@ func (d *Demo) steal(url string, change func(*seenPost)) play {
 }
 
 // wholeVerification is what happens when an agent gets everything right in its verification.
-const wholeVerification = "105 of 105, a post"
+const wholeVerification = "200, 105 of 105, a post"
 
-// verified plays an agent that passes a verification. It returns the score, and whether the registration was a post.
+// verified plays an agent that passes a verification. It adds the score, and whether the registration was a post.
 func verified(d *trial.Deployment) play {
 	return func(ctx context.Context) (string, error) {
 		r, err := run(ctx, d, "POST", "http://"+proxy.InternalHost+"/mcp", "--verify")
-		if err != nil || r.Code != "" {
-			return r.Outcome(), err
-		}
-		return withPost(r.Detail, r), nil
+		return outcome(ctx, r, err, func(ctx context.Context, r trial.Answer) (string, error) {
+			post, err := wasPost(ctx, r)
+			return ", " + r.Detail + post, err
+		})
 	}
 }
 
-// postVerified plays an agent that posts by the rule for agents that were verified.
-func (d *Demo) postVerified(ctx context.Context) (string, error) {
-	r, err := d.runRated(ctx, "POST", "https://"+d.own.Plain()+"/verified", "--body", `{"body":"verified"}`)
-	return r.Outcome(), err
-}
-
-// runRated starts an agent whose post needs its reputation, and again until the node has given it to the sidecar.
-func (d *Demo) runRated(ctx context.Context, agent ...string) (r trial.Answer, err error) {
-	eventually(ctx, func(ctx context.Context) bool {
-		r, err = run(ctx, d.own, agent...)
-		return err != nil || r.Code != "reputation_missing"
-	})
-	return r, err
-}
-
-// byTier plays an agent that posts so many bytes by the rule that asks for its tier. It returns the tier in the record.
-func (d *Demo) byTier(size int) play {
-	return func(ctx context.Context) (string, error) {
-		body := `{"body":"` + strings.Repeat("x", size) + `"}`
-		r, err := d.runRated(ctx, "POST", "https://"+d.own.Plain()+"/tiers", "--body", body)
-		if err != nil || r.Code != "" {
-			return r.Outcome(), err
-		}
-		var record admin.Record
-		if err := d.record(ctx, r.Post, &record); err != nil {
-			return "", err
-		}
-		at := slices.IndexFunc(record.Artifacts, func(a ledger.Artifact) bool { return a.Name == "reputation" })
-		if at < 0 {
-			return "", errors.New("the record has no reputation")
-		}
-		claims, err := evidence.UnverifiedClaims(accrual.Kind, record.Artifacts[at].Token)
-		return fmt.Sprintf("%s, tier %s", r.Outcome(), claims.Tier), err
+// rated is agent for a post that needs the agent's reputation. It repeats the post until the node has given the reputation
+// to the sidecar.
+func (d *Demo) rated(also see, args ...string) play {
+	return func(ctx context.Context) (happened string, err error) {
+		eventually(ctx, func(ctx context.Context) bool {
+			happened, err = d.agent(also, args...)(ctx)
+			return err != nil || happened != "reputation_missing"
+		})
+		return happened, err
 	}
+}
+
+// tier adds the tier in the record of a post.
+func (d *Demo) tier(ctx context.Context, r trial.Answer) (string, error) {
+	var record admin.Record
+	if err := d.record(ctx, r.Post, &record); err != nil {
+		return "", err
+	}
+	at := slices.IndexFunc(record.Artifacts, func(a ledger.Artifact) bool { return a.Name == "reputation" })
+	if at < 0 {
+		return "", errors.New("the record has no reputation")
+	}
+	claims, err := evidence.UnverifiedClaims(accrual.Kind, record.Artifacts[at].Token)
+	return ", tier " + claims.Tier, err
 }
 
 // record asks the sidecar for a record.
@@ -344,23 +331,17 @@ func (d *Demo) record(ctx context.Context, id string, into *admin.Record) error 
 // thoughtExpected is what the records of the agent that thinks say, in order.
 const thoughtExpected = "201, model complete, tool ok, model complete, post forwarded, 3 receipts"
 
-// thought plays the agent that thinks and keeps the record of its post.
-func (d *Demo) thought(url string) play {
-	return func(ctx context.Context) (happened string, err error) {
-		r, err := run(ctx, d.own, "POST", url, "--think")
-		if err != nil || r.Post == "" {
-			return r.Outcome(), err
+// didThink keeps the record of the post of the agent that thinks, and adds what the agent did before.
+func (d *Demo) didThink(ctx context.Context, r trial.Answer) (did string, err error) {
+	eventually(ctx, func(ctx context.Context) bool { // receipts follow a little later
+		if err = d.record(ctx, r.Post, &d.Thought); err != nil {
+			return true
 		}
-		eventually(ctx, func(ctx context.Context) bool { // receipts follow a little later
-			if err = d.record(ctx, r.Post, &d.Thought); err != nil {
-				return true
-			}
-			happened, err = d.did(ctx, d.Thought.Session)
-			happened = fmt.Sprintf("%s%s, %d receipts", r.Outcome(), happened, len(d.Thought.Receipts))
-			return err != nil || happened == thoughtExpected
-		})
-		return happened, err
-	}
+		did, err = d.did(ctx, d.Thought.Session)
+		did += fmt.Sprintf(", %d receipts", len(d.Thought.Receipts))
+		return err != nil || r.Outcome()+did == thoughtExpected
+	})
+	return did, err
 }
 
 // did returns what the records of a session say, in the order of its calls.
@@ -381,50 +362,43 @@ func (d *Demo) did(ctx context.Context, session string) (all string, err error) 
 	return all, nil
 }
 
-// generate asks the mediator to ask the model.
-func (d *Demo) generate(ctx context.Context, more ...string) (trial.Answer, error) {
-	url := "http://" + proxy.InternalHost + "/v1/generate"
-	return run(ctx, d.own, append([]string{"POST", url, "--body", `{"prompt":"What is a mediator?"}`}, more...)...)
-}
+// prompt is what the agent asks the mediator to ask the model.
+const prompt = `{"prompt":"What is a mediator?"}`
 
-// generated looks whether the receipt that the agent got is that of the record.
-func (d *Demo) generated(ctx context.Context) (string, error) {
-	r, err := d.generate(ctx)
-	if err != nil || r.Receipt == "" {
-		return r.Outcome(), err
-	}
+// sameReceipt reports whether the agent got the receipt of its record.
+func (d *Demo) sameReceipt(ctx context.Context, r trial.Answer) (string, error) {
 	recorded := func(ctx context.Context) bool {
 		var record admin.Record
-		err = d.record(ctx, r.Record, &record)
+		err := d.record(ctx, r.Record, &record)
 		return err == nil && slices.Contains(record.Receipts, r.Receipt)
 	}
 	if !eventually(ctx, recorded) {
-		return r.Outcome() + ", with a receipt that is not the record's", err
+		return ", with a receipt that is not the record's", nil
 	}
-	return r.Outcome() + ", with its receipt", nil
+	return ", with its receipt", nil
 }
 
-// scored plays an agent that commits to a number of calls to the model, makes so many, and returns the node's score.
-func (d *Demo) scored(calls int) play {
-	return func(ctx context.Context) (string, error) {
-		r, err := d.generate(ctx, "--commit", d.own.Plain(), "--calls", strconv.Itoa(calls))
-		if err != nil || r.Receipt == "" {
-			return r.Outcome(), err
-		}
-		var said struct {
-			Score autonomy.Claims `json:"score"`
-		}
-		closed := func(ctx context.Context) bool {
-			err = admin.Get(ctx, d.node(), "/v1/score/"+evidence.HashToken(r.Receipt), &said)
-			return err == nil && said.Score.Closed
-		}
-		if !eventually(ctx, closed) {
-			return "no score of the whole session", err
-		}
-		challenge := said.Score.Signals.Challenge
-		return fmt.Sprintf("calls scored: %d, challenges passed: %d of %d",
-			said.Score.N, challenge.Passed, challenge.Issued), nil
+// commits plays an agent that commits to one call to the model and makes so many. It adds the node's score.
+func (d *Demo) commits(calls int) play {
+	return d.agent(d.score, "POST", "http://"+proxy.InternalHost+"/v1/generate", "--body", prompt,
+		"--commit", d.own.Plain(), "--calls", strconv.Itoa(calls))
+}
+
+// score adds the node's score of the whole session.
+func (d *Demo) score(ctx context.Context, r trial.Answer) (string, error) {
+	var said struct {
+		Score autonomy.Claims `json:"score"`
 	}
+	closed := func(ctx context.Context) bool {
+		err := admin.Get(ctx, d.node(), "/v1/score/"+evidence.HashToken(r.Receipt), &said)
+		return err == nil && said.Score.Closed
+	}
+	if !eventually(ctx, closed) {
+		return ", no score", nil
+	}
+	challenge := said.Score.Signals.Challenge
+	return fmt.Sprintf(", calls scored: %d, challenges passed: %d of %d",
+		said.Score.N, challenge.Passed, challenge.Issued), nil
 }
 
 // flippedControl starts a sidecar whose manifest says that a bearer token alone can post.
