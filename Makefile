@@ -81,6 +81,7 @@ release: ## static binaries, their bills of materials and checksums: dist/
 
 docs: ## write the pages that are made from the source
 	$(GO) test ./internal/config ./policy ./internal/problem -run 'TestDocs' -update
+	$(GO) test ./test/e2e/pages -run 'TestParity' -update
 
 clean: ## remove what was built
 	rm -rf bin dist

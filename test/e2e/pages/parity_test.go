@@ -1,6 +1,8 @@
 package pages
 
 import (
+	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -37,11 +39,22 @@ var endpoints = []string{
 	"GET /v1/reputation/:agent_id", "POST /v1/dispute",
 }
 
-// TestParity checks docs/parity.md. Each name of the specifications has a row, and what the rows name exists: Go names
-// in the column here, commands in command, codes in code and tests in test.
+var update = flag.Bool("update", false, "write docs/parity.md")
+
+// TestParity checks testdata/parity.txt. Each name of the specifications has a row, each row has tests, and all names
+// in the rows exist: Go names in the column here, commands, codes and tests in theirs. The page docs/parity.md
+// is made from the table.
 func TestParity(t *testing.T) {
-	t.Parallel()
-	page := kit.Read(t, "../../../docs/parity.md")
+	table, err := os.ReadFile("testdata/parity.txt")
+	check.Must(t, err)
+	const page = "../../../docs/parity.md"
+	want := parityPage(string(table))
+	if *update {
+		check.Must(t, os.WriteFile(page, []byte(want), 0o644))
+	}
+	if got, err := os.ReadFile(page); err != nil || string(got) != want {
+		t.Errorf("%s is not what the table says: run make docs (%v)", page, err)
+	}
 	source := sourceByPackage(t)
 	declares := func(pkg, declaration string) bool {
 		found, err := regexp.MatchString(declaration, source[pkg])
@@ -68,7 +81,7 @@ func TestParity(t *testing.T) {
 		},
 	}
 	rows := make(map[string]bool)
-	for _, row := range tableRows(string(page)) {
+	for _, row := range tableRows(string(table)) {
 		for _, name := range row.names(row.columns[0]) {
 			rows[name] = true
 		}
@@ -88,6 +101,73 @@ func TestParity(t *testing.T) {
 			t.Errorf("%s has no row", name)
 		}
 	}
+}
+
+const parityHead = `# Parity with the specifications
+
+Made from ~test/e2e/pages/testdata/parity.txt~ by ~make docs~; do not edit it by hand. That table also names the tests
+of each row.
+
+The seed's artifacts have one signer, ~signer.Issuer.Sign~, and one verifier, ~evidence.Open~; their claims keep the
+seed's names. Ed25519 signs. The seed's nine wrappers are two methods over one chain verifier, so no part of the chain
+can be left out. [Receipts](receipts.md), [scores](autonomy.md), [reputation](reputation.md), [disputes](disputes.md)
+and [verification](verification.md) explain what their specifications leave open.
+`
+
+// parityPage makes docs/parity.md: a row with its first Go name and its command for each row of the table, and for the
+// refusals only their codes.
+func parityPage(table string) string {
+	var page, refusals strings.Builder
+	page.WriteString(strings.ReplaceAll(parityHead, "~", "`"))
+	for section := range strings.SplitSeq("\n"+table, "\n#") {
+		title, _, _ := strings.Cut(strings.TrimLeft(section, "# "), "\n")
+		rows := tableRows(section)
+		switch {
+		case len(rows) == 0:
+		case slices.Contains(rows[0].columns, "code"):
+			var codes []string
+			for _, r := range rows {
+				codes = append(codes, r.names("code")...)
+			}
+			slices.Sort(codes)
+			line := fmt.Sprintf("- %s, %d cases: `%s`", title, len(rows), strings.Join(slices.Compact(codes), "`, `"))
+			refusals.WriteString(wrapped(line) + "\n")
+		default:
+			fmt.Fprintf(&page, "\n## %s\n\n| %s | here | command |\n|---|---|---|\n", title, rows[0].columns[0])
+			for _, r := range rows {
+				here, command := r.cells["here"], ""
+				if names := r.names("here"); len(names) > 0 {
+					here = "`" + names[0] + "`"
+				}
+				if commands := r.names("command"); len(commands) > 0 {
+					command, _, _ = strings.Cut(commands[0], " --")
+					command = "`" + command + "`"
+				}
+				fmt.Fprintf(&page, "| %s | %s | %s |\n", r.cells[r.columns[0]], here, command)
+			}
+		}
+	}
+	page.WriteString("\n## What must be refused\n\nEach case has a test that asserts its code.\n\n" + refusals.String())
+	return page.String()
+}
+
+// wrapped breaks the text of a list item into lines of at most 118 bytes.
+func wrapped(text string) string {
+	var out strings.Builder
+	at := 0
+	for word := range strings.FieldsSeq(text) {
+		if at > 0 && at+1+len(word) > 118 {
+			out.WriteString("\n ")
+			at = 1
+		}
+		if at > 0 {
+			out.WriteString(" ")
+			at++
+		}
+		out.WriteString(word)
+		at += len(word)
+	}
+	return out.String()
 }
 
 // tableRow is one row of a Markdown table, by the names of its columns.
