@@ -29,6 +29,7 @@ var layers = []string{
 	"internal/cli/node",
 	"internal/cli",
 	"internal/demo",
+	"internal/demo/agent",
 	"internal/trial",
 	"internal/devstack",
 	"internal/launch",

@@ -17,6 +17,7 @@ import (
 
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/demo/agent"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/process/sidecar"
@@ -51,9 +52,11 @@ func (a *api) handler(server *gate.Server) http.Handler {
 	for _, path := range []string{"/posts", "/solved", "/tiers", "/verified"} {
 		mux.Handle("POST "+path, post)
 	}
-	mux.HandleFunc("GET /posts", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, []string{}) })
-	mux.Handle("POST /mcp", authenticated(serveTools))
-	mux.Handle("POST /v1/messages", authenticated(serveModel))
+	mux.HandleFunc("GET /posts", func(w http.ResponseWriter, _ *http.Request) {
+		agent.WriteJSON(w, http.StatusOK, []string{})
+	})
+	mux.Handle("POST /mcp", authenticated(agent.ServeTools))
+	mux.Handle("POST /v1/messages", authenticated(agent.ServeModel))
 	return mux
 }
 
@@ -77,7 +80,7 @@ func (a *api) post(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.posts = append(a.posts, seenPost{body, r.Header.Clone()})
-	writeJSON(w, http.StatusCreated, map[string]int{"id": len(a.posts)})
+	agent.WriteJSON(w, http.StatusCreated, map[string]int{"id": len(a.posts)})
 }
 
 // seen returns the posts that arrived.
@@ -85,12 +88,6 @@ func (a *api) seen() []seenPost {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.posts)
-}
-
-func writeJSON(w http.ResponseWriter, status int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v)
 }
 
 // newAPIGate makes what the owner of an API has to add: the pinned roots, the manifest, a secret and a durable ledger.
@@ -140,4 +137,17 @@ func listen(dir, address string) (net.Listener, error) {
 // serve serves until ctx ends.
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	return daemon.Serve(ctx, l, h, daemon.Limits{}, time.Second, zap.NewNop())
+}
+
+// ServeModel serves the agent's model without a credential until ctx ends. It calls ready with the address where it
+// listens.
+func ServeModel(ctx context.Context, address string, ready func(address string)) error {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	ready(l.Addr().String())
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/messages", agent.ServeModel)
+	return serve(ctx, l, mux)
 }

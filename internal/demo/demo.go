@@ -4,8 +4,7 @@
 //	scenarios.go  the scenarios, one a row, and how each is played
 //	disputes.go   the scenarios in which two agents dispute each other's signals
 //	config.go     what the deployments' files say
-//	api.go        the two APIs, with an MCP server (tools.go) and the provider of a model (model.go)
-//	agent.go      the agent: one call, or a tool (tools.go), a model (think.go), a challenge or a verification (node.go)
+//	api.go        the two APIs
 package demo
 
 import (

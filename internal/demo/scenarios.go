@@ -16,6 +16,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/demo/agent"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/launch"
 	"github.com/actionproof/mediator/internal/problem"
@@ -99,10 +100,10 @@ func (d *Demo) scenarios() []scenario {
 			d.agent(d.sameReceipt, generate...)},
 		{"an agent keeps to what it has committed to, and is scored",
 			"200, calls scored: 1, challenges passed: 1 of 1",
-			d.commits(promised)},
+			d.commits(agent.Promised)},
 		{"an agent calls the model more often than it has committed to, and is scored",
 			"200, calls scored: 2, challenges passed: 0 of 1",
-			d.commits(promised + 1)},
+			d.commits(agent.Promised + 1)},
 		{"an agent of the tier new posts a few words, which the policy allows it", "201, tier new",
 			d.rated(d.tier, "POST", tiers, "--body", body(strings.Repeat("x", fewWords/2)))},
 		{"an agent of the tier new posts many words, which the policy denies it", "policy_denied",
@@ -121,12 +122,12 @@ func (d *Demo) scenarios() []scenario {
 }
 
 // run delivers a webhook and starts an agent in the session that its event opens.
-func run(ctx context.Context, d *trial.Deployment, agent ...string) (trial.Answer, error) {
+func run(ctx context.Context, d *trial.Deployment, call ...string) (trial.Answer, error) {
 	event, err := d.DeliverRelease(ctx)
 	if err != nil {
 		return trial.Answer{}, err
 	}
-	return d.Run(ctx, event, agent...)
+	return d.Run(ctx, event, call...)
 }
 
 // see adds to what happened what the sidecar, the node or an API saw of the call.
@@ -297,8 +298,8 @@ func verified(d *trial.Deployment) play {
 	}
 }
 
-// rated is agent for a post that needs the agent's reputation. It repeats the post until the node has given the reputation
-// to the sidecar.
+// rated is agent for a post that needs the agent's reputation. It repeats the post until the node has given the
+// reputation to the sidecar.
 func (d *Demo) rated(also see, args ...string) play {
 	return func(ctx context.Context) (happened string, err error) {
 		eventually(ctx, func(ctx context.Context) bool {

@@ -11,6 +11,7 @@ import (
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/cli/records"
 	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/internal/demo/agent"
 )
 
 // Demo returns the command that plays the demo, with its hidden agent and APIs.
@@ -27,7 +28,7 @@ the form of Anthropic's Messages API: for trying out rules about models.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if model != "" {
 				return demo.ServeModel(c.Context(), model, func(at string) {
-					fmt.Fprintf(c.ErrOrStderr(), "the model %s answers at http://%s/v1/messages\n", demo.ModelName, at)
+					fmt.Fprintf(c.ErrOrStderr(), "the model %s answers at http://%s/v1/messages\n", agent.ModelName, at)
 				})
 			}
 			return runDemo(c.Context(), asJSON, c.OutOrStdout(), c.ErrOrStderr())
@@ -98,7 +99,7 @@ func printPlayed(w io.Writer, p demo.Result) {
 // demoAgentCommand returns the demo's agent: a standard HTTP client with the proxy environment. It knows neither keys
 // nor credentials.
 func demoAgentCommand() *cobra.Command {
-	var call demo.Call
+	var call agent.Call
 	var times int
 	var tools []string
 	c := &cobra.Command{

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/admin"
-	"github.com/actionproof/mediator/internal/demo"
+	"github.com/actionproof/mediator/internal/demo/agent"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/ledger"
@@ -162,7 +162,7 @@ func (c *replicas) session(ctx context.Context, t *testing.T, r *replica) (agent
 func (c *replicas) solvedBy(ctx context.Context, t *testing.T, r *replica, path string) http.Header {
 	t.Helper()
 	_, d := c.try(ctx, t, c.agent(ctx, t, r), path, nil)
-	answer, err := demo.Solve(ctx, d.Challenge)
+	answer, err := agent.Solve(ctx, d.Challenge)
 	if err != nil {
 		t.Fatalf("%s: %v", d.Code, err)
 	}

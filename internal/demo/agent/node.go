@@ -1,4 +1,4 @@
-package demo
+package agent
 
 import (
 	"context"
@@ -20,8 +20,8 @@ import (
 	"github.com/actionproof/mediator/reputation/verification/client"
 )
 
-// promised is how many calls to the model the agent commits to.
-const promised = 1
+// Promised is the number of calls to the model that the agent commits to.
+const Promised = 1
 
 // commit takes a challenge of the node: it commits to ask the model at one host once, asks it c.Calls times, and
 // reveals the commitment. It returns the last answer of the model.
@@ -34,7 +34,7 @@ func (c Call) commit(ctx context.Context) (answer trial.Answer, err error) {
 	}
 	plan := strategy.Strategy{
 		Tools: []string{}, Hosts: []string{c.Commit}, Model: ModelName,
-		Calls: strategy.Calls{Min: promised, Max: promised},
+		Calls: strategy.Calls{Min: Promised, Max: Promised},
 	}
 	random := make([]byte, 16)
 	_, _ = rand.Read(random) // never fails
@@ -112,8 +112,10 @@ func passVerification(ctx context.Context, n *client.Node) (*client.Registered, 
 		if v.FollowUp != "" {
 			tool, query = client.Asked(v.FollowUp)
 			least := time.Duration(v.Task.MinDurationMS) * time.Millisecond
-			if err := waitUntil(ctx, began.Add(least)); err != nil {
-				return nil, err
+			select {
+			case <-time.After(time.Until(began.Add(least))):
+			case <-ctx.Done():
+				return nil, ctx.Err()
 			}
 		}
 		if err := n.Call(ctx, v, tool, query); err != nil {

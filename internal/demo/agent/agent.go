@@ -1,4 +1,11 @@
-package demo
+// Package agent is the demo's agent, with the tools and the model that it uses.
+//
+//	agent.go  one plain call
+//	tools.go  an MCP server, and a call of its tools
+//	model.go  the provider of a model
+//	think.go  the agent that asks the model
+//	node.go   the agent that takes a challenge or a verification of the node
+package agent
 
 import (
 	"context"

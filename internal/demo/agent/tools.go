@@ -1,4 +1,4 @@
-package demo
+package agent
 
 import (
 	"context"
@@ -42,8 +42,8 @@ type toolError struct {
 	Data    problem.Details `json:"data"`
 }
 
-// serveTools is an MCP server that has every tool. The tool ask first wants a human's answer.
-func serveTools(w http.ResponseWriter, r *http.Request) {
+// ServeTools is an MCP server that has every tool. The tool ask first wants a human's answer.
+func ServeTools(w http.ResponseWriter, r *http.Request) {
 	var m toolMessage
 	if err := json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(&m); err != nil || m.Params == nil {
 		http.Error(w, "the body is no call of a tool", http.StatusBadRequest)
@@ -57,7 +57,7 @@ func serveTools(w http.ResponseWriter, r *http.Request) {
 			"method": "elicitation/create", "params": map[string]any{"message": "Really?", "requestedSchema": schema},
 		}}}
 	}
-	writeJSON(w, http.StatusOK, toolMessage{Version: "2.0", ID: m.ID, Result: result})
+	WriteJSON(w, http.StatusOK, toolMessage{Version: "2.0", ID: m.ID, Result: result})
 }
 
 // callTool calls a tool. Where the server asks a human, it answers as one.

@@ -1,16 +1,14 @@
-package demo
+package agent
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 )
 
-// ModelName is the one model that the demo's provider has.
+// ModelName is the one model of the provider.
 const ModelName = "demo-model"
 
 // The shapes are those of Anthropic's Messages API, as far as the demo uses it.
@@ -55,25 +53,13 @@ type (
 	}
 )
 
-// ServeModel serves the model without a credential until ctx ends. It calls ready with the address where it listens.
-func ServeModel(ctx context.Context, address string, ready func(address string)) error {
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return err
-	}
-	ready(l.Addr().String())
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/messages", serveModel)
-	return serve(ctx, l, mux)
-}
-
-// serveModel is the provider of a model. The model calls the first tool that it is offered, and then says what the tool
+// ServeModel is the provider of a model. The model calls the first tool that it is offered, and then says what the tool
 // returned.
-func serveModel(w http.ResponseWriter, r *http.Request) {
+func ServeModel(w http.ResponseWriter, r *http.Request) {
 	var ask modelRequest
 	err := json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(&ask)
 	if err != nil || ask.Model != ModelName || len(ask.Messages) == 0 {
-		writeJSON(w, http.StatusBadRequest, map[string]any{"type": "error", "error": map[string]string{
+		WriteJSON(w, http.StatusBadRequest, map[string]any{"type": "error", "error": map[string]string{
 			"type": "invalid_request_error", "message": "this is not a request to demo-model",
 		}})
 		return
@@ -97,7 +83,7 @@ func serveModel(w http.ResponseWriter, r *http.Request) {
 		streamModel(w, answer)
 		return
 	}
-	writeJSON(w, http.StatusOK, answer)
+	WriteJSON(w, http.StatusOK, answer)
 }
 
 // streamModel sends an answer as a stream of events.
@@ -131,4 +117,11 @@ func streamModel(w http.ResponseWriter, a modelAnswer) {
 		"delta": event{"stop_reason": stop, "stop_sequence": nil}, "usage": event{"output_tokens": usage.Output},
 	})
 	send("message_stop", event{})
+}
+
+// WriteJSON answers with a document.
+func WriteJSON(w http.ResponseWriter, status int, document any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(document)
 }
