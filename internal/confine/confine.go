@@ -20,7 +20,7 @@ type Mode string
 // The modes. The zero value is Required.
 const (
 	Required   Mode = ""            // Apply fails
-	BestEffort Mode = "best_effort" // as far as the kernel can; only for Landlock
+	BestEffort Mode = "best_effort" // Apply uses all that the kernel offers; only for Landlock
 	Off        Mode = "off"         // the process is not confined
 )
 

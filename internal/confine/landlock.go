@@ -27,7 +27,7 @@ const (
 	portsABI = 4
 )
 
-// rights are the rights of each use of a folder. ofFile are those that a file can have.
+// rights are the rights of each use of a folder. A file can have only those in ofFile.
 var (
 	rights = map[Use]landlock.AccessFSSet{
 		Read:   reading,

@@ -16,10 +16,10 @@ const (
 	otherFolder = "other"
 	// nodeAudience is the name of the node. Sidecars and the arbiter sign for it.
 	nodeAudience = "mediator-reputation"
-	// window is how long a signal can be disputed: long enough for an agent to start and post on a slow machine, short
-	// enough to wait for.
+	// window is the time in which a signal can be disputed: long enough on a slow machine for an agent to start and
+	// post, short enough to wait for.
 	window = 20 * time.Second
-	// fewWords is how many bytes an agent of the tier new may post by the rule post-by-tier.
+	// fewWords is the number of bytes that an agent of the tier new may post by the rule post-by-tier.
 	fewWords = 1024
 )
 

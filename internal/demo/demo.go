@@ -1,4 +1,4 @@
-// Package demo plays every scenario of a post with real processes and compares what happened with what was expected.
+// Package demo plays every scenario of a post with real processes and compares the result with the expected one.
 //
 //	demo.go       the two deployments and the player
 //	scenarios.go  the scenarios, one a row, and how each is played

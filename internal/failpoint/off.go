@@ -1,7 +1,6 @@
 //go:build !failpoint
 
-// Package failpoint marks the points at which a test ends a process, to see what a crash there leaves. It is compiled
-// in with the build tag failpoint alone; a release has nothing of it.
+// Package failpoint marks points at which a test can crash a process. It does nothing without the build tag failpoint.
 package failpoint
 
 // Reach marks a point.

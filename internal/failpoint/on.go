@@ -1,7 +1,6 @@
 //go:build failpoint
 
-// Package failpoint ends its process at a point that a test chooses. A build without the tag failpoint has nothing of
-// it.
+// Package failpoint crashes its process at a point that a test chooses.
 package failpoint
 
 import (
@@ -16,15 +15,13 @@ var armed struct {
 	process, file string
 }
 
-// Arm has the process of this name look at file whenever it reaches a point. The file has a line for each point, as
-// "process: point"; they have to be reached in this order, and at the last one the process ends. Without the file
-// nothing happens.
+// Arm makes the process of this name read file at each point. The file has a line "process: point" for each point, in
+// order; the process crashes at the last one. Without the file nothing happens.
 func Arm(process, file string) {
 	armed.process, armed.file = process, file
 }
 
-// Reach marks a point. The process ends here, at once, if it is the one that the file waits for last; the file is gone
-// by then.
+// Reach marks a point. If it is the last one in the file, the file is removed and the process crashes at once.
 func Reach(point string) {
 	armed.Lock()
 	defer armed.Unlock()

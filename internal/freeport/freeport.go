@@ -1,4 +1,4 @@
-// Package freeport finds addresses for listeners that are told where to listen before they do.
+// Package freeport finds addresses for listeners whose address must be known before they listen.
 package freeport
 
 import (
@@ -8,8 +8,8 @@ import (
 	"net"
 )
 
-// Address returns an address of the loopback that nobody listens on. Its port is below those that the kernel gives to
-// connections, from 32768 on: none takes it before somebody listens there.
+// Address returns a free address of loopback. Its port is below those that the kernel assigns to connections, from
+// 32768 on, so no connection takes it meanwhile.
 func Address() (address string, err error) {
 	for range 100 {
 		var b [2]byte

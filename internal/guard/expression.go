@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// statement is a part of a rule in two forms: text for the nft command, and expressions for the kernel. The expressions
-// are those that nft makes of the text, so rules read back the same whichever program installed them.
+// statement is a part of a rule in two forms: text for the nft command, and the expressions that nft makes of it for
+// the kernel. So the same rules read back from both programs.
 type statement struct {
 	text  string
 	exprs []expr.Any

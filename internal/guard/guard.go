@@ -46,7 +46,7 @@ func (o *Options) check() error {
 	}
 	for _, uid := range o.UIDs {
 		if uid == 0 {
-			return errors.New("guard: root cannot be told apart from what it starts: give the mediator a user of its own")
+			return errors.New("guard: root cannot be told apart from what it starts: give the mediator its own user")
 		}
 	}
 	if o.Proxy == 0 {

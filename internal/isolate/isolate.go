@@ -258,8 +258,8 @@ func (p *Place) Run(a Agent) error {
 	return err
 }
 
-// Wait waits for an agent's process that was started with a context. An agent that was asked to end, and did so with
-// success, has not failed.
+// Wait waits for an agent's process that was started with a context. An agent that ends with success after a request to
+// end has not failed.
 func Wait(cmd *exec.Cmd) error {
 	err := cmd.Wait()
 	if cmd.ProcessState.Success() && errors.Is(err, context.Canceled) {

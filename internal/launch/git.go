@@ -44,7 +44,7 @@ func repository(dir string) string {
 	return dir
 }
 
-// nobody is the owner of a missing file.
+// nobody is the owner of a missing file, which is no user.
 const nobody = -1
 
 // owner returns the owner of a file.

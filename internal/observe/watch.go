@@ -295,7 +295,7 @@ func (w *Watcher) lookForDebugger(q process, threads []status, first roots, runs
 	}
 }
 
-// inside reports whether a thread is one of an isolated run.
+// inside reports whether a thread belongs to an isolated run.
 func (w *Watcher) inside(tid int, r *Run, first roots) (bool, error) {
 	if r.own == nil {
 		return false, nil

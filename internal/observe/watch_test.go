@@ -26,7 +26,7 @@ import (
 	"github.com/actionproof/mediator/test/full"
 )
 
-// agent is a user that nobody else has, neither on this machine nor in another run of these tests.
+// agent is a user that exists neither on this machine nor in another run of these tests.
 var agent = uint32(60578 + os.Getpid()%600)
 
 // still is the clock of watchers without gaps, even on a busy machine.
@@ -192,7 +192,7 @@ var all = []string{look.Terminal, look.Stdin, look.Debugger, look.Stranger}
 func TestWatch(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		// begin starts a run and whatever is wrong with it, and returns the run's launcher.
+		// begin starts a run with its fault, and returns the run's launcher.
 		begin func(t *testing.T) *exec.Cmd
 		want  []string
 	}{

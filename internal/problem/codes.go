@@ -32,8 +32,8 @@ type row struct {
 	title, remedy string
 }
 
-// audience says who may read the sentence of a refusal. A sentence for agents speaks only of the agent's own request
-// and of rules and limits for it. A sentence for operators may name keys, files, addresses or another program's words.
+// audience names the readers of a refusal's sentence. A sentence for agents describes only the agent's own request and
+// the rules and limits for it. A sentence for operators may name keys, files, addresses or another program's words.
 type audience bool
 
 const (

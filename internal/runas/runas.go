@@ -1,4 +1,4 @@
-// Package runas says as whom tests and benchmarks start programs that refuse to work as root.
+// Package runas finds the user for programs that refuse to work as root, in tests and benchmarks.
 package runas
 
 import (
@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// Credential returns the user with this name where this process is root, and nil where it is not: its own user will do
-// then.
+// Credential returns the user with this name if this process is root, and nil otherwise: its own user is then good
+// enough.
 func Credential(name string) (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

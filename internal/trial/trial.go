@@ -66,7 +66,7 @@ const (
 // Token is the API credential, which the agent never holds.
 const Token = "demo-token-that-only-the-mediator-has"
 
-// MaxAge is how long an event may be used: long enough for a slow machine, short enough to wait for.
+// MaxAge is the age up to which an event may be used: long enough for a slow machine, short enough to wait for.
 const MaxAge = 20 * time.Second
 
 // Rules are a sample of rules, for one post and for reads.

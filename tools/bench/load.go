@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// cell is one thing that is measured: a call, over so many connections, through a target.
+// cell is one measurement: a call over a number of connections through a target.
 type cell struct {
 	Name        string
 	Connections int
@@ -74,7 +74,7 @@ func once(ctx context.Context, c *http.Client, method, url, body string, want in
 	return err
 }
 
-// beside returns the processes that run beside each agent. The mediator's other processes serve many agents.
+// beside returns the processes that each agent has beside it. The mediator's other processes serve many agents.
 func (t target) beside() []int {
 	if t.sidecar != nil {
 		return t.sidecar
@@ -82,7 +82,7 @@ func (t target) beside() []int {
 	return t.pids
 }
 
-// client is one connection's client, the i-th; sessions take turns.
+// client returns the client of connection i; the sessions of a proxy take turns.
 func (t target) client(i int, h2 bool) *http.Client {
 	tr := &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: t.roots, MinVersion: tls.VersionTLS12},
@@ -97,7 +97,7 @@ func (t target) client(i int, h2 bool) *http.Client {
 	return &http.Client{Transport: tr, Timeout: 30 * time.Second}
 }
 
-// makeCells lists what is measured.
+// makeCells returns the cells to measure.
 func makeCells(targets map[string]target, o options) []*cell {
 	var cells []*cell
 	type call func(context.Context, *http.Client, string) error
@@ -128,7 +128,7 @@ func makeCells(targets map[string]target, o options) []*cell {
 	return cells
 }
 
-// connect opens the connections.
+// connect opens the cell's connections.
 func (c *cell) connect(ctx context.Context) ([]*http.Client, error) {
 	clients := make([]*http.Client, c.Connections)
 	g, ctx := errgroup.WithContext(ctx)
@@ -198,7 +198,7 @@ func (c *cell) load(ctx context.Context, d time.Duration) (sample, error) {
 
 func millis(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
 
-// cpu returns the processor time of processes, in seconds.
+// cpu returns the processor time of processes in seconds.
 func cpu(pids []int) float64 {
 	ticks := 0
 	for _, pid := range pids {
@@ -215,7 +215,7 @@ func cpu(pids []int) float64 {
 	return float64(ticks) / 100 // USER_HZ
 }
 
-// rss returns the resident memory of processes, in MiB.
+// rss returns the resident memory of processes in MiB.
 func rss(pids []int) float64 {
 	kib := 0
 	for _, pid := range pids {

@@ -24,7 +24,7 @@ func main() {
 	}
 }
 
-// options are what a run measures.
+// options say what a run measures.
 type options struct {
 	rounds      int
 	duration    time.Duration

@@ -41,8 +41,8 @@ upstreams:
 limits: {session: {perSecond: 1000000}, host: {perSecond: 1000000}}
 `
 
-// startMediator starts the processes as mediator dev does, and opens a session for an event that pays for every post of
-// the run. custody is that of the configurations, in YAML.
+// startMediator starts the processes as mediator dev does, with a custody in YAML, and opens a session for an event
+// that pays for every post of the run.
 func (b *stand) startMediator(ctx context.Context, name, custody string) (target, error) {
 	listen, err := freeport.Address()
 	if err != nil {
@@ -73,8 +73,7 @@ func (b *stand) startMediator(ctx context.Context, name, custody string) (target
 	return b.ahead(t), nil
 }
 
-// configure writes the configuration files. The sidecar hands no receipts to the node, so that posts alone are
-// measured.
+// configure writes the configuration files. The sidecar delivers no receipts to the node, so only posts are measured.
 func (b *stand) configure(dir, listen, hooks, custody string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -95,7 +94,7 @@ func (b *stand) configure(dir, listen, hooks, custody string) error {
 	return nil
 }
 
-// open opens a session for a new event. dir is the folder of the processes, hooks the address of the webhooks.
+// open opens a session for a new event of the deployment in dir.
 func (t *target) open(ctx context.Context, dir, hooks string) error {
 	var opened struct{ ProxyURL, CAFile string }
 	err := wait(ctx, func() error {
@@ -122,7 +121,7 @@ func (t *target) open(ctx context.Context, dir, hooks string) error {
 	return err
 }
 
-// deliver sends a Standard Webhook, signed with the secret in a file, and returns the id of its event.
+// deliver sends a signed Standard Webhook and returns the ID of its event.
 func deliver(ctx context.Context, secretFile, hooks string) (string, error) {
 	text, err := os.ReadFile(secretFile)
 	if err != nil {
@@ -164,7 +163,7 @@ func is(pid int, command string) bool {
 	return bytes.Contains(raw, []byte("\x00"+command+"\x00"))
 }
 
-// startVault starts a Vault server, prepares it, and returns the custody of the three processes' configurations.
+// startVault starts and prepares a Vault server, and returns the custody for the configurations.
 func (b *stand) startVault() (string, error) {
 	v, err := vaulttest.Launch()
 	if err != nil {

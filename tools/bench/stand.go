@@ -30,7 +30,7 @@ import (
 // host is the name under which every proxy reaches the upstream.
 const host = "localhost"
 
-// stand is what a run has started.
+// stand is everything that a run has started.
 type stand struct {
 	dir       string
 	upstream  string // host:port
@@ -84,7 +84,7 @@ func (b *stand) start(ctx context.Context, o options) (map[string]target, error)
 	return targets, nil
 }
 
-// startUpstream starts what every way leads to.
+// startUpstream starts the API behind every target.
 func (b *stand) startUpstream() error {
 	if err := b.certificates(); err != nil {
 		return err

@@ -1,6 +1,5 @@
-// Command gosec runs gosec's rules over folders of Go source. It is a module of its own: what gosec needs is no part of
-// the product. What
-// is left out stands in excluded.json, each with its reason, or beside the line as "//nolint:gosec // reason".
+// Command gosec runs gosec's rules over folders of Go source. It is in a module of its own, because the product does
+// not need gosec. Excluded findings have a reason in excluded.json, or beside the line as "//nolint:gosec // reason".
 //
 //	go run -C tools ./gosec FOLDER...
 package main
@@ -27,7 +26,7 @@ import (
 //go:embed excluded.json
 var excluded []byte
 
-// exclusion leaves findings of a rule out: in the files below a path, and on lines that have Code.
+// exclusion excludes findings of a rule in the files below a path, on lines that contain Code.
 type exclusion struct {
 	Rule   string `json:"rule"`
 	Path   string `json:"path"` // from the repository's root; empty for all
@@ -50,7 +49,8 @@ func main() {
 	}
 }
 
-// run looks at the folders, of which the first is the repository's root, and returns how many findings it has printed.
+// run checks the folders, the first of which is the repository's root, and returns the number of findings that it
+// printed.
 func run(folders []string, out io.Writer) (int, error) {
 	if len(folders) == 0 {
 		return 0, fmt.Errorf("name the repository's root, and then the folders")
@@ -104,7 +104,7 @@ func exclusions() ([]*exclusion, error) {
 	return list, nil
 }
 
-// excludes reports whether a finding is left out: by a comment with a reason, or by the list.
+// excludes reports whether a comment or the list excludes a finding.
 func excludes(list []*exclusion, path string, i *issue.Issue) bool {
 	code := lines(i)
 	if strings.Contains(code, "//nolint:gosec // ") {
@@ -119,8 +119,7 @@ func excludes(list []*exclusion, path string, i *issue.Issue) bool {
 	return false
 }
 
-// lines returns the lines that a finding is about. Its code has those around them too, each after its number and a
-// colon.
+// lines returns the lines of a finding. Its code has the lines around them too, each after its number and a colon.
 func lines(i *issue.Issue) string {
 	first, last, isRange := strings.Cut(i.Line, "-")
 	if !isRange {

@@ -28,13 +28,13 @@ func (t *Table) String() string { return t.text.String() }
 // Place is a part of a page that a command writes: what stands between two lines.
 type Place struct{ Begin, End string }
 
-// PlaceOf returns the place of what a target of make writes.
+// PlaceOf returns the place that a target of make fills.
 func PlaceOf(target string) Place {
 	return Place{"<!-- The tables up to the next comment are written by `make " + target + "`. -->\n",
 		"<!-- End of the tables. -->\n"}
 }
 
-// In returns what stands there in a page, or false if the page has no such place.
+// In returns the text of the place in a page, or false if the page lacks the place.
 func (p Place) In(page string) (text string, ok bool) {
 	_, rest, begins := strings.Cut(page, p.Begin)
 	text, _, ends := strings.Cut(rest, p.End)

@@ -11,7 +11,7 @@ import (
 // ModelName is the one model of the provider.
 const ModelName = "demo-model"
 
-// The shapes are those of Anthropic's Messages API, as far as the demo uses it.
+// The part of Anthropic's Messages API that the demo uses.
 type (
 	modelRequest struct {
 		Model     string         `json:"model"`
