@@ -7,6 +7,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -20,6 +21,7 @@ type options struct {
 	n, baselines int // sessions of each group; seeds of the sessions behind the baselines
 	seed         uint64
 	docs         string
+	print        bool
 }
 
 func main() {
@@ -28,6 +30,7 @@ func main() {
 	flag.IntVar(&o.baselines, "baselines", 3, "number of seeds, from the next one on, for the baselines")
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of the sessions")
 	flag.StringVar(&o.docs, "docs", "docs/autonomy.md", "page whose table is replaced")
+	flag.BoolVar(&o.print, "print", false, "print the sessions as JSON instead of judging them")
 	flag.Parse()
 	debug.SetGCPercent(400) // time matters more than memory
 	if err := judge(o); err != nil {
@@ -39,6 +42,10 @@ func main() {
 func judge(o options) error {
 	if o.n < 1 || o.baselines < 1 {
 		return errors.New("judge: -n and -baselines must be at least 1")
+	}
+	if o.print {
+		sessions, err := autonomy.Make(o.n, o.seed)
+		return errors.Join(err, json.NewEncoder(os.Stdout).Encode(sessions))
 	}
 	old, err := os.ReadFile(o.docs)
 	if err != nil {
