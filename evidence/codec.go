@@ -147,7 +147,8 @@ type property struct {
 	value    *codec
 }
 
-// check refuses the claims at path if a text is missing or too long, or a hash is malformed. The name of a hash ends with Hash.
+// check refuses the claims at path if a text is missing or too long, or a hash is malformed. The name of a hash ends
+// with Hash.
 func (c *codec) check(typ, path string, v reflect.Value) error {
 	for i := range c.members {
 		m := &c.members[i]
@@ -205,7 +206,8 @@ func newCodec(t reflect.Type) *codec {
 				continue
 			}
 			name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-			c.members = append(c.members, property{name, strconv.Quote(name) + ":", f.Index, options == "omitempty", newCodec(f.Type)})
+			c.members = append(c.members,
+				property{name, strconv.Quote(name) + ":", f.Index, options == "omitempty", newCodec(f.Type)})
 		}
 		// Names here are ASCII, so the order of their bytes is RFC 8785's.
 		slices.SortFunc(c.members, func(a, b property) int { return strings.Compare(a.name, b.name) })

@@ -26,6 +26,7 @@ func NewOrderedID(now time.Time) string {
 // OrderedID returns 48 bits of Unix milliseconds and random, like UUIDv7 (RFC 9562 section 5.7), in base32hex without
 // padding, which keeps their order (RFC 4648 section 7).
 func OrderedID(now time.Time, random [10]byte) string {
-	b := binary.BigEndian.AppendUint64(make([]byte, 0, 16+2), uint64(now.UnixMilli())<<16) //nolint:gosec // of a time before 1970 the order is lost, and nothing else
+	millis := uint64(now.UnixMilli()) //nolint:gosec // a time before 1970 only loses its order
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, 16+2), millis<<16)
 	return base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(append(b[:6], random[:]...))
 }

@@ -134,8 +134,8 @@ func TestHostileTokens(t *testing.T) {
 		return input + "." + b64.EncodeToString(m.Sum(nil))
 	}
 	last := w.token[len(w.token)-1]
-	stray := string(
-		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"[strings.IndexByte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", last)|1])
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	stray := string(alphabet[strings.IndexByte(alphabet, last)|1])
 	for name, tt := range map[string]struct{ token, code string }{
 		"nothing":                   {"", "artifact_missing"},
 		"100 KB":                    {strings.Repeat("a", 100<<10), "artifact_malformed"},

@@ -109,7 +109,8 @@ func FuzzRecord(f *testing.F) {
 		if _, whole := gate.VerifyRecord(context.Background(), k.Verifier, k.Strict, p); !whole {
 			return
 		}
-		if call := (evidence.Binding{Subject: p.Subject, Action: p.Action, Resource: p.Resource, ContentHash: p.ContentHash}); !call.SameAction(r.Binding) {
+		call := evidence.Binding{Subject: p.Subject, Action: p.Action, Resource: p.Resource, ContentHash: p.ContentHash}
+		if !call.SameAction(r.Binding) {
 			t.Errorf("the record of another call is whole: %+v", call)
 		}
 		found := 0

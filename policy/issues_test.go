@@ -2,7 +2,6 @@ package policy_test
 
 import (
 	"flag"
-	"fmt"
 	"os"
 	"reflect"
 	"regexp"
@@ -125,7 +124,7 @@ func auditPage(issues []policy.Issue) string {
 	codes := make(map[string][]string)
 	for _, i := range issues {
 		if name, ok := strings.CutPrefix(i.Path, "controls."); ok {
-			fmt.Fprintf(&controls, "| `%s` | %s |\n", name, i.Sentence)
+			controls.WriteString(item("`" + name + "`: " + i.Sentence))
 			continue
 		}
 		if codes[i.Mend] == nil {
@@ -135,27 +134,38 @@ func auditPage(issues []policy.Issue) string {
 	}
 	var others strings.Builder
 	for _, mend := range mends {
-		fmt.Fprintf(&others, "| %s | %s |\n", mend, strings.Join(codes[mend], ", "))
+		others.WriteString(item(mend + " " + strings.Join(codes[mend], ", ")))
 	}
 	return `# What the audit of a manifest finds
 
 Made from the audit by ` + "`make docs`" + `; do not edit it by hand.
 
-` + "`mediator deployment audit FILE`" + ` lists every safeguard that a manifest lacks: a stable code, the field, what is wrong, and how
-to mend it. A manifest with any issue is neither certified nor loaded.
+` + "`mediator deployment audit FILE`" + ` lists every safeguard that a manifest lacks: a stable code, the field,
+what is wrong, and how to mend it. A manifest with any issue is neither certified nor loaded.
 
 ## Controls
 
-The code of a control is ` + "`control_`" + ` and its name in snake case.
+The code of a control is ` + "`control_`" + ` and its name in snake case. Each line says what is wrong with the
+other value.
 
-| control | what is wrong with the other value |
-|---|---|
 ` + controls.String() + `
 ## Policies and bounds
 
-A code names the policy and the field. Bounds are in milliseconds.
+A code names the policy and the field. Each entry says how to mend its codes. Bounds are in milliseconds.
 
-| how to mend it | codes |
-|---|---|
 ` + others.String()
+}
+
+// item writes one entry of a list, in lines of at most 120 columns.
+func item(text string) string {
+	var b strings.Builder
+	line := "-"
+	for word := range strings.FieldsSeq(text) {
+		if len(line)+1+len(word) > 120 {
+			b.WriteString(line + "\n")
+			line = " "
+		}
+		line += " " + word
+	}
+	return b.String() + line + "\n"
 }

@@ -76,9 +76,10 @@ func NewServer(o Options) (*Server, error) {
 	setDefault(&o.Timeout, 2*time.Second)
 	setDefault(&o.Refresh, 500*time.Millisecond)
 	setDefault(&o.Stale, 5*time.Second)
+	probes := net.KeepAliveConfig{Enable: true, Idle: o.Timeout, Interval: o.Timeout / 2, Count: 2}
 	s := &Server{o: o, transport: &http.Transport{
 		// No Proxy: requests to Vault ignore the environment's proxy. Dead connections are noticed and replaced.
-		DialContext:         (&net.Dialer{Timeout: o.Timeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: o.Timeout, Interval: o.Timeout / 2, Count: 2}}).DialContext,
+		DialContext:         (&net.Dialer{Timeout: o.Timeout, KeepAliveConfig: probes}).DialContext,
 		TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout: o.Timeout, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 16,
 		// HTTP/1.1: with one request at a time for each key, HTTP/2 costs both ends a quarter more CPU.

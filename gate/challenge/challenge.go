@@ -22,8 +22,9 @@ type Challenge struct {
 }
 
 // instructions are part of every challenge.
-const instructions = `Solve every task as its own instructions say. Respond with {"challengeId":"...","answers":{"task_id":"64 ` +
-	`lowercase hex characters"}}: the id of this challenge, one answer for each task, nothing else.`
+const instructions = `Solve every task as its own instructions say. Respond with ` +
+	`{"challengeId":"...","answers":{"task_id":"64 lowercase hex characters"}}: the id of this challenge, one answer ` +
+	`for each task, nothing else.`
 
 // Bounds, in bytes unless noted.
 const (

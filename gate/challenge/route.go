@@ -25,8 +25,8 @@ const (
 	maxCost  = 1 << 20
 )
 
-const routeInstructions = `Input: an undirected weighted graph. Each of "edges" is [node,node,cost] and can be used in both ` +
-	`directions. Find the route from node "from" to node "to" with the least total cost; there is exactly ` +
+const routeInstructions = `Input: an undirected weighted graph. Each of "edges" is [node,node,cost] and can be used ` +
+	`in both directions. Find the route from node "from" to node "to" with the least total cost; there is exactly ` +
 	`one. The answer text is the route's nodes in order, joined by "-", then ":" and the total cost, such as ` +
 	`3-0-7:19.` + hashIt
 

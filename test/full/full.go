@@ -3,7 +3,8 @@ package full
 
 import "testing"
 
-// Only leaves a test out of a run with -short, and says what it needs. Without -short it does nothing: what is missing then fails the test.
+// Only leaves a test out of a run with -short, and says what it needs. Without -short it does nothing: what is missing
+// then fails the test.
 func Only(t testing.TB, needs string) {
 	t.Helper()
 	if testing.Short() {

@@ -29,8 +29,9 @@ func newAuthority() (authority, error) {
 	}
 	now := time.Now()
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "Vault test CA"}, NotBefore: now.Add(-24 * time.Hour), NotAfter: now.Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "Vault test CA"}, NotBefore: now.Add(-24 * time.Hour),
+		NotAfter: now.Add(24 * time.Hour),
+		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -47,8 +48,9 @@ func (a authority) certificate(notAfter time.Time) (tls.Certificate, error) {
 		return tls.Certificate{}, err
 	}
 	leaf := &x509.Certificate{
-		SerialNumber: big.NewInt(notAfter.UnixNano()), NotBefore: notAfter.Add(-24 * time.Hour), NotAfter: notAfter, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		SerialNumber: big.NewInt(notAfter.UnixNano()), NotBefore: notAfter.Add(-24 * time.Hour), NotAfter: notAfter,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		KeyUsage:    x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, leaf, a.cert, key.Public(), a.key)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
@@ -71,5 +73,6 @@ func (s *Server) writeCertificates() error {
 	write := func(name, kind string, der []byte) error {
 		return os.WriteFile(filepath.Join(s.dir, name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
 	}
-	return errors.Join(write("ca.pem", "CERTIFICATE", s.ca.cert.Raw), write("server.pem", "CERTIFICATE", cert.Certificate[0]), write("server.key", "PRIVATE KEY", keyDER))
+	return errors.Join(write("ca.pem", "CERTIFICATE", s.ca.cert.Raw),
+		write("server.pem", "CERTIFICATE", cert.Certificate[0]), write("server.key", "PRIVATE KEY", keyDER))
 }

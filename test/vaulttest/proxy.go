@@ -21,8 +21,8 @@ import (
 	"time"
 )
 
-// Fault is what goes wrong between a client and Vault. Its zero value is nothing: connections pass through as they are, with Vault's own
-// TLS. For all else the proxy itself is the TLS server, with a certificate of the same CA.
+// Fault is what goes wrong between a client and Vault. Its zero value is nothing: connections pass through as they are,
+// with Vault's own TLS. For all else the proxy itself is the TLS server, with a certificate of the same CA.
 type Fault struct {
 	Refuse    bool          // nobody listens
 	Expired   bool          // the certificate has expired
@@ -53,7 +53,8 @@ type Proxy struct {
 // NewProxy starts a proxy in front of s, without a fault.
 func (s *Server) NewProxy(t testing.TB) *Proxy {
 	t.Helper()
-	p := &Proxy{server: s, conns: make(map[net.Conn]bool), tls: &queue{conns: make(chan net.Conn), done: make(chan struct{})}}
+	p := &Proxy{server: s, conns: make(map[net.Conn]bool),
+		tls: &queue{conns: make(chan net.Conn), done: make(chan struct{})}}
 	p.fault.Store(&Fault{})
 	now := time.Now()
 	var err error
@@ -69,12 +70,13 @@ func (s *Server) NewProxy(t testing.TB) *Proxy {
 	}
 	p.http = &http.Server{
 		Handler: handler, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0),
-		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			if p.fault.Load().Expired {
-				return &p.expired, nil
-			}
-			return &p.valid, nil
-		}},
+		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12,
+			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+				if p.fault.Load().Expired {
+					return &p.expired, nil
+				}
+				return &p.valid, nil
+			}},
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 	}
 	if err := p.listen("127.0.0.1:0"); err != nil {
@@ -195,7 +197,8 @@ func (p *Proxy) handler() (http.Handler, error) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(raw)
 	vault := httputil.NewSingleHostReverseProxy(to)
-	vault.Transport = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}
+	vault.Transport = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+		DisableKeepAlives: true}
 	vault.ModifyResponse = func(r *http.Response) error { return shift(r, p.fault.Load().Clock) }
 	vault.ErrorLog = log.New(io.Discard, "", 0)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

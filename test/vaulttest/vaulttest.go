@@ -1,4 +1,5 @@
-// Package vaulttest starts a real Vault server for tests: TLS, raft storage, initialised and unsealed, not in development mode.
+// Package vaulttest starts a real Vault server for tests: TLS, raft storage, initialised and unsealed, not in
+// development mode.
 package vaulttest
 
 import (
@@ -32,7 +33,8 @@ type Server struct {
 	cmd         *exec.Cmd
 }
 
-// patience bounds what a test asks of the server: a machine that does much else takes long to start and to initialise one.
+// patience bounds what a test asks of the server: a machine that does much else takes long to start and to initialise
+// one.
 const patience = 3 * time.Minute
 
 // Main runs the tests of a package with a server that use is given.
@@ -129,7 +131,8 @@ listener "tcp" {
   tls_key_file    = "%[3]s/server.key"
 }
 `, ports[0], ports[1], s.dir, filepath.Dir(path))
-	if err := errors.Join(os.Mkdir(filepath.Join(s.dir, "data"), 0o700), os.WriteFile(s.config(), []byte(config), 0o600), s.writeCertificates()); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Join(s.dir, "data"), 0o700), os.WriteFile(s.config(), []byte(config), 0o600),
+		s.writeCertificates()); err != nil {
 		return err
 	}
 	if err := s.Start(); err != nil {
@@ -149,7 +152,8 @@ listener "tcp" {
 
 func (s *Server) config() string { return filepath.Join(s.dir, "vault.hcl") }
 
-// log names the file with the server's log. Faults that a test makes fill it, so a test shows its end, and only if it fails.
+// log names the file with the server's log. Faults that a test makes fill it, so a test shows its end, and only if it
+// fails.
 func (s *Server) log() string { return filepath.Join(s.dir, "vault.log") }
 
 func (s *Server) endOfLog() string {
@@ -287,7 +291,8 @@ func (s *Server) Write(t testing.TB, path string, data map[string]any) *api.Secr
 // Mount mounts a secrets engine.
 func (s *Server) Mount(t testing.TB, path, kind string, options map[string]string) {
 	t.Helper()
-	if err := s.Client(t).Sys().MountWithContext(t.Context(), path, &api.MountInput{Type: kind, Options: options}); err != nil {
+	if err := s.Client(t).Sys().MountWithContext(t.Context(), path, &api.MountInput{Type: kind, Options: options}); err !=
+		nil {
 		t.Fatal(err)
 	}
 }
@@ -314,7 +319,8 @@ func (s *Server) plugin(t testing.TB, as, name string) {
 	if err != nil {
 		t.Fatalf("a plugin of Vault is not there: run make setup: %v", err)
 	}
-	s.Write(t, "sys/plugins/catalog/"+as, map[string]any{"sha256": fmt.Sprintf("%x", sha256.Sum256(plugin)), "command": name})
+	s.Write(t, "sys/plugins/catalog/"+as,
+		map[string]any{"sha256": fmt.Sprintf("%x", sha256.Sum256(plugin)), "command": name})
 }
 
 // TokenFor makes a token with a policy of its own.
@@ -324,7 +330,8 @@ func (s *Server) TokenFor(t testing.TB, name, policy string, ttl time.Duration) 
 	if err := c.Sys().PutPolicyWithContext(t.Context(), name, policy); err != nil {
 		t.Fatal(err)
 	}
-	secret, err := c.Auth().Token().CreateOrphan(&api.TokenCreateRequest{Policies: []string{name}, TTL: ttl.String(), NoDefaultPolicy: true})
+	secret, err := c.Auth().Token().CreateOrphan(
+		&api.TokenCreateRequest{Policies: []string{name}, TTL: ttl.String(), NoDefaultPolicy: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,8 +25,8 @@ func Reload() *cobra.Command {
 		Use: "reload [ENDPOINT ...]", Short: "Reload the changed configuration of running processes, one after the other",
 		Example: `  mediator reload
   mediator reload unix:/run/mediator/control.sock unix:/run/mediator/admin.sock`,
-		Long: `Asks the process at each endpoint to read its configuration, manifest and policy again, as SIGHUP does, and prints the
-result. An endpoint is ` + cli.Endpoint + `. Without one, all processes of a mediator dev reload.
+		Long: `Asks the process at each endpoint to read its configuration, manifest and policy again, as SIGHUP does, and
+prints the result. An endpoint is ` + cli.Endpoint + `. Without one, all processes of a mediator dev reload.
 A configuration is taken over as a whole or refused as a whole. After a refusal the process keeps the one it has, and
 the remaining endpoints are not asked. Name the control plane before the sidecars: a sidecar takes a manifest only once
 the control plane decides by it.`,

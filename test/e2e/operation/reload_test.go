@@ -220,7 +220,9 @@ egress:
 	const followed, warning = "trust bundle taken over", "the deployment certificate is not taken over"
 	taken, warned := strings.Count(r.Log(t, "control"), followed), strings.Count(r.Log(t, "control"), warning)
 	r.certify(t)
-	kit.Until(t, "both trusts to follow the bundle", func() bool { return strings.Count(r.Log(t, "control"), followed) >= taken+2 })
+	kit.Until(t, "both trusts to follow the bundle", func() bool {
+		return strings.Count(r.Log(t, "control"), followed) >= taken+2
+	})
 	if n := strings.Count(r.Log(t, "control"), warning); n != warned {
 		t.Errorf("%d warnings after the reload", n-warned)
 	}

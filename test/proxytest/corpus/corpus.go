@@ -103,7 +103,8 @@ func parseExchange(text string) (e Exchange, err error) {
 		}
 	}
 	if !why || e.Via == "" || nothing == (e.Upstream != "") {
-		return e, fmt.Errorf("it needs a reason (#), a way (via), and what the upstream receives (|) or that it receives nothing")
+		return e, fmt.Errorf(
+			"it needs a reason (#), a way (via), and what the upstream receives (|) or that it receives nothing")
 	}
 	return e, nil
 }
