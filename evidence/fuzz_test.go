@@ -56,7 +56,8 @@ func FuzzParseRoot(f *testing.F) {
 	f.Add([]byte(
 		`{"kty":"OKP","crv":"Ed25519","kid":"` + d.root.KeyID + `","x":"` + evidence.EncodePublicKey(d.root.Public) + `"}`))
 	f.Add([]byte(
-		`{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"a:v1","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"},{"kty":"AKP","alg":"ML-DSA-65","kid":"a:v1","pub":"AA"}]}`))
+		`{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"a:v1","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"},{"kty":` +
+			`"AKP","alg":"ML-DSA-65","kid":"a:v1","pub":"AA"}]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		r, err := evidence.ParseRoot(raw, evidence.PurposeSignerCertificate)
 		var refused *refusal.Refusal

@@ -323,12 +323,13 @@ func TestParseJWK(t *testing.T) {
 		t.Errorf("the longest kid: %v", err)
 	}
 	for name, text := range map[string]string{
-		"a long kid":    strings.Replace(public, "k:v1", strings.Repeat("k", 257), 1),
-		"small order":   `{"kty":"OKP","crv":"Ed25519","kid":"k:v1","x":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}`,
-		"a private key": `{"kty":"OKP","crv":"Ed25519","kid":"k:v1","d":"nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}`,
-		"no kid":        strings.Replace(public, `"kid":"k:v1",`, "", 1),
-		"another kind":  `{"kty":"oct","k":"AAAA","kid":"k"}`,
-		"no JSON":       `x`,
+		"a long kid":  strings.Replace(public, "k:v1", strings.Repeat("k", 257), 1),
+		"small order": `{"kty":"OKP","crv":"Ed25519","kid":"k:v1","x":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}`,
+		"a private key": `{"kty":"OKP","crv":"Ed25519","kid":"k:v1","d":"nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A","x":` +
+			`"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}`,
+		"no kid":       strings.Replace(public, `"kid":"k:v1",`, "", 1),
+		"another kind": `{"kty":"oct","k":"AAAA","kid":"k"}`,
+		"no JSON":      `x`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := evidence.ParseJWK([]byte(text))

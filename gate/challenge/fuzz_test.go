@@ -46,7 +46,8 @@ func FuzzParseResponse(f *testing.F) {
 func FuzzParseChallenge(f *testing.F) {
 	// Short, because the fuzzer wastes time on shortening.
 	f.Add([]byte(
-		`{"id":"c","difficulty":"lite","instructions":"","binding":{"action":"a","contentHash":"h","nonce":"n","resource":"r","subject":"s"},"tasks":[{"id":"t","input":{},"instructions":"","kind":"vm"}],"token":"t","expiresAt":1}`))
+		`{"id":"c","difficulty":"lite","instructions":"","binding":{"action":"a","contentHash":"h","nonce":"n","resource":` +
+			`"r","subject":"s"},"tasks":[{"id":"t","input":{},"instructions":"","kind":"vm"}],"token":"t","expiresAt":1}`))
 	f.Fuzz(func(t *testing.T, raw []byte) { roundTrip(t, raw, challenge.ParseChallenge) })
 }
 

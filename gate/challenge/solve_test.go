@@ -112,7 +112,9 @@ func TestHostileTasks(t *testing.T) {
 			strings.Replace(numbers(strings.Join(even, ","), 12, 12_000_277, ""), `"even":0`, `"even":12`, 1)},
 		// The search finds the one choice early, and takes too long to exclude another.
 		"subset: a long search after a find": {"subset",
-			`{"apart":[],"even":12,"numbers":[102946,132836,162792,182512,184160,205024,313312,327968,332576,338592,348768,361504,373536,382752,384224,458912,487200,532256,546720,552672,614304,683616,687520,883360],"size":12,"sum":5144286}`},
+			`{"apart":[],"even":12,"numbers":[102946,132836,162792,182512,184160,205024,313312,327968,332576,338592,348768,` +
+				`361504,373536,382752,384224,458912,487200,532256,546720,552672,614304,683616,687520,883360],"size":12,"sum":` +
+				`5144286}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := challenge.Solve(context.Background(),

@@ -27,9 +27,9 @@ const (
 	maxVisits  = 1 << 18 // partial choices; honest tasks stay far below
 )
 
-const subsetInstructions = `Input: distinct numbers. Choose exactly "size" of "numbers" so that they add up to "sum", ` +
-	`exactly "even" of them are even, and no pair in "apart" is chosen with both its numbers. There is exactly one ` +
-	`such choice. The answer text is the chosen numbers in ascending order with commas, such as 12,57,301.` + hashIt
+const subsetInstructions = `Input: distinct numbers. Choose exactly "size" of "numbers" so that they add up to ` +
+	`"sum", exactly "even" of them are even, and no pair in "apart" is chosen with both its numbers. There is exactly ` +
+	`one such choice. The answer text is the chosen numbers in ascending order with commas, such as 12,57,301.` + hashIt
 
 func (subset) Kind() string { return "subset" }
 

@@ -106,7 +106,8 @@ func TestMistakes(t *testing.T) {
 		{sidecar, "state: state\n", "state: state\nsession: {standing: yes}\n",
 			`line 7, column 21: session.standing: must be true or false, not "yes"`},
 		{sidecar, "state: state\n", "state: state\nlimits: {calls: 1e3}\n",
-			`line 7, column 17: limits.calls: must be a whole number in decimal digits, from 0 to 9223372036854775807, not "1e3"`},
+			`line 7, column 17: limits.calls: must be a whole number in decimal digits, from 0 to 9223372036854775807, not ` +
+				`"1e3"`},
 
 		// Values that mean nothing.
 		{sidecar, "type: memory", "type: valt",
@@ -175,7 +176,8 @@ func TestMistakes(t *testing.T) {
 		{sidecar, "    action: create_post",
 			"    action: create_post\n    credential: {vault: {path: kv, field: f}, basicSecret: pasword}",
 			"line 21, column 25: actions[0].credential.vault: needs custody.type: vault\n" +
-				`line 21, column 60: actions[0].credential.basicSecret: "pasword" is none of auto, password, user, both; did you mean password?`},
+				`line 21, column 60: actions[0].credential.basicSecret: "pasword" is none of auto, password, user, both; did ` +
+				`you mean password?`},
 		{sidecar, "egress:\n", "upstreams:\n  - {host: \"api.example.com:443\", ca: /absent.pem}\negress:\n",
 			"line 22, column 39: upstreams[0].ca: open /absent.pem: no such file or directory"},
 		{trigger, "Europe/Berlin", "Europe/Berln",

@@ -62,7 +62,8 @@ func TestReputationMistakes(t *testing.T) {
 		"a database without a DSN": {"state: state\n", "state: state\nstore: {postgres: {}}\n",
 			"line 4, column 19: store.postgres.dsnFile: is required"},
 		"a limit below 0": {"state: state\n", "state: state\nlimits: {sessions: -1}\n",
-			`line 4, column 20: limits.sessions: must be a whole number in decimal digits, from 0 to 9223372036854775807, not "-1"`},
+			`line 4, column 20: limits.sessions: must be a whole number in decimal digits, from 0 to 9223372036854775807, ` +
+				`not "-1"`},
 		"an absurd rate": {"state: state\n", "state: state\nlimits: {callsPerSecond: 1000001}\n",
 			"line 4, column 26: limits.callsPerSecond: 1000001 is more than 1000000"},
 		"no owner": {
@@ -83,19 +84,22 @@ func TestReputationMistakes(t *testing.T) {
 		"two of one registry": {"believedHosts", strings.NewReplacer("NAME", "two", "FILE", "one.jwk").Replace(second),
 			"line 16, column 27: owners[1].registry: is the registry of one too"},
 		"a URL for a host": {"[api.openai.com]", "[\"https://api.openai.com\"]",
-			`line 16, column 17: believedHosts[0]: "https://api.openai.com" is neither a host, such as api.example.com, nor a host and a port`},
+			`line 16, column 17: believedHosts[0]: "https://api.openai.com" is neither a host, such as api.example.com, nor ` +
+				`a host and a port`},
 		"verification as it is": {"believedHosts", "verification: {}\nbelievedHosts", ""},
 		"another mode": {"believedHosts", "verification: {mode: strict}\nbelievedHosts",
 			`line 16, column 22: verification.mode: "strict" is none of observed, seed`},
 		"a URL for a name": {"believedHosts", "verification: {hosts: [\"https://node.example\"]}\nbelievedHosts",
-			`line 16, column 24: verification.hosts[0]: "https://node.example" is no host name; give it without scheme and port`},
+			`line 16, column 24: verification.hosts[0]: "https://node.example" is no host name; give it without scheme and ` +
+				`port`},
 		"a server without a name": {"believedHosts", "verification: {servers: [{role: x}]}\nbelievedHosts",
 			"line 16, column 26: verification.servers[0].name: is required"},
 		"a gate nowhere": {"believedHosts", "verification: {xray: {govern: {}}}\nbelievedHosts",
 			"line 16, column 31: verification.xray.govern.url: is required"},
 		"a gate over plain HTTP": {"believedHosts",
 			"verification: {xray: {govern: {url: \"http://g.example/mcp\"}}}\nbelievedHosts",
-			`line 16, column 37: verification.xray.govern.url: "http://g.example/mcp" is no https URL: plain text could be changed on the way`},
+			`line 16, column 37: verification.xray.govern.url: "http://g.example/mcp" is no https URL: plain text could be ` +
+				`changed on the way`},
 		"a gate with a password": {"believedHosts",
 			"verification: {xray: {govern: {url: \"https://me:hunter2@g.example/mcp\"}}}\nbelievedHosts",
 			"line 16, column 37: verification.xray.govern.url: is no https URL, or names a user: leave the user out, and put " +

@@ -57,7 +57,8 @@ func FuzzParseMembers(f *testing.F) {
 		Bytes    []byte                       `json:"bytes"`
 	}
 	f.Add([]byte(
-		`{"binding":{"subject":"s"},"envelope":{"response":{"answers":{"t1":"a"}}},"lists":{"a":[{"b":true}]},"n":1,"raw":[{}],"bytes":"AA=="}`))
+		`{"binding":{"subject":"s"},"envelope":{"response":{"answers":{"t1":"a"}}},"lists":{"a":[{"b":true}]},"n":1,"raw":` +
+			`[{}],"bytes":"AA=="}`))
 	f.Add([]byte("{\"binding\":null,\n\"binding\":{}}"))
 	f.Add([]byte(`{"n":5.0}`))
 	f.Add([]byte(`{"raw":"\ud800"}`))

@@ -136,24 +136,25 @@ func TestErrorsSayWhere(t *testing.T) {
 	}
 	long := strings.Repeat("k", 1<<20)
 	for text, want := range map[string]string{
-		``:                                         "line 1, column 1: the document ends where a value is missing",
-		"{\n  \"items\": [\n}":                     `line 3, column 1: items[0] lacks a value before "}"`,
-		"{\n  \"items\": [}]}":                     `line 2, column 13: items[0] lacks a value before "}"`,
-		`{} x`:                                     "line 1, column 4: the document has text after its value",
-		`[]`:                                       "line 1, column 1: the document must be an object",
-		"{\"items\":\n[{\"name\":5}]}":             "line 2, column 10: items[0].name must be a text",
-		`{"items":[{},{"n":"5"}]}`:                 "items[1].n must be a whole number",
-		`{"map":{"é":{"on":5}}}`:                   `line 1, column 19: map."é".on must be true or false`,
-		`{"items":[{"n":5.5}]}`:                    "items[0].n must be a whole number",
-		`{"items":[{"n":1e30}]}`:                   "items[0].n must be a whole number",
-		`{"items":[{"on":"true"}]}`:                "items[0].on must be true or false",
-		`{"items":[{"raw":"*"}]}`:                  "items[0].raw is malformed",
-		`{"items":{}}`:                             "items must be a list",
-		`{"map":{"a b":{"x":1}}}`:                  `map."a b".x is not known`,
-		`{"map":{"k":{"name":"a","name":1}}}`:      "map.k.name comes twice",
-		`{"map":{"` + long + `":1}}`:               "map." + long[:80] + "… must be an object",
-		`{"` + long + `":1}`:                       long[:80] + "… is not known",
-		"{\"\x1b[2J\":1}":                          `line 1, column 3: the document has the control character '\x1b' in a string`,
+		``:                                    "line 1, column 1: the document ends where a value is missing",
+		"{\n  \"items\": [\n}":                `line 3, column 1: items[0] lacks a value before "}"`,
+		"{\n  \"items\": [}]}":                `line 2, column 13: items[0] lacks a value before "}"`,
+		`{} x`:                                "line 1, column 4: the document has text after its value",
+		`[]`:                                  "line 1, column 1: the document must be an object",
+		"{\"items\":\n[{\"name\":5}]}":        "line 2, column 10: items[0].name must be a text",
+		`{"items":[{},{"n":"5"}]}`:            "items[1].n must be a whole number",
+		`{"map":{"é":{"on":5}}}`:              `line 1, column 19: map."é".on must be true or false`,
+		`{"items":[{"n":5.5}]}`:               "items[0].n must be a whole number",
+		`{"items":[{"n":1e30}]}`:              "items[0].n must be a whole number",
+		`{"items":[{"on":"true"}]}`:           "items[0].on must be true or false",
+		`{"items":[{"raw":"*"}]}`:             "items[0].raw is malformed",
+		`{"items":{}}`:                        "items must be a list",
+		`{"map":{"a b":{"x":1}}}`:             `map."a b".x is not known`,
+		`{"map":{"k":{"name":"a","name":1}}}`: "map.k.name comes twice",
+		`{"map":{"` + long + `":1}}`:          "map." + long[:80] + "… must be an object",
+		`{"` + long + `":1}`:                  long[:80] + "… is not known",
+		"{\"\x1b[2J\":1}": `line 1, column 3: the document has the control character '\x1b' in a ` +
+			`string`,
 		`{"\u001b[2J":1}`:                          `"\x1b[2J" is not known`,
 		"{\"map\":{\n\"k\":{\"name\":\"\xff\"}}}":  "line 2, column 14: map.k.name has a byte that is not UTF-8",
 		`{"map":{"k":{"name":"\\\ud800x"}}}`:       "line 1, column 24: map.k.name has half of a surrogate pair",
@@ -224,8 +225,10 @@ type strictly struct {
 
 func TestParseMembers(t *testing.T) {
 	for text, says := range map[string]string{
-		`{"inherited":"a","named":{"own":"b"},"Plain":"c","flag":true,"count":-1,"large":9007199254740993,"bytes":"AQ==","time":"2026-11-20T12:00:00Z","text":"A","pointer":"p","any":{"Z":1}}`: "",
-		`{"inherited":null,"flag":null,"count":null,"bytes":null,"pointer":null,"any":null}`:                                                                                                    "",
+		`{"inherited":"a","named":{"own":"b"},"Plain":"c","flag":true,"count":-1,"large":9007199254740993,"bytes":"AQ==",` +
+			`"time":"2026-11-20T12:00:00Z","text":"A","pointer":"p","any":{"Z":1}}`: "",
+		`{"inherited":null,"flag":null,"count":null,"bytes":null,"pointer":null,"any":` +
+			`null}`: "",
 		`null`:                          "",
 		`{"flag":"true"}`:               "flag must be true or false",
 		`{"flag":1}`:                    "flag must be true or false",

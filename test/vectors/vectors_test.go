@@ -137,7 +137,8 @@ func TestIndependentVerifierBounds(t *testing.T) {
 const chain = new ReceiptChain({ owner: 'o' });
 chain.last = { chain: { session_id: 's' }, agent: 'a' };
 chain.hashes.length = Number(process.argv[1]);
-const next = { owner: 'o', agent: 'a', session: {}, chain: { session_id: 's', sequence_number: chain.hashes.length + 2 } };
+const next = { owner: 'o', agent: 'a', session: {},
+  chain: { session_id: 's', sequence_number: chain.hashes.length + 2 } };
 try { chain.follows(next, ''); } catch (e) { console.log(e.code); }`
 	for length, want := range map[int]string{interaction.MaxReceipts - 1: "chain_incomplete",
 		interaction.MaxReceipts: "session_full"} {

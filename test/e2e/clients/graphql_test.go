@@ -55,8 +55,10 @@ func newGitHub(t *testing.T, condition string) *kit.Rig {
 func gitHubAnswer(r *kit.Rig, query string) string {
 	const issue = `{"id":"I_7","number":7,"title":"An issue","state":"OPEN",` +
 		`"url":"https://github.com/acme/site/issues/7","author":{"login":"a"},` +
-		`"body":"text","comments":{"nodes":[],"totalCount":0},"assignees":{"nodes":[]},"labels":{"nodes":[],"totalCount":0},` +
-		`"projectCards":{"nodes":[]},"reactionGroups":[],"updatedAt":"2026-11-22T10:00:00Z","createdAt":"2026-11-22T10:00:00Z"}`
+		`"body":"text","comments":{"nodes":[],"totalCount":0},"assignees":{"nodes":[]},"labels":{"nodes":[],"totalCount":` +
+		`0},` +
+		`"projectCards":{"nodes":[]},"reactionGroups":[],"updatedAt":"2026-11-22T10:00:00Z","createdAt":"2026-11-22T10:00:` +
+		`00Z"}`
 	if strings.Contains(query, "addComment") {
 		name := "addComment"
 		if strings.Contains(query, "said:") {
