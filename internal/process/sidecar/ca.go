@@ -34,8 +34,8 @@ func openCA(c *config.Sidecar) (*intercept.CA, error) {
 	if err != nil {
 		return nil, err
 	}
-	//nolint:gosec // a certificate is public, and agents of other users read it
-	if err := os.WriteFile(c.CAFile(), ca.CertificatePEM(), 0o644); err != nil {
+	err = os.WriteFile(c.CAFile(), ca.CertificatePEM(), 0o644) //nolint:gosec // agents of other users read it
+	if err != nil {
 		return nil, fmt.Errorf("%w: make the folder, and let this process's user write the certificate for agents there", err)
 	}
 	return ca, nil
