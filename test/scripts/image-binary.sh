@@ -16,6 +16,6 @@ fi
 chmod 755 "$dir" "$dir/mediator"
 run=("$dir/mediator")
 [ "$(id -u)" != 0 ] || run=(setpriv --reuid=65532 --regid=65532 --clear-groups "$dir/mediator")
-env -i "${run[@]}" version
+env -i "${run[@]}" --version
 env -i "${run[@]}" help >/dev/null
 echo "image-binary: static, runs as uid 65532 with an empty environment"

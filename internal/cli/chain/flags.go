@@ -16,7 +16,7 @@ import (
 	"github.com/actionproof/mediator/internal/devstack"
 )
 
-// judgeFlags are the flags that evidence verify and evidence export share: which records, and what they are judged by.
+// judgeFlags are the flags that verify and posts export share: the records, and what judges them.
 type judgeFlags struct {
 	selected          records.SelectionFlags
 	trust             config.Trust

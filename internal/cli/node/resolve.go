@@ -28,7 +28,7 @@ func resolve() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "resolve FILE", Short: "Decide a general dispute, as its arbiter",
-		Args: cli.ExactArgs(1, "the file of a dispute, as mediator dispute show --json prints it"),
+		Args: cli.ExactArgs(1, "the file of a dispute, as mediator reputation show dispute --json prints it"),
 		Example: `  mediator dispute resolve dispute.json --outcome target_wins --reason "The log shows it" \
       --arbiter-key arbiter.key.jwk --audience mediator-reputation > decision.jwt
   mediator dispute resolve dispute.json --decision decision.jwt --node https://node.example.com`,
@@ -88,7 +88,7 @@ func readDispute(path string) (d reputation.Dispute, err error) {
 		return d, err
 	}
 	if err := json.Unmarshal(raw, &d); err != nil {
-		return d, fmt.Errorf("%s is no dispute, as mediator dispute show --json prints it: %w", path, err)
+		return d, fmt.Errorf("%s is no dispute, as mediator reputation show dispute --json prints it: %w", path, err)
 	}
 	return d, nil
 }
