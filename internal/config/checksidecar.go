@@ -18,8 +18,6 @@ import (
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/ledger/postgres"
 	"github.com/actionproof/mediator/proxy"
-	"github.com/actionproof/mediator/proxy/echo"
-	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/graphql"
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/match"
@@ -237,47 +235,6 @@ func (e Egress) observe(key string, f *findings) *inference.Rule {
 	}
 	return out
 }
-
-// checkCredential checks the credential of a rule, if it has one. It reads a secret in a file once.
-func (c *Sidecar) checkCredential(key string, r *Credential, f *findings) {
-	if r == nil {
-		return
-	}
-	switch {
-	case (r.File == "") == (r.Vault == nil):
-		f.Add(key, "needs either file or vault")
-	case r.Vault == nil:
-		if err := checkSecretFile(r); err != nil {
-			f.Add(key+".file", "%v", err)
-		}
-	case c.Custody.Vault == nil:
-		f.Add(key+".vault", "needs custody.type: vault")
-	}
-	if err := forward.CheckCredential(r.HeaderName(), r.Prefix); err != nil {
-		f.Add(key, "%v", err)
-	}
-}
-
-// checkSecretFile refuses a file that holds no secret for a credential.
-func checkSecretFile(r *Credential) error {
-	secret, err := files.ReadSecret(r.File, 1)
-	if err != nil {
-		return err
-	}
-	if !httpguts.ValidHeaderFieldValue(secret) {
-		return fmt.Errorf("%s holds a character that no header can carry, such as a line end", r.File)
-	}
-	if _, err := echo.New(r.Prefix, secret, r.Half()); err != nil {
-		return fmt.Errorf("%s: %w", r.File, err)
-	}
-	return nil
-}
-
-// Half returns which half of a Basic credential is secret.
-func (r *Credential) Half() echo.Half { return cmp.Or(echo.Half(r.BasicSecret), echo.Auto) }
-
-// HeaderName returns the name of the header that carries the credential.
-func (r *Credential) HeaderName() string { return cmp.Or(r.Header, "Authorization") }
 
 func (c *Sidecar) addUpstream(key string, u Upstream, f *findings) {
 	if u.Host == "" {

@@ -2,6 +2,7 @@
 //
 //	demo.go       the two deployments and the player
 //	scenarios.go  the scenarios, one a row, and how each is played
+//	nodescenarios.go  what the scenarios with the node look at
 //	disputes.go   the scenarios in which two agents dispute each other's signals
 //	config.go     what the deployments' files say
 //	api.go        the two APIs

@@ -7,7 +7,7 @@
 //
 // # Files
 //
-//	reader.go     reads and checks one text
+//	reader.go     reads and checks one text; scalar.go its strings and numbers
 //	shape.go      the members and types that a Go type accepts
 //	canonical.go  writes the canonical form
 //	parse.go      decodes into Go types
