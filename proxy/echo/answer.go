@@ -2,6 +2,7 @@ package echo
 
 import (
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -20,11 +21,11 @@ func Hides(name string) bool { return slices.Contains(hiding, name) }
 // encodings are the headers that announce compression.
 var encodings = []string{"Content-Encoding", "Grpc-Encoding", "Connect-Content-Encoding"}
 
-// Guard searches an answer. It refuses (answer_withheld) a compressed answer, and one with the secret in its header.
-// The body ends with answer_withheld at the secret, or at its end if the trailers have it. Informational answers must
-// be kept from the agent.
+// Guard searches an answer. It refuses (answer_withheld) a compressed answer, and one with the secret in its header or
+// in the name of an announced trailer, which the header shows. The body ends with answer_withheld at the secret, or at
+// its end if the trailers have it. Informational answers must be kept from the agent.
 func (s *Secret) Guard(resp *http.Response) error {
-	if s.inHeader(resp.Header) {
+	if s.inHeader(resp.Header) || slices.ContainsFunc(slices.Collect(maps.Keys(resp.Trailer)), s.inName) {
 		return errEchoed()
 	}
 	for _, name := range encodings {
@@ -51,9 +52,14 @@ func empty(resp *http.Response) bool {
 	return head || resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified
 }
 
+// inName searches the name of a header or trailer, which net/http has written in its own case.
+func (s *Secret) inName(name string) bool {
+	return s.In([]byte(strings.ToLower(name))) || s.In([]byte(name))
+}
+
 func (s *Secret) inHeader(h http.Header) bool {
 	for name, values := range h {
-		if s.In([]byte(strings.ToLower(name))) || s.In([]byte(name)) {
+		if s.inName(name) {
 			return true
 		}
 		for _, v := range values {
