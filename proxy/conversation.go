@@ -38,6 +38,7 @@ type kind struct {
 	is func(rule) bool
 	// check refuses two rules for the same message and returns the index of the second.
 	check func([]rule) (int, error)
+	// begin may wait for the session's own calls. Choosing the rule must not: other sessions wait for the turn to read.
 	begin func(*call) conversation
 	// headers is the prefix of headers that only repeat the message; empty for none.
 	headers string
@@ -67,6 +68,7 @@ func (p *Pipeline) choose(c *call, to *endpoint) (r rule, err error) {
 			return rule{}, err
 		}
 	}
+	begun := to.kind.begin(c)
 	ctx, cancel := context.WithTimeout(c.r.Context(), p.o.Timeouts.Step)
 	defer cancel()
 	done, err := p.bodies.Turn(ctx, c.session.ID, len(c.text()))
@@ -74,7 +76,7 @@ func (p *Pipeline) choose(c *call, to *endpoint) (r rule, err error) {
 		return rule{}, err
 	}
 	defer done() // also after a panic
-	c.conversation = to.kind.begin(c)
+	c.conversation = begun
 	r, err = c.conversation.choose(to.rules)
 	c.step("message")
 	return r, err

@@ -24,16 +24,19 @@ var kindModel = kind{
 		return 0, nil
 	},
 	begin: func(c *call) conversation {
+		measure := c.p.o.Receipts.Measure(c.r.Context(), c.session.Chain)
 		if prompt, ok := c.conversation.(*promptCall); ok { // the call to a model that a prompt became
+			prompt.measure = measure
 			return prompt
 		}
-		return &modelCall{plain: plain{c}}
+		return &modelCall{plain: plain{c}, measure: measure}
 	},
 }
 
 // modelCall is an observed call to a model.
 type modelCall struct {
 	plain
+	measure  *inference.Measure // nil for a call without a receipt
 	observer *inference.Observer
 	probe    string // id of the probe that is the prompt, or empty
 	counted  bool   // counted in its session before the end
@@ -44,8 +47,7 @@ func (m *modelCall) choose(rules []rule) (rule, error) {
 		return rule{}, refusal.New("message_malformed", "the request to the model has no body")
 	}
 	o, keeper, key := &m.p.o, m.p.o.Receipts, m.session.Content[:]
-	measure := keeper.Measure(m.r.Context(), m.session.Chain)
-	request, err := inference.Read(*rules[0].egress.Observe, m.held.Text, key, measure)
+	request, err := inference.Read(*rules[0].egress.Observe, m.held.Text, key, m.measure)
 	if err != nil {
 		return rule{}, err
 	}
@@ -56,7 +58,7 @@ func (m *modelCall) choose(rules []rule) (rule, error) {
 	m.observer = inference.Observe(request, m.record.Started, inference.Options{
 		Key: key, Now: o.Now, Go: m.p.follow,
 		Take: func(n int) bool { return budget.Take(n) == nil }, Free: budget.Free,
-		Measure: measure, Sample: keeper.Wants(m.session.Chain, m.record.Host, request.Model),
+		Measure: m.measure, Sample: keeper.Wants(m.session.Chain, m.record.Host, request.Model),
 		Ended: func() { m.receipt.Ending() },
 	})
 	return rules[0], nil
