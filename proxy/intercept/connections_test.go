@@ -18,7 +18,7 @@ import (
 func TestConnectionsThatWait(t *testing.T) {
 	const limit = 8
 	const plain = "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n"
-	release, began := make(chan struct{}), make(chan struct{})
+	release, began, half := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	r := newRig(t, func(o *intercept.Options) {
 		o.Limits.Connections = limit
 		o.Party = func(r intercept.Route) string { return r.ProxyAuthorization }
@@ -26,6 +26,9 @@ func TestConnectionsThatWait(t *testing.T) {
 			if r.URL.Path == "/slow" {
 				began <- struct{}{}
 				<-release
+			}
+			if r.URL.Path == "/half" {
+				half <- struct{}{}
 			}
 			_, _ = io.WriteString(w, "done")
 		})
@@ -58,7 +61,15 @@ func TestConnectionsThatWait(t *testing.T) {
 		"tunnels":              func(int) { intercepted("hostile") },
 		"tunnels after a call": func(int) { wantBody(t, roundTripRaw(t, intercepted("hostile"), inside), "done") },
 		"HTTP/2":               func(int) { newFrames(t, intercepted("hostile", "h2")) },
-		"half a header":        func(i int) { _, _ = fmt.Fprintf(r.Dial(), "GET http://a.example/%d HTTP/1.1\r\n", i) },
+		"half a body": func(int) {
+			_, _ = io.WriteString(r.Dial(), "POST http://a.example/half HTTP/1.1\r\nHost: a.example\r\nContent-Length: 9\r\n\r\n")
+			select {
+			case <-half:
+			case <-time.After(10 * time.Second):
+				t.Fatal("a call whose body does not come keeps out the next connection")
+			}
+		},
+		"half a header": func(i int) { _, _ = fmt.Fprintf(r.Dial(), "GET http://a.example/%d HTTP/1.1\r\n", i) },
 	} {
 		for i := range 3 * limit {
 			open(i)

@@ -28,6 +28,7 @@ func refuseConnect(w http.ResponseWriter, r *http.Request, p *Proxy, err error) 
 	}
 	var text bytes.Buffer
 	_ = resp.Write(&text)
+	c.(*conn).waits(true) // the client may not take the answer
 	_, _ = c.Write(text.Bytes())
 	agent := c.(*conn).socket
 	_ = agent.CloseWrite()

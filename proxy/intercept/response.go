@@ -40,6 +40,7 @@ func recovering(o *Options, h http.HandlerFunc) http.Handler {
 			}
 			rw.bound() // for the final write of buffered bytes
 			rw.endBody(r, o.Limits.HeaderTimeout)
+			rw.wait()
 		}()
 		h(rw, r)
 	})
@@ -63,6 +64,14 @@ func (w *response) endBody(r *http.Request, within time.Duration) {
 		by := w.o.Now().Add(within)
 		w.conn.bodyBy.Store(&by)
 		_ = w.conn.SetReadDeadline(by)
+	}
+}
+
+// wait lists the connection of a handled HTTP/1 request as waiting: the client may take its time with the rest of the
+// body and with the answer, and nothing else bounds such connections.
+func (w *response) wait() {
+	if !w.streamed && !w.connect && w.ended == nil {
+		w.conn.waits(true)
 	}
 }
 
