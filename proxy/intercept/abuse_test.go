@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -264,6 +265,47 @@ func windowZeroOfAShortAnswer(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	_ = c.Close()
+}
+
+// Short answers that nobody takes are bounded in number too, for each party.
+func TestManyShortAnswers(t *testing.T) { synctest.Test(t, manyShortAnswers) }
+
+func manyShortAnswers(t *testing.T) {
+	const limit, asked = 8, 20
+	r := newBubbleRig(t, func(o *intercept.Options) {
+		o.Limits.Connections = limit
+		o.Party = func(r intercept.Route) string { return r.Target.Host }
+		o.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "short") })
+	})
+	closed := xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 0}
+	c, f := dialHTTP2(t, r, closed)
+	defer c.Close()
+	for i := range asked {
+		f.Send(strings.Replace(getFrames, "HEADERS 1", fmt.Sprintf("HEADERS %d", 2*i+1), 1))
+	}
+	began := time.Now()
+	for range asked - limit/2 {
+		if got := f.Next(); !strings.Contains(got, "RST_STREAM") {
+			t.Errorf("got %s", got)
+		}
+	}
+	if took := time.Since(began); took > 0 {
+		t.Errorf("%d answers waited for %s", asked, took)
+	}
+	other, err := r.Tunnel("b.example:443", "b.example", http2)
+	must(t, err)
+	defer other.Close()
+	g := newFrames(t, other)
+	g.Send(strings.Replace(getFrames, "a.example", "b.example", 1))
+	if got := g.Next(); got != "1 200" {
+		t.Errorf("another party got %s", got)
+	}
+	f.Send("SETTINGS 4 100")
+	for range limit / 2 {
+		if got := f.Next(); !strings.HasSuffix(got, " 200") {
+			t.Errorf("once there is a window: %s", got)
+		}
+	}
 }
 
 // Rapid reset (CVE-2023-44487)

@@ -38,9 +38,8 @@ func recovering(o *Options, h http.HandlerFunc) http.Handler {
 				rw.Header().Set("Connection", "close") // the request may be half read
 				o.Refuse(rw, r, errors.New("intercept: panic"))
 			}
-			rw.bound() // for the final write of buffered bytes
 			rw.endBody(r, o.Limits.HeaderTimeout)
-			rw.wait()
+			rw.end()
 		}()
 		h(rw, r)
 	})
@@ -54,6 +53,7 @@ type response struct {
 	streamed bool        // over HTTP/2
 	connect  bool        // to a CONNECT
 	begun    bool        // a final status was written, or the connection hijacked
+	buffered bool        // by net/http, part of the body
 	ended    func() bool // set after a switch of protocols, see leave
 }
 
@@ -67,10 +67,18 @@ func (w *response) endBody(r *http.Request, within time.Duration) {
 	}
 }
 
-// wait lists the connection of a handled HTTP/1 request as waiting: the client may take its time with the rest of the
-// body and with the answer, and nothing else bounds such connections.
-func (w *response) wait() {
-	if !w.streamed && !w.connect && w.ended == nil {
+// end ends a handled request, whose client may take its time with the answer and with the rest of the body. Over HTTP/2
+// it sends what net/http would only send after the handler, where nothing bounds the number of such streams. An HTTP/1
+// connection waits for its client.
+func (w *response) end() {
+	switch p, party := w.conn.p, w.conn.party; {
+	case w.streamed && !w.buffered: // a window is only for a body
+	case w.streamed && !p.ending.Take(party, 1, int64(w.o.Limits.Connections)):
+		panic(http.ErrAbortHandler)
+	case w.streamed:
+		defer p.ending.Give(party, 1)
+		_ = w.FlushError()
+	case !w.connect && w.ended == nil:
 		w.conn.waits(true)
 	}
 }
@@ -101,14 +109,14 @@ func (w *response) WriteHeader(status int) {
 }
 
 func (w *response) Write(b []byte) (int, error) {
-	w.begun = true
+	w.begun, w.buffered = true, true
 	w.bound()
 	defer w.unbound()
 	return w.ResponseWriter.Write(b)
 }
 
 func (w *response) FlushError() error {
-	w.begun = true
+	w.begun, w.buffered = true, false
 	w.bound()
 	defer w.unbound()
 	return http.NewResponseController(w.ResponseWriter).Flush()

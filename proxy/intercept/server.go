@@ -62,7 +62,8 @@ type Limits struct {
 	WriteTimeout     time.Duration // of a write that the client does not read; 5 min if 0
 	HeaderBytes      int           // of a request, each line counting 32 more; 64 KiB if 0
 	// Connections bounds the open connections of each shared listener, and of all sessions' listeners together; 4096 if
-	// 0. At a full shared listener a new one replaces one that waits for its client; others wait.
+	// 0. At a full shared listener a new one replaces one that waits for its client; others wait. It also bounds the
+	// answers over HTTP/2 that wait for their clients after the call.
 	Connections int
 	Tunnels     int // open tunnels; further CONNECTs are refused (overloaded); 2048 if 0
 	Streams     int // HTTP/2 streams of one tunnel; 250 if 0
@@ -104,6 +105,8 @@ type Proxy struct {
 	begin    sync.Once   // begins to serve tunnels
 	// ofSessions counts the connections to sessions' own listeners.
 	ofSessions share.Pool
+	// ending counts the HTTP/2 streams whose handled request waits for its client to take the answer.
+	ending share.Pool
 
 	// stopping ends when Shutdown begins: other protocols, and tunnels without requests, are cut.
 	stopping context.Context
