@@ -5,6 +5,6 @@ var NewWatchOn = newWatch
 
 // ReadsTerminal asks whether a thread's standard input is a terminal.
 func (l *LookerClient) ReadsTerminal(tid int) (bool, error) {
-	_, is, err := (&processes{looker: l}).terminal(tid)
+	_, is, err := (&processes{path: "/proc", looker: l}).terminal(tid)
 	return is, err
 }

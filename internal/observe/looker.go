@@ -127,6 +127,11 @@ func (p *processes) ask(what int32, id int) (got int64, err error) {
 		}
 		err = &os.PathError{Op: "readlink", Path: fmt.Sprintf("/proc/%d/%s", id, of), Err: syscall.Errno(-got)}
 	}
+	if errors.Is(err, syscall.EACCES) { // the kernel says so too of a process that ends meanwhile
+		if _, gone := p.file(id, "stat"); errors.Is(gone, errGone) {
+			err = errGone
+		}
+	}
 	return got, orGone(err)
 }
 

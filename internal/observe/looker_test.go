@@ -1,12 +1,15 @@
 package observe_test
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/actionproof/mediator/internal/observe"
@@ -52,5 +55,26 @@ func TestLooker(t *testing.T) {
 		if _, err := l.ReadsTerminal(os.Getpid()); err == nil || !strings.Contains(err.Error(), "does not answer") {
 			t.Errorf("without a looker: %v", err)
 		}
+	}
+}
+
+// TestLookerAtTheEnd: about a process that ends while it is looked at the kernel says EACCES. Otherwise an agent that
+// starts many short processes would have the sidecar say of every run that it could not be observed.
+func TestLookerAtTheEnd(t *testing.T) {
+	questions, asked := io.Pipe()
+	answered, answers := io.Pipe()
+	defer asked.Close()
+	go func() {
+		var question [8]byte
+		for _, err := io.ReadFull(questions, question[:]); err == nil; _, err = io.ReadFull(questions, question[:]) {
+			_ = binary.Write(answers, binary.LittleEndian, -int64(syscall.EACCES))
+		}
+	}()
+	l := observe.NewLookerClient(asked, answered)
+	if _, err := l.ReadsTerminal(1 << 30); err == nil || !strings.Contains(err.Error(), "has ended") {
+		t.Errorf("a process that is not there any more: %v", err)
+	}
+	if _, err := l.ReadsTerminal(os.Getpid()); !errors.Is(err, syscall.EACCES) {
+		t.Errorf("a process that is there: %v", err)
 	}
 }
