@@ -63,8 +63,8 @@ func NewTransport(o Options) (*Transport, error) {
 func newHTTPTransport(o *Options, protocols ...string) *http.Transport {
 	return &http.Transport{
 		Proxy:                  nil, // not the environment's, which names this proxy
-		DialContext:            o.Dialer.DialContext,
-		DialTLSContext:         newTLSDialer(o, protocols).dial,
+		DialContext:            forCall(o.Dialer.DialContext),
+		DialTLSContext:         forCall(newTLSDialer(o, protocols).dial),
 		DisableCompression:     true,
 		MaxIdleConnsPerHost:    128, // the default of 2 makes most concurrent requests handshake anew
 		MaxIdleConns:           1024,
@@ -77,6 +77,22 @@ func newHTTPTransport(o *Options, protocols ...string) *http.Transport {
 			// What an upstream may send ahead of a slow agent; the default is 4 MiB.
 			MaxReceiveBufferPerStream: 512 << 10,
 		},
+	}
+}
+
+// callKey is the key of a call's own context. net/http lets a dial outlive its request.
+type callKey struct{}
+
+// forCall ends a dial with its call: an agent could otherwise have any number of dials going on, by giving up calls.
+func forCall(dial func(context.Context, string, string) (net.Conn, error)) func(context.Context, string, string) (
+	net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		if call, ok := ctx.Value(callKey{}).(context.Context); ok {
+			defer context.AfterFunc(call, cancel)()
+		}
+		return dial(ctx, network, address)
 	}
 }
 
@@ -93,6 +109,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if alone(r) {
 		via = t.single
 	}
+	r = r.WithContext(context.WithValue(r.Context(), callKey{}, r.Context()))
 	resp, err := via.RoundTrip(r)
 	if err != nil {
 		return nil, Classify(err)

@@ -9,7 +9,9 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/actionproof/mediator/proxy/upstream"
@@ -189,4 +191,46 @@ func TestUpstreamsAreChecked(t *testing.T) {
 				Hosts: []upstream.Host{{Name: "2001:db8::1"}, {Name: "10.0.0.1"}, {Name: "*.example"}}}}); err != nil {
 		t.Error(err)
 	}
+}
+
+// hanging is a resolver that does not answer, and counts who waits for it.
+type hanging struct{ waiting atomic.Int32 }
+
+func (h *hanging) LookupNetIP(ctx context.Context, _, _ string) ([]netip.Addr, error) {
+	h.waiting.Add(1)
+	defer h.waiting.Add(-1)
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestGivenUpDials: a call that is given up leaves no dial behind. Otherwise a session could have the mediator dial any
+// number of connections at once.
+func TestGivenUpDials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var resolver hanging
+		transport, err := upstream.NewTransport(upstream.Options{Dialer: upstream.Dialer{Resolver: &resolver}})
+		must(t, err)
+		defer transport.CloseIdleConnections()
+		for _, call := range []string{"GET http", "GET https", "DELETE https"} { // the last has a connection of its own
+			method, scheme, _ := strings.Cut(call, " ")
+			ctx, cancel := context.WithCancel(t.Context())
+			r, err := http.NewRequestWithContext(ctx, method, scheme+"://a.example.com/", nil)
+			must(t, err)
+			ended := make(chan error)
+			go func() { //nolint:bodyclose // there is no answer
+				_, err := transport.RoundTrip(r)
+				ended <- err
+			}()
+			synctest.Wait()
+			if resolver.waiting.Load() != 1 {
+				t.Fatalf("%s: %d dials", call, resolver.waiting.Load())
+			}
+			cancel()
+			wantCode(t, <-ended, "client_gone")
+			synctest.Wait()
+			if n := resolver.waiting.Load(); n != 0 {
+				t.Errorf("%s: %d dials are left", call, n)
+			}
+		}
+	})
 }
