@@ -121,7 +121,8 @@ func TestEchoedCredential(t *testing.T) {
 						case answer.status != 502 && (err == nil || !strings.HasPrefix(answer.body, string(body))):
 							t.Errorf("the agent got %q, and sees that it is not whole by %v", body, err)
 						}
-						if all := fmt.Sprint(resp, string(body), post, lines.All()); strings.Contains(strings.ToLower(all), secretToken[:20]) {
+						if all := fmt.Sprint(resp, string(body), post, lines.All()); strings.Contains(strings.ToLower(all),
+							secretToken[:20]) {
 							t.Errorf("the credential stands in %s", all)
 						}
 					})

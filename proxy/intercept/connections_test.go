@@ -62,7 +62,8 @@ func TestConnectionsThatWait(t *testing.T) {
 		"tunnels after a call": func(int) { wantBody(t, roundTripRaw(t, intercepted("hostile"), inside), "done") },
 		"HTTP/2":               func(int) { newFrames(t, intercepted("hostile", "h2")) },
 		"half a body": func(int) {
-			_, _ = io.WriteString(r.Dial(), "POST http://a.example/half HTTP/1.1\r\nHost: a.example\r\nContent-Length: 9\r\n\r\n")
+			_, _ = io.WriteString(r.Dial(),
+				"POST http://a.example/half HTTP/1.1\r\nHost: a.example\r\nContent-Length: 9\r\n\r\n")
 			select {
 			case <-half:
 			case <-time.After(10 * time.Second):
