@@ -241,3 +241,33 @@ func texts(tokens []string) iter.Seq2[string, error] {
 		}
 	}
 }
+
+// TestReceiptsOutOfPlace puts a receipt before or into a chain in which it has no place.
+func TestReceiptsOutOfPlace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	w.Clock.Advance(time.Minute)
+	s, other, theirs := w.session("ses_1"), w.session("ses_2"), newWorld(t, false).session("ses_1")
+	for range 3 {
+		s.Call(t, nil)
+		other.Call(t, nil)
+		theirs.Call(t, nil)
+	}
+	s.Close(t)
+	w.Clock.Advance(time.Hour)
+	a, hidden := archive.Archive{w.read()}, archive.HiddenReceipt+evidence.HashBytes(nil)
+	for name, tt := range map[string]struct {
+		tokens []string
+		code   string
+	}{
+		"the last one first":               {slices.Concat(s.Receipts[3:], s.Receipts[:3]), "chain_incomplete"},
+		"one of another session first":     {slices.Concat(other.Receipts[1:2], s.Receipts), "chain_incomplete"},
+		"a hash after one from the middle": {[]string{other.Receipts[1], hidden}, "chain_incomplete"},
+		"one of other roots in the middle": {slices.Insert(slices.Clone(s.Receipts), 2, theirs.Receipts[2]),
+			"chain_broken"},
+	} {
+		if j, err := a.JudgeReceipts(texts(tt.tokens), w.Clock.Now(), nil); codeOf(err) != tt.code {
+			t.Errorf("%s: %d receipts, %v", name, j.Number, err)
+		}
+	}
+}
