@@ -372,5 +372,5 @@ func (a Archive) ofOwner(owner string) (*Trust, error) {
 			return t, nil
 		}
 	}
-	return nil, refusal.New("roots_not_pinned", "the receipt names the owner %s, whose key registry is not pinned", owner)
+	return nil, refusal.New("roots_not_pinned", "the receipt names the owner %q, whose key registry is not pinned", owner)
 }
