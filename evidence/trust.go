@@ -86,13 +86,14 @@ func newTrust(roots []Root, policy SignerPolicy) (*Trust, error) {
 			return nil, refusal.New("trust_malformed", "the root key %s has purpose %q, which is no root's", r.KeyID, r.Purpose)
 		}
 		if _, ok := t.roots[r.KeyID]; ok {
-			return nil, refusal.New("trust_malformed", "the root key id %s is pinned twice", r.KeyID)
+			return nil, refusal.New("trust_malformed", "the root key id %.80q is pinned twice", r.KeyID)
 		}
 		if _, err := NewPublicKey(r.Public); err != nil {
 			return nil, err
 		}
 		if other, ok := t.pinned(r.Public); ok {
-			return nil, refusal.New("trust_malformed", "the roots %s and %s are pinned with one public key", other, r.KeyID)
+			return nil, refusal.New("trust_malformed", "the roots %.80q and %.80q are pinned with one public key", other,
+				r.KeyID)
 		}
 		t.roots[r.KeyID] = r
 	}

@@ -72,7 +72,7 @@ func (c *Chain) Add(token string) (evidence.Opened[Receipt], error) {
 	}
 	if c.want.Owner == "" || c.want.Owner != claims.Owner { // first, because another owner's key can have the same id
 		return evidence.Opened[Receipt]{},
-			refusal.New("roots_not_pinned", "the receipt names the owner %s, whose key registry is not the pinned one, %s",
+			refusal.New("roots_not_pinned", "the receipt names the owner %q, whose key registry is not the pinned one, %s",
 				claims.Owner, c.want.Owner)
 	}
 	o, err := c.open(token, claims)

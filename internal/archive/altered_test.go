@@ -171,7 +171,7 @@ func TestAlteredRecords(t *testing.T) {
 		if r.ID == "ses_1_made" && !slices.Equal(unproven, open) {
 			t.Errorf("of a post that was made %q are unproven, want %q", unproven, open)
 		}
-		at := len(lines) - 2
+		at := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, `{"record":`) })
 		var read struct{ Record map[string]any }
 		must(t, json.Unmarshal([]byte(lines[at]), &read))
 		for _, name := range members {
@@ -240,7 +240,7 @@ func TestAlteredExports(t *testing.T) {
 	only := func(drop func(line string) bool) []string { return slices.DeleteFunc(slices.Clone(lines), drop) }
 	isReceipt := func(line string) bool { return strings.HasPrefix(line, `{"receipt":`) }
 	made, certificate := record("ses_1_made"), find(lines, "certificate", "")
-	secondOf2 := record("ses_2_made") - 1
+	secondOf2 := record("ses_2_made") + 2
 
 	if valid := judgeAll(t, strings.Join(lines, ""), w); valid.altered() || len(valid.ids) != 10 ||
 		len(valid.missing) > 0 {
@@ -263,12 +263,12 @@ func TestAlteredExports(t *testing.T) {
 		"another state":                      change(made, `"state":"forwarded"`, `"state":"refused"`),
 		"another session":                    change(made, `"session":"ses_1"`, `"session":"ses_2"`),
 		"records swapped before their chain": swapped(made, record("ses_2_made")),
-		"receipts swapped":                   swapped(made-1, made-2),
-		"a receipt twice":                    with(made, lines[made-1]),
-		"a receipt of another session":       change(made-1, lines[made-1], lines[secondOf2]),
-		"a receipt of another mediator":      change(made-1, lines[made-1], other[find(other, "record", "ses_1_made")-1]),
-		"a receipt dropped from the middle":  without(made-2, made-1),
-		"receipts after the last record":     with(len(lines)-1, lines[made-1]),
+		"receipts swapped":                   swapped(made+1, made+2),
+		"a receipt twice":                    with(made+2, lines[made+2]),
+		"a receipt of another session":       change(made+2, lines[made+2], lines[secondOf2]),
+		"a receipt of another mediator":      change(made+2, lines[made+2], other[find(other, "record", "ses_1_made")+2]),
+		"a receipt dropped from the middle":  without(made+1, made+2),
+		"receipts after the last record":     with(len(lines)-1, lines[made+2]),
 		"a record of another mediator":       ends(with(made+1, other[find(other, "record", "ses_1_bare")]), "11"),
 		"artifacts swapped between two": change(made, between(lines[made], `"artifacts":`, `]`),
 			between(lines[record("ses_2_made")], `"artifacts":`, `]`)),
@@ -285,6 +285,7 @@ func TestAlteredExports(t *testing.T) {
 		"another manifest":                change(find(lines, "manifest", ""), "posting-api", "posting-apx"),
 		"two exports behind each other":   slices.Concat(lines, other),
 		"two exports in one":              slices.Concat(lines[:len(lines)-1], other),
+		"a receipt before all records":    with(made, lines[made+1]),
 		"the end dropped":                 without(len(lines)-1, len(lines)),
 		"the end cut off":                 append(without(len(lines)-1, len(lines)), `{"end":{"rec`),
 		"a record dropped":                without(made, made+1),
@@ -297,7 +298,9 @@ func TestAlteredExports(t *testing.T) {
 	}
 
 	// What no token contradicts is said to be missing, or not proven.
-	now := judgeAll(t, strings.Join(ends(without(made, made+1), "9"), ""), w)
+	denied := record("ses_1_denied")
+	now := judgeAll(t, strings.Join(ends(slices.Concat(lines[:made], lines[denied:denied+1], lines[made+1:denied],
+		lines[denied+1:]), "9"), ""), w)
 	if now.altered() || !slices.Equal(now.missing, []string{"ses_1_made"}) {
 		t.Errorf("a record is left out, and the end lowered: %+v", now)
 	}

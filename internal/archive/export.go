@@ -18,8 +18,8 @@ import (
 )
 
 // An export is JSON Lines: each line is an object with one member, whose name is its kind. Order: the header; each pair
-// of roots and its texts; the policies; the records; the end. So a reader has everything that a record rests on before
-// the record, and notices a cut. An export may be compressed with gzip.
+// of roots and its texts; the policies; the records, each before the interaction receipts that it rests on; the end. So
+// a reader needs no receipts in memory, and notices a cut. An export may be compressed with gzip.
 const (
 	lineHeader             = "actionproof-evidence" // header: the first line
 	lineRoots              = "roots"                // roots: begins a trust
@@ -29,10 +29,10 @@ const (
 	lineEarlierRevocations = "earlierRevocations"   // text: one of the history
 	lineManifest           = "manifest"             // text: the canonical JSON of a manifest
 	linePolicy             = "policy"               // text: a policy file
-	// text: an interaction receipt; those of a session up to the one that the next record names, and its own
+	lineRecord             = "record"               // a record
+	// text: an interaction receipt of the session of the record before it: up to the one that it names, and its own
 	lineReceipt = "receipt"
-	lineRecord  = "record" // a record
-	lineEnd     = "end"    // ending: the last line
+	lineEnd     = "end" // ending: the last line
 	version     = 1
 	maxLine     = 1 << 20  // bytes of one line
 	maxShared   = 64 << 20 // bytes of all lines before the records
@@ -71,7 +71,7 @@ type writer struct {
 	shared  int              // bytes of the lines before the records
 	from    Receipts         // nil: there are none
 	written map[string]int64 // how many receipts of each session are written
-	posts   map[string]bool  // ids of posts whose receipts are written, and whose records are not
+	posts   map[string]bool  // ids of posts whose receipts are written, and whose records were not yet
 }
 
 // newWriter writes the part before the records: the archive's trust, and the policies.
@@ -162,13 +162,14 @@ func (w *writer) record(ctx context.Context, r ledger.Record) error {
 		return refusal.New("manifest_unknown", "%s was judged by manifest %q, which is not there: give it with --manifest",
 			r.ID, r.Manifest)
 	}
-	if head := named(r); head != nil && w.from != nil {
-		if err := w.receipts(ctx, r, head.Number); err != nil {
-			return err
-		}
-	}
 	w.records++
-	return w.line(lineRecord, r)
+	if err := w.line(lineRecord, r); err != nil {
+		return err
+	}
+	if head := named(r); head != nil && w.from != nil {
+		return w.receipts(ctx, r, head.Number)
+	}
+	return nil
 }
 
 // receipts writes those receipts of a record's session that are not written yet, up to a number and up to the post's
@@ -283,7 +284,7 @@ func (t *Trust) narrowed(kids, hashes map[string]bool, receipts bool) *Trust {
 	return &n
 }
 
-// Export writes an export of the records with evidence, each after the interaction receipts that it rests on, unless
+// Export writes an export of the records with evidence, each before the interaction receipts that it rests on, unless
 // receipts is nil. It returns how many there are, and how many have no evidence.
 func Export(ctx context.Context, to io.Writer, a Archive, records iter.Seq2[ledger.Record, error], receipts Receipts,
 	policies ...string) (written, without int, err error) {

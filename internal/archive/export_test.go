@@ -380,7 +380,7 @@ func TestReaderIsBounded(t *testing.T) {
 	w := newWorld(t, false)
 	w.Clock.Advance(time.Minute)
 	good := export(t, archive.Archive{w.read()}, nil, w.Post(t))
-	before := good[:strings.Index(good, `{"record":`)]
+	before := good[:strings.Index(good, `{"end":`)]
 	for name, tt := range map[string]repeated{
 		"empty receipts": {text: `{"receipt":""}` + "\n", times: 2 << 20},
 		"receipts with long sessions": {text: `{"receipt":""}` + "\n" + `{"record":{"session":"` +

@@ -25,9 +25,10 @@ type Reader struct {
 	next     part
 	archive  Archive
 	policies []string
-	receipts []string            // before the record that is read
-	held     map[string][]string // by session: those not asked for yet
-	bytes    int                 // of those that are held, and of the names of their sessions
+	session  string              // of the last record
+	failed   error               // of a receipt after it
+	held     map[string][]string // receipts by session: those that were not asked for after their record
+	bytes    int                 // of those, and of the names of their sessions
 }
 
 // cost counts a text of an export towards the reader's bounds: even an empty one takes memory.
@@ -213,29 +214,31 @@ func (r *Reader) Records() iter.Seq2[ledger.Record, error] {
 			if err == io.EOF || !yield(record, err) || err != nil {
 				return
 			}
-			if err := r.read(); err != nil {
-				yield(ledger.Record{}, err)
-				return
-			}
 		}
 	}
 }
 
-// Receipts returns the interaction receipts before the last record read that were not asked for yet. It hands them out
-// once, in the order of the file.
-func (r *Reader) Receipts(_ context.Context, session string, _ int64, limit int) ([]string, error) {
-	tokens := r.held[session]
-	tokens = tokens[:min(limit, len(tokens))]
+// Receipts returns interaction receipts of a session that were not asked for yet: those kept, and those that follow the
+// last record read, if it is of this session. It hands them out once, in the order of the file.
+func (r *Reader) Receipts(_ context.Context, session string, _ int64, limit int) (tokens []string, err error) {
+	kept := r.held[session]
+	tokens = slices.Clone(kept[:min(limit, len(kept))])
 	for _, token := range tokens {
 		r.bytes -= cost(token)
 	}
-	if r.held[session] = r.held[session][len(tokens):]; len(r.held[session]) == 0 {
+	if r.held[session] = kept[len(tokens):]; len(r.held[session]) == 0 {
 		delete(r.held, session)
 		if len(tokens) > 0 {
 			r.bytes -= cost(session)
 		}
 	}
-	return tokens, nil
+	for len(tokens) < limit && session == r.session && r.next.name == lineReceipt && r.failed == nil {
+		var token string
+		if token, r.failed = r.receipt(); r.failed == nil {
+			tokens = append(tokens, token)
+		}
+	}
+	return tokens, r.failed
 }
 
 // Unasked counts the receipts that were never asked for. In a proper export each receipt belongs to a record that rests
@@ -248,16 +251,31 @@ func (r *Reader) Unasked() (n int) {
 }
 
 // receipt reads the line as a receipt, and the next line.
-func (r *Reader) receipt() error {
-	var token string
+func (r *Reader) receipt() (token string, err error) {
 	if err := r.parse(lineReceipt, &token); err != nil {
-		return err
+		return "", err
 	}
-	if err := r.hold(token); err != nil {
-		return err
+	return token, r.read()
+}
+
+// skip keeps the receipts of the last record that were not asked for.
+func (r *Reader) skip() error {
+	for r.next.name == lineReceipt && r.failed == nil {
+		var token string
+		if token, r.failed = r.receipt(); r.failed != nil {
+			break
+		}
+		if len(r.held[r.session]) == 0 {
+			if err := r.hold(r.session); err != nil {
+				return err
+			}
+		}
+		if err := r.hold(token); err != nil {
+			return err
+		}
+		r.held[r.session] = append(r.held[r.session], token)
 	}
-	r.receipts = append(r.receipts, token)
-	return r.read()
+	return r.failed
 }
 
 // hold counts a text that stays in memory until it is handed out.
@@ -268,30 +286,26 @@ func (r *Reader) hold(text string) error {
 	return nil
 }
 
-// record reads the line as a record, or as the end after n records, which is io.EOF.
+// record reads the line as a record, and the next line, or as the end after n records, which is io.EOF.
 func (r *Reader) record(n int) (record ledger.Record, err error) {
-	for r.next.name == lineReceipt {
-		if err := r.receipt(); err != nil {
-			return record, err
-		}
+	if n == 0 && r.next.name == lineReceipt {
+		return record, r.malformed("a receipt comes before the first record")
 	}
-	if r.next.name != lineEnd || len(r.receipts) > 0 {
+	if err := r.skip(); err != nil {
+		return record, err
+	}
+	if r.next.name != lineEnd {
 		if err := r.parse(lineRecord, &record); err != nil {
 			return record, err
-		}
-		if len(r.receipts) > 0 {
-			if len(r.held[record.Session]) == 0 {
-				if err := r.hold(record.Session); err != nil {
-					return record, err
-				}
-			}
-			r.held[record.Session] = append(r.held[record.Session], r.receipts...)
-			r.receipts = nil
 		}
 		if len(record.Artifacts) == 0 {
 			return record, r.malformed("the record has no artifacts")
 		}
-		return record, checkArtifacts(record, fmt.Sprintf("line %d of the export", r.number))
+		if err := checkArtifacts(record, fmt.Sprintf("line %d of the export", r.number)); err != nil {
+			return record, err
+		}
+		r.session = record.Session
+		return record, r.read()
 	}
 	var e ending
 	if err := r.parse(lineEnd, &e); err != nil {

@@ -260,8 +260,12 @@ func (a Archive) JudgeReceipts(tokens iter.Seq2[string, error], now time.Time,
 	var t *Trust
 	var hidden []string // before the first receipt
 	for token, err := range tokens {
-		if err != nil {
+		switch {
+		case err != nil:
 			return j, err
+		case j.Number > 0 && !j.Chain:
+			return j, refusal.New("chain_incomplete", "receipt %d comes first here, and is not the first of its session: "+
+				"such a one is verified alone", j.Number)
 		}
 		if hash, is := strings.CutPrefix(token, HiddenReceipt); is && each == nil {
 			switch {
@@ -306,6 +310,9 @@ func (a Archive) JudgeReceipts(tokens iter.Seq2[string, error], now time.Time,
 			}
 			j.Lost++
 			continue
+		}
+		if j.Lost > 0 {
+			return j, refusal.New("chain_broken", "a receipt follows those that were made under other roots after a crash")
 		}
 		o, err := chain.Add(token)
 		if err != nil {
@@ -365,5 +372,5 @@ func (a Archive) ofOwner(owner string) (*Trust, error) {
 			return t, nil
 		}
 	}
-	return nil, refusal.New("roots_not_pinned", "the receipt names the owner %s, whose key registry is not pinned", owner)
+	return nil, refusal.New("roots_not_pinned", "the receipt names the owner %q, whose key registry is not pinned", owner)
 }

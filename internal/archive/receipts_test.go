@@ -96,10 +96,37 @@ func TestRecordsWithReceipts(t *testing.T) {
 	without := strings.Join(slices.Delete(slices.Clone(lines), at, at+1), "")
 	wantOutcomes(t, without, w.pins(), now, "verified", "verified", "refused chain_incomplete", "refused chain_incomplete")
 	end := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, `{"end":`) })
-	if _, code := judge(strings.Join(slices.Insert(slices.Clone(lines), end, lines[at]), ""), w.pins(), now); code !=
-		"evidence_malformed" {
-		t.Errorf("a receipt that belongs to no record: %q", code)
+	wantOutcomes(t, strings.Join(slices.Insert(slices.Clone(lines), end, lines[at]), ""), w.pins(), now, "verified",
+		"verified", "verified", "refused chain_broken") // it belongs to no record
+}
+
+// TestExportOfALongSession exports a post after more receipts than a reader keeps in memory.
+func TestExportOfALongSession(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	w.Clock.Advance(time.Minute)
+	s, size := w.session("ses_1"), 0
+	tags := make([]string, interaction.MaxReturned)
+	relayed := interaction.RelayedCall{Host: strings.Repeat("h", 128), Tool: strings.Repeat("t", 128)}
+	for i := range tags {
+		tags[i] = gatetest.Tag("call", i)
 	}
+	for size < 64<<20 {
+		size += len(s.Call(t, func(c *interaction.Receipt) { // long ones: they are fewer
+			c.Model.ReturnedCalls, c.Model.Model, c.RelayedCount = tags, relayed.Host, interaction.MaxRelayed
+			c.Relayed = slices.Repeat([]interaction.RelayedCall{relayed}, interaction.MaxRelayed)
+			c.Model.ToolCalls = slices.Repeat(c.Model.ToolCalls, interaction.MaxToolCalls)
+			c.Model.Figures.ToolCallsMade = interaction.Observed(interaction.MaxToolCalls)
+		}))
+	}
+	r := w.post("post_1", s.Head())
+	s.PostOf(t, r, nil)
+	w.Clock.Advance(time.Minute)
+	var to bytes.Buffer
+	_, _, err := archive.Export(t.Context(), &to, archive.Archive{w.read()}, list(r),
+		receiptsOf(map[string]*gatetest.Session{"ses_1": s}))
+	must(t, err)
+	wantOutcomes(t, to.String(), w.pins(), w.Clock.Now(), "verified")
 }
 
 // TestARecordWithReceipts verifies one record, as it is printed, with what its session receipt names.
@@ -238,6 +265,36 @@ func texts(tokens []string) iter.Seq2[string, error] {
 			if !yield(token, nil) {
 				return
 			}
+		}
+	}
+}
+
+// TestReceiptsOutOfPlace puts a receipt before or into a chain in which it has no place.
+func TestReceiptsOutOfPlace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	w.Clock.Advance(time.Minute)
+	s, other, theirs := w.session("ses_1"), w.session("ses_2"), newWorld(t, false).session("ses_1")
+	for range 3 {
+		s.Call(t, nil)
+		other.Call(t, nil)
+		theirs.Call(t, nil)
+	}
+	s.Close(t)
+	w.Clock.Advance(time.Hour)
+	a, hidden := archive.Archive{w.read()}, archive.HiddenReceipt+evidence.HashBytes(nil)
+	for name, tt := range map[string]struct {
+		tokens []string
+		code   string
+	}{
+		"the last one first":               {slices.Concat(s.Receipts[3:], s.Receipts[:3]), "chain_incomplete"},
+		"one of another session first":     {slices.Concat(other.Receipts[1:2], s.Receipts), "chain_incomplete"},
+		"a hash after one from the middle": {[]string{other.Receipts[1], hidden}, "chain_incomplete"},
+		"one of other roots in the middle": {slices.Insert(slices.Clone(s.Receipts), 2, theirs.Receipts[2]),
+			"chain_broken"},
+	} {
+		if j, err := a.JudgeReceipts(texts(tt.tokens), w.Clock.Now(), nil); codeOf(err) != tt.code {
+			t.Errorf("%s: %d receipts, %v", name, j.Number, err)
 		}
 	}
 }

@@ -59,13 +59,18 @@ func (s Score) NotComputed(c autonomy.Claims) string {
 	return ""
 }
 
-// Agrees computes a score again and refuses one that says otherwise. session has taken the verified receipts up to the
-// one that the score names; the score's token is verified.
-func (s Score) Agrees(c autonomy.Claims, session *autonomy.Session) error {
+// ScoreOf refuses a score of other receipts than those that session has taken, up to the one that the score names. The
+// receipts and the score's token are verified.
+func ScoreOf(c autonomy.Claims, session *autonomy.Session) error {
 	if session.Len() != c.HeadNumber || session.Head() != c.HeadHash {
 		return refusal.New("score_mismatch", "the score is of receipts 1 to %d, %s, and the receipts here end with %d, %s",
 			c.HeadNumber, c.HeadHash, session.Len(), session.Head())
 	}
+	return nil
+}
+
+// Agrees computes a score again, and refuses one that says otherwise. It is a score of these receipts: see [ScoreOf].
+func (s Score) Agrees(c autonomy.Claims, session *autonomy.Session) error {
 	if s.Baseline != nil {
 		if hash, err := s.Baseline.Hash(); err != nil || hash != c.BaselineHash || s.Baseline.Owner != c.Owner {
 			return refusal.New("score_mismatch", "the baseline here is another one than the score names, %s", c.BaselineHash)

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bufio"
-	"encoding/json"
 	"io"
 	"strings"
 )
@@ -76,9 +75,8 @@ func (r *JSONReport[T]) End(summary any) error {
 // indented returns v as JSON for a line with an indent.
 func indented(v any, indent string) (string, error) {
 	var text strings.Builder
-	enc := json.NewEncoder(&text)
+	enc := newEncoder(&text)
 	enc.SetIndent(indent, "  ")
-	enc.SetEscapeHTML(false)
 	err := enc.Encode(v)
 	return strings.TrimSuffix(text.String(), "\n"), err
 }

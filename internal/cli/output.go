@@ -32,18 +32,43 @@ func PrintText(c *cobra.Command, asJSON bool, v any, write func(io.Writer) error
 
 // WriteJSON writes a result as indented JSON.
 func WriteJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
+	enc := newEncoder(w)
 	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
 }
 
 // WriteJSONLine writes a result as one line of JSON.
 func WriteJSONLine(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+	return newEncoder(w).Encode(v)
 }
+
+// newEncoder returns an encoder of JSON that a terminal can show: see [Plain].
+func newEncoder(w io.Writer) *json.Encoder {
+	enc := json.NewEncoder(jsonWriter{w})
+	enc.SetEscapeHTML(false)
+	return enc
+}
+
+// jsonWriter escapes what steers a terminal. The encoder escapes all below a space, and writes whole values.
+type jsonWriter struct{ w io.Writer }
+
+func (j jsonWriter) Write(text []byte) (int, error) {
+	var plain strings.Builder
+	for _, r := range string(text) {
+		if r != '\n' && steers(r) {
+			fmt.Fprintf(&plain, `\u%04x`, r)
+		} else {
+			plain.WriteRune(r)
+		}
+	}
+	if _, err := io.WriteString(j.w, plain.String()); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}
+
+// steers reports whether a character controls a terminal, or turns the direction of a line.
+func steers(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
 
 // PrintJSON prints a result that is always JSON, on one line or, if pretty is set, indented.
 func PrintJSON(c *cobra.Command, pretty bool, v any) error {
@@ -62,7 +87,7 @@ type plainWriter struct{ w io.Writer }
 
 func (p plainWriter) Write(text []byte) (int, error) {
 	plain := strings.Map(func(r rune) rune {
-		if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) {
+		if r != '\n' && r != '\t' && steers(r) {
 			return '?'
 		}
 		return r

@@ -55,6 +55,10 @@ func (e *bundleEdit) signList(ctx context.Context, entries []evidence.Revocation
 	return token, err
 }
 
+// historyAudience is the audience of the lists in the history. No policy names it: in the bundle such a list, which
+// lacks all earlier entries, would undo them.
+const historyAudience = "trust-history"
+
 // Revoke adds entries to the bundle's revocation list, signs it again, and returns all entries. The history gets a list
 // of the new entries alone, which keeps their time for good. Revoke calls unknown for each key id in add without a
 // certificate in the bundle.
@@ -66,11 +70,16 @@ func (r *Registry) Revoke(ctx context.Context, add []evidence.Revocation,
 				unknown(n.ID)
 			}
 		}
-		if e.b.Revocations, all, err = e.revoke(ctx, add); err != nil || len(add) == 0 {
-			return err
+		if len(add) > 0 { // first: verifiers take no list that is older than the bundle's
+			o := e.Options
+			o.Audience = historyAudience
+			added, err := e.signList(ctx, add, o)
+			if err != nil {
+				return err
+			}
+			e.revocations = []string{added}
 		}
-		added, err := e.signList(ctx, add, e.Options)
-		e.revocations = []string{added}
+		e.b.Revocations, all, err = e.revoke(ctx, add)
 		return err
 	})
 	return all, err

@@ -51,6 +51,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	var usage cli.UsageError
 	var status launch.ExitStatus
 	var endpoint daemon.EndpointError
+	said := cli.Plain(stderr) // errors quote files and peers
 	switch {
 	case err == nil:
 		return Done
@@ -59,10 +60,10 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case errors.Is(err, cli.ErrRefused):
 		return Refused
 	case errors.As(err, &usage), errors.As(err, &endpoint):
-		fmt.Fprintf(stderr, "mediator: %v\nRun \"mediator help\" for the commands.\n", err)
+		fmt.Fprintf(said, "mediator: %v\nRun \"mediator help\" for the commands.\n", err)
 		return Usage
 	default:
-		fmt.Fprintf(stderr, "mediator: %v%s\n", err, daemon.CodeOf(err))
+		fmt.Fprintf(said, "mediator: %v%s\n", err, daemon.CodeOf(err))
 		return Refused
 	}
 }

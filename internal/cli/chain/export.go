@@ -50,8 +50,8 @@ func Export() *cobra.Command {
 			}
 			return nil
 		},
-		Long: `Writes the records with these ids, or those that the flags select, oldest first. Each record with evidence
-follows its own interaction receipt and those that it rests on. Roots, certificates, revocations and manifests are
+		Long: `Writes the records with these ids, or those that the flags select, oldest first. After each record with
+evidence come its own interaction receipt and those that it rests on. Roots, certificates, revocations and manifests are
 written once, and the policies that --policy names. The file is JSON Lines, compressed if its name ends in .gz.
 mediator verify reads it anywhere; hand over the public keys of the registry and the auditor on another way.
 

@@ -1,7 +1,10 @@
 package chain
 
 import (
+	"bytes"
 	"encoding/json"
+	"io"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -42,5 +45,39 @@ func TestTextsOfExports(t *testing.T) {
 	if err := c.ExecuteContext(t.Context()); err == nil || strings.Contains(out.String(), "\n9 verified") ||
 		!strings.Contains(out.String(), "9 verified") {
 		t.Errorf("%v:\n%s", err, &out)
+	}
+}
+
+// TestRecordWithAToken: a record with what a node has signed beside it is a record, and not verified for that.
+func TestRecordWithAToken(t *testing.T) {
+	t.Parallel()
+	dir, k := t.TempDir(), gatetest.New(t, gatetest.Autonomous)
+	k.Appraise(t)
+	f := k.Files(t, dir)
+	k.WriteBundle(t, f.Bundle, k.Certificates[evidence.PurposeAppraiser])
+	forged := k.Post(t)
+	forged.Subject = "agent:mallory"
+	token := k.Reputation(t, k.Agent(t), 3, 50)
+	verify := func(file any) error {
+		t.Helper()
+		raw, err := json.Marshal(file)
+		check.Must(t, err)
+		c := Verify()
+		c.SilenceErrors, c.SilenceUsage = true, true
+		c.SetOut(io.Discard)
+		c.SetIn(bytes.NewReader(raw))
+		c.SetArgs([]string{"-", "--registry", f.Registry, "--auditor", f.Auditor, "--bundle", f.Bundle, "--manifest",
+			f.Manifest, "--earlier", filepath.Join(dir, "none")})
+		return c.ExecuteContext(t.Context())
+	}
+	check.Must(t, verify(map[string]string{"token": token}))
+	for _, member := range []string{"token", "verification", "resolution"} {
+		var file map[string]any
+		raw, err := json.Marshal(forged)
+		check.Must(t, err)
+		check.Must(t, json.Unmarshal(raw, &file))
+		if file[member] = token; verify(file) == nil {
+			t.Errorf("a forged record with the member %s verifies", member)
+		}
 	}
 }

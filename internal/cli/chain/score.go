@@ -81,6 +81,9 @@ func verifyScored(c *cobra.Command, by judgeFlags, in io.Reader, path string, s 
 	case !j.Chain:
 		return cli.Usagef("%s does not begin with the first receipt of the session, so its score cannot be computed", path)
 	}
+	if err := archive.ScoreOf(claims, session); err != nil {
+		return err
+	}
 	why := s.NotComputed(claims)
 	if why == "" {
 		err = s.Agrees(claims, session)

@@ -143,6 +143,12 @@ func openInput(c *cobra.Command, path string) (in *bufio.Reader, done func() err
 	return bufio.NewReader(f), f.Close, nil
 }
 
+// isRecord reports whether a file is a record, whatever else it holds.
+func isRecord(raw []byte) bool {
+	var r struct{ Artifacts json.RawMessage }
+	return json.Unmarshal(raw, &r) == nil && r.Artifacts != nil
+}
+
 // isCapability reports whether a file is a capability, or what mediator challenge verify has printed about one.
 func isCapability(raw []byte) bool {
 	var printed struct{ Capability string }
@@ -156,14 +162,17 @@ func verifyRecord(c *cobra.Command, by judgeFlags, in io.Reader, path string, as
 	if err != nil {
 		return err
 	}
-	if s, ok := archive.ParseScore(raw); ok {
-		return verifyScore(c, by, s, asJSON)
-	}
-	if token, ok := appraisalIn(raw); ok {
-		return verifyAppraisal(c, by, token, asJSON)
-	}
-	if isCapability(raw) {
-		return cli.Usagef("%s is a capability, which takes the gate's secret to verify: see mediator capability verify", path)
+	if !isRecord(raw) {
+		if s, ok := archive.ParseScore(raw); ok {
+			return verifyScore(c, by, s, asJSON)
+		}
+		if token, ok := appraisalIn(raw); ok {
+			return verifyAppraisal(c, by, token, asJSON)
+		}
+		if isCapability(raw) {
+			return cli.Usagef("%s is a capability, which takes the gate's secret to verify: see mediator capability verify",
+				path)
+		}
 	}
 	p, receipts, err := archive.ParseRecord(raw, path)
 	if err != nil {

@@ -2,10 +2,14 @@ package records
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
 	"strings"
 	"testing"
 
 	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -38,6 +42,38 @@ func TestTextsOfRecords(t *testing.T) {
 		if strings.Contains(out.String(), "\n  check        ok ") || strings.Contains(out.String(), "\t") ||
 			!strings.Contains(out.String(), "grant?forged") {
 			t.Errorf("%s:\n%s", name, out.String())
+		}
+	}
+}
+
+// TestJSONOfRecords: nor does it steer a terminal that shows the JSON of a record, which stays the same.
+func TestJSONOfRecords(t *testing.T) {
+	const forged = "\u009b2J\u202e\x7f\x1b\u00e9\u20ac\U0001f600"
+	r := ledger.Record{ID: forged, Model: &ledger.ModelCall{Model: forged}}
+	for name, print := range map[string]func(io.Writer) error{
+		"a record": func(w io.Writer) error { return cli.WriteJSON(w, r) },
+		"a line":   func(w io.Writer) error { return cli.WriteJSONLine(w, r) },
+		"a list": func(w io.Writer) error {
+			a := cli.NewJSONArray[ledger.Record](w)
+			return errors.Join(a.Add(r), a.End())
+		},
+		"a report": func(w io.Writer) error {
+			a := cli.NewJSONReport[ledger.Record](w, "records")
+			return errors.Join(a.Add(r), a.End(r))
+		},
+	} {
+		var out bytes.Buffer
+		if err := print(&out); err != nil || strings.ContainsAny(out.String(), "\u009b\u202e\x7f\x1b") {
+			t.Errorf("%s: %v, %q", name, err, out.String())
+		}
+		text := strings.Trim(out.String(), "[]\n ")
+		var got ledger.Record
+		if name == "a report" {
+			continue
+		}
+		if err := json.Unmarshal([]byte(text), &got); err != nil || got.ID != forged || got.Model.Model != forged ||
+			!strings.Contains(text, "\u00e9\u20ac\U0001f600") {
+			t.Errorf("%s: %v, %q", name, err, text)
 		}
 	}
 }

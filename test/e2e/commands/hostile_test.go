@@ -2,6 +2,8 @@ package commands
 
 import (
 	"bytes"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/program"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
@@ -80,4 +83,40 @@ func hostileFiles(t *testing.T) map[string]string {
 	}
 	files["a file without end"] = "/dev/zero"
 	return files
+}
+
+// TestHostileErrors: a file does not steer the terminal by what is said about its mistakes.
+func TestHostileErrors(t *testing.T) {
+	t.Parallel()
+	dir := writeEvidence(t)
+	const steer = "\x1b[2J\u009b2J\u202e\n9 verified"
+	var k struct{ X string }
+	check.Must(t, json.Unmarshal(kit.Read(t, filepath.Join(dir, "registry.jwk")), &k))
+	root, err := json.Marshal(map[string]string{"kty": "OKP", "crv": "Ed25519", "x": k.X, "kid": steer})
+	check.Must(t, err)
+	tokens := strings.Fields(string(kit.Read(t, filepath.Join(dir, "receipts.txt"))))
+	parts := strings.Split(tokens[0], ".")
+	claims, err := base64.RawURLEncoding.DecodeString(parts[1])
+	check.Must(t, err)
+	var c struct{ Owner string }
+	check.Must(t, json.Unmarshal(claims, &c))
+	owner := "\u009b2J\u2028" + strings.Repeat("x", len(c.Owner)-7)
+	parts[1] = base64.RawURLEncoding.EncodeToString([]byte(strings.Replace(string(claims), c.Owner, owner, 1)))
+	for name, text := range map[string]string{
+		"roots": `{"actionproof-evidence":{"version":1}}` + "\n" +
+			`{"roots":{"registry":` + string(root) + `,"auditor":` + string(root) + "}}\n",
+		"receipt": strings.Join(parts, ".") + "\n",
+	} {
+		var out, said bytes.Buffer
+		args := []string{"verify", "-"}
+		for _, name := range []string{"registry.jwk", "auditor.jwk", "bundle.json", "manifest.yaml"} {
+			flag, _, _ := strings.Cut(name, ".")
+			args = append(args, "--"+flag, filepath.Join(dir, strings.Replace(name, "bundle", "trust", 1)))
+		}
+		status := program.Run(t.Context(), args, strings.NewReader(text), &out, &said)
+		if status != program.Refused || out.Len() > 0 || strings.ContainsAny(said.String(), "\x1b\u009b\u202e") ||
+			strings.Count(said.String(), "\n") != 1 {
+			t.Errorf("%s: status %d, %q", name, status, said.String())
+		}
+	}
 }
