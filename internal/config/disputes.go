@@ -12,8 +12,8 @@ type Disputes struct {
 	Windows Windows `yaml:"windows"`
 	// Deadline ends an unresolved dispute as inconclusive. Default 72h.
 	Deadline Duration `yaml:"deadline" from:"1s" to:"2160h"`
-	// Arbiter is the public key (JWK) that resolves disputes of type general. Keep its private key offline and from
-	// agents' owners. Default: such disputes end inconclusive at their deadline.
+	// Arbiter is the public key (JWK) that resolves disputes of type general. Keep its private key offline and away
+	// from agents' owners. Default: such disputes end inconclusive at their deadline.
 	Arbiter string `yaml:"arbiter" is:"path"`
 	// OpenSignals bounds the signals of one agent that are open to dispute (too_many_open). All agents of one owner
 	// share a hundred times as many; so do all agents without an owner. Default 64.

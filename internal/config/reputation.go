@@ -13,7 +13,7 @@ type Reputation struct {
 	Public *Public `yaml:"public"`
 	// State is the store's folder. It must exist and belong to the node's user alone.
 	State string `yaml:"state" is:"path" need:"yes"`
-	// Store keeps receipts, challenges and baselines. Default: a file in state.
+	// Store keeps receipts, challenges and baselines. Default: a file in the state folder.
 	Store Store `yaml:"store"`
 	// Retention is how long a session's receipts are kept after the last one; 0s is for ever. Default 2160h.
 	Retention *Retention `yaml:"retention"`
@@ -42,7 +42,7 @@ type Reputation struct {
 
 // NodeLimits bounds what the node takes and keeps.
 type NodeLimits struct {
-	// Sessions bounds each owner's sessions; receipts of others are refused (owner_full). Default 100000.
+	// Sessions bounds each owner's sessions; receipts of further ones are refused (owner_full). Default 100000.
 	Sessions int64 `yaml:"sessions"`
 	// Receipts bounds each owner's receipts, each about 4 kB (owner_full). Default 2000000.
 	Receipts int64 `yaml:"receipts"`
@@ -79,7 +79,7 @@ type ReputationKeys struct {
 type Public struct {
 	// Listen is its host:port.
 	Listen string `yaml:"listen" need:"yes" is:"address"`
-	// TLSCertificate is a PEM file, read again, with its key, when it changes.
+	// TLSCertificate is a PEM file. It and its key are read again when they change.
 	TLSCertificate string `yaml:"tlsCertificate" is:"path" need:"yes"`
 	// TLSKey is the PEM file of its key.
 	TLSKey string `yaml:"tlsKey" is:"path" need:"yes"`

@@ -27,7 +27,7 @@ type Sidecar struct {
 	Admin Endpoint `yaml:"admin" need:"yes"`
 	// State is the folder of the ledger and spooled bodies. It must exist and belong to the mediator's user alone.
 	State string `yaml:"state" is:"path" need:"yes"`
-	// Ledger stores used keys and records. Default: a file in state.
+	// Ledger stores used keys and records. Default: a file in the state folder.
 	Ledger Ledger `yaml:"ledger"`
 	// Retention is how long a record and its evidence are kept; 0s is for ever. Default 2160h.
 	Retention *Retention `yaml:"retention"`
@@ -90,7 +90,7 @@ type Transparent struct {
 // Guard says which users may leave the pod, and where all other users may go. All other users always reach the proxy,
 // and otherwise only what is named here.
 type Guard struct {
-	// UIDs are the users that may leave the pod: the mediator's processes', never root.
+	// UIDs are the users that may leave the pod: those of the mediator's processes, never root.
 	UIDs []uint32 `yaml:"uids" need:"yes"`
 	// Redirect are the TCP ports that lead to the transparent listener, if there is one. Default 443 and 80.
 	Redirect []uint16 `yaml:"redirect"`
@@ -119,8 +119,8 @@ type CA struct {
 	Dir string `yaml:"dir" is:"path"`
 	// CertificateFile receives the CA's certificate, for agents to trust. Default ca.pem in the state folder.
 	CertificateFile string `yaml:"certificateFile" is:"path"`
-	// Permit are further hosts that the CA may certify, for rules that a reload adds: names, with their subdomains, and
-	// IP addresses.
+	// Permit are further hosts that the CA may certify: names, with their subdomains, and IP addresses. A reload can
+	// then add rules for them.
 	Permit []string `yaml:"permit"`
 	// Unconstrained makes the CA's certificate without name constraints. Default: it covers only the hosts of rules and
 	// permit.
@@ -188,7 +188,7 @@ type GraphQL struct {
 type MCP struct {
 	// Tools are the exact names of allowed tools. Required for an action.
 	Tools []string `yaml:"tools"`
-	// Methods are the other methods, with notifications, that an egress rule allows. Default: session methods, lists
+	// Methods are the other methods that an egress rule allows, notifications included. Default: session methods, lists
 	// and reads (initialize, ping, server/discover, completion/complete, logging/setLevel, subscriptions/listen,
 	// prompts, resources, tools/list, and the client's notifications).
 	Methods []string `yaml:"methods"`
@@ -245,7 +245,7 @@ type Action struct {
 	Content string `yaml:"content" one:"json raw"`
 	// MaxBody is the largest body, in bytes. Default 1048576.
 	MaxBody int64 `yaml:"maxBody"`
-	// Query allows a query. Evidence and records keep it, with any secret, in the resource.
+	// Query allows a query. It becomes part of the resource: evidence and records keep any secret in it.
 	Query bool `yaml:"query"`
 	// Headers are the agent's headers to pass on, besides common ones such as Accept and Content-Type. A call with
 	// another header is refused. Evidence covers no header, though a header can change what a post does or in whose
@@ -275,7 +275,7 @@ type Egress struct {
 	Name string `yaml:"name" need:"yes"`
 	// Match selects the calls.
 	Match Match `yaml:"match" need:"yes"`
-	// Credential replaces the agent's own. Default: the agent's headers pass.
+	// Credential replaces the agent's own credential. Default: the agent's headers pass.
 	Credential *Credential `yaml:"credential"`
 	// Observe inspects calls to a model with this API: openai-chat, openai-responses or anthropic-messages. The sidecar
 	// checks each request before it is sent, and records names, figures and times. The rule allows POST only.
@@ -338,8 +338,8 @@ type Limits struct {
 	// UnknownCallers is how many refused calls without a session are recorded and logged per minute. Others are only
 	// counted. Default 10.
 	UnknownCallers int `yaml:"unknownCallers" reload:"yes"`
-	// Connections bounds the open connections of agents; a new one replaces an idle one. Agents with their own listener
-	// share as many again, a sixteenth each. Each connection needs a file descriptor. Default 4096.
+	// Connections bounds the open connections of agents; at the bound, a new one replaces an idle one. Agents with
+	// their own listener share as many again, a sixteenth each. Each connection needs a file descriptor. Default 4096.
 	Connections int `yaml:"connections"`
 	// Tunnels bounds the tunnels among these connections (overloaded). Default 2048.
 	Tunnels int `yaml:"tunnels"`

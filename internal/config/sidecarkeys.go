@@ -14,7 +14,7 @@ type SidecarKeys struct {
 	Session SigningKey `yaml:"session" need:"yes"`
 	// RequestProof signs request proofs.
 	RequestProof SigningKey `yaml:"requestProof" need:"yes"`
-	// InteractionReceipt signs interaction receipts. It takes no lifetime; only with receipts.
+	// InteractionReceipt signs interaction receipts. It takes no lifetime. Only with receipts.
 	InteractionReceipt *SigningKey `yaml:"interactionReceipt"`
 	// AgentStatement signs the agent's documents for http://mediator.internal/v1/signals and /v1/dispute. It takes no
 	// lifetime, is required for actions with those URLs, and needs receipts and reputation.

@@ -66,7 +66,7 @@ type Source struct {
 
 // GitHub configures a GitHub webhook.
 type GitHub struct {
-	// SecretFiles hold the webhook's secrets: several during a rotation, none of another GitHub source.
+	// SecretFiles hold the webhook's secrets: several during a rotation, none shared with another GitHub source.
 	SecretFiles []string `yaml:"secretFiles" is:"path" need:"yes"`
 	// Events start a run, each written as event or event.action, such as release.published.
 	Events []string `yaml:"events" need:"yes"`
@@ -76,7 +76,8 @@ type GitHub struct {
 
 // Webhook configures a signed webhook.
 type Webhook struct {
-	// SecretFiles hold the secrets (whsec_...): several during a rotation, none of another standardWebhooks or engine.
+	// SecretFiles hold the secrets (whsec_...): several during a rotation, none shared with another standardWebhooks or
+	// engine.
 	SecretFiles []string `yaml:"secretFiles" is:"path" need:"yes"`
 }
 
