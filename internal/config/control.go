@@ -7,7 +7,7 @@ type Control struct {
 	File    `yaml:"-"`
 	Process `yaml:",inline"`
 
-	// Internal is the endpoint for sidecars, out of the agent's reach.
+	// Internal is the sidecars' endpoint, out of the agent's reach.
 	Internal Endpoint `yaml:"internal" need:"yes"`
 	// Keys are the two signing keys.
 	Keys ControlKeys `yaml:"keys" need:"yes"`

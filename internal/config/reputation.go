@@ -7,7 +7,7 @@ type Reputation struct {
 	File    `yaml:"-"`
 	Process `yaml:",inline"`
 
-	// Internal is the endpoint for sidecars, out of the agent's reach.
+	// Internal is the sidecars' endpoint, out of the agent's reach.
 	Internal Endpoint `yaml:"internal" need:"yes"`
 	// Public is the endpoint for everyone else.
 	Public *Public `yaml:"public"`

@@ -23,7 +23,7 @@ type Sidecar struct {
 	// Guard configures the kernel rules of mediator guard, which force all traffic of the pod through the sidecar.
 	// While the rules are missing, posts are refused.
 	Guard *Guard `yaml:"guard"`
-	// Admin is the endpoint for operators, out of the agent's reach.
+	// Admin is the operators' endpoint, out of the agent's reach.
 	Admin Endpoint `yaml:"admin" need:"yes"`
 	// State is the folder of the ledger and spooled bodies. It must exist and belong to the mediator's user alone.
 	State string `yaml:"state" is:"path" need:"yes"`
@@ -101,8 +101,8 @@ type Guard struct {
 	Loopback []string `yaml:"loopback"`
 	// Inbound are the mediator's TCP ports that accept connections from outside, such as a webhook port.
 	Inbound []uint16 `yaml:"inbound"`
-	// Devices are the network devices on which packet sockets are blocked too (Linux 5.16 or later). Default: all.
-	// Write [none] on an older kernel.
+	// Devices are the network devices on which packet sockets are blocked too (Linux 5.16 or later). Default: all
+	// present ones. Write [none] on an older kernel.
 	Devices []string `yaml:"devices"`
 }
 
@@ -247,7 +247,7 @@ type Action struct {
 	MaxBody int64 `yaml:"maxBody"`
 	// Query allows a query. It becomes part of the resource: evidence and records keep any secret in it.
 	Query bool `yaml:"query"`
-	// Headers are the agent's headers to pass on, besides common ones such as Accept and Content-Type. A call with
+	// Headers are the agent's headers that may pass, besides common ones such as Accept and Content-Type. A call with
 	// another header is refused. Evidence covers no header, though a header can change what a post does or in whose
 	// name. [] allows none. Default: all.
 	Headers []string `yaml:"headers"`
@@ -306,7 +306,7 @@ type Upstream struct {
 
 // Timeouts bounds the waits of a call.
 type Timeouts struct {
-	// Step bounds each step before a post is sent, with the wait for its body. Default 10s.
+	// Step bounds each step before a post is sent, including the wait for its body. Default 10s.
 	Step Duration `yaml:"step" reload:"yes"`
 	// Forward bounds a post from its first byte to the end of its answer, a call that outlives its session, and the
 	// wait for each part of a streamed body until the upstream answers. Default 60s.
@@ -321,7 +321,8 @@ type Timeouts struct {
 
 // Limits bounds what the sidecar takes on.
 type Limits struct {
-	// Calls bounds the calls in flight, including waits for an upstream or an event (overloaded). Default 1024.
+	// Calls bounds the calls in flight, including those that wait for an upstream or an event (overloaded). Default
+	// 1024.
 	Calls int `yaml:"calls" reload:"yes"`
 	// Session bounds the calls and CONNECTs of each session (rate_limited). Default 1000 per second.
 	Session Rate `yaml:"session" reload:"yes"`

@@ -13,7 +13,7 @@ type Trigger struct {
 	TLSCertificate string `yaml:"tlsCertificate" is:"path"`
 	// TLSKey is the PEM file of its key.
 	TLSKey string `yaml:"tlsKey" is:"path"`
-	// Internal is the endpoint for sidecars, out of the agent's reach.
+	// Internal is the sidecars' endpoint, out of the agent's reach.
 	Internal Endpoint `yaml:"internal" need:"yes"`
 	// State is the event store's folder. It must exist and belong to the service's user alone.
 	State string `yaml:"state" is:"path" need:"yes"`
