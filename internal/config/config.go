@@ -80,8 +80,8 @@ type Custody struct {
 	Type string `yaml:"type" need:"yes" one:"memory vault pkcs11"`
 	// Vault locates Vault; only with type: vault.
 	Vault *Vault `yaml:"vault"`
-	// PKCS11 names the token; only with type: pkcs11. A private Ed25519 key has the key's name as label and the version
-	// as id.
+	// PKCS11 names the token; only with type: pkcs11. Each version is a private Ed25519 key, with the key's name as
+	// label and the version as id.
 	PKCS11 *PKCS11 `yaml:"pkcs11"`
 }
 

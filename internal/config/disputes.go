@@ -8,7 +8,7 @@ import (
 
 // Disputes offers signals, which agents publish, and disputes between agents.
 type Disputes struct {
-	// Windows are how long signals can be disputed. A signal keeps the window of its publication.
+	// Windows are the periods in which signals can be disputed. A signal keeps the window of its publication.
 	Windows Windows `yaml:"windows"`
 	// Deadline ends an unresolved dispute as inconclusive. Default 72h.
 	Deadline Duration `yaml:"deadline" from:"1s" to:"2160h"`

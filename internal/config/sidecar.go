@@ -59,7 +59,7 @@ type Sidecar struct {
 	Egress []Egress `yaml:"egress" reload:"yes"`
 	// Upstreams are settings of single hosts.
 	Upstreams []Upstream `yaml:"upstreams" reload:"yes"`
-	// WebSocketRefusal is how to refuse a WebSocket that no rule allows: answer (status 403 with the reason) or close
+	// WebSocketRefusal says how to refuse a WebSocket that no rule allows: answer (status 403 with the reason) or close
 	// (ends the connection; some clients then continue without a WebSocket).
 	WebSocketRefusal string `yaml:"websocketRefusal" reload:"yes" one:"answer close"`
 	// Timeouts bound the waits of a call.
