@@ -339,8 +339,9 @@ type Limits struct {
 	// UnknownCallers is how many refused calls without a session are recorded and logged per minute. Others are only
 	// counted. Default 10.
 	UnknownCallers int `yaml:"unknownCallers" reload:"yes"`
-	// Connections bounds the open connections of agents; at the bound, a new one replaces an idle one. Agents with
-	// their own listener share as many again, a sixteenth each. Each connection needs a file descriptor. Default 4096.
+	// Connections bounds the open connections of agents; at the bound, a new one replaces one that waits for its
+	// client. Agents with their own listener share as many again, a sixteenth each. Each connection needs a file
+	// descriptor. Default 4096.
 	Connections int `yaml:"connections"`
 	// Tunnels bounds the tunnels among these connections (overloaded). Default 2048.
 	Tunnels int `yaml:"tunnels"`

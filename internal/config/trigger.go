@@ -84,7 +84,7 @@ type Webhook struct {
 // Schedule configures a schedule.
 type Schedule struct {
 	// Cron is a five-field cron expression in the time zone's clock, or @every and a period, such as @every 15m. When
-	// clocks change, a repeated time fires once; skipped times fire once, together, after the gap.
+	// clocks change, a repeated time fires once; skipped times fire once, together, at the end of the gap.
 	Cron string `yaml:"cron" need:"yes"`
 	// Timezone is an IANA name. Default UTC.
 	Timezone string `yaml:"timezone"`
