@@ -33,7 +33,7 @@ type Process struct {
 	Custody Custody `yaml:"custody" need:"yes"`
 	// Trust names the pinned root keys and the trust bundle.
 	Trust Trust `yaml:"trust" need:"yes"`
-	// Agent is the agent's user.
+	// Agent names the agent's user.
 	Agent Agent `yaml:"agent"`
 	// Confine restricts the process before it listens.
 	Confine Confine `yaml:"confine"`
@@ -47,7 +47,7 @@ type Agent struct {
 	// UID is the user of agents that are not isolated. Any other process of this user taints their sessions. Default:
 	// the manifest's statements about the agent's reach are only declared.
 	UID *uint32 `yaml:"uid"`
-	// GIDs are the agent's groups besides the one with its user's number.
+	// GIDs are the agent's groups besides the one numbered like its user.
 	GIDs []uint32 `yaml:"gids"`
 }
 
@@ -80,8 +80,8 @@ type Custody struct {
 	Type string `yaml:"type" need:"yes" one:"memory vault pkcs11"`
 	// Vault locates Vault; only with type: vault.
 	Vault *Vault `yaml:"vault"`
-	// PKCS11 names the token; only with type: pkcs11. A key is a private Ed25519 key; its label is the key's name, and
-	// its id is the version.
+	// PKCS11 names the token; only with type: pkcs11. Each version is a private Ed25519 key, with the key's name as
+	// label and the version as id.
 	PKCS11 *PKCS11 `yaml:"pkcs11"`
 }
 
@@ -97,8 +97,8 @@ type Vault struct {
 	Transit string `yaml:"transit"`
 	// Timeout bounds each request to Vault. Default 2s.
 	Timeout Duration `yaml:"timeout"`
-	// Keys are the names of all signing keys of the deployment. The process checks that a role's token can use only
-	// its own key.
+	// Keys are the names of all the deployment's signing keys. The process checks that a role's token can use only its
+	// own.
 	Keys []string `yaml:"keys" need:"yes"`
 	// Auth is the login: exactly one of these. {role} in names and paths is the signing role, such as
 	// runtime_attestation.
@@ -161,7 +161,7 @@ type RootKey struct {
 	Purpose string `yaml:"purpose" need:"yes" one:"signer_certificate deployment_certificate"`
 	// Key is the name of the key, without a version.
 	Key string `yaml:"key" need:"yes"`
-	// Version is the pinned version; no other is trusted. Default 1.
+	// Version is the only trusted version. Default 1.
 	Version int `yaml:"version"`
 	// Custody says where the key is: type vault or pkcs11.
 	Custody Custody `yaml:"custody" need:"yes"`
@@ -200,18 +200,18 @@ type Log struct {
 // program.
 type Confine struct {
 	// Landlock restricts the process to the configured files' folders and TCP ports: best_effort (as far as the kernel
-	// supports it), required (fails without Landlock of Linux 6.12) or off.
+	// can), required (fails without Landlock of Linux 6.12) or off.
 	Landlock string `yaml:"landlock" one:"best_effort required off"`
-	// Seccomp blocks system calls that the process does not need, such as those that start programs: required or off.
+	// Seccomp blocks unneeded system calls, such as those that start programs: required or off.
 	Seccomp string `yaml:"seccomp" one:"required off"`
-	// Read are further readable files and folders, such as the settings of a PKCS #11 module.
+	// Read are further readable files and folders, such as a PKCS #11 module's settings.
 	Read []string `yaml:"read" is:"path"`
-	// Write are further writable files and folders, such as the store of a software token.
+	// Write are further writable files and folders, such as a software token's store.
 	Write []string `yaml:"write" is:"path"`
-	// Connect are further TCP ports to connect to, such as that of a network token.
+	// Connect are further TCP ports to connect to, such as a network token's.
 	Connect []uint16 `yaml:"connect"`
-	// AnyPort allows connections to every TCP port, so that a reload can add rules for new ports. An attacker then
-	// reaches every port too; mediator doctor reports this.
+	// AnyPort allows connections to every TCP port, so that a reload can add rules for new ports. An attacker reaches
+	// them too; mediator doctor reports this.
 	AnyPort bool `yaml:"anyPort"`
 }
 

@@ -7,11 +7,11 @@ type Control struct {
 	File    `yaml:"-"`
 	Process `yaml:",inline"`
 
-	// Internal is the endpoint for sidecars, out of the agent's reach.
+	// Internal is the sidecars' endpoint, out of the agent's reach.
 	Internal Endpoint `yaml:"internal" need:"yes"`
 	// Keys are the two signing keys.
 	Keys ControlKeys `yaml:"keys" need:"yes"`
-	// Audience is the aud of its signatures: the APIs that verify them.
+	// Audience is the aud of its signatures, for the APIs that verify them.
 	Audience string `yaml:"audience" need:"yes"`
 	// Manifest is the path of the strict deployment manifest.
 	Manifest string `yaml:"manifest" is:"path" reload:"yes" need:"yes"`

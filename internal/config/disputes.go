@@ -8,15 +8,15 @@ import (
 
 // Disputes offers signals, which agents publish, and disputes between agents.
 type Disputes struct {
-	// Windows are the times in which signals can be disputed. A signal keeps the window of its publication.
+	// Windows are the periods in which signals can be disputed. A signal keeps the window of its publication.
 	Windows Windows `yaml:"windows"`
 	// Deadline ends an unresolved dispute as inconclusive. Default 72h.
 	Deadline Duration `yaml:"deadline" from:"1s" to:"2160h"`
-	// Arbiter is the public key (JWK) that resolves disputes of type general. Its private key stays offline and
-	// belongs to no agent's owner. Default: such disputes end inconclusive at their deadline.
+	// Arbiter is the public key (JWK) that resolves disputes of type general. Keep its private key offline and away
+	// from agents' owners. Default: such disputes end inconclusive at their deadline.
 	Arbiter string `yaml:"arbiter" is:"path"`
 	// OpenSignals bounds the signals of one agent that are open to dispute (too_many_open). All agents of one owner
-	// have a hundred times as many, and so have all agents without an owner. Default 64.
+	// share a hundred times as many; so do all agents without an owner. Default 64.
 	OpenSignals int64 `yaml:"openSignals" to:"64"`
 	// OpenDisputes bounds the unresolved disputes of one challenger in the same way. Default 20.
 	OpenDisputes int64 `yaml:"openDisputes"`

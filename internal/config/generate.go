@@ -8,10 +8,10 @@ import (
 
 // Generate says which models agents can ask the mediator for.
 type Generate struct {
-	// Models are the names of the models on offer; no other rule offers them. The first model of the first rule is the
-	// default.
+	// Models are the names of the models on offer; no other rule may offer them. The first model of the first rule is
+	// the default.
 	Models []string `yaml:"models" need:"yes"`
-	// MaxTokens is the largest number of tokens that an agent may request, and the default. Default 1024.
+	// MaxTokens is the most tokens that an agent may request, and what it gets if it names no number. Default 1024.
 	MaxTokens int `yaml:"maxTokens"`
 }
 

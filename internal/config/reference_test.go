@@ -75,14 +75,14 @@ func writeReference(w io.Writer) error {
 	}
 	fmt.Fprint(w, `# Configuration
 
-Made from the configuration types by `+"`make docs`"+`; do not edit it by hand.
+`+"`make docs`"+` makes this page from the configuration types; do not edit it by hand.
 
-- Files are YAML and read strictly. An unknown key, a duplicate key, a key without a value or a second document is an
-  error with its line.
+- Files are strict YAML. An unknown or duplicate key, a key without a value, or a second document is an error with its
+  line.
 - `+"`mediator config check FILE`"+` checks a file as the process would.
 - `+"`mediator config schema serve|trigger|control|reputation|root`"+` prints a JSON Schema for editors.
 - Relative paths start at the file's own folder. Durations are written like 15s.
-- Keys in **bold** are required. Other keys without a default are empty, false or off when they are left out.
+- Keys in **bold** are required. Other keys without a default are empty, false or off when left out.
 - A [reload](operations/reload.md) applies *reloadable* keys. All other keys need a restart.
 - [configs](../configs) has complete examples.
 `)

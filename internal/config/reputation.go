@@ -7,15 +7,15 @@ type Reputation struct {
 	File    `yaml:"-"`
 	Process `yaml:",inline"`
 
-	// Internal is the endpoint for sidecars, out of the agent's reach.
+	// Internal is the sidecars' endpoint, out of the agent's reach.
 	Internal Endpoint `yaml:"internal" need:"yes"`
 	// Public is the endpoint for everyone else.
 	Public *Public `yaml:"public"`
-	// State is the folder of the store. It must exist and belong to the node's user alone.
+	// State is the store's folder. It must exist and belong to the node's user alone.
 	State string `yaml:"state" is:"path" need:"yes"`
 	// Store keeps receipts, challenges and baselines. Default: a file in the state folder.
 	Store Store `yaml:"store"`
-	// Retention keeps a session's receipts this long after the last one; 0s is for ever. Default 2160h.
+	// Retention is how long a session's receipts are kept after the last one; 0s is for ever. Default 2160h.
 	Retention *Retention `yaml:"retention"`
 	// Limits bound the node's load and its store.
 	Limits NodeLimits `yaml:"limits"`
@@ -42,11 +42,11 @@ type Reputation struct {
 
 // NodeLimits bounds what the node takes and keeps.
 type NodeLimits struct {
-	// Sessions is the number of sessions per owner; receipts of more are refused (owner_full). Default 100000.
+	// Sessions bounds each owner's sessions; receipts of further ones are refused (owner_full). Default 100000.
 	Sessions int64 `yaml:"sessions"`
-	// Receipts is the number of receipts per owner, each about 4 kB (owner_full). Default 2000000.
+	// Receipts bounds each owner's receipts, each about 4 kB (owner_full). Default 2000000.
 	Receipts int64 `yaml:"receipts"`
-	// Challenges is the number of challenges per owner (owner_full). Default 200000.
+	// Challenges bounds each owner's challenges (owner_full). Default 200000.
 	Challenges int64 `yaml:"challenges"`
 	// ReceiptsPerSecond is each owner's average rate of receipts; the burst is ten times that (rate_limited). Default
 	// 200.
@@ -57,8 +57,7 @@ type NodeLimits struct {
 	// PublicPerSecond is the average rate of requests from one public address; the burst is five times that. Default
 	// 20.
 	PublicPerSecond int `yaml:"publicPerSecond" to:"1000000"`
-	// Cached is the size of the sessions in memory, counted in receipts of usual size, each some hundred bytes.
-	// Default 200000.
+	// Cached bounds the sessions in memory, counted in receipts of usual size (some hundred bytes). Default 200000.
 	Cached int `yaml:"cached"`
 }
 
@@ -80,7 +79,7 @@ type ReputationKeys struct {
 type Public struct {
 	// Listen is its host:port.
 	Listen string `yaml:"listen" need:"yes" is:"address"`
-	// TLSCertificate is a PEM file; it and its key are read again when they change.
+	// TLSCertificate is a PEM file. It and its key are read again when they change.
 	TLSCertificate string `yaml:"tlsCertificate" is:"path" need:"yes"`
 	// TLSKey is the PEM file of its key.
 	TLSKey string `yaml:"tlsKey" is:"path" need:"yes"`

@@ -14,33 +14,33 @@ type Sidecar struct {
 	File    `yaml:"-"`
 	Process `yaml:",inline"`
 
-	// Runtime names this runtime in attestations and receipts: with receipts, at most 128 bytes.
+	// Runtime names this runtime in attestations and receipts; at most 128 bytes with receipts.
 	Runtime string `yaml:"runtime" need:"yes"`
-	// Listen is the address of the proxy port, for HTTP_PROXY and HTTPS_PROXY of agents.
+	// Listen is the proxy port's address, for agents' HTTP_PROXY and HTTPS_PROXY.
 	Listen string `yaml:"listen" need:"yes" is:"address"`
-	// Transparent accepts connections that the kernel redirects, for agents that ignore proxy variables.
+	// Transparent accepts connections redirected by the kernel, for agents that ignore proxy variables.
 	Transparent *Transparent `yaml:"transparent"`
 	// Guard configures the kernel rules of mediator guard, which force all traffic of the pod through the sidecar.
 	// While the rules are missing, posts are refused.
 	Guard *Guard `yaml:"guard"`
-	// Admin is the endpoint for operators, out of the agent's reach.
+	// Admin is the operators' endpoint, out of the agent's reach.
 	Admin Endpoint `yaml:"admin" need:"yes"`
-	// State is the folder of the ledger and of spooled bodies. It must exist and belong to the mediator's user alone.
+	// State is the folder of the ledger and spooled bodies. It must exist and belong to the mediator's user alone.
 	State string `yaml:"state" is:"path" need:"yes"`
 	// Ledger stores used keys and records. Default: a file in the state folder.
 	Ledger Ledger `yaml:"ledger"`
-	// Retention keeps a record and its evidence this long; 0s is for ever. Default 2160h.
+	// Retention is how long a record and its evidence are kept; 0s is for ever. Default 2160h.
 	Retention *Retention `yaml:"retention"`
 	// CA is the certificate authority that intercepts TLS.
 	CA CA `yaml:"ca"`
 	// Keys are the signing keys.
 	Keys SidecarKeys `yaml:"keys" need:"yes"`
 	// Receipts makes the sidecar sign a receipt for each observed call to a model and each post, in one chain per
-	// session. It needs keys.interactionReceipt; rules with observe need it.
+	// session. It needs keys.interactionReceipt; rules with observe need receipts.
 	Receipts *Receipts `yaml:"receipts"`
 	// Reputation is the node's endpoint, for receipts and for the agent's requests. It needs receipts.
 	Reputation *Node `yaml:"reputation"`
-	// Audience is the aud of the sidecar's signatures: the APIs that verify them.
+	// Audience is the aud of the sidecar's signatures, for the APIs that verify them.
 	Audience string `yaml:"audience" need:"yes"`
 	// Manifest is the path of the strict deployment manifest.
 	Manifest string `yaml:"manifest" is:"path" reload:"yes" need:"yes"`
@@ -54,18 +54,18 @@ type Sidecar struct {
 	Session Session `yaml:"session"`
 	// Actions are the rules for posts, which need the whole chain of evidence.
 	Actions []Action `yaml:"actions" reload:"yes"`
-	// Egress are the rules for calls that are no posts and need no evidence. All other calls are denied. A rule is
-	// your word that the upstream changes nothing on such a call, not even on a GET.
+	// Egress are the rules for calls that post nothing and need no evidence. All other calls are denied. A rule is your
+	// word that such calls, even a GET, change nothing upstream.
 	Egress []Egress `yaml:"egress" reload:"yes"`
 	// Upstreams are settings of single hosts.
 	Upstreams []Upstream `yaml:"upstreams" reload:"yes"`
-	// WebSocketRefusal refuses a WebSocket that no rule allows: answer sends status 403 with the reason; close ends the
-	// connection, after which some clients continue without a WebSocket.
+	// WebSocketRefusal says how to refuse a WebSocket that no rule allows: answer (status 403 with the reason) or close
+	// (ends the connection; some clients then continue without a WebSocket).
 	WebSocketRefusal string `yaml:"websocketRefusal" reload:"yes" one:"answer close"`
 	// Timeouts bound the waits of a call.
 	Timeouts Timeouts `yaml:"timeouts"`
-	// Limits bound the load. A call over a limit is refused with Retry-After before anything is sent or consumed. One
-	// session can use at most as much of a shared limit as it leaves free.
+	// Limits bound the load. A call over a limit is refused with Retry-After before anything is sent or consumed. A
+	// session may use no more of a shared limit than it leaves free.
 	Limits Limits `yaml:"limits"`
 
 	// What the checks have made of the keys above. The actions lack their gates, and the rules their credentials.
@@ -83,7 +83,7 @@ type Transparent struct {
 	// Listen is the IPv4 address that receives redirected connections; with mediator guard, on loopback.
 	Listen string `yaml:"listen" need:"yes"`
 	// AnyAddress accepts any destination address whose host name is allowed; the sidecar resolves the name itself.
-	// Default: the name must resolve to the address.
+	// Default: the name must resolve to that address.
 	AnyAddress bool `yaml:"anyAddress"`
 }
 
@@ -101,8 +101,8 @@ type Guard struct {
 	Loopback []string `yaml:"loopback"`
 	// Inbound are the mediator's TCP ports that accept connections from outside, such as a webhook port.
 	Inbound []uint16 `yaml:"inbound"`
-	// Devices are the network devices on which packet sockets are blocked too, from Linux 5.16. Default: all present
-	// devices. Write [none] on an older kernel.
+	// Devices are the network devices on which packet sockets are blocked too (Linux 5.16 or later). Default: all
+	// present ones. Write [none] on an older kernel.
 	Devices []string `yaml:"devices"`
 }
 
@@ -122,8 +122,8 @@ type CA struct {
 	// Permit are further hosts that the CA may certify: names, with their subdomains, and IP addresses. A reload can
 	// then add rules for them.
 	Permit []string `yaml:"permit"`
-	// Unconstrained makes the CA's certificate without name constraints. Default: it covers only the hosts of the rules
-	// and of permit.
+	// Unconstrained makes the CA's certificate without name constraints. Default: it covers only the hosts of rules and
+	// permit.
 	Unconstrained bool `yaml:"unconstrained"`
 }
 
@@ -140,8 +140,8 @@ type Gate struct {
 // Session configures agents' sessions.
 type Session struct {
 	// Standing gives the pod one session without proxy credentials. The agent waits for its events at
-	// http://mediator.internal/v1/event/next. The session lasts until the next event arrives. Default: mediator run
-	// gives each agent a listener or credentials.
+	// http://mediator.internal/v1/event/next. The session lasts until the next event. Default: mediator run gives each
+	// agent a listener or credentials.
 	Standing bool `yaml:"standing"`
 	// Access declares who can reach the agent's run. Receipts repeat it and add observations. A strict policy refuses
 	// any true value.
@@ -170,8 +170,8 @@ type Match struct {
 	// MCP applies the rule to messages for an MCP server (Streamable HTTP). Rules can share a URL: each message belongs
 	// to the rule that names its tool or method, and is refused without one.
 	MCP *MCP `yaml:"mcp"`
-	// GraphQL applies the rule to GraphQL documents. Rules can share a URL: each document belongs to the rule that
-	// names everything it could do, and is refused without one, by GET too.
+	// GraphQL applies the rule to GraphQL documents. Rules can share a URL: each document, by GET too, belongs to the
+	// rule that names everything it could do, and is refused without one.
 	GraphQL *GraphQL `yaml:"graphql"`
 }
 
@@ -186,7 +186,7 @@ type GraphQL struct {
 
 // MCP names messages of the Model Context Protocol.
 type MCP struct {
-	// Tools are the exact names of the tools that may be called. Required for an action.
+	// Tools are the exact names of allowed tools. Required for an action.
 	Tools []string `yaml:"tools"`
 	// Methods are the other methods that an egress rule allows, notifications included. Default: session methods, lists
 	// and reads (initialize, ping, server/discover, completion/complete, logging/setLevel, subscriptions/listen,
@@ -196,11 +196,11 @@ type MCP struct {
 	Elicitation bool `yaml:"elicitation"`
 	// Sampling lets a model's answers pass to the server. Only in egress rules.
 	Sampling bool `yaml:"sampling"`
-	// Pin maps a tool to the SHA-256 of its definition (canonical JSON, lowercase hex). A tool with another
-	// definition, or one that the session has not listed, is not called. Default: changes are recorded only.
+	// Pin maps a tool to the SHA-256 of its definition (canonical JSON, lowercase hex). A tool with another definition,
+	// or not yet listed by the session, is not called. Default: changes are only recorded.
 	Pin map[string]string `yaml:"pin"`
 	// SameConnection is your word that the server answers each call on its own connection. It allows posts by clients
-	// without an Accept header for both forms of answers, or of revision 2024-11-05. Only in actions.
+	// that do not accept both forms of answers, or are of revision 2024-11-05. Only in actions.
 	SameConnection bool `yaml:"sameConnection"`
 }
 
@@ -211,8 +211,8 @@ type Credential struct {
 	Header string `yaml:"header"`
 	// Prefix precedes the secret, such as "Bearer ". Answers are searched for the secret without it.
 	Prefix string `yaml:"prefix"`
-	// BasicSecret is the secret part of a Basic credential (user:password in base64), for which answers are searched:
-	// password, user, both or auto: the password, or the user if the password is short, x-oauth-basic or api_token.
+	// BasicSecret is the part of a Basic credential (user:password in base64) to search answers for: password, user,
+	// both or auto (the password; the user if the password is short, x-oauth-basic or api_token).
 	BasicSecret string `yaml:"basicSecret" one:"auto password user both"`
 	// File holds the secret, at least 8 bytes; a final line end is ignored. It is read again after a 401. Either file
 	// or vault.
@@ -245,11 +245,11 @@ type Action struct {
 	Content string `yaml:"content" one:"json raw"`
 	// MaxBody is the largest body, in bytes. Default 1048576.
 	MaxBody int64 `yaml:"maxBody"`
-	// Query allows a query. It becomes part of the resource, so evidence and records keep any secret in it.
+	// Query allows a query. It becomes part of the resource: evidence and records keep any secret in it.
 	Query bool `yaml:"query"`
-	// Headers are the agent's headers that may go out, besides common ones such as Accept and Content-Type. A call with
-	// another header is refused. Evidence covers no header, and some headers change what a post does or in whose name.
-	// [] allows none. Default: all.
+	// Headers are the agent's headers that may pass, besides common ones such as Accept and Content-Type. A call with
+	// another header is refused. Evidence covers no header, though a header can change what a post does or in whose
+	// name. [] allows none. Default: all.
 	Headers []string `yaml:"headers"`
 	// Credential replaces the agent's own credential.
 	Credential *Credential `yaml:"credential"`
@@ -280,15 +280,15 @@ type Egress struct {
 	// Observe inspects calls to a model with this API: openai-chat, openai-responses or anthropic-messages. The sidecar
 	// checks each request before it is sent, and records names, figures and times. The rule allows POST only.
 	Observe string `yaml:"observe"`
-	// HostedTools are allowed actions of the model's provider that the sidecar cannot see: tools that the provider runs
+	// HostedTools allows actions of the model's provider that the sidecar cannot see: tools that the provider runs
 	// (web_search, mcp), members of a request (background, previous_response_id, mcp_servers), or remote_content,
 	// fetched from URLs in a request.
 	HostedTools []string `yaml:"hostedTools"`
 	// Generate offers the models of an observed rule at http://mediator.internal/v1/generate. The rule's URL has no
 	// {name}.
 	Generate *Generate `yaml:"generate"`
-	// WebSocket allows WebSockets too; the rule must name GET. The sidecar does not inspect their messages, so an agent
-	// can post through them. A WebSocket ends with its session or after timeouts.websocketIdle.
+	// WebSocket allows WebSockets too; the rule must name GET. Their messages are not inspected: an agent can post
+	// through them. A WebSocket ends with its session or after timeouts.websocketIdle.
 	WebSocket bool `yaml:"websocket"`
 }
 
@@ -296,10 +296,9 @@ type Egress struct {
 type Upstream struct {
 	// Host is a host:port.
 	Host string `yaml:"host" need:"yes"`
-	// Address is dialled instead of the resolved name: an IP address, with or without a port, public or in networks.
-	// Default: the name is resolved.
+	// Address is the IP address to dial, with or without a port, public or in networks. Default: the name is resolved.
 	Address string `yaml:"address"`
-	// Networks are address ranges that the name may resolve to, besides public addresses.
+	// Networks are address ranges that the name may resolve to, besides public ones.
 	Networks []string `yaml:"networks"`
 	// CA is a PEM file of authorities for the host's certificate, besides the system's.
 	CA string `yaml:"ca" is:"path"`
@@ -337,20 +336,20 @@ type Limits struct {
 	WebSockets int `yaml:"websockets" reload:"yes"`
 	// Bodies bounds the bodies of all posts in progress together (overloaded).
 	Bodies Bodies `yaml:"bodies" reload:"yes"`
-	// UnknownCallers bounds the refused calls without a session that are recorded and logged per minute. More are only
+	// UnknownCallers is how many refused calls without a session are recorded and logged per minute. Others are only
 	// counted. Default 10.
 	UnknownCallers int `yaml:"unknownCallers" reload:"yes"`
-	// Connections bounds the open connections of agents; one more replaces one that waits for its client. Agents with
-	// their own listener share the same number again, a sixteenth each. Each connection needs a file descriptor.
-	// Default 4096.
+	// Connections bounds the open connections of agents; at the bound, a new one replaces one that waits for its
+	// client. Agents with their own listener share as many again, a sixteenth each. Each connection needs a file
+	// descriptor. Default 4096.
 	Connections int `yaml:"connections"`
-	// Tunnels bounds how many of these connections are tunnels (overloaded). Default 2048.
+	// Tunnels bounds the tunnels among these connections (overloaded). Default 2048.
 	Tunnels int `yaml:"tunnels"`
 }
 
 // Bodies bounds the memory and the disk space of bodies, in bytes.
 type Bodies struct {
-	// Memory is for JSON and for other bodies of at most 1 MiB. Default 67108864.
+	// Memory is for JSON and other bodies of at most 1 MiB. Default 67108864.
 	Memory int64 `yaml:"memory"`
 	// Spool is for larger bodies, in unlinked files. Default 1073741824.
 	Spool int64 `yaml:"spool"`
@@ -366,11 +365,11 @@ type Rate struct {
 
 // Breaker says when calls to a host are suspended.
 type Breaker struct {
-	// Failures in a row suspend a session's calls to the host. If this many sessions fail, calls of all sessions are
+	// Failures in a row suspend a session's calls to the host. If this many sessions fail, all sessions' calls are
 	// suspended. Default 10.
 	Failures int `yaml:"failures"`
-	// Pause is the length of the suspension. After it, each session tries one call at a time until one is answered.
-	// Default 15s.
+	// Pause is the length of the suspension. Each session then tries one call at a time until one is answered. Default
+	// 15s.
 	Pause Duration `yaml:"pause"`
 }
 

@@ -17,7 +17,7 @@ type SidecarKeys struct {
 	// InteractionReceipt signs interaction receipts. It takes no lifetime. Only with receipts.
 	InteractionReceipt *SigningKey `yaml:"interactionReceipt"`
 	// AgentStatement signs the agent's documents for http://mediator.internal/v1/signals and /v1/dispute. It takes no
-	// lifetime. Actions with those URLs need it; it needs receipts and reputation.
+	// lifetime, is required for actions with those URLs, and needs receipts and reputation.
 	AgentStatement *SigningKey `yaml:"agentStatement"`
 }
 

@@ -13,13 +13,13 @@ type Trigger struct {
 	TLSCertificate string `yaml:"tlsCertificate" is:"path"`
 	// TLSKey is the PEM file of its key.
 	TLSKey string `yaml:"tlsKey" is:"path"`
-	// Internal is the endpoint for sidecars, out of the agent's reach.
+	// Internal is the sidecars' endpoint, out of the agent's reach.
 	Internal Endpoint `yaml:"internal" need:"yes"`
-	// State is the folder of the event store. It must exist and belong to the service's user alone.
+	// State is the event store's folder. It must exist and belong to the service's user alone.
 	State string `yaml:"state" is:"path" need:"yes"`
 	// Keys are the two signing keys.
 	Keys TriggerKeys `yaml:"keys" need:"yes"`
-	// MaxAge bounds the time from an event's arrival to its session and its posts. Default 15m.
+	// MaxAge bounds the time from an event's arrival to its session and posts. Default 15m.
 	MaxAge Duration `yaml:"maxAge"`
 	// Budget bounds the posts of one action per event. Default 1.
 	Budget int `yaml:"budget"`
@@ -66,7 +66,7 @@ type Source struct {
 
 // GitHub configures a GitHub webhook.
 type GitHub struct {
-	// SecretFiles hold the webhook's secrets: several during a rotation, and none that another GitHub source uses.
+	// SecretFiles hold the webhook's secrets: several during a rotation, none shared with another GitHub source.
 	SecretFiles []string `yaml:"secretFiles" is:"path" need:"yes"`
 	// Events start a run, each written as event or event.action, such as release.published.
 	Events []string `yaml:"events" need:"yes"`
@@ -76,19 +76,19 @@ type GitHub struct {
 
 // Webhook configures a signed webhook.
 type Webhook struct {
-	// SecretFiles hold the secrets (whsec_...): several during a rotation, and none that another standardWebhooks or
-	// engine uses.
+	// SecretFiles hold the secrets (whsec_...): several during a rotation, none shared with another standardWebhooks or
+	// engine.
 	SecretFiles []string `yaml:"secretFiles" is:"path" need:"yes"`
 }
 
 // Schedule configures a schedule.
 type Schedule struct {
-	// Cron is a five-field cron expression in the time zone's clock, or @every and a period, such as @every 15m. A
-	// repeated time fires once; skipped times fire once, together, at the end of the gap.
+	// Cron is a five-field cron expression in the time zone's clock, or @every and a period, such as @every 15m. When
+	// clocks change, a repeated time fires once; skipped times fire once, together, at the end of the gap.
 	Cron string `yaml:"cron" need:"yes"`
 	// Timezone is an IANA name. Default UTC.
 	Timezone string `yaml:"timezone"`
-	// Missed is skip, or latest to make up for the last time that passed while the scheduler was down.
+	// Missed is skip, or latest to make up for the last time missed while the scheduler was down.
 	Missed string `yaml:"missed" one:"skip latest"`
 	// Payload goes to the agent with each event.
 	Payload map[string]any `yaml:"payload"`

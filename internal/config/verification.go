@@ -19,8 +19,8 @@ type Verification struct {
 	Mode string `yaml:"mode" one:"observed seed"`
 	// Tasks is a JSON file with a list of tasks, used in turn. Default: the built-in tasks.
 	Tasks string `yaml:"tasks" is:"path" reload:"yes"`
-	// Hosts are the names of the public address. Requests for other names are refused, except for IP addresses and
-	// requests through a sidecar.
+	// Hosts are the public address's names. Requests for other names are refused, except IP addresses and requests
+	// through a sidecar.
 	Hosts []string `yaml:"hosts"`
 	// Servers are the MCP servers that list_mcp_servers names.
 	Servers []ListedServer `yaml:"servers"`
@@ -46,9 +46,9 @@ type ListedServer struct {
 type XRay struct {
 	// Orchestrate has the tool orchestrate-task.
 	Orchestrate *XRayServer `yaml:"orchestrate"`
-	// Govern has the tool govern_proposals. It can reject an agent or shorten its verification.
+	// Govern has the tool govern_proposals, which can reject an agent or shorten its verification.
 	Govern *XRayServer `yaml:"govern"`
-	// Enforce has the tool codex-enforcement. It scores the agent's reasoning.
+	// Enforce has the tool codex-enforcement, which scores the agent's reasoning.
 	Enforce *XRayServer `yaml:"enforce"`
 	// Timeout bounds each request to a server. Default 5s.
 	Timeout Duration `yaml:"timeout" to:"5s"`
