@@ -28,6 +28,9 @@ func ReadUpTo(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Size() > limit {
+		return nil, errLarge(path, limit) // without the memory that reading would take
+	}
 	return ReadAll(f, path, limit)
 }
 
@@ -35,9 +38,13 @@ func ReadUpTo(path string, limit int64) ([]byte, error) {
 func ReadAll(r io.Reader, name string, limit int64) ([]byte, error) {
 	raw, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err == nil && int64(len(raw)) > limit {
-		err = fmt.Errorf("%s is larger than the %d bytes that are read", name, limit)
+		err = errLarge(name, limit)
 	}
 	return raw, err
+}
+
+func errLarge(name string, limit int64) error {
+	return fmt.Errorf("%s is larger than the %d bytes that are read", name, limit)
 }
 
 // ReadSecret reads a secret of at least minimum bytes. It removes one line end from the end of the file.

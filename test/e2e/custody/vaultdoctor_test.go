@@ -248,7 +248,7 @@ func TestVaultThatIsNotAsItShouldBe(t *testing.T) {
 		{name: "a secret id that the agent can read", make: func(t *testing.T) {
 			v.open(t)
 		}, want: fmt.Sprintf(
-			"/policy_decision.secret-id; the agent's user %d can read %s/action_grant.secret-id. (files:policy_decision) "+
+			"/action_grant.secret-id; the agent's user %d can read %s/policy_decision.secret-id. (files:policy_decision) "+
 				"(deployment_contradicted)", trial.User(), v.auth)},
 		{name: "a socket that admits the agent", edit: func(file string) string {
 			return strings.Replace(file, "internal: {unix: run/control.sock}",

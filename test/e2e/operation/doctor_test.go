@@ -96,7 +96,7 @@ func TestDoctor(t *testing.T) {
 	}
 	r.StopProcess(t, "reputation")
 	if status, text, controls := r.Doctor(t); status != program.Refused || len(controls[policy.ObservedFalse]) > 0 ||
-		!strings.Contains(text, "mediator: what mediator reputation sees is not known") {
+		!strings.Contains(text, "mediator: mediator reputation does not say what it observes") {
 		t.Errorf("without the node: status %d\n%s", status, text)
 	}
 	if post() != "posted" {
@@ -111,7 +111,7 @@ func TestDoctor(t *testing.T) {
 	})
 	r.StopProcess(t, "control")
 	if status, text, controls := r.Doctor(t); status != program.Refused || len(controls[policy.ObservedFalse]) > 0 ||
-		!strings.Contains(text, "mediator: what mediator control sees is not known") {
+		!strings.Contains(text, "mediator: mediator control does not say what it observes") {
 		t.Errorf("without the control plane: status %d\n%s", status, text)
 	}
 	untilReadyz(t, r, "process_unavailable")
