@@ -105,6 +105,8 @@ func NewAnswer(w Watch, status int, header http.Header) *Answer {
 	meant := a.Sent != nil && (strings.Contains(said, "/event-stream") || strings.Contains(said, "application/json"))
 	awaited := a.Sent == nil || a.isRequest() && status != http.StatusAccepted
 	switch {
+	case redirected: // the client takes what another URL answers, whatever is said here
+		a.lose()
 	case stream && plain:
 		a.stream = sse.NewReader(maxAnswer)
 	case text && plain:
@@ -112,7 +114,7 @@ func NewAnswer(w Watch, status int, header http.Header) *Answer {
 		if n, err := strconv.Atoi(header.Get("Content-Length")); err == nil {
 			a.length = n
 		}
-	case stream, meant, redirected, awaited && !failed && status != http.StatusNoContent:
+	case stream, meant, awaited && !failed && status != http.StatusNoContent:
 		a.lose()
 	}
 	return a

@@ -179,6 +179,16 @@ func TestPinsHold(t *testing.T) {
 			_, end := send(p, p.Memory, "tools/list", 1, "", http.StatusTemporaryRedirect)
 			end()
 		},
+		"where the server sends the client elsewhere, with a list": func(p play) {
+			a, end := send(p, p.Memory, "tools/list", 1, plain, http.StatusSeeOther)
+			_, _ = io.WriteString(a, good)
+			end()
+		},
+		"where the server sends the client elsewhere, with a stream": func(p play) {
+			a, end := send(p, p.Memory, "tools/list", 1, stream, http.StatusTemporaryRedirect)
+			say(a, good)
+			end()
+		},
 		"the other one is in an event that clients pass over": func(p play) {
 			p.list(1, write(event(evil)+"event: note\n"+event(good)))
 		},
