@@ -121,15 +121,12 @@ func (m *Memory) strayed(peer Peer, id ID) (listsTools bool) {
 	return f.list
 }
 
-// missed notes an unreadable message of a server. It may have been any question, or the list of tools that the client
-// waits for.
+// missed notes an unreadable message of a server, or a stream of them that can go on. Each may be any question, or the
+// list of tools that the client waits for, or will.
 func (m *Memory) missed(server string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.unread.add(server)
-	if slices.ContainsFunc(m.flights, func(f *Flight) bool { return f.list && f.peer.Server == server }) {
-		m.misled.add(server)
-	}
 }
 
 // takes reports whether the client still takes a list's own answer.

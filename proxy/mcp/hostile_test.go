@@ -204,6 +204,19 @@ func TestPinsHold(t *testing.T) {
 			_, _ = io.WriteString(opened, "note: a\n\n")
 			p.list(1, func(io.Writer) { _, _ = io.WriteString(opened, ":\u2028"+event(evil)) }, good)
 		},
+		"on a stream that could not be read before": func(p play) {
+			opened := p.open(http.StatusOK, stream+"; charset=utf-16")
+			p.list(1, func(io.Writer) { say(opened, evil) }, good)
+		},
+		"on a stream that was too large to be read before": func(p play) {
+			opened := p.open(http.StatusOK, stream)
+			say(opened, strings.Repeat("x", 5<<20))
+			p.list(1, func(io.Writer) { say(opened, evil) }, good)
+		},
+		"where it cannot be read, after an answer that clients pass over": func(p play) {
+			p.list(1, nil, strings.Replace(good, `"2.0"`, `"2"`, 1))
+			p.resume("", event(unread))
+		},
 		"on a stream that came with the status Accepted": beside(func(p play) {
 			_, _ = io.WriteString(p.open(http.StatusAccepted, ""), event(evil))
 		}),

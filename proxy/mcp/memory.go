@@ -31,7 +31,7 @@ func (p Peer) tools() string { return p.Server + "?" + p.Query }
 type Memory struct {
 	mu        sync.Mutex // guards all below
 	questions []question // without an answer
-	unread    servers    // sent an unreadable message, which counts as any question
+	unread    servers    // sent an unreadable message, which counts as any question and any list of tools
 	prompted  bool       // a human may have answered a server
 
 	tools  definitions
@@ -78,7 +78,7 @@ func (m *Memory) checkTool(c *Message, header http.Header, peer Peer, pin string
 	m.mu.Lock()
 	d, shown := m.tools.get(peer.tools(), c.Name)
 	current := shown && d.era == m.era
-	misled := m.misled.has(peer.Server)
+	misled := m.misled.has(peer.Server) || m.unread.has(peer.Server)
 	m.mu.Unlock()
 	switch {
 	case pin != "" && shown && d.hash != pin:
