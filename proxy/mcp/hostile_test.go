@@ -349,25 +349,28 @@ func humanAnswers(t *testing.T, memory *mcp.Memory) error {
 
 // TestHumanBesidesPost refuses a human's answer while a post has no result.
 func TestHumanBesidesPost(t *testing.T) {
-	memory := new(mcp.Memory)
 	post := read(t, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"create_issue"}}`)
-	f, err := memory.Begin(post, at, true)
-	check.Must(t, err)
-	check.WantCode(t, humanAnswers(t, memory), "mcp_answer_refused")
-	w := watch(post, memory)
-	w.Peer, w.Flight = at, f
-	a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {stream}})
-	_, _ = io.WriteString(a, "id: e1\ndata: \n\n")
-	a.End(errors.New("broken"))
-	memory.Keep(a, 1<<40, func(mcp.Result) {})
-	memory.End(f, a.Result(), true)
-	check.WantCode(t, humanAnswers(t, memory), "mcp_answer_refused")
-	if memory.Prompted() {
-		t.Error("an answer that was refused counts")
-	}
-	resume(memory, at, "e1", `data: {"jsonrpc":"2.0","id":7,"result":{}}`+"\n\n")
-	if err := humanAnswers(t, memory); err != nil || !memory.Prompted() {
-		t.Errorf("after the result: %v, %t", err, memory.Prompted())
+	for resumed, refused := range map[string]bool{`"result":{}`: false, `"error":{}`: false,
+		`"result":{"task":{"taskId":"t"}}`: true, `"result":{"resultType":"task"}`: true} {
+		memory := new(mcp.Memory)
+		f, err := memory.Begin(post, at, true)
+		check.Must(t, err)
+		check.WantCode(t, humanAnswers(t, memory), "mcp_answer_refused")
+		w := watch(post, memory)
+		w.Peer, w.Flight = at, f
+		a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {stream}})
+		_, _ = io.WriteString(a, "id: e1\ndata: \n\n")
+		a.End(errors.New("broken"))
+		memory.Keep(a, 1<<40, func(mcp.Result) {})
+		memory.End(f, a.Result(), true)
+		check.WantCode(t, humanAnswers(t, memory), "mcp_answer_refused")
+		if memory.Prompted() {
+			t.Error("an answer that was refused counts")
+		}
+		resume(memory, at, "e1", `data: {"jsonrpc":"2.0","id":7,`+resumed+"}\n\n")
+		if err := humanAnswers(t, memory); (err != nil) != refused || memory.Prompted() == refused {
+			t.Errorf("after %s: %v, %t", resumed, err, memory.Prompted())
+		}
 	}
 }
 
