@@ -41,6 +41,15 @@ func (m *Memory) Begin(r *Message, peer Peer, post bool) (*Flight, error) {
 	return f, nil
 }
 
+// BeginPost notes a post that is no message to a server. End it like a request.
+func (m *Memory) BeginPost() *Flight {
+	f := &Flight{post: true}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.flights = append(m.flights, f)
+	return f
+}
+
 // End notes the result of a request's own answer. sent says that the request may have been sent. Without a result the
 // client may know tools that the memory does not, and the server may still work on a post.
 func (m *Memory) End(f *Flight, result Result, sent bool) {
@@ -143,8 +152,8 @@ func (m *Memory) answeredElsewhere(f *Flight) bool {
 	return f != nil && (f.elsewhere || f.unsure)
 }
 
-// posting reports whether a post at any server has no result yet. Its receipts will say that no human took part. The
-// caller holds m.mu.
+// posting reports whether a post, at any server or API, has no result yet. Its receipts will say that no human took
+// part. The caller holds m.mu.
 func (m *Memory) posting() bool {
 	return m.unresolved || slices.ContainsFunc(m.flights, func(f *Flight) bool { return f.post && !f.settled }) ||
 		slices.ContainsFunc(m.open, func(o *open) bool { return o.post })
