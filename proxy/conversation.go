@@ -39,8 +39,8 @@ type kind struct {
 	// check refuses two rules for the same message and returns the index of the second.
 	check func([]rule) (int, error)
 	begin func(*call) conversation
-	// headers is the prefix of headers that only repeat the message; empty for none.
-	headers string
+	// header reports whether a header belongs to the message; nil if none does.
+	header func(name string) bool
 }
 
 // kinds lists all kinds. A rule of no kind looks at origin, method and path alone.

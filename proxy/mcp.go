@@ -22,11 +22,11 @@ import (
 
 // kindMCP is the endpoint of an MCP server.
 var kindMCP = kind{
-	name:    "mcp",
-	is:      func(r rule) bool { return r.mcp() != nil },
-	check:   func(rules []rule) (int, error) { return mcp.CheckRules(of(rules, rule.mcp)) },
-	begin:   func(c *call) conversation { return &mcpCall{plain: plain{c}} },
-	headers: "Mcp-",
+	name:   "mcp",
+	is:     func(r rule) bool { return r.mcp() != nil },
+	check:  func(rules []rule) (int, error) { return mcp.CheckRules(of(rules, rule.mcp)) },
+	begin:  func(c *call) conversation { return &mcpCall{plain: plain{c}} },
+	header: mcp.IsHeader,
 }
 
 // lasting is what conversations know across all sessions. It survives a reload.
