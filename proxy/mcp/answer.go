@@ -194,6 +194,7 @@ func (a *Answer) rest(text []byte) {
 	case err == nil && o.Get("method").Value != nil:
 		a.asks(o)
 	case err == nil:
+		a.sendsHuman(o)
 		a.show(o.Get("result").Members, false)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// maxLostLists bounds the lists of tools that broke off and may be resumed.
-const maxLostLists = 16
+// maxLost bounds the lists of tools, and the other requests, that broke off and may yet be answered.
+const maxLost = 16
 
 // Flight is a request whose outcome is not final yet.
 type Flight struct {
@@ -37,6 +37,9 @@ func (m *Memory) Begin(r *Message, peer Peer, post bool) (*Flight, error) {
 		return nil, refusal.New("message_ambiguous", "another request of this session has the id %s and is not answered yet",
 			r.ID)
 	}
+	m.flights = slices.DeleteFunc(m.flights, func(o *Flight) bool { // the client waits for the new one
+		return o.lost && !o.list && o.peer.same(peer) && o.id == r.ID
+	})
 	m.flights = append(m.flights, f)
 	return f, nil
 }
@@ -62,13 +65,17 @@ func (m *Memory) End(f *Flight, result Result, sent bool) {
 	if f.post && sent && !result.final() && !isOpen {
 		m.unresolved = true
 	}
-	if f.list && !f.elsewhere && (result == ResultLost || result == ResultUnseen) {
-		m.era++
+	if f.of != "" && !f.elsewhere && !isOpen && (result == ResultLost || result == ResultUnseen) {
 		f.lost = true
-		if m.lostLists() <= maxLostLists {
+		if f.list {
+			m.era++
+		}
+		if m.lost(f.list) <= maxLost {
 			return
 		}
-		m.misled.add(f.peer.Server)
+		if f.list {
+			m.misled.add(f.peer.Server)
+		}
 	}
 	m.flights = slices.DeleteFunc(m.flights, func(o *Flight) bool { return o == f })
 }
@@ -89,10 +96,10 @@ func (m *Memory) goesOn(f *Flight) {
 	m.unresolved = m.unresolved || f != nil && f.post
 }
 
-// lostLists counts lists of tools that broke off. The caller holds m.mu.
-func (m *Memory) lostLists() (n int) {
+// lost counts the lists of tools, or the other requests, that broke off. The caller holds m.mu.
+func (m *Memory) lost(lists bool) (n int) {
 	for _, f := range m.flights {
-		if f.lost {
+		if f.lost && f.list == lists {
 			n++
 		}
 	}

@@ -157,7 +157,12 @@ const byURL = -32042
 
 // sendsHuman notes such an error as a question, which the repeated request answers.
 func (a *Answer) sendsHuman(o object) {
-	code, err := strconv.ParseFloat(string(o.Get("error").Members.Get("code").Value), 64)
+	said := o.Get("error").Members.Get("code")
+	text, isText := said.Text() // some clients take a text for the number
+	if !isText {
+		text = string(said.Value)
+	}
+	code, err := strconv.ParseFloat(text, 64)
 	_, like, ok := questionID(o.Get("id").Value)
 	if err != nil || code != byURL || !ok {
 		return
