@@ -138,7 +138,7 @@ func (m *Memory) answer(r *Message, peer Peer, rules []*Rule) (v Verdict, err er
 		if v.Rule, err = mayAnswer(q.asks[key], rules); err != nil {
 			return Verdict{}, err
 		}
-		v.Human = v.Human || q.asks[key] == elicitation
+		v.Human = v.Human || given[key].byHuman(q.asks[key])
 	}
 	if v.Human && m.posting() {
 		return Verdict{}, errPosting()
@@ -285,6 +285,12 @@ func (a answered) fits(method string) bool {
 		return a.result != nil && a.hasOnly()
 	}
 	return true
+}
+
+// byHuman reports whether an answer in the shape of a method is a human's.
+func (a answered) byHuman(method string) bool {
+	const rejected = "-1" // the code by which a human refuses a server a model's answer
+	return method == elicitation || method == sampling && string(a.failed.Members.Get("code").Value) == rejected
 }
 
 // hasOnly reports whether the result has no members but these and those of every result.
