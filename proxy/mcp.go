@@ -155,11 +155,15 @@ func (m *mcpCall) answer(ctx context.Context, resp *http.Response) error {
 	return err
 }
 
-// setResult records the result. A tool call with a broken answer may or may not have had its effect.
+// setResult records the result. A tool call with a broken answer may or may not have had its effect, and so may a post
+// whose answer could not be read: it may have broken off too.
 func (m *mcpCall) setResult(r mcp.Result) {
 	m.record.Result = string(r)
-	if r == mcp.ResultLost && m.message.IsCall() {
+	switch {
+	case r == mcp.ResultLost && m.message.IsCall():
 		m.indeterminate(refusal.New("indeterminate", "the answer ended before the result of the tool"))
+	case r == mcp.ResultUnseen && m.intended():
+		m.indeterminate(refusal.New("indeterminate", "the result of the tool could not be read"))
 	}
 }
 

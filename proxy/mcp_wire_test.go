@@ -171,6 +171,8 @@ func TestMCPBrokenAnswers(t *testing.T) {
 	}{
 		{"half a result", "create_issue", "application/json", toolResult[:20], "lost", ledger.StateIndeterminate},
 		{"half a stream", "create_issue", "text/event-stream", ": hello\n\n", "lost", ledger.StateIndeterminate},
+		{"half a stream that some clients split elsewhere", "create_issue", "text/event-stream", ": a\rb\n\n", "unseen",
+			ledger.StateIndeterminate},
 		{"half a stream of a read", "get_issue", "text/event-stream", ": hello\n\n", "lost", ledger.StateIndeterminate},
 		{"a stream that nobody resumes", "get_issue", "text/event-stream", event, "lost", ledger.StateIndeterminate},
 		{"a stream with its result", "create_issue", "text/event-stream", event + "data: " + toolResult + "\n\n", "ok",
