@@ -106,12 +106,17 @@ func (m *Memory) lost(lists bool) (n int) {
 	return n
 }
 
-// resembled notes an answer with an id that only some clients take for a request's own (see [ID.like]).
+// resembled notes an answer with an id that only some clients take for a request's own (see [ID.like]). They also read
+// other texts as numbers, such as "0x1".
 func (m *Memory) resembled(peer Peer, id ID, like string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	own := slices.ContainsFunc(m.flights, func(f *Flight) bool { return f.peer.same(peer) && f.id == id })
 	for _, f := range m.flights {
-		if f.peer.same(peer) && f.id != id && f.id.like() == like {
+		if !f.peer.same(peer) || f.id == id {
+			continue
+		}
+		if f.id.like() == like || !own && id.isText() && !f.id.isText() {
 			f.unsure = true
 			if f.list {
 				m.misled.add(f.peer.Server)

@@ -97,6 +97,8 @@ func continued(method, name, state string) string {
 	return evidence.HashBytes([]byte(strings.Join([]string{method, name, state}, "\x00")))
 }
 
+func (id ID) isText() bool { return strings.HasPrefix(string(id), `"`) }
+
 // answers are the answers in a client's message, by the keys of a [question].
 type answers map[string]answered
 
