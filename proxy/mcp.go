@@ -86,9 +86,19 @@ func (m *mcpCall) watch(rules []*mcp.Rule) {
 	m.mcp.Watch = mcp.Watch{
 		Header: m.r.Header, Peer: peer, Memory: &m.session.Memory, Shared: &m.p.lasting.tools, Rules: rules,
 		Take: func(n int) bool { return budget.Take(n) == nil }, Free: budget.Free,
+		Turn:     m.turn,
 		Changed:  m.changed,
 		Returned: func(result []byte) { m.given = m.p.o.Receipts.Values(m.session.Chain, result) },
 	}
+}
+
+// turn waits for the session's turn to read a text of an answer. Each turn ends, so the wait has no other bound.
+func (m *mcpCall) turn(size int) (done func()) {
+	done, err := m.p.bodies.Turn(context.WithoutCancel(m.r.Context()), m.session.ID, size)
+	if err != nil { // only if ctx ends
+		return func() {}
+	}
+	return done
 }
 
 // chooseStream chooses the rule of a request without a message: it opens an event stream or ends a session.

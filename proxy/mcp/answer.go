@@ -57,6 +57,8 @@ type Watch struct {
 	Take func(n int) bool
 	// Free releases what Take has reserved.
 	Free func()
+	// Turn waits until a text of this size may be read, which takes many times its memory. Call done after that.
+	Turn func(size int) (done func())
 	// Changed is called for each tool whose definition differs from the pinned one, or from one shown before in any
 	// session.
 	Changed func(tool, before, now string)
@@ -187,6 +189,7 @@ func (a *Answer) End(err error) {
 
 // rest reads a message without its end. Some clients take it if it is whole.
 func (a *Answer) rest(text []byte) {
+	defer a.Turn(len(text))()
 	o, err := jsonread.Lenient(text, 3)
 	switch {
 	case err != nil && json.Valid(text), err == nil && unclear(o):
@@ -231,12 +234,18 @@ func (a *Answer) event(e sse.Event) {
 	case len(bytes.TrimSpace(e.Data)) == 0:
 	case e.Type == "" || e.Type == "message":
 		a.message(e.Data)
-	case strings.TrimSpace(e.Type) == "message", mayBeMessage(e.Data): // some clients ignore the type
+	case strings.TrimSpace(e.Type) == "message", a.mayBeMessage(e.Data): // some clients ignore the type
 		a.miss()
 	}
 }
 
+func (a *Answer) mayBeMessage(text []byte) bool {
+	defer a.Turn(len(text))()
+	return mayBeMessage(text)
+}
+
 func (a *Answer) message(text []byte) {
+	defer a.Turn(len(text))()
 	o, err := jsonread.Lenient(text, 3)
 	if err != nil {
 		a.blind = true

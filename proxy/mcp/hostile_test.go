@@ -469,6 +469,28 @@ func TestManyTools(t *testing.T) {
 	}
 }
 
+// TestTurns checks that every text of a server is read in its turn, once, and that the turn ends.
+func TestTurns(t *testing.T) {
+	text := `{"jsonrpc":"2.0","id":1,"result":{"a":"` + strings.Repeat("x", 1<<20) + `"}}`
+	for name, tt := range map[string]struct{ kind, said string }{
+		"JSON": {plain, text}, "an event": {stream, "data: " + text + "\n\n"}, "the last event": {stream, "data: " + text},
+		"an event of another type": {stream, "event: x\ndata: " + text + "\n\n"},
+	} {
+		w := watch(read(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`), new(mcp.Memory))
+		began, ended := 0, 0
+		w.Turn = func(size int) func() {
+			began += size
+			return func() { ended += size }
+		}
+		a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {tt.kind}})
+		_, _ = io.WriteString(a, tt.said)
+		a.End(io.EOF)
+		if began != len(text) || ended != began {
+			t.Errorf("%s: turns for %d bytes began, for %d ended", name, began, ended)
+		}
+	}
+}
+
 func TestLongHeaders(t *testing.T) {
 	for name, n := range map[string]int{"Mcp-Session-Id": 4097, "Last-Event-Id": 4097} {
 		check.WantCode(t, mcp.CheckStream(http.Header{name: {strings.Repeat("x", n)}}), "message_malformed")
