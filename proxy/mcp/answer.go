@@ -343,13 +343,13 @@ func (a *Answer) response(o object) {
 
 // resultOf returns the outcome that a response gives. call says that the request calls a tool.
 func resultOf(o object, call bool) Result {
-	result := o.Get("result")
+	result, failure := o.Get("result"), o.Get("error")
 	kind, _ := result.Members.Get("resultType").Text()
 	failed := result.Members.Get("isError").Value
 	switch {
-	case o.Get("error").Value != nil:
+	case result.Value == nil && failure.Value.Kind() == '{':
 		return ResultError
-	case result.Value == nil:
+	case failure.Value != nil || result.Value.Kind() != '{': // clients differ
 		return ResultUnseen
 	case kind == "input_required", result.Members.Get("inputRequests").Value != nil,
 		result.Members.Get("requestState").Value != nil,

@@ -297,6 +297,8 @@ func TestFirstResult(t *testing.T) {
 		"typed as a message": {"", "event: message\n" + event(good), 200, mcp.ResultOK},
 		"by an id as a text": {"", event(strings.Replace(bad, `"id":1`, `"id":"1"`, 1)) + event(good), 200,
 			mcp.ResultUnseen},
+		"with no error": {"", event(strings.Replace(good, `"result"`, `"error":null,"result"`, 1)), 200, mcp.ResultUnseen},
+		"with nothing":  {"", event(strings.Replace(good, `{"content":[]}`, `null`, 1)), 200, mcp.ResultUnseen},
 		"by a text that some clients read as its id": {"",
 			event(strings.Replace(bad, `"id":1`, `"id":"0x1"`, 1)) + event(good), 200, mcp.ResultUnseen},
 		"by a text in digits of another script": {"",
