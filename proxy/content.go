@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
@@ -72,7 +71,7 @@ func (a *Action) checkHeader(h http.Header) error {
 	}
 	about := rule{action: a}.kind()
 	for name := range h {
-		if about != nil && about.headers != "" && strings.HasPrefix(name, about.headers) {
+		if about != nil && about.header != nil && about.header(name) {
 			continue
 		}
 		if !forward.IsUsual(name) && !slices.Contains(a.Headers, name) && !a.Credential.In(name) {

@@ -40,8 +40,8 @@ type kind struct {
 	check func([]rule) (int, error)
 	// begin may wait for the session's own calls. Choosing the rule must not: other sessions wait for the turn to read.
 	begin func(*call) conversation
-	// headers is the prefix of headers that only repeat the message; empty for none.
-	headers string
+	// header reports whether a header belongs to the message; nil if none does.
+	header func(name string) bool
 }
 
 // kinds lists all kinds. A rule of no kind looks at origin, method and path alone.

@@ -22,11 +22,11 @@ import (
 
 // kindMCP is the endpoint of an MCP server.
 var kindMCP = kind{
-	name:    "mcp",
-	is:      func(r rule) bool { return r.mcp() != nil },
-	check:   func(rules []rule) (int, error) { return mcp.CheckRules(of(rules, rule.mcp)) },
-	begin:   func(c *call) conversation { return &mcpCall{plain: plain{c}} },
-	headers: "Mcp-",
+	name:   "mcp",
+	is:     func(r rule) bool { return r.mcp() != nil },
+	check:  func(rules []rule) (int, error) { return mcp.CheckRules(of(rules, rule.mcp)) },
+	begin:  func(c *call) conversation { return &mcpCall{plain: plain{c}} },
+	header: mcp.IsHeader,
 }
 
 // lasting is what conversations know across all sessions. It survives a reload.
@@ -86,9 +86,19 @@ func (m *mcpCall) watch(rules []*mcp.Rule) {
 	m.mcp.Watch = mcp.Watch{
 		Header: m.r.Header, Peer: peer, Memory: &m.session.Memory, Shared: &m.p.lasting.tools, Rules: rules,
 		Take: func(n int) bool { return budget.Take(n) == nil }, Free: budget.Free,
+		Turn:     m.turn,
 		Changed:  m.changed,
 		Returned: func(result []byte) { m.given = m.p.o.Receipts.Values(m.session.Chain, result) },
 	}
+}
+
+// turn waits for the session's turn to read a text of an answer. Each turn ends, so the wait has no other bound.
+func (m *mcpCall) turn(size int) (done func()) {
+	done, err := m.p.bodies.Turn(context.WithoutCancel(m.r.Context()), m.session.ID, size)
+	if err != nil { // only if ctx ends
+		return func() {}
+	}
+	return done
 }
 
 // chooseStream chooses the rule of a request without a message: it opens an event stream or ends a session.
@@ -155,11 +165,15 @@ func (m *mcpCall) answer(ctx context.Context, resp *http.Response) error {
 	return err
 }
 
-// setResult records the result. A tool call with a broken answer may or may not have had its effect.
+// setResult records the result. A tool call with a broken answer may or may not have had its effect, and so may a post
+// whose answer could not be read: it may have broken off too.
 func (m *mcpCall) setResult(r mcp.Result) {
 	m.record.Result = string(r)
-	if r == mcp.ResultLost && m.message.IsCall() {
+	switch {
+	case r == mcp.ResultLost && m.message.IsCall():
 		m.indeterminate(refusal.New("indeterminate", "the answer ended before the result of the tool"))
+	case r == mcp.ResultUnseen && m.intended():
+		m.indeterminate(refusal.New("indeterminate", "the result of the tool could not be read"))
 	}
 }
 

@@ -45,6 +45,44 @@ func TestMCPHumanDuringPost(t *testing.T) {
 	r.wantRecord(t, "tools/call create_issue", "ok")
 }
 
+// TestMCPHumanDuringAnotherPost: a server asks a human while a post that is no message goes to its owner.
+func TestMCPHumanDuringAnotherPost(t *testing.T) {
+	came, answered := make(chan struct{}), make(chan struct{})
+	r := &mcpRig{}
+	r.postRig = newPostRig(t, func(w http.ResponseWriter, req *http.Request) {
+		switch {
+		case req.URL.Path == "/posts":
+			close(came)
+			<-answered
+			created(w, req)
+		case req.Method == "GET":
+			answerWith("text/event-stream", `data: {"jsonrpc":"2.0","id":1,"method":"elicitation/create"}`+"\n\n")(w, req)
+		}
+	}, func(o *PipelineOptions, actions []Action) {
+		at := actions[0].Match
+		at.Path, at.Methods = "/mcp", []string{"GET", "POST"}
+		o.Rules = rulesFor(t, actions[:1], []Egress{{Name: "server", Match: at, MCP: &mcp.Rule{Elicitation: true}}})
+	})
+	r.send("GET", "/mcp", "")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.send("POST", "/posts", `{"title":"a"}`)
+	}()
+	<-came
+	const answer = `{"jsonrpc":"2.0","id":1,"result":{"action":"accept","content":{"title":"what I want"}}}`
+	if _, body := r.send("POST", "/mcp", answer, both...); !strings.Contains(body, "mcp_answer_refused") {
+		t.Errorf("a human's answer came to a server during a post: %s", body)
+	}
+	close(answered)
+	<-done
+	eventually(t, func() bool {
+		resp, _ := r.send("POST", "/mcp", answer, both...)
+		return resp.StatusCode == http.StatusOK
+	}, "the human cannot answer after the post")
+	r.wantRefused("session_tainted", "POST", "/posts", `{"title":"b"}`)
+}
+
 // TestMCPHiddenQuestion hides an elicitation behind a ping of the same id. The human's answer does not reach the
 // server, and the session can make no more posts.
 func TestMCPHiddenQuestion(t *testing.T) {

@@ -67,6 +67,8 @@ func TestMCPRefusals(t *testing.T) {
 		{"a tool", toolCall("delete_repo"), nil, 200, 403, "7", "action_unmatched"},
 		{"a method", `{"jsonrpc":"2.0","id":"a\"b","method":"tasks/get"}`, nil, 200, -32601, `"a\"b"`, "mcp_method_refused"},
 		{"a header", toolCall("create_issue"), []string{"Mcp-Method", "ping"}, 400, -32020, "7", "mcp_header_mismatch"},
+		{"a header of no message", toolCall("create_issue"), []string{"Mcp-Tenant", "other"}, 400, 400, "7",
+			"override_refused"},
 		{"a revision", toolCall("create_issue"), []string{"Mcp-Protocol-Version", "1900-01-01"}, 400, -32022, "7",
 			"mcp_version_unsupported"},
 		{"the old transport", toolCall("create_issue"), []string{"Accept", "*/*"}, 400, 400, "7",
@@ -169,6 +171,8 @@ func TestMCPBrokenAnswers(t *testing.T) {
 	}{
 		{"half a result", "create_issue", "application/json", toolResult[:20], "lost", ledger.StateIndeterminate},
 		{"half a stream", "create_issue", "text/event-stream", ": hello\n\n", "lost", ledger.StateIndeterminate},
+		{"half a stream that some clients split elsewhere", "create_issue", "text/event-stream", ": a\rb\n\n", "unseen",
+			ledger.StateIndeterminate},
 		{"half a stream of a read", "get_issue", "text/event-stream", ": hello\n\n", "lost", ledger.StateIndeterminate},
 		{"a stream that nobody resumes", "get_issue", "text/event-stream", event, "lost", ledger.StateIndeterminate},
 		{"a stream with its result", "create_issue", "text/event-stream", event + "data: " + toolResult + "\n\n", "ok",

@@ -374,6 +374,7 @@ func TestRateAtTheNode(t *testing.T) {
 		t.Errorf("what the mediator answers by itself: %s", answer)
 	}
 	now = now.Add(time.Second)
+	r.node.answer = func(string, []byte) (string, error) { return `{"jsonrpc":"2.0","id":1,"result":{}}`, nil }
 	r.send("POST", ownMCP, nodeTool("register_plugin"))
 	if rec, _ := r.record.last(); rec.State != ledger.StateForwarded {
 		t.Errorf("%+v", rec)

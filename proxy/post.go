@@ -12,6 +12,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/forward"
+	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -58,6 +59,9 @@ func (p *Pipeline) post(c *call, a *Action) error {
 	c.record.Flow, c.record.Rule = flowPost, a.Name
 	t := &posting{call: c, action: a, stop: func() {}}
 	defer t.close()
+	if c.does == nil || c.does.MCP == nil { // a message to an MCP server is noted by itself
+		defer c.posts()()
+	}
 	ctx := c.r.Context()
 	for _, step := range steps {
 		if err := t.bounded(ctx, step.take); err != nil {
@@ -70,6 +74,18 @@ func (p *Pipeline) post(c *call, a *Action) error {
 		failpoint.Reach(step.name)
 	}
 	return t.forward(ctx) // 10
+}
+
+// posts notes a post until the returned function is called: meanwhile no human may answer an MCP server.
+func (c *call) posts() (over func()) {
+	flight := c.session.Memory.BeginPost()
+	return func() {
+		result := mcp.ResultLost
+		if c.record.State == ledger.StateForwarded {
+			result = mcp.ResultOK
+		}
+		c.session.Memory.End(flight, result, c.wentOut())
+	}
 }
 
 // goneMeanwhile reports client_gone when the client left before the step failed: the other party then only seems not to

@@ -255,7 +255,7 @@ var table = collect(map[string][]row{
 		{"mcp_tool_changed", 403, agents, "The server has shown another definition of the tool",
 			"Review the change. Pin the new hash if the rule still fits. Every definition of the session counts."},
 		{"mcp_tool_unseen", 403, agents, "The session has not seen the definition of the pinned tool",
-			"List the server's tools first, and again after a broken list. After an unreadable list, start a new session."},
+			"List the server's tools first, and again after a broken list. After an unreadable message, start a new session."},
 		{"mcp_answer_unasked", 403, agents, "The message answers a question that the server has not asked",
 			"Answer each question once, in its session. After any other answer the session makes no posts, because a " +
 				"human may have given it."},

@@ -137,9 +137,9 @@ func (r *reader) object(keep, depth int) (out Object, err error) {
 	if err := r.open(depth); err != nil {
 		return nil, err
 	}
-	names := make(map[string]bool) // folded
+	var names map[string]bool // folded
 	if keep > 0 {
-		out = make(Object, 0, 6)
+		out = Object{}
 	}
 	for r.dec.PeekKind() != '}' {
 		token, err := r.dec.ReadToken()
@@ -155,6 +155,9 @@ func (r *reader) object(keep, depth int) (out Object, err error) {
 			if names[folded] {
 				return nil, fmt.Errorf("%w: it has two members %.60q that differ only in case", ErrAmbiguous, name)
 			}
+			if names == nil {
+				names = make(map[string]bool)
+			}
 			names[folded] = true
 		}
 		m := Member{Name: name}
@@ -164,6 +167,9 @@ func (r *reader) object(keep, depth int) (out Object, err error) {
 		}
 		if keep > 0 {
 			m.Value = jsontext.Value(bytes.TrimLeft(r.text[from:r.dec.InputOffset()], ": \t\r\n"))
+			if len(out) == 0 {
+				out = make(Object, 0, 6)
+			}
 			out = append(out, m)
 		}
 	}

@@ -258,3 +258,11 @@ func sameAsOthers(t *testing.T, text []byte, o jsonread.Object, keep int) {
 		}
 	}
 }
+
+// TestMemory checks that empty objects, of which a text can hold the most, take no memory of their own.
+func TestMemory(t *testing.T) {
+	text := []byte(strings.Replace(many(1000, `"last":{}`), ":1", ":{}", -1))
+	if got := testing.AllocsPerRun(10, func() { _, _ = jsonread.Lenient(text, 2) }); got > 2500 {
+		t.Errorf("%v allocations for 1000 empty objects", got)
+	}
+}

@@ -264,7 +264,7 @@ func (r *Rules) Find(target upstream.Target, method, escapedPath string) (*Endpo
 	segments := strings.Split(strings.TrimPrefix(escapedPath, "/"), "/")
 	if ms := r.exact[origin{target.Scheme, target.Host, target.Port}]; ms != nil {
 		found := ms.find(method, segments)
-		if found == nil && len(ms.guarded[method]) > 0 {
+		if found == nil && (len(ms.guarded[method]) > 0 || !isRead(method) && ms.isAbout(escapedPath)) {
 			// A rule for the whole domain must not allow what this host's actions did not.
 			return nil, unmatched(target, method, escapedPath)
 		}
@@ -299,6 +299,17 @@ func unmatched(target upstream.Target, method, path string) error {
 
 func (ms *methods) find(method string, segments []string) *Endpoint {
 	return ms.trees[method].find(segments)
+}
+
+// isAbout reports whether a path is, to some servers, one where messages are sent, by whatever method.
+func (ms *methods) isAbout(escapedPath string) bool {
+	segments := strings.Split(reading(escapedPath)[1:], "/")
+	for _, paths := range ms.readings {
+		if to := paths.find(segments); to != nil && to.Kind != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // Knows reports whether any rule could match a call to target, so that a CONNECT to it makes sense.

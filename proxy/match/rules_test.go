@@ -225,14 +225,17 @@ func TestRulesThatAreRefused(t *testing.T) {
 
 func TestMessageRules(t *testing.T) {
 	rules, err := newRules(t, "post: mcp=POST /mcp; other post: mcp=POST /mcp",
-		"plain: GET /**; reads: mcp=GET,POST,DELETE /mcp; more reads: mcp=POST /mcp")
+		"plain: GET /**; reads: mcp=GET,POST,DELETE /mcp; more reads: mcp=POST /mcp; "+
+			"domain: POST,PUT,QUERY https://*.example.com/**")
 	must(t, err)
 	for _, tt := range []struct{ method, path, want string }{
 		{"POST", "/mcp", "post, other post, reads, more reads"},
 		{"GET", "/mcp", "post, other post, reads, more reads"},
 		{"GET", "/MCP", "request_malformed"}, // some servers take it for the endpoint, and its messages would go unread
 		{"POST", "/MCP", "action_unmatched"},
-		{"PUT", "/mcp", "action_unmatched"},
+		{"PUT", "/mcp", "action_unmatched"}, // some servers read messages sent by other methods
+		{"QUERY", "/MCP/", "action_unmatched"},
+		{"PUT", "/other", "domain"},
 	} {
 		to, err := rules.Find(upstream.Target{Scheme: "https", Host: "api.example.com", Port: 443}, tt.method, tt.path)
 		if err != nil {

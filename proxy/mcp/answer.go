@@ -2,17 +2,13 @@ package mcp
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
 	"mime"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/actionproof/mediator/proxy/jsonread"
 	"github.com/actionproof/mediator/proxy/sse"
@@ -57,6 +53,8 @@ type Watch struct {
 	Take func(n int) bool
 	// Free releases what Take has reserved.
 	Free func()
+	// Turn waits until a text of this size may be read, which takes many times its memory. Call done after that.
+	Turn func(size int) (done func())
 	// Changed is called for each tool whose definition differs from the pinned one, or from one shown before in any
 	// session.
 	Changed func(tool, before, now string)
@@ -105,6 +103,8 @@ func NewAnswer(w Watch, status int, header http.Header) *Answer {
 	meant := a.Sent != nil && (strings.Contains(said, "/event-stream") || strings.Contains(said, "application/json"))
 	awaited := a.Sent == nil || a.isRequest() && status != http.StatusAccepted
 	switch {
+	case redirected: // the client takes what another URL answers, whatever is said here
+		a.lose()
 	case stream && plain:
 		a.stream = sse.NewReader(maxAnswer)
 	case text && plain:
@@ -112,7 +112,7 @@ func NewAnswer(w Watch, status int, header http.Header) *Answer {
 		if n, err := strconv.Atoi(header.Get("Content-Length")); err == nil {
 			a.length = n
 		}
-	case stream, meant, redirected, awaited && !failed && status != http.StatusNoContent:
+	case stream, meant, awaited && !failed && status != http.StatusNoContent:
 		a.lose()
 	}
 	return a
@@ -185,6 +185,7 @@ func (a *Answer) End(err error) {
 
 // rest reads a message without its end. Some clients take it if it is whole.
 func (a *Answer) rest(text []byte) {
+	defer a.Turn(len(text))()
 	o, err := jsonread.Lenient(text, 3)
 	switch {
 	case err != nil && json.Valid(text), err == nil && unclear(o):
@@ -192,6 +193,7 @@ func (a *Answer) rest(text []byte) {
 	case err == nil && o.Get("method").Value != nil:
 		a.asks(o)
 	case err == nil:
+		a.sendsHuman(o)
 		a.show(o.Get("result").Members, false)
 	}
 }
@@ -228,12 +230,18 @@ func (a *Answer) event(e sse.Event) {
 	case len(bytes.TrimSpace(e.Data)) == 0:
 	case e.Type == "" || e.Type == "message":
 		a.message(e.Data)
-	case strings.TrimSpace(e.Type) == "message", mayBeMessage(e.Data): // some clients ignore the type
+	case strings.TrimSpace(e.Type) == "message", a.mayBeMessage(e.Data): // some clients ignore the type
 		a.miss()
 	}
 }
 
+func (a *Answer) mayBeMessage(text []byte) bool {
+	defer a.Turn(len(text))()
+	return mayBeMessage(text)
+}
+
 func (a *Answer) message(text []byte) {
+	defer a.Turn(len(text))()
 	o, err := jsonread.Lenient(text, 3)
 	if err != nil {
 		a.blind = true
@@ -331,13 +339,13 @@ func (a *Answer) response(o object) {
 
 // resultOf returns the outcome that a response gives. call says that the request calls a tool.
 func resultOf(o object, call bool) Result {
-	result := o.Get("result")
+	result, failure := o.Get("result"), o.Get("error")
 	kind, _ := result.Members.Get("resultType").Text()
 	failed := result.Members.Get("isError").Value
 	switch {
-	case o.Get("error").Value != nil:
+	case result.Value == nil && failure.Value.Kind() == '{':
 		return ResultError
-	case result.Value == nil:
+	case failure.Value != nil || result.Value.Kind() != '{': // clients differ
 		return ResultUnseen
 	case kind == "input_required", result.Members.Get("inputRequests").Value != nil,
 		result.Members.Get("requestState").Value != nil,
@@ -351,45 +359,4 @@ func resultOf(o object, call bool) Result {
 		return ResultUnseen
 	}
 	return ResultOK
-}
-
-// show notes the tools' definitions in a result. taken says that the client takes the result for the list it asked for.
-func (a *Answer) show(result object, taken bool) {
-	tools := result.Get("tools").Value
-	if tools == nil || tools.Kind() != '[' {
-		return
-	}
-	dec := jsontext.NewDecoder(bytes.NewReader(tools))
-	if _, err := dec.ReadToken(); err != nil {
-		return
-	}
-	for dec.PeekKind() != ']' {
-		raw, err := dec.ReadValue()
-		if err != nil {
-			a.miss()
-			return
-		}
-		tool, now, err := define(raw)
-		switch {
-		case err != nil && tool == "":
-			a.miss()
-			continue
-		case !isToolName(tool):
-			continue // no rule can name it
-		}
-		if err != nil {
-			now = definition{}
-		}
-		named := slices.ContainsFunc(a.Rules, func(r *Rule) bool { return slices.Contains(r.Tools, tool) })
-		before := a.Memory.show(a.peer.tools(), tool, now, named, taken)
-		if elsewhere := a.Shared.show(a.peer.Server, tool, now, named); before == "" {
-			before = elsewhere
-		}
-		for _, r := range a.Rules {
-			before = cmp.Or(r.Pin[tool], before)
-		}
-		if before != "" && before != now.hash {
-			a.Changed(tool, before, now.hash)
-		}
-	}
 }

@@ -2,9 +2,11 @@ package mcp
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -85,6 +87,47 @@ func (d *Definitions) show(server, tool string, now definition, named bool) (bef
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.known.put(server, tool, now, named)
+}
+
+// show notes the tools' definitions in a result. taken says that the client takes the result for the list it asked for.
+func (a *Answer) show(result object, taken bool) {
+	tools := result.Get("tools").Value
+	if tools == nil || tools.Kind() != '[' {
+		return
+	}
+	dec := jsontext.NewDecoder(bytes.NewReader(tools))
+	if _, err := dec.ReadToken(); err != nil {
+		return
+	}
+	for dec.PeekKind() != ']' {
+		raw, err := dec.ReadValue()
+		if err != nil {
+			a.miss()
+			return
+		}
+		tool, now, err := define(raw)
+		switch {
+		case err != nil && tool == "":
+			a.miss()
+			continue
+		case !isToolName(tool):
+			continue // no rule can name it
+		}
+		if err != nil {
+			now = definition{}
+		}
+		named := slices.ContainsFunc(a.Rules, func(r *Rule) bool { return slices.Contains(r.Tools, tool) })
+		before := a.Memory.show(a.peer.tools(), tool, now, named, taken)
+		if elsewhere := a.Shared.show(a.peer.Server, tool, now, named); before == "" {
+			before = elsewhere
+		}
+		for _, r := range a.Rules {
+			before = cmp.Or(r.Pin[tool], before)
+		}
+		if before != "" && before != now.hash {
+			a.Changed(tool, before, now.hash)
+		}
+	}
 }
 
 func define(raw jsontext.Value) (tool string, d definition, err error) {

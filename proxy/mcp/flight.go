@@ -6,8 +6,8 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// maxLostLists bounds the lists of tools that broke off and may be resumed.
-const maxLostLists = 16
+// maxLost bounds the lists of tools, and the other requests, that broke off and may yet be answered.
+const maxLost = 16
 
 // Flight is a request whose outcome is not final yet.
 type Flight struct {
@@ -37,8 +37,20 @@ func (m *Memory) Begin(r *Message, peer Peer, post bool) (*Flight, error) {
 		return nil, refusal.New("message_ambiguous", "another request of this session has the id %s and is not answered yet",
 			r.ID)
 	}
+	m.flights = slices.DeleteFunc(m.flights, func(o *Flight) bool { // the client waits for the new one
+		return o.lost && !o.list && o.peer.same(peer) && o.id == r.ID
+	})
 	m.flights = append(m.flights, f)
 	return f, nil
+}
+
+// BeginPost notes a post that is no message to a server. End it like a request.
+func (m *Memory) BeginPost() *Flight {
+	f := &Flight{post: true}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.flights = append(m.flights, f)
+	return f
 }
 
 // End notes the result of a request's own answer. sent says that the request may have been sent. Without a result the
@@ -53,13 +65,17 @@ func (m *Memory) End(f *Flight, result Result, sent bool) {
 	if f.post && sent && !result.final() && !isOpen {
 		m.unresolved = true
 	}
-	if f.list && !f.elsewhere && (result == ResultLost || result == ResultUnseen) {
-		m.era++
+	if f.of != "" && !f.elsewhere && !isOpen && (result == ResultLost || result == ResultUnseen) {
 		f.lost = true
-		if m.lostLists() <= maxLostLists {
+		if f.list {
+			m.era++
+		}
+		if m.lost(f.list) <= maxLost {
 			return
 		}
-		m.misled.add(f.peer.Server)
+		if f.list {
+			m.misled.add(f.peer.Server)
+		}
 	}
 	m.flights = slices.DeleteFunc(m.flights, func(o *Flight) bool { return o == f })
 }
@@ -80,22 +96,27 @@ func (m *Memory) goesOn(f *Flight) {
 	m.unresolved = m.unresolved || f != nil && f.post
 }
 
-// lostLists counts lists of tools that broke off. The caller holds m.mu.
-func (m *Memory) lostLists() (n int) {
+// lost counts the lists of tools, or the other requests, that broke off. The caller holds m.mu.
+func (m *Memory) lost(lists bool) (n int) {
 	for _, f := range m.flights {
-		if f.lost {
+		if f.lost && f.list == lists {
 			n++
 		}
 	}
 	return n
 }
 
-// resembled notes an answer with an id that only some clients take for a request's own (see [ID.like]).
+// resembled notes an answer with an id that only some clients take for a request's own (see [ID.like]). They also read
+// other texts as numbers, such as "0x1".
 func (m *Memory) resembled(peer Peer, id ID, like string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	own := slices.ContainsFunc(m.flights, func(f *Flight) bool { return f.peer.same(peer) && f.id == id })
 	for _, f := range m.flights {
-		if f.peer.same(peer) && f.id != id && f.id.like() == like {
+		if !f.peer.same(peer) || f.id == id {
+			continue
+		}
+		if f.id.like() == like || !own && id.isText() && !f.id.isText() {
 			f.unsure = true
 			if f.list {
 				m.misled.add(f.peer.Server)
@@ -121,15 +142,12 @@ func (m *Memory) strayed(peer Peer, id ID) (listsTools bool) {
 	return f.list
 }
 
-// missed notes an unreadable message of a server. It may have been any question, or the list of tools that the client
-// waits for.
+// missed notes an unreadable message of a server, or a stream of them that can go on. Each may be any question, or the
+// list of tools that the client waits for, or will.
 func (m *Memory) missed(server string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.unread.add(server)
-	if slices.ContainsFunc(m.flights, func(f *Flight) bool { return f.list && f.peer.Server == server }) {
-		m.misled.add(server)
-	}
 }
 
 // takes reports whether the client still takes a list's own answer.
@@ -146,8 +164,8 @@ func (m *Memory) answeredElsewhere(f *Flight) bool {
 	return f != nil && (f.elsewhere || f.unsure)
 }
 
-// posting reports whether a post at any server has no result yet. Its receipts will say that no human took part. The
-// caller holds m.mu.
+// posting reports whether a post, at any server or API, has no result yet. Its receipts will say that no human took
+// part. The caller holds m.mu.
 func (m *Memory) posting() bool {
 	return m.unresolved || slices.ContainsFunc(m.flights, func(f *Flight) bool { return f.post && !f.settled }) ||
 		slices.ContainsFunc(m.open, func(o *open) bool { return o.post })

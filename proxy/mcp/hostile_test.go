@@ -179,6 +179,16 @@ func TestPinsHold(t *testing.T) {
 			_, end := send(p, p.Memory, "tools/list", 1, "", http.StatusTemporaryRedirect)
 			end()
 		},
+		"where the server sends the client elsewhere, with a list": func(p play) {
+			a, end := send(p, p.Memory, "tools/list", 1, plain, http.StatusSeeOther)
+			_, _ = io.WriteString(a, good)
+			end()
+		},
+		"where the server sends the client elsewhere, with a stream": func(p play) {
+			a, end := send(p, p.Memory, "tools/list", 1, stream, http.StatusTemporaryRedirect)
+			say(a, good)
+			end()
+		},
 		"the other one is in an event that clients pass over": func(p play) {
 			p.list(1, write(event(evil)+"event: note\n"+event(good)))
 		},
@@ -193,6 +203,19 @@ func TestPinsHold(t *testing.T) {
 			opened := p.open(http.StatusOK, stream)
 			_, _ = io.WriteString(opened, "note: a\n\n")
 			p.list(1, func(io.Writer) { _, _ = io.WriteString(opened, ":\u2028"+event(evil)) }, good)
+		},
+		"on a stream that could not be read before": func(p play) {
+			opened := p.open(http.StatusOK, stream+"; charset=utf-16")
+			p.list(1, func(io.Writer) { say(opened, evil) }, good)
+		},
+		"on a stream that was too large to be read before": func(p play) {
+			opened := p.open(http.StatusOK, stream)
+			say(opened, strings.Repeat("x", 5<<20))
+			p.list(1, func(io.Writer) { say(opened, evil) }, good)
+		},
+		"where it cannot be read, after an answer that clients pass over": func(p play) {
+			p.list(1, nil, strings.Replace(good, `"2.0"`, `"2"`, 1))
+			p.resume("", event(unread))
 		},
 		"on a stream that came with the status Accepted": beside(func(p play) {
 			_, _ = io.WriteString(p.open(http.StatusAccepted, ""), event(evil))
@@ -274,6 +297,12 @@ func TestFirstResult(t *testing.T) {
 		"typed as a message": {"", "event: message\n" + event(good), 200, mcp.ResultOK},
 		"by an id as a text": {"", event(strings.Replace(bad, `"id":1`, `"id":"1"`, 1)) + event(good), 200,
 			mcp.ResultUnseen},
+		"with no error": {"", event(strings.Replace(good, `"result"`, `"error":null,"result"`, 1)), 200, mcp.ResultUnseen},
+		"with nothing":  {"", event(strings.Replace(good, `{"content":[]}`, `null`, 1)), 200, mcp.ResultUnseen},
+		"by a text that some clients read as its id": {"",
+			event(strings.Replace(bad, `"id":1`, `"id":"0x1"`, 1)) + event(good), 200, mcp.ResultUnseen},
+		"by a text in digits of another script": {"",
+			event(strings.Replace(bad, `"id":1`, `"id":"\uff11"`, 1)) + event(good), 200, mcp.ResultUnseen},
 		"by an id that some clients take for its own": {"",
 			event(strings.Replace(bad, `"id":1`, `"id":1.0`, 1)) + event(good), 200, mcp.ResultUnseen},
 		"failed in another case": {"", event(strings.Replace(good, `"content"`, `"IsError":true,"content"`, 1)), 200,
@@ -326,25 +355,28 @@ func humanAnswers(t *testing.T, memory *mcp.Memory) error {
 
 // TestHumanBesidesPost refuses a human's answer while a post has no result.
 func TestHumanBesidesPost(t *testing.T) {
-	memory := new(mcp.Memory)
 	post := read(t, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"create_issue"}}`)
-	f, err := memory.Begin(post, at, true)
-	check.Must(t, err)
-	check.WantCode(t, humanAnswers(t, memory), "mcp_answer_refused")
-	w := watch(post, memory)
-	w.Peer, w.Flight = at, f
-	a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {stream}})
-	_, _ = io.WriteString(a, "id: e1\ndata: \n\n")
-	a.End(errors.New("broken"))
-	memory.Keep(a, 1<<40, func(mcp.Result) {})
-	memory.End(f, a.Result(), true)
-	check.WantCode(t, humanAnswers(t, memory), "mcp_answer_refused")
-	if memory.Prompted() {
-		t.Error("an answer that was refused counts")
-	}
-	resume(memory, at, "e1", `data: {"jsonrpc":"2.0","id":7,"result":{}}`+"\n\n")
-	if err := humanAnswers(t, memory); err != nil || !memory.Prompted() {
-		t.Errorf("after the result: %v, %t", err, memory.Prompted())
+	for resumed, refused := range map[string]bool{`"result":{}`: false, `"error":{}`: false,
+		`"result":{"task":{"taskId":"t"}}`: true, `"result":{"resultType":"task"}`: true} {
+		memory := new(mcp.Memory)
+		f, err := memory.Begin(post, at, true)
+		check.Must(t, err)
+		check.WantCode(t, humanAnswers(t, memory), "mcp_answer_refused")
+		w := watch(post, memory)
+		w.Peer, w.Flight = at, f
+		a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {stream}})
+		_, _ = io.WriteString(a, "id: e1\ndata: \n\n")
+		a.End(errors.New("broken"))
+		memory.Keep(a, 1<<40, func(mcp.Result) {})
+		memory.End(f, a.Result(), true)
+		check.WantCode(t, humanAnswers(t, memory), "mcp_answer_refused")
+		if memory.Prompted() {
+			t.Error("an answer that was refused counts")
+		}
+		resume(memory, at, "e1", `data: {"jsonrpc":"2.0","id":7,`+resumed+"}\n\n")
+		if err := humanAnswers(t, memory); (err != nil) != refused || memory.Prompted() == refused {
+			t.Errorf("after %s: %v, %t", resumed, err, memory.Prompted())
+		}
 	}
 }
 
@@ -436,6 +468,28 @@ func TestManyTools(t *testing.T) {
 		`":{"x-mcp-header":"A"},"b":{"x-mcp-header":"`+long+`"}}}}`)
 	if kept := texts(reflect.ValueOf([]any{memory, shared}), make(map[uintptr]bool)); kept == 0 || kept > 1<<19 {
 		t.Errorf("%d bytes of the texts of a server are kept", kept)
+	}
+}
+
+// TestTurns checks that every text of a server is read in its turn, once, and that the turn ends.
+func TestTurns(t *testing.T) {
+	text := `{"jsonrpc":"2.0","id":1,"result":{"a":"` + strings.Repeat("x", 1<<20) + `"}}`
+	for name, tt := range map[string]struct{ kind, said string }{
+		"JSON": {plain, text}, "an event": {stream, "data: " + text + "\n\n"}, "the last event": {stream, "data: " + text},
+		"an event of another type": {stream, "event: x\ndata: " + text + "\n\n"},
+	} {
+		w := watch(read(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`), new(mcp.Memory))
+		began, ended := 0, 0
+		w.Turn = func(size int) func() {
+			began += size
+			return func() { ended += size }
+		}
+		a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {tt.kind}})
+		_, _ = io.WriteString(a, tt.said)
+		a.End(io.EOF)
+		if began != len(text) || ended != began {
+			t.Errorf("%s: turns for %d bytes began, for %d ended", name, began, ended)
+		}
 	}
 }
 

@@ -74,6 +74,7 @@ func watch(sent *mcp.Message, memory *mcp.Memory) mcp.Watch {
 	return mcp.Watch{
 		Sent: sent, Header: http.Header{}, Peer: peer, Memory: memory, Shared: new(mcp.Definitions),
 		Take: func(int) bool { return true }, Free: func() {}, Changed: func(string, string, string) {},
+		Turn: func(int) func() { return func() {} },
 	}
 }
 

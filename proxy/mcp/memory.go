@@ -31,7 +31,7 @@ func (p Peer) tools() string { return p.Server + "?" + p.Query }
 type Memory struct {
 	mu        sync.Mutex // guards all below
 	questions []question // without an answer
-	unread    servers    // sent an unreadable message, which counts as any question
+	unread    servers    // sent an unreadable message, which counts as any question and any list of tools
 	prompted  bool       // a human may have answered a server
 
 	tools  definitions
@@ -78,7 +78,7 @@ func (m *Memory) checkTool(c *Message, header http.Header, peer Peer, pin string
 	m.mu.Lock()
 	d, shown := m.tools.get(peer.tools(), c.Name)
 	current := shown && d.era == m.era
-	misled := m.misled.has(peer.Server)
+	misled := m.misled.has(peer.Server) || m.unread.has(peer.Server)
 	m.mu.Unlock()
 	switch {
 	case pin != "" && shown && d.hash != pin:
@@ -139,42 +139,36 @@ func (m *Memory) Keep(a *Answer, wait time.Duration, done func(Result)) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	o.timer = time.AfterFunc(wait, func() { m.giveUp(func(other *open) bool { return other == o }) })
+	o.timer = time.AfterFunc(wait, func() { m.conclude(ResultLost, func(other *open) bool { return other == o }) })
 	m.open = append(m.open, o)
 	for _, first := range m.open[:max(0, len(m.open)-maxOpen)] {
 		first.timer.Reset(0)
 	}
 }
 
-// take removes the matching requests, so that each is done once.
-func (m *Memory) take(which func(*open) bool) (taken []*open) {
+// conclude ends the matching requests, each once, with this result.
+func (m *Memory) conclude(result Result, which func(*open) bool) {
+	var ended []*open
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.open = slices.DeleteFunc(m.open, func(o *open) bool {
 		if !which(o) {
 			return false
 		}
 		o.timer.Stop()
-		taken = append(taken, o)
+		// without a final result, or with one by which the server goes on, it may still work on a post
+		m.unresolved = m.unresolved || o.post && (!result.final() || result == ResultUnfinished)
+		ended = append(ended, o)
 		return true
 	})
-	return taken
+	m.mu.Unlock()
+	for _, o := range ended {
+		o.done(result)
+	}
 }
 
 // Sent gives up a broken-off request with the same id as one that is sent now: a resumed answer could belong to either.
 func (m *Memory) Sent(peer Peer, id ID) {
-	m.giveUp(func(o *open) bool { return o.peer.same(peer) && o.id == id })
-}
-
-func (m *Memory) giveUp(which func(*open) bool) {
-	for _, o := range m.take(which) {
-		if o.post {
-			m.mu.Lock()
-			m.unresolved = true
-			m.mu.Unlock()
-		}
-		o.done(ResultLost)
-	}
+	m.conclude(ResultLost, func(o *open) bool { return o.peer.same(peer) && o.id == id })
 }
 
 // follow notes an event of a resumed answer, with which the client may resume it again.
@@ -190,9 +184,7 @@ func (m *Memory) follow(peer Peer, lastEvent, event string) {
 
 // resume passes the result in a resumed answer to its request.
 func (m *Memory) resume(peer Peer, lastEvent string, id ID, result Result) {
-	for _, o := range m.take(func(o *open) bool {
+	m.conclude(result, func(o *open) bool {
 		return o.peer.same(peer) && o.id == id && lastEvent != "" && slices.Contains(o.events, lastEvent)
-	}) {
-		o.done(result)
-	}
+	})
 }

@@ -237,6 +237,12 @@ func readID(v jsontext.Value) (ID, error) {
 	return "", malformed("the id is neither a text of up to %d bytes nor an integer that every parser holds", maxID)
 }
 
+// IsHeader reports whether a header is one of the protocol, which [Read] checks.
+func IsHeader(name string) bool {
+	return slices.Contains([]string{"Mcp-Session-Id", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name"}, name) ||
+		strings.HasPrefix(name, "Mcp-Param-")
+}
+
 // CheckStream checks the headers of a request without a message, which opens an event stream or ends a session.
 func CheckStream(header http.Header) error {
 	for _, name := range []string{"Mcp-Session-Id", "Mcp-Protocol-Version", "Last-Event-Id"} {

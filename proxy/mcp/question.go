@@ -97,6 +97,8 @@ func continued(method, name, state string) string {
 	return evidence.HashBytes([]byte(strings.Join([]string{method, name, state}, "\x00")))
 }
 
+func (id ID) isText() bool { return strings.HasPrefix(string(id), `"`) }
+
 // answers are the answers in a client's message, by the keys of a [question].
 type answers map[string]answered
 
@@ -138,7 +140,7 @@ func (m *Memory) answer(r *Message, peer Peer, rules []*Rule) (v Verdict, err er
 		if v.Rule, err = mayAnswer(q.asks[key], rules); err != nil {
 			return Verdict{}, err
 		}
-		v.Human = v.Human || q.asks[key] == elicitation
+		v.Human = v.Human || given[key].byHuman(q.asks[key])
 	}
 	if v.Human && m.posting() {
 		return Verdict{}, errPosting()
@@ -157,7 +159,12 @@ const byURL = -32042
 
 // sendsHuman notes such an error as a question, which the repeated request answers.
 func (a *Answer) sendsHuman(o object) {
-	code, err := strconv.ParseFloat(string(o.Get("error").Members.Get("code").Value), 64)
+	said := o.Get("error").Members.Get("code")
+	text, isText := said.Text() // some clients take a text for the number
+	if !isText {
+		text = string(said.Value)
+	}
+	code, err := strconv.ParseFloat(text, 64)
 	_, like, ok := questionID(o.Get("id").Value)
 	if err != nil || code != byURL || !ok {
 		return
@@ -280,6 +287,12 @@ func (a answered) fits(method string) bool {
 		return a.result != nil && a.hasOnly()
 	}
 	return true
+}
+
+// byHuman reports whether an answer in the shape of a method is a human's.
+func (a answered) byHuman(method string) bool {
+	const rejected = "-1" // the code by which a human refuses a server a model's answer
+	return method == elicitation || method == sampling && string(a.failed.Members.Get("code").Value) == rejected
 }
 
 // hasOnly reports whether the result has no members but these and those of every result.

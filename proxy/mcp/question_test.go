@@ -94,6 +94,9 @@ func TestQuestions(t *testing.T) {
 		"a sample answered by a human": {says(event(samples)), "sampling", human, unasked, true},
 		"a sample answered by a human, as a model": {says(event(samples)), "sampling elicitation",
 			strings.Replace(byModel, `"role"`, `"action":"accept","role"`, 1), unasked, true},
+		"a sample that a human rejected": {says(event(samples)), "sampling",
+			strings.Replace(failure, "-32603", "-1", 1), "pass reads human", true},
+		"a sample that failed":                      {says(event(samples)), "sampling", failure, "pass reads", false},
 		"an elicitation answered by a model":        {says(event(elicits)), "elicitation", byModel, unasked, true},
 		"an elicitation":                            {says(event(elicits)), "elicitation", human, "pass reads human", true},
 		"an elicitation that failed":                {says(event(elicits)), "elicitation", failure, "pass reads human", true},
@@ -393,6 +396,10 @@ func TestHumanElsewhere(t *testing.T) {
 		"another tool":                 {200, plain, refuses, "create_issue", "", "pass issues"},
 		"refused for another reason":   {200, plain, other, "get_issue", "", "pass reads"},
 		"a refusal of another request": {200, asEvents, event(spelled("7", "8")), "get_issue", "", "pass reads"},
+		"the code as a text":           {200, plain, spelled("-32042", `"-32042"`), "get_issue", "", refused},
+		"in an event without its end":  {200, asEvents, "data: " + refuses, "get_issue", "", refused},
+		"accepted, and then refused on another connection": {202, "", event(refuses), "get_issue", "elicitation",
+			asHuman},
 	} {
 		t.Run(name, func(t *testing.T) {
 			memory := new(mcp.Memory)
@@ -405,6 +412,9 @@ func TestHumanElsewhere(t *testing.T) {
 			_, _ = io.WriteString(a, tt.said)
 			a.End(io.EOF)
 			memory.End(flight, a.Result(), true)
+			if tt.status == http.StatusAccepted {
+				_ = listen(memory, peer, http.Header{"Content-Type": {asEvents}}, tt.said)
+			}
 			again := `{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"` + tt.tool + `"}}`
 			got := judge(entry{"body": {again}, "rules": {tt.allowed}}, memory)
 			if got != tt.want || memory.Prompted() != (tt.want == asHuman) {
