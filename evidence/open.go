@@ -132,7 +132,8 @@ func errSignature(typ, kid string) error {
 	return refusal.New("signature_invalid", "the signature of the %s by key %s is wrong", typ, kid)
 }
 
-// admits checks an artifact whose signature by s is verified against revocations, the certificate of s, and want.
+// admits checks an artifact against revocations, the certificate of s, and want. The signature by s is verified
+// already.
 func (k Kind[C]) admits(trust *Trust, s *certified, o Opened[C], want Expected, at moment) error {
 	r, key := *k.registered(o.claims), s.cert.key()
 	if err := trust.notRevoked(k.Typ, o.kid, []string{r.ID}, at); err != nil {

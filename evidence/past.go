@@ -117,7 +117,7 @@ func (p *PastTrust) pinned(policy SignerPolicy, before *Trust) (_ *PastTrust, er
 	return p, nil
 }
 
-// VerifyAll verifies every certificate and passes each to a non-nil each. It keeps none in memory.
+// VerifyAll verifies every certificate and calls a non-nil each with it. It keeps none in memory.
 func (p *PastTrust) VerifyAll(each func(SignerCertificate)) error {
 	for _, segment := range p.index.segments {
 		tokens, err := segment()

@@ -94,7 +94,6 @@ func (s *Strict) Pins(policyHash string) error {
 	return nil
 }
 
-// namedIssues bounds the issues named in a refusal.
 const namedIssues = 5
 
 // Strict turns a clean manifest into the gate's demands. It refuses one with issues (deployment_unsafe).

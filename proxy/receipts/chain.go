@@ -202,8 +202,8 @@ func (c *Chain) unsigned() error {
 	return err
 }
 
-// admit refuses a call if the session has ended, lacks too many receipts, or has a full chain. Otherwise an agent could
-// make its chain too long to read, and its session would never count. The caller holds c.mu.
+// admit refuses a call if the session has ended, has too many calls without a receipt, or has a full chain. Otherwise
+// an agent could make its chain too long to read, and its session would never count. The caller holds c.mu.
 func (c *Chain) admit() error {
 	const thisAndTheLast = 2
 	switch {

@@ -65,7 +65,7 @@ type Keeper struct {
 	closed bool
 }
 
-// New makes a Keeper, which closes the chains that an earlier process left open in the background.
+// New makes a Keeper. In the background it closes the chains that an earlier process left open.
 func New(ctx context.Context, o Options) (*Keeper, error) {
 	if o.Issuer == nil || o.Ledger == nil || o.Owner == "" || o.Agent == "" || o.Runtime == "" || o.Now == nil ||
 		o.Log == nil {
