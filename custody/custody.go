@@ -1,4 +1,4 @@
-// Package custody holds signing keys or reaches them elsewhere, and signs bytes. It knows nothing of artifacts.
+// Package custody holds or reaches signing keys, and signs bytes. It knows nothing of artifacts.
 //
 // A [Key] has a name and versions. A [Version] signs; its id ("<name>:v<n>") becomes the artifact's kid. [Properties]
 // has what the package knows of a key.
@@ -15,41 +15,38 @@ import (
 	"github.com/actionproof/mediator/look"
 )
 
-// Error is a failure of custody for operators: a stable code and a sentence without key material.
+// Error is a custody failure for operators: a stable code, and a sentence without key material.
 type Error struct {
 	code, detail string
 	err          error
 }
 
-// Unavailable is the error of a key that cannot sign now. detail has no key material; err is not shown.
+// Unavailable is the error of a key that cannot sign now. detail must not contain key material; err is not shown.
 func Unavailable(err error, detail string, args ...any) *Error {
 	return &Error{code: "custody_unavailable", detail: fmt.Sprintf(detail, args...), err: err}
 }
 
-// Unfit is the error of a key that must not sign, because it has changed or is of the wrong type. Waiting does not
-// help.
+// Unfit is the error of a key that must not sign, because it has changed or has the wrong type. Waiting does not help.
 func Unfit(detail string, args ...any) *Error {
 	return &Error{code: "custody_unfit", detail: fmt.Sprintf(detail, args...)}
 }
 
-// IsUnfit reports whether err is from [Unfit].
 func IsUnfit(err error) bool {
 	e := (*Error)(nil)
 	return errors.As(err, &e) && e.code == "custody_unfit"
 }
 
 // Refused is the error of an administrator's request that the custody refuses. Waiting does not help. detail may quote
-// the custody, for operators only.
+// the custody, because only operators see it.
 func Refused(err error, detail string, args ...any) *Error {
 	return &Error{code: "custody_refused", detail: fmt.Sprintf(detail, args...), err: err}
 }
 
-// NoCredential is the error of an API credential that is not available now.
+// NoCredential is the error of an API credential that is unavailable now.
 func NoCredential(err error, detail string, args ...any) *Error {
 	return &Error{code: "custody_unavailable", detail: fmt.Sprintf(detail, args...), err: err}
 }
 
-// Code returns the stable code.
 func (e *Error) Code() string { return e.code }
 
 func (e *Error) Error() string { return e.detail }
@@ -58,32 +55,30 @@ func (e *Error) Unwrap() error { return e.err }
 
 // Custody classes in certificates (seed: keyCustody).
 const (
-	// ExternalMediator is a key that only the mediator's process, or a server that it asks, can use.
+	// ExternalMediator is a key that only the mediator, or a server that it asks, can use.
 	ExternalMediator = "external_mediator"
 	// HardwareBacked is a key inside a hardware security module.
 	HardwareBacked = "hardware_backed"
 )
 
-// Properties are a custody's knowledge of a key.
+// Properties are what a custody knows of a key.
 type Properties struct {
 	Custody    string // ExternalMediator or HardwareBacked
 	Exportable bool
-	// Observed names the properties that were seen, not only declared: "keyCustody", "keyExportable".
+	// Observed names the properties that were observed, not only declared: "keyCustody", "keyExportable".
 	Observed []string
 }
 
 // Key is a named signing key with its versions. Implementations are safe for concurrent use.
 type Key interface {
-	// Name returns the key's name, without a version.
 	Name() string
-	// Current returns the version that signs now. Ask before each signature: a remote custody then reads the key more
-	// often while it is used.
+	// Current returns the version that signs now. Call it before each signature: a remote custody then checks a key in
+	// use more often.
 	Current(ctx context.Context) (Version, error)
-	// Versions returns the versions with accepted signatures, oldest first.
+	// Versions returns the versions whose signatures are still accepted, oldest first.
 	Versions(ctx context.Context) ([]Version, error)
 	Properties() Properties
-	// Observe reports look.Custody and look.Apart, or look.NotObserved. It may repeat a good result that is at most
-	// maxAge old.
+	// Observe reports look.Custody and look.Apart, or look.NotObserved. It may repeat a good result up to maxAge old.
 	Observe(ctx context.Context, maxAge time.Duration) []look.Observation
 }
 
@@ -101,13 +96,13 @@ func NewVersion(name string, number int, public ed25519.PublicKey,
 	return Version{id: fmt.Sprintf("%s:v%d", name, number), public: public, sign: sign}
 }
 
-// MadeAt returns the version with its creation time.
+// MadeAt returns v with its creation time.
 func (v Version) MadeAt(t time.Time) Version {
 	v.made = t
 	return v
 }
 
-// Made returns the creation time; zero if unknown.
+// Made returns the creation time, or zero if unknown.
 func (v Version) Made() time.Time { return v.made }
 
 // KeyID returns the kid: "<key name>:v<version>".
@@ -116,7 +111,7 @@ func (v Version) KeyID() string { return v.id }
 // Public returns the public key. Do not change it.
 func (v Version) Public() ed25519.PublicKey { return v.public }
 
-// Sign returns the pure Ed25519 signature (RFC 8032). It refuses an empty message, which some custodies would sign.
+// Sign returns the pure Ed25519 signature (RFC 8032). It refuses an empty message: some custodies would sign it.
 func (v Version) Sign(ctx context.Context, message []byte) ([]byte, error) {
 	if v.sign == nil || len(message) == 0 {
 		return nil, errors.New("custody: nothing to sign, or no key to sign it with")

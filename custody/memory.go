@@ -13,8 +13,8 @@ import (
 	"github.com/actionproof/mediator/look"
 )
 
-// Memory is a key that lives in the memory of this process. It is made at the start and never written out. Nothing that
-// it signs tells how long it lives: the certificate does.
+// Memory is a key that exists only in this process's memory. It is made at the start and never written out. Its
+// artifacts do not show how long it lives: the certificate does.
 type Memory struct {
 	name string
 
@@ -24,7 +24,6 @@ type Memory struct {
 
 var _ Key = (*Memory)(nil)
 
-// NewMemory makes a key with its first version.
 func NewMemory(name string) (*Memory, error) {
 	m := &Memory{name: name}
 	return m, m.Rotate()

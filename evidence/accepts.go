@@ -13,7 +13,7 @@ import (
 // maxAccepted bounds the versions that [Verifier.Accepts] returns.
 const maxAccepted = 256
 
-// Accepts returns the ids of the key versions whose signatures v accepts now for a purpose and a policy, newest first.
+// Accepts returns the ids of the key versions whose signatures v now accepts for a purpose and a policy, newest first.
 // Signers use only these: see [WithAccepted].
 func (v *Verifier) Accepts(purpose string, want Expected) []string {
 	trust, at := v.Trust(), v.moment()
@@ -32,7 +32,7 @@ func (v *Verifier) Accepts(purpose string, want Expected) []string {
 	return kids[:min(len(kids), maxAccepted)]
 }
 
-// Knows reports whether v's bundle certifies the key version kid, and has not revoked it.
+// Knows reports whether v's bundle certifies the key version kid and has not revoked it.
 func (v *Verifier) Knows(kid string) bool {
 	t := v.Trust()
 	return t.signers[kid] != nil && !t.revocations.has(kid)
@@ -40,7 +40,7 @@ func (v *Verifier) Knows(kid string) bool {
 
 type acceptedKey struct{}
 
-// WithAccepted returns a context for signing. Its verifiers accept only the key versions kids.
+// WithAccepted returns a context for signing: the verifiers accept only the key versions kids.
 func WithAccepted(ctx context.Context, kids []string) context.Context {
 	return context.WithValue(ctx, acceptedKey{}, kids)
 }
@@ -57,11 +57,11 @@ func IsAccepted(ctx context.Context, kid string) bool {
 	return !known || slices.Contains(kids, kid)
 }
 
-// errNewer marks a key version that is newer than every certified version of its key.
+// errNewer marks a key version that is newer than all certified versions of its key.
 var errNewer = errors.New("of which only earlier versions have a custody certificate")
 
-// Stale changes the refusal of a rotated key, whose new certificate the trust bundle here may still lack, into one that
-// a retry can mend. It returns any other err as it is.
+// Stale marks a refusal of a rotated key as one that a retry can mend, because the trust bundle here may still lack the
+// new certificate. It returns any other err unchanged.
 func Stale(err error) error {
 	if !errors.Is(err, errNewer) {
 		return err

@@ -22,13 +22,13 @@ const (
 	MethodSelfReported         = "self_reported"
 )
 
-// Session input kinds besides the trigger kinds (seed: deniedInputKinds).
+// Kinds of session input besides the trigger kinds (seed: deniedInputKinds).
 const (
 	InputHumanPrompt = "human_prompt"
 	InputManualShell = "manual_shell"
 )
 
-// TriggerOriginProof tells how the origin of an event was verified (seed: createTriggerOriginProof).
+// TriggerOriginProof attests how an event's origin was verified (seed: createTriggerOriginProof).
 type TriggerOriginProof struct {
 	Registered
 	BindingHash        string `json:"bindingHash"`
@@ -42,7 +42,7 @@ type TriggerOriginProof struct {
 }
 
 // TriggerReceipt attests a durable, non-human trigger for exactly this binding (seed: createTriggerReceipt). It names
-// its origin proof by hash; the proof travels beside it.
+// its origin proof by hash; both travel together.
 type TriggerReceipt struct {
 	Registered
 	BindingHash     string `json:"bindingHash"`
@@ -54,7 +54,6 @@ type TriggerReceipt struct {
 	Source          string `json:"source"`
 }
 
-// Trigger names the event that caused a run (seed: trigger).
 type Trigger struct {
 	ID     string `json:"id"`
 	Kind   string `json:"kind"`
@@ -64,7 +63,7 @@ type Trigger struct {
 // ModeAutonomous is the only mode that a strict policy accepts.
 const ModeAutonomous = "autonomous"
 
-// RuntimeAttestation is the runtime's receipt for one challenge and one binding (seed: createRuntimeAttestation).
+// RuntimeAttestation is the runtime's receipt for one challenge and binding (seed: createRuntimeAttestation).
 type RuntimeAttestation struct {
 	Registered
 	KeyClaims
@@ -72,10 +71,10 @@ type RuntimeAttestation struct {
 	ChallengeID     string `json:"challengeId"`
 	ContentHash     string `json:"contentHash"`
 	EnvironmentHash string `json:"environmentHash"`
-	// HumanInteractive: a human could talk to the agent during the run.
+	// HumanInteractive means that a human could talk to the agent during the run.
 	HumanInteractive bool   `json:"humanInteractive"`
 	Mode             string `json:"mode"`
-	// Observed names the claims that the signer saw for itself. The others are only declared.
+	// Observed names the claims that the signer observed itself. The others are only declared.
 	Observed           []string `json:"observed,omitempty"`
 	PolicyHash         string   `json:"policyHash"`
 	RuntimeID          string   `json:"runtimeId"`
@@ -83,7 +82,7 @@ type RuntimeAttestation struct {
 	TriggerReceiptHash string   `json:"triggerReceiptHash"`
 }
 
-// SessionReceipt records the input of the agent's run and who could reach the run (seed:
+// SessionReceipt records the input of the agent's run, and who had access to it (seed:
 // createAutonomousAgentSessionReceipt).
 type SessionReceipt struct {
 	Registered
@@ -97,20 +96,20 @@ type SessionReceipt struct {
 	HumanPromptPresent             bool   `json:"humanPromptPresent"`
 	InputKind                      string `json:"inputKind"`
 	InputSource                    string `json:"inputSource"`
-	// Interactions is the head of the session's receipt chain; nil if the session makes no receipts.
+	// Interactions is the head of the session's chain of interaction receipts; nil without receipts.
 	Interactions *InteractionHead `json:"interactions,omitempty"`
 	Observed     []string         `json:"observed,omitempty"` // see RuntimeAttestation.Observed
 	PolicyHash   string           `json:"policyHash"`
 	RuntimeID    string           `json:"runtimeId"`
 	SessionID    string           `json:"sessionId"`
-	// TranscriptHash is the hash chain over the session's calls so far, as the mediator saw them.
+	// TranscriptHash is the hash chain over the session's calls so far, as seen by the mediator.
 	TranscriptHash  string `json:"transcriptHash"`
 	UserShellAccess bool   `json:"userShellAccess"`
 }
 
 func (c *SessionReceipt) check() error { return c.Interactions.check() }
 
-// MaxOpenCalls bounds the open calls that a session receipt names. A session with more of them makes no post.
+// MaxOpenCalls bounds the open calls that a session receipt names. A session with more cannot post.
 const (
 	MaxOpenCalls = 128
 	maxCallID    = 64 // bytes
@@ -118,9 +117,9 @@ const (
 
 // InteractionHead is the head of a session's receipt chain at a post.
 type InteractionHead struct {
-	HeadHash  string   `json:"headHash,omitempty"`  // HashToken of the last receipt; empty without one
-	Number    int64    `json:"number"`              // its sequence number; 0 without one
-	OpenCalls []string `json:"openCalls,omitempty"` // request ids of the calls without a receipt, ascending
+	HeadHash  string   `json:"headHash,omitempty"`  // HashToken of the last receipt; empty if there is none
+	Number    int64    `json:"number"`              // its sequence number; 0 if there is none
+	OpenCalls []string `json:"openCalls,omitempty"` // request ids of the calls that have no receipt yet, ascending
 }
 
 func (h *InteractionHead) check() error {
@@ -140,7 +139,7 @@ func (h *InteractionHead) check() error {
 	return nil
 }
 
-// DecisionAllow is the only decision that is ever signed. A denial is a refusal.
+// DecisionAllow is the only signed decision. A denial is a refusal.
 const DecisionAllow = "allow"
 
 // PolicyDecision is the policy engine's decision for exactly one binding and trigger (seed:
@@ -159,10 +158,10 @@ type PolicyDecision struct {
 	OriginEvidenceID         string `json:"originEvidenceId"`
 	OriginVerificationMethod string `json:"originVerificationMethod"`
 	PolicyHash               string `json:"policyHash"`
-	// ReputationHash names the reputation token that a condition read; empty without one.
+	// ReputationHash names the reputation token that a condition read; empty if none did.
 	ReputationHash string `json:"reputationHash,omitempty"`
 	Resource       string `json:"resource"`
-	// Rule names the policy rule that allowed it.
+	// Rule names the policy rule that allowed the post.
 	Rule           string `json:"rule"`
 	RuntimeID      string `json:"runtimeId"`
 	Subject        string `json:"subject"`
@@ -198,7 +197,7 @@ func (c *ActionGrant) check() error {
 		c.Actions, c.BindingHashes, c.ContentHashes, c.OriginEvidenceHashes, c.OriginEvidenceIDs, c.OriginVerificationMethods,
 		c.PolicyDecisionHashes, c.PolicyDecisionIDs, c.Resources, c.RuntimeIDs, c.TriggerEventIDs, c.TriggerSources,
 	} {
-		// Somebody would read an empty list as "no limit".
+		// A reader could take an empty list for "no limit".
 		if len(list) == 0 {
 			return refusal.New("artifact_malformed", "the %s leaves one of its scopes empty", ActionGrantKind.Typ)
 		}
@@ -210,7 +209,7 @@ func (c *ActionGrant) check() error {
 type RequestProof struct {
 	Registered
 	KeyClaims
-	// AccessTokenHash is the SHA-256 of the Authorization value that the API will see, or of the empty text.
+	// AccessTokenHash is the SHA-256 of the Authorization value that the API will get, or of the empty text.
 	AccessTokenHash string `json:"accessTokenHash"`
 	Action          string `json:"action"`
 	BindingHash     string `json:"bindingHash"`
@@ -220,7 +219,7 @@ type RequestProof struct {
 	Subject         string `json:"subject"`
 }
 
-// SignerCertificate is the key registry's statement about one version of a signing key (seed:
+// SignerCertificate is the key registry's certificate for one version of a signing key (seed:
 // createSignerCustodyCertificate). It carries the public key, so a verifier needs no other source of keys.
 type SignerCertificate struct {
 	Registered

@@ -6,7 +6,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Binding ties the artifacts of a post to one operation (seed: "Action-bound verification").
+// Binding ties a post's artifacts to one operation (seed: "Action-bound verification").
 type Binding struct {
 	// Action names the operation, such as create_post.
 	Action string `json:"action"`
@@ -16,17 +16,17 @@ type Binding struct {
 	Nonce string `json:"nonce,omitempty"`
 	// Resource is the endpoint or destination, such as "POST /posts".
 	Resource string `json:"resource"`
-	// Subject is the user, account or agent that the call is for.
+	// Subject is the user, account or agent for whom the call is made.
 	Subject string `json:"subject"`
 }
 
-// Bounds in bytes. A resource holds a path.
+// Bounds in bytes. A resource contains a path.
 const (
 	maxName     = 256
 	maxResource = 2048
 )
 
-// Hash returns the hash of b's canonical JSON, with the nonce (seed: hashChallengeBinding).
+// Hash returns the hash of b's canonical JSON, nonce included (seed: hashChallengeBinding).
 func (b Binding) Hash() string {
 	raw, err := bindingCodec.encode(&b, 256)
 	if err != nil {
@@ -37,7 +37,7 @@ func (b Binding) Hash() string {
 
 var bindingCodec = newCodec(reflect.TypeFor[Binding]())
 
-// Check refuses an incomplete or malformed binding. [Binding.CheckNonce] demands the nonce too.
+// Check refuses an incomplete or malformed binding. [Binding.CheckNonce] also demands the nonce.
 func (b Binding) Check() error {
 	switch {
 	case b.Subject == "" || len(b.Subject) > maxName:
@@ -52,7 +52,6 @@ func (b Binding) Check() error {
 	return nil
 }
 
-// CheckNonce is [Binding.Check] with the nonce.
 func (b Binding) CheckNonce() error {
 	if err := b.Check(); err != nil {
 		return err

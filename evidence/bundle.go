@@ -7,14 +7,14 @@ import (
 	"github.com/actionproof/mediator/internal/strictjson"
 )
 
-// Bundle is the trust bundle: what the security team has signed for verifiers. It holds nothing secret. Only its
-// signatures make it trusted, not who delivers it.
+// Bundle is the trust bundle: everything that the security team signs for verifiers. It is public, and trusted for its
+// signatures alone, no matter who delivers it.
 type Bundle struct {
 	Certificates          []string `json:"certificates"` // signer custody certificates
 	DeploymentCertificate string   `json:"deploymentCertificate"`
-	Revocations           string   `json:"revocations,omitempty"` // the revocation list; empty if nothing was ever revoked
-	// History says how far the history beside the bundle reached when the bundle was written; nil without a history. A
-	// history that ends earlier has lost files, and verifiers of records refuse it.
+	Revocations           string   `json:"revocations,omitempty"` // empty if nothing was ever revoked
+	// History tells where the history beside the bundle ended when the bundle was written; nil without a history. A
+	// shorter history has lost files, and verifiers of records refuse it.
 	History *HistoryEnd `json:"history,omitempty"`
 }
 
@@ -24,14 +24,13 @@ type HistoryEnd struct {
 	Texts   int `json:"texts"`
 }
 
-// Bounds of a trust bundle.
 const (
 	MaxBundle       = 8 << 20 // bytes
 	MaxCertificates = 1024
 	MaxRevocations  = 256 << 10 // bytes of the revocation list
 )
 
-// ParseBundle reads one bundle, and verifies nothing: see [NewTrust]. It refuses a bundle over a bound.
+// ParseBundle reads one bundle within the bounds. It verifies nothing: see [NewTrust].
 func ParseBundle(raw []byte) (Bundle, error) {
 	if len(raw) > MaxBundle {
 		return Bundle{},
@@ -53,7 +52,7 @@ func ParseAnyBundle(raw []byte) (b Bundle, err error) {
 	return b, nil
 }
 
-// Full returns how full a bundle is, from 0 to 1, by its most filled bound.
+// Full returns how much of its tightest bound a bundle uses, from 0 to 1.
 func (b Bundle) Full() float64 {
 	size := len(b.DeploymentCertificate) + len(b.Revocations)
 	for _, token := range b.Certificates {
@@ -64,23 +63,22 @@ func (b Bundle) Full() float64 {
 }
 
 const (
-	// RevokedArtifact is the kind of an entry that revokes one artifact by its jti.
+	// RevokedArtifact marks an entry that revokes one artifact by its jti.
 	RevokedArtifact = "artifact"
-	// RevokedKey is the kind of an entry that revokes a key: one version by kid, or all versions by name.
+	// RevokedKey marks an entry that revokes a key: one version by kid, or all versions by name.
 	RevokedKey = "key"
 )
 
-// RevocationList lists keys and artifacts that verifiers must no longer believe. A verifier with a list that has
-// expired believes nothing.
+// RevocationList lists keys and artifacts that verifiers must no longer accept. A verifier whose list has expired
+// accepts nothing.
 type RevocationList struct {
 	Registered
 	Revoked []Revocation `json:"revoked"`
 }
 
-// Revocation is one entry of a [RevocationList].
 type Revocation struct {
-	// Expires says, in Unix seconds, when the revoked thing expires by itself and the entry may be removed. Verifiers
-	// honour the entry as long as it is in the list.
+	// Expires is when the revoked key or artifact expires anyway, in Unix seconds: the entry may then be removed.
+	// Verifiers honour every entry in the list.
 	Expires int64  `json:"exp"`
 	ID      string `json:"id"`   // jti, kid or key name
 	Kind    string `json:"kind"` // RevokedArtifact or RevokedKey
@@ -88,7 +86,7 @@ type Revocation struct {
 }
 
 func (c *RevocationList) check() error {
-	if c.Revoked == nil { // an empty list is [], its one spelling
+	if c.Revoked == nil { // an empty list has one spelling: []
 		return refusal.New("artifact_malformed", "the %s has no list", RevocationListKind.Typ)
 	}
 	for _, r := range c.Revoked {
@@ -102,7 +100,6 @@ func (c *RevocationList) check() error {
 	return nil
 }
 
-// revocations is a verified list, indexed.
 type revocations struct {
 	list      RevocationList
 	kid       string // of the registry key that signed it
@@ -110,7 +107,7 @@ type revocations struct {
 	keys      map[string]Revocation
 }
 
-// has reports whether a key is revoked, by kid or by name. A nil list revokes nothing.
+// has reports whether a key is revoked, by kid or name. A nil list revokes nothing.
 func (r *revocations) has(kid string) bool {
 	if r == nil {
 		return false
@@ -154,7 +151,7 @@ func (r *revocations) include(entries []Revocation) {
 	}
 }
 
-// Revocations returns the bundle's revocation list; ok is false without one.
+// Revocations returns the bundle's revocation list, if it has one.
 func (t *Trust) Revocations() (RevocationList, bool) {
 	if t.revocations == nil {
 		return RevocationList{}, false
@@ -162,8 +159,8 @@ func (t *Trust) Revocations() (RevocationList, bool) {
 	return t.revocations.list, true
 }
 
-// Succeeds refuses t as the successor of old if t takes back a revocation or a retirement: its revocation list is
-// missing, older, or shorter in the same second, or it certifies a key version that old had retired. Ask it before
+// Succeeds refuses t as the successor of old if t undoes a revocation or a retirement: its revocation list is missing,
+// older, or shorter within the same second, or it certifies a key version that old had retired. Call it before
 // [Verifier.SetTrust].
 func (t *Trust) Succeeds(old *Trust) error {
 	if !t.revocations.succeed(old.revocations) {
@@ -179,8 +176,8 @@ func (t *Trust) Succeeds(old *Trust) error {
 	return nil
 }
 
-// RevocationsUntil returns when the revocation list ends, after which a verifier believes nothing; ok is false without
-// one.
+// RevocationsUntil returns the revocation list's expiry, after which a verifier accepts nothing. ok is false without a
+// list.
 func (t *Trust) RevocationsUntil() (until time.Time, ok bool) {
 	if t.revocations == nil {
 		return time.Time{}, false
@@ -193,14 +190,14 @@ func (t *Trust) RevocationsUntil() (until time.Time, ok bool) {
 	return until, true
 }
 
-// Retired reports whether t has only later versions of a key, and the latest of them.
+// Retired reports whether t has only later versions of a key, and returns the latest.
 func (t *Trust) Retired(kid string) (newest int, retired bool) {
 	name, version := cutKeyID(kid)
 	newest = t.newest[name]
 	return newest, t.signers[kid] == nil && 0 < version && version < newest
 }
 
-// succeed reports whether r takes back nothing of old.
+// succeed reports whether r undoes no revocation of old.
 func (r *revocations) succeed(old *revocations) bool {
 	switch {
 	case old == nil:
@@ -208,7 +205,7 @@ func (r *revocations) succeed(old *revocations) bool {
 	case r == nil || r.list.IssuedAt != old.list.IssuedAt:
 		return r != nil && r.list.IssuedAt > old.list.IssuedAt
 	}
-	for _, e := range old.list.Revoked { // times are whole seconds: of two lists, the later one has more entries
+	for _, e := range old.list.Revoked { // times are whole seconds: within one second, the later list is the longer one
 		of := r.artifacts
 		if e.Kind == RevokedKey {
 			of = r.keys
@@ -220,7 +217,7 @@ func (r *revocations) succeed(old *revocations) bool {
 	return true
 }
 
-// notRevoked refuses a revoked key or artifact, and everything while the list itself is not valid.
+// notRevoked refuses a revoked key or artifact. It refuses everything while the list itself is not valid.
 func (t *Trust) notRevoked(what, kid string, ids []string, at moment) error {
 	r := t.revocations
 	if r == nil {
@@ -233,9 +230,9 @@ func (t *Trust) notRevoked(what, kid string, ids []string, at moment) error {
 	if t.policy.MaxRevocationAge > 0 {
 		want.MaxAge = t.policy.MaxRevocationAge
 	}
-	want.Custody, want.RequireNonExportable = nil, false // these are about certified keys, not the registry's own
+	want.Custody, want.RequireNonExportable = nil, false // the policy is for certified keys, not for the registry's own
 	if issued := time.Unix(r.list.IssuedAt, 0); t.past && at.now.Before(issued) {
-		at.now = issued // the list is later than the moment, and has what was revoked since
+		at.now = issued // a list made after the moment also revokes
 	}
 	if err := want.admits(RevocationListKind.Typ, r.kid, r.list.Registered, KeyClaims{}, at); err != nil {
 		return refusal.New("revocations_stale", "what is revoked is not known: %w", err)
@@ -253,8 +250,8 @@ func (t *Trust) notRevoked(what, kid string, ids []string, at moment) error {
 	return nil
 }
 
-// NotRevoked refuses if kid or one of the artifact ids is revoked. It is for artifacts that were opened earlier. what
-// names them in the refusal.
+// NotRevoked refuses if kid or one of the artifact ids is revoked, for artifacts opened earlier. what names them in the
+// refusal.
 func (v *Verifier) NotRevoked(what, kid string, ids ...string) error {
 	return v.Trust().notRevoked(what, kid, ids, v.moment())
 }

@@ -15,7 +15,7 @@ type Registered struct {
 	ID       string `json:"jti"`
 }
 
-// NewRegistered stamps a fresh jti, valid from now for lifetime.
+// NewRegistered makes claims with a fresh jti, valid from now for lifetime.
 func NewRegistered(issuer, audience string, now time.Time, lifetime time.Duration) Registered {
 	return Registered{
 		Audience: audience, Issuer: issuer, ID: NewOrderedID(now),

@@ -14,18 +14,18 @@ import (
 	"github.com/actionproof/mediator/internal/strictjson"
 )
 
-// maxWhole is the greatest whole number that a double holds unambiguously (RFC 7493 section 2.2).
+// maxWhole is the largest whole number that a double represents unambiguously (RFC 7493 section 2.2).
 const maxWhole = 1<<53 - 1
 
 // encode returns claims as RFC 8785 canonical JSON. It refuses invalid UTF-8, whole numbers beyond maxWhole, and
-// doubles without a form of their own: infinite ones, NaN, and -0, which RFC 8785 writes as 0. size is the expected
+// doubles without a spelling of their own: infinities, NaN, and -0, which RFC 8785 writes as 0. size is the expected
 // length.
 func (c *codec) encode(claims any, size int) ([]byte, error) {
 	return c.append(make([]byte, 0, size), reflect.ValueOf(claims).Elem())
 }
 
-// decode reads text into the zero value that claims points to. It reports whether text is exactly what encode writes of
-// these claims; otherwise the claims are worthless.
+// decode reads text into the zero value that claims points to. It reports whether encode would write exactly this text;
+// if not, do not use the claims.
 func (c *codec) decode(text []byte, claims any) bool {
 	if rest, ok := c.read(string(text), reflect.ValueOf(claims).Elem()); !ok || len(rest) > 0 {
 		return false
@@ -34,7 +34,7 @@ func (c *codec) decode(text []byte, claims any) bool {
 	return err == nil && bytes.Equal(want, text)
 }
 
-// read reads one value from the beginning of text and returns the rest. It knows only the spelling of append.
+// read reads one value from the start of text and returns the rest. It accepts only append's spelling.
 func (c *codec) read(text string, v reflect.Value) (rest string, ok bool) {
 	switch c.kind {
 	case reflect.String:
@@ -102,7 +102,7 @@ func (c *codec) readObject(text string, v reflect.Value) (rest string, ok bool) 
 		m := &c.members[i]
 		value, there := strings.CutPrefix(rest, m.name)
 		if !there {
-			continue // the comparison in decode finds a missing member
+			continue // decode's comparison finds a missing member
 		}
 		if value, there = m.value.read(value, v.FieldByIndex(m.field)); !there {
 			return "", false
@@ -131,8 +131,8 @@ func (c *codec) readList(text string, v reflect.Value) (rest string, ok bool) {
 	return strings.TrimPrefix(rest, "]"), ok
 }
 
-// codec reads and writes one type as canonical JSON. A general encoder with a canonicaliser would take 10 µs longer for
-// each artifact, of the 60 µs of [Open].
+// codec reads and writes one type as canonical JSON. A general encoder and a canonicaliser would take 10 µs longer for
+// each artifact; [Open] takes 60 µs.
 type codec struct {
 	kind    reflect.Kind
 	members []property // of a struct, in canonical order
@@ -147,8 +147,8 @@ type property struct {
 	value    *codec
 }
 
-// check refuses the claims at path if a text is missing or too long, or a hash is malformed. The name of a hash ends
-// with Hash.
+// check refuses the claims at path if a text is missing or too long, or a hash is malformed. Names of hashes end in
+// Hash.
 func (c *codec) check(typ, path string, v reflect.Value) error {
 	for i := range c.members {
 		m := &c.members[i]
@@ -193,7 +193,7 @@ func checkText(typ, name, text string) error {
 	return nil
 }
 
-// newCodec panics for a type that no claim has.
+// newCodec panics for a type that claims cannot have.
 func newCodec(t reflect.Type) *codec {
 	c := &codec{kind: t.Kind()}
 	switch c.kind {
@@ -202,14 +202,14 @@ func newCodec(t reflect.Type) *codec {
 		c.element = newCodec(t.Elem())
 	case reflect.Struct:
 		for _, f := range reflect.VisibleFields(t) {
-			if f.Anonymous { // its fields are visible too
+			if f.Anonymous { // its fields are promoted
 				continue
 			}
 			name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 			c.members = append(c.members,
 				property{name, strconv.Quote(name) + ":", f.Index, options == "omitempty", newCodec(f.Type)})
 		}
-		// Names here are ASCII, so the order of their bytes is RFC 8785's.
+		// Names here are ASCII, so byte order is RFC 8785's order.
 		slices.SortFunc(c.members, func(a, b property) int { return strings.Compare(a.name, b.name) })
 	default:
 		panic("evidence: no claim is a " + t.String())

@@ -10,18 +10,16 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// didKey begins the did:key of an Ed25519 key: z stands before base58btc.
+// didKey begins the did:key of an Ed25519 key; z means base58btc.
 const didKey = "did:key:z"
 
 // codecEd25519 is the multicodec ed25519-pub as a varint.
 var codecEd25519 = []byte{0xed, 0x01}
 
-// didKeyChars is the length of such a did:key.
 const didKeyChars = len(didKey) + 47
 
 const base58Alphabet = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
-// DIDKey returns the did:key of an Ed25519 key.
 func DIDKey(public ed25519.PublicKey) string {
 	n, digit, text := new(big.Int).SetBytes(append(slices.Clone(codecEd25519), public...)), new(big.Int), []byte(nil)
 	for n.Sign() > 0 {
@@ -32,7 +30,7 @@ func DIDKey(public ed25519.PublicKey) string {
 	return didKey + string(text)
 }
 
-// ParseDIDKey returns the key of a did:key. It refuses other kinds of keys, other spellings, and what [NewPublicKey]
+// ParseDIDKey returns the key of a did:key. It refuses other key types, other spellings, and keys that [NewPublicKey]
 // refuses.
 func ParseDIDKey(text string) (ed25519.PublicKey, error) {
 	malformed := refusal.New("trust_malformed", "%.80q is not the did:key of an Ed25519 key", text)

@@ -2,9 +2,9 @@
 // opened. It knows nothing of HTTP or Vault.
 //
 // Every artifact is a compact JWS (RFC 7515), or two if a root signs twice ([Countersign]). Its header has exactly alg,
-// kid and typ, and its payload is the RFC 8785 canonical JSON of its claims. A reader compares both, byte for byte,
-// with what this package would write. So two readers never understand one token differently: a duplicate member, an
-// unknown header parameter, another spelling or a stray base64 bit is refused.
+// kid and typ; its payload is the RFC 8785 canonical JSON of its claims. A reader accepts only the exact bytes that
+// this package would write, and so refuses duplicate members, unknown header parameters, other spellings and stray
+// base64 bits. No two readers can understand one token differently.
 //
 // A [Kind] ties claims to a typ (RFC 8725 section 3.11) and to the purpose of the key. [Open] takes the algorithm from
 // the kind or the policy, never from the token. It finds the key through a custody certificate that a pinned registry
@@ -12,12 +12,12 @@
 //
 // # Open once
 //
-// A process opens each artifact once and carries the [Opened] value on. Form, signature and claims never change. Time,
+// A process opens each artifact once and passes the [Opened] value on. Form, signature and claims never change. Time,
 // trust and policy do: [Judge] checks them again.
 //
-// Open verifies the signature of a received artifact. For an artifact that this process signs, the custody of the key
-// answers ([OwnKey]): Vault and PKCS #11 custodies verify each signature before they return it, and custody in memory
-// makes it in this process.
+// Open verifies the signature of a received artifact. If this process signs an artifact, the key's custody guarantees
+// the signature ([OwnKey]): Vault and PKCS #11 custodies verify it before they return it, and custody in memory makes
+// it itself.
 //
 // # Files
 //

@@ -1,7 +1,7 @@
 package evidence
 
-// Envelope carries the chain of one post, before there is a capability (seed:
-// createStrictGrantedAutonomousPostingProof). The request proof comes later, because it is signed over the capability.
+// Envelope carries the chain of one post until there is a capability (seed: createStrictGrantedAutonomousPostingProof).
+// The request proof comes later: it is signed over the capability.
 type Envelope struct {
 	ChallengeToken        string   `json:"challengeToken"`
 	Response              Response `json:"response"`

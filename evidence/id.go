@@ -8,22 +8,21 @@ import (
 	"time"
 )
 
-// NewID returns a random 128-bit identifier as base64url: a secret, or a name by which no database is ordered.
+// NewID returns a random 128-bit identifier as base64url, for secrets and for names that no database orders by.
 func NewID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// NewOrderedID returns an identifier that sorts by time, so that databases append it. It has 80 random bits within a
-// millisecond.
+// NewOrderedID returns an identifier that sorts by time, so that databases append it. It has 80 random bits.
 func NewOrderedID(now time.Time) string {
 	var random [10]byte
 	_, _ = rand.Read(random[:]) // never fails
 	return OrderedID(now, random)
 }
 
-// OrderedID returns 48 bits of Unix milliseconds and random, like UUIDv7 (RFC 9562 section 5.7), in base32hex without
+// OrderedID returns 48 bits of Unix milliseconds and random, as in UUIDv7 (RFC 9562 section 5.7), in base32hex without
 // padding, which keeps their order (RFC 4648 section 7).
 func OrderedID(now time.Time, random [10]byte) string {
 	millis := uint64(now.UnixMilli()) //nolint:gosec // a time before 1970 only loses its order

@@ -9,7 +9,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// The algorithms on the wire. RFC 9864 renames EdDSA to Ed25519; change it here once libraries follow.
+// The algorithms on the wire. RFC 9864 renames EdDSA to Ed25519; follow it once libraries do.
 const (
 	algEdDSA = "EdDSA"
 	algHS256 = "HS256"
@@ -29,13 +29,13 @@ type header struct {
 
 var headerCodec = newCodec(reflect.TypeFor[header]())
 
-// parsed is a token taken apart, with nothing verified.
+// parsed holds the parts of a token. Nothing in it is verified.
 type parsed struct {
 	header    header
 	payload   []byte
 	signature []byte
 	signed    string // header and payload as signed
-	second    string // the second JWS of an artifact with two; see parseRooted
+	second    string // of an artifact with two: see parseRooted
 }
 
 func encodeHeader(h header) ([]byte, error) {
@@ -59,14 +59,13 @@ func signingInput(head, payload []byte) []byte {
 	return base64url.AppendEncode(b, payload)
 }
 
-// signed returns the compact JWS.
 func signed(input, signature []byte) string {
 	var room [128]byte // more than an Ed25519 signature needs
 	return string(input) + "." + string(base64url.AppendEncode(room[:0], signature))
 }
 
-// parse takes a compact JWS apart. Its header must be exactly what this package writes for alg and typ. It reads at
-// most limit bytes.
+// parse splits a compact JWS of at most limit bytes. Its header must be exactly as this package writes it for alg and
+// typ.
 func parse(token, alg, typ string, limit int) (parsed, error) {
 	var p parsed
 	if token == "" {
@@ -104,8 +103,8 @@ var (
 	errNotCanonical = errors.New("not canonical base64url")
 )
 
-// decodeStrict refuses padding, line breaks and stray bits in the last character: they would give one signature several
-// spellings.
+// decodeStrict refuses padding, line breaks and stray bits in the last character, which would give one signature
+// several spellings.
 func decodeStrict(s string) ([]byte, error) {
 	b, err := base64url.DecodeString(s)
 	if err != nil || strings.Contains(s, "\r") || strings.Contains(s, "\n") { // DecodeString skips them

@@ -7,7 +7,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Purposes that a signer custody certificate can give a key.
+// Purposes that a signer custody certificate can certify a key for.
 const (
 	PurposeTriggerOriginProof = "trigger_origin_proof"
 	PurposeTriggerReceipt     = "trigger_receipt"
@@ -20,14 +20,13 @@ const (
 	PurposeStatement          = "agent_statement"
 	PurposeAppraiser          = "appraiser"
 
-	// The purposes of pinned root keys. No certificate gives them.
+	// Purposes of pinned root keys. No certificate can grant them.
 	PurposeSignerCertificate     = "signer_certificate"
 	PurposeDeploymentCertificate = "deployment_certificate"
 	PurposeArbiter               = "dispute_arbiter" // only nodes pin it
 )
 
-// Kind ties the claims C of an artifact to its typ (RFC 8725 section 3.11), the purpose of its key, and its longest
-// lifetime. A new artifact is one more Kind with its claims.
+// Kind ties an artifact's claims C to its typ (RFC 8725 section 3.11), its key's purpose, and its longest lifetime.
 type Kind[C any] struct {
 	Typ         string
 	Purpose     string
@@ -35,10 +34,10 @@ type Kind[C any] struct {
 
 	alg        string
 	maxToken   int  // bytes
-	shared     bool // a shared secret may authenticate it: see Expected.Secrets
+	shared     bool // may be authenticated by a shared secret: see Expected.Secrets
 	registered func(*C) *Registered
 	check      func(*C) error
-	custody    func(*C) *KeyClaims // nil if the claims say nothing of the key
+	custody    func(*C) *KeyClaims // nil if the claims do not describe the key
 	codec      *codec
 }
 
@@ -57,10 +56,10 @@ func newKind[C any, P interface {
 	})
 }
 
-// NewKind makes the kind of an artifact for claims of another package. The claims struct embeds [Registered], and
-// [KeyClaims] if it has claims about its key. Its fields are strings, bools, int64, float64, and structs, slices and
-// pointers of these; NewKind panics for others. An error of check refuses the claims as artifact_malformed. Keys must
-// be certified for purpose.
+// NewKind makes the kind of an artifact whose claims another package defines. The struct embeds [Registered], and
+// [KeyClaims] if it describes its key. Its fields are strings, bools, int64, float64, and structs, slices and pointers
+// of these; NewKind panics for others. If check fails, the claims are refused as artifact_malformed. Keys must be
+// certified for purpose.
 func NewKind[C any, P interface {
 	*C
 	registered() *Registered
@@ -89,7 +88,6 @@ func kindOf[C any, P interface {
 	return k
 }
 
-// rooted reports whether a pinned root key signs these artifacts, perhaps twice.
 func (k Kind[C]) rooted() bool {
 	return isRoot(k.Purpose)
 }
@@ -98,19 +96,17 @@ func isRoot(purpose string) bool {
 	return purpose == PurposeSignerCertificate || purpose == PurposeDeploymentCertificate || purpose == PurposeArbiter
 }
 
-// upTo returns the kind with another size bound.
 func (k Kind[C]) upTo(size int) Kind[C] {
 	k.maxToken = size
 	return k
 }
 
-// orSecret returns the kind with shared set.
 func (k Kind[C]) orSecret() Kind[C] {
 	k.shared = true
 	return k
 }
 
-// Stamp fills the claims that the signer answers for: the registered ones, and those about the key if there are any.
+// Stamp fills the claims that the signer vouches for: the registered ones, and those about the key if there are any.
 func (k Kind[C]) Stamp(c *C, r Registered, key KeyClaims) {
 	*k.registered(c) = r
 	if k.custody != nil {
@@ -118,7 +114,6 @@ func (k Kind[C]) Stamp(c *C, r Registered, key KeyClaims) {
 	}
 }
 
-// Registered returns the registered claims of c.
 func (k Kind[C]) Registered(c C) Registered { return *k.registered(&c) }
 
 const (
@@ -126,7 +121,7 @@ const (
 	longLived  = 400 * 24 * time.Hour
 )
 
-// The artifacts, with the names of the seed's claims.
+// The kinds of artifacts. Their claims have the seed's names.
 var (
 	TriggerOriginProofKind = newKind[TriggerOriginProof](algEdDSA, "trigger-origin-proof+jwt",
 		PurposeTriggerOriginProof, shortLived)
@@ -146,7 +141,7 @@ var (
 	RevocationListKind = newKind[RevocationList](algEdDSA, "revocation-list+jwt", PurposeSignerCertificate,
 		longLived).upTo(MaxRevocations)
 
-	// Tokens of a verifier to itself, authenticated with its own secret (RFC 7518 section 3.2).
+	// A verifier's tokens to itself, authenticated with its own secret (RFC 7518 section 3.2).
 	ChallengeTokenKind = newKind[ChallengeToken](algHS256, "challenge+jwt", "challenge", shortLived)
 	CapabilityKind     = newKind[Capability](algHS256, "capability+jwt", "capability", shortLived)
 )

@@ -8,27 +8,24 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Opened is an artifact that this process has opened or signed. Only [Open] and the signing functions make one. The
-// token and its claims never change. Time, trust and policy do: [Judge] judges them again. Open has verified the
-// signature, or the custody of a key here answers for it ([OwnKey]). The zero value is refused as missing.
+// Opened is an artifact that this process has opened or signed. Only [Open] and the signing functions make one. Its
+// token and claims never change. Time, trust and policy do: [Judge] checks them again. The signature is good: Open
+// verified it, or the custody of a key here guarantees it ([OwnKey]). The zero value is refused as missing.
 type Opened[C any] struct {
 	token  string
 	typ    string
 	kid    string
-	public ed25519.PublicKey // verified the signature; nil if Judge must verify it again
+	public ed25519.PublicKey // the key that verified the signature; nil if Judge must verify again
 	claims *C
 }
 
-// Token returns the artifact as it travels.
 func (o Opened[C]) Token() string { return o.token }
 
-// KeyID returns the kid of the signing key.
 func (o Opened[C]) KeyID() string { return o.kid }
 
-// Hash returns [HashToken] of the artifact.
 func (o Opened[C]) Hash() string { return HashToken(o.token) }
 
-// Claims returns the claims. Do not change the elements of their lists.
+// Claims returns the claims. Do not modify their lists.
 func (o Opened[C]) Claims() C {
 	if o.claims == nil {
 		var none C
@@ -74,8 +71,7 @@ func open[C any](trust *Trust, k Kind[C], token string, want Expected, at moment
 	return o, k.admits(trust, s, o, want, at)
 }
 
-// openRooted opens an artifact of a pinned root key. No certificate stands above a root: whoever pins it vouches for
-// its custody.
+// openRooted opens an artifact of a pinned root key. A root has no certificate, so pinning it vouches for its custody.
 func openRooted[C any](trust *Trust, k Kind[C], token string, want Expected, at moment) (o Opened[C], err error) {
 	p, err := parseRooted(token, k.Typ, k.maxToken)
 	if err != nil {
@@ -101,8 +97,8 @@ func openRooted[C any](trust *Trust, k Kind[C], token string, want Expected, at 
 	return o, want.admits(k.Typ, kid, r, KeyClaims{}, at)
 }
 
-// Judge judges an opened artifact by the trust, the clock and the policy of now. It refuses what [Open] would refuse,
-// with the same code, except a wrong signature by an [OwnKey]. It verifies a signature of a root or a shared secret
+// Judge checks an opened artifact against the current trust, clock and policy. It refuses what [Open] would refuse,
+// with the same code, except a wrong signature by an [OwnKey]. It verifies the signature of a root or a shared secret
 // again, because that depends on the trust.
 func Judge[C any](v *Verifier, k Kind[C], o Opened[C], want Expected) error {
 	if o.public == nil || k.rooted() || len(want.Secrets) > 0 {
@@ -118,12 +114,12 @@ func Judge[C any](v *Verifier, k Kind[C], o Opened[C], want Expected) error {
 		return err
 	}
 	if !bytes.Equal(s.public, o.public) {
-		return errSignature(k.Typ, o.kid) // another key has this id now
+		return errSignature(k.Typ, o.kid) // another key now has this id
 	}
 	return k.admits(trust, s, o, want, at)
 }
 
-// signer returns the key that is certified now as kid for this kind.
+// signer returns the key that is now certified as kid for this kind.
 func (k Kind[C]) signer(trust *Trust, kid string, want Expected, at moment) (*certified, error) {
 	if want.RequirePostQuantum {
 		return nil, refusal.New("roots_not_pinned",
@@ -136,7 +132,8 @@ func errSignature(typ, kid string) error {
 	return refusal.New("signature_invalid", "the signature of the %s by key %s is wrong", typ, kid)
 }
 
-// admits checks an artifact, whose signature by s is verified, against revocations, the certificate of s, and want.
+// admits checks an artifact against revocations, the certificate of s, and want. The signature by s is verified
+// already.
 func (k Kind[C]) admits(trust *Trust, s *certified, o Opened[C], want Expected, at moment) error {
 	r, key := *k.registered(o.claims), s.cert.key()
 	if err := trust.notRevoked(k.Typ, o.kid, []string{r.ID}, at); err != nil {

@@ -10,21 +10,20 @@ import (
 	"github.com/actionproof/mediator/internal/strictjson"
 )
 
-// History is one segment of what the security team signed earlier and the bundle no longer holds. It is public. Only
-// verifiers of records read it ([PastTrust]), so a retired key stays refused for live calls.
+// History is one segment of the signed data that the bundle no longer holds. It is public. Only verifiers of records
+// read it ([PastTrust]), so live calls still refuse a retired key.
 type History struct {
-	// Certificates of retired key versions, which end at the retirement, and certificates that a later one replaced.
+	// Certificates are the certificates of retired key versions, ended at the retirement, and the replaced ones.
 	Certificates []string `json:"certificates"`
-	// Revocations are revocation lists. Each holds the entries of one revocation, so its iat is the time of it.
+	// Revocations are revocation lists. Each holds the entries of one revocation, so its iat tells when that was.
 	Revocations []string `json:"revocations,omitempty"`
-	// Manifests are the certified deployment manifests, as canonical JSON.
+	// Manifests are certified deployment manifests, as canonical JSON.
 	Manifests []string `json:"manifests,omitempty"`
 }
 
-// Texts returns how many texts the segment has.
 func (h History) Texts() int { return len(h.Certificates) + len(h.Revocations) + len(h.Manifests) }
 
-// ParseHistory reads one segment of a history and verifies nothing.
+// ParseHistory reads one segment of a history. It verifies nothing.
 func ParseHistory(raw []byte) (History, error) {
 	var h History
 	if len(raw) > MaxBundle {
@@ -36,7 +35,8 @@ func ParseHistory(raw []byte) (History, error) {
 	return h, nil
 }
 
-// Segment reads the certificates of one segment. It is called again when one is needed, so that not all are in memory.
+// Segment reads the certificates of one segment. It is called each time they are needed, so that memory never holds
+// all.
 type Segment func() ([]string, error)
 
 // Certificates returns certificates in memory as a segment.
@@ -44,32 +44,31 @@ func Certificates(tokens []string) Segment {
 	return func() ([]string, error) { return tokens, nil }
 }
 
-// PastTrust verifies records. At each moment the certificates of that moment count, and everything revoked since stays
-// revoked. It verifies certificates when it uses them. It is safe for concurrent use.
+// PastTrust verifies records. It uses the certificates of each record's moment, but refuses everything revoked since.
+// It verifies certificates when it uses them. It is safe for concurrent use.
 type PastTrust struct {
 	roots []Root
 	lists []string // the bundle's revocation list, then the history's
-	pins  *Trust   // roots, policy and everything ever revoked, without certificates
+	pins  *Trust   // roots, policy and all revocations, without certificates
 	index *pastIndex
 
 	mu     sync.Mutex
 	opened map[string][]*certified // verified certificates, by kid, in the order of iat
 }
 
-// NewPastTrust makes the trust in a bundle and a history in memory.
 func NewPastTrust(roots []Root, b Bundle, h History, policy SignerPolicy) (*PastTrust, error) {
 	return ReadPastTrust(roots, b, h.Revocations, policy, Certificates(h.Certificates))
 }
 
-// ReadPastTrust reads the segments of a history, oldest first, and indexes the certificates. revocations are the lists
-// of the history. A malformed certificate refuses everything.
+// ReadPastTrust reads a history's segments, oldest first, and indexes the certificates. revocations are the history's
+// lists. One malformed certificate fails the whole.
 func ReadPastTrust(
 	roots []Root, b Bundle, revocations []string, policy SignerPolicy, history ...Segment,
 ) (*PastTrust, error) {
 	if b.Revocations == "" && len(revocations) > 0 {
 		return nil, refusal.New("revocations_stale", "the history has revocation lists, and the trust bundle has none")
 	}
-	// The bundle comes last: of two certificates of one second, its own counts.
+	// The bundle comes last: of two certificates made in one second, its own counts.
 	index, err := newPastIndex(append(slices.Clone(history), Certificates(b.Certificates)))
 	if err != nil {
 		return nil, err
@@ -78,12 +77,12 @@ func ReadPastTrust(
 	return p.pinned(policy, nil)
 }
 
-// Under returns p for another policy.
+// Under returns p with another policy.
 func (p *PastTrust) Under(policy SignerPolicy) (*PastTrust, error) {
 	return (&PastTrust{roots: p.roots, lists: p.lists, index: p.index}).pinned(policy, p.pins)
 }
 
-// Revoking returns p with a further revocation list.
+// Revoking returns p with one more revocation list.
 func (p *PastTrust) Revoking(list string) (*PastTrust, error) {
 	lists := slices.DeleteFunc(append([]string{list}, p.lists...), func(list string) bool { return list == "" })
 	if len(lists) == 0 {
@@ -92,8 +91,8 @@ func (p *PastTrust) Revoking(list string) (*PastTrust, error) {
 	return (&PastTrust{roots: p.roots, lists: lists, index: p.index}).pinned(p.pins.policy, nil)
 }
 
-// pinned completes p with roots, policy and revocations. It takes the revocations of before if they were verified
-// alike.
+// pinned completes p with roots, policy and revocations. It reuses the revocations of before if they were verified the
+// same way.
 func (p *PastTrust) pinned(policy SignerPolicy, before *Trust) (_ *PastTrust, err error) {
 	if p.pins, err = newTrust(p.roots, policy); err != nil {
 		return nil, err
@@ -118,7 +117,7 @@ func (p *PastTrust) pinned(policy SignerPolicy, before *Trust) (_ *PastTrust, er
 	return p, nil
 }
 
-// VerifyAll verifies every certificate and calls each with it, if each is not nil. It keeps none in memory.
+// VerifyAll verifies every certificate and calls a non-nil each with it. It keeps none in memory.
 func (p *PastTrust) VerifyAll(each func(SignerCertificate)) error {
 	for _, segment := range p.index.segments {
 		tokens, err := segment()
@@ -138,8 +137,8 @@ func (p *PastTrust) VerifyAll(each func(SignerCertificate)) error {
 	return nil
 }
 
-// At returns a verifier for a moment. For each key the last certificate of that moment counts. What was revoked since
-// is refused. At refuses a moment in the future.
+// At returns a verifier for a moment, with the last certificate of each key by that moment. It refuses everything
+// revoked since, and a moment in the future.
 func (p *PastTrust) At(moment, now time.Time) (*Verifier, error) {
 	if moment.After(now.Add(DefaultSkew)) {
 		return nil, refusal.New("clock_skew", "it is of %s, which is in the future", moment.UTC().Format(time.RFC3339))
@@ -149,7 +148,7 @@ func (p *PastTrust) At(moment, now time.Time) (*Verifier, error) {
 	return NewVerifier(&t, VerifierOptions{Now: func() time.Time { return moment }})
 }
 
-// find returns the certificate of a key that counts at a moment, or nil, and the key's newest version by then.
+// find returns a key's certificate for a moment, or nil, and the key's newest version by then.
 func (p *PastTrust) find(kid string, moment time.Time) (*certified, int, error) {
 	name, version := cutKeyID(kid)
 	newest := 0
@@ -168,7 +167,7 @@ func (p *PastTrust) find(kid string, moment time.Time) (*certified, int, error) 
 			last = s
 		}
 	}
-	// A certificate that had ended was retired, if there was a later version.
+	// A certificate that has ended was retired if a later version existed.
 	if !moment.Add(-DefaultSkew).Before(time.Unix(last.cert.Expires, 0)) && version < newest {
 		return nil, newest, nil
 	}
@@ -211,24 +210,24 @@ func (p *PastTrust) open(kid string) ([]*certified, error) {
 	return all, nil
 }
 
-// pastIndex finds certificates by their unverified claims. A forged claim can only refuse more: everything believed is
-// verified first.
+// pastIndex finds certificates by their unverified claims. A forged claim can only cause refusals: everything is
+// verified before it is believed.
 type pastIndex struct {
 	segments []Segment
-	keys     map[string][]place       // by kid, in the order of the segments
+	keys     map[string][]place       // by kid, in order of segments
 	versions map[string][]pastVersion // by key name
-	purposes map[string]string        // by the hash of a public key; severalPurposes if it has more than one
+	purposes map[string]string        // by hash of a public key; severalPurposes if it has several
 
 	mu     sync.Mutex
 	tokens []string // of the segment read last
-	last   int      // its number
+	last   int      // index of that segment
 }
 
 type place struct{ segment, number int32 }
 
 const severalPurposes = "*"
 
-// pastVersion is a version of a key, and the time of its first certificate.
+// pastVersion is a key version with the time of its first certificate.
 type pastVersion struct {
 	number int
 	since  int64
@@ -274,7 +273,6 @@ func (x *pastIndex) add(c SignerCertificate, at place) {
 	}
 }
 
-// read returns one certificate. It keeps the last segment in memory.
 func (x *pastIndex) read(at place) (string, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

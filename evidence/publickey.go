@@ -12,8 +12,8 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// smallOrder holds the canonical y coordinates (sign bit cleared) of the points of order 1, 2, 4 and 8. Such a key
-// verifies one signature for every message.
+// smallOrder holds the canonical y coordinates (sign bit cleared) of the points of order 1, 2, 4 and 8. With such a
+// key, one signature fits every message.
 var smallOrder = [][]byte{
 	{0}, // y = 0, order 4
 	{1}, // y = 1, the identity
@@ -24,7 +24,7 @@ var smallOrder = [][]byte{
 		0x05, 0xd3, 0xc6, 0x33, 0x39, 0xb1, 0x38, 0x02, 0x88, 0x6d, 0x53, 0xfc, 0x05},
 }
 
-// NewPublicKey copies an Ed25519 public key. It refuses points of small order and unreduced y coordinates, about which
+// NewPublicKey copies an Ed25519 public key. It refuses points of small order, and unreduced y coordinates, on which
 // implementations disagree.
 func NewPublicKey(b []byte) (ed25519.PublicKey, error) {
 	if len(b) != ed25519.PublicKeySize {
@@ -57,10 +57,9 @@ func reduced(y []byte) bool {
 	return y[0] < 0xed
 }
 
-// EncodePublicKey returns the base64url text of a public key.
 func EncodePublicKey(k ed25519.PublicKey) string { return base64.RawURLEncoding.EncodeToString(k) }
 
-// maxJWK bounds a JWK, or a JWK Set of a root's two keys, in bytes. An ML-DSA-65 key has 2.6 KiB.
+// maxJWK bounds a JWK, or the JWK Set of a root's two keys, in bytes. An ML-DSA-65 key has 2.6 KiB.
 const maxJWK = 64 << 10
 
 func checkJWKSize(raw []byte) error {
@@ -71,7 +70,7 @@ func checkJWKSize(raw []byte) error {
 	return nil
 }
 
-// ParseJWK reads one public Ed25519 JWK (RFC 8037). It refuses a private key, which no verifier should have.
+// ParseJWK reads one public Ed25519 JWK (RFC 8037). It refuses a private key: no verifier should have one.
 func ParseJWK(raw []byte) (kid string, key ed25519.PublicKey, err error) {
 	if err := checkJWKSize(raw); err != nil {
 		return "", nil, err
@@ -80,7 +79,7 @@ func ParseJWK(raw []byte) (kid string, key ed25519.PublicKey, err error) {
 	if err := json.Unmarshal(raw, &jwk); err != nil {
 		return "", nil, refusal.New("trust_malformed", "the file is not a JWK: %v", err)
 	}
-	std, ok := jwk.Key.(stded25519.PublicKey) // go-jose returns the standard library's type; circl's has the same bytes
+	std, ok := jwk.Key.(stded25519.PublicKey) // go-jose has the standard library's type, with circl's bytes
 	if !ok || jwk.KeyID == "" || len(jwk.KeyID) > maxKeyID {
 		return "", nil, refusal.New("trust_malformed", "the JWK must be a public Ed25519 key with a kid")
 	}

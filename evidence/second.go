@@ -17,7 +17,7 @@ import (
 // algMLDSA65 is the algorithm of the second, post-quantum signature (RFC 9964, FIPS 204; empty context).
 const algMLDSA65 = "ML-DSA-65"
 
-// separator stands between the two JWS of an artifact with two signatures.
+// separator joins the two JWS of an artifact with two signatures.
 const separator = "~"
 
 // Countersign signs the claims of token again, with an ML-DSA-65 key that has the kid of the root's Ed25519 key. It
@@ -50,7 +50,7 @@ func Countersign[C any](ctx context.Context, key Key, k Kind[C], token string) (
 	return token + separator + signed(input, sig), nil
 }
 
-// parseRooted takes apart an artifact of a root key, with one signature or two.
+// parseRooted splits an artifact of a root key, which has one signature or two.
 func parseRooted(token, typ string, limit int) (parsed, error) {
 	if len(token) > limit {
 		return parsed{}, errTooLarge(token, typ, limit)
@@ -64,8 +64,8 @@ func parseRooted(token, typ string, limit int) (parsed, error) {
 	return p, err
 }
 
-// verify demands every signature that r must have made. A verifier without a pinned post-quantum key judges only the
-// form of a second signature, so that the security team can sign twice before everybody pins the second key.
+// verify demands every signature that r must have made. A verifier that pins no post-quantum key checks only the form
+// of a second signature, so that the security team can sign twice before everyone pins the second key.
 func (r Root) verify(typ string, p parsed, requirePostQuantum bool) error {
 	kid := p.header.Kid
 	switch {
@@ -80,7 +80,7 @@ func (r Root) verify(typ string, p parsed, requirePostQuantum bool) error {
 	case p.second == "":
 		return nil
 	}
-	second, err := parse(p.second, algMLDSA65, typ, len(p.second)) // bounded with the first
+	second, err := parse(p.second, algMLDSA65, typ, len(p.second)) // already bounded with the first
 	if err != nil {
 		return err
 	}
@@ -103,20 +103,19 @@ func verifyPostQuantum(public *mldsa65.PublicKey, p parsed) bool {
 
 // AKP is the JWK of an ML-DSA-65 public key (RFC 9964).
 type AKP struct {
-	Algorithm string `json:"alg"` // ML-DSA-65
+	Algorithm string `json:"alg"`
 	KeyID     string `json:"kid"`
-	KeyType   string `json:"kty"` // AKP
-	Public    string `json:"pub"` // base64url of the 1,952 bytes
+	KeyType   string `json:"kty"`
+	Public    string `json:"pub"` // base64url of 1,952 bytes
 	Use       string `json:"use,omitempty"`
 }
 
-// NewAKP returns the JWK of an ML-DSA-65 public key.
 func NewAKP(kid string, public *mldsa65.PublicKey) AKP {
 	return AKP{Algorithm: algMLDSA65, KeyID: kid, KeyType: "AKP",
 		Public: base64.RawURLEncoding.EncodeToString(public.Bytes()), Use: "sig"}
 }
 
-// Key returns the public key. It refuses a zero t1, for which anybody can sign.
+// Key returns the public key. It refuses a zero t1, for which anyone can sign.
 func (j AKP) Key() (*mldsa65.PublicKey, error) {
 	raw, err := decodeStrict(j.Public)
 	if err != nil || j.KeyType != "AKP" || j.Algorithm != algMLDSA65 || j.KeyID == "" || len(j.KeyID) > maxKeyID ||
@@ -135,8 +134,8 @@ func (j AKP) Key() (*mldsa65.PublicKey, error) {
 	return &key, nil
 }
 
-// ParseRoot reads a root's public Ed25519 JWK, or a JWK Set of that and its ML-DSA-65 key, which share one kid (RFC
-// 7517 section 4.5).
+// ParseRoot reads a root's public Ed25519 JWK, or a JWK Set of that and its ML-DSA-65 key, both with one kid (RFC 7517
+// section 4.5).
 func ParseRoot(raw []byte, purpose string) (Root, error) {
 	r := Root{Purpose: purpose}
 	if err := checkJWKSize(raw); err != nil {

@@ -18,19 +18,20 @@ import (
 type Key interface {
 	// KeyID returns the kid: "<key name>:v<version>".
 	KeyID() string
-	// Sign signs message: 64 bytes of Ed25519 for [Sign], 3,309 of ML-DSA-65 for [Countersign]. It must honour ctx and
-	// must never sign an empty message.
+	// Sign returns 64 bytes of Ed25519 for [Sign], 3,309 of ML-DSA-65 for [Countersign]. It must honour ctx and never
+	// sign an empty message.
 	Sign(ctx context.Context, message []byte) ([]byte, error)
 }
 
-// OwnKey is a [Key] in this process's custody. Sign must return a signature that Public verifies, or an error: neither
-// this package nor [Judge] verifies it. So verify a signature that comes from outside the process before returning it.
+// OwnKey is a [Key] in this process's custody. Its Sign must return a signature that Public verifies, or an error:
+// neither this package nor [Judge] verifies it again. So verify a signature made outside the process before returning
+// it.
 type OwnKey interface {
 	Key
 	Public() ed25519.PublicKey
 }
 
-// Draft is an artifact without its signature. Others can already name it by its hash.
+// Draft is an artifact without its signature. Other artifacts can already name it by its hash.
 type Draft[C any] struct {
 	typ    string
 	key    OwnKey
@@ -38,8 +39,7 @@ type Draft[C any] struct {
 	input  []byte
 }
 
-// Prepare drafts an artifact of kind k. The caller has stamped the registered claims ([Kind.Stamp]). Prepare refuses
-// claims that [Open] would refuse.
+// Prepare drafts an artifact of kind k. Call [Kind.Stamp] on c first. Prepare refuses claims that [Open] would refuse.
 func Prepare[C any](key OwnKey, k Kind[C], c C) (Draft[C], error) {
 	input, err := k.input(key, &c)
 	return Draft[C]{typ: k.Typ, key: key, claims: c, input: input}, err
@@ -48,10 +48,9 @@ func Prepare[C any](key OwnKey, k Kind[C], c C) (Draft[C], error) {
 // Hash returns [HashToken] of the signed artifact.
 func (d Draft[C]) Hash() string { return HashBytes(d.input) }
 
-// Claims returns the claims that will be signed.
 func (d Draft[C]) Claims() C { return d.claims }
 
-// Sign signs the draft. The [OwnKey] answers for the signature.
+// Sign signs the draft. The [OwnKey] guarantees the signature.
 func (d Draft[C]) Sign(ctx context.Context) (Opened[C], error) {
 	token, err := sign(ctx, d.key, d.typ, d.input)
 	if err != nil {
@@ -84,7 +83,7 @@ func sign(ctx context.Context, key Key, typ string, input []byte) (string, error
 	return signed(input, sig), nil
 }
 
-// SignShared is [SignMAC] for an artifact that this process carries on. [Judge] verifies it like one from outside.
+// SignShared is [SignMAC] for an artifact that this process passes on. [Judge] verifies it like a received one.
 func SignShared[C any](s Secret, k Kind[C], c C) (Opened[C], error) {
 	token, err := SignMAC(s, k, c)
 	if err != nil {
@@ -93,8 +92,8 @@ func SignShared[C any](s Secret, k Kind[C], c C) (Opened[C], error) {
 	return Opened[C]{token: token, typ: k.Typ, kid: s.id, claims: &c}, nil
 }
 
-// SignMAC authenticates c with a secret (HS256): as a verifier's token to itself or, for kinds that may be shared, as
-// an artifact for a verifier with the same secret in [Expected]. The latter must claim [SharedSecret] custody.
+// SignMAC authenticates c with a secret (HS256). The token is a verifier's note to itself or, for kinds that may be
+// shared, an artifact for a verifier with the same secret in [Expected]. The latter must claim [SharedSecret] custody.
 func SignMAC[C any](s Secret, k Kind[C], c C) (string, error) {
 	switch {
 	case k.alg == algHS256:
@@ -132,39 +131,36 @@ func (k Kind[C]) prepare(alg, kid string, c *C) ([]byte, error) {
 	return signingInput(head, payload), nil
 }
 
-// minSecret is the shortest secret, in bytes (RFC 7518 section 3.2).
+// minSecret is the shortest secret in bytes (RFC 7518 section 3.2).
 const minSecret = 32
 
 var errShortSecret = refusal.New("config_malformed", "a shared secret must have at least %d bytes", minSecret)
 
-// secretPrefix begins the kid of every secret, and of no certified key.
+// secretPrefix begins the kid of every secret. No certified key's kid begins with it.
 const secretPrefix = "mac:"
 
-// IsSecretID reports whether kid is a secret's.
 func IsSecretID(kid string) bool { return strings.HasPrefix(kid, secretPrefix) }
 
-// SharedSecret is the custody of every shared secret: its verifiers can also sign.
+// SharedSecret is the custody of every shared secret: each verifier of it can also sign.
 var SharedSecret = KeyClaims{KeyCustody: "shared_secret", KeyExportable: true}
 
-// Secret is a shared secret of at least 32 bytes. It prints as REDACTED. Its zero value signs and opens nothing.
+// Secret is a shared secret of at least 32 bytes. It prints as REDACTED. The zero value neither signs nor opens.
 type Secret struct {
 	id   string
 	held func() []byte // a function, because fmt looks behind pointers of unexported fields and ignores their methods
 }
 
-// NewSecret copies b. It refuses fewer than 32 bytes.
 func NewSecret(b []byte) (Secret, error) {
 	if len(b) < minSecret {
 		return Secret{}, errShortSecret
 	}
 	b = bytes.Clone(b)
 	s := Secret{held: func() []byte { return b }}
-	// The kid tells secrets apart across a rotation. It is a MAC and reveals nothing.
+	// The kid distinguishes secrets across a rotation. As a MAC it reveals nothing.
 	s.id = secretPrefix + base64.RawURLEncoding.EncodeToString(s.mac([]byte("kid"))[:9])
 	return s, nil
 }
 
-// KeyID returns the kid of the secret. It reveals nothing of the secret.
 func (s Secret) KeyID() string { return s.id }
 
 // Check refuses a secret that [NewSecret] did not make.
@@ -181,13 +177,10 @@ func (s Secret) mac(input []byte) []byte {
 	return m.Sum(nil)
 }
 
-// authenticates compares in constant time.
 func (s Secret) authenticates(signed string, mac []byte) bool {
 	return hmac.Equal(mac, s.mac([]byte(signed)))
 }
 
-// Format prints REDACTED.
 func (Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("REDACTED")) }
 
-// MarshalJSON writes "REDACTED".
 func (Secret) MarshalJSON() ([]byte, error) { return []byte(`"REDACTED"`), nil }

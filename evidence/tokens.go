@@ -4,8 +4,8 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// ChallengeToken is a challenge issuer's note to itself: what it needs to verify the response, without tasks and
-// answers (seed: "How it works").
+// ChallengeToken is a challenge issuer's note to itself: all it needs to verify the response, without tasks and answers
+// (seed: "How it works").
 type ChallengeToken struct {
 	Registered
 	Answers     []SaltedAnswer `json:"answers"`
@@ -52,11 +52,10 @@ type Capability struct {
 	// Runtime and Session summarise the verified attestation and receipt.
 	Runtime *RuntimeSummary `json:"runtime,omitempty"`
 	Session *SessionSummary `json:"session,omitempty"`
-	// VerificationConsumed: the ids of the chain are consumed.
+	// VerificationConsumed means that the ids of the chain are consumed.
 	VerificationConsumed bool `json:"verificationConsumed"`
 }
 
-// RuntimeSummary repeats claims of the runtime attestation.
 type RuntimeSummary struct {
 	AttestationID   string  `json:"attestationId"`
 	EnvironmentHash string  `json:"environmentHash"`
@@ -68,7 +67,6 @@ type RuntimeSummary struct {
 	Trigger         Trigger `json:"trigger"`
 }
 
-// SessionSummary repeats claims of the session receipt.
 type SessionSummary struct {
 	AgentEnvironmentUserAccessible bool   `json:"agentEnvironmentUserAccessible"`
 	HumanOperatorPresent           bool   `json:"humanOperatorPresent"`

@@ -17,8 +17,8 @@ import (
 type Root struct {
 	KeyID   string
 	Public  ed25519.PublicKey
-	Purpose string // one of a root's
-	// PostQuantum is the root's ML-DSA-65 key. If it is pinned, everything of the root needs its signature too.
+	Purpose string // one of the roots' purposes
+	// PostQuantum is the root's ML-DSA-65 key. If pinned, every artifact of the root also needs its signature.
 	PostQuantum *mldsa65.PublicKey
 }
 
@@ -27,8 +27,8 @@ type SignerPolicy struct {
 	Expected
 	// DenyAgentAccessible and DenyUserAccessible refuse a key that the agent or users can reach.
 	DenyAgentAccessible, DenyUserAccessible bool
-	// MaxRevocationAge demands a revocation list that is no older. Zero demands none; a list that is there counts
-	// anyway.
+	// MaxRevocationAge demands a revocation list no older than this. Zero demands no list; a list in the bundle always
+	// counts.
 	MaxRevocationAge time.Duration
 }
 
@@ -38,11 +38,11 @@ type certified struct {
 	public ed25519.PublicKey
 	cert   SignerCertificate
 	kid    string // of the registry key that signed the certificate
-	what   string // names the certificate in a refusal
-	shared bool   // another certificate gives this public key another purpose
+	what   string // names the certificate in refusals
+	shared bool   // another certificate certifies this public key for another purpose
 }
 
-// Trust is an immutable snapshot: the pinned roots and the certified keys.
+// Trust is an immutable snapshot of the pinned roots and the certified keys.
 type Trust struct {
 	roots   map[string]Root
 	signers map[string]*certified // by kid
@@ -50,14 +50,14 @@ type Trust struct {
 	policy  SignerPolicy
 
 	revocations *revocations // nil where the bundle has no list
-	past        bool         // for records: its moment may be before the revocation list
+	past        bool         // for records: the moment may precede the revocation list
 	// find replaces signers and newest for records.
 	find func(kid string) (*certified, int, error)
 }
 
-// NewTrust verifies the signature of each certificate by a pinned registry key. One bad certificate refuses the whole
-// bundle. [Open] judges lifetime and policy each time it uses a key. Two certificates for one key id must have the same
-// key; the later one counts. The deployment certificate is opened elsewhere.
+// NewTrust verifies the signature of each certificate by a pinned registry key. One bad certificate fails the whole
+// bundle. Two certificates for one key id must have the same key; the later one counts. [Open] checks lifetime and
+// policy each time it uses a key. The deployment certificate is opened elsewhere.
 func NewTrust(roots []Root, b Bundle, policy SignerPolicy) (*Trust, error) {
 	t, err := newTrust(roots, policy)
 	if err != nil {
@@ -77,7 +77,6 @@ func NewTrust(roots []Root, b Bundle, policy SignerPolicy) (*Trust, error) {
 	return t, nil
 }
 
-// newTrust makes a trust without certificates.
 func newTrust(roots []Root, policy SignerPolicy) (*Trust, error) {
 	t := &Trust{roots: make(map[string]Root, len(roots)), signers: make(map[string]*certified),
 		newest: make(map[string]int), policy: policy}
@@ -100,7 +99,6 @@ func newTrust(roots []Root, policy SignerPolicy) (*Trust, error) {
 	return t, nil
 }
 
-// pinned returns the kid of the root with this public key.
 func (t *Trust) pinned(public ed25519.PublicKey) (kid string, ok bool) {
 	for kid, r := range t.roots {
 		if bytes.Equal(r.Public, public) {
@@ -110,7 +108,6 @@ func (t *Trust) pinned(public ed25519.PublicKey) (kid string, ok bool) {
 	return "", false
 }
 
-// Registries returns the public keys of the pinned key registries.
 func (t *Trust) Registries() (keys []ed25519.PublicKey) {
 	for _, r := range t.roots {
 		if r.Purpose == PurposeSignerCertificate {
@@ -120,8 +117,8 @@ func (t *Trust) Registries() (keys []ed25519.PublicKey) {
 	return keys
 }
 
-// markShared marks public keys that are certified for several purposes under any kid: their holder could act as several
-// witnesses.
+// markShared marks public keys that are certified for several purposes, under any kid: their holder could act as
+// several witnesses.
 func markShared(signers iter.Seq[*certified]) {
 	first := make(map[string]*certified)
 	for s := range signers {
@@ -157,7 +154,7 @@ func (t *Trust) add(token string) error {
 	return nil
 }
 
-// openCertificate verifies a certificate's signature by a pinned registry key, and its claims about its subject.
+// openCertificate verifies a certificate's signature by a pinned registry key, and the claims about its subject.
 func (t *Trust) openCertificate(token string) (*certified, error) {
 	p, err := parseRooted(token, SignerCertificateKind.Typ, SignerCertificateKind.maxToken)
 	if err != nil {
@@ -175,7 +172,7 @@ func (t *Trust) openCertificate(token string) (*certified, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Otherwise the registry could make itself an auditor, because policies may allow keys by name.
+	// Otherwise the registry could make itself an auditor: policies may allow keys by name.
 	if purpose := cert.Purposes[0]; isRoot(purpose) {
 		return nil, refusal.New("key_unknown",
 			"the certificate of key %s gives it the purpose of a root, which only a pin gives", cert.SubjectKeyID)
@@ -204,7 +201,6 @@ func (t *Trust) openCertificate(token string) (*certified, error) {
 		what: "custody certificate of key " + cert.SubjectKeyID}, nil
 }
 
-// Certified is one key of the trust bundle, for listings.
 type Certified struct {
 	Token       string // of the certificate
 	Certificate SignerCertificate
@@ -212,7 +208,7 @@ type Certified struct {
 	Revoked     bool // by the bundle's revocation list
 }
 
-// Certified lists the certified keys in no order.
+// Certified lists the certified keys, unordered.
 func (t *Trust) Certified() []Certified {
 	out := make([]Certified, 0, len(t.signers))
 	for kid, s := range t.signers {
@@ -296,8 +292,8 @@ func (t *Trust) signer(kid, typ, purpose string, at moment) (*certified, error) 
 	return s, nil
 }
 
-// Signed reports whether a root signed a token of type typ. It judges neither times nor claims: it only tells which
-// pair of roots a token belongs to.
+// Signed reports whether a root signed a token of type typ. It checks neither times nor claims: use it only to find the
+// pair of roots that a token belongs to.
 func (t *Trust) Signed(typ, token string) bool {
 	p, err := parseRooted(token, typ, maxToken)
 	if err != nil {

@@ -14,22 +14,21 @@ import (
 	"github.com/actionproof/mediator/internal/strictjson"
 )
 
-// Expected is what a verifier demands of an artifact beside its signature and purpose. Issuers, Audiences, KeyIDs and
-// MaxAge have no default: empty, they refuse.
+// Expected is what a verifier demands of an artifact besides signature and purpose. Issuers, Audiences, KeyIDs and
+// MaxAge have no default: left empty, they refuse every artifact.
 type Expected struct {
 	Issuers   []string
 	Audiences []string
-	// KeyIDs holds key ids ("runtime-key:v3"), or key names ("runtime-key") for every certified version.
+	// KeyIDs holds key ids ("runtime-key:v3"), or key names ("runtime-key") for all certified versions.
 	KeyIDs []string
 	// MaxAge bounds the time since iat.
 	MaxAge time.Duration
 	// Custody lists the accepted custody classes; empty accepts any.
 	Custody []string
-	// RequireNonExportable refuses a key that is exportable by its own claims or its certificate.
+	// RequireNonExportable refuses a key that its own claims or its certificate call exportable.
 	RequireNonExportable bool
-	// Secrets demands that one of these shared secrets authenticates the artifact (HS256), in place of a certified key;
-	// KeyIDs must name it too. The policy chooses between secret and key, never the token. Only kinds that may be
-	// shared accept it.
+	// Secrets demands that one of these shared secrets authenticates the artifact (HS256) instead of a certified key.
+	// KeyIDs must name it too, and the kind must allow it. The policy chooses between secret and key, never the token.
 	Secrets []Secret
 	// RequirePostQuantum demands a second signature by a pinned ML-DSA-65 key. Only root keys sign twice.
 	RequirePostQuantum bool
@@ -38,10 +37,9 @@ type Expected struct {
 // Tolerated clock differences.
 const (
 	DefaultSkew = 2 * time.Second // the default
-	MaxSkew     = time.Minute     // more would undo the bounds on the age of fresh artifacts
+	MaxSkew     = time.Minute     // more would undo the bounds on the age of artifacts
 )
 
-// VerifierOptions configures a [Verifier].
 type VerifierOptions struct {
 	// Now is the clock; required.
 	Now func() time.Time
@@ -49,14 +47,13 @@ type VerifierOptions struct {
 	Skew time.Duration
 }
 
-// Verifier opens artifacts against a replaceable trust. It is safe for concurrent use.
+// Verifier opens artifacts. Its trust can be replaced. It is safe for concurrent use.
 type Verifier struct {
 	trust atomic.Pointer[Trust]
 	now   func() time.Time
 	skew  time.Duration
 }
 
-// NewVerifier makes a Verifier. Its clock is required.
 func NewVerifier(t *Trust, o VerifierOptions) (*Verifier, error) {
 	if o.Now == nil || t == nil {
 		return nil, errors.New("evidence: a verifier needs a trust bundle and a clock")
@@ -73,13 +70,10 @@ func NewVerifier(t *Trust, o VerifierOptions) (*Verifier, error) {
 // SetTrust replaces the trust for calls that start afterwards.
 func (v *Verifier) SetTrust(t *Trust) { v.trust.Store(t) }
 
-// Trust returns the current trust.
 func (v *Verifier) Trust() *Trust { return v.trust.Load() }
 
-// Now returns the verifier's clock reading.
 func (v *Verifier) Now() time.Time { return v.now() }
 
-// Skew returns the tolerated clock difference.
 func (v *Verifier) Skew() time.Duration { return v.skew }
 
 type moment struct {
@@ -89,7 +83,7 @@ type moment struct {
 
 func (v *Verifier) moment() moment { return moment{v.now(), v.skew} }
 
-// decode reads a payload as claims of k. It must be exactly what [Sign] writes.
+// decode reads a payload as claims of k. It must be exactly as [Sign] writes it.
 func decode[C any](k Kind[C], payload []byte) (*C, error) {
 	c := new(C)
 	if !k.codec.decode(payload, c) {
@@ -136,24 +130,23 @@ func (e Expected) admits(what, kid string, r Registered, key KeyClaims, at momen
 	return nil
 }
 
-// MatchKeyID reports whether allowed has kid or its key name.
+// MatchKeyID reports whether allowed contains kid or its key name.
 func MatchKeyID(allowed []string, kid string) bool {
 	return slices.Contains(allowed, kid) || slices.Contains(allowed, KeyName(kid))
 }
 
-// KeyName returns a key id without its version, ":v" and a number.
+// KeyName returns a key id without its version (":v" and a number).
 func KeyName(kid string) string {
 	name, _ := cutKeyID(kid)
 	return name
 }
 
-// KeyVersion returns the version of a key id, or 0.
 func KeyVersion(kid string) int {
 	_, version := cutKeyID(kid)
 	return version
 }
 
-// cutKeyID splits a key id into name and version; the version is 0 without one.
+// cutKeyID splits a key id into name and version; the version is 0 if missing.
 func cutKeyID(kid string) (name string, version int) {
 	if i := strings.LastIndex(kid, ":v"); i > 0 {
 		if n, err := strconv.ParseUint(kid[i+2:], 10, 31); err == nil {
@@ -177,8 +170,7 @@ func KeyIDOf(token string) string {
 	return h.Kid
 }
 
-// UnverifiedClaims reads a token's claims and verifies only their form, for display and for finding out what to ask
-// for. Use [Open] or [OpenMAC] before relying on them.
+// UnverifiedClaims reads a token's claims and checks only their form. Use [Open] or [OpenMAC] before relying on them.
 func UnverifiedClaims[C any](k Kind[C], token string) (C, error) {
 	var zero C
 	read := func() (parsed, error) { return parse(token, k.alg, k.Typ, k.maxToken) }
@@ -196,7 +188,7 @@ func UnverifiedClaims[C any](k Kind[C], token string) (C, error) {
 	return *c, nil
 }
 
-// faultOf says why a payload is not what [Sign] writes.
+// faultOf explains why a payload is not as [Sign] writes it.
 func faultOf[C any](k Kind[C], payload []byte) error {
 	if err := strictjson.ParseMembers(payload, new(C)); err != nil {
 		return refusal.New("artifact_malformed", "the claims of the %s are malformed: %.200v", k.Typ, err)

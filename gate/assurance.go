@@ -5,7 +5,7 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// The names of the gate's checks in the record.
+// The checks' names in the record.
 const (
 	CheckDeployment = "deployment certificate"
 	checkWork       = "fresh work"
@@ -20,7 +20,7 @@ const (
 )
 
 // Held returns the parts of the chain that held, by the checks of one post's [Admission] and then its [Authorization].
-// It ignores everything after a failed check. SingleUseConsumed is for the caller to set.
+// It stops at the first failed check. The caller sets SingleUseConsumed.
 func Held(checks []ledger.Check) policy.Held {
 	var h policy.Held
 	parts := map[string]*bool{
@@ -40,17 +40,16 @@ func Held(checks []ledger.Check) policy.Held {
 	return h
 }
 
-// Assurance reports on an admitted chain before its post: there is no request proof yet. consumed says whether its keys
-// are consumed.
+// Assurance reports on an admitted chain before its post, which has no request proof yet. Set consumed once the keys
+// are.
 func (a Admission) Assurance(consumed bool) policy.Assurance {
 	h := Held(a.Checks)
 	h.SingleUseConsumed = consumed && a.Capability != ""
 	return policy.Assess(h)
 }
 
-// Assurance reports on an authorized post; consumed says whether its keys are consumed with it. The chain counts as
-// verified, perhaps by another replica: a gate mints the capability only after every check has held, and a [Server]
-// returns it only after the keys of the chain are consumed.
+// Assurance reports on an authorized post. The chain counts as verified, perhaps by another replica: a gate mints the
+// capability only after every check has held, and a [Server] consumes the chain's keys before it returns it.
 func (a Authorization) Assurance(consumed bool) policy.Assurance {
 	if len(a.Checks) == 0 || !a.Checks[0].OK { // the capability
 		return policy.Assess(policy.Held{})

@@ -11,7 +11,7 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// Opened holds artifacts of an envelope that this process has opened or signed before. Each may be missing.
+// Opened holds artifacts of an envelope that this process has opened or signed before. Any may be missing.
 type Opened struct {
 	OriginProof    evidence.Opened[evidence.TriggerOriginProof]
 	TriggerReceipt evidence.Opened[evidence.TriggerReceipt]
@@ -21,20 +21,19 @@ type Opened struct {
 	SessionReceipt evidence.Opened[evidence.SessionReceipt]
 }
 
-// chain is one envelope under verification.
 type chain struct {
 	g        *Gate
 	envelope evidence.Envelope
-	opened   Opened           // artifacts that were opened before or by a check
-	asked    evidence.Binding // the call itself, without the nonce
+	opened   Opened           // opened or signed before, or opened by a check
+	asked    evidence.Binding // the call without the nonce
 
 	work    evidence.ChallengeToken
 	binding evidence.Binding // with the challenge's nonce
 	hash    string           // of the binding
 }
 
-// open opens token and returns its claims. If before holds this very token, only time, trust and policy are judged.
-// Afterwards before holds the token's artifact.
+// open opens token and returns its claims. If before holds this very token, open judges only time, trust and policy. It
+// leaves the artifact in before.
 func open[C any](g *Gate, k evidence.Kind[C], token string, before *evidence.Opened[C], want evidence.Expected) (c C,
 	err error) {
 	if before.Token() == token {
@@ -48,14 +47,13 @@ func open[C any](g *Gate, k evidence.Kind[C], token string, before *evidence.Ope
 	return before.Claims(), nil
 }
 
-// verification is one check with its name in the record.
 type verification struct {
 	name  string
 	check func(c *chain, ctx context.Context) error
 }
 
-// verifications are the checks of the chain, in order. Each opens an artifact and compares it with those before it; the
-// first failure ends the verification. They run in sequence, so that a chain is always refused for the same reason.
+// verifications are the checks of the chain. Each opens an artifact and compares it with the earlier ones; the first
+// failure ends the verification. They run in sequence, so that a chain is always refused for the same reason.
 var verifications = []verification{
 	{CheckDeployment, (*chain).verifyDeployment},
 	{checkWork, (*chain).verifyWork},
@@ -66,7 +64,6 @@ var verifications = []verification{
 	{CheckSession, (*chain).verifySession},
 }
 
-// verify runs the checks and reports their results.
 func (c *chain) verify(ctx context.Context) ([]ledger.Check, error) {
 	checks := make([]ledger.Check, 0, len(verifications))
 	for _, v := range verifications {
@@ -79,7 +76,6 @@ func (c *chain) verify(ctx context.Context) ([]ledger.Check, error) {
 	return checks, nil
 }
 
-// equal is a claim with its required value.
 type equal struct {
 	got, want string
 	what      string // completes "the … does not match"
@@ -95,7 +91,7 @@ func all(code, artifact string, pairs ...equal) error {
 	return nil
 }
 
-// samePins refuses another policy or environment than the manifest pins.
+// samePins refuses an artifact whose policy or environment is not the one that the manifest pins.
 func samePins(artifact, policyHash, environmentHash string, by hashes) error {
 	return all("pin_mismatch", artifact,
 		equal{policyHash, by.policy, "policy hash"},
@@ -103,7 +99,6 @@ func samePins(artifact, policyHash, environmentHash string, by hashes) error {
 	)
 }
 
-// hashes are the pinned hashes of a policy file and an environment.
 type hashes struct{ policy, environment string }
 
 func (c *chain) runtimePins() hashes {
@@ -218,8 +213,8 @@ func (c *chain) verifyRuntime(context.Context) error {
 	)
 }
 
-// verifyAttestation verifies the runtime attestation, except for the runtime in the decision. The two are made at the
-// same time.
+// verifyAttestation verifies the runtime attestation. Its runtime is compared later with the decision's, because the
+// two are made at the same time.
 func (c *chain) verifyAttestation() error {
 	s := c.g.strict
 	a, err := open(c.g, evidence.RuntimeAttestationKind, c.envelope.Attestation, &c.opened.Attestation, s.Runtime.Expected)

@@ -17,24 +17,22 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// ClientOptions configure a [Client].
 type ClientOptions struct {
 	// ChallengeURL and VerifyURL are the API's https endpoints. Required.
 	ChallengeURL, VerifyURL string
-	// HTTP makes the calls and must bound their time. Required. The client follows no redirect: an envelope is for the
+	// HTTP makes the calls and must bound their time. Required. It follows no redirect: an envelope is for the
 	// configured endpoint.
 	HTTP *http.Client
 	// Now is the clock; required.
 	Now func() time.Time
 }
 
-// Client asks an API that takes part. It is safe for concurrent use.
+// Client asks the gate of an API that takes part. It is safe for concurrent use.
 type Client struct {
 	o    ClientOptions
 	peer wire.Peer
 }
 
-// NewClient makes a Client.
 func NewClient(o ClientOptions) (*Client, error) {
 	if o.HTTP == nil || o.Now == nil {
 		return nil, errors.New("gate: a client needs an HTTP client and a clock")
@@ -49,7 +47,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 	return &Client{o: o, peer: wire.Peer{HTTP: &direct, Name: "the API's gate", Unavailable: "gate_unavailable"}}, nil
 }
 
-// Challenge asks for a challenge bound to b, and refuses one with another binding.
+// Challenge gets a challenge bound to b, and refuses one with another binding.
 func (c *Client) Challenge(ctx context.Context, b evidence.Binding) (challenge.Challenge, error) {
 	var ch challenge.Challenge
 	if err := c.call(ctx, c.o.ChallengeURL, b, &ch); err != nil {
@@ -62,11 +60,11 @@ func (c *Client) Challenge(ctx context.Context, b evidence.Binding) (challenge.C
 	return ch, nil
 }
 
-// CheckByAPI names the check of a chain by the API.
+// CheckByAPI is the record's name for the API's own check of a chain.
 const CheckByAPI = "chain verified by the API"
 
-// Admit has the API verify a chain. The binding must have the nonce of the API's challenge. The API consumes the chain.
-// One key is left, so that the mediator never sends one capability twice.
+// Admit has the API verify and consume a chain. The binding must have the nonce of the API's challenge. Admit returns
+// one key to consume, so that the mediator never sends one capability twice.
 func (c *Client) Admit(ctx context.Context, r AdmitRequest) (Admission, error) {
 	var a verifyAnswer
 	if err := c.call(ctx, c.o.VerifyURL, verifyRequest{Envelope: r.Envelope, Binding: r.Binding}, &a); err != nil {
@@ -90,16 +88,16 @@ func (c *Client) Authorize(context.Context, AuthorizeRequest) (Authorization, er
 	return Authorization{}, nil
 }
 
-// Bounds in bytes on texts of the API, which end up in headers, claims and the record.
+// Bounds in bytes on the API's texts, which end up in headers, claims and the record.
 const maxToken, maxID = 16 << 10, 256
 
-// isToken reports whether a text is visible ASCII, fit for a header.
+// isToken reports whether s is visible ASCII, fit for a header.
 func isToken(s string, limit int) bool {
 	return s != "" && len(s) <= limit && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// call asks the API. A refusal gets the API's code if the table has it, else gate_unavailable, and is recorded as the
-// API's word.
+// call asks the API. A refusal keeps the API's code if our table has it, else gets gate_unavailable, and names the API
+// as its source.
 func (c *Client) call(ctx context.Context, url string, ask, answer any) error {
 	err := c.peer.Call(ctx, url, ask, answer)
 	var said *problem.Error

@@ -8,8 +8,8 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// deployment remembers the last verified certificate, since every chain of a deployment carries the same. It counts for
-// the same bytes under the same trust within the certificate's times.
+// deployment remembers the last verified certificate, because every chain of a deployment carries the same one. It
+// counts for the same bytes, under the same trust, within the certificate's times.
 type deployment struct{ last atomic.Pointer[certified] }
 
 type certified struct {
@@ -28,10 +28,10 @@ func (d *deployment) verify(v *evidence.Verifier, token string, s *policy.Strict
 	if err != nil {
 		return err
 	}
-	if v.Trust() != trust { // replaced meanwhile: verified under one of the two
+	if v.Trust() != trust { // replaced during the verification
 		return nil
 	}
-	// Without the tolerated clock difference: at the edge the certificate is verified each time.
+	// No tolerance for the clock: near the edge the certificate is verified each time.
 	d.last.Store(&certified{token: token, trust: trust, from: now, until: s.Until(c)})
 	return nil
 }

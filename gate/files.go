@@ -20,32 +20,30 @@ import (
 // Files names the parts of an API's gate. Registry, Auditor, Manifest and Bundle are paths, or https URLs with a pinned
 // server key.
 type Files struct {
-	// Registry and Auditor are the public keys of the two roots: a JWK, or a JWK Set if the root has a post-quantum
-	// key. They are read once; a change needs a restart.
+	// Registry and Auditor are the public keys of the two roots: a JWK, or a JWK Set if the root also has a
+	// post-quantum key. They are read once; a change needs a restart.
 	Registry, Auditor string
-	// Manifest is the manifest in JSON, Bundle the trust bundle. Both are read again and again.
+	// Manifest is the JSON manifest, Bundle the trust bundle. Changes of both are followed.
 	Manifest, Bundle string
-	// Secret is the path of a file with at least 32 random bytes, the same in all replicas. It is read once.
+	// Secret is the path of a file with at least 32 random bytes, the same for all replicas. It is read once.
 	Secret string
-	// Name is issuer and audience of the API's challenges and capabilities.
+	// Name is the issuer and audience of the API's challenges and capabilities.
 	Name string
 
-	// Pins are keys of the https server: "sha256//" and the base64 SHA-256 of its SubjectPublicKeyInfo, as for curl's
-	// --pinnedpubkey. They replace certificate authorities. A second pin lets the server change its key.
+	// Pins are the https server's accepted public keys, as in curl's --pinnedpubkey: "sha256//" and the base64 SHA-256
+	// of the SubjectPublicKeyInfo. They replace certificate authorities. A second pin lets the server change its key.
 	Pins []string
-	// Every is the time between two readings of manifest and bundle; 2 seconds if zero.
+	// Every is the pause between two readings of manifest and bundle; 2 seconds if zero.
 	Every time.Duration
-	// MaxStale bounds the time since the last successful reading; 10 minutes if zero. After it, everything is refused
+	// MaxStale bounds the time since the last successful reading; 10 minutes if zero. After that every chain is refused
 	// as trust_stale.
 	MaxStale time.Duration
-	// Changed, if set, is called after each change: with nil, or with the reason why the change was refused. It must
-	// not block.
+	// Changed, if set, is called after each change: with nil, or with the reason for refusing it. It must not block.
 	Changed func(error)
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
 }
 
-// Defaults and bounds of [Files].
 const (
 	defaultEvery    = 2 * time.Second
 	defaultMaxStale = 10 * time.Minute
@@ -53,8 +51,8 @@ const (
 	minSecret       = 32       // bytes
 )
 
-// FromFiles makes an API's part. It follows changes of manifest and bundle until ctx ends. It refuses a bad change and
-// keeps the previous files for MaxStale. consume must be durable and shared by all replicas.
+// FromFiles makes a Server from f and follows changes of manifest and bundle until ctx ends. It refuses a bad change
+// and keeps the previous files for up to MaxStale. consume must be durable and shared by all replicas.
 func FromFiles(ctx context.Context, f Files, consume Consume) (*Server, error) {
 	if f.Now == nil {
 		f.Now = time.Now
@@ -72,7 +70,7 @@ func FromFiles(ctx context.Context, f Files, consume Consume) (*Server, error) {
 	return &Server{gate: w.gate, consume: consume}, nil
 }
 
-// followed is a gate that follows its files. Only follow changes it.
+// followed is a gate rebuilt when its files change. Only follow changes it.
 type followed struct {
 	f                Files
 	manifest, bundle source
@@ -127,7 +125,6 @@ func (f Files) open(ctx context.Context) (*followed, error) {
 	return w, err
 }
 
-// follow reads again and again until ctx ends.
 func (w *followed) follow(ctx context.Context) {
 	said := ""
 	for range every.Tick(ctx, w.f.Every) {
@@ -146,8 +143,8 @@ func (w *followed) follow(ctx context.Context) {
 	}
 }
 
-// look reads manifest and bundle and takes over changes. It takes over a new bundle even if the new manifest is
-// refused, so that revocations count at once.
+// look reads manifest and bundle and applies changes. It applies a new bundle even if it refuses the new manifest, so
+// that revocations count at once.
 func (w *followed) look(ctx context.Context) (changed bool, err error) {
 	at := w.f.Now()
 	rawManifest, refused := w.manifest.read(ctx)
@@ -187,7 +184,7 @@ func readStrict(raw []byte) (*policy.Strict, error) {
 	return m.Strict()
 }
 
-// take makes a manifest and a bundle current. It refuses a bundle that takes back a revocation or a retirement.
+// take makes a manifest and a bundle current. It refuses a bundle that would undo a revocation or a retirement.
 func (w *followed) take(strict *policy.Strict, bundle []byte) error {
 	b, err := evidence.ParseBundle(bundle)
 	if err != nil {

@@ -15,16 +15,13 @@ import (
 
 // Options configure a [Gate]; all are required.
 type Options struct {
-	// Challenges issues the gate's challenges and verifies the responses.
 	Challenges *challenge.Issuer
 	// Secret authenticates the gate's capabilities.
 	Secret evidence.Secret
-	// Issuer is iss and aud of the gate's capabilities.
-	Issuer string
-	// Verifier opens the artifacts of other roles.
+	// Issuer is both iss and aud of the gate's capabilities.
+	Issuer   string
 	Verifier *evidence.Verifier
-	// Strict is what the certified manifest demands.
-	Strict *policy.Strict
+	Strict   *policy.Strict
 }
 
 // Gate verifies chains. It stores nothing: its caller consumes the keys. It is safe for concurrent use.
@@ -37,7 +34,6 @@ type Gate struct {
 	deployment deployment
 }
 
-// New makes a Gate.
 func New(o Options) (*Gate, error) {
 	if o.Challenges == nil || o.Issuer == "" || o.Verifier == nil || o.Strict == nil {
 		return nil, errors.New("gate: one of its parts is missing")
@@ -48,7 +44,6 @@ func New(o Options) (*Gate, error) {
 	return &Gate{challenges: o.Challenges, secret: o.Secret, issuer: o.Issuer, verifier: o.Verifier, strict: o.Strict}, nil
 }
 
-// Challenge issues a challenge bound to b, with a nonce.
 func (g *Gate) Challenge(ctx context.Context, b evidence.Binding) (challenge.Challenge, error) {
 	if err := b.Check(); err != nil {
 		return challenge.Challenge{}, err
@@ -56,7 +51,6 @@ func (g *Gate) Challenge(ctx context.Context, b evidence.Binding) (challenge.Cha
 	return g.challenges.Create(ctx, b)
 }
 
-// AdmitRequest is a chain and its operation.
 type AdmitRequest struct {
 	Envelope evidence.Envelope
 	// Opened holds artifacts that this process has opened or signed. An API leaves it empty.
@@ -65,26 +59,25 @@ type AdmitRequest struct {
 	Binding evidence.Binding
 }
 
-// Consume records keys as used: all or none, durably, and for all replicas. A used key is an error.
-// [postgres.Ledger.Consume] does it.
+// Consume durably marks keys as used for all replicas: all of them or none. It fails if one was used before.
+// [postgres.Ledger.Consume] does this.
 type Consume func(ctx context.Context, keys ...ledger.Key) error
 
-// Admission is what a chain has earned.
+// Admission is the result of admitting a chain.
 type Admission struct {
 	Capability   string
 	CapabilityID string
 	BindingHash  string    // with the nonce
 	Expires      time.Time // of the capability
-	// Keys are not consumed yet. Consume them before the capability leaves the process, or, if this process makes the
-	// post, with the keys of the [Authorization] before the first byte goes out.
+	// Keys are not consumed yet. Consume them before the capability leaves the process; or, if this process makes the
+	// post, together with the [Authorization]'s keys before it sends the first byte.
 	Keys   []ledger.Key
-	Checks []ledger.Check // every verification, also on a refusal
+	Checks []ledger.Check // all verifications so far, also after a refusal
 }
 
-// Admit verifies the chain (seed: verifyStrictAutonomousDeploymentResponse) and mints a capability. It consumes
-// nothing.
+// Admit verifies the chain (seed: verifyStrictAutonomousDeploymentResponse) and mints a capability. It consumes no key.
 func (g *Gate) Admit(ctx context.Context, r AdmitRequest) (Admission, error) {
-	r.Binding.Nonce = "" // the challenge's own counts
+	r.Binding.Nonce = "" // the challenge's nonce counts
 	c := &chain{g: g, envelope: r.Envelope, opened: r.Opened, asked: r.Binding}
 	checks, err := c.verify(ctx)
 	if err != nil {
@@ -139,18 +132,16 @@ func (c *chain) capability() evidence.Capability {
 	}
 }
 
-// AuthorizeRequest is a post before it is made.
 type AuthorizeRequest struct {
 	Capability, RequestProof string
 	// Signed is a request proof that this process has signed. An API leaves it empty.
 	Signed evidence.Opened[evidence.RequestProof]
 	// Binding is the operation of the request itself, without a nonce.
-	Binding evidence.Binding
-	// AccessTokenHash is the hash of the request's access token.
+	Binding         evidence.Binding
 	AccessTokenHash string
 }
 
-// Authorization is a post that may be made with its keys consumed.
+// Authorization permits a post once its keys are consumed.
 type Authorization struct {
 	// Keys must be consumed in the transaction that makes the post.
 	Keys   []ledger.Key
@@ -159,7 +150,7 @@ type Authorization struct {
 }
 
 // Authorize verifies a capability and its request proof against the request (seed:
-// verifyStrictGrantedAutonomousDeploymentAction, verifyAutonomousRequestProof). It consumes nothing.
+// verifyStrictGrantedAutonomousDeploymentAction, verifyAutonomousRequestProof). It consumes no key.
 func (g *Gate) Authorize(_ context.Context, r AuthorizeRequest) (Authorization, error) {
 	var out Authorization
 	r.Binding.Nonce = ""
@@ -168,7 +159,7 @@ func (g *Gate) Authorize(_ context.Context, r AuthorizeRequest) (Authorization, 
 		Runtime: g.runtime(),
 		Now:     g.verifier.Now(), Skew: g.verifier.Skew(),
 	})
-	if err == nil { // since it was minted
+	if err == nil { // revoked since it was minted?
 		err = g.verifier.NotRevoked("evidence of the capability", claims.Runtime.KeyID, claims.ID, claims.DecisionID,
 			claims.GrantID, claims.Runtime.AttestationID, claims.Session.ReceiptID)
 	}
@@ -187,7 +178,7 @@ func (g *Gate) Authorize(_ context.Context, r AuthorizeRequest) (Authorization, 
 	return out, nil
 }
 
-// runtime is what the manifest demands now of the runtime behind a capability.
+// runtime returns what the manifest now demands of the runtime behind a capability.
 func (g *Gate) runtime() *challenge.WantRuntime {
 	r := g.strict.Runtime
 	ids := r.RuntimeIDs
@@ -225,7 +216,6 @@ func proves(p evidence.RequestProof, capabilityID string, b evidence.Binding) er
 	)
 }
 
-// result is one verification for the record.
 func result(name string, err error) ledger.Check {
 	k := ledger.Check{Name: name, OK: err == nil}
 	if err != nil {

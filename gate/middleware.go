@@ -15,29 +15,29 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// The headers of a post with its capability and its request proof.
+// The headers that carry the capability and the request proof.
 const (
 	CapabilityHeader   = "ActionProof-Capability"
 	RequestProofHeader = "ActionProof-Request-Proof"
 )
 
-// Protect says how the middleware reads a request.
+// Protect tells the middleware how to read a request.
 type Protect struct {
 	// Bind returns subject and action of a request. Required.
 	Bind func(r *http.Request) (subject, action string)
-	// Resource returns the resource if the mediator sees the API under another path, as behind a proxy that removes a
+	// Resource returns the resource if the mediator sees another path than the API, as behind a proxy that removes a
 	// prefix. Nil means the method, and path and query as sent.
 	Resource func(r *http.Request) string
-	// Raw hashes the body as it is, also an empty one. Otherwise the body must be sent as JSON and is hashed in
-	// canonical form.
+	// Raw hashes the body's bytes, even of an empty body. Otherwise the body must be JSON and its canonical form is
+	// hashed.
 	Raw bool
-	// MaxBody bounds the body, in bytes; zero means 1 MiB.
+	// MaxBody bounds the body in bytes; zero means 1 MiB.
 	MaxBody int64
-	// InTransaction begins a transaction of the API; [SQL] makes one of database/sql's. The middleware consumes the
-	// keys in it, calls the handler, and commits if the status is below 400. Only then it answers: it makes the post
-	// and consumes the keys, or does neither. Nil consumes the keys before the handler.
+	// InTransaction begins a transaction of the API; [SQL] makes one for database/sql. The middleware consumes the keys
+	// in it, calls the handler, commits if the status is below 400, and only then answers. So the post and the keys
+	// commit together. If nil, the middleware consumes the keys before the handler.
 	InTransaction func(ctx context.Context) (Transaction, error)
-	// Refused, if set, gets each refusal in full. The answer says less, because the mediator shows it to the agent.
+	// Refused, if set, gets each refusal in full. The answer tells less, because the mediator shows it to the agent.
 	Refused func(r *http.Request, err error)
 }
 
@@ -48,8 +48,7 @@ func (p *Protect) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	problem.ForAgent(err, "").Write(w)
 }
 
-// Middleware passes a request to next only with a capability and a request proof for exactly this request, each good
-// once.
+// Middleware passes a request to next only with an unused capability and request proof for exactly this request.
 func (s *Server) Middleware(next http.Handler, p Protect) http.Handler {
 	p.MaxBody = cmp.Or(p.MaxBody, 1<<20)
 	if p.Resource == nil {
@@ -77,14 +76,14 @@ func (s *Server) Middleware(next http.Handler, p Protect) http.Handler {
 
 type authorizedKey struct{}
 
-// AssuranceFrom returns the report on the evidence of this post, in a handler behind the middleware. Single use counts
-// as done, because the keys are consumed or will be with the post. Elsewhere the report claims nothing.
+// AssuranceFrom returns the report on this post's evidence, in a handler behind the middleware. Single use counts as
+// done: the keys are consumed before the post or with it. In any other context the report claims nothing.
 func AssuranceFrom(ctx context.Context) policy.Assurance {
 	a, _ := ctx.Value(authorizedKey{}).(Authorization)
 	return a.Assurance(true)
 }
 
-// authorize computes the binding from the request. It refuses missing headers before it reads the body.
+// authorize computes the binding from the request. It refuses missing headers before reading the body.
 func (s *Server) authorize(w http.ResponseWriter, r *http.Request, p Protect) (a Authorization, body []byte,
 	err error) {
 	if p.Bind == nil {
@@ -130,7 +129,6 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request, p Protect) (a
 	return a, body, err
 }
 
-// resource is the method with path and query.
 func resource(r *http.Request) string {
 	s := r.Method + " " + r.URL.EscapedPath()
 	if r.URL.RawQuery != "" || r.URL.ForceQuery {
@@ -139,8 +137,8 @@ func resource(r *http.Request) string {
 	return s
 }
 
-// read reads the body and refuses trailers, which the content hash would not cover. Unannounced ones appear only after
-// the body.
+// read reads the body and refuses trailers, which the content hash would not cover. Unannounced trailers appear only
+// after the body.
 func read(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if len(r.Trailer) > 0 {
 		return nil, errTrailers

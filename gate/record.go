@@ -12,19 +12,18 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// checkCall compares the artifacts with the record's call.
 const checkCall = "call"
 
 // VerifyRecord verifies the chain of a recorded post with public keys alone: every signed artifact, and each against
-// the others and against the record's call, event, session and manifest. A binding names no host and no outcome: these
-// are the record's word. The clock of v must show a moment when the chain was fresh.
+// the others and against the record's call, event, session and manifest. A binding names neither host nor outcome, so
+// these rest on the record alone. Set v's clock to a moment when the chain was fresh.
 //
-// Challenge token and capability are secrets of their gate, so their claims are read unverified. The signed artifacts
-// must name the challenge's id and binding, and the request proof the capability's id. Not verified are therefore: that
-// the work was done, that the capability was good, that the access token fits the proof, and single use.
+// Challenge token and capability are secrets of their gate, so their claims are read unverified. But the signed
+// artifacts must name the challenge's id and binding, and the request proof the capability's id. Not verified: fresh
+// work, the capability, the access token, and single use.
 //
-// The list ends with the first check that fails. A missing artifact (artifact_missing) does not end it, because the
-// record of a refused post is incomplete.
+// The list ends with the first failed check, but not with a missing artifact (artifact_missing): a refused post's
+// record is incomplete.
 func VerifyRecord(ctx context.Context, v *evidence.Verifier, s *policy.Strict, p ledger.Record) (checks []ledger.Check,
 	whole bool) {
 	tokens := make(map[string]string, len(p.Artifacts))
@@ -67,7 +66,7 @@ func VerifyRecord(ctx context.Context, v *evidence.Verifier, s *policy.Strict, p
 	return checks, whole
 }
 
-// verifyRecordedRuntime verifies the runtime attestation. A denied post has one without a decision.
+// verifyRecordedRuntime verifies the runtime attestation. In a denied post's record it has no decision beside it.
 func (c *chain) verifyRecordedRuntime(ctx context.Context) error {
 	if c.envelope.PolicyDecision == "" {
 		return c.verifyAttestation()
@@ -106,8 +105,8 @@ func (c *chain) verifyRecordedTrigger(ctx context.Context, event string) error {
 	return all("record_mismatch", "record", equal{event, c.opened.TriggerReceipt.Claims().EventID, "event"})
 }
 
-// verifyRecordedDecision also opens the reputation token that the decision names. A gate leaves that to the policy
-// engine.
+// verifyRecordedDecision also opens the reputation token that the decision names. In a live call the policy engine does
+// this, not the gate.
 func (c *chain) verifyRecordedDecision(ctx context.Context, reputation string) error {
 	if err := c.verifyDecision(ctx); err != nil {
 		return err
@@ -129,7 +128,7 @@ func (c *chain) verifyRecordedSession(ctx context.Context, session string) error
 	return all("record_mismatch", "record", equal{session, c.opened.SessionReceipt.Claims().SessionID, "session"})
 }
 
-// verifyRecordedDeployment also compares the manifest that the record names.
+// verifyRecordedDeployment also compares the certificate with the manifest that the record names.
 func (c *chain) verifyRecordedDeployment(ctx context.Context, manifest string) error {
 	if err := c.verifyDeployment(ctx); err != nil || manifest == "" {
 		return err
@@ -155,7 +154,7 @@ func (c *chain) verifyRecordedProof(token, capability, capabilityID string) erro
 	)
 }
 
-// verifyRecordedStatement verifies the sidecar's signature for a published document: this agent's, and this document.
+// verifyRecordedStatement verifies that the sidecar signed this document for this agent.
 func (c *chain) verifyRecordedStatement(token string, p ledger.Record) error {
 	o, err := evidence.Open(c.g.verifier, interaction.StatementKind, token, c.g.strict.Statement)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// verifyRequest and verifyAnswer travel between a mediator and an API.
+// verifyRequest and verifyAnswer are the messages between mediator and API.
 type (
 	verifyRequest struct {
 		Envelope  evidence.Envelope `json:"envelope"`
@@ -27,14 +27,14 @@ type (
 	}
 )
 
-// Server is an API's part: endpoints and middleware.
+// Server is the API's part of a gate: its endpoints and middleware.
 type Server struct {
-	gate    func() (*Gate, error) // the current one; once for each request
+	gate    func() (*Gate, error) // returns the current gate; call it once a request
 	consume Consume
 }
 
 // NewServer makes an API's part of a gate. consume must be durable and shared by all replicas. [FromFiles] makes gate
-// and server.
+// and server from files.
 func NewServer(g *Gate, consume Consume) (*Server, error) {
 	if g == nil || consume == nil {
 		return nil, errors.New("gate: a server needs a gate and a function that consumes")
@@ -53,8 +53,8 @@ func (s *Server) Challenge() http.Handler {
 	})
 }
 
-// Verify handles POST: it takes an envelope and a binding and returns a capability and, if asked with "assurance":
-// true, the report on the chain.
+// Verify handles POST: it takes an envelope and a binding, and returns a capability. With "assurance": true it adds the
+// report on the chain.
 func (s *Server) Verify() http.Handler {
 	return wire.Handle(func(ctx context.Context, r verifyRequest) (verifyAnswer, error) {
 		g, err := s.gate()
@@ -65,7 +65,7 @@ func (s *Server) Verify() http.Handler {
 		if err != nil {
 			return verifyAnswer{}, err
 		}
-		if err := s.consume(ctx, a.Keys...); err != nil { // before anybody has the capability
+		if err := s.consume(ctx, a.Keys...); err != nil { // before the capability leaves
 			return verifyAnswer{}, err
 		}
 		answer := verifyAnswer{Capability: a.Capability, CapabilityID: a.CapabilityID, BindingHash: a.BindingHash,

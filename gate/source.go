@@ -17,12 +17,11 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 )
 
-// source is a file or an https URL.
 type source interface {
 	read(ctx context.Context) ([]byte, error)
 }
 
-// newSource makes the source for a path or an https URL, and bounds its bytes.
+// newSource returns the source at a path or an https URL. limit bounds its bytes.
 func newSource(where string, client *http.Client, limit int64) (source, error) {
 	if !strings.Contains(where, "://") {
 		if where == "" {
@@ -55,7 +54,7 @@ type file struct {
 
 func (f *file) read(context.Context) ([]byte, error) { return files.ReadUpTo(f.path, f.limit) }
 
-// remote is a source on a server. It keeps the last answer with its ETag.
+// remote reads from a server. It keeps the last answer and its ETag.
 type remote struct {
 	url    string
 	client *http.Client
@@ -74,7 +73,7 @@ func (r *remote) read(ctx context.Context) ([]byte, error) {
 	}
 	resp, err := r.client.Do(req)
 	if err != nil {
-		return nil, err // names method and URL
+		return nil, err // already names method and URL
 	}
 	defer resp.Body.Close()
 	switch {
@@ -93,7 +92,7 @@ func (r *remote) read(ctx context.Context) ([]byte, error) {
 
 const maxHeaders = 64 << 10
 
-// pinned makes a client for servers with a pinned key; nil without pins.
+// pinned returns a client for servers with a pinned key, or nil without pins.
 func pinned(pins []string) (*http.Client, error) {
 	if len(pins) == 0 {
 		return nil, nil
@@ -120,7 +119,7 @@ func pinned(pins []string) (*http.Client, error) {
 	return &http.Client{
 		Timeout: 10 * time.Second,
 		Transport: &http.Transport{
-			// The key itself is pinned, so authorities and names do not matter.
+			// The key itself is pinned, so certificate authorities and names do not matter.
 			TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true,
 				VerifyConnection: verify},
 			MaxResponseHeaderBytes: maxHeaders, MaxIdleConns: 2, IdleConnTimeout: time.Minute,

@@ -11,10 +11,10 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// Transaction is an API's transaction. It makes a post and consumes its keys.
+// Transaction is an API's transaction that makes a post and consumes its keys.
 type Transaction interface {
-	// Consume records keys as used, all or none; a used key is a [*ledger.ConsumedError]. Other transactions wait for
-	// the end of this one before they use the same key.
+	// Consume marks keys as used, all or none. It returns a [*ledger.ConsumedError] for a used key. Other transactions
+	// with the same key wait until this one ends.
 	Consume(ctx context.Context, keys ...ledger.Key) error
 	Commit() error
 	Rollback() error
@@ -22,21 +22,21 @@ type Transaction interface {
 
 type transactionKey struct{}
 
-// TransactionFrom returns the transaction of a protected handler; nil without [Protect.InTransaction].
+// TransactionFrom returns the transaction of a protected handler, or nil without [Protect.InTransaction].
 func TransactionFrom(ctx context.Context) Transaction {
 	t, _ := ctx.Value(transactionKey{}).(Transaction)
 	return t
 }
 
-// inTransaction lets next make the post in a transaction that consumes keys. It holds the answer back until the end of
-// the transaction. Requests with the same keys wait in Consume.
+// inTransaction lets next make the post in the transaction that consumes its keys, and holds the answer until that
+// ends. Requests with the same keys wait in Consume.
 func (p *Protect) inTransaction(w http.ResponseWriter, r *http.Request, next http.Handler, keys []ledger.Key) {
 	tx, err := p.InTransaction(r.Context())
 	if err != nil {
 		p.refuse(w, r, err)
 		return
 	}
-	defer tx.Rollback() //nolint:errcheck // also of a handler that panics; does nothing after Commit
+	defer tx.Rollback() //nolint:errcheck // also if the handler panics; does nothing after Commit
 	if err := tx.Consume(r.Context(), keys...); err != nil {
 		p.refuse(w, r, err)
 		return
@@ -53,7 +53,7 @@ func (p *Protect) inTransaction(w http.ResponseWriter, r *http.Request, next htt
 			err = errors.Join(unknown, cause) // for Refused, not for the caller
 		}
 	default:
-		_ = tx.Rollback() // without a commit nothing is made
+		_ = tx.Rollback() // roll back: nothing was made
 	}
 	if err != nil {
 		p.refuse(w, r, err)
@@ -74,7 +74,7 @@ type heldAnswer struct {
 
 func (h *heldAnswer) Header() http.Header { return h.header }
 
-// WriteHeader keeps the status. It drops informational ones.
+// WriteHeader keeps the status and drops informational ones.
 func (h *heldAnswer) WriteHeader(status int) {
 	if h.code == 0 && status >= http.StatusOK {
 		h.code = status
@@ -105,7 +105,7 @@ func (h *heldAnswer) write(w http.ResponseWriter) {
 	_, _ = w.Write(h.body.Bytes())
 }
 
-// Queries is what a protected handler may do with a *sql.Tx. Only the middleware ends the transaction.
+// Queries is what a protected handler may call on a *sql.Tx. Only the middleware ends the transaction.
 type Queries interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
@@ -114,7 +114,7 @@ type Queries interface {
 }
 
 // SQL returns a [Protect.InTransaction] for a database. consume consumes keys in a transaction, as postgres.Consume
-// does. The handler reaches the transaction with [Tx].
+// does. The handler gets the transaction from [Tx].
 func SQL(db *sql.DB,
 	consume func(ctx context.Context, tx *sql.Tx, keys ...ledger.Key) error) func(context.Context) (Transaction, error) {
 	return func(ctx context.Context) (Transaction, error) {
@@ -128,12 +128,11 @@ type sqlTransaction struct {
 	consume func(ctx context.Context, tx *sql.Tx, keys ...ledger.Key) error
 }
 
-// Consume records keys as used.
 func (t sqlTransaction) Consume(ctx context.Context, keys ...ledger.Key) error {
 	return t.consume(ctx, t.Tx, keys...)
 }
 
-// Tx returns the transaction of [SQL] in a handler behind the middleware; nil elsewhere.
+// Tx returns [SQL]'s transaction in a handler behind the middleware, otherwise nil.
 func Tx(ctx context.Context) Queries {
 	t, ok := TransactionFrom(ctx).(sqlTransaction)
 	if !ok {

@@ -5,32 +5,32 @@ import (
 	"time"
 )
 
-// Delivery is the progress of handing over the receipts of one session to the node.
+// Delivery is how far one session's receipts were delivered to the node.
 type Delivery struct {
 	Session string
-	Number  int64     // of the last receipt that was acknowledged; 0 while none was
-	Due     time.Time // when it goes on; until then it belongs to its claimant
-	Refused string    // why no more receipts of the session are taken; empty while they are
-	Whole   bool      // the end of the chain is acknowledged: the ledger forgets the delivery
+	Number  int64     // of the last acknowledged receipt, or 0
+	Due     time.Time // when to continue; until then only its claimant does
+	Refused string    // why the node takes no more of the session's receipts, or empty
+	Whole   bool      // the chain's end is acknowledged: the ledger forgets the delivery
 }
 
-// Backlog counts the receipts that are not handed over.
+// Backlog counts receipts that were not delivered.
 type Backlog struct {
 	Receipts int64     // of all sessions
-	Oldest   time.Time // when the oldest of them was signed; zero if there is none
-	Refused  int64     // sessions whose receipts are not taken
-	Reason   string    // why, of one of them
-	Pruned   int64     // receipts that this process has removed for their age before they were handed over
+	Oldest   time.Time // when the oldest was signed, or zero
+	Refused  int64     // sessions whose receipts the node refuses
+	Reason   string    // why it refuses one of them
+	Pruned   int64     // receipts that this process removed undelivered because of their age
 }
 
-// Deliveries keeps the progress of each session from its first receipt until the end of its chain is acknowledged. Its
-// methods are safe for concurrent use.
+// Deliveries keeps each session's progress from its first receipt until the end of its chain is acknowledged. It is
+// safe for concurrent use.
 type Deliveries interface {
-	// ClaimDeliveries returns at most limit due sessions with receipts that are not acknowledged, the longest due first.
-	// No other process that shares the ledger gets them before until.
+	// ClaimDeliveries returns at most limit due sessions with unacknowledged receipts, the longest due first. No other
+	// process with this ledger gets them before until.
 	ClaimDeliveries(ctx context.Context, now, until time.Time, limit int) ([]Delivery, error)
-	// SettleDeliveries keeps the progress of deliveries, and ends their claim. It skips unknown ones.
+	// SettleDeliveries stores the deliveries' progress and ends their claims. It skips unknown ones.
 	SettleDeliveries(ctx context.Context, all ...Delivery) error
-	// Backlog looks at all deliveries: its time grows with their number.
+	// Backlog looks at all deliveries, so its time grows with their number.
 	Backlog(ctx context.Context) (Backlog, error)
 }

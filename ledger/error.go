@@ -6,38 +6,33 @@ import (
 	"strings"
 )
 
-// Only [Error], [ConsumedError], [ReplacedError] and [SeveralError] have a code; the mediator handles the others.
+// Only [Error], [ConsumedError], [ReplacedError] and [SeveralError] have codes; the mediator handles the other errors.
 var (
-	// ErrConsumed is the sentinel of [ConsumedError].
 	ErrConsumed = errors.New("ledger: already used")
-	// ErrNotFound means that no record has an id that begins so.
+	// ErrNotFound means that no record has an id with this beginning.
 	ErrNotFound = errors.New("ledger: no such record")
-	// ErrState means that the finished post had not begun or had an outcome, or that the call does not record this state.
-	ErrState = errors.New("ledger: the post is not in flight")
-	// ErrForked is the sentinel of [ForkedError].
-	ErrForked = errors.New("ledger: another receipt has this number in its chain")
-	// ErrClosed means that the ledger is closed.
+	// ErrState means that the post had not begun or already had an outcome, or that this call does not record this
+	// state.
+	ErrState        = errors.New("ledger: the post is not in flight")
+	ErrForked       = errors.New("ledger: another receipt has this number in its chain")
 	ErrClosed error = &Error{err: errors.New("ledger: closed")}
 )
 
 // Error is a failure to read, or to make something durable.
 type Error struct{ err error }
 
-// Code returns ledger_unavailable.
 func (e *Error) Code() string { return "ledger_unavailable" }
 
-// Error returns the sentence.
 func (e *Error) Error() string { return e.err.Error() }
 
-// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return errors.Unwrap(e.err) }
 
-// Unavailable makes the [*Error] of a ledger that could not do something.
+// Unavailable makes the [*Error] of a ledger that failed at doing something.
 func Unavailable(doing string, err error) error {
 	return &Error{fmt.Errorf("ledger: %s: %w", doing, err)}
 }
 
-// Forgotten refuses a key that expires no later than a pruned one: whether it was used is not known any more.
+// Forgotten refuses a key that expires no later than a pruned one: whether it was used is unknown.
 func Forgotten(k Key) error {
 	return Unavailable("consume",
 		fmt.Errorf(
@@ -45,35 +40,30 @@ func Forgotten(k Key) error {
 				"accepted a short time ago?", k.Kind))
 }
 
-// ReplacedError says that another ledger, or an older copy, is in the place of the one used before.
+// ReplacedError means that the ledger is another one, or an older copy of itself.
 type ReplacedError struct{ detail string }
 
-// Code returns ledger_replaced.
 func (e *ReplacedError) Code() string { return "ledger_replaced" }
 
-// Error returns the sentence.
 func (e *ReplacedError) Error() string { return e.detail }
 
-// Gone says that the file of the ledger used before is missing.
+// Gone is the error of a missing file of a ledger that was used before.
 func Gone(name string) error {
 	return &ReplacedError{fmt.Sprintf("the ledger %s is missing: the consumed keys and the records are lost. %s",
 		name, howToAccept)}
 }
 
-// MaxSeveral bounds how many ids a [SeveralError] names.
 const MaxSeveral = 10
 
-// SeveralError says that several records have an id with this beginning.
+// SeveralError means that several records have an id with this beginning.
 type SeveralError struct {
 	Prefix string
-	IDs    []string // in order, at most MaxSeveral
+	IDs    []string // sorted, at most MaxSeveral
 	More   bool     // there are more
 }
 
-// Code returns not_found.
 func (e *SeveralError) Code() string { return "not_found" }
 
-// Error returns the sentence.
 func (e *SeveralError) Error() string {
 	if e.More {
 		return fmt.Sprintf("more than %d records have an id that begins with %.80q; the first are %s", MaxSeveral, e.Prefix,
@@ -82,27 +72,22 @@ func (e *SeveralError) Error() string {
 	return fmt.Sprintf("%d records have an id that begins with %.80q: %s", len(e.IDs), e.Prefix, strings.Join(e.IDs, ", "))
 }
 
-// ForkedError says that a session's chain has another receipt of the same number. The chain takes no more receipts.
+// ForkedError means that a session's chain has another receipt with this number. The chain takes no more receipts.
 type ForkedError struct{ Session string }
 
-// Error returns the sentence.
 func (e *ForkedError) Error() string {
 	return fmt.Sprintf("ledger: the chain of session %s has another receipt of the same number", e.Session)
 }
 
-// Is reports whether target is ErrForked.
 func (e *ForkedError) Is(target error) bool { return target == ErrForked }
 
-// ConsumedError names the single-use key that had been used before.
+// ConsumedError names the single-use key that was used before.
 type ConsumedError struct{ Key Key }
 
-// Code returns replayed.
 func (e *ConsumedError) Code() string { return "replayed" }
 
-// Error returns the sentence.
 func (e *ConsumedError) Error() string {
 	return fmt.Sprintf("the %s %s has been used before; each is good for one post", e.Key.Kind, e.Key.ID)
 }
 
-// Is reports whether target is ErrConsumed.
 func (e *ConsumedError) Is(target error) bool { return target == ErrConsumed }

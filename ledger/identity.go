@@ -7,25 +7,23 @@ import (
 	"time"
 )
 
-// Identity tells one ledger from another, and an older copy of a ledger from the ledger itself.
+// Identity distinguishes a ledger from others and from its own older copies.
 type Identity struct {
 	ID       string `json:"id"`       // random, made with the ledger
-	Mark     int64  `json:"mark"`     // rises with every record, and is not lowered by pruning
-	Accepted int64  `json:"accepted"` // how often an operator has accepted the ledger in the place of another
+	Mark     int64  `json:"mark"`     // rises with every record; pruning does not lower it
+	Accepted int64  `json:"accepted"` // how often an operator has accepted it in place of another
 }
 
-// String describes the ledger for an operator.
 func (i Identity) String() string { return fmt.Sprintf("ledger %s, mark %d", i.ID, i.Mark) }
 
-// Acceptance is kept in a ledger that an operator has accepted in place of another, or of a later state of itself.
+// Acceptance records that an operator accepted the ledger in place of another, or of a later state of itself.
 type Acceptance struct {
 	At     time.Time `json:"at"`
-	Was    Identity  `json:"was"` // what the sidecar had seen last
+	Was    Identity  `json:"was"` // the identity that the sidecar saw last
 	Found  Identity  `json:"found"`
 	Reason string    `json:"reason"`
 }
 
-// String describes the acceptance for an operator.
 func (a Acceptance) String() string {
 	was := "one whose identity could not be read"
 	if a.Was.ID != "" {
@@ -34,19 +32,18 @@ func (a Acceptance) String() string {
 	return fmt.Sprintf("%s accepted %s in the place of %s: %s", a.At.Format(time.RFC3339), a.Found, was, a.Reason)
 }
 
-// Identified is a store that can be told from others. Its methods are safe for concurrent use.
+// Identified is a store with an identity. It is safe for concurrent use.
 type Identified interface {
 	Store
-	// Identity returns the durable identity of the ledger.
 	Identity(ctx context.Context) (Identity, error)
-	// Accept keeps an acceptance. The used keys of the earlier ledger are unknown: keys that expire by a time are refused
-	// from then on.
+	// Accept keeps an acceptance. The earlier ledger's used keys are unknown, so keys that expire by until are refused
+	// from now on.
 	Accept(ctx context.Context, a Acceptance, until time.Time) error
-	// Acceptances returns what Accept has kept, the first first.
+	// Acceptances returns all acceptances, oldest first.
 	Acceptances(ctx context.Context) ([]Acceptance, error)
 }
 
-// Follows reports whether s can have become of the ledger last: the same one, no older, or one accepted in its place
+// Follows reports whether s is a later state of the ledger last: the same one, no older, or one accepted in its place
 // since. now is the identity of s.
 func Follows(ctx context.Context, s Identified, now, last Identity) (bool, error) {
 	same := now.ID == last.ID

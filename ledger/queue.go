@@ -12,27 +12,27 @@ import (
 )
 
 const (
-	// maxQueued records make the queue full: see [Queue.Full]. A further record waits for a place, or is kept above
+	// maxQueued records make the queue full: see [Queue.Full]. A further record waits for a place, or is kept beyond
 	// maxQueued if the store fails.
 	maxQueued = 1024
-	// maxKept bounds the queue while the store fails. The places above maxQueued are for calls already on their way.
+	// maxKept bounds the queue while the store fails. The places beyond maxQueued are for calls already in progress.
 	maxKept = 3 * maxQueued
-	// waitTimeout bounds the time that a caller waits for the queue.
+	// waitTimeout bounds a caller's wait for the queue.
 	waitTimeout = 10 * time.Second
-	// storeTimeout bounds one attempt to store the queue. It is below waitTimeout, so that a waiting caller learns that
-	// the store fails, and gets a place above maxQueued.
+	// storeTimeout bounds one attempt. It is below waitTimeout, so that a waiting caller learns of the failure and gets
+	// a place beyond maxQueued.
 	storeTimeout = 8 * time.Second
-	// closeTimeout bounds Close: the rest of the current attempt, and the last one.
+	// closeTimeout bounds Close: the rest of the current attempt and the last one.
 	closeTimeout = 10 * time.Second
-	// gatherPause lets records gather, to be stored together.
+	// gatherPause lets records gather for one transaction.
 	gatherPause = 5 * time.Millisecond
 	// firstRetry and lastRetry bound the pauses after failed attempts.
 	firstRetry, lastRetry = 250 * time.Millisecond, 4 * time.Second
 )
 
 // Queue is a store that also takes records for which no caller waits: outcomes of posts, and records of calls that need
-// no evidence. It stores them together, a few milliseconds later, and retries while the store fails. A crash loses
-// queued records: a post without its outcome becomes indeterminate. A Queue is safe for concurrent use.
+// no evidence. It stores them together a few milliseconds later, and retries while the store fails. A crash loses
+// queued records; a post without its outcome becomes indeterminate. A Queue is safe for concurrent use.
 type Queue struct {
 	Store
 	lost  func(Record, error)
@@ -40,24 +40,23 @@ type Queue struct {
 	done  chan struct{} // closed when run has ended
 
 	mu      sync.Mutex
-	changed *sync.Cond // anything below
-	records []*queued  // in the order of arrival; a record that could not be stored goes to the end
-	added   int        // records taken so far
-	tried   int        // of them, those with at least one attempt
-	failure error      // why the store fails; nil after an attempt that stored all
+	changed *sync.Cond // broadcast when anything below changes
+	records []*queued  // in order of arrival; a record that failed moves to the end
+	added   int        // all records taken so far
+	tried   int        // of them, those with an attempt
+	failure error      // why the store fails; nil after an attempt that stored everything
 	receiptQueue
 	closed  bool
 	closing chan struct{} // closed with closed
 }
 
-// queued is a record in the queue.
 type queued struct {
 	Record
-	outcome bool // of a post that has begun
+	outcome bool // of a post that had begun
 	tried   bool
 }
 
-// NewQueue makes a queue before a store. It calls lost for each record that it took and could not store.
+// NewQueue makes a queue in front of s. It calls lost for each record that it took but could not store.
 func NewQueue(s Store, lost func(r Record, err error)) *Queue {
 	q := &Queue{Store: s, lost: lost, done: make(chan struct{}), closing: make(chan struct{})}
 	q.hurry, q.forked = make(chan struct{}, 1), make(map[string]*ForkedError)
@@ -78,10 +77,10 @@ func NewQueue(s Store, lost func(r Record, err error)) *Queue {
 	return q
 }
 
-// FinishLater takes an outcome for Finish. An error means that it was not taken.
+// FinishLater queues an outcome for Finish. An error means that it was not taken.
 func (q *Queue) FinishLater(ctx context.Context, r Record) error { return q.add(ctx, r, true) }
 
-// AddLater takes a record for Add. An error means that it was not taken.
+// AddLater queues a record for Add. An error means that it was not taken.
 func (q *Queue) AddLater(ctx context.Context, r Record) error { return q.add(ctx, r, false) }
 
 func (q *Queue) add(ctx context.Context, r Record, outcome bool) error {
@@ -110,13 +109,13 @@ func (q *Queue) add(ctx context.Context, r Record, outcome bool) error {
 	return err
 }
 
-// Full returns an [*Error] while the record of a further call of the session might be lost. A session may hold as many
-// places as it leaves free, so one session alone at most half of them. Without a session Full is about the whole queue.
+// Full returns an [*Error] while the record of the session's next call might be lost. A session may hold as many places
+// as it leaves free, so alone at most half of them. An empty session asks about the whole queue.
 func (q *Queue) Full(session string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	free, held := maxQueued-len(q.records), 0
-	if session != "" && free <= len(q.records) { // otherwise no session holds more than is free
+	if session != "" && free <= len(q.records) { // a session may hold what it leaves free
 		for _, r := range q.records {
 			if r.Session == session {
 				held++
@@ -129,7 +128,7 @@ func (q *Queue) Full(session string) error {
 	return nil
 }
 
-// wait waits for a condition. It is called with q.mu held, and unlocks it meanwhile.
+// wait waits for a condition. The caller holds q.mu, which wait releases meanwhile.
 func (q *Queue) wait(ctx context.Context, until func() bool) error {
 	if until() {
 		return nil
@@ -150,8 +149,8 @@ func (q *Queue) wait(ctx context.Context, until func() bool) error {
 	return nil
 }
 
-// run stores queued records until the queue is closed and empty. After an attempt that has stored nothing, it probes
-// the store with one record.
+// run stores queued records until the queue is closed and empty. After an attempt that stored nothing, it probes the
+// store with one record.
 func (q *Queue) run(ctx context.Context) {
 	defer close(q.done)
 	pause, probe := gatherPause, false
@@ -172,7 +171,7 @@ func (q *Queue) run(ctx context.Context) {
 	}
 }
 
-// next waits for a record, and reports whether there is one. There is none once the queue is closed and empty.
+// next waits for a record. It returns false once the queue is closed and empty.
 func (q *Queue) next() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -183,7 +182,7 @@ func (q *Queue) next() bool {
 }
 
 // attempt tries to store the whole queue, or one record as a probe. It returns how many records and receipts left the
-// queue and how many stay because the store failed. After Close it tries all, and loses those that cannot be stored.
+// queue, and how many stay because the store failed. After Close it tries all, and loses those that fail.
 func (q *Queue) attempt(ctx context.Context, probe bool) (stored, failed int) {
 	q.mu.Lock()
 	last, some, receipts := q.closed, slices.Clone(q.records), slices.Clone(q.receipts)
@@ -232,9 +231,9 @@ func (q *Queue) attempt(ctx context.Context, probe bool) (stored, failed int) {
 	return len(some) - len(remaining) + kept, len(remaining) + len(receipts) - kept
 }
 
-// store stores records in one transaction, and returns the error of each. If it fails, each half gets a transaction of
-// its own, and so on, so that a few bad records cost the others few transactions. Each gets half of the time left, so
-// that one that hangs leaves time for the others. ctx has a deadline.
+// store stores records in one transaction and returns each one's error. If that fails, it tries each half in its own
+// transaction, and so on, so that a few bad records cost the others few transactions. Each half gets half of the time
+// left, so that one that hangs leaves time for the others. ctx has a deadline.
 func (q *Queue) store(ctx context.Context, all []*queued) []error {
 	if err := ctx.Err(); err != nil {
 		return slices.Repeat([]error{Unavailable("store the record", err)}, len(all))
@@ -254,7 +253,7 @@ func (q *Queue) store(ctx context.Context, all []*queued) []error {
 	return append(first, second...)
 }
 
-// write stores records and receipts in one transaction, in half of the time that is left.
+// write stores records and receipts in one transaction, within half of the time left.
 func (q *Queue) write(ctx context.Context, all []*queued, receipts []Receipt) error {
 	var outcomes, records []Record
 	for _, r := range all {
@@ -275,7 +274,6 @@ func (q *Queue) write(ctx context.Context, all []*queued, receipts []Receipt) er
 	return err
 }
 
-// note tells waiting callers at once that the store fails.
 func (q *Queue) note(err error) {
 	if away := new(Error); errors.As(err, &away) {
 		q.mu.Lock()
@@ -285,8 +283,7 @@ func (q *Queue) note(err error) {
 	}
 }
 
-// inDoubt returns the error of a record that could not be stored. A failed attempt may have stored it after all: then
-// there is no error.
+// inDoubt returns the error of a record that could not be stored, or nil if a failed attempt has stored it after all.
 func (q *Queue) inDoubt(ctx context.Context, r *queued, err error) error {
 	stored, unread := q.Store.Get(ctx, r.ID)
 	switch {
@@ -298,7 +295,7 @@ func (q *Queue) inDoubt(ctx context.Context, r *queued, err error) error {
 		return nil
 	case stored.State != StateForwarding:
 		return ErrState
-	case r.State == StateRefused: // the intent was stored after all, and nothing was sent
+	case r.State == StateRefused: // the intent was stored, but nothing was sent
 		failed := r.Record
 		failed.State = StateFailed
 		return q.Store.Finish(ctx, failed)
@@ -306,7 +303,7 @@ func (q *Queue) inDoubt(ctx context.Context, r *queued, err error) error {
 	return err
 }
 
-// settle waits until every record taken before has had its attempt.
+// settle waits until every queued record has had an attempt.
 func (q *Queue) settle(ctx context.Context) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -314,7 +311,7 @@ func (q *Queue) settle(ctx context.Context) error {
 	return q.wait(ctx, func() bool { return q.tried >= upTo || q.failure != nil })
 }
 
-// Get returns a record, after an attempt to store all earlier ones: see [Store].
+// Get returns a record, after trying to store all earlier ones: see [Store].
 func (q *Queue) Get(ctx context.Context, id string) (Record, error) {
 	if err := q.settle(ctx); err != nil {
 		return Record{}, err
@@ -322,7 +319,7 @@ func (q *Queue) Get(ctx context.Context, id string) (Record, error) {
 	return q.Store.Get(ctx, id)
 }
 
-// Records yields records, after an attempt to store all earlier ones: see [Store].
+// Records yields records, after trying to store all earlier ones: see [Store].
 func (q *Queue) Records(ctx context.Context, query Query) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		if err := q.settle(ctx); err != nil {
@@ -333,5 +330,5 @@ func (q *Queue) Records(ctx context.Context, query Query) iter.Seq2[Record, erro
 	}
 }
 
-// Close stores the queue and closes the store. Records that are not stored after ten seconds are lost.
+// Close stores the queue and closes the store. After ten seconds the remaining records are lost.
 func (q *Queue) Close() error { return q.close() }

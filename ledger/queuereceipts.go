@@ -7,26 +7,24 @@ import (
 	"sync"
 )
 
-// maxReceipts bounds the receipts that wait to be stored.
 const maxReceipts = 4096
 
-// maxForked bounds the sessions known to have forked. A further one stops the receipts of all.
+// maxForked bounds the sessions known to have forked. One more stops the receipts of all.
 const maxForked = 4096
 
-// receiptQueue are the receipts in a queue. They are stored in order, all that wait or none, so that a crash leaves no
-// gap in a chain. Only a session with a forked chain is left out, for good. The queue's mutex guards them.
+// receiptQueue holds a queue's receipts. They are stored in order, all or none, so that a crash leaves no gap in a
+// chain. Only sessions with a forked chain are left out, for good. The queue's mutex guards it.
 type receiptQueue struct {
-	receipts []Receipt               // that wait to be stored
+	receipts []Receipt               // queued
 	forked   map[string]*ForkedError // by session
-	stored   int                     // how many were stored so far
+	stored   int                     // how many so far
 
-	hurry         chan struct{} // has the next attempt begin at once
-	began, failed int           // the last attempt that began, and the last that failed, by number
+	hurry         chan struct{} // makes the next attempt begin at once
+	began, failed int           // numbers of the last attempt that began and the last that failed
 }
 
-// AddReceiptLater takes a receipt for AddReceipts, and never waits. An error means that it was not taken; a
-// [*ForkedError] means that no receipt of its session will be. A crash loses queued receipts, and leaves their calls
-// open.
+// AddReceiptLater queues a receipt for AddReceipts, and never waits. An error means that it was not taken; a
+// [*ForkedError] means that none of its session will be. A crash loses queued receipts and leaves their calls open.
 func (q *Queue) AddReceiptLater(r Receipt) error {
 	if err := r.Check(); err != nil {
 		return err
@@ -46,9 +44,8 @@ func (q *Queue) AddReceiptLater(r Receipt) error {
 	return nil
 }
 
-// SettleReceipts waits until every receipt of a session taken before is stored, or an attempt begun after that has
-// failed. If the store has failed, the attempt begins at once: a store that is back refuses nobody. If the chain has
-// forked, it returns a [*ForkedError].
+// SettleReceipts waits until the session's receipts are stored, or a later attempt has failed. If the store has failed,
+// the next attempt begins at once, because the store may be back. If the chain has forked, it returns a [*ForkedError].
 func (q *Queue) SettleReceipts(ctx context.Context, session string) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -64,7 +61,7 @@ func (q *Queue) SettleReceipts(ctx context.Context, session string) error {
 	if !stored() && q.failure != nil {
 		select {
 		case q.hurry <- struct{}{}:
-		default: // a signal waits already
+		default: // a signal is pending
 		}
 	}
 	if err := q.wait(ctx, func() bool { return stored() || q.failed > began }); err != nil {
@@ -79,16 +76,15 @@ func (q *Queue) SettleReceipts(ctx context.Context, session string) error {
 	return nil
 }
 
-// Stored returns how many receipts the queue has stored.
 func (q *Queue) Stored() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.stored
 }
 
-// storeWith stores records and receipts together. If that fails, the receipts get a transaction of their own: a bad
-// record does not hold them up. It returns the error of each record, the receipts without those of forked chains, and
-// why those are not stored. ctx has a deadline.
+// storeWith stores records and receipts together. If that fails, the receipts get their own transaction, so that no bad
+// record delays them. It returns each record's error, the receipts except those of forked chains, and why those are not
+// stored. ctx has a deadline.
 func (q *Queue) storeWith(ctx context.Context, all []*queued, receipts []Receipt) (errs []error, rest []Receipt,
 	unkept error) {
 	if len(receipts) == 0 {
@@ -108,8 +104,8 @@ func (q *Queue) storeWith(ctx context.Context, all []*queued, receipts []Receipt
 	return errs, rest, unkept
 }
 
-// leaveOut removes the receipts of a session from the queue if err is that its chain has forked, and reports whether it
-// is.
+// leaveOut removes a session's receipts from the queue if err is the [*ForkedError] of its chain, and reports whether
+// it is.
 func (q *Queue) leaveOut(err error) bool {
 	var fork *ForkedError
 	if !errors.As(err, &fork) {
@@ -132,8 +128,8 @@ func (q *Queue) hasForked(session string) bool {
 	return q.forked[session] != nil
 }
 
-// take removes stored receipts from the queue, or all if the queue is closed, and returns how many. The caller holds
-// q.mu.
+// take removes stored receipts from the queue, or all if the queue is closed, and returns their number. The caller
+// holds q.mu.
 func (q *Queue) take(receipts []Receipt, unkept error, last bool) int {
 	if unkept != nil && !last {
 		return 0

@@ -5,7 +5,6 @@ import "time"
 // State is how a call ended.
 type State string
 
-// The states of a record.
 const (
 	StateRefused       State = "refused"       // nothing was sent
 	StateForwarding    State = "forwarding"    // the intent is durable; the outcome is not yet known
@@ -14,18 +13,16 @@ const (
 	StateIndeterminate State = "indeterminate" // it may have been sent
 )
 
-// States are all of them.
 var States = [...]State{StateRefused, StateForwarding, StateForwarded, StateFailed, StateIndeterminate}
 
-// Outcome reports whether s is how a post that had begun can end.
+// Outcome reports whether s is an outcome of a post that had begun.
 func (s State) Outcome() bool {
 	return s == StateForwarded || s == StateFailed || s == StateIndeterminate
 }
 
-// Whole reports whether s is the state of a record that is added at once: the call is over.
+// Whole reports whether s is the state of a record added at once, because the call is over.
 func (s State) Whole() bool { return s == StateRefused || s.Outcome() }
 
-// Record is the record of one call.
 type Record struct {
 	ID       string `json:"id"`
 	Flow     string `json:"flow"`
@@ -37,19 +34,19 @@ type Record struct {
 	Action   string `json:"action,omitempty"`
 	Resource string `json:"resource,omitempty"`
 	Method   string `json:"method,omitempty"`
-	Host     string `json:"host,omitempty"` // with the port, always
+	Host     string `json:"host,omitempty"` // always with the port
 	Path     string `json:"path,omitempty"` // without the query
-	// the action of the call's message, if its rule is about messages
+	// what the call's message does, if its rule is about messages
 	Message      string     `json:"message,omitempty"`
-	Result       string     `json:"result,omitempty"`       // what became of it, by the server's answer
-	Model        *ModelCall `json:"model,omitempty"`        // what was seen of a call to a model
-	Interactions *Standing  `json:"interactions,omitempty"` // where the chain of the session's receipts stood at a post
+	Result       string     `json:"result,omitempty"`       // what came of it, according to the server's answer
+	Model        *ModelCall `json:"model,omitempty"`        // what was seen of a model call
+	Interactions *Standing  `json:"interactions,omitempty"` // the session's chain of receipts at the post
 	ContentHash  string     `json:"contentHash,omitempty"`
 	BindingHash  string     `json:"bindingHash,omitempty"`
 	CapabilityID string     `json:"capabilityId,omitempty"`
 	Started      time.Time  `json:"started"`
 	Finished     time.Time  `json:"finished,omitzero"`
-	Manifest     string     `json:"manifest,omitempty"` // hash of the deployment manifest that the call was judged by
+	Manifest     string     `json:"manifest,omitempty"` // hash of the deployment manifest that judged the call
 	Code         string     `json:"code,omitempty"`     // of a refusal or failure
 	Step         string     `json:"step,omitempty"`
 	Reason       string     `json:"reason,omitempty"`
@@ -60,20 +57,18 @@ type Record struct {
 	Checks       []Check    `json:"checks,omitempty"`
 	Steps        []Step     `json:"steps,omitempty"`
 
-	// Keys are the keys that signed the artifacts, in a list of keys alone.
+	// Keys are the keys that signed the artifacts, in a list with Query.Keys.
 	Keys []string `json:"keys,omitempty"`
 
-	// Open is kept with the intent of a post that needs a receipt. The record itself does not have it.
+	// Open is stored with the intent of a post that needs a receipt. It is not part of the record.
 	Open []OpenCall `json:"-"`
 }
 
-// Artifact is one signed artifact of a post, as it travelled.
 type Artifact struct {
 	Name  string `json:"name"`
 	Token string `json:"token"`
 }
 
-// Check is one verification with its result.
 type Check struct {
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`
@@ -81,7 +76,7 @@ type Check struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-// Step is one step of the way, with the time that it took.
+// Step is one step of the call with its duration.
 type Step struct {
 	Name   string `json:"name"`
 	Micros int64  `json:"micros"`

@@ -14,30 +14,30 @@ import (
 )
 
 const (
-	// The mark is noted every markPeriod while the ledger changes: an older copy that lacks no more goes unnoticed.
-	markPeriod = time.Second
-	// markTimeout bounds one reading of the mark.
+	// markPeriod is how often the mark is noted while the ledger changes. An older copy that lacks no more goes
+	// unnoticed.
+	markPeriod  = time.Second
 	markTimeout = 2 * time.Second
 	// maxMark bounds the file of the mark, in bytes.
 	maxMark = 4 << 10
 )
 
-// Watched is a store with its identity in a file beside it, to notice when the ledger is replaced, emptied or put back.
-// After that it consumes nothing. The file is written after the ledger's commit, and never shows more than the ledger
-// has.
+// Watched is a store with its identity in a file beside it, which shows when the ledger is replaced, emptied or
+// restored from a copy. After that it consumes nothing. The file is written after the ledger's commit, so it never
+// shows more than the ledger has.
 type Watched struct {
 	Identified
 	path string
-	note func(error) // gets write errors, and a [*ReplacedError]
+	note func(error) // also gets a [*ReplacedError]
 
 	changed  atomic.Bool
 	replaced atomic.Pointer[ReplacedError]
-	last     Identity // as the file has it; of run, and of Close afterwards
+	last     Identity // as in the file; used by run, then by Close
 	stop     context.CancelFunc
 	done     chan struct{} // closed when run has ended
 }
 
-// LastSeen reads the last seen identity from the file at path. Without a file seen is false.
+// LastSeen reads the last seen identity from the file at path, if it exists.
 func LastSeen(path string) (last Identity, seen bool, err error) {
 	raw, err := files.ReadUpTo(path, maxMark)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -70,7 +70,7 @@ func Note(path string, i Identity) error {
 // howToAccept ends the sentence of a refused ledger.
 const howToAccept = "Put the ledger back; if this one is meant, accept it with mediator ledger accept"
 
-// compare refuses a ledger that cannot have become of the last seen one. now is the identity of s.
+// compare refuses a ledger that does not follow the last seen one. now is the identity of s.
 func compare(ctx context.Context, s Identified, now, last Identity) error {
 	switch follows, err := Follows(ctx, s, now, last); {
 	case err != nil:
@@ -90,8 +90,8 @@ func compare(ctx context.Context, s Identified, now, last Identity) error {
 	}
 }
 
-// Watch compares a store with the identity in the file at path, and makes the file at a first start. It refuses a
-// replaced ledger with a [*ReplacedError]. Later errors go to note.
+// Watch compares s with the identity in the file at path, which it creates at a first start. It refuses a replaced
+// ledger with a [*ReplacedError]. note gets later errors.
 func Watch(ctx context.Context, s Identified, path string, note func(error)) (*Watched, error) {
 	last, seen, err := LastSeen(path)
 	if err != nil {
@@ -113,7 +113,7 @@ func Watch(ctx context.Context, s Identified, path string, note func(error)) (*W
 	return w, nil
 }
 
-// run notes the mark while the ledger changes. An error is reported once, until the next success.
+// run notes the mark while the ledger changes. It reports an error once, until the next success.
 func (w *Watched) run(ctx context.Context) {
 	defer close(w.done)
 	failing := false
@@ -154,12 +154,10 @@ func (w *Watched) look(ctx context.Context) error {
 	return nil
 }
 
-// Consume consumes keys: see [Store].
 func (w *Watched) Consume(ctx context.Context, keys ...Key) error {
 	return w.consuming(func() error { return w.Identified.Consume(ctx, keys...) })
 }
 
-// Begin consumes keys and records an intent: see [Store].
 func (w *Watched) Begin(ctx context.Context, r Record, keys ...Key) error {
 	return w.consuming(func() error { return w.Identified.Begin(ctx, r, keys...) })
 }
@@ -172,19 +170,16 @@ func (w *Watched) consuming(do func() error) error {
 	return do()
 }
 
-// Finish records an outcome: see [Store].
 func (w *Watched) Finish(ctx context.Context, r Record) error { return w.Write(ctx, []Record{r}, nil) }
 
-// Add keeps a whole record: see [Store].
 func (w *Watched) Add(ctx context.Context, r Record) error { return w.Write(ctx, nil, []Record{r}) }
 
-// Write finishes posts, and adds records and receipts: see [Store].
 func (w *Watched) Write(ctx context.Context, outcomes, records []Record, receipts ...Receipt) error {
 	defer w.changed.Store(true)
 	return w.Identified.Write(ctx, outcomes, records, receipts...)
 }
 
-// Close notes the mark, and closes the store.
+// Close notes the mark and closes the store.
 func (w *Watched) Close() error {
 	w.stop()
 	<-w.done

@@ -2,30 +2,30 @@ package policy
 
 import "encoding/json"
 
-// Claims of an assurance report, the strongest first.
+// Claims of an assurance report, strongest first.
 const (
 	// ClaimControlledPath means that the whole chain held.
 	ClaimControlledPath = "controlled_autonomous_path"
-	// ClaimFreshWork means that fresh work for this content was shown and consumed, but something else is missing.
+	// ClaimFreshWork means that fresh work for this content was proven and consumed, but something else is missing.
 	ClaimFreshWork = "fresh_work"
 	// ClaimNone means anything less.
 	ClaimNone = "none"
 )
 
-// Held names the parts of one post's chain that were verified.
+// Held tells which parts of one post's chain were verified.
 type Held struct {
-	DeploymentAudit   bool // the manifest audits clean, and its certificate verified
+	DeploymentAudit   bool // the manifest's audit finds nothing, and its certificate verified
 	FreshWork         bool
 	TriggerEvidence   bool
 	RuntimeAttested   bool
-	SessionReceipt    bool // verified, with none of its human flags
+	SessionReceipt    bool // verified, without human flags
 	PolicyDecision    bool
 	Grant             bool
 	RequestProof      bool // verified, and bound to the access token
-	SingleUseConsumed bool // every single-use key was consumed durably before the post
+	SingleUseConsumed bool // durably, before the post
 }
 
-// part is one part of the chain, with the issue of its absence.
+// part is one part of the chain, with the issue for its absence.
 type part struct {
 	held  bool
 	issue string
@@ -41,12 +41,11 @@ func (h Held) parts() []part {
 	}
 }
 
-// Threat is one threat and its coverage.
 type Threat struct {
 	Name       string `json:"name"`
 	Covered    bool   `json:"covered"`    // By held for this post
 	By         string `json:"by"`         // what covers it; empty if nothing can
-	NotCovered string `json:"notCovered"` // what stays open
+	NotCovered string `json:"notCovered"` // what remains open
 }
 
 // Assurance is the report on one post (seed: assessAutonomousPostingAssurance).
@@ -57,7 +56,7 @@ type Assurance struct {
 	Threats []Threat `json:"threats"`
 }
 
-// NonHumanIdentityProven is always false: a controlled path does not prove that no human was involved outside of it.
+// NonHumanIdentityProven is always false: a controlled path does not prove that no human was involved outside it.
 func (Assurance) NonHumanIdentityProven() bool { return false }
 
 func (a Assurance) MarshalJSON() ([]byte, error) {
@@ -68,7 +67,7 @@ func (a Assurance) MarshalJSON() ([]byte, error) {
 	}{report(a), a.NonHumanIdentityProven()})
 }
 
-// Assess reports on the parts that held. Only all of them together make the strongest claim.
+// Assess reports on the parts that held. The strongest claim needs all of them.
 func Assess(h Held) Assurance {
 	a := Assurance{Claim: ClaimNone, Issues: []string{}, Threats: h.threats()}
 	for _, p := range h.parts() {

@@ -9,27 +9,26 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// Issue is one missing safeguard of a manifest.
+// Issue is a safeguard that a manifest lacks.
 type Issue struct {
-	Code     string `json:"code"` // stable: one for each weakness of a field
+	Code     string `json:"code"` // stable, one for each weakness of a field
 	Path     string `json:"path"` // of the field
 	Sentence string `json:"sentence"`
 	Mend     string `json:"mend"`
 }
 
-// Bounds on the ages that a policy may accept, and on a capability's lifetime.
+// Bounds on the ages that a policy accepts, and on a capability's lifetime.
 const (
-	// MaxFresh bounds everything that is made for one post.
+	// MaxFresh bounds each artifact that is made for one post.
 	MaxFresh = time.Minute
-	// MaxDeploymentAge bounds the deployment certificate: an audit at least every week.
+	// MaxDeploymentAge bounds the deployment certificate, so that there is an audit at least every week.
 	MaxDeploymentAge = 7 * 24 * time.Hour
-	// MaxSignerAge bounds custody certificates to their longest lifetime.
-	MaxSignerAge = 400 * 24 * time.Hour
-	// MaxRevocationAge bounds a required revocation list.
+	// MaxSignerAge bounds custody certificates, as their longest lifetime does.
+	MaxSignerAge     = 400 * 24 * time.Hour
 	MaxRevocationAge = 7 * 24 * time.Hour
-	// MaxReputationAge bounds reputation tokens to their longest lifetime.
+	// MaxReputationAge bounds reputation tokens, as their longest lifetime does.
 	MaxReputationAge = 10 * time.Minute
-	// minAge is the shortest age, because artifacts count whole seconds.
+	// minAge is the shortest age: artifacts count whole seconds.
 	minAge = time.Second
 )
 
@@ -58,7 +57,7 @@ func (m *Manifest) Audit() []Issue {
 	return a.issues
 }
 
-// AuditRuntimePolicy lists the missing safeguards of a runtime policy (seed: auditAutonomousActionPolicy).
+// AuditRuntimePolicy lists a runtime policy's missing safeguards (seed: auditAutonomousActionPolicy).
 func AuditRuntimePolicy(p RuntimePolicy) []Issue {
 	var a audit
 	a.runtime(&p)
@@ -100,7 +99,7 @@ func (a *audit) runtime(p *RuntimePolicy) {
 	for _, r := range roles {
 		a.role(r)
 	}
-	if p.AllowedKeyCustody != nil { // optional here
+	if p.AllowedKeyCustody != nil { // optional in a runtime policy
 		a.custody(roles[0], p.AllowedKeyCustody)
 	}
 	a.lists(p.lists())
@@ -109,7 +108,6 @@ func (a *audit) runtime(p *RuntimePolicy) {
 	a.triggers(p)
 }
 
-// triggers audits the optional parts of a runtime policy.
 func (a *audit) triggers(p *RuntimePolicy) {
 	a.when(p.RequiredMode != "" && p.RequiredMode != evidence.ModeAutonomous, "runtime_mode_unsafe",
 		runtimePath+".requiredMode",
@@ -127,7 +125,6 @@ func (a *audit) triggers(p *RuntimePolicy) {
 		"Allow a kind in both.")
 }
 
-// role audits the common part of a policy.
 func (a *audit) role(r role) {
 	for _, l := range []struct {
 		values             []string
@@ -175,7 +172,6 @@ func (a *audit) requirements(rows []requirement) {
 	}
 }
 
-// denied demands every value that strict policies deny.
 func (a *audit) denied(kinds, all []string, code, path, what string) {
 	for _, kind := range all {
 		a.when(!slices.Contains(kinds, kind), code+kind+"_not_denied", path, "The list does not deny the "+what+" "+kind+".",
@@ -205,8 +201,8 @@ func (a *audit) duration(d duration) {
 		mend)
 }
 
-// separation demands that no two roles share an issuer or a key, whose holder could act as both witnesses. Versions of
-// a key are one key.
+// separation demands that no two roles share an issuer or a key, because its holder could act as both witnesses. All
+// versions of a key are one key.
 func (a *audit) separation(roles []role) {
 	issuers, keys := make(map[string]role), make(map[string]role)
 	for _, r := range roles {
@@ -233,10 +229,10 @@ func (a *audit) exclusive(owners map[string]role, value, code, what, path string
 		"Give each role an issuer and a key of its own.")
 }
 
-// unsaid reports whether a list is empty or has an empty text.
+// unsaid reports whether a list is empty or contains an empty text.
 func unsaid(values []string) bool { return len(values) == 0 || slices.Contains(values, "") }
 
-// beyond reports whether a list has a value outside of allowed.
+// beyond reports whether a list has a value outside allowed.
 func beyond(values, allowed []string) bool {
 	return slices.ContainsFunc(values, func(v string) bool { return v != "" && !slices.Contains(allowed, v) })
 }

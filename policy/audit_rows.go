@@ -17,13 +17,13 @@ var (
 	deniedTriggerKinds = []string{evidence.TriggerHumanRequest, evidence.TriggerUnknown}
 )
 
-// The rows of the audit. A new field of the manifest needs one here.
+// The rows of the audit. Each new field of the manifest needs one.
 type (
-	// role is the signer of one kind of artifact, with the common part of its policy.
+	// role is the signer of one kind of artifact, with the part that all policies have.
 	role struct {
 		code, path, what string
 		allowed          *Allowed
-		keys             *KeyCustody // nil if the policy demands none
+		keys             *KeyCustody // nil if the policy makes no demands
 		age
 	}
 	age struct {
@@ -32,7 +32,7 @@ type (
 		bound time.Duration
 	}
 	list struct {
-		values, from []string // from nil: any nonempty value
+		values, from []string // an empty from allows any nonempty value
 		code, path   string
 		what         string
 	}
@@ -42,7 +42,7 @@ type (
 		sentence   string
 	}
 	hash struct {
-		value, same string // same: the required hash, if there is one
+		value, same string // same is the required hash, if there is one
 		optional    bool
 		code, path  string
 	}
@@ -84,7 +84,7 @@ func (p *RuntimePolicy) roles() []role {
 	}
 }
 
-// otherRoles are the roles outside of the runtime policy.
+// otherRoles are the roles without the runtime's.
 func (m *Manifest) otherRoles() []role {
 	signers, deployment, session := &m.SignerCertificatePolicy, &m.DeploymentCertificatePolicy,
 		&m.AgentSessionReceiptPolicy

@@ -7,12 +7,11 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// defaultFreshMs is the freshness of the seed's examples, in milliseconds.
 const defaultFreshMs = 15_000
 
-// DefaultRuntimePolicy fills p with the strict defaults (seed: createAutonomousRuntimePolicy,
-// createStrictAutonomousActionPolicy): everything required, every non-human kind and method, 15 s of freshness. It has
-// no default for whom to believe and what to pin; [AuditRuntimePolicy] lists what is missing.
+// DefaultRuntimePolicy fills p with strict defaults (seed: createAutonomousRuntimePolicy,
+// createStrictAutonomousActionPolicy): everything required, every non-human kind and method, 15 s of freshness. Trusted
+// names and pinned hashes have no default; [AuditRuntimePolicy] lists what is missing.
 func DefaultRuntimePolicy(p RuntimePolicy) RuntimePolicy {
 	receipt, origin := &p.TriggerReceiptPolicy, &p.TriggerReceiptPolicy.OriginProofPolicy
 	for _, required := range []*bool{

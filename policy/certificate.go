@@ -13,7 +13,7 @@ import (
 )
 
 // Certify signs a manifest with the deployment auditor's key (seed: createStrictAutonomousDeploymentCertificate). It
-// refuses a manifest with issues as deployment_unsafe.
+// refuses a manifest with issues (deployment_unsafe).
 func Certify(ctx context.Context, key signer.Key, m *Manifest, o signer.Options) (token string, err error) {
 	if _, err := m.Strict(); err != nil {
 		return "", err
@@ -31,7 +31,7 @@ func Certify(ctx context.Context, key signer.Key, m *Manifest, o signer.Options)
 	return token, nil
 }
 
-// VerifyCertificate verifies a deployment certificate by a pinned auditor for the manifest behind s (seed:
+// VerifyCertificate verifies a pinned auditor's deployment certificate for the manifest behind s (seed:
 // verifyStrictAutonomousDeploymentCertificate).
 func VerifyCertificate(v *evidence.Verifier, token string, s *Strict) (evidence.DeploymentCertificate, error) {
 	if v == nil || s == nil {
@@ -48,7 +48,7 @@ func VerifyCertificate(v *evidence.Verifier, token string, s *Strict) (evidence.
 	return o.Claims(), nil
 }
 
-// Until returns when a valid certificate ends: at its exp or at the greatest age that the manifest allows.
+// Until returns when a valid certificate ends: at its exp, or at the manifest's greatest age if that is earlier.
 func (s *Strict) Until(c evidence.DeploymentCertificate) time.Time {
 	end, tooOld := time.Unix(c.Expires, 0), time.Unix(c.IssuedAt, 0).Add(s.Deployment.MaxAge)
 	if tooOld.Before(end) {

@@ -8,18 +8,16 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 )
 
-// Client asks a control plane. It is safe for concurrent use.
+// Client calls a control plane. It is safe for concurrent use.
 type Client struct {
 	base string
 	peer wire.Peer
 }
 
-// NewClient makes a client for the control plane at base, such as http://mediator over a unix socket.
 func NewClient(base string, c *http.Client) *Client {
 	return &Client{base: base, peer: wire.Peer{HTTP: c, Name: "the control plane", Unavailable: "process_unavailable"}}
 }
 
-// Ready asks whether the control plane would serve now.
 func (c *Client) Ready(ctx context.Context) error { return c.peer.Ready(ctx, c.base) }
 
 // Decide asks for a decision and a grant. Refusals keep their codes. Without a proper answer the code is
@@ -43,7 +41,6 @@ func (c *Client) Accepts(ctx context.Context, manifestHash string) (Accepted, er
 	return a, err
 }
 
-// Manifests asks for the hashes of the control plane's manifests, the current one first.
 func (c *Client) Manifests(ctx context.Context) ([]string, error) {
 	var m Manifests
 	if err := c.peer.Call(ctx, c.base+"/v1/manifests", struct{}{}, &m); err != nil {

@@ -7,7 +7,7 @@ import (
 )
 
 // Controls are safeguards of the endpoint that no artifact can show (seed: controls). The security team declares each.
-// A strict deployment has one acceptable answer to each.
+// A strict deployment may give only one answer to each.
 type Controls struct {
 	ProofRequiredForPost                          bool `json:"proofRequiredForPost"`
 	BearerTokenAloneCanPost                       bool `json:"bearerTokenAloneCanPost"`
@@ -55,7 +55,7 @@ type Controls struct {
 	AtomicConsumptionWithPost                     bool `json:"atomicConsumptionWithPost"`
 }
 
-// control is one row: what a strict deployment answers, and what is wrong and how to mend it otherwise.
+// control is one row: the strict answer, and for any other what is wrong and how to mend it.
 type control struct {
 	name           string
 	want           bool
@@ -69,7 +69,7 @@ const (
 
 func ownKey(role string) string { return "Give the " + role + " a key and an issuer of its own." }
 
-// code returns the stable code of the control's issue: its name in snake case.
+// code returns the stable code of the control's issue, its name in snake case.
 func (r control) code() string {
 	var code strings.Builder
 	code.WriteString("control_")
@@ -82,7 +82,6 @@ func (r control) code() string {
 	return code.String()
 }
 
-// got returns the manifest's answer.
 func (r control) got(c *Controls) bool {
 	return reflect.ValueOf(c).Elem().FieldByName(strings.ToUpper(r.name[:1]) + r.name[1:]).Bool()
 }

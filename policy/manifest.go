@@ -9,10 +9,10 @@ import (
 	"github.com/actionproof/mediator/internal/strictjson"
 )
 
-// Manifest is the strict deployment manifest (seed: deployment), with the seed's names. Names that end in Ms are in
+// Manifest is the strict deployment manifest (seed: deployment), with the seed's names. Names ending in Ms are in
 // milliseconds.
 //
-// Unlike in the seed, signerCertificatePolicy, policyDecisionPolicy and grantPolicy are part of it, so that the auditor
+// Unlike in the seed, it includes signerCertificatePolicy, policyDecisionPolicy and grantPolicy, so that the auditor
 // also signs which keys may certify, decide and grant.
 type Manifest struct {
 	Version                     string            `json:"version"` // 1.0 or 1.1
@@ -24,10 +24,9 @@ type Manifest struct {
 	PolicyDecisionPolicy        ProofPolicy       `json:"policyDecisionPolicy"`
 	GrantPolicy                 ProofPolicy       `json:"grantPolicy"`
 	RequestProofPolicy          RequestPolicy     `json:"requestProofPolicy"`
-	// InteractionReceiptPolicy is for sidecars that make interaction receipts. Without it none is believed.
+	// InteractionReceiptPolicy is for sidecars that make interaction receipts. Without it none is accepted.
 	InteractionReceiptPolicy *InteractionPolicy `json:"interactionReceiptPolicy,omitempty"`
-	// AutonomyPolicy, of version 1.1, is for policies that ask for the reputation of agents. Without it none is
-	// believed.
+	// AutonomyPolicy, of version 1.1, is for policies that use agents' reputation. Without it none is accepted.
 	AutonomyPolicy *AutonomyPolicy `json:"autonomyPolicy,omitempty"`
 	// AgentStatementPolicy, of version 1.1, is for agents that publish signals and disputes. Without it no sidecar
 	// signs for its agent.
@@ -38,33 +37,33 @@ type Manifest struct {
 	Controls             Controls         `json:"controls"`
 }
 
-// The known versions. Only version1_1 has an autonomyPolicy and an agentStatementPolicy.
+// The known versions. Only version1_1 has autonomyPolicy and agentStatementPolicy.
 const (
 	version1_0 = "1.0"
 	version1_1 = "1.1"
 )
 
-// Allowed is the common part of every policy. A key id without a version accepts every certified version.
+// Allowed is the part that all policies have. A key id without a version accepts every certified version.
 type Allowed struct {
 	AllowedIssuers   []string `json:"allowedIssuers"`
 	AllowedAudiences []string `json:"allowedAudiences"`
 	AllowedKeyIDs    []string `json:"allowedKeyIds"`
 }
 
-// KeyCustody is what a policy demands of a key.
+// KeyCustody is a policy's demands on a key.
 type KeyCustody struct {
 	AllowedKeyCustody       []string `json:"allowedKeyCustody"`
 	RequireNonExportableKey bool     `json:"requireNonExportableKey"`
 }
 
-// RuntimePolicy is for the runtime attestation (seed: runtimePolicy, runtimeAttestationPolicy). An optional field has
-// the strict answer as its default, and can only repeat it or demand more: autonomous mode, a non-human kind of
-// trigger, external or hardware custody, keys that cannot be exported. Human interaction is always refused.
+// RuntimePolicy is for the runtime attestation (seed: runtimePolicy, runtimeAttestationPolicy). Optional fields default
+// to the strict answer, and may only repeat it or demand more: autonomous mode, a non-human trigger kind, external or
+// hardware custody, keys that cannot be exported. Human interaction is always refused.
 type RuntimePolicy struct {
 	Allowed
 	AllowedKeyCustody       []string      `json:"allowedKeyCustody,omitempty"`
 	RequireNonExportableKey bool          `json:"requireNonExportableKey,omitempty"`
-	AllowedRuntimeIDs       []string      `json:"allowedRuntimeIds,omitempty"` // empty: agentSessionReceiptPolicy decides
+	AllowedRuntimeIDs       []string      `json:"allowedRuntimeIds,omitempty"` // empty: those of agentSessionReceiptPolicy
 	AllowedTriggerKinds     []string      `json:"allowedTriggerKinds,omitempty"`
 	DeniedTriggerKinds      []string      `json:"deniedTriggerKinds,omitempty"`
 	RequiredMode            string        `json:"requiredMode,omitempty"`
@@ -75,7 +74,7 @@ type RuntimePolicy struct {
 }
 
 // ReceiptPolicy is for the trigger receipt (seed: triggerReceiptPolicy). Its two hashes belong to one request. Engine
-// and gate always compare the request's own, so only a manifest for a single event has them.
+// and gate always compare the request's own, so only a manifest for a single event sets them.
 type ReceiptPolicy struct {
 	Allowed
 	AllowedKinds               []string     `json:"allowedKinds"`
@@ -103,18 +102,18 @@ type OriginPolicy struct {
 	MaxProofAgeMs              int64    `json:"maxProofAgeMs"`
 }
 
-// CertificatePolicy is for signer custody certificates (seed: signerCertificatePolicy). Unlike in the seed their age
-// has its own bound, so that a certificate with too long a lifetime is not believed for that long.
+// CertificatePolicy is for signer custody certificates (seed: signerCertificatePolicy). Unlike in the seed it bounds
+// their age itself, so that one with too long a lifetime is not accepted for that long.
 type CertificatePolicy struct {
 	Allowed
 	KeyCustody
 	DenyAgentAccessible         bool `json:"denyAgentAccessible"`
 	DenyUserAccessible          bool `json:"denyUserAccessible"`
 	RequireSubjectPublicKeyHash bool `json:"requireSubjectPublicKeyHash"`
-	// MaxRevocationListAgeMs refuses everything without a revocation list of at most this age. Without it a bundle
-	// needs no list; a list that is there counts anyway.
+	// MaxRevocationListAgeMs refuses everything without a revocation list of at most this age. If zero, a bundle needs
+	// no list; a list in the bundle always counts.
 	MaxRevocationListAgeMs int64 `json:"maxRevocationListAgeMs,omitempty"`
-	// RequirePostQuantumSignature demands the registry's ML-DSA-65 signatures too.
+	// RequirePostQuantumSignature also demands the registry's ML-DSA-65 signatures.
 	RequirePostQuantumSignature bool  `json:"requirePostQuantumSignature,omitempty"`
 	MaxCertificateAgeMs         int64 `json:"maxCertificateAgeMs"`
 }
@@ -123,7 +122,7 @@ type CertificatePolicy struct {
 type DeploymentPolicy struct {
 	Allowed
 	AllowedDeploymentIDs []string `json:"allowedDeploymentIds"`
-	// RequirePostQuantumSignature demands the auditor's ML-DSA-65 signature too.
+	// RequirePostQuantumSignature also demands the auditor's ML-DSA-65 signature.
 	RequirePostQuantumSignature bool  `json:"requirePostQuantumSignature,omitempty"`
 	MaxCertificateAgeMs         int64 `json:"maxCertificateAgeMs"`
 }
@@ -153,29 +152,27 @@ type ProofPolicy struct {
 	MaxProofAgeMs int64 `json:"maxProofAgeMs"`
 }
 
-// InteractionPolicy is for interaction receipts.
 type InteractionPolicy struct {
 	Allowed
 	KeyCustody
 	MaxReceiptAgeMs int64 `json:"maxReceiptAgeMs"`
 }
 
-// AutonomyPolicy is for the reputation tokens of a node. This deployment's key registry certifies the node's key.
+// AutonomyPolicy is for a node's reputation tokens. This deployment's key registry certifies the node's key.
 type AutonomyPolicy struct {
 	Allowed
 	KeyCustody
-	// MaxReputationAgeMs bounds how late the policy learns that an agent has lost a dispute.
-	MaxReputationAgeMs int64 `json:"maxReputationAgeMs"`
-	// ScoringHash pins the scoring formulas.
-	ScoringHash string `json:"scoringHash"`
-	// RequireVerification believes only the reputation of verified agents. Rules without a reputation are not affected,
-	// because an agent must post before it can be verified.
+	// MaxReputationAgeMs bounds how late the policy learns that an agent lost a dispute.
+	MaxReputationAgeMs int64  `json:"maxReputationAgeMs"`
+	ScoringHash        string `json:"scoringHash"`
+	// RequireVerification accepts only verified agents' reputation. Rules without reputation are not affected, because
+	// an agent must post before it can be verified.
 	RequireVerification bool `json:"requireVerification,omitempty"`
-	// AllowDegraded counts an agent as verified even if a server of the xray bridge did not answer.
+	// AllowDegraded accepts an agent's verification even if a server of the xray bridge did not answer.
 	AllowDegraded bool `json:"allowDegraded,omitempty"`
 }
 
-// StatementPolicy is for the statements that sidecars sign for agents.
+// StatementPolicy is for statements that sidecars sign for agents.
 type StatementPolicy struct {
 	Allowed
 	KeyCustody
@@ -189,9 +186,9 @@ type RequestPolicy struct {
 	RequireCapabilityID bool `json:"requireCapabilityId"`
 }
 
-// ParseManifest reads one manifest in JSON, at most 256 KiB. It refuses every text with another hash than the manifest:
-// an unknown key, a missing key, an empty optional one. [Manifest.Audit] judges its safety. Package internal/manifest
-// reads YAML.
+// ParseManifest reads one JSON manifest of at most 256 KiB. It refuses every text whose hash is not the manifest's: one
+// with an unknown key, a missing key, or an empty optional key. [Manifest.Audit] judges its safety. Package
+// internal/manifest reads YAML.
 func ParseManifest(raw []byte) (*Manifest, error) {
 	malformed := func(why any) (*Manifest, error) {
 		return nil, refusal.New("config_malformed", "the manifest is malformed: %v", why)
@@ -212,16 +209,14 @@ func ParseManifest(raw []byte) (*Manifest, error) {
 // Hash returns the hash of the manifest's canonical JSON (seed: hashStrictAutonomousDeploymentManifest).
 func (m *Manifest) Hash() string { return canonicalHash(m) }
 
-// Canonical returns the manifest's canonical JSON, for [ParseManifest].
 func (m *Manifest) Canonical() (string, error) {
 	text, err := strictjson.CanonicalOf(m)
 	return string(text), err
 }
 
-// ControlsHash returns the hash of the controls alone.
 func (m *Manifest) ControlsHash() string { return canonicalHash(m.Controls) }
 
-// canonicalHash hashes one of our own types. Invalid UTF-8 hashes to the empty text, which no certificate holds.
+// canonicalHash hashes one of our own types. Invalid UTF-8 hashes to the empty text, which no certificate contains.
 func canonicalHash(v any) string {
 	h, err := evidence.HashValue(v)
 	if err != nil {
@@ -233,5 +228,4 @@ func canonicalHash(v any) string {
 // MaxFile bounds a manifest or a policy file, in bytes.
 const MaxFile = 256 << 10
 
-// join returns the key of a member.
 func join(path, name string) string { return strings.TrimPrefix(path+"."+name, ".") }

@@ -8,26 +8,25 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Message describes a call under a rule about messages. Exactly one field is set.
+// Message describes a call whose rule is about messages. Exactly one field is set.
 type Message struct {
 	MCP     *MCP     `json:"mcp,omitempty"`
 	GraphQL *GraphQL `json:"graphql,omitempty"`
 }
 
-// MCP is a tool call (Model Context Protocol).
+// MCP is a tool call.
 type MCP struct {
-	// Server is the server's endpoint: host and path.
 	Server string `json:"server"`
 	Tool   string `json:"tool"`
-	// Arguments are the tool's arguments, a JSON object. They are absent if they have more than [MaxArguments] bytes;
-	// then no condition on args holds.
+	// Arguments are the tool's arguments, a JSON object. Beyond [MaxArguments] bytes they are absent, and no condition
+	// on args holds.
 	Arguments json.RawMessage `json:"arguments,omitempty"`
 }
 
 // GraphQL are the operations of a GraphQL document.
 type GraphQL struct {
 	Type   string   `json:"type"`   // query or mutation
-	Fields []string `json:"fields"` // names of the top fields, sorted
+	Fields []string `json:"fields"` // of the top fields, sorted
 }
 
 // Bounds on a message.
@@ -36,7 +35,7 @@ const (
 	maxFields    = 64
 )
 
-// Does returns the text behind method and path in the bound resource. It is empty without a message.
+// Does returns the text that follows method and path in the bound resource; empty without a message.
 func (m *Message) Does() string {
 	switch {
 	case m == nil:
@@ -49,7 +48,6 @@ func (m *Message) Does() string {
 	return ""
 }
 
-// check refuses an incomplete message.
 func (m *Message) check() error {
 	if m == nil {
 		return nil
@@ -89,7 +87,7 @@ func (c Call) GraphQL() GraphQL {
 	return *c.Message.GraphQL
 }
 
-// Arguments returns a tool's arguments, with integers as int64; nil without any.
+// Arguments returns a tool's arguments with integers as int64, or nil.
 func (c Call) Arguments() (map[string]any, error) {
 	raw := c.MCP().Arguments
 	if len(raw) == 0 {
@@ -107,7 +105,7 @@ func (c Call) Arguments() (map[string]any, error) {
 	return args, nil
 }
 
-// native converts a JSON value for conditions: numbers become int64 if they fit, else float64.
+// native converts a JSON value for conditions. Numbers become int64 if they fit, else float64.
 func native(v any) any {
 	switch v := v.(type) {
 	case json.Number:

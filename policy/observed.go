@@ -8,20 +8,19 @@ import (
 	"github.com/actionproof/mediator/look"
 )
 
-// What is known of a control beside the manifest's declaration.
+// What observations add to the manifest's declaration of a control.
 const (
-	ObservedTrue  = "observed true"  // all observations agree with the manifest
+	ObservedTrue  = "observed true"  // all observations agree with it
 	ObservedFalse = "observed false" // an observation contradicts it
 	DeclaredOnly  = "only declared"
 )
 
-// ObservedControl is one control with its observations.
 type ObservedControl struct {
 	Control  string   `json:"control"`
-	Declared bool     `json:"declared"` // what the manifest says
+	Declared bool     `json:"declared"` // by the manifest
 	State    string   `json:"state"`
 	Evidence []string `json:"evidence"`          // a sentence for each observation
-	Against  string   `json:"against,omitempty"` // the contradicting one
+	Against  string   `json:"against,omitempty"` // the one that contradicts
 }
 
 // keyObservations show that the agent cannot reach a role's key.
@@ -29,14 +28,14 @@ func keyObservations(purpose string) []string {
 	return []string{look.Process + ":" + purpose, look.Files + ":" + purpose, look.Custody + ":" + purpose}
 }
 
-// mintObservations show that the holder of purpose's key can make no other role's artifacts.
+// mintObservations show that the holder of a role's key cannot make other roles' artifacts.
 func mintObservations(purpose string) []string {
 	return []string{look.Keys, look.Apart + ":" + purpose}
 }
 
-// observations names what together confirms each observable control. No process can observe the others: who reaches a
-// key from elsewhere, what an API does with a token, who prompts an agent. Nor that users have no shell: an agent can
-// read a person's commands from a file.
+// observations names the observations that together confirm each observable control. No process can observe the others:
+// who reaches a key from elsewhere, what an API does with a token, who prompts an agent, or that users have no shell:
+// an agent can read a person's commands from a file.
 var observations = map[string][]string{
 	"proofRequiredForPost":                        {look.Gate},
 	"deploymentCertificateRequired":               {look.Gate},
@@ -72,11 +71,10 @@ var observations = map[string][]string{
 	"policyDecisionCanBeMintedByGrantSigner":        mintObservations(evidence.PurposeActionGrant),
 }
 
-// certified is the control that an observation against any role's key contradicts, because the key's certificate is
-// then wrong.
+// certified is the control that an observation against any role's key contradicts: the key's certificate is then wrong.
 const certified = "signerCustodyCertificatesRequired"
 
-// refuted returns the sentences of observations against a key's certificate.
+// refuted returns the sentences of observations that contradict a key's certificate.
 func refuted(seen []look.Observation) []string {
 	var out []string
 	for _, l := range seen {
@@ -87,8 +85,8 @@ func refuted(seen []look.Observation) []string {
 	return out
 }
 
-// against names observations that never confirm a control but can contradict it. Nothing shows that no human is behind
-// a run; something can show that one is.
+// against names observations that can contradict a control but never confirm it. They can show a human behind a run,
+// but not the absence of one.
 var against = map[string][]string{
 	"agentSessionAcceptsHumanPrompts":   {look.Stdin},
 	"agentSessionAllowsHumanOperators":  {look.Terminal},
@@ -96,8 +94,8 @@ var against = map[string][]string{
 	"agentEnvironmentAccessibleToUsers": {look.Debugger, look.Stranger},
 }
 
-// Observe compares each control with what processes have seen, in the manifest's order. Confirming a control needs
-// every observation from every process; one contradiction is enough against it.
+// Observe compares each control with the processes' observations, in the manifest's order. Confirming a control takes
+// every observation from every process; one contradiction refutes it.
 func (m *Manifest) Observe(seen []look.Observation) []ObservedControl {
 	var out []ObservedControl
 	for _, c := range controls {
@@ -107,7 +105,7 @@ func (m *Manifest) Observe(seen []look.Observation) []ObservedControl {
 		if refuted := refuted(seen); c.name == certified && len(refuted) > 0 {
 			result, o.Evidence, o.Against = look.Contradicts, append(o.Evidence, refuted...), refuted[0]
 		}
-		// All observations together confirm the strict value. One is enough for the other value.
+		// All observations together confirm the strict value. One confirms the other value.
 		switch value := c.want == (result == look.Holds); {
 		case result == look.NotObserved:
 		case value == o.Declared:
@@ -120,7 +118,7 @@ func (m *Manifest) Observe(seen []look.Observation) []ObservedControl {
 	return out
 }
 
-// judge combines the observations with these ids, and their sentences. Those of doubts can only contradict.
+// judge combines the observations with these ids, and their sentences. Those in doubts can only contradict.
 func judge(ids, doubts []string, seen []look.Observation) (result look.Result, evidence []string, against string) {
 	evidence = []string{}
 	holds := len(ids) > 0
@@ -145,19 +143,19 @@ func judge(ids, doubts []string, seen []look.Observation) (result look.Result, e
 	return result, evidence, against
 }
 
-// OutOfReach judges the observations that a role's key is out of the agent's reach.
+// OutOfReach judges whether the agent cannot reach a role's key.
 func OutOfReach(purpose string, seen []look.Observation) (result look.Result, against string) {
 	result, _, against = judge(keyObservations(purpose), nil, seen)
 	return result, against
 }
 
-// Apart judges the observations that the holder of a role's key can use no other key.
+// Apart judges whether the holder of a role's key can use no other key.
 func Apart(purpose string, seen []look.Observation) (result look.Result, against string) {
 	result, _, against = judge([]string{look.Apart + ":" + purpose}, nil, seen)
 	return result, against
 }
 
-// Contradicted refuses a deployment whose manifest an observation contradicts.
+// Contradicted refuses a deployment if an observation contradicts its manifest.
 func Contradicted(controls []ObservedControl) error {
 	for _, c := range controls {
 		if c.State == ObservedFalse {

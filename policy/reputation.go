@@ -12,7 +12,7 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
-// OpenReputation opens a reputation token as the manifest demands. It must be of the agent subject, whose owner is a
+// OpenReputation opens a reputation token by the manifest's demands. It must be about the agent subject, owned by a
 // pinned key registry.
 func OpenReputation(v *evidence.Verifier, s *Strict, token, subject string) (evidence.Opened[accrual.Claims], error) {
 	o, err := evidence.Open(v, accrual.Kind, token, s.Autonomy.Expected)
@@ -22,7 +22,7 @@ func OpenReputation(v *evidence.Verifier, s *Strict, token, subject string) (evi
 	return o, checkReputation(v, s, o.Claims(), subject)
 }
 
-// JudgeReputation judges an opened token again. It refuses what [OpenReputation] would refuse now.
+// JudgeReputation judges an opened token again. It refuses what [OpenReputation] would now refuse.
 func JudgeReputation(v *evidence.Verifier, s *Strict, o evidence.Opened[accrual.Claims], subject string) error {
 	if err := evidence.Judge(v, accrual.Kind, o, s.Autonomy.Expected); err != nil {
 		return err
@@ -46,7 +46,7 @@ func checkReputation(v *evidence.Verifier, s *Strict, c accrual.Claims, subject 
 	return nil
 }
 
-// CheckVerified refuses an agent without a verification that counts, as reputation_insufficient.
+// CheckVerified refuses an agent without a valid verification (reputation_insufficient).
 func (e AutonomyExpected) CheckVerified(c *accrual.Claims, now time.Time) error {
 	of := c.Verification
 	because := "a server of the xray bridge did not answer, which allowDegraded of the manifest does not allow"
@@ -64,7 +64,7 @@ func (e AutonomyExpected) CheckVerified(c *accrual.Claims, now time.Time) error 
 		because)
 }
 
-// IsOwner reports whether owner, in the form of receipts, is a key registry that v pins.
+// IsOwner reports whether owner, as in receipts, is a key registry that v pins.
 func IsOwner(v *evidence.Verifier, owner string) bool {
 	return slices.ContainsFunc(v.Trust().Registries(), func(registry ed25519.PublicKey) bool {
 		return interaction.Owner(registry) == owner

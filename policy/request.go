@@ -7,14 +7,13 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Request asks for a decision about one post.
 type Request struct {
 	Binding         evidence.Binding `json:"binding"`
 	ChallengeID     string           `json:"challengeId"`
 	RuntimeID       string           `json:"runtimeId"`
 	SessionID       string           `json:"sessionId"`
 	EnvironmentHash string           `json:"environmentHash"`
-	ManifestHash    string           `json:"manifestHash"` // of the sidecar's manifest
+	ManifestHash    string           `json:"manifestHash"` // the sidecar's
 	OriginProof     string           `json:"originProof"`
 	TriggerReceipt  string           `json:"triggerReceipt"`
 	// Reputation is the agent's reputation token, if the sidecar has one.
@@ -26,7 +25,7 @@ type Request struct {
 type Call struct {
 	Method      string `json:"method"`
 	Scheme      string `json:"scheme"`
-	Host        string `json:"host"`        // with a port other than the scheme's
+	Host        string `json:"host"`        // with the port, unless it is the scheme's
 	Path        string `json:"path"`        // escaped, without the query
 	Rule        string `json:"rule"`        // the matching action rule
 	ContentKind string `json:"contentKind"` // json or raw
@@ -35,23 +34,22 @@ type Call struct {
 	Message *Message `json:"message,omitempty"`
 }
 
-// Decision are the two artifacts that allow one post.
+// Decision holds the two artifacts that allow one post.
 type Decision struct {
 	PolicyDecision string `json:"policyDecision"`
 	Grant          string `json:"grant"`
 }
 
-// Manifests are the hashes of the control plane's manifests, the current one first.
+// Manifests are the hashes of the control plane's manifests, current first.
 type Manifests struct {
 	Manifests []string `json:"manifests"`
 }
 
-// AcceptsRequest asks which key versions are accepted under a manifest.
 type AcceptsRequest struct {
 	ManifestHash string `json:"manifestHash"`
 }
 
-// Accepted holds the accepted key versions, by the signing process.
+// Accepted holds the accepted key versions of each signing process.
 type Accepted struct {
 	Trigger []string `json:"trigger"` // origin proofs and trigger receipts
 	Node    []string `json:"node"`    // reputation tokens
@@ -72,7 +70,7 @@ const (
 	maxPath = 2048
 )
 
-// Check refuses an incomplete request, and a call other than the bound one: conditions on request.method and
+// Check refuses an incomplete request, and one whose call is not the bound one: conditions on request.method and
 // request.path would judge another call than the decision is signed for.
 func (r *Request) Check() error {
 	if err := r.Binding.CheckNonce(); err != nil {

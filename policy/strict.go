@@ -9,11 +9,11 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Strict is what a clean manifest demands of each artifact (seed: createStrictAutonomousDeploymentPolicy). Only
+// Strict holds a clean manifest's demands on each artifact (seed: createStrictAutonomousDeploymentPolicy). Only
 // [Manifest.Strict] makes one.
 type Strict struct {
 	DeploymentID string
-	ManifestHash string // hashStrictAutonomousDeploymentManifest
+	ManifestHash string // seed: hashStrictAutonomousDeploymentManifest
 	ControlsHash string
 
 	Deployment   DeploymentExpected
@@ -34,22 +34,22 @@ type Strict struct {
 	MaxCapabilityAge time.Duration
 }
 
-// DeploymentExpected is demanded of the deployment certificate.
+// DeploymentExpected is what the deployment certificate must satisfy.
 type DeploymentExpected struct {
 	evidence.Expected
 	DeploymentIDs []string
 }
 
-// RuntimeExpected is demanded of the runtime attestation, with autonomous mode and no human interaction.
+// RuntimeExpected is what the runtime attestation must satisfy, besides autonomous mode and no human interaction.
 type RuntimeExpected struct {
 	evidence.Expected
-	RuntimeIDs      []string // empty: any that session receipt and decision agree on
-	TriggerKinds    []string // allowed by both runtime policy and receipt policy
+	RuntimeIDs      []string // empty: any, if session receipt and decision agree
+	TriggerKinds    []string // allowed by both runtime and receipt policy
 	PolicyHash      string
 	EnvironmentHash string
 }
 
-// ReceiptExpected is demanded of the trigger receipt. An empty hash pins nothing.
+// ReceiptExpected is what the trigger receipt must satisfy. An empty hash pins nothing.
 type ReceiptExpected struct {
 	evidence.Expected
 	Kinds                    []string
@@ -57,7 +57,7 @@ type ReceiptExpected struct {
 	PayloadHash, BindingHash string
 }
 
-// OriginExpected is demanded of the trigger origin proof. An empty hash pins nothing.
+// OriginExpected is what the trigger origin proof must satisfy. An empty hash pins nothing.
 type OriginExpected struct {
 	evidence.Expected
 	Kinds                                  []string
@@ -66,7 +66,7 @@ type OriginExpected struct {
 	PayloadHash, BindingHash, EvidenceHash string
 }
 
-// SessionExpected is demanded of the agent session receipt, with none of its four human flags.
+// SessionExpected is what the agent session receipt must satisfy, besides having no human flag.
 type SessionExpected struct {
 	evidence.Expected
 	RuntimeIDs       []string
@@ -76,7 +76,7 @@ type SessionExpected struct {
 	EnvironmentHash  string
 }
 
-// AutonomyExpected is demanded of a reputation token. Empty, it refuses all.
+// AutonomyExpected is what a reputation token must satisfy. Empty, it refuses all.
 type AutonomyExpected struct {
 	evidence.Expected
 	ScoringHash         string
@@ -84,7 +84,7 @@ type AutonomyExpected struct {
 	AllowDegraded       bool
 }
 
-// Pins refuses a policy file without the required hash, as pin_mismatch.
+// Pins refuses a policy file without the pinned hash (pin_mismatch).
 func (s *Strict) Pins(policyHash string) error {
 	if policyHash == "" || policyHash != s.Runtime.PolicyHash {
 		return refusal.New("pin_mismatch",
@@ -94,10 +94,9 @@ func (s *Strict) Pins(policyHash string) error {
 	return nil
 }
 
-// namedIssues bounds the issues in a refusal.
 const namedIssues = 5
 
-// Strict turns a clean manifest into the gate's demands. It refuses one with issues as deployment_unsafe.
+// Strict turns a clean manifest into the gate's demands. It refuses one with issues (deployment_unsafe).
 func (m *Manifest) Strict() (*Strict, error) {
 	if issues := m.Audit(); len(issues) > 0 {
 		var named []string
@@ -115,7 +114,7 @@ func (m *Manifest) Strict() (*Strict, error) {
 
 	deployment := m.DeploymentCertificatePolicy
 	s.Deployment = DeploymentExpected{
-		// The pin of a root vouches for its custody.
+		// Pinning a root vouches for its custody.
 		Expected:      deployment.expected(deployment.MaxCertificateAgeMs, KeyCustody{}),
 		DeploymentIDs: deployment.AllowedDeploymentIDs,
 	}
@@ -189,7 +188,6 @@ func (s *Strict) CheckRuntime(id string) error {
 
 func (p ProofPolicy) strict() evidence.Expected { return p.expected(p.MaxProofAgeMs, p.KeyCustody) }
 
-// strict fills the three parts of a runtime policy.
 func (p RuntimePolicy) strict() *Strict {
 	custody := KeyCustody{AllowedKeyCustody: p.AllowedKeyCustody, RequireNonExportableKey: true}
 	if len(custody.AllowedKeyCustody) == 0 {
@@ -216,7 +214,7 @@ func (p RuntimePolicy) strict() *Strict {
 	}
 }
 
-// triggerKinds are the kinds that an attestation may name: the receipt policy's, narrowed by the runtime's own.
+// triggerKinds are the kinds that an attestation may name: the receipt policy's, narrowed by the runtime policy's.
 func (p RuntimePolicy) triggerKinds() []string {
 	var kinds []string
 	for _, kind := range p.TriggerReceiptPolicy.AllowedKinds {

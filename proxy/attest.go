@@ -10,10 +10,10 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// CheckUnattended names the check on the session's run. Only records of observed runs have it.
+// CheckUnattended names the check on the session's run, which only records of observed runs have.
 const CheckUnattended = "unattended run"
 
-// beginAttest begins step 7: the sidecar looks at the run now, and two roles sign the result. The policy hash is the
+// beginAttest begins step 7: the sidecar observes the run now, and two roles sign the result. The policy hash is the
 // manifest's, so the gate accepts only a decision by that policy.
 func (t *posting) beginAttest() {
 	o := &t.p.o
@@ -40,13 +40,13 @@ func (t *posting) beginAttest() {
 		}
 	}()
 	t.attested = func() (signer.Attested, error) {
-		<-done // at the latest soon after ctx ends
+		<-done // ends soon after ctx
 		return a, err
 	}
 }
 
-// attest is step 7: it waits for the signatures, and stops a run in which anything was found. The record has the
-// receipt by then.
+// attest is step 7: it waits for the signatures, and stops the post if the run has findings. By then the record has the
+// receipt.
 func (t *posting) attest(context.Context) error {
 	a, err := t.attested()
 	if err != nil {
@@ -59,7 +59,7 @@ func (t *posting) attest(context.Context) error {
 	if h := a.SessionReceipt.Claims().Interactions; h != nil {
 		t.record.Interactions = &ledger.Standing{Number: h.Number, Head: h.HeadHash, Open: h.OpenCalls}
 	}
-	seen := t.session.Report() // includes findings since the look
+	seen := t.session.Report() // includes later findings
 	if !seen.AnyCovered() {
 		return nil
 	}

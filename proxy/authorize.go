@@ -29,7 +29,7 @@ func (t *posting) admit(ctx context.Context) error {
 	return nil
 }
 
-// requestProof is step 9: it signs the final call, bound to the capability and the credential.
+// requestProof is step 9: it signs the final call together with the capability and the credential.
 func (t *posting) requestProof(ctx context.Context) error {
 	var err error
 	if t.credential, err = t.action.Credential.Now(ctx); err != nil {
@@ -58,11 +58,10 @@ func (t *posting) requestProof(ctx context.Context) error {
 	return t.conversation.prove(ctx, t.binding)
 }
 
-// CheckSingleUse names the check that consumes every single-use key.
 const CheckSingleUse = "single use"
 
-// consume makes the intent and every single-use key durable in one transaction. From then on the post counts as made
-// unless its outcome says otherwise. A session that has ended since step 1 makes no post.
+// consume makes the intent and every single-use key durable in one transaction. The post then counts as made unless its
+// outcome says otherwise. A session that has ended since step 1 makes no post.
 func (t *posting) consume(ctx context.Context) error {
 	if _, open := t.p.o.Sessions.Get(t.session.ID); !open {
 		return refusal.New("session_required", "the call's session ended while the call was verified")
@@ -86,7 +85,7 @@ func (t *posting) consume(ctx context.Context) error {
 	return t.check(CheckSingleUse, nil)
 }
 
-// openReceipt returns what becomes durable with the intent, so that the post surely gets a receipt.
+// openReceipt returns what to store with the intent, so that the post surely gets a receipt.
 func (t *posting) openReceipt() ([]ledger.OpenCall, error) {
 	receipt, err := t.p.o.Receipts.Post(t.session.Chain, receipts.PostRequest{Record: t.record, Body: t.content.Reader()})
 	if err != nil {

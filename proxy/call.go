@@ -20,34 +20,33 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// call is one request on its way, with its record.
+// call is one request in the pipeline, with its record.
 type call struct {
 	p       *Pipeline
-	w       http.ResponseWriter // nil for a CONNECT, and for a call that ended before its request
+	w       http.ResponseWriter // nil for a CONNECT, and if there is no request
 	r       *http.Request       // nil for a call that ended before its request
 	target  upstream.Target
 	session *session.Session // nil until step 1
 	record  ledger.Record
 	stage   stage // see stage.go
-	// conversation speaks the protocol of the endpoint; plain until step 2 finds another.
+	// conversation speaks the endpoint's protocol; plain until step 2.
 	conversation conversation
 	via          http.RoundTripper // sends the request
 	slot         slot              // the call's share of the calls in flight
-	permit       upstream.Permit   // permission to call the host
-	// held is the body, if the message in it chose the rule; otherwise nil.
+	permit       upstream.Permit
+	// held is the body, if its message chose the rule; otherwise nil.
 	held *body.Body
-	// streamed is the request's own body, if that is sent. A post has none: its body was read before.
+	// streamed is the request's own body, if it is sent. A post has none: its body was read before.
 	streamed *body.Streamed
-	// does is the effect of a post's message; nil if its rule does not look at messages.
-	does *policy.Message
-	// receipt is the call's interaction receipt, or nil.
+	// does is the effect of a post's message, or nil if its rule ignores messages.
+	does        *policy.Message
 	receipt     *receipts.Call
-	told        problem.Details // why the call failed, as the agent may read it
+	told        problem.Details // why the call failed, as shown to the agent
 	connections connections
 	last        time.Time // end of the last step
 }
 
-// connections counts a call's connections, in the transport's goroutine.
+// connections counts a call's connections. The transport's goroutine updates it.
 type connections struct {
 	got  atomic.Bool  // the call has a connection
 	made atomic.Int32 // new ones for this call
@@ -61,13 +60,12 @@ func (p *Pipeline) newCall(w http.ResponseWriter, r *http.Request) *call {
 		ID: "post_" + evidence.NewOrderedID(now), Flow: flowEgress, State: ledger.StateRefused, Started: now,
 		Manifest: p.o.Strict.ManifestHash, Steps: make([]ledger.Step, 0, 4),
 	}
-	if r != nil && wire.IsMethod(r.Method) { // any other is refused and not recorded
+	if r != nil && wire.IsMethod(r.Method) { // others are refused and not recorded
 		c.record.Method = r.Method
 	}
 	return c
 }
 
-// route sets the call's destination.
 func (c *call) route(t upstream.Target) {
 	c.target = t
 	c.record.Host = t.Address()
@@ -80,14 +78,12 @@ func (c *call) of(s *session.Session) {
 	c.record.Session, c.record.Event = s.ID, s.Event.ID
 }
 
-// step ends a step and records its duration.
 func (c *call) step(name string) {
 	now := c.p.o.Now()
 	c.record.Steps = append(c.record.Steps, ledger.Step{Name: name, Micros: now.Sub(c.last).Microseconds()})
 	c.last = now
 }
 
-// check records the result of one verification and returns err.
 func (c *call) check(name string, err error) error {
 	err = evidence.Stale(err)
 	k := ledger.Check{Name: name, OK: err == nil}
@@ -103,7 +99,7 @@ func (c *call) artifact(name, token string) {
 	c.record.Artifacts = append(c.record.Artifacts, ledger.Artifact{Name: name, Token: token})
 }
 
-// identify finds the session of a call that ended before step 1, for its record.
+// identify finds the session for the record of a call that ended before step 1.
 func (p *Pipeline) identify(ctx context.Context, c *call) {
 	if c.session != nil {
 		return
@@ -119,7 +115,7 @@ func (p *Pipeline) identify(ctx context.Context, c *call) {
 
 // readBody reads at most limit bytes of body, before anything is sent.
 func (c *call) readBody(limit int64, kind string) (*body.Body, error) {
-	// A deadline ends a read; a context does not. Connections without deadlines have the server's own limits.
+	// A deadline ends a read; a context does not. Connections without deadlines have the server's limits.
 	reading := http.NewResponseController(c.w)
 	_ = reading.SetReadDeadline(c.p.o.Now().Add(c.p.o.Timeouts.Step))
 	read, err := c.p.bodies.Read(c.w, c.r, c.session.ID, limit, kind == ContentJSON)
@@ -140,7 +136,6 @@ func (c *call) release() {
 	}
 }
 
-// sentBytes returns the size of the call's body.
 func (c *call) sentBytes() int64 {
 	switch {
 	case c.streamed != nil:
@@ -151,7 +146,7 @@ func (c *call) sentBytes() int64 {
 	return c.record.BytesOut
 }
 
-// closeAfter closes the agent's connection after the answer, because the rest of the body may be of any size.
+// closeAfter closes the agent's connection after the answer, because the rest of the body has no bound.
 func (c *call) closeAfter() {
 	if c.r.ProtoMajor == 1 {
 		c.w.Header().Set("Connection", "close")
@@ -165,7 +160,7 @@ const (
 )
 
 // answerRefusal answers a refusal at once, and then reads the rest of the client's body, within bounds. Many clients
-// read the answer only after they have sent everything; an early close would lose it.
+// read the answer only after sending everything; an early close would lose it.
 func (c *call) answerRefusal(err error) {
 	d := problem.ForAgent(err, c.record.ID)
 	var first *challengeRequired
@@ -174,18 +169,18 @@ func (c *call) answerRefusal(err error) {
 	}
 	answer := http.NewResponseController(c.w)
 	if c.slot.call {
-		_ = answer.EnableFullDuplex() // otherwise net/http reads the body before it answers; HTTP/2 does not
+		_ = answer.EnableFullDuplex() // otherwise net/http reads the body before it answers; HTTP/2 does not need it
 	}
 	c.writeProblem(d, err)
 	if !c.slot.call || c.held != nil || c.r.Body == http.NoBody || c.r.Header.Get("Expect") != "" {
-		return // a client with Expect sends no body now
+		return // a client with Expect now sends no body
 	}
 	_ = answer.Flush()
 	_ = answer.SetReadDeadline(c.p.o.Now().Add(unreadTimeout))
 	_, _ = io.CopyN(io.Discard, c.r.Body, maxUnread)
 }
 
-// writeProblem answers a refusal in the form that the endpoint's clients show.
+// writeProblem answers a refusal in the form that the endpoint's clients display.
 func (c *call) writeProblem(d problem.Details, err error) {
 	c.w.Header().Set(problem.ProxyStatusField, d.ProxyStatus())
 	c.conversation.refuse(c.w, d, err)

@@ -45,7 +45,7 @@ func (t *posting) freshWork(ctx context.Context) error {
 	return t.bind(*ch.Binding, ch.Token, evidence.Response{ChallengeID: ch.ID, Answers: answers})
 }
 
-// agentAnswer reads the agent's answer from the headers of its second call. The gate verifies the token's nonce.
+// agentAnswer reads the agent's answer from its second call's headers. The gate verifies the token's nonce.
 func (t *posting) agentAnswer(token, response []string) error {
 	if len(token) != 1 || len(response) != 1 {
 		return refusal.New("challenge_refused",
@@ -69,11 +69,11 @@ func (t *posting) agentAnswer(token, response []string) error {
 	return t.bind(*claims.Binding, token[0], answer)
 }
 
-// bind ends step 4: the binding has its nonce now.
+// bind ends step 4 with a binding that has its nonce.
 func (t *posting) bind(b evidence.Binding, token string, response evidence.Response) error {
 	t.binding = b
 	t.record.BindingHash = b.Hash()
-	// The sizes of a complete post.
+	// Room for a complete post.
 	t.record.Artifacts, t.record.Checks = make([]ledger.Artifact, 0, 10), make([]ledger.Check, 0, 16)
 	t.record.Steps = slices.Grow(t.record.Steps, maxSteps)
 	t.envelope.ChallengeToken, t.envelope.Response = token, response
@@ -81,13 +81,13 @@ func (t *posting) bind(b evidence.Binding, token string, response evidence.Respo
 	return b.CheckNonce()
 }
 
-// challengeRequired is the refusal that carries a challenge for the agent.
+// challengeRequired is a refusal with a challenge for the agent.
 type challengeRequired struct {
 	*refusal.Refusal
 	document []byte
 }
 
-// takeHeader removes and returns a header of the mediator's own protocol, which agents cannot send upstream.
+// takeHeader removes and returns a header of the mediator's own protocol, so that it never goes upstream.
 func takeHeader(h http.Header, name string) []string {
 	v := h.Values(name)
 	h.Del(name)

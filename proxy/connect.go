@@ -11,8 +11,8 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// Connect decides a CONNECT: it needs a session, and a rule that could allow some call there. It records refusals; an
-// allowed tunnel is recorded call by call.
+// Connect judges a CONNECT: it needs a session, and a rule that could allow some call to the target. It records
+// refusals; in an allowed tunnel each call is recorded.
 func (p *Pipeline) Connect(r *http.Request, t upstream.Target) (context.Context, error) {
 	c := p.newCall(nil, r)
 	c.target = t
@@ -28,7 +28,7 @@ func (p *Pipeline) Connect(r *http.Request, t upstream.Target) (context.Context,
 	return nil, recorded{err, c.record.ID}
 }
 
-// recorded is a refusal that has its record already.
+// recorded is a refusal that already has its record.
 type recorded struct {
 	error
 	post string
@@ -42,7 +42,7 @@ func (p *Pipeline) connect(c *call) error {
 		return nil
 	}
 	route, _ := intercept.RouteFrom(r.Context())
-	if err := p.findSession(c, route); err != nil { // each call in the tunnel does so too
+	if err := p.findSession(c, route); err != nil { // each call in the tunnel repeats this
 		return err
 	}
 	if !p.o.Rules.Knows("https", t.Host, t.Port) && !p.o.Rules.Knows("http", t.Host, t.Port) {
@@ -54,8 +54,8 @@ func (p *Pipeline) connect(c *call) error {
 	return nil
 }
 
-// Refused records a refusal of the connection layer before there was a request, such as a TLS handshake for another
-// host than the CONNECT's. What Connect refused is recorded already.
+// Refused records a refusal by the connection layer before there was a request, such as a TLS handshake for another
+// host than the CONNECT's. Connect's refusals already have a record.
 func (p *Pipeline) Refused(ctx context.Context, t upstream.Target, err error) {
 	var known recorded
 	if errors.As(err, &known) {
@@ -67,7 +67,7 @@ func (p *Pipeline) Refused(ctx context.Context, t upstream.Target, err error) {
 	_ = p.finish(ctx, c) // logs its own error
 }
 
-// Refuse answers a request that the connection layer refused, and records it unless it is recorded already.
+// Refuse answers a request that the connection layer refused, and records the refusal unless it has a record.
 func (p *Pipeline) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var known recorded
 	if errors.As(err, &known) {

@@ -11,7 +11,7 @@ import (
 	"github.com/actionproof/mediator/proxy/forward"
 )
 
-// readContent is step 3: it reads the body once, bounds, normalises and hashes it, and makes the binding.
+// readContent is step 3: it reads the body once; bounds, normalises and hashes it; and makes the binding.
 func (t *posting) readContent(ctx context.Context) error {
 	if err := t.action.checkHeader(t.r.Header); err != nil {
 		return err
@@ -34,7 +34,7 @@ func (t *posting) readContent(ctx context.Context) error {
 	}
 	a, r, hash := t.action, &t.record, t.content.Hash
 	t.binding = evidence.Binding{Subject: a.Subject, Action: a.Action, Resource: resource, ContentHash: hash}
-	if err := t.binding.Check(); err != nil { // before the record gets the resource, which can be as long as a header
+	if err := t.binding.Check(); err != nil { // before the record gets the resource, which may be as long as a header
 		return err
 	}
 	r.Subject, r.Action, r.Resource, r.ContentHash = a.Subject, a.Action, resource, hash
@@ -43,7 +43,7 @@ func (t *posting) readContent(ctx context.Context) error {
 	return nil
 }
 
-// readBody reads and hashes a post's body, unless it was read before to find the rule.
+// readBody reads and hashes a post's body, unless step 2 has read it.
 func (t *posting) readBody(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
@@ -64,7 +64,7 @@ func (t *posting) readBody(ctx context.Context) (err error) {
 	return err
 }
 
-// checkHeader refuses a header that the action does not list: the effect of a post can depend on a header.
+// checkHeader refuses a header that the action does not list, because a header can change a post's effect.
 func (a *Action) checkHeader(h http.Header) error {
 	if a.Headers == nil {
 		return nil

@@ -10,33 +10,32 @@ import (
 	"github.com/actionproof/mediator/proxy/body"
 )
 
-// conversation is one call in the protocol of its endpoint, with its own state. The pipeline knows protocols only by
-// these moments, in this order.
+// conversation is one call in its endpoint's protocol, with the protocol's own state. It is all that the pipeline knows
+// of protocols. The methods are called in this order.
 type conversation interface {
-	// choose reads the call's message and returns the rule that it matches.
 	choose(rules []rule) (rule, error)
-	// content judges a post's body before anything is signed for it.
+	// content judges a post's body before anything is signed.
 	content(b *body.Body) error
-	// prove signs what a post needs beside its request proof, before anything is consumed.
+	// prove signs what a post needs besides its request proof, before anything is consumed.
 	prove(ctx context.Context, b evidence.Binding) error
-	// sent prepares the outgoing request. An error stops it.
+	// sent prepares the outgoing request. An error stops the call.
 	sent(out *http.Request) (*http.Request, error)
-	// answer relays the answer to the agent and reads it on the way. ctx is the outgoing request's.
+	// answer relays the answer to the agent, and reads it as it passes. ctx is the outgoing request's.
 	answer(ctx context.Context, resp *http.Response) error
-	// refuse answers a refusal in the form that the protocol's clients show.
+	// refuse answers a refusal in the form that the protocol's clients display.
 	refuse(w http.ResponseWriter, d problem.Details, err error)
-	// keep reports whether the record waits for a resumed answer. The conversation then finishes the call later.
+	// keep reports whether the record waits for a resumed answer. If so, the conversation finishes the call later.
 	keep() bool
-	// end completes the record and the chain of receipts. handed is when the agent had the whole answer, or zero.
+	// end completes the record and the receipts. handed is when the agent had the whole answer, or zero.
 	end(handed time.Time)
 }
 
-// kind is a kind of endpoint where a call's message chooses the rule.
+// kind is a kind of endpoint at which the message chooses the rule.
 type kind struct {
 	name string
-	// is reports whether a rule looks at messages of this kind.
+	// is reports whether a rule is about messages of this kind.
 	is func(rule) bool
-	// check refuses two rules for the same message and returns the index of the second.
+	// check refuses two rules for one message and returns the second's index.
 	check func([]rule) (int, error)
 	// begin may wait for the session's own calls. Choosing the rule must not: other sessions wait for the turn to read.
 	begin func(*call) conversation
@@ -44,10 +43,9 @@ type kind struct {
 	header func(name string) bool
 }
 
-// kinds lists all kinds. A rule of no kind looks at origin, method and path alone.
+// kinds lists all kinds. Rules of no kind match origin, method and path alone.
 var kinds = []*kind{&kindMCP, &kindGraphQL, &kindModel}
 
-// kindOf returns the kind with this name, or nil.
 func kindOf(name string) *kind {
 	for _, k := range kinds {
 		if k.name == name {
@@ -57,12 +55,12 @@ func kindOf(name string) *kind {
 	return nil
 }
 
-// choose ends step 2: it finds the call's rule, if need be by reading its message.
+// choose ends step 2: it finds the call's rule, reading the message if needed.
 func (p *Pipeline) choose(c *call, to *endpoint) (r rule, err error) {
 	if to.kind == nil {
 		return c.conversation.choose(to.rules)
 	}
-	if c.r.ContentLength != 0 { // over HTTP/2 Body is never NoBody
+	if c.r.ContentLength != 0 { // over HTTP/2 an empty body does not show
 		if c.held, err = c.readBody(body.MaxJSON, ContentJSON); err != nil {
 			c.closeAfter()
 			return rule{}, err

@@ -8,8 +8,8 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// triggerEvidence is step 5: origin proof and trigger receipt for this event and this binding, both opened. The gate
-// compares everything else, but only the sidecar knows which event it asked about.
+// triggerEvidence is step 5: it gets and opens origin proof and trigger receipt for this event and binding. The gate
+// compares everything but the event: only the sidecar knows which one it asked about.
 func (t *posting) triggerEvidence(ctx context.Context) error {
 	e, err := t.p.o.Triggers.Evidence(ctx, t.session.Event.ID, t.binding)
 	if err != nil {
@@ -32,19 +32,19 @@ func (t *posting) triggerEvidence(ctx context.Context) error {
 	return t.check("received trigger receipt", err)
 }
 
-// decide is step 6: the control plane's decision and grant for exactly this post, both opened. The sidecar signs the
-// attestations meanwhile, because they do not depend on the answer. A denied post has them on record too: the record
-// accounts for everything that was signed.
+// decide is step 6: it gets and opens the control plane's decision and grant for exactly this post. The sidecar
+// meanwhile signs the attestations, which do not depend on them. A denied post's record has them too: it accounts for
+// everything signed.
 func (t *posting) decide(ctx context.Context) error {
 	t.beginAttest()
 	err := t.askControl(ctx)
 	if err != nil {
-		_ = t.attest(ctx) // err is the reason; this only completes the record
+		_ = t.attest(ctx) // only completes the record: err is the reason
 	}
 	return err
 }
 
-// askControl gets the decision and the grant. The record keeps the reputation token if the decision names it.
+// askControl gets decision and grant. The record keeps the reputation token if the decision names it.
 func (t *posting) askControl(ctx context.Context) error {
 	o := &t.p.o
 	reputation := t.reputation(ctx)
@@ -84,7 +84,7 @@ func (t *posting) askControl(ctx context.Context) error {
 	return t.check("received grant", err)
 }
 
-// reputation returns the agent's reputation token, or nothing if no rule may ask for it.
+// reputation returns the agent's reputation token, or "" if no rule may ask for it.
 func (t *posting) reputation(ctx context.Context) string {
 	o := &t.p.o
 	if o.Reputations == nil || o.Strict.Autonomy.MaxAge == 0 {

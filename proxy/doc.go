@@ -1,23 +1,23 @@
-// Package proxy is the sidecar's pipeline. It judges each call of an agent at one point and forwards it at most once.
+// Package proxy is the sidecar's pipeline. It judges each call of an agent in one place and forwards it at most once.
 //
-// Package intercept takes the agent's connection and terminates TLS. It gives each request with its Route to the
-// [Handler], which gives it to the current [Pipeline].
+// Package intercept accepts the agent's connection and terminates TLS. It passes each request and its Route to the
+// [Handler], which passes it to the current [Pipeline].
 //
 //	handler.go       the current pipeline, which a reload replaces
 //	connect.go       decides a CONNECT; records refusals that came before a request
 //	pipeline.go      takes a call from its first step to its answer; options.go lists its parts
 //	call.go          the call; stage.go how far it has come
 //	load.go          bounds the calls in flight and the rates
-//	own.go           answers what an agent asks the mediator itself, with package own
-//	session/     1   whose call it is
-//	rules.go     2   which rule the call matches
+//	own.go           answers agents' questions to the mediator itself, with package own
+//	session/     1   the call's session
+//	rules.go     2   the call's rule
 //	conversation.go  the protocol of the endpoint: mcp.go, graphql.go, model.go, generate.go, websocket.go, node.go
 //	egress.go        a call without evidence, straight to step 10
 //	post.go          a post takes these steps, in order:
 //	content.go   3   the body, read once and hashed; package body holds it
 //	challenge.go 4   fresh work for exactly this content
 //	decision.go  5   the trigger's evidence; 6 the control plane's decision
-//	attest.go    7   what the sidecar saw of the run, signed
+//	attest.go    7   the sidecar's observations of the run, signed
 //	authorize.go 8   the gate (gate.go); 9 the request proof, and single-use keys are consumed
 //	forward.go   10  sends the request, which package forward writes anew, and relays the answer
 //	record.go        ends the call: its receipt, its record and its log line

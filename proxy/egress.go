@@ -12,7 +12,7 @@ import (
 	"github.com/actionproof/mediator/proxy/body"
 )
 
-// egress forwards a call that is not a post: streamed both ways, without evidence, recorded with its times.
+// egress forwards a call that is not a post. It streams both ways, needs no evidence, and records the times.
 func (p *Pipeline) egress(c *call, e *Egress) error {
 	c.record.Rule = e.Name
 	if err := p.o.Record.Full(c.session.ID); err != nil {
@@ -46,18 +46,18 @@ func (p *Pipeline) egress(c *call, e *Egress) error {
 	if out, err = c.conversation.sent(out); err != nil {
 		return err
 	}
-	// An upstream may answer before the request's body ends. Without full duplex net/http would close that body at the
-	// first byte of the answer, and the transport would take this for a broken request. HTTP/2 does not need it.
+	// An upstream may answer before the request's body ends. Without full duplex, net/http would close that body at the
+	// answer's first byte, and the transport would think the request broken. HTTP/2 does not need it.
 	_ = http.NewResponseController(c.w).EnableFullDuplex()
-	if c.receipt == nil { // keeps the chain open until the call is over, see conclude
+	if c.receipt == nil { // keeps the chain open until the call ends: see conclude
 		p.o.Receipts.Going(c.session.Chain)
 	}
 	c.goes()
 	return c.send(out, cancel, credential)
 }
 
-// outlives ends a call some time after its session. The chain of receipts closes only after all calls, so an agent
-// could otherwise keep a session open to avoid its judgement.
+// outlives ends a call some time after its session ends. The chain of receipts closes after all calls, so an agent
+// could otherwise keep a session open to avoid being judged.
 func (p *Pipeline) outlives(ctx context.Context, end context.CancelCauseFunc) {
 	select {
 	case <-ctx.Done():

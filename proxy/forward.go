@@ -16,7 +16,7 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// forward is step 10: it sends the post once, with the credential, and never again. It ignores the agent's patience,
+// forward is step 10: it sends the post with the credential once, and never again. It goes on when the agent leaves,
 // because the outcome must be known.
 func (t *posting) forward(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.p.o.Timeouts.Forward)
@@ -42,9 +42,9 @@ func (t *posting) forward(ctx context.Context) error {
 	return err
 }
 
-// unsent gives the event its post back when a post never left. It records the outcome first: a crash in between costs
-// the event one post, and never lets it pay for two. It gives nothing back if an API that takes part has seen the
-// evidence, or if the intent may be durable.
+// unsent refunds the event for a post that never left. It records the outcome first: a crash in between costs the event
+// one post, but never lets it pay for two. There is no refund if an API that takes part has seen the evidence, or if
+// the intent may be durable.
 func (t *posting) unsent(ctx context.Context, why error) {
 	seen := t.action.TakesPart && t.envelope.DeploymentCertificate != ""
 	if t.envelope.TriggerReceipt == "" || t.stage == unsure || seen {
@@ -64,12 +64,12 @@ func (t *posting) unsent(ctx context.Context, why error) {
 	}
 }
 
-// maxConnections bounds the new connections that one call may try. net/http repeats a read whose connection was lost
-// before the answer, over HTTP/2 without end if the upstream sends GOAWAY. Dead kept connections do not count: there
-// may be many.
+// maxConnections bounds the new connections that one call may try. net/http repeats a read whose connection broke
+// before the answer; over HTTP/2 it does so without end if the upstream sends GOAWAY. Dead idle connections do not
+// count: there may be many.
 const maxConnections = 10
 
-// outgoing returns the request to send, with body in place of the call's own. cancel cancels ctx.
+// outgoing returns the request to send, with body instead of the call's own. cancel cancels ctx.
 func (c *call) outgoing(ctx context.Context, cancel context.CancelFunc, body io.Reader) *http.Request {
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
 		c.connections.got.Store(true)
@@ -81,7 +81,6 @@ func (c *call) outgoing(ctx context.Context, cancel context.CancelFunc, body io.
 	return forward.Request(ctx, c.r, c.target, body)
 }
 
-// send sends a call once and relays the answer. cancel cancels out's context.
 func (c *call) send(out *http.Request, cancel context.CancelFunc, credential forward.SecretHeader) error {
 	resp, err := c.via.RoundTrip(out)
 	c.step("upstream")
@@ -94,7 +93,7 @@ func (c *call) send(out *http.Request, cancel context.CancelFunc, credential for
 	}
 	failpoint.Reach("answered")
 	defer resp.Body.Close()
-	defer cancel() // before Close, which over HTTP/2 otherwise waits for the rest of the request
+	defer cancel() // before Close, which over HTTP/2 waits for the rest of the request
 	c.permit.Settle(resp.StatusCode, nil)
 	c.forwarded(resp.StatusCode)
 	carrier := resp.Body
@@ -102,14 +101,14 @@ func (c *call) send(out *http.Request, cancel context.CancelFunc, credential for
 		return err
 	}
 	if resp.StatusCode == http.StatusSwitchingProtocols {
-		resp.Body = carrier // no HTTP follows, so nothing to search
+		resp.Body = carrier // no HTTP follows, so there is nothing to search
 	}
 	err = c.conversation.answer(out.Context(), resp)
 	failpoint.Reach("relayed")
 	return err
 }
 
-// relay relays an answer as it comes. ctx is the outgoing request's.
+// relay streams an answer. ctx is the outgoing request's.
 func (c *call) relay(ctx context.Context, resp *http.Response) (err error) {
 	c.answers()
 	if c.intended() {
@@ -122,7 +121,7 @@ func (c *call) relay(ctx context.Context, resp *http.Response) (err error) {
 	return err
 }
 
-// turnedAway reports a call that gave up because no connection took it.
+// turnedAway reports that no connection took the call.
 func (c *call) turnedAway() error {
 	if c.connections.made.Load() <= maxConnections {
 		return nil

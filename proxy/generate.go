@@ -13,10 +13,10 @@ import (
 	"github.com/actionproof/mediator/proxy/generate"
 )
 
-// generateTimeout bounds a prompt's call to a model, to the end of its answer.
+// generateTimeout bounds a model call for a prompt, from start to end of answer.
 const generateTimeout = 10 * time.Minute
 
-// promptCall is the call to a model that an agent's prompt became. From step 2 on it is like any other call.
+// promptCall is the model call made from an agent's prompt. From step 2 on it is like any other call.
 type promptCall struct {
 	modelCall
 	generate generate.Call
@@ -29,7 +29,7 @@ func isPrompt(c *call) bool {
 	return c.target.Host == InternalHost && c.r.Method == http.MethodPost && c.r.URL.Path == generate.Path
 }
 
-// prompt turns such a call into the call to the model.
+// prompt turns the agent's call into a model call.
 func (c *call) prompt() error {
 	c.record.Flow = flowInternal
 	held, err := c.readBody(generate.MaxRequest, ContentJSON)
@@ -81,14 +81,14 @@ func (m *promptCall) answer(ctx context.Context, resp *http.Response) error {
 	return m.relay(ctx, resp)
 }
 
-// made returns the receipt of the finished call, or nil where none is made.
+// made returns the receipt of the finished call, or nil if there is none.
 func (m *promptCall) made() (*generate.Receipt, error) {
 	if m.receipt == nil {
 		return nil, nil
 	}
 	m.count(true)
 	m.counted = true
-	// The answer carries the receipt, so the receipt cannot say when the agent had it.
+	// The answer carries the receipt, which therefore cannot tell when the agent had it.
 	m.receipt.EndModel(m.record.State, m.observer.Interaction(), time.Time{})
 	ctx, cancel := context.WithTimeout(m.r.Context(), m.p.o.Timeouts.Step)
 	defer cancel()
@@ -96,7 +96,7 @@ func (m *promptCall) made() (*generate.Receipt, error) {
 	if err != nil {
 		return nil, err
 	}
-	claims, err := evidence.UnverifiedClaims(interaction.Kind, token) // signed by this sidecar just now
+	claims, err := evidence.UnverifiedClaims(interaction.Kind, token) // this sidecar has just signed it
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,6 @@ func (m *promptCall) made() (*generate.Receipt, error) {
 	}, nil
 }
 
-// refuse adds the error of the model's API.
 func (m *promptCall) refuse(w http.ResponseWriter, d problem.Details, err error) {
 	var failed *generate.Failure
 	if errors.As(err, &failed) {

@@ -11,7 +11,6 @@ import (
 	"github.com/actionproof/mediator/proxy/match"
 )
 
-// kindGraphQL is a GraphQL endpoint.
 var kindGraphQL = kind{
 	name:  "graphql",
 	is:    func(r rule) bool { return r.graphQL() != nil },
@@ -19,11 +18,11 @@ var kindGraphQL = kind{
 	begin: func(c *call) conversation { return graphQLCall{plain{c}} },
 }
 
-// graphQLReads are the methods that carry a query in the URL. Some servers accept mutations there too.
+// graphQLReads are methods with the query in the URL. Some servers accept mutations there too.
 var graphQLReads = []string{http.MethodGet, http.MethodHead}
 
-// readsByGraphQL returns rules that refuse graphQLReads at GraphQL endpoints without such a rule of their own.
-// Otherwise a rule for reads of the whole host would let a mutation in a URL pass.
+// readsByGraphQL returns rules that refuse graphQLReads at GraphQL endpoints without a rule for them. Otherwise a read
+// rule for the whole host would let a mutation in a URL pass.
 func readsByGraphQL(rules []*match.Rule) []*match.Rule {
 	type url struct {
 		scheme, host, path string
@@ -49,7 +48,6 @@ func readsByGraphQL(rules []*match.Rule) []*match.Rule {
 	return guards
 }
 
-// graphQLCall is a call to a GraphQL endpoint.
 type graphQLCall struct{ plain }
 
 func (m graphQLCall) choose(rules []rule) (rule, error) {
@@ -69,7 +67,7 @@ func (m graphQLCall) choose(rules []rule) (rule, error) {
 		}
 		fields := graphql.Fields(operations)
 		m.does = &policy.Message{GraphQL: &policy.GraphQL{Type: chosen.action.GraphQL.Type, Fields: fields}}
-		m.record.Message = m.does.Does() // as it is bound
+		m.record.Message = m.does.Does() // as bound
 	}
 	return chosen, nil
 }

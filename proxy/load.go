@@ -20,31 +20,29 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// Load bounds the work of the pipeline. A zero field has its default. The defaults are generous: they stop runaway
-// agents and calls to dead upstreams, and do not shape traffic. A call refused here was not sent and has used nothing
-// up. No session gets more calls, bodies, WebSockets or rate of a host than it leaves free ([share.Pool]).
+// Load bounds the pipeline's work. A zero field has its default. The defaults are generous: they stop runaway agents
+// and calls to dead upstreams, but do not shape traffic. A call refused here was not sent and has used nothing up. No
+// session may take more calls, bodies, WebSockets or host rate than it leaves free ([share.Pool]).
 type Load struct {
-	Calls   int              // in flight; further ones are refused (overloaded); 1024 if 0
+	Calls   int              // in flight; more are refused (overloaded); 1024 if 0
 	Session Rate             // of one session's calls and CONNECTs (rate_limited); 1000 per second if 0
 	Host    Rate             // of the calls to one host and port (rate_limited); 2000 per second if 0
 	Breaker upstream.Breaker // of each host and port (upstream_suspended)
-	Bodies  body.Limits      // of posts on their way (overloaded)
-	// WebSockets bounds the open ones; further ones are refused (overloaded); 256 if 0.
+	Bodies  body.Limits      // of posts in the pipeline (overloaded)
+	// WebSockets bounds those open; more are refused (overloaded); 256 if 0.
 	WebSockets int
-	// Unknown bounds the records, per minute, of callers without a known session; 10 if 0. The rest is counted.
+	// Unknown bounds the records a minute for callers without a known session; 10 if 0. More are only counted.
 	Unknown int
-	// Refused bounds a session's records, per minute, of calls to the mediator itself and of refused calls with nothing
-	// signed for them; 100 if 0. All sessions together have ten times as many. The rest is counted.
+	// Refused bounds a session's records a minute for calls to the mediator itself, and for refused calls without
+	// signed artifacts; 100 if 0. All sessions together have ten times as many. More are only counted.
 	Refused int
 }
 
-// Rate is the rate of a token bucket.
 type Rate struct {
 	PerSecond float64
-	Burst     int // how many may come at once; two seconds' worth, at least one, if 0
+	Burst     int // calls allowed at once; two seconds' worth, at least one, if 0
 }
 
-// Check refuses values that make no sense.
 func (l Load) Check() error {
 	if min(l.Calls, l.WebSockets, l.Session.Burst, l.Host.Burst, l.Breaker.Failures, l.Unknown, l.Refused) < 0 ||
 		l.Breaker.Pause < 0 || l.Bodies.Memory < 0 || l.Bodies.Spool < 0 {
@@ -58,10 +56,9 @@ func (l Load) Check() error {
 	return nil
 }
 
-// Files is the number of files that the process needs for the calls in flight and for itself, without the agents'
-// connections.
+// Files returns how many open files the process needs, without the agents' connections.
 func (l Load) Files() uint64 {
-	const own = 200 // ledger, sockets between the processes, files being read
+	const own = 200 // ledger, sockets between processes, files being read
 	l.setDefaults()
 	return uint64(l.Calls) + own
 }
@@ -84,12 +81,12 @@ func (r *Rate) setDefaults(perSecond float64) {
 	r.Burst = cmp.Or(r.Burst, max(1, int(2*r.PerSecond)))
 }
 
-// take takes one token from a bucket of this rate, or refuses in the name of who.
+// take takes one token from a bucket, or refuses in the name of who.
 func (r Rate) take(bucket *rate.Limiter, now time.Time, who string) error {
 	if bucket.AllowN(now, 1) {
 		return nil
 	}
-	// A cancelled reservation would lose tokens when several are made at once.
+	// Cancelling a reservation would lose tokens when several are made at once.
 	missing := 1 - bucket.TokensAt(now)
 	return refusal.Later{
 		Refusal: refusal.New("rate_limited", "%s gets more than %g calls per second; nothing was sent", who, r.PerSecond),
@@ -97,22 +94,20 @@ func (r Rate) take(bucket *rate.Limiter, now time.Time, who string) error {
 	}
 }
 
-// hostCapacity bounds the remembered hosts: rules can allow any number of subdomains.
+// hostCapacity bounds the remembered hosts: rules may allow any number of subdomains.
 const hostCapacity = 1024
 
-// load counts the calls in flight and remembers the hosts.
 type load struct {
 	Load
 	calls *share.Pool // in flight, of this pipeline and its predecessors
-	open  *share.Pool // WebSockets, counted likewise
+	open  *share.Pool // WebSockets of the same pipelines
 	hosts *hosts
-	// unknown is the quota of callers without a known session, refused the quota of all sessions together.
+	// quotas: of unknown callers, and of all sessions together
 	unknown, refused *flood.Quota
 	log              *zap.Logger
 	now              func() time.Time
 }
 
-// host is the state of one host and port.
 type host struct {
 	circuit *upstream.Circuit
 
@@ -121,7 +116,7 @@ type host struct {
 	calls *share.Pool // of that burst
 }
 
-// take counts a call of a session. A burst lasts as long as the rate needs for as many calls.
+// take counts a session's call. A burst lasts as long as the rate takes for that many calls.
 func (h *host) take(session string, of Rate, now time.Time, who string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -145,8 +140,8 @@ type hosts struct {
 	known *lru.Cache[address, *host]
 }
 
-// newLoad continues the counts of before, if there is one: always the calls in flight, and the hosts if their limits
-// are the same.
+// newLoad continues the counts of a non-nil before: always the calls in flight, and the hosts if their limits are
+// unchanged.
 func newLoad(l Load, before *load, log *zap.Logger, now func() time.Time) *load {
 	l.setDefaults()
 	n := &load{Load: l, calls: new(share.Pool), open: new(share.Pool), log: log, now: now}
@@ -172,14 +167,13 @@ func newLoad(l Load, before *load, log *zap.Logger, now func() time.Time) *load 
 	return n
 }
 
-// records reports whether a finished call leaves a record.
 func (l *load) records(c *call) bool {
 	switch {
 	case c.session == nil:
 		return l.unknown.Pass()
 	case c.intended() || c.stage == unsure || c.record.State != ledger.StateRefused && c.record.Flow != flowInternal:
 		return true
-	case len(c.record.Artifacts) > 1: // more than the challenge: the record accounts for what was signed
+	case len(c.record.Artifacts) > 1: // more than the challenge was signed: the record must account for it
 		return true
 	}
 	id := c.session.ID
@@ -190,13 +184,13 @@ func (l *load) records(c *call) bool {
 	}).Pass() && l.refused.Pass()
 }
 
-// slot is a call's place among the calls in flight and the open WebSockets. party is its session's id, or empty.
+// slot is a call's place among calls in flight and open WebSockets. party is its session's id, or empty.
 type slot struct {
 	party        string
 	call, socket bool
 }
 
-// enter counts a call as in flight until leave. It never waits.
+// enter counts a call in flight until leave. It never waits.
 func (l *load) enter(c *call) error {
 	c.slot.party = c.record.Session
 	if c.slot.call = l.calls.Take(c.slot.party, 1, int64(l.Calls)); !c.slot.call {
@@ -215,7 +209,7 @@ func (l *load) leave(c *call) {
 	}
 }
 
-// socket counts a call as an open WebSocket until leave.
+// socket counts an open WebSocket until leave.
 func (l *load) socket(c *call) error {
 	if c.slot.socket = l.open.Take(c.slot.party, 1, int64(l.WebSockets)); !c.slot.socket {
 		return refusal.New("overloaded",
@@ -224,19 +218,18 @@ func (l *load) socket(c *call) error {
 	return nil
 }
 
-// session counts one call of s.
 func (l *load) session(s *session.Session) error {
 	now := l.now()
 	return l.Session.take(s.Bucket(rate.Limit(l.Session.PerSecond), l.Session.Burst, now), now, "the session")
 }
 
-// node counts one request of s to the node, which also serves the owner's other agents and the sidecar.
+// node counts a request of s to the node, which the sidecar and the owner's other agents share.
 func (l *load) node(s *session.Session) error {
 	bucket := s.Node()
 	return Rate{PerSecond: float64(bucket.Limit())}.take(bucket, l.now(), "the session at "+InternalHost)
 }
 
-// host counts a call to its host and asks the host's breaker for a permit.
+// host counts a call to its host, and gets a permit from the host's breaker.
 func (l *load) host(c *call) (upstream.Permit, error) {
 	h := l.find(c.target)
 	if err := h.take(c.slot.party, l.Host, l.now(), c.record.Host); err != nil {

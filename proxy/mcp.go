@@ -20,7 +20,6 @@ import (
 	"github.com/actionproof/mediator/proxy/receipts"
 )
 
-// kindMCP is the endpoint of an MCP server.
 var kindMCP = kind{
 	name:   "mcp",
 	is:     func(r rule) bool { return r.mcp() != nil },
@@ -31,15 +30,14 @@ var kindMCP = kind{
 
 // lasting is what conversations know across all sessions. It survives a reload.
 type lasting struct {
-	tools mcp.Definitions // as MCP servers have shown them
+	tools mcp.Definitions // as shown by MCP servers
 }
 
-// mcpCall is a call to an MCP server.
 type mcpCall struct {
 	plain
 	mcp     mcp.Call
 	message *mcp.Message     // nil if the request has none
-	given   inference.Values // from the result of a tool
+	given   inference.Values // of a tool's result
 }
 
 func (m *mcpCall) choose(rules []rule) (rule, error) {
@@ -73,10 +71,9 @@ func (m *mcpCall) choose(rules []rule) (rule, error) {
 	return chosen, nil
 }
 
-// server names the server without its URL's query, which may hold a secret.
+// server names the server without the URL's query, which may hold a secret.
 func (m *mcpCall) server() string { return m.target.Authority() + m.r.URL.EscapedPath() }
 
-// watch prepares the reading of the answer.
 func (m *mcpCall) watch(rules []*mcp.Rule) {
 	peer := mcp.Peer{Server: m.target.Scheme + "://" + m.server(), Session: m.r.Header.Get("Mcp-Session-Id")}
 	if m.r.URL.RawQuery != "" {
@@ -111,7 +108,7 @@ func (m *mcpCall) chooseStream(rules []rule) (rule, error) {
 	return rules[max(i, 0)], mcp.CheckStream(m.r.Header)
 }
 
-// judge returns the rule that names the message.
+// judge returns the rule that allows the message.
 func (m *mcpCall) judge(rules []rule) (rule, error) {
 	verdict, err := mcp.Judge(m.message, m.r.Header, m.mcp.Rules, m.mcp.Peer, m.mcp.Memory)
 	m.mcp.Verdict = verdict
@@ -125,10 +122,10 @@ func (m *mcpCall) judge(rules []rule) (rule, error) {
 	return rules[verdict.Rule], nil
 }
 
-// maxToolChecks bounds the changed tools in one record and its log.
+// maxToolChecks bounds the changed tools that one record and its log name.
 const maxToolChecks = 32
 
-// changed records that a server has changed the definition of a tool.
+// changed records that a server changed a tool's definition.
 func (m *mcpCall) changed(tool, before, now string) {
 	if len(m.record.Checks) >= maxToolChecks {
 		return
@@ -145,7 +142,7 @@ func (m *mcpCall) sent(out *http.Request) (*http.Request, error) {
 	return out, nil
 }
 
-// answer records the result of the request. For a post it also reads what the agent did not wait for.
+// answer records the request's result. For a post it reads to the end even if the agent leaves.
 func (m *mcpCall) answer(ctx context.Context, resp *http.Response) error {
 	m.mcp.Begin(resp)
 	err := m.relay(ctx, resp)
@@ -185,7 +182,7 @@ func (m *mcpCall) refuse(w http.ResponseWriter, d problem.Details, err error) {
 	mcp.WriteProblem(w, d, m.message)
 }
 
-// keep keeps a tool call whose broken answer can be resumed.
+// keep keeps a tool call open whose broken answer can be resumed.
 func (m *mcpCall) keep() bool {
 	if m.mcp.Answer == nil || !m.mcp.Answer.Resumable() || !m.message.IsCall() {
 		return false
@@ -215,5 +212,5 @@ func (m *mcpCall) end(handed time.Time) {
 	}
 }
 
-// maxRelayedArguments bounds the tool arguments that are compared with what models asked for.
+// maxRelayedArguments bounds the tool arguments compared with those that models asked for.
 const maxRelayedArguments = 64 << 10

@@ -8,7 +8,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// Metrics counts calls. Labels come from configuration and our own tables, never from an agent.
+// Metrics counts calls. Labels come from configuration and our own tables, never from agents.
 type Metrics struct {
 	calls   *prometheus.CounterVec
 	took    *prometheus.HistogramVec
@@ -16,7 +16,6 @@ type Metrics struct {
 	leftOut prometheus.Counter
 }
 
-// NewMetrics registers the proxy's metrics.
 func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{

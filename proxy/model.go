@@ -13,7 +13,7 @@ import (
 	"github.com/actionproof/mediator/proxy/receipts"
 )
 
-// kindModel is an endpoint of a model API whose calls are observed.
+// kindModel is a model API's endpoint whose calls are observed.
 var kindModel = kind{
 	name: "model",
 	is:   func(r rule) bool { return r.egress != nil && r.egress.Observe != nil },
@@ -33,13 +33,12 @@ var kindModel = kind{
 	},
 }
 
-// modelCall is an observed call to a model.
 type modelCall struct {
 	plain
 	measure  *inference.Measure // nil for a call without a receipt
 	observer *inference.Observer
-	probe    string // id of the probe that is the prompt, or empty
-	counted  bool   // counted in its session before the end
+	probe    string // id of the probe in the prompt, or empty
+	counted  bool   // counted in its session already
 }
 
 func (m *modelCall) choose(rules []rule) (rule, error) {
@@ -64,16 +63,16 @@ func (m *modelCall) choose(rules []rule) (rule, error) {
 	return rules[0], nil
 }
 
-// sent makes the open call durable.
+// sent stores the call as open.
 func (m *modelCall) sent(out *http.Request) (*http.Request, error) {
 	asked := m.observer.Request()
 	receipt := m.p.o.Receipts.Model(m.session.Chain, receipts.ModelRequest{
 		Record: m.record, Ahead: intercept.CameAhead(m.r.Context()), Rule: m.record.Rule, Probe: m.probe,
 		Request: asked, Body: m.held.Text,
 	})
-	asked.Asked = nil // not needed again, and the answer can take long
+	asked.Asked = nil // drop it: the answer can take long
 	m.receipt = receipt
-	// Even if the agent leaves now, the outcome of the write must be known.
+	// The outcome of the write must be known even if the agent leaves now.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.r.Context()), m.p.o.Timeouts.Step)
 	defer cancel()
 	if err := receipt.Send(ctx); err != nil {
@@ -88,7 +87,7 @@ func (m *modelCall) answer(ctx context.Context, resp *http.Response) error {
 	return m.relay(ctx, resp)
 }
 
-// codeClientGone is the code of a call whose agent left before it had the whole answer.
+// codeClientGone marks a call whose agent left before it had the whole answer.
 const codeClientGone = "client_gone"
 
 func (m *modelCall) end(handed time.Time) {

@@ -15,7 +15,6 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// askNode answers a call with the node's answer.
 func (c *call) askNode(target string) error {
 	var asked []byte
 	if c.r.Method == http.MethodPost && (c.r.ContentLength != 0 || node.NeedsBody(target)) {
@@ -38,40 +37,38 @@ func (c *call) askNode(target string) error {
 	return err
 }
 
-// isForNode reports whether a call to the mediator's own name needs a rule and then goes to the node like any call to
-// an upstream.
+// isForNode reports whether a call to the mediator's own name needs a rule and then goes to the node as if to an
+// upstream.
 func isForNode(c *call) bool {
 	way, ok := node.WayAt(c.r.URL.EscapedPath())
 	if c.target.Host != InternalHost || !ok || !way.Takes(c.r.Method) || c.r.URL.RawQuery != "" || c.r.URL.ForceQuery {
 		return false
 	}
-	if way.MCP { // the node always answers with one JSON document on the same connection
+	if way.MCP { // the node always answers with one JSON document
 		c.r.Header.Set("Accept", "application/json, text/event-stream")
 	}
 	return true
 }
 
-// goToNode sends the call to the node in place of an upstream.
 func (c *call) goToNode() {
 	c.via, c.conversation = toNode{c}, &publishing{plain: plain{c}}
 }
 
-// toNode sends a call to the node.
 type toNode struct{ *call }
 
 func (n toNode) RoundTrip(out *http.Request) (*http.Response, error) {
 	o := &n.p.o
 	resp, err := o.Node.Send(n.session, out)
-	if n.record.Flow == flowPost && o.Reputations != nil { // even if the answer was lost
+	if n.record.Flow == flowPost && o.Reputations != nil { // even without its answer
 		o.Reputations.Forget(n.record.Subject)
 	}
 	if err != nil {
-		return nil, cmp.Or(out.Context().Err(), err) // not the node's fault if the client left
+		return nil, cmp.Or(out.Context().Err(), err) // a client's leaving is not the node's fault
 	}
 	return upstream.CheckAnswer(out, resp)
 }
 
-// publishing is a post that publishes a document of the agent at the node. The sidecar signs the document.
+// publishing is a post that publishes an agent's document at the node. The sidecar signs the document.
 type publishing struct {
 	plain
 	kind      string // of document
@@ -96,8 +93,8 @@ func (m *publishing) sent(out *http.Request) (*http.Request, error) {
 	return out, nil
 }
 
-// checkForNode refuses a rule for the mediator's own name that leads nowhere, lets an agent publish without evidence,
-// or sets what the node ignores.
+// checkForNode refuses a rule for the mediator's own name that is for no page of the node, lets an agent publish
+// without evidence, or sets what the node ignores.
 func checkForNode(r rule, m match.Match) error {
 	if m.Host != InternalHost {
 		return nil

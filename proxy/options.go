@@ -22,61 +22,61 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// PipelineOptions are the parts of a pipeline.
 type PipelineOptions struct {
 	Rules    *Rules
 	Sessions *session.Set
-	// Standing lets an agent without credentials open and use the pod's one session.
+	// Standing lets an agent without credentials use the pod's one session.
 	Standing bool
 	EvidenceOptions
 	RecordOptions
 	NetworkOptions
 	BoundsOptions
-	// After is the previous pipeline, or nil. The new one continues with its counts and what it has learnt.
+	// After is the previous pipeline, or nil. The new one continues its counts and knowledge.
 	After *Pipeline
 	Now   func() time.Time
 }
 
-// EvidenceOptions supply the evidence of a post. All but Receipts and Reputations are required.
+// EvidenceOptions are the sources of a post's evidence. All but Receipts and Reputations are required.
 type EvidenceOptions struct {
 	Triggers Triggers
 	Control  Control
 	Verifier *evidence.Verifier
 	Strict   *policy.Strict
-	// Deployment refuses a post of a session with this run while anything contradicts the manifest. It answers at once.
+	// Deployment refuses a post of this session's run while an observation contradicts the manifest. It returns at
+	// once.
 	Deployment func(*observe.Run) error
-	// DeploymentCertificate is the auditor's token for the manifest behind Strict.
+	// DeploymentCertificate returns the auditor's token for the manifest behind Strict.
 	DeploymentCertificate func() string
 	Attest                *signer.Attester
 	Prove                 *signer.Issuer[evidence.RequestProof]
-	// RuntimeID names this runtime in attestations; EnvironmentHash names its environment.
+	// RuntimeID names this runtime in attestations, EnvironmentHash its environment.
 	RuntimeID, EnvironmentHash string
-	// Receipts makes the sessions' interaction receipts; nil makes none.
+	// Receipts makes interaction receipts; nil makes none.
 	Receipts *receipts.Keeper
 	// Reputations adds the agent's reputation token to each decision; nil adds none.
 	Reputations Reputations
 }
 
-// RecordOptions say where calls are recorded, logged and counted. Only LogLater is optional.
+// RecordOptions set where calls are recorded, logged and counted. Only LogLater is optional.
 type RecordOptions struct {
 	Record  Record
 	Metrics *Metrics
 	Log     *zap.Logger
-	// LogLater gets the log lines of calls without evidence, which may wait; Log if nil.
+	// LogLater gets the log lines of calls without evidence, which may be delayed; Log if nil.
 	LogLater *zap.Logger
 }
 
 // NetworkOptions connect calls to their upstreams. Only Transport is required.
 type NetworkOptions struct {
 	Transport http.RoundTripper
-	// Node serves the mediator's own name; nil refuses.
+	// Node serves the mediator's own name; nil refuses its calls.
 	Node *node.Relay
 	// Destination, if set, refuses a redirected connection whose original address does not belong to its target.
 	// Nothing is ever sent to that address.
 	Destination func(ctx context.Context, t upstream.Target, dialled netip.Addr) error
-	// HangUp closes the connection without an answer when a client asks for a WebSocket that no rule allows.
+	// HangUp closes the connection without an answer if no rule allows the WebSocket that a client asks for.
 	HangUp bool
-	// CAPEM is the interception CA's certificate, which agents can fetch.
+	// CAPEM is the interception CA's certificate. Agents can fetch it.
 	CAPEM []byte
 }
 
@@ -84,21 +84,20 @@ type NetworkOptions struct {
 type BoundsOptions struct {
 	Timeouts Timeouts
 	Load     Load
-	SpoolDir string // holds bodies that are too large for memory
+	SpoolDir string // for bodies too large for memory
 }
 
 // Timeouts bound the waits of one post.
 type Timeouts struct {
-	// Step bounds each step before the forward, in step 3 the arrival of the body; default 10 s.
+	// Step bounds each step before the forward, including the body's arrival in step 3; default 10 s.
 	Step time.Duration
-	// Forward bounds three things: the forward of a post; any other call after its session has ended; and the wait for
-	// the next piece of a streamed body until the upstream answers. Default 60 s.
+	// Forward bounds the forward of a post; any other call after its session's end; and the wait for the next piece of
+	// a streamed body until the upstream answers. Default 60 s.
 	Forward time.Duration
-	// WebSocketIdle closes a WebSocket on which neither side has sent anything for this long; default 5 min.
+	// WebSocketIdle closes a WebSocket after this long without traffic; default 5 min.
 	WebSocketIdle time.Duration
 }
 
-// Triggers is the trigger service.
 type Triggers interface {
 	Evidence(ctx context.Context, eventID string, b evidence.Binding) (trigger.Evidence, error)
 	Claim(ctx context.Context, c trigger.Claim) (trigger.Event, error)
@@ -107,16 +106,15 @@ type Triggers interface {
 	Budget(ctx context.Context, eventID string) (trigger.Budget, error)
 }
 
-// Control is the control plane.
 type Control interface {
 	Decide(ctx context.Context, r policy.Request) (policy.Decision, error)
 }
 
-// Reputations supplies the reputation tokens of agents; [reputations.Cache] implements it. It answers soon, if need be
-// without a token.
+// Reputations supplies agents' reputation tokens; [reputations.Cache] implements it. It answers soon, even without a
+// token.
 type Reputations interface {
 	Token(ctx context.Context, subject string, maxAge time.Duration) string
-	// Forget drops an agent's token when the node's opinion may have changed.
+	// Forget drops an agent's token: the node's opinion may have changed.
 	Forget(subject string)
 }
 
@@ -127,11 +125,11 @@ type Record interface {
 	Add(ctx context.Context, p ledger.Record) error
 	FinishLater(ctx context.Context, p ledger.Record) error
 	AddLater(ctx context.Context, p ledger.Record) error
-	// Full refuses when the record of a new call by this session might be lost.
+	// Full refuses if the record of a new call by this session might be lost.
 	Full(session string) error
 }
 
-// complete sets defaults and names the first required option that is missing.
+// complete sets defaults and names the first missing option.
 func (o *PipelineOptions) complete() error {
 	for _, required := range []struct {
 		name    string

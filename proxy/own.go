@@ -11,11 +11,11 @@ import (
 	"github.com/actionproof/mediator/proxy/own"
 )
 
-// InternalHost is the mediator's own name for agents, reached through the proxy.
+// InternalHost is the mediator's own name for agents, reachable through the proxy.
 const InternalHost = match.Own
 
-// own takes a call to the mediator's own name. It answers a question, or returns true for a call that goes on: to the
-// node by a rule, or to a model.
+// own answers a call to the mediator's own name. It returns true for a call that continues: by a rule to the node, or
+// to a model.
 func (p *Pipeline) own(c *call, route intercept.Route) (goesOn bool, err error) {
 	asksModel, byRule := isPrompt(c), isForNode(c)
 	target, asksNode := node.Target(c.r.Method, c.r.URL.EscapedPath(), c.r.URL.RawQuery)
@@ -42,7 +42,7 @@ func (p *Pipeline) own(c *call, route intercept.Route) (goesOn bool, err error) 
 	return false, c.askNode(target)
 }
 
-// page begins an answer of the mediator itself and returns its header.
+// page starts an answer of the mediator itself and returns its header.
 func (c *call) page(contentType string) http.Header {
 	c.answers()
 	c.forwarded(http.StatusOK)
@@ -51,13 +51,13 @@ func (c *call) page(contentType string) http.Header {
 	return h
 }
 
-// offered lists the pages. Those after the CA are the node's, see proxy/node/read.go.
+// offered lists the pages. Those after the CA are the node's: see proxy/node/read.go.
 const offered = "GET /v1/event, /v1/event/next?wait=30s, /v1/refusals, /v1/rules, /v1/ca.pem, " +
 	"/v1/score/{receipt_hash}, /v1/reputation/{agent_id}, /v1/signals/{id}, /v1/signals?agent={agent_id}, " +
 	"/v1/disputes/{id}, /v1/disputes?agent={agent_id}, /v1/disputes/log, /v1/disputes/root and /v1/schemas/{name}, " +
 	"and POST /v1/generate, /v1/challenge/issue and /v1/challenge/commit"
 
-// answerPage answers a question of an agent about its own session.
+// answerPage answers an agent's question about its own session.
 func (p *Pipeline) answerPage(c *call, route intercept.Route) error {
 	if c.r.Method == http.MethodGet && c.r.URL.Path == "/v1/ca.pem" {
 		c.page("application/x-pem-file")
@@ -84,7 +84,7 @@ func (p *Pipeline) pages() own.Pages {
 	}
 }
 
-// show returns the rules in the form that agents see.
+// show returns the rules as agents see them.
 func show(actions []Action, egress []Egress) own.Rules {
 	all := make([]own.Rule, 0, len(actions)+len(egress))
 	for _, a := range actions {

@@ -19,8 +19,8 @@ import (
 	"github.com/actionproof/mediator/proxy/match"
 )
 
-// Pipeline judges calls at one point. Every plain and every intercepted request passes through it and leaves one
-// record, up to a quota for calls that cost their caller nothing ([load.records]). A Pipeline never changes; a new
+// Pipeline judges calls in one place. Every plain and every intercepted request passes through it and leaves one
+// record, up to a quota for calls that cost their caller nothing ([load.records]). A Pipeline never changes: a new
 // configuration makes a new one, see [Handler].
 type Pipeline struct {
 	o       PipelineOptions
@@ -28,17 +28,16 @@ type Pipeline struct {
 	load    *load
 	bodies  *body.Store
 	lasting *lasting
-	// follow runs the reader of an answer in its own goroutine. Only tests set it.
+	// follow runs an answer's reader in its own goroutine. Only tests set it.
 	follow func(read func())
 }
 
-// NewPipeline checks o and makes the pipeline.
 func NewPipeline(o PipelineOptions) (*Pipeline, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
 	before := o.After
-	o.After = nil // otherwise every pipeline would keep all earlier ones
+	o.After = nil // otherwise every pipeline would retain all earlier ones
 	p := &Pipeline{o: o, flooded: flood.Logger(o.Log)}
 	if before == nil {
 		p.load, p.lasting = newLoad(o.Load, nil, p.flooded, o.Now), new(lasting)
@@ -56,7 +55,7 @@ func NewPipeline(o PipelineOptions) (*Pipeline, error) {
 // JudgingTimeout bounds the time from a post's request to its intent.
 func (p *Pipeline) JudgingTimeout() time.Duration { return maxSteps * p.o.Timeouts.Step }
 
-// ServeHTTP takes one request from the agent to its end: answered, refused or forwarded, and recorded.
+// ServeHTTP answers, refuses or forwards one request, and records it.
 func (p *Pipeline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := p.newCall(w, r)
 	defer p.load.leave(c)
@@ -66,7 +65,7 @@ func (p *Pipeline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	err := p.handle(c)
-	cut := err != nil && !c.answerable() // the answer has begun and is not whole
+	cut := err != nil && !c.answerable() // the answer has begun but is incomplete
 	if err != nil {
 		p.refuse(c, err)
 	}
@@ -83,7 +82,7 @@ func (p *Pipeline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// recovered turns a panic into a recorded refusal. If the call was on its way, its outcome is indeterminate.
+// recovered turns a panic into a recorded refusal. A call already sent becomes indeterminate.
 func (p *Pipeline) recovered(c *call, v any) {
 	if c.stage == kept {
 		panic(http.ErrAbortHandler)
@@ -93,7 +92,7 @@ func (p *Pipeline) recovered(c *call, v any) {
 		c.record.State = ledger.StateIndeterminate
 		err = refusal.New("indeterminate", "a fault in the mediator ended the call while it was being sent")
 	}
-	if v != http.ErrAbortHandler { //nolint:errorlint // net/http compares it the same way
+	if v != http.ErrAbortHandler { //nolint:errorlint // as net/http compares it
 		p.flooded.Error("panic in a call",
 			zap.String("post", c.record.ID), zap.Any("panic", v), zap.ByteString("stack", debug.Stack()))
 		c.refused(err)
@@ -105,7 +104,7 @@ func (p *Pipeline) recovered(c *call, v any) {
 	c.writeProblem(problem.ForAgent(err, c.record.ID), err)
 }
 
-// handle takes one request through all steps. After an error the call's stage says whether anything was sent.
+// handle takes one request through all steps. After an error, the call's stage shows whether anything was sent.
 func (p *Pipeline) handle(c *call) error {
 	route, ok := intercept.RouteFrom(c.r.Context())
 	if !ok {
@@ -115,7 +114,7 @@ func (p *Pipeline) handle(c *call) error {
 	p.identify(c.r.Context(), c)
 	if err := p.load.enter(c); err != nil {
 		if c.r.ContentLength != 0 {
-			c.closeAfter() // so that the answer does not wait for the body
+			c.closeAfter() // do not wait for the body
 		}
 		return err
 	}
@@ -134,7 +133,7 @@ func (p *Pipeline) handle(c *call) error {
 	if c.permit, err = p.load.host(c); err != nil {
 		return err
 	}
-	defer c.permit.Settle(0, nil) // no effect once the call has settled it
+	defer c.permit.Settle(0, nil) // no effect once settled
 	rule, err := p.choose(c, to)
 	defer c.release()
 	if err != nil {
@@ -146,7 +145,7 @@ func (p *Pipeline) handle(c *call) error {
 	return p.post(c, rule.action)
 }
 
-// match begins step 2: it finds the endpoint by origin, method and path, each in its only reading.
+// match begins step 2: it finds the endpoint by origin, method and path, which have only one reading.
 func (p *Pipeline) match(c *call) (*endpoint, error) {
 	to, err := p.o.Rules.Find(c.target, c.r.Method, c.r.URL.EscapedPath())
 	if len(c.r.Header["Upgrade"]) > 0 {
@@ -157,8 +156,8 @@ func (p *Pipeline) match(c *call) (*endpoint, error) {
 	return to, cmp.Or(forward.CheckHeader(c.r), match.CheckSpelling(c.r.URL), err)
 }
 
-// findSession is step 1. It counts the call against the session's rates. Each call of a tunnel looks its session up
-// again, because the session may have ended.
+// findSession is step 1. It counts the call against the session's rates. Each call of a tunnel repeats it, because the
+// session may have ended.
 func (p *Pipeline) findSession(c *call, route intercept.Route) error {
 	defer c.step("session")
 	s, err := p.o.Sessions.Of(route)

@@ -16,7 +16,6 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// posting is one post, from its content to its outcome.
 type posting struct {
 	*call
 	action  *Action
@@ -24,7 +23,7 @@ type posting struct {
 	binding evidence.Binding
 
 	envelope evidence.Envelope
-	opened   gate.Opened                     // artifacts of the envelope, opened or signed here
+	opened   gate.Opened                     // artifacts opened or signed here
 	attested func() (signer.Attested, error) // waits for the signatures begun in step 6
 	stop     context.CancelFunc              // ends that wait
 
@@ -34,11 +33,11 @@ type posting struct {
 	keys       []ledger.Key // consumed before the first byte goes out
 }
 
-// maxSteps bounds the number of steps, each of which has Timeouts.Step.
+// maxSteps bounds the number of steps, which each may take Timeouts.Step.
 const maxSteps = 10
 
-// steps are the steps before the forward, in order. A failed step stops the post before anything is sent. What was
-// consumed stays consumed; only the event gets its post back ([posting.unsent]).
+// steps are the steps before the forward, in order. A failed step stops the post before anything is sent. Consumed keys
+// stay consumed; only the event gets its post back ([posting.unsent]).
 var steps = [...]struct {
 	name string
 	take func(*posting, context.Context) error
@@ -54,7 +53,6 @@ var steps = [...]struct {
 	{"consume", (*posting).consume},         // 9, made durable
 }
 
-// post takes a post through steps 3 to 10.
 func (p *Pipeline) post(c *call, a *Action) error {
 	c.record.Flow, c.record.Rule = flowPost, a.Name
 	t := &posting{call: c, action: a, stop: func() {}}
@@ -89,7 +87,7 @@ func (c *call) posts() (over func()) {
 }
 
 // goneMeanwhile reports client_gone when the client left before the step failed: the other party then only seems not to
-// answer. A verdict stays as it is.
+// answer. A verdict stands.
 func goneMeanwhile(ctx context.Context, step string, err error) error {
 	d := problem.DetailsOf(err)
 	if ctx.Err() == nil || d.Status < http.StatusInternalServerError {
@@ -112,8 +110,8 @@ func (t *posting) close() {
 	}
 }
 
-// deployment refuses while anything contradicts the manifest. A finding in the session's own run does not count here:
-// the post must reach the session receipt, which reports it.
+// deployment refuses while an observation contradicts the manifest. Findings in the session's own run do not count
+// here: the post must reach the session receipt, which reports them.
 func (t *posting) deployment(context.Context) error {
 	if len(t.session.Report().Found) > 0 {
 		return nil

@@ -15,7 +15,6 @@ import (
 	"github.com/actionproof/mediator/proxy/session"
 )
 
-// Flows of a record.
 const (
 	flowPost     = "post"     // a post, with its chain of evidence
 	flowEgress   = "egress"   // a read, or a write that is not a post
@@ -23,10 +22,9 @@ const (
 	flowInternal = "internal" // a call to the mediator itself
 )
 
-// Flows lists all flows of a record.
 var Flows = [...]string{flowPost, flowEgress, flowConnect, flowInternal}
 
-// refuse records why a call ends here. Errors without a code may contain anything, so only the log gets them.
+// refuse records why a call ends here. Only the log gets errors without a code, which may contain anything.
 func (p *Pipeline) refuse(c *call, err error) {
 	if c.answerable() && problem.DetailsOf(err).Code == "internal" {
 		p.flooded.Error("call failed", zap.String("post", c.record.ID), zap.Error(err))
@@ -34,14 +32,14 @@ func (p *Pipeline) refuse(c *call, err error) {
 	c.refused(err)
 }
 
-// finish stores the call's one record and logs it, whether or not the agent is still there. Calls beyond the quota of
-// [load.records] are only counted. It logs its own error.
+// finish stores and logs the call's one record, even if the agent has left. Calls beyond the quota of [load.records]
+// are only counted. It logs its own error.
 func (p *Pipeline) finish(ctx context.Context, c *call) error {
 	_, err := p.settle(ctx, c, false)
 	return err
 }
 
-// settle finishes a call and reports whether its outcome is durable. wait is set where something depends on that.
+// settle finishes a call and reports whether its outcome is durable. wait is set if something depends on that.
 func (p *Pipeline) settle(ctx context.Context, c *call, wait bool) (durable bool, err error) {
 	if c.finished() {
 		return true, nil
@@ -76,7 +74,7 @@ func (p *Pipeline) settle(ctx context.Context, c *call, wait bool) (durable bool
 	return durable, nil
 }
 
-// conclude ends the call, also in the session's chain of receipts.
+// conclude ends the call and its place in the session's receipts.
 func (c *call) conclude() {
 	c.record.Finished = c.p.o.Now()
 	if c.record.State == ledger.StateRefused {
@@ -92,8 +90,7 @@ func (c *call) conclude() {
 	}
 }
 
-// count counts a call that went out, and whether it was read here. It comes before the receipt, which includes the
-// count.
+// count counts a call that went out, and whether it was read here. It precedes the receipt, which includes the count.
 func (c *call) count(read bool) {
 	if c.wentOut() {
 		c.p.o.Receipts.Count(c.session.Chain, c.sentBytes(), read)
@@ -106,7 +103,8 @@ func (c *call) canWait() bool {
 }
 
 // store stores the record and reports whether it is durable. The agent waits for the record of a refusal unless the
-// ledger is away. An intent that may be durable is closed as failed, so that it does not stay in flight for ever.
+// ledger is unavailable. An intent that may be durable is closed as failed, so that it does not stay in flight for
+// ever.
 func (p *Pipeline) store(ctx context.Context, c *call, wait bool) (durable bool, err error) {
 	switch {
 	case c.canWait():
@@ -133,13 +131,13 @@ func (p *Pipeline) store(ctx context.Context, c *call, wait bool) (durable bool,
 	if added == nil {
 		return true, nil
 	}
-	// The ledger is away. The record waits in memory; only later is it known whether the intent was stored.
+	// The ledger is unavailable. The record waits in memory, and whether the intent was stored is not known yet.
 	last, cancelLast := context.WithTimeout(ctx, time.Second) // the first attempt may have used up its time
 	defer cancelLast()
 	return false, p.later(c, errors.Join(err, added), p.o.Record.AddLater(last, c.record))
 }
 
-// later logs why a record is stored later. It returns an error if the record was not accepted for later.
+// later logs why a record is stored later. It fails if the record was not accepted for later.
 func (p *Pipeline) later(c *call, now, later error) error {
 	if later != nil {
 		return errors.Join(now, later)
@@ -149,15 +147,15 @@ func (p *Pipeline) later(c *call, now, later error) error {
 	return nil
 }
 
-// Bounds in bytes on what is kept of a refused call: its method and path are the agent's, and refusals cost nothing.
+// Bounds in bytes on what is kept of a refused call: an agent chooses method and path, and refusals cost it nothing.
 // The second line bounds a session's memory of refusals.
 const (
 	maxRefusedMethod, maxRefusedPath       = 32, 1024
 	maxRememberedPath, maxRememberedDetail = 256, 512
 )
 
-// remember keeps the reason for the session's agent to ask: many clients hide the refusal of a CONNECT, and a failed
-// TLS handshake has no answer.
+// remember keeps the reason for the agent to ask later: many clients hide the refusal of a CONNECT, and a failed TLS
+// handshake has no answer.
 func (c *call) remember() {
 	if c.session == nil || c.told.Code == "" || c.record.Flow == flowInternal {
 		return
@@ -169,7 +167,7 @@ func (c *call) remember() {
 	})
 }
 
-// clip cuts s, which is ASCII, and marks the cut.
+// clip cuts the ASCII text s and marks the cut.
 func clip(s string, to int) string {
 	if len(s) <= to {
 		return s
@@ -177,7 +175,6 @@ func clip(s string, to int) string {
 	return s[:to] + "…"
 }
 
-// MarshalLogObject writes the call's log line.
 func (c *call) MarshalLogObject(line zapcore.ObjectEncoder) error {
 	r := &c.record
 	for _, f := range [...]struct{ key, value string }{

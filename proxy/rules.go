@@ -13,63 +13,61 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// Content kinds: how an action's body is normalised before it is hashed.
+// Content kinds: how to normalise an action's body before hashing it.
 const (
 	ContentJSON = "json" // RFC 8785 canonical JSON
-	ContentRaw  = "raw"  // the bytes as they are
+	ContentRaw  = "raw"  // the bytes as sent
 )
 
-// Action is a rule for posts. Each is forwarded only with the whole chain of evidence.
+// Action is a rule for posts. They are forwarded only with the whole chain of evidence.
 type Action struct {
 	Name  string
 	Match match.Match
-	// Subject and Action go into the binding. The resource is the call's own method, path and query.
+	// Subject and Action are the binding's. Its resource is the call's own method, path and query.
 	Subject, Action string
 	Content         string // ContentJSON or ContentRaw
-	// MaxBody bounds the body, in bytes.
-	MaxBody int64
-	// AllowQuery admits a query, which becomes part of the resource.
+	MaxBody         int64
+	// AllowQuery allows a query, as part of the resource.
 	AllowQuery bool
-	// Headers lists, in canonical form, the agent's headers that go out besides the usual ones; others are refused. Nil
-	// admits all. No evidence covers headers.
+	// Headers lists, in canonical form, the agent's headers to forward besides the usual ones; others are refused. Nil
+	// forwards all. No evidence covers headers.
 	Headers []string
 	// Credential replaces the agent's own; nil injects none.
 	Credential *forward.Credential
-	// MCP names tools of an MCP server, GraphQL names mutations; nil for an action about neither.
+	// MCP names an MCP server's tools, GraphQL names mutations; both nil if the action ignores messages.
 	MCP     *mcp.Rule
 	GraphQL *graphql.Rule
-	// Gate issues the challenge and verifies the chain.
-	Gate Gate
+	Gate    Gate
 	// TakesPart marks the gate as the API's own: the forwarded call carries the capability and the request proof.
 	TakesPart bool
-	// AgentSolves leaves the challenge to the agent; otherwise the runtime solves it.
+	// AgentSolves has the agent solve the challenge instead of the runtime.
 	AgentSolves bool
 }
 
-// Egress is a rule for calls that are not posts: reads, and writes that the rule names. They need a session and leave a
+// Egress is a rule for calls that are not posts: reads, and writes that it names. They need a session and leave a
 // record, but no evidence.
 type Egress struct {
 	Name       string
 	Match      match.Match
 	Credential *forward.Credential
-	// WebSocket also admits WebSocket handshakes. Their traffic is not inspected.
+	// WebSocket also allows WebSocket handshakes. Their traffic is not inspected.
 	WebSocket bool
-	// MCP names messages to an MCP server, GraphQL names queries; nil for a rule about neither.
+	// MCP names messages to an MCP server, GraphQL names queries; both nil if the rule ignores messages.
 	MCP     *mcp.Rule
 	GraphQL *graphql.Rule
-	// Observe says how calls to a model are read; nil reads none.
+	// Observe sets how model calls are read; nil reads none.
 	Observe *inference.Rule
 	// Generate offers the rule's models at the mediator's own name; nil offers none.
 	Generate *generate.Rule
 }
 
-// rule is the result of a match: exactly one of the two.
+// rule is the rule that matched: exactly one of the two.
 type rule struct {
 	action *Action
 	egress *Egress
 }
 
-// kind returns the kind of messages that the rule looks at, or nil.
+// kind returns the kind of messages that the rule is about, or nil.
 func (r rule) kind() *kind {
 	for _, k := range kinds {
 		if k.is(r) {
@@ -93,13 +91,13 @@ func (r rule) mcp() *mcp.Rule {
 	return r.egress.MCP
 }
 
-// endpoint is the destination of a call: one rule, or rules of one kind from which the message chooses.
+// endpoint is a call's destination: one rule, or rules of one kind among which the message chooses.
 type endpoint struct {
-	kind  *kind // nil for a rule about origin, method and path alone
+	kind  *kind // nil if the message does not matter
 	rules []rule
 }
 
-// of returns the part of each rule that say selects.
+// of returns the part that say selects of each rule, if any.
 func of[T any](rules []rule, say func(rule) *T) []*T {
 	all := make([]*T, len(rules))
 	for i, r := range rules {
@@ -112,7 +110,7 @@ func (e *endpoint) webSocket() bool {
 	return e.kind == nil && e.rules[0].egress != nil && e.rules[0].egress.WebSocket
 }
 
-// Rules finds the rules for a call. It never changes.
+// Rules finds a call's rules. It never changes.
 type Rules struct {
 	matches   *match.Rules
 	endpoints map[*match.Endpoint]*endpoint
@@ -161,7 +159,7 @@ func NewRules(actions []Action, egress []Egress) (*Rules, error) {
 	for _, e := range found.Endpoints() {
 		to := &endpoint{kind: kindOf(e.Kind)}
 		for _, m := range e.Rules {
-			if r, ok := rules[m]; ok { // guards of readsByGraphQL have none
+			if r, ok := rules[m]; ok { // readsByGraphQL's guards have none
 				to.rules = append(to.rules, r)
 			}
 		}

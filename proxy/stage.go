@@ -8,8 +8,8 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// stage is how far a call has come. Together with the record's state it gives an error its meaning. Only this file and
-// the steps that it names change either of them.
+// stage is how far a call has come. With the record's state it gives an error its meaning. Only this file, and the
+// steps named here, change either.
 type stage uint8
 
 const (
@@ -17,7 +17,7 @@ const (
 	arrived stage = iota
 	// unsure: nothing was sent, but the post's intent may be durable.
 	unsure
-	// hungUp: the call is refused, and its connection is closed without an answer.
+	// hungUp: the call is refused, and its connection closed without an answer.
 	hungUp
 	// going: the call counts as sent, and a post's intent is durable. An error is an outcome.
 	going
@@ -27,7 +27,7 @@ const (
 	kept
 )
 
-// answerable reports whether an error can still be sent to the agent.
+// answerable reports whether the agent can still get an error.
 func (c *call) answerable() bool { return c.stage < answered && c.stage != hungUp }
 
 // intended reports whether the call is a post with a durable intent, which always gets an outcome.
@@ -44,31 +44,30 @@ func (c *call) finished() bool { return !c.record.Finished.IsZero() }
 // goes marks the call as sent: in [posting.consume] and [Pipeline.egress].
 func (c *call) goes() { c.stage, c.record.State = going, ledger.StateForwarding }
 
-// forwarded records the status of the answer.
 func (c *call) forwarded(status int) { c.record.State, c.record.Status = ledger.StateForwarded, status }
 
 // answers marks that the answer to the agent begins.
 func (c *call) answers() { c.stage = answered }
 
-// unanswered sets the state of a call that got err in place of an answer.
+// unanswered sets the state of a call that ended in err instead of an answer.
 func (c *call) unanswered(err error) {
 	switch {
 	case c.connections.got.Load():
-		c.record.State = ledger.StateIndeterminate // part of it may have been sent
+		c.record.State = ledger.StateIndeterminate // part may have been sent
 	case !c.intended() && errors.Is(err, refusal.New("egress_address_denied", "")):
-		c.record.State = ledger.StateRefused // refused here, before dialling
+		c.record.State = ledger.StateRefused // refused before dialling
 	default:
 		c.record.State = ledger.StateFailed // no connection, so nothing was sent
 	}
 }
 
-// indeterminate records that the call may or may not have had its effect.
+// indeterminate records that the call may have had its effect.
 func (c *call) indeterminate(why error) {
 	c.record.State = ledger.StateIndeterminate
 	c.refused(why)
 }
 
-// resumed clears the failure of a broken answer after its rest has arrived.
+// resumed clears the failure of a broken answer once its rest has arrived.
 func (c *call) resumed() {
 	c.record.State, c.record.Code, c.record.Step, c.record.Reason = ledger.StateForwarded, "", "", ""
 }

@@ -12,10 +12,9 @@ import (
 	"github.com/actionproof/mediator/proxy/websocket"
 )
 
-// socketCall is a call that asks for a WebSocket.
 type socketCall struct{ plain }
 
-// upgrade admits a WebSocket handshake that an egress rule allows, and no other change of protocol.
+// upgrade admits a WebSocket handshake that an egress rule allows. It refuses every other change of protocol.
 func (c *call) upgrade(to *endpoint) error {
 	asks := wire.NamesWebSocket(c.r.Header)
 	if asks && to != nil && to.webSocket() {
@@ -39,8 +38,8 @@ func (m socketCall) sent(out *http.Request) (*http.Request, error) {
 	return out, nil
 }
 
-// answer relays the answer to a handshake, and then the traffic of both sides until both or the session have ended. The
-// traffic is not HTTP and not inspected.
+// answer relays the answer to a handshake, and then both sides' traffic until both end or the session ends. The traffic
+// is not HTTP and not inspected.
 func (m socketCall) answer(ctx context.Context, resp *http.Response) error {
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		return m.relay(ctx, resp)
@@ -68,11 +67,10 @@ func (m socketCall) answer(ctx context.Context, resp *http.Response) error {
 	return err
 }
 
-// writeSwitch writes the head of a 101 to the agent.
 func writeSwitch(agent net.Conn, resp *http.Response) error {
 	h := make(http.Header)
 	forward.CopyHeader(h, resp)
-	wire.AskWebSocket(h) // the same headers as in the request
+	wire.AskWebSocket(h) // as in the request
 	head := http.Response{StatusCode: http.StatusSwitchingProtocols, ProtoMajor: 1, ProtoMinor: 1, Header: h}
 	return head.Write(agent)
 }

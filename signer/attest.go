@@ -17,8 +17,8 @@ type Attester struct {
 	access  Access
 }
 
-// Access is who can reach the agent's run, as configuration declares (seed: the four human flags of the session
-// receipt). A set or contradicted flag goes into the receipt truthfully, and strict policy refuses it.
+// Access declares, from configuration, which humans can reach the agent's run (seed: the four human flags of the
+// session receipt). The receipt truthfully shows a flag that is set or was observed, and strict policy refuses it.
 type Access struct {
 	HumanPromptPresent             bool
 	HumanOperatorPresent           bool
@@ -26,12 +26,12 @@ type Access struct {
 	AgentEnvironmentUserAccessible bool
 }
 
-// NoProcessEntered is listed as observed without being a claim: the run is isolated, and no process of another user
-// entered it. Users may still have a shell, because an agent can read commands from a file, a FIFO, a socket or a host.
+// NoProcessEntered is listed as observed but is no claim: the run is isolated, and no other user's process entered it.
+// Users may still have a shell, because an agent can read commands from a file, a FIFO, a socket or a host.
 const NoProcessEntered = "noProcessEntered"
 
-// with adds observations to the declared flags, and lists what was observed. A terminal, a debugger or a stranger sets
-// a flag. Their absence clears none: a person can act without them.
+// with adds observations to the declared flags, and lists them. A terminal, a debugger or a stranger sets a flag. Their
+// absence clears none: a person can act without them.
 func (a Access) with(seen look.Report) (Access, []string) {
 	var flags []string
 	for _, f := range []struct {
@@ -62,34 +62,32 @@ func (a Access) interactive() bool {
 	return a.HumanPromptPresent || a.HumanOperatorPresent || a.UserShellAccess
 }
 
-// NewAttester makes an Attester.
 func NewAttester(runtime *Issuer[evidence.RuntimeAttestation], session *Issuer[evidence.SessionReceipt],
 	access Access) *Attester {
 	return &Attester{runtime: runtime, session: session, access: access}
 }
 
-// Run is the sidecar's knowledge of the run before a post.
+// Run is what the sidecar knows of the run before a post.
 type Run struct {
 	Binding                             evidence.Binding
 	ChallengeID                         string
 	RuntimeID, SessionID                string
 	TranscriptHash                      string
-	EventID, TriggerKind, TriggerSource string // of the verified trigger receipt
+	EventID, TriggerKind, TriggerSource string // from the verified trigger receipt
 	TriggerReceiptHash                  string
-	PolicyHash                          string // pinned by the manifest; the gate compares it with the policy decision
+	PolicyHash                          string // the manifest's; the gate compares it with the decision's
 	EnvironmentHash                     string // measured by this process
 	Seen                                look.Report
 	// head of the session's receipt chain; nil without receipts
 	Interactions *evidence.InteractionHead
 }
 
-// Attested are the two artifacts.
 type Attested struct {
 	Attestation    evidence.Opened[evidence.RuntimeAttestation]
 	SessionReceipt evidence.Opened[evidence.SessionReceipt]
 }
 
-// The sidecar always sees these claims itself. The others are declared unless something was seen of them.
+// The sidecar always sees these claims itself. It declares the others unless something was observed.
 var (
 	observedByRuntime = []string{"bindingHash", "challengeId", "contentHash", "environmentHash", "trigger",
 		"triggerReceiptHash"}

@@ -12,13 +12,13 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// ErrNotCertified is the cause of a refusal to sign with a key without a certified version.
+// ErrNotCertified is why a key without a certified version does not sign.
 var ErrNotCertified = errors.New("no version of the key is certified")
 
 // Rotation signs only with key versions that verifiers accept. A custody may make a new version at any time; verifiers
 // refuse it until they have its certificate. A verifier that asks for a signature may name the versions it accepts
-// ([evidence.WithAccepted]). For others, such as APIs, a new version signs only after it has been certified for a
-// while. A Rotation is safe for concurrent use.
+// ([evidence.WithAccepted]). For other verifiers, such as APIs, a new version signs only after a settling time. A
+// Rotation is safe for concurrent use.
 type Rotation struct {
 	custody.Key
 	settle time.Duration
@@ -27,22 +27,21 @@ type Rotation struct {
 	certified atomic.Pointer[map[string]certificate] // by kid
 
 	mu     sync.Mutex           // guards behind
-	behind map[string]time.Time // by kid: when an older version last signed because the newest was not accepted
+	behind map[string]time.Time // by kid: when an older version last signed in place of an unaccepted newer one
 }
 
-// certificate is what is known of the certificate of one version.
 type certificate struct {
 	public  string
-	since   time.Time // first seen; zero if it was there at the start
+	since   time.Time // first seen; zero if present at the start
 	expires time.Time
 }
 
-// NewRotation makes a Rotation over key. A version signs after it has been certified for settle.
+// NewRotation makes a Rotation over key. A version signs once it has been certified for settle.
 func NewRotation(key custody.Key, settle time.Duration, now func() time.Time) *Rotation {
 	return &Rotation{Key: key, settle: settle, now: now, behind: make(map[string]time.Time)}
 }
 
-// Follow takes over the certified versions. Those of the first call count as certified before.
+// Follow applies the certified versions of trust. The first call's versions need not settle.
 func (r *Rotation) Follow(trust *evidence.Trust) {
 	old := r.certified.Load()
 	fresh := make(map[string]certificate)
@@ -63,10 +62,10 @@ func (r *Rotation) Follow(trust *evidence.Trust) {
 	r.certified.Store(&fresh)
 }
 
-// Current returns the newest version that verifiers accept and that has been certified long enough; without one,
-// because earlier versions were retired at once, the one certified longest.
+// Current returns the newest version that verifiers accept and that has settled. If none has, because earlier versions
+// were retired at once, it returns the one certified longest.
 func (r *Rotation) Current(ctx context.Context) (custody.Version, error) {
-	if _, err := r.Key.Current(ctx); err != nil { // the custody looks again
+	if _, err := r.Key.Current(ctx); err != nil { // makes the custody look again
 		return custody.Version{}, err
 	}
 	versions, err := r.Versions(ctx)
@@ -80,7 +79,6 @@ func (r *Rotation) Current(ctx context.Context) (custody.Version, error) {
 	return v, err
 }
 
-// note remembers an older v that signs for a verifier.
 func (r *Rotation) note(versions []custody.Version, v custody.Version) {
 	newest, err := r.choose(context.Background(), versions)
 	if err != nil || newest.KeyID() == v.KeyID() {
@@ -99,8 +97,8 @@ func (r *Rotation) note(versions []custody.Version, v custody.Version) {
 // inFlight is longer than the life of any artifact behind a post.
 const inFlight = 10 * time.Minute
 
-// Signs returns the signing version without using the key. While artifacts of an older version may be in flight, it is
-// the oldest of these: do not retire it.
+// Signs returns the signing version without using the key. While artifacts of older versions may be in flight, it
+// returns the oldest of these: do not retire it yet.
 func (r *Rotation) Signs(ctx context.Context) (custody.Version, error) {
 	versions, err := r.Versions(ctx)
 	if err != nil {
@@ -122,7 +120,7 @@ func (r *Rotation) Signs(ctx context.Context) (custody.Version, error) {
 	return v, nil
 }
 
-// choose returns the version that signs for the verifiers of ctx. versions has the oldest first.
+// choose returns the version that signs for the verifiers of ctx. versions are oldest first.
 func (r *Rotation) choose(ctx context.Context, versions []custody.Version) (best custody.Version, err error) {
 	refused := ""
 	var since time.Time

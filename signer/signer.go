@@ -12,13 +12,12 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// Key is a key in custody.
 type Key interface {
 	Current(ctx context.Context) (custody.Version, error)
 	Properties() custody.Properties
 }
 
-// Options say how an Issuer stamps its artifacts. All but Second are required.
+// Options set the claims of an Issuer. All but Second are required.
 type Options struct {
 	Issuer   string        // iss
 	Audience string        // aud
@@ -36,7 +35,7 @@ type Issuer[C any] struct {
 	o      Options
 }
 
-// New makes an Issuer. It refuses options whose artifacts no verifier would accept.
+// New makes an Issuer. It refuses options that no verifier would accept.
 func New[C any](kind evidence.Kind[C], key Key, o Options) (*Issuer[C], error) {
 	if key == nil {
 		return nil, fmt.Errorf("signer: the issuer of %s needs a key", kind.Typ)
@@ -48,7 +47,7 @@ func New[C any](kind evidence.Kind[C], key Key, o Options) (*Issuer[C], error) {
 }
 
 // NewShared makes an Issuer with a shared secret (HS256), as the seed allows for runtime attestations. Such an artifact
-// proves nothing to a third party, and every strict manifest refuses it.
+// proves nothing to a third party, and strict manifests refuse it.
 func NewShared[C any](kind evidence.Kind[C], secret evidence.Secret, o Options) (*Issuer[C], error) {
 	if o.Second != nil {
 		return nil, fmt.Errorf("signer: the issuer of %s has a secret, and so no second key", kind.Typ)
@@ -71,7 +70,7 @@ func (o Options) check(typ string, longest time.Duration) error {
 	return nil
 }
 
-// Issue stamps and signs c for this process. It refuses a root that signs twice: use [Issuer.Sign].
+// Issue stamps and signs c for this process. Use [Issuer.Sign] for a root that signs twice.
 func (i *Issuer[C]) Issue(ctx context.Context, c C) (evidence.Opened[C], error) {
 	if i.o.Second != nil {
 		return evidence.Opened[C]{}, fmt.Errorf("signer: a %s that is signed twice is made with Sign", i.kind.Typ)
@@ -91,7 +90,7 @@ func (i *Issuer[C]) once(ctx context.Context, c C) (evidence.Opened[C], error) {
 	return draft.Sign(ctx)
 }
 
-// Sign is [Issuer.Issue] for other processes: it returns the token with every signature, and the claims.
+// Sign is [Issuer.Issue] for other processes: it returns the token with every signature, and its claims.
 func (i *Issuer[C]) Sign(ctx context.Context, c C) (token string, signed C, err error) {
 	o, err := i.once(ctx, c)
 	token = o.Token()
@@ -101,14 +100,12 @@ func (i *Issuer[C]) Sign(ctx context.Context, c C) (token string, signed C, err 
 	return token, o.Claims(), err
 }
 
-// Name returns the issuer name.
 func (i *Issuer[C]) Name() string { return i.o.Issuer }
 
 func (i *Issuer[C]) registered() evidence.Registered {
 	return evidence.NewRegistered(i.o.Issuer, i.o.Audience, i.o.Now(), i.o.Lifetime)
 }
 
-// draft stamps c and prepares it.
 func (i *Issuer[C]) draft(ctx context.Context, c C) (evidence.Draft[C], error) {
 	key, err := i.key.Current(ctx)
 	if err != nil {
@@ -119,8 +116,8 @@ func (i *Issuer[C]) draft(ctx context.Context, c C) (evidence.Draft[C], error) {
 	return evidence.Prepare(key, i.kind, c)
 }
 
-// SignPair signs two artifacts at the same time, so that a key in Vault or a token costs one wait. rest makes the
-// second's claims from the first's claims and hash. Neither issuer may use a shared secret or sign twice.
+// SignPair signs two artifacts at once, so that a remote key costs one wait. rest makes the second's claims from the
+// first's claims and hash. Neither issuer may use a shared secret or sign twice.
 func SignPair[A, B any](ctx context.Context, first *Issuer[A], a A, second *Issuer[B],
 	rest func(first A, hash string) B) (tokens [2]string, err error) {
 	if first.key == nil || second.key == nil || first.o.Second != nil || second.o.Second != nil {

@@ -10,20 +10,18 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// maxUnsent bounds the unsent posts of one action that an event gets back. A sidecar's word is the only evidence for
-// them, so one that lies gets at most this many posts beyond the budget.
+// maxUnsent bounds the refunded posts of one action. Only the sidecar's word supports them, so a lying one gets at most
+// this many posts beyond the budget.
 const maxUnsent = 8
 
-// Budget is what an event pays for, and has paid for.
+// Budget is what an event pays for, and what it has paid for.
 type Budget struct {
-	Posts int `json:"posts"`
-	// Spent counts the paid posts by action.
+	Posts int            `json:"posts"`
 	Spent map[string]int `json:"spent"`
 }
 
 const maxActions = 1000
 
-// Budget returns what an event pays for, and has paid for.
 func (s *Service) Budget(ctx context.Context, eventID string) (Budget, error) {
 	if _, err := s.store.get(ctx, eventID, s.o.Now()); err != nil {
 		return Budget{}, err
@@ -32,10 +30,9 @@ func (s *Service) Budget(ctx context.Context, eventID string) (Budget, error) {
 	return Budget{Posts: s.o.Budget, Spent: spent}, err
 }
 
-// Unsent gives an event back the payment for a post that never left because there was no connection to its upstream.
-// The event can then pay for another post of the action, but not for the same binding. Only the runtime with the claim
-// may say so, while its session is open. Repeating it changes nothing. After maxUnsent posts of an action it is refused
-// (event_closed).
+// Unsent refunds a post that never left because there was no connection to its upstream. The event can then pay for
+// another post of the action, but not for the same binding. Only the runtime with the claim may call it, while its
+// session is open. Repeating it changes nothing. After maxUnsent posts of an action it is refused (event_closed).
 func (s *Service) Unsent(ctx context.Context, eventID, runtime, action, bindingHash string) error {
 	err := s.store.unsent(ctx, eventID, runtime, action, bindingHash, s.o.Now())
 	if err == nil {

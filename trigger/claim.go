@@ -13,16 +13,15 @@ import (
 
 const maxWait = time.Minute
 
-// Claim asks for an event to open a session with.
+// Claim asks for an event that opens a session.
 type Claim struct {
-	EventID string // empty: the oldest that waits and may stand behind a post
-	// Empty takes the oldest event that may stand behind a post.
+	EventID string // empty: the oldest waiting event that may cause a post
 	Runtime string
 	Wait    time.Duration
 }
 
-// Claim gives an event to one runtime, durably. It is refused with not_found, human_involved, trigger_unverified or
-// event_closed, and with event_none if no event came in time or the service is ending.
+// Claim gives an event to one runtime, durably. It refuses with not_found, human_involved, trigger_unverified or
+// event_closed; and with event_none if no event came in time or the service is stopping.
 func (s *Service) Claim(ctx context.Context, c Claim) (Event, error) {
 	if !isID(c.Runtime) {
 		return Event{},
@@ -57,7 +56,7 @@ func (s *Service) arrival() <-chan struct{} {
 	return s.arrived
 }
 
-// claimed hands an event out. If the caller has gone, it would never know of it, so the event is released.
+// claimed hands out an event. It releases the event if the caller has left and would never know of it.
 func (s *Service) claimed(ctx context.Context, e Event) (Event, error) {
 	if ctx.Err() != nil {
 		if _, err := s.Release(context.WithoutCancel(ctx), e.ID, e.ClaimedBy); err != nil {
@@ -71,8 +70,8 @@ func (s *Service) claimed(ctx context.Context, e Event) (Event, error) {
 	return e, nil
 }
 
-// Release gives back an event without a session, so that another runtime may claim it. It is refused (event_closed) if
-// the event has paid for a post, or belongs to another runtime.
+// Release gives back an event without a session, so that another runtime may claim it. It refuses (event_closed) if the
+// event has paid for a post or belongs to another runtime.
 func (s *Service) Release(ctx context.Context, id, runtime string) (Event, error) {
 	e, err := s.store.finish(ctx, id, runtime, Received, s.o.Now())
 	if err == nil {
@@ -82,8 +81,8 @@ func (s *Service) Release(ctx context.Context, id, runtime string) (Event, error
 	return e, err
 }
 
-// Done says that the session of an event has ended: it pays for nothing more. Repeating it changes nothing. It is
-// refused (event_closed) if the event belongs to another runtime.
+// Done ends an event's session: it pays for nothing more. Repeating it changes nothing. It refuses (event_closed) if
+// the event belongs to another runtime.
 func (s *Service) Done(ctx context.Context, id, runtime string) (Event, error) {
 	e, err := s.store.finish(ctx, id, runtime, Done, s.o.Now())
 	if err == nil {

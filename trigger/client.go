@@ -8,8 +8,8 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 )
 
-// Client calls a trigger service. Refusals keep their codes. After process_unavailable the request may have been
-// carried out. It is safe for concurrent use.
+// Client calls a trigger service. Refusals keep their codes. After process_unavailable, the request may have taken
+// effect. It is safe for concurrent use.
 type Client struct {
 	base string
 	peer wire.Peer
@@ -20,31 +20,26 @@ func NewClient(base string, c *http.Client) *Client {
 	return &Client{base: base, peer: wire.Peer{HTTP: c, Name: "the trigger service", Unavailable: "process_unavailable"}}
 }
 
-// Ready reports whether the service is ready.
 func (c *Client) Ready(ctx context.Context) error { return c.peer.Ready(ctx, c.base) }
 
-// Evidence calls [Service.Evidence].
 func (c *Client) Evidence(ctx context.Context, eventID string, b evidence.Binding) (Evidence, error) {
 	var e Evidence
 	err := c.peer.Call(ctx, c.base+"/v1/evidence", evidenceRequest{EventID: eventID, Binding: b}, &e)
 	return e, err
 }
 
-// Unsent calls [Service.Unsent].
 func (c *Client) Unsent(ctx context.Context, eventID, runtime, action, bindingHash string) error {
 	var done struct{}
 	return c.peer.Call(ctx, c.base+"/v1/evidence/unsent",
 		unsentRequest{EventID: eventID, Runtime: runtime, Action: action, BindingHash: bindingHash}, &done)
 }
 
-// Budget calls [Service.Budget].
 func (c *Client) Budget(ctx context.Context, eventID string) (Budget, error) {
 	var b Budget
 	err := c.peer.Call(ctx, c.base+"/v1/events/budget", budgetRequest{EventID: eventID}, &b)
 	return b, err
 }
 
-// Claim calls [Service.Claim].
 func (c *Client) Claim(ctx context.Context, claim Claim) (Event, error) {
 	var e Event
 	err := c.peer.Call(ctx, c.base+"/v1/events/claim",
@@ -52,21 +47,18 @@ func (c *Client) Claim(ctx context.Context, claim Claim) (Event, error) {
 	return e, err
 }
 
-// Release calls [Service.Release].
 func (c *Client) Release(ctx context.Context, eventID, runtime string) (Event, error) {
 	var e Event
 	err := c.peer.Call(ctx, c.base+"/v1/events/release", finishRequest{EventID: eventID, Runtime: runtime}, &e)
 	return e, err
 }
 
-// Done calls [Service.Done].
 func (c *Client) Done(ctx context.Context, eventID, runtime string) (Event, error) {
 	var e Event
 	err := c.peer.Call(ctx, c.base+"/v1/events/done", finishRequest{EventID: eventID, Runtime: runtime}, &e)
 	return e, err
 }
 
-// Report calls [Service.Report].
 func (c *Client) Report(ctx context.Context, kind, method, source string, payload []byte) (string, error) {
 	var kept Accepted
 	err := c.peer.Call(ctx, c.base+"/v1/events",

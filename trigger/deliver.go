@@ -16,12 +16,12 @@ import (
 // Accepted is the answer to a delivery.
 type Accepted struct {
 	EventID   string `json:"eventId,omitempty"`
-	Duplicate bool   `json:"duplicate,omitempty"` // the delivery was known
-	Ignored   bool   `json:"ignored,omitempty"`   // it is verified, but starts nothing
+	Duplicate bool   `json:"duplicate,omitempty"` // known already
+	Ignored   bool   `json:"ignored,omitempty"`   // verified, but starts nothing
 }
 
 // Webhooks serves POST /hooks/{source}. It answers 202 once the delivery is durable, or {"ignored":true} if it starts
-// nothing. A known delivery gets 200 and {"duplicate":true}, because senders repeat until they succeed. Refusals are
+// nothing. A repeated delivery gets 200 and {"duplicate":true}, because senders repeat until they succeed. Refusals are
 // problem documents: not_found 404, event_malformed 400, webhook_signature 401, content_too_large 413.
 func (s *Service) Webhooks() http.Handler {
 	mux := http.NewServeMux()
@@ -39,13 +39,12 @@ func (s *Service) Webhooks() http.Handler {
 		} else {
 			w.WriteHeader(http.StatusAccepted)
 		}
-		_ = json.NewEncoder(w).Encode(answer) // a sender that has gone repeats the delivery
+		_ = json.NewEncoder(w).Encode(answer) // a sender that has left repeats the delivery
 	})
 	return mux
 }
 
-// sourceOf returns the name of the delivery's source, or "" for an unknown one: strangers must not choose what the log
-// says.
+// sourceOf returns the name of the delivery's source, or "" if unknown: strangers must not write into the log.
 func (s *Service) sourceOf(r *http.Request) string {
 	if hook, ok := s.from.Load().hooks[r.PathValue("source")]; ok {
 		return hook.name
@@ -72,7 +71,7 @@ func (s *Service) deliver(w http.ResponseWriter, r *http.Request) (Accepted, err
 	var id string
 	var fresh bool
 	if class == ignored {
-		// Use its keys up nevertheless: under another event's name, in an unsigned header, it might start a run.
+		// Use its keys up all the same: with another event's name, in an unsigned header, it might start a run.
 		id, fresh, err = s.store.see(r.Context(), a.source, "", a.singleUse())
 	} else {
 		id, fresh, err = s.add(r.Context(), a)

@@ -10,40 +10,38 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Event is one durable trigger.
 type Event struct {
 	ID     string `json:"id"`
 	Kind   string `json:"kind"`
-	Source string `json:"source"` // of the source, or the reporter
+	Source string `json:"source"` // the source's name, or the reporter
 	Method string `json:"method"` // of verification
-	// EvidenceID names the evidence at its origin: a delivery id, a fire time, a message id. It is good for one event.
+	// EvidenceID names the evidence at its origin: a delivery id, a fire time, a message id. It makes one event only.
 	EvidenceID string `json:"evidenceId"`
-	// EvidenceHash is of the canonical JSON of the verified data, such as {deliveryId, payload, signature}.
+	// EvidenceHash hashes the canonical JSON of the verified data, such as {deliveryId, payload, signature}.
 	EvidenceHash string `json:"evidenceHash"`
-	// PayloadHash is of the payload's RFC 8785 form. A payload without one, such as text, or JSON with a duplicate
-	// member, is hashed as it came.
+	// PayloadHash hashes the payload's RFC 8785 form, or its bytes if it has none, such as text, or JSON with a
+	// duplicate member.
 	PayloadHash    string `json:"payloadHash"`
 	HumanInitiated bool   `json:"humanInitiated"`
-	Type           string `json:"type,omitempty"` // the source's own name for the event, such as release.published
-	// Payload is JSON; a payload that is not is a JSON string here. Lists omit it.
+	Type           string `json:"type,omitempty"` // the source's name for it, such as release.published
+	// Payload is JSON; any other payload becomes a JSON string. Lists omit it.
 	Payload    json.RawMessage `json:"payload,omitempty"`
 	ReceivedAt time.Time       `json:"receivedAt"`
 	ExpiresAt  time.Time       `json:"expiresAt"`
 	State      State           `json:"state"`
-	ClaimedBy  string          `json:"claimedBy,omitempty"` // the runtime
+	ClaimedBy  string          `json:"claimedBy,omitempty"`
 }
 
-// State is the state of an event.
 type State string
 
 const (
 	Received State = "received" // waits for a runtime
 	Claimed  State = "claimed"  // has opened a session
-	Done     State = "done"     // its session has ended
-	Expired  State = "expired"  // grew too old
+	Done     State = "done"     // session ended
+	Expired  State = "expired"  // too old
 )
 
-// origins says which kind of event each method verifies. The sources of this package use no other methods.
+// origins maps each method to the kind of event that it verifies. This package's sources use no other methods.
 var origins = map[string]string{
 	evidence.MethodWebhookSignature:     evidence.TriggerSourceEvent,
 	evidence.MethodQueueClaim:           evidence.TriggerSourceEvent,
@@ -51,8 +49,8 @@ var origins = map[string]string{
 	evidence.MethodPolicyEngineDecision: evidence.TriggerAutonomousPolicy,
 }
 
-// Verified refuses an event that cannot be the reason for a post: one that a human asked for (human_involved), or one
-// whose origin was not verified (trigger_unverified).
+// Verified refuses an event that cannot cause a post: a human asked for it (human_involved), or its origin was not
+// verified (trigger_unverified).
 func (e Event) Verified() error {
 	if e.HumanInitiated || e.Kind == evidence.TriggerHumanRequest {
 		return refusal.New("human_involved", "a human asked for the event %s, so it cannot be the reason for a post", e.ID)
@@ -69,17 +67,17 @@ const (
 	maxType = 128
 )
 
-// arrival is what a source has verified and brings in.
+// arrival is what a source has verified and hands over.
 type arrival struct {
 	kind, source, method string
 	evidenceID, typ      string
 	payload              []byte
 	verified             map[string]string
-	// keys are good for one event of the source, like the evidence id.
+	// keys are for one event only, like the evidence id.
 	keys []string
 }
 
-// event makes an event. It refuses what could not be signed or shown later, when a post would have been paid for.
+// event makes an event. It refuses now what could not be signed or shown later, after the payment for a post.
 func (a arrival) event(now time.Time, maxAge time.Duration) (Event, error) {
 	switch {
 	case len(a.payload) > MaxPayload:
@@ -129,7 +127,7 @@ func asJSON(payload []byte) json.RawMessage {
 	return s
 }
 
-// isID reports whether s can only be read as a name in claims, logs and file names.
+// isID reports whether claims, logs and file names can only read s as a name.
 func isID(s string) bool {
 	if s == "" || len(s) > maxID {
 		return false

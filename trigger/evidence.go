@@ -12,15 +12,14 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// Evidence has the artifacts for one event and one binding.
 type Evidence struct {
 	OriginProof    string `json:"originProof"`
 	TriggerReceipt string `json:"triggerReceipt"`
 }
 
-// Evidence signs for an event and a binding. The event must be claimed, verified, not asked for by a human, young
-// enough and within its budget. It pays durably before anything is signed, and gets the payment back if nothing could
-// be signed. It pays for a binding once, so a lost answer costs one post (see [Service.Unsent]).
+// Evidence signs for an event and a binding. The event must be claimed, verified, not asked for by a human, recent
+// enough and within its budget. It pays durably before anything is signed, and gets a refund if nothing could be
+// signed. It pays for a binding only once, so a lost answer costs one post (see [Service.Unsent]).
 //
 // Refusals: artifact_malformed, not_found, human_involved, trigger_unverified, event_closed.
 func (s *Service) Evidence(ctx context.Context, eventID string, b evidence.Binding) (Evidence, error) {
@@ -44,7 +43,7 @@ func (s *Service) Evidence(ctx context.Context, eventID string, b evidence.Bindi
 	return signed, err
 }
 
-// giveBack returns the payment for a post for which nothing was signed. If that fails too, the event has lost a post.
+// giveBack refunds a post for which nothing was signed. If that fails too, the event has lost a post.
 func (s *Service) giveBack(ctx context.Context, id, action, binding string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)
 	defer cancel()
@@ -55,7 +54,7 @@ func (s *Service) giveBack(ctx context.Context, id, action, binding string) {
 
 const giveBackTimeout = 2 * time.Second
 
-// sign makes the two artifacts. The receipt rests on the hash of this process's own proof.
+// sign makes the two artifacts. The receipt relies on the hash of this process's own proof.
 func (s *Service) sign(ctx context.Context, e Event, binding string) (Evidence, error) {
 	tokens, err := signer.SignPair(ctx, s.o.Origin, evidence.TriggerOriginProof{
 		Kind: e.Kind, Source: e.Source, VerificationMethod: e.Method, EventID: e.ID, EvidenceID: e.EvidenceID,

@@ -45,8 +45,8 @@ func (m multiples) Next(t time.Time) time.Time {
 }
 
 // wallClock fires once for each time of an expression, when the zone's wall clock first shows that time or a later one.
-// A time that occurs twice fires the first time, and a skipped time at the end of the gap, together with others in it.
-// The cron library fires twice for the former, and never for the latter.
+// A time that occurs twice fires the first time; a skipped time fires at the end of the gap, together with others in
+// it. The cron library fires twice for the former, and never for the latter.
 type wallClock struct {
 	times cron.Schedule
 	zone  *time.Location
@@ -61,13 +61,13 @@ func (w wallClock) Next(t time.Time) time.Time {
 	return firstShown(wanted, t)
 }
 
-// reading returns the wall clock's date and time at t, as a time in UTC, which has no gaps or repetitions.
+// reading returns the wall clock's date and time at t as UTC, which has no gaps or repetitions.
 func reading(t time.Time) time.Time {
 	_, offset := t.Zone()
 	return t.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-// maxSetBack is longer than any zone has set its clock back: a day, across the date line.
+// maxSetBack is more than any zone has set its clock back: a day, across the date line.
 const maxSetBack = 48 * time.Hour
 
 // latestReading returns the latest time that the wall clock has shown up to t. It differs from the reading at t if the
@@ -75,7 +75,7 @@ const maxSetBack = 48 * time.Hour
 func latestReading(t time.Time) time.Time {
 	latest := reading(t)
 	for at := t; ; {
-		began, _ := at.ZoneBounds() // the zero time if there was no earlier change
+		began, _ := at.ZoneBounds() // zero without an earlier change
 		if t.Sub(began) > maxSetBack {
 			return latest
 		}
@@ -86,7 +86,7 @@ func latestReading(t time.Time) time.Time {
 	}
 }
 
-// firstShown returns the first moment after t at which the wall clock shows wanted or a later time.
+// firstShown returns the first moment after t when the wall clock shows wanted or a later time.
 func firstShown(wanted, t time.Time) time.Time {
 	for at := t; ; {
 		_, end := at.ZoneBounds()

@@ -11,8 +11,8 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// github is GitHub's scheme: https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries. The
-// older header X-Hub-Signature (SHA-1) is never read.
+// github is GitHub's scheme: https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries. It
+// ignores the older header X-Hub-Signature (SHA-1).
 var github = scheme{
 	idHeader: "X-GitHub-Delivery", signatureHeader: "X-Hub-Signature-256", unsignedID: true,
 	signatures: func(header string) []candidate {
@@ -29,12 +29,12 @@ var github = scheme{
 
 const githubEvent = "X-GitHub-Event"
 
-// NewGitHub makes a source of GitHub's webhooks, of content type application/json. events start a run; a human asked
-// for humans; all others are ignored. Names are GitHub's, alone or with the action, such as release.published. Secrets
-// have at least 16 bytes; several allow a rotation.
+// NewGitHub makes a source for GitHub's webhooks with content type application/json. events start a run; humans are
+// events that a human asked for; all others are ignored. Names are GitHub's, alone or with the action, such as
+// release.published. Secrets have at least 16 bytes; several allow a rotation.
 //
 // GitHub signs only the body, not the headers with the delivery's id and the event's name. So a body is good for one
-// delivery, even if its headers change, and even if that delivery was ignored.
+// delivery, even if its headers change or that delivery was ignored.
 func NewGitHub(name string, secrets []string, events, humans []string) (*Webhook, error) {
 	w := &Webhook{name: name, kind: evidence.TriggerSourceEvent, method: evidence.MethodWebhookSignature, scheme: github}
 	for _, s := range secrets {

@@ -22,9 +22,9 @@ import (
 )
 
 const (
-	// maxMessages bounds the entries of a folder read at once.
+	// maxMessages bounds the folder entries read at once.
 	maxMessages = 1024
-	// maxStrange bounds the links, FIFOs and the like that one round moves away.
+	// maxStrange bounds the links, FIFOs and so on that one round moves away.
 	maxStrange = 1024
 	// maxTold bounds the remembered log lines.
 	maxTold   = 1024
@@ -38,17 +38,17 @@ const (
 	folderRefused = "refused" // never events
 )
 
-// Queue claims messages from a spool directory, like a mail directory. A producer moves a finished file from the same
-// file system into new. The service moves it to claimed, and to done once the event is durable. The file's name is the
-// message's id, good for one event; names that begin with a full stop are ignored.
+// Queue claims messages from a spool directory, like a mail directory. A producer moves a finished file into new,
+// within one file system. The service moves it to claimed, and to done once the event is durable. The file's name is
+// the message's id, good for one event. A name with a leading full stop is ignored.
 //
-// Files of the wrong type, size or owner go to refused. Folders stay, because their content has no bounds, and so does
-// what cannot be moved, such as a link under Landlock; the log says so once. Only plain files are ever opened.
+// Files of the wrong type, size or owner go to refused. Folders stay, because their content is unbounded, and so do
+// files that cannot be moved, such as a link under Landlock; the log reports them once. Only plain files are opened.
 // Files in done and refused are removed after the service's retention.
 //
-// Anyone who can move a file into new can start an agent. Further services wait while one works on the directory.
+// Anyone who can move a file into new can start an agent. Only one service at a time works on a directory; others wait.
 type Queue struct {
-	// Owners are users whose messages are taken, besides the service's user and the directory's owner. Set it before
+	// Owners are users whose messages are accepted, besides the service's user and the directory's owner. Set it before
 	// Run.
 	Owners []uint32
 
@@ -57,7 +57,7 @@ type Queue struct {
 	poll time.Duration
 }
 
-// NewQueue makes a queue that reads a directory every poll (zero means 1 s). It touches no files.
+// NewQueue makes a queue that reads a directory every poll (1 s if zero). It touches no files yet.
 func NewQueue(name, dir string, poll time.Duration) *Queue {
 	if poll <= 0 {
 		poll = time.Second
@@ -94,11 +94,10 @@ func openFolder(path string) error {
 
 func (q *Queue) in(folder, id string) string { return filepath.Join(q.dir, folder, id) }
 
-// Name returns the source's name.
 func (q *Queue) Name() string { return q.name }
 
-// Run claims messages until ctx ends. It first takes those that an earlier process had claimed: a message's id makes
-// sure that it becomes one event.
+// Run claims messages until ctx ends, first those claimed by an earlier process: a message's id ensures that it makes
+// one event.
 func (q *Queue) Run(ctx context.Context, s *Service) error {
 	directory, err := os.Open(q.dir)
 	if err != nil {
@@ -138,13 +137,13 @@ type queueRun struct {
 	*Queue
 	service *Service
 	owners  []uint32
-	// told and tells are the lines that the last round and this one logged about files that stay. Each is logged once
-	// until it changes.
+	// told and tells are the log lines of the last round and this one about files that stay. Each is logged once until
+	// it changes.
 	told, tells map[string]bool
 	strange     int
 }
 
-// round takes all messages. Failures are logged, and tried again in the next round.
+// round takes all messages. It logs failures and tries again in the next round.
 func (w *queueRun) round(ctx context.Context) {
 	w.told, w.tells, w.strange = w.tells, make(map[string]bool), 0
 	for _, folder := range []string{folderClaimed, folderNew} {
@@ -154,8 +153,8 @@ func (w *queueRun) round(ctx context.Context) {
 	}
 }
 
-// takeAll takes a folder's messages, many at a time in the order of their names. Messages that cannot be taken do not
-// hide others.
+// takeAll takes a folder's messages, many at a time in order of their names. Messages that cannot be taken do not hide
+// others.
 func (w *queueRun) takeAll(ctx context.Context, folder string) error {
 	d, err := os.Open(w.in(folder, ""))
 	if err != nil {
@@ -238,7 +237,7 @@ func (w *queueRun) take(ctx context.Context, folder string, entry os.DirEntry) e
 				"claimedAt": w.service.o.Now().UTC().Format(time.RFC3339Nano)},
 		})
 	}
-	if codeOf(err) != "" { // trying again would not help
+	if codeOf(err) != "" { // a retry would not help
 		return w.refuse(folderClaimed, id, err)
 	}
 	if err != nil {
@@ -267,8 +266,8 @@ var (
 	errFolder   = refusal.New("event_malformed", "the message is a folder, and stays where it is: remove it")
 )
 
-// readMessage reads a bounded, plain file of a known owner. A link could turn any file that the service can read, or
-// that an owner wrote for another purpose, into a message. So the file is checked before and after it is opened.
+// readMessage reads a bounded, plain file of an accepted owner. A link could turn any file that the service can read,
+// or that an owner wrote for another purpose, into a message. So it checks the file before and after opening it.
 func readMessage(path string, owners []uint32) ([]byte, error) {
 	var info unix.Stat_t
 	if err := unix.Lstat(path, &info); err != nil {
@@ -310,8 +309,8 @@ func stat(f *os.File) (info unix.Stat_t, err error) {
 	return info, err
 }
 
-// sweep removes old messages. A file's change time counts, which the kernel sets when the file is moved: the producer
-// chooses its modification time.
+// sweep removes old messages by their change time, which the kernel sets when a file is moved: the producer chooses the
+// modification time.
 func (q *Queue) sweep(s *Service, before time.Time) {
 	failed := 0
 	var first error

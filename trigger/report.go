@@ -7,7 +7,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Report keeps an event with an unverified origin. Lists show it, but no post can rest on it. Its kind is human_request
+// Report keeps an event with an unverified origin. Lists show it, but it cannot cause a post. Its kind is human_request
 // or unknown, its method manual or self_reported.
 func (s *Service) Report(ctx context.Context, kind, method, source string, payload []byte) (id string, err error) {
 	if kind != evidence.TriggerHumanRequest && kind != evidence.TriggerUnknown || method != evidence.MethodManual &&

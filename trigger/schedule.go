@@ -14,25 +14,24 @@ import (
 )
 
 const (
-	// maxSleep bounds a timer, which does not notice that the clock was set or the machine slept.
+	// maxSleep bounds a timer: timers do not notice that the clock was set or the machine slept.
 	maxSleep = time.Minute
-	// maxBack bounds the search for missed fire times.
-	maxBack = 10 * 365 * 24 * time.Hour
+	maxBack  = 10 * 365 * 24 * time.Hour
 	// lateness is how late a fire time may still fire.
 	lateness = 2 * maxSleep
 )
 
-// Missed is the policy for fire times without a running scheduler.
+// Missed is the policy for fire times while no scheduler runs.
 type Missed int
 
 const (
-	SkipMissed Missed = iota // they are lost
-	FireLatest               // the latest one fires once, when a scheduler runs again
+	SkipMissed Missed = iota // lost
+	FireLatest               // the latest fires once, when a scheduler runs again
 )
 
 // Schedule makes one event for each time that a cron expression names on the zone's wall clock, even if the clock is
-// set back or forward (see wallClock). The store keeps each fire time as used, so it is good for one event, however
-// many schedulers share the store and wherever their clocks are set.
+// set back or forward (see wallClock). The store keeps each used fire time, so it makes one event, no matter how many
+// schedulers share the store and how their clocks are set.
 type Schedule struct {
 	// Missed must be set before Run.
 	Missed Missed
@@ -45,8 +44,8 @@ type Schedule struct {
 }
 
 // NewSchedule reads a cron expression of five fields, or a descriptor such as @hourly, in a time zone (an IANA name;
-// empty is UTC). "@every 30s" fires at the multiples of its period since the year 1, so that all schedulers agree. The
-// agent gets payload with each event.
+// empty is UTC). "@every 30s" fires at the multiples of its period since the year 1, so that all schedulers agree.
+// payload goes to the agent with each event.
 func NewSchedule(name, spec, zone string, payload any) (*Schedule, error) {
 	fail := func(err error) (*Schedule, error) { return nil, fmt.Errorf("trigger: schedule %s: %w", name, err) }
 	location, err := time.LoadLocation(zone)
@@ -67,10 +66,9 @@ func NewSchedule(name, spec, zone string, payload any) (*Schedule, error) {
 	return &Schedule{name: name, spec: spec, times: times, zone: location, payload: raw}, nil
 }
 
-// Name returns the source's name.
 func (c *Schedule) Name() string { return c.name }
 
-// Run makes events until ctx ends. If an event could not be kept, the log says so, and its fire time is lost.
+// Run makes events until ctx ends. It logs an event that could not be stored; that fire time is lost.
 func (c *Schedule) Run(ctx context.Context, s *Service) error {
 	after, err := c.start(ctx, s)
 	if err != nil {
@@ -100,8 +98,8 @@ func (c *Schedule) Run(ctx context.Context, s *Service) error {
 	}
 }
 
-// start returns the time from which to look for fire times. It fires what an earlier process missed, if the policy says
-// so. A schedule that never fired has missed nothing.
+// start returns the time from which to look for fire times. It fires those that an earlier process missed, if the
+// policy says so. A schedule that never fired has missed none.
 func (c *Schedule) start(ctx context.Context, s *Service) (time.Time, error) {
 	now := s.o.Now()
 	if c.Missed != FireLatest {
@@ -121,8 +119,8 @@ func (c *Schedule) start(ctx context.Context, s *Service) (time.Time, error) {
 	return now, nil
 }
 
-// latest returns the latest fire time after after, up to until, or the zero time. It looks back in growing steps, so
-// that not all times of a long pause are counted.
+// latest returns the latest fire time after after, up to until, or the zero time. It looks back in growing steps, so as
+// not to count all times of a long pause.
 func (c *Schedule) latest(after, until time.Time) time.Time {
 	for back := time.Minute; back < maxBack; back *= 2 {
 		from := until.Add(-back)
@@ -153,7 +151,7 @@ func (c *Schedule) fire(ctx context.Context, s *Service, at time.Time) {
 	}
 }
 
-// sleepUntil waits until t, and reports false if ctx ended first.
+// sleepUntil waits until t, and returns false if ctx ended first.
 func sleepUntil(ctx context.Context, now func() time.Time, t time.Time) bool {
 	for left := t.Sub(now()); left > 0; left = t.Sub(now()) {
 		select {

@@ -4,8 +4,8 @@ import "github.com/actionproof/mediator/ledger/sqlite"
 
 const forgets = "which deliveries were seen: old signed ones would open sessions again"
 
-// schema is the schema of the event store. Rows of seen are never removed: a webhook's signature may have no time in
-// it, and then it is valid as long as its secret.
+// schema is the event store's schema. Rows of seen are never removed: a webhook's signature without a time is valid as
+// long as its secret.
 var schema = sqlite.Schema{Version: 2, Forgets: forgets, Statements: `
 CREATE TABLE events (
 	seq        INTEGER PRIMARY KEY,

@@ -16,8 +16,9 @@ import (
 	"github.com/actionproof/mediator/internal/problem"
 )
 
-// Send signs a body like the source's sender, with the first secret, and delivers it to a URL, so that an operator can
-// try a source. event is GitHub's event name; if empty, Send chooses one that starts a run and fits the body's action.
+// Send signs a body as the source's sender would, with the first secret, and delivers it to a URL, so that an operator
+// can try a source. event is GitHub's event name; if empty, Send chooses one that starts a run and fits the body's
+// action.
 func (w *Webhook) Send(ctx context.Context, client *http.Client, url, event string, body []byte,
 	now time.Time) (Accepted, error) {
 	payload, err := object(body)
@@ -64,7 +65,7 @@ func (w *Webhook) Send(ctx context.Context, client *http.Client, url, event stri
 
 const maxAnswer = 64 << 10
 
-// suiting returns an event with this action that starts a run, or else the first one for any action.
+// suiting returns an event with this action that starts a run, or else the first for any action.
 func (w *Webhook) suiting(action string) string {
 	anyAction := ""
 	for _, e := range w.events {

@@ -43,8 +43,8 @@ type (
 
 const listLimit = 100
 
-// NewServer serves the internal API for sidecars and operators. A caller can have evidence signed, so keep it out of
-// the agent's reach.
+// NewServer serves the internal API for sidecars and operators. A caller can get evidence signed, so keep it out of the
+// agent's reach.
 func NewServer(s *Service) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /v1/evidence", wire.Handle(func(ctx context.Context, ask evidenceRequest) (Evidence, error) {

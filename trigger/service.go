@@ -19,7 +19,6 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// Defaults of [Options].
 const (
 	DefaultMaxAge    = 15 * time.Minute
 	DefaultBudget    = 1
@@ -29,27 +28,26 @@ const (
 // MaxPayload bounds an event's payload, in bytes.
 const MaxPayload = 256 << 10
 
-// Forever is an unlimited retention.
 const Forever = time.Duration(math.MaxInt64)
 
 const sweepEvery = time.Minute
 
-// Options configure a [Service]. Options without a default are required.
+// Options configure a [Service]. Those without a default are required.
 type Options struct {
-	// Path of the event store, an SQLite file in an existing folder. Only one service at a time may open it.
+	// Path of the event store, an SQLite file in an existing folder. Only one service at a time can open it.
 	Path string
-	// Origin signs origin proofs as the source verifier, Receipt signs receipts as the trigger mediator: two keys, two
+	// Origin signs origin proofs as the source verifier, Receipt signs receipts as the trigger mediator: two keys and
 	// issuers.
 	Origin  *signer.Issuer[evidence.TriggerOriginProof]
 	Receipt *signer.Issuer[evidence.TriggerReceipt]
-	// Sources are the first sources, with different names. See [Service.SetSources].
+	// Sources are the initial sources, with different names. See [Service.SetSources].
 	Sources []Source
-	// MaxAge is how long an event is valid. Zero means DefaultMaxAge.
+	// MaxAge bounds an event's validity; DefaultMaxAge if zero.
 	MaxAge time.Duration
-	// Budget is how many posts of one action an event pays for. Zero means DefaultBudget.
+	// Budget bounds the posts of one action that an event pays for; DefaultBudget if zero.
 	Budget int
-	// Retention is how long an expired event, or a queue's finished message, is kept. Zero means DefaultRetention.
-	// Single-use keys are kept forever.
+	// Retention is the time to keep an expired event, or a queue's finished message; DefaultRetention if zero.
+	// Single-use keys are kept for ever.
 	Retention time.Duration
 	Now       func() time.Time
 	// Log gets arrivals and refusals, without payloads and signatures.
@@ -69,29 +67,27 @@ func (o *Options) check() error {
 	return nil
 }
 
-// Source brings in events: a [Webhook], a [Schedule] or a [Queue]. It is compared by identity.
+// Source supplies events: a [Webhook], a [Schedule] or a [Queue]. Sources are compared by identity.
 type Source interface {
-	// Name is the source's name in events and artifacts.
 	Name() string
-	// Run brings events in until ctx ends. Its error ends the service.
+	// Run supplies events until ctx ends. Its error ends the service.
 	Run(ctx context.Context, s *Service) error
 }
 
 // Service keeps events and signs for them. It is safe for concurrent use.
 type Service struct {
 	o         Options
-	strangers *zap.Logger // for lines that strangers can cause
+	strangers *zap.Logger // that strangers can cause
 	store     store
 	from      atomic.Pointer[sources]
 
-	ending chan struct{} // closed at the end of Run or the service: claims stop waiting
+	ending chan struct{} // closed when Run or the service ends, so that claims stop waiting
 	end    func()
 
 	mu      sync.Mutex    // guards arrived
 	arrived chan struct{} // closed and replaced when an event comes
 }
 
-// New opens the event store.
 func New(ctx context.Context, o Options) (*Service, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -109,7 +105,7 @@ func New(ctx context.Context, o Options) (*Service, error) {
 	return s, nil
 }
 
-// Run runs the sources and removes old events until ctx ends or a source fails. At its end all claims stop waiting.
+// Run runs the sources and removes old events until ctx ends or a source fails. Then all claims stop waiting.
 func (s *Service) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
@@ -138,19 +134,18 @@ func (s *Service) sweep(ctx context.Context) {
 	}
 }
 
-// Ready returns why nothing could be stored now, or nil.
+// Ready returns nil, or why nothing can be stored now.
 func (s *Service) Ready(ctx context.Context) error {
 	return s.store.write(ctx, func(*sql.Tx) error { return nil })
 }
 
-// Close closes the event store.
 func (s *Service) Close() error {
 	s.end()
 	return s.store.db.Close()
 }
 
-// add keeps an arrival and wakes waiting claims. If a single-use key is known, fresh is false, and id is the event that
-// used it, or "" if that delivery was ignored.
+// add stores an arrival and wakes waiting claims. fresh is false if a single-use key is known; id is then the event
+// that used it, or "" if that delivery was ignored.
 func (s *Service) add(ctx context.Context, a arrival) (id string, fresh bool, err error) {
 	e, err := a.event(s.o.Now(), s.o.MaxAge)
 	if err != nil {
@@ -178,12 +173,11 @@ func (s *Service) wake() {
 	s.arrived = make(chan struct{})
 }
 
-// Get returns an event, or not_found.
 func (s *Service) Get(ctx context.Context, id string) (Event, error) {
 	return s.store.get(ctx, id, s.o.Now())
 }
 
-// List returns the newest events, at most limit, without payloads.
+// List returns at most limit of the newest events, without payloads.
 func (s *Service) List(ctx context.Context, limit int) ([]Event, error) {
 	return s.store.list(ctx, max(0, limit), s.o.Now())
 }

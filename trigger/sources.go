@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// sources are the current sources. They are replaced, never changed.
+// sources are the current sources: replaced, never changed.
 type sources struct {
 	list     []Source
 	hooks    map[string]*Webhook
-	replaced chan struct{} // closed when they are replaced
+	replaced chan struct{} // when they are replaced
 }
 
 func newSources(list []Source) (*sources, error) {
@@ -36,7 +36,7 @@ func newSources(list []Source) (*sources, error) {
 	return s, nil
 }
 
-// SetSources replaces the sources. A delivery in progress keeps its source. A source in both lists goes on; the others
+// SetSources replaces the sources. A delivery in progress keeps its source. Sources in both lists continue; the others
 // end or begin.
 func (s *Service) SetSources(list []Source) error {
 	next, err := newSources(list)
@@ -47,7 +47,7 @@ func (s *Service) SetSources(list []Source) error {
 	return nil
 }
 
-// runSources runs the current sources until ctx ends. An error of one ends the group.
+// runSources runs the current sources until ctx ends. One source's error ends the group.
 func (s *Service) runSources(ctx context.Context, group *errgroup.Group) {
 	running := make(map[Source]context.CancelFunc)
 	for {

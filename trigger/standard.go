@@ -10,7 +10,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// standard is the scheme of https://www.standardwebhooks.com. Only v1, which is symmetric, is read.
+// standard is the scheme of https://www.standardwebhooks.com, only in the symmetric version v1.
 var standard = scheme{
 	idHeader: "Webhook-Id", timestampHeader: "Webhook-Timestamp", signatureHeader: "Webhook-Signature",
 	signatures: func(header string) []candidate {
@@ -27,11 +27,11 @@ var standard = scheme{
 		return list
 	},
 	signature: func(mac []byte) string { return "v1," + base64.StdEncoding.EncodeToString(mac) },
-	// The id may contain a full stop, but no other split of the same bytes has a JSON object as its body.
+	// The id may contain a full stop, but no other split of the same bytes leaves a JSON object as body.
 	signed: func(d delivery, body []byte) []byte { return append([]byte(d.id+"."+d.timestamp+"."), body...) },
 }
 
-// NewStandard makes a source of Standard Webhooks. Each delivery starts a run; its type is the payload's member type.
+// NewStandard makes a source for Standard Webhooks. Each delivery starts a run; its type is the payload's member type.
 // Secrets are whsec_ and base64, or plain text, of at least 16 bytes; several allow a rotation.
 func NewStandard(name string, secrets []string) (*Webhook, error) {
 	w := &Webhook{name: name, kind: evidence.TriggerSourceEvent, method: evidence.MethodWebhookSignature, scheme: standard}
@@ -54,9 +54,9 @@ func NewStandard(name string, secrets []string) (*Webhook, error) {
 	return w, nil
 }
 
-// NewEngine makes a source of a policy engine's decisions to act: events of kind autonomous_policy, verified by
-// policy_engine_decision. The engine signs them as Standard Webhooks. Anyone who can verify a decision could also forge
-// one, so the secret must belong to the engine and this service alone.
+// NewEngine makes a source for a policy engine's decisions to act: events of kind autonomous_policy, verified by
+// policy_engine_decision. The engine signs them as Standard Webhooks. A verifier of decisions could also forge them, so
+// only the engine and this service may have the secret.
 func NewEngine(name string, secrets []string) (*Webhook, error) {
 	w, err := NewStandard(name, secrets)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 type store struct {
 	db *sqlite.DB
 
-	selectFacts, insertUse, countUse *sql.Stmt // prepared, because every post needs them
+	selectFacts, insertUse, countUse *sql.Stmt // prepared: every post needs them
 }
 
 func openStore(ctx context.Context, path string) (store, error) {
@@ -35,7 +35,7 @@ func openStore(ctx context.Context, path string) (store, error) {
 	return s, nil
 }
 
-// write runs do in a transaction (see [sqlite.DB.Write]). Errors of the database get a code.
+// write runs do in a transaction (see [sqlite.DB.Write]). Database errors get a code.
 func (s store) write(ctx context.Context, do func(tx *sql.Tx) error) error {
 	err := s.db.Write(ctx, do)
 	var coded interface{ Code() string }
@@ -45,8 +45,7 @@ func (s store) write(ctx context.Context, do func(tx *sql.Tx) error) error {
 	return ledger.Unavailable("write the events", err)
 }
 
-// add keeps an event, unless one of its single-use keys is known. known is then the event that used the key, or "" if
-// none did.
+// add stores an event, unless one of its single-use keys is known. known is then the event that used the key, or "".
 func (s store) add(ctx context.Context, e Event, payload []byte, keys []string) (known string, fresh bool, err error) {
 	e.Payload = nil
 	raw, err := json.Marshal(e)
@@ -67,7 +66,7 @@ func (s store) add(ctx context.Context, e Event, payload []byte, keys []string) 
 	return known, fresh, err
 }
 
-// see uses keys up for an event, or for none if id is empty.
+// see uses up keys for an event, or for none if id is empty.
 func (s store) see(ctx context.Context, source, id string, keys []string) (known string, fresh bool, err error) {
 	err = s.write(ctx, func(tx *sql.Tx) (err error) {
 		known, fresh, err = see(tx, source, id, keys)
@@ -76,7 +75,7 @@ func (s store) see(ctx context.Context, source, id string, keys []string) (known
 	return known, fresh, err
 }
 
-// see uses all keys or none. If one is known, the others stay free: an attacker may have put another's fresh delivery
+// see uses all keys or none. If one is known, the others stay free: an attacker may have put another delivery's fresh
 // id before an old body.
 func see(tx *sql.Tx, source, id string, keys []string) (known string, fresh bool, err error) {
 	for _, key := range keys {
@@ -95,7 +94,6 @@ func see(tx *sql.Tx, source, id string, keys []string) (known string, fresh bool
 	return "", true, nil
 }
 
-// last returns the greatest key of a source.
 func (s store) last(ctx context.Context, source string) (string, error) {
 	var key sql.NullString
 	err := s.db.Read().QueryRowContext(ctx, `SELECT max(key) FROM seen WHERE source = ?`, source).Scan(&key)
@@ -107,7 +105,7 @@ const (
 	selectFacts = `SELECT event, state, claimed_by, NULL FROM events ` // without the payload
 )
 
-// scan reads an event, whose variable parts have their own columns.
+// scan reads an event, whose changing parts have their own columns.
 func scan(scan func(...any) error, now time.Time) (Event, error) {
 	var e Event
 	var raw, payload []byte
@@ -121,7 +119,7 @@ func scan(scan func(...any) error, now time.Time) (Event, error) {
 	}
 	e.State, e.ClaimedBy, e.Payload = state, runtime, asJSON(payload)
 	if (state == Received || state == Claimed) && !now.Before(e.ExpiresAt) {
-		e.State = Expired // the next sweep stores it
+		e.State = Expired // stored by the next sweep
 	}
 	return e, nil
 }
@@ -134,7 +132,7 @@ func one(row *sql.Row, id string, now time.Time) (Event, error) {
 	return e, unread(err)
 }
 
-// unread gives the error of a failed read its code.
+// unread gives a failed read its code.
 func unread(err error) error {
 	if err == nil {
 		return nil
@@ -163,12 +161,12 @@ func (s store) list(ctx context.Context, limit int, now time.Time) ([]Event, err
 	return events, unread(rows.Err())
 }
 
-// waiting selects the oldest event that can open a session.
 const waiting = `WHERE state = 'received' AND claimable AND expires > ? ORDER BY seq LIMIT 1`
 
 var errNothing = refusal.New("event_none", "no event waits for a runtime")
 
-// find returns the event with this id, or the oldest waiting one if id is empty. It refuses one that opens no session.
+// find returns the event with this id, or the oldest waiting one if id is empty. It refuses an event that cannot open a
+// session.
 func find(query func(string, ...any) *sql.Row, id string, now time.Time) (e Event, err error) {
 	if id != "" {
 		e, err = one(query(selectEvent+`WHERE id = ?`, id), id, now)
@@ -185,9 +183,9 @@ func find(query func(string, ...any) *sql.Row, id string, now time.Time) (e Even
 	return e, e.claimable()
 }
 
-// claim gives that event to a runtime, once.
+// claim gives that event to one runtime.
 func (s store) claim(ctx context.Context, id, runtime string, now time.Time) (Event, error) {
-	// Each new event wakes all waiting claims, and most find nothing. A read alone finds that out.
+	// Each new event wakes all waiting claims, most in vain. A read alone finds that out.
 	read := func(query string, args ...any) *sql.Row { return s.db.Read().QueryRowContext(ctx, query, args...) }
 	if _, err := find(read, id, now); err != nil {
 		return Event{}, err
@@ -243,7 +241,7 @@ func tooOld(e Event) error {
 }
 
 const (
-	// insertUse inserts nothing if the budget is spent or the binding is paid for.
+	// insertUse inserts nothing if the budget is spent or the binding is already paid for.
 	insertUse = `INSERT INTO uses (event, action, binding)
 		SELECT ?1, ?2, ?3 WHERE coalesce((SELECT posts FROM spent WHERE event = ?1 AND action = ?2), 0) < ?4
 		ON CONFLICT DO NOTHING`
@@ -252,7 +250,7 @@ const (
 	uncountUse = `UPDATE spent SET posts = posts - 1 WHERE event = ? AND action = ?`
 )
 
-// spend takes one post of an action from an event's budget, durably, and returns the event without its payload.
+// spend durably takes one post of an action from an event's budget. It returns the event without its payload.
 func (s store) spend(ctx context.Context, id, action, binding string, budget int, now time.Time) (e Event, err error) {
 	err = s.write(ctx, func(tx *sql.Tx) error {
 		if e, err = one(tx.Stmt(s.selectFacts).QueryRow(id), id, now); err != nil {
@@ -287,8 +285,8 @@ func (s store) giveBack(ctx context.Context, id, action, binding string) error {
 	})
 }
 
-// finish ends a session's hold on an event: for good (Done), or so that another runtime may claim it (Received), but
-// only if it has paid for nothing.
+// finish ends a session's hold on an event: for good (Done), or for another runtime to claim (Received), but the latter
+// only if nothing was paid.
 func (s store) finish(ctx context.Context, id, runtime string, to State, now time.Time) (Event, error) {
 	var e Event
 	err := s.write(ctx, func(tx *sql.Tx) (err error) {
@@ -325,7 +323,7 @@ func (s store) finish(ctx context.Context, id, runtime string, to State, now tim
 // pruneChunk bounds one transaction, so that posts do not wait long.
 const pruneChunk = 256
 
-// sweep expires old events, and forgets those that expired before before. Single-use keys are kept.
+// sweep expires old events, and forgets those that expired before before. It keeps single-use keys.
 func (s store) sweep(ctx context.Context, now, before time.Time) error {
 	err := s.write(ctx, func(tx *sql.Tx) error {
 		_, err := tx.Exec(`UPDATE events SET state = 'expired' WHERE state IN ('received', 'claimed') AND expires <= ?`,
@@ -343,7 +341,7 @@ func (s store) sweep(ctx context.Context, now, before time.Time) error {
 	return nil
 }
 
-// prune forgets up to pruneChunk events, and returns their number.
+// prune forgets up to pruneChunk events and returns their number.
 func (s store) prune(ctx context.Context, before time.Time) (n int64, err error) {
 	err = s.write(ctx, func(tx *sql.Tx) (err error) {
 		const oldest = `FROM events WHERE expires <= ? ORDER BY expires, seq LIMIT ?`

@@ -17,13 +17,13 @@ import (
 
 const (
 	minWebhookSecret = 16
-	// webhookTolerance bounds the error of a signed timestamp.
+	// webhookTolerance bounds how far off a signed timestamp may be.
 	webhookTolerance = 5 * time.Minute
-	// maxHeader bounds each header, in bytes: about 40 signatures.
+	// maxHeader bounds each header in bytes: about 40 signatures.
 	maxHeader = 2048
 )
 
-// Webhook is a source whose deliveries are signed with HMAC-SHA256. One verifier serves every scheme. It is safe for
+// Webhook is a source of deliveries signed with HMAC-SHA256. One verifier serves every scheme. It is safe for
 // concurrent use.
 type Webhook struct {
 	name         string
@@ -36,14 +36,13 @@ type Webhook struct {
 	events      []string
 }
 
-// scheme is how a sender signs.
 type scheme struct {
 	idHeader, signatureHeader string
 	timestampHeader           string // empty if none
 	signatures                func(header string) []candidate
 	signature                 func(mac []byte) string
 	signed                    func(d delivery, body []byte) []byte
-	// unsignedID says that the signature does not cover the delivery's id. Then the body is good for one event, because
+	// unsignedID means that the signature does not cover the delivery's id. The body then makes one event only, because
 	// a copied delivery could otherwise be repeated under new ids.
 	unsignedID bool
 }
@@ -59,17 +58,15 @@ type class int
 
 const (
 	ignored class = iota // nothing
-	human                // an event that a human asked for
-	wanted               // an event that starts a run
+	human                // a human asked for it
+	wanted               // starts a run
 )
 
-// Name returns the source's name.
 func (w *Webhook) Name() string { return w.name }
 
-// Run does nothing: deliveries come to [Service.Webhooks].
+// Run does nothing: deliveries arrive through [Service.Webhooks].
 func (w *Webhook) Run(context.Context, *Service) error { return nil }
 
-// check refuses a webhook with a weak secret or none.
 func (w *Webhook) check() error {
 	if len(w.secrets) == 0 {
 		return errors.New("trigger: a webhook needs at least one secret")
@@ -82,7 +79,7 @@ func (w *Webhook) check() error {
 	return nil
 }
 
-// accept verifies a delivery before it reads it.
+// accept verifies a delivery before reading it.
 func (w *Webhook) accept(h http.Header, body []byte, now time.Time) (arrival, class, error) {
 	d, signature, err := w.verify(h, body)
 	if err != nil {
@@ -181,7 +178,7 @@ func only(h http.Header, name string) (string, error) {
 	return v[0], nil
 }
 
-// object reads a JSON object. Maps alone make encoding/json compare names exactly.
+// object reads a JSON object. Only with maps does encoding/json compare names exactly.
 func object(body []byte) (map[string]json.RawMessage, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(body, &members); err != nil || members == nil {

@@ -10,8 +10,8 @@ import (
 // MaxReceipts bounds a chain.
 const MaxReceipts = 1 << 17
 
-// Expected says whose chain a verifier expects. An empty Owner refuses every receipt. If Session or Agent is empty, the
-// first receipt decides.
+// Expected names the chain that a verifier expects. An empty Owner refuses every receipt. If Session or Agent is empty,
+// the first receipt's counts.
 type Expected struct {
 	Owner   string // of the pinned key registry; see [Owner]
 	Session string
@@ -21,8 +21,8 @@ type Expected struct {
 // Opener opens one receipt. Its claims are c if the signature is right.
 type Opener func(token string, c Receipt) (evidence.Opened[Receipt], error)
 
-// Past returns an [Opener] that judges each receipt by the certificates of the second of its iat. What was revoked
-// since is refused. now is the time of today.
+// Past returns an [Opener] that uses, for each receipt, the certificates of the second of its iat. It refuses
+// everything revoked since. now is today's time.
 func Past(trust *evidence.PastTrust, want evidence.Expected, now time.Time) Opener {
 	var verifier *evidence.Verifier
 	var at int64
@@ -37,40 +37,38 @@ func Past(trust *evidence.PastTrust, want evidence.Expected, now time.Time) Open
 	}
 }
 
-// Chain verifies the receipts of one session in order. It keeps only their hashes and request ids. It is not safe for
+// Chain verifies one session's receipts in order. It keeps only their hashes and request ids. It is not safe for
 // concurrent use.
 type Chain struct {
 	open    Opener
 	want    Expected
 	tail    bool  // may begin with any receipt
-	before  int64 // number of receipts before the added ones
+	before  int64 // number of receipts before the first added one
 	last    Receipt
 	first   Receipt
 	hashes  []string         // of the added receipts, in order
 	numbers map[string]int64 // of receipts, by request
 }
 
-// NewChain begins the verification of a chain; open opens its receipts.
 func NewChain(open Opener, want Expected) *Chain {
 	return &Chain{open: open, want: want, numbers: make(map[string]int64)}
 }
 
-// NewTail begins the verification of a chain's end: the first added receipt may have any number. It verifies nothing
-// before it, except the hash that it names.
+// NewTail is NewChain for the end of a chain: the first added receipt may have any number. Of earlier receipts, only
+// the hash that it names counts.
 func NewTail(open Opener, want Expected) *Chain {
 	c := NewChain(open, want)
 	c.tail = true
 	return c
 }
 
-// Add verifies the next receipt and returns it: signature, claims, and place in the chain. After an error the chain is
-// unchanged.
+// Add verifies signature, claims and place of the next receipt and returns it. After an error the chain is unchanged.
 func (c *Chain) Add(token string) (evidence.Opened[Receipt], error) {
 	claims, err := evidence.UnverifiedClaims(Kind, token)
 	if err != nil {
 		return evidence.Opened[Receipt]{}, err
 	}
-	if c.want.Owner == "" || c.want.Owner != claims.Owner { // first, because another owner's key can have the same id
+	if c.want.Owner == "" || c.want.Owner != claims.Owner { // checked first: another owner's key can have the same id
 		return evidence.Opened[Receipt]{},
 			refusal.New("roots_not_pinned", "the receipt names the owner %q, whose key registry is not the pinned one, %s",
 				claims.Owner, c.want.Owner)
@@ -92,8 +90,7 @@ func (c *Chain) Add(token string) (evidence.Opened[Receipt], error) {
 	return o, nil
 }
 
-// AddClosed adds the next receipt by its hash. The receipt after it must name that hash; nothing else of it is
-// verified.
+// AddClosed adds the next receipt by its hash alone. The receipt after it must name that hash.
 func (c *Chain) AddClosed(hash string) error {
 	switch {
 	case !evidence.IsHash(hash):
@@ -107,7 +104,6 @@ func (c *Chain) AddClosed(hash string) error {
 	return nil
 }
 
-// Head returns the hash of the last receipt.
 func (c *Chain) Head() string { return c.hash(c.Len()) }
 
 // follows refuses a receipt that is not the next one.
@@ -142,7 +138,7 @@ func (c *Chain) follows(r *Receipt, hash string) error {
 	if other, ok := c.numbers[r.RequestID]; ok {
 		return refusal.New("chain_broken", "receipts %d and %d are both about %.80q", other, number, r.RequestID)
 	}
-	if c.last.RequestID == "" { // no receipt, or all by hash
+	if c.last.RequestID == "" { // no receipt, or all were added by hash
 		return nil
 	}
 	return c.agrees(r)
@@ -182,16 +178,16 @@ func (c *Chain) hash(number int64) string {
 	return ""
 }
 
-// Last returns the claims of the last receipt; zero without one.
+// Last returns the claims of the last receipt, or zero.
 func (c *Chain) Last() Receipt { return c.last }
 
 // Closed reports whether the last receipt closes the session. An open chain may lack receipts at its end.
 func (c *Chain) Closed() bool { return c.last.Closing != nil }
 
-// Names checks a post's session receipt against the chain: the named receipt exists, and each call that was open has no
-// receipt before it and, in a closed chain, one after it. The chain may be longer by now.
+// Names checks a post's session receipt against the chain: the named receipt exists; and each call that was open has no
+// receipt before it and, in a closed chain, one after it. The chain may have grown since.
 func (c *Chain) Names(head evidence.InteractionHead) error {
-	none := head.Number == 0 && head.HeadHash == "" // as in a session receipt
+	none := head.Number == 0 && head.HeadHash == "" // as a session receipt writes it
 	if there := head.Number > 0 && head.HeadHash != "" && c.hash(head.Number) == head.HeadHash; !none && !there {
 		return refusal.New("chain_broken",
 			"the session receipt names receipt %d, %.80s, which is not in the chain of receipts %d to %d", head.Number,

@@ -10,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// short is a text to check, with its longest length in bytes.
 type short struct {
 	name, value string
 	longest     int
@@ -33,7 +32,6 @@ func checkTag(name, tag string, optional bool) error {
 	return nil
 }
 
-// hash is a text that must be a SHA-256.
 type hash struct {
 	name, value string
 }
@@ -117,7 +115,7 @@ func (c *Receipt) checkAbout() error {
 	)
 }
 
-// check refuses moments out of order. The receipt is signed after all of them.
+// check refuses moments out of order, or after the receipt's signing.
 func (t Timing) check(issued int64) error {
 	last := t.RequestReceived
 	if last <= 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// Salt hides the committed value. It is random or made of a secret, and is in no receipt.
+// Salt hides a committed value. It is random or derived from a secret, and in no receipt.
 type Salt [16]byte
 
 // Commit returns the commitment to a value: the hex SHA-256 of the canonical JSON of {"salt": ..., "value": ...}, with

@@ -10,30 +10,27 @@ import (
 // How a [Figure] is known.
 const (
 	StateObserved    = "observed"     // the mediator counted or timed it
-	StateDeclared    = "declared"     // the provider or the agent says so
-	StateEstimated   = "estimated"    // the mediator computed it from what it saw
-	StateNotMeasured = "not_measured" // not known; the value 0 means nothing
+	StateDeclared    = "declared"     // the provider or the agent states it
+	StateEstimated   = "estimated"    // the mediator computed it
+	StateNotMeasured = "not_measured" // unknown: ignore the value 0
 )
 
-// Figure is a number with its source.
 type Figure struct {
 	State string `json:"state"`
 	Value int64  `json:"value"`
 }
 
-// NotMeasured is the unknown figure.
 var NotMeasured = Figure{State: StateNotMeasured}
 
 // Observed returns a figure that the mediator counted or timed.
 func Observed(n int64) Figure { return Figure{StateObserved, n} }
 
-// Declared returns a figure that somebody else says.
+// Declared returns a figure that someone else states.
 func Declared(n int64) Figure { return Figure{StateDeclared, n} }
 
-// Estimated returns a figure that the mediator computed.
 func Estimated(n int64) Figure { return Figure{StateEstimated, n} }
 
-// ModelCall describes a call to a model. Each claim has its source beside it; [ObservedOf] lists the observed ones.
+// ModelCall describes a call to a model, with the source of each claim. [ObservedOf] lists the observed ones.
 type ModelCall struct {
 	API        string `json:"api"`                   // observed: the API by which the rule read the call
 	Host       string `json:"host"`                  // observed: host and port, the last 128 bytes
@@ -42,17 +39,17 @@ type ModelCall struct {
 	AnsweredBy string `json:"answered_by,omitempty"` // declared by the provider: the model that answered
 	Status     int64  `json:"status,omitempty"`      // observed: HTTP status; absent without an answer
 	Streamed   bool   `json:"streamed"`              // observed: the answer was a stream
-	// observed: what the request lets the provider do by itself, the first MaxHosted; the doing itself is not seen
+	// observed: the first MaxHosted tools that the request lets the provider use by itself; their use is not seen
 	HostedTools []string `json:"hosted_tools,omitempty"`
-	// why the answer was not read to its end; its figures are not measured
+	// why the answer was not read to its end; its figures are then not measured
 	Unread string `json:"unread,omitempty"`
 
-	// ToolCalls are the tool calls in the answer, the first MaxToolCalls: observed. They are the provider's; only an
-	// agent that owns the provider could make them up.
+	// ToolCalls are the answer's first MaxToolCalls tool calls: observed. Only an agent that owns the provider could
+	// invent them.
 	ToolCalls []ToolCall `json:"tool_calls,omitempty"`
-	// ReturnedCalls tags call ids of observed answers in this session whose result this request brings first, at most
-	// MaxReturned: observed. The result itself is the agent's. UnmatchedResults counts results for other ids, which an
-	// agent can invent.
+	// ReturnedCalls are tags of call ids from observed answers of this session whose result this request is the first
+	// to return, at most MaxReturned: observed. The result itself is the agent's. UnmatchedResults counts results for
+	// other ids, which an agent can invent.
 	ReturnedCalls []string `json:"returned_calls,omitempty"`
 	// Probe is set if the call carried an appraiser's probe.
 	Probe *Probe `json:"probe,omitempty"`
@@ -60,7 +57,6 @@ type ModelCall struct {
 	Figures ModelFigures `json:"figures"`
 }
 
-// ToolCall is a tool call that a model asks for.
 type ToolCall struct {
 	ID string `json:"id,omitempty"` // tag of the provider's id; absent without one
 	// its name, if the request offered the tool and the name has at most 64 bytes; the agent names its tools
@@ -71,55 +67,55 @@ type ToolCall struct {
 // Probe is an appraiser's question to the model.
 type Probe struct {
 	ID     string `json:"id"`               // from the appraiser: observed as given
-	Answer string `json:"answer,omitempty"` // tag of the answer's text: observed; absent if the answer was not read
+	Answer string `json:"answer,omitempty"` // tag of the answer's text: observed; absent if it was not read
 }
 
-// ModelFigures are the figures of a model call, times in milliseconds. Tokens a second follow from output tokens and
-// duration, the reading speed from words and turnaround. A receipt has all figures. A stored open call omits unknown
-// ones; [ModelFigures.Complete] adds them.
+// ModelFigures are the figures of a model call; times are in milliseconds. A receipt has all figures. A stored open
+// call omits unknown ones, which [ModelFigures.Complete] adds.
 type ModelFigures struct {
-	// observed: request sent to end of answer; a slow agent makes it longer
+	// observed: from the sent request to the end of the answer; a slow agent prolongs it
 	Duration   Figure `json:"duration_ms,omitzero"`
-	FirstDelta Figure `json:"ttft_ms,omitzero"` // observed: request sent to the first content of a stream
-	// Turnaround is observed: from the last content of the previous answer in the chain until this request had come
-	// whole. It includes the time in which the agent did not take that answer. It is not measured without a previous
-	// answer, if the calls overlapped, or if a later call ended before this one.
+	FirstDelta Figure `json:"ttft_ms,omitzero"` // observed: from the sent request to a stream's first content
+	// Turnaround is observed: from the last content of the chain's previous answer to the complete arrival of this
+	// request. It includes the time in which the agent did not read that answer. It is not measured without a previous
+	// answer, if calls overlapped, or if a later call ended before this one.
 	Turnaround Figure `json:"turnaround_ms,omitzero"`
 	Deltas     Figure `json:"deltas,omitzero"` // observed: pieces of a stream
 
-	// declared by the provider, or estimated if a completed answer lacks them
+	// declared by the provider, or estimated if a completed answer lacks it
 	InputTokens Figure `json:"input_tokens,omitzero"`
-	// declared by the provider, or estimated of a completed answer; not measured if it was cut or left
+	// as InputTokens; not measured if the answer was cut or left
 	OutputTokens    Figure `json:"output_tokens,omitzero"`
 	CachedTokens    Figure `json:"cached_tokens,omitzero"`    // declared by the provider: input from its cache
-	ReasoningTokens Figure `json:"reasoning_tokens,omitzero"` // declared by the provider: output that was not shown
+	ReasoningTokens Figure `json:"reasoning_tokens,omitzero"` // declared by the provider: hidden output
 	HostedCalls     Figure `json:"hosted_calls,omitzero"`     // declared by the provider: calls of its own tools
 
-	InputBytes  Figure `json:"input_bytes,omitzero"`  // observed: text of the request
-	OutputBytes Figure `json:"output_bytes,omitzero"` // observed: text of the answer
-	// observed: words of blocks that the session had not seen before
+	InputBytes  Figure `json:"input_bytes,omitzero"`  // observed: request text
+	OutputBytes Figure `json:"output_bytes,omitzero"` // observed: answer text
+	// observed: words in blocks that are new to the session
 	NewInputWords Figure `json:"new_input_words,omitzero"`
 	OutputWords   Figure `json:"output_words,omitzero"` // observed: words of the answer
 
 	ToolCallsMade    Figure `json:"tool_calls_made,omitzero"`   // observed: tool calls in the answer
-	UnmatchedResults Figure `json:"unmatched_results,omitzero"` // observed: results for ids that no observed answer made
-	// observed: blocks of earlier answers that this request brings back first, as the model's words
+	UnmatchedResults Figure `json:"unmatched_results,omitzero"` // observed: results for ids of no observed answer
+	// observed: blocks of earlier answers that this request is the first to return as the model's words
 	SelfReferences Figure `json:"self_references,omitzero"`
-	// Depth is the longest path of calls in which each uses a value of the previous call's result and the last is in
-	// this answer; 0 without a call. The results are the agent's words: declared. DepthRelayed counts only calls that
-	// an MCP server answered through the mediator, each once: observed.
+	// Depth is the longest path of calls, ending in this answer, in which each call uses a value of the previous one's
+	// result; 0 without a call. The results are the agent's words: declared. DepthRelayed counts only calls that an MCP
+	// server answered through the mediator, each once: observed.
 	Depth        Figure `json:"depth,omitzero"`
 	DepthRelayed Figure `json:"depth_relayed,omitzero"`
 
-	// Of the first SampleBytes that this model (Host and Model) has answered in the session, of several choices the
-	// first: observed. Below MinSample bytes they are not measured, because they would reveal a short text.
+	// The last figures measure the first SampleBytes of text that this model (Host and Model) has answered in the
+	// session; of several choices, the first. Observed. Below MinSample bytes they are not measured, because they would
+	// reveal a short text.
 	SampleBytes Figure `json:"sample_bytes,omitzero"`
 	// Shannon entropy of words, Miller-Madow corrected, in 1/1000 bit
 	WordEntropy Figure `json:"word_entropy_millibits,omitzero"`
 	Compression Figure `json:"compression_permille,omitzero"` // compressed size, in 1/1000 of the size
 }
 
-// MinSample is the least text for entropy and compression, in bytes.
+// MinSample is the shortest text for entropy and compression, in bytes.
 const MinSample = 4 << 10
 
 var (
@@ -128,13 +124,12 @@ var (
 	canBeTokens   = []string{StateDeclared, StateEstimated, StateNotMeasured}
 )
 
-// figureKind is a set of figures with the same possible states.
 type figureKind struct {
 	figures []*Figure
 	states  []string
 }
 
-// kinds returns all figures by their possible states.
+// kinds groups all figures by their possible states.
 func (f *ModelFigures) kinds() [3]figureKind {
 	return [3]figureKind{
 		{[]*Figure{

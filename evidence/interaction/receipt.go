@@ -7,14 +7,14 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// Lifetime is the exact lifetime of every receipt: readers of VIN's ReceiptV0 expect it.
+// Lifetime is the exact lifetime of every receipt, as readers of VIN's ReceiptV0 expect.
 const Lifetime = 10 * time.Minute
 
 // Kind is the kind of receipts.
 var Kind = evidence.NewKind("interaction-receipt+jwt", evidence.PurposeInteraction, Lifetime, check)
 
-// The subject of a receipt (VIN: action_type). The mediator never makes the last kind, which promises that nobody could
-// read the call.
+// The subject of a receipt (VIN: action_type). The mediator never makes the last one, which would promise that no one
+// could read the call.
 const (
 	ActionComposePost       = "compose_post"          // a post
 	ActionGeneric           = "generic"               // a model call, or the end of the session
@@ -22,23 +22,22 @@ const (
 	ActionConfidentialCall  = "confidential_llm_call" // read, never made
 )
 
-// The outcome of an interaction.
 const (
 	// the answer reached its own end, as its API marks it; of a post: the upstream answered
 	OutcomeCompleted     = "completed"
-	OutcomeFailed        = "failed"        // the provider reports an error; of a post: nothing was sent
-	OutcomeUnfinished    = "unfinished"    // the provider goes on after its answer
+	OutcomeFailed        = "failed"        // the provider reported an error; of a post: nothing was sent
+	OutcomeUnfinished    = "unfinished"    // the provider continues after its answer
 	OutcomeCut           = "cut"           // the answer broke off
-	OutcomeLeft          = "left"          // the agent left before the answer's end
+	OutcomeLeft          = "left"          // the agent left first
 	OutcomeIndeterminate = "indeterminate" // it may have been sent; the outcome is unknown
-	OutcomeNotMeasured   = "not_measured"  // it was answered, but not read to its end: see Model.Unread
+	OutcomeNotMeasured   = "not_measured"  // answered, but not read to the end: see Model.Unread
 )
 
-// The reason for the end of a session.
+// Why a session ended.
 const (
 	ClosedEnded    = "ended"    // its run ended, or the next session replaced it
 	ClosedShutdown = "shutdown" // the mediator ended
-	ClosedLost     = "lost"     // the mediator had stopped without closing it, and closed it at its next start
+	ClosedLost     = "lost"     // the mediator stopped without closing it, and closed it at the next start
 )
 
 // Bounds: the longest receipt fits a token.
@@ -60,25 +59,24 @@ const (
 // Receipt is the sidecar's receipt for one interaction: a model call, a post, or the end of the session (VIN v0.4:
 // ReceiptV1). VIN's names keep VIN's spelling; keyCustody, keyExportable and observed are as in other artifacts.
 //
-// A claim that Observed names was seen by the mediator, and the agent cannot falsify it. A [Figure] states its source
-// itself. Everything else is the word of the agent or the provider.
+// Observed names the claims that the mediator saw and the agent cannot falsify. A [Figure] states its own source.
+// Everything else is the word of the agent or the provider.
 //
-// A receipt does not reveal what was said to or by a model. The contentHash of a post can be checked against guesses. A
-// tag is the first 128 bits of an HMAC-SHA256 under a key of the session, which stays in the mediator's memory: equal
-// tags in a chain mean equal texts, and nothing more.
+// A receipt reveals nothing said to or by a model. A post's contentHash can be checked against guesses. A tag is 128
+// bits of an HMAC-SHA256 under a key of the session that never leaves memory: equal tags in a chain mean equal texts,
+// and nothing more.
 type Receipt struct {
 	evidence.Registered
 	evidence.KeyClaims
 
-	// RequestID is the id of the call's record (post_...), which the mediator makes; at the end of a session, the
-	// session's id.
+	// RequestID is the id of the call's record (post_...); at the end of a session, the session's id.
 	RequestID string `json:"request_id"`
-	// ActionType follows from the subject of the receipt.
+	// ActionType names the receipt's subject.
 	ActionType string `json:"action_type"`
 	// PolicyID is the hash of the deployment manifest in use.
 	PolicyID string `json:"policy_id"`
-	// The three commitments (see [Commit]) have 128 bits of salt. Somebody with salt and value can check them; without
-	// the salt the value cannot be guessed. They are made before the call is sent.
+	// The three commitments (see [Commit]) have 128 bits of salt: only someone with the salt can check a value. They
+	// are made before the call is sent.
 	InputsCommitment      string `json:"inputs_commitment"`      // the hex SHA-256 of the body as sent
 	ConstraintsCommitment string `json:"constraints_commitment"` // the rule, and what the provider was allowed to do
 	// API, host and requested model; null without a model call
@@ -94,7 +92,7 @@ type Receipt struct {
 	Challenge *ChallengeRef `json:"challenge,omitempty"`
 
 	// Owner is the RFC 7638 thumbprint of the key registry's Ed25519 key, and Agent the session's subject: together
-	// they name the agent. The sidecar's configuration declares both. A verifier compares the owner with its pinned
+	// they name the agent. Both are declared in the sidecar's configuration. A verifier compares Owner with its pinned
 	// root.
 	Owner string `json:"owner"`
 	Agent string `json:"agent"`
@@ -102,39 +100,38 @@ type Receipt struct {
 	// observed.
 	RuntimeID string `json:"runtime_id"`
 	EventID   string `json:"event_id"`
-	// Outcome is observed.
-	Outcome string `json:"outcome"`
-	// Exactly one of these is set: the subject.
+	Outcome   string `json:"outcome"`
+	// The subject: exactly one is set.
 	Model   *ModelCall `json:"model_call,omitempty"`
 	Post    *PostMade  `json:"post,omitempty"`
 	Closing *Closing   `json:"closing,omitempty"`
-	// Relayed are the agent's calls of MCP tools through the mediator since the previous receipt, the last MaxRelayed
-	// of RelayedCount: observed.
+	// Relayed are the agent's MCP tool calls through the mediator since the previous receipt, the last MaxRelayed of
+	// RelayedCount: observed.
 	Relayed      []RelayedCall `json:"relayed,omitempty"`
 	RelayedCount int64         `json:"relayed_count"`
-	// Session counts the session until this receipt was signed: observed. It lacks calls that bypass the mediator.
+	// Session counts the session up to the signing of this receipt: observed. It lacks calls that bypass the mediator.
 	Session SessionTotals `json:"session"`
 
-	// Observed names the claims that the mediator saw, as in [ObservedOf]. The others are declared, except figures,
-	// which state their source.
+	// Observed names the claims that the mediator saw, as [ObservedOf] returns them. The others are declared, except
+	// figures, which state their source.
 	Observed []string `json:"observed"`
-	// Probabilistic is always true, and NonHumanIdentityProven always false: receipts make an agent's run likely and
-	// prove none.
+	// Probabilistic is always true, and NonHumanIdentityProven always false: receipts make an agent's run likely, but
+	// do not prove it.
 	Probabilistic          bool `json:"probabilistic"`
 	NonHumanIdentityProven bool `json:"nonHumanIdentityProven"`
 }
 
-// Timing has the seed's four moments, in Unix milliseconds of the mediator's clock: observed. An unseen moment is
+// Timing has the seed's four moments, in Unix milliseconds of the mediator's clock: observed. Unseen moments are
 // absent.
 type Timing struct {
-	RequestReceived int64 `json:"request_received_ms"`    // the request's head had come
-	LLMStart        int64 `json:"llm_start_ms,omitempty"` // the head of the model request had been written
+	RequestReceived int64 `json:"request_received_ms"`    // the request's head arrived
+	LLMStart        int64 `json:"llm_start_ms,omitempty"` // the head of the model request was written
 	LLMEnd          int64 `json:"llm_end_ms,omitempty"`   // the model's answer ended or broke off
-	// the agent's connection had the whole answer; absent if that failed
+	// the agent's connection took the whole answer; absent if that failed
 	ResponseSent int64 `json:"response_sent_ms,omitempty"`
 }
 
-// ChainLink is the receipt's place in its session's chain: observed. The number is given at signing, so there are no
+// ChainLink is the receipt's place in its session's chain: observed. Its number is assigned at signing, so there are no
 // gaps, and iat never falls.
 type ChainLink struct {
 	// HashToken of the previous receipt; absent in the first
@@ -144,18 +141,19 @@ type ChainLink struct {
 }
 
 // ChallengeRef names the challenge that the agent must answer (VIN: challenge): observed as given. The nonce is the
-// issuer's, the commitment the agent's. CommitmentRevealed: the agent has shown the committed value, and the hash fits.
+// issuer's, the commitment the agent's. CommitmentRevealed means that the agent has shown the committed value, and that
+// the hash fits.
 type ChallengeRef struct {
 	ChallengeNonce     string `json:"challenge_nonce"`
 	CommitmentHash     string `json:"commitment_hash,omitempty"`
 	CommitmentRevealed bool   `json:"commitment_revealed,omitempty"`
 }
 
-// PostMade has what the receipt of a post adds, all observed. RequestID names the post.
+// PostMade is what a post's receipt adds, all observed. RequestID names the post.
 type PostMade struct {
 	BindingHash string          `json:"binding_hash"`
 	Status      int64           `json:"status,omitempty"` // the upstream's HTTP status
-	Artifacts   []NamedArtifact `json:"artifacts"`        // of the post's record, in its order
+	Artifacts   []NamedArtifact `json:"artifacts"`        // in the order of the post's record
 }
 
 // NamedArtifact names an artifact of a record by [evidence.HashToken].
@@ -172,9 +170,9 @@ type Closing struct {
 // RelayedCall is an MCP tool call that passed the mediator.
 type RelayedCall struct {
 	Host      string `json:"host"`                // and port, the last 128 bytes
-	Tool      string `json:"tool"`                // in the rule
+	Tool      string `json:"tool"`                // as in the rule
 	Arguments string `json:"arguments,omitempty"` // tag of the canonical JSON; absent if too large
-	// tag of the id of the model's call of this tool with these arguments, if there is one
+	// tag of the id of the model's call with this tool and these arguments, if there is one
 	CallID string `json:"call_id,omitempty"`
 }
 
@@ -182,7 +180,7 @@ type RelayedCall struct {
 type SessionTotals struct {
 	OpenedMS int64 `json:"opened_ms"` // Unix milliseconds
 	Calls    int64 `json:"calls"`     // calls sent and ended
-	// of those, the ones that were read: to a model, to an MCP server, or a post
+	// of those, the read ones: calls to models and MCP servers, and posts
 	CallsObserved    int64 `json:"calls_observed"`
 	BytesOut         int64 `json:"bytes_out"`          // of all their bodies
 	BytesOutObserved int64 `json:"bytes_out_observed"` // of the read ones
@@ -202,7 +200,7 @@ var (
 	}
 )
 
-// observedNames are the sorted names of one sort of receipt, without and with a challenge.
+// observedNames are the sorted names for one subject, without and with a challenge.
 type observedNames struct{ plain, challenged []string }
 
 func observedWith(about ...string) (n observedNames) {
@@ -213,7 +211,7 @@ func observedWith(about ...string) (n observedNames) {
 	return n
 }
 
-// Sorted once: each receipt needs them twice.
+// Sorted once: every receipt needs them twice.
 var (
 	namesOfModel   = observedWith(observedOfModel...)
 	namesOfPost    = observedWith("post")

@@ -9,11 +9,11 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// StatementHeader is the header of a statement to the node. The sidecar sets it, and drops an agent's own.
+// StatementHeader carries a statement to the node. Only the sidecar sets it: it removes an agent's own.
 const StatementHeader = "Agent-Statement"
 
-// StatementKind is the kind of statements. Their key signs nothing else, so that an agent's public words and its
-// sidecar's observations stay apart.
+// StatementKind is the kind of statements. Their key signs nothing else, to separate an agent's public words from its
+// sidecar's observations.
 var StatementKind = evidence.NewKind("agent-statement+jwt", evidence.PurposeStatement, Lifetime, checkStatement)
 
 // The documents that an agent can publish.
@@ -23,22 +23,21 @@ const (
 	StatesChallenge = "challenge" // a dispute of receipts (VIN v0.4: challenge)
 )
 
-// Statement says that an agent published a document. It does not say that the document is true. The agent has no key,
-// so its sidecar signs, after the policy has allowed the post and before the document leaves.
+// Statement attests that an agent published a document, not that the document is true. The agent has no key, so its
+// sidecar signs, after the policy has allowed the post and before the document leaves.
 type Statement struct {
 	evidence.Registered
 	evidence.KeyClaims
 
-	Owner   string `json:"owner"`   // see [Receipt]: with Agent it names the agent
-	Agent   string `json:"agent"`   // the subject of the post
+	Owner   string `json:"owner"`   // names the agent, with Agent: see [Receipt]
+	Agent   string `json:"agent"`   // the post's subject
 	Session string `json:"session"` // the session_id of the agent's receipts
-	EventID string `json:"eventId"` // opened the session
+	EventID string `json:"eventId"` // the event that opened the session
 
-	// Kind is the kind of the document.
 	Kind string `json:"kind"`
-	// StatementHash is the hex SHA-256 of the document's canonical JSON without its member signature.
+	// StatementHash is the hex SHA-256 of the document's canonical JSON without its signature member.
 	StatementHash string `json:"statementHash"`
-	// BindingHash is that of the post. The sidecar's record names it too.
+	// BindingHash is the hash of the post's binding, also in the sidecar's record.
 	BindingHash string `json:"bindingHash"`
 
 	// Probabilistic is always true, and NonHumanIdentityProven always false, as in [Receipt].
@@ -66,8 +65,8 @@ func checkStatement(s *Statement) error {
 	)
 }
 
-// OpenStatement opens a statement of any age, by the certificates of the second of its iat. What was revoked since is
-// refused. now is the time of today.
+// OpenStatement opens a statement of any age with the certificates of the second of its iat. It refuses everything
+// revoked since. now is today's time.
 func OpenStatement(trust *evidence.PastTrust, want evidence.Expected, token string,
 	now time.Time) (evidence.Opened[Statement], error) {
 	claims, err := evidence.UnverifiedClaims(StatementKind, token)
@@ -81,8 +80,8 @@ func OpenStatement(trust *evidence.PastTrust, want evidence.Expected, token stri
 	return evidence.Open(verifier, StatementKind, token, want)
 }
 
-// States refuses any other document than the statement's. documentHash is the hash of its canonical JSON without its
-// member signature.
+// States refuses every document but the statement's. documentHash is the hash of its canonical JSON without its
+// signature member.
 func (s Statement) States(kind, documentHash string) error {
 	if s.Kind != kind || s.StatementHash != documentHash {
 		return refusal.New("statement_mismatch", "the statement is for another document than this %.32s", kind)

@@ -13,7 +13,7 @@ import (
 	"github.com/actionproof/mediator/ledger/internal/tables"
 )
 
-// Copy is a copy of a ledger's file, open for reading only. It changes nothing, and takes no lock.
+// Copy is a copy of a ledger's file, open for reading. It changes nothing and takes no lock.
 type Copy struct {
 	tables.Reader
 	db *sql.DB
@@ -30,11 +30,10 @@ func OpenCopy(ctx context.Context, path string) (*Copy, error) {
 }
 
 func openCopy(ctx context.Context, path string) (*Copy, error) {
-	if _, err := os.Stat(path); err != nil { // SQLite would not say that it is not there
+	if _, err := os.Stat(path); err != nil { // SQLite would not name a missing file
 		return nil, err
 	}
-	// SQLite reads a file in another user's folder only as immutable. With a WAL it must not: it would leave out its
-	// content.
+	// SQLite reads a file in another user's folder only as immutable. With a WAL that would omit the WAL's content.
 	mode := "ro"
 	switch wal, err := os.Stat(path + "-wal"); {
 	case errors.Is(err, fs.ErrNotExist), err == nil && wal.Size() == 0:
@@ -53,7 +52,6 @@ func openCopy(ctx context.Context, path string) (*Copy, error) {
 	return &Copy{tables.NewReader(db, dialect), db}, nil
 }
 
-// check refuses a file with another schema.
 func (s Schema) check(ctx context.Context, db *sql.DB) error {
 	var version int
 	if err := db.QueryRowContext(ctx, `SELECT user_version FROM pragma_user_version`).Scan(&version); err != nil {
@@ -66,5 +64,4 @@ func (s Schema) check(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// Close closes the file.
 func (c *Copy) Close() error { return c.db.Close() }

@@ -13,41 +13,40 @@ import (
 )
 
 const (
-	// maxWaiting bounds the writes that wait for the writer. A further one waits for a place.
+	// maxWaiting bounds the queued writes. One more waits for a place.
 	maxWaiting = 4096
-	// maxReaders bounds the connections of the reading pool.
 	maxReaders = 8
 )
 
 // DB is an SQLite file with one writer that commits in groups: all waiting writes share a transaction and its one
-// fsync. A write that returned nil survives a crash of the process and of the machine. A DB is safe for concurrent use.
-// The file belongs to one DB at a time.
+// fsync. A write that returned nil survives a crash of process and machine. A DB is safe for concurrent use. Only one
+// DB at a time may use a file.
 type DB struct {
 	path  string
-	file  os.FileInfo // of the file that was opened
-	write *sql.DB     // one connection; after opening only the writer uses it
+	file  os.FileInfo // as opened
+	write *sql.DB     // one connection, which only the writer uses after opening
 	read  *sql.DB
 	queue chan *write
 	done  chan struct{} // closed when the writer has ended
 	close func() error
 
-	// Prepared once, because each write needs them.
+	// Prepared once: each write needs them.
 	savepoint, release, undo *sql.Stmt
 
-	mu     sync.RWMutex // held for reading while queueing, so that nothing is queued once closed is set
+	mu     sync.RWMutex // read-locked while queueing, so that nothing is queued after closed is set
 	closed bool
 }
 
 // Schema is what a program expects in its file.
 type Schema struct {
-	Version    int    // above zero; another one for each other schema
-	Statements string // that make it
-	Forgets    string // what a new file would forget; said where a file is refused, so that it is not replaced lightly
+	Version    int    // above zero, and unique to the schema
+	Statements string // that create it
+	Forgets    string // what a new file would forget; part of each refusal of a file, so that it is not replaced lightly
 }
 
-// OpenDB opens the file at path, or creates it with mode 0600 and the schema. The folder must exist. It refuses a file
-// that is open in another DB, has another schema, cannot be written, or refuses the settings for durability. The error
-// has the code ledger_unavailable. Beside the file lie path-wal, path-shm and path.lock.
+// OpenDB opens the file at path, or creates it with mode 0600 and the schema, in an existing folder. It refuses a file
+// that is open in another DB, has another schema, is not writable, or refuses the durability settings. The error has
+// the code ledger_unavailable. Beside the file lie path-wal, path-shm and path.lock.
 func OpenDB(ctx context.Context, path string, s Schema) (*DB, error) {
 	d := &DB{path: path, queue: make(chan *write, maxWaiting), done: make(chan struct{})}
 	if err := d.open(ctx, s); err != nil {
@@ -57,7 +56,7 @@ func OpenDB(ctx context.Context, path string, s Schema) (*DB, error) {
 	return d, nil
 }
 
-// open opens all parts of the DB or none, and sets d.close, which closes them in reverse.
+// open opens all parts of the DB or none. It sets d.close, which closes them in reverse.
 func (d *DB) open(ctx context.Context, s Schema) (err error) {
 	var opened []func() error
 	closeAll := func() error {
@@ -119,10 +118,10 @@ func (d *DB) open(ctx context.Context, s Schema) (err error) {
 	return nil
 }
 
-// Read returns a pool for reading. It sees committed data, and refuses writes.
+// Read returns a pool that sees committed data and refuses writes.
 func (d *DB) Read() *sql.DB { return d.read }
 
-// Prepare prepares a statement for writes, through tx.Stmt: parsing one costs more than running it. Call it before the
+// Prepare prepares a statement for writes, through tx.Stmt, because parsing costs more than running. Call it before the
 // first write. The DB closes it.
 func (d *DB) Prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 	s, err := d.write.PrepareContext(ctx, query)
@@ -134,11 +133,11 @@ func (d *DB) Prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 
 // Write runs do in a transaction and returns nil once it is durable.
 //
-// If do fails or panics, or ctx ends before do has begun, nothing was stored. After any other error, which has the code
-// ledger_unavailable, the outcome is unknown: count it as stored.
+// If do fails or panics, or ctx ends before do begins, nothing is stored. After any other error, which has the code
+// ledger_unavailable, the outcome is unknown: treat it as stored.
 //
-// Once do has begun, ctx no longer matters. do must not end the transaction, call Write, or pass it a context that can
-// end: an interrupted statement takes the whole group of writes with it.
+// Once do begins, ctx no longer matters. do must not end the transaction, call Write, or pass the transaction a context
+// that can end: an interrupted statement undoes the whole group of writes.
 func (d *DB) Write(ctx context.Context, do func(tx *sql.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return ledger.Unavailable("wait for the writer", err)
@@ -155,7 +154,7 @@ func (d *DB) Write(ctx context.Context, do func(tx *sql.Tx) error) error {
 	if w.take() {
 		return ledger.Unavailable("wait for the writer", ctx.Err())
 	}
-	return <-w.done // the write has begun: only its outcome tells what is stored
+	return <-w.done // it has begun: only its outcome tells what is stored
 }
 
 func (d *DB) enqueue(w *write) error {
@@ -172,5 +171,5 @@ func (d *DB) enqueue(w *write) error {
 	}
 }
 
-// Close makes accepted writes durable and closes the file. Further writes get [ledger.ErrClosed].
+// Close makes accepted writes durable and closes the file. Later writes get [ledger.ErrClosed].
 func (d *DB) Close() error { return d.close() }

@@ -1,13 +1,13 @@
 // Package sqlite keeps the ledger in an SQLite file of one process. [DB] is such a file for other state.
 //
 //	ledger.go  Ledger: keys and records
-//	receipt.go chains of receipts, open calls, and how far receipts were handed over
+//	receipt.go chains of receipts, open calls, and deliveries
 //	schema.go  its tables and statements
-//	prune.go   what it removes when keys and records have grown old
-//	copy.go    Copy: the copy of a ledger's file, to be read only
+//	prune.go   removes old keys and records
+//	copy.go    Copy: the copy of a ledger's file, read-only
 //	db.go      DB: an SQLite file with one writer
-//	writer.go  the writer: it commits all writes that wait in one transaction
-//	open.go    how SQLite is opened: its settings, each read back, and the schema
+//	writer.go  the writer: it commits all waiting writes in one transaction
+//	open.go    opens SQLite: its settings, each read back, and the schema
 package sqlite
 
 import (
@@ -27,13 +27,13 @@ import (
 	"github.com/actionproof/mediator/ledger/internal/tables"
 )
 
-// Options configures a [Ledger].
 type Options struct {
 	// Now is the clock; required.
 	Now func() time.Time
-	// Records are kept for Retention; zero keeps them for ever.
+	// Retention bounds the age of records; zero keeps them for ever.
 	Retention time.Duration
-	// Known: the ledger was used before. A missing file is then refused with a [*ledger.ReplacedError], and not made.
+	// Known means that the ledger was used before: a missing file is refused with a [*ledger.ReplacedError], and not
+	// created.
 	Known bool
 }
 
@@ -43,14 +43,14 @@ type Ledger struct {
 	db *DB
 	o  Options
 
-	// Prepared once, because every call needs them.
+	// Prepared once: every call needs them.
 	insertKey, insertPost, insertArtifacts, insertKeySet, updatePost *sql.Stmt
 	insertOpenCall, insertReceipt, deleteOpenCall                    *sql.Stmt
 	addKeyUse, insertDelivery                                        *sql.Stmt
 
-	pruned atomic.Int64 // receipts that were removed before they were handed over
+	pruned atomic.Int64 // removed undelivered
 
-	// forgotten is the latest expiry, in Unix seconds, of a pruned key. Only functions passed to db.Write use it.
+	// forgotten is the latest expiry of a pruned key, in Unix seconds. Only functions passed to db.Write use it.
 	forgotten int64
 }
 
@@ -101,7 +101,7 @@ func (l *Ledger) start(ctx context.Context) (err error) {
 	})
 }
 
-// settle marks the posts that were in flight when the process ended.
+// settle marks the posts in flight at the last process's end.
 func (l *Ledger) settle(tx *sql.Tx) error {
 	inFlight, err := tables.Posts(tx.Query(selectInFlight))
 	if err != nil {
@@ -115,15 +115,12 @@ func (l *Ledger) settle(tx *sql.Tx) error {
 	return l.countKeyUses(tx, inFlight, nil)
 }
 
-// Close closes the file.
 func (l *Ledger) Close() error { return l.db.Close() }
 
-// Consume consumes keys: see [ledger.Store].
 func (l *Ledger) Consume(ctx context.Context, keys ...ledger.Key) error {
 	return l.db.Write(ctx, func(tx *sql.Tx) error { return l.consume(tx, keys) })
 }
 
-// Begin consumes keys and records an intent: see [ledger.Store].
 func (l *Ledger) Begin(ctx context.Context, r ledger.Record, keys ...ledger.Key) error {
 	r.State = ledger.StateForwarding
 	return l.db.Write(ctx, func(tx *sql.Tx) error {
@@ -137,17 +134,14 @@ func (l *Ledger) Begin(ctx context.Context, r ledger.Record, keys ...ledger.Key)
 	})
 }
 
-// Finish records an outcome: see [ledger.Store].
 func (l *Ledger) Finish(ctx context.Context, r ledger.Record) error {
 	return l.Write(ctx, []ledger.Record{r}, nil)
 }
 
-// Add keeps a whole record: see [ledger.Store].
 func (l *Ledger) Add(ctx context.Context, r ledger.Record) error {
 	return l.Write(ctx, nil, []ledger.Record{r})
 }
 
-// Write finishes posts and adds records: see [ledger.Store].
 func (l *Ledger) Write(ctx context.Context, outcomes, records []ledger.Record, receipts ...ledger.Receipt) error {
 	return l.db.Write(ctx, func(tx *sql.Tx) error {
 		for _, r := range outcomes {
@@ -172,7 +166,6 @@ func (l *Ledger) Write(ctx context.Context, outcomes, records []ledger.Record, r
 	})
 }
 
-// insert inserts a record.
 func (l *Ledger) insert(tx *sql.Tx, r ledger.Record) error {
 	record, artifacts, err := tables.Encode(r)
 	if err != nil {
@@ -192,7 +185,7 @@ func (l *Ledger) insert(tx *sql.Tx, r ledger.Record) error {
 	return nil
 }
 
-// countKeyUses counts which keys outcomes and receipts rest on.
+// countKeyUses counts the signing keys of outcomes and receipts.
 func (l *Ledger) countKeyUses(tx *sql.Tx, outcomes []ledger.Record, receipts []ledger.Receipt) error {
 	for _, u := range tables.KeyUsesOf(outcomes, receipts) {
 		if _, err := tx.Stmt(l.addKeyUse).Exec(u.KeyID, u.First.UnixMilli(), u.Last.UnixMilli(), u.Posts); err != nil {
@@ -202,7 +195,6 @@ func (l *Ledger) countKeyUses(tx *sql.Tx, outcomes []ledger.Record, receipts []l
 	return nil
 }
 
-// Accept keeps an acceptance: see [ledger.Identified].
 func (l *Ledger) Accept(ctx context.Context, a ledger.Acceptance, until time.Time) error {
 	text, err := tables.EncodeAcceptance(a)
 	if err != nil {
@@ -220,7 +212,7 @@ func (l *Ledger) Accept(ctx context.Context, a ledger.Acceptance, until time.Tim
 	})
 }
 
-// update replaces the record of a post that is in flight by its outcome, except for its artifacts.
+// update replaces the record of a post in flight by its outcome, except for its artifacts.
 func (l *Ledger) update(tx *sql.Tx, r ledger.Record) error {
 	record, err := tables.Outcome(r)
 	if err != nil {
@@ -236,7 +228,6 @@ func (l *Ledger) update(tx *sql.Tx, r ledger.Record) error {
 	return nil
 }
 
-// consume inserts keys.
 func (l *Ledger) consume(tx *sql.Tx, keys []ledger.Key) error {
 	for _, k := range keys {
 		if err := k.Check(); err != nil {
@@ -256,8 +247,8 @@ func (l *Ledger) consume(tx *sql.Tx, keys []ledger.Key) error {
 	return nil
 }
 
-// timeFirst returns the id as the file keeps it. An artifact's id is its issuer, a space and a jti, which begins with
-// the time. timeFirst puts the issuer last, so that the keys of one post lie in one page of the index and not in nine.
+// timeFirst returns the id as stored. An artifact's id is its issuer, a space, and a jti that begins with the time.
+// timeFirst moves the issuer to the end, so that the keys of one post lie in one page of the index instead of nine.
 // Different ids stay different.
 func timeFirst(id string) string {
 	if issuer, jti, ok := strings.Cut(id, " "); ok {

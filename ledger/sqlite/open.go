@@ -14,13 +14,13 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// pragma is a setting that every connection gets and has to show: SQLite silently ignores a misspelt one.
+// pragma is a setting that every connection gets and must confirm: SQLite silently ignores a misspelt one.
 type pragma struct{ name, value, want string }
 
 var (
-	// writing: synchronous=2 is FULL; with less, a consumed key could live again after a power cut. temp_store=2 keeps
-	// temporary data in memory: the process may write only beside the ledger. cache_size=-1024 gives each connection 1
-	// MiB, half of SQLite's default.
+	// synchronous=2 is FULL: with less, a consumed key could become free after a power cut. temp_store=2 keeps
+	// temporary data in memory, because the process may write only beside the ledger. cache_size=-1024 gives each
+	// connection 1 MiB, half of SQLite's default.
 	writing = []pragma{
 		{"busy_timeout", "5000", "5000"}, // milliseconds
 		{"journal_mode", "WAL", "wal"},
@@ -37,8 +37,8 @@ var (
 	}
 )
 
-// create makes an empty file that only its owner may read. It does not even open an existing one: closing that would
-// drop SQLite's locks for another connection of this process (https://sqlite.org/howtocorrupt.html section 2.2).
+// create makes an empty file that only its owner may read. It never opens an existing one: closing that would drop the
+// SQLite locks of another connection in this process (https://sqlite.org/howtocorrupt.html section 2.2).
 func create(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -50,13 +50,13 @@ func create(path string) error {
 	return f.Close()
 }
 
-// openSQLite returns a pool whose every connection has shown its pragmas. mode is rw or ro, as in an SQLite URI, or
-// immutable for a file without writers.
+// openSQLite returns a pool of connections with confirmed pragmas. mode is rw or ro, as in an SQLite URI, or immutable
+// for a file without writers.
 func openSQLite(path, mode string, pragmas []pragma) (*sql.DB, error) {
 	q := url.Values{"mode": {mode}}
 	switch mode {
 	case "rw":
-		q.Set("_txlock", "immediate") // a transaction that first reads must not find another writer when it comes to write
+		q.Set("_txlock", "immediate") // a transaction that reads first must not find another writer when it writes
 	case "immutable":
 		q = url.Values{"mode": {"ro"}, "immutable": {"1"}}
 	}
@@ -76,7 +76,6 @@ type checked struct {
 	pragmas []pragma
 }
 
-// Connect opens one connection.
 func (c checked) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
@@ -110,8 +109,8 @@ func (p pragma) verify(ctx context.Context, conn driver.Conn) error {
 	return nil
 }
 
-// apply gives an empty file the schema, and refuses another one. PRAGMA user_version holds the version. Writing it each
-// time finds a file that cannot be written.
+// apply creates the schema in an empty file, and refuses another one. PRAGMA user_version holds the version; writing it
+// each time finds a file that is not writable.
 func (s Schema) apply(ctx context.Context, db *sql.DB) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -139,7 +138,7 @@ func (s Schema) apply(ctx context.Context, db *sql.DB) error {
 	return tx.Commit()
 }
 
-// isConstraint reports whether a statement has failed because its key exists. SQLite has undone only that statement.
+// isConstraint reports whether a statement failed because its key exists. SQLite has undone only that statement.
 func isConstraint(err error) bool {
 	var e *modernc.Error
 	return errors.As(err, &e) &&

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// pruneChunk bounds what one transaction removes, so that a post never waits for a whole pruning.
+	// pruneChunk bounds what one transaction removes, so that no post waits for a whole pruning.
 	pruneChunk = 256
-	// pruneWindow bounds the oldest keys looked at for one chunk. Should as many long-lived keys come first, they would
+	// pruneWindow bounds the oldest keys searched for one chunk. If as many long-lived keys came first, they would
 	// delay the pruning of those after them.
 	pruneWindow = 16 * pruneChunk
 )
@@ -26,8 +26,8 @@ const (
 		SELECT seq FROM posts WHERE started < ? AND +state <> 'forwarding' ORDER BY started LIMIT ?)`
 	pruneArtifacts = `DELETE FROM artifacts ` + oldPosts
 	prunePosts     = `DELETE FROM posts ` + oldPosts
-	// pruneReceipts removes whole chains, since a chain without its beginning cannot be verified. It looks at the oldest
-	// rows: an index would cost each receipt more.
+	// pruneReceipts removes whole chains: without its beginning, none can be verified. It searches the oldest rows,
+	// because an index would slow down each receipt.
 	pruneReceipts = `DELETE FROM receipts WHERE seq IN (SELECT seq FROM
 		(SELECT seq, session FROM receipts ORDER BY seq LIMIT ?3) AS r
 		WHERE (SELECT signed FROM receipts AS l WHERE l.session = r.session ORDER BY number DESC LIMIT 1) < ?1 LIMIT ?2)
@@ -36,8 +36,7 @@ const (
 	keepMark   = `UPDATE identity SET pruned = pruned + ? - coalesce((SELECT max(seq) FROM posts), 0)`
 )
 
-// Prune removes keys that can never be replayed, and old records: see [ledger.Store]. The file does not shrink: its
-// free pages are used again.
+// Prune implements [ledger.Store]. The file does not shrink: its free pages are reused.
 func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
 	err := l.inChunks(ctx, func(tx *sql.Tx) (int64, error) { return l.forget(tx, now.Add(-ledger.KeyMargin).Unix()) })
 	if err != nil || l.o.Retention <= 0 {
@@ -60,8 +59,7 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
 	})
 }
 
-// removePosts removes at most pruneChunk of the posts that started before a time, in Unix milliseconds, and keeps the
-// mark.
+// removePosts removes at most pruneChunk posts that started before oldest, in Unix milliseconds. It keeps the mark.
 func removePosts(tx *sql.Tx, oldest int64) (n int64, err error) {
 	var mark int64
 	if err := tx.QueryRow(selectMark).Scan(&mark); err != nil {
@@ -77,8 +75,8 @@ func removePosts(tx *sql.Tx, oldest int64) (n int64, err error) {
 	return n, err
 }
 
-// removeReceipts removes at most pruneChunk of the receipts whose chains have ended before a time, in Unix
-// milliseconds. It returns how many, and how many of them were never handed over.
+// removeReceipts removes at most pruneChunk receipts whose chains ended before oldest, in Unix milliseconds. It also
+// returns how many of them were never delivered.
 func removeReceipts(tx *sql.Tx, oldest int64) (n, unsent int64, err error) {
 	rows, err := tx.Query(pruneReceipts, oldest, pruneChunk, pruneWindow)
 	err = tables.Each(rows, err, func() error {
@@ -92,7 +90,7 @@ func removeReceipts(tx *sql.Tx, oldest int64) (n, unsent int64, err error) {
 	return n, unsent, err
 }
 
-// inChunks runs remove in one transaction after another until it finds nothing more. Other writes come in between.
+// inChunks repeats remove, each time in a transaction, until it finds nothing. Other writes come in between.
 func (l *Ledger) inChunks(ctx context.Context, remove func(tx *sql.Tx) (int64, error)) error {
 	for {
 		var n int64
@@ -108,15 +106,15 @@ func (l *Ledger) inChunks(ctx context.Context, remove func(tx *sql.Tx) (int64, e
 	}
 }
 
-// forget removes at most pruneChunk of the keys that expired before the Unix second before, in the order of
-// consumption, and remembers their latest expiry.
+// forget removes at most pruneChunk keys that expired before the Unix second before, in order of consumption, and
+// remembers their latest expiry.
 func (l *Ledger) forget(tx *sql.Tx, before int64) (n int64, err error) {
 	rows, err := tx.Query(pruneKeys, pruneWindow, before, pruneChunk)
 	if err != nil {
 		return 0, err
 	}
 	defer rows.Close()
-	latest := l.forgotten // keys that expire no later are refused, so it only rises
+	latest := l.forgotten // only rises: keys that expire no later are refused
 	for ; rows.Next(); n++ {
 		var expires int64
 		if err := rows.Scan(&expires); err != nil {
@@ -130,18 +128,18 @@ func (l *Ledger) forget(tx *sql.Tx, before int64) (n int64, err error) {
 	return n, l.forgetUntil(tx, latest)
 }
 
-// forgetUntil remembers that the used keys that expire by a time, in Unix seconds, are unknown.
+// forgetUntil remembers that the use of keys that expire by then, in Unix seconds, is unknown.
 func (l *Ledger) forgetUntil(tx *sql.Tx, expires int64) error {
 	latest := max(l.forgotten, expires)
 	if _, err := tx.Exec(`INSERT INTO forgotten (one, expires) VALUES (1, ?1) ON CONFLICT DO UPDATE SET expires = ?1`,
 		latest); err != nil {
 		return err
 	}
-	l.forgotten = latest // too much if the commit fails: the safe side
+	l.forgotten = latest // too late if the commit fails: the safe side
 	return nil
 }
 
-// recall reads the latest expiry of a pruned key.
+// recall reads a pruned key's latest expiry.
 func (l *Ledger) recall(tx *sql.Tx) error {
 	err := tx.QueryRow(`SELECT expires FROM forgotten`).Scan(&l.forgotten)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {

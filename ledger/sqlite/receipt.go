@@ -9,7 +9,6 @@ import (
 	"github.com/actionproof/mediator/ledger/internal/tables"
 )
 
-// OpenCalls keeps that calls are open: see [ledger.Receipts].
 func (l *Ledger) OpenCalls(ctx context.Context, calls ...ledger.OpenCall) error {
 	return l.db.Write(ctx, func(tx *sql.Tx) error { return l.open(tx, calls) })
 }
@@ -26,12 +25,10 @@ func (l *Ledger) open(tx *sql.Tx, calls []ledger.OpenCall) error {
 	return nil
 }
 
-// LeftOpen returns the calls that are open: see [ledger.Receipts].
 func (l *Ledger) LeftOpen(ctx context.Context) ([]ledger.OpenCall, error) {
 	return tables.OpenCalls(l.db.Read().QueryContext(ctx, selectOpen))
 }
 
-// AddReceipts keeps receipts: see [ledger.Receipts].
 func (l *Ledger) AddReceipts(ctx context.Context, receipts ...ledger.Receipt) error {
 	return l.Write(ctx, nil, nil, receipts...)
 }
@@ -59,18 +56,15 @@ func (l *Ledger) addReceipt(tx *sql.Tx, r ledger.Receipt) error {
 	return nil
 }
 
-// ClaimDeliveries returns due sessions: see [ledger.Deliveries]. The file belongs to one process, so there are no
-// claims to keep.
+// ClaimDeliveries stores no claims, because the file belongs to one process: see [ledger.Deliveries].
 func (l *Ledger) ClaimDeliveries(ctx context.Context, now, _ time.Time, limit int) ([]ledger.Delivery, error) {
 	return tables.Deliveries(l.db.Read().QueryContext(ctx, selectDue, now.UnixMilli(), limit))
 }
 
-// SettleDeliveries keeps how far deliveries have come: see [ledger.Deliveries].
 func (l *Ledger) SettleDeliveries(ctx context.Context, all ...ledger.Delivery) error {
 	return l.db.Write(ctx, func(tx *sql.Tx) error { return tables.SettleDeliveries(context.Background(), tx, all) })
 }
 
-// Backlog returns what has not been handed over: see [ledger.Deliveries].
 func (l *Ledger) Backlog(ctx context.Context) (ledger.Backlog, error) {
 	b, err := l.Reader.Backlog(ctx)
 	b.Pruned = l.pruned.Load()

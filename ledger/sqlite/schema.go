@@ -2,21 +2,19 @@ package sqlite
 
 import "github.com/actionproof/mediator/ledger/internal/tables"
 
-// dialect is the SQL of SQLite. The mark is the greatest seq of the records, plus the loss of it in prunings: SQLite
-// reuses the seq of the last record once that is removed. It costs a post nothing.
+// dialect is SQLite's SQL. The mark is the greatest seq of the records plus what pruning lost of it, because SQLite
+// reuses the seq of a removed last record. It costs a post nothing.
 var dialect = tables.Dialect{
 	Identity: `SELECT id, pruned + coalesce((SELECT max(seq) FROM posts), 0), (SELECT count(*) FROM accepted)
 		FROM identity`,
-	// Without statistics, the statement has to name the index.
+	// Without statistics the statement must name the index.
 	ByKeys:    `INDEXED BY posts_keys `,
 	Artifacts: `(SELECT artifacts FROM artifacts WHERE artifacts.seq = posts.seq)`,
 	Sets:      `SELECT value FROM json_each($8)`,
 }
 
-// schema is the schema of a ledger in an SQLite file.
-//
-// The cost of one post must not grow with the tables. Therefore seq only rises, and an index of a column that many rows
-// share ends in started and seq: lists are read from its end, and new rows come near the end.
+// The cost of a post must not grow with the tables. So seq only rises, and an index on a column that many rows share
+// ends in started and seq: lists are read from its end, and new rows come near the end.
 var schema = Schema{Version: 2, Forgets: "the records, and which keys are consumed: they could be used again",
 	Statements: `
 CREATE TABLE used ( -- in the order in which they were used, which is that in which they expire, but for a few
@@ -113,5 +111,5 @@ const (
 		SET first = min(first, excluded.first), last = max(last, excluded.last), posts = posts + excluded.posts`
 )
 
-// selectInFlight says the condition twice, to use posts_state: a start must not read every record.
+// selectInFlight repeats the condition in order to use posts_state: a start must not read every record.
 var selectInFlight = dialect.Posts() + `WHERE state = 'forwarding' AND state <> 'forwarded'`

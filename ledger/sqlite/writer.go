@@ -17,18 +17,17 @@ import (
 // maxGroup bounds the writes that share one transaction.
 const maxGroup = 256
 
-// write is one write in the queue.
 type write struct {
 	ctx   context.Context
 	do    func(tx *sql.Tx) error
-	done  chan error  // has room for the one answer, so that the writer never waits for a caller
-	taken atomic.Bool // by the writer, to run it, or by its caller, to leave
+	done  chan error  // buffered, so that the writer never waits for a caller
+	taken atomic.Bool // by the writer, to run it, or by its caller, to give up
 }
 
-// take claims the write. Only one of the writer and the caller gets true.
+// take claims the write. It returns true only once: to the writer or to the caller.
 func (w *write) take() bool { return !w.taken.Swap(true) }
 
-// run is the writer. It ends once the DB is closed and the queue is empty.
+// run is the writer. It ends once the DB is closed and the queue empty.
 func (d *DB) run() {
 	defer close(d.done)
 	for first := range d.queue {
@@ -38,7 +37,7 @@ func (d *DB) run() {
 	}
 }
 
-// gather returns a write with all others that wait, up to maxGroup.
+// gather returns a write with all other waiting ones, up to maxGroup.
 func (d *DB) gather(first *write) []*write {
 	group := []*write{first}
 	for len(group) < maxGroup {
@@ -55,10 +54,10 @@ func (d *DB) gather(first *write) []*write {
 	return group
 }
 
-// commit runs a group of writes in one transaction, each with a savepoint, so that a failing one leaves the others
-// alone. After some failures, such as a full disk, SQLite undoes the whole transaction
-// (https://sqlite.org/lang_transaction.html section 3.3). Then the writes that had run get an error, and commit returns
-// the others for another one.
+// commit runs a group of writes in one transaction, each with a savepoint, so that a failing one does not affect the
+// others. After some failures, such as a full disk, SQLite undoes the whole transaction
+// (https://sqlite.org/lang_transaction.html section 3.3). Then the writes that have run get an error, and commit
+// returns the others for another transaction.
 func (d *DB) commit(group []*write) (rest []*write) {
 	tx, err := d.write.Begin()
 	if err != nil {
@@ -80,7 +79,7 @@ func (d *DB) commit(group []*write) (rest []*write) {
 		}
 		w.done <- err
 		if ended != nil {
-			_ = tx.Rollback() // SQLite may have done it
+			_ = tx.Rollback() // SQLite may have rolled back
 			answer(ran, ledger.Unavailable("commit", ended))
 			return group[i+1:]
 		}
@@ -89,7 +88,6 @@ func (d *DB) commit(group []*write) (rest []*write) {
 	return nil
 }
 
-// conclude commits a transaction.
 func (d *DB) conclude(tx *sql.Tx) error {
 	if err := d.inPlace(); err != nil {
 		_ = tx.Rollback()
@@ -103,8 +101,8 @@ func (d *DB) conclude(tx *sql.Tx) error {
 	return nil
 }
 
-// inPlace refuses to commit to a file that was removed or replaced. SQLite would go on writing to it, and a restart
-// would not find the writes.
+// inPlace refuses to commit to a file that was removed or replaced: SQLite would write on, and a restart would not find
+// the writes.
 func (d *DB) inPlace() error {
 	now, err := os.Stat(d.path)
 	if err == nil && !os.SameFile(now, d.file) {
@@ -127,17 +125,17 @@ func answer(group []*write, err error) {
 	}
 }
 
-// savepoints are the statements that keep the writes of one transaction apart.
+// savepoints separate the writes of one transaction.
 type savepoints struct{ set, release, undo *sql.Stmt }
 
-// run runs one write. err is its outcome. ended is not nil if the whole transaction has failed.
+// run runs one write and returns its outcome. ended is set if the whole transaction failed.
 func (s savepoints) run(tx *sql.Tx, do func(*sql.Tx) error) (err, ended error) {
 	if _, err := s.set.Exec(); err != nil {
 		return ledger.Unavailable("savepoint", err), err
 	}
 	if err = guarded(tx, do); err != nil {
 		if _, undo := s.undo.Exec(); undo != nil {
-			// Not %w: the other writes of the group must not seem refused as this one was.
+			// Not %w: the group's other writes must not seem refused as this one was.
 			return err, fmt.Errorf("another write ended the transaction: %v", err)
 		}
 	}
@@ -147,7 +145,7 @@ func (s savepoints) run(tx *sql.Tx, do func(*sql.Tx) error) (err, ended error) {
 	return err, nil
 }
 
-// guarded turns a panic into an error: one caller's fault must not end the writer for all.
+// guarded turns a panic into an error: one caller's fault must not stop the writer for all.
 func guarded(tx *sql.Tx, do func(*sql.Tx) error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -14,33 +14,33 @@ import (
 	"github.com/actionproof/mediator/proxy/sse"
 )
 
-// Result is the outcome of a request, by the server's answer.
+// Result is a request's outcome according to the server's answer.
 type Result string
 
 const (
 	ResultOK         Result = "ok"
 	ResultToolFailed Result = "tool_failed" // the tool reports isError
 	ResultError      Result = "error"
-	ResultUnfinished Result = "unfinished" // the server wants more, or goes on by itself
+	ResultUnfinished Result = "unfinished" // the server wants more, or continues by itself
 	ResultLost       Result = "lost"       // the answer broke off before the result
-	ResultUnseen     Result = "unseen"     // the answer could not be followed
+	ResultUnseen     Result = "unseen"     // the answer could not be read
 )
 
-// final reports whether the server is done with the request. A request of which it wants more comes again as a new one.
+// final reports whether the server is done with the request. If it wants more, the client sends a new request.
 func (r Result) final() bool {
 	return r == ResultOK || r == ResultToolFailed || r == ResultError || r == ResultUnfinished
 }
 
-// maxAnswer bounds the bytes held of one message of a server.
+// maxAnswer bounds the held bytes of one message of a server.
 const maxAnswer = 4 << 20
 
-// maxEvents bounds the ids of the last events that are kept.
+// maxEvents bounds the kept ids of the latest events.
 const maxEvents = 32
 
 // maxEventID bounds an event's id, in bytes.
 const maxEventID = 256
 
-// Watch says which answer an [Answer] reads, and what to do with it.
+// Watch says which answer to read, and what to do with it.
 type Watch struct {
 	Sent   *Message // nil for an event stream that the client opens
 	Flight *Flight  // of Sent; nil if Sent expects no answer
@@ -49,24 +49,24 @@ type Watch struct {
 	Memory *Memory
 	Shared *Definitions
 	Rules  []*Rule
-	// Take reserves n bytes of memory. If it fails, the answer is no longer followed.
+	// Take reserves n bytes of memory. If it fails, the reading stops.
 	Take func(n int) bool
-	// Free releases what Take has reserved.
+	// Free releases what Take reserved.
 	Free func()
 	// Turn waits until a text of this size may be read, which takes many times its memory. Call done after that.
 	Turn func(size int) (done func())
 	// Changed is called for each tool whose definition differs from the pinned one, or from one shown before in any
 	// session.
 	Changed func(tool, before, now string)
-	// Returned, if set, gets the result of a tool's call as JSON.
+	// Returned, if set, gets a tool call's result as JSON.
 	Returned func(result []byte)
 }
 
-// Answer is an [io.Writer] that reads the answer to one request as the client gets it, and notes in the session's
+// Answer is an [io.Writer] that reads the answer to one request as it passes to the client. It notes in the session's
 // memory what the server asks and shows. It is not safe for concurrent use.
 type Answer struct {
 	Watch
-	peer      Peer   // with the session that this answer gives the client
+	peer      Peer   // includes the session that this answer starts
 	lastEvent string // with which the client resumes an answer
 
 	json   bool
@@ -80,7 +80,6 @@ type Answer struct {
 	events []string
 }
 
-// NewAnswer makes a reader for an answer with this status and header.
 func NewAnswer(w Watch, status int, header http.Header) *Answer {
 	a := &Answer{Watch: w, peer: w.Peer, lastEvent: w.Header.Get("Last-Event-Id"), status: status}
 	if given := header.Get("Mcp-Session-Id"); given != "" && a.Sent != nil && a.Sent.Method == initialize {
@@ -94,7 +93,7 @@ func NewAnswer(w Watch, status int, header http.Header) *Answer {
 	plain := encoding == "" || encoding == "identity"
 	said := strings.ToLower(strings.Join(header["Content-Type"], ", "))
 	kind, params, err := mime.ParseMediaType(said)
-	// some clients decode by the charset
+	// some clients decode by charset
 	if c := params["charset"]; err != nil || c != "" && c != "utf-8" && c != "utf8" {
 		plain = false
 	}
@@ -120,7 +119,6 @@ func NewAnswer(w Watch, status int, header http.Header) *Answer {
 
 func (a *Answer) isRequest() bool { return a.Sent != nil && a.Sent.IsRequest() }
 
-// Close ends the reading and releases its memory.
 func (a *Answer) Close() {
 	a.json, a.stream, a.held = false, nil, nil
 	a.Free()
@@ -136,17 +134,17 @@ func (a *Answer) miss() {
 	a.Memory.missed(a.peer.Server)
 }
 
-// Write reads a piece of the answer. It fails if the piece must not pass because the server asks too much.
+// Write reads a piece of the answer. It fails if the piece must not pass, because the server asks too much.
 func (a *Answer) Write(p []byte) (int, error) {
 	switch {
 	case a.cut != nil:
-	case a.json && len(a.held) == 0 && len(p) == a.length: // an answer in one piece need not be held
+	case a.json && len(a.held) == 0 && len(p) == a.length: // a whole answer need not be held
 		a.json = false
 		a.message(p)
 	case a.json && (len(a.held)+len(p) > maxAnswer || !a.Take(len(p))):
 		a.lose()
 	case a.json:
-		// The client may go on before End is called.
+		// The client may continue before End is called.
 		if a.held = append(a.held, p...); len(a.held) == a.length {
 			a.json = false
 			a.message(a.held)
@@ -167,7 +165,7 @@ func (a *Answer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// End ends the answer; [io.EOF] means that it is complete.
+// End ends the answer. [io.EOF] means that it is complete.
 func (a *Answer) End(err error) {
 	switch {
 	case a.json && errors.Is(err, io.EOF) && (len(a.held) > 0 || a.status != http.StatusAccepted):
@@ -183,7 +181,7 @@ func (a *Answer) End(err error) {
 	a.held = nil
 }
 
-// rest reads a message without its end. Some clients take it if it is whole.
+// rest reads a message without its end. Some clients accept it if it is whole.
 func (a *Answer) rest(text []byte) {
 	defer a.Turn(len(text))()
 	o, err := jsonread.Lenient(text, 3)
@@ -198,12 +196,12 @@ func (a *Answer) rest(text []byte) {
 	}
 }
 
-// Result returns the outcome of the request, or "" if the message expects no answer.
+// Result returns the request's outcome, or "" if the message expects no answer.
 func (a *Answer) Result() Result {
 	switch {
 	case !a.isRequest():
 		return ""
-	case a.Memory.answeredElsewhere(a.Flight): // it is unknown which of the two the client takes
+	case a.Memory.answeredElsewhere(a.Flight): // which answer the client accepts is unknown
 		return ResultUnseen
 	case a.result != "":
 		return a.result
@@ -216,7 +214,7 @@ func (a *Answer) Result() Result {
 // Followed reports whether all messages so far were read.
 func (a *Answer) Followed() bool { return !a.blind }
 
-// Resumable reports whether the client can resume the answer, which broke off.
+// Resumable reports whether the client can resume the broken answer.
 func (a *Answer) Resumable() bool { return a.Result() == ResultLost && len(a.events) > 0 }
 
 func (a *Answer) event(e sse.Event) {
@@ -288,7 +286,7 @@ func (a *Answer) asks(o object) {
 	a.ask(question{peer: a.peer, id: id, like: like, asks: map[string]string{"": bounded(method)}})
 }
 
-// ask notes a question. If there are too many, it cuts the answer off.
+// ask notes a question. One question too many cuts off the answer.
 func (a *Answer) ask(q question) {
 	if err := a.Memory.ask(q); err != nil {
 		a.cut = err
@@ -296,7 +294,7 @@ func (a *Answer) ask(q question) {
 	}
 }
 
-// response reads a result of the request. Only the first counts, which a client takes, but all definitions are noted.
+// response reads a result of the request. Clients accept only the first, but all definitions are noted.
 func (a *Answer) response(o object) {
 	result := o.Get("result").Members
 	first := a.result == ""
@@ -337,7 +335,7 @@ func (a *Answer) response(o object) {
 	a.ask(q)
 }
 
-// resultOf returns the outcome that a response gives. call says that the request calls a tool.
+// resultOf returns a response's outcome. call means that the request calls a tool.
 func resultOf(o object, call bool) Result {
 	result, failure := o.Get("result"), o.Get("error")
 	kind, _ := result.Members.Get("resultType").Text()
@@ -351,7 +349,7 @@ func resultOf(o object, call bool) Result {
 		result.Members.Get("requestState").Value != nil,
 		call && result.Members.Get("task").Value != nil:
 		return ResultUnfinished
-	case kind != "" && kind != "complete": // of an extension
+	case kind != "" && kind != "complete": // an extension's
 		return ResultUnseen
 	case call && failed.Kind() == 't':
 		return ResultToolFailed

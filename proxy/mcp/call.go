@@ -10,13 +10,13 @@ import (
 type Call struct {
 	Watch
 	Verdict Verdict
-	// Unread says that the answer is not read.
+	// Unread means that the answer is not read.
 	Unread bool
-	// Answer reads the answer; nil before it begins, and if it is not read.
+	// Answer reads the answer; nil before the answer begins, and if it is not read.
 	Answer *Answer
 }
 
-// Prepare prepares the request that is sent.
+// Prepare changes the outgoing request so that its answer can be read.
 func (c *Call) Prepare(out *http.Request) {
 	out.Header.Set("Accept-Encoding", "identity") // a compressed answer could not be read
 	if c.Sent != nil && c.Sent.IsRequest() {
@@ -24,7 +24,8 @@ func (c *Call) Prepare(out *http.Request) {
 	}
 }
 
-// Begin reads the answer before it is relayed, because the client may answer its questions at once.
+// Begin starts to read the answer. Call it before relaying, because the client may answer the server's questions at
+// once.
 func (c *Call) Begin(resp *http.Response) {
 	if c.Unread {
 		return
@@ -36,7 +37,7 @@ func (c *Call) Begin(resp *http.Response) {
 	body.Watch(resp, c.Answer)
 }
 
-// Done ends the call. sent says that the request may have been sent.
+// Done ends the call. sent means that the request may have been sent.
 func (c *Call) Done(sent bool) {
 	var result Result
 	if c.Answer != nil {

@@ -18,24 +18,23 @@ import (
 	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
-// Bounds on a definition.
 const (
 	maxParams     = 32
 	maxParamDepth = 16
-	maxParamSize  = 1 << 10 // bytes of a header's name and the path to its argument
+	maxParamSize  = 1 << 10 // a header's name and its argument's path, in bytes
 )
 
 type definition struct {
-	hash string // of its canonical JSON; empty if it has none
-	// params maps the canonical name of a header to the path of the argument that it repeats (x-mcp-header).
+	hash string // of its canonical JSON, or empty
+	// params maps a header's canonical name to the path of the argument that it repeats (x-mcp-header).
 	params map[string][]string
 
-	era     int  // the memory's era when the client saw it; -1 for never
+	era     int  // the memory's era when the client saw it, or -1
 	changed bool // the session has seen another definition
 }
 
-// definitions are the latest definitions of tools. Those that a rule names are kept apart, so that a server cannot push
-// one out by showing many others.
+// definitions are the latest definitions of tools. Those named in a rule are kept apart, so that a server cannot evict
+// them by showing many others.
 type definitions struct {
 	named, others *lru.Cache[[2]string, definition]
 }
@@ -60,14 +59,14 @@ func (d *definitions) isNamed(server, tool string) bool {
 	return ok
 }
 
-// full reports whether another named tool would push one out.
+// full reports whether another named tool would evict one.
 func (d *definitions) full() bool { return d.named != nil && d.named.Len() >= maxTools }
 
-// put keeps a definition, and returns the hash of the previous one, or "".
+// put keeps a definition and returns the previous one's hash, or "".
 func (d *definitions) put(server, tool string, now definition, named bool) (before string) {
 	old, _ := d.get(server, tool)
 	to := &d.others
-	if named || d.isNamed(server, tool) { // named when it was kept first
+	if named || d.isNamed(server, tool) { // named when first kept
 		to = &d.named
 	}
 	if *to == nil {
@@ -77,7 +76,7 @@ func (d *definitions) put(server, tool string, now definition, named bool) (befo
 	return old.hash
 }
 
-// Definitions are the latest definitions shown in all sessions. It is safe for concurrent use; the zero value is empty.
+// Definitions are the latest definitions in all sessions. It is safe for concurrent use. The zero value is empty.
 type Definitions struct {
 	mu    sync.Mutex
 	known definitions
@@ -147,7 +146,7 @@ func define(raw jsontext.Value) (tool string, d definition, err error) {
 	return tool, d, nil
 }
 
-// collect adds the headers that a schema's properties name. Only a chain of properties counts.
+// collect adds the headers named in a schema's properties. Only a chain of properties counts.
 func (d *definition) collect(schema jsontext.Value, path []string) {
 	if schema.Kind() != '{' || len(path) >= maxParamDepth || !bytes.Contains(schema, []byte("x-mcp-header")) {
 		return
@@ -166,7 +165,6 @@ func (d *definition) collect(schema jsontext.Value, path []string) {
 	}
 }
 
-// checkHeaders compares headers with the arguments that they repeat.
 func (d definition) checkHeaders(c *Message, header http.Header) error {
 	if len(d.params) == 0 {
 		return nil
@@ -189,7 +187,7 @@ func (d definition) checkHeaders(c *Message, header http.Header) error {
 }
 
 func (m *Message) arguments(keep int) object {
-	o, _ := jsonread.Lenient(m.Arguments, keep) // the message was read before, so this cannot fail
+	o, _ := jsonread.Lenient(m.Arguments, keep) // cannot fail: the message was read before
 	return o
 }
 
@@ -201,8 +199,8 @@ func argument(args object, path []string) (found member) {
 	return found
 }
 
-// hasArguments refuses a header Mcp-Param-* that repeats no argument of the call. [definition.checkHeaders] knows which
-// one it must repeat, but only if the server has shown the definition. The arguments are read once for all headers.
+// hasArguments refuses an Mcp-Param-* header that repeats no argument. [definition.checkHeaders] knows which argument
+// it must repeat, but only once the server has shown the definition. It reads the arguments once for all headers.
 func (m *Message) hasArguments(header http.Header) error {
 	var all values
 	for name, values := range header {
@@ -220,7 +218,7 @@ func (m *Message) hasArguments(header http.Header) error {
 	return nil
 }
 
-// values are the values that a header can repeat: texts, booleans, and integers, which are compared as numbers.
+// values are what a header can repeat: texts, booleans, and integers, which are compared as numbers.
 type values struct {
 	texts    map[string]bool
 	integers map[float64]bool

@@ -4,7 +4,7 @@
 //	json.go        reads the JSON of messages
 //	message.go     a client's message, and whether its headers agree with it
 //	rule.go        which messages a rule allows, and the rule of a message
-//	memory.go      what the servers of a session have shown, and calls whose answer broke off
+//	memory.go      what a session's servers have shown, and calls with a broken answer
 //	question.go    the servers' questions, and whether a message answers one
 //	flight.go      requests without a final result
 //	call.go        a call in progress, with the reader of its answer

@@ -9,24 +9,23 @@ import (
 // maxLost bounds the lists of tools, and the other requests, that broke off and may yet be answered.
 const maxLost = 16
 
-// Flight is a request whose outcome is not final yet.
+// Flight is a request without its final outcome.
 type Flight struct {
 	peer Peer
 	id   ID
-	of   string // identifies the request, see [continued]
+	of   string // identifies the request: see [continued]
 	post bool
-	list bool // it asks for the tools
+	list bool // asks for the tools
 
 	// The memory's mutex guards all below.
-	settled   bool // its result has come, and goes to the client
+	settled   bool // its result has come, and passes to the client
 	lost      bool // its own answer ended without a result
 	elsewhere bool // it was answered on another connection
 	unsure    bool // some clients take another answer for its own
 }
 
-// Begin notes a request about to be sent. It refuses one whose id another open request has: a server that tells them
-// apart by id could answer one as the other. Requests belong together by their session alone, because one server may
-// have several URLs.
+// Begin notes a request about to be sent. It refuses an id that another open request has: a server could answer one as
+// the other. Only the session separates requests, because one server may have several URLs.
 func (m *Memory) Begin(r *Message, peer Peer, post bool) (*Flight, error) {
 	f := &Flight{peer: peer, id: r.ID, of: continued(r.Method, r.Name, ""), post: post, list: r.Method == listTools}
 	m.mu.Lock()
@@ -80,7 +79,7 @@ func (m *Memory) End(f *Flight, result Result, sent bool) {
 	m.flights = slices.DeleteFunc(m.flights, func(o *Flight) bool { return o == f })
 }
 
-// settle notes a result before the client sees it, because the client may go on at once.
+// settle notes a result before the client sees it, because the client may react at once.
 func (m *Memory) settle(f *Flight, result Result) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -89,7 +88,7 @@ func (m *Memory) settle(f *Flight, result Result) {
 	}
 }
 
-// goesOn notes that the server goes on with a request that it has answered.
+// goesOn notes that the server continues after its answer.
 func (m *Memory) goesOn(f *Flight) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -125,8 +124,8 @@ func (m *Memory) resembled(peer Peer, id ID, like string) {
 	}
 }
 
-// strayed notes an answer that came on another connection than its request's. It reports whether the client takes it
-// for a list of tools that it asked for.
+// strayed notes an answer on another connection than its request's. It reports whether the client takes it for a tool
+// list that it asked for.
 func (m *Memory) strayed(peer Peer, id ID) (listsTools bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -150,14 +149,14 @@ func (m *Memory) missed(server string) {
 	m.unread.add(server)
 }
 
-// takes reports whether the client still takes a list's own answer.
+// takes reports whether the client still accepts a list's own answer.
 func (m *Memory) takes(f *Flight) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return f == nil || !f.elsewhere
 }
 
-// answeredElsewhere reports whether the client may have taken another answer than the request's own.
+// answeredElsewhere reports whether the client may have accepted another answer than the request's own.
 func (m *Memory) answeredElsewhere(f *Flight) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

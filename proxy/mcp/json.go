@@ -31,11 +31,10 @@ func readMessage(text []byte) (object, error) {
 	return o, nil
 }
 
-// mayBeMessage reports whether a client may take a text for a message.
 func mayBeMessage(text []byte) bool {
 	o, err := jsonread.Lenient(text, 1)
 	if err != nil {
-		return bytes.ContainsAny(text, "{[") // no client takes anything else for a message
+		return bytes.ContainsAny(text, "{[") // clients take nothing else for a message
 	}
 	_, _, found := o.OtherCase("jsonrpc")
 	return found || o.Get("jsonrpc").Value != nil

@@ -12,13 +12,13 @@ import (
 // Bounds on the memory of one session.
 const (
 	maxTools   = 1024
-	maxOpen    = 16 // calls whose answer broke off
+	maxOpen    = 16 // calls with a broken answer
 	maxServers = 64 // in one [servers]
 )
 
 // Peer is a server as a session sees it: its endpoint, and the MCP session that it gave the client. Query is the hash
-// of the URL's query. At some endpoints it selects one of several servers with their own tools; elsewhere it means
-// nothing, so it separates nothing but tools.
+// of the URL's query, which at some endpoints selects one of several servers with their own tools: so it separates
+// tools, and nothing else.
 type Peer struct{ Server, Session, Query string }
 
 // same reports whether messages to both may reach one session of a server.
@@ -26,8 +26,7 @@ func (p Peer) same(o Peer) bool { return p.Server == o.Server && p.Session == o.
 
 func (p Peer) tools() string { return p.Server + "?" + p.Query }
 
-// Memory is what the servers of one session have asked and shown. The zero value is empty. It is safe for concurrent
-// use.
+// Memory is what one session's servers have asked and shown. The zero value is empty. It is safe for concurrent use.
 type Memory struct {
 	mu        sync.Mutex // guards all below
 	questions []question // without an answer
@@ -35,8 +34,8 @@ type Memory struct {
 	prompted  bool       // a human may have answered a server
 
 	tools  definitions
-	era    int     // grows when a list of tools is lost: all tools are unknown until shown again
-	misled servers // may have shown the client another list of tools
+	era    int     // grows when a tool list is lost: all tools are then unknown until shown again
+	misled servers // may have shown the client another tool list
 
 	flights    []*Flight
 	open       []*open
@@ -50,7 +49,7 @@ func (m *Memory) Prompted() bool {
 	return m.prompted
 }
 
-// servers is a set of servers. With more than maxServers it contains every server.
+// servers is a set of servers. Beyond maxServers it contains every server.
 type servers struct {
 	names []string
 	all   bool
@@ -72,8 +71,8 @@ func last[T any](s []T, n int) []T {
 	return slices.Delete(s, 0, len(s)-n)
 }
 
-// checkTool refuses the call of a pinned tool unless the session has seen the pinned definition and no other one. It
-// also refuses headers that do not repeat the arguments that the definition names.
+// checkTool refuses to call a pinned tool unless the session has seen the pinned definition and no other. It also
+// refuses headers that do not repeat the arguments named in the definition.
 func (m *Memory) checkTool(c *Message, header http.Header, peer Peer, pin string) error {
 	m.mu.Lock()
 	d, shown := m.tools.get(peer.tools(), c.Name)
@@ -99,13 +98,13 @@ func (m *Memory) checkTool(c *Message, header http.Header, peer Peer, pin string
 	return nil
 }
 
-// show notes a tool's definition and returns the hash of the previous one. taken says that the client takes the list
-// that contains it; otherwise the definition counts as a different one, but does not make the tool known.
+// show notes a tool's definition and returns the previous one's hash. taken means that the client takes its list;
+// otherwise the definition counts as a changed one, but does not make the tool known.
 func (m *Memory) show(server, tool string, d definition, named, taken bool) (before string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	old, known := m.tools.get(server, tool)
-	if named && !known && m.tools.full() { // otherwise the server could push another tool out
+	if named && !known && m.tools.full() { // otherwise the server could evict another tool
 		return ""
 	}
 	d.era = -1
@@ -119,19 +118,19 @@ func (m *Memory) show(server, tool string, d definition, named, taken bool) (bef
 	return m.tools.put(server, tool, d, named)
 }
 
-// open is a request whose answer broke off and may be resumed.
+// open is a request with a broken answer that may be resumed.
 type open struct {
 	peer   Peer
 	id     ID
 	of     string
 	post   bool
-	events []string // ids of events with which a client may resume the answer
+	events []string // ids of events from which a client may resume
 	done   func(Result)
 	timer  *time.Timer
 }
 
-// Keep keeps a request whose answer broke off until a resumed answer brings its result, or wait has passed. done is
-// called once, by another goroutine, with [ResultLost] if no result came.
+// Keep keeps a request with a broken answer until a resumed answer has its result, or wait has passed. Another
+// goroutine then calls done once, with [ResultLost] if there was no result.
 func (m *Memory) Keep(a *Answer, wait time.Duration, done func(Result)) {
 	o := &open{
 		peer: a.peer, id: a.Sent.ID, of: continued(a.Sent.Method, a.Sent.Name, ""),
@@ -166,12 +165,12 @@ func (m *Memory) conclude(result Result, which func(*open) bool) {
 	}
 }
 
-// Sent gives up a broken-off request with the same id as one that is sent now: a resumed answer could belong to either.
+// Sent gives up a broken request whose id is sent again: a resumed answer could belong to either.
 func (m *Memory) Sent(peer Peer, id ID) {
 	m.conclude(ResultLost, func(o *open) bool { return o.peer.same(peer) && o.id == id })
 }
 
-// follow notes an event of a resumed answer, with which the client may resume it again.
+// follow notes an event of a resumed answer, from which the client may resume again.
 func (m *Memory) follow(peer Peer, lastEvent, event string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -182,7 +181,7 @@ func (m *Memory) follow(peer Peer, lastEvent, event string) {
 	}
 }
 
-// resume passes the result in a resumed answer to its request.
+// resume gives a resumed answer's result to its request.
 func (m *Memory) resume(peer Peer, lastEvent string, id ID, result Result) {
 	m.conclude(result, func(o *open) bool {
 		return o.peer.same(peer) && o.id == id && lastEvent != "" && slices.Contains(o.events, lastEvent)

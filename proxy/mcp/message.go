@@ -15,15 +15,14 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 )
 
-// Versions are the supported revisions of the protocol, the latest first.
+// Versions are the protocol's supported revisions, latest first.
 var Versions = []string{"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"}
 
 // Revisions with rules of their own.
 const (
 	headersMirror = "2026-07-28" // headers repeat the body, and each request names its revision
 	// oldTransport uses HTTP with SSE, where answers come on another connection. Some servers name it over Streamable
-	// HTTP, and their clients repeat it. So its messages are read like those of the next revision, but [Judge] allows
-	// no posts.
+	// HTTP, and their clients repeat it. Its messages are read like the next revision's, but [Judge] allows no posts.
 	oldTransport = "2024-11-05"
 )
 
@@ -42,19 +41,19 @@ const (
 const (
 	maxID     = 256
 	maxMethod = 128
-	maxName   = 2048 // of a tool, a prompt or a resource
+	maxName   = 2048
 	maxState  = 64 << 10
 	maxHeader = 4 << 10 // of the id of a session or an event
 	maxInputs = 64      // inputResponses
 )
 
-// versionMember is the member of _meta that names the revision since 2026-07-28.
+// versionMember is the member of _meta that names the revision, since 2026-07-28.
 const versionMember = "io.modelcontextprotocol/protocolVersion"
 
 // ID is a JSON-RPC id in its shortest spelling; empty for none.
 type ID string
 
-// Message is one JSON-RPC message of a client.
+// Message is one JSON-RPC message from a client.
 type Message struct {
 	ID        ID     // empty for a notification
 	Method    string // empty for a response
@@ -78,7 +77,7 @@ func (m *Message) Does() string {
 	return printable(m.Method)
 }
 
-// printable returns a name, quoted and cut if no rule can contain it.
+// printable quotes and cuts a name that no rule can contain.
 func printable(name string) string {
 	if isToolName(name) {
 		return name
@@ -86,16 +85,14 @@ func printable(name string) string {
 	return fmt.Sprintf("%.128q", name)
 }
 
-// IsCall reports whether the message calls a tool.
 func (m *Message) IsCall() bool { return m.Method == callTool && m.ID != "" }
 
-// IsRequest reports whether the message asks for an answer.
 func (m *Message) IsRequest() bool { return m.Method != "" && m.ID != "" }
 
 // IsRetry reports whether the message continues an earlier request.
 func (m *Message) IsRetry() bool { return len(m.inputs) > 0 || m.state != "" }
 
-// BoundedArguments returns a tool's arguments, or nil if they have more than most bytes.
+// BoundedArguments returns a tool's arguments, or nil beyond most bytes.
 func (m *Message) BoundedArguments(most int) json.RawMessage {
 	switch {
 	case m.Arguments == nil:
@@ -106,8 +103,8 @@ func (m *Message) BoundedArguments(most int) json.RawMessage {
 	return m.Arguments
 }
 
-// Read reads one message strictly and compares the request's headers with it. If it fails, it still returns what it has
-// read so far, such as the id for the answer; nil if that has no id.
+// Read reads one message strictly and compares the request's headers with it. On failure it returns what it has read,
+// such as the id for the answer, or nil without an id.
 func Read(body []byte, header http.Header) (*Message, error) {
 	o, err := readMessage(body)
 	if err != nil {
@@ -208,7 +205,7 @@ func (m *Message) retry() error {
 	return nil
 }
 
-// spelled refuses an object with one of names in another case, which some parsers take for it.
+// spelled refuses a member whose name differs from one of names only in case, which some parsers ignore.
 func spelled(o object, names ...string) error {
 	if has, meant, found := o.OtherCase(names...); found {
 		return refusal.New("message_ambiguous", "the message has the member %.60q, which some parsers take for %s", has,
@@ -217,10 +214,9 @@ func spelled(o object, names ...string) error {
 	return nil
 }
 
-// maxInteger is the largest integer that every JSON parser represents exactly.
 const maxInteger = 1<<53 - 1
 
-// readID reads an id: a text, or an integer that every parser represents exactly.
+// readID reads an id: a text, or an integer up to maxInteger, which every parser represents exactly.
 func readID(v jsontext.Value) (ID, error) {
 	switch v.Kind() {
 	case '"':
@@ -256,7 +252,7 @@ func CheckStream(header http.Header) error {
 	return nil
 }
 
-// atMostOnce refuses a repeated header, because readers differ in which value they take, and one that is too long.
+// atMostOnce refuses a header that is repeated or too long. Readers differ in which repeated value they use.
 func atMostOnce(header http.Header, name string) error {
 	switch values := header[name]; {
 	case len(values) > 1:
@@ -267,7 +263,7 @@ func atMostOnce(header http.Header, name string) error {
 	return nil
 }
 
-// agree compares the headers with the message. Routers and rules that use headers must see what the server reads.
+// agree compares the headers with the message: routers and rules that use headers must see what the server reads.
 func (m *Message) agree(header http.Header) error {
 	for name := range header {
 		if dashed := wire.CGIName(name); dashed != name && strings.HasPrefix(dashed, "Mcp-") {
@@ -291,7 +287,7 @@ func (m *Message) agree(header http.Header) error {
 	return m.hasArguments(header)
 }
 
-// version returns the message's revision by its header, which must agree with the body.
+// version returns the message's revision from its header, which must agree with the body.
 func (m *Message) version(header http.Header) (string, error) {
 	if err := atMostOnce(header, "Mcp-Protocol-Version"); err != nil {
 		return "", err
@@ -329,7 +325,7 @@ func mismatch(format string, args ...any) error {
 	return refusal.New("mcp_header_mismatch", format, args...)
 }
 
-// mirrored compares a header with the text of the body that it repeats.
+// mirrored compares a header with the text in the body that it repeats.
 func (m *Message) mirrored(header http.Header, name, want string, required bool) error {
 	values := header[name]
 	if len(values) == 0 && !required {
@@ -344,7 +340,7 @@ func (m *Message) mirrored(header http.Header, name, want string, required bool)
 	return nil
 }
 
-// decodeHeader returns a header's value, which may be Base64 between =?base64? and ?=.
+// decodeHeader decodes a header's value, which may be Base64 between =?base64? and ?=.
 func decodeHeader(value string) (string, bool) {
 	encoded, ok := strings.CutPrefix(value, "=?base64?")
 	if !ok || !strings.HasSuffix(encoded, "?=") {

@@ -8,17 +8,17 @@ import (
 	"github.com/actionproof/mediator/internal/problem"
 )
 
-// errorCodes are the JSON-RPC codes with a meaning in the protocol. Other refusals use their HTTP status, a range that
-// the protocol leaves to applications.
+// errorCodes are the JSON-RPC codes defined by the protocol. Other refusals use their HTTP status, in a range left to
+// applications.
 var errorCodes = map[string]int{
 	"mcp_header_mismatch": -32020, "mcp_version_unsupported": -32022, "message_malformed": -32600,
 	"message_ambiguous":  -32600,
 	"mcp_method_refused": -32601,
 }
 
-// WriteProblem refuses a message in the form that clients show: a JSON-RPC error with the problem document as its data.
-// The official SDKs show an error only in an answer 200, so a request gets that, except where the protocol itself
-// requires 400. Clients look only at the status of other answers, so those have the problem's own.
+// WriteProblem refuses a message with a JSON-RPC error that has the problem document as its data. The official SDKs
+// show an error only in an answer 200, so a request gets that, unless the protocol demands 400. Other answers have the
+// problem's own status, because clients look at nothing else.
 func WriteProblem(w http.ResponseWriter, d problem.Details, m *Message) {
 	var id ID
 	if m != nil && m.IsRequest() {

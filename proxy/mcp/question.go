@@ -13,24 +13,24 @@ import (
 	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
-// Bounds on open questions. None is ever forgotten: one question too many cuts its answer off.
+// Bounds on open questions. None is ever forgotten: one too many cuts off the answer that asks it.
 const (
-	maxQuestions    = 128 // of one server
+	maxQuestions    = 128 // by one server
 	maxAllQuestions = 512
 )
 
-// question is what a server asks its client: in a request of its own, or as a condition for continuing the client's
+// question is a server's question to its client: a request of its own, or a condition for continuing the client's
 // request (InputRequiredResult, since revision 2026-07-28).
 type question struct {
 	peer Peer
-	id   ID     // of the client's answer; empty if the server's id cannot be repeated
-	like string // common to all ids that a client or server may take for this one
-	// the request to be continued, by method, name and state; empty for a request of the server's own
+	id   ID     // of the client's answer; empty if no client can repeat the server's id
+	like string // the same for all ids that may be taken for this one
+	// the request to continue, by method, name and state; empty for a server's own request
 	of   string
-	asks map[string]string // the method of each part by its key; "" for a request of the server's own
+	asks map[string]string // each part's method by its key; "" for a server's own request
 }
 
-// same reports whether two questions cannot be told apart, as when a server repeats one on a resumed stream.
+// same reports whether two questions are indistinguishable, as when a server repeats one on a resumed stream.
 func (q question) same(o question) bool {
 	return q.of == "" && o.of == "" && q.peer == o.peer && q.id == o.id && q.like == o.like && q.asks[""] == o.asks[""]
 }
@@ -39,7 +39,7 @@ func bounded(method string) string { return strings.Clone(method[:min(len(method
 
 func (q question) size() int { return max(1, len(q.asks)) }
 
-// ask notes a question before the client sees it. It refuses one question too many.
+// ask notes a question before the client sees it. It refuses one too many.
 func (m *Memory) ask(q question) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -61,15 +61,15 @@ func (m *Memory) ask(q question) error {
 	return nil
 }
 
-// questionID returns the id of a client's answer to a request with this id, and what it has in common with all ids that
-// may be taken for it. It fails for an id that a client may change in other ways.
+// questionID returns the id of a client's answer to a request with this id, and what it shares with all ids that may be
+// taken for it. It fails for an id that a client may change in other ways.
 func questionID(v jsontext.Value) (id ID, like string, ok bool) {
 	if v.Kind() == '0' {
 		f, err := strconv.ParseFloat(string(v), 64)
 		if err != nil || math.Abs(f) > maxInteger {
 			return "", "", false
 		}
-		like = strconv.FormatInt(int64(f), 10) // as a client without fractions reads it
+		like = strconv.FormatInt(int64(f), 10) // as clients without fractions read it
 		if f == math.Trunc(f) {
 			id = ID(like)
 		}
@@ -79,7 +79,7 @@ func questionID(v jsontext.Value) (id ID, like string, ok bool) {
 	return id, id.like(), err == nil
 }
 
-// like returns the same for all ids that may be confused: a text of digits and its number are one.
+// like maps ids that may be confused to one value: a text of digits and its number are the same.
 func (id ID) like() string {
 	if v := jsontext.Value(id); v.Kind() == '"' {
 		text, _ := member{Value: v}.Text()
@@ -92,7 +92,7 @@ func (id ID) like() string {
 	return string(id)
 }
 
-// continued identifies a request that continues with the server's state.
+// continued identifies a request by the server's state that it continues with.
 func continued(method, name, state string) string {
 	return evidence.HashBytes([]byte(strings.Join([]string{method, name, state}, "\x00")))
 }
@@ -107,7 +107,7 @@ type answered struct {
 	failed member // a JSON-RPC error instead of a result
 }
 
-// answers returns the answers in a message. Something other than an object has no answer's shape.
+// answers returns a message's answers. Only an object can have an answer's shape.
 func (m *Message) answers() answers {
 	if m.Method == "" {
 		return answers{"": {m.result.Members, m.failed}}
@@ -123,7 +123,7 @@ func (m *Message) answers() answers {
 // answer judges a message that answers questions. It passes only if exactly one open question has its id, or its
 // request, state and keys, and each answer has that question's shape. Anything else may be a human's answer to a
 // question that the server hid from the mediator: it is refused, and the session makes no more posts. The verdict names
-// a rule that allows the answers. On an error it says only whether a human may have answered.
+// a rule that allows the answers. With an error, it tells only whether a human may have answered.
 func (m *Memory) answer(r *Message, peer Peer, rules []*Rule) (v Verdict, err error) {
 	given := r.answers()
 	m.mu.Lock()
@@ -153,11 +153,11 @@ func (m *Memory) answer(r *Message, peer Peer, rules []*Rule) (v Verdict, err er
 	return v, nil
 }
 
-// byURL is the error code with which a server refuses a request until a human has answered at a URL
+// byURL is the error code with which a server refuses a request until a human answers at a URL
 // (URLElicitationRequiredError, since revision 2025-11-25). The client then repeats the request.
 const byURL = -32042
 
-// sendsHuman notes such an error as a question, which the repeated request answers.
+// sendsHuman notes such an error as a question, answered by repeating the request.
 func (a *Answer) sendsHuman(o object) {
 	said := o.Get("error").Members.Get("code")
 	text, isText := said.Text() // some clients take a text for the number
@@ -174,7 +174,7 @@ func (a *Answer) sendsHuman(o object) {
 	}
 }
 
-// named identifies the open requests that an id like this one may answer.
+// named identifies the open requests that this id may answer.
 func (m *Memory) named(peer Peer, like string) (all []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -191,7 +191,7 @@ func (m *Memory) named(peer Peer, like string) (all []string) {
 	return all
 }
 
-// repeats judges a request that may repeat one refused with byURL: the human may have answered meanwhile.
+// repeats judges a request that may repeat one refused with byURL: a human may have answered since.
 func (m *Memory) repeats(r *Message, peer Peer, rules []*Rule) (human bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -223,7 +223,7 @@ func (m *Memory) notSent(v Verdict) {
 	}
 }
 
-// asked returns the index of the question that a message answers. It returns -1 if there is none, if different
+// asked returns the index of the question that a message answers. It returns -1 for none, if several different
 // questions fit, or if an answer has the wrong shape. The caller holds m.mu.
 func (m *Memory) asked(r *Message, peer Peer, given answers) int {
 	of, found, meant := continued(r.Method, r.Name, r.state), -1, -1
@@ -265,8 +265,8 @@ func (q question) fits(given answers) bool {
 	return given.all(func(key string, a answered) bool { return a.fits(q.asks[key]) })
 }
 
-// fits reports whether an answer has the shape that a method requires. A human's or a model's answer fits no other
-// method. Methods that no rule can allow take any shape.
+// fits reports whether an answer has the shape that a method requires. A human's or a model's answer fits only its own
+// method. Methods that no rule can allow accept any shape.
 func (a answered) fits(method string) bool {
 	if a.failed.Value != nil { // an error's text may say anything
 		code := string(a.failed.Members.Get("code").Value)
@@ -302,8 +302,8 @@ func (a answered) hasOnly(names ...string) bool {
 	})
 }
 
-// mayAnswer returns the first rule that allows answers to a server's method, or -1 for a harmless method without a
-// rule.
+// mayAnswer returns the first rule that allows answers to a server's method, or -1 if the method is harmless and needs
+// none.
 func mayAnswer(method string, rules []*Rule) (int, error) {
 	i := slices.IndexFunc(rules, func(r *Rule) bool { return r.answers(method) })
 	switch {

@@ -12,24 +12,24 @@ import (
 	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
-// Rule names messages that may pass. All others are refused.
+// Rule names the messages that may pass. All others are refused.
 type Rule struct {
-	// Tools may be called.
+	// Tools are the tools that may be called.
 	Tools []string
-	// Methods are the other allowed methods; nil means [UsualMethods].
+	// Methods are other allowed methods; nil means [UsualMethods].
 	Methods []string
-	// Elicitation allows a human's answers to a server, and Sampling a model's.
+	// Elicitation allows a human's answers to a server, Sampling a model's.
 	Elicitation, Sampling bool
-	// Pin maps tools to the required hash of their definition: the lowercase hex SHA-256 of its canonical JSON.
+	// Pin maps tools to the required hash of their definition: lowercase hex SHA-256 of its canonical JSON.
 	Pin map[string]string
-	// Post says that the tools' calls post. Such a rule allows nothing else.
+	// Post means that calling the tools posts. Such a rule allows nothing else.
 	Post bool
-	// SameConnection is the operator's word that the server answers posts on their own connection. The client then need
+	// SameConnection is the operator's promise that the server answers posts on their own connection. The client need
 	// not show that it expects this.
 	SameConnection bool
 }
 
-// UsualMethods are the default methods of a rule: sessions, lists and reads, but no calls of tools.
+// UsualMethods are a rule's default methods: sessions, lists and reads, but no tool calls.
 var UsualMethods = []string{
 	initialize, "notifications/initialized", "server/discover", "ping", "notifications/cancelled",
 	"notifications/progress", "notifications/roots/list_changed",
@@ -53,7 +53,6 @@ func isToolName(name string) bool {
 	return name != "" && len(name) <= 128 && strings.IndexFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }
 
-// Check refuses a malformed rule.
 func (r *Rule) Check() error {
 	for _, tool := range r.Tools {
 		if !isToolName(tool) || tool == "*" {
@@ -78,7 +77,7 @@ func (r *Rule) Check() error {
 }
 
 // CheckRules refuses rules of one endpoint that name the same message, or tools that differ only in case. It returns
-// the index of the second.
+// the second rule's index.
 func CheckRules(rules []*Rule) (i int, err error) {
 	named := make(map[string]string)
 	for i, r := range rules {
@@ -100,12 +99,11 @@ func CheckRules(rules []*Rule) (i int, err error) {
 	return 0, nil
 }
 
-// Verdict is the judgement of a message.
 type Verdict struct {
 	Rule  int  // index of the rule that allows it
-	Human bool // it may carry a human's answer: the session makes no more posts
+	Human bool // it may carry a human's answer: no more posts in the session
 
-	answered *question // nil if it answers no question
+	answered *question // nil if it answers none
 }
 
 // Judge returns the rule that allows a message, or a refusal. It closes the question that the message answers.
@@ -156,7 +154,6 @@ func (r *Rule) names(m *Message) bool {
 	return slices.Contains(r.methods(), m.Method)
 }
 
-// answers reports whether the rule allows answers to a server's method.
 func (r *Rule) answers(method string) bool {
 	switch method {
 	case elicitation:

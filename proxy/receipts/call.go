@@ -12,33 +12,32 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// Call is a call that gets a receipt. A nil Call ignores all methods.
+// Call is a call that gets a receipt. A nil Call ignores every method.
 type Call struct {
 	chain   *Chain
 	id      string // of its record
 	started time.Time
 
-	// Guarded by the chain's mutex, except the claims: they belong to the call's handler until End, and then to the
-	// goroutine that signs.
+	// The chain's mutex guards these, except the claims: they belong to the call's handler until End, then to the
+	// signing goroutine.
 	claims interaction.Receipt
 	result func(*Call) // completes the claims; nil if they are complete
 	ending bool        // its answer has ended
 	over   bool        // End was called
-	known  bool        // the ledger knows that it is open
-	// overtaken is set when a later call to a model ends first.
+	known  bool        // the ledger has it as open
+	// overtaken means that a later model call ended first.
 	overtaken bool
-	made      bool // the ledger has taken its receipt
+	made      bool // the ledger has its receipt
 
-	signed evidence.Opened[interaction.Receipt] // belongs to the signing goroutine until made is set
+	signed evidence.Opened[interaction.Receipt] // the signing goroutine's until made is set
 }
 
-// row returns the ledger's entry for an open call.
 func (call *Call) row(id string, started time.Time) (ledger.OpenCall, error) {
 	draft, err := json.Marshal(call.claims)
 	return ledger.OpenCall{ID: id, Session: call.chain.session, Started: started, Draft: string(draft)}, err
 }
 
-// Send stores that a call is open. If it fails, the call must not be sent.
+// Send stores the call as open. If it fails, do not send the call.
 func (call *Call) Send(ctx context.Context) error {
 	if call == nil {
 		return nil
@@ -56,9 +55,9 @@ func (call *Call) Send(ctx context.Context) error {
 	return nil
 }
 
-// Open returns what must be stored before the call is sent, for a caller that stores it with other things. The chain
-// then stays open until the call ends or is dropped. The receipt names the challenge of this moment. No post names the
-// call before [Call.Sent].
+// Open returns what to store before the call is sent, for a caller that stores it with other things. The chain then
+// stays open until the call ends or is dropped. The receipt names the challenge of this moment. Posts name the call
+// only after [Call.Sent].
 func (call *Call) Open() ([]ledger.OpenCall, error) {
 	if call == nil {
 		return nil, nil
@@ -76,7 +75,7 @@ func (call *Call) Open() ([]ledger.OpenCall, error) {
 	return c.opening(call)
 }
 
-// Sent says that the result of Open is stored.
+// Sent notes that Open's result is stored.
 func (call *Call) Sent() {
 	if call == nil {
 		return
@@ -86,7 +85,7 @@ func (call *Call) Sent() {
 	call.known, call.chain.known = true, true
 }
 
-// Drop says that a call was not sent and nothing of it was stored.
+// Drop notes that the call was not sent and nothing of it was stored.
 func (call *Call) Drop() {
 	if call != nil {
 		call.drop()
@@ -103,7 +102,7 @@ func (call *Call) drop() {
 	c.work() // the session's end may have waited for it
 }
 
-// Ending says that the answer has ended, so the call will end soon.
+// Ending notes that the answer has ended, so that the call will soon.
 func (call *Call) Ending() {
 	if call == nil {
 		return
@@ -113,7 +112,7 @@ func (call *Call) Ending() {
 	call.ending = true
 }
 
-// end ends the call. Its receipt is made in another goroutine. Only the first end counts.
+// end ends the call once. Another goroutine makes its receipt.
 func (call *Call) end(remember func(), result func(*Call)) {
 	c := call.chain
 	c.mu.Lock()
@@ -129,7 +128,7 @@ func (call *Call) end(remember func(), result func(*Call)) {
 	c.work()
 }
 
-// Receipt waits until the receipt of an ended call is signed and stored, and returns its token.
+// Receipt waits until the ended call's receipt is signed and stored, and returns its token.
 func (call *Call) Receipt(ctx context.Context) (string, error) {
 	if call == nil {
 		return "", refusal.New("custody_unavailable", "no receipt is made of this call")
@@ -147,7 +146,7 @@ func (call *Call) Receipt(ctx context.Context) (string, error) {
 	return token, c.keeper.settle(ctx, c)
 }
 
-// end returns the end of the session as a call. The caller holds c.mu.
+// end returns the session's end as a call. The caller holds c.mu.
 func (c *Chain) end() *Call {
 	return &Call{chain: c, id: c.session, claims: c.closingDraft()}
 }

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// maxUnsigned bounds the ended calls of a session without a receipt. Beyond it no call is sent.
+	// maxUnsigned bounds a session's ended calls without a receipt. Beyond it no call is sent.
 	maxUnsigned = 64
-	// endingTimeout bounds the wait for calls whose answer has ended.
+	// endingTimeout bounds the wait for calls with an ended answer.
 	endingTimeout = time.Second
 )
 
-// Chain is the chain of one session. It is safe for concurrent use, and costs nothing before the first receipt.
+// Chain is one session's chain. It is safe for concurrent use, and costs nothing before the first receipt.
 type Chain struct {
 	session, event string
 	opened         time.Time
@@ -31,12 +31,12 @@ type Chain struct {
 	mu      sync.Mutex       // guards all below
 	keeper  *Keeper          // nil before the first receipt
 	open    map[string]*Call // by the id of their record
-	going   int              // open calls that get no receipt
-	ended   []*Call          // without a receipt, in the order in which they ended
+	going   int              // open calls that need no receipt
+	ended   []*Call          // without a receipt, in the order of their ends
 	working bool             // a goroutine signs
-	failure error            // of the last attempt; nil if it succeeded
-	changed *sync.Cond       // broadcast at each change of these fields
-	known   bool             // the ledger knows the chain
+	failure error            // of the last attempt, or nil
+	changed *sync.Cond       // broadcast after every change of these fields
+	known   bool             // the ledger has the chain
 
 	number int64
 	head   string
@@ -44,7 +44,7 @@ type Chain struct {
 	totals interaction.SessionTotals // of the last receipt
 
 	challenge challenge
-	answers   int64 // calls to models with a whole answer
+	answers   int64 // model calls with a whole answer
 
 	policy  string // the last PolicyID
 	closing string // why the session has ended, or ""
@@ -53,14 +53,13 @@ type Chain struct {
 	memory  memory
 }
 
-// NewChain makes the chain of a session that an event has opened.
 func NewChain(session, event string, opened time.Time, key [inference.MinKey]byte) *Chain {
 	c := &Chain{session: session, event: event, opened: opened, key: key, seed: maphash.MakeSeed()}
 	c.changed = sync.NewCond(&c.mu)
 	return c
 }
 
-// wait waits until a condition holds or ctx ends. The caller holds c.mu.
+// wait waits for a condition or the end of ctx. The caller holds c.mu.
 func (c *Chain) wait(ctx context.Context, until func() bool) error {
 	defer context.AfterFunc(ctx, func() {
 		c.mu.Lock()
@@ -76,8 +75,8 @@ func (c *Chain) wait(ctx context.Context, until func() bool) error {
 	return nil
 }
 
-// settleEnding waits briefly for calls whose answer has ended: an agent with the whole answer may be faster than the
-// end of its call. The caller holds c.mu.
+// settleEnding waits briefly for calls whose answer has ended: an agent with the whole answer may be faster than its
+// call's end. The caller holds c.mu.
 func (c *Chain) settleEnding(ctx context.Context) {
 	settled := func() bool {
 		for _, call := range c.open {
@@ -95,7 +94,7 @@ func (c *Chain) settleEnding(ctx context.Context) {
 	_ = c.wait(ctx, settled)
 }
 
-// Answers returns how many calls to models had a whole answer. It waits briefly for calls that are about to end.
+// Answers counts model calls with a whole answer. It waits briefly for calls about to end.
 func (c *Chain) Answers(ctx context.Context) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,7 +102,7 @@ func (c *Chain) Answers(ctx context.Context) int64 {
 	return c.answers
 }
 
-// Close ends the session. The chain closes when every call is over and has its receipt. Only the first reason counts.
+// Close ends the session. The chain closes once every call has ended and has its receipt. Only the first reason counts.
 func (c *Chain) Close(reason string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,7 +114,7 @@ func (c *Chain) Close(reason string) {
 	}
 }
 
-// work starts a goroutine if there is something to sign, and forgets a session that ended without a receipt. The caller
+// work starts a goroutine if there is something to sign, and forgets a session that ended without receipts. The caller
 // holds c.mu.
 func (c *Chain) work() {
 	switch {
@@ -139,7 +138,7 @@ func (c *Chain) next() *Call {
 	return nil
 }
 
-// takeNext returns the call whose receipt is made next, or nil, and then the goroutine ends. The session's end joins
+// takeNext returns the call whose receipt comes next. If it returns nil, the goroutine ends. The session's end joins
 // the ended calls until it has its receipt.
 func (c *Chain) takeNext() *Call {
 	c.mu.Lock()
@@ -158,7 +157,6 @@ func (c *Chain) takeNext() *Call {
 	return call
 }
 
-// attempted notes the result of an attempt to make a receipt.
 func (c *Chain) attempted(call *Call, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -183,7 +181,7 @@ func (c *Chain) standing(ctx context.Context) (*evidence.InteractionHead, error)
 	}
 	h := &evidence.InteractionHead{HeadHash: c.head, Number: c.number}
 	for id, call := range c.open {
-		if call.known { // others are not sent yet, and may never be
+		if call.known { // others may never be sent
 			h.OpenCalls = append(h.OpenCalls, id)
 		}
 	}
@@ -204,9 +202,8 @@ func (c *Chain) unsigned() error {
 	return err
 }
 
-// admit refuses a call of an ended session, of one with too many calls without a receipt, and of one whose chain is
-// full: an agent could otherwise make its chain too long to be read, so that its session never counts. The caller holds
-// c.mu.
+// admit refuses a call if the session has ended, has too many calls without a receipt, or has a full chain. Otherwise
+// an agent could make its chain too long to read, and its session would never count. The caller holds c.mu.
 func (c *Chain) admit() error {
 	const thisAndTheLast = 2
 	switch {
@@ -231,7 +228,7 @@ func (c *Chain) opening(call *Call) ([]ledger.OpenCall, error) {
 	}
 	end := c.end()
 	end.claims.Closing = &interaction.Closing{Reason: interaction.ClosedLost}
-	end.claims.Challenge = nil // its state at the end will be unknown
+	end.claims.Challenge = nil // unknown until the end
 	session, err := end.row(c.session, c.opened)
 	return []ledger.OpenCall{open, session}, err
 }

@@ -17,8 +17,8 @@ type challenge struct {
 // open reports whether the agent has not answered yet.
 func (c challenge) open() bool { return c.ref != nil && !c.ref.CommitmentRevealed }
 
-// Challenged replaces the session's challenge and its probes, which are prompts by id. The chain keeps the map. The
-// same challenge again changes nothing: its used probes stay used.
+// Challenged replaces the session's challenge and probes (prompts by id), unless the challenge is the same: its used
+// probes stay used. The chain keeps the map.
 func (c *Chain) Challenged(nonce string, probes map[string]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -28,7 +28,6 @@ func (c *Chain) Challenged(nonce string, probes map[string]string) {
 	c.challenge = challenge{&interaction.ChallengeRef{ChallengeNonce: nonce}, probes}
 }
 
-// Committed notes the agent's commitment to the current challenge.
 func (c *Chain) Committed(nonce, hash string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -37,7 +36,7 @@ func (c *Chain) Committed(nonce, hash string) {
 	}
 }
 
-// Revealed notes that the agent has revealed the content of its commitment.
+// Revealed notes that the agent has revealed what it committed to.
 func (c *Chain) Revealed(nonce, hash string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,8 +59,8 @@ func (c *Chain) Probe(id string) (prompt string, err error) {
 var errProbe = refusal.New("not_found",
 	"the last challenge of this session has no unsent probe with this id")
 
-// meet notes the current challenge in the claims of a call that is sent, and uses up its probe. The caller holds the
-// chain's mutex.
+// meet puts the current challenge into the claims of a call about to be sent, and uses up its probe. The caller holds
+// the chain's mutex.
 func (call *Call) meet() error {
 	now := call.chain.challenge
 	claims := &call.claims
@@ -81,7 +80,7 @@ func (call *Call) meet() error {
 	return nil
 }
 
-// Answered notes the model's answer to a probe. Case, white space and outer punctuation do not count.
+// Answered notes the model's answer to a probe, ignoring case, white space and outer punctuation.
 func (call *Call) Answered(text string) {
 	if call == nil || call.claims.Model.Probe == nil {
 		return

@@ -1,12 +1,12 @@
-// Package receipts makes the interaction receipts of sessions: one for each observed call to a model, one for each
-// post, and one for the end of the session, in one chain a session.
+// Package receipts makes interaction receipts, in one chain a session: one for each observed model call, each post, and
+// the session's end.
 //
 //	keeper.go     signs receipts, hands them to the ledger, and closes chains that an earlier process left open
 //	chain.go      the chain of a session: its open calls and its head
 //	call.go       one call, from before it is sent to its receipt
 //	draft.go      the claims before a call is sent; result.go the claims at its end
 //	challenge.go  the agent's challenge and its probes
-//	memory.go     what the figures need to remember of a session; sample.go text for entropy and compression
+//	memory.go     the session's memory for the figures; sample.go text for entropy and compression
 //
 // # Promises
 //
@@ -15,5 +15,5 @@
 //   - [Keeper.Head] returns only stored receipts. It refuses while one cannot be signed or stored.
 //   - No text leaves the process. Tags are HMACs under the session's key; the rest stays in memory.
 //
-// The memory is bounded for each session and in all. Figures that need more are not measured.
+// The memory is bounded for each session and in total. Figures that need more are not measured.
 package receipts

@@ -31,17 +31,16 @@ func (t tag) String() string { return hex.EncodeToString(t[:]) }
 
 func (c *Chain) tagOf(domain, text string) tag { return tag(c.mac(domain, []byte(text))[:16]) }
 
-// commit commits to a value of a call.
 func (c *Chain) commit(id, name string, value any) string {
 	salt := interaction.Salt(c.mac("salt", []byte(id), []byte{0}, []byte(name))[:16])
 	hash, err := interaction.Commit(salt, value)
-	if err != nil { // of a name that is not UTF-8
+	if err != nil { // if the name is not UTF-8
 		hash, _ = interaction.Commit(salt, nil)
 	}
 	return hash
 }
 
-// base returns the claims that every receipt has before its call is sent, without commitments. The caller holds c.mu.
+// base returns the claims that every receipt has before its call is sent, except commitments. The caller holds c.mu.
 func (c *Chain) base(id, action, manifest string, received time.Time) interaction.Receipt {
 	return interaction.Receipt{
 		RequestID: id, ActionType: action, PolicyID: manifest,
@@ -53,7 +52,7 @@ func (c *Chain) base(id, action, manifest string, received time.Time) interactio
 	}
 }
 
-// closingDraft returns the claims of the last receipt. The caller holds c.mu.
+// closingDraft returns the last receipt's claims. The caller holds c.mu.
 func (c *Chain) closingDraft() interaction.Receipt {
 	claims := c.base(c.session, interaction.ActionGeneric, c.policy, c.keeper.o.Now())
 	claims.Challenge = c.challenge.ref
@@ -64,18 +63,17 @@ func (c *Chain) closingDraft() interaction.Receipt {
 	return claims
 }
 
-// ModelRequest is a call to a model before it is sent.
 type ModelRequest struct {
 	Record ledger.Record // with id, host, manifest and start
-	// the agent sent the request before it had an earlier answer: see [intercept.CameAhead]
+	// sent before the agent had an earlier answer: see [intercept.CameAhead]
 	Ahead   bool
 	Rule    string // the egress rule
-	Probe   string // the id of the probe that the call sends, or ""
+	Probe   string // the id of its probe, or ""
 	Request *inference.Request
-	Body    []byte // as it will be sent
+	Body    []byte // as sent
 }
 
-// Model begins a call to a model. Until the caller sends or drops it, no other call of the session has a turnaround.
+// Model begins a model call. Until it is sent or dropped, no other call of the session has a turnaround.
 func (k *Keeper) Model(c *Chain, q ModelRequest) *Call {
 	if k == nil {
 		return nil
@@ -105,13 +103,11 @@ func (k *Keeper) Model(c *Chain, q ModelRequest) *Call {
 	return call
 }
 
-// PostRequest is a post before it is sent.
 type PostRequest struct {
 	Record ledger.Record // with all members of the intent
-	Body   io.Reader     // as it will be sent
+	Body   io.Reader     // as sent
 }
 
-// Post begins a post.
 func (k *Keeper) Post(c *Chain, q PostRequest) (*Call, error) {
 	if k == nil {
 		return nil, nil
@@ -139,15 +135,14 @@ func (k *Keeper) Post(c *Chain, q PostRequest) (*Call, error) {
 	return &Call{chain: c, id: r.ID, started: r.Started, claims: claims}, nil
 }
 
-// clip returns at most the first n elements of s.
 func clip[T any](s []T, n int) []T { return s[:min(len(s), n)] }
 
-// maxText bounds most texts in a receipt, in bytes. A longer one could not be signed, and would stop the chain.
+// maxText bounds most texts in a receipt, in bytes. A longer one could not be signed, and would block the chain.
 const maxText = 128
 
-// clipHost returns the end of a host and port, which identifies its owner: below a rule's domain the agent may choose
-// any name.
+// clipHost returns the end of a host and port, which identifies its owner: an agent may choose any name below a rule's
+// domain.
 func clipHost(host string) string { return host[max(0, len(host)-maxText):] }
 
-// clipText returns at most the first n bytes of a text, as valid UTF-8.
+// clipText returns at most the first n bytes of s, as valid UTF-8.
 func clipText(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }

@@ -22,12 +22,10 @@ import (
 )
 
 const (
-	// signTimeout bounds one attempt to sign.
 	signTimeout = 10 * time.Second
 	// firstRetry and lastRetry bound the pauses between attempts.
 	firstRetry, lastRetry = 100 * time.Millisecond, 4 * time.Second
-	// maxMemory bounds the memory of all sessions, in bytes.
-	maxMemory = 64 << 20
+	maxMemory             = 64 << 20
 )
 
 // Issuer signs receipts. [signer.Issuer] implements it.
@@ -62,8 +60,8 @@ type Keeper struct {
 	life    context.Context //nolint:containedctx // ends with Close
 	stop    context.CancelFunc
 
-	mu     sync.Mutex      // guards all below; locked after a chain's
-	active map[*Chain]bool // with a receipt, and not closed
+	mu     sync.Mutex      // guards all below; lock a chain's first
+	active map[*Chain]bool // have receipts, not closed
 	closed bool
 }
 
@@ -91,8 +89,8 @@ func New(ctx context.Context, o Options) (*Keeper, error) {
 	return k, nil
 }
 
-// closeLeft makes the receipts of the calls that an earlier process left open, and closes their chain. It goes on until
-// it succeeds.
+// closeLeft makes the receipts of calls that an earlier process left open, and closes their chain. It retries until it
+// succeeds.
 func (k *Keeper) closeLeft(session string, left []ledger.OpenCall) {
 	c := &Chain{session: session, keeper: k, known: true, closing: interaction.ClosedLost, working: true}
 	c.changed = sync.NewCond(&c.mu)
@@ -162,8 +160,8 @@ func retrying(ctx context.Context, try func() error, failed func(error)) bool {
 	}
 }
 
-// sign makes the receipts of a chain until none is left. It gives up a forked chain: the session makes no more posts,
-// and the next start tries again to close its calls.
+// sign makes a chain's receipts until none is left. It gives up a forked chain: the session makes no more posts, and
+// the next start tries again to close its calls.
 func (k *Keeper) sign(c *Chain) {
 	for call := c.takeNext(); call != nil; call = c.takeNext() {
 		if call.result != nil {
@@ -178,12 +176,12 @@ func (k *Keeper) sign(c *Chain) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			k.forget(c)
-			return // the next start closes what is open
+			return // the next start closes it
 		}
 	}
 }
 
-// attempt signs the next receipt of a chain and hands it to the ledger.
+// attempt signs the chain's next receipt and passes it to the ledger.
 func (k *Keeper) attempt(c *Chain, call *Call) error {
 	err := k.issue(c, call)
 	if err == nil {
@@ -197,7 +195,7 @@ func (k *Keeper) attempt(c *Chain, call *Call) error {
 	return err
 }
 
-// issue signs the receipt of a call once: no other receipt gets its number.
+// issue signs a call's receipt once: no other receipt gets its number.
 func (k *Keeper) issue(c *Chain, call *Call) error {
 	if call.signed.Token() != "" {
 		return nil
@@ -216,14 +214,13 @@ func (k *Keeper) issue(c *Chain, call *Call) error {
 	return nil
 }
 
-// counted returns the session's counts so far. The caller holds c.mu.
 func (c *Chain) counted() interaction.SessionTotals {
 	t := c.memory.totals
 	t.OpenedMS = c.opened.UnixMilli()
 	return t
 }
 
-// unsignedClaims returns the claims to be signed, at the end of the chain and with the current counts.
+// unsignedClaims returns the claims to sign, with the chain's current end and counts.
 func (c *Chain) unsignedClaims(call *Call) interaction.Receipt {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -235,7 +232,7 @@ func (c *Chain) unsignedClaims(call *Call) interaction.Receipt {
 		claims.Session = c.counted()
 		claims.Relayed, claims.RelayedCount = slices.Clone(c.memory.relays), c.memory.relayCount
 	}
-	t := &claims.Session // drafts are older, and no receipt may count less than the one before
+	t := &claims.Session // drafts are older, but counts must never fall
 	t.Calls, t.CallsObserved = max(t.Calls, c.totals.Calls), max(t.CallsObserved, c.totals.CallsObserved)
 	t.BytesOut, t.BytesOutObserved = max(t.BytesOut, c.totals.BytesOut), max(t.BytesOutObserved, c.totals.BytesOutObserved)
 	// The clock may have been set back. No moment may be later than one that followed it.
@@ -267,7 +264,6 @@ func (k *Keeper) Head(ctx context.Context, c *Chain) (*evidence.InteractionHead,
 	return h, k.settle(ctx, c)
 }
 
-// settle waits until the ledger has stored all receipts of a chain.
 func (k *Keeper) settle(ctx context.Context, c *Chain) error {
 	err := k.o.Ledger.SettleReceipts(ctx, c.session)
 	if errors.Is(err, ledger.ErrForked) {
@@ -276,7 +272,6 @@ func (k *Keeper) settle(ctx context.Context, c *Chain) error {
 	return err
 }
 
-// begin takes charge of a chain.
 func (k *Keeper) begin(c *Chain) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -284,7 +279,7 @@ func (k *Keeper) begin(c *Chain) {
 		return
 	}
 	c.keeper, c.open = k, make(map[string]*Call)
-	if c.gone = c.closing != ""; c.gone { // it ended without a call, and will have none
+	if c.gone = c.closing != ""; c.gone { // ended without a call: nothing will follow
 		return
 	}
 	k.mu.Lock()
@@ -301,7 +296,7 @@ func (k *Keeper) forget(c *Chain) {
 	c.memory, c.gone = memory{}, true
 }
 
-// start starts a goroutine that signs, unless the keeper is closed, and reports whether it did.
+// start starts a signing goroutine unless the keeper is closed, and reports whether it did.
 func (k *Keeper) start(c *Chain) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -313,7 +308,7 @@ func (k *Keeper) start(c *Chain) bool {
 
 // take reserves n bytes for the session's memory. The caller holds c.mu.
 func (c *Chain) take(n int64) bool {
-	// Nothing would release the memory of a session that is gone.
+	// No one would release the memory of a forgotten session.
 	if c.gone || !c.keeper.memory.Take(c.session, n, maxMemory) {
 		return false
 	}
@@ -321,8 +316,8 @@ func (c *Chain) take(n int64) bool {
 	return true
 }
 
-// Measure returns what to measure in the session's next call to a model, or nil. It waits briefly for calls that are
-// about to end, so that their answers are remembered.
+// Measure returns what to measure in the session's next model call, or nil. It waits briefly for calls about to end,
+// whose answers must be remembered.
 func (k *Keeper) Measure(ctx context.Context, c *Chain) *inference.Measure {
 	if k == nil {
 		return nil
@@ -334,7 +329,7 @@ func (k *Keeper) Measure(ctx context.Context, c *Chain) *inference.Measure {
 	return &inference.Measure{Seed: c.seed, Known: c.knows}
 }
 
-// Close closes all chains and waits for their receipts while ctx lasts. The next start closes the rest.
+// Close closes all chains and waits for their receipts until ctx ends. The next start closes the rest.
 func (k *Keeper) Close(ctx context.Context) {
 	k.mu.Lock()
 	chains := make([]*Chain, 0, len(k.active))

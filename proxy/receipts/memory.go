@@ -7,7 +7,7 @@ import (
 	"github.com/actionproof/mediator/proxy/inference"
 )
 
-// Bounds on the memory of one session. Beyond them figures are not measured.
+// Bounds on one session's memory. Beyond them figures are not measured.
 const (
 	maxBlocks = 4096
 	maxCalls  = 1024
@@ -15,22 +15,22 @@ const (
 	entrySize = 96 // approximate bytes of an entry
 )
 
-// memory is the memory of a session. The chain's mutex guards it.
+// memory is one session's memory. The chain's mutex guards it.
 type memory struct {
 	taken  int64 // bytes reserved
 	totals interaction.SessionTotals
 
-	lastEnd time.Time        // of the last answered call to a model
+	lastEnd time.Time        // of the last answered model call
 	ready   time.Time        // when the agent could read its answer: see [inference.Interaction]
-	asking  map[*Call]bool   // open calls to models
+	asking  map[*Call]bool   // open model calls
 	blocks  map[tag]block    // of requests and answers, by hash
-	calls   map[tag]*toolUse // calls that answers made, by the tag of their id
-	byWork  map[tag]work     // the last call for each tool and arguments
-	lost    bool             // there were more blocks or calls
-	given   values           // of results in requests
-	relayed values           // of results from MCP servers
+	calls   map[tag]*toolUse // made by answers, by tag of their id
+	byWork  map[tag]work     // the last for each tool and arguments
+	lost    bool             // some blocks or calls were left out
+	given   values           // from results in requests
+	relayed values           // from MCP servers' results
 
-	relays     []interaction.RelayedCall // the last ones since the last receipt
+	relays     []interaction.RelayedCall // the last since the last receipt
 	relayCount int64
 	samples    map[string]*sample
 }
@@ -40,25 +40,24 @@ type block struct {
 	returned bool // in a later request
 }
 
-// toolUse is a tool call that an answer made.
 type toolUse struct {
 	returned bool
 	depth    int64
 }
 
-// work is the last call that an answer made with this tool and these arguments.
+// work is the last call by an answer of this tool with these arguments.
 type work struct {
 	id      tag
-	relayed bool // an MCP server was called for it; another such call is the agent's own
+	relayed bool // an MCP server was called for it; a further call is the agent's own
 }
 
-// values are values of results, with the greatest depth of a call that returned them.
+// values are results' values, each with the greatest depth of a call that returned it.
 type values struct {
 	depth map[uint64]int64
-	lost  bool // there were more
+	lost  bool // some were left out
 }
 
-// put adds an entry to a map of at most most entries, unless the session is gone (see [Chain.take]).
+// put adds an entry to a map of at most most entries, unless the session is forgotten (see [Chain.take]).
 func put[K comparable, V any](c *Chain, m *map[K]V, key K, value V, most int) bool {
 	if _, ok := (*m)[key]; !ok {
 		if len(*m) >= most || !c.take(entrySize) {
@@ -72,7 +71,7 @@ func put[K comparable, V any](c *Chain, m *map[K]V, key K, value V, most int) bo
 	return true
 }
 
-// keep adds the values that a call of this depth returned.
+// keep adds the values returned by a call of this depth.
 func (v *values) keep(c *Chain, of inference.Values, depth int64) {
 	if v.lost = v.lost || !of.All; v.lost {
 		v.depth = nil
@@ -85,7 +84,6 @@ func (v *values) keep(c *Chain, of inference.Values, depth int64) {
 	}
 }
 
-// deepest returns the greatest depth of these values, or 0.
 func (v *values) deepest(of inference.Values) (depth int64) {
 	v.lost = v.lost || !of.All
 	for _, h := range of.Hashes {
@@ -94,7 +92,7 @@ func (v *values) deepest(of inference.Values) (depth int64) {
 	return depth
 }
 
-// figure returns a depth, if no value is missing.
+// figure returns a depth, unless values were left out.
 func (v *values) figure(state string, depth int64) interaction.Figure {
 	if v.lost {
 		return interaction.NotMeasured
@@ -102,12 +100,12 @@ func (v *values) figure(state string, depth int64) interaction.Figure {
 	return interaction.Figure{State: state, Value: depth}
 }
 
-// workOf identifies a call by its tool and the hash of its arguments.
+// workOf identifies a call by its tool and its arguments' hash.
 func (c *Chain) workOf(tool string, arguments tag) tag {
 	return tag(c.mac("work", arguments[:], []byte(tool))[:16])
 }
 
-// knows reports whether the session has seen a block. A result that comes back for the first time is always measured.
+// knows reports whether the session has seen a block. A result that returns for the first time is always measured.
 func (c *Chain) knows(b inference.Block) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,12 +117,12 @@ func (c *Chain) knows(b inference.Block) bool {
 	return use == nil || use.returned
 }
 
-// asked sets the figures of a complete request, and remembers its content. The caller holds c.mu.
+// asked sets a complete request's figures and remembers its content. The caller holds c.mu.
 func (m *memory) asked(c *Chain, of ModelRequest, now time.Time, call *interaction.ModelCall) {
 	q, f := of.Request, &call.Figures
 	f.InputBytes = interaction.Observed(int64(q.AskedBytes))
 	// A request that began before the previous answer ended does not follow from it: clients can send requests ahead
-	// (HTTP/1.1 pipelining). Slow requests, and answers left unread, only lengthen the turnaround.
+	// (HTTP/1.1 pipelining). Slow requests and unread answers only lengthen the turnaround.
 	follows := !m.lastEnd.IsZero() && len(m.asking) == 0 && !of.Ahead && !of.Record.Started.Before(m.lastEnd)
 	if follows && !now.Before(m.lastEnd) {
 		f.Turnaround = millis(now.Sub(m.ready))
@@ -150,11 +148,10 @@ func (m *memory) asked(c *Chain, of ModelRequest, now time.Time, call *interacti
 	}
 }
 
-// roleModel is the role of a model's own words in a request.
 const roleModel = "assistant"
 
-// brought remembers a block of a request. It reports whether the block is the first that brings back a model's words as
-// its own. Equal words of a user or a tool do not count.
+// brought remembers a request's block. It reports whether the block is the first to return a model's words as the
+// model's own: equal words of a user or a tool do not count.
 func (m *memory) brought(c *Chain, b inference.Block) bool {
 	key := tag(b.Hash[:16])
 	was := m.blocks[key]
@@ -165,7 +162,7 @@ func (m *memory) brought(c *Chain, b inference.Block) bool {
 	return first
 }
 
-// result remembers a call's result in a request. It reports whether an answer of the session made the call.
+// result remembers a call's result in a request, and reports whether an answer in this session made the call.
 func (m *memory) result(c *Chain, b inference.Block, call *interaction.ModelCall) bool {
 	if b.ID == "" {
 		return false
@@ -185,7 +182,6 @@ func (m *memory) result(c *Chain, b inference.Block, call *interaction.ModelCall
 	return true
 }
 
-// asks notes an open call to a model.
 func (m *memory) asks(call *Call) {
 	if m.asking == nil {
 		m.asking = make(map[*Call]bool)
@@ -193,14 +189,13 @@ func (m *memory) asks(call *Call) {
 	m.asking[call] = true
 }
 
-// dropped forgets a call that was not sent.
 func (m *memory) dropped(call *Call) { delete(m.asking, call) }
 
-// answered remembers an answer, and sets the figures that depend on the session.
+// answered remembers an answer and sets the figures that depend on the session.
 func (m *memory) answered(call *Call, in inference.Interaction) {
 	c := call.chain
 	delete(m.asking, call)
-	// their turnaround was measured from another call than the one before them in the chain
+	// their turnaround was not measured from their predecessor in the chain
 	for other := range m.asking {
 		other.overtaken = true
 	}
@@ -228,7 +223,7 @@ func (m *memory) answered(call *Call, in inference.Interaction) {
 			continue
 		}
 		id := c.tagOf("call", b.ID)
-		if m.calls[id] == nil { // an id that comes twice is the first call's
+		if m.calls[id] == nil { // a repeated id is the first call's
 			m.lost = m.lost || !put(c, &m.calls, id, use, maxCalls)
 		}
 		m.relayed.lost = !put(c, &m.byWork, c.workOf(b.Name, key), work{id: id}, maxCalls) || m.relayed.lost
@@ -240,14 +235,13 @@ func (m *memory) answered(call *Call, in inference.Interaction) {
 	}
 }
 
-// Relayed is a call of an MCP server's tool that has passed.
+// Relayed is an MCP tool call that has passed.
 type Relayed struct {
 	Host, Tool string
 	Arguments  []byte           // JSON; nil if too large
 	Gave       inference.Values // of the result, see [Keeper.Values]
 }
 
-// Values returns the values of a server's result.
 func (k *Keeper) Values(c *Chain, result []byte) inference.Values {
 	if k == nil {
 		return inference.Values{}
@@ -255,7 +249,6 @@ func (k *Keeper) Values(c *Chain, result []byte) inference.Values {
 	return (&inference.Measure{Seed: c.seed}).ValuesOf(string(result))
 }
 
-// Relay remembers a tool call for the session's next receipt.
 func (k *Keeper) Relay(c *Chain, r Relayed) {
 	if k == nil {
 		return
@@ -276,7 +269,7 @@ func (k *Keeper) Relay(c *Chain, r Relayed) {
 		return // no receipt follows
 	}
 	m := &c.memory
-	// Calls that no model made have depth 0: an agent can build any path of them.
+	// Calls that no model made have depth 0, because an agent can build any path of them.
 	depth, key := int64(0), c.workOf(r.Tool, arguments)
 	if asked, ok := m.byWork[key]; ok && r.Arguments != nil {
 		relayed.CallID = asked.id.String()
@@ -292,7 +285,7 @@ func (k *Keeper) Relay(c *Chain, r Relayed) {
 	m.relayCount++
 }
 
-// Going says that a call without a receipt goes out. The chain stays open until [Keeper.Over].
+// Going notes that a call without a receipt goes out. It keeps the chain open until [Keeper.Over].
 func (k *Keeper) Going(c *Chain) {
 	if k == nil {
 		return
@@ -302,7 +295,7 @@ func (k *Keeper) Going(c *Chain) {
 	c.going++
 }
 
-// Over says that such a call is over, and was counted if it went out.
+// Over notes that such a call has ended, and was counted if it went out.
 func (k *Keeper) Over(c *Chain) {
 	if k == nil {
 		return
@@ -314,7 +307,7 @@ func (k *Keeper) Over(c *Chain) {
 	}
 }
 
-// Count counts a call that went out, the bytes of its body, and whether it was read here.
+// Count counts a call that went out, its body's bytes, and whether it was read here.
 func (k *Keeper) Count(c *Chain, sent int64, read bool) {
 	if k == nil {
 		return
@@ -330,7 +323,7 @@ func (k *Keeper) Count(c *Chain, sent int64, read bool) {
 	}
 }
 
-// told removes the relayed calls that a receipt has named.
+// told removes the relayed calls named in a receipt.
 func (m *memory) told(count int64) {
 	m.relayCount -= count
 	m.relays = m.relays[max(0, int64(len(m.relays))-m.relayCount):]

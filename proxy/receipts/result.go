@@ -30,7 +30,7 @@ func (call *Call) EndPost(r ledger.Record, handed time.Time) {
 	})
 }
 
-// moment returns a time as a receipt has it, or 0 for an unknown one.
+// moment returns a time as receipts have it, or 0 if unknown.
 func moment(at time.Time) int64 {
 	if at.IsZero() {
 		return 0
@@ -45,7 +45,7 @@ func status(of int) int64 {
 	return int64(of)
 }
 
-// EndModel ends a call to a model; for handed see EndPost. It remembers the answer at once.
+// EndModel ends a model call, and remembers the answer at once. handed is as in EndPost.
 func (call *Call) EndModel(state ledger.State, in inference.Interaction, handed time.Time) {
 	if call == nil {
 		return
@@ -53,7 +53,7 @@ func (call *Call) EndModel(state ledger.State, in inference.Interaction, handed 
 	call.end(func() { call.chain.answered(call, in) }, func(call *Call) { call.conclude(state, in, handed) })
 }
 
-// answered notes the answer to a call. The caller holds c.mu.
+// answered notes a call's answer. The caller holds c.mu.
 func (c *Chain) answered(call *Call, in inference.Interaction) {
 	if in.Outcome == inference.OutcomeComplete {
 		c.answers++
@@ -61,14 +61,13 @@ func (c *Chain) answered(call *Call, in inference.Interaction) {
 	c.memory.answered(call, in)
 }
 
-// outcomes are those of calls with an answer.
+// outcomes maps the outcomes of calls with an answer.
 var outcomes = map[inference.Outcome]string{
 	inference.OutcomeComplete: interaction.OutcomeCompleted, inference.OutcomeFailed: interaction.OutcomeFailed,
 	inference.OutcomeUnfinished: interaction.OutcomeUnfinished, inference.OutcomeCut: interaction.OutcomeCut,
 	inference.OutcomeLeft: interaction.OutcomeLeft, inference.OutcomeUnread: interaction.OutcomeNotMeasured,
 }
 
-// conclude completes the claims of a call to a model.
 func (call *Call) conclude(state ledger.State, in inference.Interaction, handed time.Time) {
 	claims, m := &call.claims, call.claims.Model
 	if call.overtaken {
@@ -112,7 +111,7 @@ func (call *Call) conclude(state ledger.State, in inference.Interaction, handed 
 	call.said(in)
 }
 
-// said completes the claims with the answer's content.
+// said adds the answer's content to the claims.
 func (call *Call) said(in inference.Interaction) {
 	c, m := call.chain, call.claims.Model
 	f := &m.Figures
@@ -140,7 +139,7 @@ func (call *Call) said(in inference.Interaction) {
 }
 
 // toolCall describes a tool call. It names the tool only if the request offered it: any other name is the model's
-// words. Names too long for a receipt are left out, because a cut one might be another tool's.
+// words. It leaves out names too long for a receipt, because a cut one might be another tool's.
 func (c *Chain) toolCall(b inference.Block, offered []string) (t interaction.ToolCall) {
 	if b.ID != "" {
 		t.ID = c.tagOf("call", b.ID).String()

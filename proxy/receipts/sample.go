@@ -11,14 +11,14 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 )
 
-// Entropy and compression are measured on the first 4, 8, 16 and 32 KiB of a model's text, because only texts of the
-// same length can be compared.
+// Entropy and compression are measured on the first 4, 8, 16 and 32 KiB of a model's text: only texts of one length are
+// comparable.
 const (
 	maxSample  = 32 << 10
 	maxSamples = 4 // models in a session
 )
 
-// sample is a model's first text in a session. It stays in memory, and goes after the last measurement.
+// sample is a model's first text in a session. It stays in memory until the last measurement.
 type sample struct {
 	text                       []byte
 	bytes, entropy, compressed interaction.Figure
@@ -43,8 +43,8 @@ func (k *Keeper) Wants(c *Chain, host, model string) int {
 	return maxSample - len(s.text)
 }
 
-// sampled adds an answer's text to its model's sample, and sets the sample's figures. Only one goroutine at a time
-// calls it for a chain.
+// sampled adds an answer's text to its model's sample and sets the figures. A chain calls it from one goroutine at a
+// time.
 func (c *Chain) sampled(m *interaction.ModelCall, text []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +81,7 @@ func (c *Chain) sampled(m *interaction.ModelCall, text []byte) {
 	m.Figures.SampleBytes, m.Figures.WordEntropy, m.Figures.Compression = s.bytes, s.entropy, s.compressed
 }
 
-// entropyOf returns the Shannon entropy of a text's words with the Miller-Madow correction, in 1/1000 bit.
+// entropyOf returns the Shannon entropy of a text's words, Miller-Madow corrected, in 1/1000 bit.
 func entropyOf(text string) int64 {
 	counts, n := make(map[string]int), 0
 	for word := range strings.FieldsSeq(text) {
@@ -106,7 +106,7 @@ func (n *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// compressors are reused: one takes more than half a MiB.
+// compressors are reused, because each takes more than half a MiB.
 var compressors = sync.Pool{New: func() any {
 	w, err := flate.NewWriter(nil, flate.DefaultCompression)
 	if err != nil {
