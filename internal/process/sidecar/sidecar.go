@@ -244,6 +244,7 @@ func (p *sidecar) Serve(ctx context.Context, group *errgroup.Group, first *daemo
 	}
 	p.handler = proxy.NewHandler(s.pipeline)
 	p.activate(s)
+	p.Log.Info("listening", zap.String("proxy", listener.Addr().String()))
 	return p.serveProxy(ctx, group, listener, redirected)
 }
 
