@@ -6,17 +6,33 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
+	"sync"
 )
 
-// Address returns a free address of loopback. Its port is below those that the kernel assigns to connections, from
-// 32768 on, so no connection takes it meanwhile.
+// held are the UDP sockets that keep other callers, in this process and in others, from getting the same port.
+var held struct {
+	sync.Mutex
+	sockets []net.PacketConn
+}
+
+// Address returns a free address of loopback, which no other caller gets while this process lives. Its port is below
+// those that the kernel assigns to connections, from 32768 on, so no connection takes it meanwhile.
 func Address() (address string, err error) {
+	held.Lock()
+	defer held.Unlock()
 	for range 100 {
 		var b [2]byte
 		_, _ = rand.Read(b[:]) // it never fails
+		address = fmt.Sprintf("127.0.0.1:%d", 1<<14|binary.BigEndian.Uint16(b[:])>>2)
 		var l net.Listener
-		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 1<<14|binary.BigEndian.Uint16(b[:])>>2)); err == nil {
-			return l.Addr().String(), l.Close()
+		if l, err = net.Listen("tcp", address); err != nil {
+			continue
+		}
+		_ = l.Close()
+		var socket net.PacketConn
+		if socket, err = net.ListenPacket("udp", address); err == nil {
+			held.sockets = append(held.sockets, socket)
+			return address, nil
 		}
 	}
 	return "", err
