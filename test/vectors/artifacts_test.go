@@ -31,12 +31,6 @@ type artifactsFile struct {
 	Vectors  []artifactVector        `json:"vectors,omitempty"`
 }
 
-func (f artifactsFile) marshal() []byte {
-	vectors := f.Vectors
-	f.Vectors = nil
-	return oneAVector(f, anys(vectors))
-}
-
 func (f artifactsFile) verify(v artifactVector) string {
 	trust, want, now := f.Trust, f.Expected[v.Typ], f.At
 	if v.Trust != nil {

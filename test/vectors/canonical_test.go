@@ -20,12 +20,6 @@ type canonicalFile struct {
 	Vectors []canonicalVector `json:"vectors,omitempty"`
 }
 
-func (f canonicalFile) marshal() []byte {
-	vectors := f.Vectors
-	f.Vectors = nil
-	return oneAVector(f, anys(vectors))
-}
-
 func (f canonicalFile) verify(v canonicalVector) string {
 	got, err := strictjson.Canonical(must(b64.DecodeString(v.Input)))
 	if err == nil && (string(got) != v.Canonical || evidence.HashBytes(got) != v.SHA256) {

@@ -69,18 +69,6 @@ type postsFile struct {
 	Vectors         []postVector `json:"vectors,omitempty"`
 }
 
-func (f chainsFile) marshal() []byte {
-	vectors := f.Vectors
-	f.Vectors = nil
-	return oneAVector(f, anys(vectors))
-}
-
-func (f postsFile) marshal() []byte {
-	vectors := f.Vectors
-	f.Vectors = nil
-	return oneAVector(f, anys(vectors))
-}
-
 func (f gateFile) gate(now int64, revoked string, other *policy.Manifest) *gate.Gate {
 	f.Trust.Revocations = revoked
 	if other != nil {

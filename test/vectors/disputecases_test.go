@@ -109,10 +109,9 @@ func (c *court) end(outcome string) *court {
 			id = e.Opened.DisputeID
 		}
 	}
-	return c.enter(
-		c.book.End(id,
-			dispute.Finding{Outcome: outcome, Reason: "because", Malicious: outcome == accrual.TargetWins && len(c.log)%2 == 0},
-			c.now))
+	return c.enter(c.book.End(id,
+		dispute.Finding{Outcome: outcome, Reason: "because", Malicious: outcome == accrual.TargetWins && len(c.log)%2 == 0},
+		c.now))
 }
 
 func (c *court) finalise() *court {
@@ -129,59 +128,55 @@ func (c *court) state(name string) *court {
 }
 
 func disputeLogs() (out []disputeVector) {
+	signal, contract := newCourt().signal, newCourt().contract
+	timing := func(receipts ...int) dispute.Filing { return accuse(workerB, workerA1, "timing", receipts...) }
 	const wins, loses, nobody = accrual.ChallengerWins, accrual.TargetWins, accrual.Inconclusive
 	add := func(c *court) { out = append(out, c.out...) }
 	tier := func(name string) func(*filingJSON) { return func(f *filingJSON) { f.Tier = name } }
 	registered := func(when int64) func(*filingJSON) { return func(f *filingJSON) { f.Registered = when } }
 
-	add(newCourt().state("nothing").come("a signal", "ok",
-		newCourt().signal(workerA1, "sig-1", "short")).state("a signal").
-		come("a signal with a long horizon, on receipts", "ok", newCourt().signal(workerA1, "sig-2", "long", receiptHash(1))).
-		come("the same signal again", "ok", newCourt().signal(workerA1, "sig-1", "short")).
-		come("another signal of the same id", "id_taken", newCourt().signal(workerA1, "sig-1", "long")).
-		come("a signal of another's id", "id_taken", newCourt().signal(workerB, "sig-1", "short")).
-		wait(301*time.Second).come("a signal that is too old", "clock_skew", newCourt().signal(workerA1, "sig-3", "short")).
-		wait(-time.Second).come("a signal that is just not too old", "ok", newCourt().signal(workerA1, "sig-3", "short"),
-		registered(0)).
-		wait(-602*time.Second).come("a signal of the future", "clock_skew", newCourt().signal(workerA1, "sig-4", "short")))
+	add(newCourt().state("nothing").come("a signal", "ok", signal(workerA1, "sig-1", "short")).state("a signal").
+		come("a signal with a long horizon, on receipts", "ok", signal(workerA1, "sig-2", "long", receiptHash(1))).
+		come("the same signal again", "ok", signal(workerA1, "sig-1", "short")).
+		come("another signal of the same id", "id_taken", signal(workerA1, "sig-1", "long")).
+		come("a signal of another's id", "id_taken", signal(workerB, "sig-1", "short")).wait(301*time.Second).
+		come("a signal that is too old", "clock_skew", signal(workerA1, "sig-3", "short")).wait(-time.Second).
+		come("a signal that is just not too old", "ok", signal(workerA1, "sig-3", "short"), registered(0)).
+		wait(-602*time.Second).come("a signal of the future", "clock_skew", signal(workerA1, "sig-4", "short")))
 
 	known := dispute.By{Registered: time.Unix(at-1000, 0), Tier: accrual.TierNew}
-	add(newCourt().published(newCourt().signal(workerA1, "sig-1", "short", receiptHash(1)),
-		dispute.Publication{By: known, Observed: true, Sources: true}).
-		published(newCourt().signal(workerB, "sig-2", "short", receiptHash(1), receiptHash(2)),
-			dispute.Publication{By: known, Cites: []string{workerA1, workerC}}).
-		published(newCourt().signal(workerB, "sig-3", "short", receiptHash(1)),
-			dispute.Publication{Cites: []string{workerA1}}).
-		published(newCourt().signal(workerA2, "sig-4", "short", receiptHash(1)),
-			dispute.Publication{Cites: []string{workerA1}}).
-		wait(24 * time.Hour).finalise().state("what was found of signals, and who is cited"))
+	add(newCourt().published(signal(workerA1, "sig-1", "short", receiptHash(1)),
+		dispute.Publication{By: known, Observed: true, Sources: true}).published(
+		signal(workerB, "sig-2", "short", receiptHash(1), receiptHash(2)),
+		dispute.Publication{By: known, Cites: []string{workerA1, workerC}}).published(
+		signal(workerB, "sig-3", "short", receiptHash(1)),
+		dispute.Publication{Cites: []string{workerA1}}).published(signal(workerA2, "sig-4", "short", receiptHash(1)),
+		dispute.Publication{Cites: []string{workerA1}}).wait(24 * time.Hour).finalise().state(
+		"what was found of signals, and who is cited"))
 
-	add(newCourt().opened(newCourt().signal(workerA1, "sig-2", "short")).opened(
-		newCourt().signal(workerA1, "sig", "short")).come("a contract", "ok",
-		newCourt().contract(workerB, "c-1", "sig")).state("a pending dispute").
-		come("the same contract again", "ok", newCourt().contract(workerB, "c-1", "sig")).
-		come("another contract of the same id", "id_taken", newCourt().contract(workerB, "c-1", "sig-2")).
-		come("another's contract of the same id", "ok", newCourt().contract(workerA2, "c-1", "sig-2")).
-		come("a contract about nothing", "not_found", newCourt().contract(workerB, "c-2", "other")).
-		come("a contract about one's own signal", "dispute_refused", newCourt().contract(workerA1, "c-2", "sig")).
-		come("a contract of nobody who is registered", "dispute_refused", newCourt().contract(workerC, "c-2", "sig"),
-			registered(0)).
-		come("a contract of who was registered with the signal", "dispute_refused",
-			newCourt().contract(workerC, "c-2", "sig"), registered(at)).
-		come("a contract of who was registered before", "ok", newCourt().contract(workerC, "c-2", "sig"), registered(at-1),
-			tier("new")).
-		come("a contract of the same owner", "ok", newCourt().contract(workerA2, "c-3", "sig")).
-		come("a contract of an agent elsewhere", "ok", newCourt().contract(away, "c-4", "sig"), tier("new")).
-		come("a second dispute of a new agent", "dispute_rate", newCourt().contract(away, "c-5", "sig"),
-			tier("new")).state("a violation").
-		come("the same violation again", "dispute_rate", newCourt().contract(away, "c-5", "sig"), tier("new")))
+	add(newCourt().opened(signal(workerA1, "sig-2", "short")).opened(signal(workerA1, "sig", "short")).
+		come("a contract", "ok", contract(workerB, "c-1", "sig")).state("a pending dispute").
+		come("the same contract again", "ok", contract(workerB, "c-1", "sig")).
+		come("another contract of the same id", "id_taken", contract(workerB, "c-1", "sig-2")).
+		come("another's contract of the same id", "ok", contract(workerA2, "c-1", "sig-2")).
+		come("a contract about nothing", "not_found", contract(workerB, "c-2", "other")).
+		come("a contract about one's own signal", "dispute_refused", contract(workerA1, "c-2", "sig")).
+		come("a contract of nobody who is registered", "dispute_refused", contract(workerC, "c-2", "sig"), registered(0)).
+		come("a contract of who was registered with the signal", "dispute_refused", contract(workerC, "c-2", "sig"),
+			registered(at)).
+		come("a contract of who was registered before", "ok", contract(workerC, "c-2", "sig"), registered(at-1), tier("new")).
+		come("a contract of the same owner", "ok", contract(workerA2, "c-3", "sig")).
+		come("a contract of an agent elsewhere", "ok", contract(away, "c-4", "sig"), tier("new")).
+		come("a second dispute of a new agent", "dispute_rate", contract(away, "c-5", "sig"), tier("new")).
+		state("a violation").
+		come("the same violation again", "dispute_rate", contract(away, "c-5", "sig"), tier("new")))
 
-	c := newCourt().opened(newCourt().signal(workerA1, "sig", "short")).opened(
-		newCourt().contract(workerB, "c-1", "sig")).wait(24*time.Hour - time.Second)
+	c := newCourt().opened(signal(workerA1, "sig", "short")).opened(contract(workerB, "c-1", "sig")).
+		wait(24*time.Hour - time.Second)
 	c.come("in the last second of the window", "ok", c.contract(workerC, "c-2", "sig")).wait(time.Second)
 	c.come("when the window has closed", "dispute_closed", c.contract(workerA2, "c-3", "sig"))
-	c.finalise().state("a final signal").come("when the signal is final", "dispute_closed",
-		c.contract(workerA2, "c-4", "sig"))
+	c.finalise().state("a final signal").
+		come("when the signal is final", "dispute_closed", c.contract(workerA2, "c-4", "sig"))
 	add(c)
 
 	same := func(edit func(*dispute.Challenge), kind string, receipts ...int) dispute.Filing {
@@ -191,81 +186,67 @@ func disputeLogs() (out []disputeVector) {
 	}
 	words := func(c *dispute.Challenge) { c.Evidence = "Look." }
 	none := func(*dispute.Challenge) {}
-	c = newCourt().come("a challenge", "ok", accuse(workerB, workerA1, "timing", 1, 2)).come("the same challenge again",
-		"ok", accuse(workerB, workerA1, "timing", 1, 2)).
-		come("receipts in another order", "dispute_closed",
-			same(none, "timing", 2, 1)).come("other words where receipts decide", "dispute_closed", same(words, "timing", 1, 2)).
-		come("another type", "ok", same(none, "consistency", 1, 2)).come("fewer receipts", "ok", same(none, "timing", 1)).
-		come("an arbiter's", "ok", same(none, "general", 1)).come("other words where an arbiter decides", "ok",
-		same(words, "general", 1))
+	c = newCourt().come("a challenge", "ok", timing(1, 2)).come("the same challenge again", "ok", timing(1, 2)).
+		come("receipts in another order", "dispute_closed", same(none, "timing", 2, 1)).
+		come("other words where receipts decide", "dispute_closed", same(words, "timing", 1, 2)).
+		come("another type", "ok", same(none, "consistency", 1, 2)).
+		come("fewer receipts", "ok", same(none, "timing", 1)).come("an arbiter's", "ok", same(none, "general", 1)).
+		come("other words where an arbiter decides", "ok", same(words, "general", 1))
 	add(c.state("two disputes that say the same"))
-	c = newCourt().opened(accuse(workerB, workerA1, "timing", 1)).end(nobody)
+	c = newCourt().opened(timing(1)).end(nobody)
 	add(c.come("what nobody has won, again", "ok", same(words, "timing", 1)))
-	c = newCourt().opened(accuse(workerB, workerA1, "timing", 1)).wait(time.Second).end(loses).wait(time.Second)
+	c = newCourt().opened(timing(1)).wait(time.Second).end(loses).wait(time.Second)
 	add(c.come("what the challenger has lost, again", "dispute_closed", same(words, "timing", 1)))
 
 	edit := func(change func(*knownJSON)) func(*filingJSON) {
 		return func(f *filingJSON) { change(&f.Receipts[0]) }
 	}
-	add(newCourt().come("receipts that nobody has", "dispute_receipts", accuse(workerB, workerA1, "timing", 1),
-		func(f *filingJSON) {
+	add(newCourt().
+		come("receipts that nobody has", "dispute_receipts", timing(1), func(f *filingJSON) {
 			f.Receipts = nil
-		}).
-		come("receipts of another agent", "dispute_receipts", accuse(workerB, workerA1, "timing", 1),
-			edit(func(k *knownJSON) {
-				k.Agent = workerC
-			})).
-		come("of an agent that was registered after them", "dispute_refused", accuse(workerB, workerA1, "timing", 1),
-			registered(at)).
-		opened(newCourt().signal(workerA1, "sig", "short")).come("timing of a signal without receipts", "dispute_receipts",
-		typed(newCourt().contract(workerB, "c", "sig"), "timing")))
-	c = newCourt().opened(newCourt().signal(workerA1, "sig", "short", receiptHash(1), receiptHash(2)))
+		}).come("receipts of another agent", "dispute_receipts", timing(1), edit(func(k *knownJSON) { k.Agent = workerC })).
+		come("of an agent that was registered after them", "dispute_refused", timing(1), registered(at)).
+		opened(signal(workerA1, "sig", "short")).
+		come("timing of a signal without receipts", "dispute_receipts", typed(contract(workerB, "c", "sig"), "timing")))
+	c = newCourt().opened(signal(workerA1, "sig", "short", receiptHash(1), receiptHash(2)))
 	add(c.come("timing of a signal with receipts", "ok", typed(c.contract(workerB, "c", "sig"), "timing")))
-	c = newCourt().opened(accuse(workerB, workerA1, "timing", 1)).end(wins)
-	add(c.come("what came before a lost dispute", "dispute_receipts",
-		accuse(workerC, workerA1, "timing", 1)).wait(time.Second).
-		come("what came after it", "ok", accuse(workerC, workerA1, "timing", 1)))
+	c = newCourt().opened(timing(1)).end(wins)
+	add(c.come("what came before a lost dispute", "dispute_receipts", accuse(workerC, workerA1, "timing", 1)).
+		wait(time.Second).come("what came after it", "ok", accuse(workerC, workerA1, "timing", 1)))
 
 	for i, name := range []string{"new", "building", "established", "trusted", "verified"} {
 		c = newCourt()
 		for i := range 1 << i {
-			c.opened(accuse(workerB, workerA1, "timing", i), tier(name))
+			c.opened(timing(i), tier(name))
 		}
-		add(c.come("one too many for the tier "+name, "dispute_rate", accuse(workerB, workerA1, "timing", 99),
-			tier(name)).wait(24*time.Hour-time.Second).
-			come("a second too early for the tier "+name, "dispute_rate", accuse(workerB, workerA1, "timing", 98),
-				tier(name)).wait(time.Second).
-			come("a day later for the tier "+name, "ok", accuse(workerB, workerA1, "timing", 97), tier(name)))
+		add(c.come("one too many for the tier "+name, "dispute_rate", timing(99), tier(name)).
+			wait(24*time.Hour-time.Second).
+			come("a second too early for the tier "+name, "dispute_rate", timing(98), tier(name)).wait(time.Second).
+			come("a day later for the tier "+name, "ok", timing(97), tier(name)))
 	}
-	c = newCourt().opened(accuse(workerB, workerA1, "timing", 1)).end(loses).state("the target wins").wait(
-		48*time.Hour - time.Second)
-	c.come("a day is two after a lost dispute", "dispute_rate", accuse(workerB, workerA1, "timing", 2),
-		tier("new")).wait(time.Second)
-	add(c.come("two days after it", "ok", accuse(workerB, workerA1, "timing", 2), tier("new")))
+	c = newCourt().opened(timing(1)).end(loses).state("the target wins").wait(48*time.Hour - time.Second)
+	c.come("a day is two after a lost dispute", "dispute_rate", timing(2), tier("new")).wait(time.Second)
+	add(c.come("two days after it", "ok", timing(2), tier("new")))
 	c = newCourt()
 	for i := range 6 {
-		c.opened(accuse(workerB, workerA1, "timing", i)).end(loses).wait(time.Hour)
+		c.opened(timing(i)).end(loses).wait(time.Hour)
 	}
-	add(c.state("six lost disputes").wait(30 * 24 * time.Hour).opened(accuse(workerC, workerA2, "timing", 1)).state(
-		"and when they count no more"))
+	add(c.state("six lost disputes").wait(30 * 24 * time.Hour).opened(accuse(workerC, workerA2, "timing", 1)).
+		state("and when they count no more"))
 
-	add(newCourt().opened(accuse(workerB, workerA1, "timing", 1)).end(wins).state("the challenger wins").wait(
-		time.Hour).wait(time.Second).
-		opened(accuse(workerB, workerA1, "timing", 2)).end(wins).state("the challenger wins again: no bonus").wait(
-		time.Second).
+	add(newCourt().opened(timing(1)).end(wins).state("the challenger wins").wait(time.Hour + time.Second).
+		opened(timing(2)).end(wins).state("the challenger wins again: no bonus").wait(time.Second).
 		opened(accuse(workerA1, workerB, "timing", 3)).end(wins).state("nor for the other of the two").wait(time.Second).
 		opened(accuse(workerC, workerA1, "timing", 4)).end(loses).state("the target wins against another"))
-	add(newCourt().opened(accuse(workerB, workerA1, "timing", 1)).end(nobody).state("nobody wins").wait(
-		time.Second).opened(accuse(workerB, workerA1, "timing", 2)).end(loses).state(
-		"and the bonus comes with the first winner"))
-	add(newCourt().opened(accuse(workerA2, workerA1, "timing", 1)).end(wins).wait(time.Second).opened(
-		accuse(workerA1, workerA2, "timing", 2)).end(loses).state("disputes within one owner give nothing"))
-	add(newCourt().opened(accuse(away, workerA1, "timing", 1)).end(wins).wait(time.Second).opened(
-		accuse(workerA1, away, "general", 2)).state("an agent elsewhere gains nothing"))
+	add(newCourt().opened(timing(1)).end(nobody).state("nobody wins").wait(time.Second).opened(timing(2)).end(loses).
+		state("and the bonus comes with the first winner"))
+	add(newCourt().opened(accuse(workerA2, workerA1, "timing", 1)).end(wins).wait(time.Second).
+		opened(accuse(workerA1, workerA2, "timing", 2)).end(loses).state("disputes within one owner give nothing"))
+	add(newCourt().opened(accuse(away, workerA1, "timing", 1)).end(wins).wait(time.Second).
+		opened(accuse(workerA1, away, "general", 2)).state("an agent elsewhere gains nothing"))
 	// One fault counts once, though the challengers win several disputes.
 	fell := func(name string, faults []int, filings ...dispute.Filing) {
-		c := newCourt().opened(newCourt().signal(workerA1, "sig", "short")).opened(
-			newCourt().signal(workerA1, "sig-2", "short"))
+		c := newCourt().opened(signal(workerA1, "sig", "short")).opened(signal(workerA1, "sig-2", "short"))
 		var ids []string
 		for _, f := range filings {
 			c.opened(f)
@@ -283,10 +264,9 @@ func disputeLogs() (out []disputeVector) {
 		}
 		add(c.wait(24 * time.Hour).finalise().state(name))
 	}
-	contract := newCourt().contract
-	fell("one part of a session, by two", []int{9, 9, 9}, accuse(workerB, workerA1, "timing", 1),
-		accuse(workerC, workerA1, "timing", 2), accuse(workerB, workerA2, "timing", 3))
-	fell("two parts", []int{9, 8}, accuse(workerB, workerA1, "timing", 1), accuse(workerC, workerA1, "timing", 2))
+	fell("one part of a session, by two", []int{9, 9, 9}, timing(1), accuse(workerC, workerA1, "timing", 2),
+		accuse(workerB, workerA2, "timing", 3))
+	fell("two parts", []int{9, 8}, timing(1), accuse(workerC, workerA1, "timing", 2))
 	fell("one signal, by two", []int{0, 0}, contract(workerB, "c-1", "sig"), contract(workerC, "c-2", "sig"))
 	fell("two signals", []int{0, 0}, contract(workerB, "c-1", "sig"), contract(workerC, "c-2", "sig-2"))
 	fell("two signals that rest on one part", []int{9, 9}, pointed(contract(workerB, "c-1", "sig"), 1),
@@ -299,23 +279,22 @@ func disputeLogs() (out []disputeVector) {
 	c.enter(c.book.Review(c.book.Unresolved()[0], c.now)).state("somebody looks at it").wait(72 * time.Hour)
 	add(c.enter(c.book.Expire(c.book.Unresolved()[0], c.now)).state("nobody has decided in time"))
 
-	c = newCourt().opened(newCourt().signal(workerA1, "sig", "short"))
-	c.opened(pointed(c.contract(workerB, "c-1", "sig"), 1)).end(loses).opened(
-		pointed(c.contract(workerB, "c-2", "sig"), 2)).end(wins).opened(pointed(c.contract(workerC, "c-3", "sig"), 3)).state(
-		"resolved, and provisional")
-	c.wait(24 * time.Hour).finalise().state("the window closes: what was resolved counts").wait(time.Hour).end(wins).state(
-		"what is resolved afterwards counts at once")
+	c = newCourt().opened(signal(workerA1, "sig", "short"))
+	c.opened(pointed(c.contract(workerB, "c-1", "sig"), 1)).end(loses).
+		opened(pointed(c.contract(workerB, "c-2", "sig"), 2)).end(wins).
+		opened(pointed(c.contract(workerC, "c-3", "sig"), 3)).state("resolved, and provisional")
+	c.wait(24 * time.Hour).finalise().state("the window closes: what was resolved counts").wait(time.Hour).end(wins).
+		state("what is resolved afterwards counts at once")
 	add(c.wait(30 * 24 * time.Hour).opened(accuse(workerC, workerA2, "timing", 1)).state(
 		"what is over for 30 days is forgotten, but for who has won"))
 
 	c = newCourt()
 	for i, agent := range []string{workerA1, workerA2, away} {
-		c.enter(dispute.Entry{At: at, Signal: &dispute.Published{
-			SignalID: fmt.Sprint("sig-", i), Agent: agent, Document: receiptHash(i), Horizon: "short",
-			Written: at - int64(299*i), Closes: at + 60, Basis: []string{"observed", "declared"}[i%2],
-			Receipts: []string{receiptHash(1), receiptHash(2), receiptHash(3)}, Sources: i%2 == 0,
-			Cites: []string{workerA2, workerB, workerC}, Verified: i > 0,
-		}}, nil)
+		c.enter(dispute.Entry{At: at,
+			Signal: &dispute.Published{SignalID: fmt.Sprint("sig-", i), Agent: agent, Document: receiptHash(i), Horizon: "short",
+				Written: at - int64(299*i), Closes: at + 60, Basis: []string{"observed", "declared"}[i%2],
+				Receipts: []string{receiptHash(1), receiptHash(2), receiptHash(3)}, Sources: i%2 == 0,
+				Cites: []string{workerA2, workerB, workerC}, Verified: i > 0}}, nil)
 	}
 	add(c.wait(time.Minute).finalise().state("signals that cite other agents"))
 	for i := range out {
@@ -368,8 +347,20 @@ type trialCase struct {
 	challenges []autonomy.Challenge
 	forged     []string
 	judged     []string
-	disputed   int
 }
+
+func (c trialCase) holding(held func(number int) bool) trialCase { c.held = held; return c }
+
+func (c trialCase) beside(numbers ...int64) trialCase { c.others = numbers; return c }
+
+func (c trialCase) withForged() trialCase { c.forged = []string{receiptHash(77)}; return c }
+
+func (c trialCase) counted(receipt int) trialCase {
+	c.judged = []string{receiptHash(receipt)}
+	return c
+}
+
+func (c trialCase) open() trialCase { c.receipts = c.receipts[:len(c.receipts)-1]; return c }
 
 func (c trialCase) trial(kind string) *trialJSON {
 	t, s := &trialJSON{Type: kind, Forged: c.forged, Judged: c.judged},
@@ -384,14 +375,10 @@ func (c trialCase) trial(kind string) *trialJSON {
 			s.Receipts = append(s.Receipts, heldJSON{previous, bare(r)})
 		}
 	}
-	if c.disputed > 0 {
-		previous = receiptHash(c.disputed)
-	}
 	t.Receipts = []string{previous}
 	for i, number := range c.others {
-		s.Others = append(s.Others,
-			heldJSON{receiptHash(1000 + i),
-				bare(&interaction.Receipt{Chain: interaction.ChainLink{SessionID: "ses_1", SequenceNumber: number}})})
+		s.Others = append(s.Others, heldJSON{receiptHash(1000 + i),
+			bare(&interaction.Receipt{Chain: interaction.ChainLink{SessionID: "ses_1", SequenceNumber: number}})})
 	}
 	t.Sessions = []sessionJSON{s}
 	return t
@@ -443,31 +430,23 @@ func trialVectors() (out []disputeVector) {
 		return edited(number, func(r *interaction.Receipt) { edit(&r.Model.Figures) })
 	}
 	whole := func() trialCase { return trialCase{receipts: working(6)} }
-	open := func(c trialCase) trialCase { c.receipts = c.receipts[:len(c.receipts)-1]; return c }
-	o := interaction.Observed
+	o, anything := interaction.Observed, func(*strategy.Strategy) {}
+	duration := func(receipt int, ms int64) trialCase {
+		return figures(receipt, func(f *interaction.ModelFigures) { f.Duration = o(ms) })
+	}
 	for _, kind := range []string{"timing", "consistency", "knowledge"} {
 		add("a session that works", kind, whole().probed(3, 0))
-		add("a session that goes on", kind, open(whole().probed(3, 0)))
-		add("receipts that the node does not hold", kind,
-			trialCase{receipts: whole().probed(3, 0).receipts, held: func(n int) bool {
-				return n < 5
-			}, challenges: whole().probed(3, 0).challenges})
-		add("a receipt that the node has lost", kind, trialCase{receipts: working(6), held: func(n int) bool {
-			return n != 3
-		}})
-		add("two chains", kind,
-			trialCase{receipts: whole().probed(3, 0).receipts, others: []int64{3}, challenges: whole().probed(3, 0).challenges})
-		add("forged evidence", kind,
-			trialCase{receipts: whole().probed(3, 0).receipts, forged: []string{receiptHash(77)},
-				challenges: whole().probed(3, 0).challenges})
-		add("a receipt after the end", kind, trialCase{receipts: working(6), others: []int64{9}})
-		add("a receipt that is not there yet", kind, trialCase{receipts: open(whole()).receipts, others: []int64{9}})
+		add("a session that goes on", kind, whole().probed(3, 0).open())
+		add("receipts that the node does not hold", kind, whole().probed(3, 0).holding(func(n int) bool { return n < 5 }))
+		add("a receipt that the node has lost", kind, whole().holding(func(n int) bool { return n != 3 }))
+		add("two chains", kind, whole().probed(3, 0).beside(3))
+		add("forged evidence", kind, whole().probed(3, 0).withForged())
+		add("a receipt after the end", kind, whole().beside(9))
+		add("a receipt that is not there yet", kind, whole().open().beside(9))
 	}
 	for _, by := range []int64{0, 1} {
 		is := []string{"as much as clocks differ", "more than clocks differ"}[by]
-		add("a duration that is longer than its call, by "+is, "timing", figures(6, func(f *interaction.ModelFigures) {
-			f.Duration = o(35_000 + by)
-		}))
+		add("a duration that is longer than its call, by "+is, "timing", duration(6, 35_000+by))
 		add("an answer that begins after its end, by "+fmt.Sprint(by), "timing",
 			figures(6, func(f *interaction.ModelFigures) {
 				f.FirstDelta = o(5000 + by)
@@ -486,42 +465,29 @@ func trialVectors() (out []disputeVector) {
 		t.RequestReceived, t.LLMStart, t.LLMEnd = t.RequestReceived-36_002-by, t.LLMStart-36_002-by, t.LLMEnd-36_002-by
 		early.receipts[1].Model.Figures.Turnaround = interaction.NotMeasured
 		add("a result before its call, by "+is, "timing", early)
-		late := whole().planned(func(*strategy.Strategy) {})
+		late := whole().planned(anything)
 		late.challenges[0].Issued = late.receipts[0].IssuedAt*1000 + 150_000 + by
 		add("a challenge before its issue, by "+is, "timing", late)
 	}
-	counted := func(c trialCase, upTo int) trialCase {
-		c.judged = []string{receiptHash(upTo)}
-		return c
-	}
+	other := func(r *interaction.Receipt) { r.Model.ReturnedCalls = []string{tagOf("other", 1)} }
 	for _, upTo := range []int{2, 3} {
 		is := fmt.Sprintf(", and %d have counted", upTo)
-		add("the third receipt takes too long"+is, "timing", counted(figures(3, func(f *interaction.ModelFigures) {
-			f.Duration = o(99_000)
-		}), upTo))
-		add("the third receipt names another event"+is, "consistency", counted(edited(3, func(r *interaction.Receipt) {
+		add("the third receipt takes too long"+is, "timing", duration(3, 99_000).counted(upTo))
+		add("the third receipt names another event"+is, "consistency", edited(3, func(r *interaction.Receipt) {
 			r.EventID = "evt_2"
-		}), upTo+1))
-		add("the third receipt brings a result without its call"+is, "consistency",
-			counted(edited(3, func(r *interaction.Receipt) {
-				r.Model.ReturnedCalls = []string{tagOf("other", 1)}
-			}), upTo))
-		add("a call that was made before"+is, "consistency", counted(whole(), upTo))
+		}).counted(upTo+1))
+		add("the third receipt brings a result without its call"+is, "consistency", edited(3, other).counted(upTo))
+		add("a call that was made before"+is, "consistency", whole().counted(upTo))
 		add("the third receipt calls what the strategy does not allow"+is, "consistency",
-			counted(edited(3, func(r *interaction.Receipt) {
+			edited(3, func(r *interaction.Receipt) {
 				r.Model.ToolCalls[0].Tool = "read"
-			}).planned(func(*strategy.Strategy) {}), upTo))
-		add("questions that were answered both ways"+is, "knowledge",
-			counted(trialCase{receipts: working(8)}.probed(4, 4), upTo))
+			}).planned(anything).counted(upTo))
+		add("questions that were answered both ways"+is, "knowledge", trialCase{receipts: working(8)}.probed(4, 4).
+			counted(upTo))
 	}
-	add("a fork that has counted", "consistency",
-		trialCase{receipts: working(6), others: []int64{3}, judged: []string{receiptHash(1000)}})
-	add("another fork than the one that has counted", "consistency",
-		trialCase{receipts: working(6), others: []int64{3, 3}, judged: []string{receiptHash(1000)}})
-	add("forged evidence beside what is found", "timing",
-		trialCase{receipts: figures(2, func(f *interaction.ModelFigures) {
-			f.Duration = o(99_000)
-		}).receipts, forged: []string{receiptHash(77)}})
+	add("a fork that has counted", "consistency", whole().beside(3).counted(1000))
+	add("another fork than the one that has counted", "consistency", whole().beside(3, 3).counted(1000))
+	add("forged evidence beside what is found", "timing", duration(2, 99_000).withForged())
 	for name, edit := range map[string]func(*interaction.Receipt){
 		"another receipt before it": func(r *interaction.Receipt) {
 			r.Chain = interaction.ChainLink{SessionID: "ses_1", SequenceNumber: 3, PreviousReceiptHash: otherHash}
@@ -538,9 +504,8 @@ func trialVectors() (out []disputeVector) {
 	} {
 		add(name, "consistency", edited(3, edit))
 	}
-	other := func(r *interaction.Receipt) { r.Model.ReturnedCalls = []string{tagOf("other", 1)} }
 	add("a result without its call", "consistency", edited(3, other))
-	add("a result without its call, in a session that goes on", "consistency", open(edited(3, other)))
+	add("a result without its call, in a session that goes on", "consistency", edited(3, other).open())
 	unknown := func(edit func(*interaction.ModelCall)) trialCase {
 		return edited(3, func(r *interaction.Receipt) { other(r); edit(r.Model) })
 	}
@@ -554,28 +519,24 @@ func trialVectors() (out []disputeVector) {
 		m.ToolCalls[0].ID = ""
 	}))
 	for name, edit := range map[string]func(*strategy.Strategy){
-		"a strategy that was kept": func(*strategy.Strategy) {}, "a tool that it does not allow": func(s *strategy.Strategy) {
-			s.Tools = []string{"read"}
-		},
-		"a host that it does not allow": func(s *strategy.Strategy) {
-			s.Hosts = []string{"o:443"}
-		}, "a model that it does not allow": func(s *strategy.Strategy) { s.Model = "model-2" },
-		"more calls than it allows": func(s *strategy.Strategy) {
-			s.Calls.Max = 5
-		}, "fewer calls than it allows": func(s *strategy.Strategy) { s.Calls.Min = 7 },
+		"a strategy that was kept":       anything,
+		"a tool that it does not allow":  func(s *strategy.Strategy) { s.Tools = []string{"read"} },
+		"a host that it does not allow":  func(s *strategy.Strategy) { s.Hosts = []string{"o:443"} },
+		"a model that it does not allow": func(s *strategy.Strategy) { s.Model = "model-2" },
+		"more calls than it allows":      func(s *strategy.Strategy) { s.Calls.Max = 5 },
+		"fewer calls than it allows":     func(s *strategy.Strategy) { s.Calls.Min = 7 },
 	} {
 		add(name, "consistency", whole().planned(edit))
 	}
-	add("fewer calls than it allows, so far", "consistency", open(whole().planned(func(s *strategy.Strategy) {
-		s.Calls.Min = 7
-	})))
-	hidden := whole().planned(func(*strategy.Strategy) {})
+	add("fewer calls than it allows, so far", "consistency", whole().
+		planned(func(s *strategy.Strategy) { s.Calls.Min = 7 }).open())
+	hidden := whole().planned(anything)
 	hidden.challenges[0].Strategy, hidden.challenges[0].Salt = nil, ""
 	add("a strategy that is not revealed", "consistency", hidden)
 	wrong := whole().planned(func(s *strategy.Strategy) { s.Model = "model-2" })
 	wrong.challenges[0].Salt = "c2l4dGVlbiBieXRlcywgMg"
 	add("a strategy that is not the committed one", "consistency", wrong)
-	unseen := whole().planned(func(*strategy.Strategy) {})
+	unseen := whole().planned(anything)
 	unseen.receipts[3].Model.ToolCalls[0].Tool, unseen.receipts[4].Model.Figures.ToolCallsMade = "",
 		interaction.NotMeasured
 	add("tools that nobody saw", "consistency", unseen)
@@ -583,7 +544,7 @@ func trialVectors() (out []disputeVector) {
 		add(fmt.Sprint(differ, " of 3 questions answered both ways"), "knowledge", whole().probed(3, differ))
 	}
 	add("2 of 4 questions answered both ways", "knowledge", trialCase{receipts: working(8)}.probed(4, 2))
-	add("3 of 3, in a session that goes on", "knowledge", open(whole().probed(3, 3)))
+	add("3 of 3, in a session that goes on", "knowledge", whole().probed(3, 3).open())
 	add("too few questions", "knowledge", whole().probed(2, 2))
 	add("no questions", "knowledge", whole())
 	slices.SortFunc(out, func(a, b disputeVector) int { return strings.Compare(a.Name, b.Name) })
@@ -606,27 +567,24 @@ func (d deployment) disputeTokens() (out []disputeVector) {
 	purposes := map[string]string{resolution: evidence.PurposeAppraiser, root: evidence.PurposeAppraiser,
 		decision: evidence.PurposeArbiter}
 	add := func(typ, what, verdict string, change map[string]any) {
-		out = append(out,
-			disputeVector{Name: typ + ": " + what, Typ: typ,
-				Token: d.signed(purposes[typ], typ, payloads[typ], changes{typ: change}), Verdict: verdict})
+		out = append(out, disputeVector{Name: typ + ": " + what, Typ: typ,
+			Token: d.signed(purposes[typ], typ, payloads[typ], changes{typ: change}), Verdict: verdict})
+	}
+	by := func(typ, whose, purpose string) {
+		out = append(out, disputeVector{Name: typ + ": by " + whose + " key", Typ: typ,
+			Token: d.signed(purpose, typ, payloads[typ], nil), Verdict: "key_purpose"})
 	}
 	for _, typ := range []string{resolution, root, decision} {
 		add(typ, "valid", "ok", nil)
 		add(typ, "for another audience", "not_allowed", map[string]any{"aud": "other"})
 		add(typ, "an unknown claim", "artifact_malformed", map[string]any{"surprise": 1})
-		out = append(out,
-			disputeVector{Name: typ + ": by another role's key", Typ: typ,
-				Token: d.signed(evidence.PurposePolicyDecision, typ, payloads[typ], nil), Verdict: "key_purpose"})
+		by(typ, "another role's", evidence.PurposePolicyDecision)
 		out = append(out,
 			disputeVector{Name: typ + ": too old", Typ: typ, Token: d.signed(purposes[typ], typ, payloads[typ], nil),
 				At: at + 303, Verdict: "expired"})
 	}
-	out = append(out,
-		disputeVector{Name: decision + ": by the registry's key", Typ: decision,
-			Token: d.signed(evidence.PurposeSignerCertificate, decision, payloads[decision], nil), Verdict: "key_purpose"})
-	out = append(out,
-		disputeVector{Name: resolution + ": by the arbiter's key", Typ: resolution,
-			Token: d.signed(evidence.PurposeArbiter, resolution, payloads[resolution], nil), Verdict: "key_purpose"})
+	by(decision, "the registry's", evidence.PurposeSignerCertificate)
+	by(resolution, "the arbiter's", evidence.PurposeArbiter)
 	add(decision, "malicious", "ok", map[string]any{"malicious": true})
 	for _, row := range []struct {
 		typ, claim string

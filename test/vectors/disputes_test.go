@@ -86,12 +86,6 @@ type disputesFile struct {
 	Vectors  []disputeVector         `json:"vectors,omitempty"`
 }
 
-func (f disputesFile) marshal() []byte {
-	vectors := f.Vectors
-	f.Vectors = nil
-	return oneAVector(f, anys(vectors))
-}
-
 func (f disputesFile) verify(v disputeVector) string {
 	switch {
 	case v.Kind != "":
@@ -275,23 +269,19 @@ func (d deployment) arbiter() role {
 }
 
 func (d deployment) disputesVectors() disputesFile {
-	d = d.appraiser()
-	r, arbiter := d.roles[evidence.PurposeAppraiser], d.arbiter()
-	custody := []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked}
+	d, r := d.appraiser()
+	arbiter := d.arbiter()
+	decided := arbiter.expected(300)
+	decided.Custody, decided.RequireNonExportable = nil, false
 	f := disputesFile{
-		About: "Disputes: see docs/vectors.md, Disputes.", At: at, Skew: 2, Trust: d.trust(),
+		About: "Disputes: see docs/vectors.md, Disputes.", At: at, Skew: 2, Trust: d.trusting(r),
 		Expected: map[string]expectedJSON{
-			dispute.ResolutionKind.Typ: {Issuers: []string{r.issuer}, Audiences: []string{r.audience},
-				KeyIDs: []string{"appraiser-key"}, MaxAge: 300, Custody: custody, RequireNonExportable: true},
-			dispute.RootKind.Typ: {Issuers: []string{r.issuer}, Audiences: []string{r.audience},
-				KeyIDs: []string{"appraiser-key"}, MaxAge: 300, Custody: custody, RequireNonExportable: true},
-			dispute.DecisionKind.Typ: {Issuers: []string{arbiter.issuer}, Audiences: []string{arbiter.audience},
-				KeyIDs: []string{"arbiter-key"}, MaxAge: 300},
+			dispute.ResolutionKind.Typ: r.expected(300), dispute.RootKind.Typ: r.expected(300),
+			dispute.DecisionKind.Typ: decided,
 		},
 		Windows:  map[string]int64{"short": 24 * 3600, "long": 72 * 3600},
 		Deadline: 72 * 3600,
 	}
-	f.Trust.Certificates = append(f.Trust.Certificates, d.certificate(r, nil))
 	f.Trust.Roots = append(f.Trust.Roots,
 		rootJSON{KeyID: arbiter.key.kid, Purpose: arbiter.purpose, Public: evidence.EncodePublicKey(arbiter.key.public())})
 	f.Vectors = append(append(append(disputeDocuments(), disputeLogs()...), trialVectors()...), d.disputeTokens()...)

@@ -3,6 +3,7 @@ package vectors_test
 import (
 	"encoding/json"
 	"errors"
+	"reflect"
 	"time"
 
 	"github.com/cloudflare/circl/sign/ed25519"
@@ -107,12 +108,16 @@ func codeOf(err error) string {
 	}
 }
 
-func oneAVector(head any, vectors []any) []byte {
-	raw := must(json.MarshalIndent(head, "", "  "))
+// marshal writes a file with one vector a line.
+func marshal[F any](f F) []byte {
+	member := reflect.ValueOf(&f).Elem().FieldByName("Vectors")
+	vectors := reflect.ValueOf(member.Interface())
+	member.SetZero()
+	raw := must(json.MarshalIndent(f, "", "  "))
 	out := append(raw[:len(raw)-2], ",\n  \"vectors\": [\n"...)
-	for i, v := range vectors {
-		out = append(append(out, "    "...), compact(v)...)
-		if i < len(vectors)-1 {
+	for i := range vectors.Len() {
+		out = append(append(out, "    "...), compact(vectors.Index(i).Interface())...)
+		if i < vectors.Len()-1 {
 			out = append(out, ',')
 		}
 		out = append(out, '\n')

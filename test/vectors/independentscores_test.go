@@ -132,7 +132,7 @@ func TestIndependentScoresOfSessions(t *testing.T) {
 		f.Vectors[i].Baseline = &baseline
 	}
 	file := filepath.Join(t.TempDir(), "sessions.json")
-	check.Must(t, os.WriteFile(file, f.marshal(), 0o600))
+	check.Must(t, os.WriteFile(file, marshal(f), 0o600))
 	got := independently(t, file)
 	if len(got) != len(f.Vectors)+2 {
 		t.Fatalf("it computes %d results for %d sessions", len(got), len(f.Vectors))

@@ -26,12 +26,6 @@ type ratingsFile struct {
 	Vectors     []ratingVector `json:"vectors,omitempty"`
 }
 
-func (f ratingsFile) marshal() []byte {
-	vectors := f.Vectors
-	f.Vectors = nil
-	return oneAVector(f, anys(vectors))
-}
-
 func (f ratingsFile) verify(v ratingVector) string {
 	if got := f.follows(v); got != canonicalOf(v.Rating) {
 		return "another rating: " + got
@@ -110,17 +104,13 @@ func (l ratingLog) violations(n int) ratingLog {
 }
 
 func (l ratingLog) accused(other, outcome string) ratingLog {
-	return l.add(
-		accrual.Entry{
-			Dispute: &accrual.Dispute{ID: fmt.Sprint("dsp_", len(l)), About: fmt.Sprint("signal-", len(l)), Other: other,
-				Outcome: outcome}})
+	id, about := fmt.Sprint("dsp_", len(l)), fmt.Sprint("signal-", len(l))
+	return l.add(accrual.Entry{Dispute: &accrual.Dispute{ID: id, About: about, Other: other, Outcome: outcome}})
 }
 
 func (l ratingLog) raised(other, outcome string) ratingLog {
-	return l.add(
-		accrual.Entry{
-			Raised: &accrual.Raised{ID: fmt.Sprint("dsp_", len(l)), About: fmt.Sprint("signal-", len(l)), Other: other,
-				Outcome: outcome}})
+	id, about := fmt.Sprint("dsp_", len(l)), fmt.Sprint("signal-", len(l))
+	return l.add(accrual.Entry{Raised: &accrual.Raised{ID: id, About: about, Other: other, Outcome: outcome}})
 }
 
 var allChecked = accrual.Signal{Trace: true, Sources: true, Context: true, Verification: true, Timestamp: true,
@@ -132,16 +122,17 @@ func ratingsVectors() ratingsFile {
 	const elsewhere = "did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK"
 	wins, loses, nobody := accrual.TargetWins, accrual.ChallengerWins, accrual.Inconclusive
 	host := func(names ...string) func(*accrual.Session) { return func(s *accrual.Session) { s.Hosts = names } }
-	id := func(id string) func(*accrual.Session) { return func(s *accrual.Session) { s.ID = id } }
+	late := func(s *accrual.Session) { s.ID = "s" }
 	none := func(s *accrual.Session) { s.Interactions, s.Hosts = 0, []string{} }
 	others := func(s *accrual.Session) { s.ScoringHash = otherHash }
-	steady := ratingLog{}.signal(allChecked).sessions(20, 50)
+	checked := ratingLog{}.signal(allChecked)
+	steady := checked.sessions(20, 50)
 	without := func(edit func(*accrual.Signal)) ratingLog {
 		c := allChecked
 		edit(&c)
 		return ratingLog{}.signal(c).sessions(20, 50)
 	}
-	uneven := ratingLog{}.signal(allChecked)
+	uneven := checked
 	for i := range 40 {
 		uneven = uneven.sessions(1, float64(i*i%97)).wait(aDay / 4)
 	}
@@ -151,46 +142,42 @@ func ratingsVectors() ratingsFile {
 		agent string
 		days  int64 // from the midnight before the first entry; 30 if 0, and -1 for a second less than one
 	}{
-		{name: "nothing"}, {name: "a signal alone", log: ratingLog{}.signal(allChecked)},
+		{name: "nothing"}, {name: "a signal alone", log: checked},
 		{name: "sessions alone", log: ratingLog{}.sessions(20, 50)},
-		{name: "nine sessions", log: ratingLog{}.signal(allChecked).sessions(9, 50)},
-		{name: "ten sessions", log: ratingLog{}.signal(allChecked).sessions(10, 50)},
+		{name: "nine sessions", log: checked.sessions(9, 50)},
+		{name: "ten sessions", log: checked.sessions(10, 50)},
 		{name: "steady", log: steady}, {name: "before the first midnight", log: steady[:15], days: -1},
 		{name: "one step", log: steady, days: 1}, {name: "two steps", log: steady, days: 2},
-		{name: "no autonomy", log: ratingLog{}.signal(allChecked).sessions(20, 0)},
-		{name: "as good as can be", log: ratingLog{}.signal(allChecked).sessions(20, 100)},
-		{name: "at the end of low confidence", log: ratingLog{}.signal(allChecked).sessions(20, 30)},
-		{name: "a spread within the noise", log: ratingLog{}.signal(allChecked).sessions(10, 40).sessions(10, 60)},
-		{name: "a spread beyond it", log: ratingLog{}.signal(allChecked).sessions(10, 30).sessions(10, 70)},
-		{name: "a fall", log: ratingLog{}.signal(allChecked).sessions(10, 70).sessions(10, 30)},
-		{name: "a jump of 50", log: ratingLog{}.signal(allChecked).sessions(19, 75).sessions(1, 25)},
-		{name: "a jump above 50", log: ratingLog{}.signal(allChecked).sessions(19, 75).sessions(1, 24.9)},
+		{name: "no autonomy", log: checked.sessions(20, 0)},
+		{name: "as good as can be", log: checked.sessions(20, 100)},
+		{name: "at the end of low confidence", log: checked.sessions(20, 30)},
+		{name: "a spread within the noise", log: checked.sessions(10, 40).sessions(10, 60)},
+		{name: "a spread beyond it", log: checked.sessions(10, 30).sessions(10, 70)},
+		{name: "a fall", log: checked.sessions(10, 70).sessions(10, 30)},
+		{name: "a jump of 50", log: checked.sessions(19, 75).sessions(1, 25)},
+		{name: "a jump above 50", log: checked.sessions(19, 75).sessions(1, 24.9)},
 		{name: "sessions up and down, over many days", log: uneven}, {name: "some of these days", log: uneven[:28], days: 7},
-		{name: "more than 20 events", log: ratingLog{}.signal(allChecked).sessions(15, 0).sessions(20, 50)},
+		{name: "more than 20 events", log: checked.sessions(15, 0).sessions(20, 50)},
 		{name: "two sessions of one event", log: steady.session("e", 90).session("e", 40)},
-		{name: "late receipts", log: steady.session("e", 90, id("s")).session("e", 40, id("s"))},
-		{name: "late receipts that raise a score", log: steady.session("e", 10, id("s")).session("e", 40, id("s"))},
-		{name: "a fall that recovers", log: ratingLog{}.signal(allChecked).sessions(10, 60).sessions(3, 20).sessions(7, 70)},
-		{name: "late receipts a day later", log: steady.session("e", 90, id("s")).session("e", 40, id("s")).wait(aDay),
-			days: 2},
+		{name: "late receipts", log: steady.session("e", 90, late).session("e", 40, late)},
+		{name: "late receipts that raise a score", log: steady.session("e", 10, late).session("e", 40, late)},
+		{name: "a fall that recovers", log: checked.sessions(10, 60).sessions(3, 20).sessions(7, 70)},
+		{name: "late receipts a day later", log: steady.session("e", 90, late).session("e", 40, late).wait(aDay), days: 2},
 		{name: "an event without an interaction", log: steady.session("e", 99, none)},
 		{name: "an event whose second session has the interaction", log: steady.session("e", 40, none).session("e", 90)},
 		{name: "scores by other formulas", log: steady.sessions(5, 99, others)},
-		{name: "nothing but scores by other formulas", log: ratingLog{}.signal(allChecked).sessions(20, 50, others)},
+		{name: "nothing but scores by other formulas", log: checked.sessions(20, 50, others)},
 		{name: "another host", log: steady.sessions(1, 50, host("a:443"))},
 		{name: "one host in common", log: steady.sessions(1, 50, host("a:443", "api.openai.com:443"))},
 		{name: "another host each time",
-			log: ratingLog{}.signal(allChecked).sessions(5, 50).sessions(1, 50, host("a")).sessions(1, 50, host("b")).sessions(1,
+			log: checked.sessions(5, 50).sessions(1, 50, host("a")).sessions(1, 50, host("b")).sessions(1,
 				50, host("c")).sessions(5, 50)},
-		{name: "no trace", log: without(func(c *accrual.Signal) {
-			c.Trace = false
-		})}, {name: "no sources", log: without(func(c *accrual.Signal) { c.Sources = false })},
-		{name: "no context", log: without(func(c *accrual.Signal) {
-			c.Context = false
-		})}, {name: "no verification", log: without(func(c *accrual.Signal) { c.Verification = false })},
-		{name: "no timestamp", log: without(func(c *accrual.Signal) {
-			c.Timestamp = false
-		})}, {name: "no schema", log: without(func(c *accrual.Signal) { c.Schema = false })},
+		{name: "no trace", log: without(func(c *accrual.Signal) { c.Trace = false })},
+		{name: "no sources", log: without(func(c *accrual.Signal) { c.Sources = false })},
+		{name: "no context", log: without(func(c *accrual.Signal) { c.Context = false })},
+		{name: "no verification", log: without(func(c *accrual.Signal) { c.Verification = false })},
+		{name: "no timestamp", log: without(func(c *accrual.Signal) { c.Timestamp = false })},
+		{name: "no schema", log: without(func(c *accrual.Signal) { c.Schema = false })},
 		{name: "neither schema nor verification", log: without(func(c *accrual.Signal) {
 			c.Schema, c.Verification = false, false
 		})},
@@ -224,9 +211,8 @@ func ratingsVectors() ratingsFile {
 		{name: "nine violations", log: steady.violations(9)},
 		{name: "nine violations, and two weeks", log: steady.violations(9), days: 15},
 		{name: "a violation at midnight", log: steady.violations(1).wait(aDay - 21*60), days: 1},
-		{name: "all at once",
-			log: uneven.accused(owner(2), wins).raised(owner(3), loses).raised(owner(4),
-				wins).violations(2).signal(accrual.Signal{Schema: true, Timestamp: true})},
+		{name: "all at once", log: uneven.accused(owner(2), wins).raised(owner(3), loses).raised(owner(4),
+			wins).violations(2).signal(accrual.Signal{Schema: true, Timestamp: true})},
 		{name: "cited", log: steady.cited(owner(2))},
 		{name: "cited by two owners, one of them twice", log: steady.cited(owner(2)).cited(owner(3)).cited(owner(2))},
 		{name: "cited by its own owner", log: steady.cited(owner(1))},

@@ -34,12 +34,6 @@ type receiptsFile struct {
 	Vectors  []receiptVector `json:"vectors,omitempty"`
 }
 
-func (f receiptsFile) marshal() []byte {
-	vectors := f.Vectors
-	f.Vectors = nil
-	return oneAVector(f, anys(vectors))
-}
-
 func (f receiptsFile) verify(v receiptVector) string {
 	want, now, owner := f.Expected, f.At, f.Owner
 	if v.Expected != nil {

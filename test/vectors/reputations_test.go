@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/actionproof/mediator/evidence"
@@ -36,12 +37,6 @@ type reputationsFile struct {
 	Agent       string             `json:"agent"`
 	ScoringHash string             `json:"scoringHash"`
 	Vectors     []reputationVector `json:"vectors,omitempty"`
-}
-
-func (f reputationsFile) marshal() []byte {
-	vectors := f.Vectors
-	f.Vectors = nil
-	return oneAVector(f, anys(vectors))
 }
 
 func (f reputationsFile) verify(v reputationVector) string {
@@ -78,11 +73,30 @@ func (f reputationsFile) verify(v reputationVector) string {
 
 func canonicalOf(v any) string { return string(must(strictjson.CanonicalOf(v))) }
 
-func (d deployment) appraiser() deployment {
+// with gives the deployment one more role.
+func (d deployment) with(purpose, issuer, audience, keyID string) (deployment, role) {
 	d.roles = maps.Clone(d.roles)
-	d.roles[evidence.PurposeAppraiser] = role{evidence.PurposeAppraiser, "mediator-appraiser", "posting-api",
-		newKey("appraiser-key:v1")}
-	return d
+	r := role{purpose, issuer, audience, newKey(keyID + ":v1")}
+	d.roles[purpose] = r
+	return d, r
+}
+
+func (d deployment) appraiser() (deployment, role) {
+	return d.with(evidence.PurposeAppraiser, "mediator-appraiser", "posting-api", "appraiser-key")
+}
+
+// expected expects tokens of the role, of at most so many seconds.
+func (r role) expected(maxAge int64) expectedJSON {
+	keyID, _, _ := strings.Cut(r.key.kid, ":")
+	return expectedJSON{Issuers: []string{r.issuer}, Audiences: []string{r.audience}, KeyIDs: []string{keyID},
+		MaxAge: maxAge, Custody: []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked},
+		RequireNonExportable: true}
+}
+
+func (d deployment) trusting(r role) trustJSON {
+	t := d.trust()
+	t.Certificates = append(t.Certificates, d.certificate(r, nil))
+	return t
 }
 
 var formulas = evidence.HashBytes([]byte("formulas"))
@@ -95,7 +109,7 @@ func (e entries) session(event string, score float64, edits ...func(*accrual.Ses
 	for _, edit := range edits {
 		edit(&s)
 	}
-	return append(e, accrual.Entry{At: at - 86_400 + int64(60*len(e)), Session: &s})
+	return e.add(accrual.Entry{Session: &s})
 }
 
 func (e entries) sessions(n int, score float64) entries {
@@ -105,20 +119,21 @@ func (e entries) sessions(n int, score float64) entries {
 	return e
 }
 
+func (e entries) add(entry accrual.Entry) entries {
+	entry.At = at - 86_400 + int64(60*len(e))
+	return append(e, entry)
+}
+
 func (e entries) dispute(id, outcome string) entries {
-	return append(e,
-		accrual.Entry{At: at - 86_400 + int64(60*len(e)), Dispute: &accrual.Dispute{ID: id, Outcome: outcome}})
+	return e.add(accrual.Entry{Dispute: &accrual.Dispute{ID: id, Outcome: outcome}})
 }
 
 func (e entries) kept(id string) entries {
-	return append(e,
-		accrual.Entry{At: at - 86_400 + int64(60*len(e)),
-			Dispute: &accrual.Dispute{ID: id, Outcome: accrual.TargetWins, Bonus: true}})
+	return e.add(accrual.Entry{Dispute: &accrual.Dispute{ID: id, Outcome: accrual.TargetWins, Bonus: true}})
 }
 
 func (e entries) raised(id, outcome string, bonus bool) entries {
-	return append(e,
-		accrual.Entry{At: at - 86_400 + int64(60*len(e)), Raised: &accrual.Raised{ID: id, Outcome: outcome, Bonus: bonus}})
+	return e.add(accrual.Entry{Raised: &accrual.Raised{ID: id, Outcome: outcome, Bonus: bonus}})
 }
 
 func (e entries) notes() entries {
@@ -128,32 +143,27 @@ func (e entries) notes() entries {
 		{Violation: &accrual.Violation{Rule: "identical"}},
 		{Dispute: &accrual.Dispute{ID: "d", Outcome: accrual.TargetWins, Other: other, About: "s"}},
 	} {
-		note.At = at - 86_400 + int64(60*len(e))
-		e = append(e, note)
+		e = e.add(note)
 	}
 	return e
 }
 
 func (d deployment) reputationsVectors() reputationsFile {
-	d = d.appraiser()
-	r := d.roles[evidence.PurposeAppraiser]
+	d, r := d.appraiser()
 	f := reputationsFile{
-		About: "Reputations: see docs/vectors.md, Reputations.", At: at, Skew: 2, Trust: d.trust(),
-		Expected: expectedJSON{Issuers: []string{r.issuer}, Audiences: []string{r.audience},
-			KeyIDs: []string{"appraiser-key"}, MaxAge: 300,
-			Custody: []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked}, RequireNonExportable: true},
-		Owner: interaction.Owner(d.roles[evidence.PurposeSignerCertificate].key.public()), Agent: "agent:worker-1",
-		ScoringHash: formulas,
+		About: "Reputations: see docs/vectors.md, Reputations.", At: at, Skew: 2, Trust: d.trusting(r),
+		Expected: r.expected(300), Owner: interaction.Owner(d.roles[evidence.PurposeSignerCertificate].key.public()),
+		Agent: "agent:worker-1", ScoringHash: formulas,
 	}
-	f.Trust.Certificates = append(f.Trust.Certificates, d.certificate(r, nil))
 	f.Vectors = append(f.logs(), d.reputationTokens(f)...)
 	return f
 }
 
 func (f reputationsFile) logs() (out []reputationVector) {
 	none := func(s *accrual.Session) { s.Interactions, s.Hosts = 0, []string{} }
-	id := func(id string) func(*accrual.Session) { return func(s *accrual.Session) { s.ID = id } }
+	late := func(s *accrual.Session) { s.ID = "s" }
 	others := func(s *accrual.Session) { s.ScoringHash = otherHash }
+	ten, steady := slices.Clip(entries{}.sessions(10, 40)), slices.Clip(entries{}.sessions(20, 60))
 	for _, row := range []struct {
 		name string
 		log  entries
@@ -171,44 +181,43 @@ func (f reputationsFile) logs() (out []reputationVector) {
 		{"a session without an interaction", entries{}.sessions(9, 90).session("evt_9", 90, none)},
 		{"two sessions of one event", entries{}.session("e", 90).session("e", 40).sessions(1, 60)},
 		{"an event whose second session has the interaction", entries{}.session("e", 40, none).session("e", 90)},
-		{"late receipts", entries{}.session("e", 40, id("s")).sessions(1, 60).session("e", 80, id("s"))},
-		{"late receipts that say nothing new", entries{}.session("e", 40, id("s")).session("e", 40, id("s"))},
+		{"late receipts", entries{}.session("e", 40, late).sessions(1, 60).session("e", 80, late)},
+		{"late receipts that say nothing new", entries{}.session("e", 40, late).session("e", 40, late)},
 		{"scores by other formulas", entries{}.session("e", 90, others).sessions(2, 50)},
-		{"an open dispute", entries{}.sessions(10, 40).dispute("d", "")},
-		{"a dispute that was won", entries{}.sessions(10, 40).dispute("d", "").dispute("d", "target_wins")},
-		{"a dispute without a winner", entries{}.sessions(10, 40).dispute("d", "inconclusive")},
-		{"a lost dispute", entries{}.sessions(10, 40).dispute("d", "").dispute("d", "challenger_wins")},
-		{"a lost dispute, and sessions since", entries{}.sessions(10, 40).dispute("d", "challenger_wins").sessions(3, 90)},
+		{"an open dispute", ten.dispute("d", "")},
+		{"a dispute that was won", ten.dispute("d", "").dispute("d", "target_wins")},
+		{"a dispute without a winner", ten.dispute("d", "inconclusive")},
+		{"a lost dispute", ten.dispute("d", "").dispute("d", "challenger_wins")},
+		{"a lost dispute, and sessions since", ten.dispute("d", "challenger_wins").sessions(3, 90)},
 		{"a lost dispute, and late receipts of what was before",
-			entries{}.session("e", 40, id("s")).dispute("d", "challenger_wins").session("e", 90, id("s")).session("e", 95)},
+			entries{}.session("e", 40, late).dispute("d", "challenger_wins").session("e", 90, late).session("e", 95)},
 		{"the mark of a lost dispute ends", entries{}.sessions(2, 40).dispute("d", "challenger_wins").sessions(20, 90)},
 		{"what only a rating rests on", entries{}.sessions(2, 40).notes().sessions(1, 50)},
-		{"a dispute that was won, with points", entries{}.sessions(20, 60).kept("d")},
-		{"a raised dispute that was won", entries{}.sessions(20, 60).raised("d", "challenger_wins", true)},
-		{"a raised dispute that was won without points", entries{}.sessions(20, 60).raised("d", "challenger_wins", false)},
+		{"a dispute that was won, with points", steady.kept("d")},
+		{"a raised dispute that was won", steady.raised("d", "challenger_wins", true)},
+		{"a raised dispute that was won without points", steady.raised("d", "challenger_wins", false)},
 		{"a raised dispute that was lost",
 			entries{}.sessions(20, 60.123456).sessions(1, 61).raised("d", "target_wins", false)},
-		{"a raised dispute without a winner", entries{}.sessions(20, 60).raised("d", "inconclusive", false)},
+		{"a raised dispute without a winner", steady.raised("d", "inconclusive", false)},
 		{"more points than can be gained",
-			entries{}.sessions(20, 60).raised("a", "challenger_wins", true).raised("b", "challenger_wins", true).raised("c",
+			steady.raised("a", "challenger_wins", true).raised("b", "challenger_wins", true).raised("c",
 				"challenger_wins", true)},
 		{"points above 100", entries{}.sessions(20, 99.5).raised("a", "challenger_wins", true)},
 		{"points below 0", entries{}.sessions(20, 3).raised("a", "target_wins", false)},
-		{"points that still count", entries{}.sessions(20, 60).raised("a", "target_wins", false).sessions(19, 60)},
-		{"points that count no more", entries{}.sessions(20, 60).raised("a", "target_wins", false).sessions(20, 60)},
+		{"points that still count", steady.raised("a", "target_wins", false).sessions(19, 60)},
+		{"points that count no more", steady.raised("a", "target_wins", false).sessions(20, 60)},
 		{"points that raise no tier", entries{}.sessions(100, 49).raised("a", "challenger_wins", true)},
 		{"points that cost the tier", entries{}.sessions(100, 52).raised("a", "target_wins", false)},
 		{"a lost dispute takes the points that were gained",
-			entries{}.sessions(20, 60).raised("a", "challenger_wins", true).raised("b", "target_wins", false).dispute("d",
+			steady.raised("a", "challenger_wins", true).raised("b", "target_wins", false).dispute("d",
 				"challenger_wins").sessions(2, 50)},
 		{"points without a score", entries{}.raised("a", "challenger_wins", true)},
 		{"a raised dispute again",
 			entries{}.sessions(3, 60).raised("a", "challenger_wins", true).raised("a", "challenger_wins", true)},
 	} {
 		a := must(accrual.Replay(accrual.Agent{Owner: f.Owner, Subject: f.Agent}, row.log))
-		out = append(out,
-			reputationVector{Name: "log: " + row.name, Log: row.log,
-				Reputation: json.RawMessage(canonicalOf(a.Reputation(formulas))), Verdict: "ok"})
+		out = append(out, reputationVector{Name: "log: " + row.name, Log: row.log,
+			Reputation: json.RawMessage(canonicalOf(a.Reputation(formulas))), Verdict: "ok"})
 	}
 	return out
 }
@@ -232,10 +241,8 @@ func (d deployment) reputationTokens(f reputationsFile) []reputationVector {
 		{Name: "another agent's", Token: signed(payload("agent:worker-2", entries{}.sessions(2, 90), nil), nil),
 			Verdict: "reputation_mismatch"},
 		{Name: "another agent posts", Token: signed(whole, nil), Agent: "agent:worker-2", Verdict: "reputation_mismatch"},
-		{Name: "another owner's",
-			Token: signed(whole,
-				map[string]any{"owner": strings.Repeat("x", 43),
-					"agent_id": strings.Repeat("x", 43) + ":" + f.Agent}), Verdict: "reputation_mismatch"},
+		{Name: "another owner's", Token: signed(whole, map[string]any{"owner": strings.Repeat("x", 43),
+			"agent_id": strings.Repeat("x", 43) + ":" + f.Agent}), Verdict: "reputation_mismatch"},
 		{Name: "by other formulas", Token: signed(whole, nil), ScoringHash: otherHash, Verdict: "pin_mismatch"},
 		{Name: "too old", Token: signed(whole, nil), At: at + 303, Verdict: "expired"},
 		{Name: "just not too old", Token: signed(whole, nil), At: at + 302, Verdict: "ok"},
@@ -279,31 +286,31 @@ func (d deployment) reputationTokens(f reputationsFile) []reputationVector {
 	for i := range 21 {
 		long = append(long, map[string]any{"coverage": 0.75, "score": 90, "session_id": fmt.Sprint(i), "timestamp": 1})
 	}
+	const malformed, unverified = "artifact_malformed", "reputation_insufficient"
 	for _, row := range []struct {
-		claim, code string
-		value       any
+		claim string
+		value any
 	}{
-		{"probabilistic", "artifact_malformed", false}, {"nonHumanIdentityProven", "artifact_malformed", true},
-		{"current_score", "artifact_malformed", 91}, {"current_score", "artifact_malformed", "90"},
-		{"lower", "artifact_malformed", 91}, {"coverage", "artifact_malformed", 0.8},
-		{"score_trend", "artifact_malformed", "rising"}, {"provisional", "artifact_malformed", true},
-		{"disputed", "artifact_malformed", true}, {"disputes_pending", "artifact_malformed", 1},
-		{"disputes_pending", "artifact_malformed", 0}, {"dispute_points", "artifact_malformed", 1},
-		{"dispute_points", "artifact_malformed", -5},
-		{"disputes_won", "artifact_malformed", 1}, {"disputes_lost", "artifact_malformed", -1},
-		{"total_interactions", "artifact_malformed", 21}, {"total_interactions", "artifact_malformed", -1},
-		{"total_sessions", "artifact_malformed", 19},
-		{"total_sessions", "artifact_malformed", 21}, {"flagged_interactions", "artifact_malformed", 1},
-		{"challenges_won", "artifact_malformed", 1}, {"first_seen", "artifact_malformed", 0},
-		{"agent_id", "artifact_malformed", f.Agent}, {"scoringHash", "artifact_malformed", "x"},
-		{"score_history", "artifact_malformed", long}, {"score_history", "artifact_malformed", []any{}},
-		{"log", "artifact_malformed", map[string]any{"entries": 19, "head": otherHash}},
-		{"log", "artifact_malformed", map[string]any{"entries": 20, "head": "x"}},
-		{"tier", "artifact_malformed", nil}, {"surprise", "artifact_malformed", 1},
+		{"probabilistic", false}, {"nonHumanIdentityProven", true},
+		{"current_score", 91}, {"current_score", "90"},
+		{"lower", 91}, {"coverage", 0.8},
+		{"score_trend", "rising"}, {"provisional", true},
+		{"disputed", true}, {"disputes_pending", 1},
+		{"disputes_pending", 0}, {"dispute_points", 1},
+		{"dispute_points", -5},
+		{"disputes_won", 1}, {"disputes_lost", -1},
+		{"total_interactions", 21}, {"total_interactions", -1},
+		{"total_sessions", 19},
+		{"total_sessions", 21}, {"flagged_interactions", 1},
+		{"challenges_won", 1}, {"first_seen", 0},
+		{"agent_id", f.Agent}, {"scoringHash", "x"},
+		{"score_history", long}, {"score_history", []any{}},
+		{"log", map[string]any{"entries": 19, "head": otherHash}},
+		{"log", map[string]any{"entries": 20, "head": "x"}},
+		{"tier", nil}, {"surprise", 1},
 	} {
-		out = append(out,
-			reputationVector{Name: fmt.Sprintf("claims: %s is %.60v", row.claim, row.value),
-				Token: signed(whole, map[string]any{row.claim: row.value}), Verdict: row.code})
+		out = append(out, reputationVector{Name: fmt.Sprintf("claims: %s is %.60v", row.claim, row.value),
+			Token: signed(whole, map[string]any{row.claim: row.value}), Verdict: malformed})
 	}
 	passed := func(name, value any) map[string]any {
 		v := map[string]any{"at": at - 60, "degraded": false, "expires": at + 86340, "mode": "observed", "result": otherHash}
@@ -312,7 +319,6 @@ func (d deployment) reputationTokens(f reputationsFile) []reputationVector {
 		}
 		return map[string]any{"verification": v}
 	}
-	const malformed, unverified = "artifact_malformed", "reputation_insufficient"
 	for _, row := range []struct {
 		name              string
 		claims            map[string]any
@@ -336,9 +342,8 @@ func (d deployment) reputationTokens(f reputationsFile) []reputationVector {
 		{"of nothing", map[string]any{"verification": map[string]any{}}, false, false, "artifact_malformed"},
 		{"with more", passed("more", 1), false, false, malformed},
 	} {
-		out = append(out,
-			reputationVector{Name: "verification: " + row.name, Token: signed(whole, row.claims),
-				RequireVerification: row.require, AllowDegraded: row.degraded, Verdict: row.code})
+		out = append(out, reputationVector{Name: "verification: " + row.name, Token: signed(whole, row.claims),
+			RequireVerification: row.require, AllowDegraded: row.degraded, Verdict: row.code})
 	}
 	rated := func(r, q any, tier string) map[string]any {
 		return map[string]any{"rating": map[string]any{"r": r, "q": q, "r_tier": tier}}

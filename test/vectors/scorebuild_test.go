@@ -22,41 +22,69 @@ type receipt = interaction.Receipt
 
 var seen, said, unknown = interaction.Observed, interaction.Declared, interaction.NotMeasured
 
+type edit = func(call int, r *receipt)
+
+// group names vectors that are about one part of a score.
+type group struct{ name, part, state string }
+
+var (
+	inputs         = group{"input", "domains", isObserved}
+	coverage       = group{"coverage", "domains", isObserved}
+	regression     = group{"regression", "regression", isDeclared}
+	speed          = group{"speed", "speed", isDeclared}
+	regularity     = group{"regularity", "regularity", isObserved}
+	chain          = group{"chain", "chain", isObserved}
+	selfReferences = group{"self-references", "self_references", isObserved}
+	depth          = group{"depth", "depth", isObserved}
+	domains        = group{"domains", "domains", isObserved}
+	agreement      = group{"agreement", "agreement", isObserved}
+	superhuman     = group{"superhuman", "superhuman", isObserved}
+	texts          = group{name: "text"}
+	endurance      = group{"endurance", "endurance", isObserved}
+	fatigue        = group{"fatigue", "fatigue", isObserved}
+	commitments    = group{"challenge", "commitments", isDeclared}
+	strategies     = group{"strategy", "commitments", isDeclared}
+	whole          = group{name: "whole"}
+	interval       = group{name: "interval"}
+)
+
 type scored struct {
+	group
 	v  scoreVector
 	at int64
 }
 
-func newScored(name string) *scored {
-	return &scored{scoreVector{Name: name, ModelHosts: []string{modelHost}, Receipts: []json.RawMessage{}}, midnight}
+func (g group) when(name string) *scored {
+	return &scored{g, scoreVector{Name: g.name + ": " + name, ModelHosts: []string{modelHost},
+		Receipts: []json.RawMessage{}}, midnight}
 }
 
-func (s *scored) add(r *receipt) {
+func (s *scored) add(r receipt) {
 	if r.Outcome == "" {
 		r.Outcome = interaction.OutcomeCompleted
 	}
 	if r.Timing.RequestReceived == 0 {
 		r.Timing.RequestReceived = s.at
 	}
-	s.v.Receipts = append(s.v.Receipts, bare(r))
+	s.v.Receipts = append(s.v.Receipts, bare(&r))
 	s.at += 10_000
 }
 
-func (s *scored) calls(n int, edits ...func(i int, r *receipt)) *scored {
+func (s *scored) calls(n int, edits ...edit) *scored {
 	for i := range n {
 		r := &receipt{Model: &interaction.ModelCall{Host: modelHost, Model: "model-1"}}
 		r.Timing = interaction.Timing{RequestReceived: s.at, LLMEnd: s.at + 1000}
 		for _, edit := range edits {
 			edit(i, r)
 		}
-		s.add(r)
+		s.add(*r)
 	}
 	return s
 }
 
 func (s *scored) other(receipts ...*receipt) *scored {
 	for _, r := range receipts {
-		s.add(r)
+		s.add(*r)
 	}
 	return s
 }
@@ -69,7 +97,13 @@ func (s *scored) expect(part string, n int64, value, points float64, state strin
 	return s
 }
 
-func (s *scored) nothing(part string, n int64) *scored {
+func (s *scored) gives(n int64, value, points float64) *scored {
+	return s.expect(s.part, n, value, points, s.state)
+}
+
+func (s *scored) nothing(n int64) *scored { return s.unmeasured(s.part, n) }
+
+func (s *scored) unmeasured(part string, n int64) *scored {
 	return s.expect(part, n, 0, 0, interaction.StateNotMeasured)
 }
 
@@ -78,9 +112,17 @@ func (s *scored) with(b *autonomy.Baseline, challenges ...autonomy.Challenge) *s
 	return s
 }
 
+func relayed(hosts ...string) *receipt {
+	r := &receipt{Post: &interaction.PostMade{Status: 201}, RelayedCount: int64(len(hosts))}
+	for _, h := range hosts {
+		r.Relayed = append(r.Relayed, interaction.RelayedCall{Host: h, Tool: "t"})
+	}
+	return r
+}
+
 func figures(r *receipt) *interaction.ModelFigures { return &r.Model.Figures }
 
-func took(tokens, duration func(i int) int64) func(int, *receipt) {
+func took(tokens, duration func(i int) int64) edit {
 	return func(i int, r *receipt) {
 		figures(r).OutputTokens, figures(r).Duration = said(tokens(i)), seen(duration(i))
 	}
@@ -94,7 +136,7 @@ func of(numbers ...int64) func(int) int64 {
 	return func(i int) int64 { return numbers[i%len(numbers)] }
 }
 
-func gaps(gap func(i int) int64) func(int, *receipt) {
+func gaps(gap func(i int) int64) edit {
 	return func(i int, r *receipt) {
 		if i > 0 {
 			figures(r).Turnaround = seen(gap(i - 1))
@@ -102,7 +144,7 @@ func gaps(gap func(i int) int64) func(int, *receipt) {
 	}
 }
 
-func tools(name, arguments func(i int) string) func(int, *receipt) {
+func tools(name, arguments func(i int) string) edit {
 	return func(i int, r *receipt) {
 		r.Model.ToolCalls = []interaction.ToolCall{{ID: tagOf("call", i), Tool: name(i), Arguments: arguments(i)}}
 		figures(r).ToolCallsMade = seen(1)
@@ -120,7 +162,7 @@ func numbered(what string) func(int) string {
 
 func tags(what string) func(int) string { return func(i int) string { return tagOf(what, i) } }
 
-func one(i int, edit func(r *receipt)) func(int, *receipt) {
+func one(i int, edit func(r *receipt)) edit {
 	return func(j int, r *receipt) {
 		if i == j {
 			edit(r)
@@ -169,11 +211,12 @@ func challengeOf(nonce string, s strategy.Strategy) autonomy.Challenge {
 	}
 }
 
-func naming(c autonomy.Challenge, shown int) func(int, *receipt) {
-	return func(i int, r *receipt) {
-		r.Challenge = &interaction.ChallengeRef{ChallengeNonce: c.Nonce, CommitmentHash: c.Commitment,
-			CommitmentRevealed: i >= shown}
-	}
+func naming(c autonomy.Challenge, shown int) edit {
+	return func(i int, r *receipt) { r.Challenge = refTo(c, i >= shown) }
+}
+
+func refTo(c autonomy.Challenge, revealed bool) *interaction.ChallengeRef {
+	return &interaction.ChallengeRef{ChallengeNonce: c.Nonce, CommitmentHash: c.Commitment, CommitmentRevealed: revealed}
 }
 
 func strategyVectors() (out []strategyVector) {
@@ -230,9 +273,8 @@ func baselineVectors() (out []baselineVector) {
 	add("an even number of samples", sample(speed("a", 50, 4)), sample(speed("a", 60, 1)), sample(speed("a", 52.5, 2)),
 		sample(speed("a", 40, 3)))
 	add("models in order, and a sample without a speed", sample(text("b"), speed("a", 50, 4)), sample(speed("b", 10, 0)))
-	add("classes of texts",
-		sample(text("a", autonomy.TextSample{Class: 0, Entropy: 7000, Compression: 400},
-			autonomy.TextSample{Class: 3, Entropy: 9000, Compression: 350})),
+	add("classes of texts", sample(text("a", autonomy.TextSample{Class: 0, Entropy: 7000, Compression: 400},
+		autonomy.TextSample{Class: 3, Entropy: 9000, Compression: 350})),
 		sample(text("a", autonomy.TextSample{Class: 0, Entropy: 7300, Compression: 410})),
 		sample(text("a", autonomy.TextSample{Class: 0, Entropy: 7100, Compression: 440})))
 	return out

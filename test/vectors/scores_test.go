@@ -56,12 +56,6 @@ type scoresFile struct {
 	Vectors     []scoreVector    `json:"vectors,omitempty"`
 }
 
-func (f scoresFile) marshal() []byte {
-	vectors := f.Vectors
-	f.Vectors = nil
-	return oneAVector(f, anys(vectors))
-}
-
 func (v *scoreVector) measure() {
 	v.session = autonomy.NewSession(v.ModelHosts)
 	for i, raw := range v.Receipts {

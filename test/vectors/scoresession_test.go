@@ -21,23 +21,21 @@ func challengeWithProbes(pairs ...string) autonomy.Challenge {
 func textCases() []*scored {
 	usual := usually(textOf("model-1", 0, 10, dist(7000, 100), dist(400, 0)))
 	text := func(name string, sample func(*receipt)) *scored {
-		return newScored("text: "+name).with(usual).calls(1, one(0, sample))
+		return texts.when(name).with(usual).calls(1, one(0, sample))
 	}
 	both := func(s *scored, entropy, compression float64) *scored {
-		return s.expect("word_entropy", 1, entropy, 3*entropy, isObserved).expect("compression", 1, compression,
-			3*compression, isObserved)
+		return s.expect("word_entropy", 1, entropy, 3*entropy, isObserved).
+			expect("compression", 1, compression, 3*compression, isObserved)
 	}
-	neither := func(s *scored) *scored { return s.nothing("word_entropy", 0).nothing("compression", 0) }
+	neither := func(s *scored) *scored { return s.unmeasured("word_entropy", 0).unmeasured("compression", 0) }
 	two := usually(textOf("model-1", 0, 10, dist(7000, 100), dist(400, 0)),
 		textOf("model-2", 1, 10, dist(8000, 100), dist(300, 10)))
-	missing := func(edit func(*interaction.ModelFigures)) func(*receipt) {
-		return func(r *receipt) { edit(figures(r)) }
-	}
 	return []*scored{
-		neither(newScored("text: no baseline").calls(1, one(0, sampled(5000, 7000, 400)))),
-		neither(newScored("text: a baseline of 9 sessions").with(
-			usually(textOf("model-1", 0, 9, dist(7000, 100), dist(400, 0)))).calls(1, one(0, sampled(5000, 7000, 400)))),
-		neither(newScored("text: no sample").with(usual).calls(1)),
+		neither(texts.when("no baseline").calls(1, one(0, sampled(5000, 7000, 400)))),
+		neither(texts.when("a baseline of 9 sessions").
+			with(usually(textOf("model-1", 0, 9, dist(7000, 100), dist(400, 0)))).
+			calls(1, one(0, sampled(5000, 7000, 400)))),
+		neither(texts.when("no sample").with(usual).calls(1)),
 		both(text("as usual", sampled(5000, 7000, 400)), 1, 1),
 		both(text("at the upper edges", sampled(5000, 7296, 408)), 1, 1), // 2 · 148.26, and of a spread of 0: 2 · 4
 		both(text("above them", sampled(5000, 7297, 409)), 0, 0),
@@ -46,47 +44,47 @@ func textCases() []*scored {
 		both(text("one of the two", sampled(5000, 7000, 500)), 1, 0),
 		both(text("8,191 bytes are of the first class", sampled(8191, 7000, 400)), 1, 1),
 		neither(text("8,192 bytes are not", sampled(8192, 7000, 400))),
-		both(newScored("text: the last sample counts").with(usual).calls(3, one(0, sampled(4096, 1, 1)),
-			one(1, sampled(5000, 7000, 400))), 1, 1),
-		both(newScored("text: a sample without a compression is none").with(usual).calls(2, one(0, sampled(4096, 7000, 400)),
-			one(1, sampled(5000, 1, 1)),
-			one(1, missing(func(f *interaction.ModelFigures) { f.Compression = unknown }))), 1, 1),
-		both(newScored("text: a sample without an entropy is none").with(usual).calls(2, one(0, sampled(4096, 7000, 400)),
-			one(1, sampled(5000, 1, 1)),
-			one(1, missing(func(f *interaction.ModelFigures) { f.WordEntropy = unknown }))), 1, 1),
-		newScored("text: two models, by their bytes").with(two).calls(2, one(0, sampled(4096, 7000, 900)),
-			one(1, sampled(12288, 9000, 310)), one(1, to(modelHost, "model-2"))).
+		both(texts.when("the last sample counts").with(usual).
+			calls(3, one(0, sampled(4096, 1, 1)), one(1, sampled(5000, 7000, 400))), 1, 1),
+		both(texts.when("a sample without a compression is none").with(usual).
+			calls(2, one(0, sampled(4096, 7000, 400)), one(1, sampled(5000, 1, 1)), one(1, func(r *receipt) {
+				figures(r).Compression = unknown
+			})), 1, 1),
+		both(texts.when("a sample without an entropy is none").with(usual).
+			calls(2, one(0, sampled(4096, 7000, 400)), one(1, sampled(5000, 1, 1)), one(1, func(r *receipt) {
+				figures(r).WordEntropy = unknown
+			})), 1, 1),
+		texts.when("two models, by their bytes").with(two).
+			calls(2, one(0, sampled(4096, 7000, 900)), one(1, sampled(12288, 9000, 310)), one(1, to(modelHost, "model-2"))).
 			expect("word_entropy", 2, 0.25, 0.75, isObserved).expect("compression", 2, 0.75, 2.25, isObserved),
-		both(newScored("text: two models, of which one has a baseline").with(usual).calls(2, one(0, sampled(4096, 7000, 400)),
-			one(1, sampled(12288, 9000, 310)), one(1, to(modelHost, "model-2"))), 1, 1),
-		neither(newScored("text: the model that came first has the longest sample").calls(2, one(0, sampled(5000, 7123, 400)),
-			one(1, sampled(5000, 6000, 400)), one(1, to(modelHost, "model-2")))),
+		both(texts.when("two models, of which one has a baseline").with(usual).
+			calls(2, one(0, sampled(4096, 7000, 400)), one(1, sampled(12288, 9000, 310)),
+				one(1, to(modelHost, "model-2"))), 1, 1),
+		neither(texts.when("the model that came first has the longest sample").
+			calls(2, one(0, sampled(5000, 7123, 400)), one(1, sampled(5000, 6000, 400)), one(1, to(modelHost, "model-2")))),
 
-		newScored("endurance: 20 calls in half an hour").calls(20, every(90*1000), one(19, func(r *receipt) {
-			r.Timing.LLMEnd = midnight + 30*minute
-		})).expect("endurance", 20, 1, 6, isObserved),
-		newScored("endurance: more of both").calls(40, every(90*1000)).expect("endurance", 40, 1, 6, isObserved),
-		newScored("endurance: 5 calls in 6 minutes").calls(5, every(90*1000), one(4, func(r *receipt) {
-			r.Timing.LLMEnd = 0
-		})).expect("endurance", 5, 0.05, 0.3, isObserved),
-		newScored("endurance: one call without an end").calls(1, func(_ int, r *receipt) {
-			r.Timing.LLMEnd = 0
-		}).expect("endurance", 1, 0, 0, isObserved),
-		newScored("endurance: an earlier call that ended last").calls(2, one(0, func(r *receipt) {
-			r.Timing.LLMEnd = midnight + 30*minute
-		})).expect("endurance", 2, 0.1, 0.6, isObserved),
-		newScored("endurance: calls that do not count").calls(3, every(30*minute), one(0, ended("failed")),
-			one(2, to(ownHost, "m"))).expect("endurance", 1, 1.0/36000, 6.0/36000, isObserved),
+		endurance.when("20 calls in half an hour").
+			calls(20, every(90*1000), one(19, func(r *receipt) { r.Timing.LLMEnd = midnight + 30*minute })).
+			gives(20, 1, 6),
+		endurance.when("more of both").calls(40, every(90*1000)).gives(40, 1, 6),
+		endurance.when("5 calls in 6 minutes").
+			calls(5, every(90*1000), one(4, func(r *receipt) { r.Timing.LLMEnd = 0 })).gives(5, 0.05, 0.3),
+		endurance.when("one call without an end").calls(1, func(_ int, r *receipt) { r.Timing.LLMEnd = 0 }).gives(1, 0, 0),
+		endurance.when("an earlier call that ended last").
+			calls(2, one(0, func(r *receipt) { r.Timing.LLMEnd = midnight + 30*minute })).gives(2, 0.1, 0.6),
+		endurance.when("calls that do not count").
+			calls(3, every(30*minute), one(0, ended("failed")), one(2, to(ownHost, "m"))).
+			gives(1, 1.0/36000, 6.0/36000),
 	}
 }
 
-func every(ms int64) func(int, *receipt) {
+func every(ms int64) edit {
 	return func(i int, r *receipt) {
 		r.Timing = interaction.Timing{RequestReceived: midnight + int64(i)*ms, LLMEnd: midnight + int64(i)*ms + 1000}
 	}
 }
 
-func hours(days int, hours ...int) (n int, edit func(int, *receipt)) {
+func hours(days int, hours ...int) (n int, at edit) {
 	return days * len(hours), func(i int, r *receipt) {
 		at := int64(midnight + i/len(hours)*86_400_000 + hours[i%len(hours)]*3_600_000)
 		r.Timing = interaction.Timing{RequestReceived: at, LLMEnd: at + 1000}
@@ -109,41 +107,41 @@ func without(quiet ...int) (out []int) {
 
 func fatigueCases() []*scored {
 	growing := func(name string, first, step int64, value float64) *scored {
-		return newScored("fatigue: "+name).calls(11, gaps(func(i int) int64 {
+		return fatigue.when(name).calls(11, gaps(func(i int) int64 {
 			return first + step*int64(i)
-		})).expect("fatigue", 10, value, 8-value, isObserved)
+		})).gives(10, value, 8-value)
 	}
 	rhythm := func(name string, days int, value float64, busy ...int) *scored {
 		n, edit := hours(days, busy...)
-		return newScored("fatigue: "+name).calls(n, edit).expect("fatigue", int64(n-1), value, 8-value, isObserved)
+		return fatigue.when(name).calls(n, edit).gives(int64(n-1), value, 8-value)
 	}
 	n, eighteen := hours(4, without(0, 1, 2, 3, 4, 5)...)
 	return []*scored{
-		newScored("fatigue: 9 gaps").calls(10, gaps(always(100))).nothing("fatigue", 9),
-		newScored("fatigue: equal gaps").calls(11, gaps(always(100))).expect("fatigue", 10, 0, 8, isObserved),
-		newScored("fatigue: gaps of 0").calls(11, gaps(always(0))).expect("fatigue", 10, 0, 8, isObserved),
+		fatigue.when("9 gaps").calls(10, gaps(always(100))).nothing(9),
+		fatigue.when("equal gaps").calls(11, gaps(always(100))).gives(10, 0, 8),
+		fatigue.when("gaps of 0").calls(11, gaps(always(0))).gives(10, 0, 8),
 		growing("faster", 100, -5, 0),
 		growing("slower by a half", 27, 2, 0), // growth (a + 9k - a) / (a + 4.5k) of gaps a + ki
 		growing("as much slower as the median", 9, 2, 4),
 		growing("slower by half as much again", 3, 2, 8),
-		newScored("fatigue: twice as slow in the second half").calls(11,
-			gaps(of(100, 100, 100, 100, 100, 200, 200, 200, 200, 200))).expect("fatigue", 10, 5.6, 2.4, isObserved),
-		newScored("fatigue: an odd number of gaps, of which the middle is in no pair").calls(12,
-			gaps(of(100, 100, 100, 100, 100, 9999, 200, 200, 200, 200, 200))).
-			expect("fatigue", 11, 8.0/3, 16.0/3, isObserved), // 100/60000 over 100000, by a median of 200: 5/6 growth
-		newScored("fatigue: gaps of 0, and then long ones").calls(11,
-			gaps(of(0, 0, 0, 0, 0, 0, 0, 90, 90, 90))).expect("fatigue", 10, 8, 0, isObserved),
-		newScored("fatigue: all at one time").calls(11, gaps(times(10)), every(0)).expect("fatigue", 10, 0, 8, isObserved),
-		newScored("fatigue: times that do not rise make no pair").calls(11,
-			gaps(of(100, 100, 100, 100, 100, 200, 200, 200, 200, 200)), one(6, func(r *receipt) {
+		fatigue.when("twice as slow in the second half").
+			calls(11, gaps(of(100, 100, 100, 100, 100, 200, 200, 200, 200, 200))).gives(10, 5.6, 2.4),
+		// 100/60000 over 100000, by a median of 200: 5/6 growth
+		fatigue.when("an odd number of gaps, of which the middle is in no pair").
+			calls(12, gaps(of(100, 100, 100, 100, 100, 9999, 200, 200, 200, 200, 200))).gives(11, 8.0/3, 16.0/3),
+		fatigue.when("gaps of 0, and then long ones").calls(11, gaps(of(0, 0, 0, 0, 0, 0, 0, 90, 90, 90))).gives(10, 8, 0),
+		fatigue.when("all at one time").calls(11, gaps(times(10)), every(0)).gives(10, 0, 8),
+		fatigue.when("times that do not rise make no pair").
+			calls(11, gaps(of(100, 100, 100, 100, 100, 200, 200, 200, 200, 200)), one(6, func(r *receipt) {
 				r.Timing.RequestReceived = midnight
 			})).
-			expect("fatigue", 10, 5.6, 2.4, isObserved),
+			gives(10, 5.6, 2.4),
 
-		newScored("fatigue: the last request came before the first").calls(11, gaps(func(i int) int64 {
-			return int64(1000 - 100*i)
-		}), one(10, func(r *receipt) { r.Timing.RequestReceived = midnight - 500_000 })).
-			expect("fatigue", 10, 0, 8, isObserved),
+		fatigue.when("the last request came before the first").
+			calls(11, gaps(func(i int) int64 {
+				return int64(1000 - 100*i)
+			}), one(10, func(r *receipt) { r.Timing.RequestReceived = midnight - 500_000 })).
+			gives(10, 0, 8),
 
 		rhythm("4 quiet hours", 4, 0, without(0, 1, 2, 3)...),
 		rhythm("6 quiet hours", 4, 4, without(0, 1, 2, 3, 4, 5)...),
@@ -152,103 +150,80 @@ func fatigueCases() []*scored {
 		rhythm("quiet hours over midnight", 5, 4, without(22, 23, 0, 1, 2, 3)...),
 		rhythm("quiet hours in two pieces", 4, 0, without(0, 1, 2, 12, 13, 14)...),
 		rhythm("71 hours", 3, 0, without(0)...),
-		newScored("fatigue: 71 calls").calls(n-1, eighteen).expect("fatigue", 70, 0, 8, isObserved),
-		newScored("fatigue: slower, and a rhythm").calls(n, eighteen, gaps(func(i int) int64 {
-			return int64(60 + i)
-		})).expect("fatigue", 71, 528.0/95, 232.0/95, isObserved),
+		fatigue.when("71 calls").calls(n-1, eighteen).gives(70, 0, 8),
+		fatigue.when("slower, and a rhythm").calls(n, eighteen, gaps(func(i int) int64 { return int64(60 + i) })).
+			gives(71, 528.0/95, 232.0/95),
 	}
 }
 
 func challengeCases() []*scored {
 	c := challengeOf("nonce-1", plan())
+	second := challengeOf("nonce-2", plan())
 	search := tools(named("search"), tags("arguments"))
-	all := func(k float64) float64 { return k / (k + 1.959963984540054*1.959963984540054) } // Wilson's bound, k of k
-	none := func(name string, n int64, challenges ...autonomy.Challenge) *scored {
-		return newScored("challenge: "+name).with(nil, challenges...).expect("commitments", n, 0, 0, isDeclared)
+	none := func(name string, c autonomy.Challenge) *scored {
+		return commitments.when(name).with(nil, c).gives(1, 0, 0)
+	}
+	kept := func(name string, challenges ...autonomy.Challenge) *scored {
+		k := float64(len(challenges))
+		all := k / (k + 1.959963984540054*1.959963984540054) // Wilson's bound, k of k
+		return commitments.when(name).with(nil, challenges...).gives(int64(k), all, 15*all)
+	}
+	half := func(name string, value float64, challenges ...autonomy.Challenge) *scored {
+		return commitments.when(name).with(nil, challenges...).gives(2, value, 15*value)
 	}
 	edited := func(edit func(*autonomy.Challenge)) autonomy.Challenge {
 		other := c
 		edit(&other)
 		return other
 	}
+	at := func(issued, committed int64) autonomy.Challenge {
+		return edited(func(c *autonomy.Challenge) { c.Issued, c.Committed = midnight+issued, midnight+committed })
+	}
 	late := edited(func(c *autonomy.Challenge) { c.Committed = midnight + 5000 })
-	early := edited(func(c *autonomy.Challenge) { c.Issued, c.Committed = midnight+1000, midnight+10_000 })
+	hidden := edited(func(c *autonomy.Challenge) { c.Salt, c.Strategy = "", nil })
+	salted := func(salt string) autonomy.Challenge { return edited(func(c *autonomy.Challenge) { c.Salt = salt }) }
+	more := plan()
+	more.Calls.Max++
 	broken := challengeOf("nonce-1",
 		strategy.Strategy{Tools: []string{}, Hosts: []string{modelHost}, Model: "model-1",
 			Calls: strategy.Calls{Min: 1, Max: 8}})
-	second := challengeOf("nonce-2", plan())
+	end := &receipt{Closing: &interaction.Closing{Reason: "ended"}, Challenge: refTo(c, true)}
+	uncommitted := &interaction.ChallengeRef{ChallengeNonce: c.Nonce}
+	post := &receipt{Post: &interaction.PostMade{Status: 201}, Challenge: uncommitted}
+	open := one(0, func(r *receipt) { r.Challenge = uncommitted })
 	return []*scored{
-		newScored("challenge: none").calls(1).nothing("commitments", 0),
-		none("issued", 1, autonomy.Challenge{Nonce: "nonce-1", Issued: midnight}).calls(1),
-		none("committed, and not revealed", 1, edited(func(c *autonomy.Challenge) {
-			c.Salt, c.Strategy = "", nil
-		})).calls(3, search, naming(c, 9)),
-		none("revealed, and no receipt says so", 1, c).calls(3, search, naming(c, 9)),
-		none("revealed, and no receipt names it", 1, c).calls(3, search),
-		none("receipts name another commitment", 1, c).calls(3, search, naming(edited(func(c *autonomy.Challenge) {
+		commitments.when("none").calls(1).nothing(0),
+		none("issued", autonomy.Challenge{Nonce: "nonce-1", Issued: midnight}).calls(1),
+		none("committed, and not revealed", hidden).calls(3, search, naming(c, 9)),
+		none("revealed, and no receipt says so", c).calls(3, search, naming(c, 9)),
+		none("revealed, and no receipt names it", c).calls(3, search),
+		none("receipts name another commitment", c).calls(3, search, naming(edited(func(c *autonomy.Challenge) {
 			c.Commitment = second.Commitment
 		}), 2)),
-		none("another salt", 1, edited(func(c *autonomy.Challenge) {
-			c.Salt = planSalt[:len(planSalt)-1] + "A"
-		})).calls(3, search, naming(c, 2)),
-		none("a short salt", 1, edited(func(c *autonomy.Challenge) { c.Salt = "AA" })).calls(3, search, naming(c, 2)),
-		none("another strategy", 1, edited(func(c *autonomy.Challenge) {
-			p := plan()
-			p.Calls.Max++
-			c.Strategy = &p
-		})).calls(3, search, naming(c, 2)),
-		none("no model call", 1,
-			c).other(&receipt{Closing: &interaction.Closing{Reason: "ended"},
-			Challenge: &interaction.ChallengeRef{ChallengeNonce: c.Nonce, CommitmentHash: c.Commitment,
-				CommitmentRevealed: true}}),
-		newScored("challenge: passed").with(nil, c).calls(3, search, naming(c, 2)).expect("commitments", 1, all(1), 15*all(1),
-			isDeclared),
-		newScored("challenge: revealed in the receipt that closes").with(nil, c).calls(3, search, naming(c, 9)).
-			other(&receipt{Closing: &interaction.Closing{Reason: "ended"},
-				Challenge: &interaction.ChallengeRef{ChallengeNonce: c.Nonce, CommitmentHash: c.Commitment,
-					CommitmentRevealed: true}}).
-			expect("commitments", 1, all(1), 15*all(1), isDeclared),
-		newScored("challenge: calls before it was issued").with(nil, edited(func(c *autonomy.Challenge) {
-			c.Issued, c.Committed = midnight+10_001, midnight+15_000
-		})).
-			calls(2).calls(2, search, naming(c, 1)).expect("commitments", 1, all(1), 15*all(1), isDeclared),
-		none("a call between issue and commitment", 1, late).calls(3, search, naming(c, 2)),
-		none("a call in the millisecond of the issue", 1, edited(func(c *autonomy.Challenge) {
-			c.Issued, c.Committed = midnight, midnight+1
-		})).calls(3, search, naming(c, 2)),
-		newScored("challenge: a call in the millisecond of the commitment").with(nil, edited(func(c *autonomy.Challenge) {
-			c.Committed = midnight
-		})).calls(3, search, naming(c, 2)).
-			expect("commitments", 1, all(1), 15*all(1), isDeclared),
-		newScored("challenge: a call between, counted out by its time").with(nil, early).calls(1).calls(2, search,
-			naming(c, 1)).expect("commitments", 1, all(1), 15*all(1), isDeclared),
-		none("a receipt with the nonce and no commitment", 1, c).calls(1, one(0, func(r *receipt) {
-			r.Challenge = &interaction.ChallengeRef{ChallengeNonce: c.Nonce}
-		})).calls(3, search, naming(c, 2)),
-		none("a receipt with the nonce and no commitment, and then a post", 1, c).calls(1, one(0, func(r *receipt) {
-			r.Challenge = &interaction.ChallengeRef{ChallengeNonce: c.Nonce}
-		})).
-			other(&receipt{Post: &interaction.PostMade{Status: 201},
-				Challenge: &interaction.ChallengeRef{ChallengeNonce: c.Nonce}}).calls(3, search, naming(c, 2)),
-		newScored("challenge: a post with the nonce and no commitment").with(nil,
-			c).other(&receipt{Post: &interaction.PostMade{Status: 201},
-			Challenge: &interaction.ChallengeRef{ChallengeNonce: c.Nonce}}).
-			calls(3, search, naming(c, 2)).expect("commitments", 1, all(1), 15*all(1), isDeclared),
-		newScored("challenge: revealed once").with(nil, c).calls(3, search, naming(c, 9), one(1, func(r *receipt) {
+		none("another salt", salted(planSalt[:len(planSalt)-1]+"A")).calls(3, search, naming(c, 2)),
+		none("a short salt", salted("AA")).calls(3, search, naming(c, 2)),
+		none("another strategy", edited(func(c *autonomy.Challenge) { c.Strategy = &more })).calls(3, search, naming(c, 2)),
+		none("no model call", c).other(end),
+		kept("passed", c).calls(3, search, naming(c, 2)),
+		kept("revealed in the receipt that closes", c).calls(3, search, naming(c, 9)).other(end),
+		kept("calls before it was issued", at(10_001, 15_000)).calls(2).calls(2, search, naming(c, 1)),
+		none("a call between issue and commitment", late).calls(3, search, naming(c, 2)),
+		none("a call in the millisecond of the issue", at(0, 1)).calls(3, search, naming(c, 2)),
+		kept("a call in the millisecond of the commitment", at(-8000, 0)).calls(3, search, naming(c, 2)),
+		kept("a call between, counted out by its time", at(1000, 10_000)).calls(1).calls(2, search, naming(c, 1)),
+		none("a receipt with the nonce and no commitment", c).calls(1, open).calls(3, search, naming(c, 2)),
+		none("a receipt with the nonce and no commitment, and then a post", c).calls(1, open).other(post).
+			calls(3, search, naming(c, 2)),
+		kept("a post with the nonce and no commitment", c).other(post).calls(3, search, naming(c, 2)),
+		kept("revealed once", c).calls(3, search, naming(c, 9), one(1, func(r *receipt) {
 			r.Challenge.CommitmentRevealed = true
-		})).
-			expect("commitments", 1, all(1), 15*all(1), isDeclared),
-		none("receipts say revealed, and the node has no strategy", 1, edited(func(c *autonomy.Challenge) {
-			c.Salt, c.Strategy = "", nil
-		})).calls(3, search, naming(c, 0)),
-		newScored("challenge: two of two").with(nil, c, second).calls(2, search, naming(c, 1)).calls(2, search,
-			naming(second, 1)).expect("commitments", 2, all(2), 15*all(2), isDeclared),
-		newScored("challenge: one of two, the other's tools are others").with(nil, broken, second).calls(2, search,
-			naming(broken, 1)).calls(2, search, naming(second, 1)).
-			expect("commitments", 2, wilsonHalf*7/8, 15*wilsonHalf*7/8, isDeclared),
-		newScored("challenge: one of two, the other was never committed").with(nil, c,
-			autonomy.Challenge{Nonce: "nonce-3", Issued: midnight}).calls(3, search, naming(c, 2)).
-			expect("commitments", 2, wilsonHalf, 15*wilsonHalf, isDeclared),
+		})),
+		none("receipts say revealed, and the node has no strategy", hidden).calls(3, search, naming(c, 0)),
+		kept("two of two", c, second).calls(2, search, naming(c, 1)).calls(2, search, naming(second, 1)),
+		half("one of two, the other's tools are others", wilsonHalf*7/8, broken, second).
+			calls(2, search, naming(broken, 1)).calls(2, search, naming(second, 1)),
+		half("one of two, the other was never committed", wilsonHalf, c,
+			autonomy.Challenge{Nonce: "nonce-3", Issued: midnight}).calls(3, search, naming(c, 2)),
 	}
 }
 
@@ -259,14 +234,13 @@ func strategyCases() []*scored {
 	p := plan()
 	c := challengeOf("nonce-1", p)
 	search := tools(named("search"), tags("arguments"))
-	broken := func(name string, n int, edits ...func(int, *receipt)) *scored {
-		s := newScored("strategy: "+name).with(nil, c).calls(n,
-			append([]func(int, *receipt){search, naming(c, 1)}, edits...)...)
-		return s.expect("commitments", 1, 0, 0, isDeclared)
+	broken := func(name string, n int, edits ...edit) *scored {
+		s := strategies.when(name).with(nil, c).calls(n, append([]edit{search, naming(c, 1)}, edits...)...)
+		return s.gives(1, 0, 0)
 	}
-	kept := func(name string, n int, edits ...func(int, *receipt)) *scored {
+	kept := func(name string, n int, edits ...edit) *scored {
 		k := 1 / (1 + 1.959963984540054*1.959963984540054)
-		return broken(name, n, edits...).expect("commitments", 1, k, 15*k, isDeclared)
+		return broken(name, n, edits...).gives(1, k, 15*k)
 	}
 	relay := func(host, tool string, count int64) func(*receipt) {
 		return func(r *receipt) {
@@ -327,26 +301,18 @@ func wholeCases() []*scored {
 			r.Model.Probe = &interaction.Probe{ID: "abcdeABCDE"[i-10 : i-9], Answer: tagOf("answer", i%5)}
 		}
 	}
-	whole := newScored("whole: an agent at work").with(baseline, c).calls(40, full)
-	failing := newScored("whole: with failures and an own host").with(baseline, c).calls(43, full, one(7, ended("failed")),
-		one(15, ended("cut")), one(30, to(ownHost, "m")))
-	nine := newScored("interval: 9 calls").calls(9, full)
-	ten := newScored("interval: 10 calls").calls(10, full)
-	uneven := newScored("interval: 23 calls").calls(23, full)
-	hosts := newScored("interval: domains of one block").calls(20).other(&receipt{
-		Post:    &interaction.PostMade{Status: 201},
-		Relayed: []interaction.RelayedCall{{Host: "a", Tool: "t"}, {Host: "b", Tool: "t"}}, RelayedCount: 2,
-	})
-	before := newScored("interval: domains before the first call").other(&receipt{
-		Post: &interaction.PostMade{Status: 201}, Relayed: []interaction.RelayedCall{{Host: "a", Tool: "t"}}, RelayedCount: 1,
-	}).calls(20).expect("domains", 20, 1, 1.2, isObserved)
-	minimum := newScored("interval: half of a minimum is enough without a block").calls(11, gaps(of(900, 1100)),
-		took(times(10), times(1000)))
 	return []*scored{
-		whole.expect("regularity", 39, wholeCoV, 6, isObserved), failing.nothing("agreement", 4),
-		nine.nothing("regularity", 8), ten.nothing("regularity", 9),
-		uneven.expect("chain", 23, 22, 10, isObserved), hosts.expect("domains", 20, 2, 2.4, isObserved), before,
-		minimum.expect("regression", 11, 1, 8, isDeclared),
+		whole.when("an agent at work").with(baseline, c).calls(40, full).expect("regularity", 39, wholeCoV, 6, isObserved),
+		whole.when("with failures and an own host").with(baseline, c).calls(43, full, one(7, ended("failed")),
+			one(15, ended("cut")), one(30, to(ownHost, "m"))).unmeasured("agreement", 4),
+		interval.when("9 calls").calls(9, full).unmeasured("regularity", 8),
+		interval.when("10 calls").calls(10, full).unmeasured("regularity", 9),
+		interval.when("23 calls").calls(23, full).expect("chain", 23, 22, 10, isObserved),
+		interval.when("domains of one block").calls(20).other(relayed("a", "b")).expect("domains", 20, 2, 2.4, isObserved),
+		interval.when("domains before the first call").other(relayed("a")).calls(20).
+			expect("domains", 20, 1, 1.2, isObserved),
+		interval.when("half of a minimum is enough without a block").calls(11, gaps(of(900, 1100)),
+			took(times(10), times(1000))).expect("regression", 11, 1, 8, isDeclared),
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/reputation/autonomy"
 )
 
@@ -20,15 +19,9 @@ func (d deployment) scoreClaims() string {
 }
 
 func (d deployment) scoreTokens() artifactsFile {
-	d = d.appraiser()
-	r := d.roles[evidence.PurposeAppraiser]
+	d, r := d.appraiser()
 	f := artifactsFile{About: "Tokens of autonomy scores: see docs/vectors.md, Autonomy scores.", At: at, Skew: 2,
-		Trust: d.trust(), Expected: map[string]expectedJSON{
-			autonomy.Kind.Typ: {Issuers: []string{r.issuer}, Audiences: []string{r.audience}, KeyIDs: []string{"appraiser-key"},
-				MaxAge:  15,
-				Custody: []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked}, RequireNonExportable: true},
-		}}
-	f.Trust.Certificates = append(f.Trust.Certificates, d.certificate(r, nil))
+		Trust: d.trusting(r), Expected: map[string]expectedJSON{autonomy.Kind.Typ: r.expected(15)}}
 	payload := d.scoreClaims()
 	for _, row := range scoreTokenRows() {
 		claims := make(map[string]any)

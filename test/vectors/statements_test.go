@@ -2,7 +2,6 @@ package vectors_test
 
 import (
 	"bytes"
-	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -16,17 +15,10 @@ const signalDocument = `{"timestamp": 1795176000, "statement": "It will rain.", 
      "agent_id": "owner:agent:worker-1"}`
 
 func (d deployment) statements() artifactsFile {
-	d.roles = maps.Clone(d.roles)
-	r := role{evidence.PurposeStatement, "mediator-speaker", "posting-api", newKey("agent-statement-key:v1")}
-	d.roles[evidence.PurposeStatement] = r
+	d, r := d.with(evidence.PurposeStatement, "mediator-speaker", "posting-api", "agent-statement-key")
 	typ := interaction.StatementKind.Typ
-	f := artifactsFile{About: "Statements of agents: see docs/vectors.md, Statements.", At: at, Skew: 2, Trust: d.trust(),
-		Expected: map[string]expectedJSON{
-			typ: {Issuers: []string{r.issuer}, Audiences: []string{r.audience}, KeyIDs: []string{"agent-statement-key"},
-				MaxAge:  600,
-				Custody: []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked}, RequireNonExportable: true},
-		}}
-	f.Trust.Certificates = append(f.Trust.Certificates, d.certificate(r, nil))
+	f := artifactsFile{About: "Statements of agents: see docs/vectors.md, Statements.", At: at, Skew: 2, Trust: d.trusting(r),
+		Expected: map[string]expectedJSON{typ: r.expected(600)}}
 	payload := claimsOf(d, interaction.StatementKind, interaction.Statement{
 		Owner: strings.Repeat("o", 43), Agent: "agent:worker-1", Session: "ses_1", EventID: "evt_1",
 		Kind:          interaction.StatesSignal,

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"os"
 	"os/exec"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,14 +32,14 @@ func compact(v any) []byte {
 func TestVectorsAreGenerated(t *testing.T) {
 	d := newDeployment()
 	for name, want := range map[string][]byte{
-		"artifacts.json": d.artifactsVectors().marshal(), "chains.json": d.chainsVectors().marshal(),
-		"posts.json": d.postsVectors().marshal(), "canonical.json": canonicalVectors().marshal(),
-		"receipts.json": d.receiptsVectors().marshal(), "scores.json": scoresVectors().marshal(),
-		"scoretokens.json":   d.scoreTokens().marshal(),
-		"verifications.json": d.verificationsVectors().marshal(), "reputations.json": d.reputationsVectors().marshal(),
-		"ratings.json":    ratingsVectors().marshal(),
-		"disputes.json":   d.disputesVectors().marshal(),
-		"statements.json": d.statements().marshal(),
+		"artifacts.json": marshal(d.artifactsVectors()), "chains.json": marshal(d.chainsVectors()),
+		"posts.json": marshal(d.postsVectors()), "canonical.json": marshal(canonicalVectors()),
+		"receipts.json": marshal(d.receiptsVectors()), "scores.json": marshal(scoresVectors()),
+		"scoretokens.json":   marshal(d.scoreTokens()),
+		"verifications.json": marshal(d.verificationsVectors()), "reputations.json": marshal(d.reputationsVectors()),
+		"ratings.json":    marshal(ratingsVectors()),
+		"disputes.json":   marshal(d.disputesVectors()),
+		"statements.json": marshal(d.statements()),
 	} {
 		if *update {
 			mustDo(os.WriteFile(name, want, 0o644))
@@ -67,48 +68,23 @@ type judged struct{ file, name, want, got string }
 
 func all(t *testing.T) []judged {
 	t.Helper()
-	var out []judged
-	artifacts := read[artifactsFile](t, "artifacts.json")
-	for _, v := range artifacts.Vectors {
-		out = append(out, judged{"artifacts.json", v.Name, v.Verdict, artifacts.verify(v)})
+	return slices.Concat(
+		judge(t, "artifacts.json", artifactsFile.verify), judge(t, "chains.json", chainsFile.verify),
+		judge(t, "posts.json", postsFile.verify), judge(t, "canonical.json", canonicalFile.verify),
+		judge(t, "receipts.json", receiptsFile.verify), judge(t, "scoretokens.json", artifactsFile.verify),
+		judge(t, "statements.json", artifactsFile.verify), judge(t, "reputations.json", reputationsFile.verify),
+		judge(t, "ratings.json", ratingsFile.verify), judge(t, "disputes.json", disputesFile.verify),
+		read[verificationsFile](t, "verifications.json").judge())
+}
+
+func judge[F, V any](t *testing.T, file string, verify func(F, V) string) (out []judged) {
+	t.Helper()
+	f := read[F](t, file)
+	for _, v := range reflect.ValueOf(f).FieldByName("Vectors").Seq2() {
+		out = append(out, judged{file, v.FieldByName("Name").String(), v.FieldByName("Verdict").String(),
+			verify(f, v.Interface().(V))})
 	}
-	chains := read[chainsFile](t, "chains.json")
-	for _, v := range chains.Vectors {
-		out = append(out, judged{"chains.json", v.Name, v.Verdict, chains.verify(v)})
-	}
-	posts := read[postsFile](t, "posts.json")
-	for _, v := range posts.Vectors {
-		out = append(out, judged{"posts.json", v.Name, v.Verdict, posts.verify(v)})
-	}
-	canonical := read[canonicalFile](t, "canonical.json")
-	for _, v := range canonical.Vectors {
-		out = append(out, judged{"canonical.json", v.Name, v.Verdict, canonical.verify(v)})
-	}
-	receipts := read[receiptsFile](t, "receipts.json")
-	for _, v := range receipts.Vectors {
-		out = append(out, judged{"receipts.json", v.Name, v.Verdict, receipts.verify(v)})
-	}
-	tokens := read[artifactsFile](t, "scoretokens.json")
-	for _, v := range tokens.Vectors {
-		out = append(out, judged{"scoretokens.json", v.Name, v.Verdict, tokens.verify(v)})
-	}
-	statements := read[artifactsFile](t, "statements.json")
-	for _, v := range statements.Vectors {
-		out = append(out, judged{"statements.json", v.Name, v.Verdict, statements.verify(v)})
-	}
-	reputations := read[reputationsFile](t, "reputations.json")
-	for _, v := range reputations.Vectors {
-		out = append(out, judged{"reputations.json", v.Name, v.Verdict, reputations.verify(v)})
-	}
-	ratings := read[ratingsFile](t, "ratings.json")
-	for _, v := range ratings.Vectors {
-		out = append(out, judged{"ratings.json", v.Name, v.Verdict, ratings.verify(v)})
-	}
-	disputes := read[disputesFile](t, "disputes.json")
-	for _, v := range disputes.Vectors {
-		out = append(out, judged{"disputes.json", v.Name, v.Verdict, disputes.verify(v)})
-	}
-	return append(out, read[verificationsFile](t, "verifications.json").judge()...)
+	return out
 }
 
 func TestVectors(t *testing.T) {

@@ -3,7 +3,6 @@ package vectors_test
 import (
 	"encoding/hex"
 	"encoding/json"
-	"maps"
 	"os"
 	"os/exec"
 	"strings"
@@ -40,12 +39,6 @@ type verificationsFile struct {
 	Trace       verification.Trace   `json:"trace"`
 	RFC6962Root string               `json:"rfc6962Root"`
 	Vectors     []verificationVector `json:"vectors,omitempty"`
-}
-
-func (f verificationsFile) marshal() []byte {
-	vectors := f.Vectors
-	f.Vectors = nil
-	return oneAVector(f, anys(vectors))
 }
 
 const vectorPEM = "-----BEGIN PUBLIC " +
@@ -116,76 +109,63 @@ func (d deployment) result() verification.Result {
 }
 
 func (d deployment) verificationsVectors() verificationsFile {
-	d.roles = maps.Clone(d.roles)
-	r := role{evidence.PurposeAppraiser, "mediator-reputation", "policy-engine", newKey("appraiser-key:v1")}
-	d.roles[evidence.PurposeAppraiser] = r
+	d, r := d.with(evidence.PurposeAppraiser, "mediator-reputation", "policy-engine", "appraiser-key")
 	f := verificationsFile{
-		About: "Verifications: see docs/vectors.md, Verification results.", At: at + 3600, Skew: 2, Trust: d.trust(),
-		Expected: expectedJSON{Issuers: []string{r.issuer}, Audiences: []string{r.audience},
-			KeyIDs: []string{"appraiser-key"}, MaxAge: 86400,
-			Custody: []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked}, RequireNonExportable: true},
-		Possession: possession(), Trace: vectorTrace(), RFC6962Root: vectorTrace().RFC6962Root(),
+		About: "Verifications: see docs/vectors.md, Verification results.", At: at + 3600, Skew: 2, Trust: d.trusting(r),
+		Expected: r.expected(86400), Possession: possession(), Trace: vectorTrace(), RFC6962Root: vectorTrace().RFC6962Root(),
 	}
-	f.Trust.Certificates = append(f.Trust.Certificates, d.certificate(r, nil))
 	add := func(name, verdict string, edit func(*verification.Result)) {
 		c := d.result()
 		edit(&c)
 		token := d.signed(evidence.PurposeAppraiser, verification.Kind.Typ, canonicalOf(c), nil)
 		f.Vectors = append(f.Vectors, verificationVector{name, token, verdict})
 	}
-	const malformed = "artifact_malformed"
-	add("valid", "ok", func(*verification.Result) {})
-	add("valid, with a declared check in the mode seed", "ok", func(c *verification.Result) {
+	type result = verification.Result
+	malformed := func(name string, edit func(*result)) { add(name, "artifact_malformed", edit) }
+	add("valid", "ok", func(*result) {})
+	add("valid, with a declared check in the mode seed", "ok", func(c *result) {
 		c.Mode, c.Checks[1].Basis, c.ObservedAll = "seed", "declared", false
 	})
-	add("valid, of a caller that no sidecar names", "ok", func(c *verification.Result) {
+	add("valid, of a caller that no sidecar names", "ok", func(c *result) {
 		c.SubjectBasis, c.ModelCalls = "declared", verification.ModelCalls{Basis: "not_measured"}
 	})
-	add("valid, privileged with little coverage", "ok", func(c *verification.Result) {
+	add("valid, privileged with little coverage", "ok", func(c *result) {
 		c.Privileged, c.Reasoning.Coverage, c.Reasoning.Band, c.Turns = true, 125, "marginal", 3
 		c.ModelCalls.BeforeTurn = []int64{0, 0, 0}
 	})
-	add("valid for longer than a day", "artifact_malformed", func(c *verification.Result) { c.Expires++ })
-	add("that claims that no human was involved", malformed, func(c *verification.Result) {
-		c.NonHumanIdentityProven = true
-	})
-	add("that claims more than a likelihood", malformed, func(c *verification.Result) { c.Probabilistic = false })
-	add("with a declared check in the mode observed", malformed, func(c *verification.Result) {
+	malformed("valid for longer than a day", func(c *result) { c.Expires++ })
+	malformed("that claims that no human was involved", func(c *result) { c.NonHumanIdentityProven = true })
+	malformed("that claims more than a likelihood", func(c *result) { c.Probabilistic = false })
+	malformed("with a declared check in the mode observed", func(c *result) {
 		c.Checks[1].Basis, c.ObservedAll = "declared", false
 	})
-	add("with a declared check that calls all observed", malformed, func(c *verification.Result) {
+	malformed("with a declared check that calls all observed", func(c *result) {
 		c.Mode, c.Checks[1].Basis = "seed", "declared"
 	})
-	add("with an unknown mode", malformed, func(c *verification.Result) { c.Mode = "strict" })
-	add("with a check left out", malformed, func(c *verification.Result) { c.Checks = c.Checks[1:] })
-	add("with checks in another order", malformed, func(c *verification.Result) {
-		c.Checks[0], c.Checks[1] = c.Checks[1], c.Checks[0]
-	})
-	add("with a check that was not passed", malformed, func(c *verification.Result) {
-		c.Checks[1].Points, c.Score = 0, 95
-	})
-	add("with another score", malformed, func(c *verification.Result) { c.Score = 104 })
-	add("with a greater best score", malformed, func(c *verification.Result) { c.MaxScore = 100 })
-	add("with observed reasoning", malformed, func(c *verification.Result) { c.Reasoning.Basis = "observed" })
-	add("with another band than its coverage", malformed, func(c *verification.Result) { c.Reasoning.Band = "marginal" })
-	add("with a gate left out", malformed, func(c *verification.Result) { c.Gates = c.Gates[:2] })
-	add("that hides a gate that was away", malformed, func(c *verification.Result) { c.Degraded = false })
-	add("although governance refused", malformed, func(c *verification.Result) { c.Gates[1].Status = "failed" })
-	add("with a root that is no hash", malformed, func(c *verification.Result) { c.RFC6962Root = "00" })
-	add("with two turns", malformed, func(c *verification.Result) { c.Turns = 2 })
-	add("whose last turn came first", malformed, func(c *verification.Result) { c.LastTurn = c.FirstTurn - 1 })
-	add("that observes model calls of a caller that no sidecar names", malformed, func(c *verification.Result) {
+	malformed("with an unknown mode", func(c *result) { c.Mode = "strict" })
+	malformed("with a check left out", func(c *result) { c.Checks = c.Checks[1:] })
+	malformed("with checks in another order", func(c *result) { c.Checks[0], c.Checks[1] = c.Checks[1], c.Checks[0] })
+	malformed("with a check that was not passed", func(c *result) { c.Checks[1].Points, c.Score = 0, 95 })
+	malformed("with another score", func(c *result) { c.Score = 104 })
+	malformed("with a greater best score", func(c *result) { c.MaxScore = 100 })
+	malformed("with observed reasoning", func(c *result) { c.Reasoning.Basis = "observed" })
+	malformed("with another band than its coverage", func(c *result) { c.Reasoning.Band = "marginal" })
+	malformed("with a gate left out", func(c *result) { c.Gates = c.Gates[:2] })
+	malformed("that hides a gate that was away", func(c *result) { c.Degraded = false })
+	malformed("although governance refused", func(c *result) { c.Gates[1].Status = "failed" })
+	malformed("with a root that is no hash", func(c *result) { c.RFC6962Root = "00" })
+	malformed("with two turns", func(c *result) { c.Turns = 2 })
+	malformed("whose last turn came first", func(c *result) { c.LastTurn = c.FirstTurn - 1 })
+	malformed("that observes model calls of a caller that no sidecar names", func(c *result) {
 		c.SubjectBasis = "declared"
 	})
-	add("with model calls of three turns out of four", malformed, func(c *verification.Result) {
+	malformed("with model calls of three turns out of four", func(c *result) {
 		c.ModelCalls.BeforeTurn = c.ModelCalls.BeforeTurn[1:]
 	})
-	add("with fewer model calls than none", malformed, func(c *verification.Result) { c.ModelCalls.BeforeTurn[1] = -1 })
-	add("with declared model calls", malformed, func(c *verification.Result) { c.ModelCalls.Basis = "declared" })
-	add("with model calls that were not measured", malformed, func(c *verification.Result) {
-		c.ModelCalls.Basis = "not_measured"
-	})
-	add("without a subject", malformed, func(c *verification.Result) { c.Subject = "" })
+	malformed("with fewer model calls than none", func(c *result) { c.ModelCalls.BeforeTurn[1] = -1 })
+	malformed("with declared model calls", func(c *result) { c.ModelCalls.Basis = "declared" })
+	malformed("with model calls that were not measured", func(c *result) { c.ModelCalls.Basis = "not_measured" })
+	malformed("without a subject", func(c *result) { c.Subject = "" })
 	return f
 }
 
