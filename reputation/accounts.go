@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -46,26 +45,23 @@ func (r Reputed) MarshalJSON() ([]byte, error) {
 const (
 	// maxAccounts bounds the agents' logs in memory; the others are read when needed.
 	maxAccounts = 1024
-	// enterChunk bounds the closed sessions entered at once.
-	enterChunk = 64
+	enterChunk  = 64
 )
 
-// accounts caches agents' logs, so that only new entries are read.
 type accounts struct {
 	mu   sync.Mutex // guards byID
 	byID *lru.Cache[string, *account]
 }
 
-// account is the log of one agent as far as it has been read.
 type account struct {
 	agent accrual.Agent
 	held  lock             // for what follows
 	log   *accrual.Account // nil if it must be read from the start
 	rated *rating.Account  // of the same entries
-	last  *reputed         // the last answer, if any
+	last  reusable[Reputed]
 }
 
-// add adds an entry to the log and reports whether it says anything new.
+// add reports whether the entry says anything new.
 func (a *account) add(e accrual.Entry) (added bool, err error) {
 	added, err = a.log.Add(e)
 	if added {
@@ -74,7 +70,7 @@ func (a *account) add(e accrual.Entry) (added bool, err error) {
 	return added, err
 }
 
-// goOn adds an entry and returns it as the store keeps it, or nil if it says nothing new.
+// goOn returns the entry as stored, or nil if it says nothing new.
 func (a *account) goOn(e accrual.Entry) (*store.Entry, error) {
 	text, err := e.Encode()
 	if err != nil {
@@ -87,7 +83,6 @@ func (a *account) goOn(e accrual.Entry) (*store.Entry, error) {
 	return &store.Entry{Agent: a.agent.String(), Number: log.Entries, Head: log.Head, Text: string(text)}, nil
 }
 
-// rating returns the rating at a time, or nil if too little is known.
 func (a *account) rating(now time.Time) *accrual.Rated {
 	r := a.rated.Rating(now.Unix())
 	if !r.Measured {
@@ -96,17 +91,8 @@ func (a *account) rating(now time.Time) *accrual.Rated {
 	return &accrual.Rated{R: r.R, Q: r.Factors.Q, Tier: r.Tier}
 }
 
-// reputed is an answer and what it was computed from.
-type reputed struct {
-	log      accrual.Log
-	verified *accrual.Verified
-	until    time.Time // after this it is signed again even if nothing changed
-	answer   Reputed
-}
-
 func newAccounts() *accounts { return &accounts{byID: lru.New[string, *account](maxAccounts)} }
 
-// take locks the account of an agent until release is called.
 func (a *accounts) take(ctx context.Context, agent accrual.Agent) (of *account, release func(), err error) {
 	a.mu.Lock()
 	of, ok := a.byID.Get(agent.String())
@@ -135,7 +121,6 @@ func (s *Service) account(ctx context.Context, agent accrual.Agent) (a *account,
 	return a, release, nil
 }
 
-// replay reads the entries added since the last read.
 func (s *Service) replay(ctx context.Context, a *account) (err error) {
 	if a.log == nil {
 		if a.log, err = accrual.NewAccount(a.agent); err != nil {
@@ -197,25 +182,20 @@ func (s *Service) reputation(ctx context.Context, agentID string) (Reputed, erro
 	if err != nil {
 		return Reputed{}, err
 	}
-	if last := a.last; last != nil && last.log == a.log.Log() && reflect.DeepEqual(last.verified, verified) &&
-		now.Before(last.until) &&
-		evidence.IsAccepted(ctx, evidence.KeyIDOf(last.answer.Token)) {
+	of := []any{a.log.Log(), verified}
+	if a.last.serves(of, now) && evidence.IsAccepted(ctx, evidence.KeyIDOf(a.last.answer.Token)) {
 		s.metrics.reputations.WithLabelValues("same").Inc()
-		return last.answer, nil
+		return a.last.answer, nil
 	}
 	unsigned := accrual.ClaimsOf(a.log.Reputation(autonomy.ScoringHash), verified)
 	unsigned.Rating = a.rating(now)
-	token, signed, err := s.o.Reputation.Sign(ctx, unsigned)
+	token, claims, signed, err := sign(ctx, s.o.Reputation, unsigned)
 	if err != nil {
 		return Reputed{}, err
 	}
 	s.metrics.reputations.WithLabelValues("signed").Inc()
-	claims, err := payload(token)
-	if err != nil {
-		return Reputed{}, err
-	}
 	lifetime := time.Duration(signed.Expires-signed.IssuedAt) * time.Second
-	a.last = &reputed{a.log.Log(), verified, now.Add(lifetime / 2), Reputed{Reputation: claims, Token: token}}
+	a.last = reusable[Reputed]{of, now.Add(lifetime / 2), Reputed{Reputation: claims, Token: token}}
 	return a.last.answer, nil
 }
 
@@ -271,7 +251,7 @@ func (s *Service) Enter(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// enterOf enters the closed sessions of one owner while it makes progress. Being overtaken by a replica is no error.
+// enterOf goes on while it makes progress. Being overtaken by a replica is no error.
 func (s *Service) enterOf(ctx context.Context, owner string) error {
 	for on := true; on; {
 		due, err := s.o.Store.Unentered(ctx, owner, enterChunk)
@@ -290,7 +270,7 @@ func (s *Service) enterOf(ctx context.Context, owner string) error {
 	return nil
 }
 
-// enter enters one closed session, or skips it for good if its receipts are no longer trusted.
+// enter skips a session for good if its receipts are no longer trusted.
 func (s *Service) enter(ctx context.Context, one store.Session) error {
 	scored, err := s.scored(ctx, one)
 	if err == nil {
@@ -303,7 +283,7 @@ func (s *Service) enter(ctx context.Context, one store.Session) error {
 	return s.passOver(ctx, one, err)
 }
 
-// scored returns the score of a closed session for the log, or [store.ErrMoved] if the session has changed.
+// scored returns the log's score of a closed session, or [store.ErrMoved] if the session has changed.
 func (s *Service) scored(ctx context.Context, one store.Session) (*accrual.Session, error) {
 	r, release, err := s.read(ctx, one)
 	if err != nil {
@@ -325,7 +305,7 @@ func (s *Service) scored(ctx context.Context, one store.Session) (*accrual.Sessi
 	}, nil
 }
 
-// enterScored adds a session to the log of its agent, unless the log has the same already.
+// enterScored enters a session unless the log has the same already.
 func (s *Service) enterScored(ctx context.Context, one store.Session, scored *accrual.Session) error {
 	a, release, err := s.account(ctx, accrual.Agent{Owner: one.Owner, Subject: one.Agent})
 	if err != nil {

@@ -158,7 +158,7 @@ func TestReputationsThatAreRefused(t *testing.T) {
 		"no entry":       func(e *store.Entry) { e.Number, e.Text = 2, "{}" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := store.Open(context.Background(), filepath.Join(t.TempDir(), "reputation.db"))
+			s, err := store.Open(context.Background(), filepath.Join(t.TempDir(), "reputation.db"), "")
 			must(t, err)
 			t.Cleanup(func() { s.Close() })
 			of := nodetest.New(t, n.Kit, s)
@@ -209,7 +209,7 @@ func TestEnterReplicas(t *testing.T) {
 	k, dsn := gatetest.New(t), pgtest.Start(t).Database(t)
 	var replicas [2]*nodetest.Node
 	for i := range replicas {
-		s, err := store.OpenPostgres(context.Background(), dsn)
+		s, err := store.Open(context.Background(), "", dsn)
 		must(t, err)
 		t.Cleanup(func() { s.Close() })
 		replicas[i] = nodetest.New(t, k, s, func(o *reputation.Options) { o.Log = zap.NewNop() })

@@ -18,10 +18,9 @@ import (
 const (
 	// maxSamples bounds the sessions behind a baseline: the owner's last closed ones.
 	maxSamples = 1000
-	// baselineEvery is the minimum age of a baseline before it is replaced, unless the samples have grown by a tenth.
+	// baselineEvery is the age at which a baseline is replaced, unless the samples have grown by a tenth.
 	baselineEvery = time.Hour
-	// sampleChunk bounds the closed sessions sampled at once.
-	sampleChunk = 64
+	sampleChunk   = 64
 )
 
 // Sample takes one sample of each closed session and makes a baseline for each owner with enough new samples. Replicas
@@ -51,7 +50,7 @@ func (s *Service) Sample(ctx context.Context) error {
 	return nil
 }
 
-// sampleOf samples a closed session. A session that is no longer trusted or names no model has no sample.
+// sampleOf takes no sample of a session that is no longer trusted or names no model.
 func (s *Service) sampleOf(ctx context.Context, one store.Session) error {
 	sample := store.Sample{Owner: one.Owner, Session: one.Session, Closed: one.Updated}
 	read, release, err := s.read(ctx, one)
@@ -77,7 +76,6 @@ func (s *Service) sampleOf(ctx context.Context, one store.Session) error {
 	return s.o.Store.AddSample(ctx, sample)
 }
 
-// baselineOf makes a baseline for an owner if it is time.
 func (s *Service) baselineOf(ctx context.Context, g store.Grown) error {
 	last, err := s.o.Store.LastBaseline(ctx, g.Owner)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -119,7 +117,6 @@ func (s *Service) baselineOf(ctx context.Context, g store.Grown) error {
 	return err
 }
 
-// inForce returns the current baseline of an owner and its hash, or nil.
 func (s *Service) inForce(ctx context.Context, owner string) (*autonomy.Baseline, string, error) {
 	kept, err := s.o.Store.LastBaseline(ctx, owner)
 	if errors.Is(err, store.ErrNotFound) {
@@ -145,7 +142,7 @@ func (s *Service) Baseline(ctx context.Context, hash string) ([]byte, error) {
 }
 
 // Scoring returns the formulas with this hash, as JSON.
-func (s *Service) Scoring(hash string) ([]byte, error) {
+func (s *Service) Scoring(_ context.Context, hash string) ([]byte, error) {
 	if hash != autonomy.ScoringHash {
 		return nil, refusal.New("not_found", "the node has only the formulas %s", autonomy.ScoringHash)
 	}

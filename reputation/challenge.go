@@ -19,6 +19,8 @@ import (
 const (
 	// MaxChallenges bounds the challenges of one session.
 	MaxChallenges = 32
+	// ProbePairs is the number of probe pairs of a challenge.
+	ProbePairs = 5
 	// ChallengeLifetime is the time to commit to a challenge. Revealing is possible until the session closes.
 	ChallengeLifetime = 10 * time.Minute
 )
@@ -92,7 +94,7 @@ func (s *Service) newChallenge(by Caller, number int64, now time.Time) store.Cha
 	return store.Challenge{
 		Nonce: hex.EncodeToString(nonce[:]), Owner: by.Owner, Session: by.Session, Agent: by.Agent, Number: number,
 		Issued: now, Expires: now.Add(ChallengeLifetime),
-		Probes: s.bank.draw(s.o.ProbePairs, rand.New(rand.NewChaCha8(seed)), evidence.NewID), //nolint:gosec // a secret seed
+		Probes: s.bank.draw(ProbePairs, rand.New(rand.NewChaCha8(seed)), evidence.NewID), //nolint:gosec // a secret seed
 	}
 }
 
@@ -169,7 +171,7 @@ func (s *Service) Reveal(ctx context.Context, by Caller, nonce, salt string, raw
 	return Commitment{}, errContended
 }
 
-// changed counts a change of a challenge. A concurrent change is no error: the caller looks again.
+// changed counts a change. A concurrent change is no error: the caller looks again.
 func (s *Service) changed(step string, err error) error {
 	if errors.Is(err, store.ErrMoved) {
 		return nil

@@ -141,7 +141,7 @@ func TestProbes(t *testing.T) {
 		session := fmt.Sprintf("ses_%d", i)
 		issued, err := n.Issue(t.Context(), n.By(t, session))
 		must(t, err)
-		if len(issued.Probes) != 2*reputation.DefaultProbePairs {
+		if len(issued.Probes) != 2*reputation.ProbePairs {
 			t.Fatalf("%d probes", len(issued.Probes))
 		}
 		kept, err := n.Store.Challenges(t.Context(), n.Kit.Owner(t), session)
@@ -160,11 +160,6 @@ func TestProbes(t *testing.T) {
 				t.Errorf("%q", of)
 			}
 		}
-	}
-	none := nodetest.New(t, gatetest.New(t), nil, func(o *reputation.Options) { o.ProbePairs = -1 })
-	issued, err := none.Issue(t.Context(), none.By(t, "ses_1"))
-	if err != nil || issued.Probes == nil || len(issued.Probes) != 0 {
-		t.Errorf("%+v, %v", issued, err)
 	}
 }
 

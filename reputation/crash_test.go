@@ -195,7 +195,7 @@ func TestCrash(t *testing.T) {
 	if v.ended < 3*6+7 {
 		t.Errorf("the node has ended only %d times", v.ended)
 	}
-	kept, err := store.Open(t.Context(), filepath.Join(v.dir, "reputation.db"))
+	kept, err := store.Open(t.Context(), filepath.Join(v.dir, "reputation.db"), "")
 	must(t, err)
 	defer kept.Close()
 	for i := range points {
@@ -205,7 +205,7 @@ func TestCrash(t *testing.T) {
 		challenges, err := kept.Challenges(t.Context(), k.Owner(t), id)
 		must(t, err)
 		if len(receipts) != 41 || len(challenges) != 1 || challenges[0].Revealed.IsZero() ||
-			len(challenges[0].Probes) != 2*reputation.DefaultProbePairs {
+			len(challenges[0].Probes) != 2*reputation.ProbePairs {
 			t.Errorf("%s: %d receipts, %+v", points[i], len(receipts), challenges)
 		}
 	}
@@ -242,7 +242,7 @@ func TestCrash(t *testing.T) {
 // Then both enter them at once: each session is there once, and both go on from the same log.
 func TestCrashOfAReplica(t *testing.T) {
 	k, dsn := gatetest.New(t), pgtest.Start(t).Database(t)
-	kept, err := store.OpenPostgres(t.Context(), dsn)
+	kept, err := store.Open(t.Context(), "", dsn)
 	must(t, err)
 	defer kept.Close()
 	n := nodetest.New(t, k, kept)

@@ -32,7 +32,7 @@ func TestDisputeCrash(t *testing.T) {
 	v.begin(t)
 	say := func(point, path string, d dispute.Document, into any) {
 		t.Helper()
-		author, err := accrual.ParseAgent(d.Author())
+		author, err := accrual.ParseAgent(dispute.Author(d))
 		must(t, err)
 		raw, err := json.Marshal(d)
 		must(t, err)
@@ -75,7 +75,7 @@ func TestDisputeCrash(t *testing.T) {
 	if v.ended < 5*4 {
 		t.Errorf("the node has ended only %d times", v.ended)
 	}
-	kept, err := store.Open(t.Context(), filepath.Join(v.dir, "reputation.db"))
+	kept, err := store.Open(t.Context(), filepath.Join(v.dir, "reputation.db"), "")
 	must(t, err)
 	defer kept.Close()
 	c := &court{Node: nodetest.New(t, k, kept)}

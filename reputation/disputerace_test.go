@@ -25,7 +25,7 @@ func replicas(t *testing.T) (both [2]*court) {
 	k, dsn := gatetest.New(t), pgtest.Start(t).Database(t)
 	root, decide := nodetest.Arbiter(t, k)
 	for i := range both {
-		s, err := store.OpenPostgres(context.Background(), dsn)
+		s, err := store.Open(context.Background(), "", dsn)
 		must(t, err)
 		t.Cleanup(func() { s.Close() })
 		c := &court{Node: nodetest.New(t, k, s, func(o *reputation.Options) { o.Disputes.Arbiter = &root }), decide: decide}
@@ -140,7 +140,7 @@ func TestReplicasResolveOnce(t *testing.T) {
 		s.Close(t)
 		c.Delivered(t, 5, s.Receipts...)
 	}
-	d := c.challenged(t, dispute.TypeTiming, func() *gatetest.Session { return closed(t, c.Node, "ses_z", 3) }(), 1)
+	last := c.challenged(t, dispute.TypeTiming, closed(t, c.Node, "ses_z", 3), 1)
 	var all sync.WaitGroup
 	for _, one := range both {
 		all.Go(func() {
@@ -181,7 +181,7 @@ func TestReplicasResolveOnce(t *testing.T) {
 			r.Log.Entries != disputes+1+2 {
 			t.Errorf("%+v", r)
 		}
-		if got, err := one.Dispute(ctx, d.DisputeID); err != nil || got.Outcome != accrual.TargetWins {
+		if got, err := one.Dispute(ctx, last); err != nil || got.Outcome != accrual.TargetWins {
 			t.Errorf("%+v, %v", got, err)
 		}
 	}

@@ -63,7 +63,6 @@ func (d *Disputes) defaults(now func() time.Time) error {
 	return nil
 }
 
-// verifier verifies the arbiter's decisions. It is nil without an arbiter.
 func (d *Disputes) verifier(now func() time.Time) (*evidence.Verifier, error) {
 	if d == nil || d.Arbiter == nil {
 		return nil, nil
@@ -75,12 +74,11 @@ func (d *Disputes) verifier(now func() time.Time) (*evidence.Verifier, error) {
 	return evidence.NewVerifier(trust, evidence.VerifierOptions{Now: now})
 }
 
-// docket is the log of signals and disputes as far as it has been read.
 type docket struct {
 	held   lock          // for what follows
 	book   *dispute.Book // durable entries only
 	trials *trials
-	root   rooted // the last one
+	root   reusable[Rooted]
 }
 
 func newDocket() *docket {
@@ -89,7 +87,7 @@ func newDocket() *docket {
 
 var errOff = refusal.New("not_configured", "the node takes no signals or disputes")
 
-// openBook returns the complete log, locked until release is called, and the time by its clock.
+// openBook returns the complete log, locked until release is called, and the log's time.
 func (s *Service) openBook(ctx context.Context) (book *dispute.Book, now time.Time, release func(), err error) {
 	if s.o.Disputes == nil {
 		return nil, now, nil, errOff
@@ -108,7 +106,6 @@ func (s *Service) openBook(ctx context.Context) (book *dispute.Book, now time.Ti
 	return s.docket.book, now, release, nil
 }
 
-// catchUpDocket reads the entries added since the last read.
 func (s *Service) catchUpDocket(ctx context.Context) error {
 	book := s.docket.book
 	for more := true; more; {
@@ -137,7 +134,7 @@ func (s *Service) catchUpDocket(ctx context.Context) error {
 // stepTries bounds how often a step is repeated because a replica was faster.
 const stepTries = 64
 
-// step judges by the current log and adds to it. It starts again if a replica was faster.
+// step judges by the current log and adds to it, again if a replica was faster.
 func (s *Service) step(ctx context.Context, judge func(book *dispute.Book, now time.Time) error) error {
 	var last error
 	for range stepTries {
@@ -162,8 +159,8 @@ func (s *Service) proceed(ctx context.Context, book *dispute.Book, e dispute.Ent
 	return s.advance(ctx, book, next, one)
 }
 
-// advance stores a step of the log together with its entries in agents' logs and whatever else one has set. After an
-// error the book has not changed.
+// advance stores a step together with its entries in agents' logs and what one has set. After an error the book is
+// unchanged.
 func (s *Service) advance(ctx context.Context, book *dispute.Book, next dispute.Step, one store.Step) error {
 	one.Number, one.Head, one.Text = next.Log.Entries, next.Log.Head, string(next.Text)
 	accounts, release, err := s.accountsOf(ctx, next.Accounts)
@@ -195,8 +192,7 @@ func (s *Service) advance(ctx context.Context, book *dispute.Book, next dispute.
 	return book.Take(next)
 }
 
-// accountsOf returns the logs of agents by id, locked until release is called. Locking in the order of the ids avoids
-// deadlocks.
+// accountsOf returns agents' logs by id, locked until release is called, in the order of ids to avoid deadlocks.
 func (s *Service) accountsOf(ctx context.Context, of []dispute.Account) (accounts map[string]*account, release func(),
 	err error) {
 	accounts = make(map[string]*account)

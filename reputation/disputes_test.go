@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -42,6 +43,17 @@ func newCourt(t *testing.T, edits ...func(*reputation.Options)) *court {
 	return c
 }
 
+// say publishes a signal or files a dispute.
+func (c *court) say(t *testing.T, d dispute.Document) error {
+	t.Helper()
+	if _, ok := d.(dispute.Signal); ok {
+		_, err := c.Publish(t.Context(), c.Says(t, d))
+		return err
+	}
+	_, err := c.File(t.Context(), c.Says(t, d))
+	return err
+}
+
 func (c *court) published(t *testing.T, id string) reputation.Signal {
 	t.Helper()
 	s, err := c.Publish(t.Context(), c.Says(t, c.SignalOf(c.one, id)))
@@ -65,31 +77,38 @@ func (c *court) reputation(t *testing.T, agent string) accrual.Claims {
 	return claims
 }
 
-func (c *court) log(t *testing.T) (happened []string) {
+// entries are those of the disputes' log, each in its place.
+func (c *court) entries(t *testing.T) (all []dispute.Entry) {
 	t.Helper()
 	book := dispute.NewBook()
 	for {
-		entries, err := c.DisputeLog(t.Context(), book.Log().Entries)
+		page, err := c.DisputeLog(t.Context(), book.Log().Entries)
 		must(t, err)
-		if len(entries) == 0 {
-			return happened
+		if len(page) == 0 {
+			return all
 		}
-		for _, one := range entries {
+		for _, one := range page {
 			e, err := dispute.ParseEntry(one.Entry)
 			must(t, err)
 			_, err = book.Add(e)
 			must(t, err)
-			if book.Log() != (accrual.Log{Entries: one.Number, Head: one.Head}) {
-				t.Fatalf("entry %d is not in its place", one.Number)
-			}
-			var members map[string]json.RawMessage
-			must(t, json.Unmarshal(one.Entry, &members))
-			delete(members, "at")
-			for name := range members {
-				happened = append(happened, name)
-			}
+			check.WantEqual(t, book.Log(), accrual.Log{Entries: one.Number, Head: one.Head})
+			all = append(all, e)
 		}
 	}
+}
+
+func (c *court) log(t *testing.T) (happened []string) {
+	t.Helper()
+	for _, e := range c.entries(t) {
+		raw, err := e.Encode()
+		must(t, err)
+		var members map[string]json.RawMessage
+		must(t, json.Unmarshal(raw, &members))
+		delete(members, "at")
+		happened = slices.AppendSeq(happened, maps.Keys(members))
+	}
+	return happened
 }
 
 func TestGeneralDispute(t *testing.T) {
@@ -163,10 +182,19 @@ func TestStatements(t *testing.T) {
 	c := newCourt(t)
 	stranger, other := nodetest.NewStranger(t), nodetest.NewStranger(t)
 	mine := func(id string) dispute.Signal { return c.SignalOf(c.one, id) }
-	with := func(d dispute.Document, edit func(*reputation.Spoken)) reputation.Spoken {
-		s := c.Says(t, d)
+	with := func(edit func(*reputation.Spoken)) reputation.Spoken {
+		s := c.Says(t, mine("s-3"))
 		edit(&s)
 		return s
+	}
+	stating := func(id string, edit func(*interaction.Statement)) reputation.Spoken {
+		return with(func(s *reputation.Spoken) { s.Statement = c.Statement(t, mine(id), edit) })
+	}
+	anothers := func(of *interaction.Statement) { of.Agent = "agent:two" }
+	changed := func(edit func(*dispute.Signal)) reputation.Spoken {
+		s := mine("s-3")
+		edit(&s)
+		return c.Says(t, s)
 	}
 	for name, row := range map[string]struct {
 		from reputation.Spoken
@@ -174,50 +202,27 @@ func TestStatements(t *testing.T) {
 	}{
 		"a sidecar's agent":  {c.Says(t, mine("s-1")), ""},
 		"an agent elsewhere": {stranger.Says(t, c.SignalOf(stranger.ID, "s-2")), ""},
-		"no statement":       {with(mine("s-3"), func(s *reputation.Spoken) { s.Statement = "" }), "statement_signature"},
-		"no caller":          {with(mine("s-3"), func(s *reputation.Spoken) { s.By = nil }), "caller_invalid"},
-		"neither": {with(mine("s-3"), func(s *reputation.Spoken) {
-			s.By, s.Statement = nil, ""
-		}), "statement_signature"},
-		"another caller": {with(mine("s-3"), func(s *reputation.Spoken) {
-			s.By.Agent = "agent:two"
+		"no statement":       {with(func(s *reputation.Spoken) { s.Statement = "" }), "statement_signature"},
+		"no caller":          {with(func(s *reputation.Spoken) { s.By = nil }), "caller_invalid"},
+		"neither":            {with(func(s *reputation.Spoken) { s.By, s.Statement = nil, "" }), "statement_signature"},
+		"another caller":     {with(func(s *reputation.Spoken) { s.By.Agent = "agent:two" }), "statement_mismatch"},
+		"another session":    {with(func(s *reputation.Spoken) { s.By.Session = "ses_2" }), "statement_mismatch"},
+		"another document":   {stating("s-4", nil), "statement_mismatch"},
+		"another kind": {stating("s-3", func(of *interaction.Statement) { of.Kind = interaction.StatesContract }),
+			"statement_mismatch"},
+		"another's statement": {stating("s-3", anothers), "statement_mismatch"},
+		"another's document": {with(func(s *reputation.Spoken) {
+			s.By.Agent, s.Statement = "agent:two", c.Statement(t, mine("s-3"), anothers)
 		}), "statement_mismatch"},
-		"another session": {with(mine("s-3"), func(s *reputation.Spoken) {
-			s.By.Session = "ses_2"
-		}), "statement_mismatch"},
-		"another document": {with(mine("s-3"), func(s *reputation.Spoken) {
-			s.Statement = c.Statement(t, mine("s-4"), nil)
-		}), "statement_mismatch"},
-		"another kind": {with(mine("s-3"), func(s *reputation.Spoken) {
-			s.Statement = c.Statement(t, mine("s-3"), func(of *interaction.Statement) { of.Kind = interaction.StatesContract })
-		}), "statement_mismatch"},
-		"another's statement": {with(mine("s-3"), func(s *reputation.Spoken) {
-			s.Statement = c.Statement(t, mine("s-3"), func(of *interaction.Statement) { of.Agent = "agent:two" })
-		}), "statement_mismatch"},
-		"another's document": {with(mine("s-3"), func(s *reputation.Spoken) {
-			s.By.Agent = "agent:two"
-			s.Statement = c.Statement(t, mine("s-3"), func(of *interaction.Statement) { of.Agent = "agent:two" })
-		}), "statement_mismatch"},
-		"a wrong signature": {with(mine("s-3"), func(s *reputation.Spoken) {
+		"a wrong signature": {with(func(s *reputation.Spoken) {
 			s.Statement = nodetest.Resigned(s.Statement, c.Statement(t, mine("s-4"), nil))
 		}), "signature_invalid"},
-		"signed twice": {c.Says(t, func() dispute.Signal {
-			s := mine("s-3")
-			s.Signature = "mine"
-			return s
-		}()), "statement_malformed"},
+		"signed twice":            {changed(func(s *dispute.Signal) { s.Signature = "mine" }), "statement_malformed"},
 		"a stranger for another":  {other.Says(t, c.SignalOf(stranger.ID, "s-3")), "statement_signature"},
 		"a stranger for an agent": {stranger.Says(t, mine("s-3")), "statement_signature"},
-		"an old document": {c.Says(t, func() dispute.Signal {
-			s := mine("s-3")
-			s.Timestamp -= 301
-			return s
-		}()), "clock_skew"},
-		"the id of another signal": {c.Says(t, func() dispute.Signal {
-			s := mine("s-0")
-			s.Statement = "Another."
-			return s
-		}()), "id_taken"},
+		"an old document":         {changed(func(s *dispute.Signal) { s.Timestamp -= 301 }), "clock_skew"},
+		"the id of another signal": {changed(func(s *dispute.Signal) { s.SignalID, s.Statement = "s-0", "Another." }),
+			"id_taken"},
 		"no JSON": {reputation.Spoken{Document: []byte("{")}, "statement_malformed"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -265,115 +270,97 @@ func TestBasis(t *testing.T) {
 	}
 }
 
-func (c *court) challenged(t *testing.T, kind string, s *gatetest.Session, numbers ...int) reputation.Dispute {
+func (c *court) challenge(t *testing.T, by, kind string, s *gatetest.Session, numbers ...int) dispute.Challenge {
 	t.Helper()
-	of := dispute.Challenge{ChallengerID: c.two, TargetID: c.Kit.Agent(t).String(), ChallengeType: kind}
+	of := dispute.Challenge{ChallengerID: by, TargetID: c.Kit.Agent(t).String(), ChallengeType: kind}
 	for _, n := range numbers {
 		of.TargetReceipts = append(of.TargetReceipts, evidence.HashToken(s.Receipts[n-1]))
 	}
-	d, err := c.File(t.Context(), c.Says(t, of))
+	return of
+}
+
+func (c *court) filed(t *testing.T, d dispute.Document) string {
+	t.Helper()
+	got, err := c.File(t.Context(), c.Says(t, d))
 	must(t, err)
-	return d
+	return got.DisputeID
+}
+
+func (c *court) challenged(t *testing.T, kind string, s *gatetest.Session, numbers ...int) string {
+	t.Helper()
+	return c.filed(t, c.challenge(t, c.two, kind, s, numbers...))
+}
+
+// verdict is how a dispute has ended, or its status alone.
+type verdict struct{ status, outcome, resolver, reason string }
+
+func (c *court) verdict(t *testing.T, id string) verdict {
+	t.Helper()
+	got, err := c.Dispute(t.Context(), id)
+	must(t, err)
+	v := verdict{got.Status, got.Outcome, got.Resolver, ""}
+	if got.Resolved != nil {
+		e, err := dispute.ParseEntry(got.Resolved)
+		must(t, err)
+		v.reason = e.Resolved.Reason
+	}
+	return v
 }
 
 func TestReceiptsDecide(t *testing.T) {
-	type want struct{ status, outcome, resolver, reason string }
+	over := func(t *testing.T, c *court) *gatetest.Session { return closed(t, c.Node, "ses_a", 5) }
+	open := func(t *testing.T, c *court) *gatetest.Session {
+		s := c.Calls(t, "ses_a", 5)
+		c.Delivered(t, 6, s.Receipts...)
+		return s
+	}
+	wait := func(d time.Duration) func(*testing.T, *court, *gatetest.Session) {
+		return func(_ *testing.T, c *court, _ *gatetest.Session) { c.Kit.Clock.Advance(d) }
+	}
+	const timing, consistency, general = dispute.TypeTiming, dispute.TypeConsistency, dispute.TypeGeneral
+	by := func(outcome, resolver, reason string) verdict {
+		return verdict{dispute.StatusResolved, outcome, resolver, reason}
+	}
 	for name, row := range map[string]struct {
 		kind   string
-		before func(t *testing.T, c *court) (*gatetest.Session, []int)
+		before func(t *testing.T, c *court) *gatetest.Session
 		after  func(t *testing.T, c *court, s *gatetest.Session)
-		want   want
+		want   verdict
 	}{
-		"nothing is found": {
-			kind: dispute.TypeTiming,
-			before: func(t *testing.T, c *court) (*gatetest.Session, []int) {
-				return closed(t, c.Node, "ses_a", 5), []int{2, 3}
-			},
-			want: want{dispute.StatusResolved, accrual.TargetWins, dispute.ResolverRules, dispute.ReasonNothingFound},
-		},
-		"a forked chain": {
-			kind: dispute.TypeConsistency,
-			before: func(t *testing.T, c *court) (*gatetest.Session, []int) {
-				s := closed(t, c.Node, "ses_a", 5)
-				other := c.Calls(t, "ses_a", 2)
-				wantCode(t, c.Deliver(t, other.Receipts...).Err, "chain_broken")
-				return s, []int{1}
-			},
-			want: want{dispute.StatusResolved, accrual.ChallengerWins, dispute.ResolverRules, dispute.ReasonForked},
-		},
-		"an open session": {
-			kind: dispute.TypeTiming,
-			before: func(t *testing.T, c *court) (*gatetest.Session, []int) {
-				s := c.Calls(t, "ses_a", 5)
-				c.Delivered(t, 6, s.Receipts...)
-				return s, []int{1}
-			},
-			want: want{status: dispute.StatusReviewing},
-		},
-		"a session that is closed later": {
-			kind: dispute.TypeTiming,
-			before: func(t *testing.T, c *court) (*gatetest.Session, []int) {
-				s := c.Calls(t, "ses_a", 5)
-				c.Delivered(t, 6, s.Receipts...)
-				return s, []int{1}
-			},
-			after: func(t *testing.T, c *court, s *gatetest.Session) {
-				s.Close(t)
-				c.Delivered(t, 7, s.Receipts...)
-				must(t, c.Settle(t.Context())) // too soon after the last try
-				if all, err := c.Disputes(t.Context(), c.two, 0); err != nil || len(all) != 1 ||
-					all[0].Status != dispute.StatusReviewing {
-					t.Errorf("%+v, %v", all, err)
-				}
-				c.Kit.Clock.Advance(time.Minute)
-			},
-			want: want{dispute.StatusResolved, accrual.TargetWins, dispute.ResolverRules, dispute.ReasonNothingFound},
-		},
-		"a session that is never closed": {
-			kind: dispute.TypeTiming,
-			before: func(t *testing.T, c *court) (*gatetest.Session, []int) {
-				s := c.Calls(t, "ses_a", 5)
-				c.Delivered(t, 6, s.Receipts...)
-				return s, []int{1}
-			},
-			after: func(t *testing.T, c *court, s *gatetest.Session) { c.Kit.Clock.Advance(72 * time.Hour) },
-			want:  want{dispute.StatusResolved, accrual.Inconclusive, dispute.ResolverDeadline, dispute.ReasonSessionOpen},
-		},
-		"no arbiter in time": {
-			kind: dispute.TypeGeneral,
-			before: func(t *testing.T, c *court) (*gatetest.Session, []int) {
-				return closed(t, c.Node, "ses_a", 5), []int{2, 3}
-			},
-			after: func(t *testing.T, c *court, s *gatetest.Session) { c.Kit.Clock.Advance(72 * time.Hour) },
-			want:  want{dispute.StatusResolved, accrual.Inconclusive, dispute.ResolverDeadline, dispute.ReasonNoArbiter},
-		},
-		"an arbiter that still can": {
-			kind: dispute.TypeGeneral,
-			before: func(t *testing.T, c *court) (*gatetest.Session, []int) {
-				return closed(t, c.Node, "ses_a", 5), []int{2, 3}
-			},
-			after: func(t *testing.T, c *court, s *gatetest.Session) { c.Kit.Clock.Advance(72*time.Hour - time.Second) },
-			want:  want{status: dispute.StatusPending},
-		},
+		"nothing is found": {timing, over, nil, by(accrual.TargetWins, dispute.ResolverRules, dispute.ReasonNothingFound)},
+		"a forked chain": {consistency, func(t *testing.T, c *court) *gatetest.Session {
+			s := over(t, c)
+			wantCode(t, c.Deliver(t, c.Calls(t, "ses_a", 2).Receipts...).Err, "chain_broken")
+			return s
+		}, nil, by(accrual.ChallengerWins, dispute.ResolverRules, dispute.ReasonForked)},
+		"an open session": {timing, open, nil, verdict{status: dispute.StatusReviewing}},
+		"a session that is closed later": {timing, open, func(t *testing.T, c *court, s *gatetest.Session) {
+			s.Close(t)
+			c.Delivered(t, 7, s.Receipts...)
+			must(t, c.Settle(t.Context())) // too soon after the last try
+			if all, err := c.Disputes(t.Context(), c.two, 0); err != nil || len(all) != 1 ||
+				all[0].Status != dispute.StatusReviewing {
+				t.Errorf("%+v, %v", all, err)
+			}
+			c.Kit.Clock.Advance(time.Minute)
+		}, by(accrual.TargetWins, dispute.ResolverRules, dispute.ReasonNothingFound)},
+		"a session that is never closed": {timing, open, wait(72 * time.Hour),
+			by(accrual.Inconclusive, dispute.ResolverDeadline, dispute.ReasonSessionOpen)},
+		"no arbiter in time": {general, over, wait(72 * time.Hour),
+			by(accrual.Inconclusive, dispute.ResolverDeadline, dispute.ReasonNoArbiter)},
+		"an arbiter that still can": {general, over, wait(72*time.Hour - time.Second),
+			verdict{status: dispute.StatusPending}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCourt(t)
-			s, numbers := row.before(t, c)
-			d := c.challenged(t, row.kind, s, numbers...)
+			s := row.before(t, c)
+			id := c.challenged(t, row.kind, s, 1, 2)
 			must(t, c.Settle(t.Context()))
 			if row.after != nil {
 				row.after(t, c, s)
 				must(t, c.Settle(t.Context()))
 			}
-			got, err := c.Dispute(t.Context(), d.DisputeID)
-			must(t, err)
-			is := want{got.Status, got.Outcome, got.Resolver, ""}
-			if got.Resolved != nil {
-				e, err := dispute.ParseEntry(got.Resolved)
-				must(t, err)
-				is.reason = e.Resolved.Reason
-			}
-			check.WantEqual(t, is, row.want)
+			check.WantEqual(t, c.verdict(t, id), row.want)
 			c.log(t)
 		})
 	}
@@ -407,13 +394,9 @@ func TestSlowClock(t *testing.T) {
 			s.Close(t)
 			c.Kit.Clock.Advance(back)
 			c.Delivered(t, 3, s.Receipts...)
-			d := c.challenged(t, dispute.TypeTiming, s, 1)
+			id := c.challenged(t, dispute.TypeTiming, s, 1)
 			must(t, c.Settle(t.Context()))
-			got, err := c.Dispute(t.Context(), d.DisputeID)
-			must(t, err)
-			if got.Outcome != row.outcome {
-				t.Errorf("%s", got.Resolved)
-			}
+			check.WantEqual(t, c.verdict(t, id).outcome, row.outcome)
 		})
 	}
 }
@@ -422,24 +405,17 @@ func TestBrought(t *testing.T) {
 	c := newCourt(t)
 	s := closed(t, c.Node, "ses_a", 5)
 	other := c.Calls(t, "ses_a", 2)
-	of := dispute.Challenge{ChallengerID: c.two, TargetID: c.Kit.Agent(t).String(), ChallengeType: dispute.TypeConsistency,
-		TargetReceipts: []string{evidence.HashToken(s.Receipts[0])},
-		Evidence:       "It has signed another one: " + other.Receipts[1]}
-	d, err := c.File(t.Context(), c.Says(t, of))
-	must(t, err)
+	of := c.challenge(t, c.two, dispute.TypeConsistency, s, 1)
+	of.Evidence = "It has signed another one: " + other.Receipts[1]
+	id := c.filed(t, of)
 	must(t, c.Settle(t.Context()))
-	got, err := c.Dispute(t.Context(), d.DisputeID)
-	must(t, err)
-	if got.Outcome != accrual.ChallengerWins {
-		t.Errorf("%s", got.Resolved)
-	}
+	check.WantEqual(t, c.verdict(t, id).outcome, accrual.ChallengerWins)
 	if r := c.reputation(t, c.Kit.Agent(t).String()); !r.Disputed || r.ChallengesLost != 1 {
 		t.Errorf("%+v", r)
 	}
 	forged := nodetest.Resigned(other.Receipts[1], other.Receipts[0])
 	of.TargetReceipts, of.Evidence = []string{evidence.HashToken(forged)}, forged
-	_, err = c.File(t.Context(), c.Says(t, of))
-	wantCode(t, err, "dispute_receipts")
+	wantCode(t, c.say(t, of), "dispute_receipts")
 }
 
 func TestATrialThatFails(t *testing.T) {
@@ -452,7 +428,7 @@ func TestATrialThatFails(t *testing.T) {
 			Expires: now.Add(time.Minute)}, 9))
 	must(t, c.Store.Commit(ctx, "n", evidence.HashBytes(nil), now))
 	must(t, c.Store.Reveal(ctx, "n", nodetest.Salt, "no strategy", now))
-	d := c.challenged(t, dispute.TypeTiming, s, 1)
+	id := c.challenged(t, dispute.TypeTiming, s, 1)
 	c.Kit.Clock.Advance(72 * time.Hour)
 	for range 2 {
 		if err := c.Settle(ctx); err == nil {
@@ -462,26 +438,20 @@ func TestATrialThatFails(t *testing.T) {
 			t.Errorf("%+v, %v", got, err)
 		}
 		must(t, c.Settle(ctx)) // too soon after the last try
-		if got, err := c.Dispute(ctx, d.DisputeID); err != nil || got.Status != dispute.StatusPending {
-			t.Errorf("%+v, %v", got, err)
-		}
+		check.WantEqual(t, c.verdict(t, id), verdict{status: dispute.StatusPending})
 		c.Kit.Clock.Advance(time.Minute)
 	}
 	c.Kit.Clock.Advance(24*time.Hour - 2*time.Minute)
 	must(t, c.Settle(ctx))
-	got, err := c.Dispute(ctx, d.DisputeID)
-	must(t, err)
-	e, err := dispute.ParseEntry(got.Resolved)
-	must(t, err)
-	check.WantEqual(t, []string{got.Outcome, got.Resolver, e.Resolved.Reason},
-		[]string{accrual.Inconclusive, dispute.ResolverDeadline, dispute.ReasonFailed})
+	check.WantEqual(t, c.verdict(t, id),
+		verdict{dispute.StatusResolved, accrual.Inconclusive, dispute.ResolverDeadline, dispute.ReasonFailed})
 }
 
 func TestWaitsOfTrials(t *testing.T) {
 	c := newCourt(t)
 	s := c.Calls(t, "ses_a", 5)
 	c.Delivered(t, 6, s.Receipts...)
-	d := c.challenged(t, dispute.TypeTiming, s, 1)
+	id := c.challenged(t, dispute.TypeTiming, s, 1)
 	must(t, c.Settle(t.Context()))
 	for _, minutes := range []time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 360} {
 		c.Kit.Clock.Advance(minutes * time.Minute)
@@ -492,9 +462,7 @@ func TestWaitsOfTrials(t *testing.T) {
 	c.Kit.Clock.Advance(6*time.Hour - time.Minute)
 	for _, status := range []string{dispute.StatusReviewing, dispute.StatusResolved} {
 		must(t, c.Settle(t.Context()))
-		got, err := c.Dispute(t.Context(), d.DisputeID)
-		must(t, err)
-		check.WantEqual(t, got.Status, status)
+		check.WantEqual(t, c.verdict(t, id).status, status)
 		c.Kit.Clock.Advance(time.Minute)
 	}
 }
@@ -502,13 +470,11 @@ func TestWaitsOfTrials(t *testing.T) {
 func TestTurnsOfTrials(t *testing.T) {
 	c := newCourt(t)
 	s, last := closed(t, c.Node, "ses_a", 2), ""
-	of := dispute.Challenge{TargetID: c.Kit.Agent(t).String(), ChallengeType: dispute.TypeTiming,
-		TargetReceipts: []string{evidence.HashToken(s.Receipts[0])}, Timestamp: c.Kit.Clock.Now().Unix()}
+	of := c.challenge(t, "", dispute.TypeTiming, s, 1)
+	of.Timestamp = c.Kit.Clock.Now().Unix()
 	for i := range 4 {
 		of.ChallengerID = c.Agent(t, fmt.Sprint("agent:", i)).String()
-		d, err := c.File(t.Context(), c.Says(t, of))
-		must(t, err)
-		last = max(last, d.DisputeID)
+		last = max(last, c.filed(t, of))
 	}
 	for id := ""; id < last; { // the other one's would be the last by its id
 		stranger := nodetest.NewStranger(t)
@@ -521,12 +487,8 @@ func TestTurnsOfTrials(t *testing.T) {
 		}
 	}
 	must(t, c.Settle(t.Context()))
-	entries, err := c.DisputeLog(t.Context(), 0)
-	must(t, err)
 	var resolved []string
-	for _, one := range entries {
-		e, err := dispute.ParseEntry(one.Entry)
-		must(t, err)
+	for _, e := range c.entries(t) {
 		if e.Resolved != nil {
 			resolved = append(resolved, e.Resolved.DisputeID)
 		}
@@ -538,18 +500,14 @@ func TestTurnsOfTrials(t *testing.T) {
 
 func TestATrialThatTakesTooLong(t *testing.T) {
 	c := newCourt(t, func(o *reputation.Options) { o.Disputes.TrialTime = 1 })
-	d := c.challenged(t, dispute.TypeTiming, closed(t, c.Node, "ses_a", 5), 1)
+	id := c.challenged(t, dispute.TypeTiming, closed(t, c.Node, "ses_a", 5), 1)
 	if err := c.Settle(t.Context()); err == nil {
 		t.Error("the trial was held")
 	}
 	c.Kit.Clock.Advance(72 * time.Hour)
 	must(t, c.Settle(t.Context()))
-	got, err := c.Dispute(t.Context(), d.DisputeID)
-	must(t, err)
-	e, err := dispute.ParseEntry(got.Resolved)
-	must(t, err)
-	check.WantEqual(t, []string{got.Outcome, got.Resolver, e.Resolved.Reason},
-		[]string{accrual.Inconclusive, dispute.ResolverDeadline, dispute.ReasonTooLong})
+	check.WantEqual(t, c.verdict(t, id),
+		verdict{dispute.StatusResolved, accrual.Inconclusive, dispute.ResolverDeadline, dispute.ReasonTooLong})
 }
 
 func TestWindowsBetweenTrials(t *testing.T) {
@@ -568,10 +526,7 @@ func TestWindowsBetweenTrials(t *testing.T) {
 	c.published(t, "sig-1")
 	c.Kit.Clock.Advance(24*time.Hour - time.Second)
 	c.challenged(t, dispute.TypeTiming, first, 1)
-	of := dispute.Challenge{ChallengerID: c.one, TargetID: c.Kit.Agent(t).String(), ChallengeType: dispute.TypeTiming,
-		TargetReceipts: []string{evidence.HashToken(second.Receipts[0])}}
-	_, err := c.File(t.Context(), c.Says(t, of))
-	must(t, err)
+	c.filed(t, c.challenge(t, c.one, dispute.TypeTiming, second, 1))
 	trial.Store(5) // two to find the first dispute and to note its trial, and then one for each receipt
 	must(t, c.Settle(t.Context()))
 	check.WantEqual(t, c.log(t), []string{"signal", "opened", "opened", "resolved", "final", "resolved"})
@@ -587,10 +542,7 @@ func TestAContinuedSession(t *testing.T) {
 			s, target := c.Calls(t, "ses_a", 1), c.Kit.Agent(t).String()
 			s.Call(t, func(r *interaction.Receipt) { r.Model.Figures.Duration = interaction.Observed(99_000) })
 			c.Delivered(t, 3, s.Receipts...)
-			of := dispute.Challenge{ChallengerID: c.one, TargetID: target, ChallengeType: dispute.TypeTiming,
-				TargetReceipts: []string{evidence.HashToken(s.Receipts[0])}}
-			_, err := c.File(t.Context(), c.Says(t, of))
-			must(t, err)
+			c.filed(t, c.challenge(t, c.one, dispute.TypeTiming, s, 1))
 			must(t, c.Settle(t.Context()))
 			if r := c.reputation(t, target); r.ChallengesLost != 1 {
 				t.Fatalf("%+v", r)
@@ -598,40 +550,10 @@ func TestAContinuedSession(t *testing.T) {
 			s.Call(t, edit)
 			s.Close(t)
 			c.Delivered(t, 5, s.Receipts...)
-			d := c.challenged(t, dispute.TypeTiming, s, 3)
+			id := c.challenged(t, dispute.TypeTiming, s, 3)
 			must(t, c.Settle(t.Context()))
-			got, err := c.Dispute(t.Context(), d.DisputeID)
-			must(t, err)
-			if got.Outcome != outcome {
-				t.Errorf("%s", got.Resolved)
-			}
+			check.WantEqual(t, c.verdict(t, id).outcome, outcome)
 		})
-	}
-}
-
-func TestSeveralAtOnce(t *testing.T) {
-	c := newCourt(t)
-	s, target := c.Calls(t, "ses_a", 1), c.Kit.Agent(t).String()
-	s.Call(t, func(r *interaction.Receipt) { r.Model.Figures.Duration = interaction.Observed(99_000) })
-	c.Delivered(t, 3, s.Receipts...)
-	first := c.challenged(t, dispute.TypeTiming, s, 1)
-	second, err := c.File(t.Context(), c.Says(t, dispute.Challenge{
-		ChallengerID: c.one, TargetID: target, ChallengeType: dispute.TypeTiming,
-		TargetReceipts: []string{evidence.HashToken(s.Receipts[1])},
-	}))
-	must(t, err)
-	must(t, c.Settle(t.Context()))
-	for _, id := range []string{first.DisputeID, second.DisputeID} {
-		if got, err := c.Dispute(t.Context(), id); err != nil || got.Outcome != accrual.ChallengerWins {
-			t.Errorf("%s, %v", got.Resolved, err)
-		}
-	}
-	if r := c.reputation(t, target); r.ChallengesReceived != 2 || r.ChallengesLost != 1 || r.DisputesPending != 0 {
-		t.Errorf("%+v", r)
-	}
-	if one, two := c.reputation(t, c.one),
-		c.reputation(t, c.two); one.DisputesWon+two.DisputesWon != 1 || one.DisputesLost+two.DisputesLost != 0 {
-		t.Errorf("%+v, %+v", one, two)
 	}
 }
 
@@ -639,26 +561,19 @@ func TestBroughtOfOtherSessions(t *testing.T) {
 	c := newCourt(t)
 	s, target := closed(t, c.Node, "ses_a", 5), c.Kit.Agent(t).String()
 	other := c.Calls(t, "ses_a", 2)
-	of := dispute.Challenge{ChallengerID: c.one, TargetID: target, ChallengeType: dispute.TypeConsistency,
-		TargetReceipts: []string{evidence.HashToken(s.Receipts[0])}, Evidence: other.Receipts[1]}
-	_, err := c.File(t.Context(), c.Says(t, of))
-	must(t, err)
+	of := c.challenge(t, c.one, dispute.TypeConsistency, s, 1)
+	of.Evidence = other.Receipts[1]
+	c.filed(t, of)
 	must(t, c.Settle(t.Context()))
 	c.Kit.Clock.Advance(time.Hour)
 	later := closed(t, c.Node, "ses_b", 5)
 	again := of
 	again.ChallengerID = c.two
-	_, err = c.File(t.Context(), c.Says(t, again))
-	wantCode(t, err, "dispute_receipts")
+	wantCode(t, c.say(t, again), "dispute_receipts")
 	again.TargetReceipts = []string{evidence.HashToken(later.Receipts[0])}
-	d, err := c.File(t.Context(), c.Says(t, again))
-	must(t, err)
+	id := c.filed(t, again)
 	must(t, c.Settle(t.Context()))
-	got, err := c.Dispute(t.Context(), d.DisputeID)
-	must(t, err)
-	if got.Outcome != accrual.TargetWins {
-		t.Errorf("%s", got.Resolved)
-	}
+	check.WantEqual(t, c.verdict(t, id).outcome, accrual.TargetWins)
 	if r := c.reputation(t, target); r.ChallengesLost != 1 {
 		t.Errorf("%+v", r)
 	}
@@ -681,18 +596,15 @@ func TestViolations(t *testing.T) {
 	identical := first
 	identical.ChallengeID = "con-2"
 	for range 2 {
-		_, err = c.File(ctx, c.Says(t, identical))
-		wantCode(t, err, "dispute_closed")
+		wantCode(t, c.say(t, identical), "dispute_closed")
 	}
-	_, err = c.File(ctx, c.Says(t, c.Contract(c.two, "con-3", "s-2")))
-	wantCode(t, err, "dispute_rate")
+	wantCode(t, c.say(t, c.Contract(c.two, "con-3", "s-2")), "dispute_rate")
 	unsigned := c.Says(t, c.Contract(c.two, "con-4", "s-2"))
 	unsigned.Statement = nodetest.Resigned(unsigned.Statement, c.Statement(t, first, nil))
 	_, err = c.File(ctx, unsigned)
 	wantCode(t, err, "signature_invalid")
 	c.Kit.Clock.Advance(24 * time.Hour)
-	_, err = c.File(ctx, c.Says(t, c.Contract(c.two, "con-5", "s-2")))
-	wantCode(t, err, "dispute_closed")
+	wantCode(t, c.say(t, c.Contract(c.two, "con-5", "s-2")), "dispute_closed")
 	check.WantEqual(t, c.log(t), []string{"signal", "signal", "opened", "violation", "violation", "violation"})
 }
 
@@ -716,10 +628,8 @@ func TestFilingsThatAreRefused(t *testing.T) {
 		from reputation.Spoken
 		code string
 	}{
-		"itself":                {c.Says(t, c.Contract(c.one, "c-1", "s-1")), "dispute_refused"},
 		"an unregistered agent": {c.Says(t, c.Contract(as("agent:new"), "c-1", "s-1")), "dispute_refused"},
 		"a young one":           {c.Says(t, c.Contract(as("agent:young"), "c-1", "s-1")), "dispute_refused"},
-		"no signal":             {c.Says(t, c.Contract(c.two, "c-1", "s-2")), "not_found"},
 		"no receipt": {
 			c.Says(t, dispute.Challenge{ChallengerID: c.two, TargetID: c.one, ChallengeType: dispute.TypeTiming,
 				TargetReceipts: []string{evidence.HashBytes(nil)}}), "dispute_receipts"},
@@ -744,22 +654,17 @@ func TestDecisions(t *testing.T) {
 	c.published(t, "s-1")
 	d := c.disputed(t, "con-1", "s-1")
 	right := func(of *dispute.Decision) { of.DisputeID, of.Document = d.DisputeID, documentOf(t, d) }
+	but := func(edit func(*dispute.Decision)) string {
+		return c.decide(func(of *dispute.Decision) { right(of); edit(of) })
+	}
 	_, stranger := nodetest.Arbiter(t, c.Kit)
 	for name, row := range map[string]struct{ token, id, code string }{
-		"another key": {stranger(right), d.DisputeID, "signature_invalid"},
-		"another node": {c.decide(func(of *dispute.Decision) {
-			right(of)
-			of.Audience = "other"
-		}), d.DisputeID, "not_allowed"},
-		"another issuer": {c.decide(func(of *dispute.Decision) {
-			right(of)
-			of.Issuer = "other"
-		}), d.DisputeID, "not_allowed"},
+		"another key":     {stranger(right), d.DisputeID, "signature_invalid"},
+		"another node":    {but(func(of *dispute.Decision) { of.Audience = "other" }), d.DisputeID, "not_allowed"},
+		"another issuer":  {but(func(of *dispute.Decision) { of.Issuer = "other" }), d.DisputeID, "not_allowed"},
 		"another dispute": {c.decide(right), "dsp_" + evidence.HashBytes(nil)[:32], "not_found"},
-		"another document": {c.decide(func(of *dispute.Decision) {
-			right(of)
-			of.Document = of.Document[:60] + "0000"
-		}), d.DisputeID, "dispute_refused"},
+		"another document": {but(func(of *dispute.Decision) { of.Document = of.Document[:60] + "0000" }), d.DisputeID,
+			"dispute_refused"},
 		"no token": {"", d.DisputeID, "artifact_missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -769,10 +674,7 @@ func TestDecisions(t *testing.T) {
 	}
 	_, err := c.Arbitrate(t.Context(), d.DisputeID, c.decide(right))
 	must(t, err)
-	_, err = c.Arbitrate(t.Context(), d.DisputeID, c.decide(func(of *dispute.Decision) {
-		right(of)
-		of.Outcome = accrual.TargetWins
-	}))
+	_, err = c.Arbitrate(t.Context(), d.DisputeID, but(func(of *dispute.Decision) { of.Outcome = accrual.TargetWins }))
 	wantCode(t, err, "dispute_closed")
 	n := nodetest.New(t, c.Kit, c.Store)
 	_, err = n.Arbitrate(t.Context(), d.DisputeID, c.decide(right))
@@ -783,19 +685,16 @@ func TestOpenIsBounded(t *testing.T) {
 	c := newCourt(t, func(o *reputation.Options) { o.Disputes.OpenSignals = 1 })
 	ctx := t.Context()
 	c.published(t, "s-1")
-	_, err := c.Publish(ctx, c.Says(t, c.SignalOf(c.one, "s-2")))
-	wantCode(t, err, "too_many_open")
+	wantCode(t, c.say(t, c.SignalOf(c.one, "s-2")), "too_many_open")
 	c.Kit.Clock.Advance(24 * time.Hour)
 	must(t, c.Settle(ctx))
 	c.published(t, "s-2")
 	for i := range reputation.OfOneOwner - 1 {
-		_, err := c.Publish(ctx, c.Says(t, c.SignalOf(c.Agent(t, fmt.Sprint("agent:", i)).String(), fmt.Sprint("t-", i))))
-		must(t, err)
+		must(t, c.say(t, c.SignalOf(c.Agent(t, fmt.Sprint("agent:", i)).String(), fmt.Sprint("t-", i))))
 	}
-	_, err = c.Publish(ctx, c.Says(t, c.SignalOf(c.two, "s-3")))
-	wantCode(t, err, "too_many_open")
+	wantCode(t, c.say(t, c.SignalOf(c.two, "s-3")), "too_many_open")
 	stranger := nodetest.NewStranger(t)
-	_, err = c.Publish(ctx, stranger.Says(t, c.SignalOf(stranger.ID, "s-4")))
+	_, err := c.Publish(ctx, stranger.Says(t, c.SignalOf(stranger.ID, "s-4")))
 	must(t, err)
 }
 
@@ -804,8 +703,7 @@ func TestListsAreBounded(t *testing.T) {
 	for i := range dispute.MaxRunning {
 		s := c.SignalOf(c.one, fmt.Sprint("s-", i))
 		s.Statement = strings.Repeat("\U0001F600", dispute.MaxStatement)
-		_, err := c.Publish(t.Context(), c.Says(t, s))
-		must(t, err)
+		must(t, c.say(t, s))
 	}
 	lists, all, after := 0, 0, int64(0)
 	for ; ; lists++ {
@@ -893,11 +791,7 @@ func TestReplicaAhead(t *testing.T) {
 	if got, err := c.Dispute(ctx, d.DisputeID); err != nil || got.Resolver != dispute.ResolverDeadline {
 		t.Errorf("%+v, %v", got, err)
 	}
-	entries, err := c.DisputeLog(ctx, 3)
-	must(t, err)
-	for _, one := range entries {
-		e, err := dispute.ParseEntry(one.Entry)
-		must(t, err)
+	for _, e := range c.entries(t)[3:] {
 		check.WantEqual(t, e.At, shared().Unix())
 	}
 	broken := nodetest.New(t, c.Kit, c.Store, func(o *reputation.Options) {
@@ -921,7 +815,7 @@ func TestALogThatWasChanged(t *testing.T) {
 			c.published(t, "s-2")
 			steps, err := c.Store.Steps(t.Context(), 1, 9)
 			must(t, err)
-			s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "reputation.db"))
+			s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "reputation.db"), "")
 			must(t, err)
 			t.Cleanup(func() { must(t, s.Close()) })
 			must(t, s.Proceed(t.Context(), steps[0]))
@@ -937,11 +831,9 @@ func TestALogThatWasChanged(t *testing.T) {
 
 func TestDisputesOff(t *testing.T) {
 	c := newCourt(t, func(o *reputation.Options) { o.Disputes = nil })
-	_, err := c.Publish(t.Context(), c.Says(t, c.SignalOf(c.one, "s-1")))
-	wantCode(t, err, "not_configured")
-	_, err = c.File(t.Context(), c.Says(t, c.Contract(c.two, "c-1", "s-1")))
-	wantCode(t, err, "not_configured")
-	_, err = c.Arbitrate(t.Context(), "dsp", "")
+	wantCode(t, c.say(t, c.SignalOf(c.one, "s-1")), "not_configured")
+	wantCode(t, c.say(t, c.Contract(c.two, "c-1", "s-1")), "not_configured")
+	_, err := c.Arbitrate(t.Context(), "dsp", "")
 	wantCode(t, err, "not_configured")
 	_, err = c.DisputeRoot(t.Context())
 	wantCode(t, err, "not_configured")
@@ -951,8 +843,7 @@ func TestDisputesOff(t *testing.T) {
 func TestRating(t *testing.T) {
 	c := newCourt(t)
 	ctx, agent := t.Context(), c.Kit.Agent(t).String()
-	_, err := c.Publish(ctx, c.Says(t, c.SignalOf(agent, "s-1")))
-	must(t, err)
+	must(t, c.say(t, c.SignalOf(agent, "s-1")))
 	for i := range 10 {
 		closed(t, c.Node, fmt.Sprint("ses_", i), 2)
 	}

@@ -101,7 +101,6 @@ func (s *Service) file(ctx context.Context, from Spoken) (id string, err error) 
 	})
 }
 
-// brought returns the receipts in a challenge that have valid signatures.
 func (s *Service) brought(ctx context.Context, f dispute.Filing) (all []shown, err error) {
 	if f.Challenge == nil {
 		return nil, nil
@@ -120,7 +119,7 @@ func (s *Service) brought(ctx context.Context, f dispute.Filing) (all []shown, e
 	return all, nil
 }
 
-// openPast opens a receipt of a trusted owner as of the time of its signature.
+// openPast opens a receipt of a trusted owner as of its signature.
 func (s *Service) openPast(token string) (o evidence.Opened[interaction.Receipt], err error) {
 	c, err := evidence.UnverifiedClaims(interaction.Kind, token)
 	if err != nil {
@@ -133,7 +132,6 @@ func (s *Service) openPast(token string) (o evidence.Opened[interaction.Receipt]
 	return s.past(owner)(token, c)
 }
 
-// shown is a receipt that the node holds or that a challenger brought.
 type shown struct {
 	interaction.Receipt
 	hash   string
@@ -147,7 +145,7 @@ func (r shown) known() dispute.Known {
 	return dispute.Known{Hash: r.hash, Agent: r.agent().String(), Session: r.Chain.SessionID, At: r.came.Unix()}
 }
 
-// held returns the receipts with these hashes that the node holds. They were verified on arrival.
+// held returns those of the receipts that the node holds. They were verified on arrival.
 func (s *Service) held(ctx context.Context, hashes []string) (all []shown, err error) {
 	held, err := s.o.Store.Held(ctx, hashes)
 	if err != nil {
@@ -163,7 +161,6 @@ func (s *Service) held(ctx context.Context, hashes []string) (all []shown, err e
 	return all, nil
 }
 
-// came returns when the node got the last receipt of a session, or now.
 func (s *Service) came(ctx context.Context, r shown) (time.Time, error) {
 	session, err := s.o.Store.Session(ctx, r.Owner, r.Chain.SessionID)
 	if errors.Is(err, store.ErrNotFound) {
@@ -239,13 +236,6 @@ type Rooted struct {
 	Token string          `json:"token"`
 }
 
-// rooted is a signed root and how long it can be reused for the same log.
-type rooted struct {
-	log    accrual.Log
-	until  time.Time
-	answer Rooted
-}
-
 // rootAge bounds the age of a root.
 const rootAge = 10 * time.Minute
 
@@ -257,17 +247,13 @@ func (s *Service) DisputeRoot(ctx context.Context) (Rooted, error) {
 	}
 	defer release()
 	last := &s.docket.root
-	if last.log == book.Log() && now.Before(last.until) {
+	if last.serves(book.Log(), now) {
 		return last.answer, nil
 	}
-	token, _, err := s.o.Disputes.Root.Sign(ctx, dispute.Root{Log: book.Log(), Root: book.Root()})
+	token, root, _, err := sign(ctx, s.o.Disputes.Root, dispute.Root{Log: book.Log(), Root: book.Root()})
 	if err != nil {
 		return Rooted{}, err
 	}
-	shown, err := payload(token)
-	if err != nil {
-		return Rooted{}, err
-	}
-	*last = rooted{book.Log(), now.Add(rootAge), Rooted{shown, token}}
+	*last = reusable[Rooted]{book.Log(), now.Add(rootAge), Rooted{root, token}}
 	return last.answer, nil
 }

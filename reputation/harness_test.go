@@ -5,14 +5,10 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/test/check"
 )
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.Must
 
 func wantCode(t testing.TB, err error, code string) {
 	t.Helper()

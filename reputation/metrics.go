@@ -17,8 +17,11 @@ type metrics struct {
 }
 
 func newMetrics(r prometheus.Registerer, s *sessions) (*metrics, error) {
+	var all []prometheus.Collector
 	counter := func(name, help, label string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+		all = append(all, c)
+		return c
 	}
 	m := &metrics{
 		receipts: counter("mediator_node_receipts_total",
@@ -49,9 +52,7 @@ func newMetrics(r prometheus.Registerer, s *sessions) (*metrics, error) {
 		Name: "mediator_node_cached_receipts",
 		Help: "Receipts of the sessions in memory. One with many tool calls counts as several.",
 	}, s.receipts)
-	for _, c := range []prometheus.Collector{
-		m.receipts, m.refused, m.challenges, m.scores, m.entries, m.reputations, m.steps, m.statements, m.upToDate, cached,
-	} {
+	for _, c := range append(all, m.upToDate, cached) {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}
@@ -59,7 +60,6 @@ func newMetrics(r prometheus.Registerer, s *sessions) (*metrics, error) {
 	return m, nil
 }
 
-// noReputation counts a reputation that was not returned because of err.
 func (m *metrics) noReputation(err error) {
 	switch {
 	case err == nil || errors.Is(err, context.Canceled): // the client left
@@ -70,7 +70,6 @@ func (m *metrics) noReputation(err error) {
 	}
 }
 
-// delivered counts a session's delivered receipts.
 func (m *metrics) delivered(all, kept int, err error) {
 	if err != nil {
 		m.refused.WithLabelValues(problem.DetailsOf(err).Code).Inc()

@@ -15,8 +15,8 @@ import (
 //go:embed probes.json
 var bankText []byte
 
-// bank holds the probe questions. It needs no answers: the two probes of a pair ask the same in other words, and only
-// whether the answers agree counts.
+// bank holds the probe questions. It has no answers: a pair asks the same in other words, and only whether the answers
+// agree counts.
 type bank struct {
 	Version   string     `json:"version"`
 	Questions []question `json:"questions"`
@@ -42,8 +42,7 @@ func readBank() (bank, error) {
 	return b, nil
 }
 
-// draw draws pairs of probes in random order, each pair from another question. id makes their ids; all else follows
-// from r.
+// draw draws pairs of probes in random order, each from another question.
 func (b bank) draw(pairs int, r *rand.Rand, id func() string) []store.Probe {
 	var probes []store.Probe
 	for pair, at := range r.Perm(len(b.Questions))[:min(pairs, len(b.Questions))] {

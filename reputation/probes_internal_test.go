@@ -13,7 +13,7 @@ import (
 func TestBank(t *testing.T) {
 	b, err := readBank()
 	check.Must(t, err)
-	if len(b.Questions) < 2*DefaultProbePairs {
+	if len(b.Questions) < 2*ProbePairs {
 		t.Errorf("only %d questions", len(b.Questions))
 	}
 	for _, q := range b.Questions {

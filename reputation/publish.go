@@ -79,7 +79,7 @@ func (s *Service) publish(ctx context.Context, from Spoken) (id string, err erro
 	})
 }
 
-// bucket returns the name of the bound that an agent counts for. All agents without a sidecar share one.
+// bucket names the bound that an agent counts for. All agents without a sidecar share one.
 func bucket(agent accrual.Agent) string { return cmp.Or(agent.Owner, "did:key") }
 
 // full refuses an object above the bound most.
@@ -94,8 +94,7 @@ func full(what string, is store.Count, most int64) error {
 	return nil
 }
 
-// by returns what the node knows of an author. An agent without a sidecar must be registered; otherwise anyone could
-// make unlimited agents.
+// by describes an author. One without a sidecar must be registered; otherwise anyone could make unlimited agents.
 func (s *Service) by(ctx context.Context, agent accrual.Agent) (by dispute.By, err error) {
 	since, ok, err := s.o.Disputes.Registered(ctx, agent)
 	if err != nil {
@@ -116,7 +115,6 @@ func (s *Service) by(ctx context.Context, agent accrual.Agent) (by dispute.By, e
 	return by, nil
 }
 
-// look examines the receipts behind a signal.
 func (s *Service) look(ctx context.Context, author accrual.Agent, p *dispute.Publication) error {
 	on := p.Signal.RestsOn
 	if on == nil || len(on.Receipts) == 0 {
@@ -170,7 +168,7 @@ func (s *Service) Signals(ctx context.Context, agent string, after int64) ([]Sig
 	return listed(ctx, s.o.Store.Signals, signalOf, agent, after)
 }
 
-// listBytes bounds a list, except for its last item, because anyone can request lists and read them slowly.
+// listBytes bounds a list except for its last item: anyone can request lists and read them slowly.
 const listBytes = 1 << 20
 
 type sized interface{ size() int }
@@ -189,7 +187,6 @@ func listed[R any, A sized](ctx context.Context, read func(context.Context, stri
 	return chunk(rows, answer)
 }
 
-// chunk converts the first rows, as many as fit in one list.
 func chunk[R any, A sized](rows []R, answer func(R) (A, error)) ([]A, error) {
 	all, size := []A{}, 0
 	for _, row := range rows {

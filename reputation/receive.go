@@ -67,7 +67,7 @@ func (s *Service) Receive(ctx context.Context, tokens []string) ([]Received, err
 // tries bounds how often an operation is repeated because a replica was faster.
 const tries = 4
 
-// receive takes the receipts of one session and returns the next wanted number and how many were kept.
+// receive returns the next wanted number and how many receipts were kept.
 func (s *Service) receive(ctx context.Context, d *delivered) (next int64, kept int, err error) {
 	owner, err := s.believed.Load().owner(d.owner)
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *Service) receive(ctx context.Context, d *delivered) (next int64, kept i
 	return next, 0, refusal.New("overloaded", "other receipts of the session arrive at the same time")
 }
 
-// add verifies receipts and stores the new ones. It returns [store.ErrMoved] if the chain changed meanwhile.
+// add verifies and stores the new receipts, or returns [store.ErrMoved] if the chain changed meanwhile.
 func (s *Service) add(ctx context.Context, owner *Owner, d *delivered) (next int64, kept int, err error) {
 	state, err := s.o.Store.Session(ctx, d.owner, d.session)
 	switch {
@@ -135,7 +135,7 @@ func (s *Service) add(ctx context.Context, owner *Owner, d *delivered) (next int
 	return last.Chain.SequenceNumber + 1, len(receipts), nil
 }
 
-// fresh returns the receipts not kept yet. A validly signed receipt that contradicts a kept one is recorded as a fork.
+// fresh returns the receipts not kept yet. It records a validly signed one that contradicts a kept one as a fork.
 func (s *Service) fresh(ctx context.Context, owner *Owner, state store.Session, d *delivered) (delivered, error) {
 	known := 0
 	for known < len(d.claims) && d.claims[known].Chain.SequenceNumber < state.Next {
@@ -184,7 +184,6 @@ func (s *Service) past(owner *Owner) interaction.Opener {
 	return interaction.Past(owner.Past, owner.Receipts, s.o.Now())
 }
 
-// verify verifies receipts that continue a chain.
 func (s *Service) verify(ctx context.Context, owner *Owner, state store.Session, d delivered) ([]store.Receipt, error) {
 	chain, err := s.chain(ctx, owner, d.owner, d.session, state.Next)
 	if err != nil {
@@ -206,7 +205,7 @@ func (s *Service) verify(ctx context.Context, owner *Owner, state store.Session,
 	return receipts, nil
 }
 
-// chain starts verifying at receipt next, after the last kept receipt.
+// chain starts verifying at receipt next, after the last kept one.
 func (s *Service) chain(ctx context.Context, owner *Owner, id, session string, next int64) (*interaction.Chain, error) {
 	expected := interaction.Expected{Owner: id, Session: session}
 	if next == 1 {

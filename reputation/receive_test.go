@@ -220,7 +220,7 @@ func TestReplicas(t *testing.T) {
 	k, dsn := gatetest.New(t), pgtest.Start(t).Database(t)
 	var replicas [2]*nodetest.Node
 	for i := range replicas {
-		s, err := store.OpenPostgres(context.Background(), dsn)
+		s, err := store.Open(context.Background(), "", dsn)
 		must(t, err)
 		t.Cleanup(func() { s.Close() })
 		replicas[i] = nodetest.New(t, k, s)

@@ -14,6 +14,7 @@ import (
 	"github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/reputation/strategy"
+	"github.com/actionproof/mediator/signer"
 )
 
 // Scored is the score of a session: the claims and the token that carries them. Challenges are set once the session is
@@ -24,13 +25,29 @@ type Scored struct {
 	Challenges []autonomy.Judged `json:"challenges,omitempty"`
 }
 
-// appraised is an answer and what it was computed from.
-type appraised struct {
-	number     int64 // of the last receipt
-	baseline   string
-	challenges []autonomy.Challenge
-	until      time.Time // after this it is signed again even if nothing changed
-	answer     Scored
+// reusable is the last signed answer and what it was computed from. The zero value has none.
+type reusable[A any] struct {
+	of     any
+	until  time.Time // after this it is signed again even if nothing changed
+	answer A
+}
+
+func (k *reusable[A]) serves(of any, now time.Time) bool {
+	return now.Before(k.until) && reflect.DeepEqual(k.of, of)
+}
+
+// sign signs claims and returns the token and its claims as signed.
+func sign[C any](ctx context.Context, by *signer.Issuer[C], c C) (token string, claims json.RawMessage,
+	signed C, err error) {
+	if token, signed, err = by.Sign(ctx, c); err != nil {
+		return "", nil, signed, err
+	}
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return "", nil, signed, errors.New("reputation: the signer made no JWS")
+	}
+	claims, err = base64.RawURLEncoding.DecodeString(parts[1])
+	return token, claims, signed, err
 }
 
 // maxAppraisal bounds how long a request waits for a session to be read. The next request continues.
@@ -73,7 +90,6 @@ func (s *Service) Revealed(ctx context.Context, owner, session string) ([]autono
 	return s.challenges(ctx, sessionKey{state.Owner, state.Session})
 }
 
-// find returns a session. owner may be empty if the session's name is unique.
 func (s *Service) find(ctx context.Context, owner, session string) (state store.Session, err error) {
 	if owner != "" {
 		state, err = s.o.Store.Session(ctx, owner, session)
@@ -110,38 +126,33 @@ func (s *Service) read(ctx context.Context, state store.Session) (r *reading, re
 	return r, release, nil
 }
 
-// appraise signs the score of a session, or returns the last answer if nothing changed.
+// appraise returns the last answer if nothing changed.
 func (s *Service) appraise(ctx context.Context, r *reading) (Scored, error) {
 	challenges, baseline, hash, err := s.beside(ctx, r.key)
 	if err != nil {
 		return Scored{}, err
 	}
-	now := s.o.Now()
-	if last := r.last; last != nil && last.number == r.measured.Len() && last.baseline == hash && now.Before(last.until) &&
-		reflect.DeepEqual(last.challenges, challenges) {
+	now, of := s.o.Now(), []any{r.measured.Len(), hash, challenges}
+	if r.last.serves(of, now) {
 		s.metrics.scores.WithLabelValues("same").Inc()
-		return last.answer, nil
+		return r.last.answer, nil
 	}
-	token, signed, err := s.o.Score.Sign(ctx,
+	token, claims, signed, err := sign(ctx, s.o.Score,
 		autonomy.NewClaims(r.measured, hash, autonomy.Appraise(r.measured, challenges, baseline)))
 	if err != nil {
 		return Scored{}, err
 	}
 	s.metrics.scores.WithLabelValues("signed").Inc()
-	claims, err := payload(token)
-	if err != nil {
-		return Scored{}, err
-	}
 	answer := Scored{Score: claims, Token: token}
 	if r.measured.Closed() {
 		answer.Challenges = r.measured.Judge(challenges)
 	}
 	lifetime := time.Duration(signed.Expires-signed.IssuedAt) * time.Second
-	r.last = &appraised{r.measured.Len(), hash, challenges, now.Add(lifetime / 2), answer}
-	return r.last.answer, nil
+	r.last = reusable[Scored]{of, now.Add(lifetime / 2), answer}
+	return answer, nil
 }
 
-// beside returns the inputs of a score besides the receipts: challenges, and the owner's baseline with its hash.
+// beside returns the challenges of a session, and its owner's baseline with the hash.
 func (s *Service) beside(ctx context.Context, key sessionKey) (challenges []autonomy.Challenge,
 	baseline *autonomy.Baseline, hash string, err error) {
 	if challenges, err = s.challenges(ctx, key); err != nil {
@@ -151,22 +162,13 @@ func (s *Service) beside(ctx context.Context, key sessionKey) (challenges []auto
 	return challenges, baseline, hash, err
 }
 
-// payload returns the claims of a token as signed.
-func payload(token string) (json.RawMessage, error) {
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 {
-		return nil, errors.New("reputation: the signer made no JWS")
-	}
-	return base64.RawURLEncoding.DecodeString(parts[1])
-}
-
 func (s *Service) challenges(ctx context.Context, key sessionKey) ([]autonomy.Challenge, error) {
-	kept, err := s.o.Store.Challenges(ctx, key.owner, key.session)
+	issued, err := s.o.Store.Challenges(ctx, key.owner, key.session)
 	if err != nil {
 		return nil, err
 	}
 	var all []autonomy.Challenge
-	for _, c := range kept {
+	for _, c := range issued {
 		one := autonomy.Challenge{Nonce: c.Nonce, Issued: c.Issued.UnixMilli(), Commitment: c.Commitment, Salt: c.Salt,
 			Probes: pairs(c.Probes)}
 		if !c.Committed.IsZero() {

@@ -280,12 +280,12 @@ func TestBaseline(t *testing.T) {
 	}
 	_, err = n.Baseline(t.Context(), evidence.HashBytes(nil))
 	wantCode(t, err, "not_found")
-	formulas, err := n.Scoring(autonomy.ScoringHash)
+	formulas, err := n.Scoring(t.Context(), autonomy.ScoringHash)
 	must(t, err)
 	if evidence.HashBytes(formulas) != autonomy.ScoringHash {
 		t.Error("the formulas have another hash")
 	}
-	_, err = n.Scoring(hash)
+	_, err = n.Scoring(t.Context(), hash)
 	wantCode(t, err, "not_found")
 
 	// One session more is less than a tenth: it waits for an hour.
@@ -359,7 +359,7 @@ func BenchmarkScore(b *testing.B) {
 	for range 1000 {
 		s.Call(b, nil)
 	}
-	kept, err := store.Open(context.Background(), filepath.Join(b.TempDir(), "reputation.db"))
+	kept, err := store.Open(context.Background(), filepath.Join(b.TempDir(), "reputation.db"), "")
 	must(b, err)
 	defer kept.Close()
 	n := nodetest.New(b, k, kept)

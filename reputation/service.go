@@ -38,6 +38,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/autonomy"
+	"github.com/actionproof/mediator/reputation/internal/limit"
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/signer"
 )
@@ -50,7 +51,6 @@ const (
 	DefaultRate       = 200
 	DefaultCalls      = 20
 	DefaultCached     = 200_000
-	DefaultProbePairs = 5
 	DefaultRetention  = 90 * 24 * time.Hour
 )
 
@@ -78,8 +78,6 @@ type Options struct {
 	Verified func(context.Context, accrual.Agent) (*accrual.Verified, error)
 	// Disputes configure signals and disputes; nil takes none.
 	Disputes *Disputes
-	// ProbePairs is the number of probe pairs per challenge: zero means DefaultProbePairs, a negative number none.
-	ProbePairs int
 	// Retention is how long a session is kept after its last receipt; zero means DefaultRetention.
 	Retention time.Duration
 	Limits    Limits
@@ -116,7 +114,6 @@ type Owner struct {
 	generation uint64
 }
 
-// believed is a [Believed] in use.
 type believed struct {
 	owners     map[string]*Owner
 	hosts      []string
@@ -153,7 +150,7 @@ func New(o Options) (*Service, error) {
 	if o.Store == nil || o.Score == nil || o.Reputation == nil || o.Now == nil || o.Log == nil {
 		return nil, errors.New("reputation: the service needs a store, two signers, a clock and a log")
 	}
-	o.ProbePairs, o.Retention = max(0, cmp.Or(o.ProbePairs, DefaultProbePairs)), cmp.Or(o.Retention, DefaultRetention)
+	o.Retention = cmp.Or(o.Retention, DefaultRetention)
 	l := &o.Limits
 	l.Sessions, l.Receipts = cmp.Or(l.Sessions, DefaultSessions), cmp.Or(l.Receipts, DefaultReceipts)
 	l.Challenges, l.Cached = cmp.Or(l.Challenges, DefaultChallenges), cmp.Or(l.Cached, DefaultCached)
@@ -213,7 +210,6 @@ func (s *Service) Believe(b Believed) error {
 	return nil
 }
 
-// owner returns a trusted owner, or refuses with owner_unknown.
 func (b *believed) owner(id string) (*Owner, error) {
 	if o := b.owners[id]; o != nil {
 		return o, nil
@@ -236,19 +232,9 @@ func (s *Service) ratesOf(owner string) *rates {
 	return r
 }
 
-// admit takes n from a limit on what.
 func (s *Service) admit(l *rate.Limiter, n int, what string) error {
-	now := s.o.Now()
-	r := l.ReserveN(now, n)
-	wait := r.DelayFrom(now)
-	if wait == 0 {
-		return nil
-	}
-	r.CancelAt(now)
-	return refusal.Later{
-		Refusal: refusal.New("rate_limited", "the owner exceeds %g %s per second", float64(l.Limit()), what),
-		Seconds: int(min(wait, time.Minute)/time.Second) + 1,
-	}
+	return limit.Take(l, s.o.Now(), n,
+		refusal.New("rate_limited", "the owner exceeds %g %s per second", float64(l.Limit()), what))
 }
 
 const maxReads = 2
@@ -256,7 +242,7 @@ const maxReads = 2
 const (
 	closedEvery = time.Minute
 	pruneEvery  = time.Hour
-	// keptTokens keeps used caller tokens beyond their expiry, in case the clock is set back.
+	// keptTokens keeps used caller tokens longer, in case the clock is set back.
 	keptTokens = time.Hour
 )
 

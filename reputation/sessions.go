@@ -23,14 +23,13 @@ type sessions struct {
 
 type sessionKey struct{ owner, session string }
 
-// reading is the measurement of one session.
 type reading struct {
 	key  sessionKey
 	held lock
 	// generation is the owner's when reading started. Later the same receipts may be untrusted.
 	generation uint64
 	measured   *autonomy.Session
-	last       *appraised // the last answer, if any
+	last       reusable[Scored]
 
 	weight int // share of the total; guarded by sessions.mu
 }
@@ -39,7 +38,6 @@ func newSessions(bound int) *sessions {
 	return &sessions{bound: bound, byKey: make(map[sessionKey]*list.Element), recent: list.New()}
 }
 
-// take locks the reading of a session until release is called.
 func (s *sessions) take(ctx context.Context, key sessionKey) (r *reading, release func(), err error) {
 	s.mu.Lock()
 	e, ok := s.byKey[key]
@@ -73,8 +71,7 @@ func (l lock) take(ctx context.Context) (release func(), ok bool) {
 
 var errBusy = refusal.New("overloaded", "the session is being read")
 
-// grow sets the weight of a reading and drops the least recently used ones above the bound. A dropped reading stays
-// usable for its holder.
+// grow drops the least recently used readings above the bound. Their holders can still use them.
 func (s *sessions) grow(r *reading, weight int) {
 	if s.byKey[r.key] == nil || s.byKey[r.key].Value.(*reading) != r {
 		return // it was dropped
@@ -99,7 +96,7 @@ func (s *sessions) weigh(r *reading, weight int) {
 	s.grow(r, weight)
 }
 
-// catchUp reads and verifies a session's new receipts. It keeps what it has read if ctx ends.
+// catchUp verifies a session's new receipts. It keeps what it has read if ctx ends.
 func (s *Service) catchUp(ctx context.Context, r *reading) error {
 	b := s.believed.Load()
 	owner, err := b.owner(r.key.owner)
@@ -107,7 +104,7 @@ func (s *Service) catchUp(ctx context.Context, r *reading) error {
 		return err
 	}
 	if r.generation != owner.generation {
-		r.generation, r.measured, r.last = owner.generation, autonomy.NewSession(b.hosts), nil
+		r.generation, r.measured, r.last = owner.generation, autonomy.NewSession(b.hosts), reusable[Scored]{}
 	}
 	release, ok := s.reads.take(ctx)
 	if !ok {
@@ -125,7 +122,6 @@ func (s *Service) catchUp(ctx context.Context, r *reading) error {
 	return nil
 }
 
-// readOn reads the next receipts, a bounded number.
 func (s *Service) readOn(ctx context.Context, owner *Owner, r *reading) (more bool, err error) {
 	next := r.measured.Len() + 1
 	receipts, err := s.o.Store.Receipts(ctx, r.key.owner, r.key.session, next, store.MaxReceipts)

@@ -104,7 +104,7 @@ func (s *Service) expire(ctx context.Context, id string) error {
 	})
 }
 
-// end resolves an unresolved dispute. It signs the resolution first, so that no resolved dispute lacks one.
+// end signs the resolution first, so that no resolved dispute lacks one.
 func (s *Service) end(ctx context.Context, book *dispute.Book, id string, by func() (dispute.Entry, error)) error {
 	state, ok := book.Dispute(id)
 	if !ok || state.Status == dispute.StatusResolved {

@@ -23,10 +23,10 @@ type Spoken struct {
 	Statement string
 }
 
-// said verifies the author of the document d. It returns the author and the document's canonical JSON with its
-// signature, which is the sidecar's token if there is one.
+// said verifies the author of d. It returns the document's canonical JSON with its signature, which is the sidecar's
+// token if there is one.
 func (s *Service) said(from Spoken, kind string, d dispute.Document) (author accrual.Agent, signed string, err error) {
-	if author, err = accrual.ParseAgent(d.Author()); err != nil {
+	if author, err = accrual.ParseAgent(dispute.Author(d)); err != nil {
 		return author, "", err
 	}
 	if from.By == nil {
@@ -88,7 +88,6 @@ func (s *Service) stated(from Spoken, kind string, d dispute.Document) error {
 	return c.States(kind, hash)
 }
 
-// refused logs and counts a refused document and returns err.
 func (s *Service) refused(from Spoken, err error) error {
 	s.metrics.statements.WithLabelValues(problem.DetailsOf(err).Code).Inc()
 	fields := []zap.Field{zap.Error(err)}

@@ -21,15 +21,15 @@ import (
 )
 
 const (
-	// triedFirst is the pause before the next trial if evidence is missing. It doubles up to triedLast. The deadline ends
-	// the pause, and the pauses start again.
+	// triedFirst is the pause before the next trial if evidence is missing. It doubles up to triedLast, and starts again
+	// at the deadline.
 	triedFirst = time.Minute
 	triedLast  = 6 * time.Hour
 	// failsFor is how long failing trials are repeated after the deadline.
 	failsFor = 24 * time.Hour
 )
 
-// trials records the trials of unresolved disputes, in memory only: after a restart each dispute is judged once more.
+// trials are in memory only: after a restart each dispute is judged once more.
 type trials struct {
 	last  map[string]attempt // by dispute id
 	turns map[string]int64   // number of the last trial raised by an owner's agents
@@ -77,13 +77,12 @@ func (t *trials) due(open []dispute.State, late func(id string) bool, now time.T
 	return ids
 }
 
-// owner returns whose turn the trial of a dispute uses.
 func owner(d dispute.State) string {
 	agent, _ := accrual.ParseAgent(d.Challenger) // an invalid id has no owner
 	return bucket(agent)
 }
 
-// try judges a dispute and resolves it if the evidence is complete or the deadline has passed.
+// try resolves a dispute if the evidence is complete or the deadline has passed.
 func (s *Service) try(ctx context.Context, id string) error {
 	var d dispute.State
 	var trial *dispute.Trial
@@ -124,7 +123,6 @@ func (s *Service) try(ctx context.Context, id string) error {
 	})
 }
 
-// giveUp resolves a dispute that cannot be judged, after its deadline and a further time.
 func (s *Service) giveUp(ctx context.Context, id, reason string, after time.Duration, because error) error {
 	return s.step(ctx, func(book *dispute.Book, now time.Time) error {
 		if state, _ := book.Dispute(id); now.Before(time.Unix(state.Deadline, 0).Add(after)) {
@@ -211,7 +209,7 @@ func (s *Service) broughtIn(ctx context.Context, id string) ([]string, error) {
 	return c.Brought(), nil
 }
 
-// showSession gives a trial the chain of a session and a receipt that forks it. An untrusted receipt ends the chain.
+// showSession shows a trial a session's chain and its fork. An untrusted receipt ends the chain.
 func (s *Service) showSession(ctx context.Context, key sessionKey, r *dispute.Record) error {
 	release, ok := s.reads.take(ctx)
 	if !ok {

@@ -108,7 +108,6 @@ func (a *Account) addSession(s Session, at int64) (bool, error) {
 	return true, nil
 }
 
-// replace replaces what was known of a session and reports whether that changed anything.
 func (e *event) replace(s Session, at int64) bool {
 	for i := range e.sessions {
 		old := &e.sessions[i]

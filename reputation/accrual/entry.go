@@ -98,7 +98,6 @@ func (e Entry) check() error {
 	return e.about()[0].check()
 }
 
-// about returns the members that are set.
 func (e Entry) about() (all []interface{ check() error }) {
 	if e.Session != nil {
 		all = append(all, e.Session)
@@ -150,7 +149,7 @@ func (r *Raised) check() error {
 	return d.checkAs(ChallengerWins, ChallengerWins, TargetWins, Inconclusive)
 }
 
-// checkAs checks a dispute in which the agent wins by one of the outcomes. Only the winner gains points.
+// checkAs checks a dispute that the agent wins by the outcome won. Only the winner gains points.
 func (d *Dispute) checkAs(won string, outcomes ...string) error {
 	switch {
 	case !named(d.ID, maxName):

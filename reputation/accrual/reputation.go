@@ -1,6 +1,9 @@
 package accrual
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 const (
 	// Window is the number of recent sessions in the current score.
@@ -112,25 +115,17 @@ func (a *Account) Reputation(scoringHash string) Reputation {
 }
 
 func (e *event) counts() bool {
-	for _, s := range e.sessions {
-		if s.Interactions > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(e.sessions, func(s scored) bool { return s.Interactions > 0 })
 }
 
 func (a *Account) history(scoringHash string) []ScoredSession {
-	last := make([]ScoredSession, 0, Window) // latest first
-	for i := len(a.events) - 1; i >= a.flagged && len(last) < Window; i-- {
+	history := make([]ScoredSession, 0, Window)
+	for i := len(a.events) - 1; i >= a.flagged && len(history) < Window; i-- {
 		if s, ok := a.events[i].lowest(scoringHash); ok {
-			last = append(last, s)
+			history = append(history, s)
 		}
 	}
-	history := make([]ScoredSession, len(last))
-	for i, s := range last {
-		history[len(last)-1-i] = s
-	}
+	slices.Reverse(history)
 	return history
 }
 

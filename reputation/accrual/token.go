@@ -37,7 +37,6 @@ func ClaimsOf(r Reputation, v *Verified) Claims {
 	return Claims{Reputation: r, Verification: v, Probabilistic: true}
 }
 
-// check refuses inconsistent claims. It computes derived claims again.
 func check(c *Claims) error {
 	agent, err := ParseAgent(c.AgentID)
 	switch {
@@ -65,7 +64,6 @@ func (r *Reputation) follows() bool {
 	return reflect.DeepEqual(derived, *r)
 }
 
-// countsFit reports whether some log could give these counts.
 func (r *Reputation) countsFit() bool {
 	return 0 <= r.FlaggedInteractions && r.FlaggedInteractions <= r.TotalInteractions &&
 		r.TotalInteractions <= r.TotalSessions &&

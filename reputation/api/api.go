@@ -72,10 +72,9 @@ type endpoint struct {
 	answer       answer
 }
 
-// answer returns a [document], or a value to be written as JSON. w is only for reading the body.
+// answer returns a [document], or a value to write as JSON. w is only for reading the body.
 type answer func(w http.ResponseWriter, r *http.Request) (any, error)
 
-// document is JSON that is written unchanged.
 type document struct {
 	text  []byte
 	cache string // Cache-Control
@@ -95,11 +94,10 @@ func Handler(s *reputation.Service, o Options) http.Handler {
 	}
 	if o.MCP != nil {
 		mux.HandleFunc(MCPPath, func(w http.ResponseWriter, r *http.Request) {
-			if err := a.limits.admit(r); err != nil {
-				a.refuse(w, err)
-				return
+			done, err := func() {}, a.limits.admit(r)
+			if err == nil {
+				done, err = a.limits.calls.take(r)
 			}
-			done, err := a.limits.calls.take(r)
 			if err != nil {
 				a.refuse(w, err)
 				return
@@ -119,19 +117,21 @@ func (a *server) endpoints(operators bool) []endpoint {
 		{http.MethodPost, "/v1/receipts", a.receipts},
 		{http.MethodPost, "/v1/challenge/issue", a.issue},
 		{http.MethodPost, "/v1/challenge/commit", a.commit},
-		{http.MethodGet, "/v1/score/{receipt_hash}", a.score},
-		{http.MethodGet, "/v1/sessions/{session}/score", a.sessionScore},
-		{http.MethodGet, "/v1/reputation/{agent_id}", a.reputation},
-		{http.MethodGet, "/v1/baselines/{hash}", a.baseline},
-		{http.MethodGet, "/v1/scoring/{hash}", a.scoring},
-		{http.MethodGet, "/openapi.json", a.describe},
+		{http.MethodGet, "/v1/score/{id}", one(a.service.Score)},
+		{http.MethodGet, "/v1/sessions/{session}/score", ofSession(a.service.SessionScore)},
+		{http.MethodGet, "/v1/reputation/{id}", one(a.service.Reputation)},
+		{http.MethodGet, "/v1/baselines/{id}", forEver(a.service.Baseline)},
+		{http.MethodGet, "/v1/scoring/{id}", forEver(a.service.Scoring)},
+		{http.MethodGet, "/openapi.json", func(http.ResponseWriter, *http.Request) (any, error) {
+			return document{description, "no-store"}, nil
+		}},
 	}
 	all = append(all, a.disputeEndpoints()...)
 	if operators {
-		all = append(all, endpoint{http.MethodGet, "/v1/sessions/{session}/challenges", a.revealed},
+		all = append(all, endpoint{http.MethodGet, "/v1/sessions/{session}/challenges", ofSession(a.revealed)},
 			endpoint{http.MethodGet, "/v1/reputation", a.agents},
 			endpoint{http.MethodGet, "/v1/verifications", a.overviews},
-			endpoint{http.MethodGet, "/v1/verifications/{session}", a.overview})
+			endpoint{http.MethodGet, "/v1/verifications/{id}", one(a.overview)})
 	}
 	return all
 }
@@ -165,7 +165,7 @@ func (a *server) only(of []endpoint) http.Handler {
 	})
 }
 
-// public makes the public document for err. It explains refusals, but not the node's own failures.
+// public explains refusals, but not the node's own failures.
 func public(err error) problem.Details {
 	d := problem.ForAgent(err, "")
 	if full := problem.DetailsOf(err); d.Status < http.StatusInternalServerError {
@@ -182,12 +182,6 @@ func (a *server) refuse(w http.ResponseWriter, err error) {
 	d.Write(w)
 }
 
-// Values of Cache-Control. Content named by its hash never changes.
-const (
-	never   = "no-store"
-	forEver = "public, max-age=31536000, immutable"
-)
-
 // write writes an answer. Only documents may be cached.
 func write(w http.ResponseWriter, answer any) error {
 	d, ok := answer.(document)
@@ -196,7 +190,7 @@ func write(w http.ResponseWriter, answer any) error {
 		if err != nil {
 			return err
 		}
-		d = document{append(body, '\n'), never}
+		d = document{append(body, '\n'), "no-store"}
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
@@ -206,7 +200,7 @@ func write(w http.ResponseWriter, answer any) error {
 	return nil
 }
 
-// read reads a bounded body. w may be nil; then an oversized body does not close the connection.
+// read bounds a body. With a nil w, an oversized body does not close the connection.
 func read(w http.ResponseWriter, r *http.Request, bound int64) ([]byte, error) {
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bound))
 	if err != nil {
@@ -222,11 +216,7 @@ func parse(raw []byte, v any) error {
 	return nil
 }
 
-type receiptsAnswer struct {
-	Sessions []sessionAnswer `json:"sessions"`
-}
-
-// sessionAnswer reports how far a session's chain has come. Problem is set if receipts were refused.
+// sessionAnswer says how far a session's chain has come. Problem is set if receipts were refused.
 type sessionAnswer struct {
 	Owner      string           `json:"owner"`
 	Session    string           `json:"session"`
@@ -250,7 +240,7 @@ func (a *server) receipts(w http.ResponseWriter, r *http.Request) (any, error) {
 		a.limits.charge(r, len(raw)/MaxRequest) // reading it cost as much as that many requests
 		return nil, err
 	}
-	answer, refused := receiptsAnswer{Sessions: []sessionAnswer{}}, 0
+	answers, refused := []sessionAnswer{}, 0
 	for _, one := range received {
 		s := sessionAnswer{Owner: one.Owner, Session: one.Session, Next: one.Next}
 		if one.Err != nil {
@@ -258,10 +248,10 @@ func (a *server) receipts(w http.ResponseWriter, r *http.Request) (any, error) {
 			s.Problem, s.RetryAfter = &d, d.RetryAfter
 			refused++
 		}
-		answer.Sessions = append(answer.Sessions, s)
+		answers = append(answers, s)
 	}
 	a.limits.charge(r, refused) // anyone can make receipts up, and each session costs a signature check
-	return answer, nil
+	return map[string][]sessionAnswer{"sessions": answers}, nil
 }
 
 func (a *server) receive(ctx context.Context, raw []byte) ([]reputation.Received, error) {
@@ -331,65 +321,42 @@ func (a *server) commit(_ http.ResponseWriter, r *http.Request) (any, error) {
 		"the request needs either commitment_hash, to commit, or salt and strategy, to reveal")
 }
 
-func (a *server) score(_ http.ResponseWriter, r *http.Request) (any, error) {
-	return a.service.Score(r.Context(), r.PathValue("receipt_hash"))
+func ofSession[Answer any](get func(ctx context.Context, owner, session string) (Answer, error)) answer {
+	return func(_ http.ResponseWriter, r *http.Request) (any, error) {
+		return get(r.Context(), r.URL.Query().Get("owner"), r.PathValue("session"))
+	}
 }
 
-func (a *server) sessionScore(_ http.ResponseWriter, r *http.Request) (any, error) {
-	return a.service.SessionScore(r.Context(), r.URL.Query().Get("owner"), r.PathValue("session"))
+func (a *server) revealed(ctx context.Context, owner, session string) (any, error) {
+	revealed, err := a.service.Revealed(ctx, owner, session)
+	return map[string][]autonomy.Challenge{"revealed": append([]autonomy.Challenge{}, revealed...)}, err
 }
 
-type revealedAnswer struct {
-	Revealed []autonomy.Challenge `json:"revealed"`
-}
-
-func (a *server) revealed(_ http.ResponseWriter, r *http.Request) (any, error) {
-	revealed, err := a.service.Revealed(r.Context(), r.URL.Query().Get("owner"), r.PathValue("session"))
-	return revealedAnswer{append([]autonomy.Challenge{}, revealed...)}, err
-}
-
-func (a *server) reputation(_ http.ResponseWriter, r *http.Request) (any, error) {
-	return a.service.Reputation(r.Context(), r.PathValue("agent_id"))
-}
-
-// agents lists agents without tokens. A full list continues after its last id.
+// agents lists agents without tokens.
 func (a *server) agents(_ http.ResponseWriter, r *http.Request) (any, error) {
 	all, err := a.service.Agents(r.Context(), r.URL.Query().Get("after"))
-	return struct {
-		Agents []accrual.Reputation `json:"agents"`
-	}{all}, err
+	return map[string][]accrual.Reputation{"agents": all}, err
 }
 
-func (a *server) baseline(_ http.ResponseWriter, r *http.Request) (any, error) {
-	text, err := a.service.Baseline(r.Context(), r.PathValue("hash"))
-	return document{text, forEver}, err
-}
-
-func (a *server) scoring(_ http.ResponseWriter, r *http.Request) (any, error) {
-	text, err := a.service.Scoring(r.PathValue("hash"))
-	return document{text, forEver}, err
-}
-
-func (a *server) describe(_ http.ResponseWriter, _ *http.Request) (any, error) {
-	return document{description, never}, nil
+// forEver answers with content that is named by its hash and never changes.
+func forEver(get func(ctx context.Context, hash string) ([]byte, error)) answer {
+	return func(_ http.ResponseWriter, r *http.Request) (any, error) {
+		text, err := get(r.Context(), r.PathValue("id"))
+		return document{text, "public, max-age=31536000, immutable"}, err
+	}
 }
 
 func (a *server) overviews(_ http.ResponseWriter, r *http.Request) (any, error) {
-	all := []verification.Overview{}
+	all, err := []verification.Overview{}, error(nil)
 	if a.verifications != nil {
-		var err error
-		if all, err = a.verifications.Overviews(r.Context()); err != nil {
-			return nil, err
-		}
+		all, err = a.verifications.Overviews(r.Context())
 	}
-	return struct {
-		Verifications []verification.Overview `json:"verifications"`
-	}{all}, nil
+	return map[string][]verification.Overview{"verifications": all}, err
 }
 
-func (a *server) overview(_ http.ResponseWriter, r *http.Request) (any, error) {
+func (a *server) overview(ctx context.Context, id string) (o verification.Overview, err error) {
 	if a.verifications == nil {
-		return nil, refusal.New("not_found", "the node offers no verification")
+		return o, refusal.New("not_found", "the node offers no verification")
 	}
-	return a.verifications.Overview(r.Context(), r.PathValue("session"))
+	return a.verifications.Overview(ctx, id)
 }

@@ -32,6 +32,7 @@ import (
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/reputation/strategy"
 	"github.com/actionproof/mediator/reputation/verification"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
 	"github.com/actionproof/mediator/test/nodetest"
 )
@@ -144,12 +145,7 @@ func callerOf(t *testing.T, n *nodetest.Node) *caller {
 	}
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.Must
 
 func (c *caller) do(method, path, token string, body []byte) (*http.Response, []byte) {
 	c.t.Helper()
@@ -179,6 +175,22 @@ func (c *caller) ok(method, path, token string, body []byte, into any) {
 		c.t.Fatalf("%s %s: %d %s", method, path, w.StatusCode, got)
 	}
 	must(c.t, json.Unmarshal(got, into))
+}
+
+func (c *caller) get(path string, into any) {
+	c.t.Helper()
+	c.ok("GET", path, "", nil, into)
+}
+
+// posts sends the body as an agent of the session.
+func (c *caller) posts(session, path string, body []byte, into any) {
+	c.t.Helper()
+	c.ok("POST", path, c.node.CallerToken(c.t, session, path, body, nil), body, into)
+}
+
+func (c *caller) refusedGet(code, path string) problem.Details {
+	c.t.Helper()
+	return c.refused(code, "GET", path, "", nil)
 }
 
 func (c *caller) refused(code, method, path, token string, body []byte) problem.Details {
@@ -211,14 +223,14 @@ func TestAPI(t *testing.T) {
 	c := newCaller(t)
 	n := c.node
 	var issued reputation.Issued
-	c.ok("POST", issue, n.CallerToken(t, "ses_1", issue, []byte("{}"), nil), []byte("{}"), &issued)
+	c.posts("ses_1", issue, []byte("{}"), &issued)
 	raw, hash := nodetest.Plan(t, issued.Nonce, nil)
 	var committed reputation.Commitment
 	for _, body := range [][]byte{
 		encode(t, m{"challenge_nonce": issued.Nonce, "commitment_hash": hash}),
 		encode(t, m{"challenge_nonce": issued.Nonce, "salt": nodetest.Salt, "strategy": raw}),
 	} {
-		c.ok("POST", commit, n.CallerToken(t, "ses_1", commit, body, nil), body, &committed)
+		c.posts("ses_1", commit, body, &committed)
 	}
 	if !committed.Revealed || committed.Hash != hash {
 		t.Errorf("%+v", committed)
@@ -248,19 +260,19 @@ func TestAPI(t *testing.T) {
 		Token      string
 		Challenges []autonomy.Judged
 	}
-	c.ok("GET", "/v1/score/"+evidence.HashToken(s.Receipts[3]), "", nil, &scored)
+	c.get("/v1/score/"+evidence.HashToken(s.Receipts[3]), &scored)
 	if scored.Score.HeadNumber != 10 || scored.Score.Signals.Challenge.Issued != 1 || scored.Score.BaselineHash == "" ||
 		len(scored.Challenges) != 1 || scored.Challenges[0].Commitment != hash {
 		t.Errorf("%+v", scored)
 	}
 	var revealed struct{ Revealed []autonomy.Challenge }
-	c.ok("GET", "/v1/sessions/ses_1/challenges", "", nil, &revealed)
+	c.get("/v1/sessions/ses_1/challenges", &revealed)
 	if len(revealed.Revealed) != 1 || len(revealed.Revealed[0].Probes) != 5 || revealed.Revealed[0].Strategy == nil {
 		t.Errorf("%+v", revealed)
 	}
 	var again struct{ Token string }
-	c.ok("GET", "/v1/sessions/ses_1/score?owner="+s.Owner, "", nil, &again)
-	c.ok("GET", "/v1/sessions/ses_1/score", "", nil, &again)
+	c.get("/v1/sessions/ses_1/score?owner="+s.Owner, &again)
+	c.get("/v1/sessions/ses_1/score", &again)
 	if again.Token != scored.Token {
 		t.Error("there are two scores of one session")
 	}
@@ -270,7 +282,7 @@ func TestAPI(t *testing.T) {
 		Token string
 	}
 	for id, sessions := range map[string]int64{n.Kit.Agent(t).String(): 1, n.Kit.Owner(t) + ":agent/nobody": 0} {
-		c.ok("GET", "/v1/reputation/"+url.PathEscape(id), "", nil, &reputed)
+		c.get("/v1/reputation/"+url.PathEscape(id), &reputed)
 		signed, err := evidence.UnverifiedClaims(accrual.Kind, reputed.Token)
 		if err != nil || !reflect.DeepEqual(signed, reputed.Claims) || signed.AgentID != id ||
 			signed.TotalSessions != sessions || signed.Tier != accrual.TierNew {
@@ -279,12 +291,12 @@ func TestAPI(t *testing.T) {
 	}
 	var listed struct{ Agents []accrual.Reputation }
 	for after, want := range map[string]int{"": 1, n.Kit.Agent(t).String(): 0} {
-		if c.ok("GET", "/v1/reputation?after="+url.QueryEscape(after), "", nil, &listed); len(listed.Agents) != want {
+		if c.get("/v1/reputation?after="+url.QueryEscape(after), &listed); len(listed.Agents) != want {
 			t.Errorf("after %q are %d agents, want %d", after, len(listed.Agents), want)
 		}
 	}
 	var baseline autonomy.Baseline
-	c.ok("GET", "/v1/baselines/"+scored.Score.BaselineHash, "", nil, &baseline)
+	c.get("/v1/baselines/"+scored.Score.BaselineHash, &baseline)
 	if got, err := baseline.Hash(); err != nil || got != scored.Score.BaselineHash {
 		t.Errorf("%s, %v", got, err)
 	}
@@ -309,20 +321,20 @@ func TestWhatIsRevealed(t *testing.T) {
 	kept := func(nonce string) string {
 		raw, hash := nodetest.Plan(t, nonce, func(s *strategy.Strategy) { s.Tools = []string{"a-text-for-others"} })
 		body := encode(t, m{"challenge_nonce": nonce, "commitment_hash": hash})
-		c.ok("POST", commit, n.CallerToken(t, "ses_1", commit, body, nil), body, &reputation.Commitment{})
+		c.posts("ses_1", commit, body, &reputation.Commitment{})
 		body = encode(t, m{"challenge_nonce": nonce, "salt": nodetest.Salt, "strategy": raw})
-		c.ok("POST", commit, n.CallerToken(t, "ses_1", commit, body, nil), body, &reputation.Commitment{})
+		c.posts("ses_1", commit, body, &reputation.Commitment{})
 		return hash
 	}
 	next := func() string {
 		var issued reputation.Issued
-		c.ok("POST", issue, n.CallerToken(t, "ses_1", issue, []byte("{}"), nil), []byte("{}"), &issued)
+		c.posts("ses_1", issue, []byte("{}"), &issued)
 		return issued.Nonce
 	}
 	revealed := kept(next())
 	last := next()
 	body := encode(t, m{"challenge_nonce": last, "commitment_hash": own})
-	c.ok("POST", commit, n.CallerToken(t, "ses_1", commit, body, nil), body, &reputation.Commitment{})
+	c.posts("ses_1", commit, body, &reputation.Commitment{})
 	s := n.Calls(t, "ses_1", 2)
 	s.Close(t)
 	n.Delivered(t, 4, s.Receipts...)
@@ -334,7 +346,7 @@ func TestWhatIsRevealed(t *testing.T) {
 			t.Errorf("operators are not told %s: %s", want, told)
 		}
 	}
-	c.refused("not_found", "GET", "/v1/sessions/ses_2/challenges", "", nil)
+	c.refusedGet("not_found", "/v1/sessions/ses_2/challenges")
 	inside := c.handler
 	c.handler = api.Handler(n.Service, api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop()})
 	if w, got := c.do("GET", operators, "", nil); w.StatusCode != http.StatusNotFound {
@@ -368,17 +380,17 @@ func TestRefusals(t *testing.T) {
 	n.Delivered(t, 4, s.Receipts...)
 	unknown := evidence.HashBytes(nil)
 
-	c.refused("not_found", "GET", "/", "", nil)
-	c.refused("query_malformed", "GET", "/v1/reputation/agent:worker-1", "", nil)
-	c.refused("owner_unknown", "GET", "/v1/reputation/"+strings.Repeat("o", 43)+":agent:worker-1", "", nil)
+	c.refusedGet("not_found", "/")
+	c.refusedGet("query_malformed", "/v1/reputation/agent:worker-1")
+	c.refusedGet("owner_unknown", "/v1/reputation/"+strings.Repeat("o", 43)+":agent:worker-1")
 	c.refused("node_method", "POST", "/v1/reputation/"+n.Kit.Agent(t).String(), "", empty)
 	c.refused("not_found", "POST", "/v1/disputed", "", empty)
-	c.refused("node_method", "GET", "/v1/receipts", "", nil)
+	c.refusedGet("node_method", "/v1/receipts")
 	c.refused("node_method", "POST", "/v1/score/"+unknown, "", empty)
-	c.refused("not_found", "GET", "/v1/score/"+unknown, "", nil)
-	c.refused("not_found", "GET", "/v1/sessions/ses_2/score", "", nil)
-	c.refused("not_found", "GET", "/v1/baselines/"+unknown, "", nil)
-	c.refused("not_found", "GET", "/v1/scoring/"+unknown, "", nil)
+	c.refusedGet("not_found", "/v1/score/"+unknown)
+	c.refusedGet("not_found", "/v1/sessions/ses_2/score")
+	c.refusedGet("not_found", "/v1/baselines/"+unknown)
+	c.refusedGet("not_found", "/v1/scoring/"+unknown)
 	for _, body := range []string{"", "[]", "{}", `{"receipts": null, "more": 1}`, `{"receipts": [], "receipts": []}`,
 		`{"receipts": [1]}`, `{"receipts": []} {}`} {
 		c.refused("query_malformed", "POST", "/v1/receipts", "", []byte(body))
@@ -414,7 +426,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		body := encode(t, row.body)
 		if row.code == "" {
-			c.ok("POST", commit, token("ses_1", commit, body), body, &reputation.Commitment{})
+			c.posts("ses_1", commit, body, &reputation.Commitment{})
 			continue
 		}
 		c.refused(row.code, "POST", commit, token("ses_1", commit, body), body)
@@ -426,12 +438,12 @@ func TestRefusals(t *testing.T) {
 	c.refused("session_full", "POST", commit, token("ses_1", commit, body), body)
 	c.refused("session_full", "POST", issue, token("ses_1", issue, empty), empty)
 	var late reputation.Issued
-	c.ok("POST", issue, token("ses_3", issue, empty), empty, &late)
+	c.posts("ses_3", issue, empty, &late)
 	n.Kit.Clock.Advance(reputation.ChallengeLifetime)
 	body = encode(t, m{"challenge_nonce": late.Nonce, "commitment_hash": hash})
 	c.refused("commitment_refused", "POST", commit, token("ses_3", commit, body), body)
 	for range reputation.MaxChallenges - 1 {
-		c.ok("POST", issue, token("ses_3", issue, empty), empty, &late)
+		c.posts("ses_3", issue, empty, &late)
 		n.Kit.Clock.Advance(reputation.ChallengeLifetime)
 	}
 	c.refused("session_full", "POST", issue, token("ses_3", issue, empty), empty)
@@ -445,7 +457,7 @@ func TestRefusals(t *testing.T) {
 	}
 	must(t, n.Store.Fork(t.Context(), store.Receipt{Owner: s.Owner, Session: "ses_1", Number: 1, Token: "other"},
 		n.Kit.Clock.Now()))
-	c.refused("chain_broken", "GET", "/v1/sessions/ses_1/score", "", nil)
+	c.refusedGet("chain_broken", "/v1/sessions/ses_1/score")
 
 	// TestRemovedForItsAge
 	c.seen["interaction_expired"] = true
@@ -479,27 +491,15 @@ func TestReceiptsOfOthers(t *testing.T) {
 	}
 }
 
-func TestBoundsOfAgents(t *testing.T) {
-	c := newCaller(t, func(o *reputation.Options) { o.Limits.Calls, o.Limits.Challenges = 1, 1 })
-	empty := []byte("{}")
-	ask := func(session string) string { return c.node.CallerToken(t, session, issue, empty, nil) }
-	c.ok("POST", issue, ask("ses_1"), empty, &reputation.Issued{})
-	c.refused("owner_full", "POST", issue, ask("ses_2"), empty)
-	for range 8 {
-		c.ok("POST", issue, ask("ses_1"), empty, &reputation.Issued{})
-	}
-	c.refused("rate_limited", "POST", issue, ask("ses_1"), empty)
-}
-
 func TestFailuresSayNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "secret-place.db")
-	kept, err := store.Open(context.Background(), path)
+	kept, err := store.Open(context.Background(), path, "")
 	must(t, err)
 	n := nodetest.New(t, gatetest.New(t), kept)
 	c := &caller{t: t, node: n, handler: api.Handler(n.Service, api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop()}),
 		document: describe(t), from: "@", seen: make(map[string]bool)}
 	must(t, kept.Close())
-	d := c.refused("ledger_unavailable", "GET", "/v1/sessions/ses_1/score", "", nil)
+	d := c.refusedGet("ledger_unavailable", "/v1/sessions/ses_1/score")
 	if strings.Contains(d.Detail, "closed") || strings.Contains(d.Detail, "secret") {
 		t.Errorf("%+v", d)
 	}
@@ -741,9 +741,9 @@ func TestVerifications(t *testing.T) {
 		string(body) != `{"verifications":[]}`+"\n" {
 		t.Errorf("without any: %d %s", w.StatusCode, body)
 	}
-	c.refused("not_found", "GET", "/v1/verifications/a", "", nil)
+	c.refusedGet("not_found", "/v1/verifications/a")
 	now := c.node.Kit.Clock.Now
-	kept, err := verification.OpenSQLite(t.Context(), filepath.Join(t.TempDir(), "v.db"), now)
+	kept, err := verification.Open(t.Context(), filepath.Join(t.TempDir(), "v.db"), "", now)
 	must(t, err)
 	t.Cleanup(func() { _ = kept.Close() })
 	service, err := verification.New(kept, noSigner{}, verification.Options{})
@@ -757,12 +757,12 @@ func TestVerifications(t *testing.T) {
 			{Step: 2, At: 3, Hash: evidence.HashBytes(nil), Tool: "search_plugins", Chained: true, Served: true, Used: true}},
 		FollowUp: &verification.FollowUp{Prompt: "?"}, Answered: verification.Answered{Step: 3, Observed: true},
 	}
-	must(t, kept.Open(t.Context(), one, 9, 9))
+	must(t, kept.Begin(t.Context(), one, 9, 9))
 	two := verification.Session{
 		ID: strings.Repeat("b2", 24), State: verification.Pending, Caller: verification.Caller{Subject: "a", Session: "s"},
 		Opened: now().UnixMilli(),
 	}
-	must(t, kept.Open(t.Context(), two, 9, 9))
+	must(t, kept.Begin(t.Context(), two, 9, 9))
 	o := api.Options{Now: now, Log: zap.NewNop(), Operators: true, Verifications: service}
 	c.handler = api.Handler(c.node.Service, o)
 	if w, body := c.do("GET", "/v1/verifications", "", nil); w.StatusCode != 200 ||
@@ -773,7 +773,7 @@ func TestVerifications(t *testing.T) {
 		!strings.Contains(string(body), two.ID+`","state":"pending"`) {
 		t.Errorf("%d %s", w.StatusCode, body)
 	}
-	c.refused("not_found", "GET", "/v1/verifications/c", "", nil)
+	c.refusedGet("not_found", "/v1/verifications/c")
 	o.Operators = false
 	c.handler = api.Handler(c.node.Service, o)
 	for _, path := range []string{"/v1/verifications", "/v1/verifications/" + two.ID} {

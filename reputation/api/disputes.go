@@ -69,7 +69,6 @@ func one[Answer any](get func(ctx context.Context, id string) (Answer, error)) a
 	}
 }
 
-// list answers with the part of a list that follows the log number in the query.
 func list[Item any](name string, get func(ctx context.Context, agent string, after int64) ([]Item, error)) answer {
 	return func(_ http.ResponseWriter, r *http.Request) (any, error) {
 		after, query := int64(0), r.URL.Query()
@@ -108,5 +107,5 @@ func (a *server) schema(_ http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, refusal.New("not_found", "the node has no schema %.40q; it has signal, contract and challenge",
 			r.PathValue("name"))
 	}
-	return document{schema, never}, nil
+	return document{schema, "no-store"}, nil
 }

@@ -35,8 +35,14 @@ func (c *caller) says(path string, d dispute.Document) (token string, body []byt
 	}), from.Document
 }
 
+func (c *caller) speaks(path string, d dispute.Document, into any) {
+	c.t.Helper()
+	token, body := c.says(path, d)
+	c.ok("POST", path, token, body, into)
+	c.states = ""
+}
+
 func TestDisputes(t *testing.T) {
-	var decide func(func(*dispute.Decision)) string
 	k := gatetest.New(t)
 	root, decide := nodetest.Arbiter(t, k)
 	c := callerOf(t, nodetest.New(t, k, nil, func(o *reputation.Options) { o.Disputes.Arbiter = &root }))
@@ -44,30 +50,24 @@ func TestDisputes(t *testing.T) {
 	one, two, stranger := n.Agent(t, "agent:one").String(), n.Agent(t, "agent:two").String(), nodetest.NewStranger(t)
 
 	var signal reputation.Signal
-	token, body := c.says(signals, n.SignalOf(one, "s-1"))
-	c.ok("POST", signals, token, body, &signal)
-	c.states = ""
+	c.speaks(signals, n.SignalOf(one, "s-1"), &signal)
 	own := stranger.Says(t, n.SignalOf(stranger.ID, "s-2")).Document
 	c.ok("POST", signals, "", own, &signal)
 	if signal.Number != 2 || signal.Status != reputation.StatusProvisional {
 		t.Errorf("%+v", signal)
 	}
 	var contract, challenge, again reputation.Dispute
-	token, body = c.says(file, n.Contract(two, "con-1", "s-1"))
-	c.ok("POST", file, token, body, &contract)
+	c.speaks(file, n.Contract(two, "con-1", "s-1"), &contract)
 	s := n.Calls(t, "ses_1", 3)
 	s.Close(t)
 	n.Delivered(t, 5, s.Receipts...)
 	n.Kit.Clock.Advance(time.Second)
-	token, body = c.says(file,
-		dispute.Challenge{ChallengerID: one, TargetID: k.Agent(t).String(), ChallengeType: dispute.TypeTiming,
-			TargetReceipts: []string{evidence.HashToken(s.Receipts[0])}})
-	c.ok("POST", file, token, body, &challenge)
-	c.states = ""
+	c.speaks(file, dispute.Challenge{ChallengerID: one, TargetID: k.Agent(t).String(), ChallengeType: dispute.TypeTiming,
+		TargetReceipts: []string{evidence.HashToken(s.Receipts[0])}}, &challenge)
 	own = stranger.Says(t, n.Contract(stranger.ID, "con-2", "s-1")).Document
 	c.ok("POST", file, "", own, &again)
 	must(t, n.Settle(t.Context()))
-	c.ok("GET", "/v1/disputes/"+challenge.DisputeID, "", nil, &challenge)
+	c.get("/v1/disputes/"+challenge.DisputeID, &challenge)
 	if challenge.Outcome != accrual.TargetWins || challenge.Provisional {
 		t.Errorf("%+v", challenge)
 	}
@@ -84,30 +84,29 @@ func TestDisputes(t *testing.T) {
 	}
 	n.Kit.Clock.Advance(24 * time.Hour)
 	must(t, n.Settle(t.Context()))
-	c.ok("GET", signals+"/s-1", "", nil, &signal)
+	c.get(signals+"/s-1", &signal)
 	if signal.Status != reputation.StatusFinal {
 		t.Errorf("%+v", signal)
 	}
 	var published struct{ Signals []reputation.Signal }
-	c.ok("GET", signals+"?agent="+url.QueryEscape(one), "", nil, &published)
+	c.get(signals+"?agent="+url.QueryEscape(one), &published)
 	check.WantEqual(t, published.Signals, []reputation.Signal{signal})
-	c.ok("GET", signals+"?after=1&agent="+url.QueryEscape(one), "", nil, &published)
+	c.get(signals+"?after=1&agent="+url.QueryEscape(one), &published)
 	if len(published.Signals) != 0 {
 		t.Errorf("%+v", published)
 	}
 	var filed struct{ Disputes []reputation.Dispute }
-	c.ok("GET", "/v1/disputes?agent="+url.QueryEscape(one), "", nil, &filed)
+	c.get("/v1/disputes?agent="+url.QueryEscape(one), &filed)
 	if len(filed.Disputes) != 3 || filed.Disputes[0].DisputeID != contract.DisputeID ||
 		filed.Disputes[1].DisputeID != challenge.DisputeID || filed.Disputes[2].DisputeID != again.DisputeID {
 		t.Errorf("%+v", filed)
 	}
-	c.ok("GET", fmt.Sprintf("/v1/disputes?after=%d&agent=%s", filed.Disputes[1].Number, url.QueryEscape(one)), "", nil,
-		&filed)
+	c.get(fmt.Sprintf("/v1/disputes?after=%d&agent=%s", filed.Disputes[1].Number, url.QueryEscape(one)), &filed)
 	if len(filed.Disputes) != 1 {
 		t.Errorf("%+v", filed)
 	}
 	var log struct{ Entries []reputation.LogEntry }
-	c.ok("GET", "/v1/disputes/log", "", nil, &log)
+	c.get("/v1/disputes/log", &log)
 	book := dispute.NewBook()
 	for _, one := range log.Entries {
 		e, err := dispute.ParseEntry(one.Entry)
@@ -119,7 +118,7 @@ func TestDisputes(t *testing.T) {
 		Root  dispute.Root
 		Token string
 	}
-	c.ok("GET", "/v1/disputes/root", "", nil, &rooted)
+	c.get("/v1/disputes/root", &rooted)
 	signed, err := evidence.UnverifiedClaims(dispute.RootKind, rooted.Token)
 	must(t, err)
 	check.WantEqual(t, rooted.Root, signed)
@@ -127,12 +126,12 @@ func TestDisputes(t *testing.T) {
 		t.Errorf("%+v, and the log gives %s", signed, book.Root())
 	}
 	var reputed accrual.Claims
-	c.ok("GET", "/v1/reputation/"+url.PathEscape(one), "", nil, &reputed)
+	c.get("/v1/reputation/"+url.PathEscape(one), &reputed)
 	if r := reputed; r.ChallengesLost != 1 || r.DisputesPending != 1 || !r.Disputed || r.DisputesLost != 1 {
 		t.Errorf("%+v", r)
 	}
 	reputed = accrual.Claims{}
-	c.ok("GET", "/v1/reputation/"+stranger.ID, "", nil, &reputed)
+	c.get("/v1/reputation/"+stranger.ID, &reputed)
 	if r := reputed; r.AgentID != stranger.ID || r.Owner != "" {
 		t.Errorf("%+v", r)
 	}
@@ -148,35 +147,13 @@ func TestLostByReceipts(t *testing.T) {
 	of := dispute.Challenge{ChallengerID: n.Agent(t, "agent:one").String(), TargetID: n.Kit.Agent(t).String(),
 		ChallengeType: dispute.TypeTiming, TargetReceipts: []string{evidence.HashToken(s.Receipts[0])}}
 	var d reputation.Dispute
-	token, body := c.says(file, of)
-	c.ok("POST", file, token, body, &d)
+	c.speaks(file, of, &d)
 	must(t, n.Settle(t.Context()))
-	c.ok("GET", "/v1/disputes/"+d.DisputeID, "", nil, &d)
+	c.get("/v1/disputes/"+d.DisputeID, &d)
 	e, err := dispute.ParseEntry(d.Resolved)
 	must(t, err)
 	check.WantEqual(t, []string{d.Outcome, e.Resolved.Fault}, []string{accrual.ChallengerWins, of.TargetReceipts[0]})
-	c.ok("GET", "/v1/disputes/log", "", nil, &struct{ Entries []reputation.LogEntry }{})
-}
-
-func TestRated(t *testing.T) {
-	c := newCaller(t)
-	n, agent := c.node, c.node.Kit.Agent(t).String()
-	token, body := c.says(signals, n.SignalOf(agent, "s-1"))
-	c.ok("POST", signals, token, body, &reputation.Signal{})
-	for i := range 10 {
-		s := n.Calls(t, fmt.Sprint("ses_", i), 2)
-		s.Close(t)
-		n.Delivered(t, 4, s.Receipts...)
-	}
-	must(t, n.Enter(t.Context()))
-	n.Kit.Clock.Advance(48 * time.Hour)
-	must(t, n.Settle(t.Context()))
-	n.Kit.Clock.Advance(24 * time.Hour)
-	var reputed accrual.Claims
-	c.ok("GET", "/v1/reputation/"+url.PathEscape(agent), "", nil, &reputed)
-	if reputed.Rating == nil {
-		t.Error("there is no rating")
-	}
+	c.get("/v1/disputes/log", &struct{ Entries []reputation.LogEntry }{})
 }
 
 func TestSchemas(t *testing.T) {
@@ -188,13 +165,13 @@ func TestSchemas(t *testing.T) {
 	for name, of := range map[string]string{"signal": "SignalDocument", "contract": "ContractDocument",
 		"challenge": "ChallengeDocument"} {
 		var schema m
-		c.ok("GET", "/v1/schemas/"+name, "", nil, &schema)
+		c.get("/v1/schemas/"+name, &schema)
 		delete(schema, "$schema")
 		delete(schema, "$id")
 		check.WantEqual(t, document.Components.Schemas[of], schema)
 	}
-	c.refused("not_found", "GET", "/v1/schemas/other", "", nil)
-	c.refused("not_found", "GET", "/v1/schemas/..%2Fsignal", "", nil)
+	c.refusedGet("not_found", "/v1/schemas/other")
+	c.refusedGet("not_found", "/v1/schemas/..%2Fsignal")
 }
 
 func TestRefusedDisputes(t *testing.T) {
@@ -210,17 +187,17 @@ func TestRefusedDisputes(t *testing.T) {
 	c.refused("statement_malformed", "POST", signals, "", []byte("{}"))
 	c.refused("statement_malformed", "POST", file, "", []byte("[]"))
 	c.refused("content_too_large", "POST", file, "", make([]byte, dispute.MaxSize+1))
-	c.refused("not_found", "GET", signals+"/s-1", "", nil)
-	c.refused("not_found", "GET", "/v1/disputes/dsp_1", "", nil)
-	c.refused("not_found", "GET", "/v1/disputes/%00", "", nil)
-	c.refused("query_malformed", "GET", signals, "", nil)
-	c.refused("query_malformed", "GET", "/v1/disputes?agent=nobody", "", nil)
+	c.refusedGet("not_found", signals+"/s-1")
+	c.refusedGet("not_found", "/v1/disputes/dsp_1")
+	c.refusedGet("not_found", "/v1/disputes/%00")
+	c.refusedGet("query_malformed", signals)
+	c.refusedGet("query_malformed", "/v1/disputes?agent=nobody")
 	for _, after := range []string{"-1", "x", "99999999999999999999"} {
-		c.refused("query_malformed", "GET", "/v1/disputes/log?after="+after, "", nil)
+		c.refusedGet("query_malformed", "/v1/disputes/log?after="+after)
 	}
 	c.refused("not_configured", "POST", "/v1/disputes/dsp_1/resolution", "", []byte(`{"decision":"x"}`))
 	c.refused("query_malformed", "POST", "/v1/disputes/dsp_1/resolution", "", []byte(`{}x`))
-	c.refused("node_method", "GET", file, "", nil)
+	c.refusedGet("node_method", file)
 
 	r := httptest.NewRequest("POST", "http://node"+signals, nil)
 	r.Header[interaction.StatementHeader] = []string{"one", "two"}
@@ -231,5 +208,5 @@ func TestRefusedDisputes(t *testing.T) {
 	}
 	off := callerOf(t, nodetest.New(t, gatetest.New(t), nil, func(o *reputation.Options) { o.Disputes = nil }))
 	off.refused("not_configured", "POST", signals, "", body)
-	off.refused("not_configured", "GET", "/v1/disputes/root", "", nil)
+	off.refusedGet("not_configured", "/v1/disputes/root")
 }

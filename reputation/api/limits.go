@@ -12,6 +12,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/lru"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/reputation/internal/limit"
 )
 
 // DefaultRate is the default of Options.Rate.
@@ -20,14 +21,13 @@ const DefaultRate = 20
 const (
 	// maxAddresses bounds the addresses with a known rate; the least recently seen are forgotten.
 	maxAddresses = 8192
-	// maxLarge bounds the deliveries read at once, for their memory. maxLargeOfOne bounds those of one address, which
-	// could send slowly to keep the others out.
+	// maxLarge bounds the deliveries read at once, for their memory, and maxLargeOfOne those of one address, which could
+	// send slowly to keep others out.
 	maxLarge, maxLargeOfOne = 16, 4
 	// maxCalls and maxCallsOfOne bound concurrent requests to Options.MCP for the same reasons.
 	maxCalls, maxCallsOfOne = 64, 16
 )
 
-// limits bounds the requests of each address, and concurrent reads.
 type limits struct {
 	now  func() time.Time
 	rate int
@@ -47,23 +47,13 @@ func newLimits(o Options) *limits {
 	}
 }
 
-// admit refuses a request from an address that makes too many.
 func (l *limits) admit(r *http.Request) error {
 	from, ok := Network(r.RemoteAddr)
 	if !ok {
 		return nil // a unix socket
 	}
-	now := l.now()
-	reserved := l.of(from).ReserveN(now, 1)
-	wait := reserved.DelayFrom(now)
-	if wait == 0 {
-		return nil
-	}
-	reserved.CancelAt(now)
-	return refusal.Later{
-		Refusal: refusal.New("rate_limited", "more than %d requests a second come from this address", l.rate),
-		Seconds: int(min(wait, time.Minute)/time.Second) + 1,
-	}
+	return limit.Take(l.of(from), l.now(), 1,
+		refusal.New("rate_limited", "more than %d requests a second come from this address", l.rate))
 }
 
 // charge delays the next requests of an address as if it had made n more.

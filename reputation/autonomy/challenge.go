@@ -2,6 +2,7 @@ package autonomy
 
 import (
 	"math"
+	"slices"
 
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/reputation/strategy"
@@ -34,7 +35,7 @@ type seen struct {
 	commitments []commitment
 }
 
-// commitment is what the receipts show since the first one that names a commitment.
+// commitment is what the receipts show since they first named a commitment.
 type commitment struct {
 	hash     string
 	revealed bool
@@ -47,7 +48,6 @@ const (
 	maxCommitments = 4
 )
 
-// addTrace records the challenge that a receipt names, and adds its calls to the traces.
 func (s *Session) addTrace(r *interaction.Receipt) {
 	if ref := r.Challenge; ref != nil {
 		at, ok := s.challenges[ref.ChallengeNonce]
@@ -112,17 +112,13 @@ func follow(t *strategy.Trace, r *interaction.Receipt) {
 	}
 }
 
-// judge returns which predicates held and whether the challenge is passed.
 func (s *Session) judge(c Challenge) (held strategy.Held, passed bool) {
 	at := s.challenges[c.Nonce]
 	if at == nil || c.Strategy == nil {
 		return held, false
 	}
 	of := at.find(c.Commitment)
-	if of == nil || !of.revealed {
-		return held, false
-	}
-	if hash, err := strategy.Commitment(c.Nonce, c.Salt, *c.Strategy); err != nil || hash != c.Commitment {
+	if of == nil || !of.revealed || !c.matches() {
 		return held, false
 	}
 	held = c.Strategy.Judge(of.trace)
@@ -137,11 +133,13 @@ func (s *Session) Broke(c Challenge) bool {
 		return false
 	}
 	of := at.find(c.Commitment)
-	if of == nil {
-		return false
-	}
+	return of != nil && c.matches() && c.Strategy.Broken(of.trace, s.closed)
+}
+
+// matches reports whether the revealed strategy is the committed one.
+func (c Challenge) matches() bool {
 	hash, err := strategy.Commitment(c.Nonce, c.Salt, *c.Strategy)
-	return err == nil && hash == c.Commitment && c.Strategy.Broken(of.trace, s.closed)
+	return err == nil && hash == c.Commitment
 }
 
 // Judge returns the outcomes of the session's challenges, in order.
@@ -160,12 +158,7 @@ func (s *Session) Judge(challenges []Challenge) []Judged {
 
 // calledBetween reports whether a model was called in the half-open interval.
 func (s *Session) calledBetween(from, to float64) bool {
-	for _, at := range s.received {
-		if from <= at && at < to {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.received, func(at float64) bool { return from <= at && at < to })
 }
 
 type outcome struct {

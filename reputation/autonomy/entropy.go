@@ -72,7 +72,6 @@ func (v *view) span() float64 {
 	return max(0, last-first)
 }
 
-// endurance measures how much and how long the agent worked.
 func (v *view) endurance(span float64) measure {
 	of := &formula.Entropy.Endurance
 	n := float64(v.len())
@@ -95,7 +94,6 @@ func (v *view) fatigue(span float64) measure {
 	return measure{n: n, value: value, points: of.Points - value}
 }
 
-// quiet measures how clearly the calls of a session of several days avoid the same hours.
 func (v *view) quiet(span float64) float64 {
 	of := &formula.Entropy.Fatigue
 	if span < of.RhythmMinSpan || !v.enough(int64(v.len()), of.RhythmMinCalls) {

@@ -8,8 +8,6 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/reputation/autonomy"
-	"github.com/actionproof/mediator/test/check"
-	"github.com/actionproof/mediator/test/gatetest"
 )
 
 const host = "api.models.example:443"
@@ -74,48 +72,5 @@ func BenchmarkAppraise(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		autonomy.Appraise(measured(receipts), nil, baseline)
-	}
-}
-
-func BenchmarkVerifyAndAppraise(b *testing.B) {
-	k := gatetest.New(b)
-	chain, receipts, baseline := k.Session(b, "ses_1"), working(1000, 1), usual()
-	for _, r := range receipts {
-		chain.Call(b, func(c *interaction.Receipt) {
-			c.Model.Host, c.Model.Model, c.Model.ToolCalls, c.Model.ReturnedCalls = r.Model.Host, r.Model.Model,
-				r.Model.ToolCalls, r.Model.ReturnedCalls
-			f := &c.Model.Figures
-			f.Duration, f.OutputTokens, f.OutputWords, f.Turnaround = r.Model.Figures.Duration, r.Model.Figures.OutputTokens,
-				r.Model.Figures.OutputWords, r.Model.Figures.Turnaround
-			f.DepthRelayed, f.SampleBytes, f.WordEntropy, f.Compression = r.Model.Figures.DepthRelayed,
-				r.Model.Figures.SampleBytes, r.Model.Figures.WordEntropy, r.Model.Figures.Compression
-			if f.Turnaround.State == "" {
-				f.Turnaround = interaction.NotMeasured
-			}
-		})
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		verified, s := chain.Chain(b), autonomy.NewSession([]string{host})
-		for _, token := range chain.Receipts {
-			opened, err := verified.Add(token)
-			check.Must(b, err)
-			r := opened.Claims()
-			s.Add(opened.Hash(), &r)
-		}
-		if score := autonomy.Appraise(s, nil, baseline); score.N != 1000 {
-			b.Fatalf("%d calls", score.N)
-		}
-	}
-}
-
-func BenchmarkOneMore(b *testing.B) {
-	receipts, baseline := working(1000, 1), usual()
-	s := measured(receipts)
-	b.ReportAllocs()
-	for b.Loop() {
-		last := *receipts[999]
-		s.Add("", &last)
-		autonomy.Appraise(s, nil, baseline)
 	}
 }

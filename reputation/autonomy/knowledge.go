@@ -2,7 +2,6 @@ package autonomy
 
 import "slices"
 
-// domains counts the kinds of tools and the hosts of tools.
 func (v *view) domains() measure {
 	of := &formula.Knowledge.Domains
 	left := make([]bool, len(v.s.domains))

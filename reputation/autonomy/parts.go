@@ -34,7 +34,6 @@ func (v *view) enough(n, least int64) bool {
 	return n >= least
 }
 
-// measure is the result of one part.
 type measure struct {
 	n      int64
 	value  float64
@@ -75,8 +74,7 @@ var bySignal = [...][2]int{
 	{commitmentsPart, partCount},
 }
 
-// parts measures each part. A part with too few inputs is not measured and has no points. Agreement and commitments
-// are those of the whole session.
+// parts measures each part. One with too few inputs has no points. agreement and commitments are those of the session.
 func (v *view) parts(agreement, commitments measure) (p parts) {
 	t, r, k, e, c := &formula.Timing, &formula.Recursion, &formula.Knowledge, &formula.Entropy, &formula.Challenge
 	put := func(at int, name string, of float64, least int64, m measure) {
@@ -118,7 +116,6 @@ func (p *parts) signal(i int) (s Signal) {
 	return s
 }
 
-// composite returns the composite of all parts, and the same by the seed's formula.
 func (p *parts) composite() (composite, seedWeighted float64) {
 	w, c := formula.Weights.list(), formula.Caps.list()
 	for i, of := range bySignal {
@@ -136,7 +133,7 @@ func (s perSignal) list() [5]float64 {
 	return [5]float64{s.Timing, s.Recursion, s.Knowledge, s.Entropy, s.Challenge}
 }
 
-// interval is the delete-a-block jackknife of a composite: the composite is computed again without each block of calls.
+// interval is the delete-a-block jackknife of a composite.
 func (v *view) interval(composite float64, whole *parts) Interval {
 	of := &formula.Interval
 	out := Interval{Level: of.Level, Upper: 100, LeaveOut: []float64{}}

@@ -2,7 +2,7 @@ package autonomy
 
 import "math"
 
-// chain is the longest run of model, tool and model, joined by call ids that a model made and that came back.
+// chain is the longest run of model, tool and model, linked by call ids that a model made and that came back.
 func (v *view) chain() measure {
 	of := &formula.Recursion.Chain
 	v.x = append(v.x[:0], make([]float64, len(v.s.calls))...) // the length of the run ending at each call
@@ -23,7 +23,7 @@ func (v *view) chain() measure {
 	return measure{n: int64(v.len()), value: longest, points: of.Points * min(1, math.Log(1+longest)/math.Log(1+of.Full))}
 }
 
-// selfReferences measures how often earlier answers came back, per call after the first, and returns the count too.
+// selfReferences measures how often earlier answers came back, per call after the first, and counts them.
 func (v *view) selfReferences() (m measure, sum float64) {
 	of := &formula.Recursion.SelfReferences
 	v.each(func(_ int, c *call) {

@@ -26,8 +26,8 @@ func CheckHosts(hosts []string) error {
 	return nil
 }
 
-// state says how a figure is known, strongest first, so that the zero state is the strongest. Estimated figures count
-// as not measured; otherwise an agent could gain by suppressing the provider's own count.
+// state says how a figure is known, strongest first. Estimates count as not measured; otherwise an agent could gain by
+// suppressing the provider's own count.
 type state uint8
 
 const (

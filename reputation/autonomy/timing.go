@@ -6,7 +6,6 @@ func (c *call) hasTokens() bool {
 	return c.duration.measured() && c.duration.value >= 1 && c.tokens.measured() && c.tokens.value >= 1
 }
 
-// tokenSpeed returns the tokens per second of the answer, if known.
 func (c *call) tokenSpeed() (float64, bool) {
 	if !c.hasTokens() || c.tokens.value < formula.Timing.Speed.MinTokens {
 		return 0, false
@@ -14,7 +13,6 @@ func (c *call) tokenSpeed() (float64, bool) {
 	return 1000 * c.tokens.value / c.duration.value, true
 }
 
-// regression measures how well the duration of answers follows from their tokens.
 func (v *view) regression() (m measure) {
 	of := &formula.Timing.Regression
 	sum := 0.0
@@ -68,7 +66,6 @@ func (v *view) speed() (m measure) {
 	return m
 }
 
-// gaps returns the gaps and their ends in the scratch slices.
 func (v *view) gaps() (at, gaps []float64) {
 	v.x, v.y = v.x[:0], v.y[:0]
 	v.each(func(_ int, c *call) {
@@ -79,7 +76,6 @@ func (v *view) gaps() (at, gaps []float64) {
 	return v.x, v.y
 }
 
-// regularity measures how equal the gaps are.
 func (v *view) regularity() measure {
 	of := &formula.Timing.Regularity
 	_, gaps := v.gaps()
@@ -87,7 +83,6 @@ func (v *view) regularity() measure {
 	return measure{n: int64(len(gaps)), value: value, points: of.Points * clamp((of.None-value)/(of.None-of.Full))}
 }
 
-// latency returns the median duration of an answer, tokens per second, and the variance of durations.
 func (v *view) latency() (middle, speed, spread float64) {
 	v.x = v.x[:0]
 	tokens, duration := 0.0, 0.0

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/internal/every"
+	"github.com/actionproof/mediator/ledger"
 )
 
 // backlogPeriod is the time between two counts of the backlog, which can be slow.
@@ -61,53 +63,42 @@ func (s *Sender) watch(ctx context.Context) {
 }
 
 // Register registers the sender's metrics.
-func (s *Sender) Register(r prometheus.Registerer) error { return r.Register(collector{s}) }
-
-type collector struct{ s *Sender }
-
-var (
-	undelivered = prometheus.NewDesc("mediator_receipts_undelivered",
-		"Interaction receipts that the node has not acknowledged.", nil, nil)
-	oldest = prometheus.NewDesc("mediator_receipts_undelivered_since_seconds",
-		"When the oldest of them was signed, in Unix seconds; the present if there is none.", nil, nil)
-	refusedChain = prometheus.NewDesc("mediator_receipts_refused_sessions",
-		"Sessions whose receipts the node refuses.", nil, nil)
-	prunedTotal = prometheus.NewDesc("mediator_receipts_pruned_undelivered_total",
-		"Receipts that expired before they were delivered.", nil, nil)
-	deliveredAll = prometheus.NewDesc("mediator_receipts_delivered_total",
-		"Receipts that the node has acknowledged to this process.", nil, nil)
-	reachable = prometheus.NewDesc("mediator_node_reachable",
-		"1 if the last delivery succeeded or nothing was due; else 0.", nil, nil)
-)
-
-// Describe implements [prometheus.Collector].
-func (c collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{undelivered, oldest, refusedChain, prunedTotal, deliveredAll, reachable} {
-		ch <- d
+func (s *Sender) Register(r prometheus.Registerer) error {
+	gauge := func(name, help string, value func(b ledger.Backlog) float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+			return value(*cmp.Or(s.backlog.Load(), new(ledger.Backlog)))
+		})
 	}
-}
-
-// Collect implements [prometheus.Collector].
-func (c collector) Collect(ch chan<- prometheus.Metric) {
-	tell := func(d *prometheus.Desc, as prometheus.ValueType, value float64) {
-		ch <- prometheus.MustNewConstMetric(d, as, value)
+	for _, c := range []prometheus.Collector{
+		gauge("mediator_receipts_undelivered", "Interaction receipts that the node has not acknowledged.",
+			func(b ledger.Backlog) float64 { return float64(b.Receipts) }),
+		gauge("mediator_receipts_undelivered_since_seconds",
+			"When the oldest of them was signed, in Unix seconds; the present if there is none.",
+			func(b ledger.Backlog) float64 {
+				if b.Oldest.IsZero() {
+					return float64(s.now().Unix())
+				}
+				return float64(b.Oldest.Unix())
+			}),
+		gauge("mediator_receipts_refused_sessions", "Sessions whose receipts the node refuses.",
+			func(b ledger.Backlog) float64 { return float64(b.Refused) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "mediator_receipts_pruned_undelivered_total",
+			Help: "Receipts that expired before they were delivered."},
+			func() float64 { return float64(cmp.Or(s.backlog.Load(), new(ledger.Backlog)).Pruned) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "mediator_receipts_delivered_total",
+			Help: "Receipts that the node has acknowledged to this process."},
+			func() float64 { return float64(s.sent.Load()) }),
+		gauge("mediator_node_reachable", "1 if the last delivery succeeded or nothing was due; else 0.",
+			func(ledger.Backlog) float64 {
+				if s.away.Load() != nil {
+					return 0
+				}
+				return 1
+			}),
+	} {
+		if err := r.Register(c); err != nil {
+			return err
+		}
 	}
-	up := 1.0
-	if c.s.away.Load() != nil {
-		up = 0
-	}
-	tell(reachable, prometheus.GaugeValue, up)
-	tell(deliveredAll, prometheus.CounterValue, float64(c.s.sent.Load()))
-	b := c.s.backlog.Load()
-	if b == nil { // not counted yet
-		return
-	}
-	tell(undelivered, prometheus.GaugeValue, float64(b.Receipts))
-	tell(refusedChain, prometheus.GaugeValue, float64(b.Refused))
-	tell(prunedTotal, prometheus.CounterValue, float64(b.Pruned))
-	since := b.Oldest
-	if since.IsZero() {
-		since = c.s.now()
-	}
-	tell(oldest, prometheus.GaugeValue, float64(since.Unix()))
+	return nil
 }

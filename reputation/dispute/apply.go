@@ -123,8 +123,8 @@ func (b *Book) ending(e Entry) (all []ended) {
 	return all
 }
 
-// counted reports whether the target has lost another dispute over the same fault, earlier or by the same entry. Nobody
-// loses twice over one fault, however many dispute it.
+// counted reports whether the target has lost over the same fault, earlier or by the same entry. It loses once, however
+// many dispute it.
 func (b *Book) counted(d *State, f Finding, before []ended) bool {
 	is := d.faults(f)
 	same := func(faults []string) bool {
@@ -142,8 +142,8 @@ func (b *Book) falls(id string) []fall {
 	return nil
 }
 
-// faults names what the target lost over: its signal and, if receipts decided, the part of the session. For an
-// arbiter's decision it is the disputed object, since words cannot be compared.
+// faults names what the target lost over: its signal and, if receipts decided, the part of the session. An arbiter's
+// decision is about the disputed object, since words cannot be compared.
 func (d *State) faults(f Finding) (all []string) {
 	if f.Fault != "" {
 		all = append(all, f.Fault)
@@ -154,7 +154,6 @@ func (d *State) faults(f Finding) (all []string) {
 	return all
 }
 
-// accounts returns the entries that e adds to the logs of agents.
 func (b *Book) accounts(e Entry, ending []ended) (all []Account, err error) {
 	entries := make([]struct {
 		agent string
@@ -205,7 +204,6 @@ func (b *Book) accounts(e Entry, ending []ended) (all []Account, err error) {
 	return all, nil
 }
 
-// apply changes the state by an admitted entry.
 func (b *Book) apply(s Step) {
 	switch e := s.Entry; {
 	case e.Signal != nil:
@@ -303,7 +301,6 @@ func (a *agent) violate(v violated) {
 	a.violations = a.violations[max(0, len(a.violations)-maxViolations):]
 }
 
-// noted reports whether a violation by this document is recorded.
 func (b *Book) noted(id, document string) bool {
 	a := b.agents[id]
 	return a != nil && slices.ContainsFunc(a.violations, func(v violated) bool {
@@ -320,7 +317,6 @@ func sameOwner(one, other string) bool {
 // contractOf names a contract. Ids are per challenger, so no one else can take an id first.
 func contractOf(o *Opened) [2]string { return [2]string{o.Challenger, o.ContractID} }
 
-// pairOf returns the two agents of a dispute in a fixed order.
 func pairOf(d *State) [2]string {
 	return [2]string{min(d.Challenger, d.Target), max(d.Challenger, d.Target)}
 }

@@ -164,7 +164,6 @@ func (b *Book) Read(raw []byte) (Step, error) {
 	return b.next(e, raw)
 }
 
-// next returns the effect of the entry with the canonical JSON raw.
 func (b *Book) next(e Entry, raw []byte) (s Step, err error) {
 	if e.At < b.last {
 		return Step{}, fmt.Errorf("dispute: the entry is older than the last one")
@@ -207,20 +206,19 @@ func (b *Book) Take(s Step) error {
 
 // Signal returns a signal that is not forgotten.
 func (b *Book) Signal(id string) (SignalState, bool) {
-	s, ok := b.signals[id]
-	if !ok {
-		return SignalState{}, false
-	}
-	return *s, true
+	return valueOf(b.signals[id])
 }
 
 // Dispute returns a dispute that is not forgotten.
 func (b *Book) Dispute(id string) (State, bool) {
-	d, ok := b.disputes[id]
-	if !ok {
-		return State{}, false
+	return valueOf(b.disputes[id])
+}
+
+func valueOf[T any](p *T) (v T, ok bool) {
+	if p != nil {
+		v = *p
 	}
-	return *d, true
+	return v, p != nil
 }
 
 // Judged returns the hashes of the evidence by which the dispute's target had already lost other disputes: see

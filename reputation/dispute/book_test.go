@@ -124,9 +124,7 @@ func TestProvisional(t *testing.T) {
 	check.WantEqual(t, n.reputation(bob, 20, 60).DisputePoints, int64(-5))
 	// What is resolved afterwards counts at once.
 	n.sleep(49 * time.Hour)
-	e, err := n.book.Expire(third, n.now)
-	check.Must(t, err)
-	n.enter(e)
+	n.take(n.book.Expire(third, n.now))
 	check.WantEqual(t, n.reputation(alice, 20, 60).DisputesPending, int64(0))
 }
 
@@ -217,21 +215,23 @@ func TestJudged(t *testing.T) {
 func TestMalicious(t *testing.T) {
 	n := newNode(t)
 	id := n.open(challengeOf(bob, alice, "timing", hashOf(1)))
-	e, err := n.book.End(id, dispute.Finding{Outcome: loses, Reason: "because", Malicious: true}, n.now)
-	check.Must(t, err)
-	n.enter(e)
+	n.take(n.book.End(id, dispute.Finding{Outcome: loses, Reason: "because", Malicious: true}, n.now))
 	check.WantEqual(t, n.violations(bob), []string{"malicious"})
 }
 
 func TestWhoEndsADispute(t *testing.T) {
-	resolved := func(resolver, outcome string) func(*dispute.Resolved) {
+	resolved := func(resolver, outcome string, edits ...func(*dispute.Resolved)) func(*dispute.Resolved) {
 		return func(r *dispute.Resolved) {
 			r.Resolver, r.Outcome = resolver, outcome
 			if resolver == dispute.ResolverArbiter {
 				r.Decision = hashOf("decision")
 			}
+			for _, edit := range edits {
+				edit(r)
+			}
 		}
 	}
+	won := func(edit func(*dispute.Resolved)) func(*dispute.Resolved) { return resolved("automated", wins, edit) }
 	for name, c := range map[string]struct {
 		kind string
 		late bool
@@ -251,28 +251,21 @@ func TestWhoEndsADispute(t *testing.T) {
 		"the deadline, of receipts":  {"timing", true, resolved("deadline", nobody), true},
 		"the deadline, for somebody": {"general", true, resolved("deadline", wins), false},
 		"somebody else":              {"general", false, resolved("target", loses), false},
-		"an arbiter without decision": {"general", false, func(r *dispute.Resolved) {
-			r.Resolver, r.Outcome = "arbiter", wins
-		}, false},
-		"rules with a decision": {"timing", false, func(r *dispute.Resolved) {
-			r.Resolver, r.Outcome, r.Decision = "automated", wins, hashOf(1)
-		}, false},
-		"no outcome": {"timing", false, resolved("automated", ""), false},
-		"no reason": {"timing", false, func(r *dispute.Resolved) {
-			r.Resolver, r.Outcome, r.Reason = "automated", wins, ""
-		}, false},
-		"malicious, and won": {"timing", false, func(r *dispute.Resolved) {
-			r.Resolver, r.Outcome, r.Malicious = "automated", wins, true
-		}, false},
-		"another dispute": {"timing", false, func(r *dispute.Resolved) {
-			r.Resolver, r.Outcome, r.DisputeID = "automated", wins, dispute.DisputeID(hashOf(9))
-		}, false},
-		"inputs in disorder": {"timing", false, func(r *dispute.Resolved) {
-			r.Resolver, r.Outcome, r.Inputs = "automated", wins, []string{strings.Repeat("b", 64), strings.Repeat("a", 64)}
-		}, false},
-		"an input twice": {"timing", false, func(r *dispute.Resolved) {
-			r.Resolver, r.Outcome, r.Inputs = "automated", wins, []string{hashOf(1), hashOf(1)}
-		}, false},
+		"an arbiter without decision": {"general", false,
+			resolved("arbiter", wins, func(r *dispute.Resolved) { r.Decision = "" }), false},
+		"rules with a decision": {"timing", false, won(func(r *dispute.Resolved) { r.Decision = hashOf(1) }), false},
+		"no outcome":            {"timing", false, resolved("automated", ""), false},
+		"no reason":             {"timing", false, won(func(r *dispute.Resolved) { r.Reason = "" }), false},
+		"malicious, and won":    {"timing", false, won(func(r *dispute.Resolved) { r.Malicious = true }), false},
+		"another dispute": {"timing", false, won(func(r *dispute.Resolved) {
+			r.DisputeID = dispute.DisputeID(hashOf(9))
+		}), false},
+		"inputs in disorder": {"timing", false, won(func(r *dispute.Resolved) {
+			r.Inputs = []string{strings.Repeat("b", 64), strings.Repeat("a", 64)}
+		}), false},
+		"an input twice": {"timing", false, won(func(r *dispute.Resolved) {
+			r.Inputs = []string{hashOf(1), hashOf(1)}
+		}), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
@@ -314,9 +307,7 @@ func TestWhoEndsADispute(t *testing.T) {
 func TestReviewing(t *testing.T) {
 	n := newNode(t)
 	id := n.open(challengeOf(bob, alice, "general", hashOf(1)))
-	e, err := n.book.Review(id, n.now)
-	check.Must(t, err)
-	n.enter(e)
+	n.take(n.book.Review(id, n.now))
 	if d, _ := n.book.Dispute(id); d.Status != dispute.StatusReviewing {
 		t.Errorf("%+v", d)
 	}
@@ -324,9 +315,7 @@ func TestReviewing(t *testing.T) {
 		t.Error("twice")
 	}
 	n.sleep(72 * time.Hour)
-	e, err = n.book.Expire(id, n.now)
-	check.Must(t, err)
-	n.enter(e)
+	n.take(n.book.Expire(id, n.now))
 	d, _ := n.book.Dispute(id)
 	check.WantEqual(t, []string{d.Status, d.Resolved.Outcome, d.Resolved.Resolver, d.Resolved.Reason},
 		[]string{"resolved", nobody, "deadline", "no_arbiter"})
@@ -349,6 +338,16 @@ func TestEntriesThatNoLogHas(t *testing.T) {
 		p.SignalID = "sig2"
 		edit(&p)
 		return dispute.Entry{At: n.book.Time(n.now), Signal: &p}
+	}
+	final := func(after int64, signal string) dispute.Entry {
+		return dispute.Entry{At: begin + after, Final: &dispute.Final{SignalID: signal}}
+	}
+	violation := func(agent, rule string) dispute.Entry {
+		return dispute.Entry{At: begin + 9999,
+			Violation: &dispute.Violation{Agent: agent, Rule: rule, Document: hashOf(1)}}
+	}
+	reviewing := func(id string) dispute.Entry {
+		return dispute.Entry{At: begin + 9999, Reviewing: &dispute.Reviewing{DisputeID: id}}
 	}
 	later := func(e dispute.Entry, by int64) dispute.Entry { e.At += by; return e }
 	fine := func(*dispute.Opened) {}
@@ -394,24 +393,15 @@ func TestEntriesThatNoLogHas(t *testing.T) {
 		"cites nobody": {published(func(p *dispute.Published) {
 			p.Receipts, p.Cites = []string{hashOf(1)}, []string{"x"}
 		}), false},
-		"final too early": {dispute.Entry{At: begin + 24*3600 - 1, Final: &dispute.Final{SignalID: "sig"}},
-			false},
-		"final":             {dispute.Entry{At: begin + 24*3600, Final: &dispute.Final{SignalID: "sig"}}, true},
-		"final, of nothing": {dispute.Entry{At: begin + 24*3600, Final: &dispute.Final{SignalID: "other"}}, false},
-		"a violation": {
-			dispute.Entry{At: begin + 9999, Violation: &dispute.Violation{Agent: bob, Rule: "rate", Document: hashOf(1)}}, true},
-		"a violation of no rule": {
-			dispute.Entry{At: begin + 9999, Violation: &dispute.Violation{Agent: bob, Rule: "malicious", Document: hashOf(1)}},
-			false},
-		"a violation of nobody": {
-			dispute.Entry{At: begin + 9999, Violation: &dispute.Violation{Agent: "bob", Rule: "rate", Document: hashOf(1)}},
-			false},
-		"looking at nothing": {
-			dispute.Entry{At: begin + 9999, Reviewing: &dispute.Reviewing{DisputeID: dispute.DisputeID(hashOf(1))}}, false},
-		"looking at an id": {dispute.Entry{At: begin + 9999, Reviewing: &dispute.Reviewing{DisputeID: "dsp_"}},
-			false},
-		"looking at it": {dispute.Entry{At: begin + 9999, Reviewing: &dispute.Reviewing{DisputeID: open}},
-			true},
+		"final too early":        {final(24*3600-1, "sig"), false},
+		"final":                  {final(24*3600, "sig"), true},
+		"final, of nothing":      {final(24*3600, "other"), false},
+		"a violation":            {violation(bob, "rate"), true},
+		"a violation of no rule": {violation(bob, "malicious"), false},
+		"a violation of nobody":  {violation("bob", "rate"), false},
+		"looking at nothing":     {reviewing(dispute.DisputeID(hashOf(1))), false},
+		"looking at an id":       {reviewing("dsp_"), false},
+		"looking at it":          {reviewing(open), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, err := dispute.Replay(n.log)
@@ -427,7 +417,7 @@ func TestEntriesThatNoLogHas(t *testing.T) {
 			}
 		})
 	}
-	v := dispute.Entry{At: begin + 9999, Violation: &dispute.Violation{Agent: bob, Rule: "rate", Document: hashOf(1)}}
+	v := violation(bob, "rate")
 	b, err := dispute.Replay(n.log)
 	check.Must(t, err)
 	next, err := b.Next(v)
@@ -439,7 +429,7 @@ func TestEntriesThatNoLogHas(t *testing.T) {
 		!strings.Contains(err.Error(), "entry 4") {
 		t.Errorf("one violation twice: %v", err)
 	}
-	f := dispute.Entry{At: begin + 24*3600, Final: &dispute.Final{SignalID: "sig"}}
+	f := final(24*3600, "sig")
 	if _, err := dispute.Replay(append(slices.Clone(n.log), f, f)); err == nil {
 		t.Error("final twice")
 	}
@@ -481,9 +471,7 @@ func TestForget(t *testing.T) {
 	there(true, true, true)
 	n.sleep(time.Second).publish(carol, "another")
 	there(false, true, false) // the one that nobody has resolved is not over
-	e, err := n.book.Expire(id, n.now)
-	check.Must(t, err)
-	n.enter(e)
+	n.take(n.book.Expire(id, n.now))
 	check.WantEqual(t, len(n.accounts[bob]), 2) // both have ended
 	again := n.open(challengeOf(bob, carol, "consistency", hashOf(2)))
 	n.end(again, wins)
@@ -521,9 +509,7 @@ func random(t testing.TB, seed uint64, agents []string, name string) *node {
 				case d.Type != dispute.TypeGeneral && r.IntN(2) == 0:
 					n.end(id, []string{wins, loses, nobody}[r.IntN(3)])
 				case n.book.Late(id, n.now):
-					e, err := n.book.Expire(id, n.now)
-					check.Must(t, err)
-					n.enter(e)
+					n.take(n.book.Expire(id, n.now))
 				}
 			}
 		}

@@ -19,14 +19,12 @@ func contradicts(before *interaction.Receipt, hash string, c *interaction.Receip
 		is.BytesOutObserved < was.BytesOutObserved
 }
 
-// toolCalls is what is kept of the tool calls in a session.
 type toolCalls struct {
 	made     map[string]bool // by tag
 	returned map[string]bool
 	unknown  bool // an answer made calls that its receipt does not name
 }
 
-// consistencyRules find forked chains, contradicting receipts, results without calls, and broken strategies.
 type consistencyRules struct{}
 
 func (consistencyRules) add(r *Record, c *interaction.Receipt) {
@@ -71,8 +69,8 @@ func (consistencyRules) end(r *Record) (found, doubt string) {
 	return "", doubt
 }
 
-// inputs returns the hashes of the evidence in the session: the head of its chain, which fixes all earlier receipts,
-// and the canonical JSON of the node's challenge records.
+// inputs returns the hashes of the evidence: the head of the chain, which fixes all earlier receipts, and the node's
+// challenge records.
 func (r *Record) inputs() (hashes []string) {
 	if n := len(r.hashes); n > 0 {
 		hashes = append(hashes, r.hashes[n-1])

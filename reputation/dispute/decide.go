@@ -75,10 +75,8 @@ func (b *Book) Arbitrate(id string, decision evidence.Opened[Decision], arbiter 
 	return b.checked(Entry{At: b.Time(now), Resolved: r})
 }
 
-// errDecided refuses a decision that has already been applied.
 var errDecided = refusal.New("dispute_closed", "this decision has already resolved the dispute")
 
-// belongs reports whether a key is an agent's or its owner's registry key.
 func belongs(key ed25519.PublicKey, id string) bool {
 	a, err := accrual.ParseAgent(id)
 	if err != nil {

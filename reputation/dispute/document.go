@@ -86,92 +86,80 @@ type Challenge struct {
 
 // Document is a document written by an agent.
 type Document interface {
-	// Author returns the id of the agent that wrote it.
-	Author() string
-	// Written returns the document's own time in Unix seconds, or 0.
-	Written() int64
-
-	signed() (signature string, unsigned any)
+	parts() parts
 	check() error
 }
 
-// Author returns the agent.
-func (s Signal) Author() string { return s.AgentID }
+type parts struct {
+	author    string
+	written   int64 // Unix seconds, or 0
+	signature string
+	unsigned  any // the document without its signature
+}
 
-// Author returns the challenger.
-func (c Contract) Author() string { return c.ChallengerAgentID }
-
-// Author returns the challenger.
-func (c Challenge) Author() string { return c.ChallengerID }
-
-// Written returns the timestamp.
-func (s Signal) Written() int64 { return s.Timestamp }
-
-// Written returns the timestamp.
-func (c Contract) Written() int64 { return c.Timestamp }
-
-// Written returns the timestamp, or 0.
-func (c Challenge) Written() int64 { return c.Timestamp }
-
-func (s Signal) signed() (string, any) {
-	was := s.Signature
+func (s Signal) parts() parts {
+	p := parts{author: s.AgentID, written: s.Timestamp, signature: s.Signature}
 	s.Signature = ""
-	return was, s
+	p.unsigned = s
+	return p
 }
 
-func (c Contract) signed() (string, any) {
-	was := c.Signature
+func (c Contract) parts() parts {
+	p := parts{author: c.ChallengerAgentID, written: c.Timestamp, signature: c.Signature}
 	c.Signature = ""
-	return was, c
+	p.unsigned = c
+	return p
 }
 
-func (c Challenge) signed() (string, any) {
-	was := c.Signature
+func (c Challenge) parts() parts {
+	p := parts{author: c.ChallengerID, written: c.Timestamp, signature: c.Signature}
 	c.Signature = ""
-	return was, c
+	p.unsigned = c
+	return p
 }
+
+// Author returns the id of the agent that wrote a document.
+func Author(d Document) string { return d.parts().author }
 
 // HashOf returns the SHA-256 of a document's canonical JSON without its signature. It names the document, and sidecars
 // sign it.
 func HashOf(d Document) (string, error) {
-	_, unsigned := d.signed()
-	return evidence.HashValue(unsigned)
+	return evidence.HashValue(d.parts().unsigned)
 }
 
 // Unsigned returns the text that an agent signs: the document's canonical JSON without its signature.
 func Unsigned(d Document) ([]byte, error) {
-	_, unsigned := d.signed()
-	return strictjson.CanonicalOf(unsigned)
+	return strictjson.CanonicalOf(d.parts().unsigned)
 }
 
 // VerifyOwn verifies the signature of an agent without a sidecar: base64url of Ed25519 over [Unsigned], by the key in
 // its did:key.
 func VerifyOwn(d Document) error {
-	agent, err := accrual.ParseAgent(d.Author())
+	p := d.parts()
+	agent, err := accrual.ParseAgent(p.author)
 	if err != nil {
 		return malformed("names no agent: %v", err)
 	}
 	key, ok := agent.Key()
 	if !ok {
 		return refusal.New("statement_signature", "the agent %.300q has an owner, so its sidecar must send a statement",
-			d.Author())
+			agent)
 	}
-	if d.Written() == 0 {
+	if p.written == 0 {
 		return malformed("has no timestamp, which an agent without a sidecar must give")
 	}
-	signature, _ := d.signed()
-	raw, err := base64.RawURLEncoding.Strict().DecodeString(signature)
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(p.signature)
 	text, hashed := Unsigned(d)
 	if err != nil || hashed != nil || len(raw) != ed25519.SignatureSize || !ed25519.Verify(key, text, raw) {
 		return refusal.New("statement_signature", "the signature is not that of %.80q over the document's canonical JSON",
-			d.Author())
+			agent)
 	}
 	return nil
 }
 
 // fresh refuses a document whose time is too far from the node's clock.
 func fresh(d Document, now time.Time) error {
-	written := d.Written()
+	written := d.parts().written
 	if written == 0 {
 		return nil
 	}

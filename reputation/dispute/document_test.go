@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -79,7 +80,7 @@ func TestSchemasAndParsersAgree(t *testing.T) {
 		{"timestamp", -1, false}, {"timestamp", 1.5, false}, {"timestamp", "2026-01-01T00:00:00Z", false}}
 	unknown := []change{{"surprise", 1, false}, {"signature", nil, true}, {"signature", strings.Repeat("x", 16385), false}}
 	cases := map[string][]change{
-		dispute.SchemaSignal: append([]change{
+		dispute.SchemaSignal: slices.Concat([]change{
 			{"horizon", "long", true}, {"horizon", "medium", false}, {"horizon", nil, false}, {"signal_id", nil, false},
 			{"statement", nil, false}, {"timestamp", nil, false}, {"rests_on", nil, true},
 			{"rests_on", map[string]any{"record": hashOf(1)}, true}, {"rests_on", map[string]any{"record": "x"}, false},
@@ -87,22 +88,17 @@ func TestSchemasAndParsersAgree(t *testing.T) {
 			{"rests_on", map[string]any{"receipts": many(65)}, false}, {"rests_on", map[string]any{"receipts": []any{}}, false},
 			{"rests_on", map[string]any{"receipts": many(1), "record": hashOf(1)}, false},
 			{"rests_on", map[string]any{"x": 1}, false},
-		}, append(id("signal_id"), append(agent("agent_id"), append(both("statement", 4096), when...)...)...)...),
-		dispute.SchemaContract: append([]change{
+		}, id("signal_id"), agent("agent_id"), both("statement", 4096), when),
+		dispute.SchemaContract: slices.Concat([]change{
 			{"challenge_id", nil, false}, {"counter_claim", nil, false}, {"reasoning_trace", nil, false},
 			{"timestamp", nil, false}, {"challenge_type", nil, true}, {"challenge_type", "knowledge", true},
 			{"challenge_type", "", false}, {"challenge_type", "other", false}, {"target_receipts", nil, true},
-		}, append(id("challenge_id"),
-			append(id("original_signal_id"),
-				append(agent("challenger_agent_id"),
-					append(both("counter_claim", 4096),
-						append(both("reasoning_trace", 16384), append(receipts("target_receipts"), when...)...)...)...)...)...)...),
-		dispute.SchemaChallenge: append([]change{
+		}, id("challenge_id"), id("original_signal_id"), agent("challenger_agent_id"), both("counter_claim", 4096),
+			both("reasoning_trace", 16384), receipts("target_receipts"), when),
+		dispute.SchemaChallenge: slices.Concat([]change{
 			{"challenge_type", nil, false}, {"challenge_type", "consistency", true}, {"challenge_type", "Timing", false},
 			{"target_receipts", nil, false}, {"evidence", nil, true}, {"timestamp", nil, true},
-		}, append(agent("challenger_id"),
-			append(agent("target_id"),
-				append(both("evidence", 16384), append(receipts("target_receipts"), when...)...)...)...)...),
+		}, agent("challenger_id"), agent("target_id"), both("evidence", 16384), receipts("target_receipts"), when),
 	}
 	for kind, changes := range cases {
 		schema := compile(t, kind)

@@ -92,7 +92,7 @@ func seconds(d time.Duration) int64 { return max(1, int64(d/time.Second)) }
 
 func registered(d Document, by By) error {
 	if by.Registered.IsZero() {
-		return refusal.New("dispute_refused", "the agent %.300q has passed no verification", d.Author())
+		return refusal.New("dispute_refused", "the agent %.300q has passed no verification", Author(d))
 	}
 	return nil
 }
@@ -188,7 +188,7 @@ func (b *Book) File(r Rules, f Filed, now time.Time) (id string, e *Entry, err e
 // opening makes the dispute of a filing and returns the time of the disputed object.
 func (b *Book) opening(r Rules, f Filed, hash string, now time.Time) (o Opened, disputed int64, err error) {
 	o = Opened{
-		DisputeID: DisputeID(hash), Challenger: f.Filing.Document().Author(), Type: f.Filing.Type(),
+		DisputeID: DisputeID(hash), Challenger: Author(f.Filing.Document()), Type: f.Filing.Type(),
 		Receipts: b.Named(f.Filing), Document: hash, Tier: f.By.Tier, Deadline: b.Time(now) + seconds(r.Deadline),
 	}
 	if c := f.Filing.Contract; c != nil {
@@ -216,8 +216,8 @@ func (b *Book) opening(r Rules, f Filed, hash string, now time.Time) (o Opened, 
 	return o, disputed, err
 }
 
-// known refuses receipts that are unknown or another agent's: nobody may be accused by made-up hashes. It also refuses
-// receipts from before a lost dispute, since nobody loses twice by them.
+// known refuses unknown receipts and another agent's: made-up hashes accuse no one. It refuses receipts from before a
+// lost dispute too, since no agent loses twice by them.
 func (b *Book) known(o *Opened, receipts []Known) error {
 	sessions, lost := make(map[string]bool), int64(-1)
 	if a := b.agents[o.Target]; a != nil {
@@ -249,7 +249,6 @@ func (b *Book) known(o *Opened, receipts []Known) error {
 	return nil
 }
 
-// breaks returns the rule against spam that a dispute breaks, with its refusal.
 func (b *Book) breaks(o Opened, by By, now time.Time) (rule string, err error) {
 	if s := b.signals[o.SignalID]; s != nil && (s.Final || b.Time(now) >= s.Closes) {
 		return RuleWindow, refusal.New("dispute_closed", "the signal %s could be disputed until %s",

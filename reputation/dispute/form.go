@@ -31,7 +31,6 @@ func checkFields(fields ...field) error {
 	return nil
 }
 
-// text is an agent's text with its maximum length in characters.
 type text struct {
 	name, value string
 	longest     int
@@ -57,7 +56,6 @@ func checkAgent(name, id string) error {
 	return nil
 }
 
-// checkReceipts refuses a list of hashes that is too long or repeats one.
 func checkReceipts(name string, hashes []string) error {
 	seen := make(map[string]bool, len(hashes))
 	for _, h := range hashes {

@@ -95,6 +95,13 @@ func (n *node) enter(e dispute.Entry) {
 	}
 }
 
+// take enters what the book has decided.
+func (n *node) take(e dispute.Entry, err error) {
+	n.t.Helper()
+	check.Must(n.t, err)
+	n.enter(e)
+}
+
 func (n *node) sleep(d time.Duration) *node {
 	n.now = n.now.Add(d)
 	return n
@@ -144,10 +151,8 @@ func (n *node) open(f dispute.Filing) string {
 
 func (n *node) end(id, outcome string) *node {
 	n.t.Helper()
-	e, err := n.book.End(id, dispute.Finding{Outcome: outcome, Reason: "because", Inputs: []string{hashOf("input")}},
-		n.now)
-	check.Must(n.t, err)
-	n.enter(e)
+	n.take(n.book.End(id, dispute.Finding{Outcome: outcome, Reason: "because", Inputs: []string{hashOf("input")}},
+		n.now))
 	return n
 }
 
@@ -166,9 +171,7 @@ func (n *node) fell(id, fault string) *node {
 func (n *node) finalise() *node {
 	n.t.Helper()
 	for _, id := range n.book.Closing(n.now) {
-		e, err := n.book.Finalise(id, n.now)
-		check.Must(n.t, err)
-		n.enter(e)
+		n.take(n.book.Finalise(id, n.now))
 	}
 	return n
 }

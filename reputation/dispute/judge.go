@@ -11,8 +11,7 @@ import (
 
 const (
 	// maxInputs bounds the inputs of a finding: the chain head and challenges of each session, and what was brought.
-	maxInputs = 2*MaxSessions + maxBrought
-	// maxBrought bounds the forked or forged receipts that a finding names.
+	maxInputs  = 2*MaxSessions + maxBrought
 	maxBrought = 16
 )
 
@@ -59,11 +58,9 @@ type Trial struct {
 // MaxRead bounds the receipts of a trial: long sessions must not delay all other trials.
 const MaxRead = 100_000
 
-// judge has the rules of one type.
 type judge interface {
-	// add takes the next receipt of a session.
 	add(r *Record, c *interaction.Receipt)
-	// end returns the fault of the complete session, if any. doubt is why nobody can win although no fault was found.
+	// end returns the fault of the complete session, or the doubt for which neither side can win.
 	end(r *Record) (found, doubt string)
 }
 
@@ -83,7 +80,6 @@ type Record struct {
 	broken     map[string]bool   // nonces of challenges whose strategy was broken earlier, which has counted
 }
 
-// other is a receipt signed by the target's sidecar that may be outside the chain.
 type other struct {
 	hash   string
 	number int64
@@ -145,7 +141,7 @@ func (r *Record) Add(hash string, c *interaction.Receipt) bool {
 	return true
 }
 
-// begin starts anew after evidence that has counted. Tool calls stay known, because their results can come later.
+// begin starts anew after evidence that has counted. Results of earlier tool calls can still come.
 func (r *Record) begin() {
 	r.found, r.start, r.timing = "", "", timing{}
 	clear(r.answers)
@@ -161,15 +157,13 @@ func (r *Record) Other(hash string, c *interaction.Receipt) {
 	r.others = append(r.others, other{hash, c.Chain.SequenceNumber})
 }
 
-// find records the first fault by the rules of the dispute's type.
 func (r *Record) find(of, reason string) {
 	if r.found == "" && r.trial.of.Type == of {
 		r.found = reason
 	}
 }
 
-// forks returns the receipts that contradict the chain: another one has their place, or the chain has ended before
-// them.
+// forks returns the receipts that contradict the chain: another one has their place, or the chain ended before them.
 func (r *Record) forks() (hashes []string) {
 	for _, o := range r.others {
 		switch n := int64(len(r.hashes)); {
@@ -233,7 +227,6 @@ func (t *Trial) Judge(late bool) (f Finding, ended bool) {
 	return f, true
 }
 
-// sortedHashes returns the distinct hashes in order, at most maxInputs.
 func sortedHashes(hashes []string) []string {
 	slices.Sort(hashes)
 	hashes = slices.Compact(hashes)

@@ -13,13 +13,15 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
+type receipt = interaction.Receipt
+
 type trace struct {
-	receipts   []*interaction.Receipt
+	receipts   []*receipt
 	challenges []autonomy.Challenge
 	closed     bool
 	missing    int // from this number on the node does not hold them; 0 for none
 	gap        int // the node has lost this one; 0 for none
-	others     []*interaction.Receipt
+	others     []*receipt
 	forged     bool
 	unknown    bool     // the dispute names a receipt that is nowhere
 	judged     []string // hashes of evidence in a dispute that the target lost
@@ -31,7 +33,7 @@ func working(n int) *trace {
 	o, at, t := interaction.Observed, int64(1_800_000_000_000), &trace{closed: true}
 	for i := range n {
 		at += 1000
-		r := &interaction.Receipt{
+		r := &receipt{
 			RequestID: fmt.Sprint("post_", i), Outcome: interaction.OutcomeCompleted, EventID: "evt", RuntimeID: "rt",
 			Timing:  interaction.Timing{RequestReceived: at, LLMStart: at + 1, LLMEnd: at + 5001, ResponseSent: at + 5002},
 			Session: interaction.SessionTotals{OpenedMS: 1_800_000_000_000, Calls: int64(i + 1), CallsObserved: int64(i + 1)},
@@ -53,7 +55,7 @@ func working(n int) *trace {
 func (t *trace) link() (hashes []string) {
 	last := t.receipts[len(t.receipts)-1]
 	if t.closed && last.Closing == nil {
-		end := &interaction.Receipt{
+		end := &receipt{
 			RequestID: "ses", EventID: last.EventID, RuntimeID: last.RuntimeID, Outcome: interaction.OutcomeCompleted,
 			Closing: &interaction.Closing{Reason: interaction.ClosedEnded}, Session: last.Session,
 			Timing: interaction.Timing{RequestReceived: last.IssuedAt * 1000},
@@ -75,7 +77,7 @@ func (t *trace) link() (hashes []string) {
 
 func (t *trace) other(number int64) *trace {
 	t.others = append(t.others,
-		&interaction.Receipt{
+		&receipt{
 			Chain: interaction.ChainLink{SessionID: "ses", SequenceNumber: number, PreviousReceiptHash: hashOf("x")}})
 	return t
 }
@@ -107,10 +109,28 @@ func (t *trace) judge(kind string, late bool) (dispute.Finding, bool) {
 	return trial.Judge(late)
 }
 
-func (t *trace) edit(number int, edit func(*interaction.Receipt)) *trace {
+func (t *trace) edit(number int, edit func(*receipt)) *trace {
 	edit(t.receipts[number-1])
 	return t
 }
+
+func (t *trace) duration(number int, f interaction.Figure) *trace {
+	return t.edit(number, func(r *receipt) { r.Model.Figures.Duration = f })
+}
+
+func (t *trace) firstDelta(number int, f interaction.Figure) *trace {
+	return t.edit(number, func(r *receipt) { r.Model.Figures.FirstDelta = f })
+}
+
+func (t *trace) turnaround(number int, f interaction.Figure) *trace {
+	return t.edit(number, func(r *receipt) { r.Model.Figures.Turnaround = f })
+}
+
+func (t *trace) goesOn() *trace { return t.with(func(t *trace) { t.closed = false }) }
+
+func (t *trace) lost(number int) *trace { return t.with(func(t *trace) { t.gap = number }) }
+
+func (t *trace) keptBack(from int) *trace { return t.with(func(t *trace) { t.missing = from }) }
 
 func (t *trace) with(edit func(*trace)) *trace {
 	edit(t)
@@ -157,245 +177,63 @@ func (t *trace) probed(n, differ int) *trace {
 	return t
 }
 
+// TestTrials: what the golden vectors do not show.
 func TestTrials(t *testing.T) {
 	const timing, consistency, knowledge = dispute.TypeTiming, dispute.TypeConsistency, dispute.TypeKnowledge
-	open := func(t *trace) { t.closed = false }
-	figures := func(edit func(*interaction.ModelFigures)) func(*interaction.Receipt) {
-		return func(r *interaction.Receipt) { edit(&r.Model.Figures) }
-	}
-	times := func(edit func(*interaction.Timing)) func(*interaction.Receipt) {
-		return func(r *interaction.Receipt) { edit(&r.Timing) }
-	}
 	o := interaction.Observed
-	// earlier makes a call earlier by so many milliseconds.
-	earlier := func(by int64) func(*interaction.Receipt) {
-		return func(r *interaction.Receipt) {
-			r.Timing = interaction.Timing{RequestReceived: r.Timing.RequestReceived - by, LLMStart: r.Timing.LLMStart - by,
-				LLMEnd: r.Timing.LLMEnd - by}
-			r.Model.Figures.Turnaround = interaction.NotMeasured
-		}
-	}
 	// overlapping is a session in which call 2 goes on while call 3 comes, which says that none was open.
 	overlapping := func(before, after int64) *trace {
 		w := working(4)
 		c := w.receipts[2].Timing
-		return w.edit(2, times(func(t *interaction.Timing) {
-			t.LLMStart, t.LLMEnd = c.RequestReceived-before, c.LLMStart+after
-		})).
-			edit(2, figures(func(f *interaction.ModelFigures) { f.Duration = interaction.NotMeasured }))
+		return w.edit(2, func(r *receipt) {
+			r.Timing.LLMStart, r.Timing.LLMEnd = c.RequestReceived-before, c.LLMStart+after
+		}).duration(2, interaction.NotMeasured)
 	}
+	calls := func(least, most int64) *trace {
+		return working(6).committed(plan(func(s *strategy.Strategy) { s.Calls = strategy.Calls{Min: least, Max: most} }))
+	}
+	const fine, missing = "nothing_found", "receipts_missing"
 	for name, c := range map[string]struct {
-		kind    string
-		trace   *trace
-		outcome string
-		reason  string
-		pending bool
+		kind            string
+		trace           *trace
+		outcome, reason string
 	}{
-		"a session that works: timing":      {timing, working(6), loses, "nothing_found", false},
-		"a session that works: consistency": {consistency, working(6), loses, "nothing_found", false},
-		"a session that works: knowledge": {knowledge, working(6).probed(3, 0), loses, "nothing_found",
-			false},
-		"a session that goes on: timing": {timing, working(6).with(open), nobody, "session_open", true},
-		"a session that goes on: consistency": {consistency, working(6).with(open), nobody, "session_open",
-			true},
-		"a session that goes on: knowledge": {knowledge, working(6).probed(3, 0).with(open), nobody,
-			"session_open", true},
-		"receipts that were kept back": {timing, working(6).with(func(t *trace) {
-			t.missing = 5
-		}), nobody, "receipts_missing", true},
-		"all receipts were kept back": {consistency, working(6).with(func(t *trace) {
-			t.missing = 1
-		}), nobody, "receipts_missing", true},
-		"one that the node has lost: timing": {timing, working(6).with(func(t *trace) {
-			t.gap = 3
-		}), nobody, "receipts_missing", true},
-		"one that the node has lost: consistency": {consistency, working(6).with(func(t *trace) {
-			t.gap = 3
-		}), nobody, "receipts_missing", true},
-		"one more that is nowhere": {timing, working(6).with(func(t *trace) {
+		"all receipts were kept back": {consistency, working(6).keptBack(1), nobody, missing},
+		"one more receipt that is nowhere": {timing, working(6).with(func(t *trace) {
 			t.unknown = true
-		}), nobody, "receipts_missing", true},
-		"what is there decides, whatever is kept back": {timing,
-			working(6).edit(2, figures(func(f *interaction.ModelFigures) {
-				f.Duration = o(35_001)
-			})).with(func(t *trace) { t.missing = 5 }), wins, "duration_impossible", false},
-		"forged evidence changes nothing of what was found": {timing,
-			working(6).edit(2, figures(func(f *interaction.ModelFigures) {
-				f.Duration = o(35_001)
-			})).with(func(t *trace) { t.forged = true }), wins, "duration_impossible", false},
-		"a duration that is longer than its call": {timing, working(6).edit(6, figures(func(f *interaction.ModelFigures) {
-			f.Duration = o(35_001)
-		})), wins, "duration_impossible", false},
-		"by less than clocks differ": {timing, working(6).edit(6, figures(func(f *interaction.ModelFigures) {
-			f.Duration = o(35_000)
-		})), loses, "nothing_found", false},
-		"that is another type's": {consistency, working(6).edit(6, figures(func(f *interaction.ModelFigures) {
-			f.Duration = o(35_001)
-		})), loses, "nothing_found", false},
-		"an answer that began after its end": {timing, working(6).edit(6, figures(func(f *interaction.ModelFigures) {
-			f.FirstDelta = o(5001)
-		})), wins, "first_delta_impossible", false},
-		"or with it": {timing, working(6).edit(6, figures(func(f *interaction.ModelFigures) {
-			f.FirstDelta = o(5000)
-		})), loses, "nothing_found", false},
-		"or of which that was not measured": {timing, working(6).edit(6, figures(func(f *interaction.ModelFigures) {
-			f.FirstDelta, f.Duration = o(5001), interaction.NotMeasured
-		})), loses, "nothing_found", false},
-		"a turnaround that is longer than the session": {timing,
-			working(6).edit(2, figures(func(f *interaction.ModelFigures) {
-				f.Turnaround = o(7003 + 30_001)
-			})), wins, "turnaround_impossible", false},
-		"or as long": {timing, working(6).edit(2, figures(func(f *interaction.ModelFigures) {
-			f.Turnaround = o(7003 + 30_000)
-		})), loses, "nothing_found", false},
-		"a call that was open where none is said to be": {timing, overlapping(30_000, 30_000), wins, "calls_overlap", false},
-		"that had begun too late for that":              {timing, overlapping(29_999, 30_000), loses, "nothing_found", false},
-		"or had ended too early":                        {timing, overlapping(30_000, 29_999), loses, "nothing_found", false},
-		"where no turnaround was measured": {timing,
-			overlapping(30_000, 30_000).edit(3, figures(func(f *interaction.ModelFigures) {
-				f.Turnaround = interaction.NotMeasured
-			})), loses, "nothing_found", false},
-		"a result before its call": {timing, working(6).edit(2, earlier(36_003)), wins,
-			"result_before_call", false},
-		"or at about its time": {timing, working(6).edit(2, earlier(36_002)), loses, "nothing_found",
-			false},
-		"a call that was not sent took no time": {timing, working(6).edit(2, func(r *interaction.Receipt) {
-			r.Timing.LLMStart, r.Model.Figures.Duration = 0, o(99_999)
-		}), loses, "nothing_found", false},
-		"a challenge that was not issued yet": {timing, working(2).committed(plan(nil)).with(func(t *trace) {
-			t.challenges[0].Issued = t.receipts[0].IssuedAt*1000 + 150_001
-		}), wins, "challenge_before_issue", false},
-		"or hardly": {timing, working(2).committed(plan(nil)).with(func(t *trace) {
-			t.challenges[0].Issued = t.receipts[0].IssuedAt*1000 + 150_000
-		}), loses, "nothing_found", false},
-		"two chains: consistency": {consistency, working(6).other(3), wins, "chain_forked", false},
-		"two chains, of which one goes on": {consistency, working(6).with(open).other(3), wins, "chain_forked",
-			false},
-		"two chains: timing": {timing, working(6).other(3), nobody, "chain_forked", false},
-		"two chains: knowledge": {knowledge, working(6).probed(3, 0).other(3), nobody, "chain_forked",
-			false},
-		"a receipt after the end": {consistency, working(6).other(8), wins, "chain_forked", false},
-		"a receipt that the node does not have yet": {consistency, working(6).with(open).other(9), nobody, "session_open",
-			true},
-		"a receipt that names another one before it": {consistency, working(6).with(func(t *trace) {
-			t.receipts[2].Chain = interaction.ChainLink{SessionID: "ses", SequenceNumber: 3, PreviousReceiptHash: hashOf("x")}
-		}), wins, "chain_broken", false},
-		"of another event": {consistency, working(6).edit(3, func(r *interaction.Receipt) {
-			r.EventID = "x"
-		}), wins, "chain_broken", false},
-		"of another runtime": {consistency, working(6).edit(3, func(r *interaction.Receipt) {
-			r.RuntimeID = "x"
-		}), wins, "chain_broken", false},
-		"of another beginning": {consistency, working(6).edit(3, func(r *interaction.Receipt) {
-			r.Session.OpenedMS++
-		}), wins, "chain_broken", false},
-		"of an earlier time": {consistency, working(6).edit(3, func(r *interaction.Receipt) {
-			r.Registered.IssuedAt -= 60
-		}), wins, "chain_broken", false},
-		"with fewer calls": {consistency, working(6).edit(3, func(r *interaction.Receipt) {
-			r.Session.Calls = 1
-		}), wins, "chain_broken", false},
-		"with fewer calls that were seen": {consistency, working(6).edit(3, func(r *interaction.Receipt) {
-			r.Session.CallsObserved = 1
-		}), wins, "chain_broken", false},
-		"with fewer bytes": {consistency, working(6).edit(2, func(r *interaction.Receipt) {
-			r.Session.BytesOut = 1
-		}), wins, "chain_broken", false},
-		"with fewer bytes that were seen": {consistency, working(6).edit(2, func(r *interaction.Receipt) {
-			r.Session.BytesOutObserved = 1
-		}), wins, "chain_broken", false},
-		"after the end": {consistency, working(6).edit(2, func(r *interaction.Receipt) {
-			r.Closing = &interaction.Closing{Reason: "ended"}
-		}), wins, "chain_broken", false},
-		"none of which is about time": {timing, working(6).edit(3, func(r *interaction.Receipt) {
-			r.EventID = "x"
-		}), loses, "nothing_found", false},
-		"a result of a call that no answer made": {consistency, working(6).edit(3, func(r *interaction.Receipt) {
+		}), nobody, missing},
+		"what is there decides": {timing, working(6).duration(2, o(35_001)).keptBack(5), wins,
+			"duration_impossible"},
+		"a duration that another type is about": {consistency, working(6).duration(6, o(35_001)), loses, fine},
+		"an answer after an end that was not measured": {timing,
+			working(6).firstDelta(6, o(5001)).duration(6, interaction.NotMeasured), loses, fine},
+		"an open call that had begun too late":  {timing, overlapping(29_999, 30_000), loses, fine},
+		"an open call that had ended too early": {timing, overlapping(30_000, 29_999), loses, fine},
+		"an open call without a turnaround": {timing, overlapping(30_000, 30_000).turnaround(3, interaction.NotMeasured),
+			loses, fine},
+		"a call that was not sent took no time": {timing, working(6).duration(2, o(99_999)).edit(2, func(r *receipt) {
+			r.Timing.LLMStart = 0
+		}), loses, fine},
+		"two chains, of which one goes on": {consistency, working(6).goesOn().other(3), wins, "chain_forked"},
+		"another event is not about time":  {timing, working(6).edit(3, func(r *receipt) { r.EventID = "x" }), loses, fine},
+		"a result, where a call failed that nobody answered": {consistency, working(6).edit(3, func(r *receipt) {
 			r.Model.ReturnedCalls = []string{tag("other", 1)}
-		}), wins, "result_without_call", false},
-		"in a session that goes on, where it may come": {consistency, working(6).edit(3, func(r *interaction.Receipt) {
-			r.Model.ReturnedCalls = []string{tag("other", 1)}
-		}).with(open), nobody, "session_open", true},
-		"where an answer made more calls than are named": {consistency, working(6).edit(3, func(r *interaction.Receipt) {
-			r.Model.ReturnedCalls = []string{tag("other", 1)}
-			r.Model.Figures.ToolCallsMade = o(2)
-		}), loses, "nothing_found", false},
-		"where it is not known how many calls an answer made": {consistency, working(6).edit(3, func(r *interaction.Receipt) {
-			r.Model.ReturnedCalls = []string{tag("other", 1)}
+		}).edit(5, func(r *receipt) {
+			r.Outcome, r.Timing.LLMEnd, r.Model.ToolCalls = "failed", 0, nil
 			r.Model.Figures.ToolCallsMade = interaction.NotMeasured
-		}), loses, "nothing_found", false},
-		"where a call has no id": {consistency, working(6).edit(3, func(r *interaction.Receipt) {
-			r.Model.ReturnedCalls = []string{tag("other", 1)}
-			r.Model.ToolCalls[0].ID = ""
-		}), loses, "nothing_found", false},
-		"where a call failed that nobody answered": {consistency, working(6).edit(3, func(r *interaction.Receipt) {
-			r.Model.ReturnedCalls = []string{tag("other", 1)}
-		}).edit(5, func(r *interaction.Receipt) {
-			r.Outcome, r.Timing.LLMEnd, r.Model.Figures.ToolCallsMade, r.Model.ToolCalls = "failed", 0, interaction.NotMeasured,
-				nil
-		}).edit(6, func(r *interaction.Receipt) { r.Model.ReturnedCalls = nil }), wins, "result_without_call", false},
-		"a strategy that was kept": {consistency, working(6).committed(plan(nil)), loses,
-			"nothing_found", false},
-		"another tool": {consistency, working(6).committed(plan(func(s *strategy.Strategy) {
-			s.Tools = []string{"read"}
-		})), wins, "strategy_broken", false},
-		"another host": {consistency, working(6).committed(plan(func(s *strategy.Strategy) {
-			s.Hosts = []string{"o:443"}
-		})), wins, "strategy_broken", false},
-		"another model": {consistency, working(6).committed(plan(func(s *strategy.Strategy) {
-			s.Model = "model-2"
-		})), wins, "strategy_broken", false},
-		"too many calls": {consistency, working(6).committed(plan(func(s *strategy.Strategy) {
-			s.Calls.Max = 5
-		})), wins, "strategy_broken", false},
-		"as many calls as it allows": {consistency, working(6).committed(plan(func(s *strategy.Strategy) {
-			s.Calls = strategy.Calls{Min: 6, Max: 6}
-		})), loses, "nothing_found", false},
-		"too few calls": {consistency, working(6).committed(plan(func(s *strategy.Strategy) {
-			s.Calls.Min = 7
-		})), wins, "strategy_broken", false},
-		"too few so far": {consistency, working(6).committed(plan(func(s *strategy.Strategy) {
-			s.Calls.Min = 7
-		})).with(open), nobody, "session_open", true},
-		"too few that the node has": {consistency, working(6).committed(plan(func(s *strategy.Strategy) {
-			s.Calls.Min = 6
-		})).with(func(t *trace) { t.gap = 4 }), nobody, "receipts_missing", true},
-		"a tool that nobody saw": {consistency, working(6).committed(plan(nil)).edit(3, func(r *interaction.Receipt) {
-			r.Model.ToolCalls[0].Tool = ""
-		}), loses, "nothing_found", false},
-		"tools that were not measured": {consistency, working(6).committed(plan(nil)).edit(6, func(r *interaction.Receipt) {
-			r.Model.Figures.ToolCallsMade = interaction.NotMeasured
-		}), loses, "nothing_found", false},
-		"a strategy that is not revealed": {consistency, working(6).committed(plan(nil)).with(func(t *trace) {
-			t.challenges[0].Strategy = nil
-		}), nobody, "strategy_hidden", false},
+		}).edit(6, func(r *receipt) { r.Model.ReturnedCalls = nil }), wins, "result_without_call"},
+		"as many calls as the strategy allows": {consistency, calls(6, 6), loses, fine},
+		"too few calls that the node has":      {consistency, calls(6, 100).lost(4), nobody, missing},
 		"a strategy that nobody committed to": {consistency, working(6).committed(plan(nil)).with(func(t *trace) {
 			t.challenges[0].Strategy, t.challenges[0].Commitment = nil, ""
-		}), loses, "nothing_found", false},
-		"a strategy that is not the one of the commitment": {consistency,
-			working(6).committed(plan(nil)).with(func(t *trace) {
-				t.challenges[0].Strategy = plan(func(s *strategy.Strategy) { s.Model = "x" }).Strategy
-			}), loses, "nothing_found", false},
-		"most questions answered both ways": {knowledge, working(6).probed(3, 2), wins, "probes_disagree",
-			false},
-		"some questions answered both ways": {knowledge, working(6).probed(3, 1), nobody, "probes_divided",
-			false},
-		"half of them": {knowledge, working(8).probed(4, 2), nobody, "probes_divided",
-			false},
-		"more than half": {knowledge, working(8).probed(4, 3), wins, "probes_disagree",
-			false},
-		"too few questions answered": {knowledge, working(6).probed(2, 2), nobody, "probes_unanswered",
-			false},
-		"a question that was answered once": {knowledge, working(6).probed(3, 3).edit(6, func(r *interaction.Receipt) {
+		}), loses, fine},
+		"more than half of the questions": {knowledge, working(8).probed(4, 3), wins, "probes_disagree"},
+		"a question that was answered once": {knowledge, working(6).probed(3, 3).edit(6, func(r *receipt) {
 			r.Model.Probe.Answer = ""
-		}), nobody, "probes_unanswered", false},
-		"no questions": {knowledge, working(6), nobody, "probes_unanswered", false},
-		"both ways, in a session that goes on": {knowledge, working(6).probed(3, 3).with(open), wins,
-			"probes_disagree", true},
+		}), nobody, "probes_unanswered"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			early, ended := c.trace.judge(c.kind, false)
-			if ended == c.pending {
+			if early, ended := c.trace.judge(c.kind, false); ended == (c.reason == missing) {
 				t.Errorf("it ends early: %t, as %+v", ended, early)
 			}
 			f, ended := c.trace.judge(c.kind, true)
@@ -407,45 +245,35 @@ func TestTrials(t *testing.T) {
 	}
 }
 
+// TestWhatHasCounted: what the golden vectors do not show.
 func TestWhatHasCounted(t *testing.T) {
 	const timing, consistency, knowledge = dispute.TypeTiming, dispute.TypeConsistency, dispute.TypeKnowledge
-	long := func(r *interaction.Receipt) { r.Model.Figures.Duration = interaction.Observed(35_001) }
-	strange := func(r *interaction.Receipt) { r.Model.ReturnedCalls = []string{tag("other", 1)} }
-	other := func(r *interaction.Receipt) { r.EventID = "x" }
-	tools := func(s *strategy.Strategy) { s.Tools = []string{"read"} }
-	calls := func(s *strategy.Strategy) { s.Calls.Max = 5 }
+	other := func(r *receipt) { r.EventID = "x" }
+	planned := func(edit func(*strategy.Strategy)) *trace { return working(6).committed(plan(edit)) }
 	early := func(number int) *trace {
-		return working(6).edit(number, func(r *interaction.Receipt) {
+		return working(6).edit(number, func(r *receipt) {
 			r.Timing = interaction.Timing{RequestReceived: r.Timing.RequestReceived - 99_000,
 				LLMStart: r.Timing.LLMStart - 99_000, LLMEnd: r.Timing.LLMEnd - 99_000}
 			r.Model.Figures.Turnaround = interaction.NotMeasured
 		})
 	}
 	for name, c := range map[string]struct {
-		kind    string
-		trace   *trace
-		outcome string
-		reason  string
+		kind            string
+		trace           *trace
+		outcome, reason string
 	}{
-		"a receipt by itself, before": {timing, working(6).edit(3, long), loses, "nothing_found"},
-		"a receipt by itself, after":  {timing, working(6).edit(4, long), wins, "duration_impossible"},
 		"receipts together, before":   {timing, early(3), loses, "nothing_found"},
 		"receipts together, after":    {timing, early(5), wins, "result_before_call"},
 		"two that contradict, before": {consistency, working(6).edit(1, other), loses, "nothing_found"},
 		"the first one after":         {consistency, working(6).edit(4, other), wins, "chain_broken"},
-		"a result, before":            {consistency, working(6).edit(2, strange), loses, "nothing_found"},
-		"a result, after":             {consistency, working(6).edit(5, strange), wins, "result_without_call"},
-		"a result of a call from there": {consistency, working(6).edit(5, func(r *interaction.Receipt) {
+		"a result of a call from there": {consistency, working(6).edit(5, func(r *receipt) {
 			r.Model.ReturnedCalls = []string{tag("call", 1)}
 		}), loses, "nothing_found"},
-		"a strategy, before": {consistency, working(6).committed(plan(tools)), loses, "nothing_found"},
-		"a strategy, after":  {consistency, working(6).committed(plan(calls)), wins, "strategy_broken"},
-		"a fork that was shown": {consistency, working(6).other(2).with(func(t *trace) {
-			t.judged = append(t.judged, hashOf("other", 0))
-		}), loses, "nothing_found"},
-		"another fork":    {consistency, working(6).other(2), wins, "chain_forked"},
-		"answers, before": {knowledge, working(12).probed(6, 1), loses, "nothing_found"},
-		"answers, after":  {knowledge, working(12).probed(6, 6), wins, "probes_disagree"},
+		"a strategy, before": {consistency, planned(func(s *strategy.Strategy) { s.Tools = []string{"read"} }), loses,
+			"nothing_found"},
+		"a strategy, after": {consistency, planned(func(s *strategy.Strategy) { s.Calls.Max = 5 }), wins,
+			"strategy_broken"},
+		"answers, after": {knowledge, working(12).probed(6, 6), wins, "probes_disagree"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.trace.judged = append(c.trace.judged, hashOf("receipt", 2))
@@ -512,9 +340,7 @@ func entryOf(f dispute.Finding) error {
 }
 
 func TestForgedEvidence(t *testing.T) {
-	for outcome, w := range map[string]*trace{loses: working(3), nobody: working(3).with(func(t *trace) {
-		t.closed = false
-	})} {
+	for outcome, w := range map[string]*trace{loses: working(3), nobody: working(3).goesOn()} {
 		w.forged = true
 		f, ended := w.judge(dispute.TypeTiming, true)
 		if !ended || f.Outcome != outcome || f.Malicious != (outcome == loses) {
@@ -577,9 +403,7 @@ func TestSessionsOfATrial(t *testing.T) {
 		ended   bool
 	}{
 		"both work": {working(2), loses, true}, "one has two chains": {working(2).other(1), wins, true},
-		"one goes on": {working(2).with(func(t *trace) {
-			t.closed = false
-		}), nobody, false},
+		"one goes on": {working(2).goesOn(), nobody, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			trial := dispute.NewTrial(dispute.Opened{Type: dispute.TypeConsistency}, nil)
@@ -600,7 +424,7 @@ func TestSessionsOfATrial(t *testing.T) {
 	}
 }
 
-func relinked(r *interaction.Receipt, i int, w *trace, at int) *interaction.Receipt {
+func relinked(r *receipt, i int, w *trace, at int) *receipt {
 	if at > 0 {
 		r.Chain.PreviousReceiptHash = hashOf(i, hashOf("receipt", at-1))
 	}

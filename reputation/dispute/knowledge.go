@@ -6,7 +6,6 @@ import "github.com/actionproof/mediator/evidence/interaction"
 // decides nothing, and only a majority does.
 const MinPairs = 3
 
-// knowledgeRules find repeated questions that were answered both ways.
 type knowledgeRules struct{}
 
 func (knowledgeRules) add(r *Record, c *interaction.Receipt) {

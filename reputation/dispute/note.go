@@ -7,7 +7,6 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
-// checked returns the node's findings about a signal, for the log of its agent.
 func (s *SignalState) checked() *accrual.Signal {
 	of, err := accrual.ParseAgent(s.Agent)
 	return &accrual.Signal{

@@ -39,7 +39,6 @@ func (b *Book) Allowed(id, tier string, now time.Time) Allowed {
 	return Allowed{perDay[tier], time.Duration(period) * time.Second}
 }
 
-// wait returns the seconds until an agent may open a dispute.
 func (b *Book) wait(id, tier string, now time.Time) int64 {
 	may, at := b.Allowed(id, tier, now), b.Time(now)
 	period := int64(may.Period / time.Second)

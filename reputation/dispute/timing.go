@@ -17,7 +17,6 @@ const Slack = 30_000
 // challenges to sidecars with slow clocks as long as it accepts their caller tokens.
 const callerSlack = Slack + int64((interaction.CallerLifetime+evidence.MaxSkew)/time.Millisecond)
 
-// timing is what is kept of the times of a session.
 type timing struct {
 	calls   []span           // model calls
 	checked []span           // requests with a measured turnaround: from arrival to sending
@@ -32,7 +31,6 @@ type result struct {
 	sent int64
 }
 
-// timingRules find impossible times in receipts.
 type timingRules struct{}
 
 func (timingRules) add(r *Record, c *interaction.Receipt) {

@@ -203,45 +203,6 @@ func TestResolution(t *testing.T) {
 	}
 }
 
-func TestClaimsThatAreNoResolution(t *testing.T) {
-	k := gatetest.New(t, gatetest.Autonomous)
-	k.Appraise(t)
-	key := k.Key(t, evidence.PurposeAppraiser)
-	for name, edit := range map[string]func(*dispute.Resolution){
-		"certain":                         func(c *dispute.Resolution) { c.Probabilistic = false },
-		"a proof":                         func(c *dispute.Resolution) { c.NonHumanIdentityProven = true },
-		"no custody":                      func(c *dispute.Resolution) { c.KeyCustody = "" },
-		"another dispute":                 func(c *dispute.Resolution) { c.DisputeID = dispute.DisputeID(hashOf("x")) },
-		"no challenger":                   func(c *dispute.Resolution) { c.Challenger = "" },
-		"no target":                       func(c *dispute.Resolution) { c.Target = "agent:alice" },
-		"against itself":                  func(c *dispute.Resolution) { c.Target = c.Challenger },
-		"of no type":                      func(c *dispute.Resolution) { c.Type = "other" },
-		"pending":                         func(c *dispute.Resolution) { c.Status = "pending" },
-		"no outcome":                      func(c *dispute.Resolution) { c.Outcome = "" },
-		"no reason":                       func(c *dispute.Resolution) { c.Reason = "" },
-		"by nobody":                       func(c *dispute.Resolution) { c.Resolver = "" },
-		"by an arbiter of receipts":       func(c *dispute.Resolution) { c.Resolver, c.Decision = "arbiter", hashOf(1) },
-		"by rules, of a general one":      func(c *dispute.Resolution) { c.Type = "general" },
-		"by the deadline, for somebody":   func(c *dispute.Resolution) { c.Resolver = "deadline" },
-		"with a decision of nobody":       func(c *dispute.Resolution) { c.Decision = hashOf(1) },
-		"malicious, and won":              func(c *dispute.Resolution) { c.Malicious = true },
-		"resolved before it was opened":   func(c *dispute.Resolution) { c.ResolvedAt = c.OpenedAt - 1 },
-		"opened at no time":               func(c *dispute.Resolution) { c.OpenedAt = 0 },
-		"of a log that is too short":      func(c *dispute.Resolution) { c.Log.Entries = 1 },
-		"of no log":                       func(c *dispute.Resolution) { c.Log.Head = "" },
-		"of a signal without a name":      func(c *dispute.Resolution) { c.SignalID = " " },
-		"with inputs that are no hashes":  func(c *dispute.Resolution) { c.Inputs = []string{"x"} },
-		"with a document that is no hash": func(c *dispute.Resolution) { c.Document = "x" },
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := resolution(t)
-			edit(&c)
-			_, err := evidence.Sign(t.Context(), key, dispute.ResolutionKind, c)
-			check.WantCode(t, err, "artifact_malformed")
-		})
-	}
-}
-
 func TestRoot(t *testing.T) {
 	check.WantEqual(t, dispute.NewBook().Root(), evidence.HashBytes(nil))
 	n := newNode(t).publish(alice, "one")

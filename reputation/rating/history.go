@@ -140,7 +140,6 @@ func (h *history) outcomes() []outcome {
 	return last
 }
 
-// lacks names what is missing for a rating.
 func (h *history) lacks() (lacks []string) {
 	if len(h.outcomes()) < levelOf {
 		lacks = append(lacks, "sessions")
@@ -168,7 +167,7 @@ func (h *history) inputs() Inputs {
 	}
 }
 
-// share returns the favourable share by the rule of succession: 0.5 without statements, and the first decide little.
+// share is the rule of succession: 0.5 without statements, and the first ones decide little.
 func share(favour, against int) float64 {
 	return accrual.Round(float64(prior/2+favour) / float64(prior+favour+lossWeighs*against))
 }
@@ -187,7 +186,6 @@ func drawdown(outcomes []outcome) (most float64) {
 	return most
 }
 
-// pairs returns the share of consecutive outcomes for which holds is true.
 func pairs(outcomes []outcome, holds func(a, b outcome) bool) float64 {
 	n := 0
 	for i := 1; i < len(outcomes); i++ {
@@ -198,7 +196,6 @@ func pairs(outcomes []outcome, holds func(a, b outcome) bool) float64 {
 	return accrual.Round(float64(n) / float64(len(outcomes)-1))
 }
 
-// meanAndSpread returns the mean and the population standard deviation.
 func meanAndSpread(outcomes []outcome) (m, spread float64) {
 	values := make([]float64, len(outcomes))
 	for i, o := range outcomes {

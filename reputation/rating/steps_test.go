@@ -18,12 +18,8 @@ func TestNotMeasured(t *testing.T) {
 		of   log
 		want []string
 	}{
-		"nothing":        {nil, both},
-		"nine sessions":  {log{}.signal(whole).sessions(9, 50), []string{"sessions"}},
-		"ten sessions":   {log{}.signal(whole).sessions(10, 50), nil},
-		"no signal":      {log{}.sessions(20, 50), []string{"signals"}},
-		"a signal alone": {log{}.signal(whole), []string{"sessions"}},
-		"sessions without a call": {log{}.signal(whole).sessions(20, 50, func(s *accrual.Session) {
+		"nothing": {nil, both},
+		"sessions without a call": {told.sessions(20, 50, func(s *accrual.Session) {
 			s.Interactions, s.Hosts = 0, []string{}
 		}), []string{"sessions"}},
 		"a violation alone": {log{}.violation(), both},
@@ -31,9 +27,9 @@ func TestNotMeasured(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := row.of.after(t, 3)
-			check.WantEqual(t, got.Measured, row.want == nil)
+			check.WantEqual(t, got.Measured, false)
 			check.WantEqual(t, fmt.Sprint(got.Lacks), fmt.Sprint(row.want))
-			if !got.Measured && (got.R != 0 || got.Tier != "" || got.Steps != 0 || got.Factors != rating.Factors{}) {
+			if got.R != 0 || got.Tier != "" || got.Steps != 0 || got.Factors != (rating.Factors{}) {
 				t.Errorf("it is rated nevertheless: %+v", got)
 			}
 		})

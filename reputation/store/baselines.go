@@ -25,13 +25,13 @@ type Baseline struct {
 
 // Unsampled returns closed sessions without a sample, earliest first, at most limit.
 func (s *Store) Unsampled(ctx context.Context, limit int) ([]Session, error) {
-	return db.Many(ctx, s.db, "read the closed sessions", scanSession,
+	return db.Many[Session](ctx, s.db, "read the closed sessions",
 		selectSession+`WHERE closed > 0 AND sampled = 0 ORDER BY closed LIMIT $1`, limit)
 }
 
 // AddSample keeps the sample of a session. A second sample is ignored.
 func (s *Store) AddSample(ctx context.Context, one Sample) error {
-	return s.transact(ctx, "keep the sample", func(t tx) error {
+	return s.db.Write(ctx, "keep the sample", func(t db.Tx) error {
 		n, err := t.Exec(`UPDATE sessions SET sampled = 1 WHERE owner = $1 AND session = $2 AND sampled = 0`, one.Owner,
 			one.Session)
 		if err != nil || n == 0 || one.Text == "" {
@@ -39,7 +39,7 @@ func (s *Store) AddSample(ctx context.Context, one Sample) error {
 		}
 		if _, err := t.Exec(
 			`INSERT INTO samples (owner, session, closed, sample) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
-			one.Owner, one.Session, one.Closed.UnixMilli(), one.Text); err != nil {
+			one.Owner, one.Session, one.Closed, one.Text); err != nil {
 			return err
 		}
 		_, err = t.Exec(`UPDATE owners SET samples = samples + 1 WHERE owner = $1`, one.Owner)
@@ -49,12 +49,7 @@ func (s *Store) AddSample(ctx context.Context, one Sample) error {
 
 // Samples returns the samples of an owner's last closed sessions, at most limit, in the order of closing.
 func (s *Store) Samples(ctx context.Context, owner string, limit int) ([]Sample, error) {
-	return db.Many(ctx, s.db, "read the samples", func(scan func(...any) error) (one Sample, err error) {
-		var closed int64
-		err = scan(&one.Owner, &one.Session, &closed, &one.Text)
-		one.Closed = moment(closed)
-		return one, err
-	},
+	return db.Many[Sample](ctx, s.db, "read the samples",
 		`SELECT owner, session, closed, sample FROM (
 		SELECT owner, session, closed, sample FROM samples WHERE owner = $1 ORDER BY closed DESC, session DESC
 		LIMIT $2) AS l ORDER BY closed, session`, owner, limit)
@@ -68,40 +63,30 @@ type Grown struct {
 
 // Grown returns the number of samples of each owner.
 func (s *Store) Grown(ctx context.Context) ([]Grown, error) {
-	return db.Many(ctx, s.db, "count the samples", func(scan func(...any) error) (g Grown, err error) {
-		err = scan(&g.Owner, &g.Samples)
-		return g, err
-	},
+	return db.Many[Grown](ctx, s.db, "count the samples",
 		`SELECT owner, samples FROM owners WHERE samples > 0 ORDER BY owner`)
 }
 
 const selectBaseline = `SELECT hash, owner, number, made, samples, document FROM baselines `
 
-func scanBaseline(scan func(...any) error) (b Baseline, err error) {
-	var made int64
-	err = scan(&b.Hash, &b.Owner, &b.Number, &made, &b.Samples, &b.Document)
-	b.Made = moment(made)
-	return b, err
-}
-
 // AddBaseline keeps a snapshot, or returns [ErrMoved] if the owner has one with this number or hash.
 func (s *Store) AddBaseline(ctx context.Context, b Baseline) error {
-	return s.transact(ctx, "keep the baseline", func(t tx) error {
+	return s.db.Write(ctx, "keep the baseline", func(t db.Tx) error {
 		return t.One(ErrMoved,
 			`INSERT INTO baselines (hash, owner, number, made, samples, document) VALUES ($1, $2, $3, $4, $5, $6)
 				ON CONFLICT DO NOTHING`,
-			b.Hash, b.Owner, b.Number, b.Made.UnixMilli(), b.Samples, b.Document)
+			b.Hash, b.Owner, b.Number, b.Made, b.Samples, b.Document)
 	})
 }
 
 // Baseline returns the snapshot with this hash, or [ErrNotFound].
 func (s *Store) Baseline(ctx context.Context, hash string) (Baseline, error) {
-	return db.One(ctx, s.db, "read the baseline", scanBaseline,
+	return db.One[Baseline](ctx, s.db, "read the baseline",
 		selectBaseline+`WHERE hash = $1`, hash)
 }
 
 // LastBaseline returns the last snapshot of an owner, or [ErrNotFound].
 func (s *Store) LastBaseline(ctx context.Context, owner string) (Baseline, error) {
-	return db.One(ctx, s.db, "read the baseline", scanBaseline,
+	return db.One[Baseline](ctx, s.db, "read the baseline",
 		selectBaseline+`WHERE owner = $1 ORDER BY number DESC LIMIT 1`, owner)
 }

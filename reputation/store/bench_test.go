@@ -13,7 +13,7 @@ import (
 )
 
 func BenchmarkAppend(b *testing.B) {
-	s, err := store.Open(b.Context(), filepath.Join(b.TempDir(), "reputation.db"))
+	s, err := store.Open(b.Context(), filepath.Join(b.TempDir(), "reputation.db"), "")
 	check.Must(b, err)
 	defer s.Close()
 	many, err := strconv.Atoi(os.Getenv("RECEIPTS"))

@@ -39,12 +39,12 @@ type Probe struct {
 // Issue keeps a new challenge with its probes. It returns [ErrMoved] if the session has a challenge with this number,
 // and [ErrFull] if the owner has the maximum.
 func (s *Store) Issue(ctx context.Context, c Challenge, most int64) error {
-	return s.transact(ctx, "keep the challenge", func(t tx) error {
+	return s.db.Write(ctx, "keep the challenge", func(t db.Tx) error {
 		err := t.One(ErrMoved,
 			`INSERT INTO challenges (nonce, owner, session, agent, number, issued, expires, commitment, committed, revealed,
 				salt, strategy)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, '', 0, 0, '', '') ON CONFLICT DO NOTHING`,
-			c.Nonce, c.Owner, c.Session, c.Agent, c.Number, c.Issued.UnixMilli(), c.Expires.UnixMilli())
+			c.Nonce, c.Owner, c.Session, c.Agent, c.Number, c.Issued, c.Expires)
 		if err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ func (s *Store) Issue(ctx context.Context, c Challenge, most int64) error {
 		if _, err = t.Insert(`INSERT INTO probes (id, nonce, place, pair, prompt)`, rows); err != nil {
 			return err
 		}
-		if err := t.know(c.Owner); err != nil {
+		if err := know(t, c.Owner); err != nil {
 			return err
 		}
 		return t.One(ErrFull, `UPDATE owners SET challenges = challenges + 1 WHERE owner = $1 AND challenges < $2`, c.Owner,
@@ -65,67 +65,48 @@ func (s *Store) Issue(ctx context.Context, c Challenge, most int64) error {
 
 // Commit keeps an agent's commitment, or returns [ErrMoved] if there is one.
 func (s *Store) Commit(ctx context.Context, nonce, commitment string, at time.Time) error {
-	return s.transact(ctx, "keep the commitment", func(t tx) error {
+	return s.db.Write(ctx, "keep the commitment", func(t db.Tx) error {
 		return t.One(ErrMoved, `UPDATE challenges SET commitment = $1, committed = $2 WHERE nonce = $3 AND commitment = ''`,
-			commitment, at.UnixMilli(), nonce)
+			commitment, at, nonce)
 	})
 }
 
 // Reveal keeps a revealed strategy. It returns [ErrMoved] if there is no commitment, or a strategy already.
 func (s *Store) Reveal(ctx context.Context, nonce, salt, strategy string, at time.Time) error {
-	return s.transact(ctx, "keep the strategy", func(t tx) error {
+	return s.db.Write(ctx, "keep the strategy", func(t db.Tx) error {
 		return t.One(ErrMoved,
 			`UPDATE challenges SET salt = $1, strategy = $2, revealed = $3 WHERE nonce = $4 AND commitment <> ''
 				AND revealed = 0`,
-			salt, strategy, at.UnixMilli(), nonce)
+			salt, strategy, at, nonce)
 	})
 }
 
 const selectChallenge = `SELECT nonce, owner, session, agent, number, issued, expires, commitment, committed,
 	revealed, salt, strategy FROM challenges `
 
-func scanChallenge(scan func(...any) error) (c Challenge, err error) {
-	var issued, expires, committed, revealed int64
-	err = scan(&c.Nonce, &c.Owner, &c.Session, &c.Agent, &c.Number, &issued, &expires, &c.Commitment, &committed,
-		&revealed, &c.Salt, &c.Strategy)
-	c.Issued, c.Expires, c.Committed, c.Revealed = moment(issued), moment(expires), moment(committed), moment(revealed)
-	return c, err
-}
-
-// moment converts stored milliseconds; 0 is the zero time.
-func moment(ms int64) time.Time {
-	if ms == 0 {
-		return time.Time{}
-	}
-	return time.UnixMilli(ms).UTC()
-}
-
 // Challenge returns a challenge without its probes, or [ErrNotFound].
 func (s *Store) Challenge(ctx context.Context, nonce string) (Challenge, error) {
-	return db.One(ctx, s.db, "read the challenge", scanChallenge,
-		selectChallenge+`WHERE nonce = $1`, nonce)
+	return db.One[Challenge](ctx, s.db, "read the challenge", selectChallenge+`WHERE nonce = $1`, nonce)
 }
 
 // Challenges returns the challenges of a session with their probes, in order.
 func (s *Store) Challenges(ctx context.Context, owner, session string) ([]Challenge, error) {
 	const doing = "read the challenges"
-	all, err := db.Many(ctx, s.db, doing, scanChallenge,
+	all, err := db.Many[Challenge](ctx, s.db, doing,
 		selectChallenge+`WHERE owner = $1 AND session = $2 ORDER BY number`, owner, session)
 	if err != nil || len(all) == 0 {
 		return all, err
 	}
 	type placed struct {
-		nonce string
+		Nonce string
 		Probe
 	}
-	probes, err := db.Many(ctx, s.db, doing, func(scan func(...any) error) (p placed, err error) {
-		err = scan(&p.nonce, &p.ID, &p.Pair, &p.Prompt)
-		return p, err
-	}, `SELECT p.nonce, p.id, p.pair, p.prompt FROM probes AS p JOIN challenges AS c ON c.nonce = p.nonce
-		WHERE c.owner = $1 AND c.session = $2 ORDER BY p.nonce, p.place`, owner, session)
+	probes, err := db.Many[placed](ctx, s.db, doing, `SELECT p.nonce, p.id, p.pair, p.prompt FROM probes AS p
+		JOIN challenges AS c ON c.nonce = p.nonce WHERE c.owner = $1 AND c.session = $2 ORDER BY p.nonce, p.place`,
+		owner, session)
 	for _, p := range probes {
 		for i := range all {
-			if all[i].Nonce == p.nonce {
+			if all[i].Nonce == p.Nonce {
 				all[i].Probes = append(all[i].Probes, p.Probe)
 			}
 		}
@@ -136,8 +117,7 @@ func (s *Store) Challenges(ctx context.Context, owner, session string) ([]Challe
 // Use durably records a single-use token until it expires. Exactly one caller among all replicas gets nil; all others
 // get [ErrUsed].
 func (s *Store) Use(ctx context.Context, id string, expires time.Time) error {
-	return s.transact(ctx, "use the token", func(t tx) error {
-		return t.One(ErrUsed, `INSERT INTO used (id, expires) VALUES ($1, $2) ON CONFLICT DO NOTHING`, id,
-			expires.UnixMilli())
+	return s.db.Write(ctx, "use the token", func(t db.Tx) error {
+		return t.One(ErrUsed, `INSERT INTO used (id, expires) VALUES ($1, $2) ON CONFLICT DO NOTHING`, id, expires)
 	})
 }

@@ -52,10 +52,10 @@ type Resolved struct{ ID, Token string }
 // Proceed adds a step with all its effects, or nothing. It returns [ErrMoved] if one of the logs has gone on or the
 // step closes something closed, and [ErrDuplicate] for a used id.
 func (s *Store) Proceed(ctx context.Context, one Step) error {
-	return s.transact(ctx, "add to the log of disputes", func(t tx) error { return t.proceed(one) })
+	return s.db.Write(ctx, "add to the log of disputes", func(t db.Tx) error { return proceed(t, one) })
 }
 
-func (t tx) proceed(one Step) error {
+func proceed(t db.Tx, one Step) error {
 	// A concurrent transaction with the same step waits here and then finds it.
 	err := t.One(ErrMoved, `INSERT INTO steps (number, head, step) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
 		one.Number, one.Head, one.Text)
@@ -82,7 +82,7 @@ func (t tx) proceed(one Step) error {
 	}
 	for _, e := range one.Entries {
 		if err == nil {
-			err = t.enter(e)
+			err = enter(t, e)
 		}
 	}
 	return err
@@ -90,58 +90,38 @@ func (t tx) proceed(one Step) error {
 
 // Steps returns the steps from a number on, in order, at most limit and at most [MaxEntries].
 func (s *Store) Steps(ctx context.Context, from int64, limit int) ([]Step, error) {
-	return db.Many(ctx, s.db, "read the log of disputes", func(scan func(...any) error) (one Step, err error) {
-		err = scan(&one.Number, &one.Head, &one.Text)
-		return one, err
-	},
+	return db.Many[Step](ctx, s.db, "read the log of disputes",
 		`SELECT number, head, step FROM steps WHERE number >= $1 ORDER BY number LIMIT $2`, from, min(limit, MaxEntries))
 }
 
-const selectSignal = `SELECT n.id, n.number, n.agent, n.owner, n.final, n.document, p.step FROM signals AS n
+const selectSignal = `SELECT n.id, n.number, n.agent, n.owner, n.final > 0, n.document, p.step FROM signals AS n
 	JOIN steps AS p ON p.number = n.number `
-
-func scanSignal(scan func(...any) error) (n Signal, err error) {
-	var final int64
-	err = scan(&n.ID, &n.Number, &n.Agent, &n.Owner, &final, &n.Document, &n.Step)
-	n.Final = final > 0
-	return n, err
-}
 
 // Signal returns the signal with this id, or [ErrNotFound].
 func (s *Store) Signal(ctx context.Context, id string) (Signal, error) {
-	return db.One(ctx, s.db, "read the signal", scanSignal,
-		selectSignal+`WHERE n.id = $1`, id)
+	return db.One[Signal](ctx, s.db, "read the signal", selectSignal+`WHERE n.id = $1`, id)
 }
 
 // Signals returns the signals of an agent that follow a log number, in order, at most limit.
 func (s *Store) Signals(ctx context.Context, agent string, after int64, limit int) ([]Signal, error) {
-	return db.Many(ctx, s.db, "read the signals", scanSignal,
+	return db.Many[Signal](ctx, s.db, "read the signals",
 		selectSignal+`WHERE n.agent = $1 AND n.number > $2 ORDER BY n.number LIMIT $3`, agent, after, limit)
 }
 
-const selectDispute = `SELECT d.id, d.number, d.challenger, d.target, d.signal, coalesce(n.final, 1), d.owner,
-	d.reviewing, d.resolved, d.token, d.document, o.step, coalesce(r.step, '')
+const selectDispute = `SELECT d.id, d.number, d.challenger, d.target, d.signal, coalesce(n.final, 1) = 0,
+	d.owner, d.reviewing > 0, d.resolved, d.token, d.document, o.step, coalesce(r.step, '')
 	FROM disputes AS d JOIN steps AS o ON o.number = d.number LEFT JOIN steps AS r ON r.number = d.resolved LEFT
 	JOIN signals AS n ON n.id = d.signal `
 
-func scanDispute(scan func(...any) error) (d Dispute, err error) {
-	var final, reviewing int64
-	err = scan(&d.ID, &d.Number, &d.Challenger, &d.Target, &d.Signal, &final, &d.Owner, &reviewing, &d.Resolved, &d.Token,
-		&d.Document, &d.Step, &d.End)
-	d.Provisional, d.Reviewing = final == 0, reviewing > 0
-	return d, err
-}
-
 // Dispute returns the dispute with this id, or [ErrNotFound].
 func (s *Store) Dispute(ctx context.Context, id string) (Dispute, error) {
-	return db.One(ctx, s.db, "read the dispute", scanDispute,
-		selectDispute+`WHERE d.id = $1`, id)
+	return db.One[Dispute](ctx, s.db, "read the dispute", selectDispute+`WHERE d.id = $1`, id)
 }
 
 // Disputes returns the disputes of an agent on either side that follow a log number, in order, at most limit.
 func (s *Store) Disputes(ctx context.Context, agent string, after int64, limit int) ([]Dispute, error) {
 	const one, order = `SELECT id FROM disputes WHERE `, ` = $1 AND number > $2 ORDER BY number LIMIT $3`
-	return db.Many(ctx, s.db, "read the disputes", scanDispute,
+	return db.Many[Dispute](ctx, s.db, "read the disputes",
 		selectDispute+`WHERE d.id IN (SELECT id FROM (`+one+`challenger`+order+`) AS c UNION SELECT id FROM (`+one+`target`+
 			order+`) AS t)
 		ORDER BY d.number LIMIT $3`, agent, after, limit)
@@ -165,9 +145,5 @@ func (s *Store) OpenDisputes(ctx context.Context, challenger, owner string) (Cou
 }
 
 func (s *Store) count(ctx context.Context, query, agent, owner string) (Count, error) {
-	return db.One(ctx, s.db, "count what is open", func(scan func(...any) error) (c Count, err error) {
-		err = scan(&c.Agent, &c.Owner)
-		return c, err
-	},
-		query, agent, owner)
+	return db.One[Count](ctx, s.db, "count what is open", query, agent, owner)
 }

@@ -3,11 +3,10 @@ package store_test
 import (
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/actionproof/mediator/reputation/store"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func step(number int64) store.Step {
@@ -175,22 +174,9 @@ func TestStepsAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, one, two *store.Store) {
 		ctx := t.Context()
 		for number := range int64(5) {
-			var made atomic.Int32
-			var all sync.WaitGroup
-			for i := range 8 {
-				all.Go(func() {
-					err := []*store.Store{one, two}[i%2].Proceed(ctx, published(number+1, fmt.Sprint("s", number, i), "a1"))
-					if err == nil {
-						made.Add(1)
-					} else if !errors.Is(err, store.ErrMoved) {
-						t.Error(err)
-					}
-				})
-			}
-			all.Wait()
-			if made.Load() != 1 {
-				t.Fatalf("made %d times", made.Load())
-			}
+			check.WantEqual(t, check.Together(t, 8, func(i int) error {
+				return []*store.Store{one, two}[i%2].Proceed(ctx, published(number+1, fmt.Sprint("s", number, i), "a1"))
+			}, store.ErrMoved), 1)
 		}
 		if all, err := one.Signals(ctx, "a1", 0, 99); err != nil || len(all) != 5 {
 			t.Errorf("%d signals, %v", len(all), err)

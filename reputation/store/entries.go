@@ -17,7 +17,7 @@ type Entry struct {
 // Unentered returns an owner's closed sessions that were not entered, or have grown since, earliest first, at most
 // limit. It leaves out sessions with two chains.
 func (s *Store) Unentered(ctx context.Context, owner string, limit int) ([]Session, error) {
-	return db.Many(ctx, s.db, "read the closed sessions", scanSession,
+	return db.Many[Session](ctx, s.db, "read the closed sessions",
 		selectSession+`WHERE owner = $1 AND closed > 0 AND forked = 0 AND entered < next ORDER BY closed, session LIMIT $2`,
 		owner, limit)
 }
@@ -25,7 +25,7 @@ func (s *Store) Unentered(ctx context.Context, owner string, limit int) ([]Sessi
 // Enter marks a session as entered and adds its entry (or none) to a log, both or neither. It returns [ErrMoved] if the
 // session was entered or changed, or the log has gone on.
 func (s *Store) Enter(ctx context.Context, of Session, e *Entry) error {
-	return s.transact(ctx, "enter the session", func(t tx) error {
+	return s.db.Write(ctx, "enter the session", func(t db.Tx) error {
 		err := t.One(ErrMoved,
 			`UPDATE sessions SET entered = next WHERE owner = $1 AND session = $2 AND next = $3 AND closed > 0 AND forked = 0
 				AND entered < next`,
@@ -33,12 +33,12 @@ func (s *Store) Enter(ctx context.Context, of Session, e *Entry) error {
 		if err != nil || e == nil {
 			return err
 		}
-		return t.enter(*e)
+		return enter(t, *e)
 	})
 }
 
 // enter adds an entry to the log of an agent, or returns [ErrMoved] if the log has gone on.
-func (t tx) enter(e Entry) error {
+func enter(t db.Tx, e Entry) error {
 	return t.One(ErrMoved,
 		`INSERT INTO entries (agent, number, head, entry) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`, e.Agent, e.Number,
 		e.Head, e.Text)
@@ -50,19 +50,13 @@ const MaxEntries = 1000
 // Entries returns the entries of an agent's log from a number on, in order, at most [MaxEntries]. It returns
 // [ErrNotFound] for an impossible id.
 func (s *Store) Entries(ctx context.Context, agent string, from int64) ([]Entry, error) {
-	return db.Many(ctx, s.db, "read the log", func(scan func(...any) error) (e Entry, err error) {
-		err = scan(&e.Agent, &e.Number, &e.Head, &e.Text)
-		return e, err
-	},
+	return db.Many[Entry](ctx, s.db, "read the log",
 		`SELECT agent, number, head, entry FROM entries WHERE agent = $1 AND number >= $2 ORDER BY number LIMIT $3`, agent,
 		from, MaxEntries)
 }
 
 // Agents returns the ids after a text of the agents with a log, sorted by bytes, at most limit.
 func (s *Store) Agents(ctx context.Context, after string, limit int) ([]string, error) {
-	return db.Many(ctx, s.db, "read the agents", func(scan func(...any) error) (id string, err error) {
-		err = scan(&id)
-		return id, err
-	},
+	return db.Many[string](ctx, s.db, "read the agents",
 		`SELECT agent FROM entries WHERE number = 1 AND agent > $1 ORDER BY agent LIMIT $2`, after, limit)
 }

@@ -25,9 +25,9 @@ type Old struct {
 
 // Prune removes old state. Baselines stay, because scores name them.
 func (s *Store) Prune(ctx context.Context, old Old) error {
-	err := s.repeat(ctx, func(t tx) (bool, error) {
+	err := s.repeat(ctx, func(t db.Tx) (bool, error) {
 		n, err := t.Exec(`DELETE FROM used WHERE id IN (SELECT id FROM used WHERE expires < $1 ORDER BY expires LIMIT $2)`,
-			old.Tokens.UnixMilli(), tokenChunk)
+			old.Tokens, tokenChunk)
 		return n == tokenChunk, err
 	})
 	if err != nil {
@@ -36,16 +36,15 @@ func (s *Store) Prune(ctx context.Context, old Old) error {
 	if err := s.pruneSamples(ctx, old.Samples); err != nil {
 		return err
 	}
-	if err := s.repeat(ctx, func(t tx) (bool, error) { return t.pruneSessions(old.Sessions.UnixMilli()) }); err != nil {
+	if err := s.repeat(ctx, func(t db.Tx) (bool, error) { return pruneSessions(t, old.Sessions) }); err != nil {
 		return err
 	}
-	return s.repeat(ctx, func(t tx) (bool, error) { return t.pruneChallenges(old.Sessions.UnixMilli()) })
+	return s.repeat(ctx, func(t db.Tx) (bool, error) { return pruneChallenges(t, old.Sessions) })
 }
 
-// repeat runs transactions while there is more to do.
-func (s *Store) repeat(ctx context.Context, do func(tx) (more bool, err error)) error {
+func (s *Store) repeat(ctx context.Context, do func(db.Tx) (more bool, err error)) error {
 	for more := true; more; {
-		err := s.transact(ctx, "remove old state", func(t tx) (err error) {
+		err := s.db.Write(ctx, "remove old state", func(t db.Tx) (err error) {
 			more, err = do(t)
 			return err
 		})
@@ -62,7 +61,7 @@ func (s *Store) pruneSamples(ctx context.Context, last int) error {
 		return err
 	}
 	for _, o := range owners {
-		err := s.transact(ctx, "remove old samples", func(t tx) error {
+		err := s.db.Write(ctx, "remove old samples", func(t db.Tx) error {
 			_, err := t.Exec(`DELETE FROM samples WHERE owner = $1 AND closed < (
 				SELECT closed FROM samples WHERE owner = $1 ORDER BY closed DESC, session DESC
 				LIMIT 1 OFFSET $2)`, o.Owner, last-1)
@@ -75,9 +74,8 @@ func (s *Store) pruneSamples(ctx context.Context, last int) error {
 	return nil
 }
 
-func (t tx) pruneSessions(before int64) (more bool, err error) {
-	old, err := db.ManyIn(t.Tx, scanSession, selectSession+`WHERE updated < $1 ORDER BY updated LIMIT $2`, before,
-		pruneChunk)
+func pruneSessions(t db.Tx, before time.Time) (more bool, err error) {
+	old, err := db.ManyIn[Session](t, selectSession+`WHERE updated < $1 ORDER BY updated LIMIT $2`, before, pruneChunk)
 	if err != nil {
 		return false, err
 	}
@@ -108,12 +106,12 @@ func (t tx) pruneSessions(before int64) (more bool, err error) {
 		}
 		removed[one.Owner] = removed[one.Owner].plus(gone)
 	}
-	return len(old) == pruneChunk, t.discount(removed)
+	return len(old) == pruneChunk, discount(t, removed)
 }
 
 // pruneChallenges removes old challenges of sessions without receipts.
-func (t tx) pruneChallenges(before int64) (more bool, err error) {
-	old, err := db.ManyIn(t.Tx, scanChallenge, selectChallenge+`AS c WHERE issued < $1 AND NOT EXISTS
+func pruneChallenges(t db.Tx, before time.Time) (more bool, err error) {
+	old, err := db.ManyIn[Challenge](t, selectChallenge+`AS c WHERE issued < $1 AND NOT EXISTS
 		(SELECT 1 FROM sessions AS s WHERE s.owner = c.owner AND s.session = c.session) ORDER BY issued
 		LIMIT $2`, before, challengeChunk)
 	if err != nil {
@@ -130,7 +128,7 @@ func (t tx) pruneChallenges(before int64) (more bool, err error) {
 		}
 		removed[c.Owner] = removed[c.Owner].plus(counts{challenges: n})
 	}
-	return len(old) == challengeChunk, t.discount(removed)
+	return len(old) == challengeChunk, discount(t, removed)
 }
 
 type counts struct{ sessions, receipts, challenges int64 }
@@ -139,8 +137,8 @@ func (c counts) plus(d counts) counts {
 	return counts{c.sessions + d.sessions, c.receipts + d.receipts, c.challenges + d.challenges}
 }
 
-// discount lowers the counts of owners. It comes last in a transaction, like counting up, which avoids deadlocks.
-func (t tx) discount(removed map[string]counts) error {
+// discount comes last in a transaction, like counting up, which avoids deadlocks.
+func discount(t db.Tx, removed map[string]counts) error {
 	for _, owner := range slices.Sorted(maps.Keys(removed)) {
 		c := removed[owner]
 		if _, err := t.Exec(

@@ -40,45 +40,32 @@ type Addition struct {
 	MaxSessions, MaxReceipts int64
 }
 
-const selectSession = `SELECT owner, session, agent, next, updated, closed, forked FROM sessions `
-
-func scanSession(scan func(...any) error) (s Session, err error) {
-	var updated, closed, forked int64
-	err = scan(&s.Owner, &s.Session, &s.Agent, &s.Next, &updated, &closed, &forked)
-	s.Updated, s.Closed, s.Forked = time.UnixMilli(updated).UTC(), closed > 0, forked > 0
-	return s, err
-}
+const selectSession = `SELECT owner, session, agent, next, updated, closed > 0, forked > 0 FROM sessions `
 
 // Session returns a session, or [ErrNotFound].
 func (s *Store) Session(ctx context.Context, owner, session string) (Session, error) {
-	return db.One(ctx, s.db, "read the session", scanSession,
+	return db.One[Session](ctx, s.db, "read the session",
 		selectSession+`WHERE owner = $1 AND session = $2`, owner, session)
 }
 
 // Sessions returns the sessions of different owners with this id, at most limit.
 func (s *Store) Sessions(ctx context.Context, session string, limit int) ([]Session, error) {
-	return db.Many(ctx, s.db, "read the sessions", scanSession,
+	return db.Many[Session](ctx, s.db, "read the sessions",
 		selectSession+`WHERE session = $1 ORDER BY owner LIMIT $2`, session, limit)
 }
 
 const selectReceipt = `SELECT owner, session, number, hash, request, token FROM receipts `
 
-func scanReceipt(scan func(...any) error) (r Receipt, err error) {
-	err = scan(&r.Owner, &r.Session, &r.Number, &r.Hash, &r.Request, &r.Token)
-	return r, err
-}
-
 // Receipts returns the receipts of a session from a number on, in order, at most limit and at most [MaxReceipts].
 func (s *Store) Receipts(ctx context.Context, owner, session string, from int64, limit int) ([]Receipt, error) {
-	return db.Many(ctx, s.db, "read the receipts", scanReceipt,
+	return db.Many[Receipt](ctx, s.db, "read the receipts",
 		selectReceipt+`WHERE owner = $1 AND session = $2 AND number >= $3 ORDER BY number LIMIT $4`,
 		owner, session, from, min(limit, MaxReceipts))
 }
 
 // Receipt returns the receipt with this hash, or [ErrNotFound].
 func (s *Store) Receipt(ctx context.Context, hash string) (Receipt, error) {
-	return db.One(ctx, s.db, "read the receipt", scanReceipt,
-		selectReceipt+`WHERE hash = $1`, hash)
+	return db.One[Receipt](ctx, s.db, "read the receipt", selectReceipt+`WHERE hash = $1`, hash)
 }
 
 // Held is a receipt, the time of its session's last receipt, and whether the session has two chains.
@@ -97,13 +84,8 @@ func (s *Store) Held(ctx context.Context, hashes []string) ([]Held, error) {
 	for i, hash := range hashes {
 		places[i], args[i] = fmt.Sprintf("$%d", i+1), hash
 	}
-	return db.Many(ctx, s.db, "read the receipts", func(scan func(...any) error) (h Held, err error) {
-		var updated, forked int64
-		err = scan(&h.Owner, &h.Session, &h.Number, &h.Hash, &h.Request, &h.Token, &updated, &forked)
-		h.Updated, h.Forked = moment(updated), forked > 0
-		return h, err
-	},
-		`SELECT r.owner, r.session, r.number, r.hash, r.request, r.token, s.updated, s.forked FROM receipts AS r
+	return db.Many[Held](ctx, s.db, "read the receipts", `SELECT r.owner, r.session, r.number, r.hash, r.request, r.token,
+		s.updated, s.forked > 0 FROM receipts AS r
 		JOIN sessions AS s ON s.owner = r.owner AND s.session = r.session WHERE r.hash IN (`+strings.Join(places, ", ")+`)
 		ORDER BY r.hash`, args...)
 }
@@ -111,29 +93,28 @@ func (s *Store) Held(ctx context.Context, hashes []string) ([]Held, error) {
 // Append continues a chain with all receipts or none. It returns [ErrMoved] if the first is not the session's next one,
 // [ErrDuplicate] if one of the calls has a receipt, and [ErrFull] if the owner has no room.
 func (s *Store) Append(ctx context.Context, a Addition) error {
-	return s.transact(ctx, "add receipts", func(t tx) error { return t.add(a) })
+	return s.db.Write(ctx, "add receipts", func(t db.Tx) error { return add(t, a) })
 }
 
-func (t tx) add(a Addition) error {
+func add(t db.Tx, a Addition) error {
 	n := len(a.Receipts)
 	if n == 0 {
 		return nil
 	}
-	from, last, at := a.Receipts[0].Number, a.Receipts[n-1], a.At.UnixMilli()
-	closed, begun := int64(0), int64(0)
+	from, last, closed, begun := a.Receipts[0].Number, a.Receipts[n-1], time.Time{}, 0
 	if a.Closing {
-		closed = at
+		closed = a.At
 	}
 	var err error
 	if from == 1 {
 		begun = 1
 		err = t.One(ErrMoved, `INSERT INTO sessions (owner, session, agent, next, updated, closed, forked, sampled, entered)
 			VALUES ($1, $2, $3, $4, $5, $6, 0, 0, 0) ON CONFLICT DO NOTHING`,
-			a.Owner, a.Session, a.Agent, last.Number+1, at, closed)
+			a.Owner, a.Session, a.Agent, last.Number+1, a.At, closed)
 	} else {
 		// A concurrent transaction with the same receipts waits here and then finds that next has changed.
 		err = t.One(ErrMoved, `UPDATE sessions SET next = $1, updated = $2, closed = $3
-			WHERE owner = $4 AND session = $5 AND next = $6 AND forked = 0`, last.Number+1, at, closed, a.Owner, a.Session, from)
+			WHERE owner = $4 AND session = $5 AND next = $6 AND forked = 0`, last.Number+1, a.At, closed, a.Owner, a.Session, from)
 	}
 	if err != nil {
 		return err
@@ -149,7 +130,7 @@ func (t tx) add(a Addition) error {
 	if err != nil {
 		return err
 	}
-	if err := t.know(a.Owner); err != nil {
+	if err := know(t, a.Owner); err != nil {
 		return err
 	}
 	return t.One(ErrFull, `UPDATE owners SET sessions = sessions + $1, receipts = receipts + $2
@@ -157,7 +138,7 @@ func (t tx) add(a Addition) error {
 		begun, n, a.Owner, a.MaxSessions, begun, a.MaxReceipts-int64(n))
 }
 
-func (t tx) know(owner string) error {
+func know(t db.Tx, owner string) error {
 	_, err := t.Exec(
 		`INSERT INTO owners (owner, sessions, receipts, samples, challenges) VALUES ($1, 0, 0, 0, 0) ON CONFLICT DO NOTHING`,
 		owner)
@@ -166,23 +147,20 @@ func (t tx) know(owner string) error {
 
 // Fork keeps the first receipt that contradicts a kept one of the same number. It ends the session's chain.
 func (s *Store) Fork(ctx context.Context, r Receipt, at time.Time) error {
-	return s.transact(ctx, "keep the fork", func(t tx) error {
+	return s.db.Write(ctx, "keep the fork", func(t db.Tx) error {
 		if err := t.One(ErrNotFound, `UPDATE sessions SET forked = 1 WHERE owner = $1 AND session = $2`, r.Owner,
 			r.Session); err != nil {
 			return err
 		}
 		_, err := t.Exec(
 			`INSERT INTO forks (owner, session, number, token, seen) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`,
-			r.Owner, r.Session, r.Number, r.Token, at.UnixMilli())
+			r.Owner, r.Session, r.Number, r.Token, at)
 		return err
 	})
 }
 
 // Forked returns the receipt that contradicts the chain of a session, or [ErrNotFound].
 func (s *Store) Forked(ctx context.Context, owner, session string) (Receipt, error) {
-	return db.One(ctx, s.db, "read the fork", func(scan func(...any) error) (r Receipt, err error) {
-		err = scan(&r.Owner, &r.Session, &r.Number, &r.Token)
-		return r, err
-	},
-		`SELECT owner, session, number, token FROM forks WHERE owner = $1 AND session = $2`, owner, session)
+	return db.One[Receipt](ctx, s.db, "read the fork",
+		`SELECT owner, session, number, '', '', token FROM forks WHERE owner = $1 AND session = $2`, owner, session)
 }

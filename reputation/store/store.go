@@ -37,18 +37,10 @@ var (
 // Store is safe for concurrent use, also by several processes if it is in PostgreSQL.
 type Store struct{ db *db.DB }
 
-// Open opens the SQLite file at path, or creates it.
-func Open(ctx context.Context, path string) (*Store, error) {
-	d, err := db.OpenSQLite(ctx, path, schema)
-	if err != nil {
-		return nil, err
-	}
-	return &Store{d}, nil
-}
-
-// OpenPostgres opens the schema actionproof_reputation of the database that dsn names.
-func OpenPostgres(ctx context.Context, dsn string) (*Store, error) {
-	d, err := db.OpenPostgres(ctx, dsn, schema)
+// Open opens the schema actionproof_reputation of the PostgreSQL database that dsn names. If dsn is empty, it opens the
+// SQLite file at path, or creates it.
+func Open(ctx context.Context, path, dsn string) (*Store, error) {
+	d, err := db.Open(ctx, path, dsn, schema)
 	if err != nil {
 		return nil, err
 	}
@@ -60,11 +52,3 @@ func (s *Store) Clock() func(ctx context.Context) (time.Time, error) { return s.
 
 // Close makes what was accepted durable and closes the store.
 func (s *Store) Close() error { return s.db.Close() }
-
-// tx is a transaction with the methods of this package.
-type tx struct{ db.Tx }
-
-// transact runs do in a transaction and returns nil once it is durable. If do fails, its changes are undone.
-func (s *Store) transact(ctx context.Context, doing string, do func(tx) error) error {
-	return s.db.Write(ctx, doing, func(t db.Tx) error { return do(tx{t}) })
-}

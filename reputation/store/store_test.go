@@ -8,12 +8,12 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/reputation/store"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/full"
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 func each(t *testing.T, test func(t *testing.T, one, two *store.Store)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) {
-		s := opened(t)(store.Open(t.Context(), filepath.Join(t.TempDir(), "reputation.db")))
+		s := opened(t)(store.Open(t.Context(), filepath.Join(t.TempDir(), "reputation.db"), ""))
 		test(t, s, s)
 	})
 	t.Run("postgres", func(t *testing.T) {
@@ -46,7 +46,7 @@ func each(t *testing.T, test func(t *testing.T, one, two *store.Store)) {
 		s, err := server()
 		must(t, err)
 		dsn := s.Database(t)
-		test(t, opened(t)(store.OpenPostgres(t.Context(), dsn)), opened(t)(store.OpenPostgres(t.Context(), dsn)))
+		test(t, opened(t)(store.Open(t.Context(), "", dsn)), opened(t)(store.Open(t.Context(), "", dsn)))
 	})
 }
 
@@ -59,12 +59,7 @@ func opened(t *testing.T) func(*store.Store, error) *store.Store {
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.Must
 
 func wantErr(t *testing.T, err, want error) {
 	t.Helper()
@@ -201,22 +196,9 @@ func TestAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, one, two *store.Store) {
 		ctx := t.Context()
 		for from := int64(1); from < 40; from += 10 {
-			var added atomic.Int32
-			var all sync.WaitGroup
-			for i := range 8 {
-				all.Go(func() {
-					err := []*store.Store{one, two}[i%2].Append(ctx, addition("s", from, from+9))
-					if err == nil {
-						added.Add(1)
-					} else if !errors.Is(err, store.ErrMoved) {
-						t.Error(err)
-					}
-				})
-			}
-			all.Wait()
-			if added.Load() != 1 {
-				t.Fatalf("added %d times", added.Load())
-			}
+			check.WantEqual(t, check.Together(t, 8, func(i int) error {
+				return []*store.Store{one, two}[i%2].Append(ctx, addition("s", from, from+9))
+			}, store.ErrMoved), 1)
 		}
 		got, err := one.Receipts(ctx, "o", "s", 1, store.MaxReceipts)
 		must(t, err)
@@ -277,22 +259,9 @@ func TestChallenges(t *testing.T) {
 func TestUse(t *testing.T) {
 	each(t, func(t *testing.T, one, two *store.Store) {
 		ctx := t.Context()
-		var used atomic.Int32
-		var all sync.WaitGroup
-		for i := range 8 {
-			all.Go(func() {
-				err := []*store.Store{one, two}[i%2].Use(ctx, "jti", start)
-				if err == nil {
-					used.Add(1)
-				} else if !errors.Is(err, store.ErrUsed) {
-					t.Error(err)
-				}
-			})
-		}
-		all.Wait()
-		if used.Load() != 1 {
-			t.Fatalf("used %d times", used.Load())
-		}
+		check.WantEqual(t, check.Together(t, 8, func(i int) error {
+			return []*store.Store{one, two}[i%2].Use(ctx, "jti", start)
+		}, store.ErrUsed), 1)
 		must(t, one.Prune(ctx, store.Old{Sessions: start, Tokens: start, Samples: 100}))
 		wantErr(t, two.Use(ctx, "jti", start), store.ErrUsed)
 		must(t, one.Prune(ctx, store.Old{Sessions: start, Tokens: start.Add(time.Second), Samples: 100}))
@@ -452,24 +421,10 @@ func TestEntries(t *testing.T) {
 		due := unentered("a", "b", "c")
 
 		// Both replicas enter all three at once. Each session and each number of the log is taken once.
-		var all sync.WaitGroup
-		var taken atomic.Int64
-		for _, s := range []*store.Store{one, two} {
-			for i, of := range due[:2] {
-				all.Go(func() {
-					err := s.Enter(ctx, of, &store.Entry{Agent: "o:a", Number: int64(i) + 1, Head: "h", Text: of.Session})
-					if err == nil {
-						taken.Add(1)
-					} else if !errors.Is(err, store.ErrMoved) {
-						t.Error(err)
-					}
-				})
-			}
-		}
-		all.Wait()
-		if taken.Load() != 2 {
-			t.Errorf("%d sessions were entered", taken.Load())
-		}
+		check.WantEqual(t, check.Together(t, 4, func(i int) error {
+			s, of := []*store.Store{one, two}[i/2], due[i%2]
+			return s.Enter(ctx, of, &store.Entry{Agent: "o:a", Number: int64(i%2) + 1, Head: "h", Text: of.Session})
+		}, store.ErrMoved), 2)
 		due = unentered("c")
 		wantErr(t, two.Enter(ctx, due[0], &store.Entry{Agent: "o:a", Number: 2, Head: "h", Text: "c"}), store.ErrMoved)
 		due = unentered("c") // neither happened
@@ -518,7 +473,7 @@ func TestEntries(t *testing.T) {
 }
 
 func TestClosed(t *testing.T) {
-	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "reputation.db"))
+	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "reputation.db"), "")
 	must(t, err)
 	must(t, s.Close())
 	_, lookErr := s.Session(context.Background(), "o", "s")

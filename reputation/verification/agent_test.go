@@ -51,7 +51,7 @@ type rig struct {
 func newRig(t *testing.T, o verification.Options) *rig {
 	t.Helper()
 	r := &rig{T: t, clock: &clock{now: noon}}
-	kept, err := verification.OpenSQLite(t.Context(), filepath.Join(t.TempDir(), "v.db"), r.clock.Now)
+	kept, err := verification.Open(t.Context(), filepath.Join(t.TempDir(), "v.db"), "", r.clock.Now)
 	check.Must(t, err)
 	t.Cleanup(func() { _ = kept.Close() })
 	r.store = kept
@@ -96,11 +96,19 @@ func newAgent(t *testing.T) *agent {
 
 func (r *rig) agent() *agent {
 	r.Helper()
+	return r.behind("")
+}
+
+func (r *rig) behind(session string) *agent {
+	r.Helper()
 	a := newAgent(r.T)
-	a.s, a.clock = r.service, r.clock
+	a.s, a.clock, a.by.Session = r.service, r.clock, session
 	a.start()
 	return a
 }
+
+// tool returns a tool that the node serves, another one for each next number.
+func tool(i int) string { return []string{verification.ToolSearch, verification.ToolServers}[i%2] }
 
 func (a *agent) start() {
 	a.t.Helper()
@@ -168,7 +176,7 @@ func (a *agent) mustSubmit(turn verification.Turn) {
 func (a *agent) walk(between time.Duration) {
 	a.t.Helper()
 	for i := 0; a.session.FollowUp == nil; i++ {
-		a.mustSubmit(a.call([]string{verification.ToolSearch, verification.ToolServers}[i%2], fmt.Sprint("query ", i)))
+		a.mustSubmit(a.call(tool(i), fmt.Sprint("query ", i)))
 		a.clock.pass(between)
 	}
 	a.followUp()
@@ -215,6 +223,15 @@ func (a *agent) registration() verification.Registration {
 
 func (a *agent) register() (verification.Registered, error) {
 	return a.s.Register(a.t.Context(), a.by, a.registration())
+}
+
+func (a *agent) passes() verification.Registered {
+	a.t.Helper()
+	got, err := a.register()
+	if err != nil || got.Token == "" {
+		a.t.Fatal(err, got.Verdict)
+	}
+	return got
 }
 
 func (a *agent) wantViolations(r verification.Registration, want ...string) verification.Registered {

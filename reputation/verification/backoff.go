@@ -27,6 +27,5 @@ func (f Failures) until() time.Time {
 	return f.Last.Add(wait)
 }
 
-// nameOfSubject and nameOfKey make distinct names for [Failures].
 func nameOfSubject(subject string) string { return "subject:" + subject }
 func nameOfKey(key Key) string            { return "key:" + key.String() }

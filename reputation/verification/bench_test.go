@@ -13,7 +13,7 @@ import (
 
 func BenchmarkTurn(b *testing.B) {
 	c := &clock{now: noon}
-	kept, err := verification.OpenSQLite(b.Context(), filepath.Join(b.TempDir(), "verification.db"), c.Now)
+	kept, err := verification.Open(b.Context(), filepath.Join(b.TempDir(), "verification.db"), "", c.Now)
 	check.Must(b, err)
 	b.Cleanup(func() { _ = kept.Close() })
 	t := &testing.T{}

@@ -72,7 +72,6 @@ func band(coverage int64, privileged bool) string {
 	return BandFull
 }
 
-// terms returns the distinct prefixes of the terms of a prompt.
 func terms(prompt string) []string {
 	var all []string
 	for _, word := range words(prompt) {

@@ -21,8 +21,7 @@ const (
 	maxQuoted       = 40 // characters of the agent's text in a follow-up
 )
 
-// newFollowUp makes an unpredictable question about the last turn (original: generateFollowUp). It quotes the agent's
-// text delimited and printable.
+// newFollowUp makes an unpredictable question about the last turn (original: generateFollowUp).
 func newFollowUp(step int64, last Turn) *FollowUp {
 	begin := fmt.Sprintf("Your last turn called %s. ", quote(last.ToolCall))
 	const end = " Submit one more turn about that call. Its reasoning names the tool and the canary of the result," +
@@ -41,13 +40,12 @@ func (f *FollowUp) answered(t Turn, call *Call, mode Mode) bool {
 	return length(trim(t.Reasoning)) >= enoughReasoning && (mode == ModeSeed || f.observed(t, call))
 }
 
-// observed reports whether the node saw a complete answer.
 func (f *FollowUp) observed(t Turn, call *Call) bool {
 	return call != nil && call.Step > f.Step && call.Tool == f.Tool && call.Query == f.Query &&
 		strings.Contains(t.Reasoning, f.Tool) && strings.Contains(t.Reasoning, call.Canary)
 }
 
-// quote returns the start of the agent's text in quotes, as printable ASCII without quotes.
+// quote quotes the start of an agent's text, as printable ASCII without quotes.
 func quote(text string) string {
 	kept := strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' || r == '"' || r == '`' || r == '\\' {

@@ -1,6 +1,9 @@
 package verification
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // The three gates.
 const (
@@ -45,12 +48,8 @@ type Answer struct {
 	Score     int64  // of enforce: 0 to 100
 }
 
-// Gates asks the servers of the xray bridge. Each call takes a bounded time and reports failures in its answer.
-type Gates interface {
-	Orchestrate(ctx context.Context, q Question) Answer
-	Govern(ctx context.Context, q Question) Answer
-	Enforce(ctx context.Context, q Question) Answer
-}
+// Gates asks the server of a gate. It takes a bounded time and reports failures in its answer.
+type Gates func(ctx context.Context, gate string, q Question) Answer
 
 const (
 	privilegedResonance = 800 // thousandths
@@ -68,14 +67,14 @@ type asked struct {
 
 func ask(ctx context.Context, gates Gates, q Question) asked {
 	var a asked
-	a.add(GateOrchestrate, gates.Orchestrate(ctx, q))
-	govern := gates.Govern(ctx, q)
+	a.add(GateOrchestrate, gates(ctx, GateOrchestrate, q))
+	govern := gates(ctx, GateGovern, q)
 	a.add(GateGovern, govern)
 	a.privileged = privileged(govern)
 	if govern.Status == GateFailed {
 		a.violations = append(a.violations, ViolationGovernance)
 	}
-	enforce := gates.Enforce(ctx, q)
+	enforce := gates(ctx, GateEnforce, q)
 	a.evaluated = enforce.Status == GatePassed || enforce.Status == GateFailed
 	if !a.evaluated {
 		enforce.Score = fullEnforcement
@@ -101,18 +100,6 @@ func (a *asked) add(name string, answer Answer) {
 	a.gates = append(a.gates, Gate{Name: name, Status: answer.Status, Reason: answer.Reason, Score: answer.Score})
 }
 
-// degraded reports whether a configured gate did not answer.
 func (a *asked) degraded() bool {
-	for _, g := range a.gates {
-		if g.Status == GateUnavailable {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(a.gates, func(g Gate) bool { return g.Status == GateUnavailable })
 }
-
-type noGates struct{}
-
-func (noGates) Orchestrate(context.Context, Question) Answer { return Answer{} }
-func (noGates) Govern(context.Context, Question) Answer      { return Answer{} }
-func (noGates) Enforce(context.Context, Question) Answer     { return Answer{} }

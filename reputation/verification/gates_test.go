@@ -17,11 +17,10 @@ import (
 
 type gates struct{ orchestrate, govern, enforce verification.Answer }
 
-func (g gates) Orchestrate(context.Context, verification.Question) verification.Answer {
-	return g.orchestrate
+func (g gates) ask(_ context.Context, gate string, _ verification.Question) verification.Answer {
+	return map[string]verification.Answer{verification.GateOrchestrate: g.orchestrate, verification.GateGovern: g.govern,
+		verification.GateEnforce: g.enforce}[gate]
 }
-func (g gates) Govern(context.Context, verification.Question) verification.Answer  { return g.govern }
-func (g gates) Enforce(context.Context, verification.Question) verification.Answer { return g.enforce }
 
 func asLater(err error, later *interface{ RetryAfter() int }) bool { return errors.As(err, later) }
 
@@ -58,7 +57,7 @@ func TestGates(t *testing.T) {
 			"passed 100, passed 100, passed 100", nil, false, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := newRig(t, verification.Options{Gates: tt.gates})
+			r := newRig(t, verification.Options{Gates: tt.gates.ask})
 			a := r.agent()
 			a.t = t
 			if tt.offTopic {
@@ -102,7 +101,7 @@ func claimsOf(t *testing.T, token string) (c verification.Result) {
 func (a *agent) mute() {
 	a.t.Helper()
 	for i := 0; a.session.FollowUp == nil; i++ {
-		turn := a.call([]string{verification.ToolSearch, verification.ToolServers}[i%2], "x")
+		turn := a.call(tool(i), "x")
 		turn.Reasoning = "lorem ipsum dolor sit amet consectetur " + a.canary
 		a.mustSubmit(turn)
 		a.clock.pass(2 * time.Second)
@@ -126,11 +125,11 @@ func TestPrivilegedPath(t *testing.T) {
 		{"away", verification.Answer{Status: verification.GateUnavailable, Resonance: 1000}, 4, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := newRig(t, verification.Options{Gates: gates{govern: tt.govern}})
+			r := newRig(t, verification.Options{Gates: gates{govern: tt.govern}.ask})
 			a := r.agent()
 			a.t = t
 			for len(a.turns) < tt.turns-1 {
-				a.mustSubmit(a.call([]string{verification.ToolSearch, verification.ToolServers}[len(a.turns)%2], "x"))
+				a.mustSubmit(a.call(tool(len(a.turns)), "x"))
 				r.clock.pass(2 * time.Second)
 			}
 			a.followUp()
@@ -141,7 +140,7 @@ func TestPrivilegedPath(t *testing.T) {
 		})
 	}
 	t.Run("promised, and not kept", func(t *testing.T) {
-		r := newRig(t, verification.Options{Gates: gates{govern: good}})
+		r := newRig(t, verification.Options{Gates: gates{govern: good}.ask})
 		a := r.agent()
 		a.walk(4 * time.Second) // two turns and the follow-up
 		a.s = r.replica(verification.Options{})

@@ -1,7 +1,6 @@
 package verification
 
 import (
-	"math"
 	"sync"
 	"time"
 
@@ -9,6 +8,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/lru"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/reputation/internal/limit"
 )
 
 // Limits per subject, as in the original, and on open sessions.
@@ -21,7 +21,6 @@ const (
 	maxSubjects         = 10_000 // with known rates, per replica
 )
 
-// limits holds the rates of subjects in one replica.
 type limits struct {
 	mu       sync.Mutex // guards subjects
 	subjects *lru.Cache[string, *rates]
@@ -48,7 +47,7 @@ func (l *limits) of(subject string) *rates {
 	return r
 }
 
-// take counts a call against the general limit and the other one given.
+// take counts a call against the general limit and another one, if given.
 func (l *limits) take(now time.Time, subject string, also func(*rates) *rate.Limiter) error {
 	r := l.of(subject)
 	buckets := []*rate.Limiter{r.calls}
@@ -56,15 +55,9 @@ func (l *limits) take(now time.Time, subject string, also func(*rates) *rate.Lim
 		buckets = append(buckets, also(r))
 	}
 	for _, bucket := range buckets {
-		reserved := bucket.ReserveN(now, 1)
-		if wait := reserved.DelayFrom(now); wait > 0 {
-			reserved.CancelAt(now)
-			return later(refusal.New("rate_limited", "the caller makes too many calls"), wait)
+		if err := limit.Take(bucket, now, 1, refusal.New("rate_limited", "the caller makes too many calls")); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-func later(r *refusal.Refusal, wait time.Duration) error {
-	return refusal.Later{Refusal: r, Seconds: max(1, int(math.Ceil(wait.Seconds())))}
 }

@@ -17,7 +17,6 @@ type ModelCalls struct {
 // BasisNotMeasured says that nothing is known.
 const BasisNotMeasured = "not_measured"
 
-// modelCalls compares the counts that the sidecar gave with the turns.
 func (s *Session) modelCalls() ModelCalls {
 	out, before := ModelCalls{Basis: BasisObserved}, s.Caller.ModelCalls
 	for _, t := range s.Turns {

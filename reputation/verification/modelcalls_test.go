@@ -28,7 +28,7 @@ func TestModelCalls(t *testing.T) {
 			a.by.Session, a.by.ModelCalls = tt.session, tt.opened
 			a.start()
 			for i, n := range tt.counts[:3] {
-				turn := a.call([]string{verification.ToolSearch, verification.ToolServers}[i%2], "x")
+				turn := a.call(tool(i), "x")
 				a.by.ModelCalls = n
 				a.mustSubmit(turn)
 				a.clock.pass(2 * time.Second)

@@ -9,8 +9,8 @@ import (
 	"github.com/actionproof/mediator/internal/strictjson"
 )
 
-// observe compares a turn with the node's record and returns the served call that the turn is about, if any. A call
-// counts for one turn, and turns follow the order of their calls.
+// observe returns the served call that a turn is about, if any. A call counts for one turn, and turns follow the order
+// of their calls.
 func (s *Session) observe(t Turn) (Taken, *Call) {
 	seen := Taken{Hash: t.Hash, Tool: t.ToolCall}
 	previous := ChainSeed
@@ -70,8 +70,7 @@ func hashJSON(text string) string {
 	return hash
 }
 
-// hashInput returns the hash of a turn's input, the arguments of its call, without the session's id and an empty query.
-// No input means {}.
+// hashInput hashes a turn's input without the session's id and an empty query. No input means {}.
 func hashInput(text string) string {
 	if trim(text) == "" {
 		text = "{}"

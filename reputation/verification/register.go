@@ -108,7 +108,6 @@ func (s *Service) Register(ctx context.Context, by Caller, r Registration) (Regi
 	return out, nil
 }
 
-// agents returns the agent ids that passed: its key's, and the one named by its sidecar.
 func agents(by Caller, key Key) []string {
 	ids := []string{key.DIDKey()}
 	if by.basis() == BasisObserved {
@@ -165,8 +164,8 @@ func printable(text string) bool {
 	return true
 }
 
-// admit refuses an agent that does not hold the session's key or must wait. Such a refusal ends no session and counts
-// against no key: anyone can send a wrong signature with another agent's key.
+// admit refuses an agent that does not hold the session's key or must wait. This ends no session and counts against no
+// key: anyone can send a wrong signature with another agent's key.
 func (s *Service) admit(ctx context.Context, session Session, by Caller, key Key, r Registration, now time.Time) error {
 	if err := key.Possesses(r.Nonce, r.Payload, r.Signature); err != nil {
 		return err
@@ -180,7 +179,6 @@ func (s *Service) admit(ctx context.Context, session Session, by Caller, key Key
 	return s.backoff(ctx, now, by, key)
 }
 
-// result makes the claims for a passed verification.
 func (s *Service) result(session Session, by Caller, key Key, t Trace, v Verdict, gates asked) Result {
 	r := Result{
 		Session: session.ID, Nonce: session.Nonce, Subject: by.Subject, SubjectBasis: by.basis(),

@@ -13,6 +13,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/reputation/internal/limit"
 )
 
 // Signer signs results.
@@ -60,7 +61,7 @@ func New(store *Store, signer Signer, o Options) (*Service, error) {
 		return nil, errors.New("verification: the mode is observed or seed")
 	}
 	if o.Gates == nil {
-		o.Gates = noGates{}
+		o.Gates = func(context.Context, string, Question) Answer { return Answer{} }
 	}
 	s := &Service{store: store, signer: signer, o: o, limits: newLimits()}
 	s.SetTasks(o.Tasks)
@@ -93,11 +94,10 @@ func (s *Service) Challenge(ctx context.Context, by Caller, pem string) (Session
 	tasks := *s.tasks.Load()
 	task := tasks[s.given.Add(1)%int64(len(tasks))]
 	session := newSession(key, by, task, now)
-	session.Early = privileged(s.o.Gates.Govern(ctx, Question{DID: key.DID(), Prompt: task.Prompt}))
-	return session, s.store.Open(ctx, session, openPerSubject, openInAll)
+	session.Early = privileged(s.o.Gates(ctx, GateGovern, Question{DID: key.DID(), Prompt: task.Prompt}))
+	return session, s.store.Begin(ctx, session, openPerSubject, openInAll)
 }
 
-// enter counts a call against the caller's limits and returns the time.
 func (s *Service) enter(ctx context.Context, by Caller, also func(*rates) *rate.Limiter) (time.Time, error) {
 	if by.Subject == "" {
 		return time.Time{}, refusal.New("query_malformed", "the call has no caller")
@@ -113,12 +113,11 @@ func (s *Service) enter(ctx context.Context, by Caller, also func(*rates) *rate.
 func (s *Service) backoff(ctx context.Context, now time.Time, by Caller, key Key) error {
 	wait, err := s.wait(ctx, now, by, key)
 	if err == nil && wait > 0 {
-		err = later(refusal.New("rate_limited", "too many verifications have failed in a row"), wait)
+		err = limit.After(wait, refusal.New("rate_limited", "too many verifications have failed in a row"))
 	}
 	return err
 }
 
-// wait returns how long the subject and the key must still wait.
 func (s *Service) wait(ctx context.Context, now time.Time, by Caller, key Key) (wait time.Duration, err error) {
 	failures, err := s.store.Failures(ctx, nameOfSubject(by.Subject), nameOfKey(key))
 	for _, f := range failures {
@@ -138,7 +137,7 @@ func (s *Service) Turn(ctx context.Context, by Caller, id string, t Turn) (Sessi
 // maxTries bounds how often a change is repeated because another was faster.
 const maxTries = 10
 
-// change reads the caller's session, lets do change it, and stores it. It starts again after a concurrent change.
+// change lets do change the caller's session, again after a concurrent change.
 func (s *Service) change(ctx context.Context, by Caller, id string, do func(*Session, time.Time) error) (Session,
 	error) {
 	for range maxTries {
@@ -246,8 +245,7 @@ func (s *Service) List(ctx context.Context, by Caller, id string) (json.RawMessa
 	})
 }
 
-// serve writes the result of a call. In an open session the result gets a canary, and the call is recorded before the
-// agent sees the result.
+// serve gives the result a canary in an open session, and records the call before the agent sees the result.
 func (s *Service) serve(ctx context.Context, now time.Time, by Caller, id, tool, query string,
 	result func(canary string) any) (json.RawMessage, error) {
 	if id == "" && by.Session != "" { // the sidecar names the caller

@@ -51,14 +51,9 @@ func TestPassedHonestly(t *testing.T) {
 func TestRegistersAgents(t *testing.T) {
 	r := newRig(t, verification.Options{})
 	for _, session := range []string{"", "ses_1"} {
-		a := newAgent(t)
-		a.s, a.clock, a.by.Session = r.service, r.clock, session
-		a.start()
+		a := r.behind(session)
 		a.walk(2 * time.Second)
-		got, err := a.register()
-		if err != nil || got.Token == "" {
-			t.Fatal(err, got.Verdict)
-		}
+		got := a.passes()
 		for id, want := range map[string]bool{got.Plugin.DIDKey: true, a.by.Subject: session != ""} {
 			if since, ok, err := r.store.Registered(t.Context(), id); err != nil || ok != want || ok &&
 				!since.Equal(r.clock.Now()) {
@@ -81,9 +76,7 @@ func TestEveryArrow(t *testing.T) {
 		}
 		r.clock.pass(4 * time.Second)
 		a.walk(time.Second)
-		if got, err := a.register(); err != nil || got.Token == "" {
-			t.Fatal(err, got.Verdict)
-		}
+		a.passes()
 		a.wantState(verification.Completed)
 		if _, err := a.register(); !is(err, "verification_closed") {
 			t.Errorf("registered twice: %v", err)
@@ -137,7 +130,7 @@ func TestFollowUpComesAfterTheBase(t *testing.T) {
 		{verification.GateNotConfigured, 1000, 3},
 	} {
 		r := newRig(t,
-			verification.Options{Gates: gates{govern: verification.Answer{Status: tt.status, Resonance: tt.resonance}}})
+			verification.Options{Gates: gates{govern: verification.Answer{Status: tt.status, Resonance: tt.resonance}}.ask})
 		a := r.agent()
 		for i := range tt.base {
 			if a.session.FollowUp != nil {
@@ -161,9 +154,7 @@ func TestRestart(t *testing.T) {
 	}
 	a.followUp()
 	a.s = r.replica(verification.Options{})
-	if got, err := a.register(); err != nil || got.Token == "" {
-		t.Fatal(err, got.Verdict)
-	}
+	a.passes()
 }
 
 func TestScore(t *testing.T) {
@@ -230,7 +221,7 @@ func TestDurationByTheNodesClock(t *testing.T) {
 			a := r.agent()
 			a.t = t
 			for i := 0; a.session.FollowUp == nil; i++ {
-				turn := a.call([]string{verification.ToolSearch, verification.ToolServers}[i%2], "x")
+				turn := a.call(tool(i), "x")
 				turn.Timestamp += int64(i) * tt.claim.Milliseconds()
 				a.mustSubmit(turn)
 				r.clock.pass(tt.between)
@@ -311,9 +302,7 @@ func TestBackoffStays(t *testing.T) {
 	r.clock.pass(30 * time.Second)
 	a.start()
 	a.walk(2 * time.Second)
-	if got, err := a.register(); err != nil || got.Token == "" {
-		t.Fatal(err, got.Verdict)
-	}
+	a.passes()
 	if left, err := r.store.Failures(t.Context(), "subject:"+a.by.Subject); err != nil || len(left) > 0 {
 		t.Errorf("after a success %v, %v", left, err)
 	}
@@ -428,9 +417,7 @@ func TestTheLongestResult(t *testing.T) {
 
 func TestSearchAfterTheEnd(t *testing.T) {
 	r := newRig(t, verification.Options{})
-	a := newAgent(t)
-	a.s, a.clock, a.by.Session = r.service, r.clock, "ses_1"
-	a.start()
+	a := r.behind("ses_1")
 	r.clock.pass(11 * time.Minute)
 	if out, err := a.s.List(t.Context(), a.by, ""); err != nil || strings.Contains(string(out), "canary") {
 		t.Errorf("expired: %s, %v", out, err)

@@ -82,8 +82,8 @@ func (c Caller) basis() string {
 	return BasisDeclared
 }
 
-// same reports whether by may act in a session that c opened. A caller named by a sidecar must be the same; other
-// callers need only know the session's id, since addresses change.
+// same reports whether by may act in a session that c opened. Callers without a sidecar need only know its id, since
+// addresses change.
 func (c Caller) same(by Caller) bool { return c.Is(by) || c.Session == "" && by.Session == "" }
 
 // Is reports whether two callers are the same agent in the same session, or have the same address.
@@ -169,7 +169,6 @@ func (s *Session) end(passed bool) {
 	}
 }
 
-// served records a call, and the canary in its result.
 func (s *Session) served(tool, query, input, output, canary string) error {
 	if len(s.Calls) == maxCalls {
 		return refusal.New("content_too_large", "the verification has had %d calls, which is the limit", maxCalls)
@@ -179,8 +178,8 @@ func (s *Session) served(tool, query, input, output, canary string) error {
 	return nil
 }
 
-// take records a turn. ModeObserved refuses a turn that the node's record does not support; the agent can send a better
-// one. After the base turns it asks the follow-up.
+// take records a turn. ModeObserved refuses one that the node's record does not support; the agent can send a better
+// one.
 func (s *Session) take(t Turn, by Caller, now time.Time, mode Mode) error {
 	if err := t.check(); err != nil {
 		return err
@@ -211,7 +210,6 @@ func (s *Session) take(t Turn, by Caller, now time.Time, mode Mode) error {
 	return nil
 }
 
-// follow asks the follow-up after the base turns, and records the answer.
 func (s *Session) follow(t Turn, seen Taken, call *Call, mode Mode) {
 	switch {
 	case s.FollowUp == nil && len(s.Turns) >= s.Task.base(s.Early):

@@ -123,23 +123,18 @@ type Store struct {
 	now func(ctx context.Context) (time.Time, error)
 }
 
-// OpenSQLite opens the file at path, or creates it. Its clock is now.
-func OpenSQLite(ctx context.Context, path string, now func() time.Time) (*Store, error) {
-	d, err := db.OpenSQLite(ctx, path, schema)
+// Open opens the schema actionproof_verification of the PostgreSQL database that dsn names, with the server's clock, so
+// that replicas agree. If dsn is empty, it opens the SQLite file at path, or creates it, with the clock now.
+func Open(ctx context.Context, path, dsn string, now func() time.Time) (*Store, error) {
+	d, err := db.Open(ctx, path, dsn, schema)
 	if err != nil {
 		return nil, err
 	}
-	return &Store{d, func(context.Context) (time.Time, error) { return now(), nil }}, nil
-}
-
-// OpenPostgres opens the schema actionproof_verification of the database that dsn names. Its clock is the server's, so
-// that replicas agree.
-func OpenPostgres(ctx context.Context, dsn string) (*Store, error) {
-	d, err := db.OpenPostgres(ctx, dsn, schema)
-	if err != nil {
-		return nil, err
+	s := &Store{d, d.Clock()}
+	if s.now == nil {
+		s.now = func(context.Context) (time.Time, error) { return now(), nil }
 	}
-	return &Store{d, d.Clock()}, nil
+	return s, nil
 }
 
 // Close closes the store.
@@ -148,8 +143,8 @@ func (s *Store) Close() error { return s.db.Close() }
 // Now returns the time by the store's clock, the only clock for sessions, so that replicas agree.
 func (s *Store) Now(ctx context.Context) (time.Time, error) { return s.now(ctx) }
 
-// Open keeps a new session, or returns [ErrTooMany] if the subject has perSubject open sessions or there are total.
-func (s *Store) Open(ctx context.Context, session Session, perSubject, total int) error {
+// Begin keeps a new session, or returns [ErrTooMany] if the subject has perSubject open sessions or there are total.
+func (s *Store) Begin(ctx context.Context, session Session, perSubject, total int) error {
 	body, err := json.Marshal(session)
 	if err != nil {
 		return err
@@ -160,16 +155,13 @@ func (s *Store) Open(ctx context.Context, session Session, perSubject, total int
 		if _, err := t.Exec(`UPDATE opening SET times = times + 1 WHERE one = 1`); err != nil {
 			return err
 		}
-		open, err := db.ManyIn(t, func(scan func(...any) error) (n [2]int, err error) {
-			err = scan(&n[0], &n[1])
-			return n, err
-		}, `SELECT coalesce(sum(CASE WHEN subject = $1 THEN 1 ELSE 0 END), 0), count(*) FROM sessions WHERE active = 1
+		open, err := db.ManyIn[struct{ OfSubject, All int }](t, `SELECT coalesce(sum(CASE WHEN subject = $1 THEN 1 ELSE 0 END), 0), count(*) FROM sessions WHERE active = 1
 			AND opened > $2`,
 			session.Caller.Subject, since)
 		if err != nil {
 			return err
 		}
-		if open[0][0] >= perSubject || open[0][1] >= total {
+		if open[0].OfSubject >= perSubject || open[0].All >= total {
 			return ErrTooMany()
 		}
 		_, err = t.Exec(
@@ -179,29 +171,42 @@ func (s *Store) Open(ctx context.Context, session Session, perSubject, total int
 	})
 }
 
-func body[T any](scan func(...any) error) (one T, err error) {
-	var text string
-	if err := scan(&text); err != nil {
-		return one, err
+// objects returns the rows of a query, each the JSON of a T.
+func objects[T any](ctx context.Context, s *Store, doing, query string, args ...any) ([]T, error) {
+	texts, err := db.Many[string](ctx, s.db, doing, query, args...)
+	all := make([]T, len(texts))
+	for i, text := range texts {
+		err = errors.Join(err, json.Unmarshal([]byte(text), &all[i]))
 	}
-	return one, json.Unmarshal([]byte(text), &one)
+	return all, err
+}
+
+// object returns the first row of a query, the JSON of a T, or ErrNotFound.
+func object[T any](ctx context.Context, s *Store, doing, query string, args ...any) (one T, err error) {
+	all, err := objects[T](ctx, s, doing, query, args...)
+	switch {
+	case err != nil:
+		return one, err
+	case len(all) == 0:
+		return one, ErrNotFound
+	}
+	return all[0], nil
 }
 
 // Session returns a session, or ErrNotFound.
 func (s *Store) Session(ctx context.Context, id string) (Session, error) {
-	return db.One(ctx, s.db, "read the verification", body[Session],
-		`SELECT body FROM sessions WHERE id = $1`, id)
+	return object[Session](ctx, s, "read the verification", `SELECT body FROM sessions WHERE id = $1`, id)
 }
 
 // Sessions returns the latest sessions, newest first, at most limit.
 func (s *Store) Sessions(ctx context.Context, limit int) ([]Session, error) {
-	return db.Many(ctx, s.db, "list verifications", body[Session],
+	return objects[Session](ctx, s, "list verifications",
 		`SELECT body FROM sessions ORDER BY opened DESC, id DESC LIMIT $1`, limit)
 }
 
 // Newest returns the caller's latest session, or ErrNotFound.
 func (s *Store) Newest(ctx context.Context, by Caller) (Session, error) {
-	return db.One(ctx, s.db, "read the verification", body[Session],
+	return object[Session](ctx, s, "read the verification",
 		`SELECT body FROM sessions WHERE subject = $1 AND session = $2 ORDER BY opened DESC, id DESC LIMIT 1`, by.Subject,
 		by.Session)
 }
@@ -244,22 +249,21 @@ func effects(t db.Tx, e Effects) error {
 			return err
 		}
 	}
-	at := e.At.UnixMilli()
 	for _, id := range e.Agents {
-		if _, err := t.Exec(`INSERT INTO agents (agent, since) VALUES ($1, $2) ON CONFLICT DO NOTHING`, id, at); err != nil {
+		if _, err := t.Exec(`INSERT INTO agents (agent, since) VALUES ($1, $2) ON CONFLICT DO NOTHING`, id, e.At); err != nil {
 			return err
 		}
 	}
 	if p := e.Passed; p != nil {
 		if _, err := t.Exec(`INSERT INTO passed (subject, at, result) VALUES ($1, $2, $3)
 			ON CONFLICT (subject) DO UPDATE SET at = excluded.at,
-			result = excluded.result`, p.Subject, p.At.UnixMilli(), p.Result); err != nil {
+			result = excluded.result`, p.Subject, p.At, p.Result); err != nil {
 			return err
 		}
 	}
 	for _, name := range e.Fail {
 		if _, err := t.Exec(`INSERT INTO failures (name, failed, latest) VALUES ($1, 1, $2)
-			ON CONFLICT (name) DO UPDATE SET failed = failures.failed + 1, latest = excluded.latest`, name, at); err != nil {
+			ON CONFLICT (name) DO UPDATE SET failed = failures.failed + 1, latest = excluded.latest`, name, e.At); err != nil {
 			return err
 		}
 	}
@@ -274,46 +278,33 @@ func effects(t db.Tx, e Effects) error {
 // Failures returns the failures of these names.
 func (s *Store) Failures(ctx context.Context, names ...string) (found []Failures, err error) {
 	for _, name := range names {
-		f, err := db.One(ctx, s.db, "read failures", func(scan func(...any) error) (Failures, error) {
-			var latest int64
-			f := Failures{Name: name}
-			err := scan(&f.Count, &latest)
-			f.Last = time.UnixMilli(latest)
-			return f, err
-		}, `SELECT failed, latest FROM failures WHERE name = $1`, name)
-		switch {
-		case errors.Is(err, ErrNotFound):
-		case err != nil:
+		of, err := db.Many[Failures](ctx, s.db, "read failures",
+			`SELECT name, failed, latest FROM failures WHERE name = $1`, name)
+		if err != nil {
 			return nil, err
-		default:
-			found = append(found, f)
 		}
+		found = append(found, of...)
 	}
 	return found, nil
 }
 
-// literally escapes a text for LIKE.
 var literally = strings.NewReplacer("!", "!!", "%", "!%", "_", "!_")
 
 // Search returns plugins with the query in name, description or DID, ordered by name, at most limit.
 func (s *Store) Search(ctx context.Context, query string, limit int) ([]Plugin, error) {
-	return db.Many(ctx, s.db, "search plugins", body[Plugin],
+	return objects[Plugin](ctx, s, "search plugins",
 		`SELECT body FROM plugins WHERE searched LIKE $1 ESCAPE '!' ORDER BY name, did LIMIT $2`,
 		"%"+literally.Replace(strings.ToLower(query))+"%", limit)
 }
 
 // Plugin returns a plugin, or ErrNotFound.
-func (s *Store) Plugin(ctx context.Context, did string) (p Plugin, err error) {
-	return db.One(ctx, s.db, "read the plugin", body[Plugin], `SELECT body FROM plugins WHERE did = $1`, did)
+func (s *Store) Plugin(ctx context.Context, did string) (Plugin, error) {
+	return object[Plugin](ctx, s, "read the plugin", `SELECT body FROM plugins WHERE did = $1`, did)
 }
 
 // Registered returns since when an agent is registered.
 func (s *Store) Registered(ctx context.Context, agent string) (since time.Time, ok bool, err error) {
-	since, err = db.One(ctx, s.db, "read who is registered", func(scan func(...any) error) (time.Time, error) {
-		var ms int64
-		err := scan(&ms)
-		return time.UnixMilli(ms), err
-	}, `SELECT since FROM agents WHERE agent = $1`, agent)
+	since, err = db.One[time.Time](ctx, s.db, "read who is registered", `SELECT since FROM agents WHERE agent = $1`, agent)
 	if errors.Is(err, ErrNotFound) {
 		return time.Time{}, false, nil
 	}
@@ -322,13 +313,8 @@ func (s *Store) Registered(ctx context.Context, agent string) (since time.Time, 
 
 // Passed returns the last passed verification of a caller named by a sidecar, or ErrNotFound.
 func (s *Store) Passed(ctx context.Context, subject string) (Passed, error) {
-	return db.One(ctx, s.db, "read the passed verification", func(scan func(...any) error) (Passed, error) {
-		var at int64
-		p := Passed{Subject: subject}
-		err := scan(&at, &p.Result)
-		p.At = time.UnixMilli(at)
-		return p, err
-	}, `SELECT at, result FROM passed WHERE subject = $1`, subject)
+	return db.One[Passed](ctx, s.db, "read the passed verification",
+		`SELECT subject, at, result FROM passed WHERE subject = $1`, subject)
 }
 
 // Prune removes sessions opened, failures made, and verifications passed before the given times.
@@ -342,7 +328,7 @@ func (s *Store) Prune(ctx context.Context, sessions, failures, passed time.Time)
 			{`DELETE FROM failures WHERE latest < $1`, failures},
 			{`DELETE FROM passed WHERE at < $1`, passed},
 		} {
-			if _, err := t.Exec(old.query, old.before.UnixMilli()); err != nil {
+			if _, err := t.Exec(old.query, old.before); err != nil {
 				return err
 			}
 		}

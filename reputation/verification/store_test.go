@@ -4,36 +4,23 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/actionproof/mediator/reputation/verification"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
 func each(t *testing.T, test func(t *testing.T, s *verification.Store)) {
-	t.Run("SQLite", func(t *testing.T) { test(t, openSQLite(t, filepath.Join(t.TempDir(), "verification.db"))) })
-	t.Run("PostgreSQL", func(t *testing.T) { test(t, openPostgres(t, pgtest.Start(t).Database(t))) })
+	t.Run("SQLite", func(t *testing.T) { test(t, openStore(t, filepath.Join(t.TempDir(), "verification.db"), "")) })
+	t.Run("PostgreSQL", func(t *testing.T) { test(t, openStore(t, "", pgtest.Start(t).Database(t))) })
 }
 
-func openPostgres(t *testing.T, dsn string) *verification.Store {
+func openStore(t *testing.T, path, dsn string) *verification.Store {
 	t.Helper()
-	s, err := verification.OpenPostgres(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	return s
-}
-
-func openSQLite(t *testing.T, path string) *verification.Store {
-	t.Helper()
-	s, err := verification.OpenSQLite(t.Context(), path, func() time.Time { return noon })
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, err := verification.Open(t.Context(), path, dsn, func() time.Time { return noon })
+	must(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -50,18 +37,13 @@ func session(id, subject string, opened time.Time) verification.Session {
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.Must
 
 func TestStoreSessions(t *testing.T) {
 	each(t, func(t *testing.T, s *verification.Store) {
 		ctx := t.Context()
 		want := session("a", "subject", noon)
-		must(t, s.Open(ctx, want, 9, 9))
+		must(t, s.Begin(ctx, want, 9, 9))
 		got, err := s.Session(ctx, "a")
 		must(t, err)
 		if !got.Answered.Observed || got.FollowUp.Prompt != "p" || got.Calls[0].Canary != "c" || got.Turns[0].Hash != "h" ||
@@ -87,7 +69,7 @@ func TestStoreSessions(t *testing.T) {
 		if err := s.Update(ctx, session("b", "", noon), verification.Effects{}); !errors.Is(err, verification.ErrConflict) {
 			t.Error(err)
 		}
-		must(t, s.Open(ctx, session("c", "subject", noon.Add(time.Second)), 9, 9))
+		must(t, s.Begin(ctx, session("c", "subject", noon.Add(time.Second)), 9, 9))
 		by := want.Caller
 		by.ModelCalls++ // there were more calls since
 		newest, err := s.Newest(ctx, by)
@@ -105,16 +87,16 @@ func TestStoreOpenSessionsAreBounded(t *testing.T) {
 	each(t, func(t *testing.T, s *verification.Store) {
 		ctx := t.Context()
 		refused := func(id, subject string, opened time.Time) bool {
-			return s.Open(ctx, session(id, subject, opened), 2, 3) != nil
+			return s.Begin(ctx, session(id, subject, opened), 2, 3) != nil
 		}
 		old := session("old", "a", noon.Add(-10*time.Minute))
-		must(t, s.Open(ctx, old, 2, 3))
-		must(t, s.Open(ctx, session("a1", "a", noon), 2, 3))
-		must(t, s.Open(ctx, session("a2", "a", noon), 2, 3))
+		must(t, s.Begin(ctx, old, 2, 3))
+		must(t, s.Begin(ctx, session("a1", "a", noon), 2, 3))
+		must(t, s.Begin(ctx, session("a2", "a", noon), 2, 3))
 		if !refused("a3", "a", noon) {
 			t.Error("a third of one subject")
 		}
-		must(t, s.Open(ctx, session("b1", "b", noon), 2, 3))
+		must(t, s.Begin(ctx, session("b1", "b", noon), 2, 3))
 		if !refused("c1", "c", noon) {
 			t.Error("a fourth in all")
 		}
@@ -122,14 +104,14 @@ func TestStoreOpenSessionsAreBounded(t *testing.T) {
 		must(t, err)
 		done.State = verification.Failed
 		must(t, s.Update(ctx, done, verification.Effects{}))
-		must(t, s.Open(ctx, session("a3", "a", noon), 2, 3))
+		must(t, s.Begin(ctx, session("a3", "a", noon), 2, 3))
 	})
 }
 
 func TestStoreRegistered(t *testing.T) {
 	each(t, func(t *testing.T, s *verification.Store) {
 		ctx := t.Context()
-		must(t, s.Open(ctx, session("a", "subject", noon), 9, 9))
+		must(t, s.Begin(ctx, session("a", "subject", noon), 9, 9))
 		for i := range 2 {
 			one := session("a", "subject", noon)
 			one.Version = int64(i)
@@ -152,7 +134,7 @@ func TestStoreRegistered(t *testing.T) {
 func TestStoreEffects(t *testing.T) {
 	each(t, func(t *testing.T, s *verification.Store) {
 		ctx := t.Context()
-		must(t, s.Open(ctx, session("a", "subject", noon), 9, 9))
+		must(t, s.Begin(ctx, session("a", "subject", noon), 9, 9))
 		version := int64(0)
 		update := func(e verification.Effects) error {
 			one := session("a", "subject", noon)
@@ -212,7 +194,7 @@ func TestStoreEffects(t *testing.T) {
 func TestStorePassed(t *testing.T) {
 	each(t, func(t *testing.T, s *verification.Store) {
 		ctx := t.Context()
-		must(t, s.Open(ctx, session("one", "a", noon), 9, 9))
+		must(t, s.Begin(ctx, session("one", "a", noon), 9, 9))
 		for i, result := range []string{"first", "second"} {
 			read, err := s.Session(ctx, "one")
 			must(t, err)
@@ -239,8 +221,8 @@ func TestStorePassed(t *testing.T) {
 func TestStorePrune(t *testing.T) {
 	each(t, func(t *testing.T, s *verification.Store) {
 		ctx := t.Context()
-		must(t, s.Open(ctx, session("old", "a", noon.Add(-time.Hour)), 9, 9))
-		must(t, s.Open(ctx, session("new", "a", noon), 9, 9))
+		must(t, s.Begin(ctx, session("old", "a", noon.Add(-time.Hour)), 9, 9))
+		must(t, s.Begin(ctx, session("new", "a", noon), 9, 9))
 		old, err := s.Session(ctx, "old")
 		must(t, err)
 		must(t, s.Update(ctx, old,
@@ -269,42 +251,29 @@ func TestStorePrune(t *testing.T) {
 func TestStoreOneUpdateWins(t *testing.T) {
 	each(t, func(t *testing.T, s *verification.Store) {
 		ctx := t.Context()
-		must(t, s.Open(ctx, session("a", "subject", noon), 9, 9))
-		var won atomic.Int64
-		var all sync.WaitGroup
-		for range 16 {
-			all.Go(func() {
-				one, err := s.Session(ctx, "a")
-				if err != nil {
-					t.Error(err)
-				}
-				one.Version = 0
-				switch err := s.Update(ctx, one, verification.Effects{Fail: []string{"f"}, At: noon}); {
-				case err == nil:
-					won.Add(1)
-				case !errors.Is(err, verification.ErrConflict):
-					t.Error(err)
-				}
-			})
-		}
-		all.Wait()
+		must(t, s.Begin(ctx, session("a", "subject", noon), 9, 9))
+		check.WantEqual(t, check.Together(t, 16, func(int) error {
+			one, err := s.Session(ctx, "a")
+			one.Version = 0
+			return errors.Join(err, s.Update(ctx, one, verification.Effects{Fail: []string{"f"}, At: noon}))
+		}, verification.ErrConflict), 1)
 		left, err := s.Failures(ctx, "f")
-		if won.Load() != 1 || err != nil || len(left) != 1 || left[0].Count != 1 {
-			t.Errorf("%d have won, failures %v, %v", won.Load(), left, err)
+		if err != nil || len(left) != 1 || left[0].Count != 1 {
+			t.Errorf("failures %v, %v", left, err)
 		}
 	})
 }
 
 func TestStoreSQLiteIsDurable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "verification.db")
-	s := openSQLite(t, path)
-	must(t, s.Open(t.Context(), session("a", "subject", noon), 9, 9))
+	s := openStore(t, path, "")
+	must(t, s.Begin(t.Context(), session("a", "subject", noon), 9, 9))
 	one, err := s.Session(t.Context(), "a")
 	must(t, err)
 	must(t, s.Update(t.Context(), one,
 		verification.Effects{Fail: []string{"f"}, At: noon, Plugin: &verification.Plugin{DID: "did:1"}}))
 	must(t, s.Close())
-	s = openSQLite(t, path)
+	s = openStore(t, path, "")
 	one, err = s.Session(t.Context(), "a")
 	left, errFailures := s.Failures(t.Context(), "f")
 	_, errPlugin := s.Plugin(t.Context(), "did:1")
@@ -315,41 +284,27 @@ func TestStoreSQLiteIsDurable(t *testing.T) {
 
 func TestStoreReplicasShareADatabase(t *testing.T) {
 	dsn := pgtest.Start(t).Database(t)
-	replicas := []*verification.Store{openPostgres(t, dsn), openPostgres(t, dsn)}
+	replicas := []*verification.Store{openStore(t, "", dsn), openStore(t, "", dsn)}
 	before, err := replicas[0].Now(t.Context())
 	must(t, err)
 	after, err := replicas[1].Now(t.Context())
 	if err != nil || after.Before(before) {
 		t.Errorf("the clocks %v and %v, %v", before, after, err)
 	}
-	var opened, won atomic.Int64
-	var all sync.WaitGroup
-	for i := range 24 {
-		all.Go(func() {
-			if replicas[i%2].Open(t.Context(), session(fmt.Sprint(i), "subject", noon), 5, 99) == nil {
-				opened.Add(1)
-			}
-		})
-	}
-	all.Wait()
-	if opened.Load() != 5 {
-		t.Errorf("%d sessions were opened", opened.Load())
-	}
-	must(t, replicas[0].Open(t.Context(), session("shared", "another", noon), 5, 99))
-	for i := range 16 {
-		all.Go(func() {
-			switch err := replicas[i%2].Update(t.Context(), session("shared", "another", noon),
-				verification.Effects{Fail: []string{"s", "k"}, At: noon}); {
-			case err == nil:
-				won.Add(1)
-			case !errors.Is(err, verification.ErrConflict):
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
+	full := errors.New("full")
+	check.WantEqual(t, check.Together(t, 24, func(i int) error {
+		if replicas[i%2].Begin(t.Context(), session(fmt.Sprint(i), "subject", noon), 5, 99) != nil {
+			return full
+		}
+		return nil
+	}, full), 5)
+	must(t, replicas[0].Begin(t.Context(), session("shared", "another", noon), 5, 99))
+	check.WantEqual(t, check.Together(t, 16, func(i int) error {
+		return replicas[i%2].Update(t.Context(), session("shared", "another", noon),
+			verification.Effects{Fail: []string{"s", "k"}, At: noon})
+	}, verification.ErrConflict), 1)
 	left, err := replicas[1].Failures(t.Context(), "s", "k")
-	if won.Load() != 1 || err != nil || len(left) != 2 || left[0].Count != 1 {
-		t.Errorf("%d have won, %v, %v", won.Load(), left, err)
+	if err != nil || len(left) != 2 || left[0].Count != 1 {
+		t.Errorf("%v, %v", left, err)
 	}
 }

@@ -64,7 +64,6 @@ func ParseTasks(raw []byte) ([]Task, error) {
 	return tasks, nil
 }
 
-// base returns the number of turns before the follow-up.
 func (t Task) base(privileged bool) int {
 	if privileged {
 		return max(2, t.MinTurns-1)

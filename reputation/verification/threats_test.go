@@ -2,11 +2,10 @@ package verification_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,8 +37,7 @@ func TestThreatScriptReplay(t *testing.T) {
 		t.Errorf("the nonce of another session: %v", err)
 	}
 	for i, turn := range recorded.Trace.Turns { // the turns are submitted again, as they were
-		if _, err := a.s.Turn(t.Context(), a.by, a.session.ID, turn); i == 0 && !is(err, "verification_turn") || i > 0 &&
-			!is(err, "verification_turn") {
+		if _, err := a.s.Turn(t.Context(), a.by, a.session.ID, turn); !is(err, "verification_turn") {
 			t.Errorf("turn %d of another session: %v", i+1, err)
 		}
 	}
@@ -96,7 +94,7 @@ func TestThreatTimestampForgery(t *testing.T) {
 	r := newRig(t, verification.Options{})
 	a := r.agent()
 	for i := 0; a.session.FollowUp == nil || len(a.turns) == 3; i++ { // invented from the start
-		turn := a.call([]string{verification.ToolSearch, verification.ToolServers}[i%2], "x")
+		turn := a.call(tool(i), "x")
 		if a.session.FollowUp != nil {
 			turn = a.answer()
 		}
@@ -287,7 +285,6 @@ func TestThreatStaticScriptLoops(t *testing.T) {
 	t.Run("a call made before the question", func(t *testing.T) {
 		r := newRig(t, verification.Options{})
 		a := r.agent()
-		a.t = t
 		before := a.call(verification.ToolServers, "")
 		for a.session.FollowUp == nil {
 			a.mustSubmit(a.call(verification.ToolSearch, "x"))
@@ -300,7 +297,6 @@ func TestThreatStaticScriptLoops(t *testing.T) {
 	})
 }
 
-// TestFollowUpQuotes: what a follow-up repeats of a turn is printable, and cannot leave its quotes.
 func TestFollowUpQuotes(t *testing.T) {
 	r := newRig(t, verification.Options{Mode: verification.ModeSeed})
 	a := r.agent()
@@ -332,7 +328,7 @@ func TestThreatShallowReasoning(t *testing.T) {
 			Tasks: []verification.Task{
 				{ID: "nato", Prompt: "alpha bravo charlie delta golfer hotel india juliett",
 					RequiredTools: []string{verification.ToolSearch}, MinTurns: 3}},
-			Gates: gates{govern: verification.Answer{Status: verification.GatePassed, Resonance: tt.resonance}},
+			Gates: gates{govern: verification.Answer{Status: verification.GatePassed, Resonance: tt.resonance}}.ask,
 		})
 		a := r.agent()
 		for a.session.FollowUp == nil {
@@ -352,7 +348,6 @@ func TestThreatShallowReasoning(t *testing.T) {
 
 // Further adversaries.
 
-// TestAnotherKeysSession: only the key for which a session was opened can register with it.
 func TestAnotherKeysSession(t *testing.T) {
 	r := newRig(t, verification.Options{})
 	victim := r.agent()
@@ -367,7 +362,6 @@ func TestAnotherKeysSession(t *testing.T) {
 	}
 }
 
-// TestCallersOfSidecars: what a sidecar's agent does counts for it alone, and what others do does not count for it.
 func TestCallersOfSidecars(t *testing.T) {
 	r := newRig(t, verification.Options{})
 	mine := verification.Caller{Subject: "agent:worker-1", Session: "ses_1"}
@@ -394,7 +388,6 @@ func TestCallersOfSidecars(t *testing.T) {
 	}
 }
 
-// TestTwoSessionsAtOnce: a call counts in one session alone.
 func TestTwoSessionsAtOnce(t *testing.T) {
 	r := newRig(t, verification.Options{})
 	a := r.agent()
@@ -407,7 +400,6 @@ func TestTwoSessionsAtOnce(t *testing.T) {
 	}
 }
 
-// TestACallCountsOnce: a result is good for one turn, and in its order.
 func TestACallCountsOnce(t *testing.T) {
 	r := newRig(t, verification.Options{})
 	a := r.agent()
@@ -431,7 +423,6 @@ func TestACallCountsOnce(t *testing.T) {
 	a.mustSubmit(third)
 }
 
-// TestReplicasTogether: of many replicas that take one turn at once exactly one does, and so with a registration.
 func TestReplicasTogether(t *testing.T) {
 	r := newRig(t, verification.Options{})
 	a := r.agent()
@@ -439,27 +430,24 @@ func TestReplicasTogether(t *testing.T) {
 	r.clock.pass(2 * time.Second)
 	turn := a.call(verification.ToolServers, "")
 	turn.Hash = turn.HashAfter(a.turns[0].Hash)
-	together := func(call func(s *verification.Service) error) (done int64) {
-		t.Helper()
-		var n atomic.Int64
-		var all sync.WaitGroup
-		for range 8 {
-			s := r.replica(verification.Options{})
-			all.Go(func() {
-				if call(s) == nil {
-					n.Add(1)
-				}
-			})
-		}
-		all.Wait()
-		return n.Load()
+	var replicas []*verification.Service
+	for range 8 {
+		replicas = append(replicas, r.replica(verification.Options{}))
 	}
-	if n := together(func(s *verification.Service) error {
+	lost := errors.New("another replica was first")
+	together := func(call func(s *verification.Service) error) {
+		t.Helper()
+		check.WantEqual(t, check.Together(t, len(replicas), func(i int) error {
+			if call(replicas[i]) != nil {
+				return lost
+			}
+			return nil
+		}, lost), 1)
+	}
+	together(func(s *verification.Service) error {
 		_, err := s.Turn(t.Context(), a.by, a.session.ID, turn)
 		return err
-	}); n != 1 {
-		t.Errorf("%d replicas took the turn", n)
-	}
+	})
 	kept, err := r.store.Session(t.Context(), a.session.ID)
 	if err != nil || len(kept.Turns) != 2 {
 		t.Fatalf("%d turns, %v", len(kept.Turns), err)
@@ -468,15 +456,12 @@ func TestReplicasTogether(t *testing.T) {
 	r.clock.pass(2 * time.Second)
 	a.walk(time.Second)
 	registration := a.registration()
-	if n := together(func(s *verification.Service) error {
+	together(func(s *verification.Service) error {
 		_, err := s.Register(t.Context(), a.by, registration)
 		return err
-	}); n != 1 {
-		t.Errorf("%d replicas registered", n)
-	}
+	})
 }
 
-// TestLargeTurns: what is larger than a turn may be is refused before anything is kept.
 func TestLargeTurns(t *testing.T) {
 	r := newRig(t, verification.Options{})
 	a := r.agent()
@@ -516,7 +501,6 @@ func TestLargeTurns(t *testing.T) {
 	}
 }
 
-// TestManySessionsOfOneSubject: one subject that opens 10^5 sessions fills no store and bars no other.
 func TestManySessionsOfOneSubject(t *testing.T) {
 	r := newRig(t, verification.Options{})
 	a := newAgent(t)
@@ -535,8 +519,6 @@ func TestManySessionsOfOneSubject(t *testing.T) {
 	}
 }
 
-// TestInjectingDescriptions: what an agent says of its plugin reaches other agents as data, with a notice. It forges
-// neither a canary nor a result, and an agent that obeys it fails alone.
 func TestInjectingDescriptions(t *testing.T) {
 	r := newRig(t, verification.Options{})
 	const forged = "canary-0123456789abcdef"
@@ -588,7 +570,7 @@ func TestWhatGetsThrough(t *testing.T) {
 	r := newRig(t, verification.Options{})
 	a := r.agent()
 	for a.session.FollowUp == nil {
-		turn := a.call([]string{verification.ToolSearch, verification.ToolServers}[len(a.turns)%2], "x")
+		turn := a.call(tool(len(a.turns)), "x")
 		turn.Reasoning = a.session.Task.Prompt + a.canary
 		a.mustSubmit(turn)
 		r.clock.pass(1500 * time.Millisecond)
@@ -600,14 +582,12 @@ func TestWhatGetsThrough(t *testing.T) {
 	}
 }
 
-// TestHashesOfOtherTurns: in ModeSeed an agent can submit one content and the hash of another. Then nothing about the
-// turns is observed.
 func TestHashesOfOtherTurns(t *testing.T) {
 	r := newRig(t, verification.Options{Mode: verification.ModeSeed})
 	a := r.agent()
 	previous := verification.ChainSeed
 	for i := 0; a.session.Answered.Step == 0; i++ {
-		told := a.call([]string{verification.ToolSearch, verification.ToolServers}[i%2], "x")
+		told := a.call(tool(i), "x")
 		if a.session.FollowUp != nil {
 			told = a.answer()
 		}
@@ -620,10 +600,7 @@ func TestHashesOfOtherTurns(t *testing.T) {
 		a.session, a.turns, a.canary = s, append(a.turns, handed), canaryOf(told)
 		r.clock.pass(2 * time.Second)
 	}
-	got, err := a.register()
-	if err != nil || got.Token == "" {
-		t.Fatal(err, got.Verdict)
-	}
+	got := a.passes()
 	for _, c := range got.Verdict.Checks {
 		if c.Basis != verification.BasisDeclared {
 			t.Errorf("%s is %s", c.Name, c.Basis)
@@ -631,13 +608,11 @@ func TestHashesOfOtherTurns(t *testing.T) {
 	}
 }
 
-// TestALaterAnswerIsObserved: in ModeSeed any 30 characters answer the follow-up, and a later turn can still answer it
-// observed.
 func TestALaterAnswerIsObserved(t *testing.T) {
 	r := newRig(t, verification.Options{Mode: verification.ModeSeed})
 	a := r.agent()
 	for len(a.turns) < 4 {
-		a.mustSubmit(a.call([]string{verification.ToolSearch, verification.ToolServers}[len(a.turns)%2], "x"))
+		a.mustSubmit(a.call(tool(len(a.turns)), "x"))
 		r.clock.pass(2 * time.Second)
 	}
 	if a.session.Answered.Step == 0 || a.session.Answered.Observed {
@@ -650,7 +625,6 @@ func TestALaterAnswerIsObserved(t *testing.T) {
 	}
 }
 
-// TestSessionsOpenedAhead: sessions that were opened before the failures do not get around the wait.
 func TestSessionsOpenedAhead(t *testing.T) {
 	r := newRig(t, verification.Options{})
 	a := r.agent()
@@ -669,7 +643,6 @@ func TestSessionsOpenedAhead(t *testing.T) {
 	ahead[3].wantState(verification.Pending)
 }
 
-// TestNonceExpires: the nonce is good for five minutes, although the session goes on for ten.
 func TestNonceExpires(t *testing.T) {
 	r := newRig(t, verification.Options{})
 	a, b := r.agent(), r.agent()

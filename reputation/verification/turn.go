@@ -41,7 +41,7 @@ type Trace struct {
 	Attestation string `json:"attestation"`
 }
 
-// text returns the hashed text of the turn, byte for byte as ECMAScript's JSON.stringify writes it.
+// text returns the hashed text, byte for byte as ECMAScript's JSON.stringify writes it.
 func (t Turn) text(previous string) []byte {
 	b := make([]byte, 0, len(t.Input)+len(t.Output)+len(t.Reasoning)+256)
 	for i, member := range []struct{ name, value string }{
@@ -95,7 +95,7 @@ func checkTrace(t Trace) error {
 	return nil
 }
 
-// appendString appends s as JSON.stringify writes it: it escapes only the quote, the backslash and control characters.
+// appendString writes s as JSON.stringify does: it escapes only the quote, the backslash and control characters.
 // encoding/json also escapes <, >, &, U+2028 and U+2029.
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')

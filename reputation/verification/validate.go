@@ -52,7 +52,6 @@ const (
 	ViolationGovernance       = "governance_rejected"  // the governance server does not approve
 )
 
-// clockTolerance is the tolerance for the times in a trace, in milliseconds.
 const clockTolerance = 1000
 
 // Check is the result of one check.
@@ -75,7 +74,6 @@ type Verdict struct {
 // Passed reports whether the verification is passed.
 func (v Verdict) Passed() bool { return len(v.Violations) == 0 && v.Score >= PassingScore }
 
-// conditions are the circumstances of a judgement.
 type conditions struct {
 	mode       Mode
 	privileged bool
@@ -132,8 +130,8 @@ type known struct {
 	received bool // see asReceived
 }
 
-// asReceived reports whether the trace has exactly the turns that the node received, so that what was observed then
-// holds for the trace.
+// asReceived reports whether the trace has exactly the turns that the node received. Then what was observed holds for
+// it.
 func (k known) asReceived() bool {
 	if len(k.t.Turns) != len(k.s.Turns) || !k.chained() {
 		return false
@@ -157,7 +155,6 @@ func (k known) chained() bool {
 	return len(k.t.Turns) > 0
 }
 
-// check returns the measures of a check by the node's record and by the trace alone.
 func (k known) check(name string) (seen, declared int64) {
 	enough := len(k.t.Turns) > k.base
 	switch name {
@@ -182,7 +179,6 @@ func (k known) check(name string) (seen, declared int64) {
 	return 0, 0
 }
 
-// fault returns the violation of a failed check.
 func (k known) fault(name string, mode Mode) string {
 	if mode != ModeSeed && len(k.t.Turns) > 0 && !k.received && (name != CheckChain || k.chained()) {
 		return ViolationTraceAltered
@@ -219,7 +215,7 @@ func (k known) each(is func(Taken) bool) bool {
 	return !slices.ContainsFunc(k.s.Turns, func(t Taken) bool { return !is(t) })
 }
 
-// passed returns the milliseconds between the first and the last turn by the node's clock.
+// passed is the time between the first and the last turn by the node's clock, in milliseconds.
 func (k known) passed() int64 {
 	if len(k.s.Turns) == 0 {
 		return -1

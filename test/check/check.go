@@ -7,7 +7,10 @@ import (
 	"net"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -51,6 +54,25 @@ func WantEqual(t testing.TB, got, want any) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%+v\nwant\n%+v", got, want)
 	}
+}
+
+// Together calls f n times at once. It returns how often f succeeded, and reports an error that is not one of allowed.
+func Together(t testing.TB, n int, f func(i int) error, allowed ...error) int {
+	t.Helper()
+	var done atomic.Int64
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			switch err := f(i); {
+			case err == nil:
+				done.Add(1)
+			case !slices.ContainsFunc(allowed, func(one error) bool { return errors.Is(err, one) }):
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	return int(done.Load())
 }
 
 // IsTimeout reports whether a deadline has ended what returned err.

@@ -62,7 +62,7 @@ func (n *Node) Agent(t testing.TB, subject string) accrual.Agent {
 // Says returns a document as the kit's sidecar sends it for its author.
 func (n *Node) Says(t testing.TB, d dispute.Document) reputation.Spoken {
 	t.Helper()
-	agent, err := accrual.ParseAgent(d.Author())
+	agent, err := accrual.ParseAgent(dispute.Author(d))
 	must(t, err)
 	by := reputation.Caller{Owner: agent.Owner, Agent: agent.Subject, Session: "ses_1", EventID: "evt_1"}
 	return reputation.Spoken{Document: encoded(t, d), By: &by, Statement: n.Statement(t, d, nil)}
@@ -71,7 +71,7 @@ func (n *Node) Says(t testing.TB, d dispute.Document) reputation.Spoken {
 // Statement signs a sidecar's statement about a document, after edit.
 func (n *Node) Statement(t testing.TB, d dispute.Document, edit func(*interaction.Statement)) string {
 	t.Helper()
-	agent, err := accrual.ParseAgent(d.Author())
+	agent, err := accrual.ParseAgent(dispute.Author(d))
 	must(t, err)
 	hash, err := dispute.HashOf(d)
 	must(t, err)

@@ -21,6 +21,7 @@ import (
 	"github.com/actionproof/mediator/reputation/dispute"
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/reputation/strategy"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
@@ -47,7 +48,7 @@ func New(t testing.TB, k *gatetest.Kit, s *store.Store, edits ...func(*reputatio
 	k.Speak(t)
 	if s == nil {
 		var err error
-		s, err = store.Open(context.Background(), filepath.Join(t.TempDir(), "reputation.db"))
+		s, err = store.Open(context.Background(), filepath.Join(t.TempDir(), "reputation.db"), "")
 		must(t, err)
 		t.Cleanup(func() { s.Close() })
 	}
@@ -92,12 +93,7 @@ func Statements() *evidence.Expected {
 	}
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.Must
 
 // Deliver delivers receipts of one session and returns the node's answer.
 func (n *Node) Deliver(t testing.TB, tokens ...string) reputation.Received {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/test/check"
 )
 
 const shorter = 30
@@ -18,17 +19,13 @@ var made = sync.OnceValues(func() ([]Session, error) { return makeAll(6, 7, shor
 func sessions(t *testing.T) []Session {
 	t.Helper()
 	all, err := made()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return all
 }
 
 func TestMakeIsDeterministic(t *testing.T) {
 	again, err := makeAll(2, 7, shorter)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, s := range again {
 		i := slices.IndexFunc(sessions(t), func(of Session) bool { return of.ID == s.ID })
 		if i < 0 || !reflect.DeepEqual(s, sessions(t)[i]) {
@@ -36,9 +33,7 @@ func TestMakeIsDeterministic(t *testing.T) {
 		}
 	}
 	others, err := makeAll(1, 8, shorter)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for i, s := range others {
 		if of := again[2*i]; s.Kind != of.Kind || reflect.DeepEqual(s.Receipts, of.Receipts) {
 			t.Errorf("%s (%s) of another seed is the same as %s (%s)", s.ID, s.Kind, of.ID, of.Kind)
@@ -62,9 +57,7 @@ func TestChains(t *testing.T) {
 				t.Fatalf("%s (%s), receipt %d: %v", s.ID, s.Kind, i+1, err)
 			}
 			r, err := draft.Sign(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			signed[r.Token()] = r
 			if _, err := chain.Add(r.Token()); err != nil {
 				t.Fatalf("%s (%s), receipt %d: %v", s.ID, s.Kind, i+1, err)

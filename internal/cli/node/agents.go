@@ -2,36 +2,12 @@ package node
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"io"
-	"net/url"
 
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/reputation/accrual"
 )
-
-// allAgents asks the node for all agents, a page at a time.
-func allAgents(ctx context.Context, node address) ([]accrual.Reputation, error) {
-	all, after := []accrual.Reputation{}, ""
-	for {
-		var page struct {
-			Agents []accrual.Reputation `json:"agents"`
-		}
-		if err := node.get(ctx, "/v1/reputation?"+url.Values{"after": {after}}.Encode(), &page); err != nil {
-			return nil, err
-		}
-		if len(page.Agents) == 0 {
-			return all, nil
-		}
-		all = append(all, page.Agents...)
-		last := page.Agents[len(page.Agents)-1].AgentID
-		if last <= after {
-			return nil, fmt.Errorf("%s does not answer as a node: its list does not go on after %.300q", node.at, after)
-		}
-		after = last
-	}
-}
 
 func drawAgents(w io.Writer, all []accrual.Reputation) error {
 	t := cli.Table(w, "AGENT", "TIER", "SCORE", "TREND", "SESSIONS", "INTERACTIONS", "DISPUTES")
@@ -57,7 +33,6 @@ func disputed(r accrual.Reputation) string {
 	return ""
 }
 
-// drawReputation draws a reputation.
 func drawReputation(w io.Writer, c accrual.Claims) error {
 	r := c.Reputation
 	fmt.Fprintf(w, "agent         %s\nowner         %s\n", cli.Unbroken(r.Agent),
@@ -85,7 +60,6 @@ func drawReputation(w io.Writer, c accrual.Claims) error {
 	return err
 }
 
-// verified describes the verification that an agent has passed.
 func verified(v *accrual.Verified) string {
 	if v == nil {
 		return "none that was passed through its sidecar, and is not over"
@@ -97,7 +71,6 @@ func verified(v *accrual.Verified) string {
 	return text
 }
 
-// rated describes the rating of an agent.
 func rated(r *accrual.Rated) string {
 	if r == nil {
 		return "not measured"
@@ -126,7 +99,6 @@ func ReputationFacts(c accrual.Claims) string {
 	return text + ", formulas " + cli.Short(r.ScoringHash)
 }
 
-// whatReputationsAre is printed below every reputation.
 const whatReputationsAre = `
 A reputation is the likelihood that an agent works by itself, as far as the receipts of its closed sessions show. It
 proves nothing of any post.

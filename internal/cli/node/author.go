@@ -14,7 +14,6 @@ import (
 	"github.com/actionproof/mediator/reputation/dispute"
 )
 
-// author publishes documents.
 type author struct {
 	node address
 	file string
@@ -43,7 +42,6 @@ func authorFlags(c *cobra.Command) *author {
 	return a
 }
 
-// open finds out who the author is.
 func (a *author) open(ctx context.Context) (err error) {
 	if a.file != "" {
 		if a.key, err = cli.AgentKey(a.file); err == nil {
@@ -64,7 +62,7 @@ func (a *author) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// sign returns the signature of a document, which is empty for the agent behind the mediator.
+// sign returns nothing for the agent behind the mediator: the mediator signs.
 func (a *author) sign(d dispute.Document) (string, error) {
 	if a.key == nil {
 		return "", nil

@@ -2,12 +2,14 @@ package node
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -27,7 +29,6 @@ type address struct {
 	ca string // as --ca gives it
 }
 
-// flags adds the flags that name the node.
 func (n *address) flags(c *cobra.Command) {
 	c.Flags().StringVar(&n.at, "node", "unix:/run/mediator/reputation.sock", "the node, "+cli.Endpoint+", or https://HOST")
 	cli.FromDir(c, "node", func(dir string) []string { return []string{"unix:" + devstack.New(dir).Socket("reputation")} })
@@ -39,18 +40,38 @@ const (
 	maxNodeAnswer = 4 << 20 // bytes
 )
 
-// public reports whether n is the public address of a node.
 func (n address) public() bool { return strings.HasPrefix(n.at, "https://") }
 
 // own is where an agent reaches the node through its mediator, by the proxy that the environment names.
 const own = "http://" + match.Own
 
-// get sends a GET request to the node.
+// list asks the node for a whole list, part by part. at returns where an item stands in the order of the list.
+func list[Item any, At cmp.Ordered](ctx context.Context, n address, path string, query url.Values, name string,
+	at func(Item) At) ([]Item, error) {
+	all, after := []Item{}, *new(At)
+	for {
+		var part map[string][]Item
+		query.Set("after", fmt.Sprint(after))
+		if err := n.get(ctx, path+"?"+query.Encode(), &part); err != nil {
+			return nil, err
+		}
+		items := part[name]
+		if len(items) == 0 {
+			return all, nil
+		}
+		last := at(items[len(items)-1])
+		if last <= after {
+			return nil, fmt.Errorf("%s does not answer as a node: its list does not go on after %.300v", n.at, after)
+		}
+		all, after = append(all, items...), last
+	}
+}
+
 func (n address) get(ctx context.Context, path string, answer any) error {
 	return n.call(ctx, http.MethodGet, path, nil, answer)
 }
 
-// call sends a request to the node, with a JSON body unless ask is nil.
+// call sends ask as JSON, or no body if it is nil.
 func (n address) call(ctx context.Context, method, path string, ask, answer any) error {
 	if !n.public() && n.at != own {
 		return admin.Call(ctx, n.at, method, path, ask, answer)

@@ -13,9 +13,9 @@ import (
 
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/cli/node"
+	"github.com/actionproof/mediator/test/check"
 )
 
-// TestCA asks a node whose certificate the system does not trust.
 func TestCA(t *testing.T) {
 	t.Setenv("HTTPS_PROXY", "")
 	t.Setenv("https_proxy", "")
@@ -29,9 +29,7 @@ func TestCA(t *testing.T) {
 	ca, junk, key := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "junk.pem"), filepath.Join(dir, "agent.key")
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	for path, content := range map[string][]byte{ca: certificate, junk: []byte("junk")} {
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(path, content, 0o600))
 	}
 	if _, err := cli.TakeAgentKey(key); err != nil {
 		t.Fatal(err)

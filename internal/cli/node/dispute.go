@@ -95,7 +95,6 @@ func drawDisputes(w io.Writer, all []reputation.Dispute) error {
 	return t.Flush()
 }
 
-// openedOf returns the entry of the log that opened a dispute.
 func openedOf(d reputation.Dispute) (e dispute.Entry, err error) {
 	if json.Unmarshal(d.Opened, &e) != nil || e.Opened == nil {
 		return e, errors.New("it holds no dispute as the node shows one")
@@ -136,7 +135,6 @@ func printDispute(c *cobra.Command, asJSON bool, d reputation.Dispute) error {
 	})
 }
 
-// filed is what agents have written in a contract or a challenge.
 type filed struct {
 	Signal    string `json:"original_signal_id"`
 	Claim     string `json:"counter_claim"`

@@ -18,8 +18,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// TestTextsOfAgents: what agents write draws no line that looks like one of the program, to an arbiter who reads it
-// before deciding.
 func TestTextsOfAgents(t *testing.T) {
 	const forged = "x\nresolved    2026-01-01T00:00:00Z: by the arbiter\ttrue"
 	raw := func(v any) json.RawMessage {
@@ -60,7 +58,6 @@ func TestTextsOfAgents(t *testing.T) {
 	}
 }
 
-// TestNoRedirect: a node leads nobody to another address.
 func TestNoRedirect(t *testing.T) {
 	led := false
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -78,8 +75,6 @@ func TestNoRedirect(t *testing.T) {
 	}
 }
 
-// TestReputation: a reputation is shown with everything that a policy can ask of it, at a node and in the record of a
-// post.
 func TestReputation(t *testing.T) {
 	c := accrual.Claims{
 		Reputation: accrual.Reputation{
@@ -93,9 +88,7 @@ func TestReputation(t *testing.T) {
 		Rating: &accrual.Rated{R: 34.5, Q: 0.25, Tier: "D"},
 	}
 	var out bytes.Buffer
-	if err := drawReputation(&out, c); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, drawReputation(&out, c))
 	for _, want := range []string{
 		"disputes      4 received: 1 won, 2 lost, 1 open, disputed\n",
 		"raised        3 won, 5 lost; all disputes count for -7 points of the score\n",

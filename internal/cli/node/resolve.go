@@ -18,7 +18,6 @@ import (
 	"github.com/actionproof/mediator/reputation/dispute"
 )
 
-// maxDispute bounds the file of a dispute: the document, its signature and two entries of the log.
 const maxDispute = 1 << 20
 
 func resolve() *cobra.Command {
@@ -93,7 +92,7 @@ func readDispute(path string) (d reputation.Dispute, err error) {
 	return d, nil
 }
 
-// documentOf returns the hash of the document that a dispute was opened with, of the text that the file has of it.
+// documentOf returns the hash of the filed document, made from its text in the file.
 func documentOf(d reputation.Dispute) (string, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(d.Filing, &members); err != nil {
@@ -118,7 +117,6 @@ func documentOf(d reputation.Dispute) (string, error) {
 	return hash, err
 }
 
-// deliver hands a decision over to a node.
 func deliver(c *cobra.Command, asJSON bool, node address, of reputation.Dispute, path string) error {
 	token, err := files.Read(path)
 	if err != nil {

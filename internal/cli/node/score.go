@@ -9,7 +9,6 @@ import (
 	"github.com/actionproof/mediator/reputation/autonomy"
 )
 
-// drawScore draws a score.
 func drawScore(w io.Writer, c autonomy.Claims) error {
 	state := "open: the score can change"
 	if c.Closed {
@@ -60,10 +59,8 @@ func drawScore(w io.Writer, c autonomy.Claims) error {
 	return err
 }
 
-// barWidth is the width of a whole bar, in columns.
 const barWidth = 25
 
-// drawBar draws points as a bar, as a part of the most.
 func drawBar(w io.Writer, name string, points, most float64, state string) {
 	filled := 0
 	if most > 0 {
@@ -73,7 +70,6 @@ func drawBar(w io.Writer, name string, points, most float64, state string) {
 		strings.Repeat(".", barWidth-filled), points, most, strings.ReplaceAll(state, "_", " "))
 }
 
-// whatScoresAre is printed below every score.
 const whatScoresAre = `
 A signal that was not measured has 0 points. A score is the likelihood that an agent worked by itself, as far as its
 receipts show. It proves nothing.

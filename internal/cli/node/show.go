@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,7 +19,6 @@ import (
 	"github.com/actionproof/mediator/reputation/verification"
 )
 
-// shown is one run of reputation show.
 type shown struct {
 	c      *cobra.Command
 	node   address
@@ -28,7 +26,6 @@ type shown struct {
 	asJSON bool
 }
 
-// kind is a kind of things that reputation show shows.
 type kind struct {
 	name  string
 	id    string // what its second argument is; empty if it takes none
@@ -51,7 +48,6 @@ var kinds = []kind{
 	{"verifications", "", "the last 100 verifications of the last hour (internal endpoint only)", (*shown).verifications},
 }
 
-// kindOf returns the kind that the arguments of reputation show name.
 func kindOf(args []string) (kind, error) {
 	var names []string
 	for _, k := range kinds {
@@ -72,7 +68,6 @@ func kindOf(args []string) (kind, error) {
 	return kind{}, cli.Usagef("mediator reputation show knows no %q%s", args[0], strict.Suggest(args[0], names))
 }
 
-// asked returns a function that asks the node for an id below a path, and prints the answer.
 func asked[Answer any](path string, print func(s *shown, a Answer) error) func(s *shown, id string) error {
 	return func(s *shown, id string) error {
 		var a Answer
@@ -121,7 +116,8 @@ revealed come from the node's internal endpoint alone.`,
 }
 
 func (s *shown) agents(string) error {
-	all, err := allAgents(s.c.Context(), s.node)
+	all, err := list(s.c.Context(), s.node, "/v1/reputation", url.Values{}, "agents",
+		func(r accrual.Reputation) string { return r.AgentID })
 	if err != nil {
 		return err
 	}
@@ -139,26 +135,11 @@ func (s *shown) reputation(said json.RawMessage) error {
 func (s *shown) signal(said reputation.Signal) error   { return printSignal(s.c, s.asJSON, said) }
 func (s *shown) dispute(said reputation.Dispute) error { return printDispute(s.c, s.asJSON, said) }
 
-// disputes asks for the disputes of an agent, a page at a time.
 func (s *shown) disputes(agent string) error {
-	all, after := []reputation.Dispute{}, int64(0)
-	for {
-		var page struct {
-			Disputes []reputation.Dispute `json:"disputes"`
-		}
-		query := url.Values{"agent": {agent}, "after": {strconv.FormatInt(after, 10)}}
-		if err := s.node.get(s.c.Context(), "/v1/disputes?"+query.Encode(), &page); err != nil {
-			return err
-		}
-		if len(page.Disputes) == 0 {
-			break
-		}
-		all = append(all, page.Disputes...)
-		last := page.Disputes[len(page.Disputes)-1].Number
-		if last <= after {
-			return fmt.Errorf("%s does not answer as a node: its list does not go on after %d", s.node.at, after)
-		}
-		after = last
+	all, err := list(s.c.Context(), s.node, "/v1/disputes", url.Values{"agent": {agent}}, "disputes",
+		func(d reputation.Dispute) int64 { return d.Number })
+	if err != nil {
+		return err
 	}
 	return cli.PrintText(s.c, s.asJSON, all, func(w io.Writer) error { return drawDisputes(w, all) })
 }

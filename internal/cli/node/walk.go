@@ -75,14 +75,13 @@ URL, a node's MCP endpoint, asks for a challenge and prints the task. The enviro
 	return c
 }
 
-// walkStep is what the flags say of one step.
 type walkStep struct {
 	tool, query, reasoning string
 	plugin                 verification.Metadata
 	asJSON                 bool
 }
 
-// walk is what is kept of a verification between two commands.
+// walk is the state of a verification between two commands.
 type walk struct {
 	URL string `json:"url"`
 	Key string `json:"key"` // path of the private key
@@ -90,10 +89,8 @@ type walk struct {
 	*client.Verification
 }
 
-// maxWalk bounds the file of a walk: the most turns, each as long as it may be, as JSON.
 const maxWalk = 4 << 20
 
-// resume reads a walk that was begun, and connects to its node.
 func (w *walk) resume(ctx context.Context, path string) (*client.Node, error) {
 	raw, err := files.ReadUpTo(path, maxWalk)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -108,7 +105,6 @@ func (w *walk) resume(ctx context.Context, path string) (*client.Node, error) {
 	return w.dial(ctx)
 }
 
-// dial connects to the node of the walk.
 func (w *walk) dial(ctx context.Context) (*client.Node, error) {
 	u, err := url.Parse(w.URL)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
@@ -121,7 +117,6 @@ func (w *walk) dial(ctx context.Context) (*client.Node, error) {
 	return client.Dial(ctx, w.URL, transport)
 }
 
-// keep writes the walk for the next command.
 func (w *walk) keep(path string) error {
 	raw, err := json.MarshalIndent(w, "", "  ")
 	if err != nil {
@@ -130,7 +125,6 @@ func (w *walk) keep(path string) error {
 	return files.Replace(path, append(raw, '\n'), 0o600)
 }
 
-// start asks for a challenge.
 func (w *walk) start(c *cobra.Command, file string, asJSON bool) error {
 	n, err := w.dial(c.Context())
 	if err != nil {
@@ -156,7 +150,6 @@ func (w *walk) start(c *cobra.Command, file string, asJSON bool) error {
 	})
 }
 
-// turn calls a tool, submits the turn about the last call, or both.
 func (w *walk) turn(c *cobra.Command, n *client.Node, file string, step walkStep) error {
 	if step.tool != "" {
 		if err := n.Call(c.Context(), w.Verification, step.tool, step.query); err != nil {
@@ -179,7 +172,6 @@ func (w *walk) turn(c *cobra.Command, n *client.Node, file string, step walkStep
 	})
 }
 
-// register hands in the turns.
 func (w *walk) register(c *cobra.Command, n *client.Node, step walkStep) error {
 	key, err := cli.AgentKey(w.Key)
 	if err != nil {
@@ -198,7 +190,6 @@ func (w *walk) register(c *cobra.Command, n *client.Node, step walkStep) error {
 	return nil
 }
 
-// next says what the next step is.
 func (w *walk) next(out io.Writer) error {
 	canary, taken, step := "", len(w.Turns), ""
 	if taken > 0 {

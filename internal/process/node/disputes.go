@@ -10,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// openDisputes makes what the service needs for disputes, if the node takes any. The appraiser signs them.
 func (p *process) openDisputes(key signer.Key, o signer.Options) (err error) {
 	c := p.config.Disputes
 	if c == nil {
@@ -30,7 +29,7 @@ func (p *process) openDisputes(key signer.Key, o signer.Options) (err error) {
 	return err
 }
 
-// registered says since when an agent is registered: since it has passed a verification for the first time.
+// registered returns when an agent passed a verification for the first time.
 func (p *process) registered(ctx context.Context, agent accrual.Agent) (since time.Time, ok bool, err error) {
 	return p.verifier.store.Registered(ctx, agent.String())
 }

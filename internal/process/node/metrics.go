@@ -31,7 +31,6 @@ func (o *owners) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// requests counts and times the requests to the API.
 type requests struct {
 	answered *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
@@ -59,8 +58,8 @@ func newRequests(r prometheus.Registerer) (*requests, error) {
 	return m, nil
 }
 
-// endpoints are the first parts of the API's paths below /v1/, and mcp. All other paths count as others: strangers
-// choose no label.
+// endpoints are the first parts of the API's paths below /v1/, and mcp. Other paths share one label, since strangers
+// choose them.
 var endpoints = []string{
 	"receipts", "challenge", "score", "sessions", "verifications", "reputation", "baselines", "scoring", "signals",
 	"dispute", "disputes", "schemas", mcp,
@@ -70,7 +69,6 @@ const mcp = "mcp"
 
 const others = "other"
 
-// count passes requests to next.
 func (m *requests) count(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began, answer := time.Now(), &statusWriter{ResponseWriter: w, status: http.StatusOK}
@@ -88,7 +86,6 @@ func (m *requests) count(next http.Handler) http.Handler {
 	})
 }
 
-// statusWriter keeps the status of an answer.
 type statusWriter struct {
 	http.ResponseWriter
 	status int

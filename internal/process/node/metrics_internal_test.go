@@ -7,16 +7,14 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/reputation/api"
+	"github.com/actionproof/mediator/test/check"
 )
 
-// TestEndpoints: each path of the API that its description names below /v1/ has a label of its own in the metrics.
 func TestEndpoints(t *testing.T) {
 	var described struct {
 		Paths map[string]any `json:"paths"`
 	}
-	if err := json.Unmarshal(api.Description(), &described); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, json.Unmarshal(api.Description(), &described))
 	want := []string{mcp}
 	for path := range described.Paths {
 		if rest, below := strings.CutPrefix(path, "/v1/"); below {

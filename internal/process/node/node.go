@@ -30,8 +30,7 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// process is the running node. A reload replaces its owners, the model hosts that count and the tasks of verifications;
-// everything else stays.
+// process is the running node. A reload replaces its owners, the believed hosts and the tasks of verifications.
 type process struct {
 	*daemon.Process
 	config     *config.Reputation // as read at the start
@@ -49,7 +48,6 @@ type process struct {
 	internal, public daemon.LateHandler
 }
 
-// grace bounds the wait for open requests when the process ends.
 const grace = 10 * time.Second
 
 // Run runs the node until ctx ends.
@@ -92,8 +90,7 @@ func (p *process) Plan(c *config.Reputation) (daemon.Plan, error) {
 	return Plan(c)
 }
 
-// Roles makes the signers of scores, reputations, results of verifications and ends of disputes. All use the
-// appraiser's key.
+// Roles makes the signers. All use the appraiser's key.
 func (p *process) Roles(process *daemon.Process) error {
 	p.Process = process
 	role := p.config.Keys.Appraiser
@@ -121,12 +118,12 @@ const (
 	storeFile = "reputation.db"
 	// forever is longer than anything is kept.
 	forever = 100 * 365 * 24 * time.Hour
-	// trusted is the rate of requests per second from one address at the internal endpoint: a sidecar relays the
-	// requests of all its agents.
+	// trusted is the rate per second of one address at the internal endpoint: a sidecar relays the requests of all its
+	// agents.
 	trusted = 10_000
 )
 
-// Open opens the stores, and reads the files of the owners if they are there already.
+// Open opens the stores, and reads the owners' files if they exist.
 func (p *process) Open(ctx context.Context) (err error) {
 	c := p.config
 	if err := p.openService(ctx); err != nil {
@@ -149,15 +146,9 @@ func (p *process) Open(ctx context.Context) (err error) {
 	return nil
 }
 
-// openService opens the store and makes the service. It believes no owner yet.
 func (p *process) openService(ctx context.Context) (err error) {
 	c := p.config
-	if c.StoreDSN == "" {
-		p.store, err = store.Open(ctx, filepath.Join(c.State, storeFile))
-	} else {
-		p.store, err = store.OpenPostgres(ctx, c.StoreDSN)
-	}
-	if err != nil {
+	if p.store, err = store.Open(ctx, filepath.Join(c.State, storeFile), c.StoreDSN); err != nil {
 		return fmt.Errorf("the store of %s: %w", c.Path, err)
 	}
 	if p.disputes != nil {
@@ -186,7 +177,7 @@ func (p *process) Close() {
 	}
 }
 
-// Begin also opens the public address. It does not serve what operators ask of the process.
+// Begin also opens the public address, without the process's own endpoints.
 func (p *process) Begin(ctx context.Context, group *errgroup.Group) (http.Handler, error) {
 	if c := p.config.Public; c != nil {
 		l, err := daemon.ListenTLS(ctx, group, c.Listen, c.TLSCertificate, c.TLSKey, p.Log)
@@ -202,7 +193,7 @@ func (p *process) Begin(ctx context.Context, group *errgroup.Group) (http.Handle
 	return mux, nil
 }
 
-// Serve waits for the files of the owners. Then the node takes receipts.
+// Serve waits for the owners' files. Then the node takes receipts.
 func (p *process) Serve(ctx context.Context, group *errgroup.Group, _ *daemon.Configured[config.Reputation]) error {
 	c := p.config
 	_, err := daemon.WaitFor(ctx, p.Process, "the files of the owners", func() (struct{}, error) {

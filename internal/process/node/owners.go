@@ -20,7 +20,6 @@ import (
 	"github.com/actionproof/mediator/reputation"
 )
 
-// owner is an owner with the files that it was read from. It does not change.
 type owner struct {
 	reputation.Owner
 	from    config.Owner
@@ -32,7 +31,7 @@ type owner struct {
 	lacks       error               // why the history beside the bundle cannot be read; nil if it can
 }
 
-// owners are the current owners. Their bundles and histories are read again when they change.
+// owners are the current owners.
 type owners struct {
 	audience string                          // of the tokens of callers
 	skew     time.Duration                   // the clock difference that is tolerated
@@ -44,11 +43,10 @@ type owners struct {
 	hosts   []string // of models
 }
 
-// ownersPoll is how often the files are looked at. A key version signs two seconds after its certificate is in the
-// bundle.
+// ownersPoll is the time between two looks at the files. A key version signs two seconds after its certificate is in
+// the bundle.
 const ownersPoll = time.Second
 
-// take applies the owners and the hosts of a configuration, all of them or none.
 func (o *owners) take(c *config.Reputation) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -82,8 +80,7 @@ func (o *owners) set(next []*owner, hosts []string) error {
 	return nil
 }
 
-// read reads the files of an owner. It refuses a bundle that undoes what the current bundle knows, such as the
-// retirement of a key version.
+// read refuses a bundle that undoes what the current one says, such as the retirement of a key version.
 func (o *owners) read(c config.Owner) (*owner, error) {
 	read, err := o.open(c)
 	if err != nil {
@@ -100,8 +97,8 @@ func (o *owners) read(c config.Owner) (*owner, error) {
 	return read, nil
 }
 
-// open reads the files of an owner, and verifies everything in them. It returns an owner without its past, and why, if
-// the history alone cannot be read.
+// open reads and verifies the files of an owner. If only the history is unreadable, the owner has no past, and lacks
+// says why.
 func (o *owners) open(c config.Owner) (*owner, error) {
 	read := &owner{from: c, stamp: stampOf(c)}
 	raw, err := files.Read(c.Registry)
@@ -147,8 +144,7 @@ func (o *owners) open(c config.Owner) (*owner, error) {
 	return read, nil
 }
 
-// certificatePolicy says which custody certificates of an owner are believed. A node demands of keys what a strict
-// manifest does.
+// certificatePolicy demands of an owner's keys what a strict manifest demands.
 func certificatePolicy(c config.Owner, root evidence.Root) evidence.SignerPolicy {
 	p := evidence.SignerPolicy{DenyAgentAccessible: true, DenyUserAccessible: true}
 	p.Expected = evidence.Expected{
@@ -159,7 +155,7 @@ func certificatePolicy(c config.Owner, root evidence.Root) evidence.SignerPolicy
 	return p
 }
 
-// stampOf tells two states of an owner's bundle and history apart, without reading them: a history may be large.
+// stampOf tells two states of an owner's files apart without reading them: a history may be large.
 func stampOf(c config.Owner) (stamp string) {
 	history, _ := archive.HistoryFiles(c.Bundle) // reading says what is wrong with the folder
 	for _, path := range append(history, c.Bundle) {
@@ -171,15 +167,14 @@ func stampOf(c config.Owner) (stamp string) {
 	return stamp
 }
 
-// watch takes over bundles that have changed, until ctx ends. If it does not believe a bundle, it keeps the previous
-// one and logs an error, once.
+// watch applies changed bundles until ctx ends. It keeps the previous bundle while it refuses the new one, and logs
+// that once.
 func (o *owners) watch(ctx context.Context) {
 	for range every.Tick(ctx, ownersPoll) {
 		o.follow()
 	}
 }
 
-// follow takes over the bundles that have changed.
 func (o *owners) follow() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -24,10 +24,10 @@ import (
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/reputation"
 	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// deployment is an owner with its files.
 type deployment struct {
 	*gatetest.Kit
 	config.Owner
@@ -49,18 +49,15 @@ func newDeployment(t *testing.T, name string) deployment {
 	return d
 }
 
-// publish writes the bundle as it is now.
 func (d deployment) publish(t *testing.T) {
 	t.Helper()
 	d.WriteBundle(t, d.Bundle, d.Certificates(t))
 }
 
-// Certificates returns the certificate of the observer's key.
 func (d deployment) Certificates(*testing.T) string {
 	return d.Kit.Certificates[evidence.PurposeInteraction]
 }
 
-// node keeps owners, and what they applied.
 type node struct {
 	*owners
 	inForce []reputation.Owner
@@ -76,9 +73,7 @@ func newNode(t *testing.T, of ...deployment) *node {
 		n.inForce, n.puts = b.Owners, n.puts+1
 		return nil
 	}, log: zap.New(core)}
-	if err := n.take(configured(of...)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, n.take(configured(of...)))
 	return n
 }
 
@@ -90,7 +85,6 @@ func configured(of ...deployment) *config.Reputation {
 	return c
 }
 
-// believes opens a receipt that the deployment's sidecar signs now.
 func (n *node) believes(t *testing.T, d deployment, of int) error {
 	t.Helper()
 	s, o := d.Session(t, "ses_1"), n.inForce[of]
@@ -100,8 +94,6 @@ func (n *node) believes(t *testing.T, d deployment, of int) error {
 	return err
 }
 
-// TestOwners: receipts are judged by what their owner's configuration and files say, and tokens of callers have to be
-// meant for this node.
 func TestOwners(t *testing.T) {
 	one, two := newDeployment(t, "one"), newDeployment(t, "two")
 	n := newNode(t, one, two)
@@ -146,9 +138,7 @@ func TestOwners(t *testing.T) {
 				Agent:     "agent:worker-1", Owner: n.inForce[0].ID, Session: "ses_1", EventID: "evt_1", Method: "POST",
 				Path: "/v1/challenge/issue", BodyHash: evidence.HashBytes(nil),
 			})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if _, err = evidence.Open(n.inForce[0].Live, interaction.CallerKind, token, n.inForce[0].Callers); code == "" &&
 			err != nil {
 			t.Error(err)
@@ -158,7 +148,6 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// certified is a deployment with its own registry, which certifies the observer's key.
 type certified struct {
 	deployment
 	root keyring.RootKey
@@ -168,21 +157,16 @@ func newCertified(t *testing.T, postQuantum bool) certified {
 	t.Helper()
 	d, dir := newDeployment(t, "one"), t.TempDir()
 	root, _, err := keyring.GenerateRoot("registry", postQuantum)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	jwk, err := root.JWK()
 	d.Registry, d.Bundle = filepath.Join(dir, "registry.jwk"), filepath.Join(dir, "trust.json")
 	if err == nil {
 		err = os.WriteFile(d.Registry, jwk, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return certified{d, root}
 }
 
-// certify certifies the observer's key with these properties.
 func (c certified) certify(t *testing.T, key evidence.KeyClaims, say keyring.Declaration) {
 	t.Helper()
 	is := c.Owner.Certificates
@@ -194,23 +178,16 @@ func (c certified) certify(t *testing.T, key evidence.KeyClaims, say keyring.Dec
 			KeyExportable: key.KeyExportable,
 			Keys:          []jose.JSONWebKey{custody.JWK(c.Key(t, evidence.PurposeInteraction))},
 		}}}}, say)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 }
 
-// believes opens a receipt that says this of its key.
 func (c certified) believes(t *testing.T, n *node, key evidence.KeyClaims) error {
 	t.Helper()
 	receipt, err := evidence.UnverifiedClaims(interaction.Kind, c.Session(t, "ses_1").Call(t, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	receipt.KeyClaims = key
 	token, err := evidence.Sign(t.Context(), c.Key(t, evidence.PurposeInteraction), interaction.Kind, receipt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	v, err := n.inForce[0].Past.At(c.Clock.Now(), time.Now())
 	if err == nil {
 		_, err = evidence.Open(v, interaction.Kind, token, n.inForce[0].Receipts)
@@ -218,7 +195,6 @@ func (c certified) believes(t *testing.T, n *node, key evidence.KeyClaims) error
 	return err
 }
 
-// TestKeysOfOwners: of the observer's key a node demands what a strict manifest does.
 func TestKeysOfOwners(t *testing.T) {
 	for name, tt := range map[string]struct {
 		custody    string
@@ -247,7 +223,6 @@ func TestKeysOfOwners(t *testing.T) {
 	}
 }
 
-// TestPostQuantumOwner: the registry of an owner can have two keys. Then its certificates need both signatures.
 func TestPostQuantumOwner(t *testing.T) {
 	c, key := newCertified(t, true), evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator}
 	c.certify(t, key, keyring.Declaration{})
@@ -256,22 +231,15 @@ func TestPostQuantumOwner(t *testing.T) {
 		t.Errorf("a receipt by a key that is certified twice: %v", err)
 	}
 	b, raw, err := config.ReadBundle(c.Bundle)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	first, _, _ := strings.Cut(b.Certificates[0], "~")
-	if err := os.WriteFile(c.Bundle, []byte(strings.Replace(string(raw), b.Certificates[0], first, 1)), 0o600); err !=
-		nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(c.Bundle, []byte(strings.Replace(string(raw), b.Certificates[0], first, 1)), 0o600))
 	if err := n.take(configured(c.deployment)); err == nil ||
 		!strings.Contains(err.Error(), "lacks the post-quantum signature") {
 		t.Errorf("a certificate that was signed once: %v", err)
 	}
 }
 
-// TestNothingHalf: what the service does not take, or a clock difference that is too large, leaves the owners as they
-// were.
 func TestNothingHalf(t *testing.T) {
 	one, two := newDeployment(t, "one"), newDeployment(t, "two")
 	n := newNode(t, one)
@@ -291,7 +259,6 @@ func TestNothingHalf(t *testing.T) {
 	}
 }
 
-// TestOwnersThatAreRefused: a configuration with one bad owner changes nothing.
 func TestOwnersThatAreRefused(t *testing.T) {
 	one, two := newDeployment(t, "one"), newDeployment(t, "two")
 	for name, tt := range map[string]struct {
@@ -325,7 +292,6 @@ func TestOwnersThatAreRefused(t *testing.T) {
 	}
 }
 
-// withHistory writes the bundle of a deployment beside a history with one certificate, and returns its path.
 func withHistory(t *testing.T, d deployment, certificate string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "trust.json")
@@ -334,13 +300,10 @@ func withHistory(t *testing.T, d deployment, certificate string) string {
 	if err == nil {
 		err = os.WriteFile(config.HistoryFile(path), raw, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return path
 }
 
-// refusedOwners returns the owners whose bundles the metric says are not taken over.
 func refusedOwners(t *testing.T, n *node) (names string) {
 	t.Helper()
 	r := prometheus.NewRegistry()
@@ -357,8 +320,6 @@ func refusedOwners(t *testing.T, n *node) (names string) {
 	return names
 }
 
-// TestFollow: a bundle that has changed is taken over without a reload, unless it is not believed or undoes what is
-// known.
 func TestFollow(t *testing.T) {
 	one, two := newDeployment(t, "one"), newDeployment(t, "two")
 	n := newNode(t, one, two)
@@ -407,18 +368,12 @@ func TestFollow(t *testing.T) {
 	one.Revocations = list
 	one.WriteBundle(t, one.Bundle, earlier)
 	wantKept(t, "which was retired")
-	if err := os.WriteFile(one.Bundle, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(one.Bundle, []byte("{"), 0o600))
 	wantKept(t, "malformed")
-	if err := os.Remove(one.Bundle); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.Remove(one.Bundle))
 	wantKept(t, "no such file")
 	one.publish(t)
-	if err := os.WriteFile(config.HistoryFile(one.Bundle), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(config.HistoryFile(one.Bundle), []byte("{"), 0o600))
 	puts++ // for what the bundle revokes
 	wantKept(t, "the history is malformed")
 	one.Revoke(t, evidence.Revocation{Kind: evidence.RevokedKey, ID: one.Key(t, evidence.PurposeInteraction).KeyID()})
@@ -428,9 +383,7 @@ func TestFollow(t *testing.T) {
 	if got := refusedOwners(t, n); got != "one" {
 		t.Errorf("the metric has %q as refused", got)
 	}
-	if err := os.Remove(config.HistoryFile(one.Bundle)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.Remove(config.HistoryFile(one.Bundle)))
 	n.follow()
 	if n.puts != puts+2 || refusedOwners(t, n) != "" {
 		t.Error("the bundle that is there again is not taken over")

@@ -31,7 +31,6 @@ const (
 	pruneEvery       = 5 * time.Minute
 )
 
-// verifier is the verification of agents as this node offers it.
 type verifier struct {
 	hosts   []string
 	store   *verification.Store
@@ -40,7 +39,7 @@ type verifier struct {
 	log     *zap.Logger
 }
 
-// openVerifier opens the store of the verifications, which lies beside that of the receipts.
+// openVerifier opens the store of verifications beside that of receipts.
 func openVerifier(ctx context.Context, c *config.Reputation, sign verification.Signer, metrics prometheus.Registerer,
 	log *zap.Logger) (*verifier, error) {
 	o := c.Verification
@@ -54,16 +53,12 @@ func openVerifier(ctx context.Context, c *config.Reputation, sign verification.S
 	if err := metrics.Register(v.calls); err != nil {
 		return nil, err
 	}
-	options := verification.Options{Mode: verification.Mode(o.Mode), Tasks: o.TaskList, Gates: bridge(o.XRay, log)}
+	options := verification.Options{Mode: verification.Mode(o.Mode), Tasks: o.TaskList, Gates: bridge(o.XRay, log).Ask}
 	for _, s := range o.Servers {
 		options.Servers = append(options.Servers, verification.Server{Name: s.Name, Role: s.Role, URL: s.URL})
 	}
 	var err error
-	if c.StoreDSN == "" {
-		v.store, err = verification.OpenSQLite(ctx, filepath.Join(c.State, verificationFile), time.Now)
-	} else {
-		v.store, err = verification.OpenPostgres(ctx, c.StoreDSN)
-	}
+	v.store, err = verification.Open(ctx, filepath.Join(c.State, verificationFile), c.StoreDSN, time.Now)
 	if err != nil {
 		return nil, fmt.Errorf("the store of verifications of %s: %w", c.Path, err)
 	}
@@ -74,7 +69,6 @@ func openVerifier(ctx context.Context, c *config.Reputation, sign verification.S
 	return v, nil
 }
 
-// bridge makes what asks the servers of the xray bridge.
 func bridge(x config.XRay, log *zap.Logger) *xray.Bridge {
 	server := func(s *config.XRayServer) xray.Server {
 		if s == nil {
@@ -88,7 +82,6 @@ func bridge(x config.XRay, log *zap.Logger) *xray.Bridge {
 	})
 }
 
-// verifiedOf returns the facts of the last verification that an agent has passed, or nil.
 func (p *process) verifiedOf(ctx context.Context, agent accrual.Agent) (*accrual.Verified, error) {
 	if p.verifier == nil {
 		return nil, nil
@@ -104,11 +97,9 @@ func (p *process) verifiedOf(ctx context.Context, agent accrual.Agent) (*accrual
 		Degraded: r.Degraded}, nil
 }
 
-// callerOf is the name of an agent as a caller. It has the owner's before it: owners choose the names of their agents
-// themselves.
+// callerOf names an agent as a caller. The owner comes first, since owners choose the names of their agents.
 func callerOf(agent accrual.Agent) string { return agent.String() }
 
-// prune removes what is over, until ctx ends.
 func (v *verifier) prune(ctx context.Context) {
 	for range every.Tick(ctx, pruneEvery) {
 		if err := v.service.Prune(ctx); err != nil && ctx.Err() == nil {
@@ -117,7 +108,6 @@ func (v *verifier) prune(ctx context.Context) {
 	}
 }
 
-// handler makes the MCP endpoint of one listener.
 func (v *verifier) handler(caller func(*http.Request) (verification.Caller, error)) (http.Handler, error) {
 	return tools.NewHandler(v.service, tools.Options{
 		Hosts: v.hosts, Caller: caller, Log: v.log, Called: func(tool, code string) {
@@ -126,7 +116,6 @@ func (v *verifier) handler(caller func(*http.Request) (verification.Caller, erro
 	})
 }
 
-// named takes the caller that the sidecar names.
 func named(s *reputation.Service) func(*http.Request) (verification.Caller, error) {
 	return func(r *http.Request) (verification.Caller, error) {
 		by, body, err := api.Caller(s, r, tools.MaxBody)
@@ -139,7 +128,7 @@ func named(s *reputation.Service) func(*http.Request) (verification.Caller, erro
 	}
 }
 
-// namedOrFrom takes the caller that the sidecar names. Where none does, the caller is the network address.
+// namedOrFrom names a caller without a sidecar by its network address.
 func namedOrFrom(s *reputation.Service) func(*http.Request) (verification.Caller, error) {
 	return func(r *http.Request) (verification.Caller, error) {
 		if len(r.Header.Values(interaction.CallerHeader)) > 0 {

@@ -17,8 +17,6 @@ import (
 	"github.com/actionproof/mediator/test/nodetest"
 )
 
-// TestCallers: a caller is the owner and the agent that a token names, or else, at the public address alone, the
-// network address.
 func TestCallers(t *testing.T) {
 	n := nodetest.New(t, gatetest.New(t), nil)
 	owner := n.Kit.Owner(t)

@@ -5,7 +5,10 @@ package db
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -35,8 +38,18 @@ type DB struct {
 	clock   func(ctx context.Context) (time.Time, error)
 }
 
-// OpenSQLite opens the SQLite file at path, or creates it. See [sqlite.OpenDB].
-func OpenSQLite(ctx context.Context, path string, s Schema) (*DB, error) {
+// Open opens the schema in the PostgreSQL database that dsn names. If dsn is empty, it opens the SQLite file at path, or
+// creates it. See [postgres.OpenDB] and [sqlite.OpenDB].
+func Open(ctx context.Context, path, dsn string, s Schema) (*DB, error) {
+	if dsn != "" {
+		tables := strings.ReplaceAll(s.Tables, " TEXT", ` text COLLATE "C"`)
+		d, err := postgres.OpenDB(ctx, dsn,
+			postgres.Schema{Name: s.Name, Version: s.Version, Statements: tables, Forgets: s.Forgets})
+		if err != nil {
+			return nil, err
+		}
+		return &DB{missing: s.Missing, read: d.Read(), write: d.Write, close: d.Close, clock: d.Now}, nil
+	}
 	d, err := sqlite.OpenDB(ctx, path, sqlite.Schema{Version: s.Version, Statements: s.Tables, Forgets: s.Forgets})
 	if err != nil {
 		return nil, err
@@ -46,17 +59,6 @@ func OpenSQLite(ctx context.Context, path string, s Schema) (*DB, error) {
 		return d.Write(ctx, func(t *sql.Tx) error { return do(context.WithoutCancel(ctx), t) })
 	}
 	return &DB{missing: s.Missing, read: d.Read(), write: write, close: d.Close}, nil
-}
-
-// OpenPostgres opens the schema in the database that dsn names. See [postgres.OpenDB].
-func OpenPostgres(ctx context.Context, dsn string, s Schema) (*DB, error) {
-	tables := strings.ReplaceAll(s.Tables, " TEXT", ` text COLLATE "C"`)
-	d, err := postgres.OpenDB(ctx, dsn,
-		postgres.Schema{Name: s.Name, Version: s.Version, Statements: tables, Forgets: s.Forgets})
-	if err != nil {
-		return nil, err
-	}
-	return &DB{missing: s.Missing, read: d.Read(), write: d.Write, close: d.Close, clock: d.Now}, nil
 }
 
 // Clock returns the clock of the database server, which all replicas share. It is nil for a file.
@@ -80,7 +82,7 @@ func (d *DB) Write(ctx context.Context, doing string, do func(Tx) error) error {
 
 // Exec runs a statement and returns the number of changed rows.
 func (t Tx) Exec(query string, args ...any) (int64, error) {
-	r, err := t.tx.ExecContext(t.ctx, query, args...)
+	r, err := t.tx.ExecContext(t.ctx, query, stored(args)...)
 	if err != nil {
 		return 0, ledger.Unavailable(t.doing, err)
 	}
@@ -122,24 +124,24 @@ func (t Tx) Insert(head string, rows [][]any) (inserted int64, err error) {
 	return inserted, nil
 }
 
-// Scan reads one row.
-type Scan[T any] func(scan func(...any) error) (T, error)
-
-// Many returns the rows of a query. For a text that PostgreSQL cannot store it returns Schema.Missing: strangers choose
-// what is looked up, and their mistake is not a failure of the database.
-func Many[T any](ctx context.Context, d *DB, doing string, scan Scan[T], query string, args ...any) ([]T, error) {
+// Many returns the rows of a query. A struct T takes the columns into its first fields, in order; any other T takes one
+// column. Times are stored in Unix milliseconds, with 0 for the zero time.
+//
+// For a text that PostgreSQL cannot store Many returns Schema.Missing: strangers choose what is looked up, and their
+// mistake is not a failure of the database.
+func Many[T any](ctx context.Context, d *DB, doing, query string, args ...any) ([]T, error) {
 	for _, a := range args {
 		if text, ok := a.(string); ok && (!utf8.ValidString(text) || strings.ContainsRune(text, 0)) {
 			return nil, d.missing
 		}
 	}
-	rows, err := d.read.QueryContext(ctx, query, args...)
-	return collect(doing, rows, err, scan)
+	rows, err := d.read.QueryContext(ctx, query, stored(args)...)
+	return collect[T](doing, rows, err)
 }
 
-// One returns the first row of a query, or Schema.Missing.
-func One[T any](ctx context.Context, d *DB, doing string, scan Scan[T], query string, args ...any) (one T, err error) {
-	all, err := Many(ctx, d, doing, scan, query, args...)
+// One returns the first row of a query, or Schema.Missing. See [Many].
+func One[T any](ctx context.Context, d *DB, doing, query string, args ...any) (one T, err error) {
+	all, err := Many[T](ctx, d, doing, query, args...)
 	switch {
 	case err != nil:
 		return one, err
@@ -149,26 +151,69 @@ func One[T any](ctx context.Context, d *DB, doing string, scan Scan[T], query st
 	return all[0], nil
 }
 
-// ManyIn returns the rows of a query in a transaction.
-func ManyIn[T any](t Tx, scan Scan[T], query string, args ...any) ([]T, error) {
-	rows, err := t.tx.QueryContext(t.ctx, query, args...)
-	return collect(t.doing, rows, err, scan)
+// ManyIn returns the rows of a query in a transaction. See [Many].
+func ManyIn[T any](t Tx, query string, args ...any) ([]T, error) {
+	rows, err := t.tx.QueryContext(t.ctx, query, stored(args)...)
+	return collect[T](t.doing, rows, err)
 }
 
-func collect[T any](doing string, rows *sql.Rows, err error, scan Scan[T]) (all []T, _ error) {
+func collect[T any](doing string, rows *sql.Rows, err error) (all []T, _ error) {
 	if err != nil {
 		return nil, ledger.Unavailable(doing, err)
 	}
 	defer rows.Close()
-	for rows.Next() {
-		one, err := scan(rows.Scan)
-		if err != nil {
-			return nil, ledger.Unavailable(doing, err)
+	columns, err := rows.Columns()
+	for err == nil && rows.Next() {
+		var one T
+		if err = rows.Scan(places(reflect.ValueOf(&one).Elem())[:len(columns)]...); err == nil {
+			all = append(all, one)
 		}
-		all = append(all, one)
 	}
-	if err := rows.Err(); err != nil {
+	if err := errors.Join(err, rows.Err()); err != nil {
 		return nil, ledger.Unavailable(doing, err)
 	}
 	return all, nil
+}
+
+// places returns where to scan the columns of a row.
+func places(v reflect.Value) (all []any) {
+	if at, ok := v.Addr().Interface().(*time.Time); ok {
+		return []any{moment{at}}
+	}
+	if v.Kind() != reflect.Struct {
+		return []any{v.Addr().Interface()}
+	}
+	for i := range v.NumField() {
+		all = append(all, places(v.Field(i))...)
+	}
+	return all
+}
+
+// moment scans a stored time.
+type moment struct{ at *time.Time }
+
+// Scan implements [sql.Scanner].
+func (m moment) Scan(column any) error {
+	ms, ok := column.(int64)
+	if !ok {
+		return fmt.Errorf("the column is no time: %T", column)
+	}
+	if ms != 0 {
+		*m.at = time.UnixMilli(ms).UTC()
+	}
+	return nil
+}
+
+// stored returns arguments as they are stored.
+func stored(args []any) []any {
+	all := slices.Clone(args)
+	for i, a := range all {
+		switch at, ok := a.(time.Time); {
+		case ok && at.IsZero():
+			all[i] = 0
+		case ok:
+			all[i] = at.UnixMilli()
+		}
+	}
+	return all
 }

@@ -48,7 +48,7 @@ func Dial(ctx context.Context, url string, transport http.RoundTripper) (*Node, 
 	return &Node{url, session}, nil
 }
 
-// refusing turns an answer that is a refusal into an error; the SDK would report only its status.
+// refusing turns a refusal into an error; the SDK would report only its status.
 type refusing struct{ next http.RoundTripper }
 
 // RoundTrip implements [http.RoundTripper].
@@ -102,7 +102,7 @@ func (n *Node) call(ctx context.Context, tool string, arguments any) (text strin
 	return "", fmt.Errorf("%s at %s: the result has no text", tool, n.url)
 }
 
-// refusalOf returns the refusal in a result's text, or nil. A rejected registration is not one.
+// refusalOf returns the refusal in a result's text, or nil. A rejected registration is none.
 func refusalOf(isError bool, text string) error {
 	if !isError {
 		return nil

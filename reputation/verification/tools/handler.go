@@ -30,8 +30,6 @@ type Options struct {
 	Hosts []string
 	// Caller returns the caller of a request; required.
 	Caller func(*http.Request) (verification.Caller, error)
-	// Version is the program's.
-	Version string
 	// Called, if set, gets the tool of each call and the code of its refusal, or nothing.
 	Called func(tool, code string)
 	// Log gets the node's own failures.
@@ -50,7 +48,7 @@ func NewHandler(service *verification.Service, o Options) (http.Handler, error) 
 		o.Log = zap.NewNop()
 	}
 	// The tools never change; a client listening for changes would hold its place forever.
-	server := mcp.NewServer(&mcp.Implementation{Name: "mediator-verification", Version: o.Version},
+	server := mcp.NewServer(&mcp.Implementation{Name: "mediator-verification"},
 		&mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: false}}})
 	t := tools{service, o.Called, o.Log}
 	add(server, t, "get_registration_challenge",
@@ -89,7 +87,7 @@ func NewHandler(service *verification.Service, o Options) (http.Handler, error) 
 	})), nil
 }
 
-// named reports whether host, with or without a port, is a name of the endpoint or an address.
+// named reports whether host is a name of the endpoint or an address.
 func (o Options) named(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -100,7 +98,7 @@ func (o Options) named(host string) bool {
 
 type callerKey struct{}
 
-// tools implements the tools: each method takes the arguments and returns the result.
+// tools has a method for each tool: arguments in, result out.
 type tools struct {
 	service *verification.Service
 	called  func(tool, code string)
@@ -149,7 +147,7 @@ type failure struct {
 	RetryAfter int    `json:"retryAfter,omitzero"` // seconds
 }
 
-// failed returns a refusal. It hides the details of the node's own failures.
+// failed hides the details of the node's own failures.
 func (t tools) failed(tool string, err error) *mcp.CallToolResult {
 	d := problem.ForAgent(err, "")
 	t.called(tool, d.Code)

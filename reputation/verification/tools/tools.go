@@ -87,7 +87,6 @@ type gray struct {
 	Cooldown int64  `json:"cooldown"` // milliseconds
 }
 
-// rejection is the result of a rejected registration.
 type rejection struct {
 	failure
 	gray

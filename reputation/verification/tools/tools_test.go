@@ -44,7 +44,7 @@ func newNode(t *testing.T, mode verification.Mode, step time.Duration) *node {
 	start := time.Now()
 	var steps atomic.Int64
 	now := func() time.Time { return start.Add(time.Duration(steps.Load()) * step) }
-	kept, err := verification.OpenSQLite(t.Context(), filepath.Join(t.TempDir(), "v.db"), now)
+	kept, err := verification.Open(t.Context(), filepath.Join(t.TempDir(), "v.db"), "", now)
 	check.Must(t, err)
 	t.Cleanup(func() { _ = kept.Close() })
 	key, err := custody.NewMemory("appraiser-key")

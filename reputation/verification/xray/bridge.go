@@ -50,8 +50,6 @@ type Options struct {
 	Orchestrate, Govern, Enforce Server
 	// Timeout defaults to [Timeout].
 	Timeout time.Duration
-	// Version is the program's.
-	Version string
 	Log     *zap.Logger
 }
 
@@ -60,8 +58,6 @@ type Options struct {
 type Bridge struct {
 	o Options
 }
-
-var _ verification.Gates = (*Bridge)(nil)
 
 // New makes a bridge.
 func New(o Options) *Bridge {
@@ -77,8 +73,18 @@ func New(o Options) *Bridge {
 	return &Bridge{o}
 }
 
-// Orchestrate reports the task to the orchestrator. The answer is only recorded.
-func (b *Bridge) Orchestrate(ctx context.Context, q verification.Question) verification.Answer {
+func (b *Bridge) Ask(ctx context.Context, gate string, q verification.Question) verification.Answer {
+	switch gate {
+	case verification.GateOrchestrate:
+		return b.orchestrate(ctx, q)
+	case verification.GateGovern:
+		return b.govern(ctx, q)
+	}
+	return b.enforce(ctx, q)
+}
+
+// orchestrate reports the task. The answer is only recorded.
+func (b *Bridge) orchestrate(ctx context.Context, q verification.Question) verification.Answer {
 	type task struct {
 		ID          string `json:"id"`
 		Description string `json:"description"`
@@ -90,8 +96,7 @@ func (b *Bridge) Orchestrate(ctx context.Context, q verification.Question) verif
 	}, orchestrated)
 }
 
-// Govern asks for a decision about the agent and for its prior resonance.
-func (b *Bridge) Govern(ctx context.Context, q verification.Question) verification.Answer {
+func (b *Bridge) govern(ctx context.Context, q verification.Question) verification.Answer {
 	evidence := []string{"verification requested"}
 	if len(q.Turns) > 0 {
 		evidence = []string{"possession of the key proven", fmt.Sprint("turns: ", len(q.Turns))}
@@ -103,8 +108,7 @@ func (b *Bridge) Govern(ctx context.Context, q verification.Question) verificati
 	}}}, func(raw []byte) (verification.Answer, error) { return governed(raw, q.DID) })
 }
 
-// Enforce asks for a score of the reasoning against the task.
-func (b *Bridge) Enforce(ctx context.Context, q verification.Question) verification.Answer {
+func (b *Bridge) enforce(ctx context.Context, q verification.Question) verification.Answer {
 	type step struct {
 		Tool      string `json:"tool"`
 		Reasoning string `json:"reasoning"`
@@ -122,7 +126,7 @@ func (b *Bridge) Enforce(ctx context.Context, q verification.Question) verificat
 	}, enforced)
 }
 
-// ask calls a tool and reads its answer. Any failure makes the server unavailable.
+// ask makes a server that fails in any way unavailable.
 func (b *Bridge) ask(ctx context.Context, s Server, tool string, arguments any,
 	read func([]byte) (verification.Answer, error)) verification.Answer {
 	if s.URL == "" {
@@ -130,7 +134,7 @@ func (b *Bridge) ask(ctx context.Context, s Server, tool string, arguments any,
 	}
 	bounded, cancel := context.WithTimeout(ctx, b.o.Timeout)
 	defer cancel()
-	raw, err := call(bounded, s, b.o.Version, tool, arguments)
+	raw, err := call(bounded, s, tool, arguments)
 	if err == nil {
 		var answer verification.Answer
 		if answer, err = read(raw); err == nil {
@@ -165,8 +169,8 @@ func reasonOf(ctx context.Context, err error) string {
 }
 
 // call connects, calls one tool and returns the JSON of its result.
-func call(ctx context.Context, s Server, version, tool string, arguments any) ([]byte, error) {
-	client := mcp.NewClient(&mcp.Implementation{Name: "mediator", Version: version},
+func call(ctx context.Context, s Server, tool string, arguments any) ([]byte, error) {
+	client := mcp.NewClient(&mcp.Implementation{Name: "mediator"},
 		&mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
 	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{
 		Endpoint: s.URL, HTTPClient: s.client, MaxRetries: -1, DisableStandaloneSSE: true,
@@ -193,7 +197,7 @@ func call(ctx context.Context, s Server, version, tool string, arguments any) ([
 	return nil, shapeError{errors.New("the result has no text")}
 }
 
-// newClient returns a client that sends the token, bounds answers, follows no redirects and uses no proxy.
+// newClient sends the token, bounds answers, follows no redirects and uses no proxy.
 func (s *Server) newClient() *http.Client {
 	t := &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: s.RootCAs, MinVersion: tls.VersionTLS12}, MaxIdleConnsPerHost: 4,

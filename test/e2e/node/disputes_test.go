@@ -25,19 +25,17 @@ import (
 	"github.com/actionproof/mediator/test/nodetest"
 )
 
-// registered lets a stopped node know agents as registered for an hour, as if they had passed a verification.
 func registered(t *testing.T, state string, agents ...string) {
 	t.Helper()
-	s, err := verification.OpenSQLite(t.Context(), filepath.Join(state, "verification.db"), time.Now)
+	s, err := verification.Open(t.Context(), filepath.Join(state, "verification.db"), "", time.Now)
 	check.Must(t, err)
 	defer s.Close()
 	at := time.Now().Add(-time.Hour)
 	session := verification.Session{ID: "registered", Opened: at.UnixMilli(), State: verification.Completed}
-	check.Must(t, s.Open(t.Context(), session, 1, 1))
+	check.Must(t, s.Begin(t.Context(), session, 1, 1))
 	check.Must(t, s.Update(t.Context(), session, verification.Effects{Agents: agents, At: at}))
 }
 
-// TestDisputeScripts publishes, disputes and decides by hand, at a real node.
 func TestDisputeScripts(t *testing.T) {
 	t.Parallel()
 	n := kit.NewNode(t, quickConfig+"disputes: {arbiter: arbiter.jwk, windows: {short: 1h}}\n")
@@ -60,8 +58,6 @@ func TestDisputeScripts(t *testing.T) {
 	}})
 }
 
-// prepareSpeakingRig is a [tiersRig] whose agent publishes at the node. Its policy refuses agents that have lost a
-// dispute.
 func prepareSpeakingRig(t *testing.T) tiersRig {
 	t.Helper()
 	r := prepareTiersRig(t, func(file string) string {
@@ -77,8 +73,6 @@ func prepareSpeakingRig(t *testing.T) tiersRig {
 	return r
 }
 
-// TestDisputes has an agent behind a sidecar publish a signal, dispute another agent and lose a dispute. An accusation
-// changes nothing. The agent that lost is refused, and the record says why, until it has proven itself again.
 func TestDisputes(t *testing.T) {
 	t.Parallel()
 	r := prepareSpeakingRig(t)
@@ -89,7 +83,7 @@ func TestDisputes(t *testing.T) {
 	other := evidence.DIDKey([]byte(key.Public().(ed25519.PublicKey)))
 	r.StopProcess(t, "reputation")
 	registered(t, r.In("reputation"), agent.String(), other)
-	s, err := store.Open(t.Context(), r.In("reputation/reputation.db"))
+	s, err := store.Open(t.Context(), r.In("reputation/reputation.db"), "")
 	check.Must(t, err)
 	nodetest.Log(t, s, agent, time.Now(), 12, 45)
 	check.Must(t, s.Close())
@@ -150,7 +144,7 @@ func TestDisputes(t *testing.T) {
 	}
 
 	r.StopProcess(t, "reputation")
-	s, err = store.Open(t.Context(), r.In("reputation/reputation.db"))
+	s, err = store.Open(t.Context(), r.In("reputation/reputation.db"), "")
 	check.Must(t, err)
 	nodetest.Log(t, s, agent, time.Now(), 20, 45)
 	check.Must(t, s.Close())
@@ -160,7 +154,6 @@ func TestDisputes(t *testing.T) {
 	r.stated(t, "disputes", interaction.StatesContract)
 }
 
-// stated checks that the record of the last post by a rule has a statement of this kind, and verifies.
 func (r tiersRig) stated(t *testing.T, rule, kind string) {
 	t.Helper()
 	var found ledger.Record

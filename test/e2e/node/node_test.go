@@ -19,7 +19,6 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// nodeStores returns the configuration of each store that a node can have.
 func nodeStores(t *testing.T) map[string]func(t *testing.T) string {
 	return map[string]func(t *testing.T) string{
 		"a file": func(*testing.T) string { return "" },
@@ -31,8 +30,6 @@ func nodeStores(t *testing.T) map[string]func(t *testing.T) string {
 	}
 }
 
-// TestNode runs a node alone. It waits for its certificate, takes receipts, signs a score that verifies with public
-// keys, serves nothing of the operators' at its public address, and ends well.
 func TestNode(t *testing.T) {
 	t.Parallel()
 	for name, store := range nodeStores(t) {
@@ -83,7 +80,6 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// TestNodeKilled kills the node again and again while receipts arrive. It keeps what it has acknowledged, once.
 func TestNodeKilled(t *testing.T) {
 	t.Parallel()
 	for name, store := range nodeStores(t) {
@@ -129,7 +125,6 @@ func TestNodeKilled(t *testing.T) {
 	}
 }
 
-// TestNodeReload: a reload takes owners and hosts, and nothing else. A wrong configuration changes nothing.
 func TestNodeReload(t *testing.T) {
 	t.Parallel()
 	n := kit.NewNode(t, "confine: {read: [owners]}\n")
@@ -187,7 +182,6 @@ func TestNodeReload(t *testing.T) {
 	reload("restart_required")
 }
 
-// TestNodeReplicas runs two nodes on one database. Each knows what the other took, and receipts at both count once.
 func TestNodeReplicas(t *testing.T) {
 	t.Parallel()
 	store := nodeStores(t)["PostgreSQL"](t)
@@ -228,7 +222,6 @@ func TestNodeReplicas(t *testing.T) {
 	}
 }
 
-// TestNodeLimits: the node keeps to the limits of its configuration.
 func TestNodeLimits(t *testing.T) {
 	t.Parallel()
 	n := kit.NewNode(t, "limits: {sessions: 1, receipts: 3, publicPerSecond: 1000}\n")

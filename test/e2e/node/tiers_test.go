@@ -39,10 +39,8 @@ actions:
 
 const fewWords, manyWords = 10, 8 << 10
 
-// tiersRig is a deployment by configs/policy-reputation.yaml, whose manifest demands reputations of at most 20 seconds.
 type tiersRig struct{ *kit.Rig }
 
-// prepareTiersRig does not start the processes yet.
 func prepareTiersRig(t *testing.T, change ...func(file string) string) tiersRig {
 	t.Helper()
 	return tiersRig{kit.PrepareRig(t, kit.Plain, func(r *kit.Rig) (http.Handler, string) {
@@ -62,7 +60,6 @@ func prepareTiersRig(t *testing.T, change ...func(file string) string) tiersRig 
 	}}, change...)...)}
 }
 
-// agent returns the deployment's agent as the node knows it.
 func (r tiersRig) agent(t *testing.T) accrual.Agent {
 	t.Helper()
 	agent, err := r.Agent()
@@ -70,13 +67,11 @@ func (r tiersRig) agent(t *testing.T) accrual.Agent {
 	return agent
 }
 
-// post posts so many words for a new event.
 func (r tiersRig) post(t *testing.T, words int) kit.Outcome {
 	t.Helper()
 	return r.OpenAgent(t).Call(http.MethodPost, "/posts", `{"body":"`+strings.Repeat("x ", words)+`"}`)
 }
 
-// decided posts until the post has this code, since the node or the control plane may not be up to date yet.
 func (r tiersRig) decided(t *testing.T, words int, code string) (o kit.Outcome) {
 	t.Helper()
 	kit.Until(t, fmt.Sprintf("a post of %d words with the code %q", words, code), func() bool {
@@ -86,7 +81,6 @@ func (r tiersRig) decided(t *testing.T, words int, code string) (o kit.Outcome) 
 	return o
 }
 
-// shown checks what posts show says of a post: the rule that decided, and the reputation below it.
 func (r tiersRig) shown(t *testing.T, o kit.Outcome, rule, reputation string) {
 	t.Helper()
 	status, text, said := kit.Invoke(t, "posts", "show", o.Post, "--admin", r.Stack.Admin())
@@ -96,7 +90,6 @@ func (r tiersRig) shown(t *testing.T, o kit.Outcome, rule, reputation string) {
 	}
 }
 
-// reputation returns the token in the record of a post.
 func (r tiersRig) reputation(t *testing.T, o kit.Outcome) (token string) {
 	t.Helper()
 	var record ledger.Record
@@ -108,7 +101,6 @@ func (r tiersRig) reputation(t *testing.T, o kit.Outcome) (token string) {
 	return record.Artifacts[at].Token
 }
 
-// decide asks the control plane for a decision, as a sidecar that sends a reputation of any age.
 func (r tiersRig) decide(t *testing.T, reputation string) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
@@ -142,9 +134,6 @@ func (r tiersRig) decide(t *testing.T, reputation string) error {
 	return err
 }
 
-// TestTiers lets a reputation decide the posts of a deployment. Without one nothing is posted. A new agent has the
-// tight budget of the example policy, and a proven one posts more. Without the node posts continue until the last token
-// is too old.
 func TestTiers(t *testing.T) {
 	t.Parallel()
 	r := prepareTiersRig(t)
@@ -193,7 +182,7 @@ func TestTiers(t *testing.T) {
 		t.Errorf("a sidecar that sends an old reputation is refused: %v", coded)
 	}
 
-	s, err := store.Open(t.Context(), r.In("reputation/reputation.db"))
+	s, err := store.Open(t.Context(), r.In("reputation/reputation.db"), "")
 	check.Must(t, err)
 	nodetest.Log(t, s, r.agent(t), time.Now(), 12, 45)
 	check.Must(t, s.Close())
@@ -207,7 +196,6 @@ func TestTiers(t *testing.T) {
 	check.Must(t, r.decide(t, r.reputation(t, more)))
 }
 
-// verified verifies the record of a post and its reputation with public keys alone.
 func (r tiersRig) verified(t *testing.T, o kit.Outcome) {
 	t.Helper()
 	file := r.SaveRecord(t, o.Post)

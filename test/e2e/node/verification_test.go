@@ -33,13 +33,11 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// tools are the reads of a verification.
 const tools = `[get_registration_challenge, submit_challenge_turn, search_plugins, list_mcp_servers, ` +
 	`get_plugin_ui_manifest]`
 
 const verificationConfig = "verification: {hosts: [node.example], servers: [{name: calendar, role: reads calendars}]}\n"
 
-// verificationRules let an agent be verified by a node. The registration, which others can read, is a post.
 const verificationRules = `
 actions:
   - name: plugins
@@ -51,9 +49,6 @@ egress:
     match: {url: "https://PLAIN/mcp", mcp: {tools: ` + tools + `}}
 ` + kit.Upstream
 
-// TestVerificationThroughTheProxy has agents of both generations of the official TypeScript SDK verified by a node at
-// its public address. The registration is a post with its whole evidence, once for each event. The result verifies with
-// the team's public keys.
 func TestVerificationThroughTheProxy(t *testing.T) {
 	t.Parallel()
 	agent := kit.NodeJS(t)
@@ -86,7 +81,6 @@ func TestVerificationThroughTheProxy(t *testing.T) {
 		`mediator_verification_calls_total{code="",tool="get_registration_challenge"} 3`)
 }
 
-// ownVerificationRules let an agent be verified by its own node, at the mediator's name.
 const ownVerificationRules = `
 actions:
   - name: plugins
@@ -102,7 +96,6 @@ egress:
     generate: {models: [m], maxTokens: 100}
 ` + kit.Upstream
 
-// answerChat answers as a model does.
 func answerChat(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = io.WriteString(w,
@@ -110,7 +103,6 @@ func answerChat(w http.ResponseWriter, _ *http.Request) {
 			`"usage":{"prompt_tokens":9,"completion_tokens":1}}`)
 }
 
-// newOwnVerificationRig starts a deployment whose node verifies agents at the mediator's name.
 func newOwnVerificationRig(t *testing.T, rules string) *kit.Rig {
 	t.Helper()
 	return kit.NewRig(t, kit.Plain, func(*kit.Rig) (http.Handler, string) {
@@ -120,9 +112,6 @@ func newOwnVerificationRig(t *testing.T, rules string) *kit.Rig {
 	})
 }
 
-// TestVerificationAtTheMediator has agents of both generations of the official TypeScript SDK verified at the
-// mediator's own name. The node learns the agent's owner and name from the sidecar. The registration is a post, and is
-// refused without an action.
 func TestVerificationAtTheMediator(t *testing.T) {
 	t.Parallel()
 	agent := kit.NodeJS(t)
@@ -177,7 +166,6 @@ func TestVerificationAtTheMediator(t *testing.T) {
 	})
 }
 
-// TestVerifiedReputation: a verification through the sidecar becomes part of the agent's signed reputation.
 func TestVerifiedReputation(t *testing.T) {
 	t.Parallel()
 	r := newOwnVerificationRig(t, ownVerificationRules)
@@ -222,12 +210,10 @@ func TestVerifiedReputation(t *testing.T) {
 	kit.Until(t, "the example's registration to be recorded as a post", func() bool { return r.ToolPosts(t) == 2 })
 }
 
-// quickTask can be done at once.
 const quickTask = `[{"id": "compare", ` +
 	`"prompt": "Compare the plugins of the registry with the servers of this deployment.", ` +
 	`"requiredTools": ["list_mcp_servers"], "minTurns": 2, "minDurationMs": 0}]`
 
-// quickly has the node give out quickTask.
 func quickly(t *testing.T, n *kit.NodeRig) {
 	t.Helper()
 	kit.Write(t, n.At("tasks.json"), quickTask)
@@ -236,7 +222,6 @@ func quickly(t *testing.T, n *kit.NodeRig) {
 const quickConfig = "verification: {hosts: [node.example], tasks: tasks.json, servers: [{name: calendar, role: " +
 	"reads calendars}]}\n"
 
-// TestVerificationScripts walks verifications by hand, at a real node.
 func TestVerificationScripts(t *testing.T) {
 	t.Parallel()
 	n := kit.NewNode(t, quickConfig)
@@ -253,7 +238,6 @@ func TestVerificationScripts(t *testing.T) {
 	}})
 }
 
-// TestVerificationTasks: a reload takes the tasks of the file, or those of the program. A wrong list changes nothing.
 func TestVerificationTasks(t *testing.T) {
 	t.Parallel()
 	n := kit.NewNode(t, quickConfig)
@@ -319,8 +303,6 @@ func TestVerificationTasks(t *testing.T) {
 	reload("verification.mode (restart_required)")
 }
 
-// TestVerificationCallers: a caller token names the caller, for one request. Callers at the public address are known by
-// their network address. Sessions outlast the process, and by default a node does not verify at all.
 func TestVerificationCallers(t *testing.T) {
 	t.Parallel()
 	for name, store := range nodeStores(t) {
@@ -400,8 +382,6 @@ func TestVerificationCallers(t *testing.T) {
 	})
 }
 
-// newGate starts a server of the xray bridge that answers nothing. It returns the last token that the server got, and
-// the configuration that names it.
 func newGate(t *testing.T) (asked func() string, more string) {
 	t.Helper()
 	var token atomic.Value
@@ -419,12 +399,10 @@ func newGate(t *testing.T) (asked func() string, more string) {
 		`xray: {govern: {url: "` + server.URL + `/mcp", ca: ` + dir + `/ca.pem, tokenFile: ` + dir + `/token}}`
 }
 
-// callOf is the message that calls a tool.
 func callOf(tool, arguments string) string {
 	return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `","arguments":` + arguments + `}}`
 }
 
-// callerToken is the sidecar's word about the agent that sends body.
 func callerToken(t *testing.T, n *kit.NodeRig, body string) string {
 	t.Helper()
 	token, err := evidence.Sign(t.Context(), n.Kit.Key(t, evidence.PurposeInteraction), interaction.CallerKind,

@@ -77,10 +77,10 @@ func run(dir, trust string) error {
 func open(dir string) (*store.Store, error) {
 	dsn, err := os.ReadFile(filepath.Join(dir, "dsn"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return store.Open(context.Background(), filepath.Join(dir, "reputation.db"))
+		return store.Open(context.Background(), filepath.Join(dir, "reputation.db"), "")
 	}
 	if err != nil {
 		return nil, err
 	}
-	return store.OpenPostgres(context.Background(), string(dsn))
+	return store.Open(context.Background(), "", string(dsn))
 }

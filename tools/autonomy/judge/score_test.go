@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	appraisal "github.com/actionproof/mediator/reputation/autonomy"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func TestAreaUnder(t *testing.T) {
@@ -39,12 +40,8 @@ func TestAreaUnder(t *testing.T) {
 
 func TestJudge(t *testing.T) {
 	o := options{n: 1, baselines: 1, seed: 3, docs: filepath.Join(t.TempDir(), "score.md")}
-	if err := os.WriteFile(o.docs, []byte("before\n"+place.Begin+"old\n"+place.End+"after\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := judge(o); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(o.docs, []byte("before\n"+place.Begin+"old\n"+place.End+"after\n"), 0o600))
+	check.Must(t, judge(o))
 	docs, err := os.ReadFile(o.docs)
 	if err != nil || !bytes.HasPrefix(docs, []byte("before\n"+place.Begin)) ||
 		!bytes.HasSuffix(docs, []byte(place.End+"after\n")) || bytes.Contains(docs, []byte("old")) {
@@ -59,9 +56,7 @@ func TestJudge(t *testing.T) {
 
 func TestPageIsOfTheseFormulas(t *testing.T) {
 	docs, err := os.ReadFile("../../../docs/autonomy.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	hasTable(t, docs)
 }
 
