@@ -126,7 +126,7 @@ func (h *InteractionHead) check() error {
 	if h == nil {
 		return nil
 	}
-	typ := SessionReceiptKind.Typ
+	typ := sessionReceipt.Typ
 	if h.Number < 0 || h.Number == 0 != (h.HeadHash == "") || len(h.OpenCalls) > MaxOpenCalls {
 		return refusal.New("artifact_malformed",
 			"the interactions of the %s are no head and number of a chain, or more than %d open calls", typ, MaxOpenCalls)
@@ -199,7 +199,7 @@ func (c *ActionGrant) check() error {
 	} {
 		// A reader could take an empty list for "no limit".
 		if len(list) == 0 {
-			return refusal.New("artifact_malformed", "the %s leaves one of its scopes empty", ActionGrantKind.Typ)
+			return refusal.New("artifact_malformed", "the %s leaves one of its scopes empty", actionGrant.Typ)
 		}
 	}
 	return nil
@@ -239,12 +239,12 @@ func (c *SignerCertificate) key() KeyClaims { return KeyClaims{c.KeyCustody, c.K
 
 func (c *SignerCertificate) check() error {
 	if len(c.Purposes) != 1 {
-		return refusal.New("artifact_malformed", "the %s for key %s must give exactly one purpose", SignerCertificateKind.Typ,
+		return refusal.New("artifact_malformed", "the %s for key %s must give exactly one purpose", signerCertificate.Typ,
 			c.SubjectKeyID)
 	}
 	if IsSecretID(c.SubjectKeyID) {
 		return refusal.New("artifact_malformed", "the %s is for the shared secret %s; only keys are certified",
-			SignerCertificateKind.Typ, c.SubjectKeyID)
+			signerCertificate.Typ, c.SubjectKeyID)
 	}
 	return nil
 }

@@ -15,11 +15,11 @@ func BenchmarkSign(b *testing.B) {
 	w := newWorld(b)
 	key, err := w.key.Current(b.Context())
 	check.Must(b, err)
-	claims, err := evidence.UnverifiedClaims(evidence.RequestProofKind, w.token)
+	claims, err := evidence.UnverifiedClaims(evidence.RequestProofKind(), w.token)
 	check.Must(b, err)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := evidence.Sign(b.Context(), key, evidence.RequestProofKind, claims); err != nil {
+		if _, err := evidence.Sign(b.Context(), key, evidence.RequestProofKind(), claims); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -43,13 +43,13 @@ func BenchmarkClaims(b *testing.B) {
 		},
 		Session: &evidence.SessionSummary{InputKind: evidence.TriggerSourceEvent, ReceiptID: "r", SessionID: "s"},
 	}
-	token, err := evidence.SignMAC(secret, evidence.CapabilityKind, claims)
+	token, err := evidence.SignMAC(secret, evidence.CapabilityKind(), claims)
 	check.Must(b, err)
 	want := evidence.Expected{Issuers: []string{"gate"}, Audiences: []string{"gate"}, MaxAge: time.Minute}
 	for name, do := range map[string]func() error{
-		"write": func() error { _, err := evidence.SignMAC(secret, evidence.CapabilityKind, claims); return err },
+		"write": func() error { _, err := evidence.SignMAC(secret, evidence.CapabilityKind(), claims); return err },
 		"read": func() error {
-			_, err := evidence.OpenMAC(secret, evidence.CapabilityKind, token, want, time.Unix(claims.IssuedAt, 0), 0)
+			_, err := evidence.OpenMAC(secret, evidence.CapabilityKind(), token, want, time.Unix(claims.IssuedAt, 0), 0)
 			return err
 		},
 		"hash": func() error { claims.Binding.Hash(); return nil },

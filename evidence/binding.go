@@ -3,6 +3,7 @@ package evidence
 import (
 	"reflect"
 
+	"github.com/actionproof/mediator/evidence/internal/codec"
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
@@ -23,19 +24,19 @@ type Binding struct {
 // Bounds in bytes. A resource contains a path.
 const (
 	maxName     = 256
-	maxResource = 2048
+	maxResource = codec.MaxText
 )
 
 // Hash returns the hash of b's canonical JSON, nonce included (seed: hashChallengeBinding).
 func (b Binding) Hash() string {
-	raw, err := bindingCodec.encode(&b, 256)
+	raw, err := bindingCodec.Encode(&b, 256)
 	if err != nil {
 		return "" // equals no hash, so every comparison refuses
 	}
 	return HashBytes(raw)
 }
 
-var bindingCodec = newCodec(reflect.TypeFor[Binding]())
+var bindingCodec = codec.New(reflect.TypeFor[Binding]())
 
 // Check refuses an incomplete or malformed binding. [Binding.CheckNonce] also demands the nonce.
 func (b Binding) Check() error {
@@ -69,14 +70,4 @@ func (b Binding) SameAction(o Binding) bool {
 }
 
 // IsHash reports whether s is a lowercase hex SHA-256.
-func IsHash(s string) bool {
-	if len(s) != 64 {
-		return false
-	}
-	for _, c := range []byte(s) {
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return true
-}
+func IsHash(s string) bool { return codec.IsHash(s) }

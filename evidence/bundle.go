@@ -87,13 +87,13 @@ type Revocation struct {
 
 func (c *RevocationList) check() error {
 	if c.Revoked == nil { // an empty list has one spelling: []
-		return refusal.New("artifact_malformed", "the %s has no list", RevocationListKind.Typ)
+		return refusal.New("artifact_malformed", "the %s has no list", revocationList.Typ)
 	}
 	for _, r := range c.Revoked {
 		if r.Kind != RevokedArtifact && r.Kind != RevokedKey || r.Expires <= 0 || len(r.ID) > maxKeyID ||
 			len(r.Reason) > maxName {
 			return refusal.New("artifact_malformed",
-				"the entry %.80q of the %s has an unknown kind, no end, or a text of over %d bytes", r.ID, RevocationListKind.Typ,
+				"the entry %.80q of the %s has an unknown kind, no end, or a text of over %d bytes", r.ID, revocationList.Typ,
 				maxName)
 		}
 	}
@@ -119,18 +119,18 @@ func (r *revocations) has(kid string) bool {
 
 // openRevocations verifies the signature of a revocation list by a pinned registry key.
 func (t *Trust) openRevocations(token string) (*revocations, error) {
-	p, err := parseRooted(token, RevocationListKind.Typ, RevocationListKind.maxToken)
+	p, err := parseRooted(token, revocationList.Typ, revocationList.maxToken)
 	if err != nil {
 		return nil, err
 	}
-	root, err := t.root(p.header.Kid, RevocationListKind.Typ, RevocationListKind.Purpose)
+	root, err := t.root(p.header.Kid, revocationList.Typ, revocationList.Purpose)
 	if err != nil {
 		return nil, err
 	}
-	if err := root.verify(RevocationListKind.Typ, p, t.policy.RequirePostQuantum); err != nil {
+	if err := root.verify(revocationList.Typ, p, t.policy.RequirePostQuantum); err != nil {
 		return nil, err
 	}
-	list, err := decode(RevocationListKind, p.payload)
+	list, err := decode(revocationList, p.payload)
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +234,7 @@ func (t *Trust) notRevoked(what, kid string, ids []string, at moment) error {
 	if issued := time.Unix(r.list.IssuedAt, 0); t.past && at.now.Before(issued) {
 		at.now = issued // a list made after the moment also revokes
 	}
-	if err := want.admits(RevocationListKind.Typ, r.kid, r.list.Registered, KeyClaims{}, at); err != nil {
+	if err := want.admits(revocationList.Typ, r.kid, r.list.Registered, KeyClaims{}, at); err != nil {
 		return refusal.New("revocations_stale", "what is revoked is not known: %w", err)
 	}
 	for _, name := range []string{kid, KeyName(kid)} {

@@ -18,27 +18,27 @@ func TestClaimsThatAreRefused(t *testing.T) {
 	binding := evidence.Binding{Action: "a", ContentHash: h, Nonce: "n", Resource: "r", Subject: "s"}
 	key := evidence.KeyClaims{KeyCustody: custody.ExternalMediator}
 	stamped := func() evidence.Registered { return evidence.NewRegistered("issuer", "api", noon, time.Minute) }
-	spoil(t, evidence.TriggerOriginProofKind, func() evidence.TriggerOriginProof {
+	spoil(t, evidence.TriggerOriginProofKind(), func() evidence.TriggerOriginProof {
 		return evidence.TriggerOriginProof{Registered: stamped(), BindingHash: h, EventID: "e", EvidenceHash: h,
 			EvidenceID: "e", Kind: "k", PayloadHash: h, Source: "s", VerificationMethod: "m"}
 	})
-	spoil(t, evidence.TriggerReceiptKind, func() evidence.TriggerReceipt {
+	spoil(t, evidence.TriggerReceiptKind(), func() evidence.TriggerReceipt {
 		return evidence.TriggerReceipt{Registered: stamped(), BindingHash: h, EventID: "e", Kind: "k", OriginProofHash: h,
 			PayloadHash: h, Source: "s"}
 	})
-	spoil(t, evidence.RuntimeAttestationKind, func() evidence.RuntimeAttestation {
+	spoil(t, evidence.RuntimeAttestationKind(), func() evidence.RuntimeAttestation {
 		c := attestation()
 		c.Registered, c.KeyClaims = stamped(), key
 		return c
 	})
-	spoil(t, evidence.SessionReceiptKind, func() evidence.SessionReceipt {
+	spoil(t, evidence.SessionReceiptKind(), func() evidence.SessionReceipt {
 		return evidence.SessionReceipt{
 			Registered: stamped(), KeyClaims: key, BindingHash: h, ChallengeID: "c", EnvironmentHash: h, EventID: "e",
 			InputKind: "k", InputSource: "s",
 			PolicyHash: h, RuntimeID: "r", SessionID: "s", TranscriptHash: h,
 		}
 	})
-	spoil(t, evidence.PolicyDecisionKind, func() evidence.PolicyDecision {
+	spoil(t, evidence.PolicyDecisionKind(), func() evidence.PolicyDecision {
 		return evidence.PolicyDecision{
 			Registered: stamped(), KeyClaims: key, Action: "a", BindingHash: h, ChallengeID: "c", ContentHash: h,
 			Decision: evidence.DecisionAllow, EnvironmentHash: h,
@@ -47,7 +47,7 @@ func TestClaimsThatAreRefused(t *testing.T) {
 			TriggerEventID: "t", TriggerKind: "k", TriggerSource: "s",
 		}
 	})
-	spoil(t, evidence.ActionGrantKind, func() evidence.ActionGrant {
+	spoil(t, evidence.ActionGrantKind(), func() evidence.ActionGrant {
 		one := func() []string { return []string{h} }
 		return evidence.ActionGrant{
 			Registered: stamped(), KeyClaims: key, Actions: one(), BindingHashes: one(), ContentHashes: one(),
@@ -57,25 +57,25 @@ func TestClaimsThatAreRefused(t *testing.T) {
 			RuntimeIDs: one(), Subject: "s", TriggerEventIDs: one(), TriggerSources: one(),
 		}
 	})
-	spoil(t, evidence.RequestProofKind, func() evidence.RequestProof {
+	spoil(t, evidence.RequestProofKind(), func() evidence.RequestProof {
 		return evidence.RequestProof{Registered: stamped(), KeyClaims: key, AccessTokenHash: h, Action: "a", BindingHash: h,
 			CapabilityID: "c", ContentHash: h, Resource: "r", Subject: "s"}
 	})
-	spoil(t, evidence.SignerCertificateKind, func() evidence.SignerCertificate {
+	spoil(t, evidence.SignerCertificateKind(), func() evidence.SignerCertificate {
 		return evidence.SignerCertificate{Registered: stamped(), KeyCustody: "k", Purposes: []string{"p"}, SubjectIssuer: "i",
 			SubjectKeyID: "k", SubjectPublicKey: "p", SubjectPublicKeyHash: h}
 	})
-	spoil(t, evidence.DeploymentCertificateKind, func() evidence.DeploymentCertificate {
+	spoil(t, evidence.DeploymentCertificateKind(), func() evidence.DeploymentCertificate {
 		return evidence.DeploymentCertificate{Registered: stamped(), ControlsHash: h, DeploymentID: "d", ManifestHash: h,
 			Version: "v"}
 	})
-	spoil(t, evidence.ChallengeTokenKind, func() evidence.ChallengeToken {
+	spoil(t, evidence.ChallengeTokenKind(), func() evidence.ChallengeToken {
 		b := binding
 		return evidence.ChallengeToken{Registered: stamped(),
 			Answers: []evidence.SaltedAnswer{{Hash: h, ID: "t1", Kind: "vm", Salt: "s"}}, Binding: &b, BindingHash: b.Hash(),
 			Difficulty: "lite", TasksHash: h}
 	})
-	spoil(t, evidence.CapabilityKind, func() evidence.Capability {
+	spoil(t, evidence.CapabilityKind(), func() evidence.Capability {
 		return evidence.Capability{Registered: stamped(), Binding: binding, ChallengeID: "c"}
 	})
 }
@@ -195,7 +195,7 @@ func TestListsOfClaims(t *testing.T) {
 	stamped := evidence.NewRegistered("issuer", "api", noon, time.Minute)
 	_, version := version(t, "k")
 	for _, purposes := range [][]string{{"a", "b"}, {"a", "a"}} {
-		_, err := evidence.Sign(t.Context(), version, evidence.SignerCertificateKind, evidence.SignerCertificate{
+		_, err := evidence.Sign(t.Context(), version, evidence.SignerCertificateKind(), evidence.SignerCertificate{
 			Registered: stamped, KeyCustody: "k", Purposes: purposes, SubjectIssuer: "i", SubjectKeyID: "k",
 			SubjectPublicKey: "p", SubjectPublicKeyHash: h,
 		})
@@ -213,7 +213,7 @@ func TestListsOfClaims(t *testing.T) {
 			BindingHash: b.Hash(), Difficulty: "lite", TasksHash: h}
 		change(&c)
 		t.Run(name, func(t *testing.T) {
-			_, err := evidence.SignMAC(secretOf(t, []byte(strings.Repeat("s", 32))), evidence.ChallengeTokenKind, c)
+			_, err := evidence.SignMAC(secretOf(t, []byte(strings.Repeat("s", 32))), evidence.ChallengeTokenKind(), c)
 			wantCode(t, err, "artifact_malformed")
 		})
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gowebpki/jcs"
 
+	"github.com/actionproof/mediator/evidence/internal/codec"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/test/check"
 )
@@ -42,12 +43,12 @@ func fillWith(text string, v reflect.Value) {
 	case reflect.Bool:
 		v.SetBool(true)
 	default:
-		panic("a claim of kind " + v.Kind().String() + ": teach newCodec and this test about it")
+		panic("a claim of kind " + v.Kind().String() + ": teach codec.New and this test about it")
 	}
 }
 
 func encode(claims any) ([]byte, error) {
-	return newCodec(reflect.TypeOf(claims).Elem()).encode(claims, 0)
+	return codec.New(reflect.TypeOf(claims).Elem()).Encode(claims, 0)
 }
 
 // everyClaims is one of each type of claims.
@@ -131,7 +132,7 @@ func TestSpellRefuses(t *testing.T) {
 					t.Errorf("%T has a codec", v)
 				}
 			}()
-			newCodec(reflect.TypeOf(v))
+			codec.New(reflect.TypeOf(v))
 		}()
 	}
 }
@@ -155,8 +156,8 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, got := range everyClaims() {
-			s := newCodec(reflect.TypeOf(got).Elem())
-			if !s.decode([]byte(text), got) {
+			s := codec.New(reflect.TypeOf(got).Elem())
+			if !s.Decode([]byte(text), got) {
 				continue
 			}
 			if back, err := encode(got); err != nil || string(back) != text {
@@ -186,12 +187,12 @@ func TestDoubles(t *testing.T) {
 			t.Errorf("%s, %v; want %s", got, err, text)
 		}
 		var back measured
-		if !newCodec(reflect.TypeFor[measured]()).decode([]byte(text), &back) || back.Mean != f {
+		if !codec.New(reflect.TypeFor[measured]()).Decode([]byte(text), &back) || back.Mean != f {
 			t.Errorf("%s is read as %v", text, back)
 		}
 	}
 	for _, spelling := range []string{"-0", "1.0", "1e0", "0.10", "1E-7", "1e21", "1e400", "0.33333333333333331", "NaN"} {
-		if newCodec(reflect.TypeFor[measured]()).decode([]byte(`{"mean":`+spelling+`,"parts":[]}`), &measured{}) {
+		if codec.New(reflect.TypeFor[measured]()).Decode([]byte(`{"mean":`+spelling+`,"parts":[]}`), &measured{}) {
 			t.Errorf("%s is read", spelling)
 		}
 	}
@@ -204,7 +205,7 @@ func TestDecode(t *testing.T) {
 			raw, err := encode(claims)
 			check.Must(t, err)
 			got := reflect.New(reflect.TypeOf(claims).Elem()).Interface()
-			if !newCodec(reflect.TypeOf(claims).Elem()).decode(raw, got) || !reflect.DeepEqual(got, claims) {
+			if !codec.New(reflect.TypeOf(claims).Elem()).Decode(raw, got) || !reflect.DeepEqual(got, claims) {
 				t.Errorf("%s\n got %+v\nwant %+v", raw, got, claims)
 			}
 		}

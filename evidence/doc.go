@@ -29,7 +29,7 @@
 //	verifier.go     what a verifier expects
 //	trust.go        pinned roots and certified keys; bundle.go the trust bundle and revocations
 //	past.go         keys and revocations of an earlier moment, for records
-//	jws.go          the form of a token; codec.go its claims as canonical JSON
+//	jws.go          the form of a token; internal/codec its claims as canonical JSON
 //	hash.go         hashes of content, tokens and values
 //
 // Package interaction has the claims of interaction receipts.

@@ -43,7 +43,7 @@ func FuzzBundle(f *testing.F) {
 		}
 		v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return noon }})
 		check.Must(t, err)
-		_, err = evidence.Open(v, evidence.RequestProofKind, token, want)
+		_, err = evidence.Open(v, evidence.RequestProofKind(), token, want)
 		if err == nil && !slices.Contains(b.Certificates, d.certificates[0]) {
 			t.Errorf("a key is believed that nobody certified: %q", raw)
 		}

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/actionproof/mediator/evidence/internal/codec"
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
@@ -27,7 +28,7 @@ type header struct {
 	Typ string `json:"typ"`
 }
 
-var headerCodec = newCodec(reflect.TypeFor[header]())
+var headerCodec = codec.New(reflect.TypeFor[header]())
 
 // parsed holds the parts of a token. Nothing in it is verified.
 type parsed struct {
@@ -42,7 +43,7 @@ func encodeHeader(h header) ([]byte, error) {
 	if err := checkKeyID(h.Kid); err != nil {
 		return nil, err
 	}
-	return headerCodec.encode(&h, 128)
+	return headerCodec.Encode(&h, 128)
 }
 
 func checkKeyID(kid string) error {
@@ -115,7 +116,7 @@ func decodeStrict(s string) ([]byte, error) {
 
 func parseHeader(raw []byte, alg, typ string) (header, error) {
 	var h header
-	if !headerCodec.decode(raw, &h) {
+	if !headerCodec.Decode(raw, &h) {
 		// crit, jwk, jku, x5c, b64, a duplicate member, another order: members or spellings that we never write.
 		return h, refusal.New("artifact_malformed",
 			"the header of the %s is not the canonical JSON of alg, kid and typ alone", typ)

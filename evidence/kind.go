@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/actionproof/mediator/evidence/internal/codec"
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
@@ -38,52 +39,51 @@ type Kind[C any] struct {
 	registered func(*C) *Registered
 	check      func(*C) error
 	custody    func(*C) *KeyClaims // nil if the claims do not describe the key
-	codec      *codec
+	codec      *codec.Codec
 }
 
-func newKind[C any, P interface {
+// claims are structs that embed [Registered].
+type claims[C any] interface {
 	*C
 	registered() *Registered
-}](alg, typ, purpose string, maxLifetime time.Duration) Kind[C] {
-	codec := newCodec(reflect.TypeFor[C]())
-	return kindOf[C, P](alg, typ, purpose, maxLifetime, codec, func(c *C) error {
-		if own, ok := any(P(c)).(interface{ check() error }); ok {
+}
+
+func newKind[C any, P claims[C]](alg, typ, purpose string, maxLifetime time.Duration) Kind[C] {
+	k := kindOf[C, P](alg, typ, purpose, maxLifetime)
+	k.check = func(c *C) error {
+		if own, ok := any(c).(interface{ check() error }); ok {
 			if err := own.check(); err != nil {
 				return err
 			}
 		}
-		return codec.check(typ, "", reflect.ValueOf(c).Elem())
-	})
+		return k.codec.Check(typ, c)
+	}
+	return k
 }
 
 // NewKind makes the kind of an artifact whose claims another package defines. The struct embeds [Registered], and
 // [KeyClaims] if it describes its key. Its fields are strings, bools, int64, float64, and structs, slices and pointers
 // of these; NewKind panics for others. If check fails, the claims are refused as artifact_malformed. Keys must be
 // certified for purpose.
-func NewKind[C any, P interface {
-	*C
-	registered() *Registered
-}](typ, purpose string, maxLifetime time.Duration, check func(*C) error) Kind[C] {
-	return kindOf[C, P](algEdDSA, typ, purpose, maxLifetime, newCodec(reflect.TypeFor[C]()), func(c *C) error {
+func NewKind[C any, P claims[C]](typ, purpose string, maxLifetime time.Duration, check func(*C) error) Kind[C] {
+	k := kindOf[C, P](algEdDSA, typ, purpose, maxLifetime)
+	k.check = func(c *C) error {
 		if err := check(c); err != nil {
 			return refusal.New("artifact_malformed", "the %s: %w", typ, err)
 		}
 		return nil
-	})
+	}
+	return k
 }
 
-func kindOf[C any, P interface {
-	*C
-	registered() *Registered
-}](alg, typ, purpose string, maxLifetime time.Duration, codec *codec, check func(*C) error) Kind[C] {
+func kindOf[C any, P claims[C]](alg, typ, purpose string, maxLifetime time.Duration) Kind[C] {
 	k := Kind[C]{
 		Typ: typ, Purpose: purpose, MaxLifetime: maxLifetime, alg: alg, maxToken: maxToken,
-		codec:      newCodec(reflect.TypeFor[C]()),
+		codec:      codec.New(reflect.TypeFor[C]()),
 		registered: func(c *C) *Registered { return P(c).registered() },
-		check:      check,
 	}
 	if _, ok := any(P(nil)).(interface{ keyClaims() *KeyClaims }); ok {
-		k.custody = func(c *C) *KeyClaims { return any(P(c)).(interface{ keyClaims() *KeyClaims }).keyClaims() }
+		k.custody = func(c *C) *KeyClaims { return any(c).(interface{ keyClaims() *KeyClaims }).keyClaims() }
 	}
 	return k
 }
@@ -94,16 +94,6 @@ func (k Kind[C]) rooted() bool {
 
 func isRoot(purpose string) bool {
 	return purpose == PurposeSignerCertificate || purpose == PurposeDeploymentCertificate || purpose == PurposeArbiter
-}
-
-func (k Kind[C]) upTo(size int) Kind[C] {
-	k.maxToken = size
-	return k
-}
-
-func (k Kind[C]) orSecret() Kind[C] {
-	k.shared = true
-	return k
 }
 
 // Stamp fills the claims that the signer vouches for: the registered ones, and those about the key if there are any.
@@ -121,27 +111,52 @@ const (
 	longLived  = 400 * 24 * time.Hour
 )
 
-// The kinds of artifacts. Their claims have the seed's names.
+// Other packages get the kinds from functions, so that none can replace one.
 var (
-	TriggerOriginProofKind = newKind[TriggerOriginProof](algEdDSA, "trigger-origin-proof+jwt",
-		PurposeTriggerOriginProof, shortLived)
-	TriggerReceiptKind = newKind[TriggerReceipt](algEdDSA, "trigger-receipt+jwt", PurposeTriggerReceipt, shortLived)
-	// seed: runtimeAttestationSecret
-	RuntimeAttestationKind = newKind[RuntimeAttestation](algEdDSA, "runtime-attestation+jwt", PurposeRuntimeAttestation,
-		shortLived).orSecret()
-	SessionReceiptKind = newKind[SessionReceipt](algEdDSA, "agent-session-receipt+jwt", PurposeAgentSession,
+	triggerOriginProof = newKind[TriggerOriginProof](algEdDSA, "trigger-origin-proof+jwt", PurposeTriggerOriginProof,
 		shortLived)
-	PolicyDecisionKind    = newKind[PolicyDecision](algEdDSA, "policy-decision+jwt", PurposePolicyDecision, shortLived)
-	ActionGrantKind       = newKind[ActionGrant](algEdDSA, "action-grant+jwt", PurposeActionGrant, shortLived)
-	RequestProofKind      = newKind[RequestProof](algEdDSA, "request-proof+jwt", PurposeRequestProof, shortLived)
-	SignerCertificateKind = newKind[SignerCertificate](algEdDSA, "signer-custody-certificate+jwt",
+	triggerReceipt     = newKind[TriggerReceipt](algEdDSA, "trigger-receipt+jwt", PurposeTriggerReceipt, shortLived)
+	runtimeAttestation = orSecret(newKind[RuntimeAttestation](algEdDSA, "runtime-attestation+jwt",
+		PurposeRuntimeAttestation, shortLived))
+	sessionReceipt = newKind[SessionReceipt](algEdDSA, "agent-session-receipt+jwt", PurposeAgentSession, shortLived)
+	policyDecision = newKind[PolicyDecision](algEdDSA, "policy-decision+jwt", PurposePolicyDecision, shortLived)
+	actionGrant    = newKind[ActionGrant](algEdDSA, "action-grant+jwt", PurposeActionGrant, shortLived)
+	requestProof   = newKind[RequestProof](algEdDSA, "request-proof+jwt", PurposeRequestProof, shortLived)
+
+	signerCertificate = newKind[SignerCertificate](algEdDSA, "signer-custody-certificate+jwt",
 		PurposeSignerCertificate, longLived)
-	DeploymentCertificateKind = newKind[DeploymentCertificate](algEdDSA, "deployment-certificate+jwt",
+	deploymentCertificate = newKind[DeploymentCertificate](algEdDSA, "deployment-certificate+jwt",
 		PurposeDeploymentCertificate, longLived)
-	RevocationListKind = newKind[RevocationList](algEdDSA, "revocation-list+jwt", PurposeSignerCertificate,
-		longLived).upTo(MaxRevocations)
+	revocationList = upTo(MaxRevocations, newKind[RevocationList](algEdDSA, "revocation-list+jwt",
+		PurposeSignerCertificate, longLived))
 
 	// A verifier's tokens to itself, authenticated with its own secret (RFC 7518 section 3.2).
-	ChallengeTokenKind = newKind[ChallengeToken](algHS256, "challenge+jwt", "challenge", shortLived)
-	CapabilityKind     = newKind[Capability](algHS256, "capability+jwt", "capability", shortLived)
+	challengeToken = newKind[ChallengeToken](algHS256, "challenge+jwt", "challenge", shortLived)
+	capability     = newKind[Capability](algHS256, "capability+jwt", "capability", shortLived)
 )
+
+// orSecret also allows a shared secret (seed: runtimeAttestationSecret).
+func orSecret[C any](k Kind[C]) Kind[C] {
+	k.shared = true
+	return k
+}
+
+func upTo[C any](size int, k Kind[C]) Kind[C] {
+	k.maxToken = size
+	return k
+}
+
+// The kinds of artifacts. Their claims have the seed's names.
+
+func TriggerOriginProofKind() Kind[TriggerOriginProof]       { return triggerOriginProof }
+func TriggerReceiptKind() Kind[TriggerReceipt]               { return triggerReceipt }
+func RuntimeAttestationKind() Kind[RuntimeAttestation]       { return runtimeAttestation }
+func SessionReceiptKind() Kind[SessionReceipt]               { return sessionReceipt }
+func PolicyDecisionKind() Kind[PolicyDecision]               { return policyDecision }
+func ActionGrantKind() Kind[ActionGrant]                     { return actionGrant }
+func RequestProofKind() Kind[RequestProof]                   { return requestProof }
+func SignerCertificateKind() Kind[SignerCertificate]         { return signerCertificate }
+func DeploymentCertificateKind() Kind[DeploymentCertificate] { return deploymentCertificate }
+func RevocationListKind() Kind[RevocationList]               { return revocationList }
+func ChallengeTokenKind() Kind[ChallengeToken]               { return challengeToken }
+func CapabilityKind() Kind[Capability]                       { return capability }

@@ -39,7 +39,7 @@ func TestSharedSecret(t *testing.T) {
 	w := newWorld(t)
 	s, rotated := secretOf(t, []byte(strings.Repeat("s", 32))), secretOf(t, []byte(strings.Repeat("t", 32)))
 	shared := func(s evidence.Secret) string {
-		i, err := signer.NewShared(evidence.RuntimeAttestationKind, s, options())
+		i, err := signer.NewShared(evidence.RuntimeAttestationKind(), s, options())
 		check.Must(t, err)
 		token, _, err := i.Sign(t.Context(), attestation())
 		check.Must(t, err)
@@ -56,7 +56,7 @@ func TestSharedSecret(t *testing.T) {
 	key, err := w.key.Current(t.Context())
 	check.Must(t, err)
 	signed := func() string { // the same claims, signed with a certified key
-		i, err := signer.New(evidence.RuntimeAttestationKind, w.key, options())
+		i, err := signer.New(evidence.RuntimeAttestationKind(), w.key, options())
 		check.Must(t, err)
 		token, _, err := i.Sign(t.Context(), attestation())
 		check.Must(t, err)
@@ -127,7 +127,7 @@ func TestSharedSecret(t *testing.T) {
 			mac([]byte(strings.Repeat("s", 32)), header, payload)[:len(token)-4] + "AAAA", "signature_invalid", names(s)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := evidence.Open(w.verifier, evidence.RuntimeAttestationKind, tt.token, tt.want)
+			_, err := evidence.Open(w.verifier, evidence.RuntimeAttestationKind(), tt.token, tt.want)
 			if tt.code == "" {
 				check.Must(t, err)
 				return
@@ -144,23 +144,23 @@ func TestSharedSecretIsForAttestationsAlone(t *testing.T) {
 	wantCode(t, w.open(w.token), "artifact_malformed")
 
 	h := evidence.HashBytes(nil)
-	i, err := signer.NewShared(evidence.RequestProofKind, s, options())
+	i, err := signer.NewShared(evidence.RequestProofKind(), s, options())
 	check.Must(t, err)
 	_, _, err = i.Sign(t.Context(),
 		evidence.RequestProof{AccessTokenHash: h, Action: "a", BindingHash: h, CapabilityID: "c", ContentHash: h,
 			Resource: "r", Subject: "s"})
 	wantCode(t, err, "artifact_malformed")
 
-	shared, err := signer.NewShared(evidence.RuntimeAttestationKind, evidence.Secret{}, options())
+	shared, err := signer.NewShared(evidence.RuntimeAttestationKind(), evidence.Secret{}, options())
 	check.Must(t, err)
 	_, _, err = shared.Sign(t.Context(), attestation())
 	wantCode(t, err, "config_malformed")
 	claims := attestation()
-	evidence.RuntimeAttestationKind.Stamp(&claims, evidence.NewRegistered("runtime", "api", noon, time.Minute),
+	evidence.RuntimeAttestationKind().Stamp(&claims, evidence.NewRegistered("runtime", "api", noon, time.Minute),
 		evidence.KeyClaims{KeyCustody: custody.HardwareBacked})
-	_, err = evidence.SignMAC(s, evidence.RuntimeAttestationKind, claims)
+	_, err = evidence.SignMAC(s, evidence.RuntimeAttestationKind(), claims)
 	wantCode(t, err, "key_custody")
-	certify, err := signer.New(evidence.SignerCertificateKind, w.key, options())
+	certify, err := signer.New(evidence.SignerCertificateKind(), w.key, options())
 	check.Must(t, err)
 	_, _, err = certify.Sign(t.Context(), evidence.SignerCertificate{
 		KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeRuntimeAttestation},
@@ -170,7 +170,7 @@ func TestSharedSecretIsForAttestationsAlone(t *testing.T) {
 	wantCode(t, err, "artifact_malformed")
 	o := options()
 	o.Second = newPostQuantum("k", 1)
-	if _, err := signer.NewShared(evidence.RuntimeAttestationKind, s, o); err == nil {
+	if _, err := signer.NewShared(evidence.RuntimeAttestationKind(), s, o); err == nil {
 		t.Error("a secret has a second key")
 	}
 	if _, err := evidence.NewSecret(make([]byte, 31)); err == nil {
@@ -184,7 +184,7 @@ func TestTokensToOneself(t *testing.T) {
 		Registered: evidence.NewRegistered("api", "api", noon, time.Minute), ChallengeID: "c",
 		Binding: evidence.Binding{Action: "a", ContentHash: evidence.HashBytes(nil), Nonce: "n", Resource: "r", Subject: "s"},
 	}
-	token, err := evidence.SignMAC(s, evidence.CapabilityKind, claims)
+	token, err := evidence.SignMAC(s, evidence.CapabilityKind(), claims)
 	check.Must(t, err)
 	header, payload := parts(t, token)
 	mac := func(header, payload string) string {
@@ -223,7 +223,7 @@ func TestTokensToOneself(t *testing.T) {
 			if tt.change != nil {
 				tt.change(&e)
 			}
-			c, err := evidence.OpenMAC(tt.secret, evidence.CapabilityKind, tt.token, e, noon, 0)
+			c, err := evidence.OpenMAC(tt.secret, evidence.CapabilityKind(), tt.token, e, noon, 0)
 			if tt.code != "" {
 				wantCode(t, err, tt.code)
 			} else if err != nil || c.ID != claims.ID {
@@ -236,7 +236,7 @@ func TestTokensToOneself(t *testing.T) {
 		-10 * time.Second: "", -10*time.Second - 1: "clock_skew", 30 * time.Second: "", 30*time.Second + 1: "expired",
 		70*time.Second - 1: "expired", 70 * time.Second: "expired",
 	} {
-		if _, err = evidence.OpenMAC(s, evidence.CapabilityKind, token, want, noon.Add(now), 10*time.Second); code != "" ||
+		if _, err = evidence.OpenMAC(s, evidence.CapabilityKind(), token, want, noon.Add(now), 10*time.Second); code != "" ||
 			err != nil {
 			wantCode(t, err, code)
 		}
@@ -244,16 +244,16 @@ func TestTokensToOneself(t *testing.T) {
 
 	// A kind with a key is never opened with a secret, nor the other way round.
 	w := newWorld(t)
-	_, err = evidence.OpenMAC(s, evidence.RequestProofKind, w.token, w.want, noon, 0)
+	_, err = evidence.OpenMAC(s, evidence.RequestProofKind(), w.token, w.want, noon, 0)
 	wantCode(t, err, "artifact_malformed")
-	_, err = evidence.Open(w.verifier, evidence.CapabilityKind, token, w.want)
+	_, err = evidence.Open(w.verifier, evidence.CapabilityKind(), token, w.want)
 	wantCode(t, err, "artifact_malformed")
 	v, err := w.key.Current(t.Context())
 	check.Must(t, err)
-	_, err = evidence.Sign(t.Context(), v, evidence.CapabilityKind, claims)
+	_, err = evidence.Sign(t.Context(), v, evidence.CapabilityKind(), claims)
 	wantCode(t, err, "artifact_malformed")
 	claims.ChallengeID = ""
-	_, err = evidence.SignMAC(s, evidence.CapabilityKind, claims)
+	_, err = evidence.SignMAC(s, evidence.CapabilityKind(), claims)
 	wantCode(t, err, "artifact_malformed")
 
 	// Nor is a request proof with a shared secret's header, MAC and claims.
@@ -270,9 +270,9 @@ func TestSharedSecretUnderTrust(t *testing.T) {
 	second := newPostQuantum("registry:v1", 1)
 	sign := func(s evidence.Secret) (token, id string) {
 		c := attestation()
-		evidence.RuntimeAttestationKind.Stamp(&c, evidence.NewRegistered("runtime", "api", noon, time.Minute),
+		evidence.RuntimeAttestationKind().Stamp(&c, evidence.NewRegistered("runtime", "api", noon, time.Minute),
 			evidence.SharedSecret)
-		token, err := evidence.SignMAC(s, evidence.RuntimeAttestationKind, c)
+		token, err := evidence.SignMAC(s, evidence.RuntimeAttestationKind(), c)
 		check.Must(t, err)
 		return token, c.ID
 	}
@@ -286,7 +286,7 @@ func TestSharedSecretUnderTrust(t *testing.T) {
 		check.Must(t, err)
 		v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return noon }})
 		check.Must(t, err)
-		_, err = evidence.Open(v, evidence.RuntimeAttestationKind, token,
+		_, err = evidence.Open(v, evidence.RuntimeAttestationKind(), token,
 			evidence.Expected{Issuers: []string{"runtime"}, Audiences: []string{"api"}, MaxAge: time.Minute,
 				Secrets: []evidence.Secret{s}, KeyIDs: []string{s.KeyID()}})
 		return err

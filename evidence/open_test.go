@@ -21,7 +21,7 @@ func TestJudge(t *testing.T) {
 			certificate := d.certify(t)
 			v, err := evidence.NewVerifier(d.trust(t, ""), evidence.VerifierOptions{Now: func() time.Time { return now }})
 			check.Must(t, err)
-			i, err := signer.New(evidence.RequestProofKind, d.key, d.options("mediator", noon))
+			i, err := signer.New(evidence.RequestProofKind(), d.key, d.options("mediator", noon))
 			check.Must(t, err)
 			h := evidence.HashBytes(nil)
 			o, err := i.Issue(context.Background(),
@@ -32,15 +32,16 @@ func TestJudge(t *testing.T) {
 			want := evidence.Expected{Issuers: []string{"mediator"}, Audiences: []string{"api"}, KeyIDs: []string{"proof-key"},
 				MaxAge: time.Minute}
 			if !signedHere {
-				o, err = evidence.Open(v, evidence.RequestProofKind, o.Token(), want)
+				o, err = evidence.Open(v, evidence.RequestProofKind(), o.Token(), want)
 				check.Must(t, err)
 			}
 			if o.Claims() != claims || o.KeyID() != "proof-key:v1" || o.Hash() != evidence.HashToken(o.Token()) {
 				t.Errorf("got %+v by %s, want %+v", o.Claims(), o.KeyID(), claims)
 			}
 			judge := func(want evidence.Expected) error {
-				err := evidence.Judge(v, evidence.RequestProofKind, o, want)
-				if _, again := evidence.Open(v, evidence.RequestProofKind, o.Token(), want); fmt.Sprint(err) != fmt.Sprint(again) {
+				err := evidence.Judge(v, evidence.RequestProofKind(), o, want)
+				if _, again := evidence.Open(v, evidence.RequestProofKind(), o.Token(), want); fmt.Sprint(err) !=
+					fmt.Sprint(again) {
 					t.Errorf("Judge says %v, and Open says %v", err, again)
 				}
 				return err
@@ -102,15 +103,15 @@ func TestJudge(t *testing.T) {
 // TestNothingIsOpenedByItself: only Open and a signature here make an artifact that Judge believes.
 func TestNothingIsOpenedByItself(t *testing.T) {
 	w := newWorld(t)
-	wantCode(t, evidence.Judge(w.verifier, evidence.RequestProofKind, evidence.Opened[evidence.RequestProof]{}, w.want),
+	wantCode(t, evidence.Judge(w.verifier, evidence.RequestProofKind(), evidence.Opened[evidence.RequestProof]{}, w.want),
 		"artifact_missing")
 
-	refused, err := evidence.Open(w.verifier, evidence.RequestProofKind, w.token+"x", w.want)
+	refused, err := evidence.Open(w.verifier, evidence.RequestProofKind(), w.token+"x", w.want)
 	if err == nil || refused.Token() != "" || refused.KeyID() != "" || refused.Claims() != (evidence.RequestProof{}) {
 		t.Errorf("an artifact that is refused was opened: %+v, %v", refused, err)
 	}
 
-	o, err := evidence.Open(w.verifier, evidence.RequestProofKind, w.token, w.want)
+	o, err := evidence.Open(w.verifier, evidence.RequestProofKind(), w.token, w.want)
 	check.Must(t, err)
 	c := o.Claims()
 	c.Action = "other"
@@ -119,37 +120,37 @@ func TestNothingIsOpenedByItself(t *testing.T) {
 	}
 
 	// Another typ or purpose is another kind, with the same claims.
-	other := evidence.RequestProofKind
-	other.Typ = evidence.SessionReceiptKind.Typ
+	other := evidence.RequestProofKind()
+	other.Typ = evidence.SessionReceiptKind().Typ
 	wantCode(t, evidence.Judge(w.verifier, other, o, w.want), "artifact_malformed")
-	other = evidence.RequestProofKind
+	other = evidence.RequestProofKind()
 	other.Purpose = evidence.PurposeAgentSession
 	wantCode(t, evidence.Judge(w.verifier, other, o, w.want), "key_purpose")
 
 	foreign := newWorld(t)
 	version, err := foreign.key.Current(t.Context())
 	check.Must(t, err)
-	draft, err := evidence.Prepare(version, evidence.RequestProofKind, o.Claims())
+	draft, err := evidence.Prepare(version, evidence.RequestProofKind(), o.Claims())
 	check.Must(t, err)
 	forged, err := draft.Sign(t.Context())
 	check.Must(t, err)
-	wantCode(t, evidence.Judge(w.verifier, evidence.RequestProofKind, forged, w.want), "signature_invalid")
-	check.Must(t, evidence.Judge(foreign.verifier, evidence.RequestProofKind, forged, w.want))
+	wantCode(t, evidence.Judge(w.verifier, evidence.RequestProofKind(), forged, w.want), "signature_invalid")
+	check.Must(t, evidence.Judge(foreign.verifier, evidence.RequestProofKind(), forged, w.want))
 }
 
 func TestSignFails(t *testing.T) {
 	w := newWorld(t)
-	o, err := evidence.Open(w.verifier, evidence.RequestProofKind, w.token, w.want)
+	o, err := evidence.Open(w.verifier, evidence.RequestProofKind(), w.token, w.want)
 	check.Must(t, err)
 	version, err := w.key.Current(t.Context())
 	check.Must(t, err)
-	draft, err := evidence.Prepare(brokenKey{version}, evidence.RequestProofKind, o.Claims())
+	draft, err := evidence.Prepare(brokenKey{version}, evidence.RequestProofKind(), o.Claims())
 	check.Must(t, err)
 	signed, err := draft.Sign(t.Context())
 	if !errors.Is(err, errBroken) {
 		t.Errorf("signed with a broken key: %v", err)
 	}
-	wantCode(t, evidence.Judge(w.verifier, evidence.RequestProofKind, signed, w.want), "artifact_missing")
+	wantCode(t, evidence.Judge(w.verifier, evidence.RequestProofKind(), signed, w.want), "artifact_missing")
 }
 
 type brokenKey struct{ evidence.OwnKey }
@@ -170,25 +171,25 @@ func TestJudgeOfARoot(t *testing.T) {
 	v, err := evidence.NewVerifier(trust(false), evidence.VerifierOptions{Now: func() time.Time { return noon }})
 	check.Must(t, err)
 	once, _, _ := strings.Cut(w.token, "~")
-	o, err := evidence.Open(v, evidence.DeploymentCertificateKind, once, w.want)
+	o, err := evidence.Open(v, evidence.DeploymentCertificateKind(), once, w.want)
 	check.Must(t, err)
-	check.Must(t, evidence.Judge(v, evidence.DeploymentCertificateKind, o, w.want))
+	check.Must(t, evidence.Judge(v, evidence.DeploymentCertificateKind(), o, w.want))
 	v.SetTrust(trust(true))
-	wantCode(t, evidence.Judge(v, evidence.DeploymentCertificateKind, o, w.want), "signature_invalid")
+	wantCode(t, evidence.Judge(v, evidence.DeploymentCertificateKind(), o, w.want), "signature_invalid")
 
-	draft, err := evidence.Prepare(w.ed, evidence.DeploymentCertificateKind, o.Claims())
+	draft, err := evidence.Prepare(w.ed, evidence.DeploymentCertificateKind(), o.Claims())
 	check.Must(t, err)
 	signed, err := draft.Sign(t.Context())
 	check.Must(t, err)
-	wantCode(t, evidence.Judge(v, evidence.DeploymentCertificateKind, signed, w.want), "signature_invalid")
+	wantCode(t, evidence.Judge(v, evidence.DeploymentCertificateKind(), signed, w.want), "signature_invalid")
 	v.SetTrust(trust(false))
-	check.Must(t, evidence.Judge(v, evidence.DeploymentCertificateKind, signed, w.want))
+	check.Must(t, evidence.Judge(v, evidence.DeploymentCertificateKind(), signed, w.want))
 }
 
 func TestJudgeOfASecret(t *testing.T) {
 	w := newWorld(t)
 	s, other := secretOf(t, []byte(strings.Repeat("s", 32))), secretOf(t, []byte(strings.Repeat("t", 32)))
-	i, err := signer.NewShared(evidence.RuntimeAttestationKind, s, options())
+	i, err := signer.NewShared(evidence.RuntimeAttestationKind(), s, options())
 	check.Must(t, err)
 	o, err := i.Issue(t.Context(), attestation())
 	check.Must(t, err)
@@ -196,21 +197,21 @@ func TestJudgeOfASecret(t *testing.T) {
 		return evidence.Expected{Issuers: []string{"runtime"}, Audiences: []string{"api"}, MaxAge: time.Minute,
 			Secrets: secrets, KeyIDs: []string{s.KeyID()}}
 	}
-	check.Must(t, evidence.Judge(w.verifier, evidence.RuntimeAttestationKind, o, names(other, s)))
-	wantCode(t, evidence.Judge(w.verifier, evidence.RuntimeAttestationKind, o, names(other)), "key_unknown")
-	wantCode(t, evidence.Judge(w.verifier, evidence.RuntimeAttestationKind, o, names()), "artifact_malformed")
-	received, err := evidence.Open(w.verifier, evidence.RuntimeAttestationKind, o.Token(), names(s))
+	check.Must(t, evidence.Judge(w.verifier, evidence.RuntimeAttestationKind(), o, names(other, s)))
+	wantCode(t, evidence.Judge(w.verifier, evidence.RuntimeAttestationKind(), o, names(other)), "key_unknown")
+	wantCode(t, evidence.Judge(w.verifier, evidence.RuntimeAttestationKind(), o, names()), "artifact_malformed")
+	received, err := evidence.Open(w.verifier, evidence.RuntimeAttestationKind(), o.Token(), names(s))
 	check.Must(t, err)
-	wantCode(t, evidence.Judge(w.verifier, evidence.RuntimeAttestationKind, received, names()), "artifact_malformed")
+	wantCode(t, evidence.Judge(w.verifier, evidence.RuntimeAttestationKind(), received, names()), "artifact_malformed")
 }
 
 func BenchmarkOpen(b *testing.B) {
 	w := newWorld(b)
-	o, err := evidence.Open(w.verifier, evidence.RequestProofKind, w.token, w.want)
+	o, err := evidence.Open(w.verifier, evidence.RequestProofKind(), w.token, w.want)
 	check.Must(b, err)
 	for name, do := range map[string]func() error{
 		"open":  func() error { return w.open(w.token) },
-		"judge": func() error { return evidence.Judge(w.verifier, evidence.RequestProofKind, o, w.want) },
+		"judge": func() error { return evidence.Judge(w.verifier, evidence.RequestProofKind(), o, w.want) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -226,9 +227,9 @@ func TestOpenRefusesOfARoot(t *testing.T) {
 	auditor := w.root
 	auditor.PostQuantum = nil
 	once, _, _ := strings.Cut(w.token, "~")
-	claims, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind, once)
+	claims, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind(), once)
 	check.Must(t, err)
-	bare, err := evidence.Sign(t.Context(), w.ed, evidence.RevocationListKind,
+	bare, err := evidence.Sign(t.Context(), w.ed, evidence.RevocationListKind(),
 		evidence.RevocationList{Registered: claims.Registered, Revoked: []evidence.Revocation{}})
 	check.Must(t, err)
 	_, payload, _ := strings.Cut(bare, ".")
@@ -272,7 +273,7 @@ func TestOpenRefusesOfARoot(t *testing.T) {
 			if tt.want != nil {
 				tt.want(&want)
 			}
-			_, err = evidence.Open(v, evidence.DeploymentCertificateKind, tt.token, want)
+			_, err = evidence.Open(v, evidence.DeploymentCertificateKind(), tt.token, want)
 			if tt.code == "" {
 				check.Must(t, err)
 				return

@@ -244,7 +244,7 @@ func newPastIndex(segments []Segment) (*pastIndex, error) {
 			return nil, err
 		}
 		for n, token := range tokens {
-			c, err := UnverifiedClaims(SignerCertificateKind, token)
+			c, err := UnverifiedClaims(signerCertificate, token)
 			if err != nil {
 				return nil, err
 			}

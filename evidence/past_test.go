@@ -17,7 +17,7 @@ func (d *desk) certificate(t testing.TB, v custody.Version, from time.Time, life
 	t.Helper()
 	o := d.options("registry", from)
 	o.Lifetime = lifetime
-	i, err := signer.New(evidence.SignerCertificateKind, d.registry, o)
+	i, err := signer.New(evidence.SignerCertificateKind(), d.registry, o)
 	check.Must(t, err)
 	token, _, err := i.Sign(t.Context(), evidence.SignerCertificate{
 		KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeRequestProof}, SubjectIssuer: "mediator",
@@ -102,7 +102,7 @@ func TestArchive(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				_, err = evidence.Open(v, evidence.RequestProofKind, proofBy(t, first, at(tt.moment)),
+				_, err = evidence.Open(v, evidence.RequestProofKind(), proofBy(t, first, at(tt.moment)),
 					evidence.Expected{Issuers: []string{"mediator"}, Audiences: []string{"api"}, KeyIDs: []string{"proof-key"},
 						MaxAge: time.Minute})
 				return err
@@ -121,9 +121,9 @@ func proofBy(t *testing.T, v custody.Version, at time.Time) string {
 	h := evidence.HashBytes(nil)
 	c := evidence.RequestProof{AccessTokenHash: h, Action: "a", BindingHash: h, CapabilityID: "c", ContentHash: h,
 		Resource: "r", Subject: "s"}
-	evidence.RequestProofKind.Stamp(&c, evidence.NewRegistered("mediator", "api", at, time.Minute),
+	evidence.RequestProofKind().Stamp(&c, evidence.NewRegistered("mediator", "api", at, time.Minute),
 		evidence.KeyClaims{KeyCustody: custody.ExternalMediator})
-	token, err := evidence.Sign(context.Background(), v, evidence.RequestProofKind, c)
+	token, err := evidence.Sign(context.Background(), v, evidence.RequestProofKind(), c)
 	check.Must(t, err)
 	return token
 }

@@ -43,7 +43,7 @@ func newWorld(t testing.TB) world {
 	version, err := key.Current(ctx)
 	check.Must(t, err)
 	clock := func() time.Time { return noon }
-	certify, err := signer.New(evidence.SignerCertificateKind, registry,
+	certify, err := signer.New(evidence.SignerCertificateKind(), registry,
 		signer.Options{Issuer: "registry", Audience: "api", Lifetime: time.Hour, Now: clock})
 	check.Must(t, err)
 	cert, _, err := certify.Sign(ctx, evidence.SignerCertificate{
@@ -64,7 +64,7 @@ func newWorld(t testing.TB) world {
 	check.Must(t, err)
 	verifier, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: clock})
 	check.Must(t, err)
-	issuer, err := signer.New(evidence.RequestProofKind, key,
+	issuer, err := signer.New(evidence.RequestProofKind(), key,
 		signer.Options{Issuer: "mediator", Audience: "api", Lifetime: time.Minute, Now: clock})
 	check.Must(t, err)
 	h := evidence.HashBytes(nil)
@@ -78,7 +78,7 @@ func newWorld(t testing.TB) world {
 }
 
 func (w world) open(token string) error {
-	_, err := evidence.Open(w.verifier, evidence.RequestProofKind, token, w.want)
+	_, err := evidence.Open(w.verifier, evidence.RequestProofKind(), token, w.want)
 	return err
 }
 
@@ -424,10 +424,10 @@ func TestUnverified(t *testing.T) {
 			t.Errorf("%.40s: %q", token, got)
 		}
 	}
-	c, err := evidence.UnverifiedClaims(evidence.RequestProofKind,
+	c, err := evidence.UnverifiedClaims(evidence.RequestProofKind(),
 		w.forge(t, header, strings.Replace(payload, `"action":"a"`, `"action":"b"`, 1)))
 	check.Must(t, err)
-	d, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind, twice.token)
+	d, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind(), twice.token)
 	check.Must(t, err)
 	if c.Action != "b" || d.DeploymentID != "d" {
 		t.Errorf("%+v, %+v", c, d)
@@ -436,12 +436,12 @@ func TestUnverified(t *testing.T) {
 		"": "artifact_missing", w.token + "~" + w.token: "artifact_malformed", w.forge(t, header, "{}"): "artifact_malformed",
 		twice.token: "artifact_malformed",
 	} {
-		_, err := evidence.UnverifiedClaims(evidence.RequestProofKind, token)
+		_, err := evidence.UnverifiedClaims(evidence.RequestProofKind(), token)
 		wantCode(t, err, code)
 	}
 	for token, code := range map[string]string{"": "artifact_missing", w.token: "artifact_malformed",
 		twice.token + "~x": ""} {
-		if _, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind, token); code != "" || err != nil {
+		if _, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind(), token); code != "" || err != nil {
 			wantCode(t, err, code)
 		}
 	}
@@ -470,26 +470,26 @@ func (b broken) Sign(context.Context, []byte) ([]byte, error) { return nil, errB
 
 func TestKeyThatDoesNotSign(t *testing.T) {
 	w := newWorld(t)
-	c, err := evidence.UnverifiedClaims(evidence.RequestProofKind, w.token)
+	c, err := evidence.UnverifiedClaims(evidence.RequestProofKind(), w.token)
 	check.Must(t, err)
-	if token, err := evidence.Sign(t.Context(), broken{"k:v1"}, evidence.RequestProofKind, c); token != "" ||
+	if token, err := evidence.Sign(t.Context(), broken{"k:v1"}, evidence.RequestProofKind(), c); token != "" ||
 		!errors.Is(err, errBroken) {
 		t.Errorf("%q, %v", token, err)
 	}
-	if _, err := evidence.Sign(t.Context(), broken{strings.Repeat("k", 256)}, evidence.RequestProofKind,
+	if _, err := evidence.Sign(t.Context(), broken{strings.Repeat("k", 256)}, evidence.RequestProofKind(),
 		c); !errors.Is(err, errBroken) {
 		t.Errorf("a key with the longest id is not asked: %v", err)
 	}
 	for _, id := range []string{"", strings.Repeat("k", 257)} {
-		_, err = evidence.Sign(t.Context(), broken{id}, evidence.RequestProofKind, c)
+		_, err = evidence.Sign(t.Context(), broken{id}, evidence.RequestProofKind(), c)
 		wantCode(t, err, "artifact_malformed")
 	}
 	first, _, _ := strings.Cut(newTwice(t).token, "~")
-	if token, err := evidence.Countersign(t.Context(), broken{"auditor:v1"}, evidence.DeploymentCertificateKind,
+	if token, err := evidence.Countersign(t.Context(), broken{"auditor:v1"}, evidence.DeploymentCertificateKind(),
 		first); token != "" || !errors.Is(err, errBroken) {
 		t.Errorf("%q, %v", token, err)
 	}
-	_, err = evidence.Countersign(t.Context(), broken{"auditor:v1"}, evidence.DeploymentCertificateKind, first+"=")
+	_, err = evidence.Countersign(t.Context(), broken{"auditor:v1"}, evidence.DeploymentCertificateKind(), first+"=")
 	wantCode(t, err, "artifact_malformed")
 }
 
@@ -499,7 +499,7 @@ func FuzzOpen(f *testing.F) {
 	header, payload := parts(f, w.token)
 	f.Add(w.forge(f, header, strings.Replace(payload, `"a"`, `"b"`, 1)))
 	f.Fuzz(func(t *testing.T, token string) {
-		c, err := evidence.Open(w.verifier, evidence.RequestProofKind, token, w.want)
+		c, err := evidence.Open(w.verifier, evidence.RequestProofKind(), token, w.want)
 		if err != nil {
 			return
 		}

@@ -44,7 +44,7 @@ func (d *desk) certify(t testing.TB) string {
 	t.Helper()
 	v, err := d.key.Current(t.Context())
 	check.Must(t, err)
-	i, err := signer.New(evidence.SignerCertificateKind, d.registry, d.options("registry", noon))
+	i, err := signer.New(evidence.SignerCertificateKind(), d.registry, d.options("registry", noon))
 	check.Must(t, err)
 	token, c, err := i.Sign(t.Context(), evidence.SignerCertificate{
 		KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeRequestProof}, SubjectIssuer: "mediator",
@@ -61,7 +61,7 @@ func (d *desk) list(t testing.TB, o signer.Options, entries ...evidence.Revocati
 	for i := range entries {
 		entries[i].Expires, entries[i].Reason = noon.Add(time.Hour).Unix(), "lost in a train"
 	}
-	i, err := signer.New(evidence.RevocationListKind, d.registry, o)
+	i, err := signer.New(evidence.RevocationListKind(), d.registry, o)
 	check.Must(t, err)
 	token, _, err := i.Sign(t.Context(), evidence.RevocationList{Revoked: append([]evidence.Revocation{}, entries...)})
 	check.Must(t, err)
@@ -70,7 +70,7 @@ func (d *desk) list(t testing.TB, o signer.Options, entries ...evidence.Revocati
 
 func (d *desk) proof(t testing.TB) (token, id string) {
 	t.Helper()
-	i, err := signer.New(evidence.RequestProofKind, d.key, d.options("mediator", noon))
+	i, err := signer.New(evidence.RequestProofKind(), d.key, d.options("mediator", noon))
 	check.Must(t, err)
 	h := evidence.HashBytes(nil)
 	token, c, err := i.Sign(t.Context(),
@@ -97,7 +97,7 @@ func (d *desk) verifier(t testing.TB, list string, now time.Time) *evidence.Veri
 
 func (d *desk) open(t testing.TB, token, list string, now time.Time) error {
 	t.Helper()
-	_, err := evidence.Open(d.verifier(t, list, now), evidence.RequestProofKind, token,
+	_, err := evidence.Open(d.verifier(t, list, now), evidence.RequestProofKind(), token,
 		evidence.Expected{Issuers: []string{"mediator"}, Audiences: []string{"api"}, KeyIDs: []string{"proof-key"},
 			MaxAge: time.Minute})
 	return err
@@ -171,7 +171,7 @@ func TestRevocationListThatIsRefused(t *testing.T) {
 		"cut off":                      {d.root, good[:len(good)-1], "artifact_malformed"},
 		"without its second signature": {second, good, "signature_invalid"},
 		"by a certified key": {d.root, func() string {
-			i, err := signer.New(evidence.RevocationListKind, d.key, d.options("registry", noon))
+			i, err := signer.New(evidence.RevocationListKind(), d.key, d.options("registry", noon))
 			check.Must(t, err)
 			token, _, err := i.Sign(t.Context(), evidence.RevocationList{Revoked: []evidence.Revocation{}})
 			check.Must(t, err)
@@ -198,7 +198,7 @@ func TestRevocationListThatIsRefused(t *testing.T) {
 			wantCode(t, err, tt.code)
 		})
 	}
-	i, err := signer.New(evidence.RevocationListKind, d.registry, d.options("registry", noon))
+	i, err := signer.New(evidence.RevocationListKind(), d.registry, d.options("registry", noon))
 	check.Must(t, err)
 	for name, e := range map[string]evidence.Revocation{
 		"no kind":            {Expires: 1, ID: "x", Reason: "r"},

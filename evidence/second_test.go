@@ -61,7 +61,7 @@ func newTwice(t testing.TB) twice {
 	}
 	w.root = evidence.Root{KeyID: v.KeyID(), Public: v.Public(), Purpose: evidence.PurposeDeploymentCertificate,
 		PostQuantum: w.second.public}
-	issuer, err := signer.New(evidence.DeploymentCertificateKind, key,
+	issuer, err := signer.New(evidence.DeploymentCertificateKind(), key,
 		signer.Options{Issuer: "auditor", Audience: "api", Lifetime: time.Hour, Now: func() time.Time {
 			return noon
 		}, Second: w.second})
@@ -83,7 +83,7 @@ func (w twice) open(t testing.TB, token string, change func(*evidence.Root, *evi
 	check.Must(t, err)
 	v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return noon }})
 	check.Must(t, err)
-	_, err = evidence.Open(v, evidence.DeploymentCertificateKind, token, want)
+	_, err = evidence.Open(v, evidence.DeploymentCertificateKind(), token, want)
 	return err
 }
 
@@ -163,7 +163,7 @@ func TestSecondSignatureOfTheBundle(t *testing.T) {
 	root, err := registry.Current(t.Context())
 	check.Must(t, err)
 	second := newPostQuantum(root.KeyID(), 3)
-	certify, err := signer.New(evidence.SignerCertificateKind, registry,
+	certify, err := signer.New(evidence.SignerCertificateKind(), registry,
 		signer.Options{Issuer: "registry", Audience: "api", Lifetime: time.Hour, Now: func() time.Time {
 			return noon
 		}, Second: second})
@@ -214,7 +214,7 @@ func TestSecondSignatureOfTheBundle(t *testing.T) {
 // TestOnlyRootsSignTwice: nobody can pin a second key for a role.
 func TestOnlyRootsSignTwice(t *testing.T) {
 	w := newWorld(t)
-	_, err := evidence.Countersign(t.Context(), newPostQuantum("proof-key:v1", 1), evidence.RequestProofKind, w.token)
+	_, err := evidence.Countersign(t.Context(), newPostQuantum("proof-key:v1", 1), evidence.RequestProofKind(), w.token)
 	wantCode(t, err, "artifact_malformed")
 	wantCode(t, w.open(w.token+"~"+w.token), "artifact_malformed")
 	w.want.RequirePostQuantum = true
@@ -222,9 +222,10 @@ func TestOnlyRootsSignTwice(t *testing.T) {
 
 	a := newTwice(t)
 	first, _, _ := strings.Cut(a.token, "~")
-	_, err = evidence.Countersign(t.Context(), newPostQuantum("another:v1", 1), evidence.DeploymentCertificateKind, first)
+	_, err = evidence.Countersign(t.Context(), newPostQuantum("another:v1", 1), evidence.DeploymentCertificateKind(),
+		first)
 	wantCode(t, err, "signature_invalid")
-	if _, err = evidence.Countersign(t.Context(), a.ed, evidence.DeploymentCertificateKind, first); err == nil {
+	if _, err = evidence.Countersign(t.Context(), a.ed, evidence.DeploymentCertificateKind(), first); err == nil {
 		t.Error("an Ed25519 signature was taken for one by ML-DSA-65")
 	}
 }
@@ -388,7 +389,7 @@ func BenchmarkOpenTwice(b *testing.B) {
 	check.Must(b, err)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := evidence.Open(v, evidence.DeploymentCertificateKind, w.token, w.want); err != nil {
+		if _, err := evidence.Open(v, evidence.DeploymentCertificateKind(), w.token, w.want); err != nil {
 			b.Fatal(err)
 		}
 	}

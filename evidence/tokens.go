@@ -25,7 +25,7 @@ type SaltedAnswer struct {
 
 func (c *ChallengeToken) check() error {
 	if len(c.Answers) == 0 {
-		return refusal.New("artifact_malformed", "the %s holds no task", ChallengeTokenKind.Typ)
+		return refusal.New("artifact_malformed", "the %s holds no task", challengeToken.Typ)
 	}
 	bound := ""
 	if c.Binding != nil {
@@ -36,7 +36,7 @@ func (c *ChallengeToken) check() error {
 	}
 	if c.BindingHash != bound {
 		return refusal.New("artifact_malformed", "the bindingHash of the %s is not the hash of its binding",
-			ChallengeTokenKind.Typ)
+			challengeToken.Typ)
 	}
 	return nil
 }

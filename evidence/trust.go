@@ -156,7 +156,7 @@ func (t *Trust) add(token string) error {
 
 // openCertificate verifies a certificate's signature by a pinned registry key, and the claims about its subject.
 func (t *Trust) openCertificate(token string) (*certified, error) {
-	p, err := parseRooted(token, SignerCertificateKind.Typ, SignerCertificateKind.maxToken)
+	p, err := parseRooted(token, signerCertificate.Typ, signerCertificate.maxToken)
 	if err != nil {
 		return nil, err
 	}
@@ -165,10 +165,10 @@ func (t *Trust) openCertificate(token string) (*certified, error) {
 		return nil, refusal.New("key_unknown",
 			"a signer custody certificate is signed by key %.80q, which is not a pinned registry key", p.header.Kid)
 	}
-	if err := root.verify(SignerCertificateKind.Typ, p, t.policy.RequirePostQuantum); err != nil {
+	if err := root.verify(signerCertificate.Typ, p, t.policy.RequirePostQuantum); err != nil {
 		return nil, err
 	}
-	cert, err := decode(SignerCertificateKind, p.payload)
+	cert, err := decode(signerCertificate, p.payload)
 	if err != nil {
 		return nil, err
 	}
@@ -269,7 +269,7 @@ func (t *Trust) signer(kid, typ, purpose string, at moment) (*certified, error) 
 			typ, kid)
 	}
 	c := &s.cert
-	if err := t.notRevoked(SignerCertificateKind.Typ, s.kid, []string{c.ID}, at); err != nil {
+	if err := t.notRevoked(signerCertificate.Typ, s.kid, []string{c.ID}, at); err != nil {
 		return nil, err
 	}
 	if c.Purposes[0] != purpose {

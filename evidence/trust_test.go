@@ -29,7 +29,7 @@ func TestTrustThatIsRefused(t *testing.T) {
 	roots := []evidence.Root{{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeSignerCertificate}}
 	certificate := func(by *custody.Memory, change func(*evidence.SignerCertificate)) string {
 		t.Helper()
-		i, err := signer.New(evidence.SignerCertificateKind, by,
+		i, err := signer.New(evidence.SignerCertificateKind(), by,
 			signer.Options{Issuer: "registry", Audience: "api", Lifetime: time.Hour, Now: func() time.Time {
 				return noon
 			}})
@@ -132,7 +132,7 @@ func TestSharedKey(t *testing.T) {
 		"the same id, another purpose, before": {v.KeyID(), evidence.PurposeActionGrant, noon.Add(-time.Hour), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			i, err := signer.New(evidence.SignerCertificateKind, d.registry, d.options("registry", tt.issued))
+			i, err := signer.New(evidence.SignerCertificateKind(), d.registry, d.options("registry", tt.issued))
 			check.Must(t, err)
 			again, _, err := i.Sign(t.Context(),
 				evidence.SignerCertificate{KeyCustody: "external_mediator", Purposes: []string{tt.purpose}, SubjectIssuer: "m",
@@ -204,7 +204,7 @@ func TestSignerPolicy(t *testing.T) {
 			registry, root := version(t, "registry")
 			key, v := version(t, "k")
 			clock := func() time.Time { return noon }
-			certify, err := signer.New(evidence.SignerCertificateKind, registry,
+			certify, err := signer.New(evidence.SignerCertificateKind(), registry,
 				signer.Options{Issuer: "registry", Audience: "api", Lifetime: time.Hour, Now: func() time.Time {
 					return noon.Add(-30 * time.Minute)
 				}})
@@ -224,7 +224,7 @@ func TestSignerPolicy(t *testing.T) {
 			check.Must(t, err)
 			verifier, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: clock})
 			check.Must(t, err)
-			issuer, err := signer.New(evidence.TriggerReceiptKind, key,
+			issuer, err := signer.New(evidence.TriggerReceiptKind(), key,
 				signer.Options{Issuer: "trigger", Audience: "api", Lifetime: time.Minute, Now: clock})
 			check.Must(t, err)
 			h := evidence.HashBytes(nil)
@@ -233,14 +233,14 @@ func TestSignerPolicy(t *testing.T) {
 			check.Must(t, err)
 			want := evidence.Expected{Issuers: []string{"trigger"}, Audiences: []string{"api"}, KeyIDs: []string{"k"},
 				MaxAge: time.Minute}
-			_, err = evidence.Open(verifier, evidence.TriggerReceiptKind, receipt, want)
+			_, err = evidence.Open(verifier, evidence.TriggerReceiptKind(), receipt, want)
 			if tt.code != "" {
 				wantCode(t, err, tt.code)
 				return
 			}
 			check.Must(t, err)
 			want.Custody = []string{evidence.CustodyHardwareBacked}
-			_, err = evidence.Open(verifier, evidence.TriggerReceiptKind, receipt, want)
+			_, err = evidence.Open(verifier, evidence.TriggerReceiptKind(), receipt, want)
 			wantCode(t, err, "key_custody")
 		})
 	}
@@ -252,7 +252,7 @@ func TestTwoCertificatesOfOneKey(t *testing.T) {
 	certificate := func(issuer string, at time.Duration) string {
 		v, err := d.key.Current(t.Context())
 		check.Must(t, err)
-		i, err := signer.New(evidence.SignerCertificateKind, d.registry, d.options("registry", noon.Add(at)))
+		i, err := signer.New(evidence.SignerCertificateKind(), d.registry, d.options("registry", noon.Add(at)))
 		check.Must(t, err)
 		token, _, err := i.Sign(t.Context(), evidence.SignerCertificate{
 			KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeRequestProof}, SubjectIssuer: issuer,
@@ -302,13 +302,13 @@ func TestRootThatIsNotTheOne(t *testing.T) {
 		"the registry": {d.registry, "key_purpose"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			i, err := signer.New(evidence.DeploymentCertificateKind, tt.key, d.options("auditor", noon))
+			i, err := signer.New(evidence.DeploymentCertificateKind(), tt.key, d.options("auditor", noon))
 			check.Must(t, err)
 			token, _, err := i.Sign(t.Context(),
 				evidence.DeploymentCertificate{ControlsHash: evidence.HashBytes(nil), DeploymentID: "d",
 					ManifestHash: evidence.HashBytes(nil), Version: "1.0"})
 			check.Must(t, err)
-			_, err = evidence.Open(verifier, evidence.DeploymentCertificateKind, token, evidence.Expected{
+			_, err = evidence.Open(verifier, evidence.DeploymentCertificateKind(), token, evidence.Expected{
 				Issuers: []string{"auditor"}, Audiences: []string{"api"},
 				KeyIDs: []string{"auditor", "stranger", "proof-key", "registry"}, MaxAge: time.Minute,
 				Custody: []string{evidence.CustodyHardwareBacked}, RequireNonExportable: true,

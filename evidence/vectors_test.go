@@ -112,7 +112,7 @@ func TestRFC8037(t *testing.T) {
 		t.Error("A.5: the signature verifies over another text")
 	}
 	// A JWS without kid and typ is none of our artifacts.
-	if _, err := parse(input+"."+signature, algEdDSA, RequestProofKind.Typ, maxToken); !errors.Is(err,
+	if _, err := parse(input+"."+signature, algEdDSA, requestProof.Typ, maxToken); !errors.Is(err,
 		refusal.New("artifact_malformed", "")) {
 		t.Errorf("A.5: the JWS is taken for a request proof: %v", err)
 	}

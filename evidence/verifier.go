@@ -86,7 +86,7 @@ func (v *Verifier) moment() moment { return moment{v.now(), v.skew} }
 // decode reads a payload as claims of k. It must be exactly as [Sign] writes it.
 func decode[C any](k Kind[C], payload []byte) (*C, error) {
 	c := new(C)
-	if !k.codec.decode(payload, c) {
+	if !k.codec.Decode(payload, c) {
 		return nil, faultOf(k, payload)
 	}
 	if err := k.registered(c).check(k.Typ, k.MaxLifetime); err != nil {
@@ -164,7 +164,7 @@ func KeyIDOf(token string) string {
 		return ""
 	}
 	var h header
-	if !headerCodec.decode(raw, &h) {
+	if !headerCodec.Decode(raw, &h) {
 		return ""
 	}
 	return h.Kid

@@ -124,12 +124,12 @@ func (c *chain) verifyWork(ctx context.Context) (err error) {
 
 func (c *chain) verifyTrigger(context.Context) error {
 	s := c.g.strict
-	origin, err := open(c.g, evidence.TriggerOriginProofKind, c.envelope.OriginProof, &c.opened.OriginProof,
+	origin, err := open(c.g, evidence.TriggerOriginProofKind(), c.envelope.OriginProof, &c.opened.OriginProof,
 		s.Origin.Expected)
 	if err != nil {
 		return err
 	}
-	receipt, err := open(c.g, evidence.TriggerReceiptKind, c.envelope.TriggerReceipt, &c.opened.TriggerReceipt,
+	receipt, err := open(c.g, evidence.TriggerReceiptKind(), c.envelope.TriggerReceipt, &c.opened.TriggerReceipt,
 		s.Receipt.Expected)
 	if err != nil {
 		return err
@@ -138,7 +138,7 @@ func (c *chain) verifyTrigger(context.Context) error {
 }
 
 func (c *chain) verifyDecision(context.Context) error {
-	d, err := open(c.g, evidence.PolicyDecisionKind, c.envelope.PolicyDecision, &c.opened.PolicyDecision,
+	d, err := open(c.g, evidence.PolicyDecisionKind(), c.envelope.PolicyDecision, &c.opened.PolicyDecision,
 		c.g.strict.Decision)
 	if err != nil {
 		return err
@@ -171,7 +171,7 @@ func (c *chain) verifyDecision(context.Context) error {
 }
 
 func (c *chain) verifyGrant(context.Context) error {
-	g, err := open(c.g, evidence.ActionGrantKind, c.envelope.Grant, &c.opened.Grant, c.g.strict.Grant)
+	g, err := open(c.g, evidence.ActionGrantKind(), c.envelope.Grant, &c.opened.Grant, c.g.strict.Grant)
 	if err != nil {
 		return err
 	}
@@ -217,7 +217,8 @@ func (c *chain) verifyRuntime(context.Context) error {
 // two are made at the same time.
 func (c *chain) verifyAttestation() error {
 	s := c.g.strict
-	a, err := open(c.g, evidence.RuntimeAttestationKind, c.envelope.Attestation, &c.opened.Attestation, s.Runtime.Expected)
+	a, err := open(c.g, evidence.RuntimeAttestationKind(), c.envelope.Attestation, &c.opened.Attestation,
+		s.Runtime.Expected)
 	if err != nil {
 		return err
 	}
@@ -250,7 +251,7 @@ func (c *chain) verifyAttestation() error {
 
 func (c *chain) verifySession(context.Context) error {
 	s := c.g.strict.Session
-	r, err := open(c.g, evidence.SessionReceiptKind, c.envelope.SessionReceipt, &c.opened.SessionReceipt, s.Expected)
+	r, err := open(c.g, evidence.SessionReceiptKind(), c.envelope.SessionReceipt, &c.opened.SessionReceipt, s.Expected)
 	if err != nil {
 		return err
 	}

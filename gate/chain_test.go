@@ -65,7 +65,7 @@ func forged(name, code string, at func(*evidence.Envelope) *string,
 func recertified(name, code string, change func(*evidence.SignerCertificate)) row {
 	return altered(name, code, func(t *testing.T, k *gatetest.Kit, _ *gate.AdmitRequest) {
 		const purpose = evidence.PurposeRuntimeAttestation
-		c := gatetest.Resign(t, k, evidence.SignerCertificateKind, k.Certificates[purpose], change)
+		c := gatetest.Resign(t, k, evidence.SignerCertificateKind(), k.Certificates[purpose], change)
 		k.Verifier.SetTrust(k.TrustWithout(t, purpose, c))
 	})
 }
@@ -101,10 +101,10 @@ func ended(r *evidence.Registered) {
 func workRows() []row {
 	mac := func(change func(*evidence.ChallengeToken)) func(*testing.T, *gatetest.Kit, string) string {
 		return func(t *testing.T, k *gatetest.Kit, token string) string {
-			c, err := evidence.UnverifiedClaims(evidence.ChallengeTokenKind, token)
+			c, err := evidence.UnverifiedClaims(evidence.ChallengeTokenKind(), token)
 			check.Must(t, err)
 			change(&c)
-			if token, err = evidence.SignMAC(k.Secret, evidence.ChallengeTokenKind, c); err != nil {
+			if token, err = evidence.SignMAC(k.Secret, evidence.ChallengeTokenKind(), c); err != nil {
 				t.Fatal(err)
 			}
 			return token
@@ -169,11 +169,11 @@ func workRows() []row {
 		})),
 		forged("challenge of another secret", "signature_invalid", work,
 			func(t *testing.T, _ *gatetest.Kit, token string) string {
-				c, err := evidence.UnverifiedClaims(evidence.ChallengeTokenKind, token)
+				c, err := evidence.UnverifiedClaims(evidence.ChallengeTokenKind(), token)
 				check.Must(t, err)
 				secret, err := evidence.NewSecret([]byte(strings.Repeat("x", 32)))
 				check.Must(t, err)
-				if token, err = evidence.SignMAC(secret, evidence.ChallengeTokenKind, c); err != nil {
+				if token, err = evidence.SignMAC(secret, evidence.ChallengeTokenKind(), c); err != nil {
 					t.Fatal(err)
 				}
 				return token
@@ -189,7 +189,7 @@ func nothing(*testing.T, *gatetest.Kit, string) string { return "" }
 
 func deploymentRows() []row {
 	changed := func(name, code string, change func(*evidence.DeploymentCertificate)) row {
-		return resigned(name, code, evidence.DeploymentCertificateKind, deployment, change)
+		return resigned(name, code, evidence.DeploymentCertificateKind(), deployment, change)
 	}
 	return []row{
 		changed("certificate for another manifest", "deployment_mismatch", func(c *evidence.DeploymentCertificate) {
@@ -215,11 +215,11 @@ func deploymentRows() []row {
 		forged("no certificate", "artifact_missing", deployment, nothing),
 		forged("certificate signed by the registry", "key_purpose", deployment,
 			func(t *testing.T, k *gatetest.Kit, token string) string {
-				return signedBy(t, k.Key(t, evidence.PurposeSignerCertificate), evidence.DeploymentCertificateKind, token)
+				return signedBy(t, k.Key(t, evidence.PurposeSignerCertificate), evidence.DeploymentCertificateKind(), token)
 			}),
 		forged("certificate signed by a role's key", "key_purpose", deployment,
 			func(t *testing.T, k *gatetest.Kit, token string) string {
-				return signedBy(t, k.Key(t, evidence.PurposePolicyDecision), evidence.DeploymentCertificateKind, token)
+				return signedBy(t, k.Key(t, evidence.PurposePolicyDecision), evidence.DeploymentCertificateKind(), token)
 			}),
 		forged("certificate of another manifest that is safe too", "deployment_mismatch", deployment,
 			func(t *testing.T, k *gatetest.Kit, _ string) string {
@@ -283,11 +283,11 @@ func triggerRows() []row {
 		}),
 		got("receipt of another source", "artifacts_mismatch", func(c *evidence.TriggerReceipt) { c.Source = "hooks" }),
 		got("receipt for a human", "human_involved", func(c *evidence.TriggerReceipt) { c.HumanInitiated = true }),
-		resigned("origin proof made again", "artifacts_mismatch", evidence.TriggerOriginProofKind, origin,
+		resigned("origin proof made again", "artifacts_mismatch", evidence.TriggerOriginProofKind(), origin,
 			func(c *evidence.TriggerOriginProof) {
 				c.ID = evidence.NewID()
 			}),
-		resigned("receipt made again", "artifacts_mismatch", evidence.TriggerReceiptKind, receipt,
+		resigned("receipt made again", "artifacts_mismatch", evidence.TriggerReceiptKind(), receipt,
 			func(c *evidence.TriggerReceipt) {
 				c.ID = evidence.NewID()
 			}),
@@ -359,7 +359,7 @@ func grantRows() []row {
 		g("grant for a decision with other bytes", "artifacts_mismatch", func(c *evidence.ActionGrant) {
 			c.PolicyDecisionHashes = []string{other}
 		}),
-		resigned("decision made again", "artifacts_mismatch", evidence.PolicyDecisionKind, decision,
+		resigned("decision made again", "artifacts_mismatch", evidence.PolicyDecisionKind(), decision,
 			func(c *evidence.PolicyDecision) {
 				c.Rule = "another"
 			}),
@@ -401,7 +401,7 @@ func grantRows() []row {
 			r.Envelope.Grant = k.Chain(t).Envelope.Grant
 		}),
 		forged("grant with an empty scope", "artifact_malformed", grant,
-			reclaim(evidence.PurposeActionGrant, evidence.ActionGrantKind, func(c map[string]any) {
+			reclaim(evidence.PurposeActionGrant, evidence.ActionGrantKind(), func(c map[string]any) {
 				c["actions"] = []string{}
 			})),
 	}
@@ -739,7 +739,7 @@ func formRows() []row {
 		})
 	}
 	claims := func(name, code string, change func(map[string]any)) row {
-		return forged(name, code, attestation, reclaim(purpose, evidence.RuntimeAttestationKind, change))
+		return forged(name, code, attestation, reclaim(purpose, evidence.RuntimeAttestationKind(), change))
 	}
 	return []row{
 		header("alg none", "artifact_malformed", func(kid string) string { return head("none", kid, typ) }),
@@ -907,10 +907,10 @@ func TestRuntimeMayBeLeftToTheSessionPolicy(t *testing.T) {
 	if last := a.Checks[len(a.Checks)-1]; last.Name != "agent session receipt" {
 		t.Errorf("another runtime was refused by the check of the %s", last.Name)
 	}
-	c, err := evidence.UnverifiedClaims(evidence.CapabilityKind, r.Capability)
+	c, err := evidence.UnverifiedClaims(evidence.CapabilityKind(), r.Capability)
 	check.Must(t, err)
 	c.Runtime.RuntimeID = "worker-2"
-	if r.Capability, err = evidence.SignMAC(k.Secret, evidence.CapabilityKind, c); err != nil {
+	if r.Capability, err = evidence.SignMAC(k.Secret, evidence.CapabilityKind(), c); err != nil {
 		t.Fatal(err)
 	}
 	_, err = k.Gate.Authorize(context.Background(), r)
@@ -937,7 +937,7 @@ func TestAdmit(t *testing.T) {
 	if len(a.Checks) != 7 {
 		t.Errorf("%d checks, want 7", len(a.Checks))
 	}
-	c, err := evidence.UnverifiedClaims(evidence.CapabilityKind, a.Capability)
+	c, err := evidence.UnverifiedClaims(evidence.CapabilityKind(), a.Capability)
 	if err != nil || c.ID != a.CapabilityID || c.Binding.Hash() != a.BindingHash || c.Expires != a.Expires.Unix() {
 		t.Errorf("the admission says something else than the capability: %+v, %+v, %v", a, c, err)
 	}
@@ -1106,10 +1106,10 @@ func TestAuthorizeRefusals(t *testing.T) {
 	}
 	capability := func(change func(*evidence.Capability)) func(*testing.T, *gatetest.Kit, *gate.AuthorizeRequest) {
 		return func(t *testing.T, k *gatetest.Kit, r *gate.AuthorizeRequest) {
-			c, err := evidence.UnverifiedClaims(evidence.CapabilityKind, r.Capability)
+			c, err := evidence.UnverifiedClaims(evidence.CapabilityKind(), r.Capability)
 			check.Must(t, err)
 			change(&c)
-			if r.Capability, err = evidence.SignMAC(k.Secret, evidence.CapabilityKind, c); err != nil {
+			if r.Capability, err = evidence.SignMAC(k.Secret, evidence.CapabilityKind(), c); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -1224,10 +1224,10 @@ func TestAuthorizeRefusals(t *testing.T) {
 		{"proof by another issuer", "key_purpose", proof(func(c *evidence.RequestProof) { c.Issuer = "other" })},
 		{"proof with an exportable key", "key_custody", proof(func(c *evidence.RequestProof) { c.KeyExportable = true })},
 		{"proof by the grant's key", "key_purpose", func(t *testing.T, k *gatetest.Kit, r *gate.AuthorizeRequest) {
-			r.RequestProof = signedBy(t, k.Key(t, evidence.PurposeActionGrant), evidence.RequestProofKind, r.RequestProof)
+			r.RequestProof = signedBy(t, k.Key(t, evidence.PurposeActionGrant), evidence.RequestProofKind(), r.RequestProof)
 		}},
 		{"proof by a stranger", "key_unknown", func(t *testing.T, _ *gatetest.Kit, r *gate.AuthorizeRequest) {
-			r.RequestProof = signedBy(t, gatetest.StrangerKey(t, "stranger:v1"), evidence.RequestProofKind, r.RequestProof)
+			r.RequestProof = signedBy(t, gatetest.StrangerKey(t, "stranger:v1"), evidence.RequestProofKind(), r.RequestProof)
 		}},
 		{"proof whose key lost its certificate", "key_unknown",
 			func(t *testing.T, k *gatetest.Kit, _ *gate.AuthorizeRequest) {

@@ -74,7 +74,7 @@ func (c *Client) Admit(ctx context.Context, r AdmitRequest) (Admission, error) {
 	if !isToken(a.Capability, maxToken) || !isToken(a.CapabilityID, maxID) || a.BindingHash != hash {
 		return Admission{}, refusal.New("gate_unavailable", "the API gave no capability for this binding")
 	}
-	kept := c.o.Now().Add(evidence.CapabilityKind.MaxLifetime)
+	kept := c.o.Now().Add(evidence.CapabilityKind().MaxLifetime)
 	return Admission{
 		Capability: a.Capability, CapabilityID: a.CapabilityID, BindingHash: hash, Expires: time.Unix(a.ExpiresAt, 0),
 		Keys: []ledger.Key{{Kind: challenge.CapabilityKey, ID: a.CapabilityID, Expires: kept}},

@@ -85,7 +85,7 @@ func TestOtherDeployment(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := k.Chain(t)
-	r.Envelope.DeploymentCertificate = gatetest.Resign(t, k, evidence.DeploymentCertificateKind, k.Deployment,
+	r.Envelope.DeploymentCertificate = gatetest.Resign(t, k, evidence.DeploymentCertificateKind(), k.Deployment,
 		func(c *evidence.DeploymentCertificate) {
 			c.ManifestHash = other
 		})

@@ -14,7 +14,7 @@ import (
 func decided(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
 	t.Helper()
 	r := k.Chain(t)
-	work, err := evidence.UnverifiedClaims(evidence.ChallengeTokenKind, r.Envelope.ChallengeToken)
+	work, err := evidence.UnverifiedClaims(evidence.ChallengeTokenKind(), r.Envelope.ChallengeToken)
 	check.Must(t, err)
 	d, err := k.Engine(t).Decide(context.Background(), policy.Request{
 		Binding: *work.Binding, ChallengeID: work.ID, RuntimeID: "worker-1", SessionID: "ses_1",

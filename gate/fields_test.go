@@ -153,7 +153,7 @@ func without[C any](claim string, kind evidence.Kind[C], at func(*evidence.Envel
 func unproven(claim string) violation {
 	return func(t *testing.T, k *gatetest.Kit) error {
 		r := authorizing(t, k)
-		r.RequestProof = reclaim(evidence.PurposeRequestProof, evidence.RequestProofKind, func(c map[string]any) {
+		r.RequestProof = reclaim(evidence.PurposeRequestProof, evidence.RequestProofKind(), func(c map[string]any) {
 			c[claim] = ""
 		})(t, k, r.RequestProof)
 		_, err := k.Gate.Authorize(context.Background(), r)
@@ -164,7 +164,7 @@ func unproven(claim string) violation {
 func vouched(purpose string, change func(*evidence.SignerCertificate)) violation {
 	return func(t *testing.T, k *gatetest.Kit) error {
 		r := authorizing(t, k)
-		c := gatetest.Resign(t, k, evidence.SignerCertificateKind, k.Certificates[purpose], change)
+		c := gatetest.Resign(t, k, evidence.SignerCertificateKind(), k.Certificates[purpose], change)
 		k.Verifier.SetTrust(k.TrustWithout(t, purpose, c))
 		if purpose == evidence.PurposeRequestProof {
 			_, err := k.Gate.Authorize(context.Background(), r)
@@ -269,7 +269,7 @@ func breaches() map[string]breach {
 			receiptOf(m).AllowedSources = []string{"hooks"}
 		})},
 		"runtimePolicy.triggerReceiptPolicy.requireEventId": {"artifact_malformed",
-			without("eventId", evidence.TriggerReceiptKind, receipt)},
+			without("eventId", evidence.TriggerReceiptKind(), receipt)},
 		"runtimePolicy.triggerReceiptPolicy.requiredPayloadHash": {"not_allowed", narrowed(func(m m) {
 			receiptOf(m).RequiredPayloadHash = other
 		})},
@@ -300,9 +300,9 @@ func breaches() map[string]breach {
 				originOf(m).AllowedVerificationMethods = []string{evidence.MethodQueueClaim}
 			})},
 		"runtimePolicy.triggerReceiptPolicy.originProofPolicy.requireEventId": {"artifact_malformed",
-			without("eventId", evidence.TriggerOriginProofKind, origin)},
+			without("eventId", evidence.TriggerOriginProofKind(), origin)},
 		"runtimePolicy.triggerReceiptPolicy.originProofPolicy.requireEvidenceId": {"artifact_malformed",
-			without("evidenceId", evidence.TriggerOriginProofKind, origin)},
+			without("evidenceId", evidence.TriggerOriginProofKind(), origin)},
 		"runtimePolicy.triggerReceiptPolicy.originProofPolicy.requiredPayloadHash": {"not_allowed", narrowed(func(m m) {
 			originOf(m).RequiredPayloadHash = other
 		})},
@@ -326,7 +326,7 @@ func breaches() map[string]breach {
 		"signerCertificatePolicy.requireSubjectPublicKeyHash": {"artifact_malformed",
 			func(t *testing.T, k *gatetest.Kit) error {
 				const purpose = evidence.PurposeSignerCertificate
-				token := reclaim(purpose, evidence.SignerCertificateKind, func(c map[string]any) {
+				token := reclaim(purpose, evidence.SignerCertificateKind(), func(c map[string]any) {
 					c["subjectPublicKeyHash"] = ""
 				})(t, k, k.Certificates[evidence.PurposeActionGrant])
 				return k.Believe(t, token)
@@ -343,7 +343,7 @@ func breaches() map[string]breach {
 		"deploymentCertificatePolicy.allowedDeploymentIds": {"deployment_mismatch",
 			func(t *testing.T, k *gatetest.Kit) error {
 				r := k.Chain(t)
-				r.Envelope.DeploymentCertificate = gatetest.Resign(t, k, evidence.DeploymentCertificateKind, k.Deployment,
+				r.Envelope.DeploymentCertificate = gatetest.Resign(t, k, evidence.DeploymentCertificateKind(), k.Deployment,
 					func(c *evidence.DeploymentCertificate) {
 						c.DeploymentID = "other"
 					})
@@ -368,9 +368,9 @@ func breaches() map[string]breach {
 			sessionOf(m).DeniedInputKinds = append(slices.Clone(sessionOf(m).DeniedInputKinds), evidence.TriggerSourceEvent)
 		})},
 		"agentSessionReceiptPolicy.requireChallengeId": {"artifact_malformed",
-			without("challengeId", evidence.SessionReceiptKind, session)},
+			without("challengeId", evidence.SessionReceiptKind(), session)},
 		"agentSessionReceiptPolicy.requireBindingHash": {"artifact_malformed",
-			without("bindingHash", evidence.SessionReceiptKind, session)},
+			without("bindingHash", evidence.SessionReceiptKind(), session)},
 		"agentSessionReceiptPolicy.requireNoHumanPrompt": {"human_involved",
 			planning(gatetest.Plan{Session: func(c *evidence.SessionReceipt) {
 				c.HumanPromptPresent = true
@@ -405,7 +405,7 @@ func breaches() map[string]breach {
 		})},
 		"interactionReceiptPolicy.requireNonExportableKey": {"key_custody", func(t *testing.T, k *gatetest.Kit) error {
 			k.Observe(t)
-			k.Certificates[evidence.PurposeInteraction] = gatetest.Resign(t, k, evidence.SignerCertificateKind,
+			k.Certificates[evidence.PurposeInteraction] = gatetest.Resign(t, k, evidence.SignerCertificateKind(),
 				k.Certificates[evidence.PurposeInteraction], exportable)
 			return receipted(0, func(m m) { m.SignerCertificatePolicy.RequireNonExportableKey = true })(t, k)
 		}},
@@ -415,7 +415,7 @@ func breaches() map[string]breach {
 		"autonomyPolicy.requireNonExportableKey": {"key_custody", func(t *testing.T, k *gatetest.Kit) error {
 			under(t, k, gatetest.Autonomous)
 			k.Appraise(t)
-			k.Certificates[evidence.PurposeAppraiser] = gatetest.Resign(t, k, evidence.SignerCertificateKind,
+			k.Certificates[evidence.PurposeAppraiser] = gatetest.Resign(t, k, evidence.SignerCertificateKind(),
 				k.Certificates[evidence.PurposeAppraiser], exportable)
 			return appraised(0, func(m m) { m.SignerCertificatePolicy.RequireNonExportableKey = true })(t, k)
 		}},
@@ -433,7 +433,7 @@ func breaches() map[string]breach {
 		})},
 		"agentStatementPolicy.requireNonExportableKey": {"key_custody", func(t *testing.T, k *gatetest.Kit) error {
 			k.Speak(t)
-			k.Certificates[evidence.PurposeStatement] = gatetest.Resign(t, k, evidence.SignerCertificateKind,
+			k.Certificates[evidence.PurposeStatement] = gatetest.Resign(t, k, evidence.SignerCertificateKind(),
 				k.Certificates[evidence.PurposeStatement], exportable)
 			return stated(0, func(m m) { m.SignerCertificatePolicy.RequireNonExportableKey = true })(t, k)
 		}},

@@ -193,7 +193,7 @@ func (g *Gate) runtime() *challenge.WantRuntime {
 }
 
 func (g *Gate) verifyProof(r AuthorizeRequest, capability evidence.Capability) (evidence.RequestProof, error) {
-	p, err := open(g, evidence.RequestProofKind, r.RequestProof, &r.Signed, g.strict.RequestProof)
+	p, err := open(g, evidence.RequestProofKind(), r.RequestProof, &r.Signed, g.strict.RequestProof)
 	if err != nil {
 		return p, evidence.Stale(err)
 	}

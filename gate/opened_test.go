@@ -38,12 +38,12 @@ func opened(t testing.TB, k *gatetest.Kit, e evidence.Envelope) gate.Opened {
 	t.Helper()
 	s := k.Strict
 	return gate.Opened{
-		OriginProof:    before(t, k, evidence.TriggerOriginProofKind, e.OriginProof, s.Origin.Expected),
-		TriggerReceipt: before(t, k, evidence.TriggerReceiptKind, e.TriggerReceipt, s.Receipt.Expected),
-		PolicyDecision: before(t, k, evidence.PolicyDecisionKind, e.PolicyDecision, s.Decision),
-		Grant:          before(t, k, evidence.ActionGrantKind, e.Grant, s.Grant),
-		Attestation:    before(t, k, evidence.RuntimeAttestationKind, e.Attestation, s.Runtime.Expected),
-		SessionReceipt: before(t, k, evidence.SessionReceiptKind, e.SessionReceipt, s.Session.Expected),
+		OriginProof:    before(t, k, evidence.TriggerOriginProofKind(), e.OriginProof, s.Origin.Expected),
+		TriggerReceipt: before(t, k, evidence.TriggerReceiptKind(), e.TriggerReceipt, s.Receipt.Expected),
+		PolicyDecision: before(t, k, evidence.PolicyDecisionKind(), e.PolicyDecision, s.Decision),
+		Grant:          before(t, k, evidence.ActionGrantKind(), e.Grant, s.Grant),
+		Attestation:    before(t, k, evidence.RuntimeAttestationKind(), e.Attestation, s.Runtime.Expected),
+		SessionReceipt: before(t, k, evidence.SessionReceiptKind(), e.SessionReceipt, s.Session.Expected),
 	}
 }
 
@@ -128,7 +128,7 @@ func TestAuthorizeSigned(t *testing.T) {
 	t.Parallel()
 	k := gatetest.New(t)
 	r := authorizing(t, k)
-	r.Signed = before(t, k, evidence.RequestProofKind, r.RequestProof, k.Strict.RequestProof)
+	r.Signed = before(t, k, evidence.RequestProofKind(), r.RequestProof, k.Strict.RequestProof)
 	if _, err := k.Gate.Authorize(t.Context(), r); err != nil || r.Signed.Token() == "" {
 		t.Fatalf("%v, with the proof %q", err, r.Signed.Token())
 	}
@@ -152,12 +152,13 @@ func BenchmarkOpenAndAdmit(b *testing.B) {
 		var err [4]error
 		e, s := r.Envelope, k.Strict
 		r.Opened = gate.Opened{Attestation: signed.Attestation, SessionReceipt: signed.SessionReceipt}
-		r.Opened.OriginProof, err[0] = evidence.Open(k.Verifier, evidence.TriggerOriginProofKind, e.OriginProof,
+		r.Opened.OriginProof, err[0] = evidence.Open(k.Verifier, evidence.TriggerOriginProofKind(), e.OriginProof,
 			s.Origin.Expected)
-		r.Opened.TriggerReceipt, err[1] = evidence.Open(k.Verifier, evidence.TriggerReceiptKind, e.TriggerReceipt,
+		r.Opened.TriggerReceipt, err[1] = evidence.Open(k.Verifier, evidence.TriggerReceiptKind(), e.TriggerReceipt,
 			s.Receipt.Expected)
-		r.Opened.PolicyDecision, err[2] = evidence.Open(k.Verifier, evidence.PolicyDecisionKind, e.PolicyDecision, s.Decision)
-		r.Opened.Grant, err[3] = evidence.Open(k.Verifier, evidence.ActionGrantKind, e.Grant, s.Grant)
+		r.Opened.PolicyDecision, err[2] = evidence.Open(k.Verifier, evidence.PolicyDecisionKind(), e.PolicyDecision,
+			s.Decision)
+		r.Opened.Grant, err[3] = evidence.Open(k.Verifier, evidence.ActionGrantKind(), e.Grant, s.Grant)
 		check.Must(b, errors.Join(err[:]...))
 		if _, err := k.Gate.Admit(b.Context(), r); err != nil {
 			b.Fatal(err)

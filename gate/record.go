@@ -76,7 +76,7 @@ func (c *chain) verifyRecordedRuntime(ctx context.Context) error {
 
 // readWork takes the binding from the unverified challenge token and compares it with the record's call.
 func (c *chain) readWork(p ledger.Record) (err error) {
-	if c.work, err = evidence.UnverifiedClaims(evidence.ChallengeTokenKind, c.envelope.ChallengeToken); err != nil {
+	if c.work, err = evidence.UnverifiedClaims(evidence.ChallengeTokenKind(), c.envelope.ChallengeToken); err != nil {
 		return err
 	}
 	call := evidence.Binding{Subject: p.Subject, Action: p.Action, Resource: p.Resource, ContentHash: p.ContentHash}
@@ -137,14 +137,14 @@ func (c *chain) verifyRecordedDeployment(ctx context.Context, manifest string) e
 }
 
 func (c *chain) verifyRecordedProof(token, capability, capabilityID string) error {
-	p, err := evidence.Open(c.g.verifier, evidence.RequestProofKind, token, c.g.strict.RequestProof)
+	p, err := evidence.Open(c.g.verifier, evidence.RequestProofKind(), token, c.g.strict.RequestProof)
 	if err != nil {
 		return err
 	}
 	if err := proves(p.Claims(), capabilityID, c.binding); err != nil || capability == "" {
 		return err
 	}
-	earned, err := evidence.UnverifiedClaims(evidence.CapabilityKind, capability)
+	earned, err := evidence.UnverifiedClaims(evidence.CapabilityKind(), capability)
 	if err != nil {
 		return err
 	}

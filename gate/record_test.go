@@ -19,9 +19,9 @@ import (
 func recorded(t testing.TB, k *gatetest.Kit, r gate.AdmitRequest) ledger.Record {
 	t.Helper()
 	e, b := r.Envelope, r.Binding
-	event, _ := evidence.UnverifiedClaims(evidence.TriggerReceiptKind, e.TriggerReceipt)
-	session, _ := evidence.UnverifiedClaims(evidence.SessionReceiptKind, e.SessionReceipt)
-	work, _ := evidence.UnverifiedClaims(evidence.ChallengeTokenKind, e.ChallengeToken)
+	event, _ := evidence.UnverifiedClaims(evidence.TriggerReceiptKind(), e.TriggerReceipt)
+	session, _ := evidence.UnverifiedClaims(evidence.SessionReceiptKind(), e.SessionReceipt)
+	work, _ := evidence.UnverifiedClaims(evidence.ChallengeTokenKind(), e.ChallengeToken)
 	method, path, _ := strings.Cut(b.Resource, " ")
 	p := ledger.Record{Manifest: k.Strict.ManifestHash, Event: event.EventID, Session: session.SessionID,
 		BindingHash: work.BindingHash, Method: method, Path: path, Subject: b.Subject, Action: b.Action, Resource: b.Resource,
@@ -185,7 +185,7 @@ func TestVerifyRecord(t *testing.T) {
 		{"with a request proof for other content", "artifacts_mismatch",
 			func(t *testing.T, k *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
 				put(p, "requestProof",
-					gatetest.Resign(t, k, evidence.RequestProofKind, p.Artifacts[9].Token, func(c *evidence.RequestProof) {
+					gatetest.Resign(t, k, evidence.RequestProofKind(), p.Artifacts[9].Token, func(c *evidence.RequestProof) {
 						c.ContentHash = other
 					}))
 			}},

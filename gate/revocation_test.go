@@ -33,25 +33,25 @@ func revokedRows() []row {
 		}))
 	}
 	artifact("origin proof", func(t *testing.T, e evidence.Envelope) string {
-		return idOf(t, evidence.TriggerOriginProofKind, e.OriginProof)
+		return idOf(t, evidence.TriggerOriginProofKind(), e.OriginProof)
 	})
 	artifact("trigger receipt", func(t *testing.T, e evidence.Envelope) string {
-		return idOf(t, evidence.TriggerReceiptKind, e.TriggerReceipt)
+		return idOf(t, evidence.TriggerReceiptKind(), e.TriggerReceipt)
 	})
 	artifact("policy decision", func(t *testing.T, e evidence.Envelope) string {
-		return idOf(t, evidence.PolicyDecisionKind, e.PolicyDecision)
+		return idOf(t, evidence.PolicyDecisionKind(), e.PolicyDecision)
 	})
 	artifact("action grant", func(t *testing.T, e evidence.Envelope) string {
-		return idOf(t, evidence.ActionGrantKind, e.Grant)
+		return idOf(t, evidence.ActionGrantKind(), e.Grant)
 	})
 	artifact("runtime attestation", func(t *testing.T, e evidence.Envelope) string {
-		return idOf(t, evidence.RuntimeAttestationKind, e.Attestation)
+		return idOf(t, evidence.RuntimeAttestationKind(), e.Attestation)
 	})
 	artifact("session receipt", func(t *testing.T, e evidence.Envelope) string {
-		return idOf(t, evidence.SessionReceiptKind, e.SessionReceipt)
+		return idOf(t, evidence.SessionReceiptKind(), e.SessionReceipt)
 	})
 	artifact("deployment certificate", func(t *testing.T, e evidence.Envelope) string {
-		return idOf(t, evidence.DeploymentCertificateKind, e.DeploymentCertificate)
+		return idOf(t, evidence.DeploymentCertificateKind(), e.DeploymentCertificate)
 	})
 	for _, purpose := range gatetest.Roles[:6] {
 		rows = append(rows,
@@ -62,7 +62,7 @@ func revokedRows() []row {
 			}}, row{"certificate of the key for " + purpose + " revoked", "revoked", func(t *testing.T,
 				k *gatetest.Kit) gate.AdmitRequest {
 				r := k.Chain(t)
-				revoke(t, k, evidence.RevokedArtifact, idOf(t, evidence.SignerCertificateKind, k.Certificates[purpose]))
+				revoke(t, k, evidence.RevokedArtifact, idOf(t, evidence.SignerCertificateKind(), k.Certificates[purpose]))
 				return r
 			}})
 	}
@@ -115,7 +115,7 @@ func TestRevokedAfterItWasAdmitted(t *testing.T) {
 			}},
 		"request proof": {"revoked", evidence.RevokedArtifact,
 			func(t *testing.T, _ *gatetest.Kit, r gate.AuthorizeRequest, _ evidence.Capability) string {
-				return idOf(t, evidence.RequestProofKind, r.RequestProof)
+				return idOf(t, evidence.RequestProofKind(), r.RequestProof)
 			}},
 		"proof key": {"revoked", evidence.RevokedKey,
 			func(t *testing.T, k *gatetest.Kit, _ gate.AuthorizeRequest, _ evidence.Capability) string {
@@ -126,7 +126,7 @@ func TestRevokedAfterItWasAdmitted(t *testing.T) {
 			t.Parallel()
 			k := gatetest.New(t)
 			r := authorizing(t, k)
-			c, err := evidence.UnverifiedClaims(evidence.CapabilityKind, r.Capability)
+			c, err := evidence.UnverifiedClaims(evidence.CapabilityKind(), r.Capability)
 			check.Must(t, err)
 			revoke(t, k, tt.kind, tt.id(t, k, r, c))
 			a, err := k.Gate.Authorize(t.Context(), r)

@@ -18,7 +18,7 @@ func Certify(ctx context.Context, key signer.Key, m *Manifest, o signer.Options)
 	if _, err := m.Strict(); err != nil {
 		return "", err
 	}
-	issuer, err := signer.New(evidence.DeploymentCertificateKind, key, o)
+	issuer, err := signer.New(evidence.DeploymentCertificateKind(), key, o)
 	if err != nil {
 		return "", err
 	}
@@ -38,7 +38,7 @@ func VerifyCertificate(v *evidence.Verifier, token string, s *Strict) (evidence.
 		return evidence.DeploymentCertificate{},
 			errors.New("policy: a deployment certificate is verified with a verifier, against a manifest")
 	}
-	o, err := evidence.Open(v, evidence.DeploymentCertificateKind, token, s.Deployment.Expected)
+	o, err := evidence.Open(v, evidence.DeploymentCertificateKind(), token, s.Deployment.Expected)
 	if err == nil {
 		err = s.certified(o.Claims())
 	}

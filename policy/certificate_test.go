@@ -49,7 +49,7 @@ func TestVerifyCertificateRefuses(t *testing.T) {
 		if change != nil {
 			change(&c)
 		}
-		i, err := signer.New(evidence.DeploymentCertificateKind, key, o)
+		i, err := signer.New(evidence.DeploymentCertificateKind(), key, o)
 		check.Must(t, err)
 		token, _, err := i.Sign(t.Context(), c)
 		check.Must(t, err)
@@ -130,7 +130,8 @@ func TestPostQuantumIsDemanded(t *testing.T) {
 	check.Must(t, err)
 	registry := policytest.Current(t, w.Keys["registry"])
 	v := policytest.Current(t, w.Keys["action-grant-key"])
-	cert, _, err := policytest.Issuer(t, evidence.SignerCertificateKind, w.Keys["registry"], "key-registry", "posting-api",
+	cert, _, err := policytest.Issuer(t, evidence.SignerCertificateKind(), w.Keys["registry"], "key-registry",
+		"posting-api",
 		time.Hour).Sign(t.Context(), evidence.SignerCertificate{
 		KeyCustody: evidence.CustodyExternalMediator, Purposes: []string{evidence.PurposeActionGrant},
 		SubjectIssuer: "mediator-authorization", SubjectKeyID: v.KeyID(),

@@ -47,9 +47,9 @@ func newWholeRig(t testing.TB, k *gatetest.Kit, g Gate, change func(), edits ...
 		o.Triggers, o.Control, o.Verifier, o.Strict, o.EnvironmentHash, o.Now = roles, roles, k.Verifier, k.Strict,
 			k.Strict.Runtime.EnvironmentHash, k.Clock.Now
 		o.DeploymentCertificate = func() string { return k.Deployment }
-		o.Attest = signer.NewAttester(gatetest.Signer(t, k, evidence.RuntimeAttestationKind),
-			gatetest.Signer(t, k, evidence.SessionReceiptKind), signer.Access{})
-		o.Prove = gatetest.Signer(t, k, evidence.RequestProofKind)
+		o.Attest = signer.NewAttester(gatetest.Signer(t, k, evidence.RuntimeAttestationKind()),
+			gatetest.Signer(t, k, evidence.SessionReceiptKind()), signer.Access{})
+		o.Prove = gatetest.Signer(t, k, evidence.RequestProofKind())
 		for i := range actions {
 			actions[i].Subject, actions[i].Gate = "agent:worker-1", meanwhile{g, change}
 		}

@@ -59,7 +59,7 @@ func (t *posting) agentAnswer(token, response []string) error {
 	if err != nil {
 		return err
 	}
-	claims, err := evidence.UnverifiedClaims(evidence.ChallengeTokenKind, token[0])
+	claims, err := evidence.UnverifiedClaims(evidence.ChallengeTokenKind(), token[0])
 	if err != nil {
 		return err
 	}

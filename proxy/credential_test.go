@@ -158,9 +158,9 @@ func (awayKey) Properties() custody.Properties { return custody.Properties{} }
 
 func TestCustodyIsAway(t *testing.T) {
 	o := signer.Options{Issuer: "away", Audience: "aud", Lifetime: time.Minute, Now: time.Now}
-	runtime, err1 := signer.New(evidence.RuntimeAttestationKind, awayKey{}, o)
-	session, err2 := signer.New(evidence.SessionReceiptKind, awayKey{}, o)
-	prove, err3 := signer.New(evidence.RequestProofKind, awayKey{}, o)
+	runtime, err1 := signer.New(evidence.RuntimeAttestationKind(), awayKey{}, o)
+	session, err2 := signer.New(evidence.SessionReceiptKind(), awayKey{}, o)
+	prove, err3 := signer.New(evidence.RequestProofKind(), awayKey{}, o)
 	must(t, errors.Join(err1, err2, err3))
 	for name, change := range map[string]func(*PipelineOptions){
 		"attestation and session receipt": func(o *PipelineOptions) {

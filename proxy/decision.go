@@ -19,11 +19,12 @@ func (t *posting) triggerEvidence(ctx context.Context) error {
 	t.artifact("originProof", e.OriginProof)
 	t.artifact("triggerReceipt", e.TriggerReceipt)
 	v, strict := t.p.o.Verifier, t.p.o.Strict
-	t.opened.OriginProof, err = evidence.Open(v, evidence.TriggerOriginProofKind, e.OriginProof, strict.Origin.Expected)
+	t.opened.OriginProof, err = evidence.Open(v, evidence.TriggerOriginProofKind(), e.OriginProof, strict.Origin.Expected)
 	if err = t.check("received origin proof", err); err != nil {
 		return err
 	}
-	t.opened.TriggerReceipt, err = evidence.Open(v, evidence.TriggerReceiptKind, e.TriggerReceipt, strict.Receipt.Expected)
+	t.opened.TriggerReceipt, err = evidence.Open(v, evidence.TriggerReceiptKind(), e.TriggerReceipt,
+		strict.Receipt.Expected)
 	r := t.opened.TriggerReceipt.Claims()
 	mine := r.EventID == t.session.Event.ID && r.BindingHash == t.record.BindingHash
 	if err == nil && (!mine || r.OriginProofHash != t.opened.OriginProof.Hash()) {
@@ -64,7 +65,7 @@ func (t *posting) askControl(ctx context.Context) error {
 	t.artifact("policyDecision", d.PolicyDecision)
 	t.artifact("grant", d.Grant)
 	v := o.Verifier
-	t.opened.PolicyDecision, err = evidence.Open(v, evidence.PolicyDecisionKind, d.PolicyDecision, o.Strict.Decision)
+	t.opened.PolicyDecision, err = evidence.Open(v, evidence.PolicyDecisionKind(), d.PolicyDecision, o.Strict.Decision)
 	if named := t.opened.PolicyDecision.Claims().ReputationHash; err == nil && named != "" {
 		if reputation == "" || evidence.HashToken(reputation) != named {
 			err = refusal.New("artifacts_mismatch",
@@ -76,7 +77,7 @@ func (t *posting) askControl(ctx context.Context) error {
 	if err = t.check("received decision", err); err != nil {
 		return err
 	}
-	t.opened.Grant, err = evidence.Open(v, evidence.ActionGrantKind, d.Grant, o.Strict.Grant)
+	t.opened.Grant, err = evidence.Open(v, evidence.ActionGrantKind(), d.Grant, o.Strict.Grant)
 	rests := t.opened.Grant.Claims().PolicyDecisionHashes
 	if err == nil && (len(rests) != 1 || rests[0] != t.opened.PolicyDecision.Hash()) {
 		err = refusal.New("artifacts_mismatch", "the grant is for another decision")

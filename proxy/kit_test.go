@@ -291,7 +291,7 @@ func newIssuer[C any](t testing.TB, registry *custody.Memory, certificates *[]st
 	must(t, err)
 	v, err := key.Current(context.Background())
 	must(t, err)
-	certify, err := signer.New(evidence.SignerCertificateKind, registry,
+	certify, err := signer.New(evidence.SignerCertificateKind(), registry,
 		signer.Options{Issuer: "registry", Audience: "aud", Lifetime: time.Hour, Now: time.Now})
 	must(t, err)
 	token, _, err := certify.Sign(context.Background(), evidence.SignerCertificate{
@@ -318,14 +318,14 @@ func newRoles(t testing.TB, sessions *session.Set, record *memoryRecord) (*fakeR
 	must(t, err)
 	roles := &fakeRoles{
 		fail: make(map[string]error), challenges: challenges,
-		origin:   newIssuer(t, registry, &certs, evidence.TriggerOriginProofKind, "origin"),
-		receipt:  newIssuer(t, registry, &certs, evidence.TriggerReceiptKind, "receipt"),
-		decision: newIssuer(t, registry, &certs, evidence.PolicyDecisionKind, "decision"),
-		grant:    newIssuer(t, registry, &certs, evidence.ActionGrantKind, "grant"),
+		origin:   newIssuer(t, registry, &certs, evidence.TriggerOriginProofKind(), "origin"),
+		receipt:  newIssuer(t, registry, &certs, evidence.TriggerReceiptKind(), "receipt"),
+		decision: newIssuer(t, registry, &certs, evidence.PolicyDecisionKind(), "decision"),
+		grant:    newIssuer(t, registry, &certs, evidence.ActionGrantKind(), "grant"),
 	}
-	runtime := newIssuer(t, registry, &certs, evidence.RuntimeAttestationKind, "runtime")
-	session := newIssuer(t, registry, &certs, evidence.SessionReceiptKind, "session")
-	prove := newIssuer(t, registry, &certs, evidence.RequestProofKind, "prove")
+	runtime := newIssuer(t, registry, &certs, evidence.RuntimeAttestationKind(), "runtime")
+	session := newIssuer(t, registry, &certs, evidence.SessionReceiptKind(), "session")
+	prove := newIssuer(t, registry, &certs, evidence.RequestProofKind(), "prove")
 	root, err := registry.Current(context.Background())
 	must(t, err)
 	trust, err := evidence.NewTrust(

@@ -404,7 +404,7 @@ func (r *mcpRig) wantPosts(t testing.TB, s *sdk.ClientSession, human bool) {
 	}
 	wantShown(t, err, "session_tainted")
 	rec := r.wantRecord(t, "tools/call create_issue", "")
-	receipt, err := evidence.UnverifiedClaims(evidence.SessionReceiptKind, tokenIn(rec, "sessionReceipt"))
+	receipt, err := evidence.UnverifiedClaims(evidence.SessionReceiptKind(), tokenIn(rec, "sessionReceipt"))
 	must(t, err)
 	if !receipt.HumanPromptPresent || !slices.Contains(receipt.Observed, "humanPromptPresent") {
 		t.Errorf("the receipt says %+v", receipt)

@@ -182,7 +182,7 @@ func TestEachStepFailsClosed(t *testing.T) {
 		"a receipt by an unknown key": {"signature_invalid", func(p *postRig) {
 			registry, err := custody.NewMemory("registry")
 			must(t, err)
-			p.roles.receipt = newIssuer(t, registry, new([]string), evidence.TriggerReceiptKind, "receipt")
+			p.roles.receipt = newIssuer(t, registry, new([]string), evidence.TriggerReceiptKind(), "receipt")
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -90,7 +90,7 @@ func TestPostsByTier(t *testing.T) {
 			if tokenIn(rec, "reputation") != token {
 				t.Fatalf("the record lacks the reputation: %+v", rec.Artifacts)
 			}
-			d, err := evidence.UnverifiedClaims(evidence.PolicyDecisionKind, tokenIn(rec, "policyDecision"))
+			d, err := evidence.UnverifiedClaims(evidence.PolicyDecisionKind(), tokenIn(rec, "policyDecision"))
 			if err != nil || d.Rule != c.rule || d.ReputationHash != evidence.HashToken(token) {
 				t.Errorf("%+v, %v", d, err)
 			}

@@ -8,8 +8,8 @@ import (
 )
 
 func BenchmarkSignPair(b *testing.B) {
-	origin, receipt := newIssuer(b, evidence.TriggerOriginProofKind, memory(b)),
-		newIssuer(b, evidence.TriggerReceiptKind, memory(b))
+	origin, receipt := newIssuer(b, evidence.TriggerOriginProofKind(), memory(b)),
+		newIssuer(b, evidence.TriggerReceiptKind(), memory(b))
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := signer.SignPair(b.Context(), origin, anOrigin, receipt, aReceipt); err != nil {
@@ -19,8 +19,8 @@ func BenchmarkSignPair(b *testing.B) {
 }
 
 func BenchmarkAttest(b *testing.B) {
-	a := signer.NewAttester(newIssuer(b, evidence.RuntimeAttestationKind, memory(b)),
-		newIssuer(b, evidence.SessionReceiptKind, memory(b)), signer.Access{})
+	a := signer.NewAttester(newIssuer(b, evidence.RuntimeAttestationKind(), memory(b)),
+		newIssuer(b, evidence.SessionReceiptKind(), memory(b)), signer.Access{})
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := a.Attest(b.Context(), run); err != nil {

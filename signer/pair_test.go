@@ -43,13 +43,13 @@ var (
 func TestSignPair(t *testing.T) {
 	var both sync.WaitGroup
 	both.Add(2)
-	tokens, err := signer.SignPair(t.Context(), newIssuer(t, evidence.TriggerOriginProofKind, meeting{memory(t), &both}),
+	tokens, err := signer.SignPair(t.Context(), newIssuer(t, evidence.TriggerOriginProofKind(), meeting{memory(t), &both}),
 		anOrigin,
-		newIssuer(t, evidence.TriggerReceiptKind, meeting{memory(t), &both}), aReceipt)
+		newIssuer(t, evidence.TriggerReceiptKind(), meeting{memory(t), &both}), aReceipt)
 	check.Must(t, err)
-	origin, err := evidence.UnverifiedClaims(evidence.TriggerOriginProofKind, tokens[0])
+	origin, err := evidence.UnverifiedClaims(evidence.TriggerOriginProofKind(), tokens[0])
 	check.Must(t, err)
-	receipt, err := evidence.UnverifiedClaims(evidence.TriggerReceiptKind, tokens[1])
+	receipt, err := evidence.UnverifiedClaims(evidence.TriggerReceiptKind(), tokens[1])
 	if err != nil || receipt.OriginProofHash != evidence.HashToken(tokens[0]) || receipt.EventID != "e"+origin.ID ||
 		origin.ID == "" {
 		t.Errorf("%+v, %v", receipt, err)
@@ -64,24 +64,24 @@ func TestSignPair(t *testing.T) {
 }
 
 func TestSignPairRefuses(t *testing.T) {
-	good := newIssuer(t, evidence.TriggerReceiptKind, memory(t))
-	if _, err := signer.SignPair(t.Context(), newIssuer(t, evidence.TriggerOriginProofKind, memory(t)),
+	good := newIssuer(t, evidence.TriggerReceiptKind(), memory(t))
+	if _, err := signer.SignPair(t.Context(), newIssuer(t, evidence.TriggerOriginProofKind(), memory(t)),
 		evidence.TriggerOriginProof{}, good, aReceipt); err == nil {
 		t.Error("malformed claims are signed")
 	}
 	secret, err := evidence.NewSecret([]byte(strings.Repeat("s", 32)))
 	check.Must(t, err)
 	o := signer.Options{Issuer: "iss", Audience: "aud", Lifetime: time.Minute, Now: now}
-	shared, err := signer.NewShared(evidence.TriggerOriginProofKind, secret, o)
+	shared, err := signer.NewShared(evidence.TriggerOriginProofKind(), secret, o)
 	check.Must(t, err)
-	sharedReceipt, err := signer.NewShared(evidence.TriggerReceiptKind, secret, o)
+	sharedReceipt, err := signer.NewShared(evidence.TriggerReceiptKind(), secret, o)
 	check.Must(t, err)
 	o.Second = secondKey{}
-	twice, err := signer.New(evidence.TriggerOriginProofKind, memory(t), o)
+	twice, err := signer.New(evidence.TriggerOriginProofKind(), memory(t), o)
 	check.Must(t, err)
-	twiceReceipt, err := signer.New(evidence.TriggerReceiptKind, memory(t), o)
+	twiceReceipt, err := signer.New(evidence.TriggerReceiptKind(), memory(t), o)
 	check.Must(t, err)
-	origin := newIssuer(t, evidence.TriggerOriginProofKind, memory(t))
+	origin := newIssuer(t, evidence.TriggerOriginProofKind(), memory(t))
 	for _, tt := range []struct {
 		name    string
 		origin  *signer.Issuer[evidence.TriggerOriginProof]

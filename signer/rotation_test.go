@@ -21,11 +21,11 @@ type registry struct {
 func (r registry) trust(t *testing.T, lifetime time.Duration, versions ...custody.Version) *evidence.Trust {
 	t.Helper()
 	o := signer.Options{Issuer: "registry", Audience: "aud", Lifetime: lifetime, Now: func() time.Time { return r.now }}
-	i, err := signer.New(evidence.SignerCertificateKind, r.key, o)
+	i, err := signer.New(evidence.SignerCertificateKind(), r.key, o)
 	check.Must(t, err)
 	var b evidence.Bundle
 	if r.revoked != "" {
-		list, err := signer.New(evidence.RevocationListKind, r.key, o)
+		list, err := signer.New(evidence.RevocationListKind(), r.key, o)
 		check.Must(t, err)
 		b.Revocations, _, err = list.Sign(t.Context(), evidence.RevocationList{
 			Revoked: []evidence.Revocation{

@@ -44,13 +44,13 @@ var run = signer.Run{
 }
 
 func TestAttest(t *testing.T) {
-	a := signer.NewAttester(newIssuer(t, evidence.RuntimeAttestationKind, memory(t)),
-		newIssuer(t, evidence.SessionReceiptKind, memory(t)), signer.Access{UserShellAccess: true})
+	a := signer.NewAttester(newIssuer(t, evidence.RuntimeAttestationKind(), memory(t)),
+		newIssuer(t, evidence.SessionReceiptKind(), memory(t)), signer.Access{UserShellAccess: true})
 	out, err := a.Attest(t.Context(), run)
 	check.Must(t, err)
-	attestation, err := evidence.UnverifiedClaims(evidence.RuntimeAttestationKind, out.Attestation.Token())
+	attestation, err := evidence.UnverifiedClaims(evidence.RuntimeAttestationKind(), out.Attestation.Token())
 	check.Must(t, err)
-	session, err := evidence.UnverifiedClaims(evidence.SessionReceiptKind, out.SessionReceipt.Token())
+	session, err := evidence.UnverifiedClaims(evidence.SessionReceiptKind(), out.SessionReceipt.Token())
 	check.Must(t, err)
 	// Declarations go in truthfully; strict policy refuses them later.
 	if !attestation.HumanInteractive || !session.UserShellAccess || session.HumanPromptPresent {
@@ -78,10 +78,10 @@ func TestAttestWithSecret(t *testing.T) {
 	secret, err := evidence.NewSecret([]byte(strings.Repeat("s", 32)))
 	check.Must(t, err)
 	o := signer.Options{Issuer: "iss", Audience: "aud", Lifetime: time.Minute, Now: now}
-	runtime, err1 := signer.NewShared(evidence.RuntimeAttestationKind, secret, o)
-	session, err2 := signer.NewShared(evidence.SessionReceiptKind, secret, o)
+	runtime, err1 := signer.NewShared(evidence.RuntimeAttestationKind(), secret, o)
+	session, err2 := signer.NewShared(evidence.SessionReceiptKind(), secret, o)
 	check.Must(t, errors.Join(err1, err2))
-	out, err := signer.NewAttester(runtime, newIssuer(t, evidence.SessionReceiptKind, memory(t)),
+	out, err := signer.NewAttester(runtime, newIssuer(t, evidence.SessionReceiptKind(), memory(t)),
 		signer.Access{}).Attest(t.Context(), run)
 	check.Must(t, err)
 	if header, _, _ := strings.Cut(out.Attestation.Token(), "."); !strings.HasPrefix(header,
@@ -130,14 +130,14 @@ func TestAttestWhatWasSeen(t *testing.T) {
 			[]string{"humanOperatorPresent"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := signer.NewAttester(newIssuer(t, evidence.RuntimeAttestationKind, memory(t)),
-				newIssuer(t, evidence.SessionReceiptKind, memory(t)), tt.access)
+			a := signer.NewAttester(newIssuer(t, evidence.RuntimeAttestationKind(), memory(t)),
+				newIssuer(t, evidence.SessionReceiptKind(), memory(t)), tt.access)
 			of := run
 			of.Seen = tt.seen
 			out, err := a.Attest(t.Context(), of)
 			check.Must(t, err)
-			attestation, err1 := evidence.UnverifiedClaims(evidence.RuntimeAttestationKind, out.Attestation.Token())
-			session, err2 := evidence.UnverifiedClaims(evidence.SessionReceiptKind, out.SessionReceipt.Token())
+			attestation, err1 := evidence.UnverifiedClaims(evidence.RuntimeAttestationKind(), out.Attestation.Token())
+			session, err2 := evidence.UnverifiedClaims(evidence.SessionReceiptKind(), out.SessionReceipt.Token())
 			check.Must(t, errors.Join(err1, err2))
 			got := signer.Access{
 				HumanPromptPresent: session.HumanPromptPresent, HumanOperatorPresent: session.HumanOperatorPresent,
@@ -182,15 +182,15 @@ func (failing) Versions(context.Context) ([]custody.Version, error) { return nil
 func TestSignFails(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		key := failing{memory(t), late}
-		certificates, err := signer.New(evidence.SignerCertificateKind, key,
+		certificates, err := signer.New(evidence.SignerCertificateKind(), key,
 			signer.Options{Issuer: "iss", Audience: "aud", Lifetime: time.Minute, Now: now, Second: secondKey{}})
 		check.Must(t, err)
 		if token, _, err := certificates.Sign(t.Context(), aCertificate(t)); !errors.Is(err, errAway) || token != "" {
 			t.Errorf("late %t: a certificate: %q, %v", late, token, err)
 		}
-		good, bad := newIssuer(t, evidence.SessionReceiptKind, memory(t)), newIssuer(t, evidence.SessionReceiptKind, key)
-		runtime, fails := newIssuer(t, evidence.RuntimeAttestationKind, memory(t)),
-			newIssuer(t, evidence.RuntimeAttestationKind, key)
+		good, bad := newIssuer(t, evidence.SessionReceiptKind(), memory(t)), newIssuer(t, evidence.SessionReceiptKind(), key)
+		runtime, fails := newIssuer(t, evidence.RuntimeAttestationKind(), memory(t)),
+			newIssuer(t, evidence.RuntimeAttestationKind(), key)
 		for _, a := range []*signer.Attester{signer.NewAttester(runtime, bad, signer.Access{}),
 			signer.NewAttester(fails, good, signer.Access{})} {
 			if out, err := a.Attest(t.Context(), run); !errors.Is(err, errAway) || out.Attestation.Token() != "" ||
@@ -198,14 +198,15 @@ func TestSignFails(t *testing.T) {
 				t.Errorf("late %t: %+v, %v", late, out, err)
 			}
 		}
-		origin, receipt := newIssuer(t, evidence.TriggerOriginProofKind, memory(t)),
-			newIssuer(t, evidence.TriggerReceiptKind, memory(t))
+		origin, receipt := newIssuer(t, evidence.TriggerOriginProofKind(), memory(t)),
+			newIssuer(t, evidence.TriggerReceiptKind(), memory(t))
 		for _, sign := range []func() ([2]string, error){
 			func() ([2]string, error) {
-				return signer.SignPair(t.Context(), newIssuer(t, evidence.TriggerOriginProofKind, key), anOrigin, receipt, aReceipt)
+				return signer.SignPair(t.Context(), newIssuer(t, evidence.TriggerOriginProofKind(), key), anOrigin, receipt,
+					aReceipt)
 			},
 			func() ([2]string, error) {
-				return signer.SignPair(t.Context(), origin, anOrigin, newIssuer(t, evidence.TriggerReceiptKind, key), aReceipt)
+				return signer.SignPair(t.Context(), origin, anOrigin, newIssuer(t, evidence.TriggerReceiptKind(), key), aReceipt)
 			},
 		} {
 			if tokens, err := sign(); !errors.Is(err, errAway) || tokens != [2]string{} {
@@ -232,7 +233,7 @@ func aCertificate(t *testing.T) evidence.SignerCertificate {
 func TestNewRefuses(t *testing.T) {
 	secret, err := evidence.NewSecret([]byte(strings.Repeat("s", 32)))
 	check.Must(t, err)
-	longest := evidence.RuntimeAttestationKind.MaxLifetime
+	longest := evidence.RuntimeAttestationKind().MaxLifetime
 	for name, tt := range map[string]struct {
 		change func(*signer.Options)
 		want   string // of the error, if any
@@ -249,8 +250,8 @@ func TestNewRefuses(t *testing.T) {
 	} {
 		o := signer.Options{Issuer: "iss", Audience: "aud", Lifetime: time.Minute, Now: now}
 		tt.change(&o)
-		_, err1 := signer.New(evidence.RuntimeAttestationKind, memory(t), o)
-		_, err2 := signer.NewShared(evidence.RuntimeAttestationKind, secret, o)
+		_, err1 := signer.New(evidence.RuntimeAttestationKind(), memory(t), o)
+		_, err2 := signer.NewShared(evidence.RuntimeAttestationKind(), secret, o)
 		for _, err := range []error{err1, err2} {
 			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 				t.Errorf("%s: %v", name, err)
@@ -258,14 +259,14 @@ func TestNewRefuses(t *testing.T) {
 		}
 	}
 	good := signer.Options{Issuer: "iss", Audience: "aud", Lifetime: time.Minute, Now: now}
-	if _, err := signer.New(evidence.RequestProofKind, nil, good); err == nil {
+	if _, err := signer.New(evidence.RequestProofKind(), nil, good); err == nil {
 		t.Error("no key: accepted")
 	}
 	good.Second = secondKey{}
-	if _, err := signer.NewShared(evidence.RuntimeAttestationKind, secret, good); err == nil {
+	if _, err := signer.NewShared(evidence.RuntimeAttestationKind(), secret, good); err == nil {
 		t.Error("a secret and a second key: accepted")
 	}
-	if _, _, err := newIssuer(t, evidence.RequestProofKind, memory(t)).Sign(t.Context(), evidence.RequestProof{}); err ==
+	if _, _, err := newIssuer(t, evidence.RequestProofKind(), memory(t)).Sign(t.Context(), evidence.RequestProof{}); err ==
 		nil {
 		t.Error("empty claims were signed")
 	}
@@ -273,11 +274,11 @@ func TestNewRefuses(t *testing.T) {
 
 func TestIssueRefuses(t *testing.T) {
 	var refused *refusal.Refusal
-	if o, err := newIssuer(t, evidence.SessionReceiptKind, memory(t)).Issue(t.Context(),
+	if o, err := newIssuer(t, evidence.SessionReceiptKind(), memory(t)).Issue(t.Context(),
 		evidence.SessionReceipt{}); !errors.As(err, &refused) || o.Token() != "" {
 		t.Errorf("a receipt without claims: %q, %v", o.Token(), err)
 	}
-	twice, err := signer.New(evidence.SignerCertificateKind, memory(t),
+	twice, err := signer.New(evidence.SignerCertificateKind(), memory(t),
 		signer.Options{Issuer: "iss", Audience: "aud", Lifetime: time.Minute, Now: now, Second: secondKey{}})
 	check.Must(t, err)
 	if o, err := twice.Issue(t.Context(), aCertificate(t)); err == nil ||

@@ -24,7 +24,7 @@ func TestEvidence(t *testing.T) {
 	got := must(k.Evidence(t.Context(), id, b))(t)
 
 	proof := must(
-		evidence.Open(k.verifier, evidence.TriggerOriginProofKind, got.OriginProof,
+		evidence.Open(k.verifier, evidence.TriggerOriginProofKind(), got.OriginProof,
 			expect("source-verifier", "trigger-mediator", "origin-proof-key")))(t).Claims()
 	want := evidence.TriggerOriginProof{
 		Registered: proof.Registered, BindingHash: b.Hash(), EventID: id, EvidenceHash: event.EvidenceHash,
@@ -36,7 +36,7 @@ func TestEvidence(t *testing.T) {
 		t.Errorf("origin proof:\n%+v, want\n%+v", proof, want)
 	}
 	receipt := must(
-		evidence.Open(k.verifier, evidence.TriggerReceiptKind, got.TriggerReceipt,
+		evidence.Open(k.verifier, evidence.TriggerReceiptKind(), got.TriggerReceipt,
 			expect("trigger-mediator", "runtime", "trigger-receipt-key")))(t).Claims()
 	if want := (evidence.TriggerReceipt{
 		Registered: receipt.Registered, BindingHash: b.Hash(), EventID: id, Kind: evidence.TriggerSourceEvent,
@@ -181,11 +181,11 @@ func TestUnsignedCostsNothing(t *testing.T) {
 	origin, receipt := k.options.Origin, k.options.Receipt
 	for name, broken := range map[string]func(){
 		"the proof": func() {
-			k.options.Origin = issuer(t, evidence.TriggerOriginProofKind, brokenKey{}, "source-verifier", "trigger-mediator",
+			k.options.Origin = issuer(t, evidence.TriggerOriginProofKind(), brokenKey{}, "source-verifier", "trigger-mediator",
 				k.clock.now)
 		},
 		"the receipt": func() {
-			k.options.Receipt = issuer(t, evidence.TriggerReceiptKind, brokenKey{}, "trigger-mediator", "runtime", k.clock.now)
+			k.options.Receipt = issuer(t, evidence.TriggerReceiptKind(), brokenKey{}, "trigger-mediator", "runtime", k.clock.now)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -62,8 +62,8 @@ func newKit(t testing.TB, change ...func(*trigger.Options)) *kit {
 	origin, receipt := memoryKey(t, "origin-proof-key"), memoryKey(t, "trigger-receipt-key")
 	k.options = trigger.Options{
 		Path:    filepath.Join(t.TempDir(), "events.db"),
-		Origin:  issuer(t, evidence.TriggerOriginProofKind, origin, "source-verifier", "trigger-mediator", k.clock.now),
-		Receipt: issuer(t, evidence.TriggerReceiptKind, receipt, "trigger-mediator", "runtime", k.clock.now),
+		Origin:  issuer(t, evidence.TriggerOriginProofKind(), origin, "source-verifier", "trigger-mediator", k.clock.now),
+		Receipt: issuer(t, evidence.TriggerReceiptKind(), receipt, "trigger-mediator", "runtime", k.clock.now),
 		Sources: []trigger.Source{github(t)}, Now: k.clock.now, Log: zap.NewNop(),
 	}
 	for _, c := range change {
@@ -72,7 +72,7 @@ func newKit(t testing.TB, change ...func(*trigger.Options)) *kit {
 	root := must(registry.Current(t.Context()))(t)
 	certify := func(key *custody.Memory, purpose, issuerName string) string {
 		v := must(key.Current(t.Context()))(t)
-		token, _, err := issuer(t, evidence.SignerCertificateKind, registry, "key-registry", "api",
+		token, _, err := issuer(t, evidence.SignerCertificateKind(), registry, "key-registry", "api",
 			k.clock.now).Sign(t.Context(), evidence.SignerCertificate{
 			KeyCustody: evidence.CustodyExternalMediator, Purposes: []string{purpose}, SubjectIssuer: issuerName,
 			SubjectKeyID:     v.KeyID(),

@@ -77,9 +77,9 @@ func TestScheduleEvidence(t *testing.T) {
 		k := bubble(t, func(o *trigger.Options) {
 			o.Sources = []trigger.Source{
 				must(trigger.NewSchedule("nightly", "15 2 * * *", "", map[string]any{"task": "report"}))(t)}
-			o.Origin = issuer(t, evidence.TriggerOriginProofKind, memoryKey(t, "o"), "source-verifier", "trigger-mediator",
+			o.Origin = issuer(t, evidence.TriggerOriginProofKind(), memoryKey(t, "o"), "source-verifier", "trigger-mediator",
 				time.Now)
-			o.Receipt = issuer(t, evidence.TriggerReceiptKind, memoryKey(t, "r"), "trigger-mediator", "runtime", time.Now)
+			o.Receipt = issuer(t, evidence.TriggerReceiptKind(), memoryKey(t, "r"), "trigger-mediator", "runtime", time.Now)
 		})
 		defer k.Close()
 		stop := k.run(t)
@@ -92,7 +92,7 @@ func TestScheduleEvidence(t *testing.T) {
 		k.wantEvidence(t, e,
 			map[string]string{"schedule": "nightly", "cron": "15 2 * * *", "zone": "UTC", "fireTime": e.EvidenceID})
 		got := must(k.Evidence(t.Context(), e.ID, binding("create_post")))(t)
-		c := must(evidence.UnverifiedClaims(evidence.TriggerOriginProofKind, got.OriginProof))(t)
+		c := must(evidence.UnverifiedClaims(evidence.TriggerOriginProofKind(), got.OriginProof))(t)
 		if c.Kind != evidence.TriggerScheduled || c.VerificationMethod != evidence.MethodSchedulerLock {
 			t.Errorf("the origin proof says %+v", c)
 		}

@@ -35,7 +35,7 @@ func TestClient(t *testing.T) {
 	}
 	must(c.Claim(t.Context(), trigger.Claim{EventID: id, Runtime: runtime}))(t)
 	got := must(c.Evidence(t.Context(), id, binding("create_post")))(t)
-	must(evidence.Open(k.verifier, evidence.TriggerReceiptKind, got.TriggerReceipt,
+	must(evidence.Open(k.verifier, evidence.TriggerReceiptKind(), got.TriggerReceipt,
 		expect("trigger-mediator", "runtime", "trigger-receipt-key")))(t)
 	if e := must(c.Done(t.Context(), id, runtime))(t); e.State != trigger.Done {
 		t.Errorf("done %+v", e)

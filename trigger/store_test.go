@@ -145,7 +145,7 @@ func TestNothingToGiveBack(t *testing.T) {
 		{"RAISE(ABORT, 'stays')", []string{"an event has paid for a post that could not be signed: stays"}}} {
 		option, logs := logged()
 		k := newKit(t, option, func(o *trigger.Options) {
-			o.Receipt = issuer(t, evidence.TriggerReceiptKind, brokenKey{}, "trigger-mediator", "runtime", o.Now)
+			o.Receipt = issuer(t, evidence.TriggerReceiptKind(), brokenKey{}, "trigger-mediator", "runtime", o.Now)
 		})
 		id := k.claimed(t)
 		k.sql(t, "CREATE TRIGGER t BEFORE DELETE ON uses BEGIN SELECT "+c.does+"; END")

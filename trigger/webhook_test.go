@@ -420,7 +420,7 @@ func TestEngine(t *testing.T) {
 	d.sign(vectorSecret, "decision-1", strconv.FormatInt(start.Unix(), 10))
 	id := k.claim(t, k.deliver(t, d).EventID)
 	got := must(k.Evidence(t.Context(), id, binding("create_post")))(t)
-	c := must(evidence.Open(k.verifier, evidence.TriggerOriginProofKind, got.OriginProof,
+	c := must(evidence.Open(k.verifier, evidence.TriggerOriginProofKind(), got.OriginProof,
 		expect("source-verifier", "trigger-mediator", "origin-proof-key")))(t).Claims()
 	if c.Kind != evidence.TriggerAutonomousPolicy || c.VerificationMethod != evidence.MethodPolicyEngineDecision ||
 		c.EvidenceID != "decision-1" {

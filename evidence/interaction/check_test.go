@@ -289,7 +289,7 @@ func TestSessionReceiptsThatNameAChain(t *testing.T) {
 		"a long id":              {&evidence.InteractionHead{OpenCalls: []string{strings.Repeat("x", 65)}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			token, err := signAny(t, "session-key", evidence.SessionReceiptKind, evidence.SessionReceipt{
+			token, err := signAny(t, "session-key", evidence.SessionReceiptKind(), evidence.SessionReceipt{
 				Registered: base().Registered, KeyClaims: base().KeyClaims, BindingHash: hash, ChallengeID: "c",
 				EnvironmentHash: hash, EventID: "e", InputKind: "k",
 				InputSource: "s", Interactions: tt.head, PolicyHash: hash, RuntimeID: "r", SessionID: "s", TranscriptHash: hash,
@@ -299,7 +299,7 @@ func TestSessionReceiptsThatNameAChain(t *testing.T) {
 				return
 			}
 			check.Must(t, err)
-			if _, err := evidence.UnverifiedClaims(evidence.SessionReceiptKind, token); err != nil {
+			if _, err := evidence.UnverifiedClaims(evidence.SessionReceiptKind(), token); err != nil {
 				t.Error(err)
 			}
 		})

@@ -17,11 +17,11 @@ const CapabilityKey = "capability"
 // reach.
 func Mint(secret evidence.Secret, r evidence.Registered, c evidence.Capability) (token string,
 	claims evidence.Capability, err error) {
-	evidence.CapabilityKind.Stamp(&c, r, evidence.KeyClaims{})
+	evidence.CapabilityKind().Stamp(&c, r, evidence.KeyClaims{})
 	if err := free(c.Session); err != nil {
 		return "", evidence.Capability{}, err
 	}
-	if token, err = evidence.SignMAC(secret, evidence.CapabilityKind, c); err != nil {
+	if token, err = evidence.SignMAC(secret, evidence.CapabilityKind(), c); err != nil {
 		return "", evidence.Capability{}, err
 	}
 	return token, c, nil
@@ -81,7 +81,7 @@ func openCapability(secret evidence.Secret, token string, want WantCapability) (
 	if want.Issuer != "" {
 		names = []string{want.Issuer}
 	}
-	return evidence.OpenMAC(secret, evidence.CapabilityKind, token, evidence.Expected{
+	return evidence.OpenMAC(secret, evidence.CapabilityKind(), token, evidence.Expected{
 		Issuers: names, Audiences: names, MaxAge: want.MaxAge,
 	}, want.Now, want.Skew)
 }

@@ -190,8 +190,8 @@ func TestMintRefuses(t *testing.T) {
 func TestHumanSessionIsRefusedOnUseToo(t *testing.T) {
 	secret, c := newSecret(t, secretText), capabilityClaims()
 	c.Session.UserShellAccess = true
-	evidence.CapabilityKind.Stamp(&c, registered(), evidence.KeyClaims{})
-	token, err := evidence.SignMAC(secret, evidence.CapabilityKind, c)
+	evidence.CapabilityKind().Stamp(&c, registered(), evidence.KeyClaims{})
+	token, err := evidence.SignMAC(secret, evidence.CapabilityKind(), c)
 	check.Must(t, err)
 	_, _, err = challenge.VerifyCapability(secret, token, wantCapability())
 	wantCode(t, err, "human_involved")

@@ -63,7 +63,7 @@ func NewIssuer(secret evidence.Secret, o Options) (*Issuer, error) {
 }
 
 func (o Options) valid() error {
-	longest := evidence.ChallengeTokenKind.MaxLifetime
+	longest := evidence.ChallengeTokenKind().MaxLifetime
 	switch {
 	case o.Issuer == "" || o.Audience == "" || o.Now == nil:
 		return errors.New("challenge: Issuer, Audience and Now are required")
@@ -113,9 +113,9 @@ func (i *Issuer) Create(ctx context.Context, b evidence.Binding) (Challenge, err
 	if err := i.fill(&ch, &token, rnd); err != nil {
 		return Challenge{}, err
 	}
-	evidence.ChallengeTokenKind.Stamp(&token, reg, evidence.KeyClaims{})
+	evidence.ChallengeTokenKind().Stamp(&token, reg, evidence.KeyClaims{})
 	var err error
-	if ch.Token, err = evidence.SignMAC(i.secret, evidence.ChallengeTokenKind, token); err != nil {
+	if ch.Token, err = evidence.SignMAC(i.secret, evidence.ChallengeTokenKind(), token); err != nil {
 		return Challenge{}, err
 	}
 	return ch, nil

@@ -75,7 +75,7 @@ func TestCreate(t *testing.T) {
 
 func TestTokenKeepsAnswersSecret(t *testing.T) {
 	ch := create(t, newIssuer(t, challenge.Options{}), binding)
-	claims, err := evidence.UnverifiedClaims(evidence.ChallengeTokenKind, ch.Token)
+	claims, err := evidence.UnverifiedClaims(evidence.ChallengeTokenKind(), ch.Token)
 	check.Must(t, err)
 	var salts []string
 	for _, a := range claims.Answers {

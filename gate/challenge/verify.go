@@ -53,7 +53,7 @@ func (i *Issuer) VerifyToken(_ context.Context, token string, r evidence.Respons
 }
 
 func (i *Issuer) open(token string, want Want) (evidence.ChallengeToken, error) {
-	c, err := evidence.OpenMAC(i.secret, evidence.ChallengeTokenKind, token, evidence.Expected{
+	c, err := evidence.OpenMAC(i.secret, evidence.ChallengeTokenKind(), token, evidence.Expected{
 		Issuers: []string{i.o.Issuer}, Audiences: []string{i.o.Audience}, MaxAge: want.MaxAge,
 	}, i.o.Now(), evidence.DefaultSkew)
 	if err != nil {

@@ -281,7 +281,7 @@ func (t *Trust) Revocations() (signed time.Time, ok bool) {
 
 // revocationsSigned returns the time of the revocation list, or zero if there is none.
 func (t *Trust) revocationsSigned() time.Time {
-	c, err := evidence.UnverifiedClaims(evidence.RevocationListKind, t.Bundle.Revocations)
+	c, err := evidence.UnverifiedClaims(evidence.RevocationListKind(), t.Bundle.Revocations)
 	if err != nil {
 		return time.Time{}
 	}
@@ -295,7 +295,7 @@ type Archive []*Trust
 func (a Archive) Of(r ledger.Record) *Trust {
 	if len(a) > 1 {
 		for _, t := range a {
-			if t.pins.Signed(evidence.DeploymentCertificateKind.Typ, artifact(r, "deploymentCertificate")) {
+			if t.pins.Signed(evidence.DeploymentCertificateKind().Typ, artifact(r, "deploymentCertificate")) {
 				return t
 			}
 		}
@@ -345,7 +345,7 @@ func (t *Trust) join(o *Trust) {
 // lastSigned returns the time of the last signature of a record, by its own word: that of the request proof, or of the
 // last artifact before it. A record without one has its start.
 func lastSigned(r ledger.Record) time.Time {
-	if c, err := evidence.UnverifiedClaims(evidence.RequestProofKind, artifact(r, "requestProof")); err == nil {
+	if c, err := evidence.UnverifiedClaims(evidence.RequestProofKind(), artifact(r, "requestProof")); err == nil {
 		return time.Unix(c.IssuedAt, 0)
 	}
 	if _, last := signedTimes(r); !last.IsZero() {

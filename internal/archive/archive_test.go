@@ -239,7 +239,7 @@ func TestCertificateStays(t *testing.T) {
 		{"the issuer", func(w *world) { w.registry.Options.Issuer = "another" }, 7},
 		{"a shorter lifetime", func(w *world) { w.registry.Options.Lifetime = day }, 7},
 		{"one certificate is revoked", func(w *world) {
-			c, err := evidence.UnverifiedClaims(evidence.SignerCertificateKind, w.read().Bundle.Certificates[3])
+			c, err := evidence.UnverifiedClaims(evidence.SignerCertificateKind(), w.read().Bundle.Certificates[3])
 			must(w.t, err)
 			w.revoke(evidence.RevokedArtifact, c.ID, day)
 		}, 1},
@@ -313,14 +313,14 @@ func TestRecordsOfThePast(t *testing.T) {
 			w.revoke(evidence.RevokedKey, "another-key:v1", day)
 		}},
 		{"one of its artifacts revoked, and the entry ended", "revoked", func(w *world, r *ledger.Record) {
-			c, err := evidence.UnverifiedClaims(evidence.ActionGrantKind, r.Artifacts[4].Token)
+			c, err := evidence.UnverifiedClaims(evidence.ActionGrantKind(), r.Artifacts[4].Token)
 			must(w.t, err)
 			w.revoke(evidence.RevokedArtifact, c.ID, day)
 			w.Clock.Advance(2 * day)
 			w.certify()
 		}},
 		{"its certificate revoked after its key was retired", "revoked", func(w *world, _ *ledger.Record) {
-			c, err := evidence.UnverifiedClaims(evidence.SignerCertificateKind,
+			c, err := evidence.UnverifiedClaims(evidence.SignerCertificateKind(),
 				w.read().Bundle.Certificates[slices.Index(gatetest.Roles, key)])
 			must(w.t, err)
 			rotate(w)
@@ -333,9 +333,9 @@ func TestRecordsOfThePast(t *testing.T) {
 			both := w.Post(w.t) // in the minute in which both are certified
 			for i, a := range both.Artifacts {
 				if a.Name == "triggerReceipt" {
-					c, err := evidence.UnverifiedClaims(evidence.TriggerReceiptKind, a.Token)
+					c, err := evidence.UnverifiedClaims(evidence.TriggerReceiptKind(), a.Token)
 					must(w.t, err)
-					both.Artifacts[i].Token, err = evidence.Sign(context.Background(), old, evidence.TriggerReceiptKind, c)
+					both.Artifacts[i].Token, err = evidence.Sign(context.Background(), old, evidence.TriggerReceiptKind(), c)
 					must(w.t, err)
 				}
 			}

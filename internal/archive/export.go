@@ -266,7 +266,7 @@ const largeHistory = 32
 func (t *Trust) narrowed(kids, hashes map[string]bool, receipts bool) *Trust {
 	n := *t
 	other := func(token string) bool {
-		c, err := evidence.UnverifiedClaims(evidence.SignerCertificateKind, token)
+		c, err := evidence.UnverifiedClaims(evidence.SignerCertificateKind(), token)
 		return err != nil || !kids[c.SubjectKeyID] && !(receipts && c.Purposes[0] == evidence.PurposeInteraction)
 	}
 	n.Bundle.Certificates = slices.DeleteFunc(slices.Clone(t.Bundle.Certificates), other)

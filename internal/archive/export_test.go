@@ -170,9 +170,9 @@ func TestExportKnowsNoMore(t *testing.T) {
 	forged := v.Post(t)
 	for i, a := range forged.Artifacts {
 		if a.Name == "triggerReceipt" {
-			c, err := evidence.UnverifiedClaims(evidence.TriggerReceiptKind, a.Token)
+			c, err := evidence.UnverifiedClaims(evidence.TriggerReceiptKind(), a.Token)
 			must(t, err)
-			forged.Artifacts[i].Token, err = evidence.Sign(context.Background(), held, evidence.TriggerReceiptKind, c)
+			forged.Artifacts[i].Token, err = evidence.Sign(context.Background(), held, evidence.TriggerReceiptKind(), c)
 			must(t, err)
 		}
 	}

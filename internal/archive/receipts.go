@@ -64,7 +64,7 @@ func newSessions(from Receipts, now time.Time) *sessions {
 
 // named returns what the session receipt of a record says of the chain, or nil. It verifies nothing.
 func named(r ledger.Record) *evidence.InteractionHead {
-	c, err := evidence.UnverifiedClaims(evidence.SessionReceiptKind, artifact(r, "sessionReceipt"))
+	c, err := evidence.UnverifiedClaims(evidence.SessionReceiptKind(), artifact(r, "sessionReceipt"))
 	if err != nil {
 		return nil
 	}

@@ -139,10 +139,10 @@ func TestBundleThatNobodyReads(t *testing.T) {
 				w.rotateAll()
 			}
 			b := w.read().Bundle
-			issue, err := signer.New(evidence.SignerCertificateKind, w.registry.Key, w.registry.Options)
+			issue, err := signer.New(evidence.SignerCertificateKind(), w.registry.Key, w.registry.Options)
 			must(t, err)
 			for _, token := range slices.Clone(b.Certificates) {
-				c, err := evidence.UnverifiedClaims(evidence.SignerCertificateKind, token)
+				c, err := evidence.UnverifiedClaims(evidence.SignerCertificateKind(), token)
 				must(t, err)
 				for _, v := range w.versions[c.Purposes[0]][1:] {
 					c.SubjectKeyID, c.SubjectPublicKey, c.SubjectPublicKeyHash = v.KeyID(), evidence.EncodePublicKey(v.Public()),

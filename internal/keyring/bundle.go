@@ -194,7 +194,7 @@ func (e *bundleEdit) remember(ctx context.Context) error {
 
 // end signs a certificate again that ends now.
 func (e *bundleEdit) end(ctx context.Context, token string) (string, error) {
-	c, err := evidence.UnverifiedClaims(evidence.SignerCertificateKind, token)
+	c, err := evidence.UnverifiedClaims(evidence.SignerCertificateKind(), token)
 	now := max(e.Options.Now().Unix(), c.IssuedAt+1)
 	if err != nil || c.Expires <= now {
 		return token, err
@@ -207,16 +207,16 @@ func (e *bundleEdit) end(ctx context.Context, token string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	ended, err := evidence.Sign(ctx, key, evidence.SignerCertificateKind, c)
+	ended, err := evidence.Sign(ctx, key, evidence.SignerCertificateKind(), c)
 	if err == nil && e.Options.Second != nil {
-		ended, err = evidence.Countersign(ctx, e.Options.Second, evidence.SignerCertificateKind, ended)
+		ended, err = evidence.Countersign(ctx, e.Options.Second, evidence.SignerCertificateKind(), ended)
 	}
 	return ended, err
 }
 
 // claimsOf returns the claims of a certificate that was verified before.
 func claimsOf(token string) evidence.SignerCertificate {
-	c, _ := evidence.UnverifiedClaims(evidence.SignerCertificateKind, token)
+	c, _ := evidence.UnverifiedClaims(evidence.SignerCertificateKind(), token)
 	return c
 }
 
@@ -326,7 +326,7 @@ func (s *segment) write() error {
 func revokedAt(h evidence.History) map[string]time.Time {
 	at := make(map[string]time.Time)
 	for _, token := range h.Revocations {
-		list, err := evidence.UnverifiedClaims(evidence.RevocationListKind, token)
+		list, err := evidence.UnverifiedClaims(evidence.RevocationListKind(), token)
 		if err != nil {
 			continue // who calls has verified all of them
 		}

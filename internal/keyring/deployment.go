@@ -99,7 +99,7 @@ func renewalDue(auditor RootKey, b evidence.Bundle, strict *policy.Strict, now t
 	if b.DeploymentCertificate == "" {
 		return true, nil
 	}
-	said, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind, b.DeploymentCertificate)
+	said, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind(), b.DeploymentCertificate)
 	if err != nil {
 		return false, err
 	}
@@ -114,7 +114,7 @@ func renewalDue(auditor RootKey, b evidence.Bundle, strict *policy.Strict, now t
 	}
 	if b.Revocations != "" {
 		// The auditor does not pin the registry that signed the list. A forged list can only prevent a renewal.
-		list, err := evidence.UnverifiedClaims(evidence.RevocationListKind, b.Revocations)
+		list, err := evidence.UnverifiedClaims(evidence.RevocationListKind(), b.Revocations)
 		if err != nil {
 			return false, err
 		}

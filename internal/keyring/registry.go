@@ -170,7 +170,7 @@ func (e *bundleEdit) withoutSuperseded(keys []jose.JSONWebKey, certified map[str
 // yet.
 func (e *bundleEdit) certificates(ctx context.Context, p Published, say Declaration) (tokens []string, left int,
 	err error) {
-	issuer, err := signer.New(evidence.SignerCertificateKind, e.Key, e.Options)
+	issuer, err := signer.New(evidence.SignerCertificateKind(), e.Key, e.Options)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -47,7 +47,7 @@ func (e *bundleEdit) revoke(ctx context.Context, add []evidence.Revocation) (str
 const longList = evidence.MaxRevocations / 4 * 3
 
 func (e *bundleEdit) signList(ctx context.Context, entries []evidence.Revocation, o signer.Options) (string, error) {
-	issuer, err := signer.New(evidence.RevocationListKind, e.Key, o)
+	issuer, err := signer.New(evidence.RevocationListKind(), e.Key, o)
 	if err != nil {
 		return "", err
 	}

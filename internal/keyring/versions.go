@@ -167,7 +167,7 @@ func ReadBooks(registry, bundle string, now time.Time) (*Books, error) {
 		if token == "" {
 			continue
 		}
-		list, _ := evidence.UnverifiedClaims(evidence.RevocationListKind, token) // verified above
+		list, _ := evidence.UnverifiedClaims(evidence.RevocationListKind(), token) // verified above
 		books.lists = append(books.lists, list)
 		for _, r := range list.Revoked {
 			books.revoked[r.Kind+" "+r.ID] = r

@@ -30,8 +30,8 @@ func newRuling(t testing.TB, rules string, edits ...func(*policy.Manifest)) ruli
 	k := gatetest.New(t, append([]func(*policy.Manifest){func(m *policy.Manifest) {
 		m.RuntimePolicy.RequiredPolicyHash, m.AgentSessionReceiptPolicy.RequiredPolicyHash = r.Hash(), r.Hash()
 	}}, edits...)...)
-	e, err := decide.NewEngine(r, k.Verifier, k.Strict, gatetest.Signer(t, k, evidence.PolicyDecisionKind),
-		gatetest.Signer(t, k, evidence.ActionGrantKind),
+	e, err := decide.NewEngine(r, k.Verifier, k.Strict, gatetest.Signer(t, k, evidence.PolicyDecisionKind()),
+		gatetest.Signer(t, k, evidence.ActionGrantKind()),
 		decide.EngineOptions{Now: k.Clock.Now, Log: zap.NewNop()})
 	check.Must(t, err)
 	return ruling{k, e}
@@ -58,7 +58,7 @@ func (r ruling) decide(t testing.TB, reputation string) (evidence.PolicyDecision
 	if err != nil {
 		return evidence.PolicyDecision{}, err
 	}
-	o, err := evidence.Open(r.Verifier, evidence.PolicyDecisionKind, d.PolicyDecision, r.Strict.Decision)
+	o, err := evidence.Open(r.Verifier, evidence.PolicyDecisionKind(), d.PolicyDecision, r.Strict.Decision)
 	check.Must(t, err)
 	return o.Claims(), nil
 }
@@ -306,7 +306,7 @@ func TestExampleOfVerified(t *testing.T) {
 				return
 			}
 			check.Must(t, err)
-			o, err := evidence.Open(r.Verifier, evidence.PolicyDecisionKind, d.PolicyDecision, r.Strict.Decision)
+			o, err := evidence.Open(r.Verifier, evidence.PolicyDecisionKind(), d.PolicyDecision, r.Strict.Decision)
 			check.Must(t, err)
 			check.WantEqual(t, o.Claims().Rule, c.rule)
 		})

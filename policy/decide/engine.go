@@ -108,11 +108,11 @@ func (e *Engine) admits(r policy.Request) error {
 
 // verifyTrigger verifies the origin proof and the trigger receipt that rests on it, for the binding.
 func (e *Engine) verifyTrigger(r policy.Request) (evidence.TriggerOriginProof, error) {
-	o, err := evidence.Open(e.verifier, evidence.TriggerOriginProofKind, r.OriginProof, e.strict.Origin.Expected)
+	o, err := evidence.Open(e.verifier, evidence.TriggerOriginProofKind(), r.OriginProof, e.strict.Origin.Expected)
 	if err != nil {
 		return evidence.TriggerOriginProof{}, evidence.Stale(err)
 	}
-	receipt, err := evidence.Open(e.verifier, evidence.TriggerReceiptKind, r.TriggerReceipt, e.strict.Receipt.Expected)
+	receipt, err := evidence.Open(e.verifier, evidence.TriggerReceiptKind(), r.TriggerReceipt, e.strict.Receipt.Expected)
 	if err != nil {
 		return evidence.TriggerOriginProof{}, evidence.Stale(err)
 	}

@@ -22,9 +22,9 @@ func TestDecide(t *testing.T) {
 	r := w.request(nil)
 	d, err := w.engine().Decide(t.Context(), r)
 	check.Must(t, err)
-	opened, err := evidence.Open(w.Verifier, evidence.PolicyDecisionKind, d.PolicyDecision, w.Strict.Decision)
+	opened, err := evidence.Open(w.Verifier, evidence.PolicyDecisionKind(), d.PolicyDecision, w.Strict.Decision)
 	check.Must(t, err)
-	granted, err := evidence.Open(w.Verifier, evidence.ActionGrantKind, d.Grant, w.Strict.Grant)
+	granted, err := evidence.Open(w.Verifier, evidence.ActionGrantKind(), d.Grant, w.Strict.Grant)
 	check.Must(t, err)
 	decision, grant := opened.Claims(), granted.Claims()
 
@@ -134,7 +134,7 @@ func TestDecideRefuses(t *testing.T) {
 		}), "artifact_malformed"},
 		"the trigger mediator's proof": {ask(func(r *request) {
 			var err error
-			r.OriginProof, _, err = policytest.Issuer(t, evidence.TriggerOriginProofKind, w.Keys["trigger-receipt-key"],
+			r.OriginProof, _, err = policytest.Issuer(t, evidence.TriggerOriginProofKind(), w.Keys["trigger-receipt-key"],
 				"mediator-source-verifier", "mediator-trigger", time.Minute).Sign(t.Context(), evidence.TriggerOriginProof{
 				BindingHash: r.Binding.Hash(), EventID: "e", EvidenceHash: other, EvidenceID: "d", Kind: "source_event",
 				PayloadHash: other, Source: "github", VerificationMethod: "webhook_signature",
@@ -272,9 +272,10 @@ func TestEngineWithoutAKey(t *testing.T) {
 		grant    *signer.Issuer[evidence.ActionGrant]
 	}{
 		"of decisions": {
-			policytest.Issuer(t, evidence.PolicyDecisionKind, broken{}, "mediator-policy", "posting-api", time.Minute), w.grant},
+			policytest.Issuer(t, evidence.PolicyDecisionKind(), broken{}, "mediator-policy", "posting-api", time.Minute),
+			w.grant},
 		"of grants": {w.decision,
-			policytest.Issuer(t, evidence.ActionGrantKind, broken{}, "mediator-authorization", "posting-api", time.Minute)},
+			policytest.Issuer(t, evidence.ActionGrantKind(), broken{}, "mediator-authorization", "posting-api", time.Minute)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, err := w.with(c.decision, c.grant)
@@ -327,9 +328,9 @@ func TestRequestAtItsLimits(t *testing.T) {
 func TestRolesMustBeSeparate(t *testing.T) {
 	w := newWorld(t, string(configs.Policy()), nil)
 	for name, grant := range map[string]*signer.Issuer[evidence.ActionGrant]{
-		"one key": policytest.Issuer(t, evidence.ActionGrantKind, w.Keys["policy-decision-key"], "mediator-authorization",
+		"one key": policytest.Issuer(t, evidence.ActionGrantKind(), w.Keys["policy-decision-key"], "mediator-authorization",
 			"posting-api", time.Minute),
-		"one issuer": policytest.Issuer(t, evidence.ActionGrantKind, w.Keys["action-grant-key"], "mediator-policy",
+		"one issuer": policytest.Issuer(t, evidence.ActionGrantKind(), w.Keys["action-grant-key"], "mediator-policy",
 			"posting-api", time.Minute),
 	} {
 		t.Run(name, func(t *testing.T) {

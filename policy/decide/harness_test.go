@@ -38,9 +38,9 @@ func newWorld(t testing.TB, rules string, edit func(*policy.Manifest)) *world {
 			edit(m)
 		}
 	})
-	w.decision = policytest.Issuer(t, evidence.PolicyDecisionKind, w.Keys["policy-decision-key"], "mediator-policy",
+	w.decision = policytest.Issuer(t, evidence.PolicyDecisionKind(), w.Keys["policy-decision-key"], "mediator-policy",
 		"posting-api", 15*time.Second)
-	w.grant = policytest.Issuer(t, evidence.ActionGrantKind, w.Keys["action-grant-key"], "mediator-authorization",
+	w.grant = policytest.Issuer(t, evidence.ActionGrantKind(), w.Keys["action-grant-key"], "mediator-authorization",
 		"posting-api", 15*time.Second)
 	return w
 }
@@ -112,7 +112,7 @@ func (w *world) request(change change) request {
 	}
 	var err error
 	if r.OriginProof == "" {
-		r.OriginProof, _, err = policytest.Issuer(w.t, evidence.TriggerOriginProofKind, w.Keys["origin-proof-key"],
+		r.OriginProof, _, err = policytest.Issuer(w.t, evidence.TriggerOriginProofKind(), w.Keys["origin-proof-key"],
 			"mediator-source-verifier", "mediator-trigger", 15*time.Second).Sign(w.t.Context(), o)
 		check.Must(w.t, err)
 	}
@@ -120,7 +120,7 @@ func (w *world) request(change change) request {
 		rec.OriginProofHash = evidence.HashToken(r.OriginProof)
 	}
 	if r.TriggerReceipt == "" {
-		r.TriggerReceipt, _, err = policytest.Issuer(w.t, evidence.TriggerReceiptKind, w.Keys["trigger-receipt-key"],
+		r.TriggerReceipt, _, err = policytest.Issuer(w.t, evidence.TriggerReceiptKind(), w.Keys["trigger-receipt-key"],
 			"mediator-trigger", "mediator-runtime", 15*time.Second).Sign(w.t.Context(), rec)
 		check.Must(w.t, err)
 	}

@@ -181,7 +181,7 @@ func TestRulesDecide(t *testing.T) {
 				return
 			}
 			check.Must(t, err)
-			decision, err := evidence.Open(w.Verifier, evidence.PolicyDecisionKind, d.PolicyDecision, w.Strict.Decision)
+			decision, err := evidence.Open(w.Verifier, evidence.PolicyDecisionKind(), d.PolicyDecision, w.Strict.Decision)
 			check.Must(t, err)
 			if decision.Claims().Rule != c.want {
 				t.Errorf("the rule %q allowed it, not %q", decision.Claims().Rule, c.want)

@@ -23,9 +23,9 @@ func TestClientAndServer(t *testing.T) {
 
 	d, err := c.Decide(t.Context(), w.request(nil))
 	check.Must(t, err)
-	_, err = evidence.Open(w.Verifier, evidence.PolicyDecisionKind, d.PolicyDecision, w.Strict.Decision)
+	_, err = evidence.Open(w.Verifier, evidence.PolicyDecisionKind(), d.PolicyDecision, w.Strict.Decision)
 	check.Must(t, err)
-	_, err = evidence.Open(w.Verifier, evidence.ActionGrantKind, d.Grant, w.Strict.Grant)
+	_, err = evidence.Open(w.Verifier, evidence.ActionGrantKind(), d.Grant, w.Strict.Grant)
 	check.Must(t, err)
 
 	// A refusal keeps its code and its sentence.

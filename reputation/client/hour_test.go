@@ -177,7 +177,7 @@ func (w *whole) post() string {
 	if err != nil {
 		return codeOf(err)
 	}
-	claims, err := evidence.UnverifiedClaims(evidence.PolicyDecisionKind, d.PolicyDecision)
+	claims, err := evidence.UnverifiedClaims(evidence.PolicyDecisionKind(), d.PolicyDecision)
 	check.Must(w.t, err)
 	if claims.ReputationHash != evidence.HashToken(token) {
 		w.t.Errorf("the decision names the reputation %s", claims.ReputationHash)

@@ -95,7 +95,7 @@ func (k *Kit) Over(t testing.TB, p Plan, ch challenge.Challenge) gate.AdmitReque
 
 	var decision evidence.PolicyDecision
 	proofID, proofHash := "delivery_1", evidence.HashBytes([]byte("delivery"))
-	e.PolicyDecision, decision = sign(t, k, p, evidence.PolicyDecisionKind, evidence.PolicyDecision{
+	e.PolicyDecision, decision = sign(t, k, p, evidence.PolicyDecisionKind(), evidence.PolicyDecision{
 		Action: b.Action, BindingHash: b.Hash(), ChallengeID: ch.ID, ContentHash: b.ContentHash,
 		Decision:        evidence.DecisionAllow,
 		EnvironmentHash: p.EnvHash, OriginEvidenceHash: proofHash, OriginEvidenceID: proofID,
@@ -104,7 +104,7 @@ func (k *Kit) Over(t testing.TB, p Plan, ch challenge.Challenge) gate.AdmitReque
 		Subject:        b.Subject,
 		TriggerEventID: p.Event.ID, TriggerKind: p.Event.Kind, TriggerSource: p.Event.Source,
 	}, p.Decision)
-	e.Grant, _ = sign(t, k, p, evidence.ActionGrantKind, evidence.ActionGrant{
+	e.Grant, _ = sign(t, k, p, evidence.ActionGrantKind(), evidence.ActionGrant{
 		Actions: []string{b.Action}, BindingHashes: []string{b.Hash()}, ContentHashes: []string{b.ContentHash},
 		EnvironmentHash:      p.EnvHash,
 		OriginEvidenceHashes: []string{proofHash}, OriginEvidenceIDs: []string{proofID},
@@ -114,14 +114,14 @@ func (k *Kit) Over(t testing.TB, p Plan, ch challenge.Challenge) gate.AdmitReque
 		Resources:  []string{b.Resource}, RuntimeIDs: []string{p.RuntimeID}, Subject: b.Subject,
 		TriggerEventIDs: []string{p.Event.ID}, TriggerSources: []string{p.Event.Source},
 	}, p.Grant)
-	e.Attestation, _ = sign(t, k, p, evidence.RuntimeAttestationKind, evidence.RuntimeAttestation{
+	e.Attestation, _ = sign(t, k, p, evidence.RuntimeAttestationKind(), evidence.RuntimeAttestation{
 		BindingHash: b.Hash(), ChallengeID: ch.ID, ContentHash: b.ContentHash, EnvironmentHash: p.EnvHash,
 		Mode:       evidence.ModeAutonomous,
 		PolicyHash: p.PolicyHash, RuntimeID: p.RuntimeID,
 		Trigger:            evidence.Trigger{ID: p.Event.ID, Kind: p.Event.Kind, Source: p.Event.Source},
 		TriggerReceiptHash: evidence.HashToken(e.TriggerReceipt),
 	}, p.Attestation)
-	e.SessionReceipt, _ = sign(t, k, p, evidence.SessionReceiptKind, evidence.SessionReceipt{
+	e.SessionReceipt, _ = sign(t, k, p, evidence.SessionReceiptKind(), evidence.SessionReceipt{
 		BindingHash: b.Hash(), ChallengeID: ch.ID, EnvironmentHash: p.EnvHash, EventID: p.Event.ID, InputKind: p.Event.Kind,
 		InputSource: p.Event.Source,
 		PolicyHash:  p.PolicyHash, RuntimeID: p.RuntimeID, SessionID: "ses_1", TranscriptHash: evidence.HashBytes(nil),
@@ -138,12 +138,12 @@ func (k *Kit) Trigger(t testing.TB, p Plan, b evidence.Binding) (proof, receipt 
 func (k *Kit) trigger(t testing.TB, p Plan, b evidence.Binding) (proof, receipt string) {
 	t.Helper()
 	payload := evidence.HashBytes([]byte("payload"))
-	proof, _ = sign(t, k, p, evidence.TriggerOriginProofKind, evidence.TriggerOriginProof{
+	proof, _ = sign(t, k, p, evidence.TriggerOriginProofKind(), evidence.TriggerOriginProof{
 		BindingHash: b.Hash(), EventID: p.Event.ID, EvidenceHash: evidence.HashBytes([]byte("delivery")),
 		EvidenceID: "delivery_1", Kind: p.Event.Kind,
 		PayloadHash: payload, Source: p.Event.Source, VerificationMethod: p.Event.Method,
 	}, p.Origin)
-	receipt, _ = sign(t, k, p, evidence.TriggerReceiptKind, evidence.TriggerReceipt{
+	receipt, _ = sign(t, k, p, evidence.TriggerReceiptKind(), evidence.TriggerReceipt{
 		BindingHash: b.Hash(), EventID: p.Event.ID, Kind: p.Event.Kind, OriginProofHash: evidence.HashToken(proof),
 		PayloadHash: payload, Source: p.Event.Source,
 	}, p.Receipt)
@@ -168,9 +168,9 @@ func sign[C any](t testing.TB, k *Kit, p Plan, kind evidence.Kind[C], c C, chang
 // Proof makes a post's request proof. change may be nil.
 func (k *Kit) Proof(t testing.TB, capability, authorization string, change func(*evidence.RequestProof)) string {
 	t.Helper()
-	c := must(evidence.UnverifiedClaims(evidence.CapabilityKind, capability))(t)
+	c := must(evidence.UnverifiedClaims(evidence.CapabilityKind(), capability))(t)
 	b := c.Binding
-	token, _ := sign(t, k, Plan{}, evidence.RequestProofKind, evidence.RequestProof{
+	token, _ := sign(t, k, Plan{}, evidence.RequestProofKind(), evidence.RequestProof{
 		AccessTokenHash: evidence.HashBytes([]byte(authorization)), Action: b.Action, BindingHash: b.Hash(),
 		CapabilityID: c.ID,
 		ContentHash:  b.ContentHash, Resource: b.Resource, Subject: b.Subject,
@@ -275,11 +275,11 @@ func (k *Kit) PostOf(t testing.TB, p Plan) ledger.Record {
 	r := k.Build(t, p)
 	var used Used
 	a := must(Admit(context.Background(), k.Gate, r, used.Consume))(t)
-	earned := must(evidence.UnverifiedClaims(evidence.CapabilityKind, a.Capability))(t)
+	earned := must(evidence.UnverifiedClaims(evidence.CapabilityKind(), a.Capability))(t)
 	e, b := r.Envelope, r.Binding
 	method, path, _ := strings.Cut(b.Resource, " ")
 	var standing *ledger.Standing
-	if head := must(evidence.UnverifiedClaims(evidence.SessionReceiptKind, e.SessionReceipt))(t).Interactions; head !=
+	if head := must(evidence.UnverifiedClaims(evidence.SessionReceiptKind(), e.SessionReceipt))(t).Interactions; head !=
 		nil {
 		standing = &ledger.Standing{Number: head.Number, Head: head.HeadHash, Open: head.OpenCalls}
 	}

@@ -179,7 +179,7 @@ func (k *Kit) certificate(t testing.TB, purpose string) string {
 // Vouch has the registry certify a key for a purpose and an issuer.
 func (k *Kit) Vouch(t testing.TB, key custody.Version, purpose, issuer string) string {
 	t.Helper()
-	token, _, err := Signer(t, k, evidence.SignerCertificateKind).Sign(context.Background(), evidence.SignerCertificate{
+	token, _, err := Signer(t, k, evidence.SignerCertificateKind()).Sign(context.Background(), evidence.SignerCertificate{
 		KeyCustody: evidence.CustodyExternalMediator, Purposes: []string{purpose}, SubjectIssuer: issuer,
 		SubjectKeyID:     key.KeyID(),
 		SubjectPublicKey: evidence.EncodePublicKey(key.Public()), SubjectPublicKeyHash: evidence.HashBytes(key.Public()),
@@ -196,7 +196,7 @@ func (k *Kit) Revoke(t testing.TB, entries ...evidence.Revocation) {
 	for i := range entries {
 		entries[i].Expires, entries[i].Reason = k.Clock.Now().Add(time.Hour).Unix(), "stolen"
 	}
-	token, _, err := Signer(t, k, evidence.RevocationListKind).Sign(context.Background(),
+	token, _, err := Signer(t, k, evidence.RevocationListKind()).Sign(context.Background(),
 		evidence.RevocationList{Revoked: append([]evidence.Revocation{}, entries...)})
 	if err != nil {
 		t.Fatal(err)
@@ -277,8 +277,8 @@ func (k *Kit) TrustWithout(t testing.TB, purpose string, more ...string) *eviden
 func (k *Kit) Engine(t testing.TB) *decide.Engine {
 	t.Helper()
 	return must(
-		decide.NewEngine(k.Rules, k.Verifier, k.Strict, Signer(t, k, evidence.PolicyDecisionKind),
-			Signer(t, k, evidence.ActionGrantKind),
+		decide.NewEngine(k.Rules, k.Verifier, k.Strict, Signer(t, k, evidence.PolicyDecisionKind()),
+			Signer(t, k, evidence.ActionGrantKind()),
 			decide.EngineOptions{Now: k.Clock.Now, Log: zap.NewNop()}))(t)
 }
 

@@ -52,7 +52,7 @@ func New(t testing.TB, edit func(*policy.Manifest)) *World {
 	var certificates []string
 	for _, r := range roles {
 		v := Current(t, w.key(t, r.key))
-		token, _, err := Issuer(t, evidence.SignerCertificateKind, registry, "key-registry", "posting-api",
+		token, _, err := Issuer(t, evidence.SignerCertificateKind(), registry, "key-registry", "posting-api",
 			time.Hour).Sign(t.Context(), evidence.SignerCertificate{
 			KeyCustody: evidence.CustodyExternalMediator, Purposes: []string{r.purpose}, SubjectIssuer: r.issuer,
 			SubjectKeyID:     v.KeyID(),

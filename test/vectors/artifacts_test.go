@@ -70,20 +70,20 @@ func opensOwn[C any](k evidence.Kind[C]) opener {
 }
 
 var open = map[string]opener{
-	evidence.TriggerOriginProofKind.Typ:    opens(evidence.TriggerOriginProofKind),
-	evidence.TriggerReceiptKind.Typ:        opens(evidence.TriggerReceiptKind),
-	evidence.RuntimeAttestationKind.Typ:    opens(evidence.RuntimeAttestationKind),
-	evidence.SessionReceiptKind.Typ:        opens(evidence.SessionReceiptKind),
-	evidence.PolicyDecisionKind.Typ:        opens(evidence.PolicyDecisionKind),
-	evidence.ActionGrantKind.Typ:           opens(evidence.ActionGrantKind),
-	evidence.RequestProofKind.Typ:          opens(evidence.RequestProofKind),
-	evidence.SignerCertificateKind.Typ:     opens(evidence.SignerCertificateKind),
-	evidence.DeploymentCertificateKind.Typ: opens(evidence.DeploymentCertificateKind),
-	evidence.RevocationListKind.Typ:        opens(evidence.RevocationListKind),
-	evidence.ChallengeTokenKind.Typ:        opensOwn(evidence.ChallengeTokenKind),
-	evidence.CapabilityKind.Typ:            opensOwn(evidence.CapabilityKind),
-	autonomy.Kind.Typ:                      opens(autonomy.Kind),
-	interaction.StatementKind.Typ:          opens(interaction.StatementKind),
+	evidence.TriggerOriginProofKind().Typ:    opens(evidence.TriggerOriginProofKind()),
+	evidence.TriggerReceiptKind().Typ:        opens(evidence.TriggerReceiptKind()),
+	evidence.RuntimeAttestationKind().Typ:    opens(evidence.RuntimeAttestationKind()),
+	evidence.SessionReceiptKind().Typ:        opens(evidence.SessionReceiptKind()),
+	evidence.PolicyDecisionKind().Typ:        opens(evidence.PolicyDecisionKind()),
+	evidence.ActionGrantKind().Typ:           opens(evidence.ActionGrantKind()),
+	evidence.RequestProofKind().Typ:          opens(evidence.RequestProofKind()),
+	evidence.SignerCertificateKind().Typ:     opens(evidence.SignerCertificateKind()),
+	evidence.DeploymentCertificateKind().Typ: opens(evidence.DeploymentCertificateKind()),
+	evidence.RevocationListKind().Typ:        opens(evidence.RevocationListKind()),
+	evidence.ChallengeTokenKind().Typ:        opensOwn(evidence.ChallengeTokenKind()),
+	evidence.CapabilityKind().Typ:            opensOwn(evidence.CapabilityKind()),
+	autonomy.Kind.Typ:                        opens(autonomy.Kind),
+	interaction.StatementKind.Typ:            opens(interaction.StatementKind),
 }
 
 type artifact struct {
@@ -132,34 +132,35 @@ func (d deployment) artifacts() []artifact {
 				MaxAge: 15, Secrets: []string{b64.EncodeToString(secretOf(gateSecret))}}}
 	}
 	return []artifact{
-		signed("origin proof", evidence.TriggerOriginProofKind.Typ, evidence.PurposeTriggerOriginProof, d.originClaims(),
+		signed("origin proof", evidence.TriggerOriginProofKind().Typ, evidence.PurposeTriggerOriginProof, d.originClaims(),
 			"eventId", "payloadHash", short),
-		signed("trigger receipt", evidence.TriggerReceiptKind.Typ, evidence.PurposeTriggerReceipt,
+		signed("trigger receipt", evidence.TriggerReceiptKind().Typ, evidence.PurposeTriggerReceipt,
 			d.receiptClaims(e.OriginProof), "source", "payloadHash", short),
-		signed("policy decision", evidence.PolicyDecisionKind.Typ, evidence.PurposePolicyDecision, d.decisionClaims(), "rule",
+		signed("policy decision", evidence.PolicyDecisionKind().Typ, evidence.PurposePolicyDecision, d.decisionClaims(),
+			"rule",
 			"policyHash", short),
-		signed("action grant", evidence.ActionGrantKind.Typ, evidence.PurposeActionGrant, d.grantClaims(e.PolicyDecision),
+		signed("action grant", evidence.ActionGrantKind().Typ, evidence.PurposeActionGrant, d.grantClaims(e.PolicyDecision),
 			"subject", "policyHash", short),
-		signed("runtime attestation", evidence.RuntimeAttestationKind.Typ, evidence.PurposeRuntimeAttestation,
+		signed("runtime attestation", evidence.RuntimeAttestationKind().Typ, evidence.PurposeRuntimeAttestation,
 			d.attestationClaims(e.TriggerReceipt), "runtimeId", "bindingHash", short),
-		signed("session receipt", evidence.SessionReceiptKind.Typ, evidence.PurposeAgentSession, d.sessionClaims(),
+		signed("session receipt", evidence.SessionReceiptKind().Typ, evidence.PurposeAgentSession, d.sessionClaims(),
 			"sessionId", "transcriptHash", short),
-		signed("request proof", evidence.RequestProofKind.Typ, evidence.PurposeRequestProof, d.proofClaims(), "action",
+		signed("request proof", evidence.RequestProofKind().Typ, evidence.PurposeRequestProof, d.proofClaims(), "action",
 			"accessTokenHash", short),
-		signed("custody certificate", evidence.SignerCertificateKind.Typ, evidence.PurposeSignerCertificate,
+		signed("custody certificate", evidence.SignerCertificateKind().Typ, evidence.PurposeSignerCertificate,
 			d.certificateClaims(d.roles[evidence.PurposeRequestProof]), "subjectIssuer", "subjectPublicKeyHash", long),
-		signed("deployment certificate", evidence.DeploymentCertificateKind.Typ, evidence.PurposeDeploymentCertificate,
+		signed("deployment certificate", evidence.DeploymentCertificateKind().Typ, evidence.PurposeDeploymentCertificate,
 			d.deploymentClaims(), "deploymentId", "manifestHash", long),
-		signed("revocation list", evidence.RevocationListKind.Typ, evidence.PurposeSignerCertificate,
+		signed("revocation list", evidence.RevocationListKind().Typ, evidence.PurposeSignerCertificate,
 			d.listClaims(revokes(evidence.RevokedKey, "lost-key")), "iss", "", long),
-		own("challenge token", evidence.ChallengeTokenKind.Typ, d.challengeClaims(), "difficulty", "tasksHash"),
-		own("capability", evidence.CapabilityKind.Typ, d.capabilityClaims(), "challengeId", ""),
+		own("challenge token", evidence.ChallengeTokenKind().Typ, d.challengeClaims(), "difficulty", "tasksHash"),
+		own("capability", evidence.CapabilityKind().Typ, d.capabilityClaims(), "challengeId", ""),
 	}
 }
 
 // thorough are the kinds that have every fault: one of a certified key, one of a root, one of a gate to itself.
-var thorough = []string{evidence.RequestProofKind.Typ, evidence.DeploymentCertificateKind.Typ,
-	evidence.CapabilityKind.Typ}
+var thorough = []string{evidence.RequestProofKind().Typ, evidence.DeploymentCertificateKind().Typ,
+	evidence.CapabilityKind().Typ}
 
 func oneEach(vectors []artifactVector) []artifactVector {
 	seen := make(map[string]bool)

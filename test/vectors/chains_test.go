@@ -208,13 +208,13 @@ func (d deployment) envelopeFaults(e evidence.Envelope) []chainVector {
 		out = append(out, member("no "+name, "artifact_missing", name, ""))
 	}
 	again := d.envelope(
-		changes{evidence.TriggerOriginProofKind.Typ: {"jti": "again"}, evidence.TriggerReceiptKind.Typ: {"jti": "again"},
-			evidence.PolicyDecisionKind.Typ: {"jti": "again"}})
+		changes{evidence.TriggerOriginProofKind().Typ: {"jti": "again"}, evidence.TriggerReceiptKind().Typ: {"jti": "again"},
+			evidence.PolicyDecisionKind().Typ: {"jti": "again"}})
 	return append(out,
 		member("an origin proof that the receipt does not rest on", "artifacts_mismatch", "originProof", again.OriginProof),
 		member("a receipt that the attestation does not rest on", "artifacts_mismatch", "triggerReceipt",
-			d.signed(evidence.PurposeTriggerReceipt, evidence.TriggerReceiptKind.Typ, d.receiptClaims(e.OriginProof),
-				changes{evidence.TriggerReceiptKind.Typ: {"jti": "again"}})),
+			d.signed(evidence.PurposeTriggerReceipt, evidence.TriggerReceiptKind().Typ, d.receiptClaims(e.OriginProof),
+				changes{evidence.TriggerReceiptKind().Typ: {"jti": "again"}})),
 		member("a decision that the grant does not rest on", "artifacts_mismatch", "policyDecision", again.PolicyDecision),
 		member("the receipt in place of the origin proof", "artifact_malformed", "originProof", e.TriggerReceipt),
 		member("a challenge by public key", "artifact_malformed", "challengeToken", e.Grant),

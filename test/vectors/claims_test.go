@@ -21,14 +21,14 @@ func chainRows() []claimRow {
 		typ, artifact string
 		rows          []claimRow
 	}{
-		{evidence.DeploymentCertificateKind.Typ, "the deployment certificate", deploymentRows},
-		{evidence.ChallengeTokenKind.Typ, "the challenge token", challengeRows},
-		{evidence.TriggerOriginProofKind.Typ, "the origin proof", originRows},
-		{evidence.TriggerReceiptKind.Typ, "the trigger receipt", receiptRows},
-		{evidence.PolicyDecisionKind.Typ, "the policy decision", decisionRows},
-		{evidence.ActionGrantKind.Typ, "the action grant", grantRows},
-		{evidence.RuntimeAttestationKind.Typ, "the runtime attestation", attestationRows},
-		{evidence.SessionReceiptKind.Typ, "the session receipt", sessionRows},
+		{evidence.DeploymentCertificateKind().Typ, "the deployment certificate", deploymentRows},
+		{evidence.ChallengeTokenKind().Typ, "the challenge token", challengeRows},
+		{evidence.TriggerOriginProofKind().Typ, "the origin proof", originRows},
+		{evidence.TriggerReceiptKind().Typ, "the trigger receipt", receiptRows},
+		{evidence.PolicyDecisionKind().Typ, "the policy decision", decisionRows},
+		{evidence.ActionGrantKind().Typ, "the action grant", grantRows},
+		{evidence.RuntimeAttestationKind().Typ, "the runtime attestation", attestationRows},
+		{evidence.SessionReceiptKind().Typ, "the session receipt", sessionRows},
 	} {
 		for _, r := range group.rows {
 			r.name, r.typ = group.artifact+", "+r.name, group.typ

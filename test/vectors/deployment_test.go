@@ -85,7 +85,7 @@ func (d deployment) signed(purpose, typ, payload string, c changes) string {
 }
 
 func (d deployment) certificateClaims(r role) string {
-	return claimsOf(d, evidence.SignerCertificateKind, evidence.SignerCertificate{
+	return claimsOf(d, evidence.SignerCertificateKind(), evidence.SignerCertificate{
 		KeyCustody: evidence.CustodyExternalMediator, Observed: []string{"keyExportable"}, Purposes: []string{r.purpose},
 		SubjectIssuer: r.issuer,
 		SubjectKeyID:  r.key.kid, SubjectPublicKey: evidence.EncodePublicKey(r.key.public()),
@@ -94,7 +94,7 @@ func (d deployment) certificateClaims(r role) string {
 }
 
 func (d deployment) certificate(r role, change map[string]any) string {
-	typ := evidence.SignerCertificateKind.Typ
+	typ := evidence.SignerCertificateKind().Typ
 	return d.signed(evidence.PurposeSignerCertificate, typ, d.certificateClaims(r), changes{typ: change})
 }
 
@@ -131,7 +131,7 @@ func (d deployment) challengeClaims() string {
 				Hash: evidence.HashBytes([]byte(strings.Join([]string{salt, id, task, answers()[task]}, "\x00")))})
 	}
 	b := binding()
-	return claimsOf(d, evidence.ChallengeTokenKind,
+	return claimsOf(d, evidence.ChallengeTokenKind(),
 		evidence.ChallengeToken{Answers: salted, Binding: &b, BindingHash: b.Hash(), Difficulty: "lite",
 			TasksHash: evidence.HashBytes([]byte("tasks"))}, 30)
 }
@@ -143,7 +143,7 @@ func gateToken(typ, payload string) string {
 }
 
 func (d deployment) originClaims() string {
-	return claimsOf(d, evidence.TriggerOriginProofKind, evidence.TriggerOriginProof{
+	return claimsOf(d, evidence.TriggerOriginProofKind(), evidence.TriggerOriginProof{
 		BindingHash: binding().Hash(), EventID: "evt_1", EvidenceHash: evidence.HashBytes([]byte("delivery")),
 		EvidenceID: "delivery_1",
 		Kind:       evidence.TriggerSourceEvent, PayloadHash: evidence.HashBytes([]byte("payload")), Source: "github",
@@ -152,7 +152,7 @@ func (d deployment) originClaims() string {
 }
 
 func (d deployment) receiptClaims(originProof string) string {
-	return claimsOf(d, evidence.TriggerReceiptKind, evidence.TriggerReceipt{
+	return claimsOf(d, evidence.TriggerReceiptKind(), evidence.TriggerReceipt{
 		BindingHash: binding().Hash(), EventID: "evt_1", Kind: evidence.TriggerSourceEvent,
 		OriginProofHash: evidence.HashToken(originProof),
 		PayloadHash:     evidence.HashBytes([]byte("payload")), Source: "github",
@@ -161,7 +161,7 @@ func (d deployment) receiptClaims(originProof string) string {
 
 func (d deployment) decisionClaims() string {
 	b := binding()
-	return claimsOf(d, evidence.PolicyDecisionKind, evidence.PolicyDecision{
+	return claimsOf(d, evidence.PolicyDecisionKind(), evidence.PolicyDecision{
 		Action: b.Action, BindingHash: b.Hash(), ChallengeID: "challenge-1", ContentHash: b.ContentHash,
 		Decision:        evidence.DecisionAllow,
 		EnvironmentHash: d.strict.Runtime.EnvironmentHash, OriginEvidenceHash: evidence.HashBytes([]byte("delivery")),
@@ -174,7 +174,7 @@ func (d deployment) decisionClaims() string {
 
 func (d deployment) grantClaims(decision string) string {
 	b := binding()
-	return claimsOf(d, evidence.ActionGrantKind, evidence.ActionGrant{
+	return claimsOf(d, evidence.ActionGrantKind(), evidence.ActionGrant{
 		Actions: []string{b.Action}, BindingHashes: []string{b.Hash()}, ContentHashes: []string{b.ContentHash},
 		EnvironmentHash:      d.strict.Runtime.EnvironmentHash,
 		OriginEvidenceHashes: []string{evidence.HashBytes([]byte("delivery"))}, OriginEvidenceIDs: []string{"delivery_1"},
@@ -188,7 +188,7 @@ func (d deployment) grantClaims(decision string) string {
 
 func (d deployment) attestationClaims(receipt string) string {
 	b := binding()
-	return claimsOf(d, evidence.RuntimeAttestationKind, evidence.RuntimeAttestation{
+	return claimsOf(d, evidence.RuntimeAttestationKind(), evidence.RuntimeAttestation{
 		BindingHash: b.Hash(), ChallengeID: "challenge-1", ContentHash: b.ContentHash,
 		EnvironmentHash: d.strict.Runtime.EnvironmentHash, Mode: evidence.ModeAutonomous,
 		Observed: []string{"bindingHash", "contentHash"}, PolicyHash: d.strict.Runtime.PolicyHash, RuntimeID: "worker-1",
@@ -198,7 +198,7 @@ func (d deployment) attestationClaims(receipt string) string {
 }
 
 func (d deployment) sessionClaims() string {
-	return claimsOf(d, evidence.SessionReceiptKind, evidence.SessionReceipt{
+	return claimsOf(d, evidence.SessionReceiptKind(), evidence.SessionReceipt{
 		BindingHash: binding().Hash(), ChallengeID: "challenge-1", EnvironmentHash: d.strict.Session.EnvironmentHash,
 		EventID: "evt_1", InputKind: evidence.TriggerSourceEvent,
 		InputSource: "github", PolicyHash: d.strict.Session.PolicyHash, RuntimeID: "worker-1", SessionID: "ses_1",
@@ -207,7 +207,7 @@ func (d deployment) sessionClaims() string {
 }
 
 func (d deployment) deploymentClaims() string {
-	return claimsOf(d, evidence.DeploymentCertificateKind, evidence.DeploymentCertificate{
+	return claimsOf(d, evidence.DeploymentCertificateKind(), evidence.DeploymentCertificate{
 		ControlsHash: d.strict.ControlsHash, DeploymentID: d.strict.DeploymentID, ManifestHash: d.strict.ManifestHash,
 		Version: d.manifest.Version,
 	}, 24*3600)
@@ -215,26 +215,26 @@ func (d deployment) deploymentClaims() string {
 
 func (d deployment) envelope(c changes) evidence.Envelope {
 	e := evidence.Envelope{
-		ChallengeToken: gateToken(evidence.ChallengeTokenKind.Typ,
-			with(d.challengeClaims(), c[evidence.ChallengeTokenKind.Typ])),
+		ChallengeToken: gateToken(evidence.ChallengeTokenKind().Typ,
+			with(d.challengeClaims(), c[evidence.ChallengeTokenKind().Typ])),
 		Response: evidence.Response{ChallengeID: "challenge-1", Answers: answers()},
-		OriginProof: d.signed(evidence.PurposeTriggerOriginProof, evidence.TriggerOriginProofKind.Typ, d.originClaims(),
+		OriginProof: d.signed(evidence.PurposeTriggerOriginProof, evidence.TriggerOriginProofKind().Typ, d.originClaims(),
 			c),
-		PolicyDecision: d.signed(evidence.PurposePolicyDecision, evidence.PolicyDecisionKind.Typ, d.decisionClaims(), c),
-		SessionReceipt: d.signed(evidence.PurposeAgentSession, evidence.SessionReceiptKind.Typ, d.sessionClaims(), c),
+		PolicyDecision: d.signed(evidence.PurposePolicyDecision, evidence.PolicyDecisionKind().Typ, d.decisionClaims(), c),
+		SessionReceipt: d.signed(evidence.PurposeAgentSession, evidence.SessionReceiptKind().Typ, d.sessionClaims(), c),
 	}
-	e.DeploymentCertificate = d.signed(evidence.PurposeDeploymentCertificate, evidence.DeploymentCertificateKind.Typ,
+	e.DeploymentCertificate = d.signed(evidence.PurposeDeploymentCertificate, evidence.DeploymentCertificateKind().Typ,
 		d.deploymentClaims(), c)
-	e.TriggerReceipt = d.signed(evidence.PurposeTriggerReceipt, evidence.TriggerReceiptKind.Typ,
+	e.TriggerReceipt = d.signed(evidence.PurposeTriggerReceipt, evidence.TriggerReceiptKind().Typ,
 		d.receiptClaims(e.OriginProof), c)
-	e.Grant = d.signed(evidence.PurposeActionGrant, evidence.ActionGrantKind.Typ, d.grantClaims(e.PolicyDecision), c)
-	e.Attestation = d.signed(evidence.PurposeRuntimeAttestation, evidence.RuntimeAttestationKind.Typ,
+	e.Grant = d.signed(evidence.PurposeActionGrant, evidence.ActionGrantKind().Typ, d.grantClaims(e.PolicyDecision), c)
+	e.Attestation = d.signed(evidence.PurposeRuntimeAttestation, evidence.RuntimeAttestationKind().Typ,
 		d.attestationClaims(e.TriggerReceipt), c)
 	return e
 }
 
 func (d deployment) capabilityClaims() string {
-	return claimsOf(d, evidence.CapabilityKind, evidence.Capability{
+	return claimsOf(d, evidence.CapabilityKind(), evidence.Capability{
 		Binding: binding(), ChallengeID: "challenge-1", DecisionID: "policy-decision-1", GrantID: "action-grant-1",
 		VerificationConsumed: true,
 		Runtime: &evidence.RuntimeSummary{
@@ -251,7 +251,7 @@ func (d deployment) capabilityClaims() string {
 
 func (d deployment) proofClaims() string {
 	b := binding()
-	return claimsOf(d, evidence.RequestProofKind, evidence.RequestProof{
+	return claimsOf(d, evidence.RequestProofKind(), evidence.RequestProof{
 		AccessTokenHash: evidence.HashBytes([]byte(accessToken)), Action: b.Action, BindingHash: b.Hash(),
 		CapabilityID: "capability-1", ContentHash: b.ContentHash,
 		Resource: b.Resource, Subject: b.Subject,

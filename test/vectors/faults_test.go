@@ -206,9 +206,9 @@ func (a artifact) ownFaults() []artifactVector {
 		refused("nothing observed", "ok", set("observed", nil)),
 	}
 	switch a.typ {
-	case evidence.SessionReceiptKind.Typ:
+	case evidence.SessionReceiptKind().Typ:
 		return observed
-	case evidence.RuntimeAttestationKind.Typ:
+	case evidence.RuntimeAttestationKind().Typ:
 		trigger := func(member string, value any) map[string]any {
 			t := map[string]any{"id": "evt_1", "kind": "source_event", "source": "github"}
 			if t[member] = value; value == nil {
@@ -220,7 +220,7 @@ func (a artifact) ownFaults() []artifactVector {
 			refused("a trigger with an empty source", "artifact_malformed", set("trigger", trigger("source", ""))),
 			refused("an unknown member of the trigger", "artifact_malformed", set("trigger", trigger("human", false))),
 			refused("a trigger that is no object", "artifact_malformed", set("trigger", []string{"evt_1"})))
-	case evidence.ActionGrantKind.Typ:
+	case evidence.ActionGrantKind().Typ:
 		return []artifactVector{
 			refused("an empty scope", "artifact_malformed", set("actions", []string{})),
 			refused("an empty text in a scope", "artifact_malformed", set("resources", []string{"POST /posts", ""})),
@@ -229,13 +229,13 @@ func (a artifact) ownFaults() []artifactVector {
 			refused("a text in place of a scope", "artifact_malformed", set("actions", "create_post")),
 			refused("a scope of two", "ok", set("actions", []string{"create_post", "delete_post"})),
 		}
-	case evidence.SignerCertificateKind.Typ:
+	case evidence.SignerCertificateKind().Typ:
 		return append(observed,
 			refused("two purposes", "artifact_malformed", set("purposes", []string{"request_proof", "action_grant"})),
 			refused("no purpose", "artifact_malformed", set("purposes", []string{})),
 			refused("an empty purpose", "artifact_malformed", set("purposes", []string{""})),
 			refused("for a shared secret", "artifact_malformed", set("subjectKeyId", "mac:abc")))
-	case evidence.ChallengeTokenKind.Typ:
+	case evidence.ChallengeTokenKind().Typ:
 		b := func(member string, value any) map[string]any {
 			b := map[string]any{"action": "a", "contentHash": evidence.HashBytes(nil), "nonce": "n", "resource": "r",
 				"subject": "s"}
@@ -255,7 +255,7 @@ func (a artifact) ownFaults() []artifactVector {
 			refused("a binding without a subject", "artifact_malformed", set("binding", b("subject", nil))),
 			refused("a binding with an empty subject", "artifact_malformed", set("binding", b("subject", ""))),
 		}
-	case evidence.CapabilityKind.Typ:
+	case evidence.CapabilityKind().Typ:
 		part := func(name, member string, value any) map[string]any {
 			var claims map[string]map[string]any
 			_ = json.Unmarshal([]byte(a.payload), &claims)

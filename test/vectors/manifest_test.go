@@ -21,7 +21,7 @@ func (d deployment) triggerFaults(e evidence.Envelope) []chainVector {
 		c := map[string]any{claim: value}
 		return chainVector{Name: "the trigger's two artifacts, " + name, Verdict: code,
 			Envelope: differences(e,
-				d.envelope(changes{evidence.TriggerOriginProofKind.Typ: c, evidence.TriggerReceiptKind.Typ: c}))}
+				d.envelope(changes{evidence.TriggerOriginProofKind().Typ: c, evidence.TriggerReceiptKind().Typ: c}))}
 	}
 	return []chainVector{
 		both("kind human_request", "kind", "human_request", "not_allowed"),
@@ -94,15 +94,15 @@ func (d deployment) manifestChains(e evidence.Envelope) []chainVector {
 			m.RuntimePolicy.AllowedKeyCustody = []string{evidence.CustodyHardwareBacked}
 		}),
 		under("with two runtimes, and an attestation by the other", "artifacts_mismatch",
-			elsewhere(evidence.RuntimeAttestationKind.Typ), func(m *policy.Manifest) {
+			elsewhere(evidence.RuntimeAttestationKind().Typ), func(m *policy.Manifest) {
 				m.RuntimePolicy.AllowedRuntimeIDs = two
 			}),
 		under("with any runtime, and an attestation by another", "artifacts_mismatch",
-			elsewhere(evidence.RuntimeAttestationKind.Typ), func(m *policy.Manifest) {
+			elsewhere(evidence.RuntimeAttestationKind().Typ), func(m *policy.Manifest) {
 				m.RuntimePolicy.AllowedRuntimeIDs = nil
 			}),
 		under("with two runtimes for sessions, and one of the other", "artifacts_mismatch",
-			elsewhere(evidence.SessionReceiptKind.Typ), func(m *policy.Manifest) {
+			elsewhere(evidence.SessionReceiptKind().Typ), func(m *policy.Manifest) {
 				m.AgentSessionReceiptPolicy.AllowedRuntimeIDs = two
 			}),
 	}

@@ -8,11 +8,11 @@ import (
 
 func (d deployment) postsVectors() postsFile {
 	capability := func(change map[string]any) string {
-		return gateToken(evidence.CapabilityKind.Typ, with(d.capabilityClaims(), change))
+		return gateToken(evidence.CapabilityKind().Typ, with(d.capabilityClaims(), change))
 	}
 	proof := func(change map[string]any) string {
-		return d.signed(evidence.PurposeRequestProof, evidence.RequestProofKind.Typ, d.proofClaims(),
-			changes{evidence.RequestProofKind.Typ: change})
+		return d.signed(evidence.PurposeRequestProof, evidence.RequestProofKind().Typ, d.proofClaims(),
+			changes{evidence.RequestProofKind().Typ: change})
 	}
 	f := postsFile{gateFile: d.gateFile("Posts that are about to be made: see docs/vectors.md, The post."),
 		Capability: capability(nil), RequestProof: proof(nil), AccessTokenHash: evidence.HashBytes([]byte(accessToken))}

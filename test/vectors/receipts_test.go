@@ -261,7 +261,7 @@ func (d deployment) chainFaults(f receiptsFile) []receiptVector {
 			Expected: &expectedJSON{Issuers: []string{}, Audiences: []string{}, KeyIDs: []string{}}, Verdict: "not_allowed"},
 		chain("of another role's key", "key_purpose", d.resigned(1, evidence.PurposeAgentSession)),
 		chain("another artifact", "artifact_malformed",
-			d.signed(evidence.PurposeRequestProof, evidence.RequestProofKind.Typ, d.proofClaims(), nil)),
+			d.signed(evidence.PurposeRequestProof, evidence.RequestProofKind().Typ, d.proofClaims(), nil)),
 		chain("nothing", "artifact_missing", ""),
 		chain("another signature", "signature_invalid",
 			strings.TrimSuffix(f.Receipts[0], f.Receipts[0][strings.LastIndexByte(f.Receipts[0], '.'):])+
@@ -393,7 +393,7 @@ func (d deployment) headVectors() (out []artifactVector) {
 		{"no open calls", "artifact_malformed", map[string]any{"number": 0, "openCalls": []string{}}},
 		{"no number", "artifact_malformed", map[string]any{"headHash": otherHash}},
 	} {
-		typ := evidence.SessionReceiptKind.Typ
+		typ := evidence.SessionReceiptKind().Typ
 		token := d.signed(evidence.PurposeAgentSession, typ, d.sessionClaims(),
 			changes{typ: {"interactions": row.interactions}})
 		out = append(out,

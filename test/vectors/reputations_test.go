@@ -253,7 +253,7 @@ func (d deployment) reputationTokens(f reputationsFile) []reputationVector {
 		{Name: "by the key of another role", Token: d.signed(evidence.PurposePolicyDecision, typ, whole, nil),
 			Verdict: "key_purpose"},
 		{Name: "another artifact",
-			Token:   d.signed(evidence.PurposeRequestProof, evidence.RequestProofKind.Typ, d.proofClaims(), nil),
+			Token:   d.signed(evidence.PurposeRequestProof, evidence.RequestProofKind().Typ, d.proofClaims(), nil),
 			Verdict: "artifact_malformed"},
 	}
 	for _, t := range []struct {

@@ -12,18 +12,18 @@ func revokes(kind, id string) evidence.Revocation {
 }
 
 func (d deployment) listClaims(entries ...evidence.Revocation) string {
-	return claimsOf(d, evidence.RevocationListKind,
+	return claimsOf(d, evidence.RevocationListKind(),
 		evidence.RevocationList{Revoked: append([]evidence.Revocation{}, entries...)}, 30*24*3600)
 }
 
 func (d deployment) list(change map[string]any, entries ...evidence.Revocation) string {
-	typ := evidence.RevocationListKind.Typ
+	typ := evidence.RevocationListKind().Typ
 	return d.signed(evidence.PurposeSignerCertificate, typ, d.listClaims(entries...), changes{typ: change})
 }
 
 func (d deployment) revocationVectors() []artifactVector {
 	proof := d.roles[evidence.PurposeRequestProof]
-	typ := evidence.RequestProofKind.Typ
+	typ := evidence.RequestProofKind().Typ
 	t := d.signed(proof.purpose, typ, d.proofClaims(), nil)
 	under := func(name, code string, change func(*trustJSON)) artifactVector {
 		trust := d.trust()
@@ -43,7 +43,7 @@ func (d deployment) revocationVectors() []artifactVector {
 		return under(name, code, func(t *trustJSON) { t.Revocations, t.Signers.MaxRevocationAge = list, 60 })
 	}
 	by := func(k key) string {
-		typ := evidence.RevocationListKind.Typ
+		typ := evidence.RevocationListKind().Typ
 		return token{`{"alg":"EdDSA","kid":"` + k.kid + `","typ":"` + typ + `"}`, d.listClaims(), k.signer()}.String()
 	}
 	retired := func(name, code string, versions ...string) artifactVector {
@@ -146,7 +146,7 @@ func (d deployment) revocationVectors() []artifactVector {
 
 func (d deployment) signedList(payload string) string {
 	k := d.roles[evidence.PurposeSignerCertificate].key
-	return token{`{"alg":"EdDSA","kid":"` + k.kid + `","typ":"` + evidence.RevocationListKind.Typ + `"}`, payload,
+	return token{`{"alg":"EdDSA","kid":"` + k.kid + `","typ":"` + evidence.RevocationListKind().Typ + `"}`, payload,
 		k.signer()}.String()
 }
 

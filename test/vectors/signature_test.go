@@ -67,7 +67,7 @@ func same(r []byte) []byte { return r }
 // signatureVectors have signatures about which Ed25519 libraries disagree.
 func (d deployment) signatureVectors() []artifactVector {
 	proof := d.roles[evidence.PurposeRequestProof]
-	k, typ := proof.key, evidence.RequestProofKind.Typ
+	k, typ := proof.key, evidence.RequestProofKind().Typ
 	header := `{"alg":"EdDSA","kid":"` + k.kid + `","typ":"` + typ + `"}`
 	vector := func(name, code, payload string, sign func(string) []byte) artifactVector {
 		return artifactVector{Name: "signature, " + name, Typ: typ, Token: token{header, payload, sign}.String(),

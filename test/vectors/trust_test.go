@@ -10,12 +10,12 @@ import (
 
 func (d deployment) certificateFaults() []artifactVector {
 	proof := d.roles[evidence.PurposeRequestProof]
-	t := d.signed(proof.purpose, evidence.RequestProofKind.Typ, d.proofClaims(), nil)
+	t := d.signed(proof.purpose, evidence.RequestProofKind().Typ, d.proofClaims(), nil)
 	under := func(name, code string, change func(*trustJSON)) artifactVector {
 		trust := d.trust()
 		trust.Certificates = []string{d.certificate(proof, nil)}
 		change(&trust)
-		return artifactVector{Name: "its key's certificate, " + name, Typ: evidence.RequestProofKind.Typ, Token: t,
+		return artifactVector{Name: "its key's certificate, " + name, Typ: evidence.RequestProofKind().Typ, Token: t,
 			Trust: &trust, Verdict: code}
 	}
 	certified := func(name, code string, change map[string]any) artifactVector {
@@ -27,7 +27,7 @@ func (d deployment) certificateFaults() []artifactVector {
 	other := newKey("other:v1")
 	registry, auditor := d.roles[evidence.PurposeSignerCertificate], d.roles[evidence.PurposeDeploymentCertificate]
 	by := func(r role) string {
-		return token{`{"alg":"EdDSA","kid":"` + r.key.kid + `","typ":"` + evidence.SignerCertificateKind.Typ + `"}`,
+		return token{`{"alg":"EdDSA","kid":"` + r.key.kid + `","typ":"` + evidence.SignerCertificateKind().Typ + `"}`,
 			d.certificateClaims(proof), r.key.signer()}.String()
 	}
 	otherKey := map[string]any{"subjectPublicKey": evidence.EncodePublicKey(other.public()),
@@ -114,7 +114,7 @@ func (d deployment) sharedVectors() []artifactVector {
 	secret := secretOf("runtime")
 	s := must(evidence.NewSecret(secret))
 	r := d.roles[evidence.PurposeRuntimeAttestation]
-	typ := evidence.RuntimeAttestationKind.Typ
+	typ := evidence.RuntimeAttestationKind().Typ
 	claims := with(d.attestationClaims(d.envelope(nil).TriggerReceipt),
 		map[string]any{"keyCustody": "shared_secret", "keyExportable": true})
 	header := `{"alg":"HS256","kid":"` + s.KeyID() + `","typ":"` + typ + `"}`
@@ -157,14 +157,14 @@ func (d deployment) sharedVectors() []artifactVector {
 			token{strings.Replace(header, s.KeyID(), p.KeyID(), 1), claims, macSigner(public)}.String(), func(e *expectedJSON) {
 				e.Secrets, e.KeyIDs = []string{b64.EncodeToString(public)}, []string{p.KeyID()}
 			}),
-		{Name: "shared secret, for another artifact", Typ: evidence.RequestProofKind.Typ, Token: valid, Expected: &expected,
+		{Name: "shared secret, for another artifact", Typ: evidence.RequestProofKind().Typ, Token: valid, Expected: &expected,
 			Verdict: "artifact_malformed"},
 	}
 }
 
 func (d deployment) secondVectors() []artifactVector {
 	auditor := d.roles[evidence.PurposeDeploymentCertificate]
-	typ, claims := evidence.DeploymentCertificateKind.Typ, d.deploymentClaims()
+	typ, claims := evidence.DeploymentCertificateKind().Typ, d.deploymentClaims()
 	first := d.signed(auditor.purpose, typ, claims, nil)
 	again := func(k second, kid, claims string) string {
 		sign := func(input string) []byte { return must(k.Sign(context.Background(), []byte(input))) }

@@ -153,7 +153,7 @@ func isRecord(raw []byte) bool {
 func isCapability(raw []byte) bool {
 	var printed struct{ Capability string }
 	_ = json.Unmarshal(raw, &printed) // a token alone is not JSON
-	return printed.Capability != "" || archive.TypeOf(strings.TrimSpace(string(raw))) == evidence.CapabilityKind.Typ
+	return printed.Capability != "" || archive.TypeOf(strings.TrimSpace(string(raw))) == evidence.CapabilityKind().Typ
 }
 
 // verifyRecord prints a line for each check of a record's chain, and what they prove together.

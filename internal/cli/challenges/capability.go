@@ -144,7 +144,8 @@ func verifyResponse(c *cobra.Command, s evidence.Secret, rawChallenge, rawRespon
 	if err != nil {
 		return verdict{}, err
 	}
-	token, err := issuer.Verify(c.Context(), ch, response, challenge.Want{MaxAge: evidence.ChallengeTokenKind.MaxLifetime})
+	token, err := issuer.Verify(c.Context(), ch, response,
+		challenge.Want{MaxAge: evidence.ChallengeTokenKind().MaxLifetime})
 	if err != nil {
 		return verdict{}, err
 	}
@@ -186,7 +187,7 @@ refuses such a capability, and so does --require-consumed.`,
 				return err
 			}
 			claims, key, err := challenge.VerifyCapability(s, capability, challenge.WantCapability{
-				Issuer: cliIssuer, Binding: b, MaxAge: evidence.CapabilityKind.MaxLifetime, AllowUnconsumed: !consumed,
+				Issuer: cliIssuer, Binding: b, MaxAge: evidence.CapabilityKind().MaxLifetime, AllowUnconsumed: !consumed,
 				Now: time.Now(), Skew: evidence.DefaultSkew,
 			})
 			return verdict{OK: true, ChallengeID: claims.ChallengeID, CapabilityID: claims.ID,

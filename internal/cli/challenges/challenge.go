@@ -110,7 +110,7 @@ func challengeGenerate() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if longest := evidence.ChallengeTokenKind.MaxLifetime.Milliseconds(); ttl < 1000 || ttl > longest {
+			if longest := evidence.ChallengeTokenKind().MaxLifetime.Milliseconds(); ttl < 1000 || ttl > longest {
 				return cli.Usagef("--ttl-ms is %d, not between 1000 and %d", ttl, longest)
 			}
 			issuer, err := cliChallenges(s, difficulty, time.Duration(ttl)*time.Millisecond, tasks)

@@ -29,20 +29,20 @@ func chainTree(artifacts []ledger.Artifact) *leafLine {
 	for _, a := range artifacts {
 		tokens[a.Name] = a.Token
 	}
-	origin := artifactLine(evidence.TriggerOriginProofKind, "origin proof", tokens["originProof"],
+	origin := artifactLine(evidence.TriggerOriginProofKind(), "origin proof", tokens["originProof"],
 		func(c evidence.TriggerOriginProof) string {
 			return fmt.Sprintf("%s from %s, verified by %s, evidence %s", c.Kind, c.Source, c.VerificationMethod,
 				cli.Short(c.EvidenceID))
 		})
-	receipt := artifactLine(evidence.TriggerReceiptKind, "trigger receipt", tokens["triggerReceipt"],
+	receipt := artifactLine(evidence.TriggerReceiptKind(), "trigger receipt", tokens["triggerReceipt"],
 		func(c evidence.TriggerReceipt) string {
 			return fmt.Sprintf("event %s, human initiated: %t", cli.Short(c.EventID), c.HumanInitiated)
 		}, origin)
-	attestation := artifactLine(evidence.RuntimeAttestationKind, "runtime attestation", tokens["runtimeAttestation"],
+	attestation := artifactLine(evidence.RuntimeAttestationKind(), "runtime attestation", tokens["runtimeAttestation"],
 		func(c evidence.RuntimeAttestation) string {
 			return fmt.Sprintf("runtime %s, %s, observed: %s", c.RuntimeID, c.Mode, strings.Join(c.Observed, " "))
 		}, receipt)
-	session := artifactLine(evidence.SessionReceiptKind, "session receipt", tokens["sessionReceipt"],
+	session := artifactLine(evidence.SessionReceiptKind(), "session receipt", tokens["sessionReceipt"],
 		func(c evidence.SessionReceipt) string {
 			return fmt.Sprintf("session %s, prompt %t, operator %t, shell %t, users in its environment %t, observed: %s",
 				cli.Short(c.SessionID),
@@ -50,29 +50,30 @@ func chainTree(artifacts []ledger.Artifact) *leafLine {
 				strings.Join(c.Observed, " "))
 		})
 	reputation := artifactLine(accrual.Kind, "reputation", tokens["reputation"], node.ReputationFacts)
-	decision := artifactLine(evidence.PolicyDecisionKind, "policy decision", tokens["policyDecision"],
+	decision := artifactLine(evidence.PolicyDecisionKind(), "policy decision", tokens["policyDecision"],
 		func(c evidence.PolicyDecision) string {
 			return fmt.Sprintf("%s by rule %s, policy %s", c.Decision, c.Rule, cli.Short(c.PolicyHash))
 		}, reputation)
-	grant := artifactLine(evidence.ActionGrantKind, "action grant", tokens["grant"], func(c evidence.ActionGrant) string {
-		return fmt.Sprintf("%s may %s %s", c.Subject, strings.Join(c.Actions, ","), strings.Join(c.Resources, ","))
-	}, decision)
-	deployment := artifactLine(evidence.DeploymentCertificateKind, "deployment certificate",
+	grant := artifactLine(evidence.ActionGrantKind(), "action grant", tokens["grant"],
+		func(c evidence.ActionGrant) string {
+			return fmt.Sprintf("%s may %s %s", c.Subject, strings.Join(c.Actions, ","), strings.Join(c.Resources, ","))
+		}, decision)
+	deployment := artifactLine(evidence.DeploymentCertificateKind(), "deployment certificate",
 		tokens["deploymentCertificate"], func(c evidence.DeploymentCertificate) string {
 			return fmt.Sprintf("deployment %s, manifest %s", c.DeploymentID, cli.Short(c.ManifestHash))
 		})
-	work := artifactLine(evidence.ChallengeTokenKind, "fresh work", tokens["challenge"],
+	work := artifactLine(evidence.ChallengeTokenKind(), "fresh work", tokens["challenge"],
 		func(c evidence.ChallengeToken) string {
 			return fmt.Sprintf("%d tasks, %s", len(c.Answers), c.Difficulty)
 		})
-	capability := artifactLine(evidence.CapabilityKind, "capability", tokens["capability"],
+	capability := artifactLine(evidence.CapabilityKind(), "capability", tokens["capability"],
 		func(c evidence.Capability) string {
 			return fmt.Sprintf("single use, content %s", cli.Short(c.Binding.ContentHash))
 		}, deployment, work, attestation, session, grant)
 	if tokens["capability"] != "" && capability.text == "" {
 		capability.text = "capability      of the API itself; only the API can read it"
 	}
-	proof := artifactLine(evidence.RequestProofKind, "request proof", tokens["requestProof"],
+	proof := artifactLine(evidence.RequestProofKind(), "request proof", tokens["requestProof"],
 		func(c evidence.RequestProof) string {
 			return fmt.Sprintf("%s, access token %s", c.Resource, cli.Short(c.AccessTokenHash))
 		}, capability)

@@ -66,10 +66,11 @@ func (p *plane) Plan(c *config.Control) (daemon.Plan, error) {
 func (p *plane) Roles(process *daemon.Process) (err error) {
 	p.Process = process
 	c := p.config
-	if p.decision, err = daemon.NewIssuer(process, evidence.PolicyDecisionKind, c.Keys.Decision, c.Audience); err != nil {
+	if p.decision, err = daemon.NewIssuer(process, evidence.PolicyDecisionKind(), c.Keys.Decision, c.Audience); err !=
+		nil {
 		return err
 	}
-	p.grant, err = daemon.NewIssuer(process, evidence.ActionGrantKind, c.Keys.Grant, c.Audience)
+	p.grant, err = daemon.NewIssuer(process, evidence.ActionGrantKind(), c.Keys.Grant, c.Audience)
 	return err
 }
 

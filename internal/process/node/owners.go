@@ -149,7 +149,7 @@ func certificatePolicy(c config.Owner, root evidence.Root) evidence.SignerPolicy
 	p := evidence.SignerPolicy{DenyAgentAccessible: true, DenyUserAccessible: true}
 	p.Expected = evidence.Expected{
 		Issuers: c.Certificates.Issuers, Audiences: c.Certificates.Audiences, KeyIDs: []string{root.KeyID},
-		MaxAge:  evidence.SignerCertificateKind.MaxLifetime,
+		MaxAge:  evidence.SignerCertificateKind().MaxLifetime,
 		Custody: []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked}, RequireNonExportable: true,
 	}
 	return p

@@ -106,14 +106,15 @@ func (p *sidecar) Roles(process *daemon.Process) (err error) {
 	p.Process = process
 	p.warnFileLimit()
 	c := p.config
-	if p.runtime, err = daemon.NewIssuer(process, evidence.RuntimeAttestationKind, c.Keys.Runtime, c.Audience); err !=
+	if p.runtime, err = daemon.NewIssuer(process, evidence.RuntimeAttestationKind(), c.Keys.Runtime, c.Audience); err !=
 		nil {
 		return err
 	}
-	if p.session, err = daemon.NewIssuer(process, evidence.SessionReceiptKind, c.Keys.Session, c.Audience); err != nil {
+	if p.session, err = daemon.NewIssuer(process, evidence.SessionReceiptKind(), c.Keys.Session, c.Audience); err != nil {
 		return err
 	}
-	if p.requestProof, err = daemon.NewIssuer(process, evidence.RequestProofKind, c.Keys.RequestProof, c.Audience); err !=
+	if p.requestProof, err = daemon.NewIssuer(process, evidence.RequestProofKind(), c.Keys.RequestProof,
+		c.Audience); err !=
 		nil {
 		return err
 	}

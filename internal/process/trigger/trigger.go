@@ -81,11 +81,11 @@ func (p *source) Plan(c *config.Trigger) (daemon.Plan, error) {
 func (p *source) Roles(process *daemon.Process) (err error) {
 	p.Process = process
 	origin, receipt := p.config.Keys.Origin, p.config.Keys.Receipt
-	p.origin, err = daemon.NewIssuer(process, evidence.TriggerOriginProofKind, origin.SigningKey, origin.Audience)
+	p.origin, err = daemon.NewIssuer(process, evidence.TriggerOriginProofKind(), origin.SigningKey, origin.Audience)
 	if err != nil {
 		return err
 	}
-	p.receipt, err = daemon.NewIssuer(process, evidence.TriggerReceiptKind, receipt.SigningKey, receipt.Audience)
+	p.receipt, err = daemon.NewIssuer(process, evidence.TriggerReceiptKind(), receipt.SigningKey, receipt.Audience)
 	return err
 }
 

@@ -22,10 +22,10 @@ import (
 
 // signedTyps maps the artifacts of a post that a public key verifies, by their names in the record.
 var signedTyps = map[string]string{
-	"originProof": evidence.TriggerOriginProofKind.Typ, "triggerReceipt": evidence.TriggerReceiptKind.Typ,
-	"policyDecision": evidence.PolicyDecisionKind.Typ, "grant": evidence.ActionGrantKind.Typ,
-	"runtimeAttestation": evidence.RuntimeAttestationKind.Typ, "sessionReceipt": evidence.SessionReceiptKind.Typ,
-	"deploymentCertificate": evidence.DeploymentCertificateKind.Typ, "requestProof": evidence.RequestProofKind.Typ,
+	"originProof": evidence.TriggerOriginProofKind().Typ, "triggerReceipt": evidence.TriggerReceiptKind().Typ,
+	"policyDecision": evidence.PolicyDecisionKind().Typ, "grant": evidence.ActionGrantKind().Typ,
+	"runtimeAttestation": evidence.RuntimeAttestationKind().Typ, "sessionReceipt": evidence.SessionReceiptKind().Typ,
+	"deploymentCertificate": evidence.DeploymentCertificateKind().Typ, "requestProof": evidence.RequestProofKind().Typ,
 }
 
 // typed is a token with the typ that it must have.
@@ -84,7 +84,7 @@ func signed(t *testing.T, r *kit.Rig) []typed {
 	b, _, err := config.ReadBundle(r.In(devstack.BundleFile))
 	check.Must(t, err)
 	for _, c := range b.Certificates {
-		out = append(out, typed{evidence.SignerCertificateKind.Typ, c})
+		out = append(out, typed{evidence.SignerCertificateKind().Typ, c})
 	}
 	return out
 }

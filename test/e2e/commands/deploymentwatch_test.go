@@ -39,7 +39,7 @@ func deployment(t *testing.T, d kit.Team) evidence.DeploymentCertificate {
 	t.Helper()
 	b, _, err := config.ReadBundle(d.Bundle)
 	check.Must(t, err)
-	claims, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind, b.DeploymentCertificate)
+	claims, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind(), b.DeploymentCertificate)
 	check.Must(t, err)
 	return claims
 }

@@ -43,7 +43,7 @@ func writeEvidence(t *testing.T) string {
 	}
 	registry, auditor := k.Key(t, evidence.PurposeSignerCertificate), k.Key(t, evidence.PurposeDeploymentCertificate)
 	steering := k.Post(t)
-	steering.Artifacts[3].Token = gatetest.Resign(t, k, evidence.PolicyDecisionKind, steering.Artifacts[3].Token,
+	steering.Artifacts[3].Token = gatetest.Resign(t, k, evidence.PolicyDecisionKind(), steering.Artifacts[3].Token,
 		func(c *evidence.PolicyDecision) {
 			c.Rule = "\x1b[2Jposts\nrequest proof\u202e"
 		})

@@ -132,7 +132,7 @@ func (v *vaultRig) certified(t *testing.T, version int) (hash string, newest tim
 	check.Must(t, err)
 	found := 0
 	for _, token := range b.Certificates {
-		c, err := evidence.UnverifiedClaims(evidence.SignerCertificateKind, token)
+		c, err := evidence.UnverifiedClaims(evidence.SignerCertificateKind(), token)
 		check.Must(t, err)
 		if evidence.KeyVersion(c.SubjectKeyID) == version {
 			found++

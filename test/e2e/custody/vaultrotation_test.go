@@ -201,7 +201,7 @@ func TestVaultRetireNow(t *testing.T) {
 			return posts[0].Started
 		}, Skew: time.Minute})
 		check.Must(t, err)
-		_, err = evidence.Open(verifier, evidence.RuntimeAttestationKind, token, evidence.Expected{})
+		_, err = evidence.Open(verifier, evidence.RuntimeAttestationKind(), token, evidence.Expected{})
 		return err
 	}
 	if err := verify(); err != nil && daemon.CodeOf(err) == " (key_retired)" {

@@ -282,7 +282,7 @@ func TestCertifiedUntil(t *testing.T) {
 	for range 2 {
 		b, _, err := config.ReadBundle(r.In(devstack.BundleFile))
 		check.Must(t, err)
-		c, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind, b.DeploymentCertificate)
+		c, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind(), b.DeploymentCertificate)
 		check.Must(t, err)
 		line := "mediator_deployment_certificate_until_seconds " + strconv.FormatFloat(float64(c.Expires), 'g', -1, 64)
 		kit.Until(t, line, func() bool { return r.metric(t, "serve", line) })
@@ -597,11 +597,11 @@ func belongs(p ledger.Record, known map[string]daemon.ConfigStatus) error {
 	for _, a := range p.Artifacts {
 		tokens[a.Name] = a.Token
 	}
-	decision, err1 := evidence.UnverifiedClaims(evidence.PolicyDecisionKind, tokens["policyDecision"])
-	grant, err2 := evidence.UnverifiedClaims(evidence.ActionGrantKind, tokens["grant"])
-	attested, err3 := evidence.UnverifiedClaims(evidence.RuntimeAttestationKind, tokens["runtimeAttestation"])
-	receipt, err4 := evidence.UnverifiedClaims(evidence.SessionReceiptKind, tokens["sessionReceipt"])
-	deployed, err5 := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind, tokens["deploymentCertificate"])
+	decision, err1 := evidence.UnverifiedClaims(evidence.PolicyDecisionKind(), tokens["policyDecision"])
+	grant, err2 := evidence.UnverifiedClaims(evidence.ActionGrantKind(), tokens["grant"])
+	attested, err3 := evidence.UnverifiedClaims(evidence.RuntimeAttestationKind(), tokens["runtimeAttestation"])
+	receipt, err4 := evidence.UnverifiedClaims(evidence.SessionReceiptKind(), tokens["sessionReceipt"])
+	deployed, err5 := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind(), tokens["deploymentCertificate"])
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return err
 	}

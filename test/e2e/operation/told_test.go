@@ -77,7 +77,7 @@ func without(t *testing.T, bundle []byte, key string) []byte {
 	parsed, err := evidence.ParseBundle(bundle)
 	check.Must(t, err)
 	b["certificates"] = slices.DeleteFunc(parsed.Certificates, func(token string) bool {
-		c, err := evidence.UnverifiedClaims(evidence.SignerCertificateKind, token)
+		c, err := evidence.UnverifiedClaims(evidence.SignerCertificateKind(), token)
 		check.Must(t, err)
 		return evidence.KeyName(c.SubjectKeyID) == key
 	})

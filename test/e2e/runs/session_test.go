@@ -29,7 +29,7 @@ func receipt(t *testing.T, r *kit.Rig) (ledger.Record, evidence.SessionReceipt) 
 	if i < 0 {
 		t.Fatalf("the record has no session receipt: %+v", posts[0])
 	}
-	c, err := evidence.UnverifiedClaims(evidence.SessionReceiptKind, posts[0].Artifacts[i].Token)
+	c, err := evidence.UnverifiedClaims(evidence.SessionReceiptKind(), posts[0].Artifacts[i].Token)
 	check.Must(t, err)
 	return posts[0], c
 }
