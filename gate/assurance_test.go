@@ -18,7 +18,7 @@ func TestHeld(t *testing.T) {
 	admitted, err := gatetest.Admit(context.Background(), k.Gate, k.Chain(t), used.Consume)
 	check.Must(t, err)
 	ask := authorizing(t, k)
-	ask.Capability, ask.RequestProof = admitted.Capability, k.Proof(t, admitted.Capability, gatetest.Token, nil)
+	ask.Capability, ask.RequestProof = admitted.Capability, k.Proof(t, admitted.Capability, gatetest.Token)
 	post, err := k.Gate.Authorize(context.Background(), ask)
 	check.Must(t, err)
 	checks := append(admitted.Checks, post.Checks...)

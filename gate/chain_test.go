@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -44,12 +45,15 @@ func altered(name, code string, change func(t *testing.T, k *gatetest.Kit, r *ga
 	}}
 }
 
-// resigned rows sign one artifact again; the others rest on the old one.
-func resigned[C any](name, code string, kind evidence.Kind[C], at func(*evidence.Envelope) *string,
-	change func(*C)) row {
+func edited(name, code string, change func(r *gate.AdmitRequest)) row {
+	return altered(name, code, func(_ *testing.T, _ *gatetest.Kit, r *gate.AdmitRequest) { change(r) })
+}
+
+// resigned rows sign one artifact with other claims; the others rest on the old one.
+func resigned[C any](name, code string, kind evidence.Kind[C], at func(*evidence.Envelope) *string, pairs ...any) row {
 	return altered(name, code, func(t *testing.T, k *gatetest.Kit, r *gate.AdmitRequest) {
 		token := at(&r.Envelope)
-		*token = gatetest.Resign(t, k, kind, *token, change)
+		*token = gatetest.Resign(t, k, kind, *token, pairs...)
 	})
 }
 
@@ -61,11 +65,18 @@ func forged(name, code string, at func(*evidence.Envelope) *string,
 	})
 }
 
+func exchanged(name string, at func(*evidence.Envelope) *string) row {
+	return forged(name, "artifacts_mismatch", at, func(t *testing.T, k *gatetest.Kit, _ string) string {
+		e := k.Chain(t).Envelope
+		return *at(&e)
+	})
+}
+
 // recertified rows change the certificate of the runtime's key.
-func recertified(name, code string, change func(*evidence.SignerCertificate)) row {
+func recertified(name, code string, pairs ...any) row {
 	return altered(name, code, func(t *testing.T, k *gatetest.Kit, _ *gate.AdmitRequest) {
 		const purpose = evidence.PurposeRuntimeAttestation
-		c := gatetest.Resign(t, k, evidence.SignerCertificateKind(), k.Certificates[purpose], change)
+		c := gatetest.Resign(t, k, evidence.SignerCertificateKind(), k.Certificates[purpose], pairs...)
 		k.Verifier.SetTrust(k.TrustWithout(t, purpose, c))
 	})
 }
@@ -86,97 +97,76 @@ func twoRuntimes(m *policy.Manifest) {
 	m.AgentSessionReceiptPolicy.AllowedRuntimeIDs = []string{"worker-1", "worker-2"}
 }
 
-func shift(d time.Duration) func(*evidence.Registered) {
-	return func(r *evidence.Registered) {
-		r.IssuedAt += int64(d / time.Second)
-		r.Expires += int64(d / time.Second)
-	}
-}
+type claims = map[string]any
 
-func ended(r *evidence.Registered) {
-	r.IssuedAt -= 10
-	r.Expires = r.IssuedAt + 2
+// at is a time of the kit's clock as a claim.
+func at(d time.Duration) int64 { return gatetest.Start.Add(d).Unix() }
+
+var ended = []any{"iat", at(-10 * time.Second), "exp", at(-8 * time.Second)}
+
+// minted returns a token of the gate with other claims.
+func minted[C any](t *testing.T, secret evidence.Secret, kind evidence.Kind[C], token string, pairs ...any) string {
+	t.Helper()
+	c, err := evidence.UnverifiedClaims(kind, token)
+	check.Must(t, err)
+	gatetest.Set(t, &c, pairs...)
+	token, err = evidence.SignMAC(secret, kind, c)
+	check.Must(t, err)
+	return token
 }
 
 func workRows() []row {
-	mac := func(change func(*evidence.ChallengeToken)) func(*testing.T, *gatetest.Kit, string) string {
-		return func(t *testing.T, k *gatetest.Kit, token string) string {
-			c, err := evidence.UnverifiedClaims(evidence.ChallengeTokenKind(), token)
-			check.Must(t, err)
-			change(&c)
-			if token, err = evidence.SignMAC(k.Secret, evidence.ChallengeTokenKind(), c); err != nil {
-				t.Fatal(err)
-			}
-			return token
-		}
+	mac := func(name, code string, pairs ...any) row {
+		return forged(name, code, work, func(t *testing.T, k *gatetest.Kit, token string) string {
+			return minted(t, k.Secret, evidence.ChallengeTokenKind(), token, pairs...)
+		})
 	}
-	asked := func(change func(*evidence.Binding)) func(*testing.T, *gatetest.Kit, *gate.AdmitRequest) {
-		return func(_ *testing.T, _ *gatetest.Kit, r *gate.AdmitRequest) { change(&r.Binding) }
+	asked := func(name, code string, pairs ...any) row {
+		return altered(name, code, func(t *testing.T, _ *gatetest.Kit, r *gate.AdmitRequest) {
+			gatetest.Set(t, &r.Binding, pairs...)
+		})
 	}
-	answers := func(change func(map[string]string)) func(*testing.T, *gatetest.Kit, *gate.AdmitRequest) {
-		return func(_ *testing.T, _ *gatetest.Kit, r *gate.AdmitRequest) { change(r.Envelope.Response.Answers) }
+	answers := func(name string, change func(map[string]string)) row {
+		return edited(name, "challenge_refused", func(r *gate.AdmitRequest) { change(r.Envelope.Response.Answers) })
 	}
 	return []row{
-		altered("asked for another subject", "challenge_refused", asked(func(b *evidence.Binding) {
-			b.Subject = "agent:other"
-		})),
-		altered("asked for another action", "challenge_refused", asked(func(b *evidence.Binding) {
-			b.Action = "delete_post"
-		})),
-		altered("asked for another resource", "challenge_refused", asked(func(b *evidence.Binding) {
-			b.Resource = "POST /posts?draft=1"
-		})),
-		altered("asked for other content", "challenge_refused", asked(func(b *evidence.Binding) { b.ContentHash = other })),
-		altered("asked without a subject", "artifact_malformed", asked(func(b *evidence.Binding) { b.Subject = "" })),
-		altered("asked without an action", "artifact_malformed", asked(func(b *evidence.Binding) { b.Action = "" })),
-		altered("asked without a resource", "artifact_malformed", asked(func(b *evidence.Binding) { b.Resource = "" })),
-		altered("asked with an uppercase hash", "artifact_malformed", asked(func(b *evidence.Binding) {
-			b.ContentHash = strings.ToUpper(b.ContentHash)
-		})),
-		altered("asked for nothing", "artifact_malformed", asked(func(b *evidence.Binding) { *b = evidence.Binding{} })),
-		altered("response to another challenge", "challenge_refused",
-			func(_ *testing.T, _ *gatetest.Kit, r *gate.AdmitRequest) {
-				r.Envelope.Response.ChallengeID = "other"
-			}),
-		altered("an answer is missing", "challenge_refused", answers(func(a map[string]string) { delete(a, "t1") })),
-		altered("an answer too many", "challenge_refused", answers(func(a map[string]string) { a["t3"] = other })),
-		altered("an answer to no task", "challenge_refused", answers(func(a map[string]string) {
+		asked("asked for another subject", "challenge_refused", "subject", "agent:other"),
+		asked("asked for another action", "challenge_refused", "action", "delete_post"),
+		asked("asked for another resource", "challenge_refused", "resource", "POST /posts?draft=1"),
+		asked("asked for other content", "challenge_refused", "contentHash", other),
+		asked("asked without a subject", "artifact_malformed", "subject", ""),
+		asked("asked without an action", "artifact_malformed", "action", ""),
+		asked("asked without a resource", "artifact_malformed", "resource", ""),
+		asked("asked with an uppercase hash", "artifact_malformed", "contentHash",
+			strings.ToUpper(gatetest.Binding().ContentHash)),
+		asked("asked for nothing", "artifact_malformed", "subject", "", "action", "", "resource", "", "contentHash", ""),
+		edited("response to another challenge", "challenge_refused", func(r *gate.AdmitRequest) {
+			r.Envelope.Response.ChallengeID = "other"
+		}),
+		answers("an answer is missing", func(a map[string]string) { delete(a, "t1") }),
+		answers("an answer too many", func(a map[string]string) { a["t3"] = other }),
+		answers("an answer to no task", func(a map[string]string) {
 			delete(a, "t1")
 			a["t9"] = other
-		})),
-		altered("a wrong answer", "challenge_refused", answers(func(a map[string]string) { a["t1"] = other })),
-		altered("an uppercase answer", "challenge_refused", answers(func(a map[string]string) {
+		}),
+		answers("a wrong answer", func(a map[string]string) { a["t1"] = other }),
+		answers("an uppercase answer", func(a map[string]string) {
 			a["t1"] = strings.ToUpper(other)
-		})),
-		altered("no answers", "challenge_refused", func(_ *testing.T, _ *gatetest.Kit, r *gate.AdmitRequest) {
+		}),
+		edited("no answers", "challenge_refused", func(r *gate.AdmitRequest) {
 			r.Envelope.Response.Answers = nil
 		}),
-		forged("challenge bound to nothing", "challenge_refused", work, mac(func(c *evidence.ChallengeToken) {
-			c.Binding, c.BindingHash = nil, ""
-		})),
-		forged("challenge expired", "expired", work, mac(func(c *evidence.ChallengeToken) { ended(&c.Registered) })),
-		forged("challenge from the future", "clock_skew", work, mac(func(c *evidence.ChallengeToken) {
-			shift(3 * time.Second)(&c.Registered)
-		})),
-		forged("challenge too old", "expired", work, mac(func(c *evidence.ChallengeToken) {
-			shift(-18 * time.Second)(&c.Registered)
-		})),
-		forged("challenge of another issuer", "not_allowed", work, mac(func(c *evidence.ChallengeToken) {
-			c.Issuer = "other"
-		})),
-		forged("challenge for another audience", "not_allowed", work, mac(func(c *evidence.ChallengeToken) {
-			c.Audience = "other"
-		})),
+		mac("challenge bound to nothing", "challenge_refused", "binding", nil, "bindingHash", ""),
+		mac("challenge expired", "expired", ended...),
+		mac("challenge from the future", "clock_skew", "iat", at(3*time.Second)),
+		mac("challenge too old", "expired", "iat", at(-18*time.Second)),
+		mac("challenge of another issuer", "not_allowed", "iss", "other"),
+		mac("challenge for another audience", "not_allowed", "aud", "other"),
 		forged("challenge of another secret", "signature_invalid", work,
 			func(t *testing.T, _ *gatetest.Kit, token string) string {
-				c, err := evidence.UnverifiedClaims(evidence.ChallengeTokenKind(), token)
-				check.Must(t, err)
 				secret, err := evidence.NewSecret([]byte(strings.Repeat("x", 32)))
 				check.Must(t, err)
-				if token, err = evidence.SignMAC(secret, evidence.ChallengeTokenKind(), c); err != nil {
-					t.Fatal(err)
-				}
-				return token
+				return minted(t, secret, evidence.ChallengeTokenKind(), token)
 			}),
 		forged("an artifact as challenge", "artifact_malformed", work, func(_ *testing.T, k *gatetest.Kit, _ string) string {
 			return k.Deployment
@@ -188,30 +178,18 @@ func workRows() []row {
 func nothing(*testing.T, *gatetest.Kit, string) string { return "" }
 
 func deploymentRows() []row {
-	changed := func(name, code string, change func(*evidence.DeploymentCertificate)) row {
-		return resigned(name, code, evidence.DeploymentCertificateKind(), deployment, change)
+	changed := func(name, code string, pairs ...any) row {
+		return resigned(name, code, evidence.DeploymentCertificateKind(), deployment, pairs...)
 	}
 	return []row{
-		changed("certificate for another manifest", "deployment_mismatch", func(c *evidence.DeploymentCertificate) {
-			c.ManifestHash = other
-		}),
-		changed("certificate for other controls", "deployment_mismatch", func(c *evidence.DeploymentCertificate) {
-			c.ControlsHash = other
-		}),
-		changed("certificate for another deployment", "deployment_mismatch", func(c *evidence.DeploymentCertificate) {
-			c.DeploymentID = "other"
-		}),
-		changed("certificate by another issuer", "not_allowed", func(c *evidence.DeploymentCertificate) {
-			c.Issuer = "other"
-		}),
-		changed("certificate for another audience", "not_allowed", func(c *evidence.DeploymentCertificate) {
-			c.Audience = "other"
-		}),
-		changed("certificate expired", "expired", func(c *evidence.DeploymentCertificate) { ended(&c.Registered) }),
-		changed("certificate from the future", "clock_skew", func(c *evidence.DeploymentCertificate) {
-			shift(time.Hour)(&c.Registered)
-		}),
-		changed("certificate too old", "expired", func(c *evidence.DeploymentCertificate) { c.IssuedAt -= 25 * 3600 }),
+		changed("certificate for another manifest", "deployment_mismatch", "manifestHash", other),
+		changed("certificate for other controls", "deployment_mismatch", "controlsHash", other),
+		changed("certificate for another deployment", "deployment_mismatch", "deploymentId", "other"),
+		changed("certificate by another issuer", "not_allowed", "iss", "other"),
+		changed("certificate for another audience", "not_allowed", "aud", "other"),
+		changed("certificate expired", "expired", ended...),
+		changed("certificate from the future", "clock_skew", "iat", at(time.Hour)),
+		changed("certificate too old", "expired", "iat", at(-25*time.Hour)),
 		forged("no certificate", "artifact_missing", deployment, nothing),
 		forged("certificate signed by the registry", "key_purpose", deployment,
 			func(t *testing.T, k *gatetest.Kit, token string) string {
@@ -242,11 +220,11 @@ func signedBy[C any](t *testing.T, key evidence.Key, kind evidence.Kind[C], toke
 
 func triggerRows() []row {
 	event := func(name, code string, e gatetest.Event) row { return planned(name, code, gatetest.Plan{Event: e}) }
-	proof := func(name, code string, change func(*evidence.TriggerOriginProof)) row {
-		return planned(name, code, gatetest.Plan{Origin: change})
+	proof := func(name, code, claim string, value any) row {
+		return planned(name, code, gatetest.Claim(evidence.PurposeTriggerOriginProof, claim, value))
 	}
-	got := func(name, code string, change func(*evidence.TriggerReceipt)) row {
-		return planned(name, code, gatetest.Plan{Receipt: change})
+	got := func(name, code, claim string, value any) row {
+		return planned(name, code, gatetest.Claim(evidence.PurposeTriggerReceipt, claim, value))
 	}
 	return []row{
 		event("event that a human asked for", "not_allowed", gatetest.Event{Kind: evidence.TriggerHumanRequest}),
@@ -257,428 +235,222 @@ func triggerRows() []row {
 		event("origin reported by itself", "not_allowed", gatetest.Event{Method: evidence.MethodSelfReported}),
 		event("origin verified in a way that the manifest leaves out", "not_allowed",
 			gatetest.Event{Method: evidence.MethodExternalAttestation}),
-		proof("origin proof for another binding", "artifacts_mismatch", func(c *evidence.TriggerOriginProof) {
-			c.BindingHash = other
-		}),
-		proof("origin proof for another event", "artifacts_mismatch", func(c *evidence.TriggerOriginProof) {
-			c.EventID = "evt_2"
-		}),
-		proof("origin proof for another payload", "artifacts_mismatch", func(c *evidence.TriggerOriginProof) {
-			c.PayloadHash = other
-		}),
-		proof("origin proof of another kind", "artifacts_mismatch", func(c *evidence.TriggerOriginProof) {
-			c.Kind = evidence.TriggerScheduled
-		}),
-		proof("origin proof of another source", "artifacts_mismatch", func(c *evidence.TriggerOriginProof) {
-			c.Source = "hooks"
-		}),
-		proof("origin proof that the decision did not see", "artifacts_mismatch", func(c *evidence.TriggerOriginProof) {
-			c.EvidenceID = "delivery_2"
-		}),
-		got("receipt for another binding", "artifacts_mismatch", func(c *evidence.TriggerReceipt) { c.BindingHash = other }),
-		got("receipt for another event", "artifacts_mismatch", func(c *evidence.TriggerReceipt) { c.EventID = "evt_2" }),
-		got("receipt for another payload", "artifacts_mismatch", func(c *evidence.TriggerReceipt) { c.PayloadHash = other }),
-		got("receipt of another kind", "artifacts_mismatch", func(c *evidence.TriggerReceipt) {
-			c.Kind = evidence.TriggerScheduled
-		}),
-		got("receipt of another source", "artifacts_mismatch", func(c *evidence.TriggerReceipt) { c.Source = "hooks" }),
-		got("receipt for a human", "human_involved", func(c *evidence.TriggerReceipt) { c.HumanInitiated = true }),
+		proof("origin proof for another binding", "artifacts_mismatch", "bindingHash", other),
+		proof("origin proof for another event", "artifacts_mismatch", "eventId", "evt_2"),
+		proof("origin proof for another payload", "artifacts_mismatch", "payloadHash", other),
+		proof("origin proof of another kind", "artifacts_mismatch", "kind", evidence.TriggerScheduled),
+		proof("origin proof of another source", "artifacts_mismatch", "source", "hooks"),
+		proof("origin proof that the decision did not see", "artifacts_mismatch", "evidenceId", "delivery_2"),
+		got("receipt for another binding", "artifacts_mismatch", "bindingHash", other),
+		got("receipt for another event", "artifacts_mismatch", "eventId", "evt_2"),
+		got("receipt for another payload", "artifacts_mismatch", "payloadHash", other),
+		got("receipt of another kind", "artifacts_mismatch", "kind", evidence.TriggerScheduled),
+		got("receipt of another source", "artifacts_mismatch", "source", "hooks"),
+		got("receipt for a human", "human_involved", "humanInitiated", true),
 		resigned("origin proof made again", "artifacts_mismatch", evidence.TriggerOriginProofKind(), origin,
-			func(c *evidence.TriggerOriginProof) {
-				c.ID = evidence.NewID()
-			}),
+			"jti", evidence.NewID()),
 		resigned("receipt made again", "artifacts_mismatch", evidence.TriggerReceiptKind(), receipt,
-			func(c *evidence.TriggerReceipt) {
-				c.ID = evidence.NewID()
-			}),
-		altered("origin proof of another chain", "artifacts_mismatch",
-			func(t *testing.T, k *gatetest.Kit, r *gate.AdmitRequest) {
-				r.Envelope.OriginProof = k.Chain(t).Envelope.OriginProof
-			}),
-		altered("receipt of another chain", "artifacts_mismatch", func(t *testing.T, k *gatetest.Kit, r *gate.AdmitRequest) {
-			r.Envelope.TriggerReceipt = k.Chain(t).Envelope.TriggerReceipt
-		}),
+			"jti", evidence.NewID()),
+		exchanged("origin proof of another chain", origin), exchanged("receipt of another chain", receipt),
 	}
 }
 
 func decisionRows() []row {
-	d := func(name, code string, change func(*evidence.PolicyDecision)) row {
-		return planned(name, code, gatetest.Plan{Decision: change})
+	d := func(name, code, claim string, value any) row {
+		return planned(name, code, gatetest.Claim(evidence.PurposePolicyDecision, claim, value))
 	}
 	return []row{
-		d("decision for a human", "human_involved", func(c *evidence.PolicyDecision) { c.HumanInitiated = true }),
-		d("decision that denies", "policy_denied", func(c *evidence.PolicyDecision) { c.Decision = "deny" }),
-		d("decision for another binding", "artifacts_mismatch", func(c *evidence.PolicyDecision) { c.BindingHash = other }),
-		d("decision for other content", "artifacts_mismatch", func(c *evidence.PolicyDecision) { c.ContentHash = other }),
-		d("decision for another subject", "artifacts_mismatch", func(c *evidence.PolicyDecision) {
-			c.Subject = "agent:other"
-		}),
-		d("decision for another action", "artifacts_mismatch", func(c *evidence.PolicyDecision) { c.Action = "delete_post" }),
-		d("decision for another resource", "artifacts_mismatch", func(c *evidence.PolicyDecision) {
-			c.Resource = "POST /other"
-		}),
-		d("decision for another challenge", "artifacts_mismatch", func(c *evidence.PolicyDecision) {
-			c.ChallengeID = "other"
-		}),
-		d("decision for another event", "artifacts_mismatch", func(c *evidence.PolicyDecision) {
-			c.TriggerEventID = "evt_2"
-		}),
-		d("decision for another trigger kind", "artifacts_mismatch", func(c *evidence.PolicyDecision) {
-			c.TriggerKind = evidence.TriggerScheduled
-		}),
-		d("decision for another trigger source", "artifacts_mismatch", func(c *evidence.PolicyDecision) {
-			c.TriggerSource = "hooks"
-		}),
-		d("decision on another method", "artifacts_mismatch", func(c *evidence.PolicyDecision) {
-			c.OriginVerificationMethod = evidence.MethodQueueClaim
-		}),
-		d("decision on other evidence", "artifacts_mismatch", func(c *evidence.PolicyDecision) {
-			c.OriginEvidenceID = "delivery_2"
-		}),
-		d("decision on other bytes of evidence", "artifacts_mismatch", func(c *evidence.PolicyDecision) {
-			c.OriginEvidenceHash = other
-		}),
-		d("decision by another policy", "pin_mismatch", func(c *evidence.PolicyDecision) { c.PolicyHash = other }),
-		d("decision in another environment", "pin_mismatch", func(c *evidence.PolicyDecision) { c.EnvironmentHash = other }),
-		d("decision for another runtime", "artifacts_mismatch", func(c *evidence.PolicyDecision) {
-			c.RuntimeID = "worker-2"
-		}),
+		d("decision for a human", "human_involved", "humanInitiated", true),
+		d("decision that denies", "policy_denied", "decision", "deny"),
+		d("decision for another binding", "artifacts_mismatch", "bindingHash", other),
+		d("decision for other content", "artifacts_mismatch", "contentHash", other),
+		d("decision for another subject", "artifacts_mismatch", "subject", "agent:other"),
+		d("decision for another action", "artifacts_mismatch", "action", "delete_post"),
+		d("decision for another resource", "artifacts_mismatch", "resource", "POST /other"),
+		d("decision for another challenge", "artifacts_mismatch", "challengeId", "other"),
+		d("decision for another event", "artifacts_mismatch", "triggerEventId", "evt_2"),
+		d("decision for another trigger kind", "artifacts_mismatch", "triggerKind", evidence.TriggerScheduled),
+		d("decision for another trigger source", "artifacts_mismatch", "triggerSource", "hooks"),
+		d("decision on another method", "artifacts_mismatch", "originVerificationMethod", evidence.MethodQueueClaim),
+		d("decision on other evidence", "artifacts_mismatch", "originEvidenceId", "delivery_2"),
+		d("decision on other bytes of evidence", "artifacts_mismatch", "originEvidenceHash", other),
+		d("decision by another policy", "pin_mismatch", "policyHash", other),
+		d("decision in another environment", "pin_mismatch", "environmentHash", other),
+		d("decision for another runtime", "artifacts_mismatch", "runtimeId", "worker-2"),
 		planned("everything by another policy", "pin_mismatch", gatetest.Plan{PolicyHash: other}),
 		planned("everything in another environment", "pin_mismatch", gatetest.Plan{EnvHash: other}),
 	}
 }
 
 func grantRows() []row {
-	g := func(name, code string, change func(*evidence.ActionGrant)) row {
-		return planned(name, code, gatetest.Plan{Grant: change})
+	g := func(name, code, claim string, value any) row {
+		return planned(name, code, gatetest.Claim(evidence.PurposeActionGrant, claim, value))
 	}
 	return []row{
-		g("grant for another decision", "artifacts_mismatch", func(c *evidence.ActionGrant) {
-			c.PolicyDecisionIDs = []string{"other"}
-		}),
-		g("grant for a decision with other bytes", "artifacts_mismatch", func(c *evidence.ActionGrant) {
-			c.PolicyDecisionHashes = []string{other}
-		}),
+		g("grant for another decision", "artifacts_mismatch", "policyDecisionIds", []string{"other"}),
+		g("grant for a decision with other bytes", "artifacts_mismatch", "policyDecisionHashes", []string{other}),
 		resigned("decision made again", "artifacts_mismatch", evidence.PolicyDecisionKind(), decision,
-			func(c *evidence.PolicyDecision) {
-				c.Rule = "another"
-			}),
-		g("grant for another action", "artifacts_mismatch", func(c *evidence.ActionGrant) {
-			c.Actions = []string{"delete_post"}
-		}),
-		g("grant for any action", "artifacts_mismatch", func(c *evidence.ActionGrant) { c.Actions = []string{"*"} }),
-		g("grant for another resource", "artifacts_mismatch", func(c *evidence.ActionGrant) {
-			c.Resources = []string{"POST /other"}
-		}),
-		g("grant for other content", "artifacts_mismatch", func(c *evidence.ActionGrant) {
-			c.ContentHashes = []string{other}
-		}),
-		g("grant for another binding", "artifacts_mismatch", func(c *evidence.ActionGrant) {
-			c.BindingHashes = []string{other}
-		}),
-		g("grant for another runtime", "artifacts_mismatch", func(c *evidence.ActionGrant) {
-			c.RuntimeIDs = []string{"worker-2"}
-		}),
-		g("grant for another event", "artifacts_mismatch", func(c *evidence.ActionGrant) {
-			c.TriggerEventIDs = []string{"evt_2"}
-		}),
-		g("grant for another source", "artifacts_mismatch", func(c *evidence.ActionGrant) {
-			c.TriggerSources = []string{"hooks"}
-		}),
-		g("grant for another method", "artifacts_mismatch", func(c *evidence.ActionGrant) {
-			c.OriginVerificationMethods = []string{evidence.MethodQueueClaim}
-		}),
-		g("grant for other evidence", "artifacts_mismatch", func(c *evidence.ActionGrant) {
-			c.OriginEvidenceIDs = []string{"delivery_2"}
-		}),
-		g("grant for other bytes of evidence", "artifacts_mismatch", func(c *evidence.ActionGrant) {
-			c.OriginEvidenceHashes = []string{other}
-		}),
-		g("grant for another subject", "artifacts_mismatch", func(c *evidence.ActionGrant) { c.Subject = "agent:other" }),
-		g("grant by another policy", "pin_mismatch", func(c *evidence.ActionGrant) { c.PolicyHash = other }),
-		g("grant in another environment", "pin_mismatch", func(c *evidence.ActionGrant) { c.EnvironmentHash = other }),
-		altered("grant of another chain", "artifacts_mismatch", func(t *testing.T, k *gatetest.Kit, r *gate.AdmitRequest) {
-			r.Envelope.Grant = k.Chain(t).Envelope.Grant
-		}),
+			"rule", "another"),
+		g("grant for another action", "artifacts_mismatch", "actions", []string{"delete_post"}),
+		g("grant for any action", "artifacts_mismatch", "actions", []string{"*"}),
+		g("grant for another resource", "artifacts_mismatch", "resources", []string{"POST /other"}),
+		g("grant for other content", "artifacts_mismatch", "contentHashes", []string{other}),
+		g("grant for another binding", "artifacts_mismatch", "bindingHashes", []string{other}),
+		g("grant for another runtime", "artifacts_mismatch", "runtimeIds", []string{"worker-2"}),
+		g("grant for another event", "artifacts_mismatch", "triggerEventIds", []string{"evt_2"}),
+		g("grant for another source", "artifacts_mismatch", "triggerSources", []string{"hooks"}),
+		g("grant for another method", "artifacts_mismatch", "originVerificationMethods", []string{evidence.MethodQueueClaim}),
+		g("grant for other evidence", "artifacts_mismatch", "originEvidenceIds", []string{"delivery_2"}),
+		g("grant for other bytes of evidence", "artifacts_mismatch", "originEvidenceHashes", []string{other}),
+		g("grant for another subject", "artifacts_mismatch", "subject", "agent:other"),
+		g("grant by another policy", "pin_mismatch", "policyHash", other),
+		g("grant in another environment", "pin_mismatch", "environmentHash", other),
+		exchanged("grant of another chain", grant),
 		forged("grant with an empty scope", "artifact_malformed", grant,
-			reclaim(evidence.PurposeActionGrant, evidence.ActionGrantKind(), func(c map[string]any) {
-				c["actions"] = []string{}
-			})),
+			reclaim(evidence.ActionGrantKind(), "actions", []string{})),
 	}
 }
 
 func runtimeRows() []row {
-	a := func(name, code string, change func(*evidence.RuntimeAttestation)) row {
-		return planned(name, code, gatetest.Plan{Attestation: change})
+	a := func(name, code, claim string, value any) row {
+		return planned(name, code, gatetest.Claim(evidence.PurposeRuntimeAttestation, claim, value))
 	}
 	return []row{
-		a("attestation of an interactive run", "human_involved", func(c *evidence.RuntimeAttestation) {
-			c.HumanInteractive = true
-		}),
-		a("attestation in another mode", "human_involved", func(c *evidence.RuntimeAttestation) { c.Mode = "interactive" }),
-		a("attestation for another challenge", "artifacts_mismatch", func(c *evidence.RuntimeAttestation) {
-			c.ChallengeID = "other"
-		}),
-		a("attestation for another binding", "artifacts_mismatch", func(c *evidence.RuntimeAttestation) {
-			c.BindingHash = other
-		}),
-		a("attestation for other content", "artifacts_mismatch", func(c *evidence.RuntimeAttestation) {
-			c.ContentHash = other
-		}),
-		a("attestation of another runtime", "artifacts_mismatch", func(c *evidence.RuntimeAttestation) {
-			c.RuntimeID = "worker-2"
-		}),
-		a("attestation of a runtime that is not allowed", "not_allowed", func(c *evidence.RuntimeAttestation) {
-			c.RuntimeID = "worker-3"
-		}),
-		a("attestation on another receipt", "artifacts_mismatch", func(c *evidence.RuntimeAttestation) {
-			c.TriggerReceiptHash = other
-		}),
-		a("attestation for another event", "artifacts_mismatch", func(c *evidence.RuntimeAttestation) {
-			c.Trigger.ID = "evt_2"
-		}),
-		a("attestation for another trigger kind", "artifacts_mismatch", func(c *evidence.RuntimeAttestation) {
-			c.Trigger.Kind = evidence.TriggerScheduled
-		}),
-		a("attestation for another trigger source", "artifacts_mismatch", func(c *evidence.RuntimeAttestation) {
-			c.Trigger.Source = "hooks"
-		}),
-		a("attestation of another policy", "pin_mismatch", func(c *evidence.RuntimeAttestation) { c.PolicyHash = other }),
-		a("attestation of another environment", "pin_mismatch", func(c *evidence.RuntimeAttestation) {
-			c.EnvironmentHash = other
-		}),
+		a("attestation of an interactive run", "human_involved", "humanInteractive", true),
+		a("attestation in another mode", "human_involved", "mode", "interactive"),
+		a("attestation for another challenge", "artifacts_mismatch", "challengeId", "other"),
+		a("attestation for another binding", "artifacts_mismatch", "bindingHash", other),
+		a("attestation for other content", "artifacts_mismatch", "contentHash", other),
+		a("attestation of another runtime", "artifacts_mismatch", "runtimeId", "worker-2"),
+		a("attestation of a runtime that is not allowed", "not_allowed", "runtimeId", "worker-3"),
+		a("attestation on another receipt", "artifacts_mismatch", "triggerReceiptHash", other),
+		a("attestation for another event", "artifacts_mismatch", "trigger", claims{"id": "evt_2"}),
+		a("attestation for another trigger kind", "artifacts_mismatch", "trigger", claims{"kind": evidence.TriggerScheduled}),
+		a("attestation for another trigger source", "artifacts_mismatch", "trigger", claims{"source": "hooks"}),
+		a("attestation of another policy", "pin_mismatch", "policyHash", other),
+		a("attestation of another environment", "pin_mismatch", "environmentHash", other),
 		planned("everything in another runtime", "not_allowed", gatetest.Plan{RuntimeID: "worker-3"}),
 	}
 }
 
 func sessionRows() []row {
-	s := func(name, code string, change func(*evidence.SessionReceipt)) row {
-		return planned(name, code, gatetest.Plan{Session: change})
+	s := func(name, code, claim string, value any) row {
+		return planned(name, code, gatetest.Claim(evidence.PurposeAgentSession, claim, value))
 	}
 	return []row{
-		s("session with a human prompt", "human_involved", func(c *evidence.SessionReceipt) { c.HumanPromptPresent = true }),
-		s("session with a human operator", "human_involved", func(c *evidence.SessionReceipt) {
-			c.HumanOperatorPresent = true
-		}),
-		s("session with a shell", "human_involved", func(c *evidence.SessionReceipt) { c.UserShellAccess = true }),
-		s("session that users reach", "human_involved", func(c *evidence.SessionReceipt) {
-			c.AgentEnvironmentUserAccessible = true
-		}),
-		s("session with a prompt as input", "not_allowed", func(c *evidence.SessionReceipt) {
-			c.InputKind = evidence.InputHumanPrompt
-		}),
-		s("session with a shell as input", "not_allowed", func(c *evidence.SessionReceipt) {
-			c.InputKind = evidence.InputManualShell
-		}),
-		s("session with unknown input", "not_allowed", func(c *evidence.SessionReceipt) {
-			c.InputKind = evidence.TriggerUnknown
-		}),
-		s("session with input of no listed kind", "not_allowed", func(c *evidence.SessionReceipt) {
-			c.InputKind = "whatever"
-		}),
-		s("session with another kind of input", "artifacts_mismatch", func(c *evidence.SessionReceipt) {
-			c.InputKind = evidence.TriggerScheduled
-		}),
-		s("session with another source of input", "artifacts_mismatch", func(c *evidence.SessionReceipt) {
-			c.InputSource = "hooks"
-		}),
-		s("session for another event", "artifacts_mismatch", func(c *evidence.SessionReceipt) { c.EventID = "evt_2" }),
-		s("session of a runtime that is not allowed", "not_allowed", func(c *evidence.SessionReceipt) {
-			c.RuntimeID = "worker-3"
-		}),
-		s("session of another runtime", "artifacts_mismatch", func(c *evidence.SessionReceipt) { c.RuntimeID = "worker-2" }),
-		s("session for another challenge", "artifacts_mismatch", func(c *evidence.SessionReceipt) {
-			c.ChallengeID = "other"
-		}),
-		s("session for another binding", "artifacts_mismatch", func(c *evidence.SessionReceipt) { c.BindingHash = other }),
-		s("session under another policy", "pin_mismatch", func(c *evidence.SessionReceipt) { c.PolicyHash = other }),
-		s("session in another environment", "pin_mismatch", func(c *evidence.SessionReceipt) { c.EnvironmentHash = other }),
+		s("session with a human prompt", "human_involved", "humanPromptPresent", true),
+		s("session with a human operator", "human_involved", "humanOperatorPresent", true),
+		s("session with a shell", "human_involved", "userShellAccess", true),
+		s("session that users reach", "human_involved", "agentEnvironmentUserAccessible", true),
+		s("session with a prompt as input", "not_allowed", "inputKind", evidence.InputHumanPrompt),
+		s("session with a shell as input", "not_allowed", "inputKind", evidence.InputManualShell),
+		s("session with unknown input", "not_allowed", "inputKind", evidence.TriggerUnknown),
+		s("session with input of no listed kind", "not_allowed", "inputKind", "whatever"),
+		s("session with another kind of input", "artifacts_mismatch", "inputKind", evidence.TriggerScheduled),
+		s("session with another source of input", "artifacts_mismatch", "inputSource", "hooks"),
+		s("session for another event", "artifacts_mismatch", "eventId", "evt_2"),
+		s("session of a runtime that is not allowed", "not_allowed", "runtimeId", "worker-3"),
+		s("session of another runtime", "artifacts_mismatch", "runtimeId", "worker-2"),
+		s("session for another challenge", "artifacts_mismatch", "challengeId", "other"),
+		s("session for another binding", "artifacts_mismatch", "bindingHash", other),
+		s("session under another policy", "pin_mismatch", "policyHash", other),
+		s("session in another environment", "pin_mismatch", "environmentHash", other),
 	}
 }
 
 type artifact struct {
 	name, purpose string
 	at            func(*evidence.Envelope) *string
-	// plan changes an artifact's registered claims, key claims or signer.
-	plan func(func(*evidence.Registered), func(*evidence.KeyClaims), evidence.Key) gatetest.Plan
 }
-
-func both(r *evidence.Registered, k *evidence.KeyClaims, reg func(*evidence.Registered),
-	key func(*evidence.KeyClaims)) {
-	if reg != nil {
-		reg(r)
-	}
-	if key != nil && k != nil {
-		key(k)
-	}
-}
-
-func signers(purpose string, key evidence.Key) map[string]evidence.Key {
-	if key == nil {
-		return nil
-	}
-	return map[string]evidence.Key{purpose: key}
-}
-
-type (
-	regFunc = func(*evidence.Registered)
-	keyFunc = func(*evidence.KeyClaims)
-)
 
 var artifacts = []artifact{
-	{"origin proof", evidence.PurposeTriggerOriginProof, origin,
-		func(r regFunc, k keyFunc, by evidence.Key) gatetest.Plan {
-			return gatetest.Plan{Signers: signers(evidence.PurposeTriggerOriginProof, by),
-				Origin: func(c *evidence.TriggerOriginProof) {
-					both(&c.Registered, nil, r, k)
-				}}
-		}},
-	{"trigger receipt", evidence.PurposeTriggerReceipt, receipt,
-		func(r regFunc, k keyFunc, by evidence.Key) gatetest.Plan {
-			return gatetest.Plan{Signers: signers(evidence.PurposeTriggerReceipt, by),
-				Receipt: func(c *evidence.TriggerReceipt) {
-					both(&c.Registered, nil, r, k)
-				}}
-		}},
-	{"policy decision", evidence.PurposePolicyDecision, decision,
-		func(r regFunc, k keyFunc, by evidence.Key) gatetest.Plan {
-			return gatetest.Plan{Signers: signers(evidence.PurposePolicyDecision, by),
-				Decision: func(c *evidence.PolicyDecision) {
-					both(&c.Registered, &c.KeyClaims, r, k)
-				}}
-		}},
-	{"action grant", evidence.PurposeActionGrant, grant, func(r regFunc, k keyFunc, by evidence.Key) gatetest.Plan {
-		return gatetest.Plan{Signers: signers(evidence.PurposeActionGrant, by), Grant: func(c *evidence.ActionGrant) {
-			both(&c.Registered, &c.KeyClaims, r, k)
-		}}
-	}},
-	{"runtime attestation", evidence.PurposeRuntimeAttestation, attestation,
-		func(r regFunc, k keyFunc, by evidence.Key) gatetest.Plan {
-			return gatetest.Plan{Signers: signers(evidence.PurposeRuntimeAttestation, by),
-				Attestation: func(c *evidence.RuntimeAttestation) {
-					both(&c.Registered, &c.KeyClaims, r, k)
-				}}
-		}},
-	{"session receipt", evidence.PurposeAgentSession, session, func(r regFunc, k keyFunc, by evidence.Key) gatetest.Plan {
-		return gatetest.Plan{Signers: signers(evidence.PurposeAgentSession, by), Session: func(c *evidence.SessionReceipt) {
-			both(&c.Registered, &c.KeyClaims, r, k)
-		}}
-	}},
+	{"origin proof", evidence.PurposeTriggerOriginProof, origin},
+	{"trigger receipt", evidence.PurposeTriggerReceipt, receipt},
+	{"policy decision", evidence.PurposePolicyDecision, decision},
+	{"action grant", evidence.PurposeActionGrant, grant},
+	{"runtime attestation", evidence.PurposeRuntimeAttestation, attestation},
+	{"session receipt", evidence.PurposeAgentSession, session},
 }
 
 func artifactRows() []row {
 	var rows []row
 	for _, a := range artifacts {
-		add := func(what, code string, make func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest) {
-			rows = append(rows, row{a.name + " " + what, code, make})
+		claim := func(what, code string, pairs ...any) {
+			rows = append(rows, planned(a.name+" "+what, code, gatetest.Claim(a.purpose, pairs...)))
 		}
-		timed := func(what, code string, change regFunc) {
-			rows = append(rows, planned(a.name+" "+what, code, a.plan(change, nil, nil)))
+		signed := func(by, code string, key func(t *testing.T, k *gatetest.Kit) evidence.Key) {
+			rows = append(rows, row{a.name + " signed by " + by, code, func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
+				return k.Build(t, gatetest.Plan{Signers: map[string]evidence.Key{a.purpose: key(t, k)}})
+			}})
 		}
-		timed("expired", "expired", ended)
-		timed("from the future", "clock_skew", shift(3*time.Second))
-		timed("too old", "expired", shift(-18*time.Second))
-		timed("for another audience", "not_allowed", func(r *evidence.Registered) { r.Audience = "other" })
-		timed("by another issuer than its key's", "key_purpose", func(r *evidence.Registered) { r.Issuer = "other" })
+		text := func(what, code string, change func(token string, e evidence.Envelope) string) {
+			rows = append(rows, altered(a.name+" "+what, code, func(_ *testing.T, _ *gatetest.Kit, r *gate.AdmitRequest) {
+				token := a.at(&r.Envelope)
+				*token = change(*token, r.Envelope)
+			}))
+		}
+		claim("expired", "expired", ended...)
+		claim("from the future", "clock_skew", "iat", at(3*time.Second))
+		claim("too old", "expired", "iat", at(-18*time.Second))
+		claim("for another audience", "not_allowed", "aud", "other")
+		claim("by another issuer than its key's", "key_purpose", "iss", "other")
+		if a.purpose != evidence.PurposeTriggerOriginProof && a.purpose != evidence.PurposeTriggerReceipt {
+			claim("that calls its key exportable", "key_custody", "keyExportable", true)
+			claim("that claims another custody", "key_custody", "keyCustody", evidence.CustodyHardwareBacked)
+		}
 		for _, purpose := range gatetest.Roles {
 			if purpose != a.purpose {
-				add("signed by the key for "+purpose, "key_purpose", func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
-					return k.Build(t, a.plan(nil, nil, k.Key(t, purpose)))
-				})
+				signed("the key for "+purpose, "key_purpose", keyOf(purpose))
 			}
 		}
-		for _, purpose := range []string{evidence.PurposeSignerCertificate, evidence.PurposeDeploymentCertificate} {
-			add("signed by the root for "+purpose, "key_purpose", func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
-				return k.Build(t, a.plan(nil, nil, k.Key(t, purpose)))
-			})
+		for _, root := range []string{evidence.PurposeSignerCertificate, evidence.PurposeDeploymentCertificate} {
+			signed("the root for "+root, "key_purpose", keyOf(root))
 		}
-		add("signed by a stranger", "key_unknown", func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
-			return k.Build(t, a.plan(nil, nil, gatetest.StrangerKey(t, "stranger:v1")))
+		signed("a stranger", "key_unknown", func(t *testing.T, _ *gatetest.Kit) evidence.Key {
+			return gatetest.StrangerKey(t, "stranger:v1")
 		})
-		add("signed by a stranger under the key's name", "signature_invalid",
+		signed("a stranger under the key's name", "signature_invalid", func(t *testing.T, k *gatetest.Kit) evidence.Key {
+			return gatetest.StrangerKey(t, k.Key(t, a.purpose).KeyID())
+		})
+		rows = append(rows, row{a.name + " whose key lost its certificate", "key_unknown",
 			func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
-				return k.Build(t, a.plan(nil, nil, gatetest.StrangerKey(t, k.Key(t, a.purpose).KeyID())))
-			})
-		add("whose key lost its certificate", "key_unknown", func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
-			k.Verifier.SetTrust(k.TrustWithout(t, a.purpose))
-			return k.Chain(t)
+				k.Verifier.SetTrust(k.TrustWithout(t, a.purpose))
+				return k.Chain(t)
+			}})
+		text("missing", "artifact_missing", func(string, evidence.Envelope) string { return "" })
+		text("too large", "artifact_malformed", func(string, evidence.Envelope) string {
+			return strings.Repeat("a", 16<<10+1)
 		})
-		add("missing", "artifact_missing", func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
-			r := k.Chain(t)
-			*a.at(&r.Envelope) = ""
-			return r
+		text("replaced by the deployment certificate", "artifact_malformed", func(_ string, e evidence.Envelope) string {
+			return e.DeploymentCertificate
 		})
-		add("too large", "artifact_malformed", func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
-			r := k.Chain(t)
-			*a.at(&r.Envelope) = strings.Repeat("a", 16<<10+1)
-			return r
+		text("without a signature", "signature_invalid", func(token string, _ evidence.Envelope) string {
+			return token[:strings.LastIndexByte(token, '.')+1]
 		})
-		add("replaced by the deployment certificate", "artifact_malformed",
-			func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
-				r := k.Chain(t)
-				*a.at(&r.Envelope) = r.Envelope.DeploymentCertificate
-				return r
-			})
-		add("without a signature", "signature_invalid", func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
-			r := k.Chain(t)
-			token := a.at(&r.Envelope)
-			*token = (*token)[:strings.LastIndexByte(*token, '.')+1]
-			return r
-		})
-		if a.purpose != evidence.PurposeTriggerOriginProof && a.purpose != evidence.PurposeTriggerReceipt {
-			rows = append(rows,
-				planned(a.name+" that calls its key exportable", "key_custody", a.plan(nil, func(c *evidence.KeyClaims) {
-					c.KeyExportable = true
-				}, nil)),
-				planned(a.name+" that claims another custody", "key_custody", a.plan(nil, func(c *evidence.KeyClaims) {
-					c.KeyCustody = evidence.CustodyHardwareBacked
-				}, nil)))
-		}
 	}
 	return rows
+}
+
+func keyOf(purpose string) func(*testing.T, *gatetest.Kit) evidence.Key {
+	return func(t *testing.T, k *gatetest.Kit) evidence.Key { return k.Key(t, purpose) }
 }
 
 func keyRows() []row {
 	const purpose = evidence.PurposeRuntimeAttestation
 	return []row{
-		recertified("key certificate expired", "expired", func(c *evidence.SignerCertificate) { ended(&c.Registered) }),
-		recertified("key certificate from the future", "clock_skew", func(c *evidence.SignerCertificate) {
-			shift(3 * time.Second)(&c.Registered)
-		}),
-		recertified("key certificate too old", "expired", func(c *evidence.SignerCertificate) {
-			shift(-91 * 24 * time.Hour)(&c.Registered)
-			c.Expires += 90 * 24 * 3600
-		}),
-		recertified("key that the agent reaches", "key_custody", func(c *evidence.SignerCertificate) {
-			c.AccessibleToAgent = true
-		}),
-		recertified("key that users reach", "key_custody", func(c *evidence.SignerCertificate) {
-			c.AccessibleToUsers = true
-		}),
-		recertified("key that can be exported", "key_custody", func(c *evidence.SignerCertificate) {
-			c.KeyExportable = true
-		}),
-		recertified("key in another custody", "key_custody", func(c *evidence.SignerCertificate) {
-			c.KeyCustody = "environment_variable"
-		}),
-		recertified("key for another purpose", "key_purpose", func(c *evidence.SignerCertificate) {
-			c.Purposes = []string{evidence.PurposeAgentSession}
-		}),
-		recertified("key of another issuer", "key_purpose", func(c *evidence.SignerCertificate) {
-			c.SubjectIssuer = "other"
-		}),
-		recertified("key certificate by another issuer", "not_allowed", func(c *evidence.SignerCertificate) {
-			c.Issuer = "other"
-		}),
-		recertified("key certificate for another audience", "not_allowed", func(c *evidence.SignerCertificate) {
-			c.Audience = "other"
-		}),
-		recertified("certificate for a later version", "key_retired", func(c *evidence.SignerCertificate) {
-			c.SubjectKeyID = "runtime-key:v9"
-		}),
-		recertified("certificate for another key", "key_unknown", func(c *evidence.SignerCertificate) {
-			c.SubjectKeyID = "another-key:v9"
-		}),
+		recertified("key certificate expired", "expired", ended...),
+		recertified("key certificate from the future", "clock_skew", "iat", at(3*time.Second)),
+		recertified("key certificate too old", "expired", "iat", at(-91*24*time.Hour)),
+		recertified("key that the agent reaches", "key_custody", "accessibleToAgent", true),
+		recertified("key that users reach", "key_custody", "accessibleToUsers", true),
+		recertified("key that can be exported", "key_custody", "keyExportable", true),
+		recertified("key in another custody", "key_custody", "keyCustody", "environment_variable"),
+		recertified("key for another purpose", "key_purpose", "purposes", []string{evidence.PurposeAgentSession}),
+		recertified("key of another issuer", "key_purpose", "subjectIssuer", "other"),
+		recertified("key certificate by another issuer", "not_allowed", "iss", "other"),
+		recertified("key certificate for another audience", "not_allowed", "aud", "other"),
+		recertified("certificate for a later version", "key_retired", "subjectKeyId", "runtime-key:v9"),
+		recertified("certificate for another key", "key_unknown", "subjectKeyId", "another-key:v9"),
 		{"key version that is not certified yet", "trust_stale", func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
 			k.Rotate(t, evidence.PurposeRequestProof)
 			k.Rotate(t, purpose)
@@ -699,22 +471,24 @@ func keyRows() []row {
 		{"certified key of an issuer that the manifest does not name", "not_allowed",
 			func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
 				k.Verifier.SetTrust(k.TrustWithout(t, purpose, k.Vouch(t, k.Key(t, purpose), purpose, "other")))
-				return k.Build(t, gatetest.Plan{Attestation: func(c *evidence.RuntimeAttestation) { c.Issuer = "other" }})
+				return k.Build(t, gatetest.Claim(purpose, "iss", "other"))
 			}},
 	}
 }
 
-// reclaim signs any JSON as an artifact's claims.
-func reclaim[C any](purpose string, kind evidence.Kind[C], change func(map[string]any)) func(*testing.T, *gatetest.Kit,
-	string) string {
+// reclaim signs any JSON as an artifact's claims; it drops a claim whose value is nil.
+func reclaim[C any](kind evidence.Kind[C], pairs ...any) func(*testing.T, *gatetest.Kit, string) string {
 	return func(t *testing.T, k *gatetest.Kit, token string) string {
 		t.Helper()
-		claims := make(map[string]any)
-		check.Must(t, json.Unmarshal(part(t, token, 1), &claims))
-		change(claims)
-		raw, err := json.Marshal(claims)
+		c := make(claims)
+		check.Must(t, json.Unmarshal(part(t, token, 1), &c))
+		for i := 0; i < len(pairs); i += 2 {
+			c[pairs[i].(string)] = pairs[i+1]
+		}
+		maps.DeleteFunc(c, func(_ string, value any) bool { return value == nil })
+		raw, err := json.Marshal(c)
 		check.Must(t, err)
-		key := k.Key(t, purpose)
+		key := k.Key(t, kind.Purpose)
 		return gatetest.Forge(t, key, head("EdDSA", key.KeyID(), kind.Typ), raw)
 	}
 }
@@ -732,101 +506,80 @@ func head(alg, kid, typ string) string {
 
 func formRows() []row {
 	const purpose, typ = evidence.PurposeRuntimeAttestation, "runtime-attestation+jwt"
-	header := func(name, code string, header func(kid string) string) row {
+	const malformed = "artifact_malformed"
+	header := func(name, code, header string) row {
 		return forged(name, code, attestation, func(t *testing.T, k *gatetest.Kit, token string) string {
 			key := k.Key(t, purpose)
-			return gatetest.Forge(t, key, header(key.KeyID()), part(t, token, 1))
+			header := strings.NewReplacer("KID", key.KeyID(), "TYP", typ).Replace(header)
+			return gatetest.Forge(t, key, header, part(t, token, 1))
 		})
 	}
-	claims := func(name, code string, change func(map[string]any)) row {
-		return forged(name, code, attestation, reclaim(purpose, evidence.RuntimeAttestationKind(), change))
+	claim := func(name, code string, pairs ...any) row {
+		return forged(name, code, attestation, reclaim(evidence.RuntimeAttestationKind(), pairs...))
+	}
+	payload := func(name string, change func(raw string) string) row {
+		return forged(name, malformed, attestation, func(t *testing.T, k *gatetest.Kit, token string) string {
+			key := k.Key(t, purpose)
+			return gatetest.Forge(t, key, head("EdDSA", key.KeyID(), typ), []byte(change(string(part(t, token, 1)))))
+		})
+	}
+	text := func(name, code string, change func(t *testing.T, parts []string) string) row {
+		return forged(name, code, attestation, func(t *testing.T, _ *gatetest.Kit, token string) string {
+			return change(t, strings.Split(token, "."))
+		})
+	}
+	hmac256 := func(t *testing.T, k *gatetest.Kit, head, payload string) string {
+		mac := hmac.New(sha256.New, k.Key(t, purpose).Public())
+		mac.Write([]byte(head + "." + payload))
+		return head + "." + payload + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 	}
 	return []row{
-		header("alg none", "artifact_malformed", func(kid string) string { return head("none", kid, typ) }),
-		header("alg EdDSA in other case", "artifact_malformed", func(kid string) string { return head("eddsa", kid, typ) }),
-		header("no alg", "artifact_malformed", func(kid string) string {
-			return `{"kid":"` + kid + `","typ":"` + typ + `"}`
-		}),
-		header("another typ", "artifact_malformed", func(kid string) string { return head("EdDSA", kid, "JWT") }),
-		header("no typ", "artifact_malformed", func(kid string) string { return `{"alg":"EdDSA","kid":"` + kid + `"}` }),
-		header("unknown crit", "artifact_malformed", func(kid string) string {
-			return `{"alg":"EdDSA","crit":["x"],"kid":"` + kid + `","typ":"` + typ + `"}`
-		}),
-		header("embedded jwk", "artifact_malformed", func(kid string) string {
-			return `{"alg":"EdDSA","jwk":{"kty":"OKP"},"kid":"` + kid + `","typ":"` + typ + `"}`
-		}),
-		header("jku", "artifact_malformed", func(kid string) string {
-			return `{"alg":"EdDSA","jku":"https://keys.example","kid":"` + kid + `","typ":"` + typ + `"}`
-		}),
-		header("b64 false", "artifact_malformed", func(kid string) string {
-			return `{"alg":"EdDSA","b64":false,"kid":"` + kid + `","typ":"` + typ + `"}`
-		}),
-		header("kid twice", "artifact_malformed", func(kid string) string {
-			return `{"alg":"EdDSA","kid":"x","kid":"` + kid + `","typ":"` + typ + `"}`
-		}),
-		header("header in another order", "artifact_malformed", func(kid string) string {
-			return `{"kid":"` + kid + `","alg":"EdDSA","typ":"` + typ + `"}`
-		}),
-		header("header with a space", "artifact_malformed", func(kid string) string {
-			return `{"alg":"EdDSA", "kid":"` + kid + `","typ":"` + typ + `"}`
-		}),
-		header("kid that is a path", "key_unknown", func(kid string) string { return head("EdDSA", "../"+kid, typ) }),
-		header("kid without a version", "key_unknown", func(string) string { return head("EdDSA", "runtime-key", typ) }),
-		header("no kid", "artifact_malformed", func(string) string { return head("EdDSA", "", typ) }),
-		header("header that is no object", "artifact_malformed", func(string) string { return `[]` }),
-		forged("HS256 with the public key", "artifact_malformed", attestation,
+		header("alg none", malformed, head("none", "KID", "TYP")),
+		header("alg EdDSA in other case", malformed, head("eddsa", "KID", "TYP")),
+		header("no alg", malformed, `{"kid":"KID","typ":"TYP"}`),
+		header("another typ", malformed, head("EdDSA", "KID", "JWT")),
+		header("no typ", malformed, `{"alg":"EdDSA","kid":"KID"}`),
+		header("unknown crit", malformed, `{"alg":"EdDSA","crit":["x"],"kid":"KID","typ":"TYP"}`),
+		header("embedded jwk", malformed, `{"alg":"EdDSA","jwk":{"kty":"OKP"},"kid":"KID","typ":"TYP"}`),
+		header("jku", malformed, `{"alg":"EdDSA","jku":"https://keys.example","kid":"KID","typ":"TYP"}`),
+		header("b64 false", malformed, `{"alg":"EdDSA","b64":false,"kid":"KID","typ":"TYP"}`),
+		header("kid twice", malformed, `{"alg":"EdDSA","kid":"x","kid":"KID","typ":"TYP"}`),
+		header("header in another order", malformed, `{"kid":"KID","alg":"EdDSA","typ":"TYP"}`),
+		header("header with a space", malformed, `{"alg":"EdDSA", "kid":"KID","typ":"TYP"}`),
+		header("kid that is a path", "key_unknown", head("EdDSA", "../KID", "TYP")),
+		header("kid without a version", "key_unknown", head("EdDSA", "runtime-key", "TYP")),
+		header("no kid", malformed, head("EdDSA", "", "TYP")),
+		header("header that is no object", malformed, `[]`),
+		forged("HS256 with the public key", malformed, attestation,
 			func(t *testing.T, k *gatetest.Kit, token string) string {
-				key := k.Key(t, purpose)
-				input := base64.RawURLEncoding.EncodeToString([]byte(head("HS256", key.KeyID(), typ))) + "." +
-					strings.Split(token, ".")[1]
-				mac := hmac.New(sha256.New, key.Public())
-				mac.Write([]byte(input))
-				return input + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+				head := base64.RawURLEncoding.EncodeToString([]byte(head("HS256", k.Key(t, purpose).KeyID(), typ)))
+				return hmac256(t, k, head, strings.Split(token, ".")[1])
 			}),
 		forged("HS256 with the public key under the header EdDSA", "signature_invalid", attestation,
 			func(t *testing.T, k *gatetest.Kit, token string) string {
 				parts := strings.Split(token, ".")
-				mac := hmac.New(sha256.New, k.Key(t, purpose).Public())
-				mac.Write([]byte(parts[0] + "." + parts[1]))
-				return parts[0] + "." + parts[1] + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+				return hmac256(t, k, parts[0], parts[1])
 			}),
-		forged("two parts", "artifact_malformed", attestation, func(_ *testing.T, _ *gatetest.Kit, token string) string {
-			return token[:strings.LastIndexByte(token, '.')]
+		text("two parts", malformed, func(_ *testing.T, p []string) string { return p[0] + "." + p[1] }),
+		text("a line break at the end", malformed, func(_ *testing.T, p []string) string {
+			return strings.Join(p, ".") + "\n"
 		}),
-		forged("a line break at the end", "artifact_malformed", attestation,
-			func(_ *testing.T, _ *gatetest.Kit, token string) string {
-				return token + "\n"
-			}),
-		forged("padding", "artifact_malformed", attestation, func(_ *testing.T, _ *gatetest.Kit, token string) string {
-			return token + "=="
+		text("padding", malformed, func(_ *testing.T, p []string) string { return strings.Join(p, ".") + "==" }),
+		text("a claim changed under the signature", "signature_invalid", func(t *testing.T, p []string) string {
+			raw := strings.Replace(string(part(t, strings.Join(p, "."), 1)), "worker-1", "worker-2", 1)
+			return p[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(raw)) + "." + p[2]
 		}),
-		forged("a claim changed under the signature", "signature_invalid", attestation,
-			func(t *testing.T, _ *gatetest.Kit, token string) string {
-				parts := strings.Split(token, ".")
-				raw := strings.Replace(string(part(t, token, 1)), "worker-1", "worker-2", 1)
-				return parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(raw)) + "." + parts[2]
-			}),
-		forged("claims with a space", "artifact_malformed", attestation,
-			func(t *testing.T, k *gatetest.Kit, token string) string {
-				key := k.Key(t, purpose)
-				return gatetest.Forge(t, key, head("EdDSA", key.KeyID(), typ), append([]byte{' '}, part(t, token, 1)...))
-			}),
-		forged("a claim twice", "artifact_malformed", attestation, func(t *testing.T, k *gatetest.Kit, token string) string {
-			key := k.Key(t, purpose)
-			raw := `{"humanInteractive":true,` + string(part(t, token, 1)[1:])
-			return gatetest.Forge(t, key, head("EdDSA", key.KeyID(), typ), []byte(raw))
-		}),
-		claims("an unknown claim", "artifact_malformed", func(c map[string]any) { c["nbf"] = 1 }),
-		claims("a claim of another type", "artifact_malformed", func(c map[string]any) { c["humanInteractive"] = "false" }),
-		claims("no binding hash", "artifact_malformed", func(c map[string]any) { delete(c, "bindingHash") }),
-		claims("an empty binding hash", "artifact_malformed", func(c map[string]any) { c["bindingHash"] = "" }),
-		claims("an empty jti", "artifact_malformed", func(c map[string]any) { c["jti"] = "" }),
-		claims("a jti without end", "artifact_malformed", func(c map[string]any) { c["jti"] = strings.Repeat("j", 257) }),
-		claims("exp before iat", "artifact_malformed", func(c map[string]any) { c["exp"] = c["iat"].(float64) - 1 }),
-		claims("exp at iat", "artifact_malformed", func(c map[string]any) { c["exp"] = c["iat"] }),
-		claims("a lifetime over the bound", "artifact_malformed", func(c map[string]any) {
-			c["exp"] = c["iat"].(float64) + 601
-		}),
+		payload("claims with a space", func(raw string) string { return " " + raw }),
+		payload("a claim twice", func(raw string) string { return `{"humanInteractive":true,` + raw[1:] }),
+		claim("an unknown claim", malformed, "nbf", 1),
+		claim("a claim of another type", malformed, "humanInteractive", "false"),
+		claim("no binding hash", malformed, "bindingHash", nil),
+		claim("an empty binding hash", malformed, "bindingHash", ""),
+		claim("an empty jti", malformed, "jti", ""),
+		claim("a jti without end", malformed, "jti", strings.Repeat("j", 257)),
+		claim("exp before iat", malformed, "exp", at(-time.Second)),
+		claim("exp at iat", malformed, "exp", at(0)),
+		claim("a lifetime over the bound", malformed, "exp", at(601*time.Second)),
 	}
 }
 
@@ -907,12 +660,7 @@ func TestRuntimeMayBeLeftToTheSessionPolicy(t *testing.T) {
 	if last := a.Checks[len(a.Checks)-1]; last.Name != "agent session receipt" {
 		t.Errorf("another runtime was refused by the check of the %s", last.Name)
 	}
-	c, err := evidence.UnverifiedClaims(evidence.CapabilityKind(), r.Capability)
-	check.Must(t, err)
-	c.Runtime.RuntimeID = "worker-2"
-	if r.Capability, err = evidence.SignMAC(k.Secret, evidence.CapabilityKind(), c); err != nil {
-		t.Fatal(err)
-	}
+	r.Capability = minted(t, k.Secret, evidence.CapabilityKind(), r.Capability, "runtime", claims{"runtimeId": "worker-2"})
 	_, err = k.Gate.Authorize(context.Background(), r)
 	gatetest.WantCode(t, err, "not_allowed")
 }
@@ -995,7 +743,7 @@ func TestKeysOutlast(t *testing.T) {
 		check.Must(t, err)
 		keys := a.Keys
 		post, err := k.Gate.Authorize(context.Background(), gate.AuthorizeRequest{
-			Capability: a.Capability, RequestProof: k.Proof(t, a.Capability, gatetest.Token, nil),
+			Capability: a.Capability, RequestProof: k.Proof(t, a.Capability, gatetest.Token),
 			Binding: gatetest.Binding(), AccessTokenHash: evidence.HashBytes([]byte(gatetest.Token)),
 		})
 		check.Must(t, err)
@@ -1092,40 +840,41 @@ func authorizing(t testing.TB, k *gatetest.Kit) gate.AuthorizeRequest {
 	a, err := gatetest.Admit(context.Background(), k.Gate, k.Chain(t), used.Consume)
 	check.Must(t, err)
 	return gate.AuthorizeRequest{
-		Capability: a.Capability, RequestProof: k.Proof(t, a.Capability, gatetest.Token, nil),
+		Capability: a.Capability, RequestProof: k.Proof(t, a.Capability, gatetest.Token),
 		Binding: gatetest.Binding(), AccessTokenHash: evidence.HashBytes([]byte(gatetest.Token)),
 	}
 }
 
 func TestAuthorizeRefusals(t *testing.T) {
 	t.Parallel()
-	proof := func(change func(*evidence.RequestProof)) func(*testing.T, *gatetest.Kit, *gate.AuthorizeRequest) {
+	type change = func(*testing.T, *gatetest.Kit, *gate.AuthorizeRequest)
+	proof := func(pairs ...any) change {
 		return func(t *testing.T, k *gatetest.Kit, r *gate.AuthorizeRequest) {
-			r.RequestProof = k.Proof(t, r.Capability, gatetest.Token, change)
+			r.RequestProof = k.Proof(t, r.Capability, gatetest.Token, pairs...)
 		}
 	}
-	capability := func(change func(*evidence.Capability)) func(*testing.T, *gatetest.Kit, *gate.AuthorizeRequest) {
+	capability := func(pairs ...any) change {
 		return func(t *testing.T, k *gatetest.Kit, r *gate.AuthorizeRequest) {
-			c, err := evidence.UnverifiedClaims(evidence.CapabilityKind(), r.Capability)
-			check.Must(t, err)
-			change(&c)
-			if r.Capability, err = evidence.SignMAC(k.Secret, evidence.CapabilityKind(), c); err != nil {
-				t.Fatal(err)
-			}
+			r.Capability = minted(t, k.Secret, evidence.CapabilityKind(), r.Capability, pairs...)
 		}
 	}
-	asked := func(change func(*evidence.Binding)) func(*testing.T, *gatetest.Kit, *gate.AuthorizeRequest) {
-		return func(_ *testing.T, _ *gatetest.Kit, r *gate.AuthorizeRequest) { change(&r.Binding) }
+	asked := func(pairs ...any) change {
+		return func(t *testing.T, _ *gatetest.Kit, r *gate.AuthorizeRequest) { gatetest.Set(t, &r.Binding, pairs...) }
+	}
+	session := func(claim string) change { return capability("session", claims{claim: true}) }
+	runtime := func(claim string, value any) change { return capability("runtime", claims{claim: value}) }
+	token := func(text string) change {
+		return func(_ *testing.T, _ *gatetest.Kit, r *gate.AuthorizeRequest) { r.AccessTokenHash = text }
 	}
 	for _, row := range []struct {
 		name, code string
-		change     func(*testing.T, *gatetest.Kit, *gate.AuthorizeRequest)
+		change     change
 	}{
-		{"another subject", "artifacts_mismatch", asked(func(b *evidence.Binding) { b.Subject = "agent:other" })},
-		{"another action", "artifacts_mismatch", asked(func(b *evidence.Binding) { b.Action = "delete_post" })},
-		{"another resource", "artifacts_mismatch", asked(func(b *evidence.Binding) { b.Resource = "POST /posts?draft=1" })},
-		{"other content", "artifacts_mismatch", asked(func(b *evidence.Binding) { b.ContentHash = other })},
-		{"no content", "artifact_malformed", asked(func(b *evidence.Binding) { b.ContentHash = "" })},
+		{"another subject", "artifacts_mismatch", asked("subject", "agent:other")},
+		{"another action", "artifacts_mismatch", asked("action", "delete_post")},
+		{"another resource", "artifacts_mismatch", asked("resource", "POST /posts?draft=1")},
+		{"other content", "artifacts_mismatch", asked("contentHash", other)},
+		{"no content", "artifact_malformed", asked("contentHash", "")},
 		{"no capability", "artifact_missing", func(_ *testing.T, _ *gatetest.Kit, r *gate.AuthorizeRequest) {
 			r.Capability = ""
 		}},
@@ -1140,89 +889,45 @@ func TestAuthorizeRefusals(t *testing.T) {
 			func(t *testing.T, k *gatetest.Kit, r *gate.AuthorizeRequest) {
 				r.Capability = k.Chain(t).Envelope.ChallengeToken
 			}},
-		{"capability of another gate", "not_allowed", capability(func(c *evidence.Capability) { c.Issuer = "other" })},
-		{"capability expired", "expired", capability(func(c *evidence.Capability) { ended(&c.Registered) })},
-		{"capability too old", "expired", capability(func(c *evidence.Capability) { c.IssuedAt -= 18 })},
-		{"capability from the future", "clock_skew", capability(func(c *evidence.Capability) {
-			shift(3 * time.Second)(&c.Registered)
-		})},
-		{"capability that rests on nothing consumed", "artifact_missing", capability(func(c *evidence.Capability) {
-			c.VerificationConsumed = false
-		})},
-		{"capability without a runtime", "artifact_missing", capability(func(c *evidence.Capability) { c.Runtime = nil })},
-		{"capability without a session", "artifact_missing", capability(func(c *evidence.Capability) { c.Session = nil })},
-		{"capability without a decision", "artifact_missing", capability(func(c *evidence.Capability) { c.DecisionID = "" })},
-		{"capability without a grant", "artifact_missing", capability(func(c *evidence.Capability) { c.GrantID = "" })},
-		{"capability of a session with a human prompt", "human_involved", capability(func(c *evidence.Capability) {
-			c.Session.HumanPromptPresent = true
-		})},
-		{"capability of a session with a human operator", "human_involved", capability(func(c *evidence.Capability) {
-			c.Session.HumanOperatorPresent = true
-		})},
-		{"capability of a session with a shell", "human_involved", capability(func(c *evidence.Capability) {
-			c.Session.UserShellAccess = true
-		})},
-		{"capability of a session that users reach", "human_involved", capability(func(c *evidence.Capability) {
-			c.Session.AgentEnvironmentUserAccessible = true
-		})},
-		{"capability of another runtime", "not_allowed", capability(func(c *evidence.Capability) {
-			c.Runtime.RuntimeID = "worker-3"
-		})},
-		{"capability of another runtime issuer", "not_allowed", capability(func(c *evidence.Capability) {
-			c.Runtime.Issuer = "other"
-		})},
-		{"capability of another runtime key", "not_allowed", capability(func(c *evidence.Capability) {
-			c.Runtime.KeyID = "spare-key:v1"
-		})},
-		{"capability of a human's request", "not_allowed", capability(func(c *evidence.Capability) {
-			c.Runtime.Trigger.Kind = evidence.TriggerHumanRequest
-		})},
-		{"capability of another source", "not_allowed", capability(func(c *evidence.Capability) {
-			c.Runtime.Trigger.Source = "gitlab"
-		})},
-		{"capability under another policy", "not_allowed", capability(func(c *evidence.Capability) {
-			c.Runtime.PolicyHash = other
-		})},
-		{"capability in another environment", "not_allowed", capability(func(c *evidence.Capability) {
-			c.Runtime.EnvironmentHash = other
-		})},
-		{"capability on an old attestation", "expired", capability(func(c *evidence.Capability) {
-			c.Runtime.IssuedAt -= 18
-		})},
+		{"capability of another gate", "not_allowed", capability("iss", "other")},
+		{"capability expired", "expired", capability(ended...)},
+		{"capability too old", "expired", capability("iat", at(-18*time.Second))},
+		{"capability from the future", "clock_skew", capability("iat", at(3*time.Second))},
+		{"capability that rests on nothing consumed", "artifact_missing", capability("verificationConsumed", false)},
+		{"capability without a runtime", "artifact_missing", capability("runtime", nil)},
+		{"capability without a session", "artifact_missing", capability("session", nil)},
+		{"capability without a decision", "artifact_missing", capability("decisionId", "")},
+		{"capability without a grant", "artifact_missing", capability("grantId", "")},
+		{"capability of a session with a human prompt", "human_involved", session("humanPromptPresent")},
+		{"capability of a session with a human operator", "human_involved", session("humanOperatorPresent")},
+		{"capability of a session with a shell", "human_involved", session("userShellAccess")},
+		{"capability of a session that users reach", "human_involved", session("agentEnvironmentUserAccessible")},
+		{"capability of another runtime", "not_allowed", runtime("runtimeId", "worker-3")},
+		{"capability of another runtime issuer", "not_allowed", runtime("issuer", "other")},
+		{"capability of another runtime key", "not_allowed", runtime("keyId", "spare-key:v1")},
+		{"capability of a human's request", "not_allowed", runtime("trigger", claims{"kind": evidence.TriggerHumanRequest})},
+		{"capability of another source", "not_allowed", runtime("trigger", claims{"source": "gitlab"})},
+		{"capability under another policy", "not_allowed", runtime("policyHash", other)},
+		{"capability in another environment", "not_allowed", runtime("environmentHash", other)},
+		{"capability on an old attestation", "expired", runtime("issuedAt", at(-18*time.Second))},
 		{"no proof", "artifact_missing", func(_ *testing.T, _ *gatetest.Kit, r *gate.AuthorizeRequest) {
 			r.RequestProof = ""
 		}},
-		{"another access token", "proof_access_token", func(_ *testing.T, _ *gatetest.Kit, r *gate.AuthorizeRequest) {
-			r.AccessTokenHash = evidence.HashBytes([]byte("Bearer stolen"))
-		}},
-		{"no access token", "proof_access_token", func(_ *testing.T, _ *gatetest.Kit, r *gate.AuthorizeRequest) {
-			r.AccessTokenHash = evidence.HashBytes(nil)
-		}},
-		{"nothing of an access token", "proof_access_token", func(_ *testing.T, _ *gatetest.Kit, r *gate.AuthorizeRequest) {
-			r.AccessTokenHash = ""
-		}},
-		{"proof over another capability", "artifacts_mismatch", proof(func(c *evidence.RequestProof) {
-			c.CapabilityID = "other"
-		})},
-		{"proof for another binding", "artifacts_mismatch", proof(func(c *evidence.RequestProof) { c.BindingHash = other })},
-		{"proof for other content", "artifacts_mismatch", proof(func(c *evidence.RequestProof) { c.ContentHash = other })},
-		{"proof for another subject", "artifacts_mismatch", proof(func(c *evidence.RequestProof) {
-			c.Subject = "agent:other"
-		})},
-		{"proof for another action", "artifacts_mismatch", proof(func(c *evidence.RequestProof) {
-			c.Action = "delete_post"
-		})},
-		{"proof for another resource", "artifacts_mismatch", proof(func(c *evidence.RequestProof) {
-			c.Resource = "POST /other"
-		})},
-		{"proof expired", "expired", proof(func(c *evidence.RequestProof) { ended(&c.Registered) })},
-		{"proof from the future", "clock_skew", proof(func(c *evidence.RequestProof) {
-			shift(3 * time.Second)(&c.Registered)
-		})},
-		{"proof too old", "expired", proof(func(c *evidence.RequestProof) { shift(-18 * time.Second)(&c.Registered) })},
-		{"proof for another audience", "not_allowed", proof(func(c *evidence.RequestProof) { c.Audience = "other" })},
-		{"proof by another issuer", "key_purpose", proof(func(c *evidence.RequestProof) { c.Issuer = "other" })},
-		{"proof with an exportable key", "key_custody", proof(func(c *evidence.RequestProof) { c.KeyExportable = true })},
+		{"another access token", "proof_access_token", token(evidence.HashBytes([]byte("Bearer stolen")))},
+		{"no access token", "proof_access_token", token(evidence.HashBytes(nil))},
+		{"nothing of an access token", "proof_access_token", token("")},
+		{"proof over another capability", "artifacts_mismatch", proof("capabilityId", "other")},
+		{"proof for another binding", "artifacts_mismatch", proof("bindingHash", other)},
+		{"proof for other content", "artifacts_mismatch", proof("contentHash", other)},
+		{"proof for another subject", "artifacts_mismatch", proof("subject", "agent:other")},
+		{"proof for another action", "artifacts_mismatch", proof("action", "delete_post")},
+		{"proof for another resource", "artifacts_mismatch", proof("resource", "POST /other")},
+		{"proof expired", "expired", proof(ended...)},
+		{"proof from the future", "clock_skew", proof("iat", at(3*time.Second))},
+		{"proof too old", "expired", proof("iat", at(-18*time.Second))},
+		{"proof for another audience", "not_allowed", proof("aud", "other")},
+		{"proof by another issuer", "key_purpose", proof("iss", "other")},
+		{"proof with an exportable key", "key_custody", proof("keyExportable", true)},
 		{"proof by the grant's key", "key_purpose", func(t *testing.T, k *gatetest.Kit, r *gate.AuthorizeRequest) {
 			r.RequestProof = signedBy(t, k.Key(t, evidence.PurposeActionGrant), evidence.RequestProofKind(), r.RequestProof)
 		}},

@@ -215,7 +215,7 @@ func requestTo(t *testing.T, k *gatetest.Kit, target string) (body string, heade
 	check.Must(t, err)
 	header = http.Header{"Authorization": {gatetest.Token}}
 	header.Set(gate.CapabilityHeader, a.Capability)
-	header.Set(gate.RequestProofHeader, k.Proof(t, a.Capability, gatetest.Token, nil))
+	header.Set(gate.RequestProofHeader, k.Proof(t, a.Capability, gatetest.Token))
 	return gatetest.Content, header
 }
 

@@ -86,9 +86,7 @@ func TestOtherDeployment(t *testing.T) {
 	}
 	r := k.Chain(t)
 	r.Envelope.DeploymentCertificate = gatetest.Resign(t, k, evidence.DeploymentCertificateKind(), k.Deployment,
-		func(c *evidence.DeploymentCertificate) {
-			c.ManifestHash = other
-		})
+		"manifestHash", other)
 	_, err := gatetest.Admit(context.Background(), k.Gate, r, used.Consume)
 	gatetest.WantCode(t, err, "deployment_mismatch")
 	r.Envelope.DeploymentCertificate = k.Certify(t, k.Manifest)

@@ -99,7 +99,7 @@ func TestExampleAPI(t *testing.T) {
 		r.Header.Set("Content-Type", "application/json")
 		if capability != "" {
 			r.Header.Set(gate.CapabilityHeader, capability)
-			r.Header.Set(gate.RequestProofHeader, k.Proof(t, capability, gatetest.Token, nil))
+			r.Header.Set(gate.RequestProofHeader, k.Proof(t, capability, gatetest.Token))
 		}
 		resp, err := https.Do(r)
 		check.Must(t, err)

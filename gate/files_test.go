@@ -48,14 +48,7 @@ func newFromFiles(t *testing.T, edit func(*gate.Files)) *fromFiles {
 		a.posts.Add(1)
 		w.WriteHeader(http.StatusCreated)
 	}), gate.Protect{Bind: bind}))
-	a.server = httptest.NewUnstartedServer(mux)
-	a.server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	a.server.StartTLS()
-	t.Cleanup(a.server.Close)
-	a.client, err = gate.NewClient(
-		gate.ClientOptions{ChallengeURL: a.server.URL + "/challenge", VerifyURL: a.server.URL + "/verify",
-			HTTP: a.server.Client(), Now: time.Now})
-	check.Must(t, err)
+	a.serve(t, mux)
 	return a
 }
 

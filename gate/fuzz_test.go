@@ -135,7 +135,7 @@ func FuzzMiddleware(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	proof := k.Proof(f, a.Capability, gatetest.Token, nil)
+	proof := k.Proof(f, a.Capability, gatetest.Token)
 	f.Add("POST", "/posts", "", a.Capability, proof, gatetest.Token, []byte(content))
 	f.Add("POST", "/posts", "X-HTTP-Method-Override", a.Capability, proof, gatetest.Token, []byte(content))
 	f.Add("POST", "/posts?a", "", a.Capability, proof, gatetest.Token, []byte(`{"title":"hello","title":""}`))

@@ -51,17 +51,11 @@ func opened(t testing.TB, k *gatetest.Kit, e evidence.Envelope) gate.Opened {
 // admission.
 func TestAdmitOpened(t *testing.T) {
 	t.Parallel()
-	purposes := map[string]string{
-		"origin proof": evidence.PurposeTriggerOriginProof, "trigger receipt": evidence.PurposeTriggerReceipt,
-		"decision": evidence.PurposePolicyDecision,
-		"grant":    evidence.PurposeActionGrant, "attestation": evidence.PurposeRuntimeAttestation,
-		"session receipt": evidence.PurposeAgentSession,
-	}
-	type change = func(t *testing.T, k *gatetest.Kit)
-	rows := map[string]struct {
+	type row struct {
 		code   string
-		change change
-	}{
+		change func(t *testing.T, k *gatetest.Kit)
+	}
+	rows := map[string]row{
 		"nothing":              {"", func(*testing.T, *gatetest.Kit) {}},
 		"the same trust again": {"", func(t *testing.T, k *gatetest.Kit) { k.Verifier.SetTrust(k.Trust(t)) }},
 		"too old":              {"expired", func(_ *testing.T, k *gatetest.Kit) { k.Clock.Advance(20 * time.Second) }},
@@ -71,30 +65,22 @@ func TestAdmitOpened(t *testing.T) {
 			k.Clock.Advance(31 * 24 * time.Hour)
 		}},
 	}
-	for name, purpose := range purposes {
-		rows[name+"'s key revoked"] = struct {
-			code   string
-			change change
-		}{"revoked", func(t *testing.T, k *gatetest.Kit) {
-			k.Revoke(t, evidence.Revocation{Kind: evidence.RevokedKey, ID: k.Key(t, purpose).KeyID()})
+	for _, a := range artifacts {
+		// without replaces the certificate of the artifact's key.
+		without := func(t *testing.T, k *gatetest.Kit, more ...string) {
+			k.Verifier.SetTrust(k.TrustWithout(t, a.purpose, more...))
+		}
+		rows[a.name+"'s key revoked"] = row{"revoked", func(t *testing.T, k *gatetest.Kit) {
+			k.Revoke(t, evidence.Revocation{Kind: evidence.RevokedKey, ID: k.Key(t, a.purpose).KeyID()})
 			k.Verifier.SetTrust(k.Trust(t))
 		}}
-		rows[name+"'s key retired"] = struct {
-			code   string
-			change change
-		}{"key_retired", func(t *testing.T, k *gatetest.Kit) {
-			k.Rotate(t, purpose)
-			k.Verifier.SetTrust(k.TrustWithout(t, purpose, k.Vouch(t, k.Key(t, purpose), purpose, k.Issuer(purpose))))
+		rows[a.name+"'s key retired"] = row{"key_retired", func(t *testing.T, k *gatetest.Kit) {
+			k.Rotate(t, a.purpose)
+			without(t, k, k.Vouch(t, k.Key(t, a.purpose), a.purpose, k.Issuer(a.purpose)))
 		}}
-		rows[name+"'s certificate gone"] = struct {
-			code   string
-			change change
-		}{"key_unknown", func(t *testing.T, k *gatetest.Kit) { k.Verifier.SetTrust(k.TrustWithout(t, purpose)) }}
-		rows[name+"'s certificate for another issuer"] = struct {
-			code   string
-			change change
-		}{"key_purpose", func(t *testing.T, k *gatetest.Kit) {
-			k.Verifier.SetTrust(k.TrustWithout(t, purpose, k.Vouch(t, k.Key(t, purpose), purpose, "another-issuer")))
+		rows[a.name+"'s certificate gone"] = row{"key_unknown", func(t *testing.T, k *gatetest.Kit) { without(t, k) }}
+		rows[a.name+"'s certificate for another issuer"] = row{"key_purpose", func(t *testing.T, k *gatetest.Kit) {
+			without(t, k, k.Vouch(t, k.Key(t, a.purpose), a.purpose, "another-issuer"))
 		}}
 	}
 	for name, row := range rows {

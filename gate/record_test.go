@@ -36,7 +36,7 @@ func recorded(t testing.TB, k *gatetest.Kit, r gate.AdmitRequest) ledger.Record 
 	if a, err := gatetest.Admit(context.Background(), k.Gate, r, used.Consume); err == nil {
 		p.CapabilityID = a.CapabilityID
 		p.Artifacts = append(p.Artifacts, ledger.Artifact{Name: "capability", Token: a.Capability},
-			ledger.Artifact{Name: "requestProof", Token: k.Proof(t, a.Capability, gatetest.Token, nil)})
+			ledger.Artifact{Name: "requestProof", Token: k.Proof(t, a.Capability, gatetest.Token)})
 	}
 	return p
 }
@@ -93,101 +93,55 @@ func TestVerifyRecordRefuses(t *testing.T) {
 
 func TestVerifyRecord(t *testing.T) {
 	t.Parallel()
+	type post = ledger.Record
+	field := func(change func(p *post)) func(*testing.T, *gatetest.Kit, *post, post) {
+		return func(_ *testing.T, _ *gatetest.Kit, p *post, _ post) { change(p) }
+	}
+	// token puts another post's n-th artifact in the place of one.
+	token := func(name string, n int) func(*testing.T, *gatetest.Kit, *post, post) {
+		return func(_ *testing.T, _ *gatetest.Kit, p *post, o post) { put(p, name, o.Artifacts[n].Token) }
+	}
 	for _, tt := range []struct {
 		name, code string
-		change     func(t *testing.T, k *gatetest.Kit, p *ledger.Record, other ledger.Record)
+		change     func(t *testing.T, k *gatetest.Kit, p *post, o post)
 	}{
-		{"as it is", "", func(*testing.T, *gatetest.Kit, *ledger.Record, ledger.Record) {}},
-		{"of nothing", "artifact_missing", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
-			*p = ledger.Record{}
-		}},
-		{"without the last step", "artifact_missing", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
-			put(p, "requestProof", "")
-		}},
-		{"of other content", "challenge_refused", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
-			p.ContentHash = other
-		}},
-		{"of another subject", "challenge_refused", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
-			p.Subject = "agent:other"
-		}},
-		{"of another resource", "challenge_refused", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
-			p.Resource += "/1"
-		}},
-		{"of a call without content", "artifact_malformed",
-			func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
-				p.ContentHash = ""
-			}},
-		{"of another event", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
-			p.Event = "evt_2"
-		}},
-		{"of another session", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
-			p.Session = "ses_2"
-		}},
-		{"of no session", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
-			p.Session = ""
-		}},
-		{"of another binding", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
-			p.BindingHash = other
-		}},
-		{"of another method", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
-			p.Method = "PUT"
-		}},
-		{"of another path", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
-			p.Path += "/1"
-		}},
-		{"of another message", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
-			p.Message = "mutation addComment"
-		}},
-		{"of another capability", "artifacts_mismatch",
-			func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
-				p.CapabilityID = "another"
-			}},
-		{"of another manifest", "record_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
-			p.Manifest = other
-		}},
-		{"of no manifest that it names", "", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
-			p.Manifest = ""
-		}},
-		{"with another post's capability", "record_mismatch",
-			func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, o ledger.Record) {
-				put(p, "capability", o.Artifacts[8].Token)
-			}},
-		{"with a token for a capability", "artifact_malformed",
-			func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, o ledger.Record) {
-				put(p, "capability", o.Artifacts[1].Token)
-			}},
-		{"without its capability", "", func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
-			put(p, "capability", "")
-		}},
-		{"with a token for a challenge", "artifact_malformed",
-			func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, o ledger.Record) {
-				put(p, "challenge", o.Artifacts[1].Token)
-			}},
+		{"as it is", "", field(func(*post) {})},
+		{"of nothing", "artifact_missing", field(func(p *post) { *p = post{} })},
+		{"without the last step", "artifact_missing", field(func(p *post) { put(p, "requestProof", "") })},
+		{"of other content", "challenge_refused", field(func(p *post) { p.ContentHash = other })},
+		{"of another subject", "challenge_refused", field(func(p *post) { p.Subject = "agent:other" })},
+		{"of another resource", "challenge_refused", field(func(p *post) { p.Resource += "/1" })},
+		{"of a call without content", "artifact_malformed", field(func(p *post) { p.ContentHash = "" })},
+		{"of another event", "record_mismatch", field(func(p *post) { p.Event = "evt_2" })},
+		{"of another session", "record_mismatch", field(func(p *post) { p.Session = "ses_2" })},
+		{"of no session", "record_mismatch", field(func(p *post) { p.Session = "" })},
+		{"of another binding", "record_mismatch", field(func(p *post) { p.BindingHash = other })},
+		{"of another method", "record_mismatch", field(func(p *post) { p.Method = "PUT" })},
+		{"of another path", "record_mismatch", field(func(p *post) { p.Path += "/1" })},
+		{"of another message", "record_mismatch", field(func(p *post) { p.Message = "mutation addComment" })},
+		{"of another capability", "artifacts_mismatch", field(func(p *post) { p.CapabilityID = "another" })},
+		{"of another manifest", "record_mismatch", field(func(p *post) { p.Manifest = other })},
+		{"of no manifest that it names", "", field(func(p *post) { p.Manifest = "" })},
+		{"with another post's capability", "record_mismatch", token("capability", 8)},
+		{"with a token for a capability", "artifact_malformed", token("capability", 1)},
+		{"without its capability", "", field(func(p *post) { put(p, "capability", "") })},
+		{"with a token for a challenge", "artifact_malformed", token("challenge", 1)},
 		{"with a challenge that is bound to nothing", "challenge_refused",
-			func(t *testing.T, k *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
-				unbound, err := k.Challenges.Create(context.Background(), evidence.Binding{})
+			func(t *testing.T, k *gatetest.Kit, p *post, _ post) {
+				unbound, err := k.Challenges.Create(t.Context(), evidence.Binding{})
 				check.Must(t, err)
 				put(p, "challenge", unbound.Token)
 			}},
-		{"with another post's challenge", "artifacts_mismatch",
-			func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, o ledger.Record) {
-				put(p, "challenge", o.Artifacts[0].Token)
-				p.BindingHash = o.BindingHash
-			}},
-		{"with another post's grant", "artifacts_mismatch",
-			func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, o ledger.Record) {
-				put(p, "grant", o.Artifacts[4].Token)
-			}},
-		{"with another post's request proof", "artifacts_mismatch",
-			func(_ *testing.T, _ *gatetest.Kit, p *ledger.Record, o ledger.Record) {
-				put(p, "requestProof", o.Artifacts[9].Token)
-			}},
+		{"with another post's challenge", "artifacts_mismatch", func(_ *testing.T, _ *gatetest.Kit, p *post, o post) {
+			put(p, "challenge", o.Artifacts[0].Token)
+			p.BindingHash = o.BindingHash
+		}},
+		{"with another post's grant", "artifacts_mismatch", token("grant", 4)},
+		{"with another post's request proof", "artifacts_mismatch", token("requestProof", 9)},
 		{"with a request proof for other content", "artifacts_mismatch",
-			func(t *testing.T, k *gatetest.Kit, p *ledger.Record, _ ledger.Record) {
+			func(t *testing.T, k *gatetest.Kit, p *post, _ post) {
 				put(p, "requestProof",
-					gatetest.Resign(t, k, evidence.RequestProofKind(), p.Artifacts[9].Token, func(c *evidence.RequestProof) {
-						c.ContentHash = other
-					}))
+					gatetest.Resign(t, k, evidence.RequestProofKind(), p.Artifacts[9].Token, "contentHash", other))
 			}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -232,58 +186,40 @@ func TestVerifyRecordOfAPart(t *testing.T) {
 
 func TestRecordedReputation(t *testing.T) {
 	t.Parallel()
-	named := func(hash string) func(*evidence.PolicyDecision) {
-		return func(d *evidence.PolicyDecision) { d.ReputationHash = hash }
-	}
+	type agent = accrual.Agent
+	own := func(a agent) agent { return a }
 	for name, c := range map[string]struct {
-		plan  func(token string) func(*evidence.PolicyDecision)
-		token func(t *testing.T, k *gatetest.Kit, token string) string
-		code  string
+		agent                 func(agent) agent
+		named, added, swapped bool // in the decision, to the record, there with another one
+		by                    time.Duration
+		code                  string
 	}{
-		"as it is": {func(token string) func(*evidence.PolicyDecision) { return named(evidence.HashToken(token)) },
-			func(_ *testing.T, _ *gatetest.Kit, token string) string { return token }, ""},
-		"without the token": {func(token string) func(*evidence.PolicyDecision) { return named(evidence.HashToken(token)) },
-			func(*testing.T, *gatetest.Kit, string) string { return "" }, "artifact_missing"},
-		"with another": {func(token string) func(*evidence.PolicyDecision) { return named(evidence.HashToken(token)) },
-			func(t *testing.T, k *gatetest.Kit, _ string) string {
-				return k.Reputation(t, k.Agent(t), 30, 80)
-			}, "artifacts_mismatch"},
-		"with one that the decision does not name": {func(string) func(*evidence.PolicyDecision) { return nil },
-			func(_ *testing.T, _ *gatetest.Kit, token string) string { return token }, "artifacts_mismatch"},
-		"with neither": {func(string) func(*evidence.PolicyDecision) {
-			return nil
-		}, func(*testing.T, *gatetest.Kit, string) string { return "" }, ""},
+		"as it is":          {own, true, true, false, 0, ""},
+		"without the token": {own, true, false, false, 0, "artifact_missing"},
+		"with another":      {own, true, true, true, 0, "artifacts_mismatch"},
+		"with one that the decision does not name": {own, false, true, false, 0, "artifacts_mismatch"},
+		"with neither": {own, false, false, false, 0, ""},
+		"of another agent": {func(a agent) agent { return agent{Owner: a.Owner, Subject: "agent:worker-2"} },
+			true, true, false, 0, "reputation_mismatch"},
+		"of another owner": {func(a agent) agent { return agent{Owner: strings.Repeat("x", 43), Subject: a.Subject} },
+			true, true, false, 0, "reputation_mismatch"},
+		"that had ended": {own, true, true, false, accrual.Lifetime + time.Minute, "expired"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			k := gatetest.New(t, gatetest.Autonomous)
-			token := k.Reputation(t, k.Agent(t), 30, 80)
-			p := k.PostOf(t, gatetest.Plan{Decision: c.plan(token)})
-			p.Artifacts = append(p.Artifacts, ledger.Artifact{Name: "reputation", Token: c.token(t, k, token)})
-			if code := judge(t, k, p); code != c.code {
-				t.Errorf("got %q, want %q", code, c.code)
+			token, plan := k.Reputation(t, c.agent(k.Agent(t)), 30, 80), gatetest.Plan{}
+			if c.named {
+				plan = gatetest.Claim(evidence.PurposePolicyDecision, "reputationHash", evidence.HashToken(token))
 			}
-		})
-	}
-	for name, c := range map[string]struct {
-		agent func(a accrual.Agent) accrual.Agent
-		by    time.Duration
-		code  string
-	}{
-		"of another agent": {func(a accrual.Agent) accrual.Agent {
-			return accrual.Agent{Owner: a.Owner, Subject: "agent:worker-2"}
-		}, 0, "reputation_mismatch"},
-		"of another owner": {func(a accrual.Agent) accrual.Agent {
-			return accrual.Agent{Owner: strings.Repeat("x", 43), Subject: a.Subject}
-		}, 0, "reputation_mismatch"},
-		"that had ended": {func(a accrual.Agent) accrual.Agent { return a }, accrual.Lifetime + time.Minute, "expired"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			k := gatetest.New(t, gatetest.Autonomous)
-			token := k.Reputation(t, c.agent(k.Agent(t)), 30, 80)
 			k.Clock.Advance(c.by)
-			p := k.PostOf(t, gatetest.Plan{Decision: named(evidence.HashToken(token))})
+			p := k.PostOf(t, plan)
+			switch {
+			case c.swapped:
+				token = k.Reputation(t, k.Agent(t), 30, 80)
+			case !c.added:
+				token = ""
+			}
 			p.Artifacts = append(p.Artifacts, ledger.Artifact{Name: "reputation", Token: token})
 			if code := judge(t, k, p); code != c.code {
 				t.Errorf("got %q, want %q", code, c.code)

@@ -32,7 +32,7 @@ func TestLedgerOnce(t *testing.T) {
 	check.Must(t, err)
 	post := func(consume gate.Consume) error {
 		a, err := k.Gate.Authorize(context.Background(), gate.AuthorizeRequest{
-			Capability: admitted.Capability, RequestProof: k.Proof(t, admitted.Capability, gatetest.Token, nil),
+			Capability: admitted.Capability, RequestProof: k.Proof(t, admitted.Capability, gatetest.Token),
 			Binding: gatetest.Binding(), AccessTokenHash: evidence.HashBytes([]byte(gatetest.Token)),
 		})
 		if err != nil {

@@ -65,15 +65,34 @@ func newAPI(t testing.TB, more ...func(a *api, s *gate.Server, mux *http.ServeMu
 	for _, add := range more {
 		add(a, s, mux)
 	}
+	a.serve(t, mux)
+	return a
+}
+
+func clientOf(t testing.TB, server *httptest.Server) *gate.Client {
+	t.Helper()
+	c, err := gate.NewClient(gate.ClientOptions{ChallengeURL: server.URL + "/challenge", VerifyURL: server.URL + "/verify",
+		HTTP: server.Client(), Now: time.Now})
+	check.Must(t, err)
+	return c
+}
+
+// answering makes a client of an API that gives one answer.
+func answering(t *testing.T, answer http.HandlerFunc) *gate.Client {
+	t.Helper()
+	server := httptest.NewTLSServer(answer)
+	t.Cleanup(server.Close)
+	return clientOf(t, server)
+}
+
+// serve serves the API's endpoints, without the server's own log.
+func (a *api) serve(t testing.TB, mux http.Handler) {
+	t.Helper()
 	a.server = httptest.NewUnstartedServer(mux)
 	a.server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	a.server.StartTLS()
 	t.Cleanup(a.server.Close)
-	a.client, err = gate.NewClient(
-		gate.ClientOptions{ChallengeURL: a.server.URL + "/challenge", VerifyURL: a.server.URL + "/verify",
-			HTTP: a.server.Client(), Now: time.Now})
-	check.Must(t, err)
-	return a
+	a.client = clientOf(t, a.server)
 }
 
 func (a *api) earn(t testing.TB, b evidence.Binding) string {
@@ -104,7 +123,7 @@ func (a *api) request(t testing.TB, capability, target, content string) *http.Re
 	r.Header.Set("Authorization", gatetest.Token)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set(gate.CapabilityHeader, capability)
-	r.Header.Set(gate.RequestProofHeader, a.kit.Proof(t, capability, gatetest.Token, nil))
+	r.Header.Set(gate.RequestProofHeader, a.kit.Proof(t, capability, gatetest.Token))
 	return r
 }
 
@@ -332,7 +351,7 @@ func TestProofOnce(t *testing.T) {
 	b := bound("POST /posts", gatetest.Content)
 	first, second := a.earn(t, b), a.earn(t, b)
 	r := a.request(t, second, "/posts", gatetest.Content)
-	r.Header.Set(gate.RequestProofHeader, a.kit.Proof(t, first, gatetest.Token, nil))
+	r.Header.Set(gate.RequestProofHeader, a.kit.Proof(t, first, gatetest.Token))
 	if status, code := a.do(t, r); status != 403 || code != "artifacts_mismatch" {
 		t.Errorf("got %d %s", status, code)
 	}
@@ -516,7 +535,7 @@ func TestClientKeepsCodes(t *testing.T) {
 	a := newAPI(t)
 	_, err := a.client.Challenge(context.Background(), evidence.Binding{Subject: "agent:worker-1"})
 	gatetest.WantCode(t, err, "artifact_malformed")
-	r := a.kit.Build(t, gatetest.Plan{Session: func(c *evidence.SessionReceipt) { c.HumanPromptPresent = true }})
+	r := a.kit.Build(t, gatetest.Claim(evidence.PurposeAgentSession, "humanPromptPresent", true))
 	_, err = a.client.Admit(context.Background(), r)
 	gatetest.WantCode(t, err, "human_involved")
 	if a.used.Calls() != 0 {
@@ -540,20 +559,16 @@ func TestClientQuotes(t *testing.T) {
 		`{"code":"quota","detail":"none left"}`: {"gate_unavailable",
 			`the API's gate refused with the code "quota", which is not known here, and said: none left`},
 	} {
-		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		c := answering(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", problem.ContentType)
 			w.WriteHeader(http.StatusForbidden)
 			_, _ = io.WriteString(w, answer)
-		}))
-		c, err := gate.NewClient(
-			gate.ClientOptions{ChallengeURL: server.URL, VerifyURL: server.URL, HTTP: server.Client(), Now: time.Now})
-		check.Must(t, err)
-		_, err = c.Challenge(context.Background(), gatetest.Binding())
+		})
+		_, err := c.Challenge(context.Background(), gatetest.Binding())
 		gatetest.WantCode(t, err, want.code)
 		if err.Error() != want.detail {
 			t.Errorf("got %q, want %q", err, want.detail)
 		}
-		server.Close()
 	}
 }
 
@@ -576,18 +591,14 @@ func TestClientDistrusts(t *testing.T) {
 		{"another binding", `{"capability":"c","capabilityId":"i","bindingHash":"` + other + `"}`, "gate_unavailable"},
 		{"no JSON", `<html>`, "gate_unavailable"},
 	} {
-		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		c := answering(t, func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, row.answer)
-		}))
-		c, err := gate.NewClient(
-			gate.ClientOptions{ChallengeURL: server.URL, VerifyURL: server.URL, HTTP: server.Client(), Now: time.Now})
-		check.Must(t, err)
+		})
 		a, err := c.Admit(context.Background(), r)
 		gatetest.WantCode(t, err, row.code)
 		if a.Capability != "" || len(a.Keys) != 0 {
 			t.Errorf("%s: there is a capability", row.name)
 		}
-		server.Close()
 	}
 	if _, err := gate.NewServer(nil, new(gatetest.Used).Consume); err == nil {
 		t.Error("a server was made without a gate")
@@ -626,13 +637,9 @@ func TestClientURLs(t *testing.T) {
 func TestClientAdmits(t *testing.T) {
 	t.Parallel()
 	r := gatetest.New(t).Chain(t)
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	c := answering(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"capability":"c","capabilityId":"i","bindingHash":"`+r.Binding.Hash()+`"}`)
-	}))
-	defer server.Close()
-	c, err := gate.NewClient(
-		gate.ClientOptions{ChallengeURL: server.URL, VerifyURL: server.URL, HTTP: server.Client(), Now: time.Now})
-	check.Must(t, err)
+	})
 	a, err := c.Admit(context.Background(), r)
 	if err != nil || len(a.Checks) != 1 || a.Checks[0].Name != gate.CheckByAPI || !a.Checks[0].OK {
 		t.Errorf("got %+v, %v", a, err)
@@ -661,18 +668,14 @@ func TestClientDistrustsChallenges(t *testing.T) {
 		"another resource":  altered(func(ch *challenge.Challenge) { ch.Binding.Resource = "POST /other" }),
 		"a nonce too large": altered(func(ch *challenge.Challenge) { ch.Binding.Nonce = strings.Repeat("n", 257) }),
 	} {
-		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		c := answering(t, func(w http.ResponseWriter, _ *http.Request) {
 			wire.Write(w, answer, nil)
-		}))
-		c, err := gate.NewClient(
-			gate.ClientOptions{ChallengeURL: server.URL, VerifyURL: server.URL, HTTP: server.Client(), Now: time.Now})
-		check.Must(t, err)
+		})
 		ch, err := c.Challenge(context.Background(), asked)
 		gatetest.WantCode(t, err, "gate_unavailable")
 		if ch.Token != "" || ch.Binding != nil {
 			t.Errorf("%s: there is a challenge", name)
 		}
-		server.Close()
 	}
 }
 
@@ -684,15 +687,11 @@ func TestClientStays(t *testing.T) {
 	defer elsewhere.Close()
 	for _, status := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
 		http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
-		server := httptest.NewTLSServer(http.RedirectHandler(elsewhere.URL, status))
-		c, err := gate.NewClient(
-			gate.ClientOptions{ChallengeURL: server.URL, VerifyURL: server.URL, HTTP: server.Client(), Now: time.Now})
-		check.Must(t, err)
-		_, err = c.Challenge(context.Background(), gatetest.Binding())
+		c := answering(t, http.RedirectHandler(elsewhere.URL, status).ServeHTTP)
+		_, err := c.Challenge(context.Background(), gatetest.Binding())
 		gatetest.WantCode(t, err, "gate_unavailable")
 		_, err = c.Admit(context.Background(), gate.AdmitRequest{Binding: gatetest.Binding()})
 		gatetest.WantCode(t, err, "gate_unavailable")
-		server.Close()
 	}
 }
 

@@ -58,9 +58,7 @@ func posted(t *testing.T, w *world, names ...string) ([]ledger.Record, archive.R
 	sessions, records := make(map[string]*gatetest.Session), []ledger.Record{}
 	post := func(s *gatetest.Session, id, name string, state ledger.State, receipt bool) {
 		head := s.Head()
-		r := w.PostOf(t, gatetest.Plan{Session: func(c *evidence.SessionReceipt) {
-			c.Interactions, c.SessionID = &head, name
-		}})
+		r := w.PostOf(t, gatetest.Claim(evidence.PurposeAgentSession, "interactions", head, "sessionId", name))
 		r.ID, r.Session, r.State, r.Host, r.Rule = id, name, state, "api.example:443", "posts"
 		r.Steps, r.Checks = []ledger.Step{{Name: "session", Micros: 5}}, []ledger.Check{{Name: "fresh work", OK: true}}
 		switch state {

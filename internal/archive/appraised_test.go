@@ -55,9 +55,7 @@ func TestAppraised(t *testing.T) {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.code)
 		}
 	}
-	if got := judge(archive.Archive{w.read()}, gatetest.Resign(t, w.Kit, accrual.Kind, own, func(c *accrual.Claims) {
-		c.Issuer = "x"
-	})); got != "key_purpose" {
+	if got := judge(archive.Archive{w.read()}, gatetest.Resign(t, w.Kit, accrual.Kind, own, "iss", "x")); got != "key_purpose" {
 		t.Errorf("under another name: %q", got)
 	}
 	if got := judge(archive.Archive{w.read()}, old); got == "" {

@@ -34,7 +34,7 @@ func (w *world) session(id string) *gatetest.Session {
 // post makes the record of a post in a session, whose session receipt names where its chain stands.
 func (w *world) post(id string, head evidence.InteractionHead) ledger.Record {
 	w.t.Helper()
-	r := w.PostOf(w.t, gatetest.Plan{Session: func(c *evidence.SessionReceipt) { c.Interactions = &head }})
+	r := w.PostOf(w.t, gatetest.Claim(evidence.PurposeAgentSession, "interactions", head))
 	r.ID = id
 	return r
 }

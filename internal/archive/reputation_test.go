@@ -23,9 +23,7 @@ func TestRecordsWithReputation(t *testing.T) {
 	w.Clock.Advance(3 * time.Second)
 	agent := accrual.Agent{Owner: interaction.Owner(w.read().Roots[0].Public), Subject: gatetest.Binding().Subject}
 	token, other := w.Reputation(t, agent, 30, 80), w.Reputation(t, agent, 40, 80)
-	post := w.PostOf(t, gatetest.Plan{Decision: func(d *evidence.PolicyDecision) {
-		d.ReputationHash = evidence.HashToken(token)
-	}})
+	post := w.PostOf(t, gatetest.Claim(evidence.PurposePolicyDecision, "reputationHash", evidence.HashToken(token)))
 	with := func(token string) ledger.Record {
 		r := post
 		r.Artifacts = append(r.Artifacts[:len(r.Artifacts):len(r.Artifacts)],

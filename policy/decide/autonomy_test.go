@@ -318,8 +318,8 @@ func keep(v *accrual.Verified) *accrual.Verified { return v }
 func TestReputationsThatAreNotBelieved(t *testing.T) {
 	ctx := context.Background()
 	other := evidence.HashBytes([]byte("other"))
-	sign := func(t *testing.T, r ruling, edit func(*accrual.Claims)) string {
-		return gatetest.Resign(t, r.Kit, accrual.Kind, r.Reputation(t, r.Agent(t), 500, 90), edit)
+	sign := func(t *testing.T, r ruling, claim string, value any) string {
+		return gatetest.Resign(t, r.Kit, accrual.Kind, r.Reputation(t, r.Agent(t), 500, 90), claim, value)
 	}
 	for name, c := range map[string]struct {
 		token func(t *testing.T, r ruling) string
@@ -353,16 +353,16 @@ func TestReputationsThatAreNotBelieved(t *testing.T) {
 			return r.Reputation(t, accrual.Agent{Owner: r.Owner(t), Subject: "agent:worker-2"}, 500, 90)
 		}, "reputation_mismatch"},
 		"by other formulas": {func(t *testing.T, r ruling) string {
-			return sign(t, r, func(c *accrual.Claims) { c.ScoringHash = other })
+			return sign(t, r, "scoringHash", other)
 		}, "pin_mismatch"},
 		"for another audience": {func(t *testing.T, r ruling) string {
-			return sign(t, r, func(c *accrual.Claims) { c.Audience = "x" })
+			return sign(t, r, "aud", "x")
 		}, "not_allowed"},
 		"under another name": {func(t *testing.T, r ruling) string {
-			return sign(t, r, func(c *accrual.Claims) { c.Issuer = "x" })
+			return sign(t, r, "iss", "x")
 		}, "key_purpose"},
 		"another issuer's": {func(t *testing.T, r ruling) string {
-			token := sign(t, r, func(c *accrual.Claims) { c.Issuer = "x" })
+			token := sign(t, r, "iss", "x")
 			r.Certificates[evidence.PurposeAppraiser] = r.Vouch(t, r.Key(t, evidence.PurposeAppraiser),
 				evidence.PurposeAppraiser, "x")
 			r.Verifier.SetTrust(r.Trust(t))

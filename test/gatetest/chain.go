@@ -2,6 +2,7 @@ package gatetest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,6 +14,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/gate/challenge"
+	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -31,8 +33,7 @@ func Binding() evidence.Binding {
 // Event is the event behind a chain.
 type Event struct{ ID, Kind, Source, Method string }
 
-// Plan describes how a chain differs from a valid one. A function changes an artifact's claims before signing; the
-// artifacts that rest on it fit, but their own claims stay.
+// Plan describes how a chain differs from a valid one.
 type Plan struct {
 	Binding    evidence.Binding // Binding() if zero
 	Event      Event            // an empty field has a valid default
@@ -40,15 +41,25 @@ type Plan struct {
 	PolicyHash string
 	EnvHash    string
 
-	Origin      func(*evidence.TriggerOriginProof)
-	Receipt     func(*evidence.TriggerReceipt)
-	Decision    func(*evidence.PolicyDecision)
-	Grant       func(*evidence.ActionGrant)
-	Attestation func(*evidence.RuntimeAttestation)
-	Session     func(*evidence.SessionReceipt)
+	claims  map[string][]any        // by purpose: see Claim
+	Signers map[string]evidence.Key // replaces the keys of some purposes
+}
 
-	// Signers replaces the keys of some purposes.
-	Signers map[string]evidence.Key
+// Claim plans a chain with other claims, given as names and values, in the artifact of one purpose. The artifacts that
+// rest on it fit, but their own claims stay.
+func Claim(purpose string, pairs ...any) Plan { return Plan{claims: map[string][]any{purpose: pairs}} }
+
+// Set changes fields of the struct that v points to, given as JSON names and values.
+func Set(t testing.TB, v any, pairs ...any) {
+	t.Helper()
+	fields := make(map[string]any)
+	for i := 0; i < len(pairs); i += 2 {
+		fields[pairs[i].(string)] = pairs[i+1]
+	}
+	raw := must(json.Marshal(fields))(t)
+	if err := strictjson.ParseMembers(raw, v); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (p Plan) complete(k *Kit) Plan {
@@ -103,7 +114,7 @@ func (k *Kit) Over(t testing.TB, p Plan, ch challenge.Challenge) gate.AdmitReque
 		PolicyHash:               p.PolicyHash, Resource: b.Resource, Rule: "posts", RuntimeID: p.RuntimeID,
 		Subject:        b.Subject,
 		TriggerEventID: p.Event.ID, TriggerKind: p.Event.Kind, TriggerSource: p.Event.Source,
-	}, p.Decision)
+	})
 	e.Grant, _ = sign(t, k, p, evidence.ActionGrantKind(), evidence.ActionGrant{
 		Actions: []string{b.Action}, BindingHashes: []string{b.Hash()}, ContentHashes: []string{b.ContentHash},
 		EnvironmentHash:      p.EnvHash,
@@ -113,19 +124,19 @@ func (k *Kit) Over(t testing.TB, p Plan, ch challenge.Challenge) gate.AdmitReque
 		PolicyHash: p.PolicyHash,
 		Resources:  []string{b.Resource}, RuntimeIDs: []string{p.RuntimeID}, Subject: b.Subject,
 		TriggerEventIDs: []string{p.Event.ID}, TriggerSources: []string{p.Event.Source},
-	}, p.Grant)
+	})
 	e.Attestation, _ = sign(t, k, p, evidence.RuntimeAttestationKind(), evidence.RuntimeAttestation{
 		BindingHash: b.Hash(), ChallengeID: ch.ID, ContentHash: b.ContentHash, EnvironmentHash: p.EnvHash,
 		Mode:       evidence.ModeAutonomous,
 		PolicyHash: p.PolicyHash, RuntimeID: p.RuntimeID,
 		Trigger:            evidence.Trigger{ID: p.Event.ID, Kind: p.Event.Kind, Source: p.Event.Source},
 		TriggerReceiptHash: evidence.HashToken(e.TriggerReceipt),
-	}, p.Attestation)
+	})
 	e.SessionReceipt, _ = sign(t, k, p, evidence.SessionReceiptKind(), evidence.SessionReceipt{
 		BindingHash: b.Hash(), ChallengeID: ch.ID, EnvironmentHash: p.EnvHash, EventID: p.Event.ID, InputKind: p.Event.Kind,
 		InputSource: p.Event.Source,
 		PolicyHash:  p.PolicyHash, RuntimeID: p.RuntimeID, SessionID: "ses_1", TranscriptHash: evidence.HashBytes(nil),
-	}, p.Session)
+	})
 	return gate.AdmitRequest{Envelope: e, Binding: p.Binding}
 }
 
@@ -142,22 +153,20 @@ func (k *Kit) trigger(t testing.TB, p Plan, b evidence.Binding) (proof, receipt 
 		BindingHash: b.Hash(), EventID: p.Event.ID, EvidenceHash: evidence.HashBytes([]byte("delivery")),
 		EvidenceID: "delivery_1", Kind: p.Event.Kind,
 		PayloadHash: payload, Source: p.Event.Source, VerificationMethod: p.Event.Method,
-	}, p.Origin)
+	})
 	receipt, _ = sign(t, k, p, evidence.TriggerReceiptKind(), evidence.TriggerReceipt{
 		BindingHash: b.Hash(), EventID: p.Event.ID, Kind: p.Event.Kind, OriginProofHash: evidence.HashToken(proof),
 		PayloadHash: payload, Source: p.Event.Source,
-	}, p.Receipt)
+	})
 	return proof, receipt
 }
 
-func sign[C any](t testing.TB, k *Kit, p Plan, kind evidence.Kind[C], c C, change func(*C)) (string, C) {
+func sign[C any](t testing.TB, k *Kit, p Plan, kind evidence.Kind[C], c C) (string, C) {
 	t.Helper()
 	r := k.roles[kind.Purpose]
 	kind.Stamp(&c, evidence.NewRegistered(r.issuer, r.audience, k.Clock.Now(), r.lifetime),
 		evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator})
-	if change != nil {
-		change(&c)
-	}
+	Set(t, &c, p.claims[kind.Purpose]...)
 	var key evidence.Key = k.Key(t, kind.Purpose)
 	if other, ok := p.Signers[kind.Purpose]; ok {
 		key = other
@@ -165,16 +174,16 @@ func sign[C any](t testing.TB, k *Kit, p Plan, kind evidence.Kind[C], c C, chang
 	return must(evidence.Sign(context.Background(), key, kind, c))(t), c
 }
 
-// Proof makes a post's request proof. change may be nil.
-func (k *Kit) Proof(t testing.TB, capability, authorization string, change func(*evidence.RequestProof)) string {
+// Proof makes a post's request proof, with other claims as in [Claim].
+func (k *Kit) Proof(t testing.TB, capability, authorization string, pairs ...any) string {
 	t.Helper()
 	c := must(evidence.UnverifiedClaims(evidence.CapabilityKind(), capability))(t)
 	b := c.Binding
-	token, _ := sign(t, k, Plan{}, evidence.RequestProofKind(), evidence.RequestProof{
+	token, _ := sign(t, k, Claim(evidence.PurposeRequestProof, pairs...), evidence.RequestProofKind(), evidence.RequestProof{
 		AccessTokenHash: evidence.HashBytes([]byte(authorization)), Action: b.Action, BindingHash: b.Hash(),
 		CapabilityID: c.ID,
 		ContentHash:  b.ContentHash, Resource: b.Resource, Subject: b.Subject,
-	}, change)
+	})
 	return token
 }
 
@@ -295,7 +304,7 @@ func (k *Kit) PostOf(t testing.TB, p Plan) ledger.Record {
 			{Name: "policyDecision", Token: e.PolicyDecision}, {Name: "grant", Token: e.Grant},
 			{Name: "runtimeAttestation", Token: e.Attestation},
 			{Name: "sessionReceipt", Token: e.SessionReceipt}, {Name: "deploymentCertificate", Token: e.DeploymentCertificate},
-			{Name: "capability", Token: a.Capability}, {Name: "requestProof", Token: k.Proof(t, a.Capability, Token, nil)},
+			{Name: "capability", Token: a.Capability}, {Name: "requestProof", Token: k.Proof(t, a.Capability, Token)},
 		},
 	}
 }

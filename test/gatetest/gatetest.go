@@ -282,11 +282,11 @@ func (k *Kit) Engine(t testing.TB) *decide.Engine {
 			decide.EngineOptions{Now: k.Clock.Now, Log: zap.NewNop()}))(t)
 }
 
-// Resign changes the claims of an artifact and signs it again. What rests on it does not change.
-func Resign[C any](t testing.TB, k *Kit, kind evidence.Kind[C], token string, change func(*C)) string {
+// Resign signs an artifact again, with other claims as in [Claim]. What rests on it does not change.
+func Resign[C any](t testing.TB, k *Kit, kind evidence.Kind[C], token string, pairs ...any) string {
 	t.Helper()
 	c := must(evidence.UnverifiedClaims(kind, token))(t)
-	change(&c)
+	Set(t, &c, pairs...)
 	return must(evidence.Sign(context.Background(), k.Key(t, kind.Purpose), kind, c))(t)
 }
 

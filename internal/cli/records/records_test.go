@@ -174,9 +174,7 @@ func TestPrintCall(t *testing.T) {
 func TestChainWithReputation(t *testing.T) {
 	k := gatetest.New(t, gatetest.Autonomous)
 	token := k.Reputation(t, k.Agent(t), 120, 62.5)
-	post := k.PostOf(t, gatetest.Plan{Decision: func(d *evidence.PolicyDecision) {
-		d.ReputationHash = evidence.HashToken(token)
-	}})
+	post := k.PostOf(t, gatetest.Claim(evidence.PurposePolicyDecision, "reputationHash", evidence.HashToken(token)))
 	var before, after bytes.Buffer
 	DrawChain(&before, post.Artifacts)
 	DrawChain(&after, append(post.Artifacts, ledger.Artifact{Name: "reputation", Token: token}))

@@ -44,9 +44,7 @@ func writeEvidence(t *testing.T) string {
 	registry, auditor := k.Key(t, evidence.PurposeSignerCertificate), k.Key(t, evidence.PurposeDeploymentCertificate)
 	steering := k.Post(t)
 	steering.Artifacts[3].Token = gatetest.Resign(t, k, evidence.PolicyDecisionKind(), steering.Artifacts[3].Token,
-		func(c *evidence.PolicyDecision) {
-			c.Rule = "\x1b[2Jposts\nrequest proof\u202e"
-		})
+		"rule", "\x1b[2Jposts\nrequest proof\u202e")
 	for name, v := range map[string]any{
 		"steering.json": steering,
 		"trust.json":    bundle, "registry.jwk": jwk(registry), "auditor.jwk": jwk(auditor), "record.json": k.Post(t),
@@ -128,7 +126,7 @@ func writeReceipts(t *testing.T, k *gatetest.Kit, dir string) {
 	s.Call(t, nil)
 	s.Call(t, nil)
 	head := s.Head("post_open")
-	post := k.PostOf(t, gatetest.Plan{Session: func(c *evidence.SessionReceipt) { c.Interactions = &head }})
+	post := k.PostOf(t, gatetest.Claim(evidence.PurposeAgentSession, "interactions", head))
 	record := struct {
 		ledger.Record
 		Receipts []string `json:"receipts"`
