@@ -16,8 +16,7 @@ import (
 func FuzzBundle(f *testing.F) {
 	d := newDesk(f)
 	token, id := d.proof(f)
-	want := evidence.Expected{Issuers: []string{"mediator"}, Audiences: []string{"api"}, KeyIDs: []string{"proof-key"},
-		MaxAge: time.Minute}
+	want := expect("mediator", "proof-key")
 	for _, b := range []evidence.Bundle{
 		{Certificates: d.certificates},
 		{Certificates: append(d.certificates, d.certificates...), DeploymentCertificate: "x"},
@@ -41,9 +40,7 @@ func FuzzBundle(f *testing.F) {
 			}
 			return
 		}
-		v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return noon }})
-		check.Must(t, err)
-		_, err = evidence.Open(v, evidence.RequestProofKind(), token, want)
+		_, err = evidence.Open(verifierAt(t, trust, noon), evidence.RequestProofKind(), token, want)
 		if err == nil && !slices.Contains(b.Certificates, d.certificates[0]) {
 			t.Errorf("a key is believed that nobody certified: %q", raw)
 		}

@@ -27,7 +27,7 @@ import (
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 type world struct {
-	key      *custody.Memory
+	*desk
 	verifier *evidence.Verifier
 	want     evidence.Expected
 	token    string
@@ -35,46 +35,9 @@ type world struct {
 
 func newWorld(t testing.TB) world {
 	t.Helper()
-	ctx := context.Background()
-	registry, err := custody.NewMemory("registry")
-	check.Must(t, err)
-	key, err := custody.NewMemory("proof-key")
-	check.Must(t, err)
-	version, err := key.Current(ctx)
-	check.Must(t, err)
-	clock := func() time.Time { return noon }
-	certify, err := signer.New(evidence.SignerCertificateKind(), registry,
-		signer.Options{Issuer: "registry", Audience: "api", Lifetime: time.Hour, Now: clock})
-	check.Must(t, err)
-	cert, _, err := certify.Sign(ctx, evidence.SignerCertificate{
-		KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeRequestProof}, SubjectIssuer: "mediator",
-		SubjectKeyID:         version.KeyID(),
-		SubjectPublicKey:     evidence.EncodePublicKey(version.Public()),
-		SubjectPublicKeyHash: evidence.HashBytes(version.Public()),
-	})
-	check.Must(t, err)
-	root, err := registry.Current(ctx)
-	check.Must(t, err)
-	trust, err := evidence.NewTrust(
-		[]evidence.Root{{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeSignerCertificate}},
-		evidence.Bundle{Certificates: []string{cert}},
-		evidence.SignerPolicy{
-			Expected: evidence.Expected{Issuers: []string{"registry"}, Audiences: []string{"api"}, KeyIDs: []string{"registry"},
-				MaxAge: time.Hour}})
-	check.Must(t, err)
-	verifier, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: clock})
-	check.Must(t, err)
-	issuer, err := signer.New(evidence.RequestProofKind(), key,
-		signer.Options{Issuer: "mediator", Audience: "api", Lifetime: time.Minute, Now: clock})
-	check.Must(t, err)
-	h := evidence.HashBytes(nil)
-	token, _, err := issuer.Sign(ctx,
-		evidence.RequestProof{AccessTokenHash: h, Action: "a", BindingHash: h, CapabilityID: "c", ContentHash: h,
-			Resource: "r", Subject: "s"})
-	check.Must(t, err)
-	return world{key, verifier,
-		evidence.Expected{Issuers: []string{"mediator"}, Audiences: []string{"api"}, KeyIDs: []string{"proof-key"},
-			MaxAge: time.Minute}, token}
+	d := newDesk(t)
+	token, _ := d.proof(t)
+	return world{d, d.verifier(t, "", noon), expect("mediator", "proof-key"), token}
 }
 
 func (w world) open(token string) error {
@@ -82,24 +45,75 @@ func (w world) open(token string) error {
 	return err
 }
 
+// expect demands an artifact of an issuer and a key, at most a minute old.
+func expect(issuer string, keys ...string) evidence.Expected {
+	return evidence.Expected{Issuers: []string{issuer}, Audiences: []string{"api"}, KeyIDs: keys, MaxAge: time.Minute}
+}
+
+func aProof() evidence.RequestProof {
+	h := evidence.HashBytes(nil)
+	return evidence.RequestProof{AccessTokenHash: h, Action: "a", BindingHash: h, CapabilityID: "c", ContentHash: h,
+		Resource: "r", Subject: "s"}
+}
+
+// certificateFor has the claims of a certificate of v.
+func certificateFor(v custody.Version, purpose, issuer string) evidence.SignerCertificate {
+	return evidence.SignerCertificate{
+		KeyCustody: custody.ExternalMediator, Purposes: []string{purpose}, SubjectIssuer: issuer, SubjectKeyID: v.KeyID(),
+		SubjectPublicKey: evidence.EncodePublicKey(v.Public()), SubjectPublicKeyHash: evidence.HashBytes(v.Public()),
+	}
+}
+
+func sign[C any](t testing.TB, kind evidence.Kind[C], key signer.Key, o signer.Options, c C) (token string, signed C) {
+	t.Helper()
+	i, err := signer.New(kind, key, o)
+	check.Must(t, err)
+	token, signed, err = i.Sign(t.Context(), c)
+	check.Must(t, err)
+	return token, signed
+}
+
+func verifierAt(t testing.TB, trust *evidence.Trust, at time.Time) *evidence.Verifier {
+	t.Helper()
+	v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return at }})
+	check.Must(t, err)
+	return v
+}
+
+// forge signs any header and payload.
+func forge(t testing.TB, key evidence.Key, header, payload string) string {
+	t.Helper()
+	input := b64.EncodeToString([]byte(header)) + "." + b64.EncodeToString([]byte(payload))
+	sig, err := key.Sign(t.Context(), []byte(input))
+	check.Must(t, err)
+	return input + "." + b64.EncodeToString(sig)
+}
+
+// forgeMAC authenticates any header and payload with a secret.
+func forgeMAC(secret []byte, header, payload string) string {
+	input := b64.EncodeToString([]byte(header)) + "." + b64.EncodeToString([]byte(payload))
+	m := hmac.New(sha256.New, secret)
+	m.Write([]byte(input))
+	return input + "." + b64.EncodeToString(m.Sum(nil))
+}
+
+// wantCode demands a refusal, or none without a code.
 func wantCode(t *testing.T, err error, code string) {
 	t.Helper()
 	var refused *refusal.Refusal
-	if !errors.As(err, &refused) || refused.Code() != code {
-		t.Errorf("got %v, want code %s", err, code)
+	if code == "" && err == nil || errors.As(err, &refused) && refused.Code() == code {
+		return
 	}
+	t.Errorf("got %v, want code %q", err, code)
 }
 
 var b64 = base64.RawURLEncoding
 
 func (w world) forge(t testing.TB, header, payload string) string {
 	t.Helper()
-	v, err := w.key.Current(context.Background())
+	v, err := w.key.Current(t.Context())
 	check.Must(t, err)
-	input := b64.EncodeToString([]byte(header)) + "." + b64.EncodeToString([]byte(payload))
-	sig, err := v.Sign(context.Background(), []byte(input))
-	check.Must(t, err)
-	return input + "." + b64.EncodeToString(sig)
+	return forge(t, v, header, payload)
 }
 
 func parts(t testing.TB, token string) (header, payload string) {
@@ -127,40 +141,33 @@ func TestHostileTokens(t *testing.T) {
 	withPayload := func(p string) string { return w.forge(t, header, p) }
 	v, err := w.key.Current(context.Background())
 	check.Must(t, err)
-	hs := func() string { // the public key as a shared secret
-		input := b64.EncodeToString([]byte(replace(header, "EdDSA", "HS256"))) + "." + b64.EncodeToString([]byte(payload))
-		m := hmac.New(sha256.New, v.Public())
-		m.Write([]byte(input))
-		return input + "." + b64.EncodeToString(m.Sum(nil))
-	}
+	hs := forgeMAC(v.Public(), replace(header, "EdDSA", "HS256"), payload)
+	const malformed = "artifact_malformed"
 	last := w.token[len(w.token)-1]
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	stray := string(alphabet[strings.IndexByte(alphabet, last)|1])
 	for name, tt := range map[string]struct{ token, code string }{
 		"nothing":                   {"", "artifact_missing"},
-		"100 KB":                    {strings.Repeat("a", 100<<10), "artifact_malformed"},
-		"two parts":                 {w.token[:strings.LastIndex(w.token, ".")], "artifact_malformed"},
-		"four parts":                {w.token + ".x", "artifact_malformed"},
-		"padding":                   {w.token + "==", "artifact_malformed"},
-		"a line break":              {w.token[:len(w.token)-4] + "\n" + w.token[len(w.token)-4:], "artifact_malformed"},
-		"stray bits":                {w.token[:len(w.token)-1] + stray, "artifact_malformed"},
+		"100 KB":                    {strings.Repeat("a", 100<<10), malformed},
+		"two parts":                 {w.token[:strings.LastIndex(w.token, ".")], malformed},
+		"four parts":                {w.token + ".x", malformed},
+		"padding":                   {w.token + "==", malformed},
+		"a line break":              {w.token[:len(w.token)-4] + "\n" + w.token[len(w.token)-4:], malformed},
+		"stray bits":                {w.token[:len(w.token)-1] + stray, malformed},
 		"no signature":              {w.token[:strings.LastIndex(w.token, ".")+1], "signature_invalid"},
-		"alg none":                  {withHeader(replace(header, "EdDSA", "none")), "artifact_malformed"},
-		"alg Ed25519":               {withHeader(replace(header, "EdDSA", "Ed25519")), "artifact_malformed"},
-		"HS256 with the public key": {hs(), "artifact_malformed"},
-		"another typ": {withHeader(replace(header, "request-proof+jwt", "trigger-receipt+jwt")),
-			"artifact_malformed"},
-		"an unknown crit": {withHeader(replace(header, `{"alg"`, `{"crit":["x"],"alg"`)),
-			"artifact_malformed"},
-		"an empty crit":   {withHeader(replace(header, `"typ"`, `"crit":[],"typ"`)), "artifact_malformed"},
-		"an embedded jwk": {withHeader(replace(header, `"kid"`, `"jwk":{},"kid"`)), "artifact_malformed"},
-		"b64 false":       {withHeader(replace(header, `"kid"`, `"b64":false,"kid"`)), "artifact_malformed"},
-		"alg twice": {withHeader(replace(header, `"alg":"EdDSA"`, `"alg":"none","alg":"EdDSA"`)),
-			"artifact_malformed"},
-		"ALG":     {withHeader(replace(header, `"alg"`, `"ALG"`)), "artifact_malformed"},
-		"a space": {withHeader(replace(header, `","`, `", "`)), "artifact_malformed"},
+		"alg none":                  {withHeader(replace(header, "EdDSA", "none")), malformed},
+		"alg Ed25519":               {withHeader(replace(header, "EdDSA", "Ed25519")), malformed},
+		"HS256 with the public key": {hs, malformed},
+		"another typ":               {withHeader(replace(header, "request-proof+jwt", "trigger-receipt+jwt")), malformed},
+		"an unknown crit":           {withHeader(replace(header, `{"alg"`, `{"crit":["x"],"alg"`)), malformed},
+		"an empty crit":             {withHeader(replace(header, `"typ"`, `"crit":[],"typ"`)), malformed},
+		"an embedded jwk":           {withHeader(replace(header, `"kid"`, `"jwk":{},"kid"`)), malformed},
+		"b64 false":                 {withHeader(replace(header, `"kid"`, `"b64":false,"kid"`)), malformed},
+		"alg twice":                 {withHeader(replace(header, `"alg":"EdDSA"`, `"alg":"none","alg":"EdDSA"`)), malformed},
+		"ALG":                       {withHeader(replace(header, `"alg"`, `"ALG"`)), malformed},
+		"a space":                   {withHeader(replace(header, `","`, `", "`)), malformed},
 		"another order": {withHeader(`{"typ":"request-proof+jwt","alg":"EdDSA","kid":"proof-key:v1"}`),
-			"artifact_malformed"},
+			malformed},
 		"a separator in the kid": {withHeader(replace(header, "proof-key:v1", "\u2028")), "key_unknown"},
 		"the longest kid": {withHeader(replace(header, "proof-key:v1", strings.Repeat("k", 256))),
 			"key_unknown"},
@@ -174,49 +181,39 @@ func TestHostileTokens(t *testing.T) {
 		"a worse custody": {withPayload(replace(payload, `"keyExportable":false`, `"keyExportable":true`)),
 			"key_custody"},
 		"a key for another purpose": {w.forge(t, replace(header, "request-proof+jwt", "action-grant+jwt"), payload),
-			"artifact_malformed"},
-		"no object": {withHeader(`[]`), "artifact_malformed"},
-		"no kid": {withHeader(`{"alg":"EdDSA","kid":"","typ":"request-proof+jwt"}`),
-			"artifact_malformed"},
-		"a long kid": {withHeader(replace(header, "proof-key:v1", strings.Repeat("k", 300))),
-			"artifact_malformed"},
-		"a header without a beginning": {withHeader(replace(header, `{"alg":"EdDSA","kid":"`, "")), "artifact_malformed"},
-		"a header without an end": {withHeader(replace(header, `","typ":"request-proof+jwt"}`, "")),
-			"artifact_malformed"},
-		"a kid with an escape": {withHeader(replace(header, "proof-key:v1", `proof-key:v\u0031`)),
-			"artifact_malformed"},
-		"a kid with a control character": {withHeader(replace(header, "proof-key:v1", "proof-key:v1\x1f")),
-			"artifact_malformed"},
-		"a kid that is not UTF-8": {withHeader(replace(header, "proof-key:v1", "proof-key:v1\xff")),
-			"artifact_malformed"},
-		"kid twice":            {withHeader(replace(header, `"kid":"`, `"kid":"x","kid":"`)), "artifact_malformed"},
-		"a kid that is a path": {withHeader(replace(header, "proof-key:v1", "../proof-key:v1")), "key_unknown"},
-		"another version":      {withHeader(replace(header, "proof-key:v1", "proof-key:v2")), "key_unknown"},
-		"a root's kid":         {withHeader(replace(header, "proof-key:v1", "registry:v1")), "key_purpose"},
+			malformed},
+		"no object":                      {withHeader(`[]`), malformed},
+		"no kid":                         {withHeader(`{"alg":"EdDSA","kid":"","typ":"request-proof+jwt"}`), malformed},
+		"a long kid":                     {withHeader(replace(header, "proof-key:v1", strings.Repeat("k", 300))), malformed},
+		"a header without a beginning":   {withHeader(replace(header, `{"alg":"EdDSA","kid":"`, "")), malformed},
+		"a header without an end":        {withHeader(replace(header, `","typ":"request-proof+jwt"}`, "")), malformed},
+		"a kid with an escape":           {withHeader(replace(header, "proof-key:v1", `proof-key:v\u0031`)), malformed},
+		"a kid with a control character": {withHeader(replace(header, "proof-key:v1", "proof-key:v1\x1f")), malformed},
+		"a kid that is not UTF-8":        {withHeader(replace(header, "proof-key:v1", "proof-key:v1\xff")), malformed},
+		"kid twice":                      {withHeader(replace(header, `"kid":"`, `"kid":"x","kid":"`)), malformed},
+		"a kid that is a path":           {withHeader(replace(header, "proof-key:v1", "../proof-key:v1")), "key_unknown"},
+		"another version":                {withHeader(replace(header, "proof-key:v1", "proof-key:v2")), "key_unknown"},
+		"a root's kid":                   {withHeader(replace(header, "proof-key:v1", "registry:v1")), "key_purpose"},
 		"claims reordered": {
-			withPayload(replace(payload, `"action":"a","aud":"api"`, `"aud":"api","action":"a"`)), "artifact_malformed"},
-		"a claim twice": {withPayload(replace(payload, `"action":"a"`, `"action":"b","action":"a"`)),
-			"artifact_malformed"},
-		"a claim in another case": {withPayload(replace(payload, `"action"`, `"Action"`)), "artifact_malformed"},
-		"an unknown claim": {withPayload(replace(payload, `"action":"a"`, `"action":"a","admin":true`)),
-			"artifact_malformed"},
-		"a missing claim": {withPayload(replace(payload, `"action":"a",`, ``)), "artifact_malformed"},
-		"an empty claim": {withPayload(replace(payload, `"action":"a"`, `"action":""`)),
-			"artifact_malformed"},
+			withPayload(replace(payload, `"action":"a","aud":"api"`, `"aud":"api","action":"a"`)), malformed},
+		"a claim twice":           {withPayload(replace(payload, `"action":"a"`, `"action":"b","action":"a"`)), malformed},
+		"a claim in another case": {withPayload(replace(payload, `"action"`, `"Action"`)), malformed},
+		"an unknown claim":        {withPayload(replace(payload, `"action":"a"`, `"action":"a","admin":true`)), malformed},
+		"a missing claim":         {withPayload(replace(payload, `"action":"a",`, ``)), malformed},
+		"an empty claim":          {withPayload(replace(payload, `"action":"a"`, `"action":""`)), malformed},
 		"a hash that is none": {withPayload(replace(payload, evidence.HashBytes(nil), strings.Repeat("Z", 64))),
-			"artifact_malformed"},
-		"text after the claims": {withPayload(payload + " "), "artifact_malformed"},
-		"an escape of equal value": {withPayload(replace(payload, `"action":"a"`, `"action":"\u0061"`)),
-			"artifact_malformed"},
-		"a number in another form": {withPayload(replace(payload, `,"iss"`, `.0,"iss"`)), "artifact_malformed"},
+			malformed},
+		"text after the claims":    {withPayload(payload + " "), malformed},
+		"an escape of equal value": {withPayload(replace(payload, `"action":"a"`, `"action":"\u0061"`)), malformed},
+		"a number in another form": {withPayload(replace(payload, `,"iss"`, `.0,"iss"`)), malformed},
 		"exp before iat": {
 			withPayload(replace(payload, fmt.Sprintf(`"exp":%d`, noon.Unix()+60), fmt.Sprintf(`"exp":%d`, noon.Unix()-1))),
-			"artifact_malformed"},
+			malformed},
 		"a long lifetime": {
 			withPayload(replace(payload, fmt.Sprintf(`"exp":%d`, noon.Unix()+60), fmt.Sprintf(`"exp":%d`, noon.Unix()+3600))),
-			"artifact_malformed"},
-		"no claims":                   {withPayload(`null`), "artifact_malformed"},
-		"claims that are no object":   {withPayload(`[]`), "artifact_malformed"},
+			malformed},
+		"no claims":                   {withPayload(`null`), malformed},
+		"claims that are no object":   {withPayload(`[]`), malformed},
 		"a signature that is another": {w.token[:len(w.token)-10] + "AAAAAAAAAA", "signature_invalid"},
 	} {
 		t.Run(name, func(t *testing.T) { wantCode(t, w.open(tt.token), tt.code) })
@@ -252,10 +249,6 @@ func TestExpectationsHaveNoDefault(t *testing.T) {
 			w := newWorld(t)
 			check.Must(t, w.open(w.token))
 			tt.change(&w.want)
-			if tt.code == "" {
-				check.Must(t, w.open(w.token))
-				return
-			}
 			wantCode(t, w.open(w.token), tt.code)
 		})
 	}
@@ -370,30 +363,27 @@ func TestHashJSON(t *testing.T) {
 		equal(text, text+" ")
 	}
 	equal(`1e23`, `1.0e+23`)
-	for text, code := range map[string]string{
-		`{"a":1,"a":2}`: "content_malformed", `{"a":1,"\u0061":2}`: "content_malformed", `"\ud800"`: "content_malformed",
-		`"\udc00\ud800"`: "content_malformed",
-		"\"\xff\"":       "content_malformed", ``: "content_malformed", `{`: "content_malformed",
-		`{} {}`:    "content_malformed",
-		`{"a":1,}`: "content_malformed",
-		`01`:       "content_malformed", `NaN`: "content_malformed",
-		`1E400`: "content_malformed", `-9007199254740993`: "content_malformed",
-		`1.` + strings.Repeat("0", 1099):                              "content_malformed",
-		strings.Repeat(`{"a":`, 101) + "0" + strings.Repeat("}", 101): "content_malformed",
-		`1e400`: "content_malformed", `9007199254740993`: "content_malformed", `-9007199254740995`: "content_malformed",
-		`1e-400`: "content_malformed", `1152921504606846976`: "content_malformed",
-		`123456789012345678901234567890`: "content_malformed", strings.Repeat("1", 1000): "content_malformed",
-		strings.Repeat("[", 101) + strings.Repeat("]", 101):      "content_malformed",
-		strings.Repeat("[", 100_000):                             "content_malformed",
-		"[" + strings.Repeat("0,", strictjson.MaxItems-1) + "0]": "content_malformed",
-		"[" + strings.Repeat("{},", strictjson.MaxItems) + "{}]": "content_malformed",
-		strings.Repeat(`"",`, strictjson.MaxItems+1):             "content_malformed",
+	for _, text := range []string{
+		`{"a":1,"a":2}`, `{"a":1,"\u0061":2}`, `"\ud800"`,
+		`"\udc00\ud800"`,
+		"\"\xff\"": "content_malformed", ``, `{`,
+		`{} {}`: "content_malformed",
+		`{"a":1,}`,
+		`01`: "content_malformed", `NaN`,
+		`1E400`, `-9007199254740993`,
+		`1.` + strings.Repeat("0", 1099): "content_malformed",
+		strings.Repeat(`{"a":`, 101) + "0" + strings.Repeat("}", 101),
+		`1e400`, `9007199254740993`, `-9007199254740995`,
+		`1e-400`, `1152921504606846976`,
+		`123456789012345678901234567890`, strings.Repeat("1", 1000),
+		strings.Repeat("[", 101) + strings.Repeat("]", 101): "content_malformed",
+		strings.Repeat("[", 100_000):                        "content_malformed",
+		"[" + strings.Repeat("0,", strictjson.MaxItems-1) + "0]",
+		"[" + strings.Repeat("{},", strictjson.MaxItems) + "{}]",
+		strings.Repeat(`"",`, strictjson.MaxItems+1): "content_malformed",
 	} {
 		_, err := evidence.HashJSON([]byte(text))
-		var refused *refusal.Refusal
-		if !errors.As(err, &refused) || refused.Code() != code {
-			t.Errorf("%.40q: got %v, want %s", text, err, code)
-		}
+		wantCode(t, err, "content_malformed")
 	}
 }
 
@@ -441,9 +431,8 @@ func TestUnverified(t *testing.T) {
 	}
 	for token, code := range map[string]string{"": "artifact_missing", w.token: "artifact_malformed",
 		twice.token + "~x": ""} {
-		if _, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind(), token); code != "" || err != nil {
-			wantCode(t, err, code)
-		}
+		_, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind(), token)
+		wantCode(t, err, code)
 	}
 }
 

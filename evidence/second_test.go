@@ -61,16 +61,15 @@ func newTwice(t testing.TB) twice {
 	}
 	w.root = evidence.Root{KeyID: v.KeyID(), Public: v.Public(), Purpose: evidence.PurposeDeploymentCertificate,
 		PostQuantum: w.second.public}
-	issuer, err := signer.New(evidence.DeploymentCertificateKind(), key,
-		signer.Options{Issuer: "auditor", Audience: "api", Lifetime: time.Hour, Now: func() time.Time {
-			return noon
-		}, Second: w.second})
-	check.Must(t, err)
-	w.token, _, err = issuer.Sign(t.Context(),
-		evidence.DeploymentCertificate{ControlsHash: evidence.HashBytes(nil), DeploymentID: "d",
-			ManifestHash: evidence.HashBytes(nil), Version: "1.0"})
-	check.Must(t, err)
+	o := signer.Options{Issuer: "auditor", Audience: "api", Lifetime: time.Hour, Now: func() time.Time { return noon },
+		Second: w.second}
+	w.token, _ = sign(t, evidence.DeploymentCertificateKind(), key, o, aDeployment())
 	return w
+}
+
+func aDeployment() evidence.DeploymentCertificate {
+	h := evidence.HashBytes(nil)
+	return evidence.DeploymentCertificate{ControlsHash: h, DeploymentID: "d", ManifestHash: h, Version: "1.0"}
 }
 
 func (w twice) open(t testing.TB, token string, change func(*evidence.Root, *evidence.Expected)) error {
@@ -81,19 +80,14 @@ func (w twice) open(t testing.TB, token string, change func(*evidence.Root, *evi
 	}
 	trust, err := evidence.NewTrust([]evidence.Root{root}, evidence.Bundle{}, evidence.SignerPolicy{})
 	check.Must(t, err)
-	v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return noon }})
-	check.Must(t, err)
-	_, err = evidence.Open(v, evidence.DeploymentCertificateKind(), token, want)
+	_, err = evidence.Open(verifierAt(t, trust, noon), evidence.DeploymentCertificateKind(), token, want)
 	return err
 }
 
 func (w twice) forgeTwice(t testing.TB, key postQuantum, header, payload string) string {
 	t.Helper()
 	first, _, _ := strings.Cut(w.token, "~")
-	input := b64.EncodeToString([]byte(header)) + "." + b64.EncodeToString([]byte(payload))
-	sig, err := key.Sign(t.Context(), []byte(input))
-	check.Must(t, err)
-	return first + "~" + input + "." + b64.EncodeToString(sig)
+	return first + "~" + forge(t, key, header, payload)
 }
 
 func TestSecondSignature(t *testing.T) {
@@ -158,27 +152,14 @@ func TestSecondSignature(t *testing.T) {
 }
 
 func TestSecondSignatureOfTheBundle(t *testing.T) {
-	registry, err := custody.NewMemory("registry")
-	check.Must(t, err)
-	root, err := registry.Current(t.Context())
-	check.Must(t, err)
+	registry, root := version(t, "registry")
 	second := newPostQuantum(root.KeyID(), 3)
-	certify, err := signer.New(evidence.SignerCertificateKind(), registry,
-		signer.Options{Issuer: "registry", Audience: "api", Lifetime: time.Hour, Now: func() time.Time {
-			return noon
-		}, Second: second})
-	check.Must(t, err)
+	o := signer.Options{Issuer: "registry", Audience: "api", Lifetime: time.Hour, Now: func() time.Time { return noon },
+		Second: second}
 	certificate := func(name string) string {
-		key, err := custody.NewMemory(name)
-		check.Must(t, err)
-		v, err := key.Current(t.Context())
-		check.Must(t, err)
-		token, _, err := certify.Sign(t.Context(), evidence.SignerCertificate{
-			KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeRequestProof}, SubjectIssuer: name,
-			SubjectKeyID:     v.KeyID(),
-			SubjectPublicKey: evidence.EncodePublicKey(v.Public()), SubjectPublicKeyHash: evidence.HashBytes(v.Public()),
-		})
-		check.Must(t, err)
+		_, v := version(t, name)
+		token, _ := sign(t, evidence.SignerCertificateKind(), registry, o,
+			certificateFor(v, evidence.PurposeRequestProof, name))
 		return token
 	}
 	a, b := certificate("a"), certificate("b")
@@ -204,7 +185,7 @@ func TestSecondSignatureOfTheBundle(t *testing.T) {
 		_, err := evidence.NewTrust([]evidence.Root{tt.root}, evidence.Bundle{Certificates: tt.certs}, tt.policy)
 		t.Run(name, func(t *testing.T) { wantCode(t, err, tt.code) })
 	}
-	_, err = evidence.NewTrust([]evidence.Root{pinned}, evidence.Bundle{Certificates: []string{a, b}}, demand)
+	_, err := evidence.NewTrust([]evidence.Root{pinned}, evidence.Bundle{Certificates: []string{a, b}}, demand)
 	check.Must(t, err)
 	_, err = evidence.NewTrust([]evidence.Root{unpinned}, evidence.Bundle{Certificates: []string{a, firstA}},
 		evidence.SignerPolicy{})
@@ -385,8 +366,7 @@ func BenchmarkOpenTwice(b *testing.B) {
 	w := newTwice(b)
 	trust, err := evidence.NewTrust([]evidence.Root{w.root}, evidence.Bundle{}, evidence.SignerPolicy{})
 	check.Must(b, err)
-	v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return noon }})
-	check.Must(b, err)
+	v := verifierAt(b, trust, noon)
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := evidence.Open(v, evidence.DeploymentCertificateKind(), w.token, w.want); err != nil {

@@ -29,20 +29,12 @@ func TestTrustThatIsRefused(t *testing.T) {
 	roots := []evidence.Root{{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeSignerCertificate}}
 	certificate := func(by *custody.Memory, change func(*evidence.SignerCertificate)) string {
 		t.Helper()
-		i, err := signer.New(evidence.SignerCertificateKind(), by,
-			signer.Options{Issuer: "registry", Audience: "api", Lifetime: time.Hour, Now: func() time.Time {
-				return noon
-			}})
-		check.Must(t, err)
-		c := evidence.SignerCertificate{KeyCustody: "external_mediator", Purposes: []string{"request_proof"},
-			SubjectIssuer: "m", SubjectKeyID: subject.KeyID(),
-			SubjectPublicKey:     evidence.EncodePublicKey(subject.Public()),
-			SubjectPublicKeyHash: evidence.HashBytes(subject.Public())}
+		c := certificateFor(subject, evidence.PurposeRequestProof, "m")
 		if change != nil {
 			change(&c)
 		}
-		token, _, err := i.Sign(context.Background(), c)
-		check.Must(t, err)
+		token, _ := sign(t, evidence.SignerCertificateKind(), by,
+			signer.Options{Issuer: "registry", Audience: "api", Lifetime: time.Hour, Now: func() time.Time { return noon }}, c)
 		return token
 	}
 	good := certificate(registry, nil)
@@ -50,15 +42,9 @@ func TestTrustThatIsRefused(t *testing.T) {
 		nil {
 		t.Fatal(err)
 	}
-	forged := func() string {
-		header, payload := parts(t, good)
-		input := b64.EncodeToString([]byte(header)) + "." +
-			b64.EncodeToString(
-				[]byte(strings.Replace(payload, `"purposes":["request_proof"]`, `"purposes":["request_proof","action_grant"]`, 1)))
-		sig, err := root.Sign(t.Context(), []byte(input))
-		check.Must(t, err)
-		return input + "." + b64.EncodeToString(sig)
-	}()
+	header, payload := parts(t, good)
+	forged := forge(t, root, header,
+		strings.Replace(payload, `"purposes":["request_proof"]`, `"purposes":["request_proof","action_grant"]`, 1))
 	swap := func(c *evidence.SignerCertificate) {
 		c.SubjectPublicKey, c.SubjectPublicKeyHash = evidence.EncodePublicKey(other.Public()),
 			evidence.HashBytes(other.Public())
@@ -132,22 +118,14 @@ func TestSharedKey(t *testing.T) {
 		"the same id, another purpose, before": {v.KeyID(), evidence.PurposeActionGrant, noon.Add(-time.Hour), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			i, err := signer.New(evidence.SignerCertificateKind(), d.registry, d.options("registry", tt.issued))
-			check.Must(t, err)
-			again, _, err := i.Sign(t.Context(),
-				evidence.SignerCertificate{KeyCustody: "external_mediator", Purposes: []string{tt.purpose}, SubjectIssuer: "m",
-					SubjectKeyID: tt.kid, SubjectPublicKey: evidence.EncodePublicKey(v.Public()),
-					SubjectPublicKeyHash: evidence.HashBytes(v.Public())})
-			check.Must(t, err)
+			c := certificateFor(v, tt.purpose, "m")
+			c.SubjectKeyID = tt.kid
+			again, _ := sign(t, evidence.SignerCertificateKind(), d.registry, d.options("registry", tt.issued), c)
 			for _, certificates := range [][]string{append([]string{again}, d.certificates...),
 				append(d.certificates[:1:1], again)} {
 				d := *d
 				d.certificates = certificates
-				if err := d.open(t, proof, "", noon); tt.code != "" {
-					wantCode(t, err, tt.code)
-				} else {
-					check.Must(t, err)
-				}
+				wantCode(t, d.open(t, proof, "", noon), tt.code)
 			}
 		})
 	}
@@ -203,42 +181,28 @@ func TestSignerPolicy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			registry, root := version(t, "registry")
 			key, v := version(t, "k")
-			clock := func() time.Time { return noon }
-			certify, err := signer.New(evidence.SignerCertificateKind(), registry,
+			c := certificateFor(v, evidence.PurposeTriggerReceipt, "trigger")
+			policy := evidence.SignerPolicy{Expected: expect("registry", "registry")}
+			policy.MaxAge = time.Hour
+			tt.change(&c, &policy)
+			token, _ := sign(t, evidence.SignerCertificateKind(), registry,
 				signer.Options{Issuer: "registry", Audience: "api", Lifetime: time.Hour, Now: func() time.Time {
 					return noon.Add(-30 * time.Minute)
-				}})
-			check.Must(t, err)
-			c := evidence.SignerCertificate{KeyCustody: custody.ExternalMediator,
-				Purposes: []string{evidence.PurposeTriggerReceipt}, SubjectIssuer: "trigger", SubjectKeyID: v.KeyID(),
-				SubjectPublicKey: evidence.EncodePublicKey(v.Public()), SubjectPublicKeyHash: evidence.HashBytes(v.Public())}
-			policy := evidence.SignerPolicy{
-				Expected: evidence.Expected{Issuers: []string{"registry"}, Audiences: []string{"api"}, KeyIDs: []string{"registry"},
-					MaxAge: time.Hour}}
-			tt.change(&c, &policy)
-			token, _, err := certify.Sign(t.Context(), c)
-			check.Must(t, err)
+				}}, c)
 			trust, err := evidence.NewTrust(
 				[]evidence.Root{{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeSignerCertificate}},
 				evidence.Bundle{Certificates: []string{token}}, policy)
 			check.Must(t, err)
-			verifier, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: clock})
-			check.Must(t, err)
-			issuer, err := signer.New(evidence.TriggerReceiptKind(), key,
-				signer.Options{Issuer: "trigger", Audience: "api", Lifetime: time.Minute, Now: clock})
-			check.Must(t, err)
-			h := evidence.HashBytes(nil)
-			receipt, _, err := issuer.Sign(t.Context(),
+			verifier := verifierAt(t, trust, noon)
+			h, o := evidence.HashBytes(nil), options()
+			o.Issuer = "trigger"
+			receipt, _ := sign(t, evidence.TriggerReceiptKind(), key, o,
 				evidence.TriggerReceipt{BindingHash: h, EventID: "e", Kind: "k", OriginProofHash: h, PayloadHash: h, Source: "s"})
-			check.Must(t, err)
-			want := evidence.Expected{Issuers: []string{"trigger"}, Audiences: []string{"api"}, KeyIDs: []string{"k"},
-				MaxAge: time.Minute}
+			want := expect("trigger", "k")
 			_, err = evidence.Open(verifier, evidence.TriggerReceiptKind(), receipt, want)
-			if tt.code != "" {
-				wantCode(t, err, tt.code)
+			if wantCode(t, err, tt.code); tt.code != "" {
 				return
 			}
-			check.Must(t, err)
 			want.Custody = []string{evidence.CustodyHardwareBacked}
 			_, err = evidence.Open(verifier, evidence.TriggerReceiptKind(), receipt, want)
 			wantCode(t, err, "key_custody")
@@ -252,14 +216,8 @@ func TestTwoCertificatesOfOneKey(t *testing.T) {
 	certificate := func(issuer string, at time.Duration) string {
 		v, err := d.key.Current(t.Context())
 		check.Must(t, err)
-		i, err := signer.New(evidence.SignerCertificateKind(), d.registry, d.options("registry", noon.Add(at)))
-		check.Must(t, err)
-		token, _, err := i.Sign(t.Context(), evidence.SignerCertificate{
-			KeyCustody: custody.ExternalMediator, Purposes: []string{evidence.PurposeRequestProof}, SubjectIssuer: issuer,
-			SubjectKeyID:     v.KeyID(),
-			SubjectPublicKey: evidence.EncodePublicKey(v.Public()), SubjectPublicKeyHash: evidence.HashBytes(v.Public()),
-		})
-		check.Must(t, err)
+		token, _ := sign(t, evidence.SignerCertificateKind(), d.registry, d.options("registry", noon.Add(at)),
+			certificateFor(v, evidence.PurposeRequestProof, issuer))
 		return token
 	}
 	token, _ := d.proof(t)
@@ -277,9 +235,7 @@ func TestTwoCertificatesOfOneKey(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d.certificates = tt.certificates
-			if err := d.open(t, token, "", noon); tt.code != "" || err != nil {
-				wantCode(t, err, tt.code)
-			}
+			wantCode(t, d.open(t, token, "", noon), tt.code)
 		})
 	}
 }
@@ -291,8 +247,7 @@ func TestRootThatIsNotTheOne(t *testing.T) {
 		[]evidence.Root{d.root, {KeyID: v.KeyID(), Public: v.Public(), Purpose: evidence.PurposeDeploymentCertificate}},
 		evidence.Bundle{Certificates: d.certificates}, d.policy)
 	check.Must(t, err)
-	verifier, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return noon }})
-	check.Must(t, err)
+	verifier := verifierAt(t, trust, noon)
 	stranger, _ := version(t, "stranger")
 	for name, tt := range map[string]struct {
 		key  *custody.Memory
@@ -302,20 +257,11 @@ func TestRootThatIsNotTheOne(t *testing.T) {
 		"the registry": {d.registry, "key_purpose"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			i, err := signer.New(evidence.DeploymentCertificateKind(), tt.key, d.options("auditor", noon))
-			check.Must(t, err)
-			token, _, err := i.Sign(t.Context(),
-				evidence.DeploymentCertificate{ControlsHash: evidence.HashBytes(nil), DeploymentID: "d",
-					ManifestHash: evidence.HashBytes(nil), Version: "1.0"})
-			check.Must(t, err)
-			_, err = evidence.Open(verifier, evidence.DeploymentCertificateKind(), token, evidence.Expected{
-				Issuers: []string{"auditor"}, Audiences: []string{"api"},
-				KeyIDs: []string{"auditor", "stranger", "proof-key", "registry"}, MaxAge: time.Minute,
-				Custody: []string{evidence.CustodyHardwareBacked}, RequireNonExportable: true,
-			})
-			if tt.code != "" || err != nil {
-				wantCode(t, err, tt.code)
-			}
+			token, _ := sign(t, evidence.DeploymentCertificateKind(), tt.key, d.options("auditor", noon), aDeployment())
+			want := expect("auditor", "auditor", "stranger", "proof-key", "registry")
+			want.Custody, want.RequireNonExportable = []string{evidence.CustodyHardwareBacked}, true
+			_, err = evidence.Open(verifier, evidence.DeploymentCertificateKind(), token, want)
+			wantCode(t, err, tt.code)
 		})
 	}
 }
