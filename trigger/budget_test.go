@@ -74,7 +74,7 @@ func TestUnsent(t *testing.T) {
 	spent(1)
 	refused()
 
-	must(k.Evidence(t.Context(), id, binding("delete_post")))(t)
+	k.pay(t, id, "delete_post")
 	must(c.Done(t.Context(), id, runtime))(t)
 	wantCode(t, unsent(last), "event_closed")
 }

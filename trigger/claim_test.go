@@ -21,9 +21,7 @@ import (
 )
 
 func TestClaimTakesTheOldestThatCanBeAReason(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := bubble(t)
-		defer k.Close()
+	inBubble(t, func(t *testing.T, k *kit) {
 		k.deliver(t, fromGitHub("workflow_dispatch", "d", `{}`))
 		must(k.Report(t.Context(), evidence.TriggerUnknown, evidence.MethodSelfReported, "agent", nil))(t)
 		old := k.release(t)
@@ -34,7 +32,7 @@ func TestClaimTakesTheOldestThatCanBeAReason(t *testing.T) {
 				t.Errorf("claimed %+v, want %s", e, want)
 			}
 		}
-		if e := must(k.Get(t.Context(), old))(t); e.State != trigger.Expired {
+		if e := k.event(t, old); e.State != trigger.Expired {
 			t.Errorf("the old event is %s", e.State)
 		}
 		at := time.Now()
@@ -106,10 +104,18 @@ func bubble(t *testing.T, change ...func(*trigger.Options)) *kit {
 	return newKit(t, append([]func(*trigger.Options){func(o *trigger.Options) { o.Now = time.Now }}, change...)...)
 }
 
-func TestClaimWaits(t *testing.T) {
+// inBubble runs do with a service in a synctest bubble.
+func inBubble(t *testing.T, do func(t *testing.T, k *kit), change ...func(*trigger.Options)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		k := bubble(t)
-		defer k.Close()
+		k := bubble(t, change...)
+		defer func() { k.Close() }() // perhaps of another service, after a restart
+		do(t, k)
+	})
+}
+
+func TestClaimWaits(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
 		type result struct {
 			event trigger.Event
 			err   error
@@ -136,9 +142,7 @@ func TestClaimWaits(t *testing.T) {
 }
 
 func TestClaimWaitsNoLongerThanTheServiceOrItsCaller(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := bubble(t)
-		defer k.Close()
+	inBubble(t, func(t *testing.T, k *kit) {
 		at := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -182,7 +186,7 @@ func TestReleaseAndDone(t *testing.T) {
 	if e := must(k.Claim(t.Context(), trigger.Claim{Runtime: other}))(t); e.ID != id {
 		t.Errorf("after its release %s was not given again, but %s", id, e.ID)
 	}
-	must(k.Evidence(t.Context(), id, binding("create_post")))(t)
+	k.pay(t, id, "create_post")
 	wantCode(t, second(k.Release(t.Context(), id, other)), "event_closed")
 	for range 2 { // repeating it changes nothing
 		if e := must(k.Done(t.Context(), id, other))(t); e.State != trigger.Done {
@@ -199,15 +203,13 @@ func TestReleaseAndDone(t *testing.T) {
 			t.Errorf("of a session that has outlived its event: %+v", e)
 		}
 	}
-	if e := must(k.Get(t.Context(), id))(t); e.State != trigger.Done {
+	if e := k.event(t, id); e.State != trigger.Done {
 		t.Errorf("done, and old by now: %+v", e)
 	}
 }
 
 func TestReleaseWakes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := bubble(t)
-		defer k.Close()
+	inBubble(t, func(t *testing.T, k *kit) {
 		id := k.claimed(t)
 		time.AfterFunc(time.Second, func() { _, _ = k.Release(context.Background(), id, runtime) })
 		e := must(k.Claim(t.Context(), trigger.Claim{Runtime: "worker-2", Wait: time.Minute}))(t)
@@ -218,18 +220,16 @@ func TestReleaseWakes(t *testing.T) {
 }
 
 func TestKeptForever(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := bubble(t, func(o *trigger.Options) { o.Retention = trigger.Forever })
-		defer k.Close()
+	inBubble(t, func(t *testing.T, k *kit) {
 		id := k.release(t)
 		time.Sleep(20 * 365 * 24 * time.Hour)
 		stop := k.run(t)
 		time.Sleep(2 * time.Minute)
 		stop()
-		if e := must(k.Get(t.Context(), id))(t); e.State != trigger.Expired {
+		if e := k.event(t, id); e.State != trigger.Expired {
 			t.Errorf("the event is %+v", e)
 		}
-	})
+	}, func(o *trigger.Options) { o.Retention = trigger.Forever })
 }
 
 // TestSweep follows an event until only its single-use keys are left.
@@ -241,14 +241,14 @@ func TestSweep(t *testing.T) {
 		go func() { done <- k.Run(ctx) }()
 		sent := fromGitHub("push", "once", `{"ref":"main"}`)
 		id := k.claim(t, k.deliver(t, sent).EventID)
-		must(k.Evidence(t.Context(), id, binding("create_post")))(t)
+		k.pay(t, id, "create_post")
 		time.Sleep(30 * time.Minute)
-		if e := must(k.Get(t.Context(), id))(t); e.State != trigger.Expired || e.ClaimedBy != runtime {
+		if e := k.event(t, id); e.State != trigger.Expired || e.ClaimedBy != runtime {
 			t.Errorf("the event is %+v", e)
 		}
 		time.Sleep(time.Hour)
 		wantCode(t, second(k.Get(t.Context(), id)), "not_found")
-		wantCode(t, second(k.Evidence(t.Context(), id, binding("create_post"))), "not_found")
+		wantCode(t, k.ask(t, id), "not_found")
 		var left int
 		if err := k.sql(t).QueryRow("SELECT (SELECT count(*) FROM uses) + (SELECT count(*) FROM spent)").Scan(&left); err !=
 			nil || left != 0 {
@@ -304,7 +304,7 @@ func TestClaimByCallerThatHasLeft(t *testing.T) {
 		return err == nil && e.State == trigger.Claimed
 	}
 	wantCode(t, second(k.Claim(leaver{context.Background(), gone}, trigger.Claim{Runtime: runtime})), "event_none")
-	if e := must(k.Get(t.Context(), id))(t); e.State != trigger.Received {
+	if e := k.event(t, id); e.State != trigger.Received {
 		t.Errorf("the event is %s", e.State)
 	}
 }
@@ -334,7 +334,7 @@ func TestClaimByCallerThatLeaves(t *testing.T) {
 		if err != nil {
 			want = trigger.Received
 		}
-		if e := must(k.Get(t.Context(), id))(t); e.State != want {
+		if e := k.event(t, id); e.State != want {
 			t.Fatalf("after %v the event is %s", err, e.State)
 		}
 	}

@@ -19,7 +19,7 @@ import (
 func TestEvidence(t *testing.T) {
 	k := newKit(t)
 	id := k.claimed(t)
-	event := must(k.Get(t.Context(), id))(t)
+	event := k.event(t, id)
 	b := binding("create_post")
 	got := must(k.Evidence(t.Context(), id, b))(t)
 
@@ -133,7 +133,7 @@ func TestEvidenceRefused(t *testing.T) {
 			if got != (trigger.Evidence{}) {
 				t.Error("there is evidence in spite of the refusal")
 			}
-			must(k.Evidence(t.Context(), k.claimed(t), binding("create_post")))(t) // the guard is not simply shut
+			k.pay(t, k.claimed(t), "create_post") // the guard is not simply shut
 		})
 	}
 }
@@ -168,16 +168,16 @@ func TestBudget(t *testing.T) {
 	wantCode(t, err, "event_closed") // the same post, though the budget is not spent
 	k.restart(t)
 	wantCode(t, second(k.Evidence(t.Context(), id, b)), "event_closed")
-	must(k.Evidence(t.Context(), id, binding("create_post")))(t)
-	wantCode(t, second(k.Evidence(t.Context(), id, binding("create_post"))), "event_closed")
-	must(k.Evidence(t.Context(), id, binding("delete_post")))(t)
+	k.pay(t, id, "create_post")
+	wantCode(t, k.ask(t, id), "event_closed")
+	k.pay(t, id, "delete_post")
 }
 
 // TestUnsignedCostsNothing checks that an event gets its payment back if signing fails.
 func TestUnsignedCostsNothing(t *testing.T) {
 	k := newKit(t, func(o *trigger.Options) { o.Budget = 2 })
 	id := k.claimed(t)
-	must(k.Evidence(t.Context(), id, binding("create_post")))(t)
+	k.pay(t, id, "create_post")
 	origin, receipt := k.options.Origin, k.options.Receipt
 	for name, broken := range map[string]func(){
 		"the proof": func() {
@@ -192,14 +192,14 @@ func TestUnsignedCostsNothing(t *testing.T) {
 			broken()
 			k.restart(t)
 			for range 3 {
-				wantCode(t, second(k.Evidence(t.Context(), id, binding("create_post"))), "custody_unavailable")
+				wantCode(t, k.ask(t, id), "custody_unavailable")
 			}
 			k.options.Origin, k.options.Receipt = origin, receipt
 		})
 	}
 	k.restart(t)
-	must(k.Evidence(t.Context(), id, binding("create_post")))(t)
-	wantCode(t, second(k.Evidence(t.Context(), id, binding("create_post"))), "event_closed")
+	k.pay(t, id, "create_post")
+	wantCode(t, k.ask(t, id), "event_closed")
 }
 
 func TestNewRefused(t *testing.T) {
@@ -210,21 +210,17 @@ func TestNewRefused(t *testing.T) {
 		says   string
 		change func(*trigger.Options)
 	}{
-		"no origin signer":  {lacks, func(o *trigger.Options) { o.Origin = nil }},
-		"no receipt signer": {lacks, func(o *trigger.Options) { o.Receipt = nil }},
-		"no clock":          {lacks, func(o *trigger.Options) { o.Now = nil }},
-		"no log":            {lacks, func(o *trigger.Options) { o.Log = nil }},
-		"negative age":      {limit, func(o *trigger.Options) { o.MaxAge = -time.Second }},
-		"negative budget":   {limit, func(o *trigger.Options) { o.Budget = -1 }},
-		"negative time":     {limit, func(o *trigger.Options) { o.Retention = -time.Second }},
-		"two of one name":   {named, func(o *trigger.Options) { o.Sources = []trigger.Source{github(t), github(t)} }},
-		"a name with a space": {named, func(o *trigger.Options) {
-			o.Sources = []trigger.Source{must(trigger.NewSchedule("a b", "@hourly", "", nil))(t)}
-		}},
-		"no name": {named, func(o *trigger.Options) {
-			o.Sources = []trigger.Source{must(trigger.NewSchedule("", "@hourly", "", nil))(t)}
-		}},
-		"open already": {"open", func(o *trigger.Options) { o.Path = k.options.Path }},
+		"no origin signer":    {lacks, func(o *trigger.Options) { o.Origin = nil }},
+		"no receipt signer":   {lacks, func(o *trigger.Options) { o.Receipt = nil }},
+		"no clock":            {lacks, func(o *trigger.Options) { o.Now = nil }},
+		"no log":              {lacks, func(o *trigger.Options) { o.Log = nil }},
+		"negative age":        {limit, func(o *trigger.Options) { o.MaxAge = -time.Second }},
+		"negative budget":     {limit, func(o *trigger.Options) { o.Budget = -1 }},
+		"negative time":       {limit, func(o *trigger.Options) { o.Retention = -time.Second }},
+		"two of one name":     {named, sourced(github(t), github(t))},
+		"a name with a space": {named, sourced(schedule(t, "a b", "@hourly", ""))},
+		"no name":             {named, sourced(schedule(t, "", "@hourly", ""))},
+		"open already":        {"open", func(o *trigger.Options) { o.Path = k.options.Path }},
 		"without a table": {"no such table: spent", func(o *trigger.Options) {
 			old := newKit(t)
 			old.sql(t, "DROP TABLE spent")

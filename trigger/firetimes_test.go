@@ -15,7 +15,7 @@ import (
 // firesOn returns an expression's fire times from noon (UTC) before a date to noon after it.
 func firesOn(t *testing.T, spec, zone, date string) []string {
 	t.Helper()
-	s := must(trigger.NewSchedule("s", spec, zone, nil))(t)
+	s := schedule(t, "s", spec, zone)
 	day := must(time.Parse("2006-01-02 15:04", date+" 12:00"))(t)
 	var fired []string
 	for at := trigger.Next(s, day.AddDate(0, 0, -1)); at.Before(day.AddDate(0, 0, 1)) &&
@@ -111,7 +111,7 @@ func TestFireTimesMinuteByMinute(t *testing.T) {
 						want, wanted = append(want, begin.Add(time.Duration(minute)*time.Minute)), inUTC.Next(now)
 					}
 				}
-				s := must(trigger.NewSchedule("s", spec, c.zone, nil))(t)
+				s := schedule(t, "s", spec, c.zone)
 				for at := trigger.Next(s, begin); at.Before(end) && !at.IsZero(); at = trigger.Next(s, at) {
 					got = append(got, at.UTC())
 				}
@@ -151,7 +151,7 @@ func TestScheduleOverClockChange(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ahead := time.Until(must(time.Parse(time.RFC3339, c.from))(t))
-				s := must(trigger.NewSchedule("s", c.spec, "Europe/Berlin", nil))(t)
+				s := schedule(t, "s", c.spec, "Europe/Berlin")
 				s.Missed = c.missed
 				k := bubble(t, func(o *trigger.Options) {
 					o.Sources, o.Now = []trigger.Source{s}, func() time.Time { return time.Now().Add(ahead) }

@@ -16,9 +16,7 @@ import (
 
 // FuzzWebhook checks that a delivery without a valid signature is refused, and that kept events can be signed.
 func FuzzWebhook(f *testing.F) {
-	k := newKit(f, func(o *trigger.Options) {
-		o.Sources = []trigger.Source{github(f), must(trigger.NewStandard("hooks", []string{vectorSecret}))(f)}
-	})
+	k := newKit(f, sourced(github(f), hooks(f, vectorSecret)))
 	f.Add("github", "push", "id", "sha256=00", "", `{"action":"published"}`, true)
 	f.Add("github", "release", "id", "", "", `{"action":"published"}`, true)
 	f.Add("hooks", "", vectorID, vectorSignature, strconv.Itoa(vectorTime), vectorBody, false)
@@ -45,7 +43,7 @@ func FuzzWebhook(f *testing.F) {
 		case a.EventID == "":
 			return
 		}
-		e := must(k.Get(t.Context(), a.EventID))(t)
+		e := k.event(t, a.EventID)
 		if !json.Valid(e.Payload) || !evidence.IsHash(e.PayloadHash) || e.Verified() == nil && e.HumanInitiated {
 			t.Fatalf("kept %+v", e)
 		}

@@ -147,6 +147,20 @@ func github(t testing.TB) *trigger.Webhook {
 		t)
 }
 
+func schedule(t testing.TB, name, spec, zone string) *trigger.Schedule {
+	t.Helper()
+	return must(trigger.NewSchedule(name, spec, zone, nil))(t)
+}
+
+func hooks(t testing.TB, secrets ...string) *trigger.Webhook {
+	t.Helper()
+	return must(trigger.NewStandard("hooks", secrets))(t)
+}
+
+func sourced(list ...trigger.Source) func(*trigger.Options) {
+	return func(o *trigger.Options) { o.Sources = list }
+}
+
 func binding(action string) evidence.Binding {
 	return evidence.Binding{Action: action, ContentHash: evidence.HashBytes([]byte("content")), Nonce: evidence.NewID(),
 		Resource: "POST /posts", Subject: "agent"}
@@ -227,6 +241,21 @@ func (k *kit) claim(t testing.TB, id string) string {
 		t.Fatalf("claimed %+v", e)
 	}
 	return e.ID
+}
+
+func (k *kit) event(t testing.TB, id string) trigger.Event {
+	t.Helper()
+	return must(k.Get(t.Context(), id))(t)
+}
+
+// ask asks for evidence for another post.
+func (k *kit) ask(t testing.TB, id string) error {
+	return second(k.Evidence(t.Context(), id, binding("create_post")))
+}
+
+func (k *kit) pay(t testing.TB, id, action string) trigger.Evidence {
+	t.Helper()
+	return must(k.Evidence(t.Context(), id, binding(action)))(t)
 }
 
 func must[T any](v T, err error) func(testing.TB) T {

@@ -91,7 +91,7 @@ func inQueue(t *testing.T, do func(t *testing.T, s *spool, q *trigger.Queue, k *
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpool(t)
 		q := s.queue()
-		k := bubble(t, func(o *trigger.Options) { o.Sources = []trigger.Source{q} })
+		k := bubble(t, sourced(q))
 		defer func() { k.Close() }()
 		do(t, s, q, k)
 	})
@@ -213,7 +213,7 @@ func TestQueueOwners(t *testing.T) {
 // TestQueueHasOneService checks that a second service waits for the end of the first.
 func TestQueueHasOneService(t *testing.T) {
 	inQueue(t, func(t *testing.T, s *spool, _ *trigger.Queue, first *kit) {
-		second := bubble(t, func(o *trigger.Options) { o.Sources = []trigger.Source{s.queue()} })
+		second := bubble(t, sourced(s.queue()))
 		defer second.Close()
 		stopFirst := first.run(t)
 		time.Sleep(time.Second)

@@ -58,16 +58,12 @@ func TestScheduleFires(t *testing.T) {
 		{"@every 45s", "", 2 * time.Minute, []string{"2000-01-01T00:00:45Z", "2000-01-01T00:01:30Z"}},
 	} {
 		t.Run(c.spec, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := bubble(t, func(o *trigger.Options) {
-					o.Sources = []trigger.Source{must(trigger.NewSchedule("s", c.spec, c.zone, map[string]any{"task": "report"}))(t)}
-				})
-				defer k.Close()
+			inBubble(t, func(t *testing.T, k *kit) {
 				stop := k.run(t)
 				time.Sleep(c.wait)
 				stop()
 				wantTimes(t, k, c.want...)
-			})
+			}, sourced(must(trigger.NewSchedule("s", c.spec, c.zone, map[string]any{"task": "report"}))(t)))
 		})
 	}
 }
@@ -91,7 +87,7 @@ func TestScheduleEvidence(t *testing.T) {
 		}
 		k.wantEvidence(t, e,
 			map[string]string{"schedule": "nightly", "cron": "15 2 * * *", "zone": "UTC", "fireTime": e.EvidenceID})
-		got := must(k.Evidence(t.Context(), e.ID, binding("create_post")))(t)
+		got := k.pay(t, e.ID, "create_post")
 		c := must(evidence.UnverifiedClaims(evidence.TriggerOriginProofKind(), got.OriginProof))(t)
 		if c.Kind != evidence.TriggerScheduled || c.VerificationMethod != evidence.MethodSchedulerLock {
 			t.Errorf("the origin proof says %+v", c)
@@ -101,14 +97,12 @@ func TestScheduleEvidence(t *testing.T) {
 
 // TestTwoSchedulers runs two schedulers of one name on one store, and restarts their processes.
 func TestTwoSchedulers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := bubble(t, func(o *trigger.Options) { o.Sources = nil })
-		defer func() { k.Close() }()
+	inBubble(t, func(t *testing.T, k *kit) {
 		for range 2 {
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 4)
 			for _, spec := range []string{"*/10 * * * *", "*/10 * * * *", "@every 10m"} {
-				go func() { done <- must(trigger.NewSchedule("s", spec, "", nil))(t).Run(ctx, k.Service) }()
+				go func() { done <- schedule(t, "s", spec, "").Run(ctx, k.Service) }()
 				time.Sleep(time.Second) // they do not start together
 			}
 			time.Sleep(10*time.Minute + 30*time.Second)
@@ -121,7 +115,7 @@ func TestTwoSchedulers(t *testing.T) {
 			k.restart(t)
 		}
 		wantTimes(t, k, "2000-01-01T00:10:00Z", "2000-01-01T00:20:00Z")
-	})
+	}, func(o *trigger.Options) { o.Sources = nil })
 }
 
 // TestMissed lets fire times pass without a scheduler.
@@ -137,9 +131,9 @@ func TestMissed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := must(trigger.NewSchedule("hourly", "@hourly", "", nil))(t)
+				s := schedule(t, "hourly", "@hourly", "")
 				s.Missed = c.missed
-				k := bubble(t, func(o *trigger.Options) { o.Sources = []trigger.Source{s} })
+				k := bubble(t, sourced(s))
 				defer k.Close()
 				stop := k.run(t) // never fired: nothing was missed
 				time.Sleep(90 * time.Minute)
@@ -169,9 +163,9 @@ func TestMachineSlept(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := must(trigger.NewSchedule("hourly", "@hourly", "", nil))(t)
+				s := schedule(t, "hourly", "@hourly", "")
 				s.Missed = c.missed
-				k := newKit(t, func(o *trigger.Options) { o.Sources = []trigger.Source{s} })
+				k := newKit(t, sourced(s))
 				defer k.Close()
 				var slept atomic.Int64
 				k.options.Now = func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }
@@ -191,8 +185,8 @@ func TestMachineSlept(t *testing.T) {
 func TestScheduleThatIsNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		option, logs := logged()
-		s := must(trigger.NewSchedule("s", "*/10 * * * *", "", nil))(t)
-		k := bubble(t, option, func(o *trigger.Options) { o.Sources = []trigger.Source{s} })
+		s := schedule(t, "s", "*/10 * * * *", "")
+		k := bubble(t, option, sourced(s))
 		defer func() { k.Close() }()
 		ctx, end := context.WithTimeout(t.Context(), 20*time.Minute)
 		defer end()
@@ -231,7 +225,7 @@ func TestScheduleThatIsNotKept(t *testing.T) {
 // TestScheduleThatEnds uses 2096, the last 29 February for eight years, which is farther than cron expressions look.
 func TestScheduleThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := must(trigger.NewSchedule("s", "0 0 29 2 *", "", nil))(t)
+		s := schedule(t, "s", "0 0 29 2 *", "")
 		if next := trigger.Next(s, time.Date(2096, 2, 29, 0, 0, 0, 0, time.UTC)); !next.IsZero() {
 			t.Fatalf("after the last time comes %s", next)
 		}
@@ -253,7 +247,7 @@ func TestScheduleThatEnds(t *testing.T) {
 // TestLatest looks for fire times a long time back.
 func TestLatest(t *testing.T) {
 	leap := time.Date(2024, 2, 29, 0, 0, 0, 0, time.UTC)
-	s := must(trigger.NewSchedule("s", "0 0 29 2 *", "", nil))(t)
+	s := schedule(t, "s", "0 0 29 2 *", "")
 	for _, c := range []struct{ after, until, want time.Time }{
 		{time.Time{}, start, leap}, {leap.Add(-1), start, leap}, {leap, start, time.Time{}}, {leap.Add(-1), leap, leap},
 		{leap.Add(-2), leap.Add(-1), time.Time{}},
@@ -289,5 +283,5 @@ func TestScheduleNotMade(t *testing.T) {
 			}
 		})
 	}
-	must(trigger.NewSchedule("s", "0 0 * * *"+strings.Repeat(" ", 247), "", nil))(t)
+	schedule(t, "s", "0 0 * * *"+strings.Repeat(" ", 247), "")
 }

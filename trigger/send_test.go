@@ -16,8 +16,8 @@ func TestSend(t *testing.T) {
 		trigger.NewGitHub("hub", []string{secret}, []string{"issues", "release.published"}, []string{"workflow_dispatch"}))(t)
 	other := must(trigger.NewGitHub("hub", []string{secret + ", and another"}, []string{"issues"}, nil))(t)
 	releases := must(trigger.NewGitHub("hub", []string{secret}, []string{"release.published"}, nil))(t)
-	hooks := must(trigger.NewStandard("hooks", []string{secret}))(t)
-	k := newKit(t, func(o *trigger.Options) { o.Sources = []trigger.Source{hub, hooks} })
+	hooks := hooks(t, secret)
+	k := newKit(t, sourced(hub, hooks))
 	server := httptest.NewServer(k.Webhooks())
 	defer server.Close()
 	for _, tt := range []struct {

@@ -42,7 +42,7 @@ func TestClient(t *testing.T) {
 	}
 	reported := must(
 		c.Report(t.Context(), evidence.TriggerHumanRequest, evidence.MethodManual, "cli", []byte(`{"why":"<b>"}`)))(t)
-	if e := must(k.Get(t.Context(), reported))(t); !e.HumanInitiated || e.Method != evidence.MethodManual ||
+	if e := k.event(t, reported); !e.HumanInitiated || e.Method != evidence.MethodManual ||
 		e.Source != "cli" {
 		t.Errorf("reported %+v", e)
 	}
@@ -110,7 +110,7 @@ func TestServerRefuses(t *testing.T) {
 			wantCode(t, problem.Read(resp), c.code)
 		})
 	}
-	must(k.Evidence(t.Context(), id, binding("a")))(t) // nothing was spent
+	k.pay(t, id, "a") // nothing was spent
 }
 
 func TestList(t *testing.T) {

@@ -11,9 +11,9 @@ import (
 // TestSetSources replaces sources in a running service: one goes on, one ends, one begins.
 func TestSetSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		schedule := func(name, spec string) trigger.Source { return must(trigger.NewSchedule(name, spec, "", nil))(t) }
+		schedule := func(name, spec string) trigger.Source { return schedule(t, name, spec, "") }
 		stays := schedule("stays", "@hourly")
-		k := bubble(t, func(o *trigger.Options) { o.Sources = []trigger.Source{stays, schedule("ends", "30 * * * *")} })
+		k := bubble(t, sourced(stays, schedule("ends", "30 * * * *")))
 		defer k.Close()
 		stop := k.run(t)
 		time.Sleep(time.Hour - time.Nanosecond) // a fire time is due at the moment of the change
@@ -44,7 +44,7 @@ func TestSetSourcesOfDeliveries(t *testing.T) {
 		code    string
 	}{
 		{[]trigger.Source{other}, "webhook_signature"}, {nil, "not_found"},
-		{[]trigger.Source{must(trigger.NewStandard("hooks", []string{vectorSecret}))(t)}, ""},
+		{[]trigger.Source{hooks(t, vectorSecret)}, ""},
 	} {
 		if err := k.SetSources(c.sources); err != nil {
 			t.Fatal(err)

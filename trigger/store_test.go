@@ -174,7 +174,7 @@ func TestSweepThatFails(t *testing.T) {
 			option, logs := logged()
 			k := bubble(t, option)
 			defer k.Close()
-			must(k.Evidence(t.Context(), k.claimed(t), binding("create_post")))(t)
+			k.pay(t, k.claimed(t), "create_post")
 			db := k.sql(t, c.statement)
 			time.Sleep(trigger.DefaultMaxAge + trigger.DefaultRetention)
 			stop := k.run(t)
@@ -206,13 +206,11 @@ func TestEndedAtOnce(t *testing.T) {
 }
 
 func TestASourceThatFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := bubble(t, func(o *trigger.Options) { o.Sources = []trigger.Source{failing{io.ErrUnexpectedEOF}} })
-		defer k.Close()
+	inBubble(t, func(t *testing.T, k *kit) {
 		ctx, end := context.WithTimeout(t.Context(), time.Minute)
 		defer end()
 		if err := k.Run(ctx); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("the service ended with %v", err)
 		}
-	})
+	}, sourced(failing{io.ErrUnexpectedEOF}))
 }

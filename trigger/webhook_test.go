@@ -67,7 +67,7 @@ func TestGitHub(t *testing.T) {
 			if c.ignored {
 				return
 			}
-			e := must(k.Get(t.Context(), a.EventID))(t)
+			e := k.event(t, a.EventID)
 			if e.Kind != c.kind || e.Type != c.typ || e.Method != evidence.MethodWebhookSignature ||
 				e.HumanInitiated != (c.kind == evidence.TriggerHumanRequest) {
 				t.Errorf("kept %+v", e)
@@ -84,7 +84,7 @@ func TestPayloadHash(t *testing.T) {
 	k := newKit(t)
 	for i, body := range []string{`{"a":1,"a":2}`, `{"id":123456789012345678901}`} {
 		a := k.deliver(t, fromGitHub("push", fmt.Sprint("d", i), body))
-		if e := must(k.Get(t.Context(), a.EventID))(t); e.PayloadHash != evidence.HashBytes([]byte(body)) {
+		if e := k.event(t, a.EventID); e.PayloadHash != evidence.HashBytes([]byte(body)) {
 			t.Errorf("the hash of %s is %s", body, e.PayloadHash)
 		}
 	}
@@ -148,12 +148,9 @@ func TestDeliveryRefused(t *testing.T) {
 		{"too large", "content_too_large", 413, of(`{"a":"` + strings.Repeat("x", trigger.MaxPayload) + `"}`)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			k := newKit(t, func(o *trigger.Options) {
-				o.Sources = []trigger.Source{
-					must(trigger.NewGitHub("github", []string{secret}, []string{"push", "\xff"}, nil))(t),
-					must(trigger.NewSchedule("hourly", "@hourly", "", nil))(t),
-				}
-			})
+			k := newKit(t,
+				sourced(must(trigger.NewGitHub("github", []string{secret}, []string{"push", "\xff"}, nil))(t),
+					schedule(t, "hourly", "@hourly", "")))
 			d := fromGitHub("push", "d", body)
 			c.change(&d)
 			if a := k.deliver(t, d); a.Code != c.code || a.Status != c.status {
@@ -172,9 +169,7 @@ func TestDeliveryRefused(t *testing.T) {
 // TestDeliveryBounds delivers what is just within the bounds, and what breaks off.
 func TestDeliveryBounds(t *testing.T) {
 	sixteen := "whsec_" + base64.StdEncoding.EncodeToString([]byte("sixteen bytes..."))
-	k := newKit(t, func(o *trigger.Options) {
-		o.Sources = []trigger.Source{github(t), must(trigger.NewStandard("hooks", []string{sixteen}))(t)}
-	})
+	k := newKit(t, sourced(github(t), hooks(t, sixteen)))
 	if a := k.deliver(t, fromGitHub("push", strings.Repeat("~", 200), `{}`)); a.Status != http.StatusAccepted {
 		t.Errorf("a long id was answered with %+v", a)
 	}
@@ -206,9 +201,7 @@ func TestDeliveryBounds(t *testing.T) {
 
 // TestEvidenceHash checks what the evidence hash of a delivery covers.
 func TestEvidenceHash(t *testing.T) {
-	k := newKit(t, func(o *trigger.Options) {
-		o.Sources = []trigger.Source{github(t), must(trigger.NewStandard("hooks", []string{vectorSecret}))(t)}
-	})
+	k := newKit(t, sourced(github(t), hooks(t, vectorSecret)))
 	k.clock.advance(time.Unix(vectorTime, 0).Sub(start))
 	fromHub := fromGitHub("push", "once", `{"ref":"main"}`)
 	severalSigned := standardVector()
@@ -223,9 +216,9 @@ func TestEvidenceHash(t *testing.T) {
 			"deliveryId": vectorID, "payload": evidence.HashBytes([]byte(vectorBody)), "signature": vectorSignature,
 			"timestamp": strconv.Itoa(vectorTime),
 		},
-		reported: {"reportId": must(k.Get(t.Context(), reported))(t).EvidenceID},
+		reported: {"reportId": k.event(t, reported).EvidenceID},
 	} {
-		k.wantEvidence(t, must(k.Get(t.Context(), id))(t), verified)
+		k.wantEvidence(t, k.event(t, id), verified)
 	}
 }
 
@@ -309,9 +302,7 @@ func standardVector() delivery {
 
 func newStandardKit(t testing.TB, secrets ...string) *kit {
 	t.Helper()
-	k := newKit(t, func(o *trigger.Options) {
-		o.Sources = []trigger.Source{must(trigger.NewStandard("hooks", secrets))(t)}
-	})
+	k := newKit(t, sourced(hooks(t, secrets...)))
 	k.clock.advance(time.Unix(vectorTime, 0).Sub(start))
 	return k
 }
@@ -413,13 +404,11 @@ func TestRotation(t *testing.T) {
 }
 
 func TestEngine(t *testing.T) {
-	k := newKit(t, func(o *trigger.Options) {
-		o.Sources = []trigger.Source{must(trigger.NewEngine("hooks", []string{vectorSecret}))(t)}
-	})
+	k := newKit(t, sourced(must(trigger.NewEngine("hooks", []string{vectorSecret}))(t)))
 	d := delivery{source: "hooks", body: `{"type":"rebalance.due","data":{"decision":"act"}}`}
 	d.sign(vectorSecret, "decision-1", strconv.FormatInt(start.Unix(), 10))
 	id := k.claim(t, k.deliver(t, d).EventID)
-	got := must(k.Evidence(t.Context(), id, binding("create_post")))(t)
+	got := k.pay(t, id, "create_post")
 	c := must(evidence.Open(k.verifier, evidence.TriggerOriginProofKind(), got.OriginProof,
 		expect("source-verifier", "trigger-mediator", "origin-proof-key")))(t).Claims()
 	if c.Kind != evidence.TriggerAutonomousPolicy || c.VerificationMethod != evidence.MethodPolicyEngineDecision ||
