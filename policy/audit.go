@@ -36,12 +36,16 @@ const (
 func (m *Manifest) Audit() []Issue {
 	var a audit
 	a.identity(m)
-	a.runtime(&m.RuntimePolicy)
-	for _, r := range m.otherRoles() {
+	roles := m.roles()
+	for _, r := range roles {
 		a.role(r)
+	}
+	if allowed := m.RuntimePolicy.AllowedKeyCustody; allowed != nil { // optional in a runtime policy
+		a.custody(roles[0], allowed)
 	}
 	a.lists(m.lists())
 	a.requirements(m.requirements())
+	a.triggers(&m.RuntimePolicy)
 	a.denied(m.AgentSessionReceiptPolicy.DeniedInputKinds, deniedInputKinds, "agent_session_input_kind_",
 		sessionPath+".deniedInputKinds", "input kind")
 	a.hashes(m.hashes())
@@ -50,7 +54,7 @@ func (m *Manifest) Audit() []Issue {
 			a.duration(d)
 		}
 	}
-	a.separation(append(m.RuntimePolicy.roles(), m.otherRoles()...))
+	a.separation(roles)
 	for _, c := range controls {
 		a.when(c.got(&m.Controls) != c.want, c.code(), "controls."+c.name, c.sentence, c.mend)
 	}
@@ -59,10 +63,10 @@ func (m *Manifest) Audit() []Issue {
 
 // AuditRuntimePolicy lists a runtime policy's missing safeguards (seed: auditAutonomousActionPolicy).
 func AuditRuntimePolicy(p RuntimePolicy) []Issue {
-	var a audit
-	a.runtime(&p)
-	a.separation(p.roles())
-	return a.issues
+	m := Manifest{RuntimePolicy: p}
+	return slices.DeleteFunc(m.Audit(), func(i Issue) bool {
+		return i.Path != runtimePath && !strings.HasPrefix(i.Path, runtimePath+".")
+	})
 }
 
 type audit struct{ issues []Issue }
@@ -92,20 +96,6 @@ func (a *audit) identity(m *Manifest) {
 		!slices.Contains(p.AllowedDeploymentIDs, m.DeploymentID),
 		"deployment_id_not_listed", deploymentPath+".allowedDeploymentIds",
 		"This deployment is not among those whose certificate is accepted.", "Add deploymentId to the list.")
-}
-
-func (a *audit) runtime(p *RuntimePolicy) {
-	roles := p.roles()
-	for _, r := range roles {
-		a.role(r)
-	}
-	if p.AllowedKeyCustody != nil { // optional in a runtime policy
-		a.custody(roles[0], p.AllowedKeyCustody)
-	}
-	a.lists(p.lists())
-	a.requirements(p.requirements())
-	a.hashes(p.hashes())
-	a.triggers(p)
 }
 
 func (a *audit) triggers(p *RuntimePolicy) {

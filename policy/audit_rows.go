@@ -72,24 +72,24 @@ const (
 	statementPath   = "agentStatementPolicy"
 )
 
-func (p *RuntimePolicy) roles() []role {
-	receipt, origin := &p.TriggerReceiptPolicy, &p.TriggerReceiptPolicy.OriginProofPolicy
-	return []role{
-		{"runtime", runtimePath, "runtime attestation", &p.Allowed, nil,
-			age{p.MaxAttestationAgeMs, "maxAttestationAgeMs", MaxFresh}},
-		{"trigger_receipt", receiptPath, "trigger receipt", &receipt.Allowed, nil,
-			age{receipt.MaxReceiptAgeMs, "maxReceiptAgeMs", MaxFresh}},
-		{"origin_proof", originPath, "trigger origin proof", &origin.Allowed, nil,
-			age{origin.MaxProofAgeMs, "maxProofAgeMs", MaxFresh}},
-	}
+func (m *Manifest) runtimeParts() (*RuntimePolicy, *ReceiptPolicy, *OriginPolicy) {
+	p := &m.RuntimePolicy
+	return p, &p.TriggerReceiptPolicy, &p.TriggerReceiptPolicy.OriginProofPolicy
 }
 
-// otherRoles are the roles without the runtime's.
-func (m *Manifest) otherRoles() []role {
+// roles begin with the runtime's.
+func (m *Manifest) roles() []role {
+	runtime, receipt, origin := m.runtimeParts()
 	signers, deployment, session := &m.SignerCertificatePolicy, &m.DeploymentCertificatePolicy,
 		&m.AgentSessionReceiptPolicy
 	decision, grant, request := &m.PolicyDecisionPolicy, &m.GrantPolicy, &m.RequestProofPolicy
 	roles := []role{
+		{"runtime", runtimePath, "runtime attestation", &runtime.Allowed, nil,
+			age{runtime.MaxAttestationAgeMs, "maxAttestationAgeMs", MaxFresh}},
+		{"trigger_receipt", receiptPath, "trigger receipt", &receipt.Allowed, nil,
+			age{receipt.MaxReceiptAgeMs, "maxReceiptAgeMs", MaxFresh}},
+		{"origin_proof", originPath, "trigger origin proof", &origin.Allowed, nil,
+			age{origin.MaxProofAgeMs, "maxProofAgeMs", MaxFresh}},
 		{"signer_certificate", signerPath, "signer custody certificate", &signers.Allowed, &signers.KeyCustody,
 			age{signers.MaxCertificateAgeMs, "maxCertificateAgeMs", MaxSignerAge}},
 		{"deployment_certificate", deploymentPath, "deployment certificate", &deployment.Allowed, nil,
@@ -118,8 +118,9 @@ func (m *Manifest) otherRoles() []role {
 	return roles
 }
 
-func (p *RuntimePolicy) lists() []list {
-	receipt, origin := &p.TriggerReceiptPolicy, &p.TriggerReceiptPolicy.OriginProofPolicy
+func (m *Manifest) lists() []list {
+	_, receipt, origin := m.runtimeParts()
+	session := &m.AgentSessionReceiptPolicy
 	return []list{
 		{receipt.AllowedKinds, autonomousKinds, "trigger_receipt_kinds", receiptPath + ".allowedKinds", "trigger kinds"},
 		{receipt.AllowedSources, nil, "trigger_receipt_sources", receiptPath + ".allowedSources", "trigger sources"},
@@ -127,12 +128,6 @@ func (p *RuntimePolicy) lists() []list {
 		{origin.AllowedSources, nil, "origin_proof_sources", originPath + ".allowedSources", "trigger sources"},
 		{origin.AllowedVerificationMethods, verifiedMethods, "origin_proof_methods",
 			originPath + ".allowedVerificationMethods", "verification methods"},
-	}
-}
-
-func (m *Manifest) lists() []list {
-	session := &m.AgentSessionReceiptPolicy
-	return []list{
 		{m.DeploymentCertificatePolicy.AllowedDeploymentIDs, nil, "deployment_certificate_deployment_ids",
 			deploymentPath + ".allowedDeploymentIds", "deployments"},
 		{session.AllowedRuntimeIDs, nil, "agent_session_runtime_ids", sessionPath + ".allowedRuntimeIds", "runtimes"},
@@ -141,8 +136,9 @@ func (m *Manifest) lists() []list {
 	}
 }
 
-func (p *RuntimePolicy) requirements() []requirement {
-	receipt, origin := &p.TriggerReceiptPolicy, &p.TriggerReceiptPolicy.OriginProofPolicy
+func (m *Manifest) requirements() []requirement {
+	signers, session, request := &m.SignerCertificatePolicy, &m.AgentSessionReceiptPolicy, &m.RequestProofPolicy
+	_, receipt, origin := m.runtimeParts()
 	return []requirement{
 		{receipt.RequireEventID, "trigger_receipt_event_id_not_required", receiptPath + ".requireEventId",
 			"A trigger receipt may leave open which event it is for."},
@@ -154,12 +150,6 @@ func (p *RuntimePolicy) requirements() []requirement {
 			"An origin proof may leave open which event it is for."},
 		{origin.RequireEvidenceID, "origin_proof_evidence_id_not_required", originPath + ".requireEvidenceId",
 			"An origin proof may leave open which evidence it rests on."},
-	}
-}
-
-func (m *Manifest) requirements() []requirement {
-	signers, session, request := &m.SignerCertificatePolicy, &m.AgentSessionReceiptPolicy, &m.RequestProofPolicy
-	return []requirement{
 		{signers.DenyAgentAccessible, "signer_certificate_agent_access_not_denied", signerPath + ".denyAgentAccessible",
 			"Keys that the agent can reach are believed."},
 		{signers.DenyUserAccessible, "signer_certificate_user_access_not_denied", signerPath + ".denyUserAccessible",
@@ -185,11 +175,13 @@ func (m *Manifest) requirements() []requirement {
 	}
 }
 
-func (p *RuntimePolicy) hashes() []hash {
-	receipt, origin := &p.TriggerReceiptPolicy, &p.TriggerReceiptPolicy.OriginProofPolicy
-	return []hash{
-		{value: p.RequiredPolicyHash, code: "runtime_policy_hash", path: runtimePath + ".requiredPolicyHash"},
-		{value: p.RequiredEnvironmentHash, code: "runtime_environment_hash", path: runtimePath + ".requiredEnvironmentHash"},
+func (m *Manifest) hashes() []hash {
+	runtime, receipt, origin := m.runtimeParts()
+	session := &m.AgentSessionReceiptPolicy
+	rows := []hash{
+		{value: runtime.RequiredPolicyHash, code: "runtime_policy_hash", path: runtimePath + ".requiredPolicyHash"},
+		{value: runtime.RequiredEnvironmentHash, code: "runtime_environment_hash",
+			path: runtimePath + ".requiredEnvironmentHash"},
 		{value: receipt.RequiredPayloadHash, optional: true, code: "trigger_receipt_payload_hash",
 			path: receiptPath + ".requiredPayloadHash"},
 		{value: receipt.RequiredBindingHash, optional: true, code: "trigger_receipt_binding_hash",
@@ -200,12 +192,6 @@ func (p *RuntimePolicy) hashes() []hash {
 			path: originPath + ".requiredBindingHash"},
 		{value: origin.RequiredEvidenceHash, optional: true, code: "origin_proof_evidence_hash",
 			path: originPath + ".requiredEvidenceHash"},
-	}
-}
-
-func (m *Manifest) hashes() []hash {
-	session, runtime := &m.AgentSessionReceiptPolicy, &m.RuntimePolicy
-	rows := []hash{
 		{value: session.RequiredPolicyHash, same: runtime.RequiredPolicyHash, code: "agent_session_policy_hash",
 			path: sessionPath + ".requiredPolicyHash"},
 		{value: session.RequiredEnvironmentHash, same: runtime.RequiredEnvironmentHash,

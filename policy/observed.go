@@ -3,7 +3,6 @@ package policy
 import (
 	"slices"
 
-	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/look"
 )
@@ -23,54 +22,6 @@ type ObservedControl struct {
 	Against  string   `json:"against,omitempty"` // the one that contradicts
 }
 
-// keyObservations show that the agent cannot reach a role's key.
-func keyObservations(purpose string) []string {
-	return []string{look.Process + ":" + purpose, look.Files + ":" + purpose, look.Custody + ":" + purpose}
-}
-
-// mintObservations show that the holder of a role's key cannot make other roles' artifacts.
-func mintObservations(purpose string) []string {
-	return []string{look.Keys, look.Apart + ":" + purpose}
-}
-
-// observations names the observations that together confirm each observable control. No process can observe the others:
-// who reaches a key from elsewhere, what an API does with a token, who prompts an agent, or that users have no shell:
-// an agent can read a person's commands from a file.
-var observations = map[string][]string{
-	"proofRequiredForPost":                        {look.Gate},
-	"deploymentCertificateRequired":               {look.Gate},
-	"agentSessionReceiptRequiredForPost":          {look.Gate},
-	"requestProofRequiredForPost":                 {look.Gate},
-	"signerCustodyCertificatesRequired":           {look.Gate},
-	"policyDecisionRequiredForPost":               {look.Gate},
-	"grantRequiresPolicyDecision":                 {look.Gate},
-	"policyDecisionAcceptsHumanInitiatedRequests": {look.Gate},
-	"consumeVerification":                         {look.Gate},
-	"consumeCapability":                           {look.Gate},
-	"atomicConsumptionWithPost":                   {look.Gate},
-
-	"triggerAcceptsHumanInitiatedEvents": {look.Human},
-	"originProofAcceptsManualEvents":     {look.Human},
-
-	"agentSessionSignerAccessibleToAgent":   keyObservations(evidence.PurposeAgentSession),
-	"requestProofSignerAccessibleToAgent":   keyObservations(evidence.PurposeRequestProof),
-	"runtimeSignerAccessibleToAgent":        keyObservations(evidence.PurposeRuntimeAttestation),
-	"triggerSignerAccessibleToAgent":        keyObservations(evidence.PurposeTriggerReceipt),
-	"originProofSignerAccessibleToAgent":    keyObservations(evidence.PurposeTriggerOriginProof),
-	"policyDecisionSignerAccessibleToAgent": keyObservations(evidence.PurposePolicyDecision),
-
-	"agentSessionCanBeMintedByRuntimeSigner":        mintObservations(evidence.PurposeRuntimeAttestation),
-	"requestProofCanBeMintedByRuntimeSigner":        mintObservations(evidence.PurposeRuntimeAttestation),
-	"requestProofCanBeMintedByGrantSigner":          mintObservations(evidence.PurposeActionGrant),
-	"requestProofCanBeMintedByPolicyDecisionSigner": mintObservations(evidence.PurposePolicyDecision),
-	"triggerCanBeMintedByRuntimeSigner":             mintObservations(evidence.PurposeRuntimeAttestation),
-	"originProofCanBeMintedByTriggerSigner":         mintObservations(evidence.PurposeTriggerReceipt),
-	"originProofCanBeMintedByRuntimeSigner":         mintObservations(evidence.PurposeRuntimeAttestation),
-	"policyDecisionCanBeMintedByRuntimeSigner":      mintObservations(evidence.PurposeRuntimeAttestation),
-	"policyDecisionCanBeMintedByTriggerSigner":      mintObservations(evidence.PurposeTriggerReceipt),
-	"policyDecisionCanBeMintedByGrantSigner":        mintObservations(evidence.PurposeActionGrant),
-}
-
 // certified is the control that an observation against any role's key contradicts: the key's certificate is then wrong.
 const certified = "signerCustodyCertificatesRequired"
 
@@ -85,15 +36,6 @@ func refuted(seen []look.Observation) []string {
 	return out
 }
 
-// against names observations that can contradict a control but never confirm it. They can show a human behind a run,
-// but not the absence of one.
-var against = map[string][]string{
-	"agentSessionAcceptsHumanPrompts":   {look.Stdin},
-	"agentSessionAllowsHumanOperators":  {look.Terminal},
-	"agentSessionAllowsUserShellAccess": {look.Terminal, look.Stranger},
-	"agentEnvironmentAccessibleToUsers": {look.Debugger, look.Stranger},
-}
-
 // Observe compares each control with the processes' observations, in the manifest's order. Confirming a control takes
 // every observation from every process; one contradiction refutes it.
 func (m *Manifest) Observe(seen []look.Observation) []ObservedControl {
@@ -101,7 +43,7 @@ func (m *Manifest) Observe(seen []look.Observation) []ObservedControl {
 	for _, c := range controls {
 		o := ObservedControl{Control: c.name, Declared: c.got(&m.Controls), State: DeclaredOnly}
 		var result look.Result
-		result, o.Evidence, o.Against = judge(observations[c.name], against[c.name], seen)
+		result, o.Evidence, o.Against = judge(c.seen, c.doubts, seen)
 		if refuted := refuted(seen); c.name == certified && len(refuted) > 0 {
 			result, o.Evidence, o.Against = look.Contradicts, append(o.Evidence, refuted...), refuted[0]
 		}
