@@ -9,7 +9,7 @@ import (
 
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/test/check"
-	"github.com/actionproof/mediator/test/policytest"
+	"github.com/actionproof/mediator/test/gatetest"
 )
 
 func TestEachControl(t *testing.T) {
@@ -20,7 +20,7 @@ func TestEachControl(t *testing.T) {
 	for i := range controls.NumField() {
 		name := controls.Field(i).Tag.Get("json")
 		t.Run(name, func(t *testing.T) {
-			m := policytest.Example(t)
+			m := gatetest.Example(t)
 			v := reflect.ValueOf(&m.Controls).Elem().Field(i)
 			v.SetBool(!v.Bool())
 			wantIssues(t, m.Audit(), "control_"+snake(name)+" controls."+name)
@@ -49,7 +49,7 @@ func TestEachFieldLeftOpen(t *testing.T) {
 			continue
 		}
 		t.Run(f.path, func(t *testing.T) {
-			m := policytest.WithStatements(policytest.WithAutonomy(policytest.Example(t)))
+			m := whole(t)
 			reflect.ValueOf(m).Elem().FieldByIndex(f.index).SetZero()
 			issues := m.Audit()
 			if len(issues) == 0 {
@@ -98,246 +98,156 @@ func leaves(t reflect.Type, path string, index []int) (out []leaf) {
 	return out
 }
 
+// whole is the example with every optional policy.
+func whole(t *testing.T) *policy.Manifest {
+	t.Helper()
+	m := gatetest.Example(t)
+	gatetest.Autonomous(m)
+	gatetest.Speaking(m)
+	return m
+}
+
 func TestWeakFields(t *testing.T) {
 	const (
-		receipt = "runtimePolicy.triggerReceiptPolicy"
-		origin  = receipt + ".originProofPolicy"
-		session = "agentSessionReceiptPolicy"
+		receipt = "runtimePolicy.triggerReceiptPolicy."
+		origin  = receipt + "originProofPolicy."
+		session = "agentSessionReceiptPolicy."
+		day     = 24 * 60 * 60 * 1000
 	)
+	list := func(values ...string) []string { return append([]string{}, values...) }
 	hash, other := strings.Repeat("a", 64), strings.Repeat("b", 64)
-	for name, c := range map[string]struct {
-		weaken func(m *policy.Manifest)
-		want   []string // code and path
+	for _, c := range []struct {
+		path  string
+		value any
+		codes string // each with @path if the issue is about another field; empty if there is none
 	}{
-		"version": {func(m *policy.Manifest) { m.Version = "2.0" }, []string{"version_unknown version"}},
-		"a reputation in 1.0": {func(m *policy.Manifest) {
-			policytest.WithAutonomy(m).Version = "1.0"
-		}, []string{"autonomy_version version"}},
-		"1.1 without one": {func(m *policy.Manifest) { m.Version = "1.1" }, nil},
-		"a reputation":    {func(m *policy.Manifest) { policytest.WithAutonomy(m) }, nil},
-		"an old reputation": {func(m *policy.Manifest) {
-			policytest.WithAutonomy(m).AutonomyPolicy.MaxReputationAgeMs = 600_001
-		},
-			[]string{"autonomy_max_age_over_bound autonomyPolicy.maxReputationAgeMs"}},
-		"an observer's reputation": {func(m *policy.Manifest) {
-			policytest.WithAutonomy(m).AutonomyPolicy.AllowedKeyIDs = []string{"interaction-receipt-key:v3"}
-		}, []string{"key_purpose autonomyPolicy.allowedKeyIds"}},
-		"the policy engine's reputation": {func(m *policy.Manifest) {
-			policytest.WithAutonomy(m).AutonomyPolicy.AllowedIssuers = []string{"mediator-policy"}
-		},
-			[]string{"issuer_shared autonomyPolicy.allowedIssuers"}},
-		"a shared secret for reputations": {func(m *policy.Manifest) {
-			policytest.WithAutonomy(m).AutonomyPolicy.AllowedKeyIDs = []string{"mac:1"}
-		},
-			[]string{"autonomy_key_ids_shared autonomyPolicy.allowedKeyIds"}},
-		"appraiser's custody": {func(m *policy.Manifest) {
-			policytest.WithAutonomy(m).AutonomyPolicy.AllowedKeyCustody = []string{"file"}
-		},
-			[]string{"autonomy_key_custody_weak autonomyPolicy.allowedKeyCustody"}},
-		"formulas in capitals": {func(m *policy.Manifest) {
-			policytest.WithAutonomy(m).AutonomyPolicy.ScoringHash = strings.ToUpper(hash)
-		},
-			[]string{"autonomy_scoring_hash_missing autonomyPolicy.scoringHash"}},
-		"a statement in 1.0": {func(m *policy.Manifest) {
-			policytest.WithStatements(m).Version = "1.0"
-		}, []string{"agent_statement_version version"}},
-		"a statement": {func(m *policy.Manifest) { policytest.WithStatements(m) }, nil},
-		"an old statement": {func(m *policy.Manifest) {
-			policytest.WithStatements(m).AgentStatementPolicy.MaxStatementAgeMs = 60_001
-		},
-			[]string{"agent_statement_max_age_over_bound agentStatementPolicy.maxStatementAgeMs"}},
-		"an observer's statement": {func(m *policy.Manifest) {
-			policytest.WithStatements(m).AgentStatementPolicy.AllowedKeyIDs = []string{"interaction-receipt-key"}
-		}, []string{"key_purpose agentStatementPolicy.allowedKeyIds"}},
-		"speaker's custody": {func(m *policy.Manifest) {
-			policytest.WithStatements(m).AgentStatementPolicy.AllowedKeyCustody = []string{"file"}
-		}, []string{"agent_statement_key_custody_weak agentStatementPolicy.allowedKeyCustody"}},
-		"deployment not listed": {func(m *policy.Manifest) { m.DeploymentID = "other" },
-			[]string{"deployment_id_not_listed deploymentCertificatePolicy.allowedDeploymentIds"}},
-		"an empty issuer": {func(m *policy.Manifest) {
-			m.GrantPolicy.AllowedIssuers = []string{"a", ""}
-		}, []string{"action_grant_issuers_missing grantPolicy.allowedIssuers"}},
-		"human trigger": {func(m *policy.Manifest) {
-			runtime(m).AllowedKinds = []string{"human_request"}
-		}, []string{"trigger_receipt_kinds_unsafe " + receipt + ".allowedKinds"}},
-		"unknown trigger": {func(m *policy.Manifest) {
-			runtime(m).OriginProofPolicy.AllowedKinds = []string{"scheduled", "unknown"}
-		}, []string{"origin_proof_kinds_unsafe " + origin + ".allowedKinds"}},
-		"misspelt kind": {func(m *policy.Manifest) {
-			runtime(m).AllowedKinds = []string{"source_events"}
-		}, []string{"trigger_receipt_kinds_unsafe " + receipt + ".allowedKinds"}},
-		"manual method": {func(m *policy.Manifest) {
-			runtime(m).OriginProofPolicy.AllowedVerificationMethods = []string{"manual"}
-		}, []string{"origin_proof_methods_unsafe " + origin + ".allowedVerificationMethods"}},
-		"self-reported method": {func(m *policy.Manifest) {
-			runtime(m).OriginProofPolicy.AllowedVerificationMethods = []string{"self_reported"}
-		}, []string{"origin_proof_methods_unsafe " + origin + ".allowedVerificationMethods"}},
-		"prompt as input": {func(m *policy.Manifest) {
-			m.AgentSessionReceiptPolicy.AllowedInputKinds = []string{"human_prompt"}
-		}, []string{"agent_session_input_kinds_unsafe " + session + ".allowedInputKinds"}},
-		"prompt not denied": {func(m *policy.Manifest) {
-			m.AgentSessionReceiptPolicy.DeniedInputKinds = []string{"manual_shell", "unknown"}
-		}, []string{"agent_session_input_kind_human_prompt_not_denied " + session + ".deniedInputKinds"}},
-		"runtime custody": {func(m *policy.Manifest) {
-			m.RuntimePolicy.AllowedKeyCustody = []string{"agent_process"}
-		}, []string{"runtime_key_custody_weak runtimePolicy.allowedKeyCustody"}},
-		"session custody": {func(m *policy.Manifest) {
-			m.AgentSessionReceiptPolicy.AllowedKeyCustody = []string{"hardware_backed", "file"}
-		}, []string{"agent_session_key_custody_weak " + session + ".allowedKeyCustody"}},
-		"signer custody": {func(m *policy.Manifest) {
-			m.SignerCertificatePolicy.AllowedKeyCustody = []string{"file"}
-		}, []string{"signer_certificate_key_custody_weak signerCertificatePolicy.allowedKeyCustody"}},
-		"decision custody": {func(m *policy.Manifest) {
-			m.PolicyDecisionPolicy.AllowedKeyCustody = []string{"file"}
-		}, []string{"policy_decision_key_custody_weak policyDecisionPolicy.allowedKeyCustody"}},
-		"grant custody": {func(m *policy.Manifest) {
-			m.GrantPolicy.AllowedKeyCustody = []string{"file"}
-		}, []string{"action_grant_key_custody_weak grantPolicy.allowedKeyCustody"}},
-		"request custody": {func(m *policy.Manifest) {
-			m.RequestProofPolicy.AllowedKeyCustody = []string{"file"}
-		}, []string{"request_proof_key_custody_weak requestProofPolicy.allowedKeyCustody"}},
-		"old attestation": {func(m *policy.Manifest) {
-			m.RuntimePolicy.MaxAttestationAgeMs = 60_001
-		}, []string{"runtime_max_age_over_bound runtimePolicy.maxAttestationAgeMs"}},
-		"old receipt": {func(m *policy.Manifest) {
-			runtime(m).MaxReceiptAgeMs = 60_001
-		}, []string{"trigger_receipt_max_age_over_bound " + receipt + ".maxReceiptAgeMs"}},
-		"old origin proof": {func(m *policy.Manifest) {
-			runtime(m).OriginProofPolicy.MaxProofAgeMs = 1 << 62
-		}, []string{"origin_proof_max_age_over_bound " + origin + ".maxProofAgeMs"}},
-		"old session": {func(m *policy.Manifest) {
-			m.AgentSessionReceiptPolicy.MaxReceiptAgeMs = 60_001
-		}, []string{"agent_session_max_age_over_bound " + session + ".maxReceiptAgeMs"}},
-		"old decision": {func(m *policy.Manifest) {
-			m.PolicyDecisionPolicy.MaxProofAgeMs = 60_001
-		}, []string{"policy_decision_max_age_over_bound policyDecisionPolicy.maxProofAgeMs"}},
-		"old grant": {func(m *policy.Manifest) {
-			m.GrantPolicy.MaxProofAgeMs = 60_001
-		}, []string{"action_grant_max_age_over_bound grantPolicy.maxProofAgeMs"}},
-		"old request proof": {func(m *policy.Manifest) {
-			m.RequestProofPolicy.MaxProofAgeMs = 60_001
-		}, []string{"request_proof_max_age_over_bound requestProofPolicy.maxProofAgeMs"}},
-		"old challenge": {func(m *policy.Manifest) {
-			m.MaxChallengeAgeMs = 60_001
-		}, []string{"challenge_max_age_over_bound maxChallengeAgeMs"}},
-		"long capability": {func(m *policy.Manifest) {
-			m.CapabilityTTLMs = 60_001
-		}, []string{"capability_ttl_over_bound capabilityTtlMs"}},
-		"old capability": {func(m *policy.Manifest) {
-			m.MaxCapabilityAgeMs = 60_001
-		}, []string{"capability_max_age_over_bound maxCapabilityAgeMs"}},
-		"under a second": {func(m *policy.Manifest) {
-			m.MaxChallengeAgeMs = 999
-		}, []string{"challenge_max_age_missing maxChallengeAgeMs"}},
-		"old revocations": {func(m *policy.Manifest) { m.SignerCertificatePolicy.MaxRevocationListAgeMs = 7*86_400_000 + 1 },
-			[]string{"revocation_list_max_age_over_bound signerCertificatePolicy.maxRevocationListAgeMs"}},
-		"no time for revocations": {func(m *policy.Manifest) { m.SignerCertificatePolicy.MaxRevocationListAgeMs = 999 },
-			[]string{"revocation_list_max_age_missing signerCertificatePolicy.maxRevocationListAgeMs"}},
-		"fresh revocations": {func(m *policy.Manifest) {
-			m.SignerCertificatePolicy.MaxRevocationListAgeMs = 86_400_000
-		}, nil},
-		"old deployment": {func(m *policy.Manifest) { m.DeploymentCertificatePolicy.MaxCertificateAgeMs = 8 * 86_400_000 },
-			[]string{"deployment_certificate_max_age_over_bound deploymentCertificatePolicy.maxCertificateAgeMs"}},
-		"old certificate": {func(m *policy.Manifest) { m.SignerCertificatePolicy.MaxCertificateAgeMs = 401 * 86_400_000 },
-			[]string{"signer_certificate_max_age_over_bound signerCertificatePolicy.maxCertificateAgeMs"}},
-		"malformed hash": {func(m *policy.Manifest) { m.RuntimePolicy.RequiredEnvironmentHash = strings.ToUpper(hash) },
-			[]string{"runtime_environment_hash_missing runtimePolicy.requiredEnvironmentHash",
-				"agent_session_environment_hash_differs " + session + ".requiredEnvironmentHash"}},
-		"other policy hash": {func(m *policy.Manifest) { m.AgentSessionReceiptPolicy.RequiredPolicyHash = other },
-			[]string{"agent_session_policy_hash_differs " + session + ".requiredPolicyHash"}},
-		"malformed pins": {func(m *policy.Manifest) {
-			runtime(m).RequiredPayloadHash, runtime(m).RequiredBindingHash = "x", "x"
-			o := &runtime(m).OriginProofPolicy
-			o.RequiredPayloadHash, o.RequiredBindingHash, o.RequiredEvidenceHash = "x", "x", "x"
-		}, []string{
-			"trigger_receipt_payload_hash_missing " + receipt + ".requiredPayloadHash",
-			"trigger_receipt_binding_hash_missing " + receipt + ".requiredBindingHash",
-			"origin_proof_payload_hash_missing " + origin + ".requiredPayloadHash",
-			"origin_proof_binding_hash_missing " + origin + ".requiredBindingHash",
-			"origin_proof_evidence_hash_missing " + origin + ".requiredEvidenceHash",
-		}},
-		"proper pins": {func(m *policy.Manifest) {
-			runtime(m).RequiredPayloadHash, runtime(m).OriginProofPolicy.RequiredEvidenceHash = hash, hash
-		}, nil},
-		"shared issuer": {func(m *policy.Manifest) { m.GrantPolicy.AllowedIssuers = []string{"mediator-policy"} },
-			[]string{"issuer_shared grantPolicy.allowedIssuers"}},
-		"shared key": {func(m *policy.Manifest) { m.RequestProofPolicy.AllowedKeyIDs = []string{"runtime-key"} },
-			[]string{"key_purpose requestProofPolicy.allowedKeyIds"}},
-		"shared key, another version": {func(m *policy.Manifest) {
-			m.RequestProofPolicy.AllowedKeyIDs = []string{"runtime-key:v7"}
-		},
-			[]string{"key_purpose requestProofPolicy.allowedKeyIds"}},
-		"root key that signs": {func(m *policy.Manifest) { m.PolicyDecisionPolicy.AllowedKeyIDs = []string{"auditor:v1"} },
-			[]string{"key_purpose policyDecisionPolicy.allowedKeyIds"}},
-		"a shared secret for attestations": {func(m *policy.Manifest) {
-			m.RuntimePolicy.AllowedKeyIDs = []string{"runtime-key", "mac:vRq1"}
-		},
-			[]string{"runtime_key_ids_shared runtimePolicy.allowedKeyIds"}},
-		"a shared secret for grants": {func(m *policy.Manifest) {
-			m.GrantPolicy.AllowedKeyIDs = []string{"mac:1"}
-		}, []string{"action_grant_key_ids_shared grantPolicy.allowedKeyIds"}},
-		"two versions for one role": {func(m *policy.Manifest) {
-			m.GrantPolicy.AllowedKeyIDs = []string{"g:v1", "g:v2"}
-		}, nil},
-		"a narrower custody": {func(m *policy.Manifest) {
-			m.RuntimePolicy.AllowedKeyCustody = []string{"hardware_backed"}
-		}, nil},
-		"another mode": {func(m *policy.Manifest) {
-			m.RuntimePolicy.RequiredMode = "interactive"
-		}, []string{"runtime_mode_unsafe runtimePolicy.requiredMode"}},
-		"the mode said again": {func(m *policy.Manifest) { m.RuntimePolicy.RequiredMode = "autonomous" }, nil},
-		"a human as trigger": {func(m *policy.Manifest) {
-			m.RuntimePolicy.AllowedTriggerKinds = []string{"scheduled", "human_request"}
-		},
-			[]string{"runtime_trigger_kinds_unsafe runtimePolicy.allowedTriggerKinds"}},
-		"an empty trigger": {func(m *policy.Manifest) { m.RuntimePolicy.AllowedTriggerKinds = []string{"scheduled", ""} },
-			[]string{"runtime_trigger_kinds_unsafe runtimePolicy.allowedTriggerKinds"}},
-		"a human's trigger not denied": {func(m *policy.Manifest) {
-			m.RuntimePolicy.DeniedTriggerKinds = []string{"scheduled"}
-		},
-			[]string{"runtime_trigger_kind_human_request_not_denied runtimePolicy.deniedTriggerKinds",
-				"runtime_trigger_kind_unknown_not_denied runtimePolicy.deniedTriggerKinds"}},
-		"no trigger left": {func(m *policy.Manifest) {
-			m.RuntimePolicy.AllowedTriggerKinds, m.RuntimePolicy.DeniedTriggerKinds = []string{"scheduled"},
-				[]string{"human_request", "unknown", "scheduled"}
-		}, []string{"runtime_trigger_kinds_none runtimePolicy.allowedTriggerKinds"}},
-		"no deployment": {func(m *policy.Manifest) { m.DeploymentCertificatePolicy.AllowedDeploymentIDs = nil },
-			[]string{"deployment_certificate_deployment_ids_missing deploymentCertificatePolicy.allowedDeploymentIds"}},
-		"an empty kind": {func(m *policy.Manifest) {
-			runtime(m).AllowedKinds = []string{"scheduled", ""}
-		}, []string{"trigger_receipt_kinds_missing " + receipt + ".allowedKinds"}},
-		"no kind": {func(m *policy.Manifest) {
-			runtime(m).AllowedKinds = nil
-		}, []string{"trigger_receipt_kinds_missing " + receipt + ".allowedKinds"}},
-		"two empty issuers": {func(m *policy.Manifest) {
-			m.GrantPolicy.AllowedIssuers, m.RequestProofPolicy.AllowedIssuers = []string{"g", ""}, []string{"r", ""}
-		}, []string{"action_grant_issuers_missing grantPolicy.allowedIssuers",
-			"request_proof_issuers_missing requestProofPolicy.allowedIssuers"}},
-		"a second": {func(m *policy.Manifest) {
-			m.MaxChallengeAgeMs, m.RuntimePolicy.MaxAttestationAgeMs = 1000, 1000
-		}, nil},
-		"a minute": {func(m *policy.Manifest) {
-			m.MaxChallengeAgeMs, m.RuntimePolicy.MaxAttestationAgeMs = 60_000, 60_000
-		}, nil},
-		"any runtime": {func(m *policy.Manifest) { m.RuntimePolicy.AllowedRuntimeIDs = nil }, nil},
+		{"version", "2.0", "version_unknown"},
+		{"version", "1.0", "autonomy_version agent_statement_version"},
+		{"deploymentId", "other", "deployment_id_not_listed@deploymentCertificatePolicy.allowedDeploymentIds"},
+
+		{"grantPolicy.allowedIssuers", list("a", ""), "action_grant_issuers_missing"},
+		{"grantPolicy.allowedIssuers", list("mediator-policy"), "issuer_shared"},
+		{"autonomyPolicy.allowedIssuers", list("mediator-policy"), "issuer_shared"},
+		{"requestProofPolicy.allowedKeyIds", list("runtime-key"), "key_purpose"},
+		{"requestProofPolicy.allowedKeyIds", list("runtime-key:v7"), "key_purpose"},
+		{"policyDecisionPolicy.allowedKeyIds", list("auditor:v1"), "key_purpose"},
+		{"autonomyPolicy.allowedKeyIds", list("interaction-receipt-key:v3"), "key_purpose"},
+		{"agentStatementPolicy.allowedKeyIds", list("interaction-receipt-key"), "key_purpose"},
+		{"grantPolicy.allowedKeyIds", list("g:v1", "g:v2"), ""},
+		{"grantPolicy.allowedKeyIds", list("mac:1"), "action_grant_key_ids_shared"},
+		{"runtimePolicy.allowedKeyIds", list("runtime-key", "mac:vRq1"), "runtime_key_ids_shared"},
+		{"autonomyPolicy.allowedKeyIds", list("mac:1"), "autonomy_key_ids_shared"},
+
+		{receipt + "allowedKinds", list("human_request"), "trigger_receipt_kinds_unsafe"},
+		{receipt + "allowedKinds", list("source_events"), "trigger_receipt_kinds_unsafe"},
+		{receipt + "allowedKinds", list("scheduled", ""), "trigger_receipt_kinds_missing"},
+		{receipt + "allowedKinds", list(), "trigger_receipt_kinds_missing"},
+		{origin + "allowedKinds", list("scheduled", "unknown"), "origin_proof_kinds_unsafe"},
+		{origin + "allowedVerificationMethods", list("manual"), "origin_proof_methods_unsafe"},
+		{origin + "allowedVerificationMethods", list("self_reported"), "origin_proof_methods_unsafe"},
+		{session + "allowedInputKinds", list("human_prompt"), "agent_session_input_kinds_unsafe"},
+		{session + "deniedInputKinds", list("manual_shell", "unknown"), "agent_session_input_kind_human_prompt_not_denied"},
+		{"deploymentCertificatePolicy.allowedDeploymentIds", list(), "deployment_certificate_deployment_ids_missing"},
+		{"runtimePolicy.allowedRuntimeIds", list(), ""},
+		{"runtimePolicy.requiredMode", "interactive", "runtime_mode_unsafe"},
+		{"runtimePolicy.requiredMode", "autonomous", ""},
+		{"runtimePolicy.allowedTriggerKinds", list("scheduled", "human_request"), "runtime_trigger_kinds_unsafe"},
+		{"runtimePolicy.allowedTriggerKinds", list("scheduled", ""), "runtime_trigger_kinds_unsafe"},
+		{"runtimePolicy.deniedTriggerKinds", list("scheduled"),
+			"runtime_trigger_kind_human_request_not_denied runtime_trigger_kind_unknown_not_denied"},
+		{"runtimePolicy.deniedTriggerKinds", list("human_request", "unknown", "source_event", "scheduled",
+			"autonomous_policy"), "runtime_trigger_kinds_none@runtimePolicy.allowedTriggerKinds"},
+
+		{"runtimePolicy.allowedKeyCustody", list("agent_process"), "runtime_key_custody_weak"},
+		{"runtimePolicy.allowedKeyCustody", list("hardware_backed"), ""},
+		{session + "allowedKeyCustody", list("hardware_backed", "file"), "agent_session_key_custody_weak"},
+		{"signerCertificatePolicy.allowedKeyCustody", list("file"), "signer_certificate_key_custody_weak"},
+		{"policyDecisionPolicy.allowedKeyCustody", list("file"), "policy_decision_key_custody_weak"},
+		{"grantPolicy.allowedKeyCustody", list("file"), "action_grant_key_custody_weak"},
+		{"requestProofPolicy.allowedKeyCustody", list("file"), "request_proof_key_custody_weak"},
+		{"autonomyPolicy.allowedKeyCustody", list("file"), "autonomy_key_custody_weak"},
+		{"agentStatementPolicy.allowedKeyCustody", list("file"), "agent_statement_key_custody_weak"},
+
+		{"runtimePolicy.maxAttestationAgeMs", 60_001, "runtime_max_age_over_bound"},
+		{"runtimePolicy.maxAttestationAgeMs", 60_000, ""},
+		{"runtimePolicy.maxAttestationAgeMs", 1000, ""},
+		{receipt + "maxReceiptAgeMs", 60_001, "trigger_receipt_max_age_over_bound"},
+		{origin + "maxProofAgeMs", int64(1) << 62, "origin_proof_max_age_over_bound"},
+		{session + "maxReceiptAgeMs", 60_001, "agent_session_max_age_over_bound"},
+		{"policyDecisionPolicy.maxProofAgeMs", 60_001, "policy_decision_max_age_over_bound"},
+		{"grantPolicy.maxProofAgeMs", 60_001, "action_grant_max_age_over_bound"},
+		{"requestProofPolicy.maxProofAgeMs", 60_001, "request_proof_max_age_over_bound"},
+		{"autonomyPolicy.maxReputationAgeMs", 600_001, "autonomy_max_age_over_bound"},
+		{"agentStatementPolicy.maxStatementAgeMs", 60_001, "agent_statement_max_age_over_bound"},
+		{"deploymentCertificatePolicy.maxCertificateAgeMs", 8 * day, "deployment_certificate_max_age_over_bound"},
+		{"signerCertificatePolicy.maxCertificateAgeMs", 401 * day, "signer_certificate_max_age_over_bound"},
+		{"signerCertificatePolicy.maxRevocationListAgeMs", 7*day + 1, "revocation_list_max_age_over_bound"},
+		{"signerCertificatePolicy.maxRevocationListAgeMs", 999, "revocation_list_max_age_missing"},
+		{"signerCertificatePolicy.maxRevocationListAgeMs", day, ""},
+		{"maxChallengeAgeMs", 60_001, "challenge_max_age_over_bound"},
+		{"maxChallengeAgeMs", 60_000, ""},
+		{"maxChallengeAgeMs", 1000, ""},
+		{"maxChallengeAgeMs", 999, "challenge_max_age_missing"},
+		{"capabilityTtlMs", 60_001, "capability_ttl_over_bound"},
+		{"maxCapabilityAgeMs", 60_001, "capability_max_age_over_bound"},
+
+		{"runtimePolicy.requiredEnvironmentHash", strings.ToUpper(hash), "runtime_environment_hash_missing " +
+			"agent_session_environment_hash_differs@" + session + "requiredEnvironmentHash"},
+		{session + "requiredPolicyHash", other, "agent_session_policy_hash_differs"},
+		{"autonomyPolicy.scoringHash", strings.ToUpper(hash), "autonomy_scoring_hash_missing"},
+		{receipt + "requiredPayloadHash", "x", "trigger_receipt_payload_hash_missing"},
+		{receipt + "requiredPayloadHash", hash, ""},
+		{receipt + "requiredBindingHash", "x", "trigger_receipt_binding_hash_missing"},
+		{origin + "requiredPayloadHash", "x", "origin_proof_payload_hash_missing"},
+		{origin + "requiredBindingHash", "x", "origin_proof_binding_hash_missing"},
+		{origin + "requiredEvidenceHash", "x", "origin_proof_evidence_hash_missing"},
+		{origin + "requiredEvidenceHash", hash, ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			m := policytest.Example(t)
-			c.weaken(m)
-			wantIssues(t, m.Audit(), c.want...)
-			if s, err := m.Strict(); len(c.want) > 0 {
-				check.WantCode(t, err, "deployment_unsafe", fmt.Sprintf("%d safeguard", len(c.want)))
-				if s != nil {
-					t.Error("an unsafe manifest was made strict")
+		t.Run(fmt.Sprint(c.path, "=", c.value), func(t *testing.T) {
+			m := whole(t)
+			gatetest.Set(t, m, c.path, c.value)
+			var want []string
+			for code := range strings.FieldsSeq(c.codes) {
+				code, at, elsewhere := strings.Cut(code, "@")
+				if !elsewhere {
+					at = c.path
 				}
-			} else {
+				want = append(want, code+" "+at)
+			}
+			wantIssues(t, m.Audit(), want...)
+			s, err := m.Strict()
+			if len(want) == 0 {
 				check.Must(t, err)
+				return
+			}
+			check.WantCode(t, err, "deployment_unsafe", fmt.Sprintf("%d safeguard", len(want)))
+			if s != nil {
+				t.Error("an unsafe manifest was made strict")
 			}
 		})
 	}
+	m := whole(t)
+	gatetest.Set(t, m, "grantPolicy.allowedIssuers", list("g", ""), "requestProofPolicy.allowedIssuers", list("r", ""))
+	wantIssues(t, m.Audit(), "action_grant_issuers_missing grantPolicy.allowedIssuers",
+		"request_proof_issuers_missing requestProofPolicy.allowedIssuers")
+	for name, edit := range map[string]func(*policy.Manifest){
+		"a reputation": gatetest.Autonomous, "a statement": gatetest.Speaking, "neither": func(*policy.Manifest) {},
+	} {
+		for version, codes := range map[string][]string{
+			"1.1": nil, "1.0": {"autonomy_version version"},
+		} {
+			m := gatetest.Example(t)
+			edit(m)
+			switch m.Version = version; {
+			case name == "neither":
+				codes = nil
+			case name == "a statement" && codes != nil:
+				codes = []string{"agent_statement_version version"}
+			}
+			wantIssues(t, m.Audit(), codes...)
+		}
+	}
 }
-
-func runtime(m *policy.Manifest) *policy.ReceiptPolicy { return &m.RuntimePolicy.TriggerReceiptPolicy }
 
 func wantIssues(t *testing.T, got []policy.Issue, want ...string) {
 	t.Helper()
@@ -400,7 +310,7 @@ func TestDefaultRuntimePolicy(t *testing.T) {
 		own.RequiredMode != "m" || own.MaxAttestationAgeMs != 1 {
 		t.Errorf("replaced: %+v", own)
 	}
-	want := policytest.Example(t).RuntimePolicy
+	want := gatetest.Example(t).RuntimePolicy
 	p := want
 	p.MaxAttestationAgeMs = 0
 	p.TriggerReceiptPolicy.RequireOriginProof = false
@@ -418,7 +328,7 @@ func TestDefaultRuntimePolicy(t *testing.T) {
 }
 
 func TestStrictAlwaysDemandsProtectedRuntimeKeys(t *testing.T) {
-	s, err := policytest.Example(t).Strict()
+	s, err := gatetest.Example(t).Strict()
 	check.Must(t, err)
 	for name, e := range map[string]struct {
 		custody       []string

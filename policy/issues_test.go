@@ -11,7 +11,7 @@ import (
 
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/test/check"
-	"github.com/actionproof/mediator/test/policytest"
+	"github.com/actionproof/mediator/test/gatetest"
 )
 
 var update = flag.Bool("update", false, "write docs/audit.md")
@@ -32,21 +32,18 @@ func everyIssue(t *testing.T) []policy.Issue {
 		}
 		return m
 	}
-	flipped := policytest.Example(t)
+	flipped := gatetest.Example(t)
 	controls := reflect.ValueOf(&flipped.Controls).Elem()
 	for i := range controls.NumField() {
 		controls.Field(i).SetBool(!controls.Field(i).Bool())
 	}
-	differing, none := policytest.Example(t), policytest.Example(t)
+	differing, none := gatetest.Example(t), gatetest.Example(t)
 	differing.AgentSessionReceiptPolicy.RequiredPolicyHash, differing.AgentSessionReceiptPolicy.
 		RequiredEnvironmentHash = strings.Repeat("b", 64), strings.Repeat("b", 64)
 	none.RuntimePolicy.AllowedTriggerKinds, none.RuntimePolicy.DeniedTriggerKinds = []string{"scheduled"},
 		[]string{"human_request", "unknown", "scheduled"}
 
-	whole := func() *policy.Manifest {
-		return policytest.WithStatements(policytest.WithAutonomy(policytest.Example(t)))
-	}
-	early := whole()
+	early := whole(t)
 	early.Version = "1.0"
 
 	seen := make(map[string]bool)
@@ -54,7 +51,7 @@ func everyIssue(t *testing.T) []policy.Issue {
 	for _, m := range []*policy.Manifest{
 		{InteractionReceiptPolicy: &policy.InteractionPolicy{}, AutonomyPolicy: &policy.AutonomyPolicy{},
 			AgentStatementPolicy: &policy.StatementPolicy{}},
-		set(whole(), "other", "other", 1<<53), set(whole(), "mac:other", "", 1),
+		set(whole(t), "other", "other", 1<<53), set(whole(t), "mac:other", "", 1),
 		flipped, differing, none, early,
 	} {
 		for _, i := range m.Audit() {

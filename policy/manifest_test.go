@@ -9,11 +9,11 @@ import (
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/policy/decide"
 	"github.com/actionproof/mediator/test/check"
-	"github.com/actionproof/mediator/test/policytest"
+	"github.com/actionproof/mediator/test/gatetest"
 )
 
 func TestExamples(t *testing.T) {
-	m := policytest.Example(t)
+	m := gatetest.Example(t)
 	if issues := m.Audit(); len(issues) != 0 {
 		t.Errorf("the example manifest has issues: %v", issues)
 	}
@@ -29,18 +29,18 @@ func TestExamples(t *testing.T) {
 
 // TestVersion10IsAsBefore: version 1.1 changes no hash of 1.0.
 func TestVersion10IsAsBefore(t *testing.T) {
-	m := policytest.Example(t)
+	m := gatetest.Example(t)
 	text, err := m.Canonical()
 	check.Must(t, err)
 	if m.Version != "1.0" || strings.Contains(text, "autonomy") || strings.Contains(text, "agentStatement") {
 		t.Errorf("%s", text)
 	}
 	check.WantEqual(t, m.Hash(), "311c1b843213c125e6ad2ed34d08e6b9009555ec5739fdb41c3a03cc1fb52f5b")
-	policytest.WithAutonomy(m)
+	gatetest.Autonomous(m)
 	if strings.Contains(jsonOf(t, m), "requireVerification") || strings.Contains(jsonOf(t, m), "egraded") {
 		t.Errorf("a manifest of 1.1 that asks for no verification names it: %s", jsonOf(t, m))
 	}
-	policytest.WithStatements(policytest.WithAutonomy(m))
+	gatetest.Speaking(m)
 	whole, err := policy.ParseManifest([]byte(jsonOf(t, m)))
 	check.Must(t, err)
 	check.WantEqual(t, whole, m)
@@ -48,7 +48,7 @@ func TestVersion10IsAsBefore(t *testing.T) {
 
 func TestSeedNames(t *testing.T) {
 	var doc map[string]any
-	check.Must(t, json.Unmarshal([]byte(jsonOf(t, policytest.Example(t))), &doc))
+	check.Must(t, json.Unmarshal([]byte(jsonOf(t, gatetest.Example(t))), &doc))
 	for path, names := range map[string]string{
 		"": "version deploymentId runtimePolicy deploymentCertificatePolicy " +
 			"agentSessionReceiptPolicy requestProofPolicy maxChallengeAgeMs capabilityTtlMs maxCapabilityAgeMs controls",
@@ -94,7 +94,7 @@ func jsonOf(t testing.TB, v any) string {
 }
 
 func TestHashIsOfTheMeaning(t *testing.T) {
-	m := policytest.Example(t)
+	m := gatetest.Example(t)
 	want := m.Hash()
 	for name, change := range map[string]func(*policy.Manifest){
 		"a control":   func(m *policy.Manifest) { m.Controls.ConsumeCapability = false },
@@ -106,7 +106,7 @@ func TestHashIsOfTheMeaning(t *testing.T) {
 		},
 		"a millisecond": func(m *policy.Manifest) { m.CapabilityTTLMs++ },
 	} {
-		other := policytest.Example(t)
+		other := gatetest.Example(t)
 		change(other)
 		if other.Hash() == want {
 			t.Errorf("%s does not change the hash", name)
@@ -118,7 +118,7 @@ func TestHashIsOfTheMeaning(t *testing.T) {
 }
 
 func TestParseManifest(t *testing.T) {
-	m := policytest.Example(t)
+	m := gatetest.Example(t)
 	text := jsonOf(t, m)
 	indented, err := json.MarshalIndent(m, "", "\t")
 	check.Must(t, err)
@@ -155,7 +155,7 @@ func TestParseManifest(t *testing.T) {
 }
 
 func FuzzParseManifest(f *testing.F) {
-	f.Add([]byte(jsonOf(f, policytest.Example(f))))
+	f.Add([]byte(jsonOf(f, gatetest.Example(f))))
 	f.Add([]byte("{}"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		m, err := policy.ParseManifest(raw)

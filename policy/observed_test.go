@@ -8,7 +8,7 @@ import (
 	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/test/check"
-	"github.com/actionproof/mediator/test/policytest"
+	"github.com/actionproof/mediator/test/gatetest"
 )
 
 // ofSessions can only contradict a control.
@@ -44,7 +44,7 @@ func count(controls []policy.ObservedControl, state string) (n int) {
 var againstNothing = map[string]int{look.Terminal: 2, look.Stdin: 1, look.Debugger: 1, look.Stranger: 2}
 
 func TestObserve(t *testing.T) {
-	m := policytest.Example(t)
+	m := gatetest.Example(t)
 	all := m.Observe(everyLook())
 	if len(all) != 44 || count(all, policy.ObservedTrue) != 29 || count(all, policy.DeclaredOnly) != 15 ||
 		policy.Contradicted(all) != nil {
@@ -86,7 +86,7 @@ func TestObserve(t *testing.T) {
 }
 
 func TestObserveALooseManifest(t *testing.T) {
-	m := policytest.Example(t)
+	m := gatetest.Example(t)
 	m.Controls.RuntimeSignerAccessibleToAgent = true
 	state := func(r look.Result) string {
 		looks := everyLook()
@@ -109,7 +109,7 @@ func TestObserveALooseManifest(t *testing.T) {
 }
 
 func TestControlsRestOn(t *testing.T) {
-	m := policytest.Example(t)
+	m := gatetest.Example(t)
 	want := map[string]string{ // in the manifest's order
 		"gate": "proofRequiredForPost deploymentCertificateRequired agentSessionReceiptRequiredForPost " +
 			"requestProofRequiredForPost signerCustodyCertificatesRequired " +
@@ -156,7 +156,7 @@ func TestControlsRestOn(t *testing.T) {
 }
 
 func TestWhatASessionContradicts(t *testing.T) {
-	m := policytest.Example(t)
+	m := gatetest.Example(t)
 	got := make(map[string]string)
 	for _, name := range ofSessions {
 		for _, c := range m.Observe([]look.Observation{look.New(name, look.Contradicts, "found")}) {
@@ -174,7 +174,7 @@ func TestWhatASessionContradicts(t *testing.T) {
 }
 
 func TestSeenTwice(t *testing.T) {
-	m := policytest.Example(t)
+	m := gatetest.Example(t)
 	file := look.New(look.Files, look.Contradicts, "the key lies in a file").For("request_proof")
 	other := look.New(look.Process, look.Contradicts, "the process can be looked into").For("policy_decision")
 	for _, c := range m.Observe([]look.Observation{file, file, other, file}) {

@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -26,51 +27,71 @@ func request(m *policy.Message) policy.Request {
 }
 
 func TestRequest(t *testing.T) {
-	long := func(n int) string { return strings.Repeat("t", n) }
+	const bound = "POST /posts tools/call create_issue"
 	for name, tt := range map[string]struct {
 		change func(*policy.Request)
 		code   string // "" accepts
 	}{
-		"right":                  {func(*policy.Request) {}, ""},
-		"a query that is bound":  {func(r *policy.Request) { r.Binding.Resource += "?a=b" }, ""},
-		"nothing to send":        {func(r *policy.Request) { r.Call.Size = 0 }, ""},
-		"a negative size":        {func(r *policy.Request) { r.Call.Size = -1 }, "query_malformed"},
-		"no nonce":               {func(r *policy.Request) { r.Binding.Nonce = "" }, "artifact_malformed"},
-		"another method":         {func(r *policy.Request) { r.Call.Method = "PUT" }, "artifacts_mismatch"},
-		"a path that is longer":  {func(r *policy.Request) { r.Call.Path = "/posts/1" }, "artifacts_mismatch"},
-		"no challenge":           {func(r *policy.Request) { r.ChallengeID = "" }, "query_malformed"},
-		"a long challenge":       {func(r *policy.Request) { r.ChallengeID = long(257) }, "query_malformed"},
-		"no runtime":             {func(r *policy.Request) { r.RuntimeID = "" }, "query_malformed"},
-		"a long runtime":         {func(r *policy.Request) { r.RuntimeID = long(257) }, "query_malformed"},
-		"no session":             {func(r *policy.Request) { r.SessionID = "" }, "query_malformed"},
-		"a long session":         {func(r *policy.Request) { r.SessionID = long(257) }, "query_malformed"},
-		"no method":              {func(r *policy.Request) { r.Call.Method = "" }, "query_malformed"},
-		"a long method":          {func(r *policy.Request) { r.Call.Method = long(257) }, "query_malformed"},
-		"no scheme":              {func(r *policy.Request) { r.Call.Scheme = "" }, "query_malformed"},
-		"a long scheme":          {func(r *policy.Request) { r.Call.Scheme = long(257) }, "query_malformed"},
-		"no host":                {func(r *policy.Request) { r.Call.Host = "" }, "query_malformed"},
-		"a long host":            {func(r *policy.Request) { r.Call.Host = long(257) }, "query_malformed"},
-		"no path":                {func(r *policy.Request) { r.Call.Path = "" }, "query_malformed"},
-		"a long path":            {func(r *policy.Request) { r.Call.Path = long(2049) }, "query_malformed"},
-		"no rule":                {func(r *policy.Request) { r.Call.Rule = "" }, "query_malformed"},
-		"a long rule":            {func(r *policy.Request) { r.Call.Rule = long(257) }, "query_malformed"},
-		"a rule of just so many": {func(r *policy.Request) { r.Call.Rule = long(256) }, ""},
-		"no kind of content":     {func(r *policy.Request) { r.Call.ContentKind = "" }, "query_malformed"},
-		"a long kind of content": {func(r *policy.Request) { r.Call.ContentKind = long(257) }, "query_malformed"},
-		"a message that is not it": {func(r *policy.Request) {
+		"right":                 {func(*policy.Request) {}, ""},
+		"a query that is bound": {func(r *policy.Request) { r.Binding.Resource += "?a=b" }, ""},
+		"nothing to send":       {func(r *policy.Request) { r.Call.Size = 0 }, ""},
+		"a negative size":       {func(r *policy.Request) { r.Call.Size = -1 }, "query_malformed"},
+		"no nonce":              {func(r *policy.Request) { r.Binding.Nonce = "" }, "artifact_malformed"},
+		"another method":        {func(r *policy.Request) { r.Call.Method = "PUT" }, "artifacts_mismatch"},
+		"a path that is longer": {func(r *policy.Request) { r.Call.Path = "/posts/1" }, "artifacts_mismatch"},
+		"a message that is not bound": {func(r *policy.Request) {
 			r.Call.Message = mcp("s", "create_issue", "")
+		}, "artifacts_mismatch"},
+		"another tool than is bound": {func(r *policy.Request) {
+			r.Call.Message, r.Binding.Resource = mcp("s", "delete_repo", ""), bound
+		}, "artifacts_mismatch"},
+		"no message, and a tool bound": {func(r *policy.Request) { r.Binding.Resource = bound }, "artifacts_mismatch"},
+		"a query in the wrong place": {func(r *policy.Request) {
+			r.Call.Message, r.Binding.Resource = mcp("s", "create_issue", ""), bound+"?a=b"
 		}, "artifacts_mismatch"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := request(nil)
 			tt.change(&r)
-			if err := r.Check(); tt.code != "" {
-				check.WantCode(t, err, tt.code)
-			} else {
-				check.Must(t, err)
-			}
+			wantCode(t, r.Check(), tt.code)
 		})
 	}
+	for name, text := range map[string]func(*policy.Request) *string{
+		"challengeId":      func(r *policy.Request) *string { return &r.ChallengeID },
+		"runtimeId":        func(r *policy.Request) *string { return &r.RuntimeID },
+		"sessionId":        func(r *policy.Request) *string { return &r.SessionID },
+		"call.method":      func(r *policy.Request) *string { return &r.Call.Method },
+		"call.scheme":      func(r *policy.Request) *string { return &r.Call.Scheme },
+		"call.host":        func(r *policy.Request) *string { return &r.Call.Host },
+		"call.path":        func(r *policy.Request) *string { return &r.Call.Path },
+		"call.rule":        func(r *policy.Request) *string { return &r.Call.Rule },
+		"call.contentKind": func(r *policy.Request) *string { return &r.Call.ContentKind },
+	} {
+		longest, code := 256, ""
+		switch name {
+		case "call.path":
+			longest, code = 2048, "artifacts_mismatch" // another one is bound
+		case "call.method":
+			code = "artifacts_mismatch"
+		}
+		for n, want := range map[int]string{0: "query_malformed", longest: code, longest + 1: "query_malformed"} {
+			t.Run(fmt.Sprintf("%s of %d bytes", name, n), func(t *testing.T) {
+				r := request(nil)
+				*text(&r) = strings.Repeat("x", n)
+				wantCode(t, r.Check(), want)
+			})
+		}
+	}
+}
+
+// wantCode wants a refusal with this code, or none if it is empty.
+func wantCode(t *testing.T, err error, code string, texts ...string) {
+	t.Helper()
+	if code == "" {
+		check.Must(t, err)
+		return
+	}
+	check.WantCode(t, err, code, texts...)
 }
 
 func mcp(server, tool, arguments string) *policy.Message {
@@ -120,10 +141,10 @@ func TestMessage(t *testing.T) {
 			if does := tt.message.Does(); does != tt.does {
 				t.Errorf("it does %q, want %q", does, tt.does)
 			}
-			if err := r.Check(); tt.good {
-				check.Must(t, err)
+			if tt.good {
+				check.Must(t, r.Check())
 			} else {
-				check.WantCode(t, err, "query_malformed", "call.message")
+				check.WantCode(t, r.Check(), "query_malformed", "call.message")
 			}
 		})
 	}

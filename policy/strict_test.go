@@ -8,7 +8,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/test/check"
-	"github.com/actionproof/mediator/test/policytest"
+	"github.com/actionproof/mediator/test/gatetest"
 )
 
 // TestStrictDemandsWhatTheManifestSays fills the manifest with distinct values and looks for each.
@@ -20,7 +20,7 @@ func TestStrictDemandsWhatTheManifestSays(t *testing.T) {
 	}
 	external, hardware := []string{"external_mediator"}, []string{"hardware_backed"}
 	both := []string{"external_mediator", "hardware_backed"}
-	m := policytest.Example(t)
+	m := gatetest.Example(t)
 	m.DeploymentID = "d"
 	r, d, s := &m.RuntimePolicy, &m.DeploymentCertificatePolicy, &m.AgentSessionReceiptPolicy
 	r.Allowed, r.MaxAttestationAgeMs, r.AllowedRuntimeIDs, r.AllowedKeyCustody = allowed("runtime"), 2_001, []string{"r1"},
@@ -52,10 +52,11 @@ func TestStrictDemandsWhatTheManifestSays(t *testing.T) {
 		"request"), 2_010, both
 	i := m.InteractionReceiptPolicy
 	i.Allowed, i.MaxReceiptAgeMs, i.AllowedKeyCustody = allowed("interaction"), 2_014, hardware
-	a := policytest.WithAutonomy(m).AutonomyPolicy
+	gatetest.Autonomous(m)
+	gatetest.Speaking(m)
+	a, statements := m.AutonomyPolicy, m.AgentStatementPolicy
 	a.Allowed, a.MaxReputationAgeMs, a.AllowedKeyCustody, a.ScoringHash = allowed("autonomy"), 2_015, external, hash("9")
 	a.RequireVerification, a.AllowDegraded = true, true
-	statements := policytest.WithStatements(m).AgentStatementPolicy
 	statements.Allowed, statements.MaxStatementAgeMs, statements.AllowedKeyCustody = allowed("statement"), 2_016, hardware
 	m.MaxChallengeAgeMs, m.CapabilityTTLMs, m.MaxCapabilityAgeMs = 2_011, 2_012, 2_013
 
@@ -122,7 +123,7 @@ func TestStrictDemandsWhatTheManifestSays(t *testing.T) {
 }
 
 func TestExpected(t *testing.T) {
-	s, err := policytest.Example(t).Strict()
+	s, err := gatetest.Example(t).Strict()
 	check.Must(t, err)
 	for purpose, want := range map[string]evidence.Expected{
 		evidence.PurposeTriggerOriginProof: s.Origin.Expected, evidence.PurposeTriggerReceipt: s.Receipt.Expected,
@@ -141,7 +142,7 @@ func TestExpected(t *testing.T) {
 }
 
 func TestPins(t *testing.T) {
-	s, err := policytest.Example(t).Strict()
+	s, err := gatetest.Example(t).Strict()
 	check.Must(t, err)
 	check.Must(t, s.Pins(s.Runtime.PolicyHash))
 	for _, other := range []string{"", strings.Repeat("0", 64), s.Runtime.PolicyHash + "0"} {
@@ -205,8 +206,15 @@ func TestCheckTrigger(t *testing.T) {
 		"a source of receipts alone":  {"not_allowed", func(a *args) { a.s.Origin.Sources = nil }},
 		"a source of proofs alone":    {"not_allowed", func(a *args) { a.s.Receipt.Sources = nil }},
 		"a method that is not listed": {"not_allowed", func(a *args) { a.s.Origin.Methods = []string{"queue_claim"} }},
+		"unknown, and all allow it": {"not_allowed", func(a *args) {
+			a.o.Kind, a.r.Kind = "unknown", "unknown"
+			a.s.Origin.Kinds, a.s.Receipt.Kinds = []string{"unknown"}, []string{"unknown"}
+		}},
 		"by hand, and all allow it": {"not_allowed", func(a *args) {
 			a.o.VerificationMethod, a.s.Origin.Methods = "manual", []string{"manual"}
+		}},
+		"self-reported, and all allow it": {"not_allowed", func(a *args) {
+			a.o.VerificationMethod, a.s.Origin.Methods = "self_reported", []string{"self_reported"}
 		}},
 		"the receipt's payload": {"not_allowed", func(a *args) { a.s.Receipt.PayloadHash = h("x") }},
 		"the receipt's binding": {"not_allowed", func(a *args) { a.s.Receipt.BindingHash = h("x") }},
@@ -217,9 +225,7 @@ func TestCheckTrigger(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := whole()
 			tt.change(&a)
-			if err := policy.CheckTrigger(&a.s, a.o, a.r, a.proof, a.bindingHash); tt.code != "" || err != nil {
-				check.WantCode(t, err, tt.code)
-			}
+			wantCode(t, policy.CheckTrigger(&a.s, a.o, a.r, a.proof, a.bindingHash), tt.code)
 		})
 	}
 }

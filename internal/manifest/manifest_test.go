@@ -12,7 +12,7 @@ import (
 	"github.com/actionproof/mediator/internal/manifest"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/test/check"
-	"github.com/actionproof/mediator/test/policytest"
+	"github.com/actionproof/mediator/test/gatetest"
 )
 
 func TestParseRefuses(t *testing.T) {
@@ -117,7 +117,7 @@ func TestAtItsLimits(t *testing.T) {
 }
 
 func TestSpellings(t *testing.T) {
-	m := policytest.Example(t)
+	m := gatetest.Example(t)
 	compact, err := json.Marshal(m)
 	check.Must(t, err)
 	yaml := string(configs.Manifest())

@@ -1,67 +1,18 @@
 package decide_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/policy"
-	"github.com/actionproof/mediator/policy/decide"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
 )
-
-type ruling struct {
-	*gatetest.Kit
-	engine *decide.Engine
-}
-
-func newRuling(t testing.TB, rules string, edits ...func(*policy.Manifest)) ruling {
-	t.Helper()
-	r, err := decide.ParseRules([]byte(rules))
-	check.Must(t, err)
-	k := gatetest.New(t, append([]func(*policy.Manifest){func(m *policy.Manifest) {
-		m.RuntimePolicy.RequiredPolicyHash, m.AgentSessionReceiptPolicy.RequiredPolicyHash = r.Hash(), r.Hash()
-	}}, edits...)...)
-	e, err := decide.NewEngine(r, k.Verifier, k.Strict, gatetest.Signer(t, k, evidence.PolicyDecisionKind()),
-		gatetest.Signer(t, k, evidence.ActionGrantKind()),
-		decide.EngineOptions{Now: k.Clock.Now, Log: zap.NewNop()})
-	check.Must(t, err)
-	return ruling{k, e}
-}
-
-func (r ruling) request(t testing.TB, reputation string) policy.Request {
-	t.Helper()
-	b := gatetest.Binding()
-	b.Nonce = "nonce"
-	proof, receipt := r.Trigger(t, gatetest.Plan{}, b)
-	return policy.Request{
-		Binding: b, ChallengeID: "challenge-1", RuntimeID: "worker-1", SessionID: "session-1",
-		EnvironmentHash: r.Strict.Runtime.EnvironmentHash,
-		ManifestHash:    r.Strict.ManifestHash, OriginProof: proof, TriggerReceipt: receipt, Reputation: reputation,
-		Call: policy.Call{Method: "POST", Scheme: "https", Host: "api.example.com", Path: "/posts", Rule: "example-post",
-			ContentKind: "json", Size: 7},
-	}
-}
-
-// decide returns the claims of the decision.
-func (r ruling) decide(t testing.TB, reputation string) (evidence.PolicyDecision, error) {
-	t.Helper()
-	d, err := r.engine.Decide(t.Context(), r.request(t, reputation))
-	if err != nil {
-		return evidence.PolicyDecision{}, err
-	}
-	o, err := evidence.Open(r.Verifier, evidence.PolicyDecisionKind(), d.PolicyDecision, r.Strict.Decision)
-	check.Must(t, err)
-	return o.Claims(), nil
-}
 
 // TestConditionsOnReputation asks for each variable of an agent with 120 sessions of 62.5 points, and of an unknown
 // one.
@@ -89,9 +40,9 @@ func TestConditionsOnReputation(t *testing.T) {
 		{`args.repo == "a" || autonomy.tierRank > 3`, "policy_error", "reputation_missing"},
 	} {
 		t.Run(c.when, func(t *testing.T) {
-			r := newRuling(t, file("r allow "+c.when), gatetest.Autonomous)
+			r := newWorld(t, file("r allow "+c.when), gatetest.Autonomous)
 			for token, code := range map[string]string{r.Reputation(t, r.Agent(t), 120, 62.5): c.with, "": c.without} {
-				d, err := r.decide(t, token)
+				d, err := r.decide(r.appraised(token))
 				if code != "" {
 					check.WantCode(t, err, code)
 					continue
@@ -112,7 +63,7 @@ func TestConditionsOnReputation(t *testing.T) {
 func TestConditionsOnDisputes(t *testing.T) {
 	const lost, accused, rated, noToken = "lost", "accused", "rated", "no token"
 	all := []string{lost, accused, rated, noToken}
-	token := func(t *testing.T, r ruling, which string) string {
+	token := func(t *testing.T, r *world, which string) string {
 		c := r.ReputationOf(t, r.Agent(t), 20, 50)
 		switch which {
 		case noToken:
@@ -148,8 +99,8 @@ func TestConditionsOnDisputes(t *testing.T) {
 	} {
 		t.Run(c.when, func(t *testing.T) {
 			for i, which := range all {
-				r := newRuling(t, file("r allow "+c.when), gatetest.Autonomous)
-				_, err := r.decide(t, token(t, r, which))
+				r := newWorld(t, file("r allow "+c.when), gatetest.Autonomous)
+				_, err := r.decide(r.appraised(token(t, r, which)))
 				wantVerdict(t, err, c.codes[i])
 			}
 		})
@@ -169,13 +120,13 @@ func TestExamplePolicyOnDisputes(t *testing.T) {
 		}, "policy_denied"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRuling(t, string(configs.PolicyReputation()), gatetest.Autonomous)
+			r := newWorld(t, string(configs.PolicyReputation()), gatetest.Autonomous)
 			r.Appraise(t)
 			claims := r.ReputationOf(t, r.Agent(t), 12, 50)
 			c.edit(&claims)
 			token, _, err := gatetest.Signer(t, r.Kit, accrual.Kind).Sign(t.Context(), claims)
 			check.Must(t, err)
-			_, err = r.decide(t, token)
+			_, err = r.decide(r.appraised(token))
 			wantVerdict(t, err, c.code, "lost-a-dispute")
 		})
 	}
@@ -185,7 +136,7 @@ func TestExamplePolicyOnDisputes(t *testing.T) {
 // of one that has none.
 func TestConditionsOnVerification(t *testing.T) {
 	const observed, degraded, seed, over, never, noToken = "observed", "degraded", "seed", "over", "never", "no token"
-	verified := func(t *testing.T, r ruling, which string) string {
+	verified := func(t *testing.T, r *world, which string) string {
 		v := r.Verified()
 		switch which {
 		case degraded:
@@ -245,174 +196,156 @@ func TestConditionsOnVerification(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for i, which := range all {
-				r := newRuling(t, file("r allow "+c.when), gatetest.Autonomous, c.edit)
-				_, err := r.decide(t, verified(t, r, which))
+				r := newWorld(t, file("r allow "+c.when), gatetest.Autonomous, c.edit)
+				_, err := r.decide(r.appraised(verified(t, r, which)))
 				wantVerdict(t, err, c.codes[i])
 			}
 		})
 	}
 	t.Run("it ends between two posts", func(t *testing.T) {
-		r := newRuling(t, file("r allow autonomy.verifiedAge >= duration('0s')"), gatetest.Autonomous)
+		r := newWorld(t, file("r allow autonomy.verifiedAge >= duration('0s')"), gatetest.Autonomous)
 		v := r.Verified()
 		v.Expires = v.At + 60
 		token := r.ReputationVerified(t, r.Agent(t), 1, 50, v)
-		_, err := r.decide(t, token)
+		_, err := r.decide(r.appraised(token))
 		check.Must(t, err)
 		r.Clock.Advance(time.Minute)
-		_, err = r.decide(t, token)
+		_, err = r.decide(r.appraised(token))
 		check.WantCode(t, err, "reputation_insufficient", "the last one is over")
 	})
 }
 
 // TestExampleOfVerified checks the example: a verification allows longer posts, and short posts need none.
 func TestExampleOfVerified(t *testing.T) {
+	passed := func(*accrual.Verified) {}
 	for name, c := range map[string]struct {
 		sessions int
-		verified func(v *accrual.Verified) *accrual.Verified
+		verified func(v *accrual.Verified) // nil if it has passed none
 		after    time.Duration
 		size     int64
 		rule     string // empty denies
 	}{
 		"new":                          {1, nil, 0, 4 << 10, "newcomers"},
-		"new and verified, long":       {1, keep, 0, 5 << 10, ""},
+		"new and verified, long":       {1, passed, 0, 5 << 10, ""},
 		"building, short":              {20, nil, 0, 64 << 10, "building"},
 		"building, long":               {20, nil, 0, 65 << 10, ""},
-		"building and verified, long":  {20, keep, 0, 65 << 10, "building-verified"},
-		"building and verified, short": {20, keep, 0, 64 << 10, "building"},
-		"verified long ago":            {20, keep, 6 * time.Hour, 65 << 10, ""},
-		"degraded": {20, func(v *accrual.Verified) *accrual.Verified {
-			v.Degraded = true
-			return v
-		}, 0, 65 << 10, ""},
-		"in the mode seed": {20, func(v *accrual.Verified) *accrual.Verified {
-			v.Mode = accrual.ModeSeed
-			return v
-		}, 0, 65 << 10, ""},
+		"building and verified, long":  {20, passed, 0, 65 << 10, "building-verified"},
+		"building and verified, short": {20, passed, 0, 64 << 10, "building"},
+		"verified long ago":            {20, passed, 6 * time.Hour, 65 << 10, ""},
+		"degraded":                     {20, func(v *accrual.Verified) { v.Degraded = true }, 0, 65 << 10, ""},
+		"in the mode seed":             {20, func(v *accrual.Verified) { v.Mode = accrual.ModeSeed }, 0, 65 << 10, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRuling(t, string(configs.PolicyReputation()), gatetest.Autonomous, func(m *policy.Manifest) {
+			r := newWorld(t, string(configs.PolicyReputation()), gatetest.Autonomous, func(m *policy.Manifest) {
 				m.AutonomyPolicy.AllowDegraded = true
 			})
 			var v *accrual.Verified
 			if c.verified != nil {
-				v = c.verified(r.Verified())
+				v = r.Verified()
+				c.verified(v)
 			}
 			r.Clock.Advance(c.after)
-			request := r.request(t, r.ReputationVerified(t, r.Agent(t), c.sessions, 40, v))
+			request := r.appraised(r.ReputationVerified(t, r.Agent(t), c.sessions, 40, v))
 			request.Call.Size = c.size
-			d, err := r.engine.Decide(t.Context(), request)
+			d, err := r.decide(request)
 			if c.rule == "" {
 				check.WantCode(t, err, "policy_denied")
 				return
 			}
 			check.Must(t, err)
-			o, err := evidence.Open(r.Verifier, evidence.PolicyDecisionKind(), d.PolicyDecision, r.Strict.Decision)
-			check.Must(t, err)
-			check.WantEqual(t, o.Claims().Rule, c.rule)
+			check.WantEqual(t, d.Rule, c.rule)
 		})
 	}
 }
 
-func keep(v *accrual.Verified) *accrual.Verified { return v }
-
 func TestReputationsThatAreNotBelieved(t *testing.T) {
-	ctx := context.Background()
-	other := evidence.HashBytes([]byte("other"))
-	sign := func(t *testing.T, r ruling, claim string, value any) string {
-		return gatetest.Resign(t, r.Kit, accrual.Kind, r.Reputation(t, r.Agent(t), 500, 90), claim, value)
+	valid := func(t *testing.T, r *world) string { return r.Reputation(t, r.Agent(t), 500, 90) }
+	after := func(d time.Duration) func(*testing.T, *world) string {
+		return func(t *testing.T, r *world) string {
+			token := valid(t, r)
+			r.Clock.Advance(d)
+			return token
+		}
+	}
+	claiming := func(claim, value string) func(*testing.T, *world) string {
+		return func(t *testing.T, r *world) string {
+			return gatetest.Resign(t, r.Kit, accrual.Kind, valid(t, r), claim, value)
+		}
+	}
+	signed := func(key func(*testing.T, *world) evidence.Key, issuer string) func(*testing.T, *world) string {
+		return func(t *testing.T, r *world) string {
+			c, err := evidence.UnverifiedClaims(accrual.Kind, valid(t, r))
+			check.Must(t, err)
+			c.Issuer = r.Issuer(issuer)
+			token, err := evidence.Sign(t.Context(), key(t, r), accrual.Kind, c)
+			check.Must(t, err)
+			return token
+		}
 	}
 	for name, c := range map[string]struct {
-		token func(t *testing.T, r ruling) string
+		token func(t *testing.T, r *world) string
 		code  string
 	}{
-		"none": {func(*testing.T, ruling) string { return "" }, "reputation_missing"},
-		"an old one": {func(t *testing.T, r ruling) string {
+		"none": {func(*testing.T, *world) string { return "" }, "reputation_missing"},
+		"an old one": {func(t *testing.T, r *world) string {
 			r.Manifest.AutonomyPolicy.MaxReputationAgeMs = 60_000
 			s, err := r.Manifest.Strict()
 			check.Must(t, err)
 			r.Strict.Autonomy = s.Autonomy
-			token := r.Reputation(t, r.Agent(t), 500, 90)
-			r.Clock.Advance(63 * time.Second)
-			return token
+			return after(63*time.Second)(t, r)
 		}, "expired"},
-		"one that has ended": {func(t *testing.T, r ruling) string {
-			token := r.Reputation(t, r.Agent(t), 500, 90)
-			r.Clock.Advance(accrual.Lifetime + 3*time.Second)
-			return token
-		}, "expired"},
-		"one of the future": {func(t *testing.T, r ruling) string {
+		"one that has ended": {after(accrual.Lifetime + 3*time.Second), "expired"},
+		"one of the future": {func(t *testing.T, r *world) string {
 			r.Clock.Advance(time.Minute)
-			token := r.Reputation(t, r.Agent(t), 500, 90)
-			r.Clock.Advance(-time.Minute)
-			return token
+			return after(-time.Minute)(t, r)
 		}, "clock_skew"},
-		"another owner's": {func(t *testing.T, r ruling) string {
+		"another owner's": {func(t *testing.T, r *world) string {
 			return r.Reputation(t, accrual.Agent{Owner: strings.Repeat("x", 43), Subject: r.Agent(t).Subject}, 500, 90)
 		}, "reputation_mismatch"},
-		"another agent's": {func(t *testing.T, r ruling) string {
+		"another agent's": {func(t *testing.T, r *world) string {
 			return r.Reputation(t, accrual.Agent{Owner: r.Owner(t), Subject: "agent:worker-2"}, 500, 90)
 		}, "reputation_mismatch"},
-		"by other formulas": {func(t *testing.T, r ruling) string {
-			return sign(t, r, "scoringHash", other)
-		}, "pin_mismatch"},
-		"for another audience": {func(t *testing.T, r ruling) string {
-			return sign(t, r, "aud", "x")
-		}, "not_allowed"},
-		"under another name": {func(t *testing.T, r ruling) string {
-			return sign(t, r, "iss", "x")
-		}, "key_purpose"},
-		"another issuer's": {func(t *testing.T, r ruling) string {
-			token := sign(t, r, "iss", "x")
+		"by other formulas":    {claiming("scoringHash", evidence.HashBytes([]byte("other"))), "pin_mismatch"},
+		"for another audience": {claiming("aud", "x"), "not_allowed"},
+		"under another name":   {claiming("iss", "x"), "key_purpose"},
+		"another issuer's": {func(t *testing.T, r *world) string {
+			token := claiming("iss", "x")(t, r)
 			r.Certificates[evidence.PurposeAppraiser] = r.Vouch(t, r.Key(t, evidence.PurposeAppraiser),
 				evidence.PurposeAppraiser, "x")
 			r.Verifier.SetTrust(r.Trust(t))
 			return token
 		}, "not_allowed"},
-		"by a key for another purpose": {func(t *testing.T, r ruling) string {
-			c, err := evidence.UnverifiedClaims(accrual.Kind, r.Reputation(t, r.Agent(t), 500, 90))
-			check.Must(t, err)
-			c.Issuer = r.Issuer(evidence.PurposePolicyDecision)
-			token, err := evidence.Sign(ctx, r.Key(t, evidence.PurposePolicyDecision), accrual.Kind, c)
-			check.Must(t, err)
-			return token
-		}, "key_purpose"},
-		"by a stranger": {func(t *testing.T, r ruling) string {
-			c, err := evidence.UnverifiedClaims(accrual.Kind, r.Reputation(t, r.Agent(t), 500, 90))
-			check.Must(t, err)
-			token, err := evidence.Sign(ctx, gatetest.StrangerKey(t, r.Key(t, evidence.PurposeAppraiser).KeyID()), accrual.Kind,
-				c)
-			check.Must(t, err)
-			return token
-		}, "signature_invalid"},
-		"by a key that is revoked": {func(t *testing.T, r ruling) string {
-			token := r.Reputation(t, r.Agent(t), 500, 90)
+		"by a key for another purpose": {signed(func(t *testing.T, r *world) evidence.Key {
+			return r.Key(t, evidence.PurposePolicyDecision)
+		}, evidence.PurposePolicyDecision), "key_purpose"},
+		"by a stranger": {signed(func(t *testing.T, r *world) evidence.Key {
+			return gatetest.StrangerKey(t, r.Key(t, evidence.PurposeAppraiser).KeyID())
+		}, evidence.PurposeAppraiser), "signature_invalid"},
+		"by a key that is revoked": {func(t *testing.T, r *world) string {
+			token := valid(t, r)
 			r.Revoke(t, evidence.Revocation{Kind: "key", ID: r.Key(t, evidence.PurposeAppraiser).KeyID()})
 			r.Verifier.SetTrust(r.Trust(t))
 			return token
 		}, "revoked"},
-		"another artifact": {func(t *testing.T, r ruling) string {
-			return r.request(t, "").OriginProof
-		}, "artifact_malformed"},
-		"no token": {func(*testing.T, ruling) string { return "x" }, "artifact_malformed"},
+		"another artifact": {func(_ *testing.T, r *world) string { return r.request().OriginProof }, "artifact_malformed"},
+		"no token":         {func(*testing.T, *world) string { return "x" }, "artifact_malformed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRuling(t, file("r allow autonomy.tierRank > 0"), gatetest.Autonomous)
-			_, err := r.decide(t, c.token(t, r))
-			check.WantCode(t, err, c.code)
-
-			r = newRuling(t, file("known allow autonomy.known && autonomy.tierRank > 0"), gatetest.Autonomous)
-			_, err = r.decide(t, c.token(t, r))
-			check.WantCode(t, err, "policy_denied", "whose agent's reputation is not known: ")
-
-			r = newRuling(t, file("unknown allow !autonomy.known"), gatetest.Autonomous)
-			d, err := r.decide(t, c.token(t, r))
-			check.Must(t, err)
-			check.WantEqual(t, d.ReputationHash, "")
+			for when, want := range map[string]string{
+				"autonomy.tierRank > 0": c.code, "autonomy.known && autonomy.tierRank > 0": "policy_denied", "!autonomy.known": "",
+			} {
+				r := newWorld(t, file("r allow "+when), gatetest.Autonomous)
+				d, err := r.decide(r.appraised(c.token(t, r)))
+				check.WantEqual(t, d.ReputationHash, "")
+				if wantVerdict(t, err, want); want == "policy_denied" {
+					check.WantCode(t, err, want, "whose agent's reputation is not known: ")
+				}
+			}
 		})
 	}
 	t.Run("and not a valid one", func(t *testing.T) {
-		r := newRuling(t, file("r allow autonomy.tierRank > 0"), gatetest.Autonomous)
-		_, err := r.decide(t, r.Reputation(t, r.Agent(t), 500, 90))
+		r := newWorld(t, file("r allow autonomy.tierRank > 0"), gatetest.Autonomous)
+		_, err := r.decide(r.appraised(valid(t, r)))
 		check.Must(t, err)
 	})
 }
@@ -421,34 +354,34 @@ func TestReputationsThatAreNotBelieved(t *testing.T) {
 // changes.
 func TestReputationIsJudgedForEachPost(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(t *testing.T, r ruling, next *policy.Request)
+		change func(t *testing.T, r *world, next *policy.Request)
 		code   string
 	}{
-		"the time": {func(t *testing.T, r ruling, next *policy.Request) {
+		"the time": {func(t *testing.T, r *world, next *policy.Request) {
 			r.Clock.Advance(accrual.Lifetime + 3*time.Second)
-			*next = r.request(t, next.Reputation)
+			*next = r.appraised(next.Reputation)
 		}, "expired"},
-		"the trust": {func(t *testing.T, r ruling, _ *policy.Request) {
+		"the trust": {func(t *testing.T, r *world, _ *policy.Request) {
 			r.Verifier.SetTrust(r.TrustWithout(t, evidence.PurposeAppraiser))
 		}, "key_unknown"},
-		"the agent": {func(t *testing.T, r ruling, next *policy.Request) {
+		"the agent": {func(t *testing.T, r *world, next *policy.Request) {
 			next.Binding.Subject = "agent:worker-2"
 			next.OriginProof, next.TriggerReceipt = r.Trigger(t, gatetest.Plan{}, next.Binding)
 		}, "reputation_mismatch"},
-		"the signature": {func(_ *testing.T, _ ruling, next *policy.Request) {
+		"the signature": {func(_ *testing.T, _ *world, next *policy.Request) {
 			last := map[bool]string{true: "AA", false: "BA"}[strings.HasSuffix(next.Reputation, "BA")]
 			next.Reputation = next.Reputation[:len(next.Reputation)-2] + last
 		}, "signature_invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRuling(t, file("r allow autonomy.tierRank > 0"), gatetest.Autonomous)
-			next := r.request(t, r.Reputation(t, r.Agent(t), 500, 90))
+			r := newWorld(t, file("r allow autonomy.tierRank > 0"), gatetest.Autonomous)
+			next := r.appraised(r.Reputation(t, r.Agent(t), 500, 90))
 			for range 2 {
-				_, err := r.engine.Decide(t.Context(), next)
+				_, err := r.engine().Decide(t.Context(), next)
 				check.Must(t, err)
 			}
 			c.change(t, r, &next)
-			_, err := r.engine.Decide(t.Context(), next)
+			_, err := r.engine().Decide(t.Context(), next)
 			check.WantCode(t, err, c.code)
 		})
 	}
@@ -456,34 +389,32 @@ func TestReputationIsJudgedForEachPost(t *testing.T) {
 
 func TestWithoutAutonomyPolicy(t *testing.T) {
 	k := gatetest.New(t, gatetest.Autonomous)
-	token := k.Reputation(t, k.Agent(t), 500, 90)
-	_, err := newRuling(t, file("r allow autonomy.tierRank > 0")).decide(t, token)
+	r := newWorld(t, file("r allow autonomy.tierRank > 0"))
+	_, err := r.decide(r.appraised(k.Reputation(t, k.Agent(t), 500, 90)))
 	check.WantCode(t, err, "key_unknown")
 
-	r := newRuling(t, file("r allow autonomy.tierRank > 0"), gatetest.Autonomous)
-	token = r.Reputation(t, r.Agent(t), 500, 90)
+	r = newWorld(t, file("r allow autonomy.tierRank > 0"), gatetest.Autonomous)
+	token := r.Reputation(t, r.Agent(t), 500, 90)
 	r.Strict.Autonomy = policy.AutonomyExpected{}
-	_, err = r.decide(t, token)
+	_, err = r.decide(r.appraised(token))
 	check.WantCode(t, err, "not_allowed")
 
-	r = newRuling(t, file("r allow request.size < 10"), gatetest.Autonomous)
+	r = newWorld(t, file("r allow request.size < 10"), gatetest.Autonomous)
 	for _, token := range []string{"", "no token", r.Reputation(t, r.Agent(t), 500, 90)} {
-		d, err := r.engine.Decide(t.Context(), r.request(t, token))
+		d, err := r.decide(r.appraised(token))
 		check.Must(t, err)
-		if payload := claimsText(t, d.PolicyDecision); strings.Contains(payload, "eputation") {
-			t.Errorf("the decision says %s", payload)
-		}
+		check.WantEqual(t, d.ReputationHash, "")
 	}
 }
 
 func BenchmarkDecideWithReputation(b *testing.B) {
 	for name, when := range map[string]string{"with": "autonomy.tierRank > 0", "without": "request.size > 0"} {
 		b.Run(name, func(b *testing.B) {
-			r := newRuling(b, file("r allow "+when), gatetest.Autonomous)
-			request := r.request(b, r.Reputation(b, r.Agent(b), 500, 90))
+			r := newWorld(b, file("r allow "+when), gatetest.Autonomous)
+			request := r.appraised(r.Reputation(b, r.Agent(b), 500, 90))
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := r.engine.Decide(b.Context(), request); err != nil {
+				if _, err := r.engine().Decide(b.Context(), request); err != nil {
 					b.Fatal(fmt.Errorf("%s: %w", name, err))
 				}
 			}
@@ -507,11 +438,11 @@ func TestNothingFollowsFromAMissingToken(t *testing.T) {
 		`autonomy.known ? true : !autonomy.disputed`,
 	} {
 		t.Run(when, func(t *testing.T) {
-			r := newRuling(t, file("r allow "+when), gatetest.Autonomous)
+			r := newWorld(t, file("r allow "+when), gatetest.Autonomous)
 			old := r.ReputationVerified(t, r.Agent(t), 20, 50, r.Verified())
 			r.Clock.Advance(accrual.Lifetime + 3*time.Second)
 			for token, code := range map[string]string{"": "reputation_missing", old: "expired"} {
-				_, err := r.decide(t, token)
+				_, err := r.decide(r.appraised(token))
 				check.WantCode(t, err, code)
 			}
 		})

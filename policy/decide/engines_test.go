@@ -11,12 +11,12 @@ import (
 )
 
 func TestEngines(t *testing.T) {
-	old := newWorld(t, string(configs.Policy()), nil)
-	fresh := newWorld(t, strings.Replace(string(configs.Policy()), "rules:", "rules: # changed", 1), nil)
+	old := newWorld(t, string(configs.Policy()))
+	fresh := newWorld(t, strings.Replace(string(configs.Policy()), "rules:", "rules: # changed", 1))
 	fresh.Strict.ManifestHash = strings.Repeat("a", 64)
 	engines := [...]*decide.Engine{old.engine(), fresh.engine()}
 	var e decide.Engines
-	_, err := e.Decide(t.Context(), old.request(nil))
+	_, err := e.Decide(t.Context(), old.request())
 	check.WantCode(t, err, "deployment_mismatch")
 
 	check.Must(t, e.Set(engines[0]))
@@ -25,7 +25,7 @@ func TestEngines(t *testing.T) {
 		t.Errorf("honoured: %v, want %v", got, want)
 	}
 	for _, w := range []*world{old, fresh} { // each has its own keys, so no other engine could verify its requests
-		_, err := e.Decide(t.Context(), w.request(nil))
+		_, err := e.Decide(t.Context(), w.request())
 		check.Must(t, err)
 	}
 	if e.Retire(engines[1]) {
@@ -34,12 +34,12 @@ func TestEngines(t *testing.T) {
 	if !e.Retire(engines[0]) || e.Retire(engines[0]) {
 		t.Error("the engine before is not retired once")
 	}
-	_, err = e.Decide(t.Context(), old.request(nil))
+	_, err = e.Decide(t.Context(), old.request())
 	check.WantCode(t, err, "deployment_mismatch")
-	_, err = e.Decide(t.Context(), fresh.request(nil))
+	_, err = e.Decide(t.Context(), fresh.request())
 	check.Must(t, err)
 
-	again := fresh.engine()
+	again := fresh.another()
 	check.Must(t, e.Set(again)) // it replaces the engine with the same manifest
 	if e.Retire(engines[1]) || len(e.Manifests()) != 1 {
 		t.Errorf("honoured: %v", e.Manifests())
@@ -49,7 +49,7 @@ func TestEngines(t *testing.T) {
 func TestEnginesAreBounded(t *testing.T) {
 	var e decide.Engines
 	for i := range 9 {
-		w := newWorld(t, string(configs.Policy()), nil)
+		w := newWorld(t, string(configs.Policy()))
 		w.Strict.ManifestHash = strings.Repeat(string(rune('a'+i)), 64)
 		if err := e.Set(w.engine()); (err != nil) != (i == 8) {
 			t.Fatalf("engine %d: %v", i, err)

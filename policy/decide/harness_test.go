@@ -1,8 +1,6 @@
 package decide_test
 
 import (
-	"encoding/base64"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,39 +11,45 @@ import (
 	"github.com/actionproof/mediator/policy/decide"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/test/check"
-	"github.com/actionproof/mediator/test/policytest"
+	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// world is a deployment of the example manifest.
+// world is a deployment of the example manifest with rules of its own, on a Saturday.
 type world struct {
-	*policytest.World
+	*gatetest.Kit
 	t        testing.TB
 	rules    *decide.Rules
 	decision *signer.Issuer[evidence.PolicyDecision]
 	grant    *signer.Issuer[evidence.ActionGrant]
+	made     *decide.Engine
 }
 
-// newWorld makes a world with a policy file. edit may change the example manifest.
-func newWorld(t testing.TB, rules string, edit func(*policy.Manifest)) *world {
+func newWorld(t testing.TB, rules string, edits ...func(*policy.Manifest)) *world {
 	t.Helper()
 	w := &world{t: t}
 	var err error
 	w.rules, err = decide.ParseRules([]byte(rules))
 	check.Must(t, err)
-	w.World = policytest.New(t, func(m *policy.Manifest) {
+	pin := func(m *policy.Manifest) {
 		m.RuntimePolicy.RequiredPolicyHash, m.AgentSessionReceiptPolicy.RequiredPolicyHash = w.rules.Hash(), w.rules.Hash()
-		if edit != nil {
-			edit(m)
-		}
-	})
-	w.decision = policytest.Issuer(t, evidence.PolicyDecisionKind(), w.Keys["policy-decision-key"], "mediator-policy",
-		"posting-api", 15*time.Second)
-	w.grant = policytest.Issuer(t, evidence.ActionGrantKind(), w.Keys["action-grant-key"], "mediator-authorization",
-		"posting-api", 15*time.Second)
+	}
+	w.Kit = gatetest.NewAt(t, time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC),
+		append([]func(*policy.Manifest){pin}, edits...)...)
+	w.decision = gatetest.Signer(t, w.Kit, evidence.PolicyDecisionKind())
+	w.grant = gatetest.Signer(t, w.Kit, evidence.ActionGrantKind())
 	return w
 }
 
+// engine returns the world's only engine.
 func (w *world) engine() *decide.Engine {
+	w.t.Helper()
+	if w.made == nil {
+		w.made = w.another()
+	}
+	return w.made
+}
+
+func (w *world) another() *decide.Engine {
 	w.t.Helper()
 	e, err := w.with(w.decision, w.grant)
 	check.Must(w.t, err)
@@ -55,11 +59,62 @@ func (w *world) engine() *decide.Engine {
 // with makes an engine with these issuers.
 func (w *world) with(decision *signer.Issuer[evidence.PolicyDecision], grant *signer.Issuer[evidence.ActionGrant]) (
 	*decide.Engine, error) {
-	return decide.NewEngine(w.rules, w.Verifier, w.Strict, decision, grant, options())
+	return decide.NewEngine(w.rules, w.Verifier, w.Strict, decision, grant, w.options())
 }
 
-func options() decide.EngineOptions {
-	return decide.EngineOptions{Now: policytest.Clock, Log: zap.NewNop()}
+func (w *world) options() decide.EngineOptions {
+	return decide.EngineOptions{Now: w.Clock.Now, Log: zap.NewNop()}
+}
+
+func (w *world) engines() *decide.Engines {
+	w.t.Helper()
+	var e decide.Engines
+	check.Must(w.t, e.Set(w.engine()))
+	return &e
+}
+
+type request = policy.Request
+
+// request makes a valid request. Its trigger evidence fits the edits.
+func (w *world) request(edits ...func(*request)) request {
+	w.t.Helper()
+	return w.planned(gatetest.Plan{}, edits...)
+}
+
+// planned makes a request with planned trigger evidence.
+func (w *world) planned(p gatetest.Plan, edits ...func(*request)) request {
+	w.t.Helper()
+	r := request{
+		Binding: gatetest.Binding(), ChallengeID: "challenge-1", RuntimeID: "worker-1", SessionID: "session-1",
+		EnvironmentHash: w.Strict.Runtime.EnvironmentHash, ManifestHash: w.Strict.ManifestHash,
+		Call: policy.Call{Method: "POST", Scheme: "https", Host: "api.example.com", Path: "/posts",
+			Rule: "example-post", ContentKind: "json", Size: 7},
+	}
+	r.Binding.Resource, r.Binding.Nonce = "POST /posts?draft=1", "nonce"
+	for _, edit := range edits {
+		edit(&r)
+	}
+	r.OriginProof, r.TriggerReceipt = w.Trigger(w.t, p, r.Binding)
+	return r
+}
+
+// appraised makes a request with a reputation token.
+func (w *world) appraised(token string) request {
+	w.t.Helper()
+	return w.request(func(r *request) { r.Reputation = token })
+}
+
+// decide returns the claims of the decision.
+func (w *world) decide(r request) (evidence.PolicyDecision, error) {
+	w.t.Helper()
+	d, err := w.engine().Decide(w.t.Context(), r)
+	if err != nil {
+		check.WantEqual(w.t, d, policy.Decision{})
+		return evidence.PolicyDecision{}, err
+	}
+	o, err := evidence.Open(w.Verifier, evidence.PolicyDecisionKind(), d.PolicyDecision, w.Strict.Decision)
+	check.Must(w.t, err)
+	return o.Claims(), nil
 }
 
 // wantVerdict wants a refusal with this code, or none if it is empty.
@@ -70,67 +125,4 @@ func wantVerdict(t testing.TB, err error, code string, texts ...string) {
 		return
 	}
 	check.WantCode(t, err, code, texts...)
-}
-
-func (w *world) engines() *decide.Engines {
-	w.t.Helper()
-	var e decide.Engines
-	check.Must(w.t, e.Set(w.engine()))
-	return &e
-}
-
-type (
-	request = policy.Request
-	proof   = evidence.TriggerOriginProof
-	receipt = evidence.TriggerReceipt
-	change  = func(*request, *proof, *receipt)
-)
-
-// request makes a valid request. change may alter it, the proof or the receipt before they are signed.
-func (w *world) request(change change) request {
-	w.t.Helper()
-	r := request{
-		Binding: evidence.Binding{Subject: "agent:worker-1", Action: "create_post", Resource: "POST /posts?draft=1",
-			ContentHash: evidence.HashBytes([]byte("content")), Nonce: "nonce"},
-		ChallengeID: "challenge-1", RuntimeID: "worker-1", SessionID: "session-1",
-		EnvironmentHash: w.Manifest.RuntimePolicy.RequiredEnvironmentHash,
-		ManifestHash:    w.Strict.ManifestHash,
-		Call: policy.Call{Method: "POST", Scheme: "https", Host: "api.example.com", Path: "/posts",
-			Rule: "example-post", ContentKind: "json", Size: 7},
-	}
-	payload, bindingHash := evidence.HashBytes([]byte("payload")), r.Binding.Hash()
-	o := proof{
-		BindingHash: bindingHash, EventID: "event-1", EvidenceHash: evidence.HashBytes([]byte("signature")),
-		EvidenceID: "delivery-1",
-		Kind:       evidence.TriggerSourceEvent, PayloadHash: payload, Source: "github",
-		VerificationMethod: evidence.MethodWebhookSignature,
-	}
-	rec := receipt{BindingHash: bindingHash, EventID: "event-1", Kind: evidence.TriggerSourceEvent,
-		PayloadHash: payload, Source: "github"}
-	if change != nil {
-		change(&r, &o, &rec)
-	}
-	var err error
-	if r.OriginProof == "" {
-		r.OriginProof, _, err = policytest.Issuer(w.t, evidence.TriggerOriginProofKind(), w.Keys["origin-proof-key"],
-			"mediator-source-verifier", "mediator-trigger", 15*time.Second).Sign(w.t.Context(), o)
-		check.Must(w.t, err)
-	}
-	if rec.OriginProofHash == "" {
-		rec.OriginProofHash = evidence.HashToken(r.OriginProof)
-	}
-	if r.TriggerReceipt == "" {
-		r.TriggerReceipt, _, err = policytest.Issuer(w.t, evidence.TriggerReceiptKind(), w.Keys["trigger-receipt-key"],
-			"mediator-trigger", "mediator-runtime", 15*time.Second).Sign(w.t.Context(), rec)
-		check.Must(w.t, err)
-	}
-	return r
-}
-
-// claimsText returns the JSON of a token's claims.
-func claimsText(t testing.TB, token string) string {
-	t.Helper()
-	raw, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
-	check.Must(t, err)
-	return string(raw)
 }

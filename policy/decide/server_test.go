@@ -16,12 +16,12 @@ import (
 )
 
 func TestClientAndServer(t *testing.T) {
-	w := newWorld(t, string(configs.Policy()), nil)
+	w := newWorld(t, string(configs.Policy()))
 	s := httptest.NewServer(decide.NewServer(w.engines()))
 	defer s.Close()
 	c := policy.NewClient(s.URL, s.Client())
 
-	d, err := c.Decide(t.Context(), w.request(nil))
+	d, err := c.Decide(t.Context(), w.request())
 	check.Must(t, err)
 	_, err = evidence.Open(w.Verifier, evidence.PolicyDecisionKind(), d.PolicyDecision, w.Strict.Decision)
 	check.Must(t, err)
@@ -29,17 +29,14 @@ func TestClientAndServer(t *testing.T) {
 	check.Must(t, err)
 
 	// A refusal keeps its code and its sentence.
-	_, err = c.Decide(t.Context(),
-		w.request(func(r *request, _ *proof, _ *receipt) {
-			r.Call.Size = 5 << 20
-		}))
+	_, err = c.Decide(t.Context(), w.request(func(r *request) { r.Call.Size = 5 << 20 }))
 	check.WantCode(t, err, "policy_denied", "the rule no-huge-posts denies create_post on POST /posts?draft=1")
 }
 
 func TestServerRefusesMalformedRequests(t *testing.T) {
-	w := newWorld(t, string(configs.Policy()), nil)
+	w := newWorld(t, string(configs.Policy()))
 	h := decide.NewServer(w.engines())
-	valid := jsonOf(t, w.request(nil))
+	valid := jsonOf(t, w.request())
 	for name, c := range map[string]struct {
 		body   string
 		status int

@@ -49,16 +49,17 @@ type Plan struct {
 // rest on it fit, but their own claims stay.
 func Claim(purpose string, pairs ...any) Plan { return Plan{claims: map[string][]any{purpose: pairs}} }
 
-// Set changes fields of the struct that v points to, given as JSON names and values.
+// Set changes fields of the struct that v points to, given as paths of JSON names and values.
 func Set(t testing.TB, v any, pairs ...any) {
 	t.Helper()
-	fields := make(map[string]any)
 	for i := 0; i < len(pairs); i += 2 {
-		fields[pairs[i].(string)] = pairs[i+1]
-	}
-	raw := must(json.Marshal(fields))(t)
-	if err := strictjson.ParseMembers(raw, v); err != nil {
-		t.Fatal(err)
+		value := pairs[i+1]
+		for _, name := range slices.Backward(strings.Split(pairs[i].(string), ".")) {
+			value = map[string]any{name: value}
+		}
+		if err := strictjson.ParseMembers(must(json.Marshal(value))(t), v); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -179,11 +180,12 @@ func (k *Kit) Proof(t testing.TB, capability, authorization string, pairs ...any
 	t.Helper()
 	c := must(evidence.UnverifiedClaims(evidence.CapabilityKind(), capability))(t)
 	b := c.Binding
-	token, _ := sign(t, k, Claim(evidence.PurposeRequestProof, pairs...), evidence.RequestProofKind(), evidence.RequestProof{
-		AccessTokenHash: evidence.HashBytes([]byte(authorization)), Action: b.Action, BindingHash: b.Hash(),
-		CapabilityID: c.ID,
-		ContentHash:  b.ContentHash, Resource: b.Resource, Subject: b.Subject,
-	})
+	token, _ := sign(t, k, Claim(evidence.PurposeRequestProof, pairs...), evidence.RequestProofKind(),
+		evidence.RequestProof{
+			AccessTokenHash: evidence.HashBytes([]byte(authorization)), Action: b.Action, BindingHash: b.Hash(),
+			CapabilityID: c.ID,
+			ContentHash:  b.ContentHash, Resource: b.Resource, Subject: b.Subject,
+		})
 	return token
 }
 

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -86,8 +87,8 @@ func NewAt(t testing.TB, at time.Time, edits ...func(*policy.Manifest)) *Kit {
 	t.Helper()
 	k := &Kit{Clock: &Clock{}, Certificates: make(map[string]string)}
 	k.Clock.Set(at)
-	k.Rules = must(decide.ParseRules(configs.Policy()))(t)
-	k.Manifest = must(manifest.Parse(configs.Manifest()))(t)
+	k.Rules = must(exampleRules())(t)
+	k.Manifest = Example(t)
 	environment := evidence.HashBytes([]byte("environment"))
 	for _, h := range []*string{&k.Manifest.RuntimePolicy.RequiredPolicyHash,
 		&k.Manifest.AgentSessionReceiptPolicy.RequiredPolicyHash} {
@@ -115,6 +116,24 @@ func NewAt(t testing.TB, at time.Time, edits ...func(*policy.Manifest)) *Kit {
 		gate.New(gate.Options{Challenges: k.Challenges, Secret: k.Secret, Issuer: "gate", Verifier: k.Verifier,
 			Strict: k.Strict}))(t)
 	return k
+}
+
+// Reading YAML and compiling rules takes longer than the rest of a kit.
+var (
+	exampleRules = sync.OnceValues(func() (*decide.Rules, error) { return decide.ParseRules(configs.Policy()) })
+	exampleText  = sync.OnceValues(func() (string, error) {
+		m, err := manifest.Parse(configs.Manifest())
+		if err != nil {
+			return "", err
+		}
+		return m.Canonical()
+	})
+)
+
+// Example returns the example manifest.
+func Example(t testing.TB) *policy.Manifest {
+	t.Helper()
+	return must(policy.ParseManifest([]byte(must(exampleText())(t))))(t)
 }
 
 func (k *Kit) makeRoles(t testing.TB) {
@@ -148,7 +167,8 @@ func (k *Kit) makeRoles(t testing.TB) {
 	}
 }
 
-func (k *Kit) options(purpose string) signer.Options {
+// Options name a role as the manifest does.
+func (k *Kit) Options(purpose string) signer.Options {
 	r := k.roles[purpose]
 	return signer.Options{Issuer: r.issuer, Audience: r.audience, Lifetime: r.lifetime, Now: k.Clock.Now}
 }
@@ -156,8 +176,11 @@ func (k *Kit) options(purpose string) signer.Options {
 // Signer makes the issuer of one role.
 func Signer[C any](t testing.TB, k *Kit, kind evidence.Kind[C]) *signer.Issuer[C] {
 	t.Helper()
-	return must(signer.New(kind, k.roles[kind.Purpose].key, k.options(kind.Purpose)))(t)
+	return must(signer.New(kind, k.Custody(kind.Purpose), k.Options(kind.Purpose)))(t)
 }
+
+// Custody returns the key of a purpose.
+func (k *Kit) Custody(purpose string) *custody.Memory { return k.roles[purpose].key }
 
 // addRole gives the deployment a certified key for a purpose, unless it has one.
 func (k *Kit) addRole(t testing.TB, purpose string, a policy.Allowed, lifetime time.Duration) {
@@ -208,7 +231,7 @@ func (k *Kit) Revoke(t testing.TB, entries ...evidence.Revocation) {
 func (k *Kit) Certify(t testing.TB, m *policy.Manifest) string {
 	t.Helper()
 	const purpose = evidence.PurposeDeploymentCertificate
-	return must(policy.Certify(context.Background(), k.roles[purpose].key, m, k.options(purpose)))(t)
+	return must(policy.Certify(context.Background(), k.roles[purpose].key, m, k.Options(purpose)))(t)
 }
 
 // Key returns the key version that signs for a purpose.
