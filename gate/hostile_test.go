@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -23,11 +24,12 @@ import (
 
 func hostile() map[string][]byte {
 	members := func(n int, key func(i int) int) []byte {
-		var b bytes.Buffer
+		b := []byte{'{'}
 		for i := range n {
-			fmt.Fprintf(&b, `,"k%d":0`, key(i))
+			b = append(strconv.AppendInt(append(b, `"k`...), int64(key(i)), 10), `":0,`...)
 		}
-		return append(append([]byte{'{'}, b.Bytes()[1:]...), '}')
+		b[len(b)-1] = '}'
+		return b
 	}
 	const million = 1_000_000
 	return map[string][]byte{
@@ -164,6 +166,7 @@ func TestHostileRequests(t *testing.T) {
 	protected := s.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		t.Error("the post is made")
 	}), gate.Protect{Bind: bind})
+	texts := hostile()
 	for _, tt := range []struct {
 		name    string
 		handler http.Handler
@@ -193,7 +196,7 @@ func TestHostileRequests(t *testing.T) {
 				t.Errorf("%d bytes are read", body.read)
 			}
 		})
-		for name, raw := range hostile() {
+		for name, raw := range texts {
 			if len(raw) > 1<<20 {
 				continue
 			}
