@@ -9,7 +9,6 @@ import (
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/test/check"
 )
 
