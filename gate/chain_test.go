@@ -493,7 +493,7 @@ func reclaim[C any](kind evidence.Kind[C], pairs ...any) func(*testing.T, *gatet
 	}
 }
 
-func part(t *testing.T, token string, n int) []byte {
+func part(t testing.TB, token string, n int) []byte {
 	t.Helper()
 	raw, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[n])
 	check.Must(t, err)

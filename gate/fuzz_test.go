@@ -3,13 +3,13 @@ package gate_test
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,23 +22,8 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-var signed = []struct {
-	purpose string
-	at      func(*evidence.Envelope) *string
-}{
-	{evidence.PurposeTriggerOriginProof, origin}, {evidence.PurposeTriggerReceipt, receipt},
-	{evidence.PurposePolicyDecision, decision},
-	{evidence.PurposeActionGrant, grant}, {evidence.PurposeRuntimeAttestation, attestation},
-	{evidence.PurposeAgentSession, session},
-	{evidence.PurposeDeploymentCertificate, deployment},
-}
-
-func decoded(t testing.TB, token string, part int) string {
-	t.Helper()
-	raw, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[part])
-	check.Must(t, err)
-	return string(raw)
-}
+var signed = append(slices.Clone(artifacts),
+	artifact{"deployment certificate", evidence.PurposeDeploymentCertificate, deployment})
 
 // FuzzChain signs any claims in one artifact's place: no panic, a code for each refusal, and nothing consumed. What is
 // admitted is canonical and about this post.
@@ -47,14 +32,14 @@ func FuzzChain(f *testing.F) {
 	valid := k.Chain(f)
 	for i, s := range signed {
 		token := *s.at(&valid.Envelope)
-		header, payload := decoded(f, token, 0), decoded(f, token, 1)
+		header, payload := string(part(f, token, 0)), string(part(f, token, 1))
 		f.Add(byte(i), header, payload)
 		f.Add(byte(i), strings.Replace(header, "EdDSA", "HS256", 1), payload)
 		f.Add(byte(i), header, strings.Replace(payload, "false", "true", 1))
 		f.Add(byte(i), header, strings.Replace(payload, `"jti":"`, `"jti":"x`, 1))
 	}
 	var work evidence.ChallengeToken
-	if err := json.Unmarshal([]byte(decoded(f, valid.Envelope.ChallengeToken, 1)), &work); err != nil {
+	if err := json.Unmarshal(part(f, valid.Envelope.ChallengeToken, 1), &work); err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, which byte, header, payload string) {
@@ -176,8 +161,8 @@ func FuzzCertificate(f *testing.F) {
 	k := gatetest.New(f)
 	for _, purpose := range gatetest.Roles[:2] {
 		token := k.Certificates[purpose]
-		f.Add(decoded(f, token, 0), decoded(f, token, 1))
-		f.Add(decoded(f, token, 0), strings.Replace(decoded(f, token, 1), "false", "true", 1))
+		f.Add(string(part(f, token, 0)), string(part(f, token, 1)))
+		f.Add(string(part(f, token, 0)), strings.Replace(string(part(f, token, 1)), "false", "true", 1))
 	}
 	f.Fuzz(func(t *testing.T, header, payload string) {
 		err := k.Believe(t, gatetest.Forge(t, k.Key(t, evidence.PurposeSignerCertificate), header, []byte(payload)))

@@ -28,7 +28,7 @@ func idOf(t *testing.T, token string) string {
 
 func revokedRows() []row {
 	var rows []row
-	for _, a := range append(artifacts, artifact{"deployment certificate", "", deployment}) {
+	for _, a := range signed {
 		rows = append(rows, altered(a.name+" revoked", "revoked", func(t *testing.T, k *gatetest.Kit, r *gate.AdmitRequest) {
 			revoke(t, k, evidence.RevokedArtifact, idOf(t, *a.at(&r.Envelope)))
 		}))
