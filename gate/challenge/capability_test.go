@@ -1,6 +1,7 @@
 package challenge_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/actionproof/mediator/gate/challenge"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/gatetest"
 )
 
 func capabilityClaims() evidence.Capability {
@@ -122,17 +124,14 @@ func TestVerifyCapability(t *testing.T) {
 				}
 			}
 			claims, key, err := challenge.VerifyCapability(a.secret, a.token, a.want)
-			if tt.code != "" {
-				wantCode(t, err, tt.code)
+			if wantCode(t, err, tt.code); tt.code != "" {
 				if key != (ledger.Key{}) || claims.ID != "" {
 					t.Errorf("there are claims or a key beside the refusal: %+v, %+v", claims, key)
 				}
 				return
 			}
-			if err != nil ||
-				key != (ledger.Key{Kind: "capability", ID: "capability_1", Expires: time.Unix(start.Unix()+15, 0)}) {
-				t.Errorf("key %+v, %v", key, err)
-			}
+			check.WantEqual(t, key,
+				ledger.Key{Kind: "capability", ID: "capability_1", Expires: time.Unix(start.Unix()+15, 0)})
 			if claims.Binding.Nonce != "nonce_1" {
 				t.Errorf("the nonce is %q, not the token's", claims.Binding.Nonce)
 			}
@@ -142,43 +141,27 @@ func TestVerifyCapability(t *testing.T) {
 
 func TestMintRefuses(t *testing.T) {
 	secret := newSecret(t, secretText)
-	for name, tt := range map[string]struct {
-		code   string
-		change func(*evidence.Capability, *evidence.Registered)
+	for _, tt := range []struct {
+		path  string // of a claim
+		value any
+		code  string
 	}{
-		"a human prompt": {"human_involved", func(c *evidence.Capability, _ *evidence.Registered) {
-			c.Session.HumanPromptPresent = true
-		}},
-		"a human operator": {"human_involved", func(c *evidence.Capability, _ *evidence.Registered) {
-			c.Session.HumanOperatorPresent = true
-		}},
-		"a user's shell": {"human_involved", func(c *evidence.Capability, _ *evidence.Registered) {
-			c.Session.UserShellAccess = true
-		}},
-		"a user's environment": {"human_involved", func(c *evidence.Capability, _ *evidence.Registered) {
-			c.Session.AgentEnvironmentUserAccessible = true
-		}},
-		"no nonce": {"artifact_malformed", func(c *evidence.Capability, _ *evidence.Registered) {
-			c.Binding.Nonce = ""
-		}},
-		"no binding": {"artifact_malformed", func(c *evidence.Capability, _ *evidence.Registered) {
-			c.Binding = evidence.Binding{}
-		}},
-		"no challenge": {"artifact_malformed", func(c *evidence.Capability, _ *evidence.Registered) {
-			c.ChallengeID = ""
-		}},
-		"no id": {"artifact_malformed", func(_ *evidence.Capability, r *evidence.Registered) { r.ID = "" }},
-		"a lifetime of nothing": {"artifact_malformed", func(_ *evidence.Capability, r *evidence.Registered) {
-			r.Expires = r.IssuedAt
-		}},
-		"an hour": {"artifact_malformed", func(_ *evidence.Capability, r *evidence.Registered) {
-			r.Expires = r.IssuedAt + 3600
-		}},
+		{"session.humanPromptPresent", true, "human_involved"},
+		{"session.humanOperatorPresent", true, "human_involved"},
+		{"session.userShellAccess", true, "human_involved"},
+		{"session.agentEnvironmentUserAccessible", true, "human_involved"},
+		{"binding.nonce", "", "artifact_malformed"},
+		{"binding", evidence.Binding{}, "artifact_malformed"},
+		{"challengeId", "", "artifact_malformed"},
+		{"jti", "", "artifact_malformed"},
+		{"exp", start.Unix(), "artifact_malformed"},
+		{"exp", start.Unix() + 3600, "artifact_malformed"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			c, r := capabilityClaims(), registered()
-			tt.change(&c, &r)
-			token, _, err := challenge.Mint(secret, r, c)
+		t.Run(fmt.Sprint(tt.path, "=", tt.value), func(t *testing.T) {
+			c := capabilityClaims()
+			c.Registered = registered()
+			gatetest.Set(t, &c, tt.path, tt.value)
+			token, _, err := challenge.Mint(secret, c.Registered, c)
 			wantCode(t, err, tt.code)
 			if token != "" {
 				t.Error("there is a token beside the refusal")

@@ -2,6 +2,7 @@ package challenge_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"math/rand/v2"
 	"strings"
@@ -59,10 +60,26 @@ func solve(t testing.TB, ch challenge.Challenge, packs ...challenge.Pack) eviden
 // seeded is a repeatable source of randomness.
 func seeded(n byte) *rand.ChaCha8 { return rand.NewChaCha8([32]byte{n, 1}) }
 
+// wantAnswer demands the answer to one task, or a refusal if text is empty.
+func wantAnswer(t *testing.T, kind, input, text string) {
+	t.Helper()
+	id := strings.Repeat("t", 64)
+	got, err := challenge.Solve(context.Background(),
+		[]challenge.Task{{ID: id, Kind: kind, Input: json.RawMessage(input)}})
+	if text == "" {
+		wantCode(t, err, "challenge_refused")
+	} else if err != nil || got[id] != evidence.HashBytes([]byte(text)) {
+		t.Errorf("%v, %v; want the hash of %s", got, err, text)
+	}
+}
+
+// wantCode demands a refusal with this code, or none if it is empty.
 func wantCode(t *testing.T, err error, code string) {
 	t.Helper()
 	var coded interface{ Code() string }
-	if !errors.As(err, &coded) || coded.Code() != code {
+	if code == "" {
+		check.Must(t, err)
+	} else if !errors.As(err, &coded) || coded.Code() != code {
 		t.Errorf("got %v, want code %s", err, code)
 	}
 }

@@ -68,36 +68,7 @@ func TestTasksAtTheirLimits(t *testing.T) {
 		"subset: the largest ones": {"subset", `{"apart":[],"even":2,"numbers":[2,4,6,8],"size":2,"sum":14}`,
 			"6,8"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			task := challenge.Task{ID: strings.Repeat("t", 64), Kind: tt.kind, Input: json.RawMessage(tt.input)}
-			got, err := challenge.Solve(context.Background(), []challenge.Task{task})
-			if err != nil || got[task.ID] != evidence.HashBytes([]byte(tt.answer)) {
-				t.Errorf("%v, %v", got, err)
-			}
-		})
-	}
-	beyond := map[string]struct{ kind, input string }{
-		"route: a node too high":       {"route", `{"edges":[[0,64,1]],"from":0,"to":1}`},
-		"route: a cost too high":       {"route", `{"edges":[[0,1,1048577]],"from":0,"to":1}`},
-		"vm: a modulus of one":         {"vm", `{"modulus":1,"program":[],"registers":[0,0,0,0]}`},
-		"vm: a modulus too large":      {"vm", `{"modulus":1048577,"program":[],"registers":[0,0,0,0]}`},
-		"vm: a negative register":      {"vm", `{"modulus":7,"program":[],"registers":[0,0,0,-1]}`},
-		"vm: a jump too far":           {"vm", `{"modulus":7,"program":["jnz a 257"],"registers":[0,0,0,0]}`},
-		"vm: a jump too far back":      {"vm", `{"modulus":7,"program":["jlt a b -257"],"registers":[0,0,0,0]}`},
-		"json: a number too large":     {"json", `{"document":{"a":[1073741825]},"operations":[]}`},
-		"json: a number too small":     {"json", `{"document":{"a":[-1073741825]},"operations":[]}`},
-		"json: a number pushed":        {"json", `{"document":{"a":[1]},"operations":["push a 1073741825"]}`},
-		"json: a number far below":     {"json", `{"document":{"a":[1]},"operations":["push a -1073741825"]}`},
-		"json: rotated back":           {"json", `{"document":{"a":[1]},"operations":["rotate a -1"]}`},
-		"subset: more even than there": {"subset", `{"apart":[],"even":2,"numbers":[2,3],"size":1,"sum":2}`},
-		"subset: less even than none":  {"subset", `{"apart":[],"even":-1,"numbers":[2,3],"size":1,"sum":3}`},
-	}
-	for name, tt := range beyond {
-		t.Run(name, func(t *testing.T) {
-			_, err := challenge.Solve(context.Background(),
-				[]challenge.Task{{ID: "t", Kind: tt.kind, Input: json.RawMessage(tt.input)}})
-			wantCode(t, err, "challenge_refused")
-		})
+		t.Run(name, func(t *testing.T) { wantAnswer(t, tt.kind, tt.input, tt.answer) })
 	}
 }
 
@@ -167,9 +138,8 @@ func TestAttestationAtItsLimits(t *testing.T) {
 		c.Runtime.IssuedAt += at // 15 s are accepted, and 2 s of skew
 		token, _, err := challenge.Mint(secret, registered(), c)
 		check.Must(t, err)
-		if _, _, err = challenge.VerifyCapability(secret, token, wantCapability()); code != "" || err != nil {
-			wantCode(t, err, code)
-		}
+		_, _, err = challenge.VerifyCapability(secret, token, wantCapability())
+		wantCode(t, err, code)
 	}
 	w := wantCapability()
 	w.Runtime.MaxAge = 0

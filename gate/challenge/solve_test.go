@@ -115,12 +115,21 @@ func TestHostileTasks(t *testing.T) {
 			`{"apart":[],"even":12,"numbers":[102946,132836,162792,182512,184160,205024,313312,327968,332576,338592,348768,` +
 				`361504,373536,382752,384224,458912,487200,532256,546720,552672,614304,683616,687520,883360],"size":12,"sum":` +
 				`5144286}`},
+		"route: a node too high":       {"route", `{"edges":[[0,64,1]],"from":0,"to":1}`},
+		"route: a cost too high":       {"route", `{"edges":[[0,1,1048577]],"from":0,"to":1}`},
+		"vm: a modulus of one":         {"vm", `{"modulus":1,"program":[],"registers":[0,0,0,0]}`},
+		"vm: a modulus too large":      {"vm", `{"modulus":1048577,"program":[],"registers":[0,0,0,0]}`},
+		"vm: a negative register":      {"vm", `{"modulus":7,"program":[],"registers":[0,0,0,-1]}`},
+		"vm: a jump too far":           {"vm", `{"modulus":7,"program":["jnz a 257"],"registers":[0,0,0,0]}`},
+		"vm: a jump too far back":      {"vm", `{"modulus":7,"program":["jlt a b -257"],"registers":[0,0,0,0]}`},
+		"json: a number too large":     {"json", `{"document":{"a":[1073741825]},"operations":[]}`},
+		"json: a number too small":     {"json", `{"document":{"a":[-1073741825]},"operations":[]}`},
+		"json: a number pushed":        {"json", `{"document":{"a":[1]},"operations":["push a 1073741825"]}`},
+		"json: a number far below":     {"json", `{"document":{"a":[1]},"operations":["push a -1073741825"]}`},
+		"subset: more even than there": {"subset", `{"apart":[],"even":2,"numbers":[2,3],"size":1,"sum":2}`},
+		"subset: less even than none":  {"subset", `{"apart":[],"even":-1,"numbers":[2,3],"size":1,"sum":3}`},
 	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := challenge.Solve(context.Background(),
-				[]challenge.Task{{ID: "t", Kind: tt.kind, Input: json.RawMessage(tt.input)}})
-			wantCode(t, err, "challenge_refused")
-		})
+		t.Run(name, func(t *testing.T) { wantAnswer(t, tt.kind, tt.input, "") })
 	}
 }
 
