@@ -151,29 +151,18 @@ func (m *Manifest) Strict() (*Strict, error) {
 
 // Expected returns the demands on signers with a purpose. An unknown purpose accepts no signer.
 func (s *Strict) Expected(purpose string) evidence.Expected {
-	switch purpose {
-	case evidence.PurposeTriggerOriginProof:
-		return s.Origin.Expected
-	case evidence.PurposeTriggerReceipt:
-		return s.Receipt.Expected
-	case evidence.PurposePolicyDecision:
-		return s.Decision
-	case evidence.PurposeActionGrant:
-		return s.Grant
-	case evidence.PurposeRuntimeAttestation:
-		return s.Runtime.Expected
-	case evidence.PurposeAgentSession:
-		return s.Session.Expected
-	case evidence.PurposeRequestProof:
-		return s.RequestProof
-	case evidence.PurposeInteraction:
-		return s.Interaction
-	case evidence.PurposeAppraiser:
-		return s.Autonomy.Expected
-	case evidence.PurposeStatement:
-		return s.Statement
-	}
-	return evidence.Expected{}
+	return map[string]evidence.Expected{
+		evidence.PurposeTriggerOriginProof: s.Origin.Expected,
+		evidence.PurposeTriggerReceipt:     s.Receipt.Expected,
+		evidence.PurposePolicyDecision:     s.Decision,
+		evidence.PurposeActionGrant:        s.Grant,
+		evidence.PurposeRuntimeAttestation: s.Runtime.Expected,
+		evidence.PurposeAgentSession:       s.Session.Expected,
+		evidence.PurposeRequestProof:       s.RequestProof,
+		evidence.PurposeInteraction:        s.Interaction,
+		evidence.PurposeAppraiser:          s.Autonomy.Expected,
+		evidence.PurposeStatement:          s.Statement,
+	}[purpose]
 }
 
 // CheckRuntime refuses a runtime that the manifest does not allow. The session's list is required, the runtime's own

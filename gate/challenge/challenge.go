@@ -38,54 +38,55 @@ const (
 
 // ParseChallenge reads a challenge of up to 256 KiB. It refuses a malformed or incomplete one, and verifies nothing.
 func ParseChallenge(raw []byte) (Challenge, error) {
-	var ch Challenge
-	if len(raw) > maxChallenge {
-		return Challenge{},
-			refusal.New("challenge_refused", "the challenge has %d bytes; at most %d are read", len(raw), maxChallenge)
-	}
-	if err := strictjson.Parse(raw, &ch); err != nil {
-		return Challenge{}, refusal.New("challenge_refused", "the challenge is malformed: %w", err)
-	}
-	if ch.ID == "" || ch.Token == "" || len(ch.Tasks) == 0 || len(ch.Tasks) > maxTasks {
-		return Challenge{},
-			refusal.New("challenge_refused", "the challenge lacks its id, its token or its tasks, or has more than %d", maxTasks)
-	}
-	for _, t := range ch.Tasks {
-		if t.ID == "" || t.Kind == "" || len(t.Input) == 0 {
-			return Challenge{}, refusal.New("challenge_refused", "a task of the challenge lacks its id, its kind or its input")
+	return parse(raw, "challenge", maxChallenge, func(ch Challenge) error {
+		if ch.ID == "" || ch.Token == "" || len(ch.Tasks) == 0 || len(ch.Tasks) > maxTasks {
+			return refused("the challenge lacks its id, its token or its tasks, or has more than %d", maxTasks)
 		}
-	}
-	return ch, nil
+		for _, t := range ch.Tasks {
+			if t.ID == "" || t.Kind == "" || len(t.Input) == 0 {
+				return refused("a task of the challenge lacks its id, its kind or its input")
+			}
+		}
+		return nil
+	})
 }
 
 // ParseResponse reads a response of up to 16 KiB as strictly.
 func ParseResponse(raw []byte) (evidence.Response, error) {
-	var r evidence.Response
-	if len(raw) > maxResponse {
-		return evidence.Response{},
-			refusal.New("challenge_refused", "the response has %d bytes; at most %d are read", len(raw), maxResponse)
-	}
-	if err := strictjson.Parse(raw, &r); err != nil {
-		return evidence.Response{}, refusal.New("challenge_refused", "the response is malformed: %w", err)
-	}
-	if r.ChallengeID == "" || len(r.Answers) == 0 || len(r.Answers) > maxTasks {
-		return evidence.Response{},
-			refusal.New("challenge_refused", "the response lacks its challengeId or its answers, or has more than %d", maxTasks)
-	}
-	for id, answer := range r.Answers {
-		if !evidence.IsHash(answer) {
-			return evidence.Response{},
-				refusal.New("challenge_refused", "the answer for task %.64q is not 64 lowercase hex characters", id)
+	return parse(raw, "response", maxResponse, func(r evidence.Response) error {
+		if r.ChallengeID == "" || len(r.Answers) == 0 || len(r.Answers) > maxTasks {
+			return refused("the response lacks its challengeId or its answers, or has more than %d", maxTasks)
 		}
-	}
-	return r, nil
+		for id, answer := range r.Answers {
+			if !evidence.IsHash(answer) {
+				return refused("the answer for task %.64q is not 64 lowercase hex characters", id)
+			}
+		}
+		return nil
+	})
 }
+
+func parse[T any](raw []byte, what string, most int, check func(T) error) (T, error) {
+	var v, none T
+	if len(raw) > most {
+		return none, refused("the %s has %d bytes; at most %d are read", what, len(raw), most)
+	}
+	if err := strictjson.Parse(raw, &v); err != nil {
+		return none, refused("the %s is malformed: %w", what, err)
+	}
+	if err := check(v); err != nil {
+		return none, err
+	}
+	return v, nil
+}
+
+func refused(format string, args ...any) error { return refusal.New("challenge_refused", format, args...) }
 
 // hashTasks hashes the canonical JSON of the tasks, so that others may re-encode them.
 func hashTasks(tasks []Task) (string, error) {
 	hash, err := evidence.HashValue(tasks)
 	if err != nil {
-		return "", refusal.New("challenge_refused", "the challenge's tasks are malformed: %w", err)
+		return "", refused("the challenge's tasks are malformed: %w", err)
 	}
 	return hash, nil
 }
@@ -104,15 +105,14 @@ func (ch Challenge) intact(t evidence.ChallengeToken) error {
 	unbound := ch.Binding == nil && t.Binding == nil
 	bound := ch.Binding != nil && t.Binding != nil && *ch.Binding == *t.Binding
 	if ch.ID != t.ID || string(ch.Difficulty) != t.Difficulty || ch.ExpiresAt != t.Expires || !unbound && !bound {
-		return refusal.New("challenge_refused",
-			"the challenge's id, difficulty, binding or expiry is not what it was issued with")
+		return refused("the challenge's id, difficulty, binding or expiry is not what it was issued with")
 	}
 	hash, err := hashTasks(ch.Tasks)
 	if err != nil {
 		return err
 	}
 	if subtle.ConstantTimeCompare([]byte(hash), []byte(t.TasksHash)) != 1 {
-		return refusal.New("challenge_refused", "the tasks are not those that the challenge was issued with")
+		return refused("the tasks are not those that the challenge was issued with")
 	}
 	return nil
 }

@@ -13,8 +13,7 @@ import (
 // bounded, and ctx is checked between them.
 func Solve(ctx context.Context, tasks []Task, packs ...Pack) (map[string]string, error) {
 	if len(tasks) == 0 || len(tasks) > maxTasks {
-		return nil, refusal.New("challenge_refused", "the challenge has %d tasks; from 1 to %d are solved", len(tasks),
-			maxTasks)
+		return nil, refused("the challenge has %d tasks; from 1 to %d are solved", len(tasks), maxTasks)
 	}
 	known := append(slices.Clone(packs), Builtin()...)
 	answers := make(map[string]string, len(tasks))
@@ -23,7 +22,7 @@ func Solve(ctx context.Context, tasks []Task, packs ...Pack) (map[string]string,
 			return nil, refusal.New("challenge_unsolved", "the challenge was not solved in time: %w", err)
 		}
 		if _, twice := answers[t.ID]; twice || t.ID == "" || len(t.ID) > maxTaskID || len(t.Input) > maxInput {
-			return nil, refusal.New("challenge_refused",
+			return nil, refused(
 				"the challenge has a task whose id is missing, too long or there twice, or whose input is over %d bytes", maxInput)
 		}
 		at := slices.IndexFunc(known, func(p Pack) bool { return p.Kind() == t.Kind })

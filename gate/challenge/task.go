@@ -6,7 +6,6 @@ import (
 	"io"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/strictjson"
 )
 
@@ -95,6 +94,5 @@ func decodeInput(raw []byte, v any) bool { return strictjson.ParseMembers(raw, v
 
 // errUnsolvable is the refusal of a task that no honest issuer makes.
 func errUnsolvable(kind string) error {
-	return refusal.New("challenge_refused",
-		"a %s task of the challenge is malformed, too large, or has not exactly one answer", kind)
+	return refused("a %s task of the challenge is malformed, too large, or has not exactly one answer", kind)
 }

@@ -21,17 +21,7 @@ type Want struct {
 // Verify is [Issuer.VerifyToken], and also verifies that the public challenge is the issued one (seed: verifyResponse).
 func (i *Issuer) Verify(_ context.Context, ch Challenge, r evidence.Response, want Want) (evidence.ChallengeToken,
 	error) {
-	c, err := i.open(ch.Token, want)
-	if err != nil {
-		return evidence.ChallengeToken{}, err
-	}
-	if err := ch.intact(c); err != nil {
-		return evidence.ChallengeToken{}, err
-	}
-	if err := answered(c, r); err != nil {
-		return evidence.ChallengeToken{}, err
-	}
-	return c, nil
+	return i.verify(ch.Token, r, want, ch.intact)
 }
 
 // VerifyToken verifies a response with the token alone: signature, expiry, age, binding, and every answer. It consumes
@@ -42,11 +32,20 @@ func (i *Issuer) VerifyToken(_ context.Context, token string, r evidence.Respons
 		return evidence.ChallengeToken{},
 			refusal.New("not_allowed", "no binding is demanded of the challenge, so nothing is accepted")
 	}
+	return i.verify(token, r, want, func(evidence.ChallengeToken) error { return nil })
+}
+
+// verify checks the challenge with more after its token, and before the answers.
+func (i *Issuer) verify(token string, r evidence.Response, want Want,
+	more func(evidence.ChallengeToken) error) (evidence.ChallengeToken, error) {
 	c, err := i.open(token, want)
-	if err != nil {
-		return evidence.ChallengeToken{}, err
+	if err == nil {
+		err = more(c)
 	}
-	if err := answered(c, r); err != nil {
+	if err == nil {
+		err = answered(c, r)
+	}
+	if err != nil {
 		return evidence.ChallengeToken{}, err
 	}
 	return c, nil
@@ -60,7 +59,7 @@ func (i *Issuer) open(token string, want Want) (evidence.ChallengeToken, error) 
 		return c, err
 	}
 	if want.Binding != (evidence.Binding{}) && (c.Binding == nil || !c.Binding.SameAction(want.Binding)) {
-		return c, refusal.New("challenge_refused", "the challenge is bound to another subject, action, resource or content")
+		return c, refused("the challenge is bound to another subject, action, resource or content")
 	}
 	return c, nil
 }
@@ -68,28 +67,28 @@ func (i *Issuer) open(token string, want Want) (evidence.ChallengeToken, error) 
 // answered refuses a response without exactly one right answer to each task.
 func answered(c evidence.ChallengeToken, r evidence.Response) error {
 	if r.ChallengeID != c.ID {
-		return refusal.New("challenge_refused", "the response answers another challenge")
+		return refused("the response answers another challenge")
 	}
 	if len(r.Answers) != len(c.Answers) {
-		return refusal.New("challenge_refused", "the response has %d answers; the challenge has %d tasks", len(r.Answers),
+		return refused("the response has %d answers; the challenge has %d tasks", len(r.Answers),
 			len(c.Answers))
 	}
 	for _, a := range c.Answers {
 		if _, ok := r.Answers[a.ID]; !ok {
-			return refusal.New("challenge_refused", "the response has no answer for task %s", a.ID)
+			return refused("the response has no answer for task %s", a.ID)
 		}
 	}
 	right := 1
 	for _, a := range c.Answers {
 		answer := r.Answers[a.ID]
 		if !evidence.IsHash(answer) {
-			return refusal.New("challenge_refused", "the answer for task %s is not 64 lowercase hex characters", a.ID)
+			return refused("the answer for task %s is not 64 lowercase hex characters", a.ID)
 		}
 		// Compares all, so that neither time nor refusal tells which was wrong.
 		right &= subtle.ConstantTimeCompare([]byte(a.Hash), []byte(salted(a.Salt, c.ID, a.ID, answer)))
 	}
 	if right != 1 {
-		return refusal.New("challenge_refused", "at least one answer is wrong")
+		return refused("at least one answer is wrong")
 	}
 	return nil
 }
