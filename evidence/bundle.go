@@ -119,23 +119,11 @@ func (r *revocations) has(kid string) bool {
 
 // openRevocations verifies the signature of a revocation list by a pinned registry key.
 func (t *Trust) openRevocations(token string) (*revocations, error) {
-	p, err := parseRooted(token, revocationList.Typ, revocationList.maxToken)
+	list, kid, err := verifyRooted(t, revocationList, token, t.policy.RequirePostQuantum)
 	if err != nil {
 		return nil, err
 	}
-	root, err := t.root(p.header.Kid, revocationList.Typ, revocationList.Purpose)
-	if err != nil {
-		return nil, err
-	}
-	if err := root.verify(revocationList.Typ, p, t.policy.RequirePostQuantum); err != nil {
-		return nil, err
-	}
-	list, err := decode(revocationList, p.payload)
-	if err != nil {
-		return nil, err
-	}
-	r := &revocations{list: *list, kid: p.header.Kid, artifacts: make(map[string]Revocation),
-		keys: make(map[string]Revocation)}
+	r := &revocations{list: *list, kid: kid, artifacts: make(map[string]Revocation), keys: make(map[string]Revocation)}
 	r.include(list.Revoked)
 	return r, nil
 }

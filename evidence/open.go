@@ -73,28 +73,34 @@ func open[C any](trust *Trust, k Kind[C], token string, want Expected, at moment
 
 // openRooted opens an artifact of a pinned root key. A root has no certificate, so pinning it vouches for its custody.
 func openRooted[C any](trust *Trust, k Kind[C], token string, want Expected, at moment) (o Opened[C], err error) {
-	p, err := parseRooted(token, k.Typ, k.maxToken)
+	claims, kid, err := verifyRooted(trust, k, token, want.RequirePostQuantum)
 	if err != nil {
 		return o, err
 	}
-	kid := p.header.Kid
-	root, err := trust.root(kid, k.Typ, k.Purpose)
-	if err != nil {
-		return o, err
-	}
-	if err := root.verify(k.Typ, p, want.RequirePostQuantum); err != nil {
-		return o, err
-	}
-	o = Opened[C]{token: token, typ: k.Typ, kid: kid}
-	if o.claims, err = decode(k, p.payload); err != nil {
-		return o, err
-	}
-	r := *k.registered(o.claims)
+	o = Opened[C]{token: token, typ: k.Typ, kid: kid, claims: claims}
+	r := *k.registered(claims)
 	if err := trust.notRevoked(k.Typ, kid, []string{r.ID}, at); err != nil {
 		return o, err
 	}
 	want.Custody, want.RequireNonExportable = nil, false
 	return o, want.admits(k.Typ, kid, r, KeyClaims{}, at)
+}
+
+// verifyRooted verifies the signatures of a pinned root key. It checks neither times nor revocations.
+func verifyRooted[C any](trust *Trust, k Kind[C], token string, postQuantum bool) (claims *C, kid string, err error) {
+	p, err := parseRooted(token, k.Typ, k.maxToken)
+	if err != nil {
+		return nil, "", err
+	}
+	root, err := trust.root(p.header.Kid, k.Typ, k.Purpose)
+	if err != nil {
+		return nil, "", err
+	}
+	if err := root.verify(k.Typ, p, postQuantum); err != nil {
+		return nil, "", err
+	}
+	claims, err = decode(k, p.payload)
+	return claims, p.header.Kid, err
 }
 
 // Judge checks an opened artifact against the current trust, clock and policy. It refuses what [Open] would refuse,

@@ -94,7 +94,11 @@ func (f Files) open(ctx context.Context) (*followed, error) {
 	for _, root := range []struct{ where, purpose string }{
 		{f.Registry, evidence.PurposeSignerCertificate}, {f.Auditor, evidence.PurposeDeploymentCertificate},
 	} {
-		raw, err := readOnce(ctx, root.where, client, maxRoot)
+		read, err := newSource(root.where, client, maxRoot)
+		if err != nil {
+			return nil, err
+		}
+		raw, err := read(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -147,7 +151,7 @@ func (w *followed) follow(ctx context.Context) {
 // that revocations count at once.
 func (w *followed) look(ctx context.Context) (changed bool, err error) {
 	at := w.f.Now()
-	rawManifest, refused := w.manifest.read(ctx)
+	rawManifest, refused := w.manifest(ctx)
 	strict := w.strict
 	if refused == nil && (strict == nil || !bytes.Equal(rawManifest, w.rawManifest)) {
 		if strict, refused = readStrict(rawManifest); refused != nil {
@@ -160,7 +164,7 @@ func (w *followed) look(ctx context.Context) (changed bool, err error) {
 	if strict == nil { // at the start
 		return false, refused
 	}
-	rawBundle, err := w.bundle.read(ctx)
+	rawBundle, err := w.bundle(ctx)
 	if err != nil {
 		return false, errors.Join(refused, err)
 	}

@@ -17,9 +17,8 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 )
 
-type source interface {
-	read(ctx context.Context) ([]byte, error)
-}
+// source reads a file or asks a server for it.
+type source func(ctx context.Context) ([]byte, error)
 
 // newSource returns the source at a path or an https URL. limit bounds its bytes.
 func newSource(where string, client *http.Client, limit int64) (source, error) {
@@ -27,7 +26,7 @@ func newSource(where string, client *http.Client, limit int64) (source, error) {
 		if where == "" {
 			return nil, errors.New("a file is not named")
 		}
-		return &file{where, limit}, nil
+		return func(context.Context) ([]byte, error) { return files.ReadUpTo(where, limit) }, nil
 	}
 	u, err := url.Parse(where)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "" {
@@ -36,23 +35,8 @@ func newSource(where string, client *http.Client, limit int64) (source, error) {
 	if client == nil {
 		return nil, fmt.Errorf("%s: the key of the server is not pinned", where)
 	}
-	return &remote{url: where, client: client, limit: limit}, nil
+	return (&remote{url: where, client: client, limit: limit}).read, nil
 }
-
-func readOnce(ctx context.Context, where string, client *http.Client, limit int64) ([]byte, error) {
-	s, err := newSource(where, client, limit)
-	if err != nil {
-		return nil, err
-	}
-	return s.read(ctx)
-}
-
-type file struct {
-	path  string
-	limit int64
-}
-
-func (f *file) read(context.Context) ([]byte, error) { return files.ReadUpTo(f.path, f.limit) }
 
 // remote reads from a server. It keeps the last answer and its ETag.
 type remote struct {

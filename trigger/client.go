@@ -22,46 +22,40 @@ func NewClient(base string, c *http.Client) *Client {
 
 func (c *Client) Ready(ctx context.Context) error { return c.peer.Ready(ctx, c.base) }
 
+func call[A any](ctx context.Context, c *Client, path string, ask any) (answer A, err error) {
+	err = c.peer.Call(ctx, c.base+path, ask, &answer)
+	return answer, err
+}
+
 func (c *Client) Evidence(ctx context.Context, eventID string, b evidence.Binding) (Evidence, error) {
-	var e Evidence
-	err := c.peer.Call(ctx, c.base+"/v1/evidence", evidenceRequest{EventID: eventID, Binding: b}, &e)
-	return e, err
+	return call[Evidence](ctx, c, "/v1/evidence", evidenceRequest{EventID: eventID, Binding: b})
 }
 
 func (c *Client) Unsent(ctx context.Context, eventID, runtime, action, bindingHash string) error {
-	var done struct{}
-	return c.peer.Call(ctx, c.base+"/v1/evidence/unsent",
-		unsentRequest{EventID: eventID, Runtime: runtime, Action: action, BindingHash: bindingHash}, &done)
+	_, err := call[struct{}](ctx, c, "/v1/evidence/unsent",
+		unsentRequest{EventID: eventID, Runtime: runtime, Action: action, BindingHash: bindingHash})
+	return err
 }
 
 func (c *Client) Budget(ctx context.Context, eventID string) (Budget, error) {
-	var b Budget
-	err := c.peer.Call(ctx, c.base+"/v1/events/budget", budgetRequest{EventID: eventID}, &b)
-	return b, err
+	return call[Budget](ctx, c, "/v1/events/budget", budgetRequest{EventID: eventID})
 }
 
 func (c *Client) Claim(ctx context.Context, claim Claim) (Event, error) {
-	var e Event
-	err := c.peer.Call(ctx, c.base+"/v1/events/claim",
-		claimRequest{EventID: claim.EventID, Runtime: claim.Runtime, WaitMillis: claim.Wait.Milliseconds()}, &e)
-	return e, err
+	return call[Event](ctx, c, "/v1/events/claim",
+		claimRequest{EventID: claim.EventID, Runtime: claim.Runtime, WaitMillis: claim.Wait.Milliseconds()})
 }
 
 func (c *Client) Release(ctx context.Context, eventID, runtime string) (Event, error) {
-	var e Event
-	err := c.peer.Call(ctx, c.base+"/v1/events/release", finishRequest{EventID: eventID, Runtime: runtime}, &e)
-	return e, err
+	return call[Event](ctx, c, "/v1/events/release", finishRequest{EventID: eventID, Runtime: runtime})
 }
 
 func (c *Client) Done(ctx context.Context, eventID, runtime string) (Event, error) {
-	var e Event
-	err := c.peer.Call(ctx, c.base+"/v1/events/done", finishRequest{EventID: eventID, Runtime: runtime}, &e)
-	return e, err
+	return call[Event](ctx, c, "/v1/events/done", finishRequest{EventID: eventID, Runtime: runtime})
 }
 
 func (c *Client) Report(ctx context.Context, kind, method, source string, payload []byte) (string, error) {
-	var kept Accepted
-	err := c.peer.Call(ctx, c.base+"/v1/events",
-		reportRequest{Kind: kind, Method: method, Source: source, Payload: payload}, &kept)
+	kept, err := call[Accepted](ctx, c, "/v1/events",
+		reportRequest{Kind: kind, Method: method, Source: source, Payload: payload})
 	return kept.EventID, err
 }

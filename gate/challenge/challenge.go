@@ -80,7 +80,9 @@ func parse[T any](raw []byte, what string, most int, check func(T) error) (T, er
 	return v, nil
 }
 
-func refused(format string, args ...any) error { return refusal.New("challenge_refused", format, args...) }
+func refused(format string, args ...any) error {
+	return refusal.New("challenge_refused", format, args...)
+}
 
 // hashTasks hashes the canonical JSON of the tasks, so that others may re-encode them.
 func hashTasks(tasks []Task) (string, error) {
