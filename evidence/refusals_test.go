@@ -366,21 +366,21 @@ func TestHashJSON(t *testing.T) {
 	for _, text := range []string{
 		`{"a":1,"a":2}`, `{"a":1,"\u0061":2}`, `"\ud800"`,
 		`"\udc00\ud800"`,
-		"\"\xff\"": "content_malformed", ``, `{`,
-		`{} {}`: "content_malformed",
+		"\"\xff\"", ``, `{`,
+		`{} {}`,
 		`{"a":1,}`,
-		`01`: "content_malformed", `NaN`,
+		`01`, `NaN`,
 		`1E400`, `-9007199254740993`,
-		`1.` + strings.Repeat("0", 1099): "content_malformed",
+		`1.` + strings.Repeat("0", 1099),
 		strings.Repeat(`{"a":`, 101) + "0" + strings.Repeat("}", 101),
 		`1e400`, `9007199254740993`, `-9007199254740995`,
 		`1e-400`, `1152921504606846976`,
 		`123456789012345678901234567890`, strings.Repeat("1", 1000),
-		strings.Repeat("[", 101) + strings.Repeat("]", 101): "content_malformed",
-		strings.Repeat("[", 100_000):                        "content_malformed",
+		strings.Repeat("[", 101) + strings.Repeat("]", 101),
+		strings.Repeat("[", 100_000),
 		"[" + strings.Repeat("0,", strictjson.MaxItems-1) + "0]",
 		"[" + strings.Repeat("{},", strictjson.MaxItems) + "{}]",
-		strings.Repeat(`"",`, strictjson.MaxItems+1): "content_malformed",
+		strings.Repeat(`"",`, strictjson.MaxItems+1),
 	} {
 		_, err := evidence.HashJSON([]byte(text))
 		wantCode(t, err, "content_malformed")
