@@ -207,10 +207,10 @@ func TestHostileTokens(t *testing.T) {
 		"an escape of equal value": {withPayload(replace(payload, `"action":"a"`, `"action":"\u0061"`)), malformed},
 		"a number in another form": {withPayload(replace(payload, `,"iss"`, `.0,"iss"`)), malformed},
 		"exp before iat": {
-			withPayload(replace(payload, fmt.Sprintf(`"exp":%d`, noon.Unix()+60), fmt.Sprintf(`"exp":%d`, noon.Unix()-1))),
+			withPayload(replace(payload, fmt.Sprintf(`"exp":%d`, noon.Unix()+600), fmt.Sprintf(`"exp":%d`, noon.Unix()-1))),
 			malformed},
 		"a long lifetime": {
-			withPayload(replace(payload, fmt.Sprintf(`"exp":%d`, noon.Unix()+60), fmt.Sprintf(`"exp":%d`, noon.Unix()+3600))),
+			withPayload(replace(payload, fmt.Sprintf(`"exp":%d`, noon.Unix()+600), fmt.Sprintf(`"exp":%d`, noon.Unix()+3600))),
 			malformed},
 		"no claims":                   {withPayload(`null`), malformed},
 		"claims that are no object":   {withPayload(`[]`), malformed},
