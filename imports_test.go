@@ -50,6 +50,7 @@ var layers = []string{
 	"proxy",
 	"proxy/own",
 	"proxy/node",
+	"proxy/load",
 	"proxy/session",
 	"proxy/receipts",
 	"proxy/reputations",

@@ -9,18 +9,15 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/failpoint"
+	"github.com/actionproof/mediator/internal/share"
 )
 
 const (
-	// maxQueued records make the queue full: see [Queue.Full]. A further record waits for a place, or is kept beyond
-	// maxQueued if the store fails.
+	// maxQueued bounds the queue for records without a place: see [Queue.Reserve].
 	maxQueued = 1024
-	// maxKept bounds the queue while the store fails. The places beyond maxQueued are for calls already in progress.
-	maxKept = 3 * maxQueued
 	// waitTimeout bounds a caller's wait for the queue.
 	waitTimeout = 10 * time.Second
-	// storeTimeout bounds one attempt. It is below waitTimeout, so that a waiting caller learns of the failure and gets
-	// a place beyond maxQueued.
+	// storeTimeout bounds one attempt. It is below waitTimeout, so that a waiting caller learns of the failure.
 	storeTimeout = 8 * time.Second
 	// closeTimeout bounds Close: the rest of the current attempt and the last one.
 	closeTimeout = 10 * time.Second
@@ -42,9 +39,12 @@ type Queue struct {
 	mu      sync.Mutex
 	changed *sync.Cond // broadcast when anything below changes
 	records []*queued  // in order of arrival; a record that failed moves to the end
-	added   int        // all records taken so far
-	tried   int        // of them, those with an attempt
-	failure error      // why the store fails; nil after an attempt that stored everything
+	// reserved has the sessions of the reserved places, by record. places also counts the queued records that had one.
+	reserved map[string]string
+	places   share.Pool
+	added    int   // all records taken so far
+	tried    int   // of them, those with an attempt
+	failure  error // why the store fails; nil after an attempt that stored everything
 	receiptQueue
 	closed  bool
 	closing chan struct{} // closed with closed
@@ -53,12 +53,15 @@ type Queue struct {
 type queued struct {
 	Record
 	outcome bool // of a post that had begun
+	placed  bool // takes a place of party
+	party   string
 	tried   bool
 }
 
 // NewQueue makes a queue in front of s. It calls lost for each record that it took but could not store.
 func NewQueue(s Store, lost func(r Record, err error)) *Queue {
-	q := &Queue{Store: s, lost: lost, done: make(chan struct{}), closing: make(chan struct{})}
+	q := &Queue{Store: s, lost: lost, done: make(chan struct{}), closing: make(chan struct{}),
+		reserved: make(map[string]string)}
 	q.hurry, q.forked = make(chan struct{}, 1), make(map[string]*ForkedError)
 	q.changed = sync.NewCond(&q.mu)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -77,53 +80,61 @@ func NewQueue(s Store, lost func(r Record, err error)) *Queue {
 	return q
 }
 
-// FinishLater queues an outcome for Finish. An error means that it was not taken.
-func (q *Queue) FinishLater(ctx context.Context, r Record) error { return q.add(ctx, r, true) }
-
-// AddLater queues a record for Add. An error means that it was not taken.
-func (q *Queue) AddLater(ctx context.Context, r Record) error { return q.add(ctx, r, false) }
-
-func (q *Queue) add(ctx context.Context, r Record, outcome bool) error {
-	limit := maxKept
-	if r.State == StateRefused { // nothing was sent
-		limit = maxQueued
-	}
-	var full error
-	q.mu.Lock()
-	err := q.wait(ctx, func() bool { return len(q.records) < maxQueued || q.failure != nil || q.closed })
-	switch {
-	case err != nil:
-	case q.closed:
-		err = ErrClosed
-	case len(q.records) >= limit:
-		full = q.failure
-	default:
-		q.records = append(q.records, &queued{Record: r, outcome: outcome})
-		q.added++
-		q.changed.Broadcast()
-	}
-	q.mu.Unlock()
-	if full != nil {
-		q.lost(r, full)
-	}
-	return err
-}
-
-// Full returns an [*Error] while the record of the session's next call might be lost. A session may hold as many places
-// as it leaves free, so alone at most half of them. An empty session asks about the whole queue.
-func (q *Queue) Full(session string) error {
+// Reserve takes a place for the record of a session's call, so that FinishLater or AddLater surely takes it. inFlight is
+// the number of calls that may be in flight. A session's calls in flight and queued records together take at most as
+// many places as they leave free ([share.Pool]). Without a place Reserve returns an [*Error].
+func (q *Queue) Reserve(id, session string, inFlight int) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	free, held := maxQueued-len(q.records), 0
-	if session != "" && free <= len(q.records) { // a session may hold what it leaves free
-		for _, r := range q.records {
-			if r.Session == session {
-				held++
-			}
-		}
+	// Twice, because a session alone gets half of the places, and so half of the queue beside all its calls.
+	if !q.places.Take(session, 1, maxQueued+2*int64(inFlight)) {
+		return errFull
 	}
-	if free <= 0 || held >= free {
-		return Unavailable("keep another record", errors.New("too many are waiting to be stored"))
+	q.reserved[id] = session
+	return nil
+}
+
+// Release gives back the place of a record that the queue did not get.
+func (q *Queue) Release(id string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if session, ok := q.reserved[id]; ok {
+		delete(q.reserved, id)
+		q.places.Give(session, 1)
+	}
+}
+
+var errFull = Unavailable("keep another record", errors.New("too many are waiting to be stored"))
+
+// FinishLater queues an outcome for Finish. An error means that it was not taken.
+func (q *Queue) FinishLater(r Record) error { return q.add(r, true) }
+
+// AddLater queues a record for Add. An error means that it was not taken.
+func (q *Queue) AddLater(r Record) error { return q.add(r, false) }
+
+func (q *Queue) add(r Record, outcome bool) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	party, placed := q.reserved[r.ID]
+	switch {
+	case q.closed:
+		return ErrClosed
+	case !placed && len(q.records) >= maxQueued:
+		return errFull
+	}
+	delete(q.reserved, r.ID)
+	q.records = append(q.records, &queued{Record: r, outcome: outcome, placed: placed, party: party})
+	q.added++
+	q.changed.Broadcast()
+	return nil
+}
+
+// Full returns an [*Error] while the queue takes only records with a place.
+func (q *Queue) Full() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.records) >= maxQueued {
+		return errFull
 	}
 	return nil
 }
@@ -203,8 +214,12 @@ func (q *Queue) attempt(ctx context.Context, probe bool) (stored, failed int) {
 		case err == nil:
 		case errors.As(err, &away) && !last:
 			remaining, failure = append(remaining, some[i]), err
+			continue
 		default:
 			q.lost(some[i].Record, err)
+		}
+		if some[i].placed {
+			q.places.Give(some[i].party, 1)
 		}
 	}
 

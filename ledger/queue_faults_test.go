@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // hole is a store behind a network that drops everything: what it is asked ends with its time, until it is back.
@@ -40,8 +41,7 @@ func (h *hole) Get(ctx context.Context, _ string) (ledger.Record, error) {
 
 func (h *hole) Close() error { return nil }
 
-// TestQueueIsFull: while the queue holds 1,024 records no further call is let go out, also while the store has not
-// failed yet, so no call goes out whose record is lost. The calls that were on their way do not wait in vain.
+// TestQueueIsFull: a call goes out only with a place for its record, and each record has one place.
 func TestQueueIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := new(hole)
@@ -49,59 +49,77 @@ func TestQueueIsFull(t *testing.T) {
 		var sent int32
 		var calls sync.WaitGroup
 		for i := range 200 * 60 { // 200 a second for a minute
-			time.Sleep(5 * time.Millisecond) // of the test's own clock
-			if q.Full("") != nil {
+			time.Sleep(5 * time.Millisecond)
+			id := fmt.Sprintf("post_%05d", i)
+			if q.Reserve(id, id, 0) != nil {
+				continue
+			}
+			if i%2 == 0 { // refused after all
+				q.Release(id)
+				q.Release(id)
 				continue
 			}
 			sent++
 			calls.Go(func() {
 				time.Sleep(100 * time.Millisecond) // the call's own time
-				r := ledger.Record{ID: fmt.Sprintf("post_%05d", i), State: ledger.StateForwarded}
-				if err := q.AddLater(t.Context(), r); err != nil {
+				if err := q.AddLater(ledger.Record{ID: id, State: ledger.StateForwarded}); err != nil {
 					t.Errorf("a call went out, and its record is lost: %v", err)
 				}
+				q.Release(id)
 			})
 		}
 		calls.Wait()
-		if sent < 1024 || sent > 1024+20 {
+		if sent != 1024 {
 			t.Errorf("%d calls went out", sent)
 		}
 		h.back.Store(true)
 		time.Sleep(time.Minute)
-		if err := errors.Join(q.Full(""), q.Close()); err != nil || h.stored.Load() != sent {
+		if err := errors.Join(q.Full(), q.Reserve("next", "", 0), q.Close()); err != nil || h.stored.Load() != sent {
 			t.Errorf("%d are stored of %d, %v", h.stored.Load(), sent, err)
 		}
 	})
 }
 
-// TestQueueIsShared: a session that fills the queue while the store fails leaves places for the calls of others.
+// TestQueueIsShared: a session whose calls fill the queue while the store fails leaves places for the calls of others.
+// Calls in flight take places too.
 func TestQueueIsShared(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := new(hole)
-		q := ledger.NewQueue(h, func(ledger.Record, error) { t.Error("one was lost") })
-		fill := func(session string) (sent int) {
-			for ; q.Full(session) == nil; sent++ {
-				r := ledger.Record{ID: fmt.Sprintf("post_%s_%05d", session, sent), Session: session, State: ledger.StateForwarded}
-				if err := q.AddLater(t.Context(), r); err != nil {
-					t.Fatal(err)
+	for name, inFlight := range map[string]bool{"queued": false, "in flight": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := new(hole)
+				q := ledger.NewQueue(h, func(ledger.Record, error) { t.Error("one was lost") })
+				var going []ledger.Record
+				fill := func(session string) (sent int) {
+					for ; ; sent++ {
+						r := ledger.Record{ID: fmt.Sprintf("post_%s_%05d", session, sent), State: ledger.StateForwarded}
+						switch {
+						case q.Reserve(r.ID, session, 0) != nil:
+							return sent
+						case inFlight:
+							going = append(going, r)
+						default:
+							check.Must(t, q.AddLater(r))
+						}
+					}
 				}
-			}
-			return sent
-		}
-		for i, want := range []int{512, 256, 128} {
-			if got := fill(fmt.Sprintf("ses_%d", i)); got != want {
-				t.Errorf("session %d has %d places, want %d", i, got, want)
-			}
-		}
-		if err := q.Full(""); err != nil {
-			t.Errorf("there is no place for anybody: %v", err)
-		}
-		h.back.Store(true)
-		time.Sleep(time.Minute)
-		if err := errors.Join(q.Full("ses_0"), q.Close()); err != nil {
-			t.Error(err)
-		}
-	})
+				for i, want := range []int{512, 256, 128} {
+					if got := fill(fmt.Sprintf("ses_%d", i)); got != want {
+						t.Errorf("session %d has %d places, want %d", i, got, want)
+					}
+				}
+				for _, r := range going {
+					check.Must(t, q.AddLater(r))
+				}
+				h.back.Store(true)
+				time.Sleep(time.Minute)
+				check.Must(t, q.Reserve("next", "ses_0", 0))
+				check.Must(t, q.Close())
+				if n := h.stored.Load(); n != 512+256+128 {
+					t.Errorf("%d are stored", n)
+				}
+			})
+		})
+	}
 }
 
 // TestQueueCloses: closing before a store that hangs takes ten seconds and no more, whatever is under way, and tells
@@ -112,7 +130,7 @@ func TestQueueCloses(t *testing.T) {
 			var lost lost
 			q := ledger.NewQueue(new(hole), lost.add)
 			for _, id := range []string{"post_1", "post_2"} {
-				if err := q.FinishLater(t.Context(), ledger.Record{ID: id, State: ledger.StateForwarded}); err != nil {
+				if err := q.FinishLater(ledger.Record{ID: id, State: ledger.StateForwarded}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -185,7 +203,7 @@ func TestQueueSortsOut(t *testing.T) {
 				if i%2 == 1 {
 					later = q.FinishLater
 				}
-				if err := later(t.Context(), ledger.Record{ID: fmt.Sprintf("post_%04d", i)}); err != nil {
+				if err := later(ledger.Record{ID: fmt.Sprintf("post_%04d", i)}); err != nil {
 					t.Fatal(err)
 				}
 			}

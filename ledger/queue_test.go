@@ -15,6 +15,7 @@ import (
 
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/sqlite"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/ledgertest"
 )
 
@@ -63,8 +64,8 @@ func TestQueue(t *testing.T) {
 	for i := range 50 {
 		begun, read := post(fmt.Sprintf("begun_%02d", i), ledger.StateForwarded),
 			post(fmt.Sprintf("read_%02d", i), ledger.StateForwarded)
-		if err := errors.Join(q.Begin(t.Context(), begun), q.FinishLater(t.Context(), begun),
-			q.AddLater(t.Context(), read)); err != nil {
+		if err := errors.Join(q.Begin(t.Context(), begun), q.FinishLater(begun),
+			q.AddLater(read)); err != nil {
 			t.Fatal(err)
 		}
 		want[begun.ID], want[read.ID] = ledger.StateForwarded, ledger.StateForwarded
@@ -75,16 +76,16 @@ func TestQueue(t *testing.T) {
 	if posts, err := ledgertest.List(t.Context(), q, ledger.Query{}); err != nil || len(posts) != len(want) {
 		t.Fatalf("%d records, %v", len(posts), err)
 	}
-	if err := q.FinishLater(t.Context(), post("unknown", ledger.StateForwarded)); err != nil {
+	if err := q.FinishLater(post("unknown", ledger.StateForwarded)); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(q.AddLater(t.Context(), post("last_of_all", ledger.StateFailed)), q.Close()); err != nil {
+	if err := errors.Join(q.AddLater(post("last_of_all", ledger.StateFailed)), q.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if len(lost.ids) != 1 || lost.ids[0] != "unknown" {
 		t.Errorf("told of %v, not of the post that never began", lost.ids)
 	}
-	if err := q.AddLater(t.Context(), post("late", ledger.StateFailed)); !errors.Is(err, ledger.ErrClosed) {
+	if err := q.AddLater(post("late", ledger.StateFailed)); !errors.Is(err, ledger.ErrClosed) {
 		t.Errorf("after the end: %v", err)
 	}
 	if err := q.Close(); err != nil {
@@ -106,7 +107,7 @@ func TestRefusedAfterItsIntent(t *testing.T) {
 	var lost lost
 	for _, use := range []func(q *ledger.Queue) error{
 		func(q *ledger.Queue) error {
-			return errors.Join(q.Begin(t.Context(), p), q.AddLater(t.Context(), p))
+			return errors.Join(q.Begin(t.Context(), p), q.AddLater(p))
 		},
 		func(q *ledger.Queue) error {
 			kept, err := q.Get(t.Context(), p.ID)
@@ -143,28 +144,23 @@ func (s stuck) Write(context.Context, []ledger.Record, []ledger.Record, ...ledge
 
 func (s stuck) Close() error { return nil }
 
-// TestQueueIsBounded: what cannot be stored is not taken without end; whoever comes then waits, no longer than it wants
-// to.
+// TestQueueIsBounded: without a place a record is taken only while the queue is short.
 func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := stuck{let: make(chan struct{})}
 		q := ledger.NewQueue(s, func(ledger.Record, error) { t.Error("one was lost") })
-		taken := 0
-		for ; ; taken++ {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			err := q.AddLater(ctx, ledger.Record{})
-			cancel()
-			if err != nil {
-				var coded interface{ Code() string }
-				if !errors.As(err, &coded) || coded.Code() != "ledger_unavailable" {
-					t.Errorf("%v", err)
-				}
-				break
-			}
+		check.Must(t, q.Reserve("placed", "ses_1", 0))
+		var err error
+		taken := -1
+		for ; err == nil; taken++ {
+			err = q.AddLater(ledger.Record{})
 		}
+		check.WantCode(t, err, "ledger_unavailable")
+		check.WantCode(t, q.Full(), "ledger_unavailable")
 		if taken != 1024 {
 			t.Errorf("%d were taken", taken)
 		}
+		check.Must(t, q.AddLater(ledger.Record{ID: "placed"}))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := ledgertest.List(ctx, q, ledger.Query{}); err == nil {
@@ -172,12 +168,8 @@ func TestQueueIsBounded(t *testing.T) {
 		}
 		close(s.let)
 		synctest.Wait()
-		if err := q.AddLater(t.Context(), ledger.Record{}); err != nil {
-			t.Error(err)
-		}
-		if err := q.Close(); err != nil {
-			t.Error(err)
-		}
+		check.Must(t, q.AddLater(ledger.Record{}))
+		check.Must(t, q.Close())
 	})
 }
 
@@ -238,6 +230,7 @@ func TestQueueOutlastsTheStore(t *testing.T) {
 		posts, away int // how long it is away, in seconds
 		closed      bool
 		full        bool // there is no room for more
+		refused     int  // before they are sent
 		lost        int
 	}{
 		"back after a minute":                       {posts: 50, away: 60},
@@ -245,7 +238,7 @@ func TestQueueOutlastsTheStore(t *testing.T) {
 		"back when the mediator ends":               {posts: 50, closed: true},
 		"all but one that there is room for":        {posts: 1023, away: 60},
 		"no room, for those that were on their way": {posts: 3072, away: 60, full: true},
-		"away for more than are kept":               {posts: 3100, away: 60, full: true, lost: 3100 - 3072},
+		"away for more than are kept":               {posts: 3100, away: 60, full: true, refused: 3100 - 3072},
 		"not back when the mediator ends: all lost": {posts: 50, lost: 50},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -253,16 +246,19 @@ func TestQueueOutlastsTheStore(t *testing.T) {
 				var lost lost
 				s := &absent{kept: make(map[string]ledger.State), surprises: tt.surprises}
 				q := ledger.NewQueue(s, lost.add)
+				refused := 0
 				for i := range tt.posts {
 					p := ledger.Record{ID: fmt.Sprintf("post_%04d", i), State: ledger.StateForwarded}
-					s.kept[p.ID] = ledger.StateForwarding
-					if err := q.FinishLater(t.Context(), p); err != nil {
-						t.Fatal(err)
+					if q.Reserve(p.ID, p.ID, 1024) != nil {
+						refused++
+						continue
 					}
+					s.kept[p.ID] = ledger.StateForwarding
+					check.Must(t, q.FinishLater(p))
 					synctest.Wait()
 				}
 				var away *ledger.Error
-				if err := q.Full(""); errors.As(err, &away) != tt.full {
+				if err := q.Full(); errors.As(err, &away) != tt.full {
 					t.Errorf("there is room: %v", err)
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -277,7 +273,7 @@ func TestQueueOutlastsTheStore(t *testing.T) {
 				if !tt.closed {
 					time.Sleep(time.Duration(tt.away) * time.Second)
 				}
-				if err := q.Full(""); err != nil && tt.away > 0 {
+				if err := q.Full(); err != nil && tt.away > 0 {
 					t.Errorf("there is none again: %v", err)
 				}
 				if err := errors.Join(q.Close(), q.Close()); err != nil {
@@ -289,8 +285,8 @@ func TestQueueOutlastsTheStore(t *testing.T) {
 						stored++
 					}
 				}
-				if stored != tt.posts-tt.lost || len(lost.ids) != tt.lost {
-					t.Errorf("%d are stored and %d lost, want %d and %d", stored, len(lost.ids), tt.posts-tt.lost, tt.lost)
+				if stored != tt.posts-tt.lost-tt.refused || len(lost.ids) != tt.lost || refused != tt.refused {
+					t.Errorf("%d are stored, %d lost and %d refused, want %+v", stored, len(lost.ids), refused, tt)
 				}
 			})
 		})
@@ -306,7 +302,7 @@ func TestQueueGoesOn(t *testing.T) {
 		for i := range 10 {
 			r := ledger.Record{ID: fmt.Sprintf("post_%04d", i), State: ledger.StateForwarded}
 			s.kept[r.ID] = ledger.StateForwarding
-			if err := q.FinishLater(t.Context(), r); err != nil {
+			if err := q.FinishLater(r); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Duration(i) * 10 * time.Second) // of the test's own clock
@@ -316,7 +312,7 @@ func TestQueueGoesOn(t *testing.T) {
 			}
 			s.mu.Unlock()
 		}
-		if err := errors.Join(q.Full(""), q.Close()); err != nil {
+		if err := errors.Join(q.Full(), q.Close()); err != nil {
 			t.Error(err)
 		}
 		if len(lost.ids) != 1 || lost.ids[0] != s.never {
@@ -359,9 +355,7 @@ func TestQueueGathers(t *testing.T) {
 				if i%2 == 1 {
 					later = q.FinishLater
 				}
-				if err := later(t.Context(), ledger.Record{}); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, later(ledger.Record{}))
 			}
 			time.Sleep(tt.after) // of the test's own clock
 			synctest.Wait()

@@ -26,7 +26,7 @@ func TestQueuedReceipts(t *testing.T) {
 	q := ledger.NewQueue(open(t, dir), lost.add)
 	for n := int64(1); n <= 50; n++ {
 		unknown := ledger.Record{ID: fmt.Sprint("unknown_", n), State: ledger.StateForwarded, Started: time.Now()}
-		if err := errors.Join(q.FinishLater(t.Context(), unknown), q.AddReceiptLater(receipt(n))); err != nil {
+		if err := errors.Join(q.FinishLater(unknown), q.AddReceiptLater(receipt(n))); err != nil {
 			t.Fatal(err)
 		}
 		if n%10 > 0 {
@@ -88,7 +88,7 @@ func TestReceiptsWhileTheStoreIsAway(t *testing.T) {
 		if taken != 4096 {
 			t.Errorf("%d were taken", taken)
 		}
-		if err := q.AddLater(t.Context(), ledger.Record{ID: "post_1", State: ledger.StateForwarded}); err != nil {
+		if err := q.AddLater(ledger.Record{ID: "post_1", State: ledger.StateForwarded}); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(time.Minute)
@@ -137,7 +137,7 @@ func TestForkedChain(t *testing.T) {
 	}
 	record := ledger.Record{ID: "post_record", Flow: "egress", State: ledger.StateForwarded, Started: time.Now()}
 	// The fork stands before and behind the receipts of another session, and between those of a third one.
-	err := errors.Join(q.AddReceiptLater(of("ses_2", 1)), q.AddReceiptLater(receipt(1)), q.AddLater(t.Context(), record),
+	err := errors.Join(q.AddReceiptLater(of("ses_2", 1)), q.AddReceiptLater(receipt(1)), q.AddLater(record),
 		q.AddReceiptLater(of("ses_2", 2)), q.AddReceiptLater(of("ses_3", 1)))
 	if err != nil {
 		t.Fatal(err)

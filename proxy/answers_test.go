@@ -41,9 +41,9 @@ func TestHostileAnswers(t *testing.T) {
 				t.Errorf("status %d, header %v, body %q", resp.StatusCode, resp.Header, body)
 			}
 			must(t, p.Proxy.Shutdown(context.Background()))
-			if post, _ := p.record.last(); post.State != test.state || post.Code != test.code ||
-				test.state != ledger.StateForwarded && post.Status != 0 {
-				t.Errorf("recorded as %s, code %q, status %d", post.State, post.Code, post.Status)
+			if post := p.wantLast(1, ledger.Record{State: test.state, Code: test.code}); test.state != ledger.StateForwarded &&
+				post.Status != 0 {
+				t.Errorf("recorded with status %d", post.Status)
 			}
 		})
 	}
@@ -81,12 +81,10 @@ func TestTurnedAway(t *testing.T) {
 		must(t, framer.WriteGoAway(0, xhttp2.ErrCodeNo, nil))
 	})
 	p := newReadsRig(t, up)
-	if resp, _ := p.send("GET", "https://"+at(0, up)+"/", ""); resp.StatusCode != http.StatusBadGateway {
-		t.Errorf("status %d", resp.StatusCode)
-	}
-	if post, _ := p.record.last(); post.Code != "upstream_lost" || post.State != ledger.StateIndeterminate ||
-		asked.Load() > maxConnections+1 {
-		t.Errorf("%s, code %q, after the upstream was asked %d times", post.State, post.Code, asked.Load())
+	p.want(http.StatusBadGateway, "GET", "https://"+at(0, up)+"/", "")
+	p.wantLast(1, ledger.Record{Code: "upstream_lost", State: ledger.StateIndeterminate})
+	if asked.Load() > maxConnections+1 {
+		t.Errorf("the upstream was asked %d times", asked.Load())
 	}
 }
 
@@ -110,10 +108,7 @@ func TestEarlyAnswer(t *testing.T) {
 			}
 			_ = c.Close()
 			must(t, p.Proxy.Shutdown(context.Background()))
-			if post, n := p.record.last(); n != 1 || post.State != ledger.StateForwarded || post.Status != resp.StatusCode ||
-				post.Code != "" {
-				t.Errorf("%d records, the last %s, code %q, status %d", n, post.State, post.Code, post.Status)
-			}
+			p.wantLast(1, ledger.Record{State: ledger.StateForwarded, Status: resp.StatusCode})
 		})
 	}
 }

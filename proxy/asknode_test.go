@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"regexp"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/node"
 	"github.com/actionproof/mediator/reputation/strategy"
 	"github.com/actionproof/mediator/signer"
@@ -153,7 +155,7 @@ func (r *receiptsRig) ok(t testing.TB, method, url, body string, header ...strin
 func TestChallenge(t *testing.T) {
 	r := newReceiptsRig(t, answerModels)
 	hash, reveal := planned(t)
-	callModel := func() { r.ok(t, "POST", "http://mediator.internal/v1/generate", `{"prompt":"x"}`) }
+	callModel := func() { r.ok(t, "POST", generateURL, `{"prompt":"x"}`) }
 	callModel()
 	if got, want := r.ok(t, "POST", issueURL, `{ }`, interaction.CallerHeader, "forged", "Authorization", "mine"),
 		must1(keeping("/issue", nil)); got != want {
@@ -184,9 +186,7 @@ func TestChallenge(t *testing.T) {
 		{interaction.ActionGeneric,
 			&interaction.ChallengeRef{ChallengeNonce: nonce, CommitmentHash: hash, CommitmentRevealed: true}},
 	} {
-		got := r.chain(t, 4)[i]
-		if got.ActionType != want.action || (got.Challenge == nil) != (want.ref == nil) || want.ref != nil &&
-			*got.Challenge != *want.ref {
+		if got := r.chain(t, 4)[i]; got.ActionType != want.action || !reflect.DeepEqual(got.Challenge, want.ref) {
 			t.Errorf("receipt %d is a %s and tells of %+v, want %+v", i+1, got.ActionType, got.Challenge, want)
 		}
 	}
@@ -209,15 +209,12 @@ func TestChallenge(t *testing.T) {
 		}
 		used[c.ID] = true
 	}
-	if got := r.node.asked[3]; got != (nodeCall{method: "GET", path: score}) {
-		t.Errorf("the node was asked %+v", got)
+	for i, path := range []string{score, reputation} {
+		if got := r.node.asked[3+i]; got != (nodeCall{method: "GET", path: path}) {
+			t.Errorf("the node was asked %+v", got)
+		}
 	}
-	if got := r.node.asked[4]; got != (nodeCall{method: "GET", path: reputation}) {
-		t.Errorf("the node was asked %+v", got)
-	}
-	if rec, _ := r.record.last(); rec.Flow != flowInternal || rec.Session != r.session.ID || rec.Status != 200 {
-		t.Errorf("the record is %+v", rec)
-	}
+	r.wantLast(9, ledger.Record{Flow: flowInternal, Session: r.session.ID, Status: 200})
 }
 
 func must1(s string, err error) string {
@@ -243,7 +240,7 @@ func TestModelCallsOfACaller(t *testing.T) {
 			t.Errorf("before call %d: %d calls, want %d", i+1, got, want)
 		}
 		fails.Store(i == 1)
-		r.send("POST", "http://mediator.internal/v1/generate", `{"prompt":"x"}`)
+		r.send("POST", generateURL, `{"prompt":"x"}`)
 	}
 }
 
@@ -257,65 +254,49 @@ func TestChallengeRefused(t *testing.T) {
 	}
 	refused := &problem.Error{
 		Details: problem.Details{Code: "rate_limited", Detail: "three a minute", Status: 429, RetryAfter: 17}}
+	accepted := []string{`{}`, commit}
+	urls := []string{issueURL, commitURL, commitURL}
+	refs := []*interaction.ChallengeRef{nil, {ChallengeNonce: nonce}, {ChallengeNonce: nonce, CommitmentHash: hash}}
 	for name, tt := range map[string]struct {
-		first  []string // accepted before
-		answer func(string, []byte) (string, error)
-		url    string
-		body   string
-		code   string
-		detail string
-		want   *interaction.ChallengeRef
+		after      int // so many accepted requests
+		answer     func(string, []byte) (string, error)
+		body, code string
 	}{
-		"a challenge": {nil, says("", refused), issueURL, `{}`, "rate_limited", "three a minute", nil},
-		"a challenge without a nonce": {nil, says(`{"challenge_nonce":""}`, nil), issueURL, `{}`, "node_unavailable", "",
-			nil},
-		"a challenge that is a page": {nil, says(`<html>`, nil), issueURL, `{}`, "node_unavailable", "", nil},
-		"a probe without a prompt": {nil, says(`{"challenge_nonce":"n","probes":[{"id":"p"}]}`, nil), issueURL, `{}`,
-			"node_unavailable", "", nil},
-		"a commitment": {[]string{issueURL}, says("", refused), commitURL, commit, "rate_limited",
-			"three a minute", &interaction.ChallengeRef{ChallengeNonce: nonce}},
+		"a challenge":                 {0, says("", refused), `{}`, "rate_limited"},
+		"a challenge without a nonce": {0, says(`{"challenge_nonce":""}`, nil), `{}`, "node_unavailable"},
+		"a challenge that is a page":  {0, says(`<html>`, nil), `{}`, "node_unavailable"},
+		"a probe without a prompt": {0, says(`{"challenge_nonce":"n","probes":[{"id":"p"}]}`, nil), `{}`,
+			"node_unavailable"},
+		"a commitment": {1, says("", refused), commit, "rate_limited"},
 		"a commitment, said to be another": {
-			[]string{issueURL}, says(`{"challenge_nonce":"`+nonce+`","commitment_hash":"`+other+`"}`, nil), commitURL, commit,
-			"node_unavailable", "", &interaction.ChallengeRef{ChallengeNonce: nonce},
-		},
-		"a reveal": {[]string{issueURL, commit}, says("", refused), commitURL, reveal, "rate_limited", "three a minute",
-			&interaction.ChallengeRef{ChallengeNonce: nonce, CommitmentHash: hash}},
-		"a reveal that is only a commitment": {
-			[]string{issueURL, commit},
-			says(`{"challenge_nonce":"`+nonce+`","commitment_hash":"`+hash+`","commitment_revealed":false}`, nil), commitURL,
-			reveal, "node_unavailable", "",
-			&interaction.ChallengeRef{ChallengeNonce: nonce, CommitmentHash: hash},
-		},
-		"a reveal of something else, to which the node says yes": {
-			[]string{issueURL, commit}, keeping, commitURL, strings.Replace(reveal, salt, "B"+salt[1:], 1), "", "",
-			&interaction.ChallengeRef{ChallengeNonce: nonce, CommitmentHash: hash},
-		},
+			1, says(`{"challenge_nonce":"`+nonce+`","commitment_hash":"`+other+`"}`, nil), commit, "node_unavailable"},
 		"a commitment for another challenge, to which the node says yes": {
-			[]string{issueURL}, keeping, commitURL, strings.Replace(commit, nonce, "other", 1), "", "",
-			&interaction.ChallengeRef{ChallengeNonce: nonce},
-		},
+			1, keeping, strings.Replace(commit, nonce, "other", 1), ""},
+		"a reveal": {2, says("", refused), reveal, "rate_limited"},
+		"a reveal that is only a commitment": {
+			2, says(`{"challenge_nonce":"`+nonce+`","commitment_hash":"`+hash+`","commitment_revealed":false}`, nil), reveal,
+			"node_unavailable"},
+		"a reveal of something else, to which the node says yes": {
+			2, keeping, strings.Replace(reveal, salt, "B"+salt[1:], 1), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newReceiptsRig(t, answerModels)
-			for _, first := range tt.first {
-				if first == issueURL {
-					r.ok(t, "POST", issueURL, `{}`)
-				} else {
-					r.ok(t, "POST", commitURL, first)
-				}
+			for i := range tt.after {
+				r.ok(t, "POST", urls[i], accepted[i])
 			}
 			r.node.answer = tt.answer
-			resp, answer := r.send("POST", tt.url, tt.body)
+			resp, answer := r.send("POST", urls[tt.after], tt.body)
 			var d problem.Details
 			if tt.code != "" {
 				must(t, json.Unmarshal([]byte(answer), &d))
 			}
-			if d.Code != tt.code || tt.detail != "" && (d.Detail != tt.detail || resp.Header.Get("Retry-After") != "17") {
+			if d.Code != tt.code || tt.code == "rate_limited" && (d.Detail != "three a minute" ||
+				resp.Header.Get("Retry-After") != "17") {
 				t.Errorf("%d %v %s", resp.StatusCode, resp.Header, answer)
 			}
-			r.ok(t, "POST", "http://mediator.internal/v1/generate", `{"prompt":"x"}`)
-			if got := r.chain(t, 1)[0].Challenge; (got == nil) != (tt.want == nil) || got != nil && *got != *tt.want {
-				t.Errorf("the receipt tells of %+v, want %+v", got, tt.want)
+			r.ok(t, "POST", generateURL, `{"prompt":"x"}`)
+			if got, want := r.chain(t, 1)[0].Challenge, refs[tt.after]; !reflect.DeepEqual(got, want) {
+				t.Errorf("the receipt tells of %+v, want %+v", got, want)
 			}
 		})
 	}
@@ -349,13 +330,13 @@ func TestMalformedChallengeRequests(t *testing.T) {
 	} {
 		r.wantRefused(tt.code, "POST", tt.url, tt.body)
 	}
-	for _, url := range []string{issueURL + "?x=1", issueURL + "/", "http://mediator.internal/v1/challenge",
-		"http://mediator.internal/v1/receipts", "http://mediator.internal/v1/challenge/%69ssue"} {
+	for _, url := range []string{issueURL + "?x=1", issueURL + "/", ownURL + "/v1/challenge",
+		ownURL + "/v1/receipts", ownURL + "/v1/challenge/%69ssue"} {
 		r.wantRefused("not_found", "POST", url, `{}`)
 	}
-	for _, url := range []string{"http://mediator.internal/v1/score/x",
-		"http://mediator.internal/v1/score/" + strings.Repeat("0A", 32),
-		"http://mediator.internal/v1/sessions/ses_1/challenges", issueURL} {
+	for _, url := range []string{ownURL + "/v1/score/x",
+		ownURL + "/v1/score/" + strings.Repeat("0A", 32),
+		ownURL + "/v1/sessions/ses_1/challenges", issueURL} {
 		r.wantRefused("not_found", "GET", url, "")
 	}
 	r.sessions.CloseStanding()
@@ -388,7 +369,7 @@ func TestChallengeWithoutBody(t *testing.T) {
 func TestNoNode(t *testing.T) {
 	p := newModelRig(t, answerModels)
 	p.wantRefused("not_configured", "POST", issueURL, `{}`)
-	p.wantRefused("not_configured", "GET", "http://mediator.internal/v1/score/"+strings.Repeat("0a", 32), "")
+	p.wantRefused("not_configured", "GET", ownURL+"/v1/score/"+strings.Repeat("0a", 32), "")
 }
 
 // TestProbe: the node's prompt goes to the model, and the receipt has the probe's id and a tag of the answer.
@@ -444,7 +425,7 @@ func TestProbe(t *testing.T) {
 // TestOfferedPages: the refusal of an unknown page names the pages that exist.
 func TestOfferedPages(t *testing.T) {
 	r := newReceiptsRig(t, answerModels)
-	_, answer := r.send("GET", "http://mediator.internal/v1/nothing", "")
+	_, answer := r.send("GET", ownURL+"/v1/nothing", "")
 	var d problem.Details
 	if err := json.Unmarshal([]byte(answer), &d); err != nil || d.Code != "not_found" {
 		t.Fatal(answer)

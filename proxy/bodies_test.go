@@ -1,12 +1,23 @@
 package proxy
 
 import (
+	"bufio"
+	"context"
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/body"
+	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/upstream"
 )
 
 // TestBodiesAreBounded posts while the body of another post takes most of the room.
@@ -46,17 +57,13 @@ func TestBodiesAreBounded(t *testing.T) {
 			}
 			p.wantRefused("overloaded", "POST", tt.path, tt.more)
 			for _, smaller := range [][2]string{{tt.path, tt.fits}, {tt.smallerPath, tt.smallerFit}} {
-				if resp, answer := p.send("POST", smaller[0], smaller[1]); resp.StatusCode != http.StatusCreated {
-					t.Errorf("a body that fits: %d %s", resp.StatusCode, answer)
-				}
+				p.want(http.StatusCreated, "POST", smaller[0], smaller[1])
 			}
 			release()
 			if got := <-done; got != http.StatusCreated {
 				t.Errorf("the post on its way: %d", got)
 			}
-			if resp, answer := p.send("POST", tt.path, tt.more); resp.StatusCode != http.StatusCreated { // there is room again
-				t.Errorf("afterwards: %d %s", resp.StatusCode, answer)
-			}
+			p.want(http.StatusCreated, "POST", tt.path, tt.more) // there is room again
 		})
 	}
 }
@@ -69,9 +76,7 @@ func TestRefusedBodiesMakeRoom(t *testing.T) {
 	for range 5 {
 		p.wantRefused("content_malformed", "POST", "/posts", strings.Repeat("[", 900_000))
 		p.wantRefused("overloaded", "POST", "/raw", strings.Repeat("x", 4<<20))
-		if resp, answer := p.send("POST", "/raw", strings.Repeat("x", 3<<20)); resp.StatusCode != http.StatusCreated {
-			t.Fatalf("got %d %s", resp.StatusCode, answer)
-		}
+		p.want(http.StatusCreated, "POST", "/raw", strings.Repeat("x", 3<<20))
 	}
 }
 
@@ -80,9 +85,124 @@ func TestLargestJSON(t *testing.T) {
 	p := newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
 		actions[0].MaxBody, o.SpoolDir = body.MaxJSON, "/absent"
 	})
-	if resp, answer := p.send("POST", "/posts", `"`+strings.Repeat("x", body.MaxJSON-2)+`"`); resp.StatusCode !=
-		http.StatusCreated {
-		t.Errorf("got %d %s", resp.StatusCode, answer)
-	}
+	p.want(http.StatusCreated, "POST", "/posts", `"`+strings.Repeat("x", body.MaxJSON-2)+`"`)
 	p.wantRefused("content_too_large", "POST", "/posts", `"`+strings.Repeat("x", body.MaxJSON-1)+`"`)
+}
+
+func TestBodiesThatTheHashWouldNotCover(t *testing.T) {
+	p := newPostRig(t, created, nil)
+	const head = "POST /posts HTTP/1.1\r\nHost: HOST\r\nConnection: close\r\nContent-Type: application/json\r\n"
+	for _, tt := range []struct{ name, request, code string }{
+		{"trailers that are announced",
+			head + "Transfer-Encoding: chunked\r\nTrailer: X-A\r\n\r\n2\r\n{}\r\n0\r\nX-A: b\r\n\r\n", "request_malformed"},
+		{"a body that breaks off", head + "Content-Length: 10\r\n\r\n{}", "content_incomplete"},
+		{"a chunk that is none", head + "Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n", "request_malformed"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := p.MustTunnel(at(0, p.upstream))
+			defer c.Close()
+			_, err := io.WriteString(c, strings.ReplaceAll(tt.request, "HOST", at(0, p.upstream)))
+			must(t, err)
+			if tt.code == "content_incomplete" {
+				must(t, c.CloseWrite())
+			}
+			_, _ = io.ReadAll(c)
+			eventually(t, func() bool {
+				rec, _ := p.record.last()
+				return rec.Code == tt.code
+			}, "no record has the code %s", tt.code)
+			if len(p.sent) != 0 {
+				t.Error("the upstream saw the call")
+			}
+		})
+	}
+}
+
+func TestNoPlaceToSpool(t *testing.T) {
+	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.SpoolDir += "/absent" })
+	p.wantRefused("ledger_unavailable", "POST", "/raw", strings.Repeat("x", 2<<20))
+	p.want(http.StatusCreated, "POST", "/raw", "small") // needs no spooling
+}
+
+func TestSpoolLeavesNoFile(t *testing.T) {
+	var dir string
+	p := newPostRig(t, func(w http.ResponseWriter, r *http.Request) {
+		if files, err := os.ReadDir(dir); err != nil || len(files) != 0 {
+			t.Errorf("while the body is forwarded the folder holds %v, %v", files, err)
+		}
+		created(w, r)
+	}, func(o *PipelineOptions, _ []Action) { dir = o.SpoolDir })
+	body := strings.Repeat("\x00binary", 400_000)
+	p.want(http.StatusCreated, "POST", "/raw", body, "Content-Type", "multipart/form-data; boundary=x")
+	p.wantLast(1, ledger.Record{ContentHash: evidence.HashBytes([]byte(body)), BytesOut: int64(len(body))})
+	if len(p.body) != 1 || p.body[0] != body {
+		t.Errorf("%d calls arrived", len(p.body))
+	}
+}
+
+func TestSlowBody(t *testing.T) {
+	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.Timeouts.Step = time.Second })
+	head := "POST /raw HTTP/1.1\r\nHost: " + at(0, p.upstream) + "\r\n"
+	for _, text := range []string{head + "Content-Length: 10\r\n\r\nab",
+		head + "Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n",
+		head + "Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\nX: "} {
+		c := p.MustTunnel(at(0, p.upstream))
+		_, _ = io.WriteString(c, text)
+		resp := readRaw(t, bufio.NewReader(c), "POST")
+		body, _ := io.ReadAll(resp.Body)
+		if got := answerText(resp, body); got != "400 content_incomplete" || !resp.Close {
+			t.Errorf("%q: %s", text, got)
+		}
+		_ = c.Close()
+	}
+	if _, n := p.record.last(); n != 3 || len(p.sent) != 0 {
+		t.Errorf("%d records, %d calls sent", n, len(p.sent))
+	}
+}
+
+// stalled is an agent that does not take its answer.
+type stalled struct {
+	*httptest.ResponseRecorder
+	once           sync.Once
+	offered, taken chan struct{}
+}
+
+func (s *stalled) Write(b []byte) (int, error) {
+	s.once.Do(func() { close(s.offered) })
+	<-s.taken
+	return s.ResponseRecorder.Write(b)
+}
+
+// TestStalledAnswerKeepsNoTurn: a session that does not take its answers does not slow the reading of others' texts.
+func TestStalledAnswerKeepsNoTurn(t *testing.T) {
+	procs := runtime.GOMAXPROCS(1) // so that one text is read at a time
+	r := newReceiptsRig(t, answerModels)
+	runtime.GOMAXPROCS(procs)
+	serve := func(w http.ResponseWriter, body string) {
+		q := httptest.NewRequest("POST", r.base+"/v1/chat/completions", strings.NewReader(body))
+		q.Header.Set("Content-Type", "application/json")
+		target := upstream.Target{Scheme: "https", Host: hostOf(0), Port: portOf(r.upstream)}
+		r.pipeline.ServeHTTP(w,
+			q.WithContext(intercept.WithRoute(q.Context(), intercept.Route{Target: target})))
+	}
+	first := &stalled{ResponseRecorder: httptest.NewRecorder(), offered: make(chan struct{}), taken: make(chan struct{})}
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	defer close(first.taken)
+	calls.Go(func() { serve(first, askModel) })
+	<-first.offered
+	long := strings.Repeat("x", 80<<10)
+	for range 2 {
+		calls.Go(func() {
+			serve(httptest.NewRecorder(), strings.Replace(askModel, secretText, long, 1))
+		})
+	}
+	time.Sleep(100 * time.Millisecond) // both wait for the first now, for a second
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	done, err := r.pipeline.bodies.Turn(ctx, "other", len(long))
+	if err != nil {
+		t.Fatalf("another session gets no turn: %v", err)
+	}
+	done()
 }

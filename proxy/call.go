@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/load"
 	"github.com/actionproof/mediator/proxy/receipts"
 	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/proxy/upstream"
@@ -32,7 +33,7 @@ type call struct {
 	// conversation speaks the endpoint's protocol; plain until step 2.
 	conversation conversation
 	via          http.RoundTripper // sends the request
-	slot         slot              // the call's share of the calls in flight
+	slot         load.Slot         // among the calls in flight
 	permit       upstream.Permit
 	// held is the body, if its message chose the rule; otherwise nil.
 	held *body.Body
@@ -76,6 +77,11 @@ func (c *call) route(t upstream.Target) {
 func (c *call) of(s *session.Session) {
 	c.session = s
 	c.record.Session, c.record.Event = s.ID, s.Event.ID
+}
+
+// context is for requests in the name of the call: they use connections of its session alone.
+func (c *call) context() context.Context {
+	return upstream.WithParty(c.r.Context(), c.session.ID, c.session.Life())
 }
 
 func (c *call) step(name string) {
@@ -168,11 +174,11 @@ func (c *call) answerRefusal(err error) {
 		d.Challenge = first.document
 	}
 	answer := http.NewResponseController(c.w)
-	if c.slot.call {
+	if c.slot.Taken() {
 		_ = answer.EnableFullDuplex() // otherwise net/http reads the body before it answers; HTTP/2 does not need it
 	}
 	c.writeProblem(d, err)
-	if !c.slot.call || c.held != nil || c.r.Body == http.NoBody || c.r.Header.Get("Expect") != "" {
+	if !c.slot.Taken() || c.held != nil || c.r.Body == http.NoBody || c.r.Header.Get("Expect") != "" {
 		return // a client with Expect now sends no body
 	}
 	_ = answer.Flush()

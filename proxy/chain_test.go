@@ -82,10 +82,7 @@ func TestWholePost(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			p := newWholeRig(t, k, tt.gate, func() {})
 			t.Cleanup(api.Client().CloseIdleConnections)
-			resp, answer := p.send("POST", "/posts", `{"a":1}`)
-			if resp.StatusCode != http.StatusCreated {
-				t.Fatalf("%d %s", resp.StatusCode, answer)
-			}
+			p.want(http.StatusCreated, "POST", "/posts", `{"a":1}`)
 			if len(used.Kinds()) != tt.byAPI || len(p.record.keys) != tt.byPost {
 				t.Errorf("the API has consumed %v, the intent %v", used.Kinds(), p.record.keys)
 			}

@@ -7,7 +7,7 @@
 //	connect.go       decides a CONNECT; records refusals that came before a request
 //	pipeline.go      takes a call from its first step to its answer; options.go lists its parts
 //	call.go          the call; stage.go how far it has come
-//	load.go          bounds the calls in flight and the rates
+//	load/            bounds the calls in flight, the rates and the records of refusals
 //	own.go           answers agents' questions to the mediator itself, with package own
 //	session/     1   the call's session
 //	rules.go     2   the call's rule

@@ -16,7 +16,6 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/proxy/forward"
 )
 
 // newKeyedRig has a post and other calls with a credential.
@@ -203,43 +202,5 @@ func TestAnswersWithoutACredential(t *testing.T) {
 	if resp, body := p.send("GET", "/x", "", "Accept-Encoding", "gzip", "Range", "bytes=0-9"); resp.StatusCode != 206 ||
 		resp.Header.Get("Content-Encoding") != "gzip" || body != "gzipbytes=0-9" {
 		t.Errorf("status %d, header %v, body %q", resp.StatusCode, resp.Header, body)
-	}
-}
-
-// BenchmarkCredentialedRead relays answers with and without the search for a credential.
-func BenchmarkCredentialedRead(b *testing.B) {
-	const object = `{"id":"evt_01J9Z3","object":"chat.completion","created":1731592800,"choices":[{"index":0,` +
-		`"message":{"role":"assistant","content":"How can I help?\nAsk me \"anything\"."}}]},` + "\n"
-	sizes := map[string]string{"200 B": object, "1 MiB": strings.Repeat(object, 1<<20/len(object))}
-	up := newUpstream(b, func(w http.ResponseWriter, r *http.Request) {
-		_, size, _ := strings.Cut(r.URL.Path[1:], "/")
-		_, _ = io.WriteString(w, sizes[strings.ReplaceAll(size, "_", " ")])
-	}, http1)
-	defer up.Close()
-	p := newPostRig(b, created, func(o *PipelineOptions, actions []Action) {
-		var egress []Egress
-		for path, credential := range map[string]*forward.Credential{"/without/**": nil, "/with/**": actions[0].Credential} {
-			m := matching(b, "https://"+at(0, up.Server)+path, "GET")
-			egress = append(egress, Egress{Name: path, Match: m, Credential: credential})
-		}
-		o.Rules = rulesFor(b, nil, egress)
-		o.Transport, o.Record = newTestTransport(b, up.Server), forgetful{}
-		o.Load = Load{Session: Rate{PerSecond: maxRate}, Host: Rate{PerSecond: maxRate}}
-	})
-	for _, size := range []string{"200 B", "1 MiB"} {
-		for _, path := range []string{"/without/", "/with/"} {
-			b.Run(path[1:len(path)-1]+" "+size, func(b *testing.B) {
-				b.ReportAllocs()
-				b.SetBytes(int64(len(sizes[size])))
-				for b.Loop() {
-					resp, err := p.client.Get("https://" + at(0, up.Server) + path + strings.ReplaceAll(size, " ", "_"))
-					must(b, err)
-					if n, err := io.Copy(io.Discard, resp.Body); err != nil || int(n) != len(sizes[size]) {
-						b.Fatalf("%d, %d bytes, %v", resp.StatusCode, n, err)
-					}
-					_ = resp.Body.Close()
-				}
-			})
-		}
 	}
 }

@@ -15,9 +15,6 @@ import (
 // egress forwards a call that is not a post. It streams both ways, needs no evidence, and records the times.
 func (p *Pipeline) egress(c *call, e *Egress) error {
 	c.record.Rule = e.Name
-	if err := p.o.Record.Full(c.session.ID); err != nil {
-		return err
-	}
 	c.session.Note(strings.TrimSuffix("egress "+c.r.Method+" "+c.record.Host+c.record.Path+" "+c.record.Message, " "))
 	var sent io.Reader = c.r.Body
 	switch {
@@ -27,7 +24,7 @@ func (p *Pipeline) egress(c *call, e *Egress) error {
 		c.streamed = body.Stream(c.r.Body, p.o.Timeouts.Forward, http.NewResponseController(c.w).SetReadDeadline)
 		sent = c.streamed
 	}
-	ctx, end := context.WithCancelCause(c.r.Context())
+	ctx, end := context.WithCancelCause(c.context())
 	cancel := func() { end(nil) }
 	defer cancel()
 	defer context.AfterFunc(c.session.Life(), func() { p.outlives(ctx, end) })()

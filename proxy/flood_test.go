@@ -1,14 +1,9 @@
 package proxy
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -20,10 +15,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/actionproof/mediator/internal/flood"
-	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
-	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
@@ -33,18 +25,10 @@ const stranger = "Basic c2VzX3g6eA==" // of no session
 // unknown has every way in which a call can be refused before its session is known. Each returns the record's id in the
 // answer.
 var unknown = map[string]func(p *Pipeline, authorization string) string{
-	"a call": func(p *Pipeline, authorization string) string {
-		return served(p, "https://a.example/x", authorization, p.ServeHTTP)
-	},
-	"its next event": func(p *Pipeline, authorization string) string {
-		return served(p, "http://"+InternalHost+"/v1/event", authorization, p.ServeHTTP)
-	},
-	"a page that is not there": func(p *Pipeline, authorization string) string {
-		return served(p, "http://"+InternalHost+"/nowhere", authorization, p.ServeHTTP)
-	},
-	"the CA": func(p *Pipeline, authorization string) string {
-		return served(p, "http://"+InternalHost+"/v1/ca.pem", authorization, p.ServeHTTP)
-	},
+	"a call":                   calling("https://a.example/x"),
+	"its next event":           calling(ownURL + "/v1/event"),
+	"a page that is not there": calling(ownURL + "/nowhere"),
+	"the CA":                   calling(ownURL + "/v1/ca.pem"),
 	"a malformed request": func(p *Pipeline, authorization string) string {
 		return served(p, "https://a.example/x", authorization, func(w http.ResponseWriter, r *http.Request) {
 			p.Refuse(w, r, refusal.New("request_malformed", "it is malformed"))
@@ -71,6 +55,10 @@ var unknown = map[string]func(p *Pipeline, authorization string) string{
 	},
 }
 
+func calling(url string) func(*Pipeline, string) string {
+	return func(p *Pipeline, authorization string) string { return served(p, url, authorization, p.ServeHTTP) }
+}
+
 func served(p *Pipeline, url, authorization string, serve http.HandlerFunc) string {
 	r := httptest.NewRequest(http.MethodGet, url, nil)
 	target := upstream.Target{Scheme: r.URL.Scheme, Host: r.URL.Hostname(), Port: 443}
@@ -80,11 +68,7 @@ func served(p *Pipeline, url, authorization string, serve http.HandlerFunc) stri
 	return postOf(w)
 }
 
-func postOf(w *httptest.ResponseRecorder) string {
-	var d problem.Details
-	_ = json.Unmarshal(w.Body.Bytes(), &d) // the CA is not JSON
-	return d.Post
-}
+func postOf(w *httptest.ResponseRecorder) string { return refusalIn(w).Post }
 
 // TestUnknownCallers: unknown callers leave a few records and lines a minute, and the rest is counted. Known ones leave
 // every record.
@@ -170,59 +154,11 @@ func TestOverloadIsRecorded(t *testing.T) {
 		go func() { defer close(done); l.call(session, "GET https://a.example/x") }()
 		synctest.Wait()
 		for range 20 {
-			l.refused("overloaded", http.StatusServiceUnavailable, 1, session, "GET https://a.example/x")
+			l.refused("overloaded", 1, session, "GET https://a.example/x")
 		}
 		close(going)
 		<-done
 	})
-}
-
-// TestFloodOfStrangers bounds what wrong credentials write to the ledger and the log.
-func TestFloodOfStrangers(t *testing.T) {
-	l := newLoadRig(t, Load{})
-	l.sessions.CloseStanding()
-	dir := t.TempDir()
-	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "ledger.db"), sqlite.Options{Now: time.Now})
-	must(t, err)
-	record := ledger.NewQueue(store, func(ledger.Record, error) {})
-	var log bytes.Buffer
-	p := l.succeed(Load{}, func(o *PipelineOptions) {
-		o.Record = record
-		o.LogLater = nil
-		o.Log = zap.New(
-			zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.Lock(zapcore.AddSync(&log)),
-				zapcore.InfoLevel))
-	})
-	size := func() (n int64) {
-		for _, name := range []string{"ledger.db", "ledger.db-wal"} {
-			info, err := os.Stat(filepath.Join(dir, name))
-			if err != nil && !errors.Is(err, os.ErrNotExist) {
-				t.Fatal(err)
-			}
-			if err == nil {
-				n += info.Size()
-			}
-		}
-		return n
-	}
-	before, began := size(), time.Now()
-	long := "https://a.example/" + string(bytes.Repeat([]byte("x"), 60<<10))
-	for range 3000 {
-		served(p, long, stranger, p.ServeHTTP)
-	}
-	minutes := 1 + int64(time.Since(began)/flood.Window) // a busy machine takes longer
-	if grown := size() - before; grown > minutes*256<<10 {
-		t.Errorf("the ledger grew by %d bytes", grown)
-	}
-	must(t, record.Close()) // stores the rest
-	if n := int64(log.Len()); n > minutes*40<<10 {
-		t.Errorf("the log has %d bytes", n)
-	}
-	records, err := os.ReadFile(filepath.Join(dir, "ledger.db"))
-	must(t, err)
-	if n := int64(bytes.Count(records, []byte(`"session_required"`))); n == 0 || n > 10*(minutes+1) {
-		t.Errorf("%d records", n)
-	}
 }
 
 // TestFloodOfASession bounds what refused calls of a session, and of all sessions, write. A post still leaves its

@@ -20,7 +20,6 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/generate"
 	"github.com/actionproof/mediator/proxy/inference"
-	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/trigger"
 )
 
@@ -32,10 +31,8 @@ func newGenerateRig(t testing.TB, answer http.HandlerFunc) *postRig {
 	return newPostRig(t, answer, func(o *PipelineOptions, actions []Action) {
 		var egress []Egress
 		for _, d := range inference.Dialects {
-			m := actions[0].Match
-			m.Path = modelPaths[d]
 			egress = append(egress, Egress{
-				Name: string(d), Match: m, Credential: actions[0].Credential, Observe: &inference.Rule{Dialect: d},
+				Name: string(d), Match: actions[0].at(modelPaths[d], "POST"), Credential: actions[0].Credential, Observe: &inference.Rule{Dialect: d},
 				Generate: &generate.Rule{Models: []string{"model-" + string(d)}, MaxTokens: 100},
 			})
 		}
@@ -130,9 +127,7 @@ func TestGenerate(t *testing.T) {
 // Without a name the first model of the first rule answers, with the rule's number of tokens.
 func TestGenerateDefaults(t *testing.T) {
 	p := newGenerateRig(t, answerModels)
-	if resp, answer := p.send("POST", generateURL, `{"prompt":"hi","model":null}`); resp.StatusCode != 200 {
-		t.Fatal(answer)
-	}
+	p.want(200, "POST", generateURL, `{"prompt":"hi","model":null}`)
 	if p.body[0] !=
 		`{"model":"model-openai-chat","messages":[{"role":"user","content":"hi"}],"max_completion_tokens":100}` {
 		t.Errorf("the model is asked %s", p.body[0])
@@ -187,16 +182,12 @@ func TestGenerateLimits(t *testing.T) {
 		"host": {Host: Rate{PerSecond: 0.001, Burst: 1}}} {
 		t.Run(name, func(t *testing.T) {
 			p := newPostRig(t, answerModels, func(o *PipelineOptions, actions []Action) {
-				m := actions[0].Match
-				m.Path = "/v1/messages"
 				o.Rules = rulesFor(t, nil,
-					[]Egress{{Name: "m", Match: m, Observe: &inference.Rule{Dialect: inference.AnthropicMessages},
+					[]Egress{{Name: "m", Match: actions[0].at("/v1/messages", "POST"), Observe: &inference.Rule{Dialect: inference.AnthropicMessages},
 						Generate: &generate.Rule{Models: []string{"m"}, MaxTokens: 1}}})
 				o.Load = load
 			})
-			if resp, answer := p.send("POST", generateURL, `{"prompt":"x"}`); resp.StatusCode != 200 {
-				t.Fatal(answer)
-			}
+			p.want(200, "POST", generateURL, `{"prompt":"x"}`)
 			p.wantRefused("rate_limited", "POST", generateURL, `{"prompt":"x"}`)
 		})
 	}
@@ -439,32 +430,27 @@ func TestGenerateSessions(t *testing.T) {
 }
 
 func TestGenerateRules(t *testing.T) {
-	m := match.Match{Scheme: "https", Host: "api.example.com", Port: 443, Path: "/v1", Methods: []string{"POST"}}
-	open := m
-	open.Path = "/v1/{name}"
-	observe := &inference.Rule{Dialect: inference.OpenAIChat}
-	offer := func(models ...string) *generate.Rule { return &generate.Rule{Models: models, MaxTokens: 1} }
-	other := m
-	other.Path = "/v2"
-	for name, tt := range map[string]struct {
+	rule := func(path string, models ...string) Egress {
+		return Egress{Name: path, Match: matching(t, "https://api.example.com"+path, "POST"), Observe: chat,
+			Generate: &generate.Rule{Models: models, MaxTokens: 1}}
+	}
+	unobserved, tokenless := rule("/v1", "x"), rule("/v1", "x")
+	unobserved.Observe, tokenless.Generate.MaxTokens = nil, 0
+	for _, tt := range []struct {
 		rules []Egress
 		want  string
 	}{
-		"in order":   {[]Egress{{Name: "a", Match: m, Observe: observe, Generate: offer("x", "y")}}, "<nil>"},
-		"no observe": {[]Egress{{Name: "a", Match: m, Generate: offer("x")}}, "needs observe"},
-		"no model":   {[]Egress{{Name: "a", Match: m, Observe: observe, Generate: offer()}}, "list at least one"},
-		"no name": {[]Egress{{Name: "a", Match: m, Observe: observe, Generate: offer("a model")}},
-			"is not the name of a model"},
-		"a model twice": {[]Egress{{Name: "a", Match: m, Observe: observe, Generate: offer("x", "x")}}, "listed twice"},
-		"no tokens": {
-			[]Egress{{Name: "a", Match: m, Observe: observe, Generate: &generate.Rule{Models: []string{"x"}}}}, "not positive"},
-		"a path unknown": {[]Egress{{Name: "a", Match: open, Observe: observe, Generate: offer("x")}}, "has a {name}"},
-		"a model's rules": {
-			[]Egress{{Name: "a", Match: m, Observe: observe, Generate: offer("x")},
-				{Name: "b", Match: other, Observe: observe, Generate: offer("x")}}, "rule b: generate: another rule offers"},
+		{[]Egress{rule("/v1", "x", "y")}, "<nil>"},
+		{[]Egress{unobserved}, "needs observe"},
+		{[]Egress{rule("/v1")}, "list at least one"},
+		{[]Egress{rule("/v1", "a model")}, "is not the name of a model"},
+		{[]Egress{rule("/v1", "x", "x")}, "listed twice"},
+		{[]Egress{tokenless}, "not positive"},
+		{[]Egress{rule("/v1/{name}", "x")}, "has a {name}"},
+		{[]Egress{rule("/v1", "x"), rule("/v2", "x")}, "rule /v2: generate: another rule offers"},
 	} {
 		if _, err := NewRules(nil, tt.rules); !strings.Contains(fmt.Sprint(err), tt.want) {
-			t.Errorf("%s: %v, want %s", name, err, tt.want)
+			t.Errorf("%v, want %s", err, tt.want)
 		}
 	}
 }
@@ -497,7 +483,8 @@ func TestGenerateSaysItsReceipt(t *testing.T) {
 		}
 		signed := r.chain(t, 2)[i]
 		if got.Timing != signed.Timing || got.Timing.LLMEnd == 0 || got.Chain != signed.Chain ||
-			got.Chain.SequenceNumber != int64(i+1) || got.Chain.PreviousReceiptHash != previous {
+			got.Chain.SequenceNumber != int64(i+1) || got.Chain.PreviousReceiptHash != previous ||
+			signed.Session.Calls != int64(i+1) || signed.Session.CallsObserved != int64(i+1) { // its own call too
 			t.Errorf("%s, and the receipt has %+v", answer, signed)
 		}
 		if got.Challenge == nil || got.Challenge.ChallengeNonce != nonce ||

@@ -36,12 +36,7 @@ func newGraphQLRig(t *testing.T, queries bool) (*postRig, *asked) {
 	p := newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
 		control.Control = o.Control
 		o.Control = control
-		at := func(path string, methods ...string) match.Match {
-			m := actions[0].Match
-			m.Path, m.Methods = path, methods
-			return m
-		}
-		comment := actions[0]
+		at, comment := actions[0].at, actions[0]
 		comment.Name, comment.Match, comment.GraphQL = "comment", at("/graphql", "POST"),
 			&graphql.Rule{Type: graphql.Mutation, Fields: []string{"addComment", "addReaction"}}
 		egress := []Egress{{Name: "reads", Match: at("/**", "GET", "HEAD")}}
@@ -63,33 +58,23 @@ const (
 
 func TestGraphQL(t *testing.T) {
 	p, control := newGraphQLRig(t, true)
-	resp, _ := p.send("POST", "/graphql", viewer)
-	rec, _ := p.record.last()
-	if resp.StatusCode != http.StatusCreated || len(p.body) != 1 || p.body[0] != viewer ||
-		p.sent[0].Header.Get("Authorization") != "Bearer "+secretToken {
-		t.Fatalf("got %d, and the upstream %q", resp.StatusCode, p.body)
+	p.want(http.StatusCreated, "POST", "/graphql", viewer)
+	if p.body[0] != viewer || p.sent[0].Header.Get("Authorization") != "Bearer "+secretToken {
+		t.Errorf("the upstream got %q", p.body)
 	}
-	if rec.Flow != flowEgress || rec.Rule != "queries" || rec.Message != "query viewer" ||
-		rec.State != ledger.StateForwarded {
-		t.Errorf("recorded was %+v", rec)
-	}
-	resp, _ = p.send("GET", "/graphql?query="+url.QueryEscape("{ viewer { login } }"), "")
-	if rec, _ = p.record.last(); resp.StatusCode != http.StatusCreated || rec.Rule != "queries" ||
-		rec.Message != "query viewer" {
-		t.Errorf("by GET: %d, recorded was %+v", resp.StatusCode, rec)
-	}
-
-	resp, _ = p.send("POST", "/graphql", comment)
-	if resp.StatusCode != http.StatusCreated || len(p.body) != 3 || p.body[2] != comment {
-		t.Fatalf("got %d, and the upstream %q", resp.StatusCode, p.body)
+	read := ledger.Record{Flow: flowEgress, Rule: "queries", Message: "query viewer", State: ledger.StateForwarded}
+	p.wantLast(1, read)
+	p.want(http.StatusCreated, "GET", "/graphql?query="+url.QueryEscape("{ viewer { login } }"), "")
+	p.wantLast(2, read)
+	p.want(http.StatusCreated, "POST", "/graphql", comment)
+	if p.body[2] != comment {
+		t.Errorf("the upstream got %q", p.body)
 	}
 	hash, err := evidence.HashJSON([]byte(comment))
 	must(t, err)
 	const resource = "POST /graphql mutation __typename,addComment,addReaction"
-	if rec, _ = p.record.last(); rec.Flow != flowPost || rec.Rule != "comment" || rec.Resource != resource ||
-		rec.ContentHash != hash || rec.Message != "mutation __typename,addComment,addReaction" {
-		t.Errorf("recorded was %+v", rec)
-	}
+	p.wantLast(3, ledger.Record{Flow: flowPost, Rule: "comment", Resource: resource, ContentHash: hash,
+		Message: "mutation __typename,addComment,addReaction"})
 	want := &policy.GraphQL{Type: "mutation", Fields: []string{"__typename", "addComment", "addReaction"}}
 	if got := control.request; got.Binding.Resource != resource || got.Binding.ContentHash != hash ||
 		got.Call.Message == nil || !reflect.DeepEqual(got.Call.Message.GraphQL, want) {
@@ -129,10 +114,7 @@ func TestGraphQLThatIsRefused(t *testing.T) {
 			})
 		}
 		p.T, p.record.t = t, t
-		resp, text := p.send("POST", "/graphql", viewer)
-		if want := map[bool]int{true: http.StatusCreated, false: http.StatusForbidden}[queries]; resp.StatusCode != want {
-			t.Errorf("a query with the rule %t got %d %s", queries, resp.StatusCode, text)
-		}
+		p.want(map[bool]int{true: http.StatusCreated, false: http.StatusForbidden}[queries], "POST", "/graphql", viewer)
 	}
 	p, _ := newGraphQLRig(t, false)
 	resp, text := p.send("POST", "/graphql", viewer)
@@ -144,16 +126,11 @@ func TestGraphQLThatIsRefused(t *testing.T) {
 		len(d.Errors) != 1 || !strings.HasPrefix(d.Errors[0].Message, "action_unmatched: no rule names the query viewer") {
 		t.Errorf("got %v %s", resp.Header, text)
 	}
-	if rec, _ := p.record.last(); rec.Message != "query viewer" || rec.Code != "action_unmatched" || rec.ID != d.Post {
-		t.Errorf("recorded was %+v", rec)
-	}
+	p.wantLast(1, ledger.Record{Message: "query viewer", Code: "action_unmatched", ID: d.Post})
 }
 
 func TestGraphQLRulesThatAreRefused(t *testing.T) {
-	at := func(url string, methods ...string) match.Match {
-		m := matching(t, url, methods...)
-		return m
-	}
+	at := func(url string, methods ...string) match.Match { return matching(t, url, methods...) }
 	const endpoint = "https://api.example.com/graphql"
 	mutation := func(name string, fields ...string) Action {
 		return Action{Name: name, Match: at(endpoint, "POST"), GraphQL: &graphql.Rule{Type: graphql.Mutation, Fields: fields}}

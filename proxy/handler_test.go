@@ -86,13 +86,13 @@ func TestLoadGoesOn(t *testing.T) {
 		l := newLoadRig(t, same)
 		l.want(http.StatusCreated, 2, "", readA)
 		l.pipeline = l.succeed(same, nil)
-		l.refused("rate_limited", http.StatusTooManyRequests, 20, "", readA) // the host
-		l.refused("rate_limited", http.StatusTooManyRequests, 1, "", readA)  // the session
+		l.refused("rate_limited", 20, "", readA) // the host
+		l.refused("rate_limited", 1, "", readA)  // the session
 
 		wider := same
 		wider.Host.Burst, wider.Session = 50, Rate{PerSecond: 10, Burst: 50}
 		l.pipeline = l.succeed(wider, nil)
-		l.refused("rate_limited", http.StatusTooManyRequests, 1, "", readA) // the session's use still counts
+		l.refused("rate_limited", 1, "", readA) // the session's use still counts
 		time.Sleep(time.Second)
 		l.want(http.StatusCreated, 3, "", readA) // another limit forgets the hosts
 
@@ -100,7 +100,7 @@ func TestLoadGoesOn(t *testing.T) {
 		l.want(http.StatusServiceUnavailable, 2, "", readA)
 		l.answer = func(*http.Request) (int, error) { return http.StatusCreated, nil }
 		l.pipeline = l.succeed(wider, nil)
-		l.refused("upstream_suspended", http.StatusServiceUnavailable, 60, "", readA)
+		l.refused("upstream_suspended", 60, "", readA)
 		patient := wider
 		patient.Breaker.Failures = 5
 		l.pipeline = l.succeed(patient, nil)
@@ -111,7 +111,7 @@ func TestLoadGoesOn(t *testing.T) {
 		l.answer = func(*http.Request) (int, error) {
 			l.pipeline = l.succeed(patient, nil)
 			l.answer = func(*http.Request) (int, error) { return http.StatusCreated, nil }
-			l.refused("overloaded", http.StatusServiceUnavailable, 1, "", readA)
+			l.refused("overloaded", 1, "", readA)
 			return http.StatusCreated, nil
 		}
 		w := httptest.NewRecorder()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/load"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/proxytest"
@@ -42,7 +43,17 @@ type (
 	rig      = proxytest.Rig
 	names    = proxytest.Names
 	protocol = proxytest.Protocol
+	Load     = load.Limits
+	Rate     = load.Rate
 )
+
+const (
+	maxRate = load.MaxRate
+	ownURL  = "http://" + InternalHost
+)
+
+// unlimited is for fast machines.
+var unlimited = Load{Session: Rate{PerSecond: maxRate}, Host: Rate{PerSecond: maxRate}, Refused: 1 << 20}
 
 const (
 	http1      = proxytest.HTTP1

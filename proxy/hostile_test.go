@@ -1,10 +1,13 @@
 package proxy
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	neturl "net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +17,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/upstream"
@@ -56,7 +60,7 @@ func TestHostileSession(t *testing.T) {
 						l.call(l.open(), postA)
 					}
 				})
-				l.refused("upstream_suspended", http.StatusServiceUnavailable, 1, l.open(), postA)
+				l.refused("upstream_suspended", 1, l.open(), postA)
 				time.Sleep(time.Second)
 				l.hang(hostile, readA, "upstream_suspended")
 			}},
@@ -123,7 +127,7 @@ func (l *loadRig) hang(session, line, code string) {
 
 func (l *loadRig) exhaust(session, line, code string) {
 	l.t.Helper()
-	for range 1000 {
+	for range 10_000 {
 		if codeIn(l.call(session, line)) == code {
 			return
 		}
@@ -131,12 +135,13 @@ func (l *loadRig) exhaust(session, line, code string) {
 	l.t.Fatalf("no call was refused with %s", code)
 }
 
-// codeIn returns the code of a refusal, or "".
-func codeIn(w *httptest.ResponseRecorder) string {
-	var d problem.Details
+// refusalIn returns a refusal, or nothing.
+func refusalIn(w *httptest.ResponseRecorder) (d problem.Details) {
 	_ = json.Unmarshal(w.Body.Bytes(), &d)
-	return d.Code
+	return d
 }
+
+func codeIn(w *httptest.ResponseRecorder) string { return refusalIn(w).Code }
 
 // fail lets the upstream answer 503 during attack.
 func (l *loadRig) fail(attack func()) {
@@ -155,12 +160,12 @@ func TestFailuresOfManySessions(t *testing.T) {
 		for range 3 {
 			l.want(http.StatusBadGateway, 1, l.open(), postA)
 		}
-		l.refused("upstream_suspended", http.StatusServiceUnavailable, 1, l.open(), postA)
+		l.refused("upstream_suspended", 1, l.open(), postA)
 		time.Sleep(time.Second)
 		for range 2 {
 			l.want(http.StatusBadGateway, 1, l.open(), postA)
 		}
-		l.refused("upstream_suspended", http.StatusServiceUnavailable, 1, l.open(), postA)
+		l.refused("upstream_suspended", 1, l.open(), postA)
 		time.Sleep(time.Second)
 		l.answer = func(*http.Request) (int, error) { return http.StatusCreated, nil }
 		l.want(http.StatusCreated, 3, l.open(), postA)
@@ -186,12 +191,14 @@ func TestHeadersOnly(t *testing.T) {
 						"content-length: 2\n",
 					1+2*i, line[0], at(0, p.upstream), line[1]))
 			}
-			calls := p.pipeline.load.calls
-			eventually(t, func() bool { return calls.Taken() >= 10 }, "the session does not get its share of the calls")
+			eventually(t, func() bool {
+				calls, _ := p.pipeline.load.InFlight()
+				return calls >= 10
+			}, "the session does not get its share of the calls")
 			if status := p.postAs(other.ID); status != http.StatusCreated {
 				t.Errorf("the other session's post: %d", status)
 			}
-			eventually(t, func() bool { return calls.Taken() == 0 }, "the calls do not end")
+			p.wantIdle()
 			if _, n := p.record.last(); n != streams+1 {
 				t.Errorf("%d records", n)
 			}
@@ -207,4 +214,91 @@ func (p *postRig) postAs(session string) int {
 	p.pipeline.ServeHTTP(w,
 		r.WithContext(intercept.WithRoute(r.Context(), intercept.Route{Target: target, Session: session})))
 	return w.Code
+}
+
+// stuckStore stores nothing of the queue until it is closed.
+type stuckStore struct {
+	ledger.Store
+	closed chan struct{}
+}
+
+func (s stuckStore) Write(context.Context, []ledger.Record, []ledger.Record, ...ledger.Receipt) error {
+	<-s.closed
+	return nil
+}
+
+func (stuckStore) Add(context.Context, ledger.Record) error { return nil }
+
+func (stuckStore) Close() error { return nil }
+
+// TestQueueBelongsToAll: calls in flight count as well as queued records, so one session cannot fill the ledger's queue
+// with many calls that end together.
+func TestQueueBelongsToAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := stuckStore{closed: make(chan struct{})}
+		queue := ledger.NewQueue(s, func(r ledger.Record, err error) { t.Errorf("lost %s: %v", r.ID, err) })
+		l := newLoadRig(t, Load{})
+		limits := unlimited
+		limits.Calls = 4096
+		l.pipeline = l.succeed(limits, func(o *PipelineOptions) { o.Record = queue })
+		hostile, other, release := l.open(), l.open(), make(chan struct{})
+		l.answer = func(*http.Request) (int, error) { <-release; return http.StatusOK, nil }
+		var calls sync.WaitGroup
+		for range 2000 {
+			calls.Go(func() { l.call(hostile, readA) })
+		}
+		synctest.Wait()
+		close(release)
+		calls.Wait()
+		l.exhaust(hostile, readA, "ledger_unavailable")
+		l.want(http.StatusOK, 100, other, readA)
+		close(s.closed)
+		must(t, queue.Close())
+	})
+}
+
+// TestStalledUploads: an upstream that does not read a session's uploads stops all requests on their HTTP/2 connection,
+// so other sessions' requests have other connections.
+func TestStalledUploads(t *testing.T) {
+	stalled, release := make(chan struct{}, 8), make(chan struct{})
+	h2 := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPut {
+			stalled <- struct{}{}
+			<-release
+			return
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+		created(w, r)
+	}))
+	h2.EnableHTTP2 = true
+	h2.StartTLS()
+	defer h2.Close()
+	defer close(release)
+	url := "https://" + at(0, h2)
+	p := newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
+		actions[0].Match = matching(t, url+"/posts", "POST")
+		o.Rules = rulesFor(t, actions[:1], []Egress{{Name: "uploads", Match: matching(t, url+"/**", "PUT")}})
+		o.Transport = newTestTransport(t, h2)
+		o.Timeouts.Forward = 20 * time.Second
+	})
+	p.base = url
+	s, password, err := p.sessions.Open(trigger.Event{ID: "evt_2"}, "worker-1", nil)
+	must(t, err)
+	hostile := p.Client(http1)
+	hostile.Transport.(*http.Transport).Proxy = http.ProxyURL(&neturl.URL{Scheme: "http", Host: p.Addr,
+		User: neturl.UserPassword(s.ID, password)})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for range 4 {
+		r := p.request(ctx, http.MethodPut, "/upload", strings.Repeat("x", 1<<20))
+		go func() {
+			if resp, err := hostile.Do(r); err == nil {
+				_ = resp.Body.Close()
+			}
+		}()
+		<-stalled
+	}
+	for range 3 {
+		p.want(http.StatusCreated, "POST", "/posts", "{}")
+	}
 }

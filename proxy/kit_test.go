@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -61,7 +62,7 @@ type memoryRecord struct {
 	fail   error // Begin returns it
 	kept   bool  // Begin keeps the intent although it fails
 	away   bool  // the ledger is away
-	full   error // Full returns it
+	full   error // Reserve returns it
 	panics bool
 
 	mu    sync.Mutex
@@ -109,14 +110,14 @@ func (m *memoryRecord) Finish(_ context.Context, p ledger.Record) error {
 	return nil
 }
 
-func (m *memoryRecord) Add(ctx context.Context, p ledger.Record) error {
+func (m *memoryRecord) Add(_ context.Context, p ledger.Record) error {
 	if m.away {
 		return ledger.Unavailable("write the record", errors.New("the file is locked"))
 	}
-	return m.AddLater(ctx, p)
+	return m.AddLater(p)
 }
 
-func (m *memoryRecord) AddLater(_ context.Context, p ledger.Record) error {
+func (m *memoryRecord) AddLater(p ledger.Record) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, ok := m.posts[p.ID]; ok {
@@ -127,10 +128,11 @@ func (m *memoryRecord) AddLater(_ context.Context, p ledger.Record) error {
 	return nil
 }
 
-func (m *memoryRecord) Full(string) error { return m.full }
+func (m *memoryRecord) Reserve(string, string, int) error { return m.full }
+func (m *memoryRecord) Release(string)                    {}
 
-func (m *memoryRecord) FinishLater(ctx context.Context, p ledger.Record) error {
-	return m.Finish(ctx, p)
+func (m *memoryRecord) FinishLater(p ledger.Record) error {
+	return m.Finish(context.Background(), p)
 }
 
 // last returns the newest record and the number of records.
@@ -368,21 +370,15 @@ func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOpti
 	p.roles, o.Load.Refused = roles, 1<<20 // every refusal is recorded
 	credential, err := forward.NewCredential("Authorization", "Bearer ", echo.Auto, fixed(secretToken))
 	must(t, err)
-	base := "https://" + at(0, p.upstream)
-	p.base = base
-	match := func(method, path string) match.Match {
-		m := matching(t, base+path, method)
-		return m
+	p.base = "https://" + at(0, p.upstream)
+	var actions []Action
+	for _, name := range []string{"posts", "solve", "query", "raw"} {
+		actions = append(actions, Action{Name: name, Match: matching(t, p.base+"/"+name, "POST"), Subject: "agent",
+			Action: "create_post", Content: ContentJSON, MaxBody: 1 << 20, Credential: credential, Gate: p.roles})
 	}
-	action := func(name, path string) Action {
-		return Action{Name: name, Match: match("POST", path), Subject: "agent", Action: "create_post", Content: ContentJSON,
-			MaxBody: 1 << 20, Credential: credential, Gate: p.roles}
-	}
-	actions := []Action{action("posts", "/posts"), action("solve", "/solve"), action("query", "/query"),
-		action("raw", "/raw")}
 	actions[1].AgentSolves, actions[2].AllowQuery, actions[3].Content, actions[3].MaxBody = true, true, ContentRaw, 4<<20
-	egress := []Egress{{Name: "reads", Match: match("GET", "/**")},
-		{Name: "keyed", Match: match("PUT", "/inference"), Credential: credential}}
+	egress := []Egress{{Name: "reads", Match: matching(t, p.base+"/**", "GET")},
+		{Name: "keyed", Match: matching(t, p.base+"/inference", "PUT"), Credential: credential}}
 	p.rig = newRig(t, func(po *intercept.Options) {
 		if change != nil {
 			change(&o, actions)
@@ -403,6 +399,27 @@ func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOpti
 		"worker-1")
 	p.client = p.rig.Client(http1)
 	return p
+}
+
+// at is a match at the action's origin.
+func (a Action) at(path string, methods ...string) match.Match {
+	m := a.Match
+	m.Path, m.Methods = path, methods
+	return m
+}
+
+// reload continues with another pipeline, by these egress rules if any.
+func (p *postRig) reload(egress ...Egress) {
+	p.T.Helper()
+	o := p.pipeline.o
+	o.After = p.pipeline
+	if len(egress) > 0 {
+		o.Rules = rulesFor(p.T, nil, egress)
+	}
+	var err error
+	p.pipeline, err = NewPipeline(o)
+	must(p.T, err)
+	p.handler.Set(p.pipeline)
 }
 
 func tokenIn(rec ledger.Record, name string) string {
@@ -454,6 +471,31 @@ func (p *postRig) send(method, path, body string, header ...string) (*http.Respo
 	_ = resp.Body.Close()
 	must(p.T, err)
 	return resp, string(raw)
+}
+
+// want makes a call and demands this status. It returns the answer.
+func (p *postRig) want(status int, method, path, body string, header ...string) string {
+	p.T.Helper()
+	resp, answer := p.send(method, path, body, header...)
+	if resp.StatusCode != status {
+		p.T.Fatalf("%s %.200s: got %d %s, want %d", method, path, resp.StatusCode, answer, status)
+	}
+	return answer
+}
+
+// wantLast demands n records, and of the last one, which it returns, the code and the other fields set in want.
+func (p *postRig) wantLast(n int, want ledger.Record) ledger.Record {
+	p.T.Helper()
+	rec, got := p.record.last()
+	wanted, has := reflect.ValueOf(want), reflect.ValueOf(rec)
+	same := got == n && rec.Code == want.Code
+	for i := range wanted.NumField() {
+		same = same && (wanted.Field(i).IsZero() || reflect.DeepEqual(wanted.Field(i).Interface(), has.Field(i).Interface()))
+	}
+	if !same {
+		p.T.Errorf("%d records, the last %+v, want %d, %+v", got, rec, n, want)
+	}
+	return rec
 }
 
 // wantRefused demands a refusal with this code, one record of it, and an upstream that saw nothing.

@@ -113,7 +113,7 @@ func TestMCPDifferential(t *testing.T) {
 		return server
 	}, &sdk.StreamableHTTPOptions{Stateless: true, JSONResponse: true, DisableLocalhostProtection: true})
 	r := toolRig(t, handler.ServeHTTP, func(o *PipelineOptions) {
-		o.Load.Session, o.Load.Host = Rate{PerSecond: maxRate}, Rate{PerSecond: maxRate}
+		o.Load = unlimited
 	})
 	v := variants{rand.New(rand.NewPCG(1, 2))}
 	passed := 0

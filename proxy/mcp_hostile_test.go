@@ -9,6 +9,8 @@ import (
 
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/echo"
+	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/mcp"
 )
 
@@ -59,9 +61,8 @@ func TestMCPHumanDuringAnotherPost(t *testing.T) {
 			answerWith("text/event-stream", `data: {"jsonrpc":"2.0","id":1,"method":"elicitation/create"}`+"\n\n")(w, req)
 		}
 	}, func(o *PipelineOptions, actions []Action) {
-		at := actions[0].Match
-		at.Path, at.Methods = "/mcp", []string{"GET", "POST"}
-		o.Rules = rulesFor(t, actions[:1], []Egress{{Name: "server", Match: at, MCP: &mcp.Rule{Elicitation: true}}})
+		o.Rules = rulesFor(t, actions[:1], []Egress{{Name: "server", Match: actions[0].at("/mcp", "GET", "POST"),
+			MCP: &mcp.Rule{Elicitation: true}}})
 	})
 	r.send("GET", "/mcp", "")
 	done := make(chan struct{})
@@ -81,62 +82,6 @@ func TestMCPHumanDuringAnotherPost(t *testing.T) {
 		return resp.StatusCode == http.StatusOK
 	}, "the human cannot answer after the post")
 	r.wantRefused("session_tainted", "POST", "/posts", `{"title":"b"}`)
-}
-
-// TestMCPHiddenQuestion hides an elicitation behind a ping of the same id. The human's answer does not reach the
-// server, and the session can make no more posts.
-func TestMCPHiddenQuestion(t *testing.T) {
-	const elicits, pings = `{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}`,
-		`{"jsonrpc":"2.0","id":1,"method":"ping"}`
-	var many strings.Builder
-	for i := range 70 {
-		fmt.Fprintf(&many, `data: {"jsonrpc":"2.0","id":%d,"method":"roots/list"}`+"\n\n", 100+i)
-	}
-	for name, stream := range map[string]string{
-		"pushed out by other questions":    "data: " + elicits + "\n\n" + many.String() + "data: " + pings + "\n\n",
-		"in a message with a member twice": `data: {"x":1,"x":1,` + elicits[1:] + "\n\ndata: " + pings + "\n\n",
-		"by a ping that clients pass over": `data: {"x":1,"x":1,` + elicits[1:] + "\n\nevent: x\ndata: " + pings + "\n\n",
-		"with more questions than are passed": "data: " + elicits + "\n\n" +
-			strings.Replace(many.String()+many.String(), `"id":1`, `"id":2`, 70) + "data: " + pings + "\n\n",
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := toolRig(t, func(w http.ResponseWriter, req *http.Request) {
-				if req.Method == "GET" {
-					answerWith("text/event-stream", stream)(w, req)
-					return
-				}
-				answerWith("application/json", toolResult)(w, req)
-			}, nil)
-			_, _ = io.Copy(io.Discard, r.start(t.Context(), "GET", "/mcp", "").Body) // may be cut off
-			sent := len(r.sent)
-			if _, body := r.send("POST", "/mcp",
-				`{"jsonrpc":"2.0","id":1,"result":{"action":"accept","content":{"title":"what I want"}}}`,
-				both...); !strings.Contains(body, "mcp_answer_unasked") {
-				t.Errorf("a human's answer: %s", body)
-			}
-			if len(r.sent) != sent {
-				t.Error("a human's answer came to the server")
-			}
-			if _, body := r.send("POST", "/mcp", toolCall("create_issue"), both...); !strings.Contains(body, "session_tainted") {
-				t.Errorf("a post after that: %s", body)
-			}
-		})
-	}
-}
-
-// TestMCPCutOff: a server that asks too much is cut off before the question that is one too many.
-func TestMCPCutOff(t *testing.T) {
-	r := toolRig(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		for i := range 1000 {
-			flush(w, fmt.Sprintf(`data: {"jsonrpc":"2.0","id":%d,"method":"ping"}`+"\n\n", i))
-		}
-	}, nil)
-	resp := r.start(t.Context(), "GET", "/mcp", "")
-	if got, err := io.ReadAll(resp.Body); err == nil || strings.Contains(string(got), `"id":999,`) {
-		t.Errorf("%d bytes came through: %v", len(got), err)
-	}
-	r.wantCoded(t, "mcp_answer_unread")
 }
 
 // TestMCPOneIDTwice sends a post with the id of a request that its server has not answered yet, and may answer in its
@@ -180,15 +125,7 @@ func TestMCPServersOfOneURL(t *testing.T) {
 		}
 		answerWith("application/json", toolResult)(w, req)
 	}, nil)
-	at := r.pipeline.o.Rules
-	for _, e := range at.endpoints {
-		for _, rule := range e.rules {
-			if rule.egress != nil {
-				rule.egress.MCP = &mcp.Rule{Tools: []string{"get_issue"},
-					Pin: map[string]string{"get_issue": strings.Repeat("0", 64)}}
-			}
-		}
-	}
+	r.reads().MCP = &mcp.Rule{Tools: []string{"get_issue"}, Pin: map[string]string{"get_issue": strings.Repeat("0", 64)}}
 	const list = `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`
 	for _, tt := range []struct{ list, call, want string }{{"a", "b", "mcp_tool_unseen"}, {"a", "a", "mcp_tool_changed"},
 		{"b", "", "mcp_tool_unseen"}} {
@@ -199,6 +136,18 @@ func TestMCPServersOfOneURL(t *testing.T) {
 	}
 }
 
+// reads returns the egress rule.
+func (r *mcpRig) reads() *Egress {
+	for _, e := range r.pipeline.o.Rules.endpoints {
+		for _, rule := range e.rules {
+			if rule.egress != nil {
+				return rule.egress
+			}
+		}
+	}
+	panic("no egress rule")
+}
+
 // TestMCPAnswerNotSent refuses, before it is sent, a call that goes on with an earlier one. The agent does as the
 // refusal says and sends it again: the server's question still waits.
 func TestMCPAnswerNotSent(t *testing.T) {
@@ -206,15 +155,19 @@ func TestMCPAnswerNotSent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const wantsMore = `{"jsonrpc":"2.0","id":7,"result":{"resultType":"input_required","requestState":"s1"}}`
 			r := toolRig(t, answerWith("application/json", wantsMore), nil)
+			source := &rotating{secrets: []string{secretToken}}
+			var err error
+			r.reads().Credential, err = forward.NewCredential("Authorization", "Bearer ", echo.Auto, source)
+			must(t, err)
 			goOn := strings.Replace(toolCall(tool), `"name"`, `"requestState":"s1","name"`, 1)
 			r.send("POST", "/mcp", toolCall(tool), both...)
 			r.wantRecord(t, "tools/call "+tool, "unfinished")
-			away := refusal.New("ledger_unavailable", "for now")
-			r.record.full, r.roles.fail = away, map[string]error{"deployment": away}
-			if _, body := r.send("POST", "/mcp", goOn, both...); !strings.Contains(body, "ledger_unavailable") {
+			away := refusal.New("custody_unavailable", "for now")
+			source.fail, r.roles.fail = away, map[string]error{"deployment": away}
+			if _, body := r.send("POST", "/mcp", goOn, both...); !strings.Contains(body, "custody_unavailable") {
 				t.Fatalf("got %s", body)
 			}
-			r.record.full, r.roles.fail = nil, nil
+			source.fail, r.roles.fail = nil, nil
 			if _, body := r.send("POST", "/mcp", goOn, both...); strings.Contains(body, "error") {
 				t.Errorf("sent again: %s", body)
 			}

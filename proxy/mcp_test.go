@@ -53,11 +53,9 @@ func newMCPRig(t testing.TB, options *sdk.StreamableHTTPOptions, change func(pos
 	r.postRig = newPostRig(t, func(w http.ResponseWriter, req *http.Request) {
 		handler.ServeHTTP(r.cutter(w, req), req)
 	}, func(o *PipelineOptions, actions []Action) {
-		at := actions[0].Match
-		at.Path = "/mcp"
-		actions[0].Match, actions[0].Name, actions[0].MCP = at, "issues", post
-		at.Methods = []string{"GET", "POST", "DELETE"}
-		o.Rules = rulesFor(t, actions[:1], []Egress{{Name: "server", Match: at, MCP: reads}})
+		actions[0].Match, actions[0].Name, actions[0].MCP = actions[0].at("/mcp", "POST"), "issues", post
+		o.Rules = rulesFor(t, actions[:1],
+			[]Egress{{Name: "server", Match: actions[0].at("/mcp", "GET", "POST", "DELETE"), MCP: reads}})
 	})
 	return r
 }

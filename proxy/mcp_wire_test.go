@@ -24,13 +24,10 @@ func toolRig(t *testing.T, answer http.HandlerFunc, change func(*PipelineOptions
 	t.Helper()
 	r := &mcpRig{}
 	r.postRig = newPostRig(t, answer, func(o *PipelineOptions, actions []Action) {
-		at := actions[0].Match
-		at.Path = "/mcp"
-		actions[0].Match, actions[0].MCP, actions[0].Headers = at, &mcp.Rule{Tools: []string{"create_issue"}, Post: true},
-			[]string{}
-		at.Methods = []string{"GET", "POST", "DELETE"}
-		o.Rules = rulesFor(t, actions[:1],
-			[]Egress{{Name: "server", Match: at, MCP: &mcp.Rule{Tools: []string{"get_issue"}, Elicitation: true}}})
+		actions[0].Match, actions[0].Headers = actions[0].at("/mcp", "POST"), []string{}
+		actions[0].MCP = &mcp.Rule{Tools: []string{"create_issue"}, Post: true}
+		o.Rules = rulesFor(t, actions[:1], []Egress{{Name: "server", Match: actions[0].at("/mcp", "GET", "POST", "DELETE"),
+			MCP: &mcp.Rule{Tools: []string{"get_issue"}, Elicitation: true}}})
 		if change != nil {
 			change(o)
 		}
@@ -264,9 +261,8 @@ func TestMCPSessions(t *testing.T) {
 	if resp, _ := r.send("POST", "/mcp", answer, both...); resp.StatusCode != http.StatusForbidden {
 		t.Errorf("a question is answered twice: %s", resp.Status)
 	}
-	reloaded, err := NewPipeline(func() PipelineOptions { o := r.pipeline.o; o.After = r.pipeline; return o }())
-	must(t, err)
-	if reloaded.lasting != r.pipeline.lasting {
+	before := r.pipeline.lasting
+	if r.reload(); r.pipeline.lasting != before {
 		t.Error("a reload forgets the definitions of tools")
 	}
 }

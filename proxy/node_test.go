@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,7 +37,7 @@ func (r *nodeRig) Forget(subject string) { r.forgotten = append(r.forgotten, sub
 func (r *nodeRig) Token(context.Context, string, time.Duration) string { return "" }
 
 // newNodeRig has the rules for posts and for reads at the node, or one of them, or none.
-func newNodeRig(t testing.TB, posts, reads bool) *nodeRig {
+func newNodeRig(t testing.TB, posts, reads bool, edits ...func(*PipelineOptions)) *nodeRig {
 	t.Helper()
 	r := &nodeRig{node: &fakeNode{answer: func(string, []byte) (string, error) {
 		return `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`, nil
@@ -55,6 +57,9 @@ func newNodeRig(t testing.TB, posts, reads bool) *nodeRig {
 		}
 		o.Rules = rulesFor(t, actions, egress)
 		o.Node, o.Reputations = relayTo(t, r.node, nil), r
+		for _, edit := range edits {
+			edit(o)
+		}
 	})
 	return r
 }
@@ -130,16 +135,12 @@ func TestNodeAway(t *testing.T) {
 	r.node.answer = func(string, []byte) (string, error) {
 		return "", refusal.New("node_unavailable", "the node does not answer")
 	}
-	_, answer := r.send("POST", ownMCP, nodeTool("register_plugin"))
-	if rec, _ := r.record.last(); rec.Code != "node_unavailable" || rec.State != ledger.StateFailed ||
-		!strings.Contains(answer, "node_unavailable") {
-		t.Errorf("%s, %+v", answer, rec)
-	}
-	r.pipeline.o.Node = nil
-	_, answer = r.send("POST", ownMCP, nodeTool("register_plugin"))
-	if rec, _ := r.record.last(); rec.Code != "not_configured" || rec.State != ledger.StateFailed ||
-		!strings.Contains(answer, "not_configured") {
-		t.Errorf("%s, %+v", answer, rec)
+	for i, code := range []string{"node_unavailable", "not_configured"} {
+		if _, answer := r.send("POST", ownMCP, nodeTool("register_plugin")); !strings.Contains(answer, code) {
+			t.Errorf("got %s, want %s", answer, code)
+		}
+		r.wantLast(i+1, ledger.Record{Code: code, State: ledger.StateFailed})
+		r.pipeline.o.Node = nil
 	}
 }
 
@@ -155,10 +156,8 @@ func TestNodeIsLeftAlone(t *testing.T) {
 		if i == 10 {
 			want = "upstream_suspended"
 		}
-		_, answer := r.send("POST", ownMCP, nodeTool("register_plugin"))
-		if rec, _ := r.record.last(); rec.Code != want {
-			t.Fatalf("%d: %+v, %s, want %s", i, rec, answer, want)
-		}
+		r.send("POST", ownMCP, nodeTool("register_plugin"))
+		r.wantLast(i+1, ledger.Record{Code: want})
 	}
 
 	gone, cancel := context.WithCancel(t.Context())
@@ -198,6 +197,7 @@ func TestAnswersOfTheNode(t *testing.T) {
 
 // TestSpellingsOfTheNode: other spellings of the name, path or method are refused, or judged as the same request.
 func TestSpellingsOfTheNode(t *testing.T) {
+	r := newNodeRig(t, false, true) // register_plugin has no rule
 	search, register := nodeTool("search_plugins"), nodeTool("register_plugin")
 	message := func(line, host, body string, header ...string) string {
 		h := ""
@@ -206,6 +206,9 @@ func TestSpellingsOfTheNode(t *testing.T) {
 		}
 		return line + " HTTP/1.1\r\nHost: " + host + "\r\nContent-Type: application/json\r\nContent-Length: " +
 			strconv.Itoa(len(body)) + "\r\n" + h + "\r\n" + body
+	}
+	post := func(path, body string, header ...string) string {
+		return message("POST http://mediator.internal"+path, "x", body, header...)
 	}
 	const same = "" // reaches the node once, as the session's agent
 	for _, tt := range []struct{ name, connect, raw, code string }{
@@ -227,68 +230,68 @@ func TestSpellingsOfTheNode(t *testing.T) {
 			message("POST "+ownMCP, "mediator.internal", register), "target_mismatch"},
 		{"TLS to port 80", "mediator.internal:80 TLS", message("POST /mcp", "mediator.internal:80", register),
 			"action_unmatched"},
-		{"a port of no digits", "", message("POST http://mediator.internal:/mcp", "x", register), "request_malformed"},
-		{"a port with a zero before it", "", message("POST http://mediator.internal:080/mcp", "x", register),
+		{"a port of no digits", "", post(":/mcp", register), "request_malformed"},
+		{"a port with a zero before it", "", post(":080/mcp", register),
 			"request_malformed"},
 		{"an escape in the name", "", message("POST http://mediator%2einternal/mcp", "x", register), "request_malformed"},
-		{"two dots after the name", "", message("POST http://mediator.internal../mcp", "x", register), "request_malformed"},
-		{"a fragment", "", message("POST "+ownMCP+"#x", "x", register), "request_malformed"},
-		{"a backslash", "", message("POST http://mediator.internal\\mcp", "x", register), "request_malformed"},
+		{"two dots after the name", "", post("../mcp", register), "request_malformed"},
+		{"a fragment", "", post("/mcp#x", register), "request_malformed"},
+		{"a backslash", "", post("\\mcp", register), "request_malformed"},
 		{"chunks", "",
 			"POST " + ownMCP + " HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n" +
 				strconv.FormatInt(int64(len(search)), 16) + "\r\n" + search + "\r\n0\r\nActionProof-Caller: forged\r\n\r\n", same},
-		{"another port", "", message("POST http://mediator.internal:8080/mcp", "x", register), "action_unmatched"},
+		{"another port", "", post(":8080/mcp", register), "action_unmatched"},
 		{"https in the absolute form", "", message("POST https://mediator.internal/mcp", "x", register), "action_unmatched"},
 		{"a name below it", "", message("POST http://a.mediator.internal/mcp", "x", register), "upstream_unresolvable"},
 		{"two Hosts", "", message("POST "+ownMCP, "mediator.internal", register, "Host", "b.example"), "request_malformed"},
 		{"user information", "", message("POST http://a@mediator.internal/mcp", "x", register), "request_malformed"},
-		{"a slash at the end", "", message("POST "+ownMCP+"/", "x", register), "not_found"},
-		{"two slashes", "", message("POST http://mediator.internal//mcp", "x", register), "not_found"},
-		{"a dot segment", "", message("POST http://mediator.internal/./mcp", "x", register), "not_found"},
-		{"an escape", "", message("POST http://mediator.internal/%6dcp", "x", register), "not_found"},
-		{"capitals", "", message("POST http://mediator.internal/MCP", "x", register), "not_found"},
-		{"a parameter of the path", "", message("POST "+ownMCP+";x=1", "x", register), "not_found"},
-		{"a query", "", message("POST "+ownMCP+"?x=1", "x", register), "not_found"},
-		{"a query that is empty", "", message("POST "+ownMCP+"?", "x", register), "not_found"},
+		{"a slash at the end", "", post("/mcp/", register), "not_found"},
+		{"two slashes", "", post("//mcp", register), "not_found"},
+		{"a dot segment", "", post("/./mcp", register), "not_found"},
+		{"an escape", "", post("/%6dcp", register), "not_found"},
+		{"capitals", "", post("/MCP", register), "not_found"},
+		{"a parameter of the path", "", post("/mcp;x=1", register), "not_found"},
+		{"a query", "", post("/mcp?x=1", register), "not_found"},
+		{"a query that is empty", "", post("/mcp?", register), "not_found"},
 		{"a method in small letters", "", message("post "+ownMCP, "x", register), "request_malformed"},
 		{"another method", "", message("PUT "+ownMCP, "x", register), "not_found"},
 		{"HEAD", "", message("HEAD "+ownMCP, "x", ""), "not_found"},
 		{"TRACE", "", message("TRACE "+ownMCP, "x", ""), "not_found"},
 		{"a method in a header", "", message("GET "+ownMCP, "x", "", "X-HTTP-Method-Override", "POST"), "override_refused"},
 		{"a path in a header", "", message("GET "+ownMCP, "x", "", "X-Original-URL", "/mcp"), "override_refused"},
-		{"the caller's header with underscores", "", message("POST "+ownMCP, "x", search, "ActionProof_Caller", "forged"),
+		{"the caller's header with underscores", "", post("/mcp", search, "ActionProof_Caller", "forged"),
 			"override_refused"},
 		{"the caller's header named by Connection", "",
-			message("POST "+ownMCP, "x", search, "Connection", "ActionProof-Caller"), "override_refused"},
+			post("/mcp", search, "Connection", "ActionProof-Caller"), "override_refused"},
 		{"an upgrade to a WebSocket", "",
 			message("GET "+ownMCP, "x", "", "Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13",
 				"Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="), "egress_denied"},
 		{"an upgrade to HTTP/2", "",
-			message("POST "+ownMCP, "x", register, "Connection", "Upgrade, HTTP2-Settings", "Upgrade", "h2c", "HTTP2-Settings",
+			post("/mcp", register, "Connection", "Upgrade, HTTP2-Settings", "Upgrade", "h2c", "HTTP2-Settings",
 				""), "egress_denied"},
 		{"a GET that has a message", "", message("GET "+ownMCP, "x", register), "message_malformed"},
 		{"a DELETE that has a message", "", message("DELETE "+ownMCP, "x", register), "message_malformed"},
-		{"a batch", "", message("POST "+ownMCP, "x", "["+search+","+register+"]"), "message_malformed"},
+		{"a batch", "", post("/mcp", "["+search+","+register+"]"), "message_malformed"},
 		{"the tool's name twice", "",
-			message("POST "+ownMCP, "x", strings.Replace(search, `"name"`, `"name":"register_plugin","name"`, 1)),
+			post("/mcp", strings.Replace(search, `"name"`, `"name":"register_plugin","name"`, 1)),
 			"message_ambiguous"},
-		{"the tool's name in capitals", "", message("POST "+ownMCP, "x", nodeTool("Register_Plugin")), "action_unmatched"},
-		{"a tool that no rule names", "", message("POST "+ownMCP, "x", register), "action_unmatched"},
-		{"two lengths", "", message("POST "+ownMCP, "x", search, "Content-Length", "1"), "request_malformed"},
-		{"a length and chunks", "", message("POST "+ownMCP, "x", search, "Transfer-Encoding", "chunked"),
+		{"the tool's name in capitals", "", post("/mcp", nodeTool("Register_Plugin")), "action_unmatched"},
+		{"a tool that no rule names", "", post("/mcp", register), "action_unmatched"},
+		{"two lengths", "", post("/mcp", search, "Content-Length", "1"), "request_malformed"},
+		{"a length and chunks", "", post("/mcp", search, "Transfer-Encoding", "chunked"),
 			"request_malformed"},
 	} {
-		r := newNodeRig(t, false, true) // register_plugin has no rule
+		r.node.asked = nil
+		_, before := r.record.last()
 		var err error
-		c := r.Dial()
-		if tt.connect != "" {
-			_ = c.Close()
-			if to, ok := strings.CutSuffix(tt.connect, " TLS"); ok {
-				c, err = r.Tunnel(to, "mediator.internal", http1)
-				must(t, err)
-			} else {
-				c = r.Connect(tt.connect)
-			}
+		var c net.Conn
+		if to, ok := strings.CutSuffix(tt.connect, " TLS"); ok {
+			c, err = r.Tunnel(to, "mediator.internal", http1)
+			must(t, err)
+		} else if tt.connect != "" {
+			c = r.Connect(tt.connect)
+		} else {
+			c = r.Dial()
 		}
 		_, err = io.WriteString(c, tt.raw)
 		must(t, err)
@@ -298,8 +301,8 @@ func TestSpellingsOfTheNode(t *testing.T) {
 		_ = c.Close()
 		rec, n := r.record.last()
 		switch {
-		case n != 1:
-			t.Errorf("%s: %d records, %s", tt.name, n, answer)
+		case n != before+1:
+			t.Errorf("%s: %d records, %s", tt.name, n-before, answer)
 		case tt.code != same && (rec.Code != tt.code || len(r.node.asked) != 0):
 			t.Errorf("%s: %s (%s), want %s; the node was asked %+v", tt.name, rec.Code, answer, tt.code, r.node.asked)
 		case tt.code == same &&
@@ -328,7 +331,7 @@ func TestRulesOfTheMediatorsName(t *testing.T) {
 		{ownMCP, all, nil, nil, "is an MCP server"},
 		{"https://mediator.internal/mcp", all, nil, &mcp.Rule{}, "a rule is for /mcp"},
 		{"http://mediator.internal:8080/mcp", all, nil, &mcp.Rule{}, "a rule is for /mcp"},
-		{"http://mediator.internal/v1/event", all[:1], nil, nil, "a rule is for /mcp"},
+		{ownURL + "/v1/event", all[:1], nil, nil, "a rule is for /mcp"},
 		{"http://mediator.internal/**", all[:1], nil, nil, "a rule is for /mcp"},
 		{"http://mediator.internal/{any}", all[:1], nil, nil, "a rule is for /mcp"},
 		{ownMCP, []string{"PUT"}, nil, nil, "takes no PUT"},
@@ -348,12 +351,14 @@ func TestRulesOfTheMediatorsName(t *testing.T) {
 
 // TestRateAtTheNode: a session has one rate for every way to the node.
 func TestRateAtTheNode(t *testing.T) {
-	r := newNodeRig(t, true, true)
+	began, later := time.Now(), new(atomic.Int64)
+	r := newNodeRig(t, true, true, func(o *PipelineOptions) {
+		o.Now = func() time.Time { return began.Add(time.Duration(later.Load())) }
+		o.Timeouts.Step = time.Hour // by the real clock
+	})
 	r.node.answer = func(string, []byte) (string, error) { return `{}`, nil }
-	now := time.Now()
-	r.pipeline.load.now = func() time.Time { return now }
 	ways := []struct{ method, url, body string }{
-		{"GET", "http://mediator.internal/v1/reputation/" + strings.Repeat("o", 43) + ":agent", ""}, {"POST", issueURL, "{}"},
+		{"GET", ownURL + "/v1/reputation/" + strings.Repeat("o", 43) + ":agent", ""}, {"POST", issueURL, "{}"},
 		{"POST", ownMCP, nodeTool("search_plugins")}, {"POST", ownMCP, nodeTool("register_plugin")},
 	}
 	for i := range 50 {
@@ -370,10 +375,10 @@ func TestRateAtTheNode(t *testing.T) {
 			t.Errorf("%s %s: %d %s", way.method, way.url, resp.StatusCode, answer)
 		}
 	}
-	if _, answer := r.send("GET", "http://mediator.internal/v1/event", ""); !strings.Contains(answer, "evt_1") {
+	if _, answer := r.send("GET", ownURL+"/v1/event", ""); !strings.Contains(answer, "evt_1") {
 		t.Errorf("what the mediator answers by itself: %s", answer)
 	}
-	now = now.Add(time.Second)
+	later.Store(int64(time.Second))
 	r.node.answer = func(string, []byte) (string, error) { return `{"jsonrpc":"2.0","id":1,"result":{}}`, nil }
 	r.send("POST", ownMCP, nodeTool("register_plugin"))
 	if rec, _ := r.record.last(); rec.State != ledger.StateForwarded {

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/evidence/interaction"
-	"github.com/actionproof/mediator/proxy/inference"
 )
 
 // TestPipelinedTurnaround: a request sent before the previous answer does not follow from it.
@@ -125,8 +124,8 @@ func TestModelOfThePath(t *testing.T) {
 		_, _ = io.WriteString(w,
 			`{"model":"small-1","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}`)
 	})
-	m := matching(t, r.base+"/openai/deployments/{name}/chat/completions", http.MethodPost)
-	r.with(t, Egress{Name: "azure", Match: m, Observe: &inference.Rule{Dialect: inference.OpenAIChat}})
+	r.reload(Egress{Name: "azure", Match: matching(t, r.base+"/openai/deployments/{name}/chat/completions", "POST"),
+		Observe: chat})
 	r.send("POST", "/openai/deployments/small/chat/completions", askModel) // asks for gpt-5
 	if got := r.chain(t, 1)[0].Model; got.Model != "small" || got.AnsweredBy != "small-1" {
 		t.Errorf("the receipt says that %q was asked and that %q has answered", got.Model, got.AnsweredBy)

@@ -14,6 +14,7 @@ import (
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/proxy/load"
 	"github.com/actionproof/mediator/proxy/node"
 	"github.com/actionproof/mediator/proxy/receipts"
 	"github.com/actionproof/mediator/proxy/session"
@@ -83,7 +84,7 @@ type NetworkOptions struct {
 // BoundsOptions bound the resources of calls. All are optional.
 type BoundsOptions struct {
 	Timeouts Timeouts
-	Load     Load
+	Load     load.Limits
 	SpoolDir string // for bodies too large for memory
 }
 
@@ -123,10 +124,12 @@ type Record interface {
 	Begin(ctx context.Context, p ledger.Record, keys ...ledger.Key) error
 	Finish(ctx context.Context, p ledger.Record) error
 	Add(ctx context.Context, p ledger.Record) error
-	FinishLater(ctx context.Context, p ledger.Record) error
-	AddLater(ctx context.Context, p ledger.Record) error
-	// Full refuses if the record of a new call by this session might be lost.
-	Full(session string) error
+	FinishLater(p ledger.Record) error
+	AddLater(p ledger.Record) error
+	// Reserve takes a place for the record of a session's call, or refuses. Release gives it back unless FinishLater or
+	// AddLater has used it.
+	Reserve(id, session string, inFlight int) error
+	Release(id string)
 }
 
 // complete sets defaults and names the first missing option.

@@ -32,7 +32,7 @@ func (p *Pipeline) own(c *call, route intercept.Route) (goesOn bool, err error) 
 		err = c.prompt()
 		return err == nil, err
 	}
-	if err := p.load.node(c.session); err != nil {
+	if err := p.load.Node(c.session); err != nil {
 		return false, err
 	}
 	if byRule {
@@ -80,7 +80,7 @@ func (p *Pipeline) pages() own.Pages {
 	o := &p.o
 	return own.Pages{
 		Sessions: o.Sessions, Triggers: o.Triggers, Rules: o.Rules.shown, Agent: o.Node.AgentID(), Runtime: o.RuntimeID,
-		Standing: o.Standing, Admit: p.load.session, Step: o.Timeouts.Step, Now: o.Now, Log: o.Log,
+		Standing: o.Standing, Admit: p.load.Session, Step: o.Timeouts.Step, Now: o.Now, Log: o.Log,
 	}
 }
 

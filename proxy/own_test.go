@@ -1,22 +1,185 @@
 package proxy
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/own"
 	"github.com/actionproof/mediator/proxy/session"
+	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/trigger"
 )
+
+// Most clients show only the status line of the answer to a CONNECT.
+func TestRefusedConnectSaysWhy(t *testing.T) {
+	p := newPostRig(t, created, nil)
+	for i, tt := range []struct{ name, host, credentials, line, status string }{
+		{"no rule", "nowhere.example:443", "", "403 egress_denied: no rule allows any call to nowhere.example",
+			"http_request_denied"},
+		{"no session", "nowhere.example:443", basic("ses_x", "y"),
+			"407 session_required: the proxy credentials belong to no open session; it may have ended", "http_request_denied"},
+		{"no target", "nowhere.example", "", `400 request_malformed: the CONNECT target "nowhere.example" names no port`,
+			"http_request_error"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c, err := net.Dial("tcp", p.Addr)
+			must(t, err)
+			defer c.Close()
+			head := "CONNECT " + tt.host + " HTTP/1.1\r\nHost: " + tt.host + "\r\n"
+			if tt.credentials != "" {
+				head += "Proxy-Authorization: " + tt.credentials + "\r\n"
+			}
+			_, err = io.WriteString(c, head+"\r\nGET /behind HTTP/1.1\r\nHost: a\r\n\r\n")
+			must(t, err)
+			r := bufio.NewReader(c)
+			resp, err := http.ReadResponse(r, nil)
+			must(t, err)
+			body, err := io.ReadAll(resp.Body)
+			must(t, err)
+			code, _, _ := strings.Cut(strings.TrimPrefix(tt.line, resp.Status[:4]), ":")
+			var d problem.Details
+			if err := json.Unmarshal(body, &d); err != nil || resp.Status != tt.line || !resp.Close || d.Code != code {
+				t.Errorf("%s, %v\n%s, want %s", resp.Status, resp.Header, body, tt.line)
+			}
+			p.wantLast(i+1, ledger.Record{Code: code, State: ledger.StateRefused, ID: d.Post})
+			if got, want := resp.Header.Get("Proxy-Status"),
+				"mediator; error="+tt.status+`; details="`; !strings.HasPrefix(got, want) ||
+				resp.Header.Get("Content-Type") != "application/problem+json" {
+				t.Errorf("the header is %v", resp.Header)
+			}
+			if rest, err := io.ReadAll(r); err != nil || len(rest) > 0 {
+				t.Errorf("behind the answer came %q, %v", rest, err)
+			}
+		})
+	}
+	roundTripRaw(t, p.Dial(), "GET /x HTTP/1.1\r\nHost: x\r\n\r\n")
+	p.wantLast(4, ledger.Record{Code: "not_a_proxy_request", State: ledger.StateRefused})
+	resp, _ := p.send("POST", "/nowhere", "{}") // inside a tunnel
+	if got := resp.Header.Get("Proxy-Status"); !strings.HasPrefix(got,
+		`mediator; error=http_request_denied; details="action_unmatched: `) {
+		t.Errorf("Proxy-Status inside the tunnel: %q", got)
+	}
+	if resp, _ := p.send("GET", "/x", ""); resp.Header.Get("Proxy-Status") != "" {
+		t.Errorf("an answer of the upstream has Proxy-Status: %v", resp.Header)
+	}
+}
+
+func TestOwnRefusals(t *testing.T) {
+	p := newPostRig(t, created, nil)
+	ask := func(credentials ...string) (d own.Refusals) {
+		t.Helper()
+		_, body := p.send("GET", ownURL+"/v1/refusals", "", credentials...)
+		must(t, json.Unmarshal([]byte(body), &d))
+		return d
+	}
+	if d := ask(); d.Session != p.session.ID || d.Refusals == nil || len(d.Refusals) != 0 {
+		t.Errorf("before anything was refused: %+v", d)
+	}
+	c := p.Dial()
+	_, err := io.WriteString(c, "CONNECT nowhere.example:443 HTTP/1.1\r\nHost: nowhere.example:443\r\n\r\n")
+	must(t, err)
+	_, err = http.ReadResponse(bufio.NewReader(c), nil)
+	must(t, err)
+	c.Close()
+	p.roles.fail["decision"] = refusal.New("process_unavailable", "10.0.0.1 is away")
+	p.send("POST", "/posts", "{}")
+	p.send("GET", ownURL+"/v1/nothing", "") // not a call to anywhere
+	last, _ := p.record.last()
+	d := ask()
+	if len(d.Refusals) != 2 {
+		t.Fatalf("got %+v", d)
+	}
+	post, tunnel := d.Refusals[0], d.Refusals[1]
+	if post.Code != "process_unavailable" || strings.Contains(fmt.Sprint(post), "10.0.0.1") ||
+		!strings.Contains(post.Detail, "mediator posts show "+post.Post) || post.Method != "POST" || post.Path != "/posts" ||
+		post.State != "refused" || post.Remedy == "" || post.Time.IsZero() {
+		t.Errorf("the newest is %+v, the last record %+v", post, last)
+	}
+	if tunnel.Code != "egress_denied" || tunnel.Detail != "no rule allows any call to nowhere.example" ||
+		tunnel.Host != "nowhere.example:443" || tunnel.Method != "CONNECT" {
+		t.Errorf("the refused CONNECT is %+v", tunnel)
+	}
+
+	other, password, err := p.sessions.Open(trigger.Event{ID: "evt_2"}, "worker-1", nil)
+	must(t, err)
+	credentials := basic(other.ID, password)
+	if d := ask("Proxy-Authorization", credentials); d.Session != other.ID || len(d.Refusals) != 0 {
+		t.Errorf("another session is told %+v", d)
+	}
+	// A refusal before a request belongs to the listener's session, not to the standing one.
+	ctx := intercept.WithRoute(t.Context(), intercept.Route{Session: other.ID})
+	p.pipeline.Refused(ctx, upstream.Target{Scheme: "https", Host: "a.example", Port: 443},
+		refusal.New("tls_handshake_failed", "the client ended it"))
+	if d := ask("Proxy-Authorization", credentials); len(d.Refusals) != 1 || d.Refusals[0].Code != "tls_handshake_failed" {
+		t.Errorf("the session of the listener is told %+v", d)
+	}
+	if rec, _ := p.record.last(); len(ask().Refusals) != 2 || rec.Session == "" {
+		t.Errorf("the other is told %+v", ask())
+	}
+
+	for i := range 40 {
+		p.send("DELETE", fmt.Sprintf("/%d/%s", i, strings.Repeat("a", 2000)), "")
+	}
+	if d := ask(); len(d.Refusals) != session.MaxRefusals || !strings.HasPrefix(d.Refusals[0].Path, "/39/aa") ||
+		!strings.HasPrefix(d.Refusals[15].Path, "/24/") || len(d.Refusals[0].Path) > 300 {
+		t.Errorf("%d are kept, the newest %+v", len(d.Refusals), d.Refusals[0])
+	}
+	p.sessions.CloseStanding()
+	p.wantRefused("session_required", "GET", ownURL+"/v1/refusals", "")
+	p.wantRefused("session_required", "GET", ownURL+"/v1/rules", "")
+}
+
+func TestOwnRules(t *testing.T) {
+	p := newPostRig(t, created, nil)
+	ask := func() (d own.Rules, body string) {
+		t.Helper()
+		_, body = p.send("GET", ownURL+"/v1/rules", "")
+		must(t, json.Unmarshal([]byte(body), &d))
+		return d, body
+	}
+	p.roles.budget = trigger.Budget{Posts: 3, Spent: map[string]int{"create_post": 2, "other": 3}}
+	d, body := ask()
+	if d.Session != p.session.ID || d.Event != "evt_1" || d.Posts == nil || *d.Posts != 3 || len(d.Rules) != 6 || d.More {
+		t.Fatalf("got %s", body)
+	}
+	posts, reads := d.Rules[0], d.Rules[4]
+	if posts.Name != "posts" || posts.Kind != "post" || posts.Action != "create_post" || posts.Left == nil ||
+		*posts.Left != 1 || posts.URL != p.base+"/posts" || len(posts.Methods) != 1 || posts.Methods[0] != "POST" {
+		t.Errorf("the action is %+v in %s", posts, body)
+	}
+	if reads.Name != "reads" || reads.Kind != "egress" || reads.Left != nil || reads.URL != p.base+"/**" {
+		t.Errorf("the egress rule is %+v", reads)
+	}
+	if strings.Contains(body, secretToken) || strings.Contains(body, "Bearer") {
+		t.Errorf("it shows a credential: %s", body)
+	}
+	p.roles.budget.Spent["create_post"] = 4 // the budget was reduced
+	if d, _ := ask(); *d.Rules[0].Left != 0 {
+		t.Errorf("left: %d", *d.Rules[0].Left)
+	}
+	p.roles.fail["budget"] = refusal.New("process_unavailable", "away")
+	if d, body := ask(); d.Posts != nil || d.Rules[0].Left != nil || len(d.Rules) != 6 ||
+		!strings.Contains(body, `"posts":null`) {
+		t.Errorf("without the trigger service: %s", body)
+	}
+}
 
 type slowTriggers struct {
 	Triggers

@@ -16,16 +16,17 @@ import (
 	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/load"
 	"github.com/actionproof/mediator/proxy/match"
 )
 
 // Pipeline judges calls in one place. Every plain and every intercepted request passes through it and leaves one
-// record, up to a quota for calls that cost their caller nothing ([load.records]). A Pipeline never changes: a new
+// record, up to a quota for calls that cost their caller nothing ([load.State.Record]). A Pipeline never changes: a new
 // configuration makes a new one, see [Handler].
 type Pipeline struct {
 	o       PipelineOptions
 	flooded *zap.Logger // for lines that agents and strangers can cause at will
-	load    *load
+	load    *load.State
 	bodies  *body.Store
 	lasting *lasting
 	// follow runs an answer's reader in its own goroutine. Only tests set it.
@@ -40,9 +41,9 @@ func NewPipeline(o PipelineOptions) (*Pipeline, error) {
 	o.After = nil // otherwise every pipeline would retain all earlier ones
 	p := &Pipeline{o: o, flooded: flood.Logger(o.Log)}
 	if before == nil {
-		p.load, p.lasting = newLoad(o.Load, nil, p.flooded, o.Now), new(lasting)
+		p.load, p.lasting = load.New(o.Load, nil, p.flooded, o.Now), new(lasting)
 	} else {
-		p.load, p.lasting = newLoad(o.Load, before.load, p.flooded, o.Now), before.lasting
+		p.load, p.lasting = load.New(o.Load, before.load, p.flooded, o.Now), before.lasting
 	}
 	if before != nil && o.Load.Bodies == before.o.Load.Bodies && o.SpoolDir == before.o.SpoolDir {
 		p.bodies = before.bodies
@@ -58,7 +59,7 @@ func (p *Pipeline) JudgingTimeout() time.Duration { return maxSteps * p.o.Timeou
 // ServeHTTP answers, refuses or forwards one request, and records it.
 func (p *Pipeline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := p.newCall(w, r)
-	defer p.load.leave(c)
+	defer c.slot.Leave()
 	defer func() {
 		if v := recover(); v != nil {
 			p.recovered(c, v)
@@ -112,7 +113,7 @@ func (p *Pipeline) handle(c *call) error {
 	}
 	c.route(route.Target)
 	p.identify(c.r.Context(), c)
-	if err := p.load.enter(c); err != nil {
+	if err := p.enter(c); err != nil {
 		if c.r.ContentLength != 0 {
 			c.closeAfter() // do not wait for the body
 		}
@@ -130,7 +131,7 @@ func (p *Pipeline) handle(c *call) error {
 	if err != nil {
 		return err
 	}
-	if c.permit, err = p.load.host(c); err != nil {
+	if c.permit, err = p.load.Host(c.target, c.session.ID); err != nil {
 		return err
 	}
 	defer c.permit.Settle(0, nil) // no effect once settled
@@ -143,6 +144,17 @@ func (p *Pipeline) handle(c *call) error {
 		return p.egress(c, rule.egress)
 	}
 	return p.post(c, rule.action)
+}
+
+// enter counts a call in flight, and takes a place for its record.
+func (p *Pipeline) enter(c *call) (err error) {
+	if c.slot, err = p.load.Enter(c.record.Session); err != nil {
+		return err
+	}
+	if err = p.o.Record.Reserve(c.record.ID, c.record.Session, p.load.Calls); err != nil {
+		c.slot.Leave()
+	}
+	return err
 }
 
 // match begins step 2: it finds the endpoint by origin, method and path, which have only one reading.
@@ -165,5 +177,5 @@ func (p *Pipeline) findSession(c *call, route intercept.Route) error {
 		return err
 	}
 	c.of(s)
-	return p.load.session(s)
+	return p.load.Session(s)
 }

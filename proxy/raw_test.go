@@ -81,25 +81,23 @@ func (u *rawUpstream) accept(l net.Listener) {
 	}
 }
 
-// switches are answers with another protocol, by path. The right answer is RFC 6455 section 1.3's for the key
-// dGhlIHNhbXBsZSBub25jZQ==, with data behind it.
+// switches are the headers of answers with another protocol, by path. The right answer is RFC 6455 section 1.3's for the
+// key dGhlIHNhbXBsZSBub25jZQ==.
 var switches = map[string]string{
-	"/ws/open": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: WebSocket\r\nConnection: keep-alive, " +
-		"upgrade\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\nahead",
-	"/ws/accept": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: " +
-		"Upgrade\r\nSec-WebSocket-Accept: AAAAAAAAAAAAAAAAAAAAAAAAAAA=\r\n\r\n",
-	"/ws/bare": "HTTP/1.1 101 Switching Protocols\r\n\r\n",
-	"/ws/h2c": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: " +
-		"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n",
-	"/ws/length": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: " +
-		"Upgrade\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nContent-Length: 4\r\n\r\n",
-	"/ws/chosen": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: " +
-		"Upgrade\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nSec-WebSocket-Protocol: other\r\n\r\n",
-	"/ws/twice": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: " +
-		"Upgrade\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nSec-WebSocket-Accept: x\r\n\r\n",
-	"/ws/unasked": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: " +
-		"Upgrade\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n",
+	"/ws/open":    "Upgrade: WebSocket\r\nConnection: keep-alive, upgrade\r\n" + rightAccept,
+	"/ws/accept":  toWebSocket + "Sec-WebSocket-Accept: AAAAAAAAAAAAAAAAAAAAAAAAAAA=\r\n",
+	"/ws/bare":    "",
+	"/ws/h2c":     "Upgrade: h2c\r\nConnection: Upgrade\r\n" + rightAccept,
+	"/ws/length":  toWebSocket + rightAccept + "Content-Length: 4\r\n",
+	"/ws/chosen":  toWebSocket + rightAccept + "Sec-WebSocket-Protocol: other\r\n",
+	"/ws/twice":   toWebSocket + rightAccept + "Sec-WebSocket-Accept: x\r\n",
+	"/ws/unasked": toWebSocket + rightAccept,
 }
+
+const (
+	toWebSocket = "Upgrade: websocket\r\nConnection: Upgrade\r\n"
+	rightAccept = "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"
+)
 
 func (u *rawUpstream) serve(c net.Conn) {
 	defer c.Close()
@@ -113,7 +111,10 @@ func (u *rawUpstream) serve(c net.Conn) {
 			return
 		}
 		if answer, ok := switches[req.URL.Path]; ok {
-			_, _ = io.WriteString(c, answer)
+			_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\n"+answer+"\r\n")
+			if req.URL.Path == "/ws/open" {
+				_, _ = io.WriteString(c, "ahead") // data behind it
+			}
 			_, _ = io.Copy(io.Discard, r)
 			return
 		}
@@ -179,10 +180,7 @@ func rawRules(t testing.TB, like Action) *Rules {
 	var actions []Action
 	var egress []Egress
 	for _, origin := range []string{"https://a.example.com", "http://a.example.com"} {
-		match := func(path string, methods ...string) match.Match {
-			m := matching(t, origin+path, methods...)
-			return m
-		}
+		match := func(path string, methods ...string) match.Match { return matching(t, origin+path, methods...) }
 		for _, a := range []struct {
 			path, content string
 			query         bool

@@ -32,7 +32,7 @@ func (p *Pipeline) refuse(c *call, err error) {
 	c.refused(err)
 }
 
-// finish stores and logs the call's one record, even if the agent has left. Calls beyond the quota of [load.records]
+// finish stores and logs the call's one record, even if the agent has left. Calls beyond the quota of [load.State.Record]
 // are only counted. It logs its own error.
 func (p *Pipeline) finish(ctx context.Context, c *call) error {
 	_, err := p.settle(ctx, c, false)
@@ -46,7 +46,8 @@ func (p *Pipeline) settle(ctx context.Context, c *call, wait bool) (durable bool
 	}
 	c.conclude()
 	p.identify(ctx, c)
-	recorded := p.load.records(c)
+	defer p.o.Record.Release(c.record.ID)
+	recorded := c.mustRecord() || p.load.Record(c.session)
 	if !recorded {
 		c.record.ID = ""
 	}
@@ -97,6 +98,13 @@ func (c *call) count(read bool) {
 	}
 }
 
+// mustRecord reports whether something depends on the record. Of more than the challenge that was signed, it must give
+// an account.
+func (c *call) mustRecord() bool {
+	return c.session != nil && (c.intended() || c.stage == unsure || len(c.record.Artifacts) > 1 ||
+		c.record.State != ledger.StateRefused && c.record.Flow != flowInternal)
+}
+
 // canWait reports whether nothing depends on the record: the call is over and needed no evidence.
 func (c *call) canWait() bool {
 	return !c.intended() && c.stage != unsure && c.record.State != ledger.StateRefused
@@ -108,9 +116,9 @@ func (c *call) canWait() bool {
 func (p *Pipeline) store(ctx context.Context, c *call, wait bool) (durable bool, err error) {
 	switch {
 	case c.canWait():
-		return false, p.o.Record.AddLater(ctx, c.record)
+		return false, p.o.Record.AddLater(c.record)
 	case c.intended() && !wait:
-		return false, p.o.Record.FinishLater(ctx, c.record)
+		return false, p.o.Record.FinishLater(c.record)
 	}
 	within, cancel := context.WithTimeout(ctx, p.o.Timeouts.Step)
 	defer cancel()
@@ -119,7 +127,7 @@ func (p *Pipeline) store(ctx context.Context, c *call, wait bool) (durable bool,
 		if err = p.o.Record.Finish(within, c.record); err == nil {
 			return true, nil
 		}
-		return false, p.later(c, err, p.o.Record.FinishLater(ctx, c.record))
+		return false, p.later(c, err, p.o.Record.FinishLater(c.record))
 	case c.stage == unsure:
 		failed := c.record
 		failed.State = ledger.StateFailed
@@ -132,9 +140,7 @@ func (p *Pipeline) store(ctx context.Context, c *call, wait bool) (durable bool,
 		return true, nil
 	}
 	// The ledger is unavailable. The record waits in memory, and whether the intent was stored is not known yet.
-	last, cancelLast := context.WithTimeout(ctx, time.Second) // the first attempt may have used up its time
-	defer cancelLast()
-	return false, p.later(c, errors.Join(err, added), p.o.Record.AddLater(last, c.record))
+	return false, p.later(c, errors.Join(err, added), p.o.Record.AddLater(c.record))
 }
 
 // later logs why a record is stored later. It fails if the record was not accepted for later.

@@ -35,9 +35,7 @@ func TestRedirectedCallsPassTheChokePoint(t *testing.T) {
 	if resp := post(t, client); resp.StatusCode != http.StatusCreated {
 		t.Errorf("status %d", resp.StatusCode)
 	}
-	if rec, n := p.record.last(); n != 1 || rec.State != ledger.StateForwarded {
-		t.Errorf("%d records, %+v", n, rec)
-	}
+	p.wantLast(1, ledger.Record{State: ledger.StateForwarded})
 	client.CloseIdleConnections()
 
 	refused := func(t *testing.T, name, code string) {
@@ -47,10 +45,7 @@ func TestRedirectedCallsPassTheChokePoint(t *testing.T) {
 		if err := tls.Client(c, &tls.Config{ServerName: name, RootCAs: p.Roots()}).Handshake(); err == nil {
 			t.Fatal("the handshake succeeded")
 		}
-		rec, n := p.record.last()
-		if n != before+1 || rec.Code != code || rec.State != ledger.StateRefused || rec.Flow != flowConnect {
-			t.Errorf("%d records, %+v", n-before, rec)
-		}
+		p.wantLast(before+1, ledger.Record{Code: code, State: ledger.StateRefused, Flow: flowConnect})
 	}
 	refused(t, "elsewhere.example.org", "egress_denied")
 	dialled = netip.MustParseAddr("192.0.2.9")
@@ -67,11 +62,9 @@ func TestRedirectedClientsHaveNoCredentials(t *testing.T) {
 	p := newPostRig(t, created, nil)
 	c := p.Redirect("192.0.2.7" + p.base[strings.LastIndex(p.base, ":"):])()
 	defer c.Close()
-	for _, credentials := range []string{"", "Proxy-Authorization: Basic eDp5\r\n"} {
+	for i, credentials := range []string{"", "Proxy-Authorization: Basic eDp5\r\n"} {
 		resp := roundTripRaw(t, c, "GET /inference HTTP/1.1\r\nHost: "+at(0, p.upstream)+"\r\n"+credentials+"\r\n")
 		_, _ = io.Copy(io.Discard, resp.Body)
-		if rec, _ := p.record.last(); rec.Code != "egress_denied" || rec.Flow != flowEgress || rec.Session != p.session.ID {
-			t.Errorf("%q: status %d, recorded as %+v", credentials, resp.StatusCode, rec)
-		}
+		p.wantLast(i+1, ledger.Record{Code: "egress_denied", Flow: flowEgress, Session: p.session.ID})
 	}
 }

@@ -83,9 +83,7 @@ func TestPostsByTier(t *testing.T) {
 				p.wantRefused(c.code, "POST", "/posts", c.body)
 				return
 			}
-			if resp, answer := p.send("POST", "/posts", c.body); resp.StatusCode != http.StatusCreated {
-				t.Fatalf("%d %s", resp.StatusCode, answer)
-			}
+			p.want(http.StatusCreated, "POST", "/posts", c.body)
 			rec, _ := p.record.last()
 			if tokenIn(rec, "reputation") != token {
 				t.Fatalf("the record lacks the reputation: %+v", rec.Artifacts)
@@ -114,9 +112,7 @@ func TestReputationEnds(t *testing.T) {
 	}))
 	posts := func() {
 		t.Helper()
-		if resp, answer := p.send("POST", "/posts", "{}"); resp.StatusCode != http.StatusCreated {
-			t.Fatalf("%d %s", resp.StatusCode, answer)
-		}
+		p.want(http.StatusCreated, "POST", "/posts", "{}")
 	}
 	for range 5 {
 		posts()
@@ -144,9 +140,9 @@ func TestNoReputationIsAskedFor(t *testing.T) {
 	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
 		o.Reputations = asks{t}
 	})
-	if resp, answer := p.send("POST", "/posts", "{}"); resp.StatusCode != http.StatusCreated ||
-		p.roles.decided.Reputation != "" {
-		t.Errorf("%d %s, %q", resp.StatusCode, answer, p.roles.decided.Reputation)
+	p.want(http.StatusCreated, "POST", "/posts", "{}")
+	if got := p.roles.decided.Reputation; got != "" {
+		t.Errorf("the control plane got %q", got)
 	}
 }
 

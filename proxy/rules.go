@@ -135,9 +135,12 @@ func NewRules(actions []Action, egress []Egress) (*Rules, error) {
 	for i, e := range egress {
 		add(match.Rule{Name: e.Name, Match: e.Match, WebSocket: e.WebSocket}, rule{egress: &egress[i]})
 	}
+	refuse := func(m *match.Rule, err error) (*Rules, error) {
+		return nil, fmt.Errorf("proxy: %w", &match.RuleError{Rule: m, Err: err})
+	}
 	for _, m := range matches {
 		if err := checkForNode(rules[m], m.Match); err != nil {
-			return nil, fmt.Errorf("proxy: %w", &match.RuleError{Rule: m, Err: err})
+			return refuse(m, err)
 		}
 	}
 	matches = append(matches, readsByGraphQL(matches)...)
@@ -151,8 +154,7 @@ func NewRules(actions []Action, egress []Egress) (*Rules, error) {
 			continue
 		}
 		if err := r.models.Add(*e.Generate, e.Observe, e.Match); err != nil {
-			of := &match.Rule{Name: e.Name, Match: e.Match}
-			return nil, fmt.Errorf("proxy: %w", &match.RuleError{Rule: of, Err: fmt.Errorf("generate: %w", err)})
+			return refuse(&match.Rule{Name: e.Name, Match: e.Match}, fmt.Errorf("generate: %w", err))
 		}
 	}
 	r.shown = show(actions, egress)
@@ -163,12 +165,10 @@ func NewRules(actions []Action, egress []Egress) (*Rules, error) {
 				to.rules = append(to.rules, r)
 			}
 		}
-		if to.kind == nil {
-			r.endpoints[e] = to
-			continue
-		}
-		if i, err := to.kind.check(to.rules); err != nil {
-			return nil, fmt.Errorf("proxy: %w", &match.RuleError{Rule: e.Rules[i], Err: err})
+		if to.kind != nil {
+			if i, err := to.kind.check(to.rules); err != nil {
+				return refuse(e.Rules[i], err)
+			}
 		}
 		r.endpoints[e] = to
 	}

@@ -84,12 +84,11 @@ func TestPublish(t *testing.T) {
 		{disputeURL, aChallenge(thisAgent), interaction.StatesChallenge},
 	} {
 		r, _ := newSpeakingRig(t, true)
-		resp, answer := r.send("POST", tt.url, tt.document, "Agent-Statement", "forged", "ActionProof-Caller", "forged")
-		rec, n := r.record.last()
-		if resp.StatusCode != http.StatusOK || answer != `{"status":"pending"}` || n != 1 || rec.Flow != flowPost ||
-			rec.State != ledger.StateForwarded {
-			t.Fatalf("%s: %d %s, %+v", tt.kind, resp.StatusCode, answer, rec)
+		if answer := r.want(http.StatusOK, "POST", tt.url, tt.document, "Agent-Statement", "forged", "ActionProof-Caller",
+			"forged"); answer != `{"status":"pending"}` {
+			t.Errorf("%s: %s", tt.kind, answer)
 		}
+		rec := r.wantLast(1, ledger.Record{Flow: flowPost, State: ledger.StateForwarded})
 		if len(r.node.asked) != 1 || r.node.asked[0].body != tt.document || r.node.asked[0].caller == nil {
 			t.Fatalf("%s: the node was asked %+v", tt.kind, r.node.asked)
 		}
@@ -161,7 +160,7 @@ func TestPublishRefused(t *testing.T) {
 
 func TestOwnID(t *testing.T) {
 	r, _ := newSpeakingRig(t, true)
-	if _, answer := r.send("GET", "http://mediator.internal/v1/event", ""); !strings.Contains(answer,
+	if _, answer := r.send("GET", ownURL+"/v1/event", ""); !strings.Contains(answer,
 		`"agent":"`+thisAgent+`"`) {
 		t.Errorf("%s", answer)
 	}

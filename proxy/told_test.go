@@ -81,8 +81,8 @@ func (p *postRig) wantNothingTold(t *testing.T, answer string, err error) {
 func TestNoRefusalTellsTheAgentOfTheDeployment(t *testing.T) {
 	all := insideErrors(t)
 	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
-		o.Standing, o.Load.Unknown = true, 1000                                          // for calls after the session's end
-		o.Load.Session, o.Load.Host = Rate{PerSecond: maxRate}, Rate{PerSecond: maxRate} // for fast machines
+		o.Load = unlimited
+		o.Standing, o.Load.Unknown = true, 1000 // for calls after the session's end
 	})
 	for _, step := range []string{"deployment", "challenge", "trigger", "decision", "gate", "proof"} {
 		for _, err := range all {
@@ -106,7 +106,7 @@ func TestNoRefusalTellsTheAgentOfTheDeployment(t *testing.T) {
 	}
 	for _, err := range all {
 		p.roles.fail["claim"] = err
-		_, answer := p.send("GET", "http://"+InternalHost+"/v1/event/next?wait=0s", "")
+		_, answer := p.send("GET", ownURL+"/v1/event/next?wait=0s", "")
 		p.wantNothingTold(t, answer, err)
 	}
 }

@@ -30,7 +30,7 @@ func (c *call) upgrade(to *endpoint) error {
 
 func (m socketCall) choose(rules []rule) (rule, error) {
 	m.record.Rule = rules[0].egress.Name
-	return rules[0], m.p.load.socket(m.call)
+	return rules[0], m.slot.Socket()
 }
 
 func (m socketCall) sent(out *http.Request) (*http.Request, error) {

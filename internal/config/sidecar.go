@@ -6,6 +6,7 @@ import (
 	"github.com/actionproof/mediator/proxy"
 	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/intercept"
+	limits "github.com/actionproof/mediator/proxy/load"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -341,7 +342,7 @@ type Limits struct {
 	UnknownCallers int `yaml:"unknownCallers" reload:"yes"`
 	// Connections bounds the open connections of agents; at the bound, a new one replaces one that waits for its
 	// client. Agents with their own listener share as many again, a sixteenth each. Each connection needs a file
-	// descriptor. Default 4096.
+	// descriptor. It also bounds the requests over HTTP/2 in progress. Default 4096.
 	Connections int `yaml:"connections"`
 	// Tunnels bounds the tunnels among these connections (overloaded). Default 2048.
 	Tunnels int `yaml:"tunnels"`
@@ -374,9 +375,9 @@ type Breaker struct {
 }
 
 // Load returns the limits that the pipeline applies.
-func (c Limits) Load() proxy.Load {
-	return proxy.Load{
-		Calls: c.Calls, Session: proxy.Rate(c.Session), Host: proxy.Rate(c.Host),
+func (c Limits) Load() limits.Limits {
+	return limits.Limits{
+		Calls: c.Calls, Session: limits.Rate(c.Session), Host: limits.Rate(c.Host),
 		Breaker: upstream.Breaker{Failures: c.Breaker.Failures, Pause: time.Duration(c.Breaker.Pause)},
 		Bodies:  body.Limits(c.Bodies), WebSockets: c.WebSockets, Unknown: c.UnknownCallers,
 	}

@@ -267,15 +267,25 @@ func windowZeroOfAShortAnswer(t *testing.T) {
 	_ = c.Close()
 }
 
-// Short answers that nobody takes are bounded in number too, for each party.
-func TestManyShortAnswers(t *testing.T) { synctest.Test(t, manyShortAnswers) }
+// Requests in progress are bounded for each party, and so are short answers that nobody takes.
+func TestManyStreams(t *testing.T) {
+	for name, work := range map[string]bool{"unread answers": false, "work": true} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { manyStreams(t, work) }) })
+	}
+}
 
-func manyShortAnswers(t *testing.T) {
+func manyStreams(t *testing.T, work bool) {
 	const limit, asked = 8, 20
+	release := make(chan struct{})
 	r := newBubbleRig(t, func(o *intercept.Options) {
 		o.Limits.Connections = limit
 		o.Party = func(r intercept.Route) string { return r.Target.Host }
-		o.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "short") })
+		o.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if work && r.Host == "a.example" {
+				<-release
+			}
+			_, _ = io.WriteString(w, "short")
+		})
 	})
 	closed := xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 0}
 	c, f := dialHTTP2(t, r, closed)
@@ -300,6 +310,7 @@ func manyShortAnswers(t *testing.T) {
 	if got := g.Next(); got != "1 200" {
 		t.Errorf("another party got %s", got)
 	}
+	close(release)
 	f.Send("SETTINGS 4 100")
 	for range limit / 2 {
 		if got := f.Next(); !strings.HasSuffix(got, " 200") {

@@ -42,33 +42,22 @@ type CA struct {
 
 // CAOptions describe a new CA.
 type CAOptions struct {
-	// Lifetime of the certificate; 30 days if 0. A CA is never renewed, because every agent would have to trust the new
-	// one.
-	Lifetime time.Duration
-	// Constraints limit the hosts that the CA can vouch for; nil is no limit.
-	Constraints *NameConstraints
-	// Now is required.
-	Now func() time.Time
+	Lifetime    time.Duration    // 30 days if 0; never renewed, because every agent would have to trust the new CA
+	Constraints *NameConstraints // limit the hosts that the CA can vouch for, if set
+	Now         func() time.Time // required
 }
 
 // NewCA makes a CA for the life of this process.
 func NewCA(o CAOptions) (*CA, error) {
-	if o.Now == nil {
-		return nil, errors.New("intercept: CAOptions.Now is missing")
+	if o.Now == nil || o.Lifetime < 0 {
+		return nil, errors.New("intercept: CAOptions lacks Now, or its lifetime is negative")
 	}
 	o.Lifetime = cmp.Or(o.Lifetime, defaultCALifetime)
-	if o.Lifetime < 0 {
-		return nil, errors.New("intercept: the lifetime of the CA is negative")
-	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("intercept: CA key: %w", err)
 	}
-	serial, err := newSerial()
-	if err != nil {
-		return nil, err
-	}
-	now := o.Now()
+	serial, now := newSerial(), o.Now()
 	template := &x509.Certificate{
 		SerialNumber: serial,
 		// Trust stores confuse CAs of one name, so each has its own.
@@ -92,8 +81,8 @@ func NewCA(o CAOptions) (*CA, error) {
 	return &CA{cert: cert, key: key}, nil
 }
 
-// CreateCA makes a CA and writes ca.pem and ca-key.pem to dir. Only the owner may read the key: give agents the
-// certificate from elsewhere, never this directory. It refuses to overwrite a CA (fs.ErrExist).
+// CreateCA makes a CA and writes ca.pem and ca-key.pem to dir, which agents must not read: give them the certificate
+// elsewhere. It refuses to overwrite a CA (fs.ErrExist).
 func CreateCA(dir string, o CAOptions) (*CA, error) {
 	ca, err := NewCA(o)
 	if err != nil {
@@ -106,15 +95,11 @@ func CreateCA(dir string, o CAOptions) (*CA, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("intercept: CA directory: %w", err)
 	}
-	// The key goes first: LoadCA notices a certificate without its key, and it vouches for nothing.
-	if err := writeNew(filepath.Join(dir, caKeyFile), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
-		0o600); err != nil {
+	err = writeNew(filepath.Join(dir, caKeyFile), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600)
+	if err != nil {
 		return nil, err
 	}
-	if err := writeNew(filepath.Join(dir, caCertFile), ca.CertificatePEM(), 0o644); err != nil {
-		return nil, err
-	}
-	return ca, nil
+	return ca, writeNew(filepath.Join(dir, caCertFile), ca.CertificatePEM(), 0o644)
 }
 
 func writeNew(path string, data []byte, mode os.FileMode) error {
@@ -132,10 +117,10 @@ func writeNew(path string, data []byte, mode os.FileMode) error {
 	return nil
 }
 
-// ErrCANotValid refuses a CA whose certificate is not valid at this time.
+// ErrCANotValid refuses a CA outside its certificate's time.
 var ErrCANotValid = errors.New("intercept: the CA's certificate is not valid now")
 
-// LoadCA reads what CreateCA wrote. It refuses a key that others may read, a key and certificate that do not match, a
+// LoadCA reads what CreateCA wrote. It refuses a key that others may read, another key than the certificate's, a
 // certificate without CA rights, and one that is not valid at now (ErrCANotValid).
 func LoadCA(dir string, now time.Time) (*CA, error) {
 	keyPath := filepath.Join(dir, caKeyFile)
@@ -204,7 +189,7 @@ func (ca *CA) Constrained() bool {
 	return len(ca.cert.PermittedDNSDomains)+len(ca.cert.PermittedIPRanges)+len(ca.cert.ExcludedIPRanges) > 0
 }
 
-// Covers reports whether the CA can vouch for a host, or for a "*." domain, as [Constrain] takes them.
+// Covers reports whether the CA can vouch for a host of [Constrain].
 func (ca *CA) Covers(host string) bool {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		within := func(n *net.IPNet) bool { return n.Contains(addr.Unmap().AsSlice()) }
@@ -223,8 +208,7 @@ func (ca *CA) Format(f fmt.State, _ rune) {
 	_, _ = fmt.Fprintf(f, "CA(%s)", ca.cert.Subject.CommonName)
 }
 
-// NameConstraints are the hosts that a CA can vouch for (RFC 5280 section 4.2.1.10). Clients that trust the CA refuse
-// its signature for any other.
+// NameConstraints are the hosts that a CA can vouch for (RFC 5280 section 4.2.1.10). Clients refuse it for any other.
 type NameConstraints struct {
 	domains []string
 	ranges  []netip.Prefix
@@ -278,11 +262,9 @@ func ipNet(p netip.Prefix) *net.IPNet {
 }
 
 // newSerial returns a random positive number of 127 bits (RFC 5280 section 4.1.2.2).
-func newSerial() (*big.Int, error) {
+func newSerial() *big.Int {
 	var b [16]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		return nil, fmt.Errorf("intercept: serial number: %w", err)
-	}
+	_, _ = rand.Read(b[:])  // never fails
 	b[0] = b[0]&0x7f | 0x40 // positive, and of constant length
-	return new(big.Int).SetBytes(b[:]), nil
+	return new(big.Int).SetBytes(b[:])
 }

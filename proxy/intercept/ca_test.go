@@ -53,50 +53,37 @@ func TestCreateAndLoadCA(t *testing.T) {
 }
 
 func TestLoadCARefuses(t *testing.T) {
-	for name, spoil := range map[string]func(t *testing.T, dir string) time.Time{
-		"key that others may read": func(t *testing.T, dir string) time.Time {
-			check.Must(t, os.Chmod(filepath.Join(dir, caKeyFile), 0o640))
-			return time.Now()
-		},
-		"key of another CA": func(t *testing.T, dir string) time.Time {
+	for name, tt := range map[string]struct {
+		later time.Duration
+		spoil func(key, cert string) error
+	}{
+		"key that others may read": {0, func(key, _ string) error { return os.Chmod(key, 0o640) }},
+		"key of another CA": {0, func(key, _ string) error {
 			other := t.TempDir()
 			_, err := CreateCA(other, CAOptions{Now: time.Now})
-			check.Must(t, err)
-			key, err := os.ReadFile(filepath.Join(other, caKeyFile))
-			check.Must(t, err)
-			check.Must(t, os.WriteFile(filepath.Join(dir, caKeyFile), key, 0o600))
-			return time.Now()
-		},
-		"expired":       func(*testing.T, string) time.Time { return time.Now().Add(31 * 24 * time.Hour) },
-		"not yet valid": func(*testing.T, string) time.Time { return time.Now().Add(-time.Hour) },
-		"no key": func(t *testing.T, dir string) time.Time {
-			check.Must(t, os.Remove(filepath.Join(dir, caKeyFile)))
-			return time.Now()
-		},
-		"no certificate": func(t *testing.T, dir string) time.Time {
-			check.Must(t, os.Remove(filepath.Join(dir, caCertFile)))
-			return time.Now()
-		},
-		"a leaf": func(t *testing.T, dir string) time.Time {
-			ca, err := LoadCA(dir, time.Now())
+			return errors.Join(err, os.Rename(filepath.Join(other, caKeyFile), key))
+		}},
+		"expired":        {31 * 24 * time.Hour, nil},
+		"not yet valid":  {-time.Hour, nil},
+		"no key":         {0, func(key, _ string) error { return os.Remove(key) }},
+		"no certificate": {0, func(_, cert string) error { return os.Remove(cert) }},
+		"a leaf": {0, func(key, cert string) error {
+			ca, err := LoadCA(filepath.Dir(key), time.Now())
 			check.Must(t, err)
 			l, err := newLeaves(ca, time.Now).certificate("a.example")
 			check.Must(t, err)
-			fake := &CA{cert: l.Leaf}
-			check.Must(t, os.WriteFile(filepath.Join(dir, caCertFile), fake.CertificatePEM(), 0o600))
-			return time.Now()
-		},
-		"no PEM": func(t *testing.T, dir string) time.Time {
-			check.Must(t, os.WriteFile(filepath.Join(dir, caKeyFile), []byte("x"), 0o600))
-			return time.Now()
-		},
+			return os.WriteFile(cert, (&CA{cert: l.Leaf}).CertificatePEM(), 0o600)
+		}},
+		"no PEM": {0, func(key, _ string) error { return os.WriteFile(key, []byte("x"), 0o600) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			_, err := CreateCA(dir, CAOptions{Now: time.Now})
 			check.Must(t, err)
-			now := spoil(t, dir)
-			if _, err := LoadCA(dir, now); err == nil {
+			if tt.spoil != nil {
+				check.Must(t, tt.spoil(filepath.Join(dir, caKeyFile), filepath.Join(dir, caCertFile)))
+			}
+			if _, err := LoadCA(dir, time.Now().Add(tt.later)); err == nil {
 				t.Error("it was loaded")
 			}
 		})

@@ -16,8 +16,8 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// conn is one connection of an agent from accept to end. net/http serves it first as a connection to the proxy. After a
-// CONNECT, or if the kernel redirected it here, net/http serves the inside of the tunnel.
+// conn is one connection of an agent from accept to end. net/http serves it as a connection to the proxy, and after a
+// CONNECT, or if the kernel redirected it here, as the inside of a tunnel.
 type conn struct {
 	net.Conn // socket, or TLS over it
 	p        *Proxy
@@ -79,8 +79,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// SetReadDeadline sets net/http's deadline. net/http also clears deadlines while it reads the rest of a body; the
-// body's own deadline then stays.
+// SetReadDeadline sets net/http's deadline. When net/http clears it, the body's own deadline stays.
 func (c *conn) SetReadDeadline(t time.Time) error {
 	if by := c.bodyBy.Load(); t.IsZero() && by != nil {
 		t = *by
@@ -91,8 +90,8 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 // lingering is the time a client has to read its answer before a connection with unread input is closed.
 const lingering = 500 * time.Millisecond
 
-// changed hears from net/http of each change of state. It ends an idle connection whose last body is incomplete:
-// net/http would take the rest for a request that http1Reader has not judged.
+// changed follows net/http's changes of state. It ends an idle connection whose last body is incomplete: net/http would
+// take the rest for a request that http1Reader has not judged.
 func changed(served net.Conn, to http.ConnState) {
 	if to != http.StateHijacked && to != http.StateClosed {
 		connUnder(served).waits(to != http.StateActive)
@@ -136,14 +135,14 @@ func connOf(ctx context.Context) *conn {
 }
 
 // CameAhead reports whether a request began to arrive before the previous answer on its connection ended (HTTP/1.1
-// pipelining), so it was read later than it was sent.
+// pipelining).
 func CameAhead(ctx context.Context) bool {
 	c := connOf(ctx)
 	return c != nil && c.ahead.Load()
 }
 
-// SessionOf returns the session of the listener that received a request, even before the request has a [Route]; empty
-// for a listener that sessions share.
+// SessionOf returns the session of the listener that received a request, which may have no [Route]; empty for a shared
+// listener.
 func SessionOf(ctx context.Context) string {
 	if c := connOf(ctx); c != nil {
 		return c.session
@@ -159,8 +158,7 @@ func connUnder(served net.Conn) *conn {
 	return served.(*conn)
 }
 
-// context adds the connection to each request's context. Requests in a tunnel start from the tunnel's context and
-// route.
+// context adds the connection to each request's context, and in a tunnel the tunnel's context and route.
 func (p *Proxy) context(ctx context.Context, served net.Conn) context.Context {
 	c := connUnder(served)
 	if c.requests != nil {
@@ -169,16 +167,15 @@ func (p *Proxy) context(ctx context.Context, served net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// hijacked takes the connection back from net/http. A client may send its ClientHello together with the CONNECT, so
-// net/http may have read it.
+// hijacked takes the connection back from net/http, which may have read the ClientHello with the CONNECT.
 func (c *conn) hijacked(read *bufio.Reader) {
 	ahead, _ := read.Peek(read.Buffered()) // never blocks
 	c.socket.unread = slices.Concat(ahead, c.http1.buf)
 	c.http1 = http1Reader{}
 }
 
-// enter makes the connection a tunnel until leave. It keeps ctx's values but not its end, because net/http cancels a
-// CONNECT's context once the connection is hijacked.
+// enter makes the connection a tunnel until leave. It ignores ctx's end: net/http cancels a CONNECT's context once the
+// connection is hijacked.
 func (c *conn) enter(ctx context.Context, route Route) error {
 	p := c.p
 	c.party = p.o.Party(route)
@@ -224,7 +221,7 @@ func (s *socket) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// peek reads at least n bytes and leaves them unread, with all that came with them, such as a whole ClientHello.
+// peek reads at least n bytes and leaves them unread.
 func (s *socket) peek(n int) ([]byte, error) {
 	for len(s.unread) < n {
 		b := make([]byte, 2<<10)
@@ -237,8 +234,8 @@ func (s *socket) peek(n int) ([]byte, error) {
 	return s.unread[:n], nil
 }
 
-// Write limits the time of each write, unless an earlier deadline is set, as by crypto/tls for its last alert. A
-// response may take any time, but not while its client reads nothing.
+// Write limits the time of each write: a response may take any time, but its client must read. An earlier deadline
+// stays, as crypto/tls sets for its last alert.
 func (s *socket) Write(b []byte) (int, error) {
 	o := &s.conn.p.o
 	by := o.Now().Add(o.Limits.WriteTimeout)

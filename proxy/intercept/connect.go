@@ -17,7 +17,7 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// From a CONNECT to the handler, in the order of this file:
+// From a CONNECT to the handler:
 //
 //	serveConnect   decides the CONNECT and gives it to goproxy
 //	newDispatch    goproxy takes the connection from net/http and calls tunnel
@@ -26,9 +26,9 @@ import (
 //	handshake      terminates TLS with a certificate for the tunnel's host
 //	serveTunnelled checks each request inside and gives it to the handler
 //
-// TLS is always terminated: a tunnel with anything unreadable ends, and nothing passes unread. Cleartext HTTP is served
-// too, because some clients open a tunnel for http: URLs. The target of its requests has the scheme http, so no rule
-// for https matches. On port 443 they are refused: a credential meant for TLS would cross the network in clear.
+// Nothing passes unread: TLS is always terminated, and a tunnel with anything unreadable ends. Cleartext HTTP is served,
+// because some clients open a tunnel for http: URLs. No rule for https matches it. On port 443 it is refused: a
+// credential meant for TLS would cross the network in clear.
 
 // serveConnect decides a CONNECT and makes its connection a tunnel.
 func (p *Proxy) serveConnect(w http.ResponseWriter, r *http.Request) {
@@ -63,7 +63,7 @@ func (c *conn) enterConnect(r *http.Request) error {
 	return c.enter(r.Context(), routeOf(r, target))
 }
 
-// decide asks Options.Connect. Until it answers, a shutdown or the client's leaving cancels its context.
+// decide asks Options.Connect, whose context ends if a shutdown begins or the client leaves.
 func (c *conn) decide(r *http.Request) error {
 	stopGone := context.AfterFunc(r.Context(), c.end)
 	defer stopGone()
@@ -96,8 +96,8 @@ func (c *conn) settle() {
 	c.p.starting.Done()
 }
 
-// newDispatch lets goproxy take the connection of a decided CONNECT from net/http. goproxy's own ways to an upstream
-// (tunnel, interception loop, transport) are closed twice: nothing leads there, and its dialers fail.
+// newDispatch lets goproxy take the connection of a decided CONNECT from net/http. Nothing leads to goproxy's own ways
+// to an upstream, and its dialers fail.
 func (p *Proxy) newDispatch() *goproxy.ProxyHttpServer {
 	g := goproxy.NewProxyHttpServer()
 	g.Tr = &http.Transport{DialContext: noDial, DialTLSContext: noDial, DisableKeepAlives: true}
@@ -200,7 +200,7 @@ func (c *conn) handshake() error {
 	return nil
 }
 
-// newTLS makes one configuration for all tunnels: session ticket keys belong to it, and crypto/tls rotates them.
+// newTLS makes one configuration for all tunnels. crypto/tls rotates its session ticket keys.
 func (p *Proxy) newTLS() *tls.Config {
 	certificates := newLeaves(p.o.CA, p.o.Now)
 	return &tls.Config{
@@ -220,7 +220,7 @@ func (p *Proxy) newTLS() *tls.Config {
 	}
 }
 
-// checkName compares the TLS client's name (SNI) with the CONNECT. A redirected connection goes to that name, and is
+// checkName compares the client's name (SNI) with the CONNECT's. A redirected connection goes to that name, and is
 // decided here.
 func (c *conn) checkName(name string) (err error) {
 	if !c.route.Original.IsValid() {
@@ -266,8 +266,7 @@ func handshakeRefusal(err error, target upstream.Target) error {
 	return refusal.New("tls_handshake_failed", "the TLS handshake in the tunnel to %s failed: %s", target.Host, said)
 }
 
-// http2 returns the connection for net/http: the TLS connection itself for HTTP/2, which net/http recognises by its
-// type.
+// http2 returns the connection for net/http, which recognises HTTP/2 by the type *tls.Conn.
 func (c *conn) http2() net.Conn {
 	if over, ok := c.Conn.(*tls.Conn); ok && over.ConnectionState().NegotiatedProtocol == "h2" {
 		return over
@@ -285,9 +284,7 @@ func (p *Proxy) serveTunnelled(w http.ResponseWriter, r *http.Request, route Rou
 		err = checkTunnelled(r, route)
 	}
 	if err != nil {
-		// A client that sends such a request gets no further one served. Over HTTP/2 this closes the connection
-		// gracefully.
-		w.Header().Set("Connection", "close")
+		w.Header().Set("Connection", "close") // over HTTP/2 too, gracefully
 		p.o.Refuse(w, r, err)
 		return
 	}

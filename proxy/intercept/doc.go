@@ -1,5 +1,5 @@
-// Package intercept turns agents' connections into requests. It gives each request with its [Route] to one handler,
-// forwards nothing itself, and knows nothing of sessions, rules and evidence.
+// Package intercept turns agents' connections into requests. It gives each request with its [Route] to one handler. It
+// forwards nothing, and knows nothing of sessions, rules and evidence.
 //
 //	listener.go     accepts a bounded number of connections; waiting.go makes room
 //	conn.go         one connection with all its state

@@ -1,8 +1,6 @@
 package intercept_test
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"io"
 	"net"
 	"net/http"
@@ -73,22 +71,4 @@ func TestDispatchTakesNothing(t *testing.T) {
 	for r.Proxy.OpenTunnels() != 0 {
 		runtime.Gosched()
 	}
-}
-
-func TestTunnelCertificate(t *testing.T) {
-	up := newUpstream(t, nil, http1)
-	r := newRig(t, nil, up.Server)
-	c := r.MustTunnel(at(0, up.Server))
-	state := c.ConnectionState()
-	if state.Version != tls.VersionTLS13 {
-		t.Errorf("TLS version %x", state.Version)
-	}
-	if _, err := state.PeerCertificates[0].Verify(
-		x509.VerifyOptions{Roots: r.Roots(), DNSName: hostOf(0),
-			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err != nil {
-		t.Error(err)
-	}
-	// An IP address has no SNI.
-	ip := up.Listener.Addr().String()
-	mustGet(t, r.Client(http1), "https://"+ip+"/ip", "GET /ip")
 }

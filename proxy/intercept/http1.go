@@ -14,20 +14,17 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// http1Reader passes on only HTTP/1 that has a single reading. It follows the framing and judges each head before
-// net/http sees a byte of it. A refused head becomes a request that no client can send (refusedMethod), and nothing
-// follows it. A refused body ends the connection.
+// http1Reader passes on only HTTP/1 that has a single reading. It judges each head before net/http sees a byte of it. A
+// refused head becomes a request that no client can send (refusedMethod), and nothing follows it. A refused body ends
+// the connection.
 //
-// Without it 86 of the raw exchanges (proxy/testdata/raw) fail:
-//   - net/http takes the request, and it is forwarded (17): a length beside chunks, two equal lengths, chunks in
-//     HTTP/1.0, folded lines, bare LF, chunk extensions, HTTP/1.2, too many header lines. Each can show one request
-//     to the mediator and another to a server or filter in front of it (RFC 9112 section 11.2).
-//   - net/http refuses the request without asking a handler (52), so the refusal has no code and no record.
-//   - net/http takes the head, and the refusal comes later with another code, or the connection stays open (17).
+// Without it 86 of the raw exchanges (proxy/testdata/raw) fail. net/http accepts 17 of them, such as bare LF or a length
+// beside chunks, which another server can read as another request (RFC 9112 section 11.2). It refuses 52 without a
+// handler, and so without a record.
 type http1Reader struct {
 	from       io.Reader
 	limit      int  // of a head or a trailer section, in bytes; see lineOverhead
-	mayBeHTTP2 bool // may begin with the preface, and is then passed on as it is
+	mayBeHTTP2 bool // then a preface and all behind it pass
 
 	space  []byte // holds buf
 	buf    []byte // received, not passed on yet
@@ -60,8 +57,8 @@ func newHTTP1Reader(from io.Reader, limit int, mayBeHTTP2 bool) http1Reader {
 // preface begins every HTTP/2 connection (RFC 9113 section 3.4). Input that only resembles it is HTTP/1.
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-// lineOverhead is counted for each line beside its bytes, as for an HTTP/2 field (RFC 9113 section 6.5.2): a short line
-// takes more memory than its text.
+// lineOverhead counts for each line beside its bytes, as in HTTP/2 (RFC 9113 section 6.5.2): a short line takes more
+// memory than its text.
 const lineOverhead = 32
 
 type part int
@@ -117,7 +114,7 @@ func (r *http1Reader) passed(n int) {
 	}
 }
 
-// fill reads more into buf. A connection keeps its space between heads unless a large one made it grow.
+// fill reads more into buf. A connection keeps its space between heads unless that is large.
 func (r *http1Reader) fill() error {
 	if cap(r.buf)-len(r.buf) < 512 {
 		if 2*len(r.buf)+512 > len(r.space) || len(r.buf) == 0 && len(r.space) > 8<<10 {

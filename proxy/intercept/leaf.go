@@ -68,12 +68,8 @@ func (l *leaves) mint(host string) (*leaf, error) {
 	if !now.Before(notAfter) {
 		return nil, fmt.Errorf("intercept: the CA expired at %s", notAfter.Format(time.RFC3339))
 	}
-	serial, err := newSerial()
-	if err != nil {
-		return nil, err
-	}
 	template := &x509.Certificate{
-		SerialNumber: serial,
+		SerialNumber: newSerial(),
 		NotBefore:    notBefore,
 		NotAfter:     notAfter,
 		KeyUsage:     x509.KeyUsageDigitalSignature,

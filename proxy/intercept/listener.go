@@ -8,9 +8,9 @@ import (
 	"github.com/actionproof/mediator/internal/share"
 )
 
-// limitListener bounds the open connections. A full listener that sessions share closes the connection that has waited
-// longest for its client. At a full listener of one session, new connections wait in the kernel; if the session has its
-// share of all sessions' connections, the new one is closed.
+// limitListener bounds the open connections. A full shared listener closes the connection that has waited longest for
+// its client. At a full listener of one session, new connections wait in the kernel. One beyond the session's share of
+// all sessions' connections is closed.
 type limitListener struct {
 	net.Listener
 	p       *Proxy
@@ -33,8 +33,7 @@ func newLimitListener(l net.Listener, p *Proxy) *limitListener {
 // shareOfSession is the fraction of Limits.Connections for the listener of one session.
 const shareOfSession = 16
 
-// newSessionListener makes a listener of one session. All such listeners share Limits.Connections, and no session gets
-// more than it leaves free.
+// newSessionListener makes a listener of one session. All such listeners share Limits.Connections.
 func newSessionListener(ctx context.Context, l net.Listener, p *Proxy, session string) *limitListener {
 	own := make(chan struct{}, max(1, p.o.Limits.Connections/shareOfSession))
 	return &limitListener{

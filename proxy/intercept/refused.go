@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// refuseConnect answers a refused CONNECT and closes its connection: what the client sent into the supposed tunnel must
-// not be read as its next request. Most clients show only the status line, so it carries the reason, which net/http
-// could not write.
+// refuseConnect answers a refused CONNECT and closes its connection: data for the supposed tunnel must not be read as
+// the next request. Most clients show only the status line, so it carries the reason, which net/http could not write.
 func refuseConnect(w http.ResponseWriter, r *http.Request, p *Proxy, err error) {
 	answer := &refusedConnect{header: make(http.Header), status: http.StatusInternalServerError}
 	p.o.Refuse(answer, r, err)

@@ -30,8 +30,8 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// servePlain gives an absolute-form request to the Handler. goproxy's plain path is not used: it removes
-// Accept-Encoding, forwards by itself, and does not flush.
+// servePlain gives an absolute-form request to the Handler. goproxy's own way removes Accept-Encoding, forwards by
+// itself, and does not flush.
 func (p *Proxy) servePlain(w http.ResponseWriter, r *http.Request) {
 	t, err := parseRequest(r)
 	if err != nil {
@@ -67,9 +67,8 @@ func stripProxyHeaders(h http.Header) {
 	h.Del("Proxy-Connection")
 }
 
-// parseRequest reads an absolute-form target (RFC 9112 section 3.2.2). It takes https too: some clients send it in
-// place of a CONNECT. The RFC ignores the Host header here, and net/http has already replaced it. Every refusal is
-// request_malformed.
+// parseRequest reads an absolute-form target (RFC 9112 section 3.2.2), which replaces the Host header. It takes https
+// too: some clients send it in place of a CONNECT. Every refusal is request_malformed.
 func parseRequest(r *http.Request) (upstream.Target, error) {
 	if r.URL == nil || r.URL.Opaque != "" || r.URL.User != nil || r.URL.Scheme != "http" && r.URL.Scheme != "https" {
 		return upstream.Target{}, refusal.New("request_malformed", "the request target is not a plain http or https URL")

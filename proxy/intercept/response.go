@@ -12,13 +12,21 @@ import (
 	"go.uber.org/zap"
 )
 
-// recovering makes a panic end only its own request. After an answer has begun it passes on [http.ErrAbortHandler], and
-// net/http closes the connection or resets the stream: no client may take the answer for whole.
+// recovering makes a panic end only its own request. After an answer has begun it panics with [http.ErrAbortHandler], so
+// that no client takes the answer for whole.
 func recovering(o *Options, h http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rw := &response{ResponseWriter: w, o: o, conn: connOf(r.Context()), streamed: r.ProtoMajor == 2,
 			connect: r.Method == http.MethodConnect}
 		defer rw.leave()
+		if rw.streamed {
+			// Also for the time in which the answer waits for its client: nothing else bounds that.
+			streams, party := &rw.conn.p.streams, rw.conn.party
+			if !streams.Take(party, 1, int64(o.Limits.Connections)) {
+				panic(http.ErrAbortHandler)
+			}
+			defer streams.Give(party, 1)
+		}
 		if rw.hasBody(r) {
 			rw.conn.bodyOf = rw.conn.http1.unfinished.Load()
 		}
@@ -57,8 +65,8 @@ type response struct {
 	ended    func() bool // set after a switch of protocols, see leave
 }
 
-// endBody limits the time for the rest of the request's body. Over HTTP/1 net/http reads that rest before it ends the
-// request, even if it then closes the connection.
+// endBody limits the time for the rest of the request's body, which net/http reads over HTTP/1 before it ends the
+// request.
 func (w *response) endBody(r *http.Request, within time.Duration) {
 	if w.hasBody(r) {
 		by := w.o.Now().Add(within)
@@ -68,17 +76,12 @@ func (w *response) endBody(r *http.Request, within time.Duration) {
 }
 
 // end ends a handled request, whose client may take its time with the answer and with the rest of the body. Over HTTP/2
-// it sends what net/http would only send after the handler, where nothing bounds the number of such streams. An HTTP/1
-// connection waits for its client.
+// it sends what net/http would only send after the handler. An HTTP/1 connection waits for its client.
 func (w *response) end() {
-	switch p, party := w.conn.p, w.conn.party; {
-	case w.streamed && !w.buffered: // a window is only for a body
-	case w.streamed && !p.ending.Take(party, 1, int64(w.o.Limits.Connections)):
-		panic(http.ErrAbortHandler)
-	case w.streamed:
-		defer p.ending.Give(party, 1)
+	switch {
+	case w.streamed && w.buffered:
 		_ = w.FlushError()
-	case !w.connect && w.ended == nil:
+	case !w.streamed && !w.connect && w.ended == nil:
 		w.conn.waits(true)
 	}
 }
@@ -88,8 +91,7 @@ func (w *response) hasBody(r *http.Request) bool {
 	return !w.streamed && r.Method != http.MethodConnect && r.Body != http.NoBody
 }
 
-// bound limits the time of a write to a stream: an empty window stops that stream only, so the connection's limit does
-// not help.
+// bound limits the time of a write to a stream: an empty window stops the stream, but not the connection.
 func (w *response) bound() {
 	if w.streamed {
 		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(w.o.Now().Add(w.o.Limits.WriteTimeout))
@@ -125,8 +127,8 @@ func (w *response) FlushError() error {
 // Flush implements http.Flusher.
 func (w *response) Flush() { _ = w.FlushError() }
 
-// Hijack takes the connection from net/http: after a CONNECT for goproxy, otherwise for another protocol, which the
-// handler must end before it returns. A shutdown closes the connection.
+// Hijack takes the connection from net/http: after a CONNECT for goproxy, otherwise for another protocol, until the
+// handler returns or a shutdown begins.
 func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	_, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err != nil {

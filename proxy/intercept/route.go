@@ -18,8 +18,7 @@ type Route struct {
 	Intercepted bool
 	// Session is the listener's session; empty for a shared listener. If set, ProxyAuthorization is ignored.
 	Session string
-	// ProxyAuthorization is the header of this name: the CONNECT's inside a tunnel, otherwise the request's own. It is
-	// a secret and never printed.
+	// ProxyAuthorization is the header of the request, or of its tunnel's CONNECT. It is never printed.
 	ProxyAuthorization string `json:"-"`
 	RemoteAddr         string
 	Tunnel             TunnelID

@@ -23,23 +23,20 @@ import (
 type Options struct {
 	CA *CA
 	// Handler judges and answers every plain absolute-form request and every request inside a tunnel. It gets a Route
-	// in the context and an absolute URL, and no Proxy-Authorization or Proxy-Connection. The proxy itself forwards
-	// nothing.
+	// in the context and an absolute URL, and no Proxy-Authorization or Proxy-Connection.
 	Handler http.Handler
-	// Connect decides a CONNECT to t; r has its headers, and a Route in its context. The returned context is the base
-	// of every request inside the tunnel and should derive from r's; its end closes the tunnel. An error refuses the
-	// CONNECT.
+	// Connect decides a CONNECT to t; r has its headers, and a Route in its context. An error refuses it. The returned
+	// context, derived from r's, is the base of every request inside the tunnel; its end closes the tunnel.
 	Connect func(r *http.Request, t upstream.Target) (context.Context, error)
-	// Refuse answers a request that will not reach Handler: a refused CONNECT, a target that does not agree, a request
+	// Refuse answers a request that does not reach Handler: a refused CONNECT, a target that does not agree, a request
 	// to the proxy as to a server, a panic (an error without a code). If w has a method SetReason(string), it sets the
 	// status line's reason phrase.
 	Refuse func(w http.ResponseWriter, r *http.Request, err error)
-	// Refused, if set, reports a tunnel that ended before its first request, where no answer was possible: a failed TLS
-	// handshake, or one for another host than the CONNECT's. Clients that open a tunnel and send nothing are not
-	// reported.
+	// Refused, if set, reports a tunnel that ended before its first request, such as by a failed TLS handshake. Clients
+	// that send nothing are not reported.
 	Refused func(ctx context.Context, t upstream.Target, err error)
-	// Probe, if set, gets the original destination and the client of each redirected connection. True ends the
-	// connection: it only tested whether connections are redirected.
+	// Probe, if set, gets the original destination and the client of each redirected connection. True ends it: it only
+	// tested the redirection.
 	Probe func(original netip.AddrPort, from net.Addr) bool
 	// Original returns a redirected connection's destination; nil asks the kernel (SO_ORIGINAL_DST).
 	Original func(net.Conn) (netip.AddrPort, error)
@@ -63,7 +60,7 @@ type Limits struct {
 	HeaderBytes      int           // of a request, each line counting 32 more; 64 KiB if 0
 	// Connections bounds the open connections of each shared listener, and of all sessions' listeners together; 4096 if
 	// 0. At a full shared listener a new one replaces one that waits for its client; others wait. It also bounds the
-	// answers over HTTP/2 that wait for their clients after the call.
+	// requests over HTTP/2 in progress.
 	Connections int
 	Tunnels     int // open tunnels; further CONNECTs are refused (overloaded); 2048 if 0
 	Streams     int // HTTP/2 streams of one tunnel; 250 if 0
@@ -105,8 +102,8 @@ type Proxy struct {
 	begin    sync.Once   // begins to serve tunnels
 	// ofSessions counts the connections to sessions' own listeners.
 	ofSessions share.Pool
-	// ending counts the HTTP/2 streams whose handled request waits for its client to take the answer.
-	ending share.Pool
+	// streams counts the requests over HTTP/2 in progress: each holds its header until its client takes the answer.
+	streams share.Pool
 
 	// stopping ends when Shutdown begins: other protocols, and tunnels without requests, are cut.
 	stopping context.Context
@@ -168,23 +165,20 @@ func (p *Proxy) newServer() *http.Server {
 		Protocols: new(http.Protocols),
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: p.o.Limits.Streams,
-			// net/http keeps a buffer of the largest frame per connection, by default up to 1 MiB.
-			MaxReadFrameSize: 16 << 10,
-			// Bounds what an agent may send ahead of a slow upstream, so that one stalled stream leaves room for
-			// others.
+			MaxReadFrameSize:     16 << 10, // net/http keeps a buffer of the largest frame per connection
+			// What an agent may send ahead of a slow upstream. One stalled stream leaves room for others.
 			MaxReceiveBufferPerConnection: 1 << 20, MaxReceiveBufferPerStream: 256 << 10,
 		},
 	}
 	// HTTP/2 is for tunnels only: over TLS, or with prior knowledge (RFC 9113 section 3.3). To the proxy itself
-	// http1Reader refuses the preface, because an HTTP/2 CONNECT is a stream, not a connection that could be hijacked.
+	// http1Reader refuses the preface: an HTTP/2 CONNECT is a stream, which cannot be hijacked.
 	s.Protocols.SetHTTP1(true)
 	s.Protocols.SetHTTP2(true)
 	s.Protocols.SetUnencryptedHTTP2(true)
 	return s
 }
 
-// Serve takes connections from l until Shutdown begins, and then returns nil at once. It may serve several listeners;
-// Limits.Connections is for each.
+// Serve takes connections from l until Shutdown begins, and then returns nil at once.
 func (p *Proxy) Serve(l net.Listener) error {
 	p.begin.Do(p.serveTunnels)
 	if err := p.server.Serve(newLimitListener(l, p)); !errors.Is(err, http.ErrServerClosed) {

@@ -19,12 +19,11 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// A redirected connection was made to an upstream, and the kernel led it here (mediator guard). It becomes a tunnel as
-// if by a CONNECT: to the port that the client dialled and the host that its TLS handshake names. Each cleartext
-// request names its own host. Nothing is ever sent to the dialled address; the mediator resolves the name itself.
+// The kernel leads an agent's connection to an upstream here (mediator guard). It becomes a tunnel as if by a CONNECT to
+// the dialled port and the host that its TLS handshake names. Each cleartext request names its own host. Nothing is ever
+// sent to the dialled address; the mediator resolves the name itself.
 
-// ServeTransparent takes redirected connections from l until Shutdown, then returns nil. Limits.Connections is for each
-// listener.
+// ServeTransparent takes redirected connections from l until Shutdown, then returns nil.
 func (p *Proxy) ServeTransparent(l net.Listener) error {
 	p.begin.Do(p.serveTunnels)
 	l = newLimitListener(l, p)
@@ -164,8 +163,8 @@ func originalDestination(conn net.Conn) (netip.AddrPort, error) {
 // maxMethod is longer than any method in a rule.
 const maxMethod = 24
 
-// checkMethod refuses input that does not begin with a method and a space. Every HTTP/1.1 request and the HTTP/2
-// preface do. It leaves the input unread.
+// checkMethod refuses input that does not begin with a method and a space, as HTTP/1.1 and the HTTP/2 preface do. It
+// leaves the input unread.
 func (c *conn) checkMethod() error {
 	_ = c.socket.SetReadDeadline(c.p.o.Now().Add(c.p.o.Limits.HandshakeTimeout))
 	for i := 0; ; i++ {

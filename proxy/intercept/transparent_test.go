@@ -27,29 +27,22 @@ func describing(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestRedirectedConnections(t *testing.T) {
-	for _, tt := range []struct{ name, original, protocol, url, want string }{
-		{"HTTPS", "192.0.2.7:443", "http/1.1", "https://a.example/x",
-			"https://a.example 192.0.2.7:443 HTTP/1.1 https://a.example/x"},
-		{"HTTP/2", "192.0.2.7:443", "h2", "https://a.example/x",
-			"https://a.example 192.0.2.7:443 HTTP/2.0 https://a.example/x"},
-		{"HTTPS to another port", "192.0.2.7:8443", "http/1.1", "https://a.example:8443/x",
-			"https://a.example:8443 192.0.2.7:8443 HTTP/1.1 https://a.example:8443/x"},
-		{"HTTPS to an address", "192.0.2.7:443", "http/1.1", "https://192.0.2.7/x",
-			"https://192.0.2.7 192.0.2.7:443 HTTP/1.1 https://192.0.2.7/x"},
-		{"HTTP", "192.0.2.7:80", "http/1.1", "http://a.example/x",
-			"http://a.example 192.0.2.7:80 HTTP/1.1 http://a.example/x"},
-		{"HTTP to an address", "192.0.2.7:80", "http/1.1", "http://192.0.2.7/x",
-			"http://192.0.2.7 192.0.2.7:80 HTTP/1.1 http://192.0.2.7/x"},
-		{"HTTP/2 with prior knowledge", "192.0.2.7:80", "h2c", "http://a.example/x",
-			"http://a.example 192.0.2.7:80 HTTP/2.0 http://a.example/x"},
+	for _, tt := range []struct{ original, protocol, version, url string }{
+		{"192.0.2.7:443", "http/1.1", "HTTP/1.1", "https://a.example"},
+		{"192.0.2.7:443", "h2", "HTTP/2.0", "https://a.example"},
+		{"192.0.2.7:8443", "http/1.1", "HTTP/1.1", "https://a.example:8443"},
+		{"192.0.2.7:443", "http/1.1", "HTTP/1.1", "https://192.0.2.7"},
+		{"192.0.2.7:80", "http/1.1", "HTTP/1.1", "http://a.example"},
+		{"192.0.2.7:80", "http/1.1", "HTTP/1.1", "http://192.0.2.7"},
+		{"192.0.2.7:80", "h2c", "HTTP/2.0", "http://a.example"}, // prior knowledge
 	} {
-		t.Run(tt.name, func(t *testing.T) {
+		t.Run(tt.protocol+" "+tt.url, func(t *testing.T) {
 			r := newRig(t, serving(describing))
 			client := r.Redirected(r.Redirect(tt.original), tt.protocol)
 			for range 2 {
-				resp, err := client.Get(tt.url)
+				resp, err := client.Get(tt.url + "/x")
 				must(t, err)
-				wantBody(t, resp, tt.want)
+				wantBody(t, resp, tt.url+" "+tt.original+" "+tt.version+" "+tt.url+"/x")
 			}
 		})
 	}
@@ -99,37 +92,19 @@ func TestRedirectedRequestsThatAreRefused(t *testing.T) {
 
 func TestRedirectedConnectionsThatAreRefused(t *testing.T) {
 	for _, tt := range []struct {
-		name string
-		send func(r *rig, c net.Conn)
-		code string
+		name, code string
+		text       string // or a handshake
+		config     *tls.Config
 	}{
-		{"another protocol", func(_ *rig, c net.Conn) {
-			_, _ = io.WriteString(c, "SSH-2.0-OpenSSH_9.9\r\n")
-		}, "not_a_proxy_request"},
-		{"bytes", func(_ *rig, c net.Conn) { _, _ = c.Write([]byte{0, 1, 2}) }, "not_a_proxy_request"},
-		{"a method without end", func(_ *rig, c net.Conn) {
-			_, _ = io.WriteString(c, strings.Repeat("A", 1000))
-		}, "not_a_proxy_request"},
-		{"half a method", func(_ *rig, c net.Conn) {
-			_, _ = io.WriteString(c, "GE")
-			_ = c.(*net.TCPConn).CloseWrite()
-		}, "not_a_proxy_request"},
-		{"half a handshake", func(_ *rig, c net.Conn) {
-			_, _ = c.Write([]byte{0x16, 3, 1, 0, 200, 1})
-			_ = c.(*net.TCPConn).CloseWrite()
-		}, "tls_handshake_failed"},
-		{"no handshake", func(_ *rig, c net.Conn) {
-			_, _ = c.Write([]byte{0x16, 3, 1, 0, 4, 9, 0, 0, 0})
-		}, "tls_handshake_failed"},
-		{"SNI that no host has", func(_ *rig, c net.Conn) {
-			_ = tls.Client(c, &tls.Config{InsecureSkipVerify: true, ServerName: "a..example"}).Handshake()
-		}, "request_malformed"},
-		{"CA not trusted", func(_ *rig, c net.Conn) {
-			_ = tls.Client(c, &tls.Config{ServerName: "a.example"}).Handshake()
-		}, "tls_handshake_failed"},
-		{"refused host", func(r *rig, c net.Conn) {
-			_ = tls.Client(c, &tls.Config{ServerName: "refused.example", RootCAs: r.Roots()}).Handshake()
-		}, "internal"},
+		{"another protocol", "not_a_proxy_request", "SSH-2.0-OpenSSH_9.9\r\n", nil},
+		{"bytes", "not_a_proxy_request", "\x00\x01\x02", nil},
+		{"a method without end", "not_a_proxy_request", strings.Repeat("A", 1000), nil},
+		{"half a method", "not_a_proxy_request", "GE", nil},
+		{"half a handshake", "tls_handshake_failed", "\x16\x03\x01\x00\xc8\x01", nil},
+		{"no handshake", "tls_handshake_failed", "\x16\x03\x01\x00\x04\x09\x00\x00\x00", nil},
+		{"SNI that no host has", "request_malformed", "", &tls.Config{InsecureSkipVerify: true, ServerName: "a..example"}},
+		{"CA not trusted", "tls_handshake_failed", "", &tls.Config{ServerName: "a.example"}},
+		{"refused host", "internal", "", &tls.Config{InsecureSkipVerify: true, ServerName: "refused.example"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t, func(o *intercept.Options) {
@@ -142,7 +117,12 @@ func TestRedirectedConnectionsThatAreRefused(t *testing.T) {
 				}
 			})
 			c := r.Redirect("192.0.2.7:443")()
-			tt.send(r, c)
+			if tt.text == "" {
+				_ = tls.Client(c, tt.config).Handshake()
+			} else {
+				_, _ = io.WriteString(c, tt.text)
+				_ = c.(*net.TCPConn).CloseWrite()
+			}
 			if err := <-r.Ended; codeOf(err) != tt.code {
 				t.Errorf("got the code %s (%v), want %s", codeOf(err), err, tt.code)
 			}

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// waiting lists the connections that wait for their client: without a request yet, idle, with a handled request whose
-// body or answer is still on its way, or tunnels that carry no requests yet. A full listener closes one for each new
-// connection, so silent clients keep no one out. Connections at work have bounds of their own.
+// waiting lists the connections that wait for their client: before the first request, idle, or with a handled request
+// whose body or answer is still on its way. A full listener closes one for each new connection, so silent clients keep
+// no one out. Connections at work have bounds of their own.
 type waiting struct {
 	came chan struct{} // has a token once a connection begins to wait
 

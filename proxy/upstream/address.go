@@ -1,45 +1,34 @@
 package upstream
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 )
 
 // class is the purpose of an IP address.
-type class int
+type class string
 
 // Only classPublic may be dialled without a Host's Networks.
 const (
-	classInvalid class = iota // no address
-	classPublic
-	classUnspecified
-	classLoopback
-	classPrivate // RFC 1918
-	classULA     // IPv6's private
-	classLinkLocal
-	classCGNAT
-	classMulticast
-	classBenchmark
-	classDocumentation
-	classNAT64
-	class6to4
-	classTeredo
-	classReserved
-	classMetadata // hands out cloud credentials
+	classInvalid       class = "invalid" // no address
+	classPublic        class = "public"
+	classUnspecified   class = "unspecified"
+	classLoopback      class = "loopback"
+	classPrivate       class = "private"      // RFC 1918
+	classULA           class = "unique local" // IPv6's private
+	classLinkLocal     class = "link-local"
+	classCGNAT         class = "shared (CGNAT)"
+	classMulticast     class = "multicast"
+	classBenchmark     class = "benchmark"
+	classDocumentation class = "documentation"
+	classNAT64         class = "NAT64"
+	class6to4          class = "6to4"
+	classTeredo        class = "Teredo"
+	classReserved      class = "reserved"
+	classMetadata      class = "metadata" // hands out cloud credentials
 )
 
-var classNames = [...]string{
-	"invalid", "public", "unspecified", "loopback", "private", "unique local", "link-local", "shared (CGNAT)", "multicast",
-	"benchmark", "documentation", "NAT64", "6to4", "Teredo", "reserved", "metadata",
-}
-
-func (c class) String() string {
-	if c < 0 || int(c) >= len(classNames) {
-		return fmt.Sprintf("class(%d)", int(c))
-	}
-	return classNames[c]
-}
+func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
 
 // addressTable is searched from the top. It follows IANA's special-purpose address registries.
 var addressTable = []struct {
@@ -47,48 +36,48 @@ var addressTable = []struct {
 	class  class
 }{
 	// Metadata services, which lie inside wider ranges or look public.
-	{netip.MustParsePrefix("169.254.169.254/32"), classMetadata}, // AWS, Azure, Google, OpenStack and more
-	{netip.MustParsePrefix("169.254.170.2/32"), classMetadata},   // AWS ECS task credentials
-	{netip.MustParsePrefix("169.254.170.23/32"), classMetadata},  // AWS EKS pod identity
-	{netip.MustParsePrefix("fd00:ec2::/32"), classMetadata},      // AWS, all services over IPv6
-	{netip.MustParsePrefix("fd20:ce::254/128"), classMetadata},   // Google
-	{netip.MustParsePrefix("100.100.100.200/32"), classMetadata}, // Alibaba
-	{netip.MustParsePrefix("168.63.129.16/32"), classMetadata},   // Azure WireServer
-	{netip.MustParsePrefix("192.0.0.192/32"), classMetadata},     // Oracle, old
+	{prefix("169.254.169.254/32"), classMetadata}, // AWS, Azure, Google, OpenStack and more
+	{prefix("169.254.170.2/32"), classMetadata},   // AWS ECS task credentials
+	{prefix("169.254.170.23/32"), classMetadata},  // AWS EKS pod identity
+	{prefix("fd00:ec2::/32"), classMetadata},      // AWS, all services over IPv6
+	{prefix("fd20:ce::254/128"), classMetadata},   // Google
+	{prefix("100.100.100.200/32"), classMetadata}, // Alibaba
+	{prefix("168.63.129.16/32"), classMetadata},   // Azure WireServer
+	{prefix("192.0.0.192/32"), classMetadata},     // Oracle, old
 
-	{netip.MustParsePrefix("0.0.0.0/32"), classUnspecified},        // RFC 1122
-	{netip.MustParsePrefix("0.0.0.0/8"), classReserved},            // RFC 791
-	{netip.MustParsePrefix("127.0.0.0/8"), classLoopback},          // RFC 1122
-	{netip.MustParsePrefix("10.0.0.0/8"), classPrivate},            // RFC 1918
-	{netip.MustParsePrefix("172.16.0.0/12"), classPrivate},         // RFC 1918
-	{netip.MustParsePrefix("192.168.0.0/16"), classPrivate},        // RFC 1918
-	{netip.MustParsePrefix("100.64.0.0/10"), classCGNAT},           // RFC 6598
-	{netip.MustParsePrefix("169.254.0.0/16"), classLinkLocal},      // RFC 3927
-	{netip.MustParsePrefix("192.0.0.0/24"), classReserved},         // RFC 6890
-	{netip.MustParsePrefix("192.0.2.0/24"), classDocumentation},    // RFC 5737
-	{netip.MustParsePrefix("198.51.100.0/24"), classDocumentation}, // RFC 5737
-	{netip.MustParsePrefix("203.0.113.0/24"), classDocumentation},  // RFC 5737
-	{netip.MustParsePrefix("192.88.99.0/24"), class6to4},           // RFC 7526, relay anycast
-	{netip.MustParsePrefix("198.18.0.0/15"), classBenchmark},       // RFC 2544
-	{netip.MustParsePrefix("224.0.0.0/4"), classMulticast},         // RFC 5771
-	{netip.MustParsePrefix("240.0.0.0/4"), classReserved},          // RFC 1112, with the limited broadcast of RFC 8190
-	{netip.MustParsePrefix("0.0.0.0/0"), classPublic},
+	{prefix("0.0.0.0/32"), classUnspecified},        // RFC 1122
+	{prefix("0.0.0.0/8"), classReserved},            // RFC 791
+	{prefix("127.0.0.0/8"), classLoopback},          // RFC 1122
+	{prefix("10.0.0.0/8"), classPrivate},            // RFC 1918
+	{prefix("172.16.0.0/12"), classPrivate},         // RFC 1918
+	{prefix("192.168.0.0/16"), classPrivate},        // RFC 1918
+	{prefix("100.64.0.0/10"), classCGNAT},           // RFC 6598
+	{prefix("169.254.0.0/16"), classLinkLocal},      // RFC 3927
+	{prefix("192.0.0.0/24"), classReserved},         // RFC 6890
+	{prefix("192.0.2.0/24"), classDocumentation},    // RFC 5737
+	{prefix("198.51.100.0/24"), classDocumentation}, // RFC 5737
+	{prefix("203.0.113.0/24"), classDocumentation},  // RFC 5737
+	{prefix("192.88.99.0/24"), class6to4},           // RFC 7526, relay anycast
+	{prefix("198.18.0.0/15"), classBenchmark},       // RFC 2544
+	{prefix("224.0.0.0/4"), classMulticast},         // RFC 5771
+	{prefix("240.0.0.0/4"), classReserved},          // RFC 1112, with the limited broadcast of RFC 8190
+	{prefix("0.0.0.0/0"), classPublic},
 
-	{netip.MustParsePrefix("::/128"), classUnspecified},          // RFC 4291
-	{netip.MustParsePrefix("::1/128"), classLoopback},            // RFC 4291
-	{netip.MustParsePrefix("64:ff9b::/96"), classNAT64},          // RFC 6052
-	{netip.MustParsePrefix("64:ff9b:1::/48"), classNAT64},        // RFC 8215
-	{netip.MustParsePrefix("2001::/32"), classTeredo},            // RFC 4380
-	{netip.MustParsePrefix("2001:2::/48"), classBenchmark},       // RFC 5180
-	{netip.MustParsePrefix("2001:db8::/32"), classDocumentation}, // RFC 3849
-	{netip.MustParsePrefix("3fff::/20"), classDocumentation},     // RFC 9637
-	{netip.MustParsePrefix("2001::/23"), classReserved},          // RFC 2928
-	{netip.MustParsePrefix("2002::/16"), class6to4},              // RFC 3056
-	{netip.MustParsePrefix("fc00::/7"), classULA},                // RFC 4193
-	{netip.MustParsePrefix("fe80::/10"), classLinkLocal},         // RFC 4291
-	{netip.MustParsePrefix("ff00::/8"), classMulticast},          // RFC 4291
-	{netip.MustParsePrefix("2000::/3"), classPublic},             // RFC 4291, all that is assigned
-	{netip.MustParsePrefix("::/0"), classReserved},               // with fec0::/10, 100::/64 and 5f00::/16
+	{prefix("::/128"), classUnspecified},          // RFC 4291
+	{prefix("::1/128"), classLoopback},            // RFC 4291
+	{prefix("64:ff9b::/96"), classNAT64},          // RFC 6052
+	{prefix("64:ff9b:1::/48"), classNAT64},        // RFC 8215
+	{prefix("2001::/32"), classTeredo},            // RFC 4380
+	{prefix("2001:2::/48"), classBenchmark},       // RFC 5180
+	{prefix("2001:db8::/32"), classDocumentation}, // RFC 3849
+	{prefix("3fff::/20"), classDocumentation},     // RFC 9637
+	{prefix("2001::/23"), classReserved},          // RFC 2928
+	{prefix("2002::/16"), class6to4},              // RFC 3056
+	{prefix("fc00::/7"), classULA},                // RFC 4193
+	{prefix("fe80::/10"), classLinkLocal},         // RFC 4291
+	{prefix("ff00::/8"), classMulticast},          // RFC 4291
+	{prefix("2000::/3"), classPublic},             // RFC 4291, all that is assigned
+	{prefix("::/0"), classReserved},               // with fec0::/10, 100::/64 and 5f00::/16
 }
 
 // classifyAddr returns addr's class. An IPv4-mapped address counts as its IPv4 address. So does an IPv4-compatible one
@@ -113,8 +102,8 @@ func classifyAddr(addr netip.Addr) class {
 }
 
 var (
-	compatible = netip.MustParsePrefix("::/96")
-	nat64      = netip.MustParsePrefix("64:ff9b::/96")
+	compatible = prefix("::/96")
+	nat64      = prefix("64:ff9b::/96")
 )
 
 // lastIPv4 returns the IPv4 address in the last four bytes of an IPv6 address.

@@ -22,7 +22,7 @@ type tlsDialer struct {
 	configs []*tls.Config
 }
 
-func newTLSDialer(o *Options, protocols []string) *tlsDialer {
+func newTLSDialer(o *Options, protocols ...string) *tlsDialer {
 	config := func(roots *x509.CertPool) *tls.Config {
 		return &tls.Config{
 			MinVersion:         tls.VersionTLS12,

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/actionproof/mediator/internal/refusal"
@@ -38,12 +39,16 @@ const maxResponseHeader, fieldOverhead = 64 << 10, 32
 // Transport sends requests to upstreams. It follows no redirects, uses no proxy and decompresses nothing. It repeats a
 // request of which a byte may have gone out only if it is a bodyless GET, HEAD, OPTIONS or TRACE without
 // Idempotency-Key. No request shares a connection where it could be read as part of another's or use another's
-// authentication, see alone. Its errors have codes, see Classify. It is safe for concurrent use.
+// authentication, see alone; nor do those of two parties, see [WithParty]. Its errors have codes, see Classify. It is
+// safe for concurrent use.
 type Transport struct {
-	shared *http.Transport
 	// single opens a connection for each request.
-	single *http.Transport
-	dialer *Dialer
+	single    *http.Transport
+	newShared func() *http.Transport
+	dialer    *Dialer
+
+	mu     sync.Mutex                 // guards shared
+	shared map[string]*http.Transport // by party
 }
 
 // NewTransport makes a transport, or says which host's configuration is wrong.
@@ -52,22 +57,27 @@ func NewTransport(o Options) (*Transport, error) {
 	if o.Dialer.Hosts, err = checkHosts(o.Dialer.Hosts); err != nil {
 		return nil, err
 	}
-	shared, single := newHTTPTransport(&o, "h2", "http/1.1"), newHTTPTransport(&o, "http/1.1")
-	shared.ForceAttemptHTTP2 = true
+	both := newTLSDialer(&o, "h2", "http/1.1")
+	shared := func() *http.Transport {
+		t := newHTTPTransport(&o, both)
+		t.ForceAttemptHTTP2 = true
+		return t
+	}
+	single := newHTTPTransport(&o, newTLSDialer(&o, "http/1.1"))
 	single.DisableKeepAlives = true
 	single.Protocols = new(http.Protocols)
 	single.Protocols.SetHTTP1(true)
-	return &Transport{shared: shared, single: single, dialer: &o.Dialer}, nil
+	return &Transport{single: single, newShared: shared, dialer: &o.Dialer, shared: make(map[string]*http.Transport)}, nil
 }
 
-func newHTTPTransport(o *Options, protocols ...string) *http.Transport {
+func newHTTPTransport(o *Options, secure *tlsDialer) *http.Transport {
 	return &http.Transport{
 		Proxy:                  nil, // not the environment's, which names this proxy
 		DialContext:            forCall(o.Dialer.DialContext),
-		DialTLSContext:         forCall(newTLSDialer(o, protocols).dial),
+		DialTLSContext:         forCall(secure.dial),
 		DisableCompression:     true,
 		MaxIdleConnsPerHost:    128, // the default of 2 makes most concurrent requests handshake anew
-		MaxIdleConns:           1024,
+		MaxIdleConns:           256,
 		IdleConnTimeout:        90 * time.Second,
 		ResponseHeaderTimeout:  cmp.Or(o.ResponseHeaderTimeout, 10*time.Minute),
 		MaxResponseHeaderBytes: maxResponseHeader,
@@ -77,6 +87,46 @@ func newHTTPTransport(o *Options, protocols ...string) *http.Transport {
 			// What an upstream may send ahead of a slow agent; the default is 4 MiB.
 			MaxReceiveBufferPerStream: 512 << 10,
 		},
+	}
+}
+
+// partyKey is the key of a party in the context of its requests.
+type partyKey struct{}
+
+type party struct {
+	name string
+	life context.Context //nolint:containedctx // ends with the party
+}
+
+// WithParty returns a context for the requests of one party, such as an agent's session. Parties share no connections:
+// one could otherwise fill the window of an HTTP/2 connection, or have the upstream close it, and break the requests of
+// others. life ends with the party.
+func WithParty(ctx context.Context, name string, life context.Context) context.Context {
+	return context.WithValue(ctx, partyKey{}, party{name, life})
+}
+
+// of returns the transport of the context's party.
+func (t *Transport) of(ctx context.Context) *http.Transport {
+	p, named := ctx.Value(partyKey{}).(party)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	via := t.shared[p.name]
+	if via == nil {
+		via = t.newShared()
+		t.shared[p.name] = via
+		if named {
+			context.AfterFunc(p.life, func() { t.drop(p.name) })
+		}
+	}
+	return via
+}
+
+func (t *Transport) drop(party string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if via := t.shared[party]; via != nil {
+		delete(t.shared, party)
+		via.CloseIdleConnections()
 	}
 }
 
@@ -105,9 +155,9 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		_ = r.Body.Close()
 		r = &out
 	}
-	via := t.shared
-	if alone(r) {
-		via = t.single
+	via := t.single
+	if !alone(r) {
+		via = t.of(r.Context())
 	}
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, r.Context()))
 	resp, err := via.RoundTrip(r)
@@ -194,7 +244,11 @@ func (t *Transport) CheckDestination(ctx context.Context, target Target, dialled
 
 // CloseIdleConnections closes the idle connections.
 func (t *Transport) CloseIdleConnections() {
-	t.shared.CloseIdleConnections()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, via := range t.shared {
+		via.CloseIdleConnections()
+	}
 	t.single.CloseIdleConnections()
 }
 

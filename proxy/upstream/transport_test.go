@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -136,11 +137,7 @@ func TestOwnConnections(t *testing.T) {
 					if name, value, ok := strings.Cut(header, ": "); ok {
 						q.Header.Set(name, value)
 					}
-					resp, err := transport.RoundTrip(q)
-					must(t, err)
-					_, _ = io.Copy(io.Discard, resp.Body)
-					must(t, resp.Body.Close())
-					return resp.Header.Get("X-Connection")
+					return connection(t, transport, q)
 				}
 				before := send("GET", "", "")
 				it := send(tt.method, tt.body, tt.header)
@@ -149,6 +146,45 @@ func TestOwnConnections(t *testing.T) {
 					t.Errorf("the connections are %s, %s, %s", before, it, after)
 				}
 			})
+		}
+	}
+}
+
+// connection makes a request and returns its connection, as the upstream names it in X-Connection.
+func connection(t *testing.T, transport *upstream.Transport, q *http.Request) string {
+	t.Helper()
+	resp, err := transport.RoundTrip(q)
+	must(t, err)
+	_, _ = io.Copy(io.Discard, resp.Body)
+	must(t, resp.Body.Close())
+	return resp.Header.Get("X-Connection")
+}
+
+// TestParties: parties share no connection, and a party's end closes its own.
+func TestParties(t *testing.T) {
+	for _, p := range []protocol{http1, http2} {
+		up := newUpstream(t, func(w http.ResponseWriter, r *http.Request) { w.Header().Set("X-Connection", r.RemoteAddr) }, p)
+		defer up.Close()
+		transport := newTestTransport(t, up.Server)
+		get := func(life context.Context, party string) string {
+			q, err := http.NewRequestWithContext(upstream.WithParty(t.Context(), party, life), "GET",
+				"https://"+at(0, up.Server), http.NoBody)
+			must(t, err)
+			return connection(t, transport, q)
+		}
+		life, end := context.WithCancel(t.Context())
+		a, b := get(life, "a"), get(t.Context(), "b")
+		if a == b || a != get(life, "a") || b != get(t.Context(), "b") {
+			t.Errorf("%s: the connections are %s and %s", p, a, b)
+		}
+		end()
+		for deadline := time.Now().Add(time.Minute); get(life, "a") == a; runtime.Gosched() {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: the party's connection outlives it", p)
+			}
+		}
+		if b != get(t.Context(), "b") {
+			t.Errorf("%s: the other party lost its connection", p)
 		}
 	}
 }

@@ -89,7 +89,7 @@ func BenchmarkLater(b *testing.B, open func(b *testing.B) ledger.Store) {
 			defer CPU(b)()
 			for n := 1; n <= b.N; n++ {
 				p := call(n)
-				err := l.AddLater(context.Background(), p)
+				err := l.AddLater(p)
 				if n%together == 0 {
 					_, err = l.Get(context.Background(), p.ID) // once all are stored
 				}

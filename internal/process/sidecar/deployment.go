@@ -126,7 +126,7 @@ func (d *deployment) contradicted(run *observe.Run) error {
 func (p *sidecar) posts(ctx context.Context) error {
 	d := p.observed.Load()
 	for _, check := range []daemon.Check{
-		func(context.Context) error { return cmp.Or(d.seen.Load().all, p.guard.check(), p.record.Full("")) },
+		func(context.Context) error { return cmp.Or(d.seen.Load().all, p.guard.check(), p.record.Full()) },
 		func(ctx context.Context) error { return p.record.Consume(ctx) }, // no key: the ledger has to be there
 		p.triggers.Ready, p.control.Ready,
 		func(ctx context.Context) error {

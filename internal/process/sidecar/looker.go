@@ -60,9 +60,8 @@ func startLooker(stderr io.Writer, log *zap.Logger) (*looker, error) {
 		defer close(l.ended)
 		state, err := cmd.Process.Wait() // cmd.Wait would close the pipes during a question
 		if err != nil || !state.Success() {
-			log.Error(
-				"XX standard inputs and namespaces are not seen "+
-					"any more", zap.Stringer("state", state), zap.Error(err))
+			log.Error("the looker has ended: standard inputs and namespaces of agents are no longer observed",
+				zap.Stringer("state", state), zap.Error(err))
 		}
 	}()
 	return l, nil
