@@ -18,12 +18,11 @@ import (
 	"github.com/actionproof/mediator/look"
 )
 
-// key is one named key of a token.
 type key struct {
 	token *Token
 	name  string
 
-	mu       sync.Mutex // guards all below; held while asking the token, so that it is asked once
+	mu       sync.Mutex // guards all below; held during a reading, so that callers share it
 	read     time.Time  // when versions were read
 	again    bool       // read again in any case
 	versions []version  // oldest first
@@ -34,14 +33,12 @@ type version struct {
 	custody.Version
 	number int
 	handle pkcs11.ObjectHandle
-	// kept: the token made the key, never let it out and never will (CKA_LOCAL, CKA_NEVER_EXTRACTABLE, CKA_SENSITIVE,
-	// CKA_ALWAYS_SENSITIVE, not CKA_EXTRACTABLE; PKCS #11 section 4.9).
+	// kept: the token made the key, has never let it out and never will (PKCS #11 section 4.9).
 	kept bool
 }
 
 var _ custody.Key = (*key)(nil)
 
-// Name returns the key's name.
 func (k *key) Name() string { return k.name }
 
 // Current returns the newest version.
@@ -66,7 +63,7 @@ func (k *key) Versions(ctx context.Context) ([]custody.Version, error) {
 	return out, nil
 }
 
-// Properties returns the token's attributes. Hardware is observed only if the slot says so.
+// Properties returns what the token says of the key.
 func (k *key) Properties() custody.Properties {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -81,48 +78,43 @@ func (k *key) Properties() custody.Properties {
 	return p
 }
 
-// Observe reports the token's attributes of the versions.
+// Observe reports what the token says of the key.
 func (k *key) Observe(ctx context.Context, _ time.Duration) []look.Observation {
-	custodyLook := func() look.Observation {
-		all, err := k.all(ctx)
-		switch {
-		case err != nil:
-			return look.New(look.Custody, look.NotObserved,
-				fmt.Sprintf("The token %s could not be asked about the key %s.", k.token.o.Token, k.name))
-		case !kept(all):
-			return look.New(look.Custody, look.Contradicts,
-				fmt.Sprintf("The token %s says that a version of the key %s can be extracted, or was once outside of it.",
-					k.token.o.Token, k.name))
-		}
-		return look.New(look.Custody, look.Holds,
-			fmt.Sprintf("The token %s says that it made the key %s and has never let it out.", k.token.o.Token, k.name))
-	}
-	return []look.Observation{custodyLook(), k.apartLook(ctx)}
+	return []look.Observation{k.custodyLook(ctx), k.apartLook(ctx)}
 }
 
-// apartLook reports whether the PIN opens no keys but those of this process. The token does not say what other keys are
-// for.
+func (k *key) custodyLook(ctx context.Context) look.Observation {
+	result, seen := look.Holds, "says that it made the key %s and has never let it out"
+	switch all, err := k.all(ctx); {
+	case err != nil:
+		result, seen = look.NotObserved, "could not be asked about the key %s"
+	case !kept(all):
+		result, seen = look.Contradicts, "says that a version of the key %s can be extracted, or was once outside of it"
+	}
+	return look.New(look.Custody, result, fmt.Sprintf("The token %s "+seen+".", k.token.o.Token, k.name))
+}
+
+// apartLook reports whether the PIN opens only keys of this process. The token does not say what other keys are for.
 func (k *key) apartLook(ctx context.Context) look.Observation {
-	others, err := k.token.others(ctx)
-	switch {
+	token := k.token.o.Token
+	switch others, err := k.token.others(ctx); {
 	case err != nil:
 		return look.New(look.Apart, look.NotObserved,
-			fmt.Sprintf("The token %s could not be asked which keys its PIN opens.", k.token.o.Token))
+			fmt.Sprintf("The token %s could not be asked which keys its PIN opens.", token))
 	case len(others) > 0:
 		return look.New(look.Apart, look.NotObserved,
-			fmt.Sprintf("The PIN of the token %s opens keys that are not this process's: %q.", k.token.o.Token, others))
+			fmt.Sprintf("The PIN of the token %s opens keys that are not this process's: %q.", token, others))
 	}
-	return look.New(look.Apart, look.Holds,
-		fmt.Sprintf("The key %s is a key of its own in the token %s, whose PIN opens no key but this process's.", k.name,
-			k.token.o.Token))
+	return look.New(look.Apart, look.Holds, fmt.Sprintf(
+		"The key %s is a key of its own in the token %s, whose PIN opens no key but this process's.", k.name, token))
 }
 
 func kept(all []version) bool {
 	return len(all) > 0 && !slices.ContainsFunc(all, func(v version) bool { return !v.kept })
 }
 
-// all returns the versions, read within Refresh. If the token cannot be read, as while a version is made, the last
-// reading counts for three times as long, and no longer: a version may have been deleted.
+// all returns the versions, read within Refresh. If the token cannot be read, as while it makes a version, the last
+// reading may be three times as old. It may be no older: a version may have been deleted.
 func (k *key) all(ctx context.Context) ([]version, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -158,7 +150,6 @@ func (k *key) load(ctx context.Context) error {
 	return nil
 }
 
-// find returns the token's versions, oldest first.
 func (k *key) find(s pkcs11.SessionHandle) ([]version, error) {
 	publics, err := k.publics(s)
 	if err != nil {
@@ -197,7 +188,6 @@ func (k *key) find(s pkcs11.SessionHandle) ([]version, error) {
 	return out, nil
 }
 
-// publics returns the public Ed25519 keys by version.
 func (k *key) publics(s pkcs11.SessionHandle) (map[int]ed25519.PublicKey, error) {
 	handles, err := k.token.objects(s, pkcs11.CKO_PUBLIC_KEY, pkcs11.NewAttribute(pkcs11.CKA_LABEL, k.name))
 	if err != nil {
@@ -250,7 +240,7 @@ func number(id []byte) (int, error) {
 	return n, nil
 }
 
-// signer signs with one version and verifies the result.
+// signer returns a function that signs with one version and verifies the signature.
 func (k *key) signer(number int, public ed25519.PublicKey) func(context.Context, []byte) ([]byte, error) {
 	return func(ctx context.Context, message []byte) ([]byte, error) {
 		private, err := k.handle(ctx, number)
@@ -277,7 +267,6 @@ func (k *key) signer(number int, public ed25519.PublicKey) func(context.Context,
 	}
 }
 
-// handle returns the private key of a version.
 func (k *key) handle(ctx context.Context, number int) (pkcs11.ObjectHandle, error) {
 	all, err := k.all(ctx)
 	if err != nil {
@@ -291,7 +280,7 @@ func (k *key) handle(ctx context.Context, number int) (pkcs11.ObjectHandle, erro
 	return all[i].handle, nil
 }
 
-// forget has the token read again at the next use: a handle may not outlive its login.
+// forget makes the next use read the token again: a handle may end with its login.
 func (k *key) forget() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

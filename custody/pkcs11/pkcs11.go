@@ -1,9 +1,8 @@
 // Package pkcs11 is custody in a PKCS #11 token, such as a hardware security module. The token signs, and its private
 // keys never leave it.
 //
-// A key is all private keys with its name as CKA_LABEL. CKA_ID, as a number, is the version. The public key with the
-// same label and id verifies. The token's own tools make versions; new and deleted ones are noticed within
-// Options.Refresh.
+// A key is all private keys with its name as CKA_LABEL; CKA_ID, as a number, is the version. The public key has the
+// same label and id. The token's own tools make and delete versions, which this package sees within Options.Refresh.
 package pkcs11
 
 import (

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -27,6 +28,18 @@ const (
 
 // SoftHSM keeps its tokens in a folder of this test. A process loads a module once.
 func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "open" {
+		for range 15 {
+			token, err := pkcs11.Open(pkcs11.Options{Module: module, Token: os.Args[2], PIN: pin, Now: time.Now})
+			if err == nil {
+				err = token.Close()
+			}
+			if err != nil {
+				panic(err)
+			}
+		}
+		return
+	}
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "softhsm-")
 		if err != nil {
@@ -44,27 +57,30 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-func newToken(t *testing.T, change func(*pkcs11.Options)) *pkcs11.Token {
+var tokens atomic.Int64
+
+// initToken makes a token and returns its label.
+func initToken(t *testing.T) string {
 	t.Helper()
-	full.Only(t, "SoftHSM")
-	label := strings.ReplaceAll(t.Name(), "/", "-")
-	label = label[max(0, len(label)-32):]
+	label := fmt.Sprintf("token-%d", tokens.Add(1))
 	out, err := exec.Command("softhsm2-util", "--init-token", "--free", "--label", label, "--so-pin", "12345678", "--pin",
 		pin).CombinedOutput()
 	if err != nil {
 		t.Fatalf("softhsm2-util: %v %s (run make setup)", err, out)
 	}
-	o := pkcs11.Options{Module: module, Token: label, PIN: pin, Now: time.Now, Refresh: time.Nanosecond}
+	return label
+}
+
+func newToken(t *testing.T, change func(*pkcs11.Options)) *pkcs11.Token {
+	t.Helper()
+	full.Only(t, "SoftHSM")
+	o := pkcs11.Options{Module: module, Token: initToken(t), PIN: pin, Now: time.Now, Refresh: time.Nanosecond}
 	if change != nil {
 		change(&o)
 	}
 	token, err := pkcs11.Open(o)
 	check.Must(t, err)
-	t.Cleanup(func() {
-		if err := token.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { check.Must(t, token.Close()) })
 	return token
 }
 
@@ -129,7 +145,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"nothing", pkcs11.Options{}, "needs its module"},
 		{"no such module", pkcs11.Options{Module: "/nonexistent.so", Token: "t", PIN: pin, Now: time.Now},
 			"cannot be loaded"},
-		{"no such token", pkcs11.Options{Module: module, Token: "no such token", PIN: pin, Now: time.Now}, "0 tokens"},
+		{"no such token", pkcs11.Options{Module: module, Token: "no such token", PIN: pin, Now: time.Now}, "no token bears"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if _, err := pkcs11.Open(tt.o); err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -138,16 +154,27 @@ func TestOpenRefuses(t *testing.T) {
 		})
 	}
 	t.Run("a wrong PIN", func(t *testing.T) {
-		if out, err := exec.Command("softhsm2-util", "--init-token", "--free", "--label", "wrong-pin", "--so-pin", "12345678",
-			"--pin", pin).CombinedOutput(); err != nil {
-			t.Fatalf("%v %s", err, out)
-		}
 		const wrong = "wrong-and-secret"
-		_, err := pkcs11.Open(pkcs11.Options{Module: module, Token: "wrong-pin", PIN: wrong, Now: time.Now})
+		_, err := pkcs11.Open(pkcs11.Options{Module: module, Token: initToken(t), PIN: wrong, Now: time.Now})
 		if err == nil || !strings.Contains(err.Error(), "PIN") || strings.Contains(err.Error(), wrong) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+// TestOpenBesideLogins opens a token in several processes at once.
+func TestOpenBesideLogins(t *testing.T) {
+	full.Only(t, "SoftHSM")
+	label := initToken(t)
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			if out, err := exec.Command("/proc/self/exe", "open", label).CombinedOutput(); err != nil {
+				t.Errorf("%v %s", err, out)
+			}
+		})
+	}
+	all.Wait()
 }
 
 func TestKeyRefuses(t *testing.T) {
@@ -281,10 +308,7 @@ func TestTheTokenCannotBeRead(t *testing.T) {
 func wantUnavailable(t *testing.T, v custody.Version) {
 	t.Helper()
 	_, err := v.Sign(t.Context(), []byte("m"))
-	coded, ok := err.(interface{ Code() string })
-	if !ok || coded.Code() != "custody_unavailable" {
-		t.Errorf("got %v", err)
-	}
+	check.WantCode(t, err, "custody_unavailable")
 }
 
 func TestAWrongSignature(t *testing.T) {

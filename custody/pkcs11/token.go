@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/miekg/pkcs11"
 
@@ -21,8 +22,7 @@ type Token struct {
 	slot     uint
 	hardware bool // the slot says hardware
 
-	// sessions holds the places for sessions. A place is empty (0) before its first use and after a failure, which may
-	// have broken the session.
+	// sessions holds idle sessions; 0 stands for one that must be opened, at first and after a failure.
 	sessions chan pkcs11.SessionHandle
 
 	mu   sync.Mutex // guards keys
@@ -38,17 +38,14 @@ func Open(o Options) (*Token, error) {
 	if module == nil {
 		return nil, fmt.Errorf("pkcs11: the module %s cannot be loaded", o.Module)
 	}
-	if err := module.Initialize(); err != nil {
-		module.Destroy()
-		return nil, fmt.Errorf("pkcs11: the module %s cannot be initialised: %w", o.Module, err)
-	}
 	t := &Token{o: o, module: module, sessions: make(chan pkcs11.SessionHandle, o.Sessions)}
 	for range o.Sessions {
 		t.sessions <- 0
 	}
-	err := t.find()
-	if err == nil {
-		err = t.use(context.Background(), func(pkcs11.SessionHandle) error { return nil }) // tries the PIN once
+	err := t.start()
+	for try := 1; mayPass(err) && try < tries; try++ {
+		time.Sleep(pause)
+		err = errors.Join(module.Finalize(), t.start())
 	}
 	if err != nil {
 		return nil, errors.Join(err, t.Close())
@@ -56,8 +53,25 @@ func Open(o Options) (*Token, error) {
 	return t, nil
 }
 
-// find looks for the token's slot.
-func (t *Token) find() error {
+// SoftHSM rewrites a token's file at each login. Another process that starts meanwhile may see no token, or one without a
+// PIN, or fail to write the file itself. Open then starts again.
+const (
+	tries = 20
+	pause = 100 * time.Millisecond
+)
+
+var errNoToken = errors.New("pkcs11: no token bears the label")
+
+func mayPass(err error) bool {
+	return errors.Is(err, errNoToken) || errors.Is(err, pkcs11.Error(pkcs11.CKR_USER_PIN_NOT_INITIALIZED)) ||
+		errors.Is(err, pkcs11.Error(pkcs11.CKR_GENERAL_ERROR))
+}
+
+// start initialises the module, finds the token and tries the PIN once.
+func (t *Token) start() error {
+	if err := t.module.Initialize(); err != nil {
+		return fmt.Errorf("pkcs11: the module %s cannot be initialised: %w", t.o.Module, err)
+	}
 	slots, err := t.module.GetSlotList(true)
 	if err != nil {
 		return fmt.Errorf("pkcs11: the slots of %s cannot be listed: %w", t.o.Module, err)
@@ -68,13 +82,16 @@ func (t *Token) find() error {
 			found = append(found, slot)
 		}
 	}
-	if len(found) != 1 {
+	if len(found) == 0 {
+		return fmt.Errorf("%w %q in %s", errNoToken, t.o.Token, t.o.Module)
+	}
+	if len(found) > 1 {
 		return fmt.Errorf("pkcs11: %d tokens of %s bear the label %q, not one", len(found), t.o.Module, t.o.Token)
 	}
 	t.slot = found[0]
 	info, err := t.module.GetSlotInfo(t.slot)
 	t.hardware = err == nil && info.Flags&pkcs11.CKF_HW_SLOT != 0
-	return nil
+	return t.use(context.Background(), func(pkcs11.SessionHandle) error { return nil })
 }
 
 // Close ends every session and unloads the module.
@@ -84,8 +101,8 @@ func (t *Token) Close() error {
 	return err
 }
 
-// use runs do with its own session. A module knows no context: after ctx ends, the call goes on and its result is
-// dropped. It keeps its place, which bounds the calls that hang.
+// use runs do with a session. A module knows no context: after ctx ends, the call goes on without its caller. It keeps
+// the session, which bounds the calls that hang.
 func (t *Token) use(ctx context.Context, do func(pkcs11.SessionHandle) error) error {
 	var session pkcs11.SessionHandle
 	select {
@@ -117,7 +134,6 @@ func (t *Token) use(ctx context.Context, do func(pkcs11.SessionHandle) error) er
 	}
 }
 
-// login opens a session for private keys.
 func (t *Token) login() (pkcs11.SessionHandle, error) {
 	session, err := t.module.OpenSession(t.slot, pkcs11.CKF_SERIAL_SESSION)
 	if err != nil {
@@ -143,7 +159,7 @@ func (t *Token) Key(name string) (custody.Key, error) {
 	return k, nil
 }
 
-// others returns the sorted labels of private keys that this process did not open.
+// others returns the labels of private keys that this process has not opened, sorted.
 func (t *Token) others(ctx context.Context) ([]string, error) {
 	var labels []string
 	err := t.use(ctx, func(s pkcs11.SessionHandle) error {
@@ -167,7 +183,6 @@ func (t *Token) others(ctx context.Context) ([]string, error) {
 // maxObjects bounds the versions of a key, and the keys of a token.
 const maxObjects = 256
 
-// objects returns the objects of a class with these attributes.
 func (t *Token) objects(session pkcs11.SessionHandle, class uint, also ...*pkcs11.Attribute) ([]pkcs11.ObjectHandle,
 	error) {
 	err := t.module.FindObjectsInit(session,
@@ -180,13 +195,12 @@ func (t *Token) objects(session pkcs11.SessionHandle, class uint, also ...*pkcs1
 		return nil, err
 	}
 	if more || len(handles) > maxObjects {
-		return nil, fmt.Errorf("token %s holds more than the %d objects of a kind, or versions of a key, that are looked at",
-			t.o.Token, maxObjects)
+		return nil, fmt.Errorf("token %s holds more than %d objects of a kind, or versions of a key", t.o.Token, maxObjects)
 	}
 	return handles, nil
 }
 
-// attributes reads attributes of an object, in the given order.
+// attributes reads attributes of an object, in the order of types.
 func (t *Token) attributes(session pkcs11.SessionHandle, object pkcs11.ObjectHandle, types ...uint) ([][]byte, error) {
 	ask := make([]*pkcs11.Attribute, len(types))
 	for i, a := range types {
