@@ -1,7 +1,6 @@
 // Package custody holds or reaches signing keys, and signs bytes. It knows nothing of artifacts.
 //
-// A [Key] has a name and versions. A [Version] signs; its id ("<name>:v<n>") becomes the artifact's kid. [Properties]
-// has what the package knows of a key.
+// A [Key] has versions. A [Version] signs; its id becomes the artifact's kid.
 package custody
 
 import (
@@ -21,12 +20,13 @@ type Error struct {
 	err          error
 }
 
-// Unavailable is the error of a key that cannot sign now. detail must not contain key material; err is not shown.
+// Unavailable is the error of a key or an API credential that cannot be used now. detail must not contain key material;
+// err is not shown.
 func Unavailable(err error, detail string, args ...any) *Error {
 	return &Error{code: "custody_unavailable", detail: fmt.Sprintf(detail, args...), err: err}
 }
 
-// Unfit is the error of a key that must not sign, because it has changed or has the wrong type. Waiting does not help.
+// Unfit is the error of a key that must never sign, because it has changed or has the wrong type.
 func Unfit(detail string, args ...any) *Error {
 	return &Error{code: "custody_unfit", detail: fmt.Sprintf(detail, args...)}
 }
@@ -36,15 +36,10 @@ func IsUnfit(err error) bool {
 	return errors.As(err, &e) && e.code == "custody_unfit"
 }
 
-// Refused is the error of an administrator's request that the custody refuses. Waiting does not help. detail may quote
-// the custody, because only operators see it.
+// Refused is the error of an administrator's request that the custody refuses. detail may quote the custody, because
+// only operators see it.
 func Refused(err error, detail string, args ...any) *Error {
 	return &Error{code: "custody_refused", detail: fmt.Sprintf(detail, args...), err: err}
-}
-
-// NoCredential is the error of an API credential that is unavailable now.
-func NoCredential(err error, detail string, args ...any) *Error {
-	return &Error{code: "custody_unavailable", detail: fmt.Sprintf(detail, args...), err: err}
 }
 
 func (e *Error) Code() string { return e.code }
@@ -65,15 +60,14 @@ const (
 type Properties struct {
 	Custody    string // ExternalMediator or HardwareBacked
 	Exportable bool
-	// Observed names the properties that were observed, not only declared: "keyCustody", "keyExportable".
-	Observed []string
+	Observed   []string // the observed properties: "keyCustody", "keyExportable"; others are only declared
 }
 
 // Key is a named signing key with its versions. Implementations are safe for concurrent use.
 type Key interface {
 	Name() string
-	// Current returns the version that signs now. Call it before each signature: a remote custody then checks a key in
-	// use more often.
+	// Current returns the version that signs now. Call it before each signature: a remote custody checks a key in use
+	// more often.
 	Current(ctx context.Context) (Version, error)
 	// Versions returns the versions whose signatures are still accepted, oldest first.
 	Versions(ctx context.Context) ([]Version, error)

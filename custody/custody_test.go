@@ -3,7 +3,6 @@ package custody_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 
 	"github.com/actionproof/mediator/custody"
@@ -50,14 +49,14 @@ func current(t *testing.T, k custody.Key) custody.Version {
 }
 
 func TestErrors(t *testing.T) {
-	unavailable, unfit, none := custody.Unavailable(errAway, "the key %s is away", "k"),
-		custody.Unfit("the key %s is another", "k"), custody.NoCredential(errAway, "no %s", "token")
+	unavailable, unfit := custody.Unavailable(errAway, "the key %s is away", "k"),
+		custody.Unfit("the key %s is another", "k")
 	for _, tt := range []struct {
 		err        error
 		code, text string
 		unfit      bool
 	}{
-		{unavailable, "custody_unavailable", "the key k is away", false}, {none, "custody_unavailable", "no token", false},
+		{unavailable, "custody_unavailable", "the key k is away", false},
 		{unfit, "custody_unfit", "the key k is another", true},
 		{errors.Join(errAway, unfit), "", "away\nthe key k is another", true}, {errAway, "", "away", false},
 		{nil, "", "", false},
@@ -72,16 +71,7 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%q, want %q", tt.err, tt.text)
 		}
 	}
-	if !errors.Is(unavailable, errAway) || !errors.Is(none, errAway) {
+	if !errors.Is(unavailable, errAway) {
 		t.Error("an error has lost its cause")
-	}
-}
-
-func TestMemoryProperties(t *testing.T) {
-	k, err := custody.NewMemory("k")
-	check.Must(t, err)
-	if p := k.Properties(); p.Custody != custody.ExternalMediator || p.Exportable ||
-		!slices.Equal(p.Observed, []string{"keyExportable"}) {
-		t.Errorf("%+v", p)
 	}
 }

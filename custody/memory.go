@@ -13,8 +13,7 @@ import (
 	"github.com/actionproof/mediator/look"
 )
 
-// Memory is a key that exists only in this process's memory. It is made at the start and never written out. Its
-// artifacts do not show how long it lives: the certificate does.
+// Memory is a key in this process's memory that is never written out.
 type Memory struct {
 	name string
 

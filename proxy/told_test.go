@@ -35,7 +35,7 @@ func insideErrors(t *testing.T) map[string]error {
 		"the custody denies": custody.Unavailable(io.EOF,
 			"Vault denies it to this role (403): update on transit/sign/%s", inside),
 		"the key is another": custody.Unfit("the key %s is of another type", inside),
-		"no credential":      custody.NoCredential(io.EOF, "the secret kv/data/%s cannot be read", inside),
+		"no credential":      custody.Unavailable(io.EOF, "the secret kv/data/%s cannot be read", inside),
 		"the ledger is full": ledger.Unavailable("commit",
 			errors.New("INSERT INTO "+inside+": database or disk is full (13)")),
 		"it was used before": &ledger.ConsumedError{Key: ledger.Key{Kind: "capability", ID: inside}},

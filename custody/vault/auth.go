@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -24,24 +23,23 @@ type Auth interface {
 type AppRole struct {
 	Mount      string // of the auth method; approle if empty
 	RoleIDFile string
-	// SecretIDFile holds the secret id or, with Wrapped, a wrapping token for it. It is read at each login, so a new
-	// one replaces the file. A secret id that Vault refused is not tried again: five failures lock the role for fifteen
-	// minutes.
+	// SecretIDFile holds the secret id or, with Wrapped, a wrapping token for it. It is read at each login. A secret id
+	// that Vault refused is not tried again: five failures lock the role for fifteen minutes.
 	SecretIDFile string
 	Wrapped      bool
-	// Role is the AppRole's name, which a wrapping token must be made for; only with Wrapped.
-	Role string
+	Role         string // the AppRole's name, for which a wrapping token must be made; only with Wrapped
 
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex // guards all below; held during a login
 	wrapping string     // the last unwrapped wrapping token
 	secretID string     // its content
 	refused  pair       // the last refused pair
 }
 
-// pair is a role's login.
 type pair struct{ roleID, secretID string }
 
 func (a *AppRole) login(ctx context.Context, c *api.Client) (*api.Secret, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	roleID, err := readFile(a.RoleIDFile)
 	if err != nil {
 		return nil, err
@@ -51,39 +49,24 @@ func (a *AppRole) login(ctx context.Context, c *api.Client) (*api.Secret, error)
 		return nil, err
 	}
 	with := pair{roleID, secretID}
-	if a.hasRefused(with) {
-		return nil, loginError{
-			fmt.Sprintf(
-				"Vault has refused the role id or the secret id of %s, and they are not tried again: deliver a new secret id",
-				a.SecretIDFile)}
+	if a.refused == with {
+		return nil, loginFailed("Vault has refused the role id or the secret id of %s, and they are not tried again: "+
+			"deliver a new secret id", a.SecretIDFile)
 	}
 	secret, err := c.Logical().WriteWithContext(ctx, "auth/"+cmp.Or(a.Mount, "approle")+"/login",
 		map[string]any{"role_id": roleID, "secret_id": secretID})
 	if answer := (*api.ResponseError)(nil); errors.As(err, &answer) && answer.StatusCode == http.StatusBadRequest {
-		a.refuse(with)
+		a.refused = with
 	}
 	return secret, err
 }
 
-func (a *AppRole) hasRefused(p pair) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.refused == p
-}
-
-func (a *AppRole) refuse(p pair) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.refused = p
-}
-
+// secret returns the secret id. The caller holds mu.
 func (a *AppRole) secret(ctx context.Context, c *api.Client) (string, error) {
 	content, err := readFile(a.SecretIDFile)
 	if err != nil || !a.Wrapped {
 		return content, err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	if content == a.wrapping {
 		return a.secretID, nil
 	}
@@ -95,23 +78,21 @@ func (a *AppRole) secret(ctx context.Context, c *api.Client) (string, error) {
 	return secretID, nil
 }
 
-// unwrap unwraps the secret id. It first checks where the wrapping token was made: otherwise its maker could choose the
-// role.
+// unwrap unwraps the secret id. It first checks the path that made the wrapping token: a thief who exchanged it could
+// otherwise choose the role.
 func (a *AppRole) unwrap(ctx context.Context, c *api.Client, wrapping string) (string, error) {
 	info, err := c.Logical().WriteWithContext(ctx, "sys/wrapping/lookup", map[string]any{"token": wrapping})
 	if err != nil {
 		if answer := (*api.ResponseError)(nil); errors.As(err, &answer) && refuses(answer) {
-			return "", loginError{
-				fmt.Sprintf(
-					"the wrapped secret id in %s has expired or was unwrapped before: deliver another one, and unless this process "+
-						"did that at an earlier start, find out who did", a.SecretIDFile)}
+			return "", loginFailed("the wrapped secret id in %s has expired or was unwrapped before: deliver another one, "+
+				"and unless this process did that at an earlier start, find out who did", a.SecretIDFile)
 		}
 		return "", err
 	}
 	want := "auth/" + cmp.Or(a.Mount, "approle") + "/role/" + a.Role + "/secret-id"
 	if info == nil || info.Data["creation_path"] != want {
-		return "", loginError{
-			fmt.Sprintf("the wrapped secret id in %s was not made for this role: somebody has exchanged it", a.SecretIDFile)}
+		return "", loginFailed("the wrapped secret id in %s was not made for this role: somebody has exchanged it",
+			a.SecretIDFile)
 	}
 	secret, err := c.Logical().UnwrapWithContext(ctx, wrapping)
 	if err != nil {
@@ -122,7 +103,7 @@ func (a *AppRole) unwrap(ctx context.Context, c *api.Client, wrapping string) (s
 			return id, nil
 		}
 	}
-	return "", loginError{"the wrapping holds no secret id"}
+	return "", loginFailed("the wrapping holds no secret id")
 }
 
 // Kubernetes logs in with the pod's service account.
@@ -159,7 +140,7 @@ const maxFile = 64 << 10
 func readFile(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return "", loginError{err.Error()}
+		return "", loginFailed("%v", err)
 	}
 	defer f.Close()
 	raw, err := io.ReadAll(io.LimitReader(f, maxFile+1))
@@ -168,7 +149,7 @@ func readFile(path string) (string, error) {
 	}
 	s := strings.TrimSpace(string(raw))
 	if s == "" || len(raw) > maxFile {
-		return "", loginError{fmt.Sprintf("%s is empty, or longer than %d bytes", path, maxFile)}
+		return "", loginFailed("%s is empty, or longer than %d bytes", path, maxFile)
 	}
 	return s, nil
 }

@@ -1,7 +1,6 @@
 package vault_test
 
 import (
-	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -57,7 +56,7 @@ func TestAppRole(t *testing.T) {
 	t.Run("a secret id that is not wrapped", func(t *testing.T) {
 		s := newSigning(t, time.Hour, time.Hour)
 		s.auth.Wrapped = false
-		s.deliver(t, server.Write(t, "auth/"+s.mount+"/role/signer/secret-id", nil).Data["secret_id"].(string))
+		s.deliver(t, s.secretID(t))
 		s.mustKey(t)
 		s.deliver(t, "8f2a-not-a-secret-id")
 		wantRefused(t, s, "Vault refuses the login for key k (400): check its role and what it logs in with")
@@ -86,10 +85,7 @@ func TestAppRole(t *testing.T) {
 func wantRefused(t *testing.T, s *signing, want string) {
 	t.Helper()
 	_, err := s.key(t)
-	var coded interface{ Code() string }
-	if !errors.As(err, &coded) || coded.Code() != "custody_unavailable" || !strings.Contains(err.Error(), want) {
-		t.Errorf("%v, want %q", err, want)
-	}
+	check.WantCode(t, err, "custody_unavailable", want)
 	if raw, err2 := os.ReadFile(s.auth.SecretIDFile); err2 == nil && len(strings.TrimSpace(string(raw))) > 0 &&
 		strings.Contains(err.Error(), strings.TrimSpace(string(raw))) {
 		t.Errorf("it quotes the secret: %v", err)

@@ -8,13 +8,12 @@ import (
 	"sync"
 
 	"github.com/cloudflare/circl/sign/ed25519"
-	"github.com/hashicorp/vault/api"
 
 	"github.com/actionproof/mediator/custody"
 )
 
-// batcher asks for the signatures of one key version. The first request goes at once; callers that come meanwhile share
-// the next one, like a database's group commit.
+// batcher requests the signatures of one key version. Callers that come during a request share the next one, like a
+// database's group commit.
 type batcher struct {
 	key    *Key
 	number int
@@ -25,7 +24,6 @@ type batcher struct {
 	busy    bool
 }
 
-// wanted is a signature that a caller waits for.
 type wanted struct {
 	message []byte
 	done    chan struct{} // closed with a result
@@ -67,7 +65,7 @@ func (b *batcher) add(w *wanted) bool {
 	return true
 }
 
-// next takes a batch; an empty queue ends the work.
+// next takes a batch. An empty batch ends the work.
 func (b *batcher) next() []*wanted {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -92,14 +90,12 @@ func (b *batcher) work() {
 	}
 }
 
-// result is Vault's answer for one message.
 type result struct {
 	Signature string `json:"signature"`
 	Error     string `json:"error"`
 }
 
-// ask asks Vault for a batch of signatures and returns one result each, in order. Pure Ed25519 takes no prehash and no
-// hash algorithm.
+// ask asks Vault for a batch of signatures, and returns one result each, in order.
 func (b *batcher) ask(batch []*wanted) ([]result, error) {
 	o := b.key.session.server.o
 	ctx, cancel := context.WithTimeout(b.key.session.server.ctx, o.Timeout)
@@ -108,12 +104,8 @@ func (b *batcher) ask(batch []*wanted) ([]result, error) {
 	for i, w := range batch {
 		input[i] = map[string]string{"input": base64.StdEncoding.EncodeToString(w.message)}
 	}
-	var secret *api.Secret
-	err := b.key.session.call(ctx, func(ctx context.Context, c *api.Client) (err error) {
-		secret, err = c.Logical().WriteWithContext(ctx, b.key.path("sign", b.key.name),
-			map[string]any{"key_version": b.number, "batch_input": input})
-		return err
-	})
+	secret, err := b.key.session.write(ctx, b.key.path("sign"),
+		map[string]any{"key_version": b.number, "batch_input": input})
 	if err != nil {
 		return nil, custody.Unavailable(err, "the key %s did not sign: %s", b.key.name, why(err))
 	}

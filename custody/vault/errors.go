@@ -14,8 +14,7 @@ import (
 	"github.com/hashicorp/vault/api"
 )
 
-// environment names the environment variable that Vault's library fails on. These variables do not count here, but the
-// library reads them and the files they name.
+// environment names the environment variable on which Vault's library fails.
 func environment(err error) error {
 	for _, name := range []string{api.EnvVaultCACert, api.EnvVaultCAPath, api.EnvVaultClientCert, api.EnvVaultClientKey} {
 		path := os.Getenv(name)
@@ -24,17 +23,16 @@ func environment(err error) error {
 		}
 		f, cannot := os.Open(path)
 		if cannot != nil {
-			return fmt.Errorf(
-				"the environment has %s=%s, a file that cannot be read (%w). The mediator does not use it, but Vault's library "+
-					"reads it: unset %s", name, path, cannot, name)
+			return fmt.Errorf("the environment has %s=%s, a file that cannot be read (%w). The mediator does not use it, but "+
+				"Vault's library reads it: unset %[1]s", name, path, cannot)
 		}
 		f.Close()
 	}
-	return fmt.Errorf("the environment's VAULT_ variables cannot be read, which the mediator does not use: unset them: %w",
-		err)
+	return fmt.Errorf("Vault's library cannot read the environment's VAULT_ variables, which the mediator does not use: "+
+		"unset them: %w", err)
 }
 
-// why says briefly why Vault did not do something, without tokens and bodies.
+// why explains briefly why Vault did not do something, without tokens and bodies.
 func why(err error) string {
 	var answer *api.ResponseError
 	var wait net.Error
@@ -74,7 +72,6 @@ func answered(e *api.ResponseError) string {
 	return fmt.Sprintf("Vault answers %d", e.StatusCode)
 }
 
-// maxReason bounds a quoted answer, in bytes.
 const maxReason = 400
 
 // reason quotes Vault's reason, for administrators only.
@@ -94,13 +91,13 @@ func said(e *api.ResponseError, what string) bool {
 	return slices.ContainsFunc(e.Errors, func(s string) bool { return strings.Contains(s, what) })
 }
 
-// invalidToken tells an invalid token from one without the right.
+// invalidToken reports whether Vault does not know the token, which is not the same as a missing right.
 func invalidToken(err error) bool {
 	var answer *api.ResponseError
 	return errors.As(err, &answer) && answer.StatusCode == http.StatusForbidden && said(answer, "invalid token")
 }
 
-// broken tells a broken connection from an answer or a timeout.
+// broken reports whether the connection broke: there was neither an answer nor a timeout.
 func broken(err error) bool {
 	var answer *api.ResponseError
 	var login loginError

@@ -2,10 +2,7 @@ package vault_test
 
 import (
 	"context"
-	"crypto/rand"
-	"errors"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -14,25 +11,21 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/custody/vault"
+	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
-func unavailable(err error) bool {
-	refusal := (*custody.Error)(nil)
-	return errors.As(err, &refusal) && refusal.Code() == "custody_unavailable"
-}
+func unavailable(err error) bool { return check.CodeOf(err) == "custody_unavailable" }
 
 // TestFaultsLeaveNothing: network faults, impatient callers and a close leave no goroutine.
 func TestFaultsLeaveNothing(t *testing.T) {
 	proxy := server.NewProxy(t)
-	role := newAppRole(t)
-	role.deliver(t)
+	role := newSigning(t, time.Hour, time.Hour)
 	before := goleak.IgnoreCurrent()
-	s := open(t, server, vault.Options{Address: proxy.Address, Mount: role.name, Timeout: time.Minute})
-	k, err := s.Key(t.Context(), "key", role)
+	s := open(t, vault.Options{Address: proxy.Address, Mount: role.mount})
+	k, err := s.Key(t.Context(), "k", role.auth)
 	check.Must(t, err)
 	for name, f := range map[string]vaulttest.Fault{
 		"none": {}, "slow": {Delay: 300 * time.Millisecond}, "500": {Status: http.StatusInternalServerError},
@@ -76,44 +69,38 @@ func TestFaultsLeaveNothing(t *testing.T) {
 
 // TestARefusedSecretIDIsNotTriedAgain: five failures would lock the role out.
 func TestARefusedSecretIDIsNotTriedAgain(t *testing.T) {
-	role := newAppRole(t)
-	check.Must(t, os.WriteFile(role.SecretIDFile, []byte("00000000-0000-0000-0000-000000000000"), 0o600))
-	s := open(t, server, vault.Options{Mount: role.name})
+	role := newSigning(t, time.Hour, time.Hour)
+	role.auth.Wrapped = false
+	role.deliver(t, "00000000-0000-0000-0000-000000000000")
+	s := open(t, vault.Options{Mount: role.mount})
 	for i := range 10 {
-		_, err := s.Key(t.Context(), "key", role)
+		_, err := s.Key(t.Context(), "k", role.auth)
 		if want := map[bool]string{true: "refuses the login", false: "not tried again"}[i == 0]; !unavailable(err) ||
 			!strings.Contains(err.Error(), want) {
 			t.Fatalf("got %v", err)
 		}
 	}
-	role.deliver(t)
-	if _, err := s.Key(t.Context(), "key", role); err != nil {
+	role.deliver(t, role.secretID(t))
+	if _, err := s.Key(t.Context(), "k", role.auth); err != nil {
 		t.Errorf("the good secret id does not log in: %v", err)
 	}
 }
 
-type appRole struct {
-	*vault.AppRole
-	name string
-}
-
-func newAppRole(t *testing.T) appRole {
-	t.Helper()
-	name := strings.ToLower(rand.Text())
-	server.Mount(t, name, "transit", nil)
-	server.Write(t, name+"/keys/key", map[string]any{"type": "ed25519"})
-	server.TokenFor(t, name, signPolicy(name, "key"), time.Hour) // for its policy
-	server.Write(t, "sys/auth/"+name, map[string]any{"type": "approle"})
-	server.Write(t, "auth/"+name+"/role/r", map[string]any{"token_policies": name})
-	id, err := server.Client(t).Logical().Read("auth/" + name + "/role/r/role-id")
-	check.Must(t, err)
-	return appRole{
-		&vault.AppRole{Mount: name, RoleIDFile: write(t, id.Data["role_id"].(string)),
-			SecretIDFile: filepath.Join(t.TempDir(), "secret-id")}, name}
-}
-
-func (r appRole) deliver(t *testing.T) {
-	t.Helper()
-	id := server.Write(t, "auth/"+r.name+"/role/r/secret-id", nil)
-	check.Must(t, os.WriteFile(r.SecretIDFile, []byte(id.Data["secret_id"].(string)), 0o600))
+func TestNotOpen(t *testing.T) {
+	s := open(t, vault.Options{Address: "http://127.0.0.1:1", Timeout: time.Second})
+	key := s.Prepare("key", &vault.TokenFile{Path: filepath.Join(t.TempDir(), "none")})
+	if v, err := key.Versions(t.Context()); !unavailable(err) {
+		t.Errorf("Versions: %v, %v", v, err)
+	}
+	if v, err := key.Current(t.Context()); !unavailable(err) {
+		t.Errorf("Current: %v, %v", v, err)
+	}
+	if !key.Properties().Exportable {
+		t.Error("Properties: not exportable")
+	}
+	for _, l := range key.Observe(t.Context(), 0) {
+		if l.Result == look.Holds {
+			t.Errorf("Observe: %+v", l)
+		}
+	}
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Health is what a process last saw of Vault, for its metrics.
+// Health is the last known state of Vault, for metrics.
 type Health struct {
 	CertificateUntil time.Time // of Vault's certificate, at the last new connection; zero before
 	Logins           []Login
@@ -18,7 +18,7 @@ type Login struct {
 	Until     time.Time // end of the token without renewal; zero if it does not end or there is none
 }
 
-// Health asks Vault nothing.
+// Health returns the last known state, without a request.
 func (s *Server) Health() Health {
 	var h Health
 	if until := s.certificate.Load(); until != nil {

@@ -10,19 +10,17 @@ import (
 )
 
 func TestHealth(t *testing.T) {
-	role := newAppRole(t)
-	role.deliver(t)
-	proxy := server.NewProxy(t)
-	s := open(t, server, vault.Options{Address: proxy.Address, Mount: role.name, Refresh: time.Hour})
+	role, proxy := newSigning(t, time.Hour, time.Hour), server.NewProxy(t)
+	s := open(t, vault.Options{Address: proxy.Address, Mount: role.mount, Refresh: time.Hour})
 	if h := s.Health(); !h.CertificateUntil.IsZero() || len(h.Logins) != 0 {
 		t.Errorf("before anything was asked: %+v", h)
 	}
-	k, err := s.Key(t.Context(), "key", role)
+	k, err := s.Key(t.Context(), "k", role.auth)
 	check.Must(t, err)
 	want := func(reachable bool) {
 		t.Helper()
 		h := s.Health()
-		if len(h.Logins) != 1 || h.Logins[0].For != "key key" || h.Logins[0].Reachable != reachable ||
+		if len(h.Logins) != 1 || h.Logins[0].For != "key k" || h.Logins[0].Reachable != reachable ||
 			!h.Logins[0].Until.After(time.Now()) || !h.CertificateUntil.After(time.Now()) {
 			t.Errorf("%+v", h)
 		}

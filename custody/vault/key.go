@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
 	"sync"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"github.com/cloudflare/circl/sign/ed25519"
-	"github.com/hashicorp/vault/api"
 	"go.uber.org/zap"
 	"golang.org/x/sync/singleflight"
 
@@ -27,10 +25,10 @@ type Key struct {
 	state   atomic.Pointer[state]
 	failure atomic.Pointer[error] // of the last reading
 
-	flight singleflight.Group // shared by callers that wait for one reading
+	flight singleflight.Group
 
-	mu     sync.Mutex // held while reading the key
-	pinned map[int]custody.Version
+	mu     sync.Mutex              // held while reading the key
+	pinned map[int]custody.Version // every version ever seen
 }
 
 var _ custody.Key = (*Key)(nil)
@@ -49,11 +47,9 @@ type flags struct {
 	Deletable       bool `json:"deletion_allowed"`
 }
 
-// exportable reports whether Vault would give out the private key in any way.
 func (f flags) exportable() bool { return f.Exportable || f.PlaintextBackup }
 
-// Key opens a key: it logs in, reads the key, and reads it again periodically until Close. auth must not be able to use
-// the keys others of other roles ([Key.Observe]).
+// Key prepares and opens a key.
 func (s *Server) Key(ctx context.Context, name string, auth Auth, others ...string) (*Key, error) {
 	k := s.Prepare(name, auth, others...)
 	if err := k.Open(ctx); err != nil {
@@ -63,7 +59,8 @@ func (s *Server) Key(ctx context.Context, name string, auth Auth, others ...stri
 	return k, nil
 }
 
-// Prepare makes a key without asking Vault. Before [Key.Open] succeeds it has no versions and counts as exportable.
+// Prepare makes a key without a request to Vault. Until [Key.Open] succeeds it has no versions and counts as
+// exportable. [Key.Observe] checks that auth cannot use others, the keys of other roles.
 func (s *Server) Prepare(name string, auth Auth, others ...string) *Key {
 	others = slices.DeleteFunc(slices.Clone(others), func(o string) bool { return o == name })
 	k := &Key{session: s.session("key "+name, auth), name: name, others: others, pinned: make(map[int]custody.Version)}
@@ -71,7 +68,7 @@ func (s *Server) Prepare(name string, auth Auth, others ...string) *Key {
 	return k
 }
 
-// Open logs in and reads the key. After an error call it again: it logs in again only if that failed.
+// Open logs in, reads the key, and reads it periodically until Close. Call it again after an error.
 func (k *Key) Open(ctx context.Context) error {
 	if err := k.read(ctx); err != nil {
 		return err
@@ -83,7 +80,7 @@ func (k *Key) Open(ctx context.Context) error {
 // An unused key is read every idle × Refresh. Each reading is two lines in Vault's audit log.
 const idle = 20
 
-// watch reads the key periodically, and more often while that fails. It logs each problem once.
+// watch reads the key periodically, and more often while readings fail. It logs the start and the end of a failure.
 func (k *Key) watch(ctx context.Context) {
 	o := k.session.server.o
 	failing := false
@@ -110,8 +107,8 @@ func (k *Key) watch(ctx context.Context) {
 	}
 }
 
-// used reads the key before a signature: in the background after Refresh, first after Stale. Nobody waits longer than
-// Refresh while Vault is silent.
+// used reads the key for a signature: in the background if the last reading is older than Refresh, and before the
+// signature if it is older than Stale. While Vault does not answer, a signature waits at most Refresh.
 func (k *Key) used(ctx context.Context) {
 	o := k.session.server.o
 	switch age := k.age(); {
@@ -127,7 +124,7 @@ func (k *Key) used(ctx context.Context) {
 	}
 }
 
-// within reads the key unless it was read within maxAge. Callers share one reading.
+// within reads the key unless it was read within maxAge.
 func (k *Key) within(ctx context.Context, maxAge time.Duration) error {
 	if age := k.age(); 0 <= age && age < maxAge {
 		return nil
@@ -140,17 +137,15 @@ func (k *Key) within(ctx context.Context, maxAge time.Duration) error {
 	}
 }
 
-// readOnce reads the key unless a reading is running.
+// readOnce reads the key. Callers share one reading.
 func (k *Key) readOnce() <-chan singleflight.Result {
 	return k.flight.DoChan("", func() (any, error) { return nil, k.read(k.session.server.ctx) })
 }
 
-// age is the time since the last reading.
 func (k *Key) age() time.Duration {
 	return k.session.server.o.Now().Sub(k.state.Load().read)
 }
 
-// described is Vault's description of a key.
 type described struct {
 	flags
 	Type    string          `json:"type"`
@@ -158,7 +153,7 @@ type described struct {
 	Keys    json.RawMessage `json:"keys"` // its shape depends on the type
 }
 
-// read reads the key from Vault. An unfit key stays unfit until a reading finds it fit.
+// read reads the key. An unfit key stays unfit until a reading finds it fit.
 func (k *Key) read(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -169,17 +164,13 @@ func (k *Key) read(ctx context.Context) error {
 	return err
 }
 
-// describe asks Vault for the description and takes it over. The caller holds mu.
+// describe reads Vault's description of the key into state. The caller holds mu.
 func (k *Key) describe(ctx context.Context) error {
 	o := k.session.server.o
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	asked := o.Now() // the reading is no older than the question
-	var secret *api.Secret
-	err := k.session.call(ctx, func(ctx context.Context, c *api.Client) (err error) {
-		secret, err = c.Logical().ReadWithContext(ctx, o.Mount+"/keys/"+k.name)
-		return err
-	})
+	secret, err := k.session.read(ctx, k.path("keys"))
 	if err != nil {
 		return custody.Unavailable(err, "the key %s cannot be read: %s", k.name, why(err))
 	}
@@ -192,9 +183,8 @@ func (k *Key) describe(ctx context.Context) error {
 		return custody.Unavailable(err, "Vault's description of the key %s cannot be read", k.name)
 	}
 	if d.Type != "ed25519" || d.Derived {
-		return custody.Unfit(
-			"the key %s in Vault is of the type %s and not a plain ed25519: make another one with a name of its own", k.name,
-			d.Type)
+		return custody.Unfit("the key %s in Vault is of the type %s and not a plain ed25519: make another one with a name "+
+			"of its own", k.name, d.Type)
 	}
 	versions, err := k.versions(d)
 	if err != nil {
@@ -205,8 +195,8 @@ func (k *Key) describe(ctx context.Context) error {
 	return nil
 }
 
-// versions returns the described versions, oldest first. A version's public key must stay the same: a key that was
-// deleted and made again is another key.
+// versions returns the described versions, oldest first. A version whose public key has changed makes the key unfit:
+// the key was deleted and made again.
 func (k *Key) versions(d described) ([]custody.Version, error) {
 	var keys map[string]struct {
 		Public string    `json:"public_key"`
@@ -225,7 +215,8 @@ func (k *Key) versions(d described) ([]custody.Version, error) {
 		}
 		known, ok := k.pinned[number]
 		if !ok {
-			k.pinned[number] = k.version(number, public).MadeAt(described.Made)
+			b := &batcher{key: k, number: number, public: public}
+			k.pinned[number] = custody.NewVersion(k.name, number, public, b.sign).MadeAt(described.Made)
 		} else if !known.Public().Equal(ed25519.PublicKey(public)) {
 			return nil, custody.Unfit("version %d of the key %s in Vault is another key than before: somebody has replaced it",
 				number, k.name)
@@ -243,39 +234,22 @@ func (k *Key) versions(d described) ([]custody.Version, error) {
 	return out, nil
 }
 
-// version makes a version with its own batcher.
-func (k *Key) version(number int, public ed25519.PublicKey) custody.Version {
-	b := &batcher{key: k, number: number, public: public}
-	return custody.NewVersion(k.name, number, public, b.sign)
-}
-
-// note logs new and gone versions.
 func (k *Key) note(now []custody.Version) {
 	before := k.state.Load()
 	if before.read.IsZero() {
 		return
 	}
-	kids := func(all []custody.Version) []string {
-		out := make([]string, len(all))
-		for i, v := range all {
-			out[i] = v.KeyID()
-		}
-		return out
-	}
-	was, is := kids(before.versions), kids(now)
-	for _, kid := range is {
-		if !slices.Contains(was, kid) {
-			k.session.server.o.Log.Info("a new key version", zap.String("kid", kid))
+	log := func(what string, versions, without []custody.Version) {
+		for _, v := range versions {
+			if !slices.ContainsFunc(without, func(o custody.Version) bool { return o.KeyID() == v.KeyID() }) {
+				k.session.server.o.Log.Info(what, zap.String("kid", v.KeyID()))
+			}
 		}
 	}
-	for _, kid := range was {
-		if !slices.Contains(is, kid) {
-			k.session.server.o.Log.Info("a key version is retired", zap.String("kid", kid))
-		}
-	}
+	log("a new key version", now, before.versions)
+	log("a key version is retired", before.versions, now)
 }
 
-// Name returns the key's name.
 func (k *Key) Name() string { return k.name }
 
 // Current returns the newest version, read at most Stale ago.
@@ -297,7 +271,7 @@ func (k *Key) Versions(context.Context) ([]custody.Version, error) {
 	return slices.Clone(s.versions), nil
 }
 
-// known returns the last reading. After a failed one it counts for Stale.
+// known returns the last good reading. After a failed one it may be Stale old.
 func (k *Key) known() (*state, error) {
 	o := k.session.server.o
 	if k.lately() != nil {
@@ -306,7 +280,7 @@ func (k *Key) known() (*state, error) {
 	return k.fresh(idle*o.Refresh + o.Stale)
 }
 
-// fresh returns the last reading, unless it is older than maxAge.
+// fresh returns the last good reading, unless it is older than maxAge.
 func (k *Key) fresh(maxAge time.Duration) (*state, error) {
 	s, o, lately := k.state.Load(), k.session.server.o, k.lately()
 	if custody.IsUnfit(lately) {
@@ -334,13 +308,13 @@ func (k *Key) lately() error {
 	return nil
 }
 
-// Properties returns Vault's properties of the key.
+// Properties returns what Vault says of the key.
 func (k *Key) Properties() custody.Properties {
 	return custody.Properties{Custody: custody.ExternalMediator, Exportable: k.state.Load().flags.exportable(),
 		Observed: []string{"keyCustody", "keyExportable"}}
 }
 
-// path joins names to a Transit path.
-func (k *Key) path(what, name string) string {
-	return fmt.Sprintf("%s/%s/%s", k.session.server.o.Mount, what, name)
+// path is the key's path for an operation of the Transit engine.
+func (k *Key) path(operation string) string {
+	return k.session.server.o.Mount + "/" + operation + "/" + k.name
 }

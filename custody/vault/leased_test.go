@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/test/check"
 )
@@ -58,10 +56,7 @@ func TestLeasedSecret(t *testing.T) {
 	first := server.TokenFor(t, "leased", policy, time.Hour)
 	file := write(t, first)
 	c := &clock{t: time.Now()}
-	v, err := vault.NewServer(vault.Options{Address: server.Address, CAFile: server.CAFile, Log: zap.NewNop(), Now: c.now})
-	check.Must(t, err)
-	t.Cleanup(func() { _ = v.Close() })
-	all := v.Secrets(&vault.TokenFile{Path: file})
+	all := open(t, vault.Options{Now: c.now}).Secrets(&vault.TokenFile{Path: file})
 	s := all.Secret("leased/creds/deploy", "token")
 	wantSecret(t, s, "token-1")
 	c.add(54*time.Second - time.Nanosecond)

@@ -21,7 +21,6 @@ import (
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/test/check"
-	"github.com/actionproof/mediator/test/vaulttest"
 )
 
 // countingVault answers in memory and counts requests. It has one key under every name.
@@ -193,14 +192,12 @@ func TestLoadInUse(t *testing.T) {
 
 // TestAuditLines: lines grow only with accepted versions.
 func TestAuditLines(t *testing.T) {
-	v := vaulttest.New(t)
 	path := filepath.Join(t.TempDir(), "audit.log")
-	v.Write(t, "sys/audit/file", map[string]any{"type": "file", "options": map[string]any{"file_path": path}})
-	v.Mount(t, "transit", "transit", nil)
-	v.Write(t, "transit/keys/key", map[string]any{"type": "ed25519"})
-	token := v.TokenFor(t, "key", signPolicy("transit", "key"), time.Hour)
-	s := open(t, v, vault.Options{Refresh: time.Hour})
-	k, err := s.Key(t.Context(), "key", &vault.TokenFile{Path: write(t, token)}, "a", "b", "c", "d", "e", "f")
+	server.Write(t, "sys/audit/file", map[string]any{"type": "file", "options": map[string]any{"file_path": path}})
+	defer server.Reset(t)
+	mount, auth := newKey(t)
+	s := open(t, vault.Options{Mount: mount, Refresh: time.Hour})
+	k, err := s.Key(t.Context(), "k", auth, "a", "b", "c", "d", "e", "f")
 	check.Must(t, err)
 	measure := func(do func()) (lines, bytes int) {
 		t.Helper()
@@ -211,18 +208,16 @@ func TestAuditLines(t *testing.T) {
 		check.Must(t, err)
 		return strings.Count(string(after[len(before):]), "\n"), len(after) - len(before)
 	}
-	read := func() {
-		check.Must(t, k.Read(t.Context()))
-	}
+	read := func() { check.Must(t, k.Read(t.Context())) }
 	lines, one := measure(read)
 	if lines != 2 {
 		t.Errorf("a reading is %d lines", lines)
 	}
 	for range 9 {
-		v.Write(t, "transit/keys/key/rotate", nil)
+		server.Write(t, mount+"/keys/k/rotate", nil)
 	}
 	_, ten := measure(read)
-	v.Write(t, "transit/keys/key/config", map[string]any{"min_decryption_version": 10})
+	server.Write(t, mount+"/keys/k/config", map[string]any{"min_decryption_version": 10})
 	_, retired := measure(read)
 	if retired > one+one/10 {
 		t.Errorf("a reading has %d bytes with one version, and %d after nine were retired", one, retired)

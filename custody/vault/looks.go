@@ -9,19 +9,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hashicorp/vault/api"
-
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/look"
 )
 
-// Observe reports what Vault says of the key, and of the rights of the role's token.
+// Observe reports what Vault says of the key and of the role's token.
 func (k *Key) Observe(ctx context.Context, maxAge time.Duration) []look.Observation {
 	_ = k.within(ctx, maxAge) // custodyLook reports the result
 	return []look.Observation{k.custodyLook(), k.apartLook(ctx, maxAge)}
 }
 
-// custodyLook reports whether Vault would let the key out or be replaced.
 func (k *Key) custodyLook() look.Observation {
 	s, err := k.known()
 	if custody.IsUnfit(err) {
@@ -42,19 +39,17 @@ func (k *Key) custodyLook() look.Observation {
 		return look.New(look.Custody, look.Contradicts,
 			fmt.Sprintf("Vault says that the key %s %s.", k.name, strings.Join(against, ", ")))
 	}
-	return look.New(look.Custody, look.Holds,
-		fmt.Sprintf(
-			"Vault says that the key %s is Ed25519, and that it can be neither exported, nor backed up in plaintext, nor "+
-				"deleted.", k.name))
+	return look.New(look.Custody, look.Holds, "Vault says that the key "+k.name+
+		" is Ed25519, and that it can be neither exported, nor backed up in plaintext, nor deleted.")
 }
 
 // apartLook reports whether the role's token can only read its own key's description and sign with it.
 func (k *Key) apartLook(ctx context.Context, maxAge time.Duration) look.Observation {
-	return k.session.apart(ctx, maxAge, "sign with it", []string{k.path("keys", k.name)}, k.forbidden())
+	return k.session.apart(ctx, maxAge, "sign with it", []string{k.path("keys")}, k.forbidden())
 }
 
-// apart checks that the session's token can read own and do nothing with forbidden. It skips a token that was good
-// within maxAge.
+// apart checks that the session's token can only read own and cannot use forbidden. It repeats a good result of the
+// same token that is younger than maxAge.
 func (e *session) apart(ctx context.Context, maxAge time.Duration, purpose string, own,
 	forbidden []string) look.Observation {
 	asked, token := e.server.o.Now(), e.client.Token()
@@ -66,12 +61,11 @@ func (e *session) apart(ctx context.Context, maxAge time.Duration, purpose strin
 	case look.Holds:
 		e.good.Store(&goodToken{token: token, at: asked, seen: seen})
 	case look.Contradicts:
-		e.good.Store(nil) // a good result of before must not be repeated now
+		e.good.Store(nil) // an earlier good result must not be repeated
 	}
 	return seen
 }
 
-// goodToken is a token with a good result.
 type goodToken struct {
 	token string
 	at    time.Time
@@ -102,7 +96,6 @@ func (e *session) lookApart(ctx context.Context, purpose string, own, forbidden 
 			e.name, strings.Join(token.Policies, ", "), token.TTL))
 }
 
-// tokenInfo is what Vault says of a token.
 type tokenInfo struct {
 	Policies []string `json:"policies"`
 	Identity []string `json:"identity_policies"`
@@ -111,13 +104,10 @@ type tokenInfo struct {
 
 func (e *session) token(ctx context.Context) (tokenInfo, error) {
 	var info tokenInfo
-	err := e.call(ctx, func(ctx context.Context, c *api.Client) error {
-		secret, err := c.Auth().Token().LookupSelfWithContext(ctx)
-		if err != nil {
-			return err
-		}
-		return decode(secret, &info)
-	})
+	secret, err := e.read(ctx, "auth/token/lookup-self")
+	if err == nil {
+		err = decode(secret, &info)
+	}
 	info.Policies = append(info.Policies, info.Identity...)
 	return info, err
 }
@@ -126,19 +116,19 @@ func (e *session) token(ctx context.Context) (tokenInfo, error) {
 func (k *Key) forbidden() []string {
 	out := k.session.server.forbidden(k.others)
 	for _, what := range []string{"export/signing-key", "backup", "restore"} {
-		out = append(out, k.path(what, k.name))
+		out = append(out, k.path(what))
 	}
 	for _, what := range []string{"config", "rotate", "trim", "import", "import_version", "soft-delete"} {
-		out = append(out, k.path("keys", k.name)+"/"+what)
+		out = append(out, k.path("keys")+"/"+what)
 	}
 	for _, other := range append([]string{k.name}, k.others...) { // wrapped for another key
-		out = append(out, k.path("byok-export", other)+"/"+k.name)
+		out = append(out, k.path("byok-export/"+other))
 	}
 	return out
 }
 
-// forbidden lists what no role's token may use: other keys, and Vault itself. A name without a key stands for all
-// unknown keys: only a wildcard policy allows it.
+// forbidden lists what no role's token may use: other keys, and Vault itself. Only a wildcard policy allows its random
+// names.
 func (s *Server) forbidden(keys []string) []string {
 	out := []string{"sys/policies/acl/" + rand.Text(), "auth/token/create", "auth/token/create-orphan",
 		"sys/auth/" + rand.Text(), "sys/mounts/" + rand.Text()}
@@ -154,11 +144,7 @@ func (s *Server) forbidden(keys []string) []string {
 // capabilities returns the token's rights on the forbidden paths, and beyond reading on its own.
 func (e *session) capabilities(ctx context.Context, own, forbidden []string) ([]string, error) {
 	paths := slices.Concat(own, forbidden)
-	var secret *api.Secret
-	err := e.call(ctx, func(ctx context.Context, c *api.Client) (err error) {
-		secret, err = c.Logical().WriteWithContext(ctx, "sys/capabilities-self", map[string]any{"paths": paths})
-		return err
-	})
+	secret, err := e.write(ctx, "sys/capabilities-self", map[string]any{"paths": paths})
 	if err != nil {
 		return nil, err
 	}

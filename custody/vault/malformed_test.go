@@ -9,11 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/look"
-	"github.com/actionproof/mediator/test/check"
 )
 
 func TestUselessAnswers(t *testing.T) {
@@ -35,10 +32,8 @@ func TestUselessAnswers(t *testing.T) {
 					fmt.Fprint(w, `{"data":{"policies":["default"]}}`)
 				}))
 				t.Cleanup(fake.Close)
-				v, err := vault.NewServer(vault.Options{Address: fake.URL, Log: zap.NewNop(), Now: time.Now, Timeout: time.Hour})
-				check.Must(t, err)
-				t.Cleanup(func() { _ = v.Close() })
-				of := v.Secrets(&vault.TokenFile{Path: write(t, "a token")}, "key")
+				s := open(t, vault.Options{Address: fake.URL, Timeout: time.Hour})
+				of := s.Secrets(&vault.TokenFile{Path: write(t, "a token")}, "key")
 				if seen := of.Look(t.Context(), 0); seen.Result != look.NotObserved {
 					t.Errorf("seen: %+v", seen)
 				}

@@ -2,10 +2,8 @@ package vault_test
 
 import (
 	"encoding/json"
-	"errors"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
@@ -19,16 +17,14 @@ func TestRetireBesideMinEncryptionVersion(t *testing.T) {
 		"not set": {0, 0}, "an earlier one": {1, 3}, "the one before": {2, 3}, "the same": {3, 3}, "a later one": {4, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
-			mount := "owned-" + strings.ReplaceAll(name, " ", "-")
-			owner := newOwner(t, mount, server.Address)
-			key := mount + "/keys/key"
+			owner, key := newOwner(t, server.Address, `"read", "update"`)
 			for range 3 {
 				server.Write(t, key+"/rotate", nil)
 			}
 			if tt.signs > 0 {
 				server.Write(t, key+"/config", map[string]any{"min_encryption_version": tt.signs})
 			}
-			check.Must(t, owner.Retire(t.Context(), "key", 3))
+			check.Must(t, owner.Retire(t.Context(), "k", 3))
 			secret, err := server.Client(t).Logical().Read(key)
 			check.Must(t, err)
 			number := func(name string) int {
@@ -45,8 +41,8 @@ func TestRetireBesideMinEncryptionVersion(t *testing.T) {
 
 func TestOwnerIsTold(t *testing.T) {
 	proxy := server.NewProxy(t)
-	owner := newOwner(t, "told", proxy.Address)
-	server.Write(t, "told/keys/key/rotate", nil)
+	owner, key := newOwner(t, proxy.Address, `"read", "update"`)
+	server.Write(t, key+"/rotate", nil)
 	for _, tt := range []struct {
 		name, code, want string
 		do               func() error
@@ -62,41 +58,30 @@ func TestOwnerIsTold(t *testing.T) {
 			}))
 			defer frozen.Close()
 			token := &vault.TokenFile{Path: write(t, "token")}
-			_, err := open(t, server, vault.Options{Address: frozen.URL}).Owner(token).Rotate(t.Context(), "key")
+			_, err := open(t, vault.Options{Address: frozen.URL}).Owner(token).Rotate(t.Context(), "key")
 			return err
 		}},
 		{"a right that is not given", "custody_refused", "permission denied", func() error {
-			other := newOwner(t, "other", proxy.Address, "read")
-			server.Write(t, "other/keys/key/rotate", nil)
-			return other.Retire(t.Context(), "key", 2)
+			other, key := newOwner(t, proxy.Address, `"read"`)
+			server.Write(t, key+"/rotate", nil)
+			return other.Retire(t.Context(), "k", 2)
 		}},
 		{"an outage", "custody_unavailable", "cannot be reached", func() error {
 			proxy.Set(t, vaulttest.Fault{Refuse: true})
-			return owner.Retire(t.Context(), "key", 2)
+			return owner.Retire(t.Context(), "k", 2)
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			err := tt.do()
-			var coded interface {
-				error
-				Code() string
-			}
-			if !errors.As(err, &coded) || coded.Code() != tt.code || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("got %v, want %s with %q", err, tt.code, tt.want)
-			}
+			check.WantCode(t, tt.do(), tt.code, tt.want)
 		})
 	}
 }
 
-func newOwner(t *testing.T, mount, address string, capabilities ...string) *vault.Owner {
+// newOwner makes an owner with capabilities on a key, whose path it returns.
+func newOwner(t *testing.T, address, capabilities string) (*vault.Owner, string) {
 	t.Helper()
-	server.Mount(t, mount, "transit", nil)
-	server.Write(t, mount+"/keys/key", map[string]any{"type": "ed25519"})
-	if capabilities == nil {
-		capabilities = []string{"read", "update"}
-	}
-	list, err := json.Marshal(capabilities)
-	check.Must(t, err)
-	token := server.TokenFor(t, mount, `path "`+mount+`/keys/*" { capabilities = `+string(list)+` }`, time.Hour)
-	return open(t, server, vault.Options{Address: address, Mount: mount}).Owner(&vault.TokenFile{Path: write(t, token)})
+	mount := newTransit(t)
+	token := server.TokenFor(t, mount, `path "`+mount+`/keys/*" { capabilities = [`+capabilities+`] }`, time.Hour)
+	s := open(t, vault.Options{Address: address, Mount: mount})
+	return s.Owner(&vault.TokenFile{Path: write(t, token)}), mount + "/keys/k"
 }

@@ -30,9 +30,8 @@ func (o *Owner) Rotate(ctx context.Context, key string) (version int, err error)
 	return k.latest, err
 }
 
-// Retire has Vault accept no version before oldest, for any use. Processes no longer publish those, so verifiers refuse
-// their signatures. It never undoes an earlier retirement. It also raises min_encryption_version if that is lower,
-// because Vault would refuse.
+// Retire makes Vault accept no version before oldest. Processes then stop publishing the earlier versions, and
+// verifiers refuse their signatures. Retire also raises a lower min_encryption_version, which Vault requires.
 func (o *Owner) Retire(ctx context.Context, key string, oldest int) error {
 	k, err := o.describe(ctx, key)
 	if err != nil {
@@ -53,7 +52,7 @@ func (o *Owner) Retire(ctx context.Context, key string, oldest int) error {
 }
 
 func (o *Owner) write(ctx context.Context, path string, data map[string]any) error {
-	// Asked once, even if the answer is lost: rotating twice is not rotating.
+	// call could ask twice, and rotate twice.
 	if o.session.client.Token() == "" {
 		if err := o.session.login(ctx, ""); err != nil {
 			return err
@@ -63,19 +62,13 @@ func (o *Owner) write(ctx context.Context, path string, data map[string]any) err
 	return err
 }
 
-// ownedKey is an owner's view of a key.
 type ownedKey struct {
 	oldest, latest int // accepted versions
 	signs          int // oldest signing version; 0 if not set
 }
 
-// describe reads a key.
 func (o *Owner) describe(ctx context.Context, key string) (k ownedKey, err error) {
-	var secret *api.Secret
-	err = o.session.call(ctx, func(ctx context.Context, c *api.Client) (err error) {
-		secret, err = c.Logical().ReadWithContext(ctx, o.session.server.o.Mount+"/keys/"+key)
-		return err
-	})
+	secret, err := o.session.read(ctx, o.session.server.o.Mount+"/keys/"+key)
 	if err != nil {
 		return k, notDone(err, "the key %s cannot be read", key)
 	}
@@ -95,7 +88,7 @@ func (o *Owner) describe(ctx context.Context, key string) (k ownedKey, err error
 	return k, nil
 }
 
-// notDone is custody_refused with Vault's reason if Vault would say the same again, else custody_unavailable.
+// notDone is custody_refused with Vault's reason if Vault would refuse again, else custody_unavailable.
 func notDone(err error, what string, args ...any) error {
 	sentence := fmt.Sprintf(what, args...) + ": " + why(err)
 	var answer *api.ResponseError

@@ -32,20 +32,19 @@ func (s *Secrets) Look(ctx context.Context, maxAge time.Duration) look.Observati
 	return s.session.apart(ctx, maxAge, "read them", nil, s.session.server.forbidden(s.keys))
 }
 
-// Secret is one field of one secret. It is safe for concurrent use.
+// Secret is one field of a secret. It is safe for concurrent use.
 type Secret struct {
 	session     *session
 	path, field string
 	flight      singleflight.Group
 
-	mu   sync.Mutex // guards all below
-	held held
-	old  bool // refused; to be read again
-	// least time between readings after refusals
-	pause time.Duration
+	mu    sync.Mutex // guards all below
+	held  held
+	old   bool          // refused; to be read again
+	pause time.Duration // the least time between two readings of a refused secret
 }
 
-// held is a secret in memory. It is never printed.
+// held is a secret in memory.
 type held struct {
 	value string
 	read  time.Time
@@ -56,8 +55,8 @@ type held struct {
 // MaxHeld bounds the use of a secret without a lease. A lease ends earlier or later by itself.
 const MaxHeld = time.Minute
 
-// refusedPause is the least time between two readings of a refused secret. It doubles up to MaxHeld: an agent may find
-// a call that always gets 401, and some engines make a new secret for each reading.
+// refusedPause is the first pause. It doubles up to MaxHeld: an agent may find a call that always gets 401, and some
+// engines make a new secret for each reading.
 const refusedPause = time.Second
 
 // Secret reads a field of the secret at path, as `vault read` takes it: kv/data/github (KV version 2), or
@@ -66,7 +65,7 @@ func (s *Secrets) Secret(path, field string) *Secret {
 	return &Secret{session: s.session, path: path, field: field}
 }
 
-// Secret returns the secret, and reads it again if it no longer counts.
+// Secret returns the secret, which it reads again if necessary.
 func (s *Secret) Secret(ctx context.Context) (string, error) {
 	if value, ok := s.fresh(); ok {
 		return value, nil
@@ -84,11 +83,11 @@ func (s *Secret) Secret(ctx context.Context) (string, error) {
 		value, _ := got.Val.(string)
 		return value, got.Err
 	case <-ctx.Done():
-		return "", custody.NoCredential(ctx.Err(), "the credential %s was not read from Vault in time", s.path)
+		return "", custody.Unavailable(ctx.Err(), "the credential %s was not read from Vault in time", s.path)
 	}
 }
 
-// fresh returns the held secret if it still counts.
+// fresh returns the held secret if it may still be used.
 func (s *Secret) fresh() (string, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +97,8 @@ func (s *Secret) fresh() (string, bool) {
 	return h.value, ok
 }
 
-// Refused has the secret read again before its next use, after a 401 from upstream. A fresh one is not at fault.
+// Refused makes the next use read the secret again, after a 401 from upstream. It ignores a secret that was only just
+// read.
 func (s *Secret) Refused(value string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,11 +119,11 @@ func (s *Secret) read(ctx context.Context) (string, error) {
 	})
 	if answer := (*api.ResponseError)(nil); errors.As(err, &answer) && answer.StatusCode == http.StatusForbidden &&
 		!invalidToken(err) {
-		return "", custody.NoCredential(err,
+		return "", custody.Unavailable(err,
 			"Vault denies the role of API credentials to read %s (403): add it to the role's policy", s.path)
 	}
 	if err != nil {
-		return "", custody.NoCredential(err, "the credential %s cannot be read: %s", s.path, why(err))
+		return "", custody.Unavailable(err, "the credential %s cannot be read: %s", s.path, why(err))
 	}
 	value, err := s.value(secret)
 	if err != nil {
@@ -145,7 +145,7 @@ func (s *Secret) read(ctx context.Context) (string, error) {
 // value takes the field from Vault's answer. KV version 2 has the secret below data, beside metadata.
 func (s *Secret) value(secret *api.Secret) (string, error) {
 	if secret == nil {
-		return "", custody.NoCredential(nil,
+		return "", custody.Unavailable(nil,
 			"Vault has nothing at %s (a path in version 2 of the KV engine has data/ after the mount)", s.path)
 	}
 	data := secret.Data
@@ -155,11 +155,10 @@ func (s *Secret) value(secret *api.Secret) (string, error) {
 	value, _ := data[s.field].(string)
 	switch {
 	case value == "":
-		return "", custody.NoCredential(nil, "what Vault has at %s has no field %s that is a text", s.path, s.field)
+		return "", custody.Unavailable(nil, "what Vault has at %s has no field %s that is a text", s.path, s.field)
 	case len(value) > maxFile || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		return "", custody.NoCredential(nil,
-			"the field %s of %s in Vault is longer than %d bytes, or holds a line end or another control character", s.field,
-			s.path, maxFile)
+		return "", custody.Unavailable(nil, "the field %s of %s in Vault is longer than %d bytes, or holds a line end or "+
+			"another control character", s.field, s.path, maxFile)
 	}
 	return value, nil
 }

@@ -12,14 +12,14 @@ import (
 	"go.uber.org/zap"
 )
 
-// session keeps one role logged in: it renews the token, and replaces it at its end.
+// session keeps one role logged in. It renews the token, and logs in again when it ends.
 type session struct {
 	server *Server
 	auth   Auth
 	name   string      // its purpose, for the log
 	client *api.Client // holds the token
 
-	good    atomic.Pointer[goodToken] // nil until one was seen
+	good    atomic.Pointer[goodToken]
 	reached atomic.Bool               // the last request succeeded
 	until   atomic.Pointer[time.Time] // the token's end; nil if it has none
 
@@ -49,8 +49,26 @@ func (s *Server) session(name string, auth Auth) *session {
 // maxAsks bounds the attempts at one request: a token may be revoked, and its successor too.
 const maxAsks = 3
 
-// call asks Vault. It logs in without a token, and again if Vault does not know the token. A broken connection is tried
-// again, so a request may arrive twice.
+// read reads path, as call does.
+func (e *session) read(ctx context.Context, path string) (secret *api.Secret, err error) {
+	err = e.call(ctx, func(ctx context.Context, c *api.Client) (err error) {
+		secret, err = c.Logical().ReadWithContext(ctx, path)
+		return err
+	})
+	return secret, err
+}
+
+// write writes to path, as call does.
+func (e *session) write(ctx context.Context, path string, data map[string]any) (secret *api.Secret, err error) {
+	err = e.call(ctx, func(ctx context.Context, c *api.Client) (err error) {
+		secret, err = c.Logical().WriteWithContext(ctx, path, data)
+		return err
+	})
+	return secret, err
+}
+
+// call asks Vault. It first logs in if there is no token or Vault does not know it. It asks again after a broken
+// connection, so a request may arrive twice.
 func (e *session) call(ctx context.Context, ask func(context.Context, *api.Client) error) (err error) {
 	defer func() { e.reached.Store(err == nil) }()
 	token := e.client.Token()
@@ -101,26 +119,27 @@ type loginError struct{ detail string }
 
 func (e loginError) Error() string { return e.detail }
 
+func loginFailed(format string, args ...any) error { return loginError{fmt.Sprintf(format, args...)} }
+
 // authenticate gets another token than old.
 func (e *session) authenticate(ctx context.Context, old string) (*api.Secret, error) {
 	secret, err := e.auth.login(ctx, e.server.client())
 	var answer *api.ResponseError
 	switch {
 	case errors.As(err, &answer) && refuses(answer):
-		return nil, loginError{
-			fmt.Sprintf("Vault refuses the login for %s (%d): check its role and what it logs in with", e.name,
-				answer.StatusCode)}
+		return nil, loginFailed("Vault refuses the login for %s (%d): check its role and what it logs in with", e.name,
+			answer.StatusCode)
 	case err != nil:
 		return nil, fmt.Errorf("the login for %s: %w", e.name, err)
 	case secret == nil || secret.Auth == nil || secret.Auth.ClientToken == "":
-		return nil, loginError{fmt.Sprintf("the login for %s gave no token", e.name)}
+		return nil, loginFailed("the login for %s gave no token", e.name)
 	case secret.Auth.ClientToken == old: // a file's
-		return nil, loginError{"Vault does not know the token any more, and there is no other one yet"}
+		return nil, loginFailed("Vault does not know the token any more, and there is no other one yet")
 	}
 	return secret, nil
 }
 
-// renew renews the token as long as Vault allows, then logs in before it ends. The caller holds mu.
+// renew renews the token as long as Vault allows, and then logs in before it ends. The caller holds mu.
 func (e *session) renew(secret *api.Secret) {
 	ctx, cancel := context.WithCancel(e.ctx)
 	e.stop = cancel
@@ -156,7 +175,7 @@ func (e *session) renew(secret *api.Secret) {
 	})
 }
 
-// giveBack revokes the token at the end of the session, so that it does not outlive the process.
+// giveBack revokes the token at the end of the session: it must not outlive the process.
 func (e *session) giveBack() {
 	<-e.ctx.Done()
 	e.mu.Lock()

@@ -3,7 +3,6 @@ package vault_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -19,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
+// signing is a role that signs with the key k, and logs in with a wrapped secret id.
 type signing struct {
 	mount string
 	said  chan string // its log
@@ -26,13 +26,9 @@ type signing struct {
 	auth *vault.AppRole
 }
 
-var mounts atomic.Int64
-
 func newSigning(t *testing.T, ttl, maxTTL time.Duration) *signing {
 	t.Helper()
-	mount, dir := fmt.Sprintf("role-%d", mounts.Add(1)), t.TempDir()
-	server.Mount(t, mount, "transit", nil)
-	server.Write(t, mount+"/keys/k", map[string]any{"type": "ed25519"})
+	mount, dir := newTransit(t), t.TempDir()
 	server.Write(t, "sys/policies/acl/"+mount,
 		map[string]any{"policy": signPolicy(mount, "k") + `path "auth/token/renew-self" { capabilities = ["update"] }`})
 	server.Write(t, "sys/auth/"+mount, map[string]any{"type": "approle"})
@@ -47,8 +43,7 @@ func newSigning(t *testing.T, ttl, maxTTL time.Duration) *signing {
 	s := &signing{mount: mount, said: make(chan string, 4096)}
 	s.auth = &vault.AppRole{Mount: mount, Role: "signer", RoleIDFile: write(t, roleID.Data["role_id"].(string)),
 		SecretIDFile: filepath.Join(dir, "secret-id"), Wrapped: true}
-	s.Options = vault.Options{Address: server.Address, CAFile: server.CAFile, Mount: mount, Timeout: time.Minute,
-		Now: time.Now, Log: zap.New(heard{s.said})}
+	s.Options = vault.Options{Mount: mount, Log: zap.New(heard{s.said})}
 	s.deliver(t, s.wrapped(t, "auth/"+mount+"/role/signer/secret-id"))
 	return s
 }
@@ -94,6 +89,12 @@ func (s *signing) wrapped(t *testing.T, path string) string {
 	return secret.WrapInfo.Token
 }
 
+// secretID makes a secret id that is not wrapped.
+func (s *signing) secretID(t *testing.T) string {
+	t.Helper()
+	return server.Write(t, "auth/"+s.mount+"/role/signer/secret-id", nil).Data["secret_id"].(string)
+}
+
 func (s *signing) deliver(t *testing.T, content string) { replace(t, s.auth.SecretIDFile, content) }
 
 func replace(t *testing.T, path, content string) {
@@ -103,12 +104,9 @@ func replace(t *testing.T, path, content string) {
 
 func (s *signing) key(t *testing.T) (*vault.Key, error) {
 	t.Helper()
-	v, err := vault.NewServer(s.Options)
-	check.Must(t, err)
-	t.Cleanup(func() { _ = v.Close() })
 	auth := &vault.AppRole{Mount: s.auth.Mount, Role: s.auth.Role, RoleIDFile: s.auth.RoleIDFile,
 		SecretIDFile: s.auth.SecretIDFile, Wrapped: s.auth.Wrapped}
-	return v.Key(t.Context(), "k", auth)
+	return open(t, s.Options).Key(t.Context(), "k", auth)
 }
 
 func (s *signing) mustKey(t *testing.T) *vault.Key {

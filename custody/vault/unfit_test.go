@@ -29,15 +29,13 @@ func TestUnfit(t *testing.T) {
 		"is of the type ed25519 and not a plain ed25519": {"type": "ed25519", "derived": true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			role := newAppRole(t)
-			role.deliver(t)
-			proxy := server.NewProxy(t)
-			s := open(t, server, vault.Options{Address: proxy.Address, Mount: role.name, Refresh: time.Hour})
-			k, err := s.Key(t.Context(), "key", role)
+			role, proxy := newSigning(t, time.Hour, time.Hour), server.NewProxy(t)
+			s := open(t, vault.Options{Address: proxy.Address, Mount: role.mount, Refresh: time.Hour})
+			k, err := s.Key(t.Context(), "k", role.auth)
 			check.Must(t, err)
 			before, err := k.Current(t.Context())
 			check.Must(t, err)
-			remake(t, role.name+"/keys/key", maps.Clone(how))
+			remake(t, role.mount+"/keys/k", maps.Clone(how))
 			if _, err := before.Sign(t.Context(), []byte("message")); !unavailable(err) {
 				t.Errorf("the version before signs, or says %v", err)
 			}
@@ -55,7 +53,7 @@ func TestUnfit(t *testing.T) {
 				}
 			}
 			proxy.Set(t, vaulttest.Fault{})
-			if _, err := s.Key(t.Context(), "key", role); custody.IsUnfit(err) !=
+			if _, err := s.Key(t.Context(), "k", role.auth); custody.IsUnfit(err) !=
 				(how["derived"] != nil || how["type"] != "ed25519") {
 				t.Errorf("another start: %v", err) // a new key for its registry
 			}

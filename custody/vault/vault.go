@@ -1,12 +1,13 @@
 // Package vault is custody in HashiCorp Vault or a compatible server. The Transit engine signs, and its private keys
 // never leave it. The package also reads API credentials from KV and from engines that make secrets.
 //
-// Each [Key] and [Secret] has its own [Auth] and token, so that a role can have exactly one key. A key is read
-// periodically, and more often while it signs: its versions, and whether Vault would let it out. Signatures of one
-// version are requested in batches and verified before use.
+// Each [Key] has its own [Auth] and token, so that a role has exactly one key. The package reads a key's versions and
+// flags periodically, and more often while the key signs. It requests the signatures of a version in batches, and
+// verifies them.
 package vault
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -32,7 +33,7 @@ type Options struct {
 	Address string // https://host:port; http only for a loopback address
 	CAFile  string // PEM certificates of Vault's authority; the system's if empty
 	Mount   string // of the Transit engine; transit if empty
-	// Timeout bounds one request; 2 s if 0. After it a post is refused.
+	// Timeout bounds one request; 2 s if 0.
 	Timeout time.Duration
 	// Refresh is how often a used key is read; 500 ms if 0. An unused one is read a twentieth as often.
 	Refresh time.Duration
@@ -72,22 +73,22 @@ func NewServer(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	setDefault(&o.Mount, "transit")
-	setDefault(&o.Timeout, 2*time.Second)
-	setDefault(&o.Refresh, 500*time.Millisecond)
-	setDefault(&o.Stale, 5*time.Second)
+	o.Mount = cmp.Or(o.Mount, "transit")
+	o.Timeout = cmp.Or(o.Timeout, 2*time.Second)
+	o.Refresh = cmp.Or(o.Refresh, 500*time.Millisecond)
+	o.Stale = cmp.Or(o.Stale, 5*time.Second)
 	probes := net.KeepAliveConfig{Enable: true, Idle: o.Timeout, Interval: o.Timeout / 2, Count: 2}
 	s := &Server{o: o, transport: &http.Transport{
 		// No Proxy: requests to Vault ignore the environment's proxy. Dead connections are noticed and replaced.
 		DialContext:         (&net.Dialer{Timeout: o.Timeout, KeepAliveConfig: probes}).DialContext,
 		TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout: o.Timeout, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 16,
-		// HTTP/1.1: with one request at a time for each key, HTTP/2 costs both ends a quarter more CPU.
+		// HTTP/1.1, because with one request at a time for each key HTTP/2 costs both ends a quarter more CPU.
 	}}
 	s.transport.TLSClientConfig.VerifyConnection = s.seeCertificate
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	// The library reads VAULT_* and the files they name, although they do not count. It must happen here, because a
-	// confined process cannot open them later.
+	// The library reads the VAULT_* variables, and the files they name, although this package then ignores them. A
+	// confined process could not open those files later.
 	if s.base, err = api.NewClient(&api.Config{
 		Address: o.Address, HttpClient: &http.Client{Transport: bounded{s.transport}}, Timeout: o.Timeout,
 		MaxRetries: 0, // a post does not wait for retries of a second
@@ -102,13 +103,6 @@ func NewServer(o Options) (*Server, error) {
 		}
 	})
 	return s, nil
-}
-
-func setDefault[T comparable](v *T, def T) {
-	var zero T
-	if *v == zero {
-		*v = def
-	}
 }
 
 // checkAddress refuses an address to which tokens would travel in the clear.
@@ -154,13 +148,11 @@ func (s *Server) Client(token string) *api.Client {
 	return c
 }
 
-// client makes a client without a token.
 func (s *Server) client() *api.Client { return s.base.WithRequestCallbacks() } // a copy
 
 // maxAnswer bounds an answer, in bytes: the library reads it whole.
 const maxAnswer = 4 << 20
 
-// bounded fails on an answer over maxAnswer.
 type bounded struct{ to http.RoundTripper }
 
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -2,9 +2,11 @@ package vault_test
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,6 +34,24 @@ path "sys/capabilities-self" { capabilities = ["update"] }
 `, mount, key)
 }
 
+var mounts atomic.Int64
+
+// newKey makes an engine with the Ed25519 key k, and a token that may sign with it.
+func newKey(t testing.TB) (mount string, auth *vault.TokenFile) {
+	t.Helper()
+	mount = newTransit(t)
+	return mount, &vault.TokenFile{Path: write(t, server.TokenFor(t, mount, signPolicy(mount, "k"), time.Hour))}
+}
+
+// newTransit makes an engine with the Ed25519 key k.
+func newTransit(t testing.TB) string {
+	t.Helper()
+	mount := fmt.Sprintf("transit-%d", mounts.Add(1))
+	server.Mount(t, mount, "transit", nil)
+	server.Write(t, mount+"/keys/k", map[string]any{"type": "ed25519"})
+	return mount
+}
+
 func write(t testing.TB, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")
@@ -39,13 +59,13 @@ func write(t testing.TB, content string) string {
 	return path
 }
 
-func open(t testing.TB, v *vaulttest.Server, o vault.Options) *vault.Server {
+func open(t testing.TB, o vault.Options) *vault.Server {
 	t.Helper()
-	if o.Address == "" {
-		o.Address = v.Address
+	o.Address, o.Timeout = cmp.Or(o.Address, server.Address), cmp.Or(o.Timeout, time.Minute)
+	o.CAFile, o.Log = server.CAFile, cmp.Or(o.Log, zap.NewNop())
+	if o.Now == nil {
+		o.Now = time.Now
 	}
-	o.Timeout = cmp.Or(o.Timeout, time.Minute)
-	o.CAFile, o.Log, o.Now = v.CAFile, zap.NewNop(), time.Now
 	s, err := vault.NewServer(o)
 	check.Must(t, err)
 	t.Cleanup(func() { _ = s.Close() })
@@ -60,22 +80,16 @@ type rotator struct {
 func (r rotator) Rotate() error { return r.rotate() }
 
 func TestKey(t *testing.T) {
-	n := 0
 	custodytest.Run(t, func(t *testing.T, name string) custodytest.Rotator {
-		n++
-		mount := fmt.Sprintf("transit-%d", n)
-		server.Mount(t, mount, "transit", nil)
+		mount := newTransit(t)
 		server.Write(t, mount+"/keys/"+name, map[string]any{"type": "ed25519"})
 		token := server.TokenFor(t, mount, signPolicy(mount, name), time.Hour)
-		k, err := open(t, server, vault.Options{Mount: mount}).Key(t.Context(), name, &vault.TokenFile{Path: write(t, token)},
+		k, err := open(t, vault.Options{Mount: mount}).Key(t.Context(), name, &vault.TokenFile{Path: write(t, token)},
 			"another-key")
 		check.Must(t, err)
 		return rotator{k, func() error {
-			if _, err := server.Client(t).Logical().WriteWithContext(t.Context(), mount+"/keys/"+name+"/rotate", nil); err !=
-				nil {
-				return err
-			}
-			return k.Read(t.Context())
+			_, err := server.Client(t).Logical().WriteWithContext(t.Context(), mount+"/keys/"+name+"/rotate", nil)
+			return errors.Join(err, k.Read(t.Context()))
 		}}
 	})
 }

@@ -8,17 +8,19 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/vault/api"
 
+	"github.com/actionproof/mediator/internal/freeport"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/full"
 )
 
@@ -33,11 +35,10 @@ type Server struct {
 	cmd         *exec.Cmd
 }
 
-// patience bounds what a test asks of the server: a machine that does much else takes long to start and to initialise
-// one.
+// patience bounds the requests of a test: a busy machine takes long to start and to initialise a server.
 const patience = 3 * time.Minute
 
-// Main runs the tests of a package with a server that use is given.
+// Main runs the tests of a package with one server, and calls use with it.
 func Main(m *testing.M, use func(*Server)) int {
 	if flag.Parse(); testing.Short() {
 		fmt.Println("left out by -short: the tests need a Vault server")
@@ -53,14 +54,12 @@ func Main(m *testing.M, use func(*Server)) int {
 	return m.Run()
 }
 
-// New starts a server for one test, which may do to it what it likes.
+// New starts a server for one test.
 func New(t testing.TB) *Server {
 	t.Helper()
 	full.Only(t, "a Vault server")
 	s, err := Launch()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the end of the Vault server's log:\n%s", s.endOfLog())
@@ -107,11 +106,12 @@ func (s *Server) setUp() error {
 	if err != nil {
 		return err
 	}
-	ports, err := freePorts(2)
-	if err != nil {
+	address, err := freeport.Address()
+	cluster, bad := freeport.Address()
+	if err := errors.Join(err, bad); err != nil {
 		return err
 	}
-	s.Address = "https://" + ports[0]
+	s.Address = "https://" + address
 	config := fmt.Sprintf(`
 disable_mlock = true
 ui            = false
@@ -130,7 +130,7 @@ listener "tcp" {
   tls_cert_file   = "%[3]s/server.pem"
   tls_key_file    = "%[3]s/server.key"
 }
-`, ports[0], ports[1], s.dir, filepath.Dir(path))
+`, address, cluster, s.dir, filepath.Dir(path))
 	if err := errors.Join(os.Mkdir(filepath.Join(s.dir, "data"), 0o700), os.WriteFile(s.config(), []byte(config), 0o600),
 		s.writeCertificates()); err != nil {
 		return err
@@ -152,8 +152,7 @@ listener "tcp" {
 
 func (s *Server) config() string { return filepath.Join(s.dir, "vault.hcl") }
 
-// log names the file with the server's log. Faults that a test makes fill it, so a test shows its end, and only if it
-// fails.
+// log names the file with the server's log. A test that fails shows its end.
 func (s *Server) log() string { return filepath.Join(s.dir, "vault.log") }
 
 func (s *Server) endOfLog() string {
@@ -206,7 +205,7 @@ func (s *Server) Seal() error {
 	return c.Sys().Seal()
 }
 
-// await asks for the server's health until it is well; the status is 0 while nobody answers.
+// await asks for the server's health until it is well; the status is 0 without an answer.
 func (s *Server) await(well func(status int) bool) error {
 	c, err := s.client()
 	if err != nil {
@@ -259,9 +258,7 @@ func (s *Server) Close() {
 func (s *Server) Client(t testing.TB) *api.Client {
 	t.Helper()
 	c, err := s.client()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return c
 }
 
@@ -282,28 +279,55 @@ func (s *Server) client() (*api.Client, error) {
 func (s *Server) Write(t testing.TB, path string, data map[string]any) *api.Secret {
 	t.Helper()
 	secret, err := s.Client(t).Logical().WriteWithContext(t.Context(), path, data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return secret
 }
 
 // Mount mounts a secrets engine.
 func (s *Server) Mount(t testing.TB, path, kind string, options map[string]string) {
 	t.Helper()
-	if err := s.Client(t).Sys().MountWithContext(t.Context(), path, &api.MountInput{Type: kind, Options: options}); err !=
-		nil {
-		t.Fatal(err)
+	check.Must(t, s.Client(t).Sys().MountWithContext(t.Context(), path, &api.MountInput{Type: kind, Options: options}))
+}
+
+// Reset makes the server empty again: no audit device, and no mount, auth method and policy that a test has made.
+func (s *Server) Reset(t testing.TB) {
+	t.Helper()
+	sys := s.Client(t).Sys()
+	audits, err := sys.ListAuditWithContext(t.Context())
+	check.Must(t, err)
+	for path := range audits {
+		check.Must(t, sys.DisableAuditWithContext(t.Context(), path))
+	}
+	mounts, err := sys.ListMountsWithContext(t.Context())
+	check.Must(t, err)
+	for path, m := range mounts {
+		if !slices.Contains([]string{"cubbyhole", "identity", "system"}, m.Type) {
+			check.Must(t, sys.UnmountWithContext(t.Context(), path))
+		}
+	}
+	methods, err := sys.ListAuthWithContext(t.Context())
+	check.Must(t, err)
+	for path, m := range methods {
+		if m.Type != "token" {
+			check.Must(t, sys.DisableAuthWithContext(t.Context(), path))
+		}
+	}
+	policies, err := sys.ListPoliciesWithContext(t.Context())
+	check.Must(t, err)
+	for _, name := range policies {
+		if name != "root" && name != "default" {
+			check.Must(t, sys.DeletePolicyWithContext(t.Context(), name))
+		}
 	}
 }
 
-// Kubernetes registers the Kubernetes auth method, which the server has as a plugin.
+// Kubernetes registers the plugin of the Kubernetes auth method.
 func (s *Server) Kubernetes(t testing.TB) {
 	t.Helper()
 	s.plugin(t, "auth/kubernetes", "vault-plugin-auth-kubernetes")
 }
 
-// Terraform registers the Terraform engine, which makes API tokens for a time and which the server has as a plugin.
+// Terraform registers the plugin of the Terraform engine, which makes API tokens with a lease.
 func (s *Server) Terraform(t testing.TB) {
 	t.Helper()
 	s.plugin(t, "secret/terraform", "vault-plugin-secrets-terraform")
@@ -312,9 +336,7 @@ func (s *Server) Terraform(t testing.TB) {
 func (s *Server) plugin(t testing.TB, as, name string) {
 	t.Helper()
 	path, err := Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	plugin, err := os.ReadFile(filepath.Join(filepath.Dir(path), name))
 	if err != nil {
 		t.Fatalf("a plugin of Vault is not there: run make setup: %v", err)
@@ -327,27 +349,9 @@ func (s *Server) plugin(t testing.TB, as, name string) {
 func (s *Server) TokenFor(t testing.TB, name, policy string, ttl time.Duration) string {
 	t.Helper()
 	c := s.Client(t)
-	if err := c.Sys().PutPolicyWithContext(t.Context(), name, policy); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, c.Sys().PutPolicyWithContext(t.Context(), name, policy))
 	secret, err := c.Auth().Token().CreateOrphan(
 		&api.TokenCreateRequest{Policies: []string{name}, TTL: ttl.String(), NoDefaultPolicy: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return secret.Auth.ClientToken
-}
-
-// freePorts finds loopback addresses that nobody listens on.
-func freePorts(n int) ([]string, error) {
-	var out []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close()
-		out = append(out, l.Addr().String())
-	}
-	return out, nil
 }

@@ -33,10 +33,9 @@ func (s credentials) command() string {
 	if !s.again {
 		unless = fmt.Sprintf("vault list %s/secret-id >/dev/null 2>&1 || ", s.path)
 	}
-	return fmt.Sprintf(
-		"(umask 077; mkdir -p %[1]s\n vault read -field=role_id %[2]s/role-id >%[3]s\n %[6]svault write -force "+
-			"-wrap-ttl=%[4]s -field=wrapping_token %[2]s/secret-id >%[5]s)",
-		quote(s.dir), s.path, quote(s.roleIDFile()), s.wrap, quote(s.secretIDFile()), unless)
+	return fmt.Sprintf("(umask 077; mkdir -p %s\n vault read -field=role_id %s/role-id >%s\n "+
+		"%svault write -force -wrap-ttl=%s -field=wrapping_token %[2]s/secret-id >%[6]s)",
+		quote(s.dir), s.path, quote(s.roleIDFile()), unless, s.wrap, quote(s.secretIDFile()))
 }
 
 // apply writes what is missing. It leaves an existing secret id, in the file or in Vault: it may be in use.
@@ -69,7 +68,7 @@ func (s credentials) apply(ctx context.Context, c *api.Client) (Done, error) {
 	return done, files.Replace(s.secretIDFile(), []byte(wrapping+"\n"), 0o600)
 }
 
-// left says why no secret id is made, or nothing.
+// left says why apply makes no secret id; it is empty if apply makes one.
 func (s credentials) left(ctx context.Context, c *api.Client) (string, error) {
 	if _, err := os.Lstat(s.secretIDFile()); !errors.Is(err, fs.ErrNotExist) {
 		return "is there", err
@@ -82,7 +81,6 @@ func (s credentials) left(ctx context.Context, c *api.Client) (string, error) {
 		len(accessors), s.process), nil
 }
 
-// wrapped makes a secret id and returns its wrapping token.
 func (s credentials) wrapped(ctx context.Context, c *api.Client) (string, error) {
 	wrapping, err := c.CloneWithHeaders()
 	if err != nil {
@@ -109,5 +107,4 @@ func text(s *api.Secret, name string) (string, error) {
 	return "", fmt.Errorf("an answer of Vault has no %s", name)
 }
 
-// quote quotes s for a shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -18,12 +18,10 @@ import (
 
 	jose "github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
-	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
 	"github.com/actionproof/mediator/test/check"
-	"github.com/actionproof/mediator/test/vaulttest"
 )
 
 // cluster is Kubernetes' TokenReview (authentication.k8s.io/v1) for Vault.
@@ -68,13 +66,9 @@ func (c *cluster) token(account, audience string) string {
 	claims.Kubernetes.Namespace, claims.Kubernetes.ServiceAccount.Name, claims.Kubernetes.ServiceAccount.UID = namespace,
 		name, "uid-of-"+name
 	text, err := jwt.Signed(c.signer).Claims(claims).Serialize()
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	check.Must(c.t, err)
 	path := filepath.Join(c.t.TempDir(), "token")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		c.t.Fatal(err)
-	}
+	check.Must(c.t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -108,18 +102,17 @@ func (c *cluster) review(w http.ResponseWriter, r *http.Request, public *ecdsa.P
 }
 
 func TestKubernetes(t *testing.T) {
-	v, cluster := vaulttest.New(t), newCluster(t)
-	v.Kubernetes(t)
+	server.Reset(t)
+	server.Kubernetes(t)
+	cluster := newCluster(t)
 	accounts := map[string]string{"serve": "agents/worker", "trigger": "mediator/trigger"}
-	apply(t, v, bootstrap.Options{Transit: "transit",
+	apply(t, bootstrap.Options{Transit: "transit",
 		Kubernetes: &bootstrap.Kubernetes{Mount: "kubernetes", Audience: "vault", Accounts: accounts}})
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cluster.server.Certificate().Raw})
-	v.Write(t, "auth/kubernetes/config",
+	server.Write(t, "auth/kubernetes/config",
 		map[string]any{"kubernetes_host": cluster.server.URL, "kubernetes_ca_cert": string(ca),
 			"token_reviewer_jwt": "reviewer", "disable_local_ca_jwt": true})
-	s, err := vault.NewServer(vault.Options{Address: v.Address, CAFile: v.CAFile, Log: zap.NewNop(), Now: time.Now})
-	check.Must(t, err)
-	t.Cleanup(func() { _ = s.Close() })
+	s := connect(t)
 	elsewhere := newCluster(t)
 	for _, r := range bootstrap.Roles {
 		for name, tt := range map[string]struct {
@@ -142,11 +135,7 @@ func TestKubernetes(t *testing.T) {
 				}
 				continue
 			}
-			version, err := k.Current(t.Context())
-			if err == nil {
-				_, err = version.Sign(t.Context(), []byte("message"))
-			}
-			if err != nil {
+			if err := sign(t, k); err != nil {
 				t.Errorf("%s with %s: %v", r.Purpose, name, err)
 			}
 		}

@@ -43,9 +43,8 @@ type Plan struct{ steps []step }
 
 // step makes one thing in Vault.
 type step interface {
-	// command is the same as a shell command.
-	command() string
-	// apply makes it if it is missing, and says what it did.
+	command() string // as a shell command
+	// apply makes the thing if it is missing, and says what it did.
 	apply(ctx context.Context, c *api.Client) (Done, error)
 }
 
@@ -93,7 +92,7 @@ func New(o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{steps: []step{engine{o.Transit}, owners}}
+	p := &Plan{steps: []step{enabled{"secrets", o.Transit, "transit"}, owners}}
 	for _, r := range o.roles() {
 		own, err := policyFor(r.Purpose, o.Transit)
 		if err != nil {
@@ -101,24 +100,17 @@ func New(o Options) (*Plan, error) {
 		}
 		p.steps = append(p.steps, key{o.Transit, r.Key}, own)
 	}
-	logins, err := o.logins()
-	if err != nil {
-		return nil, err
-	}
-	p.steps = append(p.steps, logins...)
-	return p, nil
-}
-
-// logins are the steps for logging in.
-func (o Options) logins() ([]step, error) {
+	var logins []step
 	switch {
 	case (o.AppRole != nil) == (o.Kubernetes != nil):
 		return nil, fmt.Errorf("a plan is for exactly one of AppRole and Kubernetes")
 	case o.AppRole != nil:
-		return o.appRoles()
+		logins, err = o.appRoles()
 	default:
-		return o.serviceAccounts()
+		logins, err = o.serviceAccounts()
 	}
+	p.steps = append(p.steps, logins...)
+	return p, err
 }
 
 func (o Options) appRoles() ([]step, error) {
@@ -126,7 +118,7 @@ func (o Options) appRoles() ([]step, error) {
 	if err := a.check(); err != nil {
 		return nil, err
 	}
-	steps := []step{method{a.Mount, "approle"}}
+	steps := []step{enabled{"auth", a.Mount, "approle"}}
 	for _, r := range o.roles() {
 		steps = append(steps, login{a.path(r), append(token(r), "bind_secret_id=true")}, a.credentials(r, false))
 	}
@@ -140,7 +132,6 @@ func (a *AppRole) check() error {
 	return nil
 }
 
-// path is the role's path in the auth method.
 func (a *AppRole) path(r Role) string { return "auth/" + a.Mount + "/role/" + r.name() }
 
 func (a *AppRole) credentials(r Role, again bool) credentials {
@@ -160,7 +151,7 @@ func (o Options) serviceAccounts() ([]step, error) {
 			return nil, fmt.Errorf("%q is not a service account: write NAMESPACE/NAME", account)
 		}
 	}
-	steps := []step{method{k.Mount, "kubernetes"}}
+	steps := []step{enabled{"auth", k.Mount, "kubernetes"}}
 	for _, r := range o.roles() {
 		if namespace, name, ok := strings.Cut(k.Accounts[r.Process], "/"); ok {
 			fields := append(token(r), "bound_service_account_namespaces="+namespace, "bound_service_account_names="+name,
@@ -171,7 +162,6 @@ func (o Options) serviceAccounts() ([]step, error) {
 	return steps, nil
 }
 
-// token has the settings of a role's tokens.
 func token(r Role) []string {
 	return []string{"token_policies=" + r.name(), "token_no_default_policy=true", "token_ttl=" + tokenTTL,
 		"token_max_ttl=" + tokenMaxTTL, "token_period=0"}
@@ -186,8 +176,8 @@ func (p *Plan) Commands() []string {
 	return out
 }
 
-// Apply carries out the plan. It leaves what is there and right. It stops at the first failure and returns the steps
-// before it; apply it again after mending.
+// Apply carries out the plan and keeps what is already right. It stops at the first failure, and returns the steps
+// before it.
 func (p *Plan) Apply(ctx context.Context, c *api.Client) ([]Done, error) {
 	done := []Done{}
 	for _, s := range p.steps {

@@ -43,7 +43,6 @@ func (r Role) name() string { return policyName(r.Purpose) }
 // owner is the policy of the keys' owner, who rotates and retires them and never signs.
 const owner = "owner"
 
-// policyFor returns the Vault policy for a purpose.
 func policyFor(purpose, transit string) (policy, error) {
 	text, err := configs.VaultPolicy(purpose)
 	return policy{policyName(purpose), strings.ReplaceAll(text, `path "transit/`, `path "`+transit+`/`)}, err
@@ -51,7 +50,6 @@ func policyFor(purpose, transit string) (policy, error) {
 
 func policyName(purpose string) string { return "mediator-" + purpose }
 
-// roles are those that o is for.
 func (o Options) roles() []Role {
 	if o.Roots {
 		return slices.Concat(Roles, Roots)

@@ -20,7 +20,6 @@ type SecretID struct {
 	Pruned   bool      `json:"pruned"` // it is destroyed
 }
 
-// maxSecretIDs bounds the secret ids that are read of a role.
 const maxSecretIDs = 1000
 
 // SecretIDs lists the secret ids of all roles, each with the newest first.

@@ -3,21 +3,22 @@ package bootstrap_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
 	"github.com/actionproof/mediator/test/check"
-	"github.com/actionproof/mediator/test/vaulttest"
 )
 
 func TestSecretIDs(t *testing.T) {
-	v, dir := vaulttest.New(t), t.TempDir()
+	server.Reset(t)
+	dir := t.TempDir()
 	o := appRoles(dir)
 	count := func() map[string]int {
 		t.Helper()
-		ids, err := bootstrap.SecretIDs(t.Context(), v.Client(t), o)
+		ids, err := bootstrap.SecretIDs(t.Context(), server.Client(t), o)
 		check.Must(t, err)
 		n := make(map[string]int)
 		for i, id := range ids {
@@ -32,7 +33,7 @@ func TestSecretIDs(t *testing.T) {
 	want := func(want map[string]int) {
 		t.Helper()
 		got := count()
-		for _, r := range append(append([]bootstrap.Role{}, bootstrap.Roles...), bootstrap.Roots...) {
+		for _, r := range slices.Concat(bootstrap.Roles, bootstrap.Roots) {
 			n := 1
 			if w, ok := want[r.Purpose]; ok {
 				n = w
@@ -42,14 +43,12 @@ func TestSecretIDs(t *testing.T) {
 			}
 		}
 	}
-	apply(t, v, o)
+	apply(t, o)
 	want(nil)
-	apply(t, v, o)
-	if err := os.Remove(filepath.Join(dir, "request_proof.secret-id")); err != nil { // moved to its process
-		t.Fatal(err)
-	}
-	apply(t, v, o)
-	apply(t, v, appRoles(t.TempDir()))
+	apply(t, o)
+	check.Must(t, os.Remove(filepath.Join(dir, "request_proof.secret-id"))) // moved to its process
+	apply(t, o)
+	apply(t, appRoles(t.TempDir()))
 	want(nil)
 
 	serve := make(map[string]int)
@@ -59,19 +58,17 @@ func TestSecretIDs(t *testing.T) {
 		}
 	}
 	for range 2 {
-		plan, err := bootstrap.Deliver(o, "serve")
-		check.Must(t, err)
-		if said, err := applied(t, v, plan); err != nil || strings.Count(said, "\n") != len(serve) {
-			t.Fatalf("%s, %v", said, err)
+		if said := deliver(t, dir, "serve"); strings.Count(said, "\n") != len(serve) {
+			t.Fatal(said)
 		}
 	}
 	want(serve)
 
 	prune := func(before time.Time) (n int) {
 		t.Helper()
-		ids, err := bootstrap.SecretIDs(t.Context(), v.Client(t), o)
+		ids, err := bootstrap.SecretIDs(t.Context(), server.Client(t), o)
 		if err == nil {
-			err = bootstrap.Prune(t.Context(), v.Client(t), o, ids, before)
+			err = bootstrap.Prune(t.Context(), server.Client(t), o, ids, before)
 		}
 		check.Must(t, err)
 		for _, id := range ids {
@@ -91,7 +88,7 @@ func TestSecretIDs(t *testing.T) {
 	want(nil)
 	for _, r := range bootstrap.Roles {
 		if r.Process == "serve" { // with the newest, delivered last
-			signs(t, v, dir, r)
+			signs(t, dir, r)
 		}
 	}
 }

@@ -2,51 +2,43 @@ package bootstrap
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/hashicorp/vault/api"
 )
 
-// engine is the Transit engine.
-type engine struct{ path string }
-
-func (e engine) command() string { return "vault secrets enable -path=" + e.path + " transit" }
-
-func (e engine) apply(ctx context.Context, c *api.Client) (Done, error) {
-	mounts, err := c.Sys().ListMountsWithContext(ctx)
-	if err != nil {
-		return Done{}, failed("read the mounts", err)
-	}
-	switch m := mounts[e.path+"/"]; {
-	case m == nil:
-		return Done{e.path, "enabled"},
-			failed("enable "+e.path, c.Sys().MountWithContext(ctx, e.path, &api.MountInput{Type: "transit"}))
-	case m.Type != "transit":
-		return Done{}, fmt.Errorf("what is mounted at %s is of the type %s: choose another mount", e.path, m.Type)
-	}
-	return Done{e.path, "is there"}, nil
+// enabled is a secrets engine or an auth method.
+type enabled struct {
+	in   string // secrets or auth
+	path string
+	kind string
 }
 
-// method is an auth method.
-type method struct{ path, kind string }
+func (e enabled) command() string { return "vault " + e.in + " enable -path=" + e.path + " " + e.kind }
 
-func (m method) command() string { return "vault auth enable -path=" + m.path + " " + m.kind }
-
-func (m method) apply(ctx context.Context, c *api.Client) (Done, error) {
-	methods, err := c.Sys().ListAuthWithContext(ctx)
+func (e enabled) apply(ctx context.Context, c *api.Client) (Done, error) {
+	table, name := "sys/mounts", e.path
+	if e.in == "auth" {
+		table, name = "sys/auth", "auth/"+e.path
+	}
+	all, err := c.Logical().ReadWithContext(ctx, table)
+	if err == nil && all == nil {
+		err = errors.New("the answer is empty")
+	}
 	if err != nil {
-		return Done{}, failed("read the auth methods", err)
+		return Done{}, failed("read "+table, err)
 	}
-	switch is := methods[m.path+"/"]; {
-	case is == nil:
-		return Done{"auth/" + m.path, "enabled"},
-			failed("enable auth/"+m.path,
-				c.Sys().EnableAuthWithOptionsWithContext(ctx, m.path, &api.EnableAuthOptions{Type: m.kind}))
-	case is.Type != m.kind:
-		return Done{}, fmt.Errorf("auth/%s is of the type %s and not %s: choose another mount", m.path, is.Type, m.kind)
+	is, there := all.Data[e.path+"/"].(map[string]any)
+	switch {
+	case !there:
+		_, err := c.Logical().WriteWithContext(ctx, table+"/"+e.path, map[string]any{"type": e.kind})
+		return Done{name, "enabled"}, failed("enable "+name, err)
+	case is["type"] != e.kind:
+		return Done{}, fmt.Errorf("%s is of the type %v and not %s: choose another mount", name, is["type"], e.kind)
 	}
-	return Done{"auth/" + m.path, "is there"}, nil
+	return Done{name, "is there"}, nil
 }
 
 // key is a signing key that never leaves the Transit engine.
@@ -71,7 +63,7 @@ func (k key) apply(ctx context.Context, c *api.Client) (Done, error) {
 			map[string]any{"type": "ed25519", "exportable": false, "allow_plaintext_backup": false}); err != nil {
 			return Done{}, failed("make "+k.path(), err)
 		}
-		// Making an existing key returns that one: only reading it shows what it is.
+		// Another process may have made another key meanwhile.
 		if is, err = c.Logical().ReadWithContext(ctx, k.path()); err != nil || is == nil {
 			return Done{}, failed("read "+k.path(), err)
 		}
@@ -80,22 +72,17 @@ func (k key) apply(ctx context.Context, c *api.Client) (Done, error) {
 		return Done{}, fmt.Errorf("%s is not a plain ed25519 key: rename or remove it", k.path())
 	}
 	if is.Data["exportable"] != false || is.Data["allow_plaintext_backup"] != false {
-		return Done{},
-			fmt.Errorf(
-				"%s can be exported or backed up in plaintext, which Vault never takes back: rename or remove it, and sign "+
-					"nothing with it", k.path())
+		return Done{}, fmt.Errorf("%s can be exported or backed up in plaintext, which Vault never takes back: rename or "+
+			"remove it, and sign nothing with it", k.path())
 	}
 	if is.Data["deletion_allowed"] != false {
 		did += ", and can no longer be deleted"
-		if _, err := c.Logical().WriteWithContext(ctx, k.path()+"/config", map[string]any{"deletion_allowed": false}); err !=
-			nil {
-			return Done{}, failed("configure "+k.path(), err)
-		}
+		_, err := c.Logical().WriteWithContext(ctx, k.path()+"/config", map[string]any{"deletion_allowed": false})
+		return Done{k.path(), did}, failed("configure "+k.path(), err)
 	}
 	return Done{k.path(), did}, nil
 }
 
-// policy is a role's Vault policy.
 type policy struct{ name, text string }
 
 func (p policy) command() string {
@@ -118,7 +105,6 @@ func (p policy) apply(ctx context.Context, c *api.Client) (Done, error) {
 		failed("write the policy "+p.name, c.Sys().PutPolicyWithContext(ctx, p.name, p.text))
 }
 
-// login is a role's login.
 type login struct {
 	path   string
 	fields []string // name=value
