@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -20,34 +19,50 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// bundleEdit is a change of the registry's bundle. Its content was verified as this registry's before.
 type bundleEdit struct {
 	*Registry
 	b           *evidence.Bundle
-	trust       *evidence.Trust
-	before      []string // the certificates before the change
-	revocations []string // lists for the history
-	kept        int      // certificates that stay because signing their end failed
-	stopped     error    // why not everything was signed
+	trust       *evidence.Trust               // the verified bundle before the change
+	certified   map[string]evidence.Certified // of trust, by kid
+	before      []string                      // the certificates before the change
+	revocations []string                      // lists for the history
+	kept        int                           // certificates that stay because signing their end failed
+	stopped     error                         // why not everything was signed
 }
 
 // editBundle lets do change the bundle, and moves certificates that leave it to the history. It refuses a bundle of
-// another registry: who writes a bundle vouches for its content.
+// another registry, because the writer of a bundle vouches for its content.
 func (r *Registry) editBundle(ctx context.Context, do func(*bundleEdit) error) error {
-	return updateBundle(r.Bundle, r.verify, func(b *evidence.Bundle) error {
+	return UpdateBundle(r.Bundle, func(b *evidence.Bundle) error {
 		trust, err := r.trust(*b)
 		if err != nil {
 			return fmt.Errorf(
 				"%s is not all signed by %s; move it away first (%s), and certify every process and the deployment again: %w",
 				r.Bundle, r.Key.KeyID(), whereTo, err)
 		}
-		e := &bundleEdit{Registry: r, b: b, trust: trust, before: b.Certificates}
+		e := &bundleEdit{Registry: r, b: b, trust: trust, certified: make(map[string]evidence.Certified),
+			before: b.Certificates}
+		for _, c := range trust.Certified() {
+			e.certified[c.Certificate.SubjectKeyID] = c
+		}
 		if err := do(e); err != nil {
 			return err
 		}
 		e.fit()
-		return e.remember(ctx)
+		if err := e.remember(ctx); err != nil {
+			return err
+		}
+		_, err = r.trust(*b)
+		return notWritten(r.Bundle, err)
 	})
+}
+
+// notWritten explains why a changed file was not written; nil for nil.
+func notWritten(path string, err error) error {
+	if err != nil {
+		err = fmt.Errorf("%s stays as it was, because no process would read the new one: %w", path, err)
+	}
+	return err
 }
 
 // whereTo says where a bundle that is moved away still verifies old records.
@@ -57,25 +72,13 @@ func (r *Registry) roots() []evidence.Root {
 	return []evidence.Root{r.Key.Pinned(evidence.PurposeSignerCertificate)}
 }
 
-// trust verifies a bundle as this registry's.
 func (r *Registry) trust(b evidence.Bundle) (*evidence.Trust, error) {
 	return evidence.NewTrust(r.roots(), b, evidence.SignerPolicy{})
 }
 
-// verify reads a bundle as every process does.
-func (r *Registry) verify(b evidence.Bundle) error {
-	_, err := r.trust(b)
-	return err
-}
-
-// UpdateBundle changes the trust bundle under a lock, so that no process undoes the change of another.
+// UpdateBundle changes the trust bundle under a lock, so that no process undoes the change of another. It can read a
+// bundle over the bounds of verifiers, but writes none.
 func UpdateBundle(path string, change func(*evidence.Bundle) error) error {
-	return updateBundle(path, func(evidence.Bundle) error { return nil }, change)
-}
-
-// updateBundle is [UpdateBundle]. It also reads a bundle over the bounds of verifiers, which change may mend. It writes
-// none over the bounds, or that verify refuses.
-func updateBundle(path string, verify func(evidence.Bundle) error, change func(*evidence.Bundle) error) error {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return err
@@ -95,18 +98,14 @@ func updateBundle(path string, verify func(evidence.Bundle) error, change func(*
 	if raw = append(raw, '\n'); err != nil || bytes.Equal(raw, before) {
 		return err
 	}
-	again, err := evidence.ParseBundle(raw)
-	if err == nil {
-		err = verify(again)
-	}
-	if err != nil {
-		return fmt.Errorf("%s stays as it was, because no process would read the new one: %w", path, err)
+	if _, err := evidence.ParseBundle(raw); err != nil {
+		return notWritten(path, err)
 	}
 	return files.Replace(path, raw, 0o644)
 }
 
-// PutDeployment puts a deployment certificate into the trust bundle, and its manifest into the history, so that its
-// posts can be verified after the next one.
+// PutDeployment puts a deployment certificate into the trust bundle, and its manifest into the history: the manifest is
+// needed to verify old records.
 func PutDeployment(bundle, certificate string, m *policy.Manifest) error {
 	return UpdateBundle(bundle, func(b *evidence.Bundle) error { return putDeployment(b, bundle, certificate, m) })
 }
@@ -153,9 +152,9 @@ func (e *bundleEdit) fit() {
 
 // remember adds to the history the certificates that left the bundle, and the lists of new revocations.
 //
-// The certificate of a retired version is signed again with its retirement as its end. Otherwise a thief of the key
-// could go on making records until the certificate's own end. It keeps its id, by which it may be revoked. If that
-// signature fails, the certificate stays in the bundle until the next change.
+// It signs the certificate of a retired version again with its retirement as its end, and the same id. Otherwise a
+// thief of the key could make records until the certificate's own end. If that signature fails, the certificate stays
+// in the bundle until the next change.
 func (e *bundleEdit) remember(ctx context.Context) error {
 	certified, stays := make(map[string]bool), make(map[string]bool)
 	for _, token := range e.b.Certificates {
@@ -178,7 +177,7 @@ func (e *bundleEdit) remember(ctx context.Context) error {
 		gone.Certificates = append(gone.Certificates, ended)
 	}
 	return appendHistory(e.Bundle, e.b, gone, func(h evidence.History) error {
-		// The bundle has no list if its first revocation was interrupted.
+		// The bundle has no list after an interrupted first revocation.
 		list := append(slices.Clone(h.Revocations), e.b.Revocations)[0]
 		past, err := evidence.NewPastTrust(e.roots(), evidence.Bundle{Revocations: list}, h, evidence.SignerPolicy{})
 		if err == nil {
@@ -222,12 +221,12 @@ func claimsOf(token string) evidence.SignerCertificate {
 
 func subject(token string) string { return claimsOf(token).SubjectKeyID }
 
-// A segment of the history that has segmentBytes gets no more. Readers take far more.
+// segmentBytes bounds a segment of the history. Readers accept far more.
 const segmentBytes = 256 << 10
 
-// appendHistory adds to the last segment of the history, or to new ones once that is full, and puts the new end into b.
-// verify, unless nil, may refuse the last segment as it was. A text at the end of a segment is not added again: it is
-// of a change that was interrupted.
+// appendHistory adds to the last segment of the history, or to a new one if that is full, and puts the new end into b.
+// verify, unless nil, may refuse the last segment. A text that is already the last one is not added again: it comes
+// from an interrupted change.
 func appendHistory(bundle string, b *evidence.Bundle, add evidence.History, verify func(evidence.History) error) error {
 	if add.Texts() == 0 {
 		return nil
@@ -240,8 +239,8 @@ func appendHistory(bundle string, b *evidence.Bundle, add evidence.History, veri
 	if b.History != nil {
 		end = *b.History
 	}
-	// A key can be revoked although files of the history were lost. Verifiers of records notice that by the gap, or by the
-	// number of texts.
+	// A key can be revoked even if files of the history were lost. Verifiers of records notice the loss by the gap or by
+	// the number of texts.
 	s := segment{number: end.Segment + 1, bundle: bundle}
 	if last := len(numbers) - 1; last >= 0 && numbers[last] >= end.Segment {
 		s.number = numbers[last]
@@ -289,7 +288,7 @@ type segment struct {
 
 func (s *segment) path() string { return archive.SegmentFile(s.bundle, s.number) }
 
-// begin begins the next segment if a text of so many bytes would overfill this one.
+// begin starts the next segment if a text of this size does not fit into this one.
 func (s *segment) begin(text int) error {
 	if s.size == 0 {
 		for _, t := range slices.Concat(s.h.Certificates, s.h.Revocations, s.h.Manifests) {
@@ -306,7 +305,6 @@ func (s *segment) begin(text int) error {
 	return nil
 }
 
-// write replaces the segment's file.
 func (s *segment) write() error {
 	if s.h.Certificates == nil {
 		s.h.Certificates = []string{}
@@ -317,25 +315,7 @@ func (s *segment) write() error {
 	}
 	raw = append(raw, '\n')
 	if _, err := evidence.ParseHistory(raw); err != nil {
-		return fmt.Errorf("%s stays as it was, because no verifier would read the new one: %w", s.path(), err)
+		return notWritten(s.path(), err)
 	}
 	return files.Replace(s.path(), raw, 0o644)
-}
-
-// revokedAt returns when each entry of the revocation lists in a history was first revoked.
-func revokedAt(h evidence.History) map[string]time.Time {
-	at := make(map[string]time.Time)
-	for _, token := range h.Revocations {
-		list, err := evidence.UnverifiedClaims(evidence.RevocationListKind(), token)
-		if err != nil {
-			continue // who calls has verified all of them
-		}
-		issued := time.Unix(list.IssuedAt, 0).UTC()
-		for _, r := range list.Revoked {
-			if before, ok := at[r.Kind+" "+r.ID]; !ok || issued.Before(before) {
-				at[r.Kind+" "+r.ID] = issued
-			}
-		}
-	}
-	return at
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // CertifyDeployment signs a manifest that audits clean, and returns when the certificate ends. It refuses a manifest
-// that would not accept the certificate, because it allows another auditor, issuer or audience.
+// that would not accept the certificate, because it allows only another auditor, issuer or audience.
 func CertifyDeployment(ctx context.Context, auditor RootKey, m *policy.Manifest, o signer.Options) (token string,
 	until time.Time, err error) {
 	strict, err := m.Strict()
@@ -28,8 +28,7 @@ func CertifyDeployment(ctx context.Context, auditor RootKey, m *policy.Manifest,
 	}
 	cert, err := believed(auditor, token, strict, o.Now)
 	if err != nil {
-		return "", until,
-			fmt.Errorf("the manifest would not believe this certificate, by its deploymentCertificatePolicy: %w", err)
+		return "", until, fmt.Errorf("the manifest's deploymentCertificatePolicy would not accept this certificate: %w", err)
 	}
 	return token, strict.Until(cert), nil
 }
@@ -49,11 +48,10 @@ func believed(auditor RootKey, token string, strict *policy.Strict,
 	return policy.VerifyCertificate(v, token, strict)
 }
 
-// The auditor looks every renewalPoll for a certificate to renew.
+// renewalPoll is the time between two checks for a certificate to renew.
 const renewalPoll = time.Second
 
-// RenewContinuously renews the deployment certificate in a bundle whenever that is due, until ctx ends. Each error is
-// logged once.
+// RenewContinuously calls RenewDeployment again and again until ctx ends, and logs each error once.
 func RenewContinuously(ctx context.Context, auditor RootKey, m *policy.Manifest, o signer.Options, bundle string,
 	log *zap.Logger) {
 	said := ""
@@ -107,10 +105,8 @@ func renewalDue(auditor RootKey, b evidence.Bundle, strict *policy.Strict, now t
 	// it may have ended since
 	cert, err := believed(auditor, b.DeploymentCertificate, strict, func() time.Time { return issued })
 	if err != nil {
-		return false,
-			fmt.Errorf(
-				"the bundle has a deployment certificate that is not of this manifest and auditor; certify the manifest that is "+
-					"in force: %w", err)
+		return false, fmt.Errorf("the bundle has a deployment certificate that is not of this manifest and auditor; certify "+
+			"the current manifest: %w", err)
 	}
 	if b.Revocations != "" {
 		// The auditor does not pin the registry that signed the list. A forged list can only prevent a renewal.
@@ -122,9 +118,8 @@ func renewalDue(auditor RootKey, b evidence.Bundle, strict *policy.Strict, now t
 			return r.Kind == evidence.RevokedArtifact && r.ID == cert.ID
 		}) {
 			return false,
-				refusal.New("revoked",
-					"the certificate of deployment %s was revoked, and is not renewed; certify the deployment again if it is to count",
-					cert.DeploymentID)
+				refusal.New("revoked", "the certificate of deployment %s was revoked, and is not renewed; certify the "+
+					"deployment again if it is to count", cert.DeploymentID)
 		}
 	}
 	half := strict.Until(cert).Sub(issued) / 2

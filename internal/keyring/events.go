@@ -13,23 +13,21 @@ const (
 	EventCertified = "certified" // the first certificate of a version: it was rotated to, or is new
 	EventRenewed   = "renewed"
 	EventRetired   = "retired"
-	EventRevoked   = "revoked" // no later than that: the time is that of the first list here that has the entry
+	EventRevoked   = "revoked" // at the time of the first known list with the entry, or earlier
 	EventRotated   = "rotated" // Vault made another version
 )
 
 // Event is a change of a key.
 type Event struct {
-	Time   time.Time `json:"time"`
-	Change string    `json:"change"`
-	// a kid, or the name of a key for all its versions; of an artifact that was revoked its id
-	KeyID   string `json:"keyId"`
-	Purpose string `json:"purpose,omitempty"`
-	// who has signed it: the key registry; of a rotation the token that asked, and from where
-	By     string `json:"by"`
-	Reason string `json:"reason,omitempty"`
+	Time    time.Time `json:"time"`
+	Change  string    `json:"change"`
+	KeyID   string    `json:"keyId"` // a kid, a key's name for all its versions, or the id of a revoked artifact
+	Purpose string    `json:"purpose,omitempty"`
+	By      string    `json:"by"` // the key registry; of a rotation the token and its address
+	Reason  string    `json:"reason,omitempty"`
 }
 
-// Events returns what the key registry has signed about keys, the first first.
+// Events returns the changes that the key registry has signed, oldest first.
 func (b *Books) Events() []Event {
 	all := slices.Clone(b.past)
 	for _, c := range b.trust.Certified() {
@@ -45,7 +43,7 @@ func (b *Books) Events() []Event {
 		e := Event{Time: time.Unix(c.IssuedAt, 0).UTC(), Change: EventRenewed, KeyID: c.SubjectKeyID, Purpose: c.Purposes[0],
 			By: c.Issuer}
 		latest[c.SubjectKeyID] = c
-		if seen[c.ID] { // the same certificate, in the bundle and in the history, or with its retirement as its end
+		if seen[c.ID] { // the same certificate in the history, or with its retirement as its end
 			continue
 		}
 		version := c.SubjectKeyID + " " + c.SubjectPublicKey

@@ -15,19 +15,16 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// registryPause is the pause after an error, fileWait the time between two readings of a file. followTimeout bounds a
-// request that does not wait, and certifyTimeout the signatures for one process: the others wait for them.
 const (
-	registryPause  = 250 * time.Millisecond
-	fileWait       = time.Second
-	followTimeout  = 3 * time.Second
-	certifyTimeout = 30 * time.Second
+	registryPause  = 250 * time.Millisecond // after an error
+	fileWait       = time.Second            // between two readings of a file
+	followTimeout  = 3 * time.Second        // of a request that does not wait
+	certifyTimeout = 30 * time.Second       // of the signatures for one process, while the others wait
 )
 
-// CertifyContinuously certifies what each process publishes whenever that is due, until ctx ends. It certifies new
-// versions of the keys that a process had at first (as), and no other keys: an attacker in a process could otherwise
-// get every role certified. A process that does not answer keeps its certificates. Each error is logged once. A process
-// reports changes of its keys; other changes are seen seconds later.
+// CertifyContinuously certifies the keys of each process whenever that is due, until ctx ends. It certifies only new
+// versions of the keys that a process had at first (as): an attacker in a process could otherwise get every role
+// certified. A process that does not answer keeps its certificates. Each error is logged once.
 func (r *Registry) CertifyContinuously(ctx context.Context, endpoints []string, as map[string][]string, say Declaration,
 	log *zap.Logger) {
 	var turn sync.Mutex // one process is certified at a time
@@ -59,8 +56,7 @@ func (r *Registry) CertifyContinuously(ctx context.Context, endpoints []string, 
 	all.Wait()
 }
 
-// awaitChange waits some seconds for a change of a process's keys since the state known, and returns the new state. A
-// file is read each fileWait.
+// awaitChange waits some seconds for a process's keys to leave the state known, and returns the new state.
 func awaitChange(ctx context.Context, at, known string) (string, error) {
 	if _, ok := PublishedFile(at); ok {
 		if known != "" {
@@ -75,7 +71,6 @@ func awaitChange(ctx context.Context, at, known string) (string, error) {
 	return now.State, err
 }
 
-// pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
@@ -83,8 +78,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// CertifyDue certifies what one process publishes, if that is due. certifiedAs is its first state: see [Published].
-// Certificates signed before an interruption count.
+// CertifyDue certifies the keys of one process, if that is due. certifiedAs is its first state: see [Published].
 func (r *Registry) CertifyDue(ctx context.Context, at string, certifiedAs []string, say Declaration,
 	log *zap.Logger) error {
 	p, err := r.due(ctx, at, certifiedAs)
@@ -120,9 +114,8 @@ func (r *Registry) due(ctx context.Context, at string, certifiedAs []string) (*P
 	})
 	switch {
 	case err == nil && !due && waiting > 0:
-		return nil, fmt.Errorf(
-			"%d new versions wait for a certificate, because earlier versions of their keys fill the trust bundle: "+
-				"rotate less often, or retire versions", waiting)
+		return nil, fmt.Errorf("%d new versions wait for a certificate, because earlier versions of their keys fill the "+
+			"trust bundle: rotate less often, or retire versions", waiting)
 	case err != nil || !due:
 		return nil, err
 	}

@@ -15,20 +15,20 @@ import (
 	"github.com/actionproof/mediator/look"
 )
 
-// Publication is what a process publishes: its roles with their keys, and its observations.
+// Publication has the roles of a process with their keys, and its observations.
 type Publication struct {
 	Roles        []daemon.RoleDocument `json:"roles"`
 	Observations []look.Observation    `json:"looks"`
 }
 
-// Published is what several processes publish.
+// Published joins the publications of several processes.
 type Published struct {
 	Publication
-	RolesByEndpoint map[string][]string // by the place that a process was read from; see signsAs
+	RolesByEndpoint map[string][]string // see signsAs
 }
 
-// ReadPublished asks processes for their roles and observations, or reads them from the output of mediator keys
-// publish.
+// ReadPublished asks processes for their publications, or reads them from files (file:PATH) with the output of mediator
+// keys publish.
 func ReadPublished(ctx context.Context, from []string) (Published, error) {
 	p := Published{Publication{[]daemon.RoleDocument{}, []look.Observation{}}, make(map[string][]string)}
 	for _, at := range from {
@@ -68,7 +68,7 @@ func readPublishedFile(path string) (p Publication, err error) {
 		return p, err
 	}
 	if err = strictjson.Parse(raw, &p); err == nil && (len(p.Roles) == 0 || p.Observations == nil) {
-		err = errors.New("it has no roles, or does not say what was seen")
+		err = errors.New("it has no roles or no observations")
 	}
 	if err != nil {
 		return p, fmt.Errorf("%s is not what mediator keys publish prints: %w", path, err)
@@ -97,7 +97,7 @@ func signsAs(roles []daemon.RoleDocument) []string {
 	return slices.Compact(as)
 }
 
-// ReadRoles asks processes for their roles, or reads them from the output of mediator keys publish.
+// ReadRoles is [ReadPublished] for roles alone.
 func ReadRoles(ctx context.Context, from []string) ([]daemon.RoleDocument, error) {
 	var all []daemon.RoleDocument
 	for _, at := range from {

@@ -1,15 +1,16 @@
 // Package keyring does the security team's work on keys: root keys, certificates for the keys that processes publish,
 // revocation, and the certificate of a deployment.
 //
-//	rootkey.go     the root keys of the key registry and of the deployment auditor, in a file
-//	rootcustody.go root keys that Vault or a PKCS #11 token holds
-//	versions.go    what is known of each version of each key
-//	published.go   what processes publish of their keys
-//	registry.go    the key registry: custody certificates in the trust bundle
+//	rootkey.go     root keys in files
+//	rootcustody.go root keys in Vault or in a PKCS #11 token
+//	published.go   the roles and observations that processes publish
+//	registry.go    custody certificates in the trust bundle
 //	bundle.go      the files of the bundle and of its history
-//	follow.go      a registry that runs on and certifies new versions
-//	rotate.go      rotation of keys, and retirement of versions that sign no more
+//	follow.go      a registry that keeps certifying new versions
+//	rotate.go      rotation of keys, and retirement of old versions
 //	revoke.go      the revocation list
+//	versions.go    the state of each version of each key
+//	events.go      the history of the keys
 //	deployment.go  the deployment certificate
 package keyring
 
@@ -46,49 +47,41 @@ func NewRegistry(key RootKey, o signer.Options, bundle string) *Registry {
 // Declaration is what the security team declares about the keys that it certifies.
 type Declaration struct{ AccessibleToAgent, AccessibleToUsers bool }
 
-// certify gives each key version that needs one a custody certificate. A valid certificate stays as it is, byte for
-// byte: records rest on it. The revocation list is signed again. If a signature fails, or ctx ends, earlier signatures
-// count, and the bundle keeps its certificates.
-func (e *bundleEdit) certify(ctx context.Context, p Published, say Declaration) (done Certification, err error) {
-	if p.Roles, done.Waiting, err = e.wanted(p.Roles); err != nil {
-		return done, err
+// certify makes the certificates of [Registry.Certify] and signs the revocation list again. A valid certificate stays
+// byte for byte, because records rest on it.
+func (e *bundleEdit) certify(ctx context.Context, p Published, say Declaration) (left, waiting int, err error) {
+	if p.Roles, waiting, err = e.wanted(p.Roles); err != nil {
+		return 0, 0, err
 	}
 	tokens, left, err := e.certificates(ctx, p, say)
 	if err != nil {
-		return done, err
+		return 0, 0, err
 	}
 	certified := make(map[string]bool)
 	for _, token := range tokens {
 		certified[subject(token)] = true
-		if slices.Contains(e.before, token) {
-			done.Kept++
-		} else {
-			done.Certified++
-		}
 	}
 	for _, token := range e.remaining(p.Roles) {
 		if !certified[subject(token)] {
 			tokens = append(tokens, token)
-			done.Kept++
 		}
 	}
-	e.b.Certificates, done.Left = tokens, left
-	if done.Dropped = len(e.before) - done.Kept; e.b.Revocations == "" || e.stopped != nil {
-		return done, nil
+	e.b.Certificates = tokens
+	if e.b.Revocations != "" && e.stopped == nil {
+		if list, _, err := e.revoke(ctx, nil); err != nil {
+			e.stopped = err
+		} else {
+			e.b.Revocations = list
+		}
 	}
-	if list, _, err := e.revoke(ctx, nil); err != nil {
-		e.stopped = err
-	} else {
-		e.b.Revocations = list
-	}
-	return done, nil
+	return left, waiting, nil
 }
 
-// A key version needs a certificate while something signs with it, and until its signatures have expired. Otherwise the
-// bundle would grow with each rotation, as far as versions are not retired in their custody.
+// A key version needs a certificate while it signs, and until its signatures have expired. Otherwise each rotation
+// would make the bundle larger.
 const (
-	// A version gets no certificate once a later one has been certified for superseded: nothing of a post is valid for so
-	// long. A key with more than manyVersions has supersededMany.
+	// A version gets no certificate once a later one has been certified for superseded, or supersededMany if the key has
+	// more than manyVersions: no signature of a post is valid for so long.
 	superseded, supersededMany = time.Hour, 15 * time.Minute
 	manyVersions               = 16
 	// maxVersions bounds the certified versions of one key. Beyond it the newest version waits.
@@ -100,14 +93,13 @@ func shareOf(keys int) int {
 	return max(1, min(maxVersions, evidence.MaxCertificates*3/4/max(1, keys)))
 }
 
-// wanted returns roles with the key versions that need a certificate: neither retired nor superseded. Of many, it drops
-// those that were never certified, except the newest and the signing one: they have signed nothing. waiting counts
-// newest versions that have to wait.
+// wanted returns roles with the key versions that need a certificate: neither retired nor superseded. Of many versions
+// it also drops those that were never certified, and so have signed nothing, except the newest and the signing one.
+// waiting counts the newest versions that have to wait.
 func (e *bundleEdit) wanted(roles []daemon.RoleDocument) (wanted []daemon.RoleDocument, waiting int, err error) {
-	certified, keys := make(map[string]evidence.Certified), keyNames(roles)
-	for _, c := range e.trust.Certified() {
-		certified[c.Certificate.SubjectKeyID] = c
-		keys[evidence.KeyName(c.Certificate.SubjectKeyID)] = true
+	keys := keyNames(roles)
+	for kid := range e.certified {
+		keys[evidence.KeyName(kid)] = true
 	}
 	wanted = slices.Clone(roles)
 	for i, r := range wanted {
@@ -115,30 +107,26 @@ func (e *bundleEdit) wanted(roles []daemon.RoleDocument) (wanted []daemon.RoleDo
 			continue
 		}
 		newest := r.Keys[len(r.Keys)-1].KeyID
-		left := slices.DeleteFunc(slices.Clone(e.withoutSuperseded(r.Keys, certified, superseded)),
-			func(k jose.JSONWebKey) bool {
-				_, retired := e.trust.Retired(k.KeyID)
-				return retired
-			})
+		left := slices.DeleteFunc(slices.Clone(e.withoutSuperseded(r.Keys, superseded)), func(k jose.JSONWebKey) bool {
+			_, retired := e.trust.Retired(k.KeyID)
+			return retired
+		})
 		if len(left) == 0 {
 			in, _ := e.trust.Retired(newest)
-			return nil, 0,
-				refusal.New("key_retired",
-					"the key of %s, %s, was retired: the current version is %d. Rotate the key past that; or, where it is "+
-						"another key of that name, "+
-						"move %s away (%s), certify every process and the deployment again, and restart the processes", r.Purpose, newest,
-					in, e.Bundle, whereTo)
+			return nil, 0, refusal.New("key_retired", "the key of %s, %s, was retired: the current version is %d. Rotate the "+
+				"key past that; or, where it is another key of that name, move %s away (%s), certify every process and the "+
+				"deployment again, and restart the processes", r.Purpose, newest, in, e.Bundle, whereTo)
 		}
 		if len(left) > manyVersions {
-			left = slices.DeleteFunc(e.withoutSuperseded(left, certified, supersededMany), func(k jose.JSONWebKey) bool {
-				_, has := certified[k.KeyID]
+			left = slices.DeleteFunc(e.withoutSuperseded(left, supersededMany), func(k jose.JSONWebKey) bool {
+				_, has := e.certified[k.KeyID]
 				return !has && k.KeyID != newest && k.KeyID != r.Signs
 			})
 		}
 		for over := len(left) - shareOf(len(keys)); over > 0; over-- {
 			// a revoked version is refused anyway
-			drop := slices.IndexFunc(left, func(k jose.JSONWebKey) bool { return certified[k.KeyID].Revoked })
-			if _, has := certified[newest]; drop < 0 && !has {
+			drop := slices.IndexFunc(left, func(k jose.JSONWebKey) bool { return e.certified[k.KeyID].Revoked })
+			if _, has := e.certified[newest]; drop < 0 && !has {
 				drop = len(left) - 1
 				waiting++
 			}
@@ -152,12 +140,10 @@ func (e *bundleEdit) wanted(roles []daemon.RoleDocument) (wanted []daemon.RoleDo
 	return wanted, waiting, nil
 }
 
-// withoutSuperseded removes key versions that a later one superseded some time ago. Versions are published oldest
-// first.
-func (e *bundleEdit) withoutSuperseded(keys []jose.JSONWebKey, certified map[string]evidence.Certified,
-	after time.Duration) []jose.JSONWebKey {
+// withoutSuperseded returns the newest version that was certified at least this time ago, and the later ones.
+func (e *bundleEdit) withoutSuperseded(keys []jose.JSONWebKey, after time.Duration) []jose.JSONWebKey {
 	for i, k := range slices.Backward(keys) {
-		c, ok := certified[k.KeyID]
+		c, ok := e.certified[k.KeyID]
 		if ok && !c.Revoked && !e.Options.Now().Before(time.Unix(c.Certificate.IssuedAt, 0).Add(after)) {
 			return keys[i:]
 		}
@@ -165,9 +151,8 @@ func (e *bundleEdit) withoutSuperseded(keys []jose.JSONWebKey, certified map[str
 	return keys
 }
 
-// certificates returns a certificate for each key version of p: the valid one in the bundle, or a new one. After a
-// signature that failed it signs no more, and returns the certificates of the bundle; left counts those to be signed
-// yet.
+// certificates returns a certificate for each key version of p: the valid one in the bundle, or a new one. Once a
+// signature has failed it returns only certificates of the bundle; left counts the unsigned ones.
 func (e *bundleEdit) certificates(ctx context.Context, p Published, say Declaration) (tokens []string, left int,
 	err error) {
 	issuer, err := signer.New(evidence.SignerCertificateKind(), e.Key, e.Options)
@@ -190,23 +175,15 @@ func (e *bundleEdit) certificates(ctx context.Context, p Published, say Declarat
 		}
 		if !stands && e.stopped != nil {
 			left++
-			token = e.tokenOf(c)
+			if old := e.certified[c.SubjectKeyID]; old.Certificate.SubjectPublicKeyHash == c.SubjectPublicKeyHash {
+				token = old.Token
+			}
 		}
 		if token != "" {
 			tokens = append(tokens, token)
 		}
 	}
 	return tokens, left, nil
-}
-
-// tokenOf returns the bundle's certificate for the key of c, or nothing.
-func (e *bundleEdit) tokenOf(c evidence.SignerCertificate) string {
-	for _, old := range e.trust.Certified() {
-		if old.Certificate.SubjectKeyID == c.SubjectKeyID && old.Certificate.SubjectPublicKeyHash == c.SubjectPublicKeyHash {
-			return old.Token
-		}
-	}
-	return ""
 }
 
 // subjects returns the claims about each key version of p. Processes that share a key publish it several times.
@@ -240,24 +217,19 @@ func subjects(p Published, say Declaration) (all []evidence.SignerCertificate, e
 }
 
 // standing returns the bundle's certificate with the claims of c, unless it is revoked, due for renewal, or good for
-// longer than today's certificates.
+// longer than a new one.
 func (e *bundleEdit) standing(c evidence.SignerCertificate) (token string, stands bool) {
-	for _, old := range e.trust.Certified() {
-		said := old.Certificate
-		if said.SubjectKeyID != c.SubjectKeyID {
-			continue
-		}
-		longer := time.Unix(said.Expires, 0).After(e.Options.Now().Add(e.Options.Lifetime))
-		if e.due(said) || longer || said.Issuer != e.Options.Issuer || said.Audience != e.Options.Audience ||
-			e.revokes(evidence.RevokedArtifact, said.ID) {
-			return "", false
-		}
-		said.Registered = c.Registered
-		observed := slices.Equal(said.Observed, c.Observed)
-		said.Observed = c.Observed // none is an empty list or no list
-		return old.Token, observed && reflect.DeepEqual(said, c)
+	old, ok := e.certified[c.SubjectKeyID]
+	said := old.Certificate
+	longer := time.Unix(said.Expires, 0).After(e.Options.Now().Add(e.Options.Lifetime))
+	if !ok || e.due(said) || longer || said.Issuer != e.Options.Issuer || said.Audience != e.Options.Audience ||
+		e.revokes(evidence.RevokedArtifact, said.ID) {
+		return "", false
 	}
-	return "", false
+	said.Registered = c.Registered
+	observed := slices.Equal(said.Observed, c.Observed)
+	said.Observed = c.Observed // none is an empty list or no list
+	return old.Token, observed && reflect.DeepEqual(said, c)
 }
 
 // due reports whether half of a certificate's lifetime is over.
@@ -265,14 +237,14 @@ func (e *bundleEdit) due(c evidence.SignerCertificate) bool {
 	return time.Unix(c.Expires, 0).Before(e.Options.Now().Add(e.Options.Lifetime / 2))
 }
 
-// claims makes the claims about a role's key: what its process knows, observations, and the declaration. It refuses a
+// claims makes the claims about a role's key, from its process, the observations and the declaration. It refuses a
 // claim that an observation contradicts.
 func claims(r daemon.RoleDocument, observations []look.Observation, say Declaration) (evidence.SignerCertificate,
 	error) {
 	c := evidence.SignerCertificate{
 		AccessibleToAgent: say.AccessibleToAgent, AccessibleToUsers: say.AccessibleToUsers, KeyCustody: r.KeyCustody,
-		KeyExportable: r.KeyExportable,
-		Observed:      slices.Clone(r.Observed), Purposes: []string{r.Purpose}, SubjectIssuer: r.Issuer,
+		KeyExportable: r.KeyExportable, Observed: slices.Clone(r.Observed), Purposes: []string{r.Purpose},
+		SubjectIssuer: r.Issuer,
 	}
 	if apart, against := policy.Apart(r.Purpose, observations); apart == look.Contradicts {
 		return c, refusal.New("deployment_contradicted", "no key of the role %s is certified for it alone: %s", r.Purpose,
@@ -291,8 +263,8 @@ func claims(r daemon.RoleDocument, observations []look.Observation, say Declarat
 	return c, nil
 }
 
-// remaining returns the certificates of the bundle for other keys than the roles' that have not expired. A version that
-// its process no longer publishes is retired, and gets none. Once signing has failed, all stay.
+// remaining returns the bundle's certificates of keys that the roles do not have, unless they have expired. A version
+// of the roles' keys that its process no longer publishes is retired. Once signing has failed, all certificates stay.
 func (e *bundleEdit) remaining(roles []daemon.RoleDocument) (kept []string) {
 	asked := keyNames(roles)
 	for _, token := range e.before {
@@ -314,21 +286,20 @@ func keyNames(roles []daemon.RoleDocument) map[string]bool {
 	return names
 }
 
-// needsRenewal reports whether certificates for the roles' keys have to be renewed: a version is new or gone, a
+// needsRenewal reports whether the certificates of the roles' keys must be renewed: a version is new or gone, a
 // property has changed, or half of a lifetime is over.
 func (e *bundleEdit) needsRenewal(roles []daemon.RoleDocument) bool {
-	certified := make(map[string]evidence.Certified)
-	asked := keyNames(roles)
-	for _, c := range e.trust.Certified() {
-		if asked[evidence.KeyName(c.Certificate.SubjectKeyID)] {
-			certified[c.Certificate.SubjectKeyID] = c
+	certified, asked := 0, keyNames(roles)
+	for kid := range e.certified {
+		if asked[evidence.KeyName(kid)] {
+			certified++
 		}
 	}
 	published := 0
 	for _, r := range roles {
 		for _, k := range r.Keys {
 			published++
-			c, ok := certified[k.KeyID]
+			c, ok := e.certified[k.KeyID]
 			cert := c.Certificate
 			public, _ := k.Key.(ed25519.PublicKey)
 			if !ok || string(public) != string(c.Public) || cert.Purposes[0] != r.Purpose || cert.SubjectIssuer != r.Issuer ||
@@ -337,33 +308,39 @@ func (e *bundleEdit) needsRenewal(roles []daemon.RoleDocument) bool {
 			}
 		}
 	}
-	return published != len(certified)
+	return published != certified
 }
 
 // Certification is the result of [Registry.Certify].
 type Certification struct {
-	Certified int // new certificates
-	Kept      int // certificates that stay in the bundle
-	Dropped   int // certificates that left the bundle for the history
-	Left      int // certificates that are not signed yet, because a signature failed
-	Waiting   int // versions that are certified once earlier versions of their keys have left the bundle
-	Full      float64
+	Certified int     // new certificates
+	Kept      int     // certificates that stay in the bundle
+	Dropped   int     // certificates that left the bundle for the history
+	Left      int     // certificates that are not signed, because a signature failed
+	Waiting   int     // versions that wait for earlier versions of their keys to leave the bundle
+	Full      float64 // see [evidence.Bundle.Full]
 }
 
-// Certify gives each published key version that needs one a custody certificate: the one in the bundle if its claims
-// are the same and half of its lifetime is not over, or else a new one. If a signature fails, the bundle has the
-// earlier ones, and the error says why.
+// Certify gives each published key version that needs one a custody certificate: the one in the bundle if it has the
+// same claims and half of its lifetime is not over, or else a new one. If a signature fails or ctx ends, earlier
+// signatures stay, the bundle keeps its certificates, and the error says why.
 func (r *Registry) Certify(ctx context.Context, p Published, say Declaration) (done Certification, err error) {
 	var e *bundleEdit
 	err = r.editBundle(ctx, func(edit *bundleEdit) (err error) {
 		e = edit
-		done, err = e.certify(ctx, p, say)
+		done.Left, done.Waiting, err = e.certify(ctx, p, say)
 		return err
 	})
 	if err != nil {
 		return Certification{}, err
 	}
-	done.Left, done.Full = done.Left+e.kept, e.b.Full()
-	done.Kept, done.Dropped = done.Kept+e.kept, done.Dropped-e.kept
+	for _, token := range e.b.Certificates {
+		if slices.Contains(e.before, token) {
+			done.Kept++
+		} else {
+			done.Certified++
+		}
+	}
+	done.Dropped, done.Left, done.Full = len(e.before)-done.Kept, done.Left+e.kept, e.b.Full()
 	return done, e.stopped
 }

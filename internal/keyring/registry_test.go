@@ -13,76 +13,93 @@ import (
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/test/check"
 )
 
-// TestBundleDoesNotGrow rotates a key again and again, and nobody retires a version of it. The version before stays
-// certified for an hour, in which all that it has signed expires.
+// team is a security team with a registry, one key that it certifies, and a clock, which goes on by tick each time that
+// it is read.
+type team struct {
+	t        *testing.T
+	now      time.Time
+	tick     time.Duration
+	root     keyring.RootKey
+	bundle   string
+	registry *keyring.Registry
+	key      *custody.Memory
+}
+
+func newTeam(t *testing.T) *team {
+	t.Helper()
+	m := &team{t: t, now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC),
+		bundle: filepath.Join(t.TempDir(), "trust.json")}
+	var err error
+	m.root, _, err = keyring.GenerateRoot("registry", false)
+	check.Must(t, err)
+	m.registry = keyring.NewRegistry(m.root, signer.Options{Issuer: "key-registry", Audience: "posting-api",
+		Lifetime: 30 * 24 * time.Hour, Now: func() time.Time {
+			m.now = m.now.Add(m.tick)
+			return m.now
+		}}, m.bundle)
+	m.key, err = custody.NewMemory("runtime-key")
+	check.Must(t, err)
+	return m
+}
+
+// certify certifies the versions of the key but the first retired ones.
+func (m *team) certify(retired int) {
+	m.t.Helper()
+	set, err := custody.JWKS(m.t.Context(), m.key)
+	check.Must(m.t, err)
+	_, err = m.registry.Certify(m.t.Context(), keyring.Published{Publication: keyring.Publication{
+		Roles: []daemon.RoleDocument{{Purpose: evidence.PurposeRuntimeAttestation, Issuer: "mediator-runtime",
+			KeyCustody: custody.ExternalMediator, Keys: set.Keys[retired:]}},
+	}}, keyring.Declaration{})
+	check.Must(m.t, err)
+}
+
+func (m *team) revoke(kid string) {
+	m.t.Helper()
+	_, err := m.registry.Revoke(m.t.Context(), []evidence.Revocation{{Kind: evidence.RevokedKey, ID: kid,
+		Reason: "stolen", Expires: m.now.Add(400 * 24 * time.Hour).Unix()}}, func(string) {})
+	check.Must(m.t, err)
+}
+
+func (m *team) trust(b evidence.Bundle, p evidence.SignerPolicy) *evidence.Trust {
+	m.t.Helper()
+	trust, err := evidence.NewTrust([]evidence.Root{m.root.Pinned(evidence.PurposeSignerCertificate)}, b, p)
+	check.Must(m.t, err)
+	return trust
+}
+
+// TestBundleDoesNotGrow rotates a key again and again without retiring a version. The version before stays certified
+// for an hour, in which all that it has signed expires.
 func TestBundleDoesNotGrow(t *testing.T) {
-	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	root, _, err := keyring.GenerateRoot("registry", false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "trust.json")
-	registry := keyring.NewRegistry(root,
-		signer.Options{Issuer: "key-registry", Audience: "posting-api", Lifetime: 30 * 24 * time.Hour, Now: func() time.Time {
-			return now
-		}}, path)
-	key, err := custody.NewMemory("runtime-key")
-	if err != nil {
-		t.Fatal(err)
-	}
-	certify := func(want ...string) {
+	m := newTeam(t)
+	certify := func(numbers ...int) {
 		t.Helper()
-		set, err := custody.JWKS(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p := keyring.Published{Publication: keyring.Publication{Roles: []daemon.RoleDocument{{
-			Purpose: evidence.PurposeRuntimeAttestation, Issuer: "mediator-runtime", KeyCustody: custody.ExternalMediator,
-			Keys: set.Keys,
-		}}}}
-		if _, err := registry.Certify(t.Context(), p, keyring.Declaration{}); err != nil {
-			t.Fatal(err)
-		}
-		b, _, err := config.ReadBundle(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		trust, err := evidence.NewTrust([]evidence.Root{root.Pinned(evidence.PurposeSignerCertificate)}, b,
-			evidence.SignerPolicy{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := make(map[string]bool)
-		for _, c := range trust.Certified() {
+		m.certify(0)
+		b, _, err := config.ReadBundle(m.bundle)
+		check.Must(t, err)
+		got, want := make(map[string]bool), make(map[string]bool)
+		for _, c := range m.trust(b, evidence.SignerPolicy{}).Certified() {
 			got[c.Certificate.SubjectKeyID] = true
 		}
-		for _, kid := range want {
-			if !got[kid] {
-				t.Errorf("%s has no certificate", kid)
-			}
+		for _, n := range numbers {
+			want[fmt.Sprintf("runtime-key:v%d", n)] = true
 		}
-		if len(got) != len(want) {
-			t.Errorf("certified are %v, want %v", got, want)
-		}
+		check.WantEqual(t, got, want)
 	}
-	kid := func(n int) string { return fmt.Sprintf("runtime-key:v%d", n) }
-	certify(kid(1))
+	certify(1)
 	size := int64(0)
 	for n := 2; n < 40; n++ {
-		if err := key.Rotate(); err != nil {
-			t.Fatal(err)
-		}
-		certify(kid(n-1), kid(n))
-		now = now.Add(59 * time.Minute)
-		certify(kid(n-1), kid(n))
-		now = now.Add(time.Minute)
-		certify(kid(n))
-		info, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, m.key.Rotate())
+		certify(n-1, n)
+		m.now = m.now.Add(59 * time.Minute)
+		certify(n-1, n)
+		m.now = m.now.Add(time.Minute)
+		certify(n)
+		info, err := os.Stat(m.bundle)
+		check.Must(t, err)
 		if size == 0 {
 			size = info.Size()
 		}

@@ -11,8 +11,8 @@ import (
 )
 
 // revoke signs the revocation list again, with the entries in add and without ended ones, which the history has. It
-// returns the token and its entries. If the list gets too long, entries of versions that left the bundle go as well:
-// they are refused without it.
+// returns the token and its entries. From a list that gets too long it also drops retired versions, which are refused
+// anyway.
 func (e *bundleEdit) revoke(ctx context.Context, add []evidence.Revocation) (string, []evidence.Revocation, error) {
 	entries := append([]evidence.Revocation{}, add...)
 	old, _ := e.trust.Revocations()
@@ -55,13 +55,13 @@ func (e *bundleEdit) signList(ctx context.Context, entries []evidence.Revocation
 	return token, err
 }
 
-// historyAudience is the audience of the lists in the history. No policy names it: in the bundle such a list, which
-// lacks all earlier entries, would undo them.
+// historyAudience is the audience of the lists in the history. No policy names it: such a list lacks all earlier
+// entries, and in the bundle would undo them.
 const historyAudience = "trust-history"
 
 // Revoke adds entries to the bundle's revocation list, signs it again, and returns all entries. The history gets a list
-// of the new entries alone, which keeps their time for good. Revoke calls unknown for each key id in add without a
-// certificate in the bundle.
+// of only the new entries, which keeps their time. Revoke calls unknown for each key id in add without a certificate in
+// the bundle.
 func (r *Registry) Revoke(ctx context.Context, add []evidence.Revocation,
 	unknown func(kid string)) (all []evidence.Revocation, err error) {
 	err = r.editBundle(ctx, func(e *bundleEdit) (err error) {
@@ -87,12 +87,14 @@ func (r *Registry) Revoke(ctx context.Context, add []evidence.Revocation,
 
 // certifies reports whether the bundle has a certificate for a key, by its kid or by its name.
 func (e *bundleEdit) certifies(id string) bool {
-	return slices.ContainsFunc(e.trust.Certified(), func(c evidence.Certified) bool {
-		return evidence.MatchKeyID([]string{id}, c.Certificate.SubjectKeyID)
-	})
+	for kid := range e.certified {
+		if evidence.MatchKeyID([]string{id}, kid) {
+			return true
+		}
+	}
+	return false
 }
 
-// revokes reports whether the bundle's list names an id.
 func (e *bundleEdit) revokes(kind, id string) bool {
 	list, _ := e.trust.Revocations()
 	return slices.ContainsFunc(list.Revoked, func(r evidence.Revocation) bool { return r.Kind == kind && r.ID == id })

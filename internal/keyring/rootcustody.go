@@ -17,11 +17,10 @@ import (
 	"github.com/actionproof/mediator/look"
 )
 
-// rootKeyWait bounds the wait for the custody of a root key.
 const rootKeyWait = 10 * time.Second
 
-// OpenRootKey opens a root key. path is the private file that mediator keys root has made, or a .yaml file that names a
-// key in Vault or in a token and its purpose, which must be one of purposes. The caller closes the key.
+// OpenRootKey opens a root key. path is a private file of mediator keys root, or a .yaml file that names a key in Vault
+// or in a token, and its purpose, which must be one of purposes. The caller closes the key.
 func OpenRootKey(ctx context.Context, path string, stderr io.Writer, purposes ...string) (RootKey, error) {
 	if filepath.Ext(path) != ".yaml" {
 		return readRootKey(path)
@@ -48,7 +47,8 @@ func OpenRootKey(ctx context.Context, path string, stderr io.Writer, purposes ..
 	return RootKey{version: version, store: ring}, nil
 }
 
-// pinnedVersion opens the pinned version of the key. It refuses a key that its custody is not observed not to export.
+// pinnedVersion opens the pinned version of the key. It refuses a key unless it observes that the custody does not
+// export it.
 func pinnedVersion(ctx context.Context, c *config.RootKey, ring keystore.Store) (custody.Version, error) {
 	ctx, cancel := context.WithTimeout(ctx, rootKeyWait)
 	defer cancel()
@@ -69,12 +69,11 @@ func pinnedVersion(ctx context.Context, c *config.RootKey, ring keystore.Store) 
 		return custody.Version{}, err
 	}
 	kid := c.Key + ":v" + strconv.Itoa(max(c.Version, 1))
-	for _, v := range versions {
-		if v.KeyID() == kid {
-			return v, nil
-		}
+	i := slices.IndexFunc(versions, func(v custody.Version) bool { return v.KeyID() == kid })
+	if i < 0 {
+		return custody.Version{}, custody.Unavailable(nil, "there is no %s any more, or not yet", kid)
 	}
-	return custody.Version{}, custody.Unavailable(nil, "there is no %s any more, or not yet", kid)
+	return versions[i], nil
 }
 
 // Close closes the custody of the key. A key from a file has none.

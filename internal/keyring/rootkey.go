@@ -21,7 +21,7 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// RootKey is a key of the security team, of the registry or the auditor. Only commands use it, on a machine without
+// RootKey is the key of the registry or of the auditor. Only the security team's commands use it, on a machine without
 // agents.
 type RootKey struct {
 	version     custody.Version
@@ -79,7 +79,6 @@ type privateAKP struct {
 	Private string `json:"priv"`
 }
 
-// postQuantumKey is the ML-DSA-65 key of a root.
 type postQuantumKey struct {
 	id      string
 	public  *mldsa65.PublicKey
@@ -97,8 +96,8 @@ func (k *postQuantumKey) Sign(_ context.Context, message []byte) ([]byte, error)
 	return signature, mldsa65.SignTo(k.private, message, nil, true, signature)
 }
 
-// GenerateRoot makes a root key in memory, with a post-quantum key beside it if postQuantum is set. It also returns the
-// private JWK, or JWK Set, of the key.
+// GenerateRoot makes a root key, with a second, post-quantum key if postQuantum is set. It also returns the private JWK
+// or JWK Set.
 func GenerateRoot(name string, postQuantum bool) (RootKey, []byte, error) {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -120,7 +119,6 @@ func GenerateRoot(name string, postQuantum bool) (RootKey, []byte, error) {
 	return key, raw, err
 }
 
-// readRootKey reads the private file that mediator keys root has made.
 func readRootKey(path string) (RootKey, error) {
 	raw, err := files.Read(path)
 	if err != nil {
@@ -134,11 +132,10 @@ func readRootKey(path string) (RootKey, error) {
 }
 
 var (
-	errRootKey = errors.New(
-		"not a private Ed25519 JWK with a kid of the form NAME:v1, alone or in a set with a private ML-DSA-65 JWK of the " +
-			"same kid")
-	errPostQuantum = errors.New(
-		"the second key is not a private ML-DSA-65 JWK with the kid of the first, or its two halves do not fit")
+	errRootKey = errors.New("not a private Ed25519 JWK with a kid of the form NAME:v1, alone or in a set with a private " +
+		"ML-DSA-65 JWK of the same kid")
+	errPostQuantum = errors.New("the second key is not a private ML-DSA-65 JWK with the kid of the first, or its two " +
+		"halves do not fit")
 )
 
 func parseRootKey(raw []byte) (k RootKey, err error) {
@@ -167,15 +164,13 @@ func parseEd25519(raw []byte) (custody.Version, error) {
 		return custody.Version{}, errRootKey
 	}
 	std, ok := jwk.Key.(stded25519.PrivateKey)
-	name, number, cut := splitVersion(jwk.KeyID)
-	if !ok || !cut || number != 1 {
+	name := evidence.KeyName(jwk.KeyID)
+	if !ok || jwk.KeyID != name+":v1" {
 		return custody.Version{}, errRootKey
 	}
 	private := ed25519.NewKeyFromSeed(std.Seed())
 	return custody.NewVersion(name, 1, private.Public().(ed25519.PublicKey),
-		func(_ context.Context, message []byte) ([]byte, error) {
-			return ed25519.Sign(private, message), nil
-		}), nil
+		func(_ context.Context, message []byte) ([]byte, error) { return ed25519.Sign(private, message), nil }), nil
 }
 
 func parseMLDSA(raw []byte, kid string) (*postQuantumKey, error) {
@@ -196,14 +191,4 @@ func parseMLDSA(raw []byte, kid string) (*postQuantumKey, error) {
 		return nil, errPostQuantum
 	}
 	return &postQuantumKey{id: kid, public: public, private: private}, nil
-}
-
-func splitVersion(kid string) (name string, number int, ok bool) {
-	for i := len(kid) - 1; i > 0; i-- {
-		if kid[i] == 'v' && kid[i-1] == ':' {
-			_, err := fmt.Sscanf(kid[i+1:], "%d", &number)
-			return kid[:i-1], number, err == nil
-		}
-	}
-	return "", 0, false
 }

@@ -1,14 +1,16 @@
 package keyring
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/actionproof/mediator/test/check"
+)
 
 // FuzzRootKey reads any file as a private root key: no panic, and an error that quotes nothing of it.
 func FuzzRootKey(f *testing.F) {
 	for _, postQuantum := range []bool{false, true} {
 		_, raw, err := GenerateRoot("root", postQuantum)
-		if err != nil {
-			f.Fatal(err)
-		}
+		check.Must(f, err)
 		f.Add(raw)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/refusal"
@@ -20,8 +21,7 @@ type Owner interface {
 	Retire(ctx context.Context, key string, oldest int) error
 }
 
-// Rotator rotates keys that running processes sign with, and retires the earlier versions once no process signs with
-// them.
+// Rotator rotates keys of running processes, and retires the earlier versions once no process signs with them.
 type Rotator struct {
 	Owner Owner
 	From  []string // endpoints of every process that signs with the keys
@@ -41,11 +41,8 @@ type Rotator struct {
 type Rotated struct {
 	Key     string `json:"key"`
 	Version int    `json:"version,omitempty"` // the new version
-	Oldest  int    `json:"oldest,omitempty"`  // the oldest version that is kept; earlier ones are retired
+	Oldest  int    `json:"oldest,omitempty"`  // the oldest version that is kept
 }
-
-// signsPoll is the pause between two looks at the versions that sign.
-const signsPoll = time.Second
 
 // Rotate gives each key a new version, and goes on after a key that fails. It returns the new versions.
 func (r *Rotator) Rotate(ctx context.Context, keys []string) (versions map[string]int, err error) {
@@ -83,10 +80,8 @@ func (r *Rotator) RetireEarlier(ctx context.Context, versions map[string]int) er
 		if r.Waiting != nil {
 			r.Waiting()
 		}
-		select {
-		case <-ctx.Done():
+		if pause(ctx, r.RetireAfter); ctx.Err() != nil {
 			return ctx.Err()
-		case <-time.After(r.RetireAfter):
 		}
 		maps.Copy(behind, r.signBefore(ctx, versions))
 	}
@@ -102,47 +97,40 @@ func (r *Rotator) RetireEarlier(ctx context.Context, versions map[string]int) er
 	return err
 }
 
+// signsPoll is the pause between two checks of the versions that sign.
+const signsPoll = time.Second
+
 // awaitSignatures waits, for at most CertifiedWithin, until every process signs with the given versions or later ones.
-// It returns the keys for which that is not so, with the reason.
+// It returns the other keys, with the reason.
 func (r *Rotator) awaitSignatures(ctx context.Context, versions map[string]int) (behind map[string]string) {
 	within, cancel := context.WithTimeout(ctx, r.CertifiedWithin)
 	defer cancel()
-	if behind = r.signBefore(ctx, versions); len(behind) == 0 {
-		return behind
-	}
-	for range every.Tick(within, signsPoll) {
-		if behind = r.signBefore(ctx, versions); len(behind) == 0 {
-			break
+	for {
+		if behind = r.signBefore(ctx, versions); len(behind) == 0 || within.Err() != nil {
+			return behind
 		}
+		pause(within, signsPoll)
 	}
-	return behind
 }
 
 // signBefore returns the keys for which not every process is known to sign with the given version or a later one, with
 // the reason.
 func (r *Rotator) signBefore(ctx context.Context, versions map[string]int) map[string]string {
-	behind := make(map[string]string)
-	seen := make(map[string]bool)
-	for _, at := range r.From {
-		roles, err := askRoles(ctx, at)
-		if err != nil {
-			for key := range versions { // any of them may be a key of this process
-				behind[key] = "the process at " + at + " does not say what it signs with: " + err.Error()
-			}
-			continue
+	behind, seen := make(map[string]string), make(map[string]bool)
+	r.eachRole(ctx, func(at string, role daemon.RoleDocument) {
+		key := role.KeyName()
+		seen[key] = true
+		switch {
+		case role.Signs == "":
+			behind[key] = "no version of it signs in the process at " + at
+		case evidence.KeyVersion(role.Signs) < versions[key]:
+			behind[key] = "the process at " + at + " signs with " + role.Signs
 		}
-		for _, role := range roles {
-			key := role.KeyName()
-			seen[key] = true
-			_, number, ok := splitVersion(role.Signs)
-			switch {
-			case role.Signs == "":
-				behind[key] = "no version of it signs in the process at " + at
-			case !ok || number < versions[key]:
-				behind[key] = "the process at " + at + " signs with " + role.Signs
-			}
+	}, func(at string, err error) {
+		for key := range versions { // any of them may be a key of this process
+			behind[key] = "the process at " + at + " does not say what it signs with: " + err.Error()
 		}
-	}
+	})
 	for key := range versions {
 		if !seen[key] {
 			behind[key] = "no process of those that were asked signs with it"
@@ -151,11 +139,21 @@ func (r *Rotator) signBefore(ctx context.Context, versions map[string]int) map[s
 	return behind
 }
 
-// askRoles asks one process for its roles, within a bounded time.
-func askRoles(ctx context.Context, at string) ([]daemon.RoleDocument, error) {
-	ctx, cancel := context.WithTimeout(ctx, followTimeout)
-	defer cancel()
-	return rolesAt(ctx, at)
+// eachRole calls do for each role of each process, and failed for each process that does not answer.
+func (r *Rotator) eachRole(ctx context.Context, do func(at string, role daemon.RoleDocument),
+	failed func(at string, err error)) {
+	for _, at := range r.From {
+		within, cancel := context.WithTimeout(ctx, followTimeout)
+		roles, err := rolesAt(within, at)
+		cancel()
+		if err != nil {
+			failed(at, err)
+			continue
+		}
+		for _, role := range roles {
+			do(at, role)
+		}
+	}
 }
 
 // KeysOf returns the names of the readable keys that roles sign with.
@@ -163,12 +161,10 @@ func KeysOf(roles []daemon.RoleDocument) []string {
 	return slices.Sorted(maps.Keys(keyNames(roles)))
 }
 
-// A schedule looks every duePoll for keys to rotate.
+// duePoll is the time between two checks for keys to rotate.
 const duePoll = time.Minute
 
-// RotateEvery rotates each key whose newest version is older than period, and retires the earlier versions if
-// RetireAfter is set, until ctx ends. The age counts from when the custody made the version, so a restart rotates
-// nothing too early. It calls failed for each error.
+// RotateEvery calls RotateDue again and again until ctx ends, and calls failed for each new error.
 func (r *Rotator) RotateEvery(ctx context.Context, period time.Duration, now func() time.Time, failed func(error)) {
 	said := ""
 	for range every.Tick(ctx, duePoll) {
@@ -178,15 +174,15 @@ func (r *Rotator) RotateEvery(ctx context.Context, period time.Duration, now fun
 			return
 		case err == nil:
 			said = ""
-		case err.Error() != said: // an outage of a day is said once
+		case err.Error() != said:
 			said = err.Error()
 			failed(err)
 		}
 	}
 }
 
-// RotateDue rotates each key whose newest version was made at least period ago. An unknown age is an error, and the key
-// is not rotated.
+// RotateDue rotates each key whose newest version was made at least period ago, and retires the earlier versions if
+// RetireAfter is set. A key of unknown age is an error, and is not rotated.
 func (r *Rotator) RotateDue(ctx context.Context, period time.Duration, now time.Time) error {
 	newest, err := r.newestMade(ctx)
 	var due []string
@@ -210,31 +206,25 @@ func (r *Rotator) RotateDue(ctx context.Context, period time.Duration, now time.
 	return err
 }
 
-// newestMade returns when the newest version of each key was made, by the word of the processes. Its error names each
-// process that does not answer and each key of unknown age.
+// newestMade returns when the newest version of each key was made, as the processes say. Its error names each process
+// that does not answer and each key of unknown age.
 func (r *Rotator) newestMade(ctx context.Context) (newest map[string]time.Time, err error) {
 	newest = make(map[string]time.Time)
-	for _, at := range r.From {
-		roles, bad := askRoles(ctx, at)
-		err = errors.Join(err, bad)
-		for _, role := range roles {
-			key := role.KeyName()
-			if role.Unread != nil || len(role.Keys) == 0 {
-				err = errors.Join(err,
-					refusal.New("custody_unavailable", "the process at %s cannot read the key %s of the role %s", at, key,
-						role.Purpose))
-				continue
-			}
-			made, ok := role.Made[role.Keys[len(role.Keys)-1].KeyID]
-			switch {
-			case !ok:
-				err = errors.Join(err,
-					refusal.New("custody_unavailable",
-						"when the newest version of the key %s was made is not known, so it is not rotated", key))
-			case made.After(newest[key]): // a replica may know of a version that another one has not read yet
-				newest[key] = made
-			}
-		}
+	fail := func(format string, args ...any) {
+		err = errors.Join(err, refusal.New("custody_unavailable", format, args...))
 	}
+	r.eachRole(ctx, func(at string, role daemon.RoleDocument) {
+		key := role.KeyName()
+		if role.Unread != nil || len(role.Keys) == 0 {
+			fail("the process at %s cannot read the key %s of the role %s", at, key, role.Purpose)
+			return
+		}
+		switch made, ok := role.Made[role.Keys[len(role.Keys)-1].KeyID]; {
+		case !ok:
+			fail("when the newest version of the key %s was made is not known, so it is not rotated", key)
+		case made.After(newest[key]): // a replica may know of a version that another one has not read yet
+			newest[key] = made
+		}
+	}, func(_ string, bad error) { err = errors.Join(err, bad) })
 	return newest, err
 }

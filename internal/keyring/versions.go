@@ -18,20 +18,20 @@ import (
 const (
 	Certified    = "certified"
 	NotCertified = "not certified" // yet
-	Ended        = "ended"         // its certificate has, and no other one was signed
+	Ended        = "ended"         // its certificate has expired, and there is no later one
 	Retired      = "retired"
 	StateRevoked = "revoked"
 )
 
-// Version is what is known of one version of a key: of a version that a process publishes, what the process says; by a
-// trust bundle, what the key registry has signed. What is not known is nil or empty.
+// Version describes one version of a key, from the process that publishes it and from the trust bundle. Unknown fields
+// are nil or empty.
 type Version struct {
 	Purpose    string     `json:"purpose"`
 	KeyID      string     `json:"keyId"`
 	Issuer     string     `json:"issuer"`
 	Custody    string     `json:"keyCustody"`
 	Exportable bool       `json:"keyExportable"`
-	Process    string     `json:"process,omitempty"` // where it was asked; empty if no process publishes the version
+	Process    string     `json:"process,omitempty"` // its endpoint; empty if no process publishes the version
 	Created    *time.Time `json:"created,omitempty"`
 	Signs      *bool      `json:"signs,omitempty"` // whether the process signs with it now
 	State      string     `json:"state,omitempty"`
@@ -42,21 +42,21 @@ type Version struct {
 	public ed25519.PublicKey
 }
 
-// Revoked says when and why the registry revoked a version, by the revocation that came first.
+// Revoked says when and why the registry first revoked a version.
 type Revoked struct {
 	At     *time.Time `json:"time,omitempty"` // nil if the history does not say
 	Reason string     `json:"reason"`
 }
 
-// Use is what records say of a version: the record's own word.
+// Use counts the signatures of a version in records.
 type Use struct {
 	Since time.Time  `json:"since"`           // nothing before was counted
 	First *time.Time `json:"first,omitempty"` // nil if there is no signature
 	Last  *time.Time `json:"last,omitempty"`
-	Posts *int64     `json:"posts,omitempty"` // nil for a key that signs nothing of a post, and where they are not known
+	Posts *int64     `json:"posts,omitempty"` // nil for a key that signs nothing of a post, or if unknown
 }
 
-// AddUse adds to versions what records have counted of them, summed up over all the records.
+// AddUse sets the use of versions, summed over the records.
 func AddUse(versions []Version, records []ledger.KeyUses) {
 	for i := range versions {
 		v := &versions[i]
@@ -65,7 +65,7 @@ func AddUse(versions []Version, records []ledger.KeyUses) {
 			use.Posts = new(int64)
 		}
 		for _, r := range records {
-			if r.Since.After(use.Since) { // of what was before, not every record knows
+			if r.Since.After(use.Since) { // not every record knows of earlier use
 				use.Since = r.Since
 			}
 			for _, k := range r.Keys {
@@ -87,8 +87,8 @@ func AddUse(versions []Version, records []ledger.KeyUses) {
 	}
 }
 
-// since returns the use without what it cannot say of a key that was made then. A record counts by key id, and an
-// earlier key can have had the same one: keys in memory are made anew at each start.
+// since returns the use without the uses before the key was made. A record counts by key id, and an earlier key may
+// have had the same id: keys in memory are made anew at each start.
 func (u Use) since(made *time.Time) *Use {
 	if made == nil || u.First == nil || !u.First.Before(made.Truncate(time.Second)) {
 		return &u
@@ -100,8 +100,8 @@ func (u Use) since(made *time.Time) *Use {
 	return &u
 }
 
-// VersionsOf lists the versions that a process at an address publishes. Of what a file says it leaves out which version
-// signs, because that may be otherwise by now.
+// VersionsOf lists the versions that a process or a file publishes. Which version signs is unknown for a file, because
+// it may have changed.
 func VersionsOf(at string, roles []daemon.RoleDocument) []Version {
 	_, isFile := PublishedFile(at)
 	var all []Version
@@ -125,10 +125,9 @@ func VersionsOf(at string, roles []daemon.RoleDocument) []Version {
 // Books are a trust bundle and the history beside it, verified with the pinned key of the registry.
 type Books struct {
 	trust   *evidence.Trust
-	past    []evidence.SignerCertificate   // of the history
-	revoked map[string]evidence.Revocation // by kind and id: what was ever revoked
-	since   map[string]time.Time           // by kind and id, as far as the history says
-	lists   []evidence.RevocationList      // of the history and the bundle
+	past    []evidence.SignerCertificate // of the history
+	revoked map[string]Revoked           // by kind and id
+	lists   []evidence.RevocationList    // of the history and the bundle
 	now     time.Time
 }
 
@@ -147,7 +146,7 @@ func ReadBooks(registry, bundle string, now time.Time) (*Books, error) {
 		return nil, err
 	}
 	roots := []evidence.Root{root}
-	books := &Books{now: now, revoked: make(map[string]evidence.Revocation)}
+	books := &Books{now: now, revoked: make(map[string]Revoked)}
 	if books.trust, err = evidence.NewTrust(roots, b, evidence.SignerPolicy{}); err != nil {
 		return nil, fmt.Errorf("%s: %w", bundle, err)
 	}
@@ -162,22 +161,29 @@ func ReadBooks(registry, bundle string, now time.Time) (*Books, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the history beside %s: %w", bundle, err)
 	}
-	books.since = revokedAt(h)
-	for _, token := range append(h.Revocations, b.Revocations) {
+	for i, token := range append(h.Revocations, b.Revocations) {
 		if token == "" {
 			continue
 		}
 		list, _ := evidence.UnverifiedClaims(evidence.RevocationListKind(), token) // verified above
 		books.lists = append(books.lists, list)
+		issued := time.Unix(list.IssuedAt, 0).UTC()
 		for _, r := range list.Revoked {
-			books.revoked[r.Kind+" "+r.ID] = r
+			key := r.Kind + " " + r.ID
+			revoked := books.revoked[key]
+			revoked.Reason = r.Reason
+			// The bundle's list is signed again and again: it does not say when.
+			if i < len(h.Revocations) && (revoked.At == nil || issued.Before(*revoked.At)) {
+				revoked.At = &issued
+			}
+			books.revoked[key] = revoked
 		}
 	}
 	return books, nil
 }
 
-// Complete adds to the versions that processes publish what the bundle says of them, and the versions that no process
-// of those publishes and that the bundle or its history knows.
+// Complete adds the bundle's word to the versions that processes publish, and the other versions of the bundle and of
+// its history.
 func (b *Books) Complete(published []Version) []Version {
 	certified := make(map[string]evidence.Certified)
 	for _, c := range b.trust.Certified() {
@@ -188,7 +194,7 @@ func (b *Books) Complete(published []Version) []Version {
 	for _, v := range published {
 		seen[v.KeyID] = true
 		c, ok := certified[v.KeyID]
-		// a name is not yet the key
+		// another key may have the same name
 		ok = ok && slices.Equal(v.public, ed25519.PublicKey(c.Public)) && slices.Contains(c.Certificate.Purposes, v.Purpose)
 		if ok {
 			v.certify(c.Certificate)
@@ -196,21 +202,21 @@ func (b *Books) Complete(published []Version) []Version {
 		b.judge(&v, c.Certificate, ok)
 		all = append(all, v)
 	}
-	add := func(c evidence.SignerCertificate, inForce bool) {
+	add := func(c evidence.SignerCertificate, current bool) {
 		if seen[c.SubjectKeyID] {
 			return
 		}
 		seen[c.SubjectKeyID] = true
 		v := Version{Purpose: c.Purposes[0], KeyID: c.SubjectKeyID, Issuer: c.SubjectIssuer, Custody: c.KeyCustody,
 			Exportable: c.KeyExportable}
-		b.judge(&v, c, inForce)
+		b.judge(&v, c, current)
 		v.certify(c)
 		all = append(all, v)
 	}
 	for _, c := range certified {
 		add(c.Certificate, true)
 	}
-	for _, c := range slices.Backward(b.past) { // of several certificates of one version the last one ends the latest
+	for _, c := range slices.Backward(b.past) { // the last of several certificates of a version ends latest
 		add(c, false)
 	}
 	slices.SortStableFunc(all, func(x, y Version) int {
@@ -225,30 +231,22 @@ func (v *Version) certify(c evidence.SignerCertificate) {
 	v.Until = &until
 }
 
-// revocation returns the first revocation of a version, and when it was made if the history says so. id is that of its
-// certificate.
+// revocation returns the first revocation of a version, or nil. id is that of its certificate.
 func (b *Books) revocation(kid, id string) (first *Revoked) {
 	for _, key := range []string{evidence.RevokedKey + " " + kid, evidence.RevokedKey + " " + evidence.KeyName(kid),
 		evidence.RevokedArtifact + " " + id} {
-		r, ok := b.revoked[key]
-		if !ok {
-			continue
-		}
-		found := &Revoked{Reason: r.Reason}
-		if at, ok := b.since[key]; ok {
-			found.At = &at
-		}
-		if first == nil || found.At != nil && (first.At == nil || found.At.Before(*first.At)) {
-			first = found
+		found, ok := b.revoked[key]
+		if ok && (first == nil || found.At != nil && (first.At == nil || found.At.Before(*first.At))) {
+			first = &found
 		}
 	}
 	return first
 }
 
-// judge says what has become of a version. c is its certificate, if it has one, and inForce whether the bundle has c.
-func (b *Books) judge(v *Version, c evidence.SignerCertificate, inForce bool) {
+// judge sets the state of a version. c is its certificate, if it has one; current reports whether the bundle has c.
+func (b *Books) judge(v *Version, c evidence.SignerCertificate, current bool) {
 	id := ""
-	if inForce {
+	if current {
 		id = c.ID
 	}
 	v.Revocation = b.revocation(v.KeyID, id)
@@ -258,7 +256,7 @@ func (b *Books) judge(v *Version, c evidence.SignerCertificate, inForce bool) {
 		v.State = StateRevoked
 	case retired:
 		v.State = Retired
-	case inForce && b.now.Before(time.Unix(c.Expires, 0)):
+	case current && b.now.Before(time.Unix(c.Expires, 0)):
 		v.State = Certified
 	case c.Expires > 0 && !b.now.Before(time.Unix(c.Expires, 0)):
 		v.State = Ended
