@@ -11,28 +11,25 @@ import (
 
 // Comparison says how a log is compared with a record.
 type Comparison struct {
-	Since, Until time.Time     // of what is reported; zero Since is the beginning
-	Window       time.Duration // by how much the times of a signature in the two may differ
-	// Hash returns a signature as the log has it, to compare signatures themselves. It may be nil. A log in plaintext does
-	// not need it.
-	Hash Hash
-	// Found gets each difference at once.
-	Found func(Difference) error
+	Since, Until time.Time     // the reported range; zero Since is the beginning
+	Window       time.Duration // the greatest difference between the times of a signature and of its artifact
+	// Hash, unless nil, makes the comparison exact. A log in plaintext does not need it.
+	Hash  Hash
+	Found func(Difference) error // gets each difference at once
 }
 
 // maxHeld bounds the signatures and artifacts in memory that still wait for their partner.
 const maxHeld = 1 << 19
 
-// errWindow means that too many wait.
 var errWindow = errors.New("too many signatures lie within the window of time: choose a smaller one")
 
 // Run compares the signatures of a log with the artifacts of records, which come in the order of their start. It holds
-// those within the window, and artifacts of calls under way that later calls overtook.
+// only those within the window, and the artifacts of slow calls.
 func (c Comparison) Run(ctx context.Context, log *Logs, records iter.Seq2[ledger.Record, error]) (Summary, error) {
 	j := join{Comparison: c, waiting: make(map[string][]*held), seen: make(map[string]bool),
 		summary: Summary{Since: c.Since, Until: c.Until}}
 	log.inRange = c.inRange
-	nextSignature, stop := iter.Pull2(j.shown(c.near(log.Signatures())))
+	nextSignature, stop := iter.Pull2(j.candidates(log.Signatures()))
 	defer stop()
 	s, err, moreSignatures := nextSignature()
 	if err != nil {
@@ -61,21 +58,6 @@ func (c Comparison) Run(ctx context.Context, log *Logs, records iter.Seq2[ledger
 	return j.summary, err
 }
 
-// near drops entries too far from the range to be the partner of anything in it.
-func (c Comparison) near(signatures iter.Seq2[Signature, error]) iter.Seq2[Signature, error] {
-	return func(yield func(Signature, error) bool) {
-		for s, err := range signatures {
-			switch {
-			case err == nil && s.Time.After(c.Until.Add(2*c.Window)):
-				return
-			case err == nil && !c.Since.IsZero() && s.Time.Before(c.Since.Add(-2*c.Window)):
-			case !yield(s, err):
-				return
-			}
-		}
-	}
-}
-
 // Records is the query for the records to compare.
 func (c Comparison) Records() ledger.Query {
 	q := ledger.Query{Until: c.Until.Add(2 * c.Window), OldestFirst: true}
@@ -85,22 +67,28 @@ func (c Comparison) Records() ledger.Query {
 	return q
 }
 
-// join is a comparison under way.
 type join struct {
 	Comparison
-	waiting map[string][]*held // those without a partner, by what a partner has in common with them
+	waiting map[string][]*held // those without a partner, by common
 	seen    map[string]bool    // the values of signatures in the log
 	order   []*held            // in which they came
 	refused []*refusedPost     // in the order of their start
 	summary Summary
 }
 
-// shown reports at once what the log hides, since it can have no partner, and passes on the rest.
-func (j *join) shown(signatures iter.Seq2[Signature, error]) iter.Seq2[Signature, error] {
-	return func(yield func(Signature, error) bool) {
+// candidates yields the signatures that may have a partner. It leaves out those too far from the range, and reports
+// hidden ones at once.
+func (j *join) candidates(signatures iter.Seq2[Entry, error]) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
 		for s, err := range signatures {
-			if err == nil && s.Hidden != "" {
-				if err = j.hidden(s); err == nil {
+			switch {
+			case err != nil:
+			case s.Time.After(j.Until.Add(2 * j.Window)):
+				return
+			case !j.Since.IsZero() && s.Time.Before(j.Since.Add(-2*j.Window)):
+				continue
+			case s.Hidden != "":
+				if err = j.hidden(s.Difference); err == nil {
 					continue
 				}
 			}
@@ -111,16 +99,15 @@ func (j *join) shown(signatures iter.Seq2[Signature, error]) iter.Seq2[Signature
 	}
 }
 
-func (j *join) hidden(s Signature) error {
-	if !j.inRange(s.Time) {
+func (j *join) hidden(d Difference) error {
+	if !j.inRange(d.Time) {
 		return nil
 	}
 	j.summary.Signatures++
 	j.summary.OnlyVault++
-	return j.Found(onlyVault(s))
+	return j.Found(d)
 }
 
-// refusedAt returns the id of a post that was refused about a time.
 func (j *join) refusedAt(at time.Time) string {
 	for _, r := range j.refused {
 		if !at.Before(r.started) && !at.After(r.until) {
@@ -130,53 +117,42 @@ func (j *join) refusedAt(at time.Time) string {
 	return ""
 }
 
-// held is a signature or an artifact.
 type held struct {
-	at      time.Time
-	common  string
-	value   string // in seen
+	Entry
 	matched bool
-	Difference
 }
 
 // inRange reports whether a time is compared. An entry beside the range may still be a partner.
 func (c Comparison) inRange(at time.Time) bool { return !at.Before(c.Since) && at.Before(c.Until) }
 
-func (j *join) signature(s Signature) error {
-	if j.seen[s.Value] { // Ed25519 makes one signature of one text: a second one tells nothing new
+func (j *join) signature(s Entry) error {
+	if j.seen[s.Value] { // Ed25519 makes one signature of one text
 		if j.inRange(s.Time) {
 			j.summary.Repeated++
 		}
 		return nil
 	}
 	j.seen[s.Value] = true
-	return j.add(&held{at: s.Time, common: j.common(s.Key, s.Value), value: s.Value, Difference: onlyVault(s)})
-}
-
-func onlyVault(s Signature) Difference {
-	return Difference{Only: OnlyVault, Time: s.Time, Key: s.Key, Hidden: s.Hidden, Request: s.Request, Item: s.Item,
-		By: s.By, Remote: s.Remote}
+	return j.add(&held{Entry: s})
 }
 
 func (j *join) recorded(a item) error {
-	if a.refused != nil {
-		if len(j.refused) >= maxHeld {
-			return errWindow
-		}
-		j.refused = append(j.refused, a.refused)
-		return nil
+	if a.refused == nil {
+		return j.add(&held{Entry: a.Entry})
 	}
-	return j.add(&held{at: a.Time, common: j.common(a.Key, a.Value), Difference: Difference{
-		Only: OnlyRecord, Time: a.Time, Key: a.Key, Post: a.Post, Artifact: a.Name,
-	}})
+	if len(j.refused) >= maxHeld {
+		return errWindow
+	}
+	j.refused = append(j.refused, a.refused)
+	return nil
 }
 
-// common is what a signature and its artifact have in common.
-func (j *join) common(key, value string) string {
+// common is the same for a signature and its artifact.
+func (j *join) common(h *held) string {
 	if j.summary.Exact {
-		return key + " " + value
+		return h.Key + " " + h.Value
 	}
-	return key
+	return h.Key
 }
 
 // add looks for the partner of h that has waited longest. Without one, h waits.
@@ -185,14 +161,15 @@ func (j *join) add(h *held) error {
 		return errWindow
 	}
 	j.order = append(j.order, h)
-	others := j.waiting[h.common]
+	common := j.common(h)
+	others := j.waiting[common]
 	if len(others) == 0 || others[0].Only == h.Only {
-		j.waiting[h.common] = append(others, h)
+		j.waiting[common] = append(others, h)
 		return nil
 	}
 	h.matched, others[0].matched = true, true
 	j.leave(others[0])
-	if j.inRange(h.at) || j.inRange(others[0].at) { // one of the two may lie just beside the range
+	if j.inRange(h.Time) || j.inRange(others[0].Time) { // one of the two may lie just beside the range
 		j.summary.Matched++
 		j.summary.Signatures++
 		j.summary.Artifacts++
@@ -202,17 +179,18 @@ func (j *join) add(h *held) error {
 
 // leave removes the waiting entry that is oldest of its kind.
 func (j *join) leave(h *held) {
-	if rest := j.waiting[h.common][1:]; len(rest) > 0 {
-		j.waiting[h.common] = rest
+	common := j.common(h)
+	if rest := j.waiting[common][1:]; len(rest) > 0 {
+		j.waiting[common] = rest
 	} else {
-		delete(j.waiting, h.common)
+		delete(j.waiting, common)
 	}
 }
 
 // settle drops entries that are too old at a time to find a partner.
 func (j *join) settle(now time.Time) error {
 	n := 0
-	for n < len(j.order) && j.order[n].at.Add(j.Window).Before(now) {
+	for n < len(j.order) && j.order[n].Time.Add(j.Window).Before(now) {
 		n++
 	}
 	if err := j.release(n); err != nil {
@@ -227,16 +205,18 @@ func (j *join) settle(now time.Time) error {
 // release drops the first n entries, and reports those without a partner.
 func (j *join) release(n int) error {
 	for _, h := range j.order[:n] {
-		delete(j.seen, h.value)
+		if h.Only == OnlyVault {
+			delete(j.seen, h.Value)
+		}
 		if h.matched {
 			continue
 		}
 		j.leave(h)
-		if !j.inRange(h.at) {
+		if !j.inRange(h.Time) {
 			continue
 		}
 		if h.Only == OnlyVault {
-			h.Refused = j.refusedAt(h.at)
+			h.Refused = j.refusedAt(h.Time)
 			j.summary.Signatures++
 			j.summary.OnlyVault++
 		} else {

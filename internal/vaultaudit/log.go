@@ -21,19 +21,18 @@ type Log struct {
 	From io.Reader
 }
 
-// Logs reads what Vault has logged.
+// Logs reads audit logs.
 type Logs struct {
 	Files []Log
-	Mount string          // of the Transit engine
-	Keys  map[string]bool // the names of the keys that are compared
-	// Note gets warnings that do not end the reading.
-	Note func(sentence string)
+	Mount string                // of the Transit engine
+	Keys  map[string]bool       // the names of the compared keys
+	Note  func(sentence string) // gets warnings
 
 	inRange   func(at time.Time) bool // whether a signature is counted; nil counts all
 	otherKeys int
 }
 
-// entry has the members read of every line. The others differ for each path, and a plugin can choose any form.
+// entry has the members of every line. The others depend on the path, and a plugin can choose any form.
 type entry struct {
 	Type    string    `json:"type"`
 	Time    time.Time `json:"time"`
@@ -42,7 +41,7 @@ type entry struct {
 	} `json:"request"`
 }
 
-// answer is what is read of the line of an answer to a request for signatures. Vault never wraps an error.
+// answer is the line of an answer to a request for signatures. Vault never wraps an error.
 type answer struct {
 	Error string `json:"error"`
 	Auth  struct {
@@ -62,17 +61,15 @@ type answer struct {
 	} `json:"response"`
 }
 
-// signed is the answer to one signature. In a batch each item has all members, and one that was not signed has no
-// version.
+// signed is one signature of an answer. An item of a batch that was not signed has no version.
 type signed struct {
 	Signature string `json:"signature"`
 	Version   int    `json:"key_version"`
 }
 
-// Signatures yields the signatures of the keys, from all files in the order of time. An error comes last. Vault logs a
-// signature before it gives it out.
-func (l *Logs) Signatures() iter.Seq2[Signature, error] {
-	return func(yield func(Signature, error) bool) {
+// Signatures yields the signatures of the keys from all files, in the order of time. An error comes last.
+func (l *Logs) Signatures() iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
 		heads := make([]*head, len(l.Files))
 		for i, f := range l.Files {
 			next, stop := iter.Pull2(l.file(f, l.signatures))
@@ -95,10 +92,9 @@ func (l *Logs) Signatures() iter.Seq2[Signature, error] {
 	}
 }
 
-// head is the next signature of a file.
 type head struct {
-	next func() (Signature, error, bool)
-	s    Signature
+	next func() (Entry, error, bool)
+	s    Entry
 	err  error
 	more bool
 }
@@ -106,8 +102,8 @@ type head struct {
 func (h *head) advance() { h.s, h.err, h.more = h.next() }
 
 // Rotations yields the key rotations that Vault carried out, one file after the other. An error comes last.
-func (l *Logs) Rotations() iter.Seq2[Signature, error] {
-	return func(yield func(Signature, error) bool) {
+func (l *Logs) Rotations() iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
 		for _, f := range l.Files {
 			for s, err := range l.file(f, l.rotation) {
 				if !yield(s, err) || err != nil {
@@ -118,8 +114,7 @@ func (l *Logs) Rotations() iter.Seq2[Signature, error] {
 	}
 }
 
-// rotation returns the rotation that one line shows, if it shows one.
-func (l *Logs) rotation(line []byte) ([]Signature, error) {
+func (l *Logs) rotation(line []byte) ([]Entry, error) {
 	e, err := parseEntry(line)
 	name, ok := strings.CutPrefix(e.Request.Path, l.Mount+"/keys/")
 	name, rotates := strings.CutSuffix(name, "/rotate")
@@ -133,20 +128,19 @@ func (l *Logs) rotation(line []byte) ([]Signature, error) {
 	if a.Error != "" || a.Response.Data.Error != nil {
 		return nil, nil
 	}
-	return []Signature{{Time: e.Time, Key: name, Request: a.Request.ID, By: a.Auth.DisplayName, Remote: a.Request.Remote}},
-		nil
+	return []Entry{a.entry(e.Time, name)}, nil
 }
 
-// file yields what read finds in the lines of one file. A last line without an end, being written or cut off, is left
-// out with a note.
-func (l *Logs) file(f Log, read func(line []byte) ([]Signature, error)) iter.Seq2[Signature, error] {
-	return func(yield func(Signature, error) bool) {
+// file yields the signatures that read finds in the lines of one file. It notes a last line without an end, and leaves
+// it out: Vault may still be writing it.
+func (l *Logs) file(f Log, read func(line []byte) ([]Entry, error)) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
 		in := bufio.NewReaderSize(f.From, 64<<10)
 		for n := 1; ; n++ {
 			line, whole, err := readLine(in)
 			switch {
 			case err != nil:
-				yield(Signature{}, fmt.Errorf("%s, line %d: %w", f.Name, n, err))
+				yield(Entry{}, fmt.Errorf("%s, line %d: %w", f.Name, n, err))
 				return
 			case !whole && len(line) == 0:
 				return
@@ -157,7 +151,7 @@ func (l *Logs) file(f Log, read func(line []byte) ([]Signature, error)) iter.Seq
 				return
 			}
 			if err != nil {
-				yield(Signature{}, fmt.Errorf("%s, line %d: %w", f.Name, n, err))
+				yield(Entry{}, fmt.Errorf("%s, line %d: %w", f.Name, n, err))
 				return
 			}
 			for _, s := range found {
@@ -187,7 +181,6 @@ func readLine(in *bufio.Reader) (line []byte, whole bool, err error) {
 	}
 }
 
-// parseEntry reads what every line has.
 func parseEntry(line []byte) (e entry, err error) {
 	if err := json.Unmarshal(line, &e); err != nil {
 		return e, errors.New("this is no entry of an audit log in JSON")
@@ -198,8 +191,8 @@ func parseEntry(line []byte) (e entry, err error) {
 	return e, nil
 }
 
-// signatures returns the signatures that one line shows. Only the answer to a request shows which were made.
-func (l *Logs) signatures(line []byte) ([]Signature, error) {
+// signatures returns the signatures of one line, if that is the answer to a request for some.
+func (l *Logs) signatures(line []byte) ([]Entry, error) {
 	e, err := parseEntry(line)
 	if err != nil {
 		return nil, err
@@ -221,7 +214,7 @@ func (l *Logs) signatures(line []byte) ([]Signature, error) {
 	default:
 		return l.hidden(e.Time, name, a), nil
 	}
-	var out []Signature
+	var out []Entry
 	for i, m := range made {
 		switch {
 		case m.Version == 0 && len(a.Response.Data.Batch) > 0:
@@ -232,19 +225,23 @@ func (l *Logs) signatures(line []byte) ([]Signature, error) {
 			l.countOther(e.Time)
 			continue
 		}
-		out = append(out, Signature{
-			Time: e.Time, Key: fmt.Sprintf("%s:v%d", name, m.Version), Value: m.Signature, Request: a.Request.ID, Item: i,
-			By: a.Auth.DisplayName, Remote: a.Request.Remote,
-		})
+		s := a.entry(e.Time, fmt.Sprintf("%s:v%d", name, m.Version))
+		s.Value, s.Item = m.Signature, i
+		out = append(out, s)
 	}
 	return out, nil
 }
 
-// hidden returns the one entry for an answer that shows no signature, unless it is an error: the signature was given
-// out nevertheless.
-func (l *Logs) hidden(at time.Time, key string, a answer) []Signature {
-	s := Signature{Time: at, Key: key, Hidden: HiddenLeftOut, Request: a.Request.ID, By: a.Auth.DisplayName,
-		Remote: a.Request.Remote}
+func (a answer) entry(at time.Time, key string) Entry {
+	return Entry{Difference: Difference{Only: OnlyVault, Time: at, Key: key, Request: a.Request.ID, By: a.Auth.DisplayName,
+		Remote: a.Request.Remote}}
+}
+
+// hidden returns one entry for an answer that shows neither a signature nor an error: Vault gave out the signature
+// nevertheless.
+func (l *Logs) hidden(at time.Time, key string, a answer) []Entry {
+	s := a.entry(at, key)
+	s.Hidden = HiddenLeftOut
 	switch {
 	case a.Error != "":
 		return nil
@@ -257,10 +254,9 @@ func (l *Logs) hidden(at time.Time, key string, a answer) []Signature {
 		l.countOther(at)
 		return nil
 	}
-	return []Signature{s}
+	return []Entry{s}
 }
 
-// countOther counts a signature of a key that is not compared.
 func (l *Logs) countOther(at time.Time) {
 	if l.inRange == nil || l.inRange(at) {
 		l.otherKeys++

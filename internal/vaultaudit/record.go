@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/hashicorp/vault/api"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/actionproof/mediator/evidence"
@@ -19,6 +21,23 @@ import (
 // Hash returns a text as the audit log has it.
 type Hash func(ctx context.Context, text string) (string, error)
 
+// AuditHash asks Vault for hashes under the salt of an audit device. The token of c needs update on
+// sys/audit-hash/DEVICE.
+func AuditHash(c *api.Client, device string) Hash {
+	return func(ctx context.Context, text string) (string, error) {
+		secret, err := c.Logical().WriteWithContext(ctx, "sys/audit-hash/"+device, map[string]any{"input": text})
+		if err != nil {
+			return "", fmt.Errorf("hash as the audit device %s does: %w", device, err)
+		}
+		if secret != nil {
+			if hash, ok := secret.Data["hash"].(string); ok {
+				return hash, nil
+			}
+		}
+		return "", errors.New("the answer of Vault has no hash")
+	}
+}
+
 // plain is the [Hash] of an audit device that logs in plaintext; isPlain reports whether a signature comes from one.
 func plain(_ context.Context, text string) (string, error) { return text, nil }
 
@@ -26,31 +45,32 @@ func isPlain(value string) bool { return strings.HasPrefix(value, "vault:v") }
 
 // item is an artifact of a record, or a refused post.
 type item struct {
-	Artifact
+	Entry
 	refused *refusedPost // then there is no artifact, and Time is when the post started
 }
 
 // refusedPost is a post for which something may have been signed that its record lacks.
 type refusedPost struct {
 	id             string
-	started, until time.Time // what was signed between these may have been for it
+	started, until time.Time // a signature between these may have been for it
 }
 
-// Vault may sign for a post until late after its end: it answers even without a waiting caller.
+// late is how long after the end of a post Vault may still sign for it: nobody waits for the answer.
 const late = 5 * time.Second
 
-// maxCall bounds how long after its start a call gets artifacts signed: many times the default of a post's steps.
+// maxCall bounds the time from a call's start to the signature of an artifact: many times the default of a post's
+// steps.
 const maxCall = time.Hour
 
-// recorded yields the artifacts that the keys signed, and refused posts, in the order of time. Records come in the
-// order of their start, and an artifact of a slow call may be younger than those of later calls: it waits for a record
-// that started after it. Without a hash artifacts have no value. An error comes last.
+// recorded yields the artifacts of the keys, and refused posts, in the order of time. Records come in the order of
+// their start, and an artifact of a slow call may be younger than those of later calls: it waits for a record that
+// started after it. Without a hash, artifacts have no value. An error comes last.
 func recorded(ctx context.Context, records iter.Seq2[ledger.Record, error], keys map[string]bool,
 	hash Hash) iter.Seq2[item, error] {
 	return func(yield func(item, error) bool) {
 		var waiting []item // in the order of time
 		for r, err := range records {
-			var found []Artifact
+			var found []Entry
 			if err == nil {
 				found, err = artifactsOf(ctx, r, keys, hash)
 			}
@@ -62,10 +82,11 @@ func recorded(ctx context.Context, records iter.Seq2[ledger.Record, error], keys
 				return
 			}
 			if r.Flow == flowPost && r.State == ledger.StateRefused && r.Event != "" {
-				waiting = insert(waiting, item{Artifact{Time: r.Started}, &refusedPost{r.ID, r.Started, r.Finished.Add(late)}})
+				waiting = insert(waiting, item{Entry{Difference: Difference{Time: r.Started}},
+					&refusedPost{r.ID, r.Started, r.Finished.Add(late)}})
 			}
 			for _, a := range found {
-				waiting = insert(waiting, item{Artifact: a})
+				waiting = insert(waiting, item{Entry: a})
 			}
 			for len(waiting) > 0 && !waiting[0].Time.After(r.Started) {
 				if !yield(waiting[0], nil) {
@@ -94,15 +115,16 @@ func insert(waiting []item, i item) []item {
 	return slices.Insert(waiting, n, i)
 }
 
-func artifactsOf(ctx context.Context, r ledger.Record, keys map[string]bool, hash Hash) ([]Artifact, error) {
-	var found []Artifact
+func artifactsOf(ctx context.Context, r ledger.Record, keys map[string]bool, hash Hash) ([]Entry, error) {
+	var found []Entry
 	var texts []string
 	for _, a := range r.Artifacts {
 		kid := evidence.KeyIDOf(a.Token)
 		if !keys[evidence.KeyName(kid)] {
 			continue
 		}
-		found = append(found, Artifact{Time: signedAt(a.Token, r.Started), Key: kid, Post: r.ID, Name: a.Name})
+		found = append(found, Entry{Difference: Difference{Only: OnlyRecord, Time: signedAt(a.Token, r.Started), Key: kid,
+			Post: r.ID, Artifact: a.Name}})
 		texts = append(texts, vaultSignature(kid, a.Token))
 	}
 	if hash == nil {
@@ -118,7 +140,7 @@ func artifactsOf(ctx context.Context, r ledger.Record, keys map[string]bool, has
 	return found, group.Wait()
 }
 
-// vaultSignature returns the signature of a token as Vault gave it, or for anything else a text that is no signature.
+// vaultSignature returns the signature of a token in Vault's form, or "none".
 func vaultSignature(kid, token string) string {
 	_, version, _ := strings.Cut(kid, evidence.KeyName(kid)+":")
 	sig, err := base64.RawURLEncoding.DecodeString(token[strings.LastIndexByte(token, '.')+1:])
@@ -128,7 +150,7 @@ func vaultSignature(kid, token string) string {
 	return fmt.Sprintf("vault:%s:%s", version, base64.StdEncoding.EncodeToString(sig))
 }
 
-// signedAt returns the time in a token, or the call's start if it has none or one outside of the call: tokens have
+// signedAt returns the time in a token, or the call's start if that time is missing or outside the call: tokens have
 // whole seconds, and clocks differ.
 func signedAt(token string, started time.Time) time.Time {
 	parts := strings.Split(token, ".")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/vaultaudit"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/check"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -64,6 +65,13 @@ func record(started time.Time, numbers ...int) ledger.Record {
 	return r
 }
 
+// signAt changes the time in a token.
+func signAt(a *ledger.Artifact, unix int64) {
+	parts := strings.Split(a.Token, ".")
+	parts[1] = base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"iat":%d}`, unix))
+	a.Token = strings.Join(parts, ".")
+}
+
 func each(records ...ledger.Record) iter.Seq2[ledger.Record, error] {
 	return func(yield func(ledger.Record, error) bool) {
 		for _, r := range records {
@@ -106,91 +114,57 @@ func compare(t *testing.T, c vaultaudit.Comparison, files []string,
 }
 
 func TestCompare(t *testing.T) {
-	sign := "transit/sign/k"
+	const sign = "transit/sign/k"
 	for _, tt := range []struct {
-		name    string
-		files   []string
-		records []ledger.Record
-		c       vaultaudit.Comparison
-		want    []string
-		check   func(s vaultaudit.Summary) bool
+		name                     string
+		files                    []string
+		records                  []ledger.Record
+		c                        vaultaudit.Comparison
+		want                     []string
+		matched, repeated, other int
 	}{
-		{
-			"a batch for several posts, with one that was not signed", []string{line(at(1), sign, 1, -1, 2, 3)},
-			[]ledger.Record{record(at(0.5), 1), record(at(0.6), 2, 3)}, vaultaudit.Comparison{}, nil,
-			func(s vaultaudit.Summary) bool {
-				return s.Matched == 3 && s.Signatures == 3
-			},
-		},
-		{
-			"files of two servers, in the order of time",
-			[]string{line(at(1), sign, 1) + line(at(30), sign, 4), line(at(2), sign, 2) + line(at(29), sign, 3)},
-			[]ledger.Record{record(at(1), 1), record(at(2), 2), record(at(29), 3), record(at(30), 4)},
-			vaultaudit.Comparison{Window: 2 * time.Second}, nil, func(s vaultaudit.Summary) bool {
-				return s.Matched == 4
-			},
-		},
-		{
-			"what only one has", []string{line(at(1), sign, 1, 2) + line(at(100), sign, 3)},
-			[]ledger.Record{record(at(1), 1, 7), record(at(101), 3)},
-			vaultaudit.Comparison{}, []string{"record post-[1 7] artifact-7", "vault request-[1 2] 1"}, nil,
-		},
-		{"nothing in the record", []string{line(at(1), sign, 1)}, nil, vaultaudit.Comparison{},
-			[]string{"vault request-[1] 0"}, nil},
-		{"nothing in the log", []string{""}, []ledger.Record{record(at(1), 1)}, vaultaudit.Comparison{},
-			[]string{"record post-[1] artifact-1"}, nil},
-		{
-			"too far apart", []string{line(at(1), sign, 1) + line(at(60), sign, 2)},
-			[]ledger.Record{record(at(30), 1), record(at(60), 2)},
-			vaultaudit.Comparison{}, []string{"vault request-[1] 0", "record post-[1] artifact-1"}, nil,
-		},
-		{
-			"made again, as when a connection broke", []string{line(at(1), sign, 1) + line(at(2), sign, 1)},
-			[]ledger.Record{record(at(1), 1)},
-			vaultaudit.Comparison{}, nil, func(s vaultaudit.Summary) bool { return s.Repeated == 1 && s.Matched == 1 },
-		},
-		{
-			"made again long afterwards", []string{line(at(1), sign, 1) + line(at(300), sign, 1)},
-			[]ledger.Record{record(at(1), 1)},
-			vaultaudit.Comparison{}, []string{"vault request-[1] 0"}, nil,
-		},
-		{
-			"one artifact in two records", []string{line(at(1), sign, 1)}, []ledger.Record{record(at(1), 1), record(at(2), 1)},
-			vaultaudit.Comparison{}, []string{"record post-[1] artifact-1"}, nil,
-		},
-		{
-			"the edges of a range",
-			[]string{line(at(9), sign, 1) + line(at(10), sign, 2) + line(at(11), sign, 3) + line(at(19), sign, 4) +
+		{name: "a batch for several posts, with one that was not signed", files: []string{line(at(1), sign, 1, -1, 2, 3)},
+			records: []ledger.Record{record(at(0.5), 1), record(at(0.6), 2, 3)}, matched: 3},
+		{name: "files of two servers, in the order of time",
+			files:   []string{line(at(1), sign, 1) + line(at(30), sign, 4), line(at(2), sign, 2) + line(at(29), sign, 3)},
+			records: []ledger.Record{record(at(1), 1), record(at(2), 2), record(at(29), 3), record(at(30), 4)},
+			c:       vaultaudit.Comparison{Window: 2 * time.Second}, matched: 4},
+		{name: "what only one has", files: []string{line(at(1), sign, 1, 2) + line(at(100), sign, 3)},
+			records: []ledger.Record{record(at(1), 1, 7), record(at(101), 3)},
+			want:    []string{"record post-[1 7] artifact-7", "vault request-[1 2] 1"}, matched: 2},
+		{name: "nothing in the record", files: []string{line(at(1), sign, 1)}, want: []string{"vault request-[1] 0"}},
+		{name: "nothing in the log", files: []string{""}, records: []ledger.Record{record(at(1), 1)},
+			want: []string{"record post-[1] artifact-1"}},
+		{name: "too far apart", files: []string{line(at(1), sign, 1) + line(at(60), sign, 2)},
+			records: []ledger.Record{record(at(30), 1), record(at(60), 2)},
+			want:    []string{"vault request-[1] 0", "record post-[1] artifact-1"}, matched: 1},
+		{name: "made again, as when a connection broke", files: []string{line(at(1), sign, 1) + line(at(2), sign, 1)},
+			records: []ledger.Record{record(at(1), 1)}, matched: 1, repeated: 1},
+		{name: "made again long afterwards", files: []string{line(at(1), sign, 1) + line(at(300), sign, 1)},
+			records: []ledger.Record{record(at(1), 1)}, want: []string{"vault request-[1] 0"}, matched: 1},
+		{name: "one artifact in two records", files: []string{line(at(1), sign, 1)},
+			records: []ledger.Record{record(at(1), 1), record(at(2), 1)}, want: []string{"record post-[1] artifact-1"},
+			matched: 1},
+		{name: "the edges of a range",
+			files: []string{line(at(9), sign, 1) + line(at(10), sign, 2) + line(at(11), sign, 3) + line(at(19), sign, 4) +
 				line(at(20), sign, 5)},
-			[]ledger.Record{record(at(9), 2), record(at(19), 5)}, // each a second before
-			vaultaudit.Comparison{Since: at(10), Until: at(20), Window: 3 * time.Second},
-			[]string{"vault request-[3] 0", "vault request-[4] 0"}, nil,
-		},
-		{
-			"other keys, other mounts and other requests", []string{
-				line(at(1), "transit/sign/registry", 8) + line(at(1), "other/sign/k", 9) + line(at(1), "transit/verify/k") +
-					strings.Replace(line(at(1), sign, 10), `"type":"response"`, `"type":"request"`, 1),
-			}, nil, vaultaudit.Comparison{}, nil, func(s vaultaudit.Summary) bool {
-				return s.OtherKeys == 1 && s.Signatures == 0
-			},
-		},
-		{
-			"pairs of which one half lies beside the range",
-			[]string{line(at(9), sign, 1) + line(at(11), sign, 2) + line(at(20), sign, 3)},
-			[]ledger.Record{record(at(9), 2), record(at(10), 1), record(at(19), 3)},
-			vaultaudit.Comparison{Since: at(10), Until: at(20), Window: 3 * time.Second}, nil,
-			func(s vaultaudit.Summary) bool { return s.Signatures == 3 && s.Artifacts == 3 && s.Matched == 3 },
-		},
-		{
-			"other keys beside the range",
-			[]string{line(at(1), "transit/sign/registry", 8) + line(at(15), "transit/sign/registry", 9) +
-				line(at(21), "transit/sign/registry", 10)}, nil,
-			vaultaudit.Comparison{Since: at(10), Until: at(20)}, nil, func(s vaultaudit.Summary) bool {
-				return s.OtherKeys == 1
-			},
-		},
-		{"with a hash algorithm in the path", []string{line(at(1), sign+"/sha2-512", 1)}, nil, vaultaudit.Comparison{},
-			[]string{"vault request-[1] 0"}, nil},
+			records: []ledger.Record{record(at(9), 2), record(at(19), 5)}, // each a second before
+			c:       vaultaudit.Comparison{Since: at(10), Until: at(20), Window: 3 * time.Second},
+			want:    []string{"vault request-[3] 0", "vault request-[4] 0"}, matched: 2},
+		{name: "other keys, other mounts and other requests",
+			files: []string{line(at(1), "transit/sign/registry", 8) + line(at(1), "other/sign/k", 9) +
+				line(at(1), "transit/verify/k") +
+				strings.Replace(line(at(1), sign, 10), `"type":"response"`, `"type":"request"`, 1)}, other: 1},
+		{name: "pairs of which one half lies beside the range",
+			files:   []string{line(at(9), sign, 1) + line(at(11), sign, 2) + line(at(20), sign, 3)},
+			records: []ledger.Record{record(at(9), 2), record(at(10), 1), record(at(19), 3)},
+			c:       vaultaudit.Comparison{Since: at(10), Until: at(20), Window: 3 * time.Second}, matched: 3},
+		{name: "other keys beside the range",
+			files: []string{line(at(1), "transit/sign/registry", 8) + line(at(15), "transit/sign/registry", 9) +
+				line(at(21), "transit/sign/registry", 10)},
+			c: vaultaudit.Comparison{Since: at(10), Until: at(20)}, other: 1},
+		{name: "with a hash algorithm in the path", files: []string{line(at(1), sign+"/sha2-512", 1)},
+			want: []string{"vault request-[1] 0"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			found, s, notes, err := compare(t, tt.c, tt.files, each(tt.records...))
@@ -199,7 +173,7 @@ func TestCompare(t *testing.T) {
 			if err != nil || !slices.Equal(found, tt.want) || len(notes) != 0 || s.Differ() != (len(tt.want) > 0) {
 				t.Errorf("got %q, %+v, %v, %v, want %q", found, s, notes, err, tt.want)
 			}
-			if tt.check != nil && !tt.check(s) {
+			if s.Matched != tt.matched || s.Repeated != tt.repeated || s.OtherKeys != tt.other {
 				t.Errorf("got %+v", s)
 			}
 		})
@@ -231,9 +205,7 @@ func TestCompareRefuses(t *testing.T) {
 	// A token that names a time outside its call, such as that of a slow clock, does not keep anything from being found.
 	for _, named := range []int64{99999999999, at(-30).Unix(), at(7200).Unix()} {
 		wild := record(at(1), 1, 2)
-		parts := strings.Split(wild.Artifacts[0].Token, ".")
-		parts[1] = base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"iat":%d}`, named))
-		wild.Artifacts[0].Token = strings.Join(parts, ".")
+		signAt(&wild.Artifacts[0], named)
 		if found, _, _, err := compare(t, vaultaudit.Comparison{},
 			[]string{line(at(1), "transit/sign/k", 1, 2, 3) + line(at(60), "transit/sign/k", 4)},
 			each(wild, record(at(2), 3), record(at(60), 4))); err != nil || len(found) != 0 {
@@ -258,10 +230,15 @@ func differences(t *testing.T, log string, records ...ledger.Record) (found []va
 			found = append(found, d)
 			return nil
 		}}).Run(t.Context(), logs, each(records...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return found, s
+}
+
+// refused is the record of a post that was refused between at(1) and at(2).
+func refused() ledger.Record {
+	r := record(at(1))
+	r.Flow, r.State, r.Event, r.Finished = "post", ledger.StateRefused, "evt_1", at(2)
+	return r
 }
 
 // TestRefusedBeside names a refused post beside a signature that was made while it was under way, and no other call.
@@ -272,17 +249,18 @@ func TestRefusedBeside(t *testing.T) {
 		change func(r *ledger.Record)
 		named  bool
 	}{
-		{"under way", 1.5, func(*ledger.Record) {}, true},
-		{"just ended", 6, func(*ledger.Record) {}, true},
-		{"long over", 30, func(*ledger.Record) {}, false},
-		{"not begun", 0.5, func(*ledger.Record) {}, false},
+		{"under way", 1.5, nil, true},
+		{"just ended", 6, nil, true},
+		{"long over", 30, nil, false},
+		{"not begun", 0.5, nil, false},
 		{"a read", 1.5, func(r *ledger.Record) { r.Flow = "egress" }, false},
 		{"a post that failed", 1.5, func(r *ledger.Record) { r.State = ledger.StateFailed }, false},
 		{"a post without an event", 1.5, func(r *ledger.Record) { r.Event = "" }, false},
 	} {
-		r := record(at(1))
-		r.Flow, r.State, r.Event, r.Finished = "post", ledger.StateRefused, "evt_1", at(2)
-		tt.change(&r)
+		r := refused()
+		if tt.change != nil {
+			tt.change(&r)
+		}
 		want := ""
 		if tt.named {
 			want = r.ID
@@ -318,11 +296,8 @@ func TestHidden(t *testing.T) {
 		text := `{"type":"response","time":"` + at(1).Format(time.RFC3339) +
 			`","auth":{"display_name":"approle"},"request":{"id":"r","path":"transit/sign/` + tt.path +
 			`","remote_address":"10.0.0.1"},` + tt.rest + "}\n"
-		// Beside it are a signature that is in the record, and a post that was refused: the first is compared as ever, and
-		// the second not named, since the mediator asks for no such answer.
-		refused := record(at(1))
-		refused.Flow, refused.State, refused.Event, refused.Finished = "post", ledger.StateRefused, "evt_1", at(2)
-		found, s := differences(t, text+line(at(1), "transit/sign/k", 1), refused, record(at(1), 1))
+		// The signature beside it is compared. The refused post is not named, since the mediator asks for no such answer.
+		found, s := differences(t, text+line(at(1), "transit/sign/k", 1), refused(), record(at(1), 1))
 		var want []vaultaudit.Difference
 		if tt.want != "" {
 			want = []vaultaudit.Difference{
@@ -363,11 +338,8 @@ func TestOtherLines(t *testing.T) {
 // after it.
 func TestSlowPost(t *testing.T) {
 	slow := record(at(0), 1, 2)
-	for i, signed := range []float64{0, 65} {
-		parts := strings.Split(slow.Artifacts[i].Token, ".")
-		parts[1] = base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"iat":%d}`, at(signed).Unix()))
-		slow.Artifacts[i].Token = strings.Join(parts, ".")
-	}
+	signAt(&slow.Artifacts[0], at(0).Unix())
+	signAt(&slow.Artifacts[1], at(65).Unix())
 	records := []ledger.Record{slow}
 	log := line(at(0), "transit/sign/k", 1)
 	for i := 3; i < 60; i += 3 {
@@ -471,14 +443,13 @@ func TestRotations(t *testing.T) {
 		entry("response", "transit/keys/k", "") + entry("response", "transit/sign/k", "")
 	logs := &vaultaudit.Logs{Mount: "transit", Note: func(string) {},
 		Files: []vaultaudit.Log{{Name: "log", From: strings.NewReader(log)}}}
-	var found []vaultaudit.Signature
+	var found []vaultaudit.Difference
 	for r, err := range logs.Rotations() {
-		if err != nil {
-			t.Fatal(err)
-		}
-		found = append(found, r)
+		check.Must(t, err)
+		found = append(found, r.Difference)
 	}
-	want := []vaultaudit.Signature{{Time: at(1), Key: "k", Request: "r", By: "token-owner", Remote: "10.0.0.1"}}
+	want := []vaultaudit.Difference{{Only: vaultaudit.OnlyVault, Time: at(1), Key: "k", Request: "r", By: "token-owner",
+		Remote: "10.0.0.1"}}
 	if !slices.Equal(found, want) {
 		t.Errorf("got %+v", found)
 	}
