@@ -19,8 +19,7 @@ type Agent struct {
 // anyone is a user number that no file can have (chown(2)).
 const anyone = math.MaxUint32
 
-// Anyone returns a user unknown to the deployment: it owns no file, is in no group, and no access control list names
-// it.
+// Anyone returns a user that owns no file, is in no group and is in no access control list.
 func Anyone() Agent { return Agent{UID: anyone} }
 
 // String names the user in a sentence.
@@ -31,8 +30,8 @@ func (a Agent) String() string {
 	return fmt.Sprintf("the agent's user %d", a.UID)
 }
 
-// Process observes whether the agent's user could reach the memory of a process that runs as uid. A process of the same
-// user can (ptrace, /proc), and root can reach everything.
+// Process observes whether the agent's user could reach the memory of a process that runs as uid, as the same user and
+// root can (ptrace, /proc).
 func (a Agent) Process(uid uint32) look.Observation {
 	switch a.UID {
 	case 0:
@@ -47,14 +46,12 @@ func (a Agent) Process(uid uint32) look.Observation {
 type Path struct {
 	Name   string
 	Secret bool
-	// Users are other users that the listener of a socket admits. It drops all further users, so the socket's mode does
-	// not matter.
-	Users []uint32
+	Users  []uint32 // the users that the listener of a socket admits besides its own; the socket's mode does not matter
 }
 
 // LookAtFiles observes whether one of the users can change or replace one of the paths, or read a secret one. It judges
-// each folder and symbolic link on the way by owner and mode. A missing path is judged by its folders. An access
-// control list or an error makes the result NotObserved, unless something else contradicts.
+// each folder and symbolic link on the way by owner and mode, and a missing path by its folders. An access control list
+// or an error makes the result NotObserved, unless something else contradicts.
 func LookAtFiles(users []Agent, paths ...Path) look.Observation {
 	var against, unseen parts
 	for _, p := range paths {
@@ -79,13 +76,10 @@ func LookAtFiles(users []Agent, paths ...Path) look.Observation {
 	for _, u := range users {
 		names = append(names, u.String())
 	}
-	return looked(look.Files, look.Holds,
-		"By owner and mode, this process's %d files and folders can be neither changed nor replaced, nor the secret ones "+
-			"read, by %s.",
-		len(paths), strings.Join(names, " or by "))
+	return looked(look.Files, look.Holds, "By owner and mode, this process's %d files and folders can be neither changed "+
+		"nor replaced, nor the secret ones read, by %s.", len(paths), strings.Join(names, " or by "))
 }
 
-// parts are the parts of a sentence, each once.
 type parts []string
 
 func (p *parts) add(format string, args ...any) {

@@ -10,7 +10,7 @@ import (
 
 // BenchmarkLook observes this machine once.
 func BenchmarkLook(b *testing.B) {
-	l, _ := isolated(b, "sh", "-c", waits)
+	l, _ := isolated(b, quiet...)
 	w := observe.NewWatcher(&agent, time.Now, func(*observe.Run, look.Finding) {})
 	run := w.Begin("evt_1", l)
 	b.ReportAllocs()

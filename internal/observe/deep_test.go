@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/test/check"
 )
@@ -28,8 +27,7 @@ while True: time.sleep(1000)
 // not grow with the depth.
 func TestDeepChain(t *testing.T) {
 	l, _ := isolated(t, "/usr/bin/python3", "-c", deep)
-	w := observe.NewWatcher(&agent, still, func(*observe.Run, look.Finding) {})
-	run := w.Begin("evt_1", l)
+	run := watcher().Begin("evt_1", l)
 	all, err := filepath.Glob("/proc/[0-9]*")
 	check.Must(t, err)
 	before := reads(t)

@@ -18,20 +18,19 @@ type Launch struct {
 	Listener uint64
 }
 
-// isolation is what only one run has.
+// isolation has the IDs and the process namespace of an isolated run.
 type isolation struct {
 	ids   idRange // of its users and groups
 	pidNS int64
 }
 
-// idRange is a range of user ids.
 type idRange struct{ first, size uint64 }
 
 func (r idRange) has(id uint32) bool { return uint64(id) >= r.first && uint64(id) < r.first+r.size }
 
-// isolated verifies with the kernel that a run is isolated: the first process in its namespaces is the child of root's
-// launcher, its namespaces differ from this process's, no process outside has one of its users, and its connections
-// come from its own network. Only root can then enter the run. The error says why it is not isolated.
+// isolated verifies with the kernel that only root can enter a run: the first process in its namespaces is the child of
+// root's launcher, its namespaces differ from this process's, its users are its own, and its connections come from its
+// own network. The error says why the run is not isolated.
 func (p *processes) isolated(l Launch, launcher process, all map[int]process) (*isolation, error) {
 	switch {
 	case l.Init == 0:
@@ -72,7 +71,7 @@ func (p *processes) isolated(l Launch, launcher process, all map[int]process) (*
 	return i, p.listensIn(l)
 }
 
-// ownIDs returns the user IDs of a process's user namespace. Users and groups must be the same block of several IDs.
+// ownIDs returns the IDs of a process's user namespace. Users and groups must be the same block of several IDs.
 func (p *processes) ownIDs(pid int) (idRange, error) {
 	shared := errors.New("its users are not its own")
 	var found []idRange
@@ -114,8 +113,8 @@ func (p *processes) listensIn(l Launch) error {
 	return errors.New("its connections come from another network than its own")
 }
 
-// entered reports whether a process that does not descend from the run's first one is in the run: it has one of the
-// run's users or groups, or is in its process namespace.
+// entered reports whether a process from outside is in the run: it has one of the run's users or groups, or is in its
+// process namespace.
 func (i *isolation) entered(p *processes, q process, s []status) (bool, error) {
 	for _, thread := range s {
 		if slices.ContainsFunc(thread.users, i.ids.has) || slices.ContainsFunc(thread.groups, i.ids.has) {

@@ -12,37 +12,35 @@ import (
 
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/look"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // firstOwn returns the first user id of an isolated run, as this process sees it.
 func firstOwn(t *testing.T, l observe.Launch) uint32 {
 	t.Helper()
 	raw, err := os.ReadFile("/proc/" + itoa(l.Init) + "/uid_map")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	first, err := strconv.ParseUint(strings.Fields(string(raw))[1], 10, 32)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return uint32(first)
 }
 
 // TestIsolated observes isolated runs: what the agent does among its own processes is no finding, what root puts there
 // is.
 func TestIsolated(t *testing.T) {
-	enter := func(t *testing.T, l observe.Launch, args ...string) {
-		t.Helper()
-		start(t, nil, append([]string{"nsenter", "--target", itoa(l.Init)}, args...)...)
+	enter := func(what string) func(*testing.T, observe.Launch) {
+		return func(t *testing.T, l observe.Launch) {
+			start(t, nil, append([]string{"nsenter", "--target", itoa(l.Init), what}, quiet...)...)
+		}
 	}
 	for _, tt := range []struct {
 		name    string
 		agent   []string
-		outside func(t *testing.T, l observe.Launch, said string)
+		outside func(t *testing.T, l observe.Launch)
 		want    []string
 	}{
-		{"a quiet run", []string{"sh", "-c", waits}, nil, nil},
-		{"a daemon", []string{"sh", "-c", "(setsid sh -c '" + waits + "' &); exec sleep 1000"}, nil, nil},
+		{"a quiet run", quiet, nil, nil},
+		{"a daemon", daemon, nil, nil},
 		{"a process whose first thread has ended", []string{"/usr/bin/python3", "-c", headless}, nil, nil},
 		{"a terminal of its own", []string{"script", "-qc", waits, "/dev/null"}, nil, nil},
 		{"a debugger of its own",
@@ -50,62 +48,48 @@ func TestIsolated(t *testing.T) {
 				"-ex", "starti", "-ex", `printf "\nattached\n"`, "-ex", "shell sleep 1000", "/bin/true"}, nil, nil},
 		{"namespaces of its own below",
 			[]string{"unshare", "--user", "--map-root-user", "--pid", "--fork", "sh", "-c", waits}, nil, nil},
-		{"a process of agent.uid beside it", []string{"sh", "-c", waits}, func(t *testing.T, _ observe.Launch, _ string) {
-			start(t, asAgent, "sh", "-c", waits)
+		{"a process of agent.uid beside it", quiet, func(t *testing.T, _ observe.Launch) {
+			start(t, asAgent, quiet...)
 		}, nil},
-		{"a process that entered all its namespaces", []string{"sh", "-c", waits},
-			func(t *testing.T, l observe.Launch, _ string) {
-				enter(t, l, "--all", "sh", "-c", waits)
-			}, []string{look.Stranger}},
-		{"a process that entered its process namespace alone", []string{"sh", "-c", waits},
-			func(t *testing.T, l observe.Launch, _ string) {
-				enter(t, l, "--pid", "sh", "-c", waits)
-			}, []string{look.Stranger}},
-		{"a shell on a terminal that entered it", []string{"sh", "-c", waits},
-			func(t *testing.T, l observe.Launch, _ string) {
+		{"a process that entered all its namespaces", quiet, enter("--all"), []string{look.Stranger}},
+		{"a process that entered its process namespace alone", quiet, enter("--pid"), []string{look.Stranger}},
+		{"a shell on a terminal that entered it", quiet,
+			func(t *testing.T, l observe.Launch) {
 				start(t, nil, "script", "-qc", "nsenter --target "+itoa(l.Init)+" --all sh -c '"+waits+"'", "/dev/null")
 			}, []string{look.Stdin, look.Stranger}},
-		{"a process outside with one of its users, whose first thread has ended", []string{"sh", "-c", waits},
-			func(t *testing.T, l observe.Launch, _ string) {
+		{"a process outside with one of its users, whose first thread has ended", quiet,
+			func(t *testing.T, l observe.Launch) {
 				own := firstOwn(t, l) + 7
 				start(t, func(c *exec.Cmd) {
 					c.SysProcAttr.Credential = &syscall.Credential{Uid: own, Gid: own}
 				}, "/usr/bin/python3", "-c", headless)
 			}, []string{look.Stranger}},
-		{"a process outside with one of its groups", []string{"sh", "-c", waits},
-			func(t *testing.T, l observe.Launch, _ string) {
+		{"a process outside with one of its groups", quiet,
+			func(t *testing.T, l observe.Launch) {
 				group := firstOwn(t, l) + 7
 				start(t, func(c *exec.Cmd) {
 					c.SysProcAttr.Credential = &syscall.Credential{Uid: agent, Gid: agent, Groups: []uint32{group}}
-				}, "sh", "-c", waits)
+				}, quiet...)
 			}, []string{look.Stranger}},
 		{"a debugger from outside", []string{"sh", "-c", "echo $$; sleep 1000; :"},
-			func(t *testing.T, l observe.Launch, _ string) {
-				children, err := os.ReadFile("/proc/" + itoa(l.Init) + "/task/" + itoa(l.Init) + "/children")
-				if err != nil {
-					t.Fatal(err)
+			func(t *testing.T, l observe.Launch) {
+				all, err := filepath.Glob("/proc/" + itoa(l.Init) + "/task/*/children") // any thread may have started it
+				check.Must(t, err)
+				var children []string
+				for _, name := range all {
+					raw, _ := os.ReadFile(name)
+					children = append(children, strings.Fields(string(raw))...)
 				}
-				if len(children) == 0 { // another thread has started it
-					all, _ := filepath.Glob("/proc/" + itoa(l.Init) + "/task/*/children")
-					for _, name := range all {
-						more, _ := os.ReadFile(name)
-						children = append(children, more...)
-					}
-				}
-				debug(t, strings.Fields(string(children))[0])
+				debug(t, children[0])
 			}, []string{look.Debugger}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			l, said := isolated(t, tt.agent...)
-			w := observe.NewWatcher(&agent, still, func(*observe.Run, look.Finding) {})
-			run := w.Begin("evt_1", l)
+			l, _ := isolated(t, tt.agent...)
+			run := watcher().Begin("evt_1", l)
 			if tt.outside != nil {
-				tt.outside(t, l, said)
+				tt.outside(t, l)
 			}
-			report, err := run.Look(t.Context())
-			if got := kindsOf(report); err != nil || !slices.Equal(got, append([]string{}, tt.want...)) {
-				t.Fatalf("found %v, want %v, %v", report.Found, tt.want, err)
-			}
+			report := wantFound(t, run, tt.want)
 			for _, o := range observe.OfRuns([]*observe.Run{run}) {
 				byConstruction := o.Name == look.Stranger || o.Name == look.Debugger
 				want := look.NotObserved // who hands a terminal to a process of the run is not seen
@@ -126,8 +110,8 @@ func TestIsolated(t *testing.T) {
 
 // TestNotIsolated begins runs whose launcher claims too much. They are not observed.
 func TestNotIsolated(t *testing.T) {
-	l, _ := isolated(t, "sh", "-c", waits)
-	other, _ := isolated(t, "sh", "-c", waits)
+	l, _ := isolated(t, quiet...)
+	other, _ := isolated(t, quiet...)
 	for _, tt := range []struct {
 		name, sentence string
 		change         func(*observe.Launch)
@@ -137,11 +121,11 @@ func TestNotIsolated(t *testing.T) {
 		{"a shared network", "shares the network", func(l *observe.Launch) { l.Listener = 0 }},
 		{"a process of another launcher", "not to be seen below its launcher", func(l *observe.Launch) { l.Init = 1 }},
 		{"a child of the launcher in no namespace", "process namespace", func(l *observe.Launch) {
-			cmd, _ := start(t, nil, "sh", "-c", waits)
+			cmd, _ := start(t, nil, quiet...)
 			l.Init = cmd.Process.Pid
 		}},
 		{"a process namespace alone", "users are not its own", func(l *observe.Launch) {
-			cmd, _ := start(t, func(c *exec.Cmd) { c.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID }, "sh", "-c", waits)
+			cmd, _ := start(t, func(c *exec.Cmd) { c.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID }, quiet...)
 			l.Init = cmd.Process.Pid
 		}},
 		{"users that the launcher has", "users are not its own", func(l *observe.Launch) {
@@ -149,7 +133,7 @@ func TestNotIsolated(t *testing.T) {
 				c.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID | syscall.CLONE_NEWUSER
 				c.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{Size: 1 << 16}}
 				c.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{Size: 1 << 16}}
-			}, "sh", "-c", waits)
+			}, quiet...)
 			l.Init = cmd.Process.Pid
 		}},
 		{"the mounts of the sidecar", "mnt namespace is that of the sidecar", func(l *observe.Launch) {
@@ -158,7 +142,7 @@ func TestNotIsolated(t *testing.T) {
 				c.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID | syscall.CLONE_NEWUSER
 				c.SysProcAttr.UidMappings, c.SysProcAttr.GidMappings = ids, ids
 				c.SysProcAttr.Credential = &syscall.Credential{NoSetGroups: true}
-			}, "sh", "-c", waits)
+			}, quiet...)
 			l.Init = cmd.Process.Pid
 		}},
 		{"the listener of another run", "another network than its own", func(l *observe.Launch) {

@@ -6,26 +6,16 @@ import (
 	"github.com/actionproof/mediator/look"
 )
 
-// KeepContradictions returns the observations of now, and the contradictions of before that could not be observed
-// again. A contradiction stays until a later observation shows that it is gone.
+// KeepContradictions returns the observations now, and the earlier contradictions that could not be observed again: a
+// contradiction stays until a later observation shows that it is gone.
 func KeepContradictions(before, now []look.Observation) []look.Observation {
 	out := slices.Clone(now)
 	for _, b := range before {
-		if b.Result == look.Contradicts && !madeAgain(b.ID(), now) {
+		same := func(l look.Observation) bool { return l.ID() == b.ID() }
+		failed := func(l look.Observation) bool { return same(l) && l.Result == look.NotObserved }
+		if b.Result == look.Contradicts && (!slices.ContainsFunc(now, same) || slices.ContainsFunc(now, failed)) {
 			out = append(out, b)
 		}
 	}
 	return out
-}
-
-// madeAgain reports whether every observation with this ID could be made.
-func madeAgain(id string, now []look.Observation) bool {
-	made := false
-	for _, l := range now {
-		if l.ID() == id && l.Result == look.NotObserved {
-			return false
-		}
-		made = made || l.ID() == id
-	}
-	return made
 }

@@ -2,7 +2,6 @@ package observe_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/actionproof/mediator/internal/observe"
@@ -43,36 +42,6 @@ func TestKeep(t *testing.T) {
 				t.Errorf("got %+v", got)
 			}
 		})
-	}
-}
-
-func TestID(t *testing.T) {
-	l := look.New(look.Files, look.Holds, "seen")
-	if l.ID() != look.Files || l.For("p").ID() != look.Files+":p" {
-		t.Errorf("%s, %s", l.ID(), l.For("p").ID())
-	}
-}
-
-func TestFindingsAreSentences(t *testing.T) {
-	for kind, want := range map[string]string{
-		look.Terminal: "has a controlling terminal", look.Stdin: "reads a terminal as its standard input",
-		look.Debugger: "is traced by a debugger",
-		look.Stranger: "was not started by the agent", look.Launcher: "was to launch the agent and has ended",
-	} {
-		if got := (look.Finding{Kind: kind, PID: 7, Command: "cmd"}).String(); got != "process 7 (cmd) "+want {
-			t.Error(got)
-		}
-	}
-	if got := (look.Finding{Kind: look.Answer}).String(); got != "a human has answered a question of a tool, or may have" {
-		t.Error(got)
-	}
-	unseen := observe.OfRuns([]*observe.Run{nil})
-	for i, want := range []string{"had a controlling terminal", "read a terminal as its standard input",
-		"was traced from outside", "was put in from outside"} {
-		if got := unseen[i]; got.Result != look.NotObserved ||
-			!strings.Contains(got.Seen, "that no process "+want+": ") {
-			t.Errorf("%+v", got)
-		}
 	}
 }
 

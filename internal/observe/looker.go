@@ -12,13 +12,15 @@ import (
 	"syscall"
 )
 
-// To see another process's standard input or namespaces, a process needs the right to trace it. A process that faces
-// the network should not have this right, and loses it under Landlock. It asks a looker, a process that does nothing
-// else. A question is two int32 and an answer one int64, in little-endian order, so neither holds anything that a
-// process chooses.
-type question struct{ What, ID int32 }
+// question asks the looker about another process. Only a process that may trace the other can see its standard input
+// and its namespaces. A process that faces the network should not have that right, and loses it under Landlock. So the
+// looker is a process of its own. The question's integers and the answer, an int64, hold nothing that a process
+// chooses.
+type question struct {
+	What int32 // askStdin, or an index of namespaces
+	ID   int32 // of the thread
+}
 
-// What a question asks; other values are indexes of namespaces.
 const askStdin int32 = -1
 
 // namespaces are the namespaces of an isolated run, as named in /proc/PID/ns.
@@ -26,8 +28,8 @@ var namespaces = []string{"user", "pid", "mnt", "ipc", "net"}
 
 const pidNamespace = 1 // its index
 
-// The answers: for the standard input of a thread noTerminal, or ownedBy plus the owner of the terminal; for a
-// namespace its number; for a failure a negative error number.
+// The answers about standard input: noTerminal, or ownedBy plus the owner of the terminal. For a namespace the answer
+// is its number, for a failure a negative error number.
 const (
 	noTerminal int64 = 0
 	ownedBy    int64 = 1
@@ -96,7 +98,6 @@ func NewLookerClient(questions io.Writer, answers io.Reader) *LookerClient {
 	return &LookerClient{questions: questions, answers: answers}
 }
 
-// ask asks one question.
 func (l *LookerClient) ask(q question) (got int64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,7 +128,7 @@ func (p *processes) ask(what int32, id int) (got int64, err error) {
 		}
 		err = &os.PathError{Op: "readlink", Path: fmt.Sprintf("/proc/%d/%s", id, of), Err: syscall.Errno(-got)}
 	}
-	if errors.Is(err, syscall.EACCES) { // the kernel says so too of a process that ends meanwhile
+	if errors.Is(err, syscall.EACCES) { // also the kernel's error for a process that ends meanwhile
 		if _, gone := p.file(id, "stat"); errors.Is(gone, errGone) {
 			err = errGone
 		}
@@ -135,8 +136,8 @@ func (p *processes) ask(what int32, id int) (got int64, err error) {
 	return got, orGone(err)
 }
 
-// terminal returns the owner of the terminal that is a thread's standard input. A closed standard input is errGone,
-// like a thread that has ended.
+// terminal returns the owner of the terminal that is a thread's standard input. errGone is the error for a closed
+// standard input, and for a thread that has ended.
 func (p *processes) terminal(tid int) (owner uint32, is bool, err error) {
 	got, err := p.ask(askStdin, tid)
 	return uint32(got - ownedBy), err == nil && got != noTerminal, err //nolint:gosec // a user

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // TestLooker asks for the standard input of processes.
@@ -24,22 +25,16 @@ func TestLooker(t *testing.T) {
 	l := observe.NewLookerClient(asked, answered)
 
 	plain := exec.Command("sleep", "60")
-	if err := plain.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, plain.Start())
 	defer func() { _ = plain.Process.Kill(); _ = plain.Wait() }()
 	if terminal, err := l.ReadsTerminal(plain.Process.Pid); terminal || err != nil {
 		t.Errorf("a process without a terminal: %t, %v", terminal, err)
 	}
 	script, _ := start(t, nil, "script", "-qc", "echo ready; exec sleep 1000", "/dev/null")
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", script.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	pty, err := strconv.Atoi(strings.TrimSpace(string(children)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if terminal, err := l.ReadsTerminal(pty); !terminal || err != nil {
 		t.Errorf("a process on a terminal: %t, %v", terminal, err)
 	}

@@ -15,19 +15,20 @@ import (
 // maxLinks bounds the symbolic links of one path, as Linux does (path_resolution(7)).
 const maxLinks = 40
 
-// walk follows one path as the kernel does: component by component, through symbolic links, where ".." is the folder
+// walk follows one path as the kernel does: component by component and through symbolic links, where ".." is the folder
 // above a link's target. At each component it judges whether the user can replace it.
 type walk struct {
 	user  Agent
-	rest  []string // the components that are still to be followed
-	way   []node   // the nodes from / to where the walk is
-	links int      // symbolic links that were followed
+	rest  []string // the components to follow
+	way   []node   // the nodes from / to the current one
+	links int      // the followed symbolic links
 
-	found string // what the user can do for certain, such as "replace /a/b"
-	doubt error  // the first thing that could not be judged
+	found string // what the user can certainly do, such as "replace /a/b"
+	doubt error  // why something could not be judged, the first time
 }
 
-// access returns what the user can do to p but must not. If that is nothing, doubt says what could not be judged.
+// access returns something that the user can do to p but must not. If there is nothing, doubt says what could not be
+// judged.
 func (a Agent) access(p Path) (found string, doubt error) {
 	path := p.Name
 	if !filepath.IsAbs(path) { // filepath.Abs would remove "..", but what that means after a link only the link says
@@ -57,7 +58,7 @@ func components(path string) []string {
 	return slices.DeleteFunc(strings.Split(path, "/"), func(c string) bool { return c == "" || c == "." })
 }
 
-// step follows the next component of the path with this name. An error ends the walk.
+// step follows the next component of the path name. An error ends the walk.
 func (w *walk) step(name string) error {
 	dir, part := w.way[len(w.way)-1], w.rest[0]
 	w.rest = w.rest[1:]
@@ -87,7 +88,6 @@ func (w *walk) step(name string) error {
 	return nil
 }
 
-// follow continues at the target of a symbolic link.
 func (w *walk) follow(link string) error {
 	if w.links++; w.links > maxLinks {
 		return &fs.PathError{Op: "readlink", Path: link, Err: unix.ELOOP}
@@ -103,7 +103,6 @@ func (w *walk) follow(link string) error {
 	return nil
 }
 
-// arrive judges the end of the path.
 func (w *walk) arrive(p Path) {
 	end := w.way[len(w.way)-1]
 	switch {

@@ -19,47 +19,48 @@ import (
 
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/look"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/full"
 )
 
 // The users of these tests: the agent, a group that it is in, and somebody else.
 const agentUID, agentTeam, otherUID = 4242, 4300, 4243
 
-// tree makes files below a folder that everybody can pass. Each line is "KIND PATH OWNER MODE" or "link PATH TARGET
-// OWNER"; a target that begins with / is below the folder too.
-func tree(t *testing.T, lines ...string) (root string) {
+// tree makes files below a folder that everybody can pass. They are separated by ", ": each is "KIND PATH OWNER MODE"
+// or "link PATH TARGET OWNER". A target that begins with / is below the folder too.
+func tree(t *testing.T, files string) (root string) {
 	t.Helper()
-	root = t.TempDir()
-	open(t, root)
+	full.Only(t, "root")
+	root = openFolder(t)
 	var modes []func()
-	for _, line := range lines {
+	for line := range strings.SplitSeq(files, ", ") {
 		var kind, path, target string
 		var owner int
 		var mode uint32
 		if strings.HasPrefix(line, "link ") {
 			_, err := fmt.Sscan(line, &kind, &path, &target, &owner)
-			must(t, err)
+			check.Must(t, err)
 			if filepath.IsAbs(target) {
 				target = root + target
 			}
-			must(t, os.Symlink(target, root+path))
-			must(t, os.Lchown(root+path, owner, owner))
+			check.Must(t, os.Symlink(target, root+path))
+			check.Must(t, os.Lchown(root+path, owner, owner))
 			continue
 		}
 		_, err := fmt.Sscanf(line, "%s %s %d %o", &kind, &path, &owner, &mode)
-		must(t, err)
+		check.Must(t, err)
 		switch kind {
 		case "dir":
 			if path != "/" {
-				must(t, os.Mkdir(root+path, 0o700))
+				check.Must(t, os.Mkdir(root+path, 0o700))
 			}
 		case "file":
-			must(t, os.WriteFile(root+path, nil, 0o600))
+			check.Must(t, os.WriteFile(root+path, nil, 0o600))
 		default:
 			t.Fatalf("what is a %s?", kind)
 		}
-		must(t, os.Chown(root+path, owner, owner))
-		modes = append(modes, func() { must(t, unix.Chmod(root+path, mode)) })
+		check.Must(t, os.Chown(root+path, owner, owner))
+		modes = append(modes, func() { check.Must(t, unix.Chmod(root+path, mode)) })
 	}
 	for _, set := range modes {
 		set()
@@ -67,81 +68,94 @@ func tree(t *testing.T, lines ...string) (root string) {
 	return root
 }
 
+// openFolder makes a folder that others can reach.
+func openFolder(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
+		check.Must(t, os.Chmod(d, 0o755))
+	}
+	return dir
+}
+
 // TestTheWholeWayIsLookedAt: a user who can change one folder or link on the way to a file can replace the file.
 func TestTheWholeWayIsLookedAt(t *testing.T) {
-	many := []string{"file /f 0 600"}
+	many := "file /f 0 600"
 	for i := range 41 {
-		many = append(many, fmt.Sprintf("link /l%d l%d 0", i+1, i))
+		many += fmt.Sprintf(", link /l%d l%d 0", i+1, i)
 	}
 	for _, tt := range []struct {
 		name string
-		tree []string
+		tree string
 		path string
 		want look.Result
 		seen string // ROOT stands for the folder of the tree
 	}{
 		{"a link in a folder of the agent",
-			[]string{"dir /safe 0 755", "file /safe/f 0 600", "dir /conf 4242 700", "link /conf/link /safe/f 0"}, "/conf/link",
+			"dir /safe 0 755, file /safe/f 0 600, dir /conf 4242 700, link /conf/link /safe/f 0", "/conf/link",
 			look.Contradicts, "replace ROOT/conf/link"},
-		{"a link in an open folder",
-			[]string{"dir /safe 0 755", "file /safe/f 0 600", "dir /conf 0 777", "link /conf/link ../safe/f 0"}, "/conf/link",
-			look.Contradicts, "replace ROOT/conf/link"},
+		{"a link in an open folder", "dir /safe 0 755, file /safe/f 0 600, dir /conf 0 777, link /conf/link ../safe/f 0",
+			"/conf/link", look.Contradicts, "replace ROOT/conf/link"},
 		{"a folder that is a link in an open folder",
-			[]string{"dir /safe 0 755", "file /safe/f 0 600", "dir /conf 0 777", "link /conf/link /safe 0"}, "/conf/link/f",
+			"dir /safe 0 755, file /safe/f 0 600, dir /conf 0 777, link /conf/link /safe 0", "/conf/link/f",
 			look.Contradicts, "replace ROOT/conf/link/f, at ROOT/conf/link"},
 		{"a link between links",
-			[]string{"dir /safe 0 755", "file /safe/f 0 600", "dir /mid 0 777", "link /mid/link /safe/f 0",
-				"link /link /mid/link 0"}, "/link", look.Contradicts, "replace ROOT/link, at ROOT/mid/link"},
+			"dir /safe 0 755, file /safe/f 0 600, dir /mid 0 777, link /mid/link /safe/f 0, link /link /mid/link 0", "/link",
+			look.Contradicts, "replace ROOT/link, at ROOT/mid/link"},
 		{"the target's folder is open",
-			[]string{"dir /open 0 777", "dir /open/in 0 755", "file /open/in/f 0 600", "dir /conf 0 755",
-				"link /conf/link /open/in/f 0"}, "/conf/link", look.Contradicts, "replace ROOT/conf/link, at ROOT/open/in"},
-		{"the target can be read", []string{"dir /safe 0 755", "file /safe/f 0 644", "link /link safe/f 0"}, "/link",
-			look.Contradicts, "read ROOT/link, at ROOT/safe/f"},
+			"dir /open 0 777, dir /open/in 0 755, file /open/in/f 0 600, dir /conf 0 755, link /conf/link /open/in/f 0",
+			"/conf/link", look.Contradicts, "replace ROOT/conf/link, at ROOT/open/in"},
+		{"the target can be read", "dir /safe 0 755, file /safe/f 0 644, link /link safe/f 0", "/link", look.Contradicts,
+			"read ROOT/link, at ROOT/safe/f"},
 		{"a closed folder holds a link to an open one",
-			[]string{"dir /open 0 777", "file /open/f 0 600", "dir /closed 0 700", "link /closed/link /open/f 0"},
-			"/closed/link", look.Contradicts, "at ROOT/open/f"},
+			"dir /open 0 777, file /open/f 0 600, dir /closed 0 700, link /closed/link /open/f 0", "/closed/link",
+			look.Contradicts, "at ROOT/open/f"},
 		{"a relative link in a closed folder leaves it",
-			[]string{"dir /open 0 777", "file /open/f 0 600", "dir /closed 0 700", "link /closed/link ../open/f 0"},
-			"/closed/link", look.Contradicts, "at ROOT/open/f"},
+			"dir /open 0 777, file /open/f 0 600, dir /closed 0 700, link /closed/link ../open/f 0", "/closed/link",
+			look.Contradicts, "at ROOT/open/f"},
 		{"the folder above a link's target, not above the link",
-			[]string{"dir /b 0 777", "dir /b/c 0 755", "file /b/f 0 600", "dir /a 0 755", "file /a/f 0 600",
-				"link /a/link /b/c 0"}, "/a/link/../f", look.Contradicts, "at ROOT/b/c"},
+			"dir /b 0 777, dir /b/c 0 755, file /b/f 0 600, dir /a 0 755, file /a/f 0 600, link /a/link /b/c 0",
+			"/a/link/../f", look.Contradicts, "at ROOT/b/c"},
 		{"the folder above a link's target is closed",
-			[]string{"dir /b 0 700", "dir /b/c 0 755", "file /b/f 0 644", "dir /a 0 755", "file /a/f 0 644",
-				"link /a/link /b/c 0"}, "/a/link/../f", look.Holds, ""},
-		{"a link to a missing file in an open folder", []string{"dir /open 0 777", "link /link open/later 0"}, "/link",
+			"dir /b 0 700, dir /b/c 0 755, file /b/f 0 644, dir /a 0 755, file /a/f 0 644, link /a/link /b/c 0",
+			"/a/link/../f", look.Holds, ""},
+		{"a link to a missing file in an open folder", "dir /open 0 777, link /link open/later 0", "/link",
 			look.Contradicts, "replace ROOT/link, at ROOT/open/later"},
-		{"a link to a missing file in a closed folder", []string{"dir /safe 0 755", "link /link safe/later 0"}, "/link",
-			look.Holds, ""},
-		{"a link to a missing folder", []string{"dir /safe 0 755", "link /link safe/later 0"}, "/link/f", look.NotObserved,
+		{"a link to a missing file in a closed folder", "dir /safe 0 755, link /link safe/later 0", "/link", look.Holds,
+			""},
+		{"a link to a missing folder", "dir /safe 0 755, link /link safe/later 0", "/link/f", look.NotObserved,
 			"lstat ROOT/safe/later: no such file"},
-		{"a missing folder in an open one", []string{"dir /open 0 1777"}, "/open/later/f", look.Contradicts,
-			"at ROOT/open/later"},
-		{"a missing folder in a closed one", []string{"dir /closed 0 700"}, "/closed/later/f", look.Holds, ""},
-		{"a circle of links", []string{"link /a b 0", "link /b a 0"}, "/a/f", look.NotObserved, "too many levels"},
-		{"a circle of links, one of them in an open folder",
-			[]string{"dir /open 0 777", "link /open/a /b 0", "link /b open/a 0"}, "/b", look.Contradicts, "at ROOT/open/a"},
+		{"a missing folder in an open one", "dir /open 0 1777", "/open/later/f", look.Contradicts, "at ROOT/open/later"},
+		{"a missing folder in a closed one", "dir /closed 0 700", "/closed/later/f", look.Holds, ""},
+		{"a circle of links", "link /a b 0, link /b a 0", "/a/f", look.NotObserved, "too many levels"},
+		{"a circle of links, one of them in an open folder", "dir /open 0 777, link /open/a /b 0, link /b open/a 0", "/b",
+			look.Contradicts, "at ROOT/open/a"},
 		{"as many links as the kernel follows", many, "/l40", look.Holds, ""},
 		{"more links than the kernel follows", many, "/l41", look.NotObserved, "too many levels"},
-		{"a file for a folder", []string{"file /f 0 600"}, "/f/g", look.NotObserved, "not a directory"},
-		{"a sticky folder of the agent", []string{"dir /s 4242 1777", "file /s/f 4243 600"}, "/s/f", look.Contradicts,
-			"replace"},
-		{"a sticky folder of the agent that it may not write to yet", []string{"dir /s 4242 1555", "file /s/f 4243 600"},
-			"/s/f", look.Contradicts, "replace"},
-		{"the agent's link in a sticky folder", []string{"file /f 0 600", "dir /s 0 1777", "link /s/link ../f 4242"},
-			"/s/link", look.Contradicts, "replace"},
-		{"another's link in a sticky folder", []string{"file /f 0 600", "dir /s 0 1777", "link /s/link ../f 4243"}, "/s/link",
+		{"a file for a folder", "file /f 0 600", "/f/g", look.NotObserved, "not a directory"},
+		{"a sticky folder of the agent", "dir /s 4242 1777, file /s/f 4243 600", "/s/f", look.Contradicts, "replace"},
+		{"a sticky folder of the agent that it may not write to yet", "dir /s 4242 1555, file /s/f 4243 600", "/s/f",
+			look.Contradicts, "replace"},
+		{"the agent's link in a sticky folder", "file /f 0 600, dir /s 0 1777, link /s/link ../f 4242", "/s/link",
+			look.Contradicts, "replace"},
+		{"another's link in a sticky folder", "file /f 0 600, dir /s 0 1777, link /s/link ../f 4243", "/s/link",
 			look.Holds, ""},
-		{"another's folder in a sticky folder", []string{"dir /s 0 1777", "dir /s/d 4243 755", "file /s/d/f 4243 600"},
-			"/s/d/f", look.Holds, ""},
-		{"the agent's folder in a sticky folder", []string{"dir /s 0 1777", "dir /s/d 4242 555", "file /s/d/f 4243 600"},
-			"/s/d/f", look.Contradicts, "at ROOT/s/d"},
-		{"needless parts", []string{"dir /d 0 755", "file /d/f 0 644"}, "/./d//.././d/f", look.Contradicts, "read"},
-		{"a folder by the one above a folder in it", []string{"dir /d 0 777", "dir /d/e 0 700"}, "/d/e/..", look.Contradicts,
+		{"another's folder in a sticky folder", "dir /s 0 1777, dir /s/d 4243 755, file /s/d/f 4243 600", "/s/d/f",
+			look.Holds, ""},
+		{"the agent's folder in a sticky folder", "dir /s 0 1777, dir /s/d 4242 555, file /s/d/f 4243 600", "/s/d/f",
+			look.Contradicts, "at ROOT/s/d"},
+		{"a missing file in a sticky folder", "dir /s 4243 1777", "/s/later", look.Contradicts, "replace"},
+		{"a missing file in a folder that the agent may not write to", "dir /s 4243 755", "/s/later", look.Holds, ""},
+		{"a missing folder in such a folder", "dir /s 4243 755", "/s/absent/later", look.NotObserved,
+			"absent: no such file"},
+		{"an open folder in a closed one", "dir /d 4243 700, dir /d/open 0 777, file /d/open/f 4243 600", "/d/open/f",
+			look.Holds, ""},
+		{"needless parts", "dir /d 0 755, file /d/f 0 644", "/./d//.././d/f", look.Contradicts, "read"},
+		{"a folder by the one above a folder in it", "dir /d 0 777, dir /d/e 0 700", "/d/e/..", look.Contradicts,
 			"at ROOT/d"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			root := tree(t, tt.tree...)
+			root := tree(t, tt.tree)
 			got := files(observe.Agent{UID: agentUID}, observe.Path{Name: root + tt.path, Secret: true})
 			if got.Result != tt.want || !strings.Contains(got.Seen, strings.ReplaceAll(tt.seen, "ROOT", root)) {
 				t.Errorf("got %+v", got)
@@ -151,8 +165,8 @@ func TestTheWholeWayIsLookedAt(t *testing.T) {
 }
 
 func TestARelativePathStartsWhereTheProcessIs(t *testing.T) {
-	root := tree(t, "dir /conf 0 755", "file /conf/f 0 644", "dir /conf/open 0 777", "file /conf/open/f 0 600",
-		"link /here conf 0")
+	root := tree(t,
+		"dir /conf 0 755, file /conf/f 0 644, dir /conf/open 0 777, file /conf/open/f 0 600, link /here conf 0")
 	for _, wd := range []string{root, root + "/conf", root + "/here"} {
 		t.Chdir(wd)
 		prefix := "conf/"
@@ -169,11 +183,11 @@ func TestARelativePathStartsWhereTheProcessIs(t *testing.T) {
 
 // TestAnErrorHidesNoContradiction judges all paths, even if some cannot be read.
 func TestAnErrorHidesNoContradiction(t *testing.T) {
-	root := tree(t, "dir /safe 0 755", "dir /open 0 777", "file /open/f 0 600", "dir /listed 0 755",
-		"file /listed/f 0 600", "dir /listed/open 0 777", "link /out listed/link 0", "link /listed/link /open/f 0",
-		"dir /closed 0 700", "file /closed/f 0 600")
-	for _, dir := range []string{"/listed", "/closed/f"} {
-		must(t, unix.Setxattr(root+dir, "system.posix_acl_access", accessList(agentUID, 7), 0))
+	root := tree(t, "dir /safe 0 755, dir /open 0 777, file /open/f 0 600, dir /listed 0 755, file /listed/f 0 600, "+
+		"dir /listed/open 0 777, link /out listed/link 0, link /listed/link /open/f 0, dir /closed 0 700, "+
+		"file /closed/f 0 600, file /own 0 600")
+	for _, path := range []string{"/listed", "/closed/f", "/own"} {
+		check.Must(t, unix.Setxattr(root+path, "system.posix_acl_access", accessList(agentUID, 7), 0))
 	}
 	missing, list, replaced := root+"/safe/absent/f", root+"/listed/f", root+"/open/f"
 	for _, tt := range []struct {
@@ -196,6 +210,8 @@ func TestAnErrorHidesNoContradiction(t *testing.T) {
 			[]string{"replace " + root + "/out, at " + replaced}},
 		{"an open folder below a list", observe.Agent{UID: agentUID}, []string{root + "/listed/open/later"}, look.NotObserved,
 			[]string{"an access control list"}},
+		{"a list of the file itself", observe.Agent{UID: agentUID}, []string{root + "/own"}, look.NotObserved,
+			[]string{"access control list"}},
 		{"the owner of what has a list", observe.Agent{UID: 0}, []string{list}, look.Contradicts, []string{"replace"}},
 		{"a list in a closed folder", observe.Agent{UID: agentUID}, []string{root + "/closed/f"}, look.Holds, nil},
 		{"a user whom no list names", observe.Anyone(), []string{list}, look.Holds, nil},
@@ -230,7 +246,7 @@ func TestAnErrorHidesNoContradiction(t *testing.T) {
 
 // TestTwoUsers: a user without groups counts as much as the agent's user.
 func TestTwoUsers(t *testing.T) {
-	root := tree(t, "dir /d 0 755", "file /d/f 4300 604", "file /d/g 4300 640", "file /d/h 0 600")
+	root := tree(t, "dir /d 0 755, file /d/f 4300 604, file /d/g 4300 640, file /d/h 0 600")
 	users := []observe.Agent{{UID: agentUID, GIDs: []uint32{agentTeam}}, observe.Anyone()}
 	for path, want := range map[string]string{
 		"/d/f": "By owner and mode, a user who owns nothing and is in no group can read " + root + "/d/f.",
@@ -308,14 +324,13 @@ type wood struct {
 
 func newWood(t *testing.T, r *rand.Rand) *wood {
 	t.Helper()
-	w := &wood{r: r, root: t.TempDir()}
-	open(t, w.root)
+	w := &wood{r: r, root: openFolder(t)}
 	w.fill(t, w.root, 3)
 	for _, path := range w.all { // now, so that the tree can be made whoever it belongs to
 		info, err := os.Lstat(path)
-		must(t, err)
+		check.Must(t, err)
 		owner, group := pick(r, 0, 0, agentUID, otherUID), pick(r, 0, agentTeam, otherUID)
-		must(t, os.Lchown(path, owner, group))
+		check.Must(t, os.Lchown(path, owner, group))
 		mode := pick(r, 0o755, 0o755, 0o700, 0o711, 0o777, 0o1777, 0o1777, 0o775, 0o1775, 0o750, 0o770, 0o555, 0o744, 0o733,
 			0o705)
 		switch {
@@ -324,10 +339,10 @@ func newWood(t *testing.T, r *rand.Rand) *wood {
 		case info.Mode().IsRegular():
 			mode = pick(r, 0o644, 0o600, 0o600, 0o666, 0o640, 0o660, 0o622, 0o604)
 		}
-		must(t, unix.Chmod(path, uint32(mode)))
+		check.Must(t, unix.Chmod(path, uint32(mode)))
 		line := fmt.Sprintf("%s %d:%d %o", strings.TrimPrefix(path, w.root), owner, group, mode)
 		if r.IntN(40) == 0 {
-			must(t, unix.Setxattr(path, "system.posix_acl_access",
+			check.Must(t, unix.Setxattr(path, "system.posix_acl_access",
 				accessList(pick(r, uint32(agentUID), otherUID), pick(r, uint32(0), 5, 7)), 0))
 			w.listed = true
 			line += " +"
@@ -345,15 +360,15 @@ func (w *wood) fill(t *testing.T, dir string, depth int) {
 		path := dir + "/" + name
 		switch k := w.r.IntN(10); {
 		case k < 4 && depth > 0:
-			must(t, os.Mkdir(path, 0o755))
+			check.Must(t, os.Mkdir(path, 0o755))
 			w.all = append(w.all, path)
 			w.fill(t, path, depth-1)
 		case k < 6:
-			must(t, os.WriteFile(path, nil, 0o600))
+			check.Must(t, os.WriteFile(path, nil, 0o600))
 			w.all = append(w.all, path)
 		case k < 9:
 			target := pick(w.r, "", "../", "../../", w.root+"/", w.root+"/") + w.path()
-			must(t, os.Symlink(target, path))
+			check.Must(t, os.Symlink(target, path))
 			w.all = append(w.all, path)
 			w.lines = append(w.lines, strings.TrimPrefix(path, w.root)+" -> "+target)
 		}
@@ -392,11 +407,11 @@ func (w *wood) plan(t *testing.T, p observe.Path) theft {
 	th.physical, _ = filepath.EvalSymlinks(p.Name)
 	before := identity(p.Name)
 	for _, path := range slices.Backward(w.all) {
-		must(t, os.Rename(path, path+"~"))
+		check.Must(t, os.Rename(path, path+"~"))
 		if identity(p.Name) != before {
 			th.entries = append(th.entries, path)
 		}
-		must(t, os.Rename(path+"~", path))
+		check.Must(t, os.Rename(path+"~", path))
 	}
 	return th
 }

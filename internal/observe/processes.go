@@ -11,7 +11,6 @@ import (
 	"syscall"
 
 	"github.com/prometheus/procfs"
-	"golang.org/x/sys/unix"
 )
 
 // Flags of a process (include/linux/sched.h).
@@ -56,7 +55,6 @@ type id struct {
 	start uint64 // in clock ticks since boot
 }
 
-// process is what the kernel reports about a process.
 type process struct {
 	id
 	parent, session int
@@ -65,33 +63,15 @@ type process struct {
 	terminal        int  // the device number of its controlling terminal; 0 if it has none
 	kernel          bool // it is a thread of the kernel
 	headless        bool // its first thread has ended, and others live
-	ended           bool // all its threads have ended, and its parent has not read its exit status yet
+	ended           bool // all its threads have ended, but its parent has not read its exit status
 	command         string
 }
 
-// errGone is the error for a process that has ended.
 var errGone = errors.New("the process has ended")
 
-// file reads a file of a process with fewer system calls than os.ReadFile; one observation reads thousands of files.
 func (p *processes) file(id int, name string) (string, error) {
-	fd, err := unix.Open(p.path+"/"+strconv.Itoa(id)+"/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return "", orGone(err)
-	}
-	defer unix.Close(fd)
-	var out []byte
-	for b := make([]byte, 4<<10); ; {
-		n, err := unix.Read(fd, b)
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			return "", orGone(err)
-		case n == 0:
-			return string(out), nil
-		default:
-			out = append(out, b[:n]...)
-		}
-	}
+	raw, err := os.ReadFile(p.path + "/" + strconv.Itoa(id) + "/" + name)
+	return string(raw), orGone(err)
 }
 
 // Fields of /proc/PID/stat behind the command, in parentheses (proc_pid_stat(5)).
@@ -105,7 +85,6 @@ const (
 	statStart   = 19
 )
 
-// read reads one process.
 func (p *processes) read(pid int) (process, error) {
 	stat, err := p.file(pid, "stat")
 	if err != nil {
@@ -134,7 +113,7 @@ func (p *processes) read(pid int) (process, error) {
 	return q, err
 }
 
-// readAll reads every process and returns them by pid. It skips processes that end meanwhile.
+// readAll reads every process, and returns them by pid.
 func (p *processes) readAll() (map[int]process, error) {
 	procs, err := p.fs.AllProcs()
 	if err != nil {
@@ -154,7 +133,6 @@ func (p *processes) readAll() (map[int]process, error) {
 	return all, nil
 }
 
-// status is the status file of a thread.
 type status struct {
 	tid    int
 	tgid   int      // of its process
@@ -164,7 +142,6 @@ type status struct {
 	pids   []int    // its own in each process namespace, from that of this process down
 }
 
-// status reads the status file of a thread.
 func (p *processes) status(tid int) (status, error) {
 	s := status{tid: tid}
 	raw, err := p.file(tid, "status")
@@ -197,7 +174,6 @@ func (p *processes) status(tid int) (status, error) {
 	return s, fmt.Errorf("%s/%d/status is not whole", p.path, tid)
 }
 
-// ids appends the user or group ids of a line of a status file.
 func ids(to []uint32, line string) ([]uint32, error) {
 	for _, f := range strings.Fields(line) {
 		id, err := strconv.ParseUint(f, 10, 32)
@@ -209,8 +185,8 @@ func ids(to []uint32, line string) ([]uint32, error) {
 	return to, nil
 }
 
-// statuses reads the status file of each living thread of a process. If the first thread has ended, its files do not
-// show what the others do.
+// statuses reads the status file of each living thread of a process. The files of a first thread that has ended do not
+// describe the others.
 func (p *processes) statuses(q process) ([]status, error) {
 	tids := []int{q.pid}
 	if q.threads > 1 {
@@ -241,13 +217,12 @@ func (p *processes) statuses(q process) ([]status, error) {
 	return out, nil
 }
 
-// roots maps processes to their runs: first those from which all others of a run descend, then each that was found
-// below them. A process never leaves its run. So no part of a chain of parents is followed twice, even if an agent
-// makes it long.
+// roots maps processes to their runs: first the roots of the runs, then every process that was found below them. A
+// process never leaves its run. So of follows no part of a chain of parents twice, even if an agent makes it long.
 type roots map[id][]*Run
 
-// of finds the runs of a process. It calls parent for each process above it. A chain of parents is not whole if a
-// parent has ended, or if its pid belongs to a younger process; it then shows nothing.
+// of finds the runs of a process. It calls parent for each process above it. whole is false if a parent has ended, or
+// its pid belongs to a younger process.
 func (r roots) of(q process, parent func(pid int) (process, error)) (runs []*Run, whole bool) {
 	var way []id
 	for range maxLineage {
@@ -276,8 +251,8 @@ const (
 	lineageReads = 20
 )
 
-// read finds the runs of a process by reading it and its parents now, because readAll can miss parents that end
-// meanwhile. A process whose chain breaks each time belongs to no run.
+// read finds the runs of a process. It reads the process and its parents again, because readAll can miss parents that
+// end meanwhile. A process whose chain breaks each time belongs to no run.
 func (r roots) read(p *processes, q process) ([]*Run, error) {
 	for range lineageReads {
 		now, err := p.read(q.pid)
@@ -301,8 +276,8 @@ func orGone(err error) error {
 	return err
 }
 
-// printable replaces everything but plain ASCII in a command's name. The process chooses that name, and must not write
-// control characters into a log.
+// printable replaces everything but plain ASCII in a command's name, which the process chooses: no control characters
+// may get into a log.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < 0x20 || r > 0x7e {

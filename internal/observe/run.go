@@ -8,18 +8,17 @@ import (
 	"github.com/actionproof/mediator/look"
 )
 
-// Run holds the observations of one run: of a launcher and all processes below it. Findings stay. A nil Run is a
-// session that was not observed. A Run is safe for concurrent use.
+// Run holds the observations of a launcher and of all processes below it. Findings stay. A nil Run is a session that is
+// not observed. A Run is safe for concurrent use.
 type Run struct {
-	Name  string // id of the event that caused it
-	watch *Watcher
-	root  process     // all processes of the run descend from it: the first of its namespaces, or the launcher
-	first map[id]bool // processes without a parent when the run began: the first of each container
-	own   *isolation  // nil for a run that is not isolated
-
+	Name     string // id of the event that caused it
+	watch    *Watcher
 	launcher process
+	root     process     // all processes of the run descend from it: the first of its namespaces, or the launcher
+	first    map[id]bool // processes without a parent when the run began: the first of each container
+	own      *isolation  // nil for a run that is not isolated
 
-	looked time.Time // the last observation, or the beginning; guarded by Watch.looking
+	looked time.Time // the last observation, or the beginning; guarded by Watcher.looking
 
 	mu     sync.Mutex // guards the fields below
 	ended  bool
@@ -27,8 +26,7 @@ type Run struct {
 	unseen map[string]string // why a kind could not be observed
 }
 
-// End marks the run's session as ended, so that its launcher may end. Until the launcher ends, the run's processes are
-// not strangers.
+// End marks the run's session as ended: its launcher may now end. Until then the run's processes are no strangers.
 func (r *Run) End() {
 	if r == nil {
 		return
@@ -90,7 +88,7 @@ func (r *Run) find(f look.Finding) bool {
 	return true
 }
 
-// miss records why kinds could not be observed.
+// miss records why kinds were not observed.
 func (r *Run) miss(why string, kinds ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,17 +99,17 @@ func (r *Run) miss(why string, kinds ...string) {
 	}
 }
 
-// none has the end of a sentence that begins with "no process", for each kind.
+// none completes a sentence that begins with "no process".
 var none = map[string]string{
 	look.Terminal: "had a controlling terminal", look.Stdin: "read a terminal as its standard input",
 	look.Debugger: "was traced from outside", look.Stranger: "was put in from outside",
 }
 
-// notSeen names what no observation of a run can exclude.
+// notSeen names the ways into a run that no observation can exclude.
 const notSeen = "Root and the container runtime can enter. It is only declared that they do not, and that no person " +
 	"types into the run through a file, a FIFO, a socket or an allowed host"
 
-// OfRuns combines the observations of the runs of all open sessions. A finding in one run contradicts; otherwise one
+// OfRuns combines the observations of the runs of all open sessions. A finding in any run contradicts; without one, a
 // run that is not isolated makes the result NotObserved.
 func OfRuns(runs []*Run) []look.Observation {
 	var out []look.Observation

@@ -13,41 +13,36 @@ import (
 	"github.com/actionproof/mediator/look"
 )
 
-// Period is the time between observations of runs, besides those on request. A process that starts and ends between two
-// observations is not seen.
+// Period is the time between observations of runs. A process that starts and ends between two of them is not seen.
 const Period = 500 * time.Millisecond
 
-// maxGap is the longest gap between two observations that still covers a run. A process that is stopped, or starved of
-// processor time, observes nothing.
+// maxGap is the longest gap between two observations that still covers a run. A stopped or starved process observes
+// nothing.
 const maxGap = 10 * Period
 
 // Watcher observes the processes of runs. It is safe for concurrent use.
 type Watcher struct {
 	proc  *processes
-	blind error   // why no process can be observed
+	blind error   // why it can observe nothing
 	user  *uint32 // the agent's user; nil if it is not configured
 	now   func() time.Time
 	found func(*Run, look.Finding)
 
-	mu   sync.Mutex // guards the two fields below
-	runs []*Run     // runs whose launcher still ran when last observed
-	next *batch     // the next observation, which its callers share
+	mu   sync.Mutex    // guards the two fields below
+	runs []*Run        // runs whose launcher was still running
+	next chan struct{} // closed by the next observation, which its callers share; nil if nobody waits
 
 	looking sync.Mutex // held during an observation
 }
 
-// batch is one observation that several callers wait for.
-type batch struct{ done chan struct{} }
-
-// NewWatcher makes a Watcher on /proc. user is the agent's user, who runs only what launchers start: beside a run that
-// is not isolated, other processes of this user are strangers. now is the clock. The Watcher calls found once for each
-// finding of a run.
+// NewWatcher makes a Watcher on /proc. user is the agent's user: beside a run that is not isolated, its other processes
+// are strangers. now is the clock. The Watcher calls found once for each finding of a run.
 func NewWatcher(user *uint32, now func() time.Time, found func(*Run, look.Finding)) *Watcher {
 	return newWatch("/proc", user, now, found)
 }
 
 // UseLooker makes the Watcher ask the looker process, so that this process needs no right to trace others. Call it
-// before the first Begin.
+// before Begin.
 func (w *Watcher) UseLooker(l *LookerClient) {
 	if w.proc != nil {
 		w.proc.looker = l
@@ -60,9 +55,8 @@ func newWatch(path string, user *uint32, now func() time.Time, found func(*Run, 
 	return w
 }
 
-// Begin starts to observe the run of a launcher, which must still be running. The agent and everything that it starts
-// descend from the launcher. Only root can put a process into an isolated run. For any other run, findings are
-// reported, but the absence of findings proves nothing.
+// Begin starts to observe the run of a launcher, from which the agent and everything that it starts descend. Only root
+// can put a process into an isolated run. In any other run, the absence of findings proves nothing.
 func (w *Watcher) Begin(name string, l Launch) *Run {
 	r := &Run{Name: name, watch: w, found: make(map[string]look.Finding), unseen: make(map[string]string)}
 	if err := w.begin(r, l); err != nil {
@@ -116,25 +110,23 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
-// Look observes all runs now. Callers share an observation that starts after their call. An observation that fails is
-// recorded with the runs; Look fails only when ctx ends.
+// Look observes all runs. Callers share an observation that starts after their call. The runs record a failed
+// observation; Look fails only when ctx ends.
 func (w *Watcher) Look(ctx context.Context) error {
 	w.mu.Lock()
 	if len(w.runs) == 0 {
 		w.mu.Unlock()
 		return nil
 	}
-	b, mine := w.next, false
-	if b == nil {
-		b, mine = &batch{done: make(chan struct{})}, true
-		w.next = b
+	done := w.next
+	if done == nil {
+		done = make(chan struct{})
+		w.next = done
+		go w.take(done)
 	}
 	w.mu.Unlock()
-	if mine {
-		go w.take(b)
-	}
 	select {
-	case <-b.done:
+	case <-done:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -142,30 +134,30 @@ func (w *Watcher) Look(ctx context.Context) error {
 }
 
 // take waits for the running observation and makes the next one.
-func (w *Watcher) take(b *batch) {
+func (w *Watcher) take(done chan struct{}) {
 	w.looking.Lock()
 	defer w.looking.Unlock()
 	w.mu.Lock()
 	w.next = nil
 	w.mu.Unlock()
 	w.look()
-	close(b.done)
+	close(done)
 }
 
-// look observes every process once. It reads the runs after the processes, so that a process of a run that has just
-// begun finds its run.
+// look observes every process once. It reads the runs after the processes: the processes of a run that has just begun
+// then find their run.
 func (w *Watcher) look() {
 	now := w.now()
 	all, err := w.proc.readAll()
 	runs := w.launched()
 	for _, r := range runs {
 		if gap := now.Sub(r.looked); gap > maxGap {
-			w.miss([]*Run{r}, fmt.Errorf("there was no observation for %s", gap.Round(time.Second)), look.Kinds()...)
+			w.miss([]*Run{r}, fmt.Errorf("there was no observation for %s", gap.Round(time.Second)))
 		}
 		r.looked = now
 	}
 	if err != nil {
-		w.miss(runs, err, look.Kinds()...)
+		w.miss(runs, err)
 		return
 	}
 	first := make(roots)
@@ -185,31 +177,30 @@ func (w *Watcher) look() {
 		}
 		if own, _ := first.of(q, parent); own != nil {
 			threads, err := w.proc.statuses(q)
-			w.miss(own, err, look.Debugger, look.Stranger)
+			w.miss(own, err)
 			w.lookAt(q, threads, first, own)
 			continue
 		}
-		// Outside a run, the first thread is enough if it lives: only a privileged process has threads of different
-		// users.
+		// Outside a run, a living first thread is enough: only a privileged process has threads of different users.
 		if !q.headless {
 			q.threads = 1
 		}
 		threads, err := w.proc.statuses(q)
-		w.miss(runs, err, look.Stranger)
+		w.miss(runs, err)
 		if reached := w.reached(q, threads, runs); len(reached) > 0 {
 			w.lookAtOther(q, threads, first, reached)
 		}
 	}
 }
 
-// launched returns the runs whose launcher still runs. It records the end of the other launchers and forgets their
+// launched returns the runs whose launcher still runs. It records the end of the other launchers, and forgets their
 // runs.
 func (w *Watcher) launched() []*Run {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.runs = slices.DeleteFunc(w.runs, func(r *Run) bool {
 		q, err := w.proc.read(r.launcher.pid)
-		w.miss([]*Run{r}, err, look.Kinds()...)
+		w.miss([]*Run{r}, err)
 		if err != nil && !errors.Is(err, errGone) || err == nil && q.id == r.launcher.id && !q.ended {
 			return false
 		}
@@ -221,18 +212,17 @@ func (w *Watcher) launched() []*Run {
 	return slices.Clone(w.runs)
 }
 
-// lookAt observes one process of runs.
 func (w *Watcher) lookAt(q process, threads []status, first roots, own []*Run) {
 	w.lookForDebugger(q, threads, first, own)
 	root := own[0].root
 	if q.id == root.id || q.forked && q.parent == root.pid && q.session == root.session {
-		return // the launcher, or its child before it executes the agent: they have the operator's terminal
+		return // the launcher, or its child before it executes the agent, both with the operator's terminal
 	}
 	w.lookForTerminal(q, threads, own)
 }
 
-// reached returns the runs that a process can reach although no launcher started it: an isolated run that it has
-// entered; any other run if it has the agent's user, or entered this process namespace after the run began.
+// reached returns the runs that a process outside can reach: an isolated run that it has entered; any other run if it
+// has the agent's user, or entered this process namespace after the run began.
 func (w *Watcher) reached(q process, threads []status, runs []*Run) []*Run {
 	agents := slices.ContainsFunc(threads, func(s status) bool {
 		return w.user != nil && slices.Contains(s.users, *w.user)
@@ -242,15 +232,15 @@ func (w *Watcher) reached(q process, threads []status, runs []*Run) []*Run {
 			return !agents && (q.parent != 0 || r.first[q.id])
 		}
 		entered, err := r.own.entered(w.proc, q, threads)
-		w.miss([]*Run{r}, err, look.Stranger)
+		w.miss([]*Run{r}, err)
 		return !entered
 	})
 }
 
-// lookAtOther observes a process that can reach runs, and reports a stranger if it belongs to none.
+// lookAtOther observes a process that can reach runs. It is a stranger unless it belongs to a run.
 func (w *Watcher) lookAtOther(q process, threads []status, first roots, runs []*Run) {
 	own, err := first.read(w.proc, q)
-	w.miss(runs, err, look.Stranger)
+	w.miss(runs, err)
 	if err != nil || own != nil {
 		return
 	}
@@ -259,7 +249,7 @@ func (w *Watcher) lookAtOther(q process, threads []status, first roots, runs []*
 	w.lookForDebugger(q, threads, first, runs)
 }
 
-// lookForTerminal finds terminals. An isolated run has its own terminals, which nothing outside can use.
+// lookForTerminal finds terminals, except an isolated run's own ones, which nothing outside can use.
 func (w *Watcher) lookForTerminal(q process, threads []status, runs []*Run) {
 	const firstPTY, lastPTY = 136, 143 // the major device numbers of /dev/pts
 	major := q.terminal >> 8 & 0xfff
@@ -270,7 +260,7 @@ func (w *Watcher) lookForTerminal(q process, threads []status, runs []*Run) {
 	}
 	for _, s := range threads {
 		owner, is, err := w.proc.terminal(s.tid)
-		w.miss(runs, err, look.Stdin)
+		w.miss(runs, err)
 		for _, r := range runs {
 			if is && (r.own == nil || !r.own.ids.has(owner)) {
 				w.find([]*Run{r}, look.Stdin, q)
@@ -279,7 +269,7 @@ func (w *Watcher) lookForTerminal(q process, threads []status, runs []*Run) {
 	}
 }
 
-// lookForDebugger finds tracers. In an isolated run the agent can trace what it has started.
+// lookForDebugger finds tracers. In an isolated run the agent may trace its own processes.
 func (w *Watcher) lookForDebugger(q process, threads []status, first roots, runs []*Run) {
 	for _, s := range threads {
 		if s.tracer == 0 {
@@ -287,7 +277,7 @@ func (w *Watcher) lookForDebugger(q process, threads []status, first roots, runs
 		}
 		for _, r := range runs {
 			inside, err := w.inside(s.tracer, r, first)
-			w.miss([]*Run{r}, err, look.Debugger)
+			w.miss([]*Run{r}, err)
 			if err == nil && !inside {
 				w.find([]*Run{r}, look.Debugger, q)
 			}
@@ -295,7 +285,6 @@ func (w *Watcher) lookForDebugger(q process, threads []status, first roots, runs
 	}
 }
 
-// inside reports whether a thread belongs to an isolated run.
 func (w *Watcher) inside(tid int, r *Run, first roots) (bool, error) {
 	if r.own == nil {
 		return false, nil
@@ -321,8 +310,8 @@ func (w *Watcher) find(runs []*Run, kind string, q process) {
 	}
 }
 
-// miss records why kinds could not be observed. A process that has ended needs no observation.
-func (w *Watcher) miss(runs []*Run, err error, kinds ...string) {
+// miss records why runs were not observed. A process that has ended needs no observation.
+func (w *Watcher) miss(runs []*Run, err error) {
 	if err == nil || errors.Is(err, errGone) {
 		return
 	}

@@ -88,9 +88,7 @@ func isolated(t testing.TB, args ...string) (observe.Launch, string) {
 	t.Helper()
 	full.Only(t, "root")
 	program, err := exec.LookPath(args[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	said, says := io.Pipe()
 	p, err := isolate.Start(context.WithoutCancel(t.Context()),
 		isolate.Options{Users: isolate.Users{Own: true}, Programs: []string{program}, Dir: "/", Bounds: isolate.DefaultBounds,
@@ -99,9 +97,7 @@ func isolated(t testing.TB, args ...string) (observe.Launch, string) {
 		t.Fatalf("%v (the tests need root, and namespaces)", err)
 	}
 	var listener unix.Stat_t
-	if err := unix.Fstat(int(p.Listener.Fd()), &listener); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, unix.Fstat(int(p.Listener.Fd()), &listener))
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(isolate.Agent{Args: args, Env: []string{"PATH=" + os.Getenv("PATH")}}) }()
 	t.Cleanup(func() {
@@ -110,9 +106,7 @@ func isolated(t testing.TB, args ...string) (observe.Launch, string) {
 		p.Listener.Close()
 	})
 	line, err := bufio.NewReader(said).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	go func() { _, _ = io.Copy(io.Discard, said) }()
 	return observe.Launch{PID: os.Getpid(), Init: p.Init, Listener: listener.Ino}, strings.TrimSpace(line)
 }
@@ -177,100 +171,74 @@ func itoa(n int) string { return strconv.Itoa(n) }
 
 const waits = "echo $$; exec sleep 1000"
 
-// kindsOf returns the kinds of the findings.
-func kindsOf(r look.Report) []string {
-	out := []string{}
-	for _, f := range r.Found {
-		out = append(out, f.Kind)
-	}
-	return out
+// The commands of two agents.
+var (
+	quiet  = []string{"sh", "-c", waits}
+	daemon = []string{"sh", "-c", "(setsid sh -c '" + waits + "' &); exec sleep 1000"}
+)
+
+// watcher makes a watcher that reports its findings to nobody.
+func watcher() *observe.Watcher {
+	return observe.NewWatcher(&agent, still, func(*observe.Run, look.Finding) {})
 }
 
 var all = []string{look.Terminal, look.Stdin, look.Debugger, look.Stranger}
 
 // TestWatch observes runs that are not isolated: findings count, and their absence proves nothing.
 func TestWatch(t *testing.T) {
+	python := []string{"/usr/bin/python3", "-c", headless}
+	beside := func(change func(*exec.Cmd), args ...string) func(*testing.T, *exec.Cmd, string) {
+		return func(t *testing.T, _ *exec.Cmd, _ string) { start(t, change, args...) }
+	}
 	for _, tt := range []struct {
-		name string
-		// begin starts a run with its fault, and returns the run's launcher.
-		begin func(t *testing.T) *exec.Cmd
-		want  []string
+		name     string
+		agent    []string
+		terminal bool // the agent's standard input is a terminal
+		outside  func(t *testing.T, launcher *exec.Cmd, said string)
+		want     []string
 	}{
-		{"an unattended run", func(t *testing.T) *exec.Cmd { l, _ := launched(t, nil, "sh", "-c", waits); return l }, nil},
-		{"with children of its own", func(t *testing.T) *exec.Cmd {
-			l, _ := launched(t, nil, "sh", "-c", "sh -c '"+waits+"' & wait")
-			return l
-		}, nil},
-		{"with a child in a session of its own", func(t *testing.T) *exec.Cmd {
-			l, _ := launched(t, nil, "sh", "-c", "setsid sh -c '"+waits+"' & wait")
-			return l
-		}, nil},
-		{"with a daemon, whose parent has ended", func(t *testing.T) *exec.Cmd {
-			l, _ := launched(t, nil, "sh", "-c", "(setsid sh -c '"+waits+"' &); exec sleep 1000")
-			return l
-		}, nil},
-		{"with a controlling terminal", func(t *testing.T) *exec.Cmd {
-			l, _ := launched(t, nil, "script", "-qc", "exec </dev/null; "+waits, "/dev/null")
-			return l
-		}, []string{look.Terminal}},
-		{"with a terminal to read from", func(t *testing.T) *exec.Cmd {
-			stdin := terminal(t)
-			l, _ := launched(t, func(c *exec.Cmd) { c.Stdin = stdin }, "sh", "-c", waits)
-			return l
-		}, []string{look.Stdin}},
-		{"with a debugger", func(t *testing.T) *exec.Cmd {
-			l, pid := launched(t, nil, "sh", "-c", "echo $$; sleep 1000; :") // not about to execute another program
-			debug(t, pid)
-			return l
-		}, []string{look.Debugger}},
-		{"with a debugger at the launcher", func(t *testing.T) *exec.Cmd {
-			l, _ := launched(t, nil, "sh", "-c", waits)
-			debug(t, itoa(l.Process.Pid))
-			return l
-		}, []string{look.Debugger}},
-		{"with an exec by another process", func(t *testing.T) *exec.Cmd {
-			l, _ := launched(t, nil, "sh", "-c", waits)
-			start(t, asAgent, "sh", "-c", waits)
-			return l
-		}, []string{look.Stranger}},
-		{"with an interactive exec", func(t *testing.T) *exec.Cmd {
-			l, _ := launched(t, nil, "sh", "-c", waits)
-			start(t, asAgent, "script", "-qc", waits, "/dev/null")
-			return l
-		}, []string{look.Terminal, look.Stdin, look.Stranger}},
-		{"with an exec whose first thread has ended", func(t *testing.T) *exec.Cmd {
-			l, _ := launched(t, nil, "sh", "-c", waits)
-			start(t, asAgent, "/usr/bin/python3", "-c", headless)
-			return l
-		}, []string{look.Stranger}},
-		{"with a debugger at a process whose first thread has ended", func(t *testing.T) *exec.Cmd {
-			l, pid := launched(t, nil, "/usr/bin/python3", "-c", headless)
-			debug(t, thread(t, pid))
-			return l
-		}, []string{look.Debugger}},
-		{"with a terminal to read from, in a process whose first thread has ended", func(t *testing.T) *exec.Cmd {
-			stdin := terminal(t)
-			l, _ := launched(t, func(c *exec.Cmd) { c.Stdin = stdin }, "/usr/bin/python3", "-c", headless)
-			return l
-		}, []string{look.Stdin}},
-		{"beside other users' processes", func(t *testing.T) *exec.Cmd {
-			l, _ := launched(t, nil, "sh", "-c", waits)
-			start(t, nil, "script", "-qc", waits, "/dev/null")
-			return l
-		}, nil},
+		{"an unattended run", quiet, false, nil, nil},
+		{"with children of its own", []string{"sh", "-c", "sh -c '" + waits + "' & wait"}, false, nil, nil},
+		{"with a child in a session of its own", []string{"sh", "-c", "setsid sh -c '" + waits + "' & wait"}, false, nil,
+			nil},
+		{"with a daemon, whose parent has ended", daemon, false, nil, nil},
+		{"with a controlling terminal", []string{"script", "-qc", "exec </dev/null; " + waits, "/dev/null"}, false, nil,
+			[]string{look.Terminal}},
+		{"with a terminal to read from", quiet, true, nil, []string{look.Stdin}},
+		{"with a debugger", []string{"sh", "-c", "echo $$; sleep 1000; :"}, false, // not about to execute another program
+			func(t *testing.T, _ *exec.Cmd, pid string) { debug(t, pid) }, []string{look.Debugger}},
+		{"with a debugger at the launcher", quiet, false,
+			func(t *testing.T, l *exec.Cmd, _ string) { debug(t, itoa(l.Process.Pid)) }, []string{look.Debugger}},
+		{"with an exec by another process", quiet, false, beside(asAgent, quiet...), []string{look.Stranger}},
+		{"with an interactive exec", quiet, false, beside(asAgent, "script", "-qc", waits, "/dev/null"),
+			[]string{look.Terminal, look.Stdin, look.Stranger}},
+		{"with an exec whose first thread has ended", quiet, false, beside(asAgent, python...), []string{look.Stranger}},
+		{"with a debugger at a process whose first thread has ended", python, false,
+			func(t *testing.T, _ *exec.Cmd, pid string) { debug(t, thread(t, pid)) }, []string{look.Debugger}},
+		{"with a terminal to read from, in a process whose first thread has ended", python, true, nil,
+			[]string{look.Stdin}},
+		{"beside other users' processes", quiet, false, beside(nil, "script", "-qc", waits, "/dev/null"), nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			launcher := tt.begin(t)
+			var stdin *os.File
+			if tt.terminal {
+				stdin = terminal(t)
+			}
+			launcher, said := launched(t, func(c *exec.Cmd) {
+				if stdin != nil {
+					c.Stdin = stdin
+				}
+			}, tt.agent...)
+			if tt.outside != nil {
+				tt.outside(t, launcher, said)
+			}
 			var told []string
 			w := observe.NewWatcher(&agent, still, func(r *observe.Run, f look.Finding) {
 				told = append(told, r.Name+" "+f.Kind)
 			})
 			run := w.Begin("evt_1", of(launcher))
 			for range 3 { // what was found is told once
-				report, err := run.Look(t.Context())
-				if got := kindsOf(report); err != nil || !slices.Equal(got, append([]string{}, tt.want...)) {
-					t.Fatalf("found %v, want %v, %v", report.Found, tt.want, err)
-				}
+				report := wantFound(t, run, tt.want)
 				for _, kind := range all {
 					if report.Has(kind) != slices.Contains(tt.want, kind) || report.Covered(kind) {
 						t.Errorf("%s: %+v", kind, report)
@@ -296,6 +264,20 @@ func TestWatch(t *testing.T) {
 			}
 		})
 	}
+}
+
+// wantFound observes a run and compares the kinds of its findings.
+func wantFound(t *testing.T, run *observe.Run, want []string) look.Report {
+	t.Helper()
+	report, err := run.Look(t.Context())
+	var got []string
+	for _, f := range report.Found {
+		got = append(got, f.Kind)
+	}
+	if err != nil || !slices.Equal(got, want) {
+		t.Fatalf("found %v, want %v, %v", report.Found, want, err)
+	}
+	return report
 }
 
 // headless is a program in Python whose first thread ends, which the kernel then shows as the state of the process.
@@ -331,9 +313,7 @@ func terminal(t *testing.T) *os.File {
 	t.Helper()
 	_, name := start(t, nil, "script", "-qc", "tty; exec sleep 1000", "/dev/null")
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { _ = f.Close() })
 	return f
 }
@@ -369,15 +349,8 @@ if os.fork() == 0:
 os.wait()" </dev/null`
 			_, said := start(t, nil, "script", "-qc", fork, "/dev/null")
 			launcher, err := strconv.Atoi(said)
-			if err != nil {
-				t.Fatalf("%q: %v", said, err)
-			}
-			run := observe.NewWatcher(&agent, still, func(*observe.Run, look.Finding) {}).Begin("evt_1",
-				observe.Launch{PID: launcher})
-			report, err := run.Look(t.Context())
-			if got := kindsOf(report); err != nil || !slices.Equal(got, append([]string{}, tt.found...)) {
-				t.Errorf("%+v, %v", report, err)
-			}
+			check.Must(t, err)
+			report := wantFound(t, watcher().Begin("evt_1", observe.Launch{PID: launcher}), tt.found)
 			for _, kind := range all {
 				if report.Covered(kind) {
 					t.Errorf("%s: %+v", kind, report)
@@ -392,7 +365,7 @@ func TestShortLives(t *testing.T) {
 	script := []string{"sh", "-c", "echo ready; for i in $(seq 200); do (sh -c '(sh -c : &)' &); done; exec sleep 1000"}
 	launcher, _ := launched(t, nil, script...)
 	alone, _ := isolated(t, script...)
-	w := observe.NewWatcher(&agent, still, func(*observe.Run, look.Finding) {})
+	w := watcher()
 	shared, own := w.Begin("evt_1", of(launcher)), w.Begin("evt_2", alone)
 	for range 20 {
 		if report, err := shared.Look(t.Context()); err != nil || len(report.Found) > 0 {
@@ -407,8 +380,8 @@ func TestShortLives(t *testing.T) {
 // TestLookThatNobodyWaitsFor fails when its context ends: the caller must not take it for an observation without
 // findings.
 func TestLookThatNobodyWaitsFor(t *testing.T) {
-	launcher, _ := launched(t, nil, "sh", "-c", waits)
-	run := observe.NewWatcher(&agent, still, func(*observe.Run, look.Finding) {}).Begin("evt_1", of(launcher))
+	launcher, _ := launched(t, nil, quiet...)
+	run := watcher().Begin("evt_1", of(launcher))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := run.Look(ctx); !errors.Is(err, context.Canceled) {
@@ -418,37 +391,32 @@ func TestLookThatNobodyWaitsFor(t *testing.T) {
 
 // TestFindingsStay after their process has ended.
 func TestFindingsStay(t *testing.T) {
-	launcher, _ := launched(t, nil, "sh", "-c", waits)
-	w := observe.NewWatcher(&agent, still, func(*observe.Run, look.Finding) {})
-	before, later := w.Begin("evt_1", of(launcher)), (*observe.Run)(nil)
-	exec, _ := start(t, asAgent, "sh", "-c", waits)
+	launcher, _ := launched(t, nil, quiet...)
+	w := watcher()
+	before := w.Begin("evt_1", of(launcher))
+	exec, _ := start(t, asAgent, quiet...)
 	if err := w.Look(t.Context()); err != nil || !before.Report().Has(look.Stranger) {
 		t.Fatalf("%+v, %v", before.Report(), err)
 	}
-	if err := errors.Join(exec.Process.Kill(), ignore(exec.Wait())); err != nil {
-		t.Fatal(err)
-	}
-	later = w.Begin("evt_2", of(launcher))
+	check.Must(t, exec.Process.Kill())
+	_ = exec.Wait()
+	later := w.Begin("evt_2", of(launcher))
 	if err := w.Look(t.Context()); err != nil || !before.Report().Has(look.Stranger) || len(later.Report().Found) > 0 {
 		t.Errorf("%+v, %+v, %v", before.Report(), later.Report(), err)
 	}
 }
 
-func ignore(error) error { return nil }
-
 // TestLauncherEnds before or after its session, with and without a collected exit status.
 func TestLauncherEnds(t *testing.T) {
 	for _, tt := range []struct{ over, waited bool }{{false, true}, {false, false}, {true, true}} {
-		launcher, _ := launched(t, nil, "sh", "-c", waits)
+		launcher, _ := launched(t, nil, quiet...)
 		w := observe.NewWatcher(nil, still, func(*observe.Run, look.Finding) {})
 		run := w.Begin("evt_1", of(launcher))
 		other := w.Begin("evt_2", observe.Launch{PID: os.Getpid()})
 		if tt.over {
 			run.End()
 		}
-		if err := launcher.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, launcher.Process.Kill())
 		if tt.waited {
 			_ = launcher.Wait()
 		} else if err := unix.Waitid(unix.P_PID, launcher.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
@@ -465,7 +433,7 @@ func TestLauncherEnds(t *testing.T) {
 
 // TestUnseen: what cannot be observed never holds.
 func TestUnseen(t *testing.T) {
-	launcher, _ := launched(t, nil, "sh", "-c", waits)
+	launcher, _ := launched(t, nil, quiet...)
 	pid := launcher.Process.Pid
 	hidden := filepath.Join(t.TempDir(), "proc")
 	if err := errors.Join(os.Mkdir(hidden, 0o700), unix.Mount("proc", hidden, "proc", 0, "hidepid=2")); err != nil {
@@ -500,11 +468,9 @@ func TestUnseen(t *testing.T) {
 		})
 	}
 	t.Run("a sidecar without rights", func(t *testing.T) {
-		l, _ := isolated(t, "sh", "-c", waits)
+		l, _ := isolated(t, quiet...)
 		raw, err := json.Marshal(l)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		_, said := start(t, func(c *exec.Cmd) {
 			c.SysProcAttr.Credential = &syscall.Credential{Uid: other, Gid: other}
 		}, self(t), "look", string(raw))
@@ -540,7 +506,7 @@ func TestUnseen(t *testing.T) {
 
 // TestGap: after a long gap, the runs of that time are not observed.
 func TestGap(t *testing.T) {
-	l, _ := isolated(t, "sh", "-c", waits)
+	l, _ := isolated(t, quiet...)
 	now := time.Unix(1_800_000_000, 0)
 	w := observe.NewWatcher(&agent, func() time.Time {
 		return now
@@ -574,15 +540,11 @@ func TestGap(t *testing.T) {
 func self(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "observe-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	to := filepath.Join(dir, "self")
 	raw, err := os.ReadFile("/proc/self/exe")
-	if err := errors.Join(err, os.Chmod(dir, 0o755), os.WriteFile(to, raw, 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, errors.Join(err, os.Chmod(dir, 0o755), os.WriteFile(to, raw, 0o755)))
 	return to
 }
 
@@ -608,9 +570,7 @@ func TestEntered(t *testing.T) {
 		inside.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		stdin, errIn := inside.StdinPipe()
 		stdout, errOut := inside.StdoutPipe()
-		if err := errors.Join(err, errIn, errOut, inside.Start()); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, errors.Join(err, errIn, errOut, inside.Start()))
 		lines := bufio.NewReader(stdout)
 		for line := ""; line != "ready\n"; {
 			if line, err = lines.ReadString('\n'); err != nil {
@@ -628,17 +588,11 @@ func TestEntered(t *testing.T) {
 		}
 		return
 	}
-	launcher, _ := launched(t, nil, "sh", "-c", waits)
-	w := observe.NewWatcher(&agent, still, func(*observe.Run, look.Finding) {})
-	run := w.Begin("evt_1", of(launcher))
-	if report, err := run.Look(t.Context()); err != nil || len(report.Found) > 0 {
-		t.Fatalf("%+v, %v", report, err)
-	}
+	launcher, _ := launched(t, nil, quiet...)
+	run := watcher().Begin("evt_1", of(launcher))
+	wantFound(t, run, nil)
 	fmt.Println("ready")
-	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
-		t.Fatal(err)
-	}
-	if report, err := run.Look(t.Context()); err != nil || !slices.Equal(kindsOf(report), []string{look.Stranger}) {
-		t.Errorf("%+v, %v", report, err)
-	}
+	_, err := bufio.NewReader(os.Stdin).ReadString('\n')
+	check.Must(t, err)
+	wantFound(t, run, []string{look.Stranger})
 }
