@@ -12,7 +12,7 @@ import (
 )
 
 // statement is a part of a rule in two forms: text for the nft command, and the expressions that nft makes of it for
-// the kernel. So the same rules read back from both programs.
+// the kernel.
 type statement struct {
 	text  string
 	exprs []expr.Any
@@ -37,7 +37,7 @@ func (r rule) exprs() []expr.Any {
 	return all
 }
 
-// chain holds rules. A chain with a hook sees packets at the hook; a goto leads to the others.
+// chain holds rules. A chain with a hook sees packets there; a goto leads to the other chains.
 type chain struct {
 	name   string
 	typ    nftables.ChainType
@@ -48,7 +48,8 @@ type chain struct {
 	rules  []rule
 }
 
-// table holds the chains and the counters of a family.
+func (c *chain) add(rules ...rule) { c.rules = append(c.rules, rules...) }
+
 type table struct {
 	family   nftables.TableFamily
 	counters []string
@@ -59,104 +60,98 @@ func compare(op expr.CmpOp, data []byte) expr.Any {
 	return &expr.Cmp{Op: op, Register: unix.NFT_REG_1, Data: data}
 }
 
-func load(key expr.MetaKey) expr.Any { return &expr.Meta{Key: key, Register: unix.NFT_REG_1} }
-
-func loadPayload(base expr.PayloadBase, offset, length uint32) expr.Any {
-	return &expr.Payload{OperationType: expr.PayloadLoad, DestRegister: unix.NFT_REG_1, Base: base, Offset: offset,
-		Len: length}
-}
-
 func host32(v uint32) []byte { return binary.NativeEndian.AppendUint32(nil, v) }
 
 func port16(p uint16) []byte { return binary.BigEndian.AppendUint16(nil, p) }
 
+// meta compares a property of a packet.
+func meta(text string, key expr.MetaKey, op expr.CmpOp, data []byte) statement {
+	return statement{text, []expr.Any{&expr.Meta{Key: key, Register: unix.NFT_REG_1}, compare(op, data)}}
+}
+
+// field matches bytes of a header, in packets that of matches.
+func field(text string, of statement, header expr.PayloadBase, offset uint32, want []byte) statement {
+	return statement{text, append(of.exprs, load(header, offset, len(want)), compare(expr.CmpOpEq, want))}
+}
+
+func load(header expr.PayloadBase, offset uint32, size int) expr.Any {
+	return &expr.Payload{OperationType: expr.PayloadLoad, DestRegister: unix.NFT_REG_1, Base: header, Offset: offset,
+		Len: uint32(size)} //nolint:gosec // of an address at most
+}
+
+const (
+	network   = expr.PayloadBaseNetworkHeader
+	transport = expr.PayloadBaseTransportHeader
+)
+
 // uid matches packets of the user's sockets, and notUID those of other users' sockets. Packets without a socket match
 // neither.
 func uid(id uint32) statement {
-	return statement{fmt.Sprintf("meta skuid %d", id),
-		[]expr.Any{load(expr.MetaKeySKUID), compare(expr.CmpOpEq, host32(id))}}
+	return meta(fmt.Sprintf("meta skuid %d", id), expr.MetaKeySKUID, expr.CmpOpEq, host32(id))
 }
 
 func notUID(id uint32) statement {
-	return statement{fmt.Sprintf("meta skuid != %d", id),
-		[]expr.Any{load(expr.MetaKeySKUID), compare(expr.CmpOpNeq, host32(id))}}
+	return meta(fmt.Sprintf("meta skuid != %d", id), expr.MetaKeySKUID, expr.CmpOpNeq, host32(id))
 }
 
-func family(text string, f byte) statement {
-	return statement{"meta nfproto " + text, []expr.Any{load(expr.MetaKeyNFPROTO), compare(expr.CmpOpEq, []byte{f})}}
+func ipv4() statement {
+	return meta("meta nfproto ipv4", expr.MetaKeyNFPROTO, expr.CmpOpEq, []byte{unix.NFPROTO_IPV4})
 }
 
-func ipv4() statement { return family("ipv4", unix.NFPROTO_IPV4) }
-func ipv6() statement { return family("ipv6", unix.NFPROTO_IPV6) }
+func ipv6() statement {
+	return meta("meta nfproto ipv6", expr.MetaKeyNFPROTO, expr.CmpOpEq, []byte{unix.NFPROTO_IPV6})
+}
 
-// to4 matches an IPv4 destination.
+// to4 matches an IPv4 destination, and deviceTo4 does so in a chain at a device.
 func to4(a netip.Addr) statement {
-	return statement{"ip daddr " + a.String(),
-		append(ipv4().exprs, loadPayload(expr.PayloadBaseNetworkHeader, 16, 4), compare(expr.CmpOpEq, a.AsSlice()))}
+	return field("ip daddr "+a.String(), ipv4(), network, 16, a.AsSlice())
 }
 
-// deviceTo4 is to4 for a chain at a device.
 func deviceTo4(a netip.Addr) statement {
-	return statement{"ip daddr " + a.String(), []expr.Any{
-		load(expr.MetaKeyPROTOCOL), compare(expr.CmpOpEq, port16(unix.ETH_P_IP)),
-		loadPayload(expr.PayloadBaseNetworkHeader, 16, 4), compare(expr.CmpOpEq, a.AsSlice()),
-	}}
+	frame := meta("", expr.MetaKeyPROTOCOL, expr.CmpOpEq, port16(unix.ETH_P_IP))
+	return field("ip daddr "+a.String(), frame, network, 16, a.AsSlice())
 }
 
-// toLoopback4 matches 127.0.0.0/8, and toLoopback6 ::1.
-func toLoopback4() statement {
-	return statement{"ip daddr 127.0.0.0/8",
-		append(ipv4().exprs, loadPayload(expr.PayloadBaseNetworkHeader, 16, 1), compare(expr.CmpOpEq, []byte{127}))}
-}
+func toLoopback4() statement { return field("ip daddr 127.0.0.0/8", ipv4(), network, 16, []byte{127}) }
 
 func toLoopback6() statement {
-	return statement{"ip6 daddr ::1",
-		append(ipv6().exprs, loadPayload(expr.PayloadBaseNetworkHeader, 24, 16),
-			compare(expr.CmpOpEq, netip.IPv6Loopback().AsSlice()))}
+	return field("ip6 daddr ::1", ipv6(), network, 24, netip.IPv6Loopback().AsSlice())
 }
 
-// over matches a transport protocol.
 func over(name string, protocol byte) statement {
-	return statement{"meta l4proto " + name,
-		[]expr.Any{load(expr.MetaKeyL4PROTO), compare(expr.CmpOpEq, []byte{protocol})}}
+	return meta("meta l4proto "+name, expr.MetaKeyL4PROTO, expr.CmpOpEq, []byte{protocol})
 }
 
 func tcp() statement  { return over("tcp", unix.IPPROTO_TCP) }
 func udp() statement  { return over("udp", unix.IPPROTO_UDP) }
 func icmp() statement { return over("icmp", unix.IPPROTO_ICMP) }
 
-func port(protocol string, number byte, p uint16) statement {
-	return statement{fmt.Sprintf("%s dport %d", protocol, p),
-		append(over(protocol, number).exprs, loadPayload(expr.PayloadBaseTransportHeader, 2, 2),
-			compare(expr.CmpOpEq, port16(p)))}
+func tcpPort(p uint16) statement {
+	return field(fmt.Sprintf("tcp dport %d", p), tcp(), transport, 2, port16(p))
+}
+func udpPort(p uint16) statement {
+	return field(fmt.Sprintf("udp dport %d", p), udp(), transport, 2, port16(p))
 }
 
-func tcpPort(p uint16) statement { return port("tcp", unix.IPPROTO_TCP, p) }
-func udpPort(p uint16) statement { return port("udp", unix.IPPROTO_UDP, p) }
-
 func ports(protocol string, number byte, r PortRange) statement {
+	of := over(protocol, number)
 	if r.First == r.Last {
-		return port(protocol, number, r.First)
+		return field(fmt.Sprintf("%s dport %d", protocol, r.First), of, transport, 2, port16(r.First))
 	}
-	return statement{fmt.Sprintf("%s dport %d-%d", protocol, r.First, r.Last), append(over(protocol, number).exprs,
-		loadPayload(expr.PayloadBaseTransportHeader, 2, 2), compare(expr.CmpOpGte, port16(r.First)),
-		compare(expr.CmpOpLte, port16(r.Last)))}
+	return statement{fmt.Sprintf("%s dport %d-%d", protocol, r.First, r.Last), append(of.exprs, load(transport, 2, 2),
+		compare(expr.CmpOpGte, port16(r.First)), compare(expr.CmpOpLte, port16(r.Last)))}
 }
 
 // neighbour matches one type of the messages of IPv6 neighbour discovery (RFC 4861).
 func neighbour(kind byte) statement {
-	return statement{fmt.Sprintf("icmpv6 type %d", kind),
-		append(append(ipv6().exprs, over("ipv6-icmp", unix.IPPROTO_ICMPV6).exprs...),
-			loadPayload(expr.PayloadBaseTransportHeader, 0, 1), compare(expr.CmpOpEq, []byte{kind}))}
+	messages := statement{exprs: append(ipv6().exprs, over("", unix.IPPROTO_ICMPV6).exprs...)}
+	return field(fmt.Sprintf("icmpv6 type %d", kind), messages, transport, 0, []byte{kind})
 }
 
-// onLoopback matches packets to or from the loopback device, whose index is 1 in each network namespace.
-func onLoopback(direction string, key expr.MetaKey) statement {
-	return statement{direction + " lo", []expr.Any{load(key), compare(expr.CmpOpEq, host32(1))}}
-}
-
-func leavesByLoopback() statement { return onLoopback("oif", expr.MetaKeyOIF) }
-func comesByLoopback() statement  { return onLoopback("iif", expr.MetaKeyIIF) }
+// leavesByLoopback and comesByLoopback match packets at the loopback device, whose index is 1 in each network
+// namespace.
+func leavesByLoopback() statement { return meta("oif lo", expr.MetaKeyOIF, expr.CmpOpEq, host32(1)) }
+func comesByLoopback() statement  { return meta("iif lo", expr.MetaKeyIIF, expr.CmpOpEq, host32(1)) }
 
 // foreignSource matches a source address of another machine.
 func foreignSource() statement {
@@ -168,7 +163,7 @@ func foreignSource() statement {
 
 // withOptions matches IPv4 packets with options, whose header is longer.
 func withOptions() statement {
-	return statement{"ip hdrlength != 5", append(ipv4().exprs, loadPayload(expr.PayloadBaseNetworkHeader, 0, 1),
+	return statement{"ip hdrlength != 5", append(ipv4().exprs, load(network, 0, 1),
 		&expr.Bitwise{SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: 1, Mask: []byte{0x0f},
 			Xor: []byte{0}}, compare(expr.CmpOpNeq, []byte{5}))}
 }

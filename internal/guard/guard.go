@@ -1,10 +1,7 @@
 // Package guard makes nftables rules that force all traffic of a pod through the mediator. They apply in the network
-// namespace that all containers of the pod share, and tell processes apart by user: only the mediator's users may
-// leave. A connection of another process to a redirected port reaches the transparent listener. Everything else that it
-// sends is refused, and each way out has its own counter.
-//
-// Rules makes a Ruleset, which can be installed, read back, counted or printed for nft. If one of its tables drops a
-// packet, no other table can let it through.
+// namespace that all containers of the pod share, and distinguish processes by user: only the mediator's users may
+// leave. Connections of others to a redirected port reach the transparent listener. All their other packets are
+// refused, with a counter for each way out. If one table drops a packet, no other table can let it through.
 package guard
 
 import (
@@ -93,15 +90,14 @@ const (
 	CountProbe    = "refused_probe"    // the mediator's own check of the rules
 )
 
-// counters are the counters of the first table in the order of display.
+// counters are the counters of the first table, in the order of display.
 var counters = []string{
 	CountSpoofed, CountOptions, CountIPv6, CountAdmin, CountLoopback, CountDNS, CountQUIC, CountUDP, CountTCP, CountICMP,
-	CountProtocol,
-	CountKernel, CountForward, CountInbound, CountProbe,
+	CountProtocol, CountKernel, CountForward, CountInbound, CountProbe,
 }
 
-// ProbeAddress is an address that no machine has (RFC 5737). The rules treat the mediator's packets to it like those of
-// another user: TCP is redirected, UDP refused. So a mediator without rights can test the rules.
+// ProbeAddress is an address that no machine has (RFC 5737). The rules treat the mediator's packets to it like another
+// user's: TCP is redirected, UDP refused. So a mediator without rights can test the rules.
 var ProbeAddress = netip.AddrFrom4([4]byte{192, 0, 2, 1})
 
 // mark marks the mediator's connections, so that packets which the kernel sends for a closed socket may leave too.

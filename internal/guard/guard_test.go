@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/full"
 )
 
@@ -50,17 +51,13 @@ func TestInstalledAndPrintedRulesAreTheSame(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := Rules(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			alone(t)
 			command(t, "", "ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth1")
 			if err := s.Check(); err == nil || !strings.Contains(err.Error(), "there are no rules") {
 				t.Errorf("before they are installed: %v", err)
 			}
-			if err := s.Install(); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, s.Install())
 			installed := command(t, "", "nft", "list", "ruleset")
 			command(t, s.String(), "nft", "-f", "-")
 			if err := s.Check(); err != nil {
@@ -105,12 +102,8 @@ func TestChangedRulesAreFound(t *testing.T) {
 			alone(t)
 			command(t, "", "ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth1")
 			s, err := Rules(everything())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := s.Install(); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
+			check.Must(t, s.Install())
 			if words := strings.Fields(tt.change); strings.Contains(tt.change, "HANDLE") {
 				tt.change = strings.Replace(tt.change, "HANDLE", firstHandle(t, words[2], words[4]), 1)
 			}

@@ -54,8 +54,8 @@ func (c *chain) kernel(in *nftables.Table) *nftables.Chain {
 	return out
 }
 
-// Check reads back the tables in this network namespace. It returns nil only if they hold exactly these rules in this
-// order. It needs CAP_NET_ADMIN.
+// Check returns nil only if the tables in this network namespace hold exactly these rules in this order. It needs
+// CAP_NET_ADMIN.
 func (s *Ruleset) Check() error {
 	conn, err := nftables.New()
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *Ruleset) Check() error {
 	return s.checkDormant(conn)
 }
 
-// checkDormant refuses tables that exist but have no effect.
+// checkDormant refuses tables that have no effect.
 func (s *Ruleset) checkDormant(conn *nftables.Conn) error {
 	for _, t := range s.tables {
 		k, err := conn.ListTableOfFamily(Name, t.family)
@@ -192,8 +192,7 @@ func Devices() ([]string, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, errors.New(
-			"guard: there is no network device that leads out; name those that will be there in guard.devices")
+		return nil, errors.New("guard: there is no network device that leads out; name the future ones in guard.devices")
 	}
 	return out, nil
 }

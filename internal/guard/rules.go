@@ -34,13 +34,13 @@ func Rules(o Options) (*Ruleset, error) {
 func (o *Options) redirected() chain {
 	c := chain{name: "redirected", typ: nftables.ChainTypeNAT, hook: nftables.ChainHookOutput,
 		prio: *nftables.ChainPriorityNATDest, policy: nftables.ChainPolicyAccept}
-	c.rules = append(c.rules, rule{to4(ProbeAddress), tcpPort(o.Redirect[0]), redirectTo(o.Transparent)})
+	c.add(rule{to4(ProbeAddress), tcpPort(o.Redirect[0]), redirectTo(o.Transparent)})
 	for _, id := range o.UIDs {
-		c.rules = append(c.rules, rule{uid(id), accept()})
+		c.add(rule{uid(id), accept()})
 	}
-	c.rules = append(c.rules, rule{toLoopback4(), accept()})
+	c.add(rule{toLoopback4(), accept()})
 	for _, p := range o.Redirect {
-		c.rules = append(c.rules, rule{ipv4(), tcpPort(p), redirectTo(o.Transparent)})
+		c.add(rule{ipv4(), tcpPort(p), redirectTo(o.Transparent)})
 	}
 	return c
 }
@@ -48,26 +48,32 @@ func (o *Options) redirected() chain {
 // leaving judges all outgoing packets. A socket keeps the user that made it, even if another process holds it later.
 // Packets without a socket come from the kernel: the end of a closed connection, a reset, neighbour discovery.
 func (o *Options) leaving() chain {
-	c := chain{name: "leaving", typ: nftables.ChainTypeFilter, hook: nftables.ChainHookOutput,
-		prio: *nftables.ChainPriorityFilter, policy: nftables.ChainPolicyDrop}
-	c.rules = append(c.rules, rule{to4(ProbeAddress), udp(), count(CountProbe), drop()})
+	c := filter("leaving", nftables.ChainHookOutput)
+	c.add(rule{to4(ProbeAddress), udp(), count(CountProbe), drop()})
 	for _, id := range o.UIDs {
-		c.rules = append(c.rules, rule{uid(id), setMark(), accept()})
+		c.add(rule{uid(id), setMark(), accept()})
 	}
-	c.rules = append(c.rules,
+	c.add(
 		rule{notUID(o.UIDs[0]), goTo("others")}, // before the mark: sockets of others must not use the mediator's connections
 		rule{marked(), accept()},
 		rule{leavesByLoopback(), accept()},
 		rule{toLoopback4(), accept()},
 		rule{toLoopback6(), accept()},
 	)
-	return chainWith(c, append(neighbours(), rule{count(CountKernel)})...)
+	c.add(append(neighbours(), rule{count(CountKernel)})...)
+	return c
+}
+
+// filter makes a chain that drops packets by default.
+func filter(name string, hook *nftables.ChainHook) chain {
+	return chain{name: name, typ: nftables.ChainTypeFilter, hook: hook, prio: *nftables.ChainPriorityFilter,
+		policy: nftables.ChainPolicyDrop}
 }
 
 // others judges packets from sockets of users other than the mediator's.
 func (o *Options) others() chain {
 	c := chain{name: "others"}
-	add := func(r ...rule) { c.rules = append(c.rules, r...) }
+	add := c.add
 	// An answer to a forged source would leave as a packet of the mediator or of the kernel.
 	add(rule{foreignSource(), count(CountSpoofed), drop()})
 	// A source route would lead a packet for a resolver on to another machine (RFC 7126).
@@ -108,39 +114,36 @@ func (o *Options) others() chain {
 	return c
 }
 
-// passing refuses to forward packets.
 func (o *Options) passing() chain {
-	return chain{
-		name: "passing", typ: nftables.ChainTypeFilter, hook: nftables.ChainHookForward, prio: *nftables.ChainPriorityFilter,
-		policy: nftables.ChainPolicyDrop,
-		rules:  []rule{{count(CountForward)}},
-	}
+	c := filter("passing", nftables.ChainHookForward)
+	c.add(rule{count(CountForward)})
+	return c
 }
 
 // coming judges incoming packets: answers, and connections to the mediator's own ports.
 func (o *Options) coming() chain {
-	c := chain{name: "coming", typ: nftables.ChainTypeFilter, hook: nftables.ChainHookInput,
-		prio: *nftables.ChainPriorityFilter, policy: nftables.ChainPolicyDrop}
-	c.rules = append(c.rules, rule{comesByLoopback(), accept()}, rule{reply(), accept()})
+	c := filter("coming", nftables.ChainHookInput)
+	c.add(rule{comesByLoopback(), accept()}, rule{reply(), accept()})
 	for _, p := range o.Inbound {
-		c.rules = append(c.rules, rule{tcpPort(p), accept()})
+		c.add(rule{tcpPort(p), accept()})
 	}
-	return chainWith(c, append(neighbours(), rule{count(CountInbound)})...)
+	c.add(append(neighbours(), rule{count(CountInbound)})...)
+	return c
 }
 
-// packets judges whole frames at a device: a packet socket (CAP_NET_RAW) bypasses all other hooks.
+// packets judges whole frames at the devices, because a packet socket (CAP_NET_RAW) bypasses all other hooks.
 func (o *Options) packets() table {
 	t := table{family: nftables.TableFamilyNetdev, counters: []string{CountPacket}}
 	for i, d := range o.Devices {
-		c := chain{name: fmt.Sprintf("device%d", i), typ: nftables.ChainTypeFilter, hook: nftables.ChainHookEgress,
-			prio: *nftables.ChainPriorityFilter, policy: nftables.ChainPolicyAccept, device: d}
+		c := filter(fmt.Sprintf("device%d", i), nftables.ChainHookEgress)
+		c.policy, c.device = nftables.ChainPolicyAccept, d
 		for _, id := range o.UIDs {
-			c.rules = append(c.rules, rule{uid(id), accept()})
+			c.add(rule{uid(id), accept()})
 		}
 		for _, a := range o.Resolvers {
-			c.rules = append(c.rules, rule{deviceTo4(a), udpPort(53), accept()}, rule{deviceTo4(a), tcpPort(53), accept()})
+			c.add(rule{deviceTo4(a), udpPort(53), accept()}, rule{deviceTo4(a), tcpPort(53), accept()})
 		}
-		c.rules = append(c.rules, rule{notUID(o.UIDs[0]), count(CountPacket), drop()})
+		c.add(rule{notUID(o.UIDs[0]), count(CountPacket), drop()})
 		t.chains = append(t.chains, c)
 	}
 	return t
@@ -152,9 +155,4 @@ func neighbours() []rule {
 		out = append(out, rule{neighbour(kind), accept()})
 	}
 	return out
-}
-
-func chainWith(c chain, rules ...rule) chain {
-	c.rules = append(c.rules, rules...)
-	return c
 }
