@@ -1,7 +1,6 @@
 package confine
 
 import (
-	"fmt"
 	"runtime"
 	"slices"
 	"unsafe"
@@ -13,26 +12,17 @@ import (
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 )
 
-// RestrictAgent takes from every program that this process executes from now on what an isolated agent must not have:
-// privileges gained by executing a program, capabilities, and system calls that reach across namespaces. The process
-// itself keeps its capabilities.
+// RestrictAgent takes from every program that this process executes the rights that an isolated agent must not have:
+// new privileges, capabilities, and system calls that reach across namespaces. The process itself keeps its
+// capabilities.
 //
 // Unlike [ServiceSyscalls] it lists forbidden calls, because an agent runs programs of any kind.
 func RestrictAgent() error {
-	steps := []struct {
-		what string
-		do   func() error
-	}{
+	return inOrder("the agent", []step{
 		{"get no privileges by executing a program", noNewPrivileges},
 		{"get no capabilities by executing a program", noInheritedCapabilities},
 		{"be held to its system calls by seccomp", agentSyscalls},
-	}
-	for _, s := range steps {
-		if err := s.do(); err != nil {
-			return fmt.Errorf("the agent cannot %s: %w", s.what, err)
-		}
-	}
-	return nil
+	})
 }
 
 // noInheritedCapabilities empties the sets from which executed programs get capabilities.
@@ -52,7 +42,6 @@ func noInheritedCapabilities() error {
 	return own.SetProc()
 }
 
-// agentSyscalls loads the filter of agents.
 func agentSyscalls() error {
 	instructions, err := agentFilter()
 	if err != nil {
@@ -77,9 +66,8 @@ func agentSyscalls() error {
 }
 
 // agentFilter makes the filter of agents. A network namespace separates unix, IP and netlink sockets; others, such as
-// those of virtual machines (AF_VSOCK), lead out of it. io_uring makes sockets that no filter sees. Keyrings are
-// inherited from the launcher. A set-user-ID or set-group-ID file would give the agent's user or group to everyone who
-// executes it.
+// those of virtual machines (AF_VSOCK), lead out of it. io_uring makes sockets that no filter sees. Keyrings come from
+// the launcher. A set-user-ID or set-group-ID file would give the agent's user or group to everyone who executes it.
 func agentFilter() ([]bpf.Instruction, error) {
 	native, err := arch.GetInfo("")
 	if err != nil {
@@ -100,8 +88,8 @@ func agentFilter() ([]bpf.Instruction, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Refuse calls of another architecture first: on x86-64 a program can make 32-bit calls, which have other numbers
-	// and which the policy would allow.
+	// Refuse calls of another architecture: a program on x86-64 can make 32-bit calls, whose numbers the policy does not
+	// know and would allow.
 	const architecture = 4 // its offset in struct seccomp_data
 	return append([]bpf.Instruction{
 		bpf.LoadAbsolute{Off: architecture, Size: 4},

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/internal/confine"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // BenchmarkCalls compares the processor time of system calls with and without the filter: a call that is allowed by
@@ -14,13 +15,9 @@ import (
 func BenchmarkCalls(b *testing.B) {
 	measure := func(l confine.Limits) map[string]float64 {
 		raw, err := json.Marshal(order{Confine: &l, Calls: b.N})
-		if err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b, err)
 		out, err := exec.Command(os.Args[0], "child", string(raw)).Output()
-		if err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b, err)
 		var a answer
 		if err := json.Unmarshal(out, &a); err != nil || a.Refused != "" {
 			b.Fatal(err, a.Refused)

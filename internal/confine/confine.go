@@ -1,6 +1,6 @@
-// Package confine takes from a process what it does not need, so that an attacker who takes it over gains little: other
-// files and ports (Landlock), system calls (seccomp), capabilities, and access to its memory. This is for good and for
-// every thread. [Confined.Layers] then tests the restrictions.
+// Package confine restricts a process so that an attacker who takes it over gains little: its files and ports
+// (Landlock), its system calls (seccomp), its capabilities, and access to its memory. The restrictions are permanent
+// and apply to every thread. [Confined.Layers] tests them.
 package confine
 
 import (
@@ -31,12 +31,9 @@ type Limits struct {
 	// Capabilities are kept if the process has them.
 	Capabilities []cap.Value
 	// Files are the files that the process may use. A file below two of them gets both uses.
-	Files []File
-	// Bind and Connect are the TCP ports that it may listen on and connect to.
-	Bind, Connect []uint16
-	// AnyConnect allows connections to every TCP port, not only those in Connect.
-	AnyConnect bool
-	// Landlock and Seccomp say what happens if the kernel cannot enforce Files, Bind and Connect, or Syscalls.
+	Files             []File
+	Bind, Connect     []uint16 // the TCP ports that it may listen on and connect to
+	AnyConnect        bool     // it may connect to every TCP port
 	Landlock, Seccomp Mode
 }
 
@@ -67,23 +64,33 @@ type Confined struct {
 // error the process is only partly confined and must end.
 func Apply(l Limits) (*Confined, error) {
 	c := &Confined{limits: l}
-	steps := []struct {
-		what string
-		do   func() error
-	}{
+	err := inOrder("this process", []step{
 		{"write no core dump", noCore},
 		{"get no privileges by executing a program", noNewPrivileges},
 		{"drop capabilities", l.dropCapabilities},
 		{"be held to its files and ports by Landlock", c.landlock},
 		{"be out of reach for debuggers", undumpable}, // after the steps that may change the process's credentials
 		{"be held to its system calls by seccomp", l.seccomp},
-	}
-	for _, s := range steps {
-		if err := s.do(); err != nil {
-			return nil, fmt.Errorf("this process cannot %s: %w", s.what, err)
-		}
+	})
+	if err != nil {
+		return nil, err
 	}
 	return c, nil
+}
+
+type step struct {
+	what string
+	do   func() error
+}
+
+// inOrder takes steps until one fails.
+func inOrder(who string, steps []step) error {
+	for _, s := range steps {
+		if err := s.do(); err != nil {
+			return fmt.Errorf("%s cannot %s: %w", who, s.what, err)
+		}
+	}
+	return nil
 }
 
 // Missing returns the files and the ports of l that Landlock denies this process.
@@ -108,8 +115,7 @@ func (c *Confined) Missing(l Limits) []string {
 
 func noCore() error { return unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) }
 
-// undumpable keeps other processes of the same user from tracing this one and reading its memory (PR_SET_DUMPABLE in
-// prctl(2)).
+// undumpable keeps other processes of the same user out of this one's memory (PR_SET_DUMPABLE in prctl(2)).
 func undumpable() error { return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
 
 func noNewPrivileges() error {
@@ -134,7 +140,6 @@ func (l Limits) dropCapabilities() error {
 	return left.SetProc() // this drops the ambient and inheritable ones too
 }
 
-// capabilities returns the names of the kept capabilities.
 func (l Limits) capabilities() string {
 	var names []string
 	for _, v := range l.Capabilities {

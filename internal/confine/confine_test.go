@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -19,6 +20,7 @@ import (
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 
 	"github.com/actionproof/mediator/internal/confine"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/full"
 )
 
@@ -68,7 +70,11 @@ func child(told string) {
 		}
 	}
 	for _, name := range o.Try {
-		a.Tried[name] = try(attempts[name], o.Dir)
+		for _, all := range []map[string]func(string) error{refusedCalls, allowedCalls, otherAttempts} {
+			if do := all[name]; do != nil {
+				a.Tried[name] = errName(do(o.Dir))
+			}
+		}
 	}
 	a.Tried["in another thread"] = threads()
 	if o.Calls > 0 {
@@ -120,17 +126,14 @@ func startThreads() func() string {
 		close(begin)
 		var out []string
 		for range n {
-			out = append(out, name(<-errs))
+			out = append(out, errName(<-errs))
 		}
 		slices.Sort(out)
 		return strings.Join(slices.Compact(out), " ")
 	}
 }
 
-func try(f func(dir string) error, dir string) string { return name(f(dir)) }
-
-// name returns the error number's name.
-func name(err error) string {
+func errName(err error) string {
 	var errno unix.Errno
 	switch {
 	case err == nil:
@@ -183,6 +186,29 @@ func tcp(do func(fd int, at unix.Sockaddr) error, port int) func(string) error {
 	}
 }
 
+func at(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
+}
+
+func reading(path string) func(string) error {
+	return func(dir string) error { _, err := os.ReadFile(at(dir, path)); return err }
+}
+
+func listing(path string) func(string) error {
+	return func(dir string) error { _, err := os.ReadDir(at(dir, path)); return err }
+}
+
+func writing(path string) func(string) error {
+	return func(dir string) error { return os.WriteFile(at(dir, path), nil, 0o600) }
+}
+
+func renaming(from, to string) func(string) error {
+	return func(dir string) error { return unix.Rename(at(dir, from), at(dir, to)) }
+}
+
 // Ports of the tests, which no kernel assigns by itself and where no process listens.
 const (
 	mayBind, mayNotBind       = 20461, 20462
@@ -191,9 +217,9 @@ const (
 
 const bad = ^uintptr(0)
 
-// attempts are the tries of children. A system call has arguments that no kernel accepts: if it is allowed, nothing
-// happens, but another error comes back.
-var attempts = map[string]func(dir string) error{
+// refusedCalls are system calls that the filter of a service refuses. Most have arguments that no kernel accepts:
+// without a filter nothing happens, but another error comes back.
+var refusedCalls = map[string]func(dir string) error{
 	"execute":           func(string) error { return unix.Exec("/nowhere", nil, nil) },
 	"start a process":   func(string) error { return exec.Command("/bin/true").Run() },
 	"ptrace":            call(unix.SYS_PTRACE, bad, bad),
@@ -205,7 +231,6 @@ var attempts = map[string]func(dir string) error{
 	"unshare":           call(unix.SYS_UNSHARE, 0),
 	"setns":             call(unix.SYS_SETNS, bad, 0),
 	"clone a namespace": call(unix.SYS_CLONE, unix.CLONE_NEWNS|unix.CLONE_FS),
-	"clone3":            call(unix.SYS_CLONE3, 0, 0),
 	"kexec_load":        call(unix.SYS_KEXEC_LOAD, 0, bad, 0, bad),
 	"bpf":               call(unix.SYS_BPF, bad, 0, 0),
 	"perf_event_open":   call(unix.SYS_PERF_EVENT_OPEN, 0, 0, 0, 0, 0),
@@ -234,47 +259,43 @@ var attempts = map[string]func(dir string) error{
 	},
 	"type a key":         call(unix.SYS_IOCTL, bad, unix.TIOCSTI, 0),
 	"signal its parent":  func(string) error { return unix.Kill(os.Getppid(), 0) },
-	"signal itself":      func(string) error { return unix.Kill(os.Getpid(), 0) },
 	"a packet socket":    socket(unix.AF_PACKET, unix.SOCK_RAW, 0),
 	"a vsock":            socket(unix.AF_VSOCK, unix.SOCK_STREAM, 0),
 	"a kernel cipher":    socket(unix.AF_ALG, unix.SOCK_SEQPACKET, 0),
 	"MPTCP":              socket(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP),
 	"SCTP":               socket(unix.AF_INET6, unix.SOCK_STREAM, unix.IPPROTO_SCTP),
 	"netlink audit":      socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT),
-	"TCP":                socket(unix.AF_INET, unix.SOCK_STREAM, 0),
-	"UDP over IPv6":      socket(unix.AF_INET6, unix.SOCK_DGRAM, 0),
-	"netlink route":      socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE),
-	"a unix socket":      socket(unix.AF_UNIX, unix.SOCK_STREAM, 0),
 	"executable memory":  memory(unix.PROT_READ|unix.PROT_EXEC, 0),
 	"make it executable": memory(unix.PROT_READ|unix.PROT_WRITE, unix.PROT_READ|unix.PROT_EXEC),
-	"memory":             memory(unix.PROT_READ|unix.PROT_WRITE, unix.PROT_READ),
+}
 
-	"read": func(dir string) error {
-		_, err := os.ReadFile(filepath.Join(dir, "read", "file"))
-		return err
-	},
-	"read what is new":  func(dir string) error { _, err := os.ReadDir(filepath.Join(dir, "read")); return err },
-	"read one file":     func(dir string) error { _, err := os.ReadFile(filepath.Join(dir, "one")); return err },
-	"read another file": func(dir string) error { _, err := os.ReadFile(filepath.Join(dir, "other")); return err },
-	"read the password": func(string) error { _, err := os.ReadFile("/etc/passwd"); return err },
-	"list the root":     func(string) error { _, err := os.ReadDir("/"); return err },
-	"write what it reads": func(dir string) error {
-		return os.WriteFile(filepath.Join(dir, "read", "file"), nil, 0o600)
-	},
-	"make a file": func(dir string) error {
-		return os.WriteFile(filepath.Join(dir, "write", "new"), []byte("x"), 0o600)
-	},
-	"make a file elsewhere": func(dir string) error { return os.WriteFile(filepath.Join(dir, "new"), nil, 0o600) },
+// allowedCalls are system calls that it allows.
+var allowedCalls = map[string]func(dir string) error{
+	"signal itself": func(string) error { return unix.Kill(os.Getpid(), 0) },
+	"TCP":           socket(unix.AF_INET, unix.SOCK_STREAM, 0),
+	"UDP over IPv6": socket(unix.AF_INET6, unix.SOCK_DGRAM, 0),
+	"netlink route": socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE),
+	"a unix socket": socket(unix.AF_UNIX, unix.SOCK_STREAM, 0),
+	"memory":        memory(unix.PROT_READ|unix.PROT_WRITE, unix.PROT_READ),
+}
+
+// otherAttempts are the other attempts of children.
+var otherAttempts = map[string]func(dir string) error{
+	"clone3":                call(unix.SYS_CLONE3, 0, 0),
+	"read":                  reading("read/file"),
+	"read what is new":      listing("read"),
+	"read one file":         reading("one"),
+	"read another file":     reading("other"),
+	"read the password":     reading("/etc/passwd"),
+	"list the root":         listing("/"),
+	"write what it reads":   writing("read/file"),
+	"make a file":           writing("write/new"),
+	"make a file elsewhere": writing("new"),
 	"replace a file": func(dir string) error {
-		return errors.Join(os.WriteFile(filepath.Join(dir, "write", "a"), nil, 0o600),
-			os.Rename(filepath.Join(dir, "write", "a"), filepath.Join(dir, "write", "b")))
+		return errors.Join(writing("write/a")(dir), renaming("write/a", "write/b")(dir))
 	},
-	"move a file": func(dir string) error {
-		return unix.Rename(filepath.Join(dir, "move", "from", "file"), filepath.Join(dir, "move", "to", "file"))
-	},
-	"move a file out": func(dir string) error {
-		return unix.Rename(filepath.Join(dir, "write", "from", "file"), filepath.Join(dir, "write", "to", "file"))
-	},
+	"move a file":     renaming("move/from/file", "move/to/file"),
+	"move a file out": renaming("write/from/file", "write/to/file"),
 	"make a socket": func(dir string) error {
 		l, err := net.Listen("unix", filepath.Join(dir, "listen", "s"))
 		if err == nil {
@@ -282,15 +303,13 @@ var attempts = map[string]func(dir string) error{
 		}
 		return err
 	},
-	"make a file beside it": func(dir string) error {
-		return os.WriteFile(filepath.Join(dir, "listen", "new"), nil, 0o600)
-	},
+	"make a file beside it":   writing("listen/new"),
 	"bind":                    tcp(unix.Bind, mayBind),
 	"bind another port":       tcp(unix.Bind, mayNotBind),
 	"connect":                 tcp(unix.Connect, mayConnect),
 	"connect to another port": tcp(unix.Connect, mayNotConnect),
 	"read a link":             func(string) error { _, err := os.Readlink("/proc/self/exe"); return err },
-	"open a file":             func(string) error { _, err := os.ReadFile("/proc/self/status"); return err },
+	"open a file":             reading("/proc/self/status"),
 	"read its parent's standard": func(string) error {
 		_, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/0", os.Getppid()))
 		return err
@@ -301,9 +320,7 @@ var attempts = map[string]func(dir string) error{
 func run(t *testing.T, o order) answer {
 	t.Helper()
 	raw, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	out, err := exec.CommandContext(t.Context(), os.Args[0], "child", string(raw)).Output()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
@@ -335,24 +352,12 @@ func kernelABI() int {
 
 // TestSystemCalls tries system calls with and without seccomp's filter.
 func TestSystemCalls(t *testing.T) {
-	refused := []string{
-		"execute", "start a process", "ptrace", "process_vm_readv", "process_vm_writev", "mount", "umount2", "fsopen",
-		"unshare", "setns", "clone a namespace",
-		"kexec_load", "bpf", "perf_event_open", "init_module", "finit_module", "delete_module", "keyctl", "add_key",
-		"request_key", "userfaultfd", "io_uring_setup",
-		"pivot_root", "chroot", "swapon", "reboot", "personality", "setuid", "capset", "mlockall", "memfd_create",
-		"pidfd_open", "open_by_handle_at", "become dumpable",
-		"set a limit", "type a key", "signal its parent", "a packet socket", "a vsock", "a kernel cipher", "MPTCP", "SCTP",
-		"netlink audit", "executable memory", "make it executable",
-	}
-	allowed := []string{"signal itself", "TCP", "UDP over IPv6", "netlink route", "a unix socket", "memory",
-		"read the password"}
-	try := append(slices.Clone(refused), append(allowed, "clone3")...)
+	refused, allowed := slices.Sorted(maps.Keys(refusedCalls)), slices.Sorted(maps.Keys(allowedCalls))
+	allowed = append(allowed, "read the password")
+	try := slices.Concat(refused, allowed, []string{"clone3"})
 	full.Only(t, "root")
 	if os.Geteuid() != 0 {
-		t.Fatal(
-			"root's capabilities are needed to tell a call that seccomp refuses from one that needs a capability: run the " +
-				"tests as root")
+		t.Fatal("run the tests as root: other users lack capabilities for some of these calls")
 	}
 	free := run(t,
 		order{Confine: &confine.Limits{Landlock: confine.Off, Seccomp: confine.Off, Capabilities: all()}, Try: try})
@@ -401,9 +406,7 @@ func tree(t *testing.T) string {
 	for _, name := range []string{"read/file", "one", "other", "write/from/file", "write/to/x", "move/from/file",
 		"move/to/x", "listen/x"} {
 		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte("x"), 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte("x"), 0o600)))
 	}
 	return dir
 }
@@ -421,69 +424,47 @@ func limits(dir string) *confine.Limits {
 	}
 }
 
-// TestFilesAndPorts tries files and ports inside and outside of the limits. Without Landlock nothing is refused, and
-// the layers say so.
+// TestFilesAndPorts tries files and ports inside and outside of the limits. Without Landlock nothing is refused.
 func TestFilesAndPorts(t *testing.T) {
-	since := map[string]struct {
-		abi  int
+	type denial struct {
+		abi  int // the first version of Landlock that refuses it
 		want string
-	}{
+	}
+	denied := map[string]denial{
 		"read": {}, "read what is new": {}, "read one file": {}, "make a file": {}, "replace a file": {}, "move a file": {},
-		"make a socket": {}, "bind": {},
-		"connect":           {want: "ECONNREFUSED"},
-		"read another file": {1, "EACCES"}, "read the password": {1, "EACCES"}, "list the root": {1, "EACCES"},
-		"write what it reads":   {1, "EACCES"},
+		"make a socket": {}, "bind": {}, "connect": {0, "ECONNREFUSED"}, "read another file": {1, "EACCES"},
+		"read the password": {1, "EACCES"}, "list the root": {1, "EACCES"}, "write what it reads": {1, "EACCES"},
 		"make a file elsewhere": {1, "EACCES"}, "make a file beside it": {1, "EACCES"}, "move a file out": {2, "EXDEV"},
 		"bind another port": {4, "EACCES"}, "connect to another port": {4, "EACCES"}, "signal its parent": {6, "EPERM"},
 	}
-	var try []string
-	for what := range since {
-		try = append(try, what)
-	}
-	dir := tree(t)
-	l := limits(dir)
-	l.Seccomp = confine.Off
-	a, free := run(t, order{Confine: l, Dir: dir, Try: try}), run(t, order{Dir: tree(t), Try: try})
-	if a.Refused != "" {
-		t.Fatal(a.Refused)
-	}
+	try := slices.Sorted(maps.Keys(denied))
+	free := run(t, order{Dir: tree(t), Try: try})
 	without := map[string]string{"connect": "ECONNREFUSED", "connect to another port": "ECONNREFUSED"}
-	for what, s := range since {
-		want := s.want
-		if kernelABI() < s.abi {
-			want = without[what]
+	for _, anyConnect := range []bool{false, true} {
+		dir := tree(t)
+		l := limits(dir)
+		l.Seccomp, l.AnyConnect = confine.Off, anyConnect
+		if anyConnect {
+			denied["connect to another port"] = denied["connect"]
 		}
-		if a.Tried[what] != want || free.Tried[what] != without[what] {
-			t.Errorf("%s: %q, want %q; and without Landlock %q", what, a.Tried[what], want, free.Tried[what])
+		a := run(t, order{Confine: l, Dir: dir, Try: try})
+		if a.Refused != "" {
+			t.Fatal(a.Refused)
 		}
-	}
-}
-
-// TestAnyConnect confines a process that may connect anywhere to its files and its listening ports.
-func TestAnyConnect(t *testing.T) {
-	dir := tree(t)
-	l := limits(dir)
-	l.Seccomp, l.AnyConnect = confine.Off, true
-	a := run(t, order{Confine: l, Dir: dir,
-		Try: []string{"connect", "connect to another port", "bind", "bind another port", "list the root",
-			"signal its parent"}})
-	want := map[string]string{"connect": "ECONNREFUSED", "connect to another port": "ECONNREFUSED", "bind": ""}
-	for what, s := range map[string]struct {
-		abi  int
-		want string
-	}{"bind another port": {4, "EACCES"}, "list the root": {1, "EACCES"}, "signal its parent": {6, "EPERM"}} {
-		if want[what] = ""; kernelABI() >= s.abi {
-			want[what] = s.want
+		for what, d := range denied {
+			want := d.want
+			if kernelABI() < d.abi {
+				want = without[what]
+			}
+			if a.Tried[what] != want || free.Tried[what] != without[what] {
+				t.Errorf("%s (any port: %t): %q, want %q; and without Landlock %q", what, anyConnect, a.Tried[what], want,
+					free.Tried[what])
+			}
 		}
-	}
-	for what, w := range want {
-		if a.Tried[what] != w {
-			t.Errorf("%s: %q, want %q", what, a.Tried[what], w)
-		}
-	}
-	for _, layer := range a.Layers {
-		if layer.Name == confine.Ports && (layer.InForce || !strings.HasPrefix(layer.Seen, "It may ")) {
-			t.Errorf("it says %+v", layer)
+		for _, layer := range a.Layers {
+			if anyConnect && layer.Name == confine.Ports && (layer.InForce || !strings.HasPrefix(layer.Seen, "It may ")) {
+				t.Errorf("it says %+v", layer)
+			}
 		}
 	}
 }
@@ -560,29 +541,18 @@ func TestOutOfReach(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			raw, err := json.Marshal(order{Confine: tt.confine, Dir: dir, Wait: true})
-			if err != nil {
-				t.Fatal(err)
-			}
 			child := other(exec.Command("/proc/self/exe", "child", string(raw)))
-			stdin, err := child.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			stdout, err := child.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := child.Start(); err != nil {
-				t.Fatal(err)
-			}
+			stdin, errIn := child.StdinPipe()
+			stdout, errOut := child.StdoutPipe()
+			check.Must(t, errors.Join(err, errIn, errOut, child.Start()))
 			defer func() { stdin.Close(); _ = child.Wait() }()
 			var a answer
 			if err := json.NewDecoder(stdout).Decode(&a); err != nil || a.Refused != "" {
 				t.Fatal(err, a.Refused)
 			}
 			for _, file := range []string{"environ", "mem"} {
-				err := other(
-					exec.Command("dd", "bs=1", "count=0", "status=none", fmt.Sprintf("if=/proc/%d/%s", child.Process.Pid, file))).Run()
+				from := fmt.Sprintf("if=/proc/%d/%s", child.Process.Pid, file)
+				err := other(exec.Command("dd", "bs=1", "count=0", "status=none", from)).Run()
 				if (err == nil) != tt.reached {
 					t.Errorf("%s: %v", file, err)
 				}

@@ -9,25 +9,22 @@ import (
 	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
 )
 
-// held is everything that Landlock restricts here: files, TCP ports, abstract unix sockets and signals (ABI 6, Linux
-// 6.12).
-var held = landlock.V6
-
-// held returns the restrictions for these limits.
+// held returns the restrictions: of files, TCP ports, abstract unix sockets and signals.
 func (l Limits) held() landlock.Config {
+	all := landlock.V6
 	if !l.AnyConnect {
-		return held
+		return all
 	}
-	return landlock.MustConfig(held.HandledAccessFS, landlock.AccessNetSet(ll.AccessNetBindTCP), held.Scoped)
+	return landlock.MustConfig(all.HandledAccessFS, landlock.AccessNetSet(ll.AccessNetBindTCP), all.Scoped)
 }
 
-// heldABI is the first version of Landlock that has all of held. portsABI is the first that knows ports.
+// Versions of Landlock.
 const (
-	heldABI  = 6
-	portsABI = 4
+	heldABI  = 6 // the first with everything in held (Linux 6.12)
+	portsABI = 4 // the first with ports (Linux 6.7)
 )
 
-// rights are the rights of each use of a folder. A file can have only those in ofFile.
+// rights are the rights of each use. A file can have only those in ofFile.
 var (
 	rights = map[Use]landlock.AccessFSSet{
 		Read:   reading,
@@ -62,7 +59,6 @@ func (c *Confined) landlock() error {
 	return c.limits.held().BestEffort().Restrict(rules...)
 }
 
-// rules returns the rules for Landlock.
 func (l Limits) rules() ([]landlock.Rule, error) {
 	var out []landlock.Rule
 	for _, f := range l.Files {

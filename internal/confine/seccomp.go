@@ -10,13 +10,12 @@ import (
 )
 
 // Calls are the system calls that a process may make, some only with certain arguments. Every other call fails with
-// EPERM, including those of future kernels and of other architectures.
+// EPERM, including calls of future kernels and of other architectures.
 type Calls struct {
 	names []string
 	some  []seccomp.NameWithConditions
 }
 
-// seccomp restricts the process to its system calls.
 func (l Limits) seccomp() error {
 	if l.Seccomp == Off {
 		return nil
@@ -56,8 +55,8 @@ func (c Calls) policy(goarch string) (*seccomp.Policy, error) {
 	return &seccomp.Policy{DefaultAction: seccomp.ActionErrno, Syscalls: []seccomp.SyscallGroup{allowed, absent}}, nil
 }
 
-// pretended are calls that fail as if the kernel lacked them, so that the C library uses an older one: a filter sees
-// the arguments of clone but not those of clone3.
+// pretended are calls that fail as if the kernel lacked them. The C library then uses an older call, whose arguments
+// the filter can see.
 var pretended = []string{"clone3"}
 
 // only allows a call if all conditions hold.
@@ -65,30 +64,28 @@ func only(name string, conditions ...seccomp.Condition) seccomp.NameWithConditio
 	return seccomp.NameWithConditions{Name: name, Conditions: conditions}
 }
 
-func is(argument uint32, value uint64) seccomp.Condition {
-	return seccomp.Condition{Argument: argument, Operation: seccomp.Equal, Value: value}
+func condition(op seccomp.Operation) func(argument uint32, value uint64) seccomp.Condition {
+	return func(argument uint32, value uint64) seccomp.Condition {
+		return seccomp.Condition{Argument: argument, Operation: op, Value: value}
+	}
 }
 
-func isNot(argument uint32, value uint64) seccomp.Condition {
-	return seccomp.Condition{Argument: argument, Operation: seccomp.NotEqual, Value: value}
-}
+var (
+	is     = condition(seccomp.Equal)
+	isNot  = condition(seccomp.NotEqual)
+	atMost = condition(seccomp.LessOrEqual)
+	has    = condition(seccomp.BitsSet)
+	lacks  = condition(seccomp.BitsNotSet)
+)
 
-func has(argument uint32, bits uint64) seccomp.Condition {
-	return seccomp.Condition{Argument: argument, Operation: seccomp.BitsSet, Value: bits}
-}
-
-func lacks(argument uint32, bits uint64) seccomp.Condition {
-	return seccomp.Condition{Argument: argument, Operation: seccomp.BitsNotSet, Value: bits}
-}
-
-// ServiceSyscalls returns the system calls of a process that serves with files, sockets and threads. It starts and
-// executes no program, maps no executable memory, and signals only itself.
+// ServiceSyscalls returns the system calls of a server. It starts no program, maps no executable memory, and signals
+// only itself.
 func ServiceSyscalls() Calls {
 	return Calls{names: slices.Concat(running, files, sockets), some: slices.Concat(itself(), families)}
 }
 
-// LookerSyscalls returns the system calls of a process that reads links and owners of files in /proc, and opens
-// nothing.
+// LookerSyscalls returns the system calls of a process that reads links and owners of files in /proc, and opens no
+// file.
 func LookerSyscalls() Calls { return Calls{names: slices.Concat(running, links), some: itself()} }
 
 // running are the calls that Go's runtime and the C library need for threads, memory and time.
@@ -110,7 +107,6 @@ var running = []string{
 // links are the calls that read a link, or the kind and owner of a file.
 var links = []string{"readlink", "readlinkat", "newfstatat", "stat"}
 
-// files are the calls that work with files.
 var files = []string{
 	"access", "chmod", "copy_file_range", "faccessat", "faccessat2", "fadvise64", "fallocate", "fchmod", "fchmodat",
 	"fdatasync", "flock", "fstat", "fstatfs", "fsync",
@@ -128,8 +124,8 @@ var sockets = []string{
 	"setsockopt", "shutdown",
 }
 
-// families are the kinds of sockets that the process may make: unix, TCP, UDP, and netlink for the machine's addresses.
-// MPTCP and SCTP are refused, because Landlock restricts only ports of TCP.
+// families are the sockets that the process may make: unix, TCP, UDP, and netlink for the machine's addresses. MPTCP
+// and SCTP are not among them, because Landlock restricts only ports of TCP.
 var families = []seccomp.NameWithConditions{
 	only("socket", is(0, unix.AF_UNIX)),
 	only("socket", is(0, unix.AF_INET), atMost(2, unix.IPPROTO_UDP)),
@@ -138,19 +134,14 @@ var families = []seccomp.NameWithConditions{
 	only("socketpair", is(0, unix.AF_UNIX)),
 }
 
-func atMost(argument uint32, value uint64) seccomp.Condition {
-	return seccomp.Condition{Argument: argument, Operation: seccomp.LessOrEqual, Value: value}
-}
-
 // prSetVMA names memory of Go's runtime (PR_SET_VMA in prctl(2)).
 const prSetVMA = 0x53564d41
 
-// namespaces are the flags of clone that make a namespace.
 const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.
 	CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
-// itself returns the calls that a process may use only on itself: it may make threads but no processes, signal its
-// threads, map memory that is not executable, and read its limits. It may not push keystrokes into a terminal.
+// itself returns the calls that a process may use only on itself: it may make threads, signal them, map memory that is
+// not executable, and read its limits. It may not push keystrokes into a terminal.
 func itself() []seccomp.NameWithConditions {
 	self := uint64(os.Getpid())
 	return []seccomp.NameWithConditions{

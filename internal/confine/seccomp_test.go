@@ -10,6 +10,8 @@ import (
 	"github.com/elastic/go-seccomp-bpf/arch"
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/actionproof/mediator/test/check"
 )
 
 // What the filter returns to the kernel (seccomp(2)).
@@ -24,22 +26,16 @@ const (
 func judge(t *testing.T, as uint32, number int, args ...uint64) uint32 {
 	t.Helper()
 	policy, err := ServiceSyscalls().policy(runtime.GOARCH)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	instructions, err := policy.Assemble()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return judgeBy(t, instructions, as, number, args...)
 }
 
 func judgeBy(t *testing.T, instructions []bpf.Instruction, as uint32, number int, args ...uint64) uint32 {
 	t.Helper()
 	vm, err := bpf.NewVM(instructions)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	data := make([]byte, 64)
 	binary.BigEndian.PutUint32(data, uint32(number))
 	binary.BigEndian.PutUint32(data[4:], as)
@@ -48,9 +44,7 @@ func judgeBy(t *testing.T, instructions []bpf.Instruction, as uint32, number int
 		binary.BigEndian.PutUint32(data[20+8*i:], uint32(a>>32))
 	}
 	got, err := vm.Run(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return uint32(got)
 }
 
@@ -59,9 +53,7 @@ func TestFilter(t *testing.T) {
 	const x86, x32 = 0x40000003, 0x40000000 // AUDIT_ARCH_I386, and the bit of the x32 calls of x86-64
 	self := uint64(os.Getpid())
 	info, err := arch.GetInfo(runtime.GOARCH)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	call := func(name string, args ...uint64) uint32 {
 		return judge(t, uint32(info.ID), info.SyscallNames[name], args...)
 	}
@@ -109,9 +101,7 @@ func TestArchitectures(t *testing.T) {
 	for goarch, opens := range map[string][]string{"amd64": {"open", "openat", "epoll_wait"},
 		"arm64": {"openat", "epoll_pwait"}} {
 		policy, err := ServiceSyscalls().policy(goarch)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		for _, name := range append(opens, "read", "write", "futex", "connect", "accept4", "getrandom", "fdatasync") {
 			if !slices.Contains(policy.Syscalls[0].Names, name) {
 				t.Errorf("%s lacks %s", goarch, name)
@@ -126,9 +116,7 @@ func TestArchitectures(t *testing.T) {
 // TestNames finds names that no architecture has, and duplicates.
 func TestNames(t *testing.T) {
 	amd64, err := arch.GetInfo("amd64")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, calls := range []Calls{ServiceSyscalls(), LookerSyscalls()} {
 		for i, name := range calls.names {
 			if _, ok := amd64.SyscallNames[name]; !ok {
@@ -146,13 +134,9 @@ func TestAgentFilter(t *testing.T) {
 	const x86, x32 = 0x40000003, 0x40000000
 	noFamily := unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)
 	instructions, err := agentFilter()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	info, err := arch.GetInfo(runtime.GOARCH)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	call := func(name string, args ...uint64) uint32 {
 		return judgeBy(t, instructions, uint32(info.ID), info.SyscallNames[name], args...)
 	}

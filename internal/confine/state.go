@@ -114,7 +114,7 @@ func (t threads) capabilities(l Limits) Layer {
 		fmt.Sprintf("A thread has capabilities that it does not need: %016x.", beyond))
 }
 
-// systemCalls tries a call that changes nothing and that every kernel, and the default filter of containers, allows.
+// systemCalls tries a call that changes nothing, and that kernels and the default filters of containers allow.
 func (t threads) systemCalls(l Limits) Layer {
 	if l.Seccomp == Off {
 		return Layer{SystemCalls, false, "Seccomp is off in the configuration."}
@@ -160,10 +160,8 @@ func (c *Confined) ports() Layer {
 	}
 	err := bind(port)
 	if c.limits.AnyConnect && errors.Is(err, unix.EACCES) {
-		return Layer{Ports, false,
-			fmt.Sprintf(
-				"It may connect to any TCP port, as its configuration has it; Landlock holds it to %d to listen on: port %d "+
-					"cannot be bound.", len(c.limits.Bind), port)}
+		return Layer{Ports, false, fmt.Sprintf("It may connect to any TCP port, as its configuration has it; Landlock holds "+
+			"it to %d to listen on: port %d cannot be bound.", len(c.limits.Bind), port)}
 	}
 	return told(Ports, errors.Is(err, unix.EACCES),
 		fmt.Sprintf("Landlock holds it to %d TCP ports to listen on and %d to connect to: port %d cannot be bound.",
@@ -172,7 +170,6 @@ func (c *Confined) ports() Layer {
 			portsABI, kernelHas(c.abi)))
 }
 
-// bind binds a TCP port on loopback and does not listen.
 func bind(port int) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

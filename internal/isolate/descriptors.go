@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CloseOnExec makes every descriptor of this process but 0, 1 and 2 close when it executes a program. Go opens its own
-// descriptors so; this is for those that the process was started with, which its shell may have left open.
+// CloseOnExec makes every descriptor of this process but 0, 1 and 2 close when it executes a program, including those
+// that the process inherited.
 func CloseOnExec() error {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -20,7 +20,7 @@ func CloseOnExec() error {
 		if err != nil || fd <= 2 {
 			continue
 		}
-		// EBADF is the descriptor by which the folder was read.
+		// EBADF: ReadDir has closed its own descriptor.
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, unix.FD_CLOEXEC); err != nil && !errors.Is(err, unix.EBADF) {
 			return err
 		}

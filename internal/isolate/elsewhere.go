@@ -15,8 +15,8 @@ import (
 // shows are the types of file systems that show the machine's processes, terminals and devices.
 var shows = []string{"proc", "devpts", "devtmpfs", "mqueue"}
 
-// elsewhere returns other paths at which the machine shows what the place hides, as in a chroot: mounts of file systems
-// that show the machine, and of the hidden folders.
+// elsewhere returns other paths with the things that the place hides, as in a chroot: mounts of file systems that show
+// the machine, and of the hidden folders.
 func elsewhere() ([]string, error) {
 	mounts, err := procfs.GetMounts()
 	if err != nil {
@@ -53,7 +53,6 @@ func elsewhere() ([]string, error) {
 	}), nil
 }
 
-// mountOf returns the mount that holds a folder.
 func mountOf(mounts []*procfs.MountInfo, dir string) (of *procfs.MountInfo) {
 	for _, m := range mounts { // of two at one path the later one covers the other
 		if below(dir, m.MountPoint) && (of == nil || len(m.MountPoint) >= len(of.MountPoint)) {
@@ -63,8 +62,8 @@ func mountOf(mounts []*procfs.MountInfo, dir string) (of *procfs.MountInfo) {
 	return of
 }
 
-// cover hides the paths of elsewhere behind an empty folder or /dev/null. Those below the hidden folders are hidden
-// already, unless they are in a folder that is kept.
+// cover hides the paths of elsewhere behind an empty folder or /dev/null. Paths below the hidden folders are hidden
+// already, unless they are in a kept folder.
 func cover(paths []string, bound []kept) error {
 	empty, err := os.MkdirTemp(Temp, "empty-")
 	if err != nil {
@@ -89,7 +88,7 @@ func cover(paths []string, bound []kept) error {
 		if err == nil {
 			err = unix.Mount(with, path, "", unix.MS_BIND, "")
 		}
-		// The agent has no more rights than this process: it does not reach what this process does not.
+		// The agent does not reach a path that this process cannot reach.
 		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.EACCES) {
 			return fmt.Errorf("%s cannot be hidden: %w", path, err)
 		}

@@ -17,7 +17,6 @@ import (
 	"github.com/actionproof/mediator/internal/confine"
 )
 
-// controlFD is the descriptor of the connection to the launcher.
 const controlFD = 3
 
 // Inside runs the first process in the namespaces. It returns only if [Start] did not start it.
@@ -51,7 +50,7 @@ func Inside() error {
 	return nil
 }
 
-// limits are the errors of a container or a kernel that forbids the setup to every process.
+// limits are the errors of a container or a kernel that forbids the setup.
 var limits = []unix.Errno{unix.EPERM, unix.EACCES, unix.ENOSYS, unix.ENODEV, unix.ENOPROTOOPT}
 
 // answer sends the result of the setup to the launcher. From then on only the launcher has the listener.
@@ -83,7 +82,7 @@ func answer(control *net.UnixConn, listener *os.File, err error) error {
 // start is the agent's program and folder, as pid 1 found them.
 type start struct{ program, dir string }
 
-// apply sets up the namespaces and drops everything that the agent must not have. It returns the listener.
+// apply sets up the namespaces, and drops the rights that the agent must not have.
 func (s *setup) apply() (begin start, listener *os.File, err error) {
 	defer unix.Umask(unix.Umask(0o022))
 	if err := CloseOnExec(); err != nil {
@@ -124,7 +123,7 @@ func (s *setup) apply() (begin start, listener *os.File, err error) {
 	return begin, listener, confine.RestrictAgent()
 }
 
-// keepAll opens the files of the machine that the agent keeps: its program, its folder and the devices.
+// keepAll opens the agent's program, its folder and the devices.
 func (s *setup) keepAll() ([]kept, start, error) {
 	program, err := s.program()
 	if err != nil {
@@ -135,8 +134,8 @@ func (s *setup) keepAll() ([]kept, start, error) {
 	k, err := keep(s.Dir)
 	switch {
 	case err == nil && slices.Contains(hidden(), k.path) && !isKernels(k.path):
-		return nil, start{}, &AgentError{fmt.Sprintf(
-			"it has its own, empty %s: start mediator run in a folder below it, or elsewhere", k.path)}
+		return nil, start{}, &AgentError{"it has its own, empty " + k.path +
+			": start mediator run in a folder below it, or elsewhere"}
 	case err == nil && k.dir && !isKernels(k.path):
 		all, begin.dir = append(all, k), k.path
 	default:
@@ -155,7 +154,7 @@ func (s *setup) keepAll() ([]kept, start, error) {
 	return all, begin, nil
 }
 
-// program returns the first of the agent's programs that the agent's user can execute.
+// program opens the first program that the agent's user can execute.
 func (s *setup) program() (kept, error) {
 	var first error
 	for _, name := range s.Programs {
@@ -176,7 +175,7 @@ func (s *setup) program() (kept, error) {
 	return kept{}, first
 }
 
-// restrict bounds what this process and its descendants can take from the machine.
+// restrict bounds this process and its descendants.
 func (b Bounds) restrict() error {
 	if err := boundNamespaces(); err != nil { // a security module can deny only this; the run is still isolated
 		fmt.Fprintf(os.Stderr, "mediator: the agent can use up this machine's namespaces and inotify instances: %v\n", err)
@@ -193,7 +192,7 @@ func (b Bounds) restrict() error {
 // boundNamespaces bounds resources that the kernel counts for the maker of the user namespace, root: one agent could
 // otherwise use up those of the next run. /proc/sys/user belongs to this user namespace.
 func boundNamespaces() error {
-	const namespaces, inotify = "256", "32" // of each kind, of which a browser has a handful; instances
+	const namespaces, inotify = "256", "32" // of each kind, of which a browser needs a handful; instances
 	names, err := filepath.Glob("/proc/sys/user/max_*_namespaces")
 	if err == nil && len(names) == 0 {
 		err = os.ErrNotExist
@@ -204,7 +203,7 @@ func boundNamespaces() error {
 	return errors.Join(err, os.WriteFile("/proc/sys/user/max_inotify_instances", []byte(inotify), 0))
 }
 
-// run starts the agent and waits for its end. Meanwhile it forwards the launcher's request to end, and reaps orphans.
+// run starts the agent, forwards the launcher's request to end, reaps orphans, and waits for the agent's end.
 func (s *setup) run(a Agent, begin start, control io.Reader) (status int, err error) {
 	if err := os.WriteFile(CAFile, a.CA, 0o644); err != nil { //nolint:gosec // a certificate, which the agent reads
 		return 0, err

@@ -1,11 +1,10 @@
 // Package isolate runs an agent in its own namespaces: other users of the machine cannot reach it, and it reaches
-// others only through one listener. Two processes of one program share the work. The launcher (isolate.go) makes the
-// namespaces, hands over the agent and waits for its end. The first process in the namespaces, pid 1 (inside.go), sets
-// them up, starts the agent and ends with it.
+// others only through one listener. The launcher (isolate.go) makes the namespaces. Their first process, pid 1
+// (inside.go), sets them up, starts the agent and ends with it.
 //
 // Both talk over a pair of sockets: the launcher sends the setup, pid 1 answers with the listener or an error, and the
-// launcher sends the agent. When the agent ends, pid 1 ends, and the kernel kills everything else in the namespaces.
-// When the launcher ends, the kernel kills pid 1.
+// launcher sends the agent. When pid 1 ends, the kernel kills everything else in the namespaces. When the launcher
+// ends, the kernel kills pid 1.
 package isolate
 
 import (
@@ -39,20 +38,18 @@ const CAFile = "/run/agent/ca.pem"
 // Options say how to isolate which agent.
 type Options struct {
 	Users        Users
-	ShareNetwork bool // keep the network of the launcher, and make no listener
-	// Programs are absolute paths of the agent's program. Pid 1 takes the first one that the agent's user can execute.
-	Programs []string
-	Dir      string // the folder to start in, if the agent's user can enter it; an absolute path
-	Bounds   Bounds
-	// Stdout and Stderr get the agent's output. The agent itself writes to pipes, because it could read from a
-	// terminal.
+	ShareNetwork bool     // keep the network of the launcher, and make no listener
+	Programs     []string // absolute paths; pid 1 takes the first program that the agent's user can execute
+	Dir          string   // the absolute path of the folder to start in, if the agent's user can enter it
+	Bounds       Bounds
+	// Stdout and Stderr get the agent's output. The agent writes to pipes, because it could read from a terminal.
 	Stdout, Stderr io.Writer
 }
 
-// Bounds bound what an agent can take from the machine. Each must be set, Processes to at least 32.
+// Bounds bound the agent's use of the machine. Each must be set, Processes to at least 32.
 type Bounds struct {
 	Processes int `json:"processes"` // processes and threads at once
-	TempMiB   int `json:"tempMiB"`   // the size of all the private folders together, which are in memory
+	TempMiB   int `json:"tempMiB"`   // all private folders together, which are in memory
 }
 
 // DefaultBounds are enough for a browser, or for the packages of a large build.
@@ -68,10 +65,9 @@ type Agent struct {
 
 // Place is a set of namespaces that waits for its agent.
 type Place struct {
-	// Init is the pid of its first process.
-	Init int
+	Init int // the pid of its first process
 	// Listener is the one way out of the place's network, bound to ListenAddress. It is nil if the network is shared.
-	// Only the launcher has it, so every connection that it accepts comes from this place.
+	// Only the launcher has it, so all its connections come from this place.
 	Listener *os.File
 
 	cmd     *exec.Cmd
@@ -83,7 +79,6 @@ type AgentError struct{ Reason string }
 
 func (e *AgentError) Error() string { return e.Reason }
 
-// setup is the first message of the launcher.
 type setup struct {
 	ShareNetwork bool     `json:"shareNetwork"`
 	Programs     []string `json:"programs"`
@@ -93,7 +88,7 @@ type setup struct {
 	GID          int      `json:"gid"`
 }
 
-// ready is the answer of pid 1. The listener comes with it. Exactly one of the errors may be set.
+// ready is the answer of pid 1, with the listener. At most one error is set.
 type ready struct {
 	Cause string `json:"cause,omitempty"` // why namespaces cannot be used here
 	Fault string `json:"fault,omitempty"` // what else went wrong
@@ -106,8 +101,8 @@ const (
 	killDelay     = 5 * time.Second // between a request to end and the kill
 )
 
-// Start makes a place. It fails with an [AgentError], an [UnavailableError] or another error. When ctx ends, the agent
-// gets SIGTERM, and SIGKILL five seconds later.
+// Start makes a place. It may fail with an [AgentError] or an [UnavailableError]. When ctx ends, the agent gets
+// SIGTERM, and SIGKILL five seconds later.
 func Start(ctx context.Context, o Options) (*Place, error) {
 	const tries = 10
 	for range tries {
@@ -138,8 +133,8 @@ func Start(ctx context.Context, o Options) (*Place, error) {
 
 // begin starts pid 1, which waits for its setup.
 func (o Options) begin(ctx context.Context, attributes *syscall.SysProcAttr) (*Place, error) {
-	attributes.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.
-		CLONE_NEWUTS
+	attributes.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWIPC |
+		unix.CLONE_NEWUTS
 	if !o.ShareNetwork {
 		attributes.Cloneflags |= unix.CLONE_NEWNET
 	}
@@ -174,22 +169,18 @@ type UnavailableError struct{ Cause string }
 
 func (e *UnavailableError) Error() string { return e.Cause }
 
-// startCause explains why the first process could not start.
 func startCause(err error) error {
 	switch {
 	case errors.Is(err, unix.EPERM):
-		return unavailable(
-			"new user namespaces are not permitted here (EPERM): by the container's seccomp profile, by a security module, " +
-				"or because the users of this container are too few")
+		return unavailable("new user namespaces are not permitted here (EPERM): by the container's seccomp profile, by a " +
+			"security module, or because the users of this container are too few")
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS):
 		if none := forbiddenKind(); none != "" {
 			return unavailable("this machine allows no such namespaces: see sysctl user.%s", none)
 		}
-		// This is not an UnavailableError: an agent that took all namespaces must not make the next run start without
-		// them.
-		return errors.New(
-			"all namespaces that the machine allows are in use: end what has made them, or raise sysctl " +
-				"user.max_user_namespaces and its like")
+		// Not an UnavailableError: an agent that takes all namespaces must not make the next run start without them.
+		return errors.New("all namespaces that the machine allows are in use: end what has made them, or raise sysctl " +
+			"user.max_user_namespaces and its like")
 	case errors.Is(err, unix.EACCES):
 		return unavailable("the agent's user cannot execute the mediator's own program")
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
@@ -246,8 +237,8 @@ func (p *Place) prepare(s setup) (*os.File, error) {
 	return listener, p.control.SetDeadline(time.Time{})
 }
 
-// Run starts the agent and waits for its end. If the agent fails, the error is an [*exec.ExitError] with the agent's
-// status, or 128 plus the number of the signal that ended it.
+// Run starts the agent and waits for its end. If the agent fails, the error is an [*exec.ExitError] with its status, or
+// 128 plus the number of the signal that ended it.
 func (p *Place) Run(a Agent) error {
 	if err := json.NewEncoder(p.control).Encode(a); err != nil {
 		p.Close()
@@ -258,8 +249,7 @@ func (p *Place) Run(a Agent) error {
 	return err
 }
 
-// Wait waits for an agent's process that was started with a context. An agent that ends with success after a request to
-// end has not failed.
+// Wait waits for the end of an agent. An agent that ends with success after a request to end has not failed.
 func Wait(cmd *exec.Cmd) error {
 	err := cmd.Wait()
 	if cmd.ProcessState.Success() && errors.Is(err, context.Canceled) {

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/internal/isolate"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/full"
 )
 
@@ -41,6 +42,25 @@ func start(t *testing.T, change func(*isolate.Options)) (*isolate.Place, *bytes.
 	}
 	p, err := isolate.Start(t.Context(), o)
 	return p, &out, err
+}
+
+// run makes a place and runs the agent in it to its end.
+func run(t *testing.T, change func(*isolate.Options), args ...string) (p *isolate.Place, out string, err error) {
+	t.Helper()
+	p, said, err := start(t, change)
+	check.Must(t, err)
+	defer p.Listener.Close()
+	err = p.Run(isolate.Agent{Args: args, Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}})
+	return p, said.String(), err
+}
+
+// wantUnfit wants an error that says why an agent cannot run anywhere.
+func wantUnfit(t *testing.T, err error, why string) {
+	t.Helper()
+	var unfit *isolate.AgentError
+	if !errors.As(err, &unfit) || !strings.Contains(unfit.Reason, why) {
+		t.Errorf("got %v, want %q", err, why)
+	}
 }
 
 // hoarder makes user namespaces and keeps each by a descriptor.
@@ -124,22 +144,14 @@ for mode in 0o4755, 0o2755, 0o6755:
 while [ ! -e /tmp/begun ]; do sleep 0.01; done; exit 4`, "begun\n", 4},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p, out, err := start(t, tt.change)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer p.Listener.Close()
+			p, out, err := run(t, tt.change, "sh", "-c", tt.script, hoarder)
 			status := 0
 			var exit *exec.ExitError
-			if err := p.Run(
-				isolate.Agent{Args: []string{"sh", "-c", tt.script, hoarder},
-					Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}}); errors.As(err, &exit) {
-				status = exit.ExitCode()
-			} else if err != nil {
-				t.Fatal(err)
+			if errors.As(err, &exit) {
+				status, err = exit.ExitCode(), nil
 			}
-			if status != tt.status || out.String() != tt.want {
-				t.Errorf("status %d, %q, want %d, %q", status, out, tt.status, tt.want)
+			if err != nil || status != tt.status || out != tt.want {
+				t.Errorf("status %d, %q, %v, want %d, %q", status, out, err, tt.status, tt.want)
 			}
 			if syscall.Kill(p.Init, 0) == nil {
 				t.Error("the place outlives its agent")
@@ -235,9 +247,7 @@ func TestNoWayIntoAPlace(t *testing.T) {
 	agent := exec.Command("/usr/bin/python3", "-c", reached, name)
 	agent.SysProcAttr = &syscall.SysProcAttr{Credential: other, Pdeathsig: syscall.SIGKILL}
 	said, err := agent.StdoutPipe()
-	if err := errors.Join(err, agent.Start()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, errors.Join(err, agent.Start()))
 	pid := line(said)
 	if out := try(name, pid); strings.Contains(out, "closed:") {
 		t.Errorf("what is closed outside of a place shows nothing:\n%s", out)
@@ -254,9 +264,7 @@ func below(t *testing.T, pid int) (pids []int) {
 		raw, _ := os.ReadFile(list)
 		for _, field := range strings.Fields(string(raw)) {
 			child, err := strconv.Atoi(field)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			pids = append(pids, child)
 		}
 	}
@@ -273,22 +281,16 @@ func TestOwnUsers(t *testing.T) {
 	// Run again where all other blocks have a group: tests of other packages that run meanwhile need blocks too.
 	if os.Getenv("GROUPS_TAKEN") == "" {
 		groups, err := os.ReadFile("/etc/group")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		for i := range slots {
 			if i != free && i != taken {
 				groups = fmt.Appendf(groups, "taken%d:x:%d:\n", i, first+i*size+7)
 			}
 		}
 		file := filepath.Join(t.TempDir(), "group")
-		if err := os.WriteFile(file, groups, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(file, groups, 0o644))
 		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		again := exec.Command("unshare", "--mount", "sh", "-ec",
 			`mount --bind "$1" /etc/group && exec "$0" -test.run='^TestOwnUsers$'`, self, file)
 		again.Env = append(os.Environ(), "GROUPS_TAKEN=1")
@@ -300,9 +302,7 @@ func TestOwnUsers(t *testing.T) {
 	process := exec.Command("sleep", "1000")
 	process.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Groups: []uint32{first + taken*size + 7}},
 		Pdeathsig: syscall.SIGKILL}
-	if err := process.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, process.Start())
 	defer func() { _ = process.Process.Kill(); _ = process.Wait() }()
 	var wait sync.WaitGroup
 	places := make(chan *isolate.Place, 8)
@@ -326,9 +326,7 @@ func TestOwnUsers(t *testing.T) {
 		p.Close()
 	}
 	p, _, err := start(t, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer p.Close()
 	if ids, err := os.ReadFile(fmt.Sprintf("/proc/%d/uid_map", p.Init)); err != nil ||
 		!strings.Contains(string(ids), fmt.Sprint(first+free*size)) {
@@ -339,13 +337,9 @@ func TestOwnUsers(t *testing.T) {
 // TestListener connects from inside to the launcher's listener.
 func TestListener(t *testing.T) {
 	p, out, err := start(t, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	l, err := net.FileListener(p.Listener)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	p.Listener.Close()
 	defer l.Close()
 	if l.Addr().String() != isolate.ListenAddress {
@@ -364,76 +358,45 @@ func TestListener(t *testing.T) {
 	}
 }
 
-// TestPrograms starts programs that the agent's user can execute, and refuses others before anything is used up.
+// TestPrograms starts the first program that the agent's user can execute, and otherwise refuses.
 func TestPrograms(t *testing.T) {
 	dir, err := os.MkdirTemp("", "programs-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
+	check.Must(t, os.Chmod(dir, 0o755))
 	program := func(name string, mode, folder os.FileMode) string {
 		at := filepath.Join(dir, name)
-		if err := errors.Join(os.Chmod(dir, 0o755), os.Mkdir(at, 0o755),
+		check.Must(t, errors.Join(os.Mkdir(at, 0o755),
 			os.WriteFile(filepath.Join(at, "p"), []byte("#!/bin/sh\necho started in $(pwd)\n"), 0o644),
-			os.Chmod(filepath.Join(at, "p"), mode), os.Chmod(at, folder)); err != nil {
-			t.Fatal(err)
-		}
+			os.Chmod(filepath.Join(at, "p"), mode), os.Chmod(at, folder)))
 		return filepath.Join(at, "p")
 	}
 	link := filepath.Join(dir, "link")
-	if err := os.Symlink(program("linked", 0o755, 0o755), link); err != nil {
-		t.Fatal(err)
-	}
-	hidden := program("hidden", 0o755, 0o700)
-	for _, tt := range []struct{ program, dir, refused string }{
-		{program("open", 0o755, 0o755), "/no/such/folder", ""},
-		{link, filepath.Dir(hidden), ""},
-		{program("closed", 0o700, 0o755), "/", "permission denied"},
-		{hidden, "/", "permission denied"},
-		{filepath.Join(dir, "absent"), "/", "no such file"},
-		{dir, "/", "is a directory"},
+	check.Must(t, os.Symlink(program("linked", 0o755, 0o755), link))
+	open, closed, hidden := program("open", 0o755, 0o755), program("closed", 0o700, 0o755), program("hidden", 0o755, 0o700)
+	for _, tt := range []struct {
+		programs     []string
+		dir, refused string
+	}{
+		{[]string{open}, "/no/such/folder", ""},
+		{[]string{link}, filepath.Dir(hidden), ""},
+		{[]string{closed, "/bin/no-such-program", open}, "/no/such/folder", ""},
+		{[]string{closed}, "/", "permission denied"},
+		{[]string{hidden}, "/", "permission denied"},
+		{[]string{filepath.Join(dir, "absent")}, "/", "no such file"},
+		{[]string{dir}, "/", "is a directory"},
 	} {
-		p, out, err := start(t, func(o *isolate.Options) { o.Programs, o.Dir = []string{tt.program}, tt.dir })
-		var refused *isolate.AgentError
+		change := func(o *isolate.Options) { o.Programs, o.Dir = tt.programs, tt.dir }
 		if tt.refused != "" {
-			if !errors.As(err, &refused) || !strings.Contains(refused.Reason, tt.refused) {
-				t.Errorf("%s: %v", tt.program, err)
-			}
+			_, _, err := start(t, change)
+			wantUnfit(t, err, tt.refused)
 			continue
 		}
-		if err != nil {
-			t.Errorf("%s: %v", tt.program, err)
-			continue
+		_, out, err := run(t, change, "p")
+		if err != nil || !strings.HasSuffix(out, "started in "+isolate.Home+"\n") ||
+			!strings.Contains(out, "cannot enter "+tt.dir) {
+			t.Errorf("%s: %v %s", tt.programs, err, out)
 		}
-		p.Listener.Close()
-		err = p.Run(isolate.Agent{Args: []string{"p"}, Env: []string{"PATH=/usr/bin:/bin"}})
-		if err != nil || !strings.HasSuffix(out.String(), "started in "+isolate.Home+"\n") ||
-			!strings.Contains(out.String(), "cannot enter "+tt.dir) {
-			t.Errorf("%s: %v %s", tt.program, err, out)
-		}
-	}
-}
-
-// TestFirstProgram uses the first program that the agent's user can execute.
-func TestFirstProgram(t *testing.T) {
-	dir, err := os.MkdirTemp("", "programs-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	operators := filepath.Join(dir, "p")
-	if err := os.WriteFile(operators, []byte("#!/bin/sh\necho the operator's\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	p, out, err := start(t, func(o *isolate.Options) {
-		o.Programs = []string{operators, "/bin/no-such-program", "/bin/echo"}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.Listener.Close()
-	if err := p.Run(isolate.Agent{Args: []string{"p", "everybody's"}}); err != nil || out.String() != "everybody's\n" {
-		t.Errorf("%v %s", err, out)
 	}
 }
 
@@ -441,39 +404,28 @@ func TestFirstProgram(t *testing.T) {
 func TestHiddenFolders(t *testing.T) {
 	for _, dir := range []string{"/tmp", "/run", "/var/tmp", "/var/run", "/tmp/.", "/proc/self/root/tmp"} {
 		_, _, err := start(t, func(o *isolate.Options) { o.Dir = dir })
-		var refused *isolate.AgentError
-		if !errors.As(err, &refused) || !strings.Contains(err.Error(), "it has its own, empty ") {
-			t.Errorf("%s: %v", dir, err)
-		}
+		wantUnfit(t, err, "it has its own, empty ")
 	}
 }
 
-// TestElsewhere mounts hidden folders at other paths too, as in a chroot. The agent finds nothing there, even in its
-// own folder, and is not started there.
+// TestElsewhere mounts hidden folders at other paths too, as in a chroot. The agent finds nothing there, and does not
+// start there.
 func TestElsewhere(t *testing.T) {
 	full.Only(t, "root")
 	for _, parent := range []string{"/srv", os.TempDir()} {
 		dir, err := os.MkdirTemp(parent, "a chroot-")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		t.Cleanup(func() { os.RemoveAll(dir) })
 		at := func(name string) string { return filepath.Join(dir, name) }
-		if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile("/run/"+filepath.Base(dir), nil, 0o644),
-			os.WriteFile(at("file"), nil, 0o644)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, errors.Join(os.Chmod(dir, 0o755), os.WriteFile("/run/"+filepath.Base(dir), nil, 0o644),
+			os.WriteFile(at("file"), nil, 0o644)))
 		t.Cleanup(func() { os.Remove("/run/" + filepath.Base(dir)) })
 		mount := func(source, name, kind string, flags uintptr) {
 			t.Helper()
 			if kind != "" || name != "file" {
-				if err := os.Mkdir(at(name), 0o755); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, os.Mkdir(at(name), 0o755))
 			}
-			if err := syscall.Mount(source, at(name), kind, flags, ""); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, syscall.Mount(source, at(name), kind, flags, ""))
 			t.Cleanup(func() { _ = syscall.Unmount(at(name), syscall.MNT_DETACH) })
 		}
 		mount("proc", "proc", "proc", 0)
@@ -481,24 +433,16 @@ func TestElsewhere(t *testing.T) {
 		mount("/tmp", "tmp", "", syscall.MS_BIND)
 		mount("/", "root", "", syscall.MS_BIND)
 		mount("/run/"+filepath.Base(dir), "file", "", syscall.MS_BIND)
-		p, out, err := start(t, func(o *isolate.Options) { o.Dir = dir })
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.Listener.Close()
-		script :=
-			`touch proc/x run/x 2>/dev/null && echo writable
+		script := `touch proc/x run/x 2>/dev/null && echo writable
 for d in proc run tmp root/tmp root/var/tmp; do echo $d $(ls $d | wc -l); done
 test -f file || echo no file; test -e root/etc/passwd && echo the rest`
-		if err := p.Run(isolate.Agent{Args: []string{"sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"}}); err != nil ||
-			out.String() != "proc 0\nrun 0\ntmp 0\nroot/tmp 0\nroot/var/tmp 0\nno file\nthe rest\n" {
+		_, out, err := run(t, func(o *isolate.Options) { o.Dir = dir }, "sh", "-c", script)
+		if err != nil || out != "proc 0\nrun 0\ntmp 0\nroot/tmp 0\nroot/var/tmp 0\nno file\nthe rest\n" {
 			t.Errorf("%s: %v %s", parent, err, out)
 		}
 		for _, in := range []string{"proc", "run", "tmp", "root/tmp"} {
-			var refused *isolate.AgentError
-			if _, _, err := start(t, func(o *isolate.Options) { o.Dir = at(in) }); !errors.As(err, &refused) {
-				t.Errorf("%s: %v", at(in), err)
-			}
+			_, _, err := start(t, func(o *isolate.Options) { o.Dir = at(in) })
+			wantUnfit(t, err, "is in a folder that shows this machine's")
 		}
 	}
 }

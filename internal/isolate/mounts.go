@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hidden returns the folders that the place replaces by its own, [Temp] last. In them services have their sockets, and
-// users meet.
+// hidden returns the folders that the place replaces by its own, [Temp] last: services have their sockets there, and
+// users share files.
 func hidden() []string {
 	dirs := []string{Temp, "/dev", "/run", "/var/tmp"}
 	if at, err := filepath.EvalSymlinks("/var/run"); err == nil && !slices.ContainsFunc(dirs, func(d string) bool {
@@ -28,29 +28,25 @@ func isHidden(path string) bool {
 	return slices.ContainsFunc(hidden(), func(dir string) bool { return path != dir && below(path, dir) })
 }
 
-// isKernels reports whether a path belongs to the kernel's view of the machine, including terminals. The place has its
-// own.
+// isKernels reports whether a path belongs to the kernel's view of the machine. The place has its own.
 func isKernels(path string) bool {
 	return below(path, "/proc") || below(path, "/dev") && !below(path, "/dev/shm")
 }
 
-// below reports whether path is dir or is below it.
 func below(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// devices are the devices that the agent has.
 var devices = []string{"/dev/full", "/dev/null", "/dev/random", "/dev/tty", "/dev/urandom", "/dev/zero"}
 
-// kept is a file or folder below a hidden folder that the place keeps. It is opened before the folder is hidden, with
-// the agent's rights: a bind mount shows nothing that the agent's user could not open by its path.
+// kept is a file or folder that the place keeps, perhaps below a hidden folder. It is opened before that folder is
+// hidden, with the agent's rights: a bind mount then shows nothing that the agent's user could not open.
 type kept struct {
 	path string
 	file *os.File
 	dir  bool
 }
 
-// keep opens a path that the place keeps.
 func keep(path string) (kept, error) {
 	at, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -62,7 +58,7 @@ func keep(path string) (kept, error) {
 	}
 	name := at
 	if info.IsDir() {
-		name += "/." // which only a user finds who may enter the folder
+		name += "/." // exists only for a user who may enter the folder
 	}
 	fd, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -71,7 +67,7 @@ func keep(path string) (kept, error) {
 	return kept{at, os.NewFile(uintptr(fd), at), info.IsDir()}, nil
 }
 
-// mount binds a kept file or folder to its path, below what is now an empty folder.
+// mount binds a kept file or folder to its path, in a folder that is now empty.
 func (k kept) mount() error {
 	if err := os.MkdirAll(filepath.Dir(k.path), 0o755); err != nil {
 		return err
@@ -91,7 +87,7 @@ func (k kept) mount() error {
 // bare are the flags of every mount in a place.
 const bare = unix.MS_NOSUID | unix.MS_NODEV
 
-// hide gives the place its own /proc and its own hidden folders, mounts the kept paths in them, and covers the paths of
+// hide gives the place its own /proc and its own hidden folders, mounts the kept paths there, and covers those of
 // elsewhere.
 func hide(keep []kept, again []string, tempMiB int) error {
 	bound := slices.DeleteFunc(slices.Clone(keep), func(k kept) bool { return !isHidden(k.path) })
@@ -115,8 +111,8 @@ func hide(keep []kept, again []string, tempMiB int) error {
 	return cover(again, bound)
 }
 
-// private mounts an empty folder over each hidden one. All are folders of one file system in memory, so they share its
-// size. That file system is mounted at Temp, which its own folder covers last.
+// private mounts an empty folder over each hidden one. All belong to one file system in memory, which bounds their
+// size. It is mounted at Temp, which its own folder covers last.
 func private(tempMiB int) error {
 	const pages = 256 // of 1 MiB; a file that is not empty takes one at least
 	if err := unix.Mount("tmpfs", Temp, "tmpfs", bare,
@@ -139,7 +135,6 @@ func private(tempMiB int) error {
 	return nil
 }
 
-// terminals gives the place its own terminals.
 func terminals() error {
 	if err := os.Mkdir("/dev/pts", 0o755); err != nil {
 		return err

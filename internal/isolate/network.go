@@ -13,7 +13,6 @@ import (
 // ListenAddress is the address of the listener in the place's network, the only one there.
 const ListenAddress = "127.0.0.1:8181"
 
-// listen brings up loopback and makes the listener.
 func listen() (*os.File, error) {
 	if err := loopbackUp(); err != nil {
 		return nil, fmt.Errorf("loopback cannot be brought up in the network namespace: %w", err)

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -23,14 +24,14 @@ type Users struct {
 	UID, GID int
 }
 
-// inner is the user and group of an agent with its own users, as numbered in its user namespace. It differs from 65534,
-// as which the kernel shows every user from outside.
+// inner is the agent's user and group in its own user namespace. It is not 65534, as which the kernel shows every user
+// from outside.
 const inner = 1000
 
-// ownIDs is the number of user IDs, and of group IDs, in the agent's own user namespace.
+// ownIDs is the number of IDs in the agent's own user namespace.
 const ownIDs = 1 << 16
 
-// setupCapabilities are the capabilities that pid 1 needs for the setup. They are valid only in these namespaces.
+// setupCapabilities are the capabilities that pid 1 needs for the setup, in its namespaces alone.
 var setupCapabilities = []uintptr{uintptr(cap.SETGID), uintptr(cap.SETUID), uintptr(cap.SETPCAP),
 	uintptr(cap.NET_ADMIN), uintptr(cap.SYS_ADMIN), uintptr(cap.SYS_RESOURCE)}
 
@@ -58,8 +59,8 @@ func (u Users) attributes() (*syscall.SysProcAttr, Users, error) {
 	}, Users{UID: inner, GID: inner}, nil
 }
 
-// alone reports whether only the first process of a namespace has one of its IDs. Two runs that start together can
-// choose the same IDs; the later check sees the other.
+// alone reports whether no other process has one of the IDs of pid 1's namespace. Two runs that start together can
+// choose the same IDs; the later check sees the other run.
 func (u Users) alone(attributes *syscall.SysProcAttr, first int) (bool, error) {
 	if !u.Own {
 		return true, nil
@@ -75,7 +76,7 @@ const (
 	ownSlots = 0x2FFF // of ownIDs each
 )
 
-// freeIDs returns the first of ownIDs IDs that no user or group of this machine and no running process has.
+// freeIDs returns the first of ownIDs IDs that no user, group or running process has.
 func freeIDs() (int, error) {
 	taken, err := takenIDs(0)
 	if err != nil {
@@ -100,15 +101,10 @@ func freeIDs() (int, error) {
 type ranges [][2]int
 
 func (r ranges) overlap(from, to int) bool {
-	for _, x := range r {
-		if from < x[1] && x[0] < to {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r, func(x [2]int) bool { return from < x[1] && x[0] < to })
 }
 
-// takenIDs returns the IDs of users, groups and running processes except one, and those that users may assign further.
+// takenIDs returns the IDs of users, groups and running processes except one, and those that users may assign.
 func takenIDs(but int) (ranges, error) {
 	var out ranges
 	for _, f := range []struct {
@@ -157,7 +153,6 @@ func takenIDs(but int) (ranges, error) {
 	return out, nil
 }
 
-// lines calls do for each line of a file.
 func lines(name string, do func(line string)) error {
 	f, err := os.Open(name)
 	if err != nil {

@@ -16,22 +16,15 @@ var CAVariables = []string{"SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_
 	"GIT_SSL_CAINFO", "DENO_CERT", "AWS_CA_BUNDLE", "PERL_LWP_SSL_CA_FILE", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
 	"npm_config_cafile"}
 
-// passed are the launcher's variables that an agent gets by default: where programs are, and how to write for its
-// reader. All others may be secrets of the operator.
+// passed are the launcher's variables that an agent gets by default. Others may be secrets of the operator.
 var passed = []string{"PATH", "LANG", "LANGUAGE", "TZ", "TERM"}
 
-// environment returns the environment of an agent: own are the variables of its run, named those of the operator. None
-// of them can change the proxy and the CA.
+// environment returns the environment of an agent: own are the variables of its run, named those of the operator.
+// Neither can change the proxy and the CA.
 func environment(own, named []string, proxyURL, caFile string) []string {
 	var env []string
 	for _, kv := range os.Environ() {
-		name, _, _ := strings.Cut(kv, "=")
-		for _, p := range passed {
-			if name == p {
-				env = append(env, kv)
-			}
-		}
-		if strings.HasPrefix(name, "LC_") {
+		if name, _, _ := strings.Cut(kv, "="); slices.Contains(passed, name) || strings.HasPrefix(name, "LC_") {
 			env = append(env, kv)
 		}
 	}
@@ -62,8 +55,7 @@ func named(env []string) ([]string, error) {
 // Exempting are the variables that exempt hosts from the proxy or name another proxy.
 var Exempting = []string{"NO_PROXY", "no_proxy", "ALL_PROXY", "all_proxy"}
 
-// Variables returns the variables that give common clients the proxy and the CA: their names in order, and their
-// values.
+// Variables returns the names, in order, and the values of the variables that give common clients the proxy and the CA.
 func Variables(proxyURL, caFile string) (names []string, values map[string]string) {
 	values = make(map[string]string)
 	for _, name := range ProxyVariables {
@@ -79,8 +71,8 @@ func Variables(proxyURL, caFile string) (names []string, values map[string]strin
 // nodeVariable makes Node 24 and later follow the proxy variables.
 const nodeVariable = "NODE_USE_ENV_PROXY"
 
-// Environment returns env with the proxy and the CA for common clients, without variables that exempt hosts or name
-// another proxy. The last of several values of a variable counts.
+// Environment returns env with the proxy and the CA for common clients, and without the variables in Exempting. The
+// last of several values of a variable counts.
 func Environment(env []string, proxyURL, caFile string) []string {
 	set := make(map[string]string)
 	for _, kv := range env {

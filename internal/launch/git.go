@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// gitConfig returns git's configuration for an agent that starts in a folder. Git refuses a repository of another user,
-// such as the operator ("dubious ownership"), so the configuration names the repository of the folder as safe.
+// gitConfig returns git's configuration for an agent that starts in dir. Git refuses a repository of another user, such
+// as the operator ("dubious ownership"), so the configuration names the repository that holds dir as safe.
 func gitConfig(dir string) []byte {
 	top := repository(dir)
 	if top == "" {
@@ -20,9 +20,8 @@ func gitConfig(dir string) []byte {
 	return fmt.Appendf(nil, "[safe]\n\tdirectory = \"%s\"\n\tdirectory = \"%s/.git\"\n", quoted, quoted)
 }
 
-// repository returns the repository that holds a folder, or the folder itself if there is none. It returns nothing
-// unless all of it has one owner: a repository that another user put above or into the folder could make git run
-// programs.
+// repository returns the repository that holds dir, or dir itself if there is none. It returns nothing unless one user
+// owns all of it: a repository that another user put above or into dir could make git run programs.
 func repository(dir string) string {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -47,7 +46,6 @@ func repository(dir string) string {
 // nobody is the owner of a missing file, which is no user.
 const nobody = -1
 
-// owner returns the owner of a file.
 func owner(path string) int {
 	info, err := os.Lstat(path)
 	if err != nil {

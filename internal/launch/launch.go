@@ -1,6 +1,6 @@
-// Package launch implements mediator run: it opens a session, starts an agent in it, and closes the session when the
-// agent ends. Usually the agent has its own namespaces (package isolate). Where none can be made, it shares those of
-// its launcher (shared.go), which then keeps and finally kills the agent's processes (processes.go).
+// Package launch implements mediator run: it opens a session, runs an agent in it, and closes the session. Usually the
+// agent has its own namespaces (package isolate). Where none can be made, it shares those of its launcher (shared.go),
+// which then collects and finally kills the agent's processes (processes.go).
 package launch
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// DefaultUID is the user of an agent that root starts without namespaces, if neither the command line nor the
+// DefaultUID is the user of an agent without namespaces that root starts, if neither the command line nor the
 // configuration names one.
 const DefaultUID = 65534
 
@@ -39,7 +39,7 @@ type Options struct {
 	ShareNetwork     bool   // the agent keeps the network of this process
 	Bounds           isolate.Bounds
 	RequireIsolation bool     // start no agent that is not isolated
-	Env              []string // variables that the agent gets besides: NAME=VALUE, or NAME for the value in this process
+	Env              []string // more variables of the agent: NAME=VALUE, or NAME for the value in this process
 	Args             []string
 	Stdout, Stderr   io.Writer
 }
@@ -55,8 +55,7 @@ type place interface {
 	close() // if it has not run
 }
 
-// Run opens a session, runs the agent in it, and closes the session when the agent ends. If the agent fails, the error
-// is an [ExitStatus].
+// Run opens a session, runs the agent in it, and closes the session. If the agent fails, the error is an [ExitStatus].
 func Run(ctx context.Context, o Options) error {
 	if err := errors.Join(o.checkUser(), isolate.CloseOnExec()); err != nil {
 		return notStarted(err)
@@ -84,12 +83,16 @@ func Run(ctx context.Context, o Options) error {
 	defer func() {
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
-		if err := admin.Call(end, o.Admin, http.MethodDelete, "/v1/sessions/"+url.PathEscape(s.Session), nil, nil); err !=
-			nil {
-			fmt.Fprintf(o.Stderr, "mediator: end the session: %v\n", err)
+		err := admin.Call(end, o.Admin, http.MethodDelete, "/v1/sessions/"+url.PathEscape(s.Session), nil, nil)
+		if err != nil {
+			o.warn("end the session: %v", err)
 		}
 	}()
 	return status(where.run(s, env))
+}
+
+func (o Options) warn(format string, args ...any) {
+	fmt.Fprintf(o.Stderr, "mediator: "+format+"\n", args...)
 }
 
 func notStarted(err error) error {
@@ -103,8 +106,8 @@ func (o Options) place(ctx context.Context, programs []string, ask *admin.Sessio
 		return nil, nil, notStarted(err)
 	}
 	if o.RequireIsolation && !o.isolated() {
-		return nil, nil,
-			refusal.New("isolation_unavailable", "only root can give an agent a user of its own, and the event still waits")
+		return nil, nil, refusal.New("isolation_unavailable",
+			"only root can give an agent a user of its own, and the event still waits")
 	}
 	made, err := isolate.Start(ctx, isolate.Options{
 		Users: o.users(), ShareNetwork: o.ShareNetwork, Programs: programs, Dir: dir, Bounds: o.Bounds, Stdout: o.Stdout,
@@ -117,24 +120,22 @@ func (o Options) place(ctx context.Context, programs []string, ask *admin.Sessio
 	case err == nil:
 		ask.Init = made.Init
 		if !o.isolated() {
-			fmt.Fprintln(o.Stderr,
-				"mediator: the agent shares its user or its network with others; who can reach its run is only declared")
+			o.warn("the agent shares its user or its network with others; who can reach its run is only declared")
 		}
 		return isolated{o, made, dir}, made.Listener, nil
 	case errors.As(err, &unfit):
 		return nil, nil, notStarted(err)
 	case o.RequireIsolation, !errors.As(err, &unavailable):
-		return nil, nil,
-			refusal.New("isolation_unavailable", "the agent cannot be isolated, and its event still waits: %v", err)
+		return nil, nil, refusal.New("isolation_unavailable", "the agent cannot be isolated, and its event still waits: %v",
+			err)
 	}
-	fmt.Fprintf(o.Stderr, "mediator: the agent is not isolated, so who can reach its run is only declared: %v\n", err)
+	o.warn("the agent is not isolated, so who can reach its run is only declared: %v", err)
 	return &shared{Options: o, ctx: ctx, programs: programs, dir: dir}, nil, nil
 }
 
 // isolated reports whether the agent gets its own user and network if namespaces can be made.
 func (o Options) isolated() bool { return o.users().Own && !o.ShareNetwork }
 
-// users returns the users of an agent in its own namespaces.
 func (o Options) users() isolate.Users {
 	switch root := os.Geteuid() == 0; {
 	case root && o.UID == OwnUser:
@@ -151,8 +152,8 @@ func (o Options) checkUser() error {
 	switch {
 	case o.UID == 0, o.UID == SameUser && own == 0:
 		return errors.New(
-			"an agent that runs as root reaches the mediator's keys and every file: leave --uid out for a user of its own, " +
-				"or name another one")
+			"an agent that runs as root reaches the mediator's keys and every file: leave --uid out for a user " +
+				"of its own, or name another one")
 	case o.UID > 0 && own != 0 && o.UID != own:
 		return fmt.Errorf("only root can start an agent as user %d: leave --uid out to start it as this user", o.UID)
 	}
@@ -167,13 +168,11 @@ func (o Options) tellGroups() {
 	}
 	groups = slices.DeleteFunc(groups, func(g int) bool { return g == os.Getegid() })
 	if len(groups) > 0 {
-		fmt.Fprintf(o.Stderr,
-			"mediator: the agent keeps this user's groups %v, and reaches what they reach; start it as root, or as a user "+
-				"without them\n", groups)
+		o.warn("the agent keeps this user's groups %v, and reaches what they reach; start it as root, or as a user without "+
+			"them", groups)
 	}
 }
 
-// isolated is an agent in its own namespaces.
 type isolated struct {
 	Options
 	*isolate.Place
@@ -187,14 +186,12 @@ func (p isolated) run(s admin.Session, env []string) error {
 		return err
 	}
 	own := []string{"HOME=" + isolate.Home, "TMPDIR=" + isolate.Temp}
-	return p.Run(
-		isolate.Agent{Args: p.Args, Env: environment(own, env, s.ProxyURL, isolate.CAFile), CA: ca,
-			GitConfig: gitConfig(p.dir)})
+	return p.Run(isolate.Agent{Args: p.Args, Env: environment(own, env, s.ProxyURL, isolate.CAFile), CA: ca,
+		GitConfig: gitConfig(p.dir)})
 }
 
 func (p isolated) close() { p.Close() }
 
-// status returns how the agent ended.
 func status(err error) error {
 	var exit *exec.ExitError
 	switch {

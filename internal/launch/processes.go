@@ -17,15 +17,14 @@ import (
 	"github.com/actionproof/mediator/internal/isolate"
 )
 
-// runProcess runs the agent's command without a terminal. This process becomes a subreaper: everything that the agent
-// starts stays below it, including daemons, so the sidecar sees which processes belong to the run. When the agent ends,
-// its remaining processes are killed.
+// runProcess runs the agent's command without a terminal, and finally kills its remaining processes. This process
+// becomes a subreaper, so that everything that the agent starts stays below it, where the sidecar can see it.
 func runProcess(cmd *exec.Cmd, stdout, stderr io.Writer) error {
 	if err := errors.Join(unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), closeStdin()); err != nil {
 		return err
 	}
 	// The agent writes to pipes, because it could read from a terminal that is its output. os/exec would wait for every
-	// process that holds a pipe, also those left behind, so copy the pipes here.
+	// process that holds a pipe, even one left behind.
 	out, copied, err := pipes(stdout, stderr)
 	if err != nil {
 		return err
@@ -44,7 +43,7 @@ func runProcess(cmd *exec.Cmd, stdout, stderr io.Writer) error {
 		}()
 		err = isolate.Wait(cmd)
 		close(done)
-		<-reaped // reap frees pids that new processes could get before killLeft kills them
+		<-reaped // reap frees pids that new processes could get before killOrphans kills them
 		err = errors.Join(err, killOrphans())
 	}
 	signal.Stop(ended)
@@ -52,8 +51,7 @@ func runProcess(cmd *exec.Cmd, stdout, stderr io.Writer) error {
 	return err
 }
 
-// closeStdin replaces the standard input of this process by /dev/null. A child would have it until it executes the
-// agent.
+// closeStdin replaces the standard input of this process by /dev/null: a child has it until it executes the agent.
 func closeStdin() error {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -104,8 +102,8 @@ func reap(ended <-chan os.Signal, done <-chan struct{}, agent int) {
 // killTimeout bounds killOrphans: processes can start new ones meanwhile.
 const killTimeout = 5 * time.Second
 
-// killOrphans kills the processes that the agent left behind. The children of a killed process become children of this
-// one, so it repeats until there are none.
+// killOrphans kills the processes that the agent left behind. The children of a killed process become this one's, so it
+// repeats until there are none.
 func killOrphans() error {
 	for began := time.Now(); time.Since(began) < killTimeout; {
 		left := children()
@@ -122,7 +120,6 @@ func killOrphans() error {
 	return fmt.Errorf("the agent has left processes behind that do not end in %s", killTimeout)
 }
 
-// children returns the children of this process.
 func children() []int {
 	var pids []int
 	files, _ := filepath.Glob("/proc/self/task/*/children") // the pattern is valid

@@ -12,9 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// candidates returns the absolute paths at which a command may be: the given path, or every program of that name in the
-// folders of PATH. The agent's user decides later which of them it can execute. Relative folders of PATH are skipped,
-// because they depend on the current folder.
+// candidates returns the absolute paths of a command: the given path, or every program of that name in PATH. The agent
+// gets the first that its user can execute. Relative folders of PATH depend on the current folder, and are skipped.
 func candidates(name string) ([]string, error) {
 	if strings.Contains(name, "/") {
 		at, err := filepath.Abs(name)
@@ -76,7 +75,7 @@ func canEnter(dir string, uid int) bool {
 	}) == nil
 }
 
-// as tries something with a user's rights to files, in the group of the same number alone; -1 keeps user and groups. It
+// as calls try with a user's rights to files, and those of the group of the same number; -1 keeps user and groups. It
 // uses a thread of its own, which then ends.
 func as(uid int, try func() error) error {
 	if uid < 0 {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/full"
 )
 
@@ -16,9 +17,7 @@ import (
 func tree(t *testing.T, modes map[string]os.FileMode) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "launch-") // unlike t.TempDir, below no closed folder
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	names := []string{}
 	for name := range modes {
@@ -39,9 +38,7 @@ func tree(t *testing.T, modes map[string]os.FileMode) string {
 			err = errors.Join(err, os.Chmod(filepath.Join(dir, name), modes[name]))
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return dir
 }
 
@@ -134,14 +131,10 @@ func TestGitConfig(t *testing.T) {
 				if strings.HasPrefix(name, "+") {
 					err = errors.Join(err, os.Chown(at, other, other))
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, err)
 			}
 			file := filepath.Join(dir, "gitconfig")
-			if err := os.WriteFile(file, gitConfig(filepath.Join(dir, tt.in)), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, os.WriteFile(file, gitConfig(filepath.Join(dir, tt.in)), 0o644))
 			want := filepath.Join(dir, tt.want) + "\x00" + filepath.Join(dir, tt.want, ".git") + "\x00"
 			if tt.unsafe {
 				want = ""

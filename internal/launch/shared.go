@@ -3,7 +3,6 @@ package launch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,7 +12,6 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 )
 
-// shared is an agent that shares the namespaces of this process.
 type shared struct {
 	Options
 	ctx      context.Context //nolint:containedctx // of the one run
@@ -26,9 +24,8 @@ func (p *shared) close() {}
 func (p *shared) run(s admin.Session, env []string) error {
 	uid := p.user(s)
 	if uid < 0 {
-		fmt.Fprintln(p.Stderr,
-			"mediator: the agent runs as this user and can reach what this user can, the mediator's sockets included; start "+
-				"it as root, or as a user of its own")
+		p.warn("the agent runs as this user and can reach what this user can, the mediator's sockets included; start it as " +
+			"root, or as a user of its own")
 	}
 	program, err := executable(p.programs, uid)
 	if err != nil {
@@ -48,7 +45,7 @@ func (p *shared) run(s admin.Session, env []string) error {
 			return err
 		}
 		if !canEnter(p.dir, uid) {
-			fmt.Fprintf(p.Stderr, "mediator: the agent's user cannot enter %s; the agent starts in its own %s\n", p.dir, home)
+			p.warn("the agent's user cannot enter %s; the agent starts in its own %s", p.dir, home)
 			p.dir = home
 		}
 	}
@@ -72,7 +69,7 @@ func (p *shared) user(s admin.Session) int {
 }
 
 // command makes the command of an agent: in its own process session, without a terminal, with empty standard input, as
-// the user uid and in the group of the same number alone; -1 keeps user and groups.
+// the user uid and only in the group of the same number; -1 keeps user and groups.
 func command(ctx context.Context, program string, args []string, uid int) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, program) //nolint:gosec // running the operator's command is what run is for
 	cmd.Args = args
