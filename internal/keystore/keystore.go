@@ -39,14 +39,12 @@ func Open(c config.Custody, log *zap.Logger) (Store, error) {
 	return memoryStore{}, nil
 }
 
-// memoryStore makes keys that exist only in the memory of this process.
 type memoryStore struct{}
 
 func (memoryStore) Key(_, name string) (custody.Key, error) { return custody.NewMemory(name) }
 func (memoryStore) Open(context.Context) error              { return nil }
 func (memoryStore) Close() error                            { return nil }
 
-// pkcs11Store opens keys in a PKCS #11 token.
 type pkcs11Store struct{ *pkcs11.Token }
 
 func openToken(c *config.PKCS11) (Store, error) {
@@ -64,7 +62,6 @@ func openToken(c *config.PKCS11) (Store, error) {
 func (t pkcs11Store) Key(_, name string) (custody.Key, error) { return t.Token.Key(name) }
 func (pkcs11Store) Open(context.Context) error                { return nil }
 
-// vaultStore opens keys in Vault.
 type vaultStore struct {
 	c      *config.Vault
 	server *vault.Server
@@ -126,7 +123,6 @@ func Health(s Store) (h vault.Health, ok bool) {
 	return v.server.Health(), true
 }
 
-// login returns the method by which a role logs in to Vault.
 func login(a config.VaultAuth) vault.Auth {
 	switch {
 	case a.AppRole != nil:

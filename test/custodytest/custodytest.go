@@ -11,6 +11,7 @@ import (
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/look"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // Rotator is a key that can be given a new version.
@@ -25,9 +26,7 @@ func Run(t *testing.T, open func(t *testing.T, name string) Rotator) {
 	current := func(t *testing.T, k custody.Key) custody.Version {
 		t.Helper()
 		v, err := k.Current(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return v
 	}
 	t.Run("a signature verifies with the version's public key", func(t *testing.T) {
@@ -58,9 +57,7 @@ func Run(t *testing.T, open func(t *testing.T, name string) Rotator) {
 	t.Run("rotation adds a version and keeps the old one", func(t *testing.T) {
 		k := open(t, "k")
 		old := current(t, k)
-		if err := k.Rotate(); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, k.Rotate())
 		fresh := current(t, k)
 		if fresh.KeyID() != "k:v2" || fresh.Public().Equal(old.Public()) {
 			t.Errorf("the new version is %s", fresh.KeyID())
