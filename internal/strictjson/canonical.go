@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"math"
 	"math/big"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,7 +20,7 @@ import (
 // IEEE 754 double does not hold, which the RFC would round: two different contents would share one hash.
 func Canonical(raw []byte) ([]byte, error) {
 	r := reader{raw: raw, bounded: true, write: true, out: make([]byte, 0, len(raw))}
-	if err := r.text(nil); err != nil {
+	if err := r.text(nil, reflect.Value{}); err != nil {
 		return nil, err.refusal(raw)
 	}
 	return r.out, nil

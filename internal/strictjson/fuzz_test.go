@@ -48,7 +48,11 @@ func FuzzCanonical(f *testing.F) {
 
 // FuzzParseMembers: encoding/json agrees.
 func FuzzParseMembers(f *testing.F) {
+	type Embedded struct{ Pair *[2]int }
 	type document struct {
+		Embedded
+		Next     *document                    `json:"next"`
+		Any      any                          `json:"any"`
 		Binding  evidence.Binding             `json:"binding"`
 		Envelope *evidence.Envelope           `json:"envelope"`
 		Lists    map[string][]map[string]bool `json:"lists"`
@@ -61,6 +65,7 @@ func FuzzParseMembers(f *testing.F) {
 			`[{}],"bytes":"AA=="}`))
 	f.Add([]byte("{\"binding\":null,\n\"binding\":{}}"))
 	f.Add([]byte(`{"n":5.0}`))
+	f.Add([]byte(`{"Pair":[1,-2],"next":{"Pair":null,"next":null,"lists":{"a":[]}},"any":{"b":[1e3]}}`))
 	f.Add([]byte(`{"raw":"\ud800"}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var got, want document

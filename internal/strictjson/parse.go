@@ -3,7 +3,6 @@ package strictjson
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -31,18 +30,18 @@ func ParseCanonical(raw []byte, v any, most int) error {
 
 // ParseMembers decodes one JSON text into what v points to. It refuses invalid JSON, unknown and duplicate members,
 // members in another case (encoding/json takes "Grant" for "grant"), other types, and nesting over [MaxDepth]. null
-// fits every type and changes nothing. An error names line and member, never a value.
+// fits every type. An error names line and member, never a value; *v is then filled in part.
 func ParseMembers(raw []byte, v any) error { return parse(raw, v, false) }
 
 func parse(raw []byte, v any, bounded bool) error {
 	r := reader{raw: raw, bounded: bounded}
-	err := r.text(shapeOf(reflect.TypeOf(v).Elem()))
+	err := r.text(shapeOf(reflect.TypeOf(v).Elem()), reflect.ValueOf(v).Elem())
 	if err == nil {
-		return json.Unmarshal(raw, v) // of names in this very spelling
+		return nil
 	}
 	if err.shape { // what is no JSON at all comes first
 		r := reader{raw: raw, bounded: bounded}
-		if invalid := r.text(nil); invalid != nil {
+		if invalid := r.text(nil, reflect.Value{}); invalid != nil {
 			err = invalid
 		}
 	}

@@ -3,6 +3,7 @@ package strictjson
 import (
 	"bytes"
 	"fmt"
+	"reflect"
 	"unicode/utf8"
 )
 
@@ -57,9 +58,9 @@ func (r *reader) fault(at int, format string, args ...any) *fault {
 	return &fault{at: at, text: fmt.Sprintf(format, args...)}
 }
 
-// text reads the whole text. want is nil if any value will do.
-func (r *reader) text(want *shape) *fault {
-	if err := r.value(want); err != nil {
+// text reads the whole text into a variable. Without a shape it takes any text and keeps nothing.
+func (r *reader) text(want *shape, into reflect.Value) *fault {
+	if err := r.value(want, into); err != nil {
 		return err
 	}
 	if r.space(); r.at < len(r.raw) {
@@ -115,15 +116,17 @@ func (r *reader) count() *fault {
 }
 
 // value reads the next value.
-func (r *reader) value(want *shape) *fault {
+func (r *reader) value(want *shape, into reflect.Value) *fault {
 	c := r.next()
 	if err := r.count(); err != nil {
 		return err
 	}
 	start := r.at
-	if want != nil && !want.accepts(c) {
+	into = target(into, c)
+	if !want.accepts(c) {
 		return &fault{at: start, text: "must be " + want.name, shape: true}
 	}
+	var text []byte
 	var err *fault
 	switch {
 	case c == '{' || c == '[':
@@ -131,15 +134,14 @@ func (r *reader) value(want *shape) *fault {
 			return r.fault(r.at, "is nested deeper than %d levels", MaxDepth)
 		}
 		if c == '{' {
-			err = r.object(want)
+			err = r.object(want, into)
 		} else {
-			err = r.list(want)
+			err = r.list(want, into)
 		}
 		r.depth--
 	case c == '"':
-		var s []byte
-		if s, err = r.string(); err == nil && r.write {
-			r.out = appendQuoted(r.out, s, r.raw[start:r.at])
+		if text, err = r.string(); err == nil && r.write {
+			r.out = appendQuoted(r.out, text, r.raw[start:r.at])
 		}
 	case c == '-' || '0' <= c && c <= '9':
 		err = r.number()
@@ -152,7 +154,7 @@ func (r *reader) value(want *shape) *fault {
 	default:
 		err = r.missing("a value")
 	}
-	if err == nil && want != nil && !want.decodes(r.raw[start:r.at]) {
+	if err == nil && !want.set(into, r.raw[start:r.at], text) {
 		err = &fault{at: start, text: want.malformed(), shape: true}
 	}
 	return err
@@ -176,9 +178,10 @@ type member struct {
 	start, end int // where its canonical form is in out
 }
 
-func (r *reader) object(want *shape) *fault {
+func (r *reader) object(want *shape, into reflect.Value) *fault {
 	r.at++
 	begin := r.emit('{')
+	want.empty(into)
 	var few [8]member
 	members, sorted := few[:0], true
 	for r.next() != '}' || len(members) > 0 {
@@ -201,13 +204,14 @@ func (r *reader) object(want *shape) *fault {
 			return r.missing("a colon")
 		}
 		m.name = name
-		child, known := want.member(name)
+		kind, child, known := want.member(into, name)
 		if !known {
 			return (&fault{at: m.at, text: "is not known", shape: true}).in(pathOf(name))
 		}
-		if err := r.value(child); err != nil {
+		if err := r.value(kind, child); err != nil {
 			return err.in(pathOf(name))
 		}
+		want.keep(into, name, child)
 		m.end = len(r.out)
 		sorted = sorted && (len(members) == 0 || compare(members[len(members)-1].name, name) < 0)
 		members = append(members, m)
@@ -228,13 +232,14 @@ func (r *reader) object(want *shape) *fault {
 	return nil
 }
 
-func (r *reader) list(want *shape) *fault {
+func (r *reader) list(want *shape, into reflect.Value) *fault {
 	start := r.at
 	r.at++
 	r.emit('[')
-	item, n := want.item(), 0
+	want.empty(into)
+	n := 0
 	for r.next() != ']' || n > 0 {
-		if err := r.value(item); err != nil {
+		if err := r.value(want.of(), want.item(into, n)); err != nil {
 			return err.in(fmt.Sprintf("[%d]", n))
 		}
 		n++

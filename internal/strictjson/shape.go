@@ -1,21 +1,29 @@
 package strictjson
 
 import (
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 )
 
-// shape is what a Go type accepts. A nil shape accepts any value.
+// shape is what a Go type accepts, pointers followed. A nil shape accepts any value and keeps nothing.
 type shape struct {
-	name    string // of the accepted values in an error; empty if the type reads itself
+	name    string // of the accepted values in an error; empty if encoding/json reads the value
 	t       reflect.Type
-	members map[string]reflect.Type // of a struct
-	element reflect.Type            // of a map or a list
-	length  int                     // of an array
+	members map[string]field // of a struct
+	element *shape           // of a map or a list
+	length  int              // of an array
+}
+
+// field is a member of a struct.
+type field struct {
+	index []int
+	shape *shape
 }
 
 var shapes sync.Map // of *shape, by reflect.Type
@@ -25,32 +33,48 @@ func shapeOf(t reflect.Type) *shape {
 	if known, ok := shapes.Load(t); ok {
 		return known.(*shape)
 	}
-	s := newShape(t)
+	s := newShape(t, make(map[reflect.Type]*shape))
 	shapes.Store(t, s)
 	return s
 }
 
-func newShape(t reflect.Type) *shape {
+// target follows pointers to the variable that takes a value which begins with c. null fits the pointer itself.
+func target(into reflect.Value, c byte) reflect.Value {
+	for into.Kind() == reflect.Pointer && c != 'n' {
+		if into.IsNil() {
+			into.Set(reflect.New(into.Type().Elem()))
+		}
+		into = into.Elem()
+	}
+	return into
+}
+
+// newShape makes the shape of a type. made holds those it rests on, which may rest on it.
+func newShape(t reflect.Type, made map[reflect.Type]*shape) *shape {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
+	if s := made[t]; s != nil {
+		return s
+	}
 	s := &shape{t: t}
+	made[t] = s
 	p := reflect.PointerTo(t)
 	if p.Implements(reflect.TypeFor[json.Unmarshaler]()) || p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
 		return s
 	}
 	switch t.Kind() {
 	case reflect.Struct:
-		s.name, s.members = "an object", make(map[string]reflect.Type)
-		s.addMembers(t)
+		s.name, s.members = "an object", make(map[string]field)
+		s.addMembers(t, nil, made)
 	case reflect.Map:
-		s.name, s.element = "an object", t.Elem()
+		s.name, s.element = "an object", newShape(t.Elem(), made)
 	case reflect.Slice:
 		if t.Elem().Kind() != reflect.Uint8 { // otherwise base64
-			s.name, s.element = "a list", t.Elem()
+			s.name, s.element = "a list", newShape(t.Elem(), made)
 		}
 	case reflect.Array: // encoding/json takes a list of any length for one
-		s.name, s.element, s.length = "a list", t.Elem(), t.Len()
+		s.name, s.element, s.length = "a list", newShape(t.Elem(), made), t.Len()
 	case reflect.String:
 		s.name = "a text"
 	case reflect.Bool:
@@ -61,19 +85,16 @@ func newShape(t reflect.Type) *shape {
 	return s
 }
 
-// addMembers adds the members of a struct, and of those that are embedded without a name of their own.
-func (s *shape) addMembers(t reflect.Type) {
+// addMembers adds the members of a struct at an index, and of those that are embedded without a name of their own.
+func (s *shape) addMembers(t reflect.Type, at []int, made map[reflect.Type]*shape) {
 	for i := range t.NumField() {
-		f := t.Field(i)
+		f, index := t.Field(i), append(slices.Clip(at), i)
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
 		case f.Anonymous && name == "":
-			s.addMembers(f.Type)
+			s.addMembers(f.Type, index, made)
 		case f.IsExported() && name != "-":
-			if name == "" {
-				name = f.Name
-			}
-			s.members[name] = f.Type
+			s.members[cmp.Or(name, f.Name)] = field{index, newShape(f.Type, made)}
 		}
 	}
 }
@@ -81,17 +102,20 @@ func (s *shape) addMembers(t reflect.Type) {
 // accepts reports whether a value that begins with c can be of the type. null fits every type; value refuses what
 // begins no value.
 func (s *shape) accepts(c byte) bool {
+	if s == nil || s.name == "" || !begins(c) {
+		return true
+	}
 	switch s.name {
 	case "an object":
-		return c == '{' || !begins(c)
+		return c == '{'
 	case "a list":
-		return c == '[' || !begins(c)
+		return c == '['
 	case "a text":
-		return c == '"' || !begins(c)
+		return c == '"'
 	case "true or false":
-		return c == 't' || c == 'f' || !begins(c)
+		return c == 't' || c == 'f'
 	case "a whole number":
-		return c == '-' || '0' <= c && c <= '9' || !begins(c)
+		return c == '-' || '0' <= c && c <= '9'
 	}
 	return true
 }
@@ -101,16 +125,25 @@ func begins(c byte) bool {
 	return c == '{' || c == '[' || c == '"' || c == 't' || c == 'f' || c == '-' || '0' <= c && c <= '9'
 }
 
-// decodes reports whether a value, which accepts has let pass, is one of the type.
-func (s *shape) decodes(raw []byte) bool {
+// set puts a value that accepts has let pass into a variable. text is what a string says. set reports false if the type
+// does not hold the value.
+func (s *shape) set(into reflect.Value, raw, text []byte) bool {
 	switch {
-	case string(raw) == "null":
-		return true
+	case s == nil:
+	case s.name == "":
+		return json.Unmarshal(raw, into.Addr().Interface()) == nil
+	case raw[0] == 'n':
+		if k := into.Kind(); k == reflect.Pointer || k == reflect.Map || k == reflect.Slice {
+			into.SetZero()
+		}
+	case s.name == "a text":
+		into.SetString(string(text))
+	case s.name == "true or false":
+		into.SetBool(raw[0] == 't')
 	case s.name == "a whole number":
-		_, err := strconv.ParseInt(string(raw), 10, s.t.Bits())
+		n, err := strconv.ParseInt(string(raw), 10, s.t.Bits())
+		into.SetInt(n)
 		return err == nil
-	case s.name == "": // any, or the type reads itself
-		return s.t.Kind() == reflect.Interface || json.Unmarshal(raw, reflect.New(s.t).Interface()) == nil
 	}
 	return true
 }
@@ -122,25 +155,60 @@ func (s *shape) malformed() string {
 	return "must be " + s.name
 }
 
-// member returns the shape of a member, and whether there may be one with this name.
-func (s *shape) member(name []byte) (member *shape, known bool) {
+// empty readies a map or a slice for its values.
+func (s *shape) empty(into reflect.Value) {
 	switch {
-	case s == nil || s.name == "":
-		return nil, true
-	case s.element != nil:
-		return shapeOf(s.element), true
+	case s == nil || s.element == nil:
+	case into.Kind() == reflect.Map && into.IsNil():
+		into.Set(reflect.MakeMap(s.t))
+	case into.Kind() == reflect.Slice && into.IsNil():
+		into.Set(reflect.MakeSlice(s.t, 0, 0))
+	case into.Kind() == reflect.Slice:
+		into.SetLen(0)
 	}
-	t, known := s.members[string(name)]
-	if !known {
-		return nil, false
-	}
-	return shapeOf(t), true
 }
 
-// item returns the shape of the items of a list.
-func (s *shape) item() *shape {
-	if s == nil || s.name == "" {
+// member returns the shape and the variable of a member, and whether there may be one with this name.
+func (s *shape) member(into reflect.Value, name []byte) (want *shape, member reflect.Value, known bool) {
+	switch {
+	case s == nil || s.name == "":
+		return nil, reflect.Value{}, true
+	case s.element != nil:
+		return s.element, reflect.New(s.t.Elem()).Elem(), true
+	}
+	f, known := s.members[string(name)]
+	if !known {
+		return nil, reflect.Value{}, false
+	}
+	return f.shape, into.FieldByIndex(f.index), true
+}
+
+// keep puts a member that was read into a map.
+func (s *shape) keep(into reflect.Value, name []byte, member reflect.Value) {
+	if s != nil && s.element != nil {
+		into.SetMapIndex(reflect.ValueOf(string(name)).Convert(s.t.Key()), member)
+	}
+}
+
+// of returns the shape of a list's items.
+func (s *shape) of() *shape {
+	if s == nil {
 		return nil
 	}
-	return shapeOf(s.element)
+	return s.element
+}
+
+// item returns the variable of item n of a list.
+func (s *shape) item(into reflect.Value, n int) reflect.Value {
+	switch {
+	case s == nil || s.element == nil:
+		return reflect.Value{}
+	case s.length == 0:
+		into.Grow(1)
+		into.SetLen(n + 1)
+		into.Index(n).SetZero()
+	case n >= s.length: // list refuses it
+		return reflect.New(s.t.Elem()).Elem()
+	}
+	return into.Index(n)
 }
