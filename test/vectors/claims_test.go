@@ -43,7 +43,13 @@ func says(code, claim string, value any) claimRow {
 		change: map[string]any{claim: value}}
 }
 
+func mismatch(claim string, value any) claimRow { return says("artifacts_mismatch", claim, value) }
+
 func only(values ...string) []string { return values }
+
+func startedBy(id, kind, source string) map[string]string {
+	return map[string]string{"id": id, "kind": kind, "source": source}
+}
 
 var deploymentRows = []claimRow{
 	says("deployment_mismatch", "deploymentId", "other"), says("deployment_mismatch", "manifestHash", otherHash),
@@ -62,55 +68,55 @@ var challengeRows = []claimRow{
 }
 
 var originRows = []claimRow{
-	says("artifacts_mismatch", "bindingHash", otherHash), says("artifacts_mismatch", "eventId", "evt_2"),
-	says("artifacts_mismatch", "payloadHash", otherHash),
-	says("artifacts_mismatch", "kind", "scheduled"), says("artifacts_mismatch", "source", "hooks"),
+	mismatch("bindingHash", otherHash), mismatch("eventId", "evt_2"),
+	mismatch("payloadHash", otherHash),
+	mismatch("kind", "scheduled"), mismatch("source", "hooks"),
 	says("not_allowed", "verificationMethod", "manual"), says("not_allowed", "verificationMethod", "self_reported"),
 	says("not_allowed", "verificationMethod", "external_attestation"),
-	says("artifacts_mismatch", "verificationMethod", "queue_claim"),
-	says("artifacts_mismatch", "evidenceId", "delivery_2"), says("artifacts_mismatch", "evidenceHash", otherHash),
+	mismatch("verificationMethod", "queue_claim"),
+	mismatch("evidenceId", "delivery_2"), mismatch("evidenceHash", otherHash),
 }
 
 var receiptRows = []claimRow{
-	says("artifacts_mismatch", "bindingHash", otherHash), says("artifacts_mismatch", "originProofHash", otherHash),
-	says("artifacts_mismatch", "eventId", "evt_2"),
-	says("artifacts_mismatch", "payloadHash", otherHash), says("artifacts_mismatch", "kind", "scheduled"),
-	says("artifacts_mismatch", "source", "hooks"),
+	mismatch("bindingHash", otherHash), mismatch("originProofHash", otherHash),
+	mismatch("eventId", "evt_2"),
+	mismatch("payloadHash", otherHash), mismatch("kind", "scheduled"),
+	mismatch("source", "hooks"),
 	says("human_involved", "humanInitiated", true),
 }
 
 var decisionRows = []claimRow{
 	says("human_involved", "humanInitiated", true), says("policy_denied", "decision", "deny"),
-	says("artifacts_mismatch", "bindingHash", otherHash),
-	says("artifacts_mismatch", "contentHash", otherHash), says("artifacts_mismatch", "subject", "agent:other"),
-	says("artifacts_mismatch", "action", "delete_post"),
-	says("artifacts_mismatch", "resource", "POST /other"), says("artifacts_mismatch", "challengeId", "other"),
-	says("artifacts_mismatch", "triggerEventId", "evt_2"),
-	says("artifacts_mismatch", "triggerKind", "scheduled"), says("artifacts_mismatch", "triggerSource", "hooks"),
-	says("artifacts_mismatch", "originVerificationMethod", "queue_claim"),
-	says("artifacts_mismatch", "originEvidenceId", "delivery_2"),
-	says("artifacts_mismatch", "originEvidenceHash", otherHash), says("pin_mismatch", "policyHash", otherHash),
+	mismatch("bindingHash", otherHash),
+	mismatch("contentHash", otherHash), mismatch("subject", "agent:other"),
+	mismatch("action", "delete_post"),
+	mismatch("resource", "POST /other"), mismatch("challengeId", "other"),
+	mismatch("triggerEventId", "evt_2"),
+	mismatch("triggerKind", "scheduled"), mismatch("triggerSource", "hooks"),
+	mismatch("originVerificationMethod", "queue_claim"),
+	mismatch("originEvidenceId", "delivery_2"),
+	mismatch("originEvidenceHash", otherHash), says("pin_mismatch", "policyHash", otherHash),
 	says("pin_mismatch", "environmentHash", otherHash),
-	says("artifacts_mismatch", "runtimeId", "worker-2"), says("artifacts_mismatch", "jti", "another"),
+	mismatch("runtimeId", "worker-2"), mismatch("jti", "another"),
 	says("key_custody", "keyCustody", "hardware_backed"),
 	says("ok", "reputationHash", otherHash), says("artifact_malformed", "reputationHash", "x"),
 	says("artifact_malformed", "reputationHash", ""),
 }
 
 var grantRows = []claimRow{
-	says("artifacts_mismatch", "policyDecisionIds", only("another")),
-	says("artifacts_mismatch", "policyDecisionHashes", only(otherHash)),
-	says("artifacts_mismatch", "actions", only("delete_post")),
-	says("artifacts_mismatch", "resources", only("POST /other")),
-	says("artifacts_mismatch", "contentHashes", only(otherHash)),
-	says("artifacts_mismatch", "bindingHashes", only(otherHash)),
-	says("artifacts_mismatch", "runtimeIds", only("worker-2")),
-	says("artifacts_mismatch", "triggerEventIds", only("evt_2")),
-	says("artifacts_mismatch", "triggerSources", only("hooks")),
-	says("artifacts_mismatch", "originVerificationMethods", only("queue_claim")),
-	says("artifacts_mismatch", "originEvidenceIds", only("delivery_2")),
-	says("artifacts_mismatch", "originEvidenceHashes", only(otherHash)),
-	says("artifacts_mismatch", "subject", "agent:other"),
+	mismatch("policyDecisionIds", only("another")),
+	mismatch("policyDecisionHashes", only(otherHash)),
+	mismatch("actions", only("delete_post")),
+	mismatch("resources", only("POST /other")),
+	mismatch("contentHashes", only(otherHash)),
+	mismatch("bindingHashes", only(otherHash)),
+	mismatch("runtimeIds", only("worker-2")),
+	mismatch("triggerEventIds", only("evt_2")),
+	mismatch("triggerSources", only("hooks")),
+	mismatch("originVerificationMethods", only("queue_claim")),
+	mismatch("originEvidenceIds", only("delivery_2")),
+	mismatch("originEvidenceHashes", only(otherHash)),
+	mismatch("subject", "agent:other"),
 	says("pin_mismatch", "policyHash", otherHash), says("pin_mismatch", "environmentHash", otherHash),
 	says("ok", "actions", only("create_post", "delete_post")),
 }
@@ -118,14 +124,14 @@ var grantRows = []claimRow{
 var attestationRows = []claimRow{
 	says("human_involved", "humanInteractive", true), says("not_allowed", "runtimeId", "worker-2"),
 	says("human_involved", "mode", "interactive"),
-	says("artifacts_mismatch", "challengeId", "other"), says("artifacts_mismatch", "bindingHash", otherHash),
-	says("artifacts_mismatch", "contentHash", otherHash),
-	says("artifacts_mismatch", "triggerReceiptHash", otherHash),
-	says("artifacts_mismatch", "trigger", map[string]string{"id": "evt_2", "kind": "source_event", "source": "github"}),
-	says("artifacts_mismatch", "trigger", map[string]string{"id": "evt_1", "kind": "scheduled", "source": "github"}),
-	says("not_allowed", "trigger", map[string]string{"id": "evt_1", "kind": "autonomous_policy", "source": "github"}),
-	says("not_allowed", "trigger", map[string]string{"id": "evt_1", "kind": "human_request", "source": "github"}),
-	says("artifacts_mismatch", "trigger", map[string]string{"id": "evt_1", "kind": "source_event", "source": "hooks"}),
+	mismatch("challengeId", "other"), mismatch("bindingHash", otherHash),
+	mismatch("contentHash", otherHash),
+	mismatch("triggerReceiptHash", otherHash),
+	mismatch("trigger", startedBy("evt_2", "source_event", "github")),
+	mismatch("trigger", startedBy("evt_1", "scheduled", "github")),
+	says("not_allowed", "trigger", startedBy("evt_1", "autonomous_policy", "github")),
+	says("not_allowed", "trigger", startedBy("evt_1", "human_request", "github")),
+	mismatch("trigger", startedBy("evt_1", "source_event", "hooks")),
 	says("pin_mismatch", "policyHash", otherHash), says("pin_mismatch", "environmentHash", otherHash),
 	says("key_custody", "keyExportable", true),
 }
@@ -135,10 +141,10 @@ var sessionRows = []claimRow{
 	says("human_involved", "userShellAccess", true),
 	says("human_involved", "agentEnvironmentUserAccessible", true), says("not_allowed", "inputKind", "human_prompt"),
 	says("not_allowed", "inputKind", "other"),
-	says("not_allowed", "runtimeId", "worker-2"), says("artifacts_mismatch", "challengeId", "other"),
-	says("artifacts_mismatch", "bindingHash", otherHash),
-	says("artifacts_mismatch", "eventId", "evt_2"), says("artifacts_mismatch", "inputKind", "scheduled"),
-	says("artifacts_mismatch", "inputSource", "hooks"),
+	says("not_allowed", "runtimeId", "worker-2"), mismatch("challengeId", "other"),
+	mismatch("bindingHash", otherHash),
+	mismatch("eventId", "evt_2"), mismatch("inputKind", "scheduled"),
+	mismatch("inputSource", "hooks"),
 	says("pin_mismatch", "policyHash", otherHash), says("pin_mismatch", "environmentHash", otherHash),
 	{name: "expired", code: "expired", change: map[string]any{"iat": at - 10, "exp": at - 2}},
 }

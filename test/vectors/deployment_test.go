@@ -80,8 +80,7 @@ func claimsOf[C any](d deployment, k evidence.Kind[C], c C, lifetime int64) stri
 type changes map[string]map[string]any
 
 func (d deployment) signed(purpose, typ, payload string, c changes) string {
-	k := d.roles[purpose].key
-	return token{`{"alg":"EdDSA","kid":"` + k.kid + `","typ":"` + typ + `"}`, with(payload, c[typ]), k.signer()}.String()
+	return d.roles[purpose].key.token(typ, with(payload, c[typ]))
 }
 
 func (d deployment) certificateClaims(r role) string {

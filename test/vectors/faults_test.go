@@ -13,6 +13,8 @@ func refused(name, code, token string) artifactVector {
 	return artifactVector{Name: name, Token: token, Verdict: code}
 }
 
+func malformed(name, token string) artifactVector { return refused(name, "artifact_malformed", token) }
+
 func (a artifact) valid() []artifactVector {
 	t := a.token()
 	whole := a.expected
@@ -29,12 +31,12 @@ func (a artifact) formFaults() []artifactVector {
 	last := strings.IndexByte(b64url, t[len(t)-1])
 	return []artifactVector{
 		refused("nothing", "artifact_missing", ""),
-		refused("two parts", "artifact_malformed", parts[0]+"."+parts[1]),
-		refused("four parts", "artifact_malformed", t+"."),
-		refused("padded", "artifact_malformed", t+"=="),
-		refused("a line break", "artifact_malformed", t[:len(t)-4]+"\n"+t[len(t)-4:]),
-		refused("stray bits", "artifact_malformed", t[:len(t)-1]+string(b64url[last|1])),
-		refused("the alphabet of plain base64", "artifact_malformed",
+		malformed("two parts", parts[0]+"."+parts[1]),
+		malformed("four parts", t+"."),
+		malformed("padded", t+"=="),
+		malformed("a line break", t[:len(t)-4]+"\n"+t[len(t)-4:]),
+		malformed("stray bits", t[:len(t)-1]+string(b64url[last|1])),
+		malformed("the alphabet of plain base64",
 			parts[0]+"."+parts[1]+"."+strings.NewReplacer("-", "+", "_", "/").Replace(parts[2])+"/"),
 		refused("no signature", "signature_invalid", parts[0]+"."+parts[1]+"."),
 		refused("an altered signature", "signature_invalid", parts[0]+"."+parts[1]+"."+b64.EncodeToString(flip(parts[2]))),
@@ -62,46 +64,46 @@ func (a artifact) headerFaults() []artifactVector {
 	}
 	long := strings.Repeat("k", 257)
 	out := []artifactVector{
-		refused("alg none", "artifact_malformed", header(alg, `"alg":"none"`)),
-		refused("alg none and no signature", "artifact_malformed",
+		malformed("alg none", header(alg, `"alg":"none"`)),
+		malformed("alg none and no signature",
 			token{strings.Replace(a.header, alg, `"alg":"none"`, 1), a.payload, func(string) []byte {
 				return nil
 			}}.String()),
-		refused("alg in another case", "artifact_malformed", header(alg, strings.ToLower(alg))),
-		refused("no alg", "artifact_malformed", header(alg+",", "")),
-		refused("another typ", "artifact_malformed", header(a.typ, "JWT")),
-		refused("no typ", "artifact_malformed", header(`,"typ":"`+a.typ+`"`, "")),
-		refused("an unknown crit", "artifact_malformed", header(alg, alg+`,"crit":["exp"]`)),
-		refused("an empty crit", "artifact_malformed", header(alg, alg+`,"crit":[]`)),
-		refused("an embedded jwk", "artifact_malformed",
+		malformed("alg in another case", header(alg, strings.ToLower(alg))),
+		malformed("no alg", header(alg+",", "")),
+		malformed("another typ", header(a.typ, "JWT")),
+		malformed("no typ", header(`,"typ":"`+a.typ+`"`, "")),
+		malformed("an unknown crit", header(alg, alg+`,"crit":["exp"]`)),
+		malformed("an empty crit", header(alg, alg+`,"crit":[]`)),
+		malformed("an embedded jwk",
 			header(alg, alg+`,"jwk":{"crv":"Ed25519","kty":"OKP","x":"`+evidence.EncodePublicKey(newKey("stranger:v1").public())+
 				`"}`)),
-		refused("b64", "artifact_malformed", header(alg, alg+`,"b64":false`)),
-		refused("alg twice", "artifact_malformed", header(alg, `"alg":"none",`+alg)),
-		refused("alg twice, of which the last is none", "artifact_malformed", header(alg, alg+`,"alg":"none"`)),
-		refused("alg in capitals", "artifact_malformed", header(`"alg"`, `"ALG"`)),
-		refused("alg in capitals too", "artifact_malformed", header(alg, alg+`,"ALG":"none"`)),
-		refused("alg is null", "artifact_malformed", header(alg, `"alg":null`)),
-		refused("kid twice, which was no text at first", "artifact_malformed", header(`"kid"`, `"kid":1,"kid"`)),
-		refused("half a surrogate pair in the kid", "artifact_malformed", header(kid, `\ud800`)),
-		refused("typ as a media type", "artifact_malformed", header(a.typ, "application/"+a.typ)),
-		refused("a member with a number beyond all bounds", "artifact_malformed", header(alg, alg+`,"b":1e999`)),
-		refused("a header that is null", "artifact_malformed", token{"null", a.payload, a.sign}.String()),
-		refused("two headers", "artifact_malformed", token{a.header + a.header, a.payload, a.sign}.String()),
-		refused("a space in the header", "artifact_malformed", header(`","`, `", "`)),
-		refused("another order in the header", "artifact_malformed",
+		malformed("b64", header(alg, alg+`,"b64":false`)),
+		malformed("alg twice", header(alg, `"alg":"none",`+alg)),
+		malformed("alg twice, of which the last is none", header(alg, alg+`,"alg":"none"`)),
+		malformed("alg in capitals", header(`"alg"`, `"ALG"`)),
+		malformed("alg in capitals too", header(alg, alg+`,"ALG":"none"`)),
+		malformed("alg is null", header(alg, `"alg":null`)),
+		malformed("kid twice, which was no text at first", header(`"kid"`, `"kid":1,"kid"`)),
+		malformed("half a surrogate pair in the kid", header(kid, `\ud800`)),
+		malformed("typ as a media type", header(a.typ, "application/"+a.typ)),
+		malformed("a member with a number beyond all bounds", header(alg, alg+`,"b":1e999`)),
+		malformed("a header that is null", token{"null", a.payload, a.sign}.String()),
+		malformed("two headers", token{a.header + a.header, a.payload, a.sign}.String()),
+		malformed("a space in the header", header(`","`, `", "`)),
+		malformed("another order in the header",
 			token{`{"typ":"` + a.typ + `",` + alg + `,"kid":"` + kid + `"}`, a.payload, a.sign}.String()),
-		refused("a header that is no object", "artifact_malformed", token{`[]`, a.payload, a.sign}.String()),
-		refused("a kid that is no text", "artifact_malformed", header(`"`+kid+`"`, "1")),
-		refused("an empty kid", "artifact_malformed", header(kid, "")),
-		refused("a kid of 257 bytes", "artifact_malformed", header(kid, long)),
+		malformed("a header that is no object", token{`[]`, a.payload, a.sign}.String()),
+		malformed("a kid that is no text", header(`"`+kid+`"`, "1")),
+		malformed("an empty kid", header(kid, "")),
+		malformed("a kid of 257 bytes", header(kid, long)),
 	}
 	if !a.own {
 		public := a.role.key.public()
 		out = append(out,
-			refused("HS256 with the public key as secret", "artifact_malformed",
+			malformed("HS256 with the public key as secret",
 				token{strings.Replace(a.header, "EdDSA", "HS256", 1), a.payload, macSigner(public)}.String()),
-			refused("alg Ed25519", "artifact_malformed", header(alg, `"alg":"Ed25519"`)))
+			malformed("alg Ed25519", header(alg, `"alg":"Ed25519"`)))
 	}
 	return out
 }
@@ -141,54 +143,46 @@ func (d deployment) keyFaults(a artifact) []artifactVector {
 func (a artifact) claimFaults() []artifactVector {
 	raw := func(payload string) string { return token{a.header, payload, a.sign}.String() }
 	set := func(name string, value any) string { return raw(with(a.payload, map[string]any{name: value})) }
-	text := `"iss":"` + a.role.issuer + `"`
+	written := func(old, new string) string { return raw(strings.Replace(a.payload, old, new, 1)) }
+	text, issued := `"iss":"`+a.role.issuer+`"`, `"iat":`+strconv.Itoa(at)
 	out := []artifactVector{
-		refused("an unknown claim", "artifact_malformed", set("admin", true)),
-		refused("a claim of another type", "artifact_malformed", set(a.text, 1)),
-		refused("an integer as text", "artifact_malformed", set("iat", "1795176000")),
-		refused("an empty text", "artifact_malformed", set(a.text, "")),
-		refused("a text of 2049 bytes", "artifact_malformed", set(a.text, strings.Repeat("x", 2049))),
-		refused("claims that are no object", "artifact_malformed", raw("[]")),
-		refused("no issuer", "artifact_malformed", set("iss", "")),
-		refused("a jti of 257 bytes", "artifact_malformed", set("jti", strings.Repeat("j", 257))),
-		refused("a claim is missing", "artifact_malformed", set(a.text, nil)),
-		refused("iat is missing", "artifact_malformed", set("iat", nil)),
-		refused("a claim twice", "artifact_malformed", raw(strings.Replace(a.payload, text, text+","+text, 1))),
-		refused("another order", "artifact_malformed",
-			raw(strings.TrimSuffix(strings.Replace(a.payload, text+",", "", 1), "}")+","+text+"}")),
-		refused("a space", "artifact_malformed", raw(a.payload+" ")),
-		refused("an escape of equal value", "artifact_malformed",
-			raw(strings.Replace(a.payload, text, `"iss":"\u00`+hexByte(a.role.issuer[0])+a.role.issuer[1:]+`"`, 1))),
-		refused("not UTF-8", "artifact_malformed",
-			raw(strings.Replace(a.payload, text, `"iss":"`+a.role.issuer+"\xff\"", 1))),
-		refused("a claim that is null", "artifact_malformed", set(a.text, json.RawMessage("null"))),
-		refused("a claim in another case", "artifact_malformed", raw(strings.Replace(a.payload, `"iss":`, `"Iss":`, 1))),
-		refused("a claim in another case too", "artifact_malformed", set("ISS", a.role.issuer)),
-		refused("an unknown claim of a name that JavaScript knows", "artifact_malformed", set("toString", "x")),
-		refused("a claim twice, which was no text at first", "artifact_malformed",
-			raw(strings.Replace(a.payload, text, `"iss":1,`+text, 1))),
-		refused("a claim twice, which is no text at last", "artifact_malformed",
-			raw(strings.Replace(a.payload, text, text+`,"iss":1`, 1))),
-		refused("half a surrogate pair", "artifact_malformed", raw(strings.Replace(a.payload, text, `"iss":"\ud800"`, 1))),
-		refused("a line separator, escaped", "artifact_malformed",
-			raw(strings.Replace(a.payload, text, `"iss":"\u2028"`, 1))),
+		malformed("an unknown claim", set("admin", true)),
+		malformed("a claim of another type", set(a.text, 1)),
+		malformed("an integer as text", set("iat", "1795176000")),
+		malformed("an empty text", set(a.text, "")),
+		malformed("a text of 2049 bytes", set(a.text, strings.Repeat("x", 2049))),
+		malformed("claims that are no object", raw("[]")),
+		malformed("no issuer", set("iss", "")),
+		malformed("a jti of 257 bytes", set("jti", strings.Repeat("j", 257))),
+		malformed("a claim is missing", set(a.text, nil)),
+		malformed("iat is missing", set("iat", nil)),
+		malformed("a claim twice", written(text, text+","+text)),
+		malformed("another order", raw(strings.TrimSuffix(strings.Replace(a.payload, text+",", "", 1), "}")+","+text+"}")),
+		malformed("a space", raw(a.payload+" ")),
+		malformed("an escape of equal value", written(text, `"iss":"\u00`+hexByte(a.role.issuer[0])+a.role.issuer[1:]+`"`)),
+		malformed("not UTF-8", written(text, `"iss":"`+a.role.issuer+"\xff\"")),
+		malformed("a claim that is null", set(a.text, json.RawMessage("null"))),
+		malformed("a claim in another case", written(`"iss":`, `"Iss":`)),
+		malformed("a claim in another case too", set("ISS", a.role.issuer)),
+		malformed("an unknown claim of a name that JavaScript knows", set("toString", "x")),
+		malformed("a claim twice, which was no text at first", written(text, `"iss":1,`+text)),
+		malformed("a claim twice, which is no text at last", written(text, text+`,"iss":1`)),
+		malformed("half a surrogate pair", written(text, `"iss":"\ud800"`)),
+		malformed("a line separator, escaped", written(text, `"iss":"\u2028"`)),
 		refused("a line separator, as it is", "ok", set("jti", "\u2028")),
-		refused("a fraction of nothing", "artifact_malformed",
-			raw(strings.Replace(a.payload, `"iat":`+strconv.Itoa(at), `"iat":`+strconv.Itoa(at)+".0", 1))),
-		refused("a fraction", "artifact_malformed",
-			raw(strings.Replace(a.payload, `"iat":`+strconv.Itoa(at), `"iat":`+strconv.Itoa(at)+".5", 1))),
-		refused("an exponent", "artifact_malformed",
-			raw(strings.Replace(a.payload, `"iat":`+strconv.Itoa(at), `"iat":1.795176e9`, 1))),
-		refused("exp is 2^53 - 1", "artifact_malformed", raw(exp.ReplaceAllString(a.payload, `"exp":9007199254740991`))),
-		refused("exp is 2^53", "artifact_malformed", raw(exp.ReplaceAllString(a.payload, `"exp":9007199254740992`))),
-		refused("exp is 2^53 + 1", "artifact_malformed", raw(exp.ReplaceAllString(a.payload, `"exp":9007199254740993`))),
-		refused("expires when it is issued", "artifact_malformed", set("exp", at)),
-		refused("issued at 0", "artifact_malformed", set("iat", 0)),
-		refused("a lifetime over the bound", "artifact_malformed", set("exp", at+a.lifetime+1)),
+		malformed("a fraction of nothing", written(issued, issued+".0")),
+		malformed("a fraction", written(issued, issued+".5")),
+		malformed("an exponent", written(issued, `"iat":1.795176e9`)),
+		malformed("exp is 2^53 - 1", raw(exp.ReplaceAllString(a.payload, `"exp":9007199254740991`))),
+		malformed("exp is 2^53", raw(exp.ReplaceAllString(a.payload, `"exp":9007199254740992`))),
+		malformed("exp is 2^53 + 1", raw(exp.ReplaceAllString(a.payload, `"exp":9007199254740993`))),
+		malformed("expires when it is issued", set("exp", at)),
+		malformed("issued at 0", set("iat", 0)),
+		malformed("a lifetime over the bound", set("exp", at+a.lifetime+1)),
 	}
 	if a.hash != "" {
-		out = append(out, refused("a hash in capitals", "artifact_malformed", set(a.hash, strings.Repeat("A", 64))),
-			refused("a hash of 63 characters", "artifact_malformed", set(a.hash, strings.Repeat("a", 63))))
+		out = append(out, malformed("a hash in capitals", set(a.hash, strings.Repeat("A", 64))),
+			malformed("a hash of 63 characters", set(a.hash, strings.Repeat("a", 63))))
 	}
 	return out
 }
@@ -199,10 +193,10 @@ func (a artifact) ownFaults() []artifactVector {
 	}
 	long := strings.Repeat("x", 2049)
 	observed := []artifactVector{
-		refused("nothing observed, and said so", "artifact_malformed", set("observed", []string{})),
-		refused("an empty text observed", "artifact_malformed", set("observed", []string{"keyExportable", ""})),
-		refused("a text of 2049 bytes observed", "artifact_malformed", set("observed", []string{long})),
-		refused("observed, no list", "artifact_malformed", set("observed", "keyExportable")),
+		malformed("nothing observed, and said so", set("observed", []string{})),
+		malformed("an empty text observed", set("observed", []string{"keyExportable", ""})),
+		malformed("a text of 2049 bytes observed", set("observed", []string{long})),
+		malformed("observed, no list", set("observed", "keyExportable")),
 		refused("nothing observed", "ok", set("observed", nil)),
 	}
 	switch a.typ {
@@ -216,25 +210,25 @@ func (a artifact) ownFaults() []artifactVector {
 			}
 			return t
 		}
-		return append(observed, refused("a trigger without an id", "artifact_malformed", set("trigger", trigger("id", nil))),
-			refused("a trigger with an empty source", "artifact_malformed", set("trigger", trigger("source", ""))),
-			refused("an unknown member of the trigger", "artifact_malformed", set("trigger", trigger("human", false))),
-			refused("a trigger that is no object", "artifact_malformed", set("trigger", []string{"evt_1"})))
+		return append(observed, malformed("a trigger without an id", set("trigger", trigger("id", nil))),
+			malformed("a trigger with an empty source", set("trigger", trigger("source", ""))),
+			malformed("an unknown member of the trigger", set("trigger", trigger("human", false))),
+			malformed("a trigger that is no object", set("trigger", []string{"evt_1"})))
 	case evidence.ActionGrantKind().Typ:
 		return []artifactVector{
-			refused("an empty scope", "artifact_malformed", set("actions", []string{})),
-			refused("an empty text in a scope", "artifact_malformed", set("resources", []string{"POST /posts", ""})),
-			refused("a text of 2049 bytes in a scope", "artifact_malformed", set("resources", []string{long})),
-			refused("null in a scope", "artifact_malformed", set("actions", []any{nil})),
-			refused("a text in place of a scope", "artifact_malformed", set("actions", "create_post")),
+			malformed("an empty scope", set("actions", []string{})),
+			malformed("an empty text in a scope", set("resources", []string{"POST /posts", ""})),
+			malformed("a text of 2049 bytes in a scope", set("resources", []string{long})),
+			malformed("null in a scope", set("actions", []any{nil})),
+			malformed("a text in place of a scope", set("actions", "create_post")),
 			refused("a scope of two", "ok", set("actions", []string{"create_post", "delete_post"})),
 		}
 	case evidence.SignerCertificateKind().Typ:
 		return append(observed,
-			refused("two purposes", "artifact_malformed", set("purposes", []string{"request_proof", "action_grant"})),
-			refused("no purpose", "artifact_malformed", set("purposes", []string{})),
-			refused("an empty purpose", "artifact_malformed", set("purposes", []string{""})),
-			refused("for a shared secret", "artifact_malformed", set("subjectKeyId", "mac:abc")))
+			malformed("two purposes", set("purposes", []string{"request_proof", "action_grant"})),
+			malformed("no purpose", set("purposes", []string{})),
+			malformed("an empty purpose", set("purposes", []string{""})),
+			malformed("for a shared secret", set("subjectKeyId", "mac:abc")))
 	case evidence.ChallengeTokenKind().Typ:
 		b := func(member string, value any) map[string]any {
 			b := map[string]any{"action": "a", "contentHash": evidence.HashBytes(nil), "nonce": "n", "resource": "r",
@@ -246,14 +240,14 @@ func (a artifact) ownFaults() []artifactVector {
 		}
 		unbound := with(a.payload, map[string]any{"binding": nil})
 		return []artifactVector{
-			refused("no task", "artifact_malformed", set("answers", []string{})),
-			refused("another hash of its binding", "artifact_malformed", set("bindingHash", otherHash)),
-			refused("no hash of its binding", "artifact_malformed", set("bindingHash", nil)),
-			refused("a hash of no binding", "artifact_malformed", token{a.header, unbound, a.sign}.String()),
-			refused("a binding without a nonce", "artifact_malformed", set("binding", b("nonce", nil))),
-			refused("a binding with an empty nonce", "artifact_malformed", set("binding", b("nonce", ""))),
-			refused("a binding without a subject", "artifact_malformed", set("binding", b("subject", nil))),
-			refused("a binding with an empty subject", "artifact_malformed", set("binding", b("subject", ""))),
+			malformed("no task", set("answers", []string{})),
+			malformed("another hash of its binding", set("bindingHash", otherHash)),
+			malformed("no hash of its binding", set("bindingHash", nil)),
+			malformed("a hash of no binding", token{a.header, unbound, a.sign}.String()),
+			malformed("a binding without a nonce", set("binding", b("nonce", nil))),
+			malformed("a binding with an empty nonce", set("binding", b("nonce", ""))),
+			malformed("a binding without a subject", set("binding", b("subject", nil))),
+			malformed("a binding with an empty subject", set("binding", b("subject", ""))),
 		}
 	case evidence.CapabilityKind().Typ:
 		part := func(name, member string, value any) map[string]any {
@@ -263,16 +257,15 @@ func (a artifact) ownFaults() []artifactVector {
 			return claims[name]
 		}
 		return []artifactVector{
-			refused("a binding without a nonce", "artifact_malformed",
-				set("binding",
-					map[string]string{"action": "a", "contentHash": evidence.HashBytes(nil), "resource": "r", "subject": "s"})),
-			refused("an empty runtime id", "artifact_malformed", set("runtime", part("runtime", "runtimeId", ""))),
-			refused("a policy hash that is none", "artifact_malformed", set("runtime", part("runtime", "policyHash", ""))),
-			refused("an empty receipt id", "artifact_malformed", set("session", part("session", "receiptId", ""))),
-			refused("a runtime that is null", "artifact_malformed", set("runtime", json.RawMessage("null"))),
-			refused("a runtime without members", "artifact_malformed", set("runtime", map[string]any{})),
-			refused("an empty grant id", "artifact_malformed", set("grantId", "")),
-			refused("a grant id of 2049 bytes", "artifact_malformed", set("grantId", long)),
+			malformed("a binding without a nonce", set("binding",
+				map[string]string{"action": "a", "contentHash": evidence.HashBytes(nil), "resource": "r", "subject": "s"})),
+			malformed("an empty runtime id", set("runtime", part("runtime", "runtimeId", ""))),
+			malformed("a policy hash that is none", set("runtime", part("runtime", "policyHash", ""))),
+			malformed("an empty receipt id", set("session", part("session", "receiptId", ""))),
+			malformed("a runtime that is null", set("runtime", json.RawMessage("null"))),
+			malformed("a runtime without members", set("runtime", map[string]any{})),
+			malformed("an empty grant id", set("grantId", "")),
+			malformed("a grant id of 2049 bytes", set("grantId", long)),
 			refused("no grant id", "ok", set("grantId", nil)),
 		}
 	}

@@ -76,6 +76,11 @@ func (t token) String() string {
 	return input + "." + b64.EncodeToString(t.sign(input))
 }
 
+// token makes a token with a plain header.
+func (k key) token(typ, payload string) string {
+	return token{`{"alg":"EdDSA","kid":"` + k.kid + `","typ":"` + typ + `"}`, payload, k.signer()}.String()
+}
+
 func (k key) signer() func(string) []byte {
 	return func(input string) []byte { return ed25519.Sign(k.private, []byte(input)) }
 }

@@ -8,11 +8,30 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-func (d deployment) under(change func(*policy.Manifest)) deployment {
-	var m policy.Manifest
-	mustDo(json.Unmarshal(must(json.Marshal(d.manifest)), &m))
-	change(&m)
-	d.manifest, d.strict = &m, must(m.Strict())
+// setting is a member of a document, by its path, with a value; nil removes it.
+type setting struct {
+	path  string
+	value any
+}
+
+func (s setting) in(members map[string]any) {
+	if parent, rest, below := strings.Cut(s.path, "."); below {
+		setting{rest, s.value}.in(members[parent].(map[string]any))
+	} else if members[s.path] = s.value; s.value == nil {
+		delete(members, s.path)
+	}
+}
+
+// under is the deployment with another manifest.
+func (d deployment) under(settings ...setting) deployment {
+	var members map[string]any
+	mustDo(json.Unmarshal(must(json.Marshal(d.manifest)), &members))
+	for _, s := range settings {
+		s.in(members)
+	}
+	d.manifest = new(policy.Manifest)
+	mustDo(json.Unmarshal(must(json.Marshal(members)), d.manifest))
+	d.strict = must(d.manifest.Strict())
 	return d
 }
 
@@ -32,104 +51,73 @@ func (d deployment) triggerFaults(e evidence.Envelope) []chainVector {
 	}
 }
 
+const (
+	ofRuntime = "runtimePolicy."
+	ofReceipt = ofRuntime + "triggerReceiptPolicy."
+	ofOrigin  = ofReceipt + "originProofPolicy."
+	ofSession = "agentSessionReceiptPolicy."
+)
+
 func (d deployment) manifestChains(e evidence.Envelope) []chainVector {
-	under := func(name, code string, c changes, change func(*policy.Manifest)) chainVector {
-		other := d.under(change)
+	rests := func(name, code string, c changes, settings ...setting) chainVector {
+		other := d.under(settings...)
 		return chainVector{Name: "another manifest, " + name, Manifest: other.manifest,
 			Envelope: differences(e, other.envelope(c)), Verdict: code}
 	}
-	receipt := func(m *policy.Manifest) *policy.ReceiptPolicy { return &m.RuntimePolicy.TriggerReceiptPolicy }
-	origin := func(m *policy.Manifest) *policy.OriginPolicy { return &receipt(m).OriginProofPolicy }
+	under := func(name, code string, settings ...setting) chainVector { return rests(name, code, nil, settings...) }
+	refuses := func(name, path string, value any) chainVector {
+		return under(name, "not_allowed", setting{path, value})
+	}
 	payload, delivery := evidence.HashBytes([]byte("payload")), evidence.HashBytes([]byte("delivery"))
-	two := []string{"worker-1", "worker-2"}
+	scheduled, hooks, two := only("scheduled"), only("hooks"), only("worker-1", "worker-2")
 	elsewhere := func(typ string) changes { return changes{typ: {"runtimeId": "worker-2"}} }
-	unsigned := under("which nobody has signed", "deployment_mismatch", nil, func(m *policy.Manifest) {
-		m.MaxChallengeAgeMs = 14000
-	})
+	unsigned := under("which nobody has signed", "deployment_mismatch", setting{"maxChallengeAgeMs", 14000})
 	unsigned.Envelope = nil
 	return []chainVector{
 		unsigned,
-		under("which demands a second signature of its certificate", "roots_not_pinned", nil, func(m *policy.Manifest) {
-			m.DeploymentCertificatePolicy.RequirePostQuantumSignature = true
-		}),
-		under("which pins what the chain has", "ok", nil, func(m *policy.Manifest) {
-			receipt(m).RequiredPayloadHash, receipt(m).RequiredBindingHash = payload, binding().Hash()
-			origin(m).RequiredPayloadHash, origin(m).RequiredBindingHash, origin(m).RequiredEvidenceHash = payload,
-				binding().Hash(), delivery
-		}),
-		under("which pins the receipt's payload", "not_allowed", nil, func(m *policy.Manifest) {
-			receipt(m).RequiredPayloadHash = otherHash
-		}),
-		under("which pins the receipt's binding", "not_allowed", nil, func(m *policy.Manifest) {
-			receipt(m).RequiredBindingHash = otherHash
-		}),
-		under("which pins the origin's payload", "not_allowed", nil, func(m *policy.Manifest) {
-			origin(m).RequiredPayloadHash = otherHash
-		}),
-		under("which pins the origin's binding", "not_allowed", nil, func(m *policy.Manifest) {
-			origin(m).RequiredBindingHash = otherHash
-		}),
-		under("which pins the origin's evidence", "not_allowed", nil, func(m *policy.Manifest) {
-			origin(m).RequiredEvidenceHash = otherHash
-		}),
-		under("with other kinds of receipts", "not_allowed", nil, func(m *policy.Manifest) {
-			receipt(m).AllowedKinds = []string{"scheduled"}
-		}),
-		under("with other kinds of origins", "not_allowed", nil, func(m *policy.Manifest) {
-			origin(m).AllowedKinds = []string{"scheduled"}
-		}),
-		under("with other sources of receipts", "not_allowed", nil, func(m *policy.Manifest) {
-			receipt(m).AllowedSources = []string{"hooks"}
-		}),
-		under("with other sources of origins", "not_allowed", nil, func(m *policy.Manifest) {
-			origin(m).AllowedSources = []string{"hooks"}
-		}),
-		under("with other kinds of triggers for the runtime", "not_allowed", nil, func(m *policy.Manifest) {
-			m.RuntimePolicy.AllowedTriggerKinds = []string{"scheduled"}
-		}),
-		under("with any kind of trigger for the runtime that a receipt may have", "ok", nil, func(m *policy.Manifest) {
-			m.RuntimePolicy.AllowedTriggerKinds = nil
-		}),
-		under("with other keys for the runtime", "key_custody", nil, func(m *policy.Manifest) {
-			m.RuntimePolicy.AllowedKeyCustody = []string{evidence.CustodyHardwareBacked}
-		}),
-		under("with two runtimes, and an attestation by the other", "artifacts_mismatch",
-			elsewhere(evidence.RuntimeAttestationKind().Typ), func(m *policy.Manifest) {
-				m.RuntimePolicy.AllowedRuntimeIDs = two
-			}),
-		under("with any runtime, and an attestation by another", "artifacts_mismatch",
-			elsewhere(evidence.RuntimeAttestationKind().Typ), func(m *policy.Manifest) {
-				m.RuntimePolicy.AllowedRuntimeIDs = nil
-			}),
-		under("with two runtimes for sessions, and one of the other", "artifacts_mismatch",
-			elsewhere(evidence.SessionReceiptKind().Typ), func(m *policy.Manifest) {
-				m.AgentSessionReceiptPolicy.AllowedRuntimeIDs = two
-			}),
+		under("which demands a second signature of its certificate", "roots_not_pinned",
+			setting{"deploymentCertificatePolicy.requirePostQuantumSignature", true}),
+		under("which pins what the chain has", "ok", setting{ofReceipt + "requiredPayloadHash", payload},
+			setting{ofReceipt + "requiredBindingHash", binding().Hash()}, setting{ofOrigin + "requiredPayloadHash", payload},
+			setting{ofOrigin + "requiredBindingHash", binding().Hash()}, setting{ofOrigin + "requiredEvidenceHash", delivery}),
+		refuses("which pins the receipt's payload", ofReceipt+"requiredPayloadHash", otherHash),
+		refuses("which pins the receipt's binding", ofReceipt+"requiredBindingHash", otherHash),
+		refuses("which pins the origin's payload", ofOrigin+"requiredPayloadHash", otherHash),
+		refuses("which pins the origin's binding", ofOrigin+"requiredBindingHash", otherHash),
+		refuses("which pins the origin's evidence", ofOrigin+"requiredEvidenceHash", otherHash),
+		refuses("with other kinds of receipts", ofReceipt+"allowedKinds", scheduled),
+		refuses("with other kinds of origins", ofOrigin+"allowedKinds", scheduled),
+		refuses("with other sources of receipts", ofReceipt+"allowedSources", hooks),
+		refuses("with other sources of origins", ofOrigin+"allowedSources", hooks),
+		refuses("with other kinds of triggers for the runtime", ofRuntime+"allowedTriggerKinds", scheduled),
+		under("with any kind of trigger for the runtime that a receipt may have", "ok",
+			setting{ofRuntime + "allowedTriggerKinds", nil}),
+		under("with other keys for the runtime", "key_custody",
+			setting{ofRuntime + "allowedKeyCustody", only(evidence.CustodyHardwareBacked)}),
+		rests("with two runtimes, and an attestation by the other", "artifacts_mismatch",
+			elsewhere(evidence.RuntimeAttestationKind().Typ), setting{ofRuntime + "allowedRuntimeIds", two}),
+		rests("with any runtime, and an attestation by another", "artifacts_mismatch",
+			elsewhere(evidence.RuntimeAttestationKind().Typ), setting{ofRuntime + "allowedRuntimeIds", nil}),
+		rests("with two runtimes for sessions, and one of the other", "artifacts_mismatch",
+			elsewhere(evidence.SessionReceiptKind().Typ), setting{ofSession + "allowedRuntimeIds", two}),
 	}
 }
 
 func (d deployment) manifestPosts(capability func(map[string]any) string) []postVector {
-	under := func(name, code, capability string, change func(*policy.Manifest)) postVector {
-		return postVector{Name: "another manifest, " + name, Manifest: d.under(change).manifest, Capability: capability,
+	under := func(name, code, capability string, settings ...setting) postVector {
+		return postVector{Name: "another manifest, " + name, Manifest: d.under(settings...).manifest, Capability: capability,
 			Verdict: code}
 	}
 	elsewhere := capability(map[string]any{"runtime": d.runtime("runtimeId", "worker-2")})
+	anyRuntime := setting{ofRuntime + "allowedRuntimeIds", nil}
 	return []postVector{
-		under("with any runtime that sessions may have", "ok", "", func(m *policy.Manifest) {
-			m.RuntimePolicy.AllowedRuntimeIDs = nil
-		}),
-		under("with any runtime that sessions may have, and another", "not_allowed", elsewhere, func(m *policy.Manifest) {
-			m.RuntimePolicy.AllowedRuntimeIDs = nil
-		}),
-		under("with other kinds of triggers", "not_allowed", "", func(m *policy.Manifest) {
-			m.RuntimePolicy.AllowedTriggerKinds = []string{"scheduled"}
-		}),
-		under("with other kinds of receipts", "not_allowed", "", func(m *policy.Manifest) {
-			m.RuntimePolicy.TriggerReceiptPolicy.AllowedKinds = []string{"scheduled"}
-		}),
-		under("with a policy that another hash is required of", "not_allowed", "", func(m *policy.Manifest) {
-			m.RuntimePolicy.RequiredPolicyHash, m.AgentSessionReceiptPolicy.RequiredPolicyHash = otherHash, otherHash
-		}),
+		under("with any runtime that sessions may have", "ok", "", anyRuntime),
+		under("with any runtime that sessions may have, and another", "not_allowed", elsewhere, anyRuntime),
+		under("with other kinds of triggers", "not_allowed", "",
+			setting{ofRuntime + "allowedTriggerKinds", only("scheduled")}),
+		under("with other kinds of receipts", "not_allowed", "", setting{ofReceipt + "allowedKinds", only("scheduled")}),
+		under("with a policy that another hash is required of", "not_allowed", "",
+			setting{ofRuntime + "requiredPolicyHash", otherHash}, setting{ofSession + "requiredPolicyHash", otherHash}),
 	}
 }
 

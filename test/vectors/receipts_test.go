@@ -1,6 +1,7 @@
 package vectors_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -197,6 +198,7 @@ func (d deployment) chainFaults(f receiptsFile) []receiptVector {
 	chain := func(name, code string, receipts ...any) receiptVector {
 		return receiptVector{Name: name, Receipts: append([]any{}, receipts...), Verdict: code}
 	}
+	broken := func(name string, receipts ...any) receiptVector { return chain(name, "chain_broken", receipts...) }
 	hash := func(n int) string { return evidence.HashToken(f.Receipts[n-1]) }
 	third := func(name, code string, edit func(*interaction.Receipt)) receiptVector {
 		c := d.callTo(3, hash(2))
@@ -214,11 +216,11 @@ func (d deployment) chainFaults(f receiptsFile) []receiptVector {
 		chain("the second is missing", "chain_incomplete", numbers(1, 3)...),
 		chain("the first is missing", "chain_incomplete", numbers(2, 3)...),
 		chain("the third before the second", "chain_incomplete", numbers(1, 3, 2)...),
-		chain("the second twice", "chain_broken", numbers(1, 2, 2)...),
-		chain("the first after the second", "chain_broken", numbers(1, 2, 1)...),
-		chain("one after the end", "chain_broken", numbers(1, 2, 3, 4, 5, 5)...),
-		chain("two with one number", "chain_broken", 1, 2, second), chain("another second", "ok", 1, second),
-		chain("it forks further back", "chain_broken", 1, second, 3),
+		broken("the second twice", numbers(1, 2, 2)...),
+		broken("the first after the second", numbers(1, 2, 1)...),
+		broken("one after the end", numbers(1, 2, 3, 4, 5, 5)...),
+		broken("two with one number", 1, 2, second), chain("another second", "ok", 1, second),
+		broken("it forks further back", 1, second, 3),
 		third("names another before it", "chain_broken", func(c *interaction.Receipt) {
 			c.Chain.PreviousReceiptHash = otherHash
 		}),
@@ -276,88 +278,71 @@ func (d deployment) resigned(n int, purpose string) string {
 }
 
 func (d deployment) receiptFaults() []receiptVector {
-	type f = interaction.Figure
-	long := strings.Repeat("x", 300)
-	rows := []struct {
-		name string
-		edit func(*interaction.Receipt)
-	}{
-		{"it proves that no human was involved", func(c *interaction.Receipt) { c.NonHumanIdentityProven = true }},
-		{"it is more than probabilistic", func(c *interaction.Receipt) { c.Probabilistic = false }},
-		{"it lasts for nine minutes", func(c *interaction.Receipt) { c.Expires -= 60 }},
-		{"it has observed the model", func(c *interaction.Receipt) {
+	edited := func(name string, edit func(*interaction.Receipt)) receiptVector {
+		c := d.callTo(1, "")
+		edit(&c)
+		return receiptVector{Name: "claims: " + name, Receipts: []any{d.signedReceipt(c)}, Verdict: "artifact_malformed"}
+	}
+	// says is the receipt with another member.
+	says := func(name, path string, value any) receiptVector {
+		return edited(name, func(c *interaction.Receipt) {
+			var members map[string]any
+			mustDo(json.Unmarshal([]byte(canonicalOf(*c)), &members))
+			setting{path, value}.in(members)
+			*c = interaction.Receipt{}
+			mustDo(json.Unmarshal([]byte(canonicalOf(members)), c))
+		})
+	}
+	list := func(values ...any) []any { return values }
+	type object = map[string]any
+	const model, figures = "model_call.", "model_call.figures."
+	out := []receiptVector{
+		says("it proves that no human was involved", "nonHumanIdentityProven", true),
+		says("it is more than probabilistic", "probabilistic", false),
+		says("it lasts for nine minutes", "exp", at+541),
+		edited("it has observed the model", func(c *interaction.Receipt) {
 			c.Observed = append(interaction.ObservedOf(*c), "model_call.model")
-		}},
-		{"it has observed two in one", func(c *interaction.Receipt) {
+		}),
+		edited("it has observed two in one", func(c *interaction.Receipt) {
 			all := interaction.ObservedOf(*c)
 			c.Observed = append([]string{all[0] + "," + all[1]}, all[2:]...)
-		}},
-		{"it has observed nothing", func(c *interaction.Receipt) { c.Observed = []string{} }},
-		{"no agent", func(c *interaction.Receipt) {
-			c.Agent = ""
-		}}, {"a long agent", func(c *interaction.Receipt) { c.Agent = long }},
-		{"no request", func(c *interaction.Receipt) {
-			c.RequestID = ""
-		}}, {"no owner", func(c *interaction.Receipt) { c.Owner = "" }},
-		{"a policy that is no hash", func(c *interaction.Receipt) { c.PolicyID = "P0" }},
-		{"a commitment in capitals", func(c *interaction.Receipt) {
+		}),
+		edited("it has observed nothing", func(c *interaction.Receipt) { c.Observed = []string{} }),
+		says("no agent", "agent", ""), says("a long agent", "agent", strings.Repeat("x", 300)),
+		says("no request", "request_id", ""), says("no owner", "owner", ""),
+		says("a policy that is no hash", "policy_id", "P0"),
+		edited("a commitment in capitals", func(c *interaction.Receipt) {
 			c.InputsCommitment = strings.ToUpper(c.InputsCommitment)
-		}},
-		{"no output", func(c *interaction.Receipt) { c.OutputTransportHash = "" }},
-		{"number 0", func(c *interaction.Receipt) {
-			c.Chain.SequenceNumber = 0
-		}}, {"one before the first", func(c *interaction.Receipt) { c.Chain.PreviousReceiptHash = otherHash }},
-		{"none before the second", func(c *interaction.Receipt) { c.Chain.SequenceNumber = 2 }},
-		{"it is about nothing", func(c *interaction.Receipt) {
-			c.Model = nil
-		}}, {"it is about two", func(c *interaction.Receipt) { c.Closing = &interaction.Closing{Reason: "ended"} }},
-		{"another action", func(c *interaction.Receipt) {
-			c.ActionType = interaction.ActionComposePost
-		}}, {"another outcome", func(c *interaction.Receipt) { c.Outcome = "good" }},
-		{"not measured without a reason", func(c *interaction.Receipt) { c.Outcome = interaction.OutcomeNotMeasured }},
-		{"a reason for what is complete", func(c *interaction.Receipt) { c.Model.Unread = "behind" }},
-		{"no time", func(c *interaction.Receipt) {
-			c.Timing = interaction.Timing{}
-		}}, {"an end before the start", func(c *interaction.Receipt) { c.Timing.LLMEnd = c.Timing.LLMStart - 1 }},
-		{"signed before it was over", func(c *interaction.Receipt) { c.Timing.ResponseSent += 2000 }},
-		{"a challenge without a nonce", func(c *interaction.Receipt) {
-			c.Challenge = &interaction.ChallengeRef{CommitmentHash: otherHash}
-		}},
-		{"a commitment revealed that was not made", func(c *interaction.Receipt) {
-			c.Challenge = &interaction.ChallengeRef{ChallengeNonce: "n", CommitmentRevealed: true}
-		}},
-		{"no opening", func(c *interaction.Receipt) {
-			c.Session.OpenedMS = 0
-		}}, {"more was read than sent", func(c *interaction.Receipt) { c.Session.CallsObserved = 2 }},
-		{"a relayed call that is not counted", func(c *interaction.Receipt) {
-			c.Relayed = []interaction.RelayedCall{{Host: "h", Tool: "t"}}
-		}},
-		{"no host", func(c *interaction.Receipt) {
-			c.Model.Host = ""
-		}}, {"no status of HTTP", func(c *interaction.Receipt) { c.Model.Status = 99 }},
-		{"a call that is not counted", func(c *interaction.Receipt) { c.Model.Figures.ToolCallsMade.Value = 0 }},
-		{"an id that is no tag", func(c *interaction.Receipt) { c.Model.ToolCalls[0].ID = "toolu_1" }},
-		{"a result that is no tag", func(c *interaction.Receipt) { c.Model.ReturnedCalls = []string{"toolu_1"} }},
-		{"a result twice", func(c *interaction.Receipt) { c.Model.ReturnedCalls = []string{tagOf("x", 1), tagOf("x", 1)} }},
-		{"a probe without id", func(c *interaction.Receipt) { c.Model.Probe = &interaction.Probe{} }},
-		{"a figure of no state", func(c *interaction.Receipt) { c.Model.Figures.Duration.State = "" }},
-		{"a duration that is declared", func(c *interaction.Receipt) {
-			c.Model.Figures.Duration.State = interaction.StateDeclared
-		}},
-		{"tokens that are observed", func(c *interaction.Receipt) { c.Model.Figures.OutputTokens = interaction.Observed(1) }},
-		{"a depth that is observed", func(c *interaction.Receipt) { c.Model.Figures.Depth = interaction.Observed(1) }},
-		{"a value that is not measured", func(c *interaction.Receipt) {
-			c.Model.Figures.Turnaround = f{State: interaction.StateNotMeasured, Value: 1}
-		}},
-		{"a value below nought", func(c *interaction.Receipt) { c.Model.Figures.Deltas.Value = -1 }},
-		{"the entropy of a short text", func(c *interaction.Receipt) { c.Model.Figures.SampleBytes.Value = 4095 }},
-	}
-	var out []receiptVector
-	for _, row := range rows {
-		c := d.callTo(1, "")
-		row.edit(&c)
-		out = append(out,
-			receiptVector{Name: "claims: " + row.name, Receipts: []any{d.signedReceipt(c)}, Verdict: "artifact_malformed"})
+		}),
+		says("no output", "output_transport_hash", ""), says("number 0", "chain.sequence_number", 0),
+		says("one before the first", "chain.previous_receipt_hash", otherHash),
+		says("none before the second", "chain.sequence_number", 2),
+		says("it is about nothing", "model_call", nil), says("it is about two", "closing", object{"reason": "ended"}),
+		says("another action", "action_type", interaction.ActionComposePost), says("another outcome", "outcome", "good"),
+		says("not measured without a reason", "outcome", interaction.OutcomeNotMeasured),
+		says("a reason for what is complete", model+"unread", "behind"),
+		says("no time", "timing", object{"request_received_ms": 0}),
+		edited("an end before the start", func(c *interaction.Receipt) { c.Timing.LLMEnd = c.Timing.LLMStart - 1 }),
+		edited("signed before it was over", func(c *interaction.Receipt) { c.Timing.ResponseSent += 2000 }),
+		says("a challenge without a nonce", "challenge", object{"challenge_nonce": "", "commitment_hash": otherHash}),
+		says("a commitment revealed that was not made", "challenge",
+			object{"challenge_nonce": "n", "commitment_revealed": true}),
+		says("no opening", "session.opened_ms", 0), says("more was read than sent", "session.calls_observed", 2),
+		says("a relayed call that is not counted", "relayed", list(object{"host": "h", "tool": "t"})),
+		says("no host", model+"host", ""), says("no status of HTTP", model+"status", 99),
+		says("a call that is not counted", figures+"tool_calls_made.value", 0),
+		edited("an id that is no tag", func(c *interaction.Receipt) { c.Model.ToolCalls[0].ID = "toolu_1" }),
+		says("a result that is no tag", model+"returned_calls", list("toolu_1")),
+		says("a result twice", model+"returned_calls", list(tagOf("x", 1), tagOf("x", 1))),
+		says("a probe without id", model+"probe", object{"id": ""}),
+		says("a figure of no state", figures+"duration_ms.state", ""),
+		says("a duration that is declared", figures+"duration_ms.state", interaction.StateDeclared),
+		says("tokens that are observed", figures+"output_tokens", interaction.Observed(1)),
+		says("a depth that is observed", figures+"depth", interaction.Observed(1)),
+		says("a value that is not measured", figures+"turnaround_ms",
+			interaction.Figure{State: interaction.StateNotMeasured, Value: 1}),
+		says("a value below nought", figures+"deltas.value", -1),
+		says("the entropy of a short text", figures+"sample_bytes.value", 4095),
 	}
 	whole := d.callTo(1, "")
 	whole.Observed = interaction.ObservedOf(whole)
@@ -411,18 +396,21 @@ func headFaults(f receiptsFile) []receiptVector {
 		return receiptVector{Name: "head: " + name, Receipts: receipts,
 			Head: &evidence.InteractionHead{Number: n, HeadHash: hash, OpenCalls: open}, Verdict: code}
 	}
+	broken := func(name string, n int64, hash string, closed bool, open ...string) receiptVector {
+		return head(name, "chain_broken", n, hash, closed, open...)
+	}
 	hash := func(n int) string { return evidence.HashToken(f.Receipts[n-1]) }
 	return []receiptVector{
 		head("none", "ok", 0, "", true), head("the second", "ok", 2, hash(2), true), head("the last", "ok", 5, hash(5), true),
-		head("of another chain", "chain_broken", 2, otherHash, true),
-		head("of another number", "chain_broken", 3, hash(2), true),
-		head("below zero", "chain_broken", -1, "", true), head("below zero, of a receipt", "chain_broken", -1, hash(1), true),
-		head("none, of a receipt", "chain_broken", 0, hash(1), true),
-		head("beyond the chain, without a hash", "chain_broken", 9, "", true),
-		head("beyond the chain", "chain_broken", 5, hash(5), false),
+		broken("of another chain", 2, otherHash, true),
+		broken("of another number", 3, hash(2), true),
+		broken("below zero", -1, "", true), broken("below zero, of a receipt", -1, hash(1), true),
+		broken("none, of a receipt", 0, hash(1), true),
+		broken("beyond the chain, without a hash", 9, "", true),
+		broken("beyond the chain", 5, hash(5), false),
 		head("open, ended later", "ok", 2, hash(2), true, "post_3", "post_4"),
-		head("open, ended before", "chain_broken", 2, hash(2), true, "post_1"),
-		head("open, never ended", "chain_broken", 2, hash(2), true, "post_9"),
+		broken("open, ended before", 2, hash(2), true, "post_1"),
+		broken("open, never ended", 2, hash(2), true, "post_9"),
 		head("open, and the chain too", "ok", 2, hash(2), false, "post_9"),
 	}
 }

@@ -11,6 +11,9 @@ func revokes(kind, id string) evidence.Revocation {
 	return evidence.Revocation{Expires: at + 3600, ID: id, Kind: kind, Reason: "lost"}
 }
 
+func revokedKey(id string) evidence.Revocation      { return revokes(evidence.RevokedKey, id) }
+func revokedArtifact(id string) evidence.Revocation { return revokes(evidence.RevokedArtifact, id) }
+
 func (d deployment) listClaims(entries ...evidence.Revocation) string {
 	return claimsOf(d, evidence.RevocationListKind(),
 		evidence.RevocationList{Revoked: append([]evidence.Revocation{}, entries...)}, 30*24*3600)
@@ -42,10 +45,7 @@ func (d deployment) revocationVectors() []artifactVector {
 	demanded := func(name, code, list string) artifactVector {
 		return under(name, code, func(t *trustJSON) { t.Revocations, t.Signers.MaxRevocationAge = list, 60 })
 	}
-	by := func(k key) string {
-		typ := evidence.RevocationListKind().Typ
-		return token{`{"alg":"EdDSA","kid":"` + k.kid + `","typ":"` + typ + `"}`, d.listClaims(), k.signer()}.String()
-	}
+	by := func(k key) string { return k.token(evidence.RevocationListKind().Typ, d.listClaims()) }
 	retired := func(name, code string, versions ...string) artifactVector {
 		return under("the key's certificates, "+name, code, func(t *trustJSON) {
 			t.Certificates = []string{}
@@ -56,35 +56,35 @@ func (d deployment) revocationVectors() []artifactVector {
 			}
 		})
 	}
-	oneKey := func(id string) string { return d.list(nil, revokes(evidence.RevokedKey, id)) }
-	oneArtifact := func(id string) string { return d.list(nil, revokes(evidence.RevokedArtifact, id)) }
+	oneKey := func(id string) string { return d.list(nil, revokedKey(id)) }
+	oneArtifact := func(id string) string { return d.list(nil, revokedArtifact(id)) }
 	registry, auditor := d.roles[evidence.PurposeSignerCertificate], d.roles[evidence.PurposeDeploymentCertificate]
 	stranger := newKey("stranger:v1")
-	forged := token{`{"alg":"EdDSA","kid":"stranger:v1","typ":"` + typ + `"}`, d.proofClaims(), stranger.signer()}.String()
+	forged := stranger.token(typ, d.proofClaims())
 	altered := func(claim string, value any) string {
 		return d.signed(proof.purpose, typ, d.proofClaims(), changes{typ: {claim: value}})
 	}
 	second := newSecond(registry.key.kid)
 	var others []evidence.Revocation
 	for i := range 299 {
-		others = append(others, revokes(evidence.RevokedArtifact, "other-"+strconv.Itoa(i)))
+		others = append(others, revokedArtifact("other-"+strconv.Itoa(i)))
 	}
 	return append([]artifactVector{
 		listed("nothing is revoked", "ok", d.list(nil)),
 		listed("others are revoked", "ok",
-			d.list(nil, revokes(evidence.RevokedKey, "request-proof-key:v2"), revokes(evidence.RevokedKey, "request-proof"),
-				revokes(evidence.RevokedKey, "request-proof-1"), revokes(evidence.RevokedArtifact, "request-proof-key:v1"),
-				revokes(evidence.RevokedArtifact, "other"))),
+			d.list(nil, revokedKey("request-proof-key:v2"), revokedKey("request-proof"),
+				revokedKey("request-proof-1"), revokedArtifact("request-proof-key:v1"),
+				revokedArtifact("other"))),
 		listed("the key's version", "revoked", oneKey(proof.key.kid)),
 		listed("every version of the key", "revoked", oneKey("request-proof-key")),
 		listed("the last of 300 entries, in a list longer than other tokens", "revoked",
-			d.list(nil, append(others, revokes(evidence.RevokedArtifact, "request-proof-1"))...)),
+			d.list(nil, append(others, revokedArtifact("request-proof-1"))...)),
 		listed("the key and the artifact", "revoked",
-			d.list(nil, revokes(evidence.RevokedArtifact, "request-proof-1"), revokes(evidence.RevokedKey, proof.key.kid))),
+			d.list(nil, revokedArtifact("request-proof-1"), revokedKey(proof.key.kid))),
 		listed("the registry's key", "revoked", oneKey("registry")),
 		listed("the artifact", "revoked", oneArtifact("request-proof-1")),
 		listed("the second of two entries", "revoked",
-			d.list(nil, revokes(evidence.RevokedArtifact, "other"), revokes(evidence.RevokedArtifact, "request-proof-1"))),
+			d.list(nil, revokedArtifact("other"), revokedArtifact("request-proof-1"))),
 		listed("an entry past its own end", "revoked",
 			d.list(nil, evidence.Revocation{Expires: at - 1, ID: "request-proof-1", Kind: evidence.RevokedArtifact,
 				Reason: "lost"})),
@@ -103,7 +103,7 @@ func (d deployment) revocationVectors() []artifactVector {
 		listed("a list by another issuer", "revocations_stale", d.list(map[string]any{"iss": "other"})),
 		listed("a list for another audience", "revocations_stale", d.list(map[string]any{"aud": "other"})),
 		listed("a list that is over and revokes the artifact", "revocations_stale",
-			d.list(map[string]any{"iat": at - 1000, "exp": at - 2}, revokes(evidence.RevokedArtifact, "request-proof-1"))),
+			d.list(map[string]any{"iat": at - 1000, "exp": at - 2}, revokedArtifact("request-proof-1"))),
 		listedToken("a list that is over, and an unknown key", "revocations_stale", forged,
 			d.list(map[string]any{"iat": at - 1000, "exp": at - 2})),
 		demanded("demanded, and there is no list", "revocations_stale", ""),
@@ -117,10 +117,10 @@ func (d deployment) revocationVectors() []artifactVector {
 		listed("a list by a certified key", "key_purpose", by(proof.key)),
 		listed("a certificate in place of the list", "artifact_malformed", d.certificate(proof, nil)),
 		listed("null in place of the list", "artifact_malformed",
-			d.signedList(strings.Replace(d.listClaims(), "[]", "null", 1))),
+			registry.key.token(evidence.RevocationListKind().Typ, strings.Replace(d.listClaims(), "[]", "null", 1))),
 		listed("no list in the list", "artifact_malformed", d.list(map[string]any{"revoked": nil})),
 		listed("an entry of another kind", "artifact_malformed", d.list(nil, revokes("grant", "x"))),
-		listed("an entry without an id", "artifact_malformed", d.list(nil, revokes(evidence.RevokedKey, ""))),
+		listed("an entry without an id", "artifact_malformed", d.list(nil, revokedKey(""))),
 		listed("an entry without an end", "artifact_malformed",
 			d.list(nil, evidence.Revocation{ID: "x", Kind: evidence.RevokedKey, Reason: "lost"})),
 		listed("an entry without a reason", "artifact_malformed",
@@ -144,48 +144,35 @@ func (d deployment) revocationVectors() []artifactVector {
 	)
 }
 
-func (d deployment) signedList(payload string) string {
-	k := d.roles[evidence.PurposeSignerCertificate].key
-	return token{`{"alg":"EdDSA","kid":"` + k.kid + `","typ":"` + evidence.RevocationListKind().Typ + `"}`, payload,
-		k.signer()}.String()
-}
-
-func (d deployment) revokedChains() []chainVector {
-	var out []chainVector
+func (d deployment) revokedChains() (out []chainVector) {
+	revoked := func(name, code, list string) chainVector {
+		return chainVector{Name: name, Revoked: list, Verdict: code}
+	}
 	for _, id := range []string{"deployment-certificate-1", "trigger-origin-proof-1", "trigger-receipt-1",
 		"policy-decision-1", "action-grant-1", "runtime-attestation-1", "agent-session-receipt-1"} {
-		out = append(out,
-			chainVector{Name: "revoked: " + id, Revoked: d.list(nil, revokes(evidence.RevokedArtifact, id)), Verdict: "revoked"})
+		out = append(out, revoked("revoked: "+id, "revoked", d.list(nil, revokedArtifact(id))))
 	}
 	for _, name := range []string{"auditor", "registry", "origin-proof-key", "trigger-receipt-key:v1",
 		"policy-decision-key", "action-grant-key", "runtime-key:v1", "session-key"} {
-		out = append(out,
-			chainVector{Name: "revoked: every artifact by " + name, Revoked: d.list(nil, revokes(evidence.RevokedKey, name)),
-				Verdict: "revoked"})
+		out = append(out, revoked("revoked: every artifact by "+name, "revoked", d.list(nil, revokedKey(name))))
 	}
 	return append(out,
-		chainVector{Name: "revoked: what it does not rest on",
-			Revoked: d.list(nil, revokes(evidence.RevokedKey, "request-proof-key"),
-				revokes(evidence.RevokedArtifact, "challenge-1")), Verdict: "ok"},
-		chainVector{Name: "what is revoked is not known", Revoked: d.list(map[string]any{"iat": at - 1000, "exp": at - 2}),
-			Verdict: "revocations_stale"})
+		revoked("revoked: what it does not rest on", "ok",
+			d.list(nil, revokedKey("request-proof-key"), revokedArtifact("challenge-1"))),
+		revoked("what is revoked is not known", "revocations_stale", d.list(map[string]any{"iat": at - 1000, "exp": at - 2})))
 }
 
-func (d deployment) revokedPosts() []postVector {
-	var out []postVector
+func (d deployment) revokedPosts() (out []postVector) {
+	revoked := func(name, code, list string) postVector { return postVector{Name: name, Revoked: list, Verdict: code} }
 	for _, id := range []string{"capability-1", "policy-decision-1", "action-grant-1", "runtime-attestation-1",
 		"agent-session-receipt-1", "request-proof-1"} {
-		out = append(out,
-			postVector{Name: "revoked: " + id, Revoked: d.list(nil, revokes(evidence.RevokedArtifact, id)), Verdict: "revoked"})
+		out = append(out, revoked("revoked: "+id, "revoked", d.list(nil, revokedArtifact(id))))
 	}
 	for _, name := range []string{"runtime-key:v1", "request-proof-key", "registry:v1"} {
-		out = append(out,
-			postVector{Name: "revoked: " + name, Revoked: d.list(nil, revokes(evidence.RevokedKey, name)), Verdict: "revoked"})
+		out = append(out, revoked("revoked: "+name, "revoked", d.list(nil, revokedKey(name))))
 	}
 	return append(out,
-		postVector{Name: "revoked: what it does not rest on",
-			Revoked: d.list(nil, revokes(evidence.RevokedKey, "action-grant-key"),
-				revokes(evidence.RevokedArtifact, "trigger-receipt-1")), Verdict: "ok"},
-		postVector{Name: "what is revoked is not known", Revoked: d.list(map[string]any{"iat": at + 3}),
-			Verdict: "revocations_stale"})
+		revoked("revoked: what it does not rest on", "ok",
+			d.list(nil, revokedKey("action-grant-key"), revokedArtifact("trigger-receipt-1"))),
+		revoked("what is revoked is not known", "revocations_stale", d.list(map[string]any{"iat": at + 3})))
 }

@@ -21,14 +21,18 @@ func (d deployment) certificateFaults() []artifactVector {
 	certified := func(name, code string, change map[string]any) artifactVector {
 		return under(name, code, func(t *trustJSON) { t.Certificates = []string{d.certificate(proof, change)} })
 	}
+	beside := func(name, code, certificate string) artifactVector {
+		return under(name, code, func(t *trustJSON) { t.Certificates = append(t.Certificates, certificate) })
+	}
 	demanded := func(name, code string, change func(*signersJSON)) artifactVector {
 		return under(name, code, func(t *trustJSON) { change(&t.Signers) })
 	}
 	other := newKey("other:v1")
 	registry, auditor := d.roles[evidence.PurposeSignerCertificate], d.roles[evidence.PurposeDeploymentCertificate]
-	by := func(r role) string {
-		return token{`{"alg":"EdDSA","kid":"` + r.key.kid + `","typ":"` + evidence.SignerCertificateKind().Typ + `"}`,
-			d.certificateClaims(proof), r.key.signer()}.String()
+	by := func(name, code string, k key) artifactVector {
+		return under("by "+name, code, func(t *trustJSON) {
+			t.Certificates = []string{k.token(evidence.SignerCertificateKind().Typ, d.certificateClaims(proof))}
+		})
 	}
 	otherKey := map[string]any{"subjectPublicKey": evidence.EncodePublicKey(other.public()),
 		"subjectPublicKeyHash": evidence.HashBytes(other.public())}
@@ -64,18 +68,11 @@ func (d deployment) certificateFaults() []artifactVector {
 			map[string]any{"subjectPublicKey": "8P_______________________________________38"}),
 		certified("a root as subject", "key_unknown", map[string]any{"subjectKeyId": auditor.key.kid}),
 		certified("a root's purpose", "key_unknown", map[string]any{"purposes": []string{evidence.PurposeSignerCertificate}}),
-		under("by the auditor", "key_unknown", func(t *trustJSON) { t.Certificates = []string{by(auditor)} }),
-		under("by a role's key", "key_unknown", func(t *trustJSON) { t.Certificates = []string{by(proof)} }),
-		under("by an unknown key", "key_unknown", func(t *trustJSON) { t.Certificates = []string{by(role{key: other})} }),
-		under("by an unknown key under the registry's kid", "signature_invalid", func(t *trustJSON) {
-			t.Certificates = []string{by(role{key: key{registry.key.kid, other.private}})}
-		}),
-		under("one bad one among good ones", "artifact_missing", func(t *trustJSON) {
-			t.Certificates = append(t.Certificates, "")
-		}),
-		under("two keys under one kid", "key_unknown", func(t *trustJSON) {
-			t.Certificates = append(t.Certificates, d.certificate(proof, otherKey))
-		}),
+		by("the auditor", "key_unknown", auditor.key), by("a role's key", "key_unknown", proof.key),
+		by("an unknown key", "key_unknown", other),
+		by("an unknown key under the registry's kid", "signature_invalid", key{registry.key.kid, other.private}),
+		beside("one bad one among good ones", "artifact_missing", ""),
+		beside("two keys under one kid", "key_unknown", d.certificate(proof, otherKey)),
 		under("two of one key, of which the later counts", "key_custody", func(t *trustJSON) {
 			t.Certificates = []string{d.certificate(proof, map[string]any{"accessibleToUsers": true, "jti": "2"}),
 				d.certificate(proof, map[string]any{"iat": at - 60})}
@@ -89,13 +86,10 @@ func (d deployment) certificateFaults() []artifactVector {
 		certified("a root's public key", "key_unknown", map[string]any{
 			"subjectPublicKey":     evidence.EncodePublicKey(auditor.key.public()),
 			"subjectPublicKeyHash": evidence.HashBytes(auditor.key.public())}),
-		under("one key for two purposes", "key_purpose", func(t *trustJSON) {
-			t.Certificates = append(t.Certificates,
-				d.certificate(proof, map[string]any{"subjectKeyId": "other:v1", "purposes": []string{evidence.PurposeActionGrant}}))
-		}),
-		under("one key under two kids, for one purpose", "ok", func(t *trustJSON) {
-			t.Certificates = append(t.Certificates, d.certificate(proof, map[string]any{"subjectKeyId": "other:v1"}))
-		}),
+		beside("one key for two purposes", "key_purpose",
+			d.certificate(proof, map[string]any{"subjectKeyId": "other:v1", "purposes": []string{evidence.PurposeActionGrant}})),
+		beside("one key under two kids, for one purpose", "ok",
+			d.certificate(proof, map[string]any{"subjectKeyId": "other:v1"})),
 		under("1025 of them", "trust_malformed", func(t *trustJSON) { t.Certificates = make([]string, 1025) }),
 		under("a root with a key for second signatures of another size", "trust_malformed", func(t *trustJSON) {
 			t.Roots[0].PostQuantum = "AAAA"

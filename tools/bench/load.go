@@ -82,14 +82,14 @@ func (t target) beside() []int {
 	return t.pids
 }
 
-// client returns the client of connection i; the sessions of a proxy take turns.
-func (t target) client(i int, h2 bool) *http.Client {
+// client returns the client of one connection.
+func (t target) client(h2 bool) *http.Client {
 	tr := &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: t.roots, MinVersion: tls.VersionTLS12},
 		MaxConnsPerHost: 1, ForceAttemptHTTP2: h2,
 	}
-	if n := len(t.proxies); n > 0 {
-		tr.Proxy = http.ProxyURL(t.proxies[i%n])
+	if t.proxy != nil {
+		tr.Proxy = http.ProxyURL(t.proxy)
 	}
 	if !h2 {
 		tr.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
@@ -134,7 +134,7 @@ func (c *cell) connect(ctx context.Context) ([]*http.Client, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(16)
 	for i := range clients {
-		clients[i] = c.target.client(i, c.h2)
+		clients[i] = c.target.client(c.h2)
 		if !c.fresh {
 			g.Go(func() error { return c.call(ctx, clients[i], c.target.base) })
 		}

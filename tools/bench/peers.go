@@ -26,7 +26,7 @@ func (b *stand) startGoproxy(context.Context) (target, error) {
 		return target{}, err
 	}
 	roots := pool(filepath.Join(b.dir, "ca.pem"))
-	return target{name: "goproxy", proxies: proxyURL(address), roots: roots, pids: []int{cmd.Process.Pid}}, nil
+	return target{name: "goproxy", proxy: proxyURL(address), roots: roots, pids: []int{cmd.Process.Pid}}, nil
 }
 
 // startMitmdump starts mitmproxy without its screen. It makes a CA of its own.
@@ -50,7 +50,7 @@ func (b *stand) startMitmdump(ctx context.Context) (target, error) {
 	if err := wait(ctx, func() error { _, err := os.Stat(ca); return err }); err != nil {
 		return target{}, err
 	}
-	return target{name: "mitmdump", proxies: proxyURL(address), roots: pool(ca), pids: []int{cmd.Process.Pid}}, nil
+	return target{name: "mitmdump", proxy: proxyURL(address), roots: pool(ca), pids: []int{cmd.Process.Pid}}, nil
 }
 
 // certgen is the program with which Debian's Squid makes leaf certificates.
@@ -124,7 +124,7 @@ func (b *stand) startSquid(ctx context.Context) (target, error) {
 		return target{}, fmt.Errorf("squid: %w", err)
 	}
 	roots := pool(filepath.Join(b.dir, "ca.pem"))
-	return target{name: "squid", proxies: proxyURL(address), roots: roots, pids: children(cmd.Process.Pid)}, nil
+	return target{name: "squid", proxy: proxyURL(address), roots: roots, pids: children(cmd.Process.Pid)}, nil
 }
 
 func dial(ctx context.Context, address string) error {

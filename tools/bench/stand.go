@@ -42,7 +42,7 @@ type stand struct {
 // target is one way to the upstream.
 type target struct {
 	name    string
-	proxies []*url.URL // the proxy, once for each session of it; none: directly
+	proxy   *url.URL // nil: directly
 	roots   *x509.CertPool
 	pids    []int // the processes of the proxy; empty for none
 	base    string
@@ -75,7 +75,7 @@ func (b *stand) start(ctx context.Context, o options) (map[string]target, error)
 		}
 	}
 	for name, t := range targets {
-		t = b.ahead(t)
+		t.base = "https://" + b.upstream
 		targets[name] = t
 		if err := t.await(ctx); err != nil {
 			return nil, err
@@ -97,12 +97,6 @@ func (b *stand) startUpstream() error {
 	b.upstream = net.JoinHostPort(host, port)
 	_, err = b.self("upstream", address)
 	return err
-}
-
-// ahead returns a target that knows the upstream.
-func (b *stand) ahead(t target) target {
-	t.base = "https://" + b.upstream
-	return t
 }
 
 // newStand makes a stand with an empty folder.
@@ -155,7 +149,7 @@ func (b *stand) self(as, address string) (*exec.Cmd, error) {
 // await waits until a post goes through.
 func (t target) await(ctx context.Context) error {
 	err := wait(ctx, func() error {
-		client := t.client(0, false)
+		client := t.client(false)
 		defer client.CloseIdleConnections()
 		return postOnce(ctx, client, t.base)
 	})
@@ -182,7 +176,7 @@ func wait(ctx context.Context, try func() error) error {
 	}
 }
 
-func proxyURL(address string) []*url.URL { return []*url.URL{{Scheme: "http", Host: address}} }
+func proxyURL(address string) *url.URL { return &url.URL{Scheme: "http", Host: address} }
 
 func pool(path string) *x509.CertPool {
 	p := x509.NewCertPool()

@@ -14,51 +14,47 @@ func TestClients(t *testing.T) {
 	t.Parallel()
 	r := kit.NewClientsRig(t)
 	base := "https://" + r.Plain()
-	repo, comments, milestones := base+"/repos/acme/site", base+"/repos/acme/site/issues/7/comments",
-		base+"/repos/acme/site/milestones"
-	const body = `{"body":"released"}`
-	node := kit.NodeJS(t)
-	curl := []string{kit.Need(t, "curl"), "-sS", "-w", " %{http_code}"}
-	const python = "/usr/bin/python3" // Debian's own, which Debian's packages are for
+	repo, comments := base+"/repos/acme/site", base+kit.Comments
+	milestones := repo + "/milestones"
+	const body = kit.Comment
+	inCurl, inNode := []string{kit.Need(t, "curl"), "-sS", "-w", " %{http_code}"}, kit.NodeJS(t)
+	curl := func(args ...string) []string { return kit.With(inCurl, args...) }
+	asJSON := func(args ...string) []string { return kit.With(curl("-H", "Content-Type: application/json"), args...) }
+	node := func(script string, args ...string) []string {
+		return append(kit.With(inNode, kit.Scripts+"node/"+script), args...)
+	}
+	python := func(args ...string) []string { // Debian's own, which Debian's packages are for
+		return append([]string{"/usr/bin/python3", kit.Scripts + "client.py"}, args...)
+	}
 	for _, tt := range []struct {
 		name string
 		args []string
 		want string // what the output ends with, or holds
 	}{
-		{"curl reads", kit.With(curl, repo), "200"},
-		{"curl reads by HTTP/1.1", kit.With(curl, "--http1.1", repo), "200"},
-		{"curl posts", kit.With(curl, "-H", "Content-Type: application/json", "-d", body, comments), "201"},
-		{"curl posts with Expect",
-			kit.With(curl, "-H", "Expect: 100-continue", "-H", "Content-Type: application/json", "-d", body, comments), "201"},
-		{"curl posts chunked",
-			kit.With(curl, "-H", "Transfer-Encoding: chunked", "-H", "Content-Type: application/json", "-d", body, comments),
-			"201"},
-		{"curl is refused", kit.With(curl, "-H", "Content-Type: application/json", "-d", body, milestones),
-			`"code":"action_unmatched"`},
-		{"curl is refused a form", kit.With(curl, "-d", "a=b", comments), `"code":"content_malformed"`},
-		{"curl is refused another spelling",
-			kit.With(curl, "--path-as-is", "-d", body, base+"/repos/acme/site/issues/7//comments"),
+		{"curl reads", curl(repo), "200"},
+		{"curl reads by HTTP/1.1", curl("--http1.1", repo), "200"},
+		{"curl posts", asJSON("-d", body, comments), "201"},
+		{"curl posts with Expect", asJSON("-H", "Expect: 100-continue", "-d", body, comments), "201"},
+		{"curl posts chunked", asJSON("-H", "Transfer-Encoding: chunked", "-d", body, comments), "201"},
+		{"curl is refused", asJSON("-d", body, milestones), `"code":"action_unmatched"`},
+		{"curl is refused a form", curl("-d", "a=b", comments), `"code":"content_malformed"`},
+		{"curl is refused another spelling", curl("--path-as-is", "-d", body, repo+"/issues/7//comments"),
 			`"code":"request_malformed"`},
-		{"curl is refused a query", kit.With(curl, "-H", "Content-Type: application/json", "-d", body, comments+"?x=1"),
-			`"code":"override_refused"`},
-		{"curl is refused a duplicate key",
-			kit.With(curl, "-H", "Content-Type: application/json", "-d", `{"a":1,"a":2}`, comments),
-			`"code":"content_malformed"`},
-		{"curl asks for its event", kit.With(curl, "http://mediator.internal/v1/event"), `"kind":"source_event"`},
-		{"requests reads", []string{python, kit.Scripts + "client.py", "requests", "GET", repo}, "200"},
-		{"requests posts", []string{python, kit.Scripts + "client.py", "requests", "POST", comments, body}, "201"},
-		{"requests is refused", []string{python, kit.Scripts + "client.py", "requests", "POST", milestones, body},
-			"403 action_unmatched"},
-		{"httpx reads", []string{python, kit.Scripts + "client.py", "httpx", "GET", repo}, "200"},
-		{"httpx posts", []string{python, kit.Scripts + "client.py", "httpx", "POST", comments, body}, "201"},
-		{"httpx is refused", []string{python, kit.Scripts + "client.py", "httpx", "POST", milestones, body},
-			"403 action_unmatched"},
-		{"fetch reads", kit.With(node, kit.Scripts+"node/fetch.mjs", "GET", repo), "200"},
-		{"fetch posts", kit.With(node, kit.Scripts+"node/fetch.mjs", "POST", comments, body), "201"},
-		{"fetch is refused", kit.With(node, kit.Scripts+"node/fetch.mjs", "POST", milestones, body), "403 action_unmatched"},
-		{"Octokit reads", kit.With(node, kit.Scripts+"node/octokit.mjs", "read", base), "200"},
-		{"Octokit posts", kit.With(node, kit.Scripts+"node/octokit.mjs", "comment", base), "201"},
-		{"Octokit is refused", kit.With(node, kit.Scripts+"node/octokit.mjs", "milestone", base), "403 action_unmatched"},
+		{"curl is refused a query", asJSON("-d", body, comments+"?x=1"), `"code":"override_refused"`},
+		{"curl is refused a duplicate key", asJSON("-d", `{"a":1,"a":2}`, comments), `"code":"content_malformed"`},
+		{"curl asks for its event", curl("http://mediator.internal/v1/event"), `"kind":"source_event"`},
+		{"requests reads", python("requests", "GET", repo), "200"},
+		{"requests posts", python("requests", "POST", comments, body), "201"},
+		{"requests is refused", python("requests", "POST", milestones, body), "403 action_unmatched"},
+		{"httpx reads", python("httpx", "GET", repo), "200"},
+		{"httpx posts", python("httpx", "POST", comments, body), "201"},
+		{"httpx is refused", python("httpx", "POST", milestones, body), "403 action_unmatched"},
+		{"fetch reads", node("fetch.mjs", "GET", repo), "200"},
+		{"fetch posts", node("fetch.mjs", "POST", comments, body), "201"},
+		{"fetch is refused", node("fetch.mjs", "POST", milestones, body), "403 action_unmatched"},
+		{"Octokit reads", node("octokit.mjs", "read", base), "200"},
+		{"Octokit posts", node("octokit.mjs", "comment", base), "201"},
+		{"Octokit is refused", node("octokit.mjs", "milestone", base), "403 action_unmatched"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			before := r.Posts.Load()

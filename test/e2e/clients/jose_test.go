@@ -1,7 +1,6 @@
 package clients
 
 import (
-	"context"
 	stded25519 "crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
@@ -15,12 +14,10 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/devstack"
-	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// signedTyps maps the artifacts of a post that a public key verifies, by their names in the record.
 var signedTyps = map[string]string{
 	"originProof": evidence.TriggerOriginProofKind().Typ, "triggerReceipt": evidence.TriggerReceiptKind().Typ,
 	"policyDecision": evidence.PolicyDecisionKind().Typ, "grant": evidence.ActionGrantKind().Typ,
@@ -62,18 +59,14 @@ func TestJose(t *testing.T) {
 	}
 }
 
-// signed lists the signed tokens of the post and of the trust bundle.
 func signed(t *testing.T, r *kit.Rig) []typed {
 	t.Helper()
-	var posts []ledger.Record
-	if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts?limit=10&state=forwarded", &posts); err != nil ||
-		len(posts) != 1 {
-		t.Fatalf("%d posts, %v", len(posts), err)
+	posts := r.Records(t, "state=forwarded")
+	if len(posts) != 1 {
+		t.Fatalf("%d posts", len(posts))
 	}
-	var post admin.Record
-	check.Must(t, admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts/"+posts[0].ID, &post))
 	var out []typed
-	for _, a := range post.Artifacts {
+	for _, a := range posts[0].Artifacts {
 		if typ, ok := signedTyps[a.Name]; ok {
 			out = append(out, typed{typ, a.Token})
 		}
@@ -89,13 +82,12 @@ func signed(t *testing.T, r *kit.Rig) []typed {
 	return out
 }
 
-// published returns the JWKS of the processes and the two pinned keys.
 func published(t *testing.T, r *kit.Rig) jose.JSONWebKeySet {
 	t.Helper()
 	var all jose.JSONWebKeySet
 	for _, p := range r.Stack.Processes {
 		var set jose.JSONWebKeySet
-		check.Must(t, admin.Get(context.Background(), p.Endpoint, "/v1/jwks", &set))
+		check.Must(t, admin.Get(t.Context(), p.Endpoint, "/v1/jwks", &set))
 		all.Keys = append(all.Keys, set.Keys...)
 	}
 	roots, err := config.ReadRoots(r.In(devstack.RegistryFile), r.In(devstack.AuditorFile))
@@ -110,7 +102,6 @@ func published(t *testing.T, r *kit.Rig) jose.JSONWebKeySet {
 	return all
 }
 
-// josed returns a line of jose for each token.
 func josed(t *testing.T, jwks jose.JSONWebKeySet, tokens []typed) []string {
 	t.Helper()
 	in, err := json.Marshal(map[string]any{"jwks": jwks, "tokens": tokens})
@@ -129,7 +120,6 @@ func josed(t *testing.T, jwks jose.JSONWebKeySet, tokens []typed) []string {
 	return lines
 }
 
-// flipped changes one bit in the middle of one part of a token.
 func flipped(token string, part int) string {
 	parts := strings.Split(token, ".")
 	raw, err := base64.RawURLEncoding.DecodeString(parts[part])

@@ -19,7 +19,6 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// mcpRules allow tools of two MCP servers, get-sum and sum as posts.
 const mcpRules = `
 actions:
   - name: everything-posts
@@ -37,7 +36,6 @@ egress:
     match: {url: "https://PLAIN/modern", mcp: {tools: [echo]}}
 ` + kit.Upstream
 
-// startEverything starts the published server-everything and returns its address.
 func startEverything(t *testing.T) *url.URL {
 	t.Helper()
 	address, err := freeport.Address()
@@ -53,32 +51,24 @@ func startEverything(t *testing.T) *url.URL {
 	lines := bufio.NewScanner(said)
 	for lines.Scan() && !strings.Contains(lines.Text(), "listening on port") {
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for lines.Scan() {
-		}
-	}()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		<-done
-		_ = cmd.Wait()
-	})
+	readUntilEnd(t, cmd, lines, func(string) {})
 	return &url.URL{Scheme: "http", Host: "127.0.0.1:" + port}
 }
 
-// modernServer speaks revision 2026-07-28 of MCP, by the official Go SDK.
 func modernServer() http.Handler {
-	s := sdk.NewServer(&sdk.Implementation{Name: "modern", Version: "1"}, nil)
-	for _, name := range []string{"sum", "echo", "reset"} {
+	return toolServer(sdk.StreamableHTTPOptions{Stateless: true}, "sum", "echo", "reset")
+}
+
+func toolServer(o sdk.StreamableHTTPOptions, tools ...string) http.Handler {
+	s := sdk.NewServer(&sdk.Implementation{Name: "tools", Version: "1"}, nil)
+	for _, name := range tools {
 		sdk.AddTool(s, &sdk.Tool{Name: name},
 			func(context.Context, *sdk.CallToolRequest, map[string]any) (*sdk.CallToolResult, any, error) {
 				return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: name + " done"}}}, nil, nil
 			})
 	}
-	return sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server {
-		return s
-	}, &sdk.StreamableHTTPOptions{Stateless: true, DisableLocalhostProtection: true})
+	o.DisableLocalhostProtection = true
+	return sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, &o)
 }
 
 // TestMCPTools sends both generations of the official TypeScript SDK to published servers: a list, a read, a post with
@@ -97,26 +87,25 @@ func TestMCPTools(t *testing.T) {
 		return mux, mcpRules
 	})
 	const sum, echo, env = `get-sum={"a":1,"b":2}`, `echo={"message":"hi"}`, `get-env={}`
-	refused := func(status int, code string) string { return fmt.Sprintf("%d %s with its record", status, code) }
+	const closed, unmatched = "403 event_closed with its record", "403 action_unmatched with its record"
+	const answered, tainted = "✅ User provided the requested information! User inputs:",
+		"403 session_tainted with its record"
 	for _, tt := range []struct {
 		name, generation, path string
 		calls, want            []string
 		posts                  int // that went out
 	}{
 		{"the first generation", "v1", "/mcp", []string{"list", echo, sum, sum, env, echo},
-			[]string{"tools", "Echo: hi", "The sum of 1 and 2 is 3.", refused(403, "event_closed"),
-				refused(403, "action_unmatched"), "Echo: hi"}, 1},
+			[]string{"tools", "Echo: hi", "The sum of 1 and 2 is 3.", closed, unmatched, "Echo: hi"}, 1},
 		{"the second generation", "v2", "/mcp", []string{"list", echo, sum, sum, env, echo},
-			[]string{"tools", "Echo: hi", "The sum of 1 and 2 is 3.", refused(403, "event_closed"),
-				refused(403, "action_unmatched"), "Echo: hi"}, 1},
+			[]string{"tools", "Echo: hi", "The sum of 1 and 2 is 3.", closed, unmatched, "Echo: hi"}, 1},
 		{"revision 2026-07-28", "v2-modern", "/modern",
 			[]string{"list", "echo={}", "sum={}", "sum={}", "reset={}", "echo={}"},
-			[]string{"tools", "echo done", "sum done", refused(403, "event_closed"), refused(403, "action_unmatched"),
-				"echo done"}, 1},
+			[]string{"tools", "echo done", "sum done", closed, unmatched, "echo done"}, 1},
 		{"a human answers the first generation", "v1", "/mcp", []string{"trigger-elicitation-request={}", sum, echo},
-			[]string{"✅ User provided the requested information! User inputs:", refused(403, "session_tainted"), "Echo: hi"}, 0},
+			[]string{answered, tainted, "Echo: hi"}, 0},
 		{"a human answers the second generation", "v2", "/mcp", []string{"trigger-elicitation-request={}", sum},
-			[]string{"✅ User provided the requested information! User inputs:", refused(403, "session_tainted")}, 0},
+			[]string{answered, tainted}, 0},
 		{"another session makes posts", "v2", "/mcp", []string{sum}, []string{"The sum of 1 and 2 is 3."}, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

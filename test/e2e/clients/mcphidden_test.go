@@ -33,11 +33,9 @@ egress:
   - {name: modern-reads, match: {url: "https://PLAIN/modern", mcp: {tools: [echo]}}}
 ` + kit.Upstream
 
-// elicitation is the member of a message that asks a human for a name.
 const elicitation = `"params":{"mode":"form","message":"?","requestedSchema":{"type":"object",` +
 	`"properties":{"name":{"type":"string"}}}}`
 
-// hidingServer hides an elicitation in its answer to the tool echo.
 type hidingServer struct {
 	next    http.Handler
 	refused func() bool  // an answer was refused since the call
@@ -86,16 +84,7 @@ func TestMCPHiddenQuestions(t *testing.T) {
 	t.Parallel()
 	node := kit.NodeJS(t)
 	server := &hidingServer{next: modernServer()}
-	stateful := sdk.NewServer(&sdk.Implementation{Name: "hiding", Version: "1"}, nil)
-	for _, name := range []string{"sum", "echo"} {
-		sdk.AddTool(stateful, &sdk.Tool{Name: name},
-			func(context.Context, *sdk.CallToolRequest, map[string]any) (*sdk.CallToolResult, any, error) {
-				return &sdk.CallToolResult{}, nil, nil
-			})
-	}
-	legacy := &hidingServer{next: sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server {
-		return stateful
-	}, &sdk.StreamableHTTPOptions{DisableLocalhostProtection: true})}
+	legacy := &hidingServer{next: toolServer(sdk.StreamableHTTPOptions{}, "sum", "echo")}
 	rg := kit.NewRig(t, kit.Plain, func(*kit.Rig) (http.Handler, string) {
 		mux := http.NewServeMux()
 		mux.Handle("/modern", server)
@@ -114,6 +103,18 @@ func TestMCPHiddenQuestions(t *testing.T) {
 		}
 		return n
 	}
+	// asks has an agent call the tools at a server that hides a question. No human's answer may reach it.
+	asks := func(t *testing.T, of *hidingServer, generation, path, echoed string) {
+		t.Helper()
+		out, err := rg.AsAgent(t, kit.With(node, kit.Scripts+"node/mcp-tools.mjs", generation, "https://"+rg.Plain()+path,
+			"list", "echo={}", "sum={}")...)
+		if want := "tools\n" + echoed + "\n403 session_tainted with its record"; err != nil || out != want {
+			t.Errorf("got\n%s\n%v, want\n%s", out, err, want)
+		}
+		if n := of.heard.Load(); n > 0 {
+			t.Errorf("the server has heard a human %d times", n)
+		}
+	}
 	const (
 		elicits = `data: {"jsonrpc":"2.0","id":7,"method":"elicitation/create",` + elicitation + "}\n\n"
 		unread  = `data: {"jsonrpc":"2.0","id":7,"method":"ping","method":"elicitation/create",` + elicitation + "}\n\n"
@@ -123,7 +124,6 @@ func TestMCPHiddenQuestions(t *testing.T) {
 	for i := range 70 {
 		fmt.Fprintf(&many, "event: note\ndata: "+`{"jsonrpc":"2.0","id":%d,"method":"roots/list"}`+"\n\n", 100+i)
 	}
-	tainted := "403 session_tainted with its record"
 	for name, said := range map[string]string{
 		"with a member twice":                    unread + pings,
 		"behind a ping that is passed over":      unread + "event: note\n" + pings,
@@ -136,27 +136,11 @@ func TestMCPHiddenQuestions(t *testing.T) {
 				before := refusals()
 				legacy.said.Store(said)
 				legacy.refused = func() bool { return refusals() > before }
-				out, err := rg.AsAgent(t,
-					kit.With(node, kit.Scripts+"node/mcp-tools.mjs", generation, "https://"+rg.Plain()+"/hidden", "list",
-						"echo={}", "sum={}")...)
-				if want := "tools\nechoed\n" + tainted; err != nil || out != want {
-					t.Errorf("got\n%s\n%v, want\n%s", out, err, want)
-				}
-				if n := legacy.heard.Load(); n > 0 {
-					t.Errorf("the server has heard a human %d times", n)
-				}
+				asks(t, legacy, generation, "/hidden", "echoed")
 			})
 		}
 	}
 	t.Run("in what a request needs to go on", func(t *testing.T) {
-		out, err := rg.AsAgent(t,
-			kit.With(node, kit.Scripts+"node/mcp-tools.mjs", "v2-modern", "https://"+rg.Plain()+"/modern", "list",
-				"echo={}", "sum={}")...)
-		if want := "tools\n403 mcp_answer_unasked with its record\n" + tainted; err != nil || out != want {
-			t.Errorf("got\n%s\n%v, want\n%s", out, err, want)
-		}
-		if n := server.heard.Load(); n > 0 {
-			t.Errorf("the server has heard a human %d times", n)
-		}
+		asks(t, server, "v2-modern", "/modern", "403 mcp_answer_unasked with its record")
 	})
 }

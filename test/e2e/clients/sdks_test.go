@@ -2,7 +2,6 @@ package clients
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,25 +9,20 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/actionproof/mediator/internal/admin"
-	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// exampleRules returns the rules of configs/mediator.yaml, in front of local servers.
 func exampleRules(t *testing.T, mcp string) string {
 	t.Helper()
-	raw := kit.Read(t, "../../../configs/mediator.yaml")
-	_, rules, ok := strings.Cut(string(raw), "# Calls that post.")
+	_, rules, ok := strings.Cut(string(kit.Read(t, "../../../configs/mediator.yaml")), "# Calls that post.")
 	if !ok {
 		t.Fatal("configs/mediator.yaml has no calls that post")
 	}
@@ -117,7 +111,6 @@ func (v *vendors) stream(w http.ResponseWriter, events ...string) {
 	}
 }
 
-// nodeServer is a server in Node, with the lines that it printed.
 type nodeServer struct {
 	address string
 
@@ -125,7 +118,6 @@ type nodeServer struct {
 	lines []string
 }
 
-// startNode starts a server with the certificate of the deployment.
 func startNode(t *testing.T, r *kit.Rig, script string) *nodeServer {
 	t.Helper()
 	cmd := exec.Command(kit.Need(t, "node"), "--no-warnings", kit.Scripts+"node/"+script, r.In("api.pem"), r.In("api.key"))
@@ -137,13 +129,20 @@ func startNode(t *testing.T, r *kit.Rig, script string) *nodeServer {
 		t.Fatalf("%s does not start", script)
 	}
 	m.address = "127.0.0.1:" + strings.TrimPrefix(lines.Text(), "listening ")
+	readUntilEnd(t, cmd, lines, func(line string) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.lines = append(m.lines, line)
+	})
+	return m
+}
+
+func readUntilEnd(t *testing.T, cmd *exec.Cmd, lines *bufio.Scanner, each func(line string)) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for lines.Scan() {
-			m.mu.Lock()
-			m.lines = append(m.lines, lines.Text())
-			m.mu.Unlock()
+			each(lines.Text())
 		}
 	}()
 	t.Cleanup(func() {
@@ -151,7 +150,6 @@ func startNode(t *testing.T, r *kit.Rig, script string) *nodeServer {
 		<-done
 		_ = cmd.Wait()
 	})
-	return m
 }
 
 func (m *nodeServer) seen(line string) int {
@@ -175,9 +173,8 @@ func TestSDKs(t *testing.T) {
 	hosts := []string{"api.openai.com", "api.anthropic.com", "slack.com", "api.github.com", "api.githubcopilot.com"}
 	r := kit.NewRig(t, hosts, func(r *kit.Rig) (http.Handler, string) {
 		mcp = startNode(t, r, "mcp-server.mjs")
-		check.Must(t, os.Mkdir(r.In("secrets"), 0o700))
 		for _, name := range []string{"github-token", "slack-token", "own-token", "openai-key", "anthropic-key"} {
-			check.Must(t, files.WriteAbsent(filepath.Join(r.Dir, "secrets", name), []byte("secret-"+name)))
+			kit.Write(t, r.In("secrets/"+name), "secret-"+name)
 		}
 		return &vendors{Rig: r, seen: make(chan struct{})}, exampleRules(t, mcp.address)
 	})
@@ -203,8 +200,7 @@ func TestSDKs(t *testing.T) {
 			if strings.Contains(out, "secret-") {
 				t.Error("the agent saw a credential")
 			}
-			var posts []ledger.Record
-			check.Must(t, admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts?limit=1000&state="+tt.state, &posts))
+			posts := r.Records(t, "limit=1000&state="+tt.state)
 			i := slices.IndexFunc(posts, func(p ledger.Record) bool { return p.Rule == tt.rule })
 			if i < 0 {
 				t.Errorf("no call by rule %q is recorded as %s", tt.rule, tt.state)

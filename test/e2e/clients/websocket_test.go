@@ -27,7 +27,6 @@ upstreams:
   - {host: "PLAIN", address: "SOCKETS", networks: [127.0.0.0/8], ca: api-ca.pem}
 `
 
-// newSocketsRig starts a deployment in front of a WebSocket server by npm's ws.
 func newSocketsRig(t *testing.T, change ...func(string) string) (*kit.Rig, *nodeServer) {
 	t.Helper()
 	var server *nodeServer

@@ -7,25 +7,19 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/actionproof/mediator/internal/program"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
-	"github.com/actionproof/mediator/test/full"
 )
 
 // TestEnvInFish evaluates mediator env in fish, with a folder name full of quotes.
 func TestEnvInFish(t *testing.T) {
 	t.Parallel()
-	full.Only(t, "fish")
+	fish := kit.Need(t, "fish")
 	dir := filepath.Join(t.TempDir(), `it's \here\`)
 	check.Must(t, os.MkdirAll(filepath.Join(dir, "state"), 0o700))
-	raw := kit.Read(t, "../../../configs/dev/mediator.yaml")
-	check.Must(t, os.WriteFile(filepath.Join(dir, "mediator.yaml"), raw, 0o600))
-	status, script, said := kit.Invoke(t, "env", "--shell", "fish", "--dir", dir)
-	if status != program.Done {
-		t.Fatal(said)
-	}
-	cmd := exec.Command(kit.Need(t, "fish"), "--no-config")
+	kit.Write(t, filepath.Join(dir, "mediator.yaml"), kit.Read(t, "../../../configs/dev/mediator.yaml"))
+	script := kit.Run(t, "env", "--shell", "fish", "--dir", dir)
+	cmd := exec.Command(fish, "--no-config")
 	cmd.Stdin = strings.NewReader(script + "printenv CURL_CA_BUNDLE HTTPS_PROXY; set -q NO_PROXY; or echo unset\n")
 	cmd.Env = append(os.Environ(), "NO_PROXY=*", "HOME="+t.TempDir())
 	out, err := cmd.CombinedOutput()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,9 +13,7 @@ import (
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
-	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/archive"
-	"github.com/actionproof/mediator/internal/program"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/reputation"
@@ -50,9 +47,7 @@ func writeEvidence(t *testing.T) string {
 		"trust.json":    bundle, "registry.jwk": jwk(registry), "auditor.jwk": jwk(auditor), "record.json": k.Post(t),
 		"other.json": k.Post(t),
 	} {
-		raw, err := json.MarshalIndent(v, "", "  ")
-		check.Must(t, err)
-		check.Must(t, os.WriteFile(filepath.Join(dir, name), raw, 0o600))
+		kit.Write(t, filepath.Join(dir, name), indented(t, v))
 	}
 	writeLedger(t, k, filepath.Join(dir, "ledger.db"))
 	writeReceipts(t, k, dir)
@@ -103,23 +98,17 @@ func writeScores(t *testing.T, k *gatetest.Kit, dir string) {
 		baseline, err := n.Baseline(t.Context(), n.Scored(t, id).BaselineHash)
 		check.Must(t, err)
 		check.Must(t, json.Unmarshal(baseline, &score.Baseline))
-		text, err := json.MarshalIndent(score, "", "  ")
-		check.Must(t, err)
-		for name, text := range map[string]string{".json": string(text), ".jwt": answer.Token + "\n",
-			".txt": strings.Join(s.Receipts, "\n") + "\n"} {
-			kit.Write(t, filepath.Join(dir, id+name), text)
-		}
+		kit.Write(t, filepath.Join(dir, id+".json"), indented(t, score))
+		kit.Write(t, filepath.Join(dir, id+".jwt"), answer.Token+"\n")
+		kit.Write(t, filepath.Join(dir, id+".txt"), strings.Join(s.Receipts, "\n")+"\n")
 	}
 	check.Must(t, n.Enter(t.Context()))
 	reputed, err := n.Reputation(t.Context(), k.Agent(t).String())
 	check.Must(t, err)
-	text, err := json.Marshal(reputed)
-	check.Must(t, err)
-	check.Must(t, os.WriteFile(filepath.Join(dir, "reputation.json"), text, 0o600))
+	kit.Write(t, filepath.Join(dir, "reputation.json"), indented(t, reputed))
 	kit.Write(t, filepath.Join(dir, "reputation.jwt"), reputed.Token+"\n")
 }
 
-// writeReceipts writes the interaction receipts of a session, and the record of a post that names them.
 func writeReceipts(t *testing.T, k *gatetest.Kit, dir string) {
 	t.Helper()
 	s := k.Session(t, "ses_1")
@@ -131,30 +120,28 @@ func writeReceipts(t *testing.T, k *gatetest.Kit, dir string) {
 		ledger.Record
 		Receipts []string `json:"receipts"`
 	}{post, s.Receipts}
-	whole, err := json.MarshalIndent(record, "", "  ")
-	check.Must(t, err)
+	kit.Write(t, filepath.Join(dir, "observed.json"), indented(t, record))
 	record.Receipts = nil
-	bare, err := json.MarshalIndent(record, "", "  ")
-	check.Must(t, err)
+	kit.Write(t, filepath.Join(dir, "bare.json"), indented(t, record))
 	l, err := sqlite.Open(t.Context(), filepath.Join(dir, "observed.db"), sqlite.Options{Now: k.Clock.Now})
 	check.Must(t, err)
 	defer l.Close()
 	check.Must(t, l.Add(t.Context(), post))
 	for i, token := range s.Receipts {
-		check.Must(t,
-			l.AddReceipts(t.Context(),
-				ledger.Receipt{Session: "ses_1", Number: int64(i + 1), Call: fmt.Sprint("post_", i), Signed: k.Clock.Now(),
-					Token: token}))
+		check.Must(t, l.AddReceipts(t.Context(), ledger.Receipt{Session: "ses_1", Number: int64(i + 1),
+			Call: fmt.Sprint("post_", i), Signed: k.Clock.Now(), Token: token}))
 	}
 	s.Close(t)
-	lines := strings.Join(s.Receipts, "\n") + "\n"
-	for name, text := range map[string]string{"observed.json": string(whole), "bare.json": string(bare),
-		"receipts.txt": lines} {
-		kit.Write(t, filepath.Join(dir, name), text)
-	}
+	kit.Write(t, filepath.Join(dir, "receipts.txt"), strings.Join(s.Receipts, "\n")+"\n")
 }
 
-// writeLedger writes a ledger with three posts and a read. The subject of the last post differs from its evidence.
+func indented(t *testing.T, v any) []byte {
+	t.Helper()
+	raw, err := json.MarshalIndent(v, "", "  ")
+	check.Must(t, err)
+	return raw
+}
+
 func writeLedger(t *testing.T, k *gatetest.Kit, path string) {
 	t.Helper()
 	l, err := sqlite.Open(t.Context(), path, sqlite.Options{Now: k.Clock.Now})
@@ -168,8 +155,8 @@ func writeLedger(t *testing.T, k *gatetest.Kit, path string) {
 		}
 		check.Must(t, l.Add(t.Context(), p))
 	}
-	check.Must(t,
-		l.Add(t.Context(), ledger.Record{ID: "post_4", Flow: "egress", State: ledger.StateForwarded, Started: k.Clock.Now()}))
+	read := ledger.Record{ID: "post_4", Flow: "egress", State: ledger.StateForwarded, Started: k.Clock.Now()}
+	check.Must(t, l.Add(t.Context(), read))
 }
 
 func jwk(key custody.Version) map[string]string {
@@ -181,16 +168,15 @@ func jwk(key custody.Version) map[string]string {
 func TestEvidenceOfARealPost(t *testing.T) {
 	t.Parallel()
 	r := kit.NewClientsRig(t, kit.ManyPosts)
-	post := []string{kit.Need(t, "curl"), "-sS", "-H", "Content-Type: application/json", "-d", `{"body":"verify me"}`,
-		"https://" + r.Plain() + "/repos/acme/site/issues/7/comments"}
+	post := []string{kit.Need(t, "curl"), "-sS", "-H", "Content-Type: application/json", "-d", kit.Comment,
+		"https://" + r.Plain() + kit.Comments}
 	twice := slices.Concat(post, []string{"--next"}, post[1:]) // in one session
 	if out, err := r.AsAgent(t, twice...); err != nil {
 		t.Fatalf("%s %v", out, err)
 	}
-	var posts []ledger.Record
-	if err := admin.Get(t.Context(), r.Stack.Admin(), "/v1/posts?limit=10&state=forwarded", &posts); err != nil ||
-		len(posts) != 2 {
-		t.Fatalf("%d posts, %v", len(posts), err)
+	posts := r.Records(t, "state=forwarded")
+	if len(posts) != 2 {
+		t.Fatalf("%d posts", len(posts))
 	}
 	if said := r.VerifyRecord(t, posts[0].ID); !strings.Contains(said,
 		"The session receipt names interaction receipt 1 (") {
@@ -212,15 +198,14 @@ func TestEvidenceReceipts(t *testing.T) {
 	}
 	check.Must(t, l.AddReceipts(t.Context(), receipts...))
 	for _, from := range [][]string{{"--admin", serveRecords(t, l)}, {"--ledger", path}} {
-		if status, out, said := kit.Invoke(t,
-			append([]string{"posts", "export", "--receipts", "--session", "ses_1"},
-				from...)...); status != program.Done || out != want {
-			t.Errorf("%v: status %d, %d of %d bytes, %s", from, status, len(out), len(want), said)
+		export := func(session string) kit.Ended {
+			return kit.Mediator(t, append([]string{"posts", "export", "--receipts", "--session", session}, from...)...)
 		}
-		if status, out, said := kit.Invoke(t,
-			append([]string{"posts", "export", "--receipts", "--session", "ses_2"},
-				from...)...); status != program.Refused || out != "" || !strings.Contains(said, "not_found") {
-			t.Errorf("%v: status %d, %q, %s", from, status, out, said)
+		if e := export("ses_1").Done(); e.Out != want {
+			t.Errorf("%v: %d of %d bytes", from, len(e.Out), len(want))
+		}
+		if e := export("ses_2").Refused("not_found"); e.Out != "" {
+			t.Errorf("%v: %q", from, e.Out)
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/internal/devstack"
-	"github.com/actionproof/mediator/internal/program"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
@@ -28,12 +27,8 @@ func TestSecondDev(t *testing.T) {
 		return fmt.Sprint(all)
 	}
 	before := list()
-	status, _, said := kit.Invoke(t, "dev", "--dir", dir)
-	if want := fmt.Sprintf(
-		"mediator: process %d runs in %s already: end it first, or give this one a folder of its own with --dir "+
-			"(listen_failed)\n", os.Getpid(), dir); status != program.Refused || said != want {
-		t.Errorf("%d %q, want %q", status, said, want)
-	}
+	kit.Mediator(t, "dev", "--dir", dir).Refused(fmt.Sprintf("mediator: process %d runs in %s already: end it first, "+
+		"or give this one a folder of its own with --dir (listen_failed)\n", os.Getpid(), dir))
 	if after := list(); after != before || strings.Contains(after, devstack.SidecarFile) {
 		t.Errorf("the folder was changed, from\n%s\nto\n%s", before, after)
 	}

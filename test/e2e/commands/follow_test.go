@@ -44,11 +44,10 @@ func TestFollow(t *testing.T) {
 		Started: time.Now()}
 	check.Must(t, l.Begin(t.Context(), r))
 	for i := range 3 { // after the slow one, and ended before it
-		check.Must(t,
-			l.Add(t.Context(),
-				ledger.Record{ID: fmt.Sprint("post_quick", i), Flow: "egress", State: ledger.StateForwarded,
-					Started: time.Now().Add(time.Duration(i) * time.Millisecond)}))
-		want(fmt.Sprint("post_quick", i))
+		quick := ledger.Record{ID: fmt.Sprint("post_quick", i), Flow: "egress", State: ledger.StateForwarded,
+			Started: time.Now().Add(time.Duration(i) * time.Millisecond)}
+		check.Must(t, l.Add(t.Context(), quick))
+		want(quick.ID)
 	}
 	r.State, r.Finished = ledger.StateForwarded, time.Now()
 	check.Must(t, l.Finish(t.Context(), r))

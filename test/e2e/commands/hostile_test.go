@@ -58,7 +58,6 @@ func TestHostileFiles(t *testing.T) {
 	}
 }
 
-// hostileFiles writes the files, and returns their paths by a description.
 func hostileFiles(t *testing.T) map[string]string {
 	t.Helper()
 	dir, files := t.TempDir(), make(map[string]string)
@@ -107,16 +106,11 @@ func TestHostileErrors(t *testing.T) {
 			`{"roots":{"registry":` + string(root) + `,"auditor":` + string(root) + "}}\n",
 		"receipt": strings.Join(parts, ".") + "\n",
 	} {
-		var out, said bytes.Buffer
-		args := []string{"verify", "-"}
-		for _, name := range []string{"registry.jwk", "auditor.jwk", "bundle.json", "manifest.yaml"} {
-			flag, _, _ := strings.Cut(name, ".")
-			args = append(args, "--"+flag, filepath.Join(dir, strings.Replace(name, "bundle", "trust", 1)))
-		}
-		status := program.Run(t.Context(), args, strings.NewReader(text), &out, &said)
-		if status != program.Refused || out.Len() > 0 || strings.ContainsAny(said.String(), "\x1b\u009b\u202e") ||
-			strings.Count(said.String(), "\n") != 1 {
-			t.Errorf("%s: status %d, %q", name, status, said.String())
+		in := func(name string) string { return filepath.Join(dir, name) }
+		e := kit.MediatorReading(t, text, "verify", "-", "--registry", in("registry.jwk"), "--auditor", in("auditor.jwk"),
+			"--bundle", in("trust.json"), "--manifest", in("manifest.yaml")).Refused()
+		if e.Out != "" || strings.ContainsAny(e.Said, "\x1b\u009b\u202e") || strings.Count(e.Said, "\n") != 1 {
+			t.Errorf("%s: %q", name, e.Said)
 		}
 	}
 }

@@ -5,16 +5,13 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/keyring"
-	"github.com/actionproof/mediator/internal/program"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/test/check"
@@ -22,15 +19,9 @@ import (
 )
 
 // listed returns a line for each version: kid, state, whether it signs, and what else is known of it.
-func listed(t *testing.T, want int, args ...string) (lines []string, stderr string) {
+func listed(t *testing.T, e kit.Ended) (lines []string) {
 	t.Helper()
-	status, out, said := kit.Invoke(t, append([]string{"keys", "list", "--json"}, args...)...)
-	if status != want {
-		t.Fatalf("status %d, want %d: %s", status, want, said)
-	}
-	var versions []keyring.Version
-	check.Must(t, json.Unmarshal([]byte(out), &versions))
-	for _, v := range versions {
+	for _, v := range versionsIn[keyring.Version](t, e) {
 		line := v.KeyID + " " + v.State
 		if v.Signs != nil {
 			line += map[bool]string{true: " signs", false: " waits"}[*v.Signs]
@@ -46,7 +37,18 @@ func listed(t *testing.T, want int, args ...string) (lines []string, stderr stri
 		}
 		lines = append(lines, line)
 	}
-	return lines, said
+	return lines
+}
+
+func listKeys(t *testing.T, args ...string) kit.Ended {
+	t.Helper()
+	return kit.Mediator(t, append([]string{"keys", "list", "--json"}, args...)...)
+}
+
+func versionsIn[V any](t *testing.T, e kit.Ended) (versions []V) {
+	t.Helper()
+	check.Must(t, json.Unmarshal([]byte(e.Out), &versions))
+	return versions
 }
 
 // TestKeysList lists what is known of each version, and nothing else.
@@ -59,9 +61,7 @@ func TestKeysList(t *testing.T) {
 	books := []string{"--bundle", d.Bundle, "--registry", d.At("registry.jwk")}
 	wants := func(args []string, want ...string) {
 		t.Helper()
-		if got, _ := listed(t, program.Done, args...); strings.Join(got, "; ") != strings.Join(want, "; ") {
-			t.Errorf("%v\ngot  %q\nwant %q", args, got, want)
-		}
+		check.WantEqual(t, listed(t, listKeys(t, args...).Done()), want)
 	}
 	certify := func(at string) {
 		t.Helper()
@@ -69,15 +69,16 @@ func TestKeysList(t *testing.T) {
 		grant.Follow(d.Certified(t))
 	}
 	here := []string{"--from", at}
+	known := func(from string) []string { return append([]string{"--from", from}, books...) }
 	wants(here, "grant-key:v1  waits created at control")
 	certify(at)
 	check.Must(t, key.Rotate())
 	wants(here, "grant-key:v1  signs created at control", "grant-key:v2  waits created at control")
-	wants(append(here, books...), "grant-key:v1 certified signs created until at control",
+	wants(known(at), "grant-key:v1 certified signs created until at control",
 		"grant-key:v2 not certified waits created at control")
 	carried := kit.PublishedBy(t, at)
 	certify(at)
-	wants(append(here, books...), "grant-key:v1 certified waits created until at control",
+	wants(known(at), "grant-key:v1 certified waits created until at control",
 		"grant-key:v2 certified signs created until at control")
 
 	// A file may be old, so it does not say which version signs.
@@ -86,30 +87,22 @@ func TestKeysList(t *testing.T) {
 
 	// Another key of the same name is not certified.
 	other := kit.Publish(t, "other", kit.Grant(kit.MemoryKey(t, "grant-key")))
-	wants(append([]string{"--from", other}, books...), "grant-key:v1 not certified waits created at other",
+	wants(known(other), "grant-key:v1 not certified waits created at other",
 		"grant-key:v2 certified until")
 
 	// One version is retired and unknown to any process; then another one is revoked.
-	raw := kit.Read(t, strings.TrimPrefix(carried, "file:"))
-	var p keyring.Publication
-	check.Must(t, json.Unmarshal(raw, &p))
-	p.Roles[0].Keys = p.Roles[0].Keys[1:]
-	raw, err := json.Marshal(p)
-	check.Must(t, err)
-	check.Must(t, os.WriteFile(strings.TrimPrefix(carried, "file:"), raw, 0o600))
+	carried = withoutFirst(t, carried)
 	certify(carried)
-	wants(append([]string{"--from", carried}, books...), "grant-key:v1 retired until",
+	wants(known(carried), "grant-key:v1 retired until",
 		"grant-key:v2 certified created until at published.json")
 	d.Must(t, "revoke", "--key", "grant-key:v2", "--reason", "a drill")
-	wants(append([]string{"--from", carried}, books...), "grant-key:v1 retired until",
+	wants(known(carried), "grant-key:v1 retired until",
 		"grant-key:v2 revoked created until at published.json")
 	revoked := func() *keyring.Revoked {
 		t.Helper()
-		_, out, _ := kit.Invoke(t, append([]string{"keys", "list", "--json", "--from", carried}, books...)...)
-		var versions []keyring.Version
-		check.Must(t, json.Unmarshal([]byte(out), &versions))
+		versions := versionsIn[keyring.Version](t, listKeys(t, known(carried)...))
 		if versions[0].Revocation != nil || versions[1].Revocation == nil {
-			t.Fatalf("said %s", out)
+			t.Fatalf("got %+v", versions)
 		}
 		return versions[1].Revocation
 	}
@@ -124,24 +117,17 @@ func TestKeysList(t *testing.T) {
 	}
 
 	// A process that does not answer hides no other.
-	got, said := listed(t, program.Refused, "--from", "unix:"+d.At("absent"), "--from", carried)
-	if len(got) != 1 || !strings.Contains(said, "absent cannot be read: no answer") {
-		t.Errorf("%q, %s", got, said)
+	e := listKeys(t, "--from", "unix:"+d.At("absent"), "--from", carried).Refused("absent cannot be read: no answer")
+	if got := listed(t, e); len(got) != 1 {
+		t.Errorf("%q", got)
 	}
 	// A bundle counts only with the key of its registry.
-	strange := []string{"--from", at, "--bundle", d.Bundle, "--registry",
-		filepath.Join(kit.NewTeam(t).Dir, "registry.jwk")}
-	if status, out, said := kit.Invoke(t, append([]string{"keys", "list"}, strange...)...); status != program.Refused ||
-		out != "" || !strings.Contains(said, "(signature_invalid)") {
-		t.Errorf("status %d: %s%s", status, out, said)
+	e = listKeys(t, "--from", at, "--bundle", d.Bundle, "--registry", kit.NewTeam(t).At("registry.jwk"))
+	if e.Refused("(signature_invalid)"); e.Out != "" {
+		t.Errorf("printed %s", e.Out)
 	}
-	if status, _, said := kit.Invoke(t, "keys", "list", "--from", at, "--bundle", d.Bundle); status != program.Usage {
-		t.Errorf("status %d: %s", status, said)
-	}
-	if _, out, _ := kit.Invoke(t, "keys", "list", "--from", at); !strings.Contains(out, "SIGNS NOW") ||
-		!strings.Contains(out, "grant-key:v1  action_grant  -") {
-		t.Errorf("said %s", out)
-	}
+	listKeys(t, "--from", at, "--bundle", d.Bundle).Misused()
+	kit.Mediator(t, "keys", "list", "--from", at).Done("SIGNS NOW", "grant-key:v1  action_grant  -")
 }
 
 // TestKeysListUse: the record tells since when it counts, when each version signed first and last, and for how many
@@ -164,26 +150,27 @@ func TestKeysListUse(t *testing.T) {
 		r.State = ledger.StateForwarded
 		check.Must(t, l.Finish(t.Context(), r))
 	}
-	check.Must(t,
-		l.AddReceipts(t.Context(),
-			ledger.Receipt{Session: "ses_1", Number: 1, Call: "post_1", Signed: from, Token: token("receipt-key:v1")}))
+	receipt := ledger.Receipt{Session: "ses_1", Number: 1, Call: "post_1", Signed: from, Token: token("receipt-key:v1")}
+	check.Must(t, l.AddReceipts(t.Context(), receipt))
 	key := kit.MemoryKey(t, "grant-key")
 	check.Must(t, key.Rotate())
 	at := kit.Publish(t, "control", kit.Grant(key),
 		kit.Role(evidence.PurposeInteraction, "observer", kit.Rotating(kit.MemoryKey(t, "receipt-key"))))
 	record := serveRecords(t, l)
-	list := func(want int, args ...string) (uses []string, out, said string) {
+	type version struct {
+		KeyID string           `json:"keyId"`
+		Use   *json.RawMessage `json:"use"`
+	}
+	list := func(records ...string) kit.Ended {
+		args := []string{"--from", at}
+		for _, r := range records {
+			args = append(args, "--record", r)
+		}
+		return listKeys(t, args...)
+	}
+	uses := func(e kit.Ended) (uses []string) {
 		t.Helper()
-		status, out, said := kit.Invoke(t, append([]string{"keys", "list", "--json", "--from", at}, args...)...)
-		if status != want {
-			t.Fatalf("status %d, want %d: %s", status, want, said)
-		}
-		var versions []struct {
-			KeyID string           `json:"keyId"`
-			Use   *json.RawMessage `json:"use"`
-		}
-		check.Must(t, json.Unmarshal([]byte(out), &versions))
-		for _, v := range versions {
+		for _, v := range versionsIn[version](t, e) {
 			use := "not asked"
 			if v.Use != nil {
 				var compact bytes.Buffer
@@ -192,7 +179,7 @@ func TestKeysListUse(t *testing.T) {
 			}
 			uses = append(uses, v.KeyID+" "+use)
 		}
-		return uses, out, said
+		return uses
 	}
 	want := []string{
 		`grant-key:v1 {"since":"2126-03-01T00:00:00Z","first":"2126-03-01T00:00:00Z",` +
@@ -200,24 +187,16 @@ func TestKeysListUse(t *testing.T) {
 		`grant-key:v2 {"since":"2126-03-01T00:00:00Z","posts":0}`,
 		`receipt-key:v1 {"since":"2126-03-01T00:00:00Z","first":"2126-03-01T00:00:00Z","last":"2126-03-01T00:00:00Z"}`,
 	}
-	if got, _, _ := list(program.Done, "--record", record); !slices.Equal(got, want) {
-		t.Errorf("got  %q\nwant %q", got, want)
-	}
-	if got, _, _ := list(program.Done, "--record", record, "--record", record); !strings.HasSuffix(got[0], `"posts":6}`) {
+	check.WantEqual(t, uses(list(record).Done()), want)
+	if got := uses(list(record, record).Done()); !strings.HasSuffix(got[0], `"posts":6}`) {
 		t.Errorf("two records: %q", got)
 	}
 	unknown := []string{"grant-key:v1 not asked", "grant-key:v2 not asked", "receipt-key:v1 not asked"}
-	if got, _, _ := list(program.Done); !slices.Equal(got, unknown) {
-		t.Errorf("without a record: %q", got)
-	}
-	if got, _, said := list(program.Refused, "--record", record, "--record", "unix:/nowhere"); !slices.Equal(got,
-		unknown) || !strings.Contains(said, "the record at unix:/nowhere cannot be read") {
-		t.Errorf("one record is away: %q, %s", got, said)
-	}
-	if _, out, _ := kit.Invoke(t, "keys", "list", "--from", at, "--record", record); !strings.Contains(out,
-		"2126-03-01T00:02:00Z  3 ") || !strings.Contains(out, "counted since 2126-03-01T00:00:00Z") {
-		t.Errorf("said %s", out)
-	}
+	check.WantEqual(t, uses(list().Done()), unknown)
+	away := list(record, "unix:/nowhere").Refused("the record at unix:/nowhere cannot be read")
+	check.WantEqual(t, uses(away), unknown)
+	kit.Mediator(t, "keys", "list", "--from", at, "--record", record).Done("2126-03-01T00:02:00Z  3 ",
+		"counted since 2126-03-01T00:00:00Z")
 }
 
 // TestKeysListUseOfAnEarlierKey: signatures by an earlier key of the same name do not count for this one.

@@ -11,19 +11,22 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/custody"
-	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/keyring"
-	"github.com/actionproof/mediator/internal/program"
-	"github.com/actionproof/mediator/internal/refusal"
-	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// memoryOwner owns keys in memory, and notes what it retires.
 type memoryOwner struct {
 	keys    map[string]*custody.Memory
 	retired []string
+}
+
+func newOwner(t *testing.T, keys ...string) *memoryOwner {
+	o := &memoryOwner{keys: make(map[string]*custody.Memory)}
+	for _, name := range keys {
+		o.keys[name] = kit.MemoryKey(t, name)
+	}
+	return o
 }
 
 func (o *memoryOwner) Rotate(ctx context.Context, key string) (int, error) {
@@ -69,21 +72,16 @@ func TestRotateAllAndRetire(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := kit.NewTeam(t)
-			owner := &memoryOwner{
-				keys: map[string]*custody.Memory{"grant-key": kit.MemoryKey(t, "grant-key"),
-					"proof-key": kit.MemoryKey(t, "proof-key")}}
-			grant, proof := kit.Rotating(owner.keys["grant-key"]), kit.Rotating(owner.keys["proof-key"])
-			control := kit.Publish(t, "control", kit.Role(evidence.PurposeActionGrant, "authz", grant))
-			serve := kit.Publish(t, "serve", kit.Role(evidence.PurposeRequestProof, "mediator", proof))
+			owner := newOwner(t, "grant-key", "proof-key")
+			grant, proof := kit.Grant(owner.keys["grant-key"]), kit.Proof(owner.keys["proof-key"])
+			control, serve := kit.Publish(t, "control", grant), kit.Publish(t, "serve", proof)
 			follow := func(uncertified string) {
-				for _, at := range []string{control, serve} {
-					d.Must(t, "certify", "--from", at)
-				}
+				d.Must(t, "certify", "--from", control, "--from", serve)
 				if !strings.Contains(uncertified, "control") {
-					grant.Follow(d.Certified(t))
+					grant.Key.Follow(d.Certified(t))
 				}
 				if !strings.Contains(uncertified, "serve") {
-					proof.Follow(d.Certified(t))
+					proof.Key.Follow(d.Certified(t))
 				}
 			}
 			follow("")
@@ -103,13 +101,10 @@ func TestRotateAllAndRetire(t *testing.T) {
 			if !slices.Equal(owner.retired, tt.retired) {
 				t.Errorf("retired %q, want %q", owner.retired, tt.retired)
 			}
-			var coded interface{ Code() string }
-			switch {
-			case tt.code == "" && err != nil:
-				t.Errorf("got %v", err)
-			case tt.code != "" &&
-				(!errors.As(err, &coded) || coded.Code() != tt.code || !strings.Contains(err.Error(), tt.says)):
-				t.Errorf("got %v, want %s with %q", err, tt.code, tt.says)
+			if tt.code == "" {
+				check.Must(t, err)
+			} else {
+				check.WantCode(t, err, tt.code, tt.says)
 			}
 		})
 	}
@@ -119,38 +114,33 @@ func TestRotateAllAndRetire(t *testing.T) {
 func TestRotateAsksAgain(t *testing.T) {
 	t.Parallel()
 	d := kit.NewTeam(t)
-	key := kit.MemoryKey(t, "proof-key")
-	proof := kit.Rotating(key)
-	at := kit.Publish(t, "serve", kit.Role(evidence.PurposeRequestProof, "mediator", proof))
-	certify := func() {
-		t.Helper()
-		d.Must(t, "certify", "--from", at)
-	}
-	certify()
+	owner := newOwner(t, "proof-key")
+	proof := kit.Proof(owner.keys["proof-key"])
+	at := kit.Publish(t, "serve", proof)
+	d.Must(t, "certify", "--from", at)
 	before := d.Certified(t)
-	check.Must(t, key.Rotate())
-	certify()
-	proof.Follow(d.Certified(t))
-	owner := &memoryOwner{keys: map[string]*custody.Memory{"proof-key": key}}
+	check.Must(t, owner.keys["proof-key"].Rotate())
+	d.Must(t, "certify", "--from", at)
+	proof.Key.Follow(d.Certified(t))
 	asked := 0
 	r := keyring.Rotator{Owner: owner, From: []string{at}, CertifiedWithin: time.Minute, RetireAfter: time.Millisecond,
 		Done: func(keyring.Rotated) {}}
-	r.Waiting = func() { asked++; proof.Follow(before) }
+	r.Waiting = func() { asked++; proof.Key.Follow(before) }
 	err := r.RetireEarlier(t.Context(), map[string]int{"proof-key": 2})
-	if !errors.Is(err, refusal.New("version_unused", "")) || len(owner.retired) != 0 || asked != 1 {
-		t.Errorf("got %v, retired %q, waited %d times", err, owner.retired, asked)
+	check.WantCode(t, err, "version_unused")
+	if len(owner.retired) != 0 || asked != 1 {
+		t.Errorf("retired %q, waited %d times", owner.retired, asked)
 	}
 }
 
 // TestRotateDue: a key is rotated once in a period, when its newest version is old enough.
 func TestRotateDue(t *testing.T) {
 	t.Parallel()
-	old, unread := kit.MemoryKey(t, "grant-key"), &breakable{Memory: kit.MemoryKey(t, "decision-key")}
+	unread := &breakable{Memory: kit.MemoryKey(t, "decision-key")}
 	unread.unfit.Store(true)
-	owner := &memoryOwner{keys: map[string]*custody.Memory{"grant-key": old}}
-	at := kit.Publish(t, "control", kit.Grant(old))
-	broken := kit.Publish(t, "broken",
-		kit.Role(evidence.PurposePolicyDecision, "policy", signer.NewRotation(unread, 0, time.Now)))
+	owner := newOwner(t, "grant-key")
+	at := kit.Publish(t, "control", kit.Grant(owner.keys["grant-key"]))
+	broken := kit.Publish(t, "broken", unread.role())
 	var done []string
 	r := keyring.Rotator{Owner: owner, From: []string{at}, Done: func(d keyring.Rotated) {
 		done = append(done, fmt.Sprintf("%s:v%d", d.Key, d.Version))
@@ -189,10 +179,7 @@ func TestRotateUsage(t *testing.T) {
 		{"key", "--retire", "--retire-after", "10m", "--from", "unix:/x"},
 		{"key", "--retire-after", "-1s", "--from", "unix:/x"},
 	} {
-		status, _, said := kit.Invoke(t,
-			append([]string{"keys", "rotate", "--address", "https://127.0.0.1:1", "--token-file", "absent"}, args...)...)
-		if status != program.Usage {
-			t.Errorf("%q: status %d: %s", args, status, said)
-		}
+		kit.Mediator(t, append([]string{"keys", "rotate", "--address", "https://127.0.0.1:1", "--token-file", "absent"},
+			args...)...).Misused()
 	}
 }

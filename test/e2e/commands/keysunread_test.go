@@ -12,13 +12,12 @@ import (
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/keyring"
-	"github.com/actionproof/mediator/internal/program"
+	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// breakable is a key that its custody can find unfit.
 type breakable struct {
 	*custody.Memory
 	unfit atomic.Bool
@@ -31,15 +30,17 @@ func (b *breakable) Versions(ctx context.Context) ([]custody.Version, error) {
 	return b.Memory.Versions(ctx)
 }
 
+func (b *breakable) role() daemon.Role {
+	return kit.Role(evidence.PurposePolicyDecision, "policy", signer.NewRotation(b, 0, time.Now))
+}
+
 // TestUnfitKeyHidesNoOther: the other keys of the process are listed, published and certified. The unfit key is named
 // with the reason, keeps its certificate, and is certified again once it can be read.
 func TestUnfitKeyHidesNoOther(t *testing.T) {
 	t.Parallel()
 	d := kit.NewTeam(t)
 	bad, good := &breakable{Memory: kit.MemoryKey(t, "decision-key")}, kit.MemoryKey(t, "grant-key")
-	at := kit.Publish(t, "control",
-		kit.Role(evidence.PurposePolicyDecision, "policy", signer.NewRotation(bad, 0, time.Now)),
-		kit.Grant(good))
+	at := kit.Publish(t, "control", bad.role(), kit.Grant(good))
 	d.Must(t, "certify", "--from", at)
 	before, err := keyring.ReadPublished(t.Context(), []string{at})
 	check.Must(t, err)
@@ -52,21 +53,18 @@ func TestUnfitKeyHidesNoOther(t *testing.T) {
 		verb  string
 		shows bool
 	}{{"list", true}, {"publish", true}, {"publish --jwks", false}} { // a set without one key would be taken for the whole
-		args := append([]string{"keys"}, strings.Fields(tt.verb)...)
-		status, out, said := kit.Invoke(t, append(args, "--from", at)...)
-		if status != program.Refused || strings.Contains(out, "grant-key:v2") != tt.shows || !strings.Contains(said, why) {
-			t.Errorf("keys %s: status %d: %s%s", tt.verb, status, out, said)
+		e := kit.Mediator(t, strings.Fields("keys "+tt.verb+" --from "+at)...).Refused(why)
+		if strings.Contains(e.Out, "grant-key:v2") != tt.shows {
+			t.Errorf("keys %s: %s", tt.verb, e.Out)
 		}
 	}
-	if status, _, said := d.Do(t, "certify", "--from", at); status != program.Refused || !strings.Contains(said, why) {
-		t.Errorf("status %d: %s", status, said)
-	}
+	d.Do(t, "certify", "--from", at).Refused(why)
 	d.WantKeys(t, "decision-key:v1", "grant-key:v1", "grant-key:v2")
 
 	follow := func() {
 		t.Helper()
-		check.Must(t,
-			d.Registry(t).CertifyDue(t.Context(), at, before.RolesByEndpoint[at], keyring.Declaration{}, zap.NewNop()))
+		roles := before.RolesByEndpoint[at]
+		check.Must(t, d.Registry(t).CertifyDue(t.Context(), at, roles, keyring.Declaration{}, zap.NewNop()))
 	}
 	check.Must(t, good.Rotate())
 	follow()

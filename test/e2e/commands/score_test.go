@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"bytes"
 	"encoding/json"
 	"encoding/pem"
 	"net/http/httptest"
@@ -33,44 +32,30 @@ func TestScoreShow(t *testing.T) {
 	node := kit.ServeUnix(t, "node.sock", api.Handler(n.Service, options))
 	s := n.Calls(t, "ses_1", 12)
 	n.Delivered(t, 13, s.Receipts...)
-	show := func(args ...string) (status int, out, errors string) {
-		var stdout, stderr bytes.Buffer
-		status = program.Run(t.Context(),
-			append([]string{"reputation", "show", "score", "--node", node}, args...), nil, &stdout, &stderr)
-		return status, stdout.String(), stderr.String()
+	show := func(args ...string) kit.Ended {
+		t.Helper()
+		return kit.Mediator(t, append([]string{"reputation", "show", "score", "--node", node}, args...)...)
 	}
-	status, out, _ := show("ses_1")
-	for _, want := range []string{
+	out := show("ses_1").Done(
 		"session   ses_1 of agent:worker-1, open: the score can change", "95 % interval",
 		"rests on  12 answered calls of models, in receipts 1 to 12",
 		"timing             ", "  chain ", "of 25 ", " not measured\n", "  llm_latency_ms ", "  chain_length ",
 		"  domains_touched 1,", ", interaction_count 12,", "  challenges_issued 1, challenges_passed 0,",
 		"coverage  100 %: 12 of 12 calls", "baseline  -\n", "formulas  version 1, ",
-		"nonHumanIdentityProven: false",
-	} {
-		if status != program.Done || !strings.Contains(out, want) {
-			t.Errorf("status %d, want %q in\n%s", status, want, out)
-		}
-	}
+		"nonHumanIdentityProven: false").Out
 	if bars := strings.Count(out, "....") + strings.Count(out, "####"); bars < 5 {
 		t.Errorf("no bars:\n%s", out)
 	}
-	if status, _, text := show("ses_2"); status != program.Refused || !strings.Contains(text, "not_found") {
-		t.Errorf("status %d, %s", status, text)
-	}
+	show("ses_2").Refused("not_found")
 
 	s.Close(t)
 	n.Delivered(t, 14, s.Receipts...)
 	check.Must(t, n.Sample(t.Context()))
-	status, out, _ = show(evidence.HashToken(s.Receipts[3]))
-	if status != program.Done || !strings.Contains(out, "ses_1 of agent:worker-1, closed") ||
-		strings.Contains(out, "baseline  -") {
-		t.Errorf("status %d\n%s", status, out)
+	out = show(evidence.HashToken(s.Receipts[3])).Done("ses_1 of agent:worker-1, closed").Out
+	if strings.Contains(out, "baseline  -") {
+		t.Errorf("got %s", out)
 	}
-	status, out, _ = show("ses_1", "--owner", s.Owner, "--json")
-	if status != program.Done || !strings.Contains(out, `"baseline": {`) || !strings.Contains(out, `"revealed": [`) {
-		t.Errorf("status %d\n%s", status, out)
-	}
+	out = show("ses_1", "--owner", s.Owner, "--json").Done(`"baseline": {`, `"revealed": [`).Out
 	dir := t.TempDir()
 	f := n.Kit.Files(t, dir)
 	n.Kit.WriteBundle(t, f.Bundle, n.Kit.Certificates[evidence.PurposeInteraction],
@@ -78,15 +63,8 @@ func TestScoreShow(t *testing.T) {
 	scored, receipts := filepath.Join(dir, "score.json"), filepath.Join(dir, "receipts.txt")
 	kit.Write(t, scored, out)
 	kit.Write(t, receipts, strings.Join(s.Receipts, "\n")+"\n")
-	var stdout, stderr bytes.Buffer
-	status = program.Run(t.Context(), []string{
-		"verify", receipts, "--score", scored, "--registry", f.Registry, "--auditor", f.Auditor, "--bundle", f.Bundle,
-		"--manifest", f.Manifest,
-	}, nil, &stdout, &stderr)
-	if status != program.Done ||
-		!strings.Contains(stdout.String(), "computed again from receipts 1 to 13: it is the same") {
-		t.Errorf("status %d\n%s%s", status, &stdout, &stderr)
-	}
+	kit.Mediator(t, "verify", receipts, "--score", scored, "--registry", f.Registry, "--auditor", f.Auditor,
+		"--bundle", f.Bundle, "--manifest", f.Manifest).Done("computed again from receipts 1 to 13: it is the same")
 }
 
 // TestScoreShowOverHTTPS asks a node at its public address, by a certificate authority of the system, and not for what
@@ -97,21 +75,18 @@ func TestScoreShowOverHTTPS(t *testing.T) {
 	server := httptest.NewTLSServer(api.Handler(n.Service, api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop()}))
 	defer server.Close()
 	authority := filepath.Join(t.TempDir(), "ca.pem")
-	check.Must(t,
-		os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
+	kit.Write(t, authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 	_, err := n.Issue(t.Context(), n.By(t, "ses_1"))
 	check.Must(t, err)
 	s := n.Calls(t, "ses_1", 3)
 	s.Close(t)
 	n.Delivered(t, 5, s.Receipts...)
-	show := func(trusted, node string, args ...string) (out, errors string, status int) {
-		var stdout, stderr bytes.Buffer
+	show := func(trusted, node string, args ...string) (out, said string, status int) {
 		cmd := exec.CommandContext(t.Context(), kit.Self(t),
 			append([]string{"reputation", "show", "score", "--node", node}, args...)...)
 		cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+trusted, "SSL_CERT_DIR="+filepath.Join(t.TempDir(), "none"))
-		cmd.Stdout, cmd.Stderr = &stdout, &stderr
-		_ = cmd.Run() // its status tells
-		return stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()
+		out, said, _ = kit.Output(cmd) // the status tells
+		return out, said, cmd.ProcessState.ExitCode()
 	}
 	out, text, status := show(authority, server.URL+"/", "ses_1", "--json")
 	var shown archive.Score
@@ -119,20 +94,19 @@ func TestScoreShowOverHTTPS(t *testing.T) {
 		len(shown.Challenges) != 1 || shown.Revealed != nil {
 		t.Errorf("status %d\n%s%s", status, out, text)
 	}
-	if out, text, status = show(authority, server.URL, evidence.HashToken(s.Receipts[0])); status != program.Done ||
-		!strings.Contains(out, "ses_1 of agent:worker-1, closed") {
-		t.Errorf("status %d\n%s%s", status, out, text)
-	}
-	if out, text, status = show(authority, server.URL, "ses_2"); status != program.Refused ||
-		!strings.Contains(text, "not_found") {
-		t.Errorf("status %d\n%s%s", status, out, text)
-	}
-	if out, text, status = show(authority, server.URL+"/none", "ses_1"); status != program.Refused ||
-		!strings.Contains(text, "not_found") {
-		t.Errorf("status %d\n%s%s", status, out, text)
-	}
-	if out, text, status = show(os.DevNull, server.URL, "ses_1"); status == program.Done ||
-		!strings.Contains(text, "certificate") {
-		t.Errorf("a certificate that nobody vouches for: status %d\n%s%s", status, out, text)
+	for _, tt := range []struct {
+		trusted, node, of string
+		status            int
+		says              string
+	}{
+		{authority, server.URL, evidence.HashToken(s.Receipts[0]), program.Done, "ses_1 of agent:worker-1, closed"},
+		{authority, server.URL, "ses_2", program.Refused, "not_found"},
+		{authority, server.URL + "/none", "ses_1", program.Refused, "not_found"},
+		{os.DevNull, server.URL, "ses_1", program.Refused, "certificate"},
+	} {
+		out, text, status := show(tt.trusted, tt.node, tt.of)
+		if status != tt.status || !strings.Contains(out+text, tt.says) {
+			t.Errorf("%+v: status %d\n%s%s", tt, status, out, text)
+		}
 	}
 }

@@ -1,49 +1,69 @@
 package commands
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/internal/program"
+	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
+// TestExitStatus: what is not done says why.
 func TestExitStatus(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct {
-		args   string
-		status int
-	}{
-		{"", program.Done}, {"help", program.Done}, {"--version", program.Done}, {"keys", program.Done},
-		{"nonsense", program.Usage}, {"keys nonsense", program.Usage}, {"serve", program.Usage},
-		{"serve --nonsense", program.Usage}, {"serve x", program.Usage},
-		{"posts show", program.Usage}, {"posts list --admin nowhere", program.Usage}, {"posts list --limit x", program.Usage},
-		{"posts list --limit 0", program.Usage}, {"posts list --limit -1", program.Usage},
-		{"ledger accept", program.Usage}, {"ledger accept --config x --reason ", program.Usage},
-		{"vault audit", program.Usage}, {"vault audit x --window 0", program.Usage},
-		{"vault audit x --address y", program.Usage}, {"vault audit absent", program.Refused},
-		{"posts list --since yesterday", program.Usage}, {"posts list --since 24h --until 48h", program.Usage},
-		{"posts list --ledger absent --admin unix:x", program.Usage}, {"posts list --ledger absent", program.Refused},
-		{"posts list --state indeterminat", program.Usage}, {"posts list --flow get", program.Usage},
-		{"config schema x", program.Usage},
-		{"run", program.Usage}, {"run --uid 4294967296 -- true", program.Usage},
-		{"run --uid 4294967295 -- true", program.Usage}, {"run --uid -2 -- true", program.Usage},
-		{"run --max-processes 31 -- true", program.Usage}, {"run --tmp-size 0 -- true", program.Usage},
-		{"keys certify", program.Usage}, {"ca init --dir x", program.Usage}, {"challenge solve", program.Usage},
-		{"serve --config absent", program.Refused}, {"deployment audit absent", program.Refused},
-		{"posts list --admin unix:absent", program.Refused},
+	for status, lines := range map[int]string{
+		program.Done: `
+			help
+			--version
+			keys`,
+		program.Refused: `
+			vault audit absent
+			posts list --ledger absent
+			posts list --admin unix:absent
+			serve --config absent
+			deployment audit absent`,
+		program.Usage: `
+			nonsense
+			keys nonsense
+			serve
+			serve --nonsense
+			serve x
+			posts show
+			posts list --admin nowhere
+			posts list --limit x
+			posts list --limit 0
+			posts list --limit -1
+			posts list --since yesterday
+			posts list --since 24h --until 48h
+			posts list --ledger absent --admin unix:x
+			posts list --state indeterminat
+			posts list --flow get
+			ledger accept
+			ledger accept --config x --reason
+			vault audit
+			vault audit x --window 0
+			vault audit x --address y
+			config schema x
+			run
+			run --uid 4294967296 -- true
+			run --uid 4294967295 -- true
+			run --uid -2 -- true
+			run --max-processes 31 -- true
+			run --tmp-size 0 -- true
+			keys certify
+			ca init --dir x
+			challenge solve`,
 	} {
-		var stdout, stderr bytes.Buffer
-		if got := program.Run(t.Context(), strings.Fields(tt.args), strings.NewReader(""), &stdout, &stderr); got !=
-			tt.status {
-			t.Errorf("mediator %s: %d, want %d: %s", tt.args, got, tt.status, stderr.String())
-		}
-		if (stderr.Len() > 0) != (tt.status != program.Done) {
-			t.Errorf("mediator %s: it says %q", tt.args, stderr.String())
+		for line := range strings.SplitSeq(strings.TrimSpace(lines), "\n") {
+			e := kit.Mediator(t, strings.Fields(line)...)
+			if e.Status != status || (e.Said != "") != (status != program.Done) {
+				t.Errorf("mediator %s: %d, want %d: %s", line, e.Status, status, e.Said)
+			}
 		}
 	}
+	kit.Mediator(t).Done()
 }
 
 // TestPrintsJSON: every command that prints a result can print it as JSON. --json has one meaning.
@@ -75,4 +95,12 @@ func TestPrintsJSON(t *testing.T) {
 		}
 	}
 	walk(program.Command())
+}
+
+// TestOtherEndpoint asks a process for what another one answers.
+func TestOtherEndpoint(t *testing.T) {
+	t.Parallel()
+	at := kit.Publish(t, "trigger.sock")
+	kit.Mediator(t, "posts", "list", "--admin", at).Refused(
+		at + " is the endpoint of something that does not know GET /v1/posts")
 }

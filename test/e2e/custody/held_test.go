@@ -2,19 +2,15 @@ package custody
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"regexp"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// reads are the calls of an agent that reads all the time.
 type reads struct {
 	mu      sync.Mutex // guards the rest
 	n       int
@@ -37,7 +33,6 @@ func (r *reads) keepReading(ctx context.Context, a kit.Agent) {
 	}
 }
 
-// take returns the reads since the last time.
 func (r *reads) take() (n int, slowest time.Duration, failed []kit.Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -46,46 +41,34 @@ func (r *reads) take() (n int, slowest time.Duration, failed []kit.Outcome) {
 	return n, slowest, failed
 }
 
-// held counts the open descriptors of each process, in the stack's order, and the sidecar's goroutines.
-type held struct {
-	files      []int // of each process
-	goroutines int
-}
+type held []float64
 
-func (h held) within(o held, slack int) bool {
-	for i := range h.files {
-		if h.files[i] > o.files[i]+slack {
+func (h held) within(before held, slack float64) bool {
+	for i := range h {
+		if h[i] > before[i]+slack {
 			return false
 		}
 	}
-	return h.goroutines <= o.goroutines+slack
+	return true
 }
 
-func (h held) String() string {
-	return fmt.Sprintf("%d, %d", h.files, h.goroutines)
-}
+var heldGauges = regexp.MustCompile(`(?m)^(go_goroutines|process_open_fds) (\d+)$`)
 
-var goroutines = regexp.MustCompile(`(?m)^go_goroutines (\d+)$`)
-
-func (v *vaultRig) held(t *testing.T) held {
+func (v *vaultRig) held(t *testing.T) (h held) {
 	t.Helper()
-	var h held
 	for _, p := range v.Stack.Processes {
-		files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.Cmd.Process.Pid))
-		check.Must(t, err)
-		h.files = append(h.files, len(files))
+		for _, found := range heldGauges.FindAllStringSubmatch(kit.Metrics(t, v.Stack.Socket(p.Name)), -1) {
+			if n, err := strconv.ParseFloat(found[2], 64); err == nil && (found[1] == "process_open_fds" || p.Name == "serve") {
+				h = append(h, n)
+			}
+		}
 	}
-	found := goroutines.FindStringSubmatch(kit.Metrics(t, v.Stack.Socket("serve")))
-	if found == nil {
-		t.Fatal("the metrics do not say how many goroutines there are")
+	if len(h) != 1+len(v.Stack.Processes) {
+		t.Fatalf("the metrics say only %v", h)
 	}
-	var err error
-	h.goroutines, err = strconv.Atoi(found[1])
-	check.Must(t, err)
 	return h
 }
 
-// crowd is the number of simultaneous posts.
 const crowd = 8
 
 func atOnce(n int, post func() kit.Outcome) []kit.Outcome {

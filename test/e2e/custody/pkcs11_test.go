@@ -1,7 +1,6 @@
 package custody
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,16 +15,13 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// softToken makes a SoftHSM token with keys, and returns its custody section.
 func softToken(t *testing.T, keys ...string) string {
 	t.Helper()
 	const module, pin = "/usr/lib/softhsm/libsofthsm2.so", "567890"
 	dir := t.TempDir()
 	conf, pinFile := filepath.Join(dir, "softhsm2.conf"), filepath.Join(dir, "pin")
-	for name, content := range map[string]string{conf: "directories.tokendir = " + dir + "\nobjectstore.backend = file\n",
-		pinFile: pin} {
-		kit.Write(t, name, content)
-	}
+	kit.Write(t, conf, "directories.tokendir = "+dir+"\nobjectstore.backend = file\n")
+	kit.Write(t, pinFile, pin)
 	t.Setenv("SOFTHSM2_CONF", conf)
 	sh := func(args ...string) {
 		if out, err := exec.Command(kit.Need(t, args[0]), args[1:]...).CombinedOutput(); err != nil {
@@ -54,7 +50,7 @@ func TestPKCS11(t *testing.T) {
 		t.Fatal(out)
 	}
 	var roles []daemon.RoleDocument
-	if err := admin.Get(context.Background(), r.Stack.Admin(), "/v1/roles", &roles); err != nil || len(roles) != 5 {
+	if err := admin.Get(t.Context(), r.Stack.Admin(), "/v1/roles", &roles); err != nil || len(roles) != 5 {
 		t.Fatalf("%v, %v", roles, err)
 	}
 	for _, role := range roles {
@@ -63,12 +59,13 @@ func TestPKCS11(t *testing.T) {
 			t.Errorf("%+v", role)
 		}
 	}
-	_, text, controls := r.Doctor(t)
-	if !strings.Contains(text, "The token mediator says that it made the key runtime-key and has never let it out.") {
-		t.Errorf("doctor does not say what the token says:\n%s", text)
+	doctor, controls := r.Doctor(t)
+	if !strings.Contains(doctor.Out,
+		"The token mediator says that it made the key runtime-key and has never let it out.") {
+		t.Errorf("doctor does not say what the token says:\n%s", doctor.Out)
 	}
 	if !slices.Contains(controls[policy.DeclaredOnly], "triggerCanBeMintedByRuntimeSigner") {
 		t.Errorf("one PIN opens the keys of all processes, and it is not only declared that none signs for another:\n%s",
-			text)
+			doctor.Out)
 	}
 }

@@ -35,7 +35,6 @@ const (
 	board      = "../../../deploy/grafana/mediator.json"
 )
 
-// rulesFile is the part of the alert rules and their tests that these tests read.
 type rulesFile struct {
 	Groups []struct {
 		Rules []struct{ Alert, Expr string }
@@ -50,8 +49,7 @@ type rulesFile struct {
 
 func readRules(t *testing.T, path string) (f rulesFile) {
 	t.Helper()
-	raw := kit.Read(t, path)
-	check.Must(t, yaml.Unmarshal(raw, &f))
+	check.Must(t, yaml.Unmarshal(kit.Read(t, path), &f))
 	return f
 }
 
@@ -79,7 +77,6 @@ func TestAlertRules(t *testing.T) {
 	}
 }
 
-// metricLabels are the labels of metrics, by the metrics' names.
 type metricLabels map[string]map[string]bool
 
 var (
@@ -87,7 +84,6 @@ var (
 	exportedLabel  = regexp.MustCompile(`(?:^|,)([a-z_0-9]+)="`)
 )
 
-// scrape reads what a process exports, and returns the values of each metric.
 func (m metricLabels) scrape(t *testing.T, metrics io.Reader) map[string][]string {
 	t.Helper()
 	raw, err := io.ReadAll(metrics)
@@ -153,7 +149,6 @@ var (
 	grouping = regexp.MustCompile(`\b(?:by|on|ignoring|without)\s*\(([^)]*)\)`)
 )
 
-// checkQuery finds the metrics of a query, and the labels that it selects and groups by.
 func checkQuery(t *testing.T, query string, exported metricLabels) {
 	t.Helper()
 	labels := make(map[string]bool) // of all metrics of the query
@@ -182,17 +177,15 @@ func checkQuery(t *testing.T, query string, exported metricLabels) {
 	}
 }
 
-// boardQueries are the queries of the Grafana board.
 func boardQueries(t *testing.T) (queries []string) {
 	t.Helper()
-	raw := kit.Read(t, board)
 	var b struct {
 		Panels []struct {
 			Title   string
 			Targets []struct{ Expr string }
 		}
 	}
-	check.Must(t, json.Unmarshal(raw, &b))
+	check.Must(t, json.Unmarshal(kit.Read(t, board), &b))
 	for _, p := range b.Panels {
 		if len(p.Targets) == 0 {
 			t.Errorf("the panel %q asks for nothing", p.Title)
@@ -207,7 +200,6 @@ func boardQueries(t *testing.T) (queries []string) {
 	return queries
 }
 
-// withRevocations adds what a process with a revocation list exports.
 func withRevocations(t *testing.T, exported metricLabels) {
 	t.Helper()
 	k := gatetest.NewAt(t, time.Now())

@@ -2,7 +2,6 @@ package custody
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,28 +9,20 @@ import (
 
 	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
-	"github.com/actionproof/mediator/internal/program"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
-	"github.com/actionproof/mediator/test/full"
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
 // vaultTeam is a security team with root keys in Vault, which registry.yaml and auditor.yaml name.
 func vaultTeam(t *testing.T) (kit.Team, *vaulttest.Server) {
 	t.Helper()
-	full.Only(t, "a Vault server")
 	v, d := vaulttest.New(t), kit.Team{Dir: t.TempDir()}
 	d.Bundle = d.At("trust.json")
-	put := func(name, content string) {
-		kit.Write(t, d.At(name), content)
-	}
+	put := func(name, content string) { kit.Write(t, d.At(name), content) }
 	put("admin.token", v.Token)
-	if status, _, said := kit.Invoke(t, "vault", "bootstrap", "--apply", "--roots", "--address", v.Address, "--ca",
-		v.CAFile, "--token-file", d.At("admin.token"),
-		"--out", d.At("secrets")); status != program.Done {
-		t.Fatal(said)
-	}
+	kit.Run(t, "vault", "bootstrap", "--apply", "--roots", "--address", v.Address, "--ca", v.CAFile, "--token-file",
+		d.At("admin.token"), "--out", d.At("secrets"))
 	for _, r := range bootstrap.Roots {
 		text, err := configs.VaultPolicy(r.Purpose)
 		check.Must(t, err)
@@ -42,10 +33,8 @@ custody:
   type: vault
   vault: {address: %q, ca: %q, keys: [registry, auditor], auth: {tokenFile: "{role}.token"}}
 `, r.Purpose, r.Key, v.Address, v.CAFile))
-		if status, out, said := kit.Invoke(t, "keys", "root", "--root-key", filepath.Join(d.Dir, r.Process+".yaml"), "--name",
-			r.Process, "--out", d.Dir); status != program.Done || !strings.Contains(out, "wrote "+r.Key+":v1") {
-			t.Fatal(out, said)
-		}
+		kit.Mediator(t, "keys", "root", "--root-key", d.At(r.Process+".yaml"), "--name", r.Process, "--out", d.Dir).Done(
+			"wrote " + r.Key + ":v1")
 	}
 	return d, v
 }
@@ -54,54 +43,43 @@ custody:
 func TestRootKeysInVault(t *testing.T) {
 	t.Parallel()
 	d, v := vaultTeam(t)
-	at := func(name string) string { return d.At(name) }
-	do := func(want int, args ...string) (stdout, stderr string) {
-		t.Helper()
-		status, stdout, stderr := kit.Invoke(t, args...)
-		if status != want {
-			t.Fatalf("%v: %d %s%s", args, status, stdout, stderr)
-		}
-		return stdout, stderr
-	}
-	if out, _ := do(program.Done, "config", "check", at("registry.yaml"), at("auditor.yaml")); strings.Count(out,
-		"a correct root key") != 2 {
-		t.Error(out)
+	const manifest = "../../../configs/manifest.yaml"
+	e := kit.Mediator(t, "config", "check", d.At("registry.yaml"), d.At("auditor.yaml")).Done()
+	if strings.Count(e.Out, "a correct root key") != 2 {
+		t.Error(e.Out)
 	}
 	endpoint := kit.Publish(t, "control", kit.Grant(kit.MemoryKey(t, "grant-key")))
-	certify := []string{"keys", "certify", "--registry-key", at("registry.yaml"), "--audience", "posting-api", "--bundle",
-		d.Bundle, "--from", endpoint}
-	do(program.Done, certify...)
+	// do runs a command with a root key over a bundle.
+	do := func(flag, key, bundle string, args ...string) kit.Ended {
+		t.Helper()
+		return kit.Mediator(t, append(args, flag, d.At(key), "--audience", "posting-api", "--bundle", d.At(bundle))...)
+	}
+	certify := func(key, bundle string) kit.Ended {
+		t.Helper()
+		return do("--registry-key", key, bundle, "keys", "certify", "--from", endpoint)
+	}
+	certify("registry.yaml", "trust.json").Done()
 	d.WantKeys(t, "grant-key:v1")
 	// A file says what its key is for.
-	fresh := []string{"keys", "certify", "--registry-key", at("auditor.yaml"), "--audience", "posting-api", "--bundle",
-		at("fresh.json"), "--from", endpoint}
-	if _, said := do(program.Refused, fresh...); !strings.Contains(said,
-		"auditor.yaml names a root key of the purpose deployment_certificate, and not signer_certificate") {
-		t.Error(said)
-	}
-	if _, said := do(program.Refused, "deployment", "certify", "../../../configs/manifest.yaml", "--auditor-key",
-		at("registry.yaml"), "--audience", "posting-api", "--bundle", at("fresh.json")); !strings.Contains(said,
-		"and not deployment_certificate") {
-		t.Error(said)
-	}
-	do(program.Done, "keys", "revoke", "--registry-key", at("registry.yaml"), "--audience", "posting-api", "--bundle",
-		d.Bundle, "--key", "grant-key:v1", "--reason", "a drill")
-	do(program.Done, "deployment", "certify", "../../../configs/manifest.yaml", "--auditor-key", at("auditor.yaml"),
-		"--audience", "posting-api", "--bundle", d.Bundle)
-	do(program.Done, "verify", "../../../configs/manifest.yaml", "--auditor", at("auditor.jwk"), "--registry",
-		at("registry.jwk"), "--bundle", d.Bundle)
+	certify("auditor.yaml", "fresh.json").Refused(
+		"auditor.yaml names a root key of the purpose deployment_certificate, and not signer_certificate")
+	do("--auditor-key", "registry.yaml", "fresh.json", "deployment", "certify", manifest).Refused(
+		"and not deployment_certificate")
+	do("--registry-key", "registry.yaml", "trust.json", "keys", "revoke", "--key", "grant-key:v1", "--reason",
+		"a drill").Done()
+	do("--auditor-key", "auditor.yaml", "trust.json", "deployment", "certify", manifest).Done()
+	kit.Run(t, "verify", manifest, "--auditor", d.At("auditor.jwk"), "--registry", d.At("registry.jwk"), "--bundle",
+		d.Bundle)
 
 	// One version is pinned: a rotation alone changes nothing.
 	v.Write(t, "transit/keys/registry/rotate", nil)
-	do(program.Done, certify...)
+	certify("registry.yaml", "trust.json").Done()
 	d.WantKeys(t, "grant-key:v1")
 
 	// A key that Vault would export signs nothing.
 	v.Write(t, "transit/keys/registry/config", map[string]any{"exportable": true})
-	if _, said := do(program.Refused, certify...); !strings.Contains(said,
-		"it signs nothing: Vault says that the key registry can be exported. (custody_unavailable)") {
-		t.Error(said)
-	}
+	certify("registry.yaml", "trust.json").Refused(
+		"it signs nothing: Vault says that the key registry can be exported. (custody_unavailable)")
 }
 
 // TestRootKeyInAToken certifies a key with a registry key in a PKCS #11 token.
@@ -109,17 +87,11 @@ func TestRootKeyInAToken(t *testing.T) {
 	d := kit.Team{Dir: t.TempDir()}
 	d.Bundle = d.At("trust.json")
 	held := d.At("registry.yaml")
-	check.Must(t,
-		os.WriteFile(held, []byte("purpose: signer_certificate\nkey: registry\n"+softToken(t, "registry")+"\n"), 0o600))
+	kit.Write(t, held, "purpose: signer_certificate\nkey: registry\n"+softToken(t, "registry")+"\n")
 	endpoint := kit.Publish(t, "control", kit.Grant(kit.MemoryKey(t, "grant-key")))
-	for _, args := range [][]string{
-		{"keys", "root", "--root-key", held, "--name", "registry", "--out", d.Dir},
-		{"keys", "certify", "--registry-key", held, "--audience", "posting-api", "--bundle", d.Bundle, "--from", endpoint},
-	} {
-		if status, _, said := kit.Invoke(t, args...); status != program.Done {
-			t.Fatalf("%v: %s", args, said)
-		}
-	}
+	kit.Run(t, "keys", "root", "--root-key", held, "--name", "registry", "--out", d.Dir)
+	kit.Run(t, "keys", "certify", "--registry-key", held, "--audience", "posting-api", "--bundle", d.Bundle, "--from",
+		endpoint)
 	d.WantKeys(t, "grant-key:v1")
 }
 
@@ -127,28 +99,20 @@ func TestRootKeyFileRefused(t *testing.T) {
 	t.Parallel()
 	const vault = `custody: {type: vault, ` +
 		`vault: {address: "https://127.0.0.1:1", keys: [registry], auth: {tokenFile: "{role}.token"}}}`
-	for name, tt := range map[string]struct{ content, want string }{
-		"no purpose":          {"key: registry\n" + vault, "purpose: is required"},
-		"a process's purpose": {"purpose: action_grant\nkey: registry\n" + vault, `purpose: "action_grant" is none of`},
-		"no key":              {"purpose: signer_certificate\n" + vault, "key: is required"},
-		"a version below zero": {"purpose: signer_certificate\nkey: registry\nversion: -1\n" + vault,
-			"version: must be a whole number"},
-		"an unknown key": {"purpose: signer_certificate\nkey: registry\nkid: x\n" + vault, "kid"},
-		"memory": {"purpose: signer_certificate\nkey: registry\ncustody: {type: memory}\n",
-			"a root key outlives the command"},
-		"no custody": {"purpose: signer_certificate\nkey: registry\n", "custody.type: is required"},
-		"one token for all": {"purpose: signer_certificate\nkey: registry\n" + strings.ReplaceAll(vault, "{role}", "x"),
-			"write {role} where they differ"},
+	const registry = "purpose: signer_certificate\nkey: registry\n"
+	path := filepath.Join(t.TempDir(), "registry.yaml")
+	for content, want := range map[string]string{
+		"key: registry\n" + vault:                           "purpose: is required",
+		"purpose: action_grant\nkey: registry\n" + vault:    `purpose: "action_grant" is none of`,
+		"purpose: signer_certificate\n" + vault:             "key: is required",
+		registry + "version: -1\n" + vault:                  "version: must be a whole number",
+		registry + "kid: x\n" + vault:                       "kid",
+		registry + "custody: {type: memory}\n":              "a root key outlives the command",
+		registry:                                            "custody.type: is required",
+		registry + strings.ReplaceAll(vault, "{role}", "x"): "write {role} where they differ",
 	} {
-		path := filepath.Join(t.TempDir(), "registry.yaml")
-		kit.Write(t, path, tt.content)
-		if status, _, said := kit.Invoke(t, "keys", "root", "--root-key", path, "--name", "registry", "--out",
-			t.TempDir()); status != program.Refused || !strings.Contains(said, tt.want) {
-			t.Errorf("%s: %d %s", name, status, said)
-		}
+		kit.Write(t, path, content)
+		kit.Mediator(t, "keys", "root", "--root-key", path, "--name", "registry", "--out", t.TempDir()).Refused(want)
 	}
-	if status, _, said := kit.Invoke(t, "keys", "root", "--root-key", "registry.key.jwk", "--name", "registry"); status !=
-		program.Usage {
-		t.Errorf("%d %s", status, said)
-	}
+	kit.Mediator(t, "keys", "root", "--root-key", "registry.key.jwk", "--name", "registry").Misused()
 }

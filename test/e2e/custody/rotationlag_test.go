@@ -2,7 +2,6 @@ package custody
 
 import (
 	"context"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,15 +16,12 @@ import (
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
-	"github.com/actionproof/mediator/test/full"
 )
 
-// verifying are the processes with a trust bundle of their own.
 var verifying = []string{"trigger", "control", "serve"}
 
 var bundleSetting = regexp.MustCompile(`(?m)^(trust: .*bundle: )trust\.json`)
 
-// ownBundle gives each of these processes a copy of the trust bundle.
 func ownBundle(file string) string {
 	for name, has := range map[string]string{"trigger": "\nsources:", "control": "\npolicy:", "serve": "\nactions:"} {
 		if strings.Contains(file, has) && !strings.Contains(file, "\nowners:") {
@@ -58,7 +54,6 @@ func (d *delivery) run(ctx context.Context) {
 	}
 }
 
-// follows reports whether a process signs by the bundle with this hash.
 func (v *vaultRig) follows(t *testing.T, name, hash string) bool {
 	t.Helper()
 	return strings.Contains(kit.Metrics(t, v.Stack.Socket(name)), `sha256="`+hash+`",use="sign"`)
@@ -69,10 +64,8 @@ func (v *vaultRig) follows(t *testing.T, name, hash string) bool {
 // has the bundle the newest ones do.
 func TestVaultRotationWithASlowReader(t *testing.T) {
 	t.Parallel()
-	full.Only(t, "a Vault server")
 	v := newVault(t)
-	v.Rig = kit.PrepareRig(t, kit.Plain, func(r *kit.Rig) (http.Handler, string) { return r.GitHub(t), kit.ClientRules },
-		kit.ManyPosts, kit.Speaking, ownBundle, v.config)
+	v.Rig = kit.PrepareClientsRig(t, kit.ManyPosts, kit.Speaking, ownBundle, v.config)
 	d, nobody := &delivery{dir: v.Dir}, ""
 	d.held.Store(&nobody)
 	go d.run(t.Context())

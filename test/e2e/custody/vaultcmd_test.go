@@ -1,7 +1,6 @@
 package custody
 
 import (
-	"bytes"
 	"encoding/json"
 	"path/filepath"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/program"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 	"github.com/actionproof/mediator/test/vaulttest"
@@ -26,22 +24,14 @@ func TestVaultBootstrap(t *testing.T) {
 	args := []string{"vault", "bootstrap", "--apply", "--address", v.Address, "--ca", v.CAFile, "--token-file", token,
 		"--out", out}
 	for _, want := range []string{"transit/keys/runtime-key: made\n", "transit/keys/runtime-key: is there\n"} {
-		var stdout, stderr bytes.Buffer
-		if status := program.Run(t.Context(), args, nil, &stdout, &stderr); status != program.Done ||
-			!strings.Contains(stdout.String(), want) {
-			t.Fatalf("%d, %s%s", status, &stdout, &stderr)
-		}
+		kit.Mediator(t, args...).Done(want)
 	}
 	// One step delivers new secret ids for a process. All of them can be listed and pruned.
 	at := []string{"--address", v.Address, "--ca", v.CAFile, "--token-file", token, "--json"}
 	var done []bootstrap.Done
 	command := func(into any, args ...string) {
 		t.Helper()
-		var stdout, stderr bytes.Buffer
-		if status := program.Run(t.Context(), append(args, at...), nil, &stdout, &stderr); status != program.Done {
-			t.Fatalf("%d, %s%s", status, &stdout, &stderr)
-		}
-		check.Must(t, json.Unmarshal(stdout.Bytes(), into))
+		check.Must(t, json.Unmarshal([]byte(kit.Run(t, append(args, at...)...)), into))
 	}
 	command(&done, "vault", "bootstrap", "--deliver", "control", "--out", out)
 	if len(done) != 2 || done[0].What != filepath.Join(out, "policy_decision.secret-id") ||

@@ -1,19 +1,15 @@
 package custody
 
 import (
-	"context"
 	"crypto/rand"
 	"fmt"
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
-	"github.com/actionproof/mediator/test/full"
 )
 
 // agentLooks prints everything that an agent's user can reach: its environment, /proc of any process, every file below
@@ -34,32 +30,27 @@ do curl -sv -m 2 "http://mediator.internal/$path" 2>&1; done
 // addCredentialRole makes the role that reads API credentials, as docs/operations/keys.md does it.
 func (v *vaultRig) addCredentialRole(t *testing.T, path string) {
 	t.Helper()
-	policy := kit.Read(t, "../../../configs/vault/api_credential.hcl")
-	const role = "auth/approle/role/mediator-" + "api_credential"
-	v.vault.Write(t, "sys/policies/acl/mediator-"+"api_credential",
-		map[string]any{"policy": strings.Replace(string(policy), "kv/data/github", path, 1)})
-	v.vault.Write(t, role,
-		map[string]any{"token_policies": "mediator-" + "api_credential", "token_no_default_policy": true, "token_ttl": "1h"})
+	policy := string(kit.Read(t, "../../../configs/vault/api_credential.hcl"))
+	const name = "mediator-api_credential"
+	const role = "auth/approle/role/" + name
+	v.vault.Write(t, "sys/policies/acl/"+name,
+		map[string]any{"policy": strings.Replace(policy, "kv/data/github", path, 1)})
+	v.vault.Write(t, role, map[string]any{"token_policies": name, "token_no_default_policy": true, "token_ttl": "1h"})
 	id, err := v.vault.Client(t).Logical().ReadWithContext(t.Context(), role+"/role-id")
 	check.Must(t, err)
 	wrapping := v.vault.Client(t)
 	wrapping.SetWrappingLookupFunc(func(string, string) string { return "1h" })
 	secret, err := wrapping.Logical().WriteWithContext(t.Context(), role+"/secret-id", nil)
 	check.Must(t, err)
-	for kind, content := range map[string]string{".role-id": id.Data["role_id"].(string),
-		".secret-id": secret.WrapInfo.Token} {
-		kit.Write(t, filepath.Join(v.auth, "api_credential"+kind), content)
-	}
+	kit.Write(t, filepath.Join(v.auth, "api_credential.role-id"), id.Data["role_id"].(string))
+	kit.Write(t, filepath.Join(v.auth, "api_credential.secret-id"), secret.WrapInfo.Token)
 }
 
 // TestVaultCredential: a credential from Vault reaches the upstream, and never the agent. It is read again after the
 // upstream has refused it.
 func TestVaultCredential(t *testing.T) {
 	t.Parallel()
-	full.Only(t, "root")
-	if os.Geteuid() != 0 {
-		t.Fatal("only root can start an agent as a user of its own: run the tests as root")
-	}
+	kit.NeedRoot(t)
 	old, secret := "old-"+rand.Text(), "new-"+rand.Text()
 	v := newVault(t)
 	v.vault.Mount(t, "kv", "kv", map[string]string{"version": "2"})
@@ -94,18 +85,11 @@ egress:
 ` + kit.Upstream
 	}
 	v.Rig = kit.NewRig(t, kit.Plain, api, kit.ManyPosts, v.config)
-	// closed to others as they are made, which would hide what is below
-	for _, dir := range []string{v.Dir, filepath.Dir(v.Dir)} {
-		check.Must(t, os.Chmod(dir, 0o711))
-	}
+	kit.OpenTo(t, v.Dir) // closed as they are made, the folders would hide what is below
 	run := func() string {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
-		defer cancel()
-		event, err := v.DeliverRelease(ctx)
-		check.Must(t, err)
-		out, err := exec.CommandContext(ctx, "/proc/self/exe", "run", "--admin", v.Stack.Admin(), "--event", event, "--",
-			"sh", "-c", agentLooks, "sh", v.Dir, v.Plain()).CombinedOutput()
+		cmd := v.RunCommand(t, v.Event(t), nil, "sh", "-c", agentLooks, "sh", v.Dir, v.Plain())
+		out, err := cmd.CombinedOutput()
 		check.Must(t, err)
 		return string(out)
 	}
@@ -123,10 +107,9 @@ egress:
 	}
 	logs := ""
 	for _, name := range []string{"serve", "trigger", "control", "registry"} {
-		raw := kit.Read(t, filepath.Join(v.Dir, name+".log"))
-		logs += string(raw)
+		logs += v.Log(t, name)
 	}
-	_, posts, _ := kit.Invoke(t, "posts", "list", "--json", "--admin", v.Stack.Admin())
+	posts := kit.Run(t, "posts", "list", "--json", "--admin", v.Stack.Admin())
 	for where, text := range map[string]string{"the agent": seen, "the logs": logs, "the record": posts} {
 		for _, s := range []string{old, secret, v.vault.Token} {
 			if strings.Contains(text, s) {

@@ -1,11 +1,8 @@
 package custody
 
 import (
-	"context"
 	"fmt"
-	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,17 +10,13 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
-	"github.com/actionproof/mediator/internal/devstack"
-	"github.com/actionproof/mediator/internal/program"
 	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
-	"github.com/actionproof/mediator/test/full"
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
-// allow adds a rule to the policy of a role.
 func (v *vaultRig) allow(t *testing.T, role bootstrap.Role, path, capability string) {
 	t.Helper()
 	c := v.vault.Client(t)
@@ -34,20 +27,28 @@ func (v *vaultRig) allow(t *testing.T, role bootstrap.Role, path, capability str
 			text+fmt.Sprintf("\npath %q { capabilities = [%q] }\n", path, capability)))
 }
 
-// set changes the configuration of a key in Vault.
 func (v *vaultRig) set(t *testing.T, key, property string, to bool) {
 	t.Helper()
 	v.vault.Write(t, "transit/keys/"+key+"/config", map[string]any{property: to})
 }
 
-// change contradicts a manifest, in Vault or on the machine.
+// remake deletes a key and makes another one of this name, which is an Ed25519 key but for one property.
+func (v *vaultRig) remake(t *testing.T, key, property string, value any) {
+	t.Helper()
+	v.set(t, key, "deletion_allowed", true)
+	_, err := v.vault.Client(t).Logical().DeleteWithContext(t.Context(), "transit/keys/"+key)
+	check.Must(t, err)
+	how := map[string]any{"type": "ed25519"}
+	how[property] = value
+	v.vault.Write(t, "transit/keys/"+key, how)
+}
+
 type change struct {
 	name string
 	make func(*testing.T, *vaultRig)
 	said string // what is seen of it
 }
 
-// changesOfRights give a role's token more than it needs.
 func changesOfRights() []change {
 	var out []change
 	for i, r := range bootstrap.Roles {
@@ -80,10 +81,10 @@ func TestDoctorAsksVault(t *testing.T) {
 	t.Parallel()
 	v := newVaultRig(t, kit.ManyPosts, kit.Speaking)
 	a := v.OpenAgent(t)
-	status, text, controls := v.Doctor(t)
-	if status != 0 || len(controls[policy.ObservedTrue]) < 25 || len(controls[policy.ObservedFalse]) != 0 ||
-		a.Post().Code != "" {
-		t.Fatalf("a sound deployment: status %d\n%s", status, text)
+	doctor, controls := v.Doctor(t)
+	text := doctor.Done().Out
+	if len(controls[policy.ObservedTrue]) < 25 || len(controls[policy.ObservedFalse]) != 0 || a.Post().Code != "" {
+		t.Fatalf("a sound deployment: %s", text)
 	}
 	for _, r := range bootstrap.Roles {
 		held := "Vault says that the key " + r.Key +
@@ -110,7 +111,7 @@ func TestDoctorAsksVault(t *testing.T) {
 			c.make(t, v)
 			v.wantContradicted(t, a, c.said)
 			undo(t, v)
-			kit.Until(t, "doctor to be content", func() bool { status, _, _ := v.Doctor(t); return status == 0 })
+			kit.Until(t, "doctor to be content", func() bool { doctor, _ := v.Doctor(t); return doctor.Status == 0 })
 			if o := a.Post(); o.Code != "" {
 				t.Errorf("posts do not go out again: %+v", o)
 			}
@@ -121,9 +122,8 @@ func TestDoctorAsksVault(t *testing.T) {
 		c.make(t, v)
 		v.wantContradicted(t, a, c.said)
 		v.proxy.Set(t, vaulttest.Fault{Refuse: true})
-		if status, text, _ := v.Doctor(t); status != program.Refused || !strings.Contains(text, c.said) {
-			t.Errorf("what was seen is forgotten: status %d\n%s", status, text)
-		}
+		doctor, _ := v.Doctor(t)
+		doctor.Refused(c.said) // what was seen is not forgotten
 		v.proxy.Set(t, vaulttest.Fault{})
 		undo(t, v)
 		kit.Until(t, "posts", func() bool { v.Doctor(t); return a.Post().Code == "" })
@@ -149,8 +149,8 @@ func (v *vaultRig) wantContradicted(t *testing.T, a kit.Agent, said string) {
 func (v *vaultRig) wantSaid(t *testing.T, said string) {
 	t.Helper()
 	kit.Until(t, "doctor to say "+said, func() bool {
-		status, text, controls := v.Doctor(t)
-		return status == program.Refused && len(controls[policy.ObservedFalse]) > 0 && strings.Contains(text, said)
+		doctor, controls := v.Doctor(t)
+		return doctor.Status != 0 && len(controls[policy.ObservedFalse]) > 0 && strings.Contains(doctor.Out, said)
 	})
 }
 
@@ -176,13 +176,9 @@ func (v *vaultRig) exportable(t *testing.T, a kit.Agent) {
 	v.wantContradicted(t, a, "the key session-key can be exported")
 }
 
-// replaced deletes a key and makes another one of the same name.
 func (v *vaultRig) replaced(t *testing.T, a kit.Agent) {
 	const key = "policy-decision-key"
-	v.set(t, key, "deletion_allowed", true)
-	_, err := v.vault.Client(t).Logical().DeleteWithContext(t.Context(), "transit/keys/"+key)
-	check.Must(t, err)
-	v.vault.Write(t, "transit/keys/"+key, map[string]any{"type": "ed25519"})
+	v.remake(t, key, "type", "ed25519")
 	v.wantSaid(t, "version 1 of the key "+key+" in Vault is another key than before: somebody has replaced it")
 	if o := a.Post(); o.Code != "deployment_contradicted" {
 		t.Errorf("got %+v", o)
@@ -191,25 +187,21 @@ func (v *vaultRig) replaced(t *testing.T, a kit.Agent) {
 
 // TestVaultThatIsNotAsItShouldBe: no process starts on a key or with a token that the manifest does not allow.
 func TestVaultThatIsNotAsItShouldBe(t *testing.T) {
-	full.Only(t, "time: processes ask a Vault that answers wrongly")
 	t.Parallel()
 	v := newVault(t)
 	grant := bootstrap.Roles[slices.IndexFunc(bootstrap.Roles, func(r bootstrap.Role) bool {
 		return r.Purpose == "action_grant"
 	})]
-	remake := func(t *testing.T, how map[string]any) {
-		v.set(t, grant.Key, "deletion_allowed", true)
-		_, err := v.vault.Client(t).Logical().DeleteWithContext(t.Context(), "transit/keys/"+grant.Key)
-		check.Must(t, err)
-		v.vault.Write(t, "transit/keys/"+grant.Key, how)
+	const (
+		unfit = " and not a plain ed25519: make another one with a name of its own (custody_unfit)"
+		held  = ". (custody:action_grant) (deployment_contradicted)"
+		apart = ". (apart:action_grant) (deployment_contradicted)"
+	)
+	allowed := func(path, capability string) func(*testing.T) {
+		return func(t *testing.T) { v.allow(t, grant, path, capability) }
 	}
-	good := map[string]any{"type": "ed25519"}
-	with := func(more ...any) map[string]any {
-		how := maps.Clone(good)
-		for i := 0; i < len(more); i += 2 {
-			how[more[i].(string)] = more[i+1]
-		}
-		return how
+	remade := func(property string, value any) func(*testing.T) {
+		return func(t *testing.T) { v.remake(t, grant.Key, property, value) }
 	}
 	for _, tt := range []struct {
 		name string
@@ -217,37 +209,22 @@ func TestVaultThatIsNotAsItShouldBe(t *testing.T) {
 		edit func(string) string
 		want string
 	}{
-		{name: "an RSA key", make: func(t *testing.T) {
-			remake(t, with("type", "rsa-2048"))
-		}, want: "is of the type rsa-2048 and not a plain ed25519: make another one with a name of its own (custody_unfit)"},
-		{name: "a key for encryption", make: func(t *testing.T) {
-			remake(t, with("type", "aes256-gcm96"))
-		}, want: "is of the type aes256-gcm96 and not a plain ed25519: make another one with a name of its own " +
-			"(custody_unfit)"},
-		{name: "a derived key", make: func(t *testing.T) {
-			remake(t, with("derived", true))
-		}, want: "and not a plain ed25519: make another one with a name of its own (custody_unfit)"},
-		{name: "an exportable key", make: func(t *testing.T) {
-			remake(t, with("exportable", true))
-		}, want: "this process does not start: Vault says that the key action-grant-key can be exported. " +
-			"(custody:action_grant) (deployment_contradicted)"},
-		{name: "a plaintext backup", make: func(t *testing.T) {
-			remake(t, with("allow_plaintext_backup", true))
-		}, want: "can be had as a plaintext backup. (custody:action_grant) (deployment_contradicted)"},
-		{name: "a key that can be deleted", make: func(t *testing.T) {
-			v.set(t, grant.Key, "deletion_allowed", true)
-		}, want: "can be deleted and made again. (custody:action_grant) (deployment_contradicted)"},
-		{name: "a token that can export", make: func(t *testing.T) {
-			v.allow(t, grant, "transit/export/signing-key/"+grant.Key, "read")
-		}, want: "The token for the key action-grant-key may do more than sign with it: read on " +
-			"transit/export/signing-key/action-grant-key. (apart:action_grant) (deployment_contradicted)"},
-		{name: "a token that can sign as another role", make: func(t *testing.T) {
-			v.allow(t, grant, "transit/sign/request-proof-key", "update")
-		}, want: "update on transit/sign/request-proof-key. (apart:action_grant) (deployment_contradicted)"},
+		{name: "an RSA key", make: remade("type", "rsa-2048"), want: "is of the type rsa-2048" + unfit},
+		{name: "a key for encryption", make: remade("type", "aes256-gcm96"), want: "is of the type aes256-gcm96" + unfit},
+		{name: "a derived key", make: remade("derived", true), want: unfit},
+		{name: "an exportable key", make: remade("exportable", true),
+			want: "this process does not start: Vault says that the key action-grant-key can be exported" + held},
+		{name: "a plaintext backup", make: remade("allow_plaintext_backup", true),
+			want: "can be had as a plaintext backup" + held},
+		{name: "a key that can be deleted", make: func(t *testing.T) { v.set(t, grant.Key, "deletion_allowed", true) },
+			want: "can be deleted and made again" + held},
+		{name: "a token that can export", make: allowed("transit/export/signing-key/"+grant.Key, "read"),
+			want: "The token for the key action-grant-key may do more than sign with it: read on " +
+				"transit/export/signing-key/action-grant-key" + apart},
+		{name: "a token that can sign as another role", make: allowed("transit/sign/request-proof-key", "update"),
+			want: "update on transit/sign/request-proof-key" + apart},
 		{name: "a root token", edit: v.rootTokens(t), want: "everything: it is a root token"},
-		{name: "a secret id that the agent can read", make: func(t *testing.T) {
-			v.open(t)
-		}, want: fmt.Sprintf(
+		{name: "a secret id that the agent can read", make: v.open, want: fmt.Sprintf(
 			"/action_grant.secret-id; the agent's user %d can read %s/policy_decision.secret-id. (files:policy_decision) "+
 				"(deployment_contradicted)", trial.User(), v.auth)},
 		{name: "a socket that admits the agent", edit: func(file string) string {
@@ -256,38 +233,23 @@ func TestVaultThatIsNotAsItShouldBe(t *testing.T) {
 		}, want: "internal.uids: "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			remake(t, good)
+			v.remake(t, grant.Key, "type", "ed25519")
 			v.redeliver(t)
 			if tt.make != nil {
 				tt.make(t)
 			}
-			d := &trial.Deployment{Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1",
-				PlainAddr: "127.0.0.1:2"}
-			kit.OpenTo(t, d.Dir)
-			files := d.Files(trial.Rules)
-			for name, raw := range files {
-				file := v.config(string(raw))
-				if tt.edit != nil {
+			d := v.unstarted(t, func(file string) string {
+				if file = v.config(file); tt.edit != nil {
 					file = tt.edit(file)
 				}
-				files[name] = []byte(file)
-			}
-			check.Must(t, devstack.Prepare(d.Dir, files))
+				return file
+			})
 			kit.OpenTo(t, filepath.Join(d.Dir, "run"))
-			ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
-			defer cancel()
-			// which confines itself for good
-			process := exec.CommandContext(ctx, "/proc/self/exe", "control", "--config",
-				filepath.Join(d.Dir, devstack.ControlFile))
-			if said, err := process.CombinedOutput(); err == nil || !strings.Contains(string(said), tt.want) ||
-				ctx.Err() != nil {
-				t.Errorf("got %v\n%s", err, said)
-			}
+			wantNoStart(t, d, "control", tt.want)
 		})
 	}
 }
 
-// rootTokens gives every role a root token.
 func (v *vaultRig) rootTokens(t *testing.T) func(string) string {
 	for _, r := range bootstrap.Roles {
 		kit.Write(t, filepath.Join(v.auth, r.Purpose+".token"), v.vault.Token)
@@ -302,7 +264,6 @@ func (v *vaultRig) rootTokens(t *testing.T) func(string) string {
 	}
 }
 
-// open lets everybody read what the roles log in with.
 func (v *vaultRig) open(t *testing.T) {
 	kit.OpenTo(t, v.auth)
 	for _, r := range bootstrap.Roles {

@@ -17,13 +17,11 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
-	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
-// fault is something that goes wrong with Vault, or on the way to it.
 type fault struct {
 	name string
 	// post makes a post and reports whether it goes out.
@@ -35,7 +33,6 @@ type fault struct {
 	stale bool
 }
 
-// vaultFaults are played one after the other on the same deployment.
 func vaultFaults() []fault {
 	network := func(name string, f vaulttest.Fault) fault {
 		return fault{name: name,
@@ -72,17 +69,16 @@ func vaultFaults() []fault {
 	nothing := func(*testing.T, *vaultRig) {}
 	deliver := func(t *testing.T, v *vaultRig) { v.redeliver(t) }
 	return []fault{
-		{name: "sealed", strike: func(t *testing.T, v *vaultRig, _ func() bool) {
-			check.Must(t, v.vault.Seal())
-		}, mend: func(t *testing.T, v *vaultRig) { check.Must(t, v.vault.Unseal()) }},
+		{name: "sealed", strike: func(t *testing.T, v *vaultRig, _ func() bool) { check.Must(t, v.vault.Seal()) },
+			mend: func(t *testing.T, v *vaultRig) { check.Must(t, v.vault.Unseal()) }},
 		{name: "killed", strike: kill, mend: start},
 		harmless(time.Second, fault{name: "restarted", strike: func(t *testing.T, v *vaultRig, _ func() bool) {
 			kill(t, v, nil)
 			start(t, v)
 		}, mend: nothing}),
-		{name: "frozen", stale: true, strike: func(t *testing.T, v *vaultRig, _ func() bool) {
-			check.Must(t, v.vault.Freeze())
-		}, mend: func(t *testing.T, v *vaultRig) { check.Must(t, v.vault.Thaw()) }},
+		{name: "frozen", stale: true,
+			strike: func(t *testing.T, v *vaultRig, _ func() bool) { check.Must(t, v.vault.Freeze()) },
+			mend:   func(t *testing.T, v *vaultRig) { check.Must(t, v.vault.Thaw()) }},
 		harmless(time.Second, network("500 ms slower", vaulttest.Fault{Delay: 500 * time.Millisecond})),
 		network("3 s slower", vaulttest.Fault{Delay: 3 * time.Second}),
 		{name: "its audit disk full", strike: fillAudit, mend: emptyAudit},
@@ -120,7 +116,6 @@ func loginFaults() []fault {
 	return out
 }
 
-// auditDisk is a file system of 1 MiB.
 func auditDisk(v *vaultRig) string { return v.In("audit") }
 
 // fillAudit has Vault write its audit log to a small disk, and fills that. Vault answers no request that it cannot log.
@@ -154,16 +149,13 @@ func expireTokens(t *testing.T, v *vaultRig, post func() bool) {
 	kit.Until(t, "the tokens' end", func() bool { return !post() })
 }
 
-// slack allows for connections that are kept or closed meanwhile.
 const slack = 6
 
 // TestVaultFaults plays every fault of Vault while one agent posts and another reads. Posts are refused with a reason
 // and a time to come back, and reads continue. Soon after Vault is back posts go out again, and nothing is left behind.
 func TestVaultFaults(t *testing.T) {
 	t.Parallel()
-	v := newVaultRig(t, func(file string) string {
-		return strings.Replace(file, "maxAge: "+trial.MaxAge.String(), "maxAge: 1h\nbudget: 100000", 1)
-	})
+	v := newVaultRig(t, kit.ManyPosts)
 	poster, reader := v.OpenAgent(t), v.OpenAgent(t)
 	for _, o := range atOnce(4*crowd, poster.Post) { // more than later, for as many connections as are ever kept
 		if o.Code != "" {
@@ -186,10 +178,9 @@ func TestVaultFaults(t *testing.T) {
 		})
 	}
 	table.Flush()
-	t.Logf("held before: %s\n%s", before, &text)
+	t.Logf("held before: %.0f\n%s", before, &text)
 }
 
-// suffer plays a fault and adds a row to the table.
 func (v *vaultRig) suffer(t *testing.T, f fault, a kit.Agent, before held, all *reads, table io.Writer) {
 	all.take()
 	sent := v.Posts.Load()
@@ -262,6 +253,6 @@ func (v *vaultRig) suffer(t *testing.T, f fault, a kit.Agent, before held, all *
 		now = v.held(t)
 		return now.within(before, slack)
 	})
-	fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", f.name, row, slowest.Round(time.Millisecond),
+	fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%.0f\t%s\n", f.name, row, slowest.Round(time.Millisecond),
 		again.Round(time.Millisecond), n, slow.Round(time.Millisecond), now, because)
 }

@@ -1,6 +1,7 @@
 package custody
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,9 +10,9 @@ import (
 
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
-	"github.com/actionproof/mediator/test/full"
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
@@ -24,7 +25,6 @@ type vaultRig struct {
 	auth  string // the folder of what the roles log in with
 }
 
-// newVault prepares a server for a deployment.
 func newVault(t *testing.T) *vaultRig {
 	t.Helper()
 	v := &vaultRig{vault: vaulttest.New(t), auth: t.TempDir()}
@@ -50,7 +50,6 @@ func rolesOfPosts() []bootstrap.Role {
 	})
 }
 
-// apply makes what is missing, and resets the lifetimes of the roles' tokens.
 func (v *vaultRig) apply(t *testing.T) {
 	t.Helper()
 	v.carryOut(t, v.plan)
@@ -62,7 +61,6 @@ func (v *vaultRig) carryOut(t *testing.T, plan *bootstrap.Plan) {
 	check.Must(t, err)
 }
 
-// config puts the keys of one process's configuration into Vault.
 func (v *vaultRig) config(file string) string {
 	var keys []string
 	for _, r := range bootstrap.Roles {
@@ -82,16 +80,34 @@ func (v *vaultRig) config(file string) string {
 		v.proxy.Address, v.vault.CAFile, strings.Join(keys, ", "), v.auth), 1)
 }
 
-// newVaultRig starts the processes on keys in Vault.
 func newVaultRig(t *testing.T, change ...func(file string) string) *vaultRig {
 	t.Helper()
-	full.Only(t, "a Vault server")
 	v := newVault(t)
 	v.Rig = kit.NewClientsRig(t, append(change, v.config)...)
 	return v
 }
 
-// loseSecretIDs has Vault forget the secret ids of roles.
+// unstarted writes the files of a deployment, none of which starts by itself.
+func (v *vaultRig) unstarted(t *testing.T, change func(file string) string) *trial.Deployment {
+	t.Helper()
+	return kit.Unstarted(t, func(files map[string][]byte) {
+		for name, raw := range files {
+			files[name] = []byte(change(string(raw)))
+		}
+	})
+}
+
+// wantNoStart starts a process, which has to end with these words.
+func wantNoStart(t *testing.T, d *trial.Deployment, process, words string) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), kit.Patience)
+	defer stop()
+	said, err := kit.OneProcess(ctx, d, process).CombinedOutput()
+	if err == nil || ctx.Err() != nil || !strings.Contains(string(said), words) {
+		t.Errorf("mediator %s ended with %v and said\n%s", process, err, said)
+	}
+}
+
 func (v *vaultRig) loseSecretIDs(t *testing.T, roles ...bootstrap.Role) {
 	t.Helper()
 	for _, r := range roles {
@@ -104,10 +120,9 @@ func (v *vaultRig) loseSecretIDs(t *testing.T, roles ...bootstrap.Role) {
 	}
 }
 
-// redeliver gives each role a new secret id, and resets the lifetimes of tokens.
 func (v *vaultRig) redeliver(t *testing.T) {
 	t.Helper()
-	for _, process := range []string{"trigger", "control", "reputation", "serve"} {
+	for _, process := range kit.Processes {
 		plan, err := bootstrap.Deliver(v.options(), process)
 		check.Must(t, err)
 		v.carryOut(t, plan)
@@ -115,13 +130,11 @@ func (v *vaultRig) redeliver(t *testing.T) {
 	v.apply(t)
 }
 
-// revokeTokens revokes every token of the roles.
 func (v *vaultRig) revokeTokens(t *testing.T) {
 	t.Helper()
 	v.vault.Write(t, "sys/leases/revoke-prefix/auth/approle/login", map[string]any{"sync": true})
 }
 
-// tokenLifetime sets the lifetime of later tokens.
 func (v *vaultRig) tokenLifetime(t *testing.T, ttl, longest string) {
 	t.Helper()
 	for _, r := range bootstrap.Roles {

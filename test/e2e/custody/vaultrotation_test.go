@@ -1,7 +1,6 @@
 package custody
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -15,9 +14,6 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/devstack"
-	"github.com/actionproof/mediator/internal/process/daemon"
-	"github.com/actionproof/mediator/internal/program"
-	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
@@ -33,7 +29,7 @@ func TestVaultRotateAll(t *testing.T) {
 		t.Fatalf("%+v", o)
 	}
 	args := []string{"keys", "rotate", "--all", "--retire-after", "1s"}
-	for _, at := range []string{"trigger", "control", "reputation", "serve"} {
+	for _, at := range kit.Processes {
 		args = append(args, "--from", "unix:"+v.Stack.Socket(at))
 	}
 	out := v.asOwner(t, args...)
@@ -52,20 +48,13 @@ func TestVaultRotateAll(t *testing.T) {
 	})
 }
 
-// asOwner runs a command of the keys' owner.
 func (v *vaultRig) asOwner(t *testing.T, args ...string) string {
 	t.Helper()
 	token := filepath.Join(t.TempDir(), "token")
 	kit.Write(t, token, v.vault.Token)
-	status, out, said := kit.Invoke(t,
-		append(slices.Clone(args), "--address", v.vault.Address, "--ca", v.vault.CAFile, "--token-file", token)...)
-	if status != 0 {
-		t.Fatalf("%v: status %d: %s%s", args, status, out, said)
-	}
-	return out
+	return kit.Run(t, kit.With(args, "--address", v.vault.Address, "--ca", v.vault.CAFile, "--token-file", token)...)
 }
 
-// kids returns the keys that signed the artifacts of the newest forwarded post.
 func (v *vaultRig) kids(t *testing.T) map[string]string {
 	t.Helper()
 	posts := v.Records(t, "limit=1&flow=post&state=forwarded")
@@ -139,8 +128,8 @@ func TestVaultRotation(t *testing.T) {
 	}
 
 	// The certificates and the JWKS have followed by themselves.
-	for _, at := range []string{"trigger", "control", "reputation", "serve"} {
-		_, out, _ := kit.Invoke(t, "keys", "publish", "--jwks", "--from", "unix:"+v.Stack.Socket(at))
+	for _, at := range kit.Processes {
+		out := kit.Run(t, "keys", "publish", "--jwks", "--from", "unix:"+v.Stack.Socket(at))
 		for key, n := range newest {
 			if kid := fmt.Sprintf(`"%s:v%d"`, key, n+1); strings.Contains(out, `"`+key+`:v1"`) && !strings.Contains(out, kid) {
 				t.Errorf("the keys of %s are without %s", at, kid)
@@ -150,29 +139,21 @@ func TestVaultRotation(t *testing.T) {
 	v.verifyAll(t, newest, posts.Load())
 }
 
-// verifyAll retires all versions of keys but the newest, and verifies every post from an export.
 func (v *vaultRig) verifyAll(t *testing.T, newest map[string]int, posts int64) {
 	t.Helper()
-	in := func(name string) string { return v.In(name) }
 	for key, n := range newest {
 		v.asOwner(t, "keys", "retire", key, "--oldest", fmt.Sprint(n+1))
 	}
 	kit.Until(t, "a bundle without the retired versions", func() bool {
-		b, _, err := config.ReadBundle(in(devstack.BundleFile))
+		b, _, err := config.ReadBundle(v.In(devstack.BundleFile))
 		return err == nil && len(b.Certificates) == len(bootstrap.Roles)
 	})
 	file := filepath.Join(t.TempDir(), "posts.jsonl.gz")
-	status, out, said := kit.Invoke(t, "posts", "export", "--out", file, "--flow", "post", "--admin", v.Stack.Admin(),
-		"--manifest", in(devstack.ManifestFile),
-		"--registry", in(devstack.RegistryFile), "--auditor", in(devstack.AuditorFile), "--bundle", in(devstack.BundleFile))
-	if status != program.Done {
-		t.Fatalf("%s%s", out, said)
-	}
-	status, out, said = kit.Invoke(t, "verify", file, "--registry", in(devstack.RegistryFile), "--auditor",
-		in(devstack.AuditorFile))
+	kit.Run(t, kit.With(v.Trust(), "posts", "export", "--out", file, "--flow", "post", "--admin", v.Stack.Admin())...)
+	out := kit.Run(t, "verify", file, "--registry", v.In(devstack.RegistryFile), "--auditor", v.In(devstack.AuditorFile))
 	if want := fmt.Sprintf("%d verified, 0 verified in part (the mediator refused the post), 0 REFUSED by this check\n",
-		posts); status != program.Done || !strings.HasPrefix(out, want) {
-		t.Errorf("%d: %.3000s%s, want %s", status, out, said, want)
+		posts); !strings.HasPrefix(out, want) {
+		t.Errorf("got %.3000s, want %s", out, want)
 	}
 }
 
@@ -204,7 +185,7 @@ func TestVaultRetireNow(t *testing.T) {
 		_, err = evidence.Open(verifier, evidence.RuntimeAttestationKind(), token, evidence.Expected{})
 		return err
 	}
-	if err := verify(); err != nil && daemon.CodeOf(err) == " (key_retired)" {
+	if err := verify(); err != nil && check.CodeOf(err) == "key_retired" {
 		t.Fatal(err)
 	}
 
@@ -214,8 +195,7 @@ func TestVaultRetireNow(t *testing.T) {
 		t.Errorf("said %s", out)
 	}
 	refused := kit.Until(t, "the refusal of what the retired version has signed", func() bool {
-		var r *refusal.Refusal
-		return errors.As(verify(), &r) && r.Code() == "key_retired"
+		return check.CodeOf(verify()) == "key_retired"
 	})
 	again := kit.Until(t, "a post with the next version", func() bool { return a.Post().Code == "" })
 	t.Logf("refused after %s; a post went out %s later", refused.Round(time.Millisecond), again.Round(time.Millisecond))
@@ -225,9 +205,9 @@ func TestVaultRetireNow(t *testing.T) {
 
 	for key, want := range map[string]int{"runtime-key:v1": 3, "runtime-key:v2": 1, "runtime-key": 4,
 		"runtime-key:v3": 0} {
-		_, out, said := kit.Invoke(t, "posts", "list", "--admin", v.Stack.Admin(), "--key", key, "--state", "forwarded")
+		out := kit.Run(t, "posts", "list", "--admin", v.Stack.Admin(), "--key", key, "--state", "forwarded")
 		if got := strings.Count(out, "POST"); got != want {
-			t.Errorf("%d posts with an artifact of %s, want %d: %s%s", got, key, want, out, said)
+			t.Errorf("%d posts with an artifact of %s, want %d: %s", got, key, want, out)
 		}
 	}
 
@@ -235,8 +215,7 @@ func TestVaultRetireNow(t *testing.T) {
 	// it.
 	v.vault.Write(t, "transit/keys/runtime-key/config", map[string]any{"min_decryption_version": 1})
 	kit.Until(t, "the process to publish the first version again", func() bool {
-		_, out, _ := kit.Invoke(t, "keys", "list", "--from", v.Stack.Admin())
-		return strings.Contains(out, "runtime-key:v1")
+		return strings.Contains(kit.Mediator(t, "keys", "list", "--from", v.Stack.Admin()).Out, "runtime-key:v1")
 	})
 	if out := v.asOwner(t, "keys", "rotate", "runtime-key", "--retire", "--json"); !strings.Contains(out,
 		`"version": 3,`) || !strings.Contains(out, `"oldest": 3`) {
@@ -245,7 +224,5 @@ func TestVaultRetireNow(t *testing.T) {
 	kit.Until(t, "a post with the version after it", func() bool {
 		return a.Post().Code == "" && v.kids(t)["runtime-key"] == "runtime-key:v3"
 	})
-	if err := verify(); daemon.CodeOf(err) != " (key_retired)" {
-		t.Errorf("got %v", err)
-	}
+	check.WantCode(t, verify(), "key_retired")
 }

@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"os/exec"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -17,14 +17,11 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/process/daemon"
-	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
-	"github.com/actionproof/mediator/test/full"
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
-// lockedBuffer is a log that is read while it is written.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -47,23 +44,19 @@ func (l *lockedBuffer) count(what string) int {
 // TestStartBeforeVault starts a process while Vault is unusable. It says once what it waits for, and becomes ready by
 // itself, with secret ids that were delivered before and can be unwrapped once. It logs in only once.
 func TestStartBeforeVault(t *testing.T) {
-	full.Only(t, "time: processes wait for a Vault that is not there")
 	t.Parallel()
 	v := newVault(t)
 	const policy = "sys/policies/acl/mediator-policy_decision"
 	network := func(f vaulttest.Fault) func() { return func() { v.proxy.Set(t, f) } }
 	well := network(vaulttest.Fault{})
+	must := func(do func() error) func() { return func() { check.Must(t, do()) } }
 	for _, tt := range []struct {
 		name         string
 		strike, mend func()
 		said         string
 	}{
-		{"sealed", func() {
-			check.Must(t, v.vault.Seal())
-		}, func() { check.Must(t, v.vault.Unseal()) }, "Vault is sealed (503)"},
-		{"frozen", func() {
-			check.Must(t, v.vault.Freeze())
-		}, func() { check.Must(t, v.vault.Thaw()) }, "Vault does not answer in time"},
+		{"sealed", must(v.vault.Seal), must(v.vault.Unseal), "Vault is sealed (503)"},
+		{"frozen", must(v.vault.Freeze), must(v.vault.Thaw), "Vault does not answer in time"},
 		{"not there", network(vaulttest.Fault{Refuse: true}), well, "Vault cannot be reached"},
 		{"resets connections", network(vaulttest.Fault{Reset: true}), well, "Vault cannot be reached"},
 		{"answers 500", network(vaulttest.Fault{Status: http.StatusInternalServerError}), well, "Vault fails (500)"},
@@ -76,20 +69,12 @@ func TestStartBeforeVault(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			v.redeliver(t)
-			d := &trial.Deployment{Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1",
-				PlainAddr: "127.0.0.1:2"}
-			files := d.Files(trial.Rules)
-			for name, raw := range files {
-				files[name] = []byte(v.config(string(raw)))
-			}
-			check.Must(t, devstack.Prepare(d.Dir, files))
+			d := v.unstarted(t, v.config)
 			tt.strike()
 			ctx, stop := context.WithCancel(t.Context())
 			var log lockedBuffer
 			ended := make(chan error, 1)
-			// which confines itself for good
-			process := exec.CommandContext(ctx, "/proc/self/exe", "control", "--config",
-				filepath.Join(d.Dir, devstack.ControlFile))
+			process := kit.OneProcess(ctx, d, "control")
 			process.Cancel = func() error { return process.Process.Signal(syscall.SIGTERM) }
 			process.Stderr = &log
 			go func() { ended <- process.Run() }()
@@ -117,7 +102,6 @@ func TestStartBeforeVault(t *testing.T) {
 // TestStartSparesSecretIDs starts each process on files that it must refuse. It must not use up its wrapped secret id,
 // which is good for one login.
 func TestStartSparesSecretIDs(t *testing.T) {
-	full.Only(t, "a Vault server")
 	t.Parallel()
 	v := newVault(t)
 	unused := func(t *testing.T) {
@@ -132,52 +116,32 @@ func TestStartSparesSecretIDs(t *testing.T) {
 			}
 		}
 	}
-	unpinned := strings.Repeat("0", 64)
+	junk := []byte("this is neither a key nor a database")
 	for _, tt := range []struct {
-		name, process, config string
-		change                map[string]func(string) string
-		said                  string
+		name, process string
+		change        map[string][]byte // nil removes a file
+		said          string
 	}{
-		{"another environment is pinned", "serve", devstack.SidecarFile, nil, "pin_mismatch"},
-		{"other rules are pinned", "control", devstack.ControlFile, nil, "pin_mismatch"},
-		{"no root key for the trigger service", "trigger", devstack.TriggerFile,
-			map[string]func(string) string{devstack.RegistryFile: junk}, "pinned root key"},
-		{"no root key for the node", "reputation", devstack.ReputationFile,
-			map[string]func(string) string{devstack.RegistryFile: junk}, "pinned root key"},
-		{"a ledger that is none", "serve", devstack.SidecarFile, map[string]func(string) string{
-			devstack.ManifestFile: nil, filepath.Join("state", "ledger.db"): junk,
-		}, "the ledger of"},
+		{"another environment is pinned", "serve", nil, "pin_mismatch"},
+		{"other rules are pinned", "control", nil, "pin_mismatch"},
+		{"no root key for the trigger service", "trigger", map[string][]byte{devstack.RegistryFile: junk}, "pinned root key"},
+		{"no root key for the node", "reputation", map[string][]byte{devstack.RegistryFile: junk}, "pinned root key"},
+		{"a ledger that is none", "serve", map[string][]byte{devstack.ManifestFile: nil, "state/ledger.db": junk},
+			"the ledger of"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			d := &trial.Deployment{
-				Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1", PlainAddr: "127.0.0.1:2",
-			}
-			files := d.Files(trial.Rules)
-			for name, raw := range files {
-				files[name] = []byte(v.config(string(raw)))
-			}
-			manifest := regexp.MustCompile(`(required(?:Policy|Environment)Hash: ).*`)
-			files[devstack.ManifestFile] = manifest.ReplaceAll(files[devstack.ManifestFile], []byte(`${1}"`+unpinned+`"`))
-			for name, change := range tt.change {
-				if change == nil {
-					delete(files, name)
-				} else {
-					files[name] = []byte(change(string(files[name])))
+			pins := regexp.MustCompile(`(required(?:Policy|Environment)Hash: ).*`)
+			d := v.unstarted(t, func(file string) string {
+				return pins.ReplaceAllString(v.config(file), `${1}"`+strings.Repeat("0", 64)+`"`)
+			})
+			for name, content := range tt.change {
+				_ = os.Remove(filepath.Join(d.Dir, name)) // most are not there
+				if content != nil {
+					kit.Write(t, filepath.Join(d.Dir, name), content)
 				}
 			}
-			files[filepath.Join("secrets", "api-token")] = []byte(trial.Token)
-			check.Must(t, devstack.Prepare(d.Dir, files))
-			check.Must(t, trial.WriteCertificates(d.Dir))
-			ctx, stop := context.WithTimeout(t.Context(), kit.Patience)
-			defer stop()
-			process := exec.CommandContext(ctx, "/proc/self/exe", tt.process, "--config", filepath.Join(d.Dir, tt.config))
-			said, err := process.CombinedOutput()
-			if err == nil || !strings.Contains(string(said), tt.said) {
-				t.Errorf("it ended with %v and said\n%s", err, said)
-			}
+			wantNoStart(t, d, tt.process, tt.said)
 			unused(t)
 		})
 	}
 }
-
-func junk(string) string { return "this is neither a key nor a database" }

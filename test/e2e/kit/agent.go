@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -28,13 +29,17 @@ type Outcome struct {
 	Post   string // the id of the record
 	Retry  int    // Retry-After in seconds
 	Took   time.Duration
+
+	Challenge json.RawMessage // to solve
 }
 
 // Agent is a client in a session of its own.
 type Agent struct {
 	*http.Client
 	Session admin.Session
-	Base    string // of the upstream
+	Event   string
+	Base    string      // of the upstream
+	Header  http.Header // of each call, or nil
 
 	t     *testing.T
 	admin string
@@ -43,9 +48,16 @@ type Agent struct {
 // OpenAgent opens a session for a new event.
 func (r *Rig) OpenAgent(t *testing.T) Agent {
 	t.Helper()
-	a := Agent{Base: "https://" + r.Plain(), t: t, admin: r.Stack.Admin()}
-	request := admin.SessionRequest{Event: r.Event(t)}
-	check.Must(t, admin.Call(t.Context(), a.admin, http.MethodPost, "/v1/sessions", request, &a.Session))
+	return r.OpenAgentAt(t, r.Stack.Admin(), func(*admin.Session) {})
+}
+
+// OpenAgentAt is OpenAgent for a sidecar at another endpoint. edit changes the session before its first call.
+func (r *Rig) OpenAgentAt(t *testing.T, endpoint string, edit func(*admin.Session)) Agent {
+	t.Helper()
+	a := Agent{Base: "https://" + r.Plain(), Event: r.Event(t), t: t, admin: endpoint}
+	request := admin.SessionRequest{Event: a.Event}
+	check.Must(t, admin.Call(t.Context(), endpoint, http.MethodPost, "/v1/sessions", request, &a.Session))
+	edit(&a.Session)
 	transport := ProxyTransport(t, a.Session)
 	t.Cleanup(transport.CloseIdleConnections)
 	a.Client = &http.Client{Transport: transport, Timeout: Patience}
@@ -84,6 +96,7 @@ func (a Agent) Call(method, path, body string) Outcome {
 	if err != nil {
 		return out
 	}
+	maps.Copy(req.Header, a.Header)
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := a.Do(req)
 	if err != nil {
@@ -99,7 +112,7 @@ func (a Agent) Call(method, path, body string) Outcome {
 	}
 	var p problem.Details
 	if json.Unmarshal(raw, &p) == nil {
-		out.Code, out.Detail, out.Post = p.Code, p.Detail, p.Post
+		out.Code, out.Detail, out.Post, out.Challenge = p.Code, p.Detail, p.Post, p.Challenge
 	}
 	WantNothingTold(a.t, string(raw))
 	out.Retry, _ = strconv.Atoi(resp.Header.Get("Retry-After"))

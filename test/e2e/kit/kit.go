@@ -4,6 +4,7 @@ package kit
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -137,22 +138,89 @@ func Self(t *testing.T) string {
 	return self
 }
 
-// Invoke runs the program's command line in this process.
-func Invoke(t *testing.T, args ...string) (status int, stdout, stderr string) {
-	t.Helper()
-	var out, errs bytes.Buffer
-	status = program.Run(t.Context(), args, strings.NewReader(""), &out, &errs)
-	return status, out.String(), errs.String()
+// Ended is how a command ended.
+type Ended struct {
+	Status    int
+	Out, Said string // on standard output, and on standard error
+
+	t    *testing.T
+	line string
 }
 
-// Run is Invoke for a command that has to succeed.
+// Mediator runs the program's command line in this process.
+func Mediator(t *testing.T, args ...string) Ended {
+	t.Helper()
+	return MediatorReading(t, "", args...)
+}
+
+// MediatorReading is Mediator with a standard input.
+func MediatorReading(t *testing.T, stdin string, args ...string) Ended {
+	t.Helper()
+	var out, said bytes.Buffer
+	status := program.Run(t.Context(), args, strings.NewReader(stdin), &out, &said)
+	return Ended{status, out.String(), said.String(), t, strings.Join(args, " ")}
+}
+
+// Done fails the test unless the command succeeded and printed these texts. It returns the command.
+func (e Ended) Done(texts ...string) Ended {
+	e.t.Helper()
+	return e.want(program.Done, texts)
+}
+
+// Refused fails the test unless the command was refused and printed these texts. It returns the command.
+func (e Ended) Refused(texts ...string) Ended {
+	e.t.Helper()
+	return e.want(program.Refused, texts)
+}
+
+// Misused fails the test unless the command had wrong arguments. It returns the command.
+func (e Ended) Misused() Ended {
+	e.t.Helper()
+	return e.want(program.Usage, nil)
+}
+
+func (e Ended) want(status int, texts []string) Ended {
+	e.t.Helper()
+	missing := slices.DeleteFunc(slices.Clone(texts), func(text string) bool {
+		return strings.Contains(e.Out+e.Said, text)
+	})
+	if e.Status != status || len(missing) > 0 {
+		e.t.Errorf("mediator %s: status %d, want %d with %q:\n%s%s", e.line, e.Status, status, missing, e.Out, e.Said)
+	}
+	return e
+}
+
+// Run runs a command that has to succeed.
 func Run(t *testing.T, args ...string) (stdout string) {
 	t.Helper()
-	status, out, said := Invoke(t, args...)
-	if status != program.Done {
-		t.Fatalf("mediator %s: status %d\n%s%s", strings.Join(args, " "), status, out, said)
+	e := Mediator(t, args...)
+	if e.Status != program.Done {
+		t.Fatalf("mediator %s: status %d\n%s%s", e.line, e.Status, e.Out, e.Said)
 	}
-	return out
+	return e.Out
+}
+
+// Invoke is Mediator for a caller that judges the result itself.
+func Invoke(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	e := Mediator(t, args...)
+	return e.Status, e.Out, e.Said
+}
+
+// Background runs a command that ends only when it is stopped, and returns what it printed.
+func Background(t *testing.T, args ...string) (stop func() string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan string, 1)
+	go func() {
+		var out bytes.Buffer
+		program.Run(ctx, args, strings.NewReader(""), &out, &out)
+		done <- out.String()
+	}()
+	return func() string {
+		cancel()
+		return <-done
+	}
 }
 
 // Until waits until a condition holds. It returns how long that took.
@@ -184,7 +252,7 @@ func Read(t *testing.T, path string) []byte {
 }
 
 // Write writes a file and the folders above it.
-func Write(t *testing.T, path, content string) {
+func Write[S ~string | ~[]byte](t *testing.T, path string, content S) {
 	t.Helper()
 	check.Must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o600)))
 }

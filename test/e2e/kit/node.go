@@ -139,9 +139,10 @@ func (n *NodeRig) End(t *testing.T, s syscall.Signal) error {
 // Reload has the node read its configuration again. The refusal has to contain want, which is empty if it must succeed.
 func (n *NodeRig) Reload(t *testing.T, want string) {
 	t.Helper()
-	status, _, said := Invoke(t, "reload", n.Internal())
-	if (status == 0) != (want == "") || !strings.Contains(said, want) {
-		t.Errorf("status %d: %s; want %q", status, said, want)
+	if e := Mediator(t, "reload", n.Internal()); want == "" {
+		e.Done()
+	} else {
+		e.Refused(want)
 	}
 }
 

@@ -139,6 +139,24 @@ func PrepareRig(t *testing.T, hosts []string, api API, changes ...func(file stri
 	return r
 }
 
+// Unstarted writes the files of a deployment that starts no process, or only one that must not get far. change edits
+// them by name.
+func Unstarted(t *testing.T, change func(files map[string][]byte)) *trial.Deployment {
+	t.Helper()
+	d := &trial.Deployment{Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1",
+		PlainAddr: "127.0.0.1:2"}
+	content := d.Files(trial.Rules)
+	content["secrets/api-token"] = []byte(trial.Token)
+	change(content)
+	check.Must(t, errors.Join(devstack.Prepare(d.Dir, content), trial.WriteCertificates(d.Dir)))
+	return d
+}
+
+// OneProcess returns the command for one process of a deployment, which runs alone because it confines itself for good.
+func OneProcess(ctx context.Context, d *trial.Deployment, process string) *exec.Cmd {
+	return exec.CommandContext(ctx, "/proc/self/exe", process, "--config", filepath.Join(d.Dir, configurations[process]))
+}
+
 // In returns the path of a file of the deployment.
 func (r *Rig) In(name string) string { return filepath.Join(r.Dir, name) }
 
@@ -218,6 +236,15 @@ func AnswerJSON(w http.ResponseWriter, body string) {
 	_, _ = io.WriteString(w, body)
 }
 
+// Processes are the names of a deployment's processes.
+var Processes = []string{"trigger", "control", "reputation", "serve"}
+
+// configurations are the files of the processes.
+var configurations = map[string]string{
+	"serve": devstack.SidecarFile, "trigger": devstack.TriggerFile, "control": devstack.ControlFile,
+	"reputation": devstack.ReputationFile,
+}
+
 // Process returns the process of this name that was started last.
 func (r *Rig) Process(name string) *devstack.Process {
 	for _, p := range slices.Backward(r.Stack.Processes) {
@@ -239,10 +266,7 @@ func (r *Rig) StopProcess(t *testing.T, name string) {
 // StartProcess starts a process and waits until it is ready.
 func (r *Rig) StartProcess(t *testing.T, name string) {
 	t.Helper()
-	check.Must(t, r.Stack.StartProcess(name, map[string]string{
-		"serve": devstack.SidecarFile, "trigger": devstack.TriggerFile,
-		"control": devstack.ControlFile, "reputation": devstack.ReputationFile,
-	}[name]))
+	check.Must(t, r.Stack.StartProcess(name, configurations[name]))
 	check.Must(t, r.Stack.WaitFor(t.Context(), r.Process(name), "/readyz"))
 }
 
@@ -269,7 +293,7 @@ func (r *Rig) Log(t *testing.T, name string) string {
 }
 
 // Doctor runs mediator doctor. It returns the controls by their state too.
-func (r *Rig) Doctor(t *testing.T) (status int, text string, byState map[string][]string) {
+func (r *Rig) Doctor(t *testing.T) (_ Ended, byState map[string][]string) {
 	t.Helper()
 	var controls []policy.ObservedControl
 	check.Must(t, admin.Get(t.Context(), r.Stack.Admin(), "/v1/controls", &controls))
@@ -277,8 +301,7 @@ func (r *Rig) Doctor(t *testing.T) (status int, text string, byState map[string]
 	for _, c := range controls {
 		byState[c.State] = append(byState[c.State], c.Control)
 	}
-	status, out, said := Invoke(t, "doctor", "--admin", r.Stack.Admin())
-	return status, out + said, byState
+	return Mediator(t, "doctor", "--admin", r.Stack.Admin()), byState
 }
 
 // Event delivers an event and returns its id.

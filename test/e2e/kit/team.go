@@ -110,9 +110,9 @@ func (d Team) command(verb string, args []string) []string {
 }
 
 // Do runs a keys command with the registry's key over the bundle.
-func (d Team) Do(t *testing.T, verb string, args ...string) (status int, stdout, stderr string) {
+func (d Team) Do(t *testing.T, verb string, args ...string) Ended {
 	t.Helper()
-	return Invoke(t, d.command(verb, args)...)
+	return Mediator(t, d.command(verb, args)...)
 }
 
 // Must is Do for a command that has to succeed.

@@ -142,16 +142,14 @@ func TestTiers(t *testing.T) {
 	if o := r.post(t, fewWords); o.Code != "reputation_missing" || r.Posts.Load() != 0 {
 		t.Fatalf("without a reputation: %+v, %d posts", o, r.Posts.Load())
 	}
-	if status, text, _ := r.Doctor(t); status != program.Refused ||
-		!strings.Contains(text, "none           reputation_missing: the node gives none: ") ||
-		!strings.Contains(text, "remedy         Ask the operator whether the node answers") {
-		t.Errorf("doctor, without a reputation: status %d\n%s", status, text)
-	}
+	doctor, _ := r.Doctor(t)
+	doctor.Refused("none           reputation_missing: the node gives none: ",
+		"remedy         Ask the operator whether the node answers")
 	r.StartProcess(t, "reputation")
 	first := r.decided(t, fewWords, "")
 	kit.Until(t, "doctor to be content with the reputation", func() bool {
-		status, text, _ := r.Doctor(t)
-		return status == program.Done && strings.Contains(text, "believed       tier new, signed at ")
+		doctor, _ := r.Doctor(t)
+		return doctor.Status == program.Done && strings.Contains(doctor.Out, "believed       tier new, signed at ")
 	})
 	r.shown(t, first, "newcomers", "new: score 0.0 (at least 0.0), 0 interactions")
 	r.decided(t, manyWords, "policy_denied")

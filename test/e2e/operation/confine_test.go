@@ -1,7 +1,6 @@
 package operation
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -29,9 +28,8 @@ import (
 // kernelSays returns fields of a process's status (proc_pid_status(5)).
 func kernelSays(t *testing.T, pid int, fields ...string) string {
 	t.Helper()
-	raw := kit.Read(t, fmt.Sprintf("/proc/%d/status", pid))
 	var out []string
-	for line := range strings.Lines(string(raw)) {
+	for line := range strings.Lines(string(kit.Read(t, fmt.Sprintf("/proc/%d/status", pid)))) {
 		if name, value, _ := strings.Cut(line, ":"); slices.Contains(fields, name) {
 			out = append(out, name+" "+strings.TrimSpace(value))
 		}
@@ -39,7 +37,6 @@ func kernelSays(t *testing.T, pid int, fields ...string) string {
 	return strings.Join(out, ", ")
 }
 
-// childrenOf returns the child processes of a process.
 func childrenOf(t *testing.T, pid int) (out []int) {
 	t.Helper()
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
@@ -85,8 +82,9 @@ func TestConfined(t *testing.T) {
 			t.Errorf("the sidecar's looker: %v", children)
 		}
 	}
-	_, text, _ := r.Doctor(t)
-	for _, name := range []string{"serve", "trigger", "control", "reputation"} {
+	doctor, _ := r.Doctor(t)
+	text := doctor.Out
+	for _, name := range kit.Processes {
 		if !strings.Contains(text, "confinement of mediator "+name+"\n") {
 			t.Errorf("doctor says nothing of %s", name)
 		}
@@ -112,9 +110,8 @@ func TestReadsOnlyItsFolders(t *testing.T) {
 	t.Parallel()
 	r := kit.NewClientsRig(t)
 	bundle, elsewhere := r.In(devstack.BundleFile), filepath.Join(t.TempDir(), "elsewhere.json")
-	raw := kit.Read(t, bundle)
-	check.Must(t, os.WriteFile(elsewhere, append(raw, '\n'), 0o644)) //nolint:gosec // on purpose
-	refused := elsewhereRefused
+	check.Must(t, os.WriteFile(elsewhere, append(kit.Read(t, bundle), '\n'), 0o644)) //nolint:gosec // on purpose
+	refused := devstack.BundleFile + ": permission denied"
 	if _, err := ll.LandlockGetABIVersion(); err != nil {
 		refused = "" // nothing holds it here, which TestConfined finds it to say
 	}
@@ -124,12 +121,9 @@ func TestReadsOnlyItsFolders(t *testing.T) {
 			check.Must(t, os.Symlink(elsewhere, bundle+".led"))
 			check.Must(t, os.Rename(bundle+".led", bundle))
 		}
-		log, err := os.ReadFile(r.In("serve.log"))
-		return err == nil && bytes.Contains(log, []byte(refused))
+		return strings.Contains(r.Log(t, "serve"), refused)
 	})
 }
-
-const elsewhereRefused = devstack.BundleFile + ": permission denied"
 
 // TestLookerEnds: the sidecar's child ends with the sidecar, also after a crash.
 func TestLookerEnds(t *testing.T) {

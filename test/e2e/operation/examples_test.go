@@ -38,7 +38,6 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// writeSecrets writes the secrets that the examples name.
 func writeSecrets(t *testing.T, dir string) {
 	t.Helper()
 	for _, name := range []string{
@@ -49,7 +48,6 @@ func writeSecrets(t *testing.T, dir string) {
 	}
 }
 
-// secret returns a webhook secret, another for each name.
 func secret(name string) string {
 	return "whsec_" + base64.StdEncoding.EncodeToString([]byte("a secret for a test, and for "+name))
 }

@@ -1,7 +1,6 @@
 package operation
 
 import (
-	"context"
 	"encoding/json"
 	"os"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/process/sidecar"
-	"github.com/actionproof/mediator/internal/program"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
@@ -22,54 +20,33 @@ import (
 func TestLedgerReplaced(t *testing.T) {
 	t.Parallel()
 	r := kit.NewClientsRig(t)
-	in := func(name string) string { return r.In(name) }
-	file := in("state/ledger.db")
-	post := func() string { t.Helper(); return r.Curl(t) }
+	file := r.In("state/ledger.db")
 	posts := func() {
 		t.Helper()
-		if out := post(); !strings.HasSuffix(out, " 201") {
+		if out := r.Curl(t); !strings.HasSuffix(out, " 201") {
 			t.Fatal(out)
 		}
 	}
-	restart := func(change func()) {
-		t.Helper()
-		r.Stack.Stop()
-		change()
-		ctx, cancel := context.WithTimeout(context.Background(), kit.Patience)
-		defer cancel()
-		var err error
-		r.Stack, err = devstack.Start(ctx, r.Dir)
-		check.Must(t, err)
-		t.Cleanup(r.Stack.Stop)
-	}
 	wantRefused := func(sentence string) {
 		t.Helper()
-		status, _, said := kit.Invoke(t, "serve", "--config", in(devstack.SidecarFile))
-		if status != program.Refused || !strings.Contains(said, sentence) ||
-			!strings.Contains(said, "mediator ledger accept") || !strings.Contains(said, "(ledger_replaced)") {
-			t.Errorf("status %d: %s", status, said)
-		}
+		kit.Mediator(t, "serve", "--config", r.In(devstack.SidecarFile)).Refused(sentence, "mediator ledger accept",
+			"(ledger_replaced)")
 	}
 
 	posts()
-	var older []byte
-	restart(func() { older = kit.Read(t, file) })
+	r.Stack.Stop()
+	older := kit.Read(t, file)
+	r.Start(t)
 	posts()
-	for _, p := range r.Stack.Processes {
-		if p.Name == "serve" {
-			check.Must(t, p.Cmd.Process.Kill())
-		}
-	}
-	restart(func() {}) // after kill -9
+	check.Must(t, r.Process("serve").Cmd.Process.Kill())
+	r.Stack.Stop()
+	r.Start(t) // after kill -9
 	posts()
 
 	r.Stack.Stop()
-	accept := []string{"ledger", "accept", "--config", in(devstack.SidecarFile), "--reason", "a drill"}
-	if status, _, said := kit.Invoke(t, accept...); status != program.Refused ||
-		!strings.Contains(said, "(query_malformed)") {
-		t.Errorf("status %d: %s", status, said)
-	}
-	check.Must(t, os.WriteFile(file, older, 0o600))
+	accept := []string{"ledger", "accept", "--config", r.In(devstack.SidecarFile), "--reason", "a drill"}
+	kit.Mediator(t, accept...).Refused("(query_malformed)")
+	kit.Write(t, file, older)
 	wantRefused("is an older copy")
 	check.Must(t, os.Remove(file))
 	wantRefused("the ledger ledger.db is missing")
@@ -77,19 +54,17 @@ func TestLedgerReplaced(t *testing.T) {
 		t.Error("another ledger was made")
 	}
 
-	status, out, said := kit.Invoke(t, append(accept, "--json")...)
 	var accepted sidecar.AcceptedLedger
-	check.Must(t, json.Unmarshal([]byte(out), &accepted))
-	if status != program.Done || accepted.Reason != "a drill" || accepted.Was.ID == "" ||
-		accepted.Was.ID == accepted.Found.ID || !accepted.RefusedUntil.After(time.Now().Add(10*time.Minute)) {
-		t.Errorf("status %d: %s%s", status, out, said)
+	check.Must(t, json.Unmarshal([]byte(kit.Run(t, append(accept, "--json")...)), &accepted))
+	if accepted.Reason != "a drill" || accepted.Was.ID == "" || accepted.Was.ID == accepted.Found.ID ||
+		!accepted.RefusedUntil.After(time.Now().Add(10*time.Minute)) {
+		t.Errorf("got %+v", accepted)
 	}
-	restart(func() {})
-	var refused []ledger.Record // a post within the lifetime of what may have been used before
-	if out := post(); !strings.Contains(out, `"code":"ledger_unavailable"`) {
+	r.Start(t)
+	if out := r.Curl(t); !strings.Contains(out, `"code":"ledger_unavailable"`) {
 		t.Error(out)
 	}
-	refused = r.Records(t, "flow=post")
+	refused := r.Records(t, "flow=post") // within the lifetime of what may have been used before
 	if len(refused) != 1 || refused[0].State != ledger.StateRefused ||
 		!strings.Contains(refused[0].Reason, "accepted a short time ago") {
 		t.Errorf("got %+v", refused)
@@ -99,12 +74,12 @@ func TestLedgerReplaced(t *testing.T) {
 	if l.ID != accepted.Found.ID || len(l.Acceptances) != 1 || l.Acceptances[0].Was != accepted.Was {
 		t.Errorf("got %+v", l)
 	}
-	if _, out, said := kit.Invoke(t, "doctor", "--admin", r.Stack.Admin()); !strings.Contains(out,
-		"in the place of ledger "+accepted.Was.ID) || !strings.Contains(out, ": a drill\n") {
-		t.Errorf("%s%s", out, said)
+	out := kit.Mediator(t, "doctor", "--admin", r.Stack.Admin()).Out
+	if !strings.Contains(out, "in the place of ledger "+accepted.Was.ID) || !strings.Contains(out, ": a drill\n") {
+		t.Error(out)
 	}
-	if status, _, said := kit.Invoke(t, accept...); status != program.Refused ||
-		!strings.Contains(said, "in use by another process") && !strings.Contains(said, "query_malformed") {
-		t.Errorf("status %d: %s", status, said)
+	e := kit.Mediator(t, accept...).Refused()
+	if !strings.Contains(e.Said, "in use by another process") && !strings.Contains(e.Said, "query_malformed") {
+		t.Error(e.Said)
 	}
 }

@@ -1,8 +1,8 @@
 package operation
 
 import (
-	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -10,36 +10,29 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/devstack"
-	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/process/control"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/process/node"
 	"github.com/actionproof/mediator/internal/process/sidecar"
 	"github.com/actionproof/mediator/internal/process/trigger"
-	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
 // TestEachFileIsLookedAt lists the files by which somebody could do the work of each process: those that are secret,
 // and those that must not be changed.
 func TestEachFileIsLookedAt(t *testing.T) {
 	t.Parallel()
-	d := &trial.Deployment{Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1",
-		PlainAddr: "127.0.0.1:2"}
-	content := d.Files(trial.Rules)
-	for name, raw := range content {
-		content[name] = []byte(strings.NewReplacer("custody: {type: memory}", `custody:
+	admitting := regexp.MustCompile(`(?m)^((?:admin|internal): \{unix: run/\w+\.sock)\}`)
+	d := kit.Unstarted(t, func(files map[string][]byte) {
+		for name, raw := range files {
+			file := strings.Replace(string(raw), "custody: {type: memory}", `custody:
   type: vault
-  vault: {address: "https://127.0.0.1:1", ca: vault-ca.pem, keys: [k], auth: {tokenFile: "auth/{role}.token"}}`,
-			"admin: {unix: run/serve.sock}", "admin: {unix: run/serve.sock, uids: [7]}",
-			"internal: {unix: run/trigger.sock}", "internal: {unix: run/trigger.sock, uids: [7]}",
-			"internal: {unix: run/control.sock}", "internal: {unix: run/control.sock, uids: [7]}",
-			"internal: {unix: run/reputation.sock}", "internal: {unix: run/reputation.sock, uids: [7]}").Replace(string(raw)))
-	}
-	check.Must(t, devstack.Prepare(d.Dir, content))
-	check.Must(t, files.WriteAbsent(filepath.Join(d.Dir, "secrets", "api-token"), []byte(trial.Token)))
-	check.Must(t, trial.WriteCertificates(d.Dir))
+  vault: {address: "https://127.0.0.1:1", ca: vault-ca.pem, keys: [k], auth: {tokenFile: "auth/{role}.token"}}`, 1)
+			files[name] = []byte(admitting.ReplaceAllString(file, "$1, uids: [7]}"))
+		}
+	})
 	roles := []daemon.Role{{Purpose: evidence.PurposeActionGrant}}
 	s, err := config.LoadSidecar(filepath.Join(d.Dir, devstack.SidecarFile))
 	check.Must(t, err)
@@ -83,12 +76,9 @@ func TestEachFileIsLookedAt(t *testing.T) {
 	}
 }
 
-// describePath describes a look in a few words.
 func describePath(t *testing.T, dir string, p observe.Path) string {
 	t.Helper()
-	self, err := os.Executable()
-	check.Must(t, err)
-	if p.Name == self {
+	if p.Name == kit.Self(t) {
 		return "PROGRAM"
 	}
 	name, err := filepath.Rel(dir, p.Name)

@@ -10,9 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,7 +27,6 @@ import (
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/process/daemon"
-	"github.com/actionproof/mediator/internal/program"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/signer"
@@ -37,7 +34,6 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// reloadRules let an agent post notes.
 const reloadRules = `
 ca: {certificateFile: ca.pem, unconstrained: true}
 actions:
@@ -80,51 +76,55 @@ func (r *reloadRig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.WriteHeader(http.StatusCreated)
 }
 
-// edit changes a file, and returns what takes the change back.
 func (r *reloadRig) edit(t *testing.T, name, old, new string) (undo func()) {
 	t.Helper()
-	path := r.In(name)
-	raw := kit.Read(t, path)
-	if !strings.Contains(string(raw), old) {
+	raw := kit.Read(t, r.In(name))
+	if !bytes.Contains(raw, []byte(old)) {
 		t.Fatalf("%s does not hold %q:\n%s", name, old, raw)
 	}
-	check.Must(t, files.Replace(path, []byte(strings.Replace(string(raw), old, new, 1)), 0o600))
-	return func() { check.Must(t, files.Replace(path, raw, 0o600)) }
+	r.replace(t, name, bytes.Replace(raw, []byte(old), []byte(new), 1))
+	return func() { r.replace(t, name, raw) }
 }
 
-// certify pins and certifies the files, as the security team does.
+// replace replaces a file at once, which processes may be reading.
+func (r *reloadRig) replace(t *testing.T, name string, raw []byte) {
+	t.Helper()
+	check.Must(t, files.Replace(r.In(name), raw, 0o600))
+}
+
 func (r *reloadRig) certify(t *testing.T) {
 	t.Helper()
 	m, err := r.Stack.PinHashes()
 	check.Must(t, err)
 	token, err := r.Stack.CertifyManifest(t.Context(), m)
 	check.Must(t, err)
+	r.bundle(t, token)
+}
+
+func (r *reloadRig) bundle(t *testing.T, deployment string) {
+	t.Helper()
 	check.Must(t, keyring.UpdateBundle(r.In(devstack.BundleFile), func(b *evidence.Bundle) error {
-		b.DeploymentCertificate = token
+		b.DeploymentCertificate = deployment
 		return nil
 	}))
 }
 
-// reload runs mediator reload for processes.
-func (r *reloadRig) reload(t *testing.T, names ...string) (status int, said string) {
+func (r *reloadRig) reload(t *testing.T, names ...string) kit.Ended {
 	t.Helper()
 	args := []string{"reload"}
 	for _, name := range names {
 		args = append(args, "unix:"+r.Stack.Socket(name))
 	}
-	status, out, errs := kit.Invoke(t, args...)
-	return status, out + errs
+	return kit.Mediator(t, args...)
 }
 
 func (r *reloadRig) mustReload(t *testing.T, names ...string) {
 	t.Helper()
-	if status, said := r.reload(t, names...); status != 0 ||
-		strings.Count(said, "reloaded: configuration ") != len(names) {
-		t.Fatalf("status %d: %s", status, said)
+	if e := r.reload(t, names...).Done(); strings.Count(e.Out, "reloaded: configuration ") != len(names) {
+		t.Fatal(e.Out)
 	}
 }
 
-// readiness returns what a process says of its configuration.
 func (r *reloadRig) readiness(t *testing.T, name string) (c daemon.ConfigStatus) {
 	t.Helper()
 	check.Must(t, admin.Get(t.Context(), "unix:"+r.Stack.Socket(name), "/readyz", &c))
@@ -136,7 +136,6 @@ func (r *reloadRig) metric(t *testing.T, name, line string) bool {
 	return strings.Contains(kit.Metrics(t, r.Stack.Socket(name)), "\n"+line+"\n")
 }
 
-// newest returns the newest record of a flow.
 func (r *reloadRig) newest(t *testing.T, flow string) ledger.Record {
 	t.Helper()
 	posts := r.Records(t, "limit=1&flow="+flow)
@@ -145,8 +144,6 @@ func (r *reloadRig) newest(t *testing.T, flow string) ledger.Record {
 	}
 	return posts[0]
 }
-
-func (r *reloadRig) agent(t *testing.T) kit.Agent { return r.OpenAgent(t) }
 
 func note(a kit.Agent) kit.Outcome { return a.Call(http.MethodPost, "/notes", `{"note":1}`) }
 
@@ -157,10 +154,8 @@ func wantTunnel(t *testing.T, a kit.Agent, method, path, code string) {
 	check.Must(t, err)
 	req.Header.Set("Content-Type", "application/json")
 	reused := false
-	resp, err := a.Do(
-		req.WithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) {
-			reused = c.Reused
-		}})))
+	trace := &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }}
+	resp, err := a.Do(req.WithContext(httptrace.WithClientTrace(t.Context(), trace)))
 	check.Must(t, err)
 	defer resp.Body.Close()
 	var d problem.Details
@@ -175,7 +170,7 @@ func wantTunnel(t *testing.T, a kit.Agent, method, path, code string) {
 func TestReload(t *testing.T) {
 	t.Parallel()
 	r := newReloadRig(t)
-	a := r.agent(t)
+	a := r.OpenAgent(t)
 	if got := note(a); got.Code != "" {
 		t.Fatalf("%+v", got)
 	}
@@ -194,10 +189,8 @@ egress:
 `)
 	kit.Write(t, r.In("secrets/api-token"), "another-token")
 	r.certify(t)
-	kit.Until(t, "the bundle to be seen", func() bool {
-		log, err := os.ReadFile(r.In("serve.log"))
-		return err == nil && bytes.Contains(log, []byte("the deployment certificate is not taken over"))
-	})
+	const followed, warning = "trust bundle taken over", "the deployment certificate is not taken over"
+	kit.Until(t, "the bundle to be seen", func() bool { return strings.Contains(r.Log(t, "serve"), warning) })
 	wantTunnel(t, a, http.MethodPost, "/drafts", "action_unmatched") // not before the reload
 	wantTunnel(t, a, http.MethodPost, "/notes", "")
 	if p := r.newest(t, "post"); p.Manifest != before || p.State != ledger.StateForwarded {
@@ -217,7 +210,6 @@ egress:
 
 	// Another certificate of the same manifest is no reason for a warning, although the earlier trust follows the
 	// bundle too.
-	const followed, warning = "trust bundle taken over", "the deployment certificate is not taken over"
 	taken, warned := strings.Count(r.Log(t, "control"), followed), strings.Count(r.Log(t, "control"), warning)
 	r.certify(t)
 	kit.Until(t, "both trusts to follow the bundle", func() bool {
@@ -270,7 +262,7 @@ func TestTimeZones(t *testing.T) {
 	r.edit(t, devstack.TriggerFile, `{cron: "@every 1s"}`, `{cron: "@every 1s", timezone: America/New_York}`)
 	r.certify(t)
 	r.mustReload(t, "control", "trigger", "serve")
-	if got := note(r.agent(t)); got.Code != "" {
+	if got := note(r.OpenAgent(t)); got.Code != "" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -291,10 +283,7 @@ func TestCertifiedUntil(t *testing.T) {
 		token, err := policy.Certify(t.Context(), r.Stack.Auditor, m,
 			signer.Options{Issuer: c.Issuer, Audience: c.Audience, Lifetime: time.Hour, Now: time.Now})
 		check.Must(t, err)
-		check.Must(t, keyring.UpdateBundle(r.In(devstack.BundleFile), func(b *evidence.Bundle) error {
-			b.DeploymentCertificate = token
-			return nil
-		}))
+		r.bundle(t, token)
 	}
 }
 
@@ -304,10 +293,7 @@ func wantHook(t *testing.T, r *reloadRig, source, code string) {
 	resp, err := http.Post("http://"+r.Hooks+"/hooks/"+source, "application/json", strings.NewReader(`{}`))
 	check.Must(t, err)
 	defer resp.Body.Close()
-	var p *problem.Error
-	if err := problem.Read(resp); !errors.As(err, &p) || p.Code() != code {
-		t.Errorf("a delivery to %s: %v, want %s", source, err, code)
-	}
+	check.WantCode(t, problem.Read(resp), code)
 }
 
 // TestReloadRefuses has processes reload bad configurations. Each reload is refused with its code and reason, the
@@ -315,7 +301,7 @@ func wantHook(t *testing.T, r *reloadRig, source, code string) {
 func TestReloadRefuses(t *testing.T) {
 	t.Parallel()
 	r := newReloadRig(t)
-	a := r.agent(t)
+	a := r.OpenAgent(t)
 	if got := note(a); got.Code != "" {
 		t.Fatalf("%+v", got)
 	}
@@ -334,18 +320,13 @@ func TestReloadRefuses(t *testing.T) {
 		keep[name] = kit.Read(t, r.In(name))
 	}
 	refuses := func(t *testing.T, process, code, reason string) {
-		status, said := r.reload(t, process)
+		e := r.reload(t, process)
 		if code == "" { // a change without effect
-			if status != 0 {
-				t.Errorf("status %d: %s", status, said)
-			}
+			e.Done()
 			return
 		}
+		e.Refused("("+code+")\n", reason)
 		c := r.readiness(t, process)
-		if status != program.Refused || !strings.HasSuffix(strings.TrimSpace(said), "("+code+")") ||
-			!strings.Contains(said, reason) {
-			t.Errorf("status %d: %s\nwant %q and (%s)", status, said, reason, code)
-		}
 		if c.Refused == nil || c.Refused.Code != code || !strings.Contains(c.Refused.Detail, reason) ||
 			process != "trigger" && c.Manifest != before {
 			t.Errorf("readiness: %+v %+v", c, c.Refused)
@@ -442,7 +423,7 @@ func TestReloadRefuses(t *testing.T) {
 			t.Run(tt.name, func(t *testing.T) {
 				defer func() {
 					for name, raw := range keep {
-						check.Must(t, files.Replace(r.In(name), raw, 0o600))
+						r.replace(t, name, raw)
 					}
 				}()
 				r.edit(t, tt.file, tt.old, tt.new)
@@ -483,11 +464,8 @@ func TestReloadTakesNewHosts(t *testing.T) {
 	}
 
 	undo := add("api.other.example")
-	if status, said := r.reload(t, "serve"); status != program.Refused ||
-		!strings.Contains(said, "a rule names api.other.example, which the interception CA") ||
-		!strings.Contains(said, "ca.permit") || !strings.Contains(said, "(restart_required)") {
-		t.Errorf("a host that the CA does not permit: %d %s", status, said)
-	}
+	r.reload(t, "serve").Refused("a rule names api.other.example, which the interception CA", "ca.permit",
+		"(restart_required)")
 	undo()
 	add(later)
 	r.edit(t, devstack.SidecarFile, "upstreams:\n",
@@ -505,24 +483,21 @@ func TestReloadTakesNewHosts(t *testing.T) {
 func TestReloadUnderLoad(t *testing.T) {
 	t.Parallel()
 	r := newReloadRig(t)
-	type side struct{ serve, policy []byte }
-	read := func() (s side) {
-		var err error
-		s.serve, err = os.ReadFile(r.In(devstack.SidecarFile))
-		check.Must(t, err)
-		s.policy, err = os.ReadFile(r.In(devstack.PolicyFile))
-		check.Must(t, err)
-		return s
+	sides := make(map[bool]map[string][]byte)
+	for _, other := range []bool{false, true} {
+		if other {
+			r.edit(t, devstack.SidecarFile, "egress:\n", "# the other one\negress:\n")
+			r.edit(t, devstack.PolicyFile, "request.size > 4", "request.size > 5")
+		}
+		sides[other] = map[string][]byte{devstack.SidecarFile: kit.Read(t, r.In(devstack.SidecarFile)),
+			devstack.PolicyFile: kit.Read(t, r.In(devstack.PolicyFile))}
 	}
-	sides := []side{read()}
-	r.edit(t, devstack.SidecarFile, "egress:\n", "# the other one\negress:\n")
-	r.edit(t, devstack.PolicyFile, "request.size > 4", "request.size > 5")
-	sides = append(sides, read())
 	known := make(map[string]daemon.ConfigStatus) // by manifest
 	flip := func(i int) {
 		t.Helper()
-		check.Must(t, files.Replace(r.In(devstack.SidecarFile), sides[i%2].serve, 0o600))
-		check.Must(t, files.Replace(r.In(devstack.PolicyFile), sides[i%2].policy, 0o600))
+		for name, raw := range sides[i%2 == 1] {
+			r.replace(t, name, raw)
+		}
 		r.certify(t)
 		r.mustReload(t, "control", "serve")
 		c := r.readiness(t, "serve")
@@ -535,7 +510,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	var agents sync.WaitGroup
 	var sent atomic.Int64
 	for range 4 {
-		a := r.agent(t)
+		a := r.OpenAgent(t)
 		agents.Go(func() {
 			for ctx.Err() == nil {
 				if got := note(a); got.Code != "" {
@@ -556,7 +531,7 @@ func TestReloadUnderLoad(t *testing.T) {
 		t.Errorf("%d posts were made, %d arrived", sent.Load(), r.arrived.Load())
 	}
 	if len(known) != 2 {
-		t.Fatalf("%d configurations were in force", len(known))
+		t.Fatalf("there were %d configurations", len(known))
 	}
 	judged := r.judgedBy(t, known)
 	for manifest, c := range known {
@@ -570,24 +545,17 @@ func TestReloadUnderLoad(t *testing.T) {
 // judgedBy counts the posts of the record by manifest. Everything in one of them must belong to one configuration.
 func (r *reloadRig) judgedBy(t *testing.T, known map[string]daemon.ConfigStatus) map[string]int {
 	t.Helper()
-	count, next := make(map[string]int), ""
-	for {
-		var posts []ledger.Record
-		check.Must(t, admin.Get(t.Context(), r.Stack.Admin(), "/v1/posts?limit=200&flow=post&cursor="+next, &posts))
-		if len(posts) == 0 {
-			return count
+	count := make(map[string]int)
+	for p, err := range admin.Records(t.Context(), r.Stack.Admin(), admin.Selection{Query: ledger.Query{Flow: "post"}}) {
+		check.Must(t, err)
+		if err := belongs(p, known); err != nil {
+			t.Errorf("post %s: %v", p.ID, err)
 		}
-		for _, p := range posts {
-			next = p.ID
-			if err := belongs(p, known); err != nil {
-				t.Errorf("post %s: %v", p.ID, err)
-			}
-			count[p.Manifest]++
-		}
+		count[p.Manifest]++
 	}
+	return count
 }
 
-// belongs compares what a record says of its configuration with the known configurations.
 func belongs(p ledger.Record, known map[string]daemon.ConfigStatus) error {
 	c, ok := known[p.Manifest]
 	if !ok || p.State != ledger.StateForwarded {
@@ -629,9 +597,7 @@ func TestWhoMayReload(t *testing.T) {
 		return strings.Replace(file, "internal: {unix: run/control.sock}",
 			fmt.Sprintf("internal: {unix: run/control.sock, uids: [%d]}", other), 1)
 	})
-	for _, dir := range []string{r.In("run"), r.Dir, filepath.Dir(r.Dir)} {
-		check.Must(t, os.Chmod(dir, 0o711))
-	}
+	kit.OpenTo(t, r.In("run"))
 	before := r.readiness(t, "control")
 	ask := func(path string) string {
 		cmd := exec.CommandContext(t.Context(), kit.Need(t, "curl"), "--silent", "--show-error", "--max-time", "120",

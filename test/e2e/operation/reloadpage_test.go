@@ -2,9 +2,6 @@ package operation
 
 import (
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -18,51 +15,16 @@ func TestReloadPage(t *testing.T) {
 	t.Parallel()
 	r := &reloadRig{}
 	r.Rig = kit.PrepareRig(t, kit.Plain, kit.Serve(r, reloadRules), kit.ManyPosts, ownCA)
-	bin := t.TempDir()
-	self, err := os.Executable()
-	check.Must(t, err)
-	for link, to := range map[string]string{filepath.Join(bin, "mediator"): self,
-		r.In("run/admin.sock"): r.In("run/serve.sock")} {
-		check.Must(t, os.Symlink(to, link))
-	}
-	here := strings.NewReplacer("/run/mediator/", r.In("run")+"/", " trust/", " ")
-	sh := func(command string) string {
-		t.Helper()
-		cmd := exec.CommandContext(t.Context(), "bash", "-eo", "pipefail", "-c", here.Replace(command))
-		cmd.Dir, cmd.Env = r.Dir, append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", command, err, out)
-		}
-		return string(out)
-	}
-
-	// The set-up of docs/operations/running.md.
-	r.Stack = devstack.New(r.Dir)
-	_, err = r.Stack.PinHashes()
-	check.Must(t, err)
-	sh(
-		`mkdir -m 0700 keys && mediator keys root --name registry --out keys
-		mediator keys root --name auditor --out keys && cp keys/registry.jwk keys/auditor.jwk .
-		mediator deployment certify manifest.yaml --auditor-key keys/auditor.key.jwk \
-			--audience posting-api --bundle trust.json`)
-	t.Cleanup(r.Stack.Stop)
-	for _, p := range []struct{ name, config string }{{"trigger", devstack.TriggerFile}, {"control", devstack.ControlFile},
-		{"reputation", devstack.ReputationFile}, {"serve", devstack.SidecarFile}} {
-		check.Must(t, r.Stack.StartProcess(p.name, p.config))
-	}
-	for _, p := range r.Stack.Processes {
-		check.Must(t, r.Stack.WaitFor(t.Context(), p, "/healthz"))
-	}
-	sh(
-		`mediator keys certify --registry-key keys/registry.key.jwk --audience posting-api --bundle trust.json \
+	sh := r.NewShell(t, strings.NewReplacer("/run/mediator/", r.In("run")+"/", " trust/", " "))
+	r.StartByHand(t, sh)
+	sh.Run(t, `mediator keys certify --registry-key keys/registry.key.jwk --audience posting-api --bundle trust.json \
 			--not-accessible-to-agent --not-accessible-to-users \
 			--from unix:/run/mediator/admin.sock --from unix:/run/mediator/trigger.sock \
 			--from unix:/run/mediator/control.sock --from unix:/run/mediator/reputation.sock`)
 	for _, p := range r.Stack.Processes {
 		check.Must(t, r.Stack.WaitFor(t.Context(), p, "/readyz"))
 	}
-	a := r.agent(t)
+	a := r.OpenAgent(t)
 	kit.Until(t, "a first post", func() bool { return note(a).Code == "" }) // until the bundle is taken over
 	before := r.readiness(t, "serve")
 
@@ -73,12 +35,7 @@ func TestReloadPage(t *testing.T) {
 		"See": `"ready":true`,
 	}
 	for _, s := range kit.ReadPage(t, "../../../docs/operations/reload.md") {
-		said := ""
-		for _, command := range s.Commands {
-			out := sh(command)
-			t.Logf("%s: %s%s", s.Title, command, out)
-			said += out
-		}
+		said := sh.RunSection(t, s, func(string) bool { return false })
 		if text := want[s.Title]; !strings.Contains(said, text) {
 			t.Errorf("%s: said\n%s\nwithout %q", s.Title, said, text)
 		}

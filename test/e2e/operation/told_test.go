@@ -2,7 +2,6 @@ package operation
 
 import (
 	"encoding/json"
-	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
@@ -22,23 +22,17 @@ func TestTheReasonIsForTheRecord(t *testing.T) {
 		return strings.Replace(file, "session: {standing: true}", "timeouts: {step: 10s}\nsession: {standing: true}", 1)
 	})
 	a := r.OpenAgent(t)
-	signal := func(name string, s syscall.Signal) func(t *testing.T) {
-		return func(t *testing.T) {
-			i := slices.IndexFunc(r.Stack.Processes, func(p *devstack.Process) bool { return p.Name == name })
-			check.Must(t, r.Stack.Processes[i].Cmd.Process.Signal(s))
-		}
+	signal := func(name string, s syscall.Signal) func() {
+		return func() { check.Must(t, r.Process(name).Cmd.Process.Signal(s)) }
 	}
 	bundle := r.In(devstack.BundleFile)
 	whole := kit.Read(t, bundle)
-	replace := func(content []byte) func(t *testing.T) {
-		return func(t *testing.T) {
-			check.Must(t, os.WriteFile(bundle+".new", content, 0o644))
-			check.Must(t, os.Rename(bundle+".new", bundle))
-		}
+	replace := func(content []byte) func() {
+		return func() { check.Must(t, files.Replace(bundle, content, 0o644)) }
 	}
 	for _, tt := range []struct {
 		name         string
-		strike, mend func(t *testing.T)
+		strike, mend func()
 		codes        []string
 		reason       string // a part of what the record says
 	}{
@@ -53,7 +47,7 @@ func TestTheReasonIsForTheRecord(t *testing.T) {
 			kit.Until(t, "a sound post", func() bool { return a.Post().Code == "" })
 			var o kit.Outcome
 			kit.Until(t, "a refusal", func() bool { // again and again: the stack's registry certifies the key anew
-				tt.strike(t)
+				tt.strike()
 				o = a.Post()
 				return slices.Contains(tt.codes, o.Code)
 			})
@@ -63,7 +57,7 @@ func TestTheReasonIsForTheRecord(t *testing.T) {
 			if reason := a.Reason(o); !strings.Contains(reason, tt.reason) {
 				t.Errorf("the record of %s says %q", o.Code, reason)
 			}
-			tt.mend(t)
+			tt.mend()
 		})
 	}
 	kit.Until(t, "a sound post", func() bool { return a.Post().Code == "" })

@@ -1,25 +1,19 @@
 package pages
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/actionproof/mediator/internal/demo"
-	"github.com/actionproof/mediator/internal/program"
 	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
 // TestDemo plays the demo. Each scenario has to go as expected.
 func TestDemo(t *testing.T) {
 	t.Parallel()
-	var stdout, stderr bytes.Buffer
-	if status := program.Run(t.Context(), []string{"demo", "--json"}, strings.NewReader(""), &stdout, &stderr); status !=
-		program.Done {
-		t.Errorf("status %d: %s", status, stderr.String())
-	}
-	lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")
+	lines := strings.Split(strings.TrimSpace(kit.Mediator(t, "demo", "--json").Done().Out), "\n")
 	if len(lines) < 30 {
 		t.Errorf("only %d scenarios were played", len(lines))
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// seeds are the functions, commands and documents that the specifications name.
 var seeds = strings.Fields(`
 	createChallenge solvePublicTask verifyResponse verifyCapability hashActionPayload hashChallengeBinding
 	createTriggerOriginProof createTriggerReceipt createRuntimeAttestation verifyRuntimeAttestation
@@ -33,7 +32,6 @@ var seeds = strings.Fields(`
 	verifyStrictGrantedAutonomousPosting generate verify verify-capability hash-payload
 	ReceiptV1 AgentReputation Challenge challenge_type status outcome resolver`)
 
-// endpoints are those that the specifications name.
 var endpoints = []string{
 	"POST /v1/challenge/issue", "POST /v1/challenge/commit", "POST /v1/generate", "GET /v1/score/:receipt_hash",
 	"GET /v1/reputation/:agent_id", "POST /v1/dispute",
@@ -151,7 +149,6 @@ func parityPage(table string) string {
 	return page.String()
 }
 
-// wrapped breaks the text of a list item into lines of at most 118 bytes.
 func wrapped(text string) string {
 	var out strings.Builder
 	at := 0
@@ -170,7 +167,6 @@ func wrapped(text string) string {
 	return out.String()
 }
 
-// tableRow is one row of a Markdown table, by the names of its columns.
 type tableRow struct {
 	columns []string
 	cells   map[string]string
@@ -178,7 +174,6 @@ type tableRow struct {
 
 var inBackticks = regexp.MustCompile("`([^`]+)`")
 
-// names returns what stands between backticks in a column.
 func (r tableRow) names(column string) (all []string) {
 	for _, m := range inBackticks.FindAllStringSubmatch(r.cells[column], -1) {
 		all = append(all, m[1])
@@ -212,7 +207,6 @@ func tableRows(page string) (rows []tableRow) {
 	return rows
 }
 
-// commandExists reports whether the program has a command with the flags that follow it.
 func commandExists(command string) bool {
 	words, flags, _ := strings.Cut(command+" ", " -")
 	c, rest, err := program.Command().Find(strings.Fields(words))
@@ -227,7 +221,6 @@ func commandExists(command string) bool {
 	return true
 }
 
-// sourceByPackage returns the Go source of each folder, by the last part of its path.
 func sourceByPackage(t *testing.T) map[string]string {
 	t.Helper()
 	source := make(map[string]string)

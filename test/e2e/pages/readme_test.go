@@ -15,31 +15,22 @@ import (
 	"github.com/actionproof/mediator/test/full"
 )
 
-// shellBlocks returns what a reader of README copies into a shell, block by block.
-func shellBlocks(t *testing.T, text string) (blocks []string) {
-	t.Helper()
-	for _, m := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(text, -1) {
-		blocks = append(blocks, m[1])
-	}
-	return blocks
-}
-
 // TestReadme copies README's ten minutes into a shell in an empty folder, block by block as they stand there. Only what
 // builds the program is left out, and mediator dev gets a terminal of its own: it runs in the background. The
 // namespaces keep README's ports apart from those of other tests, and end whatever the blocks start.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	full.Only(t, "root, curl, zsh, openssl, python3")
-	raw := kit.Read(t, "../../../README.md")
-	blocks := shellBlocks(t, string(raw))
+	var blocks []string
+	fenced := regexp.MustCompile("(?s)```sh\n(.*?)```")
+	for _, m := range fenced.FindAllStringSubmatch(string(kit.Read(t, "../../../README.md")), -1) {
+		blocks = append(blocks, m[1])
+	}
 	if len(blocks) < 3 || !strings.HasPrefix(blocks[0], "make build\n") || blocks[1] != "mediator dev\n" {
 		t.Fatalf("README does not begin with make build and mediator dev: %q", blocks)
 	}
-	self, err := os.Executable()
-	check.Must(t, err)
 	bin := t.TempDir()
-	// by this name the test binary is the program: see TestMain
-	check.Must(t, os.Symlink(self, filepath.Join(bin, "mediator")))
+	check.Must(t, os.Symlink(kit.Self(t), filepath.Join(bin, "mediator"))) // see kit.Main
 	paste := "mediator dev > dev.log 2>&1 &\nuntil grep -q '^ready' dev.log; do sleep .1; done\n"
 	for _, block := range blocks[2:] {
 		paste += block
@@ -52,37 +43,42 @@ func TestReadme(t *testing.T) {
 		"zsh": {"-f", "-e", "+o", "interactive_comments", "-s"}} {
 		t.Run(shell, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-			defer cancel()
-			inside := append(
-				[]string{"--net", "--pid", "--mount-proc", "--fork", "--kill-child", "sh", "-c", `ip link set lo up && exec "$@"`,
-					"sh", kit.Need(t, shell)}, args...)
-			cmd := exec.CommandContext(ctx, kit.Need(t, "unshare"), inside...)
-			cmd.Dir, cmd.Stdin = t.TempDir(), strings.NewReader(paste)
-			cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
-			cmd.WaitDelay = time.Minute
-			raw, err := cmd.CombinedOutput()
-			out := string(raw)
+			dir := t.TempDir()
+			inside := append([]string{"sh", "-c", `ip link set lo up && exec "$@"`, "sh", kit.Need(t, shell)}, args...)
+			out, err := apart(t, dir, paste, []string{"PATH=" + bin + ":" + os.Getenv("PATH")}, inside...)
 			if err != nil {
-				started, _ := os.ReadFile(filepath.Join(cmd.Dir, "dev.log"))
+				started, _ := os.ReadFile(filepath.Join(dir, "dev.log"))
 				t.Fatalf("%v\n%s\nmediator dev: %s", err, out, started)
 			}
-			for _, want := range []string{
+			wantSaid(t, out,
 				": reloaded: ", `"kind":"source_event"`, `the API got {"title": "hello"} with Bearer token-of-the-api`,
-				`"code":"event_closed"`,
-				"POST api.test:443/posts",
-				"1 verified, 1 verified in part (the mediator refused the post), 0 REFUSED by this check",
-			} {
-				if !strings.Contains(out, want) {
-					t.Errorf("nothing says %q", want)
-				}
-			}
+				`"code":"event_closed"`, "POST api.test:443/posts",
+				"1 verified, 1 verified in part (the mediator refused the post), 0 REFUSED by this check")
 			if strings.Contains(out, "the API got {\"title\": \"again\"}") {
 				t.Error("the second post reached the API")
 			}
-			if t.Failed() {
-				t.Log(out)
-			}
 		})
+	}
+}
+
+// apart runs a command in namespaces of its own, which end whatever it starts.
+func apart(t *testing.T, dir, stdin string, env []string, args ...string) (out string, err error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, kit.Need(t, "unshare"), append([]string{"--mount", "--net", "--pid", "--mount-proc",
+		"--fork", "--kill-child"}, args...)...)
+	cmd.Dir, cmd.Stdin, cmd.WaitDelay = dir, strings.NewReader(stdin), time.Minute
+	cmd.Env = append(os.Environ(), env...)
+	raw, err := cmd.CombinedOutput()
+	return string(raw), err
+}
+
+func wantSaid(t *testing.T, out string, texts ...string) {
+	t.Helper()
+	for _, want := range texts {
+		if !strings.Contains(out, want) {
+			t.Errorf("nothing says %q:\n%s", want, out)
+		}
 	}
 }

@@ -79,7 +79,6 @@ func TestThousandAgents(t *testing.T) {
 	t.Log(s.outcomes(total))
 }
 
-// capacityRules let agents post and upload large bodies.
 const capacityRules = `
 actions:
   - name: file
@@ -112,13 +111,13 @@ func newCapacityRig(t *testing.T, limits string, upstream http.HandlerFunc) *cap
 	t.Helper()
 	c := &capacityRig{crashRig: prepareCrashRig(t, kit.Program(t), ""), resumed: tls.NewLRUClientSessionCache(1)}
 	rules := strings.NewReplacer("PLAIN", c.Plain()).Replace(capacityRules + limits)
-	config := string(kit.Read(t, c.in(devstack.SidecarFile)))
+	config := string(kit.Read(t, c.In(devstack.SidecarFile)))
 	before, _, _ := strings.Cut(config, "\nactions:\n")
-	kit.Write(t, c.in(devstack.SidecarFile), before+rules)
-	kit.Edit(t, c.in(devstack.TriggerFile), "maxAge: 10m", "maxAge: 1h\nbudget: 1000000")
+	kit.Write(t, c.In(devstack.SidecarFile), before+rules)
+	kit.Edit(t, c.In(devstack.TriggerFile), "maxAge: 10m", "maxAge: 1h\nbudget: 1000000")
 	c.holdWith(func(req *http.Request, w http.ResponseWriter) { upstream(w, req) })
 	c.startUntilEnd(t)
-	_, _, s := c.enter(withPatience(t), t)
+	s := c.enter(t).Session
 	c.roots = kit.TLSConfig(t, s.CAFile).RootCAs
 	var err error
 	c.session, err = url.Parse(s.ProxyURL)
@@ -126,7 +125,6 @@ func newCapacityRig(t *testing.T, limits string, upstream http.HandlerFunc) *cap
 	return c
 }
 
-// resources returns what the sidecar holds.
 func (c *capacityRig) resources(t *testing.T) sample {
 	t.Helper()
 	got, err := measureOf(c.Stack.Socket("serve"))
@@ -168,14 +166,12 @@ func (c *capacityRig) ask(conn net.Conn) (string, error) {
 	return string(answer[:n]), err
 }
 
-// client is an agent of the session.
 func (c *capacityRig) client() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{Proxy: http.ProxyURL(c.session),
 			TLSClientConfig: &tls.Config{RootCAs: c.roots, MinVersion: tls.VersionTLS12}}}
 }
 
-// openFiles raises how many descriptors this process, and what it starts, can have.
 func openFiles(t *testing.T, n uint64) {
 	t.Helper()
 	var limit syscall.Rlimit

@@ -2,7 +2,6 @@ package plays
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -10,14 +9,12 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/internal/admin"
-	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 	"github.com/actionproof/mediator/trigger"
 )
 
-// keysOfAPost is how many single-use keys the mediator's own gate consumes for a post.
 const keysOfAPost = 9
 
 // crash is one play: a process is killed at a point of a post's way, and exactly this is left.
@@ -42,7 +39,6 @@ var inLedger = []crash{
 	{process: "serve", points: []string{"relayed", "ledger committed"}, sent: 1, state: ledger.StateForwarded},
 }
 
-// elsewhere are the others, in the order of the way.
 var elsewhere = []crash{
 	{process: "serve", points: []string{"deployment"}},
 	{process: "serve", points: []string{"content"}},
@@ -77,7 +73,6 @@ func unknown(c crash) crash {
 	return c
 }
 
-// away is a crash of a process that the sidecar asks.
 func away(process string, points ...string) crash {
 	return crash{process: process, points: points, state: ledger.StateRefused, code: "process_unavailable"}
 }
@@ -104,11 +99,9 @@ func TestCrash(t *testing.T) {
 	})
 }
 
-// play lets a process crash during a post, starts everything again and compares.
 func (r *crashRig) play(t *testing.T, c crash) {
-	ctx := withPatience(t)
-	agent, event, _ := r.enter(ctx, t)
-	keys, path := r.consumed(t), "/posts/"+event
+	agent := r.enter(t)
+	keys, path := r.consumed(t), "/posts/"+agent.Event
 	if c.at != "" {
 		r.holdAt(t, c)
 	} else {
@@ -117,35 +110,31 @@ func (r *crashRig) play(t *testing.T, c crash) {
 	tried := make(chan struct{})
 	go func() { // whatever the agent gets as an answer
 		defer close(tried)
-		body := `{"text":"` + strings.Repeat("x", 3<<20) + `"}`
-		resp, err := agent.Post("https://"+r.Plain()+path, "application/json", strings.NewReader(body))
-		if err == nil {
-			_, _ = io.Copy(io.Discard, resp.Body)
-			resp.Body.Close()
-		}
+		agent.Call(http.MethodPost, path, `{"text":"`+strings.Repeat("x", 3<<20)+`"}`)
 	}()
 	r.crashed(t, c.process)
 	<-tried
 	r.holdWith(nil)
 	r.start(t)
 
-	r.compare(t, c, event, r.consumed(t)-keys)
-	_, err := r.open(ctx, event) // it opened a session, which ended with the process
-	var refused *problem.Error
-	if !errors.As(err, &refused) || refused.Code() != "event_closed" {
+	r.compare(t, c, agent.Event, r.consumed(t)-keys)
+	_, err := r.open(t, agent.Event) // it opened a session, which ended with the process
+	if check.CodeOf(err) != "event_closed" {
 		t.Errorf("the event opened a second session: %v", err)
 	}
-	if got := r.arrived(path); got != c.sent {
-		t.Errorf("%d posts arrived, want %d", got, c.sent)
+	r.wantArrived(t, path, c.sent)
+}
+
+func (r *crashRig) wantArrived(t *testing.T, path string, want int) {
+	t.Helper()
+	if got := r.arrived(path); got != want {
+		t.Errorf("%s: %d posts arrived, want %d", path, got, want)
 	}
 }
 
-// compare holds record and keys against what the upstream has seen.
 func (r *crashRig) compare(t *testing.T, c crash, event string, keys int) {
 	t.Helper()
-	if got := r.arrived("/posts/" + event); got != c.sent {
-		t.Errorf("%d posts arrived, want %d", got, c.sent)
-	}
+	r.wantArrived(t, "/posts/"+event, c.sent)
 	records, wantKeys := r.records(t, event), 0
 	switch {
 	case c.state == "" && len(records) != 0, c.state != "" && len(records) != 1:
@@ -185,7 +174,6 @@ func (r *crashRig) holdAt(t *testing.T, c crash) {
 func TestCrashWhileDelivering(t *testing.T) {
 	t.Parallel()
 	r := newCrashRig(t, kit.Program(t, "failpoint"), "")
-	ctx := withPatience(t)
 	for _, tt := range []struct {
 		points []string
 		again  string // the answer to a second delivery of the same event
@@ -201,9 +189,9 @@ func TestCrashWhileDelivering(t *testing.T) {
 		t.Run(strings.Join(tt.points, " "), func(t *testing.T) {
 			before := len(r.events(t))
 			r.arm(t, "trigger", tt.points...)
-			event, err := r.DeliverRelease(ctx)
+			event, err := r.DeliverRelease(t.Context())
 			if err == nil { // the claim crashes it
-				_, err = r.open(ctx, event)
+				_, err = r.open(t, event)
 			}
 			if err == nil {
 				t.Fatal("the trigger service did not crash")
@@ -211,7 +199,7 @@ func TestCrashWhileDelivering(t *testing.T) {
 			r.crashed(t, "trigger")
 			r.start(t)
 			r.Deliveries--
-			_, err = r.DeliverRelease(ctx)
+			_, err = r.DeliverRelease(t.Context())
 			if (err == nil) != (tt.again == "202 Accepted") || err != nil && !strings.Contains(err.Error(), tt.again) {
 				t.Errorf("delivered again: %v, want %s", err, tt.again)
 			}
@@ -219,10 +207,10 @@ func TestCrashWhileDelivering(t *testing.T) {
 			if len(events) != before+1 {
 				t.Fatalf("%d events, want one more than %d", len(events), before)
 			}
-			if _, err := r.open(ctx, events[0].ID); (err == nil) != tt.opens {
+			if _, err := r.open(t, events[0].ID); (err == nil) != tt.opens {
 				t.Errorf("a session: %v", err)
 			}
-			if _, err := r.open(ctx, events[0].ID); err == nil {
+			if _, err := r.open(t, events[0].ID); err == nil {
 				t.Error("the event opened two sessions")
 			}
 		})

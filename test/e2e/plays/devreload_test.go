@@ -2,15 +2,12 @@ package plays
 
 import (
 	"bytes"
-	"net/http"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/process/daemon"
-	"github.com/actionproof/mediator/internal/program"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
@@ -19,7 +16,7 @@ import (
 func TestDevReload(t *testing.T) {
 	t.Parallel()
 	r := newCrashRig(t, kit.Self(t), "")
-	dev, path := "unix:"+r.Stack.Socket("dev"), r.in(devstack.SidecarFile)
+	dev, path := "unix:"+r.Stack.Socket("dev"), r.In(devstack.SidecarFile)
 	readiness := func() (c daemon.ConfigStatus) {
 		t.Helper()
 		check.Must(t, admin.Get(t.Context(), r.Stack.Admin(), "/readyz", &c))
@@ -38,10 +35,8 @@ func TestDevReload(t *testing.T) {
 	if after.Manifest == before.Manifest || after.Configuration == before.Configuration {
 		t.Errorf("before %s, after %s", before, after)
 	}
-	ctx := withPatience(t)
-	agent, _, _ := r.enter(ctx, t)
-	if resp, d := r.try(ctx, t, agent, "/posts/reloaded", nil); resp.StatusCode != http.StatusCreated {
-		t.Errorf("a post after the reload: %d %+v", resp.StatusCode, d)
+	if o := post(r.enter(t), "/posts/reloaded"); o.Code != "" {
+		t.Errorf("a post after the reload: %+v", o)
 	}
 	for _, tt := range []struct {
 		content       []byte
@@ -50,11 +45,8 @@ func TestDevReload(t *testing.T) {
 		{append(bytes.Clone(raw), "listen: 127.0.0.1:1\n"...), "", "(reload_refused)"}, // a key twice
 		{bytes.Replace(raw, []byte("state: state"), []byte("state: run"), 1), "mediator serve: ", "(restart_required)"},
 	} {
-		check.Must(t, os.WriteFile(path, tt.content, 0o600))
-		status, _, said := kit.Invoke(t, "reload", dev)
-		if status != program.Refused || !strings.Contains(said, tt.process) || !strings.Contains(said, tt.code) {
-			t.Errorf("status %d: %s, want %s", status, said, tt.code)
-		}
+		kit.Write(t, path, tt.content)
+		kit.Mediator(t, "reload", dev).Refused(tt.process, tt.code)
 	}
 	if still := readiness(); still.Refused == nil || still.Configuration != after.Configuration {
 		t.Errorf("after two refusals: %+v", still)

@@ -1,7 +1,6 @@
 package plays
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/trial"
@@ -25,7 +25,6 @@ import (
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	r := newCrashRig(t, kit.Self(t), "", "timeouts: {shutdown: 4m}\n")
-	ctx := withPatience(t)
 	arrived, goOn := make(chan struct{}, 2), make(chan struct{})
 	r.holdWith(func(req *http.Request, w http.ResponseWriter) {
 		_, _ = io.Copy(io.Discard, req.Body)
@@ -43,14 +42,14 @@ func TestDrain(t *testing.T) {
 	})
 	upload, rest := io.Pipe()
 	posts := []*posted{
-		r.post(ctx, t, "unanswered", strings.NewReader(`{"a":1}`), "done"),
-		r.post(ctx, t, "half", strings.NewReader(`{"a":1}`), "half done"),
-		r.post(ctx, t, "uploading", upload, "done"),
+		r.post(t, "unanswered", strings.NewReader(`{"a":1}`), "done"),
+		r.post(t, "half", strings.NewReader(`{"a":1}`), "half done"),
+		r.post(t, "uploading", upload, "done"),
 	}
 	_, err := io.WriteString(rest, `{"a":`)
 	check.Must(t, err)
-	await(ctx, t, arrived)
-	await(ctx, t, arrived)
+	await(t, arrived)
+	await(t, arrived)
 	r.kill(t, "serve", syscall.SIGTERM)
 	kit.Until(t, "the proxy to refuse connections", func() bool {
 		c, err := net.Dial("tcp", r.Listen)
@@ -61,7 +60,7 @@ func TestDrain(t *testing.T) {
 	})
 	_, err = io.WriteString(rest, `1}`)
 	check.Must(t, errors.Join(err, rest.Close()))
-	await(ctx, t, arrived) // the upload
+	await(t, arrived) // the upload
 	close(goOn)
 	for _, p := range posts {
 		if got := <-p.got; got != "201 "+p.want {
@@ -80,15 +79,14 @@ func TestDrain(t *testing.T) {
 func TestDrainIsBounded(t *testing.T) {
 	t.Parallel()
 	r := newCrashRig(t, kit.Self(t), "", "timeouts: {shutdown: 100ms}\n")
-	ctx := withPatience(t)
 	arrived := make(chan struct{})
 	r.holdWith(func(req *http.Request, _ http.ResponseWriter) {
 		_, _ = io.Copy(io.Discard, req.Body)
 		arrived <- struct{}{}
 		<-req.Context().Done()
 	})
-	p := r.post(ctx, t, "never", strings.NewReader(`{"a":1}`), "")
-	await(ctx, t, arrived)
+	p := r.post(t, "never", strings.NewReader(`{"a":1}`), "")
+	await(t, arrived)
 	r.kill(t, "serve", syscall.SIGTERM)
 	if got := <-p.got; got != "" {
 		t.Errorf("the agent got %q", got)
@@ -98,18 +96,16 @@ func TestDrainIsBounded(t *testing.T) {
 	r.wantRecord(t, p, ledger.StateIndeterminate)
 }
 
-// posted is a post in flight.
 type posted struct {
 	event, path, want string
 	got               chan string // the status and the body; empty for an error
 }
 
-// post posts as an agent, in a session of its own.
-func (r *crashRig) post(ctx context.Context, t *testing.T, name string, body io.Reader, want string) *posted {
+func (r *crashRig) post(t *testing.T, name string, body io.Reader, want string) *posted {
 	t.Helper()
-	agent, event, _ := r.enter(ctx, t)
-	p := &posted{event, "/posts/" + name, want, make(chan string, 1)}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+r.Plain()+p.path, body)
+	agent := r.enter(t)
+	p := &posted{agent.Event, "/posts/" + name, want, make(chan string, 1)}
+	req, err := http.NewRequest(http.MethodPost, agent.Base+p.path, body)
 	check.Must(t, err)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Expect", "100-continue") // nothing of the body leaves before the sidecar reads it
@@ -135,16 +131,14 @@ func (r *crashRig) wantRecord(t *testing.T, p *posted, state ledger.State) {
 	if len(records) != 1 || records[0].State != state || records[0].Finished.IsZero() {
 		t.Errorf("%s: the record is %+v, want it %s", p.path, records, state)
 	}
-	if n := r.arrived(p.path); n != 1 {
-		t.Errorf("%s: %d posts arrived", p.path, n)
-	}
+	r.wantArrived(t, p.path, 1)
 }
 
-func await(ctx context.Context, t *testing.T, happened <-chan struct{}) {
+func await(t *testing.T, happened <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-happened:
-	case <-ctx.Done():
+	case <-time.After(kit.Patience):
 		t.Fatal("what the test waits for does not happen")
 	}
 }
@@ -153,9 +147,8 @@ func await(ctx context.Context, t *testing.T, happened <-chan struct{}) {
 // again. A post that was in flight when the disk became full is answered, and its outcome stored once there is room.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
-	ctx := withPatience(t)
 	r := prepareCrashRig(t, kit.Self(t), "")
-	state := r.in("state")
+	state := r.In("state")
 	if err := syscall.Mount("tmpfs", state, "tmpfs", 0, "size=2m,mode=0700"); err != nil {
 		t.Fatalf("mount a file system: %v: run the tests as root", err)
 	}
@@ -166,11 +159,11 @@ func TestDiskFull(t *testing.T) {
 	})
 	r.startUntilEnd(t)
 	fill := func() {
-		if err := os.WriteFile(r.in("state/filler"), make([]byte, 2<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		if err := os.WriteFile(r.In("state/filler"), make([]byte, 2<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("the disk is not full: %v", err)
 		}
 	}
-	room := func() { check.Must(t, os.Remove(r.in("state/filler"))) }
+	room := func() { check.Must(t, os.Remove(r.In("state/filler"))) }
 	nothing := func() {}
 	r.holdWith(func(req *http.Request, w http.ResponseWriter) {
 		_, _ = io.Copy(io.Discard, req.Body)
@@ -192,20 +185,18 @@ func TestDiskFull(t *testing.T) {
 		{"afterwards", nothing, false},
 	} {
 		tt.before()
-		agent, event, _ := r.enter(ctx, t)
-		path := "/posts/" + tt.name
-		resp, d := r.try(ctx, t, agent, path, nil)
-		got := fmt.Sprintf("%d %s, Retry-After %q, %d arrived", resp.StatusCode, d.Code, resp.Header.Get("Retry-After"),
-			r.arrived(path))
-		want := `201 , Retry-After "", 1 arrived`
+		agent, path := r.enter(t), "/posts/"+tt.name
+		o := post(agent, path)
+		got := fmt.Sprintf("%d %s, Retry-After %d, %d arrived", o.Status, o.Code, o.Retry, r.arrived(path))
+		want := "201 , Retry-After 0, 1 arrived"
 		if !tt.posts {
-			want = `503 ledger_unavailable, Retry-After "5", 0 arrived`
+			want = "503 ledger_unavailable, Retry-After 5, 0 arrived"
 		}
 		if got != want {
 			t.Errorf("%s: %s, want %s", tt.name, got, want)
 		}
 		if tt.name == "meanwhile" {
-			inFlight = event
+			inFlight = agent.Event
 		}
 	}
 	room()
@@ -233,7 +224,7 @@ func TestPortInUse(t *testing.T) {
 			stack.Stop()
 			t.Fatalf("%s is in use, and it starts", address)
 		}
-		want := "listen in " + r.in(file) + ": another process listens on " + address +
+		want := "listen in " + r.In(file) + ": another process listens on " + address +
 			": end it, or write another address (listen_failed)\nThe end of its log, "
 		if before, _, says := strings.Cut(err.Error(), want); !says || strings.ContainsAny(before, "{\n") {
 			t.Errorf("%s is in use: %v", address, err)

@@ -19,7 +19,6 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/problem"
-	"github.com/actionproof/mediator/internal/program"
 	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/autonomy"
@@ -29,7 +28,6 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// generateRule lets the agent call a model, also through the mediator.
 const generateRule = `
 egress:
   - name: model
@@ -41,36 +39,38 @@ egress:
 // handoverRig is a deployment that hands its receipts over to a node, which starts and ends by itself.
 type handoverRig struct {
 	*crashRig
-	node  *kit.NodeRig
-	agent *http.Client
-	admin.Session
+	node    *kit.NodeRig
+	agent   kit.Agent
+	session string
 }
 
 func newHandoverRig(t *testing.T) *handoverRig {
 	t.Helper()
 	r := &handoverRig{crashRig: prepareCrashRig(t, kit.Self(t), "", generateRule), node: kit.NewNode(t, "")}
-	check.Must(t, os.Remove(filepath.Join(r.Dir, devstack.ReputationFile)))
-	kit.Edit(t, filepath.Join(r.Dir, devstack.SidecarFile),
-		"reputation: {unix: run/reputation.sock, audience: mediator-reputation}",
-		"reputation: {unix: "+r.node.Socket()+", audience: node}")
-	kit.Edit(t, r.node.At("one.yaml"), "registry: owner/registry.jwk", "registry: "+r.Dir+"/registry.jwk")
-	kit.Edit(t, r.node.At("one.yaml"), "bundle: owner/bundle.json", "bundle: "+r.Dir+"/"+devstack.BundleFile)
-	kit.Edit(t, r.node.At("one.yaml"), "[api.openai.com]", `["`+r.Plain()+`"]`)
+	check.Must(t, os.Remove(r.In(devstack.ReputationFile)))
+	kit.Edit(t, r.In(devstack.SidecarFile), "{unix: run/reputation.sock, audience: mediator-reputation}",
+		"{unix: "+r.node.Socket()+", audience: node}")
+	for old, new := range map[string]string{
+		"registry: owner/registry.jwk": "registry: " + r.In(devstack.RegistryFile),
+		"bundle: owner/bundle.json":    "bundle: " + r.In(devstack.BundleFile),
+		"[api.openai.com]":             `["` + r.Plain() + `"]`,
+	} {
+		kit.Edit(t, r.node.At("one.yaml"), old, new)
+	}
 	said := 0
 	r.holdWith(func(req *http.Request, w http.ResponseWriter) {
 		_, _ = io.Copy(io.Discard, req.Body)
 		said++ // the rig's mutex is not held, but the agent makes one call after the other
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w,
-			`{"id":"c%d","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"This is answer %[1]d."},`+
-				`"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":6}}`, said)
+		kit.AnswerJSON(w, fmt.Sprintf(`{"id":"c%d","model":"m","choices":[{"index":0,"message":{"role":"assistant",`+
+			`"content":"This is answer %[1]d."},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":6}}`,
+			said))
 	})
 	r.startUntilEnd(t)
-	r.agent, _, r.Session = r.enter(withPatience(t), t)
+	r.agent = r.enter(t)
+	r.session = r.agent.Session.Session
 	return r
 }
 
-// ask sends a request of the agent to the mediator. It returns the answer, or the code of a refusal.
 func (r *handoverRig) ask(t *testing.T, method, path, body string, into any) (code string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, "http://mediator.internal"+path, strings.NewReader(body))
@@ -92,22 +92,27 @@ func (r *handoverRig) ask(t *testing.T, method, path, body string, into any) (co
 	return ""
 }
 
-// calls has the agent call the model directly, so many times.
+func (r *handoverRig) wantAsked(t *testing.T, path, body, want string) {
+	t.Helper()
+	if code := r.ask(t, http.MethodPost, path, body, nil); code != want {
+		t.Fatalf("%s with %s: got %q, want %q", path, body, code, want)
+	}
+}
+
 func (r *handoverRig) calls(t *testing.T, n int) {
 	t.Helper()
 	for range n {
-		resp, err := r.agent.Post("https://"+r.Plain()+"/v1/chat/completions", "application/json",
-			strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"and now?"}]}`))
-		check.Must(t, err)
-		_, err = io.Copy(io.Discard, resp.Body)
-		check.Must(t, errors.Join(err, resp.Body.Close()))
-		if resp.StatusCode != http.StatusOK {
-			t.Fatalf("the model's answer is %d", resp.StatusCode)
+		if o := callModel(r.agent); o.Code != "" {
+			t.Fatalf("the model's answer is %+v", o)
 		}
 	}
 }
 
-// delivery returns what the sidecar says of its receipts on their way.
+func (r *handoverRig) end(t *testing.T) {
+	t.Helper()
+	check.Must(t, admin.Call(t.Context(), r.Stack.Admin(), http.MethodDelete, "/v1/sessions/"+r.session, nil, nil))
+}
+
 func (r *handoverRig) delivery(t *testing.T) (s nodeclient.Status) {
 	t.Helper()
 	check.Must(t, admin.Get(t.Context(), r.Stack.Admin(), "/v1/delivery", &s))
@@ -117,10 +122,10 @@ func (r *handoverRig) delivery(t *testing.T) (s nodeclient.Status) {
 // arrived waits until the node has as many receipts as the session made. Its score has to cover all of them.
 func (r *handoverRig) arrived(t *testing.T, want int) (stored []interaction.Receipt, score autonomy.Claims) {
 	t.Helper()
-	stored = r.waitForReceipts(t, r.Session.Session, want)
-	file, err := sqlite.OpenCopy(t.Context(), filepath.Join(r.Dir, "state", "ledger.db"))
+	stored = r.waitForReceipts(t, r.session, want)
+	file, err := sqlite.OpenCopy(t.Context(), r.In("state/ledger.db"))
 	check.Must(t, err)
-	last, err := file.LastReceipt(t.Context(), r.Session.Session)
+	last, err := file.LastReceipt(t.Context(), r.session)
 	check.Must(t, errors.Join(err, file.Close()))
 	kit.Until(t, "the receipts at the node", func() bool {
 		s := r.delivery(t)
@@ -144,13 +149,8 @@ func TestHandover(t *testing.T) {
 		s := r.delivery(t)
 		return s.Away != "" && s.Undelivered == 3
 	})
-	if code := r.ask(t, "POST", "/v1/challenge/issue", `{}`, nil); code != "node_unavailable" {
-		t.Errorf("a challenge of a node that is away: %q", code)
-	}
-	if status, out, _ := kit.Invoke(t, "doctor", "--admin", r.Stack.Admin()); status == program.Done ||
-		!strings.Contains(out, "3 not handed over") {
-		t.Errorf("doctor says %d, %s", status, out)
-	}
+	r.wantAsked(t, "/v1/challenge/issue", `{}`, "node_unavailable")
+	kit.Mediator(t, "doctor", "--admin", r.Stack.Admin()).Refused("3 not handed over")
 	r.node.Start(t)
 	_, before := r.arrived(t, 3)
 	var begun accrual.Claims
@@ -171,17 +171,13 @@ func TestHandover(t *testing.T) {
 		Calls: strategy.Calls{Min: 1, Max: 1000}}
 	hash, err := strategy.Commitment(issued.Nonce, salt, plan)
 	check.Must(t, err)
-	if code := r.ask(t, "POST", "/v1/challenge/commit",
-		fmt.Sprintf(`{"challenge_nonce":%q,"commitment_hash":%q}`, issued.Nonce, hash), nil); code != "" {
-		t.Fatal(code)
-	}
+	commitment := fmt.Sprintf(`{"challenge_nonce":%q,"commitment_hash":%q}`, issued.Nonce, hash)
+	r.wantAsked(t, "/v1/challenge/commit", commitment, "")
 	r.calls(t, 2)
 	_ = r.node.End(t, syscall.SIGKILL)
 	reveal, err := json.Marshal(map[string]any{"challenge_nonce": issued.Nonce, "salt": salt, "strategy": plan})
 	check.Must(t, err)
-	if code := r.ask(t, "POST", "/v1/challenge/commit", string(reveal), nil); code != "node_unavailable" {
-		t.Errorf("a reveal to a node that is away: %q", code)
-	}
+	r.wantAsked(t, "/v1/challenge/commit", string(reveal), "node_unavailable")
 	r.calls(t, 200)
 	kit.Until(t, "the receipts of all calls to be kept for the node", func() bool {
 		return r.delivery(t).Undelivered >= 200
@@ -199,10 +195,8 @@ func TestHandover(t *testing.T) {
 		t.Errorf("the last receipt tells of %+v", last)
 	}
 
-	if code := r.ask(t, "POST", "/v1/challenge/commit", string(reveal), nil); code != "" {
-		t.Fatal(code)
-	}
-	check.Must(t, admin.Call(t.Context(), r.Stack.Admin(), http.MethodDelete, "/v1/sessions/"+r.Session.Session, nil, nil))
+	r.wantAsked(t, "/v1/challenge/commit", string(reveal), "")
+	r.end(t)
 	chain, score = r.arrived(t, 211)
 	if end := chain[210]; end.Closing == nil || end.Challenge == nil || !end.Challenge.CommitmentRevealed {
 		t.Errorf("the end tells of %+v", end.Challenge)
@@ -229,7 +223,7 @@ func TestHandoverAnew(t *testing.T) {
 	r := newHandoverRig(t)
 	r.node.Start(t)
 	r.calls(t, 3)
-	check.Must(t, admin.Call(t.Context(), r.Stack.Admin(), http.MethodDelete, "/v1/sessions/"+r.Session.Session, nil, nil))
+	r.end(t)
 	chain, _ := r.arrived(t, 4)
 	check.Must(t, r.node.End(t, syscall.SIGTERM))
 	files, err := filepath.Glob(r.node.At("one/reputation.db*"))
@@ -238,12 +232,12 @@ func TestHandoverAnew(t *testing.T) {
 		check.Must(t, os.Remove(file))
 	}
 	r.node.Start(t)
-	path := "/v1/sessions/" + r.Session.Session + "/score"
+	path := "/v1/sessions/" + r.session + "/score"
 	if status := r.node.Get(t, path, nil); status != http.StatusNotFound {
 		t.Fatalf("a node whose store was removed knows the session: %d", status)
 	}
 	r.stop(t)
-	db, err := sql.Open("sqlite", filepath.Join(r.Dir, "state", "ledger.db"))
+	db, err := sql.Open("sqlite", r.In("state/ledger.db"))
 	check.Must(t, err)
 	_, err = db.ExecContext(t.Context(), `INSERT INTO deliveries (session, number, due, refused)
 		SELECT session, 0, 0, '' FROM receipts WHERE number = 1

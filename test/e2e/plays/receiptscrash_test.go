@@ -29,19 +29,9 @@ egress:
     observe: openai-chat
 `
 
-// callModel calls the model, whatever the answer.
-func (r *crashRig) callModel(agent *http.Client) {
-	post(agent, "https://"+r.Plain()+"/v1/chat/completions",
+func callModel(a kit.Agent) kit.Outcome {
+	return a.Call(http.MethodPost, "/v1/chat/completions",
 		`{"model":"m","messages":[{"role":"user","content":"hello"}]}`)
-}
-
-// post posts JSON and does not care for the answer, which a killed process does not give.
-func post(agent *http.Client, url, body string) {
-	resp, err := agent.Post(url, "application/json", strings.NewReader(body))
-	if err == nil {
-		_, _ = io.Copy(io.Discard, resp.Body)
-		resp.Body.Close()
-	}
 }
 
 // receiptCrash is one play: the sidecar is killed at a point while an agent calls a model, or posts after such a call.
@@ -105,19 +95,20 @@ func TestReceiptsCrash(t *testing.T) {
 }
 
 func (r *crashRig) playReceipts(t *testing.T, c receiptCrash) {
-	agent, event, s := r.enter(withPatience(t), t)
+	agent := r.enter(t)
+	session := agent.Session.Session
 	if c.posts {
-		r.callModel(agent)
-		r.waitForReceipts(t, s.Session, 1)
+		callModel(agent)
+		r.waitForReceipts(t, session, 1)
 	}
 	r.arm(t, "serve", c.points...)
 	tried := make(chan struct{})
 	go func() {
 		defer close(tried)
 		if c.posts {
-			post(agent, "https://"+r.Plain()+"/posts/"+event, `{"a":1}`)
+			post(agent, "/posts/"+agent.Event)
 		} else {
-			r.callModel(agent)
+			callModel(agent)
 		}
 	}()
 	r.crashed(t, "serve")
@@ -136,7 +127,7 @@ func (r *crashRig) playReceipts(t *testing.T, c receiptCrash) {
 	if c.posts {
 		want = max(want+1, 2)
 	}
-	chain := r.waitForReceipts(t, s.Session, want)
+	chain := r.waitForReceipts(t, session, want)
 	if len(chain) == 0 {
 		return
 	}
@@ -162,7 +153,6 @@ func (r *crashRig) waitForReceipts(t *testing.T, session string, want int) (chai
 	return r.verified(t, session, stored)
 }
 
-// stored returns the receipts of a session that the ledger has.
 func (r *crashRig) stored(t *testing.T, session string) []ledger.Receipt {
 	t.Helper()
 	var from interface {
@@ -171,7 +161,7 @@ func (r *crashRig) stored(t *testing.T, session string) []ledger.Receipt {
 	}
 	var err error
 	if r.dsn == "" {
-		from, err = sqlite.OpenCopy(t.Context(), r.in("state/ledger.db"))
+		from, err = sqlite.OpenCopy(t.Context(), r.In("state/ledger.db"))
 	} else {
 		from, err = postgres.Open(t.Context(), r.dsn, postgres.Options{Now: time.Now, Instance: "the test"})
 	}
@@ -181,7 +171,6 @@ func (r *crashRig) stored(t *testing.T, session string) []ledger.Receipt {
 	return stored
 }
 
-// verified verifies the chain of a session.
 func (r *crashRig) verified(t *testing.T, session string, stored []ledger.Receipt) (chain []interaction.Receipt) {
 	t.Helper()
 	open, before := r.opener(t), ""
@@ -203,10 +192,9 @@ func (r *crashRig) verified(t *testing.T, session string, stored []ledger.Receip
 	return chain
 }
 
-// opener opens the receipts that the deployment has signed since it was last started.
 func (r *crashRig) opener(t *testing.T) interaction.Opener {
 	t.Helper()
-	c, err := config.LoadSidecar(r.in(devstack.SidecarFile))
+	c, err := config.LoadSidecar(r.In(devstack.SidecarFile))
 	check.Must(t, err)
 	roots, err := config.ReadRoots(c.Trust.Registry, c.Trust.Auditor)
 	check.Must(t, err)

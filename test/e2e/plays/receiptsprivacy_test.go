@@ -26,7 +26,6 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/process/daemon"
-	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
@@ -50,26 +49,24 @@ const privacyRules = modelRule + `
 // sayPrivately is the upstream: a model that asks for a tool first, and an MCP server.
 func sayPrivately(req *http.Request, w http.ResponseWriter) {
 	body, _ := io.ReadAll(req.Body)
-	w.Header().Set("Content-Type", "application/json")
 	quote := func(s string) string { raw, _ := json.Marshal(s); return string(raw) }
 	switch {
 	case req.URL.Path == "/mcp":
-		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":%s}],"isError":false}}`,
-			quote(secretMCP))
+		kit.AnswerJSON(w, `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":`+quote(secretMCP)+
+			`}],"isError":false}}`)
 	case req.URL.Path != "/v1/chat/completions":
 		w.WriteHeader(http.StatusCreated)
 	case bytes.Contains(body, []byte(`"role":"tool"`)):
 		w.Header().Set("Content-Type", "text/event-stream")
 		fmt.Fprintf(w,
-			"data: {\"id\":\"c2\",\"model\":\"m-1\",\"choices\":[{\"index\":0,\"delta\":{\"content\":%s},\"finish_reason\":"+
-				"\"stop\"}]}\n\ndata: [DONE]\n\n", quote(secretSaid))
+			`data: {"id":"c2","model":"m-1","choices":[{"index":0,"delta":{"content":%s},"finish_reason":"stop"}]}`+
+				"\n\ndata: [DONE]\n\n", quote(secretSaid))
 	default:
 		arguments := fmt.Sprintf(`{"topic":%q}`, secretTopic)
-		fmt.Fprintf(w,
-			`{"id":"c1","model":"m-1","choices":[{"index":0,`+
-				`"message":{"role":"assistant","content":%s,"tool_calls":[{"id":"call_1","type":"function",`+
-				`"function":{"name":"lookup","arguments":%s}}]},"finish_reason":"tool_calls"}],`+
-				`"usage":{"prompt_tokens":30,"completion_tokens":9}}`, quote(secretSaid), quote(arguments))
+		kit.AnswerJSON(w, fmt.Sprintf(`{"id":"c1","model":"m-1","choices":[{"index":0,"message":{"role":"assistant",`+
+			`"content":%s,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"lookup","arguments":%s}}]},`+
+			`"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":30,"completion_tokens":9}}`,
+			quote(secretSaid), quote(arguments)))
 	}
 }
 
@@ -80,21 +77,15 @@ func TestReceiptsPrivacy(t *testing.T) {
 	t.Parallel()
 	r := newCrashRig(t, kit.Program(t), "", privacyRules)
 	r.holdWith(sayPrivately)
-	ctx := withPatience(t)
-	agent, event, s := r.enter(ctx, t)
+	ctx, agent := t.Context(), r.enter(t)
+	agent.Header = http.Header{"Accept": {"application/json, text/event-stream"}}
+	session := agent.Session.Session
 	send := func(path string, body any) {
 		t.Helper()
 		raw, err := json.Marshal(body)
 		check.Must(t, err)
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+r.Plain()+path, bytes.NewReader(raw))
-		check.Must(t, err)
-		req.Header.Set("Content-Type", "application/json")
-		req.Header.Set("Accept", "application/json, text/event-stream")
-		resp, err := agent.Do(req)
-		check.Must(t, err)
-		defer resp.Body.Close()
-		if answer, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode >= 300 {
-			t.Fatalf("%s: %d %s, %v", path, resp.StatusCode, answer, err)
+		if o := agent.Call(http.MethodPost, path, string(raw)); o.Code != "" {
+			t.Fatalf("%s: %+v", path, o)
 		}
 	}
 	type object = map[string]any
@@ -111,8 +102,8 @@ func TestReceiptsPrivacy(t *testing.T) {
 					"function": object{"name": "lookup", "arguments": fmt.Sprintf(`{"topic":%q}`, secretTopic)}}}},
 		object{"role": "tool", "tool_call_id": "call_1", "content": secretResult})
 	send("/v1/chat/completions", object{"model": "m", "messages": messages, "tools": tools, "stream": true})
-	send("/posts/"+event, object{"a": 1})
-	chain := r.waitForReceipts(t, s.Session, 3)
+	send("/posts/"+agent.Event, object{"a": 1})
+	chain := r.waitForReceipts(t, session, 3)
 	if second := chain[1].Model; second == nil || len(second.ReturnedCalls) != 1 || chain[1].RelayedCount != 1 ||
 		chain[1].Relayed[0].CallID != second.ReturnedCalls[0] {
 		t.Errorf("the session was not followed: %+v", chain[1])
@@ -122,13 +113,11 @@ func TestReceiptsPrivacy(t *testing.T) {
 	for _, path := range []string{"/v1/posts?limit=1000", "/v1/controls", "/v1/confinement", "/v1/ledger", "/metrics"} {
 		left[path] = answerOf(ctx, t, r.Stack.Admin(), path)
 	}
-	var all []ledger.Record
-	check.Must(t, admin.Get(ctx, r.Stack.Admin(), "/v1/posts?limit=1000", &all))
-	for _, p := range all {
+	for _, p := range r.Records(t, "limit=1000") {
 		left[p.ID] = answerOf(ctx, t, r.Stack.Admin(), "/v1/posts/"+p.ID)
 	}
-	check.Must(t, admin.Call(ctx, r.Stack.Admin(), http.MethodDelete, "/v1/sessions/"+s.Session, nil, nil))
-	r.waitForReceipts(t, s.Session, 4)
+	check.Must(t, admin.Call(ctx, r.Stack.Admin(), http.MethodDelete, "/v1/sessions/"+session, nil, nil))
+	r.waitForReceipts(t, session, 4)
 	r.stop(t) // lines of the log may wait to be written
 	check.Must(t, filepath.WalkDir(r.Dir, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
@@ -153,7 +142,7 @@ func TestReceiptsPrivacy(t *testing.T) {
 			t.Errorf("%s has %s", name, what)
 		}
 	}
-	if !bytes.Contains(log, []byte(s.Session)) ||
+	if !bytes.Contains(log, []byte(session)) ||
 		found([]byte("x "+hex.EncodeToString(hashes[0]([]byte(secretTopic))))) == "" {
 		t.Errorf("the search finds nothing in %d files and answers, and a log of %d bytes", len(left), len(log))
 	}
@@ -162,7 +151,6 @@ func TestReceiptsPrivacy(t *testing.T) {
 // encoded matches what may be base64url, such as a part of a token.
 var encoded = regexp.MustCompile(`[A-Za-z0-9_-]{24,}`)
 
-// decoded returns what a text contains in base64url.
 func decoded(text []byte) (all []byte) {
 	for _, part := range encoded.FindAll(text, -1) {
 		if raw, err := base64.RawURLEncoding.DecodeString(string(part)); err == nil {
@@ -228,7 +216,6 @@ func encodings(b []byte) (all [][]byte) {
 	return all
 }
 
-// answerOf returns what the API for operators answers.
 func answerOf(ctx context.Context, t *testing.T, endpoint, path string) []byte {
 	t.Helper()
 	client, base := daemon.Client(config.Endpoint{Unix: strings.TrimPrefix(endpoint, "unix:")})

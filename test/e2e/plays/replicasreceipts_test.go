@@ -17,23 +17,22 @@ import (
 // start of the killed one closes what it left open.
 func TestReplicasMakeReceipts(t *testing.T) {
 	t.Parallel()
-	ctx := withPatience(t)
-	c := newReplicas(ctx, t, kit.Database(t), 2, modelRule)
+	c := newReplicas(t, kit.Database(t), 2, modelRule)
 	const sessions, calls = 6, 5
 	ids := make([]string, sessions)
 	var all sync.WaitGroup
 	for i := range sessions {
 		r := c.all[i%len(c.all)]
-		agent, id := c.session(ctx, t, r)
-		path := fmt.Sprintf("/posts/after-%d", i)
-		answer := c.solvedBy(ctx, t, r, path)
-		ids[i] = id
+		agent, path := c.agent(t, r), fmt.Sprintf("/posts/after-%d", i)
+		answer := c.solvedBy(t, r, path)
+		ids[i] = agent.Session.Session
 		all.Go(func() {
 			for range calls {
-				c.callModel(agent)
+				callModel(agent)
 			}
-			if resp, d := c.try(ctx, t, agent, path, answer); resp.StatusCode != http.StatusCreated {
-				t.Errorf("%s: %d %s", path, resp.StatusCode, d.Code)
+			agent.Header = answer
+			if o := post(agent, path); o.Code != "" {
+				t.Errorf("%s: %+v", path, o)
 			}
 		})
 	}
@@ -46,12 +45,12 @@ func TestReplicasMakeReceipts(t *testing.T) {
 	}
 
 	survivor, victim := c.all[0], c.all[1]
-	staying, kept := c.session(ctx, t, survivor)
-	going, lost := c.session(ctx, t, victim)
+	staying, going := c.agent(t, survivor), c.agent(t, victim)
+	kept, lost := staying.Session.Session, going.Session.Session
 	arrived, let := make(chan struct{}), make(chan struct{})
 	c.holdWith(func(*http.Request, http.ResponseWriter) { arrived <- struct{}{}; <-let })
-	all.Go(func() { c.callModel(staying) })
-	all.Go(func() { c.callModel(going) })
+	all.Go(func() { callModel(staying) })
+	all.Go(func() { callModel(going) })
 	<-arrived
 	<-arrived
 	dead := victim.Processes[len(victim.Processes)-1]
@@ -59,8 +58,8 @@ func TestReplicasMakeReceipts(t *testing.T) {
 	<-dead.Done
 	victim.Processes = victim.Processes[:len(victim.Processes)-1]
 	check.Must(t, victim.StartProcess("serve", devstack.SidecarFile))
-	c.certify(ctx, t, victim)
-	victim.ready(ctx, t)
+	c.certify(t, victim)
+	victim.ready(t)
 	chain := c.chainAt(t, victim, lost, 2)
 	if chain[0].Outcome != interaction.OutcomeIndeterminate || chain[1].Closing == nil ||
 		chain[1].Closing.Reason != interaction.ClosedLost {
@@ -72,7 +71,7 @@ func TestReplicasMakeReceipts(t *testing.T) {
 	c.holdWith(nil)
 	close(let)
 	all.Wait()
-	c.callModel(staying)
+	callModel(staying)
 	if chain := c.chainAt(t, survivor, kept, 2); chain[0].Outcome == interaction.OutcomeIndeterminate ||
 		chain[1].Closing != nil {
 		t.Errorf("the chain of the other replica: %+v", chain)
@@ -82,9 +81,8 @@ func TestReplicasMakeReceipts(t *testing.T) {
 // chainAt waits until a session of a replica has so many receipts, and verifies its chain by the replica's bundle.
 func (c *replicas) chainAt(t *testing.T, r *replica, session string, want int) []interaction.Receipt {
 	t.Helper()
-	at := &crashRig{Deployment: c.Deployment, dsn: c.dsn}
 	deployment := *c.Deployment
-	at.Deployment = &deployment
-	at.Dir = r.Dir
+	deployment.Dir = r.Dir
+	at := &crashRig{Rig: &kit.Rig{Deployment: &deployment}, dsn: c.dsn}
 	return at.waitForReceipts(t, session, want)
 }

@@ -3,9 +3,7 @@ package plays
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,16 +20,11 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/admin"
-	"github.com/actionproof/mediator/internal/devstack"
-	"github.com/actionproof/mediator/internal/problem"
-	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
-	"github.com/actionproof/mediator/test/full"
 )
 
-// crashRules let the agent post to a path of its own in each play.
 const crashRules = `
 actions:
   - name: post
@@ -42,7 +36,7 @@ actions:
 
 // crashRig is a deployment under mediator dev, in front of an upstream that counts what arrives.
 type crashRig struct {
-	*trial.Deployment
+	*kit.Rig
 	binary string
 	dsn    string // of the ledger's database; empty for a file
 
@@ -66,32 +60,23 @@ func newCrashRig(t *testing.T, binary, dsn string, more ...string) *crashRig {
 // prepareCrashRig is newCrashRig without the start.
 func prepareCrashRig(t *testing.T, binary, dsn string, more ...string) *crashRig {
 	t.Helper()
-	full.Only(t, "root")
-	d, err := trial.New(t.TempDir())
-	check.Must(t, err)
-	r := &crashRig{Deployment: d, binary: binary, dsn: dsn, sent: make(map[string]int)}
-	check.Must(t, trial.WriteCertificates(r.Dir, trial.PlainHost))
-	r.PlainAddr = kit.ServeTLS(t, r.Dir, r)
+	r := &crashRig{binary: binary, dsn: dsn, sent: make(map[string]int)}
 	rules := crashRules + strings.Join(more, "")
 	if dsn != "" {
 		rules += "ledger: {postgres: {dsnFile: secrets/ledger-dsn}}\n"
 	}
-	content := r.Files(rules)
-	for name, raw := range content { // a play chooses the next write of the trigger service: nothing else may write there
-		raw = bytes.Replace(kit.Lasting(raw), []byte("@every 1s"), []byte("@every 1h"), 1)
-		if name == devstack.SidecarFile || name == devstack.TriggerFile || name == devstack.ControlFile {
-			raw = append(raw, "confine: {write: [failpoint]}\n"...)
+	r.Rig = kit.PrepareRig(t, kit.Plain, kit.Serve(r, rules), func(file string) string {
+		if strings.Contains(file, "\ncustody: ") && !strings.Contains(file, "\nowners:") { // all processes but the node
+			file += "confine: {write: [failpoint]}\n"
 		}
-		content[name] = raw
-	}
-	check.Must(t, errors.Join(devstack.Prepare(r.Dir, content), os.Mkdir(r.in("failpoint"), 0o700)))
-	kit.Write(t, r.in("secrets/ledger-dsn"), dsn)
+		// A play chooses the next write of the trigger service: nothing else may write there.
+		return strings.Replace(file, "@every 1s", "@every 1h", 1)
+	})
+	check.Must(t, os.Mkdir(r.In("failpoint"), 0o700))
+	kit.Write(t, r.In("secrets/ledger-dsn"), dsn)
 	return r
 }
 
-func (r *crashRig) in(name string) string { return filepath.Join(r.Dir, name) }
-
-// startUntilEnd starts all processes, and ends them with the test.
 func (r *crashRig) startUntilEnd(t *testing.T) {
 	t.Helper()
 	r.start(t)
@@ -103,7 +88,6 @@ func (r *crashRig) startUntilEnd(t *testing.T) {
 	})
 }
 
-// start starts all processes, as mediator dev does, and returns when they are ready.
 func (r *crashRig) start(t *testing.T) {
 	t.Helper()
 	lines := r.launch(t)
@@ -129,7 +113,6 @@ func (r *crashRig) launch(t *testing.T) *bufio.Scanner {
 	return bufio.NewScanner(out)
 }
 
-// stop ends all processes as an operator does.
 func (r *crashRig) stop(t *testing.T) {
 	t.Helper()
 	check.Must(t, r.supervisor.Process.Signal(syscall.SIGTERM))
@@ -155,7 +138,7 @@ func (r *crashRig) ended(t *testing.T, process, how string) {
 	}
 }
 
-func (r *crashRig) failpoint() string { return r.in("failpoint/points") }
+func (r *crashRig) failpoint() string { return r.In("failpoint/points") }
 
 // arm ends a process at the last of these points, once it has passed the others in this order.
 func (r *crashRig) arm(t *testing.T, process string, points ...string) {
@@ -163,7 +146,6 @@ func (r *crashRig) arm(t *testing.T, process string, points ...string) {
 	kit.Write(t, r.failpoint(), process+": "+strings.Join(points, "\n"+process+": "))
 }
 
-// kill sends a signal to a process of the deployment.
 func (r *crashRig) kill(t *testing.T, name string, signal syscall.Signal) {
 	t.Helper()
 	if pid := r.pid(name); pid == 0 {
@@ -202,88 +184,46 @@ func (r *crashRig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.WriteHeader(http.StatusCreated)
 }
 
-// holdWith sets what the upstream does instead of answering.
 func (r *crashRig) holdWith(hold func(*http.Request, http.ResponseWriter)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.hold = hold
 }
 
-// arrived returns how many posts arrived for a path.
 func (r *crashRig) arrived(path string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.sent[path]
 }
 
-// open opens a session for an event.
-func (r *crashRig) open(ctx context.Context, event string) (s admin.Session, err error) {
-	err = admin.Call(ctx, r.Stack.Admin(), http.MethodPost, "/v1/sessions", admin.SessionRequest{Event: event}, &s)
+func (r *crashRig) open(t *testing.T, event string) (s admin.Session, err error) {
+	request := admin.SessionRequest{Event: event}
+	err = admin.Call(t.Context(), r.Stack.Admin(), http.MethodPost, "/v1/sessions", request, &s)
 	return s, err
 }
 
-// enter opens a session for a new event, and returns a client in it.
-func (r *crashRig) enter(ctx context.Context, t *testing.T) (agent *http.Client, event string, s admin.Session) {
+func (r *crashRig) enter(t *testing.T) kit.Agent {
 	t.Helper()
-	event, err := r.DeliverRelease(ctx)
-	check.Must(t, err)
-	s, err = r.open(ctx, event)
-	check.Must(t, err)
-	return agentOf(t, s), event, s
+	return reconnecting(r.OpenAgent(t))
 }
 
-// agentOf is a client in a session.
-func agentOf(t *testing.T, s admin.Session) *http.Client {
-	t.Helper()
-	transport := kit.ProxyTransport(t, s)
+func reconnecting(a kit.Agent) kit.Agent {
+	transport := a.Transport.(*http.Transport)
 	transport.DisableKeepAlives, transport.ExpectContinueTimeout = true, kit.Patience
-	return &http.Client{Timeout: kit.Patience, Transport: transport}
+	return a
 }
 
-// try makes a post. d is the problem document of a refusal.
-func (r *crashRig) try(ctx context.Context, t *testing.T, agent *http.Client, path string, header http.Header) (
-	resp *http.Response, d problem.Details,
-) {
+func post(a kit.Agent, path string) kit.Outcome { return a.Call(http.MethodPost, path, `{"a":1}`) }
+
+func (r *crashRig) records(t *testing.T, event string) []ledger.Record {
 	t.Helper()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+r.Plain()+path, strings.NewReader(`{"a":1}`))
-	check.Must(t, err)
-	if header != nil {
-		req.Header = header.Clone()
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err = agent.Do(req)
-	if err != nil {
-		t.Error(err)
-		return &http.Response{}, d
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode >= 400 {
-		raw, err := io.ReadAll(resp.Body)
-		if err := errors.Join(err, json.Unmarshal(raw, &d)); err != nil {
-			t.Error(err)
-		}
-		kit.WantNothingTold(t, string(raw))
-	}
-	return resp, d
+	other := func(p ledger.Record) bool { return p.Event != event }
+	return slices.DeleteFunc(r.Records(t, "limit=1000"), other)
 }
 
-// records returns the records of an event's calls.
-func (r *crashRig) records(t *testing.T, event string) (ours []ledger.Record) {
-	t.Helper()
-	var all []ledger.Record
-	check.Must(t, admin.Get(context.Background(), r.Stack.Admin(), "/v1/posts?limit=1000", &all))
-	for _, p := range all {
-		if p.Event == event {
-			ours = append(ours, p)
-		}
-	}
-	return ours
-}
-
-// consumed counts the single-use keys that the ledger holds as used.
 func (r *crashRig) consumed(t *testing.T) (n int) {
 	t.Helper()
-	driver, dsn, table := "sqlite", "file:"+r.in("state/ledger.db")+"?mode=ro", "used"
+	driver, dsn, table := "sqlite", "file:"+r.In("state/ledger.db")+"?mode=ro", "used"
 	if r.dsn != "" {
 		driver, dsn, table = "pgx", r.dsn, "actionproof.consumed"
 	}
@@ -292,11 +232,4 @@ func (r *crashRig) consumed(t *testing.T) (n int) {
 	defer db.Close()
 	check.Must(t, db.QueryRow(`SELECT count(*) FROM `+table).Scan(&n))
 	return n
-}
-
-// withPatience is a context for one play.
-func withPatience(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)
-	t.Cleanup(cancel)
-	return ctx
 }

@@ -35,7 +35,7 @@ const soakAgents = 24
 // or raced, each call was answered, and the record of every post agrees with the upstream's own log.
 func TestSoak(t *testing.T) {
 	t.Parallel()
-	s := newSoak(t)
+	s := newAccounted(t, soakRules)
 	samples := s.sample(t)
 	rest := samples.wait(t, "serve")
 
@@ -61,20 +61,12 @@ func TestSoak(t *testing.T) {
 	s.report(t, measured, total)
 }
 
-// growth bounds the median of the last tenth by that of the first, as a factor and with units on top: what is in flight
-// depends on what is broken at the time. comesToRest finds what is held for good.
-var growth = map[string]struct{ factor, more float64 }{
-	"goroutines":  {1.2, 10 * soakAgents},
-	"descriptors": {1.2, 4 * soakAgents},
-}
-
-// report prints the measurements, and fails what has grown.
 func (s *soak) report(t *testing.T, measured map[string][]sample, total tally) {
 	t.Helper()
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 1, ' ', 0)
 	fmt.Fprintf(w, "| process | measure | first tenth | last tenth | most |\n|---|---|---|---|---|\n")
-	for _, process := range soakProcesses {
+	for _, process := range kit.Processes {
 		list := sinceItsStart(measured[process])
 		if kit.Long() && len(list) < 10 {
 			t.Errorf("%s: only %d samples", process, len(list))
@@ -82,11 +74,10 @@ func (s *soak) report(t *testing.T, measured map[string][]sample, total tally) {
 		if len(list) == 0 {
 			continue
 		}
-		for _, m := range sampleMeasures {
-			first, last, most := m.ends(list)
-			g := growth[m.name]
+		for _, m := range measures {
+			first, last, most := ends(list, m.of)
 			fmt.Fprintf(w, "| %s | %s | %.0f | %.0f | %.0f |\n", process, m.name, first, last, most)
-			if kit.Long() && last > first*g.factor+g.more {
+			if kit.Long() && last > first*m.factor+m.more {
 				t.Errorf("%s: %s grew from %.0f to %.0f", process, m.name, first, last)
 			}
 		}
@@ -110,9 +101,9 @@ const (
 func (s *soak) comesToRest(t *testing.T, before sample) {
 	t.Helper()
 	s.stopUpstream()
-	s.kill(t, "control")
-	s.kill(t, "trigger")
-	s.kill(t, "reputation")
+	for _, name := range []string{"control", "trigger", "reputation"} {
+		s.kill(t, name)
+	}
 	defer func() {
 		if t.Failed() {
 			t.Logf("%s It holds:\n%s\nIt does:\n%s", s.atRest, s.descriptors("serve"), s.stacks("serve"))
@@ -130,7 +121,6 @@ func (s *soak) comesToRest(t *testing.T, before sample) {
 	})
 }
 
-// descriptors lists the open files of a process.
 func (s *soak) descriptors(name string) string {
 	open, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", s.Process(name).Cmd.Process.Pid))
 	for i, fd := range open {
@@ -141,7 +131,6 @@ func (s *soak) descriptors(name string) string {
 	return strings.Join(open, "\n") + fmt.Sprintf("\n%d, %v", len(open), err)
 }
 
-// stacks ends a process and returns its goroutines.
 func (s *soak) stacks(name string) string {
 	p := s.Process(name)
 	if err := p.Cmd.Process.Signal(syscall.SIGQUIT); err != nil {
@@ -159,7 +148,7 @@ func (s *soak) stacks(name string) string {
 // quiet fails if the race detector has written to a process's log.
 func (s *soak) quiet(t *testing.T, name string) {
 	t.Helper()
-	log, err := os.ReadFile(filepath.Join(s.Dir, name+".log"))
+	log, err := os.ReadFile(s.In(name + ".log"))
 	if err != nil {
 		t.Error(err)
 	}
@@ -168,7 +157,6 @@ func (s *soak) quiet(t *testing.T, name string) {
 	}
 }
 
-// tally counts what agree has compared.
 type tally struct {
 	records, posts, sent int
 	states               map[ledger.State]int
@@ -178,7 +166,7 @@ type tally struct {
 // outcome could not be written.
 func (s *soak) agree(t *testing.T) tally {
 	t.Helper()
-	store, err := sqlite.Open(t.Context(), filepath.Join(s.Dir, "state", "ledger.db"), sqlite.Options{Now: time.Now})
+	store, err := sqlite.Open(t.Context(), s.In("state/ledger.db"), sqlite.Options{Now: time.Now})
 	check.Must(t, err)
 	defer store.Close()
 	total := tally{states: make(map[ledger.State]int)}
@@ -218,7 +206,6 @@ func (s *soak) agree(t *testing.T) tally {
 	return total
 }
 
-// agreePost compares one record with the upstream's log.
 func (s *soak) agreePost(t *testing.T, p ledger.Record) {
 	t.Helper()
 	s.mu.Lock()

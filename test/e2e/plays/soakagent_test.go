@@ -26,7 +26,6 @@ import (
 // soakPatience is when a call counts as hanging: several times the sum of its timeouts.
 const soakPatience = 15 * time.Minute
 
-// soakAgent calls in its own session, over HTTP/1 or HTTP/2, and now and then as badly as agents do.
 type soakAgent struct {
 	*soak
 	t       *testing.T
@@ -84,12 +83,10 @@ func (a *soakAgent) turn() {
 	}
 }
 
-// content is the body of a post, another each time.
 func (a *soakAgent) content() io.Reader {
 	return strings.NewReader(fmt.Sprintf(`{"agent":%d,"text":%q}`, a.number, strings.Repeat("x", a.draw.IntN(2000))))
 }
 
-// breaking is a body that breaks off.
 type breaking struct{ io.Reader }
 
 func (b *breaking) Read(p []byte) (int, error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"syscall"
 	"testing"
@@ -16,7 +15,6 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// breakage is something that goes wrong for some time.
 type breakage struct {
 	name string
 	// kills breakages end a process. The long form plays them in its first half, so that the second shows growth.
@@ -87,7 +85,6 @@ func (s *soak) breakThings(ctx context.Context, t *testing.T) {
 	}
 }
 
-// pause waits, and reports whether ctx still lives.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -97,18 +94,16 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// busyLedger keeps the ledger's writer waiting, as a careless backup would.
 func busyLedger(ctx context.Context, t *testing.T, s *soak, last time.Duration) {
-	s.mu.Lock()
-	s.busyTill = time.Now().Add(time.Hour)
-	s.mu.Unlock()
-	defer func() {
+	busy := func(till time.Time) {
 		s.mu.Lock()
-		s.busyTill = time.Now()
-		s.mu.Unlock()
-	}()
+		defer s.mu.Unlock()
+		s.busyTill = till
+	}
+	busy(time.Now().Add(time.Hour))
+	defer func() { busy(time.Now()) }()
 	db, err := sql.Open("sqlite",
-		"file:"+filepath.Join(s.Dir, "state", "ledger.db")+"?_pragma=busy_timeout(30000)&_txlock=immediate")
+		"file:"+s.In("state/ledger.db")+"?_pragma=busy_timeout(30000)&_txlock=immediate")
 	if err != nil {
 		t.Error(err)
 		return
@@ -127,7 +122,7 @@ func busyLedger(ctx context.Context, t *testing.T, s *soak, last time.Duration) 
 
 // rewriteBundle changes the bytes of the trust bundle, and not its meaning.
 func rewriteBundle(_ context.Context, t *testing.T, s *soak, _ time.Duration) {
-	err := keyring.UpdateBundle(filepath.Join(s.Dir, devstack.BundleFile), func(b *evidence.Bundle) error {
+	err := keyring.UpdateBundle(s.In(devstack.BundleFile), func(b *evidence.Bundle) error {
 		slices.Reverse(b.Certificates)
 		return nil
 	})

@@ -19,9 +19,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/actionproof/mediator/internal/devstack"
-	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/test/e2e/kit"
-	"github.com/actionproof/mediator/test/full"
 )
 
 // soakRules give each call a path of its own, by which every log can be searched.
@@ -39,8 +37,6 @@ egress:
 ` + kit.Upstream + `timeouts: {forward: 5s, responseHeader: 5s}
 limits: {breaker: {pause: 1s}}
 `
-
-var soakProcesses = []string{"serve", "trigger", "control", "reputation"}
 
 // soak is a deployment in front of an upstream that keeps a log, with everything that TestSoak counts.
 type soak struct {
@@ -71,12 +67,6 @@ type answer struct {
 	unledgered       bool // the ledger was being kept from its work meanwhile
 }
 
-func newSoak(t *testing.T) *soak {
-	t.Helper()
-	full.Only(t, "minutes")
-	return newAccounted(t, soakRules)
-}
-
 // newAccounted starts a deployment in which every log knows each call.
 func newAccounted(t *testing.T, rules string) *soak {
 	t.Helper()
@@ -85,9 +75,8 @@ func newAccounted(t *testing.T, rules string) *soak {
 		sent: make(map[string][]string), counts: make(map[string]int), draw: rand.New(rand.NewPCG(*soakSeed, 0)),
 		lines: make(map[net.Conn]bool),
 	}
-	s.Rig = kit.NewRig(t, kit.Plain, kit.Serve(s, rules), func(file string) string {
-		return strings.Replace(strings.Replace(file, "@every 1s", "@every 1h", 1), "maxAge: "+trial.MaxAge.String(),
-			"maxAge: 10m\nbudget: 1000000", 1)
+	s.Rig = kit.NewRig(t, kit.Plain, kit.Serve(s, rules), kit.ManyPosts, func(file string) string {
+		return strings.Replace(file, "@every 1s", "@every 1h", 1)
 	})
 	return s
 }
@@ -101,7 +90,6 @@ func (s *soak) signal(t *testing.T, name string, signal syscall.Signal) {
 	}
 }
 
-// kill ends a process as a crash does.
 func (s *soak) kill(t *testing.T, name string) {
 	t.Helper()
 	s.signal(t, name, syscall.SIGKILL)
@@ -117,11 +105,12 @@ func (s *soak) restart(t *testing.T, name string) {
 	defer s.processes.Unlock()
 	s.quiet(t, name) // its log begins anew
 	s.Stack.Processes = slices.DeleteFunc(s.Stack.Processes, func(p *devstack.Process) bool { return p.Name == name })
-	if err := s.Stack.StartProcess(name, name+".yaml"); err != nil {
-		t.Errorf("%s: %v", name, err)
+	err := s.Stack.StartProcess(name, name+".yaml")
+	if err == nil {
+		err = s.Stack.WaitFor(t.Context(), s.Process(name), "/readyz")
 	}
-	if err := s.Stack.WaitFor(t.Context(), s.Process(name), "/readyz"); err != nil {
-		t.Error(err)
+	if err != nil { // no Fatal: this is not the test's goroutine
+		t.Errorf("%s: %v", name, err)
 	}
 }
 
@@ -132,19 +121,17 @@ func (s *soak) end(t *testing.T) {
 	if p := s.Process("serve"); p.Err != nil {
 		t.Error(s.Stack.ExitError(p))
 	}
-	for _, name := range soakProcesses {
+	for _, name := range kit.Processes {
 		s.quiet(t, name)
 	}
 }
 
-// stopUpstream closes the connections to the upstream.
 func (s *soak) stopUpstream() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.server.SetKeepAlivesEnabled(false)
 }
 
-// dial is how agents reach the proxy.
 func (s *soak) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, network, address)
@@ -157,7 +144,6 @@ func (s *soak) dial(ctx context.Context, network, address string) (net.Conn, err
 	return line{conn, s}, nil
 }
 
-// line is an agent's connection.
 type line struct {
 	net.Conn
 	s *soak
@@ -170,7 +156,6 @@ func (l line) Close() error {
 	return l.Conn.Close()
 }
 
-// hangUp closes all of the agents' connections.
 func (s *soak) hangUp() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -233,7 +218,6 @@ func (s *soak) answer(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// reset ends a connection with a TCP reset.
 func reset(w http.ResponseWriter) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -243,7 +227,6 @@ func reset(w http.ResponseWriter) {
 	_ = conn.(*tls.Conn).NetConn().Close()
 }
 
-// drip answers over a second.
 func drip(w http.ResponseWriter, r *http.Request) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -258,7 +241,6 @@ func drip(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// outcomes counts the results of calls, and what was broken.
 func (s *soak) outcomes(total tally) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

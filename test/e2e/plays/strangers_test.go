@@ -26,7 +26,6 @@ func TestStrangersWriteLittle(t *testing.T) {
 	t.Parallel()
 	const lines = 64 << 10
 	r := newCrashRig(t, kit.Self(t), "")
-	ctx := withPatience(t)
 	logs := func() int64 { return sizes(t, r.Dir, "*.log") }
 	ledger := func() int64 { return sizes(t, r.Dir, "state/ledger.db*") }
 	logsBefore, ledgerBefore, began := logs(), ledger(), time.Now()
@@ -36,7 +35,7 @@ func TestStrangersWriteLittle(t *testing.T) {
 		check.Must(t, err)
 		defer c.Close()
 	}
-	if _, err := r.DeliverRelease(ctx); err != nil {
+	if _, err := r.DeliverRelease(t.Context()); err != nil {
 		t.Errorf("a delivery beside connections that say nothing: %v", err)
 	}
 	send := func(client *http.Client, url, body string, status int) {
@@ -55,7 +54,7 @@ func TestStrangersWriteLittle(t *testing.T) {
 		send(http.DefaultClient, "http://"+r.Hooks+"/hooks/github", "{}", http.StatusUnauthorized)
 		send(proxy, "http://"+r.Plain()+"/posts/x", "{}", http.StatusProxyAuthRequired)
 	}
-	if _, err := r.DeliverRelease(ctx); err != nil {
+	if _, err := r.DeliverRelease(t.Context()); err != nil {
 		t.Errorf("a delivery after the flood: %v", err)
 	}
 	minutes := 1 + int64(time.Since(began)/time.Minute)
@@ -72,14 +71,14 @@ func TestStrangersWriteLittle(t *testing.T) {
 func TestLinksInAQueue(t *testing.T) {
 	t.Parallel()
 	r := prepareCrashRig(t, kit.Self(t), "")
-	kit.Edit(t, r.in(devstack.TriggerFile), "\nsources:\n",
+	kit.Edit(t, r.In(devstack.TriggerFile), "\nsources:\n",
 		"\nsources:\n  - {name: jobs, queue: {dir: jobs, poll: 20ms}}\n")
-	fresh := r.in("jobs/new")
+	fresh := r.In("jobs/new")
 	check.Must(t, os.MkdirAll(fresh, 0o700))
 	const messages = 8
 	for i := range messages {
 		id := fmt.Sprint(i)
-		err := errors.Join(os.Symlink(r.in(devstack.TriggerFile), filepath.Join(fresh, "link-"+id)),
+		err := errors.Join(os.Symlink(r.In(devstack.TriggerFile), filepath.Join(fresh, "link-"+id)),
 			syscall.Mkfifo(filepath.Join(fresh, "fifo-"+id), 0o600),
 			os.WriteFile(filepath.Join(fresh, "message-"+id), []byte("{}"), 0o600))
 		check.Must(t, err)
@@ -105,7 +104,6 @@ func TestLinksInAQueue(t *testing.T) {
 	}
 }
 
-// sizes adds up the sizes of files.
 func sizes(t *testing.T, dir, pattern string) (n int64) {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, pattern))

@@ -32,7 +32,6 @@ func newRig(t *testing.T) *kit.Rig {
 	return r
 }
 
-// uid has mediator run give the agent this user, instead of one of its own.
 func uid(user int) []string { return []string{"--uid", strconv.Itoa(user)} }
 
 // obedient is an agent under mediator run that evaluates lines of shell from a named pipe.
@@ -82,7 +81,6 @@ func (a *obedient) hear(want string) string {
 	return strings.TrimSpace(line)
 }
 
-// tell has the agent evaluate a line of shell.
 func (a *obedient) tell(line string) {
 	a.t.Helper()
 	var pipe *os.File
@@ -108,7 +106,6 @@ func (a *obedient) post(want string) {
 	a.hear(want)
 }
 
-// pid returns the pid of the process of the run that has this pid in its own namespace.
 func (a *obedient) pid(own string) int {
 	a.t.Helper()
 	for _, pid := range descendants(a.run.Process.Pid) {
@@ -122,7 +119,6 @@ func (a *obedient) pid(own string) int {
 	return 0
 }
 
-// beside starts a command that ends with the test, and returns it with its first line.
 func beside(t *testing.T, uid int, args ...string) (*exec.Cmd, string) {
 	t.Helper()
 	cmd := exec.Command(args[0], args[1:]...)
@@ -170,7 +166,6 @@ func descendants(pid int) []int {
 	return all
 }
 
-// openFolder makes a folder that every user can enter, below a folder that can be entered too.
 func openFolder(t *testing.T, below string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(below, "folder-")

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,7 +19,6 @@ import (
 	"github.com/actionproof/mediator/internal/isolate"
 	"github.com/actionproof/mediator/internal/launch"
 	"github.com/actionproof/mediator/internal/program"
-	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
@@ -70,7 +68,6 @@ type kind struct {
 	none  bool // no namespaces can be made
 }
 
-// change edits the command of such a run before it starts.
 func (k kind) change(t *testing.T, cmd *exec.Cmd) {
 	if k.none {
 		withoutNamespaces(t)(cmd)
@@ -93,13 +90,11 @@ func withNamespaces(t *testing.T, line string) func(*exec.Cmd) {
 	}
 }
 
-// inShell starts a command after a line of shell.
 func inShell(t *testing.T, cmd *exec.Cmd, line string) {
 	cmd.Path = kit.Need(t, "sh")
 	cmd.Args = append([]string{"sh", "-ec", line + `; exec "$0" "$@"`, kit.Self(t)}, cmd.Args[1:]...)
 }
 
-// reachNothing has an agent reach for the sockets and files of the mediator.
 func reachNothing(t *testing.T, r *kit.Rig) {
 	asNobody := func(args ...string) string {
 		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
@@ -107,7 +102,7 @@ func reachNothing(t *testing.T, r *kit.Rig) {
 		out, _, _ := kit.Output(cmd)
 		return out
 	}
-	for _, process := range []string{"serve", "trigger", "control", "reputation"} {
+	for _, process := range kit.Processes {
 		socket := r.Stack.Socket(process)
 		if out := asNobody(kit.Need(t, "curl"), "-sS", "--unix-socket", socket, "http://x/healthz"); out != "" {
 			t.Errorf("the agent reaches %s: %s", socket, out)
@@ -148,8 +143,8 @@ func inheritNothing(t *testing.T, r *kit.Rig) {
 	secret := filepath.Join(t.TempDir(), "closed", "open") // below a folder of mode 0700
 	key := filepath.Join(secret, "key")
 	kit.Write(t, key, "key text")
-	check.Must(t,
-		errors.Join(os.WriteFile(filepath.Join(secret, "secret"), []byte("hidden text"), 0o644), os.Chmod(secret, 0o755)))
+	check.Must(t, errors.Join(os.WriteFile(filepath.Join(secret, "secret"), []byte("hidden text"), 0o644),
+		os.Chmod(secret, 0o755)))
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	check.Must(t, err)
 	defer terminal.Close()
@@ -239,7 +234,6 @@ func notIsolated(t *testing.T, r *kit.Rig) {
 	}
 }
 
-// leaveNothing ends an agent that leaves processes behind, and kills a launcher.
 func leaveNothing(t *testing.T, r *kit.Rig) {
 	for _, signal := range []syscall.Signal{0, syscall.SIGKILL} {
 		a := startObedient(t, r)
@@ -258,7 +252,6 @@ func leaveNothing(t *testing.T, r *kit.Rig) {
 	}
 }
 
-// operatorsShells starts isolated agents from unusual shells.
 func operatorsShells(t *testing.T, r *kit.Rig) {
 	outside, err := os.Readlink("/proc/self/ns/net")
 	check.Must(t, err)
@@ -291,7 +284,6 @@ func operatorsShells(t *testing.T, r *kit.Rig) {
 	}
 }
 
-// onFirst does something before it writes for the first time.
 type onFirst struct {
 	io.Writer
 	do func()
@@ -308,7 +300,7 @@ func (w *onFirst) Write(p []byte) (int, error) {
 // launcherGone: a session whose launcher was killed is over, and its event is done.
 func launcherGone(t *testing.T, r *kit.Rig) {
 	done := func() int {
-		_, out, _ := kit.Invoke(t, "events", "list", "--json", "--trigger", "unix:"+r.Stack.Socket("trigger"))
+		out := kit.Run(t, "events", "list", "--json", "--trigger", "unix:"+r.Stack.Socket("trigger"))
 		return strings.Count(out, `"done"`)
 	}
 	a := startObedient(t, r)
@@ -419,31 +411,21 @@ func cannotBeSetUp(t *testing.T, r *kit.Rig) {
 		falls  bool
 		says   string
 	}{
-		{
-			"a container without user namespaces", denied("namespaces"), true,
-			"new user namespaces are not permitted here (EPERM)",
-		},
-		{
-			"a security module that denies mounts", denied("mounts"), true,
-			"the mounts cannot be made private: permission denied",
-		},
-		{
-			"a security module that denies capabilities", denied("capabilities"), true,
-			"loopback cannot be brought up in the network namespace: operation not permitted",
-		},
-		{
-			"a container that masks parts of /proc", withMounts("mount --bind /dev/null /proc/timer_list"), true,
-			"/proc cannot be mounted, because this container shows its own only in part: operation not permitted",
-		},
+		{"a container without user namespaces", denied("namespaces"), true,
+			"new user namespaces are not permitted here (EPERM)"},
+		{"a security module that denies mounts", denied("mounts"), true,
+			"the mounts cannot be made private: permission denied"},
+		{"a security module that denies capabilities", denied("capabilities"), true,
+			"loopback cannot be brought up in the network namespace: operation not permitted"},
+		{"a container that masks parts of /proc", withMounts("mount --bind /dev/null /proc/timer_list"), true,
+			"/proc cannot be mounted, because this container shows its own only in part: operation not permitted"},
 		{"a sysctl", withoutNamespaces(t), true, "see sysctl user.max_user_namespaces"},
 		{"all namespaces in use", withNamespaces(t, `echo 1 >/proc/sys/user/max_user_namespaces
 unshare --user tail --pid=$$ -f /dev/null >/dev/null 2>&1 &
 while test "$(readlink /proc/$!/ns/user)" = "$(readlink /proc/self/ns/user)"; do sleep 0.01; done`), false,
 			"all namespaces that the machine allows are in use"},
-		{
-			"a file where a folder has to be hidden", withMounts("mount -t tmpfs x /var; touch /var/tmp"), false,
-			"/var/tmp cannot be hidden: not a directory",
-		},
+		{"a file where a folder has to be hidden", withMounts("mount -t tmpfs x /var; touch /var/tmp"), false,
+			"/var/tmp cannot be hidden: not a directory"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			stdout, stderr, err := r.StartRun(t, tt.change, nil, "echo started")
@@ -572,11 +554,6 @@ func TestTypedCommands(t *testing.T) {
 		check.Must(t, typing.Run())
 		a.hear(" 201")
 		wantEntered(t, r, true)
-		_, text, controls := r.Doctor(t)
-		if !slices.Contains(controls[policy.DeclaredOnly], shellControl) ||
-			!strings.Contains(text, "no process was put in from outside") ||
-			!strings.Contains(text, "a file, a FIFO, a socket") {
-			t.Error(text)
-		}
+		wantDeclared(t, r, "no process was put in from outside", "a file, a FIFO, a socket")
 	}
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/observe"
-	"github.com/actionproof/mediator/internal/program"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/signer"
@@ -18,7 +17,6 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// receipt returns the newest record of a post, with the claims of its session receipt.
 func receipt(t *testing.T, r *kit.Rig) (ledger.Record, evidence.SessionReceipt) {
 	t.Helper()
 	posts := r.Records(t, "limit=1&flow=post")
@@ -52,23 +50,33 @@ func wantEntered(t *testing.T, r *kit.Rig, isolated bool) (ledger.Record, eviden
 	return post, c
 }
 
+// wantDeclared runs the doctor, which has to find it only declared that no user has a shell, and to say these texts.
+func wantDeclared(t *testing.T, r *kit.Rig, texts ...string) (controls map[string][]string) {
+	t.Helper()
+	doctor, controls := r.Doctor(t)
+	doctor.Done(texts...)
+	if !slices.Contains(controls[policy.DeclaredOnly], shellControl) {
+		t.Error(doctor.Out)
+	}
+	return controls
+}
+
 // TestQuietRun posts. Its receipt says what was observed. Its daemons are no strangers and do not outlive it.
 func TestQuietRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	_, text, controls := r.Doctor(t)
-	if slices.Contains(controls[policy.ObservedTrue], shellControl) || !strings.Contains(text, "No session is open") {
-		t.Errorf("without a session something is observed\n%s", text)
+	doctor, controls := r.Doctor(t)
+	if slices.Contains(controls[policy.ObservedTrue], shellControl) ||
+		!strings.Contains(doctor.Out, "No session is open") {
+		t.Errorf("without a session something is observed\n%s", doctor.Out)
 	}
 	a := startObedient(t, r)
 	a.tell(`(setsid sh -c 'echo $$; exec sleep 1000' &)`)
 	daemon := a.pid(a.hear(""))
 	a.post(" 201")
-	_, text, controls = r.Doctor(t)
-	declared := controls[policy.DeclaredOnly]
-	if len(controls[policy.ObservedFalse]) > 0 || !slices.Contains(declared, shellControl) ||
-		!slices.Contains(declared, operatorControl) {
-		t.Errorf("with a quiet session:\n%s", text)
+	controls = wantDeclared(t, r)
+	if len(controls[policy.ObservedFalse]) > 0 || !slices.Contains(controls[policy.DeclaredOnly], operatorControl) {
+		t.Errorf("with a quiet session: %v", controls)
 	}
 	post, c := wantEntered(t, r, true)
 	if post.State != ledger.StateForwarded || slices.Contains(c.Observed, "humanOperatorPresent") {
@@ -115,15 +123,11 @@ func TestTaintedRun(t *testing.T) {
 			return func() { a.tell(`kill -9 $!; wait; echo ended`); a.hear("ended") }
 		}, "has a controlling terminal", evidence.SessionReceipt{HumanOperatorPresent: true}, operatorControl},
 		{"a debugger", true, debug, "is traced by a debugger", traced, environment},
-		{
-			"an exec by another process", true, enter(r.User, "sh", "-c", "echo ready; exec sleep 1000"),
-			"was not started by the agent", evidence.SessionReceipt{UserShellAccess: true}, shellControl,
-		},
-		{
-			"an interactive exec", true, enter(r.User, "script", "-qc", "echo ready; exec sleep 1000", "/dev/null"),
+		{"an exec by another process", true, enter(r.User, "sh", "-c", "echo ready; exec sleep 1000"),
+			"was not started by the agent", evidence.SessionReceipt{UserShellAccess: true}, shellControl},
+		{"an interactive exec", true, enter(r.User, "script", "-qc", "echo ready; exec sleep 1000", "/dev/null"),
 			"reads a terminal as its standard input",
-			evidence.SessionReceipt{HumanOperatorPresent: true, HumanPromptPresent: true, UserShellAccess: true}, shellControl,
-		},
+			evidence.SessionReceipt{HumanOperatorPresent: true, HumanPromptPresent: true, UserShellAccess: true}, shellControl},
 		{"a debugger of root at an isolated agent", false, debug, "is traced by a debugger", traced, environment},
 		{"a shell of root in an isolated run", false, func(t *testing.T, a *obedient) func() {
 			shell := fmt.Sprintf("nsenter --target %d --all sh -c 'echo ready; exec sleep 1000'", a.pid("1"))
@@ -153,18 +157,13 @@ func TestTaintedRun(t *testing.T) {
 					UserShellAccess: c.UserShellAccess, AgentEnvironmentUserAccessible: c.AgentEnvironmentUserAccessible,
 				}
 				check.WantEqual(t, got, tt.claims)
-				shown := kit.Run(t, "posts", "show", post.ID, "--admin", r.Stack.Admin())
-				for _, want := range []string{"REFUSED unattended run", "session_tainted", tt.finding} {
-					if !strings.Contains(shown, want) {
-						t.Errorf("posts show lacks %q\n%s", want, shown)
-					}
-				}
+				kit.Mediator(t, "posts", "show", post.ID, "--admin", r.Stack.Admin()).Done("REFUSED unattended run",
+					"session_tainted", tt.finding)
 			}
 			refused()
-			status, text, controls := r.Doctor(t)
-			if status != program.Refused || !slices.Contains(controls[policy.ObservedFalse], tt.control) ||
-				!strings.Contains(text, tt.finding) {
-				t.Errorf("status %d\n%s", status, text)
+			doctor, controls := r.Doctor(t)
+			if doctor.Refused(tt.finding); !slices.Contains(controls[policy.ObservedFalse], tt.control) {
+				t.Errorf("observed false: %v", controls[policy.ObservedFalse])
 			}
 			end()
 			refused()
@@ -179,9 +178,8 @@ func TestTaintedRun(t *testing.T) {
 				t.Errorf("%d posts went out", got)
 			}
 			a.end()
-			if status, text, _ := r.Doctor(t); status != 0 {
-				t.Errorf("it does not recover with the end of the session: status %d\n%s", status, text)
-			}
+			doctor, _ = r.Doctor(t)
+			doctor.Done() // it recovers with the end of the session
 		})
 	}
 }
@@ -198,11 +196,7 @@ func TestSessionThatIsNotSeen(t *testing.T) {
 	if slices.ContainsFunc(post.Checks, func(k ledger.Check) bool { return k.Name == "unattended run" }) {
 		t.Errorf("the record claims to have seen something: %+v %+v", c, post.Checks)
 	}
-	_, text, controls := r.Doctor(t)
-	if !slices.Contains(controls[policy.DeclaredOnly], shellControl) ||
-		!strings.Contains(text, "not started by mediator run") {
-		t.Errorf("%s", text)
-	}
+	wantDeclared(t, r, "not started by mediator run")
 	if looks := observe.OfRuns([]*observe.Run{nil}); len(looks) != 4 {
 		t.Errorf("%d looks", len(looks))
 	}

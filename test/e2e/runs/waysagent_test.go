@@ -30,7 +30,6 @@ import (
 // agentPatience bounds the agent's waits. It is short, since a closed way may be silent.
 var agentPatience = 5 * time.Second
 
-// runWay is the agent's process.
 func runWay(args []string) int {
 	name := args[0]
 	try := allowed[name]
@@ -52,7 +51,6 @@ func runWay(args []string) int {
 	return 0
 }
 
-// dial connects, sends text and waits for an answer.
 func dial(network, address, text string) func() error {
 	return func() error {
 		c, err := net.DialTimeout(network, address, agentPatience)
@@ -64,7 +62,6 @@ func dial(network, address, text string) func() error {
 	}
 }
 
-// talk sends text and returns nil for any answer but a refusal of the mediator.
 func talk(c net.Conn, text string) error {
 	_ = c.SetDeadline(time.Now().Add(agentPatience))
 	if _, err := io.WriteString(c, text); err != nil {
@@ -90,23 +87,30 @@ func send(network, address string) func() error {
 			return err
 		}
 		defer c.Close()
-		_, err = io.WriteString(c, "a secret")
+		_, err = io.WriteString(c, secret)
 		return err
 	}
 }
 
-func proxied(lines ...string) func() error {
-	return dial("tcp", "127.0.0.1:8181", strings.Join(lines, "\r\n")+"\r\n\r\n")
+func proxied(lines ...string) func() error { return plain("127.0.0.1:8181", lines...) }
+
+func get(host, path string) func() error {
+	return proxied("GET http://"+host+path+" HTTP/1.1", "Host: "+host)
 }
 
-func get(url, host string) func() error { return proxied("GET "+url+" HTTP/1.1", "Host: "+host) }
+func toNode(path string) func() error {
+	return proxied("POST http://mediator.internal"+path+" HTTP/1.1", "Host: mediator.internal", "Content-Length: 0")
+}
 
-// connectTo asks the proxy for a tunnel.
+// plain makes a request in cleartext without the proxy.
+func plain(address string, lines ...string) func() error {
+	return dial("tcp", address, strings.Join(lines, "\r\n")+"\r\n\r\n")
+}
+
 func connectTo(authority string) func() error {
 	return proxied("CONNECT "+authority+" HTTP/1.1", "Host: "+authority)
 }
 
-// inTunnel opens a tunnel through the proxy and continues in it.
 func inTunnel(authority string, then func(net.Conn) error) func() error {
 	return func() error {
 		c, err := net.DialTimeout("tcp", "127.0.0.1:8181", agentPatience)
@@ -119,6 +123,14 @@ func inTunnel(authority string, then func(net.Conn) error) func() error {
 		}
 		return then(c)
 	}
+}
+
+func tunneled(lines ...string) func() error {
+	return inTunnel(worldHost+":443", withTLS(worldHost, writing(lines...)))
+}
+
+func tunneledHTTP2(fields ...string) func() error {
+	return inTunnel(worldHost+":443", withTLS(worldHost, overHTTP2(fields...), "h2"))
 }
 
 // straight connects to an address without the proxy, and continues there.
@@ -137,7 +149,6 @@ func writing(lines ...string) func(net.Conn) error {
 	return func(c net.Conn) error { return talk(c, strings.Join(lines, "\r\n")+"\r\n\r\n") }
 }
 
-// withTLS shakes hands for a server name and continues inside.
 func withTLS(name string, then func(net.Conn) error, protocols ...string) func(net.Conn) error {
 	return func(c net.Conn) error {
 		_ = c.SetDeadline(time.Now().Add(agentPatience))
@@ -149,7 +160,6 @@ func withTLS(name string, then func(net.Conn) error, protocols ...string) func(n
 	}
 }
 
-// overHTTP2 sends one request with exactly these header fields, and returns nil for the status 200.
 func overHTTP2(fields ...string) func(net.Conn) error {
 	return func(c net.Conn) error {
 		_ = c.SetDeadline(time.Now().Add(agentPatience))
@@ -187,7 +197,6 @@ func overHTTP2(fields ...string) func(net.Conn) error {
 	}
 }
 
-// client is the usual HTTP client with the proxy.
 func client(method, url string) func() error {
 	return func() error {
 		_ = os.Setenv("HTTPS_PROXY", "http://127.0.0.1:8181")
@@ -219,12 +228,10 @@ func fetch(method, url string) error {
 	return nil
 }
 
-// nextEvent opens the pod's session for the next event. One comes each second.
 func nextEvent() error {
-	return get("http://mediator.internal/v1/event/next?wait=10s", "mediator.internal")()
+	return get("mediator.internal", "/v1/event/next?wait=10s")()
 }
 
-// post makes the one post that a rule allows, for a fresh event.
 func post() error {
 	if err := nextEvent(); err != nil {
 		return err
@@ -248,7 +255,6 @@ func post() error {
 	}))()
 }
 
-// bySocket makes a socket by hand, and sends a payload to a destination.
 func bySocket(family, kind, protocol int, to unix.Sockaddr, payload []byte,
 	options ...func(fd int) error) func() error {
 	return func() error {
@@ -266,13 +272,26 @@ func bySocket(family, kind, protocol int, to unix.Sockaddr, payload []byte,
 	}
 }
 
+func packet(protocol int, payload []byte) func() error {
+	return bySocket(unix.AF_INET, unix.SOCK_RAW, protocol, inet(stranger, 0), payload)
+}
+
+func datagram(address string, port int, options ...func(fd int) error) func() error {
+	return bySocket(unix.AF_INET, unix.SOCK_DGRAM, 0, inet(address, port), []byte(secret), options...)
+}
+
+func icmpv6(message string) func() error {
+	to := &unix.SockaddrInet6{Addr: [16]byte{0xfd, 0x77, 15: 1}}
+	return bySocket(unix.AF_INET6, unix.SOCK_RAW, unix.IPPROTO_ICMPV6, to, []byte(message))
+}
+
 func inet(address string, port int) *unix.SockaddrInet4 {
 	return &unix.SockaddrInet4{Addr: netip.MustParseAddr(address).As4(), Port: port}
 }
 
 // echoRequest is an ICMP echo request (RFC 792) with its checksum.
 func echoRequest() []byte {
-	b := append([]byte{8, 0, 0, 0, 0, 1, 0, 1}, "a secret"...)
+	b := append([]byte{8, 0, 0, 0, 0, 1, 0, 1}, secret...)
 	binary.BigEndian.PutUint16(b[2:], checksum(b))
 	return b
 }
@@ -288,7 +307,6 @@ func checksum(b []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// ipv4Packet is a whole packet from any source.
 func ipv4Packet(protocol byte, from, to string, payload []byte) []byte {
 	src, dst := netip.MustParseAddr(from).As4(), netip.MustParseAddr(to).As4()
 	b := []byte{0x45, 0, 0, byte(20 + len(payload)), 0, 1, 0, 0, 64, protocol, 0, 0}
@@ -342,14 +360,13 @@ func segment(from, to uint16) []byte {
 	return b
 }
 
-// frame sends a whole Ethernet frame from a packet socket.
 func frame(options ...func(fd int) error) func() error {
 	return func() error {
 		dev, err := net.InterfaceByName("eth0")
 		if err != nil {
 			return err
 		}
-		datagram := append([]byte{0, 99, 0, 99, 0, 16, 0, 0}, "a secret"...)
+		datagram := append([]byte{0, 99, 0, 99, 0, 16, 0, 0}, secret...)
 		b := append(bytes.Repeat([]byte{0xff}, 6), dev.HardwareAddr...)
 		b = append(append(b, 8, 0), ipv4Packet(unix.IPPROTO_UDP, podAddress, worldAddress, datagram)...)
 		to := &unix.SockaddrLinklayer{Protocol: htons(unix.ETH_P_IP), Ifindex: dev.Index, Halen: 6}
@@ -403,7 +420,7 @@ func fastOpen(address string, port int) func() error {
 			return err
 		}
 		defer unix.Close(fd)
-		err = unix.Sendto(fd, []byte("a secret"), unix.MSG_FASTOPEN, inet(address, port))
+		err = unix.Sendto(fd, []byte(secret), unix.MSG_FASTOPEN, inet(address, port))
 		if errors.Is(err, unix.EINPROGRESS) {
 			return nil
 		}

@@ -67,14 +67,12 @@ func newNetNS(t *testing.T) *netns {
 	return ns
 }
 
-// do calls f on the namespace's thread. Its sockets and processes belong to the namespace.
 func (ns *netns) do(f func()) {
 	done := make(chan struct{})
 	ns.calls <- func() { defer close(done); f() }
 	<-done
 }
 
-// sh runs commands in the namespace.
 func (ns *netns) sh(t *testing.T, script string) string {
 	t.Helper()
 	out, err := ns.output(exec.Command("sh", "-ec", script))
@@ -134,7 +132,6 @@ upstreams:
   - {host: "127.0.0.1:8183", networks: [127.0.0.0/8]}
 `
 
-// worldNames is what the world's resolver knows.
 var worldNames = map[string]string{
 	"api.example.org": worldAddress, "rebinding.example.org": "127.0.0.1", "metadata.example.org": "169.254.169.254",
 	"nat64.example.org": "64:ff9b::a9fe:a9fe", "6to4.example.org": "2002:a9fe:a9fe::1",
@@ -156,7 +153,6 @@ func newPod(t *testing.T) *pod {
 	return p
 }
 
-// connect lays the wire between the namespaces, and taps it.
 func (p *pod) connect() {
 	p.pod.do(func() { p.thread = unix.Gettid() })
 	// The tests listen to every frame, so the kernel must send none by itself.
@@ -177,9 +173,7 @@ func (p *pod) connect() {
 			p.taps[i], err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC,
 				int(htons(unix.ETH_P_ALL)))
 		})
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		check.Must(p.t, err)
 		p.t.Cleanup(func() { _ = unix.Close(p.taps[i]) })
 	}
 }
@@ -199,9 +193,7 @@ func (p *pod) left() []string {
 			if errors.Is(err, unix.EAGAIN) {
 				break
 			}
-			if err != nil {
-				p.t.Fatal(err)
-			}
+			check.Must(p.t, err)
 			ll, ok := from.(*unix.SockaddrLinklayer)
 			if !ok || ll.Hatype == unix.ARPHRD_LOOPBACK ||
 				(ll.Pkttype == unix.PACKET_OUTGOING) != (kind == unix.PACKET_OUTGOING) {
@@ -242,15 +234,10 @@ func describeFrame(b []byte) string {
 	}
 }
 
-// startWorld starts the API and the resolver.
 func (p *pod) startWorld() {
-	if err := trial.WriteCertificates(p.Dir, worldHost); err != nil {
-		p.t.Fatal(err)
-	}
+	check.Must(p.t, trial.WriteCertificates(p.Dir, worldHost))
 	cert, err := tls.LoadX509KeyPair(filepath.Join(p.Dir, "api.pem"), filepath.Join(p.Dir, "api.key"))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	check.Must(p.t, err)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/redirect", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://169.254.169.254/latest/meta-data/", http.StatusFound)
@@ -259,9 +246,7 @@ func (p *pod) startWorld() {
 	for _, port := range []string{"443", "80"} {
 		var l net.Listener
 		p.world.do(func() { l, err = net.Listen("tcp", worldAddress+":"+port) })
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		check.Must(p.t, err)
 		if port == "443" {
 			l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}})
 		}
@@ -271,9 +256,7 @@ func (p *pod) startWorld() {
 	}
 	var dns net.PacketConn
 	p.world.do(func() { dns, err = net.ListenPacket("udp", worldAddress+":53") })
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	check.Must(p.t, err)
 	p.t.Cleanup(func() { _ = dns.Close() })
 	go resolve(dns)
 }
@@ -307,30 +290,21 @@ func resolve(conn net.PacketConn) {
 	}
 }
 
-// startMediator starts the processes as the mediator's user, with the world's resolver.
 func (p *pod) startMediator() {
 	files := p.Files(podRules)
-	if err := errors.Join(os.Chmod(p.Dir, 0o711), devstack.Prepare(p.Dir, files), p.CopySelf(),
-		os.WriteFile(filepath.Join(p.Dir, "resolv.conf"), []byte("nameserver "+worldAddress+"\n"), 0o644)); err != nil {
-		p.t.Fatal(err)
-	}
+	check.Must(p.t, errors.Join(os.Chmod(p.Dir, 0o711), devstack.Prepare(p.Dir, files), p.CopySelf(),
+		os.WriteFile(filepath.Join(p.Dir, "resolv.conf"), []byte("nameserver "+worldAddress+"\n"), 0o644)))
 	err := filepath.Walk(p.Dir, func(path string, _ os.FileInfo, err error) error {
 		return errors.Join(err, os.Lchown(path, mediatorUID, mediatorUID))
 	})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	check.Must(p.t, err)
 	cmd := exec.Command("unshare", "-m", "sh", "-ec", `mount --bind "$0/resolv.conf" /etc/resolv.conf
 		exec setpriv --reuid=10001 --regid=10001 --clear-groups "$0/mediator" dev --quiet --dir "$0"`, p.Dir)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	check.Must(p.t, err)
 	cmd.Stderr = os.Stderr
 	p.pod.do(func() { err = cmd.Start() })
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	check.Must(p.t, err)
 	p.t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_, _ = io.Copy(io.Discard, out)
@@ -348,7 +322,6 @@ func (p *pod) startMediator() {
 	}
 }
 
-// install has mediator guard install its rules in the pod.
 func (p *pod) install() {
 	p.t.Helper()
 	if out, err := p.guard(); err != nil {
@@ -361,31 +334,23 @@ func (p *pod) guard(args ...string) (string, error) {
 		exec.Command(p.Self, append([]string{"guard", "--config", filepath.Join(p.Dir, devstack.SidecarFile)}, args...)...))
 }
 
-// counters returns what the rules have counted.
 func (p *pod) counters() map[string]uint64 {
 	p.t.Helper()
 	// any: the counters are the same
 	rules, err := guard.Rules(guard.Options{UIDs: []uint32{mediatorUID}, Proxy: 8181, Devices: p.devices})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	check.Must(p.t, err)
 	var counted map[string]uint64
 	p.pod.do(func() { counted, err = rules.Count() })
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	check.Must(p.t, err)
 	return counted
 }
 
-// posts returns the newest records, or those of one flow.
 func (p *pod) posts(flow string) []ledger.Record {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), kit.Patience)
 	defer cancel()
 	var posts []ledger.Record
-	if err := admin.Get(ctx, p.Stack.Admin(), "/v1/posts?limit=20&flow="+flow, &posts); err != nil {
-		p.t.Fatal(err)
-	}
+	check.Must(p.t, admin.Get(ctx, p.Stack.Admin(), "/v1/posts?limit=20&flow="+flow, &posts))
 	return posts
 }
 
@@ -406,9 +371,7 @@ func (p *pod) try(way string, until func() bool, capabilities ...uintptr) string
 	cmd.Stdout, cmd.Stderr = &out, &out
 	var err error
 	p.pod.do(func() { err = cmd.Start() })
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	check.Must(p.t, err)
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
 	tick := time.NewTicker(2 * time.Millisecond)
