@@ -45,8 +45,8 @@ func (n *Relay) Kind(path string, text []byte, hash string) (string, error) {
 		return "", refusal.New("statement_malformed",
 			"the document has a signature: leave it out, because the mediator signs for its agent")
 	case dispute.Author(document) != n.AgentID():
-		return "", refusal.New("statement_mismatch", "the document is by %.300q, and this agent is %s", dispute.Author(document),
-			n.AgentID())
+		return "", refusal.New("statement_mismatch", "the document is by %.300q, and this agent is %s",
+			dispute.Author(document), n.AgentID())
 	}
 	return kind, nil
 }

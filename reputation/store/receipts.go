@@ -114,7 +114,8 @@ func add(t db.Tx, a Addition) error {
 	} else {
 		// A concurrent transaction with the same receipts waits here and then finds that next has changed.
 		err = t.One(ErrMoved, `UPDATE sessions SET next = $1, updated = $2, closed = $3
-			WHERE owner = $4 AND session = $5 AND next = $6 AND forked = 0`, last.Number+1, a.At, closed, a.Owner, a.Session, from)
+			WHERE owner = $4 AND session = $5 AND next = $6 AND forked = 0`,
+			last.Number+1, a.At, closed, a.Owner, a.Session, from)
 	}
 	if err != nil {
 		return err

@@ -155,9 +155,9 @@ func (s *Store) Begin(ctx context.Context, session Session, perSubject, total in
 		if _, err := t.Exec(`UPDATE opening SET times = times + 1 WHERE one = 1`); err != nil {
 			return err
 		}
-		open, err := db.ManyIn[struct{ OfSubject, All int }](t, `SELECT coalesce(sum(CASE WHEN subject = $1 THEN 1 ELSE 0 END), 0), count(*) FROM sessions WHERE active = 1
-			AND opened > $2`,
-			session.Caller.Subject, since)
+		open, err := db.ManyIn[struct{ OfSubject, All int }](t,
+			`SELECT coalesce(sum(CASE WHEN subject = $1 THEN 1 ELSE 0 END), 0), count(*) FROM sessions
+			WHERE active = 1 AND opened > $2`, session.Caller.Subject, since)
 		if err != nil {
 			return err
 		}
@@ -250,7 +250,8 @@ func effects(t db.Tx, e Effects) error {
 		}
 	}
 	for _, id := range e.Agents {
-		if _, err := t.Exec(`INSERT INTO agents (agent, since) VALUES ($1, $2) ON CONFLICT DO NOTHING`, id, e.At); err != nil {
+		_, err := t.Exec(`INSERT INTO agents (agent, since) VALUES ($1, $2) ON CONFLICT DO NOTHING`, id, e.At)
+		if err != nil {
 			return err
 		}
 	}

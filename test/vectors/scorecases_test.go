@@ -132,7 +132,8 @@ func timingCases() []*scored {
 		regularity.when("an unfinished answer is one").calls(11, gaps(always(100)), one(5, ended("unfinished"))).
 			gives(10, 0, 6),
 		regularity.when("a post between two calls changes nothing").calls(1).
-			other(&receipt{Post: &interaction.PostMade{Status: 201}}).calls(10, func(_ int, r *receipt) { figures(r).Turnaround = seen(100) }).gives(10, 0, 6),
+			other(&receipt{Post: &interaction.PostMade{Status: 201}}).
+			calls(10, func(_ int, r *receipt) { figures(r).Turnaround = seen(100) }).gives(10, 0, 6),
 	}
 }
 

@@ -17,8 +17,8 @@ const signalDocument = `{"timestamp": 1795176000, "statement": "It will rain.", 
 func (d deployment) statements() artifactsFile {
 	d, r := d.with(evidence.PurposeStatement, "mediator-speaker", "posting-api", "agent-statement-key")
 	typ := interaction.StatementKind.Typ
-	f := artifactsFile{About: "Statements of agents: see docs/vectors.md, Statements.", At: at, Skew: 2, Trust: d.trusting(r),
-		Expected: map[string]expectedJSON{typ: r.expected(600)}}
+	f := artifactsFile{About: "Statements of agents: see docs/vectors.md, Statements.", At: at, Skew: 2,
+		Trust: d.trusting(r), Expected: map[string]expectedJSON{typ: r.expected(600)}}
 	payload := claimsOf(d, interaction.StatementKind, interaction.Statement{
 		Owner: strings.Repeat("o", 43), Agent: "agent:worker-1", Session: "ses_1", EventID: "evt_1",
 		Kind:          interaction.StatesSignal,

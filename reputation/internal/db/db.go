@@ -38,8 +38,8 @@ type DB struct {
 	clock   func(ctx context.Context) (time.Time, error)
 }
 
-// Open opens the schema in the PostgreSQL database that dsn names. If dsn is empty, it opens the SQLite file at path, or
-// creates it. See [postgres.OpenDB] and [sqlite.OpenDB].
+// Open opens the schema in the PostgreSQL database that dsn names. If dsn is empty, it opens the SQLite file at path,
+// or creates it. See [postgres.OpenDB] and [sqlite.OpenDB].
 func Open(ctx context.Context, path, dsn string, s Schema) (*DB, error) {
 	if dsn != "" {
 		tables := strings.ReplaceAll(s.Tables, " TEXT", ` text COLLATE "C"`)

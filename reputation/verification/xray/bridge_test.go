@@ -103,6 +103,11 @@ func governance(final, overall string) any {
 		"overallDecision": overall}
 }
 
+func ask(t *testing.T, b *xray.Bridge, gate string) answer {
+	t.Helper()
+	return b.Ask(t.Context(), gate, question)
+}
+
 func TestBridge(t *testing.T) {
 	const generous = time.Minute // no answer of a busy machine may look slow
 	passed, failed := answer{Status: verification.GatePassed}, answer{Status: verification.GateFailed}
@@ -159,8 +164,9 @@ func TestBridge(t *testing.T) {
 			s := start(t, "0",
 				map[string]any{"orchestrate-task": tt.orchestrates, "govern_proposals": tt.govern, "codex-enforcement": tt.enforce})
 			b := bridge(s.url, generous)
-			if got := [3]answer{b.Ask(t.Context(), verification.GateOrchestrate, question), b.Ask(t.Context(), verification.GateGovern, question),
-				b.Ask(t.Context(), verification.GateEnforce, question)}; got != tt.want {
+			got := [3]answer{ask(t, b, verification.GateOrchestrate), ask(t, b, verification.GateGovern),
+				ask(t, b, verification.GateEnforce)}
+			if got != tt.want {
 				t.Errorf("got %+v\nwant %+v", got, tt.want)
 			}
 			asked := s.calls()
@@ -177,14 +183,14 @@ func TestBridge(t *testing.T) {
 	}
 	t.Run("slow", func(t *testing.T) {
 		s := start(t, "0", map[string]any{"govern_proposals": "slow"})
-		if got := bridge(s.url, 300*time.Millisecond).Ask(t.Context(), verification.GateGovern, question); got != unavailable("timeout") {
+		if got := ask(t, bridge(s.url, 300*time.Millisecond), verification.GateGovern); got != unavailable("timeout") {
 			t.Errorf("got %+v", got)
 		}
 	})
 	for _, how := range []string{"redirect", "garbage"} {
 		t.Run(how, func(t *testing.T) {
 			s := start(t, "0", map[string]any{"http": how})
-			if got := bridge(s.url, generous).Ask(t.Context(), verification.GateGovern, question); got != unavailable("unreachable") {
+			if got := ask(t, bridge(s.url, generous), verification.GateGovern); got != unavailable("unreachable") {
 				t.Errorf("got %+v", got)
 			}
 		})
@@ -202,7 +208,7 @@ func TestToken(t *testing.T) {
 		for token, want := range map[string]answer{"secret-1": {Status: verification.GatePassed},
 			"secret-2": unavailable("unreachable"), "": unavailable("unreachable")} {
 			b := xray.New(xray.Options{Govern: xray.Server{URL: s.url, Token: token, Header: header}, Timeout: time.Minute})
-			if got := b.Ask(t.Context(), verification.GateGovern, question); got != want {
+			if got := ask(t, b, verification.GateGovern); got != want {
 				t.Errorf("%q with the token %q: %+v", header, token, got)
 			}
 		}
@@ -215,18 +221,18 @@ func TestBridgeComesBack(t *testing.T) {
 	log, lines := observer.New(zap.WarnLevel)
 	b := xray.New(xray.Options{Govern: xray.Server{URL: s.url}, Timeout: time.Minute, Log: zap.New(log)})
 	there := answer{Status: verification.GatePassed, Resonance: 1000}
-	if got := b.Ask(t.Context(), verification.GateGovern, question); got != there || lines.Len() != 0 {
+	if got := ask(t, b, verification.GateGovern); got != there || lines.Len() != 0 {
 		t.Fatalf("got %+v, %d warnings", got, lines.Len())
 	}
 	s.stop()
-	if got := b.Ask(t.Context(), verification.GateGovern, question); got != unavailable("unreachable") || lines.Len() != 1 {
+	if got := ask(t, b, verification.GateGovern); got != unavailable("unreachable") || lines.Len() != 1 {
 		t.Errorf("away: %+v, %d warnings", got, lines.Len())
 	}
 	start(t, s.port, answers)
-	if got := b.Ask(t.Context(), verification.GateGovern, question); got != there {
+	if got := ask(t, b, verification.GateGovern); got != there {
 		t.Errorf("back: %+v", got)
 	}
-	if got := b.Ask(t.Context(), verification.GateEnforce, question); got != (answer{Status: verification.GateNotConfigured}) {
+	if got := ask(t, b, verification.GateEnforce); got != (answer{Status: verification.GateNotConfigured}) {
 		t.Errorf("not configured: %+v", got)
 	}
 }
