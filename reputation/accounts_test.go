@@ -19,7 +19,6 @@ import (
 	"github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/test/gatetest"
-	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 	"github.com/actionproof/mediator/test/nodetest"
 )
 
@@ -206,14 +205,8 @@ func TestEnterWithoutTheOwner(t *testing.T) {
 }
 
 func TestEnterReplicas(t *testing.T) {
-	k, dsn := gatetest.New(t), pgtest.Start(t).Database(t)
-	var replicas [2]*nodetest.Node
-	for i := range replicas {
-		s, err := store.Open(context.Background(), "", dsn)
-		must(t, err)
-		t.Cleanup(func() { s.Close() })
-		replicas[i] = nodetest.New(t, k, s, func(o *reputation.Options) { o.Log = zap.NewNop() })
-	}
+	k := gatetest.New(t)
+	replicas := together(t, k, func(o *reputation.Options) { o.Log = zap.NewNop() })
 	const sessions = 40
 	var all sync.WaitGroup
 	for i := range sessions {

@@ -241,7 +241,7 @@ func TestCrash(t *testing.T) {
 // TestCrashOfAReplica ends one of two replicas at each point at which it enters sessions in the log of their agent.
 // Then both enter them at once: each session is there once, and both go on from the same log.
 func TestCrashOfAReplica(t *testing.T) {
-	k, dsn := gatetest.New(t), pgtest.Start(t).Database(t)
+	k, dsn := gatetest.New(t), pgtest.Database(t)
 	kept, err := store.Open(t.Context(), "", dsn)
 	must(t, err)
 	defer kept.Close()

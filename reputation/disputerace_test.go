@@ -1,7 +1,6 @@
 package reputation_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -13,22 +12,17 @@ import (
 	"github.com/actionproof/mediator/reputation"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/dispute"
-	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
-	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 	"github.com/actionproof/mediator/test/nodetest"
 )
 
 func replicas(t *testing.T) (both [2]*court) {
 	t.Helper()
-	k, dsn := gatetest.New(t), pgtest.Start(t).Database(t)
+	k := gatetest.New(t)
 	root, decide := nodetest.Arbiter(t, k)
-	for i := range both {
-		s, err := store.Open(context.Background(), "", dsn)
-		must(t, err)
-		t.Cleanup(func() { s.Close() })
-		c := &court{Node: nodetest.New(t, k, s, func(o *reputation.Options) { o.Disputes.Arbiter = &root }), decide: decide}
+	for i, n := range together(t, k, func(o *reputation.Options) { o.Disputes.Arbiter = &root }) {
+		c := &court{Node: n, decide: decide}
 		c.one, c.two = c.Agent(t, "agent:one").String(), c.Agent(t, "agent:two").String()
 		both[i] = c
 	}

@@ -1,7 +1,6 @@
 package reputation_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -13,7 +12,6 @@ import (
 	"github.com/actionproof/mediator/reputation"
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/test/gatetest"
-	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 	"github.com/actionproof/mediator/test/nodetest"
 )
 
@@ -217,14 +215,7 @@ func TestRemovedForItsAge(t *testing.T) {
 }
 
 func TestReplicas(t *testing.T) {
-	k, dsn := gatetest.New(t), pgtest.Start(t).Database(t)
-	var replicas [2]*nodetest.Node
-	for i := range replicas {
-		s, err := store.Open(context.Background(), "", dsn)
-		must(t, err)
-		t.Cleanup(func() { s.Close() })
-		replicas[i] = nodetest.New(t, k, s)
-	}
+	replicas := together(t, gatetest.New(t))
 	t.Run("receipts", func(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 4 {

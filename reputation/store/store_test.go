@@ -4,36 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/test/check"
-	"github.com/actionproof/mediator/test/full"
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
 var start = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-var server = sync.OnceValues(func() (*pgtest.Server, error) { return pgtest.Launch() })
-
-func TestMain(m *testing.M) {
-	started := false
-	launch := server
-	server = func() (*pgtest.Server, error) { started = true; return launch() }
-	status := m.Run()
-	if started {
-		if s, err := launch(); err == nil {
-			_ = s.Close() // it ends with this process anyway
-		}
-	}
-	os.Exit(status)
-}
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 func each(t *testing.T, test func(t *testing.T, one, two *store.Store)) {
 	t.Helper()
@@ -42,10 +26,7 @@ func each(t *testing.T, test func(t *testing.T, one, two *store.Store)) {
 		test(t, s, s)
 	})
 	t.Run("postgres", func(t *testing.T) {
-		full.Only(t, "PostgreSQL")
-		s, err := server()
-		must(t, err)
-		dsn := s.Database(t)
+		dsn := pgtest.Database(t)
 		test(t, opened(t)(store.Open(t.Context(), "", dsn)), opened(t)(store.Open(t.Context(), "", dsn)))
 	})
 }

@@ -184,12 +184,15 @@ func (w *witness) confirms(check string, t verification.Trace, base int) bool {
 }
 
 func TestFabricators(t *testing.T) {
-	seen := make(map[string]int)
+	seen, rigs := make(map[string]int), make(map[verification.Mode]*rig)
+	for _, mode := range []verification.Mode{verification.ModeObserved, verification.ModeSeed} {
+		rigs[mode] = newRig(t, verification.Options{Mode: mode})
+	}
 	for seed := range uint64(240) {
 		random := rand.New(rand.NewPCG(seed, 18))
 		mode := []verification.Mode{verification.ModeObserved, verification.ModeSeed}[seed%2]
 		honest := []int{2, 6, 40}[seed%3]
-		r := newRig(t, verification.Options{Mode: mode})
+		r := rigs[mode]
 		w, other := &witness{a: r.agent(), asked: -1}, &witness{a: r.agent(), asked: -1}
 		for range 8 + random.IntN(20) {
 			one, two := w, other

@@ -12,9 +12,11 @@ import (
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
 func each(t *testing.T, test func(t *testing.T, s *verification.Store)) {
 	t.Run("SQLite", func(t *testing.T) { test(t, openStore(t, filepath.Join(t.TempDir(), "verification.db"), "")) })
-	t.Run("PostgreSQL", func(t *testing.T) { test(t, openStore(t, "", pgtest.Start(t).Database(t))) })
+	t.Run("PostgreSQL", func(t *testing.T) { test(t, openStore(t, "", pgtest.Database(t))) })
 }
 
 func openStore(t *testing.T, path, dsn string) *verification.Store {
@@ -283,7 +285,7 @@ func TestStoreSQLiteIsDurable(t *testing.T) {
 }
 
 func TestStoreReplicasShareADatabase(t *testing.T) {
-	dsn := pgtest.Start(t).Database(t)
+	dsn := pgtest.Database(t)
 	replicas := []*verification.Store{openStore(t, "", dsn), openStore(t, "", dsn)}
 	before, err := replicas[0].Now(t.Context())
 	must(t, err)

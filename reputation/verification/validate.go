@@ -21,11 +21,8 @@ var pointsOf = []struct {
 	{CheckFollowUp, 15},
 }
 
-// MaxScore is the score of a faultless trace, PassingScore the least that passes. Any violation rejects.
-const (
-	MaxScore     = 105
-	PassingScore = 70
-)
+// MaxScore is the score of a faultless trace. Only such a trace passes: each missing point is a violation.
+const MaxScore = 105
 
 // How a check is known.
 const (
@@ -72,7 +69,7 @@ type Verdict struct {
 }
 
 // Passed reports whether the verification is passed.
-func (v Verdict) Passed() bool { return len(v.Violations) == 0 && v.Score >= PassingScore }
+func (v Verdict) Passed() bool { return len(v.Violations) == 0 && v.Score == MaxScore }
 
 type conditions struct {
 	mode       Mode

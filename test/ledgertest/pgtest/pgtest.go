@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -88,6 +89,37 @@ func Launch(settings ...string) (_ *Server, err error) {
 		return nil, fmt.Errorf("initdb: %w: %s", err, out)
 	}
 	return s, s.restart()
+}
+
+var shared struct {
+	sync.Mutex
+	server *Server
+}
+
+// Main is a TestMain. It ends the server that [Database] has started.
+func Main(m *testing.M) {
+	status := m.Run()
+	if shared.server != nil {
+		_ = shared.server.Close() // it ends with this process anyway
+	}
+	os.Exit(status)
+}
+
+// Database makes an empty database in the one server of a package whose TestMain is [Main]. A test that ends its server
+// starts its own.
+func Database(t testing.TB) (dsn string) {
+	t.Helper()
+	full.Only(t, "PostgreSQL")
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.server == nil {
+		s, err := Launch()
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared.server = s
+	}
+	return shared.server.Database(t)
 }
 
 // Database makes an empty database and returns how to connect to it.
