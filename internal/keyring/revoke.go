@@ -11,14 +11,19 @@ import (
 )
 
 // revoke signs the revocation list again, with the entries in add and without ended ones, which the history has. It
-// returns the token and its entries. From a list that gets too long it also drops retired versions, which are refused
-// anyway.
+// returns the token and its entries.
+//
+// An entry stays until it ends, even if the bundle has no certificate for its key any more: who delivers a bundle can
+// put the old certificate back. Only a list over longList gets shorter: it loses what [shortened] removes.
 func (e *bundleEdit) revoke(ctx context.Context, add []evidence.Revocation) (string, []evidence.Revocation, error) {
 	entries := append([]evidence.Revocation{}, add...)
 	old, _ := e.trust.Revocations()
 	for _, r := range old.Revoked {
-		again := func(n evidence.Revocation) bool { return n.Kind == r.Kind && n.ID == r.ID }
-		if !slices.ContainsFunc(add, again) && e.Options.Now().Before(time.Unix(r.Expires, 0)) {
+		again := slices.IndexFunc(add, func(n evidence.Revocation) bool { return n.Kind == r.Kind && n.ID == r.ID })
+		switch {
+		case again >= 0:
+			entries[again].Expires = max(entries[again].Expires, r.Expires)
+		case e.Options.Now().Before(time.Unix(r.Expires, 0)):
 			entries = append(entries, r)
 		}
 	}
@@ -30,21 +35,48 @@ func (e *bundleEdit) revoke(ctx context.Context, add []evidence.Revocation) (str
 	if o.Now().Unix() <= old.IssuedAt { // of two lists of one second, verifiers do not take the one with less in it
 		o.Now = func() time.Time { return time.Unix(old.IssuedAt+1, 0) }
 	}
-	entries = slices.DeleteFunc(entries, func(r evidence.Revocation) bool {
-		_, retired := e.trust.Retired(r.ID)
-		return r.Kind == evidence.RevokedKey && retired
-	})
-	token, err = e.signList(ctx, entries, o)
+	entries = shortened(entries, len(add))
+	if token, err = e.signList(ctx, entries, o); err != nil {
+		return "", nil, err
+	}
 	artifact := func(r evidence.Revocation) bool { return r.Kind == evidence.RevokedArtifact }
-	if len(token) > longList && slices.ContainsFunc(add, artifact) {
+	version := func(r evidence.Revocation) bool { return evidence.KeyVersion(r.ID) > 0 }
+	switch {
+	case len(token) > longList && slices.ContainsFunc(add, artifact):
 		return "", nil, refusal.New("trust_malformed",
 			"the revocation list is nearly full, and takes no more artifacts: revoke the keys that signed them")
+	case len(token) > fullList && slices.ContainsFunc(add, version):
+		return "", nil, refusal.New("trust_malformed", "the revocation list is full of key versions, and takes no more: "+
+			"revoke the key by its name, which revokes all of its versions")
+	case len(token) > evidence.MaxRevocations:
+		return "", nil, refusal.New("trust_malformed", "the revocation list is full")
 	}
-	return token, entries, err
+	return token, entries, nil
 }
 
-// A revocation list of longList bytes takes no more artifacts, so that keys can be revoked at any time.
-const longList = evidence.MaxRevocations / 4 * 3
+// shortened cuts the reasons of all entries but the new ones, which come first, and the entries of key versions
+// whose key is revoked by its name for as long. The history has both.
+func shortened(entries []evidence.Revocation, added int) []evidence.Revocation {
+	names := make(map[string]int64)
+	for i, r := range entries {
+		if i >= added {
+			entries[i].Reason = "-" // no entry is without one
+		}
+		if r.Kind == evidence.RevokedKey && evidence.KeyVersion(r.ID) == 0 {
+			names[r.ID] = r.Expires
+		}
+	}
+	return slices.DeleteFunc(entries, func(r evidence.Revocation) bool {
+		return r.Kind == evidence.RevokedKey && evidence.KeyVersion(r.ID) > 0 && r.Expires <= names[evidence.KeyName(r.ID)]
+	})
+}
+
+// A revocation list of longList bytes takes no more artifacts, and one of fullList no more key versions: keys can be
+// revoked by their names at any time.
+const (
+	longList = evidence.MaxRevocations / 4 * 3
+	fullList = evidence.MaxRevocations / 16 * 15
+)
 
 func (e *bundleEdit) signList(ctx context.Context, entries []evidence.Revocation, o signer.Options) (string, error) {
 	issuer, err := signer.New(evidence.RevocationListKind(), e.Key, o)
@@ -76,6 +108,9 @@ func (r *Registry) Revoke(ctx context.Context, add []evidence.Revocation,
 			added, err := e.signList(ctx, add, o)
 			if err != nil {
 				return err
+			}
+			if len(added) > evidence.MaxRevocations { // no verifier would read the history
+				return refusal.New("trust_malformed", "%d entries are too many at once: revoke some at a time", len(add))
 			}
 			e.revocations = []string{added}
 		}

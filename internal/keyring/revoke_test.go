@@ -1,48 +1,155 @@
 package keyring_test
 
 import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/archive"
+	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/test/check"
 )
+
+// newRevoking returns a team whose clock goes on with each revocation.
+func newRevoking(t *testing.T) *team {
+	t.Helper()
+	m := newTeam(t)
+	m.tick = time.Second
+	return m
+}
+
+func (m *team) revokeAll(reason string, ids ...string) error {
+	var add []evidence.Revocation
+	for _, id := range ids {
+		add = append(add, evidence.Revocation{Kind: evidence.RevokedKey, ID: id, Reason: reason,
+			Expires: m.now.Add(400 * 24 * time.Hour).Unix()})
+	}
+	_, err := m.registry.Revoke(m.t.Context(), add, func(string) {})
+	return err
+}
+
+func (m *team) read() evidence.Bundle {
+	m.t.Helper()
+	b, _, err := archive.ReadAnyBundle(m.bundle)
+	check.Must(m.t, err)
+	return b
+}
+
+// demanding is a bundle as a process trusts it whose manifest demands a fresh list.
+func (m *team) demanding(b evidence.Bundle) *evidence.Trust {
+	m.t.Helper()
+	return m.trust(b, evidence.SignerPolicy{MaxRevocationAge: time.Hour, Expected: evidence.Expected{
+		Issuers: []string{"key-registry"}, Audiences: []string{"posting-api"}, KeyIDs: []string{m.root.KeyID()},
+		MaxAge: 400 * 24 * time.Hour,
+	}})
+}
+
+// revoked returns those of kids that a process refuses that starts with a bundle.
+func (m *team) revoked(b evidence.Bundle, kids ...string) (refused []string) {
+	m.t.Helper()
+	v, err := evidence.NewVerifier(m.demanding(b), evidence.VerifierOptions{Now: func() time.Time { return m.now }})
+	check.Must(m.t, err)
+	for _, kid := range kids {
+		if v.NotRevoked("attestation", kid) != nil {
+			refused = append(refused, kid)
+		}
+	}
+	return refused
+}
 
 // TestHistoryListIsNoBundleList puts the newest list of the history in the place of the bundle's. It is fresh, and
 // lacks the earlier revocations.
 func TestHistoryListIsNoBundleList(t *testing.T) {
-	m := newTeam(t)
-	m.tick = time.Second
+	m := newRevoking(t)
 	m.revoke("runtime-key:v1")
 	m.now = m.now.Add(100 * 24 * time.Hour)
 	m.revoke("grant-key:v1")
-
-	b, _, err := archive.ReadAnyBundle(m.bundle)
-	check.Must(t, err)
+	b := m.read()
 	h, _, err := archive.ReadHistory(m.bundle, b)
 	if err != nil || len(h.Revocations) != 2 {
 		t.Fatalf("%d lists, %v", len(h.Revocations), err)
 	}
 	stolen := b
 	stolen.Revocations = h.Revocations[1]
-	policy := evidence.SignerPolicy{MaxRevocationAge: time.Hour, Expected: evidence.Expected{
-		Issuers: []string{"key-registry"}, Audiences: []string{"posting-api"}, KeyIDs: []string{m.root.KeyID()},
-		MaxAge: 400 * 24 * time.Hour,
-	}}
-	for _, kid := range []string{"runtime-key:v1", "session-key:v1"} {
-		v, err := evidence.NewVerifier(m.trust(stolen, policy),
-			evidence.VerifierOptions{Now: func() time.Time { return m.now }})
-		check.Must(t, err)
-		if v.NotRevoked("attestation", kid) == nil {
-			t.Errorf("a list without the revocation of runtime-key:v1 says that %s is not revoked", kid)
+	kids := []string{"runtime-key:v1", "session-key:v1"}
+	if got := m.revoked(stolen, kids...); !slices.Equal(got, kids) {
+		t.Errorf("by a list without the revocation of runtime-key:v1, of %q only %q are refused", kids, got)
+	}
+	if got := m.revoked(b, kids...); !slices.Equal(got, kids[:1]) {
+		t.Errorf("by the bundle's list %q are refused", got)
+	}
+	if m.demanding(stolen).Succeeds(m.demanding(b)) == nil {
+		t.Error("the history's list replaces the bundle's")
+	}
+}
+
+// TestLongRevocationList fills the list with versions of one key. Until the list is full it keeps all of them, also
+// those that a later version has retired: otherwise a bundle with a retired version's certificate and without the later
+// one's would bring the version back. When it is full, the key can be revoked by its name.
+func TestLongRevocationList(t *testing.T) {
+	m := newRevoking(t)
+	m.certify(0)
+	c, err := evidence.UnverifiedClaims(evidence.SignerCertificateKind(), m.read().Certificates[0])
+	check.Must(t, err)
+	issuer, err := signer.New(evidence.SignerCertificateKind(), m.registry.Key, m.registry.Options)
+	check.Must(t, err)
+	c.SubjectKeyID = "runtime-key:v9999"
+	latest, _, err := issuer.Sign(t.Context(), c)
+	check.Must(t, err)
+	check.Must(t, keyring.UpdateBundle(m.bundle, func(b *evidence.Bundle) error {
+		b.Certificates = []string{latest}
+		return nil
+	}))
+	var all []string
+	for full := false; !full; {
+		var more []string
+		for i := range 200 {
+			more = append(more, fmt.Sprintf("runtime-key:v%d", len(all)+i+1))
 		}
-		v.SetTrust(m.trust(b, policy))
-		if err := v.NotRevoked("attestation", kid); (err == nil) != (kid == "session-key:v1") {
-			t.Errorf("%s by the bundle's list: %v", kid, err)
+		err := m.revokeAll("a drill of the security team: "+strings.Repeat("x", 150), more...)
+		switch full = errors.Is(err, refusal.New("trust_malformed", "")); {
+		case !full && err != nil:
+			t.Fatal(err)
+		case !full:
+			all = append(all, more...)
 		}
 	}
-	if m.trust(stolen, policy).Succeeds(m.trust(b, policy)) == nil {
-		t.Error("the history's list replaces the bundle's")
+	if len(all) < 2000 {
+		t.Errorf("the list is full after %d versions", len(all))
+	}
+	forged := evidence.Bundle{Revocations: m.read().Revocations}
+	if got := m.revoked(forged, all...); len(got) != len(all) {
+		t.Errorf("of %d versions %d are still revoked", len(all), len(got))
+	}
+	full := m.demanding(m.read())
+	check.Must(t, m.revokeAll("stolen", "grant-key"))
+	check.Must(t, m.revokeAll("stolen", "runtime-key"))
+	check.Must(t, m.demanding(m.read()).Succeeds(full))
+	for range 5 { // there is room again
+		check.Must(t, m.revokeAll(strings.Repeat("x", 200), all[:100]...))
+	}
+	all = append(all, "grant-key:v1", "runtime-key:v9999")
+	if got := m.revoked(m.read(), all...); len(got) != len(all) {
+		t.Errorf("of %d versions %d are revoked by the names of their keys", len(all), len(got))
+	}
+}
+
+// TestTooManyRevocations: a list that no verifier would read is not written, also not into the history.
+func TestTooManyRevocations(t *testing.T) {
+	m := newRevoking(t)
+	var names []string
+	for i := range 2000 {
+		names = append(names, fmt.Sprintf("key-%d", i))
+	}
+	check.WantCode(t, m.revokeAll(strings.Repeat("x", 200), names...), "trust_malformed")
+	m.revoke("runtime-key:v1")
+	if m.revoked(m.read(), "runtime-key:v1") == nil {
+		t.Error("a key is not revoked afterwards")
 	}
 }

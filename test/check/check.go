@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// Must ends the test if err is not nil.
-func Must(t testing.TB, err error) {
+// Must ends the test if any of errs is not nil.
+func Must(t testing.TB, errs ...error) {
 	t.Helper()
-	if err != nil {
+	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
 }
