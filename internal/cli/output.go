@@ -8,10 +8,11 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+
+	"github.com/actionproof/mediator/internal/terminal"
 )
 
 // Print prints a result: v as JSON if asJSON is set, or else the text.
@@ -49,26 +50,15 @@ func newEncoder(w io.Writer) *json.Encoder {
 	return enc
 }
 
-// jsonWriter escapes what steers a terminal. The encoder escapes all below a space, and writes whole values.
+// jsonWriter escapes what steers a terminal. The encoder writes whole values.
 type jsonWriter struct{ w io.Writer }
 
 func (j jsonWriter) Write(text []byte) (int, error) {
-	var plain strings.Builder
-	for _, r := range string(text) {
-		if r != '\n' && steers(r) {
-			fmt.Fprintf(&plain, `\u%04x`, r)
-		} else {
-			plain.WriteRune(r)
-		}
-	}
-	if _, err := io.WriteString(j.w, plain.String()); err != nil {
+	if _, err := j.w.Write(terminal.JSON(text)); err != nil {
 		return 0, err
 	}
 	return len(text), nil
 }
-
-// steers reports whether a character controls a terminal, or turns the direction of a line.
-func steers(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
 
 // PrintJSON prints a result that is always JSON, on one line or, if pretty is set, indented.
 func PrintJSON(c *cobra.Command, pretty bool, v any) error {
@@ -78,28 +68,21 @@ func PrintJSON(c *cobra.Command, pretty bool, v any) error {
 	return WriteJSONLine(c.OutOrStdout(), v)
 }
 
-// Plain returns a writer of text for a terminal. An agent, or the author of a file, may have chosen parts of the text,
-// and must not steer the terminal with them. Control characters, and characters that turn the direction of a line,
-// become question marks. Each Write has to be whole characters.
+// Plain returns a writer of text that cannot steer a terminal: see [terminal.Plain]. Each Write has to be whole
+// characters.
 func Plain(w io.Writer) io.Writer { return plainWriter{w} }
 
 type plainWriter struct{ w io.Writer }
 
 func (p plainWriter) Write(text []byte) (int, error) {
-	plain := strings.Map(func(r rune) rune {
-		if r != '\n' && r != '\t' && steers(r) {
-			return '?'
-		}
-		return r
-	}, string(text))
-	if _, err := io.WriteString(p.w, plain); err != nil {
+	if _, err := io.WriteString(p.w, terminal.Plain(string(text))); err != nil {
 		return 0, err
 	}
 	return len(text), nil
 }
 
-// Unbroken replaces line ends and tabs in foreign text, so that it cannot draw lines or columns of its own.
-func Unbroken(s string) string { return strings.NewReplacer("\n", "?", "\t", "?").Replace(s) }
+// Unbroken is [terminal.Unbroken].
+func Unbroken(s string) string { return terminal.Unbroken(s) }
 
 // Lines returns a writer of lines for a terminal, as [Plain] does. Each Write has to be one line: a value in it cannot
 // draw lines or columns of its own.

@@ -24,6 +24,7 @@ import (
 	"github.com/actionproof/mediator/internal/cli/start"
 	"github.com/actionproof/mediator/internal/launch"
 	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/terminal"
 )
 
 // Main runs the program as this process asks for it, and ends the process.
@@ -51,7 +52,9 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	var usage cli.UsageError
 	var status launch.ExitStatus
 	var endpoint daemon.EndpointError
-	said := cli.Plain(stderr) // errors quote files and peers
+	say := func(format string, args ...any) { // errors quote files and peers
+		fmt.Fprintln(cli.Plain(stderr), terminal.Indented(fmt.Sprintf("mediator: "+format, args...)))
+	}
 	switch {
 	case err == nil:
 		return Done
@@ -60,10 +63,11 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case errors.Is(err, cli.ErrRefused):
 		return Refused
 	case errors.As(err, &usage), errors.As(err, &endpoint):
-		fmt.Fprintf(said, "mediator: %v\nRun \"mediator help\" for the commands.\n", err)
+		say("%v", err)
+		fmt.Fprintln(stderr, `Run "mediator help" for the commands.`)
 		return Usage
 	default:
-		fmt.Fprintf(said, "mediator: %v%s\n", err, daemon.CodeOf(err))
+		say("%v%s", err, daemon.CodeOf(err))
 		return Refused
 	}
 }

@@ -18,6 +18,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/actionproof/mediator/internal/terminal"
 )
 
 // maxFindings bounds the findings of a file.
@@ -30,8 +32,10 @@ type Finding struct {
 	Text         string // what is wrong with the key
 }
 
+// Error returns one line: keys and values of a foreign file draw no lines of their own.
 func (f Finding) Error() string {
-	return fmt.Sprintf("line %d, column %d: %s: %s", f.Line, f.Column, cmp.Or(f.Key, "the file"), f.Text)
+	return terminal.Unbroken(
+		fmt.Sprintf("line %d, column %d: %s: %s", f.Line, f.Column, cmp.Or(f.Key, "the file"), f.Text))
 }
 
 // File is a file with its findings. Checks of values add theirs. The zero value is an empty file.
@@ -91,7 +95,8 @@ func syntaxError(err error) error {
 	text := err.Error()
 	switch at := position.FindStringSubmatchIndex(text); {
 	case at != nil:
-		return fmt.Errorf("line %s, column %s: this is no YAML: %s", text[at[2]:at[3]], text[at[4]:at[5]], text[at[1]:])
+		return fmt.Errorf("line %s, column %s: this is no YAML: %s", text[at[2]:at[3]], text[at[4]:at[5]],
+			terminal.Unbroken(text[at[1]:]))
 	case strings.HasSuffix(text, "no documents in stream"):
 		return errors.New("the file is empty")
 	case strings.HasSuffix(text, "found multiple"):

@@ -28,10 +28,10 @@ func keysRevoke() *cobra.Command {
 		Short: "Revoke keys and artifacts, in the trust bundle's revocation list", Args: cli.NoArgs,
 		Example: `  mediator keys revoke --registry-key registry.key.jwk --audience posting-api --key runtime-key:v2 \
       --reason "the machine was taken over"`,
-		Long: `Adds to the revocation list and signs it anew. Name a key by its kid, or by its name for all of its versions,
-and an artifact by its jti (mediator posts show prints it). Every process and every API that reads the bundle refuses
-what is in the list. Entries stay for --keep, which must cover the lifetime of what they revoke. Without --key and
---artifact the list is signed anew as it is, for a manifest that demands a fresh one.`,
+		Long: `Adds to the revocation list and signs it again. Name a key by its kid, or by its name for all of its
+versions, and an artifact by its jti (posts show prints it). Every process and API that reads the bundle refuses what
+the list names. Entries stay for --keep, which must cover the lifetime of what they revoke. Without --key and
+--artifact the list is only signed again, for a manifest that demands a fresh one.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if len(keys)+len(artifacts) > 0 && reason == "" {
 				return cli.Usagef("say why, with --reason: it is shown with each refusal")
@@ -52,7 +52,7 @@ what is in the list. Entries stay for --keep, which must cover the lifetime of w
 				}
 			}
 			entries, err := registry.Revoke(c.Context(), add, func(kid string) {
-				fmt.Fprintf(c.ErrOrStderr(),
+				fmt.Fprintf(cli.Lines(c.ErrOrStderr()),
 					"no certificate in %s is for key %s: check how it is written, unless it is a root's or retired\n", r.bundle, kid)
 			})
 			if err != nil {
@@ -60,7 +60,7 @@ what is in the list. Entries stay for --keep, which must cover the lifetime of w
 			}
 			var text strings.Builder
 			for _, e := range entries {
-				fmt.Fprintf(&text, "%s %s until %s: %s\n", e.Kind, e.ID, cli.Seconds(e.Expires), e.Reason)
+				fmt.Fprintf(cli.Lines(&text), "%s %s until %s: %s\n", e.Kind, e.ID, cli.Seconds(e.Expires), e.Reason)
 			}
 			fmt.Fprintf(&text, "%d entries in the revocation list of %s", len(entries), r.bundle)
 			return cli.Print(c, asJSON, revoked{r.bundle, entries}, text.String())

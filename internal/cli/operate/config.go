@@ -30,17 +30,17 @@ func configCheck() *cobra.Command {
 		Example: `  mediator config check mediator.yaml policy.yaml manifest.yaml`,
 		Args:    cli.SomeArgs("at least one file"),
 		RunE: func(c *cobra.Command, args []string) error {
-			failed, all := false, []checkedFile{}
+			failed, all, said := false, []checkedFile{}, cli.Plain(c.ErrOrStderr())
 			for _, path := range args {
 				kind, warnings, err := config.CheckFile(path)
 				file := checkedFile{File: path, Kind: kind, Correct: err == nil, Warnings: warnings}
 				for _, w := range warnings {
-					fmt.Fprintf(c.ErrOrStderr(), "%s: warning: %v\n", path, w)
+					fmt.Fprintf(said, "%s: warning: %v\n", path, w)
 				}
 				switch {
 				case err != nil:
 					failed, file.Error = true, err.Error()
-					fmt.Fprintln(c.ErrOrStderr(), err)
+					fmt.Fprintln(said, err)
 				case !asJSON:
 					fmt.Fprintf(c.OutOrStdout(), "%s: a correct %s\n", path, kind)
 				}

@@ -64,7 +64,7 @@ refuses receipts, or if a believed reputation is missing.`,
 			}
 			away := unknown(seen.Confinement)
 			for _, name := range away {
-				fmt.Fprintf(c.ErrOrStderr(),
+				fmt.Fprintf(cli.Lines(c.ErrOrStderr()),
 					"mediator: %s does not say what it observes: start it, name the sidecar's user in its internal.uids, or see "+
 						"its log\n",
 					name)

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/terminal"
 )
 
 const (
@@ -62,11 +63,12 @@ func newLineWriter(w io.Writer) *lineWriter {
 	return l
 }
 
-// Write writes the lines that wait and then this line, at once.
+// Write writes the lines that wait and then this line, at once. An operator may read the log on a terminal.
 func (l *lineWriter) Write(line []byte) (int, error) {
+	plain := terminal.JSON(line)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(line), errors.Join(l.keep(line), l.flush())
+	return len(line), errors.Join(l.keep(plain), l.flush())
 }
 
 // Sync writes the lines that wait.
@@ -99,10 +101,11 @@ type deferredWriter struct{ *lineWriter }
 
 // Write takes a line, which is written within logLinger.
 func (l deferredWriter) Write(line []byte) (int, error) {
+	plain := terminal.JSON(line)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.kept) == 0 {
 		l.timer.Reset(logLinger)
 	}
-	return len(line), l.keep(line)
+	return len(line), l.keep(plain)
 }

@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -11,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // writes notes what is written at once: the messages of its lines.
@@ -36,6 +39,27 @@ func (w *writes) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return fmt.Sprintf("%q", w.all)
+}
+
+// TestLogSteersNoTerminal: what a stranger chose stays in its line, and does nothing to a terminal that shows the log.
+func TestLogSteersNoTerminal(t *testing.T) {
+	const forged = "\u009b2J\u202e\x7f\x1b[2J\n{\"msg\":\"forged\"}\u2066"
+	var out strings.Builder
+	log, later, err := NewLoggers(config.Log{}, "serve", &out)
+	check.Must(t, err)
+	log.Info(forged, zap.String("host", forged), zap.Error(errors.New(forged)))
+	later.Info(forged, zap.Strings("hosts", []string{forged}))
+	check.Must(t, log.Sync())
+	lines := strings.Split(out.String(), "\n")
+	if len(lines) != 3 || strings.ContainsAny(out.String(), "\u009b\u202e\x7f\x1b\u2066") {
+		t.Fatalf("%q", out.String())
+	}
+	for _, line := range lines[:2] {
+		var said struct{ Msg string }
+		if err := json.Unmarshal([]byte(line), &said); err != nil || said.Msg != forged {
+			t.Errorf("%v: %q", err, line)
+		}
+	}
 }
 
 // TestLogLater: a line that can wait does for 5 ms, or until another line is written, which never overtakes it; and no

@@ -113,4 +113,18 @@ func TestHostileErrors(t *testing.T) {
 			t.Errorf("%s: %q", name, e.Said)
 		}
 	}
+	rule, err := json.Marshal(steer)
+	check.Must(t, err)
+	policy := filepath.Join(dir, "policy.json")
+	kit.Write(t, policy, `{"version":"1.0","rules":[{"name":`+string(rule)+`,"when":"("},{`+string(rule)+`:1}]}`)
+	for name, args := range map[string][]string{
+		"rules": {"config", "check", policy}, "the name of a file": {"verify", steer},
+		"usage": {"deployment", "hash", "--" + steer},
+	} {
+		_, _, said := kit.Invoke(t, args...)
+		if strings.ContainsAny(said, "\x1b\u009b\u202e") || strings.Contains(said, "\n9 verified") ||
+			!strings.Contains(said, "9 verified") {
+			t.Errorf("%s: %q", name, said)
+		}
+	}
 }
