@@ -185,11 +185,16 @@ func (p *PastTrust) open(kid string) ([]*certified, error) {
 		return all, nil
 	}
 	var all []*certified
-	for _, at := range p.index.keys[kid] {
+	seen := make(map[string]bool) // an export can repeat a certificate: each is verified once, in its last place
+	for _, at := range slices.Backward(p.index.keys[kid]) {
 		token, err := p.index.read(at)
 		if err != nil {
 			return nil, err
 		}
+		if seen[token] {
+			continue
+		}
+		seen[token] = true
 		s, err := p.pins.openCertificate(token)
 		if err != nil {
 			return nil, err
@@ -200,6 +205,7 @@ func (p *PastTrust) open(kid string) ([]*certified, error) {
 		s.token, s.shared = "", p.index.purposes[s.cert.SubjectPublicKeyHash] == severalPurposes
 		all = append(all, s)
 	}
+	slices.Reverse(all)
 	slices.SortStableFunc(all, func(x, y *certified) int { return cmp.Compare(x.cert.IssuedAt, y.cert.IssuedAt) })
 	if len(p.opened) >= maxOpened {
 		clear(p.opened)

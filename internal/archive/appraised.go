@@ -3,30 +3,61 @@ package archive
 import (
 	"encoding/base64"
 	"encoding/json"
+	"reflect"
 	"strings"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// tokenHeader is what is read of a token's header.
 type tokenHeader struct{ Typ, Kid string }
 
-// readHeader reads the header of a token, of which start is the beginning; it is empty if that cannot be read.
+// readHeader reads the header of a token that begins with start; it is empty if it cannot be read.
 func readHeader(start string) (h tokenHeader) {
 	text, _, _ := strings.Cut(start, ".")
 	if raw, err := base64.RawURLEncoding.DecodeString(text); err == nil {
-		_ = json.Unmarshal(raw, &h) // what cannot be read stays empty
+		_ = json.Unmarshal(raw, &h)
 	}
 	return h
 }
 
-// TypeOf returns the type of which a token says that it is, by its beginning; empty if that cannot be read.
+// payloadOf returns the payload of a token; it is empty if that cannot be read.
+func payloadOf(token string) []byte {
+	_, rest, _ := strings.Cut(token, ".")
+	text, _, _ := strings.Cut(rest, ".")
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil {
+		return nil
+	}
+	return raw
+}
+
+// NotOtherwise refuses JSON beside a verified token with a member that says otherwise than the token's claim.
+func NotOtherwise(members map[string]json.RawMessage, token string) error {
+	var claims map[string]any
+	if err := json.Unmarshal(payloadOf(token), &claims); err != nil {
+		return err
+	}
+	for name, text := range members {
+		claim, ok := claims[name]
+		if !ok {
+			continue
+		}
+		var said any
+		if err := json.Unmarshal(text, &said); err != nil || !reflect.DeepEqual(said, claim) {
+			return refusal.New("evidence_malformed", "the file says otherwise than the token in it: see its %q", name)
+		}
+	}
+	return nil
+}
+
+// TypeOf returns the type that a token that begins with start claims, or nothing.
 func TypeOf(start string) string { return readHeader(start).Typ }
 
-// JudgeAppraised verifies a token that a node has signed, as of the time of its signature: any issuer counts whose key
-// one of the pinned registries has certified for an appraiser. registered returns the claims that every token has. What
-// the token was made from is not verified.
+// JudgeAppraised verifies a node's token as of the time of its signature, but not what it was made from. Any issuer
+// counts whose key a pinned registry has certified for an appraiser. registered returns the claims that every token
+// has.
 func JudgeAppraised[C any](a Archive, k evidence.Kind[C], registered func(C) evidence.Registered, token string,
 	now time.Time) (c C, err error) {
 	if c, err = evidence.UnverifiedClaims(k, token); err != nil {
@@ -50,7 +81,7 @@ func openAppraised[C any](t *Trust, k evidence.Kind[C], c evidence.Registered, t
 	if err != nil {
 		return o, err
 	}
-	past, err := t.believed(m)
+	past, err := t.believedBy(m)
 	if err != nil {
 		return o, err
 	}

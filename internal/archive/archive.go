@@ -1,12 +1,15 @@
-// Package archive verifies and exports records of any age, by pinned roots, the trust bundle, its history and the
-// manifests of all times.
+// Package archive verifies and exports records of any age with pinned roots, the trust bundle, its history and all
+// manifests.
 //
-//	archive.go  Trust: what one pair of roots answers for; Archive: the trust of today, and of roots before
-//	verify.go   many records, and what their verification comes to
-//	record.go   one record, as mediator posts show --json prints it
-//	export.go   the format of an export, and its writer
-//	import.go   its Reader
-//	receipts.go the interaction receipts that records rest on
+//	archive.go   Trust: what one pair of roots vouches for; Archive: today's and earlier trusts
+//	history.go   the files of a bundle's history
+//	verify.go    verifies many records
+//	record.go    one record, as mediator posts show --json prints it
+//	receipts.go  the interaction receipts of records
+//	export.go    the format of an export, and its writer
+//	import.go    Reader: reads an export
+//	appraised.go verifies a node's tokens
+//	score.go     verifies a score, and computes it again
 package archive
 
 import (
@@ -37,23 +40,29 @@ import (
 type Trust struct {
 	Roots   []evidence.Root // the registry's, then the auditor's
 	Bundle  evidence.Bundle
-	History evidence.History // of files without the certificates, which segments read
+	History evidence.History // without the certificates in files, which segments read
 
 	segments  []evidence.Segment
-	base      *evidence.PastTrust  // the certificates of all times, by the policy of some manifest; nil until it is needed
+	bases     map[bool]believed    // the certificates of all times, by whether post-quantum signatures are required
 	files     roots                // the public files of the roots
 	pins      *evidence.Trust      // the roots alone
 	manifests map[string]*manifest // by hash
-	today     string               // hash of the manifest for a record that names none that is known
-	last      string               // hash of the manifest that was added last: what a node has signed names none
+	today     string               // hash of the manifest for a record that names no known one
+	last      string               // hash of the manifest added last, for a node's tokens, which name none
 	foreign   bool                 // the roots came with the records, and are not pinned
 }
 
 // manifest is one deployment manifest with the certificates that it believes.
 type manifest struct {
-	text    string // canonical JSON
-	strict  *policy.Strict
-	archive *evidence.PastTrust // nil until it is needed
+	text   string // canonical JSON
+	strict *policy.Strict
+	believed
+}
+
+// believed are verified revocation lists with certificates, or why they are refused; zero until they are needed.
+type believed struct {
+	past *evidence.PastTrust
+	err  error
 }
 
 // ReadRoots reads two pinned roots alone: an export brings the rest.
@@ -76,7 +85,7 @@ func ReadRoots(registry, auditor string) (*Trust, error) {
 	return t, err
 }
 
-// Read reads a trust from files. today is the path of a manifest beside those in the history; it may be empty.
+// Read reads a trust from files. today is the path of a manifest that the history may lack; it may be empty.
 func Read(from config.Trust, today string) (*Trust, error) {
 	t, err := ReadRoots(from.Registry, from.Auditor)
 	if err != nil {
@@ -89,7 +98,7 @@ func Read(from config.Trust, today string) (*Trust, error) {
 		return nil, err
 	}
 	for _, text := range t.History.Manifests {
-		_ = t.addManifest(text) // one that this program does not read any more is left out: it refuses no other
+		_ = t.addManifest(text) // one that this program cannot read affects no other
 	}
 	if today == "" {
 		return t, nil
@@ -107,8 +116,8 @@ func Read(from config.Trust, today string) (*Trust, error) {
 	return t, nil
 }
 
-// ReadEarlier reads the trusts of earlier roots: one from each folder in dir, in files with the names of today's.
-// Without dir there are none.
+// ReadEarlier reads the trusts of earlier roots, newest first: one from each folder in dir, whose files have today's
+// names. dir may be missing.
 func ReadEarlier(dir string, today config.Trust) (Archive, error) {
 	folders, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -137,7 +146,17 @@ func ReadEarlier(dir string, today config.Trust) (Archive, error) {
 
 func newTrust(roots []evidence.Root, b evidence.Bundle, h evidence.History) (*Trust, error) {
 	pins, err := evidence.NewTrust(roots, evidence.Bundle{}, evidence.SignerPolicy{})
-	return &Trust{Roots: roots, Bundle: b, History: h, pins: pins, manifests: make(map[string]*manifest)}, err
+	t := &Trust{Roots: roots, Bundle: b, History: h, pins: pins, manifests: make(map[string]*manifest)}
+	t.forget()
+	return t, err
+}
+
+// forget drops what is believed, after a change of certificates or revocation lists.
+func (t *Trust) forget() {
+	t.bases = make(map[bool]believed)
+	for _, m := range t.manifests {
+		m.believed = believed{}
+	}
 }
 
 // addManifest adds a manifest, as canonical JSON.
@@ -164,27 +183,32 @@ func (t *Trust) manifest(hash, what string) (*manifest, error) {
 		"the %s was judged by manifest %q, which is not there: give it with --manifest", what, hash)
 }
 
-// believed returns the certificates of all times that a manifest believes.
-func (t *Trust) believed(m *manifest) (_ *evidence.PastTrust, err error) {
-	switch {
-	case m.archive != nil:
-	case t.base == nil:
-		t.base, err = evidence.ReadPastTrust(t.Roots, t.Bundle, t.History.Revocations, m.strict.Signers, t.past()...)
-		m.archive = t.base
-	default:
-		m.archive, err = t.base.Under(m.strict.Signers)
+// believedBy returns the certificates of all times that a manifest believes. An export has as many manifests, records
+// and revocation lists as its author likes, so the lists are verified once, and not for each manifest or record.
+func (t *Trust) believedBy(m *manifest) (*evidence.PastTrust, error) {
+	if m.believed == (believed{}) {
+		required := m.strict.Signers.RequirePostQuantum
+		base, ok := t.bases[required]
+		if !ok {
+			base.past, base.err = evidence.ReadPastTrust(t.Roots, t.Bundle, t.History.Revocations,
+				evidence.SignerPolicy{Expected: evidence.Expected{RequirePostQuantum: required}}, t.past()...)
+			t.bases[required] = base
+		}
+		if m.believed = base; base.err == nil {
+			m.past, m.err = base.past.Under(m.strict.Signers)
+		}
 	}
-	return m.archive, err
+	return m.past, m.err
 }
 
-// notPinned refuses artifacts of roots that are not pinned.
+// notPinned refuses what belongs to roots that are not pinned.
 func (t *Trust) notPinned(what string) error {
 	return refusal.New("roots_not_pinned", "the %s belongs to roots that are not pinned here: %s and %s", what,
 		t.Roots[0].KeyID, t.Roots[1].KeyID)
 }
 
-// Verify verifies the chain of a record with public keys alone, as of its last signature, and the interaction receipts
-// that its session receipt names, unless receipts is nil. now is today's time: a record from the future is refused.
+// Verify verifies a record's chain with public keys alone, as of its last signature, and, unless receipts is nil, the
+// interaction receipts that its session receipt names. now is today's time: a record from the future is refused.
 func (t *Trust) Verify(ctx context.Context, r ledger.Record, receipts Receipts, now time.Time) (Verdict, error) {
 	s := newSessions(receipts, now)
 	s.alone = true
@@ -199,7 +223,7 @@ func (t *Trust) verify(ctx context.Context, r ledger.Record, s *sessions) (v Ver
 	if err != nil {
 		return v, err
 	}
-	past, err := t.believed(m)
+	past, err := t.believedBy(m)
 	if err != nil {
 		return v, err
 	}
@@ -225,8 +249,7 @@ func (t *Trust) verify(ctx context.Context, r ledger.Record, s *sessions) (v Ver
 	return v, nil
 }
 
-// interactions verifies the interaction receipts that a record rests on, and returns the post's own, or nil if it is
-// not there.
+// interactions verifies the interaction receipts that a record rests on, and returns the post's own, or nil.
 func (s *sessions) interactions(ctx context.Context, t *Trust, r ledger.Record, v *Verdict) (*madePost, error) {
 	if s.from == nil {
 		return nil, nil
@@ -253,14 +276,13 @@ func (v *Verdict) add(name string, err error) {
 type Verdict struct {
 	Checks []ledger.Check
 	Whole  bool // every artifact of the chain is there and valid
-	// Unproven names, as in JSON, the members of the record that are its own word; nil if it is refused.
+	// Unproven names the record's members, as in JSON, that no signature proves; nil if it is refused.
 	Unproven []string
-	// Interactions describes the interaction receipts that the session receipt names; nil if it names none, or is not
-	// valid.
+	// Interactions describes the interaction receipts that the verified session receipt names; nil if it names none.
 	Interactions *Interactions
 }
 
-// Refused returns the check that refused the record. Its code is empty if only artifacts were missing.
+// Refused returns the check that refused the record, or zero if at most artifacts were missing.
 func (v Verdict) Refused() (k ledger.Check) {
 	for _, k := range v.Checks {
 		if !k.OK && k.Code != missing {
@@ -291,7 +313,7 @@ func (t *Trust) revocationsSigned() time.Time {
 // Archive is the trust of several pairs of roots, today's first.
 type Archive []*Trust
 
-// Of returns the trust of a record: the one whose auditor signed its deployment certificate, or else today's.
+// Of returns the trust whose auditor signed the record's deployment certificate, or else today's.
 func (a Archive) Of(r ledger.Record) *Trust {
 	if len(a) > 1 {
 		for _, t := range a {
@@ -303,16 +325,17 @@ func (a Archive) Of(r ledger.Record) *Trust {
 	return a[0]
 }
 
-// Pinned returns the trusts of an export as the holder of own believes them: own certificates and revocations count
-// beside the export's, and roots that own lacks are not believed.
+// Pinned returns an export's trusts as the holder of own believes them: own certificates and revocations count beside
+// the export's, and roots that own lacks are not believed.
 func (a Archive) Pinned(own Archive) Archive {
 	out := make(Archive, len(a))
 	for i, t := range a {
 		pinned := *t
-		pinned.foreign, pinned.base, pinned.manifests = true, nil, make(map[string]*manifest)
+		pinned.foreign, pinned.manifests = true, make(map[string]*manifest)
 		for hash, m := range t.manifests {
 			pinned.manifests[hash] = &manifest{text: m.text, strict: m.strict}
 		}
+		pinned.forget()
 		for _, o := range own {
 			if sameRoots(o, t) {
 				pinned.foreign = false
@@ -326,7 +349,7 @@ func (a Archive) Pinned(own Archive) Archive {
 
 func sameRoots(t, o *Trust) bool { return reflect.DeepEqual(t.Roots, o.Roots) }
 
-// join adds the content of o. Of two certificates from the same second the later in the list counts, so those of o come
+// join adds the content of o. Of two certificates from one second the later in the list counts, so those of o come
 // last: they may know of a retirement that t does not.
 func (t *Trust) join(o *Trust) {
 	t.segments = append(append(t.past(), evidence.Certificates(t.Bundle.Certificates)), o.past()...)
@@ -342,8 +365,8 @@ func (t *Trust) join(o *Trust) {
 	t.Bundle.Revocations, t.History.Revocations = newer.Bundle.Revocations, lists
 }
 
-// lastSigned returns the time of the last signature of a record, by its own word: that of the request proof, or of the
-// last artifact before it. A record without one has its start.
+// lastSigned returns the unverified time of a record's last signature: of the request proof or of the last artifact
+// before it, or else the record's start.
 func lastSigned(r ledger.Record) time.Time {
 	if c, err := evidence.UnverifiedClaims(evidence.RequestProofKind(), artifact(r, "requestProof")); err == nil {
 		return time.Unix(c.IssuedAt, 0)

@@ -18,19 +18,19 @@ import (
 )
 
 // An export is JSON Lines: each line is an object with one member, whose name is its kind. Order: the header; each pair
-// of roots and its texts; the policies; the records, each before the interaction receipts that it rests on; the end. So
-// a reader needs no receipts in memory, and notices a cut. An export may be compressed with gzip.
+// of roots with its texts; the policies; the records, each before its interaction receipts; the end. So a reader needs
+// no receipts in memory, and notices a cut. An export may be compressed with gzip.
 const (
 	lineHeader             = "actionproof-evidence" // header: the first line
 	lineRoots              = "roots"                // roots: begins a trust
-	lineCertificate        = "certificate"          // text: a valid custody certificate
-	lineEarlierCertificate = "earlierCertificate"   // text: one of the history
-	lineRevocations        = "revocations"          // text: the revocation list
-	lineEarlierRevocations = "earlierRevocations"   // text: one of the history
+	lineCertificate        = "certificate"          // text: a custody certificate of the bundle
+	lineEarlierCertificate = "earlierCertificate"   // text: a custody certificate of the history
+	lineRevocations        = "revocations"          // text: the bundle's revocation list
+	lineEarlierRevocations = "earlierRevocations"   // text: a revocation list of the history
 	lineManifest           = "manifest"             // text: the canonical JSON of a manifest
 	linePolicy             = "policy"               // text: a policy file
 	lineRecord             = "record"               // a record
-	// text: an interaction receipt of the session of the record before it: up to the one that it names, and its own
+	// text: an interaction receipt of the session of the record before it, up to the named one and the post's own
 	lineReceipt = "receipt"
 	lineEnd     = "end" // ending: the last line
 	version     = 1
@@ -69,12 +69,12 @@ type writer struct {
 	archive Archive
 	records int
 	shared  int              // bytes of the lines before the records
-	from    Receipts         // nil: there are none
-	written map[string]int64 // how many receipts of each session are written
-	posts   map[string]bool  // ids of posts whose receipts are written, and whose records were not yet
+	from    Receipts         // nil without receipts
+	written map[string]int64 // the number of written receipts of each session
+	posts   map[string]bool  // ids of posts with written receipts, whose records were not yet written
 }
 
-// newWriter writes the part before the records: the archive's trust, and the policies.
+// newWriter writes the part before the records.
 func newWriter(to io.Writer, a Archive, receipts Receipts, policies []string) (*writer, error) {
 	w := &writer{to: bufio.NewWriter(to), archive: a, from: receipts, written: make(map[string]int64),
 		posts: make(map[string]bool)}
@@ -90,7 +90,7 @@ func newWriter(to io.Writer, a Archive, receipts Receipts, policies []string) (*
 	return w, w.texts(err, linePolicy, policies)
 }
 
-// checkPolicies refuses a policy that no manifest demands: it says nothing about any record.
+// checkPolicies refuses a policy that no manifest demands.
 func (a Archive) checkPolicies(texts []string) error {
 	demanded := make(map[string]bool)
 	for _, t := range a {
@@ -99,12 +99,12 @@ func (a Archive) checkPolicies(texts []string) error {
 		}
 	}
 	for _, text := range texts {
-		rules, err := decide.ParseRules([]byte(text))
+		hash, err := decide.HashFile([]byte(text))
 		if err != nil {
 			return refusal.New("evidence_malformed", "the policy cannot be read: %v", err)
 		}
-		if !demanded[rules.Hash()] {
-			return refusal.New("evidence_malformed", "no manifest of the export demands the policy %s", rules.Hash())
+		if !demanded[hash] {
+			return refusal.New("evidence_malformed", "no manifest of the export demands the policy %s", hash)
 		}
 	}
 	return nil
@@ -127,7 +127,7 @@ func (w *writer) trust(t *Trust) error {
 	return err
 }
 
-// texts writes lines unless something has failed before.
+// texts writes lines unless err is set.
 func (w *writer) texts(err error, name string, texts []string) error {
 	for _, text := range texts {
 		if err == nil {
@@ -155,7 +155,7 @@ func (w *writer) line(name string, value any) error {
 	return err
 }
 
-// record writes one record. It refuses one whose manifest the archive lacks: the export could not be verified.
+// record writes one record. It refuses a record whose manifest the archive lacks: nobody could verify it.
 func (w *writer) record(ctx context.Context, r ledger.Record) error {
 	t := w.archive.Of(r)
 	if t.manifests[cmp.Or(r.Manifest, t.today)] == nil {
@@ -172,8 +172,7 @@ func (w *writer) record(ctx context.Context, r ledger.Record) error {
 	return nil
 }
 
-// receipts writes those receipts of a record's session that are not written yet, up to a number and up to the post's
-// own.
+// receipts writes the unwritten receipts of a record's session, up to a number and up to the post's own.
 func (w *writer) receipts(ctx context.Context, r ledger.Record, to int64) error {
 	wants := func() bool { return w.written[r.Session] < to || r.State.Outcome() && !w.posts[r.ID] }
 	for wants() {
@@ -207,21 +206,9 @@ func (w *writer) end() error {
 	return w.to.Flush()
 }
 
-// For returns the part of an archive that these records need: their roots, the certificates of the keys that signed
-// them, and their manifests. If one rests on interaction receipts, all certificates for those and all manifests stay.
-func (a Archive) For(records []ledger.Record) Archive {
-	out, _ := a.ForAll(func(yield func(ledger.Record, error) bool) {
-		for _, r := range records {
-			if !yield(r, nil) {
-				return
-			}
-		}
-	})
-	return out
-}
-
-// ForAll is [Archive.For] for records that are read one by one.
-func (a Archive) ForAll(records iter.Seq2[ledger.Record, error]) (out Archive, err error) {
+// For returns the part of an archive that records need: their roots, the certificates of their signing keys, and their
+// manifests. If one rests on interaction receipts, all certificates for receipts and all manifests stay.
+func (a Archive) For(records iter.Seq2[ledger.Record, error]) (out Archive, err error) {
 	type need struct {
 		kids, hashes map[string]bool
 		receipts     bool
@@ -270,7 +257,7 @@ func (t *Trust) narrowed(kids, hashes map[string]bool, receipts bool) *Trust {
 		return err != nil || !kids[c.SubjectKeyID] && !(receipts && c.Purposes[0] == evidence.PurposeInteraction)
 	}
 	n.Bundle.Certificates = slices.DeleteFunc(slices.Clone(t.Bundle.Certificates), other)
-	n.base, n.segments, n.History.Certificates = nil, nil, nil
+	n.bases, n.segments, n.History.Certificates = make(map[bool]believed), nil, nil
 	for _, segment := range t.past() {
 		n.segments = append(n.segments, func() ([]string, error) {
 			tokens, err := segment()

@@ -20,6 +20,8 @@ import (
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/policy/decide"
 )
 
 // list yields records.
@@ -31,6 +33,14 @@ func list(records ...ledger.Record) iter.Seq2[ledger.Record, error] {
 			}
 		}
 	}
+}
+
+// narrow returns the part of an archive that records need.
+func narrow(t testing.TB, a archive.Archive, records ...ledger.Record) archive.Archive {
+	t.Helper()
+	a, err := a.For(list(records...))
+	must(t, err)
+	return a
 }
 
 // export returns the export of records.
@@ -49,6 +59,10 @@ func judge(text string, own archive.Archive, now time.Time) (outcomes []string, 
 	if err != nil {
 		return nil, codeOf(err)
 	}
+	return judgeFrom(r, own, now)
+}
+
+func judgeFrom(r *archive.Reader, own archive.Archive, now time.Time) (outcomes []string, code string) {
 	a := r.Archive()
 	if own != nil {
 		a = a.Pinned(own)
@@ -123,7 +137,7 @@ func TestExport(t *testing.T) {
 	wantOutcomes(t, packed.String(), w.pins(), now, want...)
 
 	// One record brings what it needs, and no more.
-	one := export(t, archive.Archive{w.read()}.For([]ledger.Record{first}), nil, first)
+	one := export(t, narrow(t, archive.Archive{w.read()}, first), nil, first)
 	wantOutcomes(t, one, w.pins(), now, "verified")
 	if strings.Contains(one, "post_second") || strings.Count(one, `{"manifest":`) != 1 ||
 		strings.Count(one, "ertificate\":") >= strings.Count(text, "ertificate\":") {
@@ -307,6 +321,20 @@ func TestReaderRefuses(t *testing.T) {
 	}
 }
 
+// TestPolicyIsNotCompiled: the author of an export chooses its manifests and policies, so the reader compiles none.
+func TestPolicyIsNotCompiled(t *testing.T) {
+	t.Parallel()
+	const text = `{"version":"1.0","rules":[{"name":"costly","when":"this does not compile ("}]}`
+	hash, err := decide.HashFile([]byte(text))
+	must(t, err)
+	w := newWorld(t, false, func(m *policy.Manifest) {
+		m.RuntimePolicy.RequiredPolicyHash, m.AgentSessionReceiptPolicy.RequiredPolicyHash = hash, hash
+	})
+	if outcomes, code := judge(export(t, archive.Archive{w.read()}, []string{text}), w.pins(), w.Clock.Now()); code != "" {
+		t.Errorf("%q %q", outcomes, code)
+	}
+}
+
 // FuzzReader reads any text as an export: no panic, and whatever is read is judged.
 func FuzzReader(f *testing.F) {
 	w := newWorld(f, false)
@@ -382,9 +410,9 @@ func TestReaderIsBounded(t *testing.T) {
 	good := export(t, archive.Archive{w.read()}, nil, w.Post(t))
 	before := good[:strings.Index(good, `{"end":`)]
 	for name, tt := range map[string]repeated{
-		"empty receipts": {text: `{"receipt":""}` + "\n", times: 2 << 20},
+		"empty receipts": {text: `{"receipt":""}` + "\n", times: 2 << 20 >> 6},
 		"receipts with long sessions": {text: `{"receipt":""}` + "\n" + `{"record":{"session":"` +
-			strings.Repeat("s", 1<<19) + `%09d","artifacts":[{"name":"grant","token":"x"}]}}` + "\n", times: 200},
+			strings.Repeat("s", 1<<19>>6) + `%09d","artifacts":[{"name":"grant","token":"x"}]}}` + "\n", times: 200},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var in io.Reader = &tt
@@ -397,6 +425,7 @@ func TestReaderIsBounded(t *testing.T) {
 			}
 			r, err := archive.NewReader(bufio.NewReader(io.MultiReader(strings.NewReader(before), in)))
 			must(t, err)
+			r.Hold(64 << 20 >> 6)
 			for _, err = range r.Records() {
 			}
 			if codeOf(err) != "evidence_malformed" || !strings.Contains(err.Error(), "belong to records that are not verified") {

@@ -17,10 +17,10 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// maxPastBundle bounds a bundle that is only used to judge records.
+// maxPastBundle bounds a bundle for verifying records, in bytes.
 const maxPastBundle = 64 << 20
 
-// ReadAnyBundle reads a trust bundle that may exceed the bounds of live verifiers. It also returns the file's bytes.
+// ReadAnyBundle reads a trust bundle that may exceed the bounds of live verifiers, and also returns the file's bytes.
 func ReadAnyBundle(path string) (b evidence.Bundle, raw []byte, err error) {
 	if raw, err = files.ReadUpTo(path, maxPastBundle); err != nil {
 		return b, nil, fmt.Errorf("trust bundle: %w", err)
@@ -31,10 +31,8 @@ func ReadAnyBundle(path string) (b evidence.Bundle, raw []byte, err error) {
 	return b, raw, nil
 }
 
-// A history is a row of files beside the trust bundle: trust-history.json, trust-history-2.json and so on. Text is only
-// ever added, to the last file or a new one.
-
-// SegmentFile returns the path of a segment of the history beside a bundle. The first one is number 1.
+// SegmentFile returns the path of a segment of the history beside a bundle: trust-history.json is number 1,
+// trust-history-2.json number 2. Text is only ever added, to the last segment or to a new one.
 func SegmentFile(bundle string, number int) string {
 	first := config.HistoryFile(bundle)
 	if number == 1 {
@@ -44,7 +42,7 @@ func SegmentFile(bundle string, number int) string {
 	return fmt.Sprintf("%s-%d%s", strings.TrimSuffix(first, ext), number, ext)
 }
 
-// HistorySegments returns the numbers of the segments that are there, in order. It finds those after one that was lost.
+// HistorySegments returns the numbers of the existing segments, in order, also after a missing one.
 func HistorySegments(bundle string) ([]int, error) {
 	first := filepath.Base(config.HistoryFile(bundle))
 	ext := filepath.Ext(first)
@@ -67,7 +65,7 @@ func HistorySegments(bundle string) ([]int, error) {
 	return numbers, err
 }
 
-// HistoryFiles returns the paths of the segments that are there, in order.
+// HistoryFiles returns the paths of the existing segments, in order.
 func HistoryFiles(bundle string) ([]string, error) {
 	numbers, err := HistorySegments(bundle)
 	paths := make([]string, len(numbers))
@@ -90,8 +88,8 @@ func ReadSegment(path string) (evidence.History, error) {
 	return h, nil
 }
 
-// ReadHistory reads the history beside a bundle. Its certificates stay in the files. A history that lacks a segment, or
-// ends before the bundle's word, is refused: it could lack a revocation.
+// ReadHistory reads the history beside a bundle; the certificates stay in the files. It refuses a history that lacks a
+// segment, or ends before the end that the bundle names: a revocation could be missing.
 func ReadHistory(bundle string, b evidence.Bundle) (h evidence.History, segments []evidence.Segment, err error) {
 	paths, err := HistoryFiles(bundle)
 	if err != nil {
@@ -130,13 +128,13 @@ func ReadHistory(bundle string, b evidence.Bundle) (h evidence.History, segments
 	return h, segments, nil
 }
 
-// past returns the segments of the history: those in files, and the certificates that came with an export.
+// past returns the segments of the history: the files, and the certificates of an export.
 func (t *Trust) past() []evidence.Segment {
 	return append(slices.Clone(t.segments), evidence.Certificates(t.History.Certificates))
 }
 
-// Join puts the trusts of earlier folders behind today's. An earlier trust with the same roots is merged: its bundle
-// was moved away while the roots stayed.
+// Join returns today's trust and the earlier ones. It merges an earlier trust with the same roots into today's: its
+// bundle was moved away, and the roots stayed.
 func Join(today *Trust, earlier Archive) Archive {
 	a := Archive{today}
 	for _, e := range earlier {
@@ -149,15 +147,13 @@ func Join(today *Trust, earlier Archive) Archive {
 	return a
 }
 
-// precede adds an earlier trust of the same roots. Of two certificates from the same second, t's counts.
+// precede adds an earlier trust of the same roots. Of two certificates from one second, t's counts.
 func (t *Trust) precede(e *Trust) {
 	both := *e
 	both.join(t)
-	t.segments, t.History, t.Bundle, t.base = both.segments, both.History, both.Bundle, nil
+	t.segments, t.History, t.Bundle = both.segments, both.History, both.Bundle
 	for hash, m := range e.manifests {
 		t.manifests[hash] = cmp.Or(t.manifests[hash], m)
 	}
-	for _, m := range t.manifests {
-		m.archive = nil
-	}
+	t.forget()
 }

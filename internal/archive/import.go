@@ -26,12 +26,13 @@ type Reader struct {
 	archive  Archive
 	policies []string
 	session  string              // of the last record
-	failed   error               // of a receipt after it
-	held     map[string][]string // receipts by session: those that were not asked for after their record
-	bytes    int                 // of those, and of the names of their sessions
+	failed   error               // of a receipt after that record
+	held     map[string][]string // receipts by session that were not asked for after their record
+	bytes    int                 // of held
+	most     int                 // bound of bytes
 }
 
-// cost counts a text of an export towards the reader's bounds: even an empty one takes memory.
+// cost is the memory of a text: even an empty one takes some.
 func cost(text string) int { return 64 + len(text) }
 
 // part is one line.
@@ -41,7 +42,7 @@ type part struct {
 	line  int // bytes of the line without its end, as the writer counts them
 }
 
-// IsExport reports whether in begins like an export, compressed or not. It consumes nothing of in.
+// IsExport reports whether in begins like an export, plain or compressed. It consumes nothing of in.
 func IsExport(in *bufio.Reader) bool {
 	start, _ := in.Peek(len(begins))
 	return string(start) == begins || compressed(in)
@@ -62,7 +63,7 @@ func NewReader(in *bufio.Reader) (*Reader, error) {
 		}
 		from = plain
 	}
-	r := &Reader{in: bufio.NewReaderSize(from, maxLine), held: make(map[string][]string)}
+	r := &Reader{in: bufio.NewReaderSize(from, maxLine), held: make(map[string][]string), most: maxShared}
 	var h header
 	if err := r.read(); err != nil {
 		return nil, err
@@ -218,8 +219,8 @@ func (r *Reader) Records() iter.Seq2[ledger.Record, error] {
 	}
 }
 
-// Receipts returns interaction receipts of a session that were not asked for yet: those kept, and those that follow the
-// last record read, if it is of this session. It hands them out once, in the order of the file.
+// Receipts returns the next interaction receipts of a session, in the order of the file and each once: the held ones,
+// and those after the last record if it is of this session.
 func (r *Reader) Receipts(_ context.Context, session string, _ int64, limit int) (tokens []string, err error) {
 	kept := r.held[session]
 	tokens = slices.Clone(kept[:min(limit, len(kept))])
@@ -241,8 +242,7 @@ func (r *Reader) Receipts(_ context.Context, session string, _ int64, limit int)
 	return tokens, r.failed
 }
 
-// Unasked counts the receipts that were never asked for. In a proper export each receipt belongs to a record that rests
-// on it.
+// Unasked counts the receipts that were never asked for. In a proper export a record rests on each receipt.
 func (r *Reader) Unasked() (n int) {
 	for _, tokens := range r.held {
 		n += len(tokens)
@@ -258,7 +258,7 @@ func (r *Reader) receipt() (token string, err error) {
 	return token, r.read()
 }
 
-// skip keeps the receipts of the last record that were not asked for.
+// skip holds the receipts of the last record that were not asked for.
 func (r *Reader) skip() error {
 	for r.next.name == lineReceipt && r.failed == nil {
 		var token string
@@ -278,10 +278,10 @@ func (r *Reader) skip() error {
 	return r.failed
 }
 
-// hold counts a text that stays in memory until it is handed out.
+// hold counts a text that stays in memory.
 func (r *Reader) hold(text string) error {
-	if r.bytes += cost(text); r.bytes > maxShared {
-		return r.malformed("more than %d bytes of receipts belong to records that are not verified", maxShared)
+	if r.bytes += cost(text); r.bytes > r.most {
+		return r.malformed("more than %d bytes of receipts belong to records that are not verified", r.most)
 	}
 	return nil
 }

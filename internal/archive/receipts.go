@@ -40,21 +40,21 @@ const (
 // CheckReceipts is the name of the check of a record's interaction receipts.
 const CheckReceipts = "interaction receipts"
 
-// sessions verifies the interaction receipts that records rest on: for each session the whole chain, up to the last
-// receipt that its records name.
+// sessions verifies the interaction receipts that records rest on: each session's chain up to the last receipt that its
+// records name.
 type sessions struct {
-	from   Receipts // nil: there are none
+	from   Receipts // nil without receipts
 	alone  bool     // they came with one record: they may be the end of its chain, and all of them are verified
 	now    time.Time
 	chains map[string]*session // by id
-	count  int
-	once   map[[16]byte]bool // the ids and the bindings of the records
+	count  int                 // receipts
+	once   map[[16]byte]bool   // hashes of the records' ids and bindings
 }
 
 // session is the verified part of a session's chain.
 type session struct {
 	*interaction.Chain
-	posts map[string]madePost // by id: those that have a receipt, and of which no record has come yet
+	posts map[string]madePost // by id: posts with a receipt whose record has not come yet
 	ids   map[string]string   // of these posts, by binding
 }
 
@@ -62,7 +62,7 @@ func newSessions(from Receipts, now time.Time) *sessions {
 	return &sessions{from: from, now: now, chains: make(map[string]*session), once: make(map[[16]byte]bool)}
 }
 
-// named returns what the session receipt of a record says of the chain, or nil. It verifies nothing.
+// named returns the head of the chain that a record's session receipt names, unverified, or nil.
 func named(r ledger.Record) *evidence.InteractionHead {
 	c, err := evidence.UnverifiedClaims(evidence.SessionReceiptKind(), artifact(r, "sessionReceipt"))
 	if err != nil {
@@ -76,13 +76,13 @@ func named(r ledger.Record) *evidence.InteractionHead {
 func (s *sessions) verify(ctx context.Context, t *Trust, r ledger.Record, head evidence.InteractionHead) (*session,
 	*madePost, error) {
 	chain := s.chains[r.Session]
-	switch {
-	case s.alone:
-		chain = &session{interaction.NewTail(t.opener(s.now), t.expected(r)), make(map[string]madePost),
-			make(map[string]string)}
-	case chain == nil:
-		chain = &session{interaction.NewChain(t.opener(s.now), t.expected(r)), make(map[string]madePost),
-			make(map[string]string)}
+	if chain == nil {
+		begin := interaction.NewChain
+		if s.alone {
+			begin = interaction.NewTail
+		}
+		want := interaction.Expected{Owner: t.owner(), Session: r.Session, Agent: r.Subject}
+		chain = &session{begin(t.opener(s.now), want), make(map[string]madePost), make(map[string]string)}
 		s.chains[r.Session] = chain
 	}
 	for s.wants(chain, r, head) {
@@ -116,18 +116,17 @@ func (s *sessions) verify(ctx context.Context, t *Trust, r ledger.Record, head e
 	return chain, &post, post.check(r)
 }
 
-// wants reports whether to read more receipts of a session for a record: those that came with it, those that it names,
-// and its own.
+// wants reports whether to read more receipts for a record: those that came with it, those that it names, and its own.
 func (s *sessions) wants(chain *session, r ledger.Record, head evidence.InteractionHead) bool {
 	_, own := chain.posts[r.ID]
 	_, other := chain.ids[r.BindingHash]
 	return s.alone || chain.Len() < head.Number || !own && !other && r.State.Outcome()
 }
 
-// readAfter bounds the receipts read after the named one, to find that of the post itself: it is among the next.
+// readAfter bounds the receipts read after the named one to find the post's own, which is among the next.
 const readAfter = 16
 
-// read adds the next receipts of a record's session to its chain, and returns their number.
+// read adds the next receipts to the chain of a record's session, and returns their number.
 func (s *sessions) read(ctx context.Context, chain *session, r ledger.Record, head evidence.InteractionHead) (int,
 	error) {
 	limit := readAtOnce
@@ -153,7 +152,7 @@ func (s *sessions) read(ctx context.Context, chain *session, r ledger.Record, he
 	return len(tokens), nil
 }
 
-// holds compares a chain with a record and its session receipt.
+// holds refuses a chain that contradicts a record or its session receipt.
 func holds(chain *interaction.Chain, r ledger.Record, head evidence.InteractionHead) error {
 	last := chain.Last()
 	if last.EventID != "" && last.EventID != r.Event {
@@ -185,15 +184,10 @@ func (s *sessions) first(r ledger.Record) error {
 	return nil
 }
 
-// expected names the session, agent and owner of a record's receipts.
-func (t *Trust) expected(r ledger.Record) interaction.Expected {
-	return interaction.Expected{Owner: t.owner(), Session: r.Session, Agent: r.Subject}
-}
-
 // owner returns the owner as receipts name it.
 func (t *Trust) owner() string { return interaction.Owner(t.Roots[0].Public) }
 
-// opener opens receipts, each by the manifest that it names and the certificates of its time.
+// opener opens each receipt by the manifest that it names and the certificates of its time.
 func (t *Trust) opener(now time.Time) interaction.Opener {
 	by := make(map[*manifest]interaction.Opener)
 	return func(token string, c interaction.Receipt) (o evidence.Opened[interaction.Receipt], err error) {
@@ -205,7 +199,7 @@ func (t *Trust) opener(now time.Time) interaction.Opener {
 			return o, err
 		}
 		if by[m] == nil {
-			past, err := t.believed(m)
+			past, err := t.believedBy(m)
 			if err != nil {
 				return o, err
 			}
@@ -218,32 +212,32 @@ func (t *Trust) opener(now time.Time) interaction.Opener {
 // Interactions describes the interaction receipts that the session receipt of a record names.
 type Interactions struct {
 	evidence.InteractionHead
-	// Verified: the receipts from First up to that one are there and valid. An export has them from the first on.
+	// Verified means that the receipts from First up to the head are valid. An export has them from the first on.
 	Verified bool  `json:"verified"`
 	First    int64 `json:"first,omitempty"`
 }
 
 // JudgedReceipts is the result of verifying interaction receipts by themselves.
 type JudgedReceipts struct {
-	Last   interaction.Receipt // of those whose claims are there
-	Head   string              // hash of the last
-	Number int64               // of the last
-	// they are the chain of a session from its first receipt on, and not one receipt from the middle
-	Chain  bool
-	Closed bool  // the last closes the session; otherwise receipts may be missing at the end
-	Hidden int64 // receipts before the last that are there by their hash alone
-	After  int64 // hashes after the last: no receipt names them, so anybody can have added them
-	// receipts after these, made by the next start under other roots for calls that a crash had left open
-	Lost int64
-	// LostVerified: the roots of those are pinned too, and the receipts are valid and continue the chain.
-	LostVerified bool
+	Last   interaction.Receipt `json:"-"`      // the last that is more than a hash
+	Number int64               `json:"number"` // of Last
+	Head   string              `json:"head"`   // hash of Last
+	// all from the first on are valid; otherwise one receipt from the middle is
+	Chain bool `json:"chain"`
+	// Last closes the session; otherwise receipts may be missing at the end
+	Closed bool  `json:"closed"`
+	Hidden int64 `json:"closedReceipts"` // receipts before Last that are only hashes
+	After  int64 `json:"closedAfter"`    // hashes after Last: no receipt names them, so anybody can add them
+	// Lost receipts follow Last: the next start made them under other roots, for calls that a crash had left open.
+	Lost         int64 `json:"lostReceipts"`
+	LostVerified bool  `json:"lostVerified"` // their roots are pinned, and they are valid and continue the chain
 }
 
-// HiddenReceipt begins a line with only the hash of a receipt.
+// HiddenReceipt is the prefix of a receipt's hash in place of the receipt.
 const HiddenReceipt = "closed:"
 
-// Hide returns a line with only the hash of a post's receipt: its output_clean_hash, a SHA-256 of the content, would
-// confirm a right guess. Any other receipt stays as it is.
+// Hide replaces a post's receipt by its hash, because its output_clean_hash, a SHA-256 of the content, confirms a right
+// guess. Any other receipt stays.
 func Hide(token string) (string, error) {
 	c, err := evidence.UnverifiedClaims(interaction.Kind, token)
 	if err != nil || c.Post == nil {
@@ -252,8 +246,8 @@ func Hide(token string) (string, error) {
 	return HiddenReceipt + evidence.HashToken(token), nil
 }
 
-// JudgeReceipts verifies the receipts of one session: all from number 1 on, or any single one. Lines of [Hide] may
-// replace some. It calls each, unless nil, with each receipt of a chain in turn; then none may be hidden or lost.
+// JudgeReceipts verifies the receipts of one session: all from number 1 on, or any single one. [Hide] may have replaced
+// some. It calls a non-nil each with each receipt of a chain in turn; then none may be hidden or lost.
 func (a Archive) JudgeReceipts(tokens iter.Seq2[string, error], now time.Time,
 	each func(hash string, r *interaction.Receipt)) (j JudgedReceipts, err error) {
 	var chain, lost *interaction.Chain
@@ -296,10 +290,12 @@ func (a Archive) JudgeReceipts(tokens iter.Seq2[string, error], now time.Time,
 					return j, err
 				}
 			}
-			if c.Chain.SequenceNumber > 1 && len(hidden) == 0 {
-				if j, err = t.judgeReceipt(token, c, now); err != nil {
+			if c.Chain.SequenceNumber > 1 && len(hidden) == 0 { // it comes from the middle
+				o, err := t.opener(now)(token, c)
+				if err != nil {
 					return j, err
 				}
+				j.Last, j.Head, j.Number = o.Claims(), o.Hash(), c.Chain.SequenceNumber
 				continue
 			}
 		}
@@ -333,8 +329,8 @@ func (a Archive) JudgeReceipts(tokens iter.Seq2[string, error], now time.Time,
 	return j, nil
 }
 
-// judgeLost verifies a receipt that follows a chain under other roots: a process with new roots made it for calls that
-// the one before had left open. It returns the chain of those receipts, or nil if their roots are not pinned.
+// judgeLost verifies a receipt that follows a chain under other roots: see [JudgedReceipts]. It returns the chain of
+// those receipts, or nil if their roots are not pinned.
 func (a Archive) judgeLost(token string, c interaction.Receipt, before, lost *interaction.Chain,
 	now time.Time) (*interaction.Chain, error) {
 	t, err := a.ofOwner(c.Owner)
@@ -357,12 +353,6 @@ func (a Archive) judgeLost(token string, c interaction.Receipt, before, lost *in
 	}
 	_, err = lost.Add(token)
 	return lost, err
-}
-
-// judgeReceipt verifies a receipt from the middle of a chain.
-func (t *Trust) judgeReceipt(token string, c interaction.Receipt, now time.Time) (j JudgedReceipts, err error) {
-	o, err := t.opener(now)(token, c)
-	return JudgedReceipts{Last: o.Claims(), Head: o.Hash(), Number: c.Chain.SequenceNumber}, err
 }
 
 // ofOwner returns the trust whose registry an owner names.

@@ -1,12 +1,10 @@
 package archive
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
@@ -24,12 +22,12 @@ var artifactNames = []string{
 	"capability", "requestProof", "agentStatement",
 }
 
-// ParseRecord reads one record and the interaction receipts of its session, as mediator posts show --json prints them.
-// Errors call it name. It refuses a record without artifacts.
+// ParseRecord reads a record and the interaction receipts of its session, as mediator posts show --json prints them. It
+// refuses a record without artifacts. Errors call the record name.
 func ParseRecord(raw []byte, name string) (ledger.Record, []string, error) {
 	var p struct {
 		ledger.Record
-		Assurance json.RawMessage `json:"assurance"` // not read: who verifies a record assesses it himself
+		Assurance json.RawMessage `json:"assurance"` // not read: a verifier makes its own
 		Receipts  []string        `json:"receipts"`  // of the session, from number 1 on
 	}
 	if err := strictjson.Parse(raw, &p); err != nil {
@@ -54,11 +52,11 @@ func checkArtifacts(r ledger.Record, name string) error {
 	return nil
 }
 
-// CheckRecord is the name of the check that compares a record with its artifacts: its flow, its times and its session's
-// receipts.
+// CheckRecord is the name of the check that compares a record's flow, times and receipts with its artifacts.
 const CheckRecord = "record"
 
-// maxBefore bounds how long before its first signature a post starts: many times the default limit for reading a body.
+// maxBefore bounds the time from a post's start to its first signature: many times the default limit for reading a
+// body.
 const maxBefore = time.Hour
 
 // checkRecord refuses a record that its verified artifacts contradict. now is today's time.
@@ -100,25 +98,22 @@ func checkRecord(r ledger.Record, manifest string, now time.Time) error {
 	return nil
 }
 
-// signedForPost are the artifacts that a verified key signs while the post is under way.
+// signedForPost are the artifacts that a verified key signs during the post.
 var signedForPost = []string{
 	"originProof", "triggerReceipt", "policyDecision", "grant", "runtimeAttestation", "sessionReceipt", "requestProof",
 	"agentStatement",
 }
 
-// signedTimes returns the times of the first and the last signature for a post, by their own word; zero without any.
+// signedTimes returns the unverified times of the first and the last signature for a post, or zero.
 func signedTimes(r ledger.Record) (first, last time.Time) {
 	for _, a := range r.Artifacts {
 		if !slices.Contains(signedForPost, a.Name) {
 			continue
 		}
-		_, rest, _ := strings.Cut(a.Token, ".")
-		payload, _, _ := strings.Cut(rest, ".")
 		var claims struct {
 			IssuedAt int64 `json:"iat"`
 		}
-		raw, err := base64.RawURLEncoding.DecodeString(payload)
-		if err != nil || json.Unmarshal(raw, &claims) != nil || claims.IssuedAt == 0 {
+		if json.Unmarshal(payloadOf(a.Token), &claims) != nil || claims.IssuedAt == 0 {
 			continue
 		}
 		at := time.Unix(claims.IssuedAt, 0)
@@ -132,7 +127,7 @@ func signedTimes(r ledger.Record) (first, last time.Time) {
 	return first, last
 }
 
-// madePost is what a post's verified interaction receipt says of its record.
+// madePost is the content of a post's verified interaction receipt.
 type madePost struct {
 	outcome   string
 	status    int64
@@ -154,8 +149,7 @@ func hashArtifacts(artifacts []interaction.NamedArtifact) string {
 	return evidence.HashBytes([]byte(text))
 }
 
-// states are the states of a record that a receipt's outcome allows. A receipt made after a crash always says
-// indeterminate.
+// states are the states of a record that a receipt's outcome allows. After a crash that is always indeterminate.
 var states = map[string][]ledger.State{
 	interaction.OutcomeCompleted: {ledger.StateForwarded},
 	interaction.OutcomeFailed:    {ledger.StateFailed, ledger.StateRefused},
@@ -185,7 +179,7 @@ func (p madePost) check(r ledger.Record) error {
 }
 
 // unproven returns the members of a record, by their names in JSON, that no signature proves: the record would verify
-// with other values. checks are the checks that it has passed, and post is its own receipt's word, or nil.
+// with other values. checks are its passed checks, and post is the content of its own receipt, or nil.
 func unproven(checks []ledger.Check, post *madePost) (names []string) {
 	held := func(name string) bool {
 		return slices.ContainsFunc(checks, func(k ledger.Check) bool { return k.Name == name && k.OK })

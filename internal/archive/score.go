@@ -14,22 +14,21 @@ import (
 	"github.com/actionproof/mediator/reputation/autonomy"
 )
 
-// Score is the score of a session with everything it was computed from except the receipts, as mediator reputation show
-// score --json prints it.
+// Score is a session's score with all its inputs except the receipts, as mediator reputation show score --json prints
+// it.
 type Score struct {
 	Score      json.RawMessage   `json:"score"` // what the token claims
 	Token      string            `json:"token"`
-	Challenges []autonomy.Judged `json:"challenges,omitempty"` // what became of the session's, once it is closed
-	// the same challenges with the agent's revealed strategies, from the node's internal endpoint
+	Challenges []autonomy.Judged `json:"challenges,omitempty"` // of a closed session
+	// Revealed has the same challenges with the agent's strategies, from the node's internal endpoint.
 	Revealed []autonomy.Challenge `json:"revealed,omitempty"`
 	Baseline *autonomy.Baseline   `json:"baseline,omitempty"` // that the score names
 }
 
-// IsScore reports whether a token, of which start is the beginning, says that it is a score.
+// IsScore reports whether a token that begins with start claims to be a score.
 func IsScore(start string) bool { return TypeOf(start) == autonomy.Kind.Typ }
 
-// ParseScore reads the score of a session, or its token alone. It reports whether there is one; nothing of it is
-// verified.
+// ParseScore reads a score, or its token alone, and verifies nothing. ok is false if there is none.
 func ParseScore(raw []byte) (s Score, ok bool) {
 	if json.Unmarshal(raw, &s) != nil || s.Token == "" {
 		s = Score{Token: strings.TrimSpace(string(raw))}
@@ -37,14 +36,21 @@ func ParseScore(raw []byte) (s Score, ok bool) {
 	return s, IsScore(s.Token)
 }
 
-// JudgeScore verifies the token of a score, as [JudgeAppraised] does.
-func (a Archive) JudgeScore(token string, now time.Time) (autonomy.Claims, error) {
-	return JudgeAppraised(a, autonomy.Kind, func(c autonomy.Claims) evidence.Registered {
+// JudgeScore verifies the token of a score, as [JudgeAppraised] does, and refuses other claims beside it.
+func (a Archive) JudgeScore(s Score, now time.Time) (autonomy.Claims, error) {
+	c, err := JudgeAppraised(a, autonomy.Kind, func(c autonomy.Claims) evidence.Registered {
 		return c.Registered
-	}, token, now)
+	}, s.Token, now)
+	if err == nil && s.Score != nil {
+		var beside map[string]json.RawMessage
+		if err = json.Unmarshal(s.Score, &beside); err == nil {
+			err = NotOtherwise(beside, s.Token)
+		}
+	}
+	return c, err
 }
 
-// NotComputed says why a score cannot be computed again; it is empty if it can.
+// NotComputed returns why a score cannot be computed again, or an empty text if it can.
 func (s Score) NotComputed(c autonomy.Claims) string {
 	switch {
 	case c.ScoringHash != autonomy.ScoringHash:
@@ -59,8 +65,7 @@ func (s Score) NotComputed(c autonomy.Claims) string {
 	return ""
 }
 
-// ScoreOf refuses a score of other receipts than those that session has taken, up to the one that the score names. The
-// receipts and the score's token are verified.
+// ScoreOf refuses a score of other receipts than those of session. Receipts and token are verified.
 func ScoreOf(c autonomy.Claims, session *autonomy.Session) error {
 	if session.Len() != c.HeadNumber || session.Head() != c.HeadHash {
 		return refusal.New("score_mismatch", "the score is of receipts 1 to %d, %s, and the receipts here end with %d, %s",
@@ -69,7 +74,7 @@ func ScoreOf(c autonomy.Claims, session *autonomy.Session) error {
 	return nil
 }
 
-// Agrees computes a score again, and refuses one that says otherwise. It is a score of these receipts: see [ScoreOf].
+// Agrees computes a score again, and refuses a different one. Call [ScoreOf] first.
 func (s Score) Agrees(c autonomy.Claims, session *autonomy.Session) error {
 	if s.Baseline != nil {
 		if hash, err := s.Baseline.Hash(); err != nil || hash != c.BaselineHash || s.Baseline.Owner != c.Owner {
@@ -92,19 +97,20 @@ func (s Score) Agrees(c autonomy.Claims, session *autonomy.Session) error {
 	return nil
 }
 
-// tree returns the claims of a score as JSON values.
-func tree(c autonomy.Claims) (v any, err error) {
-	raw, err := json.Marshal(c)
+// tree returns claims as JSON values.
+func tree(claims any) (v any, err error) {
+	raw, err := json.Marshal(claims)
 	if err != nil {
 		return nil, err
 	}
-	return v, json.Unmarshal(raw, &v)
+	err = json.Unmarshal(raw, &v)
+	return v, err
 }
 
-// tolerance is by how much a number can differ that another machine has computed.
+// tolerance bounds the difference of numbers that two machines have computed.
 const tolerance = 1e-9
 
-// differs returns the name of the first value in which two trees differ; empty if they are the same.
+// differs returns the name of the first value in which two trees differ, or nothing.
 func differs(name string, a, b any) string {
 	switch a := a.(type) {
 	case map[string]any:

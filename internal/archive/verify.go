@@ -15,9 +15,9 @@ import (
 type Outcome string
 
 const (
-	Verified   Outcome = "verified"   // the whole chain is there and valid
-	Incomplete Outcome = "incomplete" // the record says that the post was refused, and what is there of its chain is valid
-	// something of the chain is not valid, or is missing though the record says that the post was made
+	Verified   Outcome = "verified"   // the chain is complete and valid
+	Incomplete Outcome = "incomplete" // the record says that the post was refused, and the artifacts that it has are valid
+	// an artifact is not valid, or is missing though the record says that the post was made
 	Refused Outcome = "refused"
 )
 
@@ -27,7 +27,7 @@ type Judged struct {
 	Outcome  Outcome
 	Refusal  ledger.Check // why it is refused
 	Unproven []string     // see [Verdict]
-	By       *Trust       // what it was judged by
+	By       *Trust       // that judged it
 }
 
 // Judge verifies many records, each as of its own time, and all against each other.
@@ -36,13 +36,12 @@ type Judge struct {
 	seen    *sessions
 }
 
-// NewJudge returns a judge. receipts has the interaction receipts that records rest on; it may be nil. now is today's
-// time.
+// NewJudge returns a judge. receipts has the interaction receipts of the records, or is nil. now is today's time.
 func (a Archive) NewJudge(receipts Receipts, now time.Time) *Judge {
 	return &Judge{a, newSessions(receipts, now)}
 }
 
-// Records verifies each record with evidence. An error comes last; without one all were read.
+// Records verifies each record that has evidence. An error comes last; without one all were read.
 func (j *Judge) Records(ctx context.Context, records iter.Seq2[ledger.Record, error]) iter.Seq2[Judged, error] {
 	return func(yield func(Judged, error) bool) {
 		for r, err := range records {

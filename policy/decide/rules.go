@@ -62,18 +62,48 @@ type rule struct {
 // ParseRules reads a policy file of at most 256 KiB strictly, and compiles and type-checks every condition. Its error
 // (config_malformed) lists all findings with their lines.
 func ParseRules(raw []byte) (*Rules, error) {
+	file, f, err := readFile(raw)
+	if err == nil {
+		var r *Rules
+		if r, err = compile(file, f); err == nil {
+			return r, nil
+		}
+	}
+	return nil, malformed(err)
+}
+
+// HashFile returns the hash of a policy file without compiling its conditions: the author of a foreign file chooses
+// what compiling costs. A file with that hash may still have conditions that [ParseRules] refuses.
+func HashFile(raw []byte) (string, error) {
+	_, f, err := readFile(raw)
+	if err != nil {
+		return "", malformed(err)
+	}
+	return f.hash(), nil
+}
+
+func malformed(err error) error {
+	return refusal.New("config_malformed", "the policy file is malformed: %w", err)
+}
+
+// readFile reads a policy file. Spellings with the same meaning become one.
+func readFile(raw []byte) (*strict.File, *File, error) {
 	var f File
 	file, err := strict.Read(raw, &f, strict.Options{Complete: true, MaxBytes: policy.MaxFile})
 	if err == nil {
 		err = file.Err("")
 	}
-	if err == nil {
-		var r *Rules
-		if r, err = compile(file, &f); err == nil {
-			return r, nil
-		}
+	for i := range f.Rules {
+		f.Rules[i].Effect = cmp.Or(f.Rules[i].Effect, effectAllow)
+		f.Rules[i].When = strings.TrimSpace(f.Rules[i].When) // a block scalar may end with a line break
 	}
-	return nil, refusal.New("config_malformed", "the policy file is malformed: %w", err)
+	return file, &f, err
+}
+
+// hash is empty for text that is not UTF-8, which no manifest accepts.
+func (f *File) hash() string {
+	hash, _ := evidence.HashValue(f)
+	return hash
 }
 
 // Hash returns the lowercase hex SHA-256 of the canonical JSON of the rules: the policyHash of artifacts and manifest.
@@ -109,8 +139,6 @@ func compile(file *strict.File, f *File) (*Rules, error) {
 	r, names := &Rules{}, make(map[string]bool)
 	for i := range f.Rules {
 		src, key := &f.Rules[i], fmt.Sprintf("rules[%d]", i)
-		src.Effect = cmp.Or(src.Effect, effectAllow)
-		src.When = strings.TrimSpace(src.When) // a block scalar may end with a line break
 		switch {
 		case !ruleName.MatchString(src.Name):
 			file.Add(key+".name", "must match %s, not %.80q", ruleName, src.Name)
@@ -132,7 +160,7 @@ func compile(file *strict.File, f *File) (*Rules, error) {
 			file.Add(key+".effect", "must be %s or %s, not %.40q", effectAllow, effectDeny, src.Effect)
 		}
 	}
-	r.hash, _ = evidence.HashValue(f) // empty for text that is not UTF-8, which no manifest accepts
+	r.hash = f.hash()
 	return r, file.Err("")
 }
 

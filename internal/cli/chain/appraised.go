@@ -17,7 +17,7 @@ import (
 	"github.com/actionproof/mediator/reputation/verification"
 )
 
-// verifiedAppraisal is the result of verifying what a node has signed about an agent, but for a score.
+// verifiedAppraisal is the result of verifying a node's token about an agent, except a score.
 type verifiedAppraisal struct {
 	Type                   string `json:"type"` // of the token
 	Appraiser              string `json:"appraiser"`
@@ -28,11 +28,11 @@ type verifiedAppraisal struct {
 	NonHumanIdentityProven bool   `json:"nonHumanIdentityProven"` // never
 }
 
-// appraisal verifies a token of one type, and says what it is and what it says.
+// appraisal verifies a token of one type, and returns sentences about it.
 type appraisal func(a archive.Archive, token string, now time.Time) (claims any, all evidence.Registered, what,
 	says string, err error)
 
-// appraisals are the types of tokens that a node signs about agents, but for scores.
+// appraisals are the types of a node's tokens about agents, except scores.
 var appraisals = map[string]appraisal{
 	accrual.Kind.Typ: appraised(accrual.Kind, func(c accrual.Claims) evidence.Registered {
 		return c.Registered
@@ -68,7 +68,7 @@ func appraised[C any](k evidence.Kind[C], registered func(C) evidence.Registered
 	}
 }
 
-// appraisalIn finds a node's token in the JSON of a command, or by itself. It reports whether there is one.
+// appraisalIn finds a node's token in the JSON of a command, or alone.
 func appraisalIn(raw []byte) (token string, ok bool) {
 	var members struct {
 		Token, Verification, Resolution json.RawMessage // a reputation has a verification, too, which is no token
@@ -85,8 +85,8 @@ func appraisalIn(raw []byte) (token string, ok bool) {
 	return "", false
 }
 
-// verifyAppraisal verifies a token that a node has signed about an agent.
-func verifyAppraisal(c *cobra.Command, by judgeFlags, token string, asJSON bool) error {
+// verifyAppraisal verifies a node's token about an agent. raw is its file.
+func verifyAppraisal(c *cobra.Command, by judgeFlags, raw []byte, token string, asJSON bool) error {
 	a, err := by.archive()
 	if err != nil {
 		return err
@@ -95,6 +95,12 @@ func verifyAppraisal(c *cobra.Command, by judgeFlags, token string, asJSON bool)
 	claims, all, what, says, err := appraisals[typ](a, token, now)
 	if err != nil {
 		return err
+	}
+	var file map[string]json.RawMessage
+	if json.Unmarshal(raw, &file) == nil { // and not the token alone
+		if err := archive.NotOtherwise(file, token); err != nil {
+			return err
+		}
 	}
 	v := verifiedAppraisal{Type: typ, Appraiser: all.Issuer, Issued: all.IssuedAt, Expires: all.Expires, Claims: claims,
 		Probabilistic: true}

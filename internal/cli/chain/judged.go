@@ -26,37 +26,34 @@ type judgedPost struct {
 	Check    string   `json:"check,omitempty"` // that refused it
 	Code     string   `json:"code,omitempty"`
 	Detail   string   `json:"detail,omitempty"`
-	Unproven []string `json:"unproven,omitempty"` // members of the record that no signature holds
+	Unproven []string `json:"unproven,omitempty"` // members of the record that no signature proves
 }
 
 // judgedFile is the summary of the verification of many records.
 type judgedFile struct {
-	Verified   int          `json:"verified"` // or consistent
-	Incomplete int          `json:"incomplete"`
-	Refused    int          `json:"refused"`
-	Roots      []judgedWith `json:"roots"`
-	// Missing are posts whose receipts are here and whose records are not, at most maxMissing, and MissingCount how many
-	// there are.
-	Missing      []string `json:"missing,omitempty"`
-	MissingCount int      `json:"missingCount"`
-	// Unproven says what no signature holds of the file as a whole.
+	Verified     int          `json:"verified"` // or consistent
+	Incomplete   int          `json:"incomplete"`
+	Refused      int          `json:"refused"`
+	Roots        []judgedWith `json:"roots"`
+	Missing      []string     `json:"missing,omitempty"` // posts with a receipt and without a record, at most maxMissing
+	MissingCount int          `json:"missingCount"`      // of all such posts
+	// Unproven says what no signature proves about the whole file.
 	Unproven               []string `json:"unproven"`
 	NonHumanIdentityProven bool     `json:"nonHumanIdentityProven"` // never
 }
 
-// judgedWith are roots that records were judged by.
+// judgedWith are roots that judged records.
 type judgedWith struct {
 	Registry    string     `json:"registry"`
 	Auditor     string     `json:"auditor"`
-	Revocations *time.Time `json:"revocations,omitempty"` // when the revocation list was signed; nil if there is none
-	// how many earlier lists there are: entries leave the list when they end
-	Earlier int `json:"earlierRevocations"`
+	Revocations *time.Time `json:"revocations,omitempty"` // when the revocation list was signed; nil without one
+	Earlier     int        `json:"earlierRevocations"`    // earlier lists: entries leave the list when they end
 }
 
-// maxMissing bounds the posts without a record that are named.
+// maxMissing bounds the named posts without a record.
 const maxMissing = 100
 
-// unprovenOfFile is what no signature holds of a file of records.
+// unprovenOfFile is what no signature proves about a file of records.
 var unprovenOfFile = []string{
 	"records: that none was left out", "receipts: that none is missing after the last one here",
 	"certificates, revocations: that none is missing",
@@ -66,17 +63,16 @@ var unprovenOfFile = []string{
 type judging struct {
 	archive  archive.Archive
 	judge    *archive.Judge
-	unasked  func() int // how many receipts belong to no record; nil if the records do not bring their receipts
+	unasked  func() int // counts the receipts that belong to no record; nil if the source has only receipts of records
 	unpinned bool
 
 	count    map[archive.Outcome]int
 	used     map[*archive.Trust]bool
-	unproven map[string]int // how many records do not prove a member
-	order    []string       // the members in unproven
+	unproven map[string]int // the number of records that do not prove a member
+	order    []string       // of the members in unproven
 }
 
-// print verifies records, and prints those that are refused, how many are not, and what is not proven; as JSON, all of
-// them.
+// print verifies records. It prints the refused ones, or all as JSON, and a summary.
 func (j *judging) print(c *cobra.Command, records iter.Seq2[ledger.Record, error], asJSON bool) error {
 	j.count, j.used, j.unproven = make(map[archive.Outcome]int), make(map[*archive.Trust]bool), make(map[string]int)
 	out := cli.Plain(c.OutOrStdout())
@@ -116,7 +112,7 @@ func (j *judging) print(c *cobra.Command, records iter.Seq2[ledger.Record, error
 	return err
 }
 
-// add counts what the verification of one record came to.
+// add counts the result of one record.
 func (j *judging) add(judged archive.Judged) judgedPost {
 	j.count[judged.Outcome]++
 	j.used[judged.By] = j.used[judged.By] || judged.Outcome != archive.Refused
@@ -154,15 +150,15 @@ func (j *judging) summary() judgedFile {
 	return s
 }
 
-// printSummary prints what the records came to, what they were judged by, and what of them is not proven.
+// printSummary prints the results, the roots, and what is not proven.
 func (j *judging) printSummary(out io.Writer, s judgedFile) error {
 	good := "verified"
 	if j.unpinned {
 		good = "consistent"
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "%d %s, %d %s in part (the mediator refused the post), %d REFUSED by this check\n", s.Verified,
-		good, s.Incomplete, good, s.Refused)
+	fmt.Fprintf(&text, "%d %s, %d %s in part (their records say that the post was refused), "+
+		"%d REFUSED by this check\n", s.Verified, good, s.Incomplete, good, s.Refused)
 	if s.MissingCount > 0 {
 		fmt.Fprintf(cli.Lines(&text), "%d posts have a receipt here and no record: %s\n", s.MissingCount,
 			strings.Join(s.Missing, ", "))
@@ -188,8 +184,7 @@ func (j *judging) printSummary(out io.Writer, s judgedFile) error {
 	return err
 }
 
-// unprovenMembers names the members of records that are not proven, with the number of records if it is not all of
-// them.
+// unprovenMembers names the unproven members of records, with the number of records if it is not all.
 func (j *judging) unprovenMembers(all int) string {
 	slices.SortStableFunc(j.order, func(a, b string) int { return j.unproven[b] - j.unproven[a] })
 	names := make([]string, len(j.order))

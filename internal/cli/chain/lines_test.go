@@ -2,6 +2,7 @@ package chain
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"io"
 	"path/filepath"
@@ -48,7 +49,8 @@ func TestTextsOfExports(t *testing.T) {
 	}
 }
 
-// TestRecordWithAToken: a record with what a node has signed beside it is a record, and not verified for that.
+// TestRecordWithAToken: a record with what a node has signed beside it is a record, and not verified for that. Nor do
+// claims verify that say otherwise than the token beside them.
 func TestRecordWithAToken(t *testing.T) {
 	t.Parallel()
 	dir, k := t.TempDir(), gatetest.New(t, gatetest.Autonomous)
@@ -70,7 +72,20 @@ func TestRecordWithAToken(t *testing.T) {
 			f.Manifest, "--earlier", filepath.Join(dir, "none")})
 		return c.ExecuteContext(t.Context())
 	}
-	check.Must(t, verify(map[string]string{"token": token}))
+	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
+	check.Must(t, err)
+	claims := map[string]any{"token": token}
+	check.Must(t, verify(claims))
+	check.Must(t, json.Unmarshal(payload, &claims))
+	check.Must(t, verify(claims))
+	for name, claim := range claims {
+		if name == "token" {
+			continue
+		}
+		claims[name] = "another"
+		check.WantCode(t, verify(claims), "evidence_malformed")
+		claims[name] = claim
+	}
 	for _, member := range []string{"token", "verification", "resolution"} {
 		var file map[string]any
 		raw, err := json.Marshal(forged)

@@ -52,7 +52,7 @@ func verifyScore(c *cobra.Command, by judgeFlags, s archive.Score, asJSON bool) 
 	if err != nil {
 		return err
 	}
-	claims, err := a.JudgeScore(s.Token, time.Now())
+	claims, err := a.JudgeScore(s, time.Now())
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func verifyScored(c *cobra.Command, by judgeFlags, in io.Reader, path string, s 
 	if err != nil {
 		return err
 	}
-	claims, err := a.JudgeScore(s.Token, time.Now())
+	claims, err := a.JudgeScore(s, time.Now())
 	if err != nil {
 		return err
 	}

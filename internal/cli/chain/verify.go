@@ -45,7 +45,7 @@ func Verify() *cobra.Command {
 			}
 			return nil
 		},
-		Long: `Verifies FILE, or the records in --ledger. The file itself says what it is:
+		Long: `Verifies FILE, or the records in --ledger. FILE can be:
 
   a record        as posts show --json prints it
   an export       as posts export writes it, with the certificates and manifests of its time
@@ -55,13 +55,13 @@ func Verify() *cobra.Command {
                   as reputation show or verification prints it with --json, or the token alone
   a manifest      whose deployment certificate is in the trust bundle
 
-Each signed artifact of a record is verified against the pinned root keys and the certificates and manifest of its
-time, and against the record's call and the other artifacts, as of the last signature. Whatever was revoked since is
-refused. A trust bundle beside an export counts too. Challenge tokens and capabilities are secrets of the gate that
-issued them, and are not judged here (challenge verify, capability verify).
+Each signed artifact of a record is verified with the pinned roots and the certificates and manifest of its time, and
+compared with the record's call and the other artifacts. What was revoked since is refused. A trust bundle beside an
+export counts too. Challenge tokens and capabilities are secrets of their gate, and are not verified here (challenge
+verify, capability verify).
 
-With --roots-in-file no root is pinned: the records are only checked against the export itself, and the roots in it
-may be forged like the rest.`,
+With --roots-in-file no root is pinned: the records are only checked against the export, whose roots may be forged like
+the rest.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if copied != "" {
 				return verifyCopy(c, by, copied, asJSON)
@@ -99,7 +99,7 @@ may be forged like the rest.`,
 	return c
 }
 
-// isYAML reports whether a file is a manifest: nothing else that verify reads is YAML.
+// isYAML reports whether a file is a manifest: verify reads no other YAML.
 func isYAML(path string) bool {
 	ext := filepath.Ext(path)
 	return ext == ".yaml" || ext == ".yml"
@@ -131,7 +131,7 @@ func verifyManifest(c *cobra.Command, trust config.Trust, path string, asJSON bo
 		fmt.Sprintf("the certificate of deployment %s is good until %s", holds.DeploymentID, cli.Time(holds.Until)))
 }
 
-// openInput opens a file that is the argument of a command, or standard input for "-", to be read piece by piece.
+// openInput opens a file, or standard input for "-".
 func openInput(c *cobra.Command, path string) (in *bufio.Reader, done func() error, err error) {
 	if path == "-" {
 		return bufio.NewReader(c.InOrStdin()), func() error { return nil }, nil
@@ -143,20 +143,20 @@ func openInput(c *cobra.Command, path string) (in *bufio.Reader, done func() err
 	return bufio.NewReader(f), f.Close, nil
 }
 
-// isRecord reports whether a file is a record, whatever else it holds.
+// isRecord reports whether a file is a record. It may also have a node's token.
 func isRecord(raw []byte) bool {
 	var r struct{ Artifacts json.RawMessage }
 	return json.Unmarshal(raw, &r) == nil && r.Artifacts != nil
 }
 
-// isCapability reports whether a file is a capability, or what mediator challenge verify has printed about one.
+// isCapability reports whether a file is a capability, alone or as mediator challenge verify prints it.
 func isCapability(raw []byte) bool {
 	var printed struct{ Capability string }
 	_ = json.Unmarshal(raw, &printed) // a token alone is not JSON
 	return printed.Capability != "" || archive.TypeOf(strings.TrimSpace(string(raw))) == evidence.CapabilityKind().Typ
 }
 
-// verifyRecord prints a line for each check of a record's chain, and what they prove together.
+// verifyRecord verifies a record, or another JSON document or token.
 func verifyRecord(c *cobra.Command, by judgeFlags, in io.Reader, path string, asJSON bool) error {
 	raw, err := files.ReadAll(in, path, files.MaxInput)
 	if err != nil {
@@ -167,7 +167,7 @@ func verifyRecord(c *cobra.Command, by judgeFlags, in io.Reader, path string, as
 			return verifyScore(c, by, s, asJSON)
 		}
 		if token, ok := appraisalIn(raw); ok {
-			return verifyAppraisal(c, by, token, asJSON)
+			return verifyAppraisal(c, by, raw, token, asJSON)
 		}
 		if isCapability(raw) {
 			return cli.Usagef("%s is a capability, which takes the gate's secret to verify: see mediator capability verify",

@@ -63,8 +63,14 @@ func TestScoreShow(t *testing.T) {
 	scored, receipts := filepath.Join(dir, "score.json"), filepath.Join(dir, "receipts.txt")
 	kit.Write(t, scored, out)
 	kit.Write(t, receipts, strings.Join(s.Receipts, "\n")+"\n")
-	kit.Mediator(t, "verify", receipts, "--score", scored, "--registry", f.Registry, "--auditor", f.Auditor,
-		"--bundle", f.Bundle, "--manifest", f.Manifest).Done("computed again from receipts 1 to 13: it is the same")
+	verify := func(args ...string) kit.Ended {
+		return kit.Mediator(t, append(args, "--registry", f.Registry, "--auditor", f.Auditor, "--bundle", f.Bundle,
+			"--manifest", f.Manifest)...)
+	}
+	verify("verify", receipts, "--score", scored).Done("computed again from receipts 1 to 13: it is the same")
+	kit.Write(t, scored, strings.Replace(out, `"band": "medium"`, `"band": "high"`, 1)) // beside the token
+	verify("verify", scored).Refused("evidence_malformed")
+	verify("verify", receipts, "--score", scored).Refused("evidence_malformed")
 }
 
 // TestScoreShowOverHTTPS asks a node at its public address, by a certificate authority of the system, and not for what
