@@ -54,7 +54,7 @@ mutate: ## change the code of PACKAGES in one place after the other; a test shou
 	for p in $(PACKAGES); do nice -n 10 bin/gremlins unleash ./$$p || exit 1; done
 
 plays: setup build ## play the long forms of the plays, before a release
-	nice -n 5 $(GO) test -race -count=1 -v -timeout=24h ./test/e2e/... -long
+	nice -n 5 $(GO) test -race -count=1 -v -timeout=24h ./test/e2e/... ./internal/archive -long
 
 soak: ## the processes under load and faults for DURATION (default 2m), with the race detector
 	nice -n 5 $(GO) test -race -count=1 -v -timeout=24h -run='^TestSoak$$' ./test/e2e/plays -long -soak.duration=$(DURATION) -soak.seed=$(SEED)

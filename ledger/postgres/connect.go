@@ -27,8 +27,7 @@ const (
 	connectTimeout = 5 * time.Second
 )
 
-// parameters are the settings of each connection unless the DSN has its own. Those that durability rests on are read
-// back.
+// parameters are the settings of each connection unless the DSN has its own. Those for durability are read back.
 var parameters = map[string]string{
 	"application_name":   "mediator",
 	"synchronous_commit": "on", // not the role's default
@@ -38,7 +37,7 @@ var parameters = map[string]string{
 	"idle_in_transaction_session_timeout": strconv.FormatInt(operation.Milliseconds(), 10),
 }
 
-// Check finds errors in dsn that show without connecting.
+// Check finds errors in dsn without connecting.
 func Check(dsn string) error {
 	_, err := parse(dsn)
 	return err
@@ -81,8 +80,8 @@ func parse(dsn string) (*pgx.ConnConfig, error) {
 	return config, nil
 }
 
-// connect returns a pool whose every connection has shown that its commits are durable. Names without a schema are
-// looked up in schema. It does not connect yet.
+// connect returns a pool that checks of each new connection that its commits are durable. Names without a schema belong
+// to schema.
 func connect(dsn, schema string) (*sql.DB, error) {
 	config, err := parse(dsn)
 	if err != nil {
@@ -103,7 +102,7 @@ func connect(dsn, schema string) (*sql.DB, error) {
 	return db, nil
 }
 
-// discreet says why a server cannot be reached, without its address and user.
+// discreet returns why a server cannot be reached, without its address and user.
 func discreet(err error) error {
 	var dial *pgconn.ConnectError
 	var broken *net.OpError
@@ -124,7 +123,7 @@ func discreet(err error) error {
 	return ledger.Unavailable("reach the database", errors.New(why))
 }
 
-// verifies reports whether the server has to show a certificate for its name.
+// verifies reports whether the server must present a certificate for its name.
 func verifies(t *tls.Config) bool { return t != nil && !t.InsecureSkipVerify }
 
 // local reports whether host is on this machine: a folder of unix sockets, or a loopback address.

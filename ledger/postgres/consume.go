@@ -21,12 +21,11 @@ SELECT current_setting('synchronous_commit'), current_setting('fsync'), current_
 	(SELECT expires FROM actionproof.forgotten)`
 )
 
-// Consume records keys as used in the caller's transaction, all or none, on a database that [Open] has opened once. For
-// each key exactly one caller gets nil and commits; the others wait for that, and get a [*ledger.ConsumedError]. After
-// any other error roll back. After an error of the commit itself count the keys as consumed.
+// Consume marks keys as used in the caller's transaction, all or none, in a database that [Open] has prepared. For each
+// key exactly one caller gets nil and commits; the others wait for that, and get a [*ledger.ConsumedError]. Roll back
+// after any other error. After an error of the commit itself, treat the keys as consumed.
 //
-// It refuses a transaction that would not commit durably, or is not READ COMMITTED: it would miss the prunings of
-// others.
+// Consume refuses a transaction that would not commit durably, or that is not READ COMMITTED and would miss prunings.
 func Consume(ctx context.Context, tx *sql.Tx, keys ...ledger.Key) error {
 	kinds, ids, expiries := make([]string, len(keys)), make([]string, len(keys)), make([]int64, len(keys))
 	for i, k := range keys {
@@ -49,7 +48,7 @@ func Consume(ctx context.Context, tx *sql.Tx, keys ...ledger.Key) error {
 	return guard(ctx, tx, keys)
 }
 
-// insert returns which keys were not there before.
+// insert returns the keys that are new.
 func insert(ctx context.Context, tx *sql.Tx, kinds, ids []string, expiries []int64) (map[ledger.Key]bool, error) {
 	rows, err := tx.QueryContext(ctx, insertKeys, kinds, ids, expiries)
 	if err != nil {
@@ -67,8 +66,8 @@ func insert(ctx context.Context, tx *sql.Tx, kinds, ids []string, expiries []int
 	return fresh, rows.Err()
 }
 
-// guard refuses a commit that is not durable, and keys that may have been pruned. It runs after the insert, to see what
-// another process has pruned by then.
+// guard refuses a commit that is not durable, and keys that may have been pruned. It runs after the insert, so that it
+// sees every earlier pruning.
 func guard(ctx context.Context, tx *sql.Tx, keys []ledger.Key) error {
 	var commit, fsync, level string
 	var forgotten sql.NullInt64

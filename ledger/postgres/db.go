@@ -11,12 +11,12 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// DB is a schema of its own in a PostgreSQL database, for state other than the ledger that several processes share. It
-// is safe for concurrent use, and survives an outage of the database.
+// DB is a schema in a PostgreSQL database for shared state other than the ledger. It is safe for concurrent use, and
+// survives an outage of the database.
 type DB struct{ pool }
 
-// OpenDB connects to the database that dsn names, makes the schema if needed, and refuses what [Open] refuses. Names
-// without a schema are looked up in s. Errors do not show dsn, and have the code ledger_unavailable.
+// OpenDB connects to the database that dsn names, creates a missing schema, and refuses what [Open] refuses. Names
+// without a schema belong to s. Errors do not show dsn, and have the code ledger_unavailable.
 func OpenDB(ctx context.Context, dsn string, s Schema) (*DB, error) {
 	db, err := connect(dsn, s.Name)
 	if err != nil {
@@ -32,13 +32,13 @@ func OpenDB(ctx context.Context, dsn string, s Schema) (*DB, error) {
 // Read returns a pool for reading.
 func (d *DB) Read() *sql.DB { return d.db }
 
-// Write runs do in a READ COMMITTED transaction and returns nil once it is durable. If do fails, its changes are
-// undone. After an error of the commit the outcome is unknown: count it as stored.
+// Write runs do in a READ COMMITTED transaction and returns nil once it is durable. If do fails, nothing is stored.
+// After an error of the commit the outcome is unknown: treat it as stored.
 func (d *DB) Write(ctx context.Context, do func(context.Context, *sql.Tx) error) error {
 	return d.write(ctx, do)
 }
 
-// Now returns the time of the database server, which all who share the database agree on.
+// Now returns the database server's time, which all its clients share.
 func (d *DB) Now(ctx context.Context) (now time.Time, err error) {
 	if err = d.db.QueryRowContext(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
 		return now, ledger.Unavailable("read the clock", err)
@@ -46,7 +46,7 @@ func (d *DB) Now(ctx context.Context) (now time.Time, err error) {
 	return now, nil
 }
 
-// pool is a pool of connections, and how transactions run on it.
+// pool is a pool of connections with transactions.
 type pool struct {
 	db     *sql.DB
 	closed atomic.Bool
@@ -58,16 +58,16 @@ func (p *pool) Close() error {
 	return p.db.Close()
 }
 
-// operation bounds one transaction, with the wait for a connection. The server has the same bound for each statement.
+// operation bounds one transaction with its wait for a connection. The server bounds each statement by it too.
 const operation = 10 * time.Second
 
-// write runs do in a transaction and returns nil once it is durable. An agent may see its errors.
+// write is [DB.Write]. An agent may see its errors.
 func (p *pool) write(ctx context.Context, do func(context.Context, *sql.Tx) error) error {
 	return discreet(p.transact(ctx, do))
 }
 
-// transact is write with errors that name servers, databases and users. A caller that goes away does not end a
-// transaction that has begun, since its outcome would be unknown; the caller's deadline does.
+// transact is write with errors that name servers, databases and users. A cancelled ctx does not end a transaction that
+// has begun, because its outcome would be unknown; a deadline of ctx does.
 func (p *pool) transact(ctx context.Context, do func(context.Context, *sql.Tx) error) error {
 	if p.closed.Load() {
 		return ledger.ErrClosed

@@ -14,11 +14,11 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// instanceName is what Instance writes.
+// instanceName matches the content of the file.
 var instanceName = regexp.MustCompile(`^[A-Z2-7]{26}\n$`)
 
-// Instance returns the name under which the process that owns the folder dir shares a ledger with others: random, made
-// at its first start and kept in dir. Until held is closed no other process gets it.
+// Instance returns the name of the process whose folder is dir in a shared ledger. The name is random, made at the
+// first start and kept in dir. No other process gets it until held is closed.
 func Instance(dir string) (name string, held io.Closer, err error) {
 	path := filepath.Join(dir, "instance")
 	defer func() {

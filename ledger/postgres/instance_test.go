@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/ledger/postgres"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // TestInstance shows that a folder keeps its name, that two folders have two, and that one process at a time has it.
@@ -17,9 +18,7 @@ func TestInstance(t *testing.T) {
 	}
 	_, _, err = postgres.Instance(dir)
 	wantUnavailable(t, err, "in use")
-	if err := held.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, held.Close())
 	for _, tt := range []struct {
 		dir  string
 		same bool
@@ -31,18 +30,12 @@ func TestInstance(t *testing.T) {
 		held.Close()
 	}
 	for _, bad := range []string{"", "short\n"} {
-		if err := os.WriteFile(filepath.Join(dir, "instance"), []byte(bad), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(filepath.Join(dir, "instance"), []byte(bad), 0o600))
 		_, _, err = postgres.Instance(dir)
 		wantUnavailable(t, err, "remove it")
 	}
-	if err := os.Remove(filepath.Join(dir, "instance.lock")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.Remove(filepath.Join(dir, "instance.lock")))
+	check.Must(t, os.RemoveAll(dir))
 	_, _, err = postgres.Instance(dir)
 	wantUnavailable(t, err, "no such file")
 }

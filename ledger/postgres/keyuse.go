@@ -16,7 +16,7 @@ FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[]) AS u (kid, fir
 ON CONFLICT (kid, instance) DO UPDATE
 SET first = least(k.first, excluded.first), last = greatest(k.last, excluded.last), posts = k.posts + excluded.posts`
 
-// countKeyUses counts, in one statement, which keys outcomes and receipts rest on.
+// countKeyUses counts the signing keys of outcomes and receipts.
 func (l *Ledger) countKeyUses(ctx context.Context, tx *sql.Tx, outcomes []ledger.Record,
 	receipts []ledger.Receipt) error {
 	var kids []string

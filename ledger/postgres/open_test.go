@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -32,8 +33,7 @@ func TestOpenRefuses(t *testing.T) {
 			t.Errorf("%s: the error shows the password: %v", name, err)
 		}
 	}
-	server := pgtest.Start(t)
-	dsn := server.Database(t)
+	dsn := database(t)
 	_, err := postgres.Open(ctx, dsn+"&synchronous_commit=off", options("one"))
 	wantUnavailable(t, err, "synchronous_commit=off")
 	for _, o := range []postgres.Options{{Instance: "one"}, {Now: ledgertest.Now}} {
@@ -42,7 +42,8 @@ func TestOpenRefuses(t *testing.T) {
 		}
 	}
 	// A role whose own default is off gets what the ledger asks for.
-	exec(t, dsn, `ALTER DATABASE test1 SET synchronous_commit = off`)
+	exec(t, dsn,
+		`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET synchronous_commit = off', current_database()); END $$`)
 	if err := open(t, dsn, "one").Consume(ctx, key("a")); err != nil {
 		t.Error(err)
 	}
@@ -52,13 +53,22 @@ func TestOpenRefuses(t *testing.T) {
 		"A new database would forget the records, and which keys are consumed")
 }
 
+// newRole makes a role without rights, and returns how to connect as it.
+func newRole(t *testing.T, dsn string) (role, as string) {
+	t.Helper()
+	role = "r" + strings.ToLower(rand.Text())
+	exec(t, dsn, `CREATE ROLE `+role+` LOGIN`)
+	return role, strings.Replace(dsn, "user=postgres", "user="+role, 1)
+}
+
 // TestLittleRight opens a database with its tables as a role that may use its tables and nothing else.
 func TestLittleRight(t *testing.T) {
-	dsn := pgtest.Start(t).Database(t)
+	dsn := database(t)
 	open(t, dsn, "one")
-	exec(t, dsn, `CREATE ROLE little LOGIN; GRANT USAGE ON SCHEMA actionproof TO little;
-		GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA actionproof TO little`)
-	l := open(t, strings.Replace(dsn, "user=postgres", "user=little", 1), "two")
+	role, as := newRole(t, dsn)
+	exec(t, dsn, `GRANT USAGE ON SCHEMA actionproof TO `+role+`;
+		GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA actionproof TO `+role)
+	l := open(t, as, "two")
 	if err := errors.Join(l.Begin(context.Background(), post("post_1"), key("a")),
 		l.Prune(context.Background(), ledgertest.Now())); err != nil {
 		t.Error(err)
@@ -67,12 +77,11 @@ func TestLittleRight(t *testing.T) {
 
 // TestGivenSchema opens a database in which a role may make nothing, and then one schema's tables.
 func TestGivenSchema(t *testing.T) {
-	dsn := pgtest.Start(t).Database(t)
-	exec(t, dsn, `CREATE ROLE given LOGIN`)
-	as := strings.Replace(dsn, "user=postgres", "user=given", 1)
+	dsn := database(t)
+	role, as := newRole(t, dsn)
 	_, err := postgres.Open(context.Background(), as, options("one"))
 	wantUnavailable(t, err, "takes CREATE on the database")
-	exec(t, dsn, `CREATE SCHEMA actionproof; GRANT USAGE, CREATE ON SCHEMA actionproof TO given`)
+	exec(t, dsn, `CREATE SCHEMA actionproof; GRANT USAGE, CREATE ON SCHEMA actionproof TO `+role)
 	if err := open(t, as, "one").Begin(context.Background(), post("post_1"), key("a")); err != nil {
 		t.Error(err)
 	}

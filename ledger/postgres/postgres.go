@@ -1,21 +1,19 @@
-// Package postgres keeps the ledger in a PostgreSQL database that several processes share: the replicas of a sidecar,
-// or of an API that takes part. All of them together have the promises of package ledger.
+// Package postgres keeps the ledger in a PostgreSQL database that several processes share: the replicas of a sidecar or
+// of an API. Together they keep the promises of package ledger.
 //
-// Everything lies in the schema  The role needs CREATE on the database for the first start, and afterwards
-// USAGE on the schema and SELECT, INSERT, UPDATE and DELETE on its tables. A failover to a standby keeps the promise
-// only where commits wait for that standby (synchronous_standby_names); a restored copy never does.
+// The first start needs CREATE on the database. Afterwards the role needs USAGE on the schema actionproof, and SELECT,
+// INSERT, UPDATE and DELETE on its tables. A failover to a standby keeps the promises only if commits wait for that
+// standby (synchronous_standby_names); a restored copy never does.
 //
-// # Where things are
-//
-//	postgres.go  Ledger: its transactions, and how records are written
-//	consume.go   Consume: keys in a transaction, of the ledger's or of an API's own
-//	keyuse.go    which signing keys posts and receipts rest on
-//	receipt.go   chains of receipts, the calls of which receipts are to be made, and how far receipts were handed over
-//	prune.go     what it removes when keys and records have grown old
-//	schema.go    its tables
-//	db.go        transactions; DB: a schema of its own for other state that replicas share
-//	instance.go  the name under which a process shares a database
-//	connect.go   what a DSN may ask for, and how a connection shows that its commits are durable
+//	postgres.go  Ledger: its transactions and records
+//	consume.go   Consume: keys, also in an API's own transaction
+//	keyuse.go    counts the uses of signing keys
+//	receipt.go   chains of receipts, open calls, and deliveries
+//	prune.go     removes old keys and records
+//	schema.go    the tables
+//	db.go        transactions; DB: a schema for other shared state
+//	instance.go  a process's name in a shared database
+//	connect.go   checks the DSN, and that commits are durable
 package postgres
 
 import (
@@ -33,31 +31,29 @@ import (
 	"github.com/actionproof/mediator/ledger/internal/tables"
 )
 
-// Options configures a [Ledger].
 type Options struct {
 	// Now is the clock; required.
 	Now func() time.Time
-	// Records are kept for Retention; zero keeps them for ever.
+	// Retention bounds the age of records; zero keeps them for ever.
 	Retention time.Duration
-	// Instance names this process among those that share the database, also after a restart: opening the ledger makes its
-	// posts in flight indeterminate. Required.
+	// Instance names this process in the database, also after a restart. Required.
 	Instance string
 }
 
-// Ledger is the [ledger.Store] in a PostgreSQL database. It survives an outage of the database: calls fail meanwhile.
+// Ledger is the [ledger.Store] in a PostgreSQL database. During an outage of the database calls fail.
 type Ledger struct {
 	tables.Reader
 	pool
 	o      Options
-	pruned atomic.Int64 // receipts that were removed before they were handed over
+	pruned atomic.Int64 // receipts removed undelivered
 }
 
 var _ ledger.Identified = (*Ledger)(nil)
 
-// Open connects to the database that dsn names (a URL or keyword/value string of libpq). The first process makes the
-// tables. Open refuses another schema version, a database that does not commit durably, and a remote one without
-// sslmode=verify-full. It makes this instance's posts in flight indeterminate, because they may have been sent. Errors
-// do not show dsn; except for those about o they have the code ledger_unavailable.
+// Open connects to the database that dsn names (a URL or keyword/value string of libpq), and creates missing tables. It
+// refuses another schema version, a database that does not commit durably, and a remote one without
+// sslmode=verify-full. Posts that this instance left in flight become indeterminate, because they may have been sent.
+// Errors do not show dsn; except for those about o they have the code ledger_unavailable.
 func Open(ctx context.Context, dsn string, o Options) (*Ledger, error) {
 	if o.Now == nil || o.Instance == "" {
 		return nil, errors.New("postgres: a clock and the name of this instance are required")
@@ -86,12 +82,10 @@ func Open(ctx context.Context, dsn string, o Options) (*Ledger, error) {
 	return l, nil
 }
 
-// Consume consumes keys: see [ledger.Store].
 func (l *Ledger) Consume(ctx context.Context, keys ...ledger.Key) error {
 	return l.write(ctx, func(ctx context.Context, tx *sql.Tx) error { return Consume(ctx, tx, keys...) })
 }
 
-// Begin consumes keys and records an intent: see [ledger.Store].
 func (l *Ledger) Begin(ctx context.Context, r ledger.Record, keys ...ledger.Key) error {
 	r.State = ledger.StateForwarding
 	return l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
@@ -108,7 +102,6 @@ func (l *Ledger) Begin(ctx context.Context, r ledger.Record, keys ...ledger.Key)
 const forgetUntil = `INSERT INTO forgotten (one, expires) VALUES (1, $1)
 ON CONFLICT (one) DO UPDATE SET expires = greatest(forgotten.expires, excluded.expires)`
 
-// Accept keeps an acceptance: see [ledger.Identified].
 func (l *Ledger) Accept(ctx context.Context, a ledger.Acceptance, until time.Time) error {
 	text, err := tables.EncodeAcceptance(a)
 	if err != nil {
@@ -126,17 +119,15 @@ func (l *Ledger) Accept(ctx context.Context, a ledger.Acceptance, until time.Tim
 	})
 }
 
-// Finish records an outcome: see [ledger.Store].
 func (l *Ledger) Finish(ctx context.Context, r ledger.Record) error {
 	return l.Write(ctx, []ledger.Record{r}, nil)
 }
 
-// Add keeps a whole record: see [ledger.Store].
 func (l *Ledger) Add(ctx context.Context, r ledger.Record) error {
 	return l.Write(ctx, nil, []ledger.Record{r})
 }
 
-// Write finishes posts, and adds records and receipts: see [ledger.Store]. The number of round trips is constant.
+// Write implements [ledger.Store] in a constant number of round trips.
 func (l *Ledger) Write(ctx context.Context, outcomes, records []ledger.Record, receipts ...ledger.Receipt) error {
 	for _, r := range records {
 		if !r.State.Whole() {
@@ -176,7 +167,6 @@ FROM unnest($1::text[], $2::text[], $3::text[]) AS r (id, state, record)
 WHERE posts.id = r.id AND posts.state || '' = 'forwarding'`
 )
 
-// insert inserts records in one statement.
 func (l *Ledger) insert(ctx context.Context, tx *sql.Tx, records ...ledger.Record) error {
 	if len(records) == 0 {
 		return nil
@@ -205,7 +195,7 @@ func (l *Ledger) insert(ctx context.Context, tx *sql.Tx, records ...ledger.Recor
 	return nil
 }
 
-// update replaces, in one statement, the records of posts in flight by their outcomes, except for their artifacts.
+// update replaces the records of posts in flight by their outcomes, except for their artifacts.
 func update(ctx context.Context, tx *sql.Tx, outcomes ...ledger.Record) error {
 	if len(outcomes) == 0 {
 		return nil
@@ -218,7 +208,7 @@ func update(ctx context.Context, tx *sql.Tx, outcomes ...ledger.Record) error {
 		}
 		ids, states, texts = append(ids, r.ID), append(states, string(r.State)), append(texts, text)
 	}
-	// Planned each time (QueryExecModeExec): a plan from when the table was small would read all of it.
+	// QueryExecModeExec plans each time: a plan from when the table was small would read all of it.
 	n, err := tables.Affected(tx.ExecContext(ctx, updatePosts, pgx.QueryExecModeExec, ids, states, texts))
 	if err != nil {
 		return ledger.Unavailable("write the record", err)

@@ -18,11 +18,44 @@ import (
 
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/postgres"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/full"
 	"github.com/actionproof/mediator/test/ledgertest"
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// start starts the server that the tests share, unless they stop one.
+var start = sync.OnceValues(func() (*pgtest.Server, error) { return pgtest.Launch() })
+
+// tests ends with the server that they share.
+type tests struct{ *testing.M }
+
+func (m tests) Run() int {
+	code := m.M.Run()
+	if shared != nil && shared.Close() != nil {
+		return 1
+	}
+	return code
+}
+
+var shared *pgtest.Server // nil until it runs
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(tests{m}) }
+
+func server(t testing.TB) *pgtest.Server {
+	t.Helper()
+	full.Only(t, "PostgreSQL")
+	s, err := start()
+	check.Must(t, err)
+	shared = s
+	return s
+}
+
+// database makes an empty database and returns how to connect to it.
+func database(t testing.TB) string {
+	t.Helper()
+	return server(t).Database(t)
+}
 
 func options(instance string) postgres.Options {
 	return postgres.Options{Now: ledgertest.Now, Instance: instance}
@@ -31,9 +64,7 @@ func options(instance string) postgres.Options {
 func open(t testing.TB, dsn, instance string) *postgres.Ledger {
 	t.Helper()
 	l, err := postgres.Open(context.Background(), dsn, options(instance))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l
 }
@@ -42,9 +73,7 @@ func open(t testing.TB, dsn, instance string) *postgres.Ledger {
 func connection(t testing.TB, dsn string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("pgx", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { db.Close() })
 	return db
 }
@@ -66,52 +95,40 @@ func post(id string) ledger.Record {
 	return ledger.Record{ID: id, Flow: "post", Started: ledgertest.Now()}
 }
 
-func TestPostgres(t *testing.T) {
-	server := pgtest.Start(t)
-	databases := make(map[string]string)
-	ledgertest.Run(t, func(t *testing.T, place string) ledger.Store {
-		if databases[place] == "" {
-			databases[place] = server.Database(t)
-		}
-		return open(t, databases[place], "one")
-	})
-}
+// places are the databases by the folders that a suite names.
+type places map[string]string
 
-// hourly returns what opens ledgers that keep records for an hour.
-func hourly(t *testing.T) func(t *testing.T, place string) ledger.Store {
+// open opens the database of a folder, which it makes first if there is none.
+func (p places) open(t *testing.T, place string, retention time.Duration) *postgres.Ledger {
 	t.Helper()
-	server := pgtest.Start(t)
-	databases := make(map[string]string)
-	return func(t *testing.T, place string) ledger.Store {
-		t.Helper()
-		if databases[place] == "" {
-			databases[place] = server.Database(t)
-		}
-		l, err := postgres.Open(context.Background(), databases[place],
-			postgres.Options{Now: ledgertest.Now, Retention: time.Hour, Instance: "one"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { l.Close() })
-		return l
+	if p[place] == "" {
+		p[place] = database(t)
 	}
+	o := options("one")
+	o.Retention = retention
+	l, err := postgres.Open(t.Context(), p[place], o)
+	check.Must(t, err)
+	t.Cleanup(func() { l.Close() })
+	return l
 }
 
-// TestPruning plays random histories.
-func TestPruning(t *testing.T) { ledgertest.RunPruning(t, hourly(t)) }
+// hourly opens ledgers that keep records for an hour.
+func (p places) hourly(t *testing.T, place string) ledger.Store { return p.open(t, place, time.Hour) }
 
-// TestReceipts runs the suite of chains of receipts.
-func TestReceipts(t *testing.T) { ledgertest.RunReceipts(t, hourly(t)) }
+func TestPostgres(t *testing.T) {
+	at := places{}
+	ledgertest.Run(t, func(t *testing.T, place string) ledger.Store { return at.open(t, place, 0) })
+}
 
-// TestKeyUses runs the suite of what is counted of signing keys.
-func TestKeyUses(t *testing.T) { ledgertest.RunKeyUses(t, hourly(t)) }
-
-// TestKeyLists runs the suite of lists by keys.
-func TestKeyLists(t *testing.T) { ledgertest.RunKeyLists(t, hourly(t)) }
+func TestPruning(t *testing.T)    { ledgertest.RunPruning(t, places{}.hourly) }
+func TestReceipts(t *testing.T)   { ledgertest.RunReceipts(t, places{}.hourly) }
+func TestKeyUses(t *testing.T)    { ledgertest.RunKeyUses(t, places{}.hourly) }
+func TestKeyLists(t *testing.T)   { ledgertest.RunKeyLists(t, places{}.hourly) }
+func TestDeliveries(t *testing.T) { ledgertest.RunDeliveries(t, places{}.hourly) }
 
 // TestKeyUsesOfReplicas: what two instances have counted of a key is told as one.
 func TestKeyUsesOfReplicas(t *testing.T) {
-	dsn := pgtest.Start(t).Database(t)
+	dsn := database(t)
 	one, two := open(t, dsn, "one"), open(t, dsn, "two")
 	for i, l := range []*postgres.Ledger{one, two, one} {
 		r := post(fmt.Sprintf("post_%d", i))
@@ -120,9 +137,7 @@ func TestKeyUsesOfReplicas(t *testing.T) {
 			{Name: "grant", Token: base64.RawURLEncoding.EncodeToString([]byte(`{"kid":"k:v1"}`)) + ".e30.AA"}}
 		ended := r
 		ended.State = ledger.StateForwarded
-		if err := errors.Join(l.Begin(t.Context(), r), l.Finish(t.Context(), ended)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, l.Begin(t.Context(), r), l.Finish(t.Context(), ended))
 	}
 	want := []ledger.KeyUse{
 		{KeyID: "k:v1", First: ledgertest.Now(), Last: ledgertest.Now().Add(2 * time.Minute), Posts: 3}}
@@ -131,12 +146,9 @@ func TestKeyUsesOfReplicas(t *testing.T) {
 	}
 }
 
-// TestDeliveries runs the suite of handing receipts over.
-func TestDeliveries(t *testing.T) { ledgertest.RunDeliveries(t, hourly(t)) }
-
 // TestDeliveriesOfReplicas: what one instance has claimed no other gets.
 func TestDeliveriesOfReplicas(t *testing.T) {
-	dsn := pgtest.Start(t).Database(t)
+	dsn := database(t)
 	instance := 0
 	ledgertest.RunSharedDeliveries(t, func(t *testing.T) ledger.Store {
 		instance++
@@ -146,12 +158,10 @@ func TestDeliveriesOfReplicas(t *testing.T) {
 
 // TestOpenCallsOfReplicas: an instance is told of its own open calls only.
 func TestOpenCallsOfReplicas(t *testing.T) {
-	dsn := pgtest.Start(t).Database(t)
+	dsn := database(t)
 	one, two := open(t, dsn, "one"), open(t, dsn, "two")
-	if err := one.OpenCalls(t.Context(),
-		ledger.OpenCall{ID: "post_1", Session: "ses_1", Started: ledgertest.Now()}); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, one.OpenCalls(t.Context(),
+		ledger.OpenCall{ID: "post_1", Session: "ses_1", Started: ledgertest.Now()}))
 	mine, err := one.LeftOpen(t.Context())
 	theirs, other := two.LeftOpen(t.Context())
 	if err := errors.Join(err, other); err != nil || len(mine) != 1 || len(theirs) != 0 {
@@ -161,7 +171,7 @@ func TestOpenCallsOfReplicas(t *testing.T) {
 
 // TestReplicas has three ledgers share a database: 64 clients use the same keys on all of them.
 func TestReplicas(t *testing.T) {
-	dsn := pgtest.Start(t).Database(t)
+	dsn := database(t)
 	var replicas []*postgres.Ledger
 	var opening sync.WaitGroup
 	var mu sync.Mutex // guards replicas
@@ -212,7 +222,7 @@ func TestReplicas(t *testing.T) {
 
 // TestNoDeadlock uses many keys in one order and in the other at once: the transactions do not wait for each other.
 func TestNoDeadlock(t *testing.T) {
-	dsn := pgtest.Start(t).Database(t)
+	dsn := database(t)
 	l := open(t, dsn, "one")
 	for round := range 5 {
 		var keys []ledger.Key
@@ -239,11 +249,9 @@ func TestNoDeadlock(t *testing.T) {
 // the other's live on.
 func TestRestartOfOne(t *testing.T) {
 	ctx := context.Background()
-	dsn := pgtest.Start(t).Database(t)
+	dsn := database(t)
 	a, b := open(t, dsn, "a"), open(t, dsn, "b")
-	if err := errors.Join(a.Begin(ctx, post("post_a")), b.Begin(ctx, post("post_b")), a.Close()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, a.Begin(ctx, post("post_a")), b.Begin(ctx, post("post_b")), a.Close())
 	a = open(t, dsn, "a")
 	for id, want := range map[string]ledger.State{"post_a": ledger.StateIndeterminate, "post_b": ledger.StateForwarding} {
 		if p, err := a.Get(ctx, id); err != nil || p.State != want {
@@ -260,18 +268,14 @@ func TestRestartOfOne(t *testing.T) {
 // TestAbandoned gives up the post of an instance that never came back, after a day and not before.
 func TestAbandoned(t *testing.T) {
 	ctx := context.Background()
-	dsn := pgtest.Start(t).Database(t)
+	dsn := database(t)
 	gone, here := open(t, dsn, "gone"), open(t, dsn, "here")
-	if err := errors.Join(gone.Begin(ctx, post("post_1")), gone.Close()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, gone.Begin(ctx, post("post_1")), gone.Close())
 	for _, tt := range []struct {
 		after time.Duration
 		want  ledger.State
 	}{{24 * time.Hour, ledger.StateForwarding}, {24*time.Hour + time.Second, ledger.StateIndeterminate}} {
-		if err := here.Prune(ctx, ledgertest.Now().Add(tt.after)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, here.Prune(ctx, ledgertest.Now().Add(tt.after)))
 		if p, err := here.Get(ctx, "post_1"); err != nil || p.State != tt.want {
 			t.Errorf("after %v: got %s, %v, want %s", tt.after, p.State, err, tt.want)
 		}
@@ -282,7 +286,7 @@ func TestAbandoned(t *testing.T) {
 // on both.
 func TestPruneTogether(t *testing.T) {
 	ctx := context.Background()
-	dsn := pgtest.Start(t).Database(t)
+	dsn := database(t)
 	a, b := open(t, dsn, "a"), open(t, dsn, "b")
 	var keys []ledger.Key
 	for i := range 2500 {
@@ -290,9 +294,7 @@ func TestPruneTogether(t *testing.T) {
 		k.Expires = k.Expires.Add(time.Duration(i%3) * time.Second)
 		keys = append(keys, k)
 	}
-	if err := a.Consume(ctx, keys...); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, a.Consume(ctx, keys...))
 	var all sync.WaitGroup
 	for _, l := range []*postgres.Ledger{a, b} {
 		all.Go(func() {
@@ -322,43 +324,10 @@ func TestPruneTogether(t *testing.T) {
 	}
 }
 
-// TestRetention removes what is old, in more than one transaction, except what is in flight.
-func TestRetention(t *testing.T) {
-	ctx := context.Background()
-	o := options("one")
-	o.Retention = time.Hour
-	l, err := postgres.Open(ctx, pgtest.Start(t).Database(t), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	at := func(id string, age time.Duration) ledger.Record {
-		return ledger.Record{ID: id, State: ledger.StateRefused, Started: ledgertest.Now().Add(-age)}
-	}
-	var all sync.WaitGroup
-	for i := range 1100 {
-		all.Go(func() {
-			if err := l.Add(ctx, at(fmt.Sprintf("post_old_%d", i), time.Hour+time.Second)); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	err = errors.Join(l.Begin(ctx, at("post_in_flight", 2*time.Hour)), l.Add(ctx, at("post_young", 0)),
-		l.Prune(ctx, ledgertest.Now()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	left, err := ledgertest.List(ctx, l, ledger.Query{})
-	if err != nil || len(left) != 2 || left[0].ID != "post_young" || left[1].ID != "post_in_flight" {
-		t.Errorf("%d records are left: %v", len(left), err)
-	}
-}
-
 // TestConsumeInATransaction uses a key in a transaction of the caller's.
 func TestConsumeInATransaction(t *testing.T) {
 	ctx := context.Background()
-	dsn := pgtest.Start(t).Database(t)
+	dsn := database(t)
 	l, db := open(t, dsn, "one"), connection(t, dsn)
 	in := func(before string, commit bool) error {
 		tx, err := db.Begin()
@@ -410,7 +379,7 @@ func TestUnreachable(t *testing.T) {
 // TestUnstorable asks for what PostgreSQL cannot hold.
 func TestUnstorable(t *testing.T) {
 	ctx := context.Background()
-	l := open(t, pgtest.Start(t).Database(t), "one")
+	l := open(t, database(t), "one")
 	for _, s := range []string{"post_\x00", "post_\xff"} {
 		if _, err := l.Get(ctx, s); !errors.Is(err, ledger.ErrNotFound) {
 			t.Errorf("Get(%q): %v", s, err)

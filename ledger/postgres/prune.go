@@ -12,7 +12,7 @@ import (
 const (
 	// pruneChunk bounds what one transaction removes.
 	pruneChunk = 1000
-	// A post in flight is given up abandoned after its start, for an instance that never came back. No post takes so long.
+	// A post in flight becomes indeterminate when it is abandoned old: its instance never came back.
 	abandoned = 24 * time.Hour
 )
 
@@ -30,9 +30,8 @@ DELETE FROM posts WHERE seq IN (
 )`
 )
 
-// Prune removes keys that can never be replayed, and old records: see [ledger.Store]. Processes that share the database
-// take turns, and skip a pruning that is under way. Every post that has been in flight for over a day becomes
-// indeterminate.
+// Prune implements [ledger.Store]. It does nothing while another process prunes. Every post that has been in flight for
+// over a day becomes indeterminate.
 func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
 	before := now.Add(-ledger.KeyMargin).Unix()
 	if err := l.inChunks(ctx, plainly(forgetKeys, before, pruneChunk)); err != nil {
@@ -56,15 +55,15 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// plainly returns what removes the rows that one statement removes.
+// plainly returns a function that runs one statement.
 func plainly(statement string, args ...any) func(context.Context, *sql.Tx) (int64, error) {
 	return func(ctx context.Context, tx *sql.Tx) (int64, error) {
 		return tables.Affected(tx.ExecContext(ctx, statement, args...))
 	}
 }
 
-// removeReceipts returns a function that removes receipts of chains that ended before a time, and counts those that
-// were never handed over.
+// removeReceipts returns a function that removes chains that ended before oldest, in Unix milliseconds, and counts
+// their undelivered receipts.
 func (l *Ledger) removeReceipts(oldest int64) func(context.Context, *sql.Tx) (int64, error) {
 	return func(ctx context.Context, tx *sql.Tx) (n int64, err error) {
 		var unsent int64
@@ -74,7 +73,7 @@ func (l *Ledger) removeReceipts(oldest int64) func(context.Context, *sql.Tx) (in
 	}
 }
 
-// inChunks runs remove in one transaction after another until it finds nothing more.
+// inChunks repeats remove, each time in a transaction, until it finds nothing.
 func (l *Ledger) inChunks(ctx context.Context, remove func(context.Context, *sql.Tx) (int64, error)) error {
 	for {
 		var n int64

@@ -29,7 +29,7 @@ SELECT coalesce(min(r.session), '') FROM unnest($1::text[], $2::bigint[], $3::te
 LEFT JOIN receipts AS kept ON kept.session = r.session AND kept.number = r.number AND kept.token = r.token
 WHERE kept.token IS NULL`
 	selectOpen = `SELECT id, session, started, draft FROM open_calls WHERE instance = $1 ORDER BY started, id`
-	// pruneReceipts removes whole chains, since a chain without its beginning cannot be verified.
+	// pruneReceipts removes whole chains: without its beginning, none can be verified.
 	pruneReceipts = `
 WITH gone AS (DELETE FROM receipts WHERE (session, number) IN (
 	SELECT session, number FROM receipts AS r WHERE signed < $1
@@ -50,7 +50,6 @@ UPDATE deliveries AS claimed SET due = $2 FROM (
 	pruneOpenCalls = `DELETE FROM open_calls WHERE id IN (SELECT id FROM open_calls WHERE started < $1 LIMIT $2)`
 )
 
-// OpenCalls keeps that calls are open: see [ledger.Receipts].
 func (l *Ledger) OpenCalls(ctx context.Context, calls ...ledger.OpenCall) error {
 	return l.write(ctx, func(ctx context.Context, tx *sql.Tx) error { return l.open(ctx, tx, calls) })
 }
@@ -74,12 +73,11 @@ func (l *Ledger) open(ctx context.Context, tx *sql.Tx, calls []ledger.OpenCall) 
 	return nil
 }
 
-// AddReceipts keeps receipts: see [ledger.Receipts].
 func (l *Ledger) AddReceipts(ctx context.Context, receipts ...ledger.Receipt) error {
 	return l.Write(ctx, nil, nil, receipts...)
 }
 
-// addReceipts keeps receipts in two statements, however many there are.
+// addReceipts stores any number of receipts in two statements.
 func addReceipts(ctx context.Context, tx *sql.Tx, receipts []ledger.Receipt) error {
 	if len(receipts) == 0 {
 		return nil
@@ -107,14 +105,12 @@ func addReceipts(ctx context.Context, tx *sql.Tx, receipts []ledger.Receipt) err
 	return nil
 }
 
-// LeftOpen returns the calls that are open: see [ledger.Receipts].
 func (l *Ledger) LeftOpen(ctx context.Context) ([]ledger.OpenCall, error) {
 	ctx, cancel := context.WithTimeout(ctx, operation)
 	defer cancel()
 	return tables.OpenCalls(l.db.QueryContext(ctx, selectOpen, l.o.Instance))
 }
 
-// ClaimDeliveries returns sessions that are due: see [ledger.Deliveries].
 func (l *Ledger) ClaimDeliveries(ctx context.Context, now, until time.Time, limit int) (claimed []ledger.Delivery,
 	err error) {
 	err = l.write(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
@@ -124,12 +120,10 @@ func (l *Ledger) ClaimDeliveries(ctx context.Context, now, until time.Time, limi
 	return claimed, err
 }
 
-// SettleDeliveries keeps how far deliveries have come: see [ledger.Deliveries].
 func (l *Ledger) SettleDeliveries(ctx context.Context, all ...ledger.Delivery) error {
 	return l.write(ctx, func(ctx context.Context, tx *sql.Tx) error { return tables.SettleDeliveries(ctx, tx, all) })
 }
 
-// Backlog returns what has not been handed over: see [ledger.Deliveries].
 func (l *Ledger) Backlog(ctx context.Context) (ledger.Backlog, error) {
 	b, err := l.Reader.Backlog(ctx)
 	b.Pruned = l.pruned.Load()

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/test/ledgertest/pgtest"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // roundTrips returns a DSN that reaches the same database through a relay, and a count of the round trips through it: a
@@ -20,15 +20,11 @@ import (
 func roundTrips(t *testing.T, dsn string) (through string, count *atomic.Int64) {
 	t.Helper()
 	u, err := url.Parse(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	const socket = ".s.PGSQL.5432"
 	host, dir := u.Query().Get("host"), t.TempDir()
 	l, err := net.Listen("unix", filepath.Join(dir, socket))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	count = new(atomic.Int64)
 	var relays sync.WaitGroup
 	relay := func(client, server net.Conn) {
@@ -79,22 +75,18 @@ func roundTrips(t *testing.T, dsn string) (through string, count *atomic.Int64) 
 // up with the calls.
 func TestRoundTrips(t *testing.T) {
 	ctx := context.Background()
-	dsn, trips := roundTrips(t, pgtest.Start(t).Database(t))
+	dsn, trips := roundTrips(t, database(t))
 	l := open(t, dsn, "one")
 	counted := func(name string, n int) int64 {
 		var outcomes, records []ledger.Record
 		for i := range n {
 			begun, read := post(fmt.Sprintf("begun_%s_%d", name, i)), post(fmt.Sprintf("read_%s_%d", name, i))
-			if err := l.Begin(ctx, begun); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, l.Begin(ctx, begun))
 			begun.State, read.State = ledger.StateForwarded, ledger.StateForwarded
 			outcomes, records = append(outcomes, begun), append(records, read)
 		}
 		before := trips.Load()
-		if err := l.Write(ctx, outcomes, records); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, l.Write(ctx, outcomes, records))
 		return trips.Load() - before
 	}
 	counted("first", 1) // prepares the statements of this connection

@@ -15,16 +15,14 @@ const versionTable = `
 CREATE TABLE %[1]s.schema_version (one int PRIMARY KEY CHECK (one = 1), version int NOT NULL);
 INSERT INTO %[1]s.schema_version VALUES (1, %[2]d);`
 
-// dialect is the SQL of PostgreSQL. Identity reads rows and not the sequence behind them: rows are visible once they
-// are durable.
+// dialect is PostgreSQL's SQL. Identity reads rows, and not the sequence behind them: a visible row is durable.
 var dialect = tables.Dialect{
 	Identity:  `SELECT id, greatest(pruned, (SELECT max(seq) FROM posts)), (SELECT count(*) FROM accepted) FROM identity`,
 	Artifacts: `artifacts`,
 	Sets:      `SELECT value::bigint FROM json_array_elements_text($8::json)`,
 }
 
-// ledgerSchema is the ledger's schema. Ids are compared byte by byte (COLLATE "C"): this is faster, and an id's
-// beginning is a range.
+// ledgerSchema compares ids byte by byte (COLLATE "C"): this is faster, and an id's beginning is a range.
 var ledgerSchema = Schema{Name: "actionproof", Version: 2,
 	Forgets: "the records, and which keys are consumed: they could be used again", Statements: `
 CREATE TABLE consumed (
@@ -36,7 +34,7 @@ CREATE TABLE consumed (
 CREATE INDEX consumed_expires ON consumed (expires);
 CREATE TABLE forgotten ( -- one row, once something has been pruned
 	one     int PRIMARY KEY CHECK (one = 1),
-	expires bigint NOT NULL -- Unix seconds: keys that expired by then are not known any more
+	expires bigint NOT NULL -- Unix seconds: the use of keys that expired by then is unknown
 );
 CREATE TABLE posts (
 	seq       bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
@@ -105,22 +103,19 @@ CREATE TABLE accepted (
 );
 `}
 
-// lockID is the advisory lock under which one process at a time makes the schema or prunes: "actionpr" in ASCII.
+// lockID is the advisory lock for making the schema and for pruning: "actionpr" in ASCII.
 const lockID = 0x616374696f6e7072
 
-// Schema is what a program expects in a schema of its own in the database.
+// Schema is what a program expects in its schema.
 type Schema struct {
 	Name       string
-	Version    int    // above zero; another one for each other schema
-	Statements string // that make its tables
-	// what a new database would forget; a refusal says it, so that it is not replaced lightly
-	Forgets string
+	Version    int    // above zero, and unique to the schema
+	Statements string // that create the tables
+	Forgets    string // what a new database would forget; part of each refusal, so that it is not replaced lightly
 }
 
-// ensure makes the schema in a transaction if needed, and refuses another version. Concurrent processes wait.
-//
-// A role without the right to create can use existing tables and an existing schema. Therefore ensure looks for the
-// schema first: CREATE SCHEMA IF NOT EXISTS would need the right all the same.
+// ensure creates a missing schema, and refuses another version. Concurrent processes wait. It looks for the schema
+// first, because CREATE SCHEMA IF NOT EXISTS needs the right to create even if the schema exists.
 func (s Schema) ensure(ctx context.Context, tx *sql.Tx) error {
 	if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(lockID)); err != nil {
 		return err

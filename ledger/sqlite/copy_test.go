@@ -11,6 +11,7 @@ import (
 
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/sqlite"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/ledgertest"
 )
 
@@ -22,15 +23,11 @@ func TestCopy(t *testing.T) {
 	for i := range records {
 		p := ledger.Record{ID: fmt.Sprintf("post_%02d", i), Flow: "post",
 			Started: ledgertest.Now().Add(time.Duration(i) * time.Second)}
-		if err := l.Begin(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, l.Begin(t.Context(), p))
 	}
 	inUse := read(t, filepath.Join(live, "ledger.db"))
 	wal := read(t, filepath.Join(live, "ledger.db-wal"))
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, l.Close())
 	closed := read(t, filepath.Join(live, "ledger.db"))
 	if len(wal) == 0 {
 		t.Fatal("nothing lies in the WAL")
@@ -50,13 +47,9 @@ func TestCopy(t *testing.T) {
 			for name, raw := range tt.files {
 				write(t, filepath.Join(dir, name), raw)
 			}
-			if err := os.Chmod(dir, tt.mode); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, os.Chmod(dir, tt.mode))
 			c, err := sqlite.OpenCopy(t.Context(), filepath.Join(dir, "copy.db"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			found, err := ledgertest.List(t.Context(), c, ledger.Query{OldestFirst: true})
 			if beside, _ := filepath.Glob(filepath.Join(dir, "*")); len(tt.files["copy.db-wal"]) == 0 &&
 				len(beside) != len(tt.files) {
@@ -83,14 +76,10 @@ func TestCopy(t *testing.T) {
 	}
 	t.Run("of the file of a process that has it open", func(t *testing.T) {
 		l := open(t, live)
-		if err := l.Add(t.Context(),
-			ledger.Record{ID: "post_late", State: ledger.StateRefused, Started: ledgertest.Now()}); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, l.Add(t.Context(),
+			ledger.Record{ID: "post_late", State: ledger.StateRefused, Started: ledgertest.Now()}))
 		c, err := sqlite.OpenCopy(t.Context(), filepath.Join(live, "ledger.db"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		defer c.Close()
 		if found, err := ledgertest.List(t.Context(), c, ledger.Query{}); err != nil || len(found) != records+1 {
 			t.Errorf("%d records, %v", len(found), err)
@@ -127,16 +116,12 @@ func TestListsHoldNothing(t *testing.T) {
 				Reason:  string(bytes.Repeat([]byte{'x'}, 4<<10)),
 			})
 		}
-		if err := l.Write(context.Background(), nil, records); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, l.Write(context.Background(), nil, records))
 	}
 	add(0, 600)
 	read := 0
 	for _, err := range l.Records(t.Context(), ledger.Query{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if read++; read != 10 {
 			continue
 		}
@@ -156,8 +141,6 @@ func TestListsHoldNothing(t *testing.T) {
 func read(t *testing.T, path string) []byte {
 	t.Helper()
 	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return raw
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/sqlite"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func openDB(t *testing.T) *sqlite.DB {
@@ -21,9 +22,7 @@ func openDB(t *testing.T) *sqlite.DB {
 		CREATE TABLE t (n INTEGER, raw BLOB);
 		CREATE TABLE parent (id INTEGER PRIMARY KEY);
 		CREATE TABLE child (parent INTEGER REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED);`})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return db
 }
 
@@ -34,9 +33,7 @@ var numbers = sqlite.Schema{Version: 1, Statements: "CREATE TABLE t (n INTEGER)"
 func openNumbers(t *testing.T, path string) *sqlite.DB {
 	t.Helper()
 	db, err := sqlite.OpenDB(context.Background(), path, numbers)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return db
 }
 
@@ -72,21 +69,15 @@ func hold(db *sqlite.DB) (release func()) {
 func rows(t *testing.T, db *sqlite.DB) []int {
 	t.Helper()
 	r, err := db.Read().Query("SELECT n FROM t ORDER BY n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer r.Close()
 	ns := []int{}
 	for r.Next() {
 		var n int
-		if err := r.Scan(&n); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, r.Scan(&n))
 		ns = append(ns, n)
 	}
-	if err := r.Err(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, r.Err())
 	return ns
 }
 
@@ -186,9 +177,7 @@ func TestCallerLeaves(t *testing.T) {
 			t.Errorf("the cause is lost: %v", err)
 		}
 		release()
-		if err := db.Write(context.Background(), insert(2)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, db.Write(context.Background(), insert(2)))
 		if got := rows(t, db); !slices.Equal(got, []int{2}) {
 			t.Errorf("stored: %v", got)
 		}
@@ -249,9 +238,7 @@ func TestFullQueue(t *testing.T) {
 		wantUnavailable(t, <-left, "wait for the writer")
 		release()
 		for range sqlite.MaxWaiting + more {
-			if err := <-errs; err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, <-errs)
 		}
 		if got := rows(t, db); !slices.Equal(got, []int{2}) {
 			t.Errorf("stored: %v", got)
@@ -331,15 +318,11 @@ func TestSchema(t *testing.T) {
 			wantUnavailable(t, err, tt.says)
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if got := rows(t, db); len(got) != 0 {
 			t.Errorf("got %v", got)
 		}
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, db.Close())
 	}
 }
 
@@ -350,17 +333,13 @@ func TestDescriptorsOfReaders(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	db := openNumbers(t, path)
 	defer db.Close()
-	if err := db.Write(t.Context(), func(tx *sql.Tx) error {
+	check.Must(t, db.Write(t.Context(), func(tx *sql.Tx) error {
 		_, err := tx.Exec("INSERT INTO t (n) VALUES (1)")
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	descriptors := func(of string) (n int) {
 		all, err := filepath.Glob("/proc/self/fd/*")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		for _, fd := range all {
 			if to, _ := os.Readlink(fd); to == of {
 				n++
@@ -373,9 +352,7 @@ func TestDescriptorsOfReaders(t *testing.T) {
 		var reading []*sql.Rows
 		for range readers {
 			rows, err := db.Read().Query("SELECT n FROM t")
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			defer rows.Close()
 			if !rows.Next() {
 				t.Fatal(rows.Err())

@@ -14,6 +14,7 @@ import (
 
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/sqlite"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/ledgertest"
 )
 
@@ -93,9 +94,7 @@ func TestDiskFull(t *testing.T) {
 		wantUnavailable(t, l.Finish(context.Background(), p), "full")
 		remove(t, filler)
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, l.Close())
 	wantPosts(t, open(t, dir), last, ledger.StateIndeterminate)
 }
 
@@ -105,13 +104,9 @@ func TestReadOnlyFileSystem(t *testing.T) {
 	dir := tmpfs(t, "4m")
 	l := open(t, dir)
 	p, k := numbered(0)
-	if err := errors.Join(l.Begin(context.Background(), p, k), l.Close()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, l.Begin(context.Background(), p, k), l.Close())
 	remount := func(flags uintptr) {
-		if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT|flags, ""); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT|flags, ""))
 	}
 	remount(syscall.MS_RDONLY)
 	_, err := sqlite.Open(context.Background(), filepath.Join(dir, "ledger.db"), sqlite.Options{Now: ledgertest.Now})
@@ -128,21 +123,15 @@ func crashedWith(t *testing.T, n, inWAL int) (dir string) {
 	l := open(t, at)
 	for i := range n {
 		if i == n-inWAL { // closing writes the WAL into the database
-			if err := l.Close(); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, l.Close())
 			l = open(t, at)
 		}
 		p, k := numbered(i)
-		if err := l.Begin(context.Background(), p, k); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, l.Begin(context.Background(), p, k))
 	}
 	for _, name := range []string{"ledger.db", "ledger.db-wal"} {
 		raw, err := os.ReadFile(filepath.Join(at, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		write(t, filepath.Join(dir, name), raw)
 	}
 	return dir
@@ -155,9 +144,7 @@ func TestTornWAL(t *testing.T) {
 	crashed := crashedWith(t, posts, inWAL)
 	database, err := os.ReadFile(filepath.Join(crashed, "ledger.db"))
 	wal, bad := os.ReadFile(filepath.Join(crashed, "ledger.db-wal"))
-	if err := errors.Join(err, bad); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err, bad)
 	left := make(map[int]bool)
 	for at := 0; at <= len(wal); at += 3001 { // a prime: at each part of a frame
 		for _, tail := range [][]byte{nil, bytes.Repeat([]byte{0xa5}, len(wal)-at)} {
@@ -188,22 +175,16 @@ func TestTornWAL(t *testing.T) {
 // TestDamagedPage overwrites each page of a ledger, one at a time. It is refused at the start, or each use that meets
 // the page is; no key is good a second time, and none is good whose record cannot be kept.
 func TestDamagedPage(t *testing.T) {
-	const posts, pageSize = 400, 4096
+	const posts, pageSize = 150, 4096
 	dir := t.TempDir()
 	l := open(t, dir)
 	for i := range posts {
 		p, k := numbered(i)
-		if err := l.Begin(context.Background(), p, k); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, l.Begin(context.Background(), p, k))
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, l.Close())
 	whole, err := os.ReadFile(filepath.Join(dir, "ledger.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	refused := 0
 	for page := range len(whole) / pageSize {
 		for _, with := range []byte{0, 0xa5} {
@@ -245,27 +226,19 @@ func TestFileRemoved(t *testing.T) {
 	for _, name := range []string{"ledger.db", "ledger.db-wal", "."} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "state")
-			if err := os.Mkdir(dir, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, os.Mkdir(dir, 0o700))
 			l := open(t, dir)
 			p, k := numbered(0)
-			if err := l.Begin(context.Background(), p, k); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, l.Begin(context.Background(), p, k))
 			path := filepath.Join(dir, name)
-			if err := os.Rename(path, filepath.Join(filepath.Dir(dir), "elsewhere")); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, os.Rename(path, filepath.Join(filepath.Dir(dir), "elsewhere")))
 			p, k = numbered(1)
 			wantUnavailable(t, l.Begin(context.Background(), p, k), "has been removed")
 			if name == "ledger.db" {
 				write(t, path, nil)
 				wantUnavailable(t, l.Begin(context.Background(), p, k), "has been replaced")
 			}
-			if err := os.Rename(filepath.Join(filepath.Dir(dir), "elsewhere"), path); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, os.Rename(filepath.Join(filepath.Dir(dir), "elsewhere"), path))
 			if err := l.Begin(context.Background(), p, k); err != nil {
 				t.Errorf("it was put back, and a write says: %v", err)
 			}

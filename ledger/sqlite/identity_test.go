@@ -10,19 +10,12 @@ import (
 
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/sqlite"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/ledgertest"
 )
 
 func TestIdentity(t *testing.T) {
-	open := func(t *testing.T, place string) ledger.Identified {
-		l, err := sqlite.Open(t.Context(), filepath.Join(place, "ledger.db"),
-			sqlite.Options{Now: ledgertest.Now, Retention: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { l.Close() })
-		return l
-	}
+	open := func(t *testing.T, place string) ledger.Identified { return openKeeping(t, place, time.Hour) }
 	ledgertest.RunIdentity(t, open,
 		func(t *testing.T, place string) ledger.Identified {
 			remove(t, filepath.Join(place, "ledger.db"))
@@ -32,9 +25,7 @@ func TestIdentity(t *testing.T) {
 			path := filepath.Join(place, "ledger.db")
 			kept := read(t, path)
 			return func() {
-				if err := os.WriteFile(path, kept, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, os.WriteFile(path, kept, 0o600))
 			}
 		})
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/sqlite"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/ledgertest"
 )
 
@@ -50,45 +51,28 @@ func crash(path string) {
 	select {}
 }
 
-func open(t testing.TB, dir string) *sqlite.Ledger {
+func open(t testing.TB, dir string) *sqlite.Ledger { return openKeeping(t, dir, 0) }
+
+// openKeeping opens a ledger with a bound on the age of records.
+func openKeeping(t testing.TB, dir string, retention time.Duration) *sqlite.Ledger {
 	t.Helper()
-	l, err := sqlite.Open(context.Background(), filepath.Join(dir, "ledger.db"), sqlite.Options{Now: ledgertest.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l, err := sqlite.Open(context.Background(), filepath.Join(dir, "ledger.db"),
+		sqlite.Options{Now: ledgertest.Now, Retention: retention})
+	check.Must(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l
 }
+
+func hourly(t *testing.T, place string) ledger.Store { return openKeeping(t, place, time.Hour) }
 
 func TestSQLite(t *testing.T) {
 	ledgertest.Run(t, func(t *testing.T, place string) ledger.Store { return open(t, place) })
 }
 
-// hourly opens a ledger that keeps records for an hour.
-func hourly(t *testing.T, place string) ledger.Store {
-	t.Helper()
-	l, err := sqlite.Open(context.Background(), filepath.Join(place, "ledger.db"),
-		sqlite.Options{Now: ledgertest.Now, Retention: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	return l
-}
-
-// TestPruning plays random histories.
-func TestPruning(t *testing.T) { ledgertest.RunPruning(t, hourly) }
-
-// TestReceipts runs the suite of chains of receipts.
-func TestReceipts(t *testing.T) { ledgertest.RunReceipts(t, hourly) }
-
-// TestKeyUses runs the suite of what is counted of signing keys.
-func TestKeyUses(t *testing.T) { ledgertest.RunKeyUses(t, hourly) }
-
-// TestKeyLists runs the suite of lists by keys.
-func TestKeyLists(t *testing.T) { ledgertest.RunKeyLists(t, hourly) }
-
-// TestDeliveries runs the suite of handing receipts over.
+func TestPruning(t *testing.T)    { ledgertest.RunPruning(t, hourly) }
+func TestReceipts(t *testing.T)   { ledgertest.RunReceipts(t, hourly) }
+func TestKeyUses(t *testing.T)    { ledgertest.RunKeyUses(t, hourly) }
+func TestKeyLists(t *testing.T)   { ledgertest.RunKeyLists(t, hourly) }
 func TestDeliveries(t *testing.T) { ledgertest.RunDeliveries(t, hourly) }
 
 // TestKilled kills a process between Begin and Finish.
@@ -143,13 +127,9 @@ func TestArtifactsOfManyPosts(t *testing.T) {
 			t.Errorf("post %d has other artifacts than it began with", i)
 		}
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, l.Close())
 	db, err := sqlite.OpenDB(context.Background(), filepath.Join(dir, "ledger.db"), sqlite.TheSchema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer db.Close()
 	var other int
 	err = db.Write(context.Background(), func(tx *sql.Tx) error {
@@ -165,77 +145,12 @@ func TestInUse(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir)
 	p := ledger.Record{ID: "post_1", Started: ledgertest.Now()}
-	if err := l.Begin(context.Background(), p); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, l.Begin(context.Background(), p))
 	_, err := sqlite.Open(context.Background(), filepath.Join(dir, "ledger.db"), sqlite.Options{Now: ledgertest.Now})
 	wantUnavailable(t, err, "in use")
 	p.State = ledger.StateForwarded
 	if err := l.Finish(context.Background(), p); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestRetention removes what is old, in more than one transaction, except what is in flight.
-func TestRetention(t *testing.T) {
-	const day = 24 * time.Hour
-	l, err := sqlite.Open(context.Background(), filepath.Join(t.TempDir(), "ledger.db"),
-		sqlite.Options{Now: ledgertest.Now, Retention: day})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	at := func(id string, started time.Time) ledger.Record {
-		return ledger.Record{ID: id, State: ledger.StateRefused, Started: started}
-	}
-	var all sync.WaitGroup
-	for i := range 600 {
-		all.Go(func() {
-			if err := l.Add(context.Background(),
-				at(fmt.Sprintf("post_old_%d", i), ledgertest.Now().Add(-day-time.Second))); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	err = errors.Join(
-		l.Begin(context.Background(), at("post_in_flight", ledgertest.Now().Add(-2*day))),
-		l.Add(context.Background(), at("post_young", ledgertest.Now())),
-		l.Prune(context.Background(), ledgertest.Now()),
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
-	left, err := ledgertest.List(context.Background(), l, ledger.Query{})
-	if err != nil || len(left) != 2 || left[0].ID != "post_young" || left[1].ID != "post_in_flight" {
-		t.Errorf("%d records are left: %v", len(left), err)
-	}
-}
-
-// TestForgotten prunes by a clock that is years ahead: the keys that this removes stay refused, after reopening too.
-func TestForgotten(t *testing.T) {
-	dir := t.TempDir()
-	l := open(t, dir)
-	k := ledger.Key{Kind: "grant", ID: "a", Expires: ledgertest.Now().Add(time.Minute)}
-	for i := range 600 {
-		more := ledger.Key{Kind: "many", ID: fmt.Sprint(i), Expires: ledgertest.Now().Add(time.Duration(i%3) * time.Second)}
-		if err := l.Consume(context.Background(), more); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := errors.Join(l.Consume(context.Background(), k),
-		l.Prune(context.Background(), ledgertest.Now().AddDate(5, 0, 0))); err != nil {
-		t.Fatal(err)
-	}
-	wantUnavailable(t, l.Consume(context.Background(), k), "clock")
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	l = open(t, dir)
-	wantUnavailable(t, l.Consume(context.Background(), k), "clock")
-	k.Expires = k.Expires.Add(time.Second)
-	if err := l.Consume(context.Background(), k); err != nil {
-		t.Errorf("what expires later is not refused: %v", err)
 	}
 }
 

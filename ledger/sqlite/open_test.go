@@ -15,6 +15,7 @@ import (
 
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/sqlite"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/ledgertest"
 )
 
@@ -36,9 +37,7 @@ func TestOpenRefuses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "state", "ledger.db")
-			if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, os.Mkdir(filepath.Dir(path), 0o700))
 			tt.file(t, path)
 			before, _ := os.ReadFile(path)
 			_, err := sqlite.Open(context.Background(), path, sqlite.Options{Now: ledgertest.Now})
@@ -56,13 +55,9 @@ func TestOpenRefuses(t *testing.T) {
 // damaged overwrites the schema of a ledger behind the file's header.
 func damaged(t *testing.T, path string) {
 	t.Helper()
-	if err := open(t, filepath.Dir(path)).Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, open(t, filepath.Dir(path)).Close())
 	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	copy(raw[100:], bytes.Repeat([]byte{0xff}, 1000))
 	write(t, path, raw)
 }
@@ -78,23 +73,17 @@ func statements(t *testing.T, path, query string) {
 	if err == nil {
 		_, err = db.Exec("PRAGMA journal_mode = WAL; " + query)
 	}
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err, db.Close())
 }
 
 func write(t *testing.T, path string, raw []byte) {
 	t.Helper()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, raw, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, raw, 0o600))
 }
 
 func remove(t *testing.T, path string) {
 	t.Helper()
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.Remove(path))
 }
 
 // readOnlyVariable makes the test binary open the ledger that it names as a user who may only read it.
@@ -112,15 +101,11 @@ func testReadOnly(t *testing.T, name string, closed, opened os.FileMode) {
 	path := filepath.Join(dir, "ledger.db")
 	l := open(t, dir)
 	k := ledger.Key{Kind: "capability", ID: "c", Expires: ledgertest.Now()}
-	if err := errors.Join(l.Consume(context.Background(), k), l.Close(),
-		os.Chmod(filepath.Join(dir, name), closed)); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, l.Consume(context.Background(), k), l.Close(),
+		os.Chmod(filepath.Join(dir, name), closed))
 	if os.Geteuid() == 0 { // root may write everything: the child is to own the files and be nobody
 		for _, p := range []string{filepath.Dir(dir), dir, path, path + ".lock"} {
-			if err := os.Chown(p, nobody, nobody); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, os.Chown(p, nobody, nobody))
 		}
 	}
 	cmd := exec.Command(os.Args[0])
@@ -129,9 +114,7 @@ func testReadOnly(t *testing.T, name string, closed, opened os.FileMode) {
 		!strings.Contains(string(out), filepath.Join(dir, name)+" cannot be written by user") {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if err := os.Chmod(filepath.Join(dir, name), opened); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.Chmod(filepath.Join(dir, name), opened))
 	if err := open(t, dir).Consume(context.Background(), k); !errors.Is(err, ledger.ErrConsumed) {
 		t.Errorf("the capability lives again: %v", err)
 	}
@@ -162,14 +145,10 @@ func TestModes(t *testing.T) {
 	dir := t.TempDir()
 	open(t, dir)
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, e := range entries {
 		info, err := e.Info()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if info.Mode().Perm() != 0o600 {
 			t.Errorf("%s has the mode %v", e.Name(), info.Mode())
 		}

@@ -8,14 +8,13 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // TestPlans holds each list to the index that answers it without a look at other records.
 func TestPlans(t *testing.T) {
 	l, err := Open(context.Background(), filepath.Join(t.TempDir(), "ledger.db"), Options{Now: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer l.Close()
 	for _, tt := range []struct {
 		name string
@@ -57,17 +56,13 @@ func TestPlans(t *testing.T) {
 func wantPlan(t *testing.T, l *Ledger, want, statement string, args ...any) {
 	t.Helper()
 	rows, err := l.db.Read().Query(`EXPLAIN QUERY PLAN `+statement, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer rows.Close()
 	var plan []string
 	for rows.Next() {
 		var id, parent, unused int
 		var step string
-		if err := rows.Scan(&id, &parent, &unused, &step); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, rows.Scan(&id, &parent, &unused, &step))
 		plan = append(plan, step)
 	}
 	if err := rows.Err(); err != nil {

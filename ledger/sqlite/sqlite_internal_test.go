@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/actionproof/mediator/test/check"
 )
 
 // TestPragmaRefused sets what SQLite ignores in silence, or answers with something else.
@@ -14,13 +16,9 @@ func TestPragmaRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "x.db")
-			if err := create(path); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, create(path))
 			db, err := openSQLite(path, "rw", []pragma{p})
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			defer db.Close()
 			if err := db.Ping(); err == nil || !strings.Contains(err.Error(), "PRAGMA "+p.name) {
 				t.Errorf("got %v", err)

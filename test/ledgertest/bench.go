@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // Benchmark measures a store with 1, 16 and 64 callers. open returns an empty one.
@@ -93,9 +94,7 @@ func BenchmarkLater(b *testing.B, open func(b *testing.B) ledger.Store) {
 				if n%together == 0 {
 					_, err = l.Get(context.Background(), p.ID) // once all are stored
 				}
-				if err != nil {
-					b.Fatal(err)
-				}
+				check.Must(b, err)
 			}
 		})
 	}
@@ -176,9 +175,7 @@ func BenchmarkChain(b *testing.B, open func(b *testing.B) ledger.Store, receipts
 			batch[i] = ledger.Receipt{Session: s, Number: int64(at%(length*together)/together) + 1, Call: "post_" + id(at),
 				Signed: Now(), Token: text}
 		}
-		if err := l.AddReceipts(context.Background(), batch...); err != nil {
-			b.Fatal(err)
-		}
+		check.Must(b, l.AddReceipts(context.Background(), batch...))
 	}
 	b.ReportAllocs()
 	b.ResetTimer()

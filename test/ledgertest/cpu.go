@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/actionproof/mediator/test/check"
 )
 
 // CPU counts the processor time and the file writes of this process; stop reports them as cpu-ns/op and written-B/op.
@@ -23,18 +25,14 @@ func CPU(b *testing.B) (stop func()) {
 func Used(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 func written(b *testing.B) (bytes int64) {
 	b.Helper()
 	raw, err := os.ReadFile("/proc/self/io")
-	if err != nil {
-		b.Fatal(err)
-	}
+	check.Must(b, err)
 	var read int64
 	if _, err := fmt.Sscanf(string(raw), "rchar: %d\nwchar: %d\n", &read, &bytes); err != nil {
 		b.Fatal(err)

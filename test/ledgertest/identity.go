@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // RunIdentity tests that a replaced ledger is noticed. open is as for [Run], with a retention of an hour; fresh opens a
@@ -26,18 +27,12 @@ func RunIdentity(t *testing.T, open func(t *testing.T, place string) ledger.Iden
 		}
 		return w, err
 	}
-	must := func(t *testing.T, err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	use := func(t *testing.T, place, path, id string) {
 		t.Helper()
 		w, err := watch(t, open(t, place), path)
-		must(t, err)
-		must(t, w.Begin(ctx, post("post_"+id), key("k", id)))
-		must(t, w.Close())
+		check.Must(t, err)
+		check.Must(t, w.Begin(ctx, post("post_"+id), key("k", id)))
+		check.Must(t, w.Close())
 	}
 	t.Run("the same ledger is no other one", func(t *testing.T) {
 		place, path := t.TempDir(), filepath.Join(t.TempDir(), "mark")
@@ -50,7 +45,7 @@ func RunIdentity(t *testing.T, open func(t *testing.T, place string) ledger.Iden
 		if last, _, err := ledger.LastSeen(path); err != nil || last.ID != first.ID || last.Mark <= first.Mark {
 			t.Errorf("%+v after %+v, %v", last, first, err)
 		}
-		must(t, os.Remove(path)) // as a program did that kept none
+		check.Must(t, os.Remove(path)) // as a program did that kept none
 		use(t, place, path, "c")
 	})
 	t.Run("everything pruned is no older copy", func(t *testing.T) {
@@ -59,43 +54,43 @@ func RunIdentity(t *testing.T, open func(t *testing.T, place string) ledger.Iden
 		mark := func() int64 {
 			t.Helper()
 			i, err := s.Identity(ctx)
-			must(t, err)
+			check.Must(t, err)
 			return i.Mark
 		}
 		for i, at := range []int{3, 1, 5, 2, 4, 0} { // hours; the one stored last is pruned first
 			r := post(string(rune('a' + i)))
 			r.State, r.Started = ledger.StateRefused, Now().Add(time.Duration(at)*time.Hour)
-			must(t, s.Add(ctx, r))
+			check.Must(t, s.Add(ctx, r))
 		}
 		before := mark()
 		if before < 6 {
 			t.Errorf("the mark of six records is %d", before)
 		}
 		for hours := range 8 {
-			must(t, s.Prune(ctx, Now().Add(time.Duration(hours)*time.Hour+time.Minute)))
+			check.Must(t, s.Prune(ctx, Now().Add(time.Duration(hours)*time.Hour+time.Minute)))
 			if m := mark(); m != before {
 				t.Errorf("the mark is %d after a pruning, and was %d", m, before)
 			}
 			r := post("post_" + string(rune('a'+hours)))
 			r.State, r.Started = ledger.StateRefused, Now().Add(-24*time.Hour) // so that it is pruned next
-			must(t, s.Add(ctx, r))
+			check.Must(t, s.Add(ctx, r))
 			if m := mark(); m <= before {
 				t.Errorf("the mark is %d after another record, and was %d", m, before)
 			}
 			before = mark()
 		}
-		must(t, s.Close())
+		check.Must(t, s.Close())
 		use(t, place, path, "b")
 	})
 	t.Run("a mark is never ahead of a ledger that ended at any time", func(t *testing.T) {
 		place, path := t.TempDir(), filepath.Join(t.TempDir(), "mark")
 		s := open(t, place)
 		w, err := watch(t, s, path)
-		must(t, err)
+		check.Must(t, err)
 		for i := range 3 {
-			must(t, w.Begin(ctx, post("post_"+string(rune('a'+i))), key("k", string(rune('a'+i)))))
+			check.Must(t, w.Begin(ctx, post("post_"+string(rune('a'+i))), key("k", string(rune('a'+i)))))
 		}
-		must(t, s.Close()) // without a last look
+		check.Must(t, s.Close()) // without a last look
 		use(t, place, path, "z")
 	})
 	for name, replace := range map[string]func(t *testing.T, place, path string) (s ledger.Identified, want string){
@@ -113,8 +108,9 @@ func RunIdentity(t *testing.T, open func(t *testing.T, place string) ledger.Iden
 			string) {
 			use(t, place, path, "a")
 			s := fresh(t, place)
-			must(t, s.Accept(ctx, ledger.Acceptance{At: Now(), Was: ledger.Identity{ID: "a third"}, Reason: "a drill elsewhere"},
-				Now()))
+			check.Must(t,
+				s.Accept(ctx, ledger.Acceptance{At: Now(), Was: ledger.Identity{ID: "a third"}, Reason: "a drill elsewhere"},
+					Now()))
 			return s, "the ledger is another one"
 		},
 	} {
@@ -127,13 +123,13 @@ func RunIdentity(t *testing.T, open func(t *testing.T, place string) ledger.Iden
 
 			// An accepted ledger is used, except for keys that the other one may have used.
 			last, _, err := ledger.LastSeen(path)
-			must(t, err)
+			check.Must(t, err)
 			found, err := s.Identity(ctx)
-			must(t, err)
+			check.Must(t, err)
 			a := ledger.Acceptance{At: Now(), Was: last, Found: found, Reason: "a drill"}
-			must(t, s.Accept(ctx, a, Now().Add(10*time.Minute)))
+			check.Must(t, s.Accept(ctx, a, Now().Add(10*time.Minute)))
 			w, err := watch(t, s, path)
-			must(t, err)
+			check.Must(t, err)
 			if all, err := w.Acceptances(ctx); err != nil || len(all) == 0 || !all[len(all)-1].At.Equal(a.At) ||
 				all[len(all)-1].Was != last || all[len(all)-1].Found != found || all[len(all)-1].Reason != a.Reason {
 				t.Errorf("got %+v, %v", all, err)
@@ -141,8 +137,8 @@ func RunIdentity(t *testing.T, open func(t *testing.T, place string) ledger.Iden
 			wantUnavailable(t, w.Consume(ctx, key("k", "a")))
 			later := key("k", "a")
 			later.Expires = Now().Add(10*time.Minute + time.Second)
-			must(t, w.Consume(ctx, later))
-			must(t, w.Close())
+			check.Must(t, w.Consume(ctx, later))
+			check.Must(t, w.Close())
 			if w, err = watch(t, open(t, place), path); err != nil {
 				t.Fatalf("after a restart: %v", err)
 			}
@@ -154,23 +150,23 @@ func RunIdentity(t *testing.T, open func(t *testing.T, place string) ledger.Iden
 		h := &behind{Identified: open(t, place)}
 		noted := make(chan error, 10)
 		w, err := ledger.Watch(ctx, h, path, func(err error) { noted <- err })
-		must(t, err)
+		check.Must(t, err)
 		defer w.Close()
-		must(t, w.Begin(ctx, post("post_a"), key("k", "a")))
+		check.Must(t, w.Begin(ctx, post("post_a"), key("k", "a")))
 		h.by.Store(1000)
-		must(t, w.Begin(ctx, post("post_b"), key("k", "b")))
+		check.Must(t, w.Begin(ctx, post("post_b"), key("k", "b")))
 		wantReplaced(t, <-noted, "older copy")
 		for _, err := range []error{w.Consume(ctx, key("k", "c")), w.Begin(ctx, post("post_1"), key("k", "d"))} {
 			wantReplaced(t, err, "older copy")
 		}
 		refused := post("post_2")
 		refused.State = ledger.StateRefused
-		must(t, w.Add(ctx, refused)) // what happens is recorded nevertheless
+		check.Must(t, w.Add(ctx, refused)) // what happens is recorded nevertheless
 	})
 	t.Run("a mark that cannot be read", func(t *testing.T) {
 		s, path := open(t, t.TempDir()), filepath.Join(t.TempDir(), "mark")
 		for _, raw := range []string{"", "{}", "none", `{"mark":1}`, strings.Repeat(" ", 5<<10) + `{"id":"x","mark":1}`} {
-			must(t, os.WriteFile(path, []byte(raw), 0o600))
+			check.Must(t, os.WriteFile(path, []byte(raw), 0o600))
 			_, err := watch(t, s, path)
 			wantReplaced(t, err, "cannot be read")
 		}

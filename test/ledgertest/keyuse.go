@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // signed returns a token with a kid that a ledger reads.
@@ -21,12 +22,6 @@ func signed(kid string) string {
 // RunKeyUses tests the count of signing keys on a store that keeps records for an hour. open is as for [Run].
 func RunKeyUses(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 	ctx := context.Background()
-	must := func(errs ...error) {
-		t.Helper()
-		if err := errors.Join(errs...); err != nil {
-			t.Fatal(err)
-		}
-	}
 	at := func(minute int) time.Time { return Now().Add(time.Duration(minute) * time.Minute) }
 	by := func(id string, minute int, kids ...string) ledger.Record {
 		r := ledger.Record{ID: id, Flow: "post", Started: at(minute)}
@@ -44,7 +39,7 @@ func RunKeyUses(t *testing.T, open func(t *testing.T, place string) ledger.Store
 	wants := func(want ...ledger.KeyUse) {
 		t.Helper()
 		got, err := s.KeyUses(ctx)
-		must(err)
+		check.Must(t, err)
 		if !got.Since.Equal(Now()) || !slices.Equal(got.Keys, want) {
 			t.Errorf("got %+v\nwant %+v", got, want)
 		}
@@ -52,15 +47,15 @@ func RunKeyUses(t *testing.T, open func(t *testing.T, place string) ledger.Store
 	wants()
 	first, again, failed, cut := by("post_1", 1, "a:v1", "b:v1", "a:v1"), by("post_2", 3, "a:v2", "b:v1"),
 		by("post_3", 4, "b:v1"), by("post_4", 5, "a:v2")
-	must(s.Begin(ctx, first), s.Begin(ctx, again), s.Begin(ctx, failed), s.Begin(ctx, cut))
+	check.Must(t, s.Begin(ctx, first), s.Begin(ctx, again), s.Begin(ctx, failed), s.Begin(ctx, cut))
 	wants() // whether they went out is not known yet
-	must(s.Finish(ctx, ended(again, ledger.StateForwarded)), s.Finish(ctx, ended(first, ledger.StateForwarded)),
+	check.Must(t, s.Finish(ctx, ended(again, ledger.StateForwarded)), s.Finish(ctx, ended(first, ledger.StateForwarded)),
 		s.Finish(ctx, ended(failed, ledger.StateFailed)))
 	if err := s.Finish(ctx, ended(first, ledger.StateForwarded)); !errors.Is(err, ledger.ErrState) {
 		t.Fatal(err)
 	}
 	refused := by("post_5", 6, "stranger:v1") // nothing of what it brought was verified
-	must(s.Add(ctx, ended(refused, ledger.StateRefused)))
+	check.Must(t, s.Add(ctx, ended(refused, ledger.StateRefused)))
 	a1, b1 := ledger.KeyUse{KeyID: "a:v1", First: at(1), Last: at(1), Posts: 1},
 		ledger.KeyUse{KeyID: "b:v1", First: at(1), Last: at(4), Posts: 2}
 	wants(a1, ledger.KeyUse{KeyID: "a:v2", First: at(3), Last: at(3), Posts: 1}, b1)
@@ -68,11 +63,11 @@ func RunKeyUses(t *testing.T, open func(t *testing.T, place string) ledger.Store
 	// A receipt that is written again, and a token that names no key.
 	one, two := receipt("ses_1", 1, at(7)), receipt("ses_1", 2, at(8))
 	one.Token, two.Token = signed("r:v1"), signed("r:v1")+".2"
-	must(s.AddReceipts(ctx, one), s.Write(ctx, nil, nil, one, two, receipt("ses_1", 3, at(9))))
+	check.Must(t, s.AddReceipts(ctx, one), s.Write(ctx, nil, nil, one, two, receipt("ses_1", 3, at(9))))
 	// The post in flight counts when the process is back, and nothing is forgotten with the records.
-	must(s.Close())
+	check.Must(t, s.Close())
 	s = open(t, place)
-	must(s.Prune(ctx, Now().Add(24*time.Hour)))
+	check.Must(t, s.Prune(ctx, Now().Add(24*time.Hour)))
 	wants(a1, ledger.KeyUse{KeyID: "a:v2", First: at(3), Last: at(5), Posts: 2}, b1,
 		ledger.KeyUse{KeyID: "r:v1", First: at(7), Last: at(8)})
 }
@@ -107,10 +102,8 @@ func RunKeyLists(t *testing.T, open func(t *testing.T, place string) ledger.Stor
 		records = append(records, r)
 	}
 	begun := records[n-1]
-	if err := errors.Join(s.Write(ctx, nil, records[:n-1]), s.Begin(ctx, begun), s.Finish(ctx, begun)); err != nil {
-		t.Fatal(err)
-	}
-	check := func(oldest int) {
+	check.Must(t, s.Write(ctx, nil, records[:n-1]), s.Begin(ctx, begun), s.Finish(ctx, begun))
+	finds := func(oldest int) {
 		t.Helper()
 		kept := func(ids []string, from, until int) (out []string) {
 			for _, id := range ids {
@@ -139,7 +132,7 @@ func RunKeyLists(t *testing.T, open func(t *testing.T, place string) ledger.Stor
 			}
 		}
 	}
-	check(0)
+	finds(0)
 	list, err := List(ctx, s, ledger.Query{Keys: true, OldestFirst: true, Since: Now().Add(250 * time.Second), Limit: 2})
 	if err != nil || len(list) != 2 {
 		t.Fatalf("%+v, %v", list, err)
@@ -149,15 +142,11 @@ func RunKeyLists(t *testing.T, open func(t *testing.T, place string) ledger.Stor
 	if fmt.Sprintf("%+v", list[0]) != fmt.Sprintf("%+v", first) || !slices.Equal(list[1].Keys, []string{"b:v2"}) {
 		t.Errorf("got %+v, want %+v first", list, first)
 	}
-	if err := s.Prune(ctx, Now().Add(time.Hour+300*time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	check(300)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, s.Prune(ctx, Now().Add(time.Hour+300*time.Second)))
+	finds(300)
+	check.Must(t, s.Close())
 	s = open(t, place)
-	check(300)
+	finds(300)
 }
 
 // wantIDs demands which records a query finds.

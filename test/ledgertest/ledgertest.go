@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // Now is the clock that open must give to the store.
@@ -34,9 +35,7 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 	ctx := context.Background()
 	t.Run("a key is consumed once", func(t *testing.T) {
 		s := open(t, t.TempDir())
-		if err := s.Consume(ctx, key("capability", "a")); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, s.Consume(ctx, key("capability", "a")))
 		wantConsumed(t, s.Consume(ctx, key("capability", "a")), "a")
 		if err := s.Consume(ctx, key("grant", "a")); err != nil {
 			t.Errorf("the same id of another kind: %v", err)
@@ -64,9 +63,7 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 	})
 	t.Run("all or none", func(t *testing.T) {
 		s := open(t, t.TempDir())
-		if err := s.Consume(ctx, key("k", "b")); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, s.Consume(ctx, key("k", "b")))
 		wantConsumed(t, s.Consume(ctx, key("k", "a"), key("k", "b"), key("k", "c")), "b")
 		wantConsumed(t, s.Consume(ctx, key("k", "a"), key("k", "c"), key("k", "c")), "c") // twice in one call
 		if err := s.Consume(ctx, key("k", "a"), key("k", "c")); err != nil {
@@ -76,12 +73,8 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 	t.Run("a replay is refused after reopening", func(t *testing.T) {
 		place := t.TempDir()
 		s := open(t, place)
-		if err := s.Begin(ctx, post("post_1"), key("k", "a")); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, s.Begin(ctx, post("post_1"), key("k", "a")))
+		check.Must(t, s.Close())
 		s = open(t, place)
 		wantConsumed(t, s.Begin(ctx, post("post_2"), key("k", "a")), "a")
 		if _, err := s.Get(ctx, "post_2"); !errors.Is(err, ledger.ErrNotFound) {
@@ -91,12 +84,8 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 	t.Run("a post in flight when the process ended is indeterminate", func(t *testing.T) {
 		place := t.TempDir()
 		s := open(t, place)
-		if err := s.Begin(ctx, post("post_1")); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, s.Begin(ctx, post("post_1")))
+		check.Must(t, s.Close())
 		p, err := open(t, place).Get(ctx, "post_1")
 		if err != nil || p.State != ledger.StateIndeterminate || p.Code != "indeterminate" || len(p.Checks) != 1 ||
 			len(p.Artifacts) != 1 || p.Artifacts[0] != artifact {
@@ -106,13 +95,9 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 	t.Run("an outcome is recorded once", func(t *testing.T) {
 		s := open(t, t.TempDir())
 		p := post("post_1")
-		if err := s.Begin(ctx, p); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, s.Begin(ctx, p))
 		p.State, p.Status, p.Artifacts = ledger.StateForwarded, 201, nil
-		if err := s.Finish(ctx, p); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, s.Finish(ctx, p))
 		p.State = ledger.StateFailed
 		for _, p := range []ledger.Record{p, {ID: "post_9", State: ledger.StateForwarded},
 			{ID: "post_1", State: ledger.StateRefused}} {
@@ -128,9 +113,7 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 	t.Run("outcomes and records are written together, all or none", func(t *testing.T) {
 		s := open(t, t.TempDir())
 		begun := func(id string) (outcome ledger.Record) {
-			if err := s.Begin(ctx, post(id)); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, s.Begin(ctx, post(id)))
 			outcome = post(id)
 			outcome.State = ledger.StateForwarded
 			return outcome
@@ -141,9 +124,7 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 			return r
 		}
 		one, two := begun("post_1"), begun("post_2")
-		if err := s.Write(ctx, []ledger.Record{one, two}, []ledger.Record{refused("post_3")}); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, s.Write(ctx, []ledger.Record{one, two}, []ledger.Record{refused("post_3")}))
 		three := begun("post_4")
 		for _, err := range []error{
 			s.Write(ctx, []ledger.Record{three, one}, nil),
@@ -174,9 +155,7 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 			if i == 2 {
 				p.Session = "ses_2"
 			}
-			if err := s.Add(ctx, p); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, s.Add(ctx, p))
 		}
 		all, err := List(ctx, s, ledger.Query{Limit: 2})
 		if err != nil || len(all) != 2 || all[0].ID != "post_40" {
@@ -209,9 +188,7 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 		add := func(id string) {
 			p := post(id)
 			p.State = ledger.StateRefused
-			if err := s.Add(ctx, p); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, s.Add(ctx, p))
 		}
 		for n := 1; n <= 12; n++ {
 			add("post_8" + string(rune('a'+n)))
@@ -238,9 +215,7 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 		for _, at := range []int{3, 1, 4, 0, 2, 2} { // seconds
 			p := post(fmt.Sprintf("post_%d_%d", at, len(all(t, s, ledger.Query{}))))
 			p.State, p.Started = ledger.StateRefused, Now().Add(time.Duration(at)*time.Second)
-			if err := s.Add(ctx, p); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, s.Add(ctx, p))
 		}
 		// where two started together, the one stored last
 		want := []string{"post_4_2", "post_3_0", "post_2_5", "post_2_4", "post_1_1", "post_0_3"}
@@ -265,16 +240,10 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 	runLists(t, open)
 	t.Run("pruning keeps what could be replayed", func(t *testing.T) {
 		s := open(t, t.TempDir())
-		if err := s.Consume(ctx, key("k", "a")); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Prune(ctx, Now().Add(2*time.Hour)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, s.Consume(ctx, key("k", "a")))
+		check.Must(t, s.Prune(ctx, Now().Add(2*time.Hour)))
 		wantConsumed(t, s.Consume(ctx, key("k", "a")), "a")
-		if err := s.Prune(ctx, Now().Add(48*time.Hour)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, s.Prune(ctx, Now().Add(48*time.Hour)))
 		wantUnavailable(t, s.Consume(ctx, key("k", "a")))
 		later := key("k", "b")
 		later.Expires = later.Expires.Add(time.Second)
@@ -283,7 +252,8 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 		}
 	})
 	t.Run("pruning forgets keys in whatever order they expire", func(t *testing.T) {
-		s := open(t, t.TempDir())
+		place := t.TempDir()
+		s := open(t, place)
 		const many = 300 // more than one transaction removes
 		var short []ledger.Key
 		for i := range 2 * many { // the first half expires after the second
@@ -294,17 +264,17 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 		long := key("k", "long")
 		long.Expires = long.Expires.AddDate(1, 0, 0)
 		for keys := range slices.Chunk(append([]ledger.Key{long}, short...), 50) {
-			if err := s.Consume(ctx, keys...); err != nil {
-				t.Fatal(err)
+			check.Must(t, s.Consume(ctx, keys...))
+		}
+		check.Must(t, s.Prune(ctx, Now().Add(48*time.Hour)))
+		for range 2 {
+			for _, k := range short {
+				wantUnavailable(t, s.Consume(ctx, k)) // forgotten, but not free
 			}
+			wantConsumed(t, s.Consume(ctx, long), "long")
+			check.Must(t, s.Close())
+			s = open(t, place)
 		}
-		if err := s.Prune(ctx, Now().Add(48*time.Hour)); err != nil {
-			t.Fatal(err)
-		}
-		for _, k := range short {
-			wantUnavailable(t, s.Consume(ctx, k)) // forgotten, but not free
-		}
-		wantConsumed(t, s.Consume(ctx, long), "long")
 	})
 	t.Run("a caller that has gone consumes nothing", func(t *testing.T) {
 		s := open(t, t.TempDir())
@@ -341,9 +311,7 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 	})
 	t.Run("an id is used once", func(t *testing.T) {
 		s := open(t, t.TempDir())
-		if err := s.Begin(ctx, post("post_1")); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, s.Begin(ctx, post("post_1")))
 		wantUnavailable(t, s.Begin(ctx, post("post_1"), key("k", "a")))
 		p := post("post_1")
 		p.State = ledger.StateRefused
@@ -363,9 +331,7 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 		full.Open = nil // which is kept beside the record: see RunReceipts
 		other := post("post_other")
 		other.State, other.Reason = ledger.StateRefused, "no UTF-8: \xff"
-		if err := errors.Join(s.Begin(ctx, full), s.Add(ctx, other)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, s.Begin(ctx, full), s.Add(ctx, other))
 		if got, err := s.Get(ctx, full.ID); err != nil || !reflect.DeepEqual(got, full) {
 			t.Errorf("got %+v, %v, want %+v", got, err, full)
 		}
@@ -377,9 +343,7 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 	})
 	t.Run("closed", func(t *testing.T) {
 		s := open(t, t.TempDir())
-		if err := errors.Join(s.Close(), s.Close()); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, s.Close(), s.Close())
 		if err := s.Consume(ctx, key("k", "a")); !errors.Is(err, ledger.ErrClosed) {
 			t.Errorf("got %v", err)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // RunPruning plays a random history on a store that keeps records for an hour: posts begin and end, keys are used
@@ -17,6 +18,19 @@ import (
 // No key is ever good twice. A key whose artifact could still pass with a clock error below [ledger.KeyMargin] is known
 // as used. An unused key is not refused. A post in flight is kept for at least a day.
 func RunPruning(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
+	t.Run("old records go, and not those in flight", func(t *testing.T) {
+		ctx, s := context.Background(), open(t, t.TempDir())
+		at := func(id string, age time.Duration) ledger.Record {
+			return ledger.Record{ID: id, State: ledger.StateRefused, Started: Now().Add(-age)}
+		}
+		var old []ledger.Record
+		for i := range 1100 { // more than one transaction removes
+			old = append(old, at(fmt.Sprintf("post_old_%d", i), time.Hour+time.Second))
+		}
+		check.Must(t, s.Write(ctx, nil, old), s.Begin(ctx, at("post_in_flight", 2*time.Hour)), s.Add(ctx, at("post_young", 0)),
+			s.Prune(ctx, Now()))
+		wantIDs(t, s, ledger.Query{}, []string{"post_young", "post_in_flight"})
+	})
 	for range 4 {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -34,9 +48,7 @@ func RunPruning(t *testing.T, open func(t *testing.T, place string) ledger.Store
 				case n < 98:
 					h.prune(t)
 				default:
-					if err := h.store.Close(); err != nil {
-						t.Fatal(err)
-					}
+					check.Must(t, h.store.Close())
 					h.store, h.inFlight = open(t, place), nil // they are indeterminate now
 				}
 			}
@@ -81,9 +93,7 @@ func (h *history) begin(t *testing.T) {
 		return
 	}
 	p.State = ledger.StateForwarded
-	if err := h.store.Finish(context.Background(), p); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, h.store.Finish(context.Background(), p))
 }
 
 // again uses a key again.
@@ -125,9 +135,7 @@ func (h *history) step() {
 
 func (h *history) prune(t *testing.T) {
 	t.Helper()
-	if err := h.store.Prune(context.Background(), h.now); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, h.store.Prune(context.Background(), h.now))
 	if h.now.After(h.pruned) {
 		h.pruned = h.now
 	}

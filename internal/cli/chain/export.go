@@ -40,7 +40,7 @@ func Export() *cobra.Command {
 		Args: func(c *cobra.Command, ids []string) error {
 			switch {
 			case slices.Contains(ids, ""):
-				return cli.Usagef("%s takes ids of records, and not an empty one", c.CommandPath())
+				return cli.Usagef("%s takes no empty id", c.CommandPath())
 			case receipts && (len(ids) > 0 || by.selected.Session == ""):
 				return cli.Usagef("%s --receipts takes --session, and no ids of records", c.CommandPath())
 			case closed && !receipts:
@@ -50,14 +50,14 @@ func Export() *cobra.Command {
 			}
 			return nil
 		},
-		Long: `Writes the records with these ids, or those that the flags select, oldest first. After each record with
-evidence come its own interaction receipt and those that it rests on. Roots, certificates, revocations and manifests are
-written once, and the policies that --policy names. The file is JSON Lines, compressed if its name ends in .gz.
-mediator verify reads it anywhere; hand over the public keys of the registry and the auditor on another way.
+		Long: `Writes the records with these ids, or the selected ones, oldest first, each with the interaction receipts that
+it rests on and its own. Roots, certificates, revocations, manifests and the policies of --policy are written once. The
+file is JSON Lines, compressed if its name ends in .gz. mediator verify reads it anywhere; hand over the public keys of
+the registry and the auditor separately.
 
-With --receipts it writes the interaction receipts of --session alone, a token a line. A post's receipt has the
-SHA-256 of the post's content, which confirms a right guess. --closed puts the hash of such a receipt in its place,
-for readers who need not know what was posted.`,
+With --receipts it writes the interaction receipts of --session alone, a token a line. A post's receipt has the SHA-256
+of the post's content, which confirms a right guess. --closed replaces it by its hash, for readers who need not know what
+was posted.`,
 		RunE: func(c *cobra.Command, ids []string) error {
 			r, err := from.Open(c.Context())
 			if err != nil {
@@ -86,7 +86,7 @@ for readers who need not know what was posted.`,
 				chosen = each(found)
 			}
 			if len(ids) > 0 || a.Large() {
-				if a, err = a.ForAll(chosen); err != nil {
+				if a, err = a.For(chosen); err != nil {
 					return err
 				}
 			}
@@ -128,7 +128,7 @@ func readPolicies(paths []string) (texts []string, err error) {
 	return texts, nil
 }
 
-// byID returns the records with these ids, or with the beginnings of these.
+// byID returns the records with these ids or beginnings of ids.
 func byID(ctx context.Context, from *records.Reader, ids []string) (found []ledger.Record, err error) {
 	for _, id := range ids {
 		r, err := from.Get(ctx, id)
@@ -151,8 +151,7 @@ func each(records []ledger.Record) iter.Seq2[ledger.Record, error] {
 	}
 }
 
-// writeExport writes a file that only its owner can read, or standard output. A file that could not be written whole is
-// not left.
+// writeExport writes a file that only its owner can read, or standard output. It leaves no incomplete file.
 func writeExport(c *cobra.Command, path string, write func(io.Writer) error) error {
 	switch {
 	case path == "-":

@@ -16,7 +16,7 @@ import (
 	"github.com/actionproof/mediator/internal/devstack"
 )
 
-// judgeFlags are the flags that verify and posts export share: the records, and what judges them.
+// judgeFlags are the common flags of verify and posts export: they select records and the trust.
 type judgeFlags struct {
 	selected          records.SelectionFlags
 	trust             config.Trust
@@ -34,7 +34,7 @@ func (f *judgeFlags) add(c *cobra.Command) {
 	cli.FileFromDir(c, "earlier", devstack.EarlierFolder)
 }
 
-// selection returns which records are selected, the oldest first, and what they are judged by.
+// selection returns the selected records, oldest first, and their trust.
 func (f *judgeFlags) selection() (admin.Selection, archive.Archive, error) {
 	s, err := f.selected.Parse(time.Now())
 	if err != nil {
@@ -45,13 +45,12 @@ func (f *judgeFlags) selection() (admin.Selection, archive.Archive, error) {
 	return s, a, err
 }
 
-// archive reads what records are judged by.
+// archive reads the trust.
 func (f *judgeFlags) archive() (archive.Archive, error) {
 	return f.with(archive.Read(f.trust, f.manifest))
 }
 
-// pins reads what records in an export are judged by, beside what the export holds: the pinned roots, and the trust
-// bundle if there is one.
+// pins reads the trust beside an export: the pinned roots, and the trust bundle if there is one.
 func (f *judgeFlags) pins(c *cobra.Command) (archive.Archive, error) {
 	if _, err := os.Stat(f.trust.Bundle); !c.Flags().Changed("bundle") && errors.Is(err, fs.ErrNotExist) {
 		return f.with(archive.ReadRoots(f.trust.Registry, f.trust.Auditor))

@@ -19,8 +19,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// printReceipts prints the receipts of a session, some at a time: a reader returns only as many at once as its answer
-// has room for.
+// printReceipts prints the receipts of a session, some at a time, because an answer has room for only so many.
 func printReceipts(ctx context.Context, out io.Writer, from *records.Reader, session string, closed bool) error {
 	for next := int64(1); ; {
 		tokens, err := from.Receipts(ctx, session, next, ledger.MaxChain)
@@ -52,8 +51,7 @@ const maxReceiptLine = 32 << 10
 // maxHeader bounds the header of a token, in bytes.
 const maxHeader = 1024
 
-// areReceipts reports whether in begins as a token does, and not as one that a node has signed. It takes nothing away
-// from in.
+// areReceipts reports whether in begins like a token that no node has signed. It consumes nothing of in.
 func areReceipts(in *bufio.Reader) bool {
 	start, _ := in.Peek(maxHeader)
 	if strings.HasPrefix(string(start), archive.HiddenReceipt) {
@@ -88,20 +86,12 @@ type verifiedReceipts struct {
 	Session string `json:"session"`
 	Agent   string `json:"agent"`
 	Owner   string `json:"owner"`
-	Number  int64  `json:"number"`         // of the last receipt
-	Head    string `json:"head"`           // its hash
-	Chain   bool   `json:"chain"`          // all from the first on are there and valid
-	Closed  bool   `json:"closed"`         // the last closes the session
-	Hidden  int64  `json:"closedReceipts"` // before the last, that are there by their hash alone
-	After   int64  `json:"closedAfter"`    // hashes after the last receipt, which no receipt names
-	// after these, made under other roots of what a crash had left open
-	Lost                   int64 `json:"lostReceipts"`
-	LostVerified           bool  `json:"lostVerified"` // the roots of those are pinned, and they are valid
-	Probabilistic          bool  `json:"probabilistic"`
-	NonHumanIdentityProven bool  `json:"nonHumanIdentityProven"` // never
+	archive.JudgedReceipts
+	Probabilistic          bool `json:"probabilistic"`
+	NonHumanIdentityProven bool `json:"nonHumanIdentityProven"` // never
 }
 
-// verifyReceipts verifies the receipts of one session, and says what they show.
+// verifyReceipts verifies the receipts of one session.
 func verifyReceipts(c *cobra.Command, by judgeFlags, in io.Reader, path string, asJSON bool) error {
 	a, err := by.archive()
 	if err != nil {
@@ -111,29 +101,23 @@ func verifyReceipts(c *cobra.Command, by judgeFlags, in io.Reader, path string, 
 	if err != nil {
 		return err
 	}
-	last := j.Last
-	v := verifiedReceipts{
-		Session: last.Chain.SessionID, Agent: last.Agent, Owner: last.Owner, Number: j.Number, Head: j.Head, Chain: j.Chain,
-		Closed: j.Closed,
-		Hidden: j.Hidden, After: j.After, Lost: j.Lost, LostVerified: j.LostVerified,
-		Probabilistic: true,
-	}
+	v := verifiedReceipts{Session: j.Last.Chain.SessionID, Agent: j.Last.Agent, Owner: j.Last.Owner, JudgedReceipts: j,
+		Probabilistic: true}
 	session := cli.Unbroken(v.Session)
 	said := fmt.Sprintf("receipt %d of session %s is valid; by itself it does not show the chain that it is in\n",
 		v.Number, session)
 	if v.Chain {
 		said = fmt.Sprintf("receipts 1 to %d of session %s are valid, and one chain\n", v.Number, session)
 		if v.Hidden > 0 {
-			said += fmt.Sprintf("%d of them are closed: the chain has room for so many, and nothing else of them is verified\n",
-				v.Hidden)
+			said += fmt.Sprintf("%d of them are closed: only their places in the chain are verified\n", v.Hidden)
 		}
 		if v.After > 0 {
-			said += fmt.Sprintf("%d closed ones follow them: nothing of those is verified, not even that there are any\n",
+			said += fmt.Sprintf("%d closed ones follow them: nothing of those is verified, not even that they exist\n",
 				v.After)
 		}
 		if v.Lost > 0 {
 			said += fmt.Sprintf(
-				"%d receipts after them were made under other roots, by the start after a crash: what was open then is lost\n",
+				"%d receipts after them were made under other roots, by the start after a crash, for calls that it lost\n",
 				v.Lost)
 		}
 		if v.Lost > 0 && !v.LostVerified {

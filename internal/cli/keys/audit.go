@@ -38,16 +38,15 @@ func vaultAudit() *cobra.Command {
       --address https://vault.example:8200 --token-file audit-token`,
 		Args: cli.SomeArgs("the files of Vault's audit log, or - for standard input"),
 		Long: `Compares the files of Vault's audit log (JSON, of every Vault server that signs) with the record. It shows
-each signature of a role's key that no record has, each artifact of the record that Vault has not signed, and each
-request for signatures whose answer the log does not show, such as a wrapped one: the mediator makes none. The status
-is 1 if there is any.
+each signature by a role's key that no record has, each artifact of the record that Vault did not sign, and each
+request for signatures without its answer, such as a wrapped one: the mediator makes none. The status is 1 if there
+is any.
 
-Vault hashes what it logs. With --address, --token-file and --device, Vault is asked for the hash of each signature in
-the record, and the signatures themselves are compared. The token needs update on sys/audit-hash/DEVICE. A device that
-logs in plaintext is compared without that. Otherwise only keys, times and numbers are compared: that misses a
-signature for somebody else while one of the record is missing in the log within --window. Interaction receipts are
-not compared, since the chain of a session shows which there must be, nor are a node's scores, since no post rests on
-them.`,
+Vault hashes what it logs. With --address, --token-file and --device it asks Vault for the hash of each signature in
+the record, and compares the signatures themselves; the token needs update on sys/audit-hash/DEVICE. A log in
+plaintext needs none of this. Otherwise only keys, times and numbers are compared, which misses a foreign signature
+if the log lacks one of the record's within --window. Interaction receipts are not compared, because a session's
+chain shows them, nor are a node's scores, because no post rests on them.`,
 		RunE: func(c *cobra.Command, args []string) error { return a.run(c, args) },
 	}
 	a.vaultFlags.add(c, ", to compare the signatures themselves",
@@ -83,8 +82,7 @@ func (a *auditFlags) run(c *cobra.Command, paths []string) error {
 	case (a.address == "") != (a.tokenFile == ""):
 		return cli.Usagef("--address and --token-file belong together")
 	}
-	note := func(sentence string) { fmt.Fprintln(cli.Lines(c.ErrOrStderr()), "mediator: "+sentence) }
-	logs := &vaultaudit.Logs{Mount: a.transit, Keys: map[string]bool{}, Note: note}
+	logs := &vaultaudit.Logs{Mount: a.transit, Keys: map[string]bool{}, Note: note(c)}
 	for _, name := range a.keys {
 		logs.Keys[name] = true
 	}
@@ -112,7 +110,7 @@ func (a *auditFlags) run(c *cobra.Command, paths []string) error {
 	})
 }
 
-// compare compares, and prints what only one of the two has.
+// compare prints the differences.
 func (a *auditFlags) compare(c *cobra.Command, comparison vaultaudit.Comparison, logs *vaultaudit.Logs,
 	record *records.Reader) error {
 	var out differences = &differenceTable{out: cli.Plain(c.OutOrStdout())}
@@ -134,17 +132,14 @@ func (a *auditFlags) compare(c *cobra.Command, comparison vaultaudit.Comparison,
 	return nil
 }
 
-// comparison returns what is to be compared, by the flags.
+// comparison reads the flags.
 func (a *auditFlags) comparison(now time.Time) (c vaultaudit.Comparison, err error) {
-	c = vaultaudit.Comparison{Window: a.window, Until: now.Add(-a.window)}
+	c.Window = a.window
 	if a.window <= 0 {
 		return c, errors.New("--window is a time above zero")
 	}
-	if a.since != "" {
-		c.Since, err = admin.ParseTime(a.since, now)
-	}
-	if a.until != "" && err == nil {
-		c.Until, err = admin.ParseTime(a.until, now)
+	if c.Since, c.Until, err = period(a.since, a.until, now); c.Until.IsZero() {
+		c.Until = now.Add(-a.window)
 	}
 	if err == nil && !c.Since.Before(c.Until) {
 		err = fmt.Errorf("nothing is since %s and before %s", cli.Time(c.Since), cli.Time(c.Until))
@@ -152,7 +147,7 @@ func (a *auditFlags) comparison(now time.Time) (c vaultaudit.Comparison, err err
 	return c, err
 }
 
-// differences prints what only one of the two has, and then what was compared.
+// differences prints the differences, and then a summary.
 type differences interface {
 	Add(d vaultaudit.Difference) error
 	End(s vaultaudit.Summary) error

@@ -40,16 +40,14 @@ func vaultBootstrap() *cobra.Command {
   mediator vault bootstrap --deliver serve --address https://vault.example:8200 --token-file admin-token --out secrets
   mediator vault bootstrap --secret-ids --prune-older-than 720h \
       --address https://vault.example:8200 --token-file admin-token`,
-		Long: `Makes what Vault needs: the Transit engine; a key for each role, which cannot be exported, backed up in
-plaintext or deleted; a policy for each key, which lets a token sign with that key and read its public versions, and
-nothing else; and a login for each role.
+		Long: `Makes the Transit engine; a key for each role, which cannot be exported, backed up in plaintext or deleted; a
+policy for each key, which only allows signing with it and reading its public versions; and a login for each role.
 
---print prints the commands for Vault's own command line. --apply carries them out, leaves alone what is already
-right, prints what it did, and refuses a key with other properties. It makes no second secret id for a role.
---deliver makes new secret ids for the roles of a process, in files that replace the old ones: copy them to the process.
---secret-ids lists the AppRole secret ids of each role by accessor, newest first. --prune-older-than destroys older
-ones, but never the newest of a role. A process whose secret id is destroyed works until its token ends, at most a day;
-then it needs a new one (--deliver).`,
+--print prints the commands for Vault's own command line. --apply runs them, skips what is right already, and refuses a
+key with other properties. It makes no second secret id for a role. --deliver makes new secret ids for the roles of a
+process, in files that replace the old ones: copy them to the process. --secret-ids lists the AppRole secret ids of each
+role by accessor, newest first. --prune-older-than destroys older ones, but never the newest of a role. A process whose
+secret id is destroyed works until its token ends, at most a day; then it needs a new one (--deliver).`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			o, err := b.options()
 			if err != nil {

@@ -30,8 +30,8 @@ func caInit() *cobra.Command {
 		Use: "init --dir DIR", Short: "Make an interception CA that outlives a restart", Args: cli.NoArgs,
 		Example: `  mediator ca init --dir ca --config mediator.yaml`,
 		Long: `Makes a CA in DIR: ca.pem, which agents trust, and ca-key.pem (mode 0600), which only the sidecar's user may
-read. With --config the CA is good only for the hosts that the configuration's rules and its ca.permit name (RFC 5280
-section 4.2.1.10), unless ca.unconstrained is set there. Without --config it takes --unconstrained. mediator dev makes
+read. With --config the CA is valid only for the hosts of the configuration's rules and of its ca.permit (RFC 5280
+section 4.2.1.10), unless ca.unconstrained is set there. Without --config it needs --unconstrained. mediator dev makes
 its own.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			o := intercept.CAOptions{Lifetime: lifetime, Now: time.Now}

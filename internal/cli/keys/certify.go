@@ -5,16 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/cli"
-	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/keyring"
-	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -52,8 +49,8 @@ type certifiedKeys struct {
 	Certified int     `json:"certified"`
 	Stay      int     `json:"stay"`
 	LeftOut   int     `json:"leftOut"`
-	NotSigned int     `json:"notSigned"` // certificates that a failure kept from being signed
-	Waiting   int     `json:"waiting"`   // versions whose keys have too many certified ones
+	NotSigned int     `json:"notSigned"` // because of a failure
+	Waiting   int     `json:"waiting"`   // versions of keys with too many certified ones
 	Full      float64 `json:"full"`      // how full the bundle is, from 0 to 1
 }
 
@@ -67,22 +64,23 @@ func keysCertify() *cobra.Command {
 		Example: `  mediator keys certify --registry-key registry.key.jwk --audience posting-api \
       --from unix:/run/mediator/trigger.sock --not-accessible-to-agent --not-accessible-to-users
   mediator keys certify --registry-key registry.key.jwk --audience posting-api --from file:keys.json --watch`,
-		Long: `Asks each process for its roles and public keys and for what it has observed of them, or reads what mediator
-keys publish has printed (file:PATH), and signs a custody certificate for each key version. The custody of a key is the
-process's word. Who can reach the key is your declaration: without --not-accessible-to-agent and
---not-accessible-to-users the certificate says that they can, and strict policy refuses such a key. A declaration that a
-process has observed to be false is not certified; one that an observation supports is marked as observed.
+		Long: `Signs a custody certificate for each key version of the processes, or of the output of keys publish
+(file:PATH). The process says where a key is kept. You declare who can reach it: without --not-accessible-to-agent
+and --not-accessible-to-users the certificate says that they can, and strict policy refuses such a key. A declaration
+that a process observed to be false is not certified; one that it confirms is marked as observed.
 
-A certificate stays as it is until half of its lifetime is over, unless its content changes. Certificates of other
-processes' keys stay until they expire. A version that the asked processes no longer publish is retired. The
-revocation list is signed anew. Certificates that leave the bundle go to the history beside it (trust-history.json and
-so on), for old records. If a signature fails, the bundle keeps those made before, and the status is 1.
+A certificate stays until half of its lifetime is over, unless its content changes. Certificates of other processes'
+keys stay until they expire. A version that the asked processes no longer publish is retired. The revocation list is
+signed again. Certificates that leave the bundle go to the history beside it, for old records. If a signature fails,
+the bundle keeps the earlier ones, and the status is 1.
 
-With --watch it goes on, and certifies anew whenever a key is rotated or retired and before certificates end. A
-process that then publishes another role, issuer or key is not certified for those (roles_changed).`,
+--watch goes on: it certifies whenever a key is rotated or retired, and before certificates end. It certifies no other
+role, issuer or key of a process (roles_changed).`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if watch && slices.ContainsFunc(from, func(at string) bool { _, ok := keyring.PublishedFile(at); return ok }) {
-				return cli.Usagef("%s --watch follows running processes, and no file", c.CommandPath())
+			if watch {
+				if err := processes(c, from); err != nil {
+					return err
+				}
 			}
 			registry, err := r.registry(c.Context(), c.ErrOrStderr())
 			if err != nil {
@@ -108,7 +106,7 @@ process that then publishes another role, issuer or key is not certified for tho
 			if err := sayUnread(c, p.Roles); !watch {
 				return err
 			}
-			log, err := daemon.NewLogger(config.Log{}, "registry", c.ErrOrStderr())
+			log, err := logger(c, "registry")
 			if err != nil {
 				return err
 			}
@@ -125,7 +123,7 @@ process that then publishes another role, issuer or key is not certified for tho
 	return c
 }
 
-// warn says what keys certify left undone, and that the bundle gets too full.
+// warn prints what keys certify left undone, and how full the bundle is.
 func warn(c *cobra.Command, bundle string, done keyring.Certification) {
 	w := c.ErrOrStderr()
 	if done.Left > 0 {

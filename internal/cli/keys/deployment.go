@@ -11,7 +11,6 @@ import (
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/keyring"
-	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/signer"
 )
@@ -60,9 +59,9 @@ func deploymentHash() *cobra.Command {
 		Example: `  mediator deployment hash manifest.yaml
   mediator deployment hash policy.yaml      # for requiredPolicyHash
   mediator deployment hash mediator.yaml    # for requiredEnvironmentHash`,
-		Long: `Prints a hash by which manifests and records name a file. The file itself says which it is. The hash of a
-sidecar's configuration is that of the environment: this binary with that configuration. --canonical prints the JSON
-that the manifest's hash is of, which verifiers without a YAML reader take.`,
+		Long: `Prints the hash by which manifests and records name a file. For a sidecar's configuration it is the hash of
+the environment: this binary with that configuration. --canonical prints a manifest as the JSON that is hashed, for
+verifiers without a YAML reader.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			h, err := config.PinnedHash(args[0])
 			if err != nil {
@@ -98,9 +97,9 @@ func deploymentCertify() *cobra.Command {
   mediator deployment certify manifest.yaml --auditor-key auditor.key.jwk --audience posting-api --watch`,
 		Long: `Signs the manifest with the auditor's key, and puts the certificate into the trust bundle.
 
-With --watch it goes on, and signs the same manifest again whenever half of the certificate's time is over. It does
-not read the file again: certify a changed manifest yourself. It renews nothing while the bundle has the certificate
-of another manifest (deployment_mismatch) or a revoked one (revoked).`,
+--watch goes on, and signs the same manifest again whenever half of the certificate's lifetime is over. It does not
+read the file again. It renews nothing while the bundle has the certificate of another manifest (deployment_mismatch)
+or a revoked one (revoked).`,
 		RunE: func(c *cobra.Command, args []string) error {
 			m, err := config.ReadManifest(args[0])
 			if err != nil {
@@ -126,7 +125,7 @@ of another manifest (deployment_mismatch) or a revoked one (revoked).`,
 			if err != nil || !watch {
 				return err
 			}
-			log, err := daemon.NewLogger(config.Log{}, "auditor", c.ErrOrStderr())
+			log, err := logger(c, "auditor")
 			if err != nil {
 				return err
 			}

@@ -2,14 +2,12 @@ package keys
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/keyring"
@@ -23,22 +21,17 @@ func keysHistory() *cobra.Command {
 		Use: "history [LOG...]", Short: "List who has certified, retired, revoked and rotated which keys, and when",
 		Example: `  mediator keys history --dir .mediator
   mediator keys history --bundle trust.json --registry registry.jwk --since 2026-03-01 vault-audit.log`,
-		Long: `Lists, oldest first, what the key registry has signed in the trust bundle and the history beside it: the
-first certificate of each version, which follows its rotation, renewals, retirements, and revocations with their
-reason. A revocation has the time of the first list here that contains it. From the files of Vault's audit log it also
-lists each rotation in Vault, with the name and the address of the token that asked for it.`,
+		Long: `Lists, oldest first, what the key registry signed in the trust bundle and the history beside it: the first
+certificate of each version, renewals, retirements, and revocations with their reasons. From files of Vault's audit log
+it also lists each rotation in Vault, with the name and the address of the token.`,
 		RunE: func(c *cobra.Command, logs []string) error {
 			now := time.Now()
-			from, to := time.Time{}, now
-			var err error
-			if since != "" {
-				from, err = admin.ParseTime(since, now)
-			}
-			if until != "" && err == nil {
-				to, err = admin.ParseTime(until, now)
-			}
+			from, to, err := period(since, until, now)
 			if err != nil {
 				return cli.Usage(err)
+			}
+			if to.IsZero() {
+				to = now
 			}
 			books, err := keyring.ReadBooks(registry, bundle, now)
 			if err != nil {
@@ -83,8 +76,7 @@ func loggedRotations(c *cobra.Command, path, mount string) (events []keyring.Eve
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	note := func(sentence string) { fmt.Fprintln(cli.Lines(c.ErrOrStderr()), "mediator: "+sentence) }
-	logs := vaultaudit.Logs{Mount: mount, Note: note, Files: []vaultaudit.Log{{Name: path, From: file}}}
+	logs := vaultaudit.Logs{Mount: mount, Note: note(c), Files: []vaultaudit.Log{{Name: path, From: file}}}
 	for r, err := range logs.Rotations() {
 		if err != nil {
 			return nil, err

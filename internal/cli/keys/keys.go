@@ -3,11 +3,16 @@ package keys
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	jose "github.com/go-jose/go-jose/v4"
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/process/daemon"
@@ -34,7 +39,36 @@ func fromOrDirFlag(c *cobra.Command, from *[]string, or string) {
 	fromFlag(c, from, or)
 }
 
-// sayUnread says which keys the processes cannot read, and why. It returns cli.ErrRefused if there is one.
+// processes refuses a file among the endpoints of a command that needs running processes.
+func processes(c *cobra.Command, from []string) error {
+	if slices.ContainsFunc(from, func(at string) bool { _, ok := keyring.PublishedFile(at); return ok }) {
+		return cli.Usagef("%s asks running processes, and reads no file", c.CommandPath())
+	}
+	return nil
+}
+
+// logger logs the work of a command that goes on.
+func logger(c *cobra.Command, name string) (*zap.Logger, error) {
+	return daemon.NewLogger(config.Log{}, name, c.ErrOrStderr())
+}
+
+// note prints sentences about the files that a command reads.
+func note(c *cobra.Command) func(sentence string) {
+	return func(sentence string) { fmt.Fprintln(cli.Lines(c.ErrOrStderr()), "mediator: "+sentence) }
+}
+
+// period reads --since and --until, which may be empty.
+func period(since, until string, now time.Time) (from, to time.Time, err error) {
+	if since != "" {
+		from, err = admin.ParseTime(since, now)
+	}
+	if until != "" && err == nil {
+		to, err = admin.ParseTime(until, now)
+	}
+	return from, to, err
+}
+
+// sayUnread prints which keys the processes cannot read, and why. It returns cli.ErrRefused if there is one.
 func sayUnread(c *cobra.Command, roles []daemon.RoleDocument) (err error) {
 	w := cli.Lines(c.ErrOrStderr())
 	for _, r := range roles {
@@ -55,10 +89,9 @@ func keysPublish() *cobra.Command {
 		Short: "Print the keys of running processes: to certify on another machine, or as a JWKS", Args: cli.NoArgs,
 		Example: `  mediator keys publish --from unix:/run/mediator/admin.sock > keys.json
   mediator keys publish --jwks --from unix:/run/mediator/admin.sock > jwks.json`,
-		Long: `Prints as JSON what mediator keys certify would ask the processes for: their roles, their public keys, and
-what they have seen of them. Carry it to the registry's key, for keys certify --from file:PATH. Nothing in it is
-secret, but an attacker who changes it on the way gets their own key certified: compare the JWKS that --jwks prints on
-both machines.
+		Long: `Prints as JSON what keys certify asks the processes for: their roles, public keys and observations. Carry it to
+the registry's key, for keys certify --from file:PATH. Nothing in it is secret, but an attacker who changes it on the
+way gets their own key certified: compare the output of --jwks on both machines.
 
 --jwks prints the public keys alone, for verifiers. It fails if a key cannot be read.`,
 		RunE: func(c *cobra.Command, _ []string) error {

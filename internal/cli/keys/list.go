@@ -26,13 +26,11 @@ func keysList() *cobra.Command {
   mediator keys list --from unix:/run/mediator/admin.sock --record unix:/run/mediator/admin.sock \
       --bundle trust.json --registry registry.jwk`,
 		Long: `Asks each process for the versions of its keys, when they were made, and which one signs now. --bundle and
---registry add until when a version is certified, and when it was retired or revoked and why, by the trust bundle and
-the history beside it; they also add versions that no process knows any more. --record adds what a sidecar's record
-has counted: the first and the last signature, and the number of posts. That is the sidecar's own word. A - is
-unknown.
+--registry add from the trust bundle and its history when a version's certificate ends, when and why it was retired or
+revoked, and versions that no process knows any more. --record adds the first and last signature and the number of posts
+from a sidecar's record, by its own word. A - is unknown.
 
-A process or record that does not answer, or a key that cannot be read, is named on standard error. The rest is
-listed, and the status is 1.`,
+If a process, record or key cannot be read, standard error says so. The rest is listed, and the status is 1.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if (registry == "") != (bundle == "") {
 				return cli.Usagef("--bundle and --registry belong together: the bundle has to be verified")
@@ -81,7 +79,7 @@ listed, and the status is 1.`,
 	return c
 }
 
-// addUse adds to versions what the records of sidecars have counted of them: nothing, unless all of them answer.
+// addUse adds what the records of sidecars have counted, if all of them answer.
 func addUse(c *cobra.Command, versions []keyring.Version, at []string) error {
 	var all []ledger.KeyUses
 	for _, one := range at {

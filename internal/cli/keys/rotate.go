@@ -11,12 +11,10 @@ import (
 
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/internal/cli"
-	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/keyring"
-	"github.com/actionproof/mediator/internal/process/daemon"
 )
 
-// ownerFlags are the flags of commands that work on keys in Vault with the token of their owner.
+// ownerFlags are the flags of commands that change keys in Vault.
 type ownerFlags struct{ vaultFlags }
 
 func (o *ownerFlags) add(c *cobra.Command) {
@@ -50,24 +48,22 @@ func keysRotate() *cobra.Command {
 	var o rotateFlags
 	c := &cobra.Command{
 		Use:   "rotate KEY | --all --from unix:PATH, with --address URL --token-file FILE",
-		Short: "Give keys in Vault a new version", Args: keyOrAll,
+		Short: "Give keys in Vault a new version", Args: cobra.ArbitraryArgs,
 		Example: `  mediator keys rotate runtime-key --address https://vault.example:8200 --token-file owner-token
   mediator keys rotate --all --retire-after 10m --address https://vault.example:8200 --token-file owner-token \
       --from unix:/run/mediator/admin.sock --from unix:/run/mediator/trigger.sock \
       --from unix:/run/mediator/control.sock`,
 		Long: `Gives a key of Vault's Transit engine a new version, as vault write -f transit/keys/KEY/rotate does.
-Processes sign with it once mediator keys certify has certified it (keys certify --watch does so at once) and every
-verifier has had time to read that. Signatures of older versions stay good until they expire or the version is
-retired. --all rotates every key with which the processes of --from sign.
+Processes sign with it once keys certify has certified it and every verifier knows it. Signatures of older versions are
+valid until they expire or the version is retired. --all rotates every key of the processes of --from.
 
---retire-after waits until all processes of --from sign with the new versions, and then that long, and retires the older
-ones. Name every process that signs with the keys, and give at least 10m: a signature is good for up to ten minutes. If
-a process does not sign with a new version within five minutes, the older versions of that key stay (version_unused).
+--retire-after waits until all processes of --from sign with the new versions, then that long, and retires the older
+ones. Name every process that signs with the keys, and give at least 10m, the longest life of a signature. If a process
+does not sign with a new version within five minutes, the older versions of that key stay (version_unused).
 
---every goes on, and rotates each key whose newest version has reached that age.
+--every goes on, and rotates each key whose newest version has that age.
 
---retire retires the older versions at once, for a key that may be in wrong hands. Posts are refused until the new
-version is certified, and no signature of an older one is accepted any more.`,
+--retire retires the older versions at once, for a stolen key. Posts are refused until the new version is certified.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := o.check(c, args); err != nil {
 				return err
@@ -89,29 +85,19 @@ version is certified, and no signature of an older one is accepted any more.`,
 	return c
 }
 
-func keyOrAll(c *cobra.Command, args []string) error {
-	if len(args) > 1 {
-		return cli.Usagef("%s takes the name of one key, or --all", c.CommandPath())
-	}
-	return nil
-}
-
 // check refuses flags that do not belong together.
 func (o *rotateFlags) check(c *cobra.Command, args []string) error {
-	file := func(at string) bool { _, ok := keyring.PublishedFile(at); return ok }
 	switch {
-	case o.all != (len(args) == 0):
-		return cli.Usagef("%s needs the name of a key, or --all", c.CommandPath())
+	case o.all != (len(args) == 0) || len(args) > 1:
+		return cli.Usagef("%s needs the name of one key, or --all", c.CommandPath())
 	case (o.all || o.retireAfter > 0) && len(o.from) == 0:
 		return cli.Usagef("--all and --retire-after need --from, for each process that signs with the keys")
 	case o.every != 0 && (!o.all || o.asJSON || o.every < o.retireAfter+certifiedWithin):
 		return cli.Usagef("--every is for --all and without --json, and is longer than --retire-after by %s", certifiedWithin)
-	case slices.ContainsFunc(o.from, file):
-		return cli.Usagef("%s asks running processes, and reads no file", c.CommandPath())
 	case o.retireAfter < 0 || o.retire && o.retireAfter > 0 || o.retire && o.all:
 		return cli.Usagef("--retire is for one key and without --retire-after, which is a positive time")
 	}
-	return nil
+	return processes(c, o.from)
 }
 
 func (o *rotateFlags) rotate(c *cobra.Command, keys []string, owner *vault.Owner) error {
@@ -136,9 +122,9 @@ func (o *rotateFlags) rotate(c *cobra.Command, keys []string, owner *vault.Owner
 	return unread
 }
 
-// goOn rotates keys as they reach the age of --every, until the command is ended.
+// goOn rotates keys when they reach the age of --every, until the command ends.
 func (o *rotateFlags) goOn(c *cobra.Command, r *keyring.Rotator) error {
-	log, err := daemon.NewLogger(config.Log{}, "owner", c.ErrOrStderr())
+	log, err := logger(c, "owner")
 	if err != nil {
 		return err
 	}
@@ -174,9 +160,8 @@ func keysRetire() *cobra.Command {
 		Args: cli.ExactArgs(1, "the name of a key"),
 		Example: `  mediator keys retire runtime-key --oldest 3 \
       --address https://vault.example:8200 --token-file owner-token`,
-		Long: `Makes Vault accept no version of a key before N (its min_decryption_version). Processes stop publishing those
-versions. The next keys certify leaves out their certificates (keys certify --watch does so at once), and verifiers
-then refuse their signatures (key_retired).`,
+		Long: `Makes Vault refuse the versions of a key before N (its min_decryption_version). Processes stop publishing them,
+the next keys certify leaves out their certificates, and verifiers refuse their signatures (key_retired).`,
 		RunE: func(c *cobra.Command, args []string) error {
 			return o.asOwner(func(owner *vault.Owner) error {
 				if err := owner.Retire(c.Context(), args[0], oldest); err != nil {
@@ -194,7 +179,7 @@ then refuse their signatures (key_retired).`,
 	return c
 }
 
-// rotations prints what becomes of keys: as text when it happens, or as JSON at the end.
+// rotations prints changes of keys: as text when they happen, or as JSON at the end.
 type rotations struct {
 	c      *cobra.Command
 	asJSON bool
@@ -214,7 +199,7 @@ func (r *rotations) add(d keyring.Rotated) {
 	}
 }
 
-// print prints the JSON: a list, or one object for one key.
+// print prints the JSON, if there is any: a list, or one object for one key.
 func (r *rotations) print(list bool) error {
 	switch {
 	case len(r.all) == 0:
@@ -229,7 +214,7 @@ func (r *rotations) print(list bool) error {
 func rotatedText(d keyring.Rotated) string {
 	if d.Version > 0 {
 		return fmt.Sprintf(
-			"%s:v%d is there; within ten seconds mediator keys list shows it, and it signs once it is certified", d.Key,
+			"made %s:v%d; within ten seconds mediator keys list shows it, and it signs once it is certified", d.Key,
 			d.Version)
 	}
 	return fmt.Sprintf(

@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
@@ -40,14 +41,10 @@ func TestShowModel(t *testing.T) {
 // TestTimeline: a post is shown with what its session did before it, by the receipts that come with the record.
 func TestTimeline(t *testing.T) {
 	key, err := custody.NewMemory("interaction-key")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	issuer, err := signer.New(interaction.Kind, key,
 		signer.Options{Issuer: "sidecar", Audience: "aud", Lifetime: interaction.Lifetime, Now: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	hash := evidence.HashBytes(nil)
 	base := func(n int64, id, action string) interaction.Receipt {
 		c := interaction.Receipt{
@@ -68,9 +65,7 @@ func TestTimeline(t *testing.T) {
 		t.Helper()
 		c.Observed = interaction.ObservedOf(c)
 		o, err := issuer.Issue(t.Context(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return o.Token()
 	}
 	model := base(1, "post_1", interaction.ActionGeneric)
@@ -135,11 +130,9 @@ func TestShowRemedy(t *testing.T) {
 func TestListedCallsAreShort(t *testing.T) {
 	var out bytes.Buffer
 	table := newTable(&out, false)
-	if err := errors.Join(
+	check.Must(t, errors.Join(
 		table.Add(ledger.Record{ID: "post_1", Method: "GET", Host: "a.example.com", Path: "/" + strings.Repeat("a", 60<<10)}),
-		table.Add(ledger.Record{ID: "post_2", Method: "GET", Host: "a.example.com", Path: "/b"}), table.End()); err != nil {
-		t.Fatal(err)
-	}
+		table.Add(ledger.Record{ID: "post_2", Method: "GET", Host: "a.example.com", Path: "/b"}), table.End()))
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != 3 || !strings.HasSuffix(lines[1], "aa…") || len(lines[1]) > 400 ||
 		!strings.HasSuffix(lines[2], "GET a.example.com/b") {
@@ -197,9 +190,7 @@ func TestChainWithStatement(t *testing.T) {
 		Owner: k.Owner(t), Agent: post.Subject, Session: post.Session, EventID: post.Event, Kind: interaction.StatesContract,
 		StatementHash: post.ContentHash, BindingHash: post.BindingHash, Probabilistic: true,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	var drawn bytes.Buffer
 	DrawChain(&drawn, append(post.Artifacts, ledger.Artifact{Name: "agentStatement", Token: made.Token()}))
 	first, rest, _ := strings.Cut(drawn.String(), "\n")

@@ -57,7 +57,8 @@ verify does that.`,
 // record reads a record from a file, or asks the sidecar for it.
 func record(c *cobra.Command, at, name string) (p admin.Record, err error) {
 	if name != "-" && !strings.ContainsAny(name, "./") { // no id has either
-		return p, admin.Get(c.Context(), at, "/v1/posts/"+url.PathEscape(name), &p)
+		err = admin.Get(c.Context(), at, "/v1/posts/"+url.PathEscape(name), &p)
+		return p, err
 	}
 	raw, err := cli.ReadInput(c, name)
 	if err == nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// KeyUsesOf sums up the key versions that outcomes and receipts rest on, in the order of their names.
+// KeyUsesOf counts the signing keys of outcomes and receipts, in the order of their names.
 func KeyUsesOf(outcomes []ledger.Record, receipts []ledger.Receipt) []ledger.KeyUse {
 	uses := make(map[string]ledger.KeyUse)
 	add := func(token string, at time.Time, posts int64) {
@@ -54,7 +54,7 @@ func KeyUsesOf(outcomes []ledger.Record, receipts []ledger.Receipt) []ledger.Key
 	return slices.SortedFunc(maps.Values(uses), func(a, b ledger.KeyUse) int { return cmp.Compare(a.KeyID, b.KeyID) })
 }
 
-// keyOf returns the kid in the header of a token, or nothing where it has none.
+// keyOf returns a token's kid, or nothing.
 func keyOf(token string) string {
 	head, _, _ := strings.Cut(token, ".")
 	raw, err := base64.RawURLEncoding.DecodeString(head)
@@ -68,14 +68,14 @@ func keyOf(token string) string {
 	return h.KeyID
 }
 
-// KeySet names the keys that have signed the artifacts of a record.
+// KeySet names the keys that signed the artifacts of a record.
 type KeySet struct {
-	ID   int64  // by the keys, and above zero; 0 if there are none
-	Kids string // in their order, each once, as JSON
+	ID   int64  // a hash of the keys, above zero; 0 without keys
+	Kids string // sorted, each once, as JSON
 }
 
-// KeySetOf returns the keys that signed artifacts, without those of the challenge and the capability: they are secrets
-// of a gate, which may be another's.
+// KeySetOf returns the keys that signed artifacts, without those of challenge and capability, which are a gate's
+// secrets.
 func KeySetOf(artifacts []ledger.Artifact) KeySet {
 	var kids []string
 	for _, a := range artifacts {

@@ -10,8 +10,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// pageRows bounds the rows read at once. It bounds the records in memory, and how long a list holds a version of the
-// data.
+// pageRows bounds the rows read at once, and so the records in memory and how long a list holds a version of the data.
 const pageRows = 256
 
 // position is a record's place in the order: its start, in Unix milliseconds, and its number in the store.
@@ -19,13 +18,13 @@ type position struct{ started, seq int64 }
 
 // page is the result of one read.
 type page struct {
-	records []ledger.Record // those that match
-	rows    int             // how many rows were looked at
-	last    position        // of the last of them
+	records []ledger.Record // that match
+	rows    int             // that were read
+	last    position        // of the last row
 }
 
-// pages yields the selected records page by page: read looks at so many rows after a position, and find returns the
-// position of a record. Nothing is held open between two pages. An error comes last; without one the list is whole.
+// pages yields the selected records page by page: read reads that many rows after a position, and find returns the
+// position of a record. Nothing is open between two pages. An error comes last; without one the list is complete.
 func pages(q ledger.Query, find func(id string) (position, error), read func(from position, rows int) (page, error),
 ) iter.Seq2[ledger.Record, error] {
 	return func(yield func(ledger.Record, error) bool) {
@@ -75,7 +74,7 @@ func first(q ledger.Query) position {
 	}
 }
 
-// later returns the one of two positions that comes later in the list.
+// later returns which of two positions comes later in the list.
 func later(q ledger.Query, a, b position) position {
 	if less := a.started < b.started || a.started == b.started && a.seq < b.seq; less == q.OldestFirst {
 		return b
@@ -98,7 +97,7 @@ func last(q ledger.Query) int64 {
 	}
 }
 
-// Rows of a page that do not match come without their text: a read costs the same however few match.
+// Rows that do not match come without their text, so a page costs the same however few match.
 const (
 	matches  = `CASE WHEN ($5 = '' OR session = $5) AND ($6 = '' OR state = $6) AND ($7 = '' OR flow = $7) THEN `
 	keysOnly = `SELECT started, seq, id, flow, state, session, ` +
@@ -131,7 +130,7 @@ func (d Dialect) Statement(q ledger.Query) string {
 	return page + index + newestFirst
 }
 
-// page looks at the rows of one page.
+// page reads one page.
 func (r Reader) page(ctx context.Context, q ledger.Query, args []any) (p page, err error) {
 	err = r.each(ctx, r.d.Statement(q), args, func(rows *sql.Rows) (err error) {
 		var found ledger.Record

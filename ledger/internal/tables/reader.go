@@ -1,11 +1,11 @@
 // Package tables is the common part of the ledgers in SQLite and PostgreSQL: the columns of records, and SQL that both
 // databases understand. $1 is the first parameter in both.
 //
-//	reader.go  what is read alike
-//	page.go    how a list is read in pages
-//	record.go  a record as its columns have it
-//	keys.go    which keys records and receipts rest on
-//	rows.go    how rows are read
+//	reader.go  Reader: reads a ledger
+//	page.go    reads a list in pages
+//	record.go  a record as its columns
+//	keys.go    the signing keys of records and receipts
+//	rows.go    reads rows
 package tables
 
 import (
@@ -28,20 +28,19 @@ const timeout = 10 * time.Second
 type Dialect struct {
 	Identity  string // selects the id, the mark, and how often the ledger was accepted
 	Artifacts string // the artifacts of a row of posts
-	ByKeys    string // says that the index posts_keys answers; empty where the database finds out
+	ByKeys    string // names the index posts_keys; empty if the database finds it
 	Sets      string // the numbers in $8, a JSON list
 }
 
 // Posts begins a statement whose rows [Posts] reads.
 func (d Dialect) Posts() string { return `SELECT record, ` + d.Artifacts + ` FROM posts ` }
 
-// Reader reads the tables of a ledger.
+// Reader is the reading part of a [ledger.Store].
 type Reader struct {
 	db *sql.DB
 	d  Dialect
 }
 
-// NewReader makes a Reader.
 func NewReader(db *sql.DB, d Dialect) Reader { return Reader{db, d} }
 
 // Statements that write, the same in both databases.
@@ -49,7 +48,7 @@ const (
 	InsertAcceptance = `INSERT INTO accepted (acceptance) VALUES ($1)`
 	InsertSince      = `INSERT INTO key_uses_since (one, since) VALUES (1, $1) ON CONFLICT DO NOTHING`
 	InsertIdentity   = `INSERT INTO identity (one, id, pruned) VALUES (1, $1, 0) ON CONFLICT DO NOTHING`
-	// PruneDeliveries forgets deliveries whose receipts have been removed.
+	// PruneDeliveries removes deliveries without receipts.
 	PruneDeliveries = `DELETE FROM deliveries WHERE session IN (SELECT session FROM deliveries AS d
 		WHERE NOT EXISTS (SELECT 1 FROM receipts WHERE receipts.session = d.session) LIMIT $1)`
 
@@ -71,7 +70,6 @@ const (
 		count(nullif(refused, '')), coalesce(max(refused), '') FROM deliveries AS d`
 )
 
-// Records yields records: see [ledger.Store].
 func (r Reader) Records(ctx context.Context, q ledger.Query) iter.Seq2[ledger.Record, error] {
 	if !Storable(q.Session) || !Storable(q.Flow) || !Storable(string(q.State)) {
 		return func(func(ledger.Record, error) bool) {} // no record has it
@@ -98,7 +96,6 @@ func (r Reader) Records(ctx context.Context, q ledger.Query) iter.Seq2[ledger.Re
 // minPrefix is the shortest beginning of an id that names a record.
 const minPrefix = 6
 
-// Get returns one record: see [ledger.Store].
 func (r Reader) Get(ctx context.Context, id string) (ledger.Record, error) {
 	if len(id) < minPrefix || !Storable(id) {
 		return ledger.Record{}, ledger.ErrNotFound
@@ -122,7 +119,6 @@ func (r Reader) Get(ctx context.Context, id string) (ledger.Record, error) {
 	return ledger.Record{}, several
 }
 
-// Chain returns receipts of a session: see [ledger.Receipts].
 func (r Reader) Chain(ctx context.Context, session string, from int64, limit int) (all []ledger.Receipt, err error) {
 	if !Storable(session) {
 		return nil, nil
@@ -136,7 +132,6 @@ func (r Reader) Chain(ctx context.Context, session string, from int64, limit int
 	return all, err
 }
 
-// LastReceipt returns the last receipt of a session: see [ledger.Receipts].
 func (r Reader) LastReceipt(ctx context.Context, session string) (last ledger.Receipt, err error) {
 	if !Storable(session) {
 		return last, ledger.ErrNotFound
@@ -151,7 +146,7 @@ func (r Reader) LastReceipt(ctx context.Context, session string) (last ledger.Re
 	return last, err
 }
 
-// Backlog counts receipts that are not handed over: see [ledger.Deliveries]. It does not know of pruned ones.
+// Backlog does not count pruned receipts.
 func (r Reader) Backlog(ctx context.Context) (b ledger.Backlog, err error) {
 	var oldest sql.NullInt64
 	err = r.one(ctx, selectBacklog, nil, &b.Receipts, &oldest, &b.Refused, &b.Reason)
@@ -161,7 +156,6 @@ func (r Reader) Backlog(ctx context.Context) (b ledger.Backlog, err error) {
 	return b, err
 }
 
-// SettleDeliveries keeps how far deliveries have come: see [ledger.Deliveries].
 func SettleDeliveries(ctx context.Context, tx *sql.Tx, all []ledger.Delivery) (err error) {
 	for _, d := range all {
 		if d.Whole {
@@ -170,13 +164,12 @@ func SettleDeliveries(ctx context.Context, tx *sql.Tx, all []ledger.Delivery) (e
 			_, err = tx.ExecContext(ctx, settleDelivery, d.Session, d.Number, d.Due.UnixMilli(), d.Refused)
 		}
 		if err != nil {
-			return ledger.Unavailable("keep how far receipts were handed over", err)
+			return ledger.Unavailable("settle deliveries", err)
 		}
 	}
 	return nil
 }
 
-// Acceptances returns what an operator has accepted: see [ledger.Identified].
 func (r Reader) Acceptances(ctx context.Context) ([]ledger.Acceptance, error) {
 	all := []ledger.Acceptance{}
 	err := r.each(ctx, selectAcceptances, nil, func(rows *sql.Rows) error {
@@ -192,13 +185,11 @@ func (r Reader) Acceptances(ctx context.Context) ([]ledger.Acceptance, error) {
 	return all, err
 }
 
-// Identity returns who the ledger is: see [ledger.Identified].
 func (r Reader) Identity(ctx context.Context) (i ledger.Identity, err error) {
 	err = r.one(ctx, r.d.Identity, nil, &i.ID, &i.Mark, &i.Accepted)
 	return i, err
 }
 
-// KeyUses returns the keys that posts and receipts rest on: see [ledger.Store].
 func (r Reader) KeyUses(ctx context.Context) (ledger.KeyUses, error) {
 	var since int64
 	if err := r.one(ctx, selectSince, nil, &since); err != nil {

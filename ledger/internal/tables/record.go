@@ -8,8 +8,8 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// Encode returns a record as two JSON texts: all but the artifacts, which the outcome replaces, and the artifacts,
-// which never change. artifacts is empty if there are none.
+// Encode returns a record as two JSON texts: the artifacts, which never change, and the rest, which the outcome
+// replaces. Without artifacts the former is empty.
 func Encode(r ledger.Record) (record, artifacts string, err error) {
 	var rest, all []byte
 	if r.ID == "" || r.Started.IsZero() {
@@ -49,7 +49,7 @@ func decode(record, artifacts []byte) (r ledger.Record, err error) {
 	return r, err
 }
 
-// Lost returns the record of a post in flight whose process has ended without an outcome.
+// Lost returns the outcome of a post in flight whose process has ended.
 func Lost(r ledger.Record, now time.Time) ledger.Record {
 	r.State, r.Code, r.Step = ledger.StateIndeterminate, "indeterminate", "forward"
 	r.Reason = "the mediator ended while the post was in flight; it may have been sent, and is not sent again"
@@ -57,7 +57,6 @@ func Lost(r ledger.Record, now time.Time) ledger.Record {
 	return r
 }
 
-// EncodeAcceptance returns an acceptance as a store keeps it.
 func EncodeAcceptance(a ledger.Acceptance) (string, error) {
 	raw, err := json.Marshal(a)
 	if err != nil {

@@ -24,7 +24,7 @@ func Each(rows *sql.Rows, err error, scan func() error) error {
 	return nil
 }
 
-// Posts reads rows of records: what [Encode] has made, the artifacts may be NULL.
+// Posts reads rows of records and artifacts, as [Encode] makes them; artifacts may be NULL.
 func Posts(rows *sql.Rows, err error) ([]ledger.Record, error) {
 	var all []ledger.Record
 	err = Each(rows, err, func() error {
@@ -77,7 +77,7 @@ func receipt(rows *sql.Rows) (r ledger.Receipt, err error) {
 // at is the time of Unix milliseconds.
 func at(millis int64) time.Time { return time.UnixMilli(millis).UTC() }
 
-// Affected returns how many rows a statement has changed.
+// Affected returns the number of changed rows.
 func Affected(r sql.Result, err error) (int64, error) {
 	if err != nil {
 		return 0, err

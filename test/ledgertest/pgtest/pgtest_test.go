@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
@@ -40,23 +41,15 @@ func query(t *testing.T, dsn, sql string) (first string) {
 	t.Helper()
 	ctx := context.Background()
 	c, err := pgx.Connect(ctx, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer c.Close(ctx)
 	rows, err := c.Query(ctx, sql)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer rows.Close()
 	if rows.Next() {
-		if err := rows.Scan(&first); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, rows.Scan(&first))
 	}
 	rows.Close()
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, rows.Err())
 	return first
 }
