@@ -130,9 +130,7 @@ func TestQueueCloses(t *testing.T) {
 			var lost lost
 			q := ledger.NewQueue(new(hole), lost.add)
 			for _, id := range []string{"post_1", "post_2"} {
-				if err := q.FinishLater(ledger.Record{ID: id, State: ledger.StateForwarded}); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, q.FinishLater(ledger.Record{ID: id, State: ledger.StateForwarded}))
 			}
 			time.Sleep(after) // of the test's own clock
 			start := time.Now()
@@ -203,13 +201,9 @@ func TestQueueSortsOut(t *testing.T) {
 				if i%2 == 1 {
 					later = q.FinishLater
 				}
-				if err := later(ledger.Record{ID: fmt.Sprintf("post_%04d", i)}); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, later(ledger.Record{ID: fmt.Sprintf("post_%04d", i)}))
 			}
-			if err := q.Close(); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, q.Close())
 			if len(s.stored) != 999 || len(lost.ids) != 1 || lost.ids[0] != s.never {
 				t.Errorf("%d are stored, and %v lost", len(s.stored), lost.ids)
 			}

@@ -25,9 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func open(t testing.TB, dir string) *sqlite.Ledger {
 	t.Helper()
 	l, err := sqlite.Open(t.Context(), filepath.Join(dir, "ledger.db"), sqlite.Options{Now: ledgertest.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l
 }
@@ -50,9 +48,7 @@ func TestQueue(t *testing.T) {
 	open := func(l *lost) *ledger.Queue {
 		t.Helper()
 		s, err := sqlite.Open(t.Context(), path, sqlite.Options{Now: time.Now})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return ledger.NewQueue(s, l.add)
 	}
 	post := func(id string, state ledger.State) ledger.Record {
@@ -64,10 +60,8 @@ func TestQueue(t *testing.T) {
 	for i := range 50 {
 		begun, read := post(fmt.Sprintf("begun_%02d", i), ledger.StateForwarded),
 			post(fmt.Sprintf("read_%02d", i), ledger.StateForwarded)
-		if err := errors.Join(q.Begin(t.Context(), begun), q.FinishLater(begun),
-			q.AddLater(read)); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, q.Begin(t.Context(), begun), q.FinishLater(begun),
+			q.AddLater(read))
 		want[begun.ID], want[read.ID] = ledger.StateForwarded, ledger.StateForwarded
 		if got, err := q.Get(t.Context(), begun.ID); err != nil || got.State != ledger.StateForwarded {
 			t.Fatalf("%v, %v", got.State, err)
@@ -76,12 +70,8 @@ func TestQueue(t *testing.T) {
 	if posts, err := ledgertest.List(t.Context(), q, ledger.Query{}); err != nil || len(posts) != len(want) {
 		t.Fatalf("%d records, %v", len(posts), err)
 	}
-	if err := q.FinishLater(post("unknown", ledger.StateForwarded)); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(q.AddLater(post("last_of_all", ledger.StateFailed)), q.Close()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, q.FinishLater(post("unknown", ledger.StateForwarded)))
+	check.Must(t, q.AddLater(post("last_of_all", ledger.StateFailed)), q.Close())
 	if len(lost.ids) != 1 || lost.ids[0] != "unknown" {
 		t.Errorf("told of %v, not of the post that never began", lost.ids)
 	}
@@ -118,13 +108,9 @@ func TestRefusedAfterItsIntent(t *testing.T) {
 		},
 	} {
 		s, err := sqlite.Open(t.Context(), path, sqlite.Options{Now: time.Now})
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		q := ledger.NewQueue(s, lost.add)
-		if err := errors.Join(use(q), q.Close()); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, use(q), q.Close())
 	}
 	if len(lost.ids) > 0 {
 		t.Errorf("lost: %v", lost.ids)
@@ -302,9 +288,7 @@ func TestQueueGoesOn(t *testing.T) {
 		for i := range 10 {
 			r := ledger.Record{ID: fmt.Sprintf("post_%04d", i), State: ledger.StateForwarded}
 			s.kept[r.ID] = ledger.StateForwarding
-			if err := q.FinishLater(r); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, q.FinishLater(r))
 			time.Sleep(time.Duration(i) * 10 * time.Second) // of the test's own clock
 			s.mu.Lock()
 			if stored := s.kept[r.ID] == ledger.StateForwarded; stored != (i != 3) && i > 0 {

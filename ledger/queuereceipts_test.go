@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func receipt(n int64) ledger.Receipt {
@@ -26,22 +27,16 @@ func TestQueuedReceipts(t *testing.T) {
 	q := ledger.NewQueue(open(t, dir), lost.add)
 	for n := int64(1); n <= 50; n++ {
 		unknown := ledger.Record{ID: fmt.Sprint("unknown_", n), State: ledger.StateForwarded, Started: time.Now()}
-		if err := errors.Join(q.FinishLater(unknown), q.AddReceiptLater(receipt(n))); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, q.FinishLater(unknown), q.AddReceiptLater(receipt(n)))
 		if n%10 > 0 {
 			continue
 		}
-		if err := q.SettleReceipts(t.Context(), "ses_1"); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, q.SettleReceipts(t.Context(), "ses_1"))
 		if last, err := q.LastReceipt(t.Context(), "ses_1"); err != nil || last != receipt(n) {
 			t.Fatalf("after %d: %+v, %v", n, last, err)
 		}
 	}
-	if err := errors.Join(q.AddReceiptLater(receipt(51)), q.Close()); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, q.AddReceiptLater(receipt(51)), q.Close())
 	if err := q.AddReceiptLater(receipt(52)); !errors.Is(err, ledger.ErrClosed) {
 		t.Errorf("a closed queue: %v", err)
 	}
@@ -125,9 +120,7 @@ func TestForkedChain(t *testing.T) {
 	store := open(t, dir)
 	kept := receipt(1)
 	kept.Token = "e30.e30.other"
-	if err := store.AddReceipts(t.Context(), kept); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, store.AddReceipts(t.Context(), kept))
 	var lost lost
 	q := ledger.NewQueue(store, lost.add)
 	of := func(session string, n int64) ledger.Receipt {
@@ -139,9 +132,7 @@ func TestForkedChain(t *testing.T) {
 	// The fork stands before and behind the receipts of another session, and between those of a third one.
 	err := errors.Join(q.AddReceiptLater(of("ses_2", 1)), q.AddReceiptLater(receipt(1)), q.AddLater(record),
 		q.AddReceiptLater(of("ses_2", 2)), q.AddReceiptLater(of("ses_3", 1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	forked := new(ledger.ForkedError)
 	if err := q.SettleReceipts(t.Context(), "ses_1"); !errors.As(err, &forked) || forked.Session != "ses_1" {
 		t.Errorf("the forked session settles with %v", err)
