@@ -31,13 +31,10 @@ func (r Result) final() bool {
 	return r == ResultOK || r == ResultToolFailed || r == ResultError || r == ResultUnfinished
 }
 
-// maxAnswer bounds the held bytes of one message of a server.
 const maxAnswer = 4 << 20
 
-// maxEvents bounds the kept ids of the latest events.
 const maxEvents = 32
 
-// maxEventID bounds an event's id, in bytes.
 const maxEventID = 256
 
 // Watch says which answer to read, and what to do with it.
@@ -82,9 +79,7 @@ type Answer struct {
 
 func NewAnswer(w Watch, status int, header http.Header) *Answer {
 	a := &Answer{Watch: w, peer: w.Peer, lastEvent: w.Header.Get("Last-Event-Id"), status: status}
-	if given := header.Get("Mcp-Session-Id"); given != "" && a.Sent != nil && a.Sent.Method == initialize {
-		a.peer.Session = given
-	}
+	a.session(header)
 	failed, redirected := status >= http.StatusBadRequest, status/100 == 3
 	if failed && a.isRequest() {
 		a.result = ResultError
@@ -102,8 +97,12 @@ func NewAnswer(w Watch, status int, header http.Header) *Answer {
 	meant := a.Sent != nil && (strings.Contains(said, "/event-stream") || strings.Contains(said, "application/json"))
 	awaited := a.Sent == nil || a.isRequest() && status != http.StatusAccepted
 	switch {
-	case redirected: // the client takes what another URL answers, whatever is said here
-		a.lose()
+	// The client takes what another URL answers, whatever is said here. At the same origin that is seen.
+	case redirected && a.peer.atOrigin(header["Location"]):
+		a.blind = true
+		a.Memory.redirected(a.peer, a.Flight)
+	case redirected:
+		a.lose(true)
 	case stream && plain:
 		a.stream = sse.NewReader(maxAnswer)
 	case text && plain:
@@ -112,9 +111,23 @@ func NewAnswer(w Watch, status int, header http.Header) *Answer {
 			a.length = n
 		}
 	case stream, meant, awaited && !failed && status != http.StatusNoContent:
-		a.lose()
+		a.lose(a.Sent == nil || strings.Contains(said, "/event-stream"))
 	}
 	return a
+}
+
+// session notes the session that an answer starts. It removes every other one: some clients would move their requests
+// to it.
+func (a *Answer) session(header http.Header) {
+	const name = "Mcp-Session-Id"
+	given := header[name]
+	starts := a.Sent != nil && a.Sent.Method == initialize
+	switch {
+	case starts && len(given) == 1 && given[0] != "":
+		a.peer.Session = given[0]
+	case len(given) != 1 || given[0] != a.Peer.Session:
+		header.Del(name)
+	}
 }
 
 func (a *Answer) isRequest() bool { return a.Sent != nil && a.Sent.IsRequest() }
@@ -124,14 +137,15 @@ func (a *Answer) Close() {
 	a.Free()
 }
 
-func (a *Answer) lose() {
-	a.json, a.stream, a.held = false, nil, nil
-	a.miss()
+// lose stops reading an answer. goesOn means that it may be a stream of messages.
+func (a *Answer) lose(goesOn bool) {
+	a.json, a.stream, a.held, a.blind = false, nil, nil, true
+	a.Memory.missed(a.peer, goesOn)
 }
 
 func (a *Answer) miss() {
 	a.blind = true
-	a.Memory.missed(a.peer.Server)
+	a.Memory.missed(a.peer, false)
 }
 
 // Write reads a piece of the answer. It fails if the piece must not pass, because the server asks too much.
@@ -142,7 +156,7 @@ func (a *Answer) Write(p []byte) (int, error) {
 		a.json = false
 		a.message(p)
 	case a.json && (len(a.held)+len(p) > maxAnswer || !a.Take(len(p))):
-		a.lose()
+		a.lose(false)
 	case a.json:
 		// The client may continue before End is called.
 		if a.held = append(a.held, p...); len(a.held) == a.length {
@@ -156,7 +170,7 @@ func (a *Answer) Write(p []byte) (int, error) {
 			a.miss()
 		}
 		if after := a.stream.Held(); a.stream.Over() || after > before && !a.Take(after-before) {
-			a.lose()
+			a.lose(true)
 		}
 	}
 	if a.cut != nil {
@@ -262,14 +276,14 @@ func (a *Answer) message(text []byte) {
 		a.response(o)
 		return
 	}
+	if err == nil && a.Sent == nil {
+		a.Memory.resume(a.peer, a.lastEvent, id, resultOf(o, true))
+	}
 	taken := err == nil && a.Memory.strayed(a.peer, id)
 	if _, like, ok := questionID(o.Get("id").Value); ok {
 		a.Memory.resembled(a.peer, id, like)
 	}
 	a.show(o.Get("result").Members, taken)
-	if err == nil && a.Sent == nil {
-		a.Memory.resume(a.peer, a.lastEvent, id, resultOf(o, true))
-	}
 }
 
 func (a *Answer) asks(o object) {
@@ -335,7 +349,6 @@ func (a *Answer) response(o object) {
 	a.ask(q)
 }
 
-// resultOf returns a response's outcome. call means that the request calls a tool.
 func resultOf(o object, call bool) Result {
 	result, failure := o.Get("result"), o.Get("error")
 	kind, _ := result.Members.Get("resultType").Text()

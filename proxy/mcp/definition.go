@@ -33,62 +33,26 @@ type definition struct {
 	changed bool // the session has seen another definition
 }
 
-// definitions are the latest definitions of tools. Those named in a rule are kept apart, so that a server cannot evict
-// them by showing many others.
-type definitions struct {
-	named, others *lru.Cache[[2]string, definition]
-}
-
-func (d *definitions) get(server, tool string) (definition, bool) {
-	for _, known := range []*lru.Cache[[2]string, definition]{d.named, d.others} {
-		if known == nil {
-			continue
-		}
-		if found, ok := known.Get([2]string{server, tool}); ok {
-			return found, true
-		}
-	}
-	return definition{}, false
-}
-
-func (d *definitions) isNamed(server, tool string) bool {
-	if d.named == nil {
-		return false
-	}
-	_, ok := d.named.Get([2]string{server, tool})
-	return ok
-}
-
-// full reports whether another named tool would evict one.
-func (d *definitions) full() bool { return d.named != nil && d.named.Len() >= maxTools }
-
-// put keeps a definition and returns the previous one's hash, or "".
-func (d *definitions) put(server, tool string, now definition, named bool) (before string) {
-	old, _ := d.get(server, tool)
-	to := &d.others
-	if named || d.isNamed(server, tool) { // named when first kept
-		to = &d.named
-	}
-	if *to == nil {
-		*to = lru.New[[2]string, definition](maxTools)
-	}
-	(*to).Put([2]string{server, tool}, now)
-	return old.hash
-}
-
-// Definitions are the latest definitions in all sessions. It is safe for concurrent use. The zero value is empty.
+// Definitions are the hashes of the latest definitions in all sessions. It is safe for concurrent use.
 type Definitions struct {
-	mu    sync.Mutex
-	known definitions
+	mu     sync.Mutex
+	hashes *lru.Cache[[2]string, string] // by server and tool
 }
 
-func (d *Definitions) show(server, tool string, now definition, named bool) (before string) {
+func (d *Definitions) show(server, tool, hash string) (before string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.known.put(server, tool, now, named)
+	if d.hashes == nil {
+		d.hashes = lru.New[[2]string, string](maxTools)
+	}
+	key := [2]string{server, tool}
+	before, _ = d.hashes.Get(key)
+	d.hashes.Put(key, hash)
+	return before
 }
 
-// show notes the tools' definitions in a result. taken says that the client takes the result for the list it asked for.
+// show notes the definitions in a result of the tools that rules name. taken says that the client takes the result for
+// the list it asked for.
 func (a *Answer) show(result object, taken bool) {
 	tools := result.Get("tools").Value
 	if tools == nil || tools.Kind() != '[' {
@@ -109,17 +73,13 @@ func (a *Answer) show(result object, taken bool) {
 		case err != nil && tool == "":
 			a.miss()
 			continue
-		case !isToolName(tool):
-			continue // no rule can name it
+		case !slices.ContainsFunc(a.Rules, func(r *Rule) bool { return slices.Contains(r.Tools, tool) }):
+			continue // it cannot be called
 		}
 		if err != nil {
 			now = definition{}
 		}
-		named := slices.ContainsFunc(a.Rules, func(r *Rule) bool { return slices.Contains(r.Tools, tool) })
-		before := a.Memory.show(a.peer.tools(), tool, now, named, taken)
-		if elsewhere := a.Shared.show(a.peer.Server, tool, now, named); before == "" {
-			before = elsewhere
-		}
+		before := cmp.Or(a.Memory.show(a.peer.tools(), tool, now, taken), a.Shared.show(a.peer.Server, tool, now.hash))
 		for _, r := range a.Rules {
 			before = cmp.Or(r.Pin[tool], before)
 		}

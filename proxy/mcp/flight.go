@@ -6,10 +6,14 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// maxLost bounds the lists of tools, and the other requests, that broke off and may yet be answered.
-const maxLost = 16
+// Bounds on requests that broke off and may yet be answered.
+const (
+	maxLostLists = 16 // of tools
+	maxLost      = 256
+)
 
-// Flight is a request without its final outcome.
+// Flight is a request without its final outcome. One whose answer broke off is kept, because the client may still get
+// an answer.
 type Flight struct {
 	peer Peer
 	id   ID
@@ -23,6 +27,9 @@ type Flight struct {
 	elsewhere bool // it was answered on another connection
 	unsure    bool // some clients take another answer for its own
 }
+
+// request identifies a request: a client that repeats it sends the same.
+func (f *Flight) request() string { return f.peer.origin() + " " + f.of }
 
 // Begin notes a request about to be sent. It refuses an id that another open request has: a server could answer one as
 // the other. Only the session separates requests, because one server may have several URLs.
@@ -40,6 +47,9 @@ func (m *Memory) Begin(r *Message, peer Peer, post bool) (*Flight, error) {
 		return o.lost && !o.list && o.peer.same(peer) && o.id == r.ID
 	})
 	m.flights = append(m.flights, f)
+	if m.unheard.has(peer.origin()) {
+		m.doubtful.add(f.request())
+	}
 	return f, nil
 }
 
@@ -60,22 +70,29 @@ func (m *Memory) End(f *Flight, result Result, sent bool) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	isOpen := slices.ContainsFunc(m.open, func(o *open) bool { return o.peer.same(f.peer) && o.id == f.id })
+	isOpen := slices.ContainsFunc(m.open, func(o *open) bool { return o.Flight == f })
 	if f.post && sent && !result.final() && !isOpen {
 		m.unresolved = true
 	}
-	if f.of != "" && !f.elsewhere && !isOpen && (result == ResultLost || result == ResultUnseen) {
+	if f.of != "" && !f.elsewhere && (result == ResultLost || result == ResultUnseen) {
 		f.lost = true
+		most := maxLost
 		if f.list {
 			m.era++
+			most = maxLostLists
 		}
-		if m.lost(f.list) <= maxLost {
+		if m.lost(f.list) <= most {
 			return
 		}
+		m.doubtful.add(f.request())
 		if f.list {
 			m.misled.add(f.peer.Server)
 		}
 	}
+	m.remove(f)
+}
+
+func (m *Memory) remove(f *Flight) {
 	m.flights = slices.DeleteFunc(m.flights, func(o *Flight) bool { return o == f })
 }
 
@@ -141,12 +158,30 @@ func (m *Memory) strayed(peer Peer, id ID) (listsTools bool) {
 	return f.list
 }
 
-// missed notes an unreadable message of a server, or a stream of them that can go on. Each may be any question, or the
-// list of tools that the client waits for, or will.
-func (m *Memory) missed(server string) {
+// missed notes an unreadable message, or with goesOn a stream of them. Each message may be any question, the list of
+// tools that the client waits for, or will, and a refusal with [byURL] of a request that is open meanwhile.
+func (m *Memory) missed(peer Peer, goesOn bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.unread.add(server)
+	m.unread.add(peer.Server)
+	if goesOn {
+		m.unheard.add(peer.origin())
+	}
+	for _, f := range m.flights {
+		if !f.settled && f.peer.origin() == peer.origin() {
+			m.doubtful.add(f.request())
+		}
+	}
+}
+
+// redirected notes that the client asks another URL of the server's origin.
+func (m *Memory) redirected(peer Peer, f *Flight) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unread.add(peer.Server)
+	if f != nil {
+		f.elsewhere = true
+	}
 }
 
 // takes reports whether the client still accepts a list's own answer.

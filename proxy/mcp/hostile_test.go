@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,7 +23,7 @@ func send(t testing.TB, memory *mcp.Memory, method string, id int, kind string, 
 	t.Helper()
 	w := watch(read(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{"name":"get_issue"}}`, id, method)),
 		memory)
-	w.Peer, w.Rules = at, rules("")
+	w.Peer = at
 	var err error
 	w.Flight, err = memory.Begin(w.Sent, at, false)
 	check.Must(t, err)
@@ -429,7 +430,7 @@ func TestManyTools(t *testing.T) {
 	var changed []string
 	list := func(id int, tools string) {
 		w := watch(read(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/list"}`, id)), memory)
-		w.Shared, w.Rules, w.Changed = shared, rules(""), func(tool, _, _ string) { changed = append(changed, tool) }
+		w.Shared, w.Changed = shared, func(tool, _, _ string) { changed = append(changed, tool) }
 		a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {plain}})
 		_, _ = fmt.Fprintf(a, `{"jsonrpc":"2.0","id":%d,"result":{"tools":[%s]}}`, id, tools)
 		if a.End(io.EOF); a.Result() != mcp.ResultOK {
@@ -452,7 +453,7 @@ func TestManyTools(t *testing.T) {
 	changed = nil
 	for i := range 1100 { // of URLs that the agent makes up
 		w := watch(read(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`), new(mcp.Memory))
-		w.Shared, w.Rules, w.Peer.Query = shared, rules(""), fmt.Sprint(i)
+		w.Shared, w.Peer.Query = shared, fmt.Sprint(i)
 		a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {plain}})
 		_, _ = io.WriteString(a, tools("1", "good"))
 		a.End(io.EOF)
@@ -557,4 +558,122 @@ func TestManyParamHeaders(t *testing.T) {
 	h.Set("Mcp-Param-0", "w")
 	_, err = mcp.Read([]byte(body), h)
 	check.WantCode(t, err, "mcp_header_mismatch")
+}
+
+// TestHumanUnseen has a server refuse a call with [byURL] where the mediator does not see it, or sees it late. A human
+// may have answered when the client repeats the call.
+func TestHumanUnseen(t *testing.T) {
+	refuses := func(id any) string { return fmt.Sprintf(`{"jsonrpc":"2.0","id":%v,"error":{"code":-32042}}`, id) }
+	const good = `{"jsonrpc":"2.0","id":7,"result":{"content":[]}}`
+	unread := twice + refuses(7)[1:]
+	event := func(text string) string { return "data: " + text + "\n\n" }
+	call := func(p play, kind, said string, during func()) {
+		a, end := send(p, p.Memory, "tools/call", 7, kind, http.StatusOK)
+		if during != nil {
+			during()
+		}
+		_, _ = io.WriteString(a, said)
+		end()
+	}
+	says := func(kind, said string) func(p play) { return func(p play) { call(p, kind, said, nil) } }
+	redirected := func(p play, id int, to string) {
+		w := watch(read(p, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"get_issue"}}`, id)),
+			p.Memory)
+		var err error
+		w.Flight, err = p.Begin(w.Sent, w.Peer, false)
+		check.Must(p, err)
+		a := mcp.NewAnswer(w, http.StatusTemporaryRedirect, http.Header{"Location": {to}})
+		a.End(io.EOF)
+		p.End(w.Flight, a.Result(), true)
+	}
+	for name, tt := range map[string]struct {
+		way   func(p play)
+		human bool
+	}{
+		"in no way":                        {says(plain, good), false},
+		"in an answer that breaks off":     {says(stream, ""), false},
+		"in a message with a member twice": {says(plain, unread), true},
+		"under no id":                      {says(plain, refuses("null")), true},
+		"without an id":                    {says(plain, strings.Replace(refuses(7), `"id":7,`, "", 1)), true},
+		"in an event of another type":      {says(stream, "event: x\n"+event(unread)), true},
+		"in the answer to another request": {func(p play) {
+			call(p, plain, good, func() { p.ping(stream, event(unread)) })
+		}, true},
+		"before, in the answer to another request": {func(p play) {
+			p.ping(stream, event(unread))
+			call(p, plain, good, nil)
+		}, false},
+		"on an unread stream that was opened before": {func(p play) {
+			p.open(http.StatusOK, stream+"; charset=utf-16")
+			call(p, plain, good, nil)
+		}, true},
+		"on a stream at another path": {func(p play) {
+			call(p, stream, "", nil)
+			resume(p.Memory, mcp.Peer{Server: "https://api.example.com/sse"}, "", event(refuses(7)))
+		}, true},
+		"after many calls that broke off": {func(p play) {
+			for id := range 300 {
+				_, end := send(p, p.Memory, "tools/call", 1000+id, stream, http.StatusOK)
+				end()
+			}
+			resume(p.Memory, at, "", event(refuses(1299)))
+		}, true},
+		"after the wait for a broken call": {func(p play) {
+			w := watch(read(p, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"get_issue"}}`), p.Memory)
+			w.Peer = at
+			var err error
+			w.Flight, err = p.Begin(w.Sent, at, false)
+			check.Must(p, err)
+			a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {stream}})
+			_, _ = io.WriteString(a, "id: e1\ndata: \n\n")
+			over := make(chan struct{})
+			p.Keep(a, 0, func(mcp.Result) { close(over) })
+			p.End(w.Flight, a.Result(), true)
+			<-over
+			resume(p.Memory, at, "e1", event(refuses(7)))
+		}, true},
+		"where the server sends the client to another origin": {func(p play) {
+			redirected(p, 7, "https://example.org/mcp")
+		}, true},
+		"at another path, to which the server sends the client": {func(p play) {
+			for id := range 300 {
+				redirected(p, id, "/mcp/")
+			}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := play{t, new(mcp.Memory)}
+			tt.way(p)
+			v, err := judgeCall(t, rules(""), p.Memory)
+			if human := v.Human && p.Prompted() || check.CodeOf(err) == "mcp_answer_refused"; human != tt.human {
+				t.Errorf("%+v, %v", v, err)
+			}
+		})
+	}
+}
+
+// TestOneSession checks that only the answer to initialize gives the client a session.
+func TestOneSession(t *testing.T) {
+	for _, tt := range []struct {
+		method      string
+		given, want []string
+	}{
+		{"ping", []string{"s1"}, []string{"s1"}},
+		{"ping", []string{"s2"}, nil},
+		{"ping", []string{"s1", "s2"}, nil},
+		{"", []string{"s2"}, nil},
+		{"initialize", []string{"s2"}, []string{"s2"}},
+		{"initialize", []string{"s2", "s3"}, nil},
+	} {
+		w := watch(nil, new(mcp.Memory))
+		w.Peer = at
+		if tt.method != "" {
+			w.Sent = read(t, `{"jsonrpc":"2.0","id":1,"method":"`+tt.method+`","params":{"protocolVersion":"2025-06-18"}}`)
+		}
+		h := http.Header{"Mcp-Session-Id": tt.given}
+		mcp.NewAnswer(w, http.StatusOK, h)
+		if got := h["Mcp-Session-Id"]; !slices.Equal(got, tt.want) {
+			t.Errorf("%s given %q: %q, want %q", tt.method, tt.given, got, tt.want)
+		}
+	}
 }

@@ -72,7 +72,7 @@ func (e entry) header() http.Header {
 
 func watch(sent *mcp.Message, memory *mcp.Memory) mcp.Watch {
 	return mcp.Watch{
-		Sent: sent, Header: http.Header{}, Peer: peer, Memory: memory, Shared: new(mcp.Definitions),
+		Sent: sent, Header: http.Header{}, Peer: peer, Memory: memory, Shared: new(mcp.Definitions), Rules: rules(""),
 		Take: func(int) bool { return true }, Free: func() {}, Changed: func(string, string, string) {},
 		Turn: func(int) func() { return func() {} },
 	}

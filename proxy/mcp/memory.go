@@ -2,7 +2,9 @@ package mcp
 
 import (
 	"net/http"
+	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -11,9 +13,9 @@ import (
 
 // Bounds on the memory of one session.
 const (
-	maxTools   = 1024
-	maxOpen    = 16 // calls with a broken answer
-	maxServers = 64 // in one [servers]
+	maxTools = 1024
+	maxOpen  = 16  // calls with a broken answer
+	maxSet   = 256 // entries of one [set]
 )
 
 // Peer is a server as a session sees it: its endpoint, and the MCP session that it gave the client. Query is the hash
@@ -26,16 +28,34 @@ func (p Peer) same(o Peer) bool { return p.Server == o.Server && p.Session == o.
 
 func (p Peer) tools() string { return p.Server + "?" + p.Query }
 
+// origin is the server's scheme, host and port. Clients may get answers from another path of it.
+func (p Peer) origin() string {
+	scheme, rest, _ := strings.Cut(p.Server, "://")
+	host, _, _ := strings.Cut(rest, "/")
+	return scheme + "://" + host
+}
+
+func (p Peer) atOrigin(location []string) bool {
+	from, err := url.Parse(p.Server)
+	if err != nil || len(location) != 1 {
+		return false
+	}
+	to, err := from.Parse(location[0])
+	return err == nil && to.Scheme == from.Scheme && to.Host == from.Host
+}
+
 // Memory is what one session's servers have asked and shown. The zero value is empty. It is safe for concurrent use.
 type Memory struct {
 	mu        sync.Mutex // guards all below
 	questions []question // without an answer
-	unread    servers    // sent an unreadable message, which counts as any question and any list of tools
+	unread    set        // servers that sent an unreadable message, which counts as any question and any list of tools
+	unheard   set        // origins with an unread stream, which may go on
+	doubtful  set        // requests that a server may have refused unseen with [byURL]
 	prompted  bool       // a human may have answered a server
 
-	tools  definitions
-	era    int     // grows when a tool list is lost: all tools are then unknown until shown again
-	misled servers // may have shown the client another tool list
+	tools  map[[2]string]definition // by server and tool
+	era    int                      // grows when a tool list is lost: all tools are then unknown until shown again
+	misled set                      // servers that may have shown the client another tool list
 
 	flights    []*Flight
 	open       []*open
@@ -49,18 +69,18 @@ func (m *Memory) Prompted() bool {
 	return m.prompted
 }
 
-// servers is a set of servers. Beyond maxServers it contains every server.
-type servers struct {
-	names []string
+// set is a set of texts. Beyond maxSet it contains every text.
+type set struct {
+	texts []string
 	all   bool
 }
 
-func (s *servers) has(server string) bool { return s.all || slices.Contains(s.names, server) }
+func (s *set) has(text string) bool { return s.all || slices.Contains(s.texts, text) }
 
-func (s *servers) add(server string) {
-	if !s.has(server) {
-		s.names = append(s.names, server)
-		s.all = len(s.names) > maxServers
+func (s *set) add(text string) {
+	if !s.has(text) {
+		s.texts = append(s.texts, text)
+		s.all = len(s.texts) > maxSet
 	}
 }
 
@@ -75,7 +95,7 @@ func last[T any](s []T, n int) []T {
 // refuses headers that do not repeat the arguments named in the definition.
 func (m *Memory) checkTool(c *Message, header http.Header, peer Peer, pin string) error {
 	m.mu.Lock()
-	d, shown := m.tools.get(peer.tools(), c.Name)
+	d, shown := m.tools[[2]string{peer.tools(), c.Name}]
 	current := shown && d.era == m.era
 	misled := m.misled.has(peer.Server) || m.unread.has(peer.Server)
 	m.mu.Unlock()
@@ -100,11 +120,12 @@ func (m *Memory) checkTool(c *Message, header http.Header, peer Peer, pin string
 
 // show notes a tool's definition and returns the previous one's hash. taken means that the client takes its list;
 // otherwise the definition counts as a changed one, but does not make the tool known.
-func (m *Memory) show(server, tool string, d definition, named, taken bool) (before string) {
+func (m *Memory) show(server, tool string, d definition, taken bool) (before string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	old, known := m.tools.get(server, tool)
-	if named && !known && m.tools.full() { // otherwise the server could evict another tool
+	key := [2]string{server, tool}
+	old, known := m.tools[key]
+	if !known && len(m.tools) >= maxTools {
 		return ""
 	}
 	d.era = -1
@@ -115,15 +136,15 @@ func (m *Memory) show(server, tool string, d definition, named, taken bool) (bef
 		d.era = m.era
 	}
 	d.changed = known && (old.changed || old.hash != d.hash)
-	return m.tools.put(server, tool, d, named)
+	if m.tools == nil {
+		m.tools = make(map[[2]string]definition)
+	}
+	m.tools[key] = d
+	return old.hash
 }
 
-// open is a request with a broken answer that may be resumed.
 type open struct {
-	peer   Peer
-	id     ID
-	of     string
-	post   bool
+	*Flight
 	events []string // ids of events from which a client may resume
 	done   func(Result)
 	timer  *time.Timer
@@ -132,10 +153,7 @@ type open struct {
 // Keep keeps a request with a broken answer until a resumed answer has its result, or wait has passed. Another
 // goroutine then calls done once, with [ResultLost] if there was no result.
 func (m *Memory) Keep(a *Answer, wait time.Duration, done func(Result)) {
-	o := &open{
-		peer: a.peer, id: a.Sent.ID, of: continued(a.Sent.Method, a.Sent.Name, ""),
-		post: a.Flight != nil && a.Flight.post, events: slices.Clone(a.events), done: done,
-	}
+	o := &open{Flight: a.Flight, events: slices.Clone(a.events), done: done}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	o.timer = time.AfterFunc(wait, func() { m.conclude(ResultLost, func(other *open) bool { return other == o }) })
@@ -145,23 +163,31 @@ func (m *Memory) Keep(a *Answer, wait time.Duration, done func(Result)) {
 	}
 }
 
-// conclude ends the matching requests, each once, with this result.
+// conclude ends the matching requests, each once, with this result. It is unseen if the client may have accepted
+// another answer.
 func (m *Memory) conclude(result Result, which func(*open) bool) {
-	var ended []*open
+	var ended []func()
 	m.mu.Lock()
 	m.open = slices.DeleteFunc(m.open, func(o *open) bool {
 		if !which(o) {
 			return false
 		}
 		o.timer.Stop()
+		result := result
+		if result.final() && (o.elsewhere || o.unsure) {
+			result = ResultUnseen
+		}
+		if result.final() {
+			m.remove(o.Flight)
+		}
 		// without a final result, or with one by which the server goes on, it may still work on a post
 		m.unresolved = m.unresolved || o.post && (!result.final() || result == ResultUnfinished)
-		ended = append(ended, o)
+		ended = append(ended, func() { o.done(result) })
 		return true
 	})
 	m.mu.Unlock()
-	for _, o := range ended {
-		o.done(result)
+	for _, end := range ended {
+		end()
 	}
 }
 
@@ -181,7 +207,6 @@ func (m *Memory) follow(peer Peer, lastEvent, event string) {
 	}
 }
 
-// resume gives a resumed answer's result to its request.
 func (m *Memory) resume(peer Peer, lastEvent string, id ID, result Result) {
 	m.conclude(result, func(o *open) bool {
 		return o.peer.same(peer) && o.id == id && lastEvent != "" && slices.Contains(o.events, lastEvent)

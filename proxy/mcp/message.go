@@ -325,7 +325,6 @@ func mismatch(format string, args ...any) error {
 	return refusal.New("mcp_header_mismatch", format, args...)
 }
 
-// mirrored compares a header with the text in the body that it repeats.
 func (m *Message) mirrored(header http.Header, name, want string, required bool) error {
 	values := header[name]
 	if len(values) == 0 && !required {

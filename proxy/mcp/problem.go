@@ -3,7 +3,6 @@ package mcp
 import (
 	"encoding/json"
 	"net/http"
-	"strconv"
 
 	"github.com/actionproof/mediator/internal/problem"
 )
@@ -24,18 +23,9 @@ func WriteProblem(w http.ResponseWriter, d problem.Details, m *Message) {
 	if m != nil && m.IsRequest() {
 		id = m.ID
 	}
-	status := d.Status
-	if id != "" && status != http.StatusBadRequest {
-		status = http.StatusOK
-	}
 	code, ok := errorCodes[d.Code]
 	if !ok {
 		code = d.Status
-	}
-	type failure struct {
-		Code    int    `json:"code"`
-		Message string `json:"message"`
-		Data    any    `json:"data"`
 	}
 	var data any = d
 	if d.Code == "mcp_version_unsupported" {
@@ -44,23 +34,18 @@ func WriteProblem(w http.ResponseWriter, d problem.Details, m *Message) {
 			Supported []string `json:"supported"`
 		}{d, Versions}
 	}
-	body, err := json.Marshal(struct {
+	type failure struct {
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+		Data    any    `json:"data"`
+	}
+	document := struct {
 		Version string          `json:"jsonrpc"`
 		ID      json.RawMessage `json:"id,omitempty"`
 		Error   failure         `json:"error"`
-	}{"2.0", json.RawMessage(id), failure{code, d.Code + ": " + d.Detail, data}})
-	if err != nil {
-		d.Write(w)
-		return
+	}{"2.0", json.RawMessage(id), failure{code, d.Code + ": " + d.Detail, data}}
+	if id != "" && d.Status != http.StatusBadRequest {
+		d.Status = http.StatusOK
 	}
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-	if d.RetryAfter > 0 {
-		h.Set("Retry-After", strconv.Itoa(d.RetryAfter))
-	}
-	w.WriteHeader(status)
-	_, _ = w.Write(body)
+	d.WriteAs(w, "application/json", document)
 }

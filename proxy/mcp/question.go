@@ -164,46 +164,49 @@ func (a *Answer) sendsHuman(o object) {
 	if !isText {
 		text = string(said.Value)
 	}
+	id := o.Get("id").Value
+	if a.isRequest() && (id == nil || id.Kind() == 'n') { // some clients take such an error for the request's
+		id = jsontext.Value(a.Sent.ID)
+	}
 	code, err := strconv.ParseFloat(text, 64)
-	_, like, ok := questionID(o.Get("id").Value)
+	_, like, ok := questionID(id)
 	if err != nil || code != byURL || !ok {
 		return
 	}
-	for _, of := range a.Memory.named(a.peer, like) {
-		a.ask(question{peer: a.peer, of: of, asks: map[string]string{"": elicitation}})
+	for _, f := range a.Memory.named(a.peer, like) {
+		a.ask(question{peer: f.peer, of: f.of, asks: map[string]string{"": elicitation}})
 	}
 }
 
-// named identifies the open requests that this id may answer.
-func (m *Memory) named(peer Peer, like string) (all []string) {
+// named returns the requests at the server's origin that this id may answer.
+func (m *Memory) named(peer Peer, like string) (all []*Flight) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, f := range m.flights {
-		if f.peer.same(peer) && f.id.like() == like {
-			all = append(all, f.of)
-		}
-	}
-	for _, o := range m.open {
-		if o.peer.same(peer) && o.id.like() == like {
-			all = append(all, o.of)
+		if f.peer.origin() == peer.origin() && f.id.like() == like {
+			all = append(all, f)
 		}
 	}
 	return all
 }
 
-// repeats judges a request that may repeat one refused with byURL: a human may have answered since.
+// repeats judges a request that may repeat one refused with byURL: a human may have answered since. If only an unread
+// message may have refused it, the request passes, and the session makes no more posts.
 func (m *Memory) repeats(r *Message, peer Peer, rules []*Rule) (human bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	of := continued(r.Method, r.Name, "")
+	repeated := Flight{peer: peer, of: continued(r.Method, r.Name, "")}
 	sent := func(q question) bool {
-		return q.of == of && q.peer.Server == peer.Server && q.asks[""] == elicitation
+		return q.of == repeated.of && q.asks[""] == elicitation // its server may have sent the client elsewhere
 	}
-	if !slices.ContainsFunc(m.questions, sent) {
+	asked := slices.ContainsFunc(m.questions, sent)
+	if !asked && !m.doubtful.has(repeated.request()) {
 		return false, nil
 	}
-	if _, err := mayAnswer(elicitation, rules); err != nil {
-		return false, err
+	if asked {
+		if _, err := mayAnswer(elicitation, rules); err != nil {
+			return false, err
+		}
 	}
 	if m.posting() {
 		return false, errPosting()

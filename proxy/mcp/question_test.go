@@ -37,6 +37,9 @@ func listen(memory *mcp.Memory, from mcp.Peer, header http.Header, text string) 
 	return err
 }
 
+// taints reports whether a verdict ends the session's posts.
+func taints(verdict string) bool { return verdict == unasked || strings.HasSuffix(verdict, " human") }
+
 // TestQuestions judges a client's answer after messages that the client and the mediator may read differently. It
 // passes only as the answer to the one open question. Anything else is refused, and the session makes no more posts.
 func TestQuestions(t *testing.T) {
@@ -47,17 +50,21 @@ func TestQuestions(t *testing.T) {
 		}
 		return out
 	}
-	says := func(text string) func(*testing.T, *mcp.Memory) {
+	type seen = func(*testing.T, *mcp.Memory)
+	raw := func(text string) seen {
 		return func(_ *testing.T, memory *mcp.Memory) { _ = listen(memory, peer, events, text) }
 	}
-	with := func(header http.Header, text string) func(*testing.T, *mcp.Memory) {
+	says := func(messages ...string) seen { return raw(event(messages...)) }
+	// of is a message with another id.
+	of := func(id, message string) string { return strings.Replace(message, "7", id, 1) }
+	with := func(header http.Header, text string) seen {
 		return func(_ *testing.T, memory *mcp.Memory) {
 			_ = listen(memory, peer, header, text)
 			_ = listen(memory, peer, events, event(pings))
 		}
 	}
 	const notified = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
-	answers := func(sent string, status int, header http.Header, text string, end error) func(*testing.T, *mcp.Memory) {
+	answers := func(sent string, status int, header http.Header, text string, end error) seen {
 		return func(t *testing.T, memory *mcp.Memory) {
 			w := watch(nil, memory)
 			if sent != "" {
@@ -70,133 +77,113 @@ func TestQuestions(t *testing.T) {
 		}
 	}
 	for name, tt := range map[string]struct {
-		seen    func(*testing.T, *mcp.Memory)
+		seen    seen
 		allowed string // of rules
 		answer  string
 		want    string
-		tainted bool
 	}{
-		"a ping": {says(event(pings)), "", empty, "pass reads", false},
-		"a ping, with metadata": {says(event(pings)), "",
-			strings.Replace(empty, `{}`, `{"_meta":{},"resultType":"complete"}`, 1), "pass reads", false},
-		"a ping that the client cannot answer":   {says(event(pings)), "", cannot, "pass reads", false},
-		"a ping answered by a human":             {says(event(pings)), "", human, unasked, true},
-		"a ping answered by a human, with leave": {says(event(pings)), "elicitation", human, unasked, true},
-		"a ping answered by a human's error":     {says(event(pings)), "elicitation", failure, unasked, true},
-		"a ping answered by a model":             {says(event(pings)), "sampling", byModel, unasked, true},
-		"roots answered by a human":              {says(event(lists)), "elicitation", human, unasked, true},
-		"roots answered by a human's error":      {says(event(lists)), "elicitation", failure, unasked, true},
-		"roots, and what a human has said": {says(event(lists)), "",
-			strings.Replace(human, `"action"`, `"roots":[],"action"`, 1), unasked, true},
-		"roots that are no list": {says(event(lists)), "",
-			strings.Replace(empty, `{}`, `{"roots":"a"}`, 1), unasked, true},
-		"no roots":                     {says(event(lists)), "", cannot, "pass reads", false},
-		"a sample answered by a human": {says(event(samples)), "sampling", human, unasked, true},
-		"a sample answered by a human, as a model": {says(event(samples)), "sampling elicitation",
-			strings.Replace(byModel, `"role"`, `"action":"accept","role"`, 1), unasked, true},
-		"a sample that a human rejected": {says(event(samples)), "sampling",
-			strings.Replace(failure, "-32603", "-1", 1), "pass reads human", true},
-		"a sample that failed":                      {says(event(samples)), "sampling", failure, "pass reads", false},
-		"an elicitation answered by a model":        {says(event(elicits)), "elicitation", byModel, unasked, true},
-		"an elicitation":                            {says(event(elicits)), "elicitation", human, "pass reads human", true},
-		"an elicitation that failed":                {says(event(elicits)), "elicitation", failure, "pass reads human", true},
-		"an elicitation without leave":              {says(event(elicits)), "", human, "mcp_answer_refused", false},
-		"an elicitation without leave, as a ping's": {says(event(elicits)), "", empty, unasked, true},
+		"a ping": {says(pings), "", empty, "pass reads"},
+		"a ping, with metadata": {says(pings), "",
+			strings.Replace(empty, `{}`, `{"_meta":{},"resultType":"complete"}`, 1), "pass reads"},
+		"a ping that the client cannot answer":   {says(pings), "", cannot, "pass reads"},
+		"a ping answered by a human":             {says(pings), "", human, unasked},
+		"a ping answered by a human, with leave": {says(pings), "elicitation", human, unasked},
+		"a ping answered by a human's error":     {says(pings), "elicitation", failure, unasked},
+		"a ping answered by a model":             {says(pings), "sampling", byModel, unasked},
+		"roots answered by a human":              {says(lists), "elicitation", human, unasked},
+		"roots answered by a human's error":      {says(lists), "elicitation", failure, unasked},
+		"roots, and what a human has said": {says(lists), "",
+			strings.Replace(human, `"action"`, `"roots":[],"action"`, 1), unasked},
+		"roots that are no list":       {says(lists), "", strings.Replace(empty, `{}`, `{"roots":"a"}`, 1), unasked},
+		"no roots":                     {says(lists), "", cannot, "pass reads"},
+		"a sample answered by a human": {says(samples), "sampling", human, unasked},
+		"a sample answered by a human, as a model": {says(samples), "sampling elicitation",
+			strings.Replace(byModel, `"role"`, `"action":"accept","role"`, 1), unasked},
+		"a sample that a human rejected": {says(samples), "sampling",
+			strings.Replace(failure, "-32603", "-1", 1), "pass reads human"},
+		"a sample that failed":                      {says(samples), "sampling", failure, "pass reads"},
+		"an elicitation answered by a model":        {says(elicits), "elicitation", byModel, unasked},
+		"an elicitation":                            {says(elicits), "elicitation", human, "pass reads human"},
+		"an elicitation that failed":                {says(elicits), "elicitation", failure, "pass reads human"},
+		"an elicitation without leave":              {says(elicits), "", human, "mcp_answer_refused"},
+		"an elicitation without leave, as a ping's": {says(elicits), "", empty, unasked},
 
-		"nothing": {says(""), "elicitation", human, unasked, true},
-		"a result that is a text": {says(event(pings)), "", strings.Replace(empty, `{}`, `"a"`, 1), unasked,
-			true},
-		"behind a ping":                      {says(event(pings, elicits)), "elicitation", human, unasked, true},
-		"before a ping":                      {says(event(elicits, pings)), "elicitation", human, unasked, true},
-		"behind a ping, and neither answers": {says(event(elicits, pings)), "elicitation", cannot, unasked, true},
-		"behind a ping of the same text": {says(event(strings.Replace(elicits, "7", `"7"`, 1), pings)), "elicitation",
-			cannot, unasked, true},
-		"behind a ping of the same fraction": {says(event(strings.Replace(elicits, "7", `7.5`, 1), pings)), "elicitation",
-			cannot, unasked, true},
-		"behind a ping, after another fraction": {
-			says(event(strings.Replace(elicits, "7", "6.5", 1), strings.Replace(elicits, "7", "7.5", 1), pings)), "", cannot,
-			unasked, true},
-		"by another spelling of its id": {says(event(strings.Replace(elicits, "7", "7.0", 1))), "elicitation", human,
-			"pass reads human", true},
-		"behind a ping of another spelling": {says(event(strings.Replace(elicits, "7", "7.0", 1), pings)), "elicitation",
-			cannot, unasked, true},
-		"behind another spelling of a ping": {says(event(strings.Replace(pings, "7", "70e-1", 1), elicits)),
-			"elicitation", cannot, unasked, true},
-		"the same one on a resumed stream": {says(event(elicits, elicits)), "elicitation", human, "pass reads human",
-			true},
+		"nothing":                               {raw(""), "elicitation", human, unasked},
+		"a result that is a text":               {says(pings), "", strings.Replace(empty, `{}`, `"a"`, 1), unasked},
+		"behind a ping":                         {says(pings, elicits), "elicitation", human, unasked},
+		"before a ping":                         {says(elicits, pings), "elicitation", human, unasked},
+		"behind a ping, and neither answers":    {says(elicits, pings), "elicitation", cannot, unasked},
+		"behind a ping of the same text":        {says(of(`"7"`, elicits), pings), "elicitation", cannot, unasked},
+		"behind a ping of the same fraction":    {says(of(`7.5`, elicits), pings), "elicitation", cannot, unasked},
+		"behind a ping, after another fraction": {says(of("6.5", elicits), of("7.5", elicits), pings), "", cannot, unasked},
+		"by another spelling of its id":         {says(of("7.0", elicits)), "elicitation", human, "pass reads human"},
+		"behind a ping of another spelling":     {says(of("7.0", elicits), pings), "elicitation", cannot, unasked},
+		"behind another spelling of a ping":     {says(of("70e-1", pings), elicits), "elicitation", cannot, unasked},
+		"the same one on a resumed stream":      {says(elicits, elicits), "elicitation", human, "pass reads human"},
 
-		"in an event of another type": {says("event: x\ndata: " + elicits + "\n\n"), "elicitation", human,
-			unasked, true},
-		"a ping in an event of another type": {says("event: x\ndata: " + pings + "\n\n"), "", empty, unasked, true},
-		"a ping that some take for a message": {says("event: message \ndata: " + pings + "\n\n" + event(pings)), "",
-			empty, unasked, true},
-		"a ping in an event typed as a message": {says("event: message\ndata: " + pings + "\n\n"), "", empty,
-			"pass reads", false},
-		"a ping in an event whose type is taken back": {says("event: x\nevent:\ndata: " + pings + "\n\n"), "", empty,
-			"pass reads", false},
-		"in an event that lacks its end": {says(event(pings) + "data: " + elicits), "elicitation", cannot,
-			unasked, true},
-		"half an event": {says(event(pings) + "data: " + elicits[:40]), "elicitation", empty,
-			"pass reads", false},
-		"in half a line of an event": {says(event(pings) + "da"), "", empty, "pass reads", false},
-		"in a line that is none of an event": {says("data:\r" + elicits + "\n\n" + event(pings)), "elicitation",
-			cannot, unasked, true},
-		"behind a mark that some readers strip": {says("\u00ef\u00bb\u00bfdata: " + elicits + "\n\n" + event(pings)),
-			"elicitation", cannot, unasked, true},
+		"in an event of another type":        {raw("event: x\ndata: " + elicits + "\n\n"), "elicitation", human, unasked},
+		"a ping in an event of another type": {raw("event: x\ndata: " + pings + "\n\n"), "", empty, unasked},
+		"a ping that some take for a message": {raw("event: message \ndata: " + pings + "\n\n" + event(pings)), "",
+			empty, unasked},
+		"a ping in an event typed as a message": {raw("event: message\ndata: " + pings + "\n\n"), "", empty, "pass reads"},
+		"a ping in an event whose type is taken back": {raw("event: x\nevent:\ndata: " + pings + "\n\n"), "", empty,
+			"pass reads"},
+		"in an event that lacks its end": {raw(event(pings) + "data: " + elicits), "elicitation", cannot, unasked},
+		"half an event":                  {raw(event(pings) + "data: " + elicits[:40]), "elicitation", empty, "pass reads"},
+		"in half a line of an event":     {raw(event(pings) + "da"), "", empty, "pass reads"},
+		"in a line that is none of an event": {raw("data:\r" + elicits + "\n\n" + event(pings)), "elicitation",
+			cannot, unasked},
+		"behind a mark that some readers strip": {raw("\u00ef\u00bb\u00bfdata: " + elicits + "\n\n" + event(pings)),
+			"elicitation", cannot, unasked},
 
-		"behind a CR in a comment": {says(":\revent: x\ndata: " + elicits + "\n\n" + event(pings)),
-			"elicitation", cannot, unasked, true},
-		"behind a byte order mark": {says("\ufeffevent: x\ndata: " + elicits + "\n\n" + event(pings)),
-			"elicitation", cannot, unasked, true},
+		"behind a CR in a comment": {raw(":\revent: x\ndata: " + elicits + "\n\n" + event(pings)),
+			"elicitation", cannot, unasked},
+		"behind a byte order mark": {raw("\ufeffevent: x\ndata: " + elicits + "\n\n" + event(pings)),
+			"elicitation", cannot, unasked},
 		"between lines of a notification": {
-			says("data: {\"jsonrpc\":\"2.0\",\"method\":\"a\",\"params\":\nid:\u2028\ndata: " + elicits +
-				"\nid:\u2028\ndata: }\n\n" + event(pings)), "elicitation", cannot, unasked, true},
+			raw("data: {\"jsonrpc\":\"2.0\",\"method\":\"a\",\"params\":\nid:\u2028\ndata: " + elicits +
+				"\nid:\u2028\ndata: }\n\n" + event(pings)), "elicitation", cannot, unasked},
 		"in an event of a type taken back": {
-			says("event: x\u2028event: message\ndata: " + elicits + "\n\n" + event(pings)), "elicitation", cannot, unasked,
-			true},
-		"in the last line, which has no end": {says(event(pings) + "data: \u2028data: " + elicits + "\u2028\u2028"),
-			"elicitation", cannot, unasked, true},
-		"in an event of another type, behind": {says("event: x\ndata: " + elicits + "\n\n" + event(pings)), "elicitation",
-			cannot, unasked, true},
-		"in an event of a type that cannot be": {says("event: x\ndata: " + twice + elicits[1:] + "\n\n" + event(pings)),
-			"elicitation", cannot, unasked, true},
+			raw("event: x\u2028event: message\ndata: " + elicits + "\n\n" + event(pings)), "elicitation", cannot, unasked},
+		"in the last line, which has no end": {raw(event(pings) + "data: \u2028data: " + elicits + "\u2028\u2028"),
+			"elicitation", cannot, unasked},
+		"in an event of another type, behind": {raw("event: x\ndata: " + elicits + "\n\n" + event(pings)), "elicitation",
+			cannot, unasked},
+		"in an event of a type that cannot be": {raw("event: x\ndata: " + twice + elicits[1:] + "\n\n" + event(pings)),
+			"elicitation", cannot, unasked},
 		"signs of life in events of other types": {
-			says(
+			raw(
 				"event: ping\ndata: {}\n\nevent: ping\ndata: 2026-11-23 21:00:00\n\nevent: time\ndata: {\"at\":1}\n\n: " +
-					"ping\r\n\r\n" + event(pings)), "", empty, "pass reads", false},
+					"ping\r\n\r\n" + event(pings)), "", empty, "pass reads"},
 		"in another encoding of characters": {
-			with(http.Header{"Content-Type": {asEvents + "; charset=utf-7"}}, "data: +AHs-\n\n"), "", empty, unasked, true},
+			with(http.Header{"Content-Type": {asEvents + "; charset=utf-7"}}, "data: +AHs-\n\n"), "", empty, unasked},
 		"in an encoding that is not clear": {
-			with(http.Header{"Content-Type": {asEvents + "; charset=utf-7; ="}}, "data: +AHs-\n\n"), "", empty, unasked, true},
+			with(http.Header{"Content-Type": {asEvents + "; charset=utf-7; ="}}, "data: +AHs-\n\n"), "", empty, unasked},
 		"a ping in UTF-8, as its type says": {with(http.Header{"Content-Type": {asEvents + `; charset="UTF-8"`}}, ""),
-			"", empty, "pass reads", false},
+			"", empty, "pass reads"},
 
-		"with a member twice": {says(event(twice+elicits[1:], pings)), "", empty, unasked, true},
-		"with text that is no text": {says(event(strings.Replace(elicits, "?", "\xff", 1), pings)), "", empty, unasked,
-			true},
+		"with a member twice":       {says(twice+elicits[1:], pings), "", empty, unasked},
+		"with text that is no text": {says(strings.Replace(elicits, "?", "\xff", 1), pings), "", empty, unasked},
 		"nested deep": {
-			says(event(strings.Replace(elicits, `"?"`, strings.Repeat("[", 20000)+strings.Repeat("]", 20000), 1), pings)), "",
-			empty, unasked, true},
-		"in a batch": {says(event("["+elicits+"]", pings)), "", empty, unasked, true},
-		"in a message that is too large": {says(event(strings.Replace(elicits, "?", strings.Repeat("?", 5<<20), 1), pings)),
-			"", empty, unasked, true},
+			says(strings.Replace(elicits, `"?"`, strings.Repeat("[", 20000)+strings.Repeat("]", 20000), 1), pings), "",
+			empty, unasked},
+		"in a batch": {says("["+elicits+"]", pings), "", empty, unasked},
+		"in a message that is too large": {says(strings.Replace(elicits, "?", strings.Repeat("?", 5<<20), 1), pings),
+			"", empty, unasked},
 		"as a request and a response": {
-			says(event(strings.Replace(elicits, `"params"`, `"result":{},"params"`, 1), pings)), "", empty, unasked, true},
-		"with members in another case": {says(event(strings.Replace(elicits, `"method"`, `"Method"`, 1), pings)), "", empty,
-			unasked, true},
-		"with a number that is no id": {says(event(strings.Replace(elicits, "7", "1e300", 1), pings)), "", empty, unasked,
-			true},
-		"with a list as its id": {says(event(strings.Replace(elicits, "7", "[7]", 1), pings)), "", empty, unasked,
-			true},
-		"in words": {says(event("hello", pings)), "", empty, "pass reads", false},
+			says(strings.Replace(elicits, `"params"`, `"result":{},"params"`, 1), pings), "", empty, unasked},
+		"with members in another case": {says(strings.Replace(elicits, `"method"`, `"Method"`, 1), pings), "", empty,
+			unasked},
+		"with a number that is no id": {says(of("1e300", elicits), pings), "", empty, unasked},
+		"with a list as its id":       {says(of("[7]", elicits), pings), "", empty, unasked},
+		"in words":                    {says("hello", pings), "", empty, "pass reads"},
 		"compressed": {with(http.Header{"Content-Type": {asEvents}, "Content-Encoding": {"gzip"}}, "x"),
-			"", empty, unasked, true},
+			"", empty, unasked},
 		"in a stream of another type": {with(http.Header{"Content-Type": {"text/plain"}}, event(elicits)), "", empty,
-			unasked, true},
-		"in a stream of two types": {with(http.Header{"Content-Type": {asEvents, plain}}, ""), "", empty, unasked,
-			true},
+			unasked},
+		"in a stream of two types": {with(http.Header{"Content-Type": {asEvents, plain}}, ""), "", empty, unasked},
 		"in a stream that says JSON": {with(http.Header{"Content-Type": {"application/json"}}, event(elicits)), "", empty,
-			unasked, true},
+			unasked},
 
 		"behind many others": {func(_ *testing.T, memory *mcp.Memory) {
 			_ = listen(memory, peer, events, event(elicits))
@@ -204,51 +191,50 @@ func TestQuestions(t *testing.T) {
 				_ = listen(memory, peer, events, event(fmt.Sprintf(`{"jsonrpc":"2.0","id":"p%d","method":"ping"}`, i)))
 			}
 			_ = listen(memory, peer, events, event(pings))
-		}, "elicitation", cannot, unasked, true},
-		"in an answer to another request, which breaks": {
-			answers(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, http.StatusOK,
-				http.Header{"Content-Type": {plain}, "Content-Length": {"4000"}}, elicits, io.ErrUnexpectedEOF),
-			"", empty, unasked, true},
+		}, "elicitation", cannot, unasked},
+		"in an answer to another request, which breaks": {answers(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, http.StatusOK,
+			http.Header{"Content-Type": {plain}, "Content-Length": {"4000"}}, elicits, io.ErrUnexpectedEOF),
+			"", empty, unasked},
 		"in the answer to a notification": {
-			answers(notified, http.StatusOK, events, event(elicits), io.EOF), "", empty, unasked, true},
+			answers(notified, http.StatusOK, events, event(elicits), io.EOF), "", empty, unasked},
 		"in the answer to an answer": {
-			answers(empty, http.StatusAccepted, events, event(elicits), io.EOF), "", empty, unasked, true},
+			answers(empty, http.StatusAccepted, events, event(elicits), io.EOF), "", empty, unasked},
 		"in the answer to a notification, of a type that is only like JSON": {
 			answers(notified, http.StatusOK, http.Header{"Content-Type": {plain + "x"}}, elicits, io.EOF),
-			"", empty, unasked, true},
+			"", empty, unasked},
 		"words, in the answer to a notification": {
 			answers(notified, http.StatusOK, http.Header{"Content-Type": {"text/plain"}}, "Accepted", io.EOF),
-			"", empty, "pass reads", false},
+			"", empty, "pass reads"},
 		"a stream that a server does not have": {
 			answers("", http.StatusMethodNotAllowed, http.Header{"Content-Type": {plain}},
 				`{"jsonrpc":"2.0","error":{"code":-32000,"message":"Method not allowed."},"id":null}`, io.EOF),
-			"", empty, "pass reads", false},
+			"", empty, "pass reads"},
 		"nothing, in the answer to a notification": {
 			answers(notified, http.StatusOK, http.Header{"Content-Type": {plain}}, "", io.EOF),
-			"", empty, "pass reads", false},
+			"", empty, "pass reads"},
 		"at another address, where the server has sent the client": {func(t *testing.T, memory *mcp.Memory) {
 			_ = listen(memory, mcp.Peer{Server: peer.Server + "2"}, events, event(elicits))
 			answers(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, http.StatusTemporaryRedirect, http.Header{}, "", io.EOF)(
 				t, memory)
-		}, "elicitation", empty, unasked, true},
+		}, "elicitation", empty, unasked},
 		"in another session of the server": {func(_ *testing.T, memory *mcp.Memory) {
 			_ = listen(memory, at, events, event(elicits))
-		}, "elicitation", human, unasked, true},
+		}, "elicitation", human, unasked},
 		"of another server": {func(_ *testing.T, memory *mcp.Memory) {
 			_ = listen(memory, mcp.Peer{Server: "https://other/mcp"}, events, event(elicits))
 			_ = listen(memory, peer, events, event(pings))
-		}, "", empty, "pass reads", false},
+		}, "", empty, "pass reads"},
 		"unread, of another server": {func(_ *testing.T, memory *mcp.Memory) {
 			_ = listen(memory, mcp.Peer{Server: "https://other/mcp"}, events, event(twice+elicits[1:]))
 			_ = listen(memory, peer, events, event(pings))
-		}, "", empty, "pass reads", false},
+		}, "", empty, "pass reads"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			memory := new(mcp.Memory)
 			tt.seen(t, memory)
 			if got := judge(entry{"body": {tt.answer}, "rules": {tt.allowed}}, memory); got != tt.want ||
-				memory.Prompted() != tt.tainted {
-				t.Errorf("got %s, tainted %t; want %s, %t", got, memory.Prompted(), tt.want, tt.tainted)
+				memory.Prompted() != taints(tt.want) {
+				t.Errorf("got %s, tainted %t; want %s, %t", got, memory.Prompted(), tt.want, taints(tt.want))
 			}
 			if strings.HasPrefix(tt.want, "pass") {
 				if got := judge(entry{"body": {tt.answer}, "rules": {tt.allowed}}, memory); got != unasked || !memory.Prompted() {
@@ -277,36 +263,31 @@ func TestInputs(t *testing.T) {
 		allowed string
 		inputs  string
 		want    string
-		tainted bool
 	}{
-		"roots":                      {[]string{asks(rootsK, "s")}, "", `"k":` + roots, "pass reads", false},
-		"roots answered by a human":  {[]string{asks(rootsK, "s")}, "elicitation", `"k":` + accept, unasked, true},
-		"roots answered by a model":  {[]string{asks(rootsK, "s")}, "sampling", `"k":` + sampled, unasked, true},
-		"roots answered with a text": {[]string{asks(rootsK, "s")}, "", `"k":"a"`, unasked, true},
-		"a sample": {[]string{asks(sampleK, "s")}, "sampling", `"k":` + sampled, "pass reads",
-			false},
-		"a sample without leave": {[]string{asks(sampleK, "s")}, "", `"k":` + sampled, "mcp_answer_refused",
-			false},
-		"an elicitation": {[]string{asks(elicitK, "s")}, "elicitation", `"k":` + accept,
-			"pass reads human", true},
-		"an elicitation without leave": {[]string{asks(elicitK, "s")}, "", `"k":` + accept, "mcp_answer_refused", false},
+		"roots":                        {[]string{asks(rootsK, "s")}, "", `"k":` + roots, "pass reads"},
+		"roots answered by a human":    {[]string{asks(rootsK, "s")}, "elicitation", `"k":` + accept, unasked},
+		"roots answered by a model":    {[]string{asks(rootsK, "s")}, "sampling", `"k":` + sampled, unasked},
+		"roots answered with a text":   {[]string{asks(rootsK, "s")}, "", `"k":"a"`, unasked},
+		"a sample":                     {[]string{asks(sampleK, "s")}, "sampling", `"k":` + sampled, "pass reads"},
+		"a sample without leave":       {[]string{asks(sampleK, "s")}, "", `"k":` + sampled, "mcp_answer_refused"},
+		"an elicitation":               {[]string{asks(elicitK, "s")}, "elicitation", `"k":` + accept, "pass reads human"},
+		"an elicitation without leave": {[]string{asks(elicitK, "s")}, "", `"k":` + accept, "mcp_answer_refused"},
 		"two questions under one key": {[]string{asks(elicitK, "s"), asks(rootsK, "s")}, "elicitation", `"k":` + accept,
-			unasked, true},
+			unasked},
 		"two questions, the other way": {[]string{asks(rootsK, "s"), asks(elicitK, "s")}, "elicitation", `"k":` + roots,
-			unasked, true},
-		"one question twice": {[]string{asks(rootsK, "s"), asks(rootsK, "s")}, "", `"k":` + roots,
-			"pass reads", false},
-		"another key": {[]string{asks(rootsK, "s")}, "", `"l":` + roots, unasked, true},
+			unasked},
+		"one question twice": {[]string{asks(rootsK, "s"), asks(rootsK, "s")}, "", `"k":` + roots, "pass reads"},
+		"another key":        {[]string{asks(rootsK, "s")}, "", `"l":` + roots, unasked},
 		"one of two that were asked": {[]string{asks(rootsK+`,"l":{"method":"elicitation/create"}`, "s")}, "",
-			`"k":` + roots, "pass reads", false},
+			`"k":` + roots, "pass reads"},
 		"both of two, one by a human": {[]string{asks(rootsK+`,"l":{"method":"elicitation/create"}`, "s")},
-			"elicitation", `"k":` + roots + `,"l":` + accept, "pass reads human", true},
+			"elicitation", `"k":` + roots + `,"l":` + accept, "pass reads human"},
 		"the wrong way round": {[]string{asks(rootsK+`,"l":{"method":"elicitation/create"}`, "s")},
-			"elicitation", `"l":` + roots + `,"k":` + accept, unasked, true},
+			"elicitation", `"l":` + roots + `,"k":` + accept, unasked},
 		"behind one that could not be read": {[]string{twice + asks(elicitK, "s")[1:], asks(rootsK, "s")}, "", `"k":` + roots,
-			unasked, true},
+			unasked},
 		"a method that no rule names": {[]string{asks(`"k":{"method":"tasks/result"}`, "s")}, "", `"k":` + accept,
-			"mcp_method_refused", false},
+			"mcp_method_refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			memory := new(mcp.Memory)
@@ -322,8 +303,8 @@ func TestInputs(t *testing.T) {
 					tt.inputs + `},"requestState":"s"}}`
 			for range len(tt.seen) {
 				if got := judge(entry{"body": {body}, "header": header, "rules": {tt.allowed}}, memory); got != tt.want ||
-					memory.Prompted() != tt.tainted {
-					t.Errorf("got %s, tainted %t; want %s, %t", got, memory.Prompted(), tt.want, tt.tainted)
+					memory.Prompted() != taints(tt.want) {
+					t.Errorf("got %s, tainted %t; want %s, %t", got, memory.Prompted(), tt.want, taints(tt.want))
 				}
 			}
 			if got := judge(entry{"body": {body}, "header": header, "rules": {tt.allowed}}, memory); strings.HasPrefix(tt.want,

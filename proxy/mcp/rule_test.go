@@ -78,6 +78,9 @@ func (r *results) keep(t *testing.T, memory *mcp.Memory, name string, id int, at
 	w := watch(read(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"get_issue"}}`, id)),
 		memory)
 	w.Peer = at
+	var err error
+	w.Flight, err = memory.Begin(w.Sent, at, false)
+	check.Must(t, err)
 	a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {"text/event-stream"}})
 	_, _ = io.WriteString(a, "id: "+event+"\ndata: \n\n")
 	if a.End(io.ErrUnexpectedEOF); !a.Resumable() {
@@ -88,6 +91,7 @@ func (r *results) keep(t *testing.T, memory *mcp.Memory, name string, id int, at
 		defer r.mu.Unlock()
 		r.got[name] = result
 	})
+	memory.End(w.Flight, a.Result(), true)
 }
 
 // resume opens an event stream after an event.
@@ -99,45 +103,46 @@ func resume(memory *mcp.Memory, at mcp.Peer, lastEvent string, stream string) {
 	a.End(io.EOF)
 }
 
-// TestResumed checks that a resumed answer's result goes to its own call only.
+// TestResumed checks that a resumed answer's result goes to its own call only. It counts unless the client has another
+// answer already.
 func TestResumed(t *testing.T) {
-	memory, r := new(mcp.Memory), &results{got: make(map[string]mcp.Result)}
-	s1, s2 := mcp.Peer{Server: peer.Server, Session: "s1"}, mcp.Peer{Server: peer.Server, Session: "s2"}
-	r.keep(t, memory, "a", 1, s1, "e1")
-	r.keep(t, memory, "b", 2, s1, "e2")
 	const done, failed = `{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":1,"result":{"isError":true}}`
-	for name, way := range map[string]func(){
-		"another event":   func() { resume(memory, s1, "e2", "data: "+done+"\n\n") },
-		"no event":        func() { resume(memory, s1, "", "data: "+done+"\n\n") },
-		"another session": func() { resume(memory, s2, "e1", "data: "+done+"\n\n") },
-		"another server": func() {
-			resume(memory, mcp.Peer{Server: "https://x/mcp", Session: "s1"}, "e1", "data: "+done+"\n\n")
-		},
-		"the result of another call": func() {
-			resume(memory, s1, "e1", `data: {"jsonrpc":"2.0","id":2,"result":{}}`+"\n\n")
-		},
-		"half a result": func() { resume(memory, s1, "e1", "data: "+done) },
-		"a request of the server": func() {
-			resume(memory, s1, "e1", `data: {"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n\n")
-		},
-		"another request's id": func() { memory.Sent(s1, "3") },
+	s1, s2 := mcp.Peer{Server: peer.Server, Session: "s1"}, mcp.Peer{Server: peer.Server, Session: "s2"}
+	for name, tt := range map[string]struct {
+		at                mcp.Peer
+		lastEvent, stream string
+		want              mcp.Result
+	}{
+		"another event":   {s1, "e2", "data: " + done + "\n\n", mcp.ResultUnseen},
+		"no event":        {s1, "", "data: " + done + "\n\n", mcp.ResultUnseen},
+		"another session": {s2, "e1", "data: " + done + "\n\n", mcp.ResultToolFailed},
+		"another server": {mcp.Peer{Server: "https://x/mcp", Session: "s1"}, "e1", "data: " + done + "\n\n",
+			mcp.ResultToolFailed},
+		"the result of another call": {s1, "e1", `data: {"jsonrpc":"2.0","id":3,"result":{}}` + "\n\n", mcp.ResultToolFailed},
+		"half a result":              {s1, "e1", "data: " + done, mcp.ResultToolFailed},
+		"a request of the server": {s1, "e1", `data: {"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n\n",
+			mcp.ResultToolFailed},
 	} {
-		if way(); r.of("a") != "" || r.of("b") != "" {
+		memory, r := new(mcp.Memory), &results{got: make(map[string]mcp.Result)}
+		r.keep(t, memory, "a", 1, s1, "e1")
+		r.keep(t, memory, "b", 2, s1, "e2")
+		resume(memory, tt.at, tt.lastEvent, tt.stream)
+		memory.Sent(s1, "3")                           // another request's id
+		resume(memory, s1, "e1", "id: e3\ndata: \n\n") // breaks off once more
+		if r.of("a") != "" || r.of("b") != "" {
 			t.Fatalf("%s: %q, %q", name, r.of("a"), r.of("b"))
 		}
+		resume(memory, s1, "e3", "data: "+failed+"\n\n")
+		if r.of("a") != tt.want || r.of("b") != "" {
+			t.Errorf("%s: %q, want %q; %q", name, r.of("a"), tt.want, r.of("b"))
+		}
 	}
-	resume(memory, s1, "e1", "id: e3\ndata: \n\n") // breaks off once more
-	resume(memory, s1, "e3", "data: "+failed+"\n\n")
-	if r.of("a") != mcp.ResultToolFailed || r.of("b") != "" {
-		t.Errorf("got %q, %q", r.of("a"), r.of("b"))
-	}
+	memory, r := new(mcp.Memory), &results{got: make(map[string]mcp.Result)}
+	r.keep(t, memory, "b", 2, s1, "e2")
 	memory.Sent(s1, "2")
-	if r.of("b") != mcp.ResultLost {
-		t.Errorf("a call whose id is used once more has the result %q", r.of("b"))
-	}
 	resume(memory, s1, "e2", `data: {"jsonrpc":"2.0","id":2,"result":{}}`+"\n\n")
 	if r.of("b") != mcp.ResultLost {
-		t.Errorf("a result came twice: %q", r.of("b"))
+		t.Errorf("a call whose id is used once more has the result %q", r.of("b"))
 	}
 	for i := range 17 {
 		r.keep(t, memory, fmt.Sprint(i), 100+i, s1, "e")
