@@ -2,6 +2,7 @@ package inference
 
 import (
 	"bytes"
+	"slices"
 
 	json2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -35,11 +36,12 @@ type chatMessage struct {
 }
 
 func (chat) event(t *tally, data []byte) bool {
-	if t.closed { // clients read no further
-		return true
-	}
 	if bytes.Equal(bytes.TrimSpace(data), []byte("[DONE]")) {
 		t.ended, t.closed = true, true
+		return true
+	}
+	if t.closed { // most clients read no further
+		t.unclear = true
 		return true
 	}
 	return readChat(t, data)
@@ -59,10 +61,10 @@ func readChat(t *tally, data []byte) bool {
 	if a.Error.Kind() != jsontext.KindInvalid && a.Error.Kind() != 'n' {
 		t.failure(a.Error)
 	}
-	for _, c := range a.Choices {
+	for i, c := range a.Choices {
 		m := c.Delta
-		if !t.stream {
-			m = c.Message
+		if !t.stream { // clients go by the order
+			m, c.Index = c.Message, i
 		}
 		m.read(t, c.Index)
 		if c.Finish != "" {
@@ -90,13 +92,37 @@ func (m chatMessage) read(t *tally, choice int) {
 	}
 	t.text(position{choice: choice, kind: KindRefusal}, m.Refusal)
 	for i, c := range m.Calls {
-		if c.Index != nil {
-			i = *c.Index
-		}
 		name, arguments := c.read()
-		t.call(position{choice: choice, item: 1 + i}, c.ID, name, arguments)
+		at := position{choice: choice, item: 1 + i}
+		if t.stream {
+			at = t.streamed(choice, i, c)
+		}
+		t.call(at, c.ID, name, arguments)
 	}
 	if m.Call != nil {
 		t.call(position{choice: choice}, "", m.Call.Name, textOf(m.Call.Arguments))
 	}
+}
+
+// streamed returns the place of a piece of a call. Some servers number no call, or all alike: then another id begins
+// another call. Without both an id and a number, a second name may begin another call too: clients differ.
+func (t *tally) streamed(choice, i int, c toolCall) position {
+	if c.Index != nil {
+		i = *c.Index
+	}
+	at := position{choice: choice, item: 1 + i}
+	for _, s := range slices.Backward(t.blocks) {
+		if s.at.kind != KindCall || s.at.choice != choice || s.at.item != at.item {
+			continue
+		}
+		at.part = s.at.part
+		switch {
+		case c.ID != "" && s.block.ID != "" && idOf(t.key, c.ID) != s.block.ID:
+			at.part++
+		case c.isNamed() && (c.ID == "" || s.block.ID == "" || c.Index == nil):
+			t.unclear = true
+		}
+		break
+	}
+	return at
 }

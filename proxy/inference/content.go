@@ -59,6 +59,10 @@ type named struct {
 	Input     jsontext.Value `json:"input"`
 }
 
+func (c toolCall) isNamed() bool {
+	return c.Function != nil && c.Function.Name != "" || c.Custom != nil && c.Custom.Name != ""
+}
+
 func (c toolCall) read() (name, arguments string) {
 	if f := c.Function; f != nil {
 		return nameOf(f.Name), textOf(f.Arguments)
@@ -69,7 +73,6 @@ func (c toolCall) read() (name, arguments string) {
 	return "", ""
 }
 
-// textOf returns the text of a value, or else its JSON.
 func textOf(v jsontext.Value) string { return string(unquoted(v)) }
 
 // unquoted is textOf, but returns a part of the value if possible.
@@ -147,7 +150,6 @@ func (r *reading) item(raw jsontext.Value, what string, past []string) (it item,
 	return it, nil
 }
 
-// message reads a message of the chat or Messages API.
 func (r *reading) message(it item) error {
 	role := nameOf(it.Role)
 	if it.Reasoning != "" {
@@ -183,7 +185,6 @@ var pastItems = strings.Fields(`
 	image_generation_call code_interpreter_call file_search_call web_search_call mcp_list_tools mcp_call
 	mcp_approval_request`)
 
-// inputItem reads an item of the Responses API's input.
 func (r *reading) inputItem(raw jsontext.Value, it item) error {
 	role := nameOf(it.Role)
 	switch it.Type {
@@ -217,7 +218,6 @@ func (r *reading) inputItem(raw jsontext.Value, it item) error {
 	return nil
 }
 
-// result reads a tool's result.
 func (r *reading) result(v jsontext.Value, id, role string) error {
 	if r.answers != nil {
 		return malformed("a result contains another one")
@@ -228,7 +228,6 @@ func (r *reading) result(v jsontext.Value, id, role string) error {
 	return r.parts(v, role)
 }
 
-// parts reads content: a text, or a list of parts.
 func (r *reading) parts(v jsontext.Value, role string) error {
 	switch v.Kind() {
 	case 'n', jsontext.KindInvalid:

@@ -33,7 +33,6 @@ const RemoteContent = "remote_content"
 // Untyped means a tool, or an item of the input, without a type.
 const Untyped = "untyped"
 
-// hostedName is the form of names in Hosted.
 var hostedName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
 
 // Check refuses a malformed rule.
@@ -56,7 +55,6 @@ func (r Rule) Check() error {
 	return nil
 }
 
-// api is what a dialect's requests may contain.
 type api struct {
 	// agentTools are types of tools that the agent runs; [tool.isAgents] adds some. All other types count as hosted.
 	agentTools []string

@@ -97,7 +97,7 @@ func TestMemoryOfCompressedAnswers(t *testing.T) {
 	}
 }
 
-// TestAfterTheEnd checks that nothing counts after the end of a stream: clients do not read it.
+// TestAfterTheEnd checks that nothing counts after the end of a stream.
 func TestAfterTheEnd(t *testing.T) {
 	const said = `data: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}` + "\n\n" +
 		`data: {"choices":[],"usage":{"completion_tokens":1}}` + "\n\ndata: [DONE]\n\n"
@@ -106,5 +106,103 @@ func TestAfterTheEnd(t *testing.T) {
 	want := figures(observe(t, inference.OpenAIChat, eventStream, said, 0, options()))
 	if got := figures(observe(t, inference.OpenAIChat, eventStream, said+more, 0, options())); got != want {
 		t.Errorf("got\n%s, want\n%s", got, want)
+	}
+}
+
+// TestToolCallsMade counts calls where clients may differ. If they do, the number is not observed.
+func TestToolCallsMade(t *testing.T) {
+	// piece is one piece of a call in a chat, without members that are empty.
+	piece := func(index, id, name string) string {
+		return strings.NewReplacer(`"index":,`, "", `"id":"",`, "", `"name":"",`, "").Replace(
+			`{"index":` + index + `,"id":"` + id + `","function":{"name":"` + name + `","arguments":"{}"}}`)
+	}
+	delta := func(calls ...string) string {
+		return `{"choices":[{"delta":{"tool_calls":[` + strings.Join(calls, ",") + `]}}]}`
+	}
+	chat := func(events ...string) string { return stream(append(events, "[DONE]")...) }
+	whole := func(calls ...string) string {
+		return `{"message":{"tool_calls":[` + strings.Join(calls, ",") + `]}}`
+	}
+	// named is a stream whose events are named as their data.
+	named := func(events ...string) (out string) {
+		for _, e := range events {
+			kind, _, _ := strings.Cut(strings.TrimPrefix(e, `{"type":"`), `"`)
+			out += "event: " + kind + "\n" + stream(e)
+		}
+		return out
+	}
+	const end = `{"type":"message_stop"}`
+	block := func(index, id string) string {
+		return `{"type":"content_block_start","index":` + index + `,"content_block":{"type":"tool_use","id":"` + id +
+			`","name":"f","input":{}}}`
+	}
+	call := func(id string) string {
+		return `{"type":"function_call","call_id":"` + id + `","name":"f","arguments":"{}"}`
+	}
+	item := func(event, index, id string) string {
+		return `{"type":"response.output_item.` + event + `","output_index":` + index + `,"item":` + call(id) + `}`
+	}
+	completed := func(calls ...string) string {
+		return `{"type":"response.completed","response":{"status":"completed","output":[` + strings.Join(calls, ",") + `]}}`
+	}
+	a, b, other := piece("0", "a", "f"), piece("0", "b", "f"), piece("1", "b", "f")
+	const unclear = -1
+	type row struct {
+		name, body string
+		want       int
+	}
+	for d, rows := range map[inference.Dialect][]row{
+		inference.OpenAIChat: {
+			{"two", chat(delta(a, other)), 2},
+			{"one in pieces", chat(delta(a), delta(piece("0", "", ""))), 1},
+			{"one whose pieces repeat it", chat(delta(a), delta(a)), 1},
+			{"of one number", chat(delta(a), delta(b)), 2},
+			{"of one number, in one event", chat(delta(a, b)), 2},
+			{"without numbers", chat(delta(piece("", "a", "f")), delta(piece("", "b", "f"))), 2},
+			{"one in pieces without numbers", chat(delta(piece("", "a", "f")), delta(piece("", "", ""))), 1},
+			{"without ids", chat(delta(piece("0", "", "f")), delta(piece("0", "", "f"))), unclear},
+			{"of one id, without numbers", chat(delta(piece("", "a", "f")), delta(piece("", "a", "f"))), unclear},
+			{"after the end", chat(delta(a)) + stream(delta(other)), unclear},
+			{"in an event without its end", chat(delta(a)) + "data: " + delta(other), unclear},
+			{"in a line that some readers find", ": \u2028data: " + delta(a) + "\n\n" + chat(delta()), unclear},
+			{"two whole ones of one number", `{"choices":[` + whole(a, a) + `]}`, 2},
+			{"of two whole choices of one number", `{"choices":[` + whole(a) + `,` + whole(a) + `]}`, 2},
+		},
+		inference.AnthropicMessages: {
+			{"two", named(block("0", "a"), block("1", "b"), end), 2},
+			{"of one number", named(block("0", "a"), block("0", "b"), end), unclear},
+			{"in the first event", named(`{"type":"message_start","message":{"content":[{"type":"tool_use","id":"a",`+
+				`"name":"f","input":{}}]}}`, end), unclear},
+			{"in an event of another name", "event: x\n" + stream(block("0", "a")) + named(end), unclear},
+		},
+		inference.OpenAIResponses: {
+			{"two", stream(item("added", "0", "a"), item("done", "0", "a"), item("done", "1", "b"),
+				completed(call("a"), call("b"))), 2},
+			{"one, not repeated at the end", stream(item("done", "0", "a"), completed()), 1},
+			{"of one number", stream(item("added", "0", "a"), item("added", "0", "b"), completed()), unclear},
+			{"of one number, done", stream(item("done", "0", "a"), item("done", "0", "b"), completed()), unclear},
+			{"more at the end", stream(item("done", "0", "a"), completed(call("a"), call("b"))), unclear},
+			{"another at the end", stream(item("done", "0", "a"), completed(call("b"))), unclear},
+		},
+	} {
+		for _, tt := range rows {
+			kind := eventStream
+			if strings.HasPrefix(tt.body, "{") {
+				kind = jsonType
+			}
+			in := observe(t, d, kind, tt.body, 0, options())
+			got := 0
+			for _, b := range in.Said {
+				if b.Kind == inference.KindCall {
+					got++
+				}
+			}
+			if !in.SaidAll {
+				got = unclear
+			}
+			if got != tt.want {
+				t.Errorf("%s, %s: %d calls, want %d", d, tt.name, got, tt.want)
+			}
+		}
 	}
 }

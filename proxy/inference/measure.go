@@ -94,7 +94,6 @@ func (v *Values) words(seed maphash.Seed, text string) {
 	}
 }
 
-// wordCount counts the words of a text in pieces.
 type wordCount struct {
 	n  int
 	in bool // the last piece ended within a word
@@ -126,14 +125,12 @@ func newTransportMAC(key []byte) hash.Hash {
 	return mac
 }
 
-// carried notes bytes of the answer's body.
 func (t *tally) carried(p []byte) {
 	if t.transport != nil {
 		t.transport.Write(p)
 	}
 }
 
-// keep adds text to the sample until it is full.
 func (t *tally) keep(text string) {
 	if more := t.wanted - len(t.in.Sample); more > 0 {
 		t.in.Sample = append(t.in.Sample, text[:min(len(text), more)]...)

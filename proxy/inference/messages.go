@@ -1,11 +1,12 @@
 package inference
 
 import (
+	"slices"
+
 	json2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// messages reads answers of the Messages API.
 type messages struct{}
 
 type messageEvent struct {
@@ -47,11 +48,15 @@ func (messages) event(t *tally, data []byte) bool {
 	if json2.Unmarshal(data, &e) != nil {
 		return false
 	}
+	t.unclear = t.unclear || t.named != e.Type // clients go by one or the other
 	switch e.Type {
 	case "message_start":
 		t.model(e.Message.Model)
 		e.Message.Usage.declare(t.in)
+		t.unclear = t.unclear || len(e.Message.Content) > 0 // some clients take it for more blocks
 	case "content_block_start":
+		// clients take a second one of the same number for another block
+		t.unclear = t.unclear || slices.ContainsFunc(t.blocks, func(s *said) bool { return s.at.item == e.Index })
 		e.Block.read(t, e.Index)
 	case "content_block_delta":
 		switch e.Delta.Type {
@@ -95,7 +100,6 @@ func (messages) whole(t *tally, body []byte) bool {
 	return true
 }
 
-// read notes the beginning of a block.
 func (b messageBlock) read(t *tally, i int) {
 	switch b.Type {
 	case "text":

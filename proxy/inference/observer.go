@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/sse"
 )
@@ -77,7 +79,6 @@ type Observer struct {
 	answer answer
 }
 
-// piece is the data of one Write.
 type piece struct {
 	size   int
 	at     time.Time
@@ -171,7 +172,6 @@ func (b *Observer) head(status int, header http.Header) {
 	}
 }
 
-// lose stops following the answer.
 func (b *Observer) lose(reason string) {
 	if b.lost == ReasonNone {
 		b.lost = reason
@@ -196,7 +196,6 @@ func (b *Observer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// put queues a piece of a stream.
 func (b *Observer) put(p []byte, now time.Time) {
 	behind := len(b.queue) + len(p)
 	switch more := behind - b.charged; {
@@ -233,7 +232,6 @@ func (b *Observer) hold(p []byte) {
 	}
 }
 
-// follow reads the queue until it is empty.
 func (b *Observer) follow() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -271,10 +269,11 @@ func (b *Observer) read(queue []byte, pieces []piece) (reason string, took int) 
 	for _, p := range pieces {
 		b.tally.now = p
 		b.events.Write(queue[:p.size], func(e sse.Event) {
-			if reason == ReasonNone && !readEvent(b.answer, &b.tally, e.Data) {
+			if reason == ReasonNone && !readEvent(b.answer, &b.tally, e) {
 				reason = ReasonFormat
 			}
 		})
+		b.tally.unclear = b.tally.unclear || b.events.Odd()
 		queue = queue[p.size:]
 		if b.events.Over() {
 			reason = ReasonTooLarge
@@ -320,6 +319,9 @@ func (b *Observer) Interaction() Interaction {
 	b.done = true
 	if b.lost == ReasonNone && (b.json || b.gzip) {
 		b.lost = b.readHeld()
+	}
+	if b.events != nil && jsontext.Value(b.events.End()).IsValid() { // some clients take an event without its end
+		b.tally.unclear = true
 	}
 	b.tally.ended = b.tally.ended && !b.broken
 	b.tally.conclude(b.lost)

@@ -50,10 +50,8 @@ func decodeObject[T any](raw jsontext.Value, v *T, what string) (others jsonread
 	return slices.DeleteFunc(all, func(m jsonread.Member) bool { return slices.Contains(known, m.Name) }), nil
 }
 
-// members caches the results of membersOf.
 var members sync.Map
 
-// membersOf returns the member names of a struct.
 func membersOf[T any]() []string {
 	t := reflect.TypeFor[T]()
 	if names, ok := members.Load(t); ok {
@@ -165,5 +163,4 @@ func isAddress(member, text string) bool {
 	return !slices.ContainsFunc(texts, is) && address.MatchString(text)
 }
 
-// isData reports whether a URL contains its data (RFC 2397).
 func isData(url string) bool { return len(url) >= 5 && strings.EqualFold(url[:5], "data:") }

@@ -31,7 +31,7 @@ func NewReader(r *Request, stream bool, key []byte, said func(k Kind, text strin
 
 // Write reads a piece of a stream.
 func (b *Reader) Write(p []byte) (int, error) {
-	b.events.Write(p, func(e sse.Event) { b.failed = b.failed || !readEvent(b.answer, &b.tally, e.Data) })
+	b.events.Write(p, func(e sse.Event) { b.failed = b.failed || !readEvent(b.answer, &b.tally, e) })
 	if b.failed || b.events.Over() {
 		return 0, ErrUnread
 	}

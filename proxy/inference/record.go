@@ -26,10 +26,10 @@ func (in Interaction) Record() *ledger.ModelCall {
 	var calls interaction.Figure
 	if in.SaidAll {
 		calls = interaction.Observed(0)
-	}
-	for _, b := range in.Said {
-		if b.Kind == KindCall {
-			calls.Value++
+		for _, b := range in.Said {
+			if b.Kind == KindCall {
+				calls.Value++
+			}
 		}
 	}
 	return &ledger.ModelCall{

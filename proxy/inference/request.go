@@ -120,7 +120,6 @@ func (r *reading) members(top jsonread.Object) error {
 	return nil
 }
 
-// isUnset reports whether a value asks for nothing.
 func isUnset(v jsontext.Value) bool {
 	switch v.Kind() {
 	case 'n', 'f':
@@ -132,7 +131,6 @@ func isUnset(v jsontext.Value) bool {
 	return false
 }
 
-// tool is a tool that a request offers to the model.
 type tool struct {
 	Type        string         `json:"type"`
 	Name        string         `json:"name"`
@@ -196,7 +194,6 @@ func readTool(raw jsontext.Value) (t tool, err error) {
 	return t, err
 }
 
-// judge judges a tool.
 func (r *reading) judge(t tool, untyped string) error {
 	t.Type = cmp.Or(t.Type, untyped)
 	if !t.isAgents(r.Dialect) {
@@ -206,7 +203,6 @@ func (r *reading) judge(t tool, untyped string) error {
 	return nil
 }
 
-// tool notes a tool that the agent runs.
 func (r *reading) tool(t tool) {
 	for _, name := range []string{t.Name, t.Function.Name, t.Custom.Name, t.Type} {
 		if name = nameOf(name); name != "" && len(r.Tools) < maxTools {
@@ -216,7 +212,6 @@ func (r *reading) tool(t tool) {
 	}
 }
 
-// add notes a block of content.
 func (r *reading) add(b Block, text []byte) {
 	if r.answers != nil {
 		b.ID = *r.answers

@@ -2,6 +2,7 @@ package inference
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -9,7 +10,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// responses reads answers of the Responses API.
 type responses struct{}
 
 type responseEvent struct {
@@ -89,6 +89,7 @@ func (responses) event(t *tally, data []byte) bool {
 		t.model(e.Response.Model)
 	case "response.completed", "response.incomplete", "response.failed":
 		t.ended = true
+		e.Response.repeats(t)
 		e.Response.end(t)
 	}
 	return true
@@ -108,15 +109,14 @@ func (responses) whole(t *tally, body []byte) bool {
 	return true
 }
 
-// isCall reports whether the item calls a tool that the agent runs.
 func (o responseItem) isCall() bool { return o.Type == "function_call" || o.Type == "custom_tool_call" }
 
-// begin notes the beginning of an item.
 func (o responseItem) begin(t *tally, i int) {
 	if slices.Contains(hostedItems, o.Type) {
 		t.hosted++
 	}
 	if o.isCall() {
+		t.unclear = t.unclear || t.has(position{item: i, kind: KindCall}) // of the same number: clients differ
 		t.call(position{item: i}, o.CallID, o.Name, "")
 	}
 }
@@ -124,7 +124,12 @@ func (o responseItem) begin(t *tally, i int) {
 // end notes an item's content, unless it has come in pieces.
 func (o responseItem) end(t *tally, i int) {
 	if o.isCall() {
-		if s := t.find(position{item: i, kind: KindCall}); s != nil && s.block.Size == 0 {
+		s := t.find(position{item: i, kind: KindCall})
+		if s == nil {
+			return
+		}
+		t.unclear = t.unclear || s.block.ID != "" && s.block.ID != idOf(t.key, o.CallID)
+		if s.block.Size == 0 {
 			t.call(s.at, o.CallID, o.Name, textOf(o.Arguments)+textOf(o.Input))
 		}
 		return
@@ -151,7 +156,26 @@ func (t *tally) unlessSaid(at position, text string) {
 	}
 }
 
-// end reads the complete response.
+// repeats compares the calls of the complete response, if it has an output, with those of the stream: clients go by one
+// or the other.
+func (r response) repeats(t *tally) {
+	if len(r.Output) == 0 {
+		return
+	}
+	streamed, whole := make(map[string]int), make(map[string]int)
+	for _, s := range t.blocks {
+		if s.at.kind == KindCall {
+			streamed[s.block.ID]++
+		}
+	}
+	for _, o := range r.Output {
+		if o.isCall() {
+			whole[idOf(t.key, o.CallID)]++
+		}
+	}
+	t.unclear = t.unclear || !maps.Equal(streamed, whole)
+}
+
 func (r response) end(t *tally) {
 	t.model(r.Model)
 	r.Usage.declare(t.in)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/proxy/jsonread"
+	"github.com/actionproof/mediator/proxy/sse"
 )
 
 // Bounds on an answer.
@@ -24,7 +25,6 @@ const (
 // bytesPerToken is for estimates. English text has about 4.
 const bytesPerToken = 4
 
-// answer reads the answers of one dialect.
 type answer interface {
 	// event reads an event of a stream. It reports whether the event is valid.
 	event(t *tally, data []byte) bool
@@ -64,15 +64,17 @@ type tally struct {
 	now piece // being read
 
 	blocks []*said
-	full   bool // some blocks were not kept
-	kept   int  // memory of arguments, in bytes
-	bytes  int  // of text
-	event  int  // of text in the current event
-	hosted int
-	ended  bool // the API's own end has come
-	closed bool // clients read no further
-	stream bool
-	said   func(k Kind, text string) // gets the first choice's text; may be nil
+	// unclear means that some blocks were not kept, or that clients differ in what they take for a block.
+	unclear bool
+	kept    int    // memory of arguments, in bytes
+	bytes   int    // of text
+	event   int    // of text in the current event
+	named   string // the current event's type
+	hosted  int
+	ended   bool // the API's own end has come
+	closed  bool // the chat API's own end has come
+	stream  bool
+	said    func(k Kind, text string) // gets the first choice's text; may be nil
 
 	// Only for a measured call.
 	measure   *Measure
@@ -80,11 +82,12 @@ type tally struct {
 	wanted    int       // bytes of the sample
 }
 
-func readEvent(by answer, t *tally, data []byte) bool {
-	if len(bytes.TrimSpace(data)) == 0 {
+func readEvent(by answer, t *tally, e sse.Event) bool {
+	if len(bytes.TrimSpace(e.Data)) == 0 {
 		return true
 	}
-	ok := !jsonread.TooMany(data) && by.event(t, data)
+	t.named = e.Type
+	ok := !jsonread.TooMany(e.Data) && by.event(t, e.Data)
 	t.endEvent()
 	return ok
 }
@@ -103,7 +106,7 @@ func (t *tally) find(at position) *said {
 		}
 	}
 	if len(t.blocks) == maxSaid {
-		t.full = true
+		t.unclear = true
 		return nil
 	}
 	s := &said{at: at, block: Block{Kind: at.kind}}
@@ -134,7 +137,6 @@ func (t *tally) text(at position, text string) {
 	}
 }
 
-// call notes a call of a tool, or more of its arguments.
 func (t *tally) call(at position, id, name, arguments string) {
 	at.kind = KindCall
 	s := t.find(at)
@@ -158,7 +160,6 @@ func (t *tally) call(at position, id, name, arguments string) {
 	t.kept += cap(s.arguments) - before
 }
 
-// held returns the bytes of memory that the tally holds.
 func (t *tally) held() int { return cap(t.in.Sample) + t.kept }
 
 // endEvent ends an event of a stream, which is one delta if it has text.
@@ -193,7 +194,6 @@ func (t *tally) has(at position) bool {
 	return slices.ContainsFunc(t.blocks, func(s *said) bool { return s.at == at })
 }
 
-// failure notes that the provider could not answer.
 func (t *tally) failure(v jsontext.Value) {
 	t.in.Outcome = OutcomeFailed
 	t.in.Error = cmp.Or(t.in.Error, ErrorCode(v))
@@ -247,7 +247,7 @@ func (t *tally) conclude(lost string) {
 		in.unread()
 		return
 	}
-	in.SaidAll, in.SaidBytes = !t.full, t.bytes
+	in.SaidAll, in.SaidBytes = !t.unclear, t.bytes
 	if t.transport != nil {
 		t.transport.Sum(in.Transport[:0])
 	}

@@ -2,7 +2,6 @@ package inference
 
 import "github.com/actionproof/mediator/evidence/interaction"
 
-// usage has the token counts of all dialects.
 type usage struct {
 	Prompt        *int64       `json:"prompt_tokens"`
 	Completion    *int64       `json:"completion_tokens"`
