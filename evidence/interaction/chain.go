@@ -106,7 +106,6 @@ func (c *Chain) AddClosed(hash string) error {
 
 func (c *Chain) Head() string { return c.hash(c.Len()) }
 
-// follows refuses a receipt that is not the next one.
 func (c *Chain) follows(r *Receipt, hash string) error {
 	number, count, begun := r.Chain.SequenceNumber, c.Len(), len(c.hashes) > 0
 	session, agent := c.want.Session, c.want.Agent

@@ -59,7 +59,7 @@ func check(c *Receipt) error {
 		return errors.New("exp is not ten minutes after iat")
 	case !c.Probabilistic || c.NonHumanIdentityProven:
 		return errors.New("it claims more than a likelihood, or that no human was involved")
-	case !slices.Equal(c.Observed, observedOf(c)):
+	case !slices.Equal(c.Observed, ObservedOf(*c)):
 		return errors.New("observed does not name what a mediator observes, and nothing else")
 	case len(c.Owner) != thumbprintChars:
 		return errors.New("owner is no thumbprint")

@@ -1,6 +1,7 @@
 package interaction_test
 
 import (
+	"encoding/json"
 	"reflect"
 	"slices"
 	"strings"
@@ -11,169 +12,164 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
+var abbreviations = strings.NewReplacer("LONG", strings.Repeat("x", 300), "HASH", hash, "TAG", tag,
+	"CALL", `{"host":"h","tool":"t"}`, "NONE", `{"state":"not_measured"}`, "FIGS", "model_call.figures")
+
+// edited changes members of claims: "path value; path value".
+func edited[C any](t *testing.T, claims C, edits string) (out C) {
+	t.Helper()
+	raw, err := json.Marshal(claims)
+	check.Must(t, err)
+	var document any
+	check.Must(t, json.Unmarshal(raw, &document))
+	for edit := range strings.SplitSeq(abbreviations.Replace(strings.TrimSpace(edits)), "; ") {
+		path, text, _ := strings.Cut(edit, " ")
+		var value any
+		check.Must(t, json.Unmarshal([]byte(text), &value))
+		at, names := document, strings.Split(path, ".")
+		for _, name := range names[:len(names)-1] {
+			if list, ok := at.([]any); ok {
+				at = list[0]
+			} else {
+				at = at.(map[string]any)[name]
+			}
+		}
+		at.(map[string]any)[names[len(names)-1]] = value
+	}
+	raw, err = json.Marshal(document)
+	check.Must(t, err)
+	check.Must(t, json.Unmarshal(raw, &out))
+	return out
+}
+
+// wantMalformed signs the claims with each line's edits.
+func wantMalformed(t *testing.T, of receipt, lines string) {
+	t.Helper()
+	for line := range strings.SplitSeq(strings.TrimSpace(lines), "\n") {
+		t.Run(line, func(t *testing.T) {
+			_, err := sign(t, observed(edited(t, of, line)))
+			wantCode(t, err, "artifact_malformed")
+		})
+	}
+}
+
 func TestClaimsThatAreRefused(t *testing.T) {
-	long := strings.Repeat("x", 300)
-	type f = interaction.Figure
-	figure := func(at func(*interaction.ModelFigures) *f, to f) func(*receipt) {
-		return func(c *receipt) { *at(&c.Model.Figures) = to }
-	}
-	duration := func(m *interaction.ModelFigures) *f { return &m.Duration }
-	tokens := func(m *interaction.ModelFigures) *f { return &m.OutputTokens }
-	depth := func(m *interaction.ModelFigures) *f { return &m.Depth }
-	hosted := func(m *interaction.ModelFigures) *f { return &m.HostedCalls }
-	challenge := func(r interaction.ChallengeRef) func(*receipt) {
-		return func(c *receipt) { c.Challenge = &r; c.Observed = interaction.ObservedOf(*c) }
-	}
-	relayed := func(n int, count int64) func(*receipt) {
-		return func(c *receipt) {
-			c.Relayed, c.RelayedCount = slices.Repeat([]interaction.RelayedCall{{Host: "h", Tool: "t"}}, n), count
-		}
-	}
-	none := interaction.NotMeasured
-	sample := func(bytes, entropy, compression f) func(*receipt) {
-		return func(c *receipt) {
-			m := &c.Model.Figures
-			m.SampleBytes, m.WordEntropy, m.Compression = bytes, entropy, compression
-		}
-	}
+	wantMalformed(t, modelCall(), `
+		nonHumanIdentityProven true
+		probabilistic false
+		exp 1772366999
+		owner ""
+		agent ""
+		agent "LONG"
+		request_id ""
+		chain.session_id ""
+		event_id ""
+		runtime_id ""
+		keyCustody ""
+		policy_id ""
+		inputs_commitment "`+strings.ToUpper(hash)+`"
+		constraints_commitment "TAG"
+		llm_commitment ""
+		output_clean_hash ""
+		output_transport_hash ""
+		chain.sequence_number 0
+		chain.sequence_number 0; chain.previous_receipt_hash "HASH"
+		chain.previous_receipt_hash "HASH"
+		chain.sequence_number 2
+		chain.sequence_number 2; chain.previous_receipt_hash "x"
+		model_call null
+		closing {"reason":"ended"}
+		action_type "compose_post"
+		action_type "other"
+		outcome "other"
+		outcome "not_measured"
+		model_call.unread "behind"
+		timing {}
+		timing.llm_end_ms 1772366398009
+		timing.response_sent_ms 1772366397999
+		timing.response_sent_ms 1772366404901
+		challenge {}
+		challenge {"challenge_nonce":"n","commitment_revealed":true}
+		challenge {"challenge_nonce":"n","commitment_hash":"TAG"}
+		session.opened_ms 0
+		session.calls_observed 4
+		session.bytes_out_observed 901
+		session.calls_observed -1
+		session.bytes_out_observed -1
+		relayed [CALL]
+		relayed_count 1
+		relayed [CALL,CALL,CALL,CALL]; relayed_count 3
+		relayed [CALL,CALL,CALL,CALL,CALL]; relayed_count 5
+		relayed [{"host":"h"}]; relayed_count 1
+		relayed [{"tool":"t"}]; relayed_count 1
+		relayed [{"host":"h","tool":"t","arguments":"a text"}]; relayed_count 1
+		model_call.host ""
+		model_call.api ""
+		model_call.rule ""
+		model_call.model "LONG"
+		model_call.answered_by "LONG"
+		outcome "not_measured"; model_call.unread "LONG"
+		model_call.status 99
+		model_call.status 1000
+		model_call.tool_calls []
+		model_call.tool_calls.0.id "call_1"
+		model_call.tool_calls.0.arguments "{}"
+		model_call.returned_calls ["call_1"]
+		model_call.returned_calls ["TAG","TAG"]
+		model_call.returned_calls [""]
+		model_call.hosted_tools ["a","a","a","a","a","a","a","a","a"]
+		model_call.probe {"answer":"TAG"}
+		model_call.probe {"id":"p","answer":"42"}
+		FIGS.duration_ms {"state":"","value":1}
+		FIGS.duration_ms {"state":"proven","value":1}
+		FIGS.duration_ms {"state":"declared","value":1}
+		FIGS.duration_ms {"state":"estimated","value":1}
+		FIGS.duration_ms {"state":"observed","value":-1}
+		FIGS.duration_ms {"state":"not_measured","value":1}
+		FIGS.output_tokens {"state":"observed","value":1}
+		FIGS.depth {"state":"observed","value":1}
+		FIGS.hosted_calls {"state":"observed","value":1}
+		FIGS.sample_bytes {"state":"observed","value":4095}; FIGS.word_entropy_millibits NONE; FIGS.compression_permille NONE
+		FIGS.sample_bytes NONE; FIGS.compression_permille NONE
+		FIGS.sample_bytes NONE; FIGS.word_entropy_millibits NONE
+	`)
+	wantMalformed(t, post(), `
+		post.binding_hash ""
+		post.artifacts []
+		post.artifacts.0.hash ""
+		post.artifacts.0.name ""
+		post.artifacts [{"name":"a","hash":"HASH"},{"name":"a","hash":"HASH"}]
+		post.status 99
+		post.status 1000
+		outcome "cut"
+		action_type "generic"
+	`)
+	wantMalformed(t, closing(), `closing.reason "other"`)
 	for name, spoil := range map[string]func(*receipt){
-		"a proof":          func(c *receipt) { c.NonHumanIdentityProven = true },
-		"certain":          func(c *receipt) { c.Probabilistic = false },
-		"another lifetime": func(c *receipt) { c.Expires-- },
 		"nothing observed": func(c *receipt) { c.Observed = nil },
-		"more observed": func(c *receipt) {
-			c.Observed = append(slices.Clone(c.Observed), "model_call.model")
-		},
-		"less observed":                   func(c *receipt) { c.Observed = c.Observed[1:] },
-		"no owner":                        func(c *receipt) { c.Owner = "" },
-		"no agent":                        func(c *receipt) { c.Agent = "" },
-		"a long agent":                    func(c *receipt) { c.Agent = long },
-		"no request":                      func(c *receipt) { c.RequestID = "" },
-		"no session":                      func(c *receipt) { c.Chain.SessionID = "" },
-		"no event":                        func(c *receipt) { c.EventID = "" },
-		"no runtime":                      func(c *receipt) { c.RuntimeID = "" },
-		"no custody":                      func(c *receipt) { c.KeyCustody = "" },
-		"no policy":                       func(c *receipt) { c.PolicyID = "" },
-		"a commitment in capitals":        func(c *receipt) { c.InputsCommitment = strings.ToUpper(hash) },
-		"a short commitment":              func(c *receipt) { c.ConstraintsCommitment = tag },
-		"no commitment":                   func(c *receipt) { c.LLMCommitment = "" },
-		"no clean output":                 func(c *receipt) { c.OutputCleanHash = "" },
-		"no transported output":           func(c *receipt) { c.OutputTransportHash = "" },
-		"number 0":                        func(c *receipt) { c.Chain.SequenceNumber = 0 },
-		"number 0, after another":         func(c *receipt) { c.Chain.SequenceNumber, c.Chain.PreviousReceiptHash = 0, hash },
-		"the first with one before it":    func(c *receipt) { c.Chain.PreviousReceiptHash = hash },
-		"the second with none":            func(c *receipt) { c.Chain.SequenceNumber = 2 },
-		"one before it that is none":      func(c *receipt) { c.Chain.SequenceNumber, c.Chain.PreviousReceiptHash = 2, "x" },
-		"about nothing":                   func(c *receipt) { c.Model = nil; c.Observed = interaction.ObservedOf(*c) },
-		"about two":                       func(c *receipt) { c.Closing = closing().Closing },
-		"a post's action":                 func(c *receipt) { c.ActionType = interaction.ActionComposePost },
-		"another action":                  func(c *receipt) { c.ActionType = "other" },
-		"another outcome":                 func(c *receipt) { c.Outcome = "other" },
-		"not measured, and no reason":     func(c *receipt) { c.Outcome = interaction.OutcomeNotMeasured },
-		"a reason, and complete":          func(c *receipt) { c.Model.Unread = "behind" },
-		"no time":                         func(c *receipt) { c.Timing = interaction.Timing{} },
-		"an end before the start":         func(c *receipt) { c.Timing.LLMEnd = c.Timing.LLMStart - 1 },
-		"sent before it came":             func(c *receipt) { c.Timing.ResponseSent = c.Timing.RequestReceived - 1 },
-		"signed before it was over":       func(c *receipt) { c.Timing.ResponseSent += 5000 },
-		"a challenge without nonce":       challenge(interaction.ChallengeRef{}),
-		"nothing to reveal":               challenge(interaction.ChallengeRef{ChallengeNonce: "n", CommitmentRevealed: true}),
-		"committed to no hash":            challenge(interaction.ChallengeRef{ChallengeNonce: "n", CommitmentHash: tag}),
-		"no opening":                      func(c *receipt) { c.Session.OpenedMS = 0 },
-		"more calls observed":             func(c *receipt) { c.Session.CallsObserved = c.Session.Calls + 1 },
-		"more bytes observed":             func(c *receipt) { c.Session.BytesOutObserved = c.Session.BytesOut + 1 },
-		"calls below nought":              func(c *receipt) { c.Session.CallsObserved = -1 },
-		"bytes below nought":              func(c *receipt) { c.Session.BytesOutObserved = -1 },
-		"relayed, and not counted":        relayed(1, 0),
-		"relayed calls that are not said": relayed(0, 1),
-		"more relayed than counted":       relayed(interaction.MaxRelayed, interaction.MaxRelayed-1),
-		"too many relayed":                relayed(interaction.MaxRelayed+1, interaction.MaxRelayed+1),
-		"relayed by no tool": func(c *receipt) {
-			c.Relayed, c.RelayedCount = []interaction.RelayedCall{{Host: "h"}}, 1
-		},
-		"relayed to nobody": func(c *receipt) {
-			c.Relayed, c.RelayedCount = []interaction.RelayedCall{{Tool: "t"}}, 1
-		},
-		"relayed with a text": func(c *receipt) {
-			c.Relayed, c.RelayedCount = []interaction.RelayedCall{{Host: "h", Tool: "t", Arguments: "a text"}}, 1
-		},
-		"no host":                   func(c *receipt) { c.Model.Host = "" },
-		"no API":                    func(c *receipt) { c.Model.API = "" },
-		"no rule":                   func(c *receipt) { c.Model.Rule = "" },
-		"a long model":              func(c *receipt) { c.Model.Model = long },
-		"a long answerer":           func(c *receipt) { c.Model.AnsweredBy = long },
-		"a long reason":             func(c *receipt) { c.Outcome, c.Model.Unread = interaction.OutcomeNotMeasured, long },
-		"a status below HTTP's":     func(c *receipt) { c.Model.Status = 99 },
-		"a status above HTTP's":     func(c *receipt) { c.Model.Status = 1000 },
-		"a call that is not said":   func(c *receipt) { c.Model.ToolCalls = nil },
-		"an id that is no tag":      func(c *receipt) { c.Model.ToolCalls[0].ID = "call_1" },
-		"arguments that are no tag": func(c *receipt) { c.Model.ToolCalls[0].Arguments = `{"q":"x"}` },
-		"a result that is no tag":   func(c *receipt) { c.Model.ReturnedCalls = []string{"call_1"} },
-		"a result twice":            func(c *receipt) { c.Model.ReturnedCalls = []string{tag, tag} },
-		"a result without tag":      func(c *receipt) { c.Model.ReturnedCalls = []string{""} },
+		"more observed":    func(c *receipt) { c.Observed = append(c.Observed, "model_call.model") },
+		"less observed":    func(c *receipt) { c.Observed = c.Observed[1:] },
 		"too many results": func(c *receipt) {
 			for i := range interaction.MaxReturned {
 				c.Model.ReturnedCalls = append(c.Model.ReturnedCalls, evidence.HashBytes([]byte{byte(i)})[:32])
 			}
 		},
-		"too many hosted tools": func(c *receipt) {
-			c.Model.HostedTools = slices.Repeat([]string{"web"}, interaction.MaxHosted+1)
-		},
-		"a probe without id":        func(c *receipt) { c.Model.Probe = &interaction.Probe{Answer: tag} },
-		"a probe's text":            func(c *receipt) { c.Model.Probe = &interaction.Probe{ID: "p", Answer: "42"} },
-		"a figure of no state":      figure(duration, f{"", 1}),
-		"a figure of another state": figure(duration, f{"proven", 1}),
-		"a declared duration":       figure(duration, interaction.Declared(1)),
-		"an estimated duration":     figure(duration, interaction.Estimated(1)),
-		"a duration below nought":   figure(duration, interaction.Observed(-1)),
-		"not measured, and a value": figure(duration, f{interaction.StateNotMeasured, 1}),
-		"tokens that were observed": figure(tokens, interaction.Observed(1)),
-		"a depth that was observed": figure(depth, interaction.Observed(1)),
-		"hosted calls observed":     figure(hosted, interaction.Observed(1)),
-		"a little sample":           sample(interaction.Observed(interaction.MinSample-1), none, none),
-		"the entropy of nothing":    sample(none, interaction.Observed(1), none),
-		"the size of nothing":       sample(none, none, interaction.Observed(1)),
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := modelCall()
-			c.Model.ReturnedCalls = slices.Clone(c.Model.ReturnedCalls)
-			if _, err := sign(t, c); err != nil {
-				t.Fatal(err)
-			}
-			spoil(&c)
-			_, err := sign(t, c)
-			wantCode(t, err, "artifact_malformed")
-		})
-	}
-	for name, spoil := range map[string]func(*receipt){
-		"no binding":         func(c *receipt) { c.Post.BindingHash = "" },
-		"no artifacts":       func(c *receipt) { c.Post.Artifacts = nil },
-		"one without a hash": func(c *receipt) { c.Post.Artifacts[0].Hash = "" },
-		"one without a name": func(c *receipt) { c.Post.Artifacts[0].Name = "" },
-		"one twice":          func(c *receipt) { c.Post.Artifacts = slices.Repeat(c.Post.Artifacts, 2) },
 		"too many artifacts": func(c *receipt) {
+			*c = post()
 			for i := range interaction.MaxNamed {
 				c.Post.Artifacts = append(c.Post.Artifacts, interaction.NamedArtifact{Name: string(rune('a' + i)), Hash: hash})
 			}
 		},
-		"a status below HTTP's": func(c *receipt) { c.Post.Status = 99 },
-		"a status above HTTP's": func(c *receipt) { c.Post.Status = 1000 },
-		"a model's outcome":     func(c *receipt) { c.Outcome = interaction.OutcomeCut },
-		"a model call's action": func(c *receipt) { c.ActionType = interaction.ActionGeneric },
 	} {
-		t.Run("a post: "+name, func(t *testing.T) {
-			c := post()
-			c.Post.Artifacts = slices.Clone(c.Post.Artifacts)
+		t.Run(name, func(t *testing.T) {
+			c := modelCall()
 			spoil(&c)
 			_, err := sign(t, c)
 			wantCode(t, err, "artifact_malformed")
+			if err == nil || !strings.Contains(err.Error(), "interaction-receipt+jwt") {
+				t.Errorf("%v does not say what is malformed", err)
+			}
 		})
-	}
-	c := closing()
-	c.Closing.Reason = "other"
-	_, err := sign(t, c)
-	wantCode(t, err, "artifact_malformed")
-	if err == nil || !strings.Contains(err.Error(), "interaction-receipt+jwt") {
-		t.Errorf("%v does not say what is malformed", err)
 	}
 }
 
@@ -201,65 +197,44 @@ func TestFiguresOfAnotherState(t *testing.T) {
 }
 
 func TestClaimsThatAreTaken(t *testing.T) {
-	ms := noon.UnixMilli()
-	action := func(to string) func(*receipt) { return func(c *receipt) { c.ActionType = to } }
-	outcome := func(to string) func(*receipt) { return func(c *receipt) { c.Outcome = to } }
-	status := func(to int64) func(*receipt) {
-		return func(c *receipt) {
-			if c.Model != nil {
-				c.Model.Status = to
-			} else {
-				c.Post.Status = to
-			}
-		}
-	}
-	challenge := func(r interaction.ChallengeRef) func(*receipt) { return func(c *receipt) { c.Challenge = &r } }
-	reason := func(to string) func(*receipt) { return func(c *receipt) { c.Closing.Reason = to } }
-	for _, tt := range []struct {
-		name string
-		of   func() receipt
-		edit func(*receipt)
-	}{
-		{"a generic call", modelCall, action(interaction.ActionGeneric)},
-		{"an answer to a challenge", modelCall, action(interaction.ActionChallengeResponse)},
-		{"a confidential call", modelCall, action(interaction.ActionConfidentialCall)},
-		{"failed", modelCall, outcome(interaction.OutcomeFailed)},
-		{"unfinished", modelCall, outcome(interaction.OutcomeUnfinished)},
-		{"cut", modelCall, outcome(interaction.OutcomeCut)},
-		{"indeterminate", modelCall, outcome(interaction.OutcomeIndeterminate)},
-		{"not measured", modelCall, func(c *receipt) {
-			c.Outcome, c.Model.Unread = interaction.OutcomeNotMeasured, "behind"
-		}},
-		{"failed and not read", modelCall, func(c *receipt) {
-			c.Outcome, c.Model.Unread = interaction.OutcomeFailed, "behind"
-		}},
-		{"no status", modelCall, status(0)},
-		{"the least status", modelCall, status(100)},
-		{"the last status", modelCall, status(999)},
-		{"a post that failed", post, outcome(interaction.OutcomeFailed)},
-		{"an indeterminate post", post, outcome(interaction.OutcomeIndeterminate)},
-		{"a post without status", post, status(0)},
-		{"a post's least status", post, status(100)},
-		{"a post's last status", post, status(999)},
-		{"an end by shutdown", closing, reason(interaction.ClosedShutdown)},
-		{"an end that was lost", closing, reason(interaction.ClosedLost)},
-		{"all at one time", modelCall, func(c *receipt) {
-			c.Timing = interaction.Timing{RequestReceived: ms, LLMStart: ms, LLMEnd: ms, ResponseSent: ms}
-		}},
-		{"a challenge", modelCall, challenge(interaction.ChallengeRef{ChallengeNonce: "n"})},
-		{"a commitment", modelCall, challenge(interaction.ChallengeRef{ChallengeNonce: "n", CommitmentHash: hash})},
-		{"nothing counted", modelCall, func(c *receipt) { c.Session = interaction.SessionTotals{OpenedMS: 1} }},
-		{"a call without tags", modelCall, func(c *receipt) { c.Model.ToolCalls = []interaction.ToolCall{{}} }},
-		{"tokens not measured", modelCall, func(c *receipt) { c.Model.Figures.OutputTokens = interaction.NotMeasured }},
-		{"the least sample", modelCall, func(c *receipt) { c.Model.Figures.SampleBytes.Value = interaction.MinSample }},
+	for lines, of := range map[string]receipt{
+		`action_type "generic"
+		action_type "challenge_response"
+		action_type "confidential_llm_call"
+		outcome "failed"
+		outcome "unfinished"
+		outcome "cut"
+		outcome "indeterminate"
+		outcome "not_measured"; model_call.unread "behind"
+		outcome "failed"; model_call.unread "behind"
+		model_call.status 0
+		model_call.status 100
+		model_call.status 999
+		timing {"request_received_ms":1,"llm_start_ms":1,"llm_end_ms":1,"response_sent_ms":1}
+		challenge {"challenge_nonce":"n"}
+		challenge {"challenge_nonce":"n","commitment_hash":"HASH"}
+		session {"opened_ms":1}
+		model_call.tool_calls [{}]
+		FIGS.output_tokens {"state":"not_measured"}
+		FIGS.sample_bytes {"state":"observed","value":4096}`: modelCall(),
+		`outcome "completed"
+		outcome "failed"
+		outcome "indeterminate"
+		post.status 0
+		post.status 100
+		post.status 999`: post(),
+		`closing.reason "ended"
+		closing.reason "shutdown"
+		closing.reason "lost"`: closing(),
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			c := tt.of()
-			tt.edit(&c)
-			if _, err := sign(t, observed(c)); err != nil {
-				t.Error(err)
-			}
-		})
+		for line := range strings.SplitSeq(lines, "\n") {
+			t.Run(line, func(t *testing.T) {
+				token, err := sign(t, observed(edited(t, of, line)))
+				check.Must(t, err)
+				_, err = evidence.UnverifiedClaims(interaction.Kind, token)
+				check.Must(t, err)
+			})
+		}
 	}
 }
 

@@ -129,7 +129,6 @@ type figureKind struct {
 	states  []string
 }
 
-// kinds groups all figures by their possible states.
 func (f *ModelFigures) kinds() [3]figureKind {
 	return [3]figureKind{
 		{[]*Figure{

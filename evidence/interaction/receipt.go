@@ -2,6 +2,7 @@ package interaction
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
@@ -186,55 +187,28 @@ type SessionTotals struct {
 	BytesOutObserved int64 `json:"bytes_out_observed"` // of the read ones
 }
 
-// The observed claims, by the subject of a receipt.
+// The observed claims of every receipt, and those of a model call.
 var (
-	observedOfAll = []string{
-		"chain", "constraints_commitment", "event_id", "inputs_commitment", "llm_commitment", "outcome", "output_clean_hash",
-		"output_transport_hash",
-		"policy_id", "relayed", "relayed_count", "request_id", "session", "timing",
-	}
-	observedOfModel = []string{
-		"model_call.api", "model_call.hosted_tools", "model_call.host", "model_call.returned_calls", "model_call.rule",
-		"model_call.status",
-		"model_call.streamed", "model_call.tool_calls",
-	}
-)
-
-// observedNames are the sorted names for one subject, without and with a challenge.
-type observedNames struct{ plain, challenged []string }
-
-func observedWith(about ...string) (n observedNames) {
-	n.plain = slices.Concat(observedOfAll, about)
-	n.challenged = slices.Concat(n.plain, []string{"challenge"})
-	slices.Sort(n.plain)
-	slices.Sort(n.challenged)
-	return n
-}
-
-// Sorted once: every receipt needs them twice.
-var (
-	namesOfModel   = observedWith(observedOfModel...)
-	namesOfPost    = observedWith("post")
-	namesOfClosing = observedWith("closing")
-	namesOfOther   = observedWith()
+	observedOfAll = strings.Fields(`chain constraints_commitment event_id inputs_commitment llm_commitment outcome
+		output_clean_hash output_transport_hash policy_id relayed relayed_count request_id session timing`)
+	observedOfModel = strings.Fields(`model_call.api model_call.hosted_tools model_call.host model_call.returned_calls
+		model_call.rule model_call.status model_call.streamed model_call.tool_calls`)
 )
 
 // ObservedOf returns the value of Observed for a receipt like c.
-func ObservedOf(c Receipt) []string { return slices.Clone(observedOf(&c)) }
-
-// observedOf is ObservedOf without a copy. Do not change it.
-func observedOf(c *Receipt) []string {
-	names := namesOfOther
+func ObservedOf(c Receipt) []string {
+	names := slices.Clone(observedOfAll)
 	switch {
 	case c.Model != nil:
-		names = namesOfModel
+		names = append(names, observedOfModel...)
 	case c.Post != nil:
-		names = namesOfPost
+		names = append(names, "post")
 	case c.Closing != nil:
-		names = namesOfClosing
+		names = append(names, "closing")
 	}
 	if c.Challenge != nil {
-		return names.challenged
+		names = append(names, "challenge")
 	}
-	return names.plain
+	slices.Sort(names)
+	return names
 }

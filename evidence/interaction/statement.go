@@ -65,21 +65,6 @@ func checkStatement(s *Statement) error {
 	)
 }
 
-// OpenStatement opens a statement of any age with the certificates of the second of its iat. It refuses everything
-// revoked since. now is today's time.
-func OpenStatement(trust *evidence.PastTrust, want evidence.Expected, token string,
-	now time.Time) (evidence.Opened[Statement], error) {
-	claims, err := evidence.UnverifiedClaims(StatementKind, token)
-	if err != nil {
-		return evidence.Opened[Statement]{}, err
-	}
-	verifier, err := trust.At(time.Unix(claims.IssuedAt, 0), now)
-	if err != nil {
-		return evidence.Opened[Statement]{}, err
-	}
-	return evidence.Open(verifier, StatementKind, token, want)
-}
-
 // States refuses every document but the statement's. documentHash is the hash of its canonical JSON without its
 // signature member.
 func (s Statement) States(kind, documentHash string) error {

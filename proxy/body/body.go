@@ -59,7 +59,6 @@ func NewStore(l Limits, dir string) *Store {
 	}
 }
 
-// budget counts the bytes of one kind.
 type budget struct {
 	kind  string
 	limit int64
@@ -91,7 +90,6 @@ func (s *Share) Free() {
 	s.taken = 0
 }
 
-// metered takes each byte that it reads from a share.
 type metered struct {
 	io.Reader
 	share *Share

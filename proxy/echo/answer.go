@@ -18,7 +18,6 @@ var hiding = []string{"Accept-Encoding", "Grpc-Accept-Encoding", "Connect-Accept
 // and set Accept-Encoding to identity.
 func Hides(name string) bool { return slices.Contains(hiding, name) }
 
-// encodings are the headers that announce compression.
 var encodings = []string{"Content-Encoding", "Grpc-Encoding", "Connect-Content-Encoding"}
 
 // Guard searches an answer. It refuses (answer_withheld) a compressed answer, and one with the secret in its header or

@@ -57,7 +57,6 @@ func (s *Secret) inRun(run []byte) bool {
 	return false
 }
 
-// withoutZeros removes the zeros of UTF-16 and UTF-32.
 func withoutZeros(text []byte) []byte {
 	if bytes.IndexByte(text, 0) < 0 {
 		return text
@@ -148,7 +147,6 @@ func unescapeJSON(text []byte) []byte {
 	return plain
 }
 
-// unescapePercent decodes percent-encoding (RFC 3986 section 2.1).
 func unescapePercent(text []byte) []byte {
 	plain := make([]byte, 0, len(text))
 	for i := 0; i < len(text); i++ {
@@ -162,7 +160,6 @@ func unescapePercent(text []byte) []byte {
 	return plain
 }
 
-// hexAt reads n hexadecimal digits at i.
 func hexAt(text []byte, i, n int) (uint64, bool) {
 	if i+n > len(text) {
 		return 0, false

@@ -80,7 +80,6 @@ func byLength(a, b []byte) int { return len(a) - len(b) }
 // placeholders are passwords that mark the user as the token: GitHub's and Toggl's.
 var placeholders = []string{"x-oauth-basic", "api_token"}
 
-// split returns the secret parts of a header's value.
 func split(prefix, secret string, half Half) ([]string, error) {
 	scheme, token, _ := strings.Cut(prefix+secret, " ")
 	if token = strings.TrimLeft(token, " "); prefix != "" || len(token) < MinLength {
@@ -118,7 +117,6 @@ func split(prefix, secret string, half Half) ([]string, error) {
 		MinLength)
 }
 
-// halves returns the secret parts of a Basic credential for an explicit half.
 func halves(token, user, password string, half Half) ([]string, error) {
 	out := []string{token}
 	if half != Password {

@@ -39,7 +39,6 @@ type Call struct {
 	Receipt func() (*Receipt, error)
 }
 
-// usage counts tokens as the provider does.
 type usage struct {
 	Input  int64 `json:"inputTokens"`
 	Output int64 `json:"outputTokens"`
@@ -149,7 +148,6 @@ func (o *output) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// read reads a piece of the model's answer.
 func (o *output) read() {
 	n, err := o.from.Read(o.piece[:])
 	if n > 0 {
@@ -176,7 +174,6 @@ func (o *output) gone() error {
 	return upstream.Classify(o.request.Context().Err())
 }
 
-// take adds a piece of the model's answer.
 func (o *output) take(p []byte) error {
 	if o.events {
 		if _, err := o.reader.Write(p); err != nil {
@@ -196,7 +193,6 @@ func (o *output) take(p []byte) error {
 	return o.call.Take(cap(o.held) - before)
 }
 
-// say passes on a piece of text.
 func (o *output) say(k inference.Kind, text string) {
 	switch k {
 	case inference.KindRefusal:
@@ -226,7 +222,6 @@ func (o *output) say(k inference.Kind, text string) {
 	o.failed = o.call.Take(o.text.Cap() - before)
 }
 
-// conclude ends the answer to the agent after the model's.
 func (o *output) conclude() {
 	if !o.events {
 		if o.reader.Whole(o.held) != nil {
@@ -309,7 +304,6 @@ func marshal(v any) ([]byte, error) {
 	return json2.Marshal(v, jsonv1.OmitEmptyWithLegacySemantics(true))
 }
 
-// event queues an event for the agent.
 func (o *output) event(name string, data any) {
 	raw, err := marshal(data)
 	if err != nil {

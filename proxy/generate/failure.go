@@ -44,7 +44,6 @@ func (f *Failure) Document() []byte {
 	return raw
 }
 
-// failureOf reads an error answer.
 func failureOf(status int, header http.Header, body []byte) error {
 	f := &Failure{Status: status}
 	f.Code, f.Message = readFailure(body)

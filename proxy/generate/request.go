@@ -62,13 +62,11 @@ func Read(body []byte) (*Request, error) {
 // Put asks for a probe's prompt. The temperature is 0, so that the model answers it alike each time.
 func (r *Request) Put(prompt string) { r.Prompt, r.Temperature = prompt, new(float64) }
 
-// message is a message of a chat, or of the Messages API.
 type message struct {
 	Role    string `json:"role"`
 	Content string `json:"content"`
 }
 
-// asked has the members of all three APIs' requests.
 type asked struct {
 	Model         string         `json:"model"`
 	Messages      []message      `json:"messages,omitzero"`
@@ -88,7 +86,6 @@ type streamOptions struct {
 	IncludeUsage bool `json:"include_usage"`
 }
 
-// to translates r into the header and body of a request to a model's API.
 func (r *Request) to(m Model) (http.Header, []byte, error) {
 	tokens := m.MaxTokens
 	if r.MaxTokens != nil {

@@ -96,13 +96,11 @@ func ambiguous(format string, args ...any) error {
 	return refusal.New("message_ambiguous", "the document "+format, args...)
 }
 
-// document resolves fragments.
 type document struct {
 	fragments map[string]ast.SelectionSet
 	selected  int // counted against maxSelected
 }
 
-// fields returns the top-level fields of an operation.
 func (d *document) fields(top ast.SelectionSet) ([]string, error) {
 	var fields []string
 	known := make(map[string]bool)

@@ -108,7 +108,6 @@ func parseQuery(query string) (map[string]string, error) {
 	return one, nil
 }
 
-// operations reads the request's document.
 func (p *parameters) operations() ([]Operation, error) {
 	for _, m := range p.extensions {
 		if strings.EqualFold(m.Name, "persistedQuery") { // even beside a document: the server may use the hash

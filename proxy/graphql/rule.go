@@ -26,7 +26,6 @@ type Rule struct {
 	Fields []string
 }
 
-// maxNamed bounds the fields of one rule.
 const maxNamed = 60
 
 var fieldName = regexp.MustCompile(`^[_A-Za-z][_0-9A-Za-z]{0,127}$`)

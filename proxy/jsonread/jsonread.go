@@ -78,7 +78,6 @@ func Strict(text []byte, keep int) (Object, error) { return read(text, true, kee
 // an answer that it does not understand.
 func Lenient(text []byte, keep int) (Object, error) { return read(text, false, keep) }
 
-// reader reads one JSON text.
 type reader struct {
 	text   []byte
 	dec    *jsontext.Decoder
@@ -177,7 +176,6 @@ func (r *reader) object(keep, depth int) (out Object, err error) {
 	return out, err
 }
 
-// value reads a value, and returns the members of an object.
 func (r *reader) value(keep, depth int) (Object, error) {
 	switch kind := r.dec.PeekKind(); {
 	case kind == '{' && (r.strict || keep > 0):
@@ -204,7 +202,6 @@ func (r *reader) list(depth int) error {
 	return err
 }
 
-// open reads the beginning of an object or a list.
 func (r *reader) open(depth int) error {
 	if depth > MaxDepth {
 		return fmt.Errorf("%w: it is nested deeper than %d levels", ErrMalformed, MaxDepth)

@@ -2,6 +2,7 @@ package match
 
 import (
 	"cmp"
+	"encoding/hex"
 	"net/url"
 	"regexp"
 	"strings"
@@ -91,10 +92,11 @@ func checkEscapes(path string) error {
 		case c == '\\' || c <= ' ' || c == 0x7f || c >= 0x80:
 			return ambiguousPath(path, "has a character that must be escaped")
 		case c == '%':
-			if i+2 >= len(path) || !isHex(path[i+1]) || !isHex(path[i+2]) {
+			v, err := hex.DecodeString(path[i+1 : min(i+3, len(path))])
+			if err != nil || len(v) != 1 {
 				return ambiguousPath(path, "has a broken escape")
 			}
-			d := unhex(path[i+1])<<4 | unhex(path[i+2])
+			d := v[0]
 			if isUnreserved(d) || d == '\\' || d < ' ' || d == 0x7f {
 				return ambiguousPath(path, "escapes a character that needs no escape or has no place in a path")
 			}
@@ -108,20 +110,6 @@ func checkEscapes(path string) error {
 		return ambiguousPath(path, "escapes bytes that are no UTF-8")
 	}
 	return nil
-}
-
-func isHex(c byte) bool {
-	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
-}
-
-func unhex(c byte) byte {
-	switch {
-	case c >= 'a':
-		return c - 'a' + 10
-	case c >= 'A':
-		return c - 'A' + 10
-	}
-	return c - '0'
 }
 
 func isUnreserved(c byte) bool {

@@ -5,7 +5,6 @@ import (
 	"strings"
 )
 
-// node is a segment in a tree of patterns.
 type node struct {
 	literal map[string]*node
 	param   *node
@@ -13,7 +12,6 @@ type node struct {
 	rest    *Endpoint // of a pattern that ends here with **
 }
 
-// add adds a pattern for target.
 func (n *node) add(pattern string, target *Endpoint) error {
 	if !strings.HasPrefix(pattern, "/") {
 		return fmt.Errorf("the path pattern %q does not begin with /", pattern)
@@ -54,16 +52,12 @@ func set(at **Endpoint, target *Endpoint, pattern string) error {
 	return nil
 }
 
-// find returns the endpoint of the most literal matching pattern, or nil.
 func (n *node) find(segments []string) *Endpoint {
 	if n == nil {
 		return nil
 	}
 	if len(segments) == 0 {
-		if n.end != nil {
-			return n.end
-		}
-		return nil
+		return n.end
 	}
 	if next := n.literal[segments[0]]; next != nil {
 		if r := next.find(segments[1:]); r != nil {

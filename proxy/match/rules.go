@@ -96,7 +96,6 @@ type methods struct {
 	about    []*Rule              // with a kind
 }
 
-// guard is a guarded endpoint and the rule that made it so.
 type guard struct {
 	rule *Rule
 	to   *Endpoint

@@ -98,7 +98,6 @@ func (n *Relay) Ask(ctx context.Context, s *session.Session, method, target stri
 	return n.o.Client.Relay(ctx, method, target, nil, "") // public
 }
 
-// post makes a request that names the calling agent.
 func (n *Relay) post(ctx context.Context, s *session.Session, path string, body []byte) ([]byte, error) {
 	token, err := n.token(ctx, s, http.MethodPost, path, body)
 	if err != nil {
@@ -141,7 +140,6 @@ func (n *Relay) issue(ctx context.Context, s *session.Session, body []byte) ([]b
 	return answer, nil
 }
 
-// commitment is a request to commit, or to reveal.
 type commitment struct {
 	Nonce    string         `json:"challenge_nonce"`
 	Hash     *string        `json:"commitment_hash"`
@@ -149,7 +147,6 @@ type commitment struct {
 	Strategy jsontext.Value `json:"strategy"`
 }
 
-// hash returns the committed hash, or the hash of a revealed strategy.
 func (c commitment) hash() (hash string, revealed bool, err error) {
 	switch {
 	case !isName(c.Nonce):

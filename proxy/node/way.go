@@ -91,7 +91,6 @@ func (n *Relay) Send(s *session.Session, r *http.Request) (*http.Response, error
 	return n.o.Client.Send(r.Context(), r.Method, path, h, text, token)
 }
 
-// token signs who makes one request.
 func (n *Relay) token(ctx context.Context, s *session.Session, method, path string, text []byte) (string, error) {
 	token, err := n.o.Issuer.Issue(ctx, interaction.Caller{
 		Agent: n.o.Agent, Owner: n.o.Owner, Session: s.ID, EventID: s.Event.ID,

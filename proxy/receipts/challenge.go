@@ -8,13 +8,11 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// challenge is the challenge that the session's agent must answer.
 type challenge struct {
 	ref    *interaction.ChallengeRef // nil if there is none; replaced, never changed
 	probes map[string]string         // unsent prompts by id
 }
 
-// open reports whether the agent has not answered yet.
 func (c challenge) open() bool { return c.ref != nil && !c.ref.CommitmentRevealed }
 
 // Challenged replaces the session's challenge and probes (prompts by id), unless the challenge is the same: its used

@@ -11,6 +11,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/receipts"
+	"github.com/actionproof/mediator/test/check"
 )
 
 var (
@@ -79,11 +80,7 @@ func TestChallengeAsACallIsSent(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
 	c.Challenged("n1", nil)
-	rec := r.record("egress")
-	request, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:],
-		r.keeper.Measure(t.Context(), c))
-	must(t, err)
-	late := r.keeper.Model(c, receipts.ModelRequest{Record: rec, Rule: "model", Request: request, Body: []byte(hello)})
+	late := r.model(c, receipts.ModelRequest{})
 	c.Committed("n1", commitment)
 	must(t, late.Send(t.Context()))
 	late.EndModel(ledger.StateFailed, inference.Interaction{}, time.Time{})
@@ -109,11 +106,7 @@ func TestChallengeAfterACrash(t *testing.T) {
 
 func (r *rig) probe(c *receipts.Chain, id string) (*receipts.Call, error) {
 	r.Helper()
-	request, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:],
-		r.keeper.Measure(context.Background(), c))
-	must(r, err)
-	call := r.keeper.Model(c,
-		receipts.ModelRequest{Record: r.record("egress"), Rule: "model", Probe: id, Request: request, Body: []byte(hello)})
+	call := r.model(c, receipts.ModelRequest{Probe: id})
 	return call, call.Send(context.Background())
 }
 
@@ -121,12 +114,12 @@ func (r *rig) probe(c *receipts.Chain, id string) (*receipts.Call, error) {
 func TestProbes(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
-	if _, err := c.Probe("p1"); code(err) != "not_found" {
+	if _, err := c.Probe("p1"); check.CodeOf(err) != "not_found" {
 		t.Errorf("without a challenge: %v", err)
 	}
 	c.Challenged("n0", map[string]string{"old": "Q"})
 	c.Challenged("n1", map[string]string{"p1": "Q1", "p2": "Q2", "p3": "Q3", "p4": "Q4"})
-	if _, err := r.probe(c, "old"); code(err) != "not_found" {
+	if _, err := r.probe(c, "old"); check.CodeOf(err) != "not_found" {
 		t.Errorf("of the challenge before: %v", err)
 	}
 	for _, tt := range []struct{ id, answer string }{{"p1", "The  Answer is\n42."}, {"p2", "the answer is 42"},
@@ -139,7 +132,7 @@ func TestProbes(t *testing.T) {
 		call.Answered(tt.answer)
 		call.EndModel(ledger.StateForwarded, inference.Interaction{}, time.Time{})
 		c.Challenged("n1", map[string]string{tt.id: "again"})
-		if _, err := r.probe(c, tt.id); code(err) != "not_found" {
+		if _, err := r.probe(c, tt.id); check.CodeOf(err) != "not_found" {
 			t.Errorf("%s once more: %v", tt.id, err)
 		}
 	}
@@ -168,11 +161,7 @@ func TestProbeIsSentOnce(t *testing.T) {
 	calls := make([]*receipts.Call, 8)
 	errs := make([]error, len(calls))
 	for i := range calls {
-		request, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:],
-			r.keeper.Measure(t.Context(), c))
-		must(t, err)
-		calls[i] = r.keeper.Model(c,
-			receipts.ModelRequest{Record: r.record("egress"), Rule: "model", Probe: "p1", Request: request, Body: []byte(hello)})
+		calls[i] = r.model(c, receipts.ModelRequest{Probe: "p1"})
 	}
 	var all sync.WaitGroup
 	for i, call := range calls {
@@ -187,7 +176,7 @@ func TestProbeIsSentOnce(t *testing.T) {
 	}
 	all.Wait()
 	for _, err := range errs {
-		if err != nil && code(err) != "not_found" {
+		if err != nil && check.CodeOf(err) != "not_found" {
 			t.Error(err)
 		}
 	}

@@ -69,9 +69,7 @@ func TestFigures(t *testing.T) {
 		t.Errorf("the first call: %+v", f)
 	}
 	// The same arguments in another spelling, through the mediator.
-	r.keeper.Relay(c,
-		receipts.Relayed{Host: "mcp.example.com:443", Tool: "look", Arguments: []byte(`{ "name": "Ada" }`),
-			Gave: r.keeper.Values(c, []byte(`{"content":[{"text":"order ord-4711 is open"}]}`))})
+	r.relay(c, `{ "name": "Ada" }`, `{"content":[{"text":"order ord-4711 is open"}]}`)
 	second := []string{first, assistant("I will look that up.", "call_1", `{"name":"Ada"}`),
 		result("call_1", `{"order":"ord-4711","items":3}`)}
 	two := r.say(c, asking(second...), asksFor("And now the items.", "call_2", `{"order":"ord-4711"}`))
@@ -132,36 +130,29 @@ func TestIDsThatAreTexts(t *testing.T) {
 	}
 }
 
-// TestDepthRelayed checks that calls which the agent makes by itself add no depth.
+// relay relays a call of the tool look.
+func (r *rig) relay(c *receipts.Chain, arguments, gave string) {
+	r.keeper.Relay(c, receipts.Relayed{Host: "mcp.example.com:443", Tool: "look", Arguments: []byte(arguments),
+		Gave: r.keeper.Values(c, []byte(gave))})
+}
+
+// TestDepthRelayed checks that calls which the agent makes by itself add no depth, and that a call by a model is one
+// step, however often the agent repeats it.
 func TestDepthRelayed(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
 	for i := range 5 {
-		r.keeper.Relay(c, receipts.Relayed{
-			Host: "mcp.example.com:443", Tool: "echo", Arguments: fmt.Appendf(nil, `{"text":"value-%d value-%d"}`, i, i+1),
-			Gave: r.keeper.Values(c, fmt.Appendf(nil, `"value-%d"`, i+1)),
-		})
+		r.relay(c, fmt.Sprintf(`{"text":"value-%d value-%d"}`, i, i+1), fmt.Sprintf(`"value-%d"`, i+1))
 	}
-	if f := r.say(c, hello, asksFor("I look.", "call_1", `{"text":"value-5"}`)).Model.Figures; f.DepthRelayed !=
-		interaction.Observed(0) {
-		t.Errorf("the path has the length %+v", f.DepthRelayed)
-	}
-}
-
-// TestDepthOfRepeatedCalls checks that a call made once is one step, however often the agent repeats it.
-func TestDepthOfRepeatedCalls(t *testing.T) {
-	r := newRig(t)
-	c := r.chain("ses_1")
-	arguments := `{"text":"value-1"}`
-	r.say(c, hello, asksFor("I look.", "call_1", arguments))
-	for range 5 { // the tool returns its input
-		r.keeper.Relay(c,
-			receipts.Relayed{Host: "mcp.example.com:443", Tool: "look", Arguments: []byte(arguments),
-				Gave: r.keeper.Values(c, []byte(arguments))})
-	}
-	if f := r.say(c, hello, asksFor("And on.", "call_2", arguments)).Model.Figures; f.DepthRelayed !=
-		interaction.Observed(1) {
-		t.Errorf("the path has the length %+v", f.DepthRelayed)
+	const arguments = `{"text":"value-5"}`
+	for i, want := range []int64{0, 1} {
+		f := r.say(c, hello, asksFor("I look.", fmt.Sprint("call_", i), arguments)).Model.Figures
+		if f.DepthRelayed != interaction.Observed(want) {
+			t.Errorf("the path has the length %+v, want %d", f.DepthRelayed, want)
+		}
+		for range 5 { // the tool returns its input
+			r.relay(c, arguments, arguments)
+		}
 	}
 }
 
@@ -285,9 +276,7 @@ func TestHostileNames(t *testing.T) {
 	}
 	named := r.record("egress")
 	named.Host = strings.Repeat("x", 200) + ".example.com:443"
-	request, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:], nil)
-	must(t, err)
-	a := r.keeper.Model(c, receipts.ModelRequest{Record: named, Rule: long, Request: request, Body: []byte(hello)})
+	a := r.model(c, receipts.ModelRequest{Record: named, Rule: long})
 	must(t, a.Send(t.Context()))
 	r.keeper.Relay(c, receipts.Relayed{Host: named.Host, Tool: "look"})
 	a.EndModel(ledger.StateFailed, inference.Interaction{}, time.Now())
@@ -315,12 +304,10 @@ func TestHostileNames(t *testing.T) {
 
 // BenchmarkReceipt measures a receipt beside its call: signed alone, and stored with many others.
 func BenchmarkReceipt(b *testing.B) {
-	request, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:], nil)
-	must(b, err)
-	observer := inference.Observe(request, time.Now(),
-		inference.Options{Key: contentKey[:], Now: time.Now, Take: func(int) bool {
-			return true
-		}, Free: func() {}})
+	request := read(b, hello, nil)
+	observer := inference.Observe(request, time.Now(), inference.Options{
+		Key: contentKey[:], Now: time.Now, Take: func(int) bool { return true }, Free: func() {},
+	})
 	in := observer.Interaction()
 	in.Head, in.Sent = time.Now(), time.Now()
 	for _, tt := range []struct {
@@ -342,8 +329,7 @@ func BenchmarkReceipt(b *testing.B) {
 				for range tt.atOnce {
 					rec := r.record("egress")
 					calls.Go(func() {
-						call := r.keeper.Model(c,
-							receipts.ModelRequest{Record: rec, Rule: "model", Request: request, Body: []byte(hello)})
+						call := r.model(c, receipts.ModelRequest{Record: rec, Request: request, Body: []byte(hello)})
 						must(b, call.Send(b.Context()))
 						call.EndModel(ledger.StateForwarded, in, time.Now())
 						if _, err := call.Receipt(b.Context()); err != nil {

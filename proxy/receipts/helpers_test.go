@@ -1,6 +1,7 @@
 package receipts_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,14 +38,6 @@ func must(t testing.TB, errs ...error) {
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func code(err error) string {
-	var coded interface{ Code() string }
-	if errors.As(err, &coded) {
-		return coded.Code()
-	}
-	return fmt.Sprint(err)
 }
 
 // switched is an issuer and a ledger that can fail.
@@ -172,6 +165,28 @@ func (r *rig) record(flow string) ledger.Record {
 	}
 }
 
+// read reads a request to a model.
+func read(t testing.TB, body string, m *inference.Measure) *inference.Request {
+	t.Helper()
+	request, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(body), contentKey[:], m)
+	must(t, err)
+	return request
+}
+
+// model begins a call to a model. Unset members of q get usual values.
+func (r *rig) model(c *receipts.Chain, q receipts.ModelRequest) *receipts.Call {
+	r.Helper()
+	if q.Record.ID == "" {
+		q.Record = r.record("egress")
+	}
+	if q.Request == nil {
+		q.Body = []byte(hello)
+		q.Request = read(r, hello, r.keeper.Measure(context.Background(), c))
+	}
+	q.Rule = cmp.Or(q.Rule, "model")
+	return r.keeper.Model(c, q)
+}
+
 // call is a call to a model in progress.
 type call struct {
 	*receipts.Call
@@ -187,11 +202,8 @@ func (r *rig) ask(c *receipts.Chain, body string) (*call, error) {
 		r.slowly()
 	}
 	measure := r.keeper.Measure(context.Background(), c)
-	request, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(body), contentKey[:],
-		measure)
-	must(r, err)
-	out.Call = r.keeper.Model(c,
-		receipts.ModelRequest{Record: out.record, Rule: "model", Request: request, Body: []byte(body)})
+	request := read(r, body, measure)
+	out.Call = r.model(c, receipts.ModelRequest{Record: out.record, Request: request, Body: []byte(body)})
 	out.observer = inference.Observe(request, out.record.Started, inference.Options{
 		Key: contentKey[:], Now: r.now, Take: func(int) bool { return true }, Free: func() {},
 		Measure: measure, Sample: r.keeper.Wants(c, out.record.Host, request.Model), Ended: out.Ending,
@@ -199,12 +211,21 @@ func (r *rig) ask(c *receipts.Chain, body string) (*call, error) {
 	return out, out.Send(context.Background())
 }
 
+// begin begins an answer in pieces.
+func (c *call) begin(pieces ...string) io.Reader {
+	var all []io.Reader
+	for _, p := range pieces {
+		all = append(all, strings.NewReader(p))
+	}
+	resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(io.MultiReader(all...))}
+	c.observer.Begin(resp)
+	return resp.Body
+}
+
 func (c *call) answer(t testing.TB, body string) {
 	t.Helper()
-	resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
-		Body: io.NopCloser(strings.NewReader(body))}
-	c.observer.Begin(resp)
-	_, err := io.Copy(io.Discard, resp.Body)
+	_, err := io.Copy(io.Discard, c.begin(body))
 	must(t, err)
 	c.EndModel(ledger.StateForwarded, c.observer.Interaction(), time.Now())
 }

@@ -181,7 +181,6 @@ func (k *Keeper) sign(c *Chain) {
 	}
 }
 
-// attempt signs the chain's next receipt and passes it to the ledger.
 func (k *Keeper) attempt(c *Chain, call *Call) error {
 	err := k.issue(c, call)
 	if err == nil {

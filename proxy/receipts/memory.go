@@ -71,7 +71,6 @@ func put[K comparable, V any](c *Chain, m *map[K]V, key K, value V, most int) bo
 	return true
 }
 
-// keep adds the values returned by a call of this depth.
 func (v *values) keep(c *Chain, of inference.Values, depth int64) {
 	if v.lost = v.lost || !of.All; v.lost {
 		v.depth = nil
@@ -100,7 +99,6 @@ func (v *values) figure(state string, depth int64) interaction.Figure {
 	return interaction.Figure{State: state, Value: depth}
 }
 
-// workOf identifies a call by its tool and its arguments' hash.
 func (c *Chain) workOf(tool string, arguments tag) tag {
 	return tag(c.mac("work", arguments[:], []byte(tool))[:16])
 }
@@ -323,7 +321,6 @@ func (k *Keeper) Count(c *Chain, sent int64, read bool) {
 	}
 }
 
-// told removes the relayed calls named in a receipt.
 func (m *memory) told(count int64) {
 	m.relayCount -= count
 	m.relays = m.relays[max(0, int64(len(m.relays))-m.relayCount):]

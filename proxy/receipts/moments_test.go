@@ -33,11 +33,7 @@ func TestMoments(t *testing.T) {
 	} {
 		rec := r.record("egress")
 		rec.Started = began
-		measure := r.keeper.Measure(t.Context(), chain)
-		request, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:],
-			measure)
-		must(t, err)
-		c := r.keeper.Model(chain, receipts.ModelRequest{Record: rec, Rule: "model", Request: request, Body: []byte(hello)})
+		c := r.model(chain, receipts.ModelRequest{Record: rec})
 		must(t, c.Send(t.Context()))
 		c.EndModel(tt.state, tt.in, tt.handed)
 		n := int(r.settled(chain).Number)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/receipts"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // slow is a ledger that waits for the test before it stores open calls.
@@ -89,21 +89,19 @@ func TestNothingIsRememberedOfTheGone(t *testing.T) {
 		}
 	}
 	for _, c := range []*receipts.Chain{unused, used} {
-		gave := r.keeper.Values(c, []byte(`{"order":"ord-4711","items":30}`))
-		r.keeper.Relay(c,
-			receipts.Relayed{Host: "mcp.example.com:443", Tool: "look", Arguments: []byte(`{"name":"Ada"}`), Gave: gave})
+		r.relay(c, `{"name":"Ada"}`, `{"order":"ord-4711","items":30}`)
 		wantNothing("a tool's call")
 		r.keeper.Count(c, 1, true)
 		r.keeper.Measure(t.Context(), c)
 		wantNothing("the reading of a request")
-		if _, err := r.ask(c, hello); code(err) != "session_required" {
+		if _, err := r.ask(c, hello); check.CodeOf(err) != "session_required" {
 			t.Errorf("a call after the session's end: %v", err)
 		}
 		wantNothing("a call to a model")
 	}
 	p, err := r.keeper.Post(posting, receipts.PostRequest{Record: r.record("post"), Body: http.NoBody})
 	must(t, err)
-	if _, err := p.Open(); code(err) != "session_required" {
+	if _, err := p.Open(); check.CodeOf(err) != "session_required" {
 		t.Errorf("a post after the session's end: %v", err)
 	}
 	wantNothing("a post")
@@ -182,33 +180,14 @@ func TestTurnaroundBesideOthers(t *testing.T) {
 
 	atOnce := r.chain("at once")
 	r.mustAsk(atOnce, hello).answer(t, answer)
-	request, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(hello), contentKey[:], nil)
-	must(t, err)
-	var both []*receipts.Call
-	for range 2 {
-		both = append(both,
-			r.keeper.Model(atOnce,
-				receipts.ModelRequest{Record: r.record("egress"), Rule: "model", Request: request, Body: []byte(hello)}))
-	}
-	for _, call := range both {
+	one, two := r.model(atOnce, receipts.ModelRequest{}), r.model(atOnce, receipts.ModelRequest{})
+	for _, call := range []*receipts.Call{one, two} {
 		must(t, call.Send(t.Context()))
 		call.EndModel(ledger.StateFailed, inference.Interaction{}, time.Time{})
 	}
 	if f := turnaround("at once", 3); f != interaction.NotMeasured {
 		t.Errorf("of the second of two calls that are asked at once: %+v", f)
 	}
-}
-
-// begin begins an answer in pieces.
-func (c *call) begin(pieces ...string) io.Reader {
-	var all []io.Reader
-	for _, p := range pieces {
-		all = append(all, strings.NewReader(p))
-	}
-	resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
-		Body: io.NopCloser(io.MultiReader(all...))}
-	c.observer.Begin(resp)
-	return resp.Body
 }
 
 // TestForkStopsOneSession checks that a session with a forked chain makes no more posts, while others go on.
@@ -221,7 +200,7 @@ func TestForkStopsOneSession(t *testing.T) {
 	r.mustAsk(forked, hello).answer(t, answer)
 	refused := func() {
 		t.Helper()
-		if _, err := r.keeper.Head(t.Context(), forked); code(err) != "custody_unavailable" {
+		if _, err := r.keeper.Head(t.Context(), forked); check.CodeOf(err) != "custody_unavailable" {
 			t.Errorf("the session that has forked stands: %v", err)
 		}
 	}
@@ -274,7 +253,7 @@ func TestEndsWithAFullLedger(t *testing.T) {
 	c := r.chain("ses_1")
 	r.fault.Ledger = full{r.fault.Ledger}
 	r.mustAsk(c, hello).answer(t, answer)
-	if _, err := r.keeper.Head(t.Context(), c); code(err) != "custody_unavailable" {
+	if _, err := r.keeper.Head(t.Context(), c); check.CodeOf(err) != "custody_unavailable" {
 		t.Fatal(err)
 	}
 	r.crash()

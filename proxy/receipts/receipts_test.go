@@ -14,6 +14,7 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/receipts"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // TestChain checks that calls and posts have one receipt each in a chain that the session's end closes.
@@ -37,7 +38,7 @@ func TestChain(t *testing.T) {
 	token, err := p.Receipt(t.Context())
 	must(t, err)
 	c.Close(interaction.ClosedEnded)
-	if _, err := r.ask(c, hello); code(err) != "session_required" {
+	if _, err := r.ask(c, hello); check.CodeOf(err) != "session_required" {
 		t.Errorf("a call after the session's end: %v", err)
 	}
 	open.answer(t, answer)
@@ -103,12 +104,12 @@ func TestLongestChain(t *testing.T) {
 	second := r.mustAsk(c, hello)
 	refused := func() {
 		t.Helper()
-		if _, err := r.ask(c, hello); code(err) != "session_full" {
+		if _, err := r.ask(c, hello); check.CodeOf(err) != "session_full" {
 			t.Errorf("a call to a model: %v", err)
 		}
 		p, err := r.keeper.Post(c, receipts.PostRequest{Record: r.record("post"), Body: strings.NewReader("{}")})
 		must(t, err)
-		if _, err := p.Open(); code(err) != "session_full" {
+		if _, err := p.Open(); check.CodeOf(err) != "session_full" {
 			t.Errorf("a post: %v", err)
 		}
 	}
@@ -153,7 +154,7 @@ func TestKeyOutage(t *testing.T) {
 	for {
 		a, err := r.ask(c, hello)
 		if err != nil {
-			if code(err) != "custody_unavailable" {
+			if check.CodeOf(err) != "custody_unavailable" {
 				t.Fatal(err)
 			}
 			break
@@ -164,7 +165,7 @@ func TestKeyOutage(t *testing.T) {
 	if ended != 65 {
 		t.Errorf("%d calls were sent", ended)
 	}
-	if h, err := r.keeper.Head(t.Context(), c); code(err) != "custody_unavailable" {
+	if h, err := r.keeper.Head(t.Context(), c); check.CodeOf(err) != "custody_unavailable" {
 		t.Errorf("a head is named that is not signed: %+v, %v", h, err)
 	}
 	if h := r.settled(other); h.Number != 0 {
@@ -184,14 +185,14 @@ func TestDatabaseOutage(t *testing.T) {
 	a := r.mustAsk(c, hello)
 	away := ledger.Unavailable("write", errors.New("the disk is full"))
 	r.fault.fail(nil, away)
-	if _, err := r.ask(c, hello); code(err) != "ledger_unavailable" {
+	if _, err := r.ask(c, hello); check.CodeOf(err) != "ledger_unavailable" {
 		t.Errorf("a call is sent that nobody knows of after a crash: %v", err)
 	}
 	a.answer(t, answer)
-	if _, err := r.keeper.Head(t.Context(), c); code(err) != "ledger_unavailable" {
+	if _, err := r.keeper.Head(t.Context(), c); check.CodeOf(err) != "ledger_unavailable" {
 		t.Errorf("a head is named that is not stored: %v", err)
 	}
-	if _, err := a.Receipt(t.Context()); code(err) != "ledger_unavailable" {
+	if _, err := a.Receipt(t.Context()); check.CodeOf(err) != "ledger_unavailable" {
 		t.Errorf("a receipt is given out that is not stored: %v", err)
 	}
 	r.fault.fail(nil, nil)
@@ -286,7 +287,7 @@ func TestManyAtOnce(t *testing.T) {
 						return r.ask(c, hello)
 					}
 					a, err := ask()
-					for ; code(err) == "custody_unavailable"; a, err = ask() { // signing is behind
+					for ; check.CodeOf(err) == "custody_unavailable"; a, err = ask() { // signing is behind
 						r.settled(c)
 					}
 					must(t, err)
@@ -358,7 +359,7 @@ func TestNil(t *testing.T) {
 	k.Count(c, 1, true)
 	k.Relay(c, receipts.Relayed{})
 	c.Close(interaction.ClosedEnded)
-	if _, err := call.Receipt(context.Background()); code(err) != "custody_unavailable" {
+	if _, err := call.Receipt(context.Background()); check.CodeOf(err) != "custody_unavailable" {
 		t.Error(err)
 	}
 }

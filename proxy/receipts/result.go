@@ -30,7 +30,6 @@ func (call *Call) EndPost(r ledger.Record, handed time.Time) {
 	})
 }
 
-// moment returns a time as receipts have it, or 0 if unknown.
 func moment(at time.Time) int64 {
 	if at.IsZero() {
 		return 0
@@ -53,7 +52,6 @@ func (call *Call) EndModel(state ledger.State, in inference.Interaction, handed 
 	call.end(func() { call.chain.answered(call, in) }, func(call *Call) { call.conclude(state, in, handed) })
 }
 
-// answered notes a call's answer. The caller holds c.mu.
 func (c *Chain) answered(call *Call, in inference.Interaction) {
 	if in.Outcome == inference.OutcomeComplete {
 		c.answers++
@@ -61,7 +59,6 @@ func (c *Chain) answered(call *Call, in inference.Interaction) {
 	c.memory.answered(call, in)
 }
 
-// outcomes maps the outcomes of calls with an answer.
 var outcomes = map[inference.Outcome]string{
 	inference.OutcomeComplete: interaction.OutcomeCompleted, inference.OutcomeFailed: interaction.OutcomeFailed,
 	inference.OutcomeUnfinished: interaction.OutcomeUnfinished, inference.OutcomeCut: interaction.OutcomeCut,
@@ -111,7 +108,6 @@ func (call *Call) conclude(state ledger.State, in inference.Interaction, handed 
 	call.said(in)
 }
 
-// said adds the answer's content to the claims.
 func (call *Call) said(in inference.Interaction) {
 	c, m := call.chain, call.claims.Model
 	f := &m.Figures

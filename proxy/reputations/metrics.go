@@ -6,7 +6,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics count the questions to the node, and the posts with and without a token.
 type metrics struct {
 	questions, posts *prometheus.CounterVec
 	signed           prometheus.Gauge

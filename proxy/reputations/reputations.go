@@ -58,7 +58,6 @@ type Cache struct {
 	metrics *metrics
 }
 
-// agent is the state of one agent.
 type agent struct {
 	token, kid  string // kid is the key version that signed token
 	issued, end time.Time
@@ -178,7 +177,6 @@ func (c *Cache) look(subject string, maxAge time.Duration) (token string, asking
 	return token, a.asking
 }
 
-// until returns when the last token is no longer sent.
 func (a *agent) until(maxAge time.Duration) time.Time {
 	end := a.issued.Add(maxAge)
 	if a.end.Before(end) {
@@ -187,7 +185,6 @@ func (a *agent) until(maxAge time.Duration) time.Time {
 	return end.Add(-margin)
 }
 
-// ask asks the node for a token and keeps it.
 func (c *Cache) ask(subject string, a *agent) {
 	ctx, cancel := context.WithTimeout(c.life, timeout)
 	defer cancel()

@@ -28,7 +28,6 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// maxSessions bounds the open sessions.
 const maxSessions = 4096
 
 // Session is one agent run, opened by exactly one trigger event.
@@ -320,7 +319,6 @@ func (s *Set) Find(proxyAuthorization string) (*Session, error) {
 	return session, nil
 }
 
-// basicCredentials reads RFC 7617 credentials.
 func basicCredentials(header string) (user string, password []byte, ok bool) {
 	scheme, encoded, _ := strings.Cut(header, " ")
 	if !strings.EqualFold(scheme, "Basic") {

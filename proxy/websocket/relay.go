@@ -20,7 +20,6 @@ type Conn interface {
 // closing bounds the time between the ends of the two directions.
 const closing = 10 * time.Second
 
-// relay is an open WebSocket.
 type relay struct {
 	agent, upstream Conn
 	in, out         int64       // bytes from the upstream, and to it
@@ -99,7 +98,6 @@ func (r *relay) pass(to, from Conn, n *int64, reading, writing func(error) error
 	}
 }
 
-// lostAgent classifies an error of the agent's connection.
 func lostAgent(err error) error {
 	var refused *refusal.Refusal
 	if errors.As(err, &refused) {
