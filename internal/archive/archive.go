@@ -233,7 +233,7 @@ func (t *Trust) verify(ctx context.Context, r ledger.Record, s *sessions) (v Ver
 	}
 	v.Checks, v.Whole = gate.VerifyRecord(ctx, verifier, m.strict, r)
 	if v.Refused().Code == "" {
-		v.add(CheckRecord, checkRecord(r, m.strict.ManifestHash, s.now))
+		v.add(recordCheck, checkRecord(r, m.strict.ManifestHash, s.now))
 	}
 	if v.Refused().Code != "" {
 		return v, nil
@@ -259,7 +259,7 @@ func (s *sessions) interactions(ctx context.Context, t *Trust, r ledger.Record, 
 		return nil, err
 	}
 	v.Interactions.First, v.Interactions.Verified = chain.First(), err == nil
-	v.add(CheckReceipts, err)
+	v.add(receiptsCheck, err)
 	return post, nil
 }
 
@@ -295,14 +295,8 @@ func (v Verdict) Refused() (k ledger.Check) {
 // missing is the code of a check without its artifact.
 const missing = "artifact_missing"
 
-// Revocations returns the time of the revocation list, and false if there is none.
-func (t *Trust) Revocations() (signed time.Time, ok bool) {
-	signed = t.revocationsSigned()
-	return signed, !signed.IsZero()
-}
-
-// revocationsSigned returns the time of the revocation list, or zero if there is none.
-func (t *Trust) revocationsSigned() time.Time {
+// RevocationsSigned returns the unverified time of the revocation list, or zero if there is none.
+func (t *Trust) RevocationsSigned() time.Time {
 	c, err := evidence.UnverifiedClaims(evidence.RevocationListKind(), t.Bundle.Revocations)
 	if err != nil {
 		return time.Time{}
@@ -356,7 +350,7 @@ func (t *Trust) join(o *Trust) {
 	t.History.Certificates, t.Bundle.Certificates = nil, o.Bundle.Certificates
 	lists := slices.Concat(t.History.Revocations, o.History.Revocations)
 	newer, older := o, t
-	if o.revocationsSigned().Before(t.revocationsSigned()) {
+	if o.RevocationsSigned().Before(t.RevocationsSigned()) {
 		newer, older = t, o
 	}
 	if older.Bundle.Revocations != "" {

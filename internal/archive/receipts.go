@@ -37,8 +37,8 @@ const (
 	maxSession = 1 << 20 // receipts of all sessions together that one verification keeps in mind
 )
 
-// CheckReceipts is the name of the check of a record's interaction receipts.
-const CheckReceipts = "interaction receipts"
+// receiptsCheck is the name of the check of a record's interaction receipts.
+const receiptsCheck = "interaction receipts"
 
 // sessions verifies the interaction receipts that records rest on: each session's chain up to the last receipt that its
 // records name.

@@ -16,6 +16,7 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
@@ -223,48 +224,27 @@ func TestARecordWithReceipts(t *testing.T) {
 	}
 }
 
-// TestJudgeReceipts verifies receipts by themselves.
-func TestJudgeReceipts(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, false)
-	w.Clock.Advance(time.Minute)
-	s := w.session("ses_1")
-	for range 4 {
-		s.Call(t, nil)
+// judgement is what receipts by themselves are judged as: why they are refused, or else all but the last receipt.
+type judgement struct {
+	tokens []string
+	code   string
+	want   archive.JudgedReceipts
+}
+
+func (j judgement) check(t *testing.T, a archive.Archive, now time.Time) {
+	t.Helper()
+	got, err := a.JudgeReceipts(texts(j.tokens), now, nil)
+	if j.code != "" {
+		check.WantCode(t, err, j.code)
+		return
 	}
-	s.Close(t)
-	foreign := newWorld(t, false)
-	theirs := foreign.session("ses_1")
-	theirs.Call(t, nil)
-	theirs.Call(t, nil)
-	w.Clock.Advance(time.Hour)
-	a := archive.Archive{w.read()}
-	for name, tt := range map[string]struct {
-		tokens        []string
-		code          string
-		chain, closed bool
-		number        int64
-	}{
-		"a whole chain":          {s.Receipts, "", true, true, 5},
-		"one that goes on":       {s.Receipts[:3], "", true, false, 3},
-		"the first":              {s.Receipts[:1], "", true, false, 1},
-		"one from the middle":    {s.Receipts[2:3], "", false, false, 3},
-		"two from the middle":    {s.Receipts[2:4], "chain_incomplete", false, false, 0},
-		"somebody else's":        {theirs.Receipts, "roots_not_pinned", false, false, 0},
-		"one of somebody else's": {theirs.Receipts[1:], "roots_not_pinned", false, false, 0},
-		"none":                   {nil, "evidence_malformed", false, false, 0},
-		"no token":               {[]string{"eyJ"}, "artifact_malformed", false, false, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			j, err := a.JudgeReceipts(texts(tt.tokens), w.Clock.Now(), nil)
-			if (err == nil) != (tt.code == "") || err != nil && codeOf(err) != tt.code {
-				t.Fatalf("%v, want %q", err, tt.code)
-			}
-			if err == nil && (j.Chain != tt.chain || j.Closed != tt.closed || j.Last.Chain.SequenceNumber != tt.number) {
-				t.Errorf("%+v", j)
-			}
-		})
+	must(t, err)
+	last := int64(0)
+	if got.Chain {
+		last = got.Number - 1
 	}
+	j.want.Last, j.want.Head = got.Last, evidence.HashToken(j.tokens[last])
+	check.WantEqual(t, got, j.want)
 }
 
 func texts(tokens []string) iter.Seq2[string, error] {
@@ -277,32 +257,36 @@ func texts(tokens []string) iter.Seq2[string, error] {
 	}
 }
 
-// TestReceiptsOutOfPlace puts a receipt before or into a chain in which it has no place.
-func TestReceiptsOutOfPlace(t *testing.T) {
+func TestJudgeReceipts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
 	w.Clock.Advance(time.Minute)
 	s, other, theirs := w.session("ses_1"), w.session("ses_2"), newWorld(t, false).session("ses_1")
-	for range 3 {
+	for range 4 {
 		s.Call(t, nil)
 		other.Call(t, nil)
 		theirs.Call(t, nil)
 	}
 	s.Close(t)
 	w.Clock.Advance(time.Hour)
-	a, hidden := archive.Archive{w.read()}, archive.HiddenReceipt+evidence.HashBytes(nil)
-	for name, tt := range map[string]struct {
-		tokens []string
-		code   string
-	}{
-		"the last one first":               {slices.Concat(s.Receipts[3:], s.Receipts[:3]), "chain_incomplete"},
-		"one of another session first":     {slices.Concat(other.Receipts[1:2], s.Receipts), "chain_incomplete"},
-		"a hash after one from the middle": {[]string{other.Receipts[1], hidden}, "chain_incomplete"},
-		"one of other roots in the middle": {slices.Insert(slices.Clone(s.Receipts), 2, theirs.Receipts[2]),
-			"chain_broken"},
+	a, hidden, all := archive.Archive{w.read()}, archive.HiddenReceipt+evidence.HashBytes(nil), s.Receipts
+	for name, j := range map[string]judgement{
+		"a whole chain":       {tokens: all, want: archive.JudgedReceipts{Number: 5, Chain: true, Closed: true}},
+		"one that goes on":    {tokens: all[:3], want: archive.JudgedReceipts{Number: 3, Chain: true}},
+		"the first":           {tokens: all[:1], want: archive.JudgedReceipts{Number: 1, Chain: true}},
+		"one from the middle": {tokens: all[2:3], want: archive.JudgedReceipts{Number: 3}},
+
+		"two from the middle":              {tokens: all[2:4], code: "chain_incomplete"},
+		"the last one first":               {tokens: slices.Concat(all[3:], all[:3]), code: "chain_incomplete"},
+		"one of another session first":     {tokens: slices.Concat(other.Receipts[1:2], all), code: "chain_incomplete"},
+		"a hash after one from the middle": {tokens: []string{other.Receipts[1], hidden}, code: "chain_incomplete"},
+		"one of other roots in the middle": {tokens: slices.Insert(slices.Clone(all), 2, theirs.Receipts[2]),
+			code: "chain_broken"},
+		"somebody else's":        {tokens: theirs.Receipts, code: "roots_not_pinned"},
+		"one of somebody else's": {tokens: theirs.Receipts[1:], code: "roots_not_pinned"},
+		"none":                   {code: "evidence_malformed"},
+		"no token":               {tokens: []string{"eyJ"}, code: "artifact_malformed"},
 	} {
-		if j, err := a.JudgeReceipts(texts(tt.tokens), w.Clock.Now(), nil); codeOf(err) != tt.code {
-			t.Errorf("%s: %d receipts, %v", name, j.Number, err)
-		}
+		t.Run(name, func(t *testing.T) { j.check(t, a, w.Clock.Now()) })
 	}
 }

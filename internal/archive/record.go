@@ -52,8 +52,8 @@ func checkArtifacts(r ledger.Record, name string) error {
 	return nil
 }
 
-// CheckRecord is the name of the check that compares a record's flow, times and receipts with its artifacts.
-const CheckRecord = "record"
+// recordCheck is the name of the check that compares a record's flow, times and receipts with its artifacts.
+const recordCheck = "record"
 
 // maxBefore bounds the time from a post's start to its first signature: many times the default limit for reading a
 // body.

@@ -71,7 +71,7 @@ func (j *Judge) judge(ctx context.Context, r ledger.Record) Judged {
 	out := Judged{Record: r, Outcome: Refused, Refusal: v.Refused(), Unproven: v.Unproven, By: t}
 	if err == nil && out.Refusal.Code == "" {
 		if again := j.seen.first(r); again != nil {
-			out.Refusal, out.Unproven = failed(CheckRecord, again), nil
+			out.Refusal, out.Unproven = failed(recordCheck, again), nil
 			return out
 		}
 	}

@@ -112,19 +112,12 @@ func (p places) open(t *testing.T, place string, retention time.Duration) *postg
 	return l
 }
 
-// hourly opens ledgers that keep records for an hour.
-func (p places) hourly(t *testing.T, place string) ledger.Store { return p.open(t, place, time.Hour) }
-
 func TestPostgres(t *testing.T) {
 	at := places{}
-	ledgertest.Run(t, func(t *testing.T, place string) ledger.Store { return at.open(t, place, 0) })
+	ledgertest.Run(t, func(t *testing.T, place string, retention time.Duration) ledger.Store {
+		return at.open(t, place, retention)
+	})
 }
-
-func TestPruning(t *testing.T)    { ledgertest.RunPruning(t, places{}.hourly) }
-func TestReceipts(t *testing.T)   { ledgertest.RunReceipts(t, places{}.hourly) }
-func TestKeyUses(t *testing.T)    { ledgertest.RunKeyUses(t, places{}.hourly) }
-func TestKeyLists(t *testing.T)   { ledgertest.RunKeyLists(t, places{}.hourly) }
-func TestDeliveries(t *testing.T) { ledgertest.RunDeliveries(t, places{}.hourly) }
 
 // TestKeyUsesOfReplicas: what two instances have counted of a key is told as one.
 func TestKeyUsesOfReplicas(t *testing.T) {

@@ -63,17 +63,11 @@ func openKeeping(t testing.TB, dir string, retention time.Duration) *sqlite.Ledg
 	return l
 }
 
-func hourly(t *testing.T, place string) ledger.Store { return openKeeping(t, place, time.Hour) }
-
 func TestSQLite(t *testing.T) {
-	ledgertest.Run(t, func(t *testing.T, place string) ledger.Store { return open(t, place) })
+	ledgertest.Run(t, func(t *testing.T, place string, retention time.Duration) ledger.Store {
+		return openKeeping(t, place, retention)
+	})
 }
-
-func TestPruning(t *testing.T)    { ledgertest.RunPruning(t, hourly) }
-func TestReceipts(t *testing.T)   { ledgertest.RunReceipts(t, hourly) }
-func TestKeyUses(t *testing.T)    { ledgertest.RunKeyUses(t, hourly) }
-func TestKeyLists(t *testing.T)   { ledgertest.RunKeyLists(t, hourly) }
-func TestDeliveries(t *testing.T) { ledgertest.RunDeliveries(t, hourly) }
 
 // TestKilled kills a process between Begin and Finish.
 func TestKilled(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// RunDeliveries tests deliveries on a store that keeps records for an hour. open is as for [Run].
-func RunDeliveries(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
+// runDeliveries tests deliveries.
+func runDeliveries(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 	ctx := context.Background()
 	claim := func(t *testing.T, s ledger.Store, now time.Time) []ledger.Delivery {
 		t.Helper()

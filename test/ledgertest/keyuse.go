@@ -19,8 +19,8 @@ func signed(kid string) string {
 	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"alg":"EdDSA","kid":%q}`, kid)) + ".e30.AA"
 }
 
-// RunKeyUses tests the count of signing keys on a store that keeps records for an hour. open is as for [Run].
-func RunKeyUses(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
+// runKeyUses tests the count of signing keys.
+func runKeyUses(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 	ctx := context.Background()
 	at := func(minute int) time.Time { return Now().Add(time.Duration(minute) * time.Minute) }
 	by := func(id string, minute int, kids ...string) ledger.Record {
@@ -72,8 +72,8 @@ func RunKeyUses(t *testing.T, open func(t *testing.T, place string) ledger.Store
 		ledger.KeyUse{KeyID: "r:v1", First: at(7), Last: at(8)})
 }
 
-// RunKeyLists tests lists by signing key on a store that keeps records for an hour. open is as for [Run].
-func RunKeyLists(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
+// runKeyLists tests lists by signing key.
+func runKeyLists(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 	ctx := context.Background()
 	place := t.TempDir()
 	s := open(t, place)

@@ -30,9 +30,19 @@ func post(id string) ledger.Record {
 
 var artifact = ledger.Artifact{Name: "grant", Token: "e30.e30.AA"}
 
-// Run runs the suite. open returns a store for place; the same place reopened must hold what was durable.
-func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
+// Run runs the suite. openKeeping returns a store for place, which must hold what was durable there, and which keeps
+// records for that long.
+func Run(t *testing.T, openKeeping func(t *testing.T, place string, retention time.Duration) ledger.Store) {
 	ctx := context.Background()
+	open := func(t *testing.T, place string) ledger.Store { return openKeeping(t, place, 0) }
+	for name, run := range map[string]func(*testing.T, func(t *testing.T, place string) ledger.Store){
+		"pruning": runPruning, "receipts": runReceipts, "key uses": runKeyUses, "lists by key": runKeyLists,
+		"deliveries": runDeliveries, "lists": runLists,
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(t *testing.T, place string) ledger.Store { return openKeeping(t, place, time.Hour) })
+		})
+	}
 	t.Run("a key is consumed once", func(t *testing.T) {
 		s := open(t, t.TempDir())
 		check.Must(t, s.Consume(ctx, key("capability", "a")))
@@ -237,7 +247,6 @@ func Run(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 			slices.Reverse(want)
 		}
 	})
-	runLists(t, open)
 	t.Run("pruning keeps what could be replayed", func(t *testing.T) {
 		s := open(t, t.TempDir())
 		check.Must(t, s.Consume(ctx, key("k", "a")))

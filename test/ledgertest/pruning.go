@@ -12,12 +12,12 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// RunPruning plays a random history on a store that keeps records for an hour: posts begin and end, keys are used
-// again, prunings and restarts happen, and the clock steps forward and back. open is as for [Run].
+// runPruning plays a random history: posts begin and end, keys are used
+// again, prunings and restarts happen, and the clock steps forward and back.
 //
 // No key is ever good twice. A key whose artifact could still pass with a clock error below [ledger.KeyMargin] is known
 // as used. An unused key is not refused. A post in flight is kept for at least a day.
-func RunPruning(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
+func runPruning(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 	t.Run("old records go, and not those in flight", func(t *testing.T) {
 		ctx, s := context.Background(), open(t, t.TempDir())
 		at := func(id string, age time.Duration) ledger.Record {

@@ -21,8 +21,8 @@ func openCall(id, session string) ledger.OpenCall {
 	return ledger.OpenCall{ID: id, Session: session, Started: Now(), Draft: `{"model":"m"}`}
 }
 
-// RunReceipts tests chains of receipts on a store that keeps records for an hour. open is as for [Run].
-func RunReceipts(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
+// runReceipts tests chains of receipts.
+func runReceipts(t *testing.T, open func(t *testing.T, place string) ledger.Store) {
 	ctx := context.Background()
 	left := func(t *testing.T, s ledger.Store) (ids []string) {
 		t.Helper()

@@ -140,7 +140,7 @@ func (j *judging) summary() judgedFile {
 			continue
 		}
 		with := judgedWith{Registry: t.Roots[0].KeyID, Auditor: t.Roots[1].KeyID, Earlier: len(t.History.Revocations)}
-		if signed, ok := t.Revocations(); ok {
+		if signed := t.RevocationsSigned(); !signed.IsZero() {
 			with.Revocations = &signed
 		}
 		s.Roots = append(s.Roots, with)
