@@ -151,7 +151,7 @@ func startGate(t *testing.T, dsn, crash string) *gateProcess {
 // TestGateCrashes kills an API at every step between its durable effects, restarts it, and sends the request again:
 // there is never a second post.
 func TestGateCrashes(t *testing.T) {
-	server, k := pgtest.Start(t), sameKit(t)
+	k := sameKit(t)
 	for _, tt := range []struct {
 		target, crash string
 		made          int    // rows after the crash
@@ -169,7 +169,7 @@ func TestGateCrashes(t *testing.T) {
 		{"/shop", "committed", 1, "409 replayed"},
 	} {
 		t.Run(tt.target[1:]+" "+tt.crash, func(t *testing.T) {
-			dsn := server.Database(t)
+			dsn := pgtest.Shared(t)
 			db, err := sql.Open("pgx", dsn)
 			check.Must(t, err)
 			defer db.Close()

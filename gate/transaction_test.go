@@ -24,6 +24,8 @@ import (
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
 type shop struct {
 	*api
 	db *sql.DB
@@ -34,7 +36,7 @@ type shop struct {
 
 func newShop(t *testing.T) *shop {
 	t.Helper()
-	dsn := pgtest.Start(t).Database(t)
+	dsn := pgtest.Shared(t)
 	used, err := postgres.Open(context.Background(), dsn, postgres.Options{Now: func() time.Time {
 		return gatetest.Start
 	}, Instance: "shop"})
@@ -98,7 +100,7 @@ func TestRaceInTransaction(t *testing.T) {
 func TestOwnTable(t *testing.T) {
 	t.Parallel()
 	for driver, dsn := range map[string]string{
-		"pgx":    pgtest.Start(t).Database(t),
+		"pgx":    pgtest.Shared(t),
 		"sqlite": "file:" + filepath.Join(t.TempDir(), "posts.db") + "?_pragma=busy_timeout(60000)",
 	} {
 		t.Run(driver, func(t *testing.T) {
