@@ -169,7 +169,7 @@ func TestGateCrashes(t *testing.T) {
 		{"/shop", "committed", 1, "409 replayed"},
 	} {
 		t.Run(tt.target[1:]+" "+tt.crash, func(t *testing.T) {
-			dsn := pgtest.Shared(t)
+			dsn := pgtest.Database(t)
 			db, err := sql.Open("pgx", dsn)
 			check.Must(t, err)
 			defer db.Close()

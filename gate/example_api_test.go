@@ -59,7 +59,7 @@ func TestExampleAPI(t *testing.T) {
 
 	k := gatetest.NewAt(t, time.Now())
 	k.Files(t, dir)
-	replace(t, filepath.Join(dir, "database"), pgtest.Shared(t))
+	replace(t, filepath.Join(dir, "database"), pgtest.Database(t))
 	roots := certificate(t, dir)
 	cmd := exec.CommandContext(t.Context(), binary, "-listen", "127.0.0.1:0", "-dir", dir)
 	said, err := cmd.StderrPipe()

@@ -36,7 +36,7 @@ type shop struct {
 
 func newShop(t *testing.T) *shop {
 	t.Helper()
-	dsn := pgtest.Shared(t)
+	dsn := pgtest.Database(t)
 	used, err := postgres.Open(context.Background(), dsn, postgres.Options{Now: func() time.Time {
 		return gatetest.Start
 	}, Instance: "shop"})
@@ -100,7 +100,7 @@ func TestRaceInTransaction(t *testing.T) {
 func TestOwnTable(t *testing.T) {
 	t.Parallel()
 	for driver, dsn := range map[string]string{
-		"pgx":    pgtest.Shared(t),
+		"pgx":    pgtest.Database(t),
 		"sqlite": "file:" + filepath.Join(t.TempDir(), "posts.db") + "?_pragma=busy_timeout(60000)",
 	} {
 		t.Run(driver, func(t *testing.T) {

@@ -55,33 +55,6 @@ func Start(t testing.TB, settings ...string) *Server {
 	return s
 }
 
-// shared is the cluster of a package's tests, if one has asked for it.
-var shared struct {
-	once sync.Once
-	*Server
-	err error
-}
-
-// Shared makes a database in the one cluster of a package's tests, whose TestMain calls [Main].
-func Shared(t testing.TB) (dsn string) {
-	t.Helper()
-	full.Only(t, "PostgreSQL")
-	shared.once.Do(func() { shared.Server, shared.err = Launch("max_connections=500") })
-	if shared.err != nil {
-		t.Fatal(shared.err)
-	}
-	return shared.Database(t)
-}
-
-// Main runs a package's tests and then ends their cluster.
-func Main(m *testing.M) {
-	status := m.Run()
-	if shared.Server != nil {
-		_ = shared.Close() // it ends with this process anyway
-	}
-	os.Exit(status)
-}
-
 // Launch is Start outside of a test: the server runs until Close, and no longer than this process.
 func Launch(settings ...string) (_ *Server, err error) {
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
@@ -140,7 +113,7 @@ func Database(t testing.TB) (dsn string) {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.server == nil {
-		s, err := Launch()
+		s, err := Launch("max_connections=500")
 		if err != nil {
 			t.Fatal(err)
 		}
