@@ -155,16 +155,10 @@ func (d *State) faults(f Finding) (all []string) {
 }
 
 func (b *Book) accounts(e Entry, ending []ended) (all []Account, err error) {
-	entries := make([]struct {
-		agent string
-		accrual.Entry
-	}, 0, 2)
 	add := func(id string, entry accrual.Entry) {
-		entry.At = e.At
-		entries = append(entries, struct {
-			agent string
-			accrual.Entry
-		}{id, entry})
+		of, invalid := accrual.ParseAgent(id)
+		entry.At, err = e.At, errors.Join(err, invalid)
+		all = append(all, Account{of, entry})
 	}
 	switch {
 	case e.Opened != nil:
@@ -194,14 +188,7 @@ func (b *Book) accounts(e Entry, ending []ended) (all []Account, err error) {
 			add(d.Challenger, accrual.Entry{Violation: &accrual.Violation{Rule: RuleMalicious}})
 		}
 	}
-	for _, one := range entries {
-		of, err := accrual.ParseAgent(one.agent)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, Account{of, one.Entry})
-	}
-	return all, nil
+	return all, err
 }
 
 func (b *Book) apply(s Step) {

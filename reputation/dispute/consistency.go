@@ -34,9 +34,6 @@ func (consistencyRules) add(r *Record, c *interaction.Receipt) {
 		return
 	}
 	calls := &r.calls
-	if calls.made == nil {
-		calls.made, calls.returned = make(map[string]bool), make(map[string]bool)
-	}
 	made := m.Figures.ToolCallsMade
 	unanswered := c.Outcome == interaction.OutcomeFailed && c.Timing.LLMEnd == 0
 	calls.unknown = calls.unknown || !unanswered && made.State != interaction.StateObserved ||

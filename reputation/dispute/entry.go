@@ -178,8 +178,7 @@ func (e Entry) check() error {
 }
 
 func (p *Published) check() error {
-	if !slices.IsSorted(p.Cites) || len(slices.Compact(slices.Clone(p.Cites))) != len(p.Cites) ||
-		len(p.Cites) > len(p.Receipts) {
+	if !ascending(p.Cites) || len(p.Cites) > len(p.Receipts) {
 		return errors.New("the cited agents are not in ascending order, or more numerous than the receipts")
 	}
 	if len(p.Receipts) == 0 && (p.Basis == BasisObserved || p.Sources) {
@@ -197,6 +196,10 @@ func (p *Published) check() error {
 		checkTime(p.Closes), checkTime(p.Written),
 		checkReceipts("receipts", p.Receipts),
 	)
+}
+
+func ascending(list []string) bool {
+	return slices.IsSorted(list) && len(slices.Compact(slices.Clone(list))) == len(list)
 }
 
 func (f *Final) check() error { return checkFields(field{"signal_id", f.SignalID, idForm}) }
@@ -236,10 +239,7 @@ func (r *Resolved) check() error {
 }
 
 func (f Finding) check() error {
-	if !slices.IsSorted(f.Inputs) || len(slices.Compact(slices.Clone(f.Inputs))) != len(f.Inputs) ||
-		slices.ContainsFunc(f.Inputs, func(h string) bool {
-			return !evidence.IsHash(h)
-		}) {
+	if !ascending(f.Inputs) || slices.ContainsFunc(f.Inputs, func(h string) bool { return !evidence.IsHash(h) }) {
 		return errors.New("the inputs are not hashes in ascending order")
 	}
 	if len(f.Inputs) > maxInputs {

@@ -108,7 +108,8 @@ func NewTrial(of Opened, judged map[string]bool) *Trial {
 // once.
 func (t *Trial) Session(challenges []autonomy.Challenge) *Record {
 	r := &Record{trial: t, challenges: challenges, measured: autonomy.NewSession(nil), answers: make(map[string]string),
-		broken: make(map[string]bool)}
+		broken: make(map[string]bool), calls: toolCalls{made: make(map[string]bool), returned: make(map[string]bool)},
+		timing: timing{asked: make(map[string]int64)}}
 	t.sessions = append(t.sessions, r)
 	return r
 }
@@ -143,7 +144,7 @@ func (r *Record) Add(hash string, c *interaction.Receipt) bool {
 
 // begin starts anew after evidence that has counted. Results of earlier tool calls can still come.
 func (r *Record) begin() {
-	r.found, r.start, r.timing = "", "", timing{}
+	r.found, r.start, r.timing = "", "", timing{asked: make(map[string]int64)}
 	clear(r.answers)
 	clear(r.calls.returned)
 	for _, c := range r.challenges {

@@ -60,9 +60,6 @@ func (timingRules) add(r *Record, c *interaction.Receipt) {
 		}
 	}
 	for _, call := range m.ToolCalls {
-		if r.timing.asked == nil {
-			r.timing.asked = make(map[string]int64)
-		}
 		if before, ok := r.timing.asked[call.ID]; call.ID != "" && (!ok || at.LLMStart < before) {
 			r.timing.asked[call.ID] = at.LLMStart
 		}
