@@ -30,7 +30,7 @@ const maxNamed = 60
 
 var fieldName = regexp.MustCompile(`^[_A-Za-z][_0-9A-Za-z]{0,127}$`)
 
-// Check refuses a malformed rule. posts says whether its operations post.
+// Check refuses a malformed rule. posts means that its operations post.
 func (r *Rule) Check(posts bool) error {
 	switch {
 	case r.Type != Query && r.Type != Mutation:

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/proxy/inference"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // FuzzRequest checks that a request is refused with a code, or has no hosted tools.
@@ -25,7 +26,7 @@ func FuzzRequest(f *testing.F) {
 		d := inference.Dialects[uint(i)%uint(len(inference.Dialects))]
 		r, err := inference.Read(inference.Rule{Dialect: d}, []byte(body), key, nil)
 		if err != nil {
-			if !slices.Contains([]string{"message_malformed", "message_ambiguous", "model_hosted_tool"}, code(err)) {
+			if !slices.Contains([]string{"message_malformed", "message_ambiguous", "model_hosted_tool"}, check.CodeOf(err)) {
 				t.Fatal(err)
 			}
 			return

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,7 +14,6 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/actionproof/mediator/evidence/interaction"
-	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/proxy/inference"
 )
 
@@ -77,17 +75,6 @@ func write(t testing.TB, b *inference.Observer, body string, size int) {
 		}
 		body = body[n:]
 	}
-}
-
-func code(err error) string {
-	var refused *refusal.Refusal
-	if errors.As(err, &refused) {
-		return refused.Code()
-	}
-	if err != nil {
-		return "error without a code: " + err.Error()
-	}
-	return ""
 }
 
 func count(f interaction.Figure) string {

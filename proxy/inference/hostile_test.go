@@ -9,6 +9,7 @@ import (
 
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/jsonread"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func allocated(f func()) int {
@@ -37,7 +38,7 @@ func TestMemoryOfRequests(t *testing.T) {
 	} {
 		for _, d := range inference.Dialects {
 			got := allocated(func() {
-				if _, err := inference.Read(inference.Rule{Dialect: d}, []byte(body), key, nil); code(err) != malformed {
+				if _, err := inference.Read(inference.Rule{Dialect: d}, []byte(body), key, nil); check.CodeOf(err) != malformed {
 					t.Errorf("%s, %s: %v", d, name, err)
 				}
 			})

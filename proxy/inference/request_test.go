@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/proxy/inference"
+	"github.com/actionproof/mediator/test/check"
 )
 
 const (
@@ -23,7 +24,7 @@ func TestRequests(t *testing.T) {
 				t.Errorf("got\n%swant\n%s", blocks(r.Asked), tt.want)
 			case err == nil && strings.Contains(tt.body, `"model":"m"`) && r.Model != "m":
 				t.Errorf("the model is %q", r.Model)
-			case err != nil && code(err) != want:
+			case err != nil && check.CodeOf(err) != want:
 				t.Fatalf("got %v, want %s", err, want)
 			}
 			if want != hosted || by == "" {

@@ -64,7 +64,7 @@ type tally struct {
 	now piece // being read
 
 	blocks []*said
-	// unclear means that some blocks were not kept, or that clients differ in what they take for a block.
+	// unclear: some blocks were not kept, or clients divide the answer differently.
 	unclear bool
 	kept    int    // memory of arguments, in bytes
 	bytes   int    // of text

@@ -300,7 +300,7 @@ func (ms *methods) find(method string, segments []string) *Endpoint {
 	return ms.trees[method].find(segments)
 }
 
-// isAbout reports whether a path is, to some servers, one where messages are sent, by whatever method.
+// isAbout reports whether some servers take a path for the URL of a message rule, by any method.
 func (ms *methods) isAbout(escapedPath string) bool {
 	segments := strings.Split(reading(escapedPath)[1:], "/")
 	for _, paths := range ms.readings {

@@ -1,35 +1,35 @@
 package match_test
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/upstream"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func parse(t testing.TB, url string, methods ...string) match.Match {
 	t.Helper()
 	m, err := match.Parse(url, methods)
-	must(t, err)
+	check.Must(t, err)
 	return m
 }
 
-func must(t testing.TB, err error) {
+// wantFound finds the rule of a call by its name, or the code of its refusal.
+func wantFound(t *testing.T, rules *match.Rules, method, url, want string) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func wantCode(t *testing.T, err error, code string) {
-	t.Helper()
-	if !errors.Is(err, refusal.New(code, "")) {
-		t.Fatalf("got %v, want %s", err, code)
+	scheme, rest, _ := strings.Cut(url, "://")
+	authority, path, _ := strings.Cut(rest, "/")
+	target, err := upstream.ParseOrigin(scheme, authority)
+	check.Must(t, err)
+	switch r, err := rules.Find(target, method, "/"+path); {
+	case err != nil:
+		check.WantCode(t, err, want)
+	case r.Rules[0].Name != want:
+		t.Errorf("got %+v", r)
 	}
 }
 
@@ -68,7 +68,7 @@ func TestFind(t *testing.T) {
 		"post: POST /posts; comment: POST /repos/{o}/{r}/comments; port: POST https://api.example.com:8443/posts",
 		"reads: GET,HEAD /**; one: GET /one; inference: POST /v1/chat; "+
 			"domain: GET,POST,PUT https://*.example.com/**; plain: GET http://plain.example.org/**")
-	must(t, err)
+	check.Must(t, err)
 	for _, tt := range []struct{ method, url, want string }{
 		{"POST", "https://api.example.com/posts", "post"},
 		{"POST", "https://api.example.com/repos/a/b/comments", "comment"},
@@ -114,17 +114,7 @@ func TestFind(t *testing.T) {
 		{"GET", "https://api.example.com/\u00e9", "request_malformed"},
 	} {
 		t.Run(tt.method+" "+tt.url, func(t *testing.T) {
-			scheme, rest, _ := strings.Cut(tt.url, "://")
-			authority, path, _ := strings.Cut(rest, "/")
-			target, err := upstream.ParseOrigin(scheme, authority)
-			must(t, err)
-			r, err := rules.Find(target, tt.method, "/"+path)
-			switch {
-			case err != nil:
-				wantCode(t, err, tt.want)
-			case r.Rules[0].Name != tt.want:
-				t.Errorf("got %+v", r)
-			}
+			wantFound(t, rules, tt.method, tt.url, tt.want)
 		})
 	}
 }
@@ -135,7 +125,7 @@ func TestPathsOfOtherActions(t *testing.T) {
 	rules, err := newRules(t,
 		"comment: POST /repos/{repo}/comments; issue: POST /issues/{id}; close: POST /issues/{id}/close",
 		"search: POST,PUT /repos/{query}; deep: POST /repos/{query}/x/{y}")
-	must(t, err)
+	check.Must(t, err)
 	for _, tt := range []struct{ method, path, want string }{
 		{"POST", "/repos/a", "search"},
 		{"POST", "/repos/a%2Fb", "search"},
@@ -155,13 +145,7 @@ func TestPathsOfOtherActions(t *testing.T) {
 		{"POST", "/issues/1%2Fclose", "request_malformed"},
 	} {
 		t.Run(tt.method+" "+tt.path, func(t *testing.T) {
-			r, err := rules.Find(upstream.Target{Scheme: "https", Host: "api.example.com", Port: 443}, tt.method, tt.path)
-			switch {
-			case err != nil:
-				wantCode(t, err, tt.want)
-			case r.Rules[0].Name != tt.want:
-				t.Errorf("got %+v", r)
-			}
+			wantFound(t, rules, tt.method, "https://api.example.com"+tt.path, tt.want)
 		})
 	}
 }
@@ -227,7 +211,7 @@ func TestMessageRules(t *testing.T) {
 	rules, err := newRules(t, "post: mcp=POST /mcp; other post: mcp=POST /mcp",
 		"plain: GET /**; reads: mcp=GET,POST,DELETE /mcp; more reads: mcp=POST /mcp; "+
 			"domain: POST,PUT,QUERY https://*.example.com/**")
-	must(t, err)
+	check.Must(t, err)
 	for _, tt := range []struct{ method, path, want string }{
 		{"POST", "/mcp", "post, other post, reads, more reads"},
 		{"GET", "/mcp", "post, other post, reads, more reads"},
@@ -239,7 +223,7 @@ func TestMessageRules(t *testing.T) {
 	} {
 		to, err := rules.Find(upstream.Target{Scheme: "https", Host: "api.example.com", Port: 443}, tt.method, tt.path)
 		if err != nil {
-			wantCode(t, err, tt.want)
+			check.WantCode(t, err, tt.want)
 			continue
 		}
 		var names []string
@@ -254,7 +238,7 @@ func TestMessageRules(t *testing.T) {
 
 func FuzzFind(f *testing.F) {
 	rules, err := newRules(f, "POST /posts/{id}/x", "")
-	must(f, err)
+	check.Must(f, err)
 	f.Add("/posts/1/x")
 	f.Add("/posts/%2e/x")
 	f.Fuzz(func(t *testing.T, path string) {
@@ -298,7 +282,7 @@ func BenchmarkFind(b *testing.B) {
 				actions = append(actions, fmt.Sprintf("POST /r%d/{id}", i))
 			}
 			rules, err := newRules(b, strings.Join(actions, "; "), "")
-			must(b, err)
+			check.Must(b, err)
 			path := fmt.Sprintf("/r%d/7", n/2)
 			b.ReportAllocs()
 			for b.Loop() {

@@ -97,7 +97,7 @@ func NewAnswer(w Watch, status int, header http.Header) *Answer {
 	meant := a.Sent != nil && (strings.Contains(said, "/event-stream") || strings.Contains(said, "application/json"))
 	awaited := a.Sent == nil || a.isRequest() && status != http.StatusAccepted
 	switch {
-	// The client takes what another URL answers, whatever is said here. At the same origin that is seen.
+	// The client takes the answer of another URL. At the same origin that answer is seen.
 	case redirected && a.peer.atOrigin(header["Location"]):
 		a.blind = true
 		a.Memory.redirected(a.peer, a.Flight)

@@ -241,6 +241,11 @@ func TestPinsHold(t *testing.T) {
 		},
 		"beside the other one, in one list": says(replaced(`"inputSchema":{}}`,
 			`"inputSchema":{}},{"name":"get_issue","description":"good","inputSchema":{}}`)),
+		"in a list that is cut short": func(p play) {
+			a, end := send(p, p.Memory, "tools/list", 2, plain, http.StatusOK)
+			_, _ = io.WriteString(a, evil[:40])
+			end()
+		},
 		"and then a list that breaks off": func(p play) { p.list(1, nil, evil); p.list(2, nil) },
 		"on a resumed stream, after many lists that broke off": func(p play) {
 			for id := range 20 {

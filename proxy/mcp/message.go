@@ -233,7 +233,7 @@ func readID(v jsontext.Value) (ID, error) {
 	return "", malformed("the id is neither a text of up to %d bytes nor an integer that every parser holds", maxID)
 }
 
-// IsHeader reports whether a header is one of the protocol, which [Read] checks.
+// IsHeader reports whether a header belongs to the protocol. [Read] checks such headers.
 func IsHeader(name string) bool {
 	return slices.Contains([]string{"Mcp-Session-Id", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name"}, name) ||
 		strings.HasPrefix(name, "Mcp-Param-")

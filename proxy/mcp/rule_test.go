@@ -174,17 +174,3 @@ func TestNoMemory(t *testing.T) {
 		}
 	}
 }
-
-// TestToolsThatWereNotRead checks that after an unreadable list no pinned tool is called by an older one.
-func TestToolsThatWereNotRead(t *testing.T) {
-	memory := new(mcp.Memory)
-	show(t, memory, `tools/list {"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"get_issue","inputSchema":{}}]}}`)
-	of := rules("")
-	of[1].Pin = map[string]string{"get_issue": "2882cd97ec3da79b6d6c22ac16e7a4068ab842a46898df9dfdbc9b7da55d0669"}
-	m := read(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_issue"}}`)
-	_, err := mcp.Judge(m, entry{}.header(), of, peer, memory)
-	check.Must(t, err)
-	show(t, memory, `tools/list {"jsonrpc":"2.0","id":1,"result":{"tools":`)
-	_, err = mcp.Judge(m, entry{}.header(), of, peer, memory)
-	check.WantCode(t, err, "mcp_tool_unseen")
-}

@@ -63,7 +63,7 @@ func (w Way) Takes(method string) bool { return slices.Contains(w.Methods, metho
 const maxSent = 2 << 20
 
 // Send sends a request that a rule has passed to the node, once, for the session's agent, and returns the answer as it
-// comes. Only headers about the body or MCP go out; the caller token alone says who calls.
+// comes. Only headers about the body or MCP go out; only the caller token names the caller.
 func (n *Relay) Send(s *session.Session, r *http.Request) (*http.Response, error) {
 	if n == nil {
 		return nil, errMissing()

@@ -39,7 +39,7 @@ const (
 	timeout = 5 * time.Second
 	// pause is the time between requests to the node for one agent.
 	pause = 2 * time.Second
-	// margin is how long before its end a token is no longer sent: the control plane judges it a moment later.
+	// margin is the last time of a token in which posts do not send it: the control plane judges it a moment later.
 	margin = 5 * time.Second
 )
 
