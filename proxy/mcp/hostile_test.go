@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -65,40 +64,6 @@ func pinned(t testing.TB) []*mcp.Rule {
 	}
 	of[1].Pin["get_issue"], _, _ = strings.Cut(hash, ")")
 	return of
-}
-
-// texts returns the bytes of text that a value holds.
-func texts(v reflect.Value, seen map[uintptr]bool) (n int) {
-	switch v.Kind() {
-	case reflect.String:
-		return v.Len()
-	case reflect.Pointer:
-		if v.IsNil() || seen[v.Pointer()] {
-			return 0
-		}
-		seen[v.Pointer()] = true
-		return texts(v.Elem(), seen)
-	case reflect.Interface:
-		if !v.IsNil() {
-			return texts(v.Elem(), seen)
-		}
-	case reflect.Struct:
-		for i := range v.NumField() {
-			n += texts(v.Field(i), seen)
-		}
-	case reflect.Slice, reflect.Array:
-		if v.Type().Elem().Kind() == reflect.Uint8 {
-			return v.Len()
-		}
-		for i := range v.Len() {
-			n += texts(v.Index(i), seen)
-		}
-	case reflect.Map:
-		for i := v.MapRange(); i.Next(); {
-			n += texts(i.Key(), seen) + texts(i.Value(), seen)
-		}
-	}
-	return n
 }
 
 func judgeCall(t testing.TB, of []*mcp.Rule, memory *mcp.Memory) (mcp.Verdict, error) {
@@ -472,8 +437,8 @@ func TestManyTools(t *testing.T) {
 	// Names that no rule can have, and headers that no server takes.
 	list(60, `{"name":"`+long+`"},{"name":"get_issue","inputSchema":{"properties":{"`+long+
 		`":{"x-mcp-header":"A"},"b":{"x-mcp-header":"`+long+`"}}}}`)
-	if kept := texts(reflect.ValueOf([]any{memory, shared}), make(map[uintptr]bool)); kept == 0 || kept > 1<<19 {
-		t.Errorf("%d bytes of the texts of a server are kept", kept)
+	if kept := fmt.Sprintf("%+v %+v", memory, shared); !strings.Contains(kept, "get_issue") || len(kept) > 1<<19 {
+		t.Errorf("%d bytes of the texts of a server are kept", len(kept))
 	}
 }
 
