@@ -117,17 +117,8 @@ type Body struct {
 	closed        sync.Once
 }
 
-// hold reads body to its end: into memory, or from inMemory bytes on into an unlinked file and hashed. announced is its
+// read reads body to its end: into memory, or from inMemory bytes on into an unlinked file and hashed. announced is its
 // length, or less if unknown.
-func (b *Store) hold(session string, body io.Reader, announced, inMemory int64) (*Body, error) {
-	c := &Body{memory: Share{of: b.memory, session: session}, spool: Share{of: b.spool, session: session}}
-	if err := c.read(body, announced, inMemory, b.dir); err != nil {
-		c.Close()
-		return nil, err
-	}
-	return c, nil
-}
-
 func (c *Body) read(body io.Reader, announced, inMemory int64, dir string) error {
 	var mem bytes.Buffer
 	mem.Grow(int(min(max(announced, 0), spoolAnnounced)) + bytes.MinRead)
@@ -239,9 +230,9 @@ func (b *Store) Read(w http.ResponseWriter, r *http.Request, session string, lim
 	if r.ContentLength > limit {
 		return nil, TooLarge(limit)
 	}
-	body := http.MaxBytesReader(w, r.Body, limit)
-	c, err := b.hold(session, body, r.ContentLength, inMemory)
-	if err != nil {
+	c := &Body{memory: Share{of: b.memory, session: session}, spool: Share{of: b.spool, session: session}}
+	if err := c.read(http.MaxBytesReader(w, r.Body, limit), r.ContentLength, inMemory, b.dir); err != nil {
+		c.Close()
 		return nil, readError(err, limit)
 	}
 	if !isJSON && c.file == nil {

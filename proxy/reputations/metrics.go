@@ -1,10 +1,6 @@
 package reputations
 
-import (
-	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-)
+import "github.com/prometheus/client_golang/prometheus"
 
 type metrics struct {
 	questions, posts *prometheus.CounterVec
@@ -44,18 +40,3 @@ func (c *Cache) Register(r prometheus.Registerer) error {
 	}
 	return nil
 }
-
-func (m *metrics) asked(err error) {
-	result := "fetched"
-	if err != nil {
-		result = "failed"
-	}
-	m.questions.WithLabelValues(result).Inc()
-}
-
-func (m *metrics) sent(signed time.Time) {
-	m.posts.WithLabelValues("sent").Inc()
-	m.signed.Set(float64(signed.Unix()))
-}
-
-func (m *metrics) missing() { m.posts.WithLabelValues("missing").Inc() }

@@ -106,9 +106,10 @@ func (c *Cache) Token(ctx context.Context, subject string, maxAge time.Duration)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if a, ok := c.agents.Get(subject); ok && token != "" {
-		c.metrics.sent(a.issued)
+		c.metrics.posts.WithLabelValues("sent").Inc()
+		c.metrics.signed.Set(float64(a.issued.Unix()))
 	} else {
-		c.metrics.missing()
+		c.metrics.posts.WithLabelValues("missing").Inc()
 	}
 	return token
 }
@@ -200,8 +201,12 @@ func (c *Cache) ask(subject string, a *agent) {
 	// Also after a success: a token that ends at once must not cause a request for each post.
 	a.notBefore = c.o.Now().Add(pause)
 	a.failed = err
-	c.metrics.asked(err)
-	if failed := err != nil; failed != c.failed {
+	failed, outcome := err != nil, "fetched"
+	if failed {
+		outcome = "failed"
+	}
+	c.metrics.questions.WithLabelValues(outcome).Inc()
+	if failed != c.failed {
 		c.failed = failed
 		if failed {
 			c.o.Log.Warn("the node gives no reputation; posts are decided without it once the last one has ended",
@@ -210,7 +215,7 @@ func (c *Cache) ask(subject string, a *agent) {
 			c.o.Log.Info("the node gives reputations again", zap.String("agent", subject))
 		}
 	}
-	if err == nil {
+	if !failed {
 		a.token, a.kid, a.forgotten = token, evidence.KeyIDOf(token), false
 		a.issued, a.end = time.Unix(claims.IssuedAt, 0), time.Unix(claims.Expires, 0)
 	}
