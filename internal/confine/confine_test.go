@@ -30,16 +30,14 @@ type order struct {
 	Looker  bool            `json:"looker"` // else it is a service
 	Dir     string          `json:"dir"`
 	Try     []string        `json:"try"`
-	Wait    bool            `json:"wait"`  // for the end of its standard input
-	Calls   int             `json:"calls"` // how many calls to make and measure
+	Wait    bool            `json:"wait"` // for the end of its standard input
 }
 
 // answer is the child's result.
 type answer struct {
-	Refused string             `json:"refused"` // why it was not confined
-	Tried   map[string]string  `json:"tried"`   // the error of each attempt; empty where it worked
-	Layers  []confine.Layer    `json:"layers"`
-	Cost    map[string]float64 `json:"cost"` // nanoseconds of processor time for a call
+	Refused string            `json:"refused"` // why it was not confined
+	Tried   map[string]string `json:"tried"`   // the error of each attempt; empty where it worked
+	Layers  []confine.Layer   `json:"layers"`
 }
 
 func TestMain(m *testing.M) {
@@ -77,10 +75,6 @@ func child(told string) {
 		}
 	}
 	a.Tried["in another thread"] = threads()
-	if o.Calls > 0 {
-		a.Cost = map[string]float64{"getppid": cost(o.Calls, unix.SYS_GETPPID, 0, 0, 0),
-			"mmap": cost(o.Calls, unix.SYS_MMAP, 0, 0, unix.PROT_READ)}
-	}
 	raw, err := json.Marshal(a)
 	if err != nil {
 		panic(err)
@@ -89,24 +83,6 @@ func child(told string) {
 	if o.Wait {
 		_, _ = os.Stdin.Read(make([]byte, 1))
 	}
-}
-
-// cost makes a call n times and returns the processor time of one.
-func cost(n int, number, a1, a2, a3 uintptr) float64 {
-	spent := func() int64 {
-		var u unix.Rusage
-		if err := unix.Getrusage(unix.RUSAGE_THREAD, &u); err != nil {
-			panic(err)
-		}
-		return u.Utime.Nano() + u.Stime.Nano()
-	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	before := spent()
-	for range n {
-		_, _, _ = unix.RawSyscall(number, a1, a2, a3)
-	}
-	return float64(spent()-before) / float64(n)
 }
 
 // startThreads holds threads that try to make a namespace once they are released, and returns their results.

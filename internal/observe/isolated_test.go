@@ -158,7 +158,7 @@ func TestNotIsolated(t *testing.T) {
 			if _, err := run.Look(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			wantUnseen(t, run, all, tt.sentence)
+			wantUnseen(t, run, tt.sentence)
 		})
 	}
 }
