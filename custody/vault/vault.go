@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -87,16 +88,18 @@ func NewServer(o Options) (*Server, error) {
 	}}
 	s.transport.TLSClientConfig.VerifyConnection = s.seeCertificate
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	// The library reads the VAULT_* variables, and the files they name, although this package then ignores them. A
-	// confined process could not open those files later.
+	// The library would read the VAULT_* variables and the files that they name, which the configuration does not mention.
+	for _, kv := range os.Environ() {
+		if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "VAULT_") {
+			_ = os.Unsetenv(name)
+		}
+	}
 	if s.base, err = api.NewClient(&api.Config{
 		Address: o.Address, HttpClient: &http.Client{Transport: bounded{s.transport}}, Timeout: o.Timeout,
 		MaxRetries: 0, // a post does not wait for retries of a second
 	}); err != nil {
-		return nil, fmt.Errorf("vault: %w", environment(err))
+		return nil, fmt.Errorf("vault: %w", err)
 	}
-	s.base.ClearToken()
-	s.base.ClearNamespace()
 	s.background(func(ctx context.Context) {
 		for range every.Tick(ctx, reconnect) {
 			s.transport.CloseIdleConnections()

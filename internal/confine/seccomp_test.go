@@ -21,7 +21,8 @@ const (
 	nosys = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
 )
 
-// Calls of x86-64 kernels with other numbers: AUDIT_ARCH_I386, the bit of the x32 calls, and what a filter says of those.
+// Calls of x86-64 kernels with other numbers: AUDIT_ARCH_I386, the bit of the x32 calls, and what a filter says of
+// those.
 const x86, x32 = 0x40000003, 0x40000000
 
 var ofX32 = map[string]uint32{"amd64": nosys, "arm64": deny}[runtime.GOARCH]
