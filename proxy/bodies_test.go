@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -143,15 +144,21 @@ func TestSpoolLeavesNoFile(t *testing.T) {
 func TestSlowBody(t *testing.T) {
 	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.Timeouts.Step = time.Second })
 	head := "POST /raw HTTP/1.1\r\nHost: " + at(0, p.upstream) + "\r\n"
-	for _, text := range []string{head + "Content-Length: 10\r\n\r\nab",
+	texts := []string{
+		head + "Content-Length: 10\r\n\r\nab",
 		head + "Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n",
-		head + "Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\nX: "} {
-		c := p.MustTunnel(at(0, p.upstream))
-		_, _ = io.WriteString(c, text)
+		head + "Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\nX: ",
+	}
+	conns := make([]net.Conn, len(texts)) // all slow at once
+	for i, text := range texts {
+		conns[i] = p.MustTunnel(at(0, p.upstream))
+		_, _ = io.WriteString(conns[i], text)
+	}
+	for i, c := range conns {
 		resp := readRaw(t, bufio.NewReader(c), "POST")
 		body, _ := io.ReadAll(resp.Body)
 		if got := answerText(resp, body); got != "400 content_incomplete" || !resp.Close {
-			t.Errorf("%q: %s", text, got)
+			t.Errorf("%q: %s", texts[i], got)
 		}
 		_ = c.Close()
 	}
