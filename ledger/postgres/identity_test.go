@@ -10,16 +10,18 @@ import (
 )
 
 func TestIdentity(t *testing.T) {
-	at := places{}
+	t.Parallel()
+	at := new(places)
 	open := func(t *testing.T, place string) ledger.Identified { return at.open(t, place, time.Hour) }
 	ledgertest.RunIdentity(t, open,
 		func(t *testing.T, place string) ledger.Identified {
-			at[place] = ""
+			at.dsns.Delete(place)
 			return open(t, place)
 		},
 		func(t *testing.T, place string) (back func()) {
-			kept := server(t).Copy(t, at[place])
-			return func() { at[place] = kept }
+			dsn, _ := at.dsns.Load(place)
+			kept := server(t).Copy(t, dsn.(string))
+			return func() { at.dsns.Store(place, kept) }
 		})
 }
 

@@ -68,6 +68,7 @@ func (o *outcomes) stop() {
 // No key is consumed twice, also none whose use had an unknown outcome and was tried again; and each ledger recovers by
 // itself.
 func TestDatabaseLost(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t)
 	dsn := server.Database(t)
 	replicas := []*postgres.Ledger{open(t, dsn, "a"), open(t, dsn, "b"), open(t, dsn, "c")}

@@ -25,7 +25,10 @@ import (
 )
 
 // start starts the server that the tests share, unless they stop one.
-var start = sync.OnceValues(func() (*pgtest.Server, error) { return pgtest.Launch() })
+var start = sync.OnceValues(func() (_ *pgtest.Server, err error) {
+	shared, err = pgtest.Launch()
+	return shared, err
+})
 
 // tests ends with the server that they share.
 type tests struct{ *testing.M }
@@ -47,7 +50,6 @@ func server(t testing.TB) *pgtest.Server {
 	full.Only(t, "PostgreSQL")
 	s, err := start()
 	check.Must(t, err)
-	shared = s
 	return s
 }
 
@@ -96,24 +98,27 @@ func post(id string) ledger.Record {
 }
 
 // places are the databases by the folders that a suite names.
-type places map[string]string
+type places struct{ dsns sync.Map }
 
 // open opens the database of a folder, which it makes first if there is none.
-func (p places) open(t *testing.T, place string, retention time.Duration) *postgres.Ledger {
+func (p *places) open(t *testing.T, place string, retention time.Duration) *postgres.Ledger {
 	t.Helper()
-	if p[place] == "" {
-		p[place] = database(t)
+	dsn, ok := p.dsns.Load(place)
+	if !ok {
+		dsn = database(t)
+		p.dsns.Store(place, dsn)
 	}
 	o := options("one")
 	o.Retention = retention
-	l, err := postgres.Open(t.Context(), p[place], o)
+	l, err := postgres.Open(t.Context(), dsn.(string), o)
 	check.Must(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l
 }
 
 func TestPostgres(t *testing.T) {
-	at := places{}
+	t.Parallel()
+	at := new(places)
 	ledgertest.Run(t, func(t *testing.T, place string, retention time.Duration) ledger.Store {
 		return at.open(t, place, retention)
 	})

@@ -64,6 +64,7 @@ func openKeeping(t testing.TB, dir string, retention time.Duration) *sqlite.Ledg
 }
 
 func TestSQLite(t *testing.T) {
+	t.Parallel()
 	ledgertest.Run(t, func(t *testing.T, place string, retention time.Duration) ledger.Store {
 		return openKeeping(t, place, retention)
 	})

@@ -40,6 +40,7 @@ func Run(t *testing.T, openKeeping func(t *testing.T, place string, retention ti
 		"deliveries": runDeliveries, "lists": runLists,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			run(t, func(t *testing.T, place string) ledger.Store { return openKeeping(t, place, time.Hour) })
 		})
 	}

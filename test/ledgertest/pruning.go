@@ -34,6 +34,7 @@ func runPruning(t *testing.T, open func(t *testing.T, place string) ledger.Store
 	for range 4 {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
 			place := t.TempDir()
 			random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // it has to be repeatable
 			h := &history{rand: random, store: open(t, place), now: Now(), latest: Now()}
