@@ -121,7 +121,7 @@ func TestHostileErrors(t *testing.T) {
 		"rules": {"config", "check", policy}, "the name of a file": {"verify", steer},
 		"usage": {"deployment", "hash", "--" + steer},
 	} {
-		_, _, said := kit.Invoke(t, args...)
+		said := kit.Mediator(t, args...).Said
 		if strings.ContainsAny(said, "\x1b\u009b\u202e") || strings.Contains(said, "\n9 verified") ||
 			!strings.Contains(said, "9 verified") {
 			t.Errorf("%s: %q", name, said)

@@ -200,13 +200,6 @@ func Run(t *testing.T, args ...string) (stdout string) {
 	return e.Out
 }
 
-// Invoke is Mediator for a caller that judges the result itself.
-func Invoke(t *testing.T, args ...string) (status int, stdout, stderr string) {
-	t.Helper()
-	e := Mediator(t, args...)
-	return e.Status, e.Out, e.Said
-}
-
 // Background runs a command that ends only when it is stopped, and returns what it printed.
 func Background(t *testing.T, args ...string) (stop func() string) {
 	t.Helper()

@@ -15,7 +15,6 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/cli"
-	"github.com/actionproof/mediator/internal/program"
 	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/reputation/store"
@@ -116,8 +115,8 @@ func TestDisputes(t *testing.T) {
 		r.In("other.key"), "--node", node, "--json")
 	kit.Write(t, file, open)
 	kit.Until(t, "the reputation to name the accusation", func() bool {
-		_, text, _ := kit.Invoke(t, "reputation", "show", "agent", "--node", node, "--json", "--", agent.String())
-		return strings.Contains(text, `"disputes_pending": 1`)
+		shown := kit.Mediator(t, "reputation", "show", "agent", "--node", node, "--json", "--", agent.String())
+		return strings.Contains(shown.Out, `"disputes_pending": 1`)
 	})
 	r.decided(t, fewWords, "") // an accusation alone blocks nobody
 
@@ -126,15 +125,9 @@ func TestDisputes(t *testing.T) {
 	kit.Write(t, file+".jwt", decision)
 	resolved := byOther("dispute", "resolve", file, "--decision", file+".jwt", "--node", node, "--json")
 	kit.Write(t, file+".resolved", resolved)
-	if status, text, said := kit.Invoke(t, "verify", file+".resolved", "--dir", r.Dir); status != program.Done ||
-		!strings.Contains(text, ": challenger_wins by arbiter, It was red.") {
-		t.Errorf("the resolution does not verify:\n%s%s", text, said)
-	}
+	kit.Mediator(t, "verify", file+".resolved", "--dir", r.Dir).Done(": challenger_wins by arbiter, It was red.")
 	refused := r.decided(t, fewWords, "policy_denied") // once the window of the signal has closed
-	_, text, said := kit.Invoke(t, "posts", "show", refused.Post, "--admin", r.Stack.Admin())
-	if !strings.Contains(text, "lost-a-dispute") {
-		t.Errorf("the record does not say why:\n%s%s", text, said)
-	}
+	kit.Mediator(t, "posts", "show", refused.Post, "--admin", r.Stack.Admin()).Done("lost-a-dispute")
 
 	byOther("signal", "publish", "It is red.", "--id", "sig_2", "--horizon", "long", "--key", r.In("other.key"), "--node",
 		node)
@@ -167,14 +160,6 @@ func (r tiersRig) stated(t *testing.T, rule, kind string) {
 		}
 		return at >= 0
 	})
-	status, text, said := kit.Invoke(t, "posts", "show", found.ID, "--admin", r.Stack.Admin())
-	if status != program.Done || !strings.Contains(text, "agent statement        "+kind+" ") {
-		t.Errorf("the record has no statement of a %s:\n%s%s", kind, text, said)
-	}
-	file := filepath.Join(t.TempDir(), "record.json")
-	_, text, _ = kit.Invoke(t, "posts", "show", found.ID, "--json", "--admin", r.Stack.Admin())
-	kit.Write(t, file, text)
-	if status, text, said := kit.Invoke(t, "verify", file, "--dir", r.Dir); status != program.Done {
-		t.Errorf("the record does not verify:\n%s%s", text, said)
-	}
+	kit.Mediator(t, "posts", "show", found.ID, "--admin", r.Stack.Admin()).Done("agent statement        " + kind + " ")
+	kit.Run(t, "verify", r.SaveRecord(t, found.ID), "--dir", r.Dir)
 }

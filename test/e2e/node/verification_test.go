@@ -26,7 +26,6 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/process/daemon"
-	"github.com/actionproof/mediator/internal/program"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/verification"
 	"github.com/actionproof/mediator/test/check"
@@ -139,10 +138,7 @@ func TestVerificationAtTheMediator(t *testing.T) {
 			}
 			result := filepath.Join(t.TempDir(), "result.jwt")
 			kit.Write(t, result, said.Registered.Verification)
-			if status, text, said := kit.Invoke(t, "verify", result, "--dir", r.Dir); status != program.Done ||
-				!strings.Contains(text, "the verification of "+c.Subject+" (observed) is signed by") {
-				t.Errorf("%s: the result does not verify:\n%s%s", generation, text, said)
-			}
+			kit.Mediator(t, "verify", result, "--dir", r.Dir).Done("the verification of " + c.Subject + " (observed) is signed by")
 			kit.Until(t, "the registration to be recorded as a post", func() bool { return r.ToolPosts(t) == i+1 })
 		}
 		// A client of the original has no MCP session and sends no Accept.
@@ -197,10 +193,9 @@ func TestVerifiedReputation(t *testing.T) {
 		v.Expires-v.At != int64(verification.Lifetime/time.Second) || !strings.Contains(out, "verification  passed ") {
 		t.Errorf("after: %+v\n%s", v, out)
 	}
-	status, out, said := kit.Invoke(t, "reputation", "show", "verifications", "--node", node)
-	if status != program.Done || strings.Count(out, "\n") != 2 || !strings.Contains(out, " completed ") ||
-		!strings.Contains(out, agent+" (observed)") {
-		t.Errorf("status %d, %s%s", status, out, said)
+	e := kit.Mediator(t, "reputation", "show", "verifications", "--node", node).Done(" completed ", agent+" (observed)")
+	if strings.Count(e.Out, "\n") != 2 {
+		t.Errorf("got %s", e.Out)
 	}
 	// The agent of examples follows the proxy by itself, as its README says.
 	out, err = r.AsAgent(t, kit.NodeJS(t)[0], "--no-warnings", kit.Scripts+"node/example.mjs")
@@ -246,12 +241,10 @@ func TestVerificationTasks(t *testing.T) {
 	given := func() (task string) {
 		t.Helper()
 		dir := t.TempDir()
-		status, out, said := kit.Invoke(t, "verification", "https://"+n.Public+"/mcp", "--ca", n.At("api-ca.pem"), "--key",
-			dir+"/key", "--file", dir+"/walk", "--json")
+		out := kit.Run(t, "verification", "https://"+n.Public+"/mcp", "--ca", n.At("api-ca.pem"), "--key", dir+"/key",
+			"--file", dir+"/walk", "--json")
 		var v struct{ Task struct{ Prompt string } }
-		if status != program.Done || json.Unmarshal([]byte(out), &v) != nil {
-			t.Fatal(status, out, said)
-		}
+		check.Must(t, json.Unmarshal([]byte(out), &v))
 		first, _, _ := strings.Cut(v.Task.Prompt, " ")
 		return first
 	}
@@ -262,10 +255,7 @@ func TestVerificationTasks(t *testing.T) {
 	}
 	reload := func(want string) {
 		t.Helper()
-		if status, _, said := kit.Invoke(t, "reload", "unix:"+n.Socket()); (status == program.Done) != (want == "") ||
-			!strings.Contains(said, want) {
-			t.Errorf("status %d: %s; want %q", status, said, want)
-		}
+		n.Reload(t, want)
 	}
 	if got := given(); got != "Compare" {
 		t.Errorf("at the start: %s", got)
