@@ -16,16 +16,23 @@ import (
 // at is a server that gave the client a session.
 var at = mcp.Peer{Server: peer.Server, Session: "s1"}
 
+// begin begins a request with the name of a tool.
+func begin(t testing.TB, memory *mcp.Memory, method string, id int, tool string) mcp.Watch {
+	t.Helper()
+	text := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{"name":%q}}`, id, method, tool)
+	w := watch(read(t, text), memory)
+	w.Peer = at
+	var err error
+	w.Flight, err = memory.Begin(w.Sent, at, tool == "create_issue")
+	check.Must(t, err)
+	return w
+}
+
 // send begins a request. end ends it and returns its result.
 func send(t testing.TB, memory *mcp.Memory, method string, id int, kind string, status int) (a *mcp.Answer,
 	end func() mcp.Result) {
 	t.Helper()
-	w := watch(read(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{"name":"get_issue"}}`, id, method)),
-		memory)
-	w.Peer = at
-	var err error
-	w.Flight, err = memory.Begin(w.Sent, at, false)
-	check.Must(t, err)
+	w := begin(t, memory, method, id, "get_issue")
 	a = mcp.NewAnswer(w, status, http.Header{"Content-Type": {kind}})
 	return a, func() mcp.Result {
 		a.End(io.EOF)
@@ -326,20 +333,16 @@ func humanAnswers(t *testing.T, memory *mcp.Memory) error {
 
 // TestHumanBesidesPost refuses a human's answer while a post has no result.
 func TestHumanBesidesPost(t *testing.T) {
-	post := read(t, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"create_issue"}}`)
 	for resumed, refused := range map[string]bool{`"result":{}`: false, `"error":{}`: false,
 		`"result":{"task":{"taskId":"t"}}`: true, `"result":{"resultType":"task"}`: true} {
 		memory := new(mcp.Memory)
-		f, err := memory.Begin(post, at, true)
-		check.Must(t, err)
+		w := begin(t, memory, "tools/call", 7, "create_issue")
 		check.WantCode(t, humanAnswers(t, memory), "mcp_answer_refused")
-		w := watch(post, memory)
-		w.Peer, w.Flight = at, f
 		a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {stream}})
 		_, _ = io.WriteString(a, "id: e1\ndata: \n\n")
 		a.End(errors.New("broken"))
 		memory.Keep(a, 1<<40, func(mcp.Result) {})
-		memory.End(f, a.Result(), true)
+		memory.End(w.Flight, a.Result(), true)
 		check.WantCode(t, humanAnswers(t, memory), "mcp_answer_refused")
 		if memory.Prompted() {
 			t.Error("an answer that was refused counts")
@@ -362,10 +365,7 @@ func TestHumanAfterPost(t *testing.T) {
 		{mcp.ResultLost, true, true}, {mcp.ResultUnseen, true, true}, {mcp.ResultUnfinished, true, false}, {"", true, true},
 	} {
 		memory := new(mcp.Memory)
-		f, err := memory.Begin(read(t, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"create_issue"}}`), at,
-			true)
-		check.Must(t, err)
-		memory.End(f, tt.result, tt.sent)
+		memory.End(begin(t, memory, "tools/call", 7, "create_issue").Flight, tt.result, tt.sent)
 		if err := humanAnswers(t, memory); (err != nil) != tt.refused {
 			t.Errorf("%q, sent %t: %v", tt.result, tt.sent, err)
 		}
@@ -373,11 +373,7 @@ func TestHumanAfterPost(t *testing.T) {
 	for answer, refused := range map[string]bool{`"task":{"taskId":"t"}`: true,
 		`"resultType":"input_required","requestState":"s"`: false} {
 		memory := new(mcp.Memory)
-		w := watch(read(t, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"create_issue"}}`), memory)
-		w.Peer = at
-		var err error
-		w.Flight, err = memory.Begin(w.Sent, at, true)
-		check.Must(t, err)
+		w := begin(t, memory, "tools/call", 7, "create_issue")
 		text := `{"jsonrpc":"2.0","id":7,"result":{` + answer + `}}`
 		a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {plain}, "Content-Length": {fmt.Sprint(len(text))}})
 		_, _ = io.WriteString(a, text[:5])
@@ -547,11 +543,7 @@ func TestHumanUnseen(t *testing.T) {
 	}
 	says := func(kind, said string) func(p play) { return func(p play) { call(p, kind, said, nil) } }
 	redirected := func(p play, id int, to string) {
-		w := watch(read(p, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"get_issue"}}`, id)),
-			p.Memory)
-		var err error
-		w.Flight, err = p.Begin(w.Sent, w.Peer, false)
-		check.Must(p, err)
+		w := begin(p, p.Memory, "tools/call", id, "get_issue")
 		a := mcp.NewAnswer(w, http.StatusTemporaryRedirect, http.Header{"Location": {to}})
 		a.End(io.EOF)
 		p.End(w.Flight, a.Result(), true)
@@ -589,11 +581,7 @@ func TestHumanUnseen(t *testing.T) {
 			resume(p.Memory, at, "", event(refuses(1299)))
 		}, true},
 		"after the wait for a broken call": {func(p play) {
-			w := watch(read(p, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"get_issue"}}`), p.Memory)
-			w.Peer = at
-			var err error
-			w.Flight, err = p.Begin(w.Sent, at, false)
-			check.Must(p, err)
+			w := begin(p, p.Memory, "tools/call", 7, "get_issue")
 			a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {stream}})
 			_, _ = io.WriteString(a, "id: e1\ndata: \n\n")
 			over := make(chan struct{})

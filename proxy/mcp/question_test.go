@@ -384,15 +384,9 @@ func TestHumanElsewhere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			memory := new(mcp.Memory)
-			call := read(t, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"get_issue"}}`)
-			flight, err := memory.Begin(call, peer, false)
-			check.Must(t, err)
-			w := watch(call, memory)
-			w.Peer, w.Flight = peer, flight
-			a := mcp.NewAnswer(w, tt.status, http.Header{"Content-Type": {tt.kind}})
+			a, end := send(t, memory, "tools/call", 7, tt.kind, tt.status)
 			_, _ = io.WriteString(a, tt.said)
-			a.End(io.EOF)
-			memory.End(flight, a.Result(), true)
+			end()
 			if tt.status == http.StatusAccepted {
 				_ = listen(memory, peer, http.Header{"Content-Type": {asEvents}}, tt.said)
 			}

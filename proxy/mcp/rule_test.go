@@ -73,14 +73,9 @@ func (r *results) of(name string) mcp.Result {
 }
 
 // keep breaks off the answer to a call after an event, and keeps the call.
-func (r *results) keep(t *testing.T, memory *mcp.Memory, name string, id int, at mcp.Peer, event string) {
+func (r *results) keep(t *testing.T, memory *mcp.Memory, name string, id int, event string) {
 	t.Helper()
-	w := watch(read(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"get_issue"}}`, id)),
-		memory)
-	w.Peer = at
-	var err error
-	w.Flight, err = memory.Begin(w.Sent, at, false)
-	check.Must(t, err)
+	w := begin(t, memory, "tools/call", id, "get_issue")
 	a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {"text/event-stream"}})
 	_, _ = io.WriteString(a, "id: "+event+"\ndata: \n\n")
 	if a.End(io.ErrUnexpectedEOF); !a.Resumable() {
@@ -107,45 +102,45 @@ func resume(memory *mcp.Memory, at mcp.Peer, lastEvent string, stream string) {
 // answer already.
 func TestResumed(t *testing.T) {
 	const done, failed = `{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":1,"result":{"isError":true}}`
-	s1, s2 := mcp.Peer{Server: peer.Server, Session: "s1"}, mcp.Peer{Server: peer.Server, Session: "s2"}
+	s2 := mcp.Peer{Server: peer.Server, Session: "s2"}
 	for name, tt := range map[string]struct {
 		at                mcp.Peer
 		lastEvent, stream string
 		want              mcp.Result
 	}{
-		"another event":   {s1, "e2", "data: " + done + "\n\n", mcp.ResultUnseen},
-		"no event":        {s1, "", "data: " + done + "\n\n", mcp.ResultUnseen},
+		"another event":   {at, "e2", "data: " + done + "\n\n", mcp.ResultUnseen},
+		"no event":        {at, "", "data: " + done + "\n\n", mcp.ResultUnseen},
 		"another session": {s2, "e1", "data: " + done + "\n\n", mcp.ResultToolFailed},
 		"another server": {mcp.Peer{Server: "https://x/mcp", Session: "s1"}, "e1", "data: " + done + "\n\n",
 			mcp.ResultToolFailed},
-		"the result of another call": {s1, "e1", `data: {"jsonrpc":"2.0","id":3,"result":{}}` + "\n\n", mcp.ResultToolFailed},
-		"half a result":              {s1, "e1", "data: " + done, mcp.ResultToolFailed},
-		"a request of the server": {s1, "e1", `data: {"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n\n",
+		"the result of another call": {at, "e1", `data: {"jsonrpc":"2.0","id":3,"result":{}}` + "\n\n", mcp.ResultToolFailed},
+		"half a result":              {at, "e1", "data: " + done, mcp.ResultToolFailed},
+		"a request of the server": {at, "e1", `data: {"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n\n",
 			mcp.ResultToolFailed},
 	} {
 		memory, r := new(mcp.Memory), &results{got: make(map[string]mcp.Result)}
-		r.keep(t, memory, "a", 1, s1, "e1")
-		r.keep(t, memory, "b", 2, s1, "e2")
+		r.keep(t, memory, "a", 1, "e1")
+		r.keep(t, memory, "b", 2, "e2")
 		resume(memory, tt.at, tt.lastEvent, tt.stream)
-		memory.Sent(s1, "3")                           // another request's id
-		resume(memory, s1, "e1", "id: e3\ndata: \n\n") // breaks off once more
+		memory.Sent(at, "3")                           // another request's id
+		resume(memory, at, "e1", "id: e3\ndata: \n\n") // breaks off once more
 		if r.of("a") != "" || r.of("b") != "" {
 			t.Fatalf("%s: %q, %q", name, r.of("a"), r.of("b"))
 		}
-		resume(memory, s1, "e3", "data: "+failed+"\n\n")
+		resume(memory, at, "e3", "data: "+failed+"\n\n")
 		if r.of("a") != tt.want || r.of("b") != "" {
 			t.Errorf("%s: %q, want %q; %q", name, r.of("a"), tt.want, r.of("b"))
 		}
 	}
 	memory, r := new(mcp.Memory), &results{got: make(map[string]mcp.Result)}
-	r.keep(t, memory, "b", 2, s1, "e2")
-	memory.Sent(s1, "2")
-	resume(memory, s1, "e2", `data: {"jsonrpc":"2.0","id":2,"result":{}}`+"\n\n")
+	r.keep(t, memory, "b", 2, "e2")
+	memory.Sent(at, "2")
+	resume(memory, at, "e2", `data: {"jsonrpc":"2.0","id":2,"result":{}}`+"\n\n")
 	if r.of("b") != mcp.ResultLost {
 		t.Errorf("a call whose id is used once more has the result %q", r.of("b"))
 	}
 	for i := range 17 {
-		r.keep(t, memory, fmt.Sprint(i), 100+i, s1, "e")
+		r.keep(t, memory, fmt.Sprint(i), 100+i, "e")
 	}
 	for r.of("0") == "" {
 		time.Sleep(time.Millisecond) // another goroutine gives it up
@@ -153,7 +148,7 @@ func TestResumed(t *testing.T) {
 	if r.of("0") != mcp.ResultLost || r.of("1") != "" {
 		t.Errorf("of too many calls the first got %q, the second %q", r.of("0"), r.of("1"))
 	}
-	memory.Sent(s1, "100")
+	memory.Sent(at, "100")
 }
 
 func TestNoMemory(t *testing.T) {
