@@ -80,8 +80,8 @@ func NewQueue(s Store, lost func(r Record, err error)) *Queue {
 	return q
 }
 
-// Reserve takes a place for the record of a session's call, so that FinishLater or AddLater surely takes it. inFlight is
-// the number of calls that may be in flight. A session's calls in flight and queued records together take at most as
+// Reserve takes a place for the record of a session's call, so that FinishLater or AddLater surely takes it. inFlight
+// is the number of calls that may be in flight. A session's calls in flight and queued records together take at most as
 // many places as they leave free ([share.Pool]). Without a place Reserve returns an [*Error].
 func (q *Queue) Reserve(id, session string, inFlight int) error {
 	q.mu.Lock()

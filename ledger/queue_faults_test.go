@@ -122,8 +122,7 @@ func TestQueueIsShared(t *testing.T) {
 	}
 }
 
-// TestQueueCloses: closing before a store that hangs takes ten seconds and no more, whatever is under way, and tells
-// what is lost.
+// Closing takes ten seconds while the store hangs, and reports the lost records.
 func TestQueueCloses(t *testing.T) {
 	for _, after := range []time.Duration{0, 6 * time.Millisecond, 7 * time.Second, 10 * time.Second, time.Minute} {
 		synctest.Test(t, func(t *testing.T) {

@@ -42,7 +42,7 @@ func (l *lost) add(p ledger.Record, _ error) {
 	l.ids = append(l.ids, p.ID)
 }
 
-// TestQueue: whoever reads sees what was taken before, closing stores it, and what could not be stored is told.
+// Readers see all queued records, closing stores them, and lost reports what could not be stored.
 func TestQueue(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "l.db")
 	open := func(l *lost) *ledger.Queue {
@@ -88,8 +88,7 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// TestRefusedAfterItsIntent: the intent of a post that was refused, as nobody knew whether it was stored, may be stored
-// later. The post has failed then: it does not stay in flight.
+// A refused post whose intent was stored late has failed, and does not stay in flight.
 func TestRefusedAfterItsIntent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "l.db")
 	p := ledger.Record{ID: "post_1", Flow: "post", State: ledger.StateRefused, Code: "ledger_unavailable",
@@ -130,7 +129,7 @@ func (s stuck) Write(context.Context, []ledger.Record, []ledger.Record, ...ledge
 
 func (s stuck) Close() error { return nil }
 
-// TestQueueIsBounded: without a place a record is taken only while the queue is short.
+// A full queue makes callers wait until their deadline.
 func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := stuck{let: make(chan struct{})}
@@ -159,7 +158,7 @@ func TestQueueIsBounded(t *testing.T) {
 	})
 }
 
-// absent is a store that is away until it is back; what it is asked to finish has begun. An attempt may be stored
+// absent is a store that is away until it is back; the posts that it finishes have begun. An attempt may be stored
 // although it fails.
 type absent struct {
 	ledger.Store
@@ -209,7 +208,7 @@ func (a *absent) Records(context.Context, ledger.Query) iter.Seq2[ledger.Record,
 }
 func (a *absent) Close() error { return nil }
 
-// TestQueueOutlastsTheStore: a store that is away for a while loses nothing, and keeps no reader waiting.
+// An outage of the store loses nothing, and blocks no reader.
 func TestQueueOutlastsTheStore(t *testing.T) {
 	for name, tt := range map[string]struct {
 		surprises   bool
@@ -279,7 +278,7 @@ func TestQueueOutlastsTheStore(t *testing.T) {
 	}
 }
 
-// TestQueueGoesOn: a record that the store never takes keeps no other one from being stored, and is lost at the end.
+// A record that the store never takes delays no other one, and is lost at the end.
 func TestQueueGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lost lost
@@ -319,8 +318,7 @@ func (c *counting) Write(_ context.Context, outcomes, records []ledger.Record, _
 
 func (c *counting) Close() error { return nil }
 
-// TestQueueGathers: records that come within 5 ms are stored together, a single one by itself after that time, and
-// closing does not wait.
+// Records of 5 ms are stored together, and closing does not wait.
 func TestQueueGathers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := new(counting)

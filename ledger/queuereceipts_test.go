@@ -19,8 +19,7 @@ func receipt(n int64) ledger.Receipt {
 		Token: fmt.Sprint("e30.e30.", n)}
 }
 
-// TestQueuedReceipts: they are stored with the records that wait, one that cannot be stored does not hold them up, and
-// closing stores them.
+// Receipts are stored with waiting records. A bad record does not delay them, and closing stores them.
 func TestQueuedReceipts(t *testing.T) {
 	dir := t.TempDir()
 	var lost lost
@@ -70,8 +69,7 @@ func (o *outage) Get(context.Context, string) (ledger.Record, error) {
 
 func (o *outage) Close() error { return nil }
 
-// TestReceiptsWhileTheStoreIsAway: whoever waits for receipts is told at once that it is away or has come back, a
-// bounded number is kept, and they are stored in their order.
+// A waiting caller learns at once of an outage and of its end. The queue keeps a bounded number of receipts, in order.
 func TestReceiptsWhileTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &outage{}
@@ -113,8 +111,7 @@ func TestReceiptsWhileTheStoreIsAway(t *testing.T) {
 	})
 }
 
-// TestForkedChain: a chain that has forked takes no receipt any more, and holds up neither records nor the receipts of
-// other sessions.
+// A forked chain takes no more receipts, and delays neither records nor other chains.
 func TestForkedChain(t *testing.T) {
 	dir := t.TempDir()
 	store := open(t, dir)

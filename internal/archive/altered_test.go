@@ -135,8 +135,8 @@ func values(v any) (all []any) {
 	return all
 }
 
-// TestAlteredRecords changes each member of each record of an export: it is refused, or said to be unproven. A member
-// of a record that the test does not know is one that nobody has decided about.
+// Each member of each record is changed: the export is refused, or the member is unproven. The test must know every
+// member.
 func TestAlteredRecords(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -198,8 +198,8 @@ func TestAlteredRecords(t *testing.T) {
 	}
 }
 
-// TestAlteredExports changes what an export is made of: lines are swapped, doubled, dropped, or come from another
-// export. Each is refused, or said to be unproven.
+// Lines are swapped, doubled, dropped or replaced by another export's: the export is refused, or the change is
+// unproven.
 func TestAlteredExports(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)

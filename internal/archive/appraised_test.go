@@ -14,8 +14,7 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// TestAppraised: what a node has signed is verified as of the time of its signature, by the roots of that time, and
-// nothing that others have signed.
+// A node's token is verified as of its signature, with the roots of that time.
 func TestAppraised(t *testing.T) {
 	t.Parallel()
 	w, before := newWorld(t, false, gatetest.Autonomous), newWorld(t, false, gatetest.Autonomous)
@@ -55,7 +54,8 @@ func TestAppraised(t *testing.T) {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.code)
 		}
 	}
-	if got := judge(archive.Archive{w.read()}, gatetest.Resign(t, w.Kit, accrual.Kind, own, "iss", "x")); got != "key_purpose" {
+	if got := judge(archive.Archive{w.read()}, gatetest.Resign(t, w.Kit, accrual.Kind, own, "iss", "x")); got !=
+		"key_purpose" {
 		t.Errorf("under another name: %q", got)
 	}
 	if got := judge(archive.Archive{w.read()}, old); got == "" {

@@ -156,9 +156,8 @@ func restsOn(r ledger.Record, kid string) bool {
 	return slices.ContainsFunc(r.Artifacts, func(a ledger.Artifact) bool { return evidence.KeyIDOf(a.Token) == kid })
 }
 
-// TestRecordsOfManyPosts makes posts over 600 days with fifty rotations, each followed by a retirement, and one
-// revocation. With the files of the last day every record verifies, but for those that rest on the revoked key: they
-// say so.
+// Posts over 600 days with fifty rotations and retirements and one revocation verify with the files of the last day,
+// except those of the revoked key.
 func TestRecordsOfManyPosts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -226,8 +225,7 @@ func TestRecordsOfManyPosts(t *testing.T) {
 	}
 }
 
-// TestCertificateStays: what is certified again without a change keeps its certificate, byte for byte; what has changed
-// does not.
+// A certificate stays byte for byte until its content changes.
 func TestCertificateStays(t *testing.T) {
 	t.Parallel()
 	day := 24 * time.Hour
@@ -269,7 +267,6 @@ func TestCertificateStays(t *testing.T) {
 	}
 }
 
-// TestRecordsOfThePast judges one record of a deployment to which something has happened since.
 func TestRecordsOfThePast(t *testing.T) {
 	t.Parallel()
 	day, key := 24*time.Hour, evidence.PurposeTriggerReceipt
@@ -387,8 +384,7 @@ func TestRecordsOfThePast(t *testing.T) {
 	}
 }
 
-// TestListOfBefore: where the manifest demands a fresh list, a list that was too old for the record's moment says
-// nothing of it.
+// If the manifest demands a fresh list, a list that was too old for a record's time does not count.
 func TestListOfBefore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false, func(m *policy.Manifest) {
@@ -419,7 +415,7 @@ func TestListOfBefore(t *testing.T) {
 	}
 }
 
-// TestHistoryIsNotLive: no process takes a certificate from the history.
+// No process takes a certificate from the history.
 func TestHistoryIsNotLive(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -434,8 +430,7 @@ func TestHistoryIsNotLive(t *testing.T) {
 	gatetest.WantCode(t, err, "key_retired")
 }
 
-// TestHistoryOfAnotherRegistry: what the registry has not signed keeps it from writing the history, and a record from
-// being verified.
+// A foreign text in the history blocks its writer and its verifiers.
 func TestHistoryOfAnotherRegistry(t *testing.T) {
 	t.Parallel()
 	w, other := newWorld(t, false), newWorld(t, false)

@@ -92,7 +92,6 @@ func (w *world) pins() archive.Archive {
 	return archive.Archive{t}
 }
 
-// TestExport exports posts of several times, and verifies them somewhere else.
 func TestExport(t *testing.T) {
 	t.Parallel()
 	w, key := newWorld(t, true), evidence.PurposeRuntimeAttestation
@@ -145,8 +144,7 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// TestExportKnowsNoMore: an export knows the revocations and retirements of its time; who has today's bundle beside it
-// knows today's.
+// An export has the revocations and retirements of its time. Today's bundle beside it adds the later ones.
 func TestExportKnowsNoMore(t *testing.T) {
 	t.Parallel()
 	w, key := newWorld(t, false), evidence.PurposeTriggerReceipt
@@ -196,7 +194,7 @@ func TestExportKnowsNoMore(t *testing.T) {
 	wantOutcomes(t, forgery, archive.Archive{v.read()}, v.Clock.Now(), "refused key_retired")
 }
 
-// TestEarlierRoots: records of roots before today's are judged by theirs.
+// Earlier roots judge the records of their time.
 func TestEarlierRoots(t *testing.T) {
 	t.Parallel()
 	w, before := newWorld(t, false), newWorld(t, false)
@@ -224,7 +222,6 @@ func TestEarlierRoots(t *testing.T) {
 	}
 }
 
-// TestExportRefuses names what an export is not made of.
 func TestExportRefuses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -242,7 +239,6 @@ func TestExportRefuses(t *testing.T) {
 	}
 }
 
-// TestReaderRefuses changes one thing of an export.
 func TestReaderRefuses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -335,7 +331,7 @@ func TestPolicyIsNotCompiled(t *testing.T) {
 	}
 }
 
-// FuzzReader reads any text as an export: no panic, and whatever is read is judged.
+// Any text is refused or judged, without a panic.
 func FuzzReader(f *testing.F) {
 	w := newWorld(f, false)
 	w.Clock.Advance(time.Minute)
@@ -402,7 +398,7 @@ func (r *repeated) Read(to []byte) (int, error) {
 	return n, nil
 }
 
-// TestReaderIsBounded: no part of an export, however small or large, makes its reader keep more than a bound.
+// A reader holds a bounded number of bytes, in small parts and in large ones.
 func TestReaderIsBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)

@@ -51,8 +51,7 @@ func receiptsOf(of map[string]*gatetest.Session) archive.Receipts {
 	}
 }
 
-// TestRecordsWithReceipts exports posts of a session with its receipts, and verifies them elsewhere: each post brings
-// the chain up to its own receipt.
+// Each exported post brings its session's chain up to its own receipt.
 func TestRecordsWithReceipts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -102,7 +101,7 @@ func TestRecordsWithReceipts(t *testing.T) {
 		"verified", "verified", "refused chain_broken") // it belongs to no record
 }
 
-// TestExportOfALongSession exports a post after more receipts than a reader keeps in memory.
+// A post comes after more receipts than a reader holds.
 func TestExportOfALongSession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -138,7 +137,6 @@ func TestExportOfALongSession(t *testing.T) {
 	}
 }
 
-// TestARecordWithReceipts verifies one record, as it is printed, with what its session receipt names.
 func TestARecordWithReceipts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)

@@ -11,8 +11,7 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// TestRecordsWithReputation verifies the record of a post whose decision rests on a reputation, a day later, when the
-// token has ended and the key that signed it has been replaced.
+// A day later the reputation token has ended, and its key was replaced.
 func TestRecordsWithReputation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false, gatetest.Autonomous)

@@ -19,8 +19,7 @@ func lost(c *interaction.Receipt) {
 	c.Timing.LLMStart, c.Timing.LLMEnd, c.Timing.ResponseSent = 0, 0, 0
 }
 
-// TestChainOverARestart: a sidecar with keys in memory has another key under the same id after a crash. Its chain
-// verifies all the same, each receipt by the certificate of its time.
+// After a crash a sidecar with keys in memory has another key under the same id. Its chain still verifies.
 func TestChainOverARestart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -40,8 +39,8 @@ func TestChainOverARestart(t *testing.T) {
 		archive.Archive{w.read()}, w.Clock.Now())
 }
 
-// TestChainOverNewRoots: mediator dev has other roots after each start. What the next start adds to a chain is named as
-// lost, and what was there before verifies: by itself, and with a record that rests on it.
+// mediator dev has other roots after each start. Its additions to a chain are lost receipts; the earlier part verifies,
+// alone and with a record.
 func TestChainOverNewRoots(t *testing.T) {
 	t.Parallel()
 	before, after := newWorld(t, false), newWorld(t, false)
@@ -72,8 +71,9 @@ func TestChainOverNewRoots(t *testing.T) {
 		"the earlier ones alone":   {old, judgement{whole, "", archive.JudgedReceipts{Number: 2, Chain: true, Lost: 2}}},
 		"the later ones alone":     {archive.Archive{after.read()}, judgement{tokens: whole, code: "roots_not_pinned"}},
 		"a call that was answered": {both, judgement{tokens: next(nil), code: "roots_not_pinned"}},
-		"after a gap":              {both, judgement{tokens: append(slices.Clone(known[:1]), whole[2:]...), code: "chain_broken"}},
-		"with a gap":               {both, judgement{tokens: append(slices.Clone(known), whole[3]), code: "chain_broken"}},
+		"after a gap": {both,
+			judgement{tokens: append(slices.Clone(known[:1]), whole[2:]...), code: "chain_broken"}},
+		"with a gap": {both, judgement{tokens: append(slices.Clone(known), whole[3]), code: "chain_broken"}},
 	} {
 		t.Run(name, func(t *testing.T) { tt.check(t, tt.by, now) })
 	}
@@ -83,8 +83,7 @@ func TestChainOverNewRoots(t *testing.T) {
 	}
 }
 
-// TestHiddenReceipts: a chain whose receipts of posts are left out is one chain all the same, and confirms no guess of
-// what was posted.
+// A chain with hashes in place of the receipts of posts verifies, and confirms no guess.
 func TestHiddenReceipts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -119,7 +118,8 @@ func TestHiddenReceipts(t *testing.T) {
 		"one too many":         {tokens: slices.Insert(slices.Clone(shown), 1, shown[0]), code: "chain_broken"},
 		"another in its place": {tokens: forged, code: "chain_broken"},
 		"one after the end":    {tokens: append(slices.Clone(shown), shown[0]), code: "chain_broken"},
-		"no hash":              {tokens: append(slices.Clone(shown[:2]), archive.HiddenReceipt+"x"), code: "evidence_malformed"},
+		"no hash": {tokens: append(slices.Clone(shown[:2]), archive.HiddenReceipt+"x"),
+			code: "evidence_malformed"},
 		"no hash before the first": {tokens: append([]string{archive.HiddenReceipt + "x"}, shown...),
 			code: "evidence_malformed"},
 		"closed ones without end": {tokens: slices.Repeat(shown[:1], interaction.MaxReceipts+1),

@@ -30,8 +30,8 @@ func (w *world) rotate(purposes ...string) {
 	}
 }
 
-// TestManyRotations rotates all keys every minute, and nobody retires a version. The bundle stays small, a key can
-// be revoked at any time, and every record verifies with the files of the last day, and with an export of it.
+// All keys rotate every minute, and no version is retired. The bundle stays small, keys can be revoked, and every
+// record verifies with the files of the last day and with an export.
 func TestManyRotations(t *testing.T) {
 	t.Parallel()
 	rotations := 24
@@ -85,7 +85,7 @@ func TestManyRotations(t *testing.T) {
 	}
 }
 
-// TestManyVersionsAtOnce certifies keys of which hundreds of versions are published, in a bundle without any.
+// Hundreds of versions of each key are published, and the bundle has none.
 func TestManyVersionsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -104,8 +104,7 @@ func TestManyVersionsAtOnce(t *testing.T) {
 	}
 }
 
-// TestFastRotation rotates two keys every second. Versions wait for a certificate rather than fill the bundle, and are
-// certified later.
+// Two keys rotate every second. Versions wait instead of filling the bundle, and are certified later.
 func TestFastRotation(t *testing.T) {
 	t.Parallel()
 	w, keys, waited := newWorld(t, false), gatetest.Roles[:2], 0
@@ -124,8 +123,7 @@ func TestFastRotation(t *testing.T) {
 	}
 }
 
-// TestBundleThatNobodyReads: the registry makes a bundle smaller that has more certificates than are read, and
-// loses none of them.
+// The registry shrinks a bundle with too many certificates, and loses none.
 func TestBundleThatNobodyReads(t *testing.T) {
 	t.Parallel()
 	for name, mend := range map[string]func(w *world){
@@ -175,8 +173,7 @@ func TestBundleThatNobodyReads(t *testing.T) {
 	}
 }
 
-// TestBundleMovedAway: records of a bundle that was moved away below earlier verify, though the roots are still
-// the same.
+// Records of a bundle in a folder below earlier verify, although the roots are the same.
 func TestBundleMovedAway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -212,8 +209,7 @@ func TestBundleMovedAway(t *testing.T) {
 	}
 }
 
-// TestHistoryIsNotLost: every manifest and every revocation stays, and no file of the history is larger than what
-// is read.
+// Every manifest stays, and no file grows too large.
 func TestHistoryIsNotLost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -237,9 +233,7 @@ func TestHistoryIsNotLost(t *testing.T) {
 	}
 }
 
-// TestHistoryLacksASegment: a history whose first or last segment is gone, or is an older copy, is refused, because
-// only that one has revocations that have left the list. A key can be revoked all the same, and the loss is noticed
-// then too.
+// A missing or outdated segment is refused, because only it has some revocation. A key can still be revoked.
 func TestHistoryLacksASegment(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, true)
@@ -297,7 +291,7 @@ func TestHistoryLacksASegment(t *testing.T) {
 	}
 }
 
-// TestRevokeAtAnyTime fills the revocation list with artifacts. Then it takes no more of them, and a key all the same.
+// A list full of artifacts still takes keys.
 func TestRevokeAtAnyTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, true)
@@ -330,7 +324,7 @@ func TestRevokeAtAnyTime(t *testing.T) {
 	}
 }
 
-// TestCertifyIsInterrupted: what was certified before a signature failed counts, and the next one goes on from there.
+// Earlier certificates count after a failed signature, and the next run continues.
 func TestCertifyIsInterrupted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, true)

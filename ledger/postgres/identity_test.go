@@ -25,7 +25,7 @@ func TestIdentity(t *testing.T) {
 		})
 }
 
-// TestReplicasAcceptOnce: what one sidecar has been told to accept, the others that share the database accept too.
+// An acceptance by one sidecar holds for the others.
 func TestReplicasAcceptOnce(t *testing.T) {
 	dsn := database(t)
 	last := []ledger.Identity{{ID: "before", Mark: 70}, {ID: "before", Mark: 71}}

@@ -9,7 +9,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// TestInstance shows that a folder keeps its name, that two folders have two, and that one process at a time has it.
 func TestInstance(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	name, held, err := postgres.Instance(dir)

@@ -13,11 +13,11 @@ import (
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
-// outcomes counts what clients were told about each key.
+// outcomes counts the answers to the clients.
 type outcomes struct {
 	mu       sync.Mutex
 	changed  *sync.Cond
-	consumed map[string]int // how often a client was told that the key is its own
+	consumed map[string]int // successes by key
 	total    int            // of consumed
 	unknown  int            // errors that leave it open
 	stopped  bool
@@ -29,7 +29,7 @@ func newOutcomes() *outcomes {
 	return o
 }
 
-// add notes what a client was told, and reports whether it should go on.
+// add notes an answer, and reports whether the client goes on.
 func (o *outcomes) add(t *testing.T, id string, err error) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

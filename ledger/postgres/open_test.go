@@ -61,7 +61,7 @@ func newRole(t *testing.T, dsn string) (role, as string) {
 	return role, strings.Replace(dsn, "user=postgres", "user="+role, 1)
 }
 
-// TestLittleRight opens a database with its tables as a role that may use its tables and nothing else.
+// The role may only use its tables.
 func TestLittleRight(t *testing.T) {
 	dsn := database(t)
 	open(t, dsn, "one")
@@ -75,7 +75,7 @@ func TestLittleRight(t *testing.T) {
 	}
 }
 
-// TestGivenSchema opens a database in which a role may make nothing, and then one schema's tables.
+// The role may create nothing at first, and then one schema's tables.
 func TestGivenSchema(t *testing.T) {
 	dsn := database(t)
 	role, as := newRole(t, dsn)

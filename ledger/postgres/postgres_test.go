@@ -124,7 +124,6 @@ func TestPostgres(t *testing.T) {
 	})
 }
 
-// TestKeyUsesOfReplicas: what two instances have counted of a key is told as one.
 func TestKeyUsesOfReplicas(t *testing.T) {
 	dsn := database(t)
 	one, two := open(t, dsn, "one"), open(t, dsn, "two")
@@ -144,7 +143,6 @@ func TestKeyUsesOfReplicas(t *testing.T) {
 	}
 }
 
-// TestDeliveriesOfReplicas: what one instance has claimed no other gets.
 func TestDeliveriesOfReplicas(t *testing.T) {
 	dsn := database(t)
 	instance := 0
@@ -154,7 +152,6 @@ func TestDeliveriesOfReplicas(t *testing.T) {
 	})
 }
 
-// TestOpenCallsOfReplicas: an instance is told of its own open calls only.
 func TestOpenCallsOfReplicas(t *testing.T) {
 	dsn := database(t)
 	one, two := open(t, dsn, "one"), open(t, dsn, "two")
@@ -167,7 +164,7 @@ func TestOpenCallsOfReplicas(t *testing.T) {
 	}
 }
 
-// TestReplicas has three ledgers share a database: 64 clients use the same keys on all of them.
+// 64 clients use the same keys on three ledgers of one database.
 func TestReplicas(t *testing.T) {
 	dsn := database(t)
 	var replicas []*postgres.Ledger
@@ -218,7 +215,7 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// TestNoDeadlock uses many keys in one order and in the other at once: the transactions do not wait for each other.
+// Two transactions use many keys in opposite orders.
 func TestNoDeadlock(t *testing.T) {
 	dsn := database(t)
 	l := open(t, dsn, "one")
@@ -243,8 +240,7 @@ func TestNoDeadlock(t *testing.T) {
 	}
 }
 
-// TestRestartOfOne ends one of two processes that have posts in flight: at its restart its own become indeterminate,
-// the other's live on.
+// A restart makes the instance's own posts in flight indeterminate, and no others.
 func TestRestartOfOne(t *testing.T) {
 	ctx := context.Background()
 	dsn := database(t)
@@ -263,7 +259,7 @@ func TestRestartOfOne(t *testing.T) {
 	}
 }
 
-// TestAbandoned gives up the post of an instance that never came back, after a day and not before.
+// A post of an instance that never came back becomes indeterminate after a day.
 func TestAbandoned(t *testing.T) {
 	ctx := context.Background()
 	dsn := database(t)
@@ -280,8 +276,7 @@ func TestAbandoned(t *testing.T) {
 	}
 }
 
-// TestPruneTogether prunes from two processes at once, by a clock that is years ahead: what was consumed stays refused
-// on both.
+// Two processes prune at once by a clock that is years ahead: used keys stay refused on both.
 func TestPruneTogether(t *testing.T) {
 	ctx := context.Background()
 	dsn := database(t)
@@ -322,7 +317,6 @@ func TestPruneTogether(t *testing.T) {
 	}
 }
 
-// TestConsumeInATransaction uses a key in a transaction of the caller's.
 func TestConsumeInATransaction(t *testing.T) {
 	ctx := context.Background()
 	dsn := database(t)
@@ -353,7 +347,7 @@ func TestConsumeInATransaction(t *testing.T) {
 	}
 }
 
-// TestUnreachable: the agent whose post is refused is told why the database cannot be used, and not where it is.
+// The error says why the database is away, and not where it is.
 func TestUnreachable(t *testing.T) {
 	server := pgtest.Start(t)
 	dsn := server.Database(t)
@@ -374,7 +368,7 @@ func TestUnreachable(t *testing.T) {
 	t.Error("the database was never found away")
 }
 
-// TestUnstorable asks for what PostgreSQL cannot hold.
+// PostgreSQL cannot hold these texts.
 func TestUnstorable(t *testing.T) {
 	ctx := context.Background()
 	l := open(t, database(t), "one")

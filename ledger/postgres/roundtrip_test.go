@@ -71,8 +71,7 @@ func roundTrips(t *testing.T, dsn string) (through string, count *atomic.Int64) 
 	return strings.ReplaceAll(dsn, url.QueryEscape(host), url.QueryEscape(dir)), count
 }
 
-// TestRoundTrips: to write many records takes as many round trips as to write one, so a database that is far away keeps
-// up with the calls.
+// Many records take as many round trips as one, so that a remote database keeps up.
 func TestRoundTrips(t *testing.T) {
 	ctx := context.Background()
 	dsn, trips := roundTrips(t, database(t))

@@ -15,7 +15,6 @@ import (
 	"github.com/actionproof/mediator/test/ledgertest"
 )
 
-// TestCopy reads copies of a ledger's file, which stay as they are.
 func TestCopy(t *testing.T) {
 	const records = 20
 	live := t.TempDir()
@@ -102,8 +101,7 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// TestListsHoldNothing writes many records while a list is half read: the WAL must not grow with them, as it does while
-// somebody reads.
+// The WAL does not grow while a list is half read.
 func TestListsHoldNothing(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir)

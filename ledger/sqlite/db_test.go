@@ -81,8 +81,8 @@ func rows(t *testing.T, db *sqlite.DB) []int {
 	return ns
 }
 
-// TestGroup lets one write of a group go wrong between two others. Whoever gets nil must find its row; whoever gets an
-// error of its own must not; and the writer lives on.
+// One write of a group fails between two others. A write that got nil has its row, a write that got an error of its own
+// does not, and the writer goes on.
 func TestGroup(t *testing.T) {
 	refused := errors.New("refused")
 	for _, tt := range []struct {
@@ -117,7 +117,7 @@ func TestGroup(t *testing.T) {
 		// Writes were stored and are reported failed: that is why a key counts as consumed after such an error.
 		{name: "ended transaction", fault: statement("COMMIT"), says: "no such savepoint", spoil: "no such savepoint",
 			want: []int{1, 3, 4}},
-		// COMMIT itself fails: nothing of the group is stored, and all of it is told so.
+		// COMMIT itself fails: nothing of the group is stored, and all writes get the error.
 		{name: "failed commit", fault: statement("INSERT INTO child VALUES (7)"), says: "FOREIGN KEY", spoil: "FOREIGN KEY",
 			want: []int{4}},
 	} {
@@ -184,7 +184,7 @@ func TestCallerLeaves(t *testing.T) {
 	})
 }
 
-// TestCallerLeavesLate ends the context of a write whose turn is next: its caller need not have noticed yet.
+// The context ends when the write is next, before its caller notices.
 func TestCallerLeavesLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := openDB(t)
@@ -204,7 +204,7 @@ func TestCallerLeavesLate(t *testing.T) {
 	})
 }
 
-// TestCallerStays ends the context of a write that has begun: its caller is told the outcome.
+// A context that ends after its write has begun changes nothing.
 func TestCallerStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := openDB(t)
@@ -217,7 +217,6 @@ func TestCallerStays(t *testing.T) {
 	})
 }
 
-// TestFullQueue shows that a caller waits for a place in the queue, and no longer than its context.
 func TestFullQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := openDB(t)
@@ -246,7 +245,7 @@ func TestFullQueue(t *testing.T) {
 	})
 }
 
-// TestCloseDrains closes while writes wait: what was accepted is made durable, what comes later is refused.
+// Closing stores accepted writes and refuses later ones.
 func TestCloseDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "x.db")
@@ -280,7 +279,7 @@ func TestCloseDrains(t *testing.T) {
 	})
 }
 
-// TestSettings reads the settings that durability and memory rest on where they matter: on the connection that writes.
+// The writing connection has the settings for durability and memory.
 func TestSettings(t *testing.T) {
 	db := openDB(t)
 	defer db.Close()
@@ -297,7 +296,6 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestSchema makes a schema once, and none that fails.
 func TestSchema(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	for _, tt := range []struct {
@@ -326,9 +324,7 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// TestDescriptorsOfReaders reads with as many connections as there may be, again and again: what SQLite keeps open of
-// them does not add up. It closes no descriptor of a file that the process has locked, since that would end the lock,
-// and uses it again for the next reader.
+// SQLite keeps descriptors of a locked file open, because closing one would end the lock. They must not add up.
 func TestDescriptorsOfReaders(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	db := openNumbers(t, path)

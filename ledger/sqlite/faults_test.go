@@ -67,8 +67,8 @@ func wantPosts(t *testing.T, l *sqlite.Ledger, n int, state ledger.State) {
 	}
 }
 
-// TestDiskFull fills the disk while posts begin. Those that were refused left nothing, the others everything; an
-// outcome that finds no room is refused too; once there is room again the same ledger goes on.
+// The disk fills while posts begin. A refused post leaves nothing, the others everything, and the ledger goes on once
+// there is room.
 func TestDiskFull(t *testing.T) {
 	dir := tmpfs(t, "1m")
 	l := open(t, dir)
@@ -98,8 +98,7 @@ func TestDiskFull(t *testing.T) {
 	wantPosts(t, open(t, dir), last, ledger.StateIndeterminate)
 }
 
-// TestReadOnlyFileSystem opens a ledger on a file system that has become read-only, as one does after a fault of its
-// disk.
+// A file system becomes read-only after a fault of its disk.
 func TestReadOnlyFileSystem(t *testing.T) {
 	dir := tmpfs(t, "4m")
 	l := open(t, dir)
@@ -137,8 +136,7 @@ func crashedWith(t *testing.T, n, inWAL int) (dir string) {
 	return dir
 }
 
-// TestTornWAL cuts off the end of the WAL, or overwrites it, at many places, as a crash in the middle of a write does.
-// What was written before is kept whole; a post is there with its record and its key, or with neither.
+// A crash tears the WAL at many places. Earlier writes stay, and a post has its record and its key or neither.
 func TestTornWAL(t *testing.T) {
 	const posts, inWAL = 12, 8
 	crashed := crashedWith(t, posts, inWAL)
@@ -172,8 +170,8 @@ func TestTornWAL(t *testing.T) {
 	}
 }
 
-// TestDamagedPage overwrites each page of a ledger, one at a time. It is refused at the start, or each use that meets
-// the page is; no key is good a second time, and none is good whose record cannot be kept.
+// Each page is damaged in turn. The ledger is refused at the start or on use of the page. No used key is accepted
+// again, nor a key whose record cannot be stored.
 func TestDamagedPage(t *testing.T) {
 	const posts, pageSize = 150, 4096
 	dir := t.TempDir()
@@ -220,8 +218,7 @@ func TestDamagedPage(t *testing.T) {
 	}
 }
 
-// TestFileRemoved takes a file away from a running ledger, or replaces it: what is written then would be lost with the
-// process.
+// A running ledger's file is removed or replaced: writes would be lost with the process.
 func TestFileRemoved(t *testing.T) {
 	for _, name := range []string{"ledger.db", "ledger.db-wal", "."} {
 		t.Run(name, func(t *testing.T) {

@@ -30,7 +30,6 @@ func TestIdentity(t *testing.T) {
 		})
 }
 
-// TestKnownLedgerIsGone: in the place of a file that was used before, no other one is made.
 func TestKnownLedgerIsGone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	_, err := sqlite.Open(t.Context(), path, sqlite.Options{Now: ledgertest.Now, Known: true})

@@ -70,7 +70,6 @@ func TestSQLite(t *testing.T) {
 	})
 }
 
-// TestKilled kills a process between Begin and Finish.
 func TestKilled(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.Command(os.Args[0])
@@ -89,8 +88,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestArtifactsOfManyPosts: each of the posts that begin at the same time keeps its own artifacts, whole and as text,
-// also when others have given up.
+// Concurrent posts keep their own artifacts, as text, even if some callers give up.
 func TestArtifactsOfManyPosts(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir)
@@ -135,7 +133,7 @@ func TestArtifactsOfManyPosts(t *testing.T) {
 	}
 }
 
-// TestInUse opens a ledger twice: the second one must not take the first one's posts in flight for those of a crash.
+// A second process must not treat the first one's posts in flight as lost.
 func TestInUse(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir)

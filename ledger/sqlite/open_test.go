@@ -89,8 +89,6 @@ func remove(t *testing.T, path string) {
 // readOnlyVariable makes the test binary open the ledger that it names as a user who may only read it.
 const readOnlyVariable = "LEDGER_READ_ONLY_AT"
 
-// TestReadOnly opens a ledger that may not be written, or whose folder may not: it is refused by its name, and nothing
-// in it is lost.
 func TestReadOnly(t *testing.T) {
 	t.Run("file", func(t *testing.T) { testReadOnly(t, "ledger.db", 0o400, 0o600) })
 	t.Run("folder", func(t *testing.T) { testReadOnly(t, ".", 0o500, 0o700) })
@@ -140,7 +138,7 @@ func openReadOnly(path string) {
 	os.Exit(0)
 }
 
-// TestModes shows that no other user can read what the ledger keeps.
+// No other user can read the files.
 func TestModes(t *testing.T) {
 	dir := t.TempDir()
 	open(t, dir)

@@ -11,7 +11,7 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// TestPlans holds each list to the index that answers it without a look at other records.
+// An index answers each list.
 func TestPlans(t *testing.T) {
 	l, err := Open(context.Background(), filepath.Join(t.TempDir(), "ledger.db"), Options{Now: time.Now})
 	check.Must(t, err)

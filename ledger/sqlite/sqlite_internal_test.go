@@ -8,7 +8,7 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// TestPragmaRefused sets what SQLite ignores in silence, or answers with something else.
+// SQLite ignores these settings or changes them.
 func TestPragmaRefused(t *testing.T) {
 	for name, p := range map[string]pragma{
 		"misspelt":  {"synchronus", "FULL", "2"},

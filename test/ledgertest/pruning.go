@@ -27,7 +27,8 @@ func runPruning(t *testing.T, open func(t *testing.T, place string) ledger.Store
 		for i := range 1100 { // more than one transaction removes
 			old = append(old, at(fmt.Sprintf("post_old_%d", i), time.Hour+time.Second))
 		}
-		check.Must(t, s.Write(ctx, nil, old), s.Begin(ctx, at("post_in_flight", 2*time.Hour)), s.Add(ctx, at("post_young", 0)),
+		check.Must(t, s.Write(ctx, nil, old), s.Begin(ctx, at("post_in_flight", 2*time.Hour)),
+			s.Add(ctx, at("post_young", 0)),
 			s.Prune(ctx, Now()))
 		wantIDs(t, s, ledger.Query{}, []string{"post_young", "post_in_flight"})
 	})

@@ -56,8 +56,8 @@ file is JSON Lines, compressed if its name ends in .gz. mediator verify reads it
 the registry and the auditor separately.
 
 With --receipts it writes the interaction receipts of --session alone, a token a line. A post's receipt has the SHA-256
-of the post's content, which confirms a right guess. --closed replaces it by its hash, for readers who need not know what
-was posted.`,
+of the post's content, which confirms a right guess. --closed replaces it by its hash, for readers who need not know
+what was posted.`,
 		RunE: func(c *cobra.Command, ids []string) error {
 			r, err := from.Open(c.Context())
 			if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// TestTextsOfExports: a record in an export, whoever wrote it, draws no line that looks like a result.
+// A record in an export draws no line that looks like a result.
 func TestTextsOfExports(t *testing.T) {
 	t.Parallel()
 	const forged = "x\n9 verified, 0 REFUSED\t"

@@ -113,17 +113,22 @@ func (a *auditFlags) run(c *cobra.Command, paths []string) error {
 // compare prints the differences.
 func (a *auditFlags) compare(c *cobra.Command, comparison vaultaudit.Comparison, logs *vaultaudit.Logs,
 	record *records.Reader) error {
-	var out differences = &differenceTable{out: cli.Plain(c.OutOrStdout())}
+	table := &differenceTable{out: cli.Plain(c.OutOrStdout())}
+	report := cli.NewJSONReport[vaultaudit.Difference](c.OutOrStdout(), "differences")
+	comparison.Found = table.add
 	if a.asJSON {
-		out = differenceJSON{cli.NewJSONReport[vaultaudit.Difference](c.OutOrStdout(), "differences")}
+		comparison.Found = report.Add
 	}
-	comparison.Found = out.Add
 	summary, err := comparison.Run(c.Context(), logs,
 		record.Selected(c.Context(), admin.Selection{Query: comparison.Records()}))
 	if err != nil {
 		return err
 	}
-	if err := out.End(summary); err != nil {
+	end := table.end
+	if a.asJSON {
+		end = func(s vaultaudit.Summary) error { return report.End(s) }
+	}
+	if err := end(summary); err != nil {
 		return err
 	}
 	if summary.Differ() {
@@ -147,19 +152,13 @@ func (a *auditFlags) comparison(now time.Time) (c vaultaudit.Comparison, err err
 	return c, err
 }
 
-// differences prints the differences, and then a summary.
-type differences interface {
-	Add(d vaultaudit.Difference) error
-	End(s vaultaudit.Summary) error
-}
-
 // differenceTable prints a line for each difference.
 type differenceTable struct {
 	out   io.Writer
 	begun bool
 }
 
-func (t *differenceTable) Add(d vaultaudit.Difference) error {
+func (t *differenceTable) add(d vaultaudit.Difference) error {
 	const columns = "%-6s  %-20s  %-26s  %s\n"
 	if !t.begun {
 		t.begun = true
@@ -181,7 +180,7 @@ func (t *differenceTable) Add(d vaultaudit.Difference) error {
 	return err
 }
 
-func (t *differenceTable) End(s vaultaudit.Summary) error {
+func (t *differenceTable) end(s vaultaudit.Summary) error {
 	if t.begun {
 		fmt.Fprintln(t.out)
 	}
@@ -203,10 +202,3 @@ func (t *differenceTable) End(s vaultaudit.Summary) error {
 	_, err := fmt.Fprintln(t.out, how)
 	return err
 }
-
-// differenceJSON prints one document, as it comes.
-type differenceJSON struct {
-	*cli.JSONReport[vaultaudit.Difference]
-}
-
-func (j differenceJSON) End(s vaultaudit.Summary) error { return j.JSONReport.End(s) }

@@ -13,7 +13,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// TestTextsOfRecords: what an agent, or the author of a ledger, chose draws no line and no column of its own.
+// Foreign text draws no lines and no columns.
 func TestTextsOfRecords(t *testing.T) {
 	const forged = "x\n  check        ok      grant\tforged"
 	r := ledger.Record{
@@ -46,7 +46,7 @@ func TestTextsOfRecords(t *testing.T) {
 	}
 }
 
-// TestJSONOfRecords: nor does it steer a terminal that shows the JSON of a record, which stays the same.
+// Foreign text steers no terminal, and stays the same JSON.
 func TestJSONOfRecords(t *testing.T) {
 	const forged = "\u009b2J\u202e\x7f\x1b\u00e9\u20ac\U0001f600"
 	r := ledger.Record{ID: forged, Model: &ledger.ModelCall{Model: forged}}

@@ -19,7 +19,6 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// TestShowModel: the record of a call to a model says of each figure how it is known.
 func TestShowModel(t *testing.T) {
 	var out bytes.Buffer
 	Print(&out, admin.Record{Record: ledger.Record{ID: "post_1", Model: &ledger.ModelCall{
@@ -38,7 +37,6 @@ func TestShowModel(t *testing.T) {
 	}
 }
 
-// TestTimeline: a post is shown with what its session did before it, by the receipts that come with the record.
 func TestTimeline(t *testing.T) {
 	key, err := custody.NewMemory("interaction-key")
 	check.Must(t, err)
@@ -109,7 +107,6 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
-// TestShowRemedy: the record of a refusal says what to do; one with a code of another version of this program does not.
 func TestShowRemedy(t *testing.T) {
 	for code, want := range map[string]string{
 		"egress_denied":  "  refused      egress_denied at step match: no\n  remedy       Add an egress rule, with ",
@@ -126,7 +123,7 @@ func TestShowRemedy(t *testing.T) {
 	}
 }
 
-// TestListedCallsAreShort: a call with a long path must not hide the others of the list.
+// A long path must not hide the other calls.
 func TestListedCallsAreShort(t *testing.T) {
 	var out bytes.Buffer
 	table := newTable(&out, false)
@@ -140,8 +137,7 @@ func TestListedCallsAreShort(t *testing.T) {
 	}
 }
 
-// TestPrintCall: a refusal says its code, its reason and what to do; colours are only where they are asked for, and no
-// agent makes any.
+// Colours are optional, and an agent makes none.
 func TestPrintCall(t *testing.T) {
 	r := ledger.Record{
 		ID: "post_1", Flow: "post", State: ledger.StateRefused, Method: "POST", Host: "api.example.com:443",
@@ -163,7 +159,6 @@ func TestPrintCall(t *testing.T) {
 	}
 }
 
-// TestChainWithReputation: the reputation that a decision relied on stands below it, with what it says.
 func TestChainWithReputation(t *testing.T) {
 	k := gatetest.New(t, gatetest.Autonomous)
 	token := k.Reputation(t, k.Agent(t), 120, 62.5)
@@ -182,7 +177,6 @@ func TestChainWithReputation(t *testing.T) {
 	}
 }
 
-// TestChainWithStatement: what the agent published stands above the chain that let it out.
 func TestChainWithStatement(t *testing.T) {
 	k := gatetest.New(t, gatetest.Speaking)
 	post := k.PostOf(t, gatetest.Plan{})
