@@ -116,7 +116,7 @@ func decodeStrict(s string) ([]byte, error) {
 
 func parseHeader(raw []byte, alg, typ string) (header, error) {
 	var h header
-	if !headerCodec.Decode(raw, &h) {
+	if headerCodec.Decode(raw, &h) != nil {
 		// crit, jwk, jku, x5c, b64, a duplicate member, another order: members or spellings that we never write.
 		return h, refusal.New("artifact_malformed",
 			"the header of the %s is not the canonical JSON of alg, kid and typ alone", typ)

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/refusal"
-	"github.com/actionproof/mediator/internal/strictjson"
 )
 
 // Expected is what a verifier demands of an artifact besides signature and purpose. Issuers, Audiences, KeyIDs and
@@ -86,8 +85,8 @@ func (v *Verifier) moment() moment { return moment{v.now(), v.skew} }
 // decode reads a payload as claims of k. It must be exactly as [Sign] writes it.
 func decode[C any](k Kind[C], payload []byte) (*C, error) {
 	c := new(C)
-	if !k.codec.Decode(payload, c) {
-		return nil, faultOf(k, payload)
+	if err := k.codec.Decode(payload, c); err != nil {
+		return nil, refusal.New("artifact_malformed", "the claims of the %s %w", k.Typ, err)
 	}
 	if err := k.registered(c).check(k.Typ, k.MaxLifetime); err != nil {
 		return nil, err
@@ -164,7 +163,7 @@ func KeyIDOf(token string) string {
 		return ""
 	}
 	var h header
-	if !headerCodec.Decode(raw, &h) {
+	if headerCodec.Decode(raw, &h) != nil {
 		return ""
 	}
 	return h.Kid
@@ -186,13 +185,4 @@ func UnverifiedClaims[C any](k Kind[C], token string) (C, error) {
 		return zero, err
 	}
 	return *c, nil
-}
-
-// faultOf explains why a payload is not as [Sign] writes it.
-func faultOf[C any](k Kind[C], payload []byte) error {
-	if err := strictjson.ParseMembers(payload, new(C)); err != nil {
-		return refusal.New("artifact_malformed", "the claims of the %s are malformed: %.200v", k.Typ, err)
-	}
-	return refusal.New("artifact_malformed", "the claims of the %s lack a member, or are not in RFC 8785 canonical form",
-		k.Typ)
 }
