@@ -13,14 +13,10 @@ import (
 
 	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
 
-	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/confine"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/process/control"
 	"github.com/actionproof/mediator/internal/process/daemon"
-	"github.com/actionproof/mediator/internal/process/node"
-	"github.com/actionproof/mediator/internal/process/sidecar"
-	"github.com/actionproof/mediator/internal/process/trigger"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
@@ -157,35 +153,24 @@ func TestNeeds(t *testing.T) {
 		slices.Sort(out)
 		return out
 	}
-	s, err := config.LoadSidecar(filepath.Join(dir, "mediator.yaml"))
-	check.Must(t, err)
-	ofSidecar, err := sidecar.Plan(s)
-	check.Must(t, err)
-	trig, err := config.LoadTrigger(filepath.Join(dir, "trigger.yaml"))
-	check.Must(t, err)
-	c, err := config.LoadControl(filepath.Join(dir, "control.yaml"))
-	check.Must(t, err)
-	n, err := config.LoadReputation(filepath.Join(dir, "reputation.yaml"))
-	check.Must(t, err)
-	ofNode, err := node.Plan(n)
-	check.Must(t, err)
-	low := trigger.Plan(trig)
+	all := plans(t, dir)
+	low := all["trigger"]
 	low.Listens = []daemon.Place{{Address: ":443"}}
 	for _, tt := range []struct {
 		name string
 		plan daemon.Plan
 		want string
 	}{
-		{"serve", ofSidecar,
+		{"serve", all["serve"],
 			"read [. ./secrets] write [/var/lib/mediator] move [] listen [/run/mediator] bind [8181] connect [53 443] keep []"},
-		{"trigger", trigger.Plan(trig),
+		{"trigger", all["trigger"],
 			"read [. ./secrets] write [/var/lib/mediator-trigger] move [/var/spool/mediator-jobs] " +
 				"listen [/run/mediator] bind [8182] connect [] keep []"},
 		{"trigger on a port of root's", low,
 			"read [. ./secrets] write [/var/lib/mediator-trigger] move [/var/spool/mediator-jobs] " +
 				"listen [/run/mediator] bind [443] connect [] keep [cap_net_bind_service]"},
-		{"control", control.Plan(c), "read [.] write [] move [] listen [/run/mediator] bind [] connect [] keep []"},
-		{"reputation", ofNode,
+		{"control", all["control"], "read [.] write [] move [] listen [/run/mediator] bind [] connect [] keep []"},
+		{"reputation", all["reputation"],
 			"read [.] write [/var/lib/mediator-reputation] move [] listen [/run/mediator] bind [8443] connect [] keep []"},
 	} {
 		l, err := tt.plan.Limits(tt.plan.Observer(nil).Paths)

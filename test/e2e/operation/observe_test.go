@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"errors"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -34,39 +35,22 @@ func TestEachFileIsLookedAt(t *testing.T) {
 		}
 	})
 	roles := []daemon.Role{{Purpose: evidence.PurposeActionGrant}}
-	s, err := config.LoadSidecar(filepath.Join(d.Dir, devstack.SidecarFile))
-	check.Must(t, err)
-	c, err := config.LoadControl(filepath.Join(d.Dir, devstack.ControlFile))
-	check.Must(t, err)
-	g, err := config.LoadTrigger(filepath.Join(d.Dir, devstack.TriggerFile))
-	check.Must(t, err)
-	n, err := config.LoadReputation(filepath.Join(d.Dir, devstack.ReputationFile))
-	check.Must(t, err)
+	all := plans(t, d.Dir)
 	everywhere := []string{"PROGRAM", "auditor.jwk", "auth/action_grant.token (secret)", "registry.jwk", "trust.json",
 		"vault-ca.pem"}
-	ofSidecar, err := sidecar.Plan(s)
-	check.Must(t, err)
-	ofNode, err := node.Plan(n)
-	check.Must(t, err)
-	for _, tt := range []struct {
-		name string
-		plan daemon.Plan
-		want []string
-	}{
-		{"serve", ofSidecar,
-			[]string{"api-ca.pem", "manifest.yaml", "mediator.yaml", "run/control.sock", "run/reputation.sock",
-				"run/serve.sock [7]", "run/trigger.sock", "secrets/api-token (secret)", "state/ledger.db (secret)"}},
-		{"control", control.Plan(c), []string{"control.yaml", "manifest.yaml", "policy.yaml", "run/control.sock [7]"}},
-		{"reputation", ofNode, []string{"reputation.yaml", "reputation/reputation.db (secret)", "run/reputation.sock [7]"}},
-		{"trigger", trigger.Plan(g),
-			[]string{"events/events.db (secret)", "run/trigger.sock [7]", "secrets/webhook (secret)", "trigger.yaml"}},
+	for name, want := range map[string][]string{
+		"serve": {"api-ca.pem", "manifest.yaml", "mediator.yaml", "run/control.sock", "run/reputation.sock",
+			"run/serve.sock [7]", "run/trigger.sock", "secrets/api-token (secret)", "state/ledger.db (secret)"},
+		"control":    {"control.yaml", "manifest.yaml", "policy.yaml", "run/control.sock [7]"},
+		"reputation": {"reputation.yaml", "reputation/reputation.db (secret)", "run/reputation.sock [7]"},
+		"trigger":    {"events/events.db (secret)", "run/trigger.sock [7]", "secrets/webhook (secret)", "trigger.yaml"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, p := range tt.plan.Observer(roles).Paths {
+			for _, p := range all[name].Observer(roles).Paths {
 				got = append(got, describePath(t, d.Dir, p))
 			}
-			want := append(slices.Clone(everywhere), tt.want...)
+			want := kit.With(want, everywhere...)
 			slices.Sort(got)
 			slices.Sort(want)
 			if got = slices.Compact(got); !slices.Equal(got, want) {
@@ -90,4 +74,20 @@ func describePath(t *testing.T, dir string, p observe.Path) string {
 		name += " [7]"
 	}
 	return name
+}
+
+// plans are what the processes of a folder read, write and listen on.
+func plans(t *testing.T, dir string) map[string]daemon.Plan {
+	t.Helper()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	s, err1 := config.LoadSidecar(at(devstack.SidecarFile))
+	c, err2 := config.LoadControl(at(devstack.ControlFile))
+	g, err3 := config.LoadTrigger(at(devstack.TriggerFile))
+	n, err4 := config.LoadReputation(at(devstack.ReputationFile))
+	check.Must(t, errors.Join(err1, err2, err3, err4))
+	ofSidecar, err1 := sidecar.Plan(s)
+	ofNode, err2 := node.Plan(n)
+	check.Must(t, errors.Join(err1, err2))
+	return map[string]daemon.Plan{"serve": ofSidecar, "control": control.Plan(c), "trigger": trigger.Plan(g),
+		"reputation": ofNode}
 }
