@@ -22,7 +22,7 @@ type Token struct {
 	slot     uint
 	hardware bool // the slot says hardware
 
-	// sessions holds idle sessions; 0 stands for one that must be opened, at first and after a failure.
+	// sessions holds idle sessions. A zero handle is a session to open, at first and after a failure.
 	sessions chan pkcs11.SessionHandle
 
 	mu   sync.Mutex // guards keys

@@ -77,6 +77,9 @@ func (k *Key) Open(ctx context.Context) error {
 	return nil
 }
 
+// stale is the greatest age of a reading when a key signs.
+const stale = 5 * time.Second
+
 // An unused key is read every idle × Refresh. Each reading is two lines in Vault's audit log.
 const idle = 20
 
@@ -108,17 +111,17 @@ func (k *Key) watch(ctx context.Context) {
 }
 
 // used reads the key for a signature: in the background if the last reading is older than Refresh, and before the
-// signature if it is older than Stale. While Vault does not answer, a signature waits at most Refresh.
+// signature if it is older than stale. While Vault does not answer, a signature waits at most Refresh.
 func (k *Key) used(ctx context.Context) {
 	o := k.session.server.o
 	switch age := k.age(); {
-	case age > o.Stale || age < -o.Stale:
+	case age > stale || age < -stale:
 		if k.lately() != nil {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, o.Refresh)
 			defer cancel()
 		}
-		_ = k.within(ctx, o.Stale)
+		_ = k.within(ctx, stale)
 	case age > o.Refresh:
 		k.readOnce()
 	}
@@ -252,10 +255,10 @@ func (k *Key) note(now []custody.Version) {
 
 func (k *Key) Name() string { return k.name }
 
-// Current returns the newest version, read at most Stale ago.
+// Current returns the newest version, read at most stale ago.
 func (k *Key) Current(ctx context.Context) (custody.Version, error) {
 	k.used(ctx) // fresh reports the result
-	s, err := k.fresh(k.session.server.o.Stale)
+	s, err := k.fresh(stale)
 	if err != nil {
 		return custody.Version{}, err
 	}
@@ -271,13 +274,13 @@ func (k *Key) Versions(context.Context) ([]custody.Version, error) {
 	return slices.Clone(s.versions), nil
 }
 
-// known returns the last good reading. After a failed one it may be Stale old.
+// known returns the last good reading. After a failed one it may be stale old.
 func (k *Key) known() (*state, error) {
 	o := k.session.server.o
 	if k.lately() != nil {
-		return k.fresh(o.Stale)
+		return k.fresh(stale)
 	}
-	return k.fresh(idle*o.Refresh + o.Stale)
+	return k.fresh(idle*o.Refresh + stale)
 }
 
 // fresh returns the last good reading, unless it is older than maxAge.

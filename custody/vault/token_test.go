@@ -79,7 +79,7 @@ func TestTokenFile(t *testing.T) {
 	if stop() == 0 {
 		t.Error("nothing was signed")
 	}
-	revoke(token) // and nobody has another one
+	revoke(token) // and there is no other one
 	check.WantCode(t, signOnce(t, k), "custody_unavailable",
 		"Vault does not know the token any more, and there is no other one yet")
 	replace(t, path, fresh())

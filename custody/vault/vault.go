@@ -38,10 +38,8 @@ type Options struct {
 	Timeout time.Duration
 	// Refresh is how often a used key is read; 500 ms if 0. An unused one is read a twentieth as often.
 	Refresh time.Duration
-	// Stale is the greatest age of a reading when a key signs; 5 s if 0.
-	Stale time.Duration
-	Log   *zap.Logger
-	Now   func() time.Time
+	Log     *zap.Logger
+	Now     func() time.Time
 }
 
 // Server is a Vault server; all keys and secrets share its connections. It is safe for concurrent use.
@@ -77,7 +75,6 @@ func NewServer(o Options) (*Server, error) {
 	o.Mount = cmp.Or(o.Mount, "transit")
 	o.Timeout = cmp.Or(o.Timeout, 2*time.Second)
 	o.Refresh = cmp.Or(o.Refresh, 500*time.Millisecond)
-	o.Stale = cmp.Or(o.Stale, 5*time.Second)
 	probes := net.KeepAliveConfig{Enable: true, Idle: o.Timeout, Interval: o.Timeout / 2, Count: 2}
 	s := &Server{o: o, transport: &http.Transport{
 		// No Proxy: requests to Vault ignore the environment's proxy. Dead connections are noticed and replaced.

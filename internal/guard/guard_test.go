@@ -111,7 +111,7 @@ func TestChangedRulesAreFound(t *testing.T) {
 			if err := s.Check(); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want %s", err, tt.want)
 			}
-			if err := s.Install(); err != nil { // in place of whatever stands
+			if err := s.Install(); err != nil { // replaces the changed rules
 				t.Error(err)
 			}
 		})

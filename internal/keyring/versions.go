@@ -37,7 +37,7 @@ type Version struct {
 	State      string     `json:"state,omitempty"`
 	Until      *time.Time `json:"certifiedUntil,omitempty"` // the end of its certificate
 	Revocation *Revoked   `json:"revocation,omitempty"`     // nil if it is not revoked
-	Use        *Use       `json:"use,omitempty"`            // nil if no record was asked
+	Use        *Use       `json:"use,omitempty"`            // nil without a record
 
 	public ed25519.PublicKey
 }

@@ -89,7 +89,7 @@ func TestTheWholeWayIsLookedAt(t *testing.T) {
 		tree string
 		path string
 		want look.Result
-		seen string // ROOT stands for the folder of the tree
+		seen string // ROOT is the folder of the tree
 	}{
 		{"a link in a folder of the agent",
 			"dir /safe 0 755, file /safe/f 0 600, dir /conf 4242 700, link /conf/link /safe/f 0", "/conf/link",

@@ -30,7 +30,7 @@ type Watcher struct {
 
 	mu   sync.Mutex    // guards the two fields below
 	runs []*Run        // runs whose launcher was still running
-	next chan struct{} // closed by the next observation, which its callers share; nil if nobody waits
+	next chan struct{} // closed by the next observation, which its callers share; nil without a caller
 
 	looking sync.Mutex // held during an observation
 }

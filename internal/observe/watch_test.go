@@ -128,7 +128,7 @@ func start(t testing.TB, change func(*exec.Cmd), args ...string) (cmd *exec.Cmd,
 		t.Fatalf("%v: %v (run make setup)", args, err)
 	}
 	t.Cleanup(func() {
-		all := exec.Command("sh", "-c", "kill -9 -1") // all that the agent has, wherever it has gone
+		all := exec.Command("sh", "-c", "kill -9 -1") // every process of the agent's user
 		all.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: agent, Gid: agent}}
 		_ = all.Run()
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
@@ -177,7 +177,7 @@ var (
 	daemon = []string{"sh", "-c", "(setsid sh -c '" + waits + "' &); exec sleep 1000"}
 )
 
-// watcher makes a watcher that reports its findings to nobody.
+// watcher makes a watcher that reports no findings.
 func watcher() *observe.Watcher {
 	return observe.NewWatcher(&agent, still, func(*observe.Run, look.Finding) {})
 }
@@ -237,7 +237,7 @@ func TestWatch(t *testing.T) {
 				told = append(told, r.Name+" "+f.Kind)
 			})
 			run := w.Begin("evt_1", of(launcher))
-			for range 3 { // what was found is told once
+			for range 3 { // each finding is reported once
 				report := wantFound(t, run, tt.want)
 				for _, kind := range all {
 					if report.Has(kind) != slices.Contains(tt.want, kind) || report.Covered(kind) {

@@ -55,7 +55,7 @@ type refusedPost struct {
 	started, until time.Time // a signature between these may have been for it
 }
 
-// late is how long after the end of a post Vault may still sign for it: nobody waits for the answer.
+// late bounds the time from the end of a post to a signature for it: Vault signs even without a waiting caller.
 const late = 5 * time.Second
 
 // maxCall bounds the time from a call's start to the signature of an artifact: many times the default of a post's

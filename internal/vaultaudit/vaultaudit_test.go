@@ -318,7 +318,7 @@ func TestHidden(t *testing.T) {
 	}
 }
 
-// TestOtherLines passes over whatever stands in lines that are no answers to requests for signatures.
+// TestOtherLines passes over all lines but answers to requests for signatures.
 func TestOtherLines(t *testing.T) {
 	for _, rest := range []string{
 		`"request":{"path":"transit/verify/k"},"response":{"data":{"batch_results":"hmac-sha256:1"}}`,
@@ -356,7 +356,7 @@ func TestSlowPost(t *testing.T) {
 			}
 		}
 	}
-	// The records that are asked for begin early enough.
+	// The query begins early enough.
 	c := vaultaudit.Comparison{Since: at(60), Until: at(70), Window: time.Second}
 	if q := c.Records(); q.Since.After(slow.Started) {
 		t.Errorf("got the records since %s", q.Since)

@@ -20,7 +20,7 @@ type Rotator interface {
 	Rotate() error
 }
 
-// Run runs the suite over a fresh key with the name that open is given.
+// Run runs the suite over fresh keys, which open makes by their names.
 func Run(t *testing.T, open func(t *testing.T, name string) Rotator) {
 	ctx := context.Background()
 	current := func(t *testing.T, k custody.Key) custody.Version {

@@ -25,7 +25,7 @@ import (
 
 // Fault is what goes wrong between a client and Vault. Its zero value is nothing.
 type Fault struct {
-	Refuse    bool          // nobody listens
+	Refuse    bool          // the port is closed
 	Expired   bool          // the certificate has expired
 	Delay     time.Duration // before each answer
 	Status    int           // answered in place of Vault
@@ -40,7 +40,7 @@ type Proxy struct {
 
 	server *Server
 	vault  *http.Transport
-	front  *httptest.Server // nil while nobody listens
+	front  *httptest.Server // nil while the port is closed
 }
 
 // NewProxy starts a proxy in front of s, without a fault.
