@@ -194,7 +194,7 @@ func TestLoadInUse(t *testing.T) {
 func TestAuditLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	server.Write(t, "sys/audit/file", map[string]any{"type": "file", "options": map[string]any{"file_path": path}})
-	defer server.Reset(t)
+	defer func() { check.Must(t, server.Client(t).Sys().DisableAuditWithContext(t.Context(), "file")) }()
 	mount, auth := newKey(t)
 	s := open(t, vault.Options{Mount: mount, Refresh: time.Hour})
 	k, err := s.Key(t.Context(), "k", auth, "a", "b", "c", "d", "e", "f")
