@@ -21,9 +21,8 @@ const (
 	followedRecords = 200
 )
 
-// Follow hands records to show as their calls end, until ctx ends. It begins with the newest of those that have ended
-// already, at most tail. If more calls end between two looks at the record than one look reads, Follow calls missed:
-// some of them were not shown.
+// Follow calls show with the newest records, at most tail, and then with each record when its call ends, until ctx
+// ends. If more calls end between two looks than one look reads, Follow calls missed: some are not shown.
 func Follow(ctx context.Context, from *Reader, s admin.Selection, tail int, show func(ledger.Record) error,
 	missed func()) error {
 	s.Limit = followedRecords
@@ -46,10 +45,10 @@ type follower struct {
 	selection admin.Selection
 	show      func(ledger.Record) error
 	missed    func()
-	shown     map[string]bool // of the newest records, those that need not be shown any more; nil before the first look
+	shown     map[string]bool // ids of the newest records that were shown; nil before the first look
 }
 
-// look shows what has ended since the last look, the oldest first and at most so many.
+// look shows the calls that ended since the last look, oldest first and at most so many.
 func (f *follower) look(ctx context.Context, most int) error {
 	var fresh []ledger.Record // the newest first
 	ended, known := make(map[string]bool), false
@@ -93,8 +92,8 @@ func FollowHead(w io.Writer) error {
 
 const callColumns = "%-20s  %-31s  %-8s  %-13s  %6s  %8s  %s\n"
 
-// PrintCall writes a call on a line and, of one that was refused or failed, on a second line its code and reason, and
-// on a third one what to do. What an agent can have chosen cannot steer the terminal.
+// PrintCall writes a call on a line and, if it was refused or failed, its code and reason on a second and the remedy on
+// a third one. Text that an agent chose cannot steer the terminal.
 func PrintCall(w io.Writer, r ledger.Record, colour bool) error {
 	text := cli.Lines(w)
 	paint := func(s string) {

@@ -22,9 +22,9 @@ func ledgerAccept() *cobra.Command {
 		Use:   "accept --config FILE --reason TEXT",
 		Short: "Accept a ledger in the place of the one that the sidecar used last", Args: cli.NoArgs,
 		Example: `  mediator ledger accept --config mediator.yaml --reason "restored from the backup of Monday"`,
-		Long: `Accepts the ledger that the sidecar refuses as ledger_replaced, and records that in the ledger with the
-reason. Stop the sidecar first. The single-use keys that were consumed in the lost ledger are unknown. Therefore the
-accepted one refuses every key that expires within the next 11 minutes, and with it nearly every post of that time.`,
+		Long: `Accepts a ledger that the sidecar refuses as ledger_replaced, and records the reason in it. Stop the sidecar
+first. The consumed keys of the lost ledger are unknown, so the accepted one refuses every key that expires within the
+next 11 minutes, and with it nearly every post of that time.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if reason == "" {
 				return cli.Usagef("%s needs a --reason that is not empty", c.CommandPath())

@@ -29,14 +29,13 @@ func postsList() *cobra.Command {
   mediator posts list --keys --since 2026-03-02 --until 2026-03-09
   mediator posts list --follow`,
 		Long: fmt.Sprintf(
-			`Lists the records of calls, newest first: a table of %d, or with --json all of them, as one JSON array. A line on
-standard error says when --limit leaves records out, and which --cursor goes on after them.
+			`Lists the records of calls, newest first: a table of %d, or with --json all as one JSON array. If --limit leaves
+records out, standard error names the --cursor for the next ones.
 
---key lists the posts that rest on a key. --keys lists posts with the keys that signed for them, and nothing else of
-them. Both read an index.
+--key lists the posts that rest on a key. --keys lists posts with only their signing keys. Both read an index.
 
-With --follow it shows the newest %d, or --limit, oldest first, and then each call as it ends: with --json a line of
-JSON for each.`, rowsInTable, tailOfList),
+--follow shows the newest %d, or --limit, oldest first, and then each call when it ends; with --json as lines of JSON.`,
+			rowsInTable, tailOfList),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := flags.Parse(time.Now())
 			switch {
@@ -83,7 +82,7 @@ JSON for each.`, rowsInTable, tailOfList),
 // A followed list begins with tailOfList records.
 const tailOfList = 10
 
-// followPosts prints what is selected as it happens.
+// followPosts prints the selected calls when they end.
 func followPosts(c *cobra.Command, s admin.Selection, from *Reader, asJSON bool) error {
 	w := c.OutOrStdout()
 	colour := cli.Coloured(w)
@@ -99,7 +98,7 @@ func followPosts(c *cobra.Command, s admin.Selection, from *Reader, asJSON bool)
 	})
 }
 
-// listPosts prints what is selected. It asks for one record more than the limit, to know whether it leaves any out.
+// listPosts prints the selected records. It asks for one more than the limit, to know whether it leaves any out.
 func listPosts(c *cobra.Command, s admin.Selection, from *Reader, asJSON bool) error {
 	var list recordList = newTable(c.OutOrStdout(), s.Keys)
 	if asJSON {
@@ -131,17 +130,16 @@ func listPosts(c *cobra.Command, s admin.Selection, from *Reader, asJSON bool) e
 	return err
 }
 
-// recordList prints records one after the other, and then the end of the list.
+// recordList prints records.
 type recordList interface {
 	Add(r ledger.Record) error
 	End() error
 }
 
-// maxListedCall bounds how much of a call, which is ASCII, a line of the list shows, in bytes. posts show shows all of
-// it.
+// maxListedCall bounds the shown part of a call, which is ASCII, in bytes. posts show shows all of it.
 const maxListedCall = 200
 
-// shortCall returns the call of a record for one line. A path of 60 KiB would hide all other lines.
+// shortCall returns a record's call for one line: a path of 60 KiB would hide all other lines.
 func shortCall(p ledger.Record) string {
 	call := p.Method + " " + p.Host + p.Path
 	if len(call) > maxListedCall {

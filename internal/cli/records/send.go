@@ -28,10 +28,10 @@ func eventsSend() *cobra.Command {
 		Use: "send SOURCE FILE", Short: "Sign a payload as a webhook's sender would, and deliver it: for trying a source out",
 		Example: `  mediator events send github event.json
   mediator events send hooks - --config trigger.yaml`,
-		Long: `Signs the JSON in FILE (- for standard input) with the source's secret, which it reads from the trigger
-service's configuration, and delivers it to the service on this machine. SOURCE is a configured webhook: github,
-standardWebhooks or engine. The delivery is an event like any other: it can open a session and pay for a post. GitHub
-signs the body alone, so the same body is the same event.`,
+		Long: `Signs the JSON in FILE (- for standard input) with the source's secret in the trigger service's configuration,
+and delivers it to the service on this machine. SOURCE is a configured webhook: github, standardWebhooks or engine. The
+delivery is an event like any other: it can open a session and pay for a post. GitHub signs the body alone, so the same
+body is the same event.`,
 		Args: cli.ExactArgs(2, "the name of a source and a file"),
 		RunE: func(c *cobra.Command, args []string) error {
 			service, err := config.LoadTrigger(path)

@@ -32,8 +32,7 @@ func postsShow() *cobra.Command {
   mediator posts show post_06H0 --json > record.json
   mediator posts show record.json`,
 		Long: `Shows a record: what happened to the call, its checks and times, and its chain of evidence as a tree. ID asks
-the sidecar. A FILE, whose name has a dot or a slash, is what --json has printed. Nothing is verified here: mediator
-verify does that.`,
+the sidecar; FILE, whose name has a dot or a slash, is the output of --json. Nothing is verified here: see verify.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if args[0] == "" {
 				return cli.Usagef("%s takes the id of a record, or its beginning, and not an empty one", c.CommandPath())

@@ -57,8 +57,7 @@ func (f *SelectionFlags) Parse(now time.Time) (s admin.Selection, err error) {
 	return s, nil
 }
 
-// Source is where a command reads records: from the sidecar at the endpoint Admin or, if Copy is not empty, from a copy
-// of a ledger's file.
+// Source is the source of records: the sidecar at the endpoint Admin or, if Copy is set, the copy of a ledger's file.
 type Source struct{ Admin, Copy string }
 
 // Add adds --admin and --ledger, which exclude each other.
@@ -99,7 +98,7 @@ func (r *Reader) Close() error {
 	return r.copy.Close()
 }
 
-// Selected yields the records that are selected.
+// Selected yields the selected records.
 func (r *Reader) Selected(ctx context.Context, s admin.Selection) iter.Seq2[ledger.Record, error] {
 	if r.copy == nil {
 		return admin.Records(ctx, r.admin, s)
@@ -107,7 +106,7 @@ func (r *Reader) Selected(ctx context.Context, s admin.Selection) iter.Seq2[ledg
 	return s.Records(ctx, r.copy)
 }
 
-// Receipts returns the interaction receipts of a session from a number on, at most limit of them.
+// Receipts returns at most limit interaction receipts of a session, from a number on.
 func (r *Reader) Receipts(ctx context.Context, session string, from int64, limit int) ([]string, error) {
 	if r.copy == nil {
 		return admin.Receipts(ctx, r.admin, session, from, limit)
@@ -120,7 +119,7 @@ func (r *Reader) Receipts(ctx context.Context, session string, from int64, limit
 	return tokens, err
 }
 
-// Get returns the record with an id, or with the beginning of one.
+// Get returns the record whose id is or begins with id.
 func (r *Reader) Get(ctx context.Context, id string) (ledger.Record, error) {
 	if r.copy == nil {
 		var found admin.Record

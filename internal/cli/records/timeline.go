@@ -13,8 +13,7 @@ import (
 // A timeline shows the last maxTimeline receipts.
 const maxTimeline = 40
 
-// PrintTimeline prints what the agent did before a call, and the call: by the receipts of its session, which are not
-// verified here.
+// PrintTimeline prints the agent's actions up to a call, from the unverified receipts of its session.
 func PrintTimeline(w io.Writer, p admin.Record) {
 	if len(p.Receipts) == 0 && p.Interactions == nil {
 		return
@@ -53,7 +52,7 @@ func PrintTimeline(w io.Writer, p admin.Record) {
 	}
 }
 
-// described says in one line what a receipt is about.
+// described describes a receipt in one line.
 func described(r interaction.Receipt) string {
 	switch {
 	case r.Post != nil:

@@ -20,8 +20,7 @@ type leafLine struct {
 	children []*leafLine
 }
 
-// DrawChain draws a post's artifacts as a tree, each above those that it rests on. It verifies nothing: the checks of
-// the record do.
+// DrawChain draws a post's artifacts as a tree, each above those that it rests on. It verifies nothing.
 func DrawChain(w io.Writer, artifacts []ledger.Artifact) { chainTree(artifacts).draw(w) }
 
 func chainTree(artifacts []ledger.Artifact) *leafLine {
@@ -102,14 +101,14 @@ func artifactLine[C any](k evidence.Kind[C], name, token string, says func(C) st
 	return l
 }
 
-// draw writes the tree. It leaves out an artifact that was never made; the artifacts below move up.
+// draw writes the tree. Artifacts below a missing one move up.
 func (l *leafLine) draw(w io.Writer) {
 	for _, root := range l.present() {
 		root.drawAt(w, "", "")
 	}
 }
 
-// present returns l if l is an artifact that was made, or else the children that were.
+// present returns l, or if its artifact is missing the present children.
 func (l *leafLine) present() []*leafLine {
 	if l.text != "" {
 		return []*leafLine{l}
