@@ -11,8 +11,8 @@ import (
 	"github.com/actionproof/mediator/internal/strictjson"
 )
 
-const signalDocument = `{"timestamp": 1795176000, "statement": "It will rain.", "horizon": "short", "signal_id": "sig_1",
-     "agent_id": "owner:agent:worker-1"}`
+const signalDocument = `{"timestamp": 1795176000, "statement": "It will rain.", "horizon": "short",
+     "signal_id": "sig_1", "agent_id": "owner:agent:worker-1"}`
 
 func (d deployment) statements() artifactsFile {
 	d, r := d.with(evidence.PurposeStatement, "mediator-speaker", "posting-api", "agent-statement-key")
