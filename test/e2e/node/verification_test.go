@@ -138,8 +138,8 @@ func TestVerificationAtTheMediator(t *testing.T) {
 			}
 			result := filepath.Join(t.TempDir(), "result.jwt")
 			kit.Write(t, result, said.Registered.Verification)
-			kit.Mediator(t, "verify", result, "--dir",
-				r.Dir).Done("the verification of " + c.Subject + " (observed) is signed by")
+			kit.Mediator(t, "verify", result, "--dir", r.Dir).Done(
+				"the verification of " + c.Subject + " (observed) is signed by")
 			kit.Until(t, "the registration to be recorded as a post", func() bool { return r.ToolPosts(t) == i+1 })
 		}
 		// A client of the original has no MCP session and sends no Accept.
