@@ -158,7 +158,7 @@ func (d deployment) artifacts() []artifact {
 	}
 }
 
-// thorough are the kinds that have every fault: one of a certified key, one of a root, one of a gate to itself.
+// thorough are the kinds with every fault: one of a certified key, one of a root, one of a gate to itself.
 var thorough = []string{evidence.RequestProofKind().Typ, evidence.DeploymentCertificateKind().Typ,
 	evidence.CapabilityKind().Typ}
 

@@ -84,7 +84,7 @@ func hostileFiles(t *testing.T) map[string]string {
 	return files
 }
 
-// TestHostileErrors: a file does not steer the terminal by what is said about its mistakes.
+// TestHostileErrors: the messages about a file do not let it steer the terminal.
 func TestHostileErrors(t *testing.T) {
 	t.Parallel()
 	dir := writeEvidence(t)

@@ -84,7 +84,7 @@ func TestVaultRoles(t *testing.T) {
 	for process, file := range files {
 		raw := kit.Read(t, "../../../configs/"+file)
 		for line := range strings.Lines(string(raw)) {
-			name, rest, ok := strings.Cut(strings.TrimLeft(line, "# "), ":") // one stands in a comment: few deployments use it
+			name, rest, ok := strings.Cut(strings.TrimLeft(line, "# "), ":") // one is in a comment: few deployments use it
 			if key, isKey := strings.CutPrefix(strings.TrimSpace(rest), "{key: "); ok && isKey {
 				key, _, _ = strings.Cut(key, ",")
 				named[process+" "+purposes[name]] = key

@@ -22,7 +22,7 @@ type vaultRig struct {
 	vault *vaulttest.Server
 	proxy *vaulttest.Proxy // between the processes and the server
 	plan  *bootstrap.Plan
-	auth  string // the folder of what the roles log in with
+	auth  string // the folder of the roles' credentials
 }
 
 func newVault(t *testing.T) *vaultRig {

@@ -121,7 +121,7 @@ func (n *NodeRig) Begin(t *testing.T) {
 	Until(t, "the node", func() bool { return admin.Get(t.Context(), n.Internal(), "/healthz", nil) == nil })
 }
 
-// Start starts the process, has its key certified, and returns once it is ready.
+// Start starts the process, certifies its key, and returns once it is ready.
 func (n *NodeRig) Start(t *testing.T) {
 	t.Helper()
 	n.Begin(t)
@@ -136,7 +136,7 @@ func (n *NodeRig) End(t *testing.T, s syscall.Signal) error {
 	return n.Cmd.Wait()
 }
 
-// Reload has the node read its configuration again. The refusal has to contain want, which is empty if it must succeed.
+// Reload reloads the node's configuration. It must be refused with want, or succeed if want is empty.
 func (n *NodeRig) Reload(t *testing.T, want string) {
 	t.Helper()
 	if e := Mediator(t, "reload", n.Internal()); want == "" {

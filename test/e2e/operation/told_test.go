@@ -34,7 +34,7 @@ func TestTheReasonIsForTheRecord(t *testing.T) {
 		name         string
 		strike, mend func()
 		codes        []string
-		reason       string // a part of what the record says
+		reason       string // a part of the reason in the record
 	}{
 		{"the trigger service hangs", signal("trigger", syscall.SIGSTOP), signal("trigger", syscall.SIGCONT),
 			[]string{"process_unavailable"}, "the trigger service does not answer"},

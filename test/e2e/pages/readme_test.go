@@ -17,7 +17,7 @@ import (
 
 // TestReadme copies README's ten minutes into a shell in an empty folder, block by block as they stand there. Only what
 // builds the program is left out, and mediator dev gets a terminal of its own: it runs in the background. The
-// namespaces keep README's ports apart from those of other tests, and end whatever the blocks start.
+// namespaces keep README's ports apart from those of other tests, and end all that the blocks start.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	full.Only(t, "root, curl, zsh, openssl, python3")
@@ -61,7 +61,7 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// apart runs a command in namespaces of its own, which end whatever it starts.
+// apart runs a command in namespaces of its own, which end all that it starts.
 func apart(t *testing.T, dir, stdin string, env []string, args ...string) (out string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)

@@ -67,7 +67,7 @@ var elsewhere = []crash{
 	{process: "serve", points: []string{"recorded"}, sent: 1, state: ledger.StateForwarded},
 }
 
-// unknown is a crash of the sidecar after which nobody can know whether the post was made.
+// unknown is a crash of the sidecar that leaves open whether the post was made.
 func unknown(c crash) crash {
 	c.process, c.state, c.code = "serve", ledger.StateIndeterminate, "indeterminate"
 	return c
@@ -108,7 +108,7 @@ func (r *crashRig) play(t *testing.T, c crash) {
 		r.arm(t, c.process, c.points...)
 	}
 	tried := make(chan struct{})
-	go func() { // whatever the agent gets as an answer
+	go func() { // the answer does not matter
 		defer close(tried)
 		agent.Call(http.MethodPost, path, `{"text":"`+strings.Repeat("x", 3<<20)+`"}`)
 	}()

@@ -88,7 +88,7 @@ func (s *soak) report(t *testing.T, measured map[string][]sample, total tally) {
 	t.Log("\n" + b.String())
 }
 
-// What the sidecar may hold at rest beside what it held before its first call.
+// The sidecar may hold so much more at rest than before its first call.
 const (
 	idleMore = 8 // goroutines of idle connections, and the connections' descriptors
 	// descriptors: SQLite closes those of its file, one a reader, only with the last of them, and two readers wait with
