@@ -137,7 +137,7 @@ func endAsTheCommand(t *testing.T, r *kit.Rig) {
 	}
 }
 
-// inheritNothing starts mediator run as an operator's shell may: an open key file, a terminal, a secret in
+// inheritNothing starts mediator run with all of an operator's shell: an open key file, a terminal, a secret in
 // the environment, and a folder that the agent's user cannot enter.
 func inheritNothing(t *testing.T, r *kit.Rig) {
 	secret := filepath.Join(t.TempDir(), "closed", "open") // below a folder of mode 0700
