@@ -730,7 +730,7 @@ func TestReplayOfOneArtifact(t *testing.T) {
 	}
 }
 
-// TestKeysOutlast: every key is kept as long as its artifact is accepted, whatever the gate's skew.
+// TestKeysOutlast: the gate keeps every key as long as it accepts the artifact, with any skew.
 func TestKeysOutlast(t *testing.T) {
 	t.Parallel()
 	for skew, kept := range map[time.Duration]time.Duration{time.Second: evidence.DefaultSkew,

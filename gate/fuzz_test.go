@@ -156,7 +156,7 @@ func FuzzMiddleware(f *testing.F) {
 	})
 }
 
-// FuzzCertificate: a certificate of the pinned registry may say anything. What is believed has the one form.
+// FuzzCertificate: of all certificates by the pinned registry, only those in canonical form are believed.
 func FuzzCertificate(f *testing.F) {
 	k := gatetest.New(f)
 	for _, purpose := range gatetest.Roles[:2] {

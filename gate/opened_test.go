@@ -119,7 +119,7 @@ func TestAuthorizeSigned(t *testing.T) {
 		t.Fatalf("%v, with the proof %q", err, r.Signed.Token())
 	}
 	other := r
-	other.RequestProof = r.RequestProof[:len(r.RequestProof)-4] + "AAAA" // an unopened proof counts, whatever was opened
+	other.RequestProof = r.RequestProof[:len(r.RequestProof)-4] + "AAAA" // the request's own proof counts
 	_, err := k.Gate.Authorize(t.Context(), other)
 	gatetest.WantCode(t, err, "signature_invalid")
 	k.Verifier.SetTrust(k.TrustWithout(t, evidence.PurposeRequestProof))

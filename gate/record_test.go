@@ -67,7 +67,7 @@ func judge(t *testing.T, k *gatetest.Kit, p ledger.Record) string {
 	return checks[failed].Code
 }
 
-// TestVerifyRecordRefuses: whatever refuses the chain refuses its record, except the work.
+// TestVerifyRecordRefuses: what refuses a chain also refuses its record, except the work.
 func TestVerifyRecordRefuses(t *testing.T) {
 	t.Parallel()
 	for _, r := range slices.Concat(deploymentRows(), triggerRows(), decisionRows(), grantRows(), runtimeRows(),

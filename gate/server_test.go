@@ -503,7 +503,7 @@ func TestConsumeFails(t *testing.T) {
 	}
 }
 
-// TestVerifyConsumesFirst: nobody gets the capability of an unconsumed chain.
+// TestVerifyConsumesFirst: an unconsumed chain gives no capability.
 func TestVerifyConsumesFirst(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)

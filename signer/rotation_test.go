@@ -192,7 +192,7 @@ func TestRotationSignsWhatIsAccepted(t *testing.T) {
 	clock = clock.Add(time.Second)
 	signs(id(2))
 
-	r.now, r.revoked = clock, id(2) // at once, whoever still accepts it
+	r.now, r.revoked = clock, id(2) // at once, although a verifier still accepts it
 	k.Follow(r.trust(t, time.Hour, all...))
 	current("", id(2))
 	current(id(3), id(3), id(2))

@@ -147,7 +147,7 @@ func AppendNumber(to []byte, f float64) []byte {
 }
 
 const (
-	// exactDigits is how many decimal digits every double holds exactly.
+	// Every double holds exactDigits decimal digits exactly.
 	exactDigits = 15
 	// maxNumber bounds a number's spelling, in bytes, and so the arithmetic that checks it. Every double written out in
 	// full is shorter.

@@ -276,7 +276,7 @@ func (k *Kit) Trust(t testing.TB, more ...string) *evidence.Trust {
 		evidence.NewTrust(k.roots(t), evidence.Bundle{Certificates: more, Revocations: k.Revocations}, k.Strict.Signers))(t)
 }
 
-// certificates are those that the kit has, in one order.
+// certificates returns the kit's certificates, in one order.
 func (k *Kit) certificates() (all []string) {
 	for _, purpose := range append(slices.Clone(Roles), evidence.PurposeInteraction, evidence.PurposeStatement,
 		evidence.PurposeAppraiser) {

@@ -54,7 +54,7 @@ func Speaking(m *policy.Manifest) {
 	}
 }
 
-// speakers are whose statements are believed.
+// speakers are the issuers of statements that the deployment believes.
 func speakers() policy.Allowed {
 	return policy.Allowed{AllowedIssuers: []string{"mediator-speaker"}, AllowedAudiences: []string{"posting-api"},
 		AllowedKeyIDs: []string{"agent-statement-key"}}
@@ -81,7 +81,7 @@ func (k *Kit) Owner(t testing.TB) string {
 	return interaction.Owner(k.Key(t, evidence.PurposeSignerCertificate).Public())
 }
 
-// Past is whom a verifier of records believes: the kit's certificates, and earlier ones.
+// Past returns the trust of a verifier of records: the kit's certificates, and earlier ones.
 func (k *Kit) Past(t testing.TB, earlier ...string) *evidence.PastTrust {
 	t.Helper()
 	b := evidence.Bundle{Certificates: k.certificates(), Revocations: k.Revocations}
@@ -177,10 +177,10 @@ func (s *Session) Head(open ...string) evidence.InteractionHead {
 	return h
 }
 
-// Tag makes a tag of what it is about.
+// Tag hashes what and n to a tag.
 func Tag(what string, n int) string { return evidence.HashBytes(fmt.Append(nil, what, n))[:32] }
 
-// next is what the next receipt has whatever it is about.
+// next fills the claims that the next receipt of any kind has.
 func (s *Session) next(t testing.TB) interaction.Receipt {
 	t.Helper()
 	k, n := s.kit, len(s.Receipts)
