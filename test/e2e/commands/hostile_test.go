@@ -116,7 +116,7 @@ func TestHostileErrors(t *testing.T) {
 	rule, err := json.Marshal(steer)
 	check.Must(t, err)
 	policy := filepath.Join(dir, "policy.json")
-	kit.Write(t, policy, `{"version":"1.0","rules":[{"name":`+string(rule)+`,"when":"("},{`+string(rule)+`:1}]}`)
+	kit.Write(t, policy, `{"version":"1.0","rules":[{"name":`+string(rule)+`,"when":"("}]}`)
 	for name, args := range map[string][]string{
 		"rules": {"config", "check", policy}, "the name of a file": {"verify", steer},
 		"usage": {"deployment", "hash", "--" + steer},
