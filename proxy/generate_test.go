@@ -32,7 +32,8 @@ func newGenerateRig(t testing.TB, answer http.HandlerFunc) *postRig {
 		var egress []Egress
 		for _, d := range inference.Dialects {
 			egress = append(egress, Egress{
-				Name: string(d), Match: actions[0].at(modelPaths[d], "POST"), Credential: actions[0].Credential, Observe: &inference.Rule{Dialect: d},
+				Name: string(d), Match: actions[0].at(modelPaths[d], "POST"), Credential: actions[0].Credential,
+				Observe:  &inference.Rule{Dialect: d},
 				Generate: &generate.Rule{Models: []string{"model-" + string(d)}, MaxTokens: 100},
 			})
 		}
@@ -183,7 +184,8 @@ func TestGenerateLimits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newPostRig(t, answerModels, func(o *PipelineOptions, actions []Action) {
 				o.Rules = rulesFor(t, nil,
-					[]Egress{{Name: "m", Match: actions[0].at("/v1/messages", "POST"), Observe: &inference.Rule{Dialect: inference.AnthropicMessages},
+					[]Egress{{Name: "m", Match: actions[0].at("/v1/messages", "POST"),
+						Observe:  &inference.Rule{Dialect: inference.AnthropicMessages},
 						Generate: &generate.Rule{Models: []string{"m"}, MaxTokens: 1}}})
 				o.Load = load
 			})

@@ -551,7 +551,8 @@ func TestInternalPages(t *testing.T) {
 	}
 	p.roles.fail["claim"] = refusal.New("event_none", "none")
 	p.wantRefused("event_none", "GET", ownURL+"/v1/event/next?wait=0s", "")
-	if _, body := p.send("GET", ownURL+"/v1/event", ""); !strings.Contains(body, `"id":"evt_next"`) || len(p.roles.done) != 1 {
+	if _, body := p.send("GET", ownURL+"/v1/event", ""); !strings.Contains(body, `"id":"evt_next"`) ||
+		len(p.roles.done) != 1 {
 		t.Errorf("after waiting in vain: %s, ended events: %v", body, p.roles.done)
 	}
 	p.sessions.CloseStanding()

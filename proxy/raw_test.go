@@ -81,8 +81,8 @@ func (u *rawUpstream) accept(l net.Listener) {
 	}
 }
 
-// switches are the headers of answers with another protocol, by path. The right answer is RFC 6455 section 1.3's for the
-// key dGhlIHNhbXBsZSBub25jZQ==.
+// switches are the headers of answers with another protocol, by path. The right answer is RFC 6455 section 1.3's for
+// the key dGhlIHNhbXBsZSBub25jZQ==.
 var switches = map[string]string{
 	"/ws/open":    "Upgrade: WebSocket\r\nConnection: keep-alive, upgrade\r\n" + rightAccept,
 	"/ws/accept":  toWebSocket + "Sec-WebSocket-Accept: AAAAAAAAAAAAAAAAAAAAAAAAAAA=\r\n",

@@ -32,8 +32,8 @@ func (p *Pipeline) refuse(c *call, err error) {
 	c.refused(err)
 }
 
-// finish stores and logs the call's one record, even if the agent has left. Calls beyond the quota of [load.State.Record]
-// are only counted. It logs its own error.
+// finish stores and logs the call's one record, even if the agent has left. Calls beyond the quota of
+// [load.State.Record] are only counted. It logs its own error.
 func (p *Pipeline) finish(ctx context.Context, c *call) error {
 	_, err := p.settle(ctx, c, false)
 	return err

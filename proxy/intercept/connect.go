@@ -26,8 +26,8 @@ import (
 //	handshake      terminates TLS with a certificate for the tunnel's host
 //	serveTunnelled checks each request inside and gives it to the handler
 //
-// Nothing passes unread: TLS is always terminated, and a tunnel with anything unreadable ends. Cleartext HTTP is served,
-// because some clients open a tunnel for http: URLs. No rule for https matches it. On port 443 it is refused: a
+// Nothing passes unread: TLS is always terminated, and a tunnel with anything unreadable ends. Cleartext HTTP is
+// served, because some clients open a tunnel for http: URLs. No rule for https matches it. On port 443 it is refused: a
 // credential meant for TLS would cross the network in clear.
 
 // serveConnect decides a CONNECT and makes its connection a tunnel.

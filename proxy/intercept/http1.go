@@ -18,9 +18,9 @@ import (
 // refused head becomes a request that no client can send (refusedMethod), and nothing follows it. A refused body ends
 // the connection.
 //
-// Without it 86 of the raw exchanges (proxy/testdata/raw) fail. net/http accepts 17 of them, such as bare LF or a length
-// beside chunks, which another server can read as another request (RFC 9112 section 11.2). It refuses 52 without a
-// handler, and so without a record.
+// Without it 86 of the raw exchanges (proxy/testdata/raw) fail. net/http accepts 17 of them, such as bare LF or a
+// length beside chunks, which another server can read as another request (RFC 9112 section 11.2). It refuses 52 without
+// a handler, and so without a record.
 type http1Reader struct {
 	from       io.Reader
 	limit      int  // of a head or a trailer section, in bytes; see lineOverhead

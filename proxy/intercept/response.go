@@ -12,8 +12,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// recovering makes a panic end only its own request. After an answer has begun it panics with [http.ErrAbortHandler], so
-// that no client takes the answer for whole.
+// recovering makes a panic end only its own request. After an answer has begun it panics with [http.ErrAbortHandler],
+// so that no client takes the answer for whole.
 func recovering(o *Options, h http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rw := &response{ResponseWriter: w, o: o, conn: connOf(r.Context()), streamed: r.ProtoMajor == 2,

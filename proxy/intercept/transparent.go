@@ -19,9 +19,9 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// The kernel leads an agent's connection to an upstream here (mediator guard). It becomes a tunnel as if by a CONNECT to
-// the dialled port and the host that its TLS handshake names. Each cleartext request names its own host. Nothing is ever
-// sent to the dialled address; the mediator resolves the name itself.
+// The kernel leads an agent's connection to an upstream here (mediator guard). It becomes a tunnel as if by a CONNECT
+// to the dialled port and the host that its TLS handshake names. Each cleartext request names its own host. Nothing is
+// ever sent to the dialled address; the mediator resolves the name itself.
 
 // ServeTransparent takes redirected connections from l until Shutdown, then returns nil.
 func (p *Proxy) ServeTransparent(l net.Listener) error {
