@@ -34,7 +34,7 @@ func TestVaultRotateAll(t *testing.T) {
 	}
 	out := v.asOwner(t, args...)
 	for _, r := range bootstrap.Roles { // the observer's and the node's too
-		if !strings.Contains(out, r.Key+":v2 is there") ||
+		if !strings.Contains(out, "made "+r.Key+":v2;") ||
 			!strings.Contains(out, "versions of "+r.Key+" before 2 are retired") {
 			t.Errorf("nothing of %s is said: %s", r.Key, out)
 		}
@@ -191,7 +191,7 @@ func TestVaultRetireNow(t *testing.T) {
 	}
 
 	out := v.asOwner(t, "keys", "rotate", "runtime-key", "--retire")
-	if !strings.Contains(out, "runtime-key:v2 is there") ||
+	if !strings.Contains(out, "made runtime-key:v2;") ||
 		!strings.Contains(out, "versions of runtime-key before 2 are retired") {
 		t.Errorf("said %s", out)
 	}
