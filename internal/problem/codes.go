@@ -13,10 +13,9 @@ type Code struct {
 	Status int
 	Title  string // a short sentence, the same for every occurrence
 	Remedy string // what to do, for an operator or an agent
-	// Public reports whether an agent may read the sentence of each such refusal. An agent gets the title instead of any
-	// other sentence.
+	// Public reports whether agents may read the sentence of the refusal. Otherwise they get the title.
 	Public bool
-	// Step is the step of a post, or the part of the mediator, that refuses. The table is grouped by it.
+	// Step is the step of a post, or the part of the mediator, that refuses.
 	Step string
 	// Authenticate is the value of WWW-Authenticate in a 401 (RFC 9110 section 11.6.1).
 	Authenticate string
@@ -24,7 +23,6 @@ type Code struct {
 	RetryAfter int
 }
 
-// row is a row of the table.
 type row struct {
 	name          string
 	status        int
@@ -33,7 +31,7 @@ type row struct {
 }
 
 // audience names the readers of a refusal's sentence. A sentence for agents describes only the agent's own request and
-// the rules and limits for it. A sentence for operators may name keys, files, addresses or another program's words.
+// its rules. A sentence for operators may name keys, files, addresses or another program's words.
 type audience bool
 
 const (

@@ -12,13 +12,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
 
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/test/check"
 )
 
 var update = flag.Bool("update", false, "write docs/errors.md")
@@ -28,14 +28,10 @@ func TestDocsErrors(t *testing.T) {
 	const path = "../../docs/errors.md"
 	want := page()
 	if *update {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(path, []byte(want), 0o644))
 	}
 	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if string(got) != want {
 		t.Error("docs/errors.md is not what the table says: run make docs")
 	}
@@ -44,14 +40,14 @@ func TestDocsErrors(t *testing.T) {
 // head begins the page, with ~ for a backtick.
 const head = `# Errors
 
-Made from the table of codes by ~make docs~; do not edit it by hand.
+~make docs~ makes this page from the table of codes; do not edit it by hand.
 
 A refusal over HTTP is an RFC 9457 problem (~application/problem+json~) with these members:
 
-- ~code~ is stable: programs may branch on it. Each line has a code, its HTTP status, the cause and the remedy.
+- ~code~ is stable. Each line has a code, its HTTP status, the cause and the remedy.
 - ~step~ is the step or part that refused. The codes are grouped by it.
 - ~detail~ describes this occurrence. Agents get it only for codes with an asterisk, and otherwise the title.
-- ~post~ is the ID of the record, if there is one. ~mediator posts show~ shows operators the whole reason.
+- ~post~ is the ID of the record, if any, for ~mediator posts show~.
 - ~error~ repeats ~code~, and ~detail~ as ~message~, for SDKs that read nothing else.
 
 The header ~Retry-After~ says when a later try can succeed.
@@ -64,7 +60,7 @@ func page() string {
 	for _, c := range problem.Codes() {
 		if c.Step != step {
 			step = c.Step
-			fmt.Fprintf(&b, "\n## Step: %s\n\n", step)
+			fmt.Fprintf(&b, "\n## %s\n\n", step)
 		}
 		mark := ""
 		if c.Public {
@@ -94,18 +90,15 @@ func wrapped(line string, most int, indent string) string {
 	return out.String()
 }
 
-// TestWriteSaysTheErrorWhereSDKsLook: many vendors' APIs answer {"error": {"code", "message"}}, and their SDKs read
-// nothing else of a refusal.
-func TestWriteSaysTheErrorWhereSDKsLook(t *testing.T) {
+// TestErrorMember: many vendors' SDKs read only {"error": {"code", "message"}}.
+func TestErrorMember(t *testing.T) {
 	w := httptest.NewRecorder()
 	problem.Write(w, refusal.New("egress_denied", "no rule names it"))
 	var got struct {
 		Code, Detail string
 		Error        struct{ Code, Message string }
 	}
-	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, json.Unmarshal(w.Body.Bytes(), &got))
 	if !strings.HasSuffix(w.Body.String(), "}\n") { // a prompt after it in a terminal begins a line
 		t.Errorf("got %q", w.Body)
 	}
@@ -122,7 +115,6 @@ func TestFromTellsNothingOfWhatNobodyClassified(t *testing.T) {
 	}
 }
 
-// TestEveryCodeIsInTheTable finds codes in the source that the table lacks, and unused rows.
 func TestEveryCodeIsInTheTable(t *testing.T) {
 	used := make(map[string]bool)
 	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
@@ -135,7 +127,7 @@ func TestEveryCodeIsInTheTable(t *testing.T) {
 			return err
 		}
 		for _, m := range refusals.FindAllStringSubmatch(string(raw), -1) {
-			if !known(m[1]) {
+			if !problem.Known(m[1]) {
 				t.Errorf("%s: the code %s is not in the table", path, m[1])
 			}
 		}
@@ -144,9 +136,7 @@ func TestEveryCodeIsInTheTable(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for _, c := range problem.Codes() {
 		if !used[c.Name] {
 			t.Errorf("nobody uses the code %s", c.Name)
@@ -162,10 +152,6 @@ var (
 	refusals = regexp.MustCompile(`refusal\.New\("([a-z_]+)"`)
 	literals = regexp.MustCompile(`"([a-z]+(?:_[a-z]+)*)"`)
 )
-
-func known(code string) bool {
-	return slices.ContainsFunc(problem.Codes(), func(c problem.Code) bool { return c.Name == code })
-}
 
 func TestWrite(t *testing.T) {
 	w := httptest.NewRecorder()
@@ -200,7 +186,6 @@ func TestWriteSaysNothingOfWhatItDoesNotHave(t *testing.T) {
 	}
 }
 
-// TestReadRefuses: what is no problem document, whole and with a code, names none.
 func TestReadRefuses(t *testing.T) {
 	const good = `{"code":"policy_denied"}`
 	for name, tt := range map[string]struct {
@@ -223,17 +208,6 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-func TestKnown(t *testing.T) {
-	for _, c := range problem.Codes() {
-		if !problem.Known(c.Name) {
-			t.Errorf("%s is in the table, and not known", c.Name)
-		}
-	}
-	if problem.Known("no_such_code") {
-		t.Error("a code that is not in the table is known")
-	}
-}
-
 // plain is an error with a code that says nothing of who may read its sentence.
 type plain string
 
@@ -241,8 +215,6 @@ func (p plain) Code() string { return string(p) }
 
 func (p plain) Error() string { return "the key runtime-key" }
 
-// TestForAgent: an agent reads the sentence of a public code, without what is for operators, and of every other code
-// the title.
 func TestForAgent(t *testing.T) {
 	const hidden = "runtime-key:v1 at transit/sign"
 	for _, c := range problem.Codes() {

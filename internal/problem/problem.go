@@ -14,8 +14,7 @@ import (
 // ContentType is the media type of a problem document (RFC 9457 section 3).
 const ContentType = "application/problem+json"
 
-// Details is one problem document. Code, Step, Remedy, Post, Challenge and Upstream are extension members (RFC 9457
-// section 3.2), as is the member error that Write adds.
+// Details is one problem document. Its members from Code on are extensions (RFC 9457 section 3.2).
 type Details struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
@@ -23,36 +22,33 @@ type Details struct {
 	Detail string `json:"detail"`
 	// Code is stable: programs may branch on it.
 	Code string `json:"code"`
-	// Step is the step or part that refused, as docs/errors.md names it.
-	Step string `json:"step"`
-	// Remedy says what to do.
+	// Step is the step or part that refused.
+	Step   string `json:"step"`
 	Remedy string `json:"remedy"`
 	// Post is the ID of the call's record, if there is one.
 	Post string `json:"post,omitempty"`
 	// Challenge is the challenge to solve, if fresh work is demanded.
 	Challenge json.RawMessage `json:"challenge,omitempty"`
 	// Upstream is the error of a model's API, for the agent alone.
-	Upstream json.RawMessage `json:"upstream,omitempty"`
-	// Authenticate is the value of WWW-Authenticate, if there is one.
-	Authenticate string `json:"-"`
-	// RetryAfter is a number of seconds; zero adds no header.
-	RetryAfter int `json:"-"`
+	Upstream     json.RawMessage `json:"upstream,omitempty"`
+	Authenticate string          `json:"-"` // value of WWW-Authenticate, if any
+	RetryAfter   int             `json:"-"` // seconds, if any
 
 	public string // the part of Detail that an agent may read
 }
 
-// brief is the member error of a document. It repeats code and detail for SDKs of vendors. OpenAI's shows nothing else;
-// Stripe's treats an answer without this member as a success.
+// brief is the member error, for SDKs of vendors: OpenAI's shows nothing else, and Stripe's takes an answer without it
+// for a success.
 type brief struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-// internal is the code of an error without a known code. The caller learns nothing about such an error.
+// internal is the code of an error without a known code, about which the caller learns nothing.
 const internal = "internal"
 
 // DetailsOf makes the document for err, with the status, title and remedy of its code. An error without a known code
-// becomes "internal" and loses its text. An error's method RetryAfter, if there is one, returns a number of seconds.
+// becomes "internal" and loses its text. err can have a method RetryAfter, which returns seconds.
 func DetailsOf(err error) Details {
 	var coded interface {
 		error
@@ -84,8 +80,8 @@ func (c Code) details(detail string) Details {
 	}
 }
 
-// ForAgent makes the document for err that an untrusted agent may read. post is the ID of the call's record, where an
-// operator finds the whole reason; it is empty if there is no record.
+// ForAgent makes the document for err that an untrusted agent may read. post is the ID of the call's record, if any,
+// where an operator finds the whole reason.
 func ForAgent(err error, post string) Details {
 	d := DetailsOf(err)
 	d.Post, d.Detail = post, d.public
@@ -110,14 +106,14 @@ func (d Details) Write(w http.ResponseWriter) {
 	}{d, brief{d.Code, d.Detail}})
 }
 
-// WriteAs answers with d in another form, document. Problem documents are never cached and never sniffed.
+// WriteAs answers with d in the form of document. Problem documents are never cached and never sniffed.
 func (d Details) WriteAs(w http.ResponseWriter, contentType string, document any) {
 	body, err := json.Marshal(document)
 	if err != nil {
 		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 		return
 	}
-	body = append(body, '\n') // people read it in a terminal too
+	body = append(body, '\n') // for people in a terminal
 	h := w.Header()
 	h.Set("Content-Type", contentType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
@@ -145,7 +141,7 @@ func (e *Error) Code() string { return e.Details.Code }
 // Error returns the service's sentence.
 func (e *Error) Error() string { return e.Details.Detail }
 
-// Public returns the service's sentence. The mediator's processes put nothing for operators into a public code.
+// Public returns the service's sentence: the mediator's processes put nothing for operators into a public code.
 func (e *Error) Public() string { return e.Details.Detail }
 
 // RetryAfter returns the service's number of seconds, or else the table's.
@@ -156,11 +152,9 @@ func (e *Error) RetryAfter() int {
 // maxDocument bounds how much is read of a problem document, in bytes.
 const maxDocument = 64 << 10
 
-// maxRetryAfter bounds the seconds that another service can make a caller wait.
 const maxRetryAfter = 24 * 60 * 60
 
-// Read makes an error of a response that is not a success. The error is an [*Error] if the response is a problem
-// document with a code.
+// Read makes an error of a response that is not a success: an [*Error] if it is a problem document with a code.
 func Read(resp *http.Response) error {
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxDocument))
 	if err != nil {
