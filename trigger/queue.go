@@ -54,16 +54,10 @@ type Queue struct {
 
 	name string
 	dir  string
-	poll time.Duration
 }
 
-// NewQueue makes a queue that reads a directory every poll (1 s if zero). It touches no files yet.
-func NewQueue(name, dir string, poll time.Duration) *Queue {
-	if poll <= 0 {
-		poll = time.Second
-	}
-	return &Queue{name: name, dir: dir, poll: poll}
-}
+// NewQueue makes a queue that reads a directory every second. It touches no files yet.
+func NewQueue(name, dir string) *Queue { return &Queue{name: name, dir: dir} }
 
 // open creates missing folders. It refuses folders that every user may write, or that this user may not.
 func (q *Queue) open() error {
@@ -109,7 +103,7 @@ func (q *Queue) Run(ctx context.Context, s *Service) error {
 		return fmt.Errorf("trigger: queue %s: %w", q.name, err)
 	}
 	w := &queueRun{Queue: q, service: s, owners: owners}
-	tick := time.NewTicker(q.poll)
+	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	var swept time.Time
 	for {

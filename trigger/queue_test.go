@@ -35,7 +35,7 @@ func newSpool(t *testing.T) *spool {
 }
 
 func (s *spool) queue() *trigger.Queue {
-	return trigger.NewQueue("jobs", filepath.Join(s.dir, "spool"), time.Second)
+	return trigger.NewQueue("jobs", filepath.Join(s.dir, "spool"))
 }
 
 func (s *spool) path(folder, id string) string { return filepath.Join(s.dir, "spool", folder, id) }
@@ -360,7 +360,7 @@ func TestQueueWithoutAFolder(t *testing.T) {
 		inQueue(t, func(t *testing.T, s *spool, q *trigger.Queue, k *kit) {
 			option, logs := logged()
 			option(&k.options)
-			k.options.Sources = []trigger.Source{trigger.NewQueue("jobs", s.path("", ""), 0)} // read every second too
+			k.options.Sources = []trigger.Source{trigger.NewQueue("jobs", s.path("", ""))}
 			k.restart(t)
 			s.put("first", "{}")
 			stop := k.run(t)
@@ -445,7 +445,7 @@ func TestQueueNotMade(t *testing.T) {
 		"a folder without access": {made("shut-folder", 0, "done"),
 			"is not this user's to read and write: permission denied"},
 	} {
-		err := unprivileged(t, func() error { return k.SetSources([]trigger.Source{trigger.NewQueue("q", c.path, 0)}) })
+		err := unprivileged(t, func() error { return k.SetSources([]trigger.Source{trigger.NewQueue("q", c.path)}) })
 		if err == nil || !strings.Contains(err.Error(), "queue q: ") || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -18,25 +18,19 @@ import (
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/proxy/session"
+	"github.com/actionproof/mediator/test/check"
 )
 
-// TestAdminRefusals asks an endpoint over TCP for things that do not exist.
 func TestAdminRefusals(t *testing.T) {
 	record, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), sqlite.Options{Now: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer record.Close()
 	p := &daemon.Process{Log: zap.NewNop(), Metrics: prometheus.NewRegistry()}
-	if p.Reloader, err = daemon.NewReloader(p.Log, p.Metrics); err != nil {
-		t.Fatal(err)
-	}
+	p.Reloader = daemon.NewReloader(p.Log, p.Metrics)
 	a := &admin.Server{Process: p, Sessions: session.NewSet(time.Now), Ledger: record}
 	const token = "a-token-of-at-least-thirty-two-bytes"
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() {
@@ -78,16 +72,12 @@ func TestAdminRefusals(t *testing.T) {
 		{"GET", "/healthz", token, ""},
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), tt.method, "http://"+l.Addr().String()+tt.path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if tt.token != "" {
 			req.Header.Set("Authorization", "Bearer "+tt.token)
 		}
 		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		var p *problem.Error
 		if err := problem.Read(resp); tt.code != "" && (!errors.As(err, &p) || p.Code() != tt.code) {
 			t.Errorf("%s %s: %v, want %s", tt.method, tt.path, err, tt.code)

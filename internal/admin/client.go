@@ -19,28 +19,31 @@ import (
 	"github.com/actionproof/mediator/look"
 )
 
-// ErrNoAnswer is the error of a request to an endpoint where no process answers.
-var ErrNoAnswer = errors.New("no answer")
-
-// Get sends a GET request to the process at an endpoint (see [daemon.ParseEndpoint]), and decodes the response into
-// answer. If answer is nil, Get does not read the response.
+// Get sends a GET request to the process at an endpoint (see [daemon.ParseEndpoint]), and decodes the answer, of at most
+// [wire.MaxAnswer] bytes, into answer unless that is nil.
 func Get(ctx context.Context, at, path string, answer any) error {
 	return Call(ctx, at, http.MethodGet, path, nil, answer)
 }
 
-// Call sends a request with a method and, unless ask is nil, a JSON body. If the process refuses the request, the error
-// has the code of the refusal.
+// Call is Get for any method, with a JSON body unless ask is nil. The error of a refused request has the refusal's code.
 func Call(ctx context.Context, at, method, path string, ask, answer any) error {
 	return call(ctx, at, method, path, ask, nil, answer)
 }
 
-// OpenSession asks for a session. If listener is not nil, the sidecar gets it with the request: every connection to it
-// belongs to the session.
+// OpenSession asks for a session. Every connection to a non-nil listener will belong to the session.
 func OpenSession(ctx context.Context, at string, ask SessionRequest, listener *os.File, answer *Session) error {
 	return call(ctx, at, http.MethodPost, "/v1/sessions", ask, listener, answer)
 }
 
 func call(ctx context.Context, at, method, path string, ask any, with *os.File, answer any) error {
+	e, err := daemon.ParseEndpoint(at)
+	if err != nil {
+		return err
+	}
+	return exchange(ctx, e, method, path, ask, with, answer)
+}
+
+func exchange(ctx context.Context, at config.Endpoint, method, path string, ask any, with *os.File, answer any) error {
 	resp, done, err := send(ctx, at, method, path, ask, with)
 	if err != nil {
 		return err
@@ -49,19 +52,14 @@ func call(ctx context.Context, at, method, path string, ask any, with *os.File, 
 	if answer == nil {
 		return nil
 	}
-	return json.NewDecoder(resp.Body).Decode(answer)
+	return json.NewDecoder(io.LimitReader(resp.Body, wire.MaxAnswer)).Decode(answer)
 }
 
-// send sends a request, as Call does, with a descriptor unless that is nil, and returns the response. Unless it fails,
-// done has to be called.
-func send(ctx context.Context, at, method, path string, ask any, with *os.File) (resp *http.Response, done func(),
-	err error) {
-	e, err := daemon.ParseEndpoint(at)
-	if err != nil {
-		return nil, nil, err
-	}
+// send sends a request, with a descriptor unless that is nil. After a success the caller calls done.
+func send(ctx context.Context, e config.Endpoint, method, path string, ask any, with *os.File) (resp *http.Response,
+	done func(), err error) {
 	if with != nil && e.Unix == "" {
-		return nil, nil, fmt.Errorf("%s: a session with a listener of its own needs the sidecar's unix socket", at)
+		return nil, nil, fmt.Errorf("%s: a session with a listener of its own needs the sidecar's unix socket", e)
 	}
 	client, base := daemon.ClientSending(e, with)
 	defer func() {
@@ -81,14 +79,13 @@ func send(ctx context.Context, at, method, path string, ask any, with *os.File) 
 	}
 	resp, err = client.Do(req)
 	if err != nil {
-		return nil, nil,
-			fmt.Errorf("%w at %s (is the process running, and are you its user or root?): %w", ErrNoAnswer, at, err)
+		return nil, nil, fmt.Errorf("no answer at %s (is the process running, and are you its user or root?): %w", e, err)
 	}
 	if resp.StatusCode/100 != 2 {
 		defer resp.Body.Close()
 		err := problem.Read(resp)
 		if said := (*problem.Error)(nil); !errors.As(err, &said) {
-			return nil, nil, fmt.Errorf("%s is the endpoint of something that does not know %s %s: %w", at, method, path, err)
+			return nil, nil, fmt.Errorf("%s is the endpoint of something that does not know %s %s: %w", e, method, path, err)
 		}
 		return nil, nil, err
 	}
@@ -102,15 +99,14 @@ func send(ctx context.Context, at, method, path string, ask any, with *os.File) 
 type Peer struct {
 	Name string
 	At   config.Endpoint
-	// Purpose selects the peer's observations that count; empty, all do. A process that no post needs has no say about
-	// others.
+	// Purpose, unless empty, is the only one whose observations count: a process that no post needs has no say in others.
 	Purpose string
 }
 
 // peerTimeout bounds a request to a peer.
 const peerTimeout = 3 * time.Second
 
-// Observations returns what the peer observes of its deployment. See [daemon.Observer.Observe].
+// Observations returns the peer's observations of its deployment. See [daemon.Observer.Observe].
 func (p Peer) Observations(ctx context.Context, maxAge time.Duration) (observations []look.Observation, err error) {
 	err = p.ask(ctx, "/v1/looks?maxAge="+maxAge.String(), &observations)
 	if p.Purpose != "" {
@@ -122,19 +118,5 @@ func (p Peer) Observations(ctx context.Context, maxAge time.Duration) (observati
 func (p Peer) ask(ctx context.Context, path string, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
 	defer cancel()
-	client, base := daemon.Client(p.At)
-	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answered %d", p.Name, resp.StatusCode)
-	}
-	return json.NewDecoder(io.LimitReader(resp.Body, wire.MaxAnswer)).Decode(out)
+	return exchange(ctx, p.At, http.MethodGet, path, nil, nil, out)
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// listeners are the listeners that open sessions have of their own.
+// listeners are the listeners of open sessions.
 type listeners struct {
-	mu   sync.Mutex
-	open map[uint64]bool // by the number that the kernel gives a socket for good (SO_COOKIE)
+	mu   sync.Mutex      // guards open
+	open map[uint64]bool // by the kernel's lasting number of the socket (SO_COOKIE)
 }
 
-// listener is the listener of one session. Closing it more than once does no harm, and nil can be closed.
+// listener is the listener of one session. It can be closed repeatedly; nil too.
 type listener struct {
 	*net.TCPListener
 	all    *listeners
@@ -25,9 +25,8 @@ type listener struct {
 	once   sync.Once
 }
 
-// take makes a listener of a descriptor that came with a request, and closes the descriptor. It returns nil if file is
-// nil. It refuses what is no listener, one in the network of the sidecar, where everybody could reach it, and one of
-// another session.
+// take makes a listener of a request's descriptor, unless that is nil, and closes the descriptor. It refuses one that is
+// no listener, that is in the sidecar's network, where anybody could reach it, or that belongs to another session.
 func (a *listeners) take(file *os.File, ready bool) (*listener, error) {
 	if file == nil {
 		return nil, nil
@@ -64,7 +63,7 @@ func (a *listeners) take(file *os.File, ready bool) (*listener, error) {
 	return l, nil
 }
 
-// check reads what the kernel says of the socket.
+// check asks the kernel about the socket.
 func (l *listener) check(file *os.File) error {
 	fd := int(file.Fd())
 	own, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -101,13 +100,12 @@ func (l *listener) socket() uint64 {
 	return l.inode
 }
 
-// Close closes the listener, and ends it in the processes that have a copy of it.
+// Close closes the listener, also in processes that have a copy of it.
 func (l *listener) Close() (err error) {
 	if l == nil {
 		return nil
 	}
 	l.once.Do(func() {
-		// The process that passed the listener may have a copy, even a blocking one: this ends its accept too.
 		if raw, failed := l.SyscallConn(); failed == nil {
 			_ = raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
 		}

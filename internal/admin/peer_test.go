@@ -14,15 +14,13 @@ import (
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/look"
+	"github.com/actionproof/mediator/test/check"
 )
 
-// TestPeerOfOnePurpose: a peer that has a say in one purpose is not heard in anything else.
 func TestPeerOfOnePurpose(t *testing.T) {
 	at := config.Endpoint{Unix: filepath.Join(t.TempDir(), "node.sock")}
 	l, err := daemon.Listen(at, zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	seen := []look.Observation{
 		look.New(look.Human, look.Holds, "No human is behind anything."),
 		look.New(look.Custody, look.Contradicts, "The sidecar's key can be exported.").For("request_proof"),

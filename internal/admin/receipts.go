@@ -12,12 +12,12 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// SessionReceipts are interaction receipts of one session, as tokens, in the order of the chain.
-type SessionReceipts struct {
+// sessionReceipts are interaction receipts of one session, as tokens, in the order of the chain.
+type sessionReceipts struct {
 	Receipts []string `json:"receipts"`
 }
 
-// listReceipts answers with the receipts of a session from a number on: at most limit, and at most 3 MiB.
+// listReceipts answers with receipts of a session from a number on: at most limit, and at most 3 MiB.
 func (s *Server) listReceipts(w http.ResponseWriter, r *http.Request) {
 	from, limit, err := parsePage(r.URL.Query())
 	if err != nil {
@@ -25,7 +25,7 @@ func (s *Server) listReceipts(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	found, err := s.Ledger.Chain(r.Context(), r.PathValue("id"), from, int(min(limit, ledger.MaxChain)))
-	out, room := SessionReceipts{Receipts: []string{}}, maxShownReceipts
+	out, room := sessionReceipts{Receipts: []string{}}, maxShownReceipts
 	for _, receipt := range found {
 		if room -= len(receipt.Token); room < 0 {
 			break
@@ -35,7 +35,7 @@ func (s *Server) listReceipts(w http.ResponseWriter, r *http.Request) {
 	wire.Write(w, out, err)
 }
 
-// delivery answers with the progress of receipts on their way to the node; null without a node.
+// delivery answers with the progress of receipts to the node, or with null without a node.
 func (s *Server) delivery(w http.ResponseWriter, r *http.Request) {
 	sender := s.sender.Load()
 	if sender == nil {
@@ -46,7 +46,7 @@ func (s *Server) delivery(w http.ResponseWriter, r *http.Request) {
 	wire.Write(w, status, err)
 }
 
-// parsePage reads the selection of receipts from a query. It refuses unknown names.
+// parsePage reads the selection of receipts from a query.
 func parsePage(v url.Values) (from, limit int64, err error) {
 	from, limit = 1, ledger.MaxChain
 	for name := range v {
@@ -68,7 +68,7 @@ func parsePage(v url.Values) (from, limit int64, err error) {
 // Receipts asks a sidecar for at most limit interaction receipts of a session, from a number on.
 func Receipts(ctx context.Context, endpoint, session string, from int64, limit int) ([]string, error) {
 	query := url.Values{"from": {strconv.FormatInt(from, 10)}, "limit": {strconv.Itoa(limit)}}
-	var found SessionReceipts
+	var found sessionReceipts
 	err := Get(ctx, endpoint, "/v1/sessions/"+url.PathEscape(session)+"/receipts?"+query.Encode(), &found)
 	return found.Receipts, err
 }

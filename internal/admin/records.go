@@ -20,16 +20,15 @@ import (
 // Record is the record of a call as operators see it, with an assessment of its checks.
 type Record struct {
 	ledger.Record
-	// Assurance is nil if the mediator's own gate verified no chain: for a call that is not a post, and for a post
-	// whose chain the API verified.
+	// Assurance is nil if the mediator's own gate verified no chain: for reads, and for posts whose chain the API verified.
 	Assurance *policy.Assurance `json:"assurance,omitempty"`
-	// Receipts are the interaction receipts of the call's session, as tokens, from number 1 to the call's own, or to
-	// the last one if the call has none yet; only the last 3 MiB. A call without receipts has none.
+	// Receipts are the interaction receipts of the call's session, as tokens, from number 1 to the call's own or, before
+	// there is one, to the last: only the last 3 MiB.
 	Receipts []string `json:"receipts,omitempty"`
 }
 
-// Assess derives from the checks of a record what they prove. It counts only checks of the mediator's own gate and one
-// check of the sidecar: that the single-use keys were consumed durably.
+// Assess returns what the checks of a record prove. Only those of the mediator's own gate count, and the sidecar's that
+// the single-use keys were consumed durably.
 func Assess(r ledger.Record) *policy.Assurance {
 	if r.Flow != "post" || slices.ContainsFunc(r.Checks, func(k ledger.Check) bool { return k.Name == gate.CheckByAPI }) {
 		return nil
@@ -42,7 +41,7 @@ func Assess(r ledger.Record) *policy.Assurance {
 	return &a
 }
 
-// showRecord answers with one record. The path holds its id or the beginning of its id.
+// showRecord answers with one record, by its id or the beginning of its id.
 func (s *Server) showRecord(w http.ResponseWriter, r *http.Request) {
 	found, err := s.Ledger.Get(r.Context(), r.PathValue("id"))
 	if errors.Is(err, ledger.ErrNotFound) {
@@ -55,16 +54,16 @@ func (s *Server) showRecord(w http.ResponseWriter, r *http.Request) {
 	wire.Write(w, shown, err)
 }
 
-// maxShownReceipts bounds the receipts in the answer with one record, in bytes: clients of the API read 4 MiB.
+// maxShownReceipts bounds the receipts in one answer, in bytes: clients read [wire.MaxAnswer].
 const maxShownReceipts = 3 << 20
 
-// receiptsOf returns the receipts of a call's session up to the call's own: the last ones, if they are too many.
+// receiptsOf returns the last receipts of a call's session up to the call's own.
 func receiptsOf(ctx context.Context, from ledger.Store, r ledger.Record) ([]string, error) {
 	if r.Interactions == nil && r.Model == nil {
 		return nil, nil
 	}
 	first := int64(1)
-	if r.Interactions != nil { // nothing before it is of interest that would not fit
+	if r.Interactions != nil { // earlier ones would not fit
 		first = max(first, r.Interactions.Number-ledger.MaxChain)
 	}
 	var tokens []string
@@ -83,7 +82,7 @@ func receiptsOf(ctx context.Context, from ledger.Store, r ledger.Record) ([]stri
 	return tokens, nil
 }
 
-// lastOf returns the last texts of a list that together have at most so many bytes.
+// lastOf returns the last texts of a list, of at most so many bytes together.
 func lastOf(list []string, most int) []string {
 	for i := len(list) - 1; i >= 0; i-- {
 		if most -= len(list[i]); most < 0 {
@@ -122,7 +121,6 @@ type Ledger struct {
 	Acceptances []ledger.Acceptance `json:"acceptances"`
 }
 
-// showLedger answers with the identity of the ledger.
 func (s *Server) showLedger(w http.ResponseWriter, r *http.Request) {
 	var l Ledger
 	var err error
@@ -132,7 +130,6 @@ func (s *Server) showLedger(w http.ResponseWriter, r *http.Request) {
 	wire.Write(w, l, err)
 }
 
-// showKeyUses answers with the ledger's counts for the versions of signing keys.
 func (s *Server) showKeyUses(w http.ResponseWriter, r *http.Request) {
 	uses, err := s.Ledger.KeyUses(r.Context())
 	wire.Write(w, uses, err)

@@ -15,7 +15,7 @@ import (
 	"github.com/actionproof/mediator/proxy"
 )
 
-// Selection selects records, as an operator asks for them. Empty fields select all.
+// Selection is an operator's selection of records. Empty fields select all.
 type Selection struct{ ledger.Query }
 
 // Source is a ledger, or a copy of one.
@@ -23,7 +23,7 @@ type Source interface {
 	Records(ctx context.Context, q ledger.Query) iter.Seq2[ledger.Record, error]
 }
 
-// Records yields what is selected from a ledger: see [ledger.Store].
+// Records yields the selected records of a ledger: see [ledger.Store].
 func (s Selection) Records(ctx context.Context, from Source) iter.Seq2[ledger.Record, error] {
 	return func(yield func(ledger.Record, error) bool) {
 		for r, err := range from.Records(ctx, s.Query) {
@@ -37,8 +37,7 @@ func (s Selection) Records(ctx context.Context, from Source) iter.Seq2[ledger.Re
 	}
 }
 
-// Check refuses a selection that no record can match, such as one with a misspelt state. An empty list would read as if
-// there were no such records.
+// Check refuses a selection that no record can match, such as one with a misspelt state: an empty list would mislead.
 func (s Selection) Check() error {
 	switch {
 	case s.Limit < 0:
@@ -89,8 +88,7 @@ func (s Selection) values() url.Values {
 // oldestFirst is the value of order that puts the oldest records first.
 const oldestFirst = "oldest"
 
-// parseSelection reads a selection from the query of a request. A name that it does not know is refused: to ignore it
-// would answer another question.
+// parseSelection reads a selection from a query. It refuses unknown names: ignoring them would answer another question.
 func parseSelection(v url.Values) (s Selection, err error) {
 	for name := range v {
 		switch text := v.Get(name); name {
@@ -128,8 +126,7 @@ func parseSelection(v url.Values) (s Selection, err error) {
 	return s, s.Check()
 }
 
-// ParseTime reads a time as operators write it: as of RFC 3339, as a date, which is its midnight in UTC, or as how long
-// ago it was before now.
+// ParseTime reads a time of RFC 3339, a date (its midnight in UTC), or how long before now.
 func ParseTime(text string, now time.Time) (time.Time, error) {
 	for _, layout := range []string{time.RFC3339, time.DateOnly} {
 		if t, err := time.Parse(layout, text); err == nil {
@@ -138,9 +135,8 @@ func ParseTime(text string, now time.Time) (time.Time, error) {
 	}
 	ago, err := time.ParseDuration(text)
 	if err != nil || ago < 0 {
-		return time.Time{},
-			refusal.New("query_malformed", "%.40q is no time: write 2026-01-31T15:04:05Z, 2026-01-31, or how long ago as 24h",
-				text)
+		return time.Time{}, refusal.New("query_malformed",
+			"%.40q is no time: write 2026-01-31T15:04:05Z, 2026-01-31, or how long ago as 24h", text)
 	}
 	return now.Add(-ago), nil
 }

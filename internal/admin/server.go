@@ -33,14 +33,13 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// askTimeout bounds a question to the trigger service.
 const askTimeout = 10 * time.Second
 
-// Deployment observes the deployment. It reports each control of the manifest, and the reputation that a post would
-// have.
+// Deployment observes the deployment.
 type Deployment interface {
+	// Controls returns each control of the manifest with its observations.
 	Controls(ctx context.Context) []policy.ObservedControl
-	// Reputation returns nil if the manifest believes no reputation.
+	// Reputation returns the reputation that a post would have, or nil if the manifest believes none.
 	Reputation(ctx context.Context) *Reputation
 }
 
@@ -49,10 +48,9 @@ type Reputation struct {
 	Agent  string     `json:"agent,omitempty"`
 	Tier   string     `json:"tier,omitempty"`
 	Signed *time.Time `json:"signed,omitempty"`
-	Until  *time.Time `json:"until,omitempty"` // until when posts have it, if no other comes
-	// with which a rule that asks for it refuses posts; empty if it is believed
-	Code   string `json:"code,omitempty"`
-	Reason string `json:"reason,omitempty"` // why
+	Until  *time.Time `json:"until,omitempty"`  // when it ends, if no other comes
+	Code   string     `json:"code,omitempty"`   // why rules that need it refuse posts; empty if it is believed
+	Reason string     `json:"reason,omitempty"` // the sentence of Code
 }
 
 // Server is the sidecar's API for operators. Every field except Agent is required.
@@ -74,25 +72,24 @@ type Server struct {
 
 	deployment atomic.Pointer[Deployment]      // nil until the first snapshot
 	proxy      atomic.Pointer[intercept.Proxy] // nil until the proxy port is open
-	sender     atomic.Pointer[client.Sender]   // nil where no receipts are handed over
+	sender     atomic.Pointer[client.Sender]   // nil without a node
 	listeners  listeners
 }
 
 // SetProxy sets the proxy that serves the listeners of sessions.
 func (s *Server) SetProxy(p *intercept.Proxy) { s.proxy.Store(p) }
 
-// SetSender sets what hands receipts over to the node.
+// SetSender sets the sender of receipts to the node.
 func (s *Server) SetSender(d *client.Sender) { s.sender.Store(d) }
 
 // SetDeployment sets the deployment that the API reports. The sidecar calls it for each new configuration.
 func (s *Server) SetDeployment(d Deployment) { s.deployment.Store(&d) }
 
-// SessionRequest asks the sidecar to open a session. A listener can come with the request ([OpenSession]): then each
-// connection to it belongs to the session, and the session has no password.
+// SessionRequest asks the sidecar to open a session. If a listener comes with it ([OpenSession]), the session has that
+// instead of a password.
 type SessionRequest struct {
 	Event string `json:"event"` // empty: the next waiting event
-	// Launcher says that the agent and all its processes descend from the calling process. The sidecar then observes
-	// these processes. The kernel says which process calls.
+	// Launcher says that all processes of the agent descend from the calling process, so the sidecar can observe them.
 	Launcher bool `json:"launcher,omitempty"`
 	// Init is the first process of the agent's own namespaces, if it has any.
 	Init int `json:"init,omitempty"`
@@ -104,7 +101,7 @@ type Session struct {
 	Event    string `json:"event"`
 	ProxyURL string `json:"proxyUrl"` // with the session's credentials, if it has no listener
 	CAFile   string `json:"caFile"`
-	// Agent is the user to run an agent as that has no user of its own; nil if the configuration names none.
+	// Agent is the user of an agent without its own user; nil if the configuration names none.
 	Agent *uint32 `json:"agent,omitempty"`
 }
 
@@ -125,21 +122,19 @@ func (s *Server) Handler() http.Handler {
 	return mux
 }
 
-// controls observes the deployment and answers with each control of its manifest.
 func (s *Server) controls(w http.ResponseWriter, r *http.Request) {
 	if d := s.observed(w); d != nil {
 		wire.Write(w, d.Controls(r.Context()), nil)
 	}
 }
 
-// reputation answers with the reputation that a post would have now: null where the manifest believes none.
 func (s *Server) reputation(w http.ResponseWriter, r *http.Request) {
 	if d := s.observed(w); d != nil {
 		wire.Write(w, d.Reputation(r.Context()), nil)
 	}
 }
 
-// observed returns the deployment. Where there is none yet it answers so, and returns nil.
+// observed returns the deployment. Before there is one it answers not_ready and returns nil.
 func (s *Server) observed(w http.ResponseWriter) Deployment {
 	if d := s.deployment.Load(); d != nil {
 		return *d
@@ -155,7 +150,6 @@ type Confinement struct {
 	Error   string          `json:"error,omitempty"` // why there are no layers
 }
 
-// confinement answers with the confinement of the sidecar and of its peers.
 func (s *Server) confinement(w http.ResponseWriter, r *http.Request) {
 	out := []Confinement{{Process: "serve", Layers: s.Confined.Layers()}}
 	for _, p := range s.Peers {
@@ -168,7 +162,7 @@ func (s *Server) confinement(w http.ResponseWriter, r *http.Request) {
 	wire.Write(w, out, nil)
 }
 
-// openSession claims an event and opens a session for it. If the request names no event, it claims the next one.
+// openSession claims the event of the request, or the next one, and opens a session for it.
 func (s *Server) openSession(w http.ResponseWriter, r *http.Request) {
 	passed := daemon.DescriptorOf(r)
 	var ask SessionRequest
@@ -238,8 +232,7 @@ func (s *Server) open(r *http.Request, ask SessionRequest, l *listener) (Session
 	return answer, nil
 }
 
-// finish tells the trigger service that the event of a session that has been closed is done. It goes on when a caller
-// does not wait.
+// finish tells the trigger service that the event of a closed session is done, even if the caller has gone.
 func (s *Server) finish(ctx context.Context, closed *session.Session) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 	defer cancel()
@@ -254,12 +247,11 @@ func (s *Server) Abandoned(ctx context.Context, run *observe.Run) {
 		return
 	}
 	if err := s.finish(ctx, opened); err != nil {
-		s.Log.Error("the event of a session that nobody closed is not done", zap.String("event", opened.Event.ID),
-			zap.Error(err))
+		s.Log.Error("the event of an abandoned session is not done", zap.String("event", opened.Event.ID), zap.Error(err))
 	}
 }
 
-// closeSession closes a session. From then on its event cannot be the reason of a post.
+// closeSession closes a session, whose event then justifies no further post.
 func (s *Server) closeSession(w http.ResponseWriter, r *http.Request) {
 	opened, open := s.Sessions.Get(r.PathValue("id"))
 	if !open || !s.Sessions.Close(opened.ID) {

@@ -29,16 +29,13 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t
 func newServer(t *testing.T, service transport) *admin.Server {
 	t.Helper()
 	p := &daemon.Process{Log: zap.NewNop(), Metrics: prometheus.NewRegistry()}
-	var err error
-	p.Reloader, err = daemon.NewReloader(p.Log, p.Metrics)
-	check.Must(t, err)
+	p.Reloader = daemon.NewReloader(p.Log, p.Metrics)
 	return &admin.Server{
 		Process: p, Sessions: session.NewSet(time.Now), Runtime: "runtime-1",
 		Triggers: trigger.NewClient("http://trigger", &http.Client{Transport: service}),
 	}
 }
 
-// TestOpenForNobody: a caller that has gone when its event is claimed gets no session, and the event waits again.
 func TestOpenForNobody(t *testing.T) {
 	caller, leave := context.WithCancel(t.Context())
 	var asked []string
@@ -65,7 +62,6 @@ func TestOpenForNobody(t *testing.T) {
 	}
 }
 
-// TestCloseSession: the event of a session that is closed is done, also when the caller has gone meanwhile.
 func TestCloseSession(t *testing.T) {
 	caller, leave := context.WithCancel(t.Context())
 	var done []string
@@ -80,9 +76,7 @@ func TestCloseSession(t *testing.T) {
 			Body: io.NopCloser(strings.NewReader(`{}`)), Request: r}, err
 	})
 	opened, _, err := a.Sessions.Open(trigger.Event{ID: "evt_1"}, "runtime-1", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	answer := httptest.NewRecorder()
 	a.Handler().ServeHTTP(answer,
 		httptest.NewRequestWithContext(caller, http.MethodDelete, "/v1/sessions/"+opened.ID, nil))

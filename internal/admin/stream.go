@@ -10,14 +10,15 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/ledger"
 )
 
 // stalled bounds the wait for a client to read the next part of a list.
 const stalled = time.Minute
 
-// writeList answers with a JSON array, an element a line, written as it is read. After an error the array has no end;
-// the caller has to break the connection, so that a client cannot take a part for the whole list.
+// writeList answers with a JSON array, an element a line, as it reads them. After an error the caller must break the
+// connection, so that a client does not take a part for the whole list.
 func writeList(w http.ResponseWriter, records iter.Seq2[ledger.Record, error]) error {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
@@ -46,7 +47,7 @@ func writeList(w http.ResponseWriter, records iter.Seq2[ledger.Record, error]) e
 	return out.Flush()
 }
 
-// patient writes to a client that may take its time for each part.
+// patient writes to a client with a deadline for each part.
 type patient struct {
 	to   http.ResponseWriter
 	conn *http.ResponseController
@@ -59,12 +60,17 @@ func (p patient) Write(part []byte) (int, error) {
 	return p.to.Write(part)
 }
 
-// Records asks the sidecar at an endpoint, unix:PATH, for the records that are selected, and yields them as they come.
-// An error is the last thing that it yields; without one the list is whole.
+// Records asks the sidecar at an endpoint for the selected records, and yields them as they come. An error is the last
+// item; without one the list is complete.
 func Records(ctx context.Context, at string, s Selection) iter.Seq2[ledger.Record, error] {
 	return func(yield func(ledger.Record, error) bool) {
 		fail := func(err error) { yield(ledger.Record{}, err) }
-		resp, done, err := send(ctx, at, http.MethodGet, "/v1/posts?"+s.values().Encode(), nil, nil)
+		e, err := daemon.ParseEndpoint(at)
+		if err != nil {
+			fail(err)
+			return
+		}
+		resp, done, err := send(ctx, e, http.MethodGet, "/v1/posts?"+s.values().Encode(), nil, nil)
 		if err != nil {
 			fail(err)
 			return
@@ -82,7 +88,7 @@ func Records(ctx context.Context, at string, s Selection) iter.Seq2[ledger.Recor
 			_, err = in.Token()
 		}
 		if err != nil {
-			fail(fmt.Errorf("the list broke off, and is not whole: %w", err))
+			fail(fmt.Errorf("the list broke off, and is incomplete: %w", err))
 		}
 	}
 }

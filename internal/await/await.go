@@ -1,5 +1,4 @@
-// Package await waits for something that another process or a person provides, such as a file, a certificate, or a
-// custody that answers again.
+// Package await waits for another process or a person to provide something, such as a file or a certificate.
 package await
 
 import (
@@ -20,9 +19,7 @@ var ErrPending = errors.New("not certified yet")
 // period is the pause between two tries of For.
 const period = 50 * time.Millisecond
 
-// For calls try until it succeeds, until ctx ends, or until try fails with an error that will not disappear with time.
-// For retries if a file does not exist, if a custody does not answer, and on [ErrPending]. It logs once what it waits
-// for.
+// For calls try until it succeeds, fails with an error that is not [Pending], or ctx ends. It logs once what it waits for.
 func For[T any](ctx context.Context, log *zap.Logger, what string, try func() (T, error)) (T, error) {
 	tick := time.NewTicker(period)
 	defer tick.Stop()
@@ -35,7 +32,7 @@ func For[T any](ctx context.Context, log *zap.Logger, what string, try func() (T
 		if because == nil {
 			log.Warn("not ready: waiting for "+what, zap.String("because", err.Error()))
 		}
-		if because == nil || ctx.Err() == nil { // after that, try fails because ctx has ended
+		if because == nil || ctx.Err() == nil { // later errors come from the end of ctx
 			because = err
 		}
 		select {
@@ -46,7 +43,7 @@ func For[T any](ctx context.Context, log *zap.Logger, what string, try func() (T
 	}
 }
 
-// Pending reports whether For would try again after err.
+// Pending reports whether err can disappear with time: a missing file, a custody that does not answer, or [ErrPending].
 func Pending(err error) bool {
 	var unavailable *custody.Error
 	switch {

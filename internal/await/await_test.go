@@ -12,7 +12,6 @@ import (
 	"github.com/actionproof/mediator/internal/await"
 )
 
-// TestWaitForSaysTheCause: that time was up in the middle of a try is not what was wrong.
 func TestWaitForSaysTheCause(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()

@@ -7,8 +7,7 @@ import (
 	"github.com/actionproof/mediator/proxy/intercept"
 )
 
-// Hosts returns every host that a rule names, and the mediator's own name. The interception CA is valid for these
-// hosts.
+// Hosts returns the hosts of the rules and the mediator's own name. The interception CA certifies these.
 func (c *Sidecar) Hosts() []string {
 	hosts := []string{proxy.InternalHost}
 	for _, a := range c.ActionRules {
@@ -20,8 +19,7 @@ func (c *Sidecar) Hosts() []string {
 	return hosts
 }
 
-// Constraints returns the name constraints of a new interception CA: the hosts of the rules and of ca.permit. It
-// returns nil for a CA without constraints.
+// Constraints returns the name constraints of a new interception CA, or nil if it has none.
 func (c *Sidecar) Constraints() (*intercept.NameConstraints, error) {
 	if c.CA.Unconstrained {
 		return nil, nil
@@ -29,7 +27,6 @@ func (c *Sidecar) Constraints() (*intercept.NameConstraints, error) {
 	return intercept.Constrain(append(c.Hosts(), c.CA.Permit...))
 }
 
-// checkCA checks the constraints of the interception CA.
 func (c *Sidecar) checkCA(f *findings) {
 	if c.CA.Unconstrained && len(c.CA.Permit) > 0 {
 		f.Add("ca.permit", "has no meaning with ca.unconstrained, which permits every host")

@@ -23,11 +23,10 @@ type findings struct {
 // err returns the findings, a line each, or nil.
 func (f *findings) err() error { return f.Err(f.path + ": ") }
 
-// A checker is a block whose tags do not say everything. check adds its mistakes to f, and reads its files.
+// A checker is a block with rules that tags cannot say. check adds its mistakes to f, and reads its files.
 type checker interface{ check(key string, f *findings) }
 
-// check holds a configuration against the tags of its types, and calls the checkers in it. Where a value with a
-// default is left out, it sets the default.
+// check checks a configuration by the tags of its types, and calls its checkers. It also sets the defaults of tags.
 func (f *findings) check(c any) { f.checkValue("", reflect.ValueOf(c).Elem()) }
 
 func (f *findings) checkValue(key string, v reflect.Value) {
@@ -48,7 +47,6 @@ func (f *findings) checkValue(key string, v reflect.Value) {
 	}
 }
 
-// checkFields checks the fields of a struct, those of inlined structs included.
 func (f *findings) checkFields(key string, v reflect.Value) {
 	for i := range v.NumField() {
 		at := v.Type().Field(i)
@@ -64,7 +62,6 @@ func (f *findings) checkFields(key string, v reflect.Value) {
 	}
 }
 
-// checkTags holds one value against the tags of its field.
 func (f *findings) checkTags(key string, v reflect.Value, tag reflect.StructTag) {
 	required := tag.Get("need") != "" && v.Kind() != reflect.Struct
 	switch {
@@ -91,7 +88,6 @@ func (f *findings) checkTags(key string, v reflect.Value, tag reflect.StructTag)
 	}
 }
 
-// checkBounds holds a number or a duration against its bounds. An empty bound is none.
 func (f *findings) checkBounds(key string, v reflect.Value, from, to string) {
 	if to == "" {
 		return
@@ -114,7 +110,6 @@ func bound(text string) int64 {
 	return int64(d)
 }
 
-// shown writes n as the configuration would write a value of v's type.
 func shown(v reflect.Value, n int64) string {
 	if v.Type() == reflect.TypeFor[Duration]() {
 		return time.Duration(n).String()
@@ -122,7 +117,6 @@ func shown(v reflect.Value, n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// readSecret reads a secret of at least minimum bytes. It adds a finding at key if it cannot.
 func readSecret(key, path string, minimum int, f *findings) string {
 	secret, err := files.ReadSecret(path, minimum)
 	if err != nil {
@@ -131,7 +125,6 @@ func readSecret(key, path string, minimum int, f *findings) string {
 	return secret
 }
 
-// minToken is the minimum length of the token of a TCP endpoint, in bytes.
 const minToken = 32
 
 // check also reads the endpoint's token.
@@ -153,17 +146,23 @@ func (e *Endpoint) check(key string, f *findings) {
 	}
 }
 
-// where identifies an endpoint: two endpoints with the same result are one.
-func (e Endpoint) where() string { return e.Unix + e.TCP }
+// String returns the endpoint as commands name it, or nothing for an empty one.
+func (e Endpoint) String() string {
+	switch {
+	case e.Unix != "":
+		return "unix:" + e.Unix
+	case e.TCP != "":
+		return "tcp:" + e.TCP
+	}
+	return ""
+}
 
-// checkAddress adds a finding unless address is a host:port to listen on or to connect to.
 func checkAddress(key, address string, f *findings) {
 	if _, port, err := net.SplitHostPort(address); err != nil || port != "0" && portIn(address) == 0 {
 		f.Add(key, "%q is not a host and a port, as 127.0.0.1:8181 is", address)
 	}
 }
 
-// portIn returns the port of a host:port, or 0.
 func portIn(address string) uint16 {
 	_, s, err := net.SplitHostPort(address)
 	if err != nil {
@@ -202,7 +201,7 @@ func (c *Agent) check(key string, f *findings) {
 	}
 }
 
-// keepFrom adds a finding if the endpoint at key, on which this process listens, admits the agent.
+// keepFrom adds a finding if this process's endpoint at key admits the agent.
 func (c *Agent) keepFrom(f *findings, key string, e Endpoint) {
 	if c.UID != nil && slices.Contains(e.UIDs, *c.UID) {
 		f.Add(key+".uids", "%d is agent.uid: the agent must not reach this socket", *c.UID)
@@ -215,7 +214,6 @@ type namedKey struct {
 	SigningKey
 }
 
-// distinct adds a finding for each key or issuer that two roles share.
 func distinct(f *findings, keys ...namedKey) {
 	for i, k := range keys {
 		for _, other := range keys[:i] {
@@ -238,7 +236,7 @@ func (c *Custody) check(key string, f *findings) {
 	}
 }
 
-// check demands a name or path with {role} everywhere: a token that all roles share could sign for all roles.
+// check demands {role} in each name or path: a token that all roles share could sign for all roles.
 func (c *VaultAuth) check(key string, f *findings) {
 	if !one(c.AppRole != nil, c.Kubernetes != nil, c.TokenFile != "") {
 		f.Add(key, "needs exactly one of appRole, kubernetes, tokenFile")

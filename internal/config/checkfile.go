@@ -12,44 +12,38 @@ import (
 
 // fileKinds are the files that [CheckFile] knows. It recognises each by its keys.
 var fileKinds = []struct {
-	name  string
-	keys  reflect.Type
-	check func(path string) ([]Warning, error)
+	schema string // for [Schema], if there is one
+	name   string
+	keys   reflect.Type
+	load   func(path string) (any, error)
 }{
-	{"sidecar (mediator serve)", reflect.TypeFor[Sidecar](), func(path string) ([]Warning, error) {
-		c, err := LoadSidecar(path)
-		if err != nil {
-			return nil, err
-		}
-		return c.Warnings, nil
-	}},
-	{"trigger service (mediator trigger)", reflect.TypeFor[Trigger](), only(LoadTrigger)},
-	{"control plane (mediator control)", reflect.TypeFor[Control](), only(LoadControl)},
-	{"node (mediator reputation)", reflect.TypeFor[Reputation](), only(LoadReputation)},
-	{"root key", reflect.TypeFor[RootKey](), only(LoadRootKey)},
-	{"policy file", reflect.TypeFor[decide.File](), only(ReadRules)},
-	{"deployment manifest", reflect.TypeFor[policy.Manifest](), func(path string) ([]Warning, error) {
-		_, _, err := ReadAuditedManifest(path)
-		return nil, err
+	{"serve", "sidecar (mediator serve)", reflect.TypeFor[Sidecar](), loads(LoadSidecar)},
+	{"trigger", "trigger service (mediator trigger)", reflect.TypeFor[Trigger](), loads(LoadTrigger)},
+	{"control", "control plane (mediator control)", reflect.TypeFor[Control](), loads(LoadControl)},
+	{"reputation", "node (mediator reputation)", reflect.TypeFor[Reputation](), loads(LoadReputation)},
+	{"root", "root key", reflect.TypeFor[RootKey](), loads(LoadRootKey)},
+	{"", "policy file", reflect.TypeFor[decide.File](), loads(ReadRules)},
+	{"", "deployment manifest", reflect.TypeFor[policy.Manifest](), func(path string) (any, error) {
+		_, strict, err := ReadAuditedManifest(path)
+		return strict, err
 	}},
 }
 
-// only makes a check of a load that has no warnings.
-func only[C any](load func(path string) (C, error)) func(path string) ([]Warning, error) {
-	return func(path string) ([]Warning, error) {
-		_, err := load(path)
-		return nil, err
-	}
+func loads[C any](load func(path string) (C, error)) func(path string) (any, error) {
+	return func(path string) (any, error) { return load(path) }
 }
 
 // CheckFile reads a configuration, policy or manifest file as the processes would, and returns its kind. A process
-// would log the warnings and go on.
+// only logs the warnings.
 func CheckFile(path string) (kind string, warnings []Warning, err error) {
 	which, _, err := readKind(path)
 	if err != nil {
 		return "", nil, err
 	}
-	warnings, err = fileKinds[which].check(path)
+	read, err := fileKinds[which].load(path)
+	if c, ok := read.(*Sidecar); ok && err == nil {
+		warnings = c.Warnings
+	}
 	return fileKinds[which].name, warnings, err
 }
 
@@ -65,8 +59,8 @@ func readKind(path string) (which int, raw []byte, err error) {
 	return which, raw, nil
 }
 
-// PinnedHash returns the hash by which manifests and records name a file: a manifest, a policy file, or the
-// configuration of a sidecar, whose hash is that of the environment with this binary.
+// PinnedHash returns the hash by which manifests and records name a file: a manifest, a policy file, or a sidecar's
+// configuration together with this binary.
 func PinnedHash(path string) (string, error) {
 	which, raw, err := readKind(path)
 	if err != nil {

@@ -11,11 +11,11 @@ import (
 	"github.com/actionproof/mediator/internal/strict"
 )
 
-// LoadGuard reads the options of mediator guard from a sidecar's configuration. It reads no file that the configuration
-// names, because an init container may lack them.
+// LoadGuard reads the options of mediator guard from a sidecar's configuration. It reads no other file: an init
+// container may lack them.
 func LoadGuard(path string) (guard.Options, error) {
 	c := new(Sidecar)
-	f, err := load(path, c, &c.File)
+	f, err := load(path, c)
 	if err != nil {
 		return guard.Options{}, err
 	}
@@ -47,22 +47,16 @@ func (c *Sidecar) checkGuard(f *findings) {
 	}
 }
 
-// GuardOptions returns the options of mediator guard. The configuration must be checked and have a guard.
+// GuardOptions returns the options of mediator guard. The configuration must be correct and have a guard.
 func (c *Sidecar) GuardOptions() guard.Options {
 	return c.guardOptions(&findings{File: new(strict.File)})
 }
 
 func (c *Sidecar) guardOptions(f *findings) guard.Options {
 	g := c.Guard
-	o := guard.Options{UIDs: g.UIDs, Proxy: loopbackPort("listen", c.Listen, f), Inbound: g.Inbound, Redirect: g.Redirect}
-	switch {
-	case c.Transparent != nil:
-		o.Transparent = loopbackPort("transparent.listen", c.Transparent.Listen, f)
-		if len(o.Redirect) == 0 {
-			o.Redirect = []uint16{443, 80}
-		}
-	case len(g.Redirect) > 0:
-		f.Add("guard.redirect", "needs transparent.listen")
+	o := guard.Options{UIDs: g.UIDs, Proxy: loopbackPort("listen", c.Listen, f), Inbound: g.Inbound}
+	if c.Transparent != nil {
+		o.Transparent, o.Redirect = loopbackPort("transparent.listen", c.Transparent.Listen, f), []uint16{443, 80}
 	}
 	for _, e := range []Endpoint{c.Admin, c.Trigger, c.Control} {
 		if at := portIn(e.TCP); at != 0 {
@@ -89,7 +83,6 @@ func (c *Sidecar) guardOptions(f *findings) guard.Options {
 	return o
 }
 
-// loopbackPort returns the port of a listener that answers at 127.0.0.1.
 func loopbackPort(key, listen string, f *findings) uint16 {
 	at, err := netip.ParseAddrPort(listen)
 	if err != nil || at.Addr() != netip.AddrFrom4([4]byte{127, 0, 0, 1}) && at.Addr() != netip.IPv4Unspecified() ||
@@ -99,7 +92,6 @@ func loopbackPort(key, listen string, f *findings) uint16 {
 	return at.Port()
 }
 
-// parsePorts parses a port or FIRST-LAST.
 func parsePorts(s string) (guard.PortRange, error) {
 	from, to, isRange := strings.Cut(s, "-")
 	first, err := strconv.ParseUint(from, 10, 16)

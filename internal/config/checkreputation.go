@@ -8,13 +8,9 @@ import (
 )
 
 // LoadReputation reads and checks the configuration of a node.
-func LoadReputation(path string) (*Reputation, error) {
-	c := new(Reputation)
-	f, err := load(path, c, &c.File)
-	if err != nil {
-		return nil, err
-	}
-	f.check(c)
+func LoadReputation(path string) (*Reputation, error) { return read(path, (*Reputation).checkAll) }
+
+func (c *Reputation) checkAll(f *findings) {
 	c.Agent.keepFrom(f, "internal", c.Internal)
 	c.StoreDSN = c.Store.Postgres.dsn("store.postgres.dsnFile", f)
 	c.checkOwners(f)
@@ -33,10 +29,8 @@ func LoadReputation(path string) (*Reputation, error) {
 	if err := autonomy.CheckHosts(c.ModelHosts); err != nil {
 		f.Add("believedHosts", "%v", err)
 	}
-	return c, f.err()
 }
 
-// maxOwners bounds the owners of a node.
 const maxOwners = 256
 
 // checkOwners reads no file of the owners: their files change while the node runs.

@@ -7,14 +7,9 @@ var RootPurposes = []string{evidence.PurposeSignerCertificate, evidence.PurposeD
 
 // LoadRootKey reads and checks a file that names a root key in Vault or in a token.
 func LoadRootKey(path string) (*RootKey, error) {
-	c := new(RootKey)
-	f, err := load(path, c, &c.File)
-	if err != nil {
-		return nil, err
-	}
-	f.check(c)
-	if c.Custody.Type == "memory" {
-		f.Add("custody.type", "must be vault or pkcs11: a root key outlives the command that signs with it")
-	}
-	return c, f.err()
+	return read(path, func(c *RootKey, f *findings) {
+		if c.Custody.Type == "memory" {
+			f.Add("custody.type", "must be vault or pkcs11: a root key outlives the command that signs with it")
+		}
+	})
 }

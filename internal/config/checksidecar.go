@@ -29,13 +29,9 @@ import (
 const MinGateSecret = 32
 
 // LoadSidecar reads and checks the configuration of a sidecar.
-func LoadSidecar(path string) (*Sidecar, error) {
-	c := new(Sidecar)
-	f, err := load(path, c, &c.File)
-	if err != nil {
-		return nil, err
-	}
-	f.check(c)
+func LoadSidecar(path string) (*Sidecar, error) { return read(path, (*Sidecar).checkAll) }
+
+func (c *Sidecar) checkAll(f *findings) {
 	c.Agent.keepFrom(f, "admin", c.Admin)
 	c.checkTransparent(f)
 	c.checkGuard(f)
@@ -65,10 +61,9 @@ func LoadSidecar(path string) (*Sidecar, error) {
 		}
 	}
 	c.warn()
-	return c, f.err()
 }
 
-// addRuleError adds a mistake at the key of its rule: the second, if two rules have the same name.
+// addRuleError adds a mistake at the key of its rule: the last one, if several have its name.
 func (c *Sidecar) addRuleError(err error, f *findings) {
 	var e *match.RuleError
 	if !errors.As(err, &e) {
@@ -89,7 +84,6 @@ func (c *Sidecar) addRuleError(err error, f *findings) {
 	f.Add(key, "(%s) %v", e.Rule.Name, e.Err)
 }
 
-// checkEndpoints checks the endpoints of the other processes. Only their own configurations say which users they admit.
 func (c *Sidecar) checkEndpoints(f *findings) {
 	type named struct {
 		key string
@@ -107,7 +101,7 @@ func (c *Sidecar) checkEndpoints(f *findings) {
 			f.Add(e.key+".uids", "has no meaning here: name this process's user in the configuration of the other process")
 		}
 		for _, other := range all[:i+1] {
-			if at := e.at.where(); at != "" && at == other.at.where() {
+			if at := e.at.String(); at != "" && at == other.at.String() {
 				f.Add(e.key, "is the endpoint of %s too", other.key)
 			}
 		}
@@ -135,7 +129,7 @@ func (c *Sidecar) Credentials() map[string]*Credential {
 	return all
 }
 
-// dsn reads and checks the connection string of a database; it is empty without a database. key is the key of the file.
+// dsn reads and checks the connection string of a database. It is empty without a database.
 func (c *Postgres) dsn(key string, f *findings) string {
 	if c == nil || c.DSNFile == "" {
 		return ""
@@ -177,7 +171,6 @@ func (c *Sidecar) addAction(key string, a Action, f *findings) {
 	c.ActionRules = append(c.ActionRules, out)
 }
 
-// checkGate checks where the chain of an action is verified.
 func (a Action) checkGate(key string, f *findings) {
 	api := a.API
 	if (a.Gate == "api") != (api != nil) {
@@ -216,7 +209,6 @@ func (c *Sidecar) addEgress(key string, e Egress, f *findings) {
 	})
 }
 
-// observe returns how calls to a model are inspected; nil if they are not.
 func (e Egress) observe(key string, f *findings) *inference.Rule {
 	if e.Observe == "" {
 		if e.HostedTools != nil {
@@ -266,7 +258,6 @@ func (c *Sidecar) addUpstream(key string, u Upstream, f *findings) {
 	c.UpstreamHosts = append(c.UpstreamHosts, up)
 }
 
-// readCA returns the system's certificates and those of a PEM file.
 func readCA(key, path string, f *findings) *x509.CertPool {
 	pool, err := x509.SystemCertPool()
 	if err != nil {
@@ -282,7 +273,7 @@ func readCA(key, path string, f *findings) *x509.CertPool {
 	return pool
 }
 
-// parseMatch reads a match. A rule about messages has the methods ofMessages.
+// parseMatch parses a match. ofMessages are the methods of a rule about messages.
 func parseMatch(key string, m Match, ofMessages []string, f *findings) match.Match {
 	methods := m.Methods
 	if m.MCP != nil && m.GraphQL != nil {
@@ -304,7 +295,7 @@ func parseMatch(key string, m Match, ofMessages []string, f *findings) match.Mat
 	return out
 }
 
-// messages names the messages that a rule is about; it is empty for other rules.
+// messages names the messages that a rule is about, if any.
 func (m Match) messages() string {
 	switch {
 	case m.MCP != nil:
@@ -315,7 +306,6 @@ func (m Match) messages() string {
 	return ""
 }
 
-// parseGraphQL returns the operations that a rule names; nil if the rule is not about GraphQL.
 func parseGraphQL(key string, m *GraphQL, post bool, f *findings) *graphql.Rule {
 	if m == nil || m.Type == "" {
 		return nil
@@ -327,7 +317,6 @@ func parseGraphQL(key string, m *GraphQL, post bool, f *findings) *graphql.Rule 
 	return out
 }
 
-// parseMCP returns the messages that a rule names; nil if the rule is not about MCP.
 func parseMCP(key string, m *MCP, post bool, f *findings) *mcp.Rule {
 	if m == nil {
 		return nil

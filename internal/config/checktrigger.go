@@ -5,30 +5,20 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"time"
 
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/trigger"
 )
 
 // LoadTrigger reads and checks the configuration of a trigger service.
-func LoadTrigger(path string) (*Trigger, error) {
-	c := new(Trigger)
-	f, err := load(path, c, &c.File)
-	if err != nil {
-		return nil, err
-	}
-	f.check(c)
+func LoadTrigger(path string) (*Trigger, error) { return read(path, (*Trigger).checkAll) }
+
+func (c *Trigger) checkAll(f *findings) {
 	c.Agent.keepFrom(f, "internal", c.Internal)
 	distinct(f, namedKey{"keys.origin", c.Keys.Origin.SigningKey}, namedKey{"keys.receipt", c.Keys.Receipt.SigningKey})
 	if (c.TLSCertificate == "") != (c.TLSKey == "") {
 		f.Add("tlsCertificate", "goes together with tlsKey")
 	}
-	c.addSources(f)
-	return c, f.err()
-}
-
-func (c *Trigger) addSources(f *findings) {
 	known := make(webhookSecrets)
 	for i, s := range c.Sources {
 		if slices.ContainsFunc(c.Sources[:i], func(o Source) bool { return o.Name == s.Name }) {
@@ -47,7 +37,7 @@ func (c *Trigger) addSources(f *findings) {
 	}
 }
 
-// open makes one source of events. Exactly one kind must be set.
+// open makes one source of events.
 func (s Source) open(known webhookSecrets) (trigger.Source, error) {
 	if !one(s.GitHub != nil, s.StandardWebhooks != nil, s.Engine != nil, s.Schedule != nil, s.Queue != nil) {
 		return nil, errors.New("needs exactly one of github, standardWebhooks, engine, schedule, queue")
@@ -74,7 +64,7 @@ func (s Source) open(known webhookSecrets) (trigger.Source, error) {
 	case s.Schedule != nil:
 		return s.Schedule.open(s.Name)
 	default:
-		q := trigger.NewQueue(s.Name, s.Queue.Dir, time.Duration(s.Queue.Poll))
+		q := trigger.NewQueue(s.Name, s.Queue.Dir)
 		q.Owners = s.Queue.Owners
 		return q, nil
 	}
@@ -94,9 +84,8 @@ func (c *Schedule) open(name string) (*trigger.Schedule, error) {
 // webhookSecrets maps each webhook secret, by its scheme and its value, to its source.
 type webhookSecrets map[[2]string]string
 
-// read reads the secrets of a source. Two sources of one scheme must not share a secret: a delivery that is signed for
-// one source would count again for the other, where it may be worth more. Sources of different schemes may share one,
-// because a delivery of one scheme is malformed in the other.
+// read reads the secrets of a source. Two sources of one scheme must not share a secret: a delivery for one would count
+// again for the other, where it may be worth more. In another scheme the delivery is malformed.
 func (known webhookSecrets) read(source, scheme string, names []string) ([]string, error) {
 	var out []string
 	for _, name := range names {
@@ -114,8 +103,8 @@ func (known webhookSecrets) read(source, scheme string, names []string) ([]strin
 	return out, nil
 }
 
-// ReuseSources keeps the schedules and queues of the configuration before that have not changed, so that they continue
-// without a pause. Webhooks are always new, because their secrets have been read again.
+// ReuseSources keeps the unchanged schedules and queues of the earlier configuration, so that they continue without a
+// pause. Webhooks are always new: their secrets have been read again.
 func (c *Trigger) ReuseSources(before *Trigger) {
 	for i, s := range c.Sources {
 		if s.Schedule == nil && s.Queue == nil {

@@ -1,24 +1,21 @@
-// Package config holds the configuration of the processes: its types, how it is read and checked, and its reference.
+// Package config reads and checks the configuration of the processes. It opens no custody, socket or database.
 //
 //	sidecar.go, trigger.go, control.go, reputation.go   the four configuration files; config.go has shared parts
 //	load.go      reads a file strictly, and makes its paths absolute
 //	check*.go    check a file and report every finding at once
-//	setup.go     the files beside it: manifest, policy, trust bundle, pinned root keys
-//	custody.go   which files and addresses a custody uses
-//	bound.go     which keys only a restart applies
-//	reference.go the reference page and the JSON Schema, made from the types, their tags and their comments
+//	setup.go     reads the files beside it: manifest, policy, trust bundle, pinned root keys
+//	bound.go     finds the changed keys that only a restart applies
+//	reference.go makes the reference page and the JSON Schema from the types, their tags and their comments
 //
-// A configuration does not change once it is loaded. This package opens no custody, no socket and no database.
-//
-// A file is decoded strictly. It never holds a secret, only the path of the file with the secret. The comments of the
-// fields are the configuration reference (docs/configuration.md). The tags of a field say the rest:
+// A file never holds a secret, only the path of the file with the secret. The comments of the fields are the
+// configuration reference (docs/configuration.md). The tags of a field say the rest:
 //
 //	need     it must not be empty
 //	one      its allowed values; the first is the default
 //	from, to its bounds
 //	is       path: relative paths start at the file's own folder; address: a host:port
 //	of       the key of the file whose content it is
-//	reload   a reload applies it; all other keys are bound to the process
+//	reload   a reload applies it; all other keys need a restart
 package config
 
 import (
@@ -41,8 +38,8 @@ type Process struct {
 	Log Log `yaml:"log"`
 }
 
-// Agent names the user of the agent. A process that knows this user checks whether the user can reach the process's
-// memory or files. While it can, the process does not start and forwards no post.
+// Agent names the agent's user. A process does not start, and forwards no post, while this user can reach its memory or
+// files.
 type Agent struct {
 	// UID is the user of agents that are not isolated. Any other process of this user taints their sessions. Default:
 	// the manifest's statements about the agent's reach are only declared.
@@ -85,9 +82,7 @@ type Custody struct {
 	PKCS11 *PKCS11 `yaml:"pkcs11"`
 }
 
-// Vault locates Vault and says how this process logs in. Each signing role has a Vault role of its own. In a name or
-// path of auth, {role} is the role: trigger_origin_proof, trigger_receipt, runtime_attestation, agent_session,
-// request_proof, interaction_receipt, policy_decision, action_grant, appraiser, or api_credential for a credential.
+// Vault locates Vault and says how this process logs in: once for each signing role.
 type Vault struct {
 	// Address is https://host:port.
 	Address string `yaml:"address" need:"yes"`
@@ -95,17 +90,15 @@ type Vault struct {
 	CA string `yaml:"ca" is:"path"`
 	// Transit is the mount of the Transit engine. Default transit.
 	Transit string `yaml:"transit"`
-	// Timeout bounds each request to Vault. Default 2s.
-	Timeout Duration `yaml:"timeout"`
 	// Keys are the names of all the deployment's signing keys. The process checks that a role's token can use only its
 	// own.
 	Keys []string `yaml:"keys" need:"yes"`
-	// Auth is the login: exactly one of these. {role} in names and paths is the signing role, such as
+	// Auth is the login: exactly one of these. {role} in names and paths is the purpose of the role's key, such as
 	// runtime_attestation.
 	Auth VaultAuth `yaml:"auth"`
 }
 
-// VaultAuth says how to log in to Vault. Exactly one of the methods is set.
+// VaultAuth says how to log in to Vault.
 type VaultAuth struct {
 	// AppRole logs in with a role id and a secret id.
 	AppRole *AppRole `yaml:"appRole"`
@@ -139,8 +132,7 @@ type Kubernetes struct {
 	TokenFile string `yaml:"tokenFile" is:"path"`
 }
 
-// PKCS11 names a PKCS #11 token. The versions of a key are private Ed25519 keys with the key's name as label; their id
-// is the version.
+// PKCS11 names a PKCS #11 token.
 type PKCS11 struct {
 	// Module is the path of the token's library.
 	Module string `yaml:"module" need:"yes"`
@@ -195,9 +187,8 @@ type Log struct {
 	Level string `yaml:"level" one:"info debug warn error"`
 }
 
-// Confine says how a process confines itself before it listens. With every setting, the process drops capabilities that
-// it does not need, writes no core dump, cannot be debugged by its own user, and gets no privileges by executing a
-// program.
+// Confine says how a process confines itself before it listens. In any case it drops the capabilities that it does not
+// need, writes no core dump, and cannot be debugged by its own user.
 type Confine struct {
 	// Landlock restricts the process to the configured files' folders and TCP ports: best_effort (as far as the kernel
 	// can), required (fails without Landlock of Linux 6.12) or off.
@@ -215,10 +206,10 @@ type Confine struct {
 	AnyPort bool `yaml:"anyPort"`
 }
 
-// Duration is a time.Duration in the form 15s. Zero means that the file does not set it.
+// Duration is a duration such as 15s; zero where the file sets none.
 type Duration time.Duration
 
-// UnmarshalText reads a duration such as 15s. It refuses 0s, which the default would replace unseen.
+// UnmarshalText refuses 0s, which the default would silently replace.
 func (d *Duration) UnmarshalText(text []byte) error {
 	parsed, err := time.ParseDuration(string(text))
 	if err != nil || parsed < 0 {
@@ -231,10 +222,10 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Retention is a period in the form 48h; 0s is for ever.
+// Retention is a period such as 48h; 0s is for ever.
 type Retention time.Duration
 
-// UnmarshalText reads a retention such as 48h, or 0s.
+// UnmarshalText reads a retention.
 func (r *Retention) UnmarshalText(text []byte) error {
 	parsed, err := time.ParseDuration(string(text))
 	if err != nil || parsed < 0 {
@@ -244,7 +235,7 @@ func (r *Retention) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Or returns how long something is kept: def if nothing is set, and forever if 0s is.
+// Or returns the retention: def if none is set, forever for 0s.
 func (r *Retention) Or(def, forever time.Duration) time.Duration {
 	switch {
 	case r == nil:

@@ -32,18 +32,14 @@ type ControlKeys struct {
 
 // LoadControl reads and checks the configuration of a control plane.
 func LoadControl(path string) (*Control, error) {
-	c := new(Control)
-	f, err := load(path, c, &c.File)
-	if err != nil {
-		return nil, err
-	}
-	f.check(c)
-	c.Agent.keepFrom(f, "internal", c.Internal)
-	distinct(f, namedKey{"keys.decision", c.Keys.Decision}, namedKey{"keys.grant", c.Keys.Grant})
-	if c.Policy != "" {
-		if c.Rules, err = ReadRules(c.Policy); err != nil {
-			f.Add("policy", "%v", err)
+	return read(path, func(c *Control, f *findings) {
+		c.Agent.keepFrom(f, "internal", c.Internal)
+		distinct(f, namedKey{"keys.decision", c.Keys.Decision}, namedKey{"keys.grant", c.Keys.Grant})
+		if c.Policy != "" {
+			var err error
+			if c.Rules, err = ReadRules(c.Policy); err != nil {
+				f.Add("policy", "%v", err)
+			}
 		}
-	}
-	return c, f.err()
+	})
 }

@@ -31,7 +31,6 @@ func (c *Sidecar) checkCredential(key string, r *Credential, f *findings) {
 	}
 }
 
-// checkSecretFile refuses a file that holds no secret for a credential.
 func checkSecretFile(r *Credential) error {
 	secret, err := files.ReadSecret(r.File, 1)
 	if err != nil {

@@ -8,8 +8,7 @@ import (
 // serviceAccountToken is where Kubernetes puts a pod's token.
 const serviceAccountToken = "/var/run/secrets/kubernetes.io/serviceaccount/token" //nolint:gosec // a path
 
-// For returns how one role logs in. It replaces {role} in names and paths, and sets the default path of a Kubernetes
-// token.
+// For returns how one role logs in. It replaces {role}, and sets the default path of a Kubernetes token.
 func (a VaultAuth) For(role string) VaultAuth {
 	in := func(s string) string { return strings.ReplaceAll(s, "{role}", role) }
 	a.TokenFile = in(a.TokenFile)
@@ -51,8 +50,7 @@ func (c Custody) SecretFiles(roles ...string) (out []string) {
 	return out
 }
 
-// PublicFiles returns the files of the custody that are not secret, but that the agent must not change: another program
-// could pose as the custody by them.
+// PublicFiles returns further files of the custody. An agent that could change them could pose as the custody.
 func (c Custody) PublicFiles() []string {
 	switch {
 	case c.Vault != nil:

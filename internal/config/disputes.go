@@ -15,11 +15,6 @@ type Disputes struct {
 	// Arbiter is the public key (JWK) that resolves disputes of type general. Keep its private key offline and away
 	// from agents' owners. Default: such disputes end inconclusive at their deadline.
 	Arbiter string `yaml:"arbiter" is:"path"`
-	// OpenSignals bounds the signals of one agent that are open to dispute (too_many_open). All agents of one owner
-	// share a hundred times as many; so do all agents without an owner. Default 64.
-	OpenSignals int64 `yaml:"openSignals" to:"64"`
-	// OpenDisputes bounds the unresolved disputes of one challenger in the same way. Default 20.
-	OpenDisputes int64 `yaml:"openDisputes"`
 
 	// ArbiterRoot is what Arbiter holds; nil without it.
 	ArbiterRoot *evidence.Root `yaml:"-" of:"arbiter"`
@@ -33,7 +28,7 @@ type Windows struct {
 	Long Duration `yaml:"long" from:"1s" to:"2160h"`
 }
 
-// Rules returns what disputes are judged by.
+// Rules returns the rules of disputes.
 func (d *Disputes) Rules() dispute.Rules {
 	return dispute.Rules{
 		Short: d.Windows.Short.Or(dispute.DefaultRules.Short), Long: d.Windows.Long.Or(dispute.DefaultRules.Long),

@@ -9,7 +9,6 @@ import (
 	"github.com/actionproof/mediator/internal/strict"
 )
 
-// maxFile bounds a configuration file, in bytes.
 const maxFile = 4 << 20
 
 // File is the file that a configuration was read from.
@@ -26,23 +25,36 @@ func (f File) Resolve(name string) string {
 	return filepath.Join(filepath.Dir(f.Path), name)
 }
 
-// load decodes one configuration file strictly into c, and makes the paths in it absolute. file is c's own [File].
-func load(path string, c any, file *File) (*findings, error) {
+// read decodes the configuration at path and checks it: first by its tags, then by more.
+func read[C any](path string, more func(c *C, f *findings)) (*C, error) {
+	c := new(C)
+	f, err := load(path, c)
+	if err != nil {
+		return nil, err
+	}
+	f.check(c)
+	more(c, f)
+	return c, f.err()
+}
+
+// load decodes a file strictly into c, makes its paths absolute, and sets its [File].
+func load(path string, c any) (*findings, error) {
 	raw, err := files.ReadUpTo(path, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	read, err := strict.Read(raw, c, strict.Options{})
+	decoded, err := strict.Read(raw, c, strict.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	*file = File{Path: path, Raw: raw}
-	file.absolute(reflect.ValueOf(c).Elem(), false)
-	f := &findings{File: read, path: path}
+	file, of := File{Path: path, Raw: raw}, reflect.ValueOf(c).Elem()
+	file.absolute(of, false)
+	of.FieldByName("File").Set(reflect.ValueOf(file))
+	f := &findings{File: decoded, path: path}
 	return f, f.err()
 }
 
-// absolute makes the paths below v absolute: the texts in fields with the tag is:"path".
+// absolute makes the texts below v absolute that are in fields with the tag is:"path".
 func (f File) absolute(v reflect.Value, isPath bool) {
 	switch v.Kind() {
 	case reflect.Pointer:

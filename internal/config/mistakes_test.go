@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/actionproof/mediator/test/check"
 )
 
 const correctSidecar = `runtime: worker-1
@@ -32,6 +34,14 @@ egress:
     match: {url: "https://api.example.com/**", methods: [GET]}
 `
 
+// write writes a configuration into a new folder and returns its path.
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file.yaml")
+	check.Must(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
 const correctTrigger = `internal: {unix: run/trigger.sock}
 state: state
 custody: {type: memory}
@@ -46,8 +56,6 @@ sources:
     queue: {dir: jobs}
 `
 
-// TestMistakes makes one mistake after the other in a correct file, and wants exactly this sentence after the file's
-// name.
 func TestMistakes(t *testing.T) {
 	const sidecar, trigger = correctSidecar, correctTrigger
 	withReceipts := strings.NewReplacer("state: state\n",
@@ -189,10 +197,7 @@ func TestMistakes(t *testing.T) {
 		{trigger, "    queue: {dir: jobs}\n", "",
 			"line 11, column 5: sources[1]: (jobs) needs exactly one of github, standardWebhooks, engine, schedule, queue"},
 	} {
-		path := filepath.Join(t.TempDir(), "mediator.yaml")
-		if err := os.WriteFile(path, []byte(strings.Replace(m.file, m.old, m.new, 1)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		path := write(t, strings.Replace(m.file, m.old, m.new, 1))
 		var err error
 		if m.file == trigger {
 			_, err = LoadTrigger(path)
@@ -209,8 +214,6 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestMistakesInTheKeyThatNamesAFile: a file is recognised by its keys, also where one of them is misspelt, and in
-// JSON.
 func TestMistakesInTheKeyThatNamesAFile(t *testing.T) {
 	for name, tt := range map[string]struct{ text, kind, says string }{
 		"a sidecar": {strings.Replace(correctSidecar, "runtime:", "runtme:", 1), "sidecar (mediator serve)",
@@ -225,11 +228,7 @@ func TestMistakesInTheKeyThatNamesAFile(t *testing.T) {
 		"what two files have": {"custody: {type: memory}\ninternal: {unix: a.sock}\n", "", "or of two"},
 		"a list":              {"[runtime, sources]", "", "its top-level keys are those of no configuration"},
 	} {
-		path := filepath.Join(t.TempDir(), "file.yaml")
-		if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if kind, _, err := CheckFile(path); kind != tt.kind || err == nil || !strings.Contains(err.Error(), tt.says) {
+		if kind, _, err := CheckFile(write(t, tt.text)); kind != tt.kind || err == nil || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: %q, %v", name, kind, err)
 		}
 	}

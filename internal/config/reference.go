@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// sources are the files that declare the configuration. The comments of their fields are the reference.
+// sources declare the configuration.
 //
 //go:embed config.go sidecar.go generate.go sidecarkeys.go node.go trigger.go control.go reputation.go
 //go:embed verification.go disputes.go
@@ -40,7 +40,6 @@ func configDocs() (map[string][]optionDoc, error) {
 	return options, nil
 }
 
-// addOptions adds the keys of the types that a file declares.
 func addOptions(options map[string][]optionDoc, file *ast.File) {
 	for _, decl := range file.Decls {
 		g, ok := decl.(*ast.GenDecl)
@@ -63,7 +62,7 @@ func addOptions(options map[string][]optionDoc, file *ast.File) {
 			if key == "-" { // not a key of the file
 				continue
 			}
-			// A comment begins with the Go name of its field; the reference shows the key instead.
+			// A comment begins with the field's Go name; the reference shows the key.
 			comment := strings.Replace(oneLine(f.Doc), f.Names[0].Name, "`"+key+"`", 1)
 			options[spec.Name.Name] = append(options[spec.Name.Name], optionDoc{key, comment})
 		}
@@ -72,25 +71,9 @@ func addOptions(options map[string][]optionDoc, file *ast.File) {
 
 func oneLine(g *ast.CommentGroup) string { return strings.Join(strings.Fields(g.Text()), " ") }
 
-// FileKind is a kind of configuration file.
-type FileKind struct {
-	Name, Title string
-	Type        reflect.Type
-}
-
-// FileKinds are the configuration files.
-var FileKinds = []FileKind{
-	{"serve", "The sidecar: `mediator serve`", reflect.TypeFor[Sidecar]()},
-	{"trigger", "The trigger service: `mediator trigger`", reflect.TypeFor[Trigger]()},
-	{"control", "The control plane: `mediator control`", reflect.TypeFor[Control]()},
-	{"reputation", "The node: `mediator reputation`", reflect.TypeFor[Reputation]()},
-	{"root", "A root key in Vault or a token: `--registry-key`, `--auditor-key`", reflect.TypeFor[RootKey]()},
-}
-
-// Key is a key of a configuration type.
-type Key struct {
-	Name   string
-	Type   reflect.Type
+type keyInfo struct {
+	name   string
+	of     reflect.Type
 	owner  string // the Go type that declares it
 	reload bool   // a reload applies it
 	need   bool
@@ -100,7 +83,7 @@ type Key struct {
 }
 
 // rules says what the tags of a key demand, in words.
-func (k Key) rules() (text string) {
+func (k keyInfo) rules() (text string) {
 	switch {
 	case k.from != "":
 		text = " From " + k.from + " to " + k.to + "."
@@ -113,21 +96,21 @@ func (k Key) rules() (text string) {
 	return text
 }
 
-// KeysOf lists the keys of a type, including those of inlined types.
-func KeysOf(t reflect.Type) []Key {
-	var out []Key
+// keysOf lists the keys of a type, including those of inlined types.
+func keysOf(t reflect.Type) []keyInfo {
+	var out []keyInfo
 	for i := range t.NumField() {
 		f := t.Field(i)
 		key, option, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 		switch {
 		case option == "inline":
-			out = append(out, KeysOf(f.Type)...)
+			out = append(out, keysOf(f.Type)...)
 			continue
 		case key == "-":
 			continue
 		}
-		out = append(out, Key{
-			Name: key, Type: f.Type, owner: t.Name(), reload: f.Tag.Get("reload") != "", need: f.Tag.Get("need") != "",
+		out = append(out, keyInfo{
+			name: key, of: f.Type, owner: t.Name(), reload: f.Tag.Get("reload") != "", need: f.Tag.Get("need") != "",
 			one: strings.Fields(f.Tag.Get("one")), from: f.Tag.Get("from"), to: f.Tag.Get("to"),
 		})
 	}
@@ -140,9 +123,9 @@ func Schema(name string) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, root := range FileKinds {
-		if root.Name == name {
-			s := schema(root.Type, options)
+	for _, kind := range fileKinds {
+		if kind.schema == name && name != "" {
+			s := schema(kind.keys, options)
 			s["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 			return s, nil
 		}
@@ -166,20 +149,20 @@ func schema(t reflect.Type, options map[string][]optionDoc) map[string]any {
 		return map[string]any{"type": "number"}
 	case t.Kind() == reflect.Struct:
 		properties, required := make(map[string]any), []string{}
-		for _, f := range KeysOf(t) {
-			p := schema(f.Type, options)
+		for _, f := range keysOf(t) {
+			p := schema(f.of, options)
 			if len(f.one) > 0 {
 				p["enum"] = f.one
 			}
 			if f.need {
-				required = append(required, f.Name)
+				required = append(required, f.name)
 			}
 			for _, o := range options[f.owner] {
-				if o.key == f.Name {
+				if o.key == f.name {
 					p["description"] = o.comment + f.rules()
 				}
 			}
-			properties[f.Name] = p
+			properties[f.name] = p
 		}
 		return map[string]any{
 			"type": "object", "additionalProperties": false, "properties": properties, "required": required,

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/actionproof/mediator/test/check"
 )
 
 var update = flag.Bool("update", false, "write the page that the test compares with")
@@ -20,21 +22,22 @@ var update = flag.Bool("update", false, "write the page that the test compares w
 func TestDocsConfiguration(t *testing.T) {
 	const path = "../../docs/configuration.md"
 	var want bytes.Buffer
-	if err := writeReference(&want); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, writeReference(&want))
 	if *update {
-		if err := os.WriteFile(path, want.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(path, want.Bytes(), 0o644))
 	}
 	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	if !bytes.Equal(got, want.Bytes()) {
 		t.Error("docs/configuration.md is not what the types say: run make docs")
 	}
+}
+
+// titles are the headings of the configuration files.
+var titles = map[string]string{
+	"serve": "The sidecar: `mediator serve`", "trigger": "The trigger service: `mediator trigger`",
+	"control": "The control plane: `mediator control`", "reputation": "The node: `mediator reputation`",
+	"root": "A root key in Vault or a token: `--registry-key`, `--auditor-key`",
 }
 
 // shared are the blocks that several keys have, with an example of each.
@@ -86,9 +89,11 @@ func writeReference(w io.Writer) error {
 - A [reload](operations/reload.md) applies *reloadable* keys. All other keys need a restart.
 - [configs](../configs) has complete examples.
 `)
-	for _, root := range FileKinds {
-		fmt.Fprintf(w, "\n## %s\n\n", root.Title)
-		writeOptions(w, root.Type, "", options)
+	for _, kind := range fileKinds {
+		if kind.schema != "" {
+			fmt.Fprintf(w, "\n## %s\n\n", titles[kind.schema])
+			writeOptions(w, kind.keys, "", options)
+		}
 	}
 	fmt.Fprint(w, "\n## Shared blocks\n")
 	for _, s := range shared {
@@ -120,13 +125,13 @@ func writeOptions(w io.Writer, t reflect.Type, indent string, options map[string
 			fmt.Fprintf(w, "%s- The keys of %s.\n", indent, linkTo(f.Type))
 		}
 	}
-	for _, f := range KeysOf(t) {
+	for _, f := range keysOf(t) {
 		if f.owner != t.Name() {
 			continue
 		}
 		comment := ""
 		for _, o := range options[f.owner] {
-			if o.key == f.Name {
+			if o.key == f.name {
 				comment = o.comment
 			}
 		}
@@ -134,7 +139,7 @@ func writeOptions(w io.Writer, t reflect.Type, indent string, options map[string
 		if f.reload {
 			comment += " *Reloadable.*"
 		}
-		below := f.Type
+		below := f.of
 		for below.Kind() == reflect.Pointer || below.Kind() == reflect.Slice {
 			below = below.Elem()
 		}
@@ -142,7 +147,7 @@ func writeOptions(w io.Writer, t reflect.Type, indent string, options map[string
 			comment += " See " + link + "."
 		}
 		if comment = isOrAre.ReplaceAllString(comment, "$1: "); f.need {
-			comment = strings.Replace(comment, "`"+f.Name+"`", "**`"+f.Name+"`**", 1)
+			comment = strings.Replace(comment, "`"+f.name+"`", "**`"+f.name+"`**", 1)
 		}
 		writeItem(w, indent, comment)
 		if below.Kind() == reflect.Struct && linkTo(below) == "" {
@@ -177,7 +182,6 @@ func linkTo(t reflect.Type) string {
 	return ""
 }
 
-// TestSharedBlocks finds a block that several keys have and that is not shown once.
 func TestSharedBlocks(t *testing.T) {
 	uses := make(map[reflect.Type]int)
 	var walk func(reflect.Type)
@@ -195,8 +199,10 @@ func TestSharedBlocks(t *testing.T) {
 			}
 		}
 	}
-	for _, root := range FileKinds {
-		walk(root.Type)
+	for _, kind := range fileKinds {
+		if kind.schema != "" {
+			walk(kind.keys)
+		}
 	}
 	for block, n := range uses {
 		if n > 1 && linkTo(block) == "" {

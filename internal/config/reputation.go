@@ -46,27 +46,17 @@ type NodeLimits struct {
 	Sessions int64 `yaml:"sessions"`
 	// Receipts bounds each owner's receipts, each about 4 kB (owner_full). Default 2000000.
 	Receipts int64 `yaml:"receipts"`
-	// Challenges bounds each owner's challenges (owner_full). Default 200000.
-	Challenges int64 `yaml:"challenges"`
 	// ReceiptsPerSecond is each owner's average rate of receipts; the burst is ten times that (rate_limited). Default
 	// 200.
 	ReceiptsPerSecond int `yaml:"receiptsPerSecond" to:"1000000"`
-	// CallsPerSecond is each owner's average rate of requests about challenges; the burst is ten times that. Default
-	// 20.
-	CallsPerSecond int `yaml:"callsPerSecond" to:"1000000"`
 	// PublicPerSecond is the average rate of requests from one public address; the burst is five times that. Default
 	// 20.
 	PublicPerSecond int `yaml:"publicPerSecond" to:"1000000"`
-	// Cached bounds the sessions in memory, counted in receipts of usual size (some hundred bytes). Default 200000.
-	Cached int `yaml:"cached"`
 }
 
 // Of returns the limits that the service applies.
 func (l NodeLimits) Of() reputation.Limits {
-	return reputation.Limits{
-		Sessions: l.Sessions, Receipts: l.Receipts, Challenges: l.Challenges,
-		Rate: l.ReceiptsPerSecond, Calls: l.CallsPerSecond, Cached: l.Cached,
-	}
+	return reputation.Limits{Sessions: l.Sessions, Receipts: l.Receipts, Rate: l.ReceiptsPerSecond}
 }
 
 // ReputationKeys is the node's role.

@@ -138,7 +138,6 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestActionHeaders: without headers an action allows all, and with an empty list none.
 func TestActionHeaders(t *testing.T) {
 	for name, tt := range map[string]struct{ headers, want []string }{
 		"left out": {nil, nil}, "empty": {[]string{}, []string{}},
@@ -198,7 +197,6 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// TestTags: every tag means something, and its bounds and choices can be read.
 func TestTags(t *testing.T) {
 	known := map[string]bool{"yaml": true, "json": true, "need": true, "one": true, "from": true, "to": true, "is": true,
 		"of": true, "reload": true}
@@ -228,7 +226,7 @@ func TestTags(t *testing.T) {
 			walk(f.Type)
 		}
 	}
-	for _, kind := range FileKinds {
-		walk(kind.Type)
+	for _, kind := range fileKinds {
+		walk(kind.keys)
 	}
 }

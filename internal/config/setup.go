@@ -31,7 +31,7 @@ func ReadRules(path string) (*decide.Rules, error) {
 	return rules, nil
 }
 
-// ReadManifest reads a deployment manifest and does not audit it.
+// ReadManifest reads a deployment manifest without an audit.
 func ReadManifest(path string) (*policy.Manifest, error) {
 	raw, err := files.Read(path)
 	if err != nil {
@@ -44,7 +44,7 @@ func ReadManifest(path string) (*policy.Manifest, error) {
 	return m, nil
 }
 
-// ReadAuditedManifest reads a strict deployment manifest. It refuses a manifest that does not audit clean.
+// ReadAuditedManifest reads a deployment manifest, and refuses one that does not audit clean.
 func ReadAuditedManifest(path string) (*policy.Manifest, *policy.Strict, error) {
 	m, err := ReadManifest(path)
 	if err != nil {
@@ -57,7 +57,7 @@ func ReadAuditedManifest(path string) (*policy.Manifest, *policy.Strict, error) 
 	return m, strict, nil
 }
 
-// ReadBundle reads a trust bundle. It also returns the bytes of the file.
+// ReadBundle reads a trust bundle, and returns the file's bytes too.
 func ReadBundle(path string) (evidence.Bundle, []byte, error) {
 	raw, err := files.Read(path)
 	if err != nil {
@@ -94,7 +94,7 @@ func ReadRoots(registry, auditor string) ([]evidence.Root, error) {
 	return roots, nil
 }
 
-// OfflineVerifier makes a verifier from the files of t, for commands that ask no running process. now is its clock.
+// OfflineVerifier makes a verifier from the files of t.
 func OfflineVerifier(t Trust, strict *policy.Strict, now func() time.Time) (*evidence.Verifier, evidence.Bundle,
 	error) {
 	roots, err := ReadRoots(t.Registry, t.Auditor)
@@ -113,8 +113,8 @@ func OfflineVerifier(t Trust, strict *policy.Strict, now func() time.Time) (*evi
 	return v, b, err
 }
 
-// EnvironmentHash measures what a sidecar runs: this binary, and the bytes of the sidecar's configuration file. The
-// manifest pins the result as requiredEnvironmentHash, and mediator deployment hash prints it.
+// EnvironmentHash returns the hash of what a sidecar runs: this binary and the bytes of the sidecar's configuration. The
+// manifest pins it as requiredEnvironmentHash.
 func EnvironmentHash(sidecar []byte) (string, error) {
 	binary, err := binaryHash()
 	if err != nil {
@@ -123,8 +123,7 @@ func EnvironmentHash(sidecar []byte) (string, error) {
 	return evidence.HashValue(map[string]string{"binary": binary, "config": evidence.HashBytes(sidecar)})
 }
 
-// binaryHash hashes the running program, once. The kernel prevents writes to a running program, and a program that
-// replaces it is another file.
+// binaryHash hashes the running program, once: the kernel prevents writes to its file.
 var binaryHash = sync.OnceValues(func() (string, error) {
 	exe, err := os.Open("/proc/self/exe")
 	if err != nil {
@@ -138,11 +137,11 @@ var binaryHash = sync.OnceValues(func() (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 })
 
-// LoadProxy returns the address of the proxy and the file of the CA's certificate from a sidecar's configuration. It
-// reads no other file: agents, who ask for both, may read no secrets.
+// LoadProxy returns the proxy's address and the file of the CA's certificate from a sidecar's configuration. It reads no
+// other file: the agent, who asks, may read no secrets.
 func LoadProxy(path string) (listen, certificate string, err error) {
 	c := new(Sidecar)
-	f, err := load(path, c, &c.File)
+	f, err := load(path, c)
 	if err != nil {
 		return "", "", err
 	}

@@ -78,8 +78,7 @@ type Sidecar struct {
 	Warnings      []Warning       `yaml:"-"` // do not stop the process
 }
 
-// Transparent configures the transparent listener. Redirected connections carry no proxy credentials, so they belong to
-// the pod's standing session.
+// Transparent configures the transparent listener. Redirected connections belong to the pod's standing session.
 type Transparent struct {
 	// Listen is the IPv4 address that receives redirected connections; with mediator guard, on loopback.
 	Listen string `yaml:"listen" need:"yes"`
@@ -88,13 +87,10 @@ type Transparent struct {
 	AnyAddress bool `yaml:"anyAddress"`
 }
 
-// Guard says which users may leave the pod, and where all other users may go. All other users always reach the proxy,
-// and otherwise only what is named here.
+// Guard says which users may leave the pod, and what other users may reach besides the proxy.
 type Guard struct {
 	// UIDs are the users that may leave the pod: those of the mediator's processes, never root.
 	UIDs []uint32 `yaml:"uids" need:"yes"`
-	// Redirect are the TCP ports that lead to the transparent listener, if there is one. Default 443 and 80.
-	Redirect []uint16 `yaml:"redirect"`
 	// Resolvers are the IPv4 addresses of DNS servers that every process may ask on port 53. Queries can carry data
 	// out, and agents that use the proxy need no resolver.
 	Resolvers []string `yaml:"resolvers"`
@@ -205,8 +201,7 @@ type MCP struct {
 	SameConnection bool `yaml:"sameConnection"`
 }
 
-// Credential is a secret that the mediator puts into a call. The agent never holds it: an answer that repeats it is
-// cut off.
+// Credential is a secret that the mediator puts into calls. An answer that repeats it to the agent is cut off.
 type Credential struct {
 	// Header carries the secret. Default Authorization.
 	Header string `yaml:"header"`
@@ -333,13 +328,8 @@ type Limits struct {
 	// Breaker suspends calls to a host and port that fails (upstream_suspended): without an answer (name, connection,
 	// TLS, timeout) or with status 502, 503 or 504. Calls that the agent or the mediator ends do not count.
 	Breaker Breaker `yaml:"breaker" reload:"yes"`
-	// WebSockets bounds the open WebSockets, each also a call in flight (overloaded). Default 256.
-	WebSockets int `yaml:"websockets" reload:"yes"`
 	// Bodies bounds the bodies of all posts in progress together (overloaded).
 	Bodies Bodies `yaml:"bodies" reload:"yes"`
-	// UnknownCallers is how many refused calls without a session are recorded and logged per minute. Others are only
-	// counted. Default 10.
-	UnknownCallers int `yaml:"unknownCallers" reload:"yes"`
 	// Connections bounds the open connections of agents; at the bound, a new one replaces one that waits for its
 	// client. Agents with their own listener share as many again, a sixteenth each. Each connection needs a file
 	// descriptor. It also bounds the requests over HTTP/2 in progress. Default 4096.
@@ -379,7 +369,7 @@ func (c Limits) Load() limits.Limits {
 	return limits.Limits{
 		Calls: c.Calls, Session: limits.Rate(c.Session), Host: limits.Rate(c.Host),
 		Breaker: upstream.Breaker{Failures: c.Breaker.Failures, Pause: time.Duration(c.Breaker.Pause)},
-		Bodies:  body.Limits(c.Bodies), WebSockets: c.WebSockets, Unknown: c.UnknownCallers,
+		Bodies:  body.Limits(c.Bodies),
 	}
 }
 

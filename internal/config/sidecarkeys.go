@@ -27,7 +27,7 @@ type Receipts struct {
 	Subject string `yaml:"subject" need:"yes"`
 }
 
-// checkKeys checks the keys, and that receipts can be made for every rule that needs them.
+// checkKeys checks the keys, and whether receipts can be made for every rule that needs them.
 func (c *Sidecar) checkKeys(f *findings) {
 	keys := []namedKey{{"keys.runtime", c.Keys.Runtime}, {"keys.session", c.Keys.Session},
 		{"keys.requestProof", c.Keys.RequestProof}}

@@ -2,23 +2,16 @@ package config
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 )
 
-// TestReceipts reads configurations with receipts, and refuses those in which something of them is missing: each
-// finding is plain.
 func TestReceipts(t *testing.T) {
 	const (
 		key      = "  interactionReceipt: {key: interaction-receipt-key, issuer: mediator-observer}\n"
 		receipts = "receipts: {subject: \"agent:worker-1\"}\n"
 		observed = "  - name: model\n    match: {url: \"https://api.openai.com/v1/chat/completions\", methods: [POST]}\n  " +
 			"  observe: openai-chat\n"
-	)
-	const (
 		speaker = "  agentStatement: {key: agent-statement-key, issuer: mediator-speaker}\n"
 		node    = "reputation: {unix: run/node.sock, audience: node}\n"
 	)
@@ -40,6 +33,10 @@ func TestReceipts(t *testing.T) {
 			`actions[0].subject: "agent:worker-1" is another agent than receipts.subject, "other"`},
 		"a subject that is too long": {key, "receipts: {subject: " + strings.Repeat("a", 257) + "}\n", "",
 			"receipts.subject: has 257 bytes; a receipt holds at most 256"},
+		"a runtime that just fits": {key, receipts + "runtime: " + strings.Repeat("r", 128) + "\n", "", ""},
+		"a runtime that is too long": {key, receipts + "runtime: " + strings.Repeat("r", 129) + "\n", "",
+			"runtime: has 129 bytes; a receipt holds at most 128"},
+		"a long runtime without receipts": {"", "runtime: " + strings.Repeat("r", 129) + "\n", "", ""},
 		"a lifetime": {strings.Replace(key, "}", ", lifetime: 30s}", 1), receipts, "",
 			"keys.interactionReceipt.lifetime: has no meaning"},
 		"another role's key": {strings.Replace(key, "interaction-receipt-key", "runtime-key", 1), receipts, "",
@@ -49,37 +46,13 @@ func TestReceipts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Replace(correctSidecar, "actions:\n", tt.keys+tt.top+"actions:\n", 1) + tt.rule
-			path := filepath.Join(t.TempDir(), "mediator.yaml")
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
+			if strings.Contains(tt.top, "runtime: ") {
+				text = strings.Replace(text, "runtime: worker-1\n", "", 1)
 			}
-			_, err := LoadSidecar(path)
+			_, err := LoadSidecar(write(t, text))
 			if got := fmt.Sprint(err); (err == nil) != (tt.want == "") || !strings.Contains(got, tt.want) {
 				t.Errorf("found %s, want %q", got, tt.want)
 			}
 		})
-	}
-}
-
-// TestRuntimeOfReceipts: a name that does not fit into a receipt is refused where receipts are made, and nowhere else.
-func TestRuntimeOfReceipts(t *testing.T) {
-	const made = "  interactionReceipt: {key: interaction-receipt-key, issuer: mediator-observer}\nreceipts: {subject: " +
-		"\"agent:worker-1\"}\n"
-	for _, tt := range []struct {
-		bytes int
-		made  string
-		ok    bool
-	}{{128, made, true}, {129, made, false}, {129, "", true}} {
-		text := strings.Replace(correctSidecar, "actions:\n", tt.made+"actions:\n", 1)
-		text = regexp.MustCompile(`(?m)^runtime: .*$`).ReplaceAllString(text, "runtime: "+strings.Repeat("r", tt.bytes))
-		path := filepath.Join(t.TempDir(), "mediator.yaml")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		_, err := LoadSidecar(path)
-		if refused := strings.Contains(fmt.Sprint(err), "runtime: has 129 bytes; a receipt holds at most 128"); tt.ok ==
-			refused || tt.ok != (err == nil) {
-			t.Errorf("%d bytes: %v", tt.bytes, err)
-		}
 	}
 }

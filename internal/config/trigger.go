@@ -29,11 +29,11 @@ type Trigger struct {
 	// Sources are where events come from.
 	Sources []Source `yaml:"sources" reload:"yes"`
 
-	// SourceList is what the checks have made of Sources, in their order.
+	// SourceList has a source for each of Sources.
 	SourceList []trigger.Source `yaml:"-"`
 }
 
-// TriggerKeys are the trigger service's two roles. Each has a key, an issuer and an audience of its own.
+// TriggerKeys are the trigger service's two roles.
 type TriggerKeys struct {
 	// Origin is the source verifier's key, for trigger origin proofs.
 	Origin AudienceKey `yaml:"origin" need:"yes"`
@@ -100,6 +100,4 @@ type Queue struct {
 	Dir string `yaml:"dir" is:"path" need:"yes"`
 	// Owners are users whose files are accepted, besides the service's user and the directory's owner.
 	Owners []uint32 `yaml:"owners"`
-	// Poll is the interval between scans. Default 1s.
-	Poll Duration `yaml:"poll"`
 }

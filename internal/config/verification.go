@@ -41,8 +41,8 @@ type ListedServer struct {
 	URL string `yaml:"url"`
 }
 
-// XRay names three MCP servers. A server that does not answer is skipped, and the result of the verification reports
-// this.
+// XRay names three MCP servers. A server that does not answer within five seconds is skipped, and the result of the
+// verification reports this.
 type XRay struct {
 	// Orchestrate has the tool orchestrate-task.
 	Orchestrate *XRayServer `yaml:"orchestrate"`
@@ -50,8 +50,6 @@ type XRay struct {
 	Govern *XRayServer `yaml:"govern"`
 	// Enforce has the tool codex-enforcement, which scores the agent's reasoning.
 	Enforce *XRayServer `yaml:"enforce"`
-	// Timeout bounds each request to a server. Default 5s.
-	Timeout Duration `yaml:"timeout" to:"5s"`
 }
 
 // XRayServer is one server of the xray bridge.
@@ -139,7 +137,6 @@ func (s *XRayServer) check(key string, f *findings) {
 	}
 }
 
-// isLoopback reports whether a host is an address of this machine.
 func isLoopback(host string) bool {
 	a, err := netip.ParseAddr(host)
 	return err == nil && a.IsLoopback()

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Warning is a risk that a configuration may take and its author should know. It has a stable code.
+// Warning is a risk that a configuration takes. Its code is stable.
 type Warning struct {
 	Code     string `json:"code"`
 	Key      string `json:"key"`
@@ -14,7 +14,7 @@ type Warning struct {
 
 func (w Warning) String() string { return fmt.Sprintf("%s: %s (%s)", w.Key, w.Sentence, w.Code) }
 
-// warn notes risks that no single rule shows.
+// warn warns of risks that no single rule shows.
 func (c *Sidecar) warn() {
 	add := func(code, key, format string, args ...any) {
 		c.Warnings = append(c.Warnings, Warning{code, key, fmt.Sprintf(format, args...)})

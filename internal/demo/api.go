@@ -25,7 +25,7 @@ import (
 	"github.com/actionproof/mediator/ledger/sqlite"
 )
 
-// seenPost is what an API keeps of a post: enough for a thief to send it again.
+// seenPost is a post that an API saw: enough for a thief to send it again.
 type seenPost struct {
 	body   []byte
 	header http.Header
@@ -37,8 +37,7 @@ type api struct {
 	posts []seenPost
 }
 
-// handler returns the API's handler. An API that takes part has a gate: it issues challenges, verifies envelopes and
-// lets only posts with evidence pass.
+// handler returns the API's handler. server is the gate of an API that takes part, or nil.
 func (a *api) handler(server *gate.Server) http.Handler {
 	mux := http.NewServeMux()
 	post := authenticated(a.post)
@@ -60,7 +59,6 @@ func (a *api) handler(server *gate.Server) http.Handler {
 	return mux
 }
 
-// authenticated checks the bearer token, as every API does.
 func authenticated(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer "+trial.Token {
@@ -83,14 +81,13 @@ func (a *api) post(w http.ResponseWriter, r *http.Request) {
 	agent.WriteJSON(w, http.StatusCreated, map[string]int{"id": len(a.posts)})
 }
 
-// seen returns the posts that arrived.
 func (a *api) seen() []seenPost {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.posts)
 }
 
-// newAPIGate makes what the owner of an API has to add: the pinned roots, the manifest, a secret and a durable ledger.
+// newAPIGate makes what an API's owner adds: the pinned roots, the manifest, a secret and a durable ledger.
 func newAPIGate(ctx context.Context, dir string) (_ *gate.Server, closeLedger func() error, err error) {
 	in := func(name string) string { return filepath.Join(dir, name) }
 	_, strict, err := config.ReadAuditedManifest(in(devstack.ManifestFile))
@@ -123,7 +120,6 @@ func newAPIGate(ctx context.Context, dir string) (_ *gate.Server, closeLedger fu
 	return server, record.Close, nil
 }
 
-// listen listens at an address with the certificate of the APIs.
 func listen(dir, address string) (net.Listener, error) {
 	cert, err := tls.LoadX509KeyPair(filepath.Join(dir, "api.pem"), filepath.Join(dir, "api.key"))
 	if err != nil {
@@ -134,13 +130,11 @@ func listen(dir, address string) (net.Listener, error) {
 	})
 }
 
-// serve serves until ctx ends.
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	return daemon.Serve(ctx, l, h, daemon.Limits{}, time.Second, zap.NewNop())
 }
 
-// ServeModel serves the agent's model without a credential until ctx ends. It calls ready with the address where it
-// listens.
+// ServeModel serves the agent's model without a credential until ctx ends. It calls ready with its address.
 func ServeModel(ctx context.Context, address string, ready func(address string)) error {
 	l, err := net.Listen("tcp", address)
 	if err != nil {

@@ -16,14 +16,12 @@ const (
 	otherFolder = "other"
 	// nodeAudience is the name of the node. Sidecars and the arbiter sign for it.
 	nodeAudience = "mediator-reputation"
-	// window is the time in which a signal can be disputed: long enough on a slow machine for an agent to start and
-	// post, short enough to wait for.
+	// window is the time to dispute a signal: enough for a slow machine, and short enough to wait for.
 	window = 20 * time.Second
-	// fewWords is the number of bytes that an agent of the tier new may post by the rule post-by-tier.
+	// fewWords is the most bytes that an agent of the tier new may post by the rule post-by-tier.
 	fewWords = 1024
 )
 
-// posting returns an action rule for posts to a path of the plain API.
 func posting(name, path string, more ...string) string {
 	return fmt.Sprintf(`  - name: %s
     match: {url: "https://PLAIN%s", methods: [POST]}
@@ -47,7 +45,6 @@ const (
 `
 )
 
-// rules returns the actions, egress rules and upstreams of the deployment with the node.
 func rules() string {
 	return "\nactions:\n" + registering + `  - name: post-aware
     match: {url: "https://AWARE/posts", methods: [POST]}
@@ -81,7 +78,7 @@ upstreams:
 `
 }
 
-// task is the task of the verifications. The built-in tasks are alike but take three or four seconds.
+// task is the task of the verifications. The built-in tasks take seconds longer.
 const task = `[{
   "id": "demo",
   "prompt": "Search the plugin registry, list the MCP servers of this deployment, and compare what both offer.",
@@ -89,7 +86,6 @@ const task = `[{
 }]
 `
 
-// policyRules come after the rules of mediator dev.
 const policyRules = `
   # Agents of the tier new post a few words. Those of a higher tier post as much as all other rules let them.
   - name: few-words-at-first
@@ -111,7 +107,6 @@ const otherOwner = `  - name: other
     statements: {issuers: [mediator-speaker], audiences: [posting-api], keys: [agent-statement-key]}
 `
 
-// ownFiles returns the files of the deployment that has the node.
 func (d *Demo) ownFiles() (map[string][]byte, error) {
 	content := d.own.Files(rules())
 	edit := func(name string, change func(string) string) { content[name] = []byte(change(string(content[name]))) }
@@ -129,8 +124,7 @@ func (d *Demo) ownFiles() (map[string][]byte, error) {
 	return content, err
 }
 
-// otherFiles returns the files of the other owner's deployment. It has roots, keys and three processes of its own. The
-// users of both owners' agents are the same: no two agents run at the same time.
+// otherFiles returns the files of the other owner's deployment, which has its own roots, keys and three processes.
 func otherFiles(other *trial.Deployment) map[string][]byte {
 	content := other.Files("\nactions:\n" + registering + "egress:\n" + verifying)
 	delete(content, devstack.ReputationFile)

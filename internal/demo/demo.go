@@ -2,9 +2,9 @@
 //
 //	demo.go       the two deployments and the player
 //	scenarios.go  the scenarios, one a row, and how each is played
-//	nodescenarios.go  what the scenarios with the node look at
-//	disputes.go   the scenarios in which two agents dispute each other's signals
-//	config.go     what the deployments' files say
+//	nodescenarios.go  scenarios with the node
+//	disputes.go   scenarios in which two agents dispute each other's signals
+//	config.go     the deployments' files
 //	api.go        the two APIs
 package demo
 
@@ -28,27 +28,26 @@ import (
 	"github.com/actionproof/mediator/reputation/dispute"
 )
 
-// Demo is the deployments of two owners in a temporary folder, with the APIs that they post to. Each scenario starts an
-// agent.
+// Demo has the deployments of two owners in a temporary folder, and the APIs to which they post.
 type Demo struct {
 	// First is the record of the first post.
 	First admin.Record
-	// Thought is the record of the post of the agent that thinks, with the receipts of what it did before.
+	// Thought is the record of the post of the agent that thinks, with its receipts.
 	Thought admin.Record
 
 	own       *trial.Deployment // has the node
-	other     *trial.Deployment // of another owner, whose sidecar delivers to the node of own
+	other     *trial.Deployment // of another owner; delivers to the same node
 	aware     api               // takes part: it verifies evidence
 	plain     api               // knows only its bearer token
-	direct    *http.Client      // reaches the APIs past the mediator, as a thief would
+	direct    *http.Client      // reaches the APIs past the mediator, like a thief
 	stopAPIs  func()
 	old       string           // an event that is too old for the last scenarios
 	oldAt     time.Time        // when it arrived
 	arbiter   keyring.RootKey  // decides disputes at the node
-	contested dispute.Contract // by which the other owner's agent disputes a signal of this one's
+	contested dispute.Contract // disputes a signal of own's agent
 }
 
-// Result is what one scenario should have led to, and what it led to.
+// Result is the expected and the actual result of a scenario.
 type Result struct {
 	Scenario string  `json:"scenario"`
 	Expected string  `json:"expected"`
@@ -70,7 +69,7 @@ func (d *Demo) Play(ctx context.Context, each func(Result)) {
 	}
 }
 
-// New starts both deployments and both APIs. If New fails, the result still holds what it has started.
+// New starts both deployments and both APIs. The caller stops the result, even after an error.
 func New(ctx context.Context) (*Demo, error) {
 	d := &Demo{stopAPIs: func() {}}
 	if err := d.prepare(); err != nil {
@@ -119,8 +118,7 @@ func (d *Demo) prepare() error {
 	return err
 }
 
-// start starts both deployments at the same time: the node is ready only once the key registries of both owners are
-// there.
+// start starts both deployments at once: the node waits for the key registries of both.
 func (d *Demo) start(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, of := range []*trial.Deployment{d.own, d.other} {
@@ -135,7 +133,6 @@ func (d *Demo) start(ctx context.Context) error {
 	return group.Wait()
 }
 
-// startAPIs serves both APIs until the demo stops.
 func (d *Demo) startAPIs(ctx context.Context) error {
 	certificate, err := os.ReadFile(filepath.Join(d.own.Dir, "api-ca.pem"))
 	if err != nil {
@@ -172,7 +169,7 @@ func (d *Demo) startAPIs(ctx context.Context) error {
 // Stop ends everything that the demo started and removes its folder.
 func (d *Demo) Stop() {
 	d.stopAPIs()
-	for _, of := range []*trial.Deployment{d.other, d.own} { // the other one uses the node of own
+	for _, of := range []*trial.Deployment{d.other, d.own} { // the other one uses own's node
 		if of != nil {
 			of.Stack.Stop()
 		}
@@ -185,7 +182,6 @@ func (d *Demo) Stop() {
 // Logs returns the logs of all processes, to explain an unexpected result.
 func (d *Demo) Logs() string { return d.own.Logs() + d.other.Logs() }
 
-// patience bounds each wait, also on a slow machine.
 const patience = 3 * time.Minute
 
 // eventually tries until a try succeeds, and reports whether one did in time.

@@ -20,17 +20,16 @@ import (
 	"github.com/actionproof/mediator/reputation/dispute"
 )
 
-// pending is what happens when a signal was published and disputed.
+// pending is the result of a disputed signal.
 const pending = "two posts, the dispute pending"
 
-// wholeChain is what the record of a document has that went to the node as a post.
+// wholeChain are the artifacts in the record of a document that was posted to the node.
 var wholeChain = []string{
 	"challenge", "originProof", "triggerReceipt", "policyDecision", "grant", "runtimeAttestation", "sessionReceipt",
 	"deploymentCertificate", "capability", "requestProof", "agentStatement",
 }
 
-// state plays an agent that sends a document to the node by a post. It returns an empty text if the record has the
-// whole chain.
+// state plays an agent that posts a document to the node. It returns an empty text if the record has the whole chain.
 func state(ctx context.Context, d *trial.Deployment, path string, document dispute.Document) (string, error) {
 	text, err := json.Marshal(document)
 	if err != nil {
@@ -52,8 +51,8 @@ func state(ctx context.Context, d *trial.Deployment, path string, document dispu
 	return "", nil
 }
 
-// contest plays an agent of one deployment that publishes a signal, and the agent of the other that disputes it. It
-// returns the state of the dispute, or how one of both posts went wrong.
+// contest plays an agent that publishes a signal, and another one that disputes it. It returns the state of the dispute,
+// or what went wrong.
 func (d *Demo) contest(
 	ctx context.Context, publisher, challenger *trial.Deployment, name string,
 ) (c dispute.Contract, happened string, err error) {
@@ -101,7 +100,6 @@ func (d *Demo) accused(ctx context.Context) (happened string, err error) {
 	return happened, err
 }
 
-// accuses has the agent dispute a signal of the other owner's agent.
 func (d *Demo) accuses(ctx context.Context) (happened string, err error) {
 	_, happened, err = d.contest(ctx, d.other, d.own, "demo_2")
 	return happened, err
@@ -148,7 +146,6 @@ func (d *Demo) settled(ctx context.Context) (string, error) {
 	return happened + fmt.Sprintf("; won %d", won.DisputesWon), err
 }
 
-// reputation asks the node for the reputation of a deployment's agent.
 func (d *Demo) reputation(ctx context.Context, of *trial.Deployment) (said accrual.Reputation, err error) {
 	agent, err := of.Agent()
 	if err != nil {
@@ -158,5 +155,4 @@ func (d *Demo) reputation(ctx context.Context, of *trial.Deployment) (said accru
 	return said, err
 }
 
-// node returns the endpoint of the node.
 func (d *Demo) node() string { return "unix:" + devstack.New(d.own.Dir).Socket("reputation") }

@@ -16,10 +16,10 @@ import (
 	"github.com/actionproof/mediator/reputation/autonomy"
 )
 
-// wholeVerification is what happens when an agent gets everything right in its verification.
+// wholeVerification is the result of a perfect verification.
 const wholeVerification = "200, 105 of 105, a post"
 
-// verified plays an agent that passes a verification. It adds the score, and whether the registration was a post.
+// verified plays an agent that passes a verification, and adds the score and whether the registration was a post.
 func verified(d *trial.Deployment) play {
 	return func(ctx context.Context) (string, error) {
 		r, err := run(ctx, d, "POST", "http://"+proxy.InternalHost+"/mcp", "--verify")
@@ -30,8 +30,7 @@ func verified(d *trial.Deployment) play {
 	}
 }
 
-// rated is agent for a post that needs the agent's reputation. It repeats the post until the node has given the
-// reputation to the sidecar.
+// rated is agent for a post that needs a reputation. It repeats the post until the sidecar has the reputation.
 func (d *Demo) rated(also see, args ...string) play {
 	return func(ctx context.Context) (happened string, err error) {
 		eventually(ctx, func(ctx context.Context) bool {
@@ -42,7 +41,6 @@ func (d *Demo) rated(also see, args ...string) play {
 	}
 }
 
-// tier adds the tier in the record of a post.
 func (d *Demo) tier(ctx context.Context, r trial.Answer) (string, error) {
 	var record admin.Record
 	if err := d.record(ctx, r.Post, &record); err != nil {
@@ -56,7 +54,6 @@ func (d *Demo) tier(ctx context.Context, r trial.Answer) (string, error) {
 	return ", tier " + claims.Tier, err
 }
 
-// prompt is what the agent asks the mediator to ask the model.
 const prompt = `{"prompt":"What is a mediator?"}`
 
 // sameReceipt reports whether the agent got the receipt of its record.
@@ -72,13 +69,12 @@ func (d *Demo) sameReceipt(ctx context.Context, r trial.Answer) (string, error) 
 	return ", with its receipt", nil
 }
 
-// commits plays an agent that commits to one call to the model and makes so many. It adds the node's score.
+// commits plays an agent that commits to one call to the model but makes this many. It adds the node's score.
 func (d *Demo) commits(calls int) play {
 	return d.agent(d.score, "POST", "http://"+proxy.InternalHost+"/v1/generate", "--body", prompt,
 		"--commit", d.own.Plain(), "--calls", strconv.Itoa(calls))
 }
 
-// score adds the node's score of the whole session.
 func (d *Demo) score(ctx context.Context, r trial.Answer) (string, error) {
 	var said struct {
 		Score autonomy.Claims `json:"score"`

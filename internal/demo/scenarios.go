@@ -25,8 +25,7 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// play plays a scenario and returns what happened in a few words: the status of the answer or the code of a refusal,
-// and more where a status does not tell enough.
+// play plays a scenario and returns the result: the status or the code of a refusal, and more if that is not enough.
 type play func(ctx context.Context) (string, error)
 
 type scenario struct {
@@ -34,7 +33,6 @@ type scenario struct {
 	play         play
 }
 
-// scenarios returns the scenarios in order.
 func (d *Demo) scenarios() []scenario {
 	aware, plain := "https://"+d.own.Aware()+"/posts", "https://"+d.own.Plain()+"/posts"
 	solved, unnamed := "https://"+d.own.Plain()+"/solved", "https://"+d.own.Plain()+"/other"
@@ -127,10 +125,10 @@ func run(ctx context.Context, d *trial.Deployment, call ...string) (trial.Answer
 	return d.Run(ctx, event, call...)
 }
 
-// see adds to what happened what the sidecar, the node or an API saw of the call.
+// see adds to the result what the sidecar, the node or an API saw of the call.
 type see func(ctx context.Context, r trial.Answer) (string, error)
 
-// agent plays an agent that a webhook starts. If the call was not refused, also says what else happened.
+// agent plays an agent that a webhook starts. also adds to the result of a call that was not refused.
 func (d *Demo) agent(also see, args ...string) play {
 	return func(ctx context.Context) (string, error) {
 		r, err := run(ctx, d.own, args...)
@@ -146,7 +144,6 @@ func outcome(ctx context.Context, r trial.Answer, err error, also see) (string, 
 	return r.Outcome() + more, err
 }
 
-// wasPost reports whether the call was a post.
 func wasPost(_ context.Context, r trial.Answer) (string, error) {
 	if r.Post == "" {
 		return "", nil
@@ -154,7 +151,6 @@ func wasPost(_ context.Context, r trial.Answer) (string, error) {
 	return ", a post", nil
 }
 
-// keepFirst keeps the record of the first post.
 func (d *Demo) keepFirst(ctx context.Context, r trial.Answer) (string, error) {
 	return "", d.record(ctx, r.Post, &d.First)
 }
@@ -209,7 +205,6 @@ func (d *Demo) withoutSession(args ...string) play {
 	}
 }
 
-// session asks for a session for an event.
 func (d *Demo) session(event func(context.Context) (string, error)) play {
 	return func(ctx context.Context) (string, error) {
 		id, err := event(ctx)
@@ -220,7 +215,6 @@ func (d *Demo) session(event func(context.Context) (string, error)) play {
 	}
 }
 
-// report puts an event on record that no source has verified.
 func (d *Demo) report(ctx context.Context) (string, error) {
 	event := map[string]string{"kind": evidence.TriggerUnknown, "method": evidence.MethodSelfReported, "source": "demo"}
 	var kept struct {
@@ -247,11 +241,10 @@ func (d *Demo) oldEvent(ctx context.Context) (string, error) {
 	return d.old, waitUntil(ctx, d.oldAt.Add(trial.MaxAge+100*time.Millisecond))
 }
 
-// steal plays a thief who has seen an accepted request with its bearer token, changes the request and sends it to the
-// API. It returns the code of the API's refusal.
+// steal plays a thief who changes an accepted request, which has its bearer token, and sends it to the API again. It
+// returns the code of the API's refusal.
 func (d *Demo) steal(url string, change func(*seenPost)) play {
 	return func(ctx context.Context) (string, error) {
-		// Steal a fresh request: an older one would be refused for its age.
 		made, err := run(ctx, d.own, "POST", url, "--body", `{"title":"Agent update","body":"worth stealing"}`)
 		if err != nil || made.Outcome() != "201" {
 			return made.Outcome(), err
@@ -281,15 +274,14 @@ func (d *Demo) steal(url string, change func(*seenPost)) play {
 	}
 }
 
-// record asks the sidecar for a record.
 func (d *Demo) record(ctx context.Context, id string, into *admin.Record) error {
 	return admin.Get(ctx, d.own.Stack.Admin(), "/v1/posts/"+id, into)
 }
 
-// thoughtExpected is what the records of the agent that thinks say, in order.
+// thoughtExpected is the result of the agent that thinks, with its records in order.
 const thoughtExpected = "201, model complete, tool ok, model complete, post forwarded, 3 receipts"
 
-// didThink keeps the record of the post of the agent that thinks, and adds what the agent did before.
+// didThink keeps the record of the post of the agent that thinks, and adds its earlier calls.
 func (d *Demo) didThink(ctx context.Context, r trial.Answer) (did string, err error) {
 	eventually(ctx, func(ctx context.Context) bool { // receipts follow a little later
 		if err = d.record(ctx, r.Post, &d.Thought); err != nil {
@@ -302,7 +294,7 @@ func (d *Demo) didThink(ctx context.Context, r trial.Answer) (did string, err er
 	return did, err
 }
 
-// did returns what the records of a session say, in the order of its calls.
+// did sums up the records of a session, in the order of its calls.
 func (d *Demo) did(ctx context.Context, session string) (all string, err error) {
 	query := admin.Selection{Query: ledger.Query{Session: session, OldestFirst: true}}
 	for r, err := range admin.Records(ctx, d.own.Stack.Admin(), query) {

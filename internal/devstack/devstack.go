@@ -1,5 +1,4 @@
-// Package devstack runs the processes of a deployment on one machine, for mediator dev, with keys that exist only in
-// their memories.
+// Package devstack runs the processes of a deployment on one machine, for mediator dev, with keys in memory.
 package devstack
 
 import (
@@ -29,8 +28,8 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// Stack is the processes and their supervisor, which plays the security team: it makes two root keys, certifies the
-// published keys, and forgets the root keys when it ends. Its declarations are true only for a development machine.
+// Stack is the processes and their supervisor, which plays the security team: it makes two root keys in memory and
+// certifies the published keys. Its declarations are true only for a development machine.
 type Stack struct {
 	Dir       string
 	Processes []*Process
@@ -49,7 +48,6 @@ type Process struct {
 // New makes a stack without starting it.
 func New(dir string) *Stack { return &Stack{Dir: dir, registry: func() {}} }
 
-// startTimeout bounds the start of a stack.
 const startTimeout = 3 * time.Minute
 
 // Start starts the processes that have a configuration file in dir, and returns when all are ready. If Start fails, it
@@ -94,8 +92,7 @@ var hashPatterns = map[string]*regexp.Regexp{
 	"environment": regexp.MustCompile(`(requiredEnvironmentHash: *)"?[0-9a-f]{64}"?`),
 }
 
-// PinHashes writes the hashes of the policy file and of the sidecar's environment into the manifest, and returns it.
-// The security team does so when it reviews a release.
+// PinHashes writes the hashes of the policy and of the sidecar's environment into the manifest, and returns it.
 func (s *Stack) PinHashes() (*policy.Manifest, error) {
 	path := filepath.Join(s.Dir, ManifestFile)
 	raw, err := files.Read(path)
@@ -206,12 +203,11 @@ func (s *Stack) WriteTrust(ctx context.Context, manifest *policy.Manifest, regis
 	if _, err := r.Certify(ctx, p, keyring.Declaration{}); err != nil {
 		return nil, err
 	}
-	// last: the processes wait for it, and then all the rest is there
+	// Last: the processes wait for it, and need all the rest.
 	err = keyring.PutDeployment(r.Bundle, certificate, manifest)
 	return r, err
 }
 
-// certificateLifetime is the validity of a stack's certificates.
 const certificateLifetime = 24 * time.Hour
 
 // CertifyManifest returns the auditor's certificate for a manifest that audits clean.
@@ -226,8 +222,8 @@ func (s *Stack) CertifyManifest(ctx context.Context, manifest *policy.Manifest) 
 	return token, err
 }
 
-// Reload plays the security team after the files were edited: it pins and certifies their content, then reloads the
-// processes, the control plane first. It stops at the first process that refuses.
+// Reload plays the security team after edits: it pins and certifies the files, then reloads the processes, the control
+// plane first. It stops at the first refusal.
 func (s *Stack) Reload(ctx context.Context) (daemon.ConfigStatus, error) {
 	if _, err := config.LoadSidecar(filepath.Join(s.Dir, SidecarFile)); err != nil {
 		return daemon.ConfigStatus{}, err
@@ -255,7 +251,6 @@ func (s *Stack) Reload(ctx context.Context) (daemon.ConfigStatus, error) {
 	return now, nil
 }
 
-// runs reports whether the stack has a process.
 func (s *Stack) runs(name string) bool {
 	return slices.ContainsFunc(s.Processes, func(p *Process) bool { return p.Name == name })
 }
@@ -347,7 +342,6 @@ func (s *Stack) Wait(ctx context.Context) error {
 	}
 }
 
-// stopTimeout bounds the time that a process gets to complete open requests.
 const stopTimeout = 25 * time.Second
 
 // Stop ends the processes, the sidecar first, and waits for them.
@@ -371,10 +365,7 @@ func (s *Stack) Serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r, err := daemon.NewReloader(zap.NewNop(), prometheus.NewRegistry())
-	if err != nil {
-		return err
-	}
+	r := daemon.NewReloader(zap.NewNop(), prometheus.NewRegistry())
 	r.Start(daemon.ConfigStatus{}, s.Reload)
 	mux := http.NewServeMux()
 	r.Handle(mux, func(context.Context) error { return nil })

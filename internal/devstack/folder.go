@@ -35,10 +35,9 @@ const (
 	CAFolder = "ca"
 )
 
-// node is the one process that a stack can lack.
 const node = "reputation"
 
-// configurations are the processes' files; startOrder is the order in which they start. Stop ends them in reverse.
+// configurations are the processes' files. startOrder is the order of their start; Stop ends them in reverse.
 var (
 	configurations = map[string]string{"trigger": TriggerFile, "control": ControlFile, node: ReputationFile,
 		"serve": SidecarFile}
@@ -60,8 +59,7 @@ func (s *Stack) Endpoints() (all []string) {
 	return all
 }
 
-// Prepare makes a stack's folder and writes the files that do not exist yet. Other users can pass through the folder to
-// the CA's certificate, but read nothing else.
+// Prepare makes a stack's folder and writes the missing files. Other users can reach only the CA's certificate in it.
 func Prepare(dir string, content map[string][]byte) error {
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return err

@@ -17,8 +17,7 @@ import (
 // maxEarlier bounds the folders of earlier starts. The oldest are removed.
 const maxEarlier = 256
 
-// setAside moves the public files of the previous start into their own folder. Its keys are gone, and the records of
-// its posts are verified with these files.
+// setAside moves the public files of the previous start into their own folder, for the verification of its records.
 func (s *Stack) setAside(now time.Time) error {
 	names := []string{RegistryFile, AuditorFile}
 	history, err := archive.HistoryFiles(s.bundle())
@@ -42,7 +41,7 @@ func (s *Stack) setAside(now time.Time) error {
 	return nil
 }
 
-// keepEarlier links files into a new folder below EarlierFolder. The folder gets its name once it is complete.
+// keepEarlier links files into a new folder below EarlierFolder, which gets its name once it is complete.
 func (s *Stack) keepEarlier(now time.Time, names []string) error {
 	earlier := filepath.Join(s.Dir, EarlierFolder)
 	incomplete := filepath.Join(earlier, ".new")
@@ -75,8 +74,8 @@ func (s *Stack) keepEarlier(now time.Time, names []string) error {
 // caLifetime is the validity of a stack's CA. A start replaces a CA within caRenewal of its end.
 const caLifetime, caRenewal = 30 * 24 * time.Hour, 7 * 24 * time.Hour
 
-// keepCA makes the interception CA in the stack's folder, unless a CA there covers every host of the rules. Clients
-// that trust a CA thus trust it after a restart too.
+// keepCA makes the interception CA in the stack's folder, unless a CA there covers every host of the rules: clients go on
+// trusting it after a restart.
 func (s *Stack) keepCA(now time.Time) error {
 	c, err := config.LoadSidecar(filepath.Join(s.Dir, SidecarFile))
 	if err != nil {

@@ -10,26 +10,30 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/configs"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // prepared makes the folder of mediator dev.
 func prepared(t *testing.T) *Stack {
 	t.Helper()
 	dir := t.TempDir()
-	must(t, Prepare(dir, configs.Dev))
+	check.Must(t, Prepare(dir, configs.Dev))
 	return New(dir)
 }
 
 func (s *Stack) caKey(t *testing.T) string {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(s.Dir, CAFolder, "ca-key.pem"))
-	must(t, err)
+	check.Must(t, err)
 	return string(raw)
 }
 
 // TestKeepCA starts again some time after the start that made the CA.
 func TestKeepCA(t *testing.T) {
 	day, made := 24*time.Hour, time.Now()
+	constrain := func(old, new string) func(t *testing.T, s *Stack) {
+		return func(t *testing.T, s *Stack) { s.edit(t, old, new) }
+	}
 	for name, tt := range map[string]struct {
 		after  time.Duration
 		change func(t *testing.T, s *Stack)
@@ -41,20 +45,29 @@ func TestKeepCA(t *testing.T) {
 		"in its last week":  {24 * day, nil, false, ""},
 		"after its end":     {31 * day, nil, false, ""},
 		"with a key that is left": {0, func(t *testing.T, s *Stack) {
-			must(t, os.Remove(filepath.Join(s.Dir, CAFolder, "ca.pem")))
+			check.Must(t, os.Remove(filepath.Join(s.Dir, CAFolder, "ca.pem")))
 		}, false, ""},
 		"with a key others read": {0, func(t *testing.T, s *Stack) {
-			must(t, os.Chmod(filepath.Join(s.Dir, CAFolder, "ca-key.pem"), 0o644))
+			check.Must(t, os.Chmod(filepath.Join(s.Dir, CAFolder, "ca-key.pem"), 0o644))
 		}, true, "others may read it"},
 		"with a folder of another": {0, func(t *testing.T, s *Stack) { s.edit(t, "{dir: ca,", "{dir: mine,") }, true, ""},
 		"with another host": {0, func(t *testing.T, s *Stack) {
 			s.edit(t, "https://api.openai.com/", "https://other.example/")
 		}, true, ""},
-		"with fewer hosts": {0, func(t *testing.T, s *Stack) { s.edit(t, ", unconstrained: true", "") }, false, ""},
+		"with fewer hosts":                      {0, func(t *testing.T, s *Stack) { s.edit(t, ", unconstrained: true", "") }, false, ""},
+		"constrained":                           {0, constrain("", ""), true, ""},
+		"constrained, with another host":        {0, constrain("https://api.openai.com/", "https://other.example/"), false, ""},
+		"constrained, with a permitted host":    {0, constrain("https://api.openai.com/", "https://eu.later.example/"), true, ""},
+		"constrained, with a permitted address": {0, constrain("https://api.openai.com/", "https://192.0.2.7/"), true, ""},
+		"constrained, with another permission":  {0, constrain("later.example", "later.example, more.example"), false, ""},
+		"constrained no more":                   {0, constrain("permit: [later.example, 192.0.2.7]", "unconstrained: true"), false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := prepared(t)
-			must(t, s.keepCA(made))
+			if strings.HasPrefix(name, "constrained") {
+				s.edit(t, "unconstrained: true", "permit: [later.example, 192.0.2.7]")
+			}
+			check.Must(t, s.keepCA(made))
 			before := s.caKey(t)
 			if tt.change != nil {
 				tt.change(t, s)
@@ -74,8 +87,8 @@ func (s *Stack) edit(t *testing.T, old, new string) {
 	t.Helper()
 	path := filepath.Join(s.Dir, SidecarFile)
 	raw, err := os.ReadFile(path)
-	must(t, err)
-	must(t, os.WriteFile(path, []byte(strings.Replace(string(raw), old, new, 1)), 0o600))
+	check.Must(t, err)
+	check.Must(t, os.WriteFile(path, []byte(strings.Replace(string(raw), old, new, 1)), 0o600))
 }
 
 // TestSetAside keeps the public files of maxEarlier starts, and nothing of an incomplete folder.
@@ -84,19 +97,19 @@ func TestSetAside(t *testing.T) {
 	folders := func() []fs.DirEntry {
 		t.Helper()
 		all, err := os.ReadDir(filepath.Join(s.Dir, EarlierFolder))
-		must(t, err)
+		check.Must(t, err)
 		return all
 	}
-	must(t, s.setAside(time.Now())) // the first start has nothing before it
+	check.Must(t, s.setAside(time.Now())) // the first start has nothing before it
 	if _, err := os.Stat(filepath.Join(s.Dir, EarlierFolder)); err == nil {
 		t.Error("a start before the first one is kept")
 	}
-	must(t, os.MkdirAll(filepath.Join(s.Dir, EarlierFolder, ".new", "of a crash"), 0o700))
+	check.Must(t, os.MkdirAll(filepath.Join(s.Dir, EarlierFolder, ".new", "of a crash"), 0o700))
 	for i := range maxEarlier + 2 {
 		for _, name := range []string{RegistryFile, AuditorFile, "trust-history.json", BundleFile} {
-			must(t, os.WriteFile(filepath.Join(s.Dir, name), []byte(fmt.Sprint(name, i)), 0o600))
+			check.Must(t, os.WriteFile(filepath.Join(s.Dir, name), []byte(fmt.Sprint(name, i)), 0o600))
 		}
-		must(t, s.setAside(time.Unix(int64(i), 0)))
+		check.Must(t, s.setAside(time.Unix(int64(i), 0)))
 	}
 	all := folders()
 	if len(all) != maxEarlier {
@@ -110,41 +123,5 @@ func TestSetAside(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(s.Dir, name)); err == nil {
 			t.Errorf("%s is left where the next start writes it", name)
 		}
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// TestKeepConstrainedCA keeps a CA with name constraints only for names that it permits.
-func TestKeepConstrainedCA(t *testing.T) {
-	for name, tt := range map[string]struct {
-		from, to string
-		stays    bool
-	}{
-		"nothing new":                  {"", "", true},
-		"another host":                 {"https://api.openai.com/", "https://other.example/", false},
-		"another host that it permits": {"https://api.openai.com/", "https://eu.later.example/", true},
-		"another address it permits":   {"https://api.openai.com/", "https://192.0.2.7/", true},
-		"more that it is to permit":    {"later.example", "later.example, more.example", false},
-		"no constraints from now on":   {"permit: [later.example, 192.0.2.7]", "unconstrained: true", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := prepared(t)
-			s.edit(t, "unconstrained: true", "permit: [later.example, 192.0.2.7]")
-			must(t, s.keepCA(time.Now()))
-			before := s.caKey(t)
-			if tt.from != "" {
-				s.edit(t, tt.from, tt.to)
-			}
-			must(t, s.keepCA(time.Now()))
-			if stays := s.caKey(t) == before; stays != tt.stays {
-				t.Errorf("the key stays: %t", stays)
-			}
-		})
 	}
 }

@@ -1,5 +1,4 @@
-// Package files reads and writes the mediator's own files. Every read has a bound. Replace is atomic, and the other
-// functions never overwrite a file.
+// Package files reads and writes the mediator's own files. Every read has a bound.
 package files
 
 import (
@@ -15,7 +14,7 @@ import (
 // Bounds on files, in bytes.
 const (
 	MaxInput = 16 << 20 // a file that is the argument of a command
-	maxSetup = 10 << 20 // configuration, trust and keys; the largest trust bundle is smaller
+	maxSetup = 10 << 20 // trust, keys and the like; the largest trust bundle is smaller
 )
 
 // Read reads a file of the mediator's own setup, of at most maxSetup bytes.
@@ -29,7 +28,7 @@ func ReadUpTo(path string, limit int64) ([]byte, error) {
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Size() > limit {
-		return nil, errLarge(path, limit) // without the memory that reading would take
+		return nil, errLarge(path, limit) // before reading it
 	}
 	return ReadAll(f, path, limit)
 }
@@ -78,7 +77,7 @@ func WriteAbsent(path string, content []byte) error {
 	return err
 }
 
-// create writes a file that must not exist. It leaves no part of a file that could not be written.
+// create writes a file that must not exist. It removes a file that it could not complete.
 func create(path string, content []byte, mode os.FileMode) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
@@ -91,7 +90,7 @@ func create(path string, content []byte, mode os.FileMode) error {
 	return nil
 }
 
-// Replace replaces a file atomically: a reader sees the old content or the new content, never a part.
+// Replace replaces a file atomically.
 func Replace(path string, content []byte, mode os.FileMode) error {
 	return ReplaceWith(path, mode, func(w io.Writer) error {
 		_, err := w.Write(content)
@@ -99,7 +98,7 @@ func Replace(path string, content []byte, mode os.FileMode) error {
 	})
 }
 
-// ReplaceWith is Replace for content that write writes piece by piece. If write fails, the file stays as it was.
+// ReplaceWith is Replace with the content that write writes. If write fails, the file stays as it was.
 func ReplaceWith(path string, mode os.FileMode, write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {

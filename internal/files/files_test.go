@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func TestWrites(t *testing.T) {
@@ -52,9 +53,7 @@ func TestWrites(t *testing.T) {
 
 func TestReadsAreBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, []byte("secret\r\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(path, []byte("secret\r\n"), 0o600))
 	if _, err := files.ReadUpTo(path, 7); err == nil || !strings.Contains(err.Error(), "is larger than the 7 bytes") {
 		t.Errorf("8 bytes in 7: %v", err)
 	}

@@ -11,8 +11,7 @@ import (
 )
 
 const (
-	// written are the changes of a folder that can change a file in it: a program closed a file that it wrote, or a
-	// name came, went or moved. A growing log causes none of them.
+	// written are the changes of a folder that can change a file in it. A growing log causes none of them.
 	written = unix.IN_CLOSE_WRITE | unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO
 	// breath is the least time between two changes that Watch yields.
 	breath = 20 * time.Millisecond
@@ -20,8 +19,8 @@ const (
 	unwatched = 250 * time.Millisecond
 )
 
-// Watch yields when something in the folder of a file has changed, until ctx ends. It also yields once each period,
-// because network file systems and links into other folders do not say when they change.
+// Watch yields when something in a file's folder has changed, until ctx ends. It also yields once each period: network
+// file systems and links into other folders do not report changes.
 func Watch(ctx context.Context, path string, period time.Duration) iter.Seq[struct{}] {
 	return func(yield func(struct{}) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -46,7 +45,22 @@ func Watch(ctx context.Context, path string, period time.Duration) iter.Seq[stru
 	}
 }
 
-// watchFolder makes the kernel send each change of a folder to the channel, until ctx ends.
+// Follow calls read each time that Watch yields. It calls failed with each new error of read once.
+func Follow(ctx context.Context, path string, period time.Duration, read func() error, failed func(error)) {
+	said := ""
+	for range Watch(ctx, path, period) {
+		err := read()
+		switch {
+		case err == nil:
+			said = ""
+		case err.Error() != said:
+			said = err.Error()
+			failed(err)
+		}
+	}
+}
+
+// watchFolder sends to the channel when a folder has changed, until ctx ends.
 func watchFolder(ctx context.Context, dir string) (<-chan struct{}, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {

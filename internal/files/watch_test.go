@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // TestWatch changes a file in each way in which one is delivered. The period is too long to see any of them.
@@ -29,20 +30,12 @@ func TestWatch(t *testing.T) {
 			dir := t.TempDir()
 			path := filepath.Join(dir, "file")
 			for folder, content := range map[string]string{"before": "old", "after": "new"} {
-				if err := os.Mkdir(filepath.Join(dir, folder), 0o700); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(filepath.Join(dir, folder, "file"), []byte(content), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, os.Mkdir(filepath.Join(dir, folder), 0o700))
+				check.Must(t, os.WriteFile(filepath.Join(dir, folder, "file"), []byte(content), 0o600))
 			}
-			if err := os.Symlink("before", filepath.Join(dir, "..data")); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, os.Symlink("before", filepath.Join(dir, "..data")))
 			if name == "linked" {
-				if err := os.Symlink("..data/file", path); err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, os.Symlink("..data/file", path))
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()

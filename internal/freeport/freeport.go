@@ -9,14 +9,14 @@ import (
 	"sync"
 )
 
-// held are the UDP sockets that keep other callers, in this process and in others, from getting the same port.
+// held are UDP sockets that keep all other callers, also in other processes, from getting the same port.
 var held struct {
 	sync.Mutex
 	sockets []net.PacketConn
 }
 
-// Address returns a free address of loopback, which no other caller gets while this process lives. Its port is below
-// those that the kernel assigns to connections, from 32768 on, so no connection takes it meanwhile.
+// Address returns a free loopback address that no other caller gets while this process lives. The kernel assigns ports
+// from 32768 on to connections, so none takes this lower one.
 func Address() (address string, err error) {
 	held.Lock()
 	defer held.Unlock()

@@ -71,7 +71,7 @@ type vaultStore struct {
 
 func openVault(c *config.Vault, log *zap.Logger) (Store, error) {
 	server, err := vault.NewServer(
-		vault.Options{Address: c.Address, CAFile: c.CA, Mount: c.Transit, Timeout: time.Duration(c.Timeout), Log: log,
+		vault.Options{Address: c.Address, CAFile: c.CA, Mount: c.Transit, Log: log,
 			Now: time.Now})
 	if err != nil {
 		return nil, err

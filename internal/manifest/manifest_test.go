@@ -139,7 +139,6 @@ func TestSpellings(t *testing.T) {
 	}
 }
 
-// TestEachLineOfTheExample misspells, repeats, removes and retypes each key: the refusal names key and line.
 func TestEachLineOfTheExample(t *testing.T) {
 	lines := strings.Split(string(configs.Manifest()), "\n")
 	key := regexp.MustCompile(`^( *)([a-zA-Z]+):( *[^ #].*)?$`)

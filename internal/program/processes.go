@@ -15,7 +15,6 @@ import (
 	"github.com/actionproof/mediator/internal/process/trigger"
 )
 
-// processCommands returns the commands of the four processes.
 func processCommands() (out []*cobra.Command) {
 	for _, p := range []struct {
 		name, file, short string
@@ -41,7 +40,6 @@ func processCommands() (out []*cobra.Command) {
 	return out
 }
 
-// lookerCommand returns the command of the sidecar's child that looks at the agents' processes.
 func lookerCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "looker", Short: "Answer the sidecar's questions about the agents' processes", Hidden: true, Args: cli.NoArgs,
@@ -49,7 +47,6 @@ func lookerCommand() *cobra.Command {
 	}
 }
 
-// insideCommand returns the command of the first process in the namespaces of an isolated agent.
 func insideCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: isolate.Command, Short: "Start the agent that mediator run isolates", Hidden: true, Args: cli.NoArgs,

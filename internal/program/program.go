@@ -1,4 +1,4 @@
-// Package program is the command mediator: the table of its commands, and what their errors print.
+// Package program is the command mediator: the table of its commands, and the output of their errors.
 package program
 
 import (

@@ -8,7 +8,6 @@ import (
 // version is set by the release build.
 var version = "dev"
 
-// versions returns the versions of the program and of Go.
 func versions() string { return fmt.Sprintf("%s (%s)", version, goVersion()) }
 
 func goVersion() string {

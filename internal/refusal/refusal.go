@@ -3,8 +3,8 @@ package refusal
 
 import "fmt"
 
-// Refusal is an error with a stable code. It never holds a secret, a body or a whole token. Package problem decides by
-// the code how much of it an agent may read, and never shows the part of [Refusal.ForOperator].
+// Refusal is an error with a stable code. It never holds a secret, a body or a whole token. Package problem decides what
+// an agent may read of it, never the part of [Refusal.ForOperator].
 type Refusal struct {
 	code     string
 	detail   string
@@ -12,8 +12,7 @@ type Refusal struct {
 	cause    error
 }
 
-// New makes a [Refusal]. The code is snake_case and never changes its meaning. %w wraps a cause and puts its text into
-// the sentence: wrap only what the caller may read.
+// New makes a [Refusal]. %w wraps a cause and puts its text into the sentence: wrap only what the caller may read.
 func New(code, format string, args ...any) *Refusal {
 	err := fmt.Errorf(format, args...)
 	r := &Refusal{code: code, detail: err.Error()}

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// WriteCertificates writes a certificate for the APIs, which signs itself, and its key: api.pem and api.key. Clients
-// trust api-ca.pem, the same certificate.
+// WriteCertificates writes a self-signed certificate for the APIs and its key: api.pem, which is also api-ca.pem for
+// clients, and api.key.
 func WriteCertificates(dir string, hosts ...string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -41,7 +41,6 @@ autonomyPolicy:
 `)
 }
 
-// speakingRules let the agent publish signals and disputes.
 const speakingRules = `
   - name: signals
     match: {url: "http://mediator.internal/v1/signals", methods: [POST]}
@@ -53,8 +52,7 @@ const speakingRules = `
     action: open_dispute
 `
 
-// Speaking adds to a sidecar's configuration the rules by which its agent publishes signals and disputes, and the key
-// that signs them. Other files stay as they are.
+// Speaking adds to a sidecar's configuration the rules for signals and disputes, and the key that signs them.
 func Speaking(sidecar string) string {
 	const observer = "  interactionReceipt: {key: interaction-receipt-key, issuer: mediator-observer}\n"
 	const speaker = "  agentStatement: {key: agent-statement-key, issuer: mediator-speaker}\n"
@@ -65,7 +63,7 @@ func Speaking(sidecar string) string {
 	return strings.Replace(sidecar, "\nactions:\n", "\nactions:"+speakingRules, 1)
 }
 
-// WithDisputes lets a node's configuration accept signals and disputes. settings is the content of its disputes block.
+// WithDisputes lets a node's configuration accept signals and disputes, by these settings.
 func WithDisputes(node, settings string) string {
 	const by = "audiences: [posting-api], keys: ["
 	const receipts = "    receipts: {issuers: [mediator-observer], " + by + "interaction-receipt-key]}\n"

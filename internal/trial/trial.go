@@ -1,5 +1,5 @@
-// Package trial sets up a deployment in one folder, for the demo and for tests: the configuration of mediator dev on
-// free ports, webhooks as GitHub sends them, and agents started by mediator run.
+// Package trial sets up a deployment in one folder, for the demo and for tests: mediator dev on free ports, signed
+// webhooks, and agents started by mediator run.
 package trial
 
 import (
@@ -66,7 +66,7 @@ const (
 // Token is the API credential, which the agent never holds.
 const Token = "demo-token-that-only-the-mediator-has"
 
-// MaxAge is the age up to which an event may be used: long enough for a slow machine, short enough to wait for.
+// MaxAge is the greatest age of events: enough for a slow machine, and short enough to wait for.
 const MaxAge = 20 * time.Second
 
 // Rules are a sample of rules, for one post and for reads.
@@ -84,8 +84,8 @@ upstreams:
   - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
 `
 
-// User returns the user of the agents. Debian and systemd leave these numbers free. Each process has its own number: a
-// deployment treats processes of its agents' user that it did not start as strangers.
+// User returns the user of the agents, a number that Debian and systemd leave free. Each process has another one: to a
+// deployment, other processes of its agents' user are strangers.
 func User() int { return 60578 + os.Getpid()%600 }
 
 // Aware returns the host and port of the API that verifies evidence.
@@ -102,9 +102,8 @@ func portOf(address string) string {
 // anyPort is the line of the development file that allows rules for any port.
 var anyPort = regexp.MustCompile(`(?m)^confine: \{anyPort: true\}.*\n`)
 
-// Files returns the configuration: that of mediator dev with other addresses and the given rules, in which AWARE and
-// PLAIN become the host and port of the APIs. The CA ends with the processes and is constrained to the hosts of the
-// rules.
+// Files returns the configuration of mediator dev with other addresses, a constrained CA in memory, and these rules, in
+// which AWARE and PLAIN become the hosts of the APIs.
 func (d *Deployment) Files(rules string) map[string][]byte {
 	var agent string
 	if os.Geteuid() == 0 { // only root can give the agent its own user
@@ -130,7 +129,7 @@ func (d *Deployment) Files(rules string) map[string][]byte {
 	}
 }
 
-// CopySelf copies this program to a folder that the agent's user can enter, so that the agent can start it.
+// CopySelf copies this program to a folder where the agent's user can start it.
 func (d *Deployment) CopySelf() error {
 	from, err := os.Open("/proc/self/exe")
 	if err != nil {
@@ -157,7 +156,7 @@ func (d *Deployment) Logs() string {
 	return all.String()
 }
 
-// Webhook delivers a signed event as GitHub does and returns the event's id. Each delivery has its own number.
+// Webhook delivers a signed event as GitHub does and returns the event's id.
 func (d *Deployment) Webhook(ctx context.Context, event, payload string) (string, error) {
 	secret, err := files.ReadSecret(filepath.Join(d.Dir, "secrets", "webhook"), 1)
 	if err != nil {
@@ -180,7 +179,7 @@ func (d *Deployment) Webhook(ctx context.Context, event, payload string) (string
 		return "", err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusAccepted { // a repeated delivery makes no new event
+	if resp.StatusCode != http.StatusAccepted {
 		return "", problem.Read(resp)
 	}
 	var answer struct {
@@ -190,7 +189,7 @@ func (d *Deployment) Webhook(ctx context.Context, event, payload string) (string
 	return answer.EventID, err
 }
 
-// DeliverRelease delivers a release event with content of its own: a repeated delivery makes no new event.
+// DeliverRelease delivers a release event with new content.
 func (d *Deployment) DeliverRelease(ctx context.Context) (string, error) {
 	release := `{"action":"published","release":{"id":%d,"tag_name":"v1.0.%[1]d"},"repository":{"full_name":"acme/site"}}`
 	return d.Webhook(ctx, "release", fmt.Sprintf(release, d.Deliveries))
@@ -228,7 +227,7 @@ func (r Answer) Outcome() string {
 	return fmt.Sprint(r.Status)
 }
 
-// Run starts the demo's agent in a session of its own, with mediator run. It returns the agent's last answer.
+// Run starts the demo's agent with mediator run, and returns its last answer.
 func (d *Deployment) Run(ctx context.Context, event string, agent ...string) (Answer, error) {
 	args := []string{"run", "--admin", d.Stack.Admin(), "--event", event, "--", d.Self, "demo", "agent"}
 	return LastAnswer(exec.CommandContext(ctx, d.Self, append(args, agent...)...)) //nolint:gosec // this program itself

@@ -9,11 +9,10 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// acceptsHeader lists the key versions that may sign the answer to a request between the mediator's processes: those
-// that every process which verifies it accepts.
+// acceptsHeader lists the key versions that may sign the answer: those that all processes that verify it accept.
 const acceptsHeader = "Mediator-Accepts"
 
-// sendAccepted sets the header to the key versions that ctx says are accepted.
+// sendAccepted sets the header to the accepted key versions of ctx.
 func sendAccepted(ctx context.Context, h http.Header) {
 	kids, known := evidence.Accepted(ctx)
 	if !known {
@@ -26,7 +25,7 @@ func sendAccepted(ctx context.Context, h http.Header) {
 	h.Set(acceptsHeader, strings.Join(escaped, ","))
 }
 
-// Context returns the context of a request from another process, with the key versions that the process accepts.
+// Context returns the context of another process's request, with the accepted key versions.
 func Context(r *http.Request) context.Context {
 	said, ok := r.Header[acceptsHeader]
 	if !ok {

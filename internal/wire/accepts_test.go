@@ -9,6 +9,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/wire"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func TestAcceptedTravels(t *testing.T) {
@@ -29,9 +30,7 @@ func TestAcceptedTravels(t *testing.T) {
 			}
 			var done struct{}
 			p := wire.Peer{HTTP: http.DefaultClient, Name: "the server", Unavailable: "process_unavailable"}
-			if err := p.Call(ctx, server.URL, struct{}{}, &done); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, p.Call(ctx, server.URL, struct{}{}, &done))
 			if known != (said != nil) || !slices.Equal(got, said) {
 				t.Errorf("said %q, got %q, %v", said, got, known)
 			}

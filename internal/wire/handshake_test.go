@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/internal/wire"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func TestHandshakeFailure(t *testing.T) {
@@ -56,9 +57,7 @@ func TestHandshakeFailure(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			defer l.Close()
 			failed := make(chan error, 1)
 			go func() {
@@ -69,9 +68,7 @@ func TestHandshakeFailure(t *testing.T) {
 				failed <- err
 			}()
 			c, err := l.Accept()
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			defer c.Close()
 			err = tls.Server(c,
 				&tls.Config{Certificates: server.TLS.Certificates, NextProtos: []string{"h2"}}).HandshakeContext(

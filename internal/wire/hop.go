@@ -5,11 +5,10 @@ import (
 	"strings"
 )
 
-// HopByHop are the header fields for the next hop only (RFC 9110 section 7.6.1), besides those that Connection names.
+// HopByHop are the header fields for the next hop only (RFC 9110 section 7.6.1), besides the connection options.
 var HopByHop = []string{
 	"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
-	"Proxy-Authentication-Info",
-	"Te", "Trailer", "Transfer-Encoding", "Upgrade", "Http2-Settings",
+	"Proxy-Authentication-Info", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Http2-Settings",
 }
 
 // RemoveHopByHop removes the fields for the next hop only.

@@ -8,7 +8,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// CheckJSON refuses headers by which the receiver would read another text than the one that was hashed.
+// CheckJSON refuses headers that could make the receiver read another text than the hashed one.
 func CheckJSON(h http.Header) error {
 	if e := h.Values("Content-Encoding"); len(e) > 0 && !(len(e) == 1 && strings.EqualFold(e[0], "identity")) {
 		return refusal.New("content_malformed", "the body is sent with Content-Encoding %.40q; this action takes plain JSON",

@@ -11,8 +11,8 @@ import (
 // IsMethod reports whether s is an acceptable method: capitals and hyphens only. HTTP allows more.
 func IsMethod(s string) bool { return s != "" && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") == "" }
 
-// MethodOverride returns the name of a header that makes some servers act on another method than the request's, to
-// which the evidence is bound. It returns "" if there is none.
+// MethodOverride returns the name of a header that makes some servers use another method than the request's, to which
+// the evidence is bound. It returns "" if there is none.
 func MethodOverride(h http.Header) string {
 	for name := range h {
 		if OverridesMethod(CGIName(name)) {
@@ -27,8 +27,8 @@ func OverridesMethod(dashed string) bool { return slices.Contains(headers, dashe
 
 var headers = []string{"X-Http-Method", "X-Http-Method-Override", "X-Method-Override"}
 
-// CGIName returns a header's canonical name as servers see it that pass headers on as CGI does (RFC 3875 section
-// 4.1.18). To some of them, such as lighttpd, all characters other than letters and digits are the same.
+// CGIName returns a header's canonical name for servers that pass headers on as CGI does (RFC 3875 section 4.1.18). Some,
+// such as lighttpd, do not distinguish characters other than letters and digits.
 func CGIName(name string) string {
 	return http.CanonicalHeaderKey(strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
@@ -38,8 +38,7 @@ func CGIName(name string) string {
 	}, name))
 }
 
-// QueryOverride returns the name of a query parameter that makes some servers act on another method than method. It
-// returns "" if there is none.
+// QueryOverride returns the name of a query parameter that makes some servers use another method, or "" if there is none.
 func QueryOverride(method, query string) string {
 	for param := range strings.FieldsFuncSeq(query, func(r rune) bool { return r == '&' || r == ';' }) {
 		name, value, _ := strings.Cut(param, "=")
@@ -69,8 +68,7 @@ func unescape(s string) string {
 var escape = regexp.MustCompile("%[0-9A-Fa-f]{2}")
 
 // parameters name the method in a query: _method in WordPress, Laravel, Symfony, Rails and others, _HttpMethod in
-// Salesforce, $httpMethod at Google. Some servers take the headers' names. A parameter called method, as at Facebook,
-// counts only if its value is in writes.
+// Salesforce, $httpMethod at Google, or the headers' names. method, as at Facebook, counts only with a value in writes.
 var (
 	parameters = []string{"_method", "_httpmethod", "x_http_method", "x_http_method_override", "x_method_override"}
 	writes     = []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}

@@ -10,8 +10,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// CheckWebSocket refuses an upgrade that is not a WebSocket opening handshake (RFC 6455 section 4.2.1) in its plain
-// form.
+// CheckWebSocket refuses an upgrade that is not a plain WebSocket opening handshake (RFC 6455 section 4.2.1).
 func CheckWebSocket(r *http.Request) error {
 	key := r.Header["Sec-Websocket-Key"]
 	why := ""
@@ -38,14 +37,14 @@ func isNonce(s string) bool {
 	return err == nil && len(raw) == 16
 }
 
-// NamesWebSocket reports whether Upgrade names WebSocket and nothing else. The length check excludes a long s, which
-// takes two bytes: strings.EqualFold alone takes it for an s.
+// NamesWebSocket reports whether Upgrade names WebSocket alone. The length excludes a long s, which strings.EqualFold
+// takes for an s.
 func NamesWebSocket(h http.Header) bool {
 	to := h["Upgrade"]
 	return len(to) == 1 && len(to[0]) == len("websocket") && strings.EqualFold(to[0], "websocket")
 }
 
-// isUpgrade reports whether the headers switch to WebSocket and nothing else.
+// isUpgrade reports whether the headers switch to WebSocket alone.
 func isUpgrade(h http.Header) bool {
 	return NamesWebSocket(h) &&
 		slices.ContainsFunc(ConnectionOptions(h), func(o string) bool { return strings.EqualFold(o, "upgrade") })
@@ -56,7 +55,7 @@ func isOfHandshake(name string) bool {
 	return strings.HasPrefix(strings.ToLower(name), "sec-websocket-")
 }
 
-// AskWebSocket sets the handshake's fields that are for the next hop only.
+// AskWebSocket sets the handshake's hop-by-hop fields.
 func AskWebSocket(h http.Header) {
 	h["Connection"], h["Upgrade"] = []string{"Upgrade"}, []string{"websocket"}
 }

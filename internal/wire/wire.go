@@ -1,5 +1,5 @@
-// Package wire carries strict, bounded JSON over HTTP between the mediator's processes, and between the mediator and an
-// API that takes part. A refusal travels as a problem document and keeps its code.
+// Package wire carries strict, bounded JSON over HTTP between the mediator's processes, and to an API that takes part. A
+// refusal travels as a problem document and keeps its code.
 package wire
 
 import (
@@ -66,13 +66,13 @@ func Handle[Ask, Answer any](do func(ctx context.Context, ask Ask) (Answer, erro
 
 // Peer is the other side of a call.
 type Peer struct {
-	HTTP *http.Client
-	// Name names the other side in refusals. Unavailable is the code of a refusal without a proper answer.
-	Name, Unavailable string
+	HTTP        *http.Client
+	Name        string // in refusals
+	Unavailable string // code of a refusal without a proper answer
 }
 
 // Call posts ask to url and reads the answer strictly: one document, without members that answer lacks. It fails with
-// the code of a problem document, and with Unavailable if anything else goes wrong.
+// the code of a problem document, or else with Unavailable.
 func (p Peer) Call(ctx context.Context, url string, ask, answer any) error {
 	body, err := json.Marshal(ask)
 	if err != nil {
@@ -129,7 +129,7 @@ func (p Peer) Do(req *http.Request) ([]byte, error) {
 
 // Send sends a request once, and returns any answer. The caller closes its body.
 func (p Peer) Send(req *http.Request) (*http.Response, error) {
-	req.GetBody = nil // never repeat a request: most calls consume something
+	req.GetBody = nil // never repeat a request: most consume something
 	sendAccepted(req.Context(), req.Header)
 	resp, err := p.HTTP.Do(req)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
+	"github.com/actionproof/mediator/test/check"
 )
 
 type ask struct {
@@ -75,7 +76,6 @@ func TestCall(t *testing.T) {
 	}
 }
 
-// TestCallSaysWhy checks that a refusal names the other side, but not its address: an agent may read it.
 func TestCallSaysWhy(t *testing.T) {
 	hung := make(chan struct{})
 	mux := http.NewServeMux()
@@ -90,9 +90,7 @@ func TestCallSaysWhy(t *testing.T) {
 		}}}
 	}
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(file, nil, 0o600))
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	late, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -127,9 +125,7 @@ func TestReadIsStrictAndBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			resp, err := http.Post(s.URL, "application/json", strings.NewReader(body))
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			defer resp.Body.Close()
 			said, err := io.ReadAll(resp.Body)
 			if err != nil || resp.StatusCode != http.StatusBadRequest ||
@@ -140,7 +136,6 @@ func TestReadIsStrictAndBounded(t *testing.T) {
 	}
 }
 
-// TestReadOfAnyLength reads bodies without a length, and with a false one.
 func TestReadOfAnyLength(t *testing.T) {
 	s := httptest.NewServer(wire.Handle(double))
 	defer s.Close()
@@ -149,9 +144,7 @@ func TestReadOfAnyLength(t *testing.T) {
 		"Content-Length: 1099511627776\r\n\r\n" + strings.Repeat(" ", wire.MaxRequest+1): "400 ",
 	} {
 		c, err := net.Dial("tcp", s.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		if _, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"+head); err != nil {
 			t.Fatal(err)
 		}
@@ -180,7 +173,6 @@ func TestWriteOfWhatIsNoJSON(t *testing.T) {
 	}
 }
 
-// TestCallReadsNoFurther bounds an answer that goes on too long, and one that ends before its length.
 func TestCallReadsNoFurther(t *testing.T) {
 	const whole = 64 << 20
 	sent := make(chan int, 1)

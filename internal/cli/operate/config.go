@@ -14,7 +14,6 @@ func Config() *cobra.Command {
 	return cli.Group("config", "Configuration files", configCheck(), configSchema())
 }
 
-// checkedFile is the result of config check for one file.
 type checkedFile struct {
 	File     string           `json:"file"`
 	Kind     string           `json:"kind,omitempty"`

@@ -22,12 +22,11 @@ func Doctor() *cobra.Command {
 	c := &cobra.Command{
 		Use: "doctor", Short: "Compare the manifest's controls with the processes' observations", Args: cli.NoArgs,
 		Example: `  mediator doctor`,
-		Long: `Makes the sidecar, the trigger service, the control plane and, if the sidecar names one, the node observe their
-deployment. It lists each of the manifest's 44 controls, with the reason, as observed true (an observation confirms it),
-observed false, or only declared (no process can observe it here). It also lists the confinement of the processes, the
-progress of receipts to the node and, if the manifest believes reputations, the one that a post would have now.
-The exit status is 1 if a control is observed false (posts are then refused), if a process does not answer, if the node
-refuses receipts, or if a believed reputation is missing.`,
+		Long: `Makes all processes observe their deployment. It lists each of the manifest's 44 controls, with the reason, as
+observed true, observed false, or only declared (no process can observe it here). It also lists the confinement of the
+processes, the progress of receipts to the node, and the agent's reputation if the manifest believes any.
+The exit status is 1 if a control is observed false, and posts are thus refused, if a process does not answer, if the
+node refuses receipts, or if a believed reputation is missing.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var seen struct {
 				Controls    []policy.ObservedControl `json:"controls"`
@@ -36,20 +35,16 @@ refuses receipts, or if a believed reputation is missing.`,
 				Reputation  *admin.Reputation        `json:"reputation,omitempty"`
 				Ledger      admin.Ledger             `json:"ledger"`
 			}
-			if err := admin.Get(c.Context(), at, "/v1/controls", &seen.Controls); err != nil {
-				return err
-			}
-			if err := admin.Get(c.Context(), at, "/v1/confinement", &seen.Confinement); err != nil {
-				return err
-			}
-			if err := admin.Get(c.Context(), at, "/v1/delivery", &seen.Delivery); err != nil {
-				return err
-			}
-			if err := admin.Get(c.Context(), at, "/v1/reputation", &seen.Reputation); err != nil {
-				return err
-			}
-			if err := admin.Get(c.Context(), at, "/v1/ledger", &seen.Ledger); err != nil {
-				return err
+			for _, part := range []struct {
+				path string
+				into any
+			}{
+				{"/v1/controls", &seen.Controls}, {"/v1/confinement", &seen.Confinement}, {"/v1/delivery", &seen.Delivery},
+				{"/v1/reputation", &seen.Reputation}, {"/v1/ledger", &seen.Ledger},
+			} {
+				if err := admin.Get(c.Context(), at, part.path, part.into); err != nil {
+					return err
+				}
 			}
 			err := cli.PrintText(c, asJSON, seen, func(w io.Writer) error {
 				printControls(w, seen.Controls)
@@ -64,13 +59,11 @@ refuses receipts, or if a believed reputation is missing.`,
 			}
 			away := unknown(seen.Confinement)
 			for _, name := range away {
-				fmt.Fprintf(cli.Lines(c.ErrOrStderr()),
-					"mediator: %s does not say what it observes: start it, name the sidecar's user in its internal.uids, or see "+
-						"its log\n",
-					name)
+				fmt.Fprintf(cli.Lines(c.ErrOrStderr()), "mediator: %s does not say what it observes: start it, "+
+					"name the sidecar's user in its internal.uids, or see its log\n", name)
 			}
-			if len(away) > 0 || policy.Contradicted(seen.Controls) != nil || stuck(seen.Delivery) || seen.Reputation != nil &&
-				seen.Reputation.Code != "" {
+			if len(away) > 0 || policy.Contradicted(seen.Controls) != nil || stuck(seen.Delivery) ||
+				seen.Reputation != nil && seen.Reputation.Code != "" {
 				return cli.ErrRefused
 			}
 			return nil
@@ -81,10 +74,10 @@ refuses receipts, or if a believed reputation is missing.`,
 	return c
 }
 
-// stuck reports whether receipts do not come to the node.
+// stuck reports whether receipts do not reach the node.
 func stuck(d *client.Status) bool { return d != nil && (d.Away != "" || d.Refused > 0) }
 
-// printDelivery says how far receipts have come on their way to the node, if there is one.
+// printDelivery shows the progress of receipts to the node, if there is one.
 func printDelivery(w io.Writer, d *client.Status) {
 	if d == nil {
 		return
@@ -110,7 +103,7 @@ func printDelivery(w io.Writer, d *client.Status) {
 	}
 }
 
-// printReputation says which reputation a post would have now, if the manifest believes any.
+// printReputation shows the reputation that a post would have now, if the manifest believes any.
 func printReputation(w io.Writer, r *admin.Reputation) {
 	if r == nil {
 		return
@@ -130,7 +123,6 @@ func printReputation(w io.Writer, r *admin.Reputation) {
 	}
 }
 
-// printLedger says which ledger the sidecar uses, and what was accepted in the place of another.
 func printLedger(w io.Writer, l admin.Ledger) {
 	fmt.Fprintln(w, l.Identity)
 	for _, a := range l.Acceptances {
@@ -138,7 +130,6 @@ func printLedger(w io.Writer, l admin.Ledger) {
 	}
 }
 
-// unknown returns the processes that did not say what they see.
 func unknown(processes []admin.Confinement) (names []string) {
 	for _, p := range processes {
 		if p.Error != "" {
@@ -165,7 +156,7 @@ func printControls(w io.Writer, controls []policy.ObservedControl) {
 		count[policy.ObservedTrue], count[policy.ObservedFalse], count[policy.DeclaredOnly])
 }
 
-// printConfinement lists how each process says it is confined. No control of the manifest is about that.
+// printConfinement lists the confinement of each process, about which the manifest says nothing.
 func printConfinement(w io.Writer, processes []admin.Confinement) {
 	for _, p := range processes {
 		fmt.Fprintf(w, "confinement of mediator %s\n", p.Process)

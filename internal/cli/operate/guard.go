@@ -20,11 +20,10 @@ func Guard() *cobra.Command {
 		Use: "guard --config FILE", Short: "Leave a pod one way out: through the mediator", Args: cli.NoArgs,
 		Example: `  mediator guard --config mediator.yaml --print
   mediator guard --config mediator.yaml --check`,
-		Long: `Installs nftables rules in this network namespace, from the guard section of the sidecar's
-configuration. Only the mediator's users may leave. Connections of others to the redirected ports reach the transparent
-listener; everything else that they send is refused and counted. Existing rules are replaced in one transaction. The
-command needs CAP_NET_ADMIN. Run it in an init container of the agent's pod: in a machine's own network namespace it
-would cut the machine off.`,
+		Long: `Installs nftables rules in this network namespace, from the guard section of the sidecar's configuration. Only
+the mediator's users may leave. Others' connections to ports 443 and 80 reach the transparent listener; all else that
+they send is refused and counted. The command replaces its earlier rules at once, and needs CAP_NET_ADMIN. Run it in an
+init container of the agent's pod: on a machine's own network it would cut the machine off.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if print && check {
 				return cli.Usagef("mediator guard takes either --print or --check")

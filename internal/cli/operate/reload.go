@@ -12,13 +12,12 @@ import (
 	"github.com/actionproof/mediator/internal/process/daemon"
 )
 
-// reloaded is the result of the reload of one process.
 type reloaded struct {
 	Endpoint string `json:"endpoint"`
 	daemon.ConfigStatus
 }
 
-// Reload returns the command that has processes take over their configuration.
+// Reload returns the command that makes processes reload their configuration.
 func Reload() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
@@ -27,9 +26,8 @@ func Reload() *cobra.Command {
   mediator reload unix:/run/mediator/control.sock unix:/run/mediator/admin.sock`,
 		Long: `Asks the process at each endpoint to read its configuration, manifest and policy again, as SIGHUP does, and
 prints the result. An endpoint is ` + cli.Endpoint + `. Without one, all processes of a mediator dev reload.
-A configuration is taken over as a whole or refused as a whole. After a refusal the process keeps the one it has, and
-the remaining endpoints are not asked. Name the control plane before the sidecars: a sidecar takes a manifest only once
-the control plane decides by it.`,
+A process applies all of it or nothing, and the command stops at the first refusal. Name the control plane before the
+sidecars: a sidecar takes a manifest only once the control plane decides by it.`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 && c.Flags().Changed("dir") {
 				return cli.Usagef("%s takes endpoints, or else --dir", c.CommandPath())

@@ -23,8 +23,8 @@ func Demo() *cobra.Command {
 		Args: cli.NoArgs,
 		Example: `  mediator demo
   mediator demo --model 127.0.0.1:8190`,
-		Long: `Plays every scenario. With --model it plays none, and serves the demo's model at an address, over HTTP and in
-the form of Anthropic's Messages API: for trying out rules about models.`,
+		Long: `With --model it plays nothing, and serves the demo's model at an address, over HTTP in the form of Anthropic's
+Messages API without streams, to try out rules about models.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if model != "" {
 				return demo.ServeModel(c.Context(), model, func(at string) {
@@ -73,7 +73,6 @@ func runDemo(ctx context.Context, asJSON bool, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// printDemo prints the evidence of the first post and the timeline of the agent that thinks.
 func printDemo(w io.Writer, d *demo.Demo) {
 	if d.First.ID != "" {
 		fmt.Fprintln(w, "\nThe evidence of the first post:")
@@ -96,8 +95,6 @@ func printPlayed(w io.Writer, p demo.Result) {
 	fmt.Fprintf(w, "%s %6.0f ms  %s → %s\n", mark, p.Millis, p.Scenario, happened)
 }
 
-// demoAgentCommand returns the demo's agent: a standard HTTP client with the proxy environment. It knows neither keys
-// nor credentials.
 func demoAgentCommand() *cobra.Command {
 	var call agent.Call
 	var times int

@@ -27,13 +27,12 @@ func Dev() *cobra.Command {
 		Example: `  mediator dev
   mediator dev --dir other`,
 		Long: `Starts the sidecar, the trigger service, the control plane and the node with the configuration files in
---dir. The first start writes these files. Edit them as you like; mediator reload applies them while everything runs.
-The signing keys exist only in the processes' memory. --dir keeps the record, the interception CA (ca), so that
-clients go on trusting it, and the public files of earlier starts (earlier), so that their records still verify.
+--dir. The first start writes these files; mediator reload applies your edits. Signing keys exist only in memory. --dir
+keeps the record, the interception CA (ca), and the public files that verify the records of earlier starts (earlier).
 Ctrl-C ends everything.
 
-Each call is shown as it ends, a refusal with its reason and remedy: as text on a terminal, and elsewhere as lines of
-JSON. --quiet shows none. NO_COLOR turns colours off.`,
+Each call is shown as it ends: as text on a terminal, and elsewhere as lines of JSON. --quiet shows none. NO_COLOR turns
+colours off.`,
 		RunE: func(c *cobra.Command, _ []string) error { return dev(c, dir, quiet) },
 	}
 	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "show no calls")

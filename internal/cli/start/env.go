@@ -13,7 +13,6 @@ import (
 	"github.com/actionproof/mediator/internal/launch"
 )
 
-// shellEnvironment is the result of env.
 type shellEnvironment struct {
 	Set   map[string]string `json:"set"`
 	Unset []string          `json:"unset"`
@@ -37,8 +36,7 @@ and for fish:
 
     mediator env --shell fish | source
 
-It reads the address and the CA's file from the sidecar's configuration, and no secrets: the agent's user can run it.
-mediator run sets these variables by itself.`,
+The agent's user can run it: it reads no secrets. mediator run sets these variables by itself.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			set, unset, quote := "export %s=%s\n", "unset %s\n", cli.ShellQuote
 			switch shell {

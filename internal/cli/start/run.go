@@ -24,14 +24,13 @@ func Run() *cobra.Command {
 		Long: `Opens a session for the event, starts CMD in it, and ends the session and all processes of the run when CMD
 ends. The exit status is that of CMD, or 128 plus the number of the signal that ended it.
 
-CMD runs isolated, in namespaces of its own: with its own processes, terminals, /tmp, /run and /dev, and a network
-whose only way out is the mediator. Started by root, it gets a user of its own. It gets no terminal, an empty standard
-input, no other open file, and of the environment PATH, LANG, LANGUAGE, LC_*, TZ, TERM and what --env names. It starts
-in the current folder if its user can enter it.
+CMD runs isolated, in its own namespaces: with its own processes, terminals, /tmp, /run and /dev, and a network whose
+only way out is the mediator. Started by root, it gets its own user. It gets no terminal, an empty standard input, no
+other open file, and from the environment PATH, LANG, LANGUAGE, LC_*, TZ, TERM and the variables of --env. It starts in
+the current folder if its user can enter it.
 
-Where namespaces cannot be made, CMD runs without them, as agent.uid or, if root starts it, as an unprivileged user;
-mediator run then says why. Who can reach such a run is only declared. The same is true of --uid and --share-network.
---require-isolation refuses to start CMD instead.`,
+If the machine forbids namespaces, mediator run says why and runs CMD without them, as agent.uid or, if root starts it,
+as an unprivileged user. Access to such a run, as with --uid and --share-network, is only declared.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cli.Usagef("mediator run needs the command to start, after --")
@@ -55,7 +54,7 @@ mediator run then says why. Who can reach such a run is only declared. The same 
 				return cli.Usagef("mediator run --share-network and --require-isolation exclude each other")
 			}
 			o.Args, o.Stdout, o.Stderr = args, c.OutOrStdout(), c.ErrOrStderr()
-			// A terminal that is closed, or a reader of the output that has gone, must not leave the session open.
+			// A closed terminal or reader of the output must not leave the session open.
 			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGHUP, syscall.SIGQUIT)
 			defer stop()
 			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
@@ -65,18 +64,17 @@ mediator run then says why. Who can reach such a run is only declared. The same 
 	cli.AdminFlag(c, &o.Admin)
 	c.Flags().StringVar(&o.Event, "event", "", "the event that opens the session; empty takes the next one that waits")
 	c.Flags().IntVar(&o.UID, "uid", launch.OwnUser,
-		"the user to run CMD as, -1 for this one; it shares this user's files and, if root starts it, that makes who can "+
-			"reach it only declared")
+		"the user to run CMD as, -1 for this one; CMD shares its files, and access to the run is only declared")
 	c.Flags().Lookup("uid").DefValue = "0" // prints no number
 	c.Flags().BoolVar(&o.ShareNetwork, "share-network", false,
-		"keep this network: CMD finds the proxy by its environment, and can go around it unless mediator guard stops it")
+		"keep this network: CMD can go around the proxy unless mediator guard stops it")
 	c.Flags().BoolVar(&o.RequireIsolation, "require-isolation", false,
 		"start CMD only if it can be isolated, with a user of its own")
 	c.Flags().IntVar(&o.Bounds.Processes, "max-processes", isolate.DefaultBounds.Processes,
-		"how many processes and threads CMD may have at once, with all that it starts")
+		"the most processes and threads of the run at once")
 	c.Flags().IntVar(&o.Bounds.TempMiB, "tmp-size", isolate.DefaultBounds.TempMiB,
-		"the size of CMD's private /tmp, /var/tmp, /run and /dev together, in MiB of memory")
+		"the size of the private /tmp, /var/tmp, /run and /dev together, in MiB of memory")
 	c.Flags().StringArrayVar(&o.Env, "env", nil,
-		"a variable for CMD, NAME=VALUE, or NAME with the value that it has here; may be repeated")
+		"a variable for CMD: NAME=VALUE, or NAME with its value here; may be repeated")
 	return c
 }

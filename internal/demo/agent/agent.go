@@ -24,8 +24,7 @@ import (
 	"github.com/actionproof/mediator/proxy"
 )
 
-// Call is one call of the demo's agent: a standard HTTP client with the proxy environment, which knows neither keys nor
-// credentials.
+// Call is one call of the demo's agent, a standard HTTP client with the proxy environment and without credentials.
 type Call struct {
 	Method, URL, Body string
 	Host              string // if set, the Host of the request, other than that of the CONNECT
@@ -76,7 +75,6 @@ func (c Call) exchange(ctx context.Context, header http.Header) (*http.Response,
 	return resp, raw, err
 }
 
-// post posts a document as exchange does.
 func post(ctx context.Context, url string, header http.Header, document any) (*http.Response, []byte, error) {
 	body, err := json.Marshal(document)
 	if err != nil {
@@ -85,8 +83,7 @@ func post(ctx context.Context, url string, header http.Header, document any) (*h
 	return Call{Method: http.MethodPost, URL: url, Body: string(body)}.exchange(ctx, header)
 }
 
-// send makes a plain call. If the mediator demands fresh work and c.Solve is set, send solves the challenge and sends
-// the call again.
+// send makes a plain call. With c.Solve it solves a demanded challenge and sends the call again.
 func (c Call) send(ctx context.Context, header http.Header) (trial.Answer, error) {
 	resp, raw, err := c.exchange(ctx, header)
 	if err != nil {
@@ -134,8 +131,7 @@ func Solve(ctx context.Context, document []byte) (http.Header, error) {
 	}, nil
 }
 
-// refusedConnect reads the error that Go's client makes of a refused CONNECT: the reason phrase, which begins with the
-// code.
+// refusedConnect reads the error of Go's client for a refused CONNECT: the reason phrase, which begins with the code.
 func refusedConnect(err error) (trial.Answer, error) {
 	var u *url.Error
 	if errors.As(err, &u) {

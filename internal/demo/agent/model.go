@@ -2,7 +2,6 @@ package agent
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -18,7 +17,6 @@ type (
 		MaxTokens int            `json:"max_tokens"`
 		Messages  []modelMessage `json:"messages"`
 		Tools     []modelTool    `json:"tools,omitempty"`
-		Stream    bool           `json:"stream,omitempty"`
 	}
 	modelMessage struct {
 		Role    string          `json:"role"`
@@ -38,14 +36,13 @@ type (
 		Content   string         `json:"content,omitempty"`
 	}
 	modelAnswer struct {
-		ID           string       `json:"id"`
-		Type         string       `json:"type"`
-		Role         string       `json:"role"`
-		Model        string       `json:"model"`
-		Content      []modelBlock `json:"content"`
-		StopReason   *string      `json:"stop_reason"`
-		StopSequence *string      `json:"stop_sequence"`
-		Usage        modelUsage   `json:"usage"`
+		ID         string       `json:"id"`
+		Type       string       `json:"type"`
+		Role       string       `json:"role"`
+		Model      string       `json:"model"`
+		Content    []modelBlock `json:"content"`
+		StopReason string       `json:"stop_reason"`
+		Usage      modelUsage   `json:"usage"`
 	}
 	modelUsage struct {
 		Input  int `json:"input_tokens"`
@@ -53,8 +50,8 @@ type (
 	}
 )
 
-// ServeModel is the provider of a model. The model calls the first tool that it is offered, and then says what the tool
-// returned.
+// ServeModel is the provider of a model, which calls the first offered tool and then repeats the tool's result. It never
+// streams.
 func ServeModel(w http.ResponseWriter, r *http.Request) {
 	var ask modelRequest
 	err := json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(&ask)
@@ -75,48 +72,10 @@ func ServeModel(w http.ResponseWriter, r *http.Request) {
 			Type: "tool_use", ID: "toolu_demo", Name: ask.Tools[0].Name, Input: map[string]any{"title": "Agent update"},
 		}, "tool_use"
 	}
-	answer := modelAnswer{
-		ID: "msg_demo", Type: "message", Role: "assistant", Model: ModelName, Content: []modelBlock{said}, StopReason: &stop,
+	WriteJSON(w, http.StatusOK, modelAnswer{
+		ID: "msg_demo", Type: "message", Role: "assistant", Model: ModelName, Content: []modelBlock{said}, StopReason: stop,
 		Usage: modelUsage{Input: 20 * len(ask.Messages), Output: 1 + len(strings.Fields(said.Text))},
-	}
-	if ask.Stream {
-		streamModel(w, answer)
-		return
-	}
-	WriteJSON(w, http.StatusOK, answer)
-}
-
-// streamModel sends an answer as a stream of events.
-func streamModel(w http.ResponseWriter, a modelAnswer) {
-	w.Header().Set("Content-Type", "text/event-stream")
-	type event map[string]any
-	send := func(kind string, e event) {
-		e["type"] = kind
-		raw, _ := json.Marshal(e) // never fails: it holds texts and numbers
-		fmt.Fprintf(w, "event: %s\ndata: %s\n\n", kind, raw)
-		_ = http.NewResponseController(w).Flush()
-	}
-	block, stop, usage := a.Content[0], *a.StopReason, a.Usage
-	a.Content, a.StopReason, a.Usage.Output = []modelBlock{}, nil, 1
-	send("message_start", event{"message": a})
-	start, pieces := event{"type": "text", "text": ""}, []event{}
-	for _, word := range strings.SplitAfter(block.Text, " ") {
-		pieces = append(pieces, event{"type": "text_delta", "text": word})
-	}
-	if block.Type == "tool_use" {
-		input, _ := json.Marshal(block.Input)
-		start = event{"type": "tool_use", "id": block.ID, "name": block.Name, "input": event{}}
-		pieces = []event{{"type": "input_json_delta", "partial_json": string(input)}}
-	}
-	send("content_block_start", event{"index": 0, "content_block": start})
-	for _, p := range pieces {
-		send("content_block_delta", event{"index": 0, "delta": p})
-	}
-	send("content_block_stop", event{"index": 0})
-	send("message_delta", event{
-		"delta": event{"stop_reason": stop, "stop_sequence": nil}, "usage": event{"output_tokens": usage.Output},
 	})
-	send("message_stop", event{})
 }
 
 // WriteJSON answers with a document.

@@ -23,8 +23,8 @@ import (
 // Promised is the number of calls to the model that the agent commits to.
 const Promised = 1
 
-// commit takes a challenge of the node: it commits to ask the model at one host once, asks it c.Calls times, and
-// reveals the commitment. It returns the last answer of the model.
+// commit takes a challenge of the node: it commits to one call to the model at c.Commit, makes c.Calls calls, and reveals
+// the commitment. It returns the model's last answer.
 func (c Call) commit(ctx context.Context) (answer trial.Answer, err error) {
 	var issued struct {
 		Nonce string `json:"challenge_nonce"`
@@ -57,7 +57,6 @@ func (c Call) commit(ctx context.Context) (answer trial.Answer, err error) {
 	return answer, askMediator(ctx, path, reveal, nil)
 }
 
-// askMediator posts a document to the mediator itself.
 func askMediator(ctx context.Context, path string, document, answer any) error {
 	resp, raw, err := post(ctx, "http://"+proxy.InternalHost+path, nil, document)
 	switch {
@@ -92,8 +91,8 @@ func (c Call) verify(ctx context.Context) (answer trial.Answer, err error) {
 	return answer, nil
 }
 
-// passVerification passes a verification as a script does: it calls each tool for real, uses each result, and repeats
-// the task's own words as its reasoning. No model is involved.
+// passVerification passes a verification as a script does: it calls each tool, uses each result, and repeats the task's
+// words as its reasoning.
 func passVerification(ctx context.Context, n *client.Node) (*client.Registered, error) {
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -136,8 +135,7 @@ func passVerification(ctx context.Context, n *client.Node) (*client.Registered, 
 	return n.Register(ctx, v, key, verification.Metadata{Name: "demo"})
 }
 
-// lastPost remembers the record of the last answer to a POST. It is empty if that call was not a post of the
-// mediator's.
+// lastPost remembers the record of the last answer to a POST; empty if that call was no post for the mediator.
 type lastPost struct{ record string }
 
 // RoundTrip makes the request.

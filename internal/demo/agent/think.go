@@ -11,11 +11,10 @@ import (
 	"github.com/actionproof/mediator/internal/trial"
 )
 
-// maxThoughts bounds how often the agent asks the model before it posts.
 const maxThoughts = 4
 
-// think asks a model what to do, calls the tool that the model wants, gives the model its result, and posts what the
-// model says in the end. The model and the tools are at the host that the post goes to.
+// think asks a model what to do, gives it the result of the tool that it wants, and posts its last words. The model and
+// the tools are at the host of the post.
 func (c Call) think(ctx context.Context) (answer trial.Answer, err error) {
 	to, err := url.Parse(c.URL)
 	if err != nil {
@@ -54,7 +53,6 @@ func (c Call) think(ctx context.Context) (answer trial.Answer, err error) {
 	return answer, errors.New("the model still wants to call tools")
 }
 
-// askModel asks a model and returns the first block of its answer.
 func askModel(ctx context.Context, url string, ask modelRequest) (said modelBlock, err error) {
 	resp, raw, err := post(ctx, url, http.Header{"Anthropic-Version": {"2023-06-01"}}, ask)
 	if err != nil {
@@ -70,7 +68,6 @@ func askModel(ctx context.Context, url string, ask modelRequest) (said modelBloc
 	return answer.Content[0], nil
 }
 
-// useTool calls the tool that a model wants and returns the block with its result.
 func useTool(ctx context.Context, url string, want modelBlock) (modelBlock, error) {
 	answer, result, err := sendTool(ctx, url, 1, &toolParams{Name: want.Name, Arguments: want.Input})
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/actionproof/mediator/internal/trial"
 )
 
-// toolRevision is the revision of the Model Context Protocol that the MCP server and its client speak.
 const toolRevision = "2026-07-28"
 
 // toolMessage is the part of the protocol that the demo uses.
@@ -60,7 +59,7 @@ func ServeTools(w http.ResponseWriter, r *http.Request) {
 	WriteJSON(w, http.StatusOK, toolMessage{Version: "2.0", ID: m.ID, Result: result})
 }
 
-// callTool calls a tool. Where the server asks a human, it answers as one.
+// callTool calls a tool. It answers as a human if the server asks one.
 func (c Call) callTool(ctx context.Context) (trial.Answer, error) {
 	params := &toolParams{Name: c.Tool, Arguments: map[string]any{"title": "Agent update"}}
 	answer, result, err := sendTool(ctx, c.URL, 1, params)

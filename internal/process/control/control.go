@@ -74,9 +74,6 @@ func (p *plane) Roles(process *daemon.Process) (err error) {
 	return err
 }
 
-// Open implements [daemon.Service].
-func (p *plane) Open(context.Context) error { return nil }
-
 // Begin implements [daemon.Service].
 func (p *plane) Begin(context.Context, *errgroup.Group) (http.Handler, error) {
 	mux := p.Mux()
@@ -107,8 +104,7 @@ func (p *plane) Next(_ context.Context, next *daemon.Configured[config.Control])
 	return func() error { return p.activate(&ruling{next.Trust, engine}) }, nil
 }
 
-// overlap is the time in which the control plane still decides by the previous ruling after a reload. Operators reload
-// the sidecars in this time. Afterwards a sidecar with the previous manifest cannot post.
+// overlap is how long the previous ruling still decides after a reload. Operators reload the sidecars in this time.
 const overlap = 5 * time.Minute
 
 // activate applies a ruling. If too many earlier rulings are still honoured, it fails and changes nothing.

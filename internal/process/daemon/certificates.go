@@ -16,9 +16,8 @@ import (
 	"github.com/actionproof/mediator/internal/files"
 )
 
-// certificateSettle is the time for which the bundle must have certified a new key version before the version signs.
-// Verifiers that ask for signatures say which versions they accept. An API cannot say so: it has this long to read the
-// bundle again (docs/api-owners.md).
+// certificateSettle is the time between the certificate of a new key version and its first signature. An API, which
+// cannot say which versions it accepts, has this long to read the bundle again (docs/api-owners.md).
 const certificateSettle = 2 * time.Second
 
 // CertificateFollower makes the process's roles sign only with key versions that the trust bundle certifies.
@@ -26,22 +25,20 @@ type CertificateFollower struct {
 	path      string
 	roots     []evidence.Root
 	roles     []Role
-	verifying *TrustFollowers // what this process verifies by; its roles sign with no version that is not known there
+	verifying *TrustFollowers // the roles sign with no version that is unknown there
 	log       *zap.Logger
 
 	followed atomic.Pointer[followedBundle] // nil until the roles follow one
 }
 
-// followedBundle is a trust bundle that was read.
 type followedBundle struct {
 	trust *evidence.Trust
 	hash  string
 	full  float64 // see [evidence.Bundle.Full]
 }
 
-// WaitForCertificates waits for a trust bundle that certifies the key of each role: at the first start the security
-// team can only certify keys that exist. A process that verifies reads its trust afterwards, so that it accepts what it
-// signs from the first post on.
+// WaitForCertificates waits for a trust bundle that certifies the key of each role: before the first start the security
+// team has no keys to certify. A process that verifies reads its trust afterwards, so it accepts its own signatures.
 func (p *Process) WaitForCertificates(ctx context.Context, c config.Trust) (*CertificateFollower, error) {
 	f := &CertificateFollower{path: c.Bundle, roots: p.Roots, roles: p.Roles, verifying: &p.Trust, log: p.Log}
 	p.certificates.Store(f)
@@ -52,20 +49,14 @@ func (p *Process) WaitForCertificates(ctx context.Context, c config.Trust) (*Cer
 }
 
 // Watch makes the trusts of this process, and then its roles, follow the bundle until ctx ends. If a bundle certifies
-// no version of a role's key, the roles keep their versions; verifiers apply the new bundle all the same. Watch logs
-// each error once.
+// no version of a role's key, the roles keep their versions, but the trusts still take the bundle.
 func (f *CertificateFollower) Watch(ctx context.Context) {
-	said := ""
-	for range files.Watch(ctx, f.path, trustPoll) {
+	files.Follow(ctx, f.path, trustPoll, func() error {
 		f.verifying.follow()
-		switch err := f.follow(ctx); {
-		case err == nil:
-			said = ""
-		case err.Error() != said:
-			said = err.Error()
-			f.log.Error("this process's keys sign as the trust bundle before said", zap.Error(err))
-		}
-	}
+		return f.follow(ctx)
+	}, func(err error) {
+		f.log.Error("this process's keys still sign by the previous trust bundle", zap.Error(err))
+	})
 }
 
 // follow makes the roles follow the bundle if it is new.
@@ -86,8 +77,8 @@ func (f *CertificateFollower) follow(ctx context.Context) error {
 	return nil
 }
 
-// read returns the bundle by which the process verifies or, if it verifies nothing, that of the file; nil if the roles
-// follow it.
+// read returns the bundle by which the process verifies or, if it verifies nothing, the one in the file. It returns nil
+// if the roles already follow that bundle.
 func (f *CertificateFollower) read() (*followedBundle, error) {
 	last := f.followed.Load()
 	if taken, verifies := f.verifying.taken(); verifies {

@@ -28,8 +28,7 @@ func Port(p uint16) string { return strconv.Itoa(int(p)) }
 var systemFiles = []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services", "/dev/urandom",
 	"/proc/self", "/usr/share/zoneinfo"}
 
-// Limits returns the limits that leave the process what it needs. named are the files that the configuration names,
-// which the agent must not reach.
+// Limits returns the limits that leave the process what it needs. named are the files of the configuration.
 func (p Plan) Limits(named []observe.Path) (confine.Limits, error) {
 	c := p.Process.Confine
 	l := confine.Limits{Syscalls: confine.ServiceSyscalls(), Landlock: confine.BestEffort}
@@ -63,7 +62,7 @@ func (p Plan) Limits(named []observe.Path) (confine.Limits, error) {
 	return l, nil
 }
 
-// files returns the files that the process may still use: instead of a file, its folders. See folders.
+// files returns what the process may still use. For a file these are its folders.
 func (p Plan) files(named []observe.Path) (files []confine.File, err error) {
 	c := p.Process.Confine
 	add := func(use confine.Use, paths ...string) {
@@ -102,9 +101,8 @@ func (p Plan) files(named []observe.Path) (files []confine.File, err error) {
 	return files, nil
 }
 
-// folders returns the folders that hold a file: the folder of its name and, behind symbolic links, the folder of its
-// target. A folder and not a file is allowed, because a file that is delivered again is another file in the same
-// folder. For a folder, folders returns the folder itself.
+// folders returns the folders of a file: that of its name and, behind symbolic links, that of its target. A file that is
+// delivered again is another file in the same folder. For a folder, folders returns the folder itself.
 func folders(name string) []string {
 	var out []string
 	at, err := filepath.EvalSymlinks(name)
@@ -123,7 +121,7 @@ func folders(name string) []string {
 	return slices.Compact(out)
 }
 
-// ports returns the ports of addresses, of URLs and of texts that are a port alone. It skips empty texts.
+// ports returns the ports of addresses, URLs and bare ports. It skips empty texts.
 func ports(addresses []string) ([]uint16, error) {
 	var out []uint16
 	for _, a := range addresses {
@@ -148,8 +146,7 @@ func ports(addresses []string) ([]uint16, error) {
 	return slices.Compact(out), nil
 }
 
-// Confine confines this process to what its plan needs, and logs each layer. Before that it makes Go read the files
-// that Go reads only once.
+// Confine confines this process to its plan, and logs each layer. First it makes Go read the files that Go reads once.
 func (p *Process) Confine(plan Plan, o *Observer) error {
 	l, err := plan.Limits(o.Paths)
 	if err != nil {
@@ -172,7 +169,7 @@ func (p *Process) Confine(plan Plan, o *Observer) error {
 	return nil
 }
 
-// CheckConfined refuses a plan that needs more than what this process has confined itself to.
+// CheckConfined refuses a plan that needs more than this process has kept.
 func (p *Process) CheckConfined(plan Plan, o *Observer) error {
 	l, err := plan.Limits(o.Paths)
 	if err != nil {

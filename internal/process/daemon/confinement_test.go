@@ -11,8 +11,6 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// TestNotConfined starts a process whose configuration names a file in the root folder: to read that folder is to read
-// everything.
 func TestNotConfined(t *testing.T) {
 	err := (&Process{Log: zap.NewNop()}).Confine(Plan{}, &Observer{Paths: PublicPaths("/trust.json")})
 	var refused *refusal.Refusal
@@ -22,7 +20,6 @@ func TestNotConfined(t *testing.T) {
 	}
 }
 
-// TestPorts reads ports as configurations write them.
 func TestPorts(t *testing.T) {
 	got, err := ports(
 		[]string{"", "127.0.0.1:8181", ":443", "[::1]:80", "53", "https://vault:8200/x", "https://api.example/y",

@@ -9,12 +9,10 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/actionproof/mediator/internal/config"
 )
 
-// TakeDescriptors returns a listener for a unix socket whose connections keep one passed descriptor, until
-// [DescriptorOf] takes it or the connection ends. Of several they keep the last.
+// TakeDescriptors returns a listener for a unix socket. Its connections keep the last passed descriptor until
+// [DescriptorOf] takes it or the connection ends.
 func TakeDescriptors(l net.Listener) net.Listener { return descriptorListener{l} }
 
 type descriptorListener struct{ net.Listener }
@@ -103,13 +101,7 @@ func DescriptorOf(r *http.Request) *os.File {
 	return c.take()
 }
 
-// ClientSending returns a client for an endpoint, as [Client] does. On a unix socket the client sends a descriptor,
-// unless that is nil, with the first bytes of each connection that it makes.
-func ClientSending(e config.Endpoint, file *os.File) (*http.Client, string) {
-	return client(e, func(c net.Conn) net.Conn { return &sendingConn{Conn: c, file: file} })
-}
-
-// sendingConn sends a descriptor with the first bytes that it writes.
+// sendingConn sends a descriptor, if it has one, with the first bytes that it writes.
 type sendingConn struct {
 	net.Conn
 	file *os.File

@@ -16,15 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/test/check"
 )
 
-// TestDescriptors passes descriptors with requests. The handler gets one; the others are closed.
 func TestDescriptors(t *testing.T) {
 	e := config.Endpoint{Unix: filepath.Join(t.TempDir(), "s")}
 	l, err := Listen(e, zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	go func() {
 		_ = Serve(t.Context(), TakeDescriptors(l), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if PeerOf(r).Pid != int32(os.Getpid()) {
@@ -48,9 +46,7 @@ func TestDescriptors(t *testing.T) {
 	}()
 	pipe := func() (r, w *os.File) {
 		r, w, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		t.Cleanup(func() { r.Close() })
 		return r, w
 	}
@@ -58,9 +54,7 @@ func TestDescriptors(t *testing.T) {
 		client, base := ClientSending(e, file)
 		defer client.CloseIdleConnections()
 		resp, err := client.Post(base+path, "text/plain", strings.NewReader(strings.Repeat("b", size)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		defer resp.Body.Close()
 		said, _ := io.ReadAll(resp.Body)
 		return string(said)
@@ -86,9 +80,7 @@ func TestDescriptors(t *testing.T) {
 	}
 	// More of them than a request can have, and then no request at all.
 	c, err := net.Dial("unix", e.Unix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	r, w = pipe()
 	fd := int(w.Fd())
 	for range 3 {
@@ -103,13 +95,10 @@ func TestDescriptors(t *testing.T) {
 	}
 }
 
-// TestReloadOverDescriptors: a connection that can carry a descriptor is still that of a process, which may reload.
 func TestReloadOverDescriptors(t *testing.T) {
 	e := config.Endpoint{Unix: filepath.Join(t.TempDir(), "s")}
 	l, err := Listen(e, zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	go func() {
 		_ = Serve(t.Context(), TakeDescriptors(l), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprint(w, mayReload(r))
@@ -118,9 +107,7 @@ func TestReloadOverDescriptors(t *testing.T) {
 	client, base := Client(e)
 	defer client.CloseIdleConnections()
 	resp, err := client.Get(base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer resp.Body.Close()
 	if said, err := io.ReadAll(resp.Body); string(said) != "true" || err != nil {
 		t.Errorf("%s, %v", said, err)

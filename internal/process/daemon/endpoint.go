@@ -26,9 +26,8 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 )
 
-// Listen opens an endpoint. It makes a unix socket with mode 0600, or 0666 if the configuration admits other users. The
-// listener then checks the user of each connection. A TCP endpoint is open to callers without its token, so its
-// connections are bounded.
+// Listen opens an endpoint. A unix socket has mode 0600, or 0666 if the configuration admits other users; the listener
+// checks the user of each connection. The connections to a TCP endpoint are bounded: strangers can make them.
 func Listen(e config.Endpoint, log *zap.Logger) (net.Listener, error) {
 	if e.Unix == "" {
 		l, err := net.Listen("tcp", e.TCP)
@@ -65,7 +64,7 @@ func removeStaleSocket(path string) error {
 	return err
 }
 
-// isStale reports whether there is a socket at path that its process has left behind. It fails for anything else there.
+// isStale reports whether a process has left a socket behind at path. It fails for anything else there.
 func isStale(path string) (bool, error) {
 	info, err := os.Lstat(path)
 	switch {
@@ -82,7 +81,7 @@ func isStale(path string) (bool, error) {
 		c.Close()
 	case errors.Is(err, unix.ECONNREFUSED):
 		return true, nil
-	case !errors.Is(err, unix.EAGAIN): // which says that as many connections as can wait do so
+	case !errors.Is(err, unix.EAGAIN): // the queue of waiting connections is full
 		return false, fmt.Errorf("%s is there and cannot be reached (%w): remove it, or name another socket", path, err)
 	}
 	return false, fmt.Errorf("another process listens on %s: end it, or name another socket", path)
@@ -110,8 +109,8 @@ func (l *peerListener) Accept() (net.Conn, error) {
 	}
 }
 
-// peerOfConn returns the process that made a connection, as the kernel names it (SO_PEERCRED). The pid is 0 for a
-// process that the pid namespace of this process does not contain.
+// peerOfConn returns the process that made a connection (SO_PEERCRED). Its pid is 0 if it is outside this process's pid
+// namespace.
 func peerOfConn(c net.Conn) (unix.Ucred, error) {
 	if d, ok := c.(*descriptorConn); ok {
 		c = d.UnixConn
@@ -161,8 +160,7 @@ func RequireToken(e config.Endpoint, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		got := sha256.Sum256([]byte(r.Header.Get("Authorization")))
 		if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
-			// net/http would wait for the rest of the body, and then for the next request. A caller without the token
-			// could so hold the connection open.
+			// net/http would wait for the rest of the body and for the next request, so a stranger could hold the connection.
 			w.Header().Set("Connection", "close")
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(strangerTimeout))
 			problem.Write(w, refusal.New("endpoint_token", "this endpoint needs its bearer token"))
@@ -173,12 +171,11 @@ func RequireToken(e config.Endpoint, next http.Handler) http.Handler {
 }
 
 // Client returns an HTTP client for the endpoint and the base of its URLs.
-func Client(e config.Endpoint) (*http.Client, string) {
-	return client(e, func(c net.Conn) net.Conn { return c })
-}
+func Client(e config.Endpoint) (*http.Client, string) { return ClientSending(e, nil) }
 
-// client makes a client that gives each connection to a unix socket through wrap.
-func client(e config.Endpoint, wrap func(net.Conn) net.Conn) (*http.Client, string) {
+// ClientSending is Client for a client that sends a descriptor with the first bytes of each connection to a unix
+// socket. A nil file sends none.
+func ClientSending(e config.Endpoint, file *os.File) (*http.Client, string) {
 	t := &http.Transport{
 		MaxIdleConns: 256, MaxIdleConnsPerHost: 256, IdleConnTimeout: 90 * time.Second,
 		ResponseHeaderTimeout: 90 * time.Second, // longer than any long poll
@@ -192,30 +189,25 @@ func client(e config.Endpoint, wrap func(net.Conn) net.Conn) (*http.Client, stri
 			if err != nil {
 				return nil, err
 			}
-			return wrap(c), nil
+			return &sendingConn{Conn: c, file: file}, nil
 		}
 	}
 	return &http.Client{Transport: wire.Bearer(e.Token, t), CheckRedirect: wire.Stay}, base
 }
 
-// Limits limit what the clients of a listener may use of the process. Zero is no limit.
+// Limits limit the clients of a listener. Zero is no limit.
 type Limits struct {
-	// open at once; a further one takes the place of one that waits for its client, or waits to be accepted
-	Connections int
-	// of them from one address; a further one takes the place of one that waits for its client, or is closed, also where
-	// it would wait
-	PerAddress int
-	// from the connection, or the first byte of a later request, to the end of the header; 30 s if 0
-	Header  time.Duration
-	Request time.Duration // from the first byte of a request to the last of its answer
+	Connections int           // open at once; a further one replaces one that waits for its client, or waits
+	PerAddress  int           // of them from one address; a further one replaces one of these, or is closed
+	Header      time.Duration // from the connection or a request's first byte to the end of the header; 30 s if 0
+	Request     time.Duration // from the first byte of a request to the last of its answer
 }
 
-// PublicLimits bounds a port that everyone can reach. Clients that connect and send nothing must not exhaust the
-// descriptors and memory of a process that others depend on, and must not keep others out.
+// PublicLimits bounds a port that everyone can reach: silent clients must not exhaust the process or keep others out.
 var PublicLimits = Limits{Connections: 512, PerAddress: 128, Header: 10 * time.Second, Request: 20 * time.Second}
 
-// endpointLimits bounds an endpoint over TCP. One sidecar can have as many connections as calls in flight, and a
-// request may wait for an event.
+// endpointLimits bounds a TCP endpoint. A sidecar can have a connection for each call in flight, and a request may wait
+// for an event.
 var endpointLimits = Limits{Connections: 4096}
 
 // Serve serves h on l until ctx ends. Then it waits at most grace for open requests.
@@ -249,10 +241,9 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, b Limits, grace 
 	return nil
 }
 
-// endingKey is the context key of what ending returns.
 type endingKey struct{}
 
-// ending returns a channel that is closed when the server of a request begins to end. Requests that only wait end then.
+// ending returns a channel that is closed when the server of a request begins to end, so that waiting requests end too.
 func ending(ctx context.Context) <-chan struct{} {
 	done, _ := ctx.Value(endingKey{}).(<-chan struct{})
 	return done
@@ -265,8 +256,7 @@ func (e EndpointError) Error() string {
 	return fmt.Sprintf("%q is not an endpoint: write unix:PATH or tcp:HOST:PORT,TOKENFILE", string(e))
 }
 
-// ParseEndpoint parses an endpoint on a command line: unix:PATH, or tcp:HOST:PORT with the file of its bearer token
-// after a comma. It fails with an [EndpointError] for any other text.
+// ParseEndpoint parses unix:PATH or tcp:HOST:PORT,TOKENFILE. It fails with an [EndpointError] for any other text.
 func ParseEndpoint(s string) (config.Endpoint, error) {
 	if path, ok := strings.CutPrefix(s, "unix:"); ok && path != "" {
 		return config.Endpoint{Unix: path}, nil
@@ -283,8 +273,8 @@ func ParseEndpoint(s string) (config.Endpoint, error) {
 	return config.Endpoint{TCP: address, TokenFile: file, Token: token}, nil
 }
 
-// LateHandler answers not_ready until it gets its handler. A process has to publish its keys before it can be
-// certified, and it needs the certificates before it can do its work.
+// LateHandler answers not_ready until it gets its handler. A process publishes its keys before they are certified, and
+// can work only afterwards.
 type LateHandler struct{ h atomic.Pointer[http.Handler] }
 
 // Set sets the handler.

@@ -15,20 +15,19 @@ import (
 )
 
 const (
-	// patience is the time of a request after which its connection can be closed for another one, if requests are
-	// bounded in time.
+	// patience is the age of a request at which its connection can be closed for another one, if requests are bounded.
 	patience = 5 * time.Second
 	// arrival is the time that a new connection has for its first header before it can be closed for another address.
 	arrival = time.Second
 )
 
 // boundedListener bounds the open connections, of each address and together. Silent connections must not keep others
-// out: a new connection replaces the oldest one that waits for its client, first those without a request, then those
-// whose request takes longer than patience. A connection whose request is being answered keeps its place.
+// out: a new connection replaces the oldest one without a request, or else the oldest whose request takes longer than
+// patience.
 //
 // An address that opens many connections must not cut those of others. So no connection is closed for another address
-// before its arrival is over. If the connections of an address are bounded, an address takes no place of an address
-// with fewer, and only an address without a connection waits for a place.
+// before its arrival is over. With a bound for each address, an address replaces no connection of an address with
+// fewer, and only an address without a connection waits for a place.
 type boundedListener struct {
 	net.Listener
 	limits Limits
@@ -47,7 +46,6 @@ func newBoundedListener(l net.Listener, limits Limits, log *zap.Logger) *bounded
 	return b
 }
 
-// boundedConn is a connection of a boundedListener.
 type boundedConn struct {
 	net.Conn
 	l        *boundedListener
@@ -71,8 +69,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// addressOf returns the address that a connection counts for: for IPv6 the /64 network, because one client has all of
-// it.
+// addressOf returns the address that a connection counts for: for IPv6 the /64 network, which is one client's.
 func addressOf(c net.Conn) netip.Addr {
 	tcp, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -86,7 +83,7 @@ func addressOf(c net.Conn) netip.Addr {
 	return addr
 }
 
-// admit gives a connection a place, and waits for one if necessary. It reports false if the connection gets none.
+// admit gives a connection a place, and waits for one if it may. It reports whether the connection got one.
 func (l *boundedListener) admit(c *boundedConn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,8 +121,8 @@ func (l *boundedListener) wake() {
 	l.changed.Broadcast()
 }
 
-// victim returns the connection to close for a new one from the given address, or nil. If only is set, it has that
-// address; else it belongs to the address with most connections. Called with mu held.
+// victim returns the connection to close for a new one from this address, or nil. If only is set, it has that address;
+// else it has the address with most connections. The caller holds mu.
 func (l *boundedListener) victim(from netip.Addr, only bool) *boundedConn {
 	now := time.Now()
 	var found *boundedConn
@@ -158,7 +155,7 @@ func (c *boundedConn) cut() {
 	under.Close()
 }
 
-// remove gives a connection's place back, once. It is called with mu held.
+// remove gives a connection's place back, once. The caller holds mu.
 func (l *boundedListener) remove(c *boundedConn) {
 	for i, o := range l.open {
 		if o == c {
@@ -189,7 +186,7 @@ func (c *boundedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// setHandling notes when a request of the connection begins, and with the zero time that it has ended.
+// setHandling notes when the connection's request began; zero when it has ended.
 func (c *boundedConn) setHandling(t time.Time) {
 	c.l.mu.Lock()
 	defer c.l.mu.Unlock()
@@ -210,7 +207,6 @@ func handling(next http.Handler) http.Handler {
 	})
 }
 
-// boundedOf returns the connection of a request that came through a boundedListener; else nil.
 func boundedOf(ctx context.Context) *boundedConn {
 	c, _ := ctx.Value(connKey{}).(*boundedConn)
 	return c

@@ -23,6 +23,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/flood"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // strangersLog is a log that counts the bytes of its lines.
@@ -30,18 +31,14 @@ func strangersLog(t *testing.T) (log *zap.Logger, size func() int64) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log")
 	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { f.Close() })
 	if log, err = NewLogger(config.Log{}, "trigger", f); err != nil {
 		t.Fatal(err)
 	}
 	return log, func() int64 {
 		info, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		return info.Size()
 	}
 }
@@ -52,9 +49,7 @@ func publicServer(t *testing.T, limits Limits, over *tls.Config, log *zap.Logger
 	release func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	_, port, _ = net.SplitHostPort(l.Addr().String())
 	if over != nil {
 		l = tls.NewListener(l, over)
@@ -85,9 +80,7 @@ func dial(t *testing.T, from, port string) net.Conn {
 	t.Helper()
 	d := net.Dialer{Timeout: time.Minute, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	c, err := d.Dial("tcp", net.JoinHostPort("127.0.0.1", port))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	t.Cleanup(func() { c.Close() })
 	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	return c
@@ -114,7 +107,6 @@ func ended(c net.Conn) error {
 	return nil
 }
 
-// TestSilentConnectionsGiveWay: silent connections keep no others out.
 func TestSilentConnectionsGiveWay(t *testing.T) {
 	secure := httptest.NewTLSServer(nil)
 	defer secure.Close()
@@ -144,17 +136,13 @@ func silentConnectionsGiveWay(t *testing.T, over *tls.Config) {
 		}
 	}
 	for _, c := range silent[:90] { // of the first address the oldest 90
-		if err := ended(c); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, ended(c))
 	}
 	if n := size(); n > 4*flood.Lines*500 {
 		t.Errorf("the log has %d bytes", n)
 	}
 }
 
-// TestConnectionsOfAnAddress: an address has its places and no more; its requests are answered, and others come in
-// beside them.
 func TestConnectionsOfAnAddress(t *testing.T) {
 	log, _ := strangersLog(t)
 	port, holding, release := publicServer(t, Limits{Connections: 5, PerAddress: 3}, nil, log)
@@ -190,15 +178,12 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 	}
 }
 
-// TestSlowRequestsGiveWay: a request that takes longer than requests do gives its place to a new connection.
 func TestSlowRequestsGiveWay(t *testing.T) { synctest.Test(t, slowRequestsGiveWay) }
 
 func slowRequestsGiveWay(t *testing.T) {
 	l := newBoundedListener(nil, Limits{Connections: 3, PerAddress: 2, Request: time.Hour}, zap.NewNop())
 	at := func(from string, handling time.Duration) *boundedConn {
-		one, other := net.Pipe()
-		t.Cleanup(func() { one.Close(); other.Close() })
-		c := &boundedConn{Conn: one, l: l, from: addressOf(fromAddress{one, from})}
+		c := connection(t, l, from)
 		if handling > 0 {
 			c.handling = time.Now().Add(-handling)
 		}
@@ -215,7 +200,7 @@ func slowRequestsGiveWay(t *testing.T) {
 		if !l.admit(c.next) {
 			t.Fatalf("%d: refused", i)
 		}
-		if _, err := c.victim.Conn.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
+		if !c.victim.isCut() {
 			t.Errorf("%d: the slow one is open still", i)
 		}
 	}
@@ -224,8 +209,6 @@ func slowRequestsGiveWay(t *testing.T) {
 	}
 }
 
-// TestNewConnectionsHaveTime: a connection whose header is still coming is closed for another address no sooner than
-// after its arrival.
 func TestNewConnectionsHaveTime(t *testing.T) {
 	for name, limits := range map[string]Limits{
 		"a public port": {Connections: 2, PerAddress: 2, Request: time.Hour},
@@ -253,8 +236,6 @@ func TestNewConnectionsHaveTime(t *testing.T) {
 	}
 }
 
-// TestAddressesWithManyConnections: where all places are in use, an address that has connections closes none of an
-// address that has fewer, and does not wait for a place.
 func TestAddressesWithManyConnections(t *testing.T) {
 	for name, c := range map[string]struct {
 		mine, others int
@@ -315,9 +296,8 @@ func connection(t *testing.T, l *boundedListener, from string) *boundedConn {
 
 func (c *boundedConn) isCut() bool { return errors.Is(c.SetDeadline(time.Time{}), io.ErrClosedPipe) }
 
-// TestBodiesThatDoNotCome floods a server with requests whose bodies never come, from a few addresses that use all
-// places and connect anew at once. Slow deliveries from another address are answered beside them. The time is that of a
-// bubble.
+// TestBodiesThatDoNotCome floods a server from a few addresses with requests whose bodies never come, and makes slow
+// deliveries from another address.
 func TestBodiesThatDoNotCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -406,7 +386,6 @@ type fromAddress struct {
 
 func (c fromAddress) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(c.from), Port: 1} }
 
-// TestAddressOf: of IPv6 one network counts as one address.
 func TestAddressOf(t *testing.T) {
 	for from, want := range map[string]string{"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1",
 		"2001:db8:1:2:3:4:5:6": "2001:db8:1:2::"} {
@@ -416,31 +395,23 @@ func TestAddressOf(t *testing.T) {
 	}
 }
 
-// TestEndpointOverTCP: callers without the token cannot take all places.
 func TestEndpointOverTCP(t *testing.T) {
 	l, err := Listen(config.Endpoint{TCP: "127.0.0.1:0"}, zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer l.Close()
 	if _, ok := l.(*boundedListener); !ok {
 		t.Errorf("%T has no bounds", l)
 	}
 }
 
-// TestListenerEnds: a listener that waits for a place ends with its server.
 func TestListenerEnds(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	l := newBoundedListener(inner, Limits{Connections: 1}, zap.NewNop())
 	port := fmt.Sprint(inner.Addr().(*net.TCPAddr).Port)
 	dial(t, "127.0.0.1", port)
 	c, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	defer c.Close()
 	c.(*boundedConn).setHandling(time.Now())
 	dial(t, "127.0.0.1", port)
@@ -452,26 +423,19 @@ func TestListenerEnds(t *testing.T) {
 	}
 }
 
-// TestSocketStrangers connects many times to a socket that does not admit this user: little of it is in the log.
 func TestSocketStrangers(t *testing.T) {
 	log, size := strangersLog(t)
 	path := filepath.Join(t.TempDir(), "socket")
 	inner, err := Listen(config.Endpoint{Unix: path, UIDs: []uint32{1}}, log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	inner.(*peerListener).allowed = nil // not even this one
 	done := make(chan struct{})
 	go func() { defer close(done); _, _ = inner.Accept() }()
 	for range 2000 {
 		c, err := net.Dial("unix", path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		_ = c.SetDeadline(time.Now().Add(time.Minute))
-		if err := ended(c); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, ended(c))
 		c.Close()
 	}
 	inner.Close()
@@ -481,7 +445,6 @@ func TestSocketStrangers(t *testing.T) {
 	}
 }
 
-// TestLinesOfStrangersAreCounted: what is left out of the log is counted in it.
 func TestLinesOfStrangersAreCounted(t *testing.T) {
 	core, logs := observer.New(zapcore.InfoLevel)
 	l := newBoundedListener(nil, Limits{Connections: 1, PerAddress: 1}, zap.New(core))

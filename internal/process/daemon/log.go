@@ -17,21 +17,19 @@ import (
 const (
 	// logLinger bounds the wait of a line that can wait.
 	logLinger = 5 * time.Millisecond
-	// logTogether bounds the size of one write. The kernel writes this much to a pipe as a whole, even if other
-	// processes write to the same pipe (pipe(7)).
+	// logTogether bounds one write. The kernel writes this much to a shared pipe as a whole (pipe(7)).
 	logTogether = 4096
 )
 
-// NewLogger makes a logger that writes JSON lines to w, with the name of the process in each. It samples nothing,
-// because the record of calls must have no gaps. Lines that strangers cause go through [flood.Logger] where they are
-// written.
+// NewLogger makes a logger that writes JSON lines with the name of the process to w. It samples nothing, because the
+// record of calls must have no gaps; lines that strangers cause go through [flood.Logger].
 func NewLogger(c config.Log, process string, w io.Writer) (*zap.Logger, error) {
 	log, _, err := NewLoggers(c, process, w)
 	return log, err
 }
 
-// NewLoggers is NewLogger with a second logger for lines that can wait. They wait at most logLinger, so that one write
-// holds several; a crash loses the lines that wait. The order of lines is kept. Sync writes all lines.
+// NewLoggers also makes a logger for lines that can wait, at most logLinger, so that one write holds several. A crash
+// loses waiting lines. The order of lines is kept.
 func NewLoggers(c config.Log, process string, w io.Writer) (log, later *zap.Logger, err error) {
 	level := zapcore.InfoLevel
 	if c.Level != "" {
@@ -49,7 +47,7 @@ func NewLoggers(c config.Log, process string, w io.Writer) (log, later *zap.Logg
 	return logger(to), logger(deferredWriter{to}), nil
 }
 
-// lineWriter writes whole lines in the order in which they arrive. It is safe for concurrent use.
+// lineWriter writes whole lines in their order. Unlike [zapcore.BufferedWriteSyncer] it goes on after an error.
 type lineWriter struct {
 	mu    sync.Mutex
 	w     io.Writer
@@ -78,7 +76,7 @@ func (l *lineWriter) Sync() error {
 	return l.flush()
 }
 
-// keep appends a line to those that wait. If there is no room for the line, keep first writes those.
+// keep lets a line wait. If there is no room for it, keep first writes the waiting lines.
 func (l *lineWriter) keep(line []byte) (err error) {
 	if len(l.kept)+len(line) > logTogether {
 		err = l.flush()
@@ -96,7 +94,6 @@ func (l *lineWriter) flush() error {
 	return err
 }
 
-// deferredWriter is a writer for lines that can wait.
 type deferredWriter struct{ *lineWriter }
 
 // Write takes a line, which is written within logLinger.

@@ -62,8 +62,6 @@ func TestLogSteersNoTerminal(t *testing.T) {
 	}
 }
 
-// TestLogLater: a line that can wait does for 5 ms, or until another line is written, which never overtakes it; and no
-// more are written at once than a pipe takes as a whole.
 func TestLogLater(t *testing.T) {
 	long := strings.Repeat("x", 1500)
 	for _, tt := range []struct {
@@ -105,9 +103,7 @@ func TestLogLater(t *testing.T) {
 				time.Sleep(time.Second) // of the test's own clock
 				var w writes
 				log, later, err := NewLoggers(config.Log{}, "serve", &w)
-				if err != nil {
-					t.Fatal(err)
-				}
+				check.Must(t, err)
 				tt.do(log, later)
 				synctest.Wait()
 				if got := w.String(); got != fmt.Sprintf("%q", tt.want) {

@@ -10,8 +10,8 @@ import (
 	"github.com/actionproof/mediator/internal/keystore"
 )
 
-// stateCollector makes the metrics about trust, keys and Vault from the process's own state: a scrape leaves no line in
-// a custody's audit log. Times are in Unix seconds.
+// stateCollector makes the metrics about trust, keys and Vault from the process's state, so a scrape leaves no line in a
+// custody's audit log. Times are in Unix seconds.
 type stateCollector struct{ p *Process }
 
 var (
@@ -45,15 +45,8 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)
 }
 
-// Describe implements [prometheus.Collector].
-func (s stateCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		certificateUntil, lastCertified, revocationsUntil, deploymentUntil, bundleInfo, bundleFull, signingVersion,
-		signingMade, keyVersions, vaultUntil, vaultReachable, vaultTokenUntil,
-	} {
-		ch <- d
-	}
-}
+// Describe describes nothing, because most metrics are missing at the start.
+func (stateCollector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements [prometheus.Collector].
 func (s stateCollector) Collect(ch chan<- prometheus.Metric) {
@@ -89,14 +82,13 @@ func (s stateCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// trust collects what the bundle says.
 func (s stateCollector) trust(gauge func(*prometheus.Desc, float64, ...string),
 	at func(*prometheus.Desc, time.Time, ...string)) {
-	verifying := s.p.Trust.inForce()
+	verifying := s.p.Trust.current()
 	maxAge := time.Duration(0)
 	if verifying != nil {
 		gauge(deploymentUntil, float64(verifying.until.Load()))
-		gauge(bundleInfo, 1, "verify", verifying.inForce.Load().hash)
+		gauge(bundleInfo, 1, "verify", verifying.bundle.Load().hash)
 		maxAge = verifying.Strict.Signers.MaxAge
 	}
 	f := s.p.certificates.Load()

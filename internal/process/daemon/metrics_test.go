@@ -18,11 +18,11 @@ import (
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// TestMetricsOfTrust holds the metrics against a deployment with a revocation list, before and after the bundle
-// changes.
 func TestMetricsOfTrust(t *testing.T) {
 	now := time.Now().Truncate(time.Second)
 	k := gatetest.NewAt(t, now)
@@ -30,15 +30,11 @@ func TestMetricsOfTrust(t *testing.T) {
 	f := k.Files(t, t.TempDir())
 	c := config.Trust{Registry: f.Registry, Auditor: f.Auditor, Bundle: f.Bundle}
 	p, err := daemon.New(zap.NewNop(), config.Custody{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	values := func() map[string]float64 {
 		t.Helper()
 		families, err := p.Metrics.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		out := make(map[string]float64)
 		for _, family := range families {
 			for _, m := range family.Metric {
@@ -62,13 +58,9 @@ func TestMetricsOfTrust(t *testing.T) {
 	if len(values()) < 5 || values()["mediator_last_certification_seconds"] != 0 {
 		t.Errorf("before there is trust: %v", values())
 	}
-	if err := p.WaitForRoots(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, p.WaitForRoots(t.Context(), c))
 	s, err := p.WaitForTrust(t.Context(), c, k.Strict)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	p.Trust.Add(s)
 	if _, err := p.WaitForCertificates(t.Context(), c); err != nil {
 		t.Fatal(err)
@@ -88,65 +80,58 @@ func TestMetricsOfTrust(t *testing.T) {
 	}
 }
 
-// TestReadyzSaysWhatItWaitsFor asks a process that has no manifest yet.
+func readyz(h http.Handler) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+	return w
+}
+
 func TestReadyzSaysWhatItWaitsFor(t *testing.T) {
 	p, err := daemon.New(zap.NewNop(), config.Custody{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	mux := p.Mux()
-	readyz := func() string {
-		w := httptest.NewRecorder()
-		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
-		if w.Code != http.StatusServiceUnavailable {
-			t.Errorf("got %d", w.Code)
-		}
-		return w.Body.String()
-	}
 	await := func(text string) {
 		t.Helper()
-		for end := time.Now().Add(time.Minute); !strings.Contains(readyz(), text); time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("it says %s, and not %q", readyz(), text)
+		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+			w := readyz(mux)
+			switch {
+			case w.Code != http.StatusServiceUnavailable:
+				t.Fatalf("got %d", w.Code)
+			case strings.Contains(w.Body.String(), text):
+				return
+			case time.Now().After(end):
+				t.Fatalf("it says %s, and not %q", w.Body, text)
 			}
 		}
 	}
 	await("it is starting or ending")
 	path := filepath.Join(t.TempDir(), "manifest.yaml")
+	plan := func(path string) daemon.Plan {
+		return daemon.Plan{Manifest: path, CheckManifest: func(*policy.Strict) error { return nil }}
+	}
 	ended := make(chan error, 1)
 	go func() {
-		_, _, err := p.WaitForManifest(t.Context(), path)
+		_, _, err := p.WaitForManifest(t.Context(), plan(path))
 		ended <- err
 	}()
 	await("it waits for the manifest (")
 	await(path)
 	raw, err := os.ReadFile("../../../configs/manifest.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path+".new", raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
+	check.Must(t, os.WriteFile(path+".new", raw, 0o600))
+	check.Must(t, os.Rename(path+".new", path))
+	check.Must(t, <-ended)
 	await("it is starting or ending")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := p.WaitForManifest(ctx, path+".absent"); err == nil {
+	if _, _, err := p.WaitForManifest(ctx, plan(path+".absent")); err == nil {
 		t.Error("it found a manifest that is not there")
 	}
 }
 
-// TestReadyzSaysWhatCallersMeet: a ready process checks only for callers, once for concurrent ones.
 func TestReadyzSaysWhatCallersMeet(t *testing.T) {
 	p, err := daemon.New(zap.NewNop(), config.Custody{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	p.Reloader.Start(daemon.ConfigStatus{}, nil)
 	p.Ready.Store(true)
 	var asked atomic.Int32
@@ -159,15 +144,10 @@ func TestReadyzSaysWhatCallersMeet(t *testing.T) {
 		}
 		return nil
 	})
-	readyz := func() *httptest.ResponseRecorder {
-		w := httptest.NewRecorder()
-		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
-		return w
-	}
 	var all sync.WaitGroup
 	for range 100 {
 		all.Go(func() {
-			if w := readyz(); w.Code != http.StatusServiceUnavailable ||
+			if w := readyz(mux); w.Code != http.StatusServiceUnavailable ||
 				!strings.Contains(w.Body.String(), "a key can be exported (deployment_contradicted)") {
 				t.Errorf("got %d %s", w.Code, w.Body)
 			}
@@ -178,7 +158,7 @@ func TestReadyzSaysWhatCallersMeet(t *testing.T) {
 		t.Errorf("100 callers made the process check %d times", n)
 	}
 	meets.Store(nil)
-	for end := time.Now().Add(time.Minute); readyz().Code != http.StatusOK; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); readyz(mux).Code != http.StatusOK; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("it is mended, and not ready")
 		}

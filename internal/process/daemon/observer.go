@@ -15,22 +15,17 @@ import (
 	"github.com/actionproof/mediator/look"
 )
 
-// Observer observes what one process can see of its deployment: at its start and on request.
+// Observer makes a process's observations of its own deployment.
 type Observer struct {
-	Agent      config.Agent
-	Roles      []Role
-	Paths      []observe.Path     // the agent must not change them, nor read secret ones
-	FromConfig []look.Observation // observations that follow from the configuration
-	// Extra, if set, makes observations that only one of the processes can make.
-	Extra func(ctx context.Context, maxAge time.Duration) []look.Observation
+	Plan  Plan
+	Roles []Role
+	Paths []observe.Path // the agent must not change them, nor read secret ones
 }
 
-// lookTimeout bounds the observations that Observe makes.
 const lookTimeout = 2 * time.Second
 
-// Observe makes each observation once. It observes all keys at the same time, so a custody that does not answer costs
-// one timeout. What a custody said of a key at most maxAge ago counts, because each question leaves lines in the
-// custody's audit log.
+// Observe makes each observation once, those of all keys at the same time. A custody's answer counts for maxAge, because
+// each question leaves lines in its audit log.
 func (o *Observer) Observe(ctx context.Context, maxAge time.Duration) []look.Observation {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -41,8 +36,8 @@ func (o *Observer) Observe(ctx context.Context, maxAge time.Duration) []look.Obs
 	for i, r := range o.Roles {
 		wait.Go(func() { ofKeys[i] = r.Key.Observe(ctx, maxAge) })
 	}
-	if o.Extra != nil {
-		wait.Go(func() { all = o.Extra(ctx, maxAge) })
+	if o.Plan.Extra != nil {
+		wait.Go(func() { all = o.Plan.Extra(ctx, maxAge) })
 	}
 	wait.Wait()
 	for i, r := range o.Roles {
@@ -50,18 +45,17 @@ func (o *Observer) Observe(ctx context.Context, maxAge time.Duration) []look.Obs
 			all = append(all, l.For(r.Purpose))
 		}
 	}
-	return slices.Concat(all, ofAgent, o.FromConfig)
+	return slices.Concat(all, ofAgent, o.Plan.Shown)
 }
 
 // ofAgent observes which of the process's files the agent can reach, and whether the agent can reach the process.
 func (o *Observer) ofAgent() (all []look.Observation) {
-	if o.Agent.UID == nil {
+	a := o.Plan.Agent
+	if a.UID == nil {
 		return nil
 	}
-	// mediator run gives the agent the group with its user's number.
-	agent := observe.Agent{UID: *o.Agent.UID, GIDs: append(slices.Clone(o.Agent.GIDs), *o.Agent.UID)}
-	// A user whom the deployment does not know may be the agent's for one run.
-	users := []observe.Agent{agent, observe.Anyone()}
+	agent := observe.Agent{UID: *a.UID, GIDs: append(slices.Clone(a.GIDs), *a.UID)} // and the group of mediator run
+	users := []observe.Agent{agent, observe.Anyone()}                               // a run may have its own user
 	process, reached := agent.Process(uint32(os.Geteuid())), observe.LookAtFiles(users, o.Paths...)
 	for _, r := range o.Roles {
 		all = append(all, process.For(r.Purpose), reached.For(r.Purpose))
@@ -69,11 +63,9 @@ func (o *Observer) ofAgent() (all []look.Observation) {
 	return all
 }
 
-// CheckStart makes each observation once for a process that is about to start. It refuses the start if one of them
-// contradicts a control.
+// CheckStart makes each observation once, and refuses the start if one contradicts a control.
 func (o *Observer) CheckStart(ctx context.Context) error { return holds(o.Observe(ctx, 0)) }
 
-// holds refuses a start if an observation contradicts a control.
 func holds(all []look.Observation) error {
 	for _, l := range all {
 		if l.Result == look.Contradicts {
@@ -84,7 +76,7 @@ func holds(all []look.Observation) error {
 }
 
 // observations answers GET /v1/looks with the observations of this process, and GET /v1/layers with its confinement.
-// The parameter maxAge bounds the age of observations of a custody; without it all are made now.
+// Without the parameter maxAge, all observations are made now.
 func (p *Process) observations(mux *http.ServeMux) {
 	mux.HandleFunc("GET /v1/looks", func(w http.ResponseWriter, r *http.Request) {
 		maxAge, _ := time.ParseDuration(r.URL.Query().Get("maxAge")) // 0 if it is none

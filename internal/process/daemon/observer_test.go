@@ -13,34 +13,27 @@ import (
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // TestFilesAreLookedAtForEveryUser: a run may have a user of its own, whom no file names.
 func TestFilesAreLookedAtForEveryUser(t *testing.T) {
 	dir := t.TempDir()
 	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
-		if err := os.Chmod(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.Chmod(d, 0o755))
 	}
 	file, agent, group := filepath.Join(dir, "f"), uint32(os.Getuid()+4242), uint32(os.Getgid())
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.WriteFile(file, nil, 0o600))
 	key, err := custody.NewMemory("k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	for mode, want := range map[os.FileMode]string{
 		0o600: "",
 		0o640: "the agent's user",
 		0o604: "a user who owns nothing and is in no group can read " + file,
 	} {
-		if err := os.Chmod(file, mode); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.Chmod(file, mode))
 		o := daemon.Observer{
-			Agent: config.Agent{UID: &agent, GIDs: []uint32{group}},
+			Plan:  daemon.Plan{Process: config.Process{Agent: config.Agent{UID: &agent, GIDs: []uint32{group}}}},
 			Roles: []daemon.Role{{Purpose: "p", Key: signer.NewRotation(key, 0, time.Now)}},
 			Paths: daemon.SecretPaths(file),
 		}

@@ -18,17 +18,15 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// Plan lists everything that a process takes from one configuration. Confinement leaves it nothing else.
+// Plan lists what a process uses under one configuration. Confinement leaves it nothing else.
 type Plan struct {
 	File config.File
 	config.Process
 
-	// Manifest is the path of the deployment manifest; it is empty for a process that reads none. CheckManifest refuses a
-	// manifest under which callers would be refused.
-	Manifest      string
-	CheckManifest func(*policy.Strict) error
-	Environment   string // the hash of a sidecar's environment
-	Policy        string // the hash of a control plane's rules
+	Manifest      string                     // path of the deployment manifest; empty for a process that reads none
+	CheckManifest func(*policy.Strict) error // refuses a manifest under which callers would be refused
+	Environment   string                     // the hash of a sidecar's environment
+	Policy        string                     // the hash of a control plane's rules
 
 	Key         string          // of the endpoint: internal or admin
 	Endpoint    config.Endpoint // for sidecars or operators
@@ -44,7 +42,7 @@ type Plan struct {
 	Connect []string // further ports, addresses or URLs
 
 	Shown []look.Observation // observations that follow from the configuration
-	// Extra, if set, makes observations that only one of the processes can make.
+	// Extra makes observations that only this process can make; nil for none.
 	Extra func(ctx context.Context, maxAge time.Duration) []look.Observation
 }
 
@@ -59,11 +57,8 @@ func (p Plan) Observer(roles []Role) *Observer {
 		[]string{p.File.Path, p.Manifest, p.Trust.Registry, p.Trust.Auditor, p.Trust.Bundle})
 	slices.Sort(secret)
 	slices.Sort(public)
-	return &Observer{
-		Agent: p.Agent, Roles: roles, FromConfig: p.Shown, Extra: p.Extra,
-		Paths: slices.Concat(SecretPaths(slices.Compact(secret)...), PublicPaths(slices.Compact(public)...),
-			SocketPath(p.Endpoint)),
-	}
+	return &Observer{p, roles, slices.Concat(
+		SecretPaths(slices.Compact(secret)...), PublicPaths(slices.Compact(public)...), SocketPath(p.Endpoint))}
 }
 
 // DNS is the port on which names are resolved over TCP.
@@ -91,8 +86,8 @@ func PlaceOf(key string, e config.Endpoint) Place {
 	return Place{Key: key, Address: e.TCP, Unix: e.Unix}
 }
 
-// CheckPlaces refuses a start that could not listen where the file says (listen_failed), before the process has done or
-// logged anything. It opens each address and closes it again.
+// CheckPlaces refuses a start that could not listen as the file says (listen_failed). It opens each address and closes
+// it again.
 func CheckPlaces(file string, places ...Place) error {
 	for _, p := range places {
 		if err := p.check(); err != nil {

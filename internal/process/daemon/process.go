@@ -1,20 +1,20 @@
-// Package daemon holds what the sidecar, the trigger service, the control plane and the node have in common as
-// processes.
+// Package daemon has the common parts of the processes: sidecar, trigger service, control plane and node.
 //
 //	process.go       the parts of each process
 //	run.go           the order in which it starts, reloads and ends
-//	plan.go          what it takes from its configuration
-//	endpoint.go      where other processes reach it, and which users it admits
-//	listener.go      how many connections strangers may hold
-//	tls.go           the TLS certificate of a listener, and how a new one is taken over
-//	roles.go         its signing roles, and what the key registry reads of them
-//	certificates.go  which versions of its keys sign
-//	trust.go         which keys and certificates it trusts, by the trust bundle
-//	observer.go      what it observes of its own deployment
-//	confinement.go   what it takes from itself before it serves
+//	plan.go          the files and addresses that it takes from its configuration
+//	endpoint.go      the endpoint for other processes and operators, and the users that it admits
+//	descriptor.go    descriptors that come with requests
+//	listener.go      bounds on the connections of strangers
+//	tls.go           the TLS certificate of a listener
+//	roles.go         its signing roles, and what the key registry reads about them
+//	certificates.go  the versions of its keys that sign
+//	trust.go         the trust bundle
+//	observer.go      its observations of its own deployment
+//	confinement.go   the rights that it gives up before it serves
 //	reload.go        how it takes over a changed configuration
-//	ready.go         what its callers would meet now
-//	metrics.go       what its metrics say of trust, keys and Vault
+//	ready.go         whether its callers would be refused now
+//	metrics.go       metrics about trust, keys and Vault
 //	log.go           its log
 package daemon
 
@@ -48,9 +48,7 @@ type Process struct {
 	Roots    []evidence.Root          // nil until WaitForRoots
 	Observer atomic.Pointer[Observer] // of the current configuration
 	Confined *confine.Confined        // nil until Confine
-	// Trust follows the bundle for what this process verifies. The trigger service and the node verify nothing by it, and
-	// add nothing.
-	Trust TrustFollowers
+	Trust    TrustFollowers           // empty in the trigger service and the node, which verify nothing by the bundle
 
 	Address net.Addr    // of the endpoint; nil until it is open
 	Ready   atomic.Bool // the process does its work
@@ -62,22 +60,16 @@ type Process struct {
 // New opens the custody of a process, and makes SIGHUP reload the process. The caller closes the Keys.
 func New(log *zap.Logger, c config.Custody) (*Process, error) {
 	p := &Process{Log: log, Metrics: NewMetrics()}
-	var err error
-	if p.Reloader, err = NewReloader(log, p.Metrics); err != nil {
-		return nil, err
-	}
-	if err = p.Metrics.Register(stateCollector{p}); err != nil {
-		return nil, err
-	}
+	p.Reloader = NewReloader(log, p.Metrics)
+	p.Metrics.MustRegister(stateCollector{p})
 	p.Reloader.OnHangup()
-	if p.Keys, err = keystore.Open(c, log); err != nil {
-		return nil, err
-	}
-	return p, nil
+	var err error
+	p.Keys, err = keystore.Open(c, log)
+	return p, err
 }
 
-// Mux answers what operators ask every process: its public keys, its observations, its confinement, metrics, health,
-// and a reload. checks say what its callers would meet once the process is ready.
+// Mux answers operators' requests to any process: public keys, observations, confinement, metrics, health and reload.
+// checks say why the callers of a ready process would be refused.
 func (p *Process) Mux(checks ...Check) *http.ServeMux {
 	meets := &probe{checks: append([]Check{p.signs, p.judges}, checks...)}
 	mux := http.NewServeMux()
@@ -93,14 +85,13 @@ func (p *Process) Mux(checks ...Check) *http.ServeMux {
 	return mux
 }
 
-// ReadSecrets is for services that log in for nothing but keys.
+// Open, ReadSecrets and Close are for services that need none.
+func (p *Process) Open(context.Context) error        { return nil }
 func (p *Process) ReadSecrets(context.Context) error { return nil }
+func (p *Process) Close()                            {}
 
-// Close is for services that open nothing.
-func (p *Process) Close() {}
-
-// NewMetrics makes a registry with the metrics of every process: goroutines, memory, descriptors, and the heap that the
-// last garbage collection left (go_gc_heap_live_bytes), which shows growth without garbage.
+// NewMetrics makes a registry with the metrics of every process. go_gc_heap_live_bytes, the heap after the last garbage
+// collection, shows a leak best.
 func NewMetrics() *prometheus.Registry {
 	live := collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/gc/heap/live:bytes$`)}
 	r := prometheus.NewRegistry()
@@ -109,8 +100,8 @@ func NewMetrics() *prometheus.Registry {
 	return r
 }
 
-// CheckBound refuses a fresh configuration whose bound keys differ from the running one. The content of a file can be
-// bound too. trust is the trust of the fresh configuration.
+// CheckBound refuses a fresh configuration that needs a restart: other bound keys, or other content of their files.
+// trust is the trust of the fresh configuration.
 func (p *Process) CheckBound(running, fresh any, trust config.Trust) error {
 	keys := config.ChangedBoundKeys(running, fresh)
 	others, err := p.changedRoots(trust)

@@ -82,7 +82,7 @@ func (p *Process) vaultAway() string {
 
 // judges checks that the current trust is within its times: otherwise it believes no artifact.
 func (p *Process) judges(context.Context) error {
-	trust := p.Trust.inForce()
+	trust := p.Trust.current()
 	if trust == nil {
 		return nil
 	}

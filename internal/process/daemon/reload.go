@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/internal/problem"
@@ -49,54 +50,49 @@ func (c ConfigStatus) String() string {
 	return s
 }
 
-// reloadTimeout bounds a reload.
 const reloadTimeout = 30 * time.Second
 
 // Reloader makes a process apply its changed configuration, on SIGHUP and on POST /v1/reload: all of it or nothing.
-// After a refusal, only the status differs.
 type Reloader struct {
 	log     *zap.Logger
 	hangups chan os.Signal
 
 	mu   sync.Mutex                                      // held during a reload, so that one follows the other
-	take func(ctx context.Context) (ConfigStatus, error) // nil until Begin
+	take func(ctx context.Context) (ConfigStatus, error) // nil until Start
 
-	inForce atomic.Pointer[ConfigStatus]
+	current atomic.Pointer[ConfigStatus]
 	results *prometheus.CounterVec
 	refused prometheus.Gauge
 	taken   prometheus.Gauge
 }
 
-// NewReloader makes the reloader of a process. It refuses to reload until Begin.
-func NewReloader(log *zap.Logger, registry prometheus.Registerer) (*Reloader, error) {
+// NewReloader makes the reloader of a process. It refuses to reload until Start.
+func NewReloader(log *zap.Logger, registry prometheus.Registerer) *Reloader {
+	with := promauto.With(registry)
 	r := &Reloader{
 		log: log, hangups: make(chan os.Signal, 1),
-		results: prometheus.NewCounterVec(
-			prometheus.CounterOpts{Name: "mediator_reloads_total",
-				Help: "Reloads of the configuration by result: taken or refused."}, []string{"result"}),
-		refused: prometheus.NewGauge(
-			prometheus.GaugeOpts{Name: "mediator_reload_refused",
-				Help: "1 if the last reload was refused, so that an older configuration applies; else 0."}),
-		taken: prometheus.NewGauge(
-			prometheus.GaugeOpts{Name: "mediator_configuration_seconds",
-				Help: "When the process took over its configuration, in Unix seconds."}),
+		results: with.NewCounterVec(prometheus.CounterOpts{
+			Name: "mediator_reloads_total", Help: "Reloads of the configuration by result: taken or refused.",
+		}, []string{"result"}),
+		refused: with.NewGauge(prometheus.GaugeOpts{
+			Name: "mediator_reload_refused",
+			Help: "1 if the last reload was refused, so that an older configuration applies; else 0.",
+		}),
+		taken: with.NewGauge(prometheus.GaugeOpts{
+			Name: "mediator_configuration_seconds",
+			Help: "When the process took over its configuration, in Unix seconds.",
+		}),
 	}
 	for _, result := range []string{"taken", "refused"} {
 		r.results.WithLabelValues(result)
 	}
-	for _, c := range []prometheus.Collector{r.results, r.refused, r.taken} {
-		if err := registry.Register(c); err != nil {
-			return nil, err
-		}
-	}
-	return r, nil
+	return r
 }
 
-// OnHangup makes SIGHUP reload this process instead of ending it. Watch does the reload.
+// OnHangup makes SIGHUP reload this process, in Watch, instead of ending it.
 func (r *Reloader) OnHangup() { signal.Notify(r.hangups, syscall.SIGHUP) }
 
-// Start sets the status of the first configuration and the function that takes over the next one. take applies a
-// configuration as a whole, or fails and changes nothing.
+// Start sets the status of the first configuration, and the function that takes over the next one or changes nothing.
 func (r *Reloader) Start(first ConfigStatus, take func(context.Context) (ConfigStatus, error)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,7 +102,7 @@ func (r *Reloader) Start(first ConfigStatus, take func(context.Context) (ConfigS
 
 func (r *Reloader) put(c ConfigStatus) {
 	c.Since = time.Now().UTC()
-	r.inForce.Store(&c)
+	r.current.Store(&c)
 	r.taken.Set(float64(c.Since.Unix()))
 	r.refused.Set(0)
 }
@@ -143,7 +139,7 @@ func (r *Reloader) Reload(ctx context.Context) (ConfigStatus, error) {
 	r.results.WithLabelValues("taken").Inc()
 	r.log.Info("reloaded", zap.String("configuration", c.Configuration), zap.String("environment", c.Environment),
 		zap.String("manifest", c.Manifest), zap.String("policy", c.Policy))
-	return *r.inForce.Load(), nil
+	return *r.current.Load(), nil
 }
 
 // refuse notes a refusal in every place where an operator may look for it.
@@ -153,28 +149,25 @@ func (r *Reloader) refuse(err error) error {
 		err = refusal.New("reload_refused", "the previous configuration stays: %w%s", err, CodeOf(err))
 	}
 	d := problem.DetailsOf(err)
-	still := *r.inForce.Load()
+	still := *r.current.Load()
 	still.Refused = &RefusedReload{At: time.Now().UTC(), Code: d.Code, Detail: d.Detail}
-	r.inForce.Store(&still)
+	r.current.Store(&still)
 	r.refused.Set(1)
 	r.results.WithLabelValues("refused").Inc()
 	r.log.Error("not reloaded: the previous configuration stays", zap.String("code", d.Code), zap.Error(err))
 	return err
 }
 
-// restartRequired refuses a configuration that differs in keys that are bound to the process.
 func restartRequired(keys []string) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	return refusal.New("restart_required",
-		"the previous configuration stays: only a restart applies a change of %s",
+	return refusal.New("restart_required", "the previous configuration stays: only a restart applies a change of %s",
 		strings.Join(keys, ", "))
 }
 
-// mayReload reports whether a request comes from root or from the user of this process. Over TCP it may come from any
-// client, because the token has been checked. A client whose user is unknown is refused: its uid reads as 0, which is
-// root.
+// mayReload reports whether a request comes from root or from the user of this process. Over TCP, where the token has
+// been checked, any client may reload. A client whose user is unknown is refused: its uid reads as 0, which is root.
 func mayReload(r *http.Request) bool {
 	c, known := r.Context().Value(connKey{}).(net.Conn)
 	if !known {
@@ -203,13 +196,13 @@ func (r *Reloader) Handle(mux *http.ServeMux, ready Check) {
 	})
 	mux.HandleFunc("GET /startupz", func(w http.ResponseWriter, req *http.Request) {
 		var err error
-		if r.inForce.Load() == nil {
+		if r.current.Load() == nil {
 			err = cmp.Or(ready(req.Context()), error(errStarting))
 		}
 		wire.Write(w, map[string]bool{"started": true}, err)
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, req *http.Request) {
-		c := r.inForce.Load()
+		c := r.current.Load()
 		err := ready(req.Context())
 		if err == nil && c == nil {
 			err = errStarting
@@ -228,8 +221,7 @@ func (r *Reloader) Handle(mux *http.ServeMux, ready Check) {
 // errStarting is the state of a process that is not ready and waits for nothing.
 var errStarting = refusal.New("not_ready", "the process is not ready: it is starting or ending")
 
-// CodeOf returns the stable code of an error in parentheses, to be put after its sentence. It returns nothing for an
-// error without a code.
+// CodeOf returns the code of an error in parentheses, to follow its sentence, or nothing if it has no code.
 func CodeOf(err error) string {
 	var coded interface{ Code() string }
 	if errors.As(err, &coded) {

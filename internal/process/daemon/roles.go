@@ -53,8 +53,7 @@ func (d RoleDocument) KeyName() string {
 	}
 }
 
-// UnreadKey says why a process cannot list the versions of a role's key: the key is unfit, or its custody does not
-// answer.
+// UnreadKey says why a process cannot list the versions of a role's key.
 type UnreadKey struct {
 	Name    string `json:"name"`
 	Code    string `json:"code"`
@@ -83,8 +82,8 @@ func (p *Process) AddRole(purpose string, k config.SigningKey) (*signer.Rotation
 	return key, nil
 }
 
-// OpenKeys opens the keys of all roles and makes each observation once. It is the last step before the process listens:
-// a login uses up a wrapped secret id, so everything that can refuse the start without a login comes first.
+// OpenKeys opens the keys of all roles and makes each observation once. It is the last step before the process listens,
+// because a login uses up a wrapped secret id.
 func (p *Process) OpenKeys(ctx context.Context) error {
 	if err := p.Keys.Open(ctx); err != nil {
 		return err
@@ -125,12 +124,12 @@ type RolesState struct {
 	State string `json:"state"`
 }
 
-// RolesWait bounds a request that waits for another state, and rolesPoll is how often the process looks for one
-// meanwhile: a custody does not say when it makes a version.
+// RolesWait bounds a request that waits for another state. rolesPoll is the pause between checks: a custody does not
+// report new versions.
 const RolesWait, rolesPoll = 5 * time.Second, 250 * time.Millisecond
 
-// nextState waits until the roles are in another state than known, until ctx or the process ends, or for RolesWait. It
-// returns the state that they are in then.
+// nextState waits until the state of the roles is not known, until ctx or the process ends, or for RolesWait. It returns
+// the state.
 func (p *Process) nextState(ctx context.Context, known string) (RolesState, error) {
 	wait := time.NewTimer(RolesWait)
 	defer wait.Stop()
@@ -159,7 +158,7 @@ func (p *Process) nextState(ctx context.Context, known string) (RolesState, erro
 }
 
 // rolesHandler answers with public keys: GET /v1/roles for the key registry, and GET /v1/jwks as a JWK Set (RFC 7517).
-// GET /v1/roles/state waits until /v1/roles has another state than the parameter unlike.
+// GET /v1/roles/state waits for another state of /v1/roles than the parameter unlike.
 func (p *Process) rolesHandler(mux *http.ServeMux) {
 	roles := p.Roles
 	mux.HandleFunc("GET /v1/roles", func(w http.ResponseWriter, r *http.Request) {
@@ -179,8 +178,7 @@ func (p *Process) rolesHandler(mux *http.ServeMux) {
 	})
 }
 
-// CheckAllowed refuses a manifest that does not allow what this process's roles sign: their issuers, audience and
-// keys.
+// CheckAllowed refuses a manifest that does not allow the issuers, audience and keys of this process's roles.
 func (p *Process) CheckAllowed(strict *policy.Strict, audience string) error {
 	for _, r := range p.Roles {
 		want := strict.Expected(r.Purpose)

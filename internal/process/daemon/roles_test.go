@@ -15,14 +15,10 @@ import (
 	"github.com/actionproof/mediator/internal/process/daemon"
 )
 
-// TestNextState waits for a new version of a key.
 func TestNextState(t *testing.T) {
 	t.Parallel()
 	p := &daemon.Process{Log: zap.NewNop(), Metrics: daemon.NewMetrics(), Keys: new(rotated)}
-	var err error
-	if p.Reloader, err = daemon.NewReloader(p.Log, p.Metrics); err != nil {
-		t.Fatal(err)
-	}
+	p.Reloader = daemon.NewReloader(p.Log, p.Metrics)
 	if _, err := p.AddRole("runtime_attestation", config.SigningKey{Key: "key", Issuer: "issuer"}); err != nil {
 		t.Fatal(err)
 	}

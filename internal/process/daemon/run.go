@@ -11,14 +11,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/policy"
 )
 
 // A Service is the part of a process that differs from the other three. [Run] calls its methods in this order. A
-// service embeds its *Process, which has empty ReadSecrets and Close methods.
+// service embeds its *Process, which has empty Open, ReadSecrets and Close methods.
 type Service[C any] interface {
-	// Plan returns what the process takes from a configuration: the one that it starts with, and the one of each reload.
+	// Plan plans a configuration: the first one, and the one of each reload.
 	Plan(c *C) (Plan, error)
 	// Roles keeps the process, and makes the signers of its roles. Their keys sign nothing yet.
 	Roles(p *Process) error
@@ -28,15 +27,15 @@ type Service[C any] interface {
 	ReadSecrets(ctx context.Context) error
 	// Begin returns the handler of the endpoint, and starts the work that needs no certificates. All keys are open.
 	Begin(ctx context.Context, group *errgroup.Group) (http.Handler, error)
-	// Serve starts the work of the process, which is ready then.
+	// Serve starts the other work. Then the process is ready.
 	Serve(ctx context.Context, group *errgroup.Group, first *Configured[C]) error
-	// Next makes all parts that a reload changes, and changes nothing. The function that it returns applies them.
+	// Next makes all parts that a reload changes. The function that it returns applies them.
 	Next(ctx context.Context, next *Configured[C]) (apply func() error, err error)
 	// Close closes what is open, also after a start that failed.
 	Close()
 }
 
-// Configured is a configuration with the files that it names. They have been checked and belong together.
+// Configured is a configuration with the files that it names, all checked.
 type Configured[C any] struct {
 	Config   *C
 	Plan     Plan
@@ -56,7 +55,6 @@ func (c *Configured[C]) status() ConfigStatus {
 	return s
 }
 
-// running is a process of one kind.
 type running[C any] struct {
 	*Process
 	service Service[C]
@@ -64,8 +62,8 @@ type running[C any] struct {
 	first   *Configured[C] // as read at the start
 }
 
-// Run runs the process called name, with the configuration at path, until ctx ends. Every check that can refuse the
-// start comes before OpenKeys, because a login can use up its credentials.
+// Run runs the process called name, with the configuration at path, until ctx ends. All checks that can refuse the start
+// come before OpenKeys, because a login can use up its credentials.
 func Run[C any](ctx context.Context, name, path string, stderr io.Writer, load func(path string) (*C, error),
 	service Service[C]) error {
 	c, err := load(path)
@@ -141,13 +139,8 @@ func (r *running[C]) run(ctx context.Context) error {
 // start waits for the files of the deployment: the manifest, the pinned keys, and a bundle with the certificates.
 func (r *running[C]) start(ctx context.Context, group *errgroup.Group) (err error) {
 	first, plan := r.first, r.first.Plan
-	if plan.Manifest != "" {
-		if first.Manifest, first.Strict, err = r.WaitForManifest(ctx, plan.Manifest); err != nil {
-			return err
-		}
-		if err := plan.CheckManifest(first.Strict); err != nil {
-			return fmt.Errorf("%s: %w", plan.Manifest, err)
-		}
+	if first.Manifest, first.Strict, err = r.WaitForManifest(ctx, plan); err != nil {
+		return err
 	}
 	if err := r.WaitForRoots(ctx, plan.Trust); err != nil {
 		return err
@@ -172,8 +165,7 @@ func (r *running[C]) start(ctx context.Context, group *errgroup.Group) (err erro
 	return nil
 }
 
-// reload reads the configuration and every file that it names, once, and applies all of it. If it fails, nothing has
-// changed.
+// reload reads the configuration and the files that it names once, and applies all of it. If it fails, nothing changes.
 func (r *running[C]) reload(ctx context.Context) (ConfigStatus, error) {
 	c, err := r.load(r.first.Plan.File.Path)
 	if err != nil {
@@ -190,17 +182,15 @@ func (r *running[C]) reload(ctx context.Context) (ConfigStatus, error) {
 	if err := r.CheckConfined(plan, next.Observer); err != nil {
 		return ConfigStatus{}, err
 	}
-	if plan.Manifest != "" {
-		if next.Manifest, next.Strict, err = config.ReadAuditedManifest(plan.Manifest); err != nil {
-			return ConfigStatus{}, err
-		}
-		if err := plan.CheckManifest(next.Strict); err != nil {
-			return ConfigStatus{}, err
-		}
+	if next.Manifest, next.Strict, err = readManifest(plan); err != nil {
+		return ConfigStatus{}, err
+	}
+	if next.Strict != nil {
 		if next.Trust, err = r.ReadTrust(plan.Trust, next.Strict); err != nil {
 			return ConfigStatus{}, err
 		}
-		if err := next.Trust.CheckSuccessor(r.Trust.inForce()); err != nil {
+		// The new trust must not undo anything, such as the retirement of a key version.
+		if err := next.Trust.Verifier.Trust().Succeeds(r.Trust.current().Verifier.Trust()); err != nil {
 			return ConfigStatus{}, err
 		}
 	}

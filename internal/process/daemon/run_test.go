@@ -16,7 +16,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// TestCheckPlaces: where a process cannot listen, it names key and file, and what to do.
 func TestCheckPlaces(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	check.Must(t, err)

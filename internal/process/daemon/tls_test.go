@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"math/big"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -18,66 +19,56 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/actionproof/mediator/test/check"
 )
 
 // newPair returns a certificate with a serial number and its key, both as PEM.
 func newPair(t *testing.T, serial int64) (certificate, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour),
 		DNSNames: []string{"node.example"}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	raw, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
 }
 
-// TestServerCertificate renews the certificate of a listener while it serves.
 func TestServerCertificate(t *testing.T) {
 	dir := t.TempDir()
 	certificate, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
 	write := func(path string, content []byte) {
 		t.Helper()
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(path, content, 0o600))
 	}
 	first, firstKey := newPair(t, 1)
 	second, secondKey := newPair(t, 2)
 	write(certificate, first)
 	core, log := observer.New(zapcore.InfoLevel)
-	if _, err := OpenServerCertificate(certificate, key, zap.NewNop()); err == nil {
+	group, ctx := errgroup.WithContext(t.Context())
+	ctx, cancel := context.WithCancel(ctx)
+	open := func() (net.Listener, error) {
+		return ListenTLS(ctx, group, "127.0.0.1:0", certificate, key, zap.New(core))
+	}
+	if _, err := open(); err == nil {
 		t.Error("a listener opens without its key")
 	}
 	write(key, secondKey)
-	if _, err := OpenServerCertificate(certificate, key, zap.NewNop()); err == nil {
+	if _, err := open(); err == nil {
 		t.Error("a listener opens with the key of another certificate")
 	}
 	write(key, firstKey)
-	s, err := OpenServerCertificate(certificate, key, zap.New(core))
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := s.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- Serve(ctx, l, http.NotFoundHandler(), PublicLimits, time.Minute, zap.NewNop()) }()
-	go s.Watch(ctx)
+	l, err := open()
+	check.Must(t, err)
+	group.Go(func() error { return Serve(ctx, l, http.NotFoundHandler(), PublicLimits, time.Minute, zap.NewNop()) })
 	defer func() {
 		cancel()
-		if err := <-ended; err != nil {
+		if err := group.Wait(); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -85,9 +76,7 @@ func TestServerCertificate(t *testing.T) {
 		t.Helper()
 		any := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the test reads only the serial number
 		c, err := tls.Dial("tcp", l.Addr().String(), any)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, err)
 		defer c.Close()
 		return c.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
 	}

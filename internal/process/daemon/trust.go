@@ -19,7 +19,6 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// notReady says what the process waits for.
 func (p *Process) notReady() error {
 	if waiting := p.waiting.Load(); waiting != nil {
 		return refusal.New("not_ready", "the process is not ready: it waits for %s", *waiting)
@@ -27,7 +26,7 @@ func (p *Process) notReady() error {
 	return errStarting
 }
 
-// WaitFor is [await.For]. While the process waits, /readyz says for what, and why it has not come.
+// WaitFor is [await.For]. Meanwhile /readyz says what the process waits for, and why.
 func WaitFor[T any](ctx context.Context, p *Process, what string, try func() (T, error)) (T, error) {
 	defer p.waiting.Store(nil)
 	return await.For(ctx, p.Log, what, func() (T, error) {
@@ -40,26 +39,17 @@ func WaitFor[T any](ctx context.Context, p *Process, what string, try func() (T,
 	})
 }
 
-// CheckFiles refuses a start that the present files would end later, after the keys are open. It skips a file that the
+// CheckFiles refuses a start that the present files would end later, after the keys are open. It skips files that the
 // process would wait for.
 func (p *Process) CheckFiles(plan Plan) error {
 	if err := holds(p.Observer.Load().ofAgent()); err != nil {
 		return err
 	}
 	c := plan.Trust
-	var strict *policy.Strict
-	if plan.Manifest != "" {
-		_, s, err := config.ReadAuditedManifest(plan.Manifest)
-		if err == nil {
-			if err := plan.CheckManifest(s); err != nil {
-				return fmt.Errorf("%s: %w", plan.Manifest, err)
-			}
-		} else if !await.Pending(err) {
-			return err
-		}
-		strict = s
+	_, strict, err := readManifest(plan)
+	if err != nil && !await.Pending(err) {
+		return err
 	}
-	var err error
 	if p.Roots, err = config.ReadRoots(c.Registry, c.Auditor); err == nil {
 		if strict != nil {
 			_, err = p.ReadTrust(c, strict)
@@ -90,7 +80,7 @@ func (p *Process) WaitForRoots(ctx context.Context, c config.Trust) (err error) 
 	return err
 }
 
-// changedRoots returns the settings of the pinned root keys whose files differ from the keys that this process trusts.
+// changedRoots returns the settings of root keys whose files now hold other keys.
 func (p *Process) changedRoots(c config.Trust) (keys []string, err error) {
 	now, err := config.ReadRoots(c.Registry, c.Auditor)
 	if err != nil {
@@ -104,8 +94,7 @@ func (p *Process) changedRoots(c config.Trust) (keys []string, err error) {
 	return keys, nil
 }
 
-// TrustFollower keeps a verifier's trust up to date with the bundle file, and holds the auditor's certificate of one
-// manifest.
+// TrustFollower keeps a verifier up to date with the bundle file, and holds the auditor's certificate of one manifest.
 type TrustFollower struct {
 	path     string
 	roots    []evidence.Root
@@ -114,7 +103,7 @@ type TrustFollower struct {
 	raw      string // content that was read last; after Add only TrustFollowers.follow uses it
 	deployed atomic.Pointer[string]
 	until    atomic.Int64 // when the deployment certificate ends, in Unix seconds
-	inForce  atomic.Pointer[followedBundle]
+	bundle   atomic.Pointer[followedBundle]
 	log      *zap.Logger
 }
 
@@ -130,8 +119,7 @@ func (p *Process) WaitForTrust(ctx context.Context, c config.Trust, strict *poli
 	})
 }
 
-// ReadTrust reads the bundle once. The bundle has to hold the auditor's certificate of the manifest that strict is made
-// of.
+// ReadTrust reads the bundle once. It must hold the auditor's certificate of the manifest behind strict.
 func (p *Process) ReadTrust(c config.Trust, strict *policy.Strict) (*TrustFollower, error) {
 	s := &TrustFollower{path: c.Bundle, roots: p.Roots, Strict: strict, log: p.Log}
 	next, b, err := s.read()
@@ -143,11 +131,10 @@ func (p *Process) ReadTrust(c config.Trust, strict *policy.Strict) (*TrustFollow
 	if err != nil {
 		return nil, err
 	}
-	s.inForce.Store(next)
+	s.bundle.Store(next)
 	return s, s.deploy(b)
 }
 
-// read reads the bundle file.
 func (s *TrustFollower) read() (*followedBundle, evidence.Bundle, error) {
 	b, raw, err := config.ReadBundle(s.path)
 	if err != nil {
@@ -175,18 +162,12 @@ func (s *TrustFollower) deploy(b evidence.Bundle) error {
 	return nil
 }
 
-// CheckSuccessor refuses a trust that undoes what the trust before it knows, such as the retirement of a key version.
-func (s *TrustFollower) CheckSuccessor(before *TrustFollower) error {
-	return s.Verifier.Trust().Succeeds(before.Verifier.Trust())
-}
-
 // DeploymentCertificate returns the current deployment certificate.
 func (s *TrustFollower) DeploymentCertificate() string { return *s.deployed.Load() }
 
-// follow takes over a bundle that has changed. If the bundle is not trusted, the old one stays and follow logs an
-// error. The registry's signatures and revocations count at once. A deployment certificate of another manifest waits
-// for the reload that brings its manifest. A trust that a reload has replaced keeps the certificate of its own
-// manifest, because the bundle no longer has it.
+// follow takes over a changed bundle, or logs why it does not. Certificates and revocations count at once. A deployment
+// certificate of another manifest waits for the reload that brings its manifest. A trust that a reload has replaced
+// keeps the certificate of its own manifest, which the bundle no longer has.
 func (s *TrustFollower) follow(replaced bool) {
 	next, b, err := s.read()
 	if err == nil {
@@ -197,20 +178,19 @@ func (s *TrustFollower) follow(replaced bool) {
 		return
 	}
 	s.Verifier.SetTrust(next.trust)
-	s.inForce.Store(next)
+	s.bundle.Store(next)
 	s.log.Info("trust bundle taken over", zap.String("path", s.path), zap.String("manifest", s.Strict.ManifestHash))
 	if replaced {
 		return
 	}
 	if err := s.deploy(b); err != nil {
-		s.log.Warn(
-			"the deployment certificate is not taken over; a changed manifest and its certificate are taken together, by a "+
-				"reload", zap.Error(err))
+		s.log.Warn("the deployment certificate is not taken over: a reload takes a changed manifest with its certificate",
+			zap.Error(err))
 	}
 }
 
-// TrustFollowers makes trusts follow the bundle: the trust of the current configuration, and those of earlier
-// configurations while posts are still judged by them.
+// TrustFollowers makes several trusts follow the bundle: that of the current configuration, and those of earlier ones
+// that still judge posts.
 type TrustFollowers struct {
 	mu     sync.Mutex // guards stores
 	stores []*TrustFollower
@@ -223,8 +203,7 @@ func (w *TrustFollowers) Add(s *TrustFollower) {
 	w.stores = append(w.stores, s)
 }
 
-// inForce returns the trust of the current configuration, or nil before there is one.
-func (w *TrustFollowers) inForce() *TrustFollower {
+func (w *TrustFollowers) current() *TrustFollower {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.stores) == 0 {
@@ -233,13 +212,13 @@ func (w *TrustFollowers) inForce() *TrustFollower {
 	return w.stores[len(w.stores)-1]
 }
 
-// taken returns the bundle that every trust has taken over, or nil while they differ. verifies is false while there is
-// no trust.
+// taken returns the bundle that every trust has taken over, or nil while they differ. verifies is false if there is no
+// trust.
 func (w *TrustFollowers) taken() (b *followedBundle, verifies bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, s := range w.stores {
-		next := s.inForce.Load()
+		next := s.bundle.Load()
 		if b != nil && b.hash != next.hash {
 			return nil, true
 		}
@@ -268,12 +247,27 @@ func (w *TrustFollowers) follow() {
 	}
 }
 
-// WaitForManifest waits until the manifest exists and reads it.
-func (p *Process) WaitForManifest(ctx context.Context, path string) (*policy.Manifest, *policy.Strict, error) {
+// WaitForManifest waits until the manifest of a plan exists. It returns nil for a plan without a manifest.
+func (p *Process) WaitForManifest(ctx context.Context, plan Plan) (*policy.Manifest, *policy.Strict, error) {
 	var strict *policy.Strict
 	m, err := WaitFor(ctx, p, "the manifest", func() (m *policy.Manifest, err error) {
-		m, strict, err = config.ReadAuditedManifest(path)
+		m, strict, err = readManifest(plan)
 		return m, err
 	})
 	return m, strict, err
+}
+
+// readManifest reads and checks the manifest of a plan, if it has one.
+func readManifest(plan Plan) (*policy.Manifest, *policy.Strict, error) {
+	if plan.Manifest == "" {
+		return nil, nil, nil
+	}
+	m, strict, err := config.ReadAuditedManifest(plan.Manifest)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := plan.CheckManifest(strict); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", plan.Manifest, err)
+	}
+	return m, strict, nil
 }

@@ -17,7 +17,6 @@ func (p *process) openDisputes(key signer.Key, o signer.Options) (err error) {
 	}
 	p.disputes = &reputation.Disputes{
 		Rules: c.Rules(), Registered: p.registered, Arbiter: c.ArbiterRoot, Audience: p.config.Audience,
-		OpenSignals: c.OpenSignals, OpenDisputes: c.OpenDisputes,
 	}
 	// They are about the past, and do not change.
 	o.Lifetime = dispute.ResolutionKind.MaxLifetime

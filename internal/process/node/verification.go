@@ -78,7 +78,7 @@ func bridge(x config.XRay, log *zap.Logger) *xray.Bridge {
 	}
 	return xray.New(xray.Options{
 		Orchestrate: server(x.Orchestrate), Govern: server(x.Govern), Enforce: server(x.Enforce),
-		Timeout: time.Duration(x.Timeout), Log: log,
+		Log: log,
 	})
 }
 

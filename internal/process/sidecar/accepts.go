@@ -10,19 +10,18 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// accepted knows which key versions of the other processes this sidecar and its control plane both accept under one
-// manifest. The trigger service and the node sign only with these. It asks the control plane again only when this
-// sidecar accepts other versions, or while the control plane lacks one.
+// accepted knows the key versions that this sidecar and its control plane both accept under one manifest. The trigger
+// service and the node sign only with these. It asks the control plane when this sidecar accepts other versions, and
+// while the control plane lacks one.
 type accepted struct {
 	verifier *evidence.Verifier
 	strict   *policy.Strict
 	control  *policy.Client
-	both     atomic.Pointer[policy.Accepted] // what the control plane last accepted all of; nil for nothing
+	both     atomic.Pointer[policy.Accepted] // the last versions that the control plane accepted all of; nil for none
 }
 
-// get returns what both accept.
 func (a *accepted) get(ctx context.Context) (policy.Accepted, error) {
-	own := a.strict.AcceptedBy(a.verifier) // anew each time: certificates begin and end without a change of the bundle
+	own := a.strict.AcceptedBy(a.verifier) // anew each time: certificates begin and end by time alone
 	if both := a.both.Load(); both != nil && slices.Equal(both.Trigger, own.Trigger) && slices.Equal(both.Node, own.Node) {
 		return own, nil
 	}
@@ -37,13 +36,8 @@ func (a *accepted) get(ctx context.Context) (policy.Accepted, error) {
 	return both, nil
 }
 
-// common returns the elements of a that are in b.
 func common(a, b []string) []string {
-	in := make(map[string]bool, len(b))
-	for _, kid := range b {
-		in[kid] = true
-	}
-	return slices.DeleteFunc(slices.Clone(a), func(kid string) bool { return !in[kid] })
+	return slices.DeleteFunc(slices.Clone(a), func(kid string) bool { return !slices.Contains(b, kid) })
 }
 
 // triggers asks the trigger service for evidence that this sidecar and the control plane can verify.

@@ -14,8 +14,7 @@ import (
 	"github.com/actionproof/mediator/proxy/intercept"
 )
 
-// openCA loads the CA of mediator ca init, or makes one in memory. It writes the CA's certificate to a file for agents
-// to trust.
+// openCA loads the CA of mediator ca init, or makes one in memory. It writes the certificate to a file for agents.
 func openCA(c *config.Sidecar) (*intercept.CA, error) {
 	var ca *intercept.CA
 	var err error
@@ -41,7 +40,7 @@ func openCA(c *config.Sidecar) (*intercept.CA, error) {
 	return ca, nil
 }
 
-// warnOfExpiry logs once a day that the CA is about to expire, after which all TLS handshakes of agents fail.
+// warnOfExpiry warns once a day in the CA's last week. Afterwards all TLS handshakes of agents fail.
 func warnOfExpiry(ctx context.Context, ca *intercept.CA, log *zap.Logger) {
 	const early, period = 7 * 24 * time.Hour, 24 * time.Hour
 	for wait := time.Until(ca.Expires().Add(-early)); ; wait = period {

@@ -19,8 +19,8 @@ import (
 // credentialRole is the role in which the sidecar logs in to Vault for API credentials.
 const credentialRole = "api_credential"
 
-// makeCredentials makes the credentials of the rules, by the names of the rules. It reads those in files. Those in
-// Vault it returns unread: readSecrets reads them, which needs a login.
+// makeCredentials makes the credentials of the rules, by the names of the rules. Those in Vault are unread: readSecrets
+// reads them, which needs a login.
 func (p *sidecar) makeCredentials(c *config.Sidecar) (map[string]*forward.Credential, []*vault.Secret, error) {
 	all := make(map[string]*forward.Credential)
 	shared := make(map[config.VaultSecret]*vault.Secret) // rules can name the same secret
@@ -55,7 +55,7 @@ func (p *sidecar) vaultSecret(at config.VaultSecret) (_ *vault.Secret, err error
 	return p.secrets.Secret(at.Path, at.Field), nil
 }
 
-// readSecrets reads each secret once. If mayWait is set, it waits for a secret that cannot be read from Vault yet.
+// readSecrets reads each secret once. With mayWait it waits until Vault gives them.
 func (p *sidecar) readSecrets(ctx context.Context, secrets []*vault.Secret, mayWait bool) (err error) {
 	for _, s := range secrets {
 		read := func() (string, error) { return s.Secret(ctx) }
@@ -71,8 +71,8 @@ func (p *sidecar) readSecrets(ctx context.Context, secrets []*vault.Secret, mayW
 	return nil
 }
 
-// fileSecret is a secret in a file. It is read at the start, and again after an upstream has refused it: to replace a
-// credential, an operator replaces the file.
+// fileSecret is a secret in a file. It is read at the start, and again after an upstream has refused it, so an operator
+// replaces a credential by replacing the file.
 type fileSecret struct {
 	path string
 
@@ -100,7 +100,7 @@ func (f *fileSecret) Secret(context.Context) (string, error) {
 	return f.secret, nil
 }
 
-// Refused makes the next use read the file again, unless the refused secret has been replaced meanwhile.
+// Refused makes the next use read the file again, unless the refused secret is no longer the current one.
 func (f *fileSecret) Refused(secret string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

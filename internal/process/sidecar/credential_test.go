@@ -6,15 +6,14 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func TestFileSecret(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	write := func(s string) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(s), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check.Must(t, os.WriteFile(path, []byte(s), 0o600))
 	}
 	want := func(f *fileSecret, secret string) {
 		t.Helper()
@@ -27,9 +26,7 @@ func TestFileSecret(t *testing.T) {
 	}
 	write("one\n")
 	f, err := newFileSecret(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, err)
 	write("two\n")
 	want(f, "one") // it works still, for all that is known
 	f.Refused("another")
@@ -37,9 +34,7 @@ func TestFileSecret(t *testing.T) {
 	f.Refused("one")
 	want(f, "two")
 	f.Refused("one") // the answer to a call that was under way
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, os.Remove(path))
 	want(f, "two")
 	f.Refused("two")
 	if s, err := f.Secret(t.Context()); err == nil || daemon.CodeOf(err) != " (custody_unavailable)" {

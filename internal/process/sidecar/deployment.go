@@ -25,12 +25,12 @@ import (
 type deployment struct {
 	own      *daemon.Observer
 	more     func() []look.Observation            // observations that need the trust bundle
-	runs     func(context.Context) []*observe.Run // of the sessions; not kept, since a finding ends with its session
+	runs     func(context.Context) []*observe.Run // of the sessions
 	peers    []admin.Peer
 	manifest *policy.Manifest
 	hash     string // of the manifest
 	log      *zap.Logger
-	// reputation looks for the reputation of the agent that posts.
+	// reputation returns the reputation of the agent that posts.
 	reputation func(context.Context) *admin.Reputation
 
 	mu   sync.Mutex         // held while observing
@@ -42,19 +42,19 @@ type deployment struct {
 type contradictions struct {
 	controls []policy.ObservedControl
 	all      error // refuses the posts of all sessions
-	shared   error // refuses those of sessions that are not isolated, besides
+	shared   error // refuses the posts of sessions that are not isolated
 }
 
-// lookPeriod is the time between observations of the deployment, and custodyPeriod the time between questions to a
-// custody, each two lines in its audit log. sessionsTimeout bounds the observation of the sessions.
+// lookPeriod is the time between observations, and custodyPeriod the time between questions to a custody, each two lines
+// in its audit log. sessionsTimeout bounds the observation of the sessions.
 const (
 	lookPeriod      = 10 * time.Second
 	custodyPeriod   = 5 * time.Minute
 	sessionsTimeout = 3 * time.Second
 )
 
-// observe makes every observation once and compares the result with the manifest. For a process that does not answer,
-// its last observations count, and so do a custody's of at most maxAge.
+// observe makes every observation once and compares the result with the manifest. A contradiction counts until the same
+// observation is made without it. A custody's answer counts for maxAge.
 func (d *deployment) observe(ctx context.Context, maxAge time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -111,9 +111,8 @@ func (d *deployment) lastObservations() []look.Observation {
 	return d.all
 }
 
-// contradicted returns an error if the last observations contradict the manifest for a session with this run; run is
-// nil for an unobserved session. A finding in another session's run counts only if neither is isolated: such sessions
-// share a user, who can act for each of them. observe has to run before it.
+// contradicted returns an error if the last observations contradict the manifest for a session with this run, or with
+// none. Sessions that are not isolated share a user, so a finding in one counts for all of them. observe must run first.
 func (d *deployment) contradicted(run *observe.Run) error {
 	seen := d.seen.Load()
 	if run.Isolated() {
@@ -122,12 +121,12 @@ func (d *deployment) contradicted(run *observe.Run) error {
 	return seen.shared
 }
 
-// posts returns why every post would be refused now; nil if a post could pass.
+// posts returns why every post would be refused now, or nil.
 func (p *sidecar) posts(ctx context.Context) error {
 	d := p.observed.Load()
 	for _, check := range []daemon.Check{
 		func(context.Context) error { return cmp.Or(d.seen.Load().all, p.guard.check(), p.record.Full()) },
-		func(ctx context.Context) error { return p.record.Consume(ctx) }, // no key: the ledger has to be there
+		func(ctx context.Context) error { return p.record.Consume(ctx) }, // without a key: checks the ledger
 		p.triggers.Ready, p.control.Ready,
 		func(ctx context.Context) error {
 			honoured, err := p.control.Manifests(ctx)
@@ -163,14 +162,14 @@ func (d *deployment) Controls(ctx context.Context) []policy.ObservedControl {
 // Reputation returns the reputation that a post would have now; nil if the manifest believes none.
 func (d *deployment) Reputation(ctx context.Context) *admin.Reputation { return d.reputation(ctx) }
 
-// openDeployment observes the deployment for the first time for a snapshot. Contradictions from before stay until they
-// are observed to be mended.
+// openDeployment observes the deployment for the first time for a snapshot. Earlier contradictions stay until an
+// observation shows that they are mended.
 func (p *sidecar) openDeployment(ctx context.Context, s *snapshot) *deployment {
 	d := &deployment{
 		own: s.Observer, manifest: s.Manifest, hash: s.Strict.ManifestHash, log: p.Log, peers: p.admin.Peers,
 		more: func() []look.Observation { return []look.Observation{observeKeys(s.Trust.Verifier.Trust())} },
 		runs: func(ctx context.Context) []*observe.Run {
-			ctx, cancel := context.WithTimeout(ctx, sessionsTimeout) // other observations do not wait for one that hangs
+			ctx, cancel := context.WithTimeout(ctx, sessionsTimeout) // one that hangs must not hold up the others
 			defer cancel()
 			_ = p.watch.Look(ctx)
 			return p.sessions.Runs()

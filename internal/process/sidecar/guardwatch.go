@@ -19,9 +19,8 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// guardWatch checks whether the kernel has the rules of mediator guard, without the right to read them. It sends
-// packets to guard.ProbeAddress, which the rules treat like the agent's: a TCP connection comes back to the transparent
-// listener, and UDP is refused.
+// guardWatch checks whether the kernel has the rules of mediator guard, which it may not read. It sends packets to
+// guard.ProbeAddress, which the rules treat like the agent's: TCP comes back to the transparent listener, UDP is refused.
 type guardWatch struct {
 	port uint16 // a redirected port, or 0
 	log  *zap.Logger
@@ -41,13 +40,13 @@ func newGuardWatch(c *config.Sidecar, log *zap.Logger) *guardWatch {
 		return nil
 	}
 	w := &guardWatch{log: log, arrived: make(chan struct{}, 1)}
-	if o := c.GuardOptions(); o.Transparent != 0 {
-		w.port = o.Redirect[0]
+	if redirected := c.GuardOptions().Redirect; len(redirected) > 0 {
+		w.port = redirected[0]
 	}
 	return w
 }
 
-// check returns nil if the last check found the rules, or if the configuration has no guard.
+// check fails unless the last check found the rules. A nil guardWatch needs none.
 func (w *guardWatch) check() error {
 	if w == nil {
 		return nil

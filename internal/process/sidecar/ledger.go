@@ -17,7 +17,7 @@ import (
 	"github.com/actionproof/mediator/ledger/sqlite"
 )
 
-// openLedger opens the ledger that the configuration names. It refuses a ledger that replaced the one of this sidecar.
+// openLedger opens the ledger. It refuses one that replaced the last one of this sidecar.
 func openLedger(ctx context.Context, c *config.Sidecar, log *zap.Logger) (*ledger.Watched, error) {
 	_, known, err := ledger.LastSeen(markFile(c))
 	if err != nil {
@@ -36,11 +36,10 @@ func openLedger(ctx context.Context, c *config.Sidecar, log *zap.Logger) (*ledge
 	return w, nil
 }
 
-// markFile is where the sidecar keeps which ledger it used last.
+// markFile identifies the ledger that the sidecar used last.
 func markFile(c *config.Sidecar) string { return filepath.Join(c.State, "ledger-mark.json") }
 
-// openStore opens the ledger that the configuration names: a file, or a PostgreSQL database. It makes no new file for a
-// known ledger.
+// openStore opens the ledger: a file or a PostgreSQL database. It makes no new file for a known ledger.
 func openStore(ctx context.Context, c *config.Sidecar, known bool) (ledger.Identified, error) {
 	retention := c.Retention.Or(ledger.DefaultRetention, 0)
 	if c.LedgerDSN == "" {
@@ -67,24 +66,24 @@ type sharedLedger struct {
 // Close closes the ledger and releases the name.
 func (s sharedLedger) Close() error { return errors.Join(s.Identified.Close(), s.held.Close()) }
 
-// forgetfulness is the time after its acceptance in which a ledger refuses keys: the longest life of an artifact that
-// was used before, and a minute for clocks that differ.
+// forgetfulness is how long an accepted ledger refuses keys: the longest life of an artifact that the other ledger may
+// have seen, and a minute for clocks that differ.
 const forgetfulness = 11 * time.Minute
 
 // AcceptedLedger says which ledger was accepted.
 type AcceptedLedger struct {
 	ledger.Acceptance
-	RefusedUntil time.Time `json:"refusedUntil"` // keys that expire by then are refused, and so posts
+	RefusedUntil time.Time `json:"refusedUntil"` // posts with keys that expire by then are refused
 }
 
-// AcceptLedger accepts the ledger that the configuration at path names in place of the last one of its sidecar, and
-// records that in the ledger. The sidecar must not run.
+// AcceptLedger accepts the ledger of the configuration at path in place of the last one of its sidecar, and records that
+// in the ledger. The sidecar must not run.
 func AcceptLedger(ctx context.Context, path, reason string) (a AcceptedLedger, err error) {
 	c, err := config.LoadSidecar(path)
 	if err != nil {
 		return a, err
 	}
-	last, seen, unread := ledger.LastSeen(markFile(c)) // one that cannot be read is replaced too
+	last, seen, unread := ledger.LastSeen(markFile(c)) // an unreadable mark is replaced too
 	if !seen && unread == nil {
 		return a, refusal.New("query_malformed", "the sidecar of %s has used no ledger yet, so there is nothing to accept",
 			path)
@@ -118,7 +117,7 @@ func AcceptLedger(ctx context.Context, path, reason string) (a AcceptedLedger, e
 	return a, ledger.Note(markFile(c), found)
 }
 
-// prunePeriod is how often the ledger removes what it need not keep any more.
+// prunePeriod is the time between removals of old records.
 const prunePeriod = 10 * time.Minute
 
 func prune(ctx context.Context, record ledger.Store, log *zap.Logger) {

@@ -9,9 +9,9 @@ import (
 
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/check"
 )
 
-// TestLedgerRetention: records are kept for 90 days, unless the configuration says otherwise.
 func TestLedgerRetention(t *testing.T) {
 	const day = 24 * time.Hour
 	duration := func(d time.Duration) *config.Retention { return (*config.Retention)(&d) }
@@ -26,9 +26,7 @@ func TestLedgerRetention(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, err := openLedger(t.Context(), &config.Sidecar{State: t.TempDir(), Retention: tt.retention}, zap.NewNop())
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, err)
 			defer l.Close()
 			now := time.Now()
 			if err := l.Add(t.Context(),
@@ -36,9 +34,7 @@ func TestLedgerRetention(t *testing.T) {
 					Finished: now}); err != nil {
 				t.Fatal(err)
 			}
-			if err := l.Prune(t.Context(), now); err != nil {
-				t.Fatal(err)
-			}
+			check.Must(t, l.Prune(t.Context(), now))
 			_, err = l.Get(t.Context(), "post_1")
 			if kept := err == nil; kept != tt.kept || err != nil && !errors.Is(err, ledger.ErrNotFound) {
 				t.Errorf("kept %t, %v", kept, err)

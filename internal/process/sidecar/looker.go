@@ -14,14 +14,13 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// ServeLooker tells the sidecar where the standard input of processes leads, and in which namespaces they are. It runs
-// in a child of the sidecar, mediator looker, which alone keeps the capabilities for that. The child can only look at
-// links and files: it opens no file, has no socket and starts nothing.
+// ServeLooker reports the standard input and the namespaces of processes to the sidecar. It runs in a child, mediator
+// looker, which alone keeps the capabilities for that. The child opens no file, has no socket and starts nothing.
 func ServeLooker(questions io.Reader, answers io.Writer) error {
 	_, err := confine.Apply(confine.Limits{
 		Syscalls:     confine.LookerSyscalls(),
 		Capabilities: []cap.Value{cap.SYS_PTRACE, cap.DAC_READ_SEARCH},
-		Landlock:     confine.Off, // Landlock would deny it every process that it has not started
+		Landlock:     confine.Off, // Landlock would hide every process that the child has not started
 	})
 	if err != nil {
 		return refusal.New("not_confined", "the agents' processes are not observed: %v", err)
@@ -29,7 +28,7 @@ func ServeLooker(questions io.Reader, answers io.Writer) error {
 	return observe.ServeLooker(questions, answers)
 }
 
-// looker is the child. The child ends when its pipes are closed, and so at the latest when this process ends.
+// looker is the child. It ends when its pipes are closed, so at the latest with this process.
 type looker struct {
 	*observe.LookerClient
 	pipes []io.Closer

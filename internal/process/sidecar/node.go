@@ -19,8 +19,8 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// addObserver makes the signers of two roles. The observer signs receipts, and names the calling agent to the node. The
-// speaker signs what the agent publishes at the node.
+// addObserver makes the signers of two roles. The observer signs receipts, and tokens that name the calling agent to the
+// node. The speaker signs the documents that the agent publishes at the node.
 func (p *sidecar) addObserver() (err error) {
 	c := p.config
 	if c.Keys.InteractionReceipt == nil {
@@ -48,8 +48,7 @@ func (p *sidecar) addObserver() (err error) {
 	return err
 }
 
-// openNode makes the parts that use the node, if the configuration names one: they send receipts, relay agents'
-// requests and ask for reputations.
+// openNode makes the parts that use the node, if the configuration names one.
 func (p *sidecar) openNode() error {
 	c := p.config
 	if c.Reputation == nil {
@@ -72,20 +71,13 @@ func (p *sidecar) openNode() error {
 	return errors.Join(p.sender.Register(p.Metrics), p.reputations.Register(p.Metrics))
 }
 
-// closeNode ends what is still being asked of the node.
-func (p *sidecar) closeNode() {
-	if p.reputations != nil {
-		p.reputations.Close()
-	}
-}
-
-// source asks the node for the reputations of this sidecar's owner's agents.
+// source asks the node for the reputations of its owner's agents.
 type source struct {
 	process *sidecar
 	node    *client.Client
 }
 
-// Reputation implements [reputations.Source]. The control plane can verify the token.
+// Reputation implements [reputations.Source]. It asks for a token that the control plane can verify.
 func (s source) Reputation(ctx context.Context, subject string) (string, error) {
 	if a := s.process.accepted.Load(); a != nil {
 		both, err := a.get(ctx)
@@ -97,13 +89,13 @@ func (s source) Reputation(ctx context.Context, subject string) (string, error) 
 	return s.node.Reputation(ctx, accrual.Agent{Owner: s.process.owner(), Subject: subject}.String())
 }
 
-// accepts reports whether the key version kid of the node has not been revoked or retired.
+// accepts reports whether the node's key version kid is neither revoked nor retired.
 func (p *sidecar) accepts(kid string) bool {
 	a := p.accepted.Load()
 	return a == nil || a.verifier.Knows(kid)
 }
 
-// reputation returns the reputation that a post by this snapshot would have; nil if its manifest believes none.
+// reputation returns the reputation of a post by this snapshot, or nil if its manifest believes none.
 func (p *sidecar) reputation(ctx context.Context, s *snapshot) *admin.Reputation {
 	if s.Strict.Autonomy.MaxAge == 0 {
 		return nil
@@ -138,8 +130,6 @@ func whyMissing(known reputations.State, maxAge time.Duration) string {
 	case known.Issued.IsZero():
 		return "the node has not answered yet"
 	}
-	return fmt.Sprintf(
-		"the node gives one that was signed at %s, and the manifest believes none that is older than %s: shorten the "+
-			"lifetime of keys.appraiser in the node's configuration to that",
-		known.Issued.UTC().Format(time.RFC3339), maxAge)
+	return fmt.Sprintf("the node gives one that was signed at %s, and the manifest believes none older than %s: set the "+
+		"lifetime of keys.appraiser in the node's configuration to that", known.Issued.UTC().Format(time.RFC3339), maxAge)
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/actionproof/mediator/proxy/reputations"
 )
 
-// TestWhyMissing: operators learn why a post has no reputation.
 func TestWhyMissing(t *testing.T) {
 	signed := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for want, known := range map[string]reputations.State{

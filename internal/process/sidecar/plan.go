@@ -14,7 +14,7 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// Plan returns what the sidecar takes from a configuration.
+// Plan returns the plan of a configuration.
 func Plan(c *config.Sidecar) (daemon.Plan, error) {
 	p := daemon.Plan{
 		File: c.File, Process: c.Process, Manifest: c.Manifest,
@@ -85,7 +85,7 @@ func (p *sidecar) Plan(c *config.Sidecar) (daemon.Plan, error) {
 		return plan, err
 	}
 	plan.CheckManifest = func(strict *policy.Strict) error { return p.checkManifest(c, plan.Environment, strict) }
-	if usesVault(c) { // the process with the runtime's key also holds the token for credentials
+	if usesVault(c) { // this process also holds the token for credentials
 		plan.Extra = func(ctx context.Context, maxAge time.Duration) []look.Observation {
 			return []look.Observation{p.secrets.Look(ctx, maxAge).For(evidence.PurposeRuntimeAttestation)}
 		}
@@ -103,7 +103,7 @@ func usesVault(c *config.Sidecar) bool {
 	return false
 }
 
-// observeGate returns what the sidecar's configuration shows of its gate.
+// observeGate observes by the configuration which gates judge the actions.
 func observeGate(c *config.Sidecar) look.Observation {
 	var remote []string
 	for _, a := range c.Actions {

@@ -12,8 +12,7 @@ import (
 // closeReceiptsTimeout bounds the closing of the sessions' chains when the process ends.
 const closeReceiptsTimeout = 10 * time.Second
 
-// openReceipts makes the keeper of interaction receipts, if the configuration asks for it. The pinned root keys are
-// known by then.
+// openReceipts makes the keeper of interaction receipts, if there are any. It needs the pinned root keys.
 func (p *sidecar) openReceipts(ctx context.Context) (err error) {
 	if p.interaction == nil {
 		return nil
@@ -25,7 +24,7 @@ func (p *sidecar) openReceipts(ctx context.Context) (err error) {
 	return err
 }
 
-// owner returns the name of this sidecar's owner in receipts. The pinned root keys are known by then.
+// owner returns the name of this sidecar's owner in receipts. It needs the pinned root keys.
 func (p *sidecar) owner() string {
 	for _, r := range p.Roots {
 		if r.Purpose == evidence.PurposeSignerCertificate {
@@ -35,7 +34,7 @@ func (p *sidecar) owner() string {
 	return ""
 }
 
-// closeReceipts closes the chains of open sessions, and sends what it can. The proxy serves no more calls.
+// closeReceipts closes the chains of open sessions, and sends what it can. No calls are served any more.
 func (p *sidecar) closeReceipts() {
 	if p.receipts == nil {
 		return

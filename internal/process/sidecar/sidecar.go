@@ -1,18 +1,18 @@
 // Package sidecar runs the sidecar: mediator serve.
 //
 //	sidecar.go     the process: its parts, how it begins and how it ends
-//	snapshot.go    everything that calls are judged by under one configuration, and how a reload replaces it
+//	snapshot.go    everything that judges calls under one configuration, and how a reload replaces it
 //	deployment.go  compares the manifest with the processes' observations
 //	guardwatch.go  checks the kernel rules of mediator guard
 //	credential.go  the credentials that rules inject
 //	gates.go       the mediator's own gate
-//	accepts.go     which key versions the other processes may sign with
+//	accepts.go     the key versions with which the other processes may sign
 //	receipts.go    interaction receipts
 //	node.go        the parts that use the node
-//	ledger.go      where consumed keys and records are kept
+//	ledger.go      used keys and records
 //	ca.go          the interception CA
-//	looker.go      the child that reads where the standard input of processes leads
-//	plan.go        what the process uses, and what it observes of its deployment
+//	looker.go      the child that observes processes
+//	plan.go        the files and addresses that the process uses
 package sidecar
 
 import (
@@ -59,19 +59,19 @@ import (
 type sidecar struct {
 	*daemon.Process
 	config *config.Sidecar // as read at the start
-	life   context.Context //nolint:containedctx // ends with the process, as do the watches of a snapshot
+	life   context.Context //nolint:containedctx // of the process, for the watches of a snapshot
 
 	runtime      *signer.Issuer[evidence.RuntimeAttestation]
 	session      *signer.Issuer[evidence.SessionReceipt]
 	requestProof *signer.Issuer[evidence.RequestProof]
-	interaction  *signer.Issuer[interaction.Receipt]   // nil where no receipts are made
-	receipts     *receipts.Keeper                      // likewise
-	callers      *signer.Issuer[interaction.Caller]    // nil where there is no node
-	speaker      *signer.Issuer[interaction.Statement] // nil where the agent publishes nothing
-	sender       *client.Sender                        // likewise
-	node         *node.Relay                           // likewise
-	reputations  *reputations.Cache                    // likewise
-	secrets      *vault.Secrets                        // for credentials in Vault; nil if there are none
+	interaction  *signer.Issuer[interaction.Receipt]   // nil without receipts
+	receipts     *receipts.Keeper                      // nil without receipts
+	callers      *signer.Issuer[interaction.Caller]    // nil without a node, as are the next four
+	speaker      *signer.Issuer[interaction.Statement] // also nil if the agent publishes nothing
+	sender       *client.Sender
+	node         *node.Relay
+	reputations  *reputations.Cache
+	secrets      *vault.Secrets // for credentials in Vault; nil if there are none
 	gateKey      evidence.Secret
 	ca           *intercept.CA
 	ledger       *ledger.Watched // below the queue
@@ -85,7 +85,7 @@ type sidecar struct {
 	guard        *guardWatch // nil if the configuration has no guard
 	ownAddresses []netip.AddrPort
 
-	// The credentials of the first configuration, and those of them in Vault, which are not read yet.
+	// The credentials of the first configuration, and those in Vault, which are still unread.
 	credentials map[string]*forward.Credential
 	unread      []*vault.Secret
 
@@ -105,17 +105,15 @@ func Run(ctx context.Context, path string, stderr io.Writer) error {
 func (p *sidecar) Roles(process *daemon.Process) (err error) {
 	p.Process = process
 	p.warnFileLimit()
-	c := p.config
-	if p.runtime, err = daemon.NewIssuer(process, evidence.RuntimeAttestationKind(), c.Keys.Runtime, c.Audience); err !=
-		nil {
+	c, keys := p.config, p.config.Keys
+	if p.runtime, err = daemon.NewIssuer(process, evidence.RuntimeAttestationKind(), keys.Runtime, c.Audience); err != nil {
 		return err
 	}
-	if p.session, err = daemon.NewIssuer(process, evidence.SessionReceiptKind(), c.Keys.Session, c.Audience); err != nil {
+	if p.session, err = daemon.NewIssuer(process, evidence.SessionReceiptKind(), keys.Session, c.Audience); err != nil {
 		return err
 	}
-	if p.requestProof, err = daemon.NewIssuer(process, evidence.RequestProofKind(), c.Keys.RequestProof,
-		c.Audience); err !=
-		nil {
+	p.requestProof, err = daemon.NewIssuer(process, evidence.RequestProofKind(), keys.RequestProof, c.Audience)
+	if err != nil {
 		return err
 	}
 	if err := p.addObserver(); err != nil {
@@ -125,7 +123,7 @@ func (p *sidecar) Roles(process *daemon.Process) (err error) {
 	return err
 }
 
-// Open opens the CA and the ledger, and starts the child that looks at the agents' processes.
+// Open opens the CA and the ledger, and starts the looker.
 func (p *sidecar) Open(ctx context.Context) (err error) {
 	c := p.config
 	if p.metrics, err = proxy.NewMetrics(p.Metrics); err != nil {
@@ -155,12 +153,14 @@ func (p *sidecar) Open(ctx context.Context) (err error) {
 	return nil
 }
 
-// Close ends what is still asked of the node, closes the chains of receipts, and stores what waits for the ledger.
+// Close closes the chains of receipts, and stores waiting records in the ledger.
 func (p *sidecar) Close() {
 	if p.looker != nil {
 		p.looker.Close()
 	}
-	p.closeNode()
+	if p.reputations != nil {
+		p.reputations.Close()
+	}
 	p.closeReceipts()
 	if p.record != nil {
 		p.record.Close()
@@ -249,24 +249,22 @@ func (p *sidecar) Serve(ctx context.Context, group *errgroup.Group, first *daemo
 	return p.serveProxy(ctx, group, listener, redirected)
 }
 
-// listenTransparent opens the transparent listener. It returns nil if the configuration has none.
+// listenTransparent opens the transparent listener, if the configuration has one.
 func listenTransparent(c *config.Sidecar) (net.Listener, error) {
 	if c.Transparent == nil {
 		return nil, nil
 	}
 	var lc net.ListenConfig
-	lc.SetMultipathTCP(false) // MPTCP sockets do not tell the original destination; clients fall back to TCP
+	lc.SetMultipathTCP(false) // MPTCP sockets hide the original destination; clients fall back to TCP
 	return lc.Listen(context.Background(), "tcp4", c.Transparent.Listen)
 }
 
-// warnFileLimit logs a warning if this process may open fewer files than its limits let agents use. Go raises the soft
-// limit by itself, so only the hard limit counts.
+// warnFileLimit warns if this process may open fewer files than its limits let agents use. Go raises the soft limit.
 func (p *sidecar) warnFileLimit() {
 	var open unix.Rlimit
 	need := p.config.Limits.Listeners().Files() + p.config.Limits.Load().Files()
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &open); err == nil && open.Max < need {
-		p.Log.Warn(
-			"the hard limit of open files is below what limits.connections and limits.calls need: raise it, or lower them",
+		p.Log.Warn("the hard limit of open files is too low for limits.connections and limits.calls: raise it, or lower them",
 			zap.Uint64("may", open.Max), zap.Uint64("need", need))
 	}
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// snapshot holds everything that calls are judged by under one configuration. Once it is built it never changes, except
-// that its trust follows certificates and revocations. A call uses one snapshot from its beginning to its end.
+// snapshot holds everything that judges calls under one configuration. It never changes, except that its trust follows
+// the bundle. A call uses one snapshot from its beginning to its end.
 type snapshot struct {
 	*daemon.Configured[config.Sidecar]
 	credentials map[string]*forward.Credential
@@ -66,28 +66,27 @@ func (p *sidecar) checkHosts(c *config.Sidecar) error {
 	for _, host := range c.Hosts() {
 		if !p.ca.Covers(host) {
 			return refusal.New("restart_required",
-				"the previous configuration stays: a rule names %s, which the interception CA "+
-					"does not cover. A restart makes a CA that does, or mediator ca init where ca.dir is set. ca.permit names hosts "+
-					"for later rules", host)
+				"the previous configuration stays: a rule names %s, which the interception CA does not cover. A restart makes a "+
+					"new CA, or mediator ca init if ca.dir is set. ca.permit allows hosts of later rules", host)
 		}
 	}
 	return nil
 }
 
-// checkManifest refuses a manifest under which every post of this process would be refused: it pins another
-// environment, or does not allow what this process's roles sign.
+// checkManifest refuses a manifest under which every post would be refused: it pins another environment, or does not
+// allow this process's runtime or roles.
 func (p *sidecar) checkManifest(c *config.Sidecar, environment string, strict *policy.Strict) error {
 	for _, want := range []string{strict.Runtime.EnvironmentHash, strict.Session.EnvironmentHash} {
 		if want != environment {
 			return refusal.New("pin_mismatch",
-				"the manifest requires the environment %s, but this program with this configuration is %s: pin that, "+
-					"and certify the manifest", want, environment)
+				"the manifest requires the environment %s, but this program with this configuration is %s: pin that, and "+
+					"certify the manifest", want, environment)
 		}
 	}
 	return cmp.Or(strict.CheckRuntime(c.Runtime), p.CheckAllowed(strict, c.Audience))
 }
 
-// checkControl refuses a manifest that the control plane does not decide by. The control plane would refuse every post.
+// checkControl refuses a manifest by which the control plane does not decide: it would refuse every post.
 func (p *sidecar) checkControl(ctx context.Context, strict *policy.Strict) error {
 	now, err := p.control.Manifests(ctx)
 	if err != nil {
@@ -155,7 +154,7 @@ func (p *sidecar) build(ctx context.Context, s *snapshot) (err error) {
 	return nil
 }
 
-// destination returns the check of where redirected connections were made to, or nil if there is none.
+// destination returns the check of the original destination of redirected connections, or nil if there is none.
 func (s *snapshot) destination() func(context.Context, upstream.Target, netip.Addr) error {
 	if s.Config.Transparent == nil || s.Config.Transparent.AnyAddress {
 		return nil
@@ -163,8 +162,8 @@ func (s *snapshot) destination() func(context.Context, upstream.Target, netip.Ad
 	return s.transport.CheckDestination
 }
 
-// activate switches to a snapshot by storing one pointer. Calls in flight keep their snapshot. Its trust follows the
-// bundle until the last of these calls must have its evidence.
+// activate switches to a snapshot by storing one pointer. Calls in flight keep their own snapshot, whose trust follows
+// the bundle until the last of them must have its evidence.
 func (p *sidecar) activate(next *snapshot) {
 	var watched context.Context
 	watched, next.stop = context.WithCancel(p.life)

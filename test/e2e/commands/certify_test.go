@@ -161,7 +161,8 @@ func TestCertifyWhatWasSeen(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			at := kit.PublishSeen(t, "control", &daemon.Observer{
-				Roles: []daemon.Role{kit.Grant(kit.MemoryKey(t, "grant-key"))}, FromConfig: held(tt.contradicted)})
+				Roles: []daemon.Role{kit.Grant(kit.MemoryKey(t, "grant-key"))},
+				Plan:  daemon.Plan{Shown: held(tt.contradicted)}})
 			for _, from := range []string{kit.PublishedBy(t, at), at} {
 				e := d.Do(t, "certify", append([]string{"--from", from}, tt.declare...)...)
 				if tt.refused != "" {

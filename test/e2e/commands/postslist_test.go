@@ -32,9 +32,7 @@ import (
 func serveRecords(t *testing.T, store ledger.Store) string {
 	t.Helper()
 	p := &daemon.Process{Log: zap.NewNop(), Metrics: prometheus.NewRegistry()}
-	var err error
-	p.Reloader, err = daemon.NewReloader(p.Log, p.Metrics)
-	check.Must(t, err)
+	p.Reloader = daemon.NewReloader(p.Log, p.Metrics)
 	a := &admin.Server{Process: p, Sessions: session.NewSet(time.Now), Ledger: store}
 	return kit.ServeUnix(t, "admin.sock", a.Handler())
 }

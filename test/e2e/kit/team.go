@@ -51,9 +51,7 @@ func PublishSeen(t *testing.T, name string, o *daemon.Observer) string {
 	t.Helper()
 	p := &daemon.Process{Log: zap.NewNop(), Metrics: prometheus.NewRegistry(), Roles: o.Roles}
 	p.Observer.Store(o)
-	var err error
-	p.Reloader, err = daemon.NewReloader(p.Log, p.Metrics)
-	check.Must(t, err)
+	p.Reloader = daemon.NewReloader(p.Log, p.Metrics)
 	return ServeUnix(t, name, p.Mux())
 }
 

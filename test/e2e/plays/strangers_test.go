@@ -72,7 +72,7 @@ func TestLinksInAQueue(t *testing.T) {
 	t.Parallel()
 	r := prepareCrashRig(t, kit.Self(t), "")
 	kit.Edit(t, r.In(devstack.TriggerFile), "\nsources:\n",
-		"\nsources:\n  - {name: jobs, queue: {dir: jobs, poll: 20ms}}\n")
+		"\nsources:\n  - {name: jobs, queue: {dir: jobs}}\n")
 	fresh := r.In("jobs/new")
 	check.Must(t, os.MkdirAll(fresh, 0o700))
 	const messages = 8
