@@ -19,13 +19,14 @@ import (
 	"github.com/actionproof/mediator/look"
 )
 
-// Get sends a GET request to the process at an endpoint (see [daemon.ParseEndpoint]), and decodes the answer, of at most
-// [wire.MaxAnswer] bytes, into answer unless that is nil.
+// Get sends a GET request to the process at an endpoint (see [daemon.ParseEndpoint]), and decodes the answer, of at
+// most [wire.MaxAnswer] bytes, into answer unless that is nil.
 func Get(ctx context.Context, at, path string, answer any) error {
 	return Call(ctx, at, http.MethodGet, path, nil, answer)
 }
 
-// Call is Get for any method, with a JSON body unless ask is nil. The error of a refused request has the refusal's code.
+// Call is Get for any method, with a JSON body unless ask is nil. The error of a refused request has the refusal's
+// code.
 func Call(ctx context.Context, at, method, path string, ask, answer any) error {
 	return call(ctx, at, method, path, ask, nil, answer)
 }

@@ -25,8 +25,8 @@ type listener struct {
 	once   sync.Once
 }
 
-// take makes a listener of a request's descriptor, unless that is nil, and closes the descriptor. It refuses one that is
-// no listener, that is in the sidecar's network, where anybody could reach it, or that belongs to another session.
+// take makes a listener of a request's descriptor, unless that is nil, and closes the descriptor. It refuses one that
+// is no listener, that is in the sidecar's network, where anybody could reach it, or that belongs to another session.
 func (a *listeners) take(file *os.File, ready bool) (*listener, error) {
 	if file == nil {
 		return nil, nil

@@ -20,7 +20,8 @@ import (
 // Record is the record of a call as operators see it, with an assessment of its checks.
 type Record struct {
 	ledger.Record
-	// Assurance is nil if the mediator's own gate verified no chain: for reads, and for posts whose chain the API verified.
+	// Assurance is nil if the mediator's own gate verified no chain: for reads, and for posts whose chain the API
+	// verified.
 	Assurance *policy.Assurance `json:"assurance,omitempty"`
 	// Receipts are the interaction receipts of the call's session, as tokens, from number 1 to the call's own or, before
 	// there is one, to the last: only the last 3 MiB.

@@ -19,7 +19,8 @@ var ErrPending = errors.New("not certified yet")
 // period is the pause between two tries of For.
 const period = 50 * time.Millisecond
 
-// For calls try until it succeeds, fails with an error that is not [Pending], or ctx ends. It logs once what it waits for.
+// For calls try until it succeeds, fails with an error that is not [Pending], or ctx ends. It logs once what it waits
+// for.
 func For[T any](ctx context.Context, log *zap.Logger, what string, try func() (T, error)) (T, error) {
 	tick := time.NewTicker(period)
 	defer tick.Stop()

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// ChangedBoundKeys returns the keys that differ between two configurations and that only a restart applies. A block that
-// only one configuration has counts as one key.
+// ChangedBoundKeys returns the keys that differ between two configurations and that only a restart applies. A block
+// that only one configuration has counts as one key.
 func ChangedBoundKeys(running, fresh any) []string {
 	return differing("", reflect.ValueOf(running), reflect.ValueOf(fresh))
 }

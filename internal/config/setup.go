@@ -113,8 +113,8 @@ func OfflineVerifier(t Trust, strict *policy.Strict, now func() time.Time) (*evi
 	return v, b, err
 }
 
-// EnvironmentHash returns the hash of what a sidecar runs: this binary and the bytes of the sidecar's configuration. The
-// manifest pins it as requiredEnvironmentHash.
+// EnvironmentHash returns the hash of what a sidecar runs: this binary and the bytes of the sidecar's configuration.
+// The manifest pins it as requiredEnvironmentHash.
 func EnvironmentHash(sidecar []byte) (string, error) {
 	binary, err := binaryHash()
 	if err != nil {
@@ -137,8 +137,8 @@ var binaryHash = sync.OnceValues(func() (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 })
 
-// LoadProxy returns the proxy's address and the file of the CA's certificate from a sidecar's configuration. It reads no
-// other file: the agent, who asks, may read no secrets.
+// LoadProxy returns the proxy's address and the file of the CA's certificate from a sidecar's configuration. It reads
+// no other file: the agent, who asks, may read no secrets.
 func LoadProxy(path string) (listen, certificate string, err error) {
 	c := new(Sidecar)
 	f, err := load(path, c)

@@ -51,8 +51,8 @@ func state(ctx context.Context, d *trial.Deployment, path string, document dispu
 	return "", nil
 }
 
-// contest plays an agent that publishes a signal, and another one that disputes it. It returns the state of the dispute,
-// or what went wrong.
+// contest plays an agent that publishes a signal, and another one that disputes it. It returns the state of the
+// dispute, or what went wrong.
 func (d *Demo) contest(
 	ctx context.Context, publisher, challenger *trial.Deployment, name string,
 ) (c dispute.Contract, happened string, err error) {

@@ -10,8 +10,8 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Hold makes this process the only one that runs a stack in dir (listen_failed), until it calls release or ends. A second
-// stack would put away the roots, CA and logs of the first.
+// Hold makes this process the only one that runs a stack in dir (listen_failed), until it calls release or ends. A
+// second stack would put away the roots, CA and logs of the first.
 func Hold(dir string) (release func(), err error) {
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return nil, err

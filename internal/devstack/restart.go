@@ -74,8 +74,8 @@ func (s *Stack) keepEarlier(now time.Time, names []string) error {
 // caLifetime is the validity of a stack's CA. A start replaces a CA within caRenewal of its end.
 const caLifetime, caRenewal = 30 * 24 * time.Hour, 7 * 24 * time.Hour
 
-// keepCA makes the interception CA in the stack's folder, unless a CA there covers every host of the rules: clients go on
-// trusting it after a restart.
+// keepCA makes the interception CA in the stack's folder, unless a CA there covers every host of the rules: clients go
+// on trusting it after a restart.
 func (s *Stack) keepCA(now time.Time) error {
 	c, err := config.LoadSidecar(filepath.Join(s.Dir, SidecarFile))
 	if err != nil {

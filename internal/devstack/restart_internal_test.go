@@ -54,13 +54,18 @@ func TestKeepCA(t *testing.T) {
 		"with another host": {0, func(t *testing.T, s *Stack) {
 			s.edit(t, "https://api.openai.com/", "https://other.example/")
 		}, true, ""},
-		"with fewer hosts":                      {0, func(t *testing.T, s *Stack) { s.edit(t, ", unconstrained: true", "") }, false, ""},
-		"constrained":                           {0, constrain("", ""), true, ""},
-		"constrained, with another host":        {0, constrain("https://api.openai.com/", "https://other.example/"), false, ""},
-		"constrained, with a permitted host":    {0, constrain("https://api.openai.com/", "https://eu.later.example/"), true, ""},
+		"with fewer hosts": {0, func(t *testing.T, s *Stack) {
+			s.edit(t, ", unconstrained: true", "")
+		}, false, ""},
+		"constrained": {0, constrain("", ""), true, ""},
+		"constrained, with another host": {0, constrain("https://api.openai.com/", "https://other.example/"), false,
+			""},
+		"constrained, with a permitted host": {0, constrain("https://api.openai.com/", "https://eu.later.example/"), true,
+			""},
 		"constrained, with a permitted address": {0, constrain("https://api.openai.com/", "https://192.0.2.7/"), true, ""},
 		"constrained, with another permission":  {0, constrain("later.example", "later.example, more.example"), false, ""},
-		"constrained no more":                   {0, constrain("permit: [later.example, 192.0.2.7]", "unconstrained: true"), false, ""},
+		"constrained no more": {0, constrain("permit: [later.example, 192.0.2.7]", "unconstrained: true"),
+			false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := prepared(t)

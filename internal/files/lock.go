@@ -28,8 +28,8 @@ func Writable(path string) error {
 var ErrInUse = errors.New("it is in use by another process")
 
 // Lock makes this process the only writer of the file at path: a second one would take the posts in flight of the first
-// for those of a crash. The kernel releases the lock when the process ends. The lock file stays: if it were removed, two
-// processes could each lock a file of that name.
+// for those of a crash. The kernel releases the lock when the process ends. The lock file stays: if it were removed,
+// two processes could each lock a file of that name.
 // It fails with [ErrInUse] if another process has the lock.
 func Lock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)

@@ -9,8 +9,8 @@ import (
 // ProxyStatusField is the field of RFC 9209, for clients that do not show the document.
 const ProxyStatusField = "Proxy-Status"
 
-// WriteByProxy is Write for the connection layer of the proxy. A client that asked for a tunnel shows at most the status
-// line: if w has a method SetReason(string), it gets the reason phrase.
+// WriteByProxy is Write for the connection layer of the proxy. A client that asked for a tunnel shows at most the
+// status line: if w has a method SetReason(string), it gets the reason phrase.
 func (d Details) WriteByProxy(w http.ResponseWriter) {
 	w.Header().Set(ProxyStatusField, d.ProxyStatus())
 	if line, ok := w.(interface{ SetReason(string) }); ok {
@@ -46,8 +46,8 @@ func (d Details) ProxyStatus() string {
 	return `mediator; error=` + cmp.Or(proxyErrors[d.Code], kind) + `; details="` + quoted + `"`
 }
 
-// Reason returns code and sentence as a reason phrase in printable ASCII. Clients show it for a refused CONNECT, but not
-// the body.
+// Reason returns code and sentence as a reason phrase in printable ASCII. Clients show it for a refused CONNECT, but
+// not the body.
 func (d Details) Reason() string {
 	text := strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

@@ -3,8 +3,8 @@ package refusal
 
 import "fmt"
 
-// Refusal is an error with a stable code. It never holds a secret, a body or a whole token. Package problem decides what
-// an agent may read of it, never the part of [Refusal.ForOperator].
+// Refusal is an error with a stable code. It never holds a secret, a body or a whole token. Package problem decides
+// what an agent may read of it, never the part of [Refusal.ForOperator].
 type Refusal struct {
 	code     string
 	detail   string

@@ -27,8 +27,8 @@ func OverridesMethod(dashed string) bool { return slices.Contains(headers, dashe
 
 var headers = []string{"X-Http-Method", "X-Http-Method-Override", "X-Method-Override"}
 
-// CGIName returns a header's canonical name for servers that pass headers on as CGI does (RFC 3875 section 4.1.18). Some,
-// such as lighttpd, do not distinguish characters other than letters and digits.
+// CGIName returns a header's canonical name for servers that pass headers on as CGI does (RFC 3875 section 4.1.18).
+// Some, such as lighttpd, do not distinguish characters other than letters and digits.
 func CGIName(name string) string {
 	return http.CanonicalHeaderKey(strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
@@ -38,7 +38,8 @@ func CGIName(name string) string {
 	}, name))
 }
 
-// QueryOverride returns the name of a query parameter that makes some servers use another method, or "" if there is none.
+// QueryOverride returns the name of a query parameter that makes some servers use another method, or "" if there is
+// none.
 func QueryOverride(method, query string) string {
 	for param := range strings.FieldsFuncSeq(query, func(r rune) bool { return r == '&' || r == ';' }) {
 		name, value, _ := strings.Cut(param, "=")

@@ -1,5 +1,5 @@
-// Package wire carries strict, bounded JSON over HTTP between the mediator's processes, and to an API that takes part. A
-// refusal travels as a problem document and keeps its code.
+// Package wire carries strict, bounded JSON over HTTP between the mediator's processes, and to an API that takes part.
+// A refusal travels as a problem document and keeps its code.
 package wire
 
 import (

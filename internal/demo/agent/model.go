@@ -50,8 +50,8 @@ type (
 	}
 )
 
-// ServeModel is the provider of a model, which calls the first offered tool and then repeats the tool's result. It never
-// streams.
+// ServeModel is the provider of a model, which calls the first offered tool and then repeats the tool's result. It
+// never streams.
 func ServeModel(w http.ResponseWriter, r *http.Request) {
 	var ask modelRequest
 	err := json.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(&ask)

@@ -23,8 +23,8 @@ import (
 // Promised is the number of calls to the model that the agent commits to.
 const Promised = 1
 
-// commit takes a challenge of the node: it commits to one call to the model at c.Commit, makes c.Calls calls, and reveals
-// the commitment. It returns the model's last answer.
+// commit takes a challenge of the node: it commits to one call to the model at c.Commit, makes c.Calls calls, and
+// reveals the commitment. It returns the model's last answer.
 func (c Call) commit(ctx context.Context) (answer trial.Answer, err error) {
 	var issued struct {
 		Nonce string `json:"challenge_nonce"`

@@ -101,8 +101,8 @@ func (p Plan) files(named []observe.Path) (files []confine.File, err error) {
 	return files, nil
 }
 
-// folders returns the folders of a file: that of its name and, behind symbolic links, that of its target. A file that is
-// delivered again is another file in the same folder. For a folder, folders returns the folder itself.
+// folders returns the folders of a file: that of its name and, behind symbolic links, that of its target. A file that
+// is delivered again is another file in the same folder. For a folder, folders returns the folder itself.
 func folders(name string) []string {
 	var out []string
 	at, err := filepath.EvalSymlinks(name)

@@ -10,8 +10,8 @@ import (
 	"github.com/actionproof/mediator/internal/keystore"
 )
 
-// stateCollector makes the metrics about trust, keys and Vault from the process's state, so a scrape leaves no line in a
-// custody's audit log. Times are in Unix seconds.
+// stateCollector makes the metrics about trust, keys and Vault from the process's state, so a scrape leaves no line in
+// a custody's audit log. Times are in Unix seconds.
 type stateCollector struct{ p *Process }
 
 var (

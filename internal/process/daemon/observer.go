@@ -24,8 +24,8 @@ type Observer struct {
 
 const lookTimeout = 2 * time.Second
 
-// Observe makes each observation once, those of all keys at the same time. A custody's answer counts for maxAge, because
-// each question leaves lines in its audit log.
+// Observe makes each observation once, those of all keys at the same time. A custody's answer counts for maxAge,
+// because each question leaves lines in its audit log.
 func (o *Observer) Observe(ctx context.Context, maxAge time.Duration) []look.Observation {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()

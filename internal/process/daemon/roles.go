@@ -128,8 +128,8 @@ type RolesState struct {
 // report new versions.
 const RolesWait, rolesPoll = 5 * time.Second, 250 * time.Millisecond
 
-// nextState waits until the state of the roles is not known, until ctx or the process ends, or for RolesWait. It returns
-// the state.
+// nextState waits until the state of the roles is not known, until ctx or the process ends, or for RolesWait. It
+// returns the state.
 func (p *Process) nextState(ctx context.Context, known string) (RolesState, error) {
 	wait := time.NewTimer(RolesWait)
 	defer wait.Stop()

@@ -62,8 +62,8 @@ type running[C any] struct {
 	first   *Configured[C] // as read at the start
 }
 
-// Run runs the process called name, with the configuration at path, until ctx ends. All checks that can refuse the start
-// come before OpenKeys, because a login can use up its credentials.
+// Run runs the process called name, with the configuration at path, until ctx ends. All checks that can refuse the
+// start come before OpenKeys, because a login can use up its credentials.
 func Run[C any](ctx context.Context, name, path string, stderr io.Writer, load func(path string) (*C, error),
 	service Service[C]) error {
 	c, err := load(path)

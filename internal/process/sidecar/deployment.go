@@ -45,8 +45,8 @@ type contradictions struct {
 	shared   error // refuses the posts of sessions that are not isolated
 }
 
-// lookPeriod is the time between observations, and custodyPeriod the time between questions to a custody, each two lines
-// in its audit log. sessionsTimeout bounds the observation of the sessions.
+// lookPeriod is the time between observations, and custodyPeriod the time between questions to a custody, each two
+// lines in its audit log. sessionsTimeout bounds the observation of the sessions.
 const (
 	lookPeriod      = 10 * time.Second
 	custodyPeriod   = 5 * time.Minute
@@ -112,7 +112,8 @@ func (d *deployment) lastObservations() []look.Observation {
 }
 
 // contradicted returns an error if the last observations contradict the manifest for a session with this run, or with
-// none. Sessions that are not isolated share a user, so a finding in one counts for all of them. observe must run first.
+// none. Sessions that are not isolated share a user, so a finding in one counts for all of them. observe must run
+// first.
 func (d *deployment) contradicted(run *observe.Run) error {
 	seen := d.seen.Load()
 	if run.Isolated() {

@@ -20,7 +20,8 @@ import (
 )
 
 // guardWatch checks whether the kernel has the rules of mediator guard, which it may not read. It sends packets to
-// guard.ProbeAddress, which the rules treat like the agent's: TCP comes back to the transparent listener, UDP is refused.
+// guard.ProbeAddress, which the rules treat like the agent's: TCP comes back to the transparent listener, UDP is
+// refused.
 type guardWatch struct {
 	port uint16 // a redirected port, or 0
 	log  *zap.Logger

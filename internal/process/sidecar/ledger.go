@@ -76,8 +76,8 @@ type AcceptedLedger struct {
 	RefusedUntil time.Time `json:"refusedUntil"` // posts with keys that expire by then are refused
 }
 
-// AcceptLedger accepts the ledger of the configuration at path in place of the last one of its sidecar, and records that
-// in the ledger. The sidecar must not run.
+// AcceptLedger accepts the ledger of the configuration at path in place of the last one of its sidecar, and records
+// that in the ledger. The sidecar must not run.
 func AcceptLedger(ctx context.Context, path, reason string) (a AcceptedLedger, err error) {
 	c, err := config.LoadSidecar(path)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// addObserver makes the signers of two roles. The observer signs receipts, and tokens that name the calling agent to the
-// node. The speaker signs the documents that the agent publishes at the node.
+// addObserver makes the signers of two roles. The observer signs receipts, and tokens that name the calling agent to
+// the node. The speaker signs the documents that the agent publishes at the node.
 func (p *sidecar) addObserver() (err error) {
 	c := p.config
 	if c.Keys.InteractionReceipt == nil {

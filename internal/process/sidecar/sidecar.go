@@ -106,7 +106,8 @@ func (p *sidecar) Roles(process *daemon.Process) (err error) {
 	p.Process = process
 	p.warnFileLimit()
 	c, keys := p.config, p.config.Keys
-	if p.runtime, err = daemon.NewIssuer(process, evidence.RuntimeAttestationKind(), keys.Runtime, c.Audience); err != nil {
+	if p.runtime, err = daemon.NewIssuer(process, evidence.RuntimeAttestationKind(), keys.Runtime, c.Audience); err !=
+		nil {
 		return err
 	}
 	if p.session, err = daemon.NewIssuer(process, evidence.SessionReceiptKind(), keys.Session, c.Audience); err != nil {
