@@ -88,7 +88,7 @@ func Records(ctx context.Context, at string, s Selection) iter.Seq2[ledger.Recor
 			_, err = in.Token()
 		}
 		if err != nil {
-			fail(fmt.Errorf("the list broke off, and is incomplete: %w", err))
+			fail(fmt.Errorf("the list broke off, and is not whole: %w", err))
 		}
 	}
 }

@@ -265,7 +265,8 @@ func (p *sidecar) warnFileLimit() {
 	var open unix.Rlimit
 	need := p.config.Limits.Listeners().Files() + p.config.Limits.Load().Files()
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &open); err == nil && open.Max < need {
-		p.Log.Warn("the hard limit of open files is too low for limits.connections and limits.calls: raise it, or lower them",
+		p.Log.Warn(
+			"the hard limit of open files is below what limits.connections and limits.calls need: raise it, or lower them",
 			zap.Uint64("may", open.Max), zap.Uint64("need", need))
 	}
 }
