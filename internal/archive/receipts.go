@@ -301,8 +301,10 @@ func (a Archive) JudgeReceipts(tokens iter.Seq2[string, error], now time.Time,
 		}
 		if c, err := evidence.UnverifiedClaims(interaction.Kind, token); err == nil && chain.Len() > 0 &&
 			c.Owner != t.owner() && each == nil {
-			if lost, err = a.judgeLost(token, c, chain, lost, now); err != nil {
-				return j, err
+			if j.Lost == 0 || lost != nil { // after one that stays unverified, nothing continues the chain
+				if lost, err = a.judgeLost(token, c, chain, lost, now); err != nil {
+					return j, err
+				}
 			}
 			j.Lost++
 			continue

@@ -60,6 +60,10 @@ func TestChainOverNewRoots(t *testing.T) {
 		return n.Receipts
 	}
 	whole := next(indeterminate, lost)
+	stranger := newWorld(t, false).session("ses_1")
+	stranger.Receipts = slices.Clone(known)
+	stranger.Call(t, indeterminate)
+	made := stranger.Receipts[2]
 	now := after.Clock.Now().Add(time.Minute)
 	old, both := archive.Archive{before.read()}, archive.Archive{after.read(), before.read()}
 	for name, tt := range map[string]struct {
@@ -71,6 +75,12 @@ func TestChainOverNewRoots(t *testing.T) {
 		"the earlier ones alone":   {old, judgement{whole, "", archive.JudgedReceipts{Number: 2, Chain: true, Lost: 2}}},
 		"the later ones alone":     {archive.Archive{after.read()}, judgement{tokens: whole, code: "roots_not_pinned"}},
 		"a call that was answered": {both, judgement{tokens: next(nil), code: "roots_not_pinned"}},
+		"one of unknown roots before them": {both, judgement{slices.Insert(slices.Clone(whole), 2, made), "",
+			archive.JudgedReceipts{Number: 2, Chain: true, Lost: 3}}},
+		"one of unknown roots among them": {both, judgement{slices.Insert(slices.Clone(whole), 3, made), "",
+			archive.JudgedReceipts{Number: 2, Chain: true, Lost: 3}}},
+		"one of unknown roots after them": {both, judgement{append(slices.Clone(whole), made), "",
+			archive.JudgedReceipts{Number: 2, Chain: true, Lost: 3}}},
 		"after a gap": {both,
 			judgement{tokens: append(slices.Clone(known[:1]), whole[2:]...), code: "chain_broken"}},
 		"with a gap": {both, judgement{tokens: append(slices.Clone(known), whole[3]), code: "chain_broken"}},
