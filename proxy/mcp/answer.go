@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -67,8 +68,10 @@ type Answer struct {
 	lastEvent string // with which the client resumes an answer
 
 	json   bool
-	length int // from the header; negative if unknown
+	other  bool // a failed answer of another type, which some clients read as JSON
+	length int  // from the header; negative if unknown
 	stream *sse.Reader
+	split  bool // see [sse.Event]
 	held   []byte
 	result Result
 	status int
@@ -80,7 +83,7 @@ type Answer struct {
 func NewAnswer(w Watch, status int, header http.Header) *Answer {
 	a := &Answer{Watch: w, peer: w.Peer, lastEvent: w.Header.Get("Last-Event-Id"), status: status}
 	a.session(header)
-	failed, redirected := status >= http.StatusBadRequest, status/100 == 3
+	failed, redirected := status >= http.StatusBadRequest, isRedirect(status)
 	if failed && a.isRequest() {
 		a.result = ResultError
 	}
@@ -101,7 +104,7 @@ func NewAnswer(w Watch, status int, header http.Header) *Answer {
 	case redirected && a.peer.atOrigin(header["Location"]):
 		a.blind = true
 		a.Memory.redirected(a.peer, a.Flight)
-	case redirected:
+	case redirected, status/100 == 3: // clients differ in what they make of the others
 		a.lose(true)
 	case stream && plain:
 		a.stream = sse.NewReader(maxAnswer)
@@ -113,7 +116,18 @@ func NewAnswer(w Watch, status int, header http.Header) *Answer {
 	case stream, meant, awaited && !failed && status != http.StatusNoContent:
 		a.lose(a.Sent == nil || strings.Contains(said, "/event-stream"))
 	}
+	if failed && a.isRequest() && !a.json {
+		if a.other = encoding == "" || encoding == "identity"; !a.other {
+			a.Memory.doubt(a.Flight)
+		}
+	}
 	return a
+}
+
+// isRedirect reports whether clients ask another URL after an answer of this status.
+func isRedirect(status int) bool {
+	return slices.Contains([]int{http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
+		http.StatusTemporaryRedirect, http.StatusPermanentRedirect}, status)
 }
 
 // session notes the session that an answer starts. It removes every other one: some clients would move their requests
@@ -133,7 +147,7 @@ func (a *Answer) session(header http.Header) {
 func (a *Answer) isRequest() bool { return a.Sent != nil && a.Sent.IsRequest() }
 
 func (a *Answer) Close() {
-	a.json, a.stream, a.held = false, nil, nil
+	a.json, a.other, a.stream, a.held = false, false, nil, nil
 	a.Free()
 }
 
@@ -146,6 +160,24 @@ func (a *Answer) lose(goesOn bool) {
 func (a *Answer) miss() {
 	a.blind = true
 	a.Memory.missed(a.peer, false)
+}
+
+// unread notes a message that clients can read, and may take for the answer to any request.
+func (a *Answer) unread() {
+	a.doubt()
+	a.Memory.mistake(a.peer, a.Flight)
+	a.miss()
+}
+
+// doubt notes a message that some clients take for the answer to the request that this answer, or the one that it
+// resumes, belongs to: they expect no other there, whatever its id.
+func (a *Answer) doubt() {
+	switch {
+	case a.isRequest() && a.result == "":
+		a.result = ResultUnseen
+	case a.Sent == nil && a.lastEvent != "":
+		a.Memory.unsure(a.peer, a.lastEvent)
+	}
 }
 
 // Write reads a piece of the answer. It fails if the piece must not pass, because the server asks too much.
@@ -167,11 +199,14 @@ func (a *Answer) Write(p []byte) (int, error) {
 		before := a.stream.Held()
 		a.stream.Write(p, a.event)
 		if a.stream.Odd() {
-			a.miss()
+			a.unread()
 		}
 		if after := a.stream.Held(); a.stream.Over() || after > before && !a.Take(after-before) {
 			a.lose(true)
 		}
+	}
+	if a.other && a.cut == nil {
+		a.failure(p)
 	}
 	if a.cut != nil {
 		return 0, a.cut
@@ -189,10 +224,36 @@ func (a *Answer) End(err error) {
 	case a.stream != nil:
 		a.rest(a.stream.End())
 		if a.stream.Odd() {
-			a.miss()
+			a.unread()
 		}
 	}
+	if a.other {
+		a.refusal(a.held)
+	}
 	a.held = nil
+}
+
+// failure holds a piece of a failed answer of another type.
+func (a *Answer) failure(p []byte) {
+	if len(a.held)+len(p) > maxAnswer || !a.Take(len(p)) {
+		a.other, a.held = false, nil
+		a.Memory.doubt(a.Flight)
+		return
+	}
+	a.held = append(a.held, p...)
+}
+
+// refusal reads a failed answer of another type. If it is JSON, some clients read it as the request's error.
+func (a *Answer) refusal(text []byte) {
+	defer a.Turn(len(text))()
+	o, err := jsonread.Lenient(text, 3)
+	switch {
+	case err == nil && !unclear(o):
+		a.sendsHuman(o)
+	case err == nil && bytes.Contains(text, []byte("32042")), // named in another case
+		err != nil && bytes.HasPrefix(bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff"))), []byte("{")):
+		a.Memory.doubt(a.Flight)
+	}
 }
 
 // rest reads a message without its end. Some clients accept it if it is whole.
@@ -241,6 +302,10 @@ func (a *Answer) event(e sse.Event) {
 	switch {
 	case len(bytes.TrimSpace(e.Data)) == 0:
 	case e.Type == "" || e.Type == "message":
+		a.split = e.Split
+		if e.Split && (a.Sent == nil || a.Sent.IsCall()) || a.stream.Odd() {
+			a.doubt()
+		}
 		a.message(e.Data)
 	case strings.TrimSpace(e.Type) == "message", a.mayBeMessage(e.Data): // some clients ignore the type
 		a.miss()
@@ -258,13 +323,13 @@ func (a *Answer) message(text []byte) {
 	if err != nil {
 		a.blind = true
 		if mayBeMessage(text) {
-			a.miss()
+			a.unread()
 		}
 		return
 	}
 	switch {
 	case unclear(o):
-		a.miss()
+		a.unread()
 		return
 	case o.Get("method").Value != nil:
 		a.asks(o)
@@ -272,14 +337,18 @@ func (a *Answer) message(text []byte) {
 	}
 	id, err := readID(o.Get("id").Value)
 	a.sendsHuman(o)
-	if err == nil && a.isRequest() && id == a.Sent.ID {
+	isOwn := err == nil && a.isRequest() && id == a.Sent.ID
+	if isOwn && !isTaken(o) || !isOwn && isAnswer(o) && a.isRequest() && a.stream != nil {
+		a.doubt()
+	}
+	if isOwn {
 		a.response(o)
 		return
 	}
-	if err == nil && a.Sent == nil {
+	if isAnswer(o) && a.Sent == nil {
 		a.Memory.resume(a.peer, a.lastEvent, id, resultOf(o, true))
 	}
-	taken := err == nil && a.Memory.strayed(a.peer, id)
+	taken := err == nil && a.Memory.strayed(a.peer, id, isTaken(o) && !a.split)
 	if _, like, ok := questionID(o.Get("id").Value); ok {
 		a.Memory.resembled(a.peer, id, like)
 	}
@@ -354,9 +423,11 @@ func resultOf(o object, call bool) Result {
 	kind, _ := result.Members.Get("resultType").Text()
 	failed := result.Members.Get("isError").Value
 	switch {
+	case !isTaken(o): // clients differ
+		return ResultUnseen
 	case result.Value == nil && failure.Value.Kind() == '{':
 		return ResultError
-	case failure.Value != nil || result.Value.Kind() != '{': // clients differ
+	case failure.Value != nil || result.Value.Kind() != '{':
 		return ResultUnseen
 	case kind == "input_required", result.Members.Get("inputRequests").Value != nil,
 		result.Members.Get("requestState").Value != nil,

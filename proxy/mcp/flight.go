@@ -142,8 +142,8 @@ func (m *Memory) resembled(peer Peer, id ID, like string) {
 }
 
 // strayed notes an answer on another connection than its request's. It reports whether the client takes it for a tool
-// list that it asked for.
-func (m *Memory) strayed(peer Peer, id ID) (listsTools bool) {
+// list that it asked for. Without sure, only some clients take it.
+func (m *Memory) strayed(peer Peer, id ID, sure bool) (listsTools bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	i := slices.IndexFunc(m.flights, func(f *Flight) bool { return f.peer.same(peer) && f.id == id && !f.elsewhere })
@@ -151,6 +151,10 @@ func (m *Memory) strayed(peer Peer, id ID) (listsTools bool) {
 		return false
 	}
 	f := m.flights[i]
+	if !sure {
+		f.unsure = true
+		return false
+	}
 	f.elsewhere = true
 	if f.lost {
 		m.flights = slices.Delete(m.flights, i, i+1)
@@ -172,6 +176,28 @@ func (m *Memory) missed(peer Peer, goesOn bool) {
 			m.doubtful.add(f.request())
 		}
 	}
+}
+
+// mistake notes a message that clients may take for the answer to any request that is open meanwhile. The answer on
+// which it came knows by itself.
+func (m *Memory) mistake(peer Peer, own *Flight) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, f := range m.flights {
+		if f != own && !f.settled && f.peer.origin() == peer.origin() {
+			f.unsure = true
+		}
+	}
+}
+
+// doubt notes that a server may have refused a request unseen with [byURL].
+func (m *Memory) doubt(f *Flight) {
+	if f == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.doubtful.add(f.request())
 }
 
 // redirected notes that the client asks another URL of the server's origin.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
+	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -45,8 +47,42 @@ func unclear(o object) bool {
 	_, _, found := o.OtherCase("jsonrpc", "id", "method", "params", "result", "error")
 	_, _, inResult := o.Get("result").Members.OtherCase("tools", "inputRequests", "requestState", "resultType", "task",
 		"isError")
-	answer := o.Get("result").Value != nil || o.Get("error").Value != nil
-	return found || inResult || answer && o.Get("method").Value != nil
+	_, _, inError := o.Get("error").Members.OtherCase("code", "message", "data")
+	return found || inResult || inError || isAnswer(o) && o.Get("method").Value != nil
+}
+
+func isAnswer(o object) bool { return o.Get("result").Value != nil || o.Get("error").Value != nil }
+
+// isTaken reports whether every client takes an answer. Some drop one that has a member too many, or one of another
+// type.
+func isTaken(o object) bool {
+	version, _ := o.Get("jsonrpc").Text()
+	if version != "2.0" || slices.ContainsFunc(o, func(m member) bool {
+		return !slices.Contains([]string{"jsonrpc", "id", "result", "error"}, m.Name)
+	}) {
+		return false
+	}
+	if failure := o.Get("error"); failure.Value != nil {
+		_, err := strconv.ParseInt(string(failure.Members.Get("code").Value), 10, 64)
+		_, isText := failure.Members.Get("message").Text()
+		return err == nil && isText
+	}
+	return isMeta(o.Get("result").Members.Get("_meta").Value)
+}
+
+// isMeta reports whether every client takes the _meta of a result.
+func isMeta(v jsontext.Value) bool {
+	if v == nil {
+		return true
+	}
+	o, err := jsonread.Lenient(v, 2)
+	if err != nil {
+		return false
+	}
+	token, task := o.Get("progressToken").Value, o.Get("io.modelcontextprotocol/related-task")
+	_, named := task.Members.Get("taskId").Text()
+	_, tokenErr := readID(token)
+	return (token == nil || tokenErr == nil) && (task.Value == nil || named)
 }
 
 func malformed(format string, args ...any) error {

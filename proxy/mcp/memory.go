@@ -207,7 +207,27 @@ func (m *Memory) follow(peer Peer, lastEvent, event string) {
 	}
 }
 
+// unsure notes that some clients take another message on a resumed answer for the answer itself.
+func (m *Memory) unsure(peer Peer, lastEvent string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, o := range m.open {
+		if o.peer.same(peer) && slices.Contains(o.events, lastEvent) {
+			o.unsure = true
+		}
+	}
+}
+
+// resume concludes a request with the result of a resumed answer. Some clients take an answer there with another id for
+// the request's too.
 func (m *Memory) resume(peer Peer, lastEvent string, id ID, result Result) {
+	m.mu.Lock()
+	for _, o := range m.open {
+		if o.peer.same(peer) && o.id != id && slices.Contains(o.events, lastEvent) {
+			o.unsure = true
+		}
+	}
+	m.mu.Unlock()
 	m.conclude(result, func(o *open) bool {
 		return o.peer.same(peer) && o.id == id && lastEvent != "" && slices.Contains(o.events, lastEvent)
 	})

@@ -157,37 +157,46 @@ func (m *Memory) answer(r *Message, peer Peer, rules []*Rule) (v Verdict, err er
 // (URLElicitationRequiredError, since revision 2025-11-25). The client then repeats the request.
 const byURL = -32042
 
-// sendsHuman notes such an error as a question, answered by repeating the request.
+// sendsHuman notes such an error as a question, answered by repeating the request. Whatever its id, some clients take
+// it for the error of the request whose answer it is in, and on a resumed stream for that of any broken one.
 func (a *Answer) sendsHuman(o object) {
 	said := o.Get("error").Members.Get("code")
 	text, isText := said.Text() // some clients take a text for the number
 	if !isText {
 		text = string(said.Value)
 	}
-	id := o.Get("id").Value
-	if a.isRequest() && (id == nil || id.Kind() == 'n') { // some clients take such an error for the request's
-		id = jsontext.Value(a.Sent.ID)
-	}
-	code, err := strconv.ParseFloat(text, 64)
-	_, like, ok := questionID(id)
-	if err != nil || code != byURL || !ok {
+	if code, err := strconv.ParseFloat(strings.TrimSpace(text), 64); err != nil || code != byURL {
 		return
 	}
-	for _, f := range a.Memory.named(a.peer, like) {
+	id := o.Get("id").Value
+	resumes := a.Sent == nil && a.lastEvent != ""
+	for _, f := range a.Memory.flying(a.peer, func(f *Flight, others []*Flight) bool {
+		return resumes || f == a.Flight || f.mayBe(id, others)
+	}) {
 		a.ask(question{peer: f.peer, of: f.of, asks: map[string]string{"": elicitation}})
 	}
 }
 
-// named returns the requests at the server's origin that this id may answer.
-func (m *Memory) named(peer Peer, like string) (all []*Flight) {
+// flying returns the matching requests at the server's origin. A request is matched among all of them.
+func (m *Memory) flying(peer Peer, which func(f *Flight, all []*Flight) bool) (found []*Flight) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, f := range m.flights {
-		if f.peer.origin() == peer.origin() && f.id.like() == like {
-			all = append(all, f)
+		if f.of != "" && f.peer.origin() == peer.origin() && which(f, m.flights) {
+			found = append(found, f)
 		}
 	}
-	return all
+	return found
+}
+
+// mayBe reports whether some client may take an answer with this id for the request's, if all are open. They read texts
+// as numbers, even such as "0x1".
+func (f *Flight) mayBe(v jsontext.Value, all []*Flight) bool {
+	id, like, ok := questionID(v)
+	if !ok || f.id.like() == like {
+		return ok
+	}
+	return id.isText() && !f.id.isText() && !slices.ContainsFunc(all, func(o *Flight) bool { return o.id == id })
 }
 
 // repeats judges a request that may repeat one refused with byURL: a human may have answered since. If only an unread

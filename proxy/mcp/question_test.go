@@ -376,7 +376,7 @@ func TestHumanElsewhere(t *testing.T) {
 		"its id spelled otherwise":     {200, plain, spelled("7", "7.0"), "get_issue", "", refused},
 		"another tool":                 {200, plain, refuses, "create_issue", "", "pass issues"},
 		"refused for another reason":   {200, plain, other, "get_issue", "", "pass reads"},
-		"a refusal of another request": {200, asEvents, event(spelled("7", "8")), "get_issue", "", "pass reads"},
+		"a refusal of another request": {200, asEvents, event(spelled("7", "8")), "get_issue", "", refused},
 		"the code as a text":           {200, plain, spelled("-32042", `"-32042"`), "get_issue", "", refused},
 		"in an event without its end":  {200, asEvents, "data: " + refuses, "get_issue", "", refused},
 		"accepted, and then refused on another connection": {202, "", event(refuses), "get_issue", "elicitation",

@@ -12,6 +12,8 @@ type Event struct {
 	Type string // empty where the stream names none, which means message
 	ID   string
 	Data []byte
+	// Split means that some clients find other lines in the event, and so another event: see [lineEnds].
+	Split bool
 }
 
 // Reader reads a stream that comes in pieces of any size. It is not safe for concurrent use.
@@ -24,6 +26,7 @@ type Reader struct {
 
 	begun   bool // something was read
 	hasData bool
+	split   bool // a line of the current event has one of lineEnds
 	cr      bool // the last byte was a CR: an LF that follows ends no other line
 	over    bool
 	odd     bool
@@ -96,13 +99,15 @@ func (e *Reader) endLine(event func(Event)) {
 	e.line = e.line[:0]
 	if len(line) == 0 {
 		if e.hasData || e.id != "" {
-			event(Event{e.kind, e.id, e.data})
+			event(Event{e.kind, e.id, e.data, e.split})
 		}
-		e.data, e.hasData, e.kind, e.id = e.data[:0], false, "", ""
+		e.data, e.hasData, e.kind, e.id, e.split = e.data[:0], false, "", "", false
 		return
 	}
 	field, value, _ := bytes.Cut(line, []byte(":"))
-	e.odd = e.odd || splitElsewhere(line) || string(field) != "data" && bytes.ContainsAny(line, lineEnds)
+	split := bytes.ContainsAny(line, lineEnds)
+	e.split = e.split || split
+	e.odd = e.odd || splitElsewhere(line) || string(field) != "data" && split
 	value = bytes.TrimPrefix(value, []byte(" "))
 	switch string(field) {
 	case "data":

@@ -1,0 +1,191 @@
+package mcp_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/proxy/mcp"
+	"github.com/actionproof/mediator/test/check"
+)
+
+// TestHumanSomeClientsSee has a server refuse a call with [byURL] in ways that only some clients read so. A human may
+// have answered when such a client repeats the call.
+func TestHumanSomeClientsSee(t *testing.T) {
+	refuses := func(id, code string) string {
+		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":%s,"message":"m"}}`, id, code)
+	}
+	event := func(text string) string { return "data: " + text + "\n\n" }
+	call := func(p play, status int, header http.Header, said string) *mcp.Answer {
+		w := begin(p, p.Memory, "tools/call", 7, "get_issue")
+		a := mcp.NewAnswer(w, status, header)
+		_, _ = io.WriteString(a, said)
+		a.End(io.EOF)
+		p.End(w.Flight, a.Result(), true)
+		return a
+	}
+	typed := func(kind string) http.Header { return http.Header{"Content-Type": {kind}} }
+	for name, way := range map[string]func(p play){
+		"own stream, another id (Python 2)": func(p play) { call(p, 200, typed(stream), event(refuses("999", "-32042"))) },
+		"resumed, another id (Python 1)": func(p play) {
+			call(p, 200, typed(stream), "id: e1\ndata: \n\n")
+			p.resume("e1", event(refuses("999", "-32042")))
+		},
+		"resumed, no id": func(p play) {
+			call(p, 200, typed(stream), "id: e1\ndata: \n\n")
+			p.resume("e1", event(refuses("null", "-32042")))
+		},
+		"hex id on another stream (TypeScript)": func(p play) {
+			call(p, 200, typed(stream), "")
+			p.resume("", event(refuses(`"0x7"`, "-32042")))
+		},
+		"id with a mark (TypeScript)": func(p play) {
+			call(p, 200, typed(stream), "")
+			p.resume("", event(refuses(`"\ufeff7"`, "-32042")))
+		},
+		"id in other digits (Python)": func(p play) {
+			call(p, 200, typed(stream), "")
+			p.resume("", event(refuses(`"\uff17"`, "-32042")))
+		},
+		"code as a spaced text (Python)": func(p play) { call(p, 200, typed(plain), refuses("7", `" -32042 "`)) },
+		"code as a text with underscore": func(p play) { call(p, 200, typed(plain), refuses("7", `"-32_042"`)) },
+		"code in another case (Go's mcp-go)": func(p play) {
+			call(p, 200, typed(plain), strings.Replace(refuses("7", "1"), `"message"`, `"Code":-32042,"message"`, 1))
+		},
+		"400, another id (Go, Python 2)": func(p play) { call(p, 400, typed(plain), refuses("999", "-32042")) },
+		"400, another type (Go)":         func(p play) { call(p, 400, typed("text/plain"), refuses("999", "-32042")) },
+		"400, no type (Go)":              func(p play) { call(p, 400, http.Header{}, refuses("7", "-32042")) },
+		"400, another type, member twice (Go)": func(p play) {
+			call(p, 400, typed("text/plain"), twice+refuses("7", "-32042")[1:])
+		},
+		"400, as a stream (Go)": func(p play) { call(p, 400, typed(stream), refuses("7", "-32042")) },
+		"300 with a location (Go)": func(p play) {
+			call(p, 300, http.Header{"Content-Type": {plain}, "Location": {"/other"}}, refuses("7", "-32042"))
+		},
+		"after a result without jsonrpc, on another stream": func(p play) {
+			call(p, 200, typed(stream), "")
+			p.resume("", event(`{"id":7,"result":{}}`)+event(refuses("7", "-32042")))
+		},
+		"after a result in lines for some clients, on another stream": func(p play) {
+			call(p, 200, typed(stream), "")
+			p.resume("", event("{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{\"a\":\"\u2028\"}}")+event(refuses("7", "-32042")))
+		},
+		"after a result without jsonrpc": func(p play) {
+			call(p, 200, typed(stream), "id: e1\n"+event(`{"id":7,"result":{}}`))
+			p.resume("e1", event(refuses("7", "-32042")))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := play{t, new(mcp.Memory)}
+			way(p)
+			v, err := judgeCall(t, rules(""), p.Memory)
+			if !(v.Human && p.Prompted() || check.CodeOf(err) == "mcp_answer_refused") {
+				t.Errorf("%+v, %v", v, err)
+			}
+		})
+	}
+	for name, way := range map[string]func(p play){
+		"400 page":      func(p play) { call(p, 400, typed("text/html"), "<html>{32042}</html>") },
+		"404 JSON":      func(p play) { call(p, 404, typed("application/problem+json"), `{"status":404}`) },
+		"another error": func(p play) { call(p, 200, typed(plain), refuses("7", "-32602")) },
+		"text code":     func(p play) { call(p, 200, typed(plain), refuses("7", `"E_NO"`)) },
+		"another id, stream": func(p play) {
+			call(p, 200, typed(stream), event(refuses("999", "-32602"))+event(`{"jsonrpc":"2.0","id":7,"result":{}}`))
+		},
+		"another id elsewhere": func(p play) {
+			call(p, 200, typed(stream), "")
+			p.resume("", event(refuses("999", "-32042")))
+		},
+	} {
+		t.Run("no human: "+name, func(t *testing.T) {
+			p := play{t, new(mcp.Memory)}
+			way(p)
+			if v, err := judgeCall(t, rules(""), p.Memory); err != nil || v.Human || p.Prompted() {
+				t.Errorf("%+v, %v", v, err)
+			}
+		})
+	}
+}
+
+// TestResultSomeClientsTake checks that a call has no known result, and that no human answers during a post, where
+// clients differ in which answer they take.
+func TestResultSomeClientsTake(t *testing.T) {
+	const good, bad = `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`,
+		`{"jsonrpc":"2.0","id":1,"result":{"isError":true}}`
+	event := func(text string) string { return "data: " + text + "\n\n" }
+	swap := func(old, now string) string { return strings.Replace(good, old, now, 1) }
+	for name, first := range map[string]string{
+		"no jsonrpc":         swap(`"jsonrpc":"2.0",`, ""),
+		"jsonrpc 1":          swap(`"2.0"`, `"1.0"`),
+		"another member":     swap(`"id"`, `"x":1,"id"`),
+		"meta a number":      swap(`"content"`, `"_meta":1,"content"`),
+		"progress a list":    swap(`"content":[]`, `"_meta":{"progressToken":[]}`),
+		"related task":       swap(`"content":[]`, `"_meta":{"io.modelcontextprotocol/related-task":{}}`),
+		"error without code": `{"jsonrpc":"2.0","id":1,"error":{"message":"m"}}`,
+		"error, code text":   `{"jsonrpc":"2.0","id":1,"error":{"code":"1","message":"m"}}`,
+		"error, no message":  `{"jsonrpc":"2.0","id":1,"error":{"code":1}}`,
+		"another id":         strings.Replace(good, `"id":1`, `"id":999`, 1),
+		"another id, error":  `{"jsonrpc":"2.0","id":999,"error":{"code":1,"message":"m"}}`,
+		"member twice":       twice + bad[1:],
+		"line separator":     swap(`[]`, "[{\"text\":\"\u2028event: x\"}]"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			memory := new(mcp.Memory)
+			a, end := send(t, memory, "tools/call", 1, stream, 200)
+			say(a, first, bad)
+			if got := end(); got != mcp.ResultUnseen {
+				t.Errorf("own stream: %s", got)
+			}
+			memory = new(mcp.Memory)
+			w := begin(t, memory, "tools/call", 1, "create_issue")
+			a = mcp.NewAnswer(w, 200, http.Header{"Content-Type": {stream}})
+			say(a, first)
+			if err := humanAnswers(t, memory); check.CodeOf(err) != "mcp_answer_refused" &&
+				check.CodeOf(err) != "mcp_answer_unasked" {
+				t.Errorf("a human answers: %v", err)
+			}
+
+			memory = new(mcp.Memory)
+			w = begin(t, memory, "tools/call", 1, "create_issue")
+			a = mcp.NewAnswer(w, 200, http.Header{"Content-Type": {stream}})
+			_, _ = io.WriteString(a, "id: e1\ndata: \n\n")
+			a.End(errors.New("broken"))
+			var got mcp.Result
+			memory.Keep(a, 1<<40, func(r mcp.Result) { got = r })
+			memory.End(w.Flight, a.Result(), true)
+			resume(memory, at, "e1", event(first)+event(good))
+			if got != mcp.ResultUnseen {
+				t.Errorf("resumed: %s", got)
+			}
+		})
+	}
+	for name, first := range map[string]string{
+		"progress":  `{"jsonrpc":"2.0","method":"notifications/progress","params":{}}`,
+		"no params": `{"jsonrpc":"2.0","method":"notifications/message"}`,
+	} {
+		memory := new(mcp.Memory)
+		a, end := send(t, memory, "tools/call", 1, stream, 200)
+		say(a, first, good)
+		if got := end(); got != mcp.ResultOK {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	for name, text := range map[string]string{"CR": "data:\r" + bad + "\n\n", "mark": "\ufeff" + event(bad)} {
+		memory := new(mcp.Memory)
+		a, end := send(t, memory, "tools/call", 1, stream, 200)
+		_, _ = io.WriteString(a, text+event(good))
+		if got := end(); got != mcp.ResultUnseen {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	memory := new(mcp.Memory)
+	a, end := send(t, memory, "tools/call", 1, stream, 200)
+	say(play{t, memory}.open(http.StatusOK, stream), twice+bad[1:])
+	say(a, good)
+	if got := end(); got != mcp.ResultUnseen {
+		t.Errorf("unread elsewhere: %s", got)
+	}
+}
