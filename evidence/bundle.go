@@ -223,7 +223,7 @@ func (t *Trust) notRevoked(what, kid string, ids []string, at moment) error {
 		at.now = issued // a list made after the moment also revokes
 	}
 	if err := want.admits(revocationList.Typ, r.kid, r.list.Registered, KeyClaims{}, at); err != nil {
-		return refusal.New("revocations_stale", "what is revoked is not known: %w", err)
+		return refusal.New("revocations_stale", "the revocations are unknown: %w", err)
 	}
 	for _, name := range []string{kid, KeyName(kid)} {
 		if e, ok := r.keys[name]; ok {

@@ -25,7 +25,7 @@
 //	claims.go       the claims that all have, and checks on single claims
 //	kind.go         what each artifact is: typ, purpose, longest lifetime
 //	sign.go         signing; second.go the post-quantum signature of a root
-//	open.go         opening and judging; mac.go with a secret in place of a key
+//	open.go         opening and judging; mac.go the same with a shared secret
 //	verifier.go     what a verifier expects
 //	trust.go        pinned roots and certified keys; bundle.go the trust bundle and revocations
 //	past.go         keys and revocations of an earlier moment, for records

@@ -24,7 +24,7 @@ const separator = "~"
 // returns "<JWS by Ed25519>~<JWS by ML-DSA-65>". Only artifacts of root keys have two signatures.
 func Countersign[C any](ctx context.Context, key Key, k Kind[C], token string) (string, error) {
 	if !k.rooted() {
-		return "", refusal.New("artifact_malformed", "a %s is signed once, with Ed25519", k.Typ)
+		return "", refusal.New("artifact_malformed", "only Ed25519 signs a %s", k.Typ)
 	}
 	p, err := parse(token, k.alg, k.Typ, k.maxToken)
 	if err != nil {
@@ -167,7 +167,7 @@ func ParseRoot(raw []byte, purpose string) (Root, error) {
 			err)
 	}
 	if second.KeyID != r.KeyID {
-		return r, refusal.New("trust_malformed", "the two keys of a root have one kid; these have %.80q and %.80q", r.KeyID,
+		return r, refusal.New("trust_malformed", "the two keys of a root must share a kid, not %.80q and %.80q", r.KeyID,
 			second.KeyID)
 	}
 	r.PostQuantum, err = second.Key()

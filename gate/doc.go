@@ -4,7 +4,7 @@
 //	chain.go        the checks of the chain, in order; deployment.go remembers the last certificate
 //	gate.go         [Gate]: a chain earns a capability, and a request proof over it allows a post
 //	files.go        [FromFiles]: an API's part from files or https URLs (source.go), kept current
-//	server.go       [Server]: an API's endpoints; middleware.go and transaction.go protect its own endpoint
+//	server.go       [Server]: an API's endpoints; middleware.go and transaction.go protect its posts
 //	client.go       [Client]: a mediator asks such an API
 //	assurance.go    reports what a post's checks prove; record.go verifies a recorded post
 //
@@ -27,6 +27,6 @@
 //
 // # One chain, always whole
 //
-// [Gate.Admit] and [Gate.Authorize] are the seed's verify functions (verifyStrictAutonomousResponse,
+// [Gate.Admit] and [Gate.Authorize] are ActionProof's verifiers (verifyStrictAutonomousResponse,
 // verifyStrictGrantedAutonomousPosting and so on). No option skips a check.
 package gate

@@ -1,4 +1,4 @@
-// Package ledger durably keeps the used single-use keys and the record of every call.
+// Package ledger durably keeps consumed keys and the record of every call.
 //
 // # What it promises
 //

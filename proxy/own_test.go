@@ -34,7 +34,7 @@ func TestRefusedConnectSaysWhy(t *testing.T) {
 		{"no rule", "nowhere.example:443", "", "403 egress_denied: no rule allows any call to nowhere.example",
 			"http_request_denied"},
 		{"no session", "nowhere.example:443", basic("ses_x", "y"),
-			"407 session_required: the proxy credentials belong to no open session; it may have ended", "http_request_denied"},
+			"407 session_required: the proxy credentials belong to no session, or to an ended one", "http_request_denied"},
 		{"no target", "nowhere.example", "", `400 request_malformed: the CONNECT target "nowhere.example" names no port`,
 			"http_request_error"},
 	} {

@@ -130,7 +130,7 @@ func (r *Registry) due(ctx context.Context, at string, certifiedAs []string) (*P
 func sameRoles(at string, as, now []string) error {
 	if !slices.Equal(as, now) {
 		return refusal.New("roles_changed",
-			"the process at %s was certified to sign %s, and wants to sign %s: nothing more of it is certified",
+			"the process at %s was certified to sign %s, and wants to sign %s: it gets no more certificates",
 			at, strings.Join(as, ", "), strings.Join(now, ", "))
 	}
 	return nil

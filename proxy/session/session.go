@@ -314,7 +314,7 @@ func (s *Set) Find(proxyAuthorization string) (*Session, error) {
 		want = session.secret
 	}
 	if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
-		return nil, refusal.New("session_required", "the proxy credentials belong to no open session; it may have ended")
+		return nil, refusal.New("session_required", "the proxy credentials belong to no session, or to an ended one")
 	}
 	return session, nil
 }
