@@ -30,8 +30,6 @@ func of(owner string) accrual.Agent {
 	return accrual.Agent{Owner: strings.Repeat("o", 43-len(owner)) + owner, Subject: "agent:worker-1"}
 }
 
-var elsewhere = accrual.Agent{Subject: "did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK"}
-
 type log []accrual.Entry
 
 func (l log) session(score float64, edits ...func(*accrual.Session)) log {
