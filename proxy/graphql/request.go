@@ -47,8 +47,9 @@ func ReadPost(header http.Header, url *url.URL, body []byte) ([]Operation, error
 		return nil, refusal.New("content_malformed",
 			"a GraphQL request is sent as application/json; application/graphql, forms and uploads are not accepted")
 	}
-	if jsonread.TooMany(body) {
-		return nil, refusal.New("content_too_large", "the body has more than %d names and values", jsonread.MaxItems)
+	if jsonread.Exceeds(body) {
+		return nil, refusal.New("content_too_large", "the body has more than %d names and values, or is nested too deeply",
+			jsonread.MaxItems)
 	}
 	o, err := jsonread.Lenient(body, 2) // the names of variables may differ in case alone
 	if errors.Is(err, jsonread.ErrList) {

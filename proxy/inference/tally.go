@@ -87,13 +87,13 @@ func readEvent(by answer, t *tally, e sse.Event) bool {
 		return true
 	}
 	t.named = e.Type
-	ok := !jsonread.TooMany(e.Data) && by.event(t, e.Data)
+	ok := !jsonread.Exceeds(e.Data) && by.event(t, e.Data)
 	t.endEvent()
 	return ok
 }
 
 func readWhole(by answer, t *tally, body []byte) bool {
-	ok := !jsonread.TooMany(body) && by.whole(t, body)
+	ok := !jsonread.Exceeds(body) && by.whole(t, body)
 	t.endEvent()
 	return ok
 }

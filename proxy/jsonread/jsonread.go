@@ -17,8 +17,11 @@ import (
 
 // Bounds on a text.
 const (
-	MaxDepth = 64      // nesting
+	MaxDepth = 64      // nesting of a client's text
 	MaxItems = 200_000 // names and values; a member takes some forty times the memory of its shortest spelling
+
+	maxAnswerDepth = 128  // of a server's text; some clients read up to 199 levels
+	maxDigits      = 4096 // of a number; some clients read up to 4,300
 )
 
 // Reasons for a refusal. Each error wraps one of them, and quotes nothing of the text but the name of a member.
@@ -87,8 +90,13 @@ type reader struct {
 var decoders = sync.Pool{New: func() any { return new(jsontext.Decoder) }}
 
 func read(text []byte, strict bool, keep int) (Object, error) {
-	if TooMany(text) {
-		return nil, fmt.Errorf("%w: it has more than %d names and values", ErrMalformed, MaxItems)
+	most := maxAnswerDepth
+	if strict {
+		most = MaxDepth
+	}
+	if exceeds(text, most) {
+		return nil, fmt.Errorf("%w: it has more than %d names and values or %d levels, or a number of more than %d digits",
+			ErrMalformed, MaxItems, most, maxDigits)
 	}
 	r := reader{text: text, dec: decoders.Get().(*jsontext.Decoder), strict: strict}
 	defer decoders.Put(r.dec)
@@ -101,7 +109,7 @@ func read(text []byte, strict bool, keep int) (Object, error) {
 	default:
 		return nil, ErrMalformed
 	}
-	o, err := r.object(keep, 1)
+	o, err := r.object(keep)
 	if err != nil {
 		return nil, err
 	}
@@ -111,30 +119,44 @@ func read(text []byte, strict bool, keep int) (Object, error) {
 	return o, nil
 }
 
-// TooMany reports whether a JSON text has more than [MaxItems] names and values. It counts their separators, and
-// allocates nothing.
-func TooMany(text []byte) bool {
-	if len(text) <= MaxItems {
-		return false
-	}
-	items, quoted := 1, false
+// Exceeds reports whether a server's text exceeds a bound, so that some clients may not read it. It allocates nothing.
+func Exceeds(text []byte) bool { return exceeds(text, maxAnswerDepth) }
+
+func exceeds(text []byte, mostDepth int) bool {
+	items, depth, digits, quoted := 1, 0, 0, false
 	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
+		c := text[i]
+		switch {
 		case quoted && c == '\\':
 			i++
 		case c == '"':
 			quoted = !quoted
-		case !quoted && (c == ',' || c == ':' || c == '{' || c == '['):
+		case quoted:
+		case c >= '0' && c <= '9':
+			if digits++; digits > maxDigits {
+				return true
+			}
+			continue
+		case c == ',' || c == ':':
 			items++
+		case c == '{' || c == '[':
+			items++
+			depth++
+		case c == '}' || c == ']':
+			depth--
+		}
+		digits = 0
+		if items > MaxItems || depth > mostDepth {
+			return true
 		}
 	}
-	return items > MaxItems
+	return false
 }
 
 // object reads an object, and keeps its members if keep is positive.
-func (r *reader) object(keep, depth int) (out Object, err error) {
-	if err := r.open(depth); err != nil {
-		return nil, err
+func (r *reader) object(keep int) (out Object, err error) {
+	if _, err := r.dec.ReadToken(); err != nil {
+		return nil, broken(err)
 	}
 	var names map[string]bool // folded
 	if keep > 0 {
@@ -161,7 +183,7 @@ func (r *reader) object(keep, depth int) (out Object, err error) {
 		}
 		m := Member{Name: name}
 		from := r.dec.InputOffset()
-		if m.Members, err = r.value(keep-1, depth+1); err != nil {
+		if m.Members, err = r.value(keep - 1); err != nil {
 			return nil, err
 		}
 		if keep > 0 {
@@ -176,12 +198,12 @@ func (r *reader) object(keep, depth int) (out Object, err error) {
 	return out, err
 }
 
-func (r *reader) value(keep, depth int) (Object, error) {
+func (r *reader) value(keep int) (Object, error) {
 	switch kind := r.dec.PeekKind(); {
 	case kind == '{' && (r.strict || keep > 0):
-		return r.object(keep, depth)
+		return r.object(keep)
 	case kind == '[' && r.strict:
-		return nil, r.list(depth)
+		return nil, r.list()
 	}
 	if err := r.dec.SkipValue(); err != nil {
 		return nil, broken(err)
@@ -189,27 +211,17 @@ func (r *reader) value(keep, depth int) (Object, error) {
 	return nil, nil
 }
 
-func (r *reader) list(depth int) error {
-	if err := r.open(depth); err != nil {
-		return err
+func (r *reader) list() error {
+	if _, err := r.dec.ReadToken(); err != nil {
+		return broken(err)
 	}
 	for r.dec.PeekKind() != ']' {
-		if _, err := r.value(0, depth+1); err != nil {
+		if _, err := r.value(0); err != nil {
 			return err
 		}
 	}
 	_, err := r.dec.ReadToken()
 	return err
-}
-
-func (r *reader) open(depth int) error {
-	if depth > MaxDepth {
-		return fmt.Errorf("%w: it is nested deeper than %d levels", ErrMalformed, MaxDepth)
-	}
-	if _, err := r.dec.ReadToken(); err != nil {
-		return broken(err)
-	}
-	return nil
 }
 
 // broken explains the decoder's error without quoting the text.

@@ -79,9 +79,11 @@ func TestRead(t *testing.T) {
 			}
 		})
 	}
-	if _, err := jsonread.Lenient([]byte(nested(jsonread.MaxDepth+1, `{"a":`, `}`)), jsonread.MaxDepth+2); !errors.Is(err,
-		bad) {
-		t.Errorf("of a server, with all levels kept: %v", err)
+	deep, long := nested(200, `[`, `]`), `{"a":`+strings.Repeat("1", 4301)+`}` // what some clients do not read
+	for _, text := range []string{deep, long} {
+		if _, err := jsonread.Lenient([]byte(text), 1); !errors.Is(err, bad) {
+			t.Errorf("of a server: %.20s...: %v", text, err)
+		}
 	}
 }
 
@@ -131,8 +133,8 @@ func written(o jsonread.Object) string {
 	return strings.Join(all, " ")
 }
 
-// TestTooMany has texts that contain separators.
-func TestTooMany(t *testing.T) {
+// TestExceeds has texts that contain separators.
+func TestExceeds(t *testing.T) {
 	for _, tt := range []struct {
 		text string
 		many bool
@@ -147,7 +149,7 @@ func TestTooMany(t *testing.T) {
 		{`{"a":"\"` + strings.Repeat(`,:{[\"`, jsonread.MaxItems) + `"}`, false},
 		{`{"a":"\\",` + strings.Repeat(`"a":1,`, jsonread.MaxItems) + `}`, true},
 	} {
-		if got := jsonread.TooMany([]byte(tt.text)); got != tt.many {
+		if got := jsonread.Exceeds([]byte(tt.text)); got != tt.many {
 			t.Errorf("%.20q: %t", tt.text, got)
 		}
 	}

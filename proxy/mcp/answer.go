@@ -92,7 +92,9 @@ func NewAnswer(w Watch, status int, header http.Header) *Answer {
 	said := strings.ToLower(strings.Join(header["Content-Type"], ", "))
 	kind, params, err := mime.ParseMediaType(said)
 	// some clients decode by charset
-	if c := params["charset"]; err != nil || c != "" && c != "utf-8" && c != "utf8" {
+	c := params["charset"]
+	delete(params, "charset") // some take another one for the type
+	if err != nil || c != "" && c != "utf-8" && c != "utf8" || len(params) > 0 {
 		plain = false
 	}
 	stream := kind == "text/event-stream"
@@ -320,14 +322,16 @@ func (a *Answer) mayBeMessage(text []byte) bool {
 func (a *Answer) message(text []byte) {
 	defer a.Turn(len(text))()
 	o, err := jsonread.Lenient(text, 3)
-	if err != nil {
+	if err != nil || !isTaken(o) || a.status == http.StatusAccepted { // some clients read no such answer
+		a.doubt()
+	}
+	switch {
+	case err != nil:
 		a.blind = true
 		if mayBeMessage(text) {
 			a.unread()
 		}
 		return
-	}
-	switch {
 	case unclear(o):
 		a.unread()
 		return
@@ -338,7 +342,7 @@ func (a *Answer) message(text []byte) {
 	id, err := readID(o.Get("id").Value)
 	a.sendsHuman(o)
 	isOwn := err == nil && a.isRequest() && id == a.Sent.ID
-	if isOwn && !isTaken(o) || !isOwn && isAnswer(o) && a.isRequest() && a.stream != nil {
+	if !isOwn && isAnswer(o) && a.isRequest() && a.stream != nil {
 		a.doubt()
 	}
 	if isOwn {

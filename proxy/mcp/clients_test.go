@@ -131,6 +131,16 @@ func TestResultSomeClientsTake(t *testing.T) {
 		"another id, error":  `{"jsonrpc":"2.0","id":999,"error":{"code":1,"message":"m"}}`,
 		"member twice":       twice + bad[1:],
 		"line separator":     swap(`[]`, "[{\"text\":\"\u2028event: x\"}]"),
+		// TypeScript drops it, and waits for another
+		"code past 2^53": `{"jsonrpc":"2.0","id":1,"error":{"code":9007199254740993,"message":"m"}}`,
+		// Python does not read these; version 2 and Go end the request
+		"200 levels":      swap(`[]`, strings.Repeat("[", 200)+strings.Repeat("]", 200)),
+		"5000 digits":     swap(`[]`, strings.Repeat("1", 5000)),
+		"no JSON":         "hello",
+		"no message":      `{}`,
+		"method a number": `{"jsonrpc":"2.0","method":5}`,
+		"params a list":   `{"jsonrpc":"2.0","method":"notifications/message","params":[]}`,
+		"id a boolean":    `{"jsonrpc":"2.0","id":true,"method":"ping"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			memory := new(mcp.Memory)
@@ -165,6 +175,7 @@ func TestResultSomeClientsTake(t *testing.T) {
 	for name, first := range map[string]string{
 		"progress":  `{"jsonrpc":"2.0","method":"notifications/progress","params":{}}`,
 		"no params": `{"jsonrpc":"2.0","method":"notifications/message"}`,
+		"null":      `{"jsonrpc":"2.0","id":null,"method":"notifications/message","params":null}`,
 	} {
 		memory := new(mcp.Memory)
 		a, end := send(t, memory, "tools/call", 1, stream, 200)
@@ -173,12 +184,20 @@ func TestResultSomeClientsTake(t *testing.T) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
-	for name, text := range map[string]string{"CR": "data:\r" + bad + "\n\n", "mark": "\ufeff" + event(bad)} {
+	for name, text := range map[string]string{"CR": "data:\r" + bad + "\n\n", "mark": "\ufeff" + event(bad),
+		"no colon (Go)": "data\n\n"} {
 		memory := new(mcp.Memory)
 		a, end := send(t, memory, "tools/call", 1, stream, 200)
 		_, _ = io.WriteString(a, text+event(good))
 		if got := end(); got != mcp.ResultUnseen {
 			t.Errorf("%s: %s", name, got)
+		}
+	}
+	for kind, status := range map[string]int{plain: http.StatusAccepted, plain + `; x="text/event-stream"`: http.StatusOK} {
+		a, end := send(t, new(mcp.Memory), "tools/call", 1, kind, status)
+		_, _ = io.WriteString(a, good)
+		if got := end(); got != mcp.ResultUnseen {
+			t.Errorf("%d %s, which TypeScript does not read: %s", status, kind, got)
 		}
 	}
 	memory := new(mcp.Memory)

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
-	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -53,21 +53,32 @@ func unclear(o object) bool {
 
 func isAnswer(o object) bool { return o.Get("result").Value != nil || o.Get("error").Value != nil }
 
-// isTaken reports whether every client takes an answer. Some drop one that has a member too many, or one of another
-// type.
+// isTaken reports whether every client takes a message. Some drop one that has a member too many, or one of another
+// type; for others that ends the request.
 func isTaken(o object) bool {
 	version, _ := o.Get("jsonrpc").Text()
-	if version != "2.0" || slices.ContainsFunc(o, func(m member) bool {
+	method := o.Get("method").Value
+	is := func(name, kinds string) bool {
+		v := o.Get(name).Value
+		return v == nil || strings.ContainsRune(kinds, rune(v.Kind()))
+	}
+	switch {
+	case version != "2.0":
+		return false
+	case method != nil:
+		return is("method", `"`) && is("params", "{n") && is("id", `"0n`)
+	case slices.ContainsFunc(o, func(m member) bool {
 		return !slices.Contains([]string{"jsonrpc", "id", "result", "error"}, m.Name)
-	}) {
+	}):
 		return false
 	}
 	if failure := o.Get("error"); failure.Value != nil {
-		_, err := strconv.ParseInt(string(failure.Members.Get("code").Value), 10, 64)
+		code := failure.Members.Get("code").Value
+		_, err := readID(code)
 		_, isText := failure.Members.Get("message").Text()
-		return err == nil && isText
+		return err == nil && code.Kind() == '0' && isText
 	}
-	return isMeta(o.Get("result").Members.Get("_meta").Value)
+	return isAnswer(o) && isMeta(o.Get("result").Members.Get("_meta").Value)
 }
 
 // isMeta reports whether every client takes the _meta of a result.

@@ -41,9 +41,9 @@ func (e *Reader) Held() int { return cap(e.line) + cap(e.data) }
 // Over reports whether an event was too large. The reader reads nothing after that.
 func (e *Reader) Over() bool { return e.over }
 
-// Odd reports whether some clients may find another event in the last piece, or at the end. A line is odd if it is no
-// field of the standard, ends with a lone CR, begins with a byte order mark, or has a character that ends lines in some
-// languages.
+// Odd reports whether some clients may find another event in the last piece, or at the end, or give up. A line is odd if
+// it is no field of the standard, has no colon, ends with a lone CR, begins with a byte order mark, or has a character
+// that ends lines in some languages.
 func (e *Reader) Odd() bool { return e.odd }
 
 var byteOrderMark = []byte("\xef\xbb\xbf")
@@ -104,10 +104,10 @@ func (e *Reader) endLine(event func(Event)) {
 		e.data, e.hasData, e.kind, e.id, e.split = e.data[:0], false, "", "", false
 		return
 	}
-	field, value, _ := bytes.Cut(line, []byte(":"))
+	field, value, hasColon := bytes.Cut(line, []byte(":"))
 	split := bytes.ContainsAny(line, lineEnds)
 	e.split = e.split || split
-	e.odd = e.odd || splitElsewhere(line) || string(field) != "data" && split
+	e.odd = e.odd || !hasColon || splitElsewhere(line) || string(field) != "data" && split
 	value = bytes.TrimPrefix(value, []byte(" "))
 	switch string(field) {
 	case "data":
