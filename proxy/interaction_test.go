@@ -290,6 +290,32 @@ func TestWhatDidNotGoOut(t *testing.T) {
 	}
 }
 
+// TestDepthOfAnUnseenResult: values of a result that the agent may not have taken give no depth.
+func TestDepthOfAnUnseenResult(t *testing.T) {
+	for result, want := range map[string]interaction.Figure{
+		"complete": interaction.Observed(1), "another kind": interaction.NotMeasured,
+	} {
+		r := newReceiptsRig(t, func(w http.ResponseWriter, req *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			if req.URL.Path == "/mcp" {
+				_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":7,"result":{"resultType":%q,"order":"ORDER-123456"}}`, result)
+				return
+			}
+			_, _ = fmt.Fprintf(w, `{"choices":[{"message":{"tool_calls":[{"id":"c1","function":{"name":"look","arguments":%q}}]}}]}`,
+				req.Header.Get("X-Arguments"))
+		})
+		at := func(path string) match.Match { return matching(t, r.base+path, "POST") }
+		r.reload(Egress{Name: "model", Match: at("/v1/chat/completions"), Observe: chat},
+			Egress{Name: "mcp", Match: at("/mcp"), MCP: &mcp.Rule{Tools: []string{"look"}}})
+		r.send("POST", "/v1/chat/completions", askModel, "X-Arguments", `{"title":"a"}`)
+		r.send("POST", "/mcp", toolCall("look"))
+		r.send("POST", "/v1/chat/completions", askModel, "X-Arguments", `{"order":"ORDER-123456"}`)
+		if got := r.chain(t, 2)[1].Model.Figures.DepthRelayed; got != want {
+			t.Errorf("%s: %+v", result, got)
+		}
+	}
+}
+
 // TestStreamOfAnEndedSession: a session with an open call closes soon after its end.
 func TestStreamOfAnEndedSession(t *testing.T) {
 	r := newReceiptsRig(t, func(w http.ResponseWriter, req *http.Request) {

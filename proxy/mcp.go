@@ -166,6 +166,9 @@ func (m *mcpCall) answer(ctx context.Context, resp *http.Response) error {
 // whose answer could not be read: it may have broken off too.
 func (m *mcpCall) setResult(r mcp.Result) {
 	m.record.Result = string(r)
+	if r == mcp.ResultUnseen {
+		m.given = inference.Values{} // the agent may have another result's
+	}
 	switch {
 	case r == mcp.ResultLost && m.message.IsCall():
 		m.indeterminate(refusal.New("indeterminate", "the answer ended before the result of the tool"))

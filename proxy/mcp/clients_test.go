@@ -193,7 +193,9 @@ func TestResultSomeClientsTake(t *testing.T) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
-	for kind, status := range map[string]int{plain: http.StatusAccepted, plain + `; x="text/event-stream"`: http.StatusOK} {
+	for kind, status := range map[string]int{
+		plain: http.StatusAccepted, plain + `; x="text/event-stream"`: http.StatusOK,
+	} {
 		a, end := send(t, new(mcp.Memory), "tools/call", 1, kind, status)
 		_, _ = io.WriteString(a, good)
 		if got := end(); got != mcp.ResultUnseen {

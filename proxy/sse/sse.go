@@ -41,9 +41,9 @@ func (e *Reader) Held() int { return cap(e.line) + cap(e.data) }
 // Over reports whether an event was too large. The reader reads nothing after that.
 func (e *Reader) Over() bool { return e.over }
 
-// Odd reports whether some clients may find another event in the last piece, or at the end, or give up. A line is odd if
-// it is no field of the standard, has no colon, ends with a lone CR, begins with a byte order mark, or has a character
-// that ends lines in some languages.
+// Odd reports whether some clients may find another event in the last piece, or at the end, or read no further. A line
+// is odd if it is no field of the standard, has no colon, ends with a lone CR, begins with a byte order mark, or has a
+// character that ends lines in some languages.
 func (e *Reader) Odd() bool { return e.odd }
 
 var byteOrderMark = []byte("\xef\xbb\xbf")
