@@ -21,7 +21,6 @@ import (
 
 	"github.com/actionproof/mediator/internal/freeport"
 	"github.com/actionproof/mediator/test/check"
-	"github.com/actionproof/mediator/test/full"
 )
 
 // Server is a Vault server of one test binary.
@@ -52,21 +51,6 @@ func Main(m *testing.M, use func(*Server)) int {
 	defer s.Close()
 	use(s)
 	return m.Run()
-}
-
-// New starts a server for one test.
-func New(t testing.TB) *Server {
-	t.Helper()
-	full.Only(t, "a Vault server")
-	s, err := Launch()
-	check.Must(t, err)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the end of the Vault server's log:\n%s", s.endOfLog())
-		}
-		s.Close()
-	})
-	return s
 }
 
 // Binary finds bin/vault, Vault's server and command line, in the module's folder.
@@ -152,10 +136,10 @@ listener "tcp" {
 
 func (s *Server) config() string { return filepath.Join(s.dir, "vault.hcl") }
 
-// log names the file with the server's log. A test that fails shows its end.
 func (s *Server) log() string { return filepath.Join(s.dir, "vault.log") }
 
-func (s *Server) endOfLog() string {
+// EndOfLog returns the end of the server's log.
+func (s *Server) EndOfLog() string {
 	const most = 2 << 10
 	log, err := os.ReadFile(s.log())
 	if err != nil {
@@ -219,14 +203,14 @@ func (s *Server) await(well func(status int) bool) error {
 			status = resp.StatusCode
 			resp.Body.Close()
 		} else if err != nil && ctx.Err() != nil {
-			return fmt.Errorf("the Vault server does not get well: %w\n%s", err, s.endOfLog())
+			return fmt.Errorf("the Vault server does not get well: %w\n%s", err, s.EndOfLog())
 		}
 		if well(status) {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the Vault server does not get well: status %d\n%s", status, s.endOfLog())
+			return fmt.Errorf("the Vault server does not get well: status %d\n%s", status, s.EndOfLog())
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

@@ -17,7 +17,7 @@ import (
 // vaultTeam is a security team with root keys in Vault, which registry.yaml and auditor.yaml name.
 func vaultTeam(t *testing.T) (kit.Team, *vaulttest.Server) {
 	t.Helper()
-	v, d := vaulttest.New(t), kit.Team{Dir: t.TempDir()}
+	v, d := kit.Vault(t), kit.Team{Dir: t.TempDir()}
 	d.Bundle = d.At("trust.json")
 	put := func(name, content string) { kit.Write(t, d.At(name), content) }
 	put("admin.token", v.Token)

@@ -12,13 +12,12 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
-	"github.com/actionproof/mediator/test/vaulttest"
 )
 
 // TestVaultBootstrap applies a bootstrap twice from the command line.
 func TestVaultBootstrap(t *testing.T) {
 	t.Parallel()
-	v, dir := vaulttest.New(t), t.TempDir()
+	v, dir := kit.Vault(t), t.TempDir()
 	token, out := filepath.Join(dir, "token"), filepath.Join(dir, "secrets")
 	kit.Write(t, token, v.Token+"\n")
 	args := []string{"vault", "bootstrap", "--apply", "--address", v.Address, "--ca", v.CAFile, "--token-file", token,

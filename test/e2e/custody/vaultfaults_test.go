@@ -174,14 +174,15 @@ func TestVaultFaults(t *testing.T) {
 	fmt.Fprintln(table, "VAULT\tA POST\tTAKES AT MOST\tPOSTS AFTER\tREADS\tSLOWEST\tHELD AFTER\tBECAUSE")
 	for _, f := range append(vaultFaults(), loginFaults()...) {
 		t.Run(f.name, func(t *testing.T) {
-			v.suffer(t, f, poster, before, &all, table)
+			v.suffer(t, f, poster, &all, table)
 		})
 	}
+	kit.Until(t, "descriptors and goroutines to be given back", func() bool { return v.held(t).within(before, slack) })
 	table.Flush()
 	t.Logf("held before: %.0f\n%s", before, &text)
 }
 
-func (v *vaultRig) suffer(t *testing.T, f fault, a kit.Agent, before held, all *reads, table io.Writer) {
+func (v *vaultRig) suffer(t *testing.T, f fault, a kit.Agent, all *reads, table io.Writer) {
 	all.take()
 	sent := v.Posts.Load()
 	var seen atomic.Int64
@@ -248,11 +249,6 @@ func (v *vaultRig) suffer(t *testing.T, f fault, a kit.Agent, before held, all *
 	if n == 0 || len(failed) > 0 {
 		t.Errorf("of %d reads these failed: %+v", n, failed)
 	}
-	var now held
-	kit.Until(t, "descriptors and goroutines to be given back", func() bool {
-		now = v.held(t)
-		return now.within(before, slack)
-	})
 	fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%.0f\t%s\n", f.name, row, slowest.Round(time.Millisecond),
-		again.Round(time.Millisecond), n, slow.Round(time.Millisecond), now, because)
+		again.Round(time.Millisecond), n, slow.Round(time.Millisecond), v.held(t), because)
 }

@@ -27,7 +27,7 @@ type vaultRig struct {
 
 func newVault(t *testing.T) *vaultRig {
 	t.Helper()
-	v := &vaultRig{vault: vaulttest.New(t), auth: t.TempDir()}
+	v := &vaultRig{vault: kit.Vault(t), auth: t.TempDir()}
 	v.proxy = v.vault.NewProxy(t)
 	var err error
 	v.plan, err = bootstrap.New(v.options())

@@ -23,6 +23,7 @@ import (
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/full"
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
+	"github.com/actionproof/mediator/test/vaulttest"
 )
 
 // Top is the top folder of the source, seen from a package of these tests. Scripts holds what agents run, seen from
@@ -80,6 +81,7 @@ var shared struct {
 	sync.Mutex
 	programs map[string]string // by their build tags
 	postgres *pgtest.Server
+	vaults   []*vaulttest.Server // that no test uses now
 	end      []func()
 }
 
@@ -128,6 +130,35 @@ func Database(t *testing.T) (dsn string) {
 		})
 	}
 	return shared.postgres.Database(t)
+}
+
+// Vault returns an empty Vault server that no other test uses meanwhile. A test that passes gives it back as it was: up,
+// unsealed, and able to log.
+func Vault(t *testing.T) *vaulttest.Server {
+	t.Helper()
+	full.Only(t, "a Vault server")
+	shared.Lock()
+	defer shared.Unlock()
+	var v *vaulttest.Server
+	if n := len(shared.vaults); n > 0 {
+		v, shared.vaults = shared.vaults[n-1], shared.vaults[:n-1]
+		v.Reset(t)
+	} else {
+		var err error
+		v, err = vaulttest.Launch()
+		check.Must(t, err)
+		shared.end = append(shared.end, v.Close)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the end of the Vault server's log:\n%s", v.EndOfLog())
+			return
+		}
+		shared.Lock()
+		defer shared.Unlock()
+		shared.vaults = append(shared.vaults, v)
+	})
+	return v
 }
 
 // Self returns the path of the test binary.

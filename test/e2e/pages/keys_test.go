@@ -13,14 +13,13 @@ import (
 	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
-	"github.com/actionproof/mediator/test/vaulttest"
 )
 
 // TestKeysPage runs docs/operations/keys.md as it is written, from an empty Vault to the audit, with a shell, Vault's
 // command line and the processes.
 func TestKeysPage(t *testing.T) {
 	t.Parallel()
-	v := vaulttest.New(t)
+	v := kit.Vault(t)
 	v.Kubernetes(t)
 	configs, err := filepath.Abs("../../../configs")
 	check.Must(t, err)
