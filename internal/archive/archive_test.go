@@ -208,7 +208,7 @@ func TestRecordsOfManyPosts(t *testing.T) {
 	if refused != posts || verified != rounds*posts-posts {
 		t.Errorf("%d are verified, %d are refused", verified, refused)
 	}
-	outcomes, code := judge(export(t, archive.Archive{trust}, nil, records...), w.pins(), w.Clock.Now())
+	outcomes, code := judge(export(t, archive.Archive{trust}, records...), w.pins(), w.Clock.Now())
 	for i, r := range records {
 		if want := map[bool]string{true: "refused revoked", false: "verified"}[restsOn(r, revoked)]; code != "" ||
 			outcomes[i] != want {

@@ -14,11 +14,10 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/policy/decide"
 )
 
 // An export is JSON Lines: each line is an object with one member, whose name is its kind. Order: the header; each pair
-// of roots with its texts; the policies; the records, each before its interaction receipts; the end. So a reader needs
+// of roots with its texts; the records, each before its interaction receipts; the end. So a reader needs
 // no receipts in memory, and notices a cut. An export may be compressed with gzip.
 const (
 	lineHeader             = "actionproof-evidence" // header: the first line
@@ -28,7 +27,6 @@ const (
 	lineRevocations        = "revocations"          // text: the bundle's revocation list
 	lineEarlierRevocations = "earlierRevocations"   // text: a revocation list of the history
 	lineManifest           = "manifest"             // text: the canonical JSON of a manifest
-	linePolicy             = "policy"               // text: a policy file
 	lineRecord             = "record"               // a record
 	// text: an interaction receipt of the session of the record before it, up to the named one and the post's own
 	lineReceipt = "receipt"
@@ -75,7 +73,7 @@ type writer struct {
 }
 
 // newWriter writes the part before the records.
-func newWriter(to io.Writer, a Archive, receipts Receipts, policies []string) (*writer, error) {
+func newWriter(to io.Writer, a Archive, receipts Receipts) (*writer, error) {
 	w := &writer{to: bufio.NewWriter(to), archive: a, from: receipts, written: make(map[string]int64),
 		posts: make(map[string]bool)}
 	err := w.line(lineHeader, header{version})
@@ -84,30 +82,7 @@ func newWriter(to io.Writer, a Archive, receipts Receipts, policies []string) (*
 			err = w.trust(t)
 		}
 	}
-	if err == nil {
-		err = a.checkPolicies(policies)
-	}
-	return w, w.texts(err, linePolicy, policies)
-}
-
-// checkPolicies refuses a policy that no manifest demands.
-func (a Archive) checkPolicies(texts []string) error {
-	demanded := make(map[string]bool)
-	for _, t := range a {
-		for _, m := range t.manifests {
-			demanded[m.strict.Runtime.PolicyHash] = true
-		}
-	}
-	for _, text := range texts {
-		hash, err := decide.HashFile([]byte(text))
-		if err != nil {
-			return refusal.New("evidence_malformed", "the policy cannot be read: %v", err)
-		}
-		if !demanded[hash] {
-			return refusal.New("evidence_malformed", "no manifest of the export demands the policy %s", hash)
-		}
-	}
-	return nil
+	return w, err
 }
 
 func (w *writer) trust(t *Trust) error {
@@ -273,9 +248,9 @@ func (t *Trust) narrowed(kids, hashes map[string]bool, receipts bool) *Trust {
 
 // Export writes an export of the records with evidence, each before the interaction receipts that it rests on, unless
 // receipts is nil. It returns how many there are, and how many have no evidence.
-func Export(ctx context.Context, to io.Writer, a Archive, records iter.Seq2[ledger.Record, error], receipts Receipts,
-	policies ...string) (written, without int, err error) {
-	w, err := newWriter(to, a, receipts, policies)
+func Export(ctx context.Context, to io.Writer, a Archive, records iter.Seq2[ledger.Record, error],
+	receipts Receipts) (written, without int, err error) {
+	w, err := newWriter(to, a, receipts)
 	if err != nil {
 		return 0, 0, err
 	}

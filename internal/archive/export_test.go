@@ -15,13 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/policy"
-	"github.com/actionproof/mediator/policy/decide"
 )
 
 // list yields records.
@@ -44,10 +41,10 @@ func narrow(t testing.TB, a archive.Archive, records ...ledger.Record) archive.A
 }
 
 // export returns the export of records.
-func export(t testing.TB, a archive.Archive, policies []string, records ...ledger.Record) string {
+func export(t testing.TB, a archive.Archive, records ...ledger.Record) string {
 	t.Helper()
 	var to bytes.Buffer
-	_, _, err := archive.Export(t.Context(), &to, a, list(records...), nil, policies...)
+	_, _, err := archive.Export(t.Context(), &to, a, list(records...), nil)
 	must(t, err)
 	return to.String()
 }
@@ -117,7 +114,7 @@ func TestExport(t *testing.T) {
 
 	var to bytes.Buffer
 	written, without, err := archive.Export(t.Context(), &to, archive.Archive{w.read()},
-		list(first, bare, second, refused, unmade), nil, string(configs.Policy()))
+		list(first, bare, second, refused, unmade), nil)
 	if err != nil || written != 4 || without != 1 {
 		t.Fatalf("%d and %d, %v", written, without, err)
 	}
@@ -136,7 +133,7 @@ func TestExport(t *testing.T) {
 	wantOutcomes(t, packed.String(), w.pins(), now, want...)
 
 	// One record brings what it needs, and no more.
-	one := export(t, narrow(t, archive.Archive{w.read()}, first), nil, first)
+	one := export(t, narrow(t, archive.Archive{w.read()}, first), first)
 	wantOutcomes(t, one, w.pins(), now, "verified")
 	if strings.Contains(one, "post_second") || strings.Count(one, `{"manifest":`) != 1 ||
 		strings.Count(one, "ertificate\":") >= strings.Count(text, "ertificate\":") {
@@ -151,12 +148,12 @@ func TestExportKnowsNoMore(t *testing.T) {
 	w.Clock.Advance(time.Minute)
 	r := w.Post(t)
 	w.Clock.Advance(time.Minute)
-	text := export(t, archive.Archive{w.read()}, nil, r)
+	text := export(t, archive.Archive{w.read()}, r)
 	w.revoke(evidence.RevokedKey, w.Key(t, key).KeyID(), 24*time.Hour)
 	w.Clock.Advance(time.Minute)
 	wantOutcomes(t, text, w.pins(), w.Clock.Now(), "verified")
 	wantOutcomes(t, text, archive.Archive{w.read()}, w.Clock.Now(), "refused revoked")
-	later := export(t, archive.Archive{w.read()}, nil, r)
+	later := export(t, archive.Archive{w.read()}, r)
 	wantOutcomes(t, later, w.pins(), w.Clock.Now(), "refused revoked")
 
 	// An export with a list of before does not undo what the verifier knows himself, whichever list is the later one.
@@ -172,7 +169,7 @@ func TestExportKnowsNoMore(t *testing.T) {
 	// A certificate of before the retirement does not bring the retired key back.
 	v := newWorld(t, false)
 	v.Clock.Advance(time.Minute)
-	open := export(t, archive.Archive{v.read()}, nil)
+	open := export(t, archive.Archive{v.read()})
 	held := v.Key(t, key)
 	v.Rotate(t, key)
 	v.publish(key)
@@ -209,7 +206,7 @@ func TestEarlierRoots(t *testing.T) {
 	now := w.Clock.Now()
 	first := before.Post(t)
 	first.ID = "post_before"
-	text := export(t, all, nil, first, w.Post(t))
+	text := export(t, all, first, w.Post(t))
 	wantOutcomes(t, text, all, now, "verified", "verified")
 	wantOutcomes(t, text, w.pins(), now, "refused roots_not_pinned", "verified")
 
@@ -243,7 +240,7 @@ func TestReaderRefuses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
 	w.Clock.Advance(time.Minute)
-	good := export(t, archive.Archive{w.read()}, []string{string(configs.Policy())}, w.Post(t), w.Post(t))
+	good := export(t, archive.Archive{w.read()}, w.Post(t), w.Post(t))
 	lines := strings.SplitAfter(good, "\n")
 	lines = lines[:len(lines)-1]
 	at := func(name string) int {
@@ -289,8 +286,7 @@ func TestReaderRefuses(t *testing.T) {
 		"a certificate that is a list": insert(2, `{"certificate":[]}`+"\n"),
 		"a root that is no key":        replace(`"crv":"Ed25519"`, `"crv":"Ed448"`),
 		"a manifest that is none":      insert(2, `{"manifest":"{}"}`+"\n"),
-		"a policy that is none":        insert(record, `{"policy":"{}"}`+"\n"),
-		"another policy":               insert(record, `{"policy":"version: 1\nrules: []\n"}`+"\n"),
+		"a policy":                     insert(record, `{"policy":"version: 1\nrules: []\n"}`+"\n"),
 		"an artifact twice":            replace(`"name":"grant"`, `"name":"challenge"`),
 		"two revocation lists":         insert(2, strings.Repeat(`{"revocations":"x"}`+"\n", 2)),
 		"gzip that is none":            "\x1f\x8b" + good,
@@ -306,7 +302,7 @@ func TestReaderRefuses(t *testing.T) {
 		"no certificate": {without(at("certificate"), at("certificate")+7), "refused key_unknown"},
 		"another registry's": {
 			insert(2, `{"certificate":"`+newWorld(t, false).read().Bundle.Certificates[0]+"\"}\n"), "refused signature_invalid"},
-		"no manifest":                  {without(at("manifest"), at("policy")+1), "refused manifest_unknown"},
+		"no manifest":                  {without(at("manifest"), at("manifest")+1), "refused manifest_unknown"},
 		"a list that is no JWS":        {insert(2, `{"revocations":"x"}`+"\n"), "refused revocations_stale"},
 		"earlier lists without a list": {insert(2, `{"earlierRevocations":"x"}`+"\n"), "refused revocations_stale"},
 	} {
@@ -317,25 +313,11 @@ func TestReaderRefuses(t *testing.T) {
 	}
 }
 
-// TestPolicyIsNotCompiled: the author of an export chooses its manifests and policies, so the reader compiles none.
-func TestPolicyIsNotCompiled(t *testing.T) {
-	t.Parallel()
-	const text = `{"version":"1.0","rules":[{"name":"costly","when":"this does not compile ("}]}`
-	hash, err := decide.HashFile([]byte(text))
-	must(t, err)
-	w := newWorld(t, false, func(m *policy.Manifest) {
-		m.RuntimePolicy.RequiredPolicyHash, m.AgentSessionReceiptPolicy.RequiredPolicyHash = hash, hash
-	})
-	if outcomes, code := judge(export(t, archive.Archive{w.read()}, []string{text}), w.pins(), w.Clock.Now()); code != "" {
-		t.Errorf("%q %q", outcomes, code)
-	}
-}
-
 // Any text is refused or judged, without a panic.
 func FuzzReader(f *testing.F) {
 	w := newWorld(f, false)
 	w.Clock.Advance(time.Minute)
-	lines := strings.SplitAfter(export(f, archive.Archive{w.read()}, nil), "\n")
+	lines := strings.SplitAfter(export(f, archive.Archive{w.read()}), "\n")
 	// short ones: of a long one the fuzzer would do nothing but shorten it
 	f.Add(lines[0] + lines[1] + `{"end":{"records":0}}` + "\n")
 	f.Add(lines[0] + lines[1] + lines[2] +
@@ -372,7 +354,7 @@ func BenchmarkVerify(b *testing.B) {
 	for i := range records {
 		records[i] = w.Post(b)
 	}
-	text := export(b, archive.Archive{w.read()}, nil, records...)
+	text := export(b, archive.Archive{w.read()}, records...)
 	b.ResetTimer()
 	if outcomes, code := judge(text, w.pins(), w.Clock.Now()); code != "" || len(outcomes) != b.N {
 		b.Fatal(code)
@@ -403,7 +385,7 @@ func TestReaderIsBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
 	w.Clock.Advance(time.Minute)
-	good := export(t, archive.Archive{w.read()}, nil, w.Post(t))
+	good := export(t, archive.Archive{w.read()}, w.Post(t))
 	before := good[:strings.Index(good, `{"end":`)]
 	for name, tt := range map[string]repeated{
 		"empty receipts": {text: `{"receipt":""}` + "\n", times: 2 << 20 >> 6},

@@ -19,17 +19,16 @@ import (
 
 // Reader reads an export, one record at a time.
 type Reader struct {
-	in       *bufio.Reader
-	number   int // of the line that was read last
-	shared   int // bytes before the records
-	next     part
-	archive  Archive
-	policies []string
-	session  string              // of the last record
-	failed   error               // of a receipt after that record
-	held     map[string][]string // receipts by session that were not asked for after their record
-	bytes    int                 // of held
-	most     int                 // bound of bytes
+	in      *bufio.Reader
+	number  int // of the line that was read last
+	shared  int // bytes before the records
+	next    part
+	archive Archive
+	session string              // of the last record
+	failed  error               // of a receipt after that record
+	held    map[string][]string // receipts by session that were not asked for after their record
+	bytes   int                 // of held
+	most    int                 // bound of bytes
 }
 
 // cost is the memory of a text: even an empty one takes some.
@@ -160,8 +159,6 @@ func (r *Reader) share() error {
 		if err := t.addManifest(text); err != nil {
 			return r.malformed("the manifest cannot be read: %v", err)
 		}
-	case linePolicy:
-		r.policies = append(r.policies, text)
 	default:
 		return r.malformed("%.40q is nothing that an export has", r.next.name)
 	}
@@ -189,7 +186,7 @@ func (r *Reader) roots() error {
 	return nil
 }
 
-// checkShared refuses an export without roots, and a policy that no manifest demands.
+// checkShared refuses an export without roots.
 func (r *Reader) checkShared() error {
 	if len(r.archive) == 0 {
 		return r.malformed("the export has no roots")
@@ -201,7 +198,7 @@ func (r *Reader) checkShared() error {
 			}
 		}
 	}
-	return r.archive.checkPolicies(r.policies)
+	return nil
 }
 
 // Archive returns the trusts in the export. Its roots are the file's own, and not pinned.

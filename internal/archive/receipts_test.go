@@ -87,7 +87,7 @@ func TestRecordsWithReceipts(t *testing.T) {
 	must(t, err)
 	wantOutcomes(t, one.String(), w.pins(), now, "verified")
 	// without receipts
-	wantOutcomes(t, export(t, archive.Archive{w.read()}, nil, records...), w.pins(), now, "verified", "verified",
+	wantOutcomes(t, export(t, archive.Archive{w.read()}, records...), w.pins(), now, "verified", "verified",
 		"verified", "verified")
 	wantOutcomes(t, to.String(), newWorld(t, false).pins(), now, "refused roots_not_pinned", "refused roots_not_pinned",
 		"refused roots_not_pinned", "refused roots_not_pinned")

@@ -68,7 +68,7 @@ func TestManyRotations(t *testing.T) {
 			t.Fatalf("%s: %q, want %q", r.ID, code, refused[r.ID])
 		}
 	}
-	outcomes, code := judge(export(t, archive.Archive{trust}, nil, records...), w.pins(), w.Clock.Now())
+	outcomes, code := judge(export(t, archive.Archive{trust}, records...), w.pins(), w.Clock.Now())
 	for i, r := range records {
 		want := "verified"
 		if refused[r.ID] != "" {
@@ -79,7 +79,7 @@ func TestManyRotations(t *testing.T) {
 		}
 	}
 	one := narrow(t, archive.Archive{trust}, records[0])
-	if outcomes, code := judge(export(t, one, nil, records[0]), w.pins(), w.Clock.Now()); code != "" ||
+	if outcomes, code := judge(export(t, one, records[0]), w.pins(), w.Clock.Now()); code != "" ||
 		len(outcomes) != 1 {
 		t.Errorf("of the export of one record: %q %q", outcomes, code)
 	}
@@ -203,7 +203,7 @@ func TestBundleMovedAway(t *testing.T) {
 			t.Errorf("the record %s: %q", name, code)
 		}
 	}
-	outcomes, code := judge(export(t, a, nil, first, last), w.pins(), w.Clock.Now())
+	outcomes, code := judge(export(t, a, first, last), w.pins(), w.Clock.Now())
 	if code != "" || len(outcomes) != 2 || outcomes[0] != "verified" || outcomes[1] != "verified" {
 		t.Errorf("of the export: %q %q", outcomes, code)
 	}

@@ -72,16 +72,6 @@ func ParseRules(raw []byte) (*Rules, error) {
 	return nil, malformed(err)
 }
 
-// HashFile returns the hash of a policy file without compiling its conditions: the author of a foreign file chooses
-// what compiling costs. A file with that hash may still have conditions that [ParseRules] refuses.
-func HashFile(raw []byte) (string, error) {
-	_, f, err := readFile(raw)
-	if err != nil {
-		return "", malformed(err)
-	}
-	return f.hash(), nil
-}
-
 func malformed(err error) error {
 	return refusal.New("config_malformed", "the policy file is malformed: %w", err)
 }

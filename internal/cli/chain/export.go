@@ -31,7 +31,6 @@ func Export() *cobra.Command {
 	var by judgeFlags
 	var from records.Source
 	var out string
-	var policies []string
 	var receipts, closed, asJSON bool
 	c := &cobra.Command{
 		Use: "export [ID...]", Short: "Write records with everything that verifying them needs, or the receipts of a session",
@@ -51,9 +50,9 @@ func Export() *cobra.Command {
 			return nil
 		},
 		Long: `Writes the records with these ids, or the selected ones, oldest first, each with the interaction receipts that
-it rests on and its own. Roots, certificates, revocations, manifests and the policies of --policy are written once. The
-file is JSON Lines, compressed if its name ends in .gz. mediator verify reads it anywhere; hand over the public keys of
-the registry and the auditor separately.
+it rests on and its own. Roots, certificates, revocations and manifests are written once. The file is JSON Lines,
+compressed if its name ends in .gz. mediator verify reads it anywhere; hand over the public keys of the registry and the
+auditor separately.
 
 With --receipts it writes the interaction receipts of --session alone, a token a line. A post's receipt has the SHA-256
 of the post's content, which confirms a right guess. --closed replaces it by its hash, for readers who need not know
@@ -73,10 +72,6 @@ what was posted.`,
 			if err != nil {
 				return err
 			}
-			texts, err := readPolicies(policies)
-			if err != nil {
-				return err
-			}
 			chosen := r.Selected(c.Context(), s)
 			if len(ids) > 0 {
 				found, err := byID(c.Context(), r, ids)
@@ -92,7 +87,7 @@ what was posted.`,
 			}
 			made := exported{File: out}
 			write := func(to io.Writer) error {
-				made.Records, made.LeftOut, err = archive.Export(c.Context(), to, a, chosen, r.Receipts, texts...)
+				made.Records, made.LeftOut, err = archive.Export(c.Context(), to, a, chosen, r.Receipts)
 				return err
 			}
 			if err := writeExport(c, out, write); err != nil {
@@ -111,21 +106,9 @@ what was posted.`,
 	from.Add(c)
 	f := c.Flags()
 	f.StringVar(&out, "out", "-", "the file to write, readable by its owner alone; - is standard output")
-	f.StringArrayVar(&policies, "policy", nil, "a policy file that one of the manifests demands; once for each")
 	f.BoolVar(&receipts, "receipts", false, "write the interaction receipts of --session, and no records")
 	f.BoolVar(&closed, "closed", false, "with --receipts, leave out the receipts of posts; verify then calls them closed")
 	return c
-}
-
-func readPolicies(paths []string) (texts []string, err error) {
-	for _, path := range paths {
-		raw, err := files.Read(path)
-		if err != nil {
-			return nil, fmt.Errorf("policy: %w", err)
-		}
-		texts = append(texts, string(raw))
-	}
-	return texts, nil
 }
 
 // byID returns the records with these ids or beginnings of ids.
