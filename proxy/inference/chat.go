@@ -1,7 +1,6 @@
 package inference
 
 import (
-	"bytes"
 	"slices"
 
 	json2 "github.com/go-json-experiment/json"
@@ -35,17 +34,7 @@ type chatMessage struct {
 	Call      *named         `json:"function_call"`
 }
 
-func (chat) event(t *tally, data []byte) bool {
-	if bytes.Equal(bytes.TrimSpace(data), []byte("[DONE]")) {
-		t.ended, t.closed = true, true
-		return true
-	}
-	if t.closed { // most clients read no further
-		t.unclear = true
-		return true
-	}
-	return readChat(t, data)
-}
+func (chat) event(t *tally, data []byte) bool { return readChat(t, data) }
 
 func (chat) whole(t *tally, body []byte) bool {
 	t.ended = true
@@ -58,7 +47,11 @@ func readChat(t *tally, data []byte) bool {
 		return false
 	}
 	t.model(a.Model)
-	if a.Error.Kind() != jsontext.KindInvalid && a.Error.Kind() != 'n' {
+	switch a.Error.Kind() {
+	case jsontext.KindInvalid:
+	case 'n':
+		t.unclear = t.unclear || t.stream // one official client takes it for a failure
+	default:
 		t.failure(a.Error)
 	}
 	for i, c := range a.Choices {

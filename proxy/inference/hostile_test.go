@@ -164,6 +164,9 @@ func TestToolCallsMade(t *testing.T) {
 			{"without ids", chat(delta(piece("0", "", "f")), delta(piece("0", "", "f"))), unclear},
 			{"of one id, without numbers", chat(delta(piece("", "a", "f")), delta(piece("", "a", "f"))), unclear},
 			{"after the end", chat(delta(a)) + stream(delta(other)), unclear},
+			{"after an error", chat(`{"error":{"code":"x"}}`, delta(a)), unclear},
+			{"after a null error", chat(`{"error":null}`, delta(a)), unclear},
+			{"in an event that clients wrap", "event: thread.x\n" + chat(delta(a)), unclear},
 			{"in an event without its end", chat(delta(a)) + "data: " + delta(other), unclear},
 			{"in a line that some readers find", ": \u2028data: " + delta(a) + "\n\n" + chat(delta()), unclear},
 			{"two whole ones of one number", `{"choices":[` + whole(a, a) + `]}`, 2},
@@ -174,6 +177,7 @@ func TestToolCallsMade(t *testing.T) {
 			{"of one number", named(block("0", "a"), block("0", "b"), end), unclear},
 			{"in the first event", named(`{"type":"message_start","message":{"content":[{"type":"tool_use","id":"a",`+
 				`"name":"f","input":{}}]}}`, end), unclear},
+			{"after the end", named(block("0", "a"), end, block("1", "b")), unclear},
 			{"in an event of another name", "event: x\n" + stream(block("0", "a")) + named(end), unclear},
 		},
 		inference.OpenAIResponses: {
@@ -182,6 +186,8 @@ func TestToolCallsMade(t *testing.T) {
 			{"one, not repeated at the end", stream(item("done", "0", "a"), completed()), 1},
 			{"of one number", stream(item("added", "0", "a"), item("added", "0", "b"), completed()), unclear},
 			{"of one number, done", stream(item("done", "0", "a"), item("done", "0", "b"), completed()), unclear},
+			{"after the end", stream(item("done", "0", "a"), completed(), item("done", "1", "b")), unclear},
+			{"after the end of some servers", stream("[DONE]", item("done", "0", "a"), completed()), unclear},
 			{"more at the end", stream(item("done", "0", "a"), completed(call("a"), call("b"))), unclear},
 			{"another at the end", stream(item("done", "0", "a"), completed(call("b"))), unclear},
 		},

@@ -217,6 +217,8 @@ func TestEnds(t *testing.T) {
 			inference.OutcomeComplete, "9 declared"},
 		{"429", 429, jsonType, `{"error":{"code":"rate_limit_exceeded","message":"x"}}`, io.EOF, inference.OutcomeFailed,
 			"0 not_measured"},
+		{"302 with an answer", 302, jsonType, `{"choices":[{"message":{"content":"x"}}]}`, io.EOF, inference.OutcomeFailed,
+			"0 not_measured"},
 		{"502 of a gateway", 502, "text/html", `<html>`, io.EOF, inference.OutcomeFailed, "0 not_measured"},
 		{"500 with a stream", 500, eventStream, stream(`{"choices":[]}`), io.EOF, inference.OutcomeFailed, "0 not_measured"},
 	} {
@@ -228,8 +230,9 @@ func TestEnds(t *testing.T) {
 			write(t, b, tt.body, 0)
 			b.End(tt.end)
 			b.End(io.EOF) // too late
-			if in := b.Interaction(); in.Outcome != tt.outcome || count(in.Output) != tt.output {
-				t.Errorf("%s, output %s", in.Outcome, count(in.Output))
+			in := b.Interaction()
+			if in.Outcome != tt.outcome || count(in.Output) != tt.output || tt.status > 299 && in.SaidAll {
+				t.Errorf("%s, output %s, all said: %t", in.Outcome, count(in.Output), in.SaidAll)
 			}
 		})
 	}

@@ -56,9 +56,6 @@ var hostedItems = []string{"web_search_call", "file_search_call", "code_interpre
 	"mcp_call", "program"}
 
 func (responses) event(t *tally, data []byte) bool {
-	if string(data) == "[DONE]" { // sent by compatible servers
-		return true
-	}
 	var e responseEvent
 	if json2.Unmarshal(data, &e) != nil {
 		return false

@@ -6,6 +6,7 @@ import (
 	"hash"
 	"net/http"
 	"slices"
+	"strings"
 
 	json2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -72,7 +73,7 @@ type tally struct {
 	named   string // the current event's type
 	hosted  int
 	ended   bool // the API's own end has come
-	closed  bool // the chat API's own end has come
+	closed  bool // most clients read no further
 	stream  bool
 	said    func(k Kind, text string) // gets the first choice's text; may be nil
 
@@ -83,11 +84,21 @@ type tally struct {
 }
 
 func readEvent(by answer, t *tally, e sse.Event) bool {
-	if len(bytes.TrimSpace(e.Data)) == 0 {
+	switch data := string(bytes.TrimSpace(e.Data)); {
+	case data == "":
+		return true
+	case data == "[DONE]": // compatible servers send it in every API
+		t.closed, t.ended = true, t.ended || by == chat{}
+		return true
+	case t.closed:
+		t.unclear = true
 		return true
 	}
 	t.named = e.Type
+	t.unclear = t.unclear || strings.HasPrefix(e.Type, "thread.") // official clients wrap its data
+	ended, blocks := t.ended, len(t.blocks)
 	ok := !jsonread.Exceeds(e.Data) && by.event(t, e.Data)
+	t.unclear = t.unclear || ended && (t.event > 0 || len(t.blocks) > blocks)
 	t.endEvent()
 	return ok
 }
@@ -195,7 +206,7 @@ func (t *tally) has(at position) bool {
 }
 
 func (t *tally) failure(v jsontext.Value) {
-	t.in.Outcome = OutcomeFailed
+	t.in.Outcome, t.closed = OutcomeFailed, true
 	t.in.Error = cmp.Or(t.in.Error, ErrorCode(v))
 }
 
@@ -261,8 +272,8 @@ func (t *tally) conclude(lost string) {
 			in.Outcome = OutcomeCut
 		}
 	}
-	if in.Status >= http.StatusBadRequest {
-		in.Outcome = OutcomeFailed
+	if in.Status >= http.StatusMultipleChoices { // clients take it for no answer
+		in.Outcome, in.Said, in.SaidAll, in.SaidBytes, in.Sample = OutcomeFailed, nil, false, 0, nil
 		return
 	}
 	if in.Outcome == OutcomeCut { // figures declared before a cut are incomplete
@@ -282,7 +293,7 @@ func (t *tally) conclude(lost string) {
 // unread removes what cannot be known of an answer that was not followed to its end.
 func (in *Interaction) unread() {
 	in.Outcome = OutcomeUnread
-	if in.Status >= http.StatusBadRequest {
+	if in.Status >= http.StatusMultipleChoices {
 		in.Outcome = OutcomeFailed
 	}
 	in.Said, in.Stops, in.Error, in.Sample = nil, nil, "", nil
