@@ -8,7 +8,6 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy/graphql"
-	"github.com/actionproof/mediator/proxy/match"
 )
 
 var kindGraphQL = kind{
@@ -20,33 +19,6 @@ var kindGraphQL = kind{
 
 // graphQLReads are methods with the query in the URL. Some servers accept mutations there too.
 var graphQLReads = []string{http.MethodGet, http.MethodHead}
-
-// readsByGraphQL returns rules that refuse graphQLReads at GraphQL endpoints without a rule for them. Otherwise a read
-// rule for the whole host would let a mutation in a URL pass.
-func readsByGraphQL(rules []*match.Rule) []*match.Rule {
-	type url struct {
-		scheme, host, path string
-		port               uint16
-	}
-	at := func(m match.Match) url { return url{m.Scheme, m.Host, m.Path, m.Port} }
-	named := make(map[url]bool)
-	for _, r := range rules {
-		if r.Kind == kindGraphQL.name && slices.Contains(r.Match.Methods, http.MethodGet) {
-			named[at(r.Match)] = true
-		}
-	}
-	var guards []*match.Rule
-	for _, r := range rules {
-		if r.Kind != kindGraphQL.name || named[at(r.Match)] {
-			continue
-		}
-		named[at(r.Match)] = true
-		m := r.Match
-		m.Methods = graphQLReads
-		guards = append(guards, &match.Rule{Match: m, Kind: kindGraphQL.name})
-	}
-	return guards
-}
 
 type graphQLCall struct{ plain }
 
@@ -61,10 +33,11 @@ func (m graphQLCall) choose(rules []rule) (rule, error) {
 		return rule{}, err
 	}
 	chosen := rules[i]
+	if !slices.Contains(chosen.match().Methods, m.r.Method) {
+		return rule{}, refusal.New("graphql_refused", "the rule that names the operation does not name the method %s",
+			m.r.Method)
+	}
 	if chosen.action != nil {
-		if m.r.Method != http.MethodPost {
-			return rule{}, refusal.New("graphql_refused", "a mutation is sent by POST, not in a URL")
-		}
 		fields := graphql.Fields(operations)
 		m.does = &policy.Message{GraphQL: &policy.GraphQL{Type: chosen.action.GraphQL.Type, Fields: fields}}
 		m.record.Message = m.does.Does() // as bound

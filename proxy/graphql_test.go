@@ -3,9 +3,11 @@ package proxy
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -127,6 +129,32 @@ func TestGraphQLThatIsRefused(t *testing.T) {
 		t.Errorf("got %v %s", resp.Header, text)
 	}
 	p.wantLast(1, ledger.Record{Message: "query viewer", Code: "action_unmatched", ID: d.Post})
+}
+
+// TestGraphQLMethods: a rule for the whole host lets no GraphQL in a URL pass, whichever methods the GraphQL rule names.
+func TestGraphQLMethods(t *testing.T) {
+	viewer := "?query=" + url.QueryEscape("{ viewer { login } }")
+	mutation := "?query=" + url.QueryEscape("mutation { addComment(input: {}) { id } }")
+	for _, methods := range [][]string{{"POST"}, {"GET", "POST"}, {"HEAD", "POST"}} {
+		p := newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
+			at := actions[0].at
+			o.Rules = rulesFor(t, nil, []Egress{{Name: "reads", Match: at("/**", "GET", "HEAD")},
+				{Name: "queries", Match: at("/graphql", methods...), GraphQL: &graphql.Rule{Type: graphql.Query}}})
+		})
+		for _, method := range []string{"GET", "HEAD"} {
+			t.Run(fmt.Sprint(method, " under ", methods), func(t *testing.T) {
+				p.T, p.record.t = t, t
+				resp, _ := p.send(method, "/graphql"+mutation, "")
+				if resp.StatusCode != http.StatusForbidden {
+					t.Errorf("a mutation: %d", resp.StatusCode)
+				}
+				resp, _ = p.send(method, "/graphql"+viewer, "")
+				if passed := resp.StatusCode == http.StatusCreated; passed != slices.Contains(methods, method) {
+					t.Errorf("a query: %d", resp.StatusCode)
+				}
+			})
+		}
+	}
 }
 
 func TestGraphQLRulesThatAreRefused(t *testing.T) {

@@ -104,8 +104,11 @@ func (m *mcpCall) chooseStream(rules []rule) (rule, error) {
 	if m.held != nil {
 		return rule{}, refusal.New("message_malformed", "a %s to an MCP server has no body", m.r.Method)
 	}
-	i := slices.IndexFunc(m.mcp.Rules, func(r *mcp.Rule) bool { return !r.Post })
-	return rules[max(i, 0)], mcp.CheckStream(m.r.Header)
+	i := slices.IndexFunc(rules, func(r rule) bool { return slices.Contains(r.match().Methods, m.r.Method) })
+	if i < 0 {
+		return rule{}, refusal.New("mcp_method_refused", "no rule of this MCP server names the method %s", m.r.Method)
+	}
+	return rules[i], mcp.CheckStream(m.r.Header)
 }
 
 // judge returns the rule that allows the message.

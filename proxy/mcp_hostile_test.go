@@ -84,6 +84,19 @@ func TestMCPHumanDuringAnotherPost(t *testing.T) {
 	r.wantRefused("session_tainted", "POST", "/posts", `{"title":"b"}`)
 }
 
+// TestMCPStreamUnderAnotherRule: a rule for the whole host lets no stream of an MCP server pass unread.
+func TestMCPStreamUnderAnotherRule(t *testing.T) {
+	r := newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
+		actions[0].Match = actions[0].at("/mcp", "POST")
+		actions[0].MCP = &mcp.Rule{Tools: []string{"create_issue"}, Post: true}
+		o.Rules = rulesFor(t, actions[:1], []Egress{{Name: "reads", Match: actions[0].at("/**", "GET", "HEAD")}})
+	})
+	r.wantRefused("mcp_method_refused", "GET", "/mcp", "")
+	if resp, _ := r.send("HEAD", "/mcp", ""); resp.StatusCode != http.StatusForbidden {
+		t.Errorf("HEAD: %s", resp.Status)
+	}
+}
+
 // TestMCPOneIDTwice sends a post with the id of a request that its server has not answered yet, and may answer in its
 // place.
 func TestMCPOneIDTwice(t *testing.T) {

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"net/http"
 
 	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/generate"
@@ -84,6 +85,13 @@ func (r rule) graphQL() *graphql.Rule {
 	return r.egress.GraphQL
 }
 
+func (r rule) match() match.Match {
+	if r.action != nil {
+		return r.action.Match
+	}
+	return r.egress.Match
+}
+
 func (r rule) mcp() *mcp.Rule {
 	if r.action != nil {
 		return r.action.MCP
@@ -143,7 +151,7 @@ func NewRules(actions []Action, egress []Egress) (*Rules, error) {
 			return refuse(m, err)
 		}
 	}
-	matches = append(matches, readsByGraphQL(matches)...)
+	matches = append(matches, guards(matches)...)
 	found, err := match.New(matches)
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
@@ -161,7 +169,7 @@ func NewRules(actions []Action, egress []Egress) (*Rules, error) {
 	for _, e := range found.Endpoints() {
 		to := &endpoint{kind: kindOf(e.Kind)}
 		for _, m := range e.Rules {
-			if r, ok := rules[m]; ok { // readsByGraphQL's guards have none
+			if r, ok := rules[m]; ok { // guards have none
 				to.rules = append(to.rules, r)
 			}
 		}
@@ -173,6 +181,20 @@ func NewRules(actions []Action, egress []Egress) (*Rules, error) {
 		r.endpoints[e] = to
 	}
 	return r, nil
+}
+
+// guards returns rules that give reads at the URLs of messages to their endpoint, which refuses those that no rule
+// names. Otherwise a read rule for the whole host would let a GraphQL mutation in a URL pass, or an MCP server's stream
+// unread.
+func guards(rules []*match.Rule) (all []*match.Rule) {
+	for _, r := range rules {
+		if r.Kind == kindGraphQL.name || r.Kind == kindMCP.name {
+			m := r.Match
+			m.Methods = []string{http.MethodGet, http.MethodHead}
+			all = append(all, &match.Rule{Match: m, Kind: r.Kind})
+		}
+	}
+	return all
 }
 
 // Find returns the endpoint of a call to target, or why there is none. escapedPath is the path as sent.
