@@ -5,22 +5,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/trial"
 )
 
-const (
-	// otherFolder is the folder of the other owner's deployment, below that of the deployment with the node.
-	otherFolder = "other"
-	// nodeAudience is the name of the node. Sidecars and the arbiter sign for it.
-	nodeAudience = "mediator-reputation"
-	// window is the time to dispute a signal: enough for a slow machine, and short enough to wait for.
-	window = 20 * time.Second
-	// fewWords is the most bytes that an agent of the tier new may post by the rule post-by-tier.
-	fewWords = 1024
-)
+// fewWords is the most bytes that an agent of the tier new may post by the rule post-by-tier.
+const fewWords = 1024
 
 func posting(name, path string, more ...string) string {
 	return fmt.Sprintf(`  - name: %s
@@ -98,40 +89,14 @@ const policyRules = `
     when: request.rule == "post-verified" && !(autonomy.verified && autonomy.verifiedAge < duration("1h"))
 `
 
-// otherOwner is how the node knows the other owner: by the public files of its key registry.
-const otherOwner = `  - name: other
-    registry: ` + otherFolder + `/registry.jwk
-    bundle: ` + otherFolder + `/trust.json
-    certificates: {issuers: [key-registry], audiences: [posting-api]}
-    receipts: {issuers: [mediator-observer], audiences: [posting-api], keys: [interaction-receipt-key]}
-    statements: {issuers: [mediator-speaker], audiences: [posting-api], keys: [agent-statement-key]}
-`
-
-func (d *Demo) ownFiles() (map[string][]byte, error) {
+func (d *Demo) files() map[string][]byte {
 	content := d.own.Files(rules())
-	edit := func(name string, change func(string) string) { content[name] = []byte(change(string(content[name]))) }
-	edit(devstack.SidecarFile, trial.Speaking)
-	edit(devstack.PolicyFile, func(file string) string { return file + fmt.Sprintf(policyRules, fewWords) })
-	content[devstack.ManifestFile] = trial.WithStatements(trial.WithAutonomy(content[devstack.ManifestFile]))
-	edit(devstack.ReputationFile, func(file string) string {
-		file = trial.WithDisputes(file, "arbiter: arbiter.jwk, windows: {short: "+window.String()+"}")
-		return strings.Replace(file, "\nbelievedHosts:", "\n"+otherOwner+"believedHosts:", 1) +
-			"\nverification: {tasks: tasks.json, servers: [{name: notes, role: keeps notes}]}\n"
-	})
+	content[devstack.PolicyFile] = append(slices.Clone(content[devstack.PolicyFile]),
+		fmt.Sprintf(policyRules, fewWords)...)
+	content[devstack.ManifestFile] = trial.WithAutonomy(content[devstack.ManifestFile])
+	content[devstack.ReputationFile] = append(content[devstack.ReputationFile],
+		"\nverification: {tasks: tasks.json, servers: [{name: notes, role: keeps notes}]}\n"...)
 	content["tasks.json"] = []byte(task)
-	var err error
-	content["arbiter.jwk"], err = d.arbiter.JWK()
-	return content, err
-}
-
-// otherFiles returns the files of the other owner's deployment, which has its own roots, keys and three processes.
-func otherFiles(other *trial.Deployment) map[string][]byte {
-	content := other.Files("\nactions:\n" + registering + "egress:\n" + verifying)
-	delete(content, devstack.ReputationFile)
-	sidecar := trial.Speaking(string(content[devstack.SidecarFile]))
-	sidecar = strings.Replace(sidecar, "reputation: {unix: run/", "reputation: {unix: ../run/", 1)
-	content[devstack.SidecarFile] = []byte(sidecar)
-	content[devstack.ManifestFile] = trial.WithStatements(content[devstack.ManifestFile])
 	return content
 }
 

@@ -1,10 +1,9 @@
 // Package demo plays every scenario of a post with real processes and compares the result with the expected one.
 //
-//	demo.go       the two deployments and the player
+//	demo.go       the deployment and the player
 //	scenarios.go  the scenarios, one a row, and how each is played
 //	nodescenarios.go  scenarios with the node
-//	disputes.go   scenarios in which two agents dispute each other's signals
-//	config.go     the deployments' files
+//	config.go     the deployment's files
 //	api.go        the two APIs
 package demo
 
@@ -23,28 +22,23 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/files"
-	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/trial"
-	"github.com/actionproof/mediator/reputation/dispute"
 )
 
-// Demo has the deployments of two owners in a temporary folder, and the APIs to which they post.
+// Demo has a deployment in a temporary folder, and the APIs to which its agent posts.
 type Demo struct {
 	// First is the record of the first post.
 	First admin.Record
 	// Thought is the record of the post of the agent that thinks, with its receipts.
 	Thought admin.Record
 
-	own       *trial.Deployment // has the node
-	other     *trial.Deployment // of another owner; delivers to the same node
-	aware     api               // takes part: it verifies evidence
-	plain     api               // knows only its bearer token
-	direct    *http.Client      // reaches the APIs past the mediator, like a thief
-	stopAPIs  func()
-	old       string           // an event that is too old for the last scenarios
-	oldAt     time.Time        // when it arrived
-	arbiter   keyring.RootKey  // decides disputes at the node
-	contested dispute.Contract // disputes a signal of own's agent
+	own      *trial.Deployment
+	aware    api          // takes part: it verifies evidence
+	plain    api          // knows only its bearer token
+	direct   *http.Client // reaches the APIs past the mediator, like a thief
+	stopAPIs func()
+	old      string    // an event that is too old for the last scenarios
+	oldAt    time.Time // when it arrived
 }
 
 // Result is the expected and the actual result of a scenario.
@@ -69,25 +63,25 @@ func (d *Demo) Play(ctx context.Context, each func(Result)) {
 	}
 }
 
-// New starts both deployments and both APIs. The caller stops the result, even after an error.
+// New starts the deployment and both APIs. The caller stops the result, even after an error.
 func New(ctx context.Context) (*Demo, error) {
 	d := &Demo{stopAPIs: func() {}}
 	if err := d.prepare(); err != nil {
 		return d, err
 	}
-	if err := d.start(ctx); err != nil {
+	var err error
+	if d.own.Stack, err = devstack.Start(ctx, d.own.Dir); err != nil {
 		return d, err
 	}
 	if err := d.startAPIs(ctx); err != nil {
 		return d, err
 	}
-	var err error
 	d.old, err = d.own.DeliverRelease(ctx)
 	d.oldAt = time.Now()
 	return d, err
 }
 
-// prepare writes the files of both deployments. The other one is a folder of the first.
+// prepare writes the deployment's files.
 func (d *Demo) prepare() error {
 	dir, err := os.MkdirTemp("", "mediator-demo-")
 	if err != nil {
@@ -96,41 +90,13 @@ func (d *Demo) prepare() error {
 	if d.own, err = trial.New(dir); err != nil {
 		return err
 	}
-	if d.other, err = trial.New(filepath.Join(dir, otherFolder)); err != nil {
-		return err
-	}
-	if d.arbiter, _, err = keyring.GenerateRoot("arbiter", false); err != nil {
-		return err
-	}
-	content, err := d.ownFiles()
-	if err != nil {
-		return err
-	}
-	err = errors.Join(
+	return errors.Join(
 		os.Chmod(dir, 0o711), //nolint:gosec // the agent's user passes through to the CA's certificate
-		devstack.Prepare(dir, content),
+		devstack.Prepare(dir, d.files()),
 		files.WriteAbsent(filepath.Join(dir, "secrets", "api-token"), []byte(trial.Token)),
 		trial.WriteCertificates(dir, trial.AwareHost, trial.PlainHost),
 		d.own.CopySelf(),
-		devstack.Prepare(d.other.Dir, otherFiles(d.other)),
 	)
-	d.other.Self = d.own.Self
-	return err
-}
-
-// start starts both deployments at once: the node waits for the key registries of both.
-func (d *Demo) start(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
-	for _, of := range []*trial.Deployment{d.own, d.other} {
-		group.Go(func() error {
-			started, err := devstack.Start(ctx, of.Dir)
-			if err == nil {
-				of.Stack = started
-			}
-			return err
-		})
-	}
-	return group.Wait()
 }
 
 func (d *Demo) startAPIs(ctx context.Context) error {
@@ -169,18 +135,14 @@ func (d *Demo) startAPIs(ctx context.Context) error {
 // Stop ends everything that the demo started and removes its folder.
 func (d *Demo) Stop() {
 	d.stopAPIs()
-	for _, of := range []*trial.Deployment{d.other, d.own} { // the other one uses own's node
-		if of != nil {
-			of.Stack.Stop()
-		}
-	}
 	if d.own != nil {
+		d.own.Stack.Stop()
 		_ = os.RemoveAll(d.own.Dir)
 	}
 }
 
 // Logs returns the logs of all processes, to explain an unexpected result.
-func (d *Demo) Logs() string { return d.own.Logs() + d.other.Logs() }
+func (d *Demo) Logs() string { return d.own.Logs() }
 
 const patience = 3 * time.Minute
 

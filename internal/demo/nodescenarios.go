@@ -20,14 +20,12 @@ import (
 const wholeVerification = "200, 105 of 105, a post"
 
 // verified plays an agent that passes a verification, and adds the score and whether the registration was a post.
-func verified(d *trial.Deployment) play {
-	return func(ctx context.Context) (string, error) {
-		r, err := run(ctx, d, "POST", "http://"+proxy.InternalHost+"/mcp", "--verify")
-		return outcome(ctx, r, err, func(ctx context.Context, r trial.Answer) (string, error) {
-			post, err := wasPost(ctx, r)
-			return ", " + r.Detail + post, err
-		})
-	}
+func (d *Demo) verified(ctx context.Context) (string, error) {
+	r, err := d.run(ctx, "POST", "http://"+proxy.InternalHost+"/mcp", "--verify")
+	return outcome(ctx, r, err, func(ctx context.Context, r trial.Answer) (string, error) {
+		post, err := wasPost(ctx, r)
+		return ", " + r.Detail + post, err
+	})
 }
 
 // rated is agent for a post that needs a reputation. It repeats the post until the sidecar has the reputation.
@@ -90,3 +88,5 @@ func (d *Demo) score(ctx context.Context, r trial.Answer) (string, error) {
 	return fmt.Sprintf(", calls scored: %d, challenges passed: %d of %d",
 		said.Score.N, challenge.Passed, challenge.Issued), nil
 }
+
+func (d *Demo) node() string { return "unix:" + d.own.Stack.Socket("reputation") }

@@ -54,15 +54,9 @@ func (d *Demo) scenarios() []scenario {
 		{"an agent posts that was never verified, where the policy demands it", "policy_denied",
 			d.rated(nil, "POST", verifiedOnly, "--body", body("six"))},
 		{"an agent passes a verification, as a script, and registers its plugin by a post", wholeVerification,
-			verified(d.own)},
+			d.verified},
 		{"the agent posts again, now that it was verified", "201",
 			d.rated(nil, "POST", verifiedOnly, "--body", body("six"))},
-		{"the agent publishes a signal, and an agent of another owner disputes it through its own sidecar", pending,
-			d.accused},
-		{"the arbiter decides while the signal can still be disputed", "challenger_wins, provisional",
-			d.decided},
-		{"the other agent publishes a signal in turn, and the agent disputes it through its own sidecar", pending,
-			d.accuses},
 		{"no session", "session_required",
 			d.withoutSession("POST", plain, "--body", body("x"))},
 		{"an event that a human asked for", "human_involved",
@@ -109,20 +103,18 @@ func (d *Demo) scenarios() []scenario {
 			d.agent(nil, "POST", plain, "--host", d.own.Aware(), "--body", body("x"))},
 		{"an event that is too old", "event_closed",
 			d.session(d.oldEvent)},
-		{"once the signal is final, the reputations of both agents show who has won", "lost 1, disputed; won 1",
-			d.settled},
 		{"a manifest with one control flipped", "deployment_unsafe",
 			d.flippedControl},
 	}
 }
 
 // run delivers a webhook and starts an agent in the session that its event opens.
-func run(ctx context.Context, d *trial.Deployment, call ...string) (trial.Answer, error) {
-	event, err := d.DeliverRelease(ctx)
+func (d *Demo) run(ctx context.Context, call ...string) (trial.Answer, error) {
+	event, err := d.own.DeliverRelease(ctx)
 	if err != nil {
 		return trial.Answer{}, err
 	}
-	return d.Run(ctx, event, call...)
+	return d.own.Run(ctx, event, call...)
 }
 
 // see adds to the result what the sidecar, the node or an API saw of the call.
@@ -131,7 +123,7 @@ type see func(ctx context.Context, r trial.Answer) (string, error)
 // agent plays an agent that a webhook starts. also adds to the result of a call that was not refused.
 func (d *Demo) agent(also see, args ...string) play {
 	return func(ctx context.Context) (string, error) {
-		r, err := run(ctx, d.own, args...)
+		r, err := d.run(ctx, args...)
 		return outcome(ctx, r, err, also)
 	}
 }
@@ -245,7 +237,7 @@ func (d *Demo) oldEvent(ctx context.Context) (string, error) {
 // returns the code of the API's refusal.
 func (d *Demo) steal(url string, change func(*seenPost)) play {
 	return func(ctx context.Context) (string, error) {
-		made, err := run(ctx, d.own, "POST", url, "--body", `{"title":"Agent update","body":"worth stealing"}`)
+		made, err := d.run(ctx, "POST", url, "--body", `{"title":"Agent update","body":"worth stealing"}`)
 		if err != nil || made.Outcome() != "201" {
 			return made.Outcome(), err
 		}

@@ -183,14 +183,6 @@ func ManyPosts(file string) string {
 	return strings.Replace(file, "maxAge: "+trial.MaxAge.String(), "maxAge: 1h\nbudget: 100000", 1)
 }
 
-// Speaking gives the sidecar the key for what its agent publishes, and allows it in the manifest.
-func Speaking(file string) string {
-	if strings.Contains(file, "\ndeploymentId: ") {
-		return string(trial.WithStatements([]byte(file)))
-	}
-	return trial.Speaking(file)
-}
-
 // GitHub answers as GitHub does.
 func (r *Rig) GitHub(t *testing.T) http.Handler {
 	mux := http.NewServeMux()

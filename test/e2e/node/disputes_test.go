@@ -15,7 +15,6 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/cli"
-	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/reputation/verification"
@@ -60,13 +59,10 @@ func TestDisputeScripts(t *testing.T) {
 func prepareSpeakingRig(t *testing.T) tiersRig {
 	t.Helper()
 	r := prepareTiersRig(t, func(file string) string {
-		switch {
-		case strings.Contains(file, "\ndeploymentId: "):
-			return string(trial.WithStatements([]byte(file)))
-		case strings.Contains(file, "\nbelievedHosts: "):
-			return trial.WithDisputes(file, "arbiter: arbiter.jwk, windows: {short: 5s}") + "verification: {}\n"
+		if strings.Contains(file, "\nbelievedHosts: ") {
+			return kit.WithDisputes(file, "arbiter: arbiter.jwk, windows: {short: 5s}") + "verification: {}\n"
 		}
-		return trial.Speaking(file)
+		return kit.Speaking(file)
 	})
 	kit.Run(t, "keys", "root", "--name", "arbiter", "--out", r.Dir)
 	return r
