@@ -12,7 +12,7 @@
 //	event.go     events, and sources' arrivals
 //	sources.go   the current sources, which a reload replaces
 //	webhook.go   signed deliveries; github.go and standard.go have the schemes, deliver.go the HTTP handler
-//	schedule.go  cron expressions; firetimes.go handles changes of the clock
+//	schedule.go  cron expressions
 //	queue.go     messages in a spool directory
 //	report.go    events without evidence
 //	claim.go     claims an event, gives it back or ends it

@@ -218,8 +218,8 @@ func TestNewRefused(t *testing.T) {
 		"negative budget":     {limit, func(o *trigger.Options) { o.Budget = -1 }},
 		"negative time":       {limit, func(o *trigger.Options) { o.Retention = -time.Second }},
 		"two of one name":     {named, sourced(github(t), github(t))},
-		"a name with a space": {named, sourced(schedule(t, "a b", "@hourly", ""))},
-		"no name":             {named, sourced(schedule(t, "", "@hourly", ""))},
+		"a name with a space": {named, sourced(schedule(t, "a b", "@hourly"))},
+		"no name":             {named, sourced(schedule(t, "", "@hourly"))},
 		"open already":        {"open", func(o *trigger.Options) { o.Path = k.options.Path }},
 		"without a table": {"no such table: spent", func(o *trigger.Options) {
 			old := newKit(t)

@@ -2,5 +2,4 @@ package trigger
 
 import "time"
 
-func Next(c *Schedule, after time.Time) time.Time          { return c.times.Next(after) }
-func Latest(c *Schedule, after, until time.Time) time.Time { return c.latest(after, until) }
+func Next(c *Schedule, after time.Time) time.Time { return c.times.Next(after) }

@@ -87,7 +87,7 @@ func FuzzSchedule(f *testing.F) {
 		f.Add(spec)
 	}
 	f.Fuzz(func(t *testing.T, spec string) {
-		s, err := trigger.NewSchedule("s", spec, "Europe/Berlin", nil)
+		s, err := trigger.NewSchedule("s", spec, nil)
 		if err != nil {
 			return
 		}
@@ -99,9 +99,6 @@ func FuzzSchedule(f *testing.F) {
 			}
 			if !next.After(at) {
 				t.Fatalf("%q: after %s comes %s", spec, at, next)
-			}
-			if latest := trigger.Latest(s, at, next.Add(time.Nanosecond)); !latest.Equal(next) {
-				t.Fatalf("%q: the latest time until %s is %s", spec, next, latest)
 			}
 			at = next
 		}

@@ -147,9 +147,9 @@ func github(t testing.TB) *trigger.Webhook {
 		t)
 }
 
-func schedule(t testing.TB, name, spec, zone string) *trigger.Schedule {
+func schedule(t testing.TB, name, spec string) *trigger.Schedule {
 	t.Helper()
-	return must(trigger.NewSchedule(name, spec, zone, nil))(t)
+	return must(trigger.NewSchedule(name, spec, nil))(t)
 }
 
 func hooks(t testing.TB, secrets ...string) *trigger.Webhook {

@@ -1,7 +1,6 @@
 package trigger
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,24 +26,21 @@ const (
 	// maxStrange bounds the links, FIFOs and so on that one round moves away.
 	maxStrange = 1024
 	// maxTold bounds the remembered log lines.
-	maxTold   = 1024
-	doneEvery = time.Hour
+	maxTold = 1024
 )
 
 const (
 	folderNew     = "new"     // producers move finished files here
 	folderClaimed = "claimed" // taken by the service
-	folderDone    = "done"    // events
 	folderRefused = "refused" // never events
 )
 
 // Queue claims messages from a spool directory, like a mail directory. A producer moves a finished file into new,
-// within one file system. The service moves it to claimed, and to done once the event is durable. The file's name is
+// within one file system. The service moves it to claimed, and removes it once the event is durable. The file's name is
 // the message's id, good for one event. A name with a leading full stop is ignored.
 //
 // Files of the wrong type, size or owner go to refused. Folders stay, because their content is unbounded, and so do
 // files that cannot be moved, such as a link under Landlock; the log reports them once. Only plain files are opened.
-// Files in done and refused are removed after the service's retention.
 //
 // Anyone who can move a file into new can start an agent. Only one service at a time works on a directory; others wait.
 type Queue struct {
@@ -61,7 +57,7 @@ func NewQueue(name, dir string) *Queue { return &Queue{name: name, dir: dir} }
 
 // open creates missing folders. It refuses folders that every user may write, or that this user may not.
 func (q *Queue) open() error {
-	for _, folder := range []string{"", folderNew, folderClaimed, folderDone, folderRefused} {
+	for _, folder := range []string{"", folderNew, folderClaimed, folderRefused} {
 		if err := openFolder(q.in(folder, "")); err != nil {
 			return fmt.Errorf("trigger: queue %s: %w", q.name, err)
 		}
@@ -105,13 +101,8 @@ func (q *Queue) Run(ctx context.Context, s *Service) error {
 	w := &queueRun{Queue: q, service: s, owners: owners}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	var swept time.Time
 	for {
 		if syscall.Flock(int(directory.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-			if now := s.o.Now(); now.Sub(swept) >= doneEvery {
-				q.sweep(s, now.Add(-s.o.Retention))
-				swept = now
-			}
 			w.round(ctx)
 		}
 		select {
@@ -221,10 +212,11 @@ func (w *queueRun) take(ctx context.Context, folder string, entry os.DirEntry) e
 			return err
 		}
 	}
+	fresh := false
 	payload, err := readMessage(claimed, w.owners)
 	if err == nil {
 		hash := evidence.HashBytes(payload)
-		_, _, err = w.service.add(ctx, arrival{
+		_, fresh, err = w.service.add(ctx, arrival{
 			kind: evidence.TriggerSourceEvent, source: w.name, method: evidence.MethodQueueClaim, evidenceID: id,
 			payload: payload,
 			verified: map[string]string{"queue": w.name, "messageId": id, "payload": hash,
@@ -237,11 +229,10 @@ func (w *queueRun) take(ctx context.Context, folder string, entry os.DirEntry) e
 	if err != nil {
 		return err
 	}
-	done := w.in(folderDone, id)
-	if _, err := os.Lstat(done); err == nil {
+	if !fresh && folder == folderNew { // a claimed one can be an event of an earlier process
 		return w.refuse(folderClaimed, id, errors.New("its id has been used before"))
 	}
-	return os.Rename(claimed, done)
+	return os.Remove(claimed)
 }
 
 func (w *queueRun) refuse(folder, id string, because error) error {
@@ -301,37 +292,4 @@ func checkMessage(info unix.Stat_t, owners []uint32) error {
 func stat(f *os.File) (info unix.Stat_t, err error) {
 	err = unix.Fstat(int(f.Fd()), &info)
 	return info, err
-}
-
-// sweep removes old messages by their change time, which the kernel sets when a file is moved: the producer chooses the
-// modification time.
-func (q *Queue) sweep(s *Service, before time.Time) {
-	failed := 0
-	var first error
-	fail := func(err error) {
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			failed++
-			first = cmp.Or(first, err)
-		}
-	}
-	for _, folder := range []string{folderDone, folderRefused} {
-		entries, err := os.ReadDir(q.in(folder, ""))
-		fail(err)
-		for _, entry := range entries {
-			if entry.IsDir() {
-				continue
-			}
-			path := q.in(folder, entry.Name())
-			var info unix.Stat_t
-			err := unix.Lstat(path, &info)
-			if err == nil && time.Unix(info.Ctim.Unix()).Before(before) {
-				err = os.Remove(path)
-			}
-			fail(err)
-		}
-	}
-	if failed > 0 {
-		s.o.Log.Error("old messages were not removed", zap.String("source", q.name), zap.Int("failures", failed),
-			zap.Error(first))
-	}
 }

@@ -55,23 +55,6 @@ func (s *spool) check(err error) {
 	}
 }
 
-// now returns the time of a new file.
-func (s *spool) now() time.Time {
-	s.t.Helper()
-	path := filepath.Join(s.dir, "now")
-	s.check(os.WriteFile(path, []byte("now"), 0o600))
-	var info unix.Stat_t
-	s.check(unix.Lstat(path, &info))
-	return time.Unix(info.Ctim.Unix())
-}
-
-// clock starts with the time of files, which is not the bubble's, and goes as fast as the bubble's.
-func (s *spool) clock() func() time.Time {
-	s.t.Helper()
-	began, now := time.Now(), s.now()
-	return func() time.Time { return now.Add(time.Since(began)) }
-}
-
 func (s *spool) want(folder string, ids ...string) {
 	s.t.Helper()
 	entries, err := os.ReadDir(s.path(folder, ""))
@@ -105,7 +88,6 @@ func TestQueue(t *testing.T) {
 		stop := k.run(t)
 		time.Sleep(2 * time.Second)
 		stop()
-		s.want("done", "a.txt", "b.json")
 		s.want("new", ".hidden")
 		s.want("claimed")
 		wantTimes(t, k, "a.txt", "b.json")
@@ -131,7 +113,6 @@ func TestQueueMessageOnce(t *testing.T) {
 			k.restart(t)
 		}
 		wantTimes(t, k, "id")
-		s.want("done", "id")
 		s.want("refused", "id")
 	})
 }
@@ -143,14 +124,16 @@ func TestQueueAfterCrash(t *testing.T) {
 		stop := k.run(t)
 		time.Sleep(time.Second)
 		stop()
-		s.check(os.Rename(s.path("done", "known"), s.path("claimed", "known")))
+		s.put("known", "1")
+		s.check(os.Rename(s.path("new", "known"), s.path("claimed", "known")))
 		s.put("fresh", "2")
 		s.check(os.Rename(s.path("new", "fresh"), s.path("claimed", "fresh")))
 		stop = k.run(t)
 		time.Sleep(time.Second)
 		stop()
 		wantTimes(t, k, "known", "fresh")
-		s.want("done", "fresh", "known")
+		s.want("claimed")
+		s.want("refused")
 	})
 }
 
@@ -187,7 +170,6 @@ func TestQueueRefuses(t *testing.T) {
 			says[i] = "message refused: " + says[i]
 		}
 		wantLog(t, logs, says...)
-		s.want("done", "exact")
 		wantTimes(t, k, "exact")
 	})
 }
@@ -229,34 +211,10 @@ func TestQueueHasOneService(t *testing.T) {
 	})
 }
 
-// TestQueueRemovesOldMessages checks that the retention starts when the service takes a message, not with
-// the age of its file.
-func TestQueueRemovesOldMessages(t *testing.T) {
-	inQueue(t, func(t *testing.T, s *spool, _ *trigger.Queue, k *kit) {
-		k.options.Now = s.clock()
-		k.options.Retention = time.Hour
-		k.restart(t)
-		for id, age := range map[string]time.Duration{"fresh": 0, "future": -1000 * time.Hour, "old": 1000 * time.Hour} {
-			s.put(id, "{}")
-			at := k.options.Now().Add(-age)
-			s.check(os.Chtimes(s.path("new", id), at, at))
-		}
-		stop := k.run(t)
-		time.Sleep(2*time.Hour - time.Second)
-		s.want("done", "fresh", "future", "old")
-		time.Sleep(time.Second) // two hours after the start
-		synctest.Wait()
-		s.want("done")
-		stop()
-	})
-}
-
-// TestQueueLeavesFolders checks that a folder stays in new, is logged once, and hinders neither a later message of its
-// name nor the removal of old ones.
+// TestQueueLeavesFolders checks that a folder stays in new, is logged once, and does not hinder a later message of its
+// name.
 func TestQueueLeavesFolders(t *testing.T) {
 	inQueue(t, func(t *testing.T, s *spool, _ *trigger.Queue, k *kit) {
-		k.options.Now = s.clock()
-		k.options.Retention = time.Hour
 		option, logs := logged()
 		option(&k.options)
 		k.restart(t)
@@ -273,12 +231,6 @@ func TestQueueLeavesFolders(t *testing.T) {
 		wantLog(t, logs, "message refused: the event's payload is neither JSON nor text in UTF-8")
 		s.want("claimed")
 		s.want("refused", "id")
-		// A producer can replace a file with a folder just before it is moved.
-		s.check(os.MkdirAll(s.path("refused", "folder/inside"), 0o700))
-		time.Sleep(3 * time.Hour)
-		synctest.Wait()
-		wantLog(t, logs)
-		s.want("refused", "folder")
 	})
 }
 
@@ -305,9 +257,9 @@ func TestQueueBoundsStrangeFiles(t *testing.T) {
 // TestQueueEnds ends the service while it takes messages. Nothing is lost.
 func TestQueueEnds(t *testing.T) {
 	for _, c := range []struct {
-		where         string
-		claimed, done []string
-	}{{"kept", nil, []string{"a"}}, {"claimed", []string{"a"}, nil}} {
+		where   string
+		claimed []string
+	}{{"kept", nil}, {"claimed", []string{"a"}}} {
 		inQueue(t, func(t *testing.T, s *spool, _ *trigger.Queue, k *kit) {
 			s.put("a", "{}")
 			s.put("b", "{}")
@@ -331,13 +283,12 @@ func TestQueueEnds(t *testing.T) {
 			s.check(k.Run(ctx))
 			s.want("new", "b")
 			s.want("claimed", c.claimed...)
-			s.want("done", c.done...)
 			wantLog(t, logs)
 			stop := k.run(t)
 			time.Sleep(time.Second)
 			stop()
 			wantTimes(t, k, "a", "b")
-			s.want("done", "a", "b")
+			s.want("claimed")
 		})
 	}
 }
@@ -348,14 +299,12 @@ func TestQueueWithoutAFolder(t *testing.T) {
 	for _, c := range []struct {
 		folder, message string
 		says            []string
-		done, refused   []string
+		refused         []string
+		events          []string
 	}{
-		{"new", "", []string{unread}, []string{"first"}, nil},
-		{"claimed", "next", []string{unread, stays}, []string{"first", "next"}, nil},
-		{"done", "next", []string{stays}, []string{"first", "next"}, nil},
-		{"refused", "a b", []string{"message refused: not 1 to 200", stays}, []string{"first"}, []string{"a b"}},
-		{"refused", "first", []string{"message refused: its id has been used before", stays}, []string{"first"},
-			[]string{"first"}},
+		{"new", "", []string{unread}, nil, []string{"first"}},
+		{"claimed", "next", []string{unread, stays}, nil, []string{"first", "next"}},
+		{"refused", "a b", []string{"message refused: not 1 to 200", stays}, []string{"a b"}, []string{"first"}},
 	} {
 		inQueue(t, func(t *testing.T, s *spool, q *trigger.Queue, k *kit) {
 			option, logs := logged()
@@ -379,8 +328,8 @@ func TestQueueWithoutAFolder(t *testing.T) {
 			stop()
 			s.want("new")
 			s.want("claimed")
-			s.want("done", c.done...)
 			s.want("refused", c.refused...)
+			wantTimes(t, k, c.events...)
 		})
 	}
 }
@@ -395,14 +344,13 @@ func TestQueueWhoseEventsAreNotKept(t *testing.T) {
 			s.put("id", content)
 			time.Sleep(2 * time.Second)
 			s.want("claimed", "id")
-			s.want("done")
 		}
 		s.want("new", "id")
 		k.sql(t, "ALTER TABLE gone RENAME TO seen")
 		time.Sleep(3 * time.Second)
 		stop()
 		db.Close()
-		s.want("done", "id")
+		s.want("claimed")
 		s.want("refused", "id")
 		if e := must(k.Claim(t.Context(), trigger.Claim{Runtime: runtime}))(t); string(e.Payload) != "1" {
 			t.Errorf("claimed %+v", e)
@@ -442,7 +390,7 @@ func TestQueueNotMade(t *testing.T) {
 		"a folder open to all": {made("open-folder", 0o777, "new"), "every user may write to "},
 		"cannot be made":       {"/proc/queue", "mkdir /proc/queue"},
 		"cannot be written":    {made("read-only", 0o500, ""), "is not this user's to read and write: permission denied"},
-		"a folder without access": {made("shut-folder", 0, "done"),
+		"a folder without access": {made("shut-folder", 0, "claimed"),
 			"is not this user's to read and write: permission denied"},
 	} {
 		err := unprivileged(t, func() error { return k.SetSources([]trigger.Source{trigger.NewQueue("q", c.path)}) })

@@ -48,14 +48,14 @@ func wantTimes(t *testing.T, k *kit, want ...string) {
 
 func TestScheduleFires(t *testing.T) {
 	for _, c := range []struct {
-		spec, zone string
-		wait       time.Duration
-		want       []string
+		spec string
+		wait time.Duration
+		want []string
 	}{
-		{"*/20 * * * *", "", 50 * time.Minute, []string{"2000-01-01T00:20:00Z", "2000-01-01T00:40:00Z"}},
-		{"@hourly", "UTC", 90 * time.Minute, []string{"2000-01-01T01:00:00Z"}},
-		{"30 2 * * *", "Europe/Berlin", 2 * time.Hour, []string{"2000-01-01T01:30:00Z"}},
-		{"@every 45s", "", 2 * time.Minute, []string{"2000-01-01T00:00:45Z", "2000-01-01T00:01:30Z"}},
+		{"*/20 * * * *", 50 * time.Minute, []string{"2000-01-01T00:20:00Z", "2000-01-01T00:40:00Z"}},
+		{"@hourly", 90 * time.Minute, []string{"2000-01-01T01:00:00Z"}},
+		{"30 2 * * *", 3 * time.Hour, []string{"2000-01-01T02:30:00Z"}},
+		{"@every 45s", 2 * time.Minute, []string{"2000-01-01T00:00:45Z", "2000-01-01T00:01:30Z"}},
 	} {
 		t.Run(c.spec, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, k *kit) {
@@ -63,7 +63,7 @@ func TestScheduleFires(t *testing.T) {
 				time.Sleep(c.wait)
 				stop()
 				wantTimes(t, k, c.want...)
-			}, sourced(must(trigger.NewSchedule("s", c.spec, c.zone, map[string]any{"task": "report"}))(t)))
+			}, sourced(must(trigger.NewSchedule("s", c.spec, map[string]any{"task": "report"}))(t)))
 		})
 	}
 }
@@ -72,7 +72,7 @@ func TestScheduleEvidence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := bubble(t, func(o *trigger.Options) {
 			o.Sources = []trigger.Source{
-				must(trigger.NewSchedule("nightly", "15 2 * * *", "", map[string]any{"task": "report"}))(t)}
+				must(trigger.NewSchedule("nightly", "15 2 * * *", map[string]any{"task": "report"}))(t)}
 			o.Origin = issuer(t, evidence.TriggerOriginProofKind(), memoryKey(t, "o"), "source-verifier", "trigger-mediator",
 				time.Now)
 			o.Receipt = issuer(t, evidence.TriggerReceiptKind(), memoryKey(t, "r"), "trigger-mediator", "runtime", time.Now)
@@ -86,7 +86,7 @@ func TestScheduleEvidence(t *testing.T) {
 			t.Errorf("claimed %+v", e)
 		}
 		k.wantEvidence(t, e,
-			map[string]string{"schedule": "nightly", "cron": "15 2 * * *", "zone": "UTC", "fireTime": e.EvidenceID})
+			map[string]string{"schedule": "nightly", "cron": "15 2 * * *", "fireTime": e.EvidenceID})
 		got := k.pay(t, e.ID, "create_post")
 		c := must(evidence.UnverifiedClaims(evidence.TriggerOriginProofKind(), got.OriginProof))(t)
 		if c.Kind != evidence.TriggerScheduled || c.VerificationMethod != evidence.MethodSchedulerLock {
@@ -102,7 +102,7 @@ func TestTwoSchedulers(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 4)
 			for _, spec := range []string{"*/10 * * * *", "*/10 * * * *", "@every 10m"} {
-				go func() { done <- schedule(t, "s", spec, "").Run(ctx, k.Service) }()
+				go func() { done <- schedule(t, "s", spec).Run(ctx, k.Service) }()
 				time.Sleep(time.Second) // they do not start together
 			}
 			time.Sleep(10*time.Minute + 30*time.Second)
@@ -120,52 +120,32 @@ func TestTwoSchedulers(t *testing.T) {
 
 // TestMissed lets fire times pass without a scheduler.
 func TestMissed(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		missed trigger.Missed
-		want   []string
-	}{
-		{"skip", trigger.SkipMissed, []string{"2000-01-01T01:00:00Z", "2000-01-01T07:00:00Z"}},
-		{"fire the latest", trigger.FireLatest,
-			[]string{"2000-01-01T01:00:00Z", "2000-01-01T06:00:00Z", "2000-01-01T07:00:00Z"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := schedule(t, "hourly", "@hourly", "")
-				s.Missed = c.missed
-				k := bubble(t, sourced(s))
-				defer k.Close()
-				stop := k.run(t) // never fired: nothing was missed
-				time.Sleep(90 * time.Minute)
-				stop()
-				time.Sleep(5 * time.Hour)
-				stop = k.run(t)
-				time.Sleep(time.Hour)
-				stop()
-				wantTimes(t, k, c.want...)
-			})
-		})
-	}
+	inBubble(t, func(t *testing.T, k *kit) {
+		stop := k.run(t)
+		time.Sleep(90 * time.Minute)
+		stop()
+		time.Sleep(5 * time.Hour)
+		stop = k.run(t)
+		time.Sleep(time.Hour)
+		stop()
+		wantTimes(t, k, "2000-01-01T01:00:00Z", "2000-01-01T07:00:00Z")
+	}, sourced(schedule(t, "hourly", "@hourly")))
 }
 
 // TestMachineSlept lets the clock jump while a scheduler waits.
 func TestMachineSlept(t *testing.T) {
 	for _, c := range []struct {
-		name   string
-		missed trigger.Missed
-		slept  time.Duration
-		want   []string
+		name  string
+		slept time.Duration
+		want  []string
 	}{
-		{"skip", trigger.SkipMissed, 6 * time.Hour, []string{"2000-01-01T07:00:00Z"}},
-		{"fire the latest", trigger.FireLatest, 6 * time.Hour, []string{"2000-01-01T06:00:00Z", "2000-01-01T07:00:00Z"}},
-		{"two minutes late", trigger.SkipMissed, 31 * time.Minute, []string{"2000-01-01T01:00:00Z", "2000-01-01T02:00:00Z"}},
-		{"too late", trigger.SkipMissed, 31*time.Minute + 1, []string{"2000-01-01T02:00:00Z"}},
+		{"long", 6 * time.Hour, []string{"2000-01-01T07:00:00Z"}},
+		{"two minutes late", 31 * time.Minute, []string{"2000-01-01T01:00:00Z", "2000-01-01T02:00:00Z"}},
+		{"too late", 31*time.Minute + 1, []string{"2000-01-01T02:00:00Z"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := schedule(t, "hourly", "@hourly", "")
-				s.Missed = c.missed
-				k := newKit(t, sourced(s))
+				k := newKit(t, sourced(schedule(t, "hourly", "@hourly")))
 				defer k.Close()
 				var slept atomic.Int64
 				k.options.Now = func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }
@@ -185,7 +165,7 @@ func TestMachineSlept(t *testing.T) {
 func TestScheduleThatIsNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		option, logs := logged()
-		s := schedule(t, "s", "*/10 * * * *", "")
+		s := schedule(t, "s", "*/10 * * * *")
 		k := bubble(t, option, sourced(s))
 		defer func() { k.Close() }()
 		ctx, end := context.WithTimeout(t.Context(), 20*time.Minute)
@@ -213,10 +193,6 @@ func TestScheduleThatIsNotKept(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		wantLog(t, logs, "a scheduled event was not kept: no such table")
 		stop()
-		s.Missed = trigger.FireLatest
-		ctx, end = context.WithTimeout(t.Context(), 20*time.Minute)
-		defer end()
-		wantCode(t, k.Run(ctx), "ledger_unavailable")
 		db.Close()
 		wantTimes(t, k, "2000-01-01T00:20:00Z")
 	})
@@ -225,7 +201,7 @@ func TestScheduleThatIsNotKept(t *testing.T) {
 // TestScheduleThatEnds uses 2096, the last 29 February for eight years, which is farther than cron expressions look.
 func TestScheduleThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := schedule(t, "s", "0 0 29 2 *", "")
+		s := schedule(t, "s", "0 0 29 2 *")
 		if next := trigger.Next(s, time.Date(2096, 2, 29, 0, 0, 0, 0, time.UTC)); !next.IsZero() {
 			t.Fatalf("after the last time comes %s", next)
 		}
@@ -244,25 +220,10 @@ func TestScheduleThatEnds(t *testing.T) {
 	})
 }
 
-// TestLatest looks for fire times a long time back.
-func TestLatest(t *testing.T) {
-	leap := time.Date(2024, 2, 29, 0, 0, 0, 0, time.UTC)
-	s := schedule(t, "s", "0 0 29 2 *", "")
-	for _, c := range []struct{ after, until, want time.Time }{
-		{time.Time{}, start, leap}, {leap.Add(-1), start, leap}, {leap, start, time.Time{}}, {leap.Add(-1), leap, leap},
-		{leap.Add(-2), leap.Add(-1), time.Time{}},
-		{time.Time{}, leap.AddDate(79, 0, 0), leap.AddDate(72, 0, 0)}, // none comes for more than five years
-	} {
-		if got := trigger.Latest(s, c.after, c.until); !got.Equal(c.want) {
-			t.Errorf("after %s and until %s the latest is %s, want %s", c.after, c.until, got, c.want)
-		}
-	}
-}
-
 func TestScheduleNotMade(t *testing.T) {
 	for _, c := range []struct {
-		name, spec, zone string
-		payload          any
+		name, spec string
+		payload    any
 	}{
 		{name: "nothing", spec: ""},
 		{name: "four fields", spec: "* * * *"},
@@ -273,15 +234,13 @@ func TestScheduleNotMade(t *testing.T) {
 		{name: "a zone of cron's own", spec: "CRON_TZ=Europe/Berlin 0 0 * * *"},
 		{name: "a zone that panics in the parser", spec: "TZ=0"},
 		{name: "endless", spec: "0 0 * * *" + strings.Repeat(" ", 248)},
-		{name: "an unknown zone", spec: "@hourly", zone: "Europe/Nowhere"},
-		{name: "this machine's zone", spec: "@hourly", zone: "Local"},
 		{name: "a payload that is no JSON", spec: "@hourly", payload: make(chan int)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if _, err := trigger.NewSchedule("s", c.spec, c.zone, c.payload); err == nil {
+			if _, err := trigger.NewSchedule("s", c.spec, c.payload); err == nil {
 				t.Error("no error")
 			}
 		})
 	}
-	schedule(t, "s", "0 0 * * *"+strings.Repeat(" ", 247), "")
+	schedule(t, "s", "0 0 * * *"+strings.Repeat(" ", 247))
 }

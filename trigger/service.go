@@ -46,8 +46,7 @@ type Options struct {
 	MaxAge time.Duration
 	// Budget bounds the posts of one action that an event pays for; DefaultBudget if zero.
 	Budget int
-	// Retention is the time to keep an expired event, or a queue's finished message; DefaultRetention if zero.
-	// Single-use keys are kept for ever.
+	// Retention is the time to keep an expired event; DefaultRetention if zero. Single-use keys are kept for ever.
 	Retention time.Duration
 	Now       func() time.Time
 	// Log gets arrivals and refusals, without payloads and signatures.

@@ -11,7 +11,7 @@ import (
 // TestSetSources replaces sources in a running service: one goes on, one ends, one begins.
 func TestSetSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		schedule := func(name, spec string) trigger.Source { return schedule(t, name, spec, "") }
+		schedule := func(name, spec string) trigger.Source { return schedule(t, name, spec) }
 		stays := schedule("stays", "@hourly")
 		k := bubble(t, sourced(stays, schedule("ends", "30 * * * *")))
 		defer k.Close()

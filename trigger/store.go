@@ -94,12 +94,6 @@ func see(tx *sql.Tx, source, id string, keys []string) (known string, fresh bool
 	return "", true, nil
 }
 
-func (s store) last(ctx context.Context, source string) (string, error) {
-	var key sql.NullString
-	err := s.db.Read().QueryRowContext(ctx, `SELECT max(key) FROM seen WHERE source = ?`, source).Scan(&key)
-	return key.String, unread(err)
-}
-
 const (
 	selectEvent = `SELECT event, state, claimed_by, payload FROM events `
 	selectFacts = `SELECT event, state, claimed_by, NULL FROM events ` // without the payload

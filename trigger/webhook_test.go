@@ -150,7 +150,7 @@ func TestDeliveryRefused(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			k := newKit(t,
 				sourced(must(trigger.NewGitHub("github", []string{secret}, []string{"push", "\xff"}, nil))(t),
-					schedule(t, "hourly", "@hourly", "")))
+					schedule(t, "hourly", "@hourly")))
 			d := fromGitHub("push", "d", body)
 			c.change(&d)
 			if a := k.deliver(t, d); a.Code != c.code || a.Status != c.status {

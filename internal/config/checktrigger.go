@@ -62,23 +62,12 @@ func (s Source) open(known webhookSecrets) (trigger.Source, error) {
 		}
 		return trigger.NewEngine(s.Name, secrets)
 	case s.Schedule != nil:
-		return s.Schedule.open(s.Name)
+		return trigger.NewSchedule(s.Name, s.Schedule.Cron, s.Schedule.Payload)
 	default:
 		q := trigger.NewQueue(s.Name, s.Queue.Dir)
 		q.Owners = s.Queue.Owners
 		return q, nil
 	}
-}
-
-func (c *Schedule) open(name string) (*trigger.Schedule, error) {
-	s, err := trigger.NewSchedule(name, c.Cron, c.Timezone, c.Payload)
-	if err != nil {
-		return nil, err
-	}
-	if c.Missed == "latest" {
-		s.Missed = trigger.FireLatest
-	}
-	return s, nil
 }
 
 // webhookSecrets maps each webhook secret, by its scheme and its value, to its source.

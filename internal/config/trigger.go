@@ -23,8 +23,8 @@ type Trigger struct {
 	MaxAge Duration `yaml:"maxAge"`
 	// Budget bounds the posts of one action per event. Default 1.
 	Budget int `yaml:"budget"`
-	// Retention keeps an event this long after maxAge, and a queued message after it was taken or refused; 0s is for
-	// ever. Records that detect repeated deliveries always stay. Default 720h.
+	// Retention keeps an event this long after maxAge; 0s is for ever. Records that detect repeated deliveries always
+	// stay. Default 720h.
 	Retention *Retention `yaml:"retention"`
 	// Sources are where events come from.
 	Sources []Source `yaml:"sources" reload:"yes"`
@@ -83,18 +83,14 @@ type Webhook struct {
 
 // Schedule configures a schedule.
 type Schedule struct {
-	// Cron is a five-field cron expression in the time zone's clock, or @every and a period, such as @every 15m. When
-	// clocks change, a repeated time fires once; skipped times fire once, together, at the end of the gap.
+	// Cron is a five-field cron expression in UTC, or @every and a period, such as @every 15m. Times missed while the
+	// scheduler is down are lost.
 	Cron string `yaml:"cron" need:"yes"`
-	// Timezone is an IANA name. Default UTC.
-	Timezone string `yaml:"timezone"`
-	// Missed is skip, or latest to make up for the last time missed while the scheduler was down.
-	Missed string `yaml:"missed" one:"skip latest"`
 	// Payload goes to the agent with each event.
 	Payload map[string]any `yaml:"payload"`
 }
 
-// Queue configures a spool directory with the folders new, claimed and done.
+// Queue configures a spool directory with the folders new, claimed and refused.
 type Queue struct {
 	// Dir is the spool directory. Producers move finished files into its folder new.
 	Dir string `yaml:"dir" is:"path" need:"yes"`

@@ -259,7 +259,7 @@ func TestTimeZones(t *testing.T) {
 	r := newReloadRig(t)
 	r.edit(t, devstack.PolicyFile, "rules:\n",
 		"rules:\n  - name: closed\n    effect: deny\n    when: now.getHours(\"Europe/Berlin\") == 24\n")
-	r.edit(t, devstack.TriggerFile, `{cron: "@every 1s"}`, `{cron: "@every 1s", timezone: America/New_York}`)
+	r.edit(t, devstack.TriggerFile, `{cron: "@every 1s"}`, `{cron: "@every 1s", payload: {task: report}}`)
 	r.certify(t)
 	r.mustReload(t, "control", "trigger", "serve")
 	if got := note(r.OpenAgent(t)); got.Code != "" {
