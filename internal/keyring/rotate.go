@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/refusal"
 )
@@ -29,12 +28,10 @@ type Rotator struct {
 	RetireAfter time.Duration
 	// CertifiedWithin bounds the wait for the processes to sign with the new version.
 	CertifiedWithin time.Duration
-	// Waiting, unless nil, is called when RetireAfter begins.
+	// Waiting is called when RetireAfter begins.
 	Waiting func()
 	// Done is called after each change.
 	Done func(Rotated)
-
-	rotated map[string]time.Time // by RotateDue: a process that tells a wrong age has its key rotated once in a period
 }
 
 // Rotated is one change of a key: a new version, or the retirement of the versions before Oldest.
@@ -77,9 +74,7 @@ func (r *Rotator) RetireEarlier(ctx context.Context, versions map[string]int) er
 	}
 	behind := r.awaitSignatures(ctx, versions)
 	if len(behind) < len(versions) {
-		if r.Waiting != nil {
-			r.Waiting()
-		}
+		r.Waiting()
 		if pause(ctx, r.RetireAfter); ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -117,20 +112,26 @@ func (r *Rotator) awaitSignatures(ctx context.Context, versions map[string]int) 
 // the reason.
 func (r *Rotator) signBefore(ctx context.Context, versions map[string]int) map[string]string {
 	behind, seen := make(map[string]string), make(map[string]bool)
-	r.eachRole(ctx, func(at string, role daemon.RoleDocument) {
-		key := role.KeyName()
-		seen[key] = true
-		switch {
-		case role.Signs == "":
-			behind[key] = "no version of it signs in the process at " + at
-		case evidence.KeyVersion(role.Signs) < versions[key]:
-			behind[key] = "the process at " + at + " signs with " + role.Signs
+	for _, at := range r.From {
+		within, cancel := context.WithTimeout(ctx, followTimeout)
+		roles, err := rolesAt(within, at)
+		cancel()
+		if err != nil {
+			for key := range versions { // any of them may be a key of this process
+				behind[key] = "the process at " + at + " does not say what it signs with: " + err.Error()
+			}
 		}
-	}, func(at string, err error) {
-		for key := range versions { // any of them may be a key of this process
-			behind[key] = "the process at " + at + " does not say what it signs with: " + err.Error()
+		for _, role := range roles {
+			key := role.KeyName()
+			seen[key] = true
+			switch {
+			case role.Signs == "":
+				behind[key] = "no version of it signs in the process at " + at
+			case evidence.KeyVersion(role.Signs) < versions[key]:
+				behind[key] = "the process at " + at + " signs with " + role.Signs
+			}
 		}
-	})
+	}
 	for key := range versions {
 		if !seen[key] {
 			behind[key] = "no process of those that were asked signs with it"
@@ -139,92 +140,7 @@ func (r *Rotator) signBefore(ctx context.Context, versions map[string]int) map[s
 	return behind
 }
 
-// eachRole calls do for each role of each process, and failed for each process that does not answer.
-func (r *Rotator) eachRole(ctx context.Context, do func(at string, role daemon.RoleDocument),
-	failed func(at string, err error)) {
-	for _, at := range r.From {
-		within, cancel := context.WithTimeout(ctx, followTimeout)
-		roles, err := rolesAt(within, at)
-		cancel()
-		if err != nil {
-			failed(at, err)
-			continue
-		}
-		for _, role := range roles {
-			do(at, role)
-		}
-	}
-}
-
 // KeysOf returns the names of the readable keys that roles sign with.
 func KeysOf(roles []daemon.RoleDocument) []string {
 	return slices.Sorted(maps.Keys(keyNames(roles)))
-}
-
-// duePoll is the time between two checks for keys to rotate.
-const duePoll = time.Minute
-
-// RotateEvery calls RotateDue again and again until ctx ends, and calls failed for each new error.
-func (r *Rotator) RotateEvery(ctx context.Context, period time.Duration, now func() time.Time, failed func(error)) {
-	said := ""
-	for range every.Tick(ctx, duePoll) {
-		err := r.RotateDue(ctx, period, now())
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err == nil:
-			said = ""
-		case err.Error() != said:
-			said = err.Error()
-			failed(err)
-		}
-	}
-}
-
-// RotateDue rotates each key whose newest version was made at least period ago, and retires the earlier versions if
-// RetireAfter is set. A key of unknown age is an error, and is not rotated.
-func (r *Rotator) RotateDue(ctx context.Context, period time.Duration, now time.Time) error {
-	newest, err := r.newestMade(ctx)
-	var due []string
-	for key, made := range newest {
-		if now.Sub(made) >= period && now.Sub(r.rotated[key]) >= period {
-			due = append(due, key)
-		}
-	}
-	slices.Sort(due)
-	versions, bad := r.Rotate(ctx, due)
-	err = errors.Join(err, bad)
-	if r.rotated == nil {
-		r.rotated = make(map[string]time.Time)
-	}
-	for key := range versions {
-		r.rotated[key] = now
-	}
-	if r.RetireAfter > 0 {
-		err = errors.Join(err, r.RetireEarlier(ctx, versions))
-	}
-	return err
-}
-
-// newestMade returns when the newest version of each key was made, as the processes say. Its error names each process
-// that does not answer and each key of unknown age.
-func (r *Rotator) newestMade(ctx context.Context) (newest map[string]time.Time, err error) {
-	newest = make(map[string]time.Time)
-	fail := func(format string, args ...any) {
-		err = errors.Join(err, refusal.New("custody_unavailable", format, args...))
-	}
-	r.eachRole(ctx, func(at string, role daemon.RoleDocument) {
-		key := role.KeyName()
-		if role.Unread != nil || len(role.Keys) == 0 {
-			fail("the process at %s cannot read the key %s of the role %s", at, key, role.Purpose)
-			return
-		}
-		switch made, ok := role.Made[role.Keys[len(role.Keys)-1].KeyID]; {
-		case !ok:
-			fail("when the newest version of the key %s was made is not known, so it is not rotated", key)
-		case made.After(newest[key]): // a replica may know of a version that another one has not read yet
-			newest[key] = made
-		}
-	}, func(_ string, bad error) { err = errors.Join(err, bad) })
-	return newest, err
 }

@@ -1,13 +1,12 @@
 package keys
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/internal/cli"
@@ -38,7 +37,7 @@ type rotateFlags struct {
 	ownerFlags
 	all, retire, asJSON bool
 	from                []string
-	retireAfter, every  time.Duration
+	retireAfter         time.Duration
 }
 
 // certifiedWithin bounds the wait for processes to sign with a new version.
@@ -61,8 +60,6 @@ valid until they expire or the version is retired. --all rotates every key of th
 ones. Name every process that signs with the keys, and give at least 10m, the longest life of a signature. If a process
 does not sign with a new version within five minutes, the older versions of that key stay (version_unused).
 
---every goes on, and rotates each key whose newest version has that age.
-
 --retire retires the older versions at once, for a stolen key. Posts are refused until the new version is certified.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := o.check(c, args); err != nil {
@@ -79,8 +76,6 @@ does not sign with a new version within five minutes, the older versions of that
 	f.BoolVar(&o.retire, "retire", false, "retire all older versions now")
 	f.DurationVar(&o.retireAfter, "retire-after", 0,
 		"retire the older versions when the new ones have signed for so long; 0 retires none")
-	f.DurationVar(&o.every, "every", 0,
-		"with --all: go on, and rotate each key when its newest version has this age; 0 rotates once, now")
 	cli.JSONFlag(c, &o.asJSON)
 	return c
 }
@@ -92,8 +87,6 @@ func (o *rotateFlags) check(c *cobra.Command, args []string) error {
 		return cli.Usagef("%s needs the name of one key, or --all", c.CommandPath())
 	case (o.all || o.retireAfter > 0) && len(o.from) == 0:
 		return cli.Usagef("--all and --retire-after need --from, for each process that signs with the keys")
-	case o.every != 0 && (!o.all || o.asJSON || o.every < o.retireAfter+certifiedWithin):
-		return cli.Usagef("--every is for --all and without --json, and is longer than --retire-after by %s", certifiedWithin)
 	case o.retireAfter < 0 || o.retire && o.retireAfter > 0 || o.retire && o.all:
 		return cli.Usagef("--retire is for one key and without --retire-after, which is a positive time")
 	}
@@ -101,12 +94,16 @@ func (o *rotateFlags) check(c *cobra.Command, args []string) error {
 }
 
 func (o *rotateFlags) rotate(c *cobra.Command, keys []string, owner *vault.Owner) error {
-	said := rotations{c: c, asJSON: o.asJSON}
+	var changes []keyring.Rotated
 	r := &keyring.Rotator{Owner: owner, From: o.from, RetireAfter: o.retireAfter, CertifiedWithin: certifiedWithin,
-		Done: said.add}
-	if o.every > 0 {
-		return o.goOn(c, r)
-	}
+		Done: func(d keyring.Rotated) {
+			if changes = append(changes, d); !o.asJSON {
+				fmt.Fprintln(cli.Plain(c.OutOrStdout()), rotatedText(d))
+			}
+		},
+		Waiting: func() {
+			fmt.Fprintf(c.ErrOrStderr(), "the new versions sign; the earlier ones are retired in %s\n", o.retireAfter)
+		}}
 	var unread error
 	if o.all {
 		roles, err := keyring.ReadRoles(c.Context(), o.from)
@@ -114,30 +111,6 @@ func (o *rotateFlags) rotate(c *cobra.Command, keys []string, owner *vault.Owner
 			return err
 		}
 		keys, unread = keyring.KeysOf(roles), sayUnread(c, roles)
-	}
-	err := o.once(c, r, keys)
-	if err = errors.Join(said.print(o.all), err); err != nil {
-		return err
-	}
-	return unread
-}
-
-// goOn rotates keys when they reach the age of --every, until the command ends.
-func (o *rotateFlags) goOn(c *cobra.Command, r *keyring.Rotator) error {
-	log, err := logger(c, "owner")
-	if err != nil {
-		return err
-	}
-	r.RotateEvery(c.Context(), o.every, time.Now, func(err error) {
-		log.Error("not every key is rotated and its earlier versions retired", zap.Error(err))
-	})
-	return nil
-}
-
-// once rotates keys now, and retires their older versions as the flags say.
-func (o *rotateFlags) once(c *cobra.Command, r *keyring.Rotator, keys []string) error {
-	r.Waiting = func() {
-		fmt.Fprintf(c.ErrOrStderr(), "the new versions sign; the earlier ones are retired in %s\n", o.retireAfter)
 	}
 	versions, err := r.Rotate(c.Context(), keys)
 	switch {
@@ -148,7 +121,10 @@ func (o *rotateFlags) once(c *cobra.Command, r *keyring.Rotator, keys []string) 
 	case o.retireAfter > 0:
 		err = errors.Join(err, r.RetireEarlier(c.Context(), versions))
 	}
-	return err
+	if o.asJSON && len(changes) > 0 {
+		err = errors.Join(cli.WriteJSON(c.OutOrStdout(), changes), err)
+	}
+	return cmp.Or(err, unread)
 }
 
 func keysRetire() *cobra.Command {
@@ -177,38 +153,6 @@ the next keys certify leaves out their certificates, and verifiers refuse their 
 	cli.Required(c, "oldest")
 	cli.JSONFlag(c, &asJSON)
 	return c
-}
-
-// rotations prints changes of keys: as text when they happen, or as JSON at the end.
-type rotations struct {
-	c      *cobra.Command
-	asJSON bool
-	all    []keyring.Rotated // one for each key
-}
-
-func (r *rotations) add(d keyring.Rotated) {
-	if !r.asJSON {
-		fmt.Fprintln(cli.Plain(r.c.OutOrStdout()), rotatedText(d))
-		return
-	}
-	i := slices.IndexFunc(r.all, func(of keyring.Rotated) bool { return of.Key == d.Key })
-	if i < 0 {
-		r.all = append(r.all, d)
-	} else {
-		r.all[i].Oldest = d.Oldest
-	}
-}
-
-// print prints the JSON, if there is any: a list, or one object for one key.
-func (r *rotations) print(list bool) error {
-	switch {
-	case len(r.all) == 0:
-		return nil
-	case list:
-		return cli.WriteJSON(r.c.OutOrStdout(), r.all)
-	default:
-		return cli.WriteJSON(r.c.OutOrStdout(), r.all[0])
-	}
 }
 
 func rotatedText(d keyring.Rotated) string {

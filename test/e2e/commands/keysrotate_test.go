@@ -88,7 +88,7 @@ func TestRotateAllAndRetire(t *testing.T) {
 			delete(owner.keys, tt.without)
 
 			r := keyring.Rotator{Owner: owner, From: []string{control, serve}, RetireAfter: time.Millisecond,
-				CertifiedWithin: time.Millisecond, Done: func(keyring.Rotated) {}}
+				CertifiedWithin: time.Millisecond, Done: func(keyring.Rotated) {}, Waiting: func() {}}
 			if tt.notAsked {
 				r.From = []string{control}
 			}
@@ -133,49 +133,12 @@ func TestRotateAsksAgain(t *testing.T) {
 	}
 }
 
-// TestRotateDue: a key is rotated once in a period, when its newest version is old enough.
-func TestRotateDue(t *testing.T) {
-	t.Parallel()
-	unread := &breakable{Memory: kit.MemoryKey(t, "decision-key")}
-	unread.unfit.Store(true)
-	owner := newOwner(t, "grant-key")
-	at := kit.Publish(t, "control", kit.Grant(owner.keys["grant-key"]))
-	broken := kit.Publish(t, "broken", unread.role())
-	var done []string
-	r := keyring.Rotator{Owner: owner, From: []string{at}, Done: func(d keyring.Rotated) {
-		done = append(done, fmt.Sprintf("%s:v%d", d.Key, d.Version))
-	}}
-	made := time.Now()
-	for _, tt := range []struct {
-		after time.Duration
-		want  []string
-	}{
-		{0, nil}, {30 * time.Minute, nil}, {90 * time.Minute, []string{"grant-key:v2"}},
-		{91 * time.Minute, nil}, // though by this clock the version that was made just now is old
-		{151 * time.Minute, []string{"grant-key:v3"}},
-	} {
-		done = nil
-		if err := r.RotateDue(t.Context(), time.Hour, made.Add(tt.after)); err != nil || !slices.Equal(done, tt.want) {
-			t.Errorf("after %s: %q, want %q; %v", tt.after, done, tt.want, err)
-		}
-	}
-	// A process that does not answer, and a key that cannot be read, stop no other rotation.
-	r.From, done = []string{"unix:/absent", broken, at}, nil
-	err := r.RotateDue(t.Context(), time.Hour, made.Add(300*time.Minute))
-	if err == nil || !strings.Contains(err.Error(), "no answer at unix:/absent") ||
-		!strings.Contains(err.Error(), "cannot read the key decision-key") || !slices.Equal(done, []string{"grant-key:v4"}) {
-		t.Errorf("%q, %v", done, err)
-	}
-}
-
 // TestRotateUsage: flags that exclude each other are refused before Vault is asked.
 func TestRotateUsage(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
 		{}, {"key", "--all"}, {"key", "other"}, {"--all"}, {"key", "--retire-after", "10m"}, {"--all", "--from", "file:x"},
 		{"--all", "--retire", "--from", "unix:/x"},
-		{"key", "--every", "720h", "--from", "unix:/x"}, {"--all", "--every", "1m", "--from", "unix:/x"},
-		{"--all", "--every", "720h", "--json", "--from", "unix:/x"},
 		{"key", "--retire", "--retire-after", "10m", "--from", "unix:/x"},
 		{"key", "--retire-after", "-1s", "--from", "unix:/x"},
 	} {

@@ -219,7 +219,7 @@ func TestVaultRetireNow(t *testing.T) {
 		return strings.Contains(kit.Mediator(t, "keys", "list", "--from", v.Stack.Admin()).Out, "runtime-key:v1")
 	})
 	if out := v.asOwner(t, "keys", "rotate", "runtime-key", "--retire", "--json"); !strings.Contains(out,
-		`"version": 3,`) || !strings.Contains(out, `"oldest": 3`) {
+		`"version": 3`) || !strings.Contains(out, `"oldest": 3`) {
 		t.Errorf("said %s", out)
 	}
 	kit.Until(t, "a post with the version after it", func() bool {
