@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -96,6 +97,20 @@ func (s credentials) wrapped(ctx context.Context, c *api.Client) (string, error)
 		return "", fmt.Errorf("the secret id of %s came without a wrapping", s.path)
 	}
 	return secret.WrapInfo.Token, nil
+}
+
+// accessors lists the secret ids of an AppRole by their accessors.
+func accessors(ctx context.Context, c *api.Client, path string) ([]string, error) {
+	secret, err := c.Logical().ListWithContext(ctx, path+"/secret-id")
+	if err != nil || secret == nil {
+		return nil, failed("list "+path+"/secret-id", err)
+	}
+	var data struct{ Keys []string }
+	raw, err := json.Marshal(secret.Data)
+	if err == nil {
+		err = json.Unmarshal(raw, &data)
+	}
+	return data.Keys, failed("read the list of "+path+"/secret-id", err)
 }
 
 func text(s *api.Secret, name string) (string, error) {

@@ -18,43 +18,35 @@ import (
 // bootstrapFlags are the flags of vault bootstrap.
 type bootstrapFlags struct {
 	vaultFlags
-	print, apply, list bool
-	deliver            string        // a process
-	pruneOlder         time.Duration // 0 prunes nothing
-	asJSON             bool
-	auth, mount, dir   string
-	roots              bool
-	wrap               time.Duration
-	audience           string
-	accounts           map[string]string
+	print, apply     bool
+	deliver          string // a process
+	asJSON           bool
+	auth, mount, dir string
+	roots            bool
+	wrap             time.Duration
+	audience         string
+	accounts         map[string]string
 }
 
 func vaultBootstrap() *cobra.Command {
 	var b bootstrapFlags
 	c := &cobra.Command{
-		Use:   "bootstrap --print|--apply|--deliver PROCESS|--secret-ids",
+		Use:   "bootstrap --print|--apply|--deliver PROCESS",
 		Short: "Make the keys, policies and logins of every role in Vault",
 		Args:  cli.NoArgs,
 		Example: `  mediator vault bootstrap --print
   mediator vault bootstrap --apply --address https://vault.example:8200 --token-file admin-token
-  mediator vault bootstrap --deliver serve --address https://vault.example:8200 --token-file admin-token --out secrets
-  mediator vault bootstrap --secret-ids --prune-older-than 720h \
-      --address https://vault.example:8200 --token-file admin-token`,
+  mediator vault bootstrap --deliver serve --address https://vault.example:8200 --token-file admin-token --out secrets`,
 		Long: `Makes the Transit engine; a key for each role, which cannot be exported, backed up in plaintext or deleted; a
 policy for each key, which only allows signing with it and reading its public versions; and a login for each role.
 
 --print prints the commands for Vault's own command line. --apply runs them, skips what is right already, and refuses a
 key with other properties. It makes no second secret id for a role. --deliver makes new secret ids for the roles of a
-process, in files that replace the old ones: copy them to the process. --secret-ids lists the AppRole secret ids of each
-role by accessor, newest first. --prune-older-than destroys older ones, but never the newest of a role. A process whose
-secret id is destroyed works until its token ends, at most a day; then it needs a new one (--deliver).`,
+process, in files that replace the old ones: copy them to the process.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			o, err := b.options()
 			if err != nil {
 				return err
-			}
-			if b.list {
-				return b.secretIDs(c, o)
 			}
 			plan, err := bootstrap.New(o)
 			if b.deliver != "" {
@@ -86,9 +78,6 @@ secret id is destroyed works until its token ends, at most a day; then it needs 
 	f.BoolVar(&b.apply, "apply", false, "carry them out")
 	f.StringVar(&b.deliver, "deliver", "",
 		"make new secret ids for the roles of a process: trigger, control, serve, reputation, registry or auditor")
-	f.BoolVar(&b.list, "secret-ids", false, "list the secret ids of each role")
-	f.DurationVar(&b.pruneOlder, "prune-older-than", 0,
-		"with --secret-ids, destroy older ones, such as 720h; 0 destroys none")
 	cli.JSONFlag(c, &b.asJSON)
 	f.BoolVar(&b.roots, "roots", false, "include the registry's and the auditor's keys")
 	f.StringVar(&b.auth, "auth", "approle", "how roles log in: approle or kubernetes")
@@ -106,47 +95,22 @@ secret id is destroyed works until its token ends, at most a day; then it needs 
 func (b *bootstrapFlags) options() (bootstrap.Options, error) {
 	o := bootstrap.Options{Transit: b.transit, Roots: b.roots}
 	mount, modes := cmp.Or(b.mount, b.auth), 0
-	for _, given := range []bool{b.print, b.apply, b.deliver != "", b.list} {
+	for _, given := range []bool{b.print, b.apply, b.deliver != ""} {
 		if given {
 			modes++
 		}
 	}
 	switch {
 	case modes != 1:
-		return o, cli.Usagef("mediator vault bootstrap needs one of --print, --apply, --deliver and --secret-ids")
+		return o, cli.Usagef("mediator vault bootstrap needs one of --print, --apply and --deliver")
 	case !b.print && (b.address == "" || b.tokenFile == ""):
 		return o, cli.Usagef("all but --print needs --address and --token-file")
-	case b.pruneOlder < 0 || b.pruneOlder > 0 && !b.list:
-		return o, cli.Usagef("--prune-older-than is positive, and goes with --secret-ids")
 	case b.auth == "approle":
 		o.AppRole = &bootstrap.AppRole{Mount: mount, Dir: b.dir, Wrap: b.wrap}
-	case b.list:
-		return o, cli.Usagef("--secret-ids are those of --auth approle")
 	case b.auth == "kubernetes":
 		o.Kubernetes = &bootstrap.Kubernetes{Mount: mount, Audience: b.audience, Accounts: b.accounts}
 	default:
 		return o, cli.Usagef("--auth is approle or kubernetes")
 	}
 	return o, nil
-}
-
-// secretIDs lists the secret ids, and destroys those that are too old.
-func (b *bootstrapFlags) secretIDs(c *cobra.Command, o bootstrap.Options) error {
-	return b.do(func(administrator *api.Client) error {
-		ids, err := bootstrap.SecretIDs(c.Context(), administrator, o)
-		if err == nil && b.pruneOlder > 0 {
-			err = bootstrap.Prune(c.Context(), administrator, o, ids, time.Now().Add(-b.pruneOlder))
-		}
-		return errors.Join(cli.PrintText(c, b.asJSON, ids, func(w io.Writer) error {
-			table := cli.Table(w)
-			for _, id := range ids {
-				state := ""
-				if id.Pruned {
-					state = "destroyed"
-				}
-				table.Row(id.Process, id.Purpose, cli.Time(id.Created), id.Accessor, state)
-			}
-			return table.Flush()
-		}), err)
-	})
 }
