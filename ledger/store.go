@@ -52,8 +52,8 @@ type Store interface {
 	// complete. It holds nothing open while its caller works, so posts continue; the list may lack a post stored
 	// meanwhile. An unknown cursor is [ErrNotFound].
 	Records(ctx context.Context, q Query) iter.Seq2[Record, error]
-	// KeyUses returns the uses of signing keys by posts with an outcome and by receipts.
-	KeyUses(ctx context.Context) (KeyUses, error)
+	// KeyUses counts the records with evidence by the keys that signed it, in the order of the keys' names.
+	KeyUses(ctx context.Context) ([]KeyUse, error)
 	// Prune removes keys whose artifacts expired over a day ago, records older than the retention, and chains whose
 	// last receipt is older, even if undelivered. It never removes a post in flight. ctx may end it at any point.
 	//
@@ -77,16 +77,10 @@ type Query struct {
 	Limit        int    // zero means no limit
 }
 
-// KeyUse counts the uses of one version of a signing key.
+// KeyUse counts the records with a signature of one version of a signing key.
 type KeyUse struct {
 	KeyID string    `json:"keyId"`
-	First time.Time `json:"first"` // the start of a post, or the signing of a receipt
+	First time.Time `json:"first"` // the start of the first post
 	Last  time.Time `json:"last"`
-	Posts int64     `json:"posts"` // posts that went out or may have, with this version's signature
-}
-
-// KeyUses are the uses of all versions, including pruned records. A post counts with its outcome.
-type KeyUses struct {
-	Since time.Time `json:"since"` // when counting began
-	Keys  []KeyUse  `json:"keys"`
+	Posts int64     `json:"posts"`
 }

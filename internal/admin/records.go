@@ -137,7 +137,7 @@ func (s *Server) showKeyUses(w http.ResponseWriter, r *http.Request) {
 }
 
 // KeyUses asks a sidecar for its ledger's counts for the versions of signing keys.
-func KeyUses(ctx context.Context, endpoint string) (uses ledger.KeyUses, err error) {
+func KeyUses(ctx context.Context, endpoint string) (uses []ledger.KeyUse, err error) {
 	err = Get(ctx, endpoint, "/v1/ledger/keys", &uses)
 	return uses, err
 }

@@ -37,7 +37,7 @@ type Version struct {
 	State      string     `json:"state,omitempty"`
 	Until      *time.Time `json:"certifiedUntil,omitempty"` // the end of its certificate
 	Revocation *Revoked   `json:"revocation,omitempty"`     // nil if it is not revoked
-	Use        *Use       `json:"use,omitempty"`            // nil without a record
+	Use        *Use       `json:"use,omitempty"`            // nil if it is unknown
 
 	public ed25519.PublicKey
 }
@@ -48,56 +48,36 @@ type Revoked struct {
 	Reason string     `json:"reason"`
 }
 
-// Use counts the signatures of a version in records.
+// Use counts the posts in records that a version has signed something for.
 type Use struct {
-	Since time.Time  `json:"since"`           // nothing before was counted
-	First *time.Time `json:"first,omitempty"` // nil if there is no signature
-	Last  *time.Time `json:"last,omitempty"`
-	Posts *int64     `json:"posts,omitempty"` // nil for a key that signs nothing of a post, or if unknown
+	First time.Time `json:"first,omitzero"` // the start of the first post
+	Last  time.Time `json:"last,omitzero"`
+	Posts int64     `json:"posts"`
 }
 
-// AddUse sets the use of versions, summed over the records.
-func AddUse(versions []Version, records []ledger.KeyUses) {
+// AddUse sets the use of versions, summed over records. It stays unknown for keys that sign receipts, which are in no
+// record, and for one made after its first use: an earlier key had its id, as keys in memory have at each start.
+func AddUse(versions []Version, records []ledger.KeyUse) {
 	for i := range versions {
 		v := &versions[i]
-		use := Use{}
-		if v.Purpose != evidence.PurposeInteraction {
-			use.Posts = new(int64)
-		}
+		use := &Use{}
 		for _, r := range records {
-			if r.Since.After(use.Since) { // not every record knows of earlier use
-				use.Since = r.Since
+			if r.KeyID != v.KeyID {
+				continue
 			}
-			for _, k := range r.Keys {
-				if k.KeyID != v.KeyID {
-					continue
-				}
-				if use.First == nil || k.First.Before(*use.First) {
-					use.First = &k.First
-				}
-				if use.Last == nil || k.Last.After(*use.Last) {
-					use.Last = &k.Last
-				}
-				if use.Posts != nil {
-					*use.Posts += k.Posts
-				}
+			if use.Posts == 0 || r.First.Before(use.First) {
+				use.First = r.First
 			}
+			if r.Last.After(use.Last) {
+				use.Last = r.Last
+			}
+			use.Posts += r.Posts
 		}
-		v.Use = use.since(v.Created)
+		earlier := v.Created != nil && use.Posts > 0 && use.First.Before(v.Created.Truncate(time.Second))
+		if v.Purpose != evidence.PurposeInteraction && !earlier {
+			v.Use = use
+		}
 	}
-}
-
-// since returns the use without the uses before the key was made. A record counts by key id, and an earlier key may
-// have had the same id: keys in memory are made anew at each start.
-func (u Use) since(made *time.Time) *Use {
-	if made == nil || u.First == nil || !u.First.Before(made.Truncate(time.Second)) {
-		return &u
-	}
-	u.First, u.Posts = nil, nil
-	if u.Last.Before(made.Truncate(time.Second)) {
-		u.Last = nil
-	}
-	return &u
 }
 
 // VersionsOf lists the versions that a process or a file publishes. Which version signs is unknown for a file, because

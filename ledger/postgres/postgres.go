@@ -7,7 +7,6 @@
 //
 //	postgres.go  Ledger: its transactions and records
 //	consume.go   Consume: keys, also in an API's own transaction
-//	keyuse.go    counts the uses of signing keys
 //	receipt.go   chains of receipts, open calls, and deliveries
 //	prune.go     removes old keys and records
 //	schema.go    the tables
@@ -67,9 +66,6 @@ func Open(ctx context.Context, dsn string, o Options) (*Ledger, error) {
 		err := ledgerSchema.ensure(ctx, tx)
 		if err == nil {
 			_, err = tx.ExecContext(ctx, tables.InsertIdentity, rand.Text())
-		}
-		if err == nil {
-			_, err = tx.ExecContext(ctx, tables.InsertSince, o.Now().UnixMilli())
 		}
 		return err
 	})
@@ -141,10 +137,7 @@ func (l *Ledger) Write(ctx context.Context, outcomes, records []ledger.Record, r
 		if err := l.insert(ctx, tx, records...); err != nil {
 			return err
 		}
-		if err := addReceipts(ctx, tx, receipts); err != nil {
-			return err
-		}
-		return l.countKeyUses(ctx, tx, outcomes, receipts)
+		return addReceipts(ctx, tx, receipts)
 	})
 }
 
@@ -227,15 +220,12 @@ func (l *Ledger) settle(ctx context.Context, where string, arg any) error {
 		if err != nil {
 			return err
 		}
-		var settled []ledger.Record
 		for _, r := range inFlight {
-			switch err := update(ctx, tx, tables.Lost(r, l.o.Now())); {
-			case err == nil:
-				settled = append(settled, r)
-			case !errors.Is(err, ledger.ErrState): // it has ended meanwhile
+			err := update(ctx, tx, tables.Lost(r, l.o.Now()))
+			if err != nil && !errors.Is(err, ledger.ErrState) { // it has ended meanwhile
 				return fmt.Errorf("post %s: %w", r.ID, err)
 			}
 		}
-		return l.countKeyUses(ctx, tx, settled, nil)
+		return nil
 	})
 }

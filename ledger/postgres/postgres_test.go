@@ -3,7 +3,6 @@ package postgres_test
 import (
 	"context"
 	"database/sql"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -122,25 +121,6 @@ func TestPostgres(t *testing.T) {
 	ledgertest.Run(t, func(t *testing.T, place string, retention time.Duration) ledger.Store {
 		return at.open(t, place, retention)
 	})
-}
-
-func TestKeyUsesOfReplicas(t *testing.T) {
-	dsn := database(t)
-	one, two := open(t, dsn, "one"), open(t, dsn, "two")
-	for i, l := range []*postgres.Ledger{one, two, one} {
-		r := post(fmt.Sprintf("post_%d", i))
-		r.Started = ledgertest.Now().Add(time.Duration(i) * time.Minute)
-		r.Artifacts = []ledger.Artifact{
-			{Name: "grant", Token: base64.RawURLEncoding.EncodeToString([]byte(`{"kid":"k:v1"}`)) + ".e30.AA"}}
-		ended := r
-		ended.State = ledger.StateForwarded
-		check.Must(t, l.Begin(t.Context(), r), l.Finish(t.Context(), ended))
-	}
-	want := []ledger.KeyUse{
-		{KeyID: "k:v1", First: ledgertest.Now(), Last: ledgertest.Now().Add(2 * time.Minute), Posts: 3}}
-	if got, err := two.KeyUses(t.Context()); err != nil || !slices.Equal(got.Keys, want) {
-		t.Errorf("got %+v, %v, want %+v", got, err, want)
-	}
 }
 
 func TestDeliveriesOfReplicas(t *testing.T) {

@@ -73,18 +73,6 @@ CREATE TABLE open_calls (
 	started  bigint NOT NULL,              -- Unix milliseconds
 	draft    text NOT NULL
 );
-CREATE TABLE key_uses ( -- of each instance its own: two that count the same key do not wait for each other
-	kid      text COLLATE "C" NOT NULL,
-	instance text COLLATE "C" NOT NULL,
-	first    bigint NOT NULL, -- Unix milliseconds
-	last     bigint NOT NULL, -- Unix milliseconds
-	posts    bigint NOT NULL,
-	PRIMARY KEY (kid, instance)
-);
-CREATE TABLE key_uses_since ( -- one row
-	one   int PRIMARY KEY CHECK (one = 1),
-	since bigint NOT NULL -- Unix milliseconds
-);
 CREATE TABLE deliveries (
 	session text COLLATE "C" PRIMARY KEY,
 	number  bigint NOT NULL, -- of the last receipt that was acknowledged

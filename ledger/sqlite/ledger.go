@@ -46,7 +46,7 @@ type Ledger struct {
 	// Prepared once: every call needs them.
 	insertKey, insertPost, insertArtifacts, insertKeySet, updatePost *sql.Stmt
 	insertOpenCall, insertReceipt, deleteOpenCall                    *sql.Stmt
-	addKeyUse, insertDelivery                                        *sql.Stmt
+	insertDelivery                                                   *sql.Stmt
 
 	pruned atomic.Int64 // removed undelivered
 
@@ -82,7 +82,6 @@ func (l *Ledger) start(ctx context.Context) (err error) {
 		{&l.insertKey, insertKey}, {&l.insertPost, insertPost},
 		{&l.insertArtifacts, insertArtifacts}, {&l.updatePost, updatePost},
 		{&l.insertOpenCall, insertOpenCall}, {&l.insertReceipt, insertReceipt}, {&l.deleteOpenCall, deleteOpenCall},
-		{&l.addKeyUse, addKeyUse},
 		{&l.insertDelivery, insertDelivery}, {&l.insertKeySet, insertKeySet},
 	} {
 		if *s.to, err = l.db.Prepare(ctx, s.query); err != nil {
@@ -90,11 +89,7 @@ func (l *Ledger) start(ctx context.Context) (err error) {
 		}
 	}
 	return l.db.Write(ctx, func(tx *sql.Tx) error {
-		_, err := tx.Exec(tables.InsertSince, l.o.Now().UnixMilli())
-		if err == nil {
-			_, err = tx.Exec(tables.InsertIdentity, rand.Text())
-		}
-		if err != nil {
+		if _, err := tx.Exec(tables.InsertIdentity, rand.Text()); err != nil {
 			return ledger.Unavailable("write its identity", err)
 		}
 		return errors.Join(l.recall(tx), l.settle(tx))
@@ -112,7 +107,7 @@ func (l *Ledger) settle(tx *sql.Tx) error {
 			return err
 		}
 	}
-	return l.countKeyUses(tx, inFlight, nil)
+	return nil
 }
 
 func (l *Ledger) Close() error { return l.db.Close() }
@@ -162,7 +157,7 @@ func (l *Ledger) Write(ctx context.Context, outcomes, records []ledger.Record, r
 				return err
 			}
 		}
-		return l.countKeyUses(tx, outcomes, receipts)
+		return nil
 	})
 }
 
@@ -181,16 +176,6 @@ func (l *Ledger) insert(tx *sql.Tx, r ledger.Record) error {
 	}
 	if err != nil {
 		return ledger.Unavailable("write the record", err)
-	}
-	return nil
-}
-
-// countKeyUses counts the signing keys of outcomes and receipts.
-func (l *Ledger) countKeyUses(tx *sql.Tx, outcomes []ledger.Record, receipts []ledger.Receipt) error {
-	for _, u := range tables.KeyUsesOf(outcomes, receipts) {
-		if _, err := tx.Stmt(l.addKeyUse).Exec(u.KeyID, u.First.UnixMilli(), u.Last.UnixMilli(), u.Posts); err != nil {
-			return ledger.Unavailable("count the uses of keys", err)
-		}
 	}
 	return nil
 }

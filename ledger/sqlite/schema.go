@@ -65,16 +65,6 @@ CREATE TABLE open_calls (
 	started INTEGER NOT NULL, -- Unix milliseconds
 	draft   TEXT NOT NULL
 );
-CREATE TABLE key_uses (
-	kid   TEXT PRIMARY KEY,
-	first INTEGER NOT NULL, -- Unix milliseconds
-	last  INTEGER NOT NULL, -- Unix milliseconds
-	posts INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE key_uses_since ( -- one row
-	one   INTEGER PRIMARY KEY CHECK (one = 1),
-	since INTEGER NOT NULL -- Unix milliseconds
-);
 CREATE TABLE deliveries (
 	session TEXT PRIMARY KEY,
 	number  INTEGER NOT NULL, -- of the last receipt that was acknowledged
@@ -107,8 +97,6 @@ const (
 	insertDelivery = `INSERT INTO deliveries (session, number, due, refused) VALUES (?, 0, 0, '') ON CONFLICT DO NOTHING`
 	selectDue      = `SELECT session, number, due, refused FROM deliveries AS d WHERE due <= ? AND number <
 		(SELECT number FROM receipts WHERE session = d.session ORDER BY number DESC LIMIT 1) ORDER BY due LIMIT ?`
-	addKeyUse = `INSERT INTO key_uses (kid, first, last, posts) VALUES (?, ?, ?, ?) ON CONFLICT (kid) DO UPDATE
-		SET first = min(first, excluded.first), last = max(last, excluded.last), posts = posts + excluded.posts`
 )
 
 // selectInFlight repeats the condition in order to use posts_state: a start must not read every record.

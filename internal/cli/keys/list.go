@@ -27,8 +27,8 @@ func keysList() *cobra.Command {
       --bundle trust.json --registry registry.jwk`,
 		Long: `Asks each process for the versions of its keys, when they were made, and which one signs now. --bundle and
 --registry add from the trust bundle and its history when a version's certificate ends, when and why it was retired or
-revoked, and versions that no process knows any more. --record adds the first and last signature and the number of posts
-from a sidecar's record, by its own word. A - is unknown.
+revoked, and versions that no process knows any more. --record adds from a sidecar's record, by its own word, the first
+and the last post that rest on a version, and their number. A - is unknown.
 
 If a process, record or key cannot be read, standard error says so. The rest is listed, and the status is 1.`,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -81,43 +81,39 @@ If a process, record or key cannot be read, standard error says so. The rest is 
 
 // addUse adds what the records of sidecars have counted, if all of them answer.
 func addUse(c *cobra.Command, versions []keyring.Version, at []string) error {
-	var all []ledger.KeyUses
+	var all []ledger.KeyUse
 	for _, one := range at {
 		uses, err := admin.KeyUses(c.Context(), one)
 		if err != nil {
 			fmt.Fprintf(cli.Lines(c.ErrOrStderr()), "the record at %s cannot be read: %v%s\n", one, err, daemon.CodeOf(err))
 			return cli.ErrRefused
 		}
-		all = append(all, uses)
+		all = append(all, uses...)
 	}
-	if len(all) > 0 {
+	if len(at) > 0 {
 		keyring.AddUse(versions, all)
 	}
 	return nil
 }
 
 func printVersions(w io.Writer, versions []keyring.Version) error {
-	t := cli.Table(w, "KEY", "ROLE", "STATE", "SIGNS NOW", "CREATED", "CERTIFIED UNTIL", "FIRST SIGNATURE",
-		"LAST SIGNATURE", "POSTS",
-		"CUSTODY", "EXPORTABLE", "ISSUER", "PROCESS")
+	t := cli.Table(w, "KEY", "ROLE", "STATE", "SIGNS NOW", "CREATED", "CERTIFIED UNTIL", "FIRST POST", "LAST POST",
+		"POSTS", "CUSTODY", "EXPORTABLE", "ISSUER", "PROCESS")
 	for _, v := range versions {
 		signs := ""
 		if v.Signs != nil {
 			signs = map[bool]string{true: "yes", false: "no"}[*v.Signs]
 		}
-		use, posts := v.Use, ""
-		if use == nil {
-			use = &keyring.Use{}
-		}
-		if use.Posts != nil {
-			posts = strconv.FormatInt(*use.Posts, 10)
+		var first, last *time.Time
+		posts := ""
+		if use := v.Use; use != nil {
+			posts = strconv.FormatInt(use.Posts, 10)
+			if use.Posts > 0 {
+				first, last = &use.First, &use.Last
+			}
 		}
 		t.Row(v.KeyID, v.Purpose, cli.OrDash(v.State), cli.OrDash(signs), timeOrDash(v.Created), timeOrDash(v.Until),
-			timeOrDash(use.First),
-			timeOrDash(use.Last), cli.OrDash(posts), v.Custody, v.Exportable, v.Issuer, cli.OrDash(v.Process))
-	}
-	if len(versions) > 0 && versions[0].Use != nil {
-		fmt.Fprintf(t, "\nSignatures and posts were counted since %s.\n", versions[0].Use.Since.Format(time.RFC3339))
+			timeOrDash(first), timeOrDash(last), cli.OrDash(posts), v.Custody, v.Exportable, v.Issuer, cli.OrDash(v.Process))
 	}
 	return t.Flush()
 }

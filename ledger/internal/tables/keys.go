@@ -12,47 +12,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/actionproof/mediator/ledger"
 )
-
-// KeyUsesOf counts the signing keys of outcomes and receipts, in the order of their names.
-func KeyUsesOf(outcomes []ledger.Record, receipts []ledger.Receipt) []ledger.KeyUse {
-	uses := make(map[string]ledger.KeyUse)
-	add := func(token string, at time.Time, posts int64) {
-		kid := keyOf(token)
-		if kid == "" {
-			return
-		}
-		u, known := uses[kid]
-		if !known {
-			u = ledger.KeyUse{KeyID: kid, First: at, Last: at}
-		}
-		if at.Before(u.First) {
-			u.First = at
-		}
-		if at.After(u.Last) {
-			u.Last = at
-		}
-		u.Posts += posts
-		uses[kid] = u
-	}
-	for _, r := range outcomes {
-		counted := make(map[string]bool)
-		for _, a := range r.Artifacts {
-			posts := int64(0)
-			if kid := keyOf(a.Token); !counted[kid] && r.State != ledger.StateFailed {
-				counted[kid], posts = true, 1
-			}
-			add(a.Token, r.Started, posts)
-		}
-	}
-	for _, r := range receipts {
-		add(r.Token, r.Signed, 0)
-	}
-	return slices.SortedFunc(maps.Values(uses), func(a, b ledger.KeyUse) int { return cmp.Compare(a.KeyID, b.KeyID) })
-}
 
 // keyOf returns a token's kid, or nothing.
 func keyOf(token string) string {
@@ -90,6 +52,42 @@ func KeySetOf(artifacts []ledger.Artifact) KeySet {
 	raw, _ := json.Marshal(slices.Compact(kids)) // texts can be written
 	sum := sha256.Sum256(raw)
 	return KeySet{max(1, int64(binary.BigEndian.Uint64(sum[:])>>1)), string(raw)}
+}
+
+// KeyUses counts by an index alone: see [ledger.Store].
+func (r Reader) KeyUses(ctx context.Context) ([]ledger.KeyUse, error) {
+	uses := make(map[string]ledger.KeyUse)
+	err := r.each(ctx, r.d.keyUses(), nil, func(rows *sql.Rows) error {
+		var raw []byte
+		var kids []string
+		var first, last, posts int64
+		if err := rows.Scan(&raw, &first, &last, &posts); err != nil {
+			return err
+		}
+		err := json.Unmarshal(raw, &kids)
+		for _, kid := range kids {
+			u, known := uses[kid]
+			if !known {
+				u = ledger.KeyUse{KeyID: kid, First: at(first), Last: at(last)}
+			}
+			if at(first).Before(u.First) {
+				u.First = at(first)
+			}
+			if at(last).After(u.Last) {
+				u.Last = at(last)
+			}
+			u.Posts += posts
+			uses[kid] = u
+		}
+		return err
+	})
+	all := slices.SortedFunc(maps.Values(uses), func(a, b ledger.KeyUse) int { return cmp.Compare(a.KeyID, b.KeyID) })
+	return append([]ledger.KeyUse{}, all...), err
+}
+
+func (d Dialect) keyUses() string {
+	return `SELECT kids, first, last, n FROM (SELECT keys, min(started) AS first, max(started) AS last, count(*) AS n
+		FROM posts ` + d.ByKeys + `WHERE keys > 0 GROUP BY keys) AS used JOIN key_sets ON key_sets.id = used.keys`
 }
 
 // keySets returns the ids of the key sets with a key, as JSON. The key is a kid, or a name for all its versions.

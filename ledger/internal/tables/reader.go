@@ -46,7 +46,6 @@ func NewReader(db *sql.DB, d Dialect) Reader { return Reader{db, d} }
 // Statements that write, the same in both databases.
 const (
 	InsertAcceptance = `INSERT INTO accepted (acceptance) VALUES ($1)`
-	InsertSince      = `INSERT INTO key_uses_since (one, since) VALUES (1, $1) ON CONFLICT DO NOTHING`
 	InsertIdentity   = `INSERT INTO identity (one, id, pruned) VALUES (1, $1, 0) ON CONFLICT DO NOTHING`
 	// PruneDeliveries removes deliveries without receipts.
 	PruneDeliveries = `DELETE FROM deliveries WHERE session IN (SELECT session FROM deliveries AS d
@@ -60,11 +59,8 @@ const (
 	selectReceipts    = `SELECT session, number, call, signed, token FROM receipts WHERE session = $1 `
 	selectAcceptances = `SELECT acceptance FROM accepted ORDER BY seq`
 	selectKeySets     = `SELECT id, kids FROM key_sets`
-	selectSince       = `SELECT since FROM key_uses_since`
-	selectKeyUses     = `SELECT kid, min(first), max(last), CAST(sum(posts) AS bigint)
-		FROM key_uses GROUP BY kid ORDER BY kid`
-	lastNumber    = `(SELECT number FROM receipts AS r WHERE r.session = d.session ORDER BY number DESC LIMIT 1)`
-	selectBacklog = `SELECT CAST(coalesce(sum(` + lastNumber +
+	lastNumber        = `(SELECT number FROM receipts AS r WHERE r.session = d.session ORDER BY number DESC LIMIT 1)`
+	selectBacklog     = `SELECT CAST(coalesce(sum(` + lastNumber +
 		` - number), 0) AS bigint), min((SELECT signed FROM receipts AS r
 		WHERE r.session = d.session AND r.number > d.number ORDER BY r.number LIMIT 1)),
 		count(nullif(refused, '')), coalesce(max(refused), '') FROM deliveries AS d`
@@ -188,23 +184,6 @@ func (r Reader) Acceptances(ctx context.Context) ([]ledger.Acceptance, error) {
 func (r Reader) Identity(ctx context.Context) (i ledger.Identity, err error) {
 	err = r.one(ctx, r.d.Identity, nil, &i.ID, &i.Mark, &i.Accepted)
 	return i, err
-}
-
-func (r Reader) KeyUses(ctx context.Context) (ledger.KeyUses, error) {
-	var since int64
-	if err := r.one(ctx, selectSince, nil, &since); err != nil {
-		return ledger.KeyUses{}, err
-	}
-	all := ledger.KeyUses{Since: at(since), Keys: []ledger.KeyUse{}}
-	err := r.each(ctx, selectKeyUses, nil, func(rows *sql.Rows) error {
-		var u ledger.KeyUse
-		var first, last int64
-		err := rows.Scan(&u.KeyID, &first, &last, &u.Posts)
-		u.First, u.Last = at(first), at(last)
-		all.Keys = append(all.Keys, u)
-		return err
-	})
-	return all, err
 }
 
 // one reads one row, or returns [ledger.ErrNotFound].
