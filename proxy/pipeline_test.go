@@ -341,10 +341,8 @@ func TestOutcomes(t *testing.T) {
 	})
 	t.Run("an address that may not be dialled", func(t *testing.T) {
 		p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
-			public, err := upstream.NewTransport(
+			o.Transport = upstream.NewTransport(
 				upstream.Options{Dialer: upstream.Dialer{Resolver: names{hostOf(0): {loopback}}}})
-			must(t, err)
-			o.Transport = public
 		})
 		p.wantRefused("egress_address_denied", "GET", "/x", "")
 		p.send("POST", "/posts", "{}") // its intent is durable, so it has an outcome

@@ -187,7 +187,7 @@ func parseNetworks(list []string) ([]netip.Prefix, error) {
 	out := make([]netip.Prefix, 0, len(list))
 	for _, s := range list {
 		p, err := netip.ParsePrefix(s)
-		if err != nil {
+		if err != nil || p.Addr().Is4In6() {
 			return nil, fmt.Errorf("%q is not an address range such as 10.0.0.0/8", s)
 		}
 		out = append(out, p.Masked())

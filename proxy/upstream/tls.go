@@ -34,11 +34,7 @@ func newTLSDialer(o *Options, protocols ...string) *tlsDialer {
 	}
 	d := &tlsDialer{dialer: &o.Dialer, timeout: cmp.Or(o.HandshakeTimeout, 15*time.Second)}
 	for _, u := range o.Dialer.Hosts {
-		roots := u.RootCAs
-		if roots == nil {
-			roots = o.RootCAs
-		}
-		d.configs = append(d.configs, config(roots))
+		d.configs = append(d.configs, config(cmp.Or(u.RootCAs, o.RootCAs)))
 	}
 	d.configs = append(d.configs, config(o.RootCAs))
 	return d
@@ -54,12 +50,12 @@ func (d *tlsDialer) dial(ctx context.Context, network, address string) (net.Conn
 	if err != nil {
 		return nil, err
 	}
-	upstream, i := findHost(d.dialer.Hosts, host, port)
+	_, i := findHost(d.dialer.Hosts, host, port)
 	if i < 0 {
 		i = len(d.configs) - 1
 	}
 	config := d.configs[i].Clone()
-	config.ServerName = cmp.Or(upstream.ServerName, host)
+	config.ServerName = host
 	handshake, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	secure := tls.Client(conn, config)

@@ -19,7 +19,7 @@ import (
 
 // Options describe how upstreams are reached. The zero value reaches public addresses with the system's roots.
 type Options struct {
-	// Dialer makes the connections; its Hosts also set each host's roots and name.
+	// Dialer makes the connections; its Hosts also set each host's roots.
 	Dialer Dialer
 	// RootCAs verify hosts without roots of their own; the system's if nil.
 	RootCAs *x509.CertPool
@@ -51,12 +51,7 @@ type Transport struct {
 	shared map[string]*http.Transport // by party
 }
 
-// NewTransport makes a transport, or says which host's configuration is wrong.
-func NewTransport(o Options) (*Transport, error) {
-	var err error
-	if o.Dialer.Hosts, err = checkHosts(o.Dialer.Hosts); err != nil {
-		return nil, err
-	}
+func NewTransport(o Options) *Transport {
 	both := newTLSDialer(&o, "h2", "http/1.1")
 	shared := func() *http.Transport {
 		t := newHTTPTransport(&o, both)
@@ -67,7 +62,7 @@ func NewTransport(o Options) (*Transport, error) {
 	single.DisableKeepAlives = true
 	single.Protocols = new(http.Protocols)
 	single.Protocols.SetHTTP1(true)
-	return &Transport{single: single, newShared: shared, dialer: &o.Dialer, shared: make(map[string]*http.Transport)}, nil
+	return &Transport{single: single, newShared: shared, dialer: &o.Dialer, shared: make(map[string]*http.Transport)}
 }
 
 func newHTTPTransport(o *Options, secure *tlsDialer) *http.Transport {

@@ -164,25 +164,19 @@ func (r *Rig) dial(l net.Listener) net.Conn {
 func NewTransport(t testing.TB, upstreams ...*httptest.Server) *upstream.Transport {
 	t.Helper()
 	known := Names{"nowhere.example.com": {}}
-	var list []upstream.Host
+	local := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	list := []upstream.Host{{Name: "127.0.0.1", Networks: local}}
 	roots := x509.NewCertPool()
 	for i, u := range upstreams {
 		if c := u.Certificate(); c != nil {
 			roots.AddCert(c)
 		}
 		known[HostOf(i)] = []netip.Addr{Loopback}
+		list = append(list, upstream.Host{Name: HostOf(i), Networks: local})
 	}
-	list = append(list, upstream.Host{Name: "127.0.0.1", Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
-	list = append(list,
-		upstream.Host{Name: "*.example.com", Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
-			ServerName: "example.com"})
-	transport, err := upstream.NewTransport(upstream.Options{
-		Dialer:  upstream.Dialer{Resolver: known, Hosts: list},
-		RootCAs: roots,
+	transport := upstream.NewTransport(upstream.Options{
+		Dialer: upstream.Dialer{Resolver: known, Hosts: list}, RootCAs: roots,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(transport.CloseIdleConnections)
 	return transport
 }

@@ -102,13 +102,10 @@ func (p *sidecar) checkControl(ctx context.Context, strict *policy.Strict) error
 // build makes the parts of a snapshot.
 func (p *sidecar) build(ctx context.Context, s *snapshot) (err error) {
 	c := s.Config
-	s.transport, err = upstream.NewTransport(upstream.Options{
+	s.transport = upstream.NewTransport(upstream.Options{
 		Dialer:                upstream.Dialer{Hosts: c.UpstreamHosts, Own: p.ownAddresses},
 		ResponseHeaderTimeout: c.Timeouts.ResponseHeader.Or(10 * time.Minute), Now: time.Now,
 	})
-	if err != nil {
-		return err
-	}
 	rules, err := p.rules(s)
 	if err != nil {
 		return err
