@@ -60,11 +60,11 @@ type socket struct {
 func newConn(p *Proxy, accepted net.Conn, release func()) *conn {
 	s := &socket{Conn: accepted, release: release}
 	s.conn = &conn{Conn: s, p: p, socket: s}
-	s.conn.http1 = newHTTP1Reader(s, p.o.Limits.HeaderBytes, false)
+	s.conn.http1 = newHTTP1Reader(s, p.o.Limits.HeaderBytes)
 	return s.conn
 }
 
-// Read returns judged HTTP/1, or HTTP/2 as it is.
+// Read returns judged HTTP/1.
 func (c *conn) Read(b []byte) (int, error) {
 	if c.ended.Load() {
 		_, err := io.Copy(io.Discard, c.Conn)
@@ -105,7 +105,7 @@ func changed(served net.Conn, to http.ConnState) {
 		select {
 		case began := <-c.http1.came:
 			c.ahead.Store(began < c.http1.answered)
-		default: // HTTP/2: requests have no order
+		default:
 		}
 		return
 	case http.StateIdle:

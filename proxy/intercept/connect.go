@@ -179,7 +179,7 @@ func (c *conn) begin() error {
 		c.requests = c.life // decided for each request, see redirectedRequest
 	}
 	c.route.Target.Scheme = "http"
-	c.http1 = newHTTP1Reader(c.socket, o.Limits.HeaderBytes, true)
+	c.http1 = newHTTP1Reader(c.socket, o.Limits.HeaderBytes)
 	return nil
 }
 
@@ -196,7 +196,7 @@ func (c *conn) handshake() error {
 	}
 	c.route.Intercepted = true
 	c.Conn = over
-	c.http1 = newHTTP1Reader(over, c.p.o.Limits.HeaderBytes, false)
+	c.http1 = newHTTP1Reader(over, c.p.o.Limits.HeaderBytes)
 	return nil
 }
 

@@ -22,9 +22,8 @@ import (
 // length beside chunks, which another server can read as another request (RFC 9112 section 11.2). It refuses 52 without
 // a handler, and so without a record.
 type http1Reader struct {
-	from       io.Reader
-	limit      int  // of a head or a trailer section, in bytes; see lineOverhead
-	mayBeHTTP2 bool // then a preface and all behind it pass
+	from  io.Reader
+	limit int // of a head or a trailer section, in bytes; see lineOverhead
 
 	space  []byte // holds buf
 	buf    []byte // received, not passed on yet
@@ -50,12 +49,9 @@ type http1Reader struct {
 }
 
 // newHTTP1Reader reads a client's requests. limit bounds a head, in bytes.
-func newHTTP1Reader(from io.Reader, limit int, mayBeHTTP2 bool) http1Reader {
-	return http1Reader{from: from, limit: limit, mayBeHTTP2: mayBeHTTP2, came: make(chan int64, 4)}
+func newHTTP1Reader(from io.Reader, limit int) http1Reader {
+	return http1Reader{from: from, limit: limit, came: make(chan int64, 4)}
 }
-
-// preface begins every HTTP/2 connection (RFC 9113 section 3.4). Input that only resembles it is HTTP/1.
-const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 // lineOverhead counts for each line beside its bytes, as in HTTP/2 (RFC 9113 section 6.5.2): a short line takes more
 // memory than its text.
@@ -146,15 +142,6 @@ func (r *http1Reader) fail(err error) {
 
 // judge judges the lines in buf. It reports whether a part is complete and may be passed on with its announced bytes.
 func (r *http1Reader) judge() (bool, error) {
-	if r.mayBeHTTP2 {
-		if n := min(len(r.buf), len(preface)); string(r.buf[:n]) == preface[:n] {
-			if n == len(preface) {
-				r.pass = math.MaxInt64
-			}
-			return r.pass > 0, nil
-		}
-		r.mayBeHTTP2 = false
-	}
 	for {
 		n := bytes.IndexByte(r.buf[r.judged:], '\n')
 		if limit := r.limit - r.lines*lineOverhead; r.judged+n+1 > limit || n < 0 && len(r.buf) > limit {

@@ -170,11 +170,9 @@ func (p *Proxy) newServer() *http.Server {
 			MaxReceiveBufferPerConnection: 1 << 20, MaxReceiveBufferPerStream: 256 << 10,
 		},
 	}
-	// HTTP/2 is for tunnels only: over TLS, or with prior knowledge (RFC 9113 section 3.3). To the proxy itself
-	// http1Reader refuses the preface: an HTTP/2 CONNECT is a stream, which cannot be hijacked.
+	// HTTP/2 is for TLS in tunnels only. http1Reader refuses it elsewhere.
 	s.Protocols.SetHTTP1(true)
 	s.Protocols.SetHTTP2(true)
-	s.Protocols.SetUnencryptedHTTP2(true)
 	return s
 }
 

@@ -239,7 +239,7 @@ func TestCleartextInTunnel(t *testing.T) {
 		"http://a.example:8443 http://a.example:8443/x")
 	wantAnswer(t, roundTripRaw(t, r.Connect("a.example:80"), "GET /x HTTP/1.1\r\nHost: b.example\r\n\r\n"), nil,
 		"target_mismatch")
-	wantAnswer(t, roundTripRaw(t, r.Connect("a.example:80"), "PRI * HTTP/1.1\r\nHost: a.example\r\n\r\n"), nil,
+	wantAnswer(t, roundTripRaw(t, r.Connect("a.example:80"), "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), nil,
 		"request_malformed")
 	c := r.Connect("a.example:443")
 	wantAnswer(t, roundTripRaw(t, c, "GET /x HTTP/1.1\r\nHost: a.example:443\r\n\r\n"), nil, "not_a_proxy_request")

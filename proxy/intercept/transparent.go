@@ -163,8 +163,7 @@ func originalDestination(conn net.Conn) (netip.AddrPort, error) {
 // maxMethod is longer than any method in a rule.
 const maxMethod = 24
 
-// checkMethod refuses input that does not begin with a method and a space, as HTTP/1.1 and the HTTP/2 preface do. It
-// leaves the input unread.
+// checkMethod refuses input that does not begin with a method and a space. It leaves the input unread.
 func (c *conn) checkMethod() error {
 	_ = c.socket.SetReadDeadline(c.p.o.Now().Add(c.p.o.Limits.HandshakeTimeout))
 	for i := 0; ; i++ {

@@ -1,7 +1,6 @@
 package intercept_test
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -34,7 +33,6 @@ func TestRedirectedConnections(t *testing.T) {
 		{"192.0.2.7:443", "http/1.1", "HTTP/1.1", "https://192.0.2.7"},
 		{"192.0.2.7:80", "http/1.1", "HTTP/1.1", "http://a.example"},
 		{"192.0.2.7:80", "http/1.1", "HTTP/1.1", "http://192.0.2.7"},
-		{"192.0.2.7:80", "h2c", "HTTP/2.0", "http://a.example"}, // prior knowledge
 	} {
 		t.Run(tt.protocol+" "+tt.url, func(t *testing.T) {
 			r := newRig(t, serving(describing))
@@ -273,20 +271,4 @@ func TestShutdownEndsRedirectedConnections(t *testing.T) {
 	if len(r.Ended) != 0 {
 		t.Errorf("reported: %v", <-r.Ended)
 	}
-}
-
-func TestPriorKnowledgeInATunnel(t *testing.T) {
-	r := newRig(t, serving(describing))
-	client := r.Redirected(func() net.Conn { return r.Connect("a.example:80") }, "h2c")
-	resp, err := client.Get("http://a.example/x")
-	must(t, err)
-	wantBody(t, resp, "http://a.example invalid AddrPort HTTP/2.0 http://a.example/x")
-	q, err := http.NewRequest(http.MethodGet, "http://a.example/", nil)
-	must(t, err)
-	q.Host = "b.example"
-	resp, err = client.Do(q)
-	wantAnswer(t, resp, err, "target_mismatch")
-	c := r.Connect("a.example:443")
-	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a.example:443\r\n\r\n")
-	wantAnswer(t, readRaw(t, bufio.NewReader(c), "GET"), nil, "not_a_proxy_request")
 }

@@ -336,12 +336,9 @@ func (r *Rig) Redirected(dial func() net.Conn, protocols ...string) *http.Client
 		Protocols:       new(http.Protocols),
 	}
 	for _, p := range protocols {
-		switch p {
-		case "h2":
+		if p == "h2" {
 			tr.Protocols.SetHTTP2(true)
-		case "h2c":
-			tr.Protocols.SetUnencryptedHTTP2(true)
-		default:
+		} else {
 			tr.Protocols.SetHTTP1(true)
 		}
 	}
