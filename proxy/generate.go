@@ -62,7 +62,7 @@ func (c *call) prompt() error {
 	m := &promptCall{modelCall: modelCall{plain: plain{c}, probe: asked.Probe}, cancel: cancel}
 	m.budget = c.p.bodies.Answers(c.session.ID)
 	m.generate = generate.Call{
-		Stream: asked.Stream, Record: c.record.ID, Key: c.session.Content[:], Take: m.budget.Take, Receipt: m.made,
+		Record: c.record.ID, Key: c.session.Content[:], Take: m.budget.Take, Receipt: m.made,
 	}
 	if m.probe != "" {
 		m.generate.Said = func(text string) { c.receipt.Answered(text) }

@@ -2,6 +2,7 @@ package generate
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -19,7 +20,7 @@ func FuzzRequest(f *testing.F) {
 	for _, s := range []string{
 		`{"prompt":"x"}`,
 		`{"prompt":"\u2028\"}],\"tools\":[{\"type\":\"web_search\"}]","system":"y","model":"m","maxTokens":1,` +
-			`"temperature":0,"stream":true}`,
+			`"temperature":0}`,
 		`{"prompt":"x","Prompt":"y"}`, `{"prompt":"\ud800"}`, `{"prompt":null}`, `{"prompt":"x","temperature":1e-300}`,
 		`{"prompt":"x","maxTokens":9223372036854775808}`,
 		`{"probe":"p"}`, `{"probe":"p","prompt":"x"}`, `{"probe":"","prompt":"x"}`,
@@ -68,7 +69,7 @@ func FuzzRequest(f *testing.F) {
 			if r.System != "" {
 				said++
 			}
-			if judged.Model != m.Name || judged.Stream != r.Stream || judged.AskedCount != said ||
+			if judged.Model != m.Name || judged.AskedCount != said ||
 				judged.AskedBytes != len(r.Prompt)+len(r.System) {
 				t.Fatalf("%s is judged as %+v", raw, judged)
 			}
@@ -76,58 +77,24 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// FuzzAnswer checks that a stream reaches the agent as whole events, of which the last says how it ended, and that the
-// same answer without a stream ends alike.
+// FuzzAnswer checks that the agent gets one JSON document, or a refusal with a code.
 func FuzzAnswer(f *testing.F) {
 	for _, s := range []string{
-		"data: {\"choices\":[{\"delta\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}]}\n\n",
-		"data: {\"type\":\"error\",\"error\":{\"type\":\"x\"}}\n\n",
-		"data: {\"type\":\"response.output_text.delta\",\"delta\":\"x\\n\\nevent: done\"}\n\ndata: " +
-			"{\"type\":\"response.completed\",\"response\":{\"status\":\"completed\"}}\n\n",
-		"{\"type\":\"message\",\"content\":[{\"type\":\"text\",\"text\":\"x\"}]}", "data: {\"type\":\"message_stop\"}\n\n",
-		"data: [DONE]\n\n", "",
+		`{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}]}`, `{"error":{"type":"x"}}`, `{"choices":[]}`,
+		`{"status":"completed","output":[{"type":"message","content":[{"type":"output_text","text":"x\n"}]}]}`,
+		`{"type":"message","content":[{"type":"text","text":"x"}]}`, `{`, "",
 	} {
 		for i := range inference.Dialects {
-			f.Add(i, true, s)
-			f.Add(i, false, s)
+			f.Add(i, s)
 		}
 	}
-	f.Fuzz(func(t *testing.T, i int, events bool, body string) {
+	f.Fuzz(func(t *testing.T, i int, body string) {
 		d := inference.Dialects[uint(i)%uint(len(inference.Dialects))]
-		kind := "application/json"
-		if events {
-			kind = "text/event-stream"
-		}
-		answer := func(stream bool) (string, error) {
-			c := &Call{Stream: stream, Record: "post_1", Key: make([]byte, inference.MinKey), Take: func(int) error {
-				return nil
-			}}
-			resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {kind}},
-				Body: io.NopCloser(strings.NewReader(body))}
-			if err := c.Answer(resp, &inference.Request{Dialect: d}); err != nil {
-				return "", err
-			}
-			raw, err := io.ReadAll(resp.Body)
-			return string(raw), err
-		}
-		streamed, failed := answer(true)
-		whole, failedToo := answer(false)
-		if (failed == nil) != (failedToo == nil) || failed != nil && failed.Error() != failedToo.Error() ||
-			failedToo == nil && !strings.HasSuffix(whole, "}\n") {
-			t.Fatalf("%v\n%v", failed, failedToo)
-		}
-		all := strings.Split(strings.TrimSuffix(streamed, "\n\n"), "\n\n")
-		for i, e := range all {
-			want := "event: text\ndata: {"
-			switch {
-			case i == len(all)-1 && failed == nil:
-				want = "event: done\ndata: {"
-			case i == len(all)-1:
-				want = "event: error\ndata: {"
-			}
-			if !strings.HasPrefix(e, want) || strings.Count(e, "\n") != 1 {
-				t.Fatalf("event %d of %q, want %q", i, streamed, want)
-			}
+		c := &Call{Record: "post_1", Key: make([]byte, inference.MinKey), Take: func(int) error { return nil }}
+		got, err := answer(c, d, body)
+		var refused *refusal.Refusal
+		if err != nil && !errors.As(err, &refused) || err == nil && (!json.Valid([]byte(got)) || !strings.HasSuffix(got, "}\n")) {
+			t.Fatalf("%q, %v", got, err)
 		}
 	})
 }

@@ -27,7 +27,6 @@ type Request struct {
 	Model       string   `json:"model"` // empty for the default
 	MaxTokens   *int     `json:"maxTokens"`
 	Temperature *float64 `json:"temperature"`
-	Stream      bool     `json:"stream"`
 }
 
 func malformed(format string, args ...any) error {
@@ -43,12 +42,11 @@ func Read(body []byte) (*Request, error) {
 	if err := json2.Unmarshal(body, r, json2.RejectUnknownMembers(true)); err != nil {
 		return nil, malformed(
 			"has an unknown member, or one of another type: prompt, probe, system and model are texts, maxTokens and " +
-				"temperature numbers, stream true or false")
+				"temperature numbers")
 	}
 	switch {
-	case r.Probe != "" && (r.Prompt != "" || r.System != "" || r.MaxTokens != nil || r.Temperature != nil || r.Stream):
-		// The agent could break off a streamed answer before the receipt records it.
-		return nil, malformed("has members other than model beside probe: a probe is sent unchanged and answered whole")
+	case r.Probe != "" && (r.Prompt != "" || r.System != "" || r.MaxTokens != nil || r.Temperature != nil):
+		return nil, malformed("has members other than model beside probe: a probe is sent unchanged")
 	case r.Probe == "" && strings.TrimSpace(r.Prompt) == "":
 		return nil, malformed("has no prompt")
 	case r.MaxTokens != nil && *r.MaxTokens < 1:
@@ -68,22 +66,16 @@ type message struct {
 }
 
 type asked struct {
-	Model         string         `json:"model"`
-	Messages      []message      `json:"messages,omitzero"`
-	Input         string         `json:"input,omitzero"`
-	System        string         `json:"system,omitzero"`
-	Instructions  string         `json:"instructions,omitzero"`
-	MaxTokens     int            `json:"max_tokens,omitzero"`
-	MaxCompletion int            `json:"max_completion_tokens,omitzero"`
-	MaxOutput     int            `json:"max_output_tokens,omitzero"`
-	Temperature   *float64       `json:"temperature,omitzero"`
-	Stream        bool           `json:"stream,omitzero"`
-	StreamOptions *streamOptions `json:"stream_options,omitzero"`
-	Store         *bool          `json:"store,omitzero"`
-}
-
-type streamOptions struct {
-	IncludeUsage bool `json:"include_usage"`
+	Model         string    `json:"model"`
+	Messages      []message `json:"messages,omitzero"`
+	Input         string    `json:"input,omitzero"`
+	System        string    `json:"system,omitzero"`
+	Instructions  string    `json:"instructions,omitzero"`
+	MaxTokens     int       `json:"max_tokens,omitzero"`
+	MaxCompletion int       `json:"max_completion_tokens,omitzero"`
+	MaxOutput     int       `json:"max_output_tokens,omitzero"`
+	Temperature   *float64  `json:"temperature,omitzero"`
+	Store         *bool     `json:"store,omitzero"`
 }
 
 func (r *Request) to(m Model) (http.Header, []byte, error) {
@@ -95,7 +87,7 @@ func (r *Request) to(m Model) (http.Header, []byte, error) {
 		return nil, nil, malformed("asks for more than the %d tokens that the egress rule allows", m.MaxTokens)
 	}
 	header := http.Header{"Content-Type": {"application/json"}}
-	out := asked{Model: m.Name, Temperature: r.Temperature, Stream: r.Stream}
+	out := asked{Model: m.Name, Temperature: r.Temperature}
 	user := message{"user", r.Prompt}
 	switch m.Dialect {
 	case inference.OpenAIChat:
@@ -104,9 +96,6 @@ func (r *Request) to(m Model) (http.Header, []byte, error) {
 			out.Messages = append(out.Messages, message{"system", r.System})
 		}
 		out.Messages = append(out.Messages, user)
-		if r.Stream {
-			out.StreamOptions = &streamOptions{IncludeUsage: true}
-		}
 	case inference.OpenAIResponses:
 		out.MaxOutput, out.Input, out.Instructions = tokens, r.Prompt, r.System
 		out.Store = new(bool) // otherwise the provider keeps the conversation
