@@ -22,14 +22,6 @@ func OpenReputation(v *evidence.Verifier, s *Strict, token, subject string) (evi
 	return o, checkReputation(v, s, o.Claims(), subject)
 }
 
-// JudgeReputation judges an opened token again. It refuses what [OpenReputation] would now refuse.
-func JudgeReputation(v *evidence.Verifier, s *Strict, o evidence.Opened[accrual.Claims], subject string) error {
-	if err := evidence.Judge(v, accrual.Kind, o, s.Autonomy.Expected); err != nil {
-		return err
-	}
-	return checkReputation(v, s, o.Claims(), subject)
-}
-
 func checkReputation(v *evidence.Verifier, s *Strict, c accrual.Claims, subject string) error {
 	switch {
 	case !IsOwner(v, c.Owner):

@@ -82,7 +82,7 @@ func TestUnknownCallers(t *testing.T) {
 				core, logs := observer.New(zapcore.InfoLevel)
 				registry := prometheus.NewRegistry()
 				p := l.succeed(Load{Unknown: 3}, func(o *PipelineOptions) {
-					o.Log, o.LogLater = zap.New(core), nil
+					o.Log = zap.New(core)
 					var err error
 					o.Metrics, err = NewMetrics(registry)
 					must(t, err)
@@ -180,7 +180,7 @@ func TestFloodOfASession(t *testing.T) {
 					core, logs := observer.New(zapcore.InfoLevel)
 					registry := prometheus.NewRegistry()
 					l.pipeline = l.succeed(Load{Refused: 50}, func(o *PipelineOptions) {
-						o.Log, o.LogLater = zap.New(core), nil
+						o.Log = zap.New(core)
 						var err error
 						o.Metrics, err = NewMetrics(registry)
 						must(t, err)

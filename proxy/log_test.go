@@ -11,21 +11,17 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// TestLogLater: each call leaves one line. Only a finished call without evidence may log it later.
-func TestLogLater(t *testing.T) {
-	now, logged := observer.New(zapcore.InfoLevel)
-	waiting, later := observer.New(zapcore.InfoLevel)
-	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
-		o.Log, o.LogLater = zap.New(now), zap.New(waiting)
-	})
+// TestLogOfCalls: each call leaves one line.
+func TestLogOfCalls(t *testing.T) {
+	core, logged := observer.New(zapcore.InfoLevel)
+	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.Log = zap.New(core) })
 	for _, tt := range []struct {
 		name, method, path, body string
 		fails                    string
 		code                     string
-		later                    bool
 	}{
-		{name: "a read", method: "GET", path: "/x", later: true},
-		{name: "a write that is no post", method: "PUT", path: "/inference", body: "{}", later: true},
+		{name: "a read", method: "GET", path: "/x"},
+		{name: "a write that is no post", method: "PUT", path: "/inference", body: "{}"},
 		{name: "a post", method: "POST", path: "/posts", body: "{}"},
 		{name: "a refused post", method: "POST", path: "/posts", body: "{}", fails: "decision", code: "internal"},
 		{name: "a refused read", method: "GET", path: "/a//b", code: "request_malformed"},
@@ -36,18 +32,11 @@ func TestLogLater(t *testing.T) {
 				defer delete(p.roles.fail, tt.fails)
 			}
 			p.send(tt.method, tt.path, tt.body)
-			here, there := logged, later
-			if tt.later {
-				here, there = later, logged
-			}
-			lines := here.FilterMessage("call").TakeAll()
+			lines := logged.FilterMessage("call").TakeAll()
 			if len(lines) != 1 || lines[0].ContextMap()["code"] != tt.code || lines[0].ContextMap()["method"] != tt.method {
 				t.Errorf("the lines are %+v", lines)
 			}
-			if others := there.FilterMessage("call").TakeAll(); len(others) != 0 {
-				t.Errorf("others are %+v", others)
-			}
-			_, _ = logged.TakeAll(), later.TakeAll()
+			_ = logged.TakeAll()
 		})
 	}
 }

@@ -58,13 +58,11 @@ type EvidenceOptions struct {
 	Reputations Reputations
 }
 
-// RecordOptions set where calls are recorded, logged and counted. Only LogLater is optional.
+// RecordOptions set where calls are recorded, logged and counted. All are required.
 type RecordOptions struct {
 	Record  Record
 	Metrics *Metrics
 	Log     *zap.Logger
-	// LogLater gets the log lines of calls without evidence, which may be delayed; Log if nil.
-	LogLater *zap.Logger
 }
 
 // NetworkOptions connect calls to their upstreams. Only Transport is required.
@@ -154,7 +152,6 @@ func (o *PipelineOptions) complete() error {
 	o.Timeouts.Step = cmp.Or(o.Timeouts.Step, 10*time.Second)
 	o.Timeouts.Forward = cmp.Or(o.Timeouts.Forward, time.Minute)
 	o.Timeouts.WebSocketIdle = cmp.Or(o.Timeouts.WebSocketIdle, 5*time.Minute)
-	o.LogLater = cmp.Or(o.LogLater, o.Log)
 	if err := o.Load.Check(); err != nil {
 		return fmt.Errorf("proxy: %w", err)
 	}

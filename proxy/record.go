@@ -59,14 +59,11 @@ func (p *Pipeline) settle(ctx context.Context, c *call, wait bool) (durable bool
 	}
 	durable, err = p.store(context.WithoutCancel(ctx), c, wait)
 	failpoint.Reach("left")
-	log, level := p.o.Log, zap.InfoLevel
-	switch {
-	case err != nil:
+	level := zap.InfoLevel
+	if err != nil {
 		level = zap.ErrorLevel
-	case c.canWait():
-		log = p.o.LogLater
 	}
-	if entry := log.Check(level, "call"); entry != nil {
+	if entry := p.o.Log.Check(level, "call"); entry != nil {
 		entry.Write(zap.Inline(c), zap.Error(err))
 	}
 	if err != nil {

@@ -2,64 +2,26 @@ package decide
 
 import (
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/lru"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
-// maxReputations bounds the opened tokens in memory, of at most 16 KiB each.
-const maxReputations = 256
-
-// reputations opens each reputation token once: an agent posts with the same token for minutes. Time and trust are
-// judged for each post. It is safe for concurrent use.
-type reputations struct {
-	verifier *evidence.Verifier
-	strict   *policy.Strict
-
-	mu     sync.Mutex // guards opened
-	opened *lru.Cache[string, *opened]
-}
-
-// opened is an opened token and its hash.
-type opened struct {
-	evidence.Opened[accrual.Claims]
-	hash string
-}
-
-func newReputations(v *evidence.Verifier, s *policy.Strict) *reputations {
-	return &reputations{verifier: v, strict: s, opened: lru.New[string, *opened](maxReputations)}
-}
-
-// open returns the opened token of the agent subject, or why it is not believed.
-func (r *reputations) open(token, subject string) (*opened, error) {
+// openReputation opens the reputation token of the agent subject, or says why it is not believed.
+func (e *Engine) openReputation(token, subject string) (evidence.Opened[accrual.Claims], error) {
 	if token == "" {
-		return nil, refusal.New("reputation_missing", "the sidecar sent no %s of the agent", accrual.Kind.Typ)
+		return evidence.Opened[accrual.Claims]{}, refusal.New("reputation_missing", "the sidecar sent no %s of the agent",
+			accrual.Kind.Typ)
 	}
-	r.mu.Lock()
-	o, ok := r.opened.Get(token)
-	r.mu.Unlock()
-	if ok {
-		return o, policy.JudgeReputation(r.verifier, r.strict, o.Opened, subject)
-	}
-	fresh, err := policy.OpenReputation(r.verifier, r.strict, token, subject)
-	if err != nil {
-		return nil, err
-	}
-	o = &opened{fresh, fresh.Hash()}
-	r.mu.Lock()
-	r.opened.Put(token, o)
-	r.mu.Unlock()
-	return o, nil
+	return policy.OpenReputation(e.verifier, e.strict, token, subject)
 }
 
 // appraised is the posting agent's reputation. Its token is opened when a condition first asks for it.
 type appraised struct {
-	open     func() (*opened, error)
+	open     func() (evidence.Opened[accrual.Claims], error)
 	expected policy.AutonomyExpected
 	now      time.Time
 
@@ -75,9 +37,9 @@ type appraised struct {
 func (a *appraised) known() bool {
 	if !a.asked {
 		a.asked = true
-		var o *opened
+		var o evidence.Opened[accrual.Claims]
 		if o, a.err = a.open(); a.err == nil {
-			a.hash, a.claims = o.hash, o.Claims()
+			a.hash, a.claims = o.Hash(), o.Claims()
 		}
 	}
 	return a.err == nil

@@ -11,6 +11,7 @@ import (
 	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -31,8 +32,6 @@ type Engine struct {
 	decision *signer.Issuer[evidence.PolicyDecision]
 	grant    *signer.Issuer[evidence.ActionGrant]
 	o        EngineOptions
-
-	reputations *reputations
 }
 
 // NewEngine makes an Engine. It refuses rules that the manifest does not pin (pin_mismatch).
@@ -44,8 +43,7 @@ func NewEngine(rules *Rules, v *evidence.Verifier, s *policy.Strict, decision *s
 	if err := s.Pins(rules.Hash()); err != nil {
 		return nil, err
 	}
-	return &Engine{rules: rules, verifier: v, strict: s, decision: decision, grant: grant, o: o,
-		reputations: newReputations(v, s)}, nil
+	return &Engine{rules, v, s, decision, grant, o}, nil
 }
 
 // manifest returns the hash of the engine's manifest.
@@ -83,7 +81,9 @@ func (e *Engine) decide(ctx context.Context, r policy.Request) (d policy.Decisio
 	f := &facts{binding: r.Binding, call: r.Call, args: args, origin: origin, runtimeID: r.RuntimeID,
 		sessionID: r.SessionID, now: e.o.Now()}
 	f.autonomy = appraised{
-		open:     func() (*opened, error) { return e.reputations.open(r.Reputation, r.Binding.Subject) },
+		open: func() (evidence.Opened[accrual.Claims], error) {
+			return e.openReputation(r.Reputation, r.Binding.Subject)
+		},
 		expected: e.strict.Autonomy, now: f.now,
 	}
 	rule, err = e.rules.decide(f)

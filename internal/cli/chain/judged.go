@@ -19,10 +19,9 @@ import (
 
 // judgedPost is the result of verifying one record among many.
 type judgedPost struct {
-	ID    string `json:"id"`
-	State string `json:"state"`
-	// verified, consistent (roots not pinned), incomplete or refused
-	Result   string   `json:"result"`
+	ID       string   `json:"id"`
+	State    string   `json:"state"`
+	Result   string   `json:"result"`          // verified, incomplete or refused
 	Check    string   `json:"check,omitempty"` // that refused it
 	Code     string   `json:"code,omitempty"`
 	Detail   string   `json:"detail,omitempty"`
@@ -31,7 +30,7 @@ type judgedPost struct {
 
 // judgedFile is the summary of the verification of many records.
 type judgedFile struct {
-	Verified     int          `json:"verified"` // or consistent
+	Verified     int          `json:"verified"`
 	Incomplete   int          `json:"incomplete"`
 	Refused      int          `json:"refused"`
 	Roots        []judgedWith `json:"roots"`
@@ -61,10 +60,9 @@ var unprovenOfFile = []string{
 
 // judging is the verification of many records.
 type judging struct {
-	archive  archive.Archive
-	judge    *archive.Judge
-	unasked  func() int // counts the receipts that belong to no record; nil if the source has only receipts of records
-	unpinned bool
+	archive archive.Archive
+	judge   *archive.Judge
+	unasked func() int // counts the receipts that belong to no record; nil if the source has only receipts of records
 
 	count    map[archive.Outcome]int
 	used     map[*archive.Trust]bool
@@ -119,9 +117,6 @@ func (j *judging) add(judged archive.Judged) judgedPost {
 	r := judged.Refusal
 	post := judgedPost{judged.Record.ID, string(judged.Record.State), string(judged.Outcome), r.Name, r.Code, r.Detail,
 		judged.Unproven}
-	if judged.Outcome == archive.Verified && j.unpinned {
-		post.Result = "consistent"
-	}
 	for _, name := range judged.Unproven {
 		if j.unproven[name]++; j.unproven[name] == 1 {
 			j.order = append(j.order, name)
@@ -152,13 +147,9 @@ func (j *judging) summary() judgedFile {
 
 // printSummary prints the results, the roots, and what is not proven.
 func (j *judging) printSummary(out io.Writer, s judgedFile) error {
-	good := "verified"
-	if j.unpinned {
-		good = "consistent"
-	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "%d %s, %d %s in part (their records say that the post was refused), "+
-		"%d REFUSED by this check\n", s.Verified, good, s.Incomplete, good, s.Refused)
+	fmt.Fprintf(&text, "%d verified, %d verified in part (their records say that the post was refused), "+
+		"%d REFUSED by this check\n", s.Verified, s.Incomplete, s.Refused)
 	if s.MissingCount > 0 {
 		fmt.Fprintf(cli.Lines(&text), "%d posts have a receipt here and no record: %s\n", s.MissingCount,
 			strings.Join(s.Missing, ", "))
@@ -174,11 +165,7 @@ func (j *judging) printSummary(out io.Writer, s judgedFile) error {
 	if len(s.Roots) > 0 {
 		fmt.Fprintf(&text, "\nNot proven, the records' own word: %s.\nNot proven of the file: %s.\n",
 			j.unprovenMembers(s.Verified+s.Incomplete), strings.Join(s.Unproven, "; "))
-		if j.unpinned {
-			text.WriteString(selfContained)
-		} else {
-			text.WriteString("\nOf the posts that this check did not refuse:" + whatVerifies)
-		}
+		text.WriteString("\nOf the posts that this check did not refuse:" + whatVerifies)
 	}
 	_, err := io.WriteString(out, text.String())
 	return err
@@ -195,11 +182,3 @@ func (j *judging) unprovenMembers(all int) string {
 	}
 	return strings.Join(names, ", ")
 }
-
-// selfContained is printed in place of whatVerifies where no root was pinned.
-const selfContained = `
-A SELF-CONTAINED CHECK, AND NO VERIFICATION: the roots are those in the file, and they are not pinned. The file's author
-can have made them, and everything else in it. Pin the registry's and the auditor's public keys with --registry and
---auditor.
-nonHumanIdentityProven: false
-`

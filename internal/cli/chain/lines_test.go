@@ -42,7 +42,8 @@ func TestTextsOfExports(t *testing.T) {
 	c.SetOut(&out)
 	c.SetErr(&out)
 	c.SetIn(strings.NewReader(export.String()))
-	c.SetArgs([]string{"-", "--roots-in-file"})
+	f := k.Files(t, t.TempDir())
+	c.SetArgs([]string{"-", "--registry", f.Registry, "--auditor", f.Auditor})
 	if err := c.ExecuteContext(t.Context()); err == nil || strings.Contains(out.String(), "\n9 verified") ||
 		!strings.Contains(out.String(), "9 verified") {
 		t.Errorf("%v:\n%s", err, &out)

@@ -26,7 +26,7 @@ import (
 func Verify() *cobra.Command {
 	var by judgeFlags
 	var copied, scored string
-	var unpinned, asJSON bool
+	var asJSON bool
 	c := &cobra.Command{
 		Use:   "verify [FILE]",
 		Short: "Verify a record, an export, receipts, a manifest, or what a node has signed, with public keys alone",
@@ -38,8 +38,6 @@ func Verify() *cobra.Command {
 			switch {
 			case len(args) > 1 || (len(args) == 0) == (copied == ""):
 				return cli.Usagef("%s takes one file, or - for standard input, or else --ledger", c.CommandPath())
-			case unpinned && copied != "":
-				return cli.Usagef("a copy of a ledger holds no roots: pin them with --registry and --auditor")
 			case scored != "" && copied != "":
 				return cli.Usagef("--score goes with a file of interaction receipts")
 			}
@@ -58,10 +56,7 @@ func Verify() *cobra.Command {
 Each signed artifact of a record is verified with the pinned roots and the certificates and manifest of its time, and
 compared with the record's call and the other artifacts. What was revoked since is refused. A trust bundle beside an
 export counts too. Challenge tokens and capabilities are secrets of their gate, and are not verified here (challenge
-verify, capability verify).
-
-With --roots-in-file no root is pinned: the records are only checked against the export, whose roots may be forged like
-the rest.`,
+verify, capability verify).`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if copied != "" {
 				return verifyCopy(c, by, copied, asJSON)
@@ -73,9 +68,7 @@ the rest.`,
 			defer done()
 			switch {
 			case archive.IsExport(in):
-				return verifyExport(c, by, in, unpinned, asJSON)
-			case unpinned:
-				return cli.Usagef("%s is no export: it holds no roots", args[0])
+				return verifyExport(c, by, in, asJSON)
 			case scored != "":
 				s, err := readScore(scored)
 				if err != nil {
@@ -95,7 +88,6 @@ the rest.`,
 	f := c.Flags()
 	f.StringVar(&copied, "ledger", "", "verify the records in this copy of a ledger's file that the flags select")
 	f.StringVar(&scored, "score", "", "the score (reputation show score --json) of the session whose receipts FILE has")
-	f.BoolVar(&unpinned, "roots-in-file", false, "judge an export by the roots in it, which are not pinned")
 	return c
 }
 
@@ -231,21 +223,18 @@ No chain shows that no human was involved anywhere.
 nonHumanIdentityProven: false
 `
 
-func verifyExport(c *cobra.Command, by judgeFlags, in *bufio.Reader, unpinned, asJSON bool) error {
+func verifyExport(c *cobra.Command, by judgeFlags, in *bufio.Reader, asJSON bool) error {
 	r, err := archive.NewReader(in)
 	if err != nil {
 		return err
 	}
-	a := r.Archive()
-	if !unpinned {
-		own, err := by.pins(c)
-		if err != nil {
-			return fmt.Errorf(
-				"what is pinned, or the bundle beside it, cannot be read (--registry, --auditor and --bundle name them): %w", err)
-		}
-		a = a.Pinned(own)
+	own, err := by.pins(c)
+	if err != nil {
+		return fmt.Errorf(
+			"what is pinned, or the bundle beside it, cannot be read (--registry, --auditor and --bundle name them): %w", err)
 	}
-	j := &judging{archive: a, judge: a.NewJudge(r.Receipts, time.Now()), unasked: r.Unasked, unpinned: unpinned}
+	a := r.Archive().Pinned(own)
+	j := &judging{archive: a, judge: a.NewJudge(r.Receipts, time.Now()), unasked: r.Unasked}
 	return j.print(c, r.Records(), asJSON)
 }
 

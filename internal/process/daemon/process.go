@@ -40,7 +40,6 @@ import (
 // Process holds the parts of each process, for as long as it runs.
 type Process struct {
 	Log      *zap.Logger
-	LogLater *zap.Logger // its lines may wait
 	Metrics  *prometheus.Registry
 	Reloader *Reloader
 	Keys     keystore.Store

@@ -77,7 +77,7 @@ func Run[C any](ctx context.Context, name, path string, stderr io.Writer, load f
 	if err := CheckPlaces(path, append([]Place{PlaceOf(plan.Key, plan.Endpoint)}, plan.Listens...)...); err != nil {
 		return err
 	}
-	log, later, err := NewLoggers(plan.Log, name, stderr)
+	log, err := NewLogger(plan.Log, name, stderr)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,6 @@ func Run[C any](ctx context.Context, name, path string, stderr io.Writer, load f
 		return err
 	}
 	defer p.Keys.Close()
-	p.LogLater = later
 	return (&running[C]{p, service, load, &Configured[C]{Config: c, Plan: plan}}).run(ctx)
 }
 

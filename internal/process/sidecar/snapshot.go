@@ -125,7 +125,7 @@ func (p *sidecar) build(ctx context.Context, s *snapshot) (err error) {
 			}),
 			Prove: p.requestProof, Receipts: p.receipts, RuntimeID: c.Runtime, EnvironmentHash: s.Plan.Environment,
 		},
-		RecordOptions: proxy.RecordOptions{Record: p.record, Metrics: p.metrics, Log: p.Log, LogLater: p.LogLater},
+		RecordOptions: proxy.RecordOptions{Record: p.record, Metrics: p.metrics, Log: p.Log},
 		NetworkOptions: proxy.NetworkOptions{
 			Transport: s.transport, Node: p.node, Destination: s.destination(), HangUp: c.WebSocketRefusal == "close",
 			CAPEM: p.ca.CertificatePEM(),
