@@ -13,7 +13,7 @@ import (
 type Comparison struct {
 	Since, Until time.Time     // the reported range; zero Since is the beginning
 	Window       time.Duration // the greatest difference between the times of a signature and of its artifact
-	// Hash, unless nil, makes the comparison exact. A log in plaintext does not need it.
+	// Hash returns a signature as the log has it. Only a log in plaintext needs none.
 	Hash  Hash
 	Found func(Difference) error // gets each difference at once
 }
@@ -21,7 +21,10 @@ type Comparison struct {
 // maxHeld bounds the signatures and artifacts in memory that still wait for their partner.
 const maxHeld = 1 << 19
 
-var errWindow = errors.New("too many signatures lie within the window of time: choose a smaller one")
+var (
+	errWindow = errors.New("too many signatures were made at about the same time")
+	errHashed = errors.New("the log has hashes of the signatures: compare them with --address, --token-file and --device")
+)
 
 // Run compares the signatures of a log with the artifacts of records, which come in the order of their start. It holds
 // only those within the window, and the artifacts of slow calls.
@@ -35,10 +38,12 @@ func (c Comparison) Run(ctx context.Context, log *Logs, records iter.Seq2[ledger
 	if err != nil {
 		return j.summary, err
 	}
-	if moreSignatures && isPlain(s.Value) {
+	switch {
+	case !moreSignatures || isPlain(s.Value):
 		j.Hash = plain
+	case j.Hash == nil:
+		return j.summary, errHashed
 	}
-	j.summary.Exact = j.Hash != nil
 	nextArtifact, stop2 := iter.Pull2(recorded(ctx, records, log.Keys, j.Hash))
 	defer stop2()
 	a, err, moreArtifacts := nextArtifact()
@@ -47,7 +52,7 @@ func (c Comparison) Run(ctx context.Context, log *Logs, records iter.Seq2[ledger
 			if err = errors.Join(j.settle(s.Time), j.signature(s)); err == nil {
 				s, err, moreSignatures = nextSignature()
 			}
-		} else if err = errors.Join(j.settle(a.Time), j.recorded(a)); err == nil {
+		} else if err = errors.Join(j.settle(a.Time), j.add(&held{Entry: a})); err == nil {
 			a, err, moreArtifacts = nextArtifact()
 		}
 	}
@@ -69,10 +74,9 @@ func (c Comparison) Records() ledger.Query {
 
 type join struct {
 	Comparison
-	waiting map[string][]*held // those without a partner, by common
+	waiting map[string][]*held // those without a partner, by key and value
 	seen    map[string]bool    // the values of signatures in the log
 	order   []*held            // in which they came
-	refused []*refusedPost     // in the order of their start
 	summary Summary
 }
 
@@ -108,15 +112,6 @@ func (j *join) hidden(d Difference) error {
 	return j.Found(d)
 }
 
-func (j *join) refusedAt(at time.Time) string {
-	for _, r := range j.refused {
-		if !at.Before(r.started) && !at.After(r.until) {
-			return r.id
-		}
-	}
-	return ""
-}
-
 type held struct {
 	Entry
 	matched bool
@@ -136,24 +131,8 @@ func (j *join) signature(s Entry) error {
 	return j.add(&held{Entry: s})
 }
 
-func (j *join) recorded(a item) error {
-	if a.refused == nil {
-		return j.add(&held{Entry: a.Entry})
-	}
-	if len(j.refused) >= maxHeld {
-		return errWindow
-	}
-	j.refused = append(j.refused, a.refused)
-	return nil
-}
-
 // common is the same for a signature and its artifact.
-func (j *join) common(h *held) string {
-	if j.summary.Exact {
-		return h.Key + " " + h.Value
-	}
-	return h.Key
-}
+func (h *held) common() string { return h.Key + " " + h.Value }
 
 // add looks for the partner of h that has waited longest. Without one, h waits.
 func (j *join) add(h *held) error {
@@ -161,7 +140,7 @@ func (j *join) add(h *held) error {
 		return errWindow
 	}
 	j.order = append(j.order, h)
-	common := j.common(h)
+	common := h.common()
 	others := j.waiting[common]
 	if len(others) == 0 || others[0].Only == h.Only {
 		j.waiting[common] = append(others, h)
@@ -179,7 +158,7 @@ func (j *join) add(h *held) error {
 
 // leave removes the waiting entry that is oldest of its kind.
 func (j *join) leave(h *held) {
-	common := j.common(h)
+	common := h.common()
 	if rest := j.waiting[common][1:]; len(rest) > 0 {
 		j.waiting[common] = rest
 	} else {
@@ -193,13 +172,7 @@ func (j *join) settle(now time.Time) error {
 	for n < len(j.order) && j.order[n].Time.Add(j.Window).Before(now) {
 		n++
 	}
-	if err := j.release(n); err != nil {
-		return err
-	}
-	for len(j.refused) > 0 && j.refused[0].until.Add(j.Window).Before(now) {
-		j.refused = j.refused[1:]
-	}
-	return nil
+	return j.release(n)
 }
 
 // release drops the first n entries, and reports those without a partner.
@@ -216,7 +189,6 @@ func (j *join) release(n int) error {
 			continue
 		}
 		if h.Only == OnlyVault {
-			h.Refused = j.refusedAt(h.Time)
 			j.summary.Signatures++
 			j.summary.OnlyVault++
 		} else {

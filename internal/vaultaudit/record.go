@@ -43,32 +43,17 @@ func plain(_ context.Context, text string) (string, error) { return text, nil }
 
 func isPlain(value string) bool { return strings.HasPrefix(value, "vault:v") }
 
-// item is an artifact of a record, or a refused post.
-type item struct {
-	Entry
-	refused *refusedPost // then there is no artifact, and Time is when the post started
-}
-
-// refusedPost is a post for which something may have been signed that its record lacks.
-type refusedPost struct {
-	id             string
-	started, until time.Time // a signature between these may have been for it
-}
-
-// late bounds the time from the end of a post to a signature for it: Vault signs even without a waiting caller.
-const late = 5 * time.Second
-
 // maxCall bounds the time from a call's start to the signature of an artifact: many times the default of a post's
 // steps.
 const maxCall = time.Hour
 
-// recorded yields the artifacts of the keys, and refused posts, in the order of time. Records come in the order of
-// their start, and an artifact of a slow call may be younger than those of later calls: it waits for a record that
-// started after it. Without a hash, artifacts have no value. An error comes last.
+// recorded yields the artifacts of the keys in the order of time. Records come in the order of their start, and an
+// artifact of a slow call may be younger than those of later calls: it waits for a record that started after it. An
+// error comes last.
 func recorded(ctx context.Context, records iter.Seq2[ledger.Record, error], keys map[string]bool,
-	hash Hash) iter.Seq2[item, error] {
-	return func(yield func(item, error) bool) {
-		var waiting []item // in the order of time
+	hash Hash) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		var waiting []Entry // in the order of time
 		for r, err := range records {
 			var found []Entry
 			if err == nil {
@@ -78,16 +63,11 @@ func recorded(ctx context.Context, records iter.Seq2[ledger.Record, error], keys
 				err = errWindow
 			}
 			if err != nil {
-				yield(item{}, err)
+				yield(Entry{}, err)
 				return
 			}
-			if r.Flow == flowPost && r.State == ledger.StateRefused && r.Event != "" {
-				waiting = insert(waiting, item{Entry{Difference: Difference{Time: r.Started}},
-					&refusedPost{r.ID, r.Started, r.Finished.Add(late)}})
-			}
-			for _, a := range found {
-				waiting = insert(waiting, item{Entry: a})
-			}
+			waiting = append(waiting, found...)
+			slices.SortStableFunc(waiting, func(a, b Entry) int { return a.Time.Compare(b.Time) })
 			for len(waiting) > 0 && !waiting[0].Time.After(r.Started) {
 				if !yield(waiting[0], nil) {
 					return
@@ -95,24 +75,12 @@ func recorded(ctx context.Context, records iter.Seq2[ledger.Record, error], keys
 				waiting = waiting[1:]
 			}
 		}
-		for _, i := range waiting {
-			if !yield(i, nil) {
+		for _, a := range waiting {
+			if !yield(a, nil) {
 				return
 			}
 		}
 	}
-}
-
-// flowPost is the flow of the calls that Vault signs for.
-const flowPost = "post"
-
-// insert puts i behind those of the same time.
-func insert(waiting []item, i item) []item {
-	n := len(waiting)
-	for n > 0 && waiting[n-1].Time.After(i.Time) {
-		n--
-	}
-	return slices.Insert(waiting, n, i)
 }
 
 func artifactsOf(ctx context.Context, r ledger.Record, keys map[string]bool, hash Hash) ([]Entry, error) {
@@ -126,9 +94,6 @@ func artifactsOf(ctx context.Context, r ledger.Record, keys map[string]bool, has
 		found = append(found, Entry{Difference: Difference{Only: OnlyRecord, Time: signedAt(a.Token, r.Started), Key: kid,
 			Post: r.ID, Artifact: a.Name}})
 		texts = append(texts, vaultSignature(kid, a.Token))
-	}
-	if hash == nil {
-		return found, nil
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for i, text := range texts {

@@ -14,7 +14,7 @@ import (
 // Entry is a signature in the log, or an artifact in a record.
 type Entry struct {
 	Difference // if it has no partner
-	// Value is the signature as the log has it: hashed by the audit device, or in plaintext. It is empty if unknown.
+	// Value is the signature as the log has it: hashed by the audit device, or in plaintext. A hidden one has none.
 	Value string
 }
 
@@ -32,9 +32,6 @@ type Difference struct {
 	// Hidden says why the log does not show the signatures of an answer: [HiddenWrapped] or [HiddenLeftOut]. The mediator
 	// never asks for such an answer. Key then has no version.
 	Hidden string `json:"hidden,omitempty"`
-	// Refused is the id of a post that was refused around that time: the signature may have been made for it. That proves
-	// nothing, since a thief of a key can choose the moment.
-	Refused string `json:"refused,omitempty"`
 }
 
 // The values of [Difference.Hidden].
@@ -52,9 +49,6 @@ const (
 // Summary counts the comparison. Signatures is Matched plus OnlyVault, and Artifacts is Matched plus OnlyRecord: a pair
 // counts if either part lies in the range.
 type Summary struct {
-	// Exact reports whether the signatures themselves were compared. Otherwise only their keys, times and numbers were: an
-	// unrecorded signature then passes for one that the log lacks at about the same time.
-	Exact      bool      `json:"exact"`
 	Since      time.Time `json:"since,omitzero"`
 	Until      time.Time `json:"until"`
 	Signatures int       `json:"signatures"` // in the log, of the compared keys; a hidden answer counts as one

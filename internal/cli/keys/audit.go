@@ -1,7 +1,6 @@
 package keys
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -24,7 +23,6 @@ type auditFlags struct {
 	from         records.Source
 	keys         []string
 	since, until string
-	window       time.Duration
 	device       string
 	asJSON       bool
 }
@@ -33,23 +31,19 @@ func vaultAudit() *cobra.Command {
 	var a auditFlags
 	c := &cobra.Command{
 		Use: "audit LOG...", Short: "Compare Vault's audit log with the record, and show what only one of them has",
-		Example: `  mediator vault audit vault-audit.log --since 24h
-  mediator vault audit vault-audit.log --ledger copy/ledger.db \
-      --address https://vault.example:8200 --token-file audit-token`,
-		Args: cli.SomeArgs("the files of Vault's audit log, or - for standard input"),
+		Example: `  mediator vault audit vault-audit.log --since 24h --address https://vault.example:8200 --token-file audit-token`,
+		Args:    cli.SomeArgs("the files of Vault's audit log, or - for standard input"),
 		Long: `Compares the files of Vault's audit log (JSON, of every Vault server that signs) with the record. It shows
 each signature by a role's key that no record has, each artifact of the record that Vault did not sign, and each
 request for signatures without its answer, such as a wrapped one: the mediator makes none. The status is 1 if there
 is any.
 
-Vault hashes what it logs. With --address, --token-file and --device it asks Vault for the hash of each signature in
-the record, and compares the signatures themselves; the token needs update on sys/audit-hash/DEVICE. A log in
-plaintext needs none of this. Otherwise only keys, times and numbers are compared, which misses a foreign signature
-if the log lacks one of the record's within --window. Interaction receipts are not compared, because a session's
-chain shows them, nor are a node's scores, because no post rests on them.`,
+Vault hashes what it logs, so the command asks it for the hash of each signature in the record: --token-file needs
+update on sys/audit-hash/DEVICE. A log in plaintext needs no Vault. Interaction receipts are not compared, because a
+session's chain shows them, nor are a node's scores, because no post rests on them.`,
 		RunE: func(c *cobra.Command, args []string) error { return a.run(c, args) },
 	}
-	a.vaultFlags.add(c, ", to compare the signatures themselves",
+	a.vaultFlags.add(c, ", unless the log is in plaintext",
 		"file with a token that may ask for hashes of the audit device")
 	a.from.Add(c)
 	f := c.Flags()
@@ -64,10 +58,7 @@ chain shows them, nor are a node's scores, because no post rests on them.`,
 	f.StringVar(&a.since, "since", "",
 		"only what was signed at this time or later: a time, a date, or how long ago, as for posts list")
 	f.StringVar(&a.until, "until", "",
-		"only what was signed before this time; the beginning of the last --window if empty, since posts under way have "+
-			"no record yet")
-	f.DurationVar(&a.window, "window", time.Minute,
-		"by how much the log's time of a signature may differ from that of its artifact")
+		"only what was signed before this time; a minute ago if empty, since posts under way have no record yet")
 	f.StringVar(&a.device, "device", "file", "path of the audit device")
 	cli.JSONFlag(c, &a.asJSON)
 	return c
@@ -137,14 +128,14 @@ func (a *auditFlags) compare(c *cobra.Command, comparison vaultaudit.Comparison,
 	return nil
 }
 
+// window bounds the difference between the log's time of a signature and that of its artifact.
+const window = time.Minute
+
 // comparison reads the flags.
 func (a *auditFlags) comparison(now time.Time) (c vaultaudit.Comparison, err error) {
-	c.Window = a.window
-	if a.window <= 0 {
-		return c, errors.New("--window is a time above zero")
-	}
+	c.Window = window
 	if c.Since, c.Until, err = period(a.since, a.until, now); c.Until.IsZero() {
-		c.Until = now.Add(-a.window)
+		c.Until = now.Add(-window)
 	}
 	if err == nil && !c.Since.Before(c.Until) {
 		err = fmt.Errorf("nothing is since %s and before %s", cli.Time(c.Since), cli.Time(c.Until))
@@ -172,9 +163,6 @@ func (t *differenceTable) add(d vaultaudit.Difference) error {
 			what = fmt.Sprintf("what the log does not show (%s) of the request %s, by %s from %s", d.Hidden, d.Request,
 				cli.OrDash(d.By), cli.OrDash(d.Remote))
 		}
-		if d.Refused != "" {
-			what += "; perhaps for " + d.Refused + ", which was refused then"
-		}
 	}
 	_, err := fmt.Fprintf(cli.Lines(t.out), columns, d.Only, cli.Time(d.Time), d.Key, what)
 	return err
@@ -190,15 +178,8 @@ func (t *differenceTable) end(s vaultaudit.Summary) error {
 	}
 	fmt.Fprintf(t.out, "from %s until %s: %d signatures in Vault's log, %d artifacts in the record, %d in both\n", since,
 		cli.Time(s.Until), s.Signatures, s.Artifacts, s.Matched)
-	fmt.Fprintf(t.out,
+	_, err := fmt.Fprintf(t.out,
 		"only in Vault's log: %d; only in the record: %d; made again over the same: %d; by keys that were not compared: %d\n",
 		s.OnlyVault, s.OnlyRecord, s.Repeated, s.OtherKeys)
-	how := "The signatures themselves were compared."
-	if !s.Exact {
-		how = "Only keys, times and number were compared: a signature for somebody else is not seen where one of the " +
-			"record is missing in the log\nat about the same time, and what was signed was not compared. --address, " +
-			"--token-file and --device compare the signatures."
-	}
-	_, err := fmt.Fprintln(t.out, how)
 	return err
 }

@@ -43,7 +43,6 @@ func TestExitStatus(t *testing.T) {
 			ledger accept
 			ledger accept --config x --reason
 			vault audit
-			vault audit x --window 0
 			vault audit x --address y
 			config schema x
 			run
