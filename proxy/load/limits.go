@@ -49,11 +49,17 @@ func (l Limits) Check() error {
 	return nil
 }
 
+// Connections returns how many connections to upstreams may be open, with those that wait for the next call.
+func (l Limits) Connections() int {
+	l.setDefaults()
+	return 2 * l.Calls
+}
+
 // Files returns how many open files the process needs, without the agents' connections.
 func (l Limits) Files() uint64 {
 	const own = 200 // ledger, sockets between processes, files being read
 	l.setDefaults()
-	return 2*uint64(l.Calls) + own // a call has a connection to its upstream, and perhaps a body in a file
+	return uint64(l.Connections()+l.Calls) + own //nolint:gosec // a call has perhaps a body in a file
 }
 
 func (l *Limits) setDefaults() {

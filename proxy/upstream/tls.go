@@ -15,14 +15,16 @@ import (
 
 // tlsDialer connects and verifies as the Host entries say.
 type tlsDialer struct {
-	dialer  *Dialer
+	hosts   []Host
+	connect func(ctx context.Context, network, address string) (net.Conn, error)
 	timeout time.Duration
 	// configs has one entry for each Host, and a last one for all others. Sessions resume within one entry, so never
 	// across different roots.
 	configs []*tls.Config
 }
 
-func newTLSDialer(o *Options, protocols ...string) *tlsDialer {
+func newTLSDialer(o *Options, connect func(context.Context, string, string) (net.Conn, error), protocols ...string,
+) *tlsDialer {
 	config := func(roots *x509.CertPool) *tls.Config {
 		return &tls.Config{
 			MinVersion:         tls.VersionTLS12,
@@ -32,7 +34,7 @@ func newTLSDialer(o *Options, protocols ...string) *tlsDialer {
 			Time:               o.Now,
 		}
 	}
-	d := &tlsDialer{dialer: &o.Dialer, timeout: cmp.Or(o.HandshakeTimeout, 15*time.Second)}
+	d := &tlsDialer{hosts: o.Dialer.Hosts, connect: connect, timeout: cmp.Or(o.HandshakeTimeout, 15*time.Second)}
 	for _, u := range o.Dialer.Hosts {
 		d.configs = append(d.configs, config(cmp.Or(u.RootCAs, o.RootCAs)))
 	}
@@ -46,11 +48,11 @@ func (d *tlsDialer) dial(ctx context.Context, network, address string) (net.Conn
 	if err != nil {
 		return nil, err
 	}
-	conn, err := d.dialer.DialContext(ctx, network, address)
+	conn, err := d.connect(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
-	_, i := findHost(d.dialer.Hosts, host, port)
+	_, i := findHost(d.hosts, host, port)
 	if i < 0 {
 		i = len(d.configs) - 1
 	}

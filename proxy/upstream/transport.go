@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/share"
 	"github.com/actionproof/mediator/internal/wire"
 )
 
@@ -30,6 +32,8 @@ type Options struct {
 	ResponseHeaderTimeout time.Duration
 	// Now judges certificates; the system's clock if nil.
 	Now func() time.Time
+	// Connections bounds those open, idle ones included. No party has more than it leaves free ([share.Pool]). 2048 if 0.
+	Connections int
 }
 
 // maxResponseHeader bounds a response's header, in bytes. Each line counts fieldOverhead more, as in HTTP/2 (RFC 9113
@@ -46,29 +50,32 @@ type Transport struct {
 	single    *http.Transport
 	newShared func() *http.Transport
 	dialer    *Dialer
+	most      int64      // of open
+	open      share.Pool // connections, by party
 
 	mu     sync.Mutex                 // guards shared
 	shared map[string]*http.Transport // by party
 }
 
 func NewTransport(o Options) *Transport {
-	both := newTLSDialer(&o, "h2", "http/1.1")
-	shared := func() *http.Transport {
-		t := newHTTPTransport(&o, both)
-		t.ForceAttemptHTTP2 = true
-		return t
+	t := &Transport{dialer: &o.Dialer, most: int64(cmp.Or(o.Connections, 2048)), shared: make(map[string]*http.Transport)}
+	both := newTLSDialer(&o, t.connect, "h2", "http/1.1")
+	t.newShared = func() *http.Transport {
+		via := t.newHTTP(&o, both)
+		via.ForceAttemptHTTP2 = true
+		return via
 	}
-	single := newHTTPTransport(&o, newTLSDialer(&o, "http/1.1"))
-	single.DisableKeepAlives = true
-	single.Protocols = new(http.Protocols)
-	single.Protocols.SetHTTP1(true)
-	return &Transport{single: single, newShared: shared, dialer: &o.Dialer, shared: make(map[string]*http.Transport)}
+	t.single = t.newHTTP(&o, newTLSDialer(&o, t.connect, "http/1.1"))
+	t.single.DisableKeepAlives = true
+	t.single.Protocols = new(http.Protocols)
+	t.single.Protocols.SetHTTP1(true)
+	return t
 }
 
-func newHTTPTransport(o *Options, secure *tlsDialer) *http.Transport {
+func (t *Transport) newHTTP(o *Options, secure *tlsDialer) *http.Transport {
 	return &http.Transport{
 		Proxy:                  nil, // not the environment's, which names this proxy
-		DialContext:            forCall(o.Dialer.DialContext),
+		DialContext:            forCall(t.connect),
 		DialTLSContext:         forCall(secure.dial),
 		DisableCompression:     true,
 		MaxIdleConnsPerHost:    128, // the default of 2 makes most concurrent requests handshake anew
@@ -118,11 +125,45 @@ func (t *Transport) of(ctx context.Context) *http.Transport {
 
 func (t *Transport) drop(party string) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if via := t.shared[party]; via != nil {
-		delete(t.shared, party)
+	via := t.shared[party]
+	delete(t.shared, party)
+	t.mu.Unlock() // closing may take time
+	if via != nil {
 		via.CloseIdleConnections()
 	}
+}
+
+// connect makes a connection, and counts it for its party until it is closed. Idle connections make room for new ones.
+// net/http bounds only those over HTTP/1, so an upstream that takes one request of each connection could otherwise use
+// up the process's descriptors.
+func (t *Transport) connect(ctx context.Context, network, address string) (net.Conn, error) {
+	p, _ := ctx.Value(partyKey{}).(party)
+	for _, makeRoom := range []func(){t.of(ctx).CloseIdleConnections, t.CloseIdleConnections, nil} {
+		if t.open.Take(p.name, 1, t.most) {
+			break
+		} else if makeRoom == nil {
+			return nil, refusal.New("overloaded",
+				"the session has its whole share of the %d connections to upstreams; nothing was sent", t.most)
+		}
+		makeRoom()
+	}
+	free := sync.OnceFunc(func() { t.open.Give(p.name, 1) })
+	conn, err := t.dialer.DialContext(ctx, network, address)
+	if err != nil {
+		free()
+		return nil, err
+	}
+	return counted{conn.(*net.TCPConn), free}, nil
+}
+
+type counted struct {
+	*net.TCPConn
+	free func()
+}
+
+func (c counted) Close() error {
+	defer c.free()
+	return c.TCPConn.Close()
 }
 
 // callKey is the key of a call's own context. net/http lets a dial outlive its request.
@@ -240,11 +281,11 @@ func (t *Transport) CheckDestination(ctx context.Context, target Target, dialled
 // CloseIdleConnections closes the idle connections.
 func (t *Transport) CloseIdleConnections() {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, via := range t.shared {
+	all := slices.Collect(maps.Values(t.shared))
+	t.mu.Unlock() // closing may take time
+	for _, via := range append(all, t.single) {
 		via.CloseIdleConnections()
 	}
-	t.single.CloseIdleConnections()
 }
 
 // upstreamError is a refusal with its cause. The cause names addresses, so it is for errors.Is and logs, not for the

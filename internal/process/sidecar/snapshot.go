@@ -105,6 +105,7 @@ func (p *sidecar) build(ctx context.Context, s *snapshot) (err error) {
 	s.transport = upstream.NewTransport(upstream.Options{
 		Dialer:                upstream.Dialer{Hosts: c.UpstreamHosts, Own: p.ownAddresses},
 		ResponseHeaderTimeout: c.Timeouts.ResponseHeader.Or(10 * time.Minute), Now: time.Now,
+		Connections: c.Limits.Load().Connections(),
 	})
 	rules, err := p.rules(s)
 	if err != nil {

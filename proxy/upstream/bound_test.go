@@ -1,0 +1,87 @@
+package upstream_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strconv"
+	"testing"
+
+	xhttp2 "golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/actionproof/mediator/proxy/upstream"
+	"github.com/actionproof/mediator/test/proxytest"
+)
+
+// newGreedy starts an upstream that takes one request of each HTTP/2 connection and then leaves it open, but useless:
+// net/http keeps it for 90 seconds, and none of its bounds counts it. It answers no request for /held.
+func newGreedy(t *testing.T) *httptest.Server {
+	up := httptest.NewUnstartedServer(http.NotFoundHandler())
+	up.TLS = &tls.Config{NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12}
+	up.Config.TLSNextProto = map[string]func(*http.Server, *tls.Conn,
+		http.Handler){"h2": func(_ *http.Server, c *tls.Conn, _ http.Handler) {
+		_, _ = io.CopyN(io.Discard, c, int64(len(xhttp2.ClientPreface)))
+		framer := xhttp2.NewFramer(c, c)
+		framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+		_ = framer.WriteSettings()
+		for {
+			frame, err := framer.ReadFrame()
+			if err != nil {
+				return
+			}
+			head, ok := frame.(*xhttp2.MetaHeadersFrame)
+			if !ok {
+				continue
+			}
+			_ = framer.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingMaxConcurrentStreams, Val: 0})
+			var status bytes.Buffer
+			_ = hpack.NewEncoder(&status).WriteField(hpack.HeaderField{Name: ":status", Value: "200"})
+			_ = framer.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: head.StreamID, BlockFragment: status.Bytes(),
+				EndStream: head.PseudoValue("path") != "/held", EndHeaders: true})
+		}
+	}}
+	up.StartTLS()
+	t.Cleanup(up.Close)
+	return up
+}
+
+// TestBoundedConnections: a session has at most its share of the connections to upstreams, and idle ones make room.
+func TestBoundedConnections(t *testing.T) {
+	const most = 16
+	up := newGreedy(t)
+	transport := upstream.NewTransport(upstream.Options{
+		Dialer: upstream.Dialer{Hosts: []upstream.Host{{
+			Name: "127.0.0.1", Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+			RootCAs: poolOf(&proxytest.Upstream{Server: up}),
+		}}},
+		Connections: most,
+	})
+	defer transport.CloseIdleConnections()
+	call := func(party, path string) (*http.Response, error) {
+		q, err := http.NewRequestWithContext(upstream.WithParty(t.Context(), party, t.Context()), "GET", up.URL+path,
+			http.NoBody)
+		must(t, err)
+		return transport.RoundTrip(q)
+	}
+	for i := range 3 * most {
+		for _, party := range []string{"a", strconv.Itoa(i)} {
+			resp, err := call(party, "/")
+			must(t, err)
+			must(t, resp.Body.Close())
+		}
+	}
+	for range most / 2 {
+		resp, err := call("a", "/held")
+		must(t, err)
+		defer resp.Body.Close()
+	}
+	_, err := call("a", "/") //nolint:bodyclose // there is no answer
+	wantCode(t, err, "overloaded")
+	resp, err := call("b", "/")
+	must(t, err)
+	must(t, resp.Body.Close())
+}
