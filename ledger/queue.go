@@ -42,6 +42,7 @@ type Queue struct {
 	// reserved has the sessions of the reserved places, by record. places also counts the queued records that had one.
 	reserved map[string]string
 	places   share.Pool
+	most     int64 // places, at the last Reserve
 	added    int   // all records taken so far
 	tried    int   // of them, those with an attempt
 	failure  error // why the store fails; nil after an attempt that stored everything
@@ -61,7 +62,7 @@ type queued struct {
 // NewQueue makes a queue in front of s. It calls lost for each record that it took but could not store.
 func NewQueue(s Store, lost func(r Record, err error)) *Queue {
 	q := &Queue{Store: s, lost: lost, done: make(chan struct{}), closing: make(chan struct{}),
-		reserved: make(map[string]string)}
+		reserved: make(map[string]string), most: maxQueued}
 	q.hurry, q.forked = make(chan struct{}, 1), make(map[string]*ForkedError)
 	q.changed = sync.NewCond(&q.mu)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -87,7 +88,8 @@ func (q *Queue) Reserve(id, session string, inFlight int) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	// Twice, because a session alone gets half of the places, and so half of the queue beside all its calls.
-	if !q.places.Take(session, 1, maxQueued+2*int64(inFlight)) {
+	q.most = maxQueued + 2*int64(inFlight)
+	if !q.places.Take(session, 1, q.most) {
 		return errFull
 	}
 	q.reserved[id] = session
@@ -129,13 +131,15 @@ func (q *Queue) add(r Record, outcome bool) error {
 	return nil
 }
 
-// Full returns an [*Error] while the queue takes only records with a place.
+// Full returns an [*Error] while a new session would get no place.
 func (q *Queue) Full() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.records) >= maxQueued {
+	const newcomer = "a new session"
+	if !q.places.Take(newcomer, 1, q.most) {
 		return errFull
 	}
+	q.places.Give(newcomer, 1)
 	return nil
 }
 

@@ -212,3 +212,26 @@ func TestQueueSortsOut(t *testing.T) {
 		})
 	}
 }
+
+// TestFullOfOne: one session that fills its places while the store fails makes the queue full for nobody else.
+func TestFullOfOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := new(hole)
+		q := ledger.NewQueue(h, func(ledger.Record, error) { t.Error("one was lost") })
+		id, queued := "", 0
+		for ; ; queued++ {
+			id = fmt.Sprintf("post_%05d", queued)
+			if q.Reserve(id, "ses_1", 1024) != nil {
+				break
+			}
+			check.Must(t, q.AddLater(ledger.Record{ID: id, State: ledger.StateForwarded}))
+		}
+		check.Must(t, errors.Join(q.Full(), q.Reserve(id, "ses_2", 1024)))
+		if queued <= 1024 {
+			t.Errorf("%d are queued", queued)
+		}
+		h.back.Store(true)
+		time.Sleep(time.Minute)
+		check.Must(t, q.Close())
+	})
+}

@@ -44,9 +44,9 @@ func (p *Pipeline) settle(ctx context.Context, c *call, wait bool) (durable bool
 	if c.finished() {
 		return true, nil
 	}
+	defer p.o.Record.Release(c.record.ID)
 	c.conclude()
 	p.identify(ctx, c)
-	defer p.o.Record.Release(c.record.ID)
 	recorded := c.mustRecord() || p.load.Record(c.session)
 	if !recorded {
 		c.record.ID = ""
