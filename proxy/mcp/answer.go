@@ -302,7 +302,7 @@ func (a *Answer) event(e sse.Event) {
 		}
 	}
 	switch {
-	case len(bytes.TrimSpace(e.Data)) == 0:
+	case len(e.Data) == 0:
 	case e.Type == "" || e.Type == "message":
 		a.split = e.Split
 		if e.Split && (a.Sent == nil || a.Sent.IsCall()) || a.stream.Odd() {
@@ -310,7 +310,7 @@ func (a *Answer) event(e sse.Event) {
 		}
 		a.message(e.Data)
 	case strings.TrimSpace(e.Type) == "message", a.mayBeMessage(e.Data): // some clients ignore the type
-		a.miss()
+		a.unread()
 	}
 }
 
@@ -367,7 +367,7 @@ func (a *Answer) asks(o object) {
 	method, isText := o.Get("method").Text()
 	id, like, ok := questionID(v)
 	if !ok || !isText {
-		a.miss()
+		a.unread()
 		return
 	}
 	a.ask(question{peer: a.peer, id: id, like: like, asks: map[string]string{"": bounded(method)}})

@@ -141,6 +141,7 @@ func TestResultSomeClientsTake(t *testing.T) {
 		"method a number": `{"jsonrpc":"2.0","method":5}`,
 		"params a list":   `{"jsonrpc":"2.0","method":"notifications/message","params":[]}`,
 		"id a boolean":    `{"jsonrpc":"2.0","id":true,"method":"ping"}`,
+		"id out of range": `{"jsonrpc":"2.0","id":1e400,"method":"ping"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			memory := new(mcp.Memory)
@@ -185,7 +186,8 @@ func TestResultSomeClientsTake(t *testing.T) {
 		}
 	}
 	for name, text := range map[string]string{"CR": "data:\r" + bad + "\n\n", "mark": "\ufeff" + event(bad),
-		"no colon (Go)": "data\n\n"} {
+		"no colon (Go)": "data\n\n", "spaces (Python 2)": "data:   \n\n", "spaced type (Go)": "event: message \n" + event(bad),
+	} {
 		memory := new(mcp.Memory)
 		a, end := send(t, memory, "tools/call", 1, stream, 200)
 		_, _ = io.WriteString(a, text+event(good))

@@ -269,7 +269,7 @@ func TestFirstResult(t *testing.T) {
 	}{
 		"twice":              {"", event(bad) + event(good), 200, mcp.ResultToolFailed},
 		"after a status":     {"", event(good), 500, mcp.ResultError},
-		"in a foreign event": {"", "event: x\n" + event(good) + event(bad), 200, mcp.ResultToolFailed},
+		"in a foreign event": {"", "event: x\n" + event(good) + event(bad), 200, mcp.ResultUnseen},
 		"in the only event":  {"", "event: x\n" + event(good), 200, mcp.ResultUnseen},
 		"elsewhere":          {event(bad), event(good), 200, mcp.ResultUnseen},
 		"typed as a message": {"", "event: message\n" + event(good), 200, mcp.ResultOK},

@@ -66,7 +66,7 @@ func isTaken(o object) bool {
 	case version != "2.0":
 		return false
 	case method != nil:
-		return is("method", `"`) && is("params", "{n") && is("id", `"0n`)
+		return is("method", `"`) && is("params", "{n")
 	case slices.ContainsFunc(o, func(m member) bool {
 		return !slices.Contains([]string{"jsonrpc", "id", "result", "error"}, m.Name)
 	}):
