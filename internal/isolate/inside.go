@@ -10,6 +10,8 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -178,21 +180,32 @@ func (s *setup) program() (kept, error) {
 // restrict bounds this process and its descendants.
 func (b Bounds) restrict() error {
 	if err := boundNamespaces(); err != nil { // a security module can deny only this; the run is still isolated
-		fmt.Fprintf(os.Stderr, "mediator: the agent can use up this machine's namespaces and inotify instances: %v\n", err)
+		fmt.Fprintf(os.Stderr, "mediator: the agent can use up this machine's namespaces and watches of files: %v\n", err)
 	}
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &limit); err != nil {
-		return err
-	}
-	limit.Max = min(limit.Max, uint64(b.Processes)) //nolint:gosec // a positive number
-	limit.Cur = limit.Max
-	return unix.Setrlimit(unix.RLIMIT_NPROC, &limit)
+	processes := func(uint64) uint64 { return uint64(b.Processes) } //nolint:gosec // a positive number
+	return errors.Join(lower(unix.RLIMIT_NPROC, processes),
+		lower(unix.RLIMIT_SIGPENDING, quarter), lower(unix.RLIMIT_MSGQUEUE, quarter))
 }
 
-// boundNamespaces bounds resources that the kernel counts for the maker of the user namespace, root: one agent could
-// otherwise use up those of the next run. /proc/sys/user belongs to this user namespace.
+// lower bounds a resource. The argument of to is the machine's bound.
+func lower(resource int, to func(uint64) uint64) error {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(resource, &limit); err != nil {
+		return err
+	}
+	limit.Max = min(limit.Max, to(limit.Max))
+	limit.Cur = limit.Max
+	return unix.Setrlimit(resource, &limit)
+}
+
+// quarter is one run's part of what the kernel counts for the maker of all user namespaces, root. One agent could
+// otherwise use it up: others could then watch no files, and no further run could start.
+func quarter(of uint64) uint64 { return of / 4 }
+
+// boundNamespaces bounds the namespaces and watches that the kernel counts for root. /proc/sys/user is that of this user
+// namespace.
 func boundNamespaces() error {
-	const namespaces, inotify = "256", "32" // of each kind, of which a browser needs a handful; instances
+	const namespaces = "256" // of each kind, of which a browser needs a handful
 	names, err := filepath.Glob("/proc/sys/user/max_*_namespaces")
 	if err == nil && len(names) == 0 {
 		err = os.ErrNotExist
@@ -200,7 +213,15 @@ func boundNamespaces() error {
 	for _, name := range names {
 		err = errors.Join(err, os.WriteFile(name, []byte(namespaces), 0))
 	}
-	return errors.Join(err, os.WriteFile("/proc/sys/user/max_inotify_instances", []byte(inotify), 0))
+	names, _ = filepath.Glob("/proc/sys/fs/*notify/max_user_*") // inotify and fanotify; the pattern is valid
+	for _, name := range names {
+		of, kind := filepath.Base(filepath.Dir(name)), strings.TrimPrefix(filepath.Base(name), "max_user_")
+		raw, unread := os.ReadFile(name)
+		most, bad := strconv.ParseUint(strings.TrimSpace(string(raw)), 10, 64)
+		err = errors.Join(err, unread, bad,
+			os.WriteFile("/proc/sys/user/max_"+of+"_"+kind, []byte(strconv.FormatUint(quarter(most), 10)), 0))
+	}
+	return err
 }
 
 // run starts the agent, forwards the launcher's request to end, reaps orphans, and waits for the agent's end.

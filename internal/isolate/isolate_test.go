@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/actionproof/mediator/internal/isolate"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/full"
@@ -52,6 +54,14 @@ func run(t *testing.T, change func(*isolate.Options), args ...string) (p *isolat
 	defer p.Listener.Close()
 	err = p.Run(isolate.Agent{Args: args, Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}})
 	return p, said.String(), err
+}
+
+// pendingSignals returns how many signals this machine queues for a user.
+func pendingSignals(t *testing.T) uint64 {
+	t.Helper()
+	var limit unix.Rlimit
+	check.Must(t, unix.Getrlimit(unix.RLIMIT_SIGPENDING, &limit))
+	return limit.Max
 }
 
 // wantUnfit wants an error that says why an agent cannot run anywhere.
@@ -123,6 +133,15 @@ n=0; for d in /proc/[0-9]*; do n=$((n+1)); done; test $n -gt 20 && test $n -le 3
 		{"how many instances of inotify it may have", nil, `/usr/bin/python3 -c 'import ctypes
 libc = ctypes.CDLL(None)
 print(sum(libc.inotify_init() >= 0 for i in range(100)))'`, "32\n", 0},
+		{"how much of what the kernel counts for root", nil, `
+for of in inotify/max_user_watches fanotify/max_user_groups fanotify/max_user_marks; do
+  echo $(($(cat /proc/sys/fs/$of) / 4 - $(cat /proc/sys/user/max_$(echo $of | sed s,/max_user,,))))
+done
+python3 -c 'import ctypes, os, signal
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN])
+send, n = ctypes.CDLL(None).sigqueue, 0
+while n < 1 << 17 and send(os.getpid(), signal.SIGRTMIN, None) == 0: n += 1
+print(n)'`, fmt.Sprintf("0\n0\n0\n%d\n", pendingSignals(t)/4), 0},
 		{"how much it may keep in memory", func(o *isolate.Options) { o.Bounds.TempMiB = 8 },
 			`for f in /tmp/a /var/tmp/b /run/agent/home/c /dev/shm/d; do
   head -c 3M /dev/zero >$f 2>/dev/null && echo $f
