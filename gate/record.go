@@ -99,6 +99,9 @@ func (c *chain) readWork(p ledger.Record) (err error) {
 }
 
 func (c *chain) verifyRecordedTrigger(ctx context.Context, event string) error {
+	if c.envelope.OriginProof == "" && c.envelope.TriggerReceipt != "" {
+		return refusal.New("artifacts_mismatch", "the trigger receipt is there without the origin proof that it rests on")
+	}
 	if err := c.verifyTrigger(ctx); err != nil {
 		return err
 	}
@@ -108,6 +111,9 @@ func (c *chain) verifyRecordedTrigger(ctx context.Context, event string) error {
 // verifyRecordedDecision also opens the reputation token that the decision names. In a live call the policy engine does
 // this, not the gate.
 func (c *chain) verifyRecordedDecision(ctx context.Context, reputation string) error {
+	if reputation != "" && c.envelope.PolicyDecision == "" {
+		return refusal.New("artifacts_mismatch", "the reputation is there without the policy decision that names it")
+	}
 	if err := c.verifyDecision(ctx); err != nil {
 		return err
 	}

@@ -232,10 +232,10 @@ func (t *Trust) verify(ctx context.Context, r ledger.Record, s *sessions) (v Ver
 		return v, err
 	}
 	v.Checks, v.Whole = gate.VerifyRecord(ctx, verifier, m.strict, r)
-	if v.Refused().Code == "" {
+	if v.Refused().Name == "" {
 		v.add(recordCheck, checkRecord(r, m.strict.ManifestHash, s.now))
 	}
-	if v.Refused().Code != "" {
+	if v.Refused().Name != "" {
 		return v, nil
 	}
 	var post *madePost

@@ -226,8 +226,8 @@ type JudgedReceipts struct {
 	Chain bool `json:"chain"`
 	// Last closes the session; otherwise receipts may be missing at the end
 	Closed bool  `json:"closed"`
-	Hidden int64 `json:"closedReceipts"` // receipts before Last that are only hashes
-	After  int64 `json:"closedAfter"`    // hashes after Last: no receipt names them, so anybody can add them
+	Hidden int64 `json:"closedReceipts"` // receipts that are only hashes, which a later receipt confirms
+	After  int64 `json:"closedAfter"`    // hashes that no receipt names, so anybody can add them
 	// Lost receipts follow Last: the next start made them under other roots, for calls that a crash had left open.
 	Lost         int64 `json:"lostReceipts"`
 	LostVerified bool  `json:"lostVerified"` // their roots are pinned, and they are valid and continue the chain
@@ -263,6 +263,9 @@ func (a Archive) JudgeReceipts(tokens iter.Seq2[string, error], now time.Time,
 		}
 		if hash, is := strings.CutPrefix(token, HiddenReceipt); is && each == nil {
 			switch {
+			case lost != nil:
+				err = lost.AddClosed(hash)
+			case j.Lost > 0: // nothing continues the chain
 			case chain != nil:
 				err = chain.AddClosed(hash)
 			case !evidence.IsHash(hash) || len(hidden) == interaction.MaxReceipts:
@@ -306,7 +309,9 @@ func (a Archive) JudgeReceipts(tokens iter.Seq2[string, error], now time.Time,
 					return j, err
 				}
 			}
-			j.Lost++
+			if j.Lost++; lost != nil {
+				j.Hidden, j.After = j.Hidden+j.After, 0
+			}
 			continue
 		}
 		if j.Lost > 0 {
@@ -335,6 +340,10 @@ func (a Archive) JudgeReceipts(tokens iter.Seq2[string, error], now time.Time,
 // those receipts, or nil if their roots are not pinned.
 func (a Archive) judgeLost(token string, c interaction.Receipt, before, lost *interaction.Chain,
 	now time.Time) (*interaction.Chain, error) {
+	if before.Closed() {
+		return nil, refusal.New("chain_broken", "a receipt of other roots follows receipt %d, which closes the session",
+			before.Len())
+	}
 	t, err := a.ofOwner(c.Owner)
 	if err != nil {
 		return nil, nil //nolint:nilerr // they stay unverified

@@ -65,6 +65,10 @@ func TestChainOverNewRoots(t *testing.T) {
 	stranger.Call(t, indeterminate)
 	made := stranger.Receipts[2]
 	now := after.Clock.Now().Add(time.Minute)
+	closed := before.session("ses_1")
+	closed.Receipts = slices.Clone(known)
+	closed.Close(t)
+	hidden := func(token string) string { return archive.HiddenReceipt + evidence.HashToken(token) }
 	old, both := archive.Archive{before.read()}, archive.Archive{after.read(), before.read()}
 	for name, tt := range map[string]struct {
 		by archive.Archive
@@ -81,6 +85,12 @@ func TestChainOverNewRoots(t *testing.T) {
 			archive.JudgedReceipts{Number: 2, Chain: true, Lost: 3}}},
 		"one of unknown roots after them": {both, judgement{append(slices.Clone(whole), made), "",
 			archive.JudgedReceipts{Number: 2, Chain: true, Lost: 3}}},
+		"after the end of the chain": {old, judgement{tokens: append(slices.Clone(closed.Receipts), made), code: "chain_broken"}},
+		"a hidden one among them": {both, judgement{append(whole[:2:2], hidden(whole[2]), whole[3]), "",
+			archive.JudgedReceipts{Number: 2, Chain: true, Closed: true, Hidden: 1, Lost: 1, LostVerified: true}}},
+		"a made up one after them": {both, judgement{tokens: append(whole[:4:4], hidden(made)), code: "chain_broken"}},
+		"a made up one after unknown ones": {old, judgement{append(whole[:4:4], hidden(made)), "",
+			archive.JudgedReceipts{Number: 2, Chain: true, Lost: 2, After: 1}}},
 		"after a gap": {both,
 			judgement{tokens: append(slices.Clone(known[:1]), whole[2:]...), code: "chain_broken"}},
 		"with a gap": {both, judgement{tokens: append(slices.Clone(known), whole[3]), code: "chain_broken"}},

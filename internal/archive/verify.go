@@ -41,7 +41,8 @@ func (a Archive) NewJudge(receipts Receipts, now time.Time) *Judge {
 	return &Judge{a, newSessions(receipts, now)}
 }
 
-// Records verifies each record that has evidence. An error comes last; without one all were read.
+// Records verifies each record that has evidence, or is of a post that was made and so must have some. An error comes
+// last; without one all were read.
 func (j *Judge) Records(ctx context.Context, records iter.Seq2[ledger.Record, error]) iter.Seq2[Judged, error] {
 	return func(yield func(Judged, error) bool) {
 		for r, err := range records {
@@ -49,7 +50,8 @@ func (j *Judge) Records(ctx context.Context, records iter.Seq2[ledger.Record, er
 				yield(Judged{}, err)
 				return
 			}
-			if len(r.Artifacts) > 0 && !yield(j.judge(ctx, r), nil) {
+			made := r.Flow == "post" && r.State != ledger.StateRefused
+			if (made || len(r.Artifacts) > 0) && !yield(j.judge(ctx, r), nil) {
 				return
 			}
 		}
@@ -69,7 +71,7 @@ func (j *Judge) judge(ctx context.Context, r ledger.Record) Judged {
 	t := j.archive.Of(r)
 	v, err := t.verify(ctx, r, j.seen)
 	out := Judged{Record: r, Outcome: Refused, Refusal: v.Refused(), Unproven: v.Unproven, By: t}
-	if err == nil && out.Refusal.Code == "" {
+	if err == nil && out.Refusal.Name == "" {
 		if again := j.seen.first(r); again != nil {
 			out.Refusal, out.Unproven = failed(recordCheck, again), nil
 			return out
@@ -80,9 +82,9 @@ func (j *Judge) judge(ctx context.Context, r ledger.Record) Judged {
 		out.Refusal = failed("trust", err)
 	case v.Whole:
 		out.Outcome = Verified
-	case out.Refusal.Code == "" && r.State == ledger.StateRefused:
+	case out.Refusal.Name == "" && r.State == ledger.StateRefused:
 		out.Outcome = Incomplete
-	case out.Refusal.Code == "":
+	case out.Refusal.Name == "":
 		out.Refusal = v.Checks[slices.IndexFunc(v.Checks, func(k ledger.Check) bool { return !k.OK })]
 	}
 	return out

@@ -1,0 +1,87 @@
+package archive_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/internal/archive"
+	"github.com/actionproof/mediator/ledger"
+)
+
+// A refused post's record is verified in part only if each signed artifact in it is valid.
+func TestRecordInPart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	w.Clock.Advance(time.Minute)
+	post := w.Post(t)
+	forged := func(name string) ledger.Artifact { return ledger.Artifact{Name: name, Token: "eyJ." + name} }
+	cut := func(names string, more ...ledger.Artifact) ledger.Record {
+		r := post
+		r.State, r.Artifacts = ledger.StateRefused, slices.Clone(more)
+		for _, a := range post.Artifacts {
+			if slices.Contains(strings.Fields(names), a.Name) {
+				r.Artifacts = append(r.Artifacts, a)
+			}
+		}
+		return r
+	}
+	for _, r := range []ledger.Record{
+		cut("challenge", forged("triggerReceipt")),
+		cut("challenge originProof triggerReceipt", forged("reputation")),
+	} {
+		wantOutcomes(t, export(t, archive.Archive{w.read()}, r), w.pins(), w.Clock.Now(), "refused artifacts_mismatch")
+	}
+	wantOutcomes(t, export(t, archive.Archive{w.read()}, cut("challenge originProof")), w.pins(), w.Clock.Now(),
+		"incomplete")
+}
+
+// A record whose keys cannot be read any more is refused, also if it says that the post was.
+func TestHistoryThatVanishes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	w.Clock.Advance(time.Minute)
+	old := w.Post(t)
+	old.State, old.Artifacts = ledger.StateRefused, old.Artifacts[:3:3]
+	w.rotateAll()
+	w.certify()
+	w.Clock.Advance(2 * time.Hour)
+	w.rotateAll()
+	w.certify()
+	w.Clock.Advance(3 * time.Second)
+	trust := w.read()
+	if code := w.verify(trust, w.Post(t)); code != "" {
+		t.Fatal(code)
+	}
+	paths, err := archive.HistoryFiles(w.files.Bundle)
+	must(t, err)
+	for _, path := range paths {
+		must(t, os.Remove(path))
+	}
+	for j := range (archive.Archive{trust}).NewJudge(nil, w.Clock.Now()).Records(t.Context(), list(old)) {
+		if j.Outcome != archive.Refused {
+			t.Errorf("the record is %s", j.Outcome)
+		}
+	}
+}
+
+// A record that lost its evidence is refused if it says that the post was made.
+func TestRecordWithoutEvidence(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	w.Clock.Advance(time.Minute)
+	made, denied, read := w.Post(t), w.Post(t), w.Post(t)
+	made.Artifacts, denied.Artifacts, read.Artifacts = nil, nil, nil
+	denied.State, read.Flow = ledger.StateRefused, "read"
+	var got []string
+	for j, err := range (archive.Archive{w.read()}).NewJudge(nil, w.Clock.Now()).Records(t.Context(),
+		list(made, denied, read)) {
+		must(t, err)
+		got = append(got, string(j.Outcome)+" "+j.Refusal.Code)
+	}
+	if !slices.Equal(got, []string{"refused artifact_missing"}) {
+		t.Errorf("%q", got)
+	}
+}
