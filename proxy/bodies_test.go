@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -27,13 +26,12 @@ func TestBodiesAreBounded(t *testing.T) {
 	raw := func(n int) string { return strings.Repeat("x", n) }
 	for _, tt := range []struct {
 		name                    string
-		bodies                  body.Limits
+		bodies                  int64
 		path, held, more, fits  string
 		smallerPath, smallerFit string
 	}{
-		{"in memory", body.Limits{Memory: 600_000}, "/posts", json(200_000), json(150_000), json(90_000), "/raw", raw(1000)},
-		{"in the spool", body.Limits{Spool: 10 << 20}, "/raw", raw(3 << 20), raw(3 << 20), raw(1500 << 10), "/posts",
-			json(100_000)},
+		{"JSON", 600_000, "/posts", json(200_000), json(150_000), json(90_000), "/raw", raw(1000)},
+		{"raw", 10 << 20, "/raw", raw(3 << 20), raw(3 << 20), raw(1500 << 10), "/posts", json(100_000)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			entered, held := make(chan struct{}), make(chan struct{})
@@ -71,9 +69,7 @@ func TestBodiesAreBounded(t *testing.T) {
 
 // TestRefusedBodiesMakeRoom: every kind of refusal frees what the body took.
 func TestRefusedBodiesMakeRoom(t *testing.T) {
-	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
-		o.Load.Bodies = body.Limits{Memory: 4 << 20, Spool: 6 << 20}
-	})
+	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.Load.Bodies = 6 << 20 })
 	for range 5 {
 		p.wantRefused("content_malformed", "POST", "/posts", strings.Repeat("[", 900_000))
 		p.wantRefused("overloaded", "POST", "/raw", strings.Repeat("x", 4<<20))
@@ -81,10 +77,9 @@ func TestRefusedBodiesMakeRoom(t *testing.T) {
 	}
 }
 
-// TestLargestJSON: JSON is never spooled.
 func TestLargestJSON(t *testing.T) {
 	p := newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
-		actions[0].MaxBody, o.SpoolDir = body.MaxJSON, "/absent"
+		actions[0].MaxBody = body.MaxJSON
 	})
 	p.want(http.StatusCreated, "POST", "/posts", `"`+strings.Repeat("x", body.MaxJSON-2)+`"`)
 	p.wantRefused("content_too_large", "POST", "/posts", `"`+strings.Repeat("x", body.MaxJSON-1)+`"`)
@@ -119,20 +114,8 @@ func TestBodiesThatTheHashWouldNotCover(t *testing.T) {
 	}
 }
 
-func TestNoPlaceToSpool(t *testing.T) {
-	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.SpoolDir += "/absent" })
-	p.wantRefused("ledger_unavailable", "POST", "/raw", strings.Repeat("x", 2<<20))
-	p.want(http.StatusCreated, "POST", "/raw", "small") // needs no spooling
-}
-
-func TestSpoolLeavesNoFile(t *testing.T) {
-	var dir string
-	p := newPostRig(t, func(w http.ResponseWriter, r *http.Request) {
-		if files, err := os.ReadDir(dir); err != nil || len(files) != 0 {
-			t.Errorf("while the body is forwarded the folder holds %v, %v", files, err)
-		}
-		created(w, r)
-	}, func(o *PipelineOptions, _ []Action) { dir = o.SpoolDir })
+func TestBinaryBody(t *testing.T) {
+	p := newPostRig(t, created, nil)
 	body := strings.Repeat("\x00binary", 400_000)
 	p.want(http.StatusCreated, "POST", "/raw", body, "Content-Type", "multipart/form-data; boundary=x")
 	p.wantLast(1, ledger.Record{ContentHash: evidence.HashBytes([]byte(body)), BytesOut: int64(len(body))})

@@ -18,7 +18,6 @@ import (
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/trigger"
@@ -32,7 +31,7 @@ func TestHostileSession(t *testing.T) {
 		attack func(l *loadRig, hostile string)
 	}{
 		{"calls in flight", Load{Calls: 40}, func(l *loadRig, hostile string) { l.hang(hostile, readA, "overloaded") }},
-		{"memory of bodies", Load{Bodies: body.Limits{Memory: 40}}, func(l *loadRig, hostile string) {
+		{"memory of bodies", Load{Bodies: 40}, func(l *loadRig, hostile string) {
 			l.hang(hostile, postA, "overloaded")
 		}},
 		{"the rate of a host", Load{Host: Rate{PerSecond: 10}}, func(l *loadRig, hostile string) {

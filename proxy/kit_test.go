@@ -349,7 +349,7 @@ func newRoles(t testing.TB, sessions *session.Set, record *memoryRecord) (*fakeR
 		}, Attest: signer.NewAttester(runtime, session, signer.Access{}), Prove: prove,
 		RuntimeID: "worker-1", EnvironmentHash: evidence.HashBytes(nil),
 	}, RecordOptions: RecordOptions{Record: record, Metrics: metrics, Log: zap.NewNop()},
-		NetworkOptions: NetworkOptions{CAPEM: []byte("CA")}, BoundsOptions: BoundsOptions{SpoolDir: t.TempDir()}}
+		NetworkOptions: NetworkOptions{CAPEM: []byte("CA")}}
 }
 
 func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOptions, []Action)) *postRig {

@@ -28,7 +28,7 @@ const secretText = "the launch code is 0000"
 func newModelRig(t testing.TB, answer http.HandlerFunc, hosted ...string) *postRig {
 	t.Helper()
 	return newPostRig(t, answer, func(o *PipelineOptions, actions []Action) {
-		o.Load.Bodies.Memory = 16 << 20
+		o.Load.Bodies = 16 << 20
 		var egress []Egress
 		for d, path := range modelPaths {
 			egress = append(egress, Egress{Name: string(d), Match: actions[0].at(path, "POST"),

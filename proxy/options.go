@@ -83,7 +83,6 @@ type NetworkOptions struct {
 type BoundsOptions struct {
 	Timeouts Timeouts
 	Load     load.Limits
-	SpoolDir string // for bodies too large for memory
 }
 
 // Timeouts bound the waits of one post.

@@ -42,13 +42,10 @@ func NewPipeline(o PipelineOptions) (*Pipeline, error) {
 	p := &Pipeline{o: o, flooded: flood.Logger(o.Log)}
 	if before == nil {
 		p.load, p.lasting = load.New(o.Load, nil, p.flooded, o.Now), new(lasting)
+		p.bodies = body.NewStore(o.Load.Bodies)
 	} else {
 		p.load, p.lasting = load.New(o.Load, before.load, p.flooded, o.Now), before.lasting
-	}
-	if before != nil && o.Load.Bodies == before.o.Load.Bodies && o.SpoolDir == before.o.SpoolDir {
 		p.bodies = before.bodies
-	} else {
-		p.bodies = body.NewStore(o.Load.Bodies, o.SpoolDir)
 	}
 	return p, nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/ledger/postgres"
 	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/graphql"
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/match"
@@ -160,6 +161,9 @@ func (c *Sidecar) addAction(key string, a Action, f *findings) {
 		if out.Headers[i] = http.CanonicalHeaderKey(name); !httpguts.ValidHeaderFieldName(name) {
 			f.Add(fmt.Sprintf("%s.headers[%d]", key, i), "%q is not the name of a header", name)
 		}
+	}
+	if a.MaxBody > body.Max {
+		f.Add(key+".maxBody", "a body has at most %d bytes", body.Max)
 	}
 	if a.Match.messages() != "" && a.Content != proxy.ContentJSON {
 		f.Add(key+".content", "%s are JSON", a.Match.messages())

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/proxy"
-	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/intercept"
 	limits "github.com/actionproof/mediator/proxy/load"
 	"github.com/actionproof/mediator/proxy/upstream"
@@ -26,7 +25,7 @@ type Sidecar struct {
 	Guard *Guard `yaml:"guard"`
 	// Admin is the operators' endpoint, out of the agent's reach.
 	Admin Endpoint `yaml:"admin" need:"yes"`
-	// State is the folder of the ledger and spooled bodies. It must exist and belong to the mediator's user alone.
+	// State is the folder of the ledger. It must exist and belong to the mediator's user alone.
 	State string `yaml:"state" is:"path" need:"yes"`
 	// Ledger stores used keys and records. Default: a file in the state folder.
 	Ledger Ledger `yaml:"ledger"`
@@ -239,7 +238,7 @@ type Action struct {
 	Action string `yaml:"action" need:"yes"`
 	// Content is json (canonicalised by RFC 8785) or raw (the bytes: forms, multipart, uploads).
 	Content string `yaml:"content" one:"json raw"`
-	// MaxBody is the largest body, in bytes. Default 1048576.
+	// MaxBody is the largest body, in bytes. Default 1048576. At most 33554432, or 8388608 for JSON.
 	MaxBody int64 `yaml:"maxBody"`
 	// Query allows a query. It becomes part of the resource: evidence and records keep any secret in it.
 	Query bool `yaml:"query"`
@@ -284,7 +283,7 @@ type Egress struct {
 	// {name}.
 	Generate *Generate `yaml:"generate"`
 	// WebSocket allows WebSockets too; the rule must name GET. Their messages are not inspected: an agent can post
-	// through them. A WebSocket ends with its session or after timeouts.websocketIdle.
+	// through them. A WebSocket ends with its session or after five minutes without traffic.
 	WebSocket bool `yaml:"websocket"`
 }
 
@@ -309,8 +308,6 @@ type Timeouts struct {
 	Forward Duration `yaml:"forward" reload:"yes"`
 	// ResponseHeader bounds the wait for an upstream's response headers. Default 10m, for slow inference.
 	ResponseHeader Duration `yaml:"responseHeader" reload:"yes"`
-	// WebSocketIdle closes a WebSocket without traffic from either side. Default 5m.
-	WebSocketIdle Duration `yaml:"websocketIdle" reload:"yes"`
 	// Shutdown bounds the wait for calls in flight when the process ends. Default 20s.
 	Shutdown Duration `yaml:"shutdown"`
 }
@@ -328,22 +325,12 @@ type Limits struct {
 	// Breaker suspends calls to a host and port that fails (upstream_suspended): without an answer (name, connection,
 	// TLS, timeout) or with status 502, 503 or 504. Calls that the agent or the mediator ends do not count.
 	Breaker Breaker `yaml:"breaker" reload:"yes"`
-	// Bodies bounds the bodies of all posts in progress together (overloaded).
-	Bodies Bodies `yaml:"bodies" reload:"yes"`
 	// Connections bounds the open connections of agents; at the bound, a new one replaces one that waits for its
 	// client. Agents with their own listener share as many again, a sixteenth each. Each connection needs a file
 	// descriptor. It also bounds the requests over HTTP/2 in progress. Default 4096.
 	Connections int `yaml:"connections"`
 	// Tunnels bounds the tunnels among these connections (overloaded). Default 2048.
 	Tunnels int `yaml:"tunnels"`
-}
-
-// Bodies bounds the memory and the disk space of bodies, in bytes.
-type Bodies struct {
-	// Memory is for JSON and other bodies of at most 1 MiB. Default 67108864.
-	Memory int64 `yaml:"memory"`
-	// Spool is for larger bodies, in unlinked files. Default 1073741824.
-	Spool int64 `yaml:"spool"`
 }
 
 // Rate is a rate of calls.
@@ -369,7 +356,6 @@ func (c Limits) Load() limits.Limits {
 	return limits.Limits{
 		Calls: c.Calls, Session: limits.Rate(c.Session), Host: limits.Rate(c.Host),
 		Breaker: upstream.Breaker{Failures: c.Breaker.Failures, Pause: time.Duration(c.Breaker.Pause)},
-		Bodies:  body.Limits(c.Bodies),
 	}
 }
 

@@ -155,7 +155,7 @@ var table = collect(map[string][]row{
 		{"answer_withheld", 502, agents, "The answer could reveal the mediator's credential",
 			"Do not repeat the call, which was made; ask the API's owner not to return secrets."},
 		{"websocket_closed", 504, agents, "The mediator closed the WebSocket",
-			"Send a message at least every timeouts.websocketIdle."},
+			"Send a message at least every five minutes."},
 		{"client_gone", statusClientGone, operators, "The client went away",
 			"Do nothing; the record tells whether the call was sent."},
 	},

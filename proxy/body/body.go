@@ -5,12 +5,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"io"
 	"net/http"
-	"os"
 	"runtime"
 	"sync"
 
@@ -21,41 +18,35 @@ import (
 )
 
 const (
-	// MaxJSON bounds a JSON body, which is held in memory, in bytes.
+	// MaxJSON bounds a JSON body, in bytes.
 	MaxJSON = 8 << 20
-	// spoolAt is the size from which a raw body goes to an unlinked file.
-	spoolAt = 1 << 20
-	// spoolAnnounced bounds the memory reserved for an announced body.
-	spoolAnnounced = 64 << 10
+	// Max bounds any body: half of defaultMemory, the most that one session gets.
+	Max = defaultMemory / 2
+	// defaultMemory bounds the bodies of all posts on their way together.
+	defaultMemory = 64 << 20
+	// maxAnnounced bounds the memory reserved for an announced body.
+	maxAnnounced = 64 << 10
 	// small texts, up to this many bytes, are read without a turn.
 	small = 64 << 10
 	// maxAnswers bounds the answers held for reading, in bytes. Others go on unread.
 	maxAnswers = 64 << 20
 )
 
-// Limits bounds the bodies of all posts on their way together, in bytes. One session gets at most as much as it leaves
-// free ([share.Pool]). A body counts as it arrives, not as announced; the call that would exceed a limit is refused
-// (overloaded). Streamed bodies, as under egress rules, do not count.
-type Limits struct {
-	Memory int64 // in memory: JSON, and others up to 1 MiB; 64 MiB if 0
-	Spool  int64 // in unlinked files; 1 GiB if 0
-}
-
-// Store holds bodies while their calls are verified and sent. It is safe for concurrent use.
+// Store holds bodies in memory while their calls are verified and sent. A body counts as it arrives, not as announced;
+// the call that would exceed a limit is refused (overloaded). It is safe for concurrent use.
 type Store struct {
-	dir           string
-	memory, spool *budget
-	answers       *budget // of MCP servers and models, being read
+	bodies  budget // of posts; streamed bodies, as under egress rules, do not count
+	answers budget // of MCP servers and models, being read
 	// reading admits one reading of JSON per processor: each takes many times its text's memory.
 	reading *share.Turns
 }
 
-// NewStore makes a store with its unlinked files in dir.
-func NewStore(l Limits, dir string) *Store {
+// NewStore makes a store for at most so many bytes of bodies; 64 MiB if 0. One session gets at most as much as it
+// leaves free ([share.Pool]).
+func NewStore(bodies int64) *Store {
 	return &Store{
-		dir: dir, memory: newBudget("memory", cmp.Or(l.Memory, 64<<20)),
-		spool: newBudget("the spool", cmp.Or(l.Spool, 1<<30)), answers: newBudget("answers", maxAnswers),
-		reading: share.NewTurns(runtime.GOMAXPROCS(0)),
+		bodies:  budget{kind: "memory", limit: cmp.Or(bodies, defaultMemory)},
+		answers: budget{kind: "answers", limit: maxAnswers}, reading: share.NewTurns(runtime.GOMAXPROCS(0)),
 	}
 }
 
@@ -64,8 +55,6 @@ type budget struct {
 	limit int64
 	share.Pool
 }
-
-func newBudget(kind string, limit int64) *budget { return &budget{kind: kind, limit: limit} }
 
 // Share is one body's part of a budget.
 type Share struct {
@@ -108,70 +97,14 @@ type Body struct {
 	// Hash is the lowercase hex SHA-256 of the bytes; empty for JSON, see [Store.HashJSON].
 	Hash string
 	Size int64
-	// Text holds the bytes if they are in memory, as JSON always is.
 	Text []byte
 
-	file *os.File // unlinked; nil if the body fits in memory
-
-	memory, spool Share
-	closed        sync.Once
-}
-
-// read reads body to its end: into memory, or from inMemory bytes on into an unlinked file and hashed. announced is its
-// length, or less if unknown.
-func (c *Body) read(body io.Reader, announced, inMemory int64, dir string) error {
-	var mem bytes.Buffer
-	mem.Grow(int(min(max(announced, 0), spoolAnnounced)) + bytes.MinRead)
-	if _, err := mem.ReadFrom(io.LimitReader(metered{body, &c.memory}, inMemory)); err != nil {
-		return err
-	}
-	if c.Size = int64(mem.Len()); c.Size < inMemory {
-		c.Text = mem.Bytes()
-		return nil
-	}
-	var err error
-	if c.file, err = unlinkedFile(dir); err != nil {
-		return err
-	}
-	sum := sha256.New()
-	more, err := io.Copy(io.MultiWriter(spoolFile{c.file}, sum), metered{io.MultiReader(&mem, body), &c.spool})
-	if err != nil {
-		return err
-	}
-	c.Size = more
-	c.Hash = hex.EncodeToString(sum.Sum(nil))
-	c.memory.Free()
-	return nil
-}
-
-// unlinkedFile makes a file that only its descriptor reaches, and that ends with the process.
-func unlinkedFile(dir string) (*os.File, error) {
-	f, err := os.CreateTemp(dir, "body-*")
-	if err != nil {
-		return nil, refusal.New("ledger_unavailable",
-			"the body could not be stored for verification; the mediator's disk may be full")
-	}
-	if err := os.Remove(f.Name()); err != nil {
-		_ = f.Close()
-		return nil, refusal.New("ledger_unavailable", "the body could not be stored privately for verification")
-	}
-	return f, nil
-}
-
-// spoolFile distinguishes faults of the disk from faults of the body.
-type spoolFile struct{ f *os.File }
-
-func (s spoolFile) Write(p []byte) (int, error) {
-	n, err := s.f.Write(p)
-	if err != nil {
-		return n, refusal.New("ledger_unavailable",
-			"the body could not be stored for verification; the mediator's disk may be full")
-	}
-	return n, nil
+	memory Share
+	closed sync.Once
 }
 
 // Answers returns a share for the answers to a session.
-func (b *Store) Answers(session string) *Share { return &Share{of: b.answers, session: session} }
+func (b *Store) Answers(session string) *Share { return &Share{of: &b.answers, session: session} }
 
 // HashJSON hashes JSON text in canonical form, in its turn.
 func (b *Store) HashJSON(ctx context.Context, session string, text []byte) (string, error) {
@@ -196,22 +129,13 @@ func (b *Store) Turn(ctx context.Context, session string, size int) (done func()
 }
 
 // Reader returns the body from its start.
-func (c *Body) Reader() io.Reader {
-	if c.file == nil {
-		return bytes.NewReader(c.Text)
-	}
-	return io.NewSectionReader(c.file, 0, c.Size)
-}
+func (c *Body) Reader() io.Reader { return bytes.NewReader(c.Text) }
 
-// Close frees the body's memory and file. Any goroutine may call it, more than once.
+// Close frees the body's memory. Any goroutine may call it, more than once.
 func (c *Body) Close() {
 	c.closed.Do(func() {
 		c.Text = nil
-		if c.file != nil {
-			_ = c.file.Close()
-		}
 		c.memory.Free()
-		c.spool.Free()
 	})
 }
 
@@ -220,22 +144,23 @@ func (b *Store) Read(w http.ResponseWriter, r *http.Request, session string, lim
 	if len(r.Trailer) > 0 {
 		return nil, refusal.New("request_malformed", "the request announces trailers, which the content hash would not cover")
 	}
-	inMemory := int64(spoolAt)
 	if isJSON {
 		if err := wire.CheckJSON(r.Header); err != nil {
 			return nil, err
 		}
-		limit, inMemory = min(limit, MaxJSON), MaxJSON+1 // never in a file
+		limit = min(limit, MaxJSON)
 	}
 	if r.ContentLength > limit {
 		return nil, TooLarge(limit)
 	}
-	c := &Body{memory: Share{of: b.memory, session: session}, spool: Share{of: b.spool, session: session}}
-	if err := c.read(http.MaxBytesReader(w, r.Body, limit), r.ContentLength, inMemory, b.dir); err != nil {
+	c := &Body{memory: Share{of: &b.bodies, session: session}}
+	var text bytes.Buffer
+	text.Grow(int(min(max(r.ContentLength, 0), maxAnnounced)) + bytes.MinRead)
+	if _, err := text.ReadFrom(metered{http.MaxBytesReader(w, r.Body, limit), &c.memory}); err != nil {
 		c.Close()
 		return nil, readError(err, limit)
 	}
-	if !isJSON && c.file == nil {
+	if c.Text, c.Size = text.Bytes(), int64(text.Len()); !isJSON {
 		c.Hash = evidence.HashBytes(c.Text)
 	}
 	if len(r.Trailer) > 0 { // unannounced trailers appear after the body

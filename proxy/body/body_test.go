@@ -3,27 +3,14 @@ package body
 import (
 	"context"
 	"fmt"
-	"os"
 	"runtime"
 	"testing"
 
 	"github.com/actionproof/mediator/test/check"
 )
 
-// TestFullSpool: a full disk is not a broken body.
-func TestFullSpool(t *testing.T) {
-	if _, err := os.Stat("/dev/full"); err != nil {
-		t.Fatal(err)
-	}
-	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	check.Must(t, err)
-	defer full.Close()
-	_, err = spoolFile{full}.Write([]byte("x"))
-	check.WantCode(t, err, "ledger_unavailable")
-}
-
 func TestTurns(t *testing.T) {
-	b := NewStore(Limits{}, t.TempDir())
+	b := NewStore(0)
 	var taken []func()
 	for i := range runtime.GOMAXPROCS(0) {
 		done, err := b.Turn(t.Context(), fmt.Sprint(i), small+1)

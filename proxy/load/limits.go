@@ -7,7 +7,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -18,7 +17,7 @@ type Limits struct {
 	Session Rate             // of one session's calls and CONNECTs (rate_limited); 1000 per second if 0
 	Host    Rate             // of the calls to one host and port (rate_limited); 2000 per second if 0
 	Breaker upstream.Breaker // of each host and port (upstream_suspended)
-	Bodies  body.Limits      // of posts in the pipeline (overloaded)
+	Bodies  int64            // of posts in the pipeline, in bytes (overloaded); 64 MiB if 0
 	// WebSockets bounds those open; more are refused (overloaded); 256 if 0.
 	WebSockets int
 	// Unknown bounds the records a minute for callers without a known session; 10 if 0. More are only counted.
@@ -38,7 +37,7 @@ const MinRate, MaxRate = 0.001, 1e6
 
 func (l Limits) Check() error {
 	if min(l.Calls, l.WebSockets, l.Session.Burst, l.Host.Burst, l.Breaker.Failures, l.Unknown, l.Refused) < 0 ||
-		l.Breaker.Pause < 0 || l.Bodies.Memory < 0 || l.Bodies.Spool < 0 {
+		l.Breaker.Pause < 0 || l.Bodies < 0 {
 		return errors.New("a limit is negative")
 	}
 	for _, r := range []Rate{l.Session, l.Host} {
@@ -59,7 +58,7 @@ func (l Limits) Connections() int {
 func (l Limits) Files() uint64 {
 	const own = 200 // ledger, sockets between processes, files being read
 	l.setDefaults()
-	return uint64(l.Connections()+l.Calls) + own //nolint:gosec // a call has perhaps a body in a file
+	return uint64(l.Connections()) + own //nolint:gosec // not negative
 }
 
 func (l *Limits) setDefaults() {

@@ -134,9 +134,8 @@ func (p *sidecar) build(ctx context.Context, s *snapshot) (err error) {
 		BoundsOptions: proxy.BoundsOptions{
 			Timeouts: proxy.Timeouts{
 				Step: time.Duration(timeouts.Step), Forward: time.Duration(timeouts.Forward),
-				WebSocketIdle: time.Duration(timeouts.WebSocketIdle),
 			},
-			Load: c.Limits.Load(), SpoolDir: c.State,
+			Load: c.Limits.Load(),
 		},
 	}
 	if p.reputations != nil {
