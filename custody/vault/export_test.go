@@ -5,6 +5,16 @@ import (
 	"net"
 )
 
+// Key prepares and opens a key, as tests need it.
+func (s *Server) Key(ctx context.Context, name string, auth Auth, others ...string) (*Key, error) {
+	k := s.Prepare(name, auth, others...)
+	if err := k.Open(ctx); err != nil {
+		k.session.close()
+		return nil, err
+	}
+	return k, nil
+}
+
 func (k *Key) Read(ctx context.Context) error { return k.read(ctx) }
 
 func (s *Secrets) Login(ctx context.Context) error {

@@ -49,16 +49,6 @@ type flags struct {
 
 func (f flags) exportable() bool { return f.Exportable || f.PlaintextBackup }
 
-// Key prepares and opens a key.
-func (s *Server) Key(ctx context.Context, name string, auth Auth, others ...string) (*Key, error) {
-	k := s.Prepare(name, auth, others...)
-	if err := k.Open(ctx); err != nil {
-		k.session.close()
-		return nil, err
-	}
-	return k, nil
-}
-
 // Prepare makes a key without a request to Vault. Until [Key.Open] succeeds it has no versions and counts as
 // exportable. [Key.Observe] checks that auth cannot use others, the keys of other roles.
 func (s *Server) Prepare(name string, auth Auth, others ...string) *Key {

@@ -107,17 +107,14 @@ func UpdateBundle(path string, change func(*evidence.Bundle) error) error {
 // PutDeployment puts a deployment certificate into the trust bundle, and its manifest into the history: the manifest is
 // needed to verify old records.
 func PutDeployment(bundle, certificate string, m *policy.Manifest) error {
-	return UpdateBundle(bundle, func(b *evidence.Bundle) error { return putDeployment(b, bundle, certificate, m) })
-}
-
-// putDeployment is [PutDeployment] for b, the bundle's content. The caller holds the lock.
-func putDeployment(b *evidence.Bundle, bundle, certificate string, m *policy.Manifest) error {
-	b.DeploymentCertificate = certificate
-	text, err := m.Canonical()
-	if err != nil {
-		return err
-	}
-	return appendHistory(bundle, b, evidence.History{Manifests: []string{text}}, nil)
+	return UpdateBundle(bundle, func(b *evidence.Bundle) error {
+		b.DeploymentCertificate = certificate
+		text, err := m.Canonical()
+		if err != nil {
+			return err
+		}
+		return appendHistory(bundle, b, evidence.History{Manifests: []string{text}}, nil)
+	})
 }
 
 // fit moves the oldest versions of each key to the history if a bundle has more certificates than verifiers read, such

@@ -17,7 +17,6 @@ import (
 
 const (
 	registryPause  = 250 * time.Millisecond // after an error
-	fileWait       = time.Second            // between two readings of a file
 	followTimeout  = 3 * time.Second        // of a request that does not wait
 	certifyTimeout = 30 * time.Second       // of the signatures for one process, while the others wait
 )
@@ -58,12 +57,6 @@ func (r *Registry) CertifyContinuously(ctx context.Context, endpoints []string, 
 
 // awaitChange waits some seconds for a process's keys to leave the state known, and returns the new state.
 func awaitChange(ctx context.Context, at, known string) (string, error) {
-	if _, ok := PublishedFile(at); ok {
-		if known != "" {
-			pause(ctx, fileWait)
-		}
-		return "file", nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, daemon.RolesWait+followTimeout)
 	defer cancel()
 	var now daemon.RolesState

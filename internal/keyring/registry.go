@@ -313,12 +313,12 @@ func (e *bundleEdit) needsRenewal(roles []daemon.RoleDocument) bool {
 
 // Certification is the result of [Registry.Certify].
 type Certification struct {
-	Certified int     // new certificates
-	Kept      int     // certificates that stay in the bundle
-	Dropped   int     // certificates that left the bundle for the history
-	Left      int     // certificates that are not signed, because a signature failed
-	Waiting   int     // versions that wait for earlier versions of their keys to leave the bundle
-	Full      float64 // see [evidence.Bundle.Full]
+	Certified int     `json:"certified"` // new certificates
+	Kept      int     `json:"stay"`      // certificates that stay in the bundle
+	Dropped   int     `json:"leftOut"`   // certificates that left the bundle for the history
+	Left      int     `json:"notSigned"` // certificates that are not signed, because a signature failed
+	Waiting   int     `json:"waiting"`   // versions that wait for earlier versions of their keys to leave the bundle
+	Full      float64 `json:"full"`      // see [evidence.Bundle.Full]
 }
 
 // Certify gives each published key version that needs one a custody certificate: the one in the bundle if it has the

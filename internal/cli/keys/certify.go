@@ -11,7 +11,9 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -43,17 +45,6 @@ func (r *registryFlags) registry(ctx context.Context, stderr io.Writer) (*keyrin
 		signer.Options{Issuer: r.issuer, Audience: r.audience, Lifetime: r.lifetime, Now: time.Now}, r.bundle), nil
 }
 
-// certifiedKeys is the result of keys certify.
-type certifiedKeys struct {
-	Bundle    string  `json:"bundle"`
-	Certified int     `json:"certified"`
-	Stay      int     `json:"stay"`
-	LeftOut   int     `json:"leftOut"`
-	NotSigned int     `json:"notSigned"` // because of a failure
-	Waiting   int     `json:"waiting"`   // versions of keys with too many certified ones
-	Full      float64 `json:"full"`      // how full the bundle is, from 0 to 1
-}
-
 func keysCertify() *cobra.Command {
 	var from []string
 	var r registryFlags
@@ -63,7 +54,7 @@ func keysCertify() *cobra.Command {
 		Short: "Certify the keys of running processes into the trust bundle", Args: cli.NoArgs,
 		Example: `  mediator keys certify --registry-key registry.key.jwk --audience posting-api \
       --from unix:/run/mediator/trigger.sock --not-accessible-to-agent --not-accessible-to-users
-  mediator keys certify --registry-key registry.key.jwk --audience posting-api --from file:keys.json --watch`,
+  mediator keys certify --registry-key registry.key.jwk --audience posting-api --from file:keys.json`,
 		Long: `Signs a custody certificate for each key version of the processes, or of the output of keys publish
 (file:PATH). The process says where a key is kept. You declare who can reach it: without --not-accessible-to-agent
 and --not-accessible-to-users the certificate says that they can, and strict policy refuses such a key. A declaration
@@ -95,10 +86,9 @@ role, issuer or key of a process (roles_changed).`,
 			made, err := registry.Certify(c.Context(), p, say)
 			if err == nil || made.Certified > 0 {
 				warn(c, r.bundle, made)
-				done := certifiedKeys{r.bundle, made.Certified, made.Kept, made.Dropped, made.Left, made.Waiting, made.Full}
 				err = errors.Join(
-					cli.Print(c, asJSON, done, fmt.Sprintf("certified %d keys into %s; %d certificates stay, %d are left out",
-						done.Certified, done.Bundle, done.Stay, done.LeftOut)), err)
+					cli.Print(c, asJSON, made, fmt.Sprintf("certified %d keys into %s; %d certificates stay, %d are left out",
+						made.Certified, r.bundle, made.Kept, made.Dropped)), err)
 			}
 			if err != nil && !(watch && made.Certified > 0) { // a watch signs the others next
 				return err
@@ -106,7 +96,7 @@ role, issuer or key of a process (roles_changed).`,
 			if err := sayUnread(c, p.Roles); !watch {
 				return err
 			}
-			log, err := logger(c, "registry")
+			log, err := daemon.NewLogger(config.Log{}, "registry", c.ErrOrStderr())
 			if err != nil {
 				return err
 			}

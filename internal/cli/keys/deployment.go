@@ -88,18 +88,14 @@ verifiers without a YAML reader.`,
 
 func deploymentCertify() *cobra.Command {
 	var keyFile, issuer, audience, bundleFile string
-	var watch, asJSON bool
+	var asJSON bool
 	var lifetime time.Duration
 	c := &cobra.Command{
 		Use:   "certify FILE --auditor-key FILE --bundle FILE",
 		Short: "Sign a manifest that audits clean into the trust bundle", Args: cli.ExactArgs(1, oneManifest),
-		Example: `  mediator deployment certify manifest.yaml --auditor-key auditor.key.jwk --audience posting-api
-  mediator deployment certify manifest.yaml --auditor-key auditor.key.jwk --audience posting-api --watch`,
-		Long: `Signs the manifest with the auditor's key, and puts the certificate into the trust bundle.
-
---watch goes on, and signs the same manifest again whenever half of the certificate's lifetime is over. It does not
-read the file again. It renews nothing while the bundle has the certificate of another manifest (deployment_mismatch)
-or a revoked one (revoked).`,
+		Example: `  mediator deployment certify manifest.yaml --auditor-key auditor.key.jwk --audience posting-api`,
+		Long: `Signs the manifest with the auditor's key, and puts the certificate into the trust bundle. Sign again before
+the certificate ends.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			m, err := config.ReadManifest(args[0])
 			if err != nil {
@@ -119,22 +115,11 @@ or a revoked one (revoked).`,
 				return err
 			}
 			done := certifiedDeployment{DeploymentID: m.DeploymentID, Manifest: m.Hash(), Until: until}
-			err = cli.Print(c, asJSON, done,
-				fmt.Sprintf("certified manifest %s into %s; it holds until %s", done.Manifest, bundleFile,
-					until.Format(time.RFC3339)))
-			if err != nil || !watch {
-				return err
-			}
-			log, err := logger(c, "auditor")
-			if err != nil {
-				return err
-			}
-			keyring.RenewContinuously(c.Context(), auditor, m, o, bundleFile, log)
-			return nil
+			return cli.Print(c, asJSON, done, fmt.Sprintf("certified manifest %s into %s; it holds until %s", done.Manifest,
+				bundleFile, until.Format(time.RFC3339)))
 		},
 	}
 	cli.JSONFlag(c, &asJSON)
-	c.Flags().BoolVar(&watch, "watch", false, "go on, and renew the certificate before it ends")
 	f := c.Flags()
 	f.StringVar(&keyFile, "auditor-key", "",
 		"the auditor's private JWK, or a .yaml file that names its key in Vault or in a token (required)")

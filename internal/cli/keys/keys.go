@@ -8,11 +8,9 @@ import (
 
 	jose "github.com/go-jose/go-jose/v4"
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli"
-	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/process/daemon"
@@ -45,11 +43,6 @@ func processes(c *cobra.Command, from []string) error {
 		return cli.Usagef("%s asks running processes, and reads no file", c.CommandPath())
 	}
 	return nil
-}
-
-// logger logs the work of a command that goes on.
-func logger(c *cobra.Command, name string) (*zap.Logger, error) {
-	return daemon.NewLogger(config.Log{}, name, c.ErrOrStderr())
 }
 
 // note prints sentences about the files that a command reads.

@@ -352,11 +352,16 @@ func TestRevoke(t *testing.T) {
 	d.WantKeys(t, "grant-key:v1")
 }
 
+const exampleManifest = kit.Top + "/configs/manifest.yaml"
+
 // TestRevocationReachesARunningProcess: a process refuses a revoked key once the bundle file says so, and does not
 // accept a bundle that takes it back.
 func TestRevocationReachesARunningProcess(t *testing.T) {
 	t.Parallel()
-	d, _, _ := certifiedBundle(t)
+	d := kit.NewTeam(t)
+	kit.Run(t, "keys", "root", "--name", "auditor", "--out", d.Dir)
+	kit.Run(t, "deployment", "certify", exampleManifest, "--auditor-key", d.At("auditor.key.jwk"), "--audience",
+		"posting-api", "--bundle", d.Bundle)
 	key := kit.Rotating(kit.MemoryKey(t, "action-grant-key"))
 	at := kit.Publish(t, "control", kit.Role(evidence.PurposeActionGrant, "mediator-authorization", key))
 	registry := []string{"--registry-key", d.At("registry.key.jwk"), "--audience", "posting-api", "--bundle", d.Bundle}
