@@ -55,6 +55,9 @@ func TestHumanSomeClientsSee(t *testing.T) {
 		"code in another case (Go's mcp-go)": func(p play) {
 			call(p, 200, typed(plain), strings.Replace(refuses("7", "1"), `"message"`, `"Code":-32042,"message"`, 1))
 		},
+		"event without its end, more behind (Go)": func(p play) {
+			call(p, 200, typed(stream), "data: "+refuses("7", "-32042")+"\ndata: {}\n")
+		},
 		"400, another id (Go, Python 2)": func(p play) { call(p, 400, typed(plain), refuses("999", "-32042")) },
 		"400, another type (Go)":         func(p play) { call(p, 400, typed("text/plain"), refuses("999", "-32042")) },
 		"400, no type (Go)":              func(p play) { call(p, 400, http.Header{}, refuses("7", "-32042")) },
