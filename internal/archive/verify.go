@@ -16,7 +16,7 @@ type Outcome string
 
 const (
 	Verified   Outcome = "verified"   // the chain is complete and valid
-	Incomplete Outcome = "incomplete" // the record says that the post was refused, and the artifacts that it has are valid
+	Incomplete Outcome = "incomplete" // the record says that the post was refused, and its signed artifacts are valid
 	// an artifact is not valid, or is missing though the record says that the post was made
 	Refused Outcome = "refused"
 )

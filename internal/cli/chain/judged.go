@@ -148,7 +148,7 @@ func (j *judging) summary() judgedFile {
 // printSummary prints the results, the roots, and what is not proven.
 func (j *judging) printSummary(out io.Writer, s judgedFile) error {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%d verified, %d verified in part (their records say that the post was refused), "+
+	fmt.Fprintf(&text, "%d verified, %d incomplete (their records say that the post was refused), "+
 		"%d REFUSED by this check\n", s.Verified, s.Incomplete, s.Refused)
 	if s.MissingCount > 0 {
 		fmt.Fprintf(cli.Lines(&text), "%d posts have a receipt here and no record: %s\n", s.MissingCount,
