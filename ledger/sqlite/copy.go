@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/internal/tables"
@@ -61,7 +62,16 @@ func (s Schema) check(ctx context.Context, db *sql.DB) error {
 		return fmt.Errorf("it has schema version %d and this program reads %d: use the program that made it", version,
 			s.Version)
 	}
-	return nil
+	// A view or a computed column can make any amount of text out of a few bytes.
+	rows, err := db.QueryContext(ctx, `SELECT sql FROM sqlite_schema WHERE type IN ('table', 'view')
+		AND name NOT LIKE 'sqlite_stat%'`)
+	return tables.Each(rows, err, func() error {
+		var text string
+		if err := rows.Scan(&text); err != nil || strings.Contains(s.Statements, text) {
+			return err
+		}
+		return fmt.Errorf("it has a table that no ledger has: %.80q", text)
+	})
 }
 
 func (c *Copy) Close() error { return c.db.Close() }

@@ -90,7 +90,7 @@ func TestCopy(t *testing.T) {
 		},
 		"an empty file": func(t *testing.T, path string) {
 			write(t, path, nil)
-		}, "another schema version": another, "a database of another program": foreign,
+		}, "another schema version": another, "a database of another program": foreign, "a view for a table": viewed,
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "copy.db")

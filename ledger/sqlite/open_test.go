@@ -66,6 +66,11 @@ func another(t *testing.T, path string) { statements(t, path, "PRAGMA user_versi
 
 func foreign(t *testing.T, path string) { statements(t, path, "CREATE TABLE theirs (n INTEGER)") }
 
+func viewed(t *testing.T, path string) {
+	statements(t, path, sqlite.TheSchema.Statements+`; PRAGMA user_version = 2; DROP TABLE posts;
+		CREATE VIEW posts AS SELECT hex(zeroblob(400000000)) AS record`)
+}
+
 // statements makes a database with any program.
 func statements(t *testing.T, path, query string) {
 	t.Helper()
