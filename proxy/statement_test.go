@@ -164,10 +164,9 @@ func TestOwnID(t *testing.T) {
 		`"agent":"`+thisAgent+`"`) {
 		t.Errorf("%s", answer)
 	}
-	r.send("GET", signalsURL+"?agent="+otherAgent, "")
-	if len(r.node.asked) != 1 || r.node.asked[0].path != "/v1/signals?agent="+strings.ReplaceAll(otherAgent, ":", "%3A") ||
-		r.node.asked[0].caller != nil {
+	r.send("GET", signalsURL+"/sig_1", "")
+	if len(r.node.asked) != 1 || r.node.asked[0].path != "/v1/signals/sig_1" || r.node.asked[0].caller != nil {
 		t.Errorf("the node was asked %+v", r.node.asked)
 	}
-	r.wantRefused("not_found", "GET", signalsURL+"?agent=nobody", "")
+	r.wantRefused("not_found", "GET", signalsURL+"?agent="+otherAgent, "")
 }

@@ -31,35 +31,18 @@ type Disputes struct {
 	Now func(ctx context.Context) (time.Time, error)
 	// Registered returns since when an agent is registered.
 	Registered func(ctx context.Context, agent accrual.Agent) (since time.Time, ok bool, err error)
-	// OpenSignals bounds an agent's open signals, and OpenDisputes its unresolved own disputes. Zero means the default.
-	// All agents of one owner may have [OfOneOwner] times as many together.
-	OpenSignals, OpenDisputes int64
-	// TrialTime bounds the judgement of one dispute. Zero means the default.
+	// TrialTime bounds the judgement of one dispute. Zero means ten minutes.
 	TrialTime time.Duration
 }
-
-// Defaults of [Disputes].
-const (
-	DefaultOpenSignals  = dispute.MaxRunning
-	DefaultOpenDisputes = 20
-	DefaultTrialTime    = 10 * time.Minute
-)
-
-// OfOneOwner is the ratio of an owner's bound to that of each of its agents.
-const OfOneOwner = 100
 
 func (d *Disputes) defaults(now func() time.Time) error {
 	if d.Registered == nil || d.Resolution == nil || d.Root == nil || d.Rules == (dispute.Rules{}) {
 		return errors.New("reputation: the disputes need their rules, both signers and Registered")
 	}
-	d.OpenSignals, d.OpenDisputes = cmp.Or(d.OpenSignals, DefaultOpenSignals), cmp.Or(d.OpenDisputes, DefaultOpenDisputes)
 	if d.Now == nil {
 		d.Now = func(context.Context) (time.Time, error) { return now(), nil }
 	}
-	d.TrialTime = cmp.Or(d.TrialTime, DefaultTrialTime)
-	if min(d.OpenSignals, d.OpenDisputes) < 0 {
-		return errors.New("reputation: a limit of disputes is negative")
-	}
+	d.TrialTime = cmp.Or(d.TrialTime, 10*time.Minute)
 	return nil
 }
 

@@ -338,10 +338,7 @@ func TestReceiptsDecide(t *testing.T) {
 			s.Close(t)
 			c.Delivered(t, 7, s.Receipts...)
 			must(t, c.Settle(t.Context())) // too soon after the last try
-			if all, err := c.Disputes(t.Context(), c.two, 0); err != nil || len(all) != 1 ||
-				all[0].Status != dispute.StatusReviewing {
-				t.Errorf("%+v, %v", all, err)
-			}
+			check.WantEqual(t, c.verdict(t, c.entries(t)[0].Opened.DisputeID).status, dispute.StatusReviewing)
 			c.Kit.Clock.Advance(time.Minute)
 		}, by(accrual.TargetWins, dispute.ResolverRules, dispute.ReasonNothingFound)},
 		"a session that is never closed": {timing, open, wait(72 * time.Hour),
@@ -681,46 +678,28 @@ func TestDecisions(t *testing.T) {
 	wantCode(t, err, "not_configured")
 }
 
-func TestOpenIsBounded(t *testing.T) {
-	c := newCourt(t, func(o *reputation.Options) { o.Disputes.OpenSignals = 1 })
-	ctx := t.Context()
-	c.published(t, "s-1")
-	wantCode(t, c.say(t, c.SignalOf(c.one, "s-2")), "too_many_open")
-	c.Kit.Clock.Advance(24 * time.Hour)
-	must(t, c.Settle(ctx))
-	c.published(t, "s-2")
-	for i := range reputation.OfOneOwner - 1 {
-		must(t, c.say(t, c.SignalOf(c.Agent(t, fmt.Sprint("agent:", i)).String(), fmt.Sprint("t-", i))))
-	}
-	wantCode(t, c.say(t, c.SignalOf(c.two, "s-3")), "too_many_open")
-	stranger := nodetest.NewStranger(t)
-	_, err := c.Publish(ctx, stranger.Says(t, c.SignalOf(stranger.ID, "s-4")))
-	must(t, err)
-}
-
-func TestListsAreBounded(t *testing.T) {
+func TestPartsOfTheLogAreBounded(t *testing.T) {
 	c := newCourt(t)
-	for i := range dispute.MaxRunning {
-		s := c.SignalOf(c.one, fmt.Sprint("s-", i))
-		s.Statement = strings.Repeat("\U0001F600", dispute.MaxStatement)
-		must(t, c.say(t, s))
+	for i := range int64(64) {
+		text := `"` + strings.Repeat("x", 20<<10) + `"`
+		must(t, c.Store.Proceed(t.Context(), store.Step{Number: i + 1, Text: text}))
 	}
-	lists, all, after := 0, 0, int64(0)
-	for ; ; lists++ {
-		got, err := c.Signals(t.Context(), c.one, after)
+	parts, all := 0, int64(0)
+	for ; ; parts++ {
+		got, err := c.DisputeLog(t.Context(), all)
 		must(t, err)
 		if len(got) == 0 {
 			break
 		}
 		size := 0
 		for _, one := range got {
-			size, all, after = size+len(one.Signal), all+1, one.Number
+			size, all = size+len(one.Entry), one.Number
 		}
-		if size > 1<<20+dispute.MaxSize {
+		if size > 1<<20+64<<10 {
 			t.Errorf("%d bytes", size)
 		}
 	}
-	check.WantEqual(t, []int{lists, all}, []int{2, dispute.MaxRunning})
+	check.WantEqual(t, []int64{int64(parts), all}, []int64{2, 64})
 }
 
 func TestDisputesAfterARestart(t *testing.T) {

@@ -84,14 +84,7 @@ func (s *Service) file(ctx context.Context, from Spoken) (id string, err error) 
 		}
 		d := &store.Dispute{
 			ID: id, Challenger: e.Opened.Challenger, Target: e.Opened.Target, Signal: e.Opened.SignalID,
-			Owner: bucket(author), Document: document,
-		}
-		count, err := s.o.Store.OpenDisputes(ctx, d.Challenger, d.Owner)
-		if err == nil {
-			err = full("unresolved disputes", count, s.o.Disputes.OpenDisputes)
-		}
-		if err != nil {
-			return err
+			Document: document,
 		}
 		err = s.proceed(ctx, book, *e, store.Step{Dispute: d})
 		if errors.Is(err, store.ErrDuplicate) {
@@ -180,16 +173,6 @@ func (s *Service) Dispute(ctx context.Context, id string) (Dispute, error) {
 	return disputeOf(d)
 }
 
-// Disputes returns the disputes of an agent on either side that follow a log number, in order, as many as
-// [Service.Signals] returns.
-func (s *Service) Disputes(ctx context.Context, agent string, after int64) ([]Dispute, error) {
-	return listed(ctx, s.o.Store.Disputes, disputeOf, agent, after)
-}
-
-func (d Dispute) size() int {
-	return len(d.Filing) + len(d.Opened) + len(d.Resolved) + len(d.Resolution)
-}
-
 func disputeOf(d store.Dispute) (Dispute, error) {
 	answer := Dispute{
 		DisputeID: d.ID, Number: d.Number, Status: dispute.StatusPending, Provisional: d.Provisional,
@@ -217,18 +200,23 @@ type LogEntry struct {
 	Entry  json.RawMessage `json:"entry"`  // canonical JSON
 }
 
-// DisputeLog returns the log entries that follow a number, as many as [Service.Signals] returns.
+// logBytes bounds a part of the log except for its last entry: anyone can request it and read it slowly.
+const logBytes = 1 << 20
+
+// DisputeLog returns the log entries that follow a number, at most [ListChunk] and fewer if they are large. The list is
+// empty only at the end.
 func (s *Service) DisputeLog(ctx context.Context, after int64) ([]LogEntry, error) {
 	steps, err := s.o.Store.Steps(ctx, after+1, ListChunk)
-	if err != nil {
-		return nil, err
+	all, size := []LogEntry{}, 0
+	for _, one := range steps {
+		if size >= logBytes {
+			break
+		}
+		all = append(all, LogEntry{one.Number, one.Head, json.RawMessage(one.Text)})
+		size += len(one.Text)
 	}
-	return chunk(steps, func(one store.Step) (LogEntry, error) {
-		return LogEntry{one.Number, one.Head, json.RawMessage(one.Text)}, nil
-	})
+	return all, err
 }
-
-func (e LogEntry) size() int { return len(e.Entry) }
 
 // Rooted is the state of the log: the claims and the token that carries them.
 type Rooted struct {

@@ -1,7 +1,6 @@
 package reputation
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -63,35 +62,13 @@ func (s *Service) publish(ctx context.Context, from Spoken) (id string, err erro
 		if err != nil || e == nil {
 			return err
 		}
-		n := &store.Signal{ID: signal.SignalID, Agent: signal.AgentID, Owner: bucket(author), Document: document}
-		count, err := s.o.Store.OpenSignals(ctx, n.Agent, n.Owner)
-		if err == nil {
-			err = full("open signals", count, s.o.Disputes.OpenSignals)
-		}
-		if err != nil {
-			return err
-		}
+		n := &store.Signal{ID: signal.SignalID, Agent: signal.AgentID, Document: document}
 		err = s.proceed(ctx, book, *e, store.Step{Signal: n})
 		if errors.Is(err, store.ErrDuplicate) {
 			return refusal.New("id_taken", "another signal had the id %s", signal.SignalID) // forgotten by the book
 		}
 		return err
 	})
-}
-
-// bucket names the bound that an agent counts for. All agents without a sidecar share one.
-func bucket(agent accrual.Agent) string { return cmp.Or(agent.Owner, "did:key") }
-
-// full refuses an object above the bound most.
-func full(what string, is store.Count, most int64) error {
-	if is.Agent >= most {
-		return refusal.New("too_many_open", "the agent has %d %s; at most %d are allowed", is.Agent, what, most)
-	}
-	if is.Owner >= most*OfOneOwner {
-		return refusal.New("too_many_open", "the owner's agents have %d %s together; at most %d are allowed", is.Owner, what,
-			most*OfOneOwner)
-	}
-	return nil
 }
 
 // by describes an author. One without a sidecar must be registered; otherwise anyone could make unlimited agents.
@@ -160,44 +137,4 @@ func signalOf(n store.Signal) (Signal, error) {
 	}
 	return Signal{Number: n.Number, Status: status, Signal: json.RawMessage(n.Document), Entry: json.RawMessage(n.Step)},
 		nil
-}
-
-// Signals returns the signals of an agent that follow a log number, in order, at most [ListChunk] and fewer if they are
-// large. The list is empty only at the end.
-func (s *Service) Signals(ctx context.Context, agent string, after int64) ([]Signal, error) {
-	return listed(ctx, s.o.Store.Signals, signalOf, agent, after)
-}
-
-// listBytes bounds a list except for its last item: anyone can request lists and read them slowly.
-const listBytes = 1 << 20
-
-type sized interface{ size() int }
-
-func (s Signal) size() int { return len(s.Signal) + len(s.Entry) }
-
-func listed[R any, A sized](ctx context.Context, read func(context.Context, string, int64, int) ([]R, error),
-	answer func(R) (A, error), agent string, after int64) ([]A, error) {
-	if _, err := accrual.ParseAgent(agent); err != nil {
-		return nil, refusal.New("query_malformed", "%v", err)
-	}
-	rows, err := read(ctx, agent, after, ListChunk)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return nil, err
-	}
-	return chunk(rows, answer)
-}
-
-func chunk[R any, A sized](rows []R, answer func(R) (A, error)) ([]A, error) {
-	all, size := []A{}, 0
-	for _, row := range rows {
-		one, err := answer(row)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, one)
-		if size += one.size(); size >= listBytes {
-			break
-		}
-	}
-	return all, nil
 }

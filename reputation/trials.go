@@ -53,14 +53,14 @@ func (t *trials) note(d dispute.State, late bool, now time.Time) {
 		wait = triedFirst
 	}
 	t.count++
-	t.last[d.DisputeID], t.turns[owner(d)] = attempt{now, wait, late}, t.count
+	t.last[d.DisputeID], t.turns[dispute.OwnerOf(d.Challenger)] = attempt{now, wait, late}, t.count
 }
 
 // due returns the disputes to judge now. Owners take turns, so that many or large disputes delay only their own owner.
 func (t *trials) due(open []dispute.State, late func(id string) bool, now time.Time) (ids []string) {
 	unresolved, owners := make(map[string]bool), make(map[string]bool)
 	due := slices.DeleteFunc(slices.Clone(open), func(d dispute.State) bool {
-		unresolved[d.DisputeID], owners[owner(d)] = true, true
+		unresolved[d.DisputeID], owners[dispute.OwnerOf(d.Challenger)] = true, true
 		last := t.last[d.DisputeID]
 		early := now.Sub(last.at).Abs() < last.wait // the clock may have been set back
 		return early && (last.late || !late(d.DisputeID))
@@ -68,18 +68,13 @@ func (t *trials) due(open []dispute.State, late func(id string) bool, now time.T
 	maps.DeleteFunc(t.last, func(id string, _ attempt) bool { return !unresolved[id] }) // a replica may have resolved them
 	maps.DeleteFunc(t.turns, func(id string, _ int64) bool { return !owners[id] })
 	slices.SortStableFunc(due, func(a, b dispute.State) int {
-		return cmp.Or(cmp.Compare(t.turns[owner(a)], t.turns[owner(b)]),
+		return cmp.Or(cmp.Compare(t.turns[dispute.OwnerOf(a.Challenger)], t.turns[dispute.OwnerOf(b.Challenger)]),
 			t.last[a.DisputeID].at.Compare(t.last[b.DisputeID].at))
 	})
 	for _, d := range due {
 		ids = append(ids, d.DisputeID)
 	}
 	return ids
-}
-
-func owner(d dispute.State) string {
-	agent, _ := accrual.ParseAgent(d.Challenger) // an invalid id has no owner
-	return bucket(agent)
 }
 
 // try resolves a dispute if the evidence is complete or the deadline has passed.

@@ -14,7 +14,7 @@ import (
 	"github.com/actionproof/mediator/reputation/autonomy"
 )
 
-// Score is a session's score with all its inputs except the receipts, as mediator reputation show score --json prints
+// Score is a session's score with all its inputs except the receipts, as mediator reputation show score prints
 // it.
 type Score struct {
 	Score      json.RawMessage   `json:"score"` // what the token claims
@@ -57,10 +57,10 @@ func (s Score) NotComputed(c autonomy.Claims) string {
 		return fmt.Sprintf("it is by the formulas %s, version %s, and this program has those of version %s", c.ScoringHash,
 			c.Version, autonomy.Version())
 	case c.Signals.Challenge.Issued != int64(len(s.Revealed)):
-		return "what the agent has revealed is not here: mediator reputation show score --json brings it from the node's " +
+		return "what the agent has revealed is not here: mediator reputation show score brings it from the node's " +
 			"internal endpoint, once the session is closed"
 	case c.BaselineHash != "" && s.Baseline == nil:
-		return "its baseline is not here: mediator reputation show score --json brings it"
+		return "its baseline is not here: mediator reputation show score brings it"
 	}
 	return ""
 }

@@ -109,8 +109,7 @@ func Command() *cobra.Command {
 			operate.Config(), operate.Reload(), operate.Doctor(), operate.Guard(), records.Ledger())},
 		{"Keys and certificates, for the security team:",
 			[]*cobra.Command{keys.Keys(), keys.Deployment(), keys.CA(), keys.Vault()}},
-		{"Signals, disputes and verifications, for agents:",
-			[]*cobra.Command{node.Signal(), node.Dispute(), node.Verification()}},
+		{"Verifications, and decisions about disputes:", []*cobra.Command{node.Verification(), node.Dispute()}},
 		{"Challenges, for API owners:",
 			[]*cobra.Command{challenges.Challenge(), challenges.Capability(), challenges.HashPayload()}},
 	} {

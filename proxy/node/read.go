@@ -2,7 +2,6 @@ package node
 
 import (
 	"net/http"
-	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -32,41 +31,17 @@ func Target(method, path, query string) (target string, ok bool) {
 		return path, query == "" && (path == issuePath || path == commitPath)
 	case method != http.MethodGet:
 		return "", false
+	case path == logPath:
+		after, given := strings.CutPrefix(query, "after=")
+		return strings.TrimSuffix(path+"?"+query, "?"), query == "" || given && isNumber(after)
 	case query != "":
-		query, ok = listOf(path, query)
-		return path + "?" + query, ok
-	}
-	if path == logPath {
-		return path, true
+		return "", false
 	}
 	path = colons.Replace(path)
 	for _, r := range readable {
 		if segment, ok := strings.CutPrefix(path, r.prefix); ok {
 			return path, r.segment(segment)
 		}
-	}
-	return "", false
-}
-
-// listOf rewrites the query of a list: whose signals or disputes, and the entry after which to continue.
-func listOf(path, query string) (string, bool) {
-	given, err := url.ParseQuery(query)
-	if err != nil || len(given) == 0 {
-		return "", false
-	}
-	for name, values := range given {
-		switch {
-		case len(values) == 1 && name == "agent" && isAgent(values[0]):
-		case len(values) == 1 && name == "after" && isNumber(values[0]):
-		default:
-			return "", false
-		}
-	}
-	switch path {
-	case signalsPath, disputesPath:
-		return given.Encode(), given.Has("agent")
-	case logPath:
-		return given.Encode(), !given.Has("agent")
 	}
 	return "", false
 }

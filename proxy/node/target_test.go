@@ -47,19 +47,15 @@ func TestTarget(t *testing.T) {
 		"/v1/schemas/..":                "",
 		"/v1/schemas/":                  "",
 
-		"/v1/signals?agent=" + owner + ":a":                       "/v1/signals?agent=" + owner + "%3Aa",
-		"/v1/disputes?after=7&agent=" + owner + "%3A%61":          "/v1/disputes?after=7&agent=" + owner + "%3Aa",
-		"/v1/disputes/log?after=0":                                "/v1/disputes/log?after=0",
-		"/v1/disputes/root?after=0":                               "",
-		"/v1/signals?agent=nobody":                                "",
-		"/v1/signals?after=1":                                     "",
-		"/v1/signals?agent=" + owner + ":a&after=-1":              "",
-		"/v1/signals?agent=" + owner + ":a&after=01":              "",
-		"/v1/signals?agent=" + owner + ":a&after=":                "",
-		"/v1/signals?agent=" + owner + ":a&x=1":                   "",
-		"/v1/signals?agent=" + owner + ":a&agent=" + owner + ":b": "",
-		"/v1/disputes/log?after=0&agent=" + owner + ":a":          "",
-		"/v1/signals?agent=" + owner + ":a;x":                     "",
+		"/v1/disputes/log?after=0":          "/v1/disputes/log?after=0",
+		"/v1/disputes/log?after=-1":         "",
+		"/v1/disputes/log?after=01":         "",
+		"/v1/disputes/log?after=":           "",
+		"/v1/disputes/log?after=0&x=1":      "",
+		"/v1/disputes/log?after=0&after=1":  "",
+		"/v1/disputes/log?x=1":              "",
+		"/v1/disputes/root?after=0":         "",
+		"/v1/signals?agent=" + owner + ":a": "",
 	} {
 		path, query, _ := strings.Cut(request, "?")
 		if got, ok := node.Target(http.MethodGet, path, query); ok != (want != "") || ok && got != want {

@@ -25,7 +25,6 @@ import (
 	"github.com/actionproof/mediator/reputation"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/autonomy"
-	"github.com/actionproof/mediator/reputation/verification"
 )
 
 // Bounds on the bodies of requests, in bytes.
@@ -51,8 +50,6 @@ type Options struct {
 	// Rate bounds the requests of one address per second, on average; zero means DefaultRate. Requests on a unix socket
 	// are not bounded.
 	Rate int
-	// Verifications is shown to operators; nil if the node offers none.
-	Verifications *verification.Service
 	// MCP, if set, answers at MCPPath. It must bound the bodies it reads.
 	MCP http.Handler
 }
@@ -61,10 +58,9 @@ type Options struct {
 const MCPPath = "/mcp"
 
 type server struct {
-	service       *reputation.Service
-	verifications *verification.Service
-	limits        *limits
-	log           *zap.Logger
+	service *reputation.Service
+	limits  *limits
+	log     *zap.Logger
 }
 
 type endpoint struct {
@@ -83,7 +79,7 @@ type document struct {
 // Handler answers sidecars and everyone else. It trusts no listener: receipts are signed, and sidecars name callers in
 // signed tokens.
 func Handler(s *reputation.Service, o Options) http.Handler {
-	a := &server{service: s, verifications: o.Verifications, limits: newLimits(o), log: flood.Logger(o.Log)}
+	a := &server{service: s, limits: newLimits(o), log: flood.Logger(o.Log)}
 	byPath := make(map[string][]endpoint)
 	for _, e := range a.endpoints(o.Operators) {
 		byPath[e.path] = append(byPath[e.path], e)
@@ -129,9 +125,7 @@ func (a *server) endpoints(operators bool) []endpoint {
 	all = append(all, a.disputeEndpoints()...)
 	if operators {
 		all = append(all, endpoint{http.MethodGet, "/v1/sessions/{session}/challenges", ofSession(a.revealed)},
-			endpoint{http.MethodGet, "/v1/reputation", a.agents},
-			endpoint{http.MethodGet, "/v1/verifications", a.overviews},
-			endpoint{http.MethodGet, "/v1/verifications/{id}", one(a.overview)})
+			endpoint{http.MethodGet, "/v1/reputation", a.agents})
 	}
 	return all
 }
@@ -344,19 +338,4 @@ func forEver(get func(ctx context.Context, hash string) ([]byte, error)) answer 
 		text, err := get(r.Context(), r.PathValue("id"))
 		return document{text, "public, max-age=31536000, immutable"}, err
 	}
-}
-
-func (a *server) overviews(_ http.ResponseWriter, r *http.Request) (any, error) {
-	all, err := []verification.Overview{}, error(nil)
-	if a.verifications != nil {
-		all, err = a.verifications.Overviews(r.Context())
-	}
-	return map[string][]verification.Overview{"verifications": all}, err
-}
-
-func (a *server) overview(ctx context.Context, id string) (o verification.Overview, err error) {
-	if a.verifications == nil {
-		return o, refusal.New("not_found", "the node offers no verification")
-	}
-	return a.verifications.Overview(ctx, id)
 }

@@ -31,7 +31,6 @@ import (
 	"github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/reputation/strategy"
-	"github.com/actionproof/mediator/reputation/verification"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
 	"github.com/actionproof/mediator/test/nodetest"
@@ -734,58 +733,6 @@ func TestDescription(t *testing.T) {
 func needed(security []map[string][]any) bool {
 	return len(security) > 0 && !slices.ContainsFunc(security, func(way map[string][]any) bool { return len(way) == 0 })
 }
-
-func TestVerifications(t *testing.T) {
-	c := newCaller(t)
-	if w, body := c.do("GET", "/v1/verifications", "", nil); w.StatusCode != 200 ||
-		string(body) != `{"verifications":[]}`+"\n" {
-		t.Errorf("without any: %d %s", w.StatusCode, body)
-	}
-	c.refusedGet("not_found", "/v1/verifications/a")
-	now := c.node.Kit.Clock.Now
-	kept, err := verification.Open(t.Context(), filepath.Join(t.TempDir(), "v.db"), "", now)
-	must(t, err)
-	t.Cleanup(func() { _ = kept.Close() })
-	service, err := verification.New(kept, noSigner{}, verification.Options{})
-	must(t, err)
-	one := verification.Session{
-		ID: strings.Repeat("a1", 24), State: verification.InProgress, Caller: verification.Caller{Subject: "192.0.2.1/32"},
-		Key:  "00",
-		Task: verification.Task{ID: "survey"}, Opened: now().UnixMilli(),
-		Calls: []verification.Call{{Step: 1, Tool: "search_plugins", Turn: 1}},
-		Turns: []verification.Taken{
-			{Step: 2, At: 3, Hash: evidence.HashBytes(nil), Tool: "search_plugins", Chained: true, Served: true, Used: true}},
-		FollowUp: &verification.FollowUp{Prompt: "?"}, Answered: verification.Answered{Step: 3, Observed: true},
-	}
-	must(t, kept.Begin(t.Context(), one, 9, 9))
-	two := verification.Session{
-		ID: strings.Repeat("b2", 24), State: verification.Pending, Caller: verification.Caller{Subject: "a", Session: "s"},
-		Opened: now().UnixMilli(),
-	}
-	must(t, kept.Begin(t.Context(), two, 9, 9))
-	o := api.Options{Now: now, Log: zap.NewNop(), Operators: true, Verifications: service}
-	c.handler = api.Handler(c.node.Service, o)
-	if w, body := c.do("GET", "/v1/verifications", "", nil); w.StatusCode != 200 ||
-		strings.Count(string(body), `"session"`) != 2 {
-		t.Errorf("%d %s", w.StatusCode, body)
-	}
-	if w, body := c.do("GET", "/v1/verifications/"+two.ID, "", nil); w.StatusCode != 200 ||
-		!strings.Contains(string(body), two.ID+`","state":"pending"`) {
-		t.Errorf("%d %s", w.StatusCode, body)
-	}
-	c.refusedGet("not_found", "/v1/verifications/c")
-	o.Operators = false
-	c.handler = api.Handler(c.node.Service, o)
-	for _, path := range []string{"/v1/verifications", "/v1/verifications/" + two.ID} {
-		w := httptest.NewRecorder()
-		c.handler.ServeHTTP(w, httptest.NewRequest("GET", "http://node"+path, nil))
-		if w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "not_found") {
-			t.Errorf("the public address answers %d %s", w.Code, w.Body)
-		}
-	}
-}
-
-type noSigner struct{ verification.Signer }
 
 // FuzzBodies: each answer is described, and only receipts of the owner are kept.
 func FuzzBodies(f *testing.F) {

@@ -15,16 +15,11 @@ import (
 func (a *server) disputeEndpoints() []endpoint {
 	return []endpoint{
 		{http.MethodPost, "/v1/signals", spoken(a, a.service.Publish)},
-		{http.MethodGet, "/v1/signals", list("signals", a.service.Signals)},
 		{http.MethodGet, "/v1/signals/{id}", one(a.service.Signal)},
 		{http.MethodPost, "/v1/dispute", spoken(a, a.service.File)},
-		{http.MethodGet, "/v1/disputes", list("disputes", a.service.Disputes)},
 		{http.MethodGet, "/v1/disputes/{id}", one(a.service.Dispute)},
 		{http.MethodPost, "/v1/disputes/{id}/resolution", a.arbitrate},
-		{http.MethodGet, "/v1/disputes/log",
-			list("entries", func(ctx context.Context, _ string, after int64) ([]reputation.LogEntry, error) {
-				return a.service.DisputeLog(ctx, after)
-			})},
+		{http.MethodGet, "/v1/disputes/log", a.disputeLog},
 		{http.MethodGet, "/v1/disputes/root", one(func(ctx context.Context, _ string) (reputation.Rooted, error) {
 			return a.service.DisputeRoot(ctx)
 		})},
@@ -69,18 +64,16 @@ func one[Answer any](get func(ctx context.Context, id string) (Answer, error)) a
 	}
 }
 
-func list[Item any](name string, get func(ctx context.Context, agent string, after int64) ([]Item, error)) answer {
-	return func(_ http.ResponseWriter, r *http.Request) (any, error) {
-		after, query := int64(0), r.URL.Query()
-		if text := query.Get("after"); text != "" {
-			var err error
-			if after, err = strconv.ParseInt(text, 10, 64); err != nil || after < 0 || after > 1<<53 {
-				return nil, refusal.New("query_malformed", "after is %.40q, which is no log number", text)
-			}
+func (a *server) disputeLog(_ http.ResponseWriter, r *http.Request) (any, error) {
+	after := int64(0)
+	if text := r.URL.Query().Get("after"); text != "" {
+		var err error
+		if after, err = strconv.ParseInt(text, 10, 64); err != nil || after < 0 || after > 1<<53 {
+			return nil, refusal.New("query_malformed", "after is %.40q, which is no log number", text)
 		}
-		all, err := get(r.Context(), query.Get("agent"), after)
-		return map[string][]Item{name: all}, err
 	}
+	all, err := a.service.DisputeLog(r.Context(), after)
+	return map[string][]reputation.LogEntry{"entries": all}, err
 }
 
 func (a *server) arbitrate(w http.ResponseWriter, r *http.Request) (any, error) {

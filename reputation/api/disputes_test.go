@@ -2,7 +2,6 @@ package api_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -87,23 +86,6 @@ func TestDisputes(t *testing.T) {
 	c.get(signals+"/s-1", &signal)
 	if signal.Status != reputation.StatusFinal {
 		t.Errorf("%+v", signal)
-	}
-	var published struct{ Signals []reputation.Signal }
-	c.get(signals+"?agent="+url.QueryEscape(one), &published)
-	check.WantEqual(t, published.Signals, []reputation.Signal{signal})
-	c.get(signals+"?after=1&agent="+url.QueryEscape(one), &published)
-	if len(published.Signals) != 0 {
-		t.Errorf("%+v", published)
-	}
-	var filed struct{ Disputes []reputation.Dispute }
-	c.get("/v1/disputes?agent="+url.QueryEscape(one), &filed)
-	if len(filed.Disputes) != 3 || filed.Disputes[0].DisputeID != contract.DisputeID ||
-		filed.Disputes[1].DisputeID != challenge.DisputeID || filed.Disputes[2].DisputeID != again.DisputeID {
-		t.Errorf("%+v", filed)
-	}
-	c.get(fmt.Sprintf("/v1/disputes?after=%d&agent=%s", filed.Disputes[1].Number, url.QueryEscape(one)), &filed)
-	if len(filed.Disputes) != 1 {
-		t.Errorf("%+v", filed)
 	}
 	var log struct{ Entries []reputation.LogEntry }
 	c.get("/v1/disputes/log", &log)
@@ -190,8 +172,7 @@ func TestRefusedDisputes(t *testing.T) {
 	c.refusedGet("not_found", signals+"/s-1")
 	c.refusedGet("not_found", "/v1/disputes/dsp_1")
 	c.refusedGet("not_found", "/v1/disputes/%00")
-	c.refusedGet("query_malformed", signals)
-	c.refusedGet("query_malformed", "/v1/disputes?agent=nobody")
+	c.refusedGet("node_method", signals)
 	for _, after := range []string{"-1", "x", "99999999999999999999"} {
 		c.refusedGet("query_malformed", "/v1/disputes/log?after="+after)
 	}

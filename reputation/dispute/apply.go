@@ -196,12 +196,12 @@ func (b *Book) apply(s Step) {
 	case e.Signal != nil:
 		b.signals[e.Signal.SignalID] = &SignalState{Published: *e.Signal, At: e.At}
 		b.running[e.Signal.SignalID] = true
-		b.of(e.Signal.Agent).open++
+		b.open.add(e.Signal.Agent, 1)
 	case e.Final != nil:
 		signal := b.signals[e.Final.SignalID]
 		signal.Final, signal.resolved = true, nil
 		delete(b.running, e.Final.SignalID)
-		b.of(signal.Agent).open--
+		b.open.add(signal.Agent, -1)
 		b.over = append(b.over, past{at: e.At, signal: signal.SignalID})
 		for _, of := range signal.Cites {
 			if !sameOwner(signal.Agent, of) { // citations within an owner never count, and could be unlimited
@@ -216,6 +216,7 @@ func (b *Book) apply(s Step) {
 		if o.ContractID != "" {
 			b.contracts[contractOf(o)] = true
 		}
+		b.accusing.add(o.Challenger, 1)
 		by := b.of(o.Challenger)
 		by.opened = append(lately(by.opened, e.At), e.At)
 	case e.Reviewing != nil:
@@ -224,6 +225,7 @@ func (b *Book) apply(s Step) {
 		d := b.disputes[e.Resolved.DisputeID]
 		d.Status, d.Resolved, d.ResolvedAt, d.Log = StatusResolved, *e.Resolved, e.At, s.Log
 		delete(b.unresolved, d.DisputeID)
+		b.accusing.add(d.Challenger, -1)
 		if len(s.ended) == 0 {
 			signal := b.signals[d.SignalID]
 			signal.resolved = append(signal.resolved, d.DisputeID)

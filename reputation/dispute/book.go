@@ -1,6 +1,7 @@
 package dispute
 
 import (
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/transparency-dev/merkle/rfc6962"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
@@ -31,6 +33,8 @@ type Book struct {
 	cites      map[[2]string]bool      // owners with the agents that they have cited
 	running    map[string]bool         // ids of the signals that are not final
 	unresolved map[string]bool         // ids of the unresolved disputes
+	open       tally                   // running signals
+	accusing   tally                   // unresolved disputes of challengers
 	over       []past                  // final signals and effective disputes, in order
 }
 
@@ -61,8 +65,36 @@ type State struct {
 	Effective bool
 }
 
+// tally counts by agent, and by owner for all its agents.
+type tally map[string]int
+
+func (t tally) add(id string, n int) {
+	for _, key := range []string{id, OwnerOf(id)} {
+		if t[key] += n; t[key] == 0 {
+			delete(t, key)
+		}
+	}
+}
+
+// full refuses one more for an agent with most, or whose owner has [OfOneOwner] times as many.
+func (t tally) full(id, what string, most int) error {
+	if t[id] >= most {
+		return refusal.New("too_many_open", "the agent has %d %s; at most %d are allowed", t[id], what, most)
+	}
+	if all := t[OwnerOf(id)]; all >= most*OfOneOwner {
+		return refusal.New("too_many_open", "the owner's agents have %d %s together; at most %d are allowed", all, what,
+			most*OfOneOwner)
+	}
+	return nil
+}
+
+// OwnerOf names the owner that an agent's bounds count for. All agents without a sidecar share one.
+func OwnerOf(id string) string {
+	agent, _ := accrual.ParseAgent(id) // an invalid id has no owner
+	return cmp.Or(agent.Owner, "did:key")
+}
+
 type agent struct {
-	open       int     // signals that are not final
 	opened     []int64 // recent times of opening disputes
 	lost       []int64 // recent times of losing own disputes
 	fell       int64   // when it last lost an effective dispute as the accused
@@ -113,7 +145,7 @@ func NewBook() *Book {
 		signals: make(map[string]*SignalState), disputes: make(map[string]*State), agents: make(map[string]*agent),
 		contracts:  make(map[[2]string]bool),
 		substances: make(map[string]string), pairs: make(map[[2]string]bool), cites: make(map[[2]string]bool),
-		running: make(map[string]bool), unresolved: make(map[string]bool),
+		running: make(map[string]bool), unresolved: make(map[string]bool), open: make(tally), accusing: make(tally),
 	}
 }
 

@@ -20,8 +20,10 @@ var DefaultRules = Rules{Short: 24 * time.Hour, Long: 72 * time.Hour, Deadline: 
 
 // Bounds on what comes in. Disputes against one agent are not bounded: its friends could use the bound up.
 const (
-	MaxRunning  = 64 // open signals of one agent
-	MaxSessions = 16 // behind the receipts of one dispute
+	MaxRunning  = 64  // open signals of one agent
+	MaxAccusing = 20  // unresolved disputes of one challenger
+	OfOneOwner  = 100 // times as many for all agents of one owner together
+	MaxSessions = 16  // behind the receipts of one dispute
 	// MaxViolations bounds one agent's entered violations per day; more could not raise Q.
 	MaxViolations = 8
 )
@@ -59,8 +61,8 @@ func (b *Book) Publish(r Rules, p Publication, now time.Time) (*Entry, error) {
 		}
 		return nil, refusal.New("id_taken", "another signal has the id %s", s.SignalID)
 	}
-	if a := b.agents[s.AgentID]; a != nil && a.open >= MaxRunning {
-		return nil, refusal.New("too_many_open", "the agent has %d open signals", a.open)
+	if err := b.open.full(s.AgentID, "open signals", MaxRunning); err != nil {
+		return nil, err
 	}
 	e := &Published{
 		SignalID: s.SignalID, Agent: s.AgentID, Document: hash, Horizon: s.Horizon, Written: s.Timestamp,
@@ -181,6 +183,9 @@ func (b *Book) File(r Rules, f Filed, now time.Time) (id string, e *Entry, err e
 	}
 	if b.contracts[contractOf(&o)] {
 		return "", nil, refusal.New("id_taken", "another contract of the agent has the id %s", o.ContractID)
+	}
+	if err := b.accusing.full(o.Challenger, "unresolved disputes", MaxAccusing); err != nil {
+		return "", nil, err
 	}
 	return o.DisputeID, &Entry{At: b.Time(now), Opened: &o}, nil
 }

@@ -76,6 +76,42 @@ func TestPublish(t *testing.T) {
 	n.sleep(24*time.Hour).finalise().publish(alice, "one-more")
 }
 
+// TestOpenIsBounded: agents of one owner share a bound, and so do all agents without a sidecar.
+func TestOpenIsBounded(t *testing.T) {
+	n := newNode(t)
+	refused := func(agent, code string) {
+		t.Helper()
+		_, err := n.book.Publish(n.rules, dispute.Publication{Signal: signalOf(agent, "one-more", begin), By: n.by}, n.now)
+		wantCode(t, err, code)
+	}
+	for i := range dispute.MaxRunning * dispute.OfOneOwner {
+		_, err := n.book.Add(dispute.Entry{At: begin, Signal: &dispute.Published{
+			SignalID: fmt.Sprint("sig-", i), Agent: agentOf("a", fmt.Sprint("agent:", i/dispute.MaxRunning)),
+			Document: hashOf(i), Horizon: dispute.HorizonShort, Written: begin, Closes: begin + 1, Basis: dispute.BasisDeclared,
+		}})
+		check.Must(t, err)
+	}
+	refused(alice, "too_many_open")
+	refused(bob, "")
+	n.sleep(time.Second)
+	n.take(n.book.Finalise("sig-0", n.now))
+	refused(alice, "")
+
+	accuse := func(from int) error {
+		_, err := n.file(filings(bob, alice, from, 1)[0])
+		return err
+	}
+	for i := range dispute.MaxAccusing {
+		check.Must(t, accuse(i))
+		n.sleep(2 * time.Hour)
+	}
+	check.WantCode(t, accuse(50), "too_many_open")
+	n.end(n.open(filings(carol, alice, 60, 1)[0]), accrual.Inconclusive) // another's
+	check.WantCode(t, accuse(51), "too_many_open")
+	n.end(dispute.DisputeID(n.log[1].Opened.Document), accrual.Inconclusive)
+	check.Must(t, accuse(52))
+}
+
 func TestPublishedEntriesCanBeRead(t *testing.T) {
 	n := newNode(t)
 	s, cites := signalOf(alice, "sig-1", begin), []string(nil)

@@ -25,7 +25,6 @@ type Signal struct {
 	ID       string
 	Number   int64 // of its step
 	Agent    string
-	Owner    string // whose bound it counts for
 	Final    bool   // its window has closed
 	Document string // canonical JSON, with its signature
 	Step     string // text of its step; only when read
@@ -38,7 +37,6 @@ type Dispute struct {
 	Challenger, Target string
 	Signal             string // disputed, or empty
 	Provisional        bool   // that signal is open
-	Owner              string // whose bound it counts for: the challenger's
 	Reviewing          bool   // being judged
 	Resolved           int64  // number of the resolving step, or 0
 	Token              string // the signed resolution, or empty
@@ -60,17 +58,17 @@ func proceed(t db.Tx, one Step) error {
 	err := t.One(ErrMoved, `INSERT INTO steps (number, head, step) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
 		one.Number, one.Head, one.Text)
 	if n := one.Signal; err == nil && n != nil {
-		err = t.One(ErrDuplicate, `INSERT INTO signals (id, number, agent, owner, final, document)
-			VALUES ($1, $2, $3, $4, 0, $5) ON CONFLICT DO NOTHING`, n.ID, one.Number, n.Agent, n.Owner, n.Document)
+		err = t.One(ErrDuplicate, `INSERT INTO signals (id, number, agent, final, document)
+			VALUES ($1, $2, $3, 0, $4) ON CONFLICT DO NOTHING`, n.ID, one.Number, n.Agent, n.Document)
 	}
 	if err == nil && one.Closed != "" {
 		err = t.One(ErrMoved, `UPDATE signals SET final = 1 WHERE id = $1 AND final = 0`, one.Closed)
 	}
 	if d := one.Dispute; err == nil && d != nil {
 		err = t.One(ErrDuplicate, `INSERT INTO disputes
-			(id, number, challenger, target, signal, owner, reviewing, resolved, token, document)
-			VALUES ($1, $2, $3, $4, $5, $6, 0, 0, '', $7) ON CONFLICT DO NOTHING`,
-			d.ID, one.Number, d.Challenger, d.Target, d.Signal, d.Owner, d.Document)
+			(id, number, challenger, target, signal, reviewing, resolved, token, document)
+			VALUES ($1, $2, $3, $4, $5, 0, 0, '', $6) ON CONFLICT DO NOTHING`,
+			d.ID, one.Number, d.Challenger, d.Target, d.Signal, d.Document)
 	}
 	if err == nil && one.Reviewing != "" {
 		err = t.One(ErrMoved, `UPDATE disputes SET reviewing = 1 WHERE id = $1 AND reviewing = 0 AND resolved = 0`,
@@ -94,7 +92,7 @@ func (s *Store) Steps(ctx context.Context, from int64, limit int) ([]Step, error
 		`SELECT number, head, step FROM steps WHERE number >= $1 ORDER BY number LIMIT $2`, from, min(limit, MaxEntries))
 }
 
-const selectSignal = `SELECT n.id, n.number, n.agent, n.owner, n.final > 0, n.document, p.step FROM signals AS n
+const selectSignal = `SELECT n.id, n.number, n.agent, n.final > 0, n.document, p.step FROM signals AS n
 	JOIN steps AS p ON p.number = n.number `
 
 // Signal returns the signal with this id, or [ErrNotFound].
@@ -102,48 +100,12 @@ func (s *Store) Signal(ctx context.Context, id string) (Signal, error) {
 	return db.One[Signal](ctx, s.db, "read the signal", selectSignal+`WHERE n.id = $1`, id)
 }
 
-// Signals returns the signals of an agent that follow a log number, in order, at most limit.
-func (s *Store) Signals(ctx context.Context, agent string, after int64, limit int) ([]Signal, error) {
-	return db.Many[Signal](ctx, s.db, "read the signals",
-		selectSignal+`WHERE n.agent = $1 AND n.number > $2 ORDER BY n.number LIMIT $3`, agent, after, limit)
-}
-
 const selectDispute = `SELECT d.id, d.number, d.challenger, d.target, d.signal, coalesce(n.final, 1) = 0,
-	d.owner, d.reviewing > 0, d.resolved, d.token, d.document, o.step, coalesce(r.step, '')
+	d.reviewing > 0, d.resolved, d.token, d.document, o.step, coalesce(r.step, '')
 	FROM disputes AS d JOIN steps AS o ON o.number = d.number LEFT JOIN steps AS r ON r.number = d.resolved LEFT
 	JOIN signals AS n ON n.id = d.signal `
 
 // Dispute returns the dispute with this id, or [ErrNotFound].
 func (s *Store) Dispute(ctx context.Context, id string) (Dispute, error) {
 	return db.One[Dispute](ctx, s.db, "read the dispute", selectDispute+`WHERE d.id = $1`, id)
-}
-
-// Disputes returns the disputes of an agent on either side that follow a log number, in order, at most limit.
-func (s *Store) Disputes(ctx context.Context, agent string, after int64, limit int) ([]Dispute, error) {
-	const one, order = `SELECT id FROM disputes WHERE `, ` = $1 AND number > $2 ORDER BY number LIMIT $3`
-	return db.Many[Dispute](ctx, s.db, "read the disputes",
-		selectDispute+`WHERE d.id IN (SELECT id FROM (`+one+`challenger`+order+`) AS c UNION SELECT id FROM (`+one+`target`+
-			order+`) AS t)
-		ORDER BY d.number LIMIT $3`, agent, after, limit)
-}
-
-// Count is the number of objects of one agent, and of all agents that share its bound.
-type Count struct{ Agent, Owner int64 }
-
-// OpenSignals counts the open signals.
-func (s *Store) OpenSignals(ctx context.Context, agent, owner string) (Count, error) {
-	return s.count(ctx,
-		`SELECT coalesce(sum(CASE WHEN agent = $1 THEN 1 ELSE 0 END), 0), count(*) FROM signals WHERE owner = $2
-			AND final = 0`, agent, owner)
-}
-
-// OpenDisputes counts the unresolved disputes of challengers.
-func (s *Store) OpenDisputes(ctx context.Context, challenger, owner string) (Count, error) {
-	return s.count(ctx,
-		`SELECT coalesce(sum(CASE WHEN challenger = $1 THEN 1 ELSE 0 END), 0), count(*) FROM disputes WHERE owner = $2
-			AND resolved = 0`, challenger, owner)
-}
-
-func (s *Store) count(ctx context.Context, query, agent, owner string) (Count, error) {
-	return db.One[Count](ctx, s.db, "count what is open", query, agent, owner)
 }

@@ -15,14 +15,14 @@ func step(number int64) store.Step {
 
 func published(number int64, id, agent string) store.Step {
 	s := step(number)
-	s.Signal = &store.Signal{ID: id, Agent: agent, Owner: "owner of " + agent[:1], Document: "{}"}
+	s.Signal = &store.Signal{ID: id, Agent: agent, Document: "{}"}
 	return s
 }
 
 func disputed(number int64, id, challenger, target string) store.Step {
 	s := step(number)
 	s.Dispute = &store.Dispute{ID: id, Challenger: challenger, Target: target, Signal: "s" + target[1:],
-		Owner: "owner of " + challenger[:1], Document: "{}"}
+		Document: "{}"}
 	return s
 }
 
@@ -33,19 +33,6 @@ func proceed(t *testing.T, s *store.Store, steps ...store.Step) {
 	}
 }
 
-func joined[T any](all []T, err error, of func(T) string) (ids string) {
-	if err != nil {
-		return err.Error()
-	}
-	for _, one := range all {
-		ids += of(one) + " "
-	}
-	return ids
-}
-
-func idOfSignal(s store.Signal) string   { return s.ID }
-func idOfDispute(d store.Dispute) string { return d.ID }
-
 func TestDisputes(t *testing.T) {
 	each(t, func(t *testing.T, one, two *store.Store) {
 		ctx := t.Context()
@@ -53,7 +40,7 @@ func TestDisputes(t *testing.T) {
 		proceed(t, two, disputed(4, "d1", "b1", "a1"), disputed(5, "d2", "a1", "b1"), disputed(6, "d3", "a2", "b1"))
 		got, err := one.Signal(ctx, "s2")
 		must(t, err)
-		if got.Number != 2 || got.Agent != "a2" || got.Owner != "owner of a" || got.Final || got.Document != "{}" ||
+		if got.Number != 2 || got.Agent != "a2" || got.Final || got.Document != "{}" ||
 			got.Step != "step 2" {
 			t.Errorf("%+v", got)
 		}
@@ -72,13 +59,6 @@ func TestDisputes(t *testing.T) {
 		} {
 			wantErr(t, missing, store.ErrNotFound)
 		}
-		if c, err := one.OpenSignals(ctx, "a1", "owner of a"); err != nil || c != (store.Count{Agent: 1, Owner: 2}) {
-			t.Errorf("%+v, %v", c, err)
-		}
-		if c, err := one.OpenDisputes(ctx, "c1", "owner of c"); err != nil || c != (store.Count{}) {
-			t.Errorf("%+v, %v", c, err)
-		}
-
 		end, over, looked := step(7), step(8), step(9)
 		looked.Reviewing = "d1"
 		end.Closed, over.Resolved = "s1", &store.Resolved{ID: "d3", Token: "token"}
@@ -100,27 +80,12 @@ func TestDisputes(t *testing.T) {
 				t.Errorf("%+v, %v", entries, err)
 			}
 		}
-		for name, row := range map[string]struct{ got, want string }{
-			"of an agent": {ids(one.Signals(ctx, "a1", 0, 9))(idOfSignal), "s1 "},
-			"after":       {ids(one.Signals(ctx, "a1", 1, 9))(idOfSignal), ""},
-			"both sides":  {ids(one.Disputes(ctx, "b1", 0, 9))(idOfDispute), "d1 d2 d3 "},
-			"two of them": {ids(one.Disputes(ctx, "b1", 0, 2))(idOfDispute), "d1 d2 "},
-			"the next":    {ids(one.Disputes(ctx, "b1", 5, 2))(idOfDispute), "d3 "},
-		} {
-			if row.got != row.want {
-				t.Errorf("%s: %q, want %q", name, row.got, row.want)
-			}
-		}
 		steps, err := two.Steps(ctx, 3, 4)
 		must(t, err)
 		if len(steps) != 4 || steps[0].Number != 3 || steps[3].Head != "head 6" || steps[3].Text != "step 6" {
 			t.Errorf("%+v", steps)
 		}
 	})
-}
-
-func ids[T any](all []T, err error) func(func(T) string) string {
-	return func(of func(T) string) string { return joined(all, err, of) }
 }
 
 func TestStepsThatAreRefused(t *testing.T) {
@@ -178,8 +143,8 @@ func TestStepsAtOnce(t *testing.T) {
 				return []*store.Store{one, two}[i%2].Proceed(ctx, published(number+1, fmt.Sprint("s", number, i), "a1"))
 			}, store.ErrMoved), 1)
 		}
-		if all, err := one.Signals(ctx, "a1", 0, 99); err != nil || len(all) != 5 {
-			t.Errorf("%d signals, %v", len(all), err)
+		if all, err := one.Steps(ctx, 1, 99); err != nil || len(all) != 5 {
+			t.Errorf("%d steps, %v", len(all), err)
 		}
 	})
 }

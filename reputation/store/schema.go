@@ -3,7 +3,7 @@ package store
 import "github.com/actionproof/mediator/reputation/internal/db"
 
 var schema = db.Schema{
-	Name: "actionproof_reputation", Version: 4, Tables: tables, Missing: ErrNotFound,
+	Name: "actionproof_reputation", Version: 5, Tables: tables, Missing: ErrNotFound,
 	Forgets: "the receipts of all owners, the commitments of agents, the logs behind their reputations, and all disputes",
 }
 
@@ -113,25 +113,18 @@ CREATE TABLE signals (
 	id       TEXT PRIMARY KEY,
 	number   BIGINT NOT NULL, -- of its step
 	agent    TEXT NOT NULL,
-	owner    TEXT NOT NULL,   -- whose bound it counts for
 	final    BIGINT NOT NULL, -- 1 once its window has closed
 	document TEXT NOT NULL    -- canonical JSON, with its signature
 );
-CREATE INDEX signals_agent ON signals (agent, number);
-CREATE INDEX signals_open ON signals (owner, agent) WHERE final = 0;
 CREATE TABLE disputes (
 	id         TEXT PRIMARY KEY,
 	number     BIGINT NOT NULL, -- of its opening step
 	challenger TEXT NOT NULL,
 	target     TEXT NOT NULL,
 	signal     TEXT NOT NULL,   -- disputed, or empty
-	owner      TEXT NOT NULL,   -- whose bound it counts for: the challenger's
 	reviewing  BIGINT NOT NULL, -- 1 once it is being judged
 	resolved   BIGINT NOT NULL, -- number of the resolving step, or 0
 	token      TEXT NOT NULL,   -- the signed resolution, or empty
 	document   TEXT NOT NULL    -- canonical JSON, with its signature
 );
-CREATE INDEX disputes_challenger ON disputes (challenger, number);
-CREATE INDEX disputes_target ON disputes (target, number);
-CREATE INDEX disputes_open ON disputes (owner, challenger) WHERE resolved = 0;
 `

@@ -14,5 +14,5 @@
 //   - coverage.go, validate.go: score and violations
 //   - gates.go: the servers of the xray bridge
 //   - backoff.go, limits.go: limits on tries
-//   - result.go, modelcalls.go: the signed result; overview.go: the operator's view
+//   - result.go, modelcalls.go: the signed result
 package verification

@@ -198,12 +198,6 @@ func (s *Store) Session(ctx context.Context, id string) (Session, error) {
 	return object[Session](ctx, s, "read the verification", `SELECT body FROM sessions WHERE id = $1`, id)
 }
 
-// Sessions returns the latest sessions, newest first, at most limit.
-func (s *Store) Sessions(ctx context.Context, limit int) ([]Session, error) {
-	return objects[Session](ctx, s, "list verifications",
-		`SELECT body FROM sessions ORDER BY opened DESC, id DESC LIMIT $1`, limit)
-}
-
 // Newest returns the caller's latest session, or ErrNotFound.
 func (s *Store) Newest(ctx context.Context, by Caller) (Session, error) {
 	return object[Session](ctx, s, "read the verification",

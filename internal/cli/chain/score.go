@@ -40,7 +40,7 @@ func readScore(path string) (archive.Score, error) {
 	}
 	s, ok := archive.ParseScore(raw)
 	if !ok {
-		return s, refusal.New("evidence_malformed", "%s holds no score: write it with mediator reputation show score --json",
+		return s, refusal.New("evidence_malformed", "%s holds no score: write it with mediator reputation show score",
 			path)
 	}
 	return s, nil

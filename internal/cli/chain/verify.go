@@ -87,7 +87,7 @@ verify, capability verify).`,
 	by.add(c)
 	f := c.Flags()
 	f.StringVar(&copied, "ledger", "", "verify the records in this copy of a ledger's file that the flags select")
-	f.StringVar(&scored, "score", "", "the score (reputation show score --json) of the session whose receipts FILE has")
+	f.StringVar(&scored, "score", "", "the score (reputation show score) of the session whose receipts FILE has")
 	return c
 }
 

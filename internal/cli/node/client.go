@@ -2,14 +2,12 @@ package node
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -20,12 +18,11 @@ import (
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/wire"
-	"github.com/actionproof/mediator/proxy/match"
 )
 
 // address is where a command reaches the node.
 type address struct {
-	at string // an internal endpoint, https://HOST, or own
+	at string // an internal endpoint, or https://HOST
 	ca string // as --ca gives it
 }
 
@@ -42,38 +39,13 @@ const (
 
 func (n address) public() bool { return strings.HasPrefix(n.at, "https://") }
 
-// own is where an agent reaches the node through its mediator, by the proxy that the environment names.
-const own = "http://" + match.Own
-
-// list asks the node for a whole list, part by part. at returns where an item stands in the order of the list.
-func list[Item any, At cmp.Ordered](ctx context.Context, n address, path string, query url.Values, name string,
-	at func(Item) At) ([]Item, error) {
-	all, after := []Item{}, *new(At)
-	for {
-		var part map[string][]Item
-		query.Set("after", fmt.Sprint(after))
-		if err := n.get(ctx, path+"?"+query.Encode(), &part); err != nil {
-			return nil, err
-		}
-		items := part[name]
-		if len(items) == 0 {
-			return all, nil
-		}
-		last := at(items[len(items)-1])
-		if last <= after {
-			return nil, fmt.Errorf("%s does not answer as a node: its list does not go on after %.300v", n.at, after)
-		}
-		all, after = append(all, items...), last
-	}
-}
-
 func (n address) get(ctx context.Context, path string, answer any) error {
 	return n.call(ctx, http.MethodGet, path, nil, answer)
 }
 
 // call sends ask as JSON, or no body if it is nil.
 func (n address) call(ctx context.Context, method, path string, ask, answer any) error {
-	if !n.public() && n.at != own {
+	if !n.public() {
 		return admin.Call(ctx, n.at, method, path, ask, answer)
 	}
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
@@ -91,10 +63,6 @@ func (n address) call(ctx context.Context, method, path string, ask, answer any)
 	}
 	if ask != nil {
 		req.Header.Set("Content-Type", "application/json")
-	}
-	if proxy, err := http.ProxyFromEnvironment(req); n.at == own && (err != nil || proxy == nil) {
-		return errors.New("the environment names no proxy, by which an agent reaches its mediator: " +
-			`eval "$(mediator env)" first, or use mediator run`)
 	}
 	transport, err := cli.Transport(n.ca)
 	if err != nil {

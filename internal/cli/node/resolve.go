@@ -20,14 +20,16 @@ import (
 
 const maxDispute = 1 << 20
 
+// Dispute returns the commands about disputes.
+func Dispute() *cobra.Command { return cli.Group("dispute", "Disputes between agents", resolve()) }
+
 func resolve() *cobra.Command {
 	var d dispute.Decision
 	var key, audience, signed string
 	var node address
-	var asJSON bool
 	c := &cobra.Command{
 		Use: "resolve FILE", Short: "Decide a general dispute, as its arbiter",
-		Args: cli.ExactArgs(1, "the file of a dispute, as mediator reputation show dispute --json prints it"),
+		Args: cli.ExactArgs(1, "the file of a dispute, as mediator reputation show dispute prints it"),
 		Example: `  mediator dispute resolve dispute.json --outcome target_wins --reason "The log shows it" \
       --arbiter-key arbiter.key.jwk --audience mediator-reputation > decision.jwt
   mediator dispute resolve dispute.json --decision decision.jwt --node https://node.example.com`,
@@ -43,7 +45,7 @@ Neither party may hold the private one. A decision is good for seven days.`,
 				return err
 			}
 			if signed != "" {
-				return deliver(c, asJSON, node, of, signed)
+				return deliver(c, node, of, signed)
 			}
 			if d.Document, err = documentOf(of); err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
@@ -58,7 +60,8 @@ Neither party may hold the private one. A decision is good for seven days.`,
 			if err != nil {
 				return err
 			}
-			return cli.Print(c, asJSON, map[string]string{"decision": token}, token)
+			_, err = fmt.Fprintln(c.OutOrStdout(), token)
+			return err
 		},
 	}
 	c.Flags().StringVar(&d.Outcome, "outcome", "", "challenger_wins, target_wins or inconclusive")
@@ -77,7 +80,6 @@ Neither party may hold the private one. A decision is good for seven days.`,
 		}
 		return nil
 	})
-	cli.JSONFlag(c, &asJSON)
 	return c
 }
 
@@ -87,7 +89,7 @@ func readDispute(path string) (d reputation.Dispute, err error) {
 		return d, err
 	}
 	if err := json.Unmarshal(raw, &d); err != nil {
-		return d, fmt.Errorf("%s is no dispute, as mediator reputation show dispute --json prints it: %w", path, err)
+		return d, fmt.Errorf("%s is no dispute, as mediator reputation show dispute prints it: %w", path, err)
 	}
 	return d, nil
 }
@@ -117,16 +119,16 @@ func documentOf(d reputation.Dispute) (string, error) {
 	return hash, err
 }
 
-func deliver(c *cobra.Command, asJSON bool, node address, of reputation.Dispute, path string) error {
+func deliver(c *cobra.Command, node address, of reputation.Dispute, path string) error {
 	token, err := files.Read(path)
 	if err != nil {
 		return err
 	}
 	ask := map[string]string{"decision": strings.TrimSpace(string(token))}
-	var d reputation.Dispute
+	var resolved json.RawMessage
 	if err := node.call(c.Context(), http.MethodPost, "/v1/disputes/"+url.PathEscape(of.DisputeID)+"/resolution", ask,
-		&d); err != nil {
+		&resolved); err != nil {
 		return err
 	}
-	return printDispute(c, asJSON, d)
+	return cli.WriteJSON(c.OutOrStdout(), resolved)
 }

@@ -207,7 +207,6 @@ func (p *process) Serve(ctx context.Context, group *errgroup.Group, _ *daemon.Co
 	internal := api.Options{Now: time.Now, Log: p.Log, Operators: true, Rate: trusted}
 	public := api.Options{Now: time.Now, Log: p.Log, Rate: c.Limits.PublicPerSecond}
 	if p.verifier != nil {
-		internal.Verifications = p.verifier.service
 		if internal.MCP, err = p.verifier.handler(named(p.service)); err != nil {
 			return err
 		}

@@ -30,28 +30,28 @@ func TestReputationShow(t *testing.T) {
 		return kit.Mediator(t, append([]string{"reputation", "show", args[0], "--node", node}, args[1:]...)...)
 	}
 	agent := n.Kit.Agent(t).String()
-	if e := ask(internal, "agents").Done(); strings.Count(e.Out, "\n") != 1 {
+	if e := ask(internal, "agents").Done(); e.Out != "[]\n" {
 		t.Errorf("got %s", e.Out)
 	}
-	ask(internal, "agent", "--", agent).Done("tier          new\n", "log           0 entries")
+	ask(internal, "agent", "--", agent).Done(`"tier": "new"`, `"entries": 0`)
 
 	s := n.Calls(t, "ses_1", 12)
 	s.Close(t)
 	n.Delivered(t, 14, s.Receipts...)
 	check.Must(t, n.Enter(t.Context()))
 	for _, node := range []string{internal, public} {
-		ask(node, "agent", "--", agent).Done("agent         agent:worker-1\n", " (provisional), stable", "sessions      1\n",
-			"interactions  1 that count", "  ses_1\n", "nonHumanIdentityProven: false")
+		ask(node, "agent", "--", agent).Done(`"agent": "agent:worker-1"`, `"provisional": true`, `"total_sessions": 1`,
+			`"total_interactions": 1`, `"session_id": "ses_1"`, `"token": "`, `"nonHumanIdentityProven": false`)
 	}
-	ask(internal, "agent", "--json", "--", agent).Done(`"token"`, agent)
 	ask(internal, "agent", "agent:worker-1").Refused("query_malformed")
 	ask(public, "agents").Refused("not_found")
 
 	for i := range reputation.ListChunk {
 		n.Logged(t, fmt.Sprintf("agent:a%03d", i))
 	}
-	if e := ask(internal, "agents").Done(); strings.Count(e.Out, n.Kit.Owner(t)) != reputation.ListChunk+1 ||
-		strings.Count(e.Out, agent+" ") != 1 {
+	if e := ask(internal, "agents").Done(); strings.Count(e.Out, `"agent_id": "`+n.Kit.Owner(t)) != reputation.ListChunk+
+		1 ||
+		strings.Count(e.Out, `"`+agent+`"`) != 1 {
 		t.Errorf("got %s", e.Out)
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/actionproof/mediator/test/nodetest"
 )
 
-// TestScoreShow shows scores of a node, draws them, and verifies its own JSON.
+// TestScoreShow shows scores of a node, and verifies what it prints.
 func TestScoreShow(t *testing.T) {
 	t.Parallel()
 	n := nodetest.New(t, gatetest.New(t), nil)
@@ -36,26 +36,15 @@ func TestScoreShow(t *testing.T) {
 		t.Helper()
 		return kit.Mediator(t, append([]string{"reputation", "show", "score", "--node", node}, args...)...)
 	}
-	out := show("ses_1").Done(
-		"session   ses_1 of agent:worker-1, open: the score can change", "95 % interval",
-		"rests on  12 answered calls of models, in receipts 1 to 12",
-		"timing             ", "  chain ", "of 25 ", " not measured\n", "  llm_latency_ms ", "  chain_length ",
-		"  domains_touched 1,", ", interaction_count 12,", "  challenges_issued 1, challenges_passed 0,",
-		"coverage  100 %: 12 of 12 calls", "baseline  -\n", "formulas  version 1, ",
-		"nonHumanIdentityProven: false").Out
-	if bars := strings.Count(out, "....") + strings.Count(out, "####"); bars < 5 {
-		t.Errorf("no bars:\n%s", out)
-	}
+	show("ses_1").Done(`"session_id": "ses_1"`, `"closed": false`, `"n": 12`, `"interaction_count": 12`,
+		`"challenges_issued": 1`)
 	show("ses_2").Refused("not_found")
 
 	s.Close(t)
 	n.Delivered(t, 14, s.Receipts...)
 	check.Must(t, n.Sample(t.Context()))
-	out = show(evidence.HashToken(s.Receipts[3])).Done("ses_1 of agent:worker-1, closed").Out
-	if strings.Contains(out, "baseline  -") {
-		t.Errorf("got %s", out)
-	}
-	out = show("ses_1", "--owner", s.Owner, "--json").Done(`"baseline": {`, `"revealed": [`).Out
+	show(evidence.HashToken(s.Receipts[3])).Done(`"session_id": "ses_1"`, `"closed": true`)
+	out := show("ses_1", "--owner", s.Owner).Done(`"baseline": {`, `"revealed": [`).Out
 	dir := t.TempDir()
 	f := n.Kit.Files(t, dir)
 	n.Kit.WriteBundle(t, f.Bundle, n.Kit.Certificates[evidence.PurposeInteraction],
@@ -94,7 +83,7 @@ func TestScoreShowOverHTTPS(t *testing.T) {
 		out, said, _ = kit.Output(cmd) // the status tells
 		return out, said, cmd.ProcessState.ExitCode()
 	}
-	out, text, status := show(authority, server.URL+"/", "ses_1", "--json")
+	out, text, status := show(authority, server.URL+"/", "ses_1")
 	var shown archive.Score
 	if status != program.Done || json.Unmarshal([]byte(out), &shown) != nil || !archive.IsScore(shown.Token) ||
 		len(shown.Challenges) != 1 || shown.Revealed != nil {
@@ -105,7 +94,7 @@ func TestScoreShowOverHTTPS(t *testing.T) {
 		status            int
 		says              string
 	}{
-		{authority, server.URL, evidence.HashToken(s.Receipts[0]), program.Done, "ses_1 of agent:worker-1, closed"},
+		{authority, server.URL, evidence.HashToken(s.Receipts[0]), program.Done, `"closed": true`},
 		{authority, server.URL, "ses_2", program.Refused, "not_found"},
 		{authority, server.URL + "/none", "ses_1", program.Refused, "not_found"},
 		{os.DevNull, server.URL, "ses_1", program.Refused, "certificate"},

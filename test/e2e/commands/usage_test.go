@@ -73,7 +73,8 @@ func TestPrintsJSON(t *testing.T) {
 		"completion": "a script", "help": "text",
 		"keys publish": "is JSON", "config schema": "is JSON", "challenge generate": "is JSON", "challenge solve": "is JSON",
 		"challenge verify":  "is JSON",
-		"capability verify": "is JSON", "hash-payload": "one word; its --json is ActionProof's, and hidden",
+		"capability verify": "is JSON", "reputation show": "is JSON", "dispute resolve": "a token, or is JSON",
+		"hash-payload":    "one word; its --json is ActionProof's, and hidden",
 		"vault bootstrap": "commands, or what was done",
 	}
 	var walk func(c *cobra.Command)

@@ -1,8 +1,8 @@
 package node
 
 import (
-	"crypto/ed25519"
-	"errors"
+	"encoding/json"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,10 +12,11 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
-	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/reputation"
+	"github.com/actionproof/mediator/reputation/dispute"
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/reputation/verification"
 	"github.com/actionproof/mediator/test/check"
@@ -39,21 +40,51 @@ func TestDisputeScripts(t *testing.T) {
 	n := kit.NewNode(t, quickConfig+"disputes: {arbiter: arbiter.jwk, windows: {short: 1h}}\n")
 	quickly(t, n)
 	kit.Run(t, "keys", "root", "--name", "arbiter", "--out", n.Dir)
-	agent := func(name string) string {
-		key, err := cli.TakeAgentKey(n.At(name + ".key"))
-		check.Must(t, err)
-		return evidence.DIDKey([]byte(key.Public().(ed25519.PublicKey)))
-	}
-	one, two := agent("one"), agent("two")
-	registered(t, n.At(n.Name), one, two)
+	one, two := nodetest.NewStranger(t), nodetest.NewStranger(t)
+	registered(t, n.At(n.Name), one.ID, two.ID)
 	n.Start(t)
+	node := "unix:" + n.Socket()
+	publish(t, node, one, "sig_1")
+	disputed := accuse(t, node, two, "sig_1")
 	testscript.Run(t, testscript.Params{Dir: "testdata/dispute", Setup: func(e *testscript.Env) error {
-		for name, value := range map[string]string{"NODE": "unix:" + n.Socket(), "KEYS": n.Dir, "ONE": one, "TWO": two,
+		for name, value := range map[string]string{"NODE": node, "KEYS": n.Dir, "ID": disputed.DisputeID,
 			"GORACE": os.Getenv("GORACE")} {
 			e.Setenv(name, value)
 		}
 		return nil
 	}})
+}
+
+func signalOf(agent, id string) dispute.Signal {
+	return dispute.Signal{SignalID: id, AgentID: agent, Statement: "The tests pass.", Horizon: dispute.HorizonLong,
+		Timestamp: time.Now().Unix()}
+}
+
+func contractOf(agent, signal string) dispute.Contract {
+	return dispute.Contract{ChallengeID: "con_" + signal, OriginalSignalID: signal, ChallengerAgentID: agent,
+		CounterClaim: "They do not.", ReasoningTrace: "I ran them.", Timestamp: time.Now().Unix()}
+}
+
+func publish(t *testing.T, node string, by nodetest.Stranger, id string) {
+	t.Helper()
+	said := json.RawMessage(by.Says(t, signalOf(by.ID, id)).Document)
+	check.Must(t, admin.Call(t.Context(), node, http.MethodPost, "/v1/signals", said, new(reputation.Signal)))
+}
+
+func accuse(t *testing.T, node string, by nodetest.Stranger, signal string) (d reputation.Dispute) {
+	t.Helper()
+	said := json.RawMessage(by.Says(t, contractOf(by.ID, signal)).Document)
+	check.Must(t, admin.Call(t.Context(), node, http.MethodPost, "/v1/dispute", said, &d))
+	return d
+}
+
+// says posts a document as the agent behind the mediator.
+func (r tiersRig) says(t *testing.T, path string, d dispute.Document) (string, error) {
+	t.Helper()
+	raw, err := json.Marshal(d)
+	check.Must(t, err)
+	return r.AsAgent(t, kit.Need(t, "curl"), "-sS", "-H", "Content-Type: application/json", "-d", string(raw),
+		"http://mediator.internal"+path)
 }
 
 func prepareSpeakingRig(t *testing.T) tiersRig {
@@ -73,11 +104,9 @@ func TestDisputes(t *testing.T) {
 	r := prepareSpeakingRig(t)
 	r.Start(t) // the roots are made, and so the owner is known
 	agent := r.agent(t)
-	key, err := cli.TakeAgentKey(r.In("other.key"))
-	check.Must(t, err)
-	other := evidence.DIDKey([]byte(key.Public().(ed25519.PublicKey)))
+	other := nodetest.NewStranger(t)
 	r.StopProcess(t, "reputation")
-	registered(t, r.In("reputation"), agent.String(), other)
+	registered(t, r.In("reputation"), agent.String(), other.ID)
 	s, err := store.Open(t.Context(), r.In("reputation/reputation.db"), "")
 	check.Must(t, err)
 	nodetest.Log(t, s, agent, time.Now(), 12, 45)
@@ -85,50 +114,34 @@ func TestDisputes(t *testing.T) {
 	r.StartProcess(t, "reputation")
 	r.decided(t, fewWords, "")
 
-	// the agent's user starts it
-	check.Must(t, errors.Join(os.Chmod(filepath.Dir(r.Dir), 0o711), os.Chmod(r.Dir, 0o711), r.CopySelf()))
-	self := r.Self
-	byAgent := func(args ...string) string {
-		t.Helper()
-		out, err := r.AsAgent(t, append([]string{self}, args...)...)
-		check.Must(t, err)
-		return out
-	}
 	node := "unix:" + r.Stack.Socket("reputation")
-	byOther := func(args ...string) string {
-		t.Helper()
-		text := kit.Run(t, args...)
-		return text
-	}
-	if said := byAgent("signal", "publish", "The build is green.", "--id", "sig_1"); !strings.Contains(said,
-		agent.String()) || !strings.Contains(said, "provisional") {
-		t.Fatalf("%s", said)
+	signal := signalOf(agent.String(), "sig_1")
+	signal.Horizon = dispute.HorizonShort
+	said, err := r.says(t, "/v1/signals", signal)
+	if err != nil || !strings.Contains(said, agent.String()) || !strings.Contains(said, "provisional") {
+		t.Fatal(said, err)
 	}
 	r.stated(t, "signals", interaction.StatesSignal)
 
 	file := filepath.Join(t.TempDir(), "dispute.json")
-	open := byOther("dispute", "open", "sig_1", "--claim", "It is red.", "--reasoning", "I looked.", "--key",
-		r.In("other.key"), "--node", node, "--json")
-	kit.Write(t, file, open)
+	opened := accuse(t, node, other, "sig_1")
 	kit.Until(t, "the reputation to name the accusation", func() bool {
-		shown := kit.Mediator(t, "reputation", "show", "agent", "--node", node, "--json", "--", agent.String())
+		shown := kit.Mediator(t, "reputation", "show", "agent", "--node", node, "--", agent.String())
 		return strings.Contains(shown.Out, `"disputes_pending": 1`)
 	})
 	r.decided(t, fewWords, "") // an accusation alone blocks nobody
 
-	decision := byOther("dispute", "resolve", file, "--outcome", "challenger_wins", "--reason", "It was red.",
-		"--arbiter-key", r.In("arbiter.key.jwk"), "--audience", "mediator-reputation")
-	kit.Write(t, file+".jwt", decision)
-	resolved := byOther("dispute", "resolve", file, "--decision", file+".jwt", "--node", node, "--json")
-	kit.Write(t, file+".resolved", resolved)
+	kit.Write(t, file, kit.Run(t, "reputation", "show", "dispute", opened.DisputeID, "--node", node))
+	kit.Write(t, file+".jwt", kit.Run(t, "dispute", "resolve", file, "--outcome", "challenger_wins", "--reason",
+		"It was red.", "--arbiter-key", r.In("arbiter.key.jwk"), "--audience", "mediator-reputation"))
+	kit.Write(t, file+".resolved", kit.Run(t, "dispute", "resolve", file, "--decision", file+".jwt", "--node", node))
 	kit.Mediator(t, "verify", file+".resolved", "--dir", r.Dir).Done(": challenger_wins by arbiter, It was red.")
 	refused := r.decided(t, fewWords, "policy_denied") // once the window of the signal has closed
 	kit.Mediator(t, "posts", "show", refused.Post, "--admin", r.Stack.Admin()).Done("lost-a-dispute")
 
-	byOther("signal", "publish", "It is red.", "--id", "sig_2", "--horizon", "long", "--key", r.In("other.key"), "--node",
-		node)
-	if said, err := r.AsAgent(t, self, "dispute", "open", "sig_2", "--claim", "It is green.", "--reasoning",
-		"I looked too."); err == nil || !strings.Contains(err.Error(), "policy_denied") {
+	publish(t, node, other, "sig_2")
+	if said, err := r.says(t, "/v1/dispute", contractOf(agent.String(), "sig_2")); err != nil ||
+		!strings.Contains(said, "policy_denied") {
 		t.Errorf("an agent that has lost disputes: %s, %v", said, err)
 	}
 
@@ -139,7 +152,10 @@ func TestDisputes(t *testing.T) {
 	check.Must(t, s.Close())
 	r.StartProcess(t, "reputation")
 	r.decided(t, fewWords, "")
-	byAgent("dispute", "open", "sig_2", "--claim", "It is green.", "--reasoning", "I looked too.")
+	if said, err := r.says(t, "/v1/dispute", contractOf(agent.String(), "sig_2")); err != nil ||
+		!strings.Contains(said, "pending") {
+		t.Fatal(said, err)
+	}
 	r.stated(t, "disputes", interaction.StatesContract)
 }
 
