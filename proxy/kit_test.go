@@ -161,8 +161,7 @@ type fakeRoles struct {
 	mu         sync.Mutex // guards unsent
 	unsent     []string   // posts given back
 	unsentAt   func()     // called by Unsent
-	budget     trigger.Budget
-	admitted   func() // called by Admit
+	admitted   func()     // called by Admit
 	asked      gate.AdmitRequest
 	decisionOf func(*evidence.PolicyDecision)
 	decided    policy.Request // last request to the control plane
@@ -215,10 +214,6 @@ func (f *fakeRoles) Unsent(_ context.Context, id, runtime, action, binding strin
 		f.unsentAt()
 	}
 	return nil
-}
-
-func (f *fakeRoles) Budget(context.Context, string) (trigger.Budget, error) {
-	return f.budget, f.fail["budget"]
 }
 
 func (f *fakeRoles) Decide(ctx context.Context, r policy.Request) (policy.Decision, error) {

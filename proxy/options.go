@@ -101,7 +101,6 @@ type Triggers interface {
 	Claim(ctx context.Context, c trigger.Claim) (trigger.Event, error)
 	Done(ctx context.Context, eventID, runtime string) (trigger.Event, error)
 	Unsent(ctx context.Context, eventID, runtime, action, bindingHash string) error
-	Budget(ctx context.Context, eventID string) (trigger.Budget, error)
 }
 
 type Control interface {

@@ -80,7 +80,7 @@ func (p *Pipeline) pages() own.Pages {
 	o := &p.o
 	return own.Pages{
 		Sessions: o.Sessions, Triggers: o.Triggers, Rules: o.Rules.shown, Agent: o.Node.AgentID(), Runtime: o.RuntimeID,
-		Standing: o.Standing, Admit: p.load.Session, Step: o.Timeouts.Step, Now: o.Now, Log: o.Log,
+		Standing: o.Standing, Now: o.Now, Log: o.Log,
 	}
 }
 

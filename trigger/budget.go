@@ -14,22 +14,6 @@ import (
 // this many posts beyond the budget.
 const maxUnsent = 8
 
-// Budget is what an event pays for, and what it has paid for.
-type Budget struct {
-	Posts int            `json:"posts"`
-	Spent map[string]int `json:"spent"`
-}
-
-const maxActions = 1000
-
-func (s *Service) Budget(ctx context.Context, eventID string) (Budget, error) {
-	if _, err := s.store.get(ctx, eventID, s.o.Now()); err != nil {
-		return Budget{}, err
-	}
-	spent, err := s.store.spent(ctx, eventID)
-	return Budget{Posts: s.o.Budget, Spent: spent}, err
-}
-
 // Unsent refunds a post that never left because there was no connection to its upstream. The event can then pay for
 // another post of the action, but not for the same binding. Only the runtime with the claim may call it, while its
 // session is open. Repeating it changes nothing. After maxUnsent posts of an action it is refused (event_closed).
@@ -40,25 +24,6 @@ func (s *Service) Unsent(ctx context.Context, eventID, runtime, action, bindingH
 			zap.String("action", action))
 	}
 	return err
-}
-
-func (s store) spent(ctx context.Context, id string) (map[string]int, error) {
-	rows, err := s.db.Read().QueryContext(ctx, `SELECT action, posts FROM spent WHERE event = ? ORDER BY action LIMIT ?`,
-		id, maxActions)
-	if err != nil {
-		return nil, unread(err)
-	}
-	defer rows.Close()
-	spent := make(map[string]int)
-	for rows.Next() {
-		var action string
-		var posts int
-		if err := rows.Scan(&action, &posts); err != nil {
-			return nil, unread(err)
-		}
-		spent[action] = posts
-	}
-	return spent, unread(rows.Err())
 }
 
 // unsent takes a use off the budget. Its row stays, so that the binding is never paid for again.

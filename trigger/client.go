@@ -37,10 +37,6 @@ func (c *Client) Unsent(ctx context.Context, eventID, runtime, action, bindingHa
 	return err
 }
 
-func (c *Client) Budget(ctx context.Context, eventID string) (Budget, error) {
-	return call[Budget](ctx, c, "/v1/events/budget", budgetRequest{EventID: eventID})
-}
-
 func (c *Client) Claim(ctx context.Context, claim Claim) (Event, error) {
 	return call[Event](ctx, c, "/v1/events/claim",
 		claimRequest{EventID: claim.EventID, Runtime: claim.Runtime, WaitMillis: claim.Wait.Milliseconds()})

@@ -30,9 +30,6 @@ type (
 		Action      string `json:"action"`
 		BindingHash string `json:"bindingHash"`
 	}
-	budgetRequest struct {
-		EventID string `json:"eventId"`
-	}
 	reportRequest struct {
 		Kind    string          `json:"kind"`
 		Method  string          `json:"method"`
@@ -52,9 +49,6 @@ func NewServer(s *Service) http.Handler {
 	}))
 	mux.Handle("POST /v1/evidence/unsent", wire.Handle(func(ctx context.Context, ask unsentRequest) (struct{}, error) {
 		return struct{}{}, s.Unsent(ctx, ask.EventID, ask.Runtime, ask.Action, ask.BindingHash)
-	}))
-	mux.Handle("POST /v1/events/budget", wire.Handle(func(ctx context.Context, ask budgetRequest) (Budget, error) {
-		return s.Budget(ctx, ask.EventID)
 	}))
 	mux.Handle("POST /v1/events/claim", wire.Handle(func(ctx context.Context, ask claimRequest) (Event, error) {
 		wait := time.Duration(min(max(0, ask.WaitMillis), maxWait.Milliseconds())) * time.Millisecond

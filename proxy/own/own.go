@@ -1,5 +1,5 @@
-// Package own answers an agent's questions about its own session: what it may call, and what its event still pays for.
-// It reveals nothing that the answers to its calls would not: no credentials, no conditions, no other session.
+// Package own answers an agent's questions about its own session: what it may call, and why calls were refused. It
+// reveals nothing that the answers to its calls would not: no credentials, no conditions, no other session.
 package own
 
 import (
@@ -10,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/proxy/upstream"
-	"github.com/actionproof/mediator/trigger"
 )
 
 // Refusals is the answer to GET /v1/refusals.
@@ -23,10 +22,8 @@ type Refusals struct {
 type Rules struct {
 	Session string `json:"session"`
 	Event   string `json:"event"`
-	// Posts is the event's budget of each action; nil if the trigger service does not answer.
-	Posts *int   `json:"posts"`
-	Rules []Rule `json:"rules"`
-	More  bool   `json:"more,omitempty"` // there are more than MaxRules
+	Rules   []Rule `json:"rules"`
+	More    bool   `json:"more,omitempty"` // there are more than MaxRules
 }
 
 // Kinds of rules.
@@ -41,10 +38,7 @@ type Rule struct {
 	Kind    string   `json:"kind"`
 	Methods []string `json:"methods"`
 	URL     string   `json:"url"`
-	// Action is a post's action. Left is how many more posts of it the event pays for, shared by all rules of the
-	// action; nil if the trigger service does not say.
-	Action string `json:"action,omitempty"`
-	Left   *int   `json:"left,omitempty"`
+	Action  string   `json:"action,omitempty"` // of a post
 	// Messages that the rule names: an MCP server's tools and other methods, or a GraphQL operation's fields.
 	Tools      []string `json:"tools,omitempty"`
 	MCPMethods []string `json:"mcpMethods,omitempty"`
@@ -71,22 +65,4 @@ func (r Rule) About(m match.Match, tools *mcp.Rule, operations *graphql.Rule) Ru
 // Show makes the answer without a session.
 func Show(rules []Rule) Rules {
 	return Rules{Rules: slices.Clip(rules[:min(len(rules), MaxRules)]), More: len(rules) > MaxRules}
-}
-
-// Of returns the rules for a session.
-func (r Rules) Of(s *session.Session) Rules {
-	r.Session, r.Event = s.ID, s.Event.ID
-	return r
-}
-
-// Paid adds what the event still pays for.
-func (r Rules) Paid(b trigger.Budget) Rules {
-	r.Posts, r.Rules = &b.Posts, slices.Clone(r.Rules)
-	for i, rule := range r.Rules {
-		if rule.Kind == Post {
-			left := max(0, b.Posts-b.Spent[rule.Action])
-			r.Rules[i].Left = &left
-		}
-	}
-	return r
 }

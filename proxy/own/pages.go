@@ -20,7 +20,6 @@ const MaxWait = 60 * time.Second
 type Triggers interface {
 	Claim(ctx context.Context, c trigger.Claim) (trigger.Event, error)
 	Done(ctx context.Context, eventID, runtime string) (trigger.Event, error)
-	Budget(ctx context.Context, eventID string) (trigger.Budget, error)
 }
 
 // Pages answers an agent's questions about its own session.
@@ -32,11 +31,8 @@ type Pages struct {
 	Agent, Runtime string
 	// Standing lets an agent without credentials wait for the next event.
 	Standing bool
-	// Admit counts a page that asks the trigger service against the session's rate; Step bounds its wait.
-	Admit func(*session.Session) error
-	Step  time.Duration
-	Now   func() time.Time
-	Log   *zap.Logger
+	Now      func() time.Time
+	Log      *zap.Logger
 }
 
 // Event is the answer to GET /v1/event and GET /v1/event/next.
@@ -66,7 +62,9 @@ func (p Pages) Page(r *http.Request, route intercept.Route) (document any, err e
 	case page == "GET /v1/refusals":
 		return Refusals{Session: s.ID, Refusals: s.Refusals()}, nil
 	}
-	return p.rules(r.Context(), s)
+	rules := p.Rules
+	rules.Session, rules.Event = s.ID, s.Event.ID
+	return rules, nil
 }
 
 func (p Pages) event(s *session.Session) Event {
@@ -109,18 +107,4 @@ func (p Pages) nextEvent(r *http.Request, route intercept.Route) (any, error) {
 		}
 	}
 	return p.event(p.Sessions.OpenStanding(event, p.Runtime)), nil
-}
-
-// rules lists what the agent may call, and what its event still pays for if the trigger service says so.
-func (p Pages) rules(ctx context.Context, s *session.Session) (any, error) {
-	if err := p.Admit(s); err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, p.Step)
-	defer cancel()
-	rules := p.Rules.Of(s)
-	if budget, err := p.Triggers.Budget(ctx, s.Event.ID); err == nil {
-		rules = rules.Paid(budget)
-	}
-	return rules, nil
 }
