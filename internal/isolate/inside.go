@@ -202,7 +202,7 @@ func lower(resource int, to func(uint64) uint64) error {
 // otherwise use it up: others could then watch no files, and no further run could start.
 func quarter(of uint64) uint64 { return of / 4 }
 
-// boundNamespaces bounds the namespaces and watches that the kernel counts for root. /proc/sys/user is that of this user
+// boundNamespaces bounds the namespaces and watches that the kernel counts for root. /proc/sys/user is of this user
 // namespace.
 func boundNamespaces() error {
 	const namespaces = "256" // of each kind, of which a browser needs a handful
