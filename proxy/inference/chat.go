@@ -98,7 +98,8 @@ func (m chatMessage) read(t *tally, choice int) {
 }
 
 // streamed returns the place of a piece of a call. Some servers number no call, or all alike: then another id begins
-// another call. Without both an id and a number, a second name may begin another call too: clients differ.
+// another call; of one number, only for some clients. Without both an id and a number, a second name may begin another
+// call too: clients differ.
 func (t *tally) streamed(choice, i int, c toolCall) position {
 	if c.Index != nil {
 		i = *c.Index
@@ -112,6 +113,7 @@ func (t *tally) streamed(choice, i int, c toolCall) position {
 		switch {
 		case c.ID != "" && s.block.ID != "" && idOf(t.key, c.ID) != s.block.ID:
 			at.part++
+			t.unclear = t.unclear || c.Index != nil
 		case c.isNamed() && (c.ID == "" || s.block.ID == "" || c.Index == nil):
 			t.unclear = true
 		}

@@ -125,7 +125,8 @@ func (o responseItem) end(t *tally, i int) {
 		if s == nil {
 			return
 		}
-		t.unclear = t.unclear || s.block.ID != "" && s.block.ID != idOf(t.key, o.CallID)
+		t.unclear = t.unclear || s.done || s.block.ID != "" && s.block.ID != idOf(t.key, o.CallID)
+		s.done = true
 		if s.block.Size == 0 {
 			t.call(s.at, o.CallID, o.Name, textOf(o.Arguments)+textOf(o.Input))
 		}
@@ -156,14 +157,15 @@ func (t *tally) unlessSaid(at position, text string) {
 // repeats compares the calls of the complete response, if it has an output, with those of the stream: clients go by one
 // or the other.
 func (r response) repeats(t *tally) {
-	if len(r.Output) == 0 {
-		return
-	}
 	streamed, whole := make(map[string]int), make(map[string]int)
 	for _, s := range t.blocks {
 		if s.at.kind == KindCall {
 			streamed[s.block.ID]++
+			t.unclear = t.unclear || !s.done
 		}
+	}
+	if len(r.Output) == 0 {
+		return
 	}
 	for _, o := range r.Output {
 		if o.isCall() {

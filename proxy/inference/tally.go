@@ -56,6 +56,7 @@ type said struct {
 	words     wordCount
 	arguments []byte // of a call
 	tooLarge  bool
+	done      bool // of the responses API
 }
 
 // tally counts an answer's content. It belongs to one goroutine at a time.
@@ -84,10 +85,11 @@ type tally struct {
 }
 
 func readEvent(by answer, t *tally, e sse.Event) bool {
-	switch data := string(bytes.TrimSpace(e.Data)); {
-	case data == "":
+	switch {
+	case len(e.Data) == 0:
+		t.unclear = t.unclear || e.ID == "" // official clients take an empty text for malformed JSON
 		return true
-	case data == "[DONE]": // compatible servers send it in every API
+	case bytes.HasPrefix(e.Data, []byte("[DONE]")): // compatible servers send it in every API
 		t.closed, t.ended = true, t.ended || by == chat{}
 		return true
 	case t.closed:
@@ -97,7 +99,7 @@ func readEvent(by answer, t *tally, e sse.Event) bool {
 	t.named = e.Type
 	t.unclear = t.unclear || strings.HasPrefix(e.Type, "thread.") // official clients wrap its data
 	ended, blocks := t.ended, len(t.blocks)
-	ok := !jsonread.Exceeds(e.Data) && by.event(t, e.Data)
+	ok := jsontext.Value(e.Data).Kind() == '{' && !jsonread.Exceeds(e.Data) && by.event(t, e.Data)
 	t.unclear = t.unclear || ended && (t.event > 0 || len(t.blocks) > blocks)
 	t.endEvent()
 	return ok
@@ -240,6 +242,8 @@ func (t *tally) conclude(lost string) {
 		switch {
 		case s.mac != nil:
 			s.mac.Sum(s.block.Hash[:0])
+		case s.block.ID == "" && s.block.Name == "":
+			t.unclear = true // some clients drop it
 		case !s.tooLarge:
 			arguments := canonical(string(s.arguments))
 			s.block.Hash = hashOf(t.key, KindCall, []byte(arguments))
