@@ -169,8 +169,9 @@ func (r *reader) object(keep int) (out Object, err error) {
 		}
 		name := token.String()
 		if r.strict {
-			if strings.Contains(name, "\x00") {
-				return nil, fmt.Errorf("%w: a member's name holds the character NUL, where some parsers end it", ErrAmbiguous)
+			if strings.Contains(name, "\x00") || name == "__proto__" {
+				return nil, fmt.Errorf("%w: a member's name is __proto__, which gives some readers more members, or holds the "+
+					"character NUL, where some parsers end it", ErrAmbiguous)
 			}
 			folded := Fold(name)
 			if names[folded] {

@@ -58,6 +58,7 @@ func TestRead(t *testing.T) {
 		"two cases among many":              {many(20, `"MXX":1`), twice, nil},
 		"two cases among the last of many":  {many(20, `"name":1,"namE":1`), twice, nil},
 		"NUL in a name":                     {`{"a\u0000b":1}`, twice, nil},
+		"members for JavaScript":            {`{"a":{"__proto__":{"b":1}}}`, twice, nil},
 		"NUL in a value":                    {`{"a":"\u0000"}`, nil, nil},
 		"just so many values":               {`{"a":[` + strings.Repeat("1,", jsonread.MaxItems-4) + `1]}`, nil, nil},
 		"too many values": {`{"a":[` + strings.Repeat("1,", jsonread.MaxItems-3) + `1]}`,
