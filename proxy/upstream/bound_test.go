@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"strconv"
 	"testing"
+	"time"
 
 	xhttp2 "golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -85,3 +86,48 @@ func TestBoundedConnections(t *testing.T) {
 	must(t, err)
 	must(t, resp.Body.Close())
 }
+
+// TestStuckConnection: a connection is closed whose upstream takes nothing more, but goes on to send.
+func TestStuckConnection(t *testing.T) {
+	stuck, ended := make(chan struct{}), make(chan struct{})
+	up := httptest.NewUnstartedServer(http.NotFoundHandler())
+	up.TLS = &tls.Config{NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12}
+	up.Config.TLSNextProto = map[string]func(*http.Server, *tls.Conn,
+		http.Handler){"h2": func(_ *http.Server, c *tls.Conn, _ http.Handler) {
+		defer close(ended)
+		_, _ = io.CopyN(io.Discard, c, int64(len(xhttp2.ClientPreface)))
+		framer := xhttp2.NewFramer(c, c)
+		_ = framer.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 1<<31 - 1})
+		_ = framer.WriteWindowUpdate(0, 1<<30)
+		for frame := xhttp2.Frame(nil); frame == nil || frame.Header().Type != xhttp2.FrameData; {
+			var err error
+			frame, err = framer.ReadFrame()
+			must(t, err)
+		}
+		close(stuck)
+		for framer.WriteWindowUpdate(0, 1) == nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}}
+	up.StartTLS()
+	defer up.Close()
+	transport := upstream.NewTransport(upstream.Options{
+		Dialer: upstream.Dialer{Hosts: []upstream.Host{{
+			Name: "127.0.0.1", Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+			RootCAs: poolOf(&proxytest.Upstream{Server: up}),
+		}}},
+		WriteTimeout: 100 * time.Millisecond,
+	})
+	go func() {
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodPut, up.URL, io.NopCloser(zeros{}))
+		must(t, err)
+		q.ContentLength = -1
+		_, _ = transport.RoundTrip(q) //nolint:bodyclose // there is no answer
+	}()
+	<-stuck
+	<-ended
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }

@@ -30,6 +30,8 @@ type Options struct {
 	// ResponseHeaderTimeout bounds the wait for a response after the request; 10 min if 0, because language models are
 	// slow.
 	ResponseHeaderTimeout time.Duration
+	// WriteTimeout bounds a write over HTTP/2 that the upstream does not take; 5 min if 0.
+	WriteTimeout time.Duration
 	// Now judges certificates; the system's clock if nil.
 	Now func() time.Time
 	// Connections bounds those open, idle ones included. No party has more than it leaves free ([share.Pool]). 2048 if 0.
@@ -86,6 +88,8 @@ func (t *Transport) newHTTP(o *Options, secure *tlsDialer) *http.Transport {
 		HTTP2: &http.HTTP2Config{
 			SendPingTimeout: 30 * time.Second, // finds silently dead connections
 			PingTimeout:     15 * time.Second,
+			// An upstream that goes on to send frames would otherwise keep a connection for ever, even without calls.
+			WriteByteTimeout: cmp.Or(o.WriteTimeout, 5*time.Minute),
 			// What an upstream may send ahead of a slow agent; the default is 4 MiB.
 			MaxReceiveBufferPerStream: 512 << 10,
 		},

@@ -3,11 +3,13 @@ package daemon
 import (
 	"fmt"
 	"io"
+	"log"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/internal/terminal"
 )
 
@@ -25,6 +27,21 @@ func NewLogger(c config.Log, process string, w io.Writer) (*zap.Logger, error) {
 	enc.TimeKey = "time"
 	to := zapcore.Lock(zapcore.AddSync(lineWriter{w}))
 	return zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(enc), to, level)).Named(process), nil
+}
+
+// takeLibraries logs what libraries write to Go's standard logger. net/http writes there at an upstream's will, and the
+// upstream's text.
+func takeLibraries(to *zap.Logger) {
+	log.SetFlags(0)
+	log.SetOutput(libraries{flood.Logger(to)})
+}
+
+type libraries struct{ to *zap.Logger }
+
+func (l libraries) Write(line []byte) (int, error) {
+	const most = 300 // bytes
+	l.to.Info("a library says", zap.ByteString("line", line[:min(len(line), most)]))
+	return len(line), nil
 }
 
 // lineWriter writes lines that cannot steer the terminal on which an operator may read the log.

@@ -3,6 +3,7 @@ package daemon
 import (
 	"encoding/json"
 	"errors"
+	stdlog "log"
 	"strings"
 	"testing"
 
@@ -30,5 +31,22 @@ func TestLogSteersNoTerminal(t *testing.T) {
 		if err := json.Unmarshal([]byte(line), &said); err != nil || said.Msg != forged {
 			t.Errorf("%v: %q", err, line)
 		}
+	}
+}
+
+// TestLibrariesWriteLittle: an upstream makes net/http write any number of lines, with its own text.
+func TestLibrariesWriteLittle(t *testing.T) {
+	flags, to := stdlog.Flags(), stdlog.Writer()
+	defer stdlog.SetFlags(flags)
+	defer stdlog.SetOutput(to)
+	var out strings.Builder
+	log, err := NewLogger(config.Log{}, "serve", &out)
+	check.Must(t, err)
+	takeLibraries(log)
+	for range 1000 {
+		stdlog.Printf("Unsolicited response received on idle HTTP channel starting with %q", strings.Repeat("x", 4096))
+	}
+	if n := out.Len(); n == 0 || n > 10*1024 || !strings.HasPrefix(out.String(), `{"level":"info"`) {
+		t.Errorf("%d bytes: %.100s", n, out.String())
 	}
 }

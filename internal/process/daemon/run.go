@@ -82,6 +82,7 @@ func Run[C any](ctx context.Context, name, path string, stderr io.Writer, load f
 		return err
 	}
 	defer func() { _ = log.Sync() }()
+	takeLibraries(log)
 	p, err := New(log, plan.Custody)
 	if err != nil {
 		return err
