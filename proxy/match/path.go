@@ -48,10 +48,10 @@ func checkPath(path string) error {
 }
 
 // hasDots finds "." and ".." as any server may see them: decoded once or more often, with an encoded slash as a slash,
-// or cut at a semicolon.
+// or cut at a semicolon or the beginning of a query.
 func hasDots(segment string) bool {
 	for part := range strings.SplitSeq(decoded(segment), "/") {
-		part, _, _ = strings.Cut(part, ";")
+		part = before(part, ";?#")
 		if part == "." || part == ".." {
 			return true
 		}
@@ -59,7 +59,15 @@ func hasDots(segment string) bool {
 	return false
 }
 
-// decoded decodes the characters that separate segments, however often they were encoded.
+// before returns a text up to the first of some characters.
+func before(text, any string) string {
+	if i := strings.IndexAny(text, any); i >= 0 {
+		return text[:i]
+	}
+	return text
+}
+
+// decoded decodes the characters that separate segments or end the path, however often they were encoded.
 func decoded(path string) string {
 	if !strings.Contains(path, "%") {
 		return path
@@ -70,15 +78,16 @@ func decoded(path string) string {
 var (
 	encodedTwice = regexp.MustCompile("%(25)+")
 	separators   = strings.NewReplacer("%2f", "/", "%2F", "/", "%5c", "/", "%5C", "/", "%3b", ";", "%3B", ";", "%2e", ".",
-		"%2E", ".")
+		"%2E", ".", "%3f", "?", "%3F", "?", "%23", "#")
 )
 
 // reading returns a path, or a pattern, as the most lenient server reads it: separators decoded, nothing after
-// semicolons, no empty segments, no slash at the end, in lower case.
+// semicolons, no query, no empty segments, no slash at the end, in lower case. Some decode the path before they cut off
+// the query (CVE-2024-38474).
 func reading(path string) string {
 	var b strings.Builder
-	for s := range strings.SplitSeq(strings.ToLower(decoded(path)), "/") {
-		if s, _, _ = strings.Cut(s, ";"); s != "" {
+	for s := range strings.SplitSeq(strings.ToLower(before(decoded(path), "?#")), "/") {
+		if s = before(s, ";"); s != "" {
 			b.WriteByte('/')
 			b.WriteString(s)
 		}

@@ -143,6 +143,10 @@ func TestPathsOfOtherActions(t *testing.T) {
 		{"POST", "/repos/a%2F%2Fcomments%2F", "request_malformed"},
 		{"POST", "/repos/a%2Fcomments;v=2", "request_malformed"},
 		{"POST", "/issues/1%2Fclose", "request_malformed"},
+		{"POST", "/repos/a%3Fb", "search"},
+		{"POST", "/repos/a%2Fcomments%3Fx", "request_malformed"},
+		{"POST", "/repos/a%2Fcomments%253F/x/y", "request_malformed"},
+		{"POST", "/repos/comments%23/x/..%3Fy", "request_malformed"},
 	} {
 		t.Run(tt.method+" "+tt.path, func(t *testing.T) {
 			wantFound(t, rules, tt.method, "https://api.example.com"+tt.path, tt.want)
