@@ -323,8 +323,8 @@ func (a *Answer) mayBeMessage(text []byte) bool {
 func (a *Answer) message(text []byte) {
 	defer a.Turn(len(text))()
 	o, err := jsonread.Lenient(text, 3)
-	if err != nil || !isTaken(o) || a.status == http.StatusAccepted { // some clients read no such answer
-		a.doubt()
+	if err != nil || !isTaken(o) || a.status == http.StatusAccepted || a.status == http.StatusResetContent {
+		a.doubt() // some clients read no such answer
 	}
 	switch {
 	case err != nil:

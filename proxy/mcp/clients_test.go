@@ -198,13 +198,14 @@ func TestResultSomeClientsTake(t *testing.T) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
-	for kind, status := range map[string]int{
-		plain: http.StatusAccepted, plain + `; x="text/event-stream"`: http.StatusOK,
-	} {
-		a, end := send(t, new(mcp.Memory), "tools/call", 1, kind, status)
-		_, _ = io.WriteString(a, good)
+	for _, tt := range []struct {
+		kind   string
+		status int
+	}{{plain, 202}, {plain, 205}, {stream, 202}, {stream, 205}, {plain + `; x="text/event-stream"`, 200}} {
+		a, end := send(t, new(mcp.Memory), "tools/call", 1, tt.kind, tt.status)
+		_, _ = io.WriteString(a, map[bool]string{true: event(good), false: good}[tt.kind == stream])
 		if got := end(); got != mcp.ResultUnseen {
-			t.Errorf("%d %s, which TypeScript does not read: %s", status, kind, got)
+			t.Errorf("%d %s, which TypeScript does not read: %s", tt.status, tt.kind, got)
 		}
 	}
 	memory := new(mcp.Memory)
