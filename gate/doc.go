@@ -3,7 +3,7 @@
 //
 //	chain.go        the checks of the chain, in order; deployment.go remembers the last certificate
 //	gate.go         [Gate]: a chain earns a capability, and a request proof over it allows a post
-//	files.go        [FromFiles]: an API's part from files or https URLs (source.go), kept current
+//	files.go        [FromFiles]: an API's part from files, kept current
 //	server.go       [Server]: an API's endpoints; middleware.go and transaction.go protect its posts
 //	client.go       [Client]: a mediator asks such an API
 //	assurance.go    reports what a post's checks prove; record.go verifies a recorded post

@@ -17,22 +17,18 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// Files names the parts of an API's gate. Registry, Auditor, Manifest and Bundle are paths, or https URLs with a pinned
-// server key.
+// Files names the parts of an API's gate by the paths of their files.
 type Files struct {
 	// Registry and Auditor are the public keys of the two roots: a JWK, or a JWK Set if the root also has a
 	// post-quantum key. They are read once; a change needs a restart.
 	Registry, Auditor string
 	// Manifest is the JSON manifest, Bundle the trust bundle. Changes of both are followed.
 	Manifest, Bundle string
-	// Secret is the path of a file with at least 32 random bytes, the same for all replicas. It is read once.
+	// Secret holds at least 32 random bytes, the same for all replicas. It is read once.
 	Secret string
 	// Name is the issuer and audience of the API's challenges and capabilities.
 	Name string
 
-	// Pins are the https server's accepted public keys, as in curl's --pinnedpubkey: "sha256//" and the base64 SHA-256
-	// of the SubjectPublicKeyInfo. They replace certificate authorities. A second pin lets the server change its key.
-	Pins []string
 	// Every is the pause between two readings of manifest and bundle; 2 seconds if zero.
 	Every time.Duration
 	// MaxStale bounds the time since the last successful reading; 10 minutes if zero. After that every chain is refused
@@ -62,7 +58,7 @@ func FromFiles(ctx context.Context, f Files, consume Consume) (*Server, error) {
 		return nil, errors.New(
 			"gate: FromFiles needs a name and a function that consumes, and MaxStale must not be shorter than Every")
 	}
-	w, err := f.open(ctx)
+	w, err := f.open()
 	if err != nil {
 		return nil, fmt.Errorf("gate: %w", err)
 	}
@@ -72,11 +68,10 @@ func FromFiles(ctx context.Context, f Files, consume Consume) (*Server, error) {
 
 // followed is a gate rebuilt when its files change. Only follow changes it.
 type followed struct {
-	f                Files
-	manifest, bundle source
-	roots            []evidence.Root
-	secret           evidence.Secret
-	challenges       *challenge.Issuer
+	f          Files
+	roots      []evidence.Root
+	secret     evidence.Secret
+	challenges *challenge.Issuer
 
 	strict      *policy.Strict
 	rawManifest []byte
@@ -85,26 +80,18 @@ type followed struct {
 	fresh       atomic.Pointer[time.Time] // the last successful reading
 }
 
-func (f Files) open(ctx context.Context) (*followed, error) {
+func (f Files) open() (*followed, error) {
 	w := &followed{f: f}
-	client, err := pinned(f.Pins)
-	if err != nil {
-		return nil, err
-	}
-	for _, root := range []struct{ where, purpose string }{
+	for _, root := range []struct{ path, purpose string }{
 		{f.Registry, evidence.PurposeSignerCertificate}, {f.Auditor, evidence.PurposeDeploymentCertificate},
 	} {
-		read, err := newSource(root.where, client, maxRoot)
-		if err != nil {
-			return nil, err
-		}
-		raw, err := read(ctx)
+		raw, err := files.ReadUpTo(root.path, maxRoot)
 		if err != nil {
 			return nil, err
 		}
 		r, err := evidence.ParseRoot(raw, root.purpose)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", root.where, err)
+			return nil, fmt.Errorf("%s: %w", root.path, err)
 		}
 		w.roots = append(w.roots, r)
 	}
@@ -119,23 +106,14 @@ func (f Files) open(ctx context.Context) (*followed, error) {
 		challenge.Options{Issuer: f.Name, Audience: f.Name, Now: f.Now}); err != nil {
 		return nil, err
 	}
-	if w.manifest, err = newSource(f.Manifest, client, policy.MaxFile); err != nil {
-		return nil, err
-	}
-	if w.bundle, err = newSource(f.Bundle, client, evidence.MaxBundle); err != nil {
-		return nil, err
-	}
-	_, err = w.look(ctx)
+	_, err = w.look()
 	return w, err
 }
 
 func (w *followed) follow(ctx context.Context) {
 	said := ""
 	for range every.Tick(ctx, w.f.Every) {
-		changed, err := w.look(ctx)
-		if ctx.Err() != nil {
-			return
-		}
+		changed, err := w.look()
 		why := ""
 		if err != nil {
 			why = err.Error()
@@ -149,9 +127,9 @@ func (w *followed) follow(ctx context.Context) {
 
 // look reads manifest and bundle and applies changes. It applies a new bundle even if it refuses the new manifest, so
 // that revocations count at once.
-func (w *followed) look(ctx context.Context) (changed bool, err error) {
+func (w *followed) look() (changed bool, err error) {
 	at := w.f.Now()
-	rawManifest, refused := w.manifest(ctx)
+	rawManifest, refused := files.ReadUpTo(w.f.Manifest, policy.MaxFile)
 	strict := w.strict
 	if refused == nil && (strict == nil || !bytes.Equal(rawManifest, w.rawManifest)) {
 		if strict, refused = readStrict(rawManifest); refused != nil {
@@ -164,7 +142,7 @@ func (w *followed) look(ctx context.Context) (changed bool, err error) {
 	if strict == nil { // at the start
 		return false, refused
 	}
-	rawBundle, err := w.bundle(ctx)
+	rawBundle, err := files.ReadUpTo(w.f.Bundle, evidence.MaxBundle)
 	if err != nil {
 		return false, errors.Join(refused, err)
 	}
