@@ -30,7 +30,6 @@ const instructions = `Solve every task as its own instructions say. Respond with
 const (
 	maxTasks     = 32 // in a challenge
 	maxTaskID    = 64
-	maxKind      = 32
 	maxInput     = 32 << 10 // of one task
 	maxChallenge = 256 << 10
 	maxResponse  = 16 << 10
@@ -93,7 +92,8 @@ func hashTasks(tasks []Task) (string, error) {
 	return hash, nil
 }
 
-// hashCanonical is [hashTasks] for tasks of built-in kinds, which encoding/json writes in canonical form.
+// hashCanonical is [hashTasks] for tasks of this package, which encoding/json writes in canonical form: the
+// canonicaliser would cost more than the rest of a challenge.
 func hashCanonical(tasks []Task) (string, error) {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)

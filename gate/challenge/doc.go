@@ -12,6 +12,4 @@
 //
 // Nothing here is consumed. The verifier reserves the challenge's id, mints a capability with [Mint], and consumes the
 // key of [VerifyCapability] in the transaction that makes the post.
-//
-// [Pack] adds kinds of tasks that clients have never seen.
 package challenge

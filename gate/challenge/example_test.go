@@ -2,11 +2,7 @@ package challenge_test
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"strconv"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
@@ -59,59 +55,4 @@ func Example() {
 	})
 	fmt.Println(key.Kind, err)
 	// Output: capability <nil>
-}
-
-// private is a task pack that no client has seen: it asks for the product of two numbers.
-type private struct{ kind string }
-
-func (p private) Kind() string { return p.kind }
-
-func (p private) Generate(r io.Reader, _ challenge.Difficulty) (challenge.Task, string, error) {
-	var b [2]byte
-	if _, err := io.ReadFull(r, b[:]); err != nil {
-		return challenge.Task{}, "", err
-	}
-	input, err := json.Marshal([]int{int(b[0]), int(b[1])})
-	return challenge.Task{
-		Instructions: "The answer text is the product of the numbers. The answer is its SHA-256, lowercase hex.",
-		Input:        input}, strconv.Itoa(int(b[0]) * int(b[1])), err
-}
-
-func (p private) Solve(_ context.Context, t challenge.Task) (string, error) {
-	var n []int
-	if err := json.Unmarshal(t.Input, &n); err != nil || len(n) != 2 {
-		return "", errors.New("no product")
-	}
-	return strconv.Itoa(n[0] * n[1]), nil
-}
-
-func ExamplePack() {
-	secret, err := evidence.NewSecret([]byte("replace-this-with-a-long-random-secret"))
-	if err != nil {
-		panic(err)
-	}
-	issuer, err := challenge.NewIssuer(secret, challenge.Options{
-		Issuer: "posting-api", Audience: "posting-api", Now: time.Now, Tasks: 5,
-		Packs: append(challenge.Builtin(), private{"product"}),
-	})
-	if err != nil {
-		panic(err)
-	}
-	ctx := context.Background()
-	ch, err := issuer.Create(ctx, evidence.Binding{})
-	if err != nil {
-		panic(err)
-	}
-	_, err = challenge.Solve(ctx, ch.Tasks)
-	fmt.Println("without the pack:", err)
-	answers, err := challenge.Solve(ctx, ch.Tasks, private{"product"})
-	if err != nil {
-		panic(err)
-	}
-	_, err = issuer.Verify(ctx, ch, evidence.Response{ChallengeID: ch.ID, Answers: answers},
-		challenge.Want{MaxAge: time.Minute})
-	fmt.Println("with it:", err)
-	// Output:
-	// without the pack: no solver is known for tasks of kind "product"
-	// with it: <nil>
 }

@@ -50,9 +50,9 @@ func create(t testing.TB, i *challenge.Issuer, b evidence.Binding) challenge.Cha
 	return ch
 }
 
-func solve(t testing.TB, ch challenge.Challenge, packs ...challenge.Pack) evidence.Response {
+func solve(t testing.TB, ch challenge.Challenge) evidence.Response {
 	t.Helper()
-	answers, err := challenge.Solve(context.Background(), ch.Tasks, packs...)
+	answers, err := challenge.Solve(context.Background(), ch.Tasks)
 	check.Must(t, err)
 	return evidence.Response{ChallengeID: ch.ID, Answers: answers}
 }

@@ -8,9 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
@@ -31,8 +29,6 @@ type Options struct {
 	Difficulty Difficulty
 	// Tasks is the number of tasks, at most 32; zero means the difficulty's: 2, 4 or 6.
 	Tasks int
-	// Packs are the kinds of tasks; nil means [Builtin].
-	Packs []Pack
 	// Random makes ids, nonces, salts and tasks; nil means crypto/rand. Others are for tests.
 	Random io.Reader
 }
@@ -49,16 +45,12 @@ func NewIssuer(secret evidence.Secret, o Options) (*Issuer, error) {
 	o.Lifetime = cmp.Or(o.Lifetime, DefaultLifetime)
 	o.Difficulty = cmp.Or(o.Difficulty, Standard)
 	o.Tasks = cmp.Or(o.Tasks, o.Difficulty.tasks())
-	if o.Packs == nil {
-		o.Packs = Builtin()
-	}
 	if o.Random == nil {
 		o.Random = rand.Reader
 	}
 	if err := errors.Join(secret.Check(), o.valid()); err != nil {
 		return nil, err
 	}
-	o.Packs = slices.Clone(o.Packs)
 	return &Issuer{secret: secret, o: o}, nil
 }
 
@@ -73,17 +65,6 @@ func (o Options) valid() error {
 		return fmt.Errorf("challenge: Tasks is %d, not between 1 and %d", o.Tasks, maxTasks)
 	case o.Lifetime < time.Second || o.Lifetime > longest:
 		return fmt.Errorf("challenge: Lifetime is %s, not between 1s and %s", o.Lifetime, longest)
-	case len(o.Packs) == 0:
-		return errors.New("challenge: Packs holds no kind of task")
-	}
-	seen := make(map[string]bool)
-	for _, p := range o.Packs {
-		kind := p.Kind()
-		if kind == "" || len(kind) > maxKind || strings.Trim(kind, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" ||
-			seen[kind] {
-			return fmt.Errorf("challenge: Packs holds the kind %.40q, which is malformed or there twice", kind)
-		}
-		seen[kind] = true
 	}
 	return nil
 }
@@ -123,8 +104,7 @@ func (i *Issuer) Create(ctx context.Context, b evidence.Binding) (Challenge, err
 
 // fill generates the tasks, and their part of the token.
 func (i *Issuer) fill(ch *Challenge, token *evidence.ChallengeToken, rnd *random) error {
-	hash := hashCanonical
-	packs := slices.Clone(i.o.Packs)
+	packs := Builtin()
 	shuffle(rnd, packs) // different kinds first, in random order
 	for n := range ch.Tasks {
 		p, id := packs[n%len(packs)], "t"+strconv.Itoa(n+1)
@@ -133,13 +113,6 @@ func (i *Issuer) fill(ch *Challenge, token *evidence.ChallengeToken, rnd *random
 			return fmt.Errorf("challenge: generate a task of kind %s: %w", p.Kind(), err)
 		}
 		t.ID, t.Kind = id, p.Kind()
-		if len(t.Input) > maxInput {
-			return fmt.Errorf("challenge: a task of kind %s has an input of %d bytes; solvers read %d at most", t.Kind,
-				len(t.Input), maxInput)
-		}
-		if _, ok := p.(interface{ canonical() }); !ok {
-			hash = hashTasks
-		}
 		salt := rnd.id()
 		ch.Tasks[n] = t
 		token.Answers[n] = evidence.SaltedAnswer{ID: id, Kind: t.Kind, Salt: salt,
@@ -149,7 +122,7 @@ func (i *Issuer) fill(ch *Challenge, token *evidence.ChallengeToken, rnd *random
 		return fmt.Errorf("challenge: no randomness: %w", rnd.err)
 	}
 	var err error
-	token.TasksHash, err = hash(ch.Tasks)
+	token.TasksHash, err = hashCanonical(ch.Tasks)
 	return err
 }
 

@@ -184,25 +184,6 @@ func TestRandomnessEnds(t *testing.T) {
 	}
 }
 
-func TestPackInputIsBounded(t *testing.T) {
-	for size, ok := range map[int]bool{32 << 10: true, 32<<10 + 1: false} {
-		_, err := newIssuer(t, challenge.Options{Packs: []challenge.Pack{large{size}}}).Create(context.Background(), binding)
-		if (err == nil) != ok {
-			t.Errorf("an input of %d bytes: %v", size, err)
-		}
-	}
-}
-
-type large struct{ size int }
-
-func (large) Kind() string { return "large" }
-
-func (l large) Generate(io.Reader, challenge.Difficulty) (challenge.Task, string, error) {
-	return challenge.Task{Input: json.RawMessage(`"` + strings.Repeat("x", l.size-2) + `"`)}, "", nil
-}
-
-func (large) Solve(context.Context, challenge.Task) (string, error) { return "", nil }
-
 type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }

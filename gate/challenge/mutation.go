@@ -8,7 +8,7 @@ import (
 )
 
 // mutation asks for the final state of a JSON document after a list of operations.
-type mutation struct{ builtin }
+type mutation struct{}
 
 // mutationInput holds its document as text, or as lists by their names.
 type mutationInput[D json.RawMessage | map[string][]int] struct {

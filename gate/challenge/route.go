@@ -7,7 +7,7 @@ import (
 )
 
 // route asks for the cheapest route through a weighted graph.
-type route struct{ builtin }
+type route struct{}
 
 type routeInput struct {
 	Edges []edge `json:"edges"`

@@ -8,14 +8,13 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Solve answers tasks from their public form, for a runtime that owns the autonomous path (seed: solvePublicTask). It
-// knows packs first, then the built-in kinds. Tasks may come from an adversary: their number, size and work are
-// bounded, and ctx is checked between them.
-func Solve(ctx context.Context, tasks []Task, packs ...Pack) (map[string]string, error) {
+// Solve answers tasks from their public form, for a runtime that owns the autonomous path (seed: solvePublicTask).
+// Tasks may come from an adversary: their number, size and work are bounded, and ctx is checked between them.
+func Solve(ctx context.Context, tasks []Task) (map[string]string, error) {
 	if len(tasks) == 0 || len(tasks) > maxTasks {
 		return nil, refused("the challenge has %d tasks; from 1 to %d are solved", len(tasks), maxTasks)
 	}
-	known := append(slices.Clone(packs), Builtin()...)
+	known := Builtin()
 	answers := make(map[string]string, len(tasks))
 	for _, t := range tasks {
 		if err := ctx.Err(); err != nil {

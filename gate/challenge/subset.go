@@ -7,7 +7,7 @@ import (
 )
 
 // subset asks for the one subset that meets several constraints.
-type subset struct{ builtin }
+type subset struct{}
 
 type subsetInput struct {
 	Apart   []pair `json:"apart"`

@@ -18,9 +18,8 @@ type Task struct {
 	Kind         string `json:"kind"`
 }
 
-// Pack is one kind of task. Implementations must be safe for concurrent use.
+// Pack is one kind of task.
 type Pack interface {
-	// Kind names the kind: 1 to 32 characters of a-z, 0-9 and _.
 	Kind() string
 	// Generate makes a task from r alone, with its one correct answer text, and proves that there is no other. The
 	// issuer sets ID and Kind.
@@ -32,12 +31,6 @@ type Pack interface {
 
 // Builtin returns the four kinds of the seed: route, vm, json and subset.
 func Builtin() []Pack { return []Pack{route{}, vm{}, mutation{}, subset{}} }
-
-// builtin marks the kinds that encoding/json writes in canonical form. Their hash needs no canonicaliser, which would
-// cost more than the rest of a challenge.
-type builtin struct{}
-
-func (builtin) canonical() {}
 
 // Difficulty is the amount of work in a challenge.
 type Difficulty string
