@@ -177,17 +177,11 @@ func (c *call) answerRefusal(err error) {
 	if c.slot.Taken() {
 		_ = answer.EnableFullDuplex() // otherwise net/http reads the body before it answers; HTTP/2 does not need it
 	}
-	c.writeProblem(d, err)
+	c.conversation.refuse(c.w, d, err) // in the form that the endpoint's clients display
 	if !c.slot.Taken() || c.held != nil || c.r.Body == http.NoBody || c.r.Header.Get("Expect") != "" {
 		return // a client with Expect now sends no body
 	}
 	_ = answer.Flush()
 	_ = answer.SetReadDeadline(c.p.o.Now().Add(unreadTimeout))
 	_, _ = io.CopyN(io.Discard, c.r.Body, maxUnread)
-}
-
-// writeProblem answers a refusal in the form that the endpoint's clients display.
-func (c *call) writeProblem(d problem.Details, err error) {
-	c.w.Header().Set(problem.ProxyStatusField, d.ProxyStatus())
-	c.conversation.refuse(c.w, d, err)
 }

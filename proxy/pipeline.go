@@ -99,7 +99,7 @@ func (p *Pipeline) recovered(c *call, v any) {
 	if !c.answerable() {
 		panic(http.ErrAbortHandler)
 	}
-	c.writeProblem(problem.ForAgent(err, c.record.ID), err)
+	c.conversation.refuse(c.w, problem.ForAgent(err, c.record.ID), err)
 }
 
 // handle takes one request through all steps. After an error, the call's stage shows whether anything was sent.

@@ -1,0 +1,32 @@
+package problem
+
+import (
+	"net/http"
+	"strings"
+)
+
+// WriteByProxy is Write for the connection layer of the proxy. A client that asked for a tunnel shows at most the
+// status line: if w has a method SetReason(string), it gets the reason phrase.
+func (d Details) WriteByProxy(w http.ResponseWriter) {
+	if line, ok := w.(interface{ SetReason(string) }); ok {
+		line.SetReason(d.reason())
+	}
+	d.Write(w)
+}
+
+// maxReason bounds a reason phrase, in bytes.
+const maxReason = 300
+
+// reason returns code and sentence as a reason phrase in printable ASCII.
+func (d Details) reason() string {
+	text := strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, d.Code+": "+d.Detail)
+	if len(text) > maxReason {
+		text = text[:maxReason-3] + "..."
+	}
+	return text
+}
