@@ -13,8 +13,8 @@ import (
 // maxAccepted bounds the versions that [Verifier.Accepts] returns.
 const maxAccepted = 256
 
-// Accepts returns the ids of the key versions whose signatures v now accepts for a purpose and a policy, newest first.
-// Signers use only these: see [WithAccepted].
+// Accepts returns the ids of the key versions that v now accepts for a purpose and a policy, newest first: see
+// [WithAccepted].
 func (v *Verifier) Accepts(purpose string, want Expected) []string {
 	trust, at := v.Trust(), v.moment()
 	kids := []string{}
@@ -32,7 +32,7 @@ func (v *Verifier) Accepts(purpose string, want Expected) []string {
 	return kids[:min(len(kids), maxAccepted)]
 }
 
-// Knows reports whether v's bundle certifies the key version kid and has not revoked it.
+// Knows reports whether v's bundle certifies kid and has not revoked it.
 func (v *Verifier) Knows(kid string) bool {
 	t := v.Trust()
 	return t.signers[kid] != nil && !t.revocations.has(kid)
@@ -40,7 +40,7 @@ func (v *Verifier) Knows(kid string) bool {
 
 type acceptedKey struct{}
 
-// WithAccepted returns a context for signing: the verifiers accept only the key versions kids.
+// WithAccepted returns a context for signing, whose verifiers accept only the key versions kids.
 func WithAccepted(ctx context.Context, kids []string) context.Context {
 	return context.WithValue(ctx, acceptedKey{}, kids)
 }
@@ -51,17 +51,16 @@ func Accepted(ctx context.Context) (kids []string, known bool) {
 	return kids, known
 }
 
-// IsAccepted reports whether the verifiers of ctx may accept signatures of the key version kid.
 func IsAccepted(ctx context.Context, kid string) bool {
 	kids, known := Accepted(ctx)
 	return !known || slices.Contains(kids, kid)
 }
 
-// errNewer marks a key version that is newer than all certified versions of its key.
+// errNewer marks a version newer than all certified ones of its key.
 var errNewer = errors.New("of which only earlier versions have a custody certificate")
 
-// Stale marks a refusal of a rotated key as one that a retry can mend, because the trust bundle here may still lack the
-// new certificate. It returns any other err unchanged.
+// Stale marks a refusal of a rotated key as one that a retry can mend: the trust bundle here may lack the new
+// certificate.
 func Stale(err error) error {
 	if !errors.Is(err, errNewer) {
 		return err

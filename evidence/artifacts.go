@@ -2,7 +2,7 @@ package evidence
 
 import "github.com/actionproof/mediator/internal/refusal"
 
-// Trigger kinds (seed: trigger.kind). The last two never get a receipt.
+// The last two kinds of triggers never get a receipt.
 const (
 	TriggerSourceEvent      = "source_event"
 	TriggerScheduled        = "scheduled"
@@ -11,7 +11,7 @@ const (
 	TriggerUnknown          = "unknown"
 )
 
-// Verification methods of an origin (seed: verificationMethod). The last two are never evidence.
+// The last two methods of verifying an origin are never evidence.
 const (
 	MethodWebhookSignature     = "webhook_signature"
 	MethodSchedulerLock        = "scheduler_lock"
@@ -22,13 +22,13 @@ const (
 	MethodSelfReported         = "self_reported"
 )
 
-// Kinds of session input besides the trigger kinds (seed: deniedInputKinds).
+// Kinds of session input besides the trigger kinds.
 const (
 	InputHumanPrompt = "human_prompt"
 	InputManualShell = "manual_shell"
 )
 
-// TriggerOriginProof attests how an event's origin was verified (seed: createTriggerOriginProof).
+// TriggerOriginProof attests how an event's origin was verified.
 type TriggerOriginProof struct {
 	Registered
 	BindingHash        string `json:"bindingHash"`
@@ -41,8 +41,7 @@ type TriggerOriginProof struct {
 	VerificationMethod string `json:"verificationMethod"`
 }
 
-// TriggerReceipt attests a durable, non-human trigger for exactly this binding (seed: createTriggerReceipt). It names
-// its origin proof by hash; both travel together.
+// TriggerReceipt attests a durable, non-human trigger for exactly this binding. It names its origin proof by hash.
 type TriggerReceipt struct {
 	Registered
 	BindingHash     string `json:"bindingHash"`
@@ -60,10 +59,9 @@ type Trigger struct {
 	Source string `json:"source"`
 }
 
-// ModeAutonomous is the only mode that a strict policy accepts.
 const ModeAutonomous = "autonomous"
 
-// RuntimeAttestation is the runtime's receipt for one challenge and binding (seed: createRuntimeAttestation).
+// RuntimeAttestation is the runtime's receipt for one challenge and binding.
 type RuntimeAttestation struct {
 	Registered
 	KeyClaims
@@ -71,10 +69,10 @@ type RuntimeAttestation struct {
 	ChallengeID     string `json:"challengeId"`
 	ContentHash     string `json:"contentHash"`
 	EnvironmentHash string `json:"environmentHash"`
-	// HumanInteractive means that a human could talk to the agent during the run.
+	// a human could talk to the agent during the run
 	HumanInteractive bool   `json:"humanInteractive"`
 	Mode             string `json:"mode"`
-	// Observed names the claims that the signer observed itself. The others are only declared.
+	// names the claims that the signer observed itself; the others are only declared
 	Observed           []string `json:"observed,omitempty"`
 	PolicyHash         string   `json:"policyHash"`
 	RuntimeID          string   `json:"runtimeId"`
@@ -82,8 +80,7 @@ type RuntimeAttestation struct {
 	TriggerReceiptHash string   `json:"triggerReceiptHash"`
 }
 
-// SessionReceipt records the input of the agent's run, and who had access to it (seed:
-// createAutonomousAgentSessionReceipt).
+// SessionReceipt records the input of the agent's run, and who had access to it.
 type SessionReceipt struct {
 	Registered
 	KeyClaims
@@ -96,26 +93,26 @@ type SessionReceipt struct {
 	HumanPromptPresent             bool   `json:"humanPromptPresent"`
 	InputKind                      string `json:"inputKind"`
 	InputSource                    string `json:"inputSource"`
-	// Interactions is the head of the session's chain of interaction receipts; nil without receipts.
+	// nil without receipts
 	Interactions *InteractionHead `json:"interactions,omitempty"`
 	Observed     []string         `json:"observed,omitempty"` // see RuntimeAttestation.Observed
 	PolicyHash   string           `json:"policyHash"`
 	RuntimeID    string           `json:"runtimeId"`
 	SessionID    string           `json:"sessionId"`
-	// TranscriptHash is the hash chain over the session's calls so far, as seen by the mediator.
+	// hash chain over the session's calls so far, as seen by the mediator
 	TranscriptHash  string `json:"transcriptHash"`
 	UserShellAccess bool   `json:"userShellAccess"`
 }
 
 func (c *SessionReceipt) check() error { return c.Interactions.check() }
 
-// MaxOpenCalls bounds the open calls that a session receipt names. A session with more cannot post.
+// A session with more open calls cannot post.
 const (
 	MaxOpenCalls = 128
 	maxCallID    = 64 // bytes
 )
 
-// InteractionHead is the head of a session's receipt chain at a post.
+// InteractionHead is the head of a session's chain of receipts at a post.
 type InteractionHead struct {
 	HeadHash  string   `json:"headHash,omitempty"`  // HashToken of the last receipt; empty if there is none
 	Number    int64    `json:"number"`              // its sequence number; 0 if there is none
@@ -139,11 +136,10 @@ func (h *InteractionHead) check() error {
 	return nil
 }
 
-// DecisionAllow is the only signed decision. A denial is a refusal.
+// A denial is a refusal, and not signed.
 const DecisionAllow = "allow"
 
-// PolicyDecision is the policy engine's decision for exactly one binding and trigger (seed:
-// createAutonomousPolicyDecision).
+// PolicyDecision allows exactly one binding and trigger.
 type PolicyDecision struct {
 	Registered
 	KeyClaims
@@ -158,10 +154,10 @@ type PolicyDecision struct {
 	OriginEvidenceID         string `json:"originEvidenceId"`
 	OriginVerificationMethod string `json:"originVerificationMethod"`
 	PolicyHash               string `json:"policyHash"`
-	// ReputationHash names the reputation token that a condition read; empty if none did.
+	// the reputation token that a condition read
 	ReputationHash string `json:"reputationHash,omitempty"`
 	Resource       string `json:"resource"`
-	// Rule names the policy rule that allowed the post.
+	// the policy rule that allowed the post
 	Rule           string `json:"rule"`
 	RuntimeID      string `json:"runtimeId"`
 	Subject        string `json:"subject"`
@@ -170,8 +166,7 @@ type PolicyDecision struct {
 	TriggerSource  string `json:"triggerSource"`
 }
 
-// ActionGrant is the authorization service's permission for exactly what one decision allowed (seed:
-// createAutonomousActionGrant).
+// ActionGrant permits exactly what one decision allowed.
 type ActionGrant struct {
 	Registered
 	KeyClaims
@@ -205,11 +200,11 @@ func (c *ActionGrant) check() error {
 	return nil
 }
 
-// RequestProof binds the final call to the capability and to the access token (seed: createAutonomousRequestProof).
+// RequestProof binds the final call to the capability and to the access token.
 type RequestProof struct {
 	Registered
 	KeyClaims
-	// AccessTokenHash is the SHA-256 of the Authorization value that the API will get, or of the empty text.
+	// SHA-256 of the Authorization value that the API will get, or of the empty text
 	AccessTokenHash string `json:"accessTokenHash"`
 	Action          string `json:"action"`
 	BindingHash     string `json:"bindingHash"`
@@ -219,8 +214,8 @@ type RequestProof struct {
 	Subject         string `json:"subject"`
 }
 
-// SignerCertificate is the key registry's certificate for one version of a signing key (seed:
-// createSignerCustodyCertificate). It carries the public key, so a verifier needs no other source of keys.
+// SignerCertificate certifies one version of a signing key. It carries the public key, so a verifier needs no other
+// source of keys.
 type SignerCertificate struct {
 	Registered
 	AccessibleToAgent    bool     `json:"accessibleToAgent"`
@@ -249,8 +244,7 @@ func (c *SignerCertificate) check() error {
 	return nil
 }
 
-// DeploymentCertificate is the auditor's signature for one manifest (seed:
-// createStrictAutonomousDeploymentCertificate).
+// DeploymentCertificate is the auditor's signature for one manifest.
 type DeploymentCertificate struct {
 	Registered
 	ControlsHash string `json:"controlsHash"`

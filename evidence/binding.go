@@ -9,25 +9,22 @@ import (
 
 // Binding ties a post's artifacts to one operation (seed: "Action-bound verification").
 type Binding struct {
-	// Action names the operation, such as create_post.
-	Action string `json:"action"`
-	// ContentHash is the lowercase hex SHA-256 of the normalised content.
+	Action      string `json:"action"`
 	ContentHash string `json:"contentHash"`
-	// Nonce comes from the issuer of the challenge.
-	Nonce string `json:"nonce,omitempty"`
-	// Resource is the endpoint or destination, such as "POST /posts".
+	Nonce       string `json:"nonce,omitempty"`
+	// such as "POST /posts"
 	Resource string `json:"resource"`
-	// Subject is the user, account or agent for whom the call is made.
+	// the user, account or agent for whom the call is made
 	Subject string `json:"subject"`
 }
 
-// Bounds in bytes. A resource contains a path.
+// Bounds in bytes.
 const (
 	maxName     = 256
 	maxResource = codec.MaxText
 )
 
-// Hash returns the hash of b's canonical JSON, nonce included (seed: hashChallengeBinding).
+// Hash returns the hash of b's canonical JSON, nonce included.
 func (b Binding) Hash() string {
 	raw, err := bindingCodec.Encode(&b, 256)
 	if err != nil {

@@ -7,18 +7,17 @@ import (
 	"github.com/actionproof/mediator/internal/strictjson"
 )
 
-// Bundle is the trust bundle: everything that the security team signs for verifiers. It is public, and trusted for its
-// signatures alone, no matter who delivers it.
+// Bundle is everything that the security team signs for verifiers. It is public, and trusted for its signatures alone.
 type Bundle struct {
 	Certificates          []string `json:"certificates"` // signer custody certificates
 	DeploymentCertificate string   `json:"deploymentCertificate"`
 	Revocations           string   `json:"revocations,omitempty"` // empty if nothing was ever revoked
-	// History tells where the history beside the bundle ended when the bundle was written; nil without a history. A
-	// shorter history has lost files, and verifiers of records refuse it.
+	// History tells where the history beside the bundle ended; nil without one. Verifiers of records refuse a shorter
+	// history, which has lost files.
 	History *HistoryEnd `json:"history,omitempty"`
 }
 
-// HistoryEnd is the number of a history's last segment, from 1, and the number of texts in it.
+// HistoryEnd is the number of the last segment, from 1, and of texts in it.
 type HistoryEnd struct {
 	Segment int `json:"segment"`
 	Texts   int `json:"texts"`
@@ -30,7 +29,7 @@ const (
 	MaxRevocations  = 256 << 10 // bytes of the revocation list
 )
 
-// ParseBundle reads one bundle within the bounds. It verifies nothing: see [NewTrust].
+// ParseBundle verifies nothing: see [NewTrust].
 func ParseBundle(raw []byte) (Bundle, error) {
 	if len(raw) > MaxBundle {
 		return Bundle{},
@@ -52,7 +51,6 @@ func ParseAnyBundle(raw []byte) (b Bundle, err error) {
 	return b, nil
 }
 
-// Full returns how much of its tightest bound a bundle uses, from 0 to 1.
 func (b Bundle) Full() float64 {
 	size := len(b.DeploymentCertificate) + len(b.Revocations)
 	for _, token := range b.Certificates {
@@ -63,22 +61,20 @@ func (b Bundle) Full() float64 {
 }
 
 const (
-	// RevokedArtifact marks an entry that revokes one artifact by its jti.
+	// by jti
 	RevokedArtifact = "artifact"
-	// RevokedKey marks an entry that revokes a key: one version by kid, or all versions by name.
+	// one version by kid, or all versions by name
 	RevokedKey = "key"
 )
 
-// RevocationList lists keys and artifacts that verifiers must no longer accept. A verifier whose list has expired
-// accepts nothing.
+// RevocationList lists what verifiers must no longer accept. A verifier whose list has expired accepts nothing.
 type RevocationList struct {
 	Registered
 	Revoked []Revocation `json:"revoked"`
 }
 
 type Revocation struct {
-	// Expires is when the revoked key or artifact expires anyway, in Unix seconds: the entry may then be removed.
-	// Verifiers honour every entry in the list.
+	// Expires is when the key or artifact expires anyway: the entry may then be removed. Verifiers honour every entry.
 	Expires int64  `json:"exp"`
 	ID      string `json:"id"`   // jti, kid or key name
 	Kind    string `json:"kind"` // RevokedArtifact or RevokedKey
@@ -107,7 +103,7 @@ type revocations struct {
 	keys      map[string]Revocation
 }
 
-// has reports whether a key is revoked, by kid or name. A nil list revokes nothing.
+// has reports whether a key is revoked. A nil list revokes nothing.
 func (r *revocations) has(kid string) bool {
 	if r == nil {
 		return false
@@ -117,7 +113,6 @@ func (r *revocations) has(kid string) bool {
 	return version || name
 }
 
-// openRevocations verifies the signature of a revocation list by a pinned registry key.
 func (t *Trust) openRevocations(token string) (*revocations, error) {
 	list, kid, err := verifyRooted(t, revocationList, token, t.policy.RequirePostQuantum)
 	if err != nil {
@@ -139,7 +134,6 @@ func (r *revocations) include(entries []Revocation) {
 	}
 }
 
-// Revocations returns the bundle's revocation list, if it has one.
 func (t *Trust) Revocations() (RevocationList, bool) {
 	if t.revocations == nil {
 		return RevocationList{}, false
@@ -147,8 +141,7 @@ func (t *Trust) Revocations() (RevocationList, bool) {
 	return t.revocations.list, true
 }
 
-// Succeeds refuses t as the successor of old if t undoes a revocation or a retirement: its revocation list is missing,
-// older, or shorter within the same second, or it certifies a key version that old had retired. Call it before
+// Succeeds refuses t as the successor of old if t undoes a revocation or a retirement. Call it before
 // [Verifier.SetTrust].
 func (t *Trust) Succeeds(old *Trust) error {
 	if !t.revocations.succeed(old.revocations) {
@@ -164,8 +157,7 @@ func (t *Trust) Succeeds(old *Trust) error {
 	return nil
 }
 
-// RevocationsUntil returns the revocation list's expiry, after which a verifier accepts nothing. ok is false without a
-// list.
+// RevocationsUntil returns when a verifier stops to accept anything. ok is false without a revocation list.
 func (t *Trust) RevocationsUntil() (until time.Time, ok bool) {
 	if t.revocations == nil {
 		return time.Time{}, false
@@ -178,14 +170,12 @@ func (t *Trust) RevocationsUntil() (until time.Time, ok bool) {
 	return until, true
 }
 
-// Retired reports whether t has only later versions of a key, and returns the latest.
 func (t *Trust) Retired(kid string) (newest int, retired bool) {
 	name, version := cutKeyID(kid)
 	newest = t.newest[name]
 	return newest, t.signers[kid] == nil && 0 < version && version < newest
 }
 
-// succeed reports whether r undoes no revocation of old.
 func (r *revocations) succeed(old *revocations) bool {
 	switch {
 	case old == nil:
@@ -205,7 +195,7 @@ func (r *revocations) succeed(old *revocations) bool {
 	return true
 }
 
-// notRevoked refuses a revoked key or artifact. It refuses everything while the list itself is not valid.
+// notRevoked refuses everything while the list itself is not valid.
 func (t *Trust) notRevoked(what, kid string, ids []string, at moment) error {
 	r := t.revocations
 	if r == nil {
@@ -238,8 +228,7 @@ func (t *Trust) notRevoked(what, kid string, ids []string, at moment) error {
 	return nil
 }
 
-// NotRevoked refuses if kid or one of the artifact ids is revoked, for artifacts opened earlier. what names them in the
-// refusal.
+// NotRevoked refuses revoked keys and artifacts that were opened earlier. what names them.
 func (v *Verifier) NotRevoked(what, kid string, ids ...string) error {
 	return v.Trust().notRevoked(what, kid, ids, v.moment())
 }

@@ -46,8 +46,7 @@ const (
 	CustodyHardwareBacked   = "hardware_backed"
 )
 
-// KeyClaims is the signer's statement about its own key (seed: keyCustody, keyExportable). It must agree with the key's
-// certificate.
+// KeyClaims is the signer's statement about its own key. It must agree with the key's certificate.
 type KeyClaims struct {
 	KeyCustody    string `json:"keyCustody"`
 	KeyExportable bool   `json:"keyExportable"`

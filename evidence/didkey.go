@@ -10,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// didKey begins the did:key of an Ed25519 key; z means base58btc.
 const didKey = "did:key:z"
 
 // codecEd25519 is the multicodec ed25519-pub as a varint.
@@ -30,8 +29,7 @@ func DIDKey(public ed25519.PublicKey) string {
 	return didKey + string(text)
 }
 
-// ParseDIDKey returns the key of a did:key. It refuses other key types, other spellings, and keys that [NewPublicKey]
-// refuses.
+// ParseDIDKey refuses other key types, other spellings, and keys that [NewPublicKey] refuses.
 func ParseDIDKey(text string) (ed25519.PublicKey, error) {
 	malformed := refusal.New("trust_malformed", "%.80q is not the did:key of an Ed25519 key", text)
 	digits, ok := strings.CutPrefix(text, didKey)

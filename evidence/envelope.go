@@ -1,7 +1,6 @@
 package evidence
 
-// Envelope carries the chain of one post until there is a capability (seed: createStrictGrantedAutonomousPostingProof).
-// The request proof comes later: it is signed over the capability.
+// Envelope carries the chain of one post until there is a capability, over which the request proof is signed.
 type Envelope struct {
 	ChallengeToken        string   `json:"challengeToken"`
 	Response              Response `json:"response"`
@@ -14,7 +13,6 @@ type Envelope struct {
 	DeploymentCertificate string   `json:"deploymentCertificate"`
 }
 
-// Response answers a challenge (seed: the agent's response).
 type Response struct {
 	ChallengeID string            `json:"challengeId"`
 	Answers     map[string]string `json:"answers"` // task id to lowercase hex SHA-256

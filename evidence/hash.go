@@ -16,9 +16,8 @@ func HashBytes(b []byte) string {
 	return string(text[:])
 }
 
-// HashToken returns the hash of an artifact's header and payload as they travel (JWS signing input, RFC 7515 section
-// 5.1). Artifacts name each other by this hash, so that both can be signed at once. Never detect replays by it: only by
-// jti.
+// HashToken returns the hash of an artifact's header and payload as they travel. Artifacts name each other by this
+// hash, so that both can be signed at once. Never detect replays by it: only by jti.
 func HashToken(token string) string {
 	if end := strings.LastIndexByte(token, '.'); end >= 0 {
 		token = token[:end]

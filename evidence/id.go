@@ -15,15 +15,15 @@ func NewID() string {
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// NewOrderedID returns an identifier that sorts by time, so that databases append it. It has 80 random bits.
+// NewOrderedID returns an identifier with 80 random bits that sorts by time, so that databases append it.
 func NewOrderedID(now time.Time) string {
 	var random [10]byte
 	_, _ = rand.Read(random[:]) // never fails
 	return OrderedID(now, random)
 }
 
-// OrderedID returns 48 bits of Unix milliseconds and random, as in UUIDv7 (RFC 9562 section 5.7), in base32hex without
-// padding, which keeps their order (RFC 4648 section 7).
+// OrderedID returns 48 bits of Unix milliseconds and random, as in UUIDv7 (RFC 9562), in base32hex, which keeps their
+// order.
 func OrderedID(now time.Time, random [10]byte) string {
 	millis := uint64(now.UnixMilli()) //nolint:gosec // a time before 1970 only loses its order
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, 16+2), millis<<16)

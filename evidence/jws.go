@@ -53,7 +53,7 @@ func checkKeyID(kid string) error {
 	return nil
 }
 
-// signingInput returns the JWS signing input (RFC 7515 section 5.1) of canonical header and claims.
+// signingInput follows RFC 7515 section 5.1.
 func signingInput(head, payload []byte) []byte {
 	b := make([]byte, 0, base64url.EncodedLen(len(head))+1+base64url.EncodedLen(len(payload)))
 	b = append(base64url.AppendEncode(b, head), '.')
@@ -104,8 +104,7 @@ var (
 	errNotCanonical = errors.New("not canonical base64url")
 )
 
-// decodeStrict refuses padding, line breaks and stray bits in the last character, which would give one signature
-// several spellings.
+// decodeStrict refuses padding, line breaks and stray bits, which would give one signature several spellings.
 func decodeStrict(s string) ([]byte, error) {
 	b, err := base64url.DecodeString(s)
 	if err != nil || strings.Contains(s, "\r") || strings.Contains(s, "\n") { // DecodeString skips them

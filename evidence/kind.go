@@ -8,7 +8,6 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Purposes that a signer custody certificate can certify a key for.
 const (
 	PurposeTriggerOriginProof = "trigger_origin_proof"
 	PurposeTriggerReceipt     = "trigger_receipt"
@@ -42,7 +41,6 @@ type Kind[C any] struct {
 	codec      *codec.Codec
 }
 
-// claims are structs that embed [Registered].
 type claims[C any] interface {
 	*C
 	registered() *Registered
@@ -62,9 +60,8 @@ func newKind[C any, P claims[C]](alg, typ, purpose string, maxLifetime time.Dura
 }
 
 // NewKind makes the kind of an artifact whose claims another package defines. The struct embeds [Registered], and
-// [KeyClaims] if it describes its key. Its fields are strings, bools, int64, float64, and structs, slices and pointers
-// of these; NewKind panics for others. If check fails, the claims are refused as artifact_malformed. Keys must be
-// certified for purpose.
+// [KeyClaims] if it describes its key; see package codec for its fields. If check fails, the claims are refused as
+// artifact_malformed.
 func NewKind[C any, P claims[C]](typ, purpose string, maxLifetime time.Duration, check func(*C) error) Kind[C] {
 	k := kindOf[C, P](algEdDSA, typ, purpose, maxLifetime)
 	k.check = func(c *C) error {
@@ -96,7 +93,7 @@ func isRoot(purpose string) bool {
 	return purpose == PurposeSignerCertificate || purpose == PurposeDeploymentCertificate || purpose == PurposeArbiter
 }
 
-// Stamp fills the claims that the signer vouches for: the registered ones, and those about the key if there are any.
+// Stamp fills the registered claims, and those about the key if there are any.
 func (k Kind[C]) Stamp(c *C, r Registered, key KeyClaims) {
 	*k.registered(c) = r
 	if k.custody != nil {
@@ -130,7 +127,7 @@ var (
 	revocationList = upTo(MaxRevocations, newKind[RevocationList](algEdDSA, "revocation-list+jwt",
 		PurposeSignerCertificate, longLived))
 
-	// A verifier's tokens to itself, authenticated with its own secret (RFC 7518 section 3.2).
+	// A verifier's tokens to itself.
 	challengeToken = newKind[ChallengeToken](algHS256, "challenge+jwt", "challenge", shortLived)
 	capability     = newKind[Capability](algHS256, "capability+jwt", "capability", shortLived)
 )
@@ -145,8 +142,6 @@ func upTo[C any](size int, k Kind[C]) Kind[C] {
 	k.maxToken = size
 	return k
 }
-
-// The kinds of artifacts. Their claims have the seed's names.
 
 func TriggerOriginProofKind() Kind[TriggerOriginProof]       { return triggerOriginProof }
 func TriggerReceiptKind() Kind[TriggerReceipt]               { return triggerReceipt }

@@ -36,7 +36,6 @@ func OpenMAC[C any](s Secret, k Kind[C], token string, want Expected, now time.T
 	return *c, nil
 }
 
-// openShared verifies an artifact for which the policy demands a shared secret.
 func openShared[C any](trust *Trust, k Kind[C], token string, want Expected, at moment) (o Opened[C], err error) {
 	if !k.shared {
 		return o, refusal.New("artifact_malformed", "a %s is signed with a key of its own, never with a shared secret", k.Typ)
@@ -74,7 +73,7 @@ func openShared[C any](trust *Trust, k Kind[C], token string, want Expected, at 
 	return Opened[C]{token: token, typ: k.Typ, kid: s.id, claims: c}, nil
 }
 
-// publishes reports whether s is a public key in t, as bytes or as text: such a secret is no secret.
+// publishes reports whether s is a public key in t, as bytes or as text.
 func (t *Trust) publishes(s Secret) bool {
 	same := func(key []byte) bool {
 		text := base64.RawURLEncoding.EncodeToString(key)

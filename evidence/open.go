@@ -8,9 +8,8 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Opened is an artifact that this process has opened or signed. Only [Open] and the signing functions make one. Its
-// token and claims never change. Time, trust and policy do: [Judge] checks them again. The signature is good: Open
-// verified it, or the custody of a key here guarantees it ([OwnKey]). The zero value is refused as missing.
+// Opened is an artifact that this process has opened or signed: its signature is good, and its token and claims never
+// change. The zero value is refused as missing.
 type Opened[C any] struct {
 	token  string
 	typ    string
@@ -25,7 +24,7 @@ func (o Opened[C]) KeyID() string { return o.kid }
 
 func (o Opened[C]) Hash() string { return HashToken(o.token) }
 
-// Claims returns the claims. Do not modify their lists.
+// Claims returns the claims, whose lists must not be modified.
 func (o Opened[C]) Claims() C {
 	if o.claims == nil {
 		var none C
@@ -34,8 +33,7 @@ func (o Opened[C]) Claims() C {
 	return *o.claims
 }
 
-// Open verifies one artifact completely: form, algorithm, typ, key and certificate, signature, canonical claims, and
-// [Expected]. It does not compare the claims with the post.
+// Open verifies one artifact completely, but does not compare its claims with the post.
 func Open[C any](v *Verifier, k Kind[C], token string, want Expected) (Opened[C], error) {
 	o, err := open(v.Trust(), k, token, want, v.moment())
 	if err != nil {
@@ -71,7 +69,7 @@ func open[C any](trust *Trust, k Kind[C], token string, want Expected, at moment
 	return o, k.admits(trust, s, o, want, at)
 }
 
-// openRooted opens an artifact of a pinned root key. A root has no certificate, so pinning it vouches for its custody.
+// openRooted opens an artifact of a pinned root key, which has no certificate: pinning vouches for its custody.
 func openRooted[C any](trust *Trust, k Kind[C], token string, want Expected, at moment) (o Opened[C], err error) {
 	claims, kid, err := verifyRooted(trust, k, token, want.RequirePostQuantum)
 	if err != nil {
@@ -86,7 +84,7 @@ func openRooted[C any](trust *Trust, k Kind[C], token string, want Expected, at 
 	return o, want.admits(k.Typ, kid, r, KeyClaims{}, at)
 }
 
-// verifyRooted verifies the signatures of a pinned root key. It checks neither times nor revocations.
+// verifyRooted checks neither times nor revocations.
 func verifyRooted[C any](trust *Trust, k Kind[C], token string, postQuantum bool) (claims *C, kid string, err error) {
 	p, err := parseRooted(token, k.Typ, k.maxToken)
 	if err != nil {
@@ -104,7 +102,7 @@ func verifyRooted[C any](trust *Trust, k Kind[C], token string, postQuantum bool
 }
 
 // Judge checks an opened artifact against the current trust, clock and policy. It refuses what [Open] would refuse,
-// with the same code, except a wrong signature by an [OwnKey]. It verifies the signature of a root or a shared secret
+// with the same code, except a wrong signature by an [OwnKey]. It verifies a root's or a shared secret's signature
 // again, because that depends on the trust.
 func Judge[C any](v *Verifier, k Kind[C], o Opened[C], want Expected) error {
 	if o.public == nil || k.rooted() || len(want.Secrets) > 0 {
@@ -125,7 +123,6 @@ func Judge[C any](v *Verifier, k Kind[C], o Opened[C], want Expected) error {
 	return k.admits(trust, s, o, want, at)
 }
 
-// signer returns the key that is now certified as kid for this kind.
 func (k Kind[C]) signer(trust *Trust, kid string, want Expected, at moment) (*certified, error) {
 	if want.RequirePostQuantum {
 		return nil, refusal.New("roots_not_pinned",
@@ -138,8 +135,7 @@ func errSignature(typ, kid string) error {
 	return refusal.New("signature_invalid", "the signature of the %s by key %s is wrong", typ, kid)
 }
 
-// admits checks an artifact against revocations, the certificate of s, and want. The signature by s is verified
-// already.
+// admits checks an artifact whose signature by s is verified.
 func (k Kind[C]) admits(trust *Trust, s *certified, o Opened[C], want Expected, at moment) error {
 	r, key := *k.registered(o.claims), s.cert.key()
 	if err := trust.notRevoked(k.Typ, o.kid, []string{r.ID}, at); err != nil {

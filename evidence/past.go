@@ -10,20 +10,19 @@ import (
 	"github.com/actionproof/mediator/internal/strictjson"
 )
 
-// History is one segment of the signed data that the bundle no longer holds. It is public. Only verifiers of records
-// read it ([PastTrust]), so live calls still refuse a retired key.
+// History is one segment of the signed data that the bundle no longer holds. Only verifiers of records read it, so live
+// calls still refuse a retired key.
 type History struct {
-	// Certificates are the certificates of retired key versions, ended at the retirement, and the replaced ones.
+	// of retired key versions, ended at the retirement, and the replaced ones
 	Certificates []string `json:"certificates"`
-	// Revocations are revocation lists. Each holds the entries of one revocation, so its iat tells when that was.
+	// Each holds the entries of one revocation, so its iat tells when that was.
 	Revocations []string `json:"revocations,omitempty"`
-	// Manifests are certified deployment manifests, as canonical JSON.
+	// certified deployment manifests, as canonical JSON
 	Manifests []string `json:"manifests,omitempty"`
 }
 
 func (h History) Texts() int { return len(h.Certificates) + len(h.Revocations) + len(h.Manifests) }
 
-// ParseHistory reads one segment of a history. It verifies nothing.
 func ParseHistory(raw []byte) (History, error) {
 	var h History
 	if len(raw) > MaxBundle {
@@ -35,17 +34,15 @@ func ParseHistory(raw []byte) (History, error) {
 	return h, nil
 }
 
-// Segment reads the certificates of one segment. It is called each time they are needed, so that memory never holds
-// all.
+// Segment reads certificates each time they are needed, so that memory never holds all.
 type Segment func() ([]string, error)
 
-// Certificates returns certificates in memory as a segment.
 func Certificates(tokens []string) Segment {
 	return func() ([]string, error) { return tokens, nil }
 }
 
-// PastTrust verifies records. It uses the certificates of each record's moment, but refuses everything revoked since.
-// It verifies certificates when it uses them. It is safe for concurrent use.
+// PastTrust verifies records with the certificates of each record's moment, but refuses everything revoked since. It is
+// safe for concurrent use.
 type PastTrust struct {
 	roots []Root
 	lists []string // the bundle's revocation list, then the history's
@@ -60,8 +57,7 @@ func NewPastTrust(roots []Root, b Bundle, h History, policy SignerPolicy) (*Past
 	return ReadPastTrust(roots, b, h.Revocations, policy, Certificates(h.Certificates))
 }
 
-// ReadPastTrust reads a history's segments, oldest first, and indexes the certificates. revocations are the history's
-// lists. One malformed certificate fails the whole.
+// ReadPastTrust indexes a history's segments, oldest first. One malformed certificate fails the whole.
 func ReadPastTrust(
 	roots []Root, b Bundle, revocations []string, policy SignerPolicy, history ...Segment,
 ) (*PastTrust, error) {
@@ -91,8 +87,7 @@ func (p *PastTrust) Revoking(list string) (*PastTrust, error) {
 	return (&PastTrust{roots: p.roots, lists: lists, index: p.index}).pinned(p.pins.policy, nil)
 }
 
-// pinned completes p with roots, policy and revocations. It reuses the revocations of before if they were verified the
-// same way.
+// pinned completes p. It reuses the revocations of before if they were verified the same way.
 func (p *PastTrust) pinned(policy SignerPolicy, before *Trust) (_ *PastTrust, err error) {
 	if p.pins, err = newTrust(p.roots, policy); err != nil {
 		return nil, err
@@ -117,7 +112,7 @@ func (p *PastTrust) pinned(policy SignerPolicy, before *Trust) (_ *PastTrust, er
 	return p, nil
 }
 
-// VerifyAll verifies every certificate and calls a non-nil each with it. It keeps none in memory.
+// VerifyAll calls a non-nil each with every certificate.
 func (p *PastTrust) VerifyAll(each func(SignerCertificate)) error {
 	for _, segment := range p.index.segments {
 		tokens, err := segment()
@@ -137,8 +132,7 @@ func (p *PastTrust) VerifyAll(each func(SignerCertificate)) error {
 	return nil
 }
 
-// At returns a verifier for a moment, with the last certificate of each key by that moment. It refuses everything
-// revoked since, and a moment in the future.
+// At returns a verifier for a moment, with each key's last certificate by then. It refuses a moment in the future.
 func (p *PastTrust) At(moment, now time.Time) (*Verifier, error) {
 	if moment.After(now.Add(DefaultSkew)) {
 		return nil, refusal.New("clock_skew", "it is of %s, which is in the future", moment.UTC().Format(time.RFC3339))
@@ -148,7 +142,7 @@ func (p *PastTrust) At(moment, now time.Time) (*Verifier, error) {
 	return NewVerifier(&t, VerifierOptions{Now: func() time.Time { return moment }})
 }
 
-// find returns a key's certificate for a moment, or nil, and the key's newest version by then.
+// find returns a key's certificate, or nil, and its newest version by then.
 func (p *PastTrust) find(kid string, moment time.Time) (*certified, int, error) {
 	name, version := cutKeyID(kid)
 	newest := 0
@@ -174,10 +168,8 @@ func (p *PastTrust) find(kid string, moment time.Time) (*certified, int, error) 
 	return last, newest, nil
 }
 
-// maxOpened bounds the keys whose verified certificates stay in memory.
 const maxOpened = 1024
 
-// open verifies the certificates of a key, in the order of iat.
 func (p *PastTrust) open(kid string) ([]*certified, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -216,8 +208,8 @@ func (p *PastTrust) open(kid string) ([]*certified, error) {
 	return all, nil
 }
 
-// pastIndex finds certificates by their unverified claims. A forged claim can only cause refusals: everything is
-// verified before it is believed.
+// pastIndex finds certificates by unverified claims. A forged claim can only cause refusals: everything is verified
+// before it is believed.
 type pastIndex struct {
 	segments []Segment
 	keys     map[string][]place       // by kid, in order of segments
@@ -233,7 +225,7 @@ type place struct{ segment, number int32 }
 
 const severalPurposes = "*"
 
-// pastVersion is a key version with the time of its first certificate.
+// since is the time of its first certificate
 type pastVersion struct {
 	number int
 	since  int64

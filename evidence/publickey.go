@@ -59,7 +59,7 @@ func reduced(y []byte) bool {
 
 func EncodePublicKey(k ed25519.PublicKey) string { return base64.RawURLEncoding.EncodeToString(k) }
 
-// maxJWK bounds a JWK, or the JWK Set of a root's two keys, in bytes. An ML-DSA-65 key has 2.6 KiB.
+// maxJWK is in bytes. An ML-DSA-65 key has 2.6 KiB.
 const maxJWK = 64 << 10
 
 func checkJWKSize(raw []byte) error {

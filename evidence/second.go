@@ -17,11 +17,10 @@ import (
 // algMLDSA65 is the algorithm of the second, post-quantum signature (RFC 9964, FIPS 204; empty context).
 const algMLDSA65 = "ML-DSA-65"
 
-// separator joins the two JWS of an artifact with two signatures.
 const separator = "~"
 
-// Countersign signs the claims of token again, with an ML-DSA-65 key that has the kid of the root's Ed25519 key. It
-// returns "<JWS by Ed25519>~<JWS by ML-DSA-65>". Only artifacts of root keys have two signatures.
+// Countersign signs the claims of a root's token again, with an ML-DSA-65 key of the same kid. It returns "<JWS by
+// Ed25519>~<JWS by ML-DSA-65>".
 func Countersign[C any](ctx context.Context, key Key, k Kind[C], token string) (string, error) {
 	if !k.rooted() {
 		return "", refusal.New("artifact_malformed", "only Ed25519 signs a %s", k.Typ)
@@ -50,7 +49,6 @@ func Countersign[C any](ctx context.Context, key Key, k Kind[C], token string) (
 	return token + separator + signed(input, sig), nil
 }
 
-// parseRooted splits an artifact of a root key, which has one signature or two.
 func parseRooted(token, typ string, limit int) (parsed, error) {
 	if len(token) > limit {
 		return parsed{}, errTooLarge(token, typ, limit)
@@ -64,8 +62,8 @@ func parseRooted(token, typ string, limit int) (parsed, error) {
 	return p, err
 }
 
-// verify demands every signature that r must have made. A verifier that pins no post-quantum key checks only the form
-// of a second signature, so that the security team can sign twice before everyone pins the second key.
+// verify demands every signature that r must have made. Without a pinned post-quantum key only the form of a second
+// signature counts, so that the security team can sign twice before everyone pins that key.
 func (r Root) verify(typ string, p parsed, requirePostQuantum bool) error {
 	kid := p.header.Kid
 	switch {
@@ -134,8 +132,7 @@ func (j AKP) Key() (*mldsa65.PublicKey, error) {
 	return &key, nil
 }
 
-// ParseRoot reads a root's public Ed25519 JWK, or a JWK Set of that and its ML-DSA-65 key, both with one kid (RFC 7517
-// section 4.5).
+// ParseRoot reads a root's public Ed25519 JWK, or a JWK Set of that and its ML-DSA-65 key, both with one kid.
 func ParseRoot(raw []byte, purpose string) (Root, error) {
 	r := Root{Purpose: purpose}
 	if err := checkJWKSize(raw); err != nil {

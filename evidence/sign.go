@@ -23,15 +23,14 @@ type Key interface {
 	Sign(ctx context.Context, message []byte) ([]byte, error)
 }
 
-// OwnKey is a [Key] in this process's custody. Its Sign must return a signature that Public verifies, or an error:
-// neither this package nor [Judge] verifies it again. So verify a signature made outside the process before returning
-// it.
+// OwnKey is a [Key] in this process's custody. Sign must return a signature that Public verifies, or an error: nobody
+// verifies it again.
 type OwnKey interface {
 	Key
 	Public() ed25519.PublicKey
 }
 
-// Draft is an artifact without its signature. Other artifacts can already name it by its hash.
+// Draft is an unsigned artifact that others can already name by its hash.
 type Draft[C any] struct {
 	typ    string
 	key    OwnKey
@@ -39,7 +38,7 @@ type Draft[C any] struct {
 	input  []byte
 }
 
-// Prepare drafts an artifact of kind k. Call [Kind.Stamp] on c first. Prepare refuses claims that [Open] would refuse.
+// Prepare refuses claims that [Open] would refuse. Call [Kind.Stamp] on c first.
 func Prepare[C any](key OwnKey, k Kind[C], c C) (Draft[C], error) {
 	input, err := k.input(key, &c)
 	return Draft[C]{typ: k.Typ, key: key, claims: c, input: input}, err
@@ -50,7 +49,6 @@ func (d Draft[C]) Hash() string { return HashBytes(d.input) }
 
 func (d Draft[C]) Claims() C { return d.claims }
 
-// Sign signs the draft. The [OwnKey] guarantees the signature.
 func (d Draft[C]) Sign(ctx context.Context) (Opened[C], error) {
 	token, err := sign(ctx, d.key, d.typ, d.input)
 	if err != nil {
@@ -59,7 +57,7 @@ func (d Draft[C]) Sign(ctx context.Context) (Opened[C], error) {
 	return Opened[C]{token: token, typ: d.typ, kid: d.key.KeyID(), public: d.key.Public(), claims: &d.claims}, nil
 }
 
-// Sign signs c as an artifact of kind k and returns the token. It refuses what [Prepare] refuses.
+// Sign returns c's token. It refuses what [Prepare] refuses.
 func Sign[C any](ctx context.Context, key Key, k Kind[C], c C) (string, error) {
 	input, err := k.input(key, &c)
 	if err != nil {
@@ -93,7 +91,7 @@ func SignShared[C any](s Secret, k Kind[C], c C) (Opened[C], error) {
 }
 
 // SignMAC authenticates c with a secret (HS256). The token is a verifier's note to itself or, for kinds that may be
-// shared, an artifact for a verifier with the same secret in [Expected]. The latter must claim [SharedSecret] custody.
+// shared, an artifact for a verifier with the same secret, which must claim [SharedSecret] custody.
 func SignMAC[C any](s Secret, k Kind[C], c C) (string, error) {
 	switch {
 	case k.alg == algHS256:
@@ -112,7 +110,6 @@ func SignMAC[C any](s Secret, k Kind[C], c C) (string, error) {
 	return signed(input, s.mac(input)), nil
 }
 
-// prepare returns the signing input of c.
 func (k Kind[C]) prepare(alg, kid string, c *C) ([]byte, error) {
 	if err := k.registered(c).check(k.Typ, k.MaxLifetime); err != nil {
 		return nil, err
@@ -144,7 +141,7 @@ func IsSecretID(kid string) bool { return strings.HasPrefix(kid, secretPrefix) }
 // SharedSecret is the custody of every shared secret: each verifier of it can also sign.
 var SharedSecret = KeyClaims{KeyCustody: "shared_secret", KeyExportable: true}
 
-// Secret is a shared secret of at least 32 bytes. It prints as REDACTED. The zero value neither signs nor opens.
+// Secret is a shared secret of at least 32 bytes. The zero value neither signs nor opens.
 type Secret struct {
 	id   string
 	held func() []byte // a function, because fmt looks behind pointers of unexported fields and ignores their methods

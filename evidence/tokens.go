@@ -4,8 +4,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// ChallengeToken is a challenge issuer's note to itself: all it needs to verify the response, without tasks and answers
-// (seed: "How it works").
+// ChallengeToken is all that a challenge issuer needs to verify the response, without tasks and answers.
 type ChallengeToken struct {
 	Registered
 	Answers     []SaltedAnswer `json:"answers"`
@@ -41,8 +40,7 @@ func (c *ChallengeToken) check() error {
 	return nil
 }
 
-// Capability permits one post, once. A verifier mints it after the whole chain held (seed: capability). Its jti is the
-// capability id.
+// Capability permits one post, once. A verifier mints it after the whole chain held.
 type Capability struct {
 	Registered
 	Binding     Binding `json:"binding"`

@@ -18,21 +18,18 @@ type Root struct {
 	KeyID   string
 	Public  ed25519.PublicKey
 	Purpose string // one of the roots' purposes
-	// PostQuantum is the root's ML-DSA-65 key. If pinned, every artifact of the root also needs its signature.
+	// If pinned, every artifact of the root also needs its signature.
 	PostQuantum *mldsa65.PublicKey
 }
 
-// SignerPolicy is what custody certificates must satisfy (seed: signerCertificatePolicy).
+// SignerPolicy is what custody certificates must satisfy.
 type SignerPolicy struct {
 	Expected
-	// DenyAgentAccessible and DenyUserAccessible refuse a key that the agent or users can reach.
 	DenyAgentAccessible, DenyUserAccessible bool
-	// MaxRevocationAge demands a revocation list no older than this. Zero demands no list; a list in the bundle always
-	// counts.
+	// MaxRevocationAge demands a revocation list no older than this. With zero, a list in the bundle still counts.
 	MaxRevocationAge time.Duration
 }
 
-// certified is one key version with its certificate.
 type certified struct {
 	token  string
 	public ed25519.PublicKey
@@ -55,9 +52,9 @@ type Trust struct {
 	find func(kid string) (*certified, int, error)
 }
 
-// NewTrust verifies the signature of each certificate by a pinned registry key. One bad certificate fails the whole
-// bundle. Two certificates for one key id must have the same key; the later one counts. [Open] checks lifetime and
-// policy each time it uses a key. The deployment certificate is opened elsewhere.
+// NewTrust verifies the signature of each certificate. One bad certificate fails the whole bundle. Two for one key id
+// must have the same key; the later one counts. [Open] checks lifetime and policy each time it uses a key. The
+// deployment certificate is opened elsewhere.
 func NewTrust(roots []Root, b Bundle, policy SignerPolicy) (*Trust, error) {
 	t, err := newTrust(roots, policy)
 	if err != nil {
@@ -117,8 +114,7 @@ func (t *Trust) Registries() (keys []ed25519.PublicKey) {
 	return keys
 }
 
-// markShared marks public keys that are certified for several purposes, under any kid: their holder could act as
-// several witnesses.
+// markShared marks public keys that are certified for several purposes: their holder could act as several witnesses.
 func markShared(signers iter.Seq[*certified]) {
 	first := make(map[string]*certified)
 	for s := range signers {
@@ -154,7 +150,6 @@ func (t *Trust) add(token string) error {
 	return nil
 }
 
-// openCertificate verifies a certificate's signature by a pinned registry key, and the claims about its subject.
 func (t *Trust) openCertificate(token string) (*certified, error) {
 	p, err := parseRooted(token, signerCertificate.Typ, signerCertificate.maxToken)
 	if err != nil {
@@ -208,7 +203,6 @@ type Certified struct {
 	Revoked     bool // by the bundle's revocation list
 }
 
-// Certified lists the certified keys, unordered.
 func (t *Trust) Certified() []Certified {
 	out := make([]Certified, 0, len(t.signers))
 	for kid, s := range t.signers {
@@ -217,7 +211,6 @@ func (t *Trust) Certified() []Certified {
 	return out
 }
 
-// root returns the pinned root kid if it is pinned for purpose.
 func (t *Trust) root(kid, typ, purpose string) (Root, error) {
 	r, ok := t.roots[kid]
 	if !ok {
@@ -234,7 +227,7 @@ func (t *Trust) root(kid, typ, purpose string) (Root, error) {
 	return r, nil
 }
 
-// certified returns the certificate of a key, or nil, and the key's newest version.
+// certified returns a key's certificate, or nil, and its newest version.
 func (t *Trust) certified(kid string) (*certified, int, error) {
 	if t.find != nil {
 		return t.find(kid)
@@ -243,7 +236,7 @@ func (t *Trust) certified(kid string) (*certified, int, error) {
 	return t.signers[kid], t.newest[name], nil
 }
 
-// signer returns the key kid if it is certified now for purpose, within the policy.
+// signer returns the key if it is certified now, within the policy.
 func (t *Trust) signer(kid, typ, purpose string, at moment) (*certified, error) {
 	if err := t.notRevoked(typ, kid, nil, at); err != nil {
 		return nil, err
@@ -292,8 +285,8 @@ func (t *Trust) signer(kid, typ, purpose string, at moment) (*certified, error) 
 	return s, nil
 }
 
-// Signed reports whether a root signed a token of type typ. It checks neither times nor claims: use it only to find the
-// pair of roots that a token belongs to.
+// Signed reports whether a root signed a token. Use it only to find the token's pair of roots: it checks neither times
+// nor claims.
 func (t *Trust) Signed(typ, token string) bool {
 	p, err := parseRooted(token, typ, maxToken)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Expected is what a verifier demands of an artifact besides signature and purpose. Issuers, Audiences, KeyIDs and
-// MaxAge have no default: left empty, they refuse every artifact.
+// Expected is what a verifier demands of an artifact. Issuers, Audiences, KeyIDs and MaxAge have no default: left
+// empty, they refuse every artifact.
 type Expected struct {
 	Issuers   []string
 	Audiences []string
@@ -26,8 +26,8 @@ type Expected struct {
 	Custody []string
 	// RequireNonExportable refuses a key that its own claims or its certificate call exportable.
 	RequireNonExportable bool
-	// Secrets demands that one of these shared secrets authenticates the artifact (HS256) instead of a certified key.
-	// KeyIDs must name it too, and the kind must allow it. The policy chooses between secret and key, never the token.
+	// Secrets demands that one of these authenticates the artifact (HS256) instead of a certified key. KeyIDs must name
+	// it too, and the kind must allow it.
 	Secrets []Secret
 	// RequirePostQuantum demands a second signature by a pinned ML-DSA-65 key. Only root keys sign twice.
 	RequirePostQuantum bool
@@ -40,13 +40,12 @@ const (
 )
 
 type VerifierOptions struct {
-	// Now is the clock; required.
 	Now func() time.Time
-	// Skew is the tolerated clock difference, at most MaxSkew; zero means DefaultSkew.
+	// at most MaxSkew; zero means DefaultSkew
 	Skew time.Duration
 }
 
-// Verifier opens artifacts. Its trust can be replaced. It is safe for concurrent use.
+// Verifier opens artifacts. It is safe for concurrent use.
 type Verifier struct {
 	trust atomic.Pointer[Trust]
 	now   func() time.Time
@@ -82,7 +81,7 @@ type moment struct {
 
 func (v *Verifier) moment() moment { return moment{v.now(), v.skew} }
 
-// decode reads a payload as claims of k. It must be exactly as [Sign] writes it.
+// decode accepts a payload only as [Sign] writes it.
 func decode[C any](k Kind[C], payload []byte) (*C, error) {
 	c := new(C)
 	if err := k.codec.Decode(payload, c); err != nil {
@@ -97,7 +96,7 @@ func decode[C any](k Kind[C], payload []byte) (*C, error) {
 	return c, nil
 }
 
-// admits checks registered claims and key against e. what names the artifact in a refusal.
+// admits checks registered claims and key. what names the artifact in a refusal.
 func (e Expected) admits(what, kid string, r Registered, key KeyClaims, at moment) error {
 	if len(e.Issuers) == 0 || len(e.Audiences) == 0 || len(e.KeyIDs) == 0 || e.MaxAge <= 0 {
 		return refusal.New("not_allowed",
@@ -145,7 +144,7 @@ func KeyVersion(kid string) int {
 	return version
 }
 
-// cutKeyID splits a key id into name and version; the version is 0 if missing.
+// cutKeyID returns version 0 if there is none.
 func cutKeyID(kid string) (name string, version int) {
 	if i := strings.LastIndex(kid, ":v"); i > 0 {
 		if n, err := strconv.ParseUint(kid[i+2:], 10, 31); err == nil {
@@ -155,7 +154,7 @@ func cutKeyID(kid string) (name string, version int) {
 	return kid, 0
 }
 
-// KeyIDOf returns a token's kid, unverified, for records and messages.
+// KeyIDOf returns a token's unverified kid.
 func KeyIDOf(token string) string {
 	head, _, _ := strings.Cut(token, ".")
 	raw, err := decodeStrict(head)
@@ -169,7 +168,7 @@ func KeyIDOf(token string) string {
 	return h.Kid
 }
 
-// UnverifiedClaims reads a token's claims and checks only their form. Use [Open] or [OpenMAC] before relying on them.
+// UnverifiedClaims checks only the form of a token. Use [Open] or [OpenMAC] before relying on it.
 func UnverifiedClaims[C any](k Kind[C], token string) (C, error) {
 	var zero C
 	read := func() (parsed, error) { return parse(token, k.alg, k.Typ, k.maxToken) }

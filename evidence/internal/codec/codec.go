@@ -1,5 +1,6 @@
-// Package codec reads and writes claims as RFC 8785 canonical JSON, and checks their texts. Encoding and canonicalising
-// in two steps would take several µs longer for each artifact.
+// Package codec reads and writes claims as RFC 8785 canonical JSON, and checks their texts, in one step: two would take
+// several µs longer for each artifact. Claims are strings, bools, int64, float64, and structs, slices and pointers of
+// these.
 package codec
 
 import (
@@ -20,19 +21,17 @@ import (
 const (
 	// maxWhole is the largest whole number that a double represents unambiguously (RFC 7493 section 2.2).
 	maxWhole = 1<<53 - 1
-	// MaxText bounds a text, in bytes.
+	// bytes
 	MaxText = 2048
 )
 
-// Encode returns the claims that claims points to as RFC 8785 canonical JSON. It refuses invalid UTF-8, whole numbers
-// beyond maxWhole, and doubles without a spelling of their own: infinities, NaN, and -0, which RFC 8785 writes as 0.
-// size is the expected length.
+// Encode returns the claims that claims points to. It refuses invalid UTF-8, whole numbers beyond maxWhole, and doubles
+// without a spelling of their own: infinities, NaN, and -0, which RFC 8785 writes as 0. size is the expected length.
 func (c *Codec) Encode(claims any, size int) ([]byte, error) {
 	return c.append(make([]byte, 0, size), reflect.ValueOf(claims).Elem())
 }
 
-// Decode reads text into the zero value that claims points to. It refuses every text but the one that Encode writes for
-// these claims; then do not use them.
+// Decode reads text into the zero value that claims points to. It refuses every text but the one that Encode writes.
 func (c *Codec) Decode(text []byte, claims any) error {
 	if err := strictjson.ParseMembers(text, claims); err != nil {
 		return fmt.Errorf("are malformed: %.200v", err)
@@ -43,7 +42,6 @@ func (c *Codec) Decode(text []byte, claims any) error {
 	return nil
 }
 
-// Codec reads and writes one type.
 type Codec struct {
 	kind    reflect.Kind
 	members []property // of a struct, in canonical order
@@ -58,8 +56,7 @@ type property struct {
 	value    *Codec
 }
 
-// Check refuses the claims that claims points to if a text is missing or too long, or a hash is malformed. Names of
-// hashes end in Hash. typ names the artifact in the refusal.
+// Check refuses a missing or too long text, and a malformed hash. Names of hashes end in Hash. typ names the artifact.
 func (c *Codec) Check(typ string, claims any) error {
 	return c.check(typ, "", reflect.ValueOf(claims).Elem())
 }
@@ -205,7 +202,6 @@ func appendNumber(b []byte, n int64) ([]byte, error) {
 	return strconv.AppendInt(b, n, 10), nil
 }
 
-// appendDouble writes a double as ECMAScript does (RFC 8785 section 3.2.2.3).
 func appendDouble(b []byte, f float64) ([]byte, error) {
 	if math.IsNaN(f) || math.IsInf(f, 0) || f == 0 && math.Signbit(f) {
 		return nil, refusal.New("artifact_malformed", "a claim holds a number that is not finite, or the negative zero")
