@@ -14,12 +14,10 @@ const CallerHeader = "ActionProof-Caller"
 
 const CallerLifetime = time.Minute
 
-// CallerKind is the kind of caller tokens. The receipts' key signs them: both state what the sidecar observed of the
-// agent.
+// CallerKind's tokens are signed by the receipts' key: both state what the sidecar observed of the agent.
 var CallerKind = evidence.NewKind("caller+jwt", evidence.PurposeInteraction, CallerLifetime, checkCaller)
 
-// Caller tells the node which agent makes a request that the sidecar relays. Its audience is the node, and its jti is
-// good once.
+// Caller tells the node which agent makes a request. Its audience is the node, and its jti is good once.
 type Caller struct {
 	evidence.Registered
 	evidence.KeyClaims
@@ -29,12 +27,11 @@ type Caller struct {
 	Session string `json:"session"`  // the session_id of the agent's receipts
 	EventID string `json:"event_id"` // the event that opened the session
 
-	// The request. See [Caller.Calls].
 	Method   string `json:"method"`
 	Path     string `json:"path"`      // of the URL as sent; there is no query
 	BodyHash string `json:"body_hash"` // hex SHA-256 of the body as sent
 
-	// ModelCalls counts the session's observed model calls that ended with a whole answer.
+	// the session's observed model calls that ended with a whole answer
 	ModelCalls int64 `json:"model_calls"`
 }
 

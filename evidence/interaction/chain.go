@@ -7,22 +7,20 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// MaxReceipts bounds a chain.
 const MaxReceipts = 1 << 17
 
-// Expected names the chain that a verifier expects. An empty Owner refuses every receipt. If Session or Agent is empty,
-// the first receipt's counts.
+// Expected names a chain. An empty Owner refuses every receipt; for an empty Session or Agent the first receipt's
+// counts.
 type Expected struct {
 	Owner   string // of the pinned key registry; see [Owner]
 	Session string
 	Agent   string
 }
 
-// Opener opens one receipt. Its claims are c if the signature is right.
+// Opener opens one receipt, whose claims are c if the signature is right.
 type Opener func(token string, c Receipt) (evidence.Opened[Receipt], error)
 
-// Past returns an [Opener] that uses, for each receipt, the certificates of the second of its iat. It refuses
-// everything revoked since. now is today's time.
+// Past returns an [Opener] that uses the certificates of the second of each receipt's iat. now is today's time.
 func Past(trust *evidence.PastTrust, want evidence.Expected, now time.Time) Opener {
 	var verifier *evidence.Verifier
 	var at int64
@@ -37,8 +35,7 @@ func Past(trust *evidence.PastTrust, want evidence.Expected, now time.Time) Open
 	}
 }
 
-// Chain verifies one session's receipts in order. It keeps only their hashes and request ids. It is not safe for
-// concurrent use.
+// Chain verifies one session's receipts in order. It keeps only their hashes and request ids.
 type Chain struct {
 	open    Opener
 	want    Expected
@@ -54,15 +51,14 @@ func NewChain(open Opener, want Expected) *Chain {
 	return &Chain{open: open, want: want, numbers: make(map[string]int64)}
 }
 
-// NewTail is NewChain for the end of a chain: the first added receipt may have any number. Of earlier receipts, only
-// the hash that it names counts.
+// NewTail is NewChain for the end of a chain, whose first added receipt may have any number.
 func NewTail(open Opener, want Expected) *Chain {
 	c := NewChain(open, want)
 	c.tail = true
 	return c
 }
 
-// Add verifies signature, claims and place of the next receipt and returns it. After an error the chain is unchanged.
+// Add verifies and returns the next receipt. After an error the chain is unchanged.
 func (c *Chain) Add(token string) (evidence.Opened[Receipt], error) {
 	claims, err := evidence.UnverifiedClaims(Kind, token)
 	if err != nil {
@@ -90,7 +86,7 @@ func (c *Chain) Add(token string) (evidence.Opened[Receipt], error) {
 	return o, nil
 }
 
-// AddClosed adds the next receipt by its hash alone. The receipt after it must name that hash.
+// AddClosed adds the next receipt by its hash alone, which the receipt after it must name.
 func (c *Chain) AddClosed(hash string) error {
 	switch {
 	case !evidence.IsHash(hash):
@@ -160,13 +156,10 @@ func (c *Chain) agrees(r *Receipt) error {
 	return nil
 }
 
-// Len returns the number of the last receipt.
 func (c *Chain) Len() int64 { return c.before + int64(len(c.hashes)) }
 
-// First returns the number of the first added receipt, or 1.
 func (c *Chain) First() int64 { return c.before + 1 }
 
-// hash returns the hash of receipt number, or nothing if it is not known.
 func (c *Chain) hash(number int64) string {
 	switch at := number - c.before - 1; {
 	case at >= 0 && at < int64(len(c.hashes)):
@@ -177,14 +170,13 @@ func (c *Chain) hash(number int64) string {
 	return ""
 }
 
-// Last returns the claims of the last receipt, or zero.
 func (c *Chain) Last() Receipt { return c.last }
 
-// Closed reports whether the last receipt closes the session. An open chain may lack receipts at its end.
+// Closed reports whether the last receipt closes the session: an open chain may lack receipts at its end.
 func (c *Chain) Closed() bool { return c.last.Closing != nil }
 
-// Names checks a post's session receipt against the chain: the named receipt exists; and each call that was open has no
-// receipt before it and, in a closed chain, one after it. The chain may have grown since.
+// Names checks a post's session receipt against the chain, which may have grown since: the named receipt exists; and
+// each call that was open has no receipt before it and, in a closed chain, one after it.
 func (c *Chain) Names(head evidence.InteractionHead) error {
 	none := head.Number == 0 && head.HeadHash == "" // as a session receipt writes it
 	if there := head.Number > 0 && head.HeadHash != "" && c.hash(head.Number) == head.HeadHash; !none && !there {

@@ -87,7 +87,6 @@ func check(c *Receipt) error {
 	)
 }
 
-// checkAbout checks the receipt's subject against its action and its outcome.
 func (c *Receipt) checkAbout() error {
 	var actions, outcomes []string
 	n := 0

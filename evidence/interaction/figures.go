@@ -22,15 +22,13 @@ type Figure struct {
 
 var NotMeasured = Figure{State: StateNotMeasured}
 
-// Observed returns a figure that the mediator counted or timed.
 func Observed(n int64) Figure { return Figure{StateObserved, n} }
 
-// Declared returns a figure that someone else states.
 func Declared(n int64) Figure { return Figure{StateDeclared, n} }
 
 func Estimated(n int64) Figure { return Figure{StateEstimated, n} }
 
-// ModelCall describes a call to a model, with the source of each claim. [ObservedOf] lists the observed ones.
+// ModelCall describes a call to a model. [ObservedOf] lists its observed claims.
 type ModelCall struct {
 	API        string `json:"api"`                   // observed: the API by which the rule read the call
 	Host       string `json:"host"`                  // observed: host and port, the last 128 bytes
@@ -44,15 +42,12 @@ type ModelCall struct {
 	// why the answer was not read to its end; its figures are then not measured
 	Unread string `json:"unread,omitempty"`
 
-	// ToolCalls are the answer's first MaxToolCalls tool calls: observed. Only an agent that owns the provider could
-	// invent them.
+	// the answer's first MaxToolCalls tool calls: observed; only an agent that owns the provider could invent them
 	ToolCalls []ToolCall `json:"tool_calls,omitempty"`
-	// ReturnedCalls are tags of call ids from observed answers of this session whose result this request is the first
-	// to return, at most MaxReturned: observed. The result itself is the agent's. UnmatchedResults counts results for
-	// other ids, which an agent can invent.
+	// tags of call ids from observed answers of this session whose result this request is the first to return, at most
+	// MaxReturned: observed; the result itself is the agent's
 	ReturnedCalls []string `json:"returned_calls,omitempty"`
-	// Probe is set if the call carried an appraiser's probe.
-	Probe *Probe `json:"probe,omitempty"`
+	Probe         *Probe   `json:"probe,omitempty"`
 
 	Figures ModelFigures `json:"figures"`
 }
@@ -70,15 +65,15 @@ type Probe struct {
 	Answer string `json:"answer,omitempty"` // tag of the answer's text: observed; absent if it was not read
 }
 
-// ModelFigures are the figures of a model call; times are in milliseconds. A receipt has all figures. A stored open
-// call omits unknown ones, which [ModelFigures.Complete] adds.
+// ModelFigures has times in milliseconds. A receipt has all figures; a stored open call omits unknown ones, which
+// [ModelFigures.Complete] adds.
 type ModelFigures struct {
 	// observed: from the sent request to the end of the answer; a slow agent prolongs it
 	Duration   Figure `json:"duration_ms,omitzero"`
 	FirstDelta Figure `json:"ttft_ms,omitzero"` // observed: from the sent request to a stream's first content
-	// Turnaround is observed: from the last content of the chain's previous answer to the complete arrival of this
-	// request. It includes the time in which the agent did not read that answer. It is not measured without a previous
-	// answer, if calls overlapped, or if a later call ended before this one.
+	// observed: from the last content of the chain's previous answer to the complete arrival of this request, with the
+	// time in which the agent did not read that answer; not measured without a previous answer, if calls overlapped, or
+	// if a later call ended before this one
 	Turnaround Figure `json:"turnaround_ms,omitzero"`
 	Deltas     Figure `json:"deltas,omitzero"` // observed: pieces of a stream
 
@@ -98,24 +93,23 @@ type ModelFigures struct {
 
 	ToolCallsMade    Figure `json:"tool_calls_made,omitzero"`   // observed: tool calls in the answer
 	UnmatchedResults Figure `json:"unmatched_results,omitzero"` // observed: results for ids of no observed answer
-	// observed: blocks of earlier answers that this request is the first to return as the model's words
+	// observed: blocks of earlier answers that this request is the first to return
 	SelfReferences Figure `json:"self_references,omitzero"`
-	// Depth is the longest path of calls, ending in this answer, in which each call uses a value of the previous one's
-	// result; 0 without a call. The results are the agent's words: declared. DepthRelayed counts only calls that an MCP
-	// server answered through the mediator, each once: observed.
+	// the longest path of calls, ending in this answer, in which each call uses a value of the previous one's result:
+	// declared, because the results are the agent's words; DepthRelayed counts only calls that an MCP server answered
+	// through the mediator, each once: observed
 	Depth        Figure `json:"depth,omitzero"`
 	DepthRelayed Figure `json:"depth_relayed,omitzero"`
 
-	// The last figures measure the first SampleBytes of text that this model (Host and Model) has answered in the
-	// session; of several choices, the first. Observed. Below MinSample bytes they are not measured, because they would
-	// reveal a short text.
+	// The last figures measure the first SampleBytes of text that this model has answered in the session; of several
+	// choices, the first. Observed. Below MinSample they would reveal a short text.
 	SampleBytes Figure `json:"sample_bytes,omitzero"`
 	// Shannon entropy of words, Miller-Madow corrected, in 1/1000 bit
 	WordEntropy Figure `json:"word_entropy_millibits,omitzero"`
 	Compression Figure `json:"compression_permille,omitzero"` // compressed size, in 1/1000 of the size
 }
 
-// MinSample is the shortest text for entropy and compression, in bytes.
+// bytes
 const MinSample = 4 << 10
 
 var (
@@ -141,7 +135,6 @@ func (f *ModelFigures) kinds() [3]figureKind {
 	}
 }
 
-// Complete marks every figure without a state as not measured.
 func (f *ModelFigures) Complete() {
 	for _, of := range f.kinds() {
 		for _, figure := range of.figures {

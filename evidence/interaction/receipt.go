@@ -11,11 +11,9 @@ import (
 // Lifetime is the exact lifetime of every receipt, as readers of VIN's ReceiptV0 expect.
 const Lifetime = 10 * time.Minute
 
-// Kind is the kind of receipts.
 var Kind = evidence.NewKind("interaction-receipt+jwt", evidence.PurposeInteraction, Lifetime, check)
 
-// The subject of a receipt (VIN: action_type). The mediator never makes the last one, which would promise that no one
-// could read the call.
+// The subject of a receipt (VIN: action_type). The last one would promise that no one could read the call.
 const (
 	ActionComposePost       = "compose_post"          // a post
 	ActionGeneric           = "generic"               // a model call, or the end of the session
@@ -41,7 +39,7 @@ const (
 	ClosedLost     = "lost"     // the mediator stopped without closing it, and closed it at the next start
 )
 
-// Bounds: the longest receipt fits a token.
+// The longest receipt fits a token.
 const (
 	MaxToolCalls    = 16
 	MaxReturned     = 32
@@ -58,33 +56,31 @@ const (
 )
 
 // Receipt is the sidecar's receipt for one interaction: a model call, a post, or the end of the session (VIN v0.4:
-// ReceiptV1). VIN's names keep VIN's spelling; keyCustody, keyExportable and observed are as in other artifacts.
+// ReceiptV1). Names with underscores are VIN's.
 //
 // Observed names the claims that the mediator saw and the agent cannot falsify. A [Figure] states its own source.
 // Everything else is the word of the agent or the provider.
 //
 // A receipt reveals nothing said to or by a model. A post's contentHash can be checked against guesses. A tag is 128
-// bits of an HMAC-SHA256 under a key of the session that never leaves memory: equal tags in a chain mean equal texts,
-// and nothing more.
+// bits of an HMAC-SHA256 under a key of the session that never leaves memory: equal tags in a chain mean equal texts.
 type Receipt struct {
 	evidence.Registered
 	evidence.KeyClaims
 
-	// RequestID is the id of the call's record (post_...); at the end of a session, the session's id.
-	RequestID string `json:"request_id"`
-	// ActionType names the receipt's subject.
+	// id of the call's record (post_...); at the end of a session, the session's id
+	RequestID  string `json:"request_id"`
 	ActionType string `json:"action_type"`
-	// PolicyID is the hash of the deployment manifest in use.
+	// hash of the deployment manifest in use
 	PolicyID string `json:"policy_id"`
-	// The three commitments (see [Commit]) have 128 bits of salt: only someone with the salt can check a value. They
-	// are made before the call is sent.
+	// The three commitments (see [Commit]) are made before the call is sent. Only someone with the salt can check a
+	// value.
 	InputsCommitment      string `json:"inputs_commitment"`      // the hex SHA-256 of the body as sent
 	ConstraintsCommitment string `json:"constraints_commitment"` // the rule, and what the provider was allowed to do
 	// API, host and requested model; null without a model call
 	LLMCommitment string `json:"llm_commitment"`
-	// OutputCleanHash and OutputTransportHash of a model call are hex HMAC-SHA256 under the session's key: of the
-	// answer's content (the concatenated HMACs of its blocks) and of its bytes. For an unread answer they are HMACs of
-	// nothing. For a post, the first is the binding's contentHash, and the second the HMAC of the body as sent.
+	// Of a model call: hex HMAC-SHA256 under the session's key, of the answer's content (the concatenated HMACs of its
+	// blocks) and of its bytes; for an unread answer, of nothing. Of a post: the binding's contentHash, and the HMAC of
+	// the body as sent.
 	OutputCleanHash     string `json:"output_clean_hash"`
 	OutputTransportHash string `json:"output_transport_hash"`
 
@@ -92,38 +88,33 @@ type Receipt struct {
 	Chain     ChainLink     `json:"chain"`
 	Challenge *ChallengeRef `json:"challenge,omitempty"`
 
-	// Owner is the RFC 7638 thumbprint of the key registry's Ed25519 key, and Agent the session's subject: together
-	// they name the agent. Both are declared in the sidecar's configuration. A verifier compares Owner with its pinned
-	// root.
+	// Owner (see the function) and Agent, the session's subject, name the agent. Both are declared in the sidecar's
+	// configuration. A verifier compares Owner with its pinned root.
 	Owner string `json:"owner"`
 	Agent string `json:"agent"`
-	// RuntimeID names the runtime as in attestations: declared. EventID names the event that opened the session:
-	// observed.
+	// as in attestations: declared
 	RuntimeID string `json:"runtime_id"`
-	EventID   string `json:"event_id"`
+	EventID   string `json:"event_id"` // of the event that opened the session: observed
 	Outcome   string `json:"outcome"`
 	// The subject: exactly one is set.
 	Model   *ModelCall `json:"model_call,omitempty"`
 	Post    *PostMade  `json:"post,omitempty"`
 	Closing *Closing   `json:"closing,omitempty"`
-	// Relayed are the agent's MCP tool calls through the mediator since the previous receipt, the last MaxRelayed of
-	// RelayedCount: observed.
+	// the agent's MCP tool calls through the mediator since the previous receipt, the last MaxRelayed of RelayedCount:
+	// observed
 	Relayed      []RelayedCall `json:"relayed,omitempty"`
 	RelayedCount int64         `json:"relayed_count"`
-	// Session counts the session up to the signing of this receipt: observed. It lacks calls that bypass the mediator.
+	// up to the signing of this receipt, without calls that bypass the mediator: observed
 	Session SessionTotals `json:"session"`
 
-	// Observed names the claims that the mediator saw, as [ObservedOf] returns them. The others are declared, except
-	// figures, which state their source.
+	// as [ObservedOf] returns them
 	Observed []string `json:"observed"`
-	// Probabilistic is always true, and NonHumanIdentityProven always false: receipts make an agent's run likely, but
-	// do not prove it.
+	// Always true and always false: receipts make an agent's run likely, but do not prove it.
 	Probabilistic          bool `json:"probabilistic"`
 	NonHumanIdentityProven bool `json:"nonHumanIdentityProven"`
 }
 
-// Timing has the seed's four moments, in Unix milliseconds of the mediator's clock: observed. Unseen moments are
-// absent.
+// Timing has four moments in Unix milliseconds of the mediator's clock: observed. Unseen moments are absent.
 type Timing struct {
 	RequestReceived int64 `json:"request_received_ms"`    // the request's head arrived
 	LLMStart        int64 `json:"llm_start_ms,omitempty"` // the head of the model request was written
@@ -132,8 +123,8 @@ type Timing struct {
 	ResponseSent int64 `json:"response_sent_ms,omitempty"`
 }
 
-// ChainLink is the receipt's place in its session's chain: observed. Its number is assigned at signing, so there are no
-// gaps, and iat never falls.
+// ChainLink is the receipt's place in its chain: observed. Its number is assigned at signing, so there are no gaps, and
+// iat never falls.
 type ChainLink struct {
 	// HashToken of the previous receipt; absent in the first
 	PreviousReceiptHash string `json:"previous_receipt_hash,omitempty"`
@@ -141,16 +132,15 @@ type ChainLink struct {
 	SequenceNumber      int64  `json:"sequence_number"` // from 1
 }
 
-// ChallengeRef names the challenge that the agent must answer (VIN: challenge): observed as given. The nonce is the
-// issuer's, the commitment the agent's. CommitmentRevealed means that the agent has shown the committed value, and that
-// the hash fits.
+// ChallengeRef names the challenge that the agent must answer: observed as given. The nonce is the issuer's, the
+// commitment the agent's. CommitmentRevealed means that the agent has shown a value that fits the hash.
 type ChallengeRef struct {
 	ChallengeNonce     string `json:"challenge_nonce"`
 	CommitmentHash     string `json:"commitment_hash,omitempty"`
 	CommitmentRevealed bool   `json:"commitment_revealed,omitempty"`
 }
 
-// PostMade is what a post's receipt adds, all observed. RequestID names the post.
+// PostMade is what a post's receipt adds, all observed.
 type PostMade struct {
 	BindingHash string          `json:"binding_hash"`
 	Status      int64           `json:"status,omitempty"` // the upstream's HTTP status
@@ -163,12 +153,10 @@ type NamedArtifact struct {
 	Hash string `json:"hash"`
 }
 
-// Closing ends a chain: observed. A chain without it may lack receipts at its end.
 type Closing struct {
 	Reason string `json:"reason"`
 }
 
-// RelayedCall is an MCP tool call that passed the mediator.
 type RelayedCall struct {
 	Host      string `json:"host"`                // and port, the last 128 bytes
 	Tool      string `json:"tool"`                // as in the rule
@@ -187,7 +175,6 @@ type SessionTotals struct {
 	BytesOutObserved int64 `json:"bytes_out_observed"` // of the read ones
 }
 
-// The observed claims of every receipt, and those of a model call.
 var (
 	observedOfAll = strings.Fields(`chain constraints_commitment event_id inputs_commitment llm_commitment outcome
 		output_clean_hash output_transport_hash policy_id relayed relayed_count request_id session timing`)
@@ -195,7 +182,6 @@ var (
 		model_call.rule model_call.status model_call.streamed model_call.tool_calls`)
 )
 
-// ObservedOf returns the value of Observed for a receipt like c.
 func ObservedOf(c Receipt) []string {
 	names := slices.Clone(observedOfAll)
 	switch {

@@ -12,19 +12,17 @@ import (
 // StatementHeader carries a statement to the node. Only the sidecar sets it: it removes an agent's own.
 const StatementHeader = "Agent-Statement"
 
-// StatementKind is the kind of statements. Their key signs nothing else, to separate an agent's public words from its
-// sidecar's observations.
+// StatementKind's key signs nothing else, to separate an agent's public words from its sidecar's observations.
 var StatementKind = evidence.NewKind("agent-statement+jwt", evidence.PurposeStatement, Lifetime, checkStatement)
 
-// The documents that an agent can publish.
 const (
 	StatesSignal    = "signal"    // the agent's own statement, which others may dispute
 	StatesContract  = "contract"  // a dispute of a signal (seed: challenge contract)
 	StatesChallenge = "challenge" // a dispute of receipts (VIN v0.4: challenge)
 )
 
-// Statement attests that an agent published a document, not that the document is true. The agent has no key, so its
-// sidecar signs, after the policy has allowed the post and before the document leaves.
+// Statement attests that an agent published a document, not that the document is true. The sidecar signs it after the
+// policy has allowed the post and before the document leaves.
 type Statement struct {
 	evidence.Registered
 	evidence.KeyClaims
@@ -35,12 +33,12 @@ type Statement struct {
 	EventID string `json:"eventId"` // the event that opened the session
 
 	Kind string `json:"kind"`
-	// StatementHash is the hex SHA-256 of the document's canonical JSON without its signature member.
+	// of the document's canonical JSON without its signature member
 	StatementHash string `json:"statementHash"`
-	// BindingHash is the hash of the post's binding, also in the sidecar's record.
+	// of the post's binding, also in the sidecar's record
 	BindingHash string `json:"bindingHash"`
 
-	// Probabilistic is always true, and NonHumanIdentityProven always false, as in [Receipt].
+	// as in [Receipt]
 	Probabilistic          bool `json:"probabilistic"`
 	NonHumanIdentityProven bool `json:"nonHumanIdentityProven"`
 }
@@ -65,8 +63,7 @@ func checkStatement(s *Statement) error {
 	)
 }
 
-// States refuses every document but the statement's. documentHash is the hash of its canonical JSON without its
-// signature member.
+// States refuses every document but the statement's. documentHash is as [Statement.StatementHash].
 func (s Statement) States(kind, documentHash string) error {
 	if s.Kind != kind || s.StatementHash != documentHash {
 		return refusal.New("statement_mismatch", "the statement is for another document than this %.32s", kind)
