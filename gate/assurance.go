@@ -19,8 +19,8 @@ const (
 	checkStatement  = "agent statement"
 )
 
-// Held returns the parts of the chain that held, by the checks of one post's [Admission] and then its [Authorization].
-// It stops at the first failed check. The caller sets SingleUseConsumed.
+// Held returns the parts that held, by the checks of one post's [Admission] and then its [Authorization]. The caller
+// sets SingleUseConsumed.
 func Held(checks []ledger.Check) policy.Held {
 	var h policy.Held
 	parts := map[string]*bool{
@@ -40,8 +40,7 @@ func Held(checks []ledger.Check) policy.Held {
 	return h
 }
 
-// Assurance reports on an admitted chain before its post, which has no request proof yet. Set consumed once the keys
-// are.
+// Assurance reports on an admitted chain before its post. Set consumed once the keys are.
 func (a Admission) Assurance(consumed bool) policy.Assurance {
 	h := Held(a.Checks)
 	h.SingleUseConsumed = consumed && a.Capability != ""
@@ -49,7 +48,7 @@ func (a Admission) Assurance(consumed bool) policy.Assurance {
 }
 
 // Assurance reports on an authorized post. The chain counts as verified, perhaps by another replica: a gate mints the
-// capability only after every check has held, and a [Server] consumes the chain's keys before it returns it.
+// capability only after that, and a [Server] returns it after consuming the chain's keys.
 func (a Authorization) Assurance(consumed bool) policy.Assurance {
 	if len(a.Checks) == 0 || !a.Checks[0].OK { // the capability
 		return policy.Assess(policy.Held{})

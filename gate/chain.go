@@ -11,7 +11,7 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// Opened holds artifacts of an envelope that this process has opened or signed before. Any may be missing.
+// Opened holds artifacts of an envelope that this process has opened or signed. Any may be missing.
 type Opened struct {
 	OriginProof    evidence.Opened[evidence.TriggerOriginProof]
 	TriggerReceipt evidence.Opened[evidence.TriggerReceipt]
@@ -32,8 +32,8 @@ type chain struct {
 	hash    string           // of the binding
 }
 
-// open opens token and returns its claims. If before holds this very token, open judges only time, trust and policy. It
-// leaves the artifact in before.
+// open returns the claims of token, and leaves the artifact in before. If before holds this very token, open judges
+// only time, trust and policy.
 func open[C any](g *Gate, k evidence.Kind[C], token string, before *evidence.Opened[C], want evidence.Expected) (c C,
 	err error) {
 	if before.Token() == token {
@@ -52,8 +52,8 @@ type verification struct {
 	check func(c *chain, ctx context.Context) error
 }
 
-// verifications are the checks of the chain. Each opens an artifact and compares it with the earlier ones; the first
-// failure ends the verification. They run in sequence, so that a chain is always refused for the same reason.
+// verifications run in this order, so that a chain is always refused for the same reason. Each opens an artifact and
+// compares it with the earlier ones.
 var verifications = []verification{
 	{CheckDeployment, (*chain).verifyDeployment},
 	{checkWork, (*chain).verifyWork},
@@ -81,7 +81,6 @@ type equal struct {
 	what      string // completes "the … does not match"
 }
 
-// all refuses the first pair that differs.
 func all(code, artifact string, pairs ...equal) error {
 	for _, p := range pairs {
 		if p.got != p.want {
@@ -91,7 +90,6 @@ func all(code, artifact string, pairs ...equal) error {
 	return nil
 }
 
-// samePins refuses an artifact whose policy or environment is not the one that the manifest pins.
 func samePins(artifact, policyHash, environmentHash string, by hashes) error {
 	return all("pin_mismatch", artifact,
 		equal{policyHash, by.policy, "policy hash"},
@@ -213,8 +211,7 @@ func (c *chain) verifyRuntime(context.Context) error {
 	)
 }
 
-// verifyAttestation verifies the runtime attestation. Its runtime is compared later with the decision's, because the
-// two are made at the same time.
+// verifyAttestation leaves the runtime to be compared with the decision's, because the two are made at the same time.
 func (c *chain) verifyAttestation() error {
 	s := c.g.strict
 	a, err := open(c.g, evidence.RuntimeAttestationKind(), c.envelope.Attestation, &c.opened.Attestation,

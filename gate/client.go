@@ -18,16 +18,15 @@ import (
 )
 
 type ClientOptions struct {
-	// ChallengeURL and VerifyURL are the API's https endpoints. Required.
+	// The API's https endpoints. Required.
 	ChallengeURL, VerifyURL string
-	// HTTP makes the calls and must bound their time. Required. It follows no redirect: an envelope is for the
-	// configured endpoint.
+	// HTTP must bound the time of a call. Required. It follows no redirect: an envelope is for the configured endpoint.
 	HTTP *http.Client
-	// Now is the clock; required.
+	// required
 	Now func() time.Time
 }
 
-// Client asks the gate of an API that takes part. It is safe for concurrent use.
+// Client asks the gate of an API. It is safe for concurrent use.
 type Client struct {
 	o    ClientOptions
 	peer wire.Peer
@@ -47,7 +46,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 	return &Client{o: o, peer: wire.Peer{HTTP: &direct, Name: "the API's gate", Unavailable: "gate_unavailable"}}, nil
 }
 
-// Challenge gets a challenge bound to b, and refuses one with another binding.
+// Challenge refuses a challenge with another binding than b.
 func (c *Client) Challenge(ctx context.Context, b evidence.Binding) (challenge.Challenge, error) {
 	var ch challenge.Challenge
 	if err := c.call(ctx, c.o.ChallengeURL, b, &ch); err != nil {
@@ -60,11 +59,10 @@ func (c *Client) Challenge(ctx context.Context, b evidence.Binding) (challenge.C
 	return ch, nil
 }
 
-// CheckByAPI is the record's name for the API's own check of a chain.
 const CheckByAPI = "chain verified by the API"
 
-// Admit has the API verify and consume a chain. The binding must have the nonce of the API's challenge. Admit returns
-// one key to consume, so that the mediator never sends one capability twice.
+// Admit has the API verify and consume a chain. The binding must have the challenge's nonce. The key that it returns
+// makes sure that the mediator never sends one capability twice.
 func (c *Client) Admit(ctx context.Context, r AdmitRequest) (Admission, error) {
 	var a verifyAnswer
 	if err := c.call(ctx, c.o.VerifyURL, verifyRequest{Envelope: r.Envelope, Binding: r.Binding}, &a); err != nil {
@@ -91,13 +89,11 @@ func (c *Client) Authorize(context.Context, AuthorizeRequest) (Authorization, er
 // Bounds in bytes on the API's texts, which end up in headers, claims and the record.
 const maxToken, maxID = 16 << 10, 256
 
-// isToken reports whether s is visible ASCII, fit for a header.
 func isToken(s string, limit int) bool {
 	return s != "" && len(s) <= limit && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// call asks the API. A refusal keeps the API's code if our table has it, else gets gate_unavailable, and names the API
-// as its source.
+// call keeps the API's code in a refusal if our table has it, and names the API as its source.
 func (c *Client) call(ctx context.Context, url string, ask, answer any) error {
 	err := c.peer.Call(ctx, url, ask, answer)
 	var said *problem.Error

@@ -8,8 +8,8 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// deployment remembers the last verified certificate, because every chain of a deployment carries the same one. It
-// counts for the same bytes, under the same trust, within the certificate's times.
+// deployment remembers the last verified certificate, because every chain of a deployment carries the same one: the
+// same bytes, under the same trust, within the certificate's times.
 type deployment struct{ last atomic.Pointer[certified] }
 
 type certified struct {

@@ -19,24 +19,24 @@ import (
 
 // Files names the parts of an API's gate by the paths of their files.
 type Files struct {
-	// Registry and Auditor are the public keys of the two roots: a JWK, or a JWK Set if the root also has a
-	// post-quantum key. They are read once; a change needs a restart.
+	// The public keys of the two roots: a JWK, or a JWK Set if the root also has a post-quantum key. They are read
+	// once; a change needs a restart.
 	Registry, Auditor string
-	// Manifest is the JSON manifest, Bundle the trust bundle. Changes of both are followed.
+	// The JSON manifest and the trust bundle. Changes are followed.
 	Manifest, Bundle string
 	// Secret holds at least 32 random bytes, the same for all replicas. It is read once.
 	Secret string
-	// Name is the issuer and audience of the API's challenges and capabilities.
+	// issuer and audience of the API's challenges and capabilities
 	Name string
 
-	// Every is the pause between two readings of manifest and bundle; 2 seconds if zero.
+	// pause between two readings; 2 seconds if zero
 	Every time.Duration
-	// MaxStale bounds the time since the last successful reading; 10 minutes if zero. After that every chain is refused
-	// as trust_stale.
+	// MaxStale bounds the time since the last successful reading, after which every chain is refused as trust_stale; 10
+	// minutes if zero.
 	MaxStale time.Duration
-	// Changed, if set, is called after each change: with nil, or with the reason for refusing it. It must not block.
+	// Changed, if set, is called after each change, with the reason for refusing it, if any. It must not block.
 	Changed func(error)
-	// Now is the clock; time.Now if nil.
+	// time.Now if nil
 	Now func() time.Time
 }
 
@@ -47,8 +47,8 @@ const (
 	minSecret       = 32       // bytes
 )
 
-// FromFiles makes a Server from f and follows changes of manifest and bundle until ctx ends. It refuses a bad change
-// and keeps the previous files for up to MaxStale. consume must be durable and shared by all replicas.
+// FromFiles makes a Server, and follows changes of manifest and bundle until ctx ends. It refuses a bad change and
+// keeps the previous files for up to MaxStale. consume must be durable and shared by all replicas.
 func FromFiles(ctx context.Context, f Files, consume Consume) (*Server, error) {
 	if f.Now == nil {
 		f.Now = time.Now
@@ -66,7 +66,7 @@ func FromFiles(ctx context.Context, f Files, consume Consume) (*Server, error) {
 	return &Server{gate: w.gate, consume: consume}, nil
 }
 
-// followed is a gate rebuilt when its files change. Only follow changes it.
+// Only follow changes a followed gate.
 type followed struct {
 	f          Files
 	roots      []evidence.Root
@@ -125,8 +125,7 @@ func (w *followed) follow(ctx context.Context) {
 	}
 }
 
-// look reads manifest and bundle and applies changes. It applies a new bundle even if it refuses the new manifest, so
-// that revocations count at once.
+// look applies a new bundle even if it refuses the new manifest, so that revocations count at once.
 func (w *followed) look() (changed bool, err error) {
 	at := w.f.Now()
 	rawManifest, refused := files.ReadUpTo(w.f.Manifest, policy.MaxFile)
@@ -166,7 +165,7 @@ func readStrict(raw []byte) (*policy.Strict, error) {
 	return m.Strict()
 }
 
-// take makes a manifest and a bundle current. It refuses a bundle that would undo a revocation or a retirement.
+// take refuses a bundle that would undo a revocation or a retirement.
 func (w *followed) take(strict *policy.Strict, bundle []byte) error {
 	b, err := evidence.ParseBundle(bundle)
 	if err != nil {
@@ -198,7 +197,6 @@ func (w *followed) take(strict *policy.Strict, bundle []byte) error {
 	return err
 }
 
-// gate returns the current gate unless it is stale.
 func (w *followed) gate() (*Gate, error) {
 	age := w.f.Now().Sub(*w.fresh.Load())
 	if age > w.f.MaxStale {

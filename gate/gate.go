@@ -16,15 +16,14 @@ import (
 // Options configure a [Gate]; all are required.
 type Options struct {
 	Challenges *challenge.Issuer
-	// Secret authenticates the gate's capabilities.
-	Secret evidence.Secret
-	// Issuer is both iss and aud of the gate's capabilities.
+	Secret     evidence.Secret
+	// iss and aud of the gate's capabilities
 	Issuer   string
 	Verifier *evidence.Verifier
 	Strict   *policy.Strict
 }
 
-// Gate verifies chains. It stores nothing: its caller consumes the keys. It is safe for concurrent use.
+// Gate stores nothing: its caller consumes the keys. It is safe for concurrent use.
 type Gate struct {
 	challenges *challenge.Issuer
 	secret     evidence.Secret
@@ -53,17 +52,15 @@ func (g *Gate) Challenge(ctx context.Context, b evidence.Binding) (challenge.Cha
 
 type AdmitRequest struct {
 	Envelope evidence.Envelope
-	// Opened holds artifacts that this process has opened or signed. An API leaves it empty.
+	// An API leaves it empty.
 	Opened Opened
-	// Binding is the operation as the caller sees it. A gate ignores its nonce; a [Client] needs it.
+	// A gate ignores the nonce; a [Client] needs it.
 	Binding evidence.Binding
 }
 
 // Consume durably marks keys as used for all replicas: all of them or none. It fails if one was used before.
-// [postgres.Ledger.Consume] does this.
 type Consume func(ctx context.Context, keys ...ledger.Key) error
 
-// Admission is the result of admitting a chain.
 type Admission struct {
 	Capability   string
 	CapabilityID string
@@ -75,7 +72,7 @@ type Admission struct {
 	Checks []ledger.Check // all verifications so far, also after a refusal
 }
 
-// Admit verifies the chain (seed: verifyStrictAutonomousDeploymentResponse) and mints a capability. It consumes no key.
+// Admit verifies the chain and mints a capability. It consumes no key.
 func (g *Gate) Admit(ctx context.Context, r AdmitRequest) (Admission, error) {
 	r.Binding.Nonce = "" // the challenge's nonce counts
 	c := &chain{g: g, envelope: r.Envelope, opened: r.Opened, asked: r.Binding}
@@ -94,7 +91,6 @@ func (g *Gate) Admit(ctx context.Context, r AdmitRequest) (Admission, error) {
 	}, nil
 }
 
-// keys are the single-use ids of the chain. Each is kept until its artifact expires.
 func (c *chain) keys() []ledger.Key {
 	key, o := c.g.key, &c.opened
 	return append(make([]ledger.Key, 0, 9), // with room for Authorize
@@ -110,7 +106,6 @@ func (g *Gate) key(kind string, r evidence.Registered) ledger.Key {
 	return ledger.Key{Kind: kind, ID: r.Issuer + " " + r.ID, Expires: g.until(time.Unix(r.Expires, 0))}
 }
 
-// until returns how long to keep the key of an artifact that expires at exp. Clocks may differ by the skew.
 func (g *Gate) until(exp time.Time) time.Time {
 	return exp.Add(max(g.verifier.Skew(), evidence.DefaultSkew)) // the skew for challenges
 }
@@ -134,23 +129,21 @@ func (c *chain) capability() evidence.Capability {
 
 type AuthorizeRequest struct {
 	Capability, RequestProof string
-	// Signed is a request proof that this process has signed. An API leaves it empty.
+	// signed by this process; an API leaves it empty
 	Signed evidence.Opened[evidence.RequestProof]
-	// Binding is the operation of the request itself, without a nonce.
+	// of the request itself
 	Binding         evidence.Binding
 	AccessTokenHash string
 }
 
-// Authorization permits a post once its keys are consumed.
 type Authorization struct {
-	// Keys must be consumed in the transaction that makes the post.
+	// to consume in the transaction that makes the post
 	Keys   []ledger.Key
 	Claims evidence.Capability
 	Checks []ledger.Check
 }
 
-// Authorize verifies a capability and its request proof against the request (seed:
-// verifyStrictGrantedAutonomousDeploymentAction, verifyAutonomousRequestProof). It consumes no key.
+// Authorize verifies a capability and its request proof against the request. It consumes no key.
 func (g *Gate) Authorize(_ context.Context, r AuthorizeRequest) (Authorization, error) {
 	var out Authorization
 	r.Binding.Nonce = ""
@@ -178,7 +171,6 @@ func (g *Gate) Authorize(_ context.Context, r AuthorizeRequest) (Authorization, 
 	return out, nil
 }
 
-// runtime returns what the manifest now demands of the runtime behind a capability.
 func (g *Gate) runtime() *challenge.WantRuntime {
 	r := g.strict.Runtime
 	ids := r.RuntimeIDs
@@ -204,7 +196,6 @@ func (g *Gate) verifyProof(r AuthorizeRequest, capability evidence.Capability) (
 	return p, proves(p, capability.ID, capability.Binding)
 }
 
-// proves checks a request proof against its capability and binding.
 func proves(p evidence.RequestProof, capabilityID string, b evidence.Binding) error {
 	return all("artifacts_mismatch", "request proof",
 		equal{p.CapabilityID, capabilityID, "capability"},

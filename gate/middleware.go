@@ -15,29 +15,25 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// The headers that carry the capability and the request proof.
 const (
 	CapabilityHeader   = "ActionProof-Capability"
 	RequestProofHeader = "ActionProof-Request-Proof"
 )
 
-// Protect tells the middleware how to read a request.
 type Protect struct {
-	// Bind returns subject and action of a request. Required.
+	// required
 	Bind func(r *http.Request) (subject, action string)
-	// Resource returns the resource if the mediator sees another path than the API, as behind a proxy that removes a
-	// prefix. Nil means the method, and path and query as sent.
+	// Resource is set if the mediator sees another path than the API, as behind a proxy that removes a prefix. Nil
+	// means the method, and path and query as sent.
 	Resource func(r *http.Request) string
-	// Raw hashes the body's bytes, even of an empty body. Otherwise the body must be JSON and its canonical form is
-	// hashed.
+	// Raw hashes the body's bytes, even of an empty body; otherwise the canonical form of a JSON body is hashed.
 	Raw bool
-	// MaxBody bounds the body in bytes; zero means 1 MiB.
+	// bytes; zero means 1 MiB
 	MaxBody int64
-	// InTransaction begins a transaction of the API; [SQL] makes one for database/sql. The middleware consumes the keys
-	// in it, calls the handler, commits if the status is below 400, and only then answers. So the post and the keys
-	// commit together. If nil, the middleware consumes the keys before the handler.
+	// InTransaction begins a transaction, as [SQL] does. The middleware consumes the keys in it, calls the handler,
+	// commits if the status is below 400, and only then answers. If nil, it consumes the keys before the handler.
 	InTransaction func(ctx context.Context) (Transaction, error)
-	// Refused, if set, gets each refusal in full. The answer tells less, because the mediator shows it to the agent.
+	// Refused, if set, gets each refusal in full. The answer tells less, because the agent sees it.
 	Refused func(r *http.Request, err error)
 }
 
@@ -77,13 +73,13 @@ func (s *Server) Middleware(next http.Handler, p Protect) http.Handler {
 type authorizedKey struct{}
 
 // AssuranceFrom returns the report on this post's evidence, in a handler behind the middleware. Single use counts as
-// done: the keys are consumed before the post or with it. In any other context the report claims nothing.
+// done.
 func AssuranceFrom(ctx context.Context) policy.Assurance {
 	a, _ := ctx.Value(authorizedKey{}).(Authorization)
 	return a.Assurance(true)
 }
 
-// authorize computes the binding from the request. It refuses missing headers before reading the body.
+// authorize refuses missing headers before it reads the body.
 func (s *Server) authorize(w http.ResponseWriter, r *http.Request, p Protect) (a Authorization, body []byte,
 	err error) {
 	if p.Bind == nil {

@@ -14,16 +14,15 @@ import (
 
 const checkCall = "call"
 
-// VerifyRecord verifies the chain of a recorded post with public keys alone: every signed artifact, and each against
-// the others and against the record's call, event, session and manifest. A binding names neither host nor outcome, so
-// these rest on the record alone. Set v's clock to a moment when the chain was fresh.
+// VerifyRecord verifies the chain of a recorded post with public keys alone: every signed artifact, against the others
+// and against the record's call, event, session and manifest. Host and outcome rest on the record alone. Set v's clock
+// to a moment when the chain was fresh.
 //
-// Challenge token and capability are secrets of their gate, so their claims are read unverified. But the signed
+// Challenge token and capability are secrets of their gate, so their claims are read unverified; but the signed
 // artifacts must name the challenge's id and binding, and the request proof the capability's id. Not verified: fresh
 // work, the capability, the access token, and single use.
 //
-// The list ends with the first failed check, but not with a missing artifact (artifact_missing): a refused post's
-// record is incomplete.
+// The list ends with the first failed check, but not with a missing artifact: a refused post's record is incomplete.
 func VerifyRecord(ctx context.Context, v *evidence.Verifier, s *policy.Strict, p ledger.Record) (checks []ledger.Check,
 	whole bool) {
 	tokens := make(map[string]string, len(p.Artifacts))
@@ -66,7 +65,7 @@ func VerifyRecord(ctx context.Context, v *evidence.Verifier, s *policy.Strict, p
 	return checks, whole
 }
 
-// verifyRecordedRuntime verifies the runtime attestation. In a denied post's record it has no decision beside it.
+// In a denied post's record the attestation has no decision beside it.
 func (c *chain) verifyRecordedRuntime(ctx context.Context) error {
 	if c.envelope.PolicyDecision == "" {
 		return c.verifyAttestation()
@@ -74,7 +73,6 @@ func (c *chain) verifyRecordedRuntime(ctx context.Context) error {
 	return c.verifyRuntime(ctx)
 }
 
-// readWork takes the binding from the unverified challenge token and compares it with the record's call.
 func (c *chain) readWork(p ledger.Record) (err error) {
 	if c.work, err = evidence.UnverifiedClaims(evidence.ChallengeTokenKind(), c.envelope.ChallengeToken); err != nil {
 		return err
@@ -108,8 +106,7 @@ func (c *chain) verifyRecordedTrigger(ctx context.Context, event string) error {
 	return all("record_mismatch", "record", equal{event, c.opened.TriggerReceipt.Claims().EventID, "event"})
 }
 
-// verifyRecordedDecision also opens the reputation token that the decision names. In a live call the policy engine does
-// this, not the gate.
+// verifyRecordedDecision also opens the reputation token, which in a live call the policy engine does.
 func (c *chain) verifyRecordedDecision(ctx context.Context, reputation string) error {
 	if reputation != "" && c.envelope.PolicyDecision == "" {
 		return refusal.New("artifacts_mismatch", "the reputation is there without the policy decision that names it")
@@ -134,7 +131,6 @@ func (c *chain) verifyRecordedSession(ctx context.Context, session string) error
 	return all("record_mismatch", "record", equal{session, c.opened.SessionReceipt.Claims().SessionID, "session"})
 }
 
-// verifyRecordedDeployment also compares the certificate with the manifest that the record names.
 func (c *chain) verifyRecordedDeployment(ctx context.Context, manifest string) error {
 	if err := c.verifyDeployment(ctx); err != nil || manifest == "" {
 		return err
@@ -160,7 +156,6 @@ func (c *chain) verifyRecordedProof(token, capability, capabilityID string) erro
 	)
 }
 
-// verifyRecordedStatement verifies that the sidecar signed this document for this agent.
 func (c *chain) verifyRecordedStatement(token string, p ledger.Record) error {
 	o, err := evidence.Open(c.g.verifier, interaction.StatementKind, token, c.g.strict.Statement)
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// verifyRequest and verifyAnswer are the messages between mediator and API.
 type (
 	verifyRequest struct {
 		Envelope  evidence.Envelope `json:"envelope"`
@@ -27,14 +26,12 @@ type (
 	}
 )
 
-// Server is the API's part of a gate: its endpoints and middleware.
 type Server struct {
 	gate    func() (*Gate, error) // returns the current gate; call it once a request
 	consume Consume
 }
 
-// NewServer makes an API's part of a gate. consume must be durable and shared by all replicas. [FromFiles] makes gate
-// and server from files.
+// NewServer makes an API's part of a gate. consume must be durable and shared by all replicas. See [FromFiles].
 func NewServer(g *Gate, consume Consume) (*Server, error) {
 	if g == nil || consume == nil {
 		return nil, errors.New("gate: a server needs a gate and a function that consumes")
@@ -53,7 +50,7 @@ func (s *Server) Challenge() http.Handler {
 	})
 }
 
-// Verify handles POST: it takes an envelope and a binding, and returns a capability. With "assurance": true it adds the
+// Verify handles POST: it takes an envelope and a binding, and returns a capability and, with "assurance": true, the
 // report on the chain.
 func (s *Server) Verify() http.Handler {
 	return wire.Handle(func(ctx context.Context, r verifyRequest) (verifyAnswer, error) {

@@ -29,7 +29,7 @@ func TransactionFrom(ctx context.Context) Transaction {
 }
 
 // inTransaction lets next make the post in the transaction that consumes its keys, and holds the answer until that
-// ends. Requests with the same keys wait in Consume.
+// ends.
 func (p *Protect) inTransaction(w http.ResponseWriter, r *http.Request, next http.Handler, keys []ledger.Key) {
 	tx, err := p.InTransaction(r.Context())
 	if err != nil {
@@ -62,7 +62,7 @@ func (p *Protect) inTransaction(w http.ResponseWriter, r *http.Request, next htt
 	held.write(w)
 }
 
-// maxHeld bounds an answer that is held back, in bytes.
+// bytes of an answer that is held back
 const maxHeld = 4 << 20
 
 type heldAnswer struct {
@@ -74,7 +74,6 @@ type heldAnswer struct {
 
 func (h *heldAnswer) Header() http.Header { return h.header }
 
-// WriteHeader keeps the status and drops informational ones.
 func (h *heldAnswer) WriteHeader(status int) {
 	if h.code == 0 && status >= http.StatusOK {
 		h.code = status
@@ -113,8 +112,8 @@ type Queries interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// SQL returns a [Protect.InTransaction] for a database. consume consumes keys in a transaction, as postgres.Consume
-// does. The handler gets the transaction from [Tx].
+// SQL returns a [Protect.InTransaction] for a database. consume is postgres.Consume or the like. The handler gets the
+// transaction from [Tx].
 func SQL(db *sql.DB,
 	consume func(ctx context.Context, tx *sql.Tx, keys ...ledger.Key) error) func(context.Context) (Transaction, error) {
 	return func(ctx context.Context) (Transaction, error) {
