@@ -9,12 +9,10 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// CapabilityKey is the kind of a capability's ledger key.
 const CapabilityKey = "capability"
 
-// Mint issues a capability with the registered claims r: iss and aud are the gate's name, and the jti is the
-// capability's id. It returns the claims as signed. It refuses an incomplete binding and a session that a human could
-// reach.
+// Mint issues a capability: iss and aud are the gate's name, and the jti is its id. It returns the claims as signed. It
+// refuses an incomplete binding and a session that a human could reach.
 func Mint(secret evidence.Secret, r evidence.Registered, c evidence.Capability) (token string,
 	claims evidence.Capability, err error) {
 	evidence.CapabilityKind().Stamp(&c, r, evidence.KeyClaims{})
@@ -27,40 +25,36 @@ func Mint(secret evidence.Secret, r evidence.Registered, c evidence.Capability) 
 	return token, c, nil
 }
 
-// WantCapability is what a capability must satisfy.
 type WantCapability struct {
-	// Issuer is the minting gate. Required.
+	// the minting gate; required
 	Issuer string
-	// Binding is the operation before it is made; its nonce does not count. Required.
+	// the operation before it is made, without the nonce; required
 	Binding evidence.Binding
-	// MaxAge bounds the time since minting. Required.
+	// since minting; required
 	MaxAge time.Duration
-	// AllowUnconsumed accepts a capability of an unconsumed verification. Only for experiments and migrations.
+	// AllowUnconsumed accepts a capability of an unconsumed verification, for experiments and migrations.
 	AllowUnconsumed bool
 	// RequireEvidence demands the summaries of a runtime attestation and a session receipt.
 	RequireEvidence bool
 	// RequireGrant demands the ids of a policy decision and an action grant.
 	RequireGrant bool
-	// Runtime is demanded of the runtime summary. Nil demands nothing.
+	// nil demands nothing
 	Runtime *WantRuntime
 	// Now is the time, required; Skew the tolerated clock difference.
 	Now  time.Time
 	Skew time.Duration
 }
 
-// WantRuntime is what a runtime summary must satisfy (seed: the runtimePolicy of verifyStrictAutonomousAction). An
-// empty field refuses.
+// WantRuntime is what a runtime summary must satisfy. An empty field refuses.
 type WantRuntime struct {
-	// KeyIDs holds key ids or key names: see [evidence.MatchKeyID].
 	Issuers, KeyIDs, RuntimeIDs  []string
 	TriggerKinds, TriggerSources []string
 	PolicyHash, EnvironmentHash  string
-	// MaxAge bounds the time since the attestation.
+	// since the attestation
 	MaxAge time.Duration
 }
 
-// VerifyCapability verifies a capability for an operation (seed: verifyCapability). The caller consumes the key in the
-// transaction that makes the post.
+// VerifyCapability returns the key that the caller consumes in the transaction that makes the post.
 func VerifyCapability(secret evidence.Secret, token string, want WantCapability) (evidence.Capability, ledger.Key,
 	error) {
 	c, err := openCapability(secret, token, want)

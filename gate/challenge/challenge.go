@@ -10,7 +10,7 @@ import (
 	"github.com/actionproof/mediator/internal/strictjson"
 )
 
-// Challenge is a challenge as its issuer gives it out: the public tasks, and the token that verifies the answers.
+// Challenge is a challenge as its issuer gives it out. The token verifies the answers.
 type Challenge struct {
 	ID           string            `json:"id"`
 	Difficulty   Difficulty        `json:"difficulty"`
@@ -21,7 +21,6 @@ type Challenge struct {
 	ExpiresAt    int64             `json:"expiresAt"` // Unix seconds
 }
 
-// instructions are part of every challenge.
 const instructions = `Solve every task as its own instructions say. Respond with ` +
 	`{"challengeId":"...","answers":{"task_id":"64 lowercase hex characters"}}: the id of this challenge, one answer ` +
 	`for each task, nothing else.`
@@ -35,7 +34,7 @@ const (
 	maxResponse  = 16 << 10
 )
 
-// ParseChallenge reads a challenge of up to 256 KiB. It refuses a malformed or incomplete one, and verifies nothing.
+// ParseChallenge refuses a malformed or incomplete challenge, and verifies nothing.
 func ParseChallenge(raw []byte) (Challenge, error) {
 	return parse(raw, "challenge", maxChallenge, func(ch Challenge) error {
 		if ch.ID == "" || ch.Token == "" || len(ch.Tasks) == 0 || len(ch.Tasks) > maxTasks {
@@ -50,7 +49,6 @@ func ParseChallenge(raw []byte) (Challenge, error) {
 	})
 }
 
-// ParseResponse reads a response of up to 16 KiB as strictly.
 func ParseResponse(raw []byte) (evidence.Response, error) {
 	return parse(raw, "response", maxResponse, func(r evidence.Response) error {
 		if r.ChallengeID == "" || len(r.Answers) == 0 || len(r.Answers) > maxTasks {
@@ -83,7 +81,7 @@ func refused(format string, args ...any) error {
 	return refusal.New("challenge_refused", format, args...)
 }
 
-// hashTasks hashes the canonical JSON of the tasks, so that others may re-encode them.
+// hashTasks hashes canonical JSON, so that others may re-encode the tasks.
 func hashTasks(tasks []Task) (string, error) {
 	hash, err := evidence.HashValue(tasks)
 	if err != nil {

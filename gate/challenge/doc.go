@@ -1,8 +1,7 @@
-// Package challenge asks for fresh work bound to one action, and verifies it (seed: createChallenge, solvePublicTask,
-// verifyResponse, verifyCapability).
+// Package challenge asks for fresh work bound to one action, and verifies it.
 //
 // A [Challenge] holds tasks of several kinds. Each has one correct answer, and needs only its own instructions and
-// input. The answers stay with the issuer: the token holds their salted hashes, so verifying needs no memory.
+// input. The token holds the answers' salted hashes, so verifying needs no memory.
 //
 //	issuer, err := challenge.NewIssuer(secret, challenge.Options{Issuer: "api", Audience: "api", Now: time.Now})
 //	ch, err := issuer.Create(ctx, binding)                       // the API, before the post

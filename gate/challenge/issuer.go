@@ -14,33 +14,29 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// DefaultLifetime is the default lifetime of a challenge.
 const DefaultLifetime = 30 * time.Second
 
-// Options configure an [Issuer].
 type Options struct {
-	// Issuer and Audience are iss and aud of the token, for the issuer itself. Required.
+	// iss and aud of the token; required
 	Issuer, Audience string
-	// Now is the clock. Required.
+	// required
 	Now func() time.Time
-	// Lifetime of a challenge, 1 s to 10 min; zero means [DefaultLifetime].
+	// 1 s to 10 min; zero means [DefaultLifetime]
 	Lifetime time.Duration
-	// Difficulty; empty means Standard.
+	// empty means Standard
 	Difficulty Difficulty
-	// Tasks is the number of tasks, at most 32; zero means the difficulty's: 2, 4 or 6.
+	// at most 32; zero means the difficulty's: 2, 4 or 6
 	Tasks int
-	// Random makes ids, nonces, salts and tasks; nil means crypto/rand. Others are for tests.
+	// crypto/rand if nil; others are for tests
 	Random io.Reader
 }
 
-// Issuer issues challenges and verifies responses. It stores nothing. It is safe for concurrent use if Options.Random
-// is.
+// Issuer stores nothing. It is safe for concurrent use if Options.Random is.
 type Issuer struct {
 	secret evidence.Secret
 	o      Options
 }
 
-// NewIssuer makes an Issuer that authenticates its tokens with secret.
 func NewIssuer(secret evidence.Secret, o Options) (*Issuer, error) {
 	o.Lifetime = cmp.Or(o.Lifetime, DefaultLifetime)
 	o.Difficulty = cmp.Or(o.Difficulty, Standard)
@@ -69,8 +65,7 @@ func (o Options) valid() error {
 	return nil
 }
 
-// Create issues a challenge bound to b, with a nonce. The zero binding makes an unbound challenge, which never earns a
-// capability.
+// Create issues a challenge bound to b. The zero binding makes an unbound challenge, which never earns a capability.
 func (i *Issuer) Create(ctx context.Context, b evidence.Binding) (Challenge, error) {
 	if err := ctx.Err(); err != nil {
 		return Challenge{}, err
@@ -102,7 +97,6 @@ func (i *Issuer) Create(ctx context.Context, b evidence.Binding) (Challenge, err
 	return ch, nil
 }
 
-// fill generates the tasks, and their part of the token.
 func (i *Issuer) fill(ch *Challenge, token *evidence.ChallengeToken, rnd *random) error {
 	packs := Builtin()
 	shuffle(rnd, packs) // different kinds first, in random order
@@ -126,7 +120,6 @@ func (i *Issuer) fill(ch *Challenge, token *evidence.ChallengeToken, rnd *random
 	return err
 }
 
-// salted is the token's form of an answer.
 func salted(salt, challengeID, taskID, answer string) string {
 	text := make([]byte, 0, 256)
 	for _, part := range [...]string{salt, challengeID, taskID} {

@@ -24,7 +24,6 @@ func line(op, x string, n int) string {
 	return string(strconv.AppendInt(append(b, ' '), int64(n), 10))
 }
 
-// number reads a decimal number in [low, high].
 func number(s string, low, high int) (int, bool) {
 	n, err := strconv.Atoi(s)
 	return n, err == nil && n >= low && n <= high
@@ -41,7 +40,6 @@ func letter(s string, n int) (int, bool) {
 // name is the inverse of letter.
 func name(i int) string { return string(rune('a' + i)) }
 
-// appendList appends numbers in decimal with commas between them.
 func appendList(b []byte, numbers []int) []byte {
 	for i, n := range numbers {
 		if i > 0 {

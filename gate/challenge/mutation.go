@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// mutation asks for the final state of a JSON document after a list of operations.
+// mutation asks for a JSON document after a list of operations.
 type mutation struct{}
 
 // mutationInput holds its document as text, or as lists by their names.
@@ -16,7 +16,6 @@ type mutationInput[D json.RawMessage | map[string][]int] struct {
 	Operations []string `json:"operations"`
 }
 
-// Bounds on a document and on the operations done to it.
 const (
 	lists         = 26  // one for each letter
 	maxElements   = 512 // of all lists together
@@ -83,7 +82,7 @@ func outOfRange(n int) bool { return n < -maxElement || n > maxElement }
 // document holds the lists by letter; nil is no list.
 type document [lists][]int
 
-// draw returns a random operation that d allows, keeps two lists and bounds their growth.
+// draw returns an operation that d allows, keeps two lists and bounds their growth.
 func (d *document) draw(rnd *random, width int) string {
 	const mostElements = 40
 	present := make([]int, 0, lists)
@@ -115,7 +114,6 @@ func (d *document) draw(rnd *random, width int) string {
 	return op + " " + name(x)
 }
 
-// apply does one operation; false if it is none or impossible.
 func (d *document) apply(line string) bool {
 	w, n := words(line)
 	x, ok := letter(w[1], lists)
@@ -134,7 +132,6 @@ func (d *document) apply(line string) bool {
 	return false
 }
 
-// whole does the operations on a list alone.
 func (d *document) whole(op string, x int) bool {
 	switch op {
 	case "reverse":
@@ -149,7 +146,6 @@ func (d *document) whole(op string, x int) bool {
 	return true
 }
 
-// numeric does the operations on a list and a number.
 func (d *document) numeric(op string, x int, operand string) bool {
 	n, ok := number(operand, -maxElement, maxElement)
 	if !ok {
@@ -181,7 +177,6 @@ func (d *document) numeric(op string, x int, operand string) bool {
 	return true
 }
 
-// transfer appends list x to another one, and removes it after a move.
 func (d *document) transfer(move bool, x int, to string) bool {
 	y, ok := letter(to, lists)
 	if !ok || y == x {

@@ -45,16 +45,14 @@ func (r *random) below(n int) int {
 	}
 }
 
-// between returns a number in [low, high].
 func (r *random) between(low, high int) int { return low + r.below(high-low+1) }
 
-// two returns two different numbers in [0, n), n > 1.
+// two returns different numbers in [0, n).
 func (r *random) two(n int) (int, int) {
 	a := r.below(n)
 	return a, (a + 1 + r.below(n-1)) % n
 }
 
-// shuffle orders s at random (Fisher-Yates).
 func shuffle[T any](r *random, s []T) {
 	for i := len(s) - 1; i > 0; i-- {
 		j := r.below(i + 1)

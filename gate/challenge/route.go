@@ -18,7 +18,7 @@ type routeInput struct {
 // edge is [node, node, cost], in both directions.
 type edge [3]int
 
-// Bounds on a graph, and so on the work: nodes * (nodes + edges) steps.
+// Bounds on the work: nodes * (nodes + edges) steps.
 const (
 	maxNodes = 64
 	maxEdges = 512
@@ -51,7 +51,6 @@ func (route) Generate(r io.Reader, d Difficulty) (Task, string, error) {
 	return Task{}, "", rnd.err
 }
 
-// drawGraph draws a connected graph without loops and parallel edges.
 func drawGraph(rnd *random, nodes, edges int) []edge {
 	graph := make([]edge, 0, edges)
 	var joined [maxNodes]uint64 // bit b of joined[a]: an edge between a and b
@@ -99,7 +98,6 @@ func (in *routeInput) valid() bool {
 
 func node(n int) bool { return n >= 0 && n < maxNodes }
 
-// routes are the cheapest routes from one node to every other.
 type routes struct {
 	cost, before, hops [maxNodes]int
 	ways               [maxNodes]int // cheapest routes to a node: 0, 1, or 2 for more
@@ -132,7 +130,6 @@ func (s *routes) search(graph []edge, from int) {
 	}
 }
 
-// extend extends the routes to node at by node to.
 func (s *routes) extend(at, to, cost int) {
 	cost += s.cost[at]
 	switch {
@@ -154,7 +151,6 @@ func (s *routes) farthest(from int) (to int) {
 	return to
 }
 
-// text is the answer text for the route to a node.
 func (s *routes) text(to int) string {
 	var path [maxNodes]int
 	i := len(path)

@@ -8,8 +8,8 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Solve answers tasks from their public form, for a runtime that owns the autonomous path (seed: solvePublicTask).
-// Tasks may come from an adversary: their number, size and work are bounded, and ctx is checked between them.
+// Solve answers tasks from their public form. They may come from an adversary: their number, size and work are bounded,
+// and ctx is checked between them.
 func Solve(ctx context.Context, tasks []Task) (map[string]string, error) {
 	if len(tasks) == 0 || len(tasks) > maxTasks {
 		return nil, refused("the challenge has %d tasks; from 1 to %d are solved", len(tasks), maxTasks)

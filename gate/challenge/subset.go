@@ -6,7 +6,6 @@ import (
 	"slices"
 )
 
-// subset asks for the one subset that meets several constraints.
 type subset struct{}
 
 type subsetInput struct {
@@ -50,7 +49,6 @@ func (subset) Generate(r io.Reader, d Difficulty) (Task, string, error) {
 	return Task{}, "", rnd.err
 }
 
-// drawSubset draws a task that has at least one answer.
 func drawSubset(rnd *random, d Difficulty) subsetInput {
 	count, high := pick(d, 10, 16, 20), pick(d, 999, 9_999, 99_999)
 	in := subsetInput{Size: pick(d, 4, 6, 8), Numbers: make([]int, 0, count)}
@@ -133,7 +131,7 @@ func (s *chooser) run(in *subsetInput) {
 	s.visit(0, in.Size, in.Sum, in.Even, 0)
 }
 
-// visit completes a choice with left more numbers from index from, which must add sum and even.
+// visit chooses left more numbers from index from, which must add sum and even.
 func (s *chooser) visit(from, left, sum, even int, choice uint32) {
 	if s.visits++; s.visits > maxVisits || even < 0 || even > left {
 		return

@@ -9,40 +9,35 @@ import (
 	"github.com/actionproof/mediator/internal/strictjson"
 )
 
-// Task is the public form of a task. Its members are in canonical order.
+// Members are in canonical order.
 type Task struct {
 	ID    string          `json:"id"` // unique in its challenge
 	Input json.RawMessage `json:"input"`
-	// Instructions and Input define the answer text. The answer is its lowercase hex SHA-256.
+	// define, with Input, the answer text; the answer is its lowercase hex SHA-256
 	Instructions string `json:"instructions"`
 	Kind         string `json:"kind"`
 }
 
-// Pack is one kind of task.
 type Pack interface {
 	Kind() string
-	// Generate makes a task from r alone, with its one correct answer text, and proves that there is no other. The
-	// issuer sets ID and Kind.
+	// Generate makes a task from r alone, with its one answer text, and proves that there is no other.
 	Generate(r io.Reader, d Difficulty) (t Task, answer string, err error)
-	// Solve finds the answer text. The task may come from an adversary: Solve bounds its work and memory, and refuses a
-	// malformed, too large or ambiguous task.
+	// Solve bounds its work and memory, and refuses a malformed, too large or ambiguous task.
 	Solve(ctx context.Context, t Task) (answer string, err error)
 }
 
-// Builtin returns the four kinds of the seed: route, vm, json and subset.
+// Builtin returns the four kinds of the seed.
 func Builtin() []Pack { return []Pack{route{}, vm{}, mutation{}, subset{}} }
 
-// Difficulty is the amount of work in a challenge.
 type Difficulty string
 
-// The difficulties of the seed.
 const (
 	Lite     Difficulty = "lite"     // quick local checks
 	Standard Difficulty = "standard" // the default
 	Gauntlet Difficulty = "gauntlet" // stricter gates
 )
 
-// tasks is the default number of tasks; zero for an unknown difficulty.
+// tasks returns zero for an unknown difficulty.
 func (d Difficulty) tasks() int {
 	switch d {
 	case Lite:
@@ -67,7 +62,6 @@ func pick[T any](d Difficulty, lite, standard, gauntlet T) T {
 	}
 }
 
-// hashIt ends the instructions of every built-in kind.
 const hashIt = " The answer is the lowercase hex SHA-256 of the answer text."
 
 func answerOf(text string) string {
@@ -75,14 +69,12 @@ func answerOf(text string) string {
 	return evidence.HashBytes(append(room[:0], text...))
 }
 
-// newTask makes the public form of a built-in task.
 func newTask(instructions string, input any) (Task, error) {
 	raw, err := json.Marshal(input)
 	return Task{Instructions: instructions, Input: raw}, err
 }
 
-// decodeInput reads the input of a built-in task. The slices of v have room for a standard task, so that they need not
-// grow.
+// decodeInput fills slices that have room for a standard task, so that they need not grow.
 func decodeInput(raw []byte, v any) bool { return strictjson.ParseMembers(raw, v) == nil }
 
 // errUnsolvable is the refusal of a task that no honest issuer makes.

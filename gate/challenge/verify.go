@@ -9,23 +9,21 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Want is what a response must satisfy.
 type Want struct {
-	// Binding is the operation: subject, action, resource and content, without the nonce. Required, except that
-	// [Issuer.Verify] takes the challenge's own for zero.
+	// Binding is the operation, without the nonce. Required, except that [Issuer.Verify] takes the challenge's own for
+	// zero.
 	Binding evidence.Binding
-	// MaxAge bounds the time since the challenge. Required.
+	// since the challenge; required
 	MaxAge time.Duration
 }
 
-// Verify is [Issuer.VerifyToken], and also verifies that the public challenge is the issued one (seed: verifyResponse).
+// Verify is [Issuer.VerifyToken], and verifies that the public challenge is the issued one.
 func (i *Issuer) Verify(_ context.Context, ch Challenge, r evidence.Response, want Want) (evidence.ChallengeToken,
 	error) {
 	return i.verify(ch.Token, r, want, ch.intact)
 }
 
-// VerifyToken verifies a response with the token alone: signature, expiry, age, binding, and every answer. It consumes
-// nothing: the caller reserves the token's id first.
+// VerifyToken verifies a response with the token alone. It consumes nothing: the caller reserves the token's id first.
 func (i *Issuer) VerifyToken(_ context.Context, token string, r evidence.Response, want Want) (evidence.ChallengeToken,
 	error) {
 	if want.Binding == (evidence.Binding{}) {
@@ -35,7 +33,7 @@ func (i *Issuer) VerifyToken(_ context.Context, token string, r evidence.Respons
 	return i.verify(token, r, want, func(evidence.ChallengeToken) error { return nil })
 }
 
-// verify checks the challenge with more after its token, and before the answers.
+// verify calls more between its checks of token and answers.
 func (i *Issuer) verify(token string, r evidence.Response, want Want,
 	more func(evidence.ChallengeToken) error) (evidence.ChallengeToken, error) {
 	c, err := i.open(token, want)
@@ -64,7 +62,6 @@ func (i *Issuer) open(token string, want Want) (evidence.ChallengeToken, error) 
 	return c, nil
 }
 
-// answered refuses a response without exactly one right answer to each task.
 func answered(c evidence.ChallengeToken, r evidence.Response) error {
 	if r.ChallengeID != c.ID {
 		return refused("the response answers another challenge")

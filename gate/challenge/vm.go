@@ -5,7 +5,6 @@ import (
 	"io"
 )
 
-// vm asks for the final state of a small register machine.
 type vm struct{}
 
 type vmInput struct {
@@ -14,7 +13,6 @@ type vmInput struct {
 	Registers []int    `json:"registers"`
 }
 
-// Bounds on a program, and with maxSteps on the work.
 const (
 	registers  = 4
 	counter    = registers - 1 // counts the rounds of a loop
@@ -53,8 +51,8 @@ func (p vm) Generate(r io.Reader, d Difficulty) (Task, string, error) {
 	return t, answer, err
 }
 
-// drawLoop draws a loop over size lines. No line touches its counter, so it ends. One comparison may skip a line, so
-// the result cannot be read off the program.
+// drawLoop draws a loop whose counter no other line touches, so it ends. One comparison may skip a line, so the result
+// cannot be read off the program.
 func drawLoop(rnd *random, rounds, size int) []string {
 	ops := [...]string{"add", "sub", "mul"}
 	lines := make([]string, 0, size+3)
@@ -86,7 +84,7 @@ func (p vm) Solve(_ context.Context, t Task) (string, error) {
 	return answer, nil
 }
 
-// run returns the answer text; false for an invalid program, for more than maxSteps lines, and for a jump outside.
+// run fails for an invalid program, more than maxSteps lines, and a jump outside.
 func (in *vmInput) run() (string, bool) {
 	if in.Modulus < 2 || in.Modulus > maxModulus || len(in.Registers) != registers || len(in.Program) > maxProgram {
 		return "", false
@@ -115,7 +113,6 @@ func (in *vmInput) run() (string, bool) {
 	return string(appendList(make([]byte, 0, 32), m.reg[:])), true
 }
 
-// instruction is one line of a program.
 type instruction struct {
 	op   string
 	x, y int
@@ -158,14 +155,12 @@ func compile(line string, modulus int) (i instruction, ok bool) {
 	return i, ok
 }
 
-// machine is the state of a run.
 type machine struct {
 	reg     [registers]int
 	modulus int
 	at      int
 }
 
-// step executes one instruction.
 func (m *machine) step(i instruction) {
 	x, y := m.reg[i.x], i.y
 	if i.yReg {

@@ -16,8 +16,8 @@ import (
 )
 
 // Canonical returns the RFC 8785 form of one JSON text. It refuses invalid JSON, invalid UTF-8, lone surrogates,
-// duplicate names, nesting over [MaxDepth] and more than [MaxItems] names and values. It also refuses numbers that an
-// IEEE 754 double does not hold, which the RFC would round: two different contents would share one hash.
+// duplicate names, nesting over [MaxDepth], more than [MaxItems] names and values, and numbers that a double does not
+// hold: rounded, two different contents would share one hash.
 func Canonical(raw []byte) ([]byte, error) {
 	r := reader{raw: raw, bounded: true, write: true, out: make([]byte, 0, len(raw))}
 	if err := r.text(nil, reflect.Value{}); err != nil {
@@ -45,8 +45,8 @@ func (r *reader) emit(c byte) int {
 	return len(r.out) - 1
 }
 
-// sort orders the members of an object by RFC 8785; its canonical form begins in out at begin. It returns the second of
-// two equal names.
+// sort orders the members of an object whose canonical form begins in out at begin. It returns the second of two equal
+// names.
 func (r *reader) sort(members []member, begin int) (twice *member) {
 	slices.SortStableFunc(members, func(a, b member) int { return compare(a.name, b.name) })
 	for i := range members[1:] {
@@ -68,7 +68,7 @@ func (r *reader) sort(members []member, begin int) (twice *member) {
 	return nil
 }
 
-// compare compares two texts in UTF-8 by their UTF-16 code units (RFC 8785 section 3.2.3).
+// compare compares by UTF-16 code units (RFC 8785 section 3.2.3).
 func compare(a, b []byte) int {
 	for len(a) > 0 && len(b) > 0 {
 		x, n := utf8.DecodeRune(a)
@@ -81,7 +81,7 @@ func compare(a, b []byte) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// codeUnit orders characters by UTF-16: those with surrogates come before U+E000.
+// codeUnit puts characters with surrogates before U+E000.
 func codeUnit(char rune) rune {
 	switch {
 	case char > 0xffff:
@@ -92,7 +92,6 @@ func codeUnit(char rune) rune {
 	return char
 }
 
-// AppendText appends UTF-8 text as RFC 8785 spells it.
 func AppendText[T string | []byte](to []byte, text T) []byte {
 	const hex = "0123456789abcdef"
 	to = append(to, '"')
@@ -149,13 +148,13 @@ func AppendNumber(to []byte, f float64) []byte {
 const (
 	// Every double holds exactDigits decimal digits exactly.
 	exactDigits = 15
-	// maxNumber bounds a number's spelling, in bytes, and so the arithmetic that checks it. Every double written out in
-	// full is shorter.
+	// maxNumber bounds a number's spelling, and so the arithmetic that checks it. Every double written out in full is
+	// shorter.
 	maxNumber = 1100
 )
 
-// faithful returns the double of a number, and whether its canonical form means the same. Below 2^53 a double stands
-// for every decimal nearest to it.
+// faithful reports whether a number's canonical form means the same. Below 2^53 a double stands for every decimal
+// nearest to it.
 func faithful(s string) (f float64, ok bool) {
 	if len(s) > maxNumber {
 		return 0, false

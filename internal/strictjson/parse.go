@@ -10,7 +10,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Parse decodes one JSON text into what v points to. It refuses what [Canonical] and [ParseMembers] refuse.
+// Parse refuses what [Canonical] and [ParseMembers] refuse.
 func Parse(raw []byte, v any) error { return parse(raw, v, true) }
 
 // ParseCanonical decodes only what [CanonicalOf] writes, at most most bytes, into what v points to.
@@ -29,8 +29,8 @@ func ParseCanonical(raw []byte, v any, most int) error {
 }
 
 // ParseMembers decodes one JSON text into what v points to. It refuses invalid JSON, unknown and duplicate members,
-// members in another case (encoding/json takes "Grant" for "grant"), other types, and nesting over [MaxDepth]. null
-// fits every type. An error names line and member, never a value; *v is then filled in part.
+// members in another case, other types, and nesting over [MaxDepth]. null fits every type. An error names line and
+// member, never a value; *v is then filled in part.
 func ParseMembers(raw []byte, v any) error { return parse(raw, v, false) }
 
 func parse(raw []byte, v any, bounded bool) error {
@@ -51,12 +51,10 @@ func parse(raw []byte, v any, bounded bool) error {
 	return err.refusal(raw)
 }
 
-// error returns the fault with its place in the text.
 func (f *fault) error(raw []byte) error {
 	return fmt.Errorf("%s: %s %s", position(raw, f.at), cmp.Or(f.path, "the document"), f.text)
 }
 
-// refusal returns the fault of a text that has no canonical form.
 func (f *fault) refusal(raw []byte) error {
 	return refusal.New("content_malformed", "the JSON content has no canonical form (RFC 8785): %w", f.error(raw))
 }

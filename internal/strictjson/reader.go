@@ -14,8 +14,6 @@ const (
 	MaxItems = 200_000
 )
 
-// reader reads one JSON text. It refuses invalid JSON, invalid UTF-8, lone surrogates, duplicate names and nesting over
-// MaxDepth.
 type reader struct {
 	raw   []byte
 	at    int // the next byte
@@ -28,7 +26,6 @@ type reader struct {
 	scratch []byte // for sorting members
 }
 
-// fault is one mistake in a text.
 type fault struct {
 	at    int    // the byte in the text
 	path  string // of the value; empty for the document
@@ -36,7 +33,7 @@ type fault struct {
 	shape bool   // the text is JSON, but not what the Go type accepts
 }
 
-// maxPath bounds the path in an error, in bytes. A longer one lacks its beginning.
+// bytes; a longer path lacks its beginning
 const maxPath = 300
 
 // in puts the fault into a member or an item.
@@ -58,7 +55,7 @@ func (r *reader) fault(at int, format string, args ...any) *fault {
 	return &fault{at: at, text: fmt.Sprintf(format, args...)}
 }
 
-// text reads the whole text into a variable. Without a shape it takes any text and keeps nothing.
+// text takes any text without a shape, and keeps nothing.
 func (r *reader) text(want *shape, into reflect.Value) *fault {
 	if err := r.value(want, into); err != nil {
 		return err
@@ -80,7 +77,7 @@ func (r *reader) space() {
 	}
 }
 
-// next returns the next byte that is no white space, or 0 at the end.
+// next returns the next byte that is no white space, or 0.
 func (r *reader) next() byte {
 	if r.space(); r.at < len(r.raw) {
 		return r.raw[r.at]
@@ -88,7 +85,6 @@ func (r *reader) next() byte {
 	return 0
 }
 
-// take skips c if it comes next.
 func (r *reader) take(c byte) bool {
 	if r.next() != c || r.at == len(r.raw) {
 		return false
@@ -97,7 +93,6 @@ func (r *reader) take(c byte) bool {
 	return true
 }
 
-// missing refuses a text that lacks something here.
 func (r *reader) missing(what string) *fault {
 	if r.at >= len(r.raw) {
 		return r.fault(r.at, "ends where %s is missing", what)
@@ -106,7 +101,6 @@ func (r *reader) missing(what string) *fault {
 	return r.fault(r.at, "lacks %s before %q", what, r.raw[r.at:r.at+size])
 }
 
-// count counts one more name or value.
 func (r *reader) count() *fault {
 	if r.items++; r.bounded && r.items > MaxItems {
 		return r.fault(r.at,
@@ -115,7 +109,6 @@ func (r *reader) count() *fault {
 	return nil
 }
 
-// value reads the next value.
 func (r *reader) value(want *shape, into reflect.Value) *fault {
 	c := r.next()
 	if err := r.count(); err != nil {
@@ -171,7 +164,6 @@ func (r *reader) word(word string) *fault {
 	return nil
 }
 
-// member is one member of an object.
 type member struct {
 	name       []byte
 	at         int // where its name begins in the text
@@ -258,14 +250,14 @@ func (r *reader) list(want *shape, into reflect.Value) *fault {
 	return nil
 }
 
-// position returns the line and column of a byte, as an editor counts.
+// position counts as an editor does.
 func position(raw []byte, at int) string {
 	before := raw[:min(at, len(raw))]
 	start := bytes.LastIndexByte(before, '\n') + 1
 	return fmt.Sprintf("line %d, column %d", bytes.Count(before, []byte{'\n'})+1, utf8.RuneCount(before[start:])+1)
 }
 
-// pathOf returns a name as part of a path: in quotes where it would not read well, and cut where it is long.
+// pathOf quotes a name that would not read well, and cuts a long one.
 func pathOf(raw []byte) string {
 	name := string(raw)
 	for _, c := range raw {

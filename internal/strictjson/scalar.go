@@ -5,7 +5,6 @@ import (
 	"unicode/utf8"
 )
 
-// string reads a string and returns it without quotes and escapes.
 func (r *reader) string() ([]byte, *fault) {
 	r.at++
 	var unescaped []byte
@@ -46,7 +45,6 @@ func (r *reader) string() ([]byte, *fault) {
 // escapes are the characters that a backslash and one letter name.
 var escapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
-// escape reads one escape and appends its character.
 func (r *reader) escape(to []byte) ([]byte, *fault) {
 	at := r.at
 	if at+1 < len(r.raw) && escapes[r.raw[at+1]] != 0 {
@@ -68,7 +66,6 @@ func (r *reader) escape(to []byte) ([]byte, *fault) {
 	return utf8.AppendRune(to, char), nil
 }
 
-// hexEscape reads \u and four hexadecimal digits.
 func hexEscape(raw []byte) (char rune, ok bool) {
 	if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {
 		return 0, false
@@ -87,7 +84,6 @@ func hexEscape(raw []byte) (char rune, ok bool) {
 	return char, true
 }
 
-// number reads a number.
 func (r *reader) number() *fault {
 	start := r.at
 	if r.raw[r.at] == '-' {
@@ -136,7 +132,6 @@ func (r *reader) number() *fault {
 	return nil
 }
 
-// digits skips decimal digits and returns how many there were.
 func (r *reader) digits() int {
 	start := r.at
 	for r.at < len(r.raw) && '0' <= r.raw[r.at] && r.raw[r.at] <= '9' {

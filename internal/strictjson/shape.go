@@ -20,7 +20,6 @@ type shape struct {
 	length  int              // of an array
 }
 
-// field is a member of a struct.
 type field struct {
 	index []int
 	shape *shape
@@ -28,7 +27,6 @@ type field struct {
 
 var shapes sync.Map // of *shape, by reflect.Type
 
-// shapeOf returns the shape of a type.
 func shapeOf(t reflect.Type) *shape {
 	if known, ok := shapes.Load(t); ok {
 		return known.(*shape)
@@ -49,7 +47,7 @@ func target(into reflect.Value, c byte) reflect.Value {
 	return into
 }
 
-// newShape makes the shape of a type. made holds those it rests on, which may rest on it.
+// made holds the shapes that t's rests on, which may rest on it.
 func newShape(t reflect.Type, made map[reflect.Type]*shape) *shape {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -85,7 +83,7 @@ func newShape(t reflect.Type, made map[reflect.Type]*shape) *shape {
 	return s
 }
 
-// addMembers adds the members of a struct at an index, and of those that are embedded without a name of their own.
+// addMembers adds the members of a struct, and of those embedded without a name.
 func (s *shape) addMembers(t reflect.Type, at []int, made map[reflect.Type]*shape) {
 	for i := range t.NumField() {
 		f, index := t.Field(i), append(slices.Clip(at), i)
@@ -99,8 +97,7 @@ func (s *shape) addMembers(t reflect.Type, at []int, made map[reflect.Type]*shap
 	}
 }
 
-// accepts reports whether a value that begins with c can be of the type. null fits every type; value refuses what
-// begins no value.
+// accepts lets null pass, which fits every type, and what begins no value, which value refuses.
 func (s *shape) accepts(c byte) bool {
 	if s == nil || s.name == "" || !begins(c) {
 		return true
@@ -120,13 +117,11 @@ func (s *shape) accepts(c byte) bool {
 	return true
 }
 
-// begins reports whether c begins a value that is not null.
 func begins(c byte) bool {
 	return c == '{' || c == '[' || c == '"' || c == 't' || c == 'f' || c == '-' || '0' <= c && c <= '9'
 }
 
-// set puts a value that accepts has let pass into a variable. text is what a string says. set reports false if the type
-// does not hold the value.
+// set reports false if the type does not hold the value. text is what a string says.
 func (s *shape) set(into reflect.Value, raw, text []byte) bool {
 	switch {
 	case s == nil:
@@ -155,7 +150,6 @@ func (s *shape) malformed() string {
 	return "must be " + s.name
 }
 
-// empty readies a map or a slice for its values.
 func (s *shape) empty(into reflect.Value) {
 	switch {
 	case s == nil || s.element == nil:
@@ -168,7 +162,6 @@ func (s *shape) empty(into reflect.Value) {
 	}
 }
 
-// member returns the shape and the variable of a member, and whether there may be one with this name.
 func (s *shape) member(into reflect.Value, name []byte) (want *shape, member reflect.Value, known bool) {
 	switch {
 	case s == nil || s.name == "":
@@ -183,14 +176,12 @@ func (s *shape) member(into reflect.Value, name []byte) (want *shape, member ref
 	return f.shape, into.FieldByIndex(f.index), true
 }
 
-// keep puts a member that was read into a map.
 func (s *shape) keep(into reflect.Value, name []byte, member reflect.Value) {
 	if s != nil && s.element != nil {
 		into.SetMapIndex(reflect.ValueOf(string(name)).Convert(s.t.Key()), member)
 	}
 }
 
-// of returns the shape of a list's items.
 func (s *shape) of() *shape {
 	if s == nil {
 		return nil
@@ -198,7 +189,6 @@ func (s *shape) of() *shape {
 	return s.element
 }
 
-// item returns the variable of item n of a list.
 func (s *shape) item(into reflect.Value, n int) reflect.Value {
 	switch {
 	case s == nil || s.element == nil:
