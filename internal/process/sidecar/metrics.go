@@ -16,7 +16,7 @@ func (p *sidecar) registerMetrics() error {
 			"When the interception CA ends, after which no TLS connection of an agent is served, in Unix seconds.",
 			func() float64 { return float64(p.ca.Expires().Unix()) }),
 		gauge("mediator_contradicted_controls",
-			"How many of the manifest's controls were seen not to hold. If only in an isolated session, only its posts are refused.",
+			"How many of the manifest's controls were seen not to hold; an isolated session's refuse only its own posts.",
 			func() float64 {
 				if d := p.observed.Load(); d != nil {
 					return float64(d.contradictions())
