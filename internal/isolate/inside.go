@@ -184,7 +184,7 @@ func (b Bounds) restrict() error {
 	}
 	processes := func(uint64) uint64 { return uint64(b.Processes) } //nolint:gosec // a positive number
 	return errors.Join(lower(unix.RLIMIT_NPROC, processes),
-		lower(unix.RLIMIT_SIGPENDING, quarter), lower(unix.RLIMIT_MSGQUEUE, quarter))
+		lower(unix.RLIMIT_SIGPENDING, sixteenth), lower(unix.RLIMIT_MSGQUEUE, quarter))
 }
 
 // lower bounds a resource. The argument of to is the machine's bound.
@@ -198,9 +198,10 @@ func lower(resource int, to func(uint64) uint64) error {
 	return unix.Setrlimit(resource, &limit)
 }
 
-// quarter is one run's part of what the kernel counts for the maker of all user namespaces, root. One agent could
-// otherwise use it up: others could then watch no files, and no further run could start.
-func quarter(of uint64) uint64 { return of / 4 }
+// quarter and sixteenth are one run's part of what the kernel counts for the maker of all user namespaces, root. One
+// agent could otherwise use it up: others could then watch no files, and without signals no further run could start.
+func quarter(of uint64) uint64   { return of / 4 }
+func sixteenth(of uint64) uint64 { return of / 16 }
 
 // boundNamespaces bounds the namespaces and watches that the kernel counts for root. /proc/sys/user is of this user
 // namespace.

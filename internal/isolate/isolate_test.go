@@ -141,7 +141,7 @@ python3 -c 'import ctypes, os, signal
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN])
 send, n = ctypes.CDLL(None).sigqueue, 0
 while n < 1 << 17 and send(os.getpid(), signal.SIGRTMIN, None) == 0: n += 1
-print(n)'`, fmt.Sprintf("0\n0\n0\n%d\n", pendingSignals(t)/4), 0},
+print(n)'`, fmt.Sprintf("0\n0\n0\n%d\n", pendingSignals(t)/16), 0},
 		{"how much it may keep in memory", func(o *isolate.Options) { o.Bounds.TempMiB = 8 },
 			`for f in /tmp/a /var/tmp/b /run/agent/home/c /dev/shm/d; do
   head -c 3M /dev/zero >$f 2>/dev/null && echo $f
