@@ -7,19 +7,18 @@ import (
 	"slices"
 )
 
-// Code describes one kind of refusal. A released code never changes its meaning.
 type Code struct {
 	Name   string
 	Status int
 	Title  string // a short sentence, the same for every occurrence
 	Remedy string // what to do, for an operator or an agent
-	// Public reports whether agents may read the sentence of the refusal. Otherwise they get the title.
+	// agents may read the sentence of the refusal; otherwise the title
 	Public bool
-	// Step is the step of a post, or the part of the mediator, that refuses.
+	// the step of a post, or the part of the mediator, that refuses
 	Step string
-	// Authenticate is the value of WWW-Authenticate in a 401 (RFC 9110 section 11.6.1).
+	// WWW-Authenticate in a 401
 	Authenticate string
-	// RetryAfter is a number of seconds, for a refusal after which a later try can succeed.
+	// seconds, for a refusal after which a later try can succeed
 	RetryAfter int
 }
 
@@ -30,8 +29,8 @@ type row struct {
 	title, remedy string
 }
 
-// audience names the readers of a refusal's sentence. A sentence for agents describes only the agent's own request and
-// its rules. A sentence for operators may name keys, files, addresses or another program's words.
+// audience names the readers of a refusal's sentence. One for agents describes only their own request and rules; one
+// for operators may name keys, files, addresses or another program's words.
 type audience bool
 
 const (
@@ -39,7 +38,6 @@ const (
 	agents    audience = true
 )
 
-// Text returns what docs/errors.md says about the code.
 func (c Code) Text() string { return fmt.Sprintf("%d. %s. %s", c.Status, c.Title, c.Remedy) }
 
 func collect(steps map[string][]row) map[string]Code {
@@ -58,16 +56,13 @@ func collect(steps map[string][]row) map[string]Code {
 	return t
 }
 
-// Known reports whether the table has a code.
 func Known(code string) bool {
 	_, ok := table[code]
 	return ok
 }
 
-// Remedy returns the table's remedy for a code, or an empty text for an unknown code.
 func Remedy(code string) string { return table[code].Remedy }
 
-// Codes returns the whole table, by step and name.
 func Codes() []Code {
 	return slices.SortedFunc(maps.Values(table), func(a, b Code) int {
 		return cmp.Or(cmp.Compare(a.Step, b.Step), cmp.Compare(a.Name, b.Name))

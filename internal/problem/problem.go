@@ -11,25 +11,22 @@ import (
 	"strconv"
 )
 
-// ContentType is the media type of a problem document (RFC 9457 section 3).
 const ContentType = "application/problem+json"
 
-// Details is one problem document. Its members from Code on are extensions (RFC 9457 section 3.2).
+// Details is one problem document.
 type Details struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
-	// Code is stable: programs may branch on it.
-	Code string `json:"code"`
-	// Step is the step or part that refused.
+	Code   string `json:"code"`
 	Step   string `json:"step"`
 	Remedy string `json:"remedy"`
-	// Post is the ID of the call's record, if there is one.
+	// ID of the call's record
 	Post string `json:"post,omitempty"`
-	// Challenge is the challenge to solve, if fresh work is demanded.
+	// to solve, if fresh work is demanded
 	Challenge json.RawMessage `json:"challenge,omitempty"`
-	// Upstream is the error of a model's API, for the agent alone.
+	// the error of a model's API, for the agent alone
 	Upstream     json.RawMessage `json:"upstream,omitempty"`
 	Authenticate string          `json:"-"` // value of WWW-Authenticate, if any
 	RetryAfter   int             `json:"-"` // seconds, if any
@@ -44,11 +41,10 @@ type brief struct {
 	Message string `json:"message"`
 }
 
-// internal is the code of an error without a known code, about which the caller learns nothing.
 const internal = "internal"
 
-// DetailsOf makes the document for err, with the status, title and remedy of its code. An error without a known code
-// becomes "internal" and loses its text. err can have a method RetryAfter, which returns seconds.
+// DetailsOf makes the document for err. An error without a known code becomes "internal" and loses its text. err can
+// have a method RetryAfter, which returns seconds.
 func DetailsOf(err error) Details {
 	var coded interface {
 		error
@@ -80,8 +76,7 @@ func (c Code) details(detail string) Details {
 	}
 }
 
-// ForAgent makes the document for err that an untrusted agent may read. post is the ID of the call's record, if any,
-// where an operator finds the whole reason.
+// ForAgent makes the document for err that an untrusted agent may read. post is the ID of the call's record, if any.
 func ForAgent(err error, post string) Details {
 	d := DetailsOf(err)
 	d.Post, d.Detail = post, d.public
@@ -95,10 +90,8 @@ func ForAgent(err error, post string) Details {
 	return d
 }
 
-// Write answers with the document for err, to operators and to the mediator's other processes.
 func Write(w http.ResponseWriter, err error) { DetailsOf(err).Write(w) }
 
-// Write answers with d.
 func (d Details) Write(w http.ResponseWriter) {
 	d.WriteAs(w, ContentType, struct {
 		Details
@@ -106,7 +99,7 @@ func (d Details) Write(w http.ResponseWriter) {
 	}{d, brief{d.Code, d.Detail}})
 }
 
-// WriteAs answers with d in the form of document. Problem documents are never cached and never sniffed.
+// WriteAs writes document. Problem documents are never cached and never sniffed.
 func (d Details) WriteAs(w http.ResponseWriter, contentType string, document any) {
 	body, err := json.Marshal(document)
 	if err != nil {
@@ -135,26 +128,22 @@ func (d Details) WriteAs(w http.ResponseWriter, contentType string, document any
 // Error is a problem document that another service answered with.
 type Error struct{ Details Details }
 
-// Code returns the code that the service gave.
 func (e *Error) Code() string { return e.Details.Code }
 
-// Error returns the service's sentence.
 func (e *Error) Error() string { return e.Details.Detail }
 
-// Public returns the service's sentence: the mediator's processes put nothing for operators into a public code.
+// Public is the whole sentence: the mediator's processes put nothing for operators into a public code.
 func (e *Error) Public() string { return e.Details.Detail }
 
-// RetryAfter returns the service's number of seconds, or else the table's.
 func (e *Error) RetryAfter() int {
 	return cmp.Or(e.Details.RetryAfter, table[e.Details.Code].RetryAfter)
 }
 
-// maxDocument bounds how much is read of a problem document, in bytes.
 const maxDocument = 64 << 10
 
 const maxRetryAfter = 24 * 60 * 60
 
-// Read makes an error of a response that is not a success: an [*Error] if it is a problem document with a code.
+// Read makes an [*Error] of a response with a problem document and a code, or any other error.
 func Read(resp *http.Response) error {
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxDocument))
 	if err != nil {

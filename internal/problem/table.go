@@ -324,7 +324,7 @@ var table = collect(map[string][]row{
 	},
 })
 
-// challenges are the values of WWW-Authenticate for codes with the status 401 (RFC 9110 section 11.6.1).
+// values of WWW-Authenticate
 var challenges = map[string]string{
 	"caller_invalid":      "ActionProof-Caller",
 	"endpoint_token":      "Bearer",
@@ -333,7 +333,6 @@ var challenges = map[string]string{
 	"webhook_signature":   "HMAC-SHA256",
 }
 
-// waits are the seconds after which a retry can succeed.
 var waits = map[string]int{
 	"custody_unavailable":     2,
 	"deployment_contradicted": 10,

@@ -1,10 +1,10 @@
-// Package refusal has the error type of all refusals: a stable code for programs and a sentence for people.
+// Package refusal has the error type of all refusals.
 package refusal
 
 import "fmt"
 
-// Refusal is an error with a stable code. It never holds a secret, a body or a whole token. Package problem decides
-// what an agent may read of it, never the part of [Refusal.ForOperator].
+// Refusal is an error with a stable code for programs and a sentence for people. It never holds a secret, a body or a
+// whole token. Package problem decides what an agent may read of it.
 type Refusal struct {
 	code     string
 	detail   string
@@ -22,7 +22,6 @@ func New(code, format string, args ...any) *Refusal {
 	return r
 }
 
-// Code returns the stable code, as listed in docs/errors.md.
 func (r *Refusal) Code() string { return r.code }
 
 // ForOperator adds a clause that only operators read, such as an address or another program's words.
@@ -32,7 +31,6 @@ func (r *Refusal) ForOperator(format string, args ...any) *Refusal {
 	return &more
 }
 
-// Error returns the sentence with the operators' part.
 func (r *Refusal) Error() string {
 	if r.operator == "" {
 		return r.detail
@@ -40,10 +38,8 @@ func (r *Refusal) Error() string {
 	return r.detail + ", " + r.operator
 }
 
-// Public returns the sentence without the operators' part.
 func (r *Refusal) Public() string { return r.detail }
 
-// Unwrap returns the wrapped cause, or nil.
 func (r *Refusal) Unwrap() error { return r.cause }
 
 // Is compares codes: errors.Is(err, refusal.New("expired", "")).
@@ -58,8 +54,6 @@ type Later struct {
 	Seconds int // from now, at least 1
 }
 
-// RetryAfter returns the seconds.
 func (l Later) RetryAfter() int { return l.Seconds }
 
-// Unwrap lets errors.As find the refusal.
 func (l Later) Unwrap() error { return l.Refusal }

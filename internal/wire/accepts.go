@@ -12,7 +12,6 @@ import (
 // acceptsHeader lists the key versions that may sign the answer: those that all processes that verify it accept.
 const acceptsHeader = "Mediator-Accepts"
 
-// sendAccepted sets the header to the accepted key versions of ctx.
 func sendAccepted(ctx context.Context, h http.Header) {
 	kids, known := evidence.Accepted(ctx)
 	if !known {
@@ -25,7 +24,7 @@ func sendAccepted(ctx context.Context, h http.Header) {
 	h.Set(acceptsHeader, strings.Join(escaped, ","))
 }
 
-// Context returns the context of another process's request, with the accepted key versions.
+// Context returns a request's context, with the accepted key versions.
 func Context(r *http.Request) context.Context {
 	said, ok := r.Header[acceptsHeader]
 	if !ok {

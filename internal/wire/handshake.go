@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// HandshakeFailure explains why a TLS handshake failed. peer names the other side, such as "the client"; byPeer reports
-// whether that side ended it. The sentence quotes nothing that the peer wrote: alerts come from a fixed set, and this
-// side's errors are cut before their first value.
+// HandshakeFailure explains why a TLS handshake with a peer, such as "the client", failed; byPeer reports whether that
+// side ended it. The sentence quotes nothing that the peer wrote: alerts come from a fixed set, and this side's errors
+// are cut before their first value.
 func HandshakeFailure(err error, peer string) (sentence string, byPeer bool) {
 	var op *net.OpError
 	switch {

@@ -11,7 +11,6 @@ var HopByHop = []string{
 	"Proxy-Authentication-Info", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Http2-Settings",
 }
 
-// RemoveHopByHop removes the fields for the next hop only.
 func RemoveHopByHop(h http.Header) {
 	for _, name := range ConnectionOptions(h) {
 		h.Del(name)
@@ -21,7 +20,6 @@ func RemoveHopByHop(h http.Header) {
 	}
 }
 
-// ConnectionOptions returns the field names in Connection.
 func ConnectionOptions(h http.Header) []string {
 	var names []string
 	for _, line := range h["Connection"] {

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// IsMethod reports whether s is an acceptable method: capitals and hyphens only. HTTP allows more.
+// HTTP allows more methods.
 func IsMethod(s string) bool { return s != "" && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") == "" }
 
-// MethodOverride returns the name of a header that makes some servers use another method than the request's, to which
-// the evidence is bound. It returns "" if there is none.
+// MethodOverride returns a header that makes some servers use another method than the request's, to which the evidence
+// is bound.
 func MethodOverride(h http.Header) string {
 	for name := range h {
 		if OverridesMethod(CGIName(name)) {
@@ -22,7 +22,7 @@ func MethodOverride(h http.Header) string {
 	return ""
 }
 
-// OverridesMethod reports whether a header is a method override. dashed is its [CGIName].
+// dashed is a header's [CGIName].
 func OverridesMethod(dashed string) bool { return slices.Contains(headers, dashed) }
 
 var headers = []string{"X-Http-Method", "X-Http-Method-Override", "X-Method-Override"}
@@ -38,8 +38,7 @@ func CGIName(name string) string {
 	}, name))
 }
 
-// QueryOverride returns the name of a query parameter that makes some servers use another method, or "" if there is
-// none.
+// QueryOverride returns a query parameter that makes some servers use another method.
 func QueryOverride(method, query string) string {
 	for param := range strings.FieldsFuncSeq(query, func(r rune) bool { return r == '&' || r == ';' }) {
 		name, value, _ := strings.Cut(param, "=")

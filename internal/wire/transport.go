@@ -9,7 +9,7 @@ import (
 // any address that this process reaches.
 func Stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// Bearer returns a transport that adds a bearer token, or next if the token is empty.
+// Bearer returns next if the token is empty.
 func Bearer(token string, next http.RoundTripper) http.RoundTripper {
 	if token == "" {
 		return next
@@ -17,7 +17,6 @@ func Bearer(token string, next http.RoundTripper) http.RoundTripper {
 	return Header("Authorization", "Bearer "+token, next)
 }
 
-// Header returns a transport that adds a header field.
 func Header(name, value string, next http.RoundTripper) http.RoundTripper {
 	return header{name, value, next}
 }
@@ -34,7 +33,7 @@ func (h header) RoundTrip(r *http.Request) (*http.Response, error) {
 	return h.next.RoundTrip(r)
 }
 
-// Bounded returns a transport that reads at most most bytes of an answer's body, as if it ended there.
+// Bounded reads at most most bytes of an answer's body, as if it ended there.
 func Bounded(most int64, next http.RoundTripper) http.RoundTripper { return bounded{most, next} }
 
 type bounded struct {

@@ -31,7 +31,6 @@ func CheckWebSocket(r *http.Request) error {
 	return refusal.New("request_malformed", "the handshake %s", why)
 }
 
-// isNonce reports whether s is the canonical Base64 of 16 bytes.
 func isNonce(s string) bool {
 	raw, err := base64.StdEncoding.Strict().DecodeString(s)
 	return err == nil && len(raw) == 16
@@ -44,7 +43,6 @@ func NamesWebSocket(h http.Header) bool {
 	return len(to) == 1 && len(to[0]) == len("websocket") && strings.EqualFold(to[0], "websocket")
 }
 
-// isUpgrade reports whether the headers switch to WebSocket alone.
 func isUpgrade(h http.Header) bool {
 	return NamesWebSocket(h) &&
 		slices.ContainsFunc(ConnectionOptions(h), func(o string) bool { return strings.EqualFold(o, "upgrade") })
@@ -55,13 +53,11 @@ func isOfHandshake(name string) bool {
 	return strings.HasPrefix(strings.ToLower(name), "sec-websocket-")
 }
 
-// AskWebSocket sets the handshake's hop-by-hop fields.
 func AskWebSocket(h http.Header) {
 	h["Connection"], h["Upgrade"] = []string{"Upgrade"}, []string{"websocket"}
 }
 
-// IsWebSocketAnswer reports whether answer, the header of a 101, answers the handshake with the header asked (RFC 6455
-// section 4.1).
+// IsWebSocketAnswer reports whether answer is the header of a 101 to the handshake asked (RFC 6455 section 4.1).
 func IsWebSocketAnswer(asked, answer http.Header) bool {
 	if !isUpgrade(asked) || !isUpgrade(answer) || len(asked["Sec-Websocket-Key"]) != 1 {
 		return false
@@ -72,7 +68,6 @@ func IsWebSocketAnswer(asked, answer http.Header) bool {
 		len(answer["Content-Length"])+len(answer["Transfer-Encoding"]) == 0 && isOffered(asked, answer)
 }
 
-// isOffered reports whether the answer chooses no subprotocol, or one that was offered.
 func isOffered(asked, answer http.Header) bool {
 	chosen := answer["Sec-Websocket-Protocol"]
 	if len(chosen) == 0 {

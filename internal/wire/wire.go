@@ -23,7 +23,6 @@ const (
 	MaxAnswer  = 4 << 20
 )
 
-// Read reads one strict JSON request.
 func Read(w http.ResponseWriter, r *http.Request, v any) error {
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxRequest))
 	if err != nil {
@@ -35,7 +34,6 @@ func Read(w http.ResponseWriter, r *http.Request, v any) error {
 	return nil
 }
 
-// Write answers with v, or with the problem document of err.
 func Write(w http.ResponseWriter, v any, err error) {
 	if err != nil {
 		problem.Write(w, err)
@@ -51,7 +49,6 @@ func Write(w http.ResponseWriter, v any, err error) {
 	_, _ = w.Write(append(body, '\n'))
 }
 
-// Handle makes a handler of a function that answers a request.
 func Handle[Ask, Answer any](do func(ctx context.Context, ask Ask) (Answer, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var ask Ask
@@ -64,15 +61,14 @@ func Handle[Ask, Answer any](do func(ctx context.Context, ask Ask) (Answer, erro
 	}
 }
 
-// Peer is the other side of a call.
 type Peer struct {
 	HTTP        *http.Client
 	Name        string // in refusals
 	Unavailable string // code of a refusal without a proper answer
 }
 
-// Call posts ask to url and reads the answer strictly: one document, without members that answer lacks. It fails with
-// the code of a problem document, or else with Unavailable.
+// Call reads the answer strictly: one document, without members that answer lacks. It fails with the code of a problem
+// document, or else with Unavailable.
 func (p Peer) Call(ctx context.Context, url string, ask, answer any) error {
 	body, err := json.Marshal(ask)
 	if err != nil {
@@ -93,7 +89,6 @@ func (p Peer) Call(ctx context.Context, url string, ask, answer any) error {
 	return nil
 }
 
-// Ready asks the process at base whether it is ready.
 func (p Peer) Ready(ctx context.Context, base string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/readyz", nil)
 	if err != nil {
@@ -105,7 +100,7 @@ func (p Peer) Ready(ctx context.Context, base string) error {
 	return nil
 }
 
-// Do sends a request once, and returns the body of its answer, at most [MaxAnswer] bytes. It fails like [Peer.Call].
+// Do returns the body of an answer, at most [MaxAnswer] bytes. It fails like [Peer.Call].
 func (p Peer) Do(req *http.Request) ([]byte, error) {
 	resp, err := p.Send(req)
 	if err != nil {
@@ -127,7 +122,7 @@ func (p Peer) Do(req *http.Request) ([]byte, error) {
 	return raw, nil
 }
 
-// Send sends a request once, and returns any answer. The caller closes its body.
+// Send returns any answer, whose body the caller closes.
 func (p Peer) Send(req *http.Request) (*http.Response, error) {
 	req.GetBody = nil // never repeat a request: most consume something
 	sendAccepted(req.Context(), req.Header)
@@ -138,7 +133,7 @@ func (p Peer) Send(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// why explains a request without an answer. It does not reveal the address.
+// why does not reveal the address.
 func why(err error) string {
 	var number syscall.Errno
 	var timeout net.Error
