@@ -7,8 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// chat reads answers of chat completions. It allows small deviations: no usage, empty choices, reasoning beside the
-// content, calls without an index.
+// chat allows small deviations: no usage, empty choices, reasoning beside the content, calls without an index.
 type chat struct{}
 
 type chatAnswer struct {
@@ -98,8 +97,7 @@ func (m chatMessage) read(t *tally, choice int) {
 }
 
 // streamed returns the place of a piece of a call. Some servers number no call, or all alike: then another id begins
-// another call; of one number, only for some clients. Without both an id and a number, a second name may begin another
-// call too: clients differ.
+// another call. Without both, a second name may begin one too: clients differ.
 func (t *tally) streamed(choice, i int, c toolCall) position {
 	if c.Index != nil {
 		i = *c.Index

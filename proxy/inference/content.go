@@ -10,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
-// Kind is the kind of a block of content.
 type Kind string
 
 const (
@@ -22,7 +21,7 @@ const (
 	KindOther     Kind = "other"     // images, files, and the work of the provider's own tools
 )
 
-// item is a message, a part of one, or an item of an input, with the members of all dialects that are read.
+// item has the members of messages, their parts and items of an input, in all dialects.
 type item struct {
 	Type       string         `json:"type"`
 	Role       string         `json:"role"`
@@ -45,7 +44,6 @@ type item struct {
 	Call       *named         `json:"function_call"`
 }
 
-// toolCall is a tool call in a chat. A custom tool takes a text instead of arguments.
 type toolCall struct {
 	Index    *int   `json:"index"`
 	ID       string `json:"id"`
@@ -93,8 +91,7 @@ func unquoted(v jsontext.Value) []byte {
 	return v
 }
 
-// canonical returns arguments in their canonical JSON, so that streamed arguments equal those that the agent sends
-// back.
+// canonical makes streamed arguments equal those that the agent sends back.
 func canonical(arguments string) string {
 	if arguments == "" { // how a stream has an empty object
 		return "{}"
@@ -132,8 +129,8 @@ func (r *reading) content(top jsonread.Object) error {
 	})
 }
 
-// item reads a message, a part of one, or an item of an input. Its unknown members may make the provider fetch
-// something, unless its type is one of past, which only report earlier events.
+// item judges unknown members too: they may make the provider fetch something, unless the type is one of past, which
+// only report earlier events.
 func (r *reading) item(raw jsontext.Value, what string, past []string) (it item, err error) {
 	others, err := decodeObject(raw, &it, what)
 	if err != nil || slices.Contains(past, it.Type) {
@@ -178,7 +175,7 @@ func (r *reading) call(role, id, name, arguments string) {
 	r.add(Block{Role: role, Kind: KindCall, ID: idOf(r.key, id), Name: name}, []byte(canonical(arguments)))
 }
 
-// pastItems are items of an input besides messages and calls. They report the past, and make the provider do nothing.
+// pastItems report the past, and make the provider do nothing.
 var pastItems = strings.Fields(`
 	computer_call local_shell_call local_shell_call_output shell_call shell_call_output apply_patch_call
 	apply_patch_call_output tool_search_call compaction compaction_trigger configuration_update

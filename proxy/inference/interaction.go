@@ -7,7 +7,6 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 )
 
-// Outcome is how a call ended.
 type Outcome string
 
 const (
@@ -32,41 +31,39 @@ const (
 	ReasonFault    = "fault"     // of the reader
 )
 
-// Block is a block of content: a text, a call, a result. It holds no text, only a size and an HMAC-SHA256 under the
-// session's key.
+// Block is a block of content: a text, a call, a result.
 type Block struct {
 	Role string // in a request: who says it
 	Kind Kind
 	ID   string // of a call or result: the provider's id of the call, or a hash if that is not a name
 	Name string // of a call: the tool
-	// Size is in bytes of UTF-8; of a call, the size of its arguments.
+	// bytes of UTF-8; of a call, of its arguments
 	Size int
-	// Hash is of the text, or of the canonical JSON of a call's arguments. It is zero if the block was too large.
+	// HMAC under the session's key of the text, or of the canonical JSON of a call's arguments; zero if the block was
+	// too large
 	Hash [sha256.Size]byte
 
-	// Measured is set for a measured call; in a request, only for a block that is new in the session.
+	// set for a measured call; in a request, only for a block that is new in the session
 	Measured *Measured
 }
 
-// Stop is the provider's reason for ending a choice.
 type Stop struct {
 	Choice int
 	Reason string
 }
 
-// Interaction is what the mediator knows of one call to a model. A zero time was not seen, and a figure without a state
-// was not measured.
+// Interaction is what the mediator knows of one call. A zero time was not seen, and a figure without a state was not
+// measured.
 type Interaction struct {
 	Request *Request
 	Outcome Outcome
 	Reason  string // why the answer was not followed; the rest is then not measured
 	Status  int    // of HTTP; 0 without an answer
 
-	// Sent is when the request's head had been written, Head when the answer's head came, First when the first content of
-	// a stream came.
+	// when the request's head was written, the answer's head came, and the first content of a stream came
 	Received, Sent, Head, First, End time.Time
-	// Ready is when the client could have read the whole answer: when the last content came, less the time for which the
-	// client left earlier content unread. Pings and the like after the content do not delay it.
+	// when the client could have read the whole answer: when the last content came, less the time for which it left
+	// earlier content unread
 	Ready  time.Time
 	Deltas interaction.Figure // pieces of a stream's content
 
@@ -74,15 +71,15 @@ type Interaction struct {
 	Streamed bool
 	Stops    []Stop
 	Error    string // the provider's error code
-	// Said are the blocks of the answer in the order in which they began; all of them only if SaidAll is set.
+	// the blocks of the answer in the order in which they began; all of them only if SaidAll is set
 	Said        []Block
 	SaidAll     bool
 	SaidBytes   int                // of text and arguments
 	HostedCalls interaction.Figure // calls of the provider's own tools, as the answer shows them
-	// Tokens. Cached is a part of Input, Reasoning a part of Output.
+	// tokens; Cached is a part of Input, Reasoning of Output
 	Input, Output, Cached, Reasoning interaction.Figure
 
-	// For a measured call: the first text of the first choice, and the HMAC of the body's bytes.
+	// of a measured call: the first text of the first choice, and the HMAC of the body's bytes
 	Sample    []byte
 	Transport [sha256.Size]byte
 }

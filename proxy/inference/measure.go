@@ -12,22 +12,19 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Bounds on the values taken from a text.
 const (
 	maxValues = 1024
 	minValue  = 6 // bytes of one; shorter ones match by chance
 	maxValue  = 256
 )
 
-// Measure says what to measure in a call that gets a receipt.
 type Measure struct {
-	// Known reports whether the session has seen a block before. Words and values are taken only from new blocks.
+	// Known reports whether the session has seen a block. Words and values are taken only from new blocks.
 	Known func(Block) bool
-	// Seed is for the hashes of values. It never leaves the process.
+	// for the hashes of values; it never leaves the process
 	Seed maphash.Seed
 }
 
-// Measured has the additional measurements of a block.
 type Measured struct {
 	Words  int    // of a text
 	Values Values // of a result in a request, and of a call's arguments in an answer
@@ -40,7 +37,6 @@ type Values struct {
 	All    bool // none was left out
 }
 
-// ValuesOf returns the values of a text.
 func (m *Measure) ValuesOf(text string) Values {
 	v := Values{All: true}
 	dec := jsontext.NewDecoder(strings.NewReader(text))
@@ -81,7 +77,7 @@ func (v *Values) add(seed maphash.Seed, s string) {
 	}
 }
 
-// words adds the words that look like names. Other words occur in many texts.
+// words adds words that look like names: others occur in many texts.
 func (v *Values) words(seed maphash.Seed, text string) {
 	for word := range strings.FieldsSeq(text) {
 		word = strings.Trim(word, ".,;:!?()[]{}<>\"'`")
@@ -137,7 +133,6 @@ func (t *tally) keep(text string) {
 	}
 }
 
-// HashArguments returns the hash that a [Block] of a call with these arguments has.
 func HashArguments(key []byte, arguments []byte) [sha256.Size]byte {
 	return hashOf(key, KindCall, []byte(canonical(string(bytes.TrimSpace(arguments)))))
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/actionproof/mediator/proxy/sse"
 )
 
-// Bounds on an observer, in bytes.
+// Bounds in bytes.
 const (
 	maxBehind  = 1 << 20 // of a stream that waits for the reader
 	maxPieces  = 4096    // in number, of the same
@@ -31,21 +31,21 @@ const (
 	readAt     = 2 << 10 // bytes that start a reader: each start delays the relay
 )
 
-// Options configure an [Observer]. All but the last four are required.
+// All but the last four are required.
 type Options struct {
 	Key []byte // for the HMACs, see [Read]
 	Now func() time.Time
-	// Take reserves n bytes of memory, and Free releases all. They are called from any goroutine, one at a time. If
-	// Take fails, the answer is no longer followed.
+	// Take reserves n bytes of memory, and Free releases all. They are called one at a time. If Take fails, the answer
+	// is no longer followed.
 	Take func(n int) bool
 	Free func()
 
-	// Measure is set for a call that gets a receipt. Sample is then the wanted text of the answer, in bytes.
+	// for a call that gets a receipt; Sample is then the wanted text of the answer, in bytes
 	Measure *Measure
 	Sample  int
-	// Ended, if set, is called at the end of the answer, before the client has the last piece.
+	// called at the end of the answer, before the client has the last piece
 	Ended func()
-	// Go runs the reader in another goroutine. It must not wait.
+	// runs the reader in another goroutine
 	Go func(read func())
 }
 
@@ -85,7 +85,6 @@ type piece struct {
 	waited time.Duration // see Observer
 }
 
-// Observe begins to time a call whose request came at received.
 func Observe(r *Request, received time.Time, o Options) *Observer {
 	if o.Go == nil {
 		o.Go = func(read func()) { go read() }
@@ -100,7 +99,6 @@ func Observe(r *Request, received time.Time, o Options) *Observer {
 	return b
 }
 
-// Prepare prepares the request that is sent, and notes when its head is written.
 func (b *Observer) Prepare(out *http.Request) *http.Request {
 	if b == nil {
 		return out
@@ -113,10 +111,8 @@ func (b *Observer) Prepare(out *http.Request) *http.Request {
 	}}))
 }
 
-// Request returns the call's request.
 func (b *Observer) Request() *Request { return b.in.Request }
 
-// Begin notes the answer's head, and follows its body.
 func (b *Observer) Begin(resp *http.Response) {
 	if b == nil {
 		return
@@ -126,8 +122,8 @@ func (b *Observer) Begin(resp *http.Response) {
 	resp.Body = &followed{resp.Body, b}
 }
 
-// followed is the body of an observed answer. A caller that reads on has passed on the previous piece: the reader
-// starts only then, so that it does not compete with the relay for a processor.
+// followed starts the reader only when the caller reads on, and so has passed on the previous piece: then the reader
+// does not compete with the relay for a processor.
 type followed struct {
 	io.ReadCloser
 	by *Observer
@@ -141,7 +137,7 @@ func (f *followed) Read(p []byte) (int, error) {
 	return f.ReadCloser.Read(p)
 }
 
-// taken notes that the client has read the last piece, or will not. The caller holds b.mu.
+// taken notes that the client has read the last piece, or will not.
 func (b *Observer) taken(now time.Time) {
 	if !b.brought.IsZero() && !b.ended {
 		b.waited += max(0, now.Sub(b.brought))
@@ -179,7 +175,7 @@ func (b *Observer) lose(reason string) {
 	b.held, b.queue, b.pieces, b.spare = nil, nil, nil, nil
 }
 
-// Write takes a piece of the answer. It never fails or waits for the reader.
+// Write never fails or waits for the reader.
 func (b *Observer) Write(p []byte) (int, error) {
 	now := b.o.Now()
 	b.mu.Lock()
@@ -212,7 +208,6 @@ func (b *Observer) put(p []byte, now time.Time) {
 	b.pieces = append(b.pieces, piece{len(p), now, b.waited})
 }
 
-// start starts a reader, if there is none, for at least from bytes. The caller holds b.mu.
 func (b *Observer) start(from int) {
 	if len(b.pieces) > 0 && len(b.queue) >= from && !b.reading {
 		b.reading = true
@@ -258,7 +253,7 @@ func (b *Observer) follow() {
 	b.idle.Broadcast()
 }
 
-// read reads pieces of a stream. It returns why it failed, and how much more memory it holds.
+// read returns why it failed, and how much more memory it holds.
 func (b *Observer) read(queue []byte, pieces []piece) (reason string, took int) {
 	defer func() {
 		if recover() != nil { // the value may hold a text
@@ -303,8 +298,8 @@ func (b *Observer) End(err error) {
 	}
 }
 
-// Interaction waits for the reader, returns what is known of the call, and releases all memory. If the answer has not
-// ended, the client gave it up; it is complete if the API's own end has come.
+// Interaction waits for the reader, and releases all memory. If the answer has not ended, the client gave it up; it is
+// complete if the API's own end has come.
 func (b *Observer) Interaction() Interaction {
 	b.End(errLeft)
 	b.mu.Lock()
@@ -333,7 +328,7 @@ func (b *Observer) Interaction() Interaction {
 	return b.in
 }
 
-// readHeld reads an answer that was held. The times of a compressed stream's pieces are unknown.
+// The times of a compressed stream's pieces are unknown.
 func (b *Observer) readHeld() (reason string) {
 	defer func() {
 		if recover() != nil {
@@ -363,7 +358,7 @@ func (b *Observer) readHeld() (reason string) {
 	return reason
 }
 
-// decompress returns the content of a gzip text, up to its end or a cut. It reserves the memory with take.
+// decompress returns a gzip text up to its end or a cut. It reserves the memory with take.
 func decompress(body []byte, take func(n int) bool) (out []byte, reason string) {
 	r, err := gzip.NewReader(bytes.NewReader(body))
 	if err != nil {

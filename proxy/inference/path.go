@@ -5,14 +5,13 @@ import (
 	"strings"
 )
 
-// namesModel are path segments before the name of a model or deployment: Azure OpenAI (/openai/deployments/NAME/...)
-// and its older form (/engines/NAME/...), Amazon Bedrock (/model/ID/invoke), and Databricks
-// (/serving-endpoints/NAME/invocations).
+// namesModel are path segments before the name of a model or deployment: of Azure OpenAI (also /engines/NAME/...),
+// Amazon Bedrock, and Databricks.
 var namesModel = map[string]bool{"deployments": true, "engines": true, "model": true, "serving-endpoints": true}
 
-// ModelInPath returns the model that a path names, if it names one: such a provider ignores the model in the body.
-// Google has models/NAME:METHOD. The model is empty if it does not look like a name, or if its place depends on how the
-// provider reads an encoded slash. Case and everything after a semicolon are ignored, as some providers do.
+// ModelInPath returns the model that a path names, if it names one: such a provider ignores the model in the body. The
+// model is empty if it does not look like a name, or if its place depends on how the provider reads an encoded slash.
+// Case and everything after a semicolon are ignored, as some providers do.
 func ModelInPath(escaped string) (model string, ok bool) {
 	before := ""
 	segments := strings.Split(escaped, "/")

@@ -16,15 +16,15 @@ import (
 	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
-// inPlace decodes values as parts of the text instead of copies, because a prompt may be long. The decoder does not
-// move a text in memory, such as that of [json2.Unmarshal].
+// inPlace decodes values as parts of the text instead of copies, because a prompt may be long: the decoder does not
+// move a text in memory.
 var inPlace = json2.WithUnmarshalers(
 	json2.UnmarshalFromFunc(func(dec *jsontext.Decoder, v *jsontext.Value) (err error) {
 		*v, err = dec.ReadValue()
 		return err
 	}))
 
-// decode reads a part of a request. Values in v are parts of raw. The whole request was read strictly before.
+// decode keeps parts of raw in v. The whole request was read strictly before.
 func decode(raw jsontext.Value, v any, what string) error {
 	if json2.Unmarshal(raw, v, inPlace) != nil {
 		return malformed("%s is not as the API has it", what)
@@ -32,8 +32,8 @@ func decode(raw jsontext.Value, v any, what string) error {
 	return nil
 }
 
-// decodeObject reads an object into a struct and returns the unknown members. It refuses members in another case:
-// servers that ignore case would act on what was not judged.
+// decodeObject returns the unknown members. It refuses members in another case: servers that ignore case would act on
+// what was not judged.
 func decodeObject[T any](raw jsontext.Value, v *T, what string) (others jsonread.Object, err error) {
 	if err := decode(raw, v, what); err != nil || raw.Kind() != '{' {
 		return nil, err
@@ -67,7 +67,7 @@ func membersOf[T any]() []string {
 	return names
 }
 
-// each reads a list value by value. A slice of structs would take hundreds of times the memory of its text.
+// each reads value by value: a slice of structs would take hundreds of times the memory of its text.
 func each(raw jsontext.Value, what string, do func(jsontext.Value) error) error {
 	if raw.Kind() == 'n' {
 		return nil
@@ -92,7 +92,6 @@ const maxList = 1024
 
 var errTooMany = errors.New("inference: a list is too long")
 
-// list is a list of at most maxList structs. A longer one cannot be read.
 type list[T any] []T
 
 func (l *list[T]) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
@@ -129,7 +128,7 @@ var sources = []string{"annotations", "citations", "reasoning_details"}
 var address = regexp.MustCompile(`(?i)^(?:[a-z][a-z0-9+.-]*://|https?:|file:|ftp:)\S*$`)
 
 // fetched judges content that the provider may fetch: a URL can carry out data of the agent. Servers use many member
-// names for it, so every text that is an address counts. member is the name of the value.
+// names for it, so every text that is an address counts.
 func (r *reading) fetched(member string, v jsontext.Value) error {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(v))
 	for {

@@ -35,13 +35,12 @@ type Request struct {
 	// Asked are the last 1,024 of the AskedCount blocks of content.
 	Asked      []Block
 	AskedCount int
-	// AskedBytes is the size of all blocks.
+	// of all blocks
 	AskedBytes int
 }
 
-// Read judges a request before it is sent. It refuses what two parsers could read differently (message_ambiguous,
-// message_malformed), and what would make the provider do more than rule allows (model_hosted_tool). key has at least
-// [MinKey] bytes. m measures for a receipt, and may be nil.
+// Read judges a request before it is sent. It refuses what two parsers could read differently, and what would make the
+// provider do more than rule allows. key has at least [MinKey] bytes. m measures for a receipt, and may be nil.
 func Read(rule Rule, body, key []byte, m *Measure) (*Request, error) {
 	if len(key) < MinKey {
 		return nil, errors.New("inference: the key of the content is too short")
@@ -62,7 +61,6 @@ func Read(rule Rule, body, key []byte, m *Measure) (*Request, error) {
 	return r.Request, nil
 }
 
-// malformed refuses a request without quoting it.
 func malformed(format string, args ...any) error {
 	return refusal.New("message_malformed", "the request to the model: "+format, args...)
 }
@@ -75,7 +73,6 @@ type reading struct {
 	answers *string  // the id of the call whose result is being read
 }
 
-// hosted notes what the provider would do by itself, and refuses it unless the rule allows it.
 func (r *reading) hosted(name string) error {
 	if !slices.Contains(r.rule.Hosted, name) {
 		return refusal.New("model_hosted_tool",
@@ -161,7 +158,7 @@ func (t tool) isAgents(d Dialect) bool {
 	return false
 }
 
-// tools judges a list of tools. Tools without a type have the type untyped.
+// tools judges a list of tools, which have the type untyped if none is given.
 func (r *reading) tools(raw jsontext.Value, untyped string) error {
 	if raw == nil {
 		return nil
@@ -234,7 +231,6 @@ func (r *reading) add(b Block, text []byte) {
 	}
 }
 
-// hashOf hashes a block. Arguments have a domain of their own.
 func hashOf(key []byte, k Kind, text []byte) (h [sha256.Size]byte) {
 	mac := newMAC(key, k)
 	mac.Write(text)

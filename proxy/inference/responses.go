@@ -51,7 +51,6 @@ type responsePart struct {
 	Refusal string `json:"refusal"`
 }
 
-// hostedItems are output items of the provider's own tools.
 var hostedItems = []string{"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call",
 	"mcp_call", "program"}
 
@@ -118,7 +117,6 @@ func (o responseItem) begin(t *tally, i int) {
 	}
 }
 
-// end notes an item's content, unless it has come in pieces.
 func (o responseItem) end(t *tally, i int) {
 	if o.isCall() {
 		s := t.find(position{item: i, kind: KindCall})
@@ -154,8 +152,8 @@ func (t *tally) unlessSaid(at position, text string) {
 	}
 }
 
-// repeats compares the calls of the complete response, if it has an output, with those of the stream: clients go by one
-// or the other.
+// repeats compares the calls of the complete response, if it has an output, with the stream's: clients go by one or the
+// other.
 func (r response) repeats(t *tally) {
 	streamed, whole := make(map[string]int), make(map[string]int)
 	for _, s := range t.blocks {

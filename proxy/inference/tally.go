@@ -16,7 +16,6 @@ import (
 	"github.com/actionproof/mediator/proxy/sse"
 )
 
-// Bounds on an answer.
 const (
 	maxSaid      = 256      // blocks
 	maxStops     = 128      // choices
@@ -27,9 +26,9 @@ const (
 const bytesPerToken = 4
 
 type answer interface {
-	// event reads an event of a stream. It reports whether the event is valid.
+	// of a stream; reports whether it is valid
 	event(t *tally, data []byte) bool
-	// whole reads an answer that is no stream. It reports whether the answer is valid.
+	// an answer that is no stream
 	whole(t *tally, body []byte) bool
 }
 
@@ -43,7 +42,6 @@ func (d Dialect) answer() answer {
 	return messages{}
 }
 
-// position is the place of a block in an answer, as the dialect counts.
 type position struct {
 	choice, item, part int
 	kind               Kind
@@ -59,7 +57,7 @@ type said struct {
 	done      bool // of the responses API
 }
 
-// tally counts an answer's content. It belongs to one goroutine at a time.
+// tally belongs to one goroutine at a time.
 type tally struct {
 	in  *Interaction
 	key []byte
@@ -111,7 +109,7 @@ func readWhole(by answer, t *tally, body []byte) bool {
 	return ok
 }
 
-// find returns a block, and begins it if necessary. It returns nil if there are too many.
+// find begins a block if necessary. It returns nil if there are too many.
 func (t *tally) find(at position) *said {
 	for i := len(t.blocks) - 1; i >= 0; i-- {
 		if t.blocks[i].at == at {
@@ -175,7 +173,7 @@ func (t *tally) call(at position, id, name, arguments string) {
 
 func (t *tally) held() int { return cap(t.in.Sample) + t.kept }
 
-// endEvent ends an event of a stream, which is one delta if it has text.
+// An event of a stream is one delta if it has text.
 func (t *tally) endEvent() {
 	if t.event == 0 {
 		return
@@ -212,7 +210,6 @@ func (t *tally) failure(v jsontext.Value) {
 	t.in.Error = cmp.Or(t.in.Error, ErrorCode(v))
 }
 
-// ErrorCode returns the code of a provider's error, or else its type, if it looks like a name.
 func ErrorCode(v jsontext.Value) string {
 	var e struct {
 		Type jsontext.Value `json:"type"`
@@ -235,7 +232,6 @@ func estimate(bytes int) interaction.Figure {
 	return interaction.Estimated(int64(bytes+bytesPerToken-1) / bytesPerToken)
 }
 
-// conclude makes the final figures. lost says why the answer was not followed to its end.
 func (t *tally) conclude(lost string) {
 	in := t.in
 	for _, s := range t.blocks {
@@ -294,7 +290,6 @@ func (t *tally) conclude(lost string) {
 	}
 }
 
-// unread removes what cannot be known of an answer that was not followed to its end.
 func (in *Interaction) unread() {
 	in.Outcome = OutcomeUnread
 	if in.Status >= http.StatusMultipleChoices {

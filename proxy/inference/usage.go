@@ -21,7 +21,6 @@ type usageDetails struct {
 	Thinking  *int64 `json:"thinking_tokens"`
 }
 
-// declare notes what the provider says. In a stream the last figures count.
 func (u usage) declare(in *Interaction) {
 	if u.Input != nil { // the Messages API counts cached tokens beside the input
 		all := *u.Input
@@ -38,10 +37,10 @@ func (u usage) declare(in *Interaction) {
 	declare(&in.Reasoning, u.ChoiceParts.Reasoning, u.OutputParts.Reasoning, u.OutputParts.Thinking)
 }
 
-// maxCount is the largest number that a receipt can hold: a provider may declare any.
+// the largest number that a receipt can hold
 const maxCount = 1<<53 - 1
 
-// declare notes the first figure that is there, and keeps the old one if there is none.
+// declare keeps the old figure if no count is there.
 func declare(to *interaction.Figure, counts ...*int64) {
 	for _, n := range counts {
 		if n != nil && *n >= 0 {
