@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/gatetest"
 )
 
 // A refused post's record is verified in part only if each signed artifact in it is valid.
@@ -83,5 +85,22 @@ func TestRecordWithoutEvidence(t *testing.T) {
 	}
 	if !slices.Equal(got, []string{"refused artifact_missing"}) {
 		t.Errorf("%q", got)
+	}
+}
+
+// A revoked version that its process goes on publishing gets new certificates. It stays revoked for as long as it has one.
+func TestRevokedVersionStaysRevoked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	const day = 24 * time.Hour
+	w.revoke(evidence.RevokedKey, w.Key(t, evidence.PurposeActionGrant).KeyID(), 100*day) // its certificate ends before that
+	for range 3 {
+		w.Clock.Advance(50 * day)
+		w.putDeployment()
+		w.certify()
+	}
+	w.Clock.Advance(time.Minute)
+	if _, err := gatetest.Admit(t.Context(), w.Gate, w.Chain(t), new(gatetest.Used).Consume); codeOf(err) != "revoked" {
+		t.Errorf("got %q: %v", codeOf(err), err)
 	}
 }

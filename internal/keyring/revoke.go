@@ -14,7 +14,7 @@ import (
 // returns the token and its entries.
 //
 // An entry stays until it ends, even if the bundle has no certificate for its key any more: who delivers a bundle can
-// put the old certificate back. Only a list over longList gets shorter: it loses what [shortened] removes.
+// put the old certificate back. It stays for longer while the bundle has one, which was renewed. Only a list over longList gets shorter: it loses what [shortened] removes.
 func (e *bundleEdit) revoke(ctx context.Context, add []evidence.Revocation) (string, []evidence.Revocation, error) {
 	entries := append([]evidence.Revocation{}, add...)
 	old, _ := e.trust.Revocations()
@@ -23,7 +23,7 @@ func (e *bundleEdit) revoke(ctx context.Context, add []evidence.Revocation) (str
 		switch {
 		case again >= 0:
 			entries[again].Expires = max(entries[again].Expires, r.Expires)
-		case e.Options.Now().Before(time.Unix(r.Expires, 0)):
+		case e.Options.Now().Before(time.Unix(r.Expires, 0)) || r.Kind == evidence.RevokedKey && e.certifies(r.ID):
 			entries = append(entries, r)
 		}
 	}
