@@ -105,12 +105,19 @@ func (responses) whole(t *tally, body []byte) bool {
 	return true
 }
 
+// isUncounted reports whether an item calls another tool that the agent may run.
+func (o responseItem) isUncounted() bool {
+	return slices.Contains(
+		[]string{"computer_call", "local_shell_call", "shell_call", "apply_patch_call", "tool_search_call"}, o.Type)
+}
+
 func (o responseItem) isCall() bool { return o.Type == "function_call" || o.Type == "custom_tool_call" }
 
 func (o responseItem) begin(t *tally, i int) {
 	if slices.Contains(hostedItems, o.Type) {
 		t.hosted++
 	}
+	t.unclear = t.unclear || o.isUncounted()
 	if o.isCall() {
 		t.unclear = t.unclear || t.has(position{item: i, kind: KindCall}) // of the same number: clients differ
 		t.call(position{item: i}, o.CallID, o.Name, "")
@@ -118,6 +125,7 @@ func (o responseItem) begin(t *tally, i int) {
 }
 
 func (o responseItem) end(t *tally, i int) {
+	t.unclear = t.unclear || o.isUncounted()
 	if o.isCall() {
 		s := t.find(position{item: i, kind: KindCall})
 		if s == nil {
@@ -166,6 +174,7 @@ func (r response) repeats(t *tally) {
 		return
 	}
 	for _, o := range r.Output {
+		t.unclear = t.unclear || o.isUncounted()
 		if o.isCall() {
 			whole[idOf(t.key, o.CallID)]++
 		}
