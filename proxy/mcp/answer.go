@@ -15,7 +15,6 @@ import (
 	"github.com/actionproof/mediator/proxy/sse"
 )
 
-// Result is a request's outcome according to the server's answer.
 type Result string
 
 const (
@@ -27,7 +26,7 @@ const (
 	ResultUnseen     Result = "unseen"     // the answer could not be read
 )
 
-// final reports whether the server is done with the request. If it wants more, the client sends a new request.
+// final reports whether the server is done: if it wants more, the client sends a new request.
 func (r Result) final() bool {
 	return r == ResultOK || r == ResultToolFailed || r == ResultError || r == ResultUnfinished
 }
@@ -38,7 +37,6 @@ const maxEvents = 32
 
 const maxEventID = 256
 
-// Watch says which answer to read, and what to do with it.
 type Watch struct {
 	Sent   *Message // nil for an event stream that the client opens
 	Flight *Flight  // of Sent; nil if Sent expects no answer
@@ -47,21 +45,19 @@ type Watch struct {
 	Memory *Memory
 	Shared *Definitions
 	Rules  []*Rule
-	// Take reserves n bytes of memory. If it fails, the reading stops.
+	// reserves n bytes of memory, until Free; if it fails, the reading stops
 	Take func(n int) bool
-	// Free releases what Take reserved.
 	Free func()
-	// Turn waits until a text of this size may be read, which takes many times its memory. Call done after that.
+	// Turn waits until a text of this size may be read, which takes many times its memory.
 	Turn func(size int) (done func())
-	// Changed is called for each tool whose definition differs from the pinned one, or from one shown before in any
-	// session.
+	// for each tool whose definition differs from the pinned one, or from one shown before in any session
 	Changed func(tool, before, now string)
-	// Returned, if set, gets a tool call's result as JSON.
+	// gets a tool call's result as JSON; may be nil
 	Returned func(result []byte)
 }
 
-// Answer is an [io.Writer] that reads the answer to one request as it passes to the client. It notes in the session's
-// memory what the server asks and shows. It is not safe for concurrent use.
+// Answer is an [io.Writer] that reads an answer as it passes, and notes in the session's memory what the server asks
+// and shows. Not safe for concurrent use.
 type Answer struct {
 	Watch
 	peer      Peer   // includes the session that this answer starts
@@ -126,14 +122,12 @@ func NewAnswer(w Watch, status int, header http.Header) *Answer {
 	return a
 }
 
-// isRedirect reports whether clients ask another URL after an answer of this status.
 func isRedirect(status int) bool {
 	return slices.Contains([]int{http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
 		http.StatusTemporaryRedirect, http.StatusPermanentRedirect}, status)
 }
 
-// session notes the session that an answer starts. It removes every other one: some clients would move their requests
-// to it.
+// session removes every session but the one that an answer starts: some clients would move their requests to it.
 func (a *Answer) session(header http.Header) {
 	const name = "Mcp-Session-Id"
 	given := header[name]
@@ -153,7 +147,7 @@ func (a *Answer) Close() {
 	a.Free()
 }
 
-// lose stops reading an answer. goesOn means that it may be a stream of messages.
+// goesOn means that the rest may be a stream of messages.
 func (a *Answer) lose(goesOn bool) {
 	a.json, a.stream, a.held, a.blind = false, nil, nil, true
 	a.Memory.missed(a.peer, goesOn)
@@ -182,7 +176,7 @@ func (a *Answer) doubt() {
 	}
 }
 
-// Write reads a piece of the answer. It fails if the piece must not pass, because the server asks too much.
+// Write fails if the piece must not pass, because the server asks too much.
 func (a *Answer) Write(p []byte) (int, error) {
 	switch {
 	case a.cut != nil:
@@ -216,7 +210,6 @@ func (a *Answer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// End ends the answer. [io.EOF] means that it is complete.
 func (a *Answer) End(err error) {
 	switch {
 	case a.json && errors.Is(err, io.EOF) && (len(a.held) > 0 || a.status != http.StatusAccepted):
@@ -235,7 +228,6 @@ func (a *Answer) End(err error) {
 	a.held = nil
 }
 
-// failure holds a piece of a failed answer of another type.
 func (a *Answer) failure(p []byte) {
 	if len(a.held)+len(p) > maxAnswer || !a.Take(len(p)) {
 		a.other, a.held = false, nil
@@ -245,7 +237,7 @@ func (a *Answer) failure(p []byte) {
 	a.held = append(a.held, p...)
 }
 
-// refusal reads a failed answer of another type. If it is JSON, some clients read it as the request's error.
+// Some clients read a failed answer of another type as the request's error, if it is JSON.
 func (a *Answer) refusal(text []byte) {
 	defer a.Turn(len(text))()
 	o, err := jsonread.Lenient(text, 3)
@@ -258,7 +250,7 @@ func (a *Answer) refusal(text []byte) {
 	}
 }
 
-// rest reads a message without its end. Some clients accept it if it is whole.
+// Some clients accept a message without its end if it is whole.
 func (a *Answer) rest(text []byte) {
 	defer a.Turn(len(text))()
 	o, err := jsonread.Lenient(text, 3)
@@ -274,7 +266,7 @@ func (a *Answer) rest(text []byte) {
 	}
 }
 
-// Result returns the request's outcome, or "" if the message expects no answer.
+// Result returns "" if the message expects no answer.
 func (a *Answer) Result() Result {
 	switch {
 	case !a.isRequest():
@@ -289,10 +281,8 @@ func (a *Answer) Result() Result {
 	return ResultLost
 }
 
-// Followed reports whether all messages so far were read.
 func (a *Answer) Followed() bool { return !a.blind }
 
-// Resumable reports whether the client can resume the broken answer.
 func (a *Answer) Resumable() bool { return a.Result() == ResultLost && len(a.events) > 0 }
 
 func (a *Answer) event(e sse.Event) {
@@ -374,7 +364,6 @@ func (a *Answer) asks(o object) {
 	a.ask(question{peer: a.peer, id: id, like: like, asks: map[string]string{"": bounded(method)}})
 }
 
-// ask notes a question. One question too many cuts off the answer.
 func (a *Answer) ask(q question) {
 	if err := a.Memory.ask(q); err != nil {
 		a.cut = err
@@ -382,7 +371,7 @@ func (a *Answer) ask(q question) {
 	}
 }
 
-// response reads a result of the request. Clients accept only the first, but all definitions are noted.
+// Clients accept only the first result, but all definitions are noted.
 func (a *Answer) response(o object) {
 	result := o.Get("result").Members
 	first := a.result == ""

@@ -6,17 +6,15 @@ import (
 	"github.com/actionproof/mediator/proxy/body"
 )
 
-// Call is a call to an MCP server in progress.
 type Call struct {
 	Watch
 	Verdict Verdict
-	// Unread means that the answer is not read.
+	// the answer is not read
 	Unread bool
-	// Answer reads the answer; nil before the answer begins, and if it is not read.
+	// nil before the answer begins, and if it is not read
 	Answer *Answer
 }
 
-// Prepare changes the outgoing request so that its answer can be read.
 func (c *Call) Prepare(out *http.Request) {
 	out.Header.Set("Accept-Encoding", "identity") // a compressed answer could not be read
 	if c.Sent != nil && c.Sent.IsRequest() {
@@ -24,8 +22,7 @@ func (c *Call) Prepare(out *http.Request) {
 	}
 }
 
-// Begin starts to read the answer. Call it before relaying, because the client may answer the server's questions at
-// once.
+// Call Begin before relaying, because the client may answer the server's questions at once.
 func (c *Call) Begin(resp *http.Response) {
 	if c.Unread {
 		return
@@ -37,7 +34,7 @@ func (c *Call) Begin(resp *http.Response) {
 	body.Watch(resp, c.Answer)
 }
 
-// Done ends the call. sent means that the request may have been sent.
+// sent means that the request may have been sent.
 func (c *Call) Done(sent bool) {
 	var result Result
 	if c.Answer != nil {

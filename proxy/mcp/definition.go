@@ -33,7 +33,7 @@ type definition struct {
 	changed bool // the session has seen another definition
 }
 
-// Definitions are the hashes of the latest definitions in all sessions. It is safe for concurrent use.
+// Definitions are the hashes of the latest definitions in all sessions. Safe for concurrent use.
 type Definitions struct {
 	mu     sync.Mutex
 	hashes *lru.Cache[[2]string, string] // by server and tool
@@ -51,8 +51,8 @@ func (d *Definitions) show(server, tool, hash string) (before string) {
 	return before
 }
 
-// show notes the definitions in a result of the tools that rules name. taken says that the client takes the result for
-// the list it asked for.
+// show notes the definitions of the tools that rules name. taken says that the client takes the result for the list it
+// asked for.
 func (a *Answer) show(result object, taken bool) {
 	tools := result.Get("tools").Value
 	if tools == nil || tools.Kind() != '[' {
@@ -159,8 +159,8 @@ func argument(args object, path []string) (found member) {
 	return found
 }
 
-// hasArguments refuses an Mcp-Param-* header that repeats no argument. [definition.checkHeaders] knows which argument
-// it must repeat, but only once the server has shown the definition. It reads the arguments once for all headers.
+// hasArguments refuses an Mcp-Param-* header that repeats no argument. Which one it must repeat is known only once the
+// server has shown the definition.
 func (m *Message) hasArguments(header http.Header) error {
 	var all values
 	for name, values := range header {
@@ -178,7 +178,7 @@ func (m *Message) hasArguments(header http.Header) error {
 	return nil
 }
 
-// values are what a header can repeat: texts, booleans, and integers, which are compared as numbers.
+// values are what a header can repeat; integers are compared as numbers.
 type values struct {
 	texts    map[string]bool
 	integers map[float64]bool

@@ -6,14 +6,12 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Bounds on requests that broke off and may yet be answered.
 const (
 	maxLostLists = 16 // of tools
 	maxLost      = 256
 )
 
-// Flight is a request without its final outcome. One whose answer broke off is kept, because the client may still get
-// an answer.
+// Flight is a request without its final outcome. One whose answer broke off may still get an answer.
 type Flight struct {
 	peer Peer
 	id   ID
@@ -28,11 +26,10 @@ type Flight struct {
 	unsure    bool // some clients take another answer for its own
 }
 
-// request identifies a request: a client that repeats it sends the same.
 func (f *Flight) request() string { return f.peer.origin() + " " + f.of }
 
-// Begin notes a request about to be sent. It refuses an id that another open request has: a server could answer one as
-// the other. Only the session separates requests, because one server may have several URLs.
+// Begin refuses an id that another open request has: a server could answer one as the other. Only the session separates
+// requests, because one server may have several URLs.
 func (m *Memory) Begin(r *Message, peer Peer, post bool) (*Flight, error) {
 	f := &Flight{peer: peer, id: r.ID, of: continued(r.Method, r.Name, ""), post: post, list: r.Method == listTools}
 	m.mu.Lock()
@@ -53,7 +50,7 @@ func (m *Memory) Begin(r *Message, peer Peer, post bool) (*Flight, error) {
 	return f, nil
 }
 
-// BeginPost notes a post that is no message to a server. End it like a request.
+// BeginPost notes a post that is no message to a server.
 func (m *Memory) BeginPost() *Flight {
 	f := &Flight{post: true}
 	m.mu.Lock()
@@ -62,8 +59,8 @@ func (m *Memory) BeginPost() *Flight {
 	return f
 }
 
-// End notes the result of a request's own answer. sent says that the request may have been sent. Without a result the
-// client may know tools that the memory does not, and the server may still work on a post.
+// sent says that the request may have been sent. Without a result the client may know tools that the memory does not,
+// and the server may still work on a post.
 func (m *Memory) End(f *Flight, result Result, sent bool) {
 	if f == nil {
 		return
@@ -96,7 +93,7 @@ func (m *Memory) remove(f *Flight) {
 	m.flights = slices.DeleteFunc(m.flights, func(o *Flight) bool { return o == f })
 }
 
-// settle notes a result before the client sees it, because the client may react at once.
+// settle comes before the client sees the result, because it may react at once.
 func (m *Memory) settle(f *Flight, result Result) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -105,14 +102,13 @@ func (m *Memory) settle(f *Flight, result Result) {
 	}
 }
 
-// goesOn notes that the server continues after its answer.
 func (m *Memory) goesOn(f *Flight) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.unresolved = m.unresolved || f != nil && f.post
 }
 
-// lost counts the lists of tools, or the other requests, that broke off. The caller holds m.mu.
+// lost counts the requests that broke off. The caller holds m.mu.
 func (m *Memory) lost(lists bool) (n int) {
 	for _, f := range m.flights {
 		if f.lost && f.list == lists {
@@ -141,8 +137,8 @@ func (m *Memory) resembled(peer Peer, id ID, like string) {
 	}
 }
 
-// strayed notes an answer on another connection than its request's. It reports whether the client takes it for a tool
-// list that it asked for. Without sure, only some clients take it.
+// strayed notes an answer on another connection than its request's. It reports whether the client, or without sure only
+// some clients, take it for a tool list that it asked for.
 func (m *Memory) strayed(peer Peer, id ID, sure bool) (listsTools bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -162,8 +158,8 @@ func (m *Memory) strayed(peer Peer, id ID, sure bool) (listsTools bool) {
 	return f.list
 }
 
-// missed notes an unreadable message, or with goesOn a stream of them. Each message may be any question, the list of
-// tools that the client waits for, or will, and a refusal with [byURL] of a request that is open meanwhile.
+// missed notes an unreadable message, or with goesOn a stream of them. Each may be any question, a list of tools, and a
+// refusal with [byURL] of a request that is open meanwhile.
 func (m *Memory) missed(peer Peer, goesOn bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -178,8 +174,8 @@ func (m *Memory) missed(peer Peer, goesOn bool) {
 	}
 }
 
-// mistake notes a message that clients may take for the answer to any request that is open meanwhile. The answer on
-// which it came knows by itself.
+// mistake notes a message that clients may take for the answer to any open request. The answer on which it came knows
+// by itself.
 func (m *Memory) mistake(peer Peer, own *Flight) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -190,7 +186,6 @@ func (m *Memory) mistake(peer Peer, own *Flight) {
 	}
 }
 
-// doubt notes that a server may have refused a request unseen with [byURL].
 func (m *Memory) doubt(f *Flight) {
 	if f == nil {
 		return
@@ -200,7 +195,6 @@ func (m *Memory) doubt(f *Flight) {
 	m.doubtful.add(f.request())
 }
 
-// redirected notes that the client asks another URL of the server's origin.
 func (m *Memory) redirected(peer Peer, f *Flight) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -210,7 +204,6 @@ func (m *Memory) redirected(peer Peer, f *Flight) {
 	}
 }
 
-// takes reports whether the client still accepts a list's own answer.
 func (m *Memory) takes(f *Flight) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -224,7 +217,7 @@ func (m *Memory) answeredElsewhere(f *Flight) bool {
 	return f != nil && (f.elsewhere || f.unsure)
 }
 
-// posting reports whether a post, at any server or API, has no result yet. Its receipts will say that no human took
+// posting reports whether a post, at any server or API, has no result yet: its receipts will say that no human took
 // part. The caller holds m.mu.
 func (m *Memory) posting() bool {
 	return m.unresolved || slices.ContainsFunc(m.flights, func(f *Flight) bool { return f.post && !f.settled }) ||

@@ -18,7 +18,6 @@ type (
 	member = jsonread.Member
 )
 
-// readMessage reads a client's message strictly, with members down to three levels.
 func readMessage(text []byte) (object, error) {
 	o, err := jsonread.Strict(text, 3)
 	switch {
@@ -42,7 +41,6 @@ func mayBeMessage(text []byte) bool {
 	return found || o.Get("jsonrpc").Value != nil
 }
 
-// unclear reports whether clients may read a message differently.
 func unclear(o object) bool {
 	_, _, found := o.OtherCase("jsonrpc", "id", "method", "params", "result", "error")
 	_, _, inResult := o.Get("result").Members.OtherCase("tools", "inputRequests", "requestState", "resultType", "task",
@@ -54,7 +52,7 @@ func unclear(o object) bool {
 func isAnswer(o object) bool { return o.Get("result").Value != nil || o.Get("error").Value != nil }
 
 // isTaken reports whether every client takes a message. Some drop one that has a member too many, or one of another
-// type; for others that ends the request.
+// type.
 func isTaken(o object) bool {
 	version, _ := o.Get("jsonrpc").Text()
 	method := o.Get("method").Value
@@ -81,7 +79,6 @@ func isTaken(o object) bool {
 	return isAnswer(o) && isMeta(o.Get("result").Members.Get("_meta").Value)
 }
 
-// isMeta reports whether every client takes the _meta of a result.
 func isMeta(v jsontext.Value) bool {
 	if v == nil {
 		return true

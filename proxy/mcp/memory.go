@@ -18,17 +18,15 @@ const (
 	maxSet   = 256 // entries of one [set]
 )
 
-// Peer is a server as a session sees it: its endpoint, and the MCP session that it gave the client. Query is the hash
-// of the URL's query, which at some endpoints selects one of several servers with their own tools: so it separates
-// tools, and nothing else.
+// Peer is a server's endpoint and the MCP session that it gave the client. Query is the hash of the URL's query, which
+// may select one of several servers with their own tools: so it separates tools, and nothing else.
 type Peer struct{ Server, Session, Query string }
 
-// same reports whether messages to both may reach one session of a server.
 func (p Peer) same(o Peer) bool { return p.Server == o.Server && p.Session == o.Session }
 
 func (p Peer) tools() string { return p.Server + "?" + p.Query }
 
-// origin is the server's scheme, host and port. Clients may get answers from another path of it.
+// Clients may get answers from another path of the server's origin.
 func (p Peer) origin() string {
 	scheme, rest, _ := strings.Cut(p.Server, "://")
 	host, _, _ := strings.Cut(rest, "/")
@@ -44,7 +42,7 @@ func (p Peer) atOrigin(location []string) bool {
 	return err == nil && to.Scheme == from.Scheme && to.Host == from.Host
 }
 
-// Memory is what one session's servers have asked and shown. The zero value is empty. It is safe for concurrent use.
+// Memory is what one session's servers have asked and shown. It is safe for concurrent use.
 type Memory struct {
 	mu        sync.Mutex // guards all below
 	questions []question // without an answer
@@ -62,14 +60,13 @@ type Memory struct {
 	unresolved bool // a post will never have a result
 }
 
-// Prompted reports whether a human may have answered a server in this session.
 func (m *Memory) Prompted() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.prompted
 }
 
-// set is a set of texts. Beyond maxSet it contains every text.
+// set contains every text beyond maxSet.
 type set struct {
 	texts []string
 	all   bool
@@ -91,8 +88,7 @@ func last[T any](s []T, n int) []T {
 	return slices.Delete(s, 0, len(s)-n)
 }
 
-// checkTool refuses to call a pinned tool unless the session has seen the pinned definition and no other. It also
-// refuses headers that do not repeat the arguments named in the definition.
+// checkTool refuses to call a pinned tool unless the session has seen the pinned definition and no other.
 func (m *Memory) checkTool(c *Message, header http.Header, peer Peer, pin string) error {
 	m.mu.Lock()
 	d, shown := m.tools[[2]string{peer.tools(), c.Name}]
@@ -118,8 +114,8 @@ func (m *Memory) checkTool(c *Message, header http.Header, peer Peer, pin string
 	return nil
 }
 
-// show notes a tool's definition and returns the previous one's hash. taken means that the client takes its list;
-// otherwise the definition counts as a changed one, but does not make the tool known.
+// show returns the previous definition's hash. A definition that is not taken counts as a changed one, but does not
+// make the tool known.
 func (m *Memory) show(server, tool string, d definition, taken bool) (before string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -151,7 +147,7 @@ type open struct {
 }
 
 // Keep keeps a request with a broken answer until a resumed answer has its result, or wait has passed. Another
-// goroutine then calls done once, with [ResultLost] if there was no result.
+// goroutine then calls done once.
 func (m *Memory) Keep(a *Answer, wait time.Duration, done func(Result)) {
 	o := &open{Flight: a.Flight, events: slices.Clone(a.events), done: done}
 	m.mu.Lock()
@@ -163,8 +159,7 @@ func (m *Memory) Keep(a *Answer, wait time.Duration, done func(Result)) {
 	}
 }
 
-// conclude ends the matching requests, each once, with this result. It is unseen if the client may have accepted
-// another answer.
+// conclude ends the matching requests, each once. A result is unseen if the client may have accepted another answer.
 func (m *Memory) conclude(result Result, which func(*open) bool) {
 	var ended []func()
 	m.mu.Lock()
@@ -196,7 +191,6 @@ func (m *Memory) Sent(peer Peer, id ID) {
 	m.conclude(ResultLost, func(o *open) bool { return o.peer.same(peer) && o.id == id })
 }
 
-// follow notes an event of a resumed answer, from which the client may resume again.
 func (m *Memory) follow(peer Peer, lastEvent, event string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -207,7 +201,7 @@ func (m *Memory) follow(peer Peer, lastEvent, event string) {
 	}
 }
 
-// unsure notes that some clients take another message on a resumed answer for the answer itself.
+// unsure notes that some clients take another message on a resumed answer for it.
 func (m *Memory) unsure(peer Peer, lastEvent string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -218,8 +212,7 @@ func (m *Memory) unsure(peer Peer, lastEvent string) {
 	}
 }
 
-// resume concludes a request with the result of a resumed answer. Some clients take an answer there with another id for
-// the request's too.
+// Some clients take an answer with another id on a resumed stream for the request's too.
 func (m *Memory) resume(peer Peer, lastEvent string, id ID, result Result) {
 	m.mu.Lock()
 	for _, o := range m.open {

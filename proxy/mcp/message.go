@@ -15,10 +15,9 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 )
 
-// Versions are the protocol's supported revisions, latest first.
+// Versions are the supported revisions, latest first.
 var Versions = []string{"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"}
 
-// Revisions with rules of their own.
 const (
 	headersMirror = "2026-07-28" // headers repeat the body, and each request names its revision
 	// oldTransport uses HTTP with SSE, where answers come on another connection. Some servers name it over Streamable
@@ -26,7 +25,6 @@ const (
 	oldTransport = "2024-11-05"
 )
 
-// Methods with rules of their own.
 const (
 	callTool    = "tools/call"
 	listTools   = "tools/list"
@@ -47,13 +45,12 @@ const (
 	maxInputs = 64      // inputResponses
 )
 
-// versionMember is the member of _meta that names the revision, since 2026-07-28.
+// in _meta
 const versionMember = "io.modelcontextprotocol/protocolVersion"
 
-// ID is a JSON-RPC id in its shortest spelling; empty for none.
+// ID is in its shortest spelling; empty for none.
 type ID string
 
-// Message is one JSON-RPC message from a client.
 type Message struct {
 	ID        ID     // empty for a notification
 	Method    string // empty for a response
@@ -66,7 +63,6 @@ type Message struct {
 	state          string
 }
 
-// Does describes the message in a record.
 func (m *Message) Does() string {
 	switch {
 	case m.Method == "":
@@ -89,10 +85,8 @@ func (m *Message) IsCall() bool { return m.Method == callTool && m.ID != "" }
 
 func (m *Message) IsRequest() bool { return m.Method != "" && m.ID != "" }
 
-// IsRetry reports whether the message continues an earlier request.
 func (m *Message) IsRetry() bool { return len(m.inputs) > 0 || m.state != "" }
 
-// BoundedArguments returns a tool's arguments, or nil beyond most bytes.
 func (m *Message) BoundedArguments(most int) json.RawMessage {
 	switch {
 	case m.Arguments == nil:
@@ -104,7 +98,7 @@ func (m *Message) BoundedArguments(most int) json.RawMessage {
 }
 
 // Read reads one message strictly and compares the request's headers with it. On failure it returns what it has read,
-// such as the id for the answer, or nil without an id.
+// such as the id for the answer.
 func Read(body []byte, header http.Header) (*Message, error) {
 	o, err := readMessage(body)
 	if err != nil {
@@ -188,7 +182,7 @@ func (m *Message) parameters(params member) error {
 	return m.retry()
 }
 
-// retry reads the members that continue an earlier request (2026-07-28, Multi Round-Trip Requests).
+// Multi Round-Trip Requests, since 2026-07-28
 func (m *Message) retry() error {
 	if responses := m.params.Get("inputResponses"); responses.Value != nil {
 		if responses.Value.Kind() != '{' || len(responses.Members) > maxInputs {
@@ -205,7 +199,7 @@ func (m *Message) retry() error {
 	return nil
 }
 
-// spelled refuses a member whose name differs from one of names only in case, which some parsers ignore.
+// spelled refuses a name in another case, which some parsers ignore.
 func spelled(o object, names ...string) error {
 	if has, meant, found := o.OtherCase(names...); found {
 		return refusal.New("message_ambiguous", "the message has the member %.60q, which some parsers take for %s", has,
@@ -216,7 +210,7 @@ func spelled(o object, names ...string) error {
 
 const maxInteger = 1<<53 - 1
 
-// readID reads an id: a text, or an integer up to maxInteger, which every parser represents exactly.
+// readID takes a text, or an integer up to maxInteger, which every parser represents exactly.
 func readID(v jsontext.Value) (ID, error) {
 	switch v.Kind() {
 	case '"':
@@ -233,13 +227,13 @@ func readID(v jsontext.Value) (ID, error) {
 	return "", malformed("the id is neither a text of up to %d bytes nor an integer that every parser holds", maxID)
 }
 
-// IsHeader reports whether a header belongs to the protocol. [Read] checks such headers.
+// IsHeader reports whether [Read] checks a header.
 func IsHeader(name string) bool {
 	return slices.Contains([]string{"Mcp-Session-Id", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name"}, name) ||
 		strings.HasPrefix(name, "Mcp-Param-")
 }
 
-// CheckStream checks the headers of a request without a message, which opens an event stream or ends a session.
+// CheckStream is for a request without a message, which opens an event stream or ends a session.
 func CheckStream(header http.Header) error {
 	for _, name := range []string{"Mcp-Session-Id", "Mcp-Protocol-Version", "Last-Event-Id"} {
 		if err := atMostOnce(header, name); err != nil {
@@ -252,7 +246,7 @@ func CheckStream(header http.Header) error {
 	return nil
 }
 
-// atMostOnce refuses a header that is repeated or too long. Readers differ in which repeated value they use.
+// Readers differ in which repeated value they use.
 func atMostOnce(header http.Header, name string) error {
 	switch values := header[name]; {
 	case len(values) > 1:
@@ -263,7 +257,7 @@ func atMostOnce(header http.Header, name string) error {
 	return nil
 }
 
-// agree compares the headers with the message: routers and rules that use headers must see what the server reads.
+// Routers and rules that use headers must see what the server reads.
 func (m *Message) agree(header http.Header) error {
 	for name := range header {
 		if dashed := wire.CGIName(name); dashed != name && strings.HasPrefix(dashed, "Mcp-") {
@@ -287,7 +281,6 @@ func (m *Message) agree(header http.Header) error {
 	return m.hasArguments(header)
 }
 
-// version returns the message's revision from its header, which must agree with the body.
 func (m *Message) version(header http.Header) (string, error) {
 	if err := atMostOnce(header, "Mcp-Protocol-Version"); err != nil {
 		return "", err
@@ -339,7 +332,7 @@ func (m *Message) mirrored(header http.Header, name, want string, required bool)
 	return nil
 }
 
-// decodeHeader decodes a header's value, which may be Base64 between =?base64? and ?=.
+// A header's value may be Base64 between =?base64? and ?=.
 func decodeHeader(value string) (string, bool) {
 	encoded, ok := strings.CutPrefix(value, "=?base64?")
 	if !ok || !strings.HasSuffix(encoded, "?=") {

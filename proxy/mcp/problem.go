@@ -7,8 +7,7 @@ import (
 	"github.com/actionproof/mediator/internal/problem"
 )
 
-// errorCodes are the JSON-RPC codes defined by the protocol. Other refusals use their HTTP status, in a range left to
-// applications.
+// errorCodes are defined by the protocol. Other refusals use their HTTP status, in a range left to applications.
 var errorCodes = map[string]int{
 	"mcp_header_mismatch": -32020, "mcp_version_unsupported": -32022, "message_malformed": -32600,
 	"message_ambiguous":  -32600,
@@ -16,8 +15,8 @@ var errorCodes = map[string]int{
 }
 
 // WriteProblem refuses a message with a JSON-RPC error that has the problem document as its data. The official SDKs
-// show an error only in an answer 200, so a request gets that, unless the protocol demands 400. Other answers have the
-// problem's own status, because clients look at nothing else.
+// show an error only in an answer 200, so a request gets that, unless the protocol demands 400. Otherwise clients look
+// at nothing but the status.
 func WriteProblem(w http.ResponseWriter, d problem.Details, m *Message) {
 	var id ID
 	if m != nil && m.IsRequest() {

@@ -13,14 +13,14 @@ import (
 	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
-// Bounds on open questions. None is ever forgotten: one too many cuts off the answer that asks it.
+// No open question is ever forgotten: one too many cuts off the answer that asks it.
 const (
 	maxQuestions    = 128 // by one server
 	maxAllQuestions = 512
 )
 
-// question is a server's question to its client: a request of its own, or a condition for continuing the client's
-// request (InputRequiredResult, since revision 2026-07-28).
+// question is a server's request to its client, or a condition for continuing the client's request
+// (InputRequiredResult, since revision 2026-07-28).
 type question struct {
 	peer Peer
 	id   ID     // of the client's answer; empty if no client can repeat the server's id
@@ -30,7 +30,6 @@ type question struct {
 	asks map[string]string // each part's method by its key; "" for a server's own request
 }
 
-// same reports whether two questions are indistinguishable, as when a server repeats one on a resumed stream.
 func (q question) same(o question) bool {
 	return q.of == "" && o.of == "" && q.peer == o.peer && q.id == o.id && q.like == o.like && q.asks[""] == o.asks[""]
 }
@@ -39,7 +38,7 @@ func bounded(method string) string { return strings.Clone(method[:min(len(method
 
 func (q question) size() int { return max(1, len(q.asks)) }
 
-// ask notes a question before the client sees it. It refuses one too many.
+// ask comes before the client sees the question. It refuses one too many.
 func (m *Memory) ask(q question) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -61,8 +60,8 @@ func (m *Memory) ask(q question) error {
 	return nil
 }
 
-// questionID returns the id of a client's answer to a request with this id, and what it shares with all ids that may be
-// taken for it. It fails for an id that a client may change in other ways.
+// questionID returns the id of a client's answer to a request with this id, and what all ids share that may be taken
+// for it. It fails for an id that a client may change in other ways.
 func questionID(v jsontext.Value) (id ID, like string, ok bool) {
 	if v.Kind() == '0' {
 		f, err := strconv.ParseFloat(string(v), 64)
@@ -92,14 +91,12 @@ func (id ID) like() string {
 	return string(id)
 }
 
-// continued identifies a request by the server's state that it continues with.
 func continued(method, name, state string) string {
 	return evidence.HashBytes([]byte(strings.Join([]string{method, name, state}, "\x00")))
 }
 
 func (id ID) isText() bool { return strings.HasPrefix(string(id), `"`) }
 
-// answers are the answers in a client's message, by the keys of a [question].
 type answers map[string]answered
 
 type answered struct {
@@ -107,7 +104,7 @@ type answered struct {
 	failed member // a JSON-RPC error instead of a result
 }
 
-// answers returns a message's answers. Only an object can have an answer's shape.
+// Only an object can have an answer's shape.
 func (m *Message) answers() answers {
 	if m.Method == "" {
 		return answers{"": {m.result.Members, m.failed}}
@@ -153,8 +150,8 @@ func (m *Memory) answer(r *Message, peer Peer, rules []*Rule) (v Verdict, err er
 	return v, nil
 }
 
-// byURL is the error code with which a server refuses a request until a human answers at a URL
-// (URLElicitationRequiredError, since revision 2025-11-25). The client then repeats the request.
+// byURL is the error code with which a server refuses a request until a human answers at a URL (since revision
+// 2025-11-25). The client then repeats the request.
 const byURL = -32042
 
 // sendsHuman notes such an error as a question, answered by repeating the request. Whatever its id, some clients take
@@ -177,7 +174,6 @@ func (a *Answer) sendsHuman(o object) {
 	}
 }
 
-// flying returns the matching requests at the server's origin. A request is matched among all of them.
 func (m *Memory) flying(peer Peer, which func(f *Flight, all []*Flight) bool) (found []*Flight) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -235,8 +231,8 @@ func (m *Memory) notSent(v Verdict) {
 	}
 }
 
-// asked returns the index of the question that a message answers. It returns -1 for none, if several different
-// questions fit, or if an answer has the wrong shape. The caller holds m.mu.
+// asked returns the index of the question that a message answers, or -1 for none, if several different questions fit,
+// or if an answer has the wrong shape. The caller holds m.mu.
 func (m *Memory) asked(r *Message, peer Peer, given answers) int {
 	of, found, meant := continued(r.Method, r.Name, r.state), -1, -1
 	for i, q := range m.questions {
@@ -277,8 +273,7 @@ func (q question) fits(given answers) bool {
 	return given.all(func(key string, a answered) bool { return a.fits(q.asks[key]) })
 }
 
-// fits reports whether an answer has the shape that a method requires. A human's or a model's answer fits only its own
-// method. Methods that no rule can allow accept any shape.
+// A human's or a model's answer fits only its own method. Methods that no rule can allow accept any shape.
 func (a answered) fits(method string) bool {
 	if a.failed.Value != nil { // an error's text may say anything
 		code := string(a.failed.Members.Get("code").Value)
@@ -301,21 +296,19 @@ func (a answered) fits(method string) bool {
 	return true
 }
 
-// byHuman reports whether an answer in the shape of a method is a human's.
 func (a answered) byHuman(method string) bool {
 	const rejected = "-1" // the code by which a human refuses a server a model's answer
 	return method == elicitation || method == sampling && string(a.failed.Members.Get("code").Value) == rejected
 }
 
-// hasOnly reports whether the result has no members but these and those of every result.
+// hasOnly allows those that every result may have.
 func (a answered) hasOnly(names ...string) bool {
 	return !slices.ContainsFunc(a.result, func(m member) bool {
 		return m.Name != "_meta" && m.Name != "resultType" && !slices.Contains(names, m.Name)
 	})
 }
 
-// mayAnswer returns the first rule that allows answers to a server's method, or -1 if the method is harmless and needs
-// none.
+// mayAnswer returns the first rule that allows answers to a server's method, or -1 if it is harmless and needs none.
 func mayAnswer(method string, rules []*Rule) (int, error) {
 	i := slices.IndexFunc(rules, func(r *Rule) bool { return r.answers(method) })
 	switch {

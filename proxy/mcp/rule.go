@@ -12,24 +12,21 @@ import (
 	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
-// Rule names the messages that may pass. All others are refused.
 type Rule struct {
-	// Tools are the tools that may be called.
 	Tools []string
-	// Methods are other allowed methods; nil means [UsualMethods].
+	// nil means [UsualMethods]
 	Methods []string
-	// Elicitation allows a human's answers to a server, Sampling a model's.
+	// allow a human's or a model's answers to a server
 	Elicitation, Sampling bool
-	// Pin maps tools to the required hash of their definition: lowercase hex SHA-256 of its canonical JSON.
+	// by tool, the required hash of its definition: hex SHA-256 of its canonical JSON
 	Pin map[string]string
-	// Post means that calling the tools posts. Such a rule allows nothing else.
+	// calling the tools posts; such a rule allows nothing else
 	Post bool
-	// SameConnection is the operator's promise that the server answers posts on their own connection. The client need
-	// not show that it expects this.
+	// the operator's promise that the server answers posts on their own connection, which the client need not show to
+	// expect
 	SameConnection bool
 }
 
-// UsualMethods are a rule's default methods: sessions, lists and reads, but no tool calls.
 var UsualMethods = []string{
 	initialize, "notifications/initialized", "server/discover", "ping", "notifications/cancelled",
 	"notifications/progress", "notifications/roots/list_changed",
@@ -48,7 +45,6 @@ func (r *Rule) methods() []string {
 	return r.Methods
 }
 
-// isToolName reports whether a rule can name a tool: 1 to 128 visible ASCII characters, one word in a resource.
 func isToolName(name string) bool {
 	return name != "" && len(name) <= 128 && strings.IndexFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }
@@ -76,8 +72,8 @@ func (r *Rule) Check() error {
 	return nil
 }
 
-// CheckRules refuses rules of one endpoint that name the same message, or tools that differ only in case. It returns
-// the second rule's index.
+// CheckRules refuses rules of one endpoint that name the same message, or tools that differ only in case, and returns
+// the second one's index.
 func CheckRules(rules []*Rule) (i int, err error) {
 	named := make(map[string]string)
 	for i, r := range rules {
@@ -106,7 +102,7 @@ type Verdict struct {
 	answered *question // nil if it answers none
 }
 
-// Judge returns the rule that allows a message, or a refusal. It closes the question that the message answers.
+// Judge closes the question that the message answers.
 func Judge(m *Message, header http.Header, rules []*Rule, peer Peer, memory *Memory) (Verdict, error) {
 	if m.Method == "" {
 		return memory.answer(m, peer, rules)
@@ -164,7 +160,7 @@ func (r *Rule) answers(method string) bool {
 	return !r.Post
 }
 
-// streams reports whether a request accepts its answer on its own connection in both forms, as Streamable HTTP demands.
+// streams reports whether a request accepts both forms of answer on its own connection, as Streamable HTTP demands.
 // Clients of the older transport do not.
 func streams(header http.Header) bool {
 	var json, events bool
