@@ -143,7 +143,7 @@ func (q *Queue) Full() error {
 	return nil
 }
 
-// wait waits for a condition. The caller holds q.mu, which wait releases meanwhile.
+// The caller holds q.mu, which wait releases meanwhile.
 func (q *Queue) wait(ctx context.Context, until func() bool) error {
 	if until() {
 		return nil
@@ -186,7 +186,6 @@ func (q *Queue) run(ctx context.Context) {
 	}
 }
 
-// next waits for a record. It returns false once the queue is closed and empty.
 func (q *Queue) next() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -272,7 +271,6 @@ func (q *Queue) store(ctx context.Context, all []*queued) []error {
 	return append(first, second...)
 }
 
-// write stores records and receipts in one transaction, within half of the time left.
 func (q *Queue) write(ctx context.Context, all []*queued, receipts []Receipt) error {
 	var outcomes, records []Record
 	for _, r := range all {
@@ -322,7 +320,6 @@ func (q *Queue) inDoubt(ctx context.Context, r *queued, err error) error {
 	return err
 }
 
-// settle waits until every queued record has had an attempt.
 func (q *Queue) settle(ctx context.Context) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

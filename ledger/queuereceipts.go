@@ -104,8 +104,7 @@ func (q *Queue) storeWith(ctx context.Context, all []*queued, receipts []Receipt
 	return errs, rest, unkept
 }
 
-// leaveOut removes a session's receipts from the queue if err is the [*ForkedError] of its chain, and reports whether
-// it is.
+// leaveOut removes the receipts of a session with a forked chain, and reports whether err is of one.
 func (q *Queue) leaveOut(err error) bool {
 	var fork *ForkedError
 	if !errors.As(err, &fork) {

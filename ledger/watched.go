@@ -67,10 +67,8 @@ func Note(path string, i Identity) error {
 	return nil
 }
 
-// howToAccept ends the sentence of a refused ledger.
 const howToAccept = "Put the ledger back; if this one is meant, accept it with mediator ledger accept"
 
-// compare refuses a ledger that does not follow the last seen one. now is the identity of s.
 func compare(ctx context.Context, s Identified, now, last Identity) error {
 	switch follows, err := Follows(ctx, s, now, last); {
 	case err != nil:
@@ -132,7 +130,6 @@ func (w *Watched) run(ctx context.Context) {
 	}
 }
 
-// look notes the mark, unless the ledger was replaced.
 func (w *Watched) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, markTimeout)
 	defer cancel()

@@ -57,7 +57,6 @@ func (a Access) with(seen look.Report) (Access, []string) {
 	return a, flags
 }
 
-// interactive reports whether a human could talk to the agent.
 func (a Access) interactive() bool {
 	return a.HumanPromptPresent || a.HumanOperatorPresent || a.UserShellAccess
 }

@@ -148,7 +148,6 @@ func (r *Rotation) choose(ctx context.Context, versions []custody.Version) (best
 		"no version of the key %s is certified in the trust bundle: certify it (mediator keys certify)", r.Name())
 }
 
-// certificate returns the valid certificate of v, if there is one.
 func (r *Rotation) certificate(v custody.Version) (c certificate, ok bool) {
 	if certified := r.certified.Load(); certified != nil {
 		c = (*certified)[v.KeyID()]

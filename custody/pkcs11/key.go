@@ -28,7 +28,6 @@ type key struct {
 	versions []version  // oldest first
 }
 
-// version is one private key with the token's attributes.
 type version struct {
 	custody.Version
 	number int
@@ -113,8 +112,8 @@ func kept(all []version) bool {
 	return len(all) > 0 && !slices.ContainsFunc(all, func(v version) bool { return !v.kept })
 }
 
-// all returns the versions, read within Refresh. If the token cannot be read, as while it makes a version, the last
-// reading may be three times as old. It may be no older: a version may have been deleted.
+// all returns the versions, read within Refresh. While the token cannot be read, as when it makes a version, the last
+// reading may be three times as old, but no older: a version may have been deleted.
 func (k *key) all(ctx context.Context) ([]version, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -133,7 +132,7 @@ func (k *key) refresh(ctx context.Context) error {
 	return k.load(ctx)
 }
 
-// load reads the versions. The caller holds mu.
+// The caller holds mu.
 func (k *key) load(ctx context.Context) error {
 	var found []version
 	err := k.token.use(ctx, func(s pkcs11.SessionHandle) (err error) {
@@ -240,7 +239,6 @@ func number(id []byte) (int, error) {
 	return n, nil
 }
 
-// signer returns a function that signs with one version and verifies the signature.
 func (k *key) signer(number int, public ed25519.PublicKey) func(context.Context, []byte) ([]byte, error) {
 	return func(ctx context.Context, message []byte) ([]byte, error) {
 		private, err := k.handle(ctx, number)

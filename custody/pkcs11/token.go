@@ -53,8 +53,8 @@ func Open(o Options) (*Token, error) {
 	return t, nil
 }
 
-// SoftHSM rewrites a token's file at each login. Another process that starts meanwhile may see no token, or one without
-// a PIN, or fail to write the file itself. Open then starts again.
+// SoftHSM rewrites a token's file at each login. Another process that starts meanwhile may see no token, or one
+// without a PIN, or fail to write the file.
 const (
 	tries = 20
 	pause = 100 * time.Millisecond
@@ -67,7 +67,6 @@ func mayPass(err error) bool {
 		errors.Is(err, pkcs11.Error(pkcs11.CKR_GENERAL_ERROR))
 }
 
-// start initialises the module, finds the token and tries the PIN once.
 func (t *Token) start() error {
 	if err := t.module.Initialize(); err != nil {
 		return fmt.Errorf("pkcs11: the module %s cannot be initialised: %w", t.o.Module, err)
@@ -200,7 +199,6 @@ func (t *Token) objects(session pkcs11.SessionHandle, class uint, also ...*pkcs1
 	return handles, nil
 }
 
-// attributes reads attributes of an object, in the order of types.
 func (t *Token) attributes(session pkcs11.SessionHandle, object pkcs11.ObjectHandle, types ...uint) ([][]byte, error) {
 	ask := make([]*pkcs11.Attribute, len(types))
 	for i, a := range types {

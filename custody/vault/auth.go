@@ -61,7 +61,7 @@ func (a *AppRole) login(ctx context.Context, c *api.Client) (*api.Secret, error)
 	return secret, err
 }
 
-// secret returns the secret id. The caller holds mu.
+// The caller holds mu.
 func (a *AppRole) secret(ctx context.Context, c *api.Client) (string, error) {
 	content, err := readFile(a.SecretIDFile)
 	if err != nil || !a.Wrapped {
@@ -134,7 +134,6 @@ func (t *TokenFile) login(context.Context, *api.Client) (*api.Secret, error) {
 	return &api.Secret{Auth: &api.SecretAuth{ClientToken: token}}, nil
 }
 
-// maxFile bounds a secret's file, in bytes.
 const maxFile = 64 << 10
 
 func readFile(path string) (string, error) {

@@ -31,7 +31,6 @@ type wanted struct {
 	err     error
 }
 
-// maxBatch bounds the signatures of one request, maxWaiting the waiting ones.
 const (
 	maxBatch   = 128
 	maxWaiting = 4096
@@ -50,7 +49,6 @@ func (b *batcher) sign(ctx context.Context, message []byte) ([]byte, error) {
 	}
 }
 
-// add queues w, and starts the work if none is running.
 func (b *batcher) add(w *wanted) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -65,7 +63,6 @@ func (b *batcher) add(w *wanted) bool {
 	return true
 }
 
-// next takes a batch. An empty batch ends the work.
 func (b *batcher) next() []*wanted {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -95,7 +92,6 @@ type result struct {
 	Error     string `json:"error"`
 }
 
-// ask asks Vault for a batch of signatures, and returns one result each, in order.
 func (b *batcher) ask(batch []*wanted) ([]result, error) {
 	o := b.key.session.server.o
 	ctx, cancel := context.WithTimeout(b.key.session.server.ctx, o.Timeout)

@@ -13,7 +13,7 @@ import (
 	"github.com/hashicorp/vault/api"
 )
 
-// why explains briefly why Vault did not do something, without tokens and bodies.
+// why explains an error without tokens and bodies.
 func why(err error) string {
 	var answer *api.ResponseError
 	var wait net.Error
@@ -63,7 +63,6 @@ func reason(e *api.ResponseError) string {
 	return fmt.Sprintf("; Vault says %.*q", maxReason, strings.Join(e.Errors, "; "))
 }
 
-// refuses reports whether Vault would answer the same next time.
 func refuses(e *api.ResponseError) bool {
 	return e.StatusCode < 500 && e.StatusCode != http.StatusTooManyRequests
 }

@@ -41,7 +41,6 @@ func (s *Server) seeCertificate(c tls.ConnectionState) error {
 	return nil
 }
 
-// lease keeps the remaining seconds of a token.
 func (e *session) lease(seconds int) {
 	if seconds <= 0 {
 		e.until.Store(nil)

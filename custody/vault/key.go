@@ -33,14 +33,12 @@ type Key struct {
 
 var _ custody.Key = (*Key)(nil)
 
-// state is one immutable reading of a key.
 type state struct {
 	read     time.Time
 	versions []custody.Version // accepted by Vault, oldest first
 	flags    flags
 }
 
-// flags are Vault's properties of a key.
 type flags struct {
 	Exportable      bool `json:"exportable"`
 	PlaintextBackup bool `json:"allow_plaintext_backup"`
@@ -73,7 +71,7 @@ const stale = 5 * time.Second
 // An unused key is read every idle × Refresh. Each reading is two lines in Vault's audit log.
 const idle = 20
 
-// watch reads the key periodically, and more often while readings fail. It logs the start and the end of a failure.
+// watch reads the key periodically, and more often while readings fail.
 func (k *Key) watch(ctx context.Context) {
 	o := k.session.server.o
 	failing := false
@@ -100,8 +98,8 @@ func (k *Key) watch(ctx context.Context) {
 	}
 }
 
-// used reads the key for a signature: in the background if the last reading is older than Refresh, and before the
-// signature if it is older than stale. While Vault does not answer, a signature waits at most Refresh.
+// used reads the key for a signature: in the background if the last reading is older than Refresh, first if it is
+// older than stale. While Vault does not answer, a signature waits at most Refresh.
 func (k *Key) used(ctx context.Context) {
 	o := k.session.server.o
 	switch age := k.age(); {
@@ -117,7 +115,6 @@ func (k *Key) used(ctx context.Context) {
 	}
 }
 
-// within reads the key unless it was read within maxAge.
 func (k *Key) within(ctx context.Context, maxAge time.Duration) error {
 	if age := k.age(); 0 <= age && age < maxAge {
 		return nil
@@ -130,7 +127,7 @@ func (k *Key) within(ctx context.Context, maxAge time.Duration) error {
 	}
 }
 
-// readOnce reads the key. Callers share one reading.
+// Callers share one reading.
 func (k *Key) readOnce() <-chan singleflight.Result {
 	return k.flight.DoChan("", func() (any, error) { return nil, k.read(k.session.server.ctx) })
 }
@@ -157,7 +154,7 @@ func (k *Key) read(ctx context.Context) error {
 	return err
 }
 
-// describe reads Vault's description of the key into state. The caller holds mu.
+// The caller holds mu.
 func (k *Key) describe(ctx context.Context) error {
 	o := k.session.server.o
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
@@ -273,7 +270,6 @@ func (k *Key) known() (*state, error) {
 	return k.fresh(idle*o.Refresh + stale)
 }
 
-// fresh returns the last good reading, unless it is older than maxAge.
 func (k *Key) fresh(maxAge time.Duration) (*state, error) {
 	s, o, lately := k.state.Load(), k.session.server.o, k.lately()
 	if custody.IsUnfit(lately) {
@@ -293,7 +289,6 @@ func (k *Key) fresh(maxAge time.Duration) (*state, error) {
 	return s, nil
 }
 
-// lately is the error of the last reading.
 func (k *Key) lately() error {
 	if err := k.failure.Load(); err != nil {
 		return *err
@@ -307,7 +302,6 @@ func (k *Key) Properties() custody.Properties {
 		Observed: []string{"keyCustody", "keyExportable"}}
 }
 
-// path is the key's path for an operation of the Transit engine.
 func (k *Key) path(operation string) string {
 	return k.session.server.o.Mount + "/" + operation + "/" + k.name
 }

@@ -43,13 +43,12 @@ func (k *Key) custodyLook() look.Observation {
 		" is Ed25519, and that it can be neither exported, nor backed up in plaintext, nor deleted.")
 }
 
-// apartLook reports whether the role's token can only read its own key's description and sign with it.
 func (k *Key) apartLook(ctx context.Context, maxAge time.Duration) look.Observation {
 	return k.session.apart(ctx, maxAge, "sign with it", []string{k.path("keys")}, k.forbidden())
 }
 
-// apart checks that the session's token can only read own and cannot use forbidden. It repeats a good result of the
-// same token that is younger than maxAge.
+// apart checks that the token can only read own and cannot use forbidden. It repeats a good result of the same token
+// that is younger than maxAge.
 func (e *session) apart(ctx context.Context, maxAge time.Duration, purpose string, own,
 	forbidden []string) look.Observation {
 	asked, token := e.server.o.Now(), e.client.Token()
@@ -112,7 +111,6 @@ func (e *session) token(ctx context.Context) (tokenInfo, error) {
 	return info, err
 }
 
-// forbidden lists the paths where the role's token must have no capability.
 func (k *Key) forbidden() []string {
 	out := k.session.server.forbidden(k.others)
 	for _, what := range []string{"export/signing-key", "backup", "restore"} {
@@ -127,8 +125,7 @@ func (k *Key) forbidden() []string {
 	return out
 }
 
-// forbidden lists what no role's token may use: other keys, and Vault itself. Only a wildcard policy allows its random
-// names.
+// Other keys, and Vault itself. Only a wildcard policy allows the random names.
 func (s *Server) forbidden(keys []string) []string {
 	out := []string{"sys/policies/acl/" + rand.Text(), "auth/token/create", "auth/token/create-orphan",
 		"sys/auth/" + rand.Text(), "sys/mounts/" + rand.Text()}
@@ -141,7 +138,6 @@ func (s *Server) forbidden(keys []string) []string {
 	return out
 }
 
-// capabilities returns the token's rights on the forbidden paths, and beyond reading on its own.
 func (e *session) capabilities(ctx context.Context, own, forbidden []string) ([]string, error) {
 	paths := slices.Concat(own, forbidden)
 	secret, err := e.write(ctx, "sys/capabilities-self", map[string]any{"paths": paths})

@@ -44,7 +44,6 @@ type Secret struct {
 	pause time.Duration // the least time between two readings of a refused secret
 }
 
-// held is a secret in memory.
 type held struct {
 	value string
 	read  time.Time
@@ -87,7 +86,6 @@ func (s *Secret) Secret(ctx context.Context) (string, error) {
 	}
 }
 
-// fresh returns the held secret if it may still be used.
 func (s *Secret) fresh() (string, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -33,7 +33,6 @@ type session struct {
 	close context.CancelFunc
 }
 
-// loginPause is the least time between failed logins.
 const loginPause = 200 * time.Millisecond
 
 func (s *Server) session(name string, auth Auth) *session {
@@ -49,7 +48,6 @@ func (s *Server) session(name string, auth Auth) *session {
 // maxAsks bounds the attempts at one request: a token may be revoked, and its successor too.
 const maxAsks = 3
 
-// read reads path, as call does.
 func (e *session) read(ctx context.Context, path string) (secret *api.Secret, err error) {
 	err = e.call(ctx, func(ctx context.Context, c *api.Client) (err error) {
 		secret, err = c.Logical().ReadWithContext(ctx, path)
@@ -58,7 +56,6 @@ func (e *session) read(ctx context.Context, path string) (secret *api.Secret, er
 	return secret, err
 }
 
-// write writes to path, as call does.
 func (e *session) write(ctx context.Context, path string, data map[string]any) (secret *api.Secret, err error) {
 	err = e.call(ctx, func(ctx context.Context, c *api.Client) (err error) {
 		secret, err = c.Logical().WriteWithContext(ctx, path, data)
@@ -67,8 +64,8 @@ func (e *session) write(ctx context.Context, path string, data map[string]any) (
 	return secret, err
 }
 
-// call asks Vault. It first logs in if there is no token or Vault does not know it. It asks again after a broken
-// connection, so a request may arrive twice.
+// call first logs in if there is no token or Vault does not know it. It asks again after a broken connection, so a
+// request may arrive twice.
 func (e *session) call(ctx context.Context, ask func(context.Context, *api.Client) error) (err error) {
 	defer func() { e.reached.Store(err == nil) }()
 	token := e.client.Token()
@@ -86,7 +83,6 @@ func (e *session) call(ctx context.Context, ask func(context.Context, *api.Clien
 	return err
 }
 
-// login replaces the token old, unless another caller has.
 func (e *session) login(ctx context.Context, old string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -114,14 +110,12 @@ func (e *session) login(ctx context.Context, old string) error {
 	return nil
 }
 
-// loginError describes a failed login for operators.
 type loginError struct{ detail string }
 
 func (e loginError) Error() string { return e.detail }
 
 func loginFailed(format string, args ...any) error { return loginError{fmt.Sprintf(format, args...)} }
 
-// authenticate gets another token than old.
 func (e *session) authenticate(ctx context.Context, old string) (*api.Secret, error) {
 	secret, err := e.auth.login(ctx, e.server.client())
 	var answer *api.ResponseError

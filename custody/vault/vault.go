@@ -163,7 +163,6 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// decode reads an answer's data. An empty answer has no secret.
 func decode(secret *api.Secret, to any) error {
 	if secret == nil {
 		return errors.New("the answer is empty")
@@ -175,7 +174,6 @@ func decode(secret *api.Secret, to any) error {
 	return json.Unmarshal(raw, to)
 }
 
-// background runs f until Close.
 func (s *Server) background(f func(ctx context.Context)) {
 	s.wait.Go(func() { f(s.ctx) })
 }

@@ -13,7 +13,7 @@ import (
 
 type tokenHeader struct{ Typ, Kid string }
 
-// readHeader reads the header of a token that begins with start; it is empty if it cannot be read.
+// readHeader reads the header of a token that begins with start.
 func readHeader(start string) (h tokenHeader) {
 	text, _, _ := strings.Cut(start, ".")
 	if raw, err := base64.RawURLEncoding.DecodeString(text); err == nil {
@@ -22,7 +22,6 @@ func readHeader(start string) (h tokenHeader) {
 	return h
 }
 
-// payloadOf returns the payload of a token; it is empty if that cannot be read.
 func payloadOf(token string) []byte {
 	_, rest, _ := strings.Cut(token, ".")
 	text, _, _ := strings.Cut(rest, ".")

@@ -1,15 +1,5 @@
 // Package archive verifies and exports records of any age with pinned roots, the trust bundle, its history and all
 // manifests.
-//
-//	archive.go   Trust: what one pair of roots vouches for; Archive: today's and earlier trusts
-//	history.go   the files of a bundle's history
-//	verify.go    verifies many records
-//	record.go    one record, as mediator posts show --json prints it
-//	receipts.go  the interaction receipts of records
-//	export.go    the format of an export, and its writer
-//	import.go    Reader: reads an export
-//	appraised.go verifies a node's tokens
-//	score.go     verifies a score, and computes it again
 package archive
 
 import (
@@ -52,7 +42,6 @@ type Trust struct {
 	foreign   bool                 // the roots came with the records, and are not pinned
 }
 
-// manifest is one deployment manifest with the certificates that it believes.
 type manifest struct {
 	text   string // canonical JSON
 	strict *policy.Strict
@@ -151,7 +140,6 @@ func newTrust(roots []evidence.Root, b evidence.Bundle, h evidence.History) (*Tr
 	return t, err
 }
 
-// forget drops what is believed, after a change of certificates or revocation lists.
 func (t *Trust) forget() {
 	t.bases = make(map[bool]believed)
 	for _, m := range t.manifests {
@@ -159,7 +147,6 @@ func (t *Trust) forget() {
 	}
 }
 
-// addManifest adds a manifest, as canonical JSON.
 func (t *Trust) addManifest(text string) error {
 	m, err := policy.ParseManifest([]byte(text))
 	if err != nil {
@@ -184,7 +171,7 @@ func (t *Trust) manifest(hash, what string) (*manifest, error) {
 }
 
 // believedBy returns the certificates of all times that a manifest believes. An export has as many manifests, records
-// and revocation lists as its author likes, so the lists are verified once, and not for each manifest or record.
+// and lists as its author likes, so the lists are verified once.
 func (t *Trust) believedBy(m *manifest) (*evidence.PastTrust, error) {
 	if m.believed == (believed{}) {
 		required := m.strict.Signers.RequirePostQuantum
@@ -201,7 +188,6 @@ func (t *Trust) believedBy(m *manifest) (*evidence.PastTrust, error) {
 	return m.past, m.err
 }
 
-// notPinned refuses what belongs to roots that are not pinned.
 func (t *Trust) notPinned(what string) error {
 	return refusal.New("roots_not_pinned", "the %s belongs to roots that are not pinned here: %s and %s", what,
 		t.Roots[0].KeyID, t.Roots[1].KeyID)
@@ -249,7 +235,7 @@ func (t *Trust) verify(ctx context.Context, r ledger.Record, s *sessions) (v Ver
 	return v, nil
 }
 
-// interactions verifies the interaction receipts that a record rests on, and returns the post's own, or nil.
+// interactions returns the post's own receipt, or nil.
 func (s *sessions) interactions(ctx context.Context, t *Trust, r ledger.Record, v *Verdict) (*madePost, error) {
 	if s.from == nil {
 		return nil, nil
@@ -263,7 +249,6 @@ func (s *sessions) interactions(ctx context.Context, t *Trust, r ledger.Record, 
 	return post, nil
 }
 
-// add adds the result of a check.
 func (v *Verdict) add(name string, err error) {
 	if err != nil {
 		v.Checks, v.Whole = append(v.Checks, failed(name, err)), false
@@ -292,7 +277,6 @@ func (v Verdict) Refused() (k ledger.Check) {
 	return ledger.Check{}
 }
 
-// missing is the code of a check without its artifact.
 const missing = "artifact_missing"
 
 // RevocationsSigned returns the unverified time of the revocation list, or zero if there is none.
@@ -359,8 +343,8 @@ func (t *Trust) join(o *Trust) {
 	t.Bundle.Revocations, t.History.Revocations = newer.Bundle.Revocations, lists
 }
 
-// lastSigned returns the unverified time of a record's last signature: of the request proof or of the last artifact
-// before it, or else the record's start.
+// lastSigned returns the unverified time of the request proof, or of the last artifact before it, or the record's
+// start.
 func lastSigned(r ledger.Record) time.Time {
 	if c, err := evidence.UnverifiedClaims(evidence.RequestProofKind(), artifact(r, "requestProof")); err == nil {
 		return time.Unix(c.IssuedAt, 0)

@@ -47,7 +47,6 @@ type roots struct {
 	Auditor  json.RawMessage `json:"auditor"`
 }
 
-// parse reads the two roots.
 func (r roots) parse() ([]evidence.Root, error) {
 	registry, err := evidence.ParseRoot(r.Registry, evidence.PurposeSignerCertificate)
 	if err != nil {
@@ -61,7 +60,6 @@ type ending struct {
 	Records int `json:"records"`
 }
 
-// writer writes an export. It keeps nothing in memory.
 type writer struct {
 	to      *bufio.Writer
 	archive Archive
@@ -72,7 +70,6 @@ type writer struct {
 	posts   map[string]bool  // ids of posts with written receipts, whose records were not yet written
 }
 
-// newWriter writes the part before the records.
 func newWriter(to io.Writer, a Archive, receipts Receipts) (*writer, error) {
 	w := &writer{to: bufio.NewWriter(to), archive: a, from: receipts, written: make(map[string]int64),
 		posts: make(map[string]bool)}
@@ -130,7 +127,7 @@ func (w *writer) line(name string, value any) error {
 	return err
 }
 
-// record writes one record. It refuses a record whose manifest the archive lacks: nobody could verify it.
+// record refuses a record whose manifest the archive lacks: nobody could verify it.
 func (w *writer) record(ctx context.Context, r ledger.Record) error {
 	t := w.archive.Of(r)
 	if t.manifests[cmp.Or(r.Manifest, t.today)] == nil {
@@ -147,7 +144,6 @@ func (w *writer) record(ctx context.Context, r ledger.Record) error {
 	return nil
 }
 
-// receipts writes the unwritten receipts of a record's session, up to a number and up to the post's own.
 func (w *writer) receipts(ctx context.Context, r ledger.Record, to int64) error {
 	wants := func() bool { return w.written[r.Session] < to || r.State.Outcome() && !w.posts[r.ID] }
 	for wants() {
@@ -173,7 +169,6 @@ func (w *writer) receipts(ctx context.Context, r ledger.Record, to int64) error 
 	return nil
 }
 
-// end writes the end. A reader refuses an export without it.
 func (w *writer) end() error {
 	if err := w.line(lineEnd, ending{w.records}); err != nil {
 		return err

@@ -17,7 +17,6 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// maxPastBundle bounds a bundle for verifying records, in bytes.
 const maxPastBundle = 64 << 20
 
 // ReadAnyBundle reads a trust bundle that may exceed the bounds of live verifiers, and also returns the file's bytes.
@@ -128,7 +127,6 @@ func ReadHistory(bundle string, b evidence.Bundle) (h evidence.History, segments
 	return h, segments, nil
 }
 
-// past returns the segments of the history: the files, and the certificates of an export.
 func (t *Trust) past() []evidence.Segment {
 	return append(slices.Clone(t.segments), evidence.Certificates(t.History.Certificates))
 }

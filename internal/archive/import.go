@@ -34,7 +34,6 @@ type Reader struct {
 // cost is the memory of a text: even an empty one takes some.
 func cost(text string) int { return 64 + len(text) }
 
-// part is one line.
 type part struct {
 	name  string
 	value json.RawMessage
@@ -90,7 +89,6 @@ func NewReader(in *bufio.Reader) (*Reader, error) {
 	}
 }
 
-// read reads the next line.
 func (r *Reader) read() error {
 	r.number++
 	raw, err := r.in.ReadSlice('\n')
@@ -115,7 +113,6 @@ func (r *Reader) read() error {
 	return nil
 }
 
-// parse reads the line into what v points to, if the line has this name.
 func (r *Reader) parse(name string, v any) error {
 	if r.next.name != name {
 		return r.malformed("a %.40q stands where a %q is expected", r.next.name, name)
@@ -130,7 +127,6 @@ func (r *Reader) malformed(format string, args ...any) error {
 	return refusal.New("evidence_malformed", "line %d of the export: %s", r.number, fmt.Sprintf(format, args...))
 }
 
-// share takes a line that comes before the records.
 func (r *Reader) share() error {
 	if r.next.name == lineRoots {
 		return r.roots()
@@ -186,7 +182,6 @@ func (r *Reader) roots() error {
 	return nil
 }
 
-// checkShared refuses an export without roots.
 func (r *Reader) checkShared() error {
 	if len(r.archive) == 0 {
 		return r.malformed("the export has no roots")
@@ -247,7 +242,6 @@ func (r *Reader) Unasked() (n int) {
 	return n
 }
 
-// receipt reads the line as a receipt, and the next line.
 func (r *Reader) receipt() (token string, err error) {
 	if err := r.parse(lineReceipt, &token); err != nil {
 		return "", err
@@ -275,7 +269,6 @@ func (r *Reader) skip() error {
 	return r.failed
 }
 
-// hold counts a text that stays in memory.
 func (r *Reader) hold(text string) error {
 	if r.bytes += cost(text); r.bytes > r.most {
 		return r.malformed("more than %d bytes of receipts belong to records that are not verified", r.most)

@@ -37,7 +37,6 @@ const (
 	maxSession = 1 << 20 // receipts of all sessions together that one verification keeps in mind
 )
 
-// receiptsCheck is the name of the check of a record's interaction receipts.
 const receiptsCheck = "interaction receipts"
 
 // sessions verifies the interaction receipts that records rest on: each session's chain up to the last receipt that its
@@ -51,7 +50,6 @@ type sessions struct {
 	once   map[[16]byte]bool   // hashes of the records' ids and bindings
 }
 
-// session is the verified part of a session's chain.
 type session struct {
 	*interaction.Chain
 	posts map[string]madePost // by id: posts with a receipt whose record has not come yet
@@ -116,7 +114,6 @@ func (s *sessions) verify(ctx context.Context, t *Trust, r ledger.Record, head e
 	return chain, &post, post.check(r)
 }
 
-// wants reports whether to read more receipts for a record: those that came with it, those that it names, and its own.
 func (s *sessions) wants(chain *session, r ledger.Record, head evidence.InteractionHead) bool {
 	_, own := chain.posts[r.ID]
 	_, other := chain.ids[r.BindingHash]
@@ -126,7 +123,6 @@ func (s *sessions) wants(chain *session, r ledger.Record, head evidence.Interact
 // readAfter bounds the receipts read after the named one to find the post's own, which is among the next.
 const readAfter = 16
 
-// read adds the next receipts to the chain of a record's session, and returns their number.
 func (s *sessions) read(ctx context.Context, chain *session, r ledger.Record, head evidence.InteractionHead) (int,
 	error) {
 	limit := readAtOnce
@@ -152,7 +148,6 @@ func (s *sessions) read(ctx context.Context, chain *session, r ledger.Record, he
 	return len(tokens), nil
 }
 
-// holds refuses a chain that contradicts a record or its session receipt.
 func holds(chain *interaction.Chain, r ledger.Record, head evidence.InteractionHead) error {
 	last := chain.Last()
 	if last.EventID != "" && last.EventID != r.Event {
@@ -162,11 +157,9 @@ func holds(chain *interaction.Chain, r ledger.Record, head evidence.InteractionH
 	return chain.Names(head)
 }
 
-// maxRecords bounds the records verified at once.
 const maxRecords = 1 << 21
 
-// first refuses a record with the id or the binding of another one: each record is of one post, and each post has one
-// record.
+// first refuses a second record with an id or a binding: each post has one record.
 func (s *sessions) first(r ledger.Record) error {
 	for _, what := range []struct{ name, value string }{{"id", r.ID}, {"binding", r.BindingHash}} {
 		sum := sha256.Sum256([]byte(what.name + " " + what.value))
@@ -184,7 +177,6 @@ func (s *sessions) first(r ledger.Record) error {
 	return nil
 }
 
-// owner returns the owner as receipts name it.
 func (t *Trust) owner() string { return interaction.Owner(t.Roots[0].Public) }
 
 // opener opens each receipt by the manifest that it names and the certificates of its time.
@@ -366,7 +358,6 @@ func (a Archive) judgeLost(token string, c interaction.Receipt, before, lost *in
 	return lost, err
 }
 
-// ofOwner returns the trust whose registry an owner names.
 func (a Archive) ofOwner(owner string) (*Trust, error) {
 	for _, t := range a {
 		if t.owner() == owner {

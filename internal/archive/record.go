@@ -15,7 +15,6 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// artifactNames are the names of the artifacts that a record can hold.
 var artifactNames = []string{
 	"challenge", "originProof", "triggerReceipt", "reputation", "policyDecision", "grant", "runtimeAttestation",
 	"sessionReceipt", "deploymentCertificate",
@@ -39,7 +38,6 @@ func ParseRecord(raw []byte, name string) (ledger.Record, []string, error) {
 	return p.Record, p.Receipts, checkArtifacts(p.Record, name)
 }
 
-// checkArtifacts refuses a record with an unknown artifact name, or a name that comes twice.
 func checkArtifacts(r ledger.Record, name string) error {
 	for i, a := range r.Artifacts {
 		switch {
@@ -52,14 +50,13 @@ func checkArtifacts(r ledger.Record, name string) error {
 	return nil
 }
 
-// recordCheck is the name of the check that compares a record's flow, times and receipts with its artifacts.
 const recordCheck = "record"
 
 // maxBefore bounds the time from a post's start to its first signature: many times the default limit for reading a
 // body.
 const maxBefore = time.Hour
 
-// checkRecord refuses a record that its verified artifacts contradict. now is today's time.
+// checkRecord refuses a record that its verified artifacts contradict.
 func checkRecord(r ledger.Record, manifest string, now time.Time) error {
 	switch {
 	case r.Flow != "post": // no other call has evidence
@@ -98,7 +95,6 @@ func checkRecord(r ledger.Record, manifest string, now time.Time) error {
 	return nil
 }
 
-// signedForPost are the artifacts that a verified key signs during the post.
 var signedForPost = []string{
 	"originProof", "triggerReceipt", "policyDecision", "grant", "runtimeAttestation", "sessionReceipt", "requestProof",
 	"agentStatement",
@@ -127,7 +123,6 @@ func signedTimes(r ledger.Record) (first, last time.Time) {
 	return first, last
 }
 
-// madePost is the content of a post's verified interaction receipt.
 type madePost struct {
 	outcome   string
 	status    int64
@@ -157,7 +152,6 @@ var states = map[string][]ledger.State{
 		ledger.StateForwarding},
 }
 
-// check refuses a record that the receipt of its post contradicts.
 func (p madePost) check(r ledger.Record) error {
 	var artifacts []interaction.NamedArtifact
 	for _, a := range r.Artifacts {
@@ -178,8 +172,8 @@ func (p madePost) check(r ledger.Record) error {
 	return nil
 }
 
-// unproven returns the members of a record, by their names in JSON, that no signature proves: the record would verify
-// with other values. checks are its passed checks, and post is the content of its own receipt, or nil.
+// unproven returns the members of a record, by their names in JSON, with which it would verify whatever their values.
+// post is nil without a receipt.
 func unproven(checks []ledger.Check, post *madePost) (names []string) {
 	held := func(name string) bool {
 		return slices.ContainsFunc(checks, func(k ledger.Check) bool { return k.Name == name && k.OK })

@@ -97,7 +97,6 @@ func (s Score) Agrees(c autonomy.Claims, session *autonomy.Session) error {
 	return nil
 }
 
-// tree returns claims as JSON values.
 func tree(claims any) (v any, err error) {
 	raw, err := json.Marshal(claims)
 	if err != nil {
@@ -110,7 +109,7 @@ func tree(claims any) (v any, err error) {
 // tolerance bounds the difference of numbers that two machines have computed.
 const tolerance = 1e-9
 
-// differs returns the name of the first value in which two trees differ, or nothing.
+// differs returns where two trees differ first, or nothing.
 func differs(name string, a, b any) string {
 	switch a := a.(type) {
 	case map[string]any:

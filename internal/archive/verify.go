@@ -90,7 +90,6 @@ func (j *Judge) judge(ctx context.Context, r ledger.Record) Judged {
 	return out
 }
 
-// failed is a check that refuses.
 func failed(name string, err error) ledger.Check {
 	k := ledger.Check{Name: name, Detail: err.Error()}
 	var coded interface{ Code() string }

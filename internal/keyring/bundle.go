@@ -57,7 +57,6 @@ func (r *Registry) editBundle(ctx context.Context, do func(*bundleEdit) error) e
 	})
 }
 
-// notWritten explains why a changed file was not written; nil for nil.
 func notWritten(path string, err error) error {
 	if err != nil {
 		err = fmt.Errorf("%s stays as it was, because no process would read the new one: %w", path, err)
@@ -117,8 +116,7 @@ func PutDeployment(bundle, certificate string, m *policy.Manifest) error {
 	})
 }
 
-// fit moves the oldest versions of each key to the history if a bundle has more certificates than verifiers read, such
-// as one put together by hand.
+// fit moves the oldest versions of each key to the history if a bundle has more certificates than verifiers read.
 func (e *bundleEdit) fit() {
 	if len(e.b.Certificates) <= evidence.MaxCertificates {
 		return
@@ -188,7 +186,6 @@ func (e *bundleEdit) remember(ctx context.Context) error {
 	})
 }
 
-// end signs a certificate again that ends now.
 func (e *bundleEdit) end(ctx context.Context, token string) (string, error) {
 	c, err := evidence.UnverifiedClaims(evidence.SignerCertificateKind(), token)
 	now := max(e.Options.Now().Unix(), c.IssuedAt+1)
@@ -210,7 +207,6 @@ func (e *bundleEdit) end(ctx context.Context, token string) (string, error) {
 	return ended, err
 }
 
-// claimsOf returns the claims of a certificate that was verified before.
 func claimsOf(token string) evidence.SignerCertificate {
 	c, _ := evidence.UnverifiedClaims(evidence.SignerCertificateKind(), token)
 	return c
@@ -274,7 +270,6 @@ func appendHistory(bundle string, b *evidence.Bundle, add evidence.History, veri
 	return s.write()
 }
 
-// segment is the last segment of a history.
 type segment struct {
 	h      evidence.History
 	number int
@@ -285,7 +280,7 @@ type segment struct {
 
 func (s *segment) path() string { return archive.SegmentFile(s.bundle, s.number) }
 
-// begin starts the next segment if a text of this size does not fit into this one.
+// begin starts the next segment if a text does not fit into this one.
 func (s *segment) begin(text int) error {
 	if s.size == 0 {
 		for _, t := range slices.Concat(s.h.Certificates, s.h.Revocations, s.h.Manifests) {

@@ -119,7 +119,6 @@ func (r *Registry) due(ctx context.Context, at string, certifiedAs []string) (*P
 	return &p, err
 }
 
-// sameRoles refuses a process that publishes other roles, issuers or keys than at first.
 func sameRoles(at string, as, now []string) error {
 	if !slices.Equal(as, now) {
 		return refusal.New("roles_changed",

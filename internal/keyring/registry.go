@@ -1,17 +1,5 @@
 // Package keyring does the security team's work on keys: root keys, certificates for the keys that processes publish,
 // revocation, and the certificate of a deployment.
-//
-//	rootkey.go     root keys in files
-//	rootcustody.go root keys in Vault or in a PKCS #11 token
-//	published.go   the roles and observations that processes publish
-//	registry.go    custody certificates in the trust bundle
-//	bundle.go      the files of the bundle and of its history
-//	follow.go      a registry that keeps certifying new versions
-//	rotate.go      rotation of keys, and retirement of old versions
-//	revoke.go      the revocation list
-//	versions.go    the state of each version of each key
-//	events.go      the history of the keys
-//	deployment.go  the deployment certificate
 package keyring
 
 import (
@@ -88,7 +76,6 @@ const (
 	maxVersions = 64
 )
 
-// shareOf returns the certified versions that each of so many keys may have.
 func shareOf(keys int) int {
 	return max(1, min(maxVersions, evidence.MaxCertificates*3/4/max(1, keys)))
 }
@@ -151,8 +138,8 @@ func (e *bundleEdit) withoutSuperseded(keys []jose.JSONWebKey, after time.Durati
 	return keys
 }
 
-// certificates returns a certificate for each key version of p: the valid one in the bundle, or a new one. Once a
-// signature has failed it returns only certificates of the bundle; left counts the unsigned ones.
+// certificates returns the valid certificate of each key version of p, or a new one. Once a signature has failed it
+// returns only certificates of the bundle; left counts the unsigned ones.
 func (e *bundleEdit) certificates(ctx context.Context, p Published, say Declaration) (tokens []string, left int,
 	err error) {
 	issuer, err := signer.New(evidence.SignerCertificateKind(), e.Key, e.Options)
@@ -186,7 +173,7 @@ func (e *bundleEdit) certificates(ctx context.Context, p Published, say Declarat
 	return tokens, left, nil
 }
 
-// subjects returns the claims about each key version of p. Processes that share a key publish it several times.
+// Processes that share a key publish it several times.
 func subjects(p Published, say Declaration) (all []evidence.SignerCertificate, err error) {
 	for _, r := range p.Roles {
 		if r.Unread != nil {
@@ -232,13 +219,10 @@ func (e *bundleEdit) standing(c evidence.SignerCertificate) (token string, stand
 	return old.Token, observed && reflect.DeepEqual(said, c)
 }
 
-// due reports whether half of a certificate's lifetime is over.
 func (e *bundleEdit) due(c evidence.SignerCertificate) bool {
 	return time.Unix(c.Expires, 0).Before(e.Options.Now().Add(e.Options.Lifetime / 2))
 }
 
-// claims makes the claims about a role's key, from its process, the observations and the declaration. It refuses a
-// claim that an observation contradicts.
 func claims(r daemon.RoleDocument, observations []look.Observation, say Declaration) (evidence.SignerCertificate,
 	error) {
 	c := evidence.SignerCertificate{
@@ -286,8 +270,7 @@ func keyNames(roles []daemon.RoleDocument) map[string]bool {
 	return names
 }
 
-// needsRenewal reports whether the certificates of the roles' keys must be renewed: a version is new or gone, a
-// property has changed, or half of a lifetime is over.
+// needsRenewal reports whether a version is new or gone, a property has changed, or half of a lifetime is over.
 func (e *bundleEdit) needsRenewal(roles []daemon.RoleDocument) bool {
 	certified, asked := 0, keyNames(roles)
 	for kid := range e.certified {

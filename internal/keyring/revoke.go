@@ -120,7 +120,6 @@ func (r *Registry) Revoke(ctx context.Context, add []evidence.Revocation,
 	return all, err
 }
 
-// certifies reports whether the bundle has a certificate for a key, by its kid or by its name.
 func (e *bundleEdit) certifies(id string) bool {
 	for kid := range e.certified {
 		if evidence.MatchKeyID([]string{id}, kid) {

@@ -42,7 +42,6 @@ func (k RootKey) Properties() custody.Properties {
 	return custody.Properties{Exportable: k.store == nil}
 }
 
-// options returns o with the second key of a root that signs twice.
 func (k RootKey) options(o signer.Options) signer.Options {
 	if k.postQuantum != nil {
 		o.Second = k.postQuantum

@@ -92,11 +92,8 @@ func (r *Rotator) RetireEarlier(ctx context.Context, versions map[string]int) er
 	return err
 }
 
-// signsPoll is the pause between two checks of the versions that sign.
 const signsPoll = time.Second
 
-// awaitSignatures waits, for at most CertifiedWithin, until every process signs with the given versions or later ones.
-// It returns the other keys, with the reason.
 func (r *Rotator) awaitSignatures(ctx context.Context, versions map[string]int) (behind map[string]string) {
 	within, cancel := context.WithTimeout(ctx, r.CertifiedWithin)
 	defer cancel()
@@ -108,8 +105,8 @@ func (r *Rotator) awaitSignatures(ctx context.Context, versions map[string]int) 
 	}
 }
 
-// signBefore returns the keys for which not every process is known to sign with the given version or a later one, with
-// the reason.
+// signBefore returns the keys for which not every process is known to sign with the given version or a later one, and
+// why.
 func (r *Rotator) signBefore(ctx context.Context, versions map[string]int) map[string]string {
 	behind, seen := make(map[string]string), make(map[string]bool)
 	for _, at := range r.From {

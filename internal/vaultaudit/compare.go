@@ -80,8 +80,7 @@ type join struct {
 	summary Summary
 }
 
-// candidates yields the signatures that may have a partner. It leaves out those too far from the range, and reports
-// hidden ones at once.
+// candidates leaves out the signatures too far from the range, and reports hidden ones at once.
 func (j *join) candidates(signatures iter.Seq2[Entry, error]) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		for s, err := range signatures {
@@ -117,7 +116,6 @@ type held struct {
 	matched bool
 }
 
-// inRange reports whether a time is compared. An entry beside the range may still be a partner.
 func (c Comparison) inRange(at time.Time) bool { return !at.Before(c.Since) && at.Before(c.Until) }
 
 func (j *join) signature(s Entry) error {
@@ -131,7 +129,6 @@ func (j *join) signature(s Entry) error {
 	return j.add(&held{Entry: s})
 }
 
-// common is the same for a signature and its artifact.
 func (h *held) common() string { return h.Key + " " + h.Value }
 
 // add looks for the partner of h that has waited longest. Without one, h waits.
@@ -156,7 +153,6 @@ func (j *join) add(h *held) error {
 	return nil
 }
 
-// leave removes the waiting entry that is oldest of its kind.
 func (j *join) leave(h *held) {
 	common := h.common()
 	if rest := j.waiting[common][1:]; len(rest) > 0 {
@@ -166,7 +162,6 @@ func (j *join) leave(h *held) {
 	}
 }
 
-// settle drops entries that are too old at a time to find a partner.
 func (j *join) settle(now time.Time) error {
 	n := 0
 	for n < len(j.order) && j.order[n].Time.Add(j.Window).Before(now) {
@@ -175,7 +170,6 @@ func (j *join) settle(now time.Time) error {
 	return j.release(n)
 }
 
-// release drops the first n entries, and reports those without a partner.
 func (j *join) release(n int) error {
 	for _, h := range j.order[:n] {
 		if h.Only == OnlyVault {

@@ -131,8 +131,7 @@ func (l *Logs) rotation(line []byte) ([]Entry, error) {
 	return []Entry{a.entry(e.Time, name)}, nil
 }
 
-// file yields the signatures that read finds in the lines of one file. It notes a last line without an end, and leaves
-// it out: Vault may still be writing it.
+// file notes a last line without an end, and leaves it out: Vault may still be writing it.
 func (l *Logs) file(f Log, read func(line []byte) ([]Entry, error)) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		in := bufio.NewReaderSize(f.From, 64<<10)
@@ -163,7 +162,6 @@ func (l *Logs) file(f Log, read func(line []byte) ([]Entry, error)) iter.Seq2[En
 	}
 }
 
-// readLine reads a line without its end; whole is false after the last end of line.
 func readLine(in *bufio.Reader) (line []byte, whole bool, err error) {
 	for {
 		part, err := in.ReadSlice('\n')
@@ -191,7 +189,6 @@ func parseEntry(line []byte) (e entry, err error) {
 	return e, nil
 }
 
-// signatures returns the signatures of one line, if that is the answer to a request for some.
 func (l *Logs) signatures(line []byte) ([]Entry, error) {
 	e, err := parseEntry(line)
 	if err != nil {

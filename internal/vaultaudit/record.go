@@ -38,7 +38,6 @@ func AuditHash(c *api.Client, device string) Hash {
 	}
 }
 
-// plain is the [Hash] of an audit device that logs in plaintext; isPlain reports whether a signature comes from one.
 func plain(_ context.Context, text string) (string, error) { return text, nil }
 
 func isPlain(value string) bool { return strings.HasPrefix(value, "vault:v") }
@@ -105,7 +104,6 @@ func artifactsOf(ctx context.Context, r ledger.Record, keys map[string]bool, has
 	return found, group.Wait()
 }
 
-// vaultSignature returns the signature of a token in Vault's form, or "none".
 func vaultSignature(kid, token string) string {
 	_, version, _ := strings.Cut(kid, evidence.KeyName(kid)+":")
 	sig, err := base64.RawURLEncoding.DecodeString(token[strings.LastIndexByte(token, '.')+1:])

@@ -123,10 +123,8 @@ func discreet(err error) error {
 	return ledger.Unavailable("reach the database", errors.New(why))
 }
 
-// verifies reports whether the server must present a certificate for its name.
 func verifies(t *tls.Config) bool { return t != nil && !t.InsecureSkipVerify }
 
-// local reports whether host is on this machine: a folder of unix sockets, or a loopback address.
 func local(host string) bool {
 	a, err := netip.ParseAddr(host) // a name could resolve to anything
 	return strings.HasPrefix(host, "/") || err == nil && a.IsLoopback()

@@ -48,7 +48,6 @@ func Consume(ctx context.Context, tx *sql.Tx, keys ...ledger.Key) error {
 	return guard(ctx, tx, keys)
 }
 
-// insert returns the keys that are new.
 func insert(ctx context.Context, tx *sql.Tx, kinds, ids []string, expiries []int64) (map[ledger.Key]bool, error) {
 	rows, err := tx.QueryContext(ctx, insertKeys, kinds, ids, expiries)
 	if err != nil {

@@ -46,7 +46,6 @@ func (d *DB) Now(ctx context.Context) (now time.Time, err error) {
 	return now, nil
 }
 
-// pool is a pool of connections with transactions.
 type pool struct {
 	db     *sql.DB
 	closed atomic.Bool
@@ -61,7 +60,6 @@ func (p *pool) Close() error {
 // operation bounds one transaction with its wait for a connection. The server bounds each statement by it too.
 const operation = 10 * time.Second
 
-// write is [DB.Write]. An agent may see its errors.
 func (p *pool) write(ctx context.Context, do func(context.Context, *sql.Tx) error) error {
 	return discreet(p.transact(ctx, do))
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// instanceName matches the content of the file.
 var instanceName = regexp.MustCompile(`^[A-Z2-7]{26}\n$`)
 
 // Instance returns the name of the process whose folder is dir in a shared ledger. The name is random, made at the

@@ -4,15 +4,6 @@
 // The first start needs CREATE on the database. Afterwards the role needs USAGE on the schema actionproof, and SELECT,
 // INSERT, UPDATE and DELETE on its tables. A failover to a standby keeps the promises only if commits wait for that
 // standby (synchronous_standby_names); a restored copy never does.
-//
-//	postgres.go  Ledger: its transactions and records
-//	consume.go   Consume: keys, also in an API's own transaction
-//	receipt.go   chains of receipts, open calls, and deliveries
-//	prune.go     removes old keys and records
-//	schema.go    the tables
-//	db.go        transactions; DB: a schema for other shared state
-//	instance.go  a process's name in a shared database
-//	connect.go   checks the DSN, and that commits are durable
 package postgres
 
 import (
@@ -188,7 +179,6 @@ func (l *Ledger) insert(ctx context.Context, tx *sql.Tx, records ...ledger.Recor
 	return nil
 }
 
-// update replaces the records of posts in flight by their outcomes, except for their artifacts.
 func update(ctx context.Context, tx *sql.Tx, outcomes ...ledger.Record) error {
 	if len(outcomes) == 0 {
 		return nil
@@ -212,7 +202,6 @@ func update(ctx context.Context, tx *sql.Tx, outcomes ...ledger.Record) error {
 	return nil
 }
 
-// settle marks selected posts in flight whose process has ended.
 func (l *Ledger) settle(ctx context.Context, where string, arg any) error {
 	return l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		inFlight, err := tables.Posts(tx.QueryContext(ctx,

@@ -55,15 +55,12 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// plainly returns a function that runs one statement.
 func plainly(statement string, args ...any) func(context.Context, *sql.Tx) (int64, error) {
 	return func(ctx context.Context, tx *sql.Tx) (int64, error) {
 		return tables.Affected(tx.ExecContext(ctx, statement, args...))
 	}
 }
 
-// removeReceipts returns a function that removes chains that ended before oldest, in Unix milliseconds, and counts
-// their undelivered receipts.
 func (l *Ledger) removeReceipts(oldest int64) func(context.Context, *sql.Tx) (int64, error) {
 	return func(ctx context.Context, tx *sql.Tx) (n int64, err error) {
 		var unsent int64
@@ -73,7 +70,6 @@ func (l *Ledger) removeReceipts(oldest int64) func(context.Context, *sql.Tx) (in
 	}
 }
 
-// inChunks repeats remove, each time in a transaction, until it finds nothing.
 func (l *Ledger) inChunks(ctx context.Context, remove func(context.Context, *sql.Tx) (int64, error)) error {
 	for {
 		var n int64

@@ -77,7 +77,6 @@ func (l *Ledger) AddReceipts(ctx context.Context, receipts ...ledger.Receipt) er
 	return l.Write(ctx, nil, nil, receipts...)
 }
 
-// addReceipts stores any number of receipts in two statements.
 func addReceipts(ctx context.Context, tx *sql.Tx, receipts []ledger.Receipt) error {
 	if len(receipts) == 0 {
 		return nil

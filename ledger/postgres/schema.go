@@ -10,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/ledger/internal/tables"
 )
 
-// versionTable holds the version of a schema.
 const versionTable = `
 CREATE TABLE %[1]s.schema_version (one int PRIMARY KEY CHECK (one = 1), version int NOT NULL);
 INSERT INTO %[1]s.schema_version VALUES (1, %[2]d);`

@@ -1,13 +1,4 @@
 // Package sqlite keeps the ledger in an SQLite file of one process. [DB] is such a file for other state.
-//
-//	ledger.go  Ledger: keys and records
-//	receipt.go chains of receipts, open calls, and deliveries
-//	schema.go  its tables and statements
-//	prune.go   removes old keys and records
-//	copy.go    Copy: the copy of a ledger's file, read-only
-//	db.go      DB: an SQLite file with one writer
-//	writer.go  the writer: it commits all waiting writes in one transaction
-//	open.go    opens SQLite: its settings, each read back, and the schema
 package sqlite
 
 import (
@@ -96,7 +87,6 @@ func (l *Ledger) start(ctx context.Context) (err error) {
 	})
 }
 
-// settle marks the posts in flight at the last process's end.
 func (l *Ledger) settle(tx *sql.Tx) error {
 	inFlight, err := tables.Posts(tx.Query(selectInFlight))
 	if err != nil {
@@ -197,7 +187,6 @@ func (l *Ledger) Accept(ctx context.Context, a ledger.Acceptance, until time.Tim
 	})
 }
 
-// update replaces the record of a post in flight by its outcome, except for its artifacts.
 func (l *Ledger) update(tx *sql.Tx, r ledger.Record) error {
 	record, err := tables.Outcome(r)
 	if err != nil {

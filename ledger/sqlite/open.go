@@ -70,7 +70,6 @@ func openSQLite(path, mode string, pragmas []pragma) (*sql.DB, error) {
 	return sql.OpenDB(checked{c, pragmas}), nil
 }
 
-// checked is a connector that refuses connections without a pragma.
 type checked struct {
 	driver.Connector
 	pragmas []pragma

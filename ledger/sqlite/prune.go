@@ -59,7 +59,7 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
 	})
 }
 
-// removePosts removes at most pruneChunk posts that started before oldest, in Unix milliseconds. It keeps the mark.
+// removePosts keeps the mark.
 func removePosts(tx *sql.Tx, oldest int64) (n int64, err error) {
 	var mark int64
 	if err := tx.QueryRow(selectMark).Scan(&mark); err != nil {
@@ -75,8 +75,6 @@ func removePosts(tx *sql.Tx, oldest int64) (n int64, err error) {
 	return n, err
 }
 
-// removeReceipts removes at most pruneChunk receipts whose chains ended before oldest, in Unix milliseconds. It also
-// returns how many of them were never delivered.
 func removeReceipts(tx *sql.Tx, oldest int64) (n, unsent int64, err error) {
 	rows, err := tx.Query(pruneReceipts, oldest, pruneChunk, pruneWindow)
 	err = tables.Each(rows, err, func() error {
@@ -90,7 +88,6 @@ func removeReceipts(tx *sql.Tx, oldest int64) (n, unsent int64, err error) {
 	return n, unsent, err
 }
 
-// inChunks repeats remove, each time in a transaction, until it finds nothing. Other writes come in between.
 func (l *Ledger) inChunks(ctx context.Context, remove func(tx *sql.Tx) (int64, error)) error {
 	for {
 		var n int64
@@ -106,8 +103,7 @@ func (l *Ledger) inChunks(ctx context.Context, remove func(tx *sql.Tx) (int64, e
 	}
 }
 
-// forget removes at most pruneChunk keys that expired before the Unix second before, in order of consumption, and
-// remembers their latest expiry.
+// forget removes expired keys in order of consumption, and remembers their latest expiry.
 func (l *Ledger) forget(tx *sql.Tx, before int64) (n int64, err error) {
 	rows, err := tx.Query(pruneKeys, pruneWindow, before, pruneChunk)
 	if err != nil {
@@ -128,7 +124,6 @@ func (l *Ledger) forget(tx *sql.Tx, before int64) (n int64, err error) {
 	return n, l.forgetUntil(tx, latest)
 }
 
-// forgetUntil remembers that the use of keys that expire by then, in Unix seconds, is unknown.
 func (l *Ledger) forgetUntil(tx *sql.Tx, expires int64) error {
 	latest := max(l.forgotten, expires)
 	if _, err := tx.Exec(`INSERT INTO forgotten (one, expires) VALUES (1, ?1) ON CONFLICT DO UPDATE SET expires = ?1`,
@@ -139,7 +134,6 @@ func (l *Ledger) forgetUntil(tx *sql.Tx, expires int64) error {
 	return nil
 }
 
-// recall reads a pruned key's latest expiry.
 func (l *Ledger) recall(tx *sql.Tx) error {
 	err := tx.QueryRow(`SELECT expires FROM forgotten`).Scan(&l.forgotten)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {

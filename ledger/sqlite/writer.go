@@ -27,7 +27,6 @@ type write struct {
 // take claims the write. It returns true only once: to the writer or to the caller.
 func (w *write) take() bool { return !w.taken.Swap(true) }
 
-// run is the writer. It ends once the DB is closed and the queue empty.
 func (d *DB) run() {
 	defer close(d.done)
 	for first := range d.queue {
@@ -37,7 +36,6 @@ func (d *DB) run() {
 	}
 }
 
-// gather returns a write with all other waiting ones, up to maxGroup.
 func (d *DB) gather(first *write) []*write {
 	group := []*write{first}
 	for len(group) < maxGroup {
@@ -125,10 +123,9 @@ func answer(group []*write, err error) {
 	}
 }
 
-// savepoints separate the writes of one transaction.
 type savepoints struct{ set, release, undo *sql.Stmt }
 
-// run runs one write and returns its outcome. ended is set if the whole transaction failed.
+// ended is set if the whole transaction failed.
 func (s savepoints) run(tx *sql.Tx, do func(*sql.Tx) error) (err, ended error) {
 	if _, err := s.set.Exec(); err != nil {
 		return ledger.Unavailable("savepoint", err), err

@@ -39,7 +39,7 @@ func (s credentials) command() string {
 		quote(s.dir), s.path, quote(s.roleIDFile()), unless, s.wrap, quote(s.secretIDFile()))
 }
 
-// apply writes what is missing. It leaves an existing secret id, in the file or in Vault: it may be in use.
+// apply leaves an existing secret id, in the file or in Vault: it may be in use.
 func (s credentials) apply(ctx context.Context, c *api.Client) (Done, error) {
 	done := Done{What: s.secretIDFile(), Did: fmt.Sprintf("written, to be unwrapped within %s", s.wrap)}
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
@@ -99,7 +99,6 @@ func (s credentials) wrapped(ctx context.Context, c *api.Client) (string, error)
 	return secret.WrapInfo.Token, nil
 }
 
-// accessors lists the secret ids of an AppRole by their accessors.
 func accessors(ctx context.Context, c *api.Client, path string) ([]string, error) {
 	secret, err := c.Logical().ListWithContext(ctx, path+"/secret-id")
 	if err != nil || secret == nil {

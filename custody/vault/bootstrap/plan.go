@@ -32,7 +32,6 @@ type Kubernetes struct {
 	Accounts map[string]string // service accounts by process, NAMESPACE/NAME
 }
 
-// The lifetimes of a token until renewal, and until the next login.
 const (
 	tokenTTL    = "15m"
 	tokenMaxTTL = "24h"
@@ -41,7 +40,6 @@ const (
 // Plan lists what to make in Vault, in order.
 type Plan struct{ steps []step }
 
-// step makes one thing in Vault.
 type step interface {
 	command() string // as a shell command
 	// apply makes the thing if it is missing, and says what it did.

@@ -37,7 +37,6 @@ var Roots = []Role{
 	{"auditor", "deployment_certificate", "auditor"},
 }
 
-// name is the name of the role's policy and of its login.
 func (r Role) name() string { return policyName(r.Purpose) }
 
 // owner is the policy of the keys' owner, who rotates and retires them and never signs.
@@ -57,7 +56,6 @@ func (o Options) roles() []Role {
 	return Roles
 }
 
-// process checks that o has roles for the process name.
 func (o Options) process(name string) error {
 	if !slices.ContainsFunc(o.roles(), func(r Role) bool { return r.Process == name }) {
 		return fmt.Errorf("%q is no process with a key in Vault", name)

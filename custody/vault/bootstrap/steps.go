@@ -9,7 +9,6 @@ import (
 	"github.com/hashicorp/vault/api"
 )
 
-// enabled is a secrets engine or an auth method.
 type enabled struct {
 	in   string // secrets or auth
 	path string
@@ -41,7 +40,6 @@ func (e enabled) apply(ctx context.Context, c *api.Client) (Done, error) {
 	return Done{name, "is there"}, nil
 }
 
-// key is a signing key that never leaves the Transit engine.
 type key struct{ transit, name string }
 
 func (k key) path() string { return k.transit + "/keys/" + k.name }

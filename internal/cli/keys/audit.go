@@ -17,7 +17,6 @@ import (
 	"github.com/actionproof/mediator/internal/vaultaudit"
 )
 
-// auditFlags are the flags of vault audit.
 type auditFlags struct {
 	vaultFlags
 	from         records.Source
@@ -64,7 +63,6 @@ session's chain shows them, nor are a node's scores, because no post rests on th
 	return c
 }
 
-// run carries out vault audit.
 func (a *auditFlags) run(c *cobra.Command, paths []string) error {
 	comparison, err := a.comparison(time.Now())
 	switch {
@@ -101,7 +99,6 @@ func (a *auditFlags) run(c *cobra.Command, paths []string) error {
 	})
 }
 
-// compare prints the differences.
 func (a *auditFlags) compare(c *cobra.Command, comparison vaultaudit.Comparison, logs *vaultaudit.Logs,
 	record *records.Reader) error {
 	table := &differenceTable{out: cli.Plain(c.OutOrStdout())}
@@ -131,7 +128,6 @@ func (a *auditFlags) compare(c *cobra.Command, comparison vaultaudit.Comparison,
 // window bounds the difference between the log's time of a signature and that of its artifact.
 const window = time.Minute
 
-// comparison reads the flags.
 func (a *auditFlags) comparison(now time.Time) (c vaultaudit.Comparison, err error) {
 	c.Window = window
 	if c.Since, c.Until, err = period(a.since, a.until, now); c.Until.IsZero() {
@@ -143,7 +139,6 @@ func (a *auditFlags) comparison(now time.Time) (c vaultaudit.Comparison, err err
 	return c, err
 }
 
-// differenceTable prints a line for each difference.
 type differenceTable struct {
 	out   io.Writer
 	begun bool

@@ -15,7 +15,6 @@ import (
 	"github.com/actionproof/mediator/internal/cli"
 )
 
-// bootstrapFlags are the flags of vault bootstrap.
 type bootstrapFlags struct {
 	vaultFlags
 	print, apply     bool
@@ -91,7 +90,6 @@ process, in files that replace the old ones: copy them to the process.`,
 	return c
 }
 
-// options returns the flags as the options of a plan.
 func (b *bootstrapFlags) options() (bootstrap.Options, error) {
 	o := bootstrap.Options{Transit: b.transit, Roots: b.roots}
 	mount, modes := cmp.Or(b.mount, b.auth), 0

@@ -11,7 +11,6 @@ import (
 	"github.com/actionproof/mediator/proxy/intercept"
 )
 
-// madeCA is the result of ca init.
 type madeCA struct {
 	Dir   string    `json:"dir"`
 	Until time.Time `json:"until"`

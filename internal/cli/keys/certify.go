@@ -17,7 +17,6 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// registryFlags are the flags for the key registry: its key, its name, and the bundle that it writes.
 type registryFlags struct {
 	keyFile, issuer, audience, bundle string
 	lifetime                          time.Duration
@@ -113,7 +112,6 @@ role, issuer or key of a process (roles_changed).`,
 	return c
 }
 
-// warn prints what keys certify left undone, and how full the bundle is.
 func warn(c *cobra.Command, bundle string, done keyring.Certification) {
 	w := c.ErrOrStderr()
 	if done.Left > 0 {

@@ -132,7 +132,6 @@ the certificate ends.`,
 	return c
 }
 
-// certifiedDeployment is the result of deployment certify.
 type certifiedDeployment struct {
 	DeploymentID string    `json:"deploymentId"`
 	Manifest     string    `json:"manifest"`

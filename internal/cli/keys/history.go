@@ -69,7 +69,6 @@ it also lists each rotation in Vault, with the name and the address of the token
 	return c
 }
 
-// loggedRotations reads from a file of Vault's audit log who has rotated keys.
 func loggedRotations(c *cobra.Command, path, mount string) (events []keyring.Event, err error) {
 	file, err := os.Open(path)
 	if err != nil {

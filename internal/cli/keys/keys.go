@@ -45,12 +45,10 @@ func processes(c *cobra.Command, from []string) error {
 	return nil
 }
 
-// note prints sentences about the files that a command reads.
 func note(c *cobra.Command) func(sentence string) {
 	return func(sentence string) { fmt.Fprintln(cli.Lines(c.ErrOrStderr()), "mediator: "+sentence) }
 }
 
-// period reads --since and --until, which may be empty.
 func period(since, until string, now time.Time) (from, to time.Time, err error) {
 	if since != "" {
 		from, err = admin.ParseTime(since, now)

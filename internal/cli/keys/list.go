@@ -79,7 +79,6 @@ If a process, record or key cannot be read, standard error says so. The rest is 
 	return c
 }
 
-// addUse adds what the records of sidecars have counted, if all of them answer.
 func addUse(c *cobra.Command, versions []keyring.Version, at []string) error {
 	var all []ledger.KeyUse
 	for _, one := range at {

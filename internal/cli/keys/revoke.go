@@ -11,7 +11,6 @@ import (
 	"github.com/actionproof/mediator/internal/cli"
 )
 
-// revoked is the revocation list of a bundle.
 type revoked struct {
 	Bundle  string                `json:"bundle"`
 	Revoked []evidence.Revocation `json:"revoked"`

@@ -13,7 +13,6 @@ import (
 	"github.com/actionproof/mediator/internal/keyring"
 )
 
-// ownerFlags are the flags of commands that change keys in Vault.
 type ownerFlags struct{ vaultFlags }
 
 func (o *ownerFlags) add(c *cobra.Command) {
@@ -22,7 +21,6 @@ func (o *ownerFlags) add(c *cobra.Command) {
 	cli.Required(c, "token-file")
 }
 
-// asOwner calls work with the owner of the keys.
 func (o *ownerFlags) asOwner(work func(*vault.Owner) error) error {
 	server, err := o.server()
 	if err != nil {
@@ -32,7 +30,6 @@ func (o *ownerFlags) asOwner(work func(*vault.Owner) error) error {
 	return work(server.Owner(&vault.TokenFile{Path: o.tokenFile}))
 }
 
-// rotateFlags are the flags of keys rotate.
 type rotateFlags struct {
 	ownerFlags
 	all, retire, asJSON bool
@@ -40,7 +37,6 @@ type rotateFlags struct {
 	retireAfter         time.Duration
 }
 
-// certifiedWithin bounds the wait for processes to sign with a new version.
 const certifiedWithin = 5 * time.Minute
 
 func keysRotate() *cobra.Command {
@@ -80,7 +76,6 @@ does not sign with a new version within five minutes, the older versions of that
 	return c
 }
 
-// check refuses flags that do not belong together.
 func (o *rotateFlags) check(c *cobra.Command, args []string) error {
 	switch {
 	case o.all != (len(args) == 0) || len(args) > 1:

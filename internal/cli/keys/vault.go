@@ -17,7 +17,6 @@ func Vault() *cobra.Command {
 	return cli.Group("vault", "Keys in HashiCorp Vault", vaultBootstrap(), vaultAudit())
 }
 
-// vaultFlags are the flags of commands that work in Vault: where it is, and a token for the work.
 type vaultFlags struct{ address, ca, tokenFile, transit string }
 
 // add adds the flags. address and token are the help texts for those that a command may demand.
@@ -36,7 +35,6 @@ func (v *vaultFlags) server() (*vault.Server, error) {
 			Now: time.Now})
 }
 
-// do calls work with a client that has the token.
 func (v *vaultFlags) do(work func(*api.Client) error) error {
 	token, err := files.ReadSecret(v.tokenFile, 1)
 	if err != nil {

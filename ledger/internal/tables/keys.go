@@ -16,7 +16,6 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// keyOf returns a token's kid, or nothing.
 func keyOf(token string) string {
 	head, _, _ := strings.Cut(token, ".")
 	raw, err := base64.RawURLEncoding.DecodeString(head)
@@ -110,7 +109,6 @@ func (r Reader) keySets(ctx context.Context, key string) (string, error) {
 	return string(text), err
 }
 
-// isVersion reports whether a kid names a version of the key name.
 func isVersion(kid, name string) bool {
 	number, ok := strings.CutPrefix(kid, name+":v")
 	_, err := strconv.ParseUint(number, 10, 32)

@@ -13,18 +13,17 @@ import (
 // pageRows bounds the rows read at once, and so the records in memory and how long a list holds a version of the data.
 const pageRows = 256
 
-// position is a record's place in the order: its start, in Unix milliseconds, and its number in the store.
+// position is a record's place in the order.
 type position struct{ started, seq int64 }
 
-// page is the result of one read.
 type page struct {
 	records []ledger.Record // that match
 	rows    int             // that were read
 	last    position        // of the last row
 }
 
-// pages yields the selected records page by page: read reads that many rows after a position, and find returns the
-// position of a record. Nothing is open between two pages. An error comes last; without one the list is complete.
+// pages yields the selected records: read reads that many rows after a position, and find returns the position of a
+// record. Nothing is open between two pages.
 func pages(q ledger.Query, find func(id string) (position, error), read func(from position, rows int) (page, error),
 ) iter.Seq2[ledger.Record, error] {
 	return func(yield func(ledger.Record, error) bool) {
@@ -60,7 +59,6 @@ func pages(q ledger.Query, find func(id string) (position, error), read func(fro
 	}
 }
 
-// first returns the position that the list follows.
 func first(q ledger.Query) position {
 	switch {
 	case q.OldestFirst && q.Since.IsZero():
@@ -74,7 +72,6 @@ func first(q ledger.Query) position {
 	}
 }
 
-// later returns which of two positions comes later in the list.
 func later(q ledger.Query, a, b position) position {
 	if less := a.started < b.started || a.started == b.started && a.seq < b.seq; less == q.OldestFirst {
 		return b
@@ -82,8 +79,7 @@ func later(q ledger.Query, a, b position) position {
 	return a
 }
 
-// last returns the start that ends the list, in Unix milliseconds: newest first, the list includes it; oldest first, it
-// does not.
+// Newest first, the list includes this start; oldest first, it does not.
 func last(q ledger.Query) int64 {
 	switch {
 	case q.OldestFirst && q.Until.IsZero():
@@ -130,7 +126,6 @@ func (d Dialect) Statement(q ledger.Query) string {
 	return page + index + newestFirst
 }
 
-// page reads one page.
 func (r Reader) page(ctx context.Context, q ledger.Query, args []any) (p page, err error) {
 	err = r.each(ctx, r.d.Statement(q), args, func(rows *sql.Rows) (err error) {
 		var found ledger.Record

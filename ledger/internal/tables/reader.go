@@ -1,11 +1,5 @@
 // Package tables is the common part of the ledgers in SQLite and PostgreSQL: the columns of records, and SQL that both
 // databases understand. $1 is the first parameter in both.
-//
-//	reader.go  Reader: reads a ledger
-//	page.go    reads a list in pages
-//	record.go  a record as its columns
-//	keys.go    the signing keys of records and receipts
-//	rows.go    reads rows
 package tables
 
 import (
@@ -21,7 +15,6 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// timeout bounds one read.
 const timeout = 10 * time.Second
 
 // Dialect is the SQL that differs.
@@ -186,7 +179,6 @@ func (r Reader) Identity(ctx context.Context) (i ledger.Identity, err error) {
 	return i, err
 }
 
-// one reads one row, or returns [ledger.ErrNotFound].
 func (r Reader) one(ctx context.Context, query string, args []any, to ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -200,7 +192,6 @@ func (r Reader) one(ctx context.Context, query string, args []any, to ...any) er
 	return nil
 }
 
-// each calls scan for each row of a query.
 func (r Reader) each(ctx context.Context, query string, args []any, scan func(*sql.Rows) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

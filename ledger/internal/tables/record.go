@@ -41,7 +41,6 @@ func Outcome(r ledger.Record) (record string, err error) {
 	return string(raw), nil
 }
 
-// decode reads the two texts that Encode has made. artifacts may be empty.
 func decode(record, artifacts []byte) (r ledger.Record, err error) {
 	if err = json.Unmarshal(record, &r); err == nil && len(artifacts) > 0 {
 		err = json.Unmarshal(artifacts, &r.Artifacts)
