@@ -99,10 +99,9 @@ func connect(t *testing.T) *vault.Server {
 func signs(t *testing.T, dir string, r bootstrap.Role) *vault.Key {
 	t.Helper()
 	file := filepath.Join(dir, r.Purpose)
-	k, err := connect(t).Key(t.Context(), r.Key, &vault.AppRole{Role: "mediator-" + r.Purpose,
-		RoleIDFile: file + ".role-id", SecretIDFile: file + ".secret-id", Wrapped: true})
-	check.Must(t, err)
-	check.Must(t, sign(t, k))
+	k := connect(t).Prepare(r.Key, &vault.AppRole{Role: "mediator-" + r.Purpose, RoleIDFile: file + ".role-id",
+		SecretIDFile: file + ".secret-id", Wrapped: true})
+	check.Must(t, k.Open(t.Context()), sign(t, k))
 	return k
 }
 

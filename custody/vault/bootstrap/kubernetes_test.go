@@ -125,7 +125,8 @@ func TestKubernetes(t *testing.T) {
 			"a token for the API server":      {cluster.token("agents/worker", "https://kubernetes.default.svc"), false},
 			"a token that somebody else made": {elsewhere.token("agents/worker", "vault"), false},
 		} {
-			k, err := s.Key(t.Context(), r.Key, &vault.Kubernetes{Role: "mediator-" + r.Purpose, JWTFile: tt.token})
+			k := s.Prepare(r.Key, &vault.Kubernetes{Role: "mediator-" + r.Purpose, JWTFile: tt.token})
+			err := k.Open(t.Context())
 			if (err == nil) != tt.good {
 				t.Errorf("%s with %s: %v", r.Purpose, name, err)
 			}
