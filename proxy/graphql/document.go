@@ -21,14 +21,13 @@ const (
 	maxSelected = 50_000    // selections followed, counted once for every operation that reaches them
 )
 
-// Operation is one operation of a document.
 type Operation struct {
 	Type   string   // query, mutation or subscription
 	Fields []string // the top-level fields' names, without aliases, sorted and unique
 }
 
-// readDocument reads all operations of a document. Everything that a server could run counts, including operations that
-// the request does not pick and fields behind @skip and @include.
+// Everything that a server could run counts, including operations that the request does not pick and fields behind
+// @skip and @include.
 func readDocument(text string) ([]Operation, error) {
 	if len(text) > maxDocument {
 		return nil, refusal.New("content_too_large", "the document has more than %d bytes", maxDocument)
@@ -61,7 +60,7 @@ func readDocument(text string) ([]Operation, error) {
 	return operations, nil
 }
 
-// notParsed says where a document is not GraphQL. It quotes nothing.
+// notParsed quotes nothing.
 func notParsed(err error) error {
 	var at *gqlerror.Error
 	if errors.As(err, &at) && len(at.Locations) > 0 {

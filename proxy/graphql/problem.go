@@ -6,9 +6,8 @@ import (
 	"github.com/actionproof/mediator/internal/problem"
 )
 
-// WriteProblem refuses a request. The body is the problem document, with its own status, plus the errors member that
-// GraphQL clients read and the message that gh and Octokit show. The type is application/json, because clients treat
-// any other type as opaque bytes.
+// WriteProblem adds the errors member that GraphQL clients read and the message that gh and Octokit show. The type is
+// application/json, because clients treat any other type as opaque bytes.
 func WriteProblem(w http.ResponseWriter, d problem.Details) {
 	type failure struct {
 		Message    string            `json:"message"`

@@ -11,14 +11,14 @@ import (
 	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
-// parameters are the members of a request (https://graphql.github.io/graphql-over-http). Other members are refused:
-// some servers use them to find a document that the request does not contain.
+// parameters are all members of a request (https://graphql.github.io/graphql-over-http). Some servers use others to
+// find a document that the request does not contain.
 type parameters struct {
 	query      string
 	extensions jsonread.Object
 }
 
-// read reads the members of a request. Those that are not read here must still have their type.
+// Members that are not read here must still have their type.
 func (p *parameters) read(o jsonread.Object) error {
 	for _, m := range o {
 		kind := m.Value.Kind()
@@ -36,7 +36,6 @@ func (p *parameters) read(o jsonread.Object) error {
 	return nil
 }
 
-// ReadPost reads a POST request, whose body the caller has bounded.
 func ReadPost(header http.Header, url *url.URL, body []byte) ([]Operation, error) {
 	if url.RawQuery != "" || url.ForceQuery {
 		return nil, refusal.New("override_refused",
@@ -65,7 +64,6 @@ func ReadPost(header http.Header, url *url.URL, body []byte) ([]Operation, error
 	return p.operations()
 }
 
-// ReadGet reads a GET request from the query of its URL.
 func ReadGet(url *url.URL) ([]Operation, error) {
 	values, err := parseQuery(url.RawQuery)
 	if err != nil {
@@ -88,7 +86,6 @@ func ReadGet(url *url.URL) ([]Operation, error) {
 	return p.operations()
 }
 
-// parseQuery reads a URL's query, in which each parameter may occur once.
 func parseQuery(query string) (map[string]string, error) {
 	values, err := url.ParseQuery(query)
 	if err != nil {

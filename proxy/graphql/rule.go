@@ -9,20 +9,18 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Types of operations that a rule can name. Subscriptions never pass.
+// Subscriptions never pass.
 const (
 	Query    = "query"
 	Mutation = "mutation"
 )
 
-// typename is a field that every type has. It does nothing.
+// Every type has it.
 const typename = "__typename"
 
-// Rule names operations that may pass.
 type Rule struct {
-	// Type is [Query] or [Mutation].
 	Type string
-	// Fields are the top-level fields that operations may have. Nil allows all of them.
+	// top-level fields; nil allows all
 	Fields []string
 }
 
@@ -30,7 +28,7 @@ const maxNamed = 60
 
 var fieldName = regexp.MustCompile(`^[_A-Za-z][_0-9A-Za-z]{0,127}$`)
 
-// Check refuses a malformed rule. posts means that its operations post.
+// posts means that the rule's operations post.
 func (r *Rule) Check(posts bool) error {
 	switch {
 	case r.Type != Query && r.Type != Mutation:
@@ -54,7 +52,7 @@ func (r *Rule) Check(posts bool) error {
 	return nil
 }
 
-// CheckRules refuses rules of one endpoint that name the same operation, and returns the index of the second.
+// CheckRules refuses rules of one endpoint that name the same operation, and returns the second one's index.
 func CheckRules(rules []*Rule) (int, error) {
 	for i, r := range rules {
 		for _, other := range rules[:i] {
@@ -74,7 +72,6 @@ func CheckRules(rules []*Rule) (int, error) {
 	return 0, nil
 }
 
-// Choose returns the index of the rule that names all operations.
 func Choose(operations []Operation, rules []*Rule) (int, error) {
 	if len(operations) == 0 {
 		return 0, malformed("there is no operation")
@@ -95,7 +92,7 @@ func (r *Rule) hasField(name string) bool {
 	return r.Fields == nil || name == typename || slices.Contains(r.Fields, name)
 }
 
-// unmatched names the operation that no rule allows. If each is allowed by some rule, no single rule allows them all.
+// If each operation is allowed by some rule, no single rule allows them all.
 func unmatched(operations []Operation, rules []*Rule) error {
 	for _, o := range operations {
 		for _, f := range o.Fields {
@@ -107,7 +104,6 @@ func unmatched(operations []Operation, rules []*Rule) error {
 	return refusal.New("action_unmatched", "no single rule names all operations of the document: %.200s", Does(operations))
 }
 
-// Fields returns the top-level fields of all operations, sorted and unique.
 func Fields(operations []Operation) []string {
 	var all []string
 	for _, o := range operations {
@@ -117,7 +113,6 @@ func Fields(operations []Operation) []string {
 	return slices.Compact(all)
 }
 
-// Does describes the operations in one line.
 func Does(operations []Operation) string {
 	parts := make([]string, len(operations))
 	for i, o := range operations {

@@ -31,17 +31,15 @@ var (
 	ErrList      = errors.New("it is a list")
 )
 
-// Object is a JSON object in the order of its members.
 type Object []Member
 
-// Member is one member of an object.
 type Member struct {
 	Name    string
 	Value   jsontext.Value
 	Members Object // of a value that is an object, down to the level that the caller asked for
 }
 
-// Get returns a member. Its value is nil if the object does not have it.
+// Get returns no value if the object does not have the member.
 func (o Object) Get(name string) Member {
 	for _, m := range o {
 		if m.Name == name {
@@ -51,8 +49,7 @@ func (o Object) Get(name string) Member {
 	return Member{}
 }
 
-// OtherCase returns the first member that differs from one of names only in case, and that name. Some parsers take the
-// one for the other.
+// OtherCase returns the first member that differs from one of names only in case, and that name.
 func (o Object) OtherCase(names ...string) (has, meant string, found bool) {
 	for _, m := range o {
 		for _, name := range names {
@@ -64,7 +61,6 @@ func (o Object) OtherCase(names ...string) (has, meant string, found bool) {
 	return "", "", false
 }
 
-// Text returns the value of a member that is a text.
 func (m Member) Text() (string, bool) {
 	if m.Value.Kind() != '"' {
 		return "", false
@@ -73,8 +69,8 @@ func (m Member) Text() (string, bool) {
 	return string(raw), err == nil
 }
 
-// Strict reads a client's text, which must be one object. It keeps members down to the level keep. It refuses duplicate
-// names, names that differ only in case, and text that is not UTF-8.
+// Strict reads a client's text, which must be one object, and keeps members down to the level keep. It refuses
+// duplicate names, names that differ only in case, and text that is not UTF-8.
 func Strict(text []byte, keep int) (Object, error) { return read(text, true, keep) }
 
 // Lenient reads a server's text like [Strict], but allows names that differ only in case: the mediator uses nothing of
@@ -153,7 +149,6 @@ func exceeds(text []byte, mostDepth int) bool {
 	return false
 }
 
-// object reads an object, and keeps its members if keep is positive.
 func (r *reader) object(keep int) (out Object, err error) {
 	if _, err := r.dec.ReadToken(); err != nil {
 		return nil, broken(err)
@@ -225,7 +220,7 @@ func (r *reader) list() error {
 	return err
 }
 
-// broken explains the decoder's error without quoting the text.
+// broken does not quote the text.
 func broken(err error) error {
 	if errors.Is(err, jsontext.ErrDuplicateName) {
 		return fmt.Errorf("%w: it has a member twice", ErrAmbiguous)

@@ -25,7 +25,7 @@ type Call struct {
 	ending bool        // its answer has ended
 	over   bool        // End was called
 	known  bool        // the ledger has it as open
-	// overtaken means that a later model call ended first.
+	// a later model call ended first
 	overtaken bool
 	made      bool // the ledger has its receipt
 
@@ -37,7 +37,7 @@ func (call *Call) row(id string, started time.Time) (ledger.OpenCall, error) {
 	return ledger.OpenCall{ID: id, Session: call.chain.session, Started: started, Draft: string(draft)}, err
 }
 
-// Send stores the call as open. If it fails, do not send the call.
+// If Send fails, do not send the call.
 func (call *Call) Send(ctx context.Context) error {
 	if call == nil {
 		return nil
@@ -56,8 +56,7 @@ func (call *Call) Send(ctx context.Context) error {
 }
 
 // Open returns what to store before the call is sent, for a caller that stores it with other things. The chain then
-// stays open until the call ends or is dropped. The receipt names the challenge of this moment. Posts name the call
-// only after [Call.Sent].
+// stays open until the call ends or is dropped. Posts name the call only after [Call.Sent].
 func (call *Call) Open() ([]ledger.OpenCall, error) {
 	if call == nil {
 		return nil, nil
@@ -75,7 +74,6 @@ func (call *Call) Open() ([]ledger.OpenCall, error) {
 	return c.opening(call)
 }
 
-// Sent notes that Open's result is stored.
 func (call *Call) Sent() {
 	if call == nil {
 		return
@@ -85,7 +83,6 @@ func (call *Call) Sent() {
 	call.known, call.chain.known = true, true
 }
 
-// Drop notes that the call was not sent and nothing of it was stored.
 func (call *Call) Drop() {
 	if call != nil {
 		call.drop()
@@ -102,7 +99,6 @@ func (call *Call) drop() {
 	c.work() // the session's end may have waited for it
 }
 
-// Ending notes that the answer has ended, so that the call will soon.
 func (call *Call) Ending() {
 	if call == nil {
 		return
@@ -112,7 +108,6 @@ func (call *Call) Ending() {
 	call.ending = true
 }
 
-// end ends the call once. Another goroutine makes its receipt.
 func (call *Call) end(remember func(), result func(*Call)) {
 	c := call.chain
 	c.mu.Lock()
@@ -128,7 +123,7 @@ func (call *Call) end(remember func(), result func(*Call)) {
 	c.work()
 }
 
-// Receipt waits until the ended call's receipt is signed and stored, and returns its token.
+// Receipt waits until the ended call's receipt is stored.
 func (call *Call) Receipt(ctx context.Context) (string, error) {
 	if call == nil {
 		return "", refusal.New("custody_unavailable", "no receipt is made of this call")
@@ -146,7 +141,7 @@ func (call *Call) Receipt(ctx context.Context) (string, error) {
 	return token, c.keeper.settle(ctx, c)
 }
 
-// end returns the session's end as a call. The caller holds c.mu.
+// The caller holds c.mu.
 func (c *Chain) end() *Call {
 	return &Call{chain: c, id: c.session, claims: c.closingDraft()}
 }

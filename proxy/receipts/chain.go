@@ -15,13 +15,12 @@ import (
 )
 
 const (
-	// maxUnsigned bounds a session's ended calls without a receipt. Beyond it no call is sent.
-	maxUnsigned = 64
-	// endingTimeout bounds the wait for calls with an ended answer.
+	// Beyond maxUnsigned ended calls without a receipt no call is sent.
+	maxUnsigned   = 64
 	endingTimeout = time.Second
 )
 
-// Chain is one session's chain. It is safe for concurrent use, and costs nothing before the first receipt.
+// Chain costs nothing before the first receipt. It is safe for concurrent use.
 type Chain struct {
 	session, event string
 	opened         time.Time
@@ -59,7 +58,7 @@ func NewChain(session, event string, opened time.Time, key [inference.MinKey]byt
 	return c
 }
 
-// wait waits for a condition or the end of ctx. The caller holds c.mu.
+// The caller holds c.mu.
 func (c *Chain) wait(ctx context.Context, until func() bool) error {
 	defer context.AfterFunc(ctx, func() {
 		c.mu.Lock()
@@ -75,8 +74,8 @@ func (c *Chain) wait(ctx context.Context, until func() bool) error {
 	return nil
 }
 
-// settleEnding waits briefly for calls whose answer has ended: an agent with the whole answer may be faster than its
-// call's end. The caller holds c.mu.
+// settleEnding waits briefly for calls whose answer has ended: an agent may be faster than its call's end. The caller
+// holds c.mu.
 func (c *Chain) settleEnding(ctx context.Context) {
 	settled := func() bool {
 		for _, call := range c.open {
@@ -94,7 +93,7 @@ func (c *Chain) settleEnding(ctx context.Context) {
 	_ = c.wait(ctx, settled)
 }
 
-// Answers counts model calls with a whole answer. It waits briefly for calls about to end.
+// Answers counts model calls with a whole answer, and waits briefly for calls about to end.
 func (c *Chain) Answers(ctx context.Context) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,7 +101,7 @@ func (c *Chain) Answers(ctx context.Context) int64 {
 	return c.answers
 }
 
-// Close ends the session. The chain closes once every call has ended and has its receipt. Only the first reason counts.
+// The chain closes once every call has its receipt. Only the first reason counts.
 func (c *Chain) Close(reason string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,8 +113,7 @@ func (c *Chain) Close(reason string) {
 	}
 }
 
-// work starts a goroutine if there is something to sign, and forgets a session that ended without receipts. The caller
-// holds c.mu.
+// work signs in a goroutine, and forgets a session that ended without receipts. The caller holds c.mu.
 func (c *Chain) work() {
 	switch {
 	case c.working:
@@ -126,8 +124,7 @@ func (c *Chain) work() {
 	}
 }
 
-// next returns the call that gets the next receipt: an ended one, or the session's end once no call is open. The caller
-// holds c.mu.
+// The session's end gets its receipt once no call is open. The caller holds c.mu.
 func (c *Chain) next() *Call {
 	switch {
 	case len(c.ended) > 0:
@@ -138,8 +135,7 @@ func (c *Chain) next() *Call {
 	return nil
 }
 
-// takeNext returns the call whose receipt comes next. If it returns nil, the goroutine ends. The session's end joins
-// the ended calls until it has its receipt.
+// If takeNext returns nil, the goroutine ends. The session's end joins the ended calls until it has its receipt.
 func (c *Chain) takeNext() *Call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,7 +167,6 @@ func (c *Chain) attempted(call *Call, err error) {
 	c.changed.Broadcast()
 }
 
-// standing waits until every ended call has its receipt, and returns the chain's head.
 func (c *Chain) standing(ctx context.Context) (*evidence.InteractionHead, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -193,7 +188,7 @@ func (c *Chain) standing(ctx context.Context) (*evidence.InteractionHead, error)
 	return h, nil
 }
 
-// unsigned refuses a call because earlier receipts are missing. The caller holds c.mu.
+// The caller holds c.mu.
 func (c *Chain) unsigned() error {
 	err := refusal.New("custody_unavailable", "%d calls of this session have ended and have no receipt yet", len(c.ended))
 	if c.failure != nil {
@@ -202,8 +197,7 @@ func (c *Chain) unsigned() error {
 	return err
 }
 
-// admit refuses a call if the session has ended, has too many calls without a receipt, or has a full chain. Otherwise
-// an agent could make its chain too long to read, and its session would never count. The caller holds c.mu.
+// admit keeps an agent from making its chain too long to read: its session would never count. The caller holds c.mu.
 func (c *Chain) admit() error {
 	const thisAndTheLast = 2
 	switch {
@@ -219,8 +213,7 @@ func (c *Chain) admit() error {
 	return nil
 }
 
-// opening returns the ledger's entries for a call and, before the first one, for the session's end. The caller holds
-// c.mu.
+// opening returns the ledger's entries for a call and, before the first one, the session's end. The caller holds c.mu.
 func (c *Chain) opening(call *Call) ([]ledger.OpenCall, error) {
 	open, err := call.row(call.id, call.started)
 	if err != nil || c.known {

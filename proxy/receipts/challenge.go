@@ -15,8 +15,8 @@ type challenge struct {
 
 func (c challenge) open() bool { return c.ref != nil && !c.ref.CommitmentRevealed }
 
-// Challenged replaces the session's challenge and probes (prompts by id), unless the challenge is the same: its used
-// probes stay used. The chain keeps the map.
+// Challenged replaces the challenge and the probes (prompts by id), unless the challenge is the same: its used probes
+// stay used. The chain keeps the map.
 func (c *Chain) Challenged(nonce string, probes map[string]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -34,7 +34,6 @@ func (c *Chain) Committed(nonce, hash string) {
 	}
 }
 
-// Revealed notes that the agent has revealed what it committed to.
 func (c *Chain) Revealed(nonce, hash string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,7 +42,6 @@ func (c *Chain) Revealed(nonce, hash string) {
 	}
 }
 
-// Probe returns the prompt of an unsent probe.
 func (c *Chain) Probe(id string) (prompt string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,8 +55,8 @@ func (c *Chain) Probe(id string) (prompt string, err error) {
 var errProbe = refusal.New("not_found",
 	"the last challenge of this session has no unsent probe with this id")
 
-// meet puts the current challenge into the claims of a call about to be sent, and uses up its probe. The caller holds
-// the chain's mutex.
+// meet puts the challenge into the claims of a call about to be sent, and uses up its probe. The caller holds the
+// chain's mutex.
 func (call *Call) meet() error {
 	now := call.chain.challenge
 	claims := &call.claims

@@ -14,7 +14,7 @@ import (
 	"github.com/actionproof/mediator/proxy/inference"
 )
 
-// mac returns an HMAC under the session's key. Each use has its own domain.
+// Each use of the session's key has its own domain.
 func (c *Chain) mac(domain string, parts ...[]byte) []byte {
 	mac := hmac.New(sha256.New, c.key[:])
 	mac.Write([]byte(domain + "\x00"))
@@ -24,7 +24,6 @@ func (c *Chain) mac(domain string, parts ...[]byte) []byte {
 	return mac.Sum(nil)
 }
 
-// tag replaces a text that a receipt must not show.
 type tag [16]byte
 
 func (t tag) String() string { return hex.EncodeToString(t[:]) }
@@ -40,7 +39,7 @@ func (c *Chain) commit(id, name string, value any) string {
 	return hash
 }
 
-// base returns the claims that every receipt has before its call is sent, except commitments. The caller holds c.mu.
+// base returns the claims that all receipts have, except commitments. The caller holds c.mu.
 func (c *Chain) base(id, action, manifest string, received time.Time) interaction.Receipt {
 	return interaction.Receipt{
 		RequestID: id, ActionType: action, PolicyID: manifest,
@@ -52,7 +51,7 @@ func (c *Chain) base(id, action, manifest string, received time.Time) interactio
 	}
 }
 
-// closingDraft returns the last receipt's claims. The caller holds c.mu.
+// The caller holds c.mu.
 func (c *Chain) closingDraft() interaction.Receipt {
 	claims := c.base(c.session, interaction.ActionGeneric, c.policy, c.keeper.o.Now())
 	claims.Challenge = c.challenge.ref
@@ -73,7 +72,7 @@ type ModelRequest struct {
 	Body    []byte // as sent
 }
 
-// Model begins a model call. Until it is sent or dropped, no other call of the session has a turnaround.
+// Until a model call is sent or dropped, no other call of the session has a turnaround.
 func (k *Keeper) Model(c *Chain, q ModelRequest) *Call {
 	if k == nil {
 		return nil
@@ -137,12 +136,10 @@ func (k *Keeper) Post(c *Chain, q PostRequest) (*Call, error) {
 
 func clip[T any](s []T, n int) []T { return s[:min(len(s), n)] }
 
-// maxText bounds most texts in a receipt, in bytes. A longer one could not be signed, and would block the chain.
+// maxText is in bytes. A longer text could not be signed, and would block the chain.
 const maxText = 128
 
-// clipHost returns the end of a host and port, which identifies its owner: an agent may choose any name below a rule's
-// domain.
+// The end of a host and port identifies its owner: an agent may choose any name below a rule's domain.
 func clipHost(host string) string { return host[max(0, len(host)-maxText):] }
 
-// clipText returns at most the first n bytes of s, as valid UTF-8.
 func clipText(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }

@@ -23,17 +23,15 @@ import (
 
 const (
 	signTimeout = 10 * time.Second
-	// firstRetry and lastRetry bound the pauses between attempts.
+	// pauses between attempts
 	firstRetry, lastRetry = 100 * time.Millisecond, 4 * time.Second
 	maxMemory             = 64 << 20
 )
 
-// Issuer signs receipts. [signer.Issuer] implements it.
 type Issuer interface {
 	Issue(ctx context.Context, c interaction.Receipt) (evidence.Opened[interaction.Receipt], error)
 }
 
-// Ledger stores receipts and open calls. [ledger.Queue] implements it.
 type Ledger interface {
 	OpenCalls(ctx context.Context, calls ...ledger.OpenCall) error
 	LeftOpen(ctx context.Context) ([]ledger.OpenCall, error)
@@ -42,17 +40,17 @@ type Ledger interface {
 	SettleReceipts(ctx context.Context, session string) error
 }
 
-// Options configure a [Keeper]. All are required.
+// All are required.
 type Options struct {
 	Issuer Issuer
 	Ledger Ledger
-	// Owner, Agent and Runtime are the same in every receipt: see [interaction.Receipt].
+	// the same in every receipt: see [interaction.Receipt]
 	Owner, Agent, Runtime string
 	Now                   func() time.Time
 	Log                   *zap.Logger
 }
 
-// Keeper makes receipts. It is safe for concurrent use. A nil Keeper makes none; only Close needs a non-nil one.
+// A nil Keeper makes no receipts; only Close needs a non-nil one. Keeper is safe for concurrent use.
 type Keeper struct {
 	o       Options
 	memory  share.Pool // of all sessions, in bytes
@@ -65,7 +63,7 @@ type Keeper struct {
 	closed bool
 }
 
-// New makes a Keeper. In the background it closes the chains that an earlier process left open.
+// In the background New closes the chains that an earlier process left open.
 func New(ctx context.Context, o Options) (*Keeper, error) {
 	if o.Issuer == nil || o.Ledger == nil || o.Owner == "" || o.Agent == "" || o.Runtime == "" || o.Now == nil ||
 		o.Log == nil {
@@ -89,8 +87,7 @@ func New(ctx context.Context, o Options) (*Keeper, error) {
 	return k, nil
 }
 
-// closeLeft makes the receipts of calls that an earlier process left open, and closes their chain. It retries until it
-// succeeds.
+// closeLeft makes the receipts of calls that an earlier process left open.
 func (k *Keeper) closeLeft(session string, left []ledger.OpenCall) {
 	c := &Chain{session: session, keeper: k, known: true, closing: interaction.ClosedLost, working: true}
 	c.changed = sync.NewCond(&c.mu)
@@ -138,8 +135,7 @@ func (k *Keeper) closeLeft(session string, left []ledger.OpenCall) {
 	k.sign(c)
 }
 
-// retrying calls try until it succeeds, ctx ends or the chain has forked, and reports success. failed gets the first
-// error.
+// retrying tries until it succeeds, ctx ends or the chain has forked. failed gets the first error.
 func retrying(ctx context.Context, try func() error, failed func(error)) bool {
 	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
 		err := try()
@@ -160,8 +156,7 @@ func retrying(ctx context.Context, try func() error, failed func(error)) bool {
 	}
 }
 
-// sign makes a chain's receipts until none is left. It gives up a forked chain: the session makes no more posts, and
-// the next start tries again to close its calls.
+// sign gives up a forked chain: the session makes no more posts, and the next start tries again to close its calls.
 func (k *Keeper) sign(c *Chain) {
 	for call := c.takeNext(); call != nil; call = c.takeNext() {
 		if call.result != nil {
@@ -194,7 +189,7 @@ func (k *Keeper) attempt(c *Chain, call *Call) error {
 	return err
 }
 
-// issue signs a call's receipt once: no other receipt gets its number.
+// No other receipt gets the number of a signed one.
 func (k *Keeper) issue(c *Chain, call *Call) error {
 	if call.signed.Token() != "" {
 		return nil
@@ -219,7 +214,6 @@ func (c *Chain) counted() interaction.SessionTotals {
 	return t
 }
 
-// unsignedClaims returns the claims to sign, with the chain's current end and counts.
 func (c *Chain) unsignedClaims(call *Call) interaction.Receipt {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -250,8 +244,7 @@ func (c *Chain) unsignedClaims(call *Call) interaction.Receipt {
 	return claims
 }
 
-// Head waits until the receipts of all ended calls are stored, and returns the chain's head. It refuses
-// (custody_unavailable) while one cannot be signed.
+// Head waits until the receipts of all ended calls are stored, and refuses while one cannot be signed.
 func (k *Keeper) Head(ctx context.Context, c *Chain) (*evidence.InteractionHead, error) {
 	if k == nil {
 		return nil, nil
@@ -286,7 +279,7 @@ func (k *Keeper) begin(c *Chain) {
 	k.active[c] = true
 }
 
-// forget releases a chain. The caller holds its mutex.
+// The caller holds c.mu.
 func (k *Keeper) forget(c *Chain) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -295,7 +288,7 @@ func (k *Keeper) forget(c *Chain) {
 	c.memory, c.gone = memory{}, true
 }
 
-// start starts a signing goroutine unless the keeper is closed, and reports whether it did.
+// start fails once the keeper is closed.
 func (k *Keeper) start(c *Chain) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -305,7 +298,7 @@ func (k *Keeper) start(c *Chain) bool {
 	return !k.closed
 }
 
-// take reserves n bytes for the session's memory. The caller holds c.mu.
+// The caller holds c.mu.
 func (c *Chain) take(n int64) bool {
 	// No one would release the memory of a forgotten session.
 	if c.gone || !c.keeper.memory.Take(c.session, n, maxMemory) {
@@ -315,8 +308,7 @@ func (c *Chain) take(n int64) bool {
 	return true
 }
 
-// Measure returns what to measure in the session's next model call, or nil. It waits briefly for calls about to end,
-// whose answers must be remembered.
+// Measure returns nil without a keeper. It waits briefly for calls about to end, whose answers must be remembered.
 func (k *Keeper) Measure(ctx context.Context, c *Chain) *inference.Measure {
 	if k == nil {
 		return nil
@@ -328,7 +320,7 @@ func (k *Keeper) Measure(ctx context.Context, c *Chain) *inference.Measure {
 	return &inference.Measure{Seed: c.seed, Known: c.knows}
 }
 
-// Close closes all chains and waits for their receipts until ctx ends. The next start closes the rest.
+// Close waits for the receipts of all chains until ctx ends. The next start closes the rest.
 func (k *Keeper) Close(ctx context.Context) {
 	k.mu.Lock()
 	chains := make([]*Chain, 0, len(k.active))

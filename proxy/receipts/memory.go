@@ -7,7 +7,7 @@ import (
 	"github.com/actionproof/mediator/proxy/inference"
 )
 
-// Bounds on one session's memory. Beyond them figures are not measured.
+// Beyond these bounds figures are not measured.
 const (
 	maxBlocks = 4096
 	maxCalls  = 1024
@@ -15,7 +15,7 @@ const (
 	entrySize = 96 // approximate bytes of an entry
 )
 
-// memory is one session's memory. The chain's mutex guards it.
+// The chain's mutex guards the memory.
 type memory struct {
 	taken  int64 // bytes reserved
 	totals interaction.SessionTotals
@@ -45,7 +45,7 @@ type toolUse struct {
 	depth    int64
 }
 
-// work is the last call by an answer of this tool with these arguments.
+// work is the last call of a tool with its arguments.
 type work struct {
 	id      tag
 	relayed bool // an MCP server was called for it; a further call is the agent's own
@@ -57,7 +57,7 @@ type values struct {
 	lost  bool // some were left out
 }
 
-// put adds an entry to a map of at most most entries, unless the session is forgotten (see [Chain.take]).
+// put adds an entry to a map of at most most entries.
 func put[K comparable, V any](c *Chain, m *map[K]V, key K, value V, most int) bool {
 	if _, ok := (*m)[key]; !ok {
 		if len(*m) >= most || !c.take(entrySize) {
@@ -91,7 +91,6 @@ func (v *values) deepest(of inference.Values) (depth int64) {
 	return depth
 }
 
-// figure returns a depth, unless values were left out.
 func (v *values) figure(state string, depth int64) interaction.Figure {
 	if v.lost {
 		return interaction.NotMeasured
@@ -103,7 +102,7 @@ func (c *Chain) workOf(tool string, arguments tag) tag {
 	return tag(c.mac("work", arguments[:], []byte(tool))[:16])
 }
 
-// knows reports whether the session has seen a block. A result that returns for the first time is always measured.
+// A result that returns for the first time is always measured.
 func (c *Chain) knows(b inference.Block) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,7 +114,7 @@ func (c *Chain) knows(b inference.Block) bool {
 	return use == nil || use.returned
 }
 
-// asked sets a complete request's figures and remembers its content. The caller holds c.mu.
+// asked sets a request's figures and remembers its content. The caller holds c.mu.
 func (m *memory) asked(c *Chain, of ModelRequest, now time.Time, call *interaction.ModelCall) {
 	q, f := of.Request, &call.Figures
 	f.InputBytes = interaction.Observed(int64(q.AskedBytes))
@@ -148,8 +147,8 @@ func (m *memory) asked(c *Chain, of ModelRequest, now time.Time, call *interacti
 
 const roleModel = "assistant"
 
-// brought remembers a request's block. It reports whether the block is the first to return a model's words as the
-// model's own: equal words of a user or a tool do not count.
+// brought reports whether the block is the first to return a model's words as the model's own: equal words of a user or
+// a tool do not count.
 func (m *memory) brought(c *Chain, b inference.Block) bool {
 	key := tag(b.Hash[:16])
 	was := m.blocks[key]
@@ -160,7 +159,7 @@ func (m *memory) brought(c *Chain, b inference.Block) bool {
 	return first
 }
 
-// result remembers a call's result in a request, and reports whether an answer in this session made the call.
+// result reports whether an answer in this session made the call.
 func (m *memory) result(c *Chain, b inference.Block, call *interaction.ModelCall) bool {
 	if b.ID == "" {
 		return false
@@ -189,7 +188,7 @@ func (m *memory) asks(call *Call) {
 
 func (m *memory) dropped(call *Call) { delete(m.asking, call) }
 
-// answered remembers an answer and sets the figures that depend on the session.
+// answered sets the figures that depend on the session.
 func (m *memory) answered(call *Call, in inference.Interaction) {
 	c := call.chain
 	delete(m.asking, call)
@@ -233,7 +232,6 @@ func (m *memory) answered(call *Call, in inference.Interaction) {
 	}
 }
 
-// Relayed is an MCP tool call that has passed.
 type Relayed struct {
 	Host, Tool string
 	Arguments  []byte           // JSON; nil if too large
@@ -283,7 +281,7 @@ func (k *Keeper) Relay(c *Chain, r Relayed) {
 	m.relayCount++
 }
 
-// Going notes that a call without a receipt goes out. It keeps the chain open until [Keeper.Over].
+// Going keeps the chain open for a call without a receipt, until [Keeper.Over].
 func (k *Keeper) Going(c *Chain) {
 	if k == nil {
 		return
@@ -293,7 +291,6 @@ func (k *Keeper) Going(c *Chain) {
 	c.going++
 }
 
-// Over notes that such a call has ended, and was counted if it went out.
 func (k *Keeper) Over(c *Chain) {
 	if k == nil {
 		return
@@ -305,7 +302,6 @@ func (k *Keeper) Over(c *Chain) {
 	}
 }
 
-// Count counts a call that went out, its body's bytes, and whether it was read here.
 func (k *Keeper) Count(c *Chain, sent int64, read bool) {
 	if k == nil {
 		return

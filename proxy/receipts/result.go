@@ -10,7 +10,7 @@ import (
 	"github.com/actionproof/mediator/proxy/inference"
 )
 
-// EndPost ends a post. handed is when the agent had the whole answer, or zero.
+// handed is when the agent had the whole answer, or zero.
 func (call *Call) EndPost(r ledger.Record, handed time.Time) {
 	if call == nil {
 		return
@@ -44,7 +44,7 @@ func status(of int) int64 {
 	return int64(of)
 }
 
-// EndModel ends a model call, and remembers the answer at once. handed is as in EndPost.
+// EndModel remembers the answer at once.
 func (call *Call) EndModel(state ledger.State, in inference.Interaction, handed time.Time) {
 	if call == nil {
 		return
@@ -134,8 +134,8 @@ func (call *Call) said(in inference.Interaction) {
 	c.sampled(m, in.Sample)
 }
 
-// toolCall describes a tool call. It names the tool only if the request offered it: any other name is the model's
-// words. It leaves out names too long for a receipt, because a cut one might be another tool's.
+// toolCall names the tool only if the request offered it: any other name is the model's words. A name cut to fit might
+// be another tool's.
 func (c *Chain) toolCall(b inference.Block, offered []string) (t interaction.ToolCall) {
 	if b.ID != "" {
 		t.ID = c.tagOf("call", b.ID).String()

@@ -11,20 +11,19 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 )
 
-// Entropy and compression are measured on the first 4, 8, 16 and 32 KiB of a model's text: only texts of one length are
-// comparable.
+// Entropy and compression are measured on 4, 8, 16 and 32 KiB: only texts of one length are comparable.
 const (
 	maxSample  = 32 << 10
 	maxSamples = 4 // models in a session
 )
 
-// sample is a model's first text in a session. It stays in memory until the last measurement.
+// A sample stays in memory until the last measurement.
 type sample struct {
 	text                       []byte
 	bytes, entropy, compressed interaction.Figure
 }
 
-// Wants returns how many bytes of a model's answer to sample.
+// Wants returns how many bytes to sample.
 func (k *Keeper) Wants(c *Chain, host, model string) int {
 	if k == nil {
 		return 0
@@ -43,8 +42,7 @@ func (k *Keeper) Wants(c *Chain, host, model string) int {
 	return maxSample - len(s.text)
 }
 
-// sampled adds an answer's text to its model's sample and sets the figures. A chain calls it from one goroutine at a
-// time.
+// A chain calls sampled from one goroutine at a time.
 func (c *Chain) sampled(m *interaction.ModelCall, text []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +79,7 @@ func (c *Chain) sampled(m *interaction.ModelCall, text []byte) {
 	m.Figures.SampleBytes, m.Figures.WordEntropy, m.Figures.Compression = s.bytes, s.entropy, s.compressed
 }
 
-// entropyOf returns the Shannon entropy of a text's words, Miller-Madow corrected, in 1/1000 bit.
+// entropyOf returns the Shannon entropy of words, Miller-Madow corrected, in 1/1000 bit.
 func entropyOf(text string) int64 {
 	counts, n := make(map[string]int), 0
 	for word := range strings.FieldsSeq(text) {
@@ -115,7 +113,7 @@ var compressors = sync.Pool{New: func() any {
 	return w
 }}
 
-// compressionOf returns the compressed size of a text (DEFLATE, default level) in 1/1000 of its size.
+// compressionOf returns the compressed size in 1/1000 of the size.
 func compressionOf(text []byte) int64 {
 	w := compressors.Get().(*flate.Writer)
 	defer compressors.Put(w)

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Event is one event of a stream. Its data is valid only during the callback that gets it.
+// Data is valid only during the callback that gets the event.
 type Event struct {
 	Type string // empty where the stream names none, which means message
 	ID   string
@@ -16,7 +16,6 @@ type Event struct {
 	Split bool
 }
 
-// Reader reads a stream that comes in pieces of any size. It is not safe for concurrent use.
 type Reader struct {
 	most int // bytes of one event
 	line []byte
@@ -32,13 +31,12 @@ type Reader struct {
 	odd     bool
 }
 
-// NewReader returns a reader of events of up to most bytes.
 func NewReader(most int) *Reader { return &Reader{most: most} }
 
-// Held returns how many bytes of memory the reader holds.
+// Held is in bytes.
 func (e *Reader) Held() int { return cap(e.line) + cap(e.data) }
 
-// Over reports whether an event was too large. The reader reads nothing after that.
+// Over reports whether an event was too large. Nothing is read after that.
 func (e *Reader) Over() bool { return e.over }
 
 // Odd reports whether some clients may find another event in the last piece, or at the end, or read no further. A line
@@ -48,7 +46,6 @@ func (e *Reader) Odd() bool { return e.odd }
 
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
-// Write reads a piece of the stream, and calls event for each event that ends in it.
 func (e *Reader) Write(p []byte, event func(Event)) {
 	e.odd = false
 	for len(p) > 0 && !e.over {
