@@ -31,12 +31,30 @@ var ErrInUse = errors.New("it is in use by another process")
 // for those of a crash. The kernel releases the lock when the process ends. The lock file stays: if it were removed,
 // two processes could each lock a file of that name.
 // It fails with [ErrInUse] if another process has the lock.
-func Lock(path string) (*os.File, error) {
-	f, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+func Lock(path string) (*os.File, error) { return lock(path, 0o600, syscall.LOCK_NB) }
+
+// WaitLock is like Lock, but waits, and all users who may write the folder share the lock. No other user may open the
+// lock file, and so hold the lock.
+func WaitLock(path string) (*os.File, error) {
+	info, err := os.Stat(filepath.Dir(path))
 	if err != nil {
 		return nil, err
 	}
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	mode := 0o600 | info.Mode().Perm()&0o020<<1 | info.Mode().Perm()&0o020
+	f, err := lock(path, mode, 0)
+	if err == nil {
+		of := info.Sys().(*syscall.Stat_t)
+		_ = errors.Join(f.Chown(int(of.Uid), int(of.Gid)), f.Chmod(mode)) // fails if another user has made the file
+	}
+	return f, err
+}
+
+func lock(path string, mode os.FileMode, how int) (*os.File, error) {
+	f, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, mode)
+	if err != nil {
+		return nil, err
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|how)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		err = ErrInUse
 	}

@@ -7,11 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/archive"
@@ -78,14 +74,11 @@ func (r *Registry) trust(b evidence.Bundle) (*evidence.Trust, error) {
 // UpdateBundle changes the trust bundle under a lock, so that no process undoes the change of another. It can read a
 // bundle over the bounds of verifiers, but writes none.
 func UpdateBundle(path string, change func(*evidence.Bundle) error) error {
-	dir, err := os.Open(filepath.Dir(path))
+	held, err := files.WaitLock(path)
 	if err != nil {
-		return err
+		return fmt.Errorf("lock %s: %w", path, err)
 	}
-	defer dir.Close()
-	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
-		return fmt.Errorf("lock %s: %w", dir.Name(), err)
-	}
+	defer held.Close()
 	b, before, err := archive.ReadAnyBundle(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -3,8 +3,11 @@ package keyring_test
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -87,6 +90,30 @@ func TestHistoryListIsNoBundleList(t *testing.T) {
 	if m.demanding(stolen).Succeeds(m.demanding(b)) == nil {
 		t.Error("the history's list replaces the bundle's")
 	}
+}
+
+// TestOthersHoldNoLock: a user who can read the bundle's folder, such as an agent, cannot lock the bundle.
+func TestOthersHoldNoLock(t *testing.T) {
+	m := newRevoking(t)
+	m.certify(0)
+	dir, err := os.Open(filepath.Dir(m.bundle))
+	check.Must(t, err)
+	defer dir.Close()
+	check.Must(t, syscall.Flock(int(dir.Fd()), syscall.LOCK_EX))
+	files, err := filepath.Glob(m.bundle + "*")
+	check.Must(t, err)
+	for _, name := range files {
+		info, err := os.Stat(name)
+		check.Must(t, err)
+		if info.Mode().Perm()&0o004 == 0 {
+			continue
+		}
+		f, err := os.Open(name)
+		check.Must(t, err)
+		defer f.Close()
+		check.Must(t, syscall.Flock(int(f.Fd()), syscall.LOCK_SH))
+	}
+	m.revoke("runtime-key:v1")
 }
 
 // TestLongRevocationList fills the list with versions of one key. Until the list is full it keeps all of them, also
