@@ -317,7 +317,6 @@ func (s *Service) enterScored(ctx context.Context, one store.Session, scored *ac
 	case err != nil:
 		return s.passOver(ctx, one, err)
 	case entry == nil:
-		s.metrics.entries.WithLabelValues("same").Inc()
 		return s.o.Store.Enter(ctx, one, nil)
 	}
 	failpoint.Reach("session scored")
@@ -325,14 +324,12 @@ func (s *Service) enterScored(ctx context.Context, one store.Session, scored *ac
 		a.log = nil // its last entry may not have been stored
 		return err
 	}
-	s.metrics.entries.WithLabelValues("entered").Inc()
 	failpoint.Reach("session entered")
 	return nil
 }
 
 // passOver marks a session as handled although no log takes it.
 func (s *Service) passOver(ctx context.Context, one store.Session, because error) error {
-	s.metrics.entries.WithLabelValues("refused").Inc()
 	s.o.Log.Warn("a closed session was not entered in the log of its agent",
 		zap.String("owner", one.Owner), zap.String("session", one.Session), zap.Error(because))
 	return s.o.Store.Enter(ctx, one, nil)

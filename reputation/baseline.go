@@ -140,11 +140,3 @@ func (s *Service) Baseline(ctx context.Context, hash string) ([]byte, error) {
 	}
 	return []byte(kept.Document), err
 }
-
-// Scoring returns the formulas with this hash, as JSON.
-func (s *Service) Scoring(_ context.Context, hash string) ([]byte, error) {
-	if hash != autonomy.ScoringHash {
-		return nil, refusal.New("not_found", "the node has only the formulas %s", autonomy.ScoringHash)
-	}
-	return autonomy.Formulas(), nil
-}

@@ -80,7 +80,6 @@ func (s *Service) Issue(ctx context.Context, by Caller) (Issued, error) {
 		case err != nil:
 			return Issued{}, err
 		}
-		s.metrics.challenges.WithLabelValues("issued").Inc()
 		failpoint.Reach("challenge issued")
 		return issued(c), nil
 	}
@@ -130,7 +129,7 @@ func (s *Service) Commit(ctx context.Context, by Caller, nonce, hash string) (Co
 		if err := s.open(ctx, by); err != nil {
 			return Commitment{}, err
 		}
-		if err := s.changed("committed", s.o.Store.Commit(ctx, nonce, hash, s.o.Now())); err != nil {
+		if err := changed("committed", s.o.Store.Commit(ctx, nonce, hash, s.o.Now())); err != nil {
 			return Commitment{}, err
 		}
 	}
@@ -164,20 +163,19 @@ func (s *Service) Reveal(ctx context.Context, by Caller, nonce, salt string, raw
 		if err := s.open(ctx, by); err != nil {
 			return Commitment{}, err
 		}
-		if err := s.changed("revealed", s.o.Store.Reveal(ctx, nonce, salt, string(raw), s.o.Now())); err != nil {
+		if err := changed("revealed", s.o.Store.Reveal(ctx, nonce, salt, string(raw), s.o.Now())); err != nil {
 			return Commitment{}, err
 		}
 	}
 	return Commitment{}, errContended
 }
 
-// changed counts a change. A concurrent change is no error: the caller looks again.
-func (s *Service) changed(step string, err error) error {
+// changed: a concurrent change is no error, since the caller looks again.
+func changed(step string, err error) error {
 	if errors.Is(err, store.ErrMoved) {
 		return nil
 	}
 	if err == nil {
-		s.metrics.challenges.WithLabelValues(step).Inc()
 		failpoint.Reach(step)
 	}
 	return err

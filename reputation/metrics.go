@@ -12,8 +12,8 @@ import (
 
 // metrics count what the node does. All labels are our own constants.
 type metrics struct {
-	receipts, refused, challenges, scores, entries, reputations, steps, statements *prometheus.CounterVec
-	upToDate                                                                       prometheus.Gauge
+	receipts, refused, reputations, steps, statements *prometheus.CounterVec
+	upToDate                                          prometheus.Gauge
 }
 
 func newMetrics(r prometheus.Registerer, s *sessions) (*metrics, error) {
@@ -28,12 +28,6 @@ func newMetrics(r prometheus.Registerer, s *sessions) (*metrics, error) {
 			"Delivered receipts, by result: kept or known.", "result"),
 		refused: counter("mediator_node_refused_total",
 			"Sessions whose delivered receipts were refused, by code.", "code"),
-		challenges: counter("mediator_node_challenges_total",
-			"Challenges, by step: issued, committed or revealed.", "step"),
-		scores: counter("mediator_node_scores_total",
-			"Requested scores, by result: signed, or the same as before.", "result"),
-		entries: counter("mediator_node_entries_total",
-			"Closed sessions, by result: entered in an agent's log, the same as before, or refused.", "result"),
 		reputations: counter("mediator_node_reputations_total",
 			"Requested reputations, by result: signed, the same as before, refused or failed.", "result"),
 		steps: counter("mediator_node_disputes_total",

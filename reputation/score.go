@@ -134,7 +134,6 @@ func (s *Service) appraise(ctx context.Context, r *reading) (Scored, error) {
 	}
 	now, of := s.o.Now(), []any{r.measured.Len(), hash, challenges}
 	if r.last.serves(of, now) {
-		s.metrics.scores.WithLabelValues("same").Inc()
 		return r.last.answer, nil
 	}
 	token, claims, signed, err := sign(ctx, s.o.Score,
@@ -142,7 +141,6 @@ func (s *Service) appraise(ctx context.Context, r *reading) (Scored, error) {
 	if err != nil {
 		return Scored{}, err
 	}
-	s.metrics.scores.WithLabelValues("signed").Inc()
 	answer := Scored{Score: claims, Token: token}
 	if r.measured.Closed() {
 		answer.Challenges = r.measured.Judge(challenges)

@@ -280,14 +280,6 @@ func TestBaseline(t *testing.T) {
 	}
 	_, err = n.Baseline(t.Context(), evidence.HashBytes(nil))
 	wantCode(t, err, "not_found")
-	formulas, err := n.Scoring(t.Context(), autonomy.ScoringHash)
-	must(t, err)
-	if evidence.HashBytes(formulas) != autonomy.ScoringHash {
-		t.Error("the formulas have another hash")
-	}
-	_, err = n.Scoring(t.Context(), hash)
-	wantCode(t, err, "not_found")
-
 	// One session more is less than a tenth: it waits for an hour.
 	s := n.Calls(t, "ses_12", 10)
 	s.Close(t)

@@ -43,25 +43,17 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// Defaults of [Limits] and [Options].
-const (
-	DefaultSessions   = 100_000
-	DefaultReceipts   = 2_000_000
-	DefaultChallenges = 200_000
-	DefaultRate       = 200
-	DefaultCalls      = 20
-	DefaultCached     = 200_000
-	DefaultRetention  = 90 * 24 * time.Hour
-)
+// DefaultRetention is how long sessions are kept by default.
+const DefaultRetention = 90 * 24 * time.Hour
 
-// Limits bound what one owner can use. Zero means the default.
+// Limits bound what one owner can use. Zero means the default. Bursts are ten times the average.
 type Limits struct {
-	Sessions   int64 // kept of one owner
-	Receipts   int64 // kept of one owner
-	Challenges int64 // kept of one owner
-	Rate       int   // receipts per second of one owner, on average; bursts of ten times as many
-	Calls      int   // requests per second by one owner's agents, on average; bursts of ten times as many
-	Cached     int   // receipts of usual size in memory, of all sessions
+	Sessions   int64 // kept; 100,000
+	Receipts   int64 // kept; 2,000,000
+	Challenges int64 // kept; 200,000
+	Rate       int   // receipts per second; 200
+	Calls      int   // requests of agents per second; 20
+	Cached     int   // receipts of usual size in memory, of all owners; 200,000
 }
 
 // Options configure a [Service]. Everything without a default is required.
@@ -152,9 +144,9 @@ func New(o Options) (*Service, error) {
 	}
 	o.Retention = cmp.Or(o.Retention, DefaultRetention)
 	l := &o.Limits
-	l.Sessions, l.Receipts = cmp.Or(l.Sessions, DefaultSessions), cmp.Or(l.Receipts, DefaultReceipts)
-	l.Challenges, l.Cached = cmp.Or(l.Challenges, DefaultChallenges), cmp.Or(l.Cached, DefaultCached)
-	l.Rate, l.Calls = cmp.Or(l.Rate, DefaultRate), cmp.Or(l.Calls, DefaultCalls)
+	l.Sessions, l.Receipts = cmp.Or(l.Sessions, 100_000), cmp.Or(l.Receipts, 2_000_000)
+	l.Challenges, l.Cached = cmp.Or(l.Challenges, 200_000), cmp.Or(l.Cached, 200_000)
+	l.Rate, l.Calls = cmp.Or(l.Rate, 200), cmp.Or(l.Calls, 20)
 	if min(l.Sessions, l.Receipts, l.Challenges) < 0 || min(l.Rate, l.Calls, l.Cached) < 0 || o.Retention < 0 {
 		return nil, errors.New("reputation: a limit is negative")
 	}

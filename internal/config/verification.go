@@ -18,7 +18,7 @@ type Verification struct {
 	// marked as declared).
 	Mode string `yaml:"mode" one:"observed seed"`
 	// Tasks is a JSON file with a list of tasks, used in turn. Default: the built-in tasks.
-	Tasks string `yaml:"tasks" is:"path" reload:"yes"`
+	Tasks string `yaml:"tasks" is:"path"`
 	// Hosts are the public address's names. Requests for other names are refused, except IP addresses and requests
 	// through a sidecar.
 	Hosts []string `yaml:"hosts"`
@@ -28,7 +28,7 @@ type Verification struct {
 	XRay XRay `yaml:"xray"`
 
 	// TaskList is what Tasks holds; empty without Tasks.
-	TaskList []verification.Task `yaml:"-" of:"tasks" reload:"yes"`
+	TaskList []verification.Task `yaml:"-" of:"tasks"`
 }
 
 // ListedServer is an MCP server that agents can look up.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 
 	"github.com/actionproof/mediator/evidence"
@@ -89,35 +90,25 @@ func (e Entry) Encode() ([]byte, error) {
 }
 
 func (e Entry) check() error {
-	switch {
-	case e.At <= 0 || e.At > maxWhole:
+	if e.At <= 0 || e.At > maxWhole {
 		return errors.New("accrual: an entry has no time")
-	case len(e.about()) != 1:
-		return fmt.Errorf("accrual: an entry must have exactly one subject, and has %d", len(e.about()))
 	}
-	return e.about()[0].check()
+	about := Members(e)
+	if len(about) != 1 {
+		return fmt.Errorf("accrual: an entry must have exactly one subject, and has %d", len(about))
+	}
+	return about[0].(interface{ check() error }).check()
 }
 
-func (e Entry) about() (all []interface{ check() error }) {
-	if e.Session != nil {
-		all = append(all, e.Session)
+// Members returns the pointers in an entry of a log that are set.
+func Members(entry any) (set []any) {
+	v := reflect.ValueOf(entry)
+	for i := range v.NumField() {
+		if f := v.Field(i); f.Kind() == reflect.Pointer && !f.IsNil() {
+			set = append(set, f.Interface())
+		}
 	}
-	if e.Dispute != nil {
-		all = append(all, e.Dispute)
-	}
-	if e.Raised != nil {
-		all = append(all, e.Raised)
-	}
-	if e.Signal != nil {
-		all = append(all, e.Signal)
-	}
-	if e.Cited != nil {
-		all = append(all, e.Cited)
-	}
-	if e.Violation != nil {
-		all = append(all, e.Violation)
-	}
-	return all
+	return set
 }
 
 func (s *Session) check() error {

@@ -117,7 +117,6 @@ func (a *server) endpoints(operators bool) []endpoint {
 		{http.MethodGet, "/v1/sessions/{session}/score", ofSession(a.service.SessionScore)},
 		{http.MethodGet, "/v1/reputation/{id}", one(a.service.Reputation)},
 		{http.MethodGet, "/v1/baselines/{id}", forEver(a.service.Baseline)},
-		{http.MethodGet, "/v1/scoring/{id}", forEver(a.service.Scoring)},
 		{http.MethodGet, "/openapi.json", func(http.ResponseWriter, *http.Request) (any, error) {
 			return document{description, "no-store"}, nil
 		}},

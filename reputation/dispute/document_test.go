@@ -17,7 +17,7 @@ import (
 )
 
 func parse(kind string, raw []byte) (dispute.Document, error) {
-	if kind == dispute.SchemaSignal {
+	if kind == "signal" {
 		s, err := dispute.ParseSignal(raw)
 		return s, err
 	}
@@ -27,10 +27,10 @@ func parse(kind string, raw []byte) (dispute.Document, error) {
 
 func whole(kind string) map[string]any {
 	switch kind {
-	case dispute.SchemaSignal:
+	case "signal":
 		return map[string]any{"signal_id": "sig-1", "agent_id": alice, "statement": "it will rain", "horizon": "short",
 			"timestamp": begin, "rests_on": map[string]any{"receipts": []any{hashOf(1), hashOf(2)}}, "signature": "x"}
-	case dispute.SchemaContract:
+	case "contract":
 		return map[string]any{"challenge_id": "c-1", "original_signal_id": "sig-1", "challenger_agent_id": bob,
 			"counter_claim": "no", "reasoning_trace": "why", "timestamp": begin, "signature": "x", "challenge_type": "timing",
 			"target_receipts": []any{hashOf(1)}}
@@ -80,7 +80,7 @@ func TestSchemasAndParsersAgree(t *testing.T) {
 		{"timestamp", -1, false}, {"timestamp", 1.5, false}, {"timestamp", "2026-01-01T00:00:00Z", false}}
 	unknown := []change{{"surprise", 1, false}, {"signature", nil, true}, {"signature", strings.Repeat("x", 16385), false}}
 	cases := map[string][]change{
-		dispute.SchemaSignal: slices.Concat([]change{
+		"signal": slices.Concat([]change{
 			{"horizon", "long", true}, {"horizon", "medium", false}, {"horizon", nil, false}, {"signal_id", nil, false},
 			{"statement", nil, false}, {"timestamp", nil, false}, {"rests_on", nil, true},
 			{"rests_on", map[string]any{"record": hashOf(1)}, true}, {"rests_on", map[string]any{"record": "x"}, false},
@@ -89,13 +89,13 @@ func TestSchemasAndParsersAgree(t *testing.T) {
 			{"rests_on", map[string]any{"receipts": many(1), "record": hashOf(1)}, false},
 			{"rests_on", map[string]any{"x": 1}, false},
 		}, id("signal_id"), agent("agent_id"), both("statement", 4096), when),
-		dispute.SchemaContract: slices.Concat([]change{
+		"contract": slices.Concat([]change{
 			{"challenge_id", nil, false}, {"counter_claim", nil, false}, {"reasoning_trace", nil, false},
 			{"timestamp", nil, false}, {"challenge_type", nil, true}, {"challenge_type", "knowledge", true},
 			{"challenge_type", "", false}, {"challenge_type", "other", false}, {"target_receipts", nil, true},
 		}, id("challenge_id"), id("original_signal_id"), agent("challenger_agent_id"), both("counter_claim", 4096),
 			both("reasoning_trace", 16384), receipts("target_receipts"), when),
-		dispute.SchemaChallenge: slices.Concat([]change{
+		"challenge": slices.Concat([]change{
 			{"challenge_type", nil, false}, {"challenge_type", "consistency", true}, {"challenge_type", "Timing", false},
 			{"target_receipts", nil, false}, {"evidence", nil, true}, {"timestamp", nil, true},
 		}, agent("challenger_id"), agent("target_id"), both("evidence", 16384), receipts("target_receipts"), when),
@@ -150,7 +150,7 @@ func TestOneSpelling(t *testing.T) {
 		"nothing": "", "a list": "[]", "null": "null", "a member twice": `{"signal_id":"a","signal_id":"a"}`,
 		"another case": `{"Signal_id":"a"}`,
 	} {
-		for _, kind := range []string{dispute.SchemaSignal, dispute.SchemaContract} {
+		for _, kind := range []string{"signal", "contract"} {
 			t.Run(kind+": "+name, func(t *testing.T) {
 				_, err := parse(kind, []byte(raw))
 				check.WantCode(t, err, "statement_malformed")
@@ -158,9 +158,9 @@ func TestOneSpelling(t *testing.T) {
 		}
 	}
 	for kind, empty := range map[string][]string{
-		dispute.SchemaSignal:    {"rests_on", "signature"},
-		dispute.SchemaContract:  {"challenge_type", "target_receipts", "signature"},
-		dispute.SchemaChallenge: {"evidence", "timestamp", "signature"},
+		"signal":    {"rests_on", "signature"},
+		"contract":  {"challenge_type", "target_receipts", "signature"},
+		"challenge": {"evidence", "timestamp", "signature"},
 	} {
 		for _, member := range empty {
 			members := whole(kind)
@@ -173,14 +173,14 @@ func TestOneSpelling(t *testing.T) {
 	}
 	big, err := json.Marshal(map[string]string{"x": strings.Repeat("x", dispute.MaxSize)})
 	check.Must(t, err)
-	for _, kind := range []string{dispute.SchemaSignal, dispute.SchemaChallenge} {
+	for _, kind := range []string{"signal", "challenge"} {
 		_, err := parse(kind, big)
 		check.WantCode(t, err, "statement_malformed")
 	}
 }
 
 func TestHash(t *testing.T) {
-	for _, kind := range []string{dispute.SchemaSignal, dispute.SchemaContract, dispute.SchemaChallenge} {
+	for _, kind := range []string{"signal", "contract", "challenge"} {
 		members := whole(kind)
 		raw, err := json.MarshalIndent(members, "", "   ")
 		check.Must(t, err)
@@ -239,7 +239,7 @@ func TestBrought(t *testing.T) {
 
 // FuzzDocuments: a parsed document has one canonical form and one hash.
 func FuzzDocuments(f *testing.F) {
-	kinds := []string{dispute.SchemaSignal, dispute.SchemaContract, dispute.SchemaChallenge}
+	kinds := []string{"signal", "contract", "challenge"}
 	for _, kind := range kinds {
 		raw, err := json.Marshal(whole(kind))
 		check.Must(f, err)

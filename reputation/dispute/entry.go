@@ -152,29 +152,11 @@ func (e Entry) check() error {
 	if e.At < 1 || e.At > maxWhole {
 		return errors.New("it has no time")
 	}
-	var of []interface{ check() error }
-	if e.Signal != nil {
-		of = append(of, e.Signal)
-	}
-	if e.Final != nil {
-		of = append(of, e.Final)
-	}
-	if e.Opened != nil {
-		of = append(of, e.Opened)
-	}
-	if e.Reviewing != nil {
-		of = append(of, e.Reviewing)
-	}
-	if e.Resolved != nil {
-		of = append(of, e.Resolved)
-	}
-	if e.Violation != nil {
-		of = append(of, e.Violation)
-	}
+	of := accrual.Members(e)
 	if len(of) != 1 {
 		return fmt.Errorf("it must have exactly one subject, and has %d", len(of))
 	}
-	return of[0].check()
+	return of[0].(interface{ check() error }).check()
 }
 
 func (p *Published) check() error {

@@ -5,14 +5,7 @@ import "embed"
 //go:embed schemas/*.json
 var schemas embed.FS
 
-// Names of schemas.
-const (
-	SchemaSignal    = "signal"
-	SchemaContract  = "contract"
-	SchemaChallenge = "challenge"
-)
-
-// Schema returns a document's JSON Schema (2020-12). The parsers also check what no schema can: that an agent's key is
+// Schema returns the JSON Schema (2020-12) of a signal, contract or challenge. The parsers also check what no schema can: that an agent's key is
 // a curve point, that a text is canonical, and [MaxSize].
 func Schema(name string) ([]byte, bool) {
 	raw, err := schemas.ReadFile("schemas/" + name + ".json")

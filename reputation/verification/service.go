@@ -46,7 +46,6 @@ type Service struct {
 	signer Signer
 	o      Options
 	limits *limits
-	tasks  atomic.Pointer[[]Task]
 	given  atomic.Int64 // counts the tasks given out
 }
 
@@ -63,18 +62,12 @@ func New(store *Store, signer Signer, o Options) (*Service, error) {
 	if o.Gates == nil {
 		o.Gates = func(context.Context, string, Question) Answer { return Answer{} }
 	}
-	s := &Service{store: store, signer: signer, o: o, limits: newLimits()}
-	s.SetTasks(o.Tasks)
-	s.given.Store(draw(int64(len(*s.tasks.Load()))))
-	return s, nil
-}
-
-// SetTasks replaces Options.Tasks. Open verifications keep their task.
-func (s *Service) SetTasks(tasks []Task) {
-	if len(tasks) == 0 {
-		tasks = Tasks()
+	if len(o.Tasks) == 0 {
+		o.Tasks = Tasks()
 	}
-	s.tasks.Store(&tasks)
+	s := &Service{store: store, signer: signer, o: o, limits: newLimits()}
+	s.given.Store(draw(int64(len(o.Tasks))))
+	return s, nil
 }
 
 // Challenge opens a verification for a key (original: createChallengeSession). Anyone can open one for any key; only
@@ -91,8 +84,7 @@ func (s *Service) Challenge(ctx context.Context, by Caller, pem string) (Session
 	if err := s.backoff(ctx, now, by, key); err != nil {
 		return Session{}, err
 	}
-	tasks := *s.tasks.Load()
-	task := tasks[s.given.Add(1)%int64(len(tasks))]
+	task := s.o.Tasks[s.given.Add(1)%int64(len(s.o.Tasks))]
 	session := newSession(key, by, task, now)
 	session.Early = privileged(s.o.Gates(ctx, GateGovern, Question{DID: key.DID(), Prompt: task.Prompt}))
 	return session, s.store.Begin(ctx, session, openPerSubject, openInAll)

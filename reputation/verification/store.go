@@ -21,7 +21,7 @@ var (
 
 // Effects are what the end of a session changes besides the session.
 type Effects struct {
-	// Plugin is registered, or refused with [ErrTaken] if another key has its DID.
+	// Plugin is registered, or refused if another key has its DID.
 	Plugin *Plugin
 	// Agents are registered from At on, unless they already are.
 	Agents []string
@@ -37,16 +37,6 @@ type Passed struct {
 	Subject string
 	At      time.Time
 	Result  string // signed
-}
-
-// ErrTooMany refuses another open session.
-func ErrTooMany() error {
-	return refusal.New("too_many_open", "too many verifications are open; finish one, or wait until one expires")
-}
-
-// ErrTaken refuses another key's DID.
-func ErrTaken(did string) error {
-	return refusal.New("id_taken", "%s is registered for another key", did)
 }
 
 // Plugin is a registered plugin.
@@ -143,7 +133,7 @@ func (s *Store) Close() error { return s.db.Close() }
 // Now returns the time by the store's clock, the only clock for sessions, so that replicas agree.
 func (s *Store) Now(ctx context.Context) (time.Time, error) { return s.now(ctx) }
 
-// Begin keeps a new session, or returns [ErrTooMany] if the subject has perSubject open sessions or there are total.
+// Begin keeps a new session, or refuses it if the subject has perSubject open sessions or there are total.
 func (s *Store) Begin(ctx context.Context, session Session, perSubject, total int) error {
 	body, err := json.Marshal(session)
 	if err != nil {
@@ -162,7 +152,7 @@ func (s *Store) Begin(ctx context.Context, session Session, perSubject, total in
 			return err
 		}
 		if open[0].OfSubject >= perSubject || open[0].All >= total {
-			return ErrTooMany()
+			return refusal.New("too_many_open", "too many verifications are open; finish one, or wait until one expires")
 		}
 		_, err = t.Exec(
 			`INSERT INTO sessions (id, version, subject, session, active, opened, body) VALUES ($1, $2, $3, $4, 1, $5, $6)`,
@@ -236,7 +226,7 @@ func effects(t db.Tx, e Effects) error {
 			return err
 		}
 		searched := strings.ToLower(strings.Join([]string{p.Metadata.Name, p.Metadata.Description, p.DID}, "\n"))
-		if err := t.One(ErrTaken(p.DID),
+		if err := t.One(refusal.New("id_taken", "%s is registered for another key", p.DID),
 			`INSERT INTO plugins (did, owner, name, searched, body) VALUES ($1, $2, $3, $4, $5)
 			ON CONFLICT (did) DO UPDATE SET name = excluded.name, searched = excluded.searched, body = excluded.body
 			WHERE plugins.owner = excluded.owner`, p.DID, p.Key, p.Metadata.Name, searched, string(body)); err != nil {

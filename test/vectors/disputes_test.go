@@ -126,7 +126,7 @@ func (v disputeVector) verifyDocument() string {
 }
 
 func parsed(kind string, raw []byte) (dispute.Document, error) {
-	if kind == dispute.SchemaSignal {
+	if kind == "signal" {
 		s, err := dispute.ParseSignal(raw)
 		return s, err
 	}

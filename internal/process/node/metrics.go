@@ -61,7 +61,7 @@ func newRequests(r prometheus.Registerer) (*requests, error) {
 // endpoints are the first parts of the API's paths below /v1/, and mcp. Other paths share one label, since strangers
 // choose them.
 var endpoints = []string{
-	"receipts", "challenge", "score", "sessions", "reputation", "baselines", "scoring", "signals",
+	"receipts", "challenge", "score", "sessions", "reputation", "baselines", "signals",
 	"dispute", "disputes", "schemas", mcp,
 }
 

@@ -3,7 +3,6 @@
 //	node.go         the process: its parts, how it begins, reloads and ends
 //	owners.go       the owners whose receipts it takes, and how it follows their trust bundles
 //	verification.go the verification of agents over MCP
-//	disputes.go     signals and disputes
 //	metrics.go      requests that it answered, and owners whose bundles are not taken over
 package node
 
@@ -25,12 +24,13 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/api"
 	"github.com/actionproof/mediator/reputation/autonomy"
+	"github.com/actionproof/mediator/reputation/dispute"
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/reputation/verification"
 	"github.com/actionproof/mediator/signer"
 )
 
-// process is the running node. A reload replaces its owners, the believed hosts and the tasks of verifications.
+// process is the running node. A reload replaces its owners and the believed hosts.
 type process struct {
 	*daemon.Process
 	config     *config.Reputation // as read at the start
@@ -106,8 +106,18 @@ func (p *process) Roles(process *daemon.Process) error {
 	if p.reputation, err = signer.New(accrual.Kind, key, o); err != nil {
 		return err
 	}
-	if err := p.openDisputes(key, o); err != nil {
-		return err
+	if c := p.config.Disputes; c != nil {
+		p.disputes = &reputation.Disputes{
+			Rules: c.Rules(), Registered: p.registered, Arbiter: c.ArbiterRoot, Audience: p.config.Audience,
+		}
+		// They are about the past, and do not change.
+		o.Lifetime = dispute.ResolutionKind.MaxLifetime
+		if p.disputes.Resolution, err = signer.New(dispute.ResolutionKind, key, o); err != nil {
+			return err
+		}
+		if p.disputes.Root, err = signer.New(dispute.RootKind, key, o); err != nil {
+			return err
+		}
 	}
 	o.Lifetime = verification.Lifetime
 	p.verified, err = signer.New(verification.Kind, key, o)
@@ -222,13 +232,5 @@ func (p *process) Serve(ctx context.Context, group *errgroup.Group, _ *daemon.Co
 
 // Next implements [daemon.Service].
 func (p *process) Next(_ context.Context, next *daemon.Configured[config.Reputation]) (func() error, error) {
-	return func() error {
-		if err := p.owners.take(next.Config); err != nil {
-			return err
-		}
-		if p.verifier != nil {
-			p.verifier.service.SetTasks(next.Config.Verification.TaskList)
-		}
-		return nil
-	}, nil
+	return func() error { return p.owners.take(next.Config) }, nil
 }

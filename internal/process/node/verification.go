@@ -86,7 +86,7 @@ func (p *process) verifiedOf(ctx context.Context, agent accrual.Agent) (*accrual
 	if p.verifier == nil {
 		return nil, nil
 	}
-	token, r, err := p.verifier.service.Passed(ctx, callerOf(agent))
+	token, r, err := p.verifier.service.Passed(ctx, agent.String())
 	if errors.Is(err, verification.ErrNotFound) {
 		return nil, nil
 	}
@@ -97,8 +97,10 @@ func (p *process) verifiedOf(ctx context.Context, agent accrual.Agent) (*accrual
 		Degraded: r.Degraded}, nil
 }
 
-// callerOf names an agent as a caller. The owner comes first, since owners choose the names of their agents.
-func callerOf(agent accrual.Agent) string { return agent.String() }
+// registered returns when an agent passed a verification for the first time.
+func (p *process) registered(ctx context.Context, agent accrual.Agent) (since time.Time, ok bool, err error) {
+	return p.verifier.store.Registered(ctx, agent.String())
+}
 
 func (v *verifier) prune(ctx context.Context) {
 	for range every.Tick(ctx, pruneEvery) {
@@ -123,8 +125,8 @@ func named(s *reputation.Service) func(*http.Request) (verification.Caller, erro
 			return verification.Caller{}, err
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		return verification.Caller{Subject: callerOf(accrual.Agent{Owner: by.Owner, Subject: by.Agent}), Session: by.Session,
-			ModelCalls: by.ModelCalls}, nil
+		agent := accrual.Agent{Owner: by.Owner, Subject: by.Agent} // owners choose the names of their agents
+		return verification.Caller{Subject: agent.String(), Session: by.Session, ModelCalls: by.ModelCalls}, nil
 	}
 }
 

@@ -25,15 +25,9 @@ func (t tools) challenge(ctx context.Context, by verification.Caller, a challeng
 	if err != nil {
 		return nil, err
 	}
-	type task struct {
-		Prompt        string   `json:"prompt"`
-		RequiredTools []string `json:"requiredTools"`
-		MinTurns      int      `json:"minTurns"`
-		MinDurationMS int64    `json:"minDurationMs"`
-	}
 	type session struct {
 		ID                string             `json:"sessionId"`
-		Task              task               `json:"task"`
+		Task              verification.Task  `json:"task"`
 		Status            verification.State `json:"status"`
 		FollowUpPrompt    *string            `json:"followUpPrompt"` // null: asked later
 		FollowUpCompleted bool               `json:"followUpCompleted"`
@@ -43,9 +37,7 @@ func (t tools) challenge(ctx context.Context, by verification.Caller, a challeng
 		Nonce   string  `json:"nonce"`
 		TTL     int64   `json:"ttl"` // milliseconds
 		Session session `json:"session"`
-	}{true, s.Nonce, verification.NonceLifetime.Milliseconds(), session{
-		ID: s.ID, Task: task{s.Task.Prompt, s.Task.RequiredTools, s.Task.MinTurns, s.Task.MinDurationMS}, Status: s.State,
-	}}, nil
+	}{true, s.Nonce, verification.NonceLifetime.Milliseconds(), session{ID: s.ID, Task: s.Task, Status: s.State}}, nil
 }
 
 type turnArguments struct {
@@ -87,16 +79,21 @@ type gray struct {
 	Cooldown int64  `json:"cooldown"` // milliseconds
 }
 
+// judged is what a rejection and an acceptance have in common.
+type judged struct {
+	Score    int64                `json:"score"`
+	MaxScore int64                `json:"maxScore"`
+	Checks   []verification.Check `json:"checks"`
+	Gates    []verification.Gate  `json:"gates"`
+	Degraded bool                 `json:"degraded"`
+}
+
 type rejection struct {
 	failure
 	gray
-	Record     gray                 `json:"record"` // where clients of the original look
-	Score      int64                `json:"score"`
-	MaxScore   int64                `json:"maxScore"`
-	Violations []string             `json:"violations"`
-	Checks     []verification.Check `json:"checks"`
-	Gates      []verification.Gate  `json:"gates"`
-	Degraded   bool                 `json:"degraded"`
+	Record gray `json:"record"` // where clients of the original look
+	judged
+	Violations []string `json:"violations"`
 }
 
 type record struct {
@@ -109,16 +106,12 @@ type record struct {
 }
 
 type acceptance struct {
-	Success      bool                 `json:"success"`
-	DID          string               `json:"did"`
-	Record       record               `json:"record"`
-	Verification string               `json:"verification"` // the signed result
-	Score        int64                `json:"score"`
-	MaxScore     int64                `json:"maxScore"`
-	Checks       []verification.Check `json:"checks"`
-	Gates        []verification.Gate  `json:"gates"`
-	Degraded     bool                 `json:"degraded"`
-	Warnings     []string             `json:"warnings,omitempty"`
+	Success      bool   `json:"success"`
+	DID          string `json:"did"`
+	Record       record `json:"record"`
+	Verification string `json:"verification"` // the signed result
+	judged
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 func (t tools) register(ctx context.Context, by verification.Caller, a registerArguments) (any, error) {
@@ -134,6 +127,7 @@ func (t tools) register(ctx context.Context, by verification.Caller, a registerA
 		return nil, err
 	}
 	v := r.Verdict
+	common := judged{v.Score, verification.MaxScore, v.Checks, r.Gates, r.Degraded}
 	if r.Token == "" {
 		rejected := gray{"gray", r.Cooldown.Milliseconds()}
 		return rejection{
@@ -141,7 +135,7 @@ func (t tools) register(ctx context.Context, by verification.Caller, a registerA
 				Code: codeFailed, Error: "the verification was judged and rejected", Remedy: problem.Remedy(codeFailed),
 				RetryAfter: int(r.Cooldown / time.Second),
 			},
-			rejected, rejected, v.Score, verification.MaxScore, v.Violations, v.Checks, r.Gates, r.Degraded,
+			rejected, rejected, common, v.Violations,
 		}, nil
 	}
 	out := acceptance{
@@ -149,8 +143,7 @@ func (t tools) register(ctx context.Context, by verification.Caller, a registerA
 			DID: r.Plugin.DID, DIDKey: r.Plugin.DIDKey, Key: a.Key, Metadata: r.Plugin.Metadata,
 			Registered: r.Plugin.Registered.UTC().Format(time.RFC3339),
 		},
-		Verification: r.Token, Score: v.Score, MaxScore: verification.MaxScore, Checks: v.Checks, Gates: r.Gates,
-		Degraded: r.Degraded,
+		Verification: r.Token, judged: common,
 	}
 	if r.Plugin.Manifest != "" {
 		out.Record.Manifest = json.RawMessage(r.Plugin.Manifest)

@@ -73,58 +73,36 @@ func New(o Options) *Bridge {
 	return &Bridge{o}
 }
 
+// Ask asks the server of a gate; it implements [verification.Gates].
 func (b *Bridge) Ask(ctx context.Context, gate string, q verification.Question) verification.Answer {
 	switch gate {
-	case verification.GateOrchestrate:
-		return b.orchestrate(ctx, q)
+	case verification.GateOrchestrate: // the answer is only recorded
+		// 0xRay's orchestrator handles governance tasks itself. It defers unknown types and reports that as a failure.
+		return b.ask(ctx, b.o.Orchestrate, "orchestrate-task", object{"description": "Verification of " + q.DID,
+			"tasks": []object{{"id": "verification", "description": q.Prompt, "type": "governance"}}}, orchestrated)
 	case verification.GateGovern:
-		return b.govern(ctx, q)
+		evidence := []string{"verification requested"}
+		if len(q.Turns) > 0 {
+			evidence = []string{"possession of the key proven", fmt.Sprint("turns: ", len(q.Turns))}
+		}
+		return b.ask(ctx, b.o.Govern, "govern_proposals", object{"proposals": []object{{
+			"id": q.DID, "type": "automate", "title": "Plugin registration", "description": "Registration of " + q.DID,
+			"evidence": evidence, "source": "system", "confidence": 0.9,
+		}}}, func(raw []byte) (verification.Answer, error) { return governed(raw, q.DID) })
 	}
-	return b.enforce(ctx, q)
-}
-
-// orchestrate reports the task. The answer is only recorded.
-func (b *Bridge) orchestrate(ctx context.Context, q verification.Question) verification.Answer {
-	type task struct {
-		ID          string `json:"id"`
-		Description string `json:"description"`
-		Type        string `json:"type"`
-	}
-	// 0xRay's orchestrator handles governance tasks itself. It defers unknown types and reports that as a failure.
-	return b.ask(ctx, b.o.Orchestrate, "orchestrate-task", map[string]any{
-		"description": "Verification of " + q.DID, "tasks": []task{{"verification", q.Prompt, "governance"}},
-	}, orchestrated)
-}
-
-func (b *Bridge) govern(ctx context.Context, q verification.Question) verification.Answer {
-	evidence := []string{"verification requested"}
-	if len(q.Turns) > 0 {
-		evidence = []string{"possession of the key proven", fmt.Sprint("turns: ", len(q.Turns))}
-	}
-	return b.ask(ctx, b.o.Govern, "govern_proposals", map[string]any{"proposals": []map[string]any{{
-		"id": q.DID, "type": "automate", "title": "Plugin registration", "description": "Registration of " + q.DID,
-		"evidence": evidence,
-		"source":   "system", "confidence": 0.9,
-	}}}, func(raw []byte) (verification.Answer, error) { return governed(raw, q.DID) })
-}
-
-func (b *Bridge) enforce(ctx context.Context, q verification.Question) verification.Answer {
-	type step struct {
-		Tool      string `json:"tool"`
-		Reasoning string `json:"reasoning"`
-	}
-	steps := make([]step, 0, len(q.Turns))
+	steps := make([]object, 0, len(q.Turns))
 	for _, t := range q.Turns {
-		steps = append(steps, step{t.ToolCall, t.Reasoning})
+		steps = append(steps, object{"tool": t.ToolCall, "reasoning": t.Reasoning})
 	}
-	code, err := json.Marshal(map[string]any{"reasoningTrace": steps, "taskPrompt": q.Prompt})
+	code, err := json.Marshal(object{"reasoningTrace": steps, "taskPrompt": q.Prompt})
 	if err != nil {
 		panic(err) // plain data
 	}
-	return b.ask(ctx, b.o.Enforce, "codex-enforcement", map[string]any{
-		"operation": "reasoning-evaluation", "files": []string{q.DID}, "newCode": string(code),
-	}, enforced)
+	return b.ask(ctx, b.o.Enforce, "codex-enforcement", object{"operation": "reasoning-evaluation",
+		"files": []string{q.DID}, "newCode": string(code)}, enforced)
 }
+
+type object = map[string]any
 
 // ask makes a server that fails in any way unavailable.
 func (b *Bridge) ask(ctx context.Context, s Server, tool string, arguments any,

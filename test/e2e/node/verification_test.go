@@ -227,66 +227,6 @@ func TestVerificationScripts(t *testing.T) {
 	}})
 }
 
-func TestVerificationTasks(t *testing.T) {
-	t.Parallel()
-	n := kit.NewNode(t, quickConfig)
-	quickly(t, n)
-	n.Start(t)
-	given := func() (task string) {
-		t.Helper()
-		dir := t.TempDir()
-		out := kit.Run(t, "verification", "https://"+n.Public+"/mcp", "--ca", n.At("api-ca.pem"), "--key", dir+"/key",
-			"--file", dir+"/walk", "--json")
-		var v struct{ Task struct{ Prompt string } }
-		check.Must(t, json.Unmarshal([]byte(out), &v))
-		first, _, _ := strings.Cut(v.Task.Prompt, " ")
-		return first
-	}
-	replace := func(name, content string) {
-		t.Helper()
-		kit.Write(t, n.At("new"), content)
-		check.Must(t, os.Rename(n.At("new"), n.At(name)))
-	}
-	reload := func(want string) {
-		t.Helper()
-		n.Reload(t, want)
-	}
-	if got := given(); got != "Compare" {
-		t.Errorf("at the start: %s", got)
-	}
-	replace("tasks.json", strings.Replace(quickTask, "Compare", "Judge", 1))
-	if got := given(); got != "Compare" {
-		t.Errorf("before the reload: %s", got)
-	}
-	reload("")
-	if got := given(); got != "Judge" {
-		t.Errorf("after the reload: %s", got)
-	}
-	for _, wrong := range []string{"[]", strings.Replace(quickTask, "list_mcp_servers", "delete_files", 1),
-		strings.Replace(quickTask, `"minTurns": 2`, `"minTurns": 16`, 1)} {
-		replace("tasks.json", wrong)
-		reload("reload_refused")
-	}
-	if got := given(); got != "Judge" {
-		t.Errorf("after reloads that were refused: %s", got)
-	}
-	raw := kit.Read(t, n.At("one.yaml"))
-	replace("tasks.json",
-		strings.TrimSuffix(quickTask, "]")+","+
-			strings.NewReplacer("Compare", "Judge", `"compare"`, `"judge"`).Replace(strings.TrimPrefix(quickTask, "[")))
-	reload("")
-	if first, second, third := given(), given(), given(); first == second || first != third {
-		t.Errorf("of two tasks it gives %s, %s, %s", first, second, third)
-	}
-	replace("one.yaml", strings.Replace(string(raw), ", tasks: tasks.json", "", 1))
-	reload("")
-	if got := given(); got != "Search" {
-		t.Errorf("without a file: %s", got)
-	}
-	replace("one.yaml", strings.Replace(string(raw), "verification: {", "verification: {mode: seed, ", 1))
-	reload("verification.mode (restart_required)")
-}
-
 func TestVerificationCallers(t *testing.T) {
 	t.Parallel()
 	for name, store := range nodeStores(t) {
