@@ -70,11 +70,10 @@ type judging struct {
 	order    []string       // of the members in unproven
 }
 
-// print verifies records. It prints the refused ones, or all as JSON, and a summary.
+// print verifies records. It prints the refused ones, or all as lines of JSON, and a summary.
 func (j *judging) print(c *cobra.Command, records iter.Seq2[ledger.Record, error], asJSON bool) error {
 	j.count, j.used, j.unproven = make(map[archive.Outcome]int), make(map[*archive.Trust]bool), make(map[string]int)
 	out := cli.Plain(c.OutOrStdout())
-	report := cli.NewJSONReport[judgedPost](c.OutOrStdout(), "records")
 	for judged, err := range j.judge.Records(c.Context(), records) {
 		if err != nil {
 			return err
@@ -82,7 +81,7 @@ func (j *judging) print(c *cobra.Command, records iter.Seq2[ledger.Record, error
 		post := j.add(judged)
 		switch {
 		case asJSON:
-			err = report.Add(post)
+			err = cli.WriteJSONLine(c.OutOrStdout(), post)
 		case judged.Outcome == archive.Refused:
 			_, err = fmt.Fprintf(cli.Lines(out), "%s REFUSED at %s, %s: %s\n", post.ID, post.Check, post.Code, post.Detail)
 		}
@@ -100,7 +99,7 @@ func (j *judging) print(c *cobra.Command, records iter.Seq2[ledger.Record, error
 	s := j.summary()
 	var err error
 	if asJSON {
-		err = report.End(s)
+		err = cli.WriteJSONLine(c.OutOrStdout(), map[string]judgedFile{"summary": s})
 	} else {
 		err = j.printSummary(out, s)
 	}

@@ -102,10 +102,9 @@ func (a *auditFlags) run(c *cobra.Command, paths []string) error {
 func (a *auditFlags) compare(c *cobra.Command, comparison vaultaudit.Comparison, logs *vaultaudit.Logs,
 	record *records.Reader) error {
 	table := &differenceTable{out: cli.Plain(c.OutOrStdout())}
-	report := cli.NewJSONReport[vaultaudit.Difference](c.OutOrStdout(), "differences")
 	comparison.Found = table.add
 	if a.asJSON {
-		comparison.Found = report.Add
+		comparison.Found = func(d vaultaudit.Difference) error { return cli.WriteJSONLine(c.OutOrStdout(), d) }
 	}
 	summary, err := comparison.Run(c.Context(), logs,
 		record.Selected(c.Context(), admin.Selection{Query: comparison.Records()}))
@@ -114,7 +113,9 @@ func (a *auditFlags) compare(c *cobra.Command, comparison vaultaudit.Comparison,
 	}
 	end := table.end
 	if a.asJSON {
-		end = func(s vaultaudit.Summary) error { return report.End(s) }
+		end = func(s vaultaudit.Summary) error {
+			return cli.WriteJSONLine(c.OutOrStdout(), map[string]vaultaudit.Summary{"summary": s})
+		}
 	}
 	if err := end(summary); err != nil {
 		return err

@@ -29,7 +29,7 @@ func postsList() *cobra.Command {
   mediator posts list --keys --since 2026-03-02 --until 2026-03-09
   mediator posts list --follow`,
 		Long: fmt.Sprintf(
-			`Lists the records of calls, newest first: a table of %d, or with --json all as one JSON array. If --limit leaves
+			`Lists the records of calls, newest first: a table of %d, or with --json all as an array. If --limit leaves
 records out, standard error names the --cursor for the next ones.
 
 --key lists the posts that rest on a key. --keys lists posts with only their signing keys. Both read an index.
@@ -100,9 +100,11 @@ func followPosts(c *cobra.Command, s admin.Selection, from *Reader, asJSON bool)
 
 // listPosts prints the selected records. It asks for one more than the limit, to know whether it leaves any out.
 func listPosts(c *cobra.Command, s admin.Selection, from *Reader, asJSON bool) error {
-	var list recordList = newTable(c.OutOrStdout(), s.Keys)
+	table := newTable(c.OutOrStdout(), s.Keys)
+	add, end := table.Add, table.Flush
 	if asJSON {
-		list = cli.NewJSONArray[ledger.Record](c.OutOrStdout())
+		array := &jsonArray{to: c.OutOrStdout()}
+		add, end = array.add, array.end
 	}
 	limit, shown, last := s.Limit, 0, ""
 	if limit > 0 {
@@ -116,12 +118,12 @@ func listPosts(c *cobra.Command, s admin.Selection, from *Reader, asJSON bool) e
 		if more = limit > 0 && shown == limit; more {
 			break
 		}
-		if err := list.Add(p); err != nil {
+		if err := add(p); err != nil {
 			return err
 		}
 		shown, last = shown+1, p.ID
 	}
-	if err := list.End(); err != nil || !more {
+	if err := end(); err != nil || !more {
 		return err
 	}
 	_, err := fmt.Fprintf(cli.Lines(c.ErrOrStderr()),
@@ -130,10 +132,31 @@ func listPosts(c *cobra.Command, s admin.Selection, from *Reader, asJSON bool) e
 	return err
 }
 
-// recordList prints records.
-type recordList interface {
-	Add(r ledger.Record) error
-	End() error
+// jsonArray prints an array as its elements come, one a line. Without its end it is no JSON: half a list must not look
+// complete.
+type jsonArray struct {
+	to    io.Writer
+	begun bool
+}
+
+func (a *jsonArray) add(r ledger.Record) error {
+	separator := ","
+	if !a.begun {
+		a.begun, separator = true, "["
+	}
+	if _, err := io.WriteString(a.to, separator); err != nil {
+		return err
+	}
+	return cli.WriteJSONLine(a.to, r)
+}
+
+func (a *jsonArray) end() error {
+	text := "]\n"
+	if !a.begun {
+		text = "[]\n"
+	}
+	_, err := io.WriteString(a.to, text)
+	return err
 }
 
 // maxListedCall bounds the shown part of a call, which is ASCII, in bytes. posts show shows all of it.
@@ -180,5 +203,3 @@ func (t *recordTable) Add(p ledger.Record) error {
 	}
 	return nil
 }
-
-func (t *recordTable) End() error { return t.Flush() }

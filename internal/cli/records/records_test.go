@@ -129,7 +129,7 @@ func TestListedCallsAreShort(t *testing.T) {
 	table := newTable(&out, false)
 	check.Must(t, errors.Join(
 		table.Add(ledger.Record{ID: "post_1", Method: "GET", Host: "a.example.com", Path: "/" + strings.Repeat("a", 60<<10)}),
-		table.Add(ledger.Record{ID: "post_2", Method: "GET", Host: "a.example.com", Path: "/b"}), table.End()))
+		table.Add(ledger.Record{ID: "post_2", Method: "GET", Host: "a.example.com", Path: "/b"}), table.Flush()))
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != 3 || !strings.HasSuffix(lines[1], "aa…") || len(lines[1]) > 400 ||
 		!strings.HasSuffix(lines[2], "GET a.example.com/b") {

@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -20,7 +19,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/internal/admin"
-	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/sqlite"
@@ -144,24 +142,6 @@ func TestPostsListIsWhole(t *testing.T) {
 		e := list("--json --cursor post_absent", from).Refused("the cursor \"post_absent\" is the id of no record")
 		if e.Out != "" {
 			t.Errorf("%s: %q", from[0], e.Out)
-		}
-	}
-}
-
-// TestPostsListAsBefore: the JSON of a list has the form of all other output.
-func TestPostsListAsBefore(t *testing.T) {
-	t.Parallel()
-	for _, n := range []int{0, 1, 3} {
-		l, path := fillLedger(t, n)
-		records := []ledger.Record{}
-		for r, err := range l.Records(t.Context(), ledger.Query{}) {
-			check.Must(t, err)
-			records = append(records, r)
-		}
-		var want bytes.Buffer
-		check.Must(t, cli.WriteJSON(&want, records))
-		if out := kit.Run(t, "posts", "list", "--json", "--ledger", path); out != want.String() {
-			t.Errorf("got %s, want %s", out, &want)
 		}
 	}
 }
