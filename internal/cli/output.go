@@ -141,11 +141,11 @@ func Table(w io.Writer, heads ...any) Grid {
 	return t
 }
 
-// Row adds a row. A value cannot draw rows or columns of its own.
+// Row adds a row. A value cannot draw rows or columns of its own: for a tabwriter, form feeds end rows, too.
 func (t Grid) Row(cells ...any) {
 	row := make([]string, len(cells))
 	for i, cell := range cells {
-		row[i] = Unbroken(fmt.Sprint(cell))
+		row[i] = Unbroken(terminal.Plain(fmt.Sprint(cell)))
 	}
 	fmt.Fprintln(t, strings.Join(row, "\t"))
 }
