@@ -91,5 +91,5 @@ func (t *posting) reputation(ctx context.Context) string {
 	if o.Reputations == nil || o.Strict.Autonomy.MaxAge == 0 {
 		return ""
 	}
-	return o.Reputations.Token(ctx, t.binding.Subject, o.Strict.Autonomy.MaxAge)
+	return o.Reputations.Token(ctx, o.Strict.Autonomy.MaxAge)
 }

@@ -57,11 +57,7 @@ func (c *call) goToNode() {
 type toNode struct{ *call }
 
 func (n toNode) RoundTrip(out *http.Request) (*http.Response, error) {
-	o := &n.p.o
-	resp, err := o.Node.Send(n.session, out)
-	if n.record.Flow == flowPost && o.Reputations != nil { // even without its answer
-		o.Reputations.Forget(n.record.Subject)
-	}
+	resp, err := n.p.o.Node.Send(n.session, out)
 	if err != nil {
 		return nil, cmp.Or(out.Context().Err(), err) // a client's leaving is not the node's fault
 	}

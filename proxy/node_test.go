@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -27,14 +26,8 @@ const ownMCP = "http://mediator.internal/mcp"
 // nodeRig has a node that answers every message alike.
 type nodeRig struct {
 	*postRig
-	node      *fakeNode
-	forgotten []string // agents whose reputation was forgotten
+	node *fakeNode
 }
-
-// Token and Forget make the rig its own Reputations.
-func (r *nodeRig) Forget(subject string) { r.forgotten = append(r.forgotten, subject) }
-
-func (r *nodeRig) Token(context.Context, string, time.Duration) string { return "" }
 
 // newNodeRig has the rules for posts and for reads at the node, or one of them, or none.
 func newNodeRig(t testing.TB, posts, reads bool, edits ...func(*PipelineOptions)) *nodeRig {
@@ -56,7 +49,7 @@ func newNodeRig(t testing.TB, posts, reads bool, edits ...func(*PipelineOptions)
 			egress = append(egress, Egress{Name: "verification", Match: at, MCP: &mcp.Rule{Tools: []string{"search_plugins"}}})
 		}
 		o.Rules = rulesFor(t, actions, egress)
-		o.Node, o.Reputations = relayTo(t, r.node, nil), r
+		o.Node = relayTo(t, r.node, nil)
 		for _, edit := range edits {
 			edit(o)
 		}
@@ -110,10 +103,6 @@ func TestRulesForTheNode(t *testing.T) {
 			(len(rec.Artifacts) != 10 || rec.Resource != "POST /mcp tools/call "+tt.tool ||
 				rec.ID != resp.Header.Get("ActionProof-Post")) {
 			t.Errorf("%s: %+v, %v", tt.tool, rec, resp.Header)
-		}
-		if posted := tt.flow == flowPost; posted != slices.Equal(r.forgotten, []string{rec.Subject}) || !posted &&
-			len(r.forgotten) > 0 {
-			t.Errorf("%s: the reputations of %q were forgotten", tt.tool, r.forgotten)
 		}
 		if len(r.node.asked) != 1 {
 			t.Fatalf("the node was asked %+v", r.node.asked)

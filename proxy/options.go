@@ -107,12 +107,10 @@ type Control interface {
 	Decide(ctx context.Context, r policy.Request) (policy.Decision, error)
 }
 
-// Reputations supplies agents' reputation tokens; [reputations.Cache] implements it. It answers soon, even without a
+// Reputations supplies the agent's reputation token; [reputations.Cache] implements it. It answers soon, even without a
 // token.
 type Reputations interface {
-	Token(ctx context.Context, subject string, maxAge time.Duration) string
-	// Forget drops an agent's token: the node's opinion may have changed.
-	Forget(subject string)
+	Token(ctx context.Context, maxAge time.Duration) string
 }
 
 // Record stores records durably; [ledger.Queue] implements it.

@@ -20,16 +20,12 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-type tokenOf func() (string, error)
-
-func (f tokenOf) Reputation(context.Context, string) (string, error) { return f() }
-
 // appraisedRig has a control plane behind a server that decides by the example policy for reputations.
-func appraisedRig(t testing.TB, k *gatetest.Kit, source reputations.Source) *postRig {
+func appraisedRig(t testing.TB, k *gatetest.Kit, ask func() (string, error)) *postRig {
 	t.Helper()
 	return newWholeRig(t, k, k.Gate, func() {}, func(o *PipelineOptions) {
-		cache, err := reputations.New(reputations.Options{Source: source, Now: k.Clock.Now, Log: zap.NewNop()})
-		must(t, err)
+		cache := reputations.New(reputations.Options{
+			Ask: func(context.Context) (string, error) { return ask() }, Now: k.Clock.Now, Log: zap.NewNop()})
 		t.Cleanup(cache.Close)
 		var engines decide.Engines
 		must(t, engines.Set(k.Engine(t)))
@@ -70,7 +66,7 @@ func TestPostsByTier(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := appraisedKit(t)
 			token := ""
-			p := appraisedRig(t, k, tokenOf(func() (string, error) {
+			p := appraisedRig(t, k, func() (string, error) {
 				if c.sessions < 0 {
 					return "", errors.New("the node is away")
 				}
@@ -78,7 +74,7 @@ func TestPostsByTier(t *testing.T) {
 					token = k.Reputation(t, k.Agent(t), c.sessions, c.score)
 				}
 				return token, nil
-			}))
+			})
 			if c.code != "" {
 				p.wantRefused(c.code, "POST", "/posts", c.body)
 				return
@@ -103,13 +99,13 @@ func TestPostsByTier(t *testing.T) {
 func TestReputationEnds(t *testing.T) {
 	k := appraisedKit(t)
 	asked, away := 0, false
-	p := appraisedRig(t, k, tokenOf(func() (string, error) {
+	p := appraisedRig(t, k, func() (string, error) {
 		asked++
 		if away {
 			return "", errors.New("the node is away")
 		}
 		return k.Reputation(t, k.Agent(t), 120, 60), nil
-	}))
+	})
 	posts := func() {
 		t.Helper()
 		p.want(http.StatusCreated, "POST", "/posts", "{}")
@@ -148,9 +144,7 @@ func TestNoReputationIsAskedFor(t *testing.T) {
 
 type asks struct{ t testing.TB }
 
-func (a asks) Forget(string) {}
-
-func (a asks) Token(context.Context, string, time.Duration) string {
+func (a asks) Token(context.Context, time.Duration) string {
 	a.t.Error("the reputation was asked for")
 	return ""
 }

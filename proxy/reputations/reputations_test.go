@@ -39,7 +39,7 @@ func newNode(t testing.TB) *node {
 	return &node{t: t, kit: k, lifetime: accrual.Lifetime}
 }
 
-func (n *node) Reputation(ctx context.Context, subject string) (string, error) {
+func (n *node) Reputation(ctx context.Context) (string, error) {
 	n.mu.Lock()
 	n.asked++
 	takes, fails, gives := n.takes, n.fails, n.gives
@@ -52,7 +52,7 @@ func (n *node) Reputation(ctx context.Context, subject string) (string, error) {
 	if fails != nil || gives != "" {
 		return gives, fails
 	}
-	c := n.kit.ReputationOf(n.t, accrual.Agent{Owner: n.kit.Owner(n.t), Subject: subject}, 3, 50)
+	c := n.kit.ReputationOf(n.t, accrual.Agent{Owner: n.kit.Owner(n.t), Subject: agent}, 3, 50)
 	accrual.Kind.Stamp(&c, evidence.NewRegistered("mediator-appraiser", "posting-api", time.Now(), n.lifetime),
 		evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator})
 	return evidence.Sign(ctx, n.kit.Key(n.t, evidence.PurposeAppraiser), accrual.Kind, c)
@@ -76,105 +76,31 @@ const agent, age = "agent:worker-1", 10 * time.Minute
 func bubble(t *testing.T, test func(t *testing.T, n *node, c *reputations.Cache)) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
-		c, err := reputations.New(reputations.Options{Source: n, Now: time.Now, Log: zap.NewNop()})
-		check.Must(t, err)
+		c := reputations.New(reputations.Options{Ask: n.Reputation, Now: time.Now, Log: zap.NewNop()})
 		defer c.Close()
 		test(t, n, c)
 	})
 }
 
-func took(c *reputations.Cache, ctx context.Context, subject string) (string, time.Duration) {
+func took(c *reputations.Cache, ctx context.Context) (string, time.Duration) {
 	began := time.Now()
-	token := c.Token(ctx, subject, age)
+	token := c.Token(ctx, age)
 	return token, time.Since(began)
 }
 
-// TestOneTokenForManyPosts checks that the first post waits, that the next ones do not, and that each agent has its
-// own.
+// TestOneTokenForManyPosts checks that the first post waits, and that the next ones do not.
 func TestOneTokenForManyPosts(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
 		n.set(100*time.Millisecond, nil)
-		first, waited := took(c, t.Context(), agent)
+		first, waited := took(c, t.Context())
 		check.WantEqual(t, waited, 100*time.Millisecond)
 		for range 10 {
-			token, waited := took(c, t.Context(), agent)
+			token, waited := took(c, t.Context())
 			if token != first || first == "" || waited != 0 {
 				t.Fatalf("%.20q after %.20q, %s", token, first, waited)
 			}
 		}
-		other, _ := took(c, t.Context(), "agent:worker-2")
-		if claims, err := evidence.UnverifiedClaims(accrual.Kind, other); err != nil || claims.Agent != "agent:worker-2" {
-			t.Errorf("%+v, %v", claims, err)
-		}
-		check.WantEqual(t, n.questions(), 2)
-	})
-}
-
-// TestForget checks that the next post has a newer token, also while a request is running.
-func TestForget(t *testing.T) {
-	bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
-		n.set(100*time.Millisecond, nil)
-		first, _ := took(c, t.Context(), agent)
-		other, _ := took(c, t.Context(), "agent:worker-2")
-		c.Forget(agent)
-		time.Sleep(time.Second)
-		second, waited := took(c, t.Context(), agent)
-		if second == first || second == "" || waited != 100*time.Millisecond {
-			t.Errorf("%.20q after %.20q, %v", second, first, waited)
-		}
-		if again, waited := took(c, t.Context(), "agent:worker-2"); again != other || waited != 0 {
-			t.Errorf("another agent's is forgotten too: %v", waited)
-		}
-		c.Forget(agent)
-		n.set(time.Second, nil)
-		go c.Token(t.Context(), agent, age)
-		time.Sleep(50 * time.Millisecond)
-		c.Forget(agent) // while the node is asked
-		n.set(0, nil)
-		third, _ := took(c, t.Context(), agent)
-		time.Sleep(2 * time.Second)
-		if last, _ := took(c, t.Context(), agent); last != third || third == "" {
-			t.Errorf("%.20q after %.20q", last, third)
-		}
-	})
-}
-
-// TestForgetWhileTheNodeIsAway checks that the agent keeps its old token, and that the node is not asked more often.
-func TestForgetWhileTheNodeIsAway(t *testing.T) {
-	for name, away := range map[string]struct {
-		after time.Duration
-		err   error
-	}{"it fails": {0, errors.New("away")}, "it is slow": {time.Second, nil}} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
-				first, _ := took(c, t.Context(), agent)
-				n.set(away.after, away.err)
-				c.Forget(agent)
-				if token, waited := took(c, t.Context(), agent); token != first || waited > 250*time.Millisecond {
-					t.Errorf("%.20q after %.20q, %v", token, first, waited)
-				}
-			})
-		})
-	}
-	bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
-		c.Forget(agent) // it is unknown yet
-		first, _ := took(c, t.Context(), agent)
-		n.set(0, errors.New("away"))
-		before := n.questions()
-		for range 10 {
-			c.Forget(agent)
-			if token, waited := took(c, t.Context(), agent); token != first || waited != 0 {
-				t.Errorf("%.20q, %v", token, waited)
-			}
-		}
-		if asked := n.questions() - before; asked != 1 {
-			t.Errorf("the node was asked %d times", asked)
-		}
-		time.Sleep(10 * time.Minute)
-		c.Forget(agent)
-		if token, _ := took(c, t.Context(), agent); token != "" {
-			t.Errorf("%.20q is over", token)
-		}
+		check.WantEqual(t, n.questions(), 1)
 	})
 }
 
@@ -183,11 +109,11 @@ func TestNextTokenBeforeTheLastEnds(t *testing.T) {
 		n.set(time.Second, nil)
 		n.lifetime = 5 * time.Minute
 		time.Sleep(time.Second)
-		c.Token(t.Context(), agent, age) // starts a request without waiting
+		c.Token(t.Context(), age) // starts a request without waiting
 		time.Sleep(2 * time.Second)
 		seen := map[string]bool{}
 		for range 60 * 60 {
-			token, waited := took(c, t.Context(), agent)
+			token, waited := took(c, t.Context())
 			claims, err := evidence.UnverifiedClaims(accrual.Kind, token)
 			if err != nil || waited != 0 || time.Until(time.Unix(claims.Expires, 0)) < 5*time.Second {
 				t.Fatalf("%s waited, %v, ends in %s", waited, err, time.Until(time.Unix(claims.Expires, 0)))
@@ -205,22 +131,22 @@ func TestNextTokenBeforeTheLastEnds(t *testing.T) {
 func TestNodeIsAway(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
 		n.set(time.Hour, nil) // it does not answer
-		token, waited := took(c, t.Context(), agent)
+		token, waited := took(c, t.Context())
 		if token != "" || waited != 250*time.Millisecond {
 			t.Fatalf("%q after %s", token, waited)
 		}
 		time.Sleep(8 * time.Second) // until the request has timed out and the pause is over
 		n.set(0, errors.New("away"))
-		took(c, t.Context(), agent)
+		took(c, t.Context())
 		for range 10 {
-			if token, waited := took(c, t.Context(), agent); token != "" || waited != 0 {
+			if token, waited := took(c, t.Context()); token != "" || waited != 0 {
 				t.Fatalf("%q after %s", token, waited)
 			}
 		}
 		check.WantEqual(t, n.questions(), 2)
 		n.set(0, nil)
 		time.Sleep(3 * time.Second)
-		if token, _ := took(c, t.Context(), agent); token == "" {
+		if token, _ := took(c, t.Context()); token == "" {
 			t.Error("no token once the node is back")
 		}
 	})
@@ -234,17 +160,17 @@ func TestTokenEndsWhileTheNodeIsAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, n *node, cache *reputations.Cache) {
 				began := time.Now()
-				if cache.Token(t.Context(), agent, c.age) == "" {
+				if cache.Token(t.Context(), c.age) == "" {
 					t.Fatal("no token")
 				}
 				n.set(0, errors.New("away"))
 				for time.Since(began) < c.until {
-					if cache.Token(t.Context(), agent, c.age) == "" {
+					if cache.Token(t.Context(), c.age) == "" {
 						t.Fatalf("none after %s", time.Since(began))
 					}
 					time.Sleep(time.Second)
 				}
-				if token := cache.Token(t.Context(), agent, c.age); token != "" {
+				if token := cache.Token(t.Context(), c.age); token != "" {
 					t.Errorf("one after %s", time.Since(began))
 				}
 			})
@@ -259,7 +185,7 @@ func TestManyPostsAskOnce(t *testing.T) {
 		var posts sync.WaitGroup
 		for range 50 {
 			posts.Go(func() {
-				if c.Token(t.Context(), agent, age) == "" {
+				if c.Token(t.Context(), age) == "" {
 					t.Error("a post has no token")
 				}
 			})
@@ -267,7 +193,7 @@ func TestManyPostsAskOnce(t *testing.T) {
 		posts.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 			defer cancel()
-			if token, waited := took(c, ctx, agent); token != "" || waited != 10*time.Millisecond {
+			if token, waited := took(c, ctx); token != "" || waited != 10*time.Millisecond {
 				t.Errorf("%q after %s", token, waited)
 			}
 		})
@@ -287,7 +213,7 @@ func TestTokensThatAreNone(t *testing.T) {
 			bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
 				gives(n)
 				for range 20 {
-					token := c.Token(t.Context(), agent, age)
+					token := c.Token(t.Context(), age)
 					if (token != "") != (name == "an answer") {
 						t.Fatalf("%.20q", token)
 					}
@@ -329,15 +255,15 @@ func TestMetrics(t *testing.T) {
 		}
 		wants(0, 0, 0, 0, time.Time{})
 		n.set(0, errors.New("away"))
-		c.Token(t.Context(), agent, age)
-		c.State(t.Context(), agent, age)
+		c.Token(t.Context(), age)
+		c.State(t.Context(), age)
 		wants(0, 1, 0, 1, time.Time{})
 		n.set(0, nil)
 		time.Sleep(time.Minute)
 		signed := time.Now()
-		c.Token(t.Context(), agent, age)
-		c.Token(t.Context(), agent, age)
-		c.State(t.Context(), agent, age)
+		c.Token(t.Context(), age)
+		c.Token(t.Context(), age)
+		c.State(t.Context(), age)
 		wants(1, 1, 2, 1, signed)
 	})
 }
@@ -346,18 +272,18 @@ func TestState(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
 		away := errors.New("away")
 		n.set(0, away)
-		if s := c.State(t.Context(), agent, age); s.Token != "" || !errors.Is(s.Failed, away) || !s.Issued.IsZero() {
+		if s := c.State(t.Context(), age); s.Token != "" || !errors.Is(s.Failed, away) || !s.Issued.IsZero() {
 			t.Errorf("%+v", s)
 		}
 		n.set(0, nil)
 		time.Sleep(time.Minute)
-		s := c.State(t.Context(), agent, age)
+		s := c.State(t.Context(), age)
 		if s.Token == "" || s.Failed != nil || !s.Issued.Equal(time.Now()) || s.Until.Sub(s.Issued) != age-5*time.Second {
 			t.Errorf("%+v", s)
 		}
 		n.set(0, away)
 		time.Sleep(age)
-		if old := c.State(t.Context(), agent, age); old.Token != "" || !errors.Is(old.Failed, away) ||
+		if old := c.State(t.Context(), age); old.Token != "" || !errors.Is(old.Failed, away) ||
 			!old.Issued.Equal(s.Issued) || old.Until.After(time.Now()) {
 			t.Errorf("%+v", old)
 		}
@@ -367,42 +293,31 @@ func TestState(t *testing.T) {
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
-		c, err := reputations.New(reputations.Options{Source: n, Now: time.Now, Log: zap.NewNop()})
-		check.Must(t, err)
+		c := reputations.New(reputations.Options{Ask: n.Reputation, Now: time.Now, Log: zap.NewNop()})
 		n.set(time.Hour, nil)
-		c.Token(t.Context(), agent, age)
+		c.Token(t.Context(), age)
 		c.Close()
 		c.Close()
-		if token, waited := took(c, t.Context(), agent); token != "" || waited != 0 {
+		if token, waited := took(c, t.Context()); token != "" || waited != 0 {
 			t.Errorf("%q after %s", token, waited)
 		}
 		check.WantEqual(t, n.questions(), 1)
 	})
 }
 
-func TestCacheNeedsItsParts(t *testing.T) {
-	for _, o := range []reputations.Options{{}, {Source: &node{}, Now: time.Now}, {Source: &node{}, Log: zap.NewNop()},
-		{Now: time.Now, Log: zap.NewNop()}} {
-		if c, err := reputations.New(o); err == nil || c != nil {
-			t.Errorf("%+v makes a cache", o)
-		}
-	}
-}
-
 func TestTokenOfARevokedVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		gone := ""
-		c, err := reputations.New(reputations.Options{
-			Source: n, Accepts: func(kid string) bool { return kid != gone }, Now: time.Now, Log: zap.NewNop(),
+		c := reputations.New(reputations.Options{
+			Ask: n.Reputation, Accepts: func(kid string) bool { return kid != gone }, Now: time.Now, Log: zap.NewNop(),
 		})
-		check.Must(t, err)
 		defer c.Close()
-		first := c.Token(t.Context(), agent, age)
+		first := c.Token(t.Context(), age)
 		gone = evidence.KeyIDOf(first)
 		n.kit.Rotate(t, evidence.PurposeAppraiser)
 		time.Sleep(3 * time.Second) // the bubble's clock passes the pause between two requests
-		if next := c.Token(t.Context(), agent, age); next == "" || evidence.KeyIDOf(next) == gone {
+		if next := c.Token(t.Context(), age); next == "" || evidence.KeyIDOf(next) == gone {
 			t.Errorf("the next token is by %q", evidence.KeyIDOf(next))
 		}
 	})

@@ -119,10 +119,9 @@ func newWhole(t *testing.T) *whole {
 	return w
 }
 
-// Reputation implements [reputations.Source].
-func (w *whole) Reputation(ctx context.Context, subject string) (string, error) {
+func (w *whole) reputation(ctx context.Context) (string, error) {
 	w.kit.Clock.Set(time.Now())
-	return w.client.Reputation(ctx, accrual.Agent{Owner: w.kit.Owner(w.t), Subject: subject}.String())
+	return w.client.Reputation(ctx, accrual.Agent{Owner: w.kit.Owner(w.t), Subject: agentOfKit}.String())
 }
 
 func (w *whole) start() {
@@ -130,8 +129,7 @@ func (w *whole) start() {
 	l, err := sqlite.Open(w.t.Context(), w.path, sqlite.Options{Now: time.Now})
 	check.Must(w.t, err)
 	w.queue = ledger.NewQueue(l, func(r ledger.Record, err error) { w.t.Errorf("%s is lost: %v", r.ID, err) })
-	w.cache, err = reputations.New(reputations.Options{Source: w, Now: time.Now, Log: zap.NewNop()})
-	check.Must(w.t, err)
+	w.cache = reputations.New(reputations.Options{Ask: w.reputation, Now: time.Now, Log: zap.NewNop()})
 	w.sender = client.NewSender(w.client, w.queue, time.Now, zap.NewNop())
 	ctx, cancel := context.WithCancel(context.Background())
 	var sends sync.WaitGroup
@@ -162,7 +160,7 @@ func (w *whole) session(id string, calls int) {
 
 func (w *whole) post() string {
 	w.t.Helper()
-	token := w.cache.Token(w.t.Context(), agentOfKit, w.kit.Strict.Autonomy.MaxAge)
+	token := w.cache.Token(w.t.Context(), w.kit.Strict.Autonomy.MaxAge)
 	w.kit.Clock.Set(time.Now())
 	b := gatetest.Binding()
 	b.Nonce = "nonce"

@@ -62,31 +62,23 @@ func (p *sidecar) openNode() error {
 		at.Speaker = p.speaker
 	}
 	p.node = node.New(at)
-	var err error
-	if p.reputations, err = reputations.New(reputations.Options{
-		Source: source{p, to}, Accepts: p.accepts, Now: time.Now, Log: p.Log,
-	}); err != nil {
-		return err
-	}
+	p.reputations = reputations.New(reputations.Options{
+		Ask: func(ctx context.Context) (string, error) { return p.askReputation(ctx, to) }, Accepts: p.accepts,
+		Now: time.Now, Log: p.Log,
+	})
 	return errors.Join(p.sender.Register(p.Metrics), p.reputations.Register(p.Metrics))
 }
 
-// source asks the node for the reputations of its owner's agents.
-type source struct {
-	process *sidecar
-	node    *client.Client
-}
-
-// Reputation implements [reputations.Source]. It asks for a token that the control plane can verify.
-func (s source) Reputation(ctx context.Context, subject string) (string, error) {
-	if a := s.process.accepted.Load(); a != nil {
+// askReputation asks the node for a token of the agent that the control plane can verify.
+func (p *sidecar) askReputation(ctx context.Context, node *client.Client) (string, error) {
+	if a := p.accepted.Load(); a != nil {
 		both, err := a.get(ctx)
 		if err != nil {
 			return "", err
 		}
 		ctx = evidence.WithAccepted(ctx, both.Node)
 	}
-	return s.node.Reputation(ctx, accrual.Agent{Owner: s.process.owner(), Subject: subject}.String())
+	return node.Reputation(ctx, accrual.Agent{Owner: p.owner(), Subject: p.config.Receipts.Subject}.String())
 }
 
 // accepts reports whether the node's key version kid is neither revoked nor retired.
@@ -104,7 +96,7 @@ func (p *sidecar) reputation(ctx context.Context, s *snapshot) *admin.Reputation
 		return &admin.Reputation{Code: reputationMissing, Reason: "the configuration names no node (reputation)"}
 	}
 	agent := s.Config.Receipts.Subject
-	known := p.reputations.State(ctx, agent, s.Strict.Autonomy.MaxAge)
+	known := p.reputations.State(ctx, s.Strict.Autonomy.MaxAge)
 	out := &admin.Reputation{Agent: agent}
 	if known.Token == "" {
 		out.Code, out.Reason = reputationMissing, whyMissing(known, s.Strict.Autonomy.MaxAge)
