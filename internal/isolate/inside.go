@@ -67,7 +67,7 @@ func answer(control *net.UnixConn, listener *os.File, err error) error {
 		r.Cause = err.Error()
 	case err != nil:
 		r.Fault = err.Error()
-	case listener != nil:
+	default:
 		rights = unix.UnixRights(int(listener.Fd()))
 	}
 	text, err := json.Marshal(r)
@@ -90,10 +90,8 @@ func (s *setup) apply() (begin start, listener *os.File, err error) {
 	if err := CloseOnExec(); err != nil {
 		return start{}, nil, err
 	}
-	if !s.ShareNetwork {
-		if listener, err = listen(); err != nil {
-			return start{}, nil, err
-		}
+	if listener, err = listen(); err != nil {
+		return start{}, nil, err
 	}
 	again, err := elsewhere()
 	if err != nil {
@@ -156,25 +154,19 @@ func (s *setup) keepAll() ([]kept, start, error) {
 	return all, begin, nil
 }
 
-// program opens the first program that the agent's user can execute.
+// program opens the program, which the agent's user must be able to execute.
 func (s *setup) program() (kept, error) {
-	var first error
-	for _, name := range s.Programs {
-		k, err := keep(name)
-		switch {
-		case err == nil && k.dir:
-			err = unix.EISDIR
-		case err == nil:
-			err = unix.Faccessat(unix.AT_FDCWD, k.path, unix.X_OK, unix.AT_EACCESS)
-		}
-		if err == nil {
-			return k, nil
-		}
-		if first == nil {
-			first = &AgentError{fmt.Sprintf("the agent's user cannot execute %s: %v", name, err)}
-		}
+	k, err := keep(s.Program)
+	switch {
+	case err == nil && k.dir:
+		err = unix.EISDIR
+	case err == nil:
+		err = unix.Faccessat(unix.AT_FDCWD, k.path, unix.X_OK, unix.AT_EACCESS)
 	}
-	return kept{}, first
+	if err != nil {
+		return kept{}, &AgentError{fmt.Sprintf("the agent's user cannot execute %s: %v", s.Program, err)}
+	}
+	return k, nil
 }
 
 // restrict bounds this process and its descendants.

@@ -37,11 +37,10 @@ const CAFile = "/run/agent/ca.pem"
 
 // Options say how to isolate which agent.
 type Options struct {
-	Users        Users
-	ShareNetwork bool     // keep the network of the launcher, and make no listener
-	Programs     []string // absolute paths; pid 1 takes the first program that the agent's user can execute
-	Dir          string   // the absolute path of the folder to start in, if the agent's user can enter it
-	Bounds       Bounds
+	Users   Users
+	Program string // its absolute path
+	Dir     string // the absolute path of the folder to start in, if the agent's user can enter it
+	Bounds  Bounds
 	// Stdout and Stderr get the agent's output. The agent writes to pipes, because it could read from a terminal.
 	Stdout, Stderr io.Writer
 }
@@ -66,8 +65,8 @@ type Agent struct {
 // Place is a set of namespaces that waits for its agent.
 type Place struct {
 	Init int // the pid of its first process
-	// Listener is the one way out of the place's network, bound to ListenAddress. It is nil if the network is shared.
-	// Only the launcher has it, so all its connections come from this place.
+	// Listener is the one way out of the place's network, bound to ListenAddress. Only the launcher has it, so all its
+	// connections come from this place.
 	Listener *os.File
 
 	cmd     *exec.Cmd
@@ -80,12 +79,11 @@ type AgentError struct{ Reason string }
 func (e *AgentError) Error() string { return e.Reason }
 
 type setup struct {
-	ShareNetwork bool     `json:"shareNetwork"`
-	Programs     []string `json:"programs"`
-	Dir          string   `json:"dir"`
-	Bounds       Bounds   `json:"bounds"`
-	UID          int      `json:"uid"` // of the agent, as numbered in its user namespace
-	GID          int      `json:"gid"`
+	Program string `json:"program"`
+	Dir     string `json:"dir"`
+	Bounds  Bounds `json:"bounds"`
+	UID     int    `json:"uid"` // of the agent, as numbered in its user namespace
+	GID     int    `json:"gid"`
 }
 
 // ready is the answer of pid 1, with the listener. At most one error is set.
@@ -122,7 +120,7 @@ func Start(ctx context.Context, o Options) (*Place, error) {
 			p.Close()
 			continue
 		}
-		if p.Listener, err = p.prepare(setup{o.ShareNetwork, o.Programs, o.Dir, o.Bounds, inner.UID, inner.GID}); err != nil {
+		if p.Listener, err = p.prepare(setup{o.Program, o.Dir, o.Bounds, inner.UID, inner.GID}); err != nil {
 			p.Close()
 			return nil, err
 		}
@@ -134,10 +132,7 @@ func Start(ctx context.Context, o Options) (*Place, error) {
 // begin starts pid 1, which waits for its setup.
 func (o Options) begin(ctx context.Context, attributes *syscall.SysProcAttr) (*Place, error) {
 	attributes.Cloneflags = unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWIPC |
-		unix.CLONE_NEWUTS
-	if !o.ShareNetwork {
-		attributes.Cloneflags |= unix.CLONE_NEWNET
-	}
+		unix.CLONE_NEWUTS | unix.CLONE_NEWNET
 	attributes.Setsid, attributes.Pdeathsig = true, syscall.SIGKILL
 	control, theirs, err := socketPair()
 	if err != nil {
@@ -231,7 +226,7 @@ func (p *Place) prepare(s setup) (*os.File, error) {
 		return nil, errors.New(r.Fault)
 	case r.Agent != "":
 		return nil, &AgentError{r.Agent}
-	case listener == nil && !s.ShareNetwork:
+	case listener == nil:
 		return nil, errors.New("the first process in the namespaces has made no listener")
 	}
 	return listener, p.control.SetDeadline(time.Time{})

@@ -36,7 +36,6 @@ type Options struct {
 	Admin            string // the sidecar's admin endpoint, unix:PATH
 	Event            string // empty: the next waiting event
 	UID              int    // a user id but root's, SameUser or OwnUser
-	ShareNetwork     bool   // the agent keeps the network of this process
 	Bounds           isolate.Bounds
 	RequireIsolation bool     // start no agent that is not isolated
 	Env              []string // more variables of the agent: NAME=VALUE, or NAME for the value in this process
@@ -60,7 +59,7 @@ func Run(ctx context.Context, o Options) error {
 	if err := errors.Join(o.checkUser(), isolate.CloseOnExec()); err != nil {
 		return notStarted(err)
 	}
-	programs, err := candidates(o.Args[0])
+	program, err := find(o.Args[0])
 	if err != nil {
 		return notStarted(err)
 	}
@@ -69,7 +68,7 @@ func Run(ctx context.Context, o Options) error {
 		return notStarted(err)
 	}
 	ask := admin.SessionRequest{Event: o.Event, Launcher: true}
-	where, listener, err := o.place(ctx, programs, &ask)
+	where, listener, err := o.place(ctx, program, &ask)
 	if err != nil {
 		return err
 	}
@@ -100,17 +99,17 @@ func notStarted(err error) error {
 }
 
 // place makes the agent's place. If it has a listener, the sidecar accepts the agent's connections there.
-func (o Options) place(ctx context.Context, programs []string, ask *admin.SessionRequest) (place, *os.File, error) {
+func (o Options) place(ctx context.Context, program string, ask *admin.SessionRequest) (place, *os.File, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return nil, nil, notStarted(err)
 	}
-	if o.RequireIsolation && !o.isolated() {
+	if o.RequireIsolation && !o.users().Own {
 		return nil, nil, refusal.New("isolation_unavailable",
 			"only root can give an agent a user of its own, and the event still waits")
 	}
 	made, err := isolate.Start(ctx, isolate.Options{
-		Users: o.users(), ShareNetwork: o.ShareNetwork, Programs: programs, Dir: dir, Bounds: o.Bounds, Stdout: o.Stdout,
+		Users: o.users(), Program: program, Dir: dir, Bounds: o.Bounds, Stdout: o.Stdout,
 		Stderr: o.Stderr,
 	})
 	o.tellGroups()
@@ -119,8 +118,8 @@ func (o Options) place(ctx context.Context, programs []string, ask *admin.Sessio
 	switch {
 	case err == nil:
 		ask.Init = made.Init
-		if !o.isolated() {
-			o.warn("the agent shares its user or its network with others; who can reach its run is only declared")
+		if !o.users().Own {
+			o.warn("the agent shares its user with others; who can reach its run is only declared")
 		}
 		return isolated{o, made, dir}, made.Listener, nil
 	case errors.As(err, &unfit):
@@ -130,11 +129,8 @@ func (o Options) place(ctx context.Context, programs []string, ask *admin.Sessio
 			err)
 	}
 	o.warn("the agent is not isolated, so who can reach its run is only declared: %v", err)
-	return &shared{Options: o, ctx: ctx, programs: programs, dir: dir}, nil, nil
+	return &shared{Options: o, ctx: ctx, program: program, dir: dir}, nil, nil
 }
-
-// isolated reports whether the agent gets its own user and network if namespaces can be made.
-func (o Options) isolated() bool { return o.users().Own && !o.ShareNetwork }
 
 func (o Options) users() isolate.Users {
 	switch root := os.Geteuid() == 0; {

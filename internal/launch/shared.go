@@ -14,9 +14,8 @@ import (
 
 type shared struct {
 	Options
-	ctx      context.Context //nolint:containedctx // of the one run
-	programs []string
-	dir      string
+	ctx          context.Context //nolint:containedctx // of the one run
+	program, dir string
 }
 
 func (p *shared) close() {}
@@ -26,10 +25,6 @@ func (p *shared) run(s admin.Session, env []string) error {
 	if uid < 0 {
 		p.warn("the agent runs as this user and can reach what this user can, the mediator's sockets included; start it as " +
 			"root, or as a user of its own")
-	}
-	program, err := executable(p.programs, uid)
-	if err != nil {
-		return err
 	}
 	home, err := os.MkdirTemp("", "mediator-run-")
 	if err != nil {
@@ -44,15 +39,17 @@ func (p *shared) run(s admin.Session, env []string) error {
 		if err := errors.Join(os.Chown(git, uid, uid), os.Chown(home, uid, uid)); err != nil {
 			return err
 		}
-		if !canEnter(p.dir, uid) {
-			p.warn("the agent's user cannot enter %s; the agent starts in its own %s", p.dir, home)
-			p.dir = home
-		}
 	}
-	cmd := command(p.ctx, program, p.Args, uid)
-	cmd.Dir = p.dir
-	cmd.Env = environment([]string{"HOME=" + home, "TMPDIR=" + home}, env, s.ProxyURL, s.CAFile)
-	return runProcess(cmd, p.Stdout, p.Stderr)
+	run := func(dir string) error {
+		cmd := command(p.ctx, p.program, p.Args, uid)
+		cmd.Dir, cmd.Env = dir, environment([]string{"HOME=" + home, "TMPDIR=" + home}, env, s.ProxyURL, s.CAFile)
+		return runProcess(cmd, p.Stdout, p.Stderr)
+	}
+	if err = run(p.dir); uid < 0 || !errors.Is(err, os.ErrPermission) {
+		return err
+	}
+	p.warn("the agent's user cannot enter %s; the agent starts in its own %s", p.dir, home)
+	return run(home)
 }
 
 // user returns the user of the agent, or -1 to keep the current one.

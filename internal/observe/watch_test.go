@@ -91,7 +91,7 @@ func isolated(t testing.TB, args ...string) (observe.Launch, string) {
 	check.Must(t, err)
 	said, says := io.Pipe()
 	p, err := isolate.Start(context.WithoutCancel(t.Context()),
-		isolate.Options{Users: isolate.Users{Own: true}, Programs: []string{program}, Dir: "/", Bounds: isolate.DefaultBounds,
+		isolate.Options{Users: isolate.Users{Own: true}, Program: program, Dir: "/", Bounds: isolate.DefaultBounds,
 			Stdout: says, Stderr: os.Stderr})
 	if err != nil {
 		t.Fatalf("%v (the tests need root, and namespaces)", err)

@@ -30,7 +30,7 @@ other open file, and from the environment PATH, LANG, LANGUAGE, LC_*, TZ, TERM a
 the current folder if its user can enter it.
 
 If the machine forbids namespaces, mediator run says why and runs CMD without them, as agent.uid or, if root starts it,
-as an unprivileged user. Access to such a run, as with --uid and --share-network, is only declared.`,
+as an unprivileged user. Access to such a run, as with --uid, is only declared.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cli.Usagef("mediator run needs the command to start, after --")
@@ -50,9 +50,6 @@ as an unprivileged user. Access to such a run, as with --uid and --share-network
 			if o.Bounds.Processes < 32 || o.Bounds.TempMiB < 1 { // threads of pid 1 in the run can count as the agent's
 				return cli.Usagef("mediator run --max-processes is 32 at least, and --tmp-size 1")
 			}
-			if o.ShareNetwork && o.RequireIsolation {
-				return cli.Usagef("mediator run --share-network and --require-isolation exclude each other")
-			}
 			o.Args, o.Stdout, o.Stderr = args, c.OutOrStdout(), c.ErrOrStderr()
 			// A closed terminal or reader of the output must not leave the session open.
 			ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGHUP, syscall.SIGQUIT)
@@ -66,8 +63,6 @@ as an unprivileged user. Access to such a run, as with --uid and --share-network
 	c.Flags().IntVar(&o.UID, "uid", launch.OwnUser,
 		"the user to run CMD as, -1 for this one; CMD shares its files, and access to the run is only declared")
 	c.Flags().Lookup("uid").DefValue = "0" // prints no number
-	c.Flags().BoolVar(&o.ShareNetwork, "share-network", false,
-		"keep this network: CMD can go around the proxy unless mediator guard stops it")
 	c.Flags().BoolVar(&o.RequireIsolation, "require-isolation", false,
 		"start CMD only if it can be isolated, with a user of its own")
 	c.Flags().IntVar(&o.Bounds.Processes, "max-processes", isolate.DefaultBounds.Processes,

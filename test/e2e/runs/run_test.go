@@ -57,7 +57,6 @@ func kinds(r *kit.Rig) []kind {
 	return []kind{
 		{"isolated", nil, false},
 		{"with a shared user", uid(r.User), false},
-		{"with a shared network", []string{"--share-network"}, false},
 		{"without namespaces", nil, true},
 	}
 }
@@ -312,7 +311,7 @@ func launcherGone(t *testing.T, r *kit.Rig) {
 
 // askedToEnd sends mediator run a signal. The agent gets SIGTERM, and its own status counts.
 func askedToEnd(t *testing.T, r *kit.Rig) {
-	for _, flags := range [][]string{{"--require-isolation"}, {"--share-network"}} {
+	for _, flags := range [][]string{{"--require-isolation"}, uid(r.User)} {
 		for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
 			stdout, stderr, err := r.StartRun(t, func(c *exec.Cmd) {
 				c.Stdout = &onFirst{Writer: c.Stdout, do: func() { _ = c.Process.Signal(signal) }}
@@ -326,7 +325,7 @@ func askedToEnd(t *testing.T, r *kit.Rig) {
 
 // asRoot: no agent runs as root, by its number or because root starts it. No event is used up.
 func asRoot(t *testing.T, r *kit.Rig) {
-	for _, flags := range [][]string{uid(0), uid(-1), append(uid(0), "--share-network")} {
+	for _, flags := range [][]string{uid(0), uid(-1)} {
 		stdout, stderr, err := r.StartRun(t, nil, flags, "id -u")
 		if err == nil || stdout != "" || !strings.Contains(stderr, "and its event still waits: an agent that runs as root") {
 			t.Errorf("%v: %v %q %s", flags, err, stdout, stderr)
