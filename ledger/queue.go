@@ -27,9 +27,9 @@ const (
 	firstRetry, lastRetry = 250 * time.Millisecond, 4 * time.Second
 )
 
-// Queue is a store that also takes records for which no caller waits: outcomes of posts, and records of calls that need
-// no evidence. It stores them together a few milliseconds later, and retries while the store fails. A crash loses
-// queued records; a post without its outcome becomes indeterminate. A Queue is safe for concurrent use.
+// Queue is a store that also takes records for which no caller waits. It stores them together a few milliseconds
+// later, and retries while the store fails. A crash loses queued records; a post without its outcome becomes
+// indeterminate. A Queue is safe for concurrent use.
 type Queue struct {
 	Store
 	lost  func(Record, error)

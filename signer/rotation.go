@@ -15,10 +15,10 @@ import (
 // ErrNotCertified is why a key without a certified version does not sign.
 var ErrNotCertified = errors.New("no version of the key is certified")
 
-// Rotation signs only with key versions that verifiers accept. A custody may make a new version at any time; verifiers
-// refuse it until they have its certificate. A verifier that asks for a signature may name the versions it accepts
-// ([evidence.WithAccepted]). For other verifiers, such as APIs, a new version signs only after a settling time. A
-// Rotation is safe for concurrent use.
+// Rotation signs only with key versions that verifiers accept. A custody may make a new version at any time, which
+// verifiers refuse until they have its certificate. A verifier that asks for a signature may name the versions it
+// accepts ([evidence.WithAccepted]); for others a new version signs after a settling time. A Rotation is safe for
+// concurrent use.
 type Rotation struct {
 	custody.Key
 	settle time.Duration

@@ -47,8 +47,8 @@ type flags struct {
 
 func (f flags) exportable() bool { return f.Exportable || f.PlaintextBackup }
 
-// Prepare makes a key without a request to Vault. Until [Key.Open] succeeds it has no versions and counts as
-// exportable. [Key.Observe] checks that auth cannot use others, the keys of other roles.
+// Prepare makes a key without a request to Vault. Until [Key.Open] succeeds it counts as exportable. [Key.Observe]
+// checks that auth cannot use others, the keys of other roles.
 func (s *Server) Prepare(name string, auth Auth, others ...string) *Key {
 	others = slices.DeleteFunc(slices.Clone(others), func(o string) bool { return o == name })
 	k := &Key{session: s.session("key "+name, auth), name: name, others: others, pinned: make(map[int]custody.Version)}
@@ -180,7 +180,6 @@ func (k *Key) describe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	k.note(versions)
 	k.state.Store(&state{read: asked, versions: versions, flags: d.flags})
 	return nil
 }
@@ -222,22 +221,6 @@ func (k *Key) versions(d described) ([]custody.Version, error) {
 		out[i] = k.pinned[n]
 	}
 	return out, nil
-}
-
-func (k *Key) note(now []custody.Version) {
-	before := k.state.Load()
-	if before.read.IsZero() {
-		return
-	}
-	log := func(what string, versions, without []custody.Version) {
-		for _, v := range versions {
-			if !slices.ContainsFunc(without, func(o custody.Version) bool { return o.KeyID() == v.KeyID() }) {
-				k.session.server.o.Log.Info(what, zap.String("kid", v.KeyID()))
-			}
-		}
-	}
-	log("a new key version", now, before.versions)
-	log("a key version is retired", before.versions, now)
 }
 
 func (k *Key) Name() string { return k.name }

@@ -30,8 +30,8 @@ func (o *Owner) Rotate(ctx context.Context, key string) (version int, err error)
 	return k.latest, err
 }
 
-// Retire makes Vault accept no version before oldest. Processes then stop publishing the earlier versions, and
-// verifiers refuse their signatures. Retire also raises a lower min_encryption_version, which Vault requires.
+// Retire makes Vault accept no version before oldest: processes stop publishing them, and verifiers refuse their
+// signatures. It also raises a lower min_encryption_version, which Vault requires.
 func (o *Owner) Retire(ctx context.Context, key string, oldest int) error {
 	k, err := o.describe(ctx, key)
 	if err != nil {

@@ -193,8 +193,8 @@ func (t *Trust) notPinned(what string) error {
 		t.Roots[0].KeyID, t.Roots[1].KeyID)
 }
 
-// Verify verifies a record's chain with public keys alone, as of its last signature, and, unless receipts is nil, the
-// interaction receipts that its session receipt names. now is today's time: a record from the future is refused.
+// Verify verifies a record's chain, as of its last signature, and, unless receipts is nil, the interaction receipts
+// that its session receipt names. now is today's time.
 func (t *Trust) Verify(ctx context.Context, r ledger.Record, receipts Receipts, now time.Time) (Verdict, error) {
 	s := newSessions(receipts, now)
 	s.alone = true
@@ -303,8 +303,8 @@ func (a Archive) Of(r ledger.Record) *Trust {
 	return a[0]
 }
 
-// Pinned returns an export's trusts as the holder of own believes them: own certificates and revocations count beside
-// the export's, and roots that own lacks are not believed.
+// Pinned returns an export's trusts as the holder of own believes them: own certificates and revocations count too,
+// and roots that own lacks are not believed.
 func (a Archive) Pinned(own Archive) Archive {
 	out := make(Archive, len(a))
 	for i, t := range a {

@@ -176,8 +176,8 @@ func (w *writer) end() error {
 	return w.to.Flush()
 }
 
-// For returns the part of an archive that records need: their roots, the certificates of their signing keys, and their
-// manifests. If one rests on interaction receipts, all certificates for receipts and all manifests stay.
+// For returns the roots, certificates and manifests that records need. If one rests on interaction receipts, all
+// certificates for receipts and all manifests stay.
 func (a Archive) For(records iter.Seq2[ledger.Record, error]) (out Archive, err error) {
 	type need struct {
 		kids, hashes map[string]bool
@@ -241,8 +241,8 @@ func (t *Trust) narrowed(kids, hashes map[string]bool, receipts bool) *Trust {
 	return &n
 }
 
-// Export writes an export of the records with evidence, each before the interaction receipts that it rests on, unless
-// receipts is nil. It returns how many there are, and how many have no evidence.
+// Export writes the records with evidence, each before the interaction receipts that it rests on, unless receipts is
+// nil. It returns how many there are, and how many have no evidence.
 func Export(ctx context.Context, to io.Writer, a Archive, records iter.Seq2[ledger.Record, error],
 	receipts Receipts) (written, without int, err error) {
 	w, err := newWriter(to, a, receipts)

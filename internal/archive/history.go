@@ -30,8 +30,8 @@ func ReadAnyBundle(path string) (b evidence.Bundle, raw []byte, err error) {
 	return b, raw, nil
 }
 
-// SegmentFile returns the path of a segment of the history beside a bundle: trust-history.json is number 1,
-// trust-history-2.json number 2. Text is only ever added, to the last segment or to a new one.
+// SegmentFile returns the path of a segment of the history: trust-history.json is number 1, trust-history-2.json
+// number 2. Text is only ever added, to the last segment or to a new one.
 func SegmentFile(bundle string, number int) string {
 	first := config.HistoryFile(bundle)
 	if number == 1 {
@@ -87,8 +87,8 @@ func ReadSegment(path string) (evidence.History, error) {
 	return h, nil
 }
 
-// ReadHistory reads the history beside a bundle; the certificates stay in the files. It refuses a history that lacks a
-// segment, or ends before the end that the bundle names: a revocation could be missing.
+// ReadHistory leaves the certificates in the files. It refuses a history that lacks a segment, or ends before the end
+// that the bundle names: a revocation could be missing.
 func ReadHistory(bundle string, b evidence.Bundle) (h evidence.History, segments []evidence.Segment, err error) {
 	paths, err := HistoryFiles(bundle)
 	if err != nil {

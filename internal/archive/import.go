@@ -211,8 +211,7 @@ func (r *Reader) Records() iter.Seq2[ledger.Record, error] {
 	}
 }
 
-// Receipts returns the next interaction receipts of a session, in the order of the file and each once: the held ones,
-// and those after the last record if it is of this session.
+// Receipts returns the next interaction receipts of a session, in the order of the file and each once.
 func (r *Reader) Receipts(_ context.Context, session string, _ int64, limit int) (tokens []string, err error) {
 	kept := r.held[session]
 	tokens = slices.Clone(kept[:min(limit, len(kept))])

@@ -21,7 +21,7 @@ var artifactNames = []string{
 	"capability", "requestProof", "agentStatement",
 }
 
-// ParseRecord reads a record and the interaction receipts of its session, as mediator posts show --json prints them. It
+// ParseRecord reads a record and its session's interaction receipts, as mediator posts show --json prints them. It
 // refuses a record without artifacts. Errors call the record name.
 func ParseRecord(raw []byte, name string) (ledger.Record, []string, error) {
 	var p struct {

@@ -244,18 +244,16 @@ func appendHistory(bundle string, b *evidence.Bundle, add evidence.History, veri
 	}
 	for _, kind := range []struct {
 		texts []string
-		of    func(*evidence.History) *[]string
+		to    *[]string
 	}{
-		{add.Revocations, func(h *evidence.History) *[]string { return &h.Revocations }},
-		{add.Manifests, func(h *evidence.History) *[]string { return &h.Manifests }},
-		{add.Certificates, func(h *evidence.History) *[]string { return &h.Certificates }},
+		{add.Revocations, &s.h.Revocations}, {add.Manifests, &s.h.Manifests}, {add.Certificates, &s.h.Certificates},
 	} {
 		for _, text := range kind.texts {
 			if err := s.begin(len(text)); err != nil {
 				return err
 			}
-			if to := kind.of(&s.h); len(*to) == 0 || (*to)[len(*to)-1] != text {
-				*to = append(*to, text)
+			if n := len(*kind.to); n == 0 || (*kind.to)[n-1] != text {
+				*kind.to = append(*kind.to, text)
 			}
 		}
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // CertifyDeployment signs a manifest that audits clean, and returns when the certificate ends. It refuses a manifest
-// that would not accept the certificate, because it allows only another auditor, issuer or audience.
+// that would not accept the certificate.
 func CertifyDeployment(ctx context.Context, auditor RootKey, m *policy.Manifest, o signer.Options) (token string,
 	until time.Time, err error) {
 	strict, err := m.Strict()

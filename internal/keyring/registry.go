@@ -304,9 +304,8 @@ type Certification struct {
 	Full      float64 `json:"full"`      // see [evidence.Bundle.Full]
 }
 
-// Certify gives each published key version that needs one a custody certificate: the one in the bundle if it has the
-// same claims and half of its lifetime is not over, or else a new one. If a signature fails or ctx ends, earlier
-// signatures stay, the bundle keeps its certificates, and the error says why.
+// Certify gives each published key version that needs one a custody certificate: the valid one in the bundle, or a new
+// one. If a signature fails or ctx ends, earlier signatures stay, and the error says why.
 func (r *Registry) Certify(ctx context.Context, p Published, say Declaration) (done Certification, err error) {
 	var e *bundleEdit
 	err = r.editBundle(ctx, func(edit *bundleEdit) (err error) {

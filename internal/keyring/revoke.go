@@ -91,9 +91,8 @@ func (e *bundleEdit) signList(ctx context.Context, entries []evidence.Revocation
 // entries, and in the bundle would undo them.
 const historyAudience = "trust-history"
 
-// Revoke adds entries to the bundle's revocation list, signs it again, and returns all entries. The history gets a list
-// of only the new entries, which keeps their time. Revoke calls unknown for each key id in add without a certificate in
-// the bundle.
+// Revoke adds entries to the bundle's revocation list, and returns all entries. The history gets a list of only the
+// new ones, which keeps their time. Revoke calls unknown for each key id without a certificate in the bundle.
 func (r *Registry) Revoke(ctx context.Context, add []evidence.Revocation,
 	unknown func(kid string)) (all []evidence.Revocation, err error) {
 	err = r.editBundle(ctx, func(e *bundleEdit) (err error) {

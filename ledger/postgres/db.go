@@ -16,7 +16,7 @@ import (
 type DB struct{ pool }
 
 // OpenDB connects to the database that dsn names, creates a missing schema, and refuses what [Open] refuses. Names
-// without a schema belong to s. Errors do not show dsn, and have the code ledger_unavailable.
+// without a schema belong to s.
 func OpenDB(ctx context.Context, dsn string, s Schema) (*DB, error) {
 	db, err := connect(dsn, s.Name)
 	if err != nil {

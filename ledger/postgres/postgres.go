@@ -40,10 +40,9 @@ type Ledger struct {
 
 var _ ledger.Identified = (*Ledger)(nil)
 
-// Open connects to the database that dsn names (a URL or keyword/value string of libpq), and creates missing tables. It
-// refuses another schema version, a database that does not commit durably, and a remote one without
-// sslmode=verify-full. Posts that this instance left in flight become indeterminate, because they may have been sent.
-// Errors do not show dsn; except for those about o they have the code ledger_unavailable.
+// Open connects to the database that dsn names (a URL or keyword/value string of libpq), and creates missing tables.
+// It refuses another schema version, a database that does not commit durably, and a remote one without
+// sslmode=verify-full. Posts that this instance left in flight become indeterminate. Errors do not show dsn.
 func Open(ctx context.Context, dsn string, o Options) (*Ledger, error) {
 	if o.Now == nil || o.Instance == "" {
 		return nil, errors.New("postgres: a clock and the name of this instance are required")

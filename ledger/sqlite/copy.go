@@ -21,7 +21,7 @@ type Copy struct {
 }
 
 // OpenCopy opens the copy of a ledger's file at path, with path-wal beside it if the ledger was in use. Without a WAL
-// the folder need not be writable. It refuses a file with another schema. The error has the code ledger_unavailable.
+// the folder need not be writable.
 func OpenCopy(ctx context.Context, path string) (*Copy, error) {
 	c, err := openCopy(ctx, path)
 	if err != nil {

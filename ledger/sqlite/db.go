@@ -44,9 +44,9 @@ type Schema struct {
 	Forgets    string // what a new file would forget; part of each refusal of a file, so that it is not replaced lightly
 }
 
-// OpenDB opens the file at path, or creates it with mode 0600 and the schema, in an existing folder. It refuses a file
-// that is open in another DB, has another schema, is not writable, or refuses the durability settings. The error has
-// the code ledger_unavailable. Beside the file lie path-wal, path-shm and path.lock.
+// OpenDB opens the file at path, or creates it with mode 0600 and the schema. It refuses a file that is open in
+// another DB, has another schema, is not writable, or refuses the durability settings. Beside the file lie path-wal,
+// path-shm and path.lock.
 func OpenDB(ctx context.Context, path string, s Schema) (*DB, error) {
 	d := &DB{path: path, queue: make(chan *write, maxWaiting), done: make(chan struct{})}
 	if err := d.open(ctx, s); err != nil {
