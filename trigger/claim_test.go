@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -229,7 +230,7 @@ func TestKeptForever(t *testing.T) {
 		if e := k.event(t, id); e.State != trigger.Expired {
 			t.Errorf("the event is %+v", e)
 		}
-	}, func(o *trigger.Options) { o.Retention = trigger.Forever })
+	}, func(o *trigger.Options) { o.Retention = time.Duration(math.MaxInt64) })
 }
 
 // TestSweep follows an event until only its single-use keys are left.

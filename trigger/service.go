@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,8 +26,6 @@ const (
 
 // MaxPayload bounds an event's payload, in bytes.
 const MaxPayload = 256 << 10
-
-const Forever = time.Duration(math.MaxInt64)
 
 const sweepEvery = time.Minute
 

@@ -8,11 +8,6 @@ import (
 // ShellQuote returns s as one word of a POSIX shell.
 func ShellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// FishQuote returns s as one word of the shell fish.
-func FishQuote(s string) string {
-	return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'"
-}
-
 // LocalAddress returns the address at which a listener of this machine is reached. A listener on all addresses is
 // reached on the loopback address.
 func LocalAddress(listen string) string {

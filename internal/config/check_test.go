@@ -4,26 +4,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"go.yaml.in/yaml/v4"
 
 	"github.com/actionproof/mediator/test/check"
 )
-
-func TestRetention(t *testing.T) {
-	const def, forever = 90 * 24 * time.Hour, -1
-	for text, want := range map[string]time.Duration{"{}": def, "retention:": def, "retention: 0s": forever,
-		"retention: 48h": 48 * time.Hour} {
-		var c struct {
-			Retention *Retention `yaml:"retention"`
-		}
-		check.Must(t, yaml.Unmarshal([]byte(text), &c))
-		if got := c.Retention.Or(def, forever); got != want {
-			t.Errorf("%s: %s, want %s", text, got, want)
-		}
-	}
-}
 
 func TestSecretsAreBound(t *testing.T) {
 	other := Endpoint{Token: "x"}

@@ -5,7 +5,7 @@
 //	check*.go    check a file and report every finding at once
 //	setup.go     reads the files beside it: manifest, policy, trust bundle, pinned root keys
 //	bound.go     finds the changed keys that only a restart applies
-//	reference.go makes the reference page and the JSON Schema from the types, their tags and their comments
+//	schema.go    makes a JSON Schema from the types and their tags
 //
 // A file never holds a secret, only the path of the file with the secret. The comments of the fields are the
 // configuration reference (docs/configuration.md). The tags of a field say the rest:
@@ -220,30 +220,6 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	}
 	*d = Duration(parsed)
 	return nil
-}
-
-// Retention is a period such as 48h; 0s is for ever.
-type Retention time.Duration
-
-// UnmarshalText reads a retention.
-func (r *Retention) UnmarshalText(text []byte) error {
-	parsed, err := time.ParseDuration(string(text))
-	if err != nil || parsed < 0 {
-		return fmt.Errorf("must be a duration such as 48h, or 0s for ever, not %.40q", text)
-	}
-	*r = Retention(parsed)
-	return nil
-}
-
-// Or returns the retention: def if none is set, forever for 0s.
-func (r *Retention) Or(def, forever time.Duration) time.Duration {
-	switch {
-	case r == nil:
-		return def
-	case *r == 0:
-		return forever
-	}
-	return time.Duration(*r)
 }
 
 // Or returns d, or def if d is zero.

@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
@@ -31,6 +35,71 @@ func TestDocsConfiguration(t *testing.T) {
 	if !bytes.Equal(got, want.Bytes()) {
 		t.Error("docs/configuration.md is not what the types say: run make docs")
 	}
+}
+
+// optionDoc is one key of a configuration type with its comment.
+type optionDoc struct{ key, comment string }
+
+// configDocs returns the keys of every configuration type with their comments, by the type's name.
+func configDocs() (map[string][]optionDoc, error) {
+	names, err := filepath.Glob("*.go")
+	if err != nil {
+		return nil, err
+	}
+	options := make(map[string][]optionDoc)
+	for _, name := range names {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
+		if err != nil {
+			return nil, err
+		}
+		addOptions(options, file)
+	}
+	return options, nil
+}
+
+func addOptions(options map[string][]optionDoc, file *ast.File) {
+	for _, decl := range file.Decls {
+		g, ok := decl.(*ast.GenDecl)
+		if !ok || g.Tok != token.TYPE {
+			continue
+		}
+		spec, ok := g.Specs[0].(*ast.TypeSpec)
+		if !ok {
+			continue
+		}
+		fields, ok := spec.Type.(*ast.StructType)
+		if !ok {
+			continue
+		}
+		for _, f := range fields.Fields.List {
+			if f.Tag == nil || len(f.Names) == 0 {
+				continue
+			}
+			key, _, _ := strings.Cut(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("yaml"), ",")
+			if key == "-" || key == "" { // not a key of the file
+				continue
+			}
+			// A comment begins with the field's Go name; the reference shows the key.
+			comment := strings.Replace(oneLine(f.Doc), f.Names[0].Name, "`"+key+"`", 1)
+			options[spec.Name.Name] = append(options[spec.Name.Name], optionDoc{key, comment})
+		}
+	}
+}
+
+func oneLine(g *ast.CommentGroup) string { return strings.Join(strings.Fields(g.Text()), " ") }
+
+// rules says what the tags of a key demand, in words.
+func (k keyInfo) rules() (text string) {
+	switch {
+	case k.from != "":
+		text = " From " + k.from + " to " + k.to + "."
+	case k.to != "":
+		text = " At most " + k.to + "."
+	}
+	if len(k.one) > 0 && !k.need {
+		text += " Default " + k.one[0] + "."
+	}
+	return text
 }
 
 // titles are the headings of the configuration files.

@@ -15,8 +15,8 @@ type Reputation struct {
 	State string `yaml:"state" is:"path" need:"yes"`
 	// Store keeps receipts, challenges and baselines. Default: a file in the state folder.
 	Store Store `yaml:"store"`
-	// Retention is how long a session's receipts are kept after the last one; 0s is for ever. Default 2160h.
-	Retention *Retention `yaml:"retention"`
+	// Retention is how long a session's receipts are kept after the last one. Default 2160h.
+	Retention Duration `yaml:"retention"`
 	// Limits bound the node's load and its store.
 	Limits NodeLimits `yaml:"limits"`
 	// Keys hold the signing key.

@@ -29,8 +29,8 @@ type Sidecar struct {
 	State string `yaml:"state" is:"path" need:"yes"`
 	// Ledger stores used keys and records. Default: a file in the state folder.
 	Ledger Ledger `yaml:"ledger"`
-	// Retention is how long a record and its evidence are kept; 0s is for ever. Default 2160h.
-	Retention *Retention `yaml:"retention"`
+	// Retention is how long a record and its evidence are kept. Default 2160h.
+	Retention Duration `yaml:"retention"`
 	// CA is the certificate authority that intercepts TLS.
 	CA CA `yaml:"ca"`
 	// Keys are the signing keys.

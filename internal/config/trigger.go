@@ -23,9 +23,9 @@ type Trigger struct {
 	MaxAge Duration `yaml:"maxAge"`
 	// Budget bounds the posts of one action per event. Default 1.
 	Budget int `yaml:"budget"`
-	// Retention keeps an event this long after maxAge; 0s is for ever. Records that detect repeated deliveries always
+	// Retention keeps an event this long after maxAge. Records that detect repeated deliveries always
 	// stay. Default 720h.
-	Retention *Retention `yaml:"retention"`
+	Retention Duration `yaml:"retention"`
 	// Sources are where events come from.
 	Sources []Source `yaml:"sources" reload:"yes"`
 

@@ -9,7 +9,6 @@ need=()
 want() { bash -c "$2" >/dev/null 2>&1 || need+=("$1"); }
 want curl            'command -v curl'
 want zsh             'command -v zsh'
-want fish            'command -v fish'
 want openssl         'command -v openssl'
 want git             'command -v git'
 want gh              'command -v gh'

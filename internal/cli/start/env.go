@@ -20,32 +20,19 @@ type shellEnvironment struct {
 
 // Env returns the command that prints what a shell needs to send its programs through the proxy.
 func Env() *cobra.Command {
-	var path, shell string
+	var path string
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "env", Short: "Print the variables that send a shell's programs through the proxy", Args: cli.NoArgs,
 		Example: `  eval "$(mediator env)"
-  mediator env --shell fish | source
   mediator env --dir other --json`,
 		Long: `Prints the variables that send the usual programs through the proxy and make them trust its CA, for a POSIX
 shell, bash or zsh:
 
     eval "$(mediator env)"
 
-and for fish:
-
-    mediator env --shell fish | source
-
 The agent's user can run it: it reads no secrets. mediator run sets these variables by itself.`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			set, unset, quote := "export %s=%s\n", "unset %s\n", cli.ShellQuote
-			switch shell {
-			case "sh":
-			case "fish":
-				set, unset, quote = "set -gx %s %s\n", "set -e %s\n", cli.FishQuote
-			default:
-				return cli.Usagef("--shell is %q, and takes sh or fish", shell)
-			}
 			listen, ca, err := config.LoadProxy(path)
 			if err != nil {
 				return err
@@ -57,16 +44,15 @@ The agent's user can run it: it reads no secrets. mediator run sets these variab
 			names, values := launch.Variables("http://"+cli.LocalAddress(listen), ca)
 			return cli.PrintText(c, asJSON, shellEnvironment{values, launch.Exempting}, func(w io.Writer) error {
 				for _, name := range names {
-					fmt.Fprintf(w, set, name, quote(values[name]))
+					fmt.Fprintf(w, "export %s=%s\n", name, cli.ShellQuote(values[name]))
 				}
 				for _, name := range launch.Exempting {
-					fmt.Fprintf(w, unset, name)
+					fmt.Fprintln(w, "unset", name)
 				}
 				return nil
 			})
 		},
 	}
-	c.Flags().StringVar(&shell, "shell", "sh", "the shell that reads it: sh for every POSIX shell, bash and zsh, or fish")
 	cli.StackFileFlag(c, &path, devstack.SidecarFile)
 	cli.JSONFlag(c, &asJSON)
 	return c

@@ -126,8 +126,6 @@ func (p *process) Roles(process *daemon.Process) error {
 
 const (
 	storeFile = "reputation.db"
-	// forever is longer than anything is kept.
-	forever = 100 * 365 * 24 * time.Hour
 	// trusted is the rate per second of one address at the internal endpoint: a sidecar relays the requests of all its
 	// agents.
 	trusted = 10_000
@@ -166,7 +164,7 @@ func (p *process) openService(ctx context.Context) (err error) {
 	}
 	p.service, err = reputation.New(reputation.Options{
 		Store: p.store, Score: p.score, Reputation: p.reputation, Verified: p.verifiedOf, Disputes: p.disputes,
-		Retention: c.Retention.Or(reputation.DefaultRetention, forever), Limits: c.Limits.Of(),
+		Retention: time.Duration(c.Retention), Limits: c.Limits.Of(),
 		Now: time.Now, Log: p.Log, Metrics: p.Metrics,
 	})
 	if err != nil {

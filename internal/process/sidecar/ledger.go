@@ -41,7 +41,7 @@ func markFile(c *config.Sidecar) string { return filepath.Join(c.State, "ledger-
 
 // openStore opens the ledger: a file or a PostgreSQL database. It makes no new file for a known ledger.
 func openStore(ctx context.Context, c *config.Sidecar, known bool) (ledger.Identified, error) {
-	retention := c.Retention.Or(ledger.DefaultRetention, 0)
+	retention := c.Retention.Or(ledger.DefaultRetention)
 	if c.LedgerDSN == "" {
 		return sqlite.Open(ctx, filepath.Join(c.State, "ledger.db"),
 			sqlite.Options{Now: time.Now, Retention: retention, Known: known})

@@ -95,7 +95,7 @@ func (p *source) Open(ctx context.Context) (err error) {
 	p.service, err = trigger.New(ctx, trigger.Options{
 		Path: filepath.Join(c.State, "events.db"), Origin: p.origin, Receipt: p.receipt, Sources: c.SourceList,
 		MaxAge: time.Duration(c.MaxAge), Budget: c.Budget,
-		Retention: c.Retention.Or(trigger.DefaultRetention, trigger.Forever), Now: time.Now, Log: p.Log,
+		Retention: time.Duration(c.Retention), Now: time.Now, Log: p.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("state in %s: %w", c.Path, err)
