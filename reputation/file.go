@@ -17,7 +17,7 @@ import (
 // Dispute is a dispute and its state.
 type Dispute struct {
 	DisputeID string `json:"dispute_id"`
-	Number    int64  `json:"number"` // in the log
+	Number    int64  `json:"number"`
 	Status    string `json:"status"` // of package dispute
 	// Outcome and Resolver are set once it is resolved. The outcome is provisional until the signal's window closes.
 	Outcome     string          `json:"outcome,omitempty"`
@@ -195,9 +195,9 @@ func disputeOf(d store.Dispute) (Dispute, error) {
 
 // LogEntry is one entry of the log of signals and disputes.
 type LogEntry struct {
-	Number int64           `json:"number"` // from 1
-	Head   string          `json:"head"`   // see [dispute.Book.Add]
-	Entry  json.RawMessage `json:"entry"`  // canonical JSON
+	Number int64           `json:"number"`
+	Head   string          `json:"head"` // see [dispute.Book.Add]
+	Entry  json.RawMessage `json:"entry"`
 }
 
 // logBytes bounds a part of the log except for its last entry: anyone can request it and read it slowly.

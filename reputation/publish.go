@@ -17,10 +17,10 @@ import (
 
 // Signal is a signal and its state.
 type Signal struct {
-	Number int64           `json:"number"` // in the log
+	Number int64           `json:"number"`
 	Status string          `json:"status"` // provisional, or final after its window
 	Signal json.RawMessage `json:"signal"` // with its signature
-	Entry  json.RawMessage `json:"entry"`  // log entry
+	Entry  json.RawMessage `json:"entry"`
 }
 
 // Statuses of signals.

@@ -26,7 +26,7 @@ type Received struct {
 type delivered struct {
 	owner, session string
 	tokens         []string
-	claims         []interaction.Receipt // unverified
+	claims         []interaction.Receipt
 }
 
 // Receive takes receipts of any sessions, each session's in chain order. Known receipts are accepted, so a delivery can

@@ -31,15 +31,15 @@ const (
 
 // trials are in memory only: after a restart each dispute is judged once more.
 type trials struct {
-	last  map[string]attempt // by dispute id
-	turns map[string]int64   // number of the last trial raised by an owner's agents
+	last  map[string]attempt
+	turns map[string]int64 // number of the last trial raised by an owner's agents
 	count int64
 }
 
 type attempt struct {
 	at   time.Time
 	wait time.Duration
-	late bool // after the deadline
+	late bool
 }
 
 func newTrials() *trials {

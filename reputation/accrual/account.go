@@ -11,14 +11,14 @@ import (
 type Account struct {
 	agent    Agent
 	log      Log
-	first    int64              // time of the first entry
-	events   []*event           // in the order of their first sessions
-	byEvent  map[string]*event  // by event id
-	eventOf  map[string]string  // event id by session id
-	disputes map[string]Dispute // those that accuse the agent, by id
-	raised   map[string]Raised  // by id
-	points   []points           // in order
-	flagged  int                // events before the last lost dispute; they no longer count
+	first    int64    // time of the first entry
+	events   []*event // in the order of their first sessions
+	byEvent  map[string]*event
+	eventOf  map[string]string // event id by session id
+	disputes map[string]Dispute
+	raised   map[string]Raised
+	points   []points // in order
+	flagged  int      // events before the last lost dispute; they no longer count
 }
 
 type event struct{ sessions []scored }

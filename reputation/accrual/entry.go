@@ -52,7 +52,7 @@ type Raised Dispute
 
 // Outcomes of a dispute.
 const (
-	ChallengerWins = "challenger_wins" // the agent has lost
+	ChallengerWins = "challenger_wins"
 	TargetWins     = "target_wins"
 	Inconclusive   = "inconclusive"
 )
@@ -60,9 +60,9 @@ const (
 // Bounds of an entry.
 const (
 	MaxHosts = 32
-	maxName  = 128      // bytes of the id of a session or dispute, or of a host
-	maxEvent = 256      // bytes
-	maxEntry = 64 << 10 // bytes of an entry as text
+	maxName  = 128 // bytes of the id of a session or dispute, or of a host
+	maxEvent = 256
+	maxEntry = 64 << 10
 )
 
 // ParseEntry reads the canonical JSON that [Entry.Encode] writes and refuses any other spelling.

@@ -4,9 +4,9 @@ import "errors"
 
 // Rated is seed 002's rating of an agent, computed by package rating. It is independent of the score.
 type Rated struct {
-	R    float64 `json:"r"`      // 0 to 100
-	Q    float64 `json:"q"`      // penalty, 0 to MaxQ
-	Tier string  `json:"r_tier"` // [RatingTier] of R
+	R    float64 `json:"r"` // 0 to 100
+	Q    float64 `json:"q"` // penalty, 0 to MaxQ
+	Tier string  `json:"r_tier"`
 }
 
 // MaxQ is the greatest Q: three parts of at most 1.

@@ -25,7 +25,7 @@ const (
 type Reputation struct {
 	AgentID string `json:"agent_id"` // [Agent.String]
 	Owner   string `json:"owner"`
-	Agent   string `json:"agent"` // the subject
+	Agent   string `json:"agent"`
 
 	// TotalInteractions counts at most one model call at a trusted host for each verified event; otherwise one session
 	// could make up a thousand. Flagged ones do not count for the tier.
@@ -40,7 +40,7 @@ type Reputation struct {
 	// Lower is the lower end of the mean's 95 % interval (Student's t); 0 for fewer than two sessions. Lost points lower
 	// it, but gained points do not raise it: two owners could let each other's agents win.
 	Lower    float64 `json:"lower"`
-	Coverage float64 `json:"coverage"` // the mean of ScoreHistory
+	Coverage float64 `json:"coverage"`
 	// Provisional marks a score from fewer than Window sessions.
 	Provisional bool `json:"provisional"`
 	// ScoreHistory has the last sessions, at most Window, scored by ScoringHash since the agent last lost a dispute. An

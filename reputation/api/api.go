@@ -73,7 +73,7 @@ type answer func(w http.ResponseWriter, r *http.Request) (any, error)
 
 type document struct {
 	text  []byte
-	cache string // Cache-Control
+	cache string
 }
 
 // Handler answers sidecars and everyone else. It trusts no listener: receipts are signed, and sidecars name callers in

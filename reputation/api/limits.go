@@ -96,7 +96,7 @@ func Network(remote string) (netip.Prefix, bool) {
 
 // places bounds concurrent requests of one kind, in all and per address.
 type places struct {
-	what      string // for errors
+	what      string
 	most, one int
 
 	mu      sync.Mutex // guards all below

@@ -22,14 +22,14 @@ type Claims struct {
 	evidence.Registered
 	evidence.KeyClaims
 
-	Owner        string `json:"owner"`                  // of the receipts; see package interaction
-	Agent        string `json:"agent"`                  // of the receipts
-	Session      string `json:"session_id"`             // of the receipts
-	HeadHash     string `json:"headHash"`               // of the last receipt
-	HeadNumber   int64  `json:"headNumber"`             // of the last receipt
-	Closed       bool   `json:"closed"`                 // the last receipt closes the session
-	Version      string `json:"scoringVersion"`         // of the formulas
-	ScoringHash  string `json:"scoringHash"`            // of the formulas
+	Owner        string `json:"owner"` // of the receipts; see package interaction
+	Agent        string `json:"agent"`
+	Session      string `json:"session_id"`
+	HeadHash     string `json:"headHash"` // of the last receipt
+	HeadNumber   int64  `json:"headNumber"`
+	Closed       bool   `json:"closed"` // the last receipt closes the session
+	Version      string `json:"scoringVersion"`
+	ScoringHash  string `json:"scoringHash"`
 	BaselineHash string `json:"baselineHash,omitempty"` // empty without a baseline
 
 	Score

@@ -5,10 +5,10 @@ import "math"
 // Part is one part of a signal.
 type Part struct {
 	Name   string  `json:"name"`
-	Of     float64 `json:"of"` // most points
+	Of     float64 `json:"of"`
 	Points float64 `json:"points"`
 	Value  float64 `json:"value"` // the measured value behind the points
-	N      int64   `json:"n"`     // inputs
+	N      int64   `json:"n"`
 	State  string  `json:"state"` // observed, declared or not_measured
 }
 
@@ -91,11 +91,11 @@ type Score struct {
 	Composite    float64  `json:"score"`        // 0 to 100
 	SeedWeighted float64  `json:"seedWeighted"` // by the seed's formula, at most 20.25
 	Band         string   `json:"band"`
-	N            int64    `json:"n"`          // answered calls
-	OtherCalls   int64    `json:"otherCalls"` // other model calls
+	N            int64    `json:"n"` // answered calls
+	OtherCalls   int64    `json:"otherCalls"`
 	Interval     Interval `json:"interval"`
 	Coverage     Coverage `json:"coverage"`
-	ModelHosts   []string `json:"modelHosts"` // trusted hosts that were called
+	ModelHosts   []string `json:"modelHosts"`
 	Signals      Signals  `json:"signals"`
 }
 

@@ -59,7 +59,7 @@ func (f figure) measured() bool { return f.state != notMeasured }
 type call struct {
 	at, end    float64 // Unix milliseconds: request received, answer ended
 	duration   figure
-	tokens     figure // of the output
+	tokens     figure
 	gap        figure // from the end of the previous answered call to this request; see docs/autonomy.md
 	read       figure // words of the answer before that gap
 	references figure // to earlier answers; not measured after a call to an untrusted host
@@ -107,15 +107,15 @@ type Session struct {
 	totals                        interaction.SessionTotals
 
 	calls      []call
-	hosts      []string // trusted hosts that were called
-	other      int64    // model calls without a trusted answer
-	strayed    bool     // an untrusted model host was called
-	follows    bool     // the last model call was answered
-	lastWords  figure   // words of its answer
+	hosts      []string
+	other      int64  // model calls without a trusted answer
+	strayed    bool   // an untrusted model host was called
+	follows    bool   // the last model call was answered
+	lastWords  figure // words of its answer
 	received   []float64
 	models     []model
-	links      int                 // of all calls
-	made       map[string]toolCall // by id
+	links      int // of all calls
+	made       map[string]toolCall
 	used       map[use]bool
 	domains    []domain
 	touches    []touch

@@ -17,10 +17,10 @@ const backlogPeriod = 15 * time.Second
 
 // Status is the state of a sidecar's deliveries.
 type Status struct {
-	Away        string     `json:"away,omitempty"`   // why the last pass failed
-	Undelivered int64      `json:"undelivered"`      // receipts that the node has not acknowledged
+	Away        string     `json:"away,omitempty"` // why the last pass failed
+	Undelivered int64      `json:"undelivered"`
 	Oldest      *time.Time `json:"oldest,omitempty"` // when the oldest of them was signed
-	Refused     int64      `json:"refused"`          // sessions whose receipts the node refuses
+	Refused     int64      `json:"refused"`
 	Reason      string     `json:"reason,omitempty"` // of one such refusal
 	Pruned      int64      `json:"pruned"`           // receipts removed undelivered since the process started
 }

@@ -64,7 +64,7 @@ type Sender struct {
 	now    func() time.Time
 	log    *zap.Logger
 
-	sent    atomic.Int64           // acknowledged receipts
+	sent    atomic.Int64
 	away    atomic.Pointer[string] // why the last pass failed, or nil
 	backlog atomic.Pointer[ledger.Backlog]
 }

@@ -281,8 +281,8 @@ func (b *Book) forget() {
 }
 
 const (
-	maxFalls      = 64 // recorded defeats of an agent
-	maxViolations = 64 // recorded violations of an agent
+	maxFalls      = 64
+	maxViolations = 64
 )
 
 func (a *agent) violate(v violated) {

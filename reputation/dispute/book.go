@@ -21,21 +21,21 @@ import (
 // each agent's limits and the pairs whose disputes have given points. It is not safe for concurrent use.
 type Book struct {
 	log  accrual.Log
-	last int64 // time of the last entry
+	last int64
 	tree *compact.Range
 
-	signals    map[string]*SignalState // by id
-	disputes   map[string]*State       // by id
-	agents     map[string]*agent       // by id
-	contracts  map[[2]string]bool      // challengers with the ids of their contracts
-	substances map[string]string       // the last dispute of each substance
-	pairs      map[[2]string]bool      // ordered pairs of agents with a dispute that has given points
-	cites      map[[2]string]bool      // owners with the agents that they have cited
-	running    map[string]bool         // ids of the signals that are not final
-	unresolved map[string]bool         // ids of the unresolved disputes
-	open       tally                   // running signals
-	accusing   tally                   // unresolved disputes of challengers
-	over       []past                  // final signals and effective disputes, in order
+	signals    map[string]*SignalState
+	disputes   map[string]*State
+	agents     map[string]*agent
+	contracts  map[[2]string]bool // challengers with the ids of their contracts
+	substances map[string]string  // the last dispute of each substance
+	pairs      map[[2]string]bool // ordered pairs of agents with a dispute that has given points
+	cites      map[[2]string]bool // owners with the agents that they have cited
+	running    map[string]bool
+	unresolved map[string]bool
+	open       tally  // running signals
+	accusing   tally  // unresolved disputes of challengers
+	over       []past // final signals and effective disputes, in order
 }
 
 type past struct {
@@ -46,7 +46,7 @@ type past struct {
 // SignalState is a signal and its state.
 type SignalState struct {
 	Published
-	At    int64 // when it was published
+	At    int64
 	Final bool
 	// resolved are the disputes that take effect when the window closes, in the order of their resolution.
 	resolved []string
@@ -55,7 +55,7 @@ type SignalState struct {
 // State is a dispute and its state.
 type State struct {
 	Opened
-	At     int64 // when it was opened
+	At     int64
 	Status string
 	// The rest is set once the dispute is resolved.
 	Resolved   Resolved
@@ -95,9 +95,9 @@ func OwnerOf(id string) string {
 }
 
 type agent struct {
-	opened     []int64 // recent times of opening disputes
-	lost       []int64 // recent times of losing own disputes
-	fell       int64   // when it last lost an effective dispute as the accused
+	opened     []int64
+	lost       []int64
+	fell       int64 // when it last lost an effective dispute as the accused
 	falls      []fall
 	violations []violated
 }
@@ -129,11 +129,11 @@ type Account struct {
 // Step is the effect of an entry: the new state of the log and the entries for agents' logs, in one transaction.
 type Step struct {
 	Entry    Entry
-	Text     []byte // the entry's canonical JSON
+	Text     []byte
 	Log      accrual.Log
 	Accounts []Account
 
-	after accrual.Log // the log before it
+	after accrual.Log
 	ended []ended
 }
 

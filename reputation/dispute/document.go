@@ -17,10 +17,10 @@ import (
 // Bounds on documents. Lengths are in characters, as in JSON Schema; MaxSize is in bytes.
 const (
 	MaxSize      = 64 << 10 // of a whole document
-	MaxStatement = 4096     // of a signal or a counter claim
-	MaxTrace     = 16384    // of a reasoning trace or evidence
-	MaxReceipts  = 64       // named by one document
-	maxSignature = 16384    // a sidecar's signature is a token
+	MaxStatement = 4096
+	MaxTrace     = 16384
+	MaxReceipts  = 64
+	maxSignature = 16384 // a sidecar's signature is a token
 	maxReason    = 512
 	maxWhole     = 1<<53 - 1 // the greatest integer that a double represents uniquely
 )
@@ -94,7 +94,7 @@ type parts struct {
 	author    string
 	written   int64 // Unix seconds, or 0
 	signature string
-	unsigned  any // the document without its signature
+	unsigned  any
 }
 
 func (s Signal) parts() parts {

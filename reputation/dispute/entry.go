@@ -31,10 +31,10 @@ type Published struct {
 	Written  int64    `json:"written"` // the signal's own time; Unix seconds
 	Closes   int64    `json:"closes"`  // end of the time to dispute it; Unix seconds
 	Basis    string   `json:"basis"`
-	Receipts []string `json:"receipts,omitempty"` // that it rests on
-	Sources  bool     `json:"sources,omitempty"`  // a receipt is of an answered model call at a trusted host
-	Cites    []string `json:"cites,omitempty"`    // other agents whose receipts it rests on, in ascending order
-	Verified bool     `json:"verified,omitempty"` // the agent had passed a verification
+	Receipts []string `json:"receipts,omitempty"`
+	Sources  bool     `json:"sources,omitempty"` // a receipt is of an answered model call at a trusted host
+	Cites    []string `json:"cites,omitempty"`   // other agents whose receipts it rests on, in ascending order
+	Verified bool     `json:"verified,omitempty"`
 }
 
 // How the evidence of a signal is known.
@@ -54,10 +54,10 @@ type Opened struct {
 	Challenger string   `json:"challenger_id"`
 	Target     string   `json:"target_id"`
 	Type       string   `json:"challenge_type"`
-	SignalID   string   `json:"signal_id,omitempty"`    // of a contract
+	SignalID   string   `json:"signal_id,omitempty"`
 	ContractID string   `json:"challenge_id,omitempty"` // of a contract
 	Receipts   []string `json:"target_receipts,omitempty"`
-	Document   string   `json:"document"`  // hash of the filing
+	Document   string   `json:"document"`
 	Substance  string   `json:"substance"` // hash of the meaning: disputes with equal substance are repetitions
 	Tier       string   `json:"tier"`      // the challenger's at the opening
 	Deadline   int64    `json:"deadline"`  // after it only "inconclusive" can end the dispute; Unix seconds
@@ -79,8 +79,8 @@ type Resolved struct {
 
 // Finding is the outcome of a dispute and the reason.
 type Finding struct {
-	Outcome string `json:"outcome"` // of package accrual
-	Reason  string `json:"reason"`  // a constant, or the arbiter's words
+	Outcome string `json:"outcome"`
+	Reason  string `json:"reason"` // a constant, or the arbiter's words
 	// Malicious says that the challenger lost on forged or contradictory evidence.
 	Malicious bool `json:"malicious,omitempty"`
 	// Fault is the first receipt of the part of a session over which the challenger wins: see [NewTrial].
@@ -100,14 +100,14 @@ const (
 type Violation struct {
 	Agent    string `json:"agent_id"`
 	Rule     string `json:"rule"`
-	Document string `json:"document"` // hash of the filing
+	Document string `json:"document"`
 }
 
 // Rules whose breach is a violation (seed: Anti-Spam Rules).
 const (
-	RuleWindow    = "window"    // disputing a closed signal
-	RuleIdentical = "identical" // repeating a dispute
-	RuleRate      = "rate"      // opening too many disputes
+	RuleWindow    = "window"
+	RuleIdentical = "identical"
+	RuleRate      = "rate"
 	RuleMalicious = "malicious" // see [Finding.Malicious]; without an entry of its own
 )
 
@@ -118,7 +118,7 @@ const (
 	StatusResolved  = "resolved"
 )
 
-const maxEntry = 64 << 10 // bytes of an entry as text
+const maxEntry = 64 << 10
 
 // DisputeID returns the id of the dispute that a document opens. It depends only on the document.
 func DisputeID(document string) string { return "dsp_" + document[:min(32, len(document))] }

@@ -11,8 +11,8 @@ import (
 
 // Rules are the node's settings for new signals and disputes.
 type Rules struct {
-	Short, Long time.Duration // windows of signals, by horizon
-	Deadline    time.Duration // time to resolve a dispute
+	Short, Long time.Duration
+	Deadline    time.Duration
 }
 
 // DefaultRules are the seed's windows, and three days for each dispute.
@@ -31,7 +31,7 @@ const (
 // By describes a document's author, whose signature the node has verified. Only registered agents may dispute.
 type By struct {
 	Registered time.Time // zero for an unregistered agent
-	Tier       string    // of package accrual
+	Tier       string
 }
 
 // Publication is an incoming signal.

@@ -18,28 +18,28 @@ const (
 // Reasons for the end of a dispute. An arbiter uses its own words.
 const (
 	// The challenger wins.
-	ReasonDuration       = "duration_impossible"    // a call took longer than the time from its start to its end
-	ReasonFirstDelta     = "first_delta_impossible" // the first piece of an answer came after its end
-	ReasonTurnaround     = "turnaround_impossible"  // a turnaround is longer than the session so far
-	ReasonOverlap        = "calls_overlap"          // a turnaround was measured while another call was open
-	ReasonResultFirst    = "result_before_call"     // a request brings the result of a call before that call was made
-	ReasonChallengeFirst = "challenge_before_issue" // a receipt names a challenge before it was issued
-	ReasonForked         = "chain_forked"           // two receipts for one place, or one after the end; also inconclusive
-	ReasonBroken         = "chain_broken"           // two adjacent receipts contradict each other
-	ReasonResultWithout  = "result_without_call"    // a request brings the result of a call that no answer made
-	ReasonStrategyBroken = "strategy_broken"        // the agent did what its committed strategy rules out
-	ReasonProbesDisagree = "probes_disagree"        // most repeated questions were answered both ways
+	ReasonDuration       = "duration_impossible"
+	ReasonFirstDelta     = "first_delta_impossible"
+	ReasonTurnaround     = "turnaround_impossible"
+	ReasonOverlap        = "calls_overlap"
+	ReasonResultFirst    = "result_before_call"
+	ReasonChallengeFirst = "challenge_before_issue"
+	ReasonForked         = "chain_forked"
+	ReasonBroken         = "chain_broken"
+	ReasonResultWithout  = "result_without_call"
+	ReasonStrategyBroken = "strategy_broken"
+	ReasonProbesDisagree = "probes_disagree"
 	// The target wins.
-	ReasonNothingFound = "nothing_found" // everything is there and consistent
+	ReasonNothingFound = "nothing_found"
 	// Nobody wins.
-	ReasonReceiptsMissing  = "receipts_missing"  // the node does not hold all receipts
-	ReasonSessionOpen      = "session_open"      // a session was not closed in time
-	ReasonStrategyHidden   = "strategy_hidden"   // the agent has not revealed a committed strategy
-	ReasonProbesUnanswered = "probes_unanswered" // too few repeated questions were answered
-	ReasonProbesDivided    = "probes_divided"    // some repeated questions were answered both ways
-	ReasonNoArbiter        = "no_arbiter"        // the arbiter did not decide in time
-	ReasonTooLong          = "trial_too_long"    // more receipts than [MaxRead], or no time to read them
-	ReasonFailed           = "trial_failed"      // the node could not read its own records
+	ReasonReceiptsMissing  = "receipts_missing"
+	ReasonSessionOpen      = "session_open"
+	ReasonStrategyHidden   = "strategy_hidden"
+	ReasonProbesUnanswered = "probes_unanswered"
+	ReasonProbesDivided    = "probes_divided"
+	ReasonNoArbiter        = "no_arbiter"
+	ReasonTooLong          = "trial_too_long"
+	ReasonFailed           = "trial_failed"
 )
 
 // Trial judges one dispute by receipts. The caller has verified all signatures and that the receipts are the target's.
@@ -51,7 +51,7 @@ type Trial struct {
 	wanted   map[string]bool // disputed receipts not seen yet
 	sessions []*Record
 	forged   []string
-	read     int  // receipts
+	read     int
 	cut      bool // reading stopped at MaxRead
 }
 
@@ -68,16 +68,16 @@ type judge interface {
 type Record struct {
 	trial      *Trial
 	challenges []autonomy.Challenge
-	hashes     []string // of the chain
-	start      string   // the first receipt that is judged here
+	hashes     []string
+	start      string // the first receipt that is judged here
 	last       interaction.Receipt
 	others     []other
-	found      string // the first fault
+	found      string
 	timing     timing
 	calls      toolCalls
 	measured   *autonomy.Session
-	answers    map[string]string // to probes
-	broken     map[string]bool   // nonces of challenges whose strategy was broken earlier, which has counted
+	answers    map[string]string
+	broken     map[string]bool // nonces of challenges whose strategy was broken earlier, which has counted
 }
 
 type other struct {

@@ -18,7 +18,7 @@ const (
 	// lossCounts is how long a lost dispute doubles the period, up to longest.
 	lossCounts = 30 * day
 	longest    = 16 * day
-	kept       = lossCounts // how long times are kept
+	kept       = lossCounts
 )
 
 // Allowed is a number of disputes per period.

@@ -37,7 +37,7 @@ type Resolution struct {
 	SignalID   string   `json:"signal_id,omitempty"`
 	Document   string   `json:"document"`
 	OpenedAt   int64    `json:"opened_at"`
-	Status     string   `json:"status"` // always resolved
+	Status     string   `json:"status"`
 	Outcome    string   `json:"outcome"`
 	Resolver   string   `json:"resolver"`
 	Reason     string   `json:"reason"`

@@ -14,9 +14,9 @@ const (
 	verificationCap  = 0.60 // of the transparency of an unverified agent
 	weightOfNew      = 0.15
 	weightOfOld      = 0.85
-	MaxStep          = 8.0     // points per step
-	violationPenalty = 0.25    // of Q, per violation
-	halfLife         = 7 * day // of that penalty
+	MaxStep          = 8.0
+	violationPenalty = 0.25
+	halfLife         = 7 * day
 )
 
 const day = 86_400 // seconds

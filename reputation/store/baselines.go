@@ -17,10 +17,10 @@ type Sample struct {
 // Baseline is a snapshot of an owner's sessions.
 type Baseline struct {
 	Hash, Owner string
-	Number      int64 // per owner, from 1
+	Number      int64
 	Made        time.Time
-	Samples     int64  // ever given by the owner
-	Document    string // JSON
+	Samples     int64
+	Document    string
 }
 
 // Unsampled returns closed sessions without a sample, earliest first, at most limit.
@@ -58,7 +58,7 @@ func (s *Store) Samples(ctx context.Context, owner string, limit int) ([]Sample,
 // Grown is an owner with samples.
 type Grown struct {
 	Owner   string
-	Samples int64 // ever given
+	Samples int64
 }
 
 // Grown returns the number of samples of each owner.

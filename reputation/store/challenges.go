@@ -11,13 +11,13 @@ import (
 type Challenge struct {
 	Nonce                 string
 	Owner, Session, Agent string
-	Number                int64 // in its session, from 1
+	Number                int64
 	Issued, Expires       time.Time
-	Commitment            string    // empty until the agent commits
-	Committed             time.Time // zero until then
-	Revealed              time.Time // zero until the strategy is revealed
-	Salt, Strategy        string    // empty until then; Strategy is JSON
-	Probes                []Probe   // in order
+	Commitment            string
+	Committed             time.Time
+	Revealed              time.Time
+	Salt, Strategy        string // empty until then; Strategy is JSON
+	Probes                []Probe
 }
 
 // Open reports whether a session must deal with the challenge before it gets another: the agent can still commit to it,

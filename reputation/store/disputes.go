@@ -8,24 +8,24 @@ import (
 
 // Step is an entry of the log of signals and disputes with all its effects.
 type Step struct {
-	Number int64  // in the log, from 1
-	Head   string // of the log
-	Text   string // canonical JSON
+	Number int64
+	Head   string
+	Text   string
 
-	Signal    *Signal   // published
-	Closed    string    // id of the closed signal
-	Dispute   *Dispute  // opened
-	Reviewing string    // id of the dispute being judged
-	Resolved  *Resolved // resolved dispute
-	Entries   []Entry   // for the logs of agents
+	Signal    *Signal
+	Closed    string // id of the closed signal
+	Dispute   *Dispute
+	Reviewing string // id of the dispute being judged
+	Resolved  *Resolved
+	Entries   []Entry // for the logs of agents
 }
 
 // Signal is a published signal.
 type Signal struct {
 	ID       string
-	Number   int64 // of its step
+	Number   int64
 	Agent    string
-	Final    bool   // its window has closed
+	Final    bool
 	Document string // canonical JSON, with its signature
 	Step     string // text of its step; only when read
 }
@@ -33,11 +33,11 @@ type Signal struct {
 // Dispute is a dispute between two agents.
 type Dispute struct {
 	ID                 string
-	Number             int64 // of its opening step
+	Number             int64
 	Challenger, Target string
 	Signal             string // disputed, or empty
 	Provisional        bool   // that signal is open
-	Reviewing          bool   // being judged
+	Reviewing          bool
 	Resolved           int64  // number of the resolving step, or 0
 	Token              string // the signed resolution, or empty
 	Document           string // canonical JSON, with its signature

@@ -8,10 +8,10 @@ import (
 
 // Entry is an entry in the log of an agent.
 type Entry struct {
-	Agent  string // id
-	Number int64  // in the log, from 1
-	Head   string // of the log
-	Text   string // canonical JSON
+	Agent  string
+	Number int64
+	Head   string
+	Text   string
 }
 
 // Unentered returns an owner's closed sessions that were not entered, or have grown since, earliest first, at most

@@ -11,7 +11,7 @@ import (
 
 // Bounds on one transaction, so that others need not wait for a whole pruning.
 const (
-	pruneChunk     = 16 // sessions
+	pruneChunk     = 16
 	tokenChunk     = 1000
 	challengeChunk = 256
 )

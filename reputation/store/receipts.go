@@ -15,9 +15,9 @@ const MaxReceipts = 1000
 // Session is the state of a session's chain.
 type Session struct {
 	Owner, Session, Agent string
-	Next                  int64 // number of the next receipt
+	Next                  int64
 	Updated               time.Time
-	Closed                bool // the last receipt closes the chain
+	Closed                bool
 	Forked                bool // it has two chains
 }
 

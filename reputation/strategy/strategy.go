@@ -13,13 +13,13 @@ import (
 
 // Bounds on a strategy and on the salt of a commitment.
 const (
-	MaxSize  = 32 << 10  // bytes of a strategy as JSON
-	MaxNames = 64        // tools, and hosts
-	MaxName  = 128       // bytes of a name
-	MaxCalls = 1_000_000 // calls of models
-	minSalt  = 16        // bytes
-	maxSalt  = 64        // bytes
-	maxNonce = 128       // bytes
+	MaxSize  = 32 << 10 // bytes of a strategy as JSON
+	MaxNames = 64
+	MaxName  = 128 // bytes of a name
+	MaxCalls = 1_000_000
+	minSalt  = 16  // bytes
+	maxSalt  = 64  // bytes
+	maxNonce = 128 // bytes
 )
 
 // Predicates is the number of predicates of a strategy.

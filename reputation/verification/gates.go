@@ -22,7 +22,7 @@ const (
 	GateNotConfigured = "not_configured"
 )
 
-const maxGateReason = 64 // bytes
+const maxGateReason = 64
 
 // Gate is the result of one gate.
 type Gate struct {
@@ -43,9 +43,9 @@ type Question struct {
 // Answer is a gate's answer. The zero Answer means that the gate is not configured.
 type Answer struct {
 	Status    string
-	Reason    string // if unavailable
-	Resonance int64  // of govern: prior resonance, in thousandths
-	Score     int64  // of enforce: 0 to 100
+	Reason    string
+	Resonance int64 // of govern: prior resonance, in thousandths
+	Score     int64
 }
 
 // Gates asks the server of a gate. It takes a bounded time and reports failures in its answer.

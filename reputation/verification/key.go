@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	maxPEM     = 1024         // bytes; an Ed25519 key has 113
-	maxPayload = 8 << 10      // bytes
+	maxPEM     = 1024 // bytes; an Ed25519 key has 113
+	maxPayload = 8 << 10
 	typePEM    = "PUBLIC KEY" // RFC 7468 section 13
 	didPrefix  = "did:groover:"
 	didBytes   = 8

@@ -43,7 +43,7 @@ type Registered struct {
 const rejected = 5 * time.Minute
 
 const (
-	maxName        = 64 // bytes
+	maxName        = 64
 	maxDescription = 256
 	maxTags        = 4
 	maxManifest    = 16 << 10

@@ -14,10 +14,10 @@ type State string
 
 // The states; the last three are final.
 const (
-	Pending    State = "pending"     // requested
-	InProgress State = "in-progress" // has a turn
-	Completed  State = "completed"   // passed
-	Failed     State = "failed"      // rejected
+	Pending    State = "pending"
+	InProgress State = "in-progress"
+	Completed  State = "completed"
+	Failed     State = "failed"
 	Expired    State = "expired"
 )
 
@@ -38,8 +38,8 @@ const NonceLifetime = 5 * time.Minute
 
 const (
 	sessionLifetime = 10 * time.Minute
-	maxCalls        = 64 // recorded in one session
-	idBytes         = 24 // of a session's id
+	maxCalls        = 64
+	idBytes         = 24
 	nonceBytes      = 32
 )
 
@@ -113,7 +113,7 @@ type Taken struct {
 	Served  bool `json:"served,omitempty"`  // the node had served the turn's call with this result
 	Used    bool `json:"used,omitempty"`    // the reasoning has the previous canary; the first turn needs none
 
-	ModelCalls int64 `json:"modelCalls,omitempty"` // see Caller
+	ModelCalls int64 `json:"modelCalls,omitempty"`
 }
 
 // FollowUp is the node's question after the base turns.
@@ -126,7 +126,7 @@ type FollowUp struct {
 
 // Answered is the answer to the follow-up (original: followUpCompleted). An observed answer replaces a declared one.
 type Answered struct {
-	Step     int64 `json:"step"`     // of the turn, or 0
+	Step     int64 `json:"step"`
 	Observed bool  `json:"observed"` // the turn is about the requested call and uses its result
 }
 

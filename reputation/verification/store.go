@@ -36,18 +36,18 @@ type Effects struct {
 type Passed struct {
 	Subject string
 	At      time.Time
-	Result  string // signed
+	Result  string
 }
 
 // Plugin is a registered plugin.
 type Plugin struct {
 	DID        string    `json:"did"`
-	Key        string    `json:"key"` // in hex
+	Key        string    `json:"key"`
 	DIDKey     string    `json:"didKey"`
 	Subject    string    `json:"subject"`
 	Metadata   Metadata  `json:"metadata"`
-	Manifest   string    `json:"manifest,omitempty"` // canonical JSON
-	Result     string    `json:"result"`             // the signed result
+	Manifest   string    `json:"manifest,omitempty"`
+	Result     string    `json:"result"`
 	Registered time.Time `json:"registered"`
 }
 

@@ -32,21 +32,21 @@ const (
 
 // Violations: see docs/verification.md.
 const (
-	ViolationTurnsMissing     = "turns_missing"        // fewer turns than base and follow-up
-	ViolationTurnsNotServed   = "turns_not_served"     // a turn is about a call that the node did not serve
-	ViolationCanaryUnused     = "canary_unused"        // a turn does not use the previous result
-	ViolationTraceAltered     = "trace_altered"        // the trace differs from the submitted turns
-	ViolationTooFast          = "too_fast"             // the turns took less time than the task demands
-	ViolationTimeForged       = "time_forged"          // the turns claim more time than has passed
-	ViolationToolsMissing     = "tools_missing"        // a required tool was not called
-	ViolationChainBroken      = "hash_chain_broken"    // a hash does not match its turn
-	ViolationMerkle           = "merkle_root_mismatch" // the root does not match the hashes
-	ViolationAttestation      = "attestation_mismatch" // the attestation does not match root and session
-	ViolationFollowUpMissing  = "follow_up_missing"    // the follow-up was not answered
-	ViolationReasoningShort   = "reasoning_short"      // a turn's reasoning has fewer than 30 characters
-	ViolationReasoningOff     = "reasoning_off_topic"  // the reasoning names too little of the task
-	ViolationReasoningRefused = "reasoning_rejected"   // the enforcement server gave less than 75
-	ViolationGovernance       = "governance_rejected"  // the governance server does not approve
+	ViolationTurnsMissing     = "turns_missing"
+	ViolationTurnsNotServed   = "turns_not_served"
+	ViolationCanaryUnused     = "canary_unused"
+	ViolationTraceAltered     = "trace_altered"
+	ViolationTooFast          = "too_fast"
+	ViolationTimeForged       = "time_forged"
+	ViolationToolsMissing     = "tools_missing"
+	ViolationChainBroken      = "hash_chain_broken"
+	ViolationMerkle           = "merkle_root_mismatch"
+	ViolationAttestation      = "attestation_mismatch"
+	ViolationFollowUpMissing  = "follow_up_missing"
+	ViolationReasoningShort   = "reasoning_short"
+	ViolationReasoningOff     = "reasoning_off_topic"
+	ViolationReasoningRefused = "reasoning_rejected"
+	ViolationGovernance       = "governance_rejected"
 )
 
 const clockTolerance = 1000
@@ -62,10 +62,10 @@ type Check struct {
 // Verdict is the judgement of a trace.
 type Verdict struct {
 	Checks     []Check
-	Score      int64 // 0 to MaxScore
+	Score      int64
 	Violations []string
-	Coverage   int64  // of the reasoning, in thousandths
-	Band       string // of the coverage
+	Coverage   int64
+	Band       string
 }
 
 // Passed reports whether the verification is passed.

@@ -33,14 +33,14 @@ type owner struct {
 
 // owners are the current owners.
 type owners struct {
-	audience string                          // of the tokens of callers
-	skew     time.Duration                   // the clock difference that is tolerated
-	believe  func(reputation.Believed) error // applies owners and hosts
+	audience string
+	skew     time.Duration
+	believe  func(reputation.Believed) error
 	log      *zap.Logger
 
 	mu      sync.Mutex // held while owners are read and applied
 	inForce []*owner
-	hosts   []string // of models
+	hosts   []string
 }
 
 // ownersPoll is the time between two looks at the files. A key version signs two seconds after its certificate is in

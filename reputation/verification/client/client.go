@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	timeout   = 30 * time.Second // of one call
-	maxAnswer = 1 << 20          // bytes
+	timeout   = 30 * time.Second
+	maxAnswer = 1 << 20
 )
 
 // Node is a connection to a node. It is safe for concurrent use.

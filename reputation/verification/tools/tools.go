@@ -109,7 +109,7 @@ type acceptance struct {
 	Success      bool   `json:"success"`
 	DID          string `json:"did"`
 	Record       record `json:"record"`
-	Verification string `json:"verification"` // the signed result
+	Verification string `json:"verification"`
 	judged
 	Warnings []string `json:"warnings,omitempty"`
 }
