@@ -17,12 +17,11 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// Scored is the score of a session: the claims and the token that carries them. Challenges are set once the session is
-// closed. It has no text that the agent could have written for others to read: see [Service.Revealed].
+// Scored is the score of a session: the claims and the token that carries them. It has no text that the agent could
+// have written for others to read: see [Service.Revealed].
 type Scored struct {
-	Score      json.RawMessage   `json:"score"`
-	Token      string            `json:"token"`
-	Challenges []autonomy.Judged `json:"challenges,omitempty"`
+	Score json.RawMessage `json:"score"`
+	Token string          `json:"token"`
 }
 
 // reusable is the last signed answer and what it was computed from. The zero value has none.
@@ -142,9 +141,6 @@ func (s *Service) appraise(ctx context.Context, r *reading) (Scored, error) {
 		return Scored{}, err
 	}
 	answer := Scored{Score: claims, Token: token}
-	if r.measured.Closed() {
-		answer.Challenges = r.measured.Judge(challenges)
-	}
 	lifetime := time.Duration(signed.Expires-signed.IssuedAt) * time.Second
 	r.last = reusable[Scored]{of, now.Add(lifetime / 2), answer}
 	return answer, nil

@@ -17,10 +17,9 @@ import (
 // Score is a session's score with all its inputs except the receipts, as mediator reputation show score prints
 // it.
 type Score struct {
-	Score      json.RawMessage   `json:"score"` // what the token claims
-	Token      string            `json:"token"`
-	Challenges []autonomy.Judged `json:"challenges,omitempty"` // of a closed session
-	// Revealed has the same challenges with the agent's strategies, from the node's internal endpoint.
+	Score json.RawMessage `json:"score"` // what the token claims
+	Token string          `json:"token"`
+	// Revealed has a closed session's challenges with the agent's strategies, from the node's internal endpoint.
 	Revealed []autonomy.Challenge `json:"revealed,omitempty"`
 	Baseline *autonomy.Baseline   `json:"baseline,omitempty"` // that the score names
 }

@@ -1,8 +1,4 @@
 // Package api is the HTTP interface of the node, with the paths of VIN v0.4. GET /openapi.json describes it.
-//
-//	api.go       the endpoints and how they answer
-//	disputes.go  those for signals and disputes
-//	limits.go    limits on strangers
 package api
 
 import (

@@ -255,13 +255,11 @@ func TestAPI(t *testing.T) {
 	must(t, n.Sample(t.Context()))
 
 	var scored struct {
-		Score      autonomy.Claims
-		Token      string
-		Challenges []autonomy.Judged
+		Score autonomy.Claims
+		Token string
 	}
 	c.get("/v1/score/"+evidence.HashToken(s.Receipts[3]), &scored)
-	if scored.Score.HeadNumber != 10 || scored.Score.Signals.Challenge.Issued != 1 || scored.Score.BaselineHash == "" ||
-		len(scored.Challenges) != 1 || scored.Challenges[0].Commitment != hash {
+	if scored.Score.HeadNumber != 10 || scored.Score.Signals.Challenge.Issued != 1 || scored.Score.BaselineHash == "" {
 		t.Errorf("%+v", scored)
 	}
 	var revealed struct{ Revealed []autonomy.Challenge }
@@ -316,20 +314,19 @@ func TestWhatIsRevealed(t *testing.T) {
 	c := newCaller(t)
 	n := c.node
 	own := hex.EncodeToString([]byte("thirty-two bytes, read by others")) // a commitment that is no hash
-	kept := func(nonce string) string {
+	kept := func(nonce string) {
 		raw, hash := nodetest.Plan(t, nonce, func(s *strategy.Strategy) { s.Tools = []string{"a-text-for-others"} })
 		body := encode(t, m{"challenge_nonce": nonce, "commitment_hash": hash})
 		c.posts("ses_1", commit, body, &reputation.Commitment{})
 		body = encode(t, m{"challenge_nonce": nonce, "salt": nodetest.Salt, "strategy": raw})
 		c.posts("ses_1", commit, body, &reputation.Commitment{})
-		return hash
 	}
 	next := func() string {
 		var issued reputation.Issued
 		c.posts("ses_1", issue, []byte("{}"), &issued)
 		return issued.Nonce
 	}
-	revealed := kept(next())
+	kept(next())
 	last := next()
 	body := encode(t, m{"challenge_nonce": last, "commitment_hash": own})
 	c.posts("ses_1", commit, body, &reputation.Commitment{})
@@ -353,13 +350,7 @@ func TestWhatIsRevealed(t *testing.T) {
 	for where, handler := range map[string]http.Handler{"inside": inside, "outside": c.handler} {
 		c.handler = handler
 		for _, path := range []string{"/v1/sessions/ses_1/score", "/v1/score/" + evidence.HashToken(s.Receipts[0])} {
-			var scored struct{ Challenges []autonomy.Judged }
 			_, got := c.do("GET", path, "", nil)
-			must(t, json.Unmarshal(got, &scored))
-			if all := scored.Challenges; len(all) != 2 || all[0].Commitment != revealed || all[0].Committed == 0 ||
-				all[1].Commitment != "" || all[1].Committed == 0 {
-				t.Errorf("%s: %s", where, got)
-			}
 			for _, text := range []string{"a-text-for-others", nodetest.Salt, own} {
 				if bytes.Contains(got, []byte(text)) {
 					t.Errorf("%s: %s shows %s", where, path, text)

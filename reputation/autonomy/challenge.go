@@ -19,17 +19,6 @@ type Challenge struct {
 	Probes     [][2]string        `json:"probes,omitempty"`          // pairs of ids of probes that ask the same
 }
 
-// Judged is the outcome of a [Challenge] without any text that the agent could have written: publishing that would be a
-// post. So it has no strategy, and a commitment only if that is the hash of a revealed one.
-type Judged struct {
-	Nonce      string        `json:"nonce"`
-	Issued     int64         `json:"issued_ms"`
-	Committed  int64         `json:"committed_ms,omitempty"`
-	Commitment string        `json:"commitment_hash,omitempty"` // once its strategy is revealed
-	Holds      strategy.Held `json:"holds"`
-	Passed     bool          `json:"passed"`
-}
-
 type seen struct {
 	early       bool // a model was called before a receipt named the commitment
 	commitments []commitment
@@ -140,20 +129,6 @@ func (s *Session) Broke(c Challenge) bool {
 func (c Challenge) matches() bool {
 	hash, err := strategy.Commitment(c.Nonce, c.Salt, *c.Strategy)
 	return err == nil && hash == c.Commitment
-}
-
-// Judge returns the outcomes of the session's challenges, in order.
-func (s *Session) Judge(challenges []Challenge) []Judged {
-	var all []Judged
-	for _, c := range challenges {
-		one := Judged{Nonce: c.Nonce, Issued: c.Issued, Committed: c.Committed}
-		if c.Strategy != nil {
-			one.Commitment = c.Commitment
-		}
-		one.Holds, one.Passed = s.judge(c)
-		all = append(all, one)
-	}
-	return all
 }
 
 // calledBetween reports whether a model was called in the half-open interval.

@@ -1,8 +1,4 @@
 // Package client is the sidecar's client of the node.
-//
-//	client.go  requests to the node
-//	sender.go  delivers receipts from the ledger, in order
-//	report.go  status and metrics of the delivery
 package client
 
 import (

@@ -1,15 +1,6 @@
 // Package store keeps the node's state durably: receipt chains, challenges, used caller tokens, baselines, and the logs
 // of agents and of disputes. It is an SQLite file of one node, or a PostgreSQL schema that replicas share. It verifies
 // nothing.
-//
-//	store.go      opening, and errors
-//	schema.go     tables
-//	receipts.go   sessions, receipts and forks
-//	challenges.go challenges, probes and single-use tokens
-//	baselines.go  samples and baselines
-//	entries.go    the logs of agents
-//	disputes.go   the log of signals and disputes
-//	prune.go      removal of old state
 package store
 
 import (

@@ -1,9 +1,4 @@
 // Package node runs the node: mediator reputation.
-//
-//	node.go         the process: its parts, how it begins, reloads and ends
-//	owners.go       the owners whose receipts it takes, and how it follows their trust bundles
-//	verification.go the verification of agents over MCP
-//	metrics.go      requests that it answered, and owners whose bundles are not taken over
 package node
 
 import (

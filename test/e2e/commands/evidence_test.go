@@ -94,7 +94,7 @@ func writeScores(t *testing.T, k *gatetest.Kit, dir string) {
 		check.Must(t, err)
 		revealed, err := n.Revealed(t.Context(), "", id)
 		check.Must(t, err)
-		score := archive.Score{Score: answer.Score, Token: answer.Token, Challenges: answer.Challenges, Revealed: revealed}
+		score := archive.Score{Score: answer.Score, Token: answer.Token, Revealed: revealed}
 		baseline, err := n.Baseline(t.Context(), n.Scored(t, id).BaselineHash)
 		check.Must(t, err)
 		check.Must(t, json.Unmarshal(baseline, &score.Baseline))
