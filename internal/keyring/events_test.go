@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/test/check"
 )
@@ -26,6 +27,11 @@ func TestEvents(t *testing.T) {
 		},
 		func() { m.certify(1) },
 		func() { m.revoke("runtime-key:v1") },
+		func() {
+			_, err := m.registry.Revoke(t.Context(), []evidence.Revocation{{Kind: evidence.RevokedKey, ID: "runtime-key:v1",
+				Reason: "again", Expires: m.now.Add(time.Minute).Unix()}}, func(string) {})
+			check.Must(t, err)
+		},
 	} {
 		m.now = m.now.Add(24 * time.Hour)
 		change()
@@ -39,5 +45,9 @@ func TestEvents(t *testing.T) {
 	check.WantEqual(t, got, []string{
 		"11-21 certified runtime-key:v1 key-registry ", "11-22 certified runtime-key:v2 key-registry ",
 		"11-23 retired runtime-key:v1 key-registry ", "11-24 revoked runtime-key:v1 key-registry stolen",
+		"11-25 revoked runtime-key:v1 key-registry again",
 	})
+	if all := books.Complete(nil); all[0].Revocation == nil || all[0].Revocation.Reason != "stolen" {
+		t.Errorf("%+v", all[0])
+	}
 }

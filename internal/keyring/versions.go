@@ -146,17 +146,24 @@ func ReadBooks(registry, bundle string, now time.Time) (*Books, error) {
 			continue
 		}
 		list, _ := evidence.UnverifiedClaims(evidence.RevocationListKind(), token) // verified above
+		key := func(r evidence.Revocation) string { return r.Kind + " " + r.ID }
+		if i == len(h.Revocations) { // of what the history knows, the bundle's list has later ends and shorter reasons
+			list.Revoked = slices.DeleteFunc(list.Revoked, func(r evidence.Revocation) bool {
+				_, known := books.revoked[key(r)]
+				return known
+			})
+		}
 		books.lists = append(books.lists, list)
 		issued := time.Unix(list.IssuedAt, 0).UTC()
 		for _, r := range list.Revoked {
-			key := r.Kind + " " + r.ID
-			revoked := books.revoked[key]
-			revoked.Reason = r.Reason
-			// The bundle's list is signed again and again: it does not say when.
-			if i < len(h.Revocations) && (revoked.At == nil || issued.Before(*revoked.At)) {
-				revoked.At = &issued
+			revoked, known := books.revoked[key(r)]
+			switch {
+			case i == len(h.Revocations): // it is signed again and again: it does not say when
+				revoked.Reason = r.Reason
+			case !known || issued.Before(*revoked.At):
+				revoked = Revoked{&issued, r.Reason}
 			}
-			books.revoked[key] = revoked
+			books.revoked[key(r)] = revoked
 		}
 	}
 	return books, nil
