@@ -29,8 +29,9 @@ func keysRevoke() *cobra.Command {
       --reason "the machine was taken over"`,
 		Long: `Adds to the revocation list and signs it again. Name a key by its kid, or by its name for all of its
 versions, and an artifact by its jti (posts show prints it). Every process and API that reads the bundle refuses what
-the list names. Entries stay for --keep, which must cover the lifetime of what they revoke. Without --key and
---artifact the list is only signed again, for a manifest that demands a fresh one.`,
+the list names. Entries stay for --keep, which must cover the lifetime of what they revoke, and those of keys also
+while the bundle has a certificate of the key. Without --key and --artifact the list is only signed again, for a
+manifest that demands a fresh one.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if len(keys)+len(artifacts) > 0 && reason == "" {
 				return cli.Usagef("say why, with --reason: it is shown with each refusal")
