@@ -19,7 +19,6 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// TestMemoryIsNeverWrittenOut searches all output for the private key.
 func TestMemoryIsNeverWrittenOut(t *testing.T) {
 	k, err := custody.NewMemory("k")
 	check.Must(t, err)

@@ -15,7 +15,7 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// hole is a store behind a network that drops everything: what it is asked ends with its time, until it is back.
+// hole is a store behind a network that drops everything, until it is back.
 type hole struct {
 	ledger.Store
 	back   atomic.Bool
@@ -41,7 +41,6 @@ func (h *hole) Get(ctx context.Context, _ string) (ledger.Record, error) {
 
 func (h *hole) Close() error { return nil }
 
-// TestQueueIsFull: a call goes out only with a place for its record, and each record has one place.
 func TestQueueIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := new(hole)
@@ -122,7 +121,6 @@ func TestQueueIsShared(t *testing.T) {
 	}
 }
 
-// Closing takes ten seconds while the store hangs, and reports the lost records.
 func TestQueueCloses(t *testing.T) {
 	for _, after := range []time.Duration{0, 6 * time.Millisecond, 7 * time.Second, 10 * time.Second, time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
@@ -143,7 +141,7 @@ func TestQueueCloses(t *testing.T) {
 	}
 }
 
-// picky is a store that takes no record with a certain id, and nothing that comes with it. It counts its transactions.
+// picky is a store that takes no record with a certain id, and nothing that comes with it.
 type picky struct {
 	ledger.Store
 	never string
@@ -187,8 +185,7 @@ func (p *picky) Get(context.Context, string) (ledger.Record, error) {
 
 func (p *picky) Close() error { return nil }
 
-// TestQueueSortsOut: one record that cannot be stored costs the 999 that come with it a few transactions together, and
-// not one for each of them. If it hangs, the others are stored in the same attempt.
+// The 999 others cost a few transactions together. If the one hangs, they are stored in the same attempt.
 func TestQueueSortsOut(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -213,7 +210,6 @@ func TestQueueSortsOut(t *testing.T) {
 	}
 }
 
-// TestFullOfOne: one session that fills its places while the store fails makes the queue full for nobody else.
 func TestFullOfOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := new(hole)

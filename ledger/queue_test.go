@@ -21,7 +21,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// open opens the ledger of a folder.
 func open(t testing.TB, dir string) *sqlite.Ledger {
 	t.Helper()
 	l, err := sqlite.Open(t.Context(), filepath.Join(dir, "ledger.db"), sqlite.Options{Now: ledgertest.Now})
@@ -30,7 +29,6 @@ func open(t testing.TB, dir string) *sqlite.Ledger {
 	return l
 }
 
-// lost collects what could not be stored.
 type lost struct {
 	mu  sync.Mutex
 	ids []string
@@ -42,7 +40,6 @@ func (l *lost) add(p ledger.Record, _ error) {
 	l.ids = append(l.ids, p.ID)
 }
 
-// Readers see all queued records, closing stores them, and lost reports what could not be stored.
 func TestQueue(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "l.db")
 	open := func(l *lost) *ledger.Queue {
@@ -88,7 +85,6 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// A refused post whose intent was stored late has failed, and does not stay in flight.
 func TestRefusedAfterItsIntent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "l.db")
 	p := ledger.Record{ID: "post_1", Flow: "post", State: ledger.StateRefused, Code: "ledger_unavailable",
@@ -116,7 +112,6 @@ func TestRefusedAfterItsIntent(t *testing.T) {
 	}
 }
 
-// stuck is a store that does not store until it is let.
 type stuck struct {
 	ledger.Store
 	let chan struct{}
@@ -129,7 +124,6 @@ func (s stuck) Write(context.Context, []ledger.Record, []ledger.Record, ...ledge
 
 func (s stuck) Close() error { return nil }
 
-// A full queue makes callers wait until their deadline.
 func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := stuck{let: make(chan struct{})}
@@ -158,8 +152,7 @@ func TestQueueIsBounded(t *testing.T) {
 	})
 }
 
-// absent is a store that is away until it is back; the posts that it finishes have begun. An attempt may be stored
-// although it fails.
+// absent is a store that is away until it is back. An attempt may be stored although it fails.
 type absent struct {
 	ledger.Store
 	mu        sync.Mutex
@@ -208,7 +201,6 @@ func (a *absent) Records(context.Context, ledger.Query) iter.Seq2[ledger.Record,
 }
 func (a *absent) Close() error { return nil }
 
-// An outage of the store loses nothing, and blocks no reader.
 func TestQueueOutlastsTheStore(t *testing.T) {
 	for name, tt := range map[string]struct {
 		surprises   bool
@@ -278,7 +270,6 @@ func TestQueueOutlastsTheStore(t *testing.T) {
 	}
 }
 
-// A record that the store never takes delays no other one, and is lost at the end.
 func TestQueueGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lost lost
@@ -304,7 +295,6 @@ func TestQueueGoesOn(t *testing.T) {
 	})
 }
 
-// counting is a store that counts its transactions and the records in them.
 type counting struct {
 	ledger.Store
 	writes, records int
@@ -318,7 +308,6 @@ func (c *counting) Write(_ context.Context, outcomes, records []ledger.Record, _
 
 func (c *counting) Close() error { return nil }
 
-// Records of 5 ms are stored together, and closing does not wait.
 func TestQueueGathers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := new(counting)

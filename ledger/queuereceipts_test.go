@@ -19,7 +19,6 @@ func receipt(n int64) ledger.Receipt {
 		Token: fmt.Sprint("e30.e30.", n)}
 }
 
-// Receipts are stored with waiting records. A bad record does not delay them, and closing stores them.
 func TestQueuedReceipts(t *testing.T) {
 	dir := t.TempDir()
 	var lost lost
@@ -45,7 +44,6 @@ func TestQueuedReceipts(t *testing.T) {
 	}
 }
 
-// outage is a store of receipts that is away until it is back.
 type outage struct {
 	ledger.Store
 	mu   sync.Mutex
@@ -69,7 +67,7 @@ func (o *outage) Get(context.Context, string) (ledger.Record, error) {
 
 func (o *outage) Close() error { return nil }
 
-// A waiting caller learns at once of an outage and of its end. The queue keeps a bounded number of receipts, in order.
+// A waiting caller learns at once of an outage and of its end.
 func TestReceiptsWhileTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &outage{}
@@ -111,7 +109,6 @@ func TestReceiptsWhileTheStoreIsAway(t *testing.T) {
 	})
 }
 
-// A forked chain takes no more receipts, and delays neither records nor other chains.
 func TestForkedChain(t *testing.T) {
 	dir := t.TempDir()
 	store := open(t, dir)

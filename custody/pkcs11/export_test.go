@@ -11,7 +11,6 @@ import (
 	"github.com/miekg/pkcs11"
 )
 
-// write calls do with a session that may change the token.
 func (t *Token) write(do func(s pkcs11.SessionHandle) error) error {
 	s, err := t.module.OpenSession(t.slot, pkcs11.CKF_SERIAL_SESSION|pkcs11.CKF_RW_SESSION)
 	if err != nil {
@@ -38,7 +37,6 @@ func (t *Token) Generate(name string, number int, extractable bool, params []byt
 	})
 }
 
-// PublishAs publishes one key's public key as another's.
 func (t *Token) PublishAs(other, name string) error {
 	return t.write(func(s pkcs11.SessionHandle) error {
 		old, err := t.objects(s, pkcs11.CKO_PUBLIC_KEY, label(name))
@@ -71,7 +69,6 @@ func (t *Token) Delete(name string, number int) error {
 	})
 }
 
-// Logout ends the login behind every session, like a token that was reset.
 func (t *Token) Logout() error { return t.module.CloseAllSessions(t.slot) }
 
 var (

@@ -59,7 +59,6 @@ func TestMain(m *testing.M) {
 
 var tokens atomic.Int64
 
-// initToken makes a token and returns its label.
 func initToken(t *testing.T) string {
 	t.Helper()
 	label := fmt.Sprintf("token-%d", tokens.Add(1))
@@ -162,7 +161,6 @@ func TestOpenRefuses(t *testing.T) {
 	})
 }
 
-// TestOpenBesideLogins opens a token in several processes at once.
 func TestOpenBesideLogins(t *testing.T) {
 	full.Only(t, "SoftHSM")
 	label := initToken(t)

@@ -24,7 +24,7 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// between is a proxy to Vault. It counts the requests for signatures, holds the first, and changes answers.
+// between is a proxy that counts the requests for signatures, holds the first, and changes answers.
 type between struct {
 	url     string
 	arrived chan struct{}                                       // closed when the first request is here

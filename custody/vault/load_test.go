@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -23,7 +21,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// countingVault answers in memory and counts requests. It has one key under every name.
 type countingVault struct {
 	mu       sync.Mutex
 	asked    map[string]int // by the first parts of the path
@@ -147,7 +144,6 @@ func TestLoadWhenIdle(t *testing.T) {
 	})
 }
 
-// TestLoadInUse: a signing key is read twice a second.
 func TestLoadInUse(t *testing.T) {
 	token := write(t, "token")
 	synctest.Test(t, func(t *testing.T) {
@@ -188,48 +184,4 @@ func TestLoadInUse(t *testing.T) {
 			t.Errorf("after 6 s without use it signs with %s", got)
 		}
 	})
-}
-
-// TestAuditLines: lines grow only with accepted versions.
-func TestAuditLines(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "audit.log")
-	server.Write(t, "sys/audit/file", map[string]any{"type": "file", "options": map[string]any{"file_path": path}})
-	defer func() { check.Must(t, server.Client(t).Sys().DisableAuditWithContext(t.Context(), "file")) }()
-	mount, auth := newKey(t)
-	s := open(t, vault.Options{Mount: mount, Refresh: time.Hour})
-	k, err := s.Key(t.Context(), "k", auth, "a", "b", "c", "d", "e", "f")
-	check.Must(t, err)
-	measure := func(do func()) (lines, bytes int) {
-		t.Helper()
-		before, err := os.ReadFile(path)
-		check.Must(t, err)
-		do()
-		after, err := os.ReadFile(path)
-		check.Must(t, err)
-		return strings.Count(string(after[len(before):]), "\n"), len(after) - len(before)
-	}
-	read := func() { check.Must(t, k.Read(t.Context())) }
-	lines, one := measure(read)
-	if lines != 2 {
-		t.Errorf("a reading is %d lines", lines)
-	}
-	for range 9 {
-		server.Write(t, mount+"/keys/k/rotate", nil)
-	}
-	_, ten := measure(read)
-	server.Write(t, mount+"/keys/k/config", map[string]any{"min_decryption_version": 10})
-	_, retired := measure(read)
-	if retired > one+one/10 {
-		t.Errorf("a reading has %d bytes with one version, and %d after nine were retired", one, retired)
-	}
-	lines, look := measure(func() { k.Observe(t.Context(), time.Hour) })
-	if lines != 4 { // the token, and what it may do
-		t.Errorf("a look is %d lines", lines)
-	}
-	if again, _ := measure(func() { k.Observe(t.Context(), time.Hour) }); again != 0 {
-		t.Errorf("a second look is %d lines", again)
-	}
-	const keys, readings, looks = 7, 24 * 3600 / 10, 24 * 3600 / 300
-	t.Logf("a reading: %d bytes, and %d for each further version; a look: %d; a day without posts: %.2f GB",
-		one, (ten-one)/9, look, float64(keys*(readings*one+looks*look))/1e9)
 }

@@ -77,7 +77,6 @@ func TestOwnerIsTold(t *testing.T) {
 	}
 }
 
-// newOwner makes an owner with capabilities on a key, whose path it returns.
 func newOwner(t *testing.T, address, capabilities string) (*vault.Owner, string) {
 	t.Helper()
 	mount := newTransit(t)

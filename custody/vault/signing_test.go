@@ -89,7 +89,6 @@ func (s *signing) wrapped(t *testing.T, path string) string {
 	return secret.WrapInfo.Token
 }
 
-// secretID makes a secret id that is not wrapped.
 func (s *signing) secretID(t *testing.T) string {
 	t.Helper()
 	return server.Write(t, "auth/"+s.mount+"/role/signer/secret-id", nil).Data["secret_id"].(string)
@@ -128,7 +127,6 @@ func signOnce(t *testing.T, k custody.Key) error {
 	return err
 }
 
-// signMany signs until stop and returns the count; none may fail.
 func signMany(t *testing.T, k custody.Key) (stop func() int64) {
 	t.Helper()
 	var done atomic.Bool

@@ -169,7 +169,6 @@ type tokenInfo struct {
 	Renewed int64  `json:"last_renewal_time"`
 }
 
-// TestEnvironment: VAULT_* does not count.
 func TestEnvironment(t *testing.T) {
 	s := newSigning(t, time.Hour, time.Hour)
 	for name, value := range map[string]string{"VAULT_CACERT": filepath.Join(t.TempDir(), "none"),

@@ -36,14 +36,12 @@ path "sys/capabilities-self" { capabilities = ["update"] }
 
 var mounts atomic.Int64
 
-// newKey makes an engine with the Ed25519 key k, and a token that may sign with it.
 func newKey(t testing.TB) (mount string, auth *vault.TokenFile) {
 	t.Helper()
 	mount = newTransit(t)
 	return mount, &vault.TokenFile{Path: write(t, server.TokenFor(t, mount, signPolicy(mount, "k"), time.Hour))}
 }
 
-// newTransit makes an engine with the Ed25519 key k.
 func newTransit(t testing.TB) string {
 	t.Helper()
 	mount := fmt.Sprintf("transit-%d", mounts.Add(1))

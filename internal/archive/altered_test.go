@@ -16,7 +16,6 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// judged is what the verification of an export says.
 type judged struct {
 	code     string            // of the export itself
 	refused  map[string]string // codes by id
@@ -48,10 +47,8 @@ func judgeAll(t *testing.T, text string, w *world) (out judged) {
 	return out
 }
 
-// altered reports whether anything of an export was refused.
 func (j judged) altered() bool { return j.code != "" || len(j.refused) > 0 || j.unasked > 0 }
 
-// posted makes several sessions with posts of every kind.
 func posted(t *testing.T, w *world, names ...string) ([]ledger.Record, archive.Receipts) {
 	t.Helper()
 	w.Clock.Advance(time.Minute)
@@ -89,7 +86,6 @@ func posted(t *testing.T, w *world, names ...string) ([]ledger.Record, archive.R
 	return records, receiptsOf(sessions)
 }
 
-// linesOf returns the lines of an export of records with all that they need.
 func linesOf(t *testing.T, w *world, receipts archive.Receipts, records ...ledger.Record) []string {
 	t.Helper()
 	var to bytes.Buffer
@@ -135,8 +131,7 @@ func values(v any) (all []any) {
 	return all
 }
 
-// Each member of each record is changed: the export is refused, or the member is unproven. The test must know every
-// member.
+// The export is refused, or the member is unproven. The test must know every member.
 func TestAlteredRecords(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -198,8 +193,7 @@ func TestAlteredRecords(t *testing.T) {
 	}
 }
 
-// Lines are swapped, doubled, dropped or replaced by another export's: the export is refused, or the change is
-// unproven.
+// Lines are swapped, doubled, dropped or replaced by another export's.
 func TestAlteredExports(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -312,7 +306,6 @@ func TestAlteredExports(t *testing.T) {
 	}
 }
 
-// between returns what stands in a text from a beginning to the end after it, both with it.
 func between(text, from, to string) string {
 	_, rest, _ := strings.Cut(text, from)
 	found, _, _ := strings.Cut(rest, to)

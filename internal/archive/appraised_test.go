@@ -14,7 +14,6 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// A node's token is verified as of its signature, with the roots of that time.
 func TestAppraised(t *testing.T) {
 	t.Parallel()
 	w, before := newWorld(t, false, gatetest.Autonomous), newWorld(t, false, gatetest.Autonomous)

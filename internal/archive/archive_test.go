@@ -71,7 +71,6 @@ func (w *world) write(path string, raw []byte) {
 	must(w.t, os.WriteFile(path, raw, 0o600))
 }
 
-// putDeployment has the auditor certify the manifest, which it does daily.
 func (w *world) putDeployment() {
 	w.t.Helper()
 	text, err := w.Manifest.Canonical()
@@ -81,12 +80,10 @@ func (w *world) putDeployment() {
 	must(w.t, keyring.PutDeployment(w.files.Bundle, w.Deployment, w.Manifest))
 }
 
-// publish publishes the newest version of a purpose's key beside those before it.
 func (w *world) publish(purpose string) {
 	w.versions[purpose] = append(w.versions[purpose], w.Key(w.t, purpose))
 }
 
-// certify has the registry certify what is published, and the gate take the bundle over. It returns what was done.
 func (w *world) certify() keyring.Certification {
 	w.t.Helper()
 	done, err := w.registry.Certify(context.Background(), w.published(), w.said)
@@ -95,7 +92,6 @@ func (w *world) certify() keyring.Certification {
 	return done
 }
 
-// published is what the processes publish of their keys.
 func (w *world) published() (p keyring.Published) {
 	for _, purpose := range append(slices.Clone(gatetest.Roles), evidence.PurposeInteraction, evidence.PurposeAppraiser) {
 		if len(w.versions[purpose]) == 0 {
@@ -110,7 +106,6 @@ func (w *world) published() (p keyring.Published) {
 	return p
 }
 
-// trust has the gate take over the bundle, as every process does.
 func (w *world) trust() {
 	w.t.Helper()
 	roots, err := config.ReadRoots(w.files.Registry, w.files.Auditor)
@@ -122,7 +117,6 @@ func (w *world) trust() {
 	w.Verifier.SetTrust(trust)
 }
 
-// revoke revokes a key or an artifact.
 func (w *world) revoke(kind, id string, keep time.Duration) {
 	w.t.Helper()
 	_, err := w.registry.Revoke(context.Background(),
@@ -132,7 +126,6 @@ func (w *world) revoke(kind, id string, keep time.Duration) {
 	w.trust()
 }
 
-// read reads the trust of today, as a command does.
 func (w *world) read() *archive.Trust {
 	w.t.Helper()
 	trust, err := archive.Read(w.files, w.manifest)
@@ -140,7 +133,6 @@ func (w *world) read() *archive.Trust {
 	return trust
 }
 
-// verify returns the code of the first check of a record that does not hold today.
 func (w *world) verify(trust *archive.Trust, r ledger.Record) string {
 	w.t.Helper()
 	v, err := trust.Verify(context.Background(), r, nil, w.Clock.Now())
@@ -151,13 +143,11 @@ func (w *world) verify(trust *archive.Trust, r ledger.Record) string {
 	return v.Refused().Code
 }
 
-// restsOn reports whether a version of a key signed an artifact of a record.
 func restsOn(r ledger.Record, kid string) bool {
 	return slices.ContainsFunc(r.Artifacts, func(a ledger.Artifact) bool { return evidence.KeyIDOf(a.Token) == kid })
 }
 
-// Posts over 600 days with fifty rotations and retirements and one revocation verify with the files of the last day,
-// except those of the revoked key.
+// Over 600 days with fifty rotations and retirements and one revocation.
 func TestRecordsOfManyPosts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -415,7 +405,6 @@ func TestListOfBefore(t *testing.T) {
 	}
 }
 
-// No process takes a certificate from the history.
 func TestHistoryIsNotLive(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)

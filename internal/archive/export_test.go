@@ -21,7 +21,6 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// list yields records.
 func list(records ...ledger.Record) iter.Seq2[ledger.Record, error] {
 	return func(yield func(ledger.Record, error) bool) {
 		for _, r := range records {
@@ -32,7 +31,6 @@ func list(records ...ledger.Record) iter.Seq2[ledger.Record, error] {
 	}
 }
 
-// narrow returns the part of an archive that records need.
 func narrow(t testing.TB, a archive.Archive, records ...ledger.Record) archive.Archive {
 	t.Helper()
 	a, err := a.For(list(records...))
@@ -40,7 +38,6 @@ func narrow(t testing.TB, a archive.Archive, records ...ledger.Record) archive.A
 	return a
 }
 
-// export returns the export of records.
 func export(t testing.TB, a archive.Archive, records ...ledger.Record) string {
 	t.Helper()
 	var to bytes.Buffer
@@ -49,8 +46,7 @@ func export(t testing.TB, a archive.Archive, records ...ledger.Record) string {
 	return to.String()
 }
 
-// judge verifies an export with what own has pinned; with none it takes the roots in the file. It returns the outcomes,
-// or an error's code.
+// With nil, the roots in the file count.
 func judge(text string, own archive.Archive, now time.Time) (outcomes []string, code string) {
 	r, err := archive.NewReader(bufio.NewReader(strings.NewReader(text)))
 	if err != nil {
@@ -81,7 +77,6 @@ func wantOutcomes(t *testing.T, text string, own archive.Archive, now time.Time,
 	}
 }
 
-// pins is what a verifier has who has pinned the roots and nothing else.
 func (w *world) pins() archive.Archive {
 	w.t.Helper()
 	t, err := archive.ReadRoots(w.files.Registry, w.files.Auditor)
@@ -141,7 +136,7 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// An export has the revocations and retirements of its time. Today's bundle beside it adds the later ones.
+// An export has the revocations of its time. Today's bundle beside it adds the later ones.
 func TestExportKnowsNoMore(t *testing.T) {
 	t.Parallel()
 	w, key := newWorld(t, false), evidence.PurposeTriggerReceipt
@@ -191,7 +186,6 @@ func TestExportKnowsNoMore(t *testing.T) {
 	wantOutcomes(t, forgery, archive.Archive{v.read()}, v.Clock.Now(), "refused key_retired")
 }
 
-// Earlier roots judge the records of their time.
 func TestEarlierRoots(t *testing.T) {
 	t.Parallel()
 	w, before := newWorld(t, false), newWorld(t, false)
@@ -333,7 +327,6 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// BenchmarkExport writes a record of a post, and BenchmarkVerify reads and verifies one.
 func BenchmarkExport(b *testing.B) {
 	w := newWorld(b, false)
 	records := make([]ledger.Record, b.N)
@@ -361,7 +354,6 @@ func BenchmarkVerify(b *testing.B) {
 	}
 }
 
-// repeated is a reader of a text that comes so many times.
 type repeated struct {
 	text  string
 	times int
@@ -380,7 +372,6 @@ func (r *repeated) Read(to []byte) (int, error) {
 	return n, nil
 }
 
-// A reader holds a bounded number of bytes, in small parts and in large ones.
 func TestReaderIsBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)

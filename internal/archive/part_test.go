@@ -13,7 +13,6 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// A refused post's record is verified in part only if each signed artifact in it is valid.
 func TestRecordInPart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -40,7 +39,6 @@ func TestRecordInPart(t *testing.T) {
 		"incomplete")
 }
 
-// A record whose keys cannot be read any more is refused, also if it says that the post was.
 func TestHistoryThatVanishes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -69,7 +67,6 @@ func TestHistoryThatVanishes(t *testing.T) {
 	}
 }
 
-// A record that lost its evidence is refused if it says that the post was made.
 func TestRecordWithoutEvidence(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -88,7 +85,6 @@ func TestRecordWithoutEvidence(t *testing.T) {
 	}
 }
 
-// A revoked version that its process goes on publishing gets new certificates. It stays revoked for as long as it has one.
 func TestRevokedVersionStaysRevoked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)

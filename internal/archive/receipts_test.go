@@ -20,7 +20,6 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// session begins the chain of a session in a world, whose registry certifies the key for receipts.
 func (w *world) session(id string) *gatetest.Session {
 	w.t.Helper()
 	s := w.Session(w.t, id)
@@ -33,7 +32,6 @@ func (w *world) session(id string) *gatetest.Session {
 	return s
 }
 
-// post makes the record of a post in a session, whose session receipt names where its chain stands.
 func (w *world) post(id string, head evidence.InteractionHead) ledger.Record {
 	w.t.Helper()
 	r := w.PostOf(w.t, gatetest.Claim(evidence.PurposeAgentSession, "interactions", head))
@@ -41,7 +39,6 @@ func (w *world) post(id string, head evidence.InteractionHead) ledger.Record {
 	return r
 }
 
-// receiptsOf is a source of the receipts of several sessions.
 func receiptsOf(of map[string]*gatetest.Session) archive.Receipts {
 	return func(ctx context.Context, session string, from int64, limit int) ([]string, error) {
 		if s := of[session]; s != nil {
@@ -51,7 +48,6 @@ func receiptsOf(of map[string]*gatetest.Session) archive.Receipts {
 	}
 }
 
-// Each exported post brings its session's chain up to its own receipt.
 func TestRecordsWithReceipts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -101,7 +97,6 @@ func TestRecordsWithReceipts(t *testing.T) {
 		"verified", "verified", "refused chain_broken") // it belongs to no record
 }
 
-// A post comes after more receipts than a reader holds.
 func TestExportOfALongSession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -222,7 +217,6 @@ func TestARecordWithReceipts(t *testing.T) {
 	}
 }
 
-// judgement is what receipts by themselves are judged as: why they are refused, or else all but the last receipt.
 type judgement struct {
 	tokens []string
 	code   string

@@ -19,7 +19,7 @@ func lost(c *interaction.Receipt) {
 	c.Timing.LLMStart, c.Timing.LLMEnd, c.Timing.ResponseSent = 0, 0, 0
 }
 
-// After a crash a sidecar with keys in memory has another key under the same id. Its chain still verifies.
+// After a crash a sidecar with keys in memory has another key under the same id.
 func TestChainOverARestart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -39,8 +39,7 @@ func TestChainOverARestart(t *testing.T) {
 		archive.Archive{w.read()}, w.Clock.Now())
 }
 
-// mediator dev has other roots after each start. Its additions to a chain are lost receipts; the earlier part verifies,
-// alone and with a record.
+// mediator dev has other roots after each start.
 func TestChainOverNewRoots(t *testing.T) {
 	t.Parallel()
 	before, after := newWorld(t, false), newWorld(t, false)

@@ -19,10 +19,8 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// rotateAll gives every key a further version.
 func (w *world) rotateAll() { w.rotate(gatetest.Roles...) }
 
-// rotate gives keys a further version, and publishes it beside those before it.
 func (w *world) rotate(purposes ...string) {
 	for _, purpose := range purposes {
 		w.Rotate(w.t, purpose)
@@ -31,7 +29,7 @@ func (w *world) rotate(purposes ...string) {
 }
 
 // All keys rotate every minute, and no version is retired. The bundle stays small, keys can be revoked, and every
-// record verifies with the files of the last day and with an export.
+// record verifies.
 func TestManyRotations(t *testing.T) {
 	t.Parallel()
 	rotations := 24
@@ -85,7 +83,6 @@ func TestManyRotations(t *testing.T) {
 	}
 }
 
-// Hundreds of versions of each key are published, and the bundle has none.
 func TestManyVersionsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -123,7 +120,6 @@ func TestFastRotation(t *testing.T) {
 	}
 }
 
-// The registry shrinks a bundle with too many certificates, and loses none.
 func TestBundleThatNobodyReads(t *testing.T) {
 	t.Parallel()
 	for name, mend := range map[string]func(w *world){
@@ -173,7 +169,6 @@ func TestBundleThatNobodyReads(t *testing.T) {
 	}
 }
 
-// Records of a bundle in a folder below earlier verify, although the roots are the same.
 func TestBundleMovedAway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -209,7 +204,6 @@ func TestBundleMovedAway(t *testing.T) {
 	}
 }
 
-// Every manifest stays, and no file grows too large.
 func TestHistoryIsNotLost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -291,7 +285,6 @@ func TestHistoryLacksASegment(t *testing.T) {
 	}
 }
 
-// A list full of artifacts still takes keys.
 func TestRevokeAtAnyTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, true)
@@ -324,7 +317,6 @@ func TestRevokeAtAnyTime(t *testing.T) {
 	}
 }
 
-// Earlier certificates count after a failed signature, and the next run continues.
 func TestCertifyIsInterrupted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, true)
@@ -352,7 +344,6 @@ func TestCertifyIsInterrupted(t *testing.T) {
 	}
 }
 
-// interrupted is a key that somebody interrupts after some signatures.
 type interrupted struct {
 	evidence.Key
 	left int

@@ -12,7 +12,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// TestEvents rotates, retires and revokes a key, and asks who did what, and when.
 func TestEvents(t *testing.T) {
 	m := newTeam(t)
 	public := filepath.Join(t.TempDir(), "registry.jwk")

@@ -16,8 +16,7 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// team is a security team with a registry, one key that it certifies, and a clock, which goes on by tick each time that
-// it is read.
+// Its clock goes on by tick each time that it is read.
 type team struct {
 	t        *testing.T
 	now      time.Time
@@ -45,7 +44,6 @@ func newTeam(t *testing.T) *team {
 	return m
 }
 
-// certify certifies the versions of the key but the first retired ones.
 func (m *team) certify(retired int) {
 	m.t.Helper()
 	set, err := custody.JWKS(m.t.Context(), m.key)

@@ -19,7 +19,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// newRevoking returns a team whose clock goes on with each revocation.
 func newRevoking(t *testing.T) *team {
 	t.Helper()
 	m := newTeam(t)
@@ -44,7 +43,6 @@ func (m *team) read() evidence.Bundle {
 	return b
 }
 
-// demanding is a bundle as a process trusts it whose manifest demands a fresh list.
 func (m *team) demanding(b evidence.Bundle) *evidence.Trust {
 	m.t.Helper()
 	return m.trust(b, evidence.SignerPolicy{MaxRevocationAge: time.Hour, Expected: evidence.Expected{
@@ -53,7 +51,6 @@ func (m *team) demanding(b evidence.Bundle) *evidence.Trust {
 	}})
 }
 
-// revoked returns those of kids that a process refuses that starts with a bundle.
 func (m *team) revoked(b evidence.Bundle, kids ...string) (refused []string) {
 	m.t.Helper()
 	v, err := evidence.NewVerifier(m.demanding(b), evidence.VerifierOptions{Now: func() time.Time { return m.now }})
@@ -116,9 +113,8 @@ func TestOthersHoldNoLock(t *testing.T) {
 	m.revoke("runtime-key:v1")
 }
 
-// TestLongRevocationList fills the list with versions of one key. Until the list is full it keeps all of them, also
-// those that a later version has retired: otherwise a bundle with a retired version's certificate and without the later
-// one's would bring the version back. When it is full, the key can be revoked by its name.
+// Until the list is full it keeps all versions, also retired ones: otherwise a bundle with a retired version's
+// certificate and without the later one's would bring the version back.
 func TestLongRevocationList(t *testing.T) {
 	m := newRevoking(t)
 	m.certify(0)
@@ -167,7 +163,6 @@ func TestLongRevocationList(t *testing.T) {
 	}
 }
 
-// TestTooManyRevocations: a list that no verifier would read is not written, also not into the history.
 func TestTooManyRevocations(t *testing.T) {
 	m := newRevoking(t)
 	var names []string

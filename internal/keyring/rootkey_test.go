@@ -6,7 +6,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// FuzzRootKey reads any file as a private root key: no panic, and an error that quotes nothing of it.
 func FuzzRootKey(f *testing.F) {
 	for _, postQuantum := range []bool{false, true} {
 		_, raw, err := GenerateRoot("root", postQuantum)

@@ -21,7 +21,6 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func at(seconds float64) time.Time { return noon.Add(time.Duration(seconds * float64(time.Second))) }
 
-// signature is the n-th signature, as Vault gives it.
 func signature(n int) string {
 	return "vault:v1:" + base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "signature %d", n))
 }
@@ -52,7 +51,6 @@ func line(when time.Time, path string, numbers ...int) string {
 	return string(raw) + "\n"
 }
 
-// record is a record whose artifacts have the signatures with these numbers.
 func record(started time.Time, numbers ...int) ledger.Record {
 	r := ledger.Record{ID: fmt.Sprint("post-", numbers), Started: started}
 	b64 := base64.RawURLEncoding.EncodeToString
@@ -65,7 +63,6 @@ func record(started time.Time, numbers ...int) ledger.Record {
 	return r
 }
 
-// signAt changes the time in a token.
 func signAt(a *ledger.Artifact, unix int64) {
 	parts := strings.Split(a.Token, ".")
 	parts[1] = base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"iat":%d}`, unix))
@@ -82,7 +79,7 @@ func each(records ...ledger.Record) iter.Seq2[ledger.Record, error] {
 	}
 }
 
-// compare compares files with records and returns what differs, as "vault REQUEST ITEM" and "record POST ARTIFACT".
+// The differences are "vault REQUEST ITEM" and "record POST ARTIFACT".
 func compare(t *testing.T, c vaultaudit.Comparison, files []string,
 	records iter.Seq2[ledger.Record, error]) (found []string, s vaultaudit.Summary, notes []string, err error) {
 	t.Helper()
@@ -224,7 +221,6 @@ func TestCompareRefuses(t *testing.T) {
 	}
 }
 
-// differences returns what differs, whole.
 func differences(t *testing.T, log string, records ...ledger.Record) (found []vaultaudit.Difference,
 	s vaultaudit.Summary) {
 	t.Helper()
@@ -239,7 +235,6 @@ func differences(t *testing.T, log string, records ...ledger.Record) (found []va
 	return found, s
 }
 
-// TestHidden reports answers that may have given signatures which the log does not show.
 func TestHidden(t *testing.T) {
 	const wrap = `"wrap_info":{"token":"hmac-sha256:1","ttl":60,"creation_path":"transit/sign/k"}`
 	for _, tt := range []struct{ name, path, rest, want string }{
@@ -282,7 +277,6 @@ func TestHidden(t *testing.T) {
 	}
 }
 
-// TestOtherLines passes over all lines but answers to requests for signatures.
 func TestOtherLines(t *testing.T) {
 	for _, rest := range []string{
 		`"request":{"path":"transit/verify/k"},"response":{"data":{"batch_results":"hmac-sha256:1"}}`,
@@ -327,7 +321,7 @@ func TestSlowPost(t *testing.T) {
 	}
 }
 
-// TestCompareHoldsTheWindow compares more than may be in memory: only what lies within the window is.
+// Only what lies within the window is in memory.
 func TestCompareHoldsTheWindow(t *testing.T) {
 	const n = 30_000
 	in, out := io.Pipe()
@@ -366,8 +360,6 @@ func TestCompareHoldsTheWindow(t *testing.T) {
 	}
 }
 
-// FuzzLog reads any text as a log: it ends, and whatever it finds has a key, a time, and a value or the reason why
-// there is none.
 func FuzzLog(f *testing.F) {
 	f.Add([]byte(line(at(1), "transit/sign/k", 1, -1, 2)))
 	f.Add([]byte(line(at(1), "transit/sign/k", 1) + "{"))
@@ -390,7 +382,6 @@ func FuzzLog(f *testing.F) {
 	})
 }
 
-// TestRotations names who has rotated which keys: only what Vault has carried out.
 func TestRotations(t *testing.T) {
 	entry := func(kind, path, rest string) string {
 		return `{"type":"` + kind + `","time":"` + at(1).Format(time.RFC3339) +

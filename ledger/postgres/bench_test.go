@@ -15,7 +15,6 @@ func BenchmarkLater(b *testing.B) {
 	ledgertest.BenchmarkLater(b, func(b *testing.B) ledger.Store { return open(b, database(b), "one") })
 }
 
-// BenchmarkChain shows what it costs to read a session's chain among a million receipts.
 func BenchmarkChain(b *testing.B) {
 	ledgertest.BenchmarkChain(b, func(b *testing.B) ledger.Store { return open(b, database(b), "one") }, 1_000_000)
 }

@@ -25,7 +25,6 @@ func TestIdentity(t *testing.T) {
 		})
 }
 
-// An acceptance by one sidecar holds for the others.
 func TestReplicasAcceptOnce(t *testing.T) {
 	dsn := database(t)
 	last := []ledger.Identity{{ID: "before", Mark: 70}, {ID: "before", Mark: 71}}

@@ -13,7 +13,6 @@ import (
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
-// outcomes counts the answers to the clients.
 type outcomes struct {
 	mu       sync.Mutex
 	changed  *sync.Cond
@@ -29,7 +28,6 @@ func newOutcomes() *outcomes {
 	return o
 }
 
-// add notes an answer, and reports whether the client goes on.
 func (o *outcomes) add(t *testing.T, id string, err error) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -47,7 +45,6 @@ func (o *outcomes) add(t *testing.T, id string, err error) bool {
 	return !o.stopped
 }
 
-// more waits for further uses, and for further answers that leave it open.
 func (o *outcomes) more(uses, unknown int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -57,16 +54,14 @@ func (o *outcomes) more(uses, unknown int) {
 	}
 }
 
-// stop has every client stop.
 func (o *outcomes) stop() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.stopped = true
 }
 
-// TestDatabaseLost kills the database twice while 64 clients use the same keys on three replicas, and starts it again.
-// No key is consumed twice, also none whose use had an unknown outcome and was tried again; and each ledger recovers by
-// itself.
+// The database is killed twice while 64 clients use the same keys on three replicas. No key is consumed twice, also
+// none whose use had an unknown outcome and was tried again.
 func TestDatabaseLost(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)

@@ -53,7 +53,6 @@ func TestOpenRefuses(t *testing.T) {
 		"A new database would forget the records, and which keys are consumed")
 }
 
-// newRole makes a role without rights, and returns how to connect as it.
 func newRole(t *testing.T, dsn string) (role, as string) {
 	t.Helper()
 	role = "r" + strings.ToLower(rand.Text())
@@ -61,7 +60,6 @@ func newRole(t *testing.T, dsn string) (role, as string) {
 	return role, strings.Replace(dsn, "user=postgres", "user="+role, 1)
 }
 
-// The role may only use its tables.
 func TestLittleRight(t *testing.T) {
 	dsn := database(t)
 	open(t, dsn, "one")
@@ -75,7 +73,6 @@ func TestLittleRight(t *testing.T) {
 	}
 }
 
-// The role may create nothing at first, and then one schema's tables.
 func TestGivenSchema(t *testing.T) {
 	dsn := database(t)
 	role, as := newRole(t, dsn)

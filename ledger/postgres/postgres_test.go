@@ -23,13 +23,11 @@ import (
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
-// start starts the server that the tests share, unless they stop one.
 var start = sync.OnceValues(func() (_ *pgtest.Server, err error) {
 	shared, err = pgtest.Launch()
 	return shared, err
 })
 
-// tests ends with the server that they share.
 type tests struct{ *testing.M }
 
 func (m tests) Run() int {
@@ -52,7 +50,6 @@ func server(t testing.TB) *pgtest.Server {
 	return s
 }
 
-// database makes an empty database and returns how to connect to it.
 func database(t testing.TB) string {
 	t.Helper()
 	return server(t).Database(t)
@@ -70,7 +67,6 @@ func open(t testing.TB, dsn, instance string) *postgres.Ledger {
 	return l
 }
 
-// connection is the test's own way to a database.
 func connection(t testing.TB, dsn string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("pgx", dsn)
@@ -96,10 +92,8 @@ func post(id string) ledger.Record {
 	return ledger.Record{ID: id, Flow: "post", Started: ledgertest.Now()}
 }
 
-// places are the databases by the folders that a suite names.
 type places struct{ dsns sync.Map }
 
-// open opens the database of a folder, which it makes first if there is none.
 func (p *places) open(t *testing.T, place string, retention time.Duration) *postgres.Ledger {
 	t.Helper()
 	dsn, ok := p.dsns.Load(place)
@@ -144,7 +138,6 @@ func TestOpenCallsOfReplicas(t *testing.T) {
 	}
 }
 
-// 64 clients use the same keys on three ledgers of one database.
 func TestReplicas(t *testing.T) {
 	dsn := database(t)
 	var replicas []*postgres.Ledger
@@ -195,7 +188,6 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// Two transactions use many keys in opposite orders.
 func TestNoDeadlock(t *testing.T) {
 	dsn := database(t)
 	l := open(t, dsn, "one")
@@ -220,7 +212,6 @@ func TestNoDeadlock(t *testing.T) {
 	}
 }
 
-// A restart makes the instance's own posts in flight indeterminate, and no others.
 func TestRestartOfOne(t *testing.T) {
 	ctx := context.Background()
 	dsn := database(t)
@@ -239,7 +230,6 @@ func TestRestartOfOne(t *testing.T) {
 	}
 }
 
-// A post of an instance that never came back becomes indeterminate after a day.
 func TestAbandoned(t *testing.T) {
 	ctx := context.Background()
 	dsn := database(t)
@@ -256,7 +246,7 @@ func TestAbandoned(t *testing.T) {
 	}
 }
 
-// Two processes prune at once by a clock that is years ahead: used keys stay refused on both.
+// By a clock that is years ahead: used keys stay refused on both.
 func TestPruneTogether(t *testing.T) {
 	ctx := context.Background()
 	dsn := database(t)
@@ -327,7 +317,6 @@ func TestConsumeInATransaction(t *testing.T) {
 	}
 }
 
-// The error says why the database is away, and not where it is.
 func TestUnreachable(t *testing.T) {
 	server := pgtest.Start(t)
 	dsn := server.Database(t)
@@ -348,7 +337,6 @@ func TestUnreachable(t *testing.T) {
 	t.Error("the database was never found away")
 }
 
-// PostgreSQL cannot hold these texts.
 func TestUnstorable(t *testing.T) {
 	ctx := context.Background()
 	l := open(t, database(t), "one")

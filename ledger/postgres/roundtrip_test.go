@@ -15,8 +15,7 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// roundTrips returns a DSN that reaches the same database through a relay, and a count of the round trips through it: a
-// message to the server after one from it begins the next.
+// A message to the server after one from it begins a round trip.
 func roundTrips(t *testing.T, dsn string) (through string, count *atomic.Int64) {
 	t.Helper()
 	u, err := url.Parse(dsn)
@@ -71,7 +70,7 @@ func roundTrips(t *testing.T, dsn string) (through string, count *atomic.Int64) 
 	return strings.ReplaceAll(dsn, url.QueryEscape(host), url.QueryEscape(dir)), count
 }
 
-// Many records take as many round trips as one, so that a remote database keeps up.
+// Many records take as many round trips as one.
 func TestRoundTrips(t *testing.T) {
 	ctx := context.Background()
 	dsn, trips := roundTrips(t, database(t))

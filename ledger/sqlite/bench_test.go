@@ -15,12 +15,10 @@ func BenchmarkLater(b *testing.B) {
 	ledgertest.BenchmarkLater(b, func(b *testing.B) ledger.Store { return open(b, b.TempDir()) })
 }
 
-// BenchmarkGrown shows that a post costs the same however many are recorded.
 func BenchmarkGrown(b *testing.B) {
 	ledgertest.BenchmarkGrown(b, func(b *testing.B) ledger.Store { return open(b, b.TempDir()) }, 100_000)
 }
 
-// BenchmarkChain shows what it costs to read a session's chain among a million receipts.
 func BenchmarkChain(b *testing.B) {
 	ledgertest.BenchmarkChain(b, func(b *testing.B) ledger.Store { return open(b, b.TempDir()) }, 1_000_000)
 }

@@ -26,10 +26,8 @@ func openDB(t *testing.T) *sqlite.DB {
 	return db
 }
 
-// numbers is a table of numbers.
 var numbers = sqlite.Schema{Version: 1, Statements: "CREATE TABLE t (n INTEGER)"}
 
-// openNumbers opens a file with the table t of numbers.
 func openNumbers(t *testing.T, path string) *sqlite.DB {
 	t.Helper()
 	db, err := sqlite.OpenDB(context.Background(), path, numbers)
@@ -58,7 +56,6 @@ func together(db *sqlite.DB, writes ...func(tx *sql.Tx) error) []error {
 	return errs
 }
 
-// hold stops the writer in a write of its own, until release is called.
 func hold(db *sqlite.DB) (release func()) {
 	gate := make(chan struct{})
 	go db.Write(context.Background(), func(*sql.Tx) error { <-gate; return nil })
@@ -81,8 +78,6 @@ func rows(t *testing.T, db *sqlite.DB) []int {
 	return ns
 }
 
-// One write of a group fails between two others. A write that got nil has its row, a write that got an error of its own
-// does not, and the writer goes on.
 func TestGroup(t *testing.T) {
 	refused := errors.New("refused")
 	for _, tt := range []struct {
@@ -151,7 +146,6 @@ func TestGroup(t *testing.T) {
 	}
 }
 
-// fill meets a full disk: no further page can be had for a large row. There is room again after it.
 func fill(tx *sql.Tx) error {
 	var pages int
 	if err := tx.QueryRow("PRAGMA max_page_count = 1").Scan(&pages); err != nil { // SQLite takes what the file has now
@@ -184,7 +178,6 @@ func TestCallerLeaves(t *testing.T) {
 	})
 }
 
-// The context ends when the write is next, before its caller notices.
 func TestCallerLeavesLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := openDB(t)
@@ -204,7 +197,6 @@ func TestCallerLeavesLate(t *testing.T) {
 	})
 }
 
-// A context that ends after its write has begun changes nothing.
 func TestCallerStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := openDB(t)
@@ -245,7 +237,6 @@ func TestFullQueue(t *testing.T) {
 	})
 }
 
-// Closing stores accepted writes and refuses later ones.
 func TestCloseDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "x.db")
@@ -279,7 +270,6 @@ func TestCloseDrains(t *testing.T) {
 	})
 }
 
-// The writing connection has the settings for durability and memory.
 func TestSettings(t *testing.T) {
 	db := openDB(t)
 	defer db.Close()

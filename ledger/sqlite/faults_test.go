@@ -18,7 +18,6 @@ import (
 	"github.com/actionproof/mediator/test/ledgertest"
 )
 
-// tmpfs mounts a small file system of its own.
 func tmpfs(t *testing.T, size string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -39,7 +38,6 @@ func numbered(n int) (ledger.Record, ledger.Key) {
 		ledger.Key{Kind: "capability", ID: id, Expires: ledgertest.Now().Add(time.Minute)}
 }
 
-// begin begins numbered posts until one fails, and returns how many did not, and the error.
 func begin(l *sqlite.Ledger, from int) (next int, err error) {
 	for n := from; ; n++ {
 		p, k := numbered(n)
@@ -49,7 +47,6 @@ func begin(l *sqlite.Ledger, from int) (next int, err error) {
 	}
 }
 
-// wantPosts demands that exactly the posts below n have a record, in that state, and their key consumed.
 func wantPosts(t *testing.T, l *sqlite.Ledger, n int, state ledger.State) {
 	t.Helper()
 	for i := range n {
@@ -67,8 +64,7 @@ func wantPosts(t *testing.T, l *sqlite.Ledger, n int, state ledger.State) {
 	}
 }
 
-// The disk fills while posts begin. A refused post leaves nothing, the others everything, and the ledger goes on once
-// there is room.
+// A refused post leaves nothing, the others everything, and the ledger goes on once there is room.
 func TestDiskFull(t *testing.T) {
 	dir := tmpfs(t, "1m")
 	l := open(t, dir)
@@ -98,7 +94,6 @@ func TestDiskFull(t *testing.T) {
 	wantPosts(t, open(t, dir), last, ledger.StateIndeterminate)
 }
 
-// A file system becomes read-only after a fault of its disk.
 func TestReadOnlyFileSystem(t *testing.T) {
 	dir := tmpfs(t, "4m")
 	l := open(t, dir)
@@ -114,8 +109,7 @@ func TestReadOnlyFileSystem(t *testing.T) {
 	wantPosts(t, open(t, dir), 1, ledger.StateIndeterminate)
 }
 
-// crashedWith returns a folder with the files of a ledger whose process was killed after n posts, of which the last few
-// are in the WAL alone.
+// The last few of the n posts are in the WAL alone.
 func crashedWith(t *testing.T, n, inWAL int) (dir string) {
 	t.Helper()
 	at, dir := t.TempDir(), t.TempDir()
@@ -136,7 +130,7 @@ func crashedWith(t *testing.T, n, inWAL int) (dir string) {
 	return dir
 }
 
-// A crash tears the WAL at many places. Earlier writes stay, and a post has its record and its key or neither.
+// Earlier writes stay, and a post has its record and its key or neither.
 func TestTornWAL(t *testing.T) {
 	const posts, inWAL = 12, 8
 	crashed := crashedWith(t, posts, inWAL)
@@ -170,8 +164,7 @@ func TestTornWAL(t *testing.T) {
 	}
 }
 
-// Each page is damaged in turn. The ledger is refused at the start or on use of the page. No used key is accepted
-// again, nor a key whose record cannot be stored.
+// No used key is accepted again, nor a key whose record cannot be stored.
 func TestDamagedPage(t *testing.T) {
 	const posts, pageSize = 150, 4096
 	dir := t.TempDir()
@@ -218,7 +211,6 @@ func TestDamagedPage(t *testing.T) {
 	}
 }
 
-// A running ledger's file is removed or replaced: writes would be lost with the process.
 func TestFileRemoved(t *testing.T) {
 	for _, name := range []string{"ledger.db", "ledger.db-wal", "."} {
 		t.Run(name, func(t *testing.T) {

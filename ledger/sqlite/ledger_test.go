@@ -53,7 +53,6 @@ func crash(path string) {
 
 func open(t testing.TB, dir string) *sqlite.Ledger { return openKeeping(t, dir, 0) }
 
-// openKeeping opens a ledger with a bound on the age of records.
 func openKeeping(t testing.TB, dir string, retention time.Duration) *sqlite.Ledger {
 	t.Helper()
 	l, err := sqlite.Open(context.Background(), filepath.Join(dir, "ledger.db"),
@@ -88,7 +87,6 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// Concurrent posts keep their own artifacts, as text, even if some callers give up.
 func TestArtifactsOfManyPosts(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir)
@@ -147,7 +145,6 @@ func TestInUse(t *testing.T) {
 	}
 }
 
-// wantUnavailable asserts the code, and that the sentence says what is wrong.
 func wantUnavailable(t *testing.T, err error, sentence string) {
 	t.Helper()
 	var e *ledger.Error

@@ -52,7 +52,6 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// damaged overwrites the schema of a ledger behind the file's header.
 func damaged(t *testing.T, path string) {
 	t.Helper()
 	check.Must(t, open(t, filepath.Dir(path)).Close())
@@ -71,7 +70,6 @@ func viewed(t *testing.T, path string) {
 		CREATE VIEW posts AS SELECT hex(zeroblob(400000000)) AS record`)
 }
 
-// statements makes a database with any program.
 func statements(t *testing.T, path, query string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
@@ -125,7 +123,6 @@ func testReadOnly(t *testing.T, name string, closed, opened os.FileMode) {
 
 const nobody = 65534
 
-// openReadOnly is the child of TestReadOnly.
 func openReadOnly(path string) {
 	if os.Geteuid() == 0 {
 		if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(nobody), syscall.Setuid(nobody)); err != nil {
@@ -143,7 +140,6 @@ func openReadOnly(path string) {
 	os.Exit(0)
 }
 
-// No other user can read the files.
 func TestModes(t *testing.T) {
 	dir := t.TempDir()
 	open(t, dir)

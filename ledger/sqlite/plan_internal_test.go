@@ -11,7 +11,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// An index answers each list.
 func TestPlans(t *testing.T) {
 	l, err := Open(context.Background(), filepath.Join(t.TempDir(), "ledger.db"), Options{Now: time.Now})
 	check.Must(t, err)

@@ -8,7 +8,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// SQLite ignores these settings or changes them.
 func TestPragmaRefused(t *testing.T) {
 	for name, p := range map[string]pragma{
 		"misspelt":  {"synchronus", "FULL", "2"},

@@ -29,7 +29,6 @@ func appRoles(dir string) bootstrap.Options {
 		AppRole: &bootstrap.AppRole{Mount: "approle", Dir: dir, Wrap: time.Hour}}
 }
 
-// apply carries out the plan for o, and returns what it says.
 func apply(t *testing.T, o bootstrap.Options) string {
 	t.Helper()
 	plan, err := bootstrap.New(o)
@@ -49,7 +48,6 @@ func applied(t *testing.T, c *api.Client, plan *bootstrap.Plan) (string, error) 
 	return said.String(), err
 }
 
-// deliver delivers new secret ids to a process.
 func deliver(t *testing.T, dir, process string) string {
 	t.Helper()
 	plan, err := bootstrap.Deliver(appRoles(dir), process)
@@ -95,7 +93,6 @@ func connect(t *testing.T) *vault.Server {
 	return s
 }
 
-// signs signs with the delivered login of a role.
 func signs(t *testing.T, dir string, r bootstrap.Role) *vault.Key {
 	t.Helper()
 	file := filepath.Join(dir, r.Purpose)

@@ -73,7 +73,6 @@ func TestOwner(t *testing.T) {
 	denied(t, c, http.MethodPut, "transit/sign/runtime-key", map[string]any{"input": "bWVzc2FnZQ=="})
 }
 
-// anything is a body for any request.
 var anything = map[string]any{"name": "new", "policies": []string{"root"},
 	"policy": `path "*" { capabilities = ["sudo"] }`, "exportable": true, "input": "bWVzc2FnZQ=="}
 

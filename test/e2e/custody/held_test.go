@@ -18,7 +18,6 @@ type reads struct {
 	failed  []kit.Outcome
 }
 
-// keepReading reads until ctx ends.
 func (r *reads) keepReading(ctx context.Context, a kit.Agent) {
 	for ctx.Err() == nil {
 		o := a.Read()

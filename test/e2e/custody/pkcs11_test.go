@@ -37,7 +37,6 @@ func softToken(t *testing.T, keys ...string) string {
 		module, pinFile)
 }
 
-// TestPKCS11 makes a post with every key in a PKCS #11 token.
 func TestPKCS11(t *testing.T) {
 	custody := softToken(t, "runtime-key", "session-key", "request-proof-key", "interaction-receipt-key",
 		"agent-statement-key", "origin-proof-key", "trigger-receipt-key", "policy-decision-key", "action-grant-key",

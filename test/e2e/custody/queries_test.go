@@ -53,7 +53,7 @@ func readRules(t *testing.T, path string) (f rulesFile) {
 	return f
 }
 
-// TestAlertRules checks and tests the alert rules with promtool. Each alert has a test in which it fires.
+// Each alert has a test in which it fires.
 func TestAlertRules(t *testing.T) {
 	t.Parallel()
 	full.Only(t, "promtool")
@@ -101,8 +101,7 @@ func (m metricLabels) scrape(t *testing.T, metrics io.Reader) map[string][]strin
 	return values
 }
 
-// TestQueries: the processes export every metric and label in the alert rules and the board. It reads a deployment with
-// keys in Vault, a process with a revocation list, and a node with disputes.
+// The processes export every metric and label in the alert rules and the board.
 func TestQueries(t *testing.T) {
 	t.Parallel()
 	exported := make(metricLabels)
@@ -216,8 +215,6 @@ func withRevocations(t *testing.T, exported metricLabels) {
 	exported.scrape(t, w.Body)
 }
 
-// withDisputes adds what a node exports after it has taken a delivery and a signal, refused another delivery and a
-// dispute, and signed a reputation.
 func withDisputes(t *testing.T, exported metricLabels) {
 	t.Helper()
 	r := prometheus.NewRegistry()

@@ -14,7 +14,6 @@ import (
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
-// vaultTeam is a security team with root keys in Vault, which registry.yaml and auditor.yaml name.
 func vaultTeam(t *testing.T) (kit.Team, *vaulttest.Server) {
 	t.Helper()
 	v, d := kit.Vault(t), kit.Team{Dir: t.TempDir()}
@@ -39,7 +38,6 @@ custody:
 	return d, v
 }
 
-// TestRootKeysInVault certifies keys and a deployment with root keys that never leave Vault.
 func TestRootKeysInVault(t *testing.T) {
 	t.Parallel()
 	d, v := vaultTeam(t)
@@ -82,7 +80,6 @@ func TestRootKeysInVault(t *testing.T) {
 		"it signs nothing: Vault says that the key registry can be exported. (custody_unavailable)")
 }
 
-// TestRootKeyInAToken certifies a key with a registry key in a PKCS #11 token.
 func TestRootKeyInAToken(t *testing.T) {
 	d := kit.Team{Dir: t.TempDir()}
 	d.Bundle = d.At("trust.json")

@@ -34,13 +34,11 @@ func ownBundle(file string) string {
 	return file
 }
 
-// delivery brings the bundle to each process, except the one that is held up.
 type delivery struct {
 	dir  string
 	held atomic.Pointer[string]
 }
 
-// run delivers until ctx ends.
 func (d *delivery) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		raw, err := os.ReadFile(filepath.Join(d.dir, devstack.BundleFile))
@@ -59,9 +57,8 @@ func (v *vaultRig) follows(t *testing.T, name, hash string) bool {
 	return strings.Contains(kit.Metrics(t, v.Stack.Socket(name)), `sha256="`+hash+`",use="sign"`)
 }
 
-// TestVaultRotationWithASlowReader rotates every key again and again while agents post, and one process at a time does
-// not get the trust bundle. No post is refused: meanwhile the versions that this process knows sign, and soon after it
-// has the bundle the newest ones do.
+// While one process does not get the trust bundle, the versions that it knows sign; soon after it has it the newest
+// do. No post is refused.
 func TestVaultRotationWithASlowReader(t *testing.T) {
 	t.Parallel()
 	v := newVault(t)
@@ -117,8 +114,7 @@ func TestVaultRotationWithASlowReader(t *testing.T) {
 	t.Logf("%d posts, none refused", posts.Load())
 }
 
-// certified returns the hash of the trust bundle and the time of its newest certificate. The hash is empty until the
-// bundle certifies that version of each key.
+// The hash of the trust bundle is empty until it certifies that version of each key.
 func (v *vaultRig) certified(t *testing.T, version int) (hash string, newest time.Time) {
 	t.Helper()
 	b, raw, err := config.ReadBundle(v.In(devstack.BundleFile))

@@ -29,8 +29,7 @@ func denySome(file string) string {
 		"\nrules:\n  - name: not-there\n    effect: deny\n    when: request.path.endsWith(\"/8/comments\")\n", 1)
 }
 
-// TestVaultAudit compares the log of a real audit device with the record of real posts. They differ only after a key
-// was used past the mediator, or a part of the log or a record is missing.
+// Log and record differ only after a key was used past the mediator, or a part of the log or a record is missing.
 func TestVaultAudit(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "audit.log")

@@ -11,7 +11,6 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// TestVaultBootstrap applies a bootstrap twice from the command line, and delivers new secret ids for a process.
 func TestVaultBootstrap(t *testing.T) {
 	t.Parallel()
 	v, dir := kit.Vault(t), t.TempDir()
@@ -36,7 +35,6 @@ func TestVaultBootstrap(t *testing.T) {
 	}
 }
 
-// TestVaultRoles compares a bootstrap with the example configurations and the purposes of keys.
 func TestVaultRoles(t *testing.T) {
 	t.Parallel()
 	purposes := map[string]string{

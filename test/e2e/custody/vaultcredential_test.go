@@ -12,8 +12,7 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// agentLooks prints everything that an agent's user can reach: its environment, /proc of any process, every file below
-// the deployment's folder, and the answers of the proxy and mediator.internal. The canary proves that it does.
+// agentLooks prints everything that an agent's user can reach. The canary proves that it does.
 const agentLooks = `
 export CANARY=canary-$$-seen
 env
@@ -27,7 +26,6 @@ for path in v1/event v1/event/next v1/posts v1/roles v1/looks metrics debug/ppro
 do curl -sv -m 2 "http://mediator.internal/$path" 2>&1; done
 `
 
-// addCredentialRole makes the role that reads API credentials, as docs/operations/keys.md does it.
 func (v *vaultRig) addCredentialRole(t *testing.T, path string) {
 	t.Helper()
 	policy := string(kit.Read(t, "../../../configs/vault/api_credential.hcl"))
@@ -46,8 +44,6 @@ func (v *vaultRig) addCredentialRole(t *testing.T, path string) {
 	kit.Write(t, filepath.Join(v.auth, "api_credential.secret-id"), secret.WrapInfo.Token)
 }
 
-// TestVaultCredential: a credential from Vault reaches the upstream, and never the agent. It is read again after the
-// upstream has refused it.
 func TestVaultCredential(t *testing.T) {
 	t.Parallel()
 	kit.NeedRoot(t)

@@ -32,7 +32,6 @@ func (v *vaultRig) set(t *testing.T, key, property string, to bool) {
 	v.vault.Write(t, "transit/keys/"+key+"/config", map[string]any{property: to})
 }
 
-// remake deletes a key and makes another one of this name, which is an Ed25519 key but for one property.
 func (v *vaultRig) remake(t *testing.T, key, property string, value any) {
 	t.Helper()
 	v.set(t, key, "deletion_allowed", true)
@@ -75,8 +74,7 @@ func changesOfRights() []change {
 	}, "update on transit/sign/"})
 }
 
-// TestDoctorAsksVault changes in Vault what the manifest relies on, one thing after the other, while the deployment
-// runs. The doctor sees each change, posts are refused, and go out again once it is undone.
+// The doctor sees each change, posts are refused, and go out again once it is undone.
 func TestDoctorAsksVault(t *testing.T) {
 	t.Parallel()
 	v := newVaultRig(t, kit.ManyPosts, kit.Speaking)
@@ -132,7 +130,6 @@ func TestDoctorAsksVault(t *testing.T) {
 	t.Run("a key that was replaced", func(t *testing.T) { v.replaced(t, a) })
 }
 
-// wantContradicted runs the doctor, which has to say so, and makes a post, which has to be refused.
 func (v *vaultRig) wantContradicted(t *testing.T, a kit.Agent, said string) {
 	t.Helper()
 	v.wantSaid(t, said)
@@ -145,7 +142,6 @@ func (v *vaultRig) wantContradicted(t *testing.T, a kit.Agent, said string) {
 	}
 }
 
-// wantSaid waits until the doctor says it.
 func (v *vaultRig) wantSaid(t *testing.T, said string) {
 	t.Helper()
 	kit.Until(t, "doctor to say "+said, func() bool {
@@ -154,8 +150,8 @@ func (v *vaultRig) wantSaid(t *testing.T, said string) {
 	})
 }
 
-// exportable makes a key exportable, which Vault never takes back. Without the doctor, posts are refused once the key
-// was read again, because its artifacts declare it, and then as a contradiction at the next look.
+// Vault never takes this back. Without the doctor, posts are refused once the key was read again, because its
+// artifacts declare it, and then as a contradiction at the next look.
 func (v *vaultRig) exportable(t *testing.T, a kit.Agent) {
 	v.set(t, "session-key", "exportable", true)
 	began, met := time.Now(), make(map[string]string)
@@ -185,7 +181,7 @@ func (v *vaultRig) replaced(t *testing.T, a kit.Agent) {
 	}
 }
 
-// TestVaultThatIsNotAsItShouldBe: no process starts on a key or with a token that the manifest does not allow.
+// No process starts on a key or with a token that the manifest does not allow.
 func TestVaultThatIsNotAsItShouldBe(t *testing.T) {
 	t.Parallel()
 	v := newVault(t)

@@ -101,7 +101,6 @@ func vaultFaults() []fault {
 	}
 }
 
-// loginFaults takes the login from one role after the other, so that each signing step of a post has to fail closed.
 func loginFaults() []fault {
 	var out []fault
 	for _, role := range rolesOfPosts() {
@@ -118,7 +117,7 @@ func loginFaults() []fault {
 
 func auditDisk(v *vaultRig) string { return v.In("audit") }
 
-// fillAudit has Vault write its audit log to a small disk, and fills that. Vault answers no request that it cannot log.
+// Vault answers no request that it cannot log.
 func fillAudit(t *testing.T, v *vaultRig, _ func() bool) {
 	disk := auditDisk(v)
 	check.Must(t, os.Mkdir(disk, 0o700))
@@ -140,7 +139,6 @@ func emptyAudit(t *testing.T, v *vaultRig) {
 	}
 }
 
-// expireTokens gives each role a token of two seconds, and then none.
 func expireTokens(t *testing.T, v *vaultRig, post func() bool) {
 	v.tokenLifetime(t, "2s", "2s")
 	v.revokeTokens(t)
@@ -151,8 +149,8 @@ func expireTokens(t *testing.T, v *vaultRig, post func() bool) {
 
 const slack = 6
 
-// TestVaultFaults plays every fault of Vault while one agent posts and another reads. Posts are refused with a reason
-// and a time to come back, and reads continue. Soon after Vault is back posts go out again, and nothing is left behind.
+// One agent posts and another reads. Posts are refused with a reason and a time to come back, and reads continue. Soon
+// after Vault is back posts go out again, and nothing is left behind.
 func TestVaultFaults(t *testing.T) {
 	t.Parallel()
 	v := newVaultRig(t, kit.ManyPosts)

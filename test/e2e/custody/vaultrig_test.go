@@ -16,7 +16,6 @@ import (
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
-// vaultRig is a deployment with every key in its own Vault server, prepared by mediator vault bootstrap.
 type vaultRig struct {
 	*kit.Rig
 	vault *vaulttest.Server
@@ -41,8 +40,7 @@ func (v *vaultRig) options() bootstrap.Options {
 		AppRole: &bootstrap.AppRole{Mount: "approle", Dir: v.auth, Wrap: time.Hour}}
 }
 
-// rolesOfPosts are the roles whose artifacts are in the record of every post. Receipts and scores are in none, and
-// statements only in one that publishes a signal or a dispute.
+// rolesOfPosts are the roles whose artifacts are in the record of every post.
 func rolesOfPosts() []bootstrap.Role {
 	return slices.DeleteFunc(slices.Clone(bootstrap.Roles), func(r bootstrap.Role) bool {
 		return slices.Contains([]string{evidence.PurposeInteraction, evidence.PurposeStatement, evidence.PurposeAppraiser},
@@ -87,7 +85,6 @@ func newVaultRig(t *testing.T, change ...func(file string) string) *vaultRig {
 	return v
 }
 
-// unstarted writes the files of a deployment, none of which starts by itself.
 func (v *vaultRig) unstarted(t *testing.T, change func(file string) string) *trial.Deployment {
 	t.Helper()
 	return kit.Unstarted(t, func(files map[string][]byte) {
@@ -97,7 +94,6 @@ func (v *vaultRig) unstarted(t *testing.T, change func(file string) string) *tri
 	})
 }
 
-// wantNoStart starts a process, which has to end with these words.
 func wantNoStart(t *testing.T, d *trial.Deployment, process, words string) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), kit.Patience)

@@ -19,8 +19,6 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// TestVaultRotateAll rotates every key by one command, which retires the earlier versions once the new ones sign. No
-// post is lost.
 func TestVaultRotateAll(t *testing.T) {
 	t.Parallel()
 	v := newVaultRig(t, kit.ManyPosts, kit.Speaking)
@@ -65,7 +63,7 @@ func (v *vaultRig) kids(t *testing.T) map[string]string {
 	return kids
 }
 
-// keepPosting has agents post until stop, which may be called twice. No post may be refused.
+// No post may be refused. stop may be called twice.
 func (v *vaultRig) keepPosting(t *testing.T, agents int) (posts *atomic.Int64, stop func()) {
 	t.Helper()
 	posts = new(atomic.Int64)
@@ -86,8 +84,7 @@ func (v *vaultRig) keepPosting(t *testing.T, agents int) (posts *atomic.Int64, s
 	return posts, func() { done.Store(true); all.Wait() }
 }
 
-// TestVaultRotation rotates keys while agents post, by the command and directly in Vault: each key in turn, and one of
-// them every time. No post is lost, and soon afterwards every artifact is signed with the newest version of its key.
+// Keys rotate by the command and directly in Vault: each in turn, and one of them every time. No post is lost.
 func TestVaultRotation(t *testing.T) {
 	t.Parallel()
 	v := newVaultRig(t, kit.ManyPosts, kit.Speaking)
@@ -158,8 +155,7 @@ func (v *vaultRig) verifyAll(t *testing.T, newest map[string]int, posts int64) {
 	}
 }
 
-// TestVaultRetireNow retires a version that may be in the wrong hands. Its signatures are refused soon, the record
-// shows which they are, and posts go on with the next version.
+// The signatures of the retired version are refused soon, the record shows which they are, and posts go on.
 func TestVaultRetireNow(t *testing.T) {
 	t.Parallel()
 	v := newVaultRig(t, kit.ManyPosts, kit.Speaking)

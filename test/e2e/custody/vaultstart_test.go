@@ -41,8 +41,8 @@ func (l *lockedBuffer) count(what string) int {
 	return strings.Count(l.b.String(), what)
 }
 
-// TestStartBeforeVault starts a process while Vault is unusable. It says once what it waits for, and becomes ready by
-// itself, with secret ids that were delivered before and can be unwrapped once. It logs in only once.
+// The process says once what it waits for, becomes ready by itself, and logs in once, with a secret id that can be
+// unwrapped once.
 func TestStartBeforeVault(t *testing.T) {
 	t.Parallel()
 	v := newVault(t)
@@ -99,8 +99,7 @@ func TestStartBeforeVault(t *testing.T) {
 	}
 }
 
-// TestStartSparesSecretIDs starts each process on files that it must refuse. It must not use up its wrapped secret id,
-// which is good for one login.
+// A process that refuses its files must not use up its wrapped secret id.
 func TestStartSparesSecretIDs(t *testing.T) {
 	t.Parallel()
 	v := newVault(t)
