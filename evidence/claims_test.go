@@ -12,7 +12,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// TestClaimsThatAreRefused empties, overfills and spoils each claim of each kind.
 func TestClaimsThatAreRefused(t *testing.T) {
 	h := evidence.HashBytes(nil)
 	binding := evidence.Binding{Action: "a", ContentHash: h, Nonce: "n", Resource: "r", Subject: "s"}

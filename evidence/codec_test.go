@@ -15,10 +15,8 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// fill sets every field of v.
 func fill(v reflect.Value) { fillWith("a<b>&\"c,}]{[\\\u00e9\u2028\U0001F600 \t\x01", v) }
 
-// fillPlain is fill without escapes.
 func fillPlain(v reflect.Value) { fillWith("a plain text", v) }
 
 func fillWith(text string, v reflect.Value) {
@@ -51,7 +49,6 @@ func encode(claims any) ([]byte, error) {
 	return codec.New(reflect.TypeOf(claims).Elem()).Encode(claims, 0)
 }
 
-// everyClaims is one of each type of claims.
 func everyClaims() []any {
 	return []any{
 		&TriggerOriginProof{}, &TriggerReceipt{}, &RuntimeAttestation{}, &SessionReceipt{}, &PolicyDecision{}, &ActionGrant{},

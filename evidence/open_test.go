@@ -96,7 +96,6 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestNothingIsOpenedByItself: only Open and a signature here make an artifact that Judge believes.
 func TestNothingIsOpenedByItself(t *testing.T) {
 	w := newWorld(t)
 	wantCode(t, evidence.Judge(w.verifier, evidence.RequestProofKind(), evidence.Opened[evidence.RequestProof]{}, w.want),

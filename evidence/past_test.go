@@ -1,7 +1,6 @@
 package evidence_test
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -109,7 +108,7 @@ func proofBy(t *testing.T, v custody.Version, at time.Time) string {
 	c := aProof()
 	evidence.RequestProofKind().Stamp(&c, evidence.NewRegistered("mediator", "api", at, time.Minute),
 		evidence.KeyClaims{KeyCustody: custody.ExternalMediator})
-	token, err := evidence.Sign(context.Background(), v, evidence.RequestProofKind(), c)
+	token, err := evidence.Sign(t.Context(), v, evidence.RequestProofKind(), c)
 	check.Must(t, err)
 	return token
 }
@@ -141,7 +140,6 @@ func TestParseHistory(t *testing.T) {
 	}
 }
 
-// FuzzHistory: no panic, and a refusal has a code.
 func FuzzHistory(f *testing.F) {
 	d := newDesk(f)
 	f.Add([]byte(`{"certificates":["` + d.certificates[0] + `"]}`))

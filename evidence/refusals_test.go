@@ -45,7 +45,6 @@ func (w world) open(token string) error {
 	return err
 }
 
-// expect demands an artifact of an issuer and a key, at most a minute old.
 func expect(issuer string, keys ...string) evidence.Expected {
 	return evidence.Expected{Issuers: []string{issuer}, Audiences: []string{"api"}, KeyIDs: keys, MaxAge: time.Minute}
 }
@@ -56,7 +55,6 @@ func aProof() evidence.RequestProof {
 		Resource: "r", Subject: "s"}
 }
 
-// certificateFor has the claims of a certificate of v.
 func certificateFor(v custody.Version, purpose, issuer string) evidence.SignerCertificate {
 	return evidence.SignerCertificate{
 		KeyCustody: custody.ExternalMediator, Purposes: []string{purpose}, SubjectIssuer: issuer, SubjectKeyID: v.KeyID(),
@@ -80,7 +78,6 @@ func verifierAt(t testing.TB, trust *evidence.Trust, at time.Time) *evidence.Ver
 	return v
 }
 
-// forge signs any header and payload.
 func forge(t testing.TB, key evidence.Key, header, payload string) string {
 	t.Helper()
 	input := b64.EncodeToString([]byte(header)) + "." + b64.EncodeToString([]byte(payload))
@@ -89,7 +86,6 @@ func forge(t testing.TB, key evidence.Key, header, payload string) string {
 	return input + "." + b64.EncodeToString(sig)
 }
 
-// forgeMAC authenticates any header and payload with a secret.
 func forgeMAC(secret []byte, header, payload string) string {
 	input := b64.EncodeToString([]byte(header)) + "." + b64.EncodeToString([]byte(payload))
 	m := hmac.New(sha256.New, secret)
@@ -97,7 +93,6 @@ func forgeMAC(secret []byte, header, payload string) string {
 	return input + "." + b64.EncodeToString(m.Sum(nil))
 }
 
-// wantCode demands a refusal, or none without a code.
 func wantCode(t *testing.T, err error, code string) {
 	t.Helper()
 	var refused *refusal.Refusal
@@ -139,7 +134,7 @@ func TestHostileTokens(t *testing.T) {
 	}
 	withHeader := func(h string) string { return w.forge(t, h, payload) }
 	withPayload := func(p string) string { return w.forge(t, header, p) }
-	v, err := w.key.Current(context.Background())
+	v, err := w.key.Current(t.Context())
 	check.Must(t, err)
 	hs := forgeMAC(v.Public(), replace(header, "EdDSA", "HS256"), payload)
 	const malformed = "artifact_malformed"
@@ -257,7 +252,7 @@ func TestExpectationsHaveNoDefault(t *testing.T) {
 // TestAnotherLibraryVerifies: go-jose opens our tokens, and we open its.
 func TestAnotherLibraryVerifies(t *testing.T) {
 	w := newWorld(t)
-	v, err := w.key.Current(context.Background())
+	v, err := w.key.Current(t.Context())
 	check.Must(t, err)
 	parsed, err := jose.ParseSignedCompact(w.token, []jose.SignatureAlgorithm{jose.EdDSA})
 	check.Must(t, err)

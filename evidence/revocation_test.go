@@ -230,7 +230,6 @@ func TestRevocationsAreNotRolledBack(t *testing.T) {
 	}
 }
 
-// TestRetiredVersionsDoNotComeBack: an older bundle does not restore a retired version.
 func TestRetiredVersionsDoNotComeBack(t *testing.T) {
 	d := newDesk(t)
 	first := d.trust(t, "")

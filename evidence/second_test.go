@@ -45,7 +45,7 @@ type twice struct {
 	ed     custody.Version
 	second postQuantum
 	want   evidence.Expected
-	token  string // a certificate of both keys
+	token  string
 }
 
 func newTwice(t testing.TB) twice {

@@ -1,7 +1,6 @@
 package evidence_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +15,7 @@ func version(t *testing.T, name string) (*custody.Memory, custody.Version) {
 	t.Helper()
 	k, err := custody.NewMemory(name)
 	check.Must(t, err)
-	v, err := k.Current(context.Background())
+	v, err := k.Current(t.Context())
 	check.Must(t, err)
 	return k, v
 }

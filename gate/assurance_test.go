@@ -1,7 +1,6 @@
 package gate_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/actionproof/mediator/gate"
@@ -15,18 +14,18 @@ func TestHeld(t *testing.T) {
 	t.Parallel()
 	k := gatetest.New(t)
 	var used gatetest.Used
-	admitted, err := gatetest.Admit(context.Background(), k.Gate, k.Chain(t), used.Consume)
+	admitted, err := gatetest.Admit(t.Context(), k.Gate, k.Chain(t), used.Consume)
 	check.Must(t, err)
 	ask := authorizing(t, k)
 	ask.Capability, ask.RequestProof = admitted.Capability, k.Proof(t, admitted.Capability, gatetest.Token)
-	post, err := k.Gate.Authorize(context.Background(), ask)
+	post, err := k.Gate.Authorize(t.Context(), ask)
 	check.Must(t, err)
 	checks := append(admitted.Checks, post.Checks...)
 	h := gate.Held(checks)
 	if a := policy.Assess(h); a.OK || len(a.Issues) != 1 || a.Issues[0] != "consumption_missing" {
 		t.Errorf("before its keys are consumed the post amounts to %+v", a)
 	}
-	check.Must(t, used.Consume(context.Background(), post.Keys...))
+	check.Must(t, used.Consume(t.Context(), post.Keys...))
 	h.SingleUseConsumed = true
 	if a := policy.Assess(h); !a.OK || a.Claim != policy.ClaimControlledPath {
 		t.Errorf("the post amounts to %+v", a)

@@ -25,18 +25,16 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// row is one change of a valid chain, and its refusal.
 type row struct {
 	name, code string
 	make       func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest
 }
 
-// planned rows change an artifact before those that rest on it.
+// before those that rest on it
 func planned(name, code string, p gatetest.Plan) row {
 	return row{name, code, func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest { return k.Build(t, p) }}
 }
 
-// altered rows change a finished chain.
 func altered(name, code string, change func(t *testing.T, k *gatetest.Kit, r *gate.AdmitRequest)) row {
 	return row{name, code, func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
 		r := k.Chain(t)
@@ -49,7 +47,6 @@ func edited(name, code string, change func(r *gate.AdmitRequest)) row {
 	return altered(name, code, func(_ *testing.T, _ *gatetest.Kit, r *gate.AdmitRequest) { change(r) })
 }
 
-// resigned rows sign one artifact with other claims; the others rest on the old one.
 func resigned[C any](name, code string, kind evidence.Kind[C], at func(*evidence.Envelope) *string, pairs ...any) row {
 	return altered(name, code, func(t *testing.T, k *gatetest.Kit, r *gate.AdmitRequest) {
 		token := at(&r.Envelope)
@@ -72,7 +69,6 @@ func exchanged(name string, at func(*evidence.Envelope) *string) row {
 	})
 }
 
-// recertified rows change the certificate of the runtime's key.
 func recertified(name, code string, pairs ...any) row {
 	return altered(name, code, func(t *testing.T, k *gatetest.Kit, _ *gate.AdmitRequest) {
 		const purpose = evidence.PurposeRuntimeAttestation
@@ -104,7 +100,6 @@ func at(d time.Duration) int64 { return gatetest.Start.Add(d).Unix() }
 
 var ended = []any{"iat", at(-10 * time.Second), "exp", at(-8 * time.Second)}
 
-// minted returns a token of the gate with other claims.
 func minted[C any](t *testing.T, secret evidence.Secret, kind evidence.Kind[C], token string, pairs ...any) string {
 	t.Helper()
 	c, err := evidence.UnverifiedClaims(kind, token)
@@ -212,7 +207,7 @@ func signedBy[C any](t *testing.T, key evidence.Key, kind evidence.Kind[C], toke
 	t.Helper()
 	c, err := evidence.UnverifiedClaims(kind, token)
 	check.Must(t, err)
-	if token, err = evidence.Sign(context.Background(), key, kind, c); err != nil {
+	if token, err = evidence.Sign(t.Context(), key, kind, c); err != nil {
 		t.Fatal(err)
 	}
 	return token
@@ -601,7 +596,7 @@ func TestRefusals(t *testing.T) {
 			k := gatetest.New(t, twoRuntimes)
 			var used gatetest.Used
 			valid, changed := k.Chain(t), r.make(t, k)
-			a, err := gatetest.Admit(context.Background(), k.Gate, changed, used.Consume)
+			a, err := gatetest.Admit(t.Context(), k.Gate, changed, used.Consume)
 			gatetest.WantCode(t, err, r.code)
 			sentences.Want(t, r.name, err)
 			if a.Capability != "" || a.CapabilityID != "" || len(a.Keys) != 0 {
@@ -619,13 +614,13 @@ func TestRefusals(t *testing.T) {
 			for name, e := range map[string]evidence.Envelope{"its own": changed.Envelope, "the valid chain's": valid.Envelope} {
 				again := changed
 				again.Opened = opened(t, k, e)
-				b, err := k.Gate.Admit(context.Background(), again)
+				b, err := k.Gate.Admit(t.Context(), again)
 				if err == nil || !slices.Equal(a.Checks, b.Checks) {
 					t.Errorf("with %s artifacts opened before, the gate says %v; %+v", name, err, b.Checks)
 				}
 			}
 			k.Verifier.SetTrust(k.Trust(t))
-			if _, err := gatetest.Admit(context.Background(), k.Gate, valid, used.Consume); err != nil {
+			if _, err := gatetest.Admit(t.Context(), k.Gate, valid, used.Consume); err != nil {
 				t.Errorf("the valid chain is refused: %v", err)
 			}
 		})
@@ -639,7 +634,7 @@ func TestDecisionPins(t *testing.T) {
 	k := gatetest.New(t)
 	var used gatetest.Used
 	for _, p := range []gatetest.Plan{{PolicyHash: other}, {EnvHash: other}} {
-		a, err := gatetest.Admit(context.Background(), k.Gate, k.Build(t, p), used.Consume)
+		a, err := gatetest.Admit(t.Context(), k.Gate, k.Build(t, p), used.Consume)
 		gatetest.WantCode(t, err, "pin_mismatch")
 		if last := a.Checks[len(a.Checks)-1]; last.Name != "policy decision" {
 			t.Errorf("%v, by the check of the %s", err, last.Name)
@@ -651,17 +646,17 @@ func TestRuntimeMayBeLeftToTheSessionPolicy(t *testing.T) {
 	t.Parallel()
 	k := gatetest.New(t, func(m *policy.Manifest) { m.RuntimePolicy.AllowedRuntimeIDs = nil })
 	r := authorizing(t, k)
-	if _, err := k.Gate.Authorize(context.Background(), r); err != nil {
+	if _, err := k.Gate.Authorize(t.Context(), r); err != nil {
 		t.Error(err)
 	}
 	var used gatetest.Used
-	a, err := gatetest.Admit(context.Background(), k.Gate, k.Build(t, gatetest.Plan{RuntimeID: "worker-2"}), used.Consume)
+	a, err := gatetest.Admit(t.Context(), k.Gate, k.Build(t, gatetest.Plan{RuntimeID: "worker-2"}), used.Consume)
 	gatetest.WantCode(t, err, "not_allowed")
 	if last := a.Checks[len(a.Checks)-1]; last.Name != "agent session receipt" {
 		t.Errorf("another runtime was refused by the check of the %s", last.Name)
 	}
 	r.Capability = minted(t, k.Secret, evidence.CapabilityKind(), r.Capability, "runtime", claims{"runtimeId": "worker-2"})
-	_, err = k.Gate.Authorize(context.Background(), r)
+	_, err = k.Gate.Authorize(t.Context(), r)
 	gatetest.WantCode(t, err, "not_allowed")
 }
 
@@ -671,7 +666,7 @@ func TestAdmit(t *testing.T) {
 	var used gatetest.Used
 	r := k.Chain(t)
 	r.Binding.Nonce = "a caller's own nonce says nothing"
-	a, err := gatetest.Admit(context.Background(), k.Gate, r, used.Consume)
+	a, err := gatetest.Admit(t.Context(), k.Gate, r, used.Consume)
 	check.Must(t, err)
 	if want := []string{"action_grant", "challenge", "origin_proof", "policy_decision", "runtime_attestation",
 		"session_receipt", "trigger_receipt"}; !slices.Equal(used.Kinds(), want) {
@@ -704,10 +699,10 @@ func TestAdmitTwice(t *testing.T) {
 	k := gatetest.New(t)
 	var used gatetest.Used
 	r := k.Chain(t)
-	if _, err := gatetest.Admit(context.Background(), k.Gate, r, used.Consume); err != nil {
+	if _, err := gatetest.Admit(t.Context(), k.Gate, r, used.Consume); err != nil {
 		t.Fatal(err)
 	}
-	a, err := gatetest.Admit(context.Background(), k.Gate, r, used.Consume)
+	a, err := gatetest.Admit(t.Context(), k.Gate, r, used.Consume)
 	gatetest.WantCode(t, err, "replayed")
 	if a.Capability != "" || !errors.Is(err, ledger.ErrConsumed) {
 		t.Error("a replayed chain has earned a capability")
@@ -718,12 +713,12 @@ func TestReplayOfOneArtifact(t *testing.T) {
 	t.Parallel()
 	k := gatetest.New(t)
 	var used gatetest.Used
-	ch, err := k.Gate.Challenge(context.Background(), gatetest.Binding())
+	ch, err := k.Gate.Challenge(t.Context(), gatetest.Binding())
 	check.Must(t, err)
-	if _, err := gatetest.Admit(context.Background(), k.Gate, k.Over(t, gatetest.Plan{}, ch), used.Consume); err != nil {
+	if _, err := gatetest.Admit(t.Context(), k.Gate, k.Over(t, gatetest.Plan{}, ch), used.Consume); err != nil {
 		t.Fatal(err)
 	}
-	_, err = gatetest.Admit(context.Background(), k.Gate, k.Over(t, gatetest.Plan{}, ch), used.Consume)
+	_, err = gatetest.Admit(t.Context(), k.Gate, k.Over(t, gatetest.Plan{}, ch), used.Consume)
 	gatetest.WantCode(t, err, "replayed")
 	if n := len(used.Kinds()); n != 7 {
 		t.Errorf("%d keys are consumed; want the 7 of the first chain", n)
@@ -739,10 +734,10 @@ func TestKeysOutlast(t *testing.T) {
 		v, err := evidence.NewVerifier(k.Trust(t), evidence.VerifierOptions{Now: k.Clock.Now, Skew: skew})
 		check.Must(t, err)
 		k.Gate = gateWith(t, k, v)
-		a, err := k.Gate.Admit(context.Background(), k.Chain(t))
+		a, err := k.Gate.Admit(t.Context(), k.Chain(t))
 		check.Must(t, err)
 		keys := a.Keys
-		post, err := k.Gate.Authorize(context.Background(), gate.AuthorizeRequest{
+		post, err := k.Gate.Authorize(t.Context(), gate.AuthorizeRequest{
 			Capability: a.Capability, RequestProof: k.Proof(t, a.Capability, gatetest.Token),
 			Binding: gatetest.Binding(), AccessTokenHash: evidence.HashBytes([]byte(gatetest.Token)),
 		})
@@ -782,7 +777,7 @@ func TestTimesAtTheEdge(t *testing.T) {
 		k := gatetest.New(t)
 		r := authorizing(t, k)
 		k.Clock.Advance(row.after)
-		_, err := k.Gate.Authorize(context.Background(), r)
+		_, err := k.Gate.Authorize(t.Context(), r)
 		if row.code == "" {
 			if err != nil {
 				t.Errorf("authorized after %s: %v", row.after, err)
@@ -800,7 +795,7 @@ func TestTimesAtTheEdge(t *testing.T) {
 		var used gatetest.Used
 		r := k.Chain(t)
 		k.Clock.Advance(row.after)
-		_, err := gatetest.Admit(context.Background(), k.Gate, r, used.Consume)
+		_, err := gatetest.Admit(t.Context(), k.Gate, r, used.Consume)
 		if row.code == "" {
 			if err != nil {
 				t.Errorf("after %s: %v", row.after, err)
@@ -821,15 +816,15 @@ func TestRotation(t *testing.T) {
 	second := k.Vouch(t, k.Key(t, purpose), purpose, k.Issuer(purpose))
 	k.Verifier.SetTrust(k.Trust(t, second))
 	for _, r := range []gate.AdmitRequest{before, k.Chain(t)} {
-		if _, err := gatetest.Admit(context.Background(), k.Gate, r, used.Consume); err != nil {
+		if _, err := gatetest.Admit(t.Context(), k.Gate, r, used.Consume); err != nil {
 			t.Errorf("both versions are certified: %v", err)
 		}
 	}
 	before, after := before, k.Chain(t)
 	k.Verifier.SetTrust(k.TrustWithout(t, purpose, second)) // the first version is retired
-	_, err := gatetest.Admit(context.Background(), k.Gate, before, used.Consume)
+	_, err := gatetest.Admit(t.Context(), k.Gate, before, used.Consume)
 	gatetest.WantCode(t, err, "key_retired")
-	if _, err := gatetest.Admit(context.Background(), k.Gate, after, used.Consume); err != nil {
+	if _, err := gatetest.Admit(t.Context(), k.Gate, after, used.Consume); err != nil {
 		t.Error(err)
 	}
 }
@@ -837,7 +832,7 @@ func TestRotation(t *testing.T) {
 func authorizing(t testing.TB, k *gatetest.Kit) gate.AuthorizeRequest {
 	t.Helper()
 	var used gatetest.Used
-	a, err := gatetest.Admit(context.Background(), k.Gate, k.Chain(t), used.Consume)
+	a, err := gatetest.Admit(t.Context(), k.Gate, k.Chain(t), used.Consume)
 	check.Must(t, err)
 	return gate.AuthorizeRequest{
 		Capability: a.Capability, RequestProof: k.Proof(t, a.Capability, gatetest.Token),
@@ -945,7 +940,7 @@ func TestAuthorizeRefusals(t *testing.T) {
 			r := authorizing(t, k)
 			valid := r
 			row.change(t, k, &r)
-			a, err := k.Gate.Authorize(context.Background(), r)
+			a, err := k.Gate.Authorize(t.Context(), r)
 			gatetest.WantCode(t, err, row.code)
 			if len(a.Keys) != 0 || a.Claims != (evidence.Capability{}) {
 				t.Error("a refused post has keys or claims")
@@ -954,7 +949,7 @@ func TestAuthorizeRefusals(t *testing.T) {
 				t.Errorf("the last check is %+v", last)
 			}
 			k.Verifier.SetTrust(k.Trust(t))
-			a, err = k.Gate.Authorize(context.Background(), valid)
+			a, err = k.Gate.Authorize(t.Context(), valid)
 			if err != nil || len(a.Keys) != 2 || a.Keys[0].Kind != challenge.CapabilityKey || a.Keys[1].Kind != "request_proof" {
 				t.Errorf("the valid post is not authorised: %v %v", a.Keys, err)
 			}
@@ -978,11 +973,11 @@ func TestNew(t *testing.T) {
 			t.Errorf("a gate was made without %s", name)
 		}
 	}
-	_, err := k.Gate.Challenge(context.Background(), evidence.Binding{Subject: "agent:worker-1"})
+	_, err := k.Gate.Challenge(t.Context(), evidence.Binding{Subject: "agent:worker-1"})
 	gatetest.WantCode(t, err, "artifact_malformed")
-	_, err = k.Gate.Challenge(context.Background(), evidence.Binding{})
+	_, err = k.Gate.Challenge(t.Context(), evidence.Binding{})
 	gatetest.WantCode(t, err, "artifact_malformed")
-	ended, cancel := context.WithCancel(context.Background())
+	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if ch, err := k.Gate.Challenge(ended, gatetest.Binding()); !errors.Is(err, context.Canceled) || ch.Token != "" {
 		t.Errorf("a caller that has left is given the challenge %q: %v", ch.Token, err)
@@ -1015,7 +1010,7 @@ func newKey(t *testing.T, name string) custody.Version {
 	t.Helper()
 	m, err := custody.NewMemory(name)
 	check.Must(t, err)
-	v, err := m.Current(context.Background())
+	v, err := m.Current(t.Context())
 	check.Must(t, err)
 	return v
 }

@@ -48,7 +48,7 @@ func sameKit(t *testing.T) (k *gatetest.Kit) {
 	return k
 }
 
-// TestGateProcess is the API of [TestGateCrashes], in a process of its own. It ends with its standard input.
+// TestGateProcess is the API of [TestGateCrashes]. It ends with its standard input.
 func TestGateProcess(t *testing.T) {
 	dsn := os.Getenv(gateDSN)
 	if dsn == "" {
@@ -148,8 +148,7 @@ func startGate(t *testing.T, dsn, crash string) *gateProcess {
 	return p
 }
 
-// TestGateCrashes kills an API at every step between its durable effects, restarts it, and sends the request again:
-// there is never a second post.
+// TestGateCrashes kills an API at every step, restarts it, and sends the request again.
 func TestGateCrashes(t *testing.T) {
 	k := sameKit(t)
 	for _, tt := range []struct {

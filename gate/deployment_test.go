@@ -1,7 +1,6 @@
 package gate_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -22,7 +21,6 @@ func withoutAuditor(t *testing.T, k *gatetest.Kit) *evidence.Trust {
 	return trust
 }
 
-// TestDeploymentIsJudgedAgain: a gate that remembers a certificate refuses it once something has changed.
 func TestDeploymentIsJudgedAgain(t *testing.T) {
 	t.Parallel()
 	after := func(d time.Duration) func(*testing.T, *gatetest.Kit) {
@@ -43,12 +41,12 @@ func TestDeploymentIsJudgedAgain(t *testing.T) {
 			k := gatetest.New(t)
 			var used gatetest.Used
 			for range 2 {
-				if _, err := gatetest.Admit(context.Background(), k.Gate, k.Chain(t), used.Consume); err != nil {
+				if _, err := gatetest.Admit(t.Context(), k.Gate, k.Chain(t), used.Consume); err != nil {
 					t.Fatal(err)
 				}
 			}
 			row.change(t, k)
-			a, err := gatetest.Admit(context.Background(), k.Gate, gate.AdmitRequest{
+			a, err := gatetest.Admit(t.Context(), k.Gate, gate.AdmitRequest{
 				Envelope: evidence.Envelope{DeploymentCertificate: k.Deployment}, Binding: gatetest.Binding(),
 			}, used.Consume)
 			gatetest.WantCode(t, err, row.code)
@@ -68,7 +66,7 @@ func TestOldDeploymentIsJudgedAgain(t *testing.T) {
 		code  string
 	}{{0, ""}, {time.Hour - time.Second, ""}, {3 * time.Second, ""}, {time.Second, "expired"}} {
 		k.Clock.Advance(row.after)
-		_, err := gatetest.Admit(context.Background(), k.Gate, k.Chain(t), used.Consume)
+		_, err := gatetest.Admit(t.Context(), k.Gate, k.Chain(t), used.Consume)
 		if row.code == "" {
 			check.Must(t, err)
 			continue
@@ -81,16 +79,16 @@ func TestOtherDeployment(t *testing.T) {
 	t.Parallel()
 	k := gatetest.New(t)
 	var used gatetest.Used
-	if _, err := gatetest.Admit(context.Background(), k.Gate, k.Chain(t), used.Consume); err != nil {
+	if _, err := gatetest.Admit(t.Context(), k.Gate, k.Chain(t), used.Consume); err != nil {
 		t.Fatal(err)
 	}
 	r := k.Chain(t)
 	r.Envelope.DeploymentCertificate = gatetest.Resign(t, k, evidence.DeploymentCertificateKind(), k.Deployment,
 		"manifestHash", other)
-	_, err := gatetest.Admit(context.Background(), k.Gate, r, used.Consume)
+	_, err := gatetest.Admit(t.Context(), k.Gate, r, used.Consume)
 	gatetest.WantCode(t, err, "deployment_mismatch")
 	r.Envelope.DeploymentCertificate = k.Certify(t, k.Manifest)
-	if _, err := gatetest.Admit(context.Background(), k.Gate, r, used.Consume); err != nil {
+	if _, err := gatetest.Admit(t.Context(), k.Gate, r, used.Consume); err != nil {
 		t.Error(err)
 	}
 }
@@ -109,12 +107,12 @@ func TestTrustReplacedMeanwhile(t *testing.T) {
 	check.Must(t, err)
 	g := gateWith(t, k, v)
 	var used gatetest.Used
-	if _, err := gatetest.Admit(context.Background(), g, k.Chain(t), used.Consume); err != nil {
+	if _, err := gatetest.Admit(t.Context(), g, k.Chain(t), used.Consume); err != nil {
 		t.Fatal(err)
 	}
 	replace = func() {}
 	v.SetTrust(before)
-	a, err := gatetest.Admit(context.Background(), g, k.Chain(t), used.Consume)
+	a, err := gatetest.Admit(t.Context(), g, k.Chain(t), used.Consume)
 	gatetest.WantCode(t, err, "key_unknown")
 	if len(a.Checks) != 1 {
 		t.Errorf("the certificate is remembered: %+v", a.Checks)

@@ -1,7 +1,6 @@
 package gate_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/actionproof/mediator/evidence"
@@ -16,7 +15,7 @@ func decided(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
 	r := k.Chain(t)
 	work, err := evidence.UnverifiedClaims(evidence.ChallengeTokenKind(), r.Envelope.ChallengeToken)
 	check.Must(t, err)
-	d, err := k.Engine(t).Decide(context.Background(), policy.Request{
+	d, err := k.Engine(t).Decide(t.Context(), policy.Request{
 		Binding: *work.Binding, ChallengeID: work.ID, RuntimeID: "worker-1", SessionID: "ses_1",
 		EnvironmentHash: k.Strict.Runtime.EnvironmentHash,
 		ManifestHash:    k.Strict.ManifestHash,
@@ -36,17 +35,17 @@ func TestEngineSatisfiesGate(t *testing.T) {
 	first, second := decided(t, k), decided(t, k)
 	mixed := first
 	mixed.Envelope.Grant = second.Envelope.Grant
-	_, err := gatetest.Admit(context.Background(), k.Gate, mixed, used.Consume)
+	_, err := gatetest.Admit(t.Context(), k.Gate, mixed, used.Consume)
 	gatetest.WantCode(t, err, "artifacts_mismatch")
 	mixed = first
 	mixed.Envelope.PolicyDecision, mixed.Envelope.Grant = second.Envelope.PolicyDecision, second.Envelope.Grant
-	_, err = gatetest.Admit(context.Background(), k.Gate, mixed, used.Consume)
+	_, err = gatetest.Admit(t.Context(), k.Gate, mixed, used.Consume)
 	gatetest.WantCode(t, err, "artifacts_mismatch")
 	if used.Calls() != 0 {
 		t.Error("a refused chain has consumed something")
 	}
 	for _, r := range []gate.AdmitRequest{first, second} {
-		if _, err := gatetest.Admit(context.Background(), k.Gate, r, used.Consume); err != nil {
+		if _, err := gatetest.Admit(t.Context(), k.Gate, r, used.Consume); err != nil {
 			t.Error(err)
 		}
 	}

@@ -48,7 +48,6 @@ func authorize(t *testing.T, k *gatetest.Kit, r gate.AuthorizeRequest) error {
 // late is later than one second and the skew, and sooner than the example's 15 s.
 const late = 5 * time.Second
 
-// aged violations judge a chain under another manifest, and some time later.
 func aged(by time.Duration) violation {
 	return func(t *testing.T, k *gatetest.Kit, edit func(*policy.Manifest)) error {
 		r := k.Chain(t)
@@ -131,7 +130,6 @@ func stated(by time.Duration) violation {
 	}
 }
 
-// planning violations admit a changed chain under the unchanged manifest.
 func planning(p gatetest.Plan) violation {
 	return func(t *testing.T, k *gatetest.Kit, _ func(*policy.Manifest)) error { return admit(t, k, k.Build(t, p)) }
 }
@@ -153,7 +151,6 @@ func unproven(claim string) violation {
 	}
 }
 
-// vouched violations certify a role's key with another claim.
 func vouched(purpose, claim string) violation {
 	return func(t *testing.T, k *gatetest.Kit, _ func(*policy.Manifest)) error {
 		r := authorizing(t, k)
@@ -166,7 +163,6 @@ func vouched(purpose, claim string) violation {
 	}
 }
 
-// exported violations certify the key of an optional role as exportable.
 func exported(purpose string, certify func(t *testing.T, k *gatetest.Kit), try violation) violation {
 	return func(t *testing.T, k *gatetest.Kit, _ func(*policy.Manifest)) error {
 		certify(t, k)
@@ -358,7 +354,6 @@ func ofSession(claim string, value any) violation {
 	return planning(gatetest.Claim(evidence.PurposeAgentSession, claim, value))
 }
 
-// bothPins violations change a pin of both policies that have it.
 func bothPins(t *testing.T, k *gatetest.Kit, edit func(*policy.Manifest)) error {
 	return narrowed(t, k, func(m *policy.Manifest) {
 		edit(m)
@@ -367,7 +362,6 @@ func bothPins(t *testing.T, k *gatetest.Kit, edit func(*policy.Manifest)) error 
 	})
 }
 
-// TestEachFieldOfTheManifestIsEnforced violates each field by itself.
 func TestEachFieldOfTheManifestIsEnforced(t *testing.T) {
 	t.Parallel()
 	fields := manifestFields(reflect.TypeFor[policy.Manifest](), "")

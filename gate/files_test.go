@@ -124,7 +124,6 @@ func TestFromFilesTakesAManifest(t *testing.T) {
 	check.Must(t, err)
 }
 
-// TestFromFilesFailsClosed: unreadable files count for MaxStale, by all three ways in.
 func TestFromFilesFailsClosed(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -46,7 +46,7 @@ func FuzzChain(f *testing.F) {
 		r, s := valid, signed[int(which)%len(signed)]
 		*s.at(&r.Envelope) = gatetest.Forge(t, k.Key(t, s.purpose), header, []byte(payload))
 		consumed := false
-		a, err := gatetest.Admit(context.Background(), k.Gate, r, func(context.Context, ...ledger.Key) error {
+		a, err := gatetest.Admit(t.Context(), k.Gate, r, func(context.Context, ...ledger.Key) error {
 			consumed = true
 			return nil
 		})
@@ -71,7 +71,6 @@ func FuzzChain(f *testing.F) {
 	})
 }
 
-// FuzzRecord: only a record with the roles' own artifacts is whole.
 func FuzzRecord(f *testing.F) {
 	k := gatetest.New(f)
 	r := k.Chain(f)
@@ -91,7 +90,7 @@ func FuzzRecord(f *testing.F) {
 		if strictjson.Parse(raw, &p) != nil {
 			return
 		}
-		if _, whole := gate.VerifyRecord(context.Background(), k.Verifier, k.Strict, p); !whole {
+		if _, whole := gate.VerifyRecord(t.Context(), k.Verifier, k.Strict, p); !whole {
 			return
 		}
 		call := evidence.Binding{Subject: p.Subject, Action: p.Action, Resource: p.Resource, ContentHash: p.ContentHash}

@@ -47,8 +47,6 @@ func opened(t testing.TB, k *gatetest.Kit, e evidence.Envelope) gate.Opened {
 	}
 }
 
-// TestAdmitOpened: opened artifacts earn what the envelope alone earns, judged by trust, clock and revocations of the
-// admission.
 func TestAdmitOpened(t *testing.T) {
 	t.Parallel()
 	type row struct {
@@ -66,7 +64,6 @@ func TestAdmitOpened(t *testing.T) {
 		}},
 	}
 	for _, a := range artifacts {
-		// without replaces the certificate of the artifact's key.
 		without := func(t *testing.T, k *gatetest.Kit, more ...string) {
 			k.Verifier.SetTrust(k.TrustWithout(t, a.purpose, more...))
 		}
@@ -127,8 +124,6 @@ func TestAuthorizeSigned(t *testing.T) {
 	gatetest.WantCode(t, err, "key_unknown")
 }
 
-// BenchmarkOpenAndAdmit is a sidecar's work for one chain: it opens four artifacts, and the gate judges these and two
-// signed ones.
 func BenchmarkOpenAndAdmit(b *testing.B) {
 	k := gatetest.New(b)
 	r := k.Chain(b)

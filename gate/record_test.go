@@ -1,7 +1,6 @@
 package gate_test
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -33,7 +32,7 @@ func recorded(t testing.TB, k *gatetest.Kit, r gate.AdmitRequest) ledger.Record 
 			{Name: "sessionReceipt", Token: e.SessionReceipt}, {Name: "deploymentCertificate", Token: e.DeploymentCertificate},
 		}}
 	var used gatetest.Used
-	if a, err := gatetest.Admit(context.Background(), k.Gate, r, used.Consume); err == nil {
+	if a, err := gatetest.Admit(t.Context(), k.Gate, r, used.Consume); err == nil {
 		p.CapabilityID = a.CapabilityID
 		p.Artifacts = append(p.Artifacts, ledger.Artifact{Name: "capability", Token: a.Capability},
 			ledger.Artifact{Name: "requestProof", Token: k.Proof(t, a.Capability, gatetest.Token)})
@@ -48,7 +47,7 @@ func put(p *ledger.Record, name, token string) {
 
 func judge(t *testing.T, k *gatetest.Kit, p ledger.Record) string {
 	t.Helper()
-	checks, whole := gate.VerifyRecord(context.Background(), k.Verifier, k.Strict, p)
+	checks, whole := gate.VerifyRecord(t.Context(), k.Verifier, k.Strict, p)
 	failed := slices.IndexFunc(checks, func(c ledger.Check) bool { return !c.OK })
 	all := 8
 	if slices.ContainsFunc(p.Artifacts, func(a ledger.Artifact) bool { return a.Name == "agentStatement" }) {
@@ -159,7 +158,6 @@ func TestVerifyRecord(t *testing.T) {
 	}
 }
 
-// TestVerifyRecordOfAPart: records of posts that were refused half way.
 func TestVerifyRecordOfAPart(t *testing.T) {
 	t.Parallel()
 	for _, missing := range []map[string]int{
@@ -176,7 +174,7 @@ func TestVerifyRecordOfAPart(t *testing.T) {
 			put(&p, name, "")
 			want[check] = "artifact_missing"
 		}
-		checks, whole := gate.VerifyRecord(context.Background(), k.Verifier, k.Strict, p)
+		checks, whole := gate.VerifyRecord(t.Context(), k.Verifier, k.Strict, p)
 		var got []string
 		for _, c := range checks {
 			got = append(got, c.Code)
@@ -255,7 +253,7 @@ func TestRecordedStatement(t *testing.T) {
 				StatementHash: p.ContentHash, BindingHash: p.BindingHash, Probabilistic: true,
 			}
 			c.change(&s)
-			made, err := k.Speak(t).Issue(context.Background(), s)
+			made, err := k.Speak(t).Issue(t.Context(), s)
 			check.Must(t, err)
 			p.Artifacts = append(p.Artifacts, ledger.Artifact{Name: "agentStatement", Token: made.Token()})
 			if code := judge(t, k, p); code != c.code {

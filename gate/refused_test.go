@@ -18,7 +18,6 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// TestMiddlewareTellsTheAgentLittle: the mediator shows the agent what the middleware answers.
 func TestMiddlewareTellsTheAgentLittle(t *testing.T) {
 	const inside = "dial tcp 10.1.2.3:5432: connection refused"
 	var mu sync.Mutex

@@ -1,7 +1,6 @@
 package gate_test
 
 import (
-	"context"
 	"errors"
 	"path/filepath"
 	"sync"
@@ -16,22 +15,21 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// TestLedgerOnce: of 64 posts with one capability one is made, also after a restart.
 func TestLedgerOnce(t *testing.T) {
 	t.Parallel()
 	k := gatetest.New(t)
 	path := filepath.Join(t.TempDir(), "used.db")
 	open := func() (*sqlite.Ledger, gate.Consume) {
-		l, err := sqlite.Open(context.Background(), path, sqlite.Options{Now: k.Clock.Now})
+		l, err := sqlite.Open(t.Context(), path, sqlite.Options{Now: k.Clock.Now})
 		check.Must(t, err)
 		return l, l.Consume
 	}
 	l, consume := open()
 	chain := k.Chain(t)
-	admitted, err := gatetest.Admit(context.Background(), k.Gate, chain, consume)
+	admitted, err := gatetest.Admit(t.Context(), k.Gate, chain, consume)
 	check.Must(t, err)
 	post := func(consume gate.Consume) error {
-		a, err := k.Gate.Authorize(context.Background(), gate.AuthorizeRequest{
+		a, err := k.Gate.Authorize(t.Context(), gate.AuthorizeRequest{
 			Capability: admitted.Capability, RequestProof: k.Proof(t, admitted.Capability, gatetest.Token),
 			Binding: gatetest.Binding(), AccessTokenHash: evidence.HashBytes([]byte(gatetest.Token)),
 		})
@@ -39,7 +37,7 @@ func TestLedgerOnce(t *testing.T) {
 			t.Errorf("a valid post is not authorised: %v", err)
 			return err
 		}
-		return consume(context.Background(), a.Keys...)
+		return consume(t.Context(), a.Keys...)
 	}
 	var made, replayed atomic.Int32
 	var all sync.WaitGroup
@@ -64,9 +62,9 @@ func TestLedgerOnce(t *testing.T) {
 	l, consume = open()
 	defer l.Close()
 	gatetest.WantCode(t, post(consume), "replayed")
-	_, err = gatetest.Admit(context.Background(), k.Gate, chain, consume)
+	_, err = gatetest.Admit(t.Context(), k.Gate, chain, consume)
 	gatetest.WantCode(t, err, "replayed")
-	if _, err := gatetest.Admit(context.Background(), k.Gate, k.Chain(t), consume); err != nil {
+	if _, err := gatetest.Admit(t.Context(), k.Gate, k.Chain(t), consume); err != nil {
 		t.Errorf("a fresh chain is refused: %v", err)
 	}
 }

@@ -3,7 +3,6 @@ package gate_test
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -77,7 +76,6 @@ func clientOf(t testing.TB, server *httptest.Server) *gate.Client {
 	return c
 }
 
-// answering makes a client of an API that gives one answer.
 func answering(t *testing.T, answer http.HandlerFunc) *gate.Client {
 	t.Helper()
 	server := httptest.NewTLSServer(answer)
@@ -97,11 +95,11 @@ func (a *api) serve(t testing.TB, mux http.Handler) {
 
 func (a *api) earn(t testing.TB, b evidence.Binding) string {
 	t.Helper()
-	ch, err := a.client.Challenge(context.Background(), b)
+	ch, err := a.client.Challenge(t.Context(), b)
 	check.Must(t, err)
 	r := a.kit.Over(t, gatetest.Plan{Binding: b}, ch)
 	r.Binding = *ch.Binding
-	admitted, err := a.client.Admit(context.Background(), r)
+	admitted, err := a.client.Admit(t.Context(), r)
 	check.Must(t, err)
 	return admitted.Capability
 }
@@ -117,7 +115,7 @@ func bound(resource, content string) evidence.Binding {
 
 func (a *api) request(t testing.TB, capability, target, content string) *http.Request {
 	t.Helper()
-	r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, a.server.URL+target,
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, a.server.URL+target,
 		strings.NewReader(content))
 	check.Must(t, err)
 	r.Header.Set("Authorization", gatetest.Token)
@@ -127,7 +125,6 @@ func (a *api) request(t testing.TB, capability, target, content string) *http.Re
 	return r
 }
 
-// do returns the status and the code of a refusal.
 func (a *api) do(t testing.TB, r *http.Request) (status int, code string) {
 	t.Helper()
 	resp, err := a.server.Client().Do(r)
@@ -330,7 +327,7 @@ func TestReplay(t *testing.T) {
 		status int
 		code   string
 	}{{201, ""}, {409, "replayed"}} {
-		r := first.Clone(context.Background())
+		r := first.Clone(t.Context())
 		r.Body = io.NopCloser(strings.NewReader(gatetest.Content))
 		if status, code := a.do(t, r); status != want.status || code != want.code {
 			t.Errorf("post %d: got %d %s, want %d %s", i+1, status, code, want.status, want.code)
@@ -344,7 +341,6 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestProofOnce: one request proof names one capability.
 func TestProofOnce(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
@@ -395,7 +391,7 @@ func TestConcurrentVerify(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
 	b := bound("POST /posts", gatetest.Content)
-	ch, err := a.client.Challenge(context.Background(), b)
+	ch, err := a.client.Challenge(t.Context(), b)
 	check.Must(t, err)
 	r := a.kit.Over(t, gatetest.Plan{Binding: b}, ch)
 	r.Binding = *ch.Binding
@@ -403,7 +399,7 @@ func TestConcurrentVerify(t *testing.T) {
 	var all sync.WaitGroup
 	for range 16 {
 		all.Go(func() {
-			if _, err := a.client.Admit(context.Background(), r); err == nil {
+			if _, err := a.client.Admit(t.Context(), r); err == nil {
 				minted.Add(1)
 			} else {
 				gatetest.WantCode(t, err, "replayed")
@@ -439,7 +435,6 @@ type broken struct{ read *bool }
 
 func (b broken) Read([]byte) (int, error) { *b.read = true; return 0, io.ErrUnexpectedEOF }
 
-// TestBodyBreaksOff: nor is a body read without evidence.
 func TestBodyBreaksOff(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
@@ -503,7 +498,6 @@ func TestConsumeFails(t *testing.T) {
 	}
 }
 
-// TestVerifyConsumesFirst: an unconsumed chain gives no capability.
 func TestVerifyConsumesFirst(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
@@ -533,18 +527,18 @@ func TestVerifyConsumesFirst(t *testing.T) {
 func TestClientKeepsCodes(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t)
-	_, err := a.client.Challenge(context.Background(), evidence.Binding{Subject: "agent:worker-1"})
+	_, err := a.client.Challenge(t.Context(), evidence.Binding{Subject: "agent:worker-1"})
 	gatetest.WantCode(t, err, "artifact_malformed")
 	r := a.kit.Build(t, gatetest.Claim(evidence.PurposeAgentSession, "humanPromptPresent", true))
-	_, err = a.client.Admit(context.Background(), r)
+	_, err = a.client.Admit(t.Context(), r)
 	gatetest.WantCode(t, err, "human_involved")
 	if a.used.Calls() != 0 {
 		t.Error("a refused chain has consumed something")
 	}
-	_, err = a.client.Admit(context.Background(), gate.AdmitRequest{})
+	_, err = a.client.Admit(t.Context(), gate.AdmitRequest{})
 	gatetest.WantCode(t, err, "artifact_missing")
 	a.server.Close()
-	_, err = a.client.Challenge(context.Background(), gatetest.Binding())
+	_, err = a.client.Challenge(t.Context(), gatetest.Binding())
 	gatetest.WantCode(t, err, "gate_unavailable")
 }
 
@@ -564,7 +558,7 @@ func TestClientQuotes(t *testing.T) {
 			w.WriteHeader(http.StatusForbidden)
 			_, _ = io.WriteString(w, answer)
 		})
-		_, err := c.Challenge(context.Background(), gatetest.Binding())
+		_, err := c.Challenge(t.Context(), gatetest.Binding())
 		gatetest.WantCode(t, err, want.code)
 		if err.Error() != want.detail {
 			t.Errorf("got %q, want %q", err, want.detail)
@@ -594,7 +588,7 @@ func TestClientDistrusts(t *testing.T) {
 		c := answering(t, func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, row.answer)
 		})
-		a, err := c.Admit(context.Background(), r)
+		a, err := c.Admit(t.Context(), r)
 		gatetest.WantCode(t, err, row.code)
 		if a.Capability != "" || len(a.Keys) != 0 {
 			t.Errorf("%s: there is a capability", row.name)
@@ -640,7 +634,7 @@ func TestClientAdmits(t *testing.T) {
 	c := answering(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"capability":"c","capabilityId":"i","bindingHash":"`+r.Binding.Hash()+`"}`)
 	})
-	a, err := c.Admit(context.Background(), r)
+	a, err := c.Admit(t.Context(), r)
 	if err != nil || len(a.Checks) != 1 || a.Checks[0].Name != gate.CheckByAPI || !a.Checks[0].OK {
 		t.Errorf("got %+v, %v", a, err)
 	}
@@ -651,7 +645,7 @@ func TestClientDistrustsChallenges(t *testing.T) {
 	k := gatetest.New(t)
 	asked := gatetest.Binding()
 	altered := func(change func(*challenge.Challenge)) challenge.Challenge {
-		ch, err := k.Gate.Challenge(context.Background(), asked)
+		ch, err := k.Gate.Challenge(t.Context(), asked)
 		check.Must(t, err)
 		change(&ch)
 		return ch
@@ -671,7 +665,7 @@ func TestClientDistrustsChallenges(t *testing.T) {
 		c := answering(t, func(w http.ResponseWriter, _ *http.Request) {
 			wire.Write(w, answer, nil)
 		})
-		ch, err := c.Challenge(context.Background(), asked)
+		ch, err := c.Challenge(t.Context(), asked)
 		gatetest.WantCode(t, err, "gate_unavailable")
 		if ch.Token != "" || ch.Binding != nil {
 			t.Errorf("%s: there is a challenge", name)
@@ -688,9 +682,9 @@ func TestClientStays(t *testing.T) {
 	for _, status := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
 		http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
 		c := answering(t, http.RedirectHandler(elsewhere.URL, status).ServeHTTP)
-		_, err := c.Challenge(context.Background(), gatetest.Binding())
+		_, err := c.Challenge(t.Context(), gatetest.Binding())
 		gatetest.WantCode(t, err, "gate_unavailable")
-		_, err = c.Admit(context.Background(), gate.AdmitRequest{Binding: gatetest.Binding()})
+		_, err = c.Admit(t.Context(), gate.AdmitRequest{Binding: gatetest.Binding()})
 		gatetest.WantCode(t, err, "gate_unavailable")
 	}
 }
@@ -708,7 +702,7 @@ func TestVerifyIsStrict(t *testing.T) {
 		{"an empty envelope", `{"envelope":{},"binding":{}}`, "artifact_missing"},
 		{"null", `null`, "artifact_missing"},
 	} {
-		r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, a.server.URL+"/verify",
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, a.server.URL+"/verify",
 			strings.NewReader(row.body))
 		check.Must(t, err)
 		if _, code := a.do(t, r); code != row.code {
@@ -728,7 +722,6 @@ func verifyRequest(t testing.TB, k *gatetest.Kit) string {
 	return string(raw)
 }
 
-// FuzzVerify: a problem document, or a capability after consumption.
 func FuzzVerify(f *testing.F) {
 	k := gatetest.New(f)
 	var used gatetest.Used

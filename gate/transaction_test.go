@@ -28,8 +28,7 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 
 type shop struct {
 	*api
-	db *sql.DB
-	// after runs after the insert.
+	db      *sql.DB
 	after   func(w http.ResponseWriter, r *http.Request)
 	consume func(ctx context.Context, tx *sql.Tx, keys ...ledger.Key) error
 }
@@ -37,7 +36,7 @@ type shop struct {
 func newShop(t *testing.T) *shop {
 	t.Helper()
 	dsn := pgtest.Database(t)
-	used, err := postgres.Open(context.Background(), dsn, postgres.Options{Now: func() time.Time {
+	used, err := postgres.Open(t.Context(), dsn, postgres.Options{Now: func() time.Time {
 		return gatetest.Start
 	}, Instance: "shop"})
 	check.Must(t, err)
@@ -130,7 +129,6 @@ func TestOwnTable(t *testing.T) {
 	}
 }
 
-// TestNoRowNoConsumption: after any failure of the handler the capability is good once.
 func TestNoRowNoConsumption(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -273,7 +271,7 @@ func TestAssuranceFrom(t *testing.T) {
 	if !got.OK || got.Claim != policy.ClaimControlledPath {
 		t.Errorf("got %+v", got)
 	}
-	if none := gate.AssuranceFrom(context.Background()); none.OK || none.Claim != policy.ClaimNone ||
+	if none := gate.AssuranceFrom(t.Context()); none.OK || none.Claim != policy.ClaimNone ||
 		len(none.Issues) != 9 {
 		t.Errorf("without a middleware: %+v", none)
 	}

@@ -16,7 +16,6 @@ import (
 
 type receipt = interaction.Receipt
 
-// wantCode wants a refusal with a code, or no error for the empty code.
 func wantCode(t *testing.T, err error, code string) {
 	t.Helper()
 	if code == "" && err == nil {
@@ -46,7 +45,7 @@ func TestChain(t *testing.T) {
 	}
 	third := s.Chain(t)
 	check.Must(t, add(third, s.Receipts...))
-	k.Clock.Advance(-time.Second) // the same second and no higher count
+	k.Clock.Advance(-time.Second)
 	s.Call(t, func(c *receipt) { c.Session = third.Last().Session })
 	head := s.Head("post_open")
 	s.Post(t, "post_1", posted, nil)
@@ -71,7 +70,6 @@ func TestChain(t *testing.T) {
 
 func TestChainsThatAreRefused(t *testing.T) {
 	type tokens = func(t *testing.T, k *gatetest.Kit, s *gatetest.Session) []string
-	// ordered adds receipts of the session by number.
 	ordered := func(numbers ...int) tokens {
 		return func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) (all []string) {
 			for _, n := range numbers {
@@ -181,7 +179,6 @@ func TestChainsThatAreRefused(t *testing.T) {
 			tokens := row.spoil(t, k, s)
 			c := s.Chain(t)
 			wantCode(t, add(c, tokens...), row.code)
-			// The refused receipt leaves no trace.
 			if n := int(c.Len()); n > 0 && n < 3 && slices.Equal(tokens[:n], whole[:n]) {
 				if err := add(c, whole[n:]...); err != nil {
 					t.Errorf("after the refusal: %v", err)
@@ -207,7 +204,6 @@ func earlier(t *testing.T, k *gatetest.Kit, s *gatetest.Session) []string {
 	return s.Receipts
 }
 
-// again is a second receipt with the number n+1.
 func again(t *testing.T, s *gatetest.Session, n int) string {
 	kept := s.Receipts
 	s.Receipts = slices.Clone(kept[:n])
@@ -216,7 +212,6 @@ func again(t *testing.T, s *gatetest.Session, n int) string {
 	return token
 }
 
-// resigned has another token's signature.
 func resigned(token, other string) string {
 	return token[:strings.LastIndexByte(token, '.')] + other[strings.LastIndexByte(other, '.'):]
 }

@@ -33,31 +33,3 @@ func BenchmarkChallenge(b *testing.B) {
 		}
 	}
 }
-
-func BenchmarkGenerate(b *testing.B) {
-	for _, d := range difficulties {
-		for _, p := range challenge.Builtin() {
-			b.Run(string(d)+"/"+p.Kind(), func(b *testing.B) {
-				b.ReportAllocs()
-				r := seeded(0)
-				for b.Loop() {
-					if _, _, err := p.Generate(r, d); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
-		}
-	}
-}
-
-func BenchmarkCapability(b *testing.B) {
-	secret := newSecret(b, secretText)
-	token, _, err := challenge.Mint(secret, registered(), capabilityClaims())
-	check.Must(b, err)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, _, err := challenge.VerifyCapability(secret, token, wantCapability()); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

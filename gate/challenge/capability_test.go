@@ -58,7 +58,7 @@ func TestVerifyCapability(t *testing.T) {
 		want   challenge.WantCapability
 	}
 	for _, tt := range []struct {
-		name, code string // no code: accepted
+		name, code string
 		change     func(*args)
 	}{
 		{"as it should be", "", func(*args) {}},
@@ -142,7 +142,7 @@ func TestVerifyCapability(t *testing.T) {
 func TestMintRefuses(t *testing.T) {
 	secret := newSecret(t, secretText)
 	for _, tt := range []struct {
-		path  string // of a claim
+		path  string
 		value any
 		code  string
 	}{

@@ -1,7 +1,6 @@
 package challenge_test
 
 import (
-	"context"
 	"encoding/json"
 	"testing"
 
@@ -10,7 +9,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// FuzzSolve: hostile tasks get one well-formed answer or a refusal with a code.
 func FuzzSolve(f *testing.F) {
 	for n, d := range difficulties {
 		for _, p := range challenge.Builtin() {
@@ -23,14 +21,14 @@ func FuzzSolve(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, kind string, input []byte) {
 		tasks := []challenge.Task{{ID: "t", Kind: kind, Input: input}}
-		answers, err := challenge.Solve(context.Background(), tasks)
+		answers, err := challenge.Solve(t.Context(), tasks)
 		if err != nil {
 			if !isRefusal(err) {
 				t.Errorf("an error without a code: %v", err)
 			}
 			return
 		}
-		again, err := challenge.Solve(context.Background(), tasks)
+		again, err := challenge.Solve(t.Context(), tasks)
 		if err != nil || !evidence.IsHash(answers["t"]) || again["t"] != answers["t"] {
 			t.Errorf("%v, then %v, %v", answers, again, err)
 		}

@@ -1,7 +1,6 @@
 package challenge_test
 
 import (
-	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -15,7 +14,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// macOf authenticates any token with the issuer's secret.
 func macOf(header, payload string) string {
 	b64 := base64.RawURLEncoding
 	input := b64.EncodeToString([]byte(header)) + "." + b64.EncodeToString([]byte(payload))
@@ -54,7 +52,7 @@ func FuzzVerifyToken(f *testing.F) {
 		if json.Unmarshal(response, &r) != nil {
 			return
 		}
-		c, err := i.VerifyToken(context.Background(), macOf(header, payload), r, want)
+		c, err := i.VerifyToken(t.Context(), macOf(header, payload), r, want)
 		if err != nil {
 			if !isRefusal(err) {
 				t.Errorf("an error without a code: %v", err)

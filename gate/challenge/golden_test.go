@@ -2,7 +2,6 @@ package challenge_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"flag"
 	"os"
@@ -18,7 +17,6 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata/golden")
 
-// TestGolden: the wire format in files. Another JOSE library checks the tokens.
 func TestGolden(t *testing.T) {
 	for n, d := range difficulties {
 		t.Run(string(d), func(t *testing.T) {
@@ -53,7 +51,7 @@ func TestGoldenVerifies(t *testing.T) {
 		check.Must(t, err)
 		r, err := challenge.ParseResponse(file.Response)
 		check.Must(t, err)
-		if _, err := newIssuer(t, challenge.Options{}).Verify(context.Background(), ch, r, want); err != nil {
+		if _, err := newIssuer(t, challenge.Options{}).Verify(t.Context(), ch, r, want); err != nil {
 			t.Errorf("%s: %v", d, err)
 		}
 	}

@@ -1,7 +1,6 @@
 package challenge_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
@@ -45,26 +44,25 @@ func newIssuer(t testing.TB, o challenge.Options) *challenge.Issuer {
 
 func create(t testing.TB, i *challenge.Issuer, b evidence.Binding) challenge.Challenge {
 	t.Helper()
-	ch, err := i.Create(context.Background(), b)
+	ch, err := i.Create(t.Context(), b)
 	check.Must(t, err)
 	return ch
 }
 
 func solve(t testing.TB, ch challenge.Challenge) evidence.Response {
 	t.Helper()
-	answers, err := challenge.Solve(context.Background(), ch.Tasks)
+	answers, err := challenge.Solve(t.Context(), ch.Tasks)
 	check.Must(t, err)
 	return evidence.Response{ChallengeID: ch.ID, Answers: answers}
 }
 
-// seeded is a repeatable source of randomness.
 func seeded(n byte) *rand.ChaCha8 { return rand.NewChaCha8([32]byte{n, 1}) }
 
 // wantAnswer demands the answer to one task, or a refusal if text is empty.
 func wantAnswer(t *testing.T, kind, input, text string) {
 	t.Helper()
 	id := strings.Repeat("t", 64)
-	got, err := challenge.Solve(context.Background(),
+	got, err := challenge.Solve(t.Context(),
 		[]challenge.Task{{ID: id, Kind: kind, Input: json.RawMessage(input)}})
 	if text == "" {
 		wantCode(t, err, "challenge_refused")
@@ -73,7 +71,6 @@ func wantAnswer(t *testing.T, kind, input, text string) {
 	}
 }
 
-// wantCode demands a refusal with this code, or none if it is empty.
 func wantCode(t *testing.T, err error, code string) {
 	t.Helper()
 	var coded interface{ Code() string }

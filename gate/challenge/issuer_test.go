@@ -22,7 +22,7 @@ func TestEveryChallengeIsSolved(t *testing.T) {
 			check.Must(t, err)
 			seen, err := challenge.ParseChallenge(raw)
 			check.Must(t, err)
-			claims, err := i.Verify(context.Background(), seen, solve(t, seen), want)
+			claims, err := i.Verify(t.Context(), seen, solve(t, seen), want)
 			if err != nil {
 				t.Fatalf("%v\n%s", err, raw)
 			}
@@ -60,12 +60,12 @@ func TestCreate(t *testing.T) {
 	half, unwritable := binding, binding
 	half.ContentHash, unwritable.Subject = "", "\xff"
 	for _, b := range []evidence.Binding{half, unwritable} {
-		ch, err := i.Create(context.Background(), b)
+		ch, err := i.Create(t.Context(), b)
 		if wantCode(t, err, "artifact_malformed"); ch.Token != "" || ch.Tasks != nil {
 			t.Errorf("there is a challenge beside the refusal: %+v", ch)
 		}
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := i.Create(ctx, binding); err == nil {
 		t.Error("a challenge was made for a caller who has gone")
@@ -123,17 +123,17 @@ func TestIssuerIsSafeForConcurrentUse(t *testing.T) {
 	for range 8 {
 		all.Go(func() {
 			for range 5 {
-				ch, err := i.Create(context.Background(), binding)
+				ch, err := i.Create(t.Context(), binding)
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				answers, err := challenge.Solve(context.Background(), ch.Tasks)
+				answers, err := challenge.Solve(t.Context(), ch.Tasks)
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				if _, err := i.VerifyToken(context.Background(), ch.Token, evidence.Response{ChallengeID: ch.ID, Answers: answers},
+				if _, err := i.VerifyToken(t.Context(), ch.Token, evidence.Response{ChallengeID: ch.ID, Answers: answers},
 					want); err != nil {
 					t.Error(err)
 				}

@@ -1,7 +1,6 @@
 package challenge_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -16,7 +15,6 @@ import (
 
 // TestOneAnswer: generator, solver and a second solver agree on the only answer.
 func TestOneAnswer(t *testing.T) {
-	// hops of a route
 	fewest := map[challenge.Difficulty]int{challenge.Lite: 2, challenge.Standard: 3, challenge.Gauntlet: 4}
 	for _, p := range challenge.Builtin() {
 		for _, d := range difficulties {
@@ -26,7 +24,7 @@ func TestOneAnswer(t *testing.T) {
 				for n := range byte(60) {
 					task, answer, err := p.Generate(seeded(n), d)
 					check.Must(t, err)
-					solved, err := p.Solve(context.Background(), task)
+					solved, err := p.Solve(t.Context(), task)
 					if err != nil || solved != answer {
 						t.Fatalf("solved: %q, %v; generated: %q\n%s", solved, err, answer, task.Input)
 					}
@@ -140,7 +138,7 @@ func TestBadRandomness(t *testing.T) {
 	}
 	for _, o := range []challenge.Options{{Random: iotest.ErrReader(broken)}, {Random: zeros{}},
 		{Random: zeros{}, Difficulty: challenge.Gauntlet}} {
-		if ch, err := newIssuer(t, o).Create(context.Background(), binding); err == nil || isRefusal(err) {
+		if ch, err := newIssuer(t, o).Create(t.Context(), binding); err == nil || isRefusal(err) {
 			t.Errorf("a source that fails or repeats itself: %+v, %v", ch, err)
 		}
 	}
@@ -170,7 +168,7 @@ func TestRandomnessEnds(t *testing.T) {
 	whole := create(t, newIssuer(t, challenge.Options{Difficulty: challenge.Lite, Random: seeded(1)}), binding)
 	for n := int64(0); ; n++ {
 		ch, err := newIssuer(t,
-			challenge.Options{Difficulty: challenge.Lite, Random: io.LimitReader(seeded(1), n)}).Create(context.Background(),
+			challenge.Options{Difficulty: challenge.Lite, Random: io.LimitReader(seeded(1), n)}).Create(t.Context(),
 			binding)
 		if err == nil {
 			if ch.Token != whole.Token {

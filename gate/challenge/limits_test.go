@@ -2,7 +2,6 @@ package challenge_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -80,7 +79,7 @@ func TestSizesAtTheirLimits(t *testing.T) {
 			challenge.Task{ID: fmt.Sprintf("t%d", n), Kind: "vm",
 				Input: append(bytes.Repeat([]byte(" "), 32<<10-len(input)), input...)})
 	}
-	answers, err := challenge.Solve(context.Background(), tasks)
+	answers, err := challenge.Solve(t.Context(), tasks)
 	if err != nil || len(answers) != 32 {
 		t.Errorf("%d answers, %v", len(answers), err)
 	}

@@ -20,7 +20,6 @@ var reference = map[string]func(t *testing.T, input []byte) []string{
 	"route": everyRoute, "vm": traceMachine, "json": mutateJSON, "subset": everySubset,
 }
 
-// everyRoute walks all routes that are no dearer than the cheapest so far.
 func everyRoute(t *testing.T, input []byte) []string {
 	var in struct {
 		Edges    [][]int

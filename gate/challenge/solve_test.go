@@ -168,7 +168,7 @@ func TestSolveRefuses(t *testing.T) {
 		})},
 	} {
 		t.Run(name, func(t *testing.T) {
-			answers, err := challenge.Solve(context.Background(), tt.tasks)
+			answers, err := challenge.Solve(t.Context(), tt.tasks)
 			wantCode(t, err, tt.code)
 			if answers != nil {
 				t.Error("there are answers beside the refusal")
@@ -178,7 +178,7 @@ func TestSolveRefuses(t *testing.T) {
 			}
 		})
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := challenge.Solve(ctx, []challenge.Task{good})
 	wantCode(t, err, "challenge_unsolved")

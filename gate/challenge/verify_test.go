@@ -1,7 +1,6 @@
 package challenge_test
 
 import (
-	"context"
 	"encoding/json"
 	"maps"
 	"strings"
@@ -102,8 +101,8 @@ func TestVerifyRefuses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			verify := func(a *attempt) (whole, token error) {
 				now = a.now
-				_, whole = i.Verify(context.Background(), a.ch, a.r, a.want)
-				_, token = i.VerifyToken(context.Background(), a.ch.Token, a.r, a.want)
+				_, whole = i.Verify(t.Context(), a.ch, a.r, a.want)
+				_, token = i.VerifyToken(t.Context(), a.ch.Token, a.r, a.want)
 				return whole, token
 			}
 			now = start
@@ -130,7 +129,7 @@ func TestRefusalsComeInOrder(t *testing.T) {
 	i := newIssuer(t, challenge.Options{Now: func() time.Time { return now }})
 	good := newAttempt(t, i)
 	bad := newAttempt(t, i)
-	bad.ch.Token = good.ch.Token[:40] // no signature
+	bad.ch.Token = good.ch.Token[:40]
 	bad.r = evidence.Response{ChallengeID: "x", Answers: map[string]string{"t9": "x"}}
 	bad.ch.ID, bad.want, now = "x", challenge.Want{Binding: evidence.Binding{Subject: "x"}, MaxAge: time.Second},
 		start.Add(time.Hour)
@@ -155,11 +154,11 @@ func TestRefusalsComeInOrder(t *testing.T) {
 		}},
 		{"challenge_refused", func() { bad.r = good.r }},
 	} {
-		_, err := i.Verify(context.Background(), bad.ch, bad.r, bad.want)
+		_, err := i.Verify(t.Context(), bad.ch, bad.r, bad.want)
 		wantCode(t, err, step.code)
 		step.mend()
 	}
-	if _, err := i.Verify(context.Background(), bad.ch, bad.r, bad.want); err != nil {
+	if _, err := i.Verify(t.Context(), bad.ch, bad.r, bad.want); err != nil {
 		t.Errorf("refused when everything is mended: %v", err)
 	}
 }
@@ -179,15 +178,15 @@ func TestOnlyItsOwnTokens(t *testing.T) {
 		{"not_allowed", newIssuer(t, challenge.Options{Issuer: "other", Audience: "api"})},
 		{"not_allowed", newIssuer(t, challenge.Options{Issuer: "api", Audience: "other"})},
 	} {
-		_, err := tt.i.Verify(context.Background(), a.ch, a.r, a.want)
+		_, err := tt.i.Verify(t.Context(), a.ch, a.r, a.want)
 		wantCode(t, err, tt.code)
-		_, err = tt.i.VerifyToken(context.Background(), a.ch.Token, a.r, a.want)
+		_, err = tt.i.VerifyToken(t.Context(), a.ch.Token, a.r, a.want)
 		wantCode(t, err, tt.code)
 	}
 }
 
 func TestUnbound(t *testing.T) {
-	ctx := context.Background()
+	ctx := t.Context()
 	i := newIssuer(t, challenge.Options{})
 	bound, unbound := create(t, i, binding), create(t, i, evidence.Binding{})
 	if unbound.Binding != nil {
@@ -222,7 +221,7 @@ func TestReencodedTasks(t *testing.T) {
 		check.Must(t, err)
 		ch.Tasks[n].Input = raw
 	}
-	if _, err := i.Verify(context.Background(), ch, r, want); err != nil {
+	if _, err := i.Verify(t.Context(), ch, r, want); err != nil {
 		t.Error(err)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/internal/problem"
 )
 
-// FuzzRead reads any answer that is no success: it is always an error, and one that says it has a code has one.
 func FuzzRead(f *testing.F) {
 	f.Add(403, []byte(`{"code":"replayed","detail":"it was used before","status":409}`))
 	f.Add(502, []byte(`<html>`))

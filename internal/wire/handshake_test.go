@@ -1,7 +1,6 @@
 package wire_test
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -72,7 +71,7 @@ func TestHandshakeFailure(t *testing.T) {
 			defer c.Close()
 			err = tls.Server(c,
 				&tls.Config{Certificates: server.TLS.Certificates, NextProtos: []string{"h2"}}).HandshakeContext(
-				context.Background())
+				t.Context())
 			if got, byPeer := wire.HandshakeFailure(err, "the client"); got != test.server || byPeer != test.byPeer {
 				t.Errorf("the server: %q, %t, of %v", got, byPeer, err)
 			}

@@ -153,7 +153,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// spreads returns a document in which each fragment spreads the next one twice, which would expand to 2^n fields.
+// It would expand to 2^n fields.
 func spreads(n int) string {
 	var b strings.Builder
 	b.WriteString("{ ...F0 }")
@@ -246,7 +246,6 @@ func TestWriteProblem(t *testing.T) {
 	}
 }
 
-// FuzzRequests checks that each refusal has a code, and that everything else fits the rule that was chosen.
 func FuzzRequests(f *testing.F) {
 	for _, r := range readRequests(f) {
 		f.Add(r.method == http.MethodPost, r.url, r.body)

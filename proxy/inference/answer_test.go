@@ -12,12 +12,10 @@ const (
 	jsonType    = "application/json"
 )
 
-// stream makes a stream of events.
 func stream(events ...string) string {
 	return "data: " + strings.Join(events, "\n\ndata: ") + "\n\n"
 }
 
-// TestAnswers reads each answer whole and in pieces.
 func TestAnswers(t *testing.T) {
 	for _, tt := range corpus(t, "answers.txtar") {
 		t.Run(tt.name, func(t *testing.T) {

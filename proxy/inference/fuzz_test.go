@@ -10,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// FuzzRequest checks that a request is refused with a code, or has no hosted tools.
 func FuzzRequest(f *testing.F) {
 	for i, d := range inference.Dialects {
 		f.Add(i, smallest[d])
@@ -70,7 +69,6 @@ func wantSameTools(t *testing.T, d inference.Dialect, body string) {
 	}
 }
 
-// FuzzStream checks that the size of the pieces changes nothing.
 func FuzzStream(f *testing.F) { fuzzAnswer(f, eventStream) }
 
 func FuzzAnswer(f *testing.F) { fuzzAnswer(f, jsonType) }

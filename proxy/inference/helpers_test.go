@@ -48,7 +48,6 @@ func mustRead(t testing.TB, d inference.Dialect, body string) *inference.Request
 	return r
 }
 
-// observe lets an observer read an answer in pieces of size bytes, or in one piece if size is 0.
 func observe(t testing.TB, d inference.Dialect, kind, body string, size int,
 	o inference.Options) inference.Interaction {
 	t.Helper()
@@ -81,7 +80,6 @@ func count(f interaction.Figure) string {
 	return fmt.Sprintf("%d %s", f.Value, cmp.Or(f.State, interaction.StateNotMeasured))
 }
 
-// blocks writes one block a line.
 func blocks(all []inference.Block) string {
 	var out strings.Builder
 	for _, b := range all {
@@ -95,7 +93,7 @@ func blocks(all []inference.Block) string {
 	return out.String()
 }
 
-// figures writes the outcome of an answer without its times. It leaves out what was not measured.
+// without its times, and what was not measured
 func figures(in inference.Interaction) string {
 	said := fmt.Sprintf("%s %s %s %s", in.Outcome, in.Reason, in.Model, in.Error)
 	out := []string{strings.Join(strings.Fields(said), " ")}
@@ -118,7 +116,6 @@ func figures(in inference.Interaction) string {
 	return strings.Join(out, "\n") + "\n" + blocks(in.Said)
 }
 
-// entry is an entry of a corpus.
 type entry struct {
 	name    string
 	dialect inference.Dialect
@@ -126,7 +123,6 @@ type entry struct {
 	want    string // lines that begin with "< "
 }
 
-// kind returns the media type of an answer.
 func (e entry) kind() string {
 	if strings.HasPrefix(e.body, "{") {
 		return jsonType

@@ -84,7 +84,6 @@ func TestLongLists(t *testing.T) {
 	}
 }
 
-// TestMemoryOfCompressedAnswers checks that decompressed bytes count.
 func TestMemoryOfCompressedAnswers(t *testing.T) {
 	packed := compress(t, `{"a":"`+strings.Repeat("x", 15<<20)+`"}`)
 	o, taken := options(), 0
@@ -98,7 +97,6 @@ func TestMemoryOfCompressedAnswers(t *testing.T) {
 	}
 }
 
-// TestAfterTheEnd checks that nothing counts after the end of a stream.
 func TestAfterTheEnd(t *testing.T) {
 	const said = `data: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}` + "\n\n" +
 		`data: {"choices":[],"usage":{"completion_tokens":1}}` + "\n\ndata: [DONE]\n\n"
@@ -112,7 +110,6 @@ func TestAfterTheEnd(t *testing.T) {
 
 // TestToolCallsMade counts calls where clients may differ. If they do, the number is not observed.
 func TestToolCallsMade(t *testing.T) {
-	// piece is one piece of a call in a chat, without members that are empty.
 	piece := func(index, id, name string) string {
 		return strings.NewReplacer(`"index":,`, "", `"id":"",`, "", `"name":"",`, "").Replace(
 			`{"index":` + index + `,"id":"` + id + `","function":{"name":"` + name + `","arguments":"{}"}}`)
@@ -124,7 +121,6 @@ func TestToolCallsMade(t *testing.T) {
 	whole := func(calls ...string) string {
 		return `{"message":{"tool_calls":[` + strings.Join(calls, ",") + `]}}`
 	}
-	// named is a stream whose events are named as their data.
 	named := func(events ...string) (out string) {
 		for _, e := range events {
 			kind, _, _ := strings.Cut(strings.TrimPrefix(e, `{"type":"`), `"`)

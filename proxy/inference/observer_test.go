@@ -74,7 +74,6 @@ func TestManySaid(t *testing.T) {
 	}
 }
 
-// TestMemoryOfArguments checks that memory for unfinished arguments is reserved.
 func TestMemoryOfArguments(t *testing.T) {
 	for most, reason := range map[int]string{1 << 20: inference.ReasonNoMemory, 8 << 20: inference.ReasonNone} {
 		taken := 0
@@ -163,7 +162,6 @@ func compress(t testing.TB, text string) string {
 	return out.String()
 }
 
-// TestGzip checks that a compressed answer has figures, but no times of its pieces.
 func TestGzip(t *testing.T) {
 	for _, tt := range corpus(t, "answers.txtar") {
 		b := inference.Observe(mustRead(t, tt.dialect, smallest[tt.dialect]), start, options())
@@ -178,14 +176,13 @@ func TestGzip(t *testing.T) {
 	}
 }
 
-// TestEnds checks the outcomes of calls without an answer, of answers that break off, and of errors.
 func TestEnds(t *testing.T) {
 	const four = `{"choices":[{"delta":{"content":"four"}}]}`
 	const finished = `{"choices":[{"delta":{"content":"four"},"finish_reason":"stop"}]}`
 	const usage = `{"choices":[],"usage":{"completion_tokens":9}}`
 	for _, tt := range []struct {
 		name    string
-		status  int // 0 for no answer
+		status  int
 		kind    string
 		body    string
 		end     error
@@ -229,7 +226,7 @@ func TestEnds(t *testing.T) {
 			}
 			write(t, b, tt.body, 0)
 			b.End(tt.end)
-			b.End(io.EOF) // too late
+			b.End(io.EOF)
 			in := b.Interaction()
 			if in.Outcome != tt.outcome || count(in.Output) != tt.output || tt.status > 299 && in.SaidAll {
 				t.Errorf("%s, output %s, all said: %t", in.Outcome, count(in.Output), in.SaidAll)
@@ -276,7 +273,6 @@ func TestSeveralChoices(t *testing.T) {
 	}
 }
 
-// TestNoText checks that an interaction prints no text.
 func TestNoText(t *testing.T) {
 	const secret = "the launch code is 0000"
 	for d, with := range map[inference.Dialect]string{

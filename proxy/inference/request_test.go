@@ -41,7 +41,6 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestManyBlocks checks that all blocks are counted and the last are kept.
 func TestManyBlocks(t *testing.T) {
 	var body strings.Builder
 	for i := range 5000 {
@@ -73,7 +72,6 @@ func TestRule(t *testing.T) {
 	}
 }
 
-// TestShortKey refuses a key with which hashes could be guessed.
 func TestShortKey(t *testing.T) {
 	if _, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(smallest[inference.OpenAIChat]),
 		key[1:], nil); err == nil {

@@ -15,7 +15,6 @@ func nested(n int, open, end string) string {
 	return `{"a":` + strings.Repeat(open, n-1) + "1" + strings.Repeat(end, n-1) + "}"
 }
 
-// many is an object of members m0, m1 and so on, and then these.
 func many(n int, more string) string {
 	var members []string
 	for i := range n {
@@ -24,7 +23,6 @@ func many(n int, more string) string {
 	return "{" + strings.Join(append(members, more), ",") + "}"
 }
 
-// TestRead reads each text as a client's and as a server's.
 func TestRead(t *testing.T) {
 	bad, twice, list := jsonread.ErrMalformed, jsonread.ErrAmbiguous, jsonread.ErrList
 	for name, tt := range map[string]struct {
@@ -88,7 +86,6 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestKeep checks which members are kept, in which order, and with which bytes.
 func TestKeep(t *testing.T) {
 	const text = "{\"b\": {\"d\" : {\"e\":1} , \"c\":2},\n\"a\":\t[ {\"x\":1} ], \"\\u0066\":\"\\u0067\\n\"}"
 	for keep, want := range []string{
@@ -134,7 +131,6 @@ func written(o jsonread.Object) string {
 	return strings.Join(all, " ")
 }
 
-// TestExceeds has texts that contain separators.
 func TestExceeds(t *testing.T) {
 	for _, tt := range []struct {
 		text string
@@ -156,7 +152,6 @@ func TestExceeds(t *testing.T) {
 	}
 }
 
-// TestOtherCase names the first member that differs from a name only in case.
 func TestOtherCase(t *testing.T) {
 	for _, tt := range []struct{ text, has, meant string }{
 		{`{"tools":1,"type":2}`, "", ""},
@@ -189,7 +184,6 @@ func TestErrorsRepeatNothing(t *testing.T) {
 	}
 }
 
-// TestFold checks that Fold agrees with strings.EqualFold.
 func TestFold(t *testing.T) {
 	for _, tt := range []struct {
 		a, b string
@@ -239,7 +233,6 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// sameAsOthers compares the members of an object with what encoding/json reads of its text.
 func sameAsOthers(t *testing.T, text []byte, o jsonread.Object, keep int) {
 	t.Helper()
 	var want map[string]json.RawMessage

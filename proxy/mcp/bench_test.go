@@ -10,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/proxy/mcp"
 )
 
-// BenchmarkRead reads and judges one message of 1 KiB, and its answer of 1 KiB.
 func BenchmarkRead(b *testing.B) {
 	body := fmt.Appendf(nil,
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_issue","arguments":{"owner":"a",`+

@@ -113,8 +113,6 @@ func TestHumanSomeClientsSee(t *testing.T) {
 	}
 }
 
-// TestResultSomeClientsTake checks that a call has no known result, and that no human answers during a post, where
-// clients differ in which answer they take.
 func TestResultSomeClientsTake(t *testing.T) {
 	const good, bad = `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`,
 		`{"jsonrpc":"2.0","id":1,"result":{"isError":true}}`

@@ -16,7 +16,6 @@ import (
 // at is a server that gave the client a session.
 var at = mcp.Peer{Server: peer.Server, Session: "s1"}
 
-// begin begins a request with the name of a tool.
 func begin(t testing.TB, memory *mcp.Memory, method string, id int, tool string) mcp.Watch {
 	t.Helper()
 	text := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{"name":%q}}`, id, method, tool)
@@ -28,7 +27,6 @@ func begin(t testing.TB, memory *mcp.Memory, method string, id int, tool string)
 	return w
 }
 
-// send begins a request. end ends it and returns its result.
 func send(t testing.TB, memory *mcp.Memory, method string, id int, kind string, status int) (a *mcp.Answer,
 	end func() mcp.Result) {
 	t.Helper()
@@ -44,7 +42,6 @@ func send(t testing.TB, memory *mcp.Memory, method string, id int, kind string, 
 
 const stream, plain = "text/event-stream", "application/json"
 
-// say writes events.
 func say(a io.Writer, messages ...string) {
 	for _, m := range messages {
 		_, _ = io.WriteString(a, "data: "+m+"\n\n")
@@ -79,7 +76,6 @@ func judgeCall(t testing.TB, of []*mcp.Rule, memory *mcp.Memory) (mcp.Verdict, e
 		entry{}.header(), of, at, memory)
 }
 
-// play is a session with a hostile server.
 type play struct {
 	testing.TB
 	*mcp.Memory
@@ -95,14 +91,12 @@ func (p play) list(id int, said func(own io.Writer), messages ...string) {
 	end()
 }
 
-// ping answers a ping.
 func (p play) ping(kind, text string) {
 	a, end := send(p, p.Memory, "ping", 2, kind, http.StatusOK)
 	_, _ = io.WriteString(a, text)
 	end()
 }
 
-// resume resumes a stream.
 func (p play) resume(lastEvent, text string) { resume(p.Memory, at, lastEvent, text) }
 
 func (p play) open(status int, kind string) *mcp.Answer {
@@ -129,7 +123,6 @@ func TestPinsHold(t *testing.T) {
 	says := func(messages ...string) func(p play) {
 		return func(p play) { p.list(1, nil, messages...) }
 	}
-	// two shows two lists, one after the other.
 	two := func(first, second string) func(p play) {
 		return func(p play) { p.list(1, nil, first); p.list(2, nil, second) }
 	}
@@ -257,7 +250,7 @@ func TestPinsHold(t *testing.T) {
 	}
 }
 
-// TestFirstResult checks that the first result counts, as for a client. If another one came elsewhere, none counts.
+// If another result came elsewhere, none counts.
 func TestFirstResult(t *testing.T) {
 	const good, bad = `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`,
 		`{"jsonrpc":"2.0","id":1,"result":{"isError":true}}`
@@ -300,7 +293,6 @@ func TestFirstResult(t *testing.T) {
 	}
 }
 
-// TestOneIDTwice refuses a request with the id of an open one, because a server could answer it in the other's place.
 func TestOneIDTwice(t *testing.T) {
 	memory := new(mcp.Memory)
 	_, end := send(t, memory, "tools/call", 7, stream, http.StatusOK)
@@ -331,7 +323,6 @@ func humanAnswers(t *testing.T, memory *mcp.Memory) error {
 	return err
 }
 
-// TestHumanBesidesPost refuses a human's answer while a post has no result.
 func TestHumanBesidesPost(t *testing.T) {
 	for resumed, refused := range map[string]bool{`"result":{}`: false, `"error":{"code":1,"message":""}`: false,
 		`"error":{}`:                       true, // some clients drop it
@@ -355,7 +346,6 @@ func TestHumanBesidesPost(t *testing.T) {
 	}
 }
 
-// TestHumanAfterPost refuses a human's answer to a server that may still work on a post.
 func TestHumanAfterPost(t *testing.T) {
 	for _, tt := range []struct {
 		result  mcp.Result
@@ -439,7 +429,6 @@ func TestManyTools(t *testing.T) {
 	}
 }
 
-// TestTurns checks that every text of a server is read in its turn, once, and that the turn ends.
 func TestTurns(t *testing.T) {
 	text := `{"jsonrpc":"2.0","id":1,"result":{"a":"` + strings.Repeat("x", 1<<20) + `"}}`
 	for name, tt := range map[string]struct{ kind, said string }{
@@ -487,7 +476,6 @@ func TestSameConnection(t *testing.T) {
 	}
 }
 
-// TestWhatAPostAccepts checks that the refusal says what to send.
 func TestWhatAPostAccepts(t *testing.T) {
 	for accept, want := range map[string]string{
 		"application/json, text/event-stream": "", "text/event-stream;q=0.5, application/json;charset=utf-8": "",
@@ -508,8 +496,7 @@ func TestWhatAPostAccepts(t *testing.T) {
 	}
 }
 
-// TestManyParamHeaders checks that the arguments are read once for all headers: reading them for each would take too
-// long.
+// The arguments are read once: reading them for each header would take too long.
 func TestManyParamHeaders(t *testing.T) {
 	args := `{"z":"` + strings.Repeat("x", 1<<20) + `","a":"v"}`
 	for range 55 {
@@ -611,7 +598,6 @@ func TestHumanUnseen(t *testing.T) {
 	}
 }
 
-// TestOneSession checks that only the answer to initialize gives the client a session.
 func TestOneSession(t *testing.T) {
 	for _, tt := range []struct {
 		method      string

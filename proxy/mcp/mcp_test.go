@@ -14,7 +14,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// peer is a server without sessions.
 var peer = mcp.Peer{Server: "https://api.example.com/mcp"}
 
 // entry is one entry of a corpus: the values of its lines by key.
@@ -22,7 +21,6 @@ type entry map[string][]string
 
 func (e entry) one(key string) string { return strings.Join(e[key], "\n") }
 
-// readCorpus reads entries, separated by blank lines.
 func readCorpus(t testing.TB, name string) (entries []entry) {
 	t.Helper()
 	raw, err := os.ReadFile("testdata/" + name)
@@ -41,7 +39,6 @@ func readCorpus(t testing.TB, name string) (entries []entry) {
 
 var short = regexp.MustCompile(`\$\{(?:(.+?)\*(\d+)|([0-9a-f]+))\}`)
 
-// expand expands the abbreviations of a corpus.
 func expand(t testing.TB, s string) string {
 	return short.ReplaceAllStringFunc(s, func(m string) string {
 		parts := short.FindStringSubmatch(m)
@@ -78,7 +75,6 @@ func watch(sent *mcp.Message, memory *mcp.Memory) mcp.Watch {
 	}
 }
 
-// read reads a valid message.
 func read(t testing.TB, body string, header ...string) *mcp.Message {
 	t.Helper()
 	m, err := mcp.Read([]byte(body), entry{"header": header}.header())
@@ -107,7 +103,6 @@ func show(t testing.TB, memory *mcp.Memory, seen string) {
 	memory.End(w.Flight, a.Result(), true)
 }
 
-// rules are an action and an egress rule of one server.
 func rules(of string) []*mcp.Rule {
 	return []*mcp.Rule{
 		{Tools: []string{"create_issue"}, Post: true},
@@ -116,7 +111,6 @@ func rules(of string) []*mcp.Rule {
 	}
 }
 
-// judge judges a message and returns its verdict as the corpus writes it.
 func judge(e entry, memory *mcp.Memory) string {
 	h := e.header()
 	m, err := mcp.Read([]byte(e.one("body")), h)
@@ -154,7 +148,6 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestAnswers reads each answer whole and byte by byte.
 func TestAnswers(t *testing.T) {
 	for _, e := range readCorpus(t, "answers.txt") {
 		answer := strings.NewReplacer(`\n`, "\n", `\r`, "\r").Replace(e.one("answer"))
@@ -186,7 +179,6 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// FuzzMessage checks that Go's lenient reader reads every accepted message alike.
 func FuzzMessage(f *testing.F) {
 	for _, e := range readCorpus(f, "messages.txt") {
 		f.Add([]byte(e.one("body")))
@@ -202,7 +194,6 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// FuzzAnswer checks that an answer in two pieces has the same result as in one.
 func FuzzAnswer(f *testing.F) {
 	for _, e := range readCorpus(f, "answers.txt") {
 		if answer := e.one("answer"); len(answer) < 1<<10 {

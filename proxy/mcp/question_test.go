@@ -27,7 +27,6 @@ const (
 	asEvents = "text/event-stream"
 )
 
-// listen reads a stream that the client opens.
 func listen(memory *mcp.Memory, from mcp.Peer, header http.Header, text string) error {
 	w := watch(nil, memory)
 	w.Peer = from
@@ -37,7 +36,6 @@ func listen(memory *mcp.Memory, from mcp.Peer, header http.Header, text string) 
 	return err
 }
 
-// taints reports whether a verdict ends the session's posts.
 func taints(verdict string) bool { return verdict == unasked || strings.HasSuffix(verdict, " human") }
 
 // TestQuestions judges a client's answer after messages that the client and the mediator may read differently. It
@@ -245,7 +243,6 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// TestInputs does the same for questions on which a request waits (2026-07-28).
 func TestInputs(t *testing.T) {
 	header := []string{"Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: tools/call", "Mcp-Name: get_issue"}
 	asks := func(inputs, state string) string {
@@ -315,8 +312,6 @@ func TestInputs(t *testing.T) {
 	}
 }
 
-// TestTooManyQuestions checks that one question too many is cut off, by each way of asking, and that other servers may
-// go on.
 func TestTooManyQuestions(t *testing.T) {
 	memory, events := new(mcp.Memory), http.Header{"Content-Type": {asEvents}}
 	asks := func(from string, i int) error {
@@ -350,7 +345,6 @@ func TestTooManyQuestions(t *testing.T) {
 	}
 }
 
-// TestHumanElsewhere checks that the call repeated after byURL counts as a human's answer, and no other call does.
 func TestHumanElsewhere(t *testing.T) {
 	const (
 		refuses  = `{"jsonrpc":"2.0","id":7,"error":{"code":-32042,"message":"","data":{"elicitations":[{"mode":"url"}]}}}`

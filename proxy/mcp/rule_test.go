@@ -60,9 +60,8 @@ func TestRulesThatAreRefused(t *testing.T) {
 	}
 }
 
-// results are the results of open calls by name.
 type results struct {
-	mu  sync.Mutex // guards got
+	mu  sync.Mutex
 	got map[string]mcp.Result
 }
 
@@ -89,7 +88,6 @@ func (r *results) keep(t *testing.T, memory *mcp.Memory, name string, id int, ev
 	memory.End(w.Flight, a.Result(), true)
 }
 
-// resume opens an event stream after an event.
 func resume(memory *mcp.Memory, at mcp.Peer, lastEvent string, stream string) {
 	w := watch(nil, memory)
 	w.Peer, w.Header = at, http.Header{"Last-Event-Id": {lastEvent}}
@@ -98,8 +96,6 @@ func resume(memory *mcp.Memory, at mcp.Peer, lastEvent string, stream string) {
 	a.End(io.EOF)
 }
 
-// TestResumed checks that a resumed answer's result goes to its own call only. It counts unless the client has another
-// answer already.
 func TestResumed(t *testing.T) {
 	const done, failed = `{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":1,"result":{"isError":true}}`
 	s2 := mcp.Peer{Server: peer.Server, Session: "s2"}

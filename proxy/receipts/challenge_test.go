@@ -30,7 +30,6 @@ func wantChallenge(t *testing.T, what string, c interaction.Receipt, action, non
 	}
 }
 
-// TestChallengeInReceipts checks that a receipt names the challenge at the moment its call was sent.
 func TestChallengeInReceipts(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -75,7 +74,6 @@ func TestChallengeInReceipts(t *testing.T) {
 	wantChallenge(t, "the end", chain[8], generic, "n2", another, true)
 }
 
-// TestChallengeAsACallIsSent checks that the moment of sending counts, not of the request.
 func TestChallengeAsACallIsSent(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -87,7 +85,6 @@ func TestChallengeAsACallIsSent(t *testing.T) {
 	wantChallenge(t, "the call", r.read("ses_1", 1)[0], interaction.ActionChallengeResponse, "n1", commitment, false)
 }
 
-// TestChallengeAfterACrash checks the challenges in receipts of calls that a crash left open.
 func TestChallengeAfterACrash(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -110,7 +107,6 @@ func (r *rig) probe(c *receipts.Chain, id string) (*receipts.Call, error) {
 	return call, call.Send(context.Background())
 }
 
-// TestProbes checks that each probe of the last challenge can be sent once, and that equal answers have equal tags.
 func TestProbes(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -166,7 +162,7 @@ func TestProbeIsSentOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for i, call := range calls {
 		all.Go(func() {
-			if errs[i] = call.Send(context.Background()); errs[i] == nil {
+			if errs[i] = call.Send(t.Context()); errs[i] == nil {
 				mu.Lock()
 				defer mu.Unlock()
 				sent++

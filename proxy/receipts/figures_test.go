@@ -43,7 +43,6 @@ func assistant(text, id, arguments string) string {
 			`"arguments":%q}}]}`, text, id, arguments)
 }
 
-// say makes a call to a model and returns its figures.
 func (r *rig) say(c *receipts.Chain, request, answer string) interaction.Receipt {
 	r.Helper()
 	r.mustAsk(c, request).answer(r, answer)
@@ -51,7 +50,6 @@ func (r *rig) say(c *receipts.Chain, request, answer string) interaction.Receipt
 	return r.read("ses_1", int(h.Number))[h.Number-1]
 }
 
-// TestFigures follows a session in which a model calls tools with values from earlier results.
 func TestFigures(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -104,7 +102,6 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// TestNewWords checks that each new block counts once, and a result only if its text is new.
 func TestNewWords(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -117,7 +114,6 @@ func TestNewWords(t *testing.T) {
 	}
 }
 
-// TestIDsThatAreTexts matches results with calls whose ids are not names.
 func TestIDsThatAreTexts(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -130,7 +126,6 @@ func TestIDsThatAreTexts(t *testing.T) {
 	}
 }
 
-// relay relays a call of the tool look.
 func (r *rig) relay(c *receipts.Chain, arguments, gave string) {
 	r.keeper.Relay(c, receipts.Relayed{Host: "mcp.example.com:443", Tool: "look", Arguments: []byte(arguments),
 		Gave: r.keeper.Values(c, []byte(gave))})
@@ -156,7 +151,6 @@ func TestDepthRelayed(t *testing.T) {
 	}
 }
 
-// TestSelfReferences checks that only the model's own words, brought back as such, count.
 func TestSelfReferences(t *testing.T) {
 	as := func(role, text string) string { return fmt.Sprintf(`{"role":%q,"content":%q}`, role, text) }
 	const said = "good day to you"
@@ -184,7 +178,6 @@ func TestSelfReferences(t *testing.T) {
 	}
 }
 
-// TestSample measures the first 4, 8, 16 and 32 KiB of a model's text.
 func TestSample(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -215,7 +208,6 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// TestBounds checks that nothing beyond a bound is measured, and everything else goes on.
 func TestBounds(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -250,7 +242,6 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestHostileNames checks that any name of a provider or server gets a receipt.
 func TestHostileNames(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -302,7 +293,6 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// BenchmarkReceipt measures a receipt beside its call: signed alone, and stored with many others.
 func BenchmarkReceipt(b *testing.B) {
 	request := read(b, hello, nil)
 	observer := inference.Observe(request, time.Now(), inference.Options{

@@ -40,13 +40,12 @@ func must(t testing.TB, errs ...error) {
 	}
 }
 
-// switched is an issuer and a ledger that can fail.
 type switched struct {
 	receipts.Ledger
 	mu     sync.Mutex
 	issuer receipts.Issuer
-	key    error // Issue's error
-	store  error // the ledger's error
+	key    error
+	store  error
 }
 
 func (s *switched) fail(key, store error) {
@@ -82,7 +81,6 @@ func (s *switched) SettleReceipts(ctx context.Context, session string) error {
 	return s.Ledger.SettleReceipts(ctx, session)
 }
 
-// rig is a keeper with a ledger in a file and a key in memory.
 type rig struct {
 	testing.TB
 	dir    string
@@ -165,7 +163,6 @@ func (r *rig) record(flow string) ledger.Record {
 	}
 }
 
-// read reads a request to a model.
 func read(t testing.TB, body string, m *inference.Measure) *inference.Request {
 	t.Helper()
 	request, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(body), contentKey[:], m)
@@ -187,14 +184,12 @@ func (r *rig) model(c *receipts.Chain, q receipts.ModelRequest) *receipts.Call {
 	return r.keeper.Model(c, q)
 }
 
-// call is a call to a model in progress.
 type call struct {
 	*receipts.Call
 	observer *inference.Observer
 	record   ledger.Record
 }
 
-// ask sends a call to a model.
 func (r *rig) ask(c *receipts.Chain, body string) (*call, error) {
 	r.Helper()
 	out := &call{record: r.record("egress")}
@@ -211,7 +206,6 @@ func (r *rig) ask(c *receipts.Chain, body string) (*call, error) {
 	return out, out.Send(context.Background())
 }
 
-// begin begins an answer in pieces.
 func (c *call) begin(pieces ...string) io.Reader {
 	var all []io.Reader
 	for _, p := range pieces {
@@ -237,7 +231,6 @@ func (r *rig) mustAsk(c *receipts.Chain, body string) *call {
 	return out
 }
 
-// post makes a post up to its stored intent.
 func (r *rig) post(c *receipts.Chain) (*receipts.Call, ledger.Record) {
 	r.Helper()
 	rec := r.record("post")
@@ -290,7 +283,6 @@ func (r *rig) read(session string, want int) []interaction.Receipt {
 	return all
 }
 
-// wantOpen checks the calls that the ledger has as open.
 func (r *rig) wantOpen(want ...string) {
 	r.Helper()
 	open, err := r.store.LeftOpen(context.Background())
@@ -311,7 +303,6 @@ const (
 		`"completion_tokens":6}}`
 )
 
-// nowhere is a ledger that stores nothing.
 type nowhere struct{ receipts.Ledger }
 
 func (nowhere) OpenCalls(context.Context, ...ledger.OpenCall) error { return nil }

@@ -10,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/proxy/receipts"
 )
 
-// TestMoments checks that a receipt has exactly the moments that the sidecar saw.
 func TestMoments(t *testing.T) {
 	r := newRig(t)
 	began := time.UnixMilli(time.Now().UnixMilli() - 9000)

@@ -15,7 +15,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// slow is a ledger that waits for the test before it stores open calls.
 type slow struct {
 	receipts.Ledger
 	asked  chan struct{}
@@ -67,7 +66,6 @@ func TestNamedCallsGetReceipts(t *testing.T) {
 	r.wantOpen()
 }
 
-// TestNothingIsRememberedOfTheGone checks that calls which end after their session take no memory.
 func TestNothingIsRememberedOfTheGone(t *testing.T) {
 	r := newRig(t)
 	unused, used, posting := r.chain("ses_1"), r.chain("ses_2"), r.chain("ses_3")
@@ -107,7 +105,6 @@ func TestNothingIsRememberedOfTheGone(t *testing.T) {
 	wantNothing("a post")
 }
 
-// TestTurnaround checks that an agent cannot shorten the time from an answer to its next request.
 func TestTurnaround(t *testing.T) {
 	r := newRig(t)
 	think := func() { r.passed.Add(int64(time.Minute)) }
@@ -190,7 +187,6 @@ func TestTurnaroundBesideOthers(t *testing.T) {
 	}
 }
 
-// TestForkStopsOneSession checks that a session with a forked chain makes no more posts, while others go on.
 func TestForkStopsOneSession(t *testing.T) {
 	r := newRig(t)
 	forked, other := r.chain("ses_1"), r.chain("ses_2")
@@ -214,12 +210,11 @@ func TestForkStopsOneSession(t *testing.T) {
 	forked.Close(interaction.ClosedEnded)
 	refused()
 	r.stop()
-	if chain, err := r.store.Chain(context.Background(), "ses_1", 1, 10); err == nil && len(chain) > 1 {
+	if chain, err := r.store.Chain(t.Context(), "ses_1", 1, 10); err == nil && len(chain) > 1 {
 		t.Errorf("the forked chain has %d receipts", len(chain))
 	}
 }
 
-// TestClosingWaitsForEveryCall checks that the closing receipt counts calls without a receipt too.
 func TestClosingWaitsForEveryCall(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -239,15 +234,12 @@ func TestClosingWaitsForEveryCall(t *testing.T) {
 	}
 }
 
-// full is a ledger that takes no receipt.
 type full struct{ receipts.Ledger }
 
 func (full) AddReceiptLater(ledger.Receipt) error {
 	return ledger.Unavailable("keep another receipt", errors.New("as many as may be are waiting to be stored"))
 }
 
-// TestEndsWithAFullLedger checks that the process ends although a signed receipt cannot be stored, and that the next
-// start makes one for the call.
 func TestEndsWithAFullLedger(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")

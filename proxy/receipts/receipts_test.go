@@ -1,7 +1,6 @@
 package receipts_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,7 +16,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// TestChain checks that calls and posts have one receipt each in a chain that the session's end closes.
 func TestChain(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -94,7 +92,6 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestLongestChain checks that a chain keeps room for the receipts of open calls and the closing one.
 func TestLongestChain(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -123,7 +120,6 @@ func TestLongestChain(t *testing.T) {
 	}
 }
 
-// TestClockSetBack checks that receipts are still signed, with moments in order.
 func TestClockSetBack(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -142,8 +138,6 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
-// TestKeyOutage checks that a session without signatures makes no post, and after a while no call, and catches up
-// later.
 func TestKeyOutage(t *testing.T) {
 	r := newRig(t)
 	c, other := r.chain("ses_1"), r.chain("ses_2")
@@ -178,7 +172,6 @@ func TestKeyOutage(t *testing.T) {
 	}
 }
 
-// TestDatabaseOutage checks that no call is sent that is not stored as open, and no head is named that is not stored.
 func TestDatabaseOutage(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
@@ -201,7 +194,6 @@ func TestDatabaseOutage(t *testing.T) {
 	}
 }
 
-// TestCrash checks that the next start closes what a process left open.
 func TestCrash(t *testing.T) {
 	r := newRig(t)
 	c, other := r.chain("ses_1"), r.chain("ses_2")
@@ -270,7 +262,6 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce runs 50 calls at a time in each of two sessions, while posts ask for the head and the key is rotated.
 func TestManyAtOnce(t *testing.T) {
 	r := newRig(t)
 	chains := []*receipts.Chain{r.chain("ses_1"), r.chain("ses_2")}
@@ -359,7 +350,7 @@ func TestNil(t *testing.T) {
 	k.Count(c, 1, true)
 	k.Relay(c, receipts.Relayed{})
 	c.Close(interaction.ClosedEnded)
-	if _, err := call.Receipt(context.Background()); check.CodeOf(err) != "custody_unavailable" {
+	if _, err := call.Receipt(t.Context()); check.CodeOf(err) != "custody_unavailable" {
 		t.Error(err)
 	}
 }

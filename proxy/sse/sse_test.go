@@ -9,7 +9,6 @@ import (
 	"github.com/actionproof/mediator/proxy/sse"
 )
 
-// read returns the events of a stream that comes in these pieces, each as its id and its data.
 func read(r *sse.Reader, pieces ...string) (events []string) {
 	for _, p := range pieces {
 		r.Write([]byte(p), func(e sse.Event) { events = append(events, fmt.Sprintf("%s=%s", e.ID, e.Data)) })
@@ -17,7 +16,6 @@ func read(r *sse.Reader, pieces ...string) (events []string) {
 	return events
 }
 
-// TestEvents reads each stream as a whole, byte by byte, and cut once at each place.
 func TestEvents(t *testing.T) {
 	for name, tt := range map[string]struct {
 		stream string
@@ -73,7 +71,6 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestOver: after an event that is too large nothing is read, and nothing is held.
 func TestOver(t *testing.T) {
 	for name, tt := range map[string]struct {
 		stream string
