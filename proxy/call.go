@@ -21,7 +21,6 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// call is one request in the pipeline, with its record.
 type call struct {
 	p       *Pipeline
 	w       http.ResponseWriter // nil for a CONNECT, and if there is no request

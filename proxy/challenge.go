@@ -81,7 +81,6 @@ func (t *posting) bind(b evidence.Binding, token string, response evidence.Respo
 	return b.CheckNonce()
 }
 
-// challengeRequired is a refusal with a challenge for the agent.
 type challengeRequired struct {
 	*refusal.Refusal
 	document []byte

@@ -28,7 +28,6 @@ func (p *Pipeline) Connect(r *http.Request, t upstream.Target) (context.Context,
 	return nil, recorded{err, c.record.ID}
 }
 
-// recorded is a refusal that already has its record.
 type recorded struct {
 	error
 	post string

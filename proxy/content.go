@@ -43,7 +43,6 @@ func (t *posting) readContent(ctx context.Context) error {
 	return nil
 }
 
-// readBody reads and hashes a post's body, unless step 2 has read it.
 func (t *posting) readBody(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {

@@ -80,7 +80,6 @@ func (p *Pipeline) choose(c *call, to *endpoint) (r rule, err error) {
 	return r, err
 }
 
-// plain is a conversation that reads nothing.
 type plain struct{ *call }
 
 func (m plain) choose(rules []rule) (rule, error)                     { return rules[0], nil }

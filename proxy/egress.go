@@ -64,7 +64,6 @@ func (p *Pipeline) outlives(ctx context.Context, end context.CancelCauseFunc) {
 	}
 }
 
-// outlived returns the refusal if outlives ended the call, or nil.
 func outlived(ctx context.Context) error {
 	var ended *refusal.Refusal
 	if errors.As(context.Cause(ctx), &ended) {

@@ -121,7 +121,6 @@ func (c *call) relay(ctx context.Context, resp *http.Response) (err error) {
 	return err
 }
 
-// turnedAway reports that no connection took the call.
 func (c *call) turnedAway() error {
 	if c.connections.made.Load() <= maxConnections {
 		return nil

@@ -24,7 +24,6 @@ type promptCall struct {
 	budget   *body.Share
 }
 
-// isPrompt reports whether a call asks the mediator for a model's answer.
 func isPrompt(c *call) bool {
 	return c.target.Host == InternalHost && c.r.Method == http.MethodPost && c.r.URL.Path == generate.Path
 }
@@ -81,7 +80,6 @@ func (m *promptCall) answer(ctx context.Context, resp *http.Response) error {
 	return m.relay(ctx, resp)
 }
 
-// made returns the receipt of the finished call, or nil if there is none.
 func (m *promptCall) made() (*generate.Receipt, error) {
 	if m.receipt == nil {
 		return nil, nil

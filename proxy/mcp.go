@@ -111,7 +111,6 @@ func (m *mcpCall) chooseStream(rules []rule) (rule, error) {
 	return rules[i], mcp.CheckStream(m.r.Header)
 }
 
-// judge returns the rule that allows the message.
 func (m *mcpCall) judge(rules []rule) (rule, error) {
 	verdict, err := mcp.Judge(m.message, m.r.Header, m.mcp.Rules, m.mcp.Peer, m.mcp.Memory)
 	m.mcp.Verdict = verdict

@@ -13,7 +13,6 @@ import (
 	"github.com/actionproof/mediator/proxy/receipts"
 )
 
-// kindModel is a model API's endpoint whose calls are observed.
 var kindModel = kind{
 	name: "model",
 	is:   func(r rule) bool { return r.egress != nil && r.egress.Observe != nil },

@@ -126,7 +126,6 @@ type Record interface {
 	Release(id string)
 }
 
-// complete sets defaults and names the first missing option.
 func (o *PipelineOptions) complete() error {
 	for _, required := range []struct {
 		name    string

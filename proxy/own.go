@@ -84,7 +84,6 @@ func (p *Pipeline) pages() own.Pages {
 	}
 }
 
-// show returns the rules as agents see them.
 func show(actions []Action, egress []Egress) own.Rules {
 	all := make([]own.Rule, 0, len(actions)+len(egress))
 	for _, a := range actions {

@@ -68,7 +68,6 @@ type rule struct {
 	egress *Egress
 }
 
-// kind returns the kind of messages that the rule is about, or nil.
 func (r rule) kind() *kind {
 	for _, k := range kinds {
 		if k.is(r) {

@@ -27,7 +27,6 @@ const (
 	kept
 )
 
-// answerable reports whether the agent can still get an error.
 func (c *call) answerable() bool { return c.stage < answered && c.stage != hungUp }
 
 // intended reports whether the call is a post with a durable intent, which always gets an outcome.

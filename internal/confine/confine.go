@@ -83,7 +83,6 @@ type step struct {
 	do   func() error
 }
 
-// inOrder takes steps until one fails.
 func inOrder(who string, steps []step) error {
 	for _, s := range steps {
 		if err := s.do(); err != nil {

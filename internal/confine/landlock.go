@@ -41,7 +41,6 @@ const (
 		ll.AccessFSMakeDir | ll.AccessFSRemoveFile | ll.AccessFSRemoveDir | ll.AccessFSIoctlDev
 )
 
-// landlock restricts the process to its files and ports.
 func (c *Confined) landlock() error {
 	if c.limits.Landlock == Off {
 		return nil
@@ -86,7 +85,6 @@ func (l Limits) rules() ([]landlock.Rule, error) {
 	return out, nil
 }
 
-// kernelHas names the kernel's version of Landlock.
 func kernelHas(abi int) string {
 	if abi == 0 {
 		return "Landlock is not supported by this kernel"

@@ -104,7 +104,6 @@ var running = []string{
 	"capget", "wait4", "waitid",
 }
 
-// links are the calls that read a link, or the kind and owner of a file.
 var links = []string{"readlink", "readlinkat", "newfstatat", "stat"}
 
 var files = []string{
@@ -117,7 +116,6 @@ var files = []string{
 	"sync_file_range", "umask", "unlink", "unlinkat", "utimensat",
 }
 
-// sockets are the calls that work with existing sockets.
 var sockets = []string{
 	"accept", "accept4", "bind", "connect", "getpeername", "getsockname", "getsockopt", "listen", "recvfrom", "recvmmsg",
 	"recvmsg", "sendmmsg", "sendmsg", "sendto",

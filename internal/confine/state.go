@@ -80,7 +80,6 @@ func readThreads() (threads, error) {
 	return out, nil
 }
 
-// all reports whether a field has this value in every thread.
 func (t threads) all(field, value string) bool {
 	return len(t) > 0 && !slices.ContainsFunc(t, func(fields map[string]string) bool { return fields[field] != value })
 }
@@ -135,7 +134,6 @@ func memory() Layer {
 		"The process is dumpable, or its core limit is not 0.")
 }
 
-// files tries to open the root folder, which is never allowed.
 func (c *Confined) files() Layer {
 	if c.limits.Landlock == Off {
 		return Layer{Files, false, "Landlock is off in the configuration."}
@@ -149,7 +147,6 @@ func (c *Confined) files() Layer {
 		fmt.Sprintf("The files are those of its user: / can be opened; %s.", kernelHas(c.abi)))
 }
 
-// ports tries to bind a port that is not allowed.
 func (c *Confined) ports() Layer {
 	if c.limits.Landlock == Off {
 		return Layer{Ports, false, "Landlock is off in the configuration."}

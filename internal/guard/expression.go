@@ -208,7 +208,6 @@ func prohibit() statement {
 		[]expr.Any{&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_ADMIN_PROHIBITED}}}
 }
 
-// redirectTo redirects a connection to a port of this machine.
 func redirectTo(p uint16) statement {
 	return statement{fmt.Sprintf("redirect to :%d", p), []expr.Any{
 		&expr.Immediate{Register: unix.NFT_REG_1, Data: port16(p)},

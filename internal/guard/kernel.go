@@ -45,7 +45,6 @@ func (t *table) add(conn *nftables.Conn) {
 	}
 }
 
-// kernel describes the chain to the kernel.
 func (c *chain) kernel(in *nftables.Table) *nftables.Chain {
 	out := &nftables.Chain{Name: c.name, Table: in}
 	if c.hook != nil {

@@ -37,7 +37,6 @@ var familyNames = map[nftables.TableFamily]string{
 	nftables.TableFamilyINet: "inet", nftables.TableFamilyNetdev: "netdev",
 }
 
-// base returns the declaration of a chain that has a hook.
 func (c *chain) base() string {
 	hook, device, policy := "", "", "drop"
 	switch *c.hook {

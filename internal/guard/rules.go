@@ -64,7 +64,6 @@ func (o *Options) leaving() chain {
 	return c
 }
 
-// filter makes a chain that drops packets by default.
 func filter(name string, hook *nftables.ChainHook) chain {
 	return chain{name: name, typ: nftables.ChainTypeFilter, hook: hook, prio: *nftables.ChainPriorityFilter,
 		policy: nftables.ChainPolicyDrop}

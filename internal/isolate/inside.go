@@ -169,7 +169,6 @@ func (s *setup) program() (kept, error) {
 	return k, nil
 }
 
-// restrict bounds this process and its descendants.
 func (b Bounds) restrict() error {
 	if err := boundNamespaces(); err != nil { // a security module can deny only this; the run is still isolated
 		fmt.Fprintf(os.Stderr, "mediator: the agent can use up this machine's namespaces and watches of files: %v\n", err)

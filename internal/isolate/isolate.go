@@ -263,7 +263,6 @@ func (p *Place) Close() {
 	_ = p.control.Close()
 }
 
-// socketPair returns the launcher's end as a connection and the other end as a file.
 func socketPair() (*net.UnixConn, *os.File, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -279,7 +278,6 @@ func socketPair() (*net.UnixConn, *os.File, error) {
 	return c.(*net.UnixConn), theirs, nil
 }
 
-// descriptorOf returns the descriptor of a control message, or nil.
 func descriptorOf(rights []byte) (*os.File, error) {
 	if len(rights) == 0 {
 		return nil, nil

@@ -23,7 +23,6 @@ func hidden() []string {
 	return append(dirs[1:], Temp)
 }
 
-// isHidden reports whether a path is below a hidden folder.
 func isHidden(path string) bool {
 	return slices.ContainsFunc(hidden(), func(dir string) bool { return path != dir && below(path, dir) })
 }
@@ -84,7 +83,6 @@ func (k kept) mount() error {
 	return unix.Mount(fmt.Sprintf("/proc/self/fd/%d", k.file.Fd()), k.path, "", unix.MS_BIND|unix.MS_REC, "")
 }
 
-// bare are the flags of every mount in a place.
 const bare = unix.MS_NOSUID | unix.MS_NODEV
 
 // hide gives the place its own /proc and its own hidden folders, mounts the kept paths there, and covers those of

@@ -32,7 +32,6 @@ func environment(own, named []string, proxyURL, caFile string) []string {
 	return Environment(append(env, named...), proxyURL, caFile)
 }
 
-// named returns the operator's variables with their values.
 func named(env []string) ([]string, error) {
 	var out []string
 	for _, kv := range env {

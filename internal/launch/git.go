@@ -43,7 +43,6 @@ func repository(dir string) string {
 	return dir
 }
 
-// nobody is the owner of a missing file.
 const nobody = -1
 
 func owner(path string) int {

@@ -52,7 +52,6 @@ func (p *shared) run(s admin.Session, env []string) error {
 	return run(home)
 }
 
-// user returns the user of the agent, or -1 to keep the current one.
 func (p *shared) user(s admin.Session) int {
 	switch {
 	case p.UID != OwnUser:

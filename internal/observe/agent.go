@@ -22,7 +22,6 @@ const anyone = math.MaxUint32
 // Anyone returns a user that owns no file, is in no group and is in no access control list.
 func Anyone() Agent { return Agent{UID: anyone} }
 
-// String names the user in a sentence.
 func (a Agent) String() string {
 	if a.UID == anyone {
 		return "a user who owns nothing and is in no group"

@@ -18,7 +18,6 @@ type Launch struct {
 	Listener uint64
 }
 
-// isolation has the IDs and the process namespace of an isolated run.
 type isolation struct {
 	ids   idRange // of its users and groups
 	pidNS int64

@@ -53,7 +53,6 @@ func (a Agent) access(p Path) (found string, doubt error) {
 	return w.found, w.doubt
 }
 
-// components splits a path and drops empty components and ".".
 func components(path string) []string {
 	return slices.DeleteFunc(strings.Split(path, "/"), func(c string) bool { return c == "" || c == "." })
 }

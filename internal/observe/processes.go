@@ -113,7 +113,6 @@ func (p *processes) read(pid int) (process, error) {
 	return q, err
 }
 
-// readAll reads every process, and returns them by pid.
 func (p *processes) readAll() (map[int]process, error) {
 	procs, err := p.fs.AllProcs()
 	if err != nil {

@@ -77,7 +77,6 @@ func (r *Run) Report() look.Report {
 	return look.NewReport(found, r.unseen)
 }
 
-// find keeps the first finding of each kind, and reports whether f is the first.
 func (r *Run) find(f look.Finding) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

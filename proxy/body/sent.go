@@ -62,7 +62,6 @@ func (b *Streamed) Answered() {
 	_ = b.deadline(time.Time{})
 }
 
-// Read reads a piece.
 func (b *Streamed) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	if !b.answered {

@@ -45,7 +45,6 @@ func compresses(coding string) bool {
 	return !slices.Contains([]string{"", "identity", "none", "utf-8"}, strings.ToLower(coding))
 }
 
-// empty reports whether an answer has no body (RFC 9110 section 6.4.1).
 func empty(resp *http.Response) bool {
 	head := resp.Request != nil && resp.Request.Method == http.MethodHead
 	return head || resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified

@@ -72,7 +72,6 @@ func New(prefix, secret string, half Half) (*Secret, error) {
 	return s, nil
 }
 
-// Format prints REDACTED.
 func (*Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("REDACTED")) }
 
 func byLength(a, b []byte) int { return len(a) - len(b) }

@@ -26,7 +26,6 @@ func (s *Secret) Reader(from io.Reader) *Reader { return &Reader{from: from, sec
 // spareRead is the size of a read if the caller's buffer has no room beside held.
 const spareRead = 4 << 10
 
-// Read implements [io.Reader].
 func (r *Reader) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil

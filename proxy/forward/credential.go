@@ -152,11 +152,8 @@ func (s SecretHeader) Answered(resp *http.Response) error {
 	return s.find.Guard(resp)
 }
 
-// Format prints REDACTED.
 func (*Credential) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("REDACTED")) }
 
-// MarshalJSON writes "REDACTED".
 func (*Credential) MarshalJSON() ([]byte, error) { return []byte(`"REDACTED"`), nil }
 
-// Format prints REDACTED.
 func (SecretHeader) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("REDACTED")) }

@@ -108,7 +108,6 @@ func relayBody(w http.ResponseWriter, body io.Reader, streaming bool) (n int64, 
 	}
 }
 
-// relayTrailer sends the upstream's trailers, announced or not.
 func relayTrailer(w http.ResponseWriter, trailer http.Header) {
 	told := w.Header()["Trailer"]
 	for name, values := range trailer {

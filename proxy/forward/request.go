@@ -64,7 +64,6 @@ func Request(ctx context.Context, r *http.Request, target upstream.Target, body 
 	return out
 }
 
-// announced returns the names of the trailers that may be forwarded. Their values come at the end of the body.
 func announced(trailer http.Header) http.Header {
 	if len(trailer) == 0 {
 		return nil

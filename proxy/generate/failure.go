@@ -29,10 +29,8 @@ type Failure struct {
 	Message string `json:"message,omitzero"`
 }
 
-// Error returns the sentence of the refusal.
 func (f *Failure) Error() string { return f.refused.Error() }
 
-// Unwrap returns the refusal.
 func (f *Failure) Unwrap() error { return f.refused }
 
 // Document returns what the API said, as JSON.

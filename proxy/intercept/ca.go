@@ -203,7 +203,6 @@ func (ca *CA) Covers(host string) bool {
 		})
 }
 
-// Format prints the subject and never the key.
 func (ca *CA) Format(f fmt.State, _ rune) {
 	_, _ = fmt.Fprintf(f, "CA(%s)", ca.cert.Subject.CommonName)
 }

@@ -44,7 +44,6 @@ type conn struct {
 	counted  bool               // as a tunnel of party; guarded by p.mu
 }
 
-// socket is the agent's connection below TLS.
 type socket struct {
 	net.Conn
 	conn    *conn
@@ -64,7 +63,6 @@ func newConn(p *Proxy, accepted net.Conn, release func()) *conn {
 	return s.conn
 }
 
-// Read returns judged HTTP/1.
 func (c *conn) Read(b []byte) (int, error) {
 	if c.ended.Load() {
 		_, err := io.Copy(io.Discard, c.Conn)
@@ -128,7 +126,6 @@ func (c *conn) CloseWrite() error { return closeWrite(c.Conn) }
 
 type connKey struct{}
 
-// connOf returns a request's connection, or nil if no Proxy serves it.
 func connOf(ctx context.Context) *conn {
 	c, _ := ctx.Value(connKey{}).(*conn)
 	return c
@@ -150,7 +147,6 @@ func SessionOf(ctx context.Context) string {
 	return ""
 }
 
-// connUnder returns the conn below a connection that net/http serves.
 func connUnder(served net.Conn) *conn {
 	if over, ok := served.(*tls.Conn); ok { // HTTP/2
 		return over.NetConn().(*socket).conn
@@ -221,7 +217,6 @@ func (s *socket) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// peek reads at least n bytes and leaves them unread.
 func (s *socket) peek(n int) ([]byte, error) {
 	for len(s.unread) < n {
 		b := make([]byte, 2<<10)
@@ -248,7 +243,6 @@ func (s *socket) Write(b []byte) (int, error) {
 	return s.Conn.Write(b)
 }
 
-// SetWriteDeadline sets the deadline of all further writes.
 func (s *socket) SetWriteDeadline(t time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -30,7 +30,6 @@ import (
 // served, because some clients open a tunnel for http: URLs. No rule for https matches it. On port 443 it is refused: a
 // credential meant for TLS would cross the network in clear.
 
-// serveConnect decides a CONNECT and makes its connection a tunnel.
 func (p *Proxy) serveConnect(w http.ResponseWriter, r *http.Request) {
 	c := connOf(r.Context())
 	if err := c.enterConnect(r); err != nil {
@@ -48,7 +47,6 @@ func (p *Proxy) serveConnect(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// enterConnect makes the connection a tunnel to the CONNECT's target.
 func (c *conn) enterConnect(r *http.Request) error {
 	if r.ProtoMajor != 1 {
 		return refusal.New("request_malformed", "CONNECT needs HTTP/1.1")
@@ -130,7 +128,6 @@ type goproxyLog struct{ log *zap.SugaredLogger }
 
 func (l goproxyLog) Printf(format string, args ...any) { l.log.Debugf(format, args...) }
 
-// tunnel prepares a tunnel for requests and gives it to the server, or closes it.
 func (c *conn) tunnel() {
 	c.waits(true)
 	stop := context.AfterFunc(c.p.stopping, func() { _ = c.socket.Close() })
@@ -149,7 +146,6 @@ func (c *conn) tunnel() {
 	}
 }
 
-// errSilent is a client that sent nothing.
 var errSilent = errors.New("the client sent nothing")
 
 // recordTypeHandshake begins every TLS connection (RFC 8446 section 5.1) and no HTTP request.

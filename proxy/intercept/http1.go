@@ -102,7 +102,6 @@ func (r *http1Reader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// passed counts n bytes as passed on.
 func (r *http1Reader) passed(n int) {
 	r.pass -= int64(n)
 	if r.pass == 0 && r.part == partRequest {
@@ -202,7 +201,6 @@ func (r *http1Reader) line(line string) (follows int64, whole bool, err error) {
 	}
 }
 
-// malformed refuses a line of the current part.
 func (r *http1Reader) malformed(why string) error {
 	switch r.part {
 	case partRequest:
@@ -213,7 +211,6 @@ func (r *http1Reader) malformed(why string) error {
 	return refusal.New("request_malformed", "the header is malformed: %s", why)
 }
 
-// header judges a header line.
 func (r *http1Reader) header(line string) error {
 	name, value, err := field(line)
 	if err != nil {

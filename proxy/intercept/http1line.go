@@ -48,7 +48,6 @@ func field(line string) (name, value string, err error) {
 	return http.CanonicalHeaderKey(name), strings.Trim(value, " \t"), nil
 }
 
-// decimal reads a Content-Length in its only spelling.
 func decimal(s string) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || len(s) > 18 || signed(s) || s[0] == '0' && s != "0" {

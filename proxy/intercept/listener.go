@@ -41,7 +41,6 @@ func newSessionListener(ctx context.Context, l net.Listener, p *Proxy, session s
 	}
 }
 
-// Accept returns a *conn.
 func (l *limitListener) Accept() (net.Conn, error) {
 	if l.all == nil {
 		return l.acceptShared()
@@ -68,7 +67,6 @@ func (l *limitListener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// acceptShared accepts a connection and makes room for it.
 func (l *limitListener) acceptShared() (net.Conn, error) {
 	accepted, err := l.Listener.Accept()
 	if err != nil {
@@ -103,7 +101,6 @@ func (l *limitListener) Close() error {
 	return l.Listener.Close()
 }
 
-// tunnelListener hands ready tunnels to the http.Server.
 type tunnelListener struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -114,7 +111,6 @@ func newTunnelListener() *tunnelListener {
 	return &tunnelListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// deliver reports whether the server took c.
 func (l *tunnelListener) deliver(c net.Conn) bool {
 	select {
 	case l.conns <- c:

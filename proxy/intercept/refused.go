@@ -34,7 +34,6 @@ func refuseConnect(w http.ResponseWriter, r *http.Request, p *Proxy, err error) 
 	time.AfterFunc(lingering, func() { _ = agent.Close() })
 }
 
-// refusedConnect buffers the answer to a refused CONNECT.
 type refusedConnect struct {
 	header http.Header
 	status int

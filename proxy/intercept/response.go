@@ -86,7 +86,6 @@ func (w *response) end() {
 	}
 }
 
-// hasBody reports whether a body follows the HTTP/1 head on the connection.
 func (w *response) hasBody(r *http.Request) bool {
 	return !w.streamed && r.Method != http.MethodConnect && r.Body != http.NoBody
 }
@@ -124,7 +123,6 @@ func (w *response) FlushError() error {
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
-// Flush implements http.Flusher.
 func (w *response) Flush() { _ = w.FlushError() }
 
 // Hijack takes the connection from net/http: after a CONNECT for goproxy, otherwise for another protocol, until the
@@ -151,7 +149,6 @@ func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return &switchedConn{w.conn}, rw, nil
 }
 
-// leave tells Shutdown that the other protocol has ended.
 func (w *response) leave() {
 	if w.ended != nil {
 		w.ended()
@@ -159,5 +156,4 @@ func (w *response) leave() {
 	}
 }
 
-// Unwrap is for http.ResponseController.
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -26,7 +26,6 @@ type Route struct {
 	Original netip.AddrPort
 }
 
-// Format prints the destination and never the credentials.
 func (r Route) Format(f fmt.State, _ rune) {
 	_, _ = fmt.Fprintf(f, "%s from %s (tunnel %d, intercepted %t)", r.Target, r.RemoteAddr, r.Tunnel, r.Intercepted)
 }

@@ -198,7 +198,6 @@ func (p *Proxy) ServeSession(ctx context.Context, l net.Listener, session string
 	return fmt.Errorf("intercept: %w", err)
 }
 
-// serveTunnels serves the insides of tunnels, unless a shutdown has begun.
 func (p *Proxy) serveTunnels() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,7 +19,6 @@ func (s *switchedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// enterSwitched makes Shutdown wait for another protocol.
 func (p *Proxy) enterSwitched() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -83,7 +83,6 @@ func (p *Proxy) redirected(c *conn) {
 	c.tunnel()
 }
 
-// connectRequest makes the CONNECT that a redirected client did not send.
 func connectRequest(route Route) *http.Request {
 	authority := route.Target.Address()
 	r := &http.Request{
@@ -114,7 +113,6 @@ func (r Route) named(scheme, authority string) (upstream.Target, error) {
 	return named, nil
 }
 
-// redirectedRequest decides one cleartext request and returns it with its route.
 func (p *Proxy) redirectedRequest(r *http.Request, route Route) (*http.Request, Route, error) {
 	var err error
 	if route.Target, err = route.named("http", r.Host); err != nil {

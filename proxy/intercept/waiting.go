@@ -19,7 +19,6 @@ func newWaiting() *waiting {
 	return &waiting{came: make(chan struct{}, 1), of: make(map[string]*list.List)}
 }
 
-// add lists c, unless it is closed.
 func (w *waiting) add(c *conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -84,7 +83,6 @@ type place struct {
 	closed bool
 }
 
-// waits lists or unlists the connection.
 func (c *conn) waits(yes bool) {
 	switch {
 	case c.waiting == nil: // a session's own listener

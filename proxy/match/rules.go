@@ -118,7 +118,6 @@ func (e *RuleError) Error() string {
 	return fmt.Sprintf("%s %s: %v", e.Rule.kind(), e.Rule.Name, e.Err)
 }
 
-// Unwrap returns the error.
 func (e *RuleError) Unwrap() error { return e.Err }
 
 // New builds the rules. It refuses rules that contradict each other, or that leave a way around a post or a message

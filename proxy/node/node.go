@@ -74,7 +74,6 @@ type Relay struct{ o Options }
 // New makes a relay.
 func New(o Options) *Relay { return &Relay{o} }
 
-// isAgent reports whether a path segment is an agent's id, spelled so that the node cannot read another path.
 func isAgent(segment string) bool {
 	_, err := accrual.ParseAgent(segment)
 	return err == nil && !strings.ContainsAny(segment, "/%")

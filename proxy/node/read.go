@@ -46,7 +46,6 @@ func Target(method, path, query string) (target string, ok bool) {
 	return "", false
 }
 
-// isNumber reports whether a text is an entry's number in its only spelling.
 func isNumber(text string) bool {
 	n, err := strconv.ParseInt(text, 10, 64)
 	return err == nil && n >= 0 && strconv.FormatInt(n, 10) == text

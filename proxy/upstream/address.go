@@ -5,7 +5,6 @@ import (
 	"slices"
 )
 
-// class is the purpose of an IP address.
 type class string
 
 // Only classPublic may be dialled without a Host's Networks.

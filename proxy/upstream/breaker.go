@@ -36,7 +36,6 @@ type Circuit struct {
 	until    time.Time       // end of the suspension of all; zero after a success
 }
 
-// streak is the recent history of one session.
 type streak struct {
 	failures int       // in a row
 	until    time.Time // end of the session's suspension; zero after a success

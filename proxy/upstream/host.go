@@ -19,7 +19,6 @@ type Host struct {
 	RootCAs *x509.CertPool
 }
 
-// findHost returns the first entry for host and port.
 func findHost(list []Host, host string, port uint16) (Host, int) {
 	i := slices.IndexFunc(list, func(u Host) bool { return u.Name == host && (u.Port == 0 || u.Port == port) })
 	if i < 0 {

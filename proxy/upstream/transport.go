@@ -111,7 +111,6 @@ func WithParty(ctx context.Context, name string, life context.Context) context.C
 	return context.WithValue(ctx, partyKey{}, party{name, life})
 }
 
-// of returns the transport of the context's party.
 func (t *Transport) of(ctx context.Context) *http.Transport {
 	p, named := ctx.Value(partyKey{}).(party)
 	t.mu.Lock()
