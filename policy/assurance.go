@@ -25,7 +25,6 @@ type Held struct {
 	SingleUseConsumed bool // durably, before the post
 }
 
-// part is one part of the chain, with the issue for its absence.
 type part struct {
 	held  bool
 	issue string

@@ -219,10 +219,8 @@ func (a *audit) exclusive(owners map[string]role, value, code, what, path string
 		"Give each role an issuer and a key of its own.")
 }
 
-// unsaid reports whether a list is empty or contains an empty text.
 func unsaid(values []string) bool { return len(values) == 0 || slices.Contains(values, "") }
 
-// beyond reports whether a list has a value outside allowed.
 func beyond(values, allowed []string) bool {
 	return slices.ContainsFunc(values, func(v string) bool { return v != "" && !slices.Contains(allowed, v) })
 }

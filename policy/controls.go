@@ -67,7 +67,6 @@ type control struct {
 	doubts         []string // observations that contradict it and never confirm it
 }
 
-// code returns the stable code of the control's issue, its name in snake case.
 func (r control) code() string {
 	var code strings.Builder
 	code.WriteString("control_")
@@ -120,7 +119,6 @@ func (s signing) mintedBy(other signing, so string) control {
 		seen:     []string{look.Keys, look.Apart + ":" + other.purpose}}
 }
 
-// keyObservations show that the agent cannot reach a role's key.
 func keyObservations(purpose string) []string {
 	return []string{look.Process + ":" + purpose, look.Files + ":" + purpose, look.Custody + ":" + purpose}
 }

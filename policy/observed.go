@@ -25,7 +25,6 @@ type ObservedControl struct {
 // certified is the control that an observation against any role's key contradicts: the key's certificate is then wrong.
 const certified = "signerCustodyCertificatesRequired"
 
-// refuted returns the sentences of observations that contradict a key's certificate.
 func refuted(seen []look.Observation) []string {
 	var out []string
 	for _, l := range seen {

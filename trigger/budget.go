@@ -26,7 +26,6 @@ func (s *Service) Unsent(ctx context.Context, eventID, runtime, action, bindingH
 	return err
 }
 
-// unsent takes a use off the budget. Its row stays, so that the binding is never paid for again.
 func (s store) unsent(ctx context.Context, id, runtime, action, binding string, now time.Time) error {
 	return s.write(ctx, func(tx *sql.Tx) error {
 		e, err := one(tx.Stmt(s.selectFacts).QueryRow(id), id, now)

@@ -67,7 +67,6 @@ const (
 	maxType = 128
 )
 
-// arrival is what a source has verified and hands over.
 type arrival struct {
 	kind, source, method string
 	evidenceID, typ      string

@@ -54,7 +54,6 @@ func (s *Service) giveBack(ctx context.Context, id, action, binding string) {
 
 const giveBackTimeout = 2 * time.Second
 
-// sign makes the two artifacts. The receipt relies on the hash of this process's own proof.
 func (s *Service) sign(ctx context.Context, e Event, binding string) (Evidence, error) {
 	tokens, err := signer.SignPair(ctx, s.o.Origin, evidence.TriggerOriginProof{
 		Kind: e.Kind, Source: e.Source, VerificationMethod: e.Method, EventID: e.ID, EvidenceID: e.EvidenceID,

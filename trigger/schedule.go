@@ -112,7 +112,6 @@ func (c *Schedule) fire(ctx context.Context, s *Service, at time.Time) {
 	}
 }
 
-// sleepUntil waits until t, and returns false if ctx ended first.
 func sleepUntil(ctx context.Context, now func() time.Time, t time.Time) bool {
 	for left := t.Sub(now()); left > 0; left = t.Sub(now()) {
 		select {

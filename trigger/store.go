@@ -66,7 +66,6 @@ func (s store) add(ctx context.Context, e Event, payload []byte, keys []string) 
 	return known, fresh, err
 }
 
-// see uses up keys for an event, or for none if id is empty.
 func (s store) see(ctx context.Context, source, id string, keys []string) (known string, fresh bool, err error) {
 	err = s.write(ctx, func(tx *sql.Tx) (err error) {
 		known, fresh, err = see(tx, source, id, keys)
@@ -126,7 +125,6 @@ func one(row *sql.Row, id string, now time.Time) (Event, error) {
 	return e, unread(err)
 }
 
-// unread gives a failed read its code.
 func unread(err error) error {
 	if err == nil {
 		return nil
@@ -177,7 +175,6 @@ func find(query func(string, ...any) *sql.Row, id string, now time.Time) (e Even
 	return e, e.claimable()
 }
 
-// claim gives that event to one runtime.
 func (s store) claim(ctx context.Context, id, runtime string, now time.Time) (Event, error) {
 	// Each new event wakes all waiting claims, most in vain. A read alone finds that out.
 	read := func(query string, args ...any) *sql.Row { return s.db.Read().QueryRowContext(ctx, query, args...) }
@@ -335,7 +332,6 @@ func (s store) sweep(ctx context.Context, now, before time.Time) error {
 	return nil
 }
 
-// prune forgets up to pruneChunk events and returns their number.
 func (s store) prune(ctx context.Context, before time.Time) (n int64, err error) {
 	err = s.write(ctx, func(tx *sql.Tx) (err error) {
 		const oldest = `FROM events WHERE expires <= ? ORDER BY expires, seq LIMIT ?`

@@ -104,7 +104,6 @@ type Peer struct {
 	Purpose string
 }
 
-// peerTimeout bounds a request to a peer.
 const peerTimeout = 3 * time.Second
 
 // Observations returns the peer's observations of its deployment. See [daemon.Observer.Observe].

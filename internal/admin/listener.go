@@ -10,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// listeners are the listeners of open sessions.
 type listeners struct {
 	mu   sync.Mutex      // guards open
 	open map[uint64]bool // by the kernel's lasting number of the socket (SO_COOKIE)
@@ -92,7 +91,6 @@ func (l *listener) check(file *os.File) error {
 	return nil
 }
 
-// socket returns the inode of the socket, or 0 for nil.
 func (l *listener) socket() uint64 {
 	if l == nil {
 		return 0

@@ -12,12 +12,10 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// sessionReceipts are interaction receipts of one session, as tokens, in the order of the chain.
 type sessionReceipts struct {
 	Receipts []string `json:"receipts"`
 }
 
-// listReceipts answers with receipts of a session from a number on: at most limit, and at most 3 MiB.
 func (s *Server) listReceipts(w http.ResponseWriter, r *http.Request) {
 	from, limit, err := parsePage(r.URL.Query())
 	if err != nil {
@@ -35,7 +33,6 @@ func (s *Server) listReceipts(w http.ResponseWriter, r *http.Request) {
 	wire.Write(w, out, err)
 }
 
-// delivery answers with the progress of receipts to the node, or with null without a node.
 func (s *Server) delivery(w http.ResponseWriter, r *http.Request) {
 	sender := s.sender.Load()
 	if sender == nil {
@@ -46,7 +43,6 @@ func (s *Server) delivery(w http.ResponseWriter, r *http.Request) {
 	wire.Write(w, status, err)
 }
 
-// parsePage reads the selection of receipts from a query.
 func parsePage(v url.Values) (from, limit int64, err error) {
 	from, limit = 1, ledger.MaxChain
 	for name := range v {

@@ -42,7 +42,6 @@ func Assess(r ledger.Record) *policy.Assurance {
 	return &a
 }
 
-// showRecord answers with one record, by its id or the beginning of its id.
 func (s *Server) showRecord(w http.ResponseWriter, r *http.Request) {
 	found, err := s.Ledger.Get(r.Context(), r.PathValue("id"))
 	if errors.Is(err, ledger.ErrNotFound) {
@@ -93,7 +92,6 @@ func lastOf(list []string, most int) []string {
 	return list
 }
 
-// listRecords answers with the records that the query selects.
 func (s *Server) listRecords(w http.ResponseWriter, r *http.Request) {
 	selection, err := parseSelection(r.URL.Query())
 	if err != nil {

@@ -55,7 +55,6 @@ func (s Selection) Check() error {
 	return nil
 }
 
-// values writes the selection as parseSelection reads it.
 func (s Selection) values() url.Values {
 	v := url.Values{}
 	set := func(name, value string) {
@@ -85,7 +84,6 @@ func (s Selection) values() url.Values {
 	return v
 }
 
-// oldestFirst is the value of order that puts the oldest records first.
 const oldestFirst = "oldest"
 
 // parseSelection reads a selection from a query. It refuses unknown names: ignoring them would answer another question.

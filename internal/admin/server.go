@@ -232,7 +232,6 @@ func (s *Server) open(r *http.Request, ask SessionRequest, l *listener) (Session
 	return answer, nil
 }
 
-// finish tells the trigger service that the event of a closed session is done, even if the caller has gone.
 func (s *Server) finish(ctx context.Context, closed *session.Session) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 	defer cancel()

@@ -14,7 +14,6 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// stalled bounds the wait for a client to read the next part of a list.
 const stalled = time.Minute
 
 // writeList answers with a JSON array, an element a line, as it reads them. After an error the caller must break the

@@ -16,7 +16,6 @@ import (
 // ErrPending marks an error that can disappear with time, such as a key that the registry has not certified yet.
 var ErrPending = errors.New("not certified yet")
 
-// period is the pause between two tries of For.
 const period = 50 * time.Millisecond
 
 // For calls try until it succeeds, fails with an error that is not [Pending], or ctx ends. It logs once what it waits

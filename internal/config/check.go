@@ -20,7 +20,6 @@ type findings struct {
 	path string
 }
 
-// err returns the findings, a line each, or nil.
 func (f *findings) err() error { return f.Err(f.path + ": ") }
 
 // A checker is a block with rules that tags cannot say. check adds its mistakes to f, and reads its files.
@@ -101,7 +100,6 @@ func (f *findings) checkBounds(key string, v reflect.Value, from, to string) {
 	}
 }
 
-// bound reads the bound in a tag: a whole number or a duration.
 func bound(text string) int64 {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return n
@@ -127,7 +125,6 @@ func readSecret(key, path string, minimum int, f *findings) string {
 
 const minToken = 32
 
-// check also reads the endpoint's token.
 func (e *Endpoint) check(key string, f *findings) {
 	switch {
 	case (e.Unix == "") == (e.TCP == ""):
@@ -175,7 +172,6 @@ func portIn(address string) uint16 {
 	return uint16(n)
 }
 
-// parseAddress parses an IP address with or without a port. Without one, the port is 0.
 func parseAddress(s string) (netip.AddrPort, error) {
 	if addr, err := netip.ParseAddr(s); err == nil {
 		return netip.AddrPortFrom(addr, 0), nil
@@ -201,14 +197,12 @@ func (c *Agent) check(key string, f *findings) {
 	}
 }
 
-// keepFrom adds a finding if this process's endpoint at key admits the agent.
 func (c *Agent) keepFrom(f *findings, key string, e Endpoint) {
 	if c.UID != nil && slices.Contains(e.UIDs, *c.UID) {
 		f.Add(key+".uids", "%d is agent.uid: the agent must not reach this socket", *c.UID)
 	}
 }
 
-// namedKey is a role's key and its place in the configuration.
 type namedKey struct {
 	at string
 	SigningKey
@@ -257,7 +251,6 @@ func (c *VaultAuth) check(key string, f *findings) {
 	perRole(".tokenFile", c.TokenFile)
 }
 
-// one reports whether exactly one of the conditions holds.
 func one(conditions ...bool) bool {
 	n := 0
 	for _, holds := range conditions {

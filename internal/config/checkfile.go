@@ -47,7 +47,6 @@ func CheckFile(path string) (kind string, warnings []Warning, err error) {
 	return fileKinds[which].name, warnings, err
 }
 
-// readKind reads a file, and returns the index of its kind.
 func readKind(path string) (which int, raw []byte, err error) {
 	if raw, err = files.Read(path); err != nil {
 		return 0, nil, err

@@ -130,7 +130,6 @@ func (c *Sidecar) Credentials() map[string]*Credential {
 	return all
 }
 
-// dsn reads and checks the connection string of a database. It is empty without a database.
 func (c *Postgres) dsn(key string, f *findings) string {
 	if c == nil || c.DSNFile == "" {
 		return ""
@@ -299,7 +298,6 @@ func parseMatch(key string, m Match, ofMessages []string, f *findings) match.Mat
 	return out
 }
 
-// messages names the messages that a rule is about, if any.
 func (m Match) messages() string {
 	switch {
 	case m.MCP != nil:

@@ -37,7 +37,6 @@ func (c *Trigger) checkAll(f *findings) {
 	}
 }
 
-// open makes one source of events.
 func (s Source) open(known webhookSecrets) (trigger.Source, error) {
 	if !one(s.GitHub != nil, s.StandardWebhooks != nil, s.Engine != nil, s.Schedule != nil, s.Queue != nil) {
 		return nil, errors.New("needs exactly one of github, standardWebhooks, engine, schedule, queue")
@@ -70,7 +69,6 @@ func (s Source) open(known webhookSecrets) (trigger.Source, error) {
 	}
 }
 
-// webhookSecrets maps each webhook secret, by its scheme and its value, to its source.
 type webhookSecrets map[[2]string]string
 
 // read reads the secrets of a source. Two sources of one scheme must not share a secret: a delivery for one would count

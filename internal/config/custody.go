@@ -5,7 +5,6 @@ import (
 	"strings"
 )
 
-// serviceAccountToken is where Kubernetes puts a pod's token.
 const serviceAccountToken = "/var/run/secrets/kubernetes.io/serviceaccount/token" //nolint:gosec // a path
 
 // For returns how one role logs in. It replaces {role}, and sets the default path of a Kubernetes token.
@@ -25,7 +24,6 @@ func (a VaultAuth) For(role string) VaultAuth {
 	return a
 }
 
-// secrets returns the files with which one role logs in.
 func (a VaultAuth) secrets(role string) []string {
 	switch a = a.For(role); {
 	case a.AppRole != nil:

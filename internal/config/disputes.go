@@ -36,7 +36,6 @@ func (d *Disputes) Rules() dispute.Rules {
 	}
 }
 
-// check reads the arbiter's key.
 func (d *Disputes) check(key string, f *findings) {
 	if d.Arbiter == "" {
 		return

@@ -14,7 +14,6 @@ type Node struct {
 	Audience string `yaml:"audience" need:"yes"`
 }
 
-// checkNodeRules checks the rules for the mediator's own name, whose calls go to the node.
 func (c *Sidecar) checkNodeRules(f *findings) {
 	check := func(key, host string, credential *Credential) bool {
 		if host != proxy.InternalHost {

@@ -17,7 +17,6 @@ type keyInfo struct {
 	to     string
 }
 
-// keysOf lists the keys of a type, including those of inlined types.
 func keysOf(t reflect.Type) []keyInfo {
 	var out []keyInfo
 	for i := range t.NumField() {

@@ -87,7 +87,6 @@ func (x XRay) Configured() map[string]*XRayServer {
 	return servers
 }
 
-// check reads the tasks.
 func (v *Verification) check(key string, f *findings) {
 	if v.Tasks != "" {
 		raw, err := files.Read(v.Tasks)
@@ -108,7 +107,6 @@ func (v *Verification) check(key string, f *findings) {
 	}
 }
 
-// check reads the server's files.
 func (s *XRayServer) check(key string, f *findings) {
 	if s.URL != "" {
 		u, err := url.Parse(s.URL)

@@ -14,7 +14,6 @@ type Warning struct {
 
 func (w Warning) String() string { return fmt.Sprintf("%s: %s (%s)", w.Key, w.Sentence, w.Code) }
 
-// warn warns of risks that no single rule shows.
 func (c *Sidecar) warn() {
 	add := func(code, key, format string, args ...any) {
 		c.Warnings = append(c.Warnings, Warning{code, key, fmt.Sprintf(format, args...)})

@@ -31,7 +31,6 @@ type seenPost struct {
 	header http.Header
 }
 
-// api is a posting API over HTTPS, which knows a bearer token.
 type api struct {
 	mu    sync.Mutex // guards posts
 	posts []seenPost

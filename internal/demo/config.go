@@ -69,7 +69,6 @@ upstreams:
 `
 }
 
-// task is the task of the verifications. The built-in tasks take seconds longer.
 const task = `[{
   "id": "demo",
   "prompt": "Search the plugin registry, list the MCP servers of this deployment, and compare what both offer.",
@@ -100,7 +99,6 @@ func (d *Demo) files() map[string][]byte {
 	return content
 }
 
-// flippedFiles returns the files of a deployment whose manifest says that a bearer token alone can post.
 func flippedFiles(of *trial.Deployment) map[string][]byte {
 	content := of.Files("\nactions:\n" + registering + "egress:\n" + verifying)
 	content[devstack.ManifestFile] = bytes.Replace(slices.Clone(content[devstack.ManifestFile]),

@@ -81,7 +81,6 @@ func New(ctx context.Context) (*Demo, error) {
 	return d, err
 }
 
-// prepare writes the deployment's files.
 func (d *Demo) prepare() error {
 	dir, err := os.MkdirTemp("", "mediator-demo-")
 	if err != nil {

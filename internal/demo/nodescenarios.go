@@ -16,7 +16,6 @@ import (
 	"github.com/actionproof/mediator/reputation/autonomy"
 )
 
-// wholeVerification is the result of a perfect verification.
 const wholeVerification = "200, 105 of 105, a post"
 
 // verified plays an agent that passes a verification, and adds the score and whether the registration was a post.
@@ -54,7 +53,6 @@ func (d *Demo) tier(ctx context.Context, r trial.Answer) (string, error) {
 
 const prompt = `{"prompt":"What is a mediator?"}`
 
-// sameReceipt reports whether the agent got the receipt of its record.
 func (d *Demo) sameReceipt(ctx context.Context, r trial.Answer) (string, error) {
 	recorded := func(ctx context.Context) bool {
 		var record admin.Record

@@ -108,7 +108,6 @@ func (d *Demo) scenarios() []scenario {
 	}
 }
 
-// run delivers a webhook and starts an agent in the session that its event opens.
 func (d *Demo) run(ctx context.Context, call ...string) (trial.Answer, error) {
 	event, err := d.own.DeliverRelease(ctx)
 	if err != nil {
@@ -117,7 +116,6 @@ func (d *Demo) run(ctx context.Context, call ...string) (trial.Answer, error) {
 	return d.own.Run(ctx, event, call...)
 }
 
-// see adds to the result what the sidecar, the node or an API saw of the call.
 type see func(ctx context.Context, r trial.Answer) (string, error)
 
 // agent plays an agent that a webhook starts. also adds to the result of a call that was not refused.
@@ -147,7 +145,6 @@ func (d *Demo) keepFirst(ctx context.Context, r trial.Answer) (string, error) {
 	return "", d.record(ctx, r.Post, &d.First)
 }
 
-// injected reports whether the API got the credential with its one post.
 func (d *Demo) injected(context.Context, trial.Answer) (string, error) {
 	posts := d.plain.seen()
 	if len(posts) != 1 || posts[0].header.Get("Authorization") != "Bearer "+trial.Token {
@@ -156,7 +153,6 @@ func (d *Demo) injected(context.Context, trial.Answer) (string, error) {
 	return ", token injected", nil
 }
 
-// scheduled waits for an event of the schedule and starts an agent for it.
 func (d *Demo) scheduled(url, body string) play {
 	return func(ctx context.Context) (string, error) {
 		var event string
@@ -186,7 +182,6 @@ func (d *Demo) scheduled(url, body string) play {
 	}
 }
 
-// withoutSession starts the agent with the proxy's address alone.
 func (d *Demo) withoutSession(args ...string) play {
 	return func(ctx context.Context) (string, error) {
 		args := append([]string{"demo", "agent"}, args...)
@@ -218,7 +213,6 @@ func (d *Demo) report(ctx context.Context) (string, error) {
 
 func (d *Demo) triggerService() string { return "unix:" + d.own.Stack.Socket("trigger") }
 
-// usedEvent returns an event that has opened a session already.
 func (d *Demo) usedEvent(ctx context.Context) (string, error) {
 	event, err := d.own.DeliverRelease(ctx)
 	if err != nil {
@@ -228,7 +222,6 @@ func (d *Demo) usedEvent(ctx context.Context) (string, error) {
 	return event, err
 }
 
-// oldEvent waits until an event is too old and returns it.
 func (d *Demo) oldEvent(ctx context.Context) (string, error) {
 	return d.old, waitUntil(ctx, d.oldAt.Add(trial.MaxAge+100*time.Millisecond))
 }
@@ -270,7 +263,6 @@ func (d *Demo) record(ctx context.Context, id string, into *admin.Record) error 
 	return admin.Get(ctx, d.own.Stack.Admin(), "/v1/posts/"+id, into)
 }
 
-// thoughtExpected is the result of the agent that thinks, with its records in order.
 const thoughtExpected = "201, model complete, tool ok, model complete, post forwarded, 3 receipts"
 
 // didThink keeps the record of the post of the agent that thinks, and adds its earlier calls.
@@ -286,7 +278,6 @@ func (d *Demo) didThink(ctx context.Context, r trial.Answer) (did string, err er
 	return did, err
 }
 
-// did sums up the records of a session, in the order of its calls.
 func (d *Demo) did(ctx context.Context, session string) (all string, err error) {
 	query := admin.Selection{Query: ledger.Query{Session: session, OldestFirst: true}}
 	for r, err := range admin.Records(ctx, d.own.Stack.Admin(), query) {
@@ -304,7 +295,6 @@ func (d *Demo) did(ctx context.Context, session string) (all string, err error) 
 	return all, nil
 }
 
-// flippedControl starts a sidecar whose manifest says that a bearer token alone can post.
 func (d *Demo) flippedControl(ctx context.Context) (string, error) {
 	flipped, err := trial.New(filepath.Join(d.own.Dir, "flipped"))
 	if err != nil {

@@ -44,7 +44,6 @@ var (
 	startOrder = []string{"trigger", "control", node, "serve"}
 )
 
-// names returns the processes that the stack has files for, in the order of their start.
 func (s *Stack) names() []string {
 	_, err := os.Stat(filepath.Join(s.Dir, ReputationFile))
 	without := errors.Is(err, fs.ErrNotExist)

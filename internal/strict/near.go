@@ -55,7 +55,6 @@ func Which(raw []byte, n int, types func(int) reflect.Type) (int, error) {
 	return which, nil
 }
 
-// nearest returns the word that was probably meant, or nothing.
 func nearest(word string, words []string) string {
 	if len(word) > 64 || len(words) == 0 {
 		return ""
@@ -70,7 +69,6 @@ func nearest(word string, words []string) string {
 	return near
 }
 
-// distance is the Levenshtein distance in bytes.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

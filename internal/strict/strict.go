@@ -22,7 +22,6 @@ import (
 	"github.com/actionproof/mediator/internal/terminal"
 )
 
-// maxFindings bounds the findings of a file.
 const maxFindings = 200
 
 // Finding is one mistake in a file.
@@ -87,10 +86,8 @@ func Read(raw []byte, to any, o Options) (*File, error) {
 	return f, json.Unmarshal(text, to)
 }
 
-// position matches the place in the YAML library's errors.
 var position = regexp.MustCompile(`at (?:L\d+\.C\d+-)?L(\d+)\.C(\d+): `)
 
-// syntaxError explains a text that is no single YAML document.
 func syntaxError(err error) error {
 	text := err.Error()
 	switch at := position.FindStringSubmatchIndex(text); {

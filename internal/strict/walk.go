@@ -98,7 +98,6 @@ func bits(t reflect.Type) int {
 	return t.Bits()
 }
 
-// describe names what is there instead.
 func describe(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -143,14 +142,12 @@ func (w *walker) object(key string, n *yaml.Node, t reflect.Type) {
 	}
 }
 
-// empty reports whether n would decode into a zero value.
 func empty(n *yaml.Node) bool {
 	return len(n.Content) == 0 && (n.Kind != yaml.ScalarNode || n.Value == "" || n.Value == "false")
 }
 
 func join(key, name string) string { return strings.TrimPrefix(key+"."+name, ".") }
 
-// field is one member that a type knows.
 type field struct {
 	t        reflect.Type
 	optional bool

@@ -99,7 +99,6 @@ func portOf(address string) string {
 	return port
 }
 
-// anyPort is the line of the development file that allows rules for any port.
 var anyPort = regexp.MustCompile(`(?m)^confine: \{anyPort: true\}.*\n`)
 
 // Files returns the configuration of mediator dev with other addresses, a constrained CA in memory, and these rules, in

@@ -33,7 +33,6 @@ type appraised struct {
 	missed error
 }
 
-// known reports whether the agent has a believed reputation.
 func (a *appraised) known() bool {
 	if !a.asked {
 		a.asked = true
@@ -58,7 +57,6 @@ func (a *appraised) whether() any {
 // errUnverified refuses the reputation of an unverified agent.
 var errUnverified = refusal.New("reputation_insufficient", "")
 
-// value returns a value of the reputation, or nil if it is not known.
 func (a *appraised) value(of func(c *accrual.Claims) any) any {
 	if !a.known() {
 		a.missed = a.err
@@ -67,10 +65,8 @@ func (a *appraised) value(of func(c *accrual.Claims) any) any {
 	return of(&a.claims)
 }
 
-// unverified says why the agent of a known reputation does not count as verified, or nil.
 func (a *appraised) unverified() error { return a.expected.CheckVerified(&a.claims, a.now) }
 
-// ofVerification returns a value of the verification, or nil if the agent does not count as verified.
 func (a *appraised) ofVerification(of func(v *accrual.Verified) any) any {
 	return a.value(func(c *accrual.Claims) any {
 		if a.missed = a.unverified(); a.missed != nil {
@@ -80,7 +76,6 @@ func (a *appraised) ofVerification(of func(v *accrual.Verified) any) any {
 	})
 }
 
-// ofRating returns a value of the rating, or nil if the node has not rated the agent.
 func (a *appraised) ofRating(of func(r *accrual.Rated) any) any {
 	return a.value(func(c *accrual.Claims) any {
 		if c.Rating == nil {

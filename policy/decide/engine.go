@@ -46,7 +46,6 @@ func NewEngine(rules *Rules, v *evidence.Verifier, s *policy.Strict, decision *s
 	return &Engine{rules, v, s, decision, grant, o}, nil
 }
 
-// manifest returns the hash of the engine's manifest.
 func (e *Engine) manifest() string { return e.strict.ManifestHash }
 
 // Decide verifies the trigger evidence, evaluates the rules, and signs a decision and a grant for exactly this post. If
@@ -95,7 +94,6 @@ func (e *Engine) decide(ctx context.Context, r policy.Request) (d policy.Decisio
 	return d, rule, err
 }
 
-// admits checks the runtime against the manifest.
 func (e *Engine) admits(r policy.Request) error {
 	if r.ManifestHash != e.strict.ManifestHash {
 		return otherManifest(r.ManifestHash)
@@ -106,7 +104,6 @@ func (e *Engine) admits(r policy.Request) error {
 	return e.strict.CheckRuntime(r.RuntimeID)
 }
 
-// verifyTrigger verifies the origin proof and the trigger receipt that rests on it, for the binding.
 func (e *Engine) verifyTrigger(r policy.Request) (evidence.TriggerOriginProof, error) {
 	o, err := evidence.Open(e.verifier, evidence.TriggerOriginProofKind(), r.OriginProof, e.strict.Origin.Expected)
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// maxEngines bounds the engines at one time.
 const maxEngines = 8
 
 // Engines hold the current engine and earlier ones until their owner retires them. A post is decided by the manifest
@@ -78,7 +77,6 @@ func (e *Engines) Accepts(_ context.Context, r policy.AcceptsRequest) (policy.Ac
 	return engine.strict.AcceptedBy(engine.verifier), nil
 }
 
-// of returns the engine of a manifest.
 func (e *Engines) of(manifest string) (*Engine, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()

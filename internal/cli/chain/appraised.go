@@ -17,7 +17,6 @@ import (
 	"github.com/actionproof/mediator/reputation/verification"
 )
 
-// verifiedAppraisal is the result of verifying a node's token about an agent, except a score.
 type verifiedAppraisal struct {
 	Type                   string `json:"type"` // of the token
 	Appraiser              string `json:"appraiser"`
@@ -32,7 +31,6 @@ type verifiedAppraisal struct {
 type appraisal func(a archive.Archive, token string, now time.Time) (claims any, all evidence.Registered, what,
 	says string, err error)
 
-// appraisals are the types of a node's tokens about agents, except scores.
 var appraisals = map[string]appraisal{
 	accrual.Kind.Typ: appraised(accrual.Kind, func(c accrual.Claims) evidence.Registered {
 		return c.Registered
@@ -85,7 +83,6 @@ func appraisalIn(raw []byte) (token string, ok bool) {
 	return "", false
 }
 
-// verifyAppraisal verifies a node's token about an agent. raw is its file.
 func verifyAppraisal(c *cobra.Command, by judgeFlags, raw []byte, token string, asJSON bool) error {
 	a, err := by.archive()
 	if err != nil {
@@ -115,7 +112,6 @@ func verifyAppraisal(c *cobra.Command, by judgeFlags, raw []byte, token string, 
 
 func at(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }
 
-// whatAppraisalsShow is printed after a node's token about an agent.
 const whatAppraisalsShow = `
 It is what that node says: nothing of what it rests on is verified here, and it proves of no post who made it.
 probabilistic: true

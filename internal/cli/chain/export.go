@@ -19,7 +19,6 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// exported is the result of posts export.
 type exported struct {
 	File    string `json:"file"`
 	Records int    `json:"records"`
@@ -111,7 +110,6 @@ what was posted.`,
 	return c
 }
 
-// byID returns the records with these ids or beginnings of ids.
 func byID(ctx context.Context, from *records.Reader, ids []string) (found []ledger.Record, err error) {
 	for _, id := range ids {
 		r, err := from.Get(ctx, id)
@@ -123,7 +121,6 @@ func byID(ctx context.Context, from *records.Reader, ids []string) (found []ledg
 	return found, nil
 }
 
-// each yields records.
 func each(records []ledger.Record) iter.Seq2[ledger.Record, error] {
 	return func(yield func(ledger.Record, error) bool) {
 		for _, r := range records {

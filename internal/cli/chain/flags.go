@@ -34,7 +34,6 @@ func (f *judgeFlags) add(c *cobra.Command) {
 	cli.FileFromDir(c, "earlier", devstack.EarlierFolder)
 }
 
-// selection returns the selected records, oldest first, and their trust.
 func (f *judgeFlags) selection() (admin.Selection, archive.Archive, error) {
 	s, err := f.selected.Parse(time.Now())
 	if err != nil {
@@ -45,12 +44,10 @@ func (f *judgeFlags) selection() (admin.Selection, archive.Archive, error) {
 	return s, a, err
 }
 
-// archive reads the trust.
 func (f *judgeFlags) archive() (archive.Archive, error) {
 	return f.with(archive.Read(f.trust, f.manifest))
 }
 
-// pins reads the trust beside an export: the pinned roots, and the trust bundle if there is one.
 func (f *judgeFlags) pins(c *cobra.Command) (archive.Archive, error) {
 	if _, err := os.Stat(f.trust.Bundle); !c.Flags().Changed("bundle") && errors.Is(err, fs.ErrNotExist) {
 		return f.with(archive.ReadRoots(f.trust.Registry, f.trust.Auditor))

@@ -17,7 +17,6 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// judgedPost is the result of verifying one record among many.
 type judgedPost struct {
 	ID       string   `json:"id"`
 	State    string   `json:"state"`
@@ -28,7 +27,6 @@ type judgedPost struct {
 	Unproven []string `json:"unproven,omitempty"` // members of the record that no signature proves
 }
 
-// judgedFile is the summary of the verification of many records.
 type judgedFile struct {
 	Verified     int          `json:"verified"`
 	Incomplete   int          `json:"incomplete"`
@@ -41,7 +39,6 @@ type judgedFile struct {
 	NonHumanIdentityProven bool     `json:"nonHumanIdentityProven"` // never
 }
 
-// judgedWith are roots that judged records.
 type judgedWith struct {
 	Registry    string     `json:"registry"`
 	Auditor     string     `json:"auditor"`
@@ -49,16 +46,13 @@ type judgedWith struct {
 	Earlier     int        `json:"earlierRevocations"`    // earlier lists: entries leave the list when they end
 }
 
-// maxMissing bounds the named posts without a record.
 const maxMissing = 100
 
-// unprovenOfFile is what no signature proves about a file of records.
 var unprovenOfFile = []string{
 	"records: that none was left out", "receipts: that none is missing after the last one here",
 	"certificates, revocations: that none is missing",
 }
 
-// judging is the verification of many records.
 type judging struct {
 	archive archive.Archive
 	judge   *archive.Judge
@@ -109,7 +103,6 @@ func (j *judging) print(c *cobra.Command, records iter.Seq2[ledger.Record, error
 	return err
 }
 
-// add counts the result of one record.
 func (j *judging) add(judged archive.Judged) judgedPost {
 	j.count[judged.Outcome]++
 	j.used[judged.By] = j.used[judged.By] || judged.Outcome != archive.Refused
@@ -144,7 +137,6 @@ func (j *judging) summary() judgedFile {
 	return s
 }
 
-// printSummary prints the results, the roots, and what is not proven.
 func (j *judging) printSummary(out io.Writer, s judgedFile) error {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%d verified, %d incomplete (their records say that the post was refused), "+

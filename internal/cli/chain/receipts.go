@@ -45,10 +45,8 @@ func printReceipts(ctx context.Context, out io.Writer, from *records.Reader, ses
 	}
 }
 
-// maxReceiptLine bounds a line with a receipt, in bytes: more than any token has.
 const maxReceiptLine = 32 << 10
 
-// maxHeader bounds the header of a token, in bytes.
 const maxHeader = 1024
 
 // areReceipts reports whether in begins like a token that no node has signed. It consumes nothing of in.
@@ -62,7 +60,6 @@ func areReceipts(in *bufio.Reader) bool {
 		appraisals[archive.TypeOf(string(start))] == nil
 }
 
-// receiptLines yields the tokens of a file, one from each line.
 func receiptLines(in io.Reader, path string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		lines := bufio.NewScanner(in)
@@ -81,7 +78,6 @@ func receiptLines(in io.Reader, path string) iter.Seq2[string, error] {
 	}
 }
 
-// verifiedReceipts is the result of verifying interaction receipts.
 type verifiedReceipts struct {
 	Session string `json:"session"`
 	Agent   string `json:"agent"`
@@ -91,7 +87,6 @@ type verifiedReceipts struct {
 	NonHumanIdentityProven bool `json:"nonHumanIdentityProven"` // never
 }
 
-// verifyReceipts verifies the receipts of one session.
 func verifyReceipts(c *cobra.Command, by judgeFlags, in io.Reader, path string, asJSON bool) error {
 	a, err := by.archive()
 	if err != nil {
@@ -133,7 +128,6 @@ func verifyReceipts(c *cobra.Command, by judgeFlags, in io.Reader, path string, 
 	return cli.Print(c, asJSON, v, said+whatReceiptsShow)
 }
 
-// whatReceiptsShow is printed after receipts that verify.
 const whatReceiptsShow = `
 A receipt says what passed the mediator of its owner, who can have put anything behind it: it does not show that a model
 answered and not a human. Figures that are not marked as observed are the agent's or the provider's word. Calls around
@@ -141,7 +135,6 @@ the mediator leave no receipt.
 probabilistic: true
 nonHumanIdentityProven: false`
 
-// namedReceipts says what the session receipt of a record names.
 func namedReceipts(named *archive.Interactions) string {
 	if named == nil {
 		return ""

@@ -16,7 +16,6 @@ import (
 	"github.com/actionproof/mediator/reputation/autonomy"
 )
 
-// verifiedScore is the result of verifying a score.
 type verifiedScore struct {
 	Session                string  `json:"session"`
 	Agent                  string  `json:"agent"`
@@ -32,7 +31,6 @@ type verifiedScore struct {
 	NonHumanIdentityProven bool    `json:"nonHumanIdentityProven"` // never
 }
 
-// readScore reads the score of a session, or its token alone.
 func readScore(path string) (archive.Score, error) {
 	raw, err := files.ReadUpTo(path, files.MaxInput)
 	if err != nil {
@@ -46,7 +44,6 @@ func readScore(path string) (archive.Score, error) {
 	return s, nil
 }
 
-// verifyScore verifies a score by itself, without receipts.
 func verifyScore(c *cobra.Command, by judgeFlags, s archive.Score, asJSON bool) error {
 	a, err := by.archive()
 	if err != nil {
@@ -59,7 +56,6 @@ func verifyScore(c *cobra.Command, by judgeFlags, s archive.Score, asJSON bool) 
 	return printScore(c, claims, "the receipts are not here: give their file, and this one as --score", false, asJSON)
 }
 
-// verifyScored verifies the receipts of a session and its score, and computes the score again.
 func verifyScored(c *cobra.Command, by judgeFlags, in io.Reader, path string, s archive.Score, asJSON bool) error {
 	a, err := by.archive()
 	if err != nil {
@@ -114,7 +110,6 @@ func printScore(c *cobra.Command, claims autonomy.Claims, why string, computed, 
 	return cli.Print(c, asJSON, v, strings.Join(said, "\n"))
 }
 
-// whatScoresShow is printed after a score that verifies.
 const whatScoresShow = `
 A score is the likelihood that an agent worked by itself, as far as the receipts of its owner show. It proves nothing.
 probabilistic: true

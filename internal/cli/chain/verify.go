@@ -97,14 +97,12 @@ func isYAML(path string) bool {
 	return ext == ".yaml" || ext == ".yml"
 }
 
-// certifiedDeployment is the result of verifying a manifest.
 type certifiedDeployment struct {
 	DeploymentID string    `json:"deploymentId"`
 	Manifest     string    `json:"manifest"`
 	Until        time.Time `json:"until"`
 }
 
-// verifyManifest verifies the deployment certificate of a manifest.
 func verifyManifest(c *cobra.Command, trust config.Trust, path string, asJSON bool) error {
 	_, strict, err := config.ReadAuditedManifest(path)
 	if err != nil {
@@ -123,7 +121,6 @@ func verifyManifest(c *cobra.Command, trust config.Trust, path string, asJSON bo
 		fmt.Sprintf("the certificate of deployment %s is good until %s", holds.DeploymentID, cli.Time(holds.Until)))
 }
 
-// openInput opens a file, or standard input for "-".
 func openInput(c *cobra.Command, path string) (in *bufio.Reader, done func() error, err error) {
 	if path == "-" {
 		return bufio.NewReader(c.InOrStdin()), func() error { return nil }, nil
@@ -141,14 +138,12 @@ func isRecord(raw []byte) bool {
 	return json.Unmarshal(raw, &r) == nil && r.Artifacts != nil
 }
 
-// isCapability reports whether a file is a capability, alone or as mediator challenge verify prints it.
 func isCapability(raw []byte) bool {
 	var printed struct{ Capability string }
 	_ = json.Unmarshal(raw, &printed) // a token alone is not JSON
 	return printed.Capability != "" || archive.TypeOf(strings.TrimSpace(string(raw))) == evidence.CapabilityKind().Typ
 }
 
-// verifyRecord verifies a record, or another JSON document or token.
 func verifyRecord(c *cobra.Command, by judgeFlags, in io.Reader, path string, asJSON bool) error {
 	raw, err := files.ReadAll(in, path, files.MaxInput)
 	if err != nil {
@@ -203,7 +198,6 @@ func verifyRecord(c *cobra.Command, by judgeFlags, in io.Reader, path string, as
 	return nil
 }
 
-// verifiedRecord is the result of verifying a record.
 type verifiedRecord struct {
 	Checks                 []ledger.Check `json:"checks"`
 	Whole                  bool           `json:"whole"`                  // every artifact of the chain is there and valid
@@ -214,7 +208,6 @@ type verifiedRecord struct {
 	Interactions *archive.Interactions `json:"interactions,omitempty"`
 }
 
-// whatVerifies is printed after every record that verifies.
 const whatVerifies = `
 Certified keys signed the artifacts, and all of them are about one call. That the challenge was solved, that the
 capability was good and that everything was used once is the record's word: only the gate that issued them can confirm

@@ -74,10 +74,8 @@ node refuses receipts, or if a believed reputation is missing.`,
 	return c
 }
 
-// stuck reports whether receipts do not reach the node.
 func stuck(d *client.Status) bool { return d != nil && (d.Away != "" || d.Refused > 0) }
 
-// printDelivery shows the progress of receipts to the node, if there is one.
 func printDelivery(w io.Writer, d *client.Status) {
 	if d == nil {
 		return
@@ -103,7 +101,6 @@ func printDelivery(w io.Writer, d *client.Status) {
 	}
 }
 
-// printReputation shows the reputation that a post would have now, if the manifest believes any.
 func printReputation(w io.Writer, r *admin.Reputation) {
 	if r == nil {
 		return
@@ -156,7 +153,6 @@ func printControls(w io.Writer, controls []policy.ObservedControl) {
 		count[policy.ObservedTrue], count[policy.ObservedFalse], count[policy.DeclaredOnly])
 }
 
-// printConfinement lists the confinement of each process, about which the manifest says nothing.
 func printConfinement(w io.Writer, processes []admin.Confinement) {
 	for _, p := range processes {
 		fmt.Fprintf(w, "confinement of mediator %s\n", p.Process)

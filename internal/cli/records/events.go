@@ -16,7 +16,6 @@ func Events() *cobra.Command {
 	return cli.Group("events", "Events that start agents", eventsList(), eventsSend())
 }
 
-// triggerFlag adds --trigger, the trigger service's internal endpoint, and --dir.
 func triggerFlag(c *cobra.Command, at *string) {
 	c.Flags().StringVar(at, "trigger", "unix:/run/mediator/trigger.sock",
 		"the trigger service's internal endpoint, "+cli.Endpoint)

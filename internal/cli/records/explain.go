@@ -11,7 +11,6 @@ import (
 	"github.com/actionproof/mediator/internal/strict"
 )
 
-// explanation is the result of explain.
 type explanation struct {
 	Code          string `json:"code"`
 	Status        int    `json:"status"`

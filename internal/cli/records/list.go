@@ -14,7 +14,6 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// A table shows rowsInTable records without --limit.
 const rowsInTable = 50
 
 func postsList() *cobra.Command {
@@ -79,10 +78,8 @@ records out, standard error names the --cursor for the next ones.
 	return c
 }
 
-// A followed list begins with tailOfList records.
 const tailOfList = 10
 
-// followPosts prints the selected calls when they end.
 func followPosts(c *cobra.Command, s admin.Selection, from *Reader, asJSON bool) error {
 	w := c.OutOrStdout()
 	colour := cli.Coloured(w)
@@ -171,7 +168,6 @@ func shortCall(p ledger.Record) string {
 	return call
 }
 
-// recordTable prints a line for each record.
 type recordTable struct {
 	cli.Grid
 	rows int

@@ -18,7 +18,6 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// sendTimeout bounds a delivery.
 const sendTimeout = 30 * time.Second
 
 func eventsSend() *cobra.Command {
@@ -73,7 +72,6 @@ body is the same event.`,
 	return c
 }
 
-// webhook returns the webhook of a name.
 func webhook(service *config.Trigger, name string) (*trigger.Webhook, error) {
 	var names []string
 	for _, s := range service.SourceList {

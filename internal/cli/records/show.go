@@ -53,7 +53,6 @@ the sidecar; FILE, whose name has a dot or a slash, is the output of --json. Not
 	return c
 }
 
-// record reads a record from a file, or asks the sidecar for it.
 func record(c *cobra.Command, at, name string) (p admin.Record, err error) {
 	if name != "-" && !strings.ContainsAny(name, "./") { // no id has either
 		err = admin.Get(c.Context(), at, "/v1/posts/"+url.PathEscape(name), &p)
@@ -66,7 +65,6 @@ func record(c *cobra.Command, at, name string) (p admin.Record, err error) {
 	return p, err
 }
 
-// whatRecordsShow is printed below every record.
 const whatRecordsShow = `
 Nothing is verified here; mediator verify does that. No record shows that no human was involved anywhere.
 nonHumanIdentityProven: false
@@ -126,7 +124,6 @@ func Print(w io.Writer, p admin.Record) {
 	}
 }
 
-// printModel prints what was seen of a call to a model.
 func printModel(w io.Writer, m ledger.ModelCall) {
 	how := []string{m.Outcome}
 	for _, f := range []struct{ name, value string }{{"asked", m.Model}, {"answered by", m.AnsweredBy}, {"error", m.Error},

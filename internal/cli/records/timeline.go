@@ -10,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 )
 
-// A timeline shows the last maxTimeline receipts.
 const maxTimeline = 40
 
 // PrintTimeline prints the agent's actions up to a call, from the unverified receipts of its session.
@@ -52,7 +51,6 @@ func PrintTimeline(w io.Writer, p admin.Record) {
 	}
 }
 
-// described describes a receipt in one line.
 func described(r interaction.Receipt) string {
 	switch {
 	case r.Post != nil:

@@ -14,7 +14,6 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
-// leafLine is one artifact of a chain in the drawn tree.
 type leafLine struct {
 	text     string
 	children []*leafLine
@@ -101,7 +100,6 @@ func artifactLine[C any](k evidence.Kind[C], name, token string, says func(C) st
 	return l
 }
 
-// draw writes the tree. Artifacts below a missing one move up.
 func (l *leafLine) draw(w io.Writer) {
 	for _, root := range l.present() {
 		root.drawAt(w, "", "")

@@ -94,7 +94,6 @@ After a change of a file:    mediator reload --dir %[1]s
 	return err
 }
 
-// showCalls shows calls as they end: as text on a terminal, or else as lines of JSON.
 func showCalls(ctx context.Context, at string, w io.Writer) error {
 	from, err := records.Source{Admin: at}.Open(ctx)
 	if err != nil {

@@ -51,7 +51,6 @@ func (c Call) Do(ctx context.Context) (trial.Answer, error) {
 	return c.send(ctx, nil)
 }
 
-// exchange sends JSON through the proxy of the environment and returns the answer and its body.
 func (c Call) exchange(ctx context.Context, header http.Header) (*http.Response, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, c.Method, c.URL, strings.NewReader(c.Body))
 	if err != nil {

@@ -70,7 +70,6 @@ func askMediator(ctx context.Context, path string, document, answer any) error {
 	return json.Unmarshal(raw, answer)
 }
 
-// verify passes a verification at the node, which it reaches through the mediator.
 func (c Call) verify(ctx context.Context) (answer trial.Answer, err error) {
 	posts := &lastPost{}
 	n, err := client.Dial(ctx, c.URL, posts)
@@ -135,7 +134,6 @@ func passVerification(ctx context.Context, n *client.Node) (*client.Registered, 
 	return n.Register(ctx, v, key, verification.Metadata{Name: "demo"})
 }
 
-// lastPost remembers the record of the last answer to a POST; empty if that call was no post for the mediator.
 type lastPost struct{ record string }
 
 // RoundTrip makes the request.

@@ -13,7 +13,6 @@ import (
 
 const toolRevision = "2026-07-28"
 
-// toolMessage is the part of the protocol that the demo uses.
 type toolMessage struct {
 	Version string      `json:"jsonrpc"`
 	ID      int         `json:"id"`

@@ -102,7 +102,6 @@ func (f *CertificateFollower) read() (*followedBundle, error) {
 	return &followedBundle{trust, hash, b.Full()}, nil
 }
 
-// certifies fails unless trust certifies a version of the role's key.
 func certifies(ctx context.Context, trust *evidence.Trust, r Role) error {
 	versions, err := r.Key.Versions(ctx)
 	if err != nil {

@@ -186,7 +186,6 @@ func (c *boundedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// setHandling notes when the connection's request began; zero when it has ended.
 func (c *boundedConn) setHandling(t time.Time) {
 	c.l.mu.Lock()
 	defer c.l.mu.Unlock()

@@ -29,7 +29,6 @@ type probe struct {
 	err error
 }
 
-// ask returns the first error of the checks, at most probeAge old.
 func (p *probe) ask(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -218,7 +218,6 @@ func (r *Reloader) Handle(mux *http.ServeMux, ready Check) {
 	})
 }
 
-// errStarting is the state of a process that is not ready and waits for nothing.
 var errStarting = refusal.New("not_ready", "the process is not ready: it is starting or ending")
 
 // CodeOf returns the code of an error in parentheses, to follow its sentence, or nothing if it has no code.

@@ -91,7 +91,6 @@ func Run[C any](ctx context.Context, name, path string, stderr io.Writer, load f
 	return (&running[C]{p, service, load, &Configured[C]{Config: c, Plan: plan}}).run(ctx)
 }
 
-// run makes the parts of the process and serves until ctx ends.
 func (r *running[C]) run(ctx context.Context) error {
 	plan := r.first.Plan
 	if err := r.service.Roles(r.Process); err != nil {

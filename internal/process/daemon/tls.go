@@ -12,7 +12,6 @@ import (
 	"github.com/actionproof/mediator/internal/files"
 )
 
-// serverCertificate is the TLS certificate of a listener, from two PEM files.
 type serverCertificate struct {
 	paths   [2]string // of the certificate, which may come with others that lead to a CA, and of its key
 	raw     [2]string // contents that were read last

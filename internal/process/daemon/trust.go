@@ -63,7 +63,6 @@ func (p *Process) CheckFiles(plan Plan) error {
 	return nil
 }
 
-// checkBundle refuses a trust bundle that the roots have not signed.
 func checkBundle(path string, roots []evidence.Root) error {
 	b, _, err := config.ReadBundle(path)
 	if err == nil {
@@ -257,7 +256,6 @@ func (p *Process) WaitForManifest(ctx context.Context, plan Plan) (*policy.Manif
 	return m, strict, err
 }
 
-// readManifest reads and checks the manifest of a plan, if it has one.
 func readManifest(plan Plan) (*policy.Manifest, *policy.Strict, error) {
 	if plan.Manifest == "" {
 		return nil, nil, nil

@@ -97,7 +97,6 @@ func (p *process) verifiedOf(ctx context.Context, agent accrual.Agent) (*accrual
 		Degraded: r.Degraded}, nil
 }
 
-// registered returns when an agent passed a verification for the first time.
 func (p *process) registered(ctx context.Context, agent accrual.Agent) (since time.Time, ok bool, err error) {
 	return p.verifier.store.Registered(ctx, agent.String())
 }

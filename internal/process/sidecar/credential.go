@@ -16,7 +16,6 @@ import (
 	"github.com/actionproof/mediator/proxy/forward"
 )
 
-// credentialRole is the role in which the sidecar logs in to Vault for API credentials.
 const credentialRole = "api_credential"
 
 // makeCredentials makes the credentials of the rules, by the names of the rules. Those in Vault are unread: readSecrets

@@ -81,7 +81,6 @@ func (d *deployment) observe(ctx context.Context, maxAge time.Duration) {
 	}
 }
 
-// collect asks all processes for their observations, at the same time.
 func (d *deployment) collect(ctx context.Context, maxAge time.Duration) []look.Observation {
 	of := make([][]look.Observation, 1+len(d.peers))
 	var wait sync.WaitGroup
@@ -104,7 +103,6 @@ func (d *deployment) watch(ctx context.Context) {
 	}
 }
 
-// lastObservations returns the last observations.
 func (d *deployment) lastObservations() []look.Observation {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -122,7 +120,6 @@ func (d *deployment) contradicted(run *observe.Run) error {
 	return seen.shared
 }
 
-// posts returns why every post would be refused now, or nil.
 func (p *sidecar) posts(ctx context.Context) error {
 	d := p.observed.Load()
 	for _, check := range []daemon.Check{
@@ -144,7 +141,6 @@ func (p *sidecar) posts(ctx context.Context) error {
 	return nil
 }
 
-// contradictions returns how many controls the last observations contradict.
 func (d *deployment) contradictions() (n int) {
 	for _, c := range d.seen.Load().controls {
 		if c.State == policy.ObservedFalse {
@@ -184,7 +180,6 @@ func (p *sidecar) openDeployment(ctx context.Context, s *snapshot) *deployment {
 	return d
 }
 
-// observeKeys observes whether each certified key has one purpose only.
 func observeKeys(trust *evidence.Trust) look.Observation {
 	purposes := make(map[string]string)
 	for _, c := range trust.Certified() {

@@ -35,7 +35,6 @@ type guardWatch struct {
 // guardPeriod is how often the rules are checked, and guardTimeout bounds one check.
 const guardPeriod, guardTimeout = 2 * time.Second, 3 * time.Second
 
-// newGuardWatch returns nil if the configuration has no guard.
 func newGuardWatch(c *config.Sidecar, log *zap.Logger) *guardWatch {
 	if c.Guard == nil {
 		return nil
@@ -58,7 +57,6 @@ func (w *guardWatch) check() error {
 	return refusal.New("deployment_contradicted", "the kernel rules of guard have not been checked yet")
 }
 
-// watch checks the rules again and again until ctx ends.
 func (w *guardWatch) watch(ctx context.Context) {
 	w.look(ctx)
 	for range every.Tick(ctx, guardPeriod) {
@@ -82,7 +80,6 @@ func (w *guardWatch) look(ctx context.Context) {
 	}
 }
 
-// refused fails unless the kernel refuses a datagram.
 func (w *guardWatch) refused(ctx context.Context) error {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "udp4", net.JoinHostPort(guard.ProbeAddress.String(), "9"))
@@ -97,7 +94,6 @@ func (w *guardWatch) refused(ctx context.Context) error {
 		guard.ProbeAddress)
 }
 
-// redirected fails unless the kernel redirects a connection to the transparent listener.
 func (w *guardWatch) redirected(ctx context.Context) error {
 	w.mu.Lock()
 	w.local = ""

@@ -117,7 +117,6 @@ func AcceptLedger(ctx context.Context, path, reason string) (a AcceptedLedger, e
 	return a, ledger.Note(markFile(c), found)
 }
 
-// prunePeriod is the time between removals of old records.
 const prunePeriod = 10 * time.Minute
 
 func prune(ctx context.Context, record ledger.Store, log *zap.Logger) {

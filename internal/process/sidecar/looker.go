@@ -35,7 +35,6 @@ type looker struct {
 	ended chan struct{}
 }
 
-// startLooker starts the child. The caller closes it.
 func startLooker(stderr io.Writer, log *zap.Logger) (*looker, error) {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args = []string{"mediator", "looker"}

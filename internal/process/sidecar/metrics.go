@@ -6,7 +6,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// registerMetrics registers what only the sidecar knows beside its calls.
 func (p *sidecar) registerMetrics() error {
 	gauge := func(name, help string, value func() float64) error {
 		return p.Metrics.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))

@@ -48,7 +48,6 @@ func (p *sidecar) addObserver() (err error) {
 	return err
 }
 
-// openNode makes the parts that use the node, if the configuration names one.
 func (p *sidecar) openNode() error {
 	c := p.config
 	if c.Reputation == nil {
@@ -114,7 +113,6 @@ func (p *sidecar) reputation(ctx context.Context, s *snapshot) *admin.Reputation
 
 const reputationMissing = "reputation_missing"
 
-// whyMissing says why a post has no reputation.
 func whyMissing(known reputations.State, maxAge time.Duration) string {
 	switch {
 	case known.Failed != nil:

@@ -93,7 +93,6 @@ func (p *sidecar) Plan(c *config.Sidecar) (daemon.Plan, error) {
 	return plan, nil
 }
 
-// usesVault reports whether the credential of a rule is in Vault.
 func usesVault(c *config.Sidecar) bool {
 	for _, r := range c.Credentials() {
 		if r.Vault != nil {
@@ -103,7 +102,6 @@ func usesVault(c *config.Sidecar) bool {
 	return false
 }
 
-// observeGate observes by the configuration which gates judge the actions.
 func observeGate(c *config.Sidecar) look.Observation {
 	var remote []string
 	for _, a := range c.Actions {

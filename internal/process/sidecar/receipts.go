@@ -9,7 +9,6 @@ import (
 	"github.com/actionproof/mediator/proxy/receipts"
 )
 
-// closeReceiptsTimeout bounds the closing of the sessions' chains when the process ends.
 const closeReceiptsTimeout = 10 * time.Second
 
 // openReceipts makes the keeper of interaction receipts, if there are any. It needs the pinned root keys.

@@ -250,7 +250,6 @@ func (p *sidecar) Serve(ctx context.Context, group *errgroup.Group, first *daemo
 	return p.serveProxy(ctx, group, listener, redirected)
 }
 
-// listenTransparent opens the transparent listener, if the configuration has one.
 func listenTransparent(c *config.Sidecar) (net.Listener, error) {
 	if c.Transparent == nil {
 		return nil, nil
@@ -271,7 +270,6 @@ func (p *sidecar) warnFileLimit() {
 	}
 }
 
-// serveProxy serves the proxy port and, if there is one, the transparent port.
 func (p *sidecar) serveProxy(ctx context.Context, group *errgroup.Group, l, redirected net.Listener) error {
 	o := intercept.Options{
 		CA: p.ca, Handler: p.handler, Connect: p.handler.Connect, Refuse: p.handler.Refuse, Refused: p.handler.Refused,

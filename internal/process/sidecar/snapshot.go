@@ -99,7 +99,6 @@ func (p *sidecar) checkControl(ctx context.Context, strict *policy.Strict) error
 	return nil
 }
 
-// build makes the parts of a snapshot.
 func (p *sidecar) build(ctx context.Context, s *snapshot) (err error) {
 	c := s.Config
 	s.transport = upstream.NewTransport(upstream.Options{
@@ -151,7 +150,6 @@ func (p *sidecar) build(ctx context.Context, s *snapshot) (err error) {
 	return nil
 }
 
-// destination returns the check of the original destination of redirected connections, or nil if there is none.
 func (s *snapshot) destination() func(context.Context, upstream.Target, netip.Addr) error {
 	if s.Config.Transparent == nil || s.Config.Transparent.AnyAddress {
 		return nil
@@ -182,7 +180,6 @@ func (p *sidecar) activate(next *snapshot) {
 	p.current = next
 }
 
-// rules gives every rule its credential, and every action its gate.
 func (p *sidecar) rules(s *snapshot) (*proxy.Rules, error) {
 	c := s.Config
 	own, err := NewGate(c.Gate, p.gateKey, s.Trust.Verifier, s.Strict)

@@ -31,7 +31,6 @@ type source struct {
 	service *trigger.Service
 }
 
-// grace bounds the wait for open requests when the process ends.
 const grace = 10 * time.Second
 
 // Run runs the trigger service until ctx ends.
