@@ -209,7 +209,7 @@ func FuzzTrailers(f *testing.F) {
 	})
 }
 
-// FuzzEventWait: no query makes an agent wait for longer than the bound.
+// No query makes an agent wait for longer than the bound.
 func FuzzEventWait(f *testing.F) {
 	for _, seed := range []string{"", "wait=30s", "wait=-1s", "wait=9999999h", "wait=1e9s", "wait=0.1ns&wait=5h",
 		"wait=%zz", "wait=60.000000001s", ";wait=1h"} {

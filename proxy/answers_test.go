@@ -73,7 +73,7 @@ func TestHeaderOfAnAnswer(t *testing.T) {
 	}
 }
 
-// TestTurnedAway: an upstream that refuses each connection is not asked for ever.
+// An upstream that refuses each connection is not asked for ever.
 func TestTurnedAway(t *testing.T) {
 	var asked atomic.Int32
 	up := framesUpstream(t, func(framer *xhttp2.Framer, _ uint32) {
@@ -88,7 +88,7 @@ func TestTurnedAway(t *testing.T) {
 	}
 }
 
-// TestEarlyAnswer: an upstream that does not want the rest of a request has still answered it.
+// An upstream that does not want the rest of a request has still answered it.
 func TestEarlyAnswer(t *testing.T) {
 	for name, reset := range map[string]bool{"and reads no more": false, "and resets the stream": true} {
 		t.Run(name, func(t *testing.T) {

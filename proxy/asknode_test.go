@@ -150,8 +150,8 @@ func (r *receiptsRig) ok(t testing.TB, method, url, body string, header ...strin
 	return answer
 }
 
-// TestChallenge: an agent asks for a challenge, commits, calls a model and reveals. Its receipts mention each step once
-// the node has it.
+// An agent asks for a challenge, commits, calls a model and reveals. Its receipts mention each step once the node has
+// it.
 func TestChallenge(t *testing.T) {
 	r := newReceiptsRig(t, answerModels)
 	hash, reveal := planned(t)
@@ -224,7 +224,6 @@ func must1(s string, err error) string {
 	return s
 }
 
-// TestModelCallsOfACaller: the node learns how many model calls have ended with a whole answer.
 func TestModelCallsOfACaller(t *testing.T) {
 	var fails atomic.Bool
 	r := newReceiptsRig(t, func(w http.ResponseWriter, req *http.Request) {
@@ -244,7 +243,7 @@ func TestModelCallsOfACaller(t *testing.T) {
 	}
 }
 
-// TestChallengeRefused: what the node does not accept changes no receipt.
+// What the node does not accept changes no receipt.
 func TestChallengeRefused(t *testing.T) {
 	hash, reveal := planned(t)
 	other := strings.Repeat("e", 64)
@@ -302,7 +301,7 @@ func TestChallengeRefused(t *testing.T) {
 	}
 }
 
-// TestMalformedChallengeRequests: ambiguous and unknown requests do not reach the node.
+// Ambiguous and unknown requests do not reach the node.
 func TestMalformedChallengeRequests(t *testing.T) {
 	hash, reveal := planned(t)
 	r := newReceiptsRig(t, answerModels)
@@ -372,7 +371,7 @@ func TestNoNode(t *testing.T) {
 	p.wantRefused("not_configured", "GET", ownURL+"/v1/score/"+strings.Repeat("0a", 32), "")
 }
 
-// TestProbe: the node's prompt goes to the model, and the receipt has the probe's id and a tag of the answer.
+// The node's prompt goes to the model, and the receipt has the probe's id and a tag of the answer.
 func TestProbe(t *testing.T) {
 	var mu sync.Mutex
 	answers := []string{"8", " Eight.", "eight", "nine"}
@@ -422,7 +421,6 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestOfferedPages: the refusal of an unknown page names the pages that exist.
 func TestOfferedPages(t *testing.T) {
 	r := newReceiptsRig(t, answerModels)
 	_, answer := r.send("GET", ownURL+"/v1/nothing", "")

@@ -20,7 +20,6 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// TestBodiesAreBounded posts while the body of another post takes most of the room.
 func TestBodiesAreBounded(t *testing.T) {
 	json := func(n int) string { return `"` + strings.Repeat("x", n-2) + `"` }
 	raw := func(n int) string { return strings.Repeat("x", n) }
@@ -67,7 +66,6 @@ func TestBodiesAreBounded(t *testing.T) {
 	}
 }
 
-// TestRefusedBodiesMakeRoom: every kind of refusal frees what the body took.
 func TestRefusedBodiesMakeRoom(t *testing.T) {
 	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.Load.Bodies = 6 << 20 })
 	for range 5 {
@@ -163,7 +161,7 @@ func (s *stalled) Write(b []byte) (int, error) {
 	return s.ResponseRecorder.Write(b)
 }
 
-// TestStalledAnswerKeepsNoTurn: a session that does not take its answers does not slow the reading of others' texts.
+// A session that does not take its answers does not slow the reading of others' texts.
 func TestStalledAnswerKeepsNoTurn(t *testing.T) {
 	procs := runtime.GOMAXPROCS(1) // so that one text is read at a time
 	r := newReceiptsRig(t, answerModels)

@@ -72,7 +72,7 @@ func (r *rotating) Refused(secret string) {
 	}
 }
 
-// TestCredentialIsReplaced: a refused credential is read again for the next call, and no call is repeated.
+// A refused credential is read again for the next call, and no call is repeated.
 func TestCredentialIsReplaced(t *testing.T) {
 	for _, call := range []struct{ method, path string }{{"POST", "/posts"}, {"PUT", "/inference"}} {
 		t.Run(call.path, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestCredentialIsReplaced(t *testing.T) {
 	}
 }
 
-// TestCookiesForACredential: cookies for an injected credential do not reach the agent.
+// Cookies for an injected credential do not reach the agent.
 func TestCookiesForACredential(t *testing.T) {
 	p := newPostRig(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Add("Set-Cookie", "session=logged-in")
@@ -120,7 +120,7 @@ func TestCookiesForACredential(t *testing.T) {
 	}
 }
 
-// TestCredentialHasNoSecondSpelling: the agent's header in another spelling does not go out beside the credential.
+// The agent's header in another spelling does not go out beside the credential.
 func TestCredentialHasNoSecondSpelling(t *testing.T) {
 	credential, err := forward.NewCredential("X-Vendor-Token", "", echo.Auto, fixed(secretToken))
 	must(t, err)

@@ -32,8 +32,7 @@ func newKeyedRig(t *testing.T, up *httptest.Server, log *zap.Logger) *postRig {
 	return p
 }
 
-// TestEchoedCredential: an upstream that repeats the request does not show the agent the credential, and the record
-// says so.
+// An upstream that repeats the request does not show the agent the credential, and the record says so.
 func TestEchoedCredential(t *testing.T) {
 	authorization := func(r *http.Request) string { return r.Header.Get("Authorization") }
 	answers := []struct {
@@ -131,7 +130,7 @@ func TestEchoedCredential(t *testing.T) {
 	}
 }
 
-// TestAnswersToACredential: any other answer comes through unchanged and without delay.
+// Any other answer comes through unchanged and without delay.
 func TestAnswersToACredential(t *testing.T) {
 	for _, inner := range []protocol{http1, http2} {
 		for _, outer := range []protocol{http1, http2} {
@@ -192,7 +191,6 @@ func TestAnswersToACredential(t *testing.T) {
 	}
 }
 
-// Answers without a credential are not searched.
 func TestAnswersWithoutACredential(t *testing.T) {
 	p := newPostRig(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Encoding", "gzip")

@@ -70,8 +70,7 @@ func served(p *Pipeline, url, authorization string, serve http.HandlerFunc) stri
 
 func postOf(w *httptest.ResponseRecorder) string { return refusalIn(w).Post }
 
-// TestUnknownCallers: unknown callers leave a few records and lines a minute, and the rest is counted. Known ones leave
-// every record.
+// Unknown callers leave a few records and lines a minute, and the rest is counted. Known ones leave every record.
 func TestUnknownCallers(t *testing.T) {
 	for name, call := range unknown {
 		t.Run(name, func(t *testing.T) {
@@ -144,7 +143,7 @@ func leftOut(t *testing.T, registry *prometheus.Registry) float64 {
 	return 0
 }
 
-// TestOverloadIsRecorded: a call refused before step 1 still belongs to its session.
+// A call refused before step 1 still belongs to its session.
 func TestOverloadIsRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoadRig(t, Load{Calls: 1, Unknown: 1})

@@ -93,7 +93,6 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
-// Without a name the first model of the first rule answers, with the rule's number of tokens.
 func TestGenerateDefaults(t *testing.T) {
 	p := newGenerateRig(t, answerModels)
 	p.want(200, "POST", generateURL, `{"prompt":"hi","model":null}`)
@@ -162,7 +161,7 @@ func TestGenerateLimits(t *testing.T) {
 	}
 }
 
-// TestGenerateFailures: the model API's error goes to the agent and not into the record.
+// The model API's error goes to the agent and not into the record.
 func TestGenerateFailures(t *testing.T) {
 	answer := func(status int, kind, body string, header ...string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -262,8 +261,7 @@ func TestGenerateAgentLeaves(t *testing.T) {
 	}
 }
 
-// TestGenerateSessions: two sessions ask at once, and one ends in the middle. Each gets its whole answer; the ended
-// session gets no other.
+// Two sessions ask at once, and one ends in the middle. Each gets its whole answer; the ended session gets no other.
 func TestGenerateSessions(t *testing.T) {
 	going, both := make(chan struct{}), make(chan struct{})
 	var asked sync.WaitGroup
@@ -346,7 +344,6 @@ func TestGenerateRules(t *testing.T) {
 	}
 }
 
-// TestGenerateSaysItsReceipt: the answer has the receipt, its hash, and its timing, chain and challenge.
 func TestGenerateSaysItsReceipt(t *testing.T) {
 	r := newReceiptsRig(t, answerModels)
 	r.ok(t, "POST", issueURL, "")

@@ -131,7 +131,7 @@ func TestGraphQLThatIsRefused(t *testing.T) {
 	p.wantLast(1, ledger.Record{Message: "query viewer", Code: "action_unmatched", ID: d.Post})
 }
 
-// TestGraphQLMethods: a rule for the whole host lets no GraphQL in a URL pass, whichever methods the GraphQL rule names.
+// A rule for the whole host lets no GraphQL in a URL pass, whichever methods the GraphQL rule names.
 func TestGraphQLMethods(t *testing.T) {
 	viewer := "?query=" + url.QueryEscape("{ viewer { login } }")
 	mutation := "?query=" + url.QueryEscape("mutation { addComment(input: {}) { id } }")

@@ -30,7 +30,7 @@ func (l *loadRig) succeed(load Load, change func(*PipelineOptions)) *Pipeline {
 	return p
 }
 
-// TestHandlerSwap: a call keeps its pipeline; the next call gets the new one.
+// A call keeps its pipeline; the next call gets the new one.
 func TestHandlerSwap(t *testing.T) {
 	l := newLoadRig(t, Load{})
 	handler := NewHandler(l.pipeline)

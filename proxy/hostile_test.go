@@ -23,7 +23,7 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// TestHostileSession: one session takes all that it can of something shared. Another session can still post.
+// One session takes all that it can of something shared. Another session can still post.
 func TestHostileSession(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -171,7 +171,7 @@ func TestFailuresOfManySessions(t *testing.T) {
 	})
 }
 
-// TestHeadersOnly: HTTP/2 streams without their bodies do not stop another session's post, and they end.
+// HTTP/2 streams without their bodies do not stop another session's post, and they end.
 func TestHeadersOnly(t *testing.T) {
 	for _, line := range [][2]string{{"POST", "/posts"}, {"PUT", "/inference"}} {
 		t.Run(line[0], func(t *testing.T) {
@@ -230,8 +230,8 @@ func (stuckStore) Add(context.Context, ledger.Record) error { return nil }
 
 func (stuckStore) Close() error { return nil }
 
-// TestQueueBelongsToAll: calls in flight count as well as queued records, so one session cannot fill the ledger's queue
-// with many calls that end together.
+// Calls in flight count as well as queued records, so one session cannot fill the ledger's queue with many calls that
+// end together.
 func TestQueueBelongsToAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := stuckStore{closed: make(chan struct{})}
@@ -256,8 +256,8 @@ func TestQueueBelongsToAll(t *testing.T) {
 	})
 }
 
-// TestStalledUploads: an upstream that does not read a session's uploads stops all requests on their HTTP/2 connection,
-// so other sessions' requests have other connections.
+// An upstream that does not read a session's uploads stops all requests on their HTTP/2 connection, so other sessions'
+// requests have other connections.
 func TestStalledUploads(t *testing.T) {
 	stalled, release := make(chan struct{}, 8), make(chan struct{})
 	h2 := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

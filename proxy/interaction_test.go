@@ -135,7 +135,7 @@ func (r *receiptsRig) named(t testing.TB) evidence.InteractionHead {
 	return *named.Interactions
 }
 
-// TestReceiptsOfASession: model calls and posts form one chain, across a reload. A post names what came before it.
+// Model calls and posts form one chain, across a reload. A post names what came before it.
 func TestReceiptsOfASession(t *testing.T) {
 	r := newReceiptsRig(t, answerModels)
 	post := func() (rec ledger.Record) {
@@ -183,7 +183,6 @@ func TestReceiptsOfASession(t *testing.T) {
 	}
 }
 
-// TestPostNamesOpenCalls: a post names a call without an answer yet, and that call gets its receipt in the end.
 func TestPostNamesOpenCalls(t *testing.T) {
 	goOn := make(chan struct{})
 	r := newReceiptsRig(t, func(w http.ResponseWriter, req *http.Request) {
@@ -212,8 +211,7 @@ func TestPostNamesOpenCalls(t *testing.T) {
 	}
 }
 
-// TestReceiptsFailClosed: without the receipt key a session with model calls cannot post; without the ledger no call is
-// sent.
+// Without the receipt key a session with model calls cannot post; without the ledger no call is sent.
 func TestReceiptsFailClosed(t *testing.T) {
 	r := newReceiptsRig(t, answerModels)
 	r.ledger.away.Store(true)
@@ -233,7 +231,6 @@ func TestReceiptsFailClosed(t *testing.T) {
 	}
 }
 
-// TestHandedOver: a receipt says when the agent had the answer, unless it left before.
 func TestHandedOver(t *testing.T) {
 	r := newReceiptsRig(t, func(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -260,8 +257,8 @@ func TestHandedOver(t *testing.T) {
 	}
 }
 
-// TestWhatDidNotGoOut: a call without a connection does not count as sent or relayed. Otherwise an agent could inflate
-// its counts with calls to hosts that do not answer.
+// A call without a connection does not count as sent or relayed. Otherwise an agent could inflate its counts with calls
+// to hosts that do not answer.
 func TestWhatDidNotGoOut(t *testing.T) {
 	r := newReceiptsRig(t, answerModels)
 	at := func(url string) match.Match { return matching(t, url, "POST") }
@@ -290,7 +287,7 @@ func TestWhatDidNotGoOut(t *testing.T) {
 	}
 }
 
-// TestDepthOfAnUnseenResult: values of a result that the agent may not have taken give no depth.
+// Values of a result that the agent may not have taken give no depth.
 func TestDepthOfAnUnseenResult(t *testing.T) {
 	for result, want := range map[string]interaction.Figure{
 		"complete": interaction.Observed(1), "another kind": interaction.NotMeasured,
@@ -316,7 +313,7 @@ func TestDepthOfAnUnseenResult(t *testing.T) {
 	}
 }
 
-// TestStreamOfAnEndedSession: a session with an open call closes soon after its end.
+// A session with an open call closes soon after its end.
 func TestStreamOfAnEndedSession(t *testing.T) {
 	r := newReceiptsRig(t, func(w http.ResponseWriter, req *http.Request) {
 		if req.URL.Path == "/v1/chat/completions" {
@@ -343,7 +340,7 @@ func TestStreamOfAnEndedSession(t *testing.T) {
 	}
 }
 
-// TestNothingIsKeptOfARequest: while the answer comes, the call keeps nothing of its request to the model.
+// While the answer comes, the call keeps nothing of its request to the model.
 func TestNothingIsKeptOfARequest(t *testing.T) {
 	key := make([]byte, inference.MinKey)
 	asked, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(askModel), key, nil)

@@ -327,7 +327,7 @@ func TestOverload(t *testing.T) {
 	})
 }
 
-// TestOverloadedAnswer: the refusal does not wait for a body that does not come.
+// The refusal does not wait for a body that does not come.
 func TestOverloadedAnswer(t *testing.T) {
 	release, entered := make(chan struct{}), make(chan struct{})
 	p := newPostRig(t, func(w http.ResponseWriter, r *http.Request) {

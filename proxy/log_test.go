@@ -11,7 +11,6 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// TestLogOfCalls: each call leaves one line.
 func TestLogOfCalls(t *testing.T) {
 	core, logged := observer.New(zapcore.InfoLevel)
 	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.Log = zap.New(core) })

@@ -86,7 +86,7 @@ func (v variants) header() []string {
 	return nil
 }
 
-// TestMCPDifferential: the official SDK's server understands each message as it is recorded, or does not get it.
+// The official SDK's server understands each message as it is recorded, or does not get it.
 func TestMCPDifferential(t *testing.T) {
 	var mu sync.Mutex // guards understood
 	var understood []string

@@ -14,7 +14,7 @@ import (
 	"github.com/actionproof/mediator/proxy/mcp"
 )
 
-// TestMCPHumanDuringPost: a server asks a human while it works on a post, whose receipts deny any human part.
+// A server asks a human while it works on a post, whose receipts deny any human part.
 func TestMCPHumanDuringPost(t *testing.T) {
 	asked, answered := make(chan struct{}), make(chan struct{})
 	r := toolRig(t, func(w http.ResponseWriter, req *http.Request) {
@@ -47,7 +47,7 @@ func TestMCPHumanDuringPost(t *testing.T) {
 	r.wantRecord(t, "tools/call create_issue", "ok")
 }
 
-// TestMCPHumanDuringAnotherPost: a server asks a human while a post that is no message goes to its owner.
+// A server asks a human while a post that is no message goes to its owner.
 func TestMCPHumanDuringAnotherPost(t *testing.T) {
 	came, answered := make(chan struct{}), make(chan struct{})
 	r := &mcpRig{}
@@ -84,7 +84,7 @@ func TestMCPHumanDuringAnotherPost(t *testing.T) {
 	r.wantRefused("session_tainted", "POST", "/posts", `{"title":"b"}`)
 }
 
-// TestMCPStreamUnderAnotherRule: a rule for the whole host lets no stream of an MCP server pass unread.
+// A rule for the whole host lets no stream of an MCP server pass unread.
 func TestMCPStreamUnderAnotherRule(t *testing.T) {
 	r := newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
 		actions[0].Match = actions[0].at("/mcp", "POST")

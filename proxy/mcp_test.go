@@ -240,8 +240,7 @@ func (r *mcpRig) recorded(message string) (all []ledger.Record) {
 	return all
 }
 
-// TestMCPOldRevision: a server of revision 2024-11-05 over Streamable HTTP can be read, and posted to with
-// sameConnection.
+// A server of revision 2024-11-05 over Streamable HTTP can be read, and posted to with sameConnection.
 func TestMCPOldRevision(t *testing.T) {
 	r := newMCPRig(t, &sdk.StreamableHTTPOptions{}, nil)
 	s := r.connect(t, "2024-11-05")
@@ -318,7 +317,7 @@ func TestMCPWithTheSDK(t *testing.T) {
 	}
 }
 
-// TestMCPQuestions: servers ask SDK clients. A human's answer ends the session's posts.
+// Servers ask SDK clients. A human's answer ends the session's posts.
 func TestMCPQuestions(t *testing.T) {
 	const before = "2025-11-25"
 	for _, tt := range []struct {
@@ -409,7 +408,6 @@ func (r *mcpRig) wantPosts(t testing.TB, s *sdk.ClientSession, human bool) {
 	}
 }
 
-// TestMCPDefinitions calls a tool whose definition is pinned, unseen, or changed.
 func TestMCPDefinitions(t *testing.T) {
 	free := newMCPRig(t, &sdk.StreamableHTTPOptions{JSONResponse: true}, nil)
 	s := free.connect(t, "2025-11-25")
@@ -456,7 +454,7 @@ func TestMCPDefinitions(t *testing.T) {
 	}
 }
 
-// TestMCPResumed: the SDK's client resumes a broken answer, and the call's record gets the result.
+// The SDK's client resumes a broken answer, and the call's record gets the result.
 func TestMCPResumed(t *testing.T) {
 	for _, tool := range []string{"create_issue", "get_issue"} {
 		t.Run(tool, func(t *testing.T) {

@@ -52,7 +52,6 @@ func answerWith(contentType, body string) http.HandlerFunc {
 	}
 }
 
-// TestMCPRefusals: refused messages get JSON-RPC errors with the status that clients expect.
 func TestMCPRefusals(t *testing.T) {
 	r := toolRig(t, answerWith("application/json", toolResult), nil)
 	for _, tt := range []struct {
@@ -159,7 +158,6 @@ func TestMCPOnTheWay(t *testing.T) {
 	}
 }
 
-// TestMCPBrokenAnswers: after a broken answer the outcome is unknown.
 func TestMCPBrokenAnswers(t *testing.T) {
 	const event = "id: e1\ndata: \n\n"
 	for _, tt := range []struct {
@@ -195,7 +193,6 @@ func TestMCPBrokenAnswers(t *testing.T) {
 	}
 }
 
-// TestMCPAgentGone: the outcome of a post is known even if the agent leaves.
 func TestMCPAgentGone(t *testing.T) {
 	gone := make(chan struct{})
 	r := toolRig(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -232,7 +229,6 @@ func TestMCPAnswersThatAreNotRead(t *testing.T) {
 	}
 }
 
-// TestMCPSessions: one session cannot answer a question to another.
 func TestMCPSessions(t *testing.T) {
 	question := `data: {"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}` + "\n\n"
 	r := toolRig(t, func(w http.ResponseWriter, req *http.Request) {

@@ -138,7 +138,6 @@ func dialectAt(path string) inference.Dialect {
 	return ""
 }
 
-// TestModelCalls reads the figures in the records.
 func TestModelCalls(t *testing.T) {
 	for d, path := range modelPaths {
 		for _, stream := range []bool{false, true} {
@@ -196,7 +195,7 @@ func TestModelHosted(t *testing.T) {
 	}
 }
 
-// TestModelBytes: every answer comes through unchanged, readable or not.
+// Every answer comes through unchanged, readable or not.
 func TestModelBytes(t *testing.T) {
 	var zipped bytes.Buffer
 	w := gzip.NewWriter(&zipped)
@@ -247,7 +246,7 @@ func TestModelBytes(t *testing.T) {
 	}
 }
 
-// TestModelBehind: a slow reader does not delay the answer; the rest is not measured.
+// A slow reader does not delay the answer; the rest is not measured.
 func TestModelBehind(t *testing.T) {
 	const events = 40_000 // more than may wait for the reader
 	large := strings.Repeat("data: {\"choices\":[{\"delta\":{\"content\":\""+secretText+"\"}}]}\n\n", events) +
@@ -275,7 +274,6 @@ func TestModelBehind(t *testing.T) {
 	}
 }
 
-// TestModelBodyIsFreed: a request takes no memory while its answer comes.
 func TestModelBodyIsFreed(t *testing.T) {
 	answer := make(chan struct{})
 	p := newModelRig(t, func(w http.ResponseWriter, _ *http.Request) {

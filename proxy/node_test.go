@@ -61,8 +61,7 @@ func nodeTool(tool string) string {
 	return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `","arguments":{}}}`
 }
 
-// TestRulesForTheNode: requests to the node need a rule, and public ones the whole chain. Only the sidecar says who
-// calls.
+// Requests to the node need a rule, and public ones the whole chain. Only the sidecar says who calls.
 func TestRulesForTheNode(t *testing.T) {
 	forged := []string{
 		"ActionProof-Caller", "forged", "Agent-Statement", "forged", "Authorization", "mine", "Cookie", "mine", "Origin",
@@ -133,8 +132,8 @@ func TestNodeAway(t *testing.T) {
 	}
 }
 
-// TestNodeIsLeftAlone: a post that the node did not take costs no event, so the breaker must stop repeated tries. The
-// node is not blamed for clients that leave.
+// A post that the node did not take costs no event, so the breaker must stop repeated tries. The node is not blamed for
+// clients that leave.
 func TestNodeIsLeftAlone(t *testing.T) {
 	r := newNodeRig(t, true, true)
 	r.node.answer = func(string, []byte) (string, error) {
@@ -160,7 +159,6 @@ func TestNodeIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestAnswersOfTheNode: the node may not answer what an upstream may not.
 func TestAnswersOfTheNode(t *testing.T) {
 	for name, answer := range map[string]http.Response{
 		"another protocol": {StatusCode: http.StatusSwitchingProtocols,
@@ -184,7 +182,7 @@ func TestAnswersOfTheNode(t *testing.T) {
 	}
 }
 
-// TestSpellingsOfTheNode: other spellings of the name, path or method are refused, or judged as the same request.
+// Other spellings of the name, path or method are refused, or judged as the same request.
 func TestSpellingsOfTheNode(t *testing.T) {
 	r := newNodeRig(t, false, true) // register_plugin has no rule
 	search, register := nodeTool("search_plugins"), nodeTool("register_plugin")
@@ -338,7 +336,6 @@ func TestRulesOfTheMediatorsName(t *testing.T) {
 	}
 }
 
-// TestRateAtTheNode: a session has one rate for every way to the node.
 func TestRateAtTheNode(t *testing.T) {
 	began, later := time.Now(), new(atomic.Int64)
 	r := newNodeRig(t, true, true, func(o *PipelineOptions) {

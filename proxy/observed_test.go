@@ -11,7 +11,7 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 )
 
-// TestPipelinedTurnaround: a request sent before the previous answer does not follow from it.
+// A request sent before the previous answer does not follow from it.
 func TestPipelinedTurnaround(t *testing.T) {
 	host := func(r *receiptsRig) string { return strings.TrimPrefix(r.base, "https://") }
 	request := func(r *receiptsRig) string {
@@ -59,7 +59,7 @@ func TestPipelinedTurnaround(t *testing.T) {
 	}
 }
 
-// TestWhoEndedTheStream: a stream without its own end is not completed, and the receipt says whether the agent left.
+// A stream without its own end is not completed, and the receipt says whether the agent left.
 func TestWhoEndedTheStream(t *testing.T) {
 	const finished = `{"choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}]}`
 	const usage = `{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":6}}`
@@ -117,7 +117,7 @@ func TestWhoEndedTheStream(t *testing.T) {
 	}
 }
 
-// TestModelOfThePath: a deployment named in the path wins over the body's model.
+// A deployment named in the path wins over the body's model.
 func TestModelOfThePath(t *testing.T) {
 	r := newReceiptsRig(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

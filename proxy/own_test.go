@@ -179,8 +179,7 @@ func (s *slowTriggers) Done(_ context.Context, id, _ string) (trigger.Event, err
 	return trigger.Event{}, nil
 }
 
-// TestNextEventTogether: calls that wait for the next event together share it, and no event stays claimed without a
-// session.
+// Calls that wait for the next event together share it, and no event stays claimed without a session.
 func TestNextEventTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		triggers := &slowTriggers{}

@@ -188,8 +188,7 @@ func TestEachStepFailsClosed(t *testing.T) {
 	}
 }
 
-// TestIntentInDoubt: a fault while the intent is written leaves a failed post if the intent is durable, otherwise a
-// refused one.
+// A fault while the intent is written leaves a failed post if the intent is durable, otherwise a refused one.
 func TestIntentInDoubt(t *testing.T) {
 	for code, spoil := range map[string]func(*memoryRecord){
 		"internal":           func(m *memoryRecord) { m.panics = true },
@@ -279,8 +278,7 @@ func TestQueryIsPartOfTheResource(t *testing.T) {
 	p.wantLast(1, ledger.Record{Resource: "POST /query?a=b", State: ledger.StateForwarded})
 }
 
-// TestRefusedPostsAreGivenBack: a post refused after its event has paid is given back, unless an API that takes part
-// has seen it.
+// A post refused after its event has paid is given back, unless an API that takes part has seen it.
 func TestRefusedPostsAreGivenBack(t *testing.T) {
 	for _, tt := range []struct {
 		step        string
@@ -395,7 +393,7 @@ func (l leftTriggers) Evidence(ctx context.Context, _ string, _ evidence.Binding
 	return trigger.Evidence{}, l.answer
 }
 
-// TestAgentLeavesEarly: when the agent leaves, no other party is blamed, and a verdict is kept.
+// When the agent leaves, no other party is blamed, and a verdict is kept.
 func TestAgentLeavesEarly(t *testing.T) {
 	for code, want := range map[string]string{"process_unavailable": "client_gone", "event_closed": "event_closed"} {
 		t.Run(code, func(t *testing.T) {
@@ -560,7 +558,7 @@ func TestInternalPages(t *testing.T) {
 	single.wantRefused("event_closed", "GET", ownURL+"/v1/event/next", "")
 }
 
-// TestRefusalOfALargeBody: clients that send everything before they read still get the refusal.
+// Clients that send everything before they read still get the refusal.
 func TestRefusalOfALargeBody(t *testing.T) {
 	for _, tt := range []struct {
 		name, path, code string

@@ -95,7 +95,6 @@ func TestPostsByTier(t *testing.T) {
 	}
 }
 
-// TestReputationEnds: a token is used until it ends and asked for only when needed.
 func TestReputationEnds(t *testing.T) {
 	k := appraisedKit(t)
 	asked, away := 0, false

@@ -76,7 +76,7 @@ func newSpeakingRig(t testing.TB, speaks bool) (*nodeRig, *speaker) {
 	return r, by
 }
 
-// TestPublish: a published document leaves as a post, with the sidecar's statement for exactly this document.
+// A published document leaves as a post, with the sidecar's statement for exactly this document.
 func TestPublish(t *testing.T) {
 	for _, tt := range []struct{ url, document, kind string }{
 		{signalsURL, aSignal(thisAgent), interaction.StatesSignal},
@@ -110,7 +110,7 @@ func TestPublish(t *testing.T) {
 	}
 }
 
-// TestPublishRefused: a document that the node would refuse, or by another agent, costs no event and is not signed.
+// A document that the node would refuse, or by another agent, costs no event and is not signed.
 func TestPublishRefused(t *testing.T) {
 	signature := func(document string) string { return strings.Replace(document, "{", `{"signature": "mine", `, 1) }
 	for name, tt := range map[string]struct{ url, document, code string }{

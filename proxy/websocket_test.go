@@ -189,7 +189,6 @@ func TestWebSocketsAreBounded(t *testing.T) {
 	p.wait(3)
 }
 
-// TestReloadWithAnOpenWebSocket: an open WebSocket survives a reload that forbids new ones.
 func TestReloadWithAnOpenWebSocket(t *testing.T) {
 	p := newSocketRig(t, nil)
 	open, _ := p.open("/ws")

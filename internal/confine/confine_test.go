@@ -326,7 +326,6 @@ func kernelABI() int {
 	return abi
 }
 
-// TestSystemCalls tries system calls with and without seccomp's filter.
 func TestSystemCalls(t *testing.T) {
 	refused, allowed := slices.Sorted(maps.Keys(refusedCalls)), slices.Sorted(maps.Keys(allowedCalls))
 	allowed = append(allowed, "read the password")
@@ -445,7 +444,6 @@ func TestFilesAndPorts(t *testing.T) {
 	}
 }
 
-// TestLayers compares a process's report with its confinement.
 func TestLayers(t *testing.T) {
 	inForce := func(a answer) (out []string) {
 		for _, l := range a.Layers {
@@ -489,7 +487,6 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// TestRequired requires Landlock: a kernel without all of it gets an error.
 func TestRequired(t *testing.T) {
 	dir := tree(t)
 	l := limits(dir)

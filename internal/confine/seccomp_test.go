@@ -106,7 +106,6 @@ func TestArchitectures(t *testing.T) {
 	}
 }
 
-// TestNames finds names that no architecture has, and duplicates.
 func TestNames(t *testing.T) {
 	amd64, err := arch.GetInfo("amd64")
 	check.Must(t, err)

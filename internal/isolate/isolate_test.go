@@ -93,7 +93,6 @@ while True:
     if not made: break
 print("none after", len(kept))`
 
-// TestPlace shows an agent its place.
 func TestPlace(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -353,7 +352,6 @@ func TestOwnUsers(t *testing.T) {
 	}
 }
 
-// TestListener connects from inside to the launcher's listener.
 func TestListener(t *testing.T) {
 	p, out, err := start(t, nil)
 	check.Must(t, err)
@@ -377,7 +375,6 @@ func TestListener(t *testing.T) {
 	}
 }
 
-// TestPrograms starts a program that the agent's user can execute, and refuses others.
 func TestPrograms(t *testing.T) {
 	dir, err := os.MkdirTemp("", "programs-")
 	check.Must(t, err)
@@ -464,7 +461,6 @@ test -f file || echo no file; test -e root/etc/passwd && echo the rest`
 	}
 }
 
-// TestCommandByHand runs the command outside of namespaces.
 func TestCommandByHand(t *testing.T) {
 	out, err := exec.Command("/proc/self/exe", isolate.Command).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "for mediator run alone") {

@@ -42,7 +42,6 @@ func tree(t *testing.T, modes map[string]os.FileMode) string {
 	return dir
 }
 
-// TestFind finds the first program of a name in PATH, but none by a relative folder.
 func TestFind(t *testing.T) {
 	dir := tree(t,
 		map[string]os.FileMode{"a/": 0o755, "a/p": 0o755, "b/": 0o755, "b/p": 0o700, "b/text": 0o644, "b/folder/": 0o755,

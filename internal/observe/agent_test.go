@@ -84,7 +84,7 @@ func files(user observe.Agent, paths ...observe.Path) look.Observation {
 	return observe.LookAtFiles([]observe.Agent{user}, paths...)
 }
 
-// TestSockets: a listener asks who connects, so it matters whom it admits and not who may write to the socket.
+// A listener asks who connects, so it matters whom it admits and not who may write to the socket.
 func TestSockets(t *testing.T) {
 	for _, tt := range []struct {
 		name, folder, path string

@@ -108,7 +108,6 @@ func TestIsolated(t *testing.T) {
 	}
 }
 
-// TestNotIsolated begins runs whose launcher claims too much. They are not observed.
 func TestNotIsolated(t *testing.T) {
 	l, _ := isolated(t, quiet...)
 	other, _ := isolated(t, quiet...)

@@ -45,7 +45,6 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// TestNoRun: a session without a launcher is not observed, and can end like any other.
 func TestNoRun(t *testing.T) {
 	var none *observe.Run
 	none.End()

@@ -53,8 +53,8 @@ func TestLooker(t *testing.T) {
 	}
 }
 
-// TestLookerAtTheEnd: about a process that ends while it is looked at the kernel says EACCES. Otherwise an agent that
-// starts many short processes would have the sidecar say of every run that it could not be observed.
+// About a process that ends while it is looked at the kernel says EACCES. Otherwise an agent that starts many short
+// processes would have the sidecar say of every run that it could not be observed.
 func TestLookerAtTheEnd(t *testing.T) {
 	questions, asked := io.Pipe()
 	answered, answers := io.Pipe()

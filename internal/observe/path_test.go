@@ -78,7 +78,6 @@ func openFolder(t *testing.T) string {
 	return dir
 }
 
-// TestTheWholeWayIsLookedAt: a user who can change one folder or link on the way to a file can replace the file.
 func TestTheWholeWayIsLookedAt(t *testing.T) {
 	many := "file /f 0 600"
 	for i := range 41 {
@@ -244,7 +243,7 @@ func TestAnErrorHidesNoContradiction(t *testing.T) {
 	}
 }
 
-// TestTwoUsers: a user without groups counts as much as the agent's user.
+// A user without groups counts as much as the agent's user.
 func TestTwoUsers(t *testing.T) {
 	root := tree(t, "dir /d 0 755, file /d/f 4300 604, file /d/g 4300 640, file /d/h 0 600")
 	users := []observe.Agent{{UID: agentUID, GIDs: []uint32{agentTeam}}, observe.Anyone()}

@@ -389,7 +389,6 @@ func TestLookThatNobodyWaitsFor(t *testing.T) {
 	}
 }
 
-// TestFindingsStay after their process has ended.
 func TestFindingsStay(t *testing.T) {
 	launcher, _ := launched(t, nil, quiet...)
 	w := watcher()
@@ -431,7 +430,6 @@ func TestLauncherEnds(t *testing.T) {
 	}
 }
 
-// TestUnseen: what cannot be observed never holds.
 func TestUnseen(t *testing.T) {
 	launcher, _ := launched(t, nil, quiet...)
 	pid := launcher.Process.Pid
@@ -503,7 +501,6 @@ func TestUnseen(t *testing.T) {
 	})
 }
 
-// TestGap: after a long gap, the runs of that time are not observed.
 func TestGap(t *testing.T) {
 	l, _ := isolated(t, quiet...)
 	now := time.Unix(1_800_000_000, 0)

@@ -92,7 +92,6 @@ func repeated(s string) map[string]string {
 	return all
 }
 
-// TestIn finds a secret in every repetition, and never without its last byte.
 func TestIn(t *testing.T) {
 	for _, secret := range []string{token, "ghp_0123456789abcdefABCDEF0123456789abcd", "abcdefgh", "pass word/1+2",
 		"eyJhbGciOiJFZERTQSJ9." + strings.Repeat("eyJpc3MiOiJhIn0", 60)} {
@@ -115,7 +114,7 @@ func TestIn(t *testing.T) {
 	}
 }
 
-// TestWhatIsSecret: only a part of a header's value is secret, and a server may repeat that part alone.
+// Only a part of a header's value is secret, and a server may repeat that part alone.
 func TestWhatIsSecret(t *testing.T) {
 	basic := func(pair string) string { return base64.StdEncoding.EncodeToString([]byte(pair)) }
 	for _, tt := range []struct {
@@ -162,7 +161,7 @@ func TestWhatIsSecret(t *testing.T) {
 	}
 }
 
-// TestHalves: of a Basic credential only the configured half and the whole are found.
+// Of a Basic credential only the configured half and the whole are found.
 func TestHalves(t *testing.T) {
 	basic := func(pair string) string { return base64.StdEncoding.EncodeToString([]byte(pair)) }
 	const user, password = "user-0123456789", "password-0123456789"
@@ -268,7 +267,7 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// TestReaderPassesTheRest: other text comes through unchanged in any pieces, and so does the final error.
+// Other text comes through unchanged in any pieces, and so does the final error.
 func TestReaderPassesTheRest(t *testing.T) {
 	s := newSecret(t, "Bearer ", token)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -317,8 +316,7 @@ func TestEventsAreNotHeldBack(t *testing.T) {
 	}
 }
 
-// TestTheSecretCannotBeTried: the held parts of a text reveal nothing about the secret, even to an agent that chooses
-// the text and its pieces.
+// The held parts of a text reveal nothing about the secret, even to an agent that chooses the text and its pieces.
 func TestTheSecretCannotBeTried(t *testing.T) {
 	secret, other := newSecret(t, "", token), newSecret(t, "", strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' {
@@ -413,7 +411,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// FuzzReader: a stream with the secret is refused, and any other comes through whole.
+// A stream with the secret is refused, and any other comes through whole.
 func FuzzReader(f *testing.F) {
 	f.Add([]byte("before "+token), uint8(3), uint16(100))
 	f.Add([]byte(`"\u0073k`+token[2:]), uint8(1), uint16(1))
@@ -458,7 +456,6 @@ func TestEscapedTwice(t *testing.T) {
 	}
 }
 
-// TestEmptyAnswers: an answer without a body, or without a real coding, hides nothing.
 func TestEmptyAnswers(t *testing.T) {
 	s := newSecret(t, "Bearer ", "0123456789abcdef")
 	for name, tt := range map[string]struct {

@@ -46,7 +46,6 @@ func TestForwardRequest(t *testing.T) {
 	}
 }
 
-// An empty POST goes out with "Content-Length: 0", not chunked.
 func TestEmptyPostIsNotChunked(t *testing.T) {
 	up := proxytest.NewUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.Header.Get("Content-Length")+strings.Join(r.TransferEncoding, ","))

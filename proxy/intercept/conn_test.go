@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestWriteDeadline: an earlier deadline shortens the time of a write.
+// An earlier deadline shortens the time of a write.
 func TestWriteDeadline(t *testing.T) {
 	for name, test := range map[string]struct {
 		own, set time.Duration

@@ -13,8 +13,8 @@ import (
 	"github.com/actionproof/mediator/proxy/intercept"
 )
 
-// TestConnectionsThatWait: waiting connections keep nobody out of a shared listener. The party with the most loses them
-// first, and running calls lose none.
+// Waiting connections keep nobody out of a shared listener. The party with the most loses them first, and running calls
+// lose none.
 func TestConnectionsThatWait(t *testing.T) {
 	const limit = 8
 	const plain = "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n"

@@ -198,7 +198,7 @@ func TestConnectionLimit(t *testing.T) {
 	wantAnswer(t, readRaw(t, bufio.NewReader(second), "GET"), nil, "not_a_proxy_request")
 }
 
-// TestConnectContext: the requests get the context that Connect returned, and its end closes the tunnel.
+// The requests get the context that Connect returned, and its end closes the tunnel.
 func TestConnectContext(t *testing.T) {
 	type key struct{}
 	var end context.CancelFunc

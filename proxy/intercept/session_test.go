@@ -14,8 +14,7 @@ import (
 	"github.com/actionproof/mediator/proxy/intercept"
 )
 
-// TestServeSession: everything on a session's listener belongs to it, despite the client's credentials, and ends with
-// it.
+// Everything on a session's listener belongs to it, despite the client's credentials, and ends with it.
 func TestServeSession(t *testing.T) {
 	r := newRig(t, func(o *intercept.Options) {
 		o.Limits.Connections = 32 // two for each session
@@ -95,7 +94,7 @@ func (l *listener) dial() net.Conn {
 	return c
 }
 
-// TestIdleSessions: any number of idle sessions leaves all places free.
+// Any number of idle sessions leaves all places free.
 func TestIdleSessions(t *testing.T) {
 	r := newRig(t, func(o *intercept.Options) { o.Limits.Connections = 4 })
 	for range 10 {
@@ -108,7 +107,7 @@ func TestIdleSessions(t *testing.T) {
 	}
 }
 
-// TestConnectionsOfManySessions: many greedy sessions leave a place for another.
+// Many greedy sessions leave a place for another.
 func TestConnectionsOfManySessions(t *testing.T) {
 	r := newRig(t, func(o *intercept.Options) { o.Limits.Connections = 64 }) // four for each session
 	const plain = "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n"

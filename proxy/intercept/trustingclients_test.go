@@ -39,8 +39,8 @@ require("http").request({ host, port, method: "CONNECT", path: "HOST:443" }).on(
 }).on("error", fail).end();`},
 }
 
-// TestClientsTrustEachHost: clients believe the CA for every host of its constraints, name or address. OpenSSL checks
-// even an address in the common name against the DNS constraints.
+// Clients believe the CA for every host of its constraints, name or address. OpenSSL checks even an address in the
+// common name against the DNS constraints.
 func TestClientsTrustEachHost(t *testing.T) {
 	full.Only(t, "curl, openssl, python and node")
 	hosts := []string{"a.example", "192.0.2.1", "[2001:db8::1]"}

@@ -47,7 +47,7 @@ func (r *reading) Send(context.Context, string, string, http.Header, []byte, str
 	return nil, errors.New("no rule led here")
 }
 
-// FuzzCommit: the node reads a relayed request as the mediator does; a refusal has a code.
+// The node reads a relayed request as the mediator does; a refusal has a code.
 func FuzzCommit(f *testing.F) {
 	hash := strings.Repeat("0a", 32)
 	for _, s := range []string{

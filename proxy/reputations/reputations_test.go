@@ -88,7 +88,6 @@ func took(c *reputations.Cache, ctx context.Context) (string, time.Duration) {
 	return token, time.Since(began)
 }
 
-// TestOneTokenForManyPosts checks that the first post waits, and that the next ones do not.
 func TestOneTokenForManyPosts(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
 		n.set(100*time.Millisecond, nil)
@@ -127,7 +126,6 @@ func TestNextTokenBeforeTheLastEnds(t *testing.T) {
 	})
 }
 
-// TestNodeIsAway checks that posts wait once, for a bounded time, and get tokens again when the node is back.
 func TestNodeIsAway(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
 		n.set(time.Hour, nil) // it does not answer
@@ -178,7 +176,6 @@ func TestTokenEndsWhileTheNodeIsAway(t *testing.T) {
 	}
 }
 
-// TestManyPostsAskOnce checks that concurrent posts share one request, and that a cancelled post stops waiting.
 func TestManyPostsAskOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
 		n.set(200*time.Millisecond, nil)
@@ -202,7 +199,6 @@ func TestManyPostsAskOnce(t *testing.T) {
 	})
 }
 
-// TestTokensThatAreNone checks that an unreadable or expired token is none, and does not cause a request for each post.
 func TestTokensThatAreNone(t *testing.T) {
 	for name, gives := range map[string]func(n *node){
 		"no token":  func(n *node) { n.gives = "x" },
@@ -224,7 +220,6 @@ func TestTokensThatAreNone(t *testing.T) {
 	}
 }
 
-// TestMetrics checks that a look at the state counts no post.
 func TestMetrics(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
 		r := prometheus.NewPedanticRegistry()

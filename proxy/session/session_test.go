@@ -73,7 +73,7 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// TestSessionOfAListener: only the listener identifies such a session; it has no password.
+// Only the listener identifies such a session; it has no password.
 func TestSessionOfAListener(t *testing.T) {
 	s := session.NewSet(time.Now)
 	session, err := s.OpenListening(trigger.Event{ID: "evt_1"}, "worker-1", nil)

@@ -50,7 +50,7 @@ func newGreedy(t *testing.T) *httptest.Server {
 	return up
 }
 
-// TestBoundedConnections: a session has at most its share of the connections to upstreams, and idle ones make room.
+// A session has at most its share of the connections to upstreams, and idle ones make room.
 func TestBoundedConnections(t *testing.T) {
 	const most = 16
 	up := newGreedy(t)
@@ -87,7 +87,7 @@ func TestBoundedConnections(t *testing.T) {
 	must(t, resp.Body.Close())
 }
 
-// TestStuckConnection: a connection is closed whose upstream takes nothing more, but goes on to send.
+// A connection is closed whose upstream takes nothing more, but goes on to send.
 func TestStuckConnection(t *testing.T) {
 	stuck, ended := make(chan struct{}), make(chan struct{})
 	up := httptest.NewUnstartedServer(http.NotFoundHandler())

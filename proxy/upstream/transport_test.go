@@ -104,7 +104,7 @@ func TestTransportErrors(t *testing.T) {
 	})
 }
 
-// TestOwnConnections: some requests share their connection with no other.
+// Some requests share their connection with no other.
 func TestOwnConnections(t *testing.T) {
 	for _, tt := range []struct {
 		name, method, body, header string
@@ -158,7 +158,7 @@ func connection(t *testing.T, transport *upstream.Transport, q *http.Request) st
 	return resp.Header.Get("X-Connection")
 }
 
-// TestParties: parties share no connection, and a party's end closes its own.
+// Parties share no connection, and a party's end closes its own.
 func TestParties(t *testing.T) {
 	for _, p := range []protocol{http1, http2} {
 		up := newUpstream(t, func(w http.ResponseWriter, r *http.Request) { w.Header().Set("X-Connection", r.RemoteAddr) }, p)
@@ -217,8 +217,8 @@ func (h *hanging) LookupNetIP(ctx context.Context, _, _ string) ([]netip.Addr, e
 	return nil, ctx.Err()
 }
 
-// TestGivenUpDials: a call that is given up leaves no dial behind. Otherwise a session could have the mediator dial any
-// number of connections at once.
+// A call that is given up leaves no dial behind. Otherwise a session could have the mediator dial any number of
+// connections at once.
 func TestGivenUpDials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var resolver hanging

@@ -11,7 +11,6 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// TestBasicSecret cuts an answer that repeats the secret half of a Basic credential.
 func TestBasicSecret(t *testing.T) {
 	t.Parallel()
 	const user, password = "user-0123456789", "password-0123456789"

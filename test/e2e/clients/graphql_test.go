@@ -137,7 +137,6 @@ func TestGraphQLClients(t *testing.T) {
 	}
 }
 
-// TestGraphQLPolicy has conditions on the operation.
 func TestGraphQLPolicy(t *testing.T) {
 	t.Parallel()
 	gh := []string{"env", "GH_TOKEN=placeholder", "GH_CONFIG_DIR=" + t.TempDir(), kit.Need(t, "gh"), "api", "graphql",
