@@ -99,8 +99,8 @@ func (s *Secret) at(text []byte) bool {
 	return false
 }
 
-// escapes are the ways in which servers escape characters. They nest, as JSON in JSON or in HTML, so each is decoded
-// from the original text and from the results of those before.
+// escapes are the ways in which servers escape characters. They nest, as JSON in JSON or in a URL, so each is decoded
+// from the original text and from the results of those before. The order has every nesting of two.
 var escapes = []struct {
 	lead   byte
 	decode func([]byte) []byte
@@ -111,6 +111,8 @@ var escapes = []struct {
 	{'\\', unescapeJSON},
 	{'%', unescapePercent},
 	{'%', unescapePercent},
+	{'\\', unescapeJSON},
+	{'&', unescapeHTML},
 }
 
 func unescapeHTML(text []byte) []byte { return []byte(html.UnescapeString(string(text))) }
