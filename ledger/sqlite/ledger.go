@@ -34,10 +34,7 @@ type Ledger struct {
 	db *DB
 	o  Options
 
-	// Prepared once: every call needs them.
-	insertKey, insertPost, insertArtifacts, insertKeySet, updatePost *sql.Stmt
-	insertOpenCall, insertReceipt, deleteOpenCall                    *sql.Stmt
-	insertDelivery                                                   *sql.Stmt
+	prepared map[string]*sql.Stmt // by their text, once: every call needs them
 
 	pruned atomic.Int64 // removed undelivered
 
@@ -66,16 +63,10 @@ func Open(ctx context.Context, path string, o Options) (*Ledger, error) {
 }
 
 func (l *Ledger) start(ctx context.Context) (err error) {
-	for _, s := range []struct {
-		to    **sql.Stmt
-		query string
-	}{
-		{&l.insertKey, insertKey}, {&l.insertPost, insertPost},
-		{&l.insertArtifacts, insertArtifacts}, {&l.updatePost, updatePost},
-		{&l.insertOpenCall, insertOpenCall}, {&l.insertReceipt, insertReceipt}, {&l.deleteOpenCall, deleteOpenCall},
-		{&l.insertDelivery, insertDelivery}, {&l.insertKeySet, insertKeySet},
-	} {
-		if *s.to, err = l.db.Prepare(ctx, s.query); err != nil {
+	l.prepared = make(map[string]*sql.Stmt)
+	for _, query := range []string{insertKey, insertPost, insertArtifacts, insertKeySet, updatePost, insertOpenCall,
+		insertReceipt, deleteOpenCall, insertDelivery} {
+		if l.prepared[query], err = l.db.Prepare(ctx, query); err != nil {
 			return err
 		}
 	}
@@ -98,6 +89,11 @@ func (l *Ledger) settle(tx *sql.Tx) error {
 		}
 	}
 	return nil
+}
+
+// exec runs a prepared statement.
+func (l *Ledger) exec(tx *sql.Tx, query string, args ...any) (sql.Result, error) {
+	return tx.Stmt(l.prepared[query]).Exec(args...)
 }
 
 func (l *Ledger) Close() error { return l.db.Close() }
@@ -157,12 +153,12 @@ func (l *Ledger) insert(tx *sql.Tx, r ledger.Record) error {
 		return err
 	}
 	keys := tables.KeySetOf(r.Artifacts)
-	_, err = tx.Stmt(l.insertPost).Exec(r.ID, r.Flow, r.State, r.Session, r.Started.UnixMilli(), keys.ID, record)
+	_, err = l.exec(tx, insertPost, r.ID, r.Flow, r.State, r.Session, r.Started.UnixMilli(), keys.ID, record)
 	if err == nil && artifacts != "" {
-		_, err = tx.Stmt(l.insertArtifacts).Exec(artifacts)
+		_, err = l.exec(tx, insertArtifacts, artifacts)
 	}
 	if err == nil && keys.ID != 0 {
-		_, err = tx.Stmt(l.insertKeySet).Exec(keys.ID, keys.Kids)
+		_, err = l.exec(tx, insertKeySet, keys.ID, keys.Kids)
 	}
 	if err != nil {
 		return ledger.Unavailable("write the record", err)
@@ -192,7 +188,7 @@ func (l *Ledger) update(tx *sql.Tx, r ledger.Record) error {
 	if err != nil {
 		return err
 	}
-	n, err := tables.Affected(tx.Stmt(l.updatePost).Exec(r.State, record, r.ID))
+	n, err := tables.Affected(l.exec(tx, updatePost, r.State, record, r.ID))
 	if err != nil {
 		return ledger.Unavailable("write the record", err)
 	}
@@ -210,7 +206,7 @@ func (l *Ledger) consume(tx *sql.Tx, keys []ledger.Key) error {
 		if k.Expires.Unix() <= l.forgotten {
 			return ledger.Forgotten(k)
 		}
-		_, err := tx.Stmt(l.insertKey).Exec(timeFirst(k.ID), k.Kind, k.Expires.Unix())
+		_, err := l.exec(tx, insertKey, timeFirst(k.ID), k.Kind, k.Expires.Unix())
 		switch {
 		case isConstraint(err):
 			return &ledger.ConsumedError{Key: k}

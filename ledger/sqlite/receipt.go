@@ -18,7 +18,7 @@ func (l *Ledger) open(tx *sql.Tx, calls []ledger.OpenCall) error {
 		if err := c.Check(); err != nil {
 			return err
 		}
-		if _, err := tx.Stmt(l.insertOpenCall).Exec(c.ID, c.Session, c.Started.UnixMilli(), c.Draft); err != nil {
+		if _, err := l.exec(tx, insertOpenCall, c.ID, c.Session, c.Started.UnixMilli(), c.Draft); err != nil {
 			return ledger.Unavailable("open a call", err)
 		}
 	}
@@ -37,7 +37,7 @@ func (l *Ledger) addReceipt(tx *sql.Tx, r ledger.Receipt) error {
 	if err := r.Check(); err != nil {
 		return err
 	}
-	_, err := tx.Stmt(l.insertReceipt).Exec(r.Session, r.Number, r.Call, r.Signed.UnixMilli(), r.Token)
+	_, err := l.exec(tx, insertReceipt, r.Session, r.Number, r.Call, r.Signed.UnixMilli(), r.Token)
 	if isConstraint(err) {
 		var kept string
 		if err = tx.QueryRow(selectToken, r.Session, r.Number).Scan(&kept); err == nil && kept != r.Token {
@@ -45,10 +45,10 @@ func (l *Ledger) addReceipt(tx *sql.Tx, r ledger.Receipt) error {
 		}
 	}
 	if err == nil {
-		_, err = tx.Stmt(l.deleteOpenCall).Exec(r.Call)
+		_, err = l.exec(tx, deleteOpenCall, r.Call)
 	}
 	if err == nil && r.Number == 1 {
-		_, err = tx.Stmt(l.insertDelivery).Exec(r.Session)
+		_, err = l.exec(tx, insertDelivery, r.Session)
 	}
 	if err != nil {
 		return ledger.Unavailable("write the receipt", err)
