@@ -151,8 +151,8 @@ func (s *Service) replay(ctx context.Context, a *account) (err error) {
 	return nil
 }
 
-// Reputation returns the reputation of an agent of a trusted owner, or of an agent with a key of its own. An unknown
-// agent has the reputation of an empty log, so that a policy can let it begin.
+// Reputation returns an agent's reputation. An unknown agent of a trusted owner, or with a key of its own, has that of
+// an empty log, so that a policy can let it begin.
 func (s *Service) Reputation(ctx context.Context, agentID string) (Reputed, error) {
 	answer, err := s.reputation(ctx, agentID)
 	s.metrics.noReputation(err)
@@ -236,8 +236,8 @@ func (s *Service) Agents(ctx context.Context, after string) ([]accrual.Reputatio
 	return all, nil
 }
 
-// Enter enters each closed session in the log of its agent, and again after late receipts. Each session is entered
-// once, by any replica. A failure for one owner does not delay the others.
+// Enter enters closed sessions in their agents' logs, and again after late receipts. A failure for one owner does not
+// delay the others.
 func (s *Service) Enter(ctx context.Context) error {
 	var failed []error
 	for _, owner := range slices.Sorted(maps.Keys(s.believed.Load().owners)) {

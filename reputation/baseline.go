@@ -23,8 +23,7 @@ const (
 	sampleChunk   = 64
 )
 
-// Sample takes one sample of each closed session and makes a baseline for each owner with enough new samples. Replicas
-// may share the work: the same samples make the same baseline.
+// Sample takes one sample of each closed session, and makes a baseline for each owner with enough new samples.
 func (s *Service) Sample(ctx context.Context) error {
 	for more := true; more; {
 		closed, err := s.o.Store.Unsampled(ctx, sampleChunk)

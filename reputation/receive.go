@@ -29,9 +29,8 @@ type delivered struct {
 	claims         []interaction.Receipt
 }
 
-// Receive takes receipts of any sessions, each session's in chain order. Known receipts are accepted, so a delivery can
-// be repeated. Of each session all receipts are kept durably, or none. Receive itself fails only if a token is
-// unreadable.
+// Receive takes receipts of any sessions, each session's in chain order, and again. Of each session all are kept
+// durably, or none. Receive itself fails only if a token is unreadable.
 func (s *Service) Receive(ctx context.Context, tokens []string) ([]Received, error) {
 	if len(tokens) > MaxBatch {
 		return nil, refusal.New("query_malformed", "the delivery has %d receipts; at most %d are allowed", len(tokens),

@@ -78,9 +78,9 @@ func (s *Service) SessionScore(ctx context.Context, owner, session string) (Scor
 	return s.appraise(ctx, r)
 }
 
-// Revealed returns the challenges of a closed session with what its agent revealed, for computing the score again. An
-// open session returns nothing, since the record tells which probes ask the same. It is for operators alone: whatever
-// an agent reveals would otherwise be a post without evidence.
+// Revealed returns the challenges of a closed session with what its agent revealed. An open session returns nothing,
+// since the record tells which probes ask the same. It is for operators alone: what an agent reveals would otherwise be
+// a post without evidence.
 func (s *Service) Revealed(ctx context.Context, owner, session string) ([]autonomy.Challenge, error) {
 	state, err := s.find(ctx, owner, session)
 	if err != nil || !state.Closed {

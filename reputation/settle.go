@@ -29,8 +29,8 @@ func (s *Service) settleAlways(ctx context.Context) {
 	}
 }
 
-// Settle closes signals and resolves disputes that are due. A failure of one does not delay the others. Trials can be
-// slow: everything else that is due is done before each of them.
+// Settle closes signals and resolves disputes that are due. Before each trial, which can be slow, it does everything
+// else. A failure of one does not delay the others.
 func (s *Service) Settle(ctx context.Context) error {
 	if s.o.Disputes == nil {
 		return nil

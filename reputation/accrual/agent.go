@@ -10,8 +10,7 @@ import (
 )
 
 // Agent identifies an agent: a subject of an owner, such as agent:worker-1. Owner is the thumbprint of the key registry
-// that certifies the owner's sidecars (see [interaction.Owner]), so a new sidecar key changes nothing. An agent without
-// a sidecar has an empty Owner, and its Subject is the did:key of its Ed25519 key; its real owner is unknown.
+// (see [interaction.Owner]). An agent without a sidecar has an empty Owner, and a did:key as Subject.
 type Agent struct {
 	Owner   string
 	Subject string

@@ -27,8 +27,8 @@ type Reputation struct {
 	Owner   string `json:"owner"`
 	Agent   string `json:"agent"`
 
-	// TotalInteractions counts at most one model call at a trusted host for each verified event; otherwise one session
-	// could make up a thousand. Flagged ones do not count for the tier.
+	// TotalInteractions counts at most one model call at a trusted host per verified event: one session could make up a
+	// thousand. Flagged ones do not count for the tier.
 	TotalInteractions   int64 `json:"total_interactions"`
 	FlaggedInteractions int64 `json:"flagged_interactions"` // before the last lost dispute
 	TotalSessions       int64 `json:"total_sessions"`       // all sessions of one event count as one
@@ -48,7 +48,7 @@ type Reputation struct {
 	ScoreHistory []ScoredSession `json:"score_history"`
 	ScoringHash  string          `json:"scoringHash"`
 
-	// Disputes that accuse the agent (seed: challenges). An open one counts as received only.
+	// Disputes that accuse the agent (seed: challenges)
 	ChallengesReceived int64 `json:"challenges_received"`
 	ChallengesWon      int64 `json:"challenges_won"`
 	ChallengesLost     int64 `json:"challenges_lost"`
@@ -57,7 +57,7 @@ type Reputation struct {
 	// Disputes that the agent raised and that ended with a winner.
 	DisputesWon  int64 `json:"disputes_won,omitempty"`
 	DisputesLost int64 `json:"disputes_lost,omitempty"`
-	// DisputePoints are added to the score: see [WonBonus]. They expire after [PointsCount] events.
+	// DisputePoints are added to the score.
 	DisputePoints int64 `json:"dispute_points,omitempty"`
 	// Disputed marks an agent that lost a dispute, until Window sessions have been scored since.
 	Disputed bool `json:"disputed"`

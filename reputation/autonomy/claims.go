@@ -16,8 +16,7 @@ const MaxLifetime = 10 * time.Minute
 // Kind is the kind of score tokens.
 var Kind = evidence.NewKind("autonomy-score+jwt", evidence.PurposeAppraiser, MaxLifetime, check)
 
-// Claims are the score of one session (an attestation result of RFC 9334). They name the receipts up to HeadHash, the
-// formulas, the baseline and the trusted hosts, from which anyone can compute the score again.
+// Claims are the score of one session, and name everything from which anyone can compute it again.
 type Claims struct {
 	evidence.Registered
 	evidence.KeyClaims

@@ -39,25 +39,29 @@ func sorted(names []string) []string {
 	return out
 }
 
-// agreement is the share of repeated questions that a model answered the same way.
-func (s *Session) agreement(challenges []Challenge) (m measure) {
-	of := &formula.Knowledge.Agreement
-	equal := 0.0
+// Agreement counts the pairs of probes with two answers, and those among them that agree.
+func Agreement(challenges []Challenge, answers map[string]string) (both, equal int64) {
 	for _, c := range challenges {
 		for _, pair := range c.Probes {
-			one, ok := s.answers[pair[0]]
-			other, both := s.answers[pair[1]]
-			if !ok || !both {
+			one, other := answers[pair[0]], answers[pair[1]]
+			if one == "" || other == "" {
 				continue
 			}
-			m.n++
+			both++
 			if one == other {
 				equal++
 			}
 		}
 	}
-	if m.n > 0 {
-		m.value = equal / float64(m.n)
+	return both, equal
+}
+
+// agreement is the share of repeated questions that a model answered the same way.
+func (s *Session) agreement(challenges []Challenge) (m measure) {
+	of := &formula.Knowledge.Agreement
+	both, equal := Agreement(challenges, s.answers)
+	if m.n = both; both > 0 {
+		m.value = float64(equal) / float64(both)
 	}
 	m.points = of.Points * m.value
 	return m

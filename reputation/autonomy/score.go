@@ -99,8 +99,8 @@ type Score struct {
 	Signals      Signals  `json:"signals"`
 }
 
-// Appraise computes the score of a session so far, with the node's challenges and the owner's baseline (or nil). The
-// same input gives the same score. Do not call it concurrently with [Session.Add].
+// Appraise computes the score of a session so far, with the node's challenges and the owner's baseline (or nil). Do not
+// call it concurrently with [Session.Add].
 func Appraise(s *Session, challenges []Challenge, b *Baseline) Score {
 	v := &view{s: s, baseline: b.of(s.models)}
 	issued := s.judgeAll(challenges)

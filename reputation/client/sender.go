@@ -53,11 +53,9 @@ type Ledger interface {
 	Stored() int
 }
 
-// Sender delivers the receipts in a ledger to a node, each session's in order, and retries for as long as it takes. It
-// holds at most one batch in memory. After a crash it may deliver again; the node takes each receipt once.
-//
-// Processes that share a ledger share the work. A refused session is retried after an hour, and a session without an
-// answer after the others, so neither delays another.
+// Sender delivers the receipts in a ledger to a node, each session's in order, and retries for as long as it takes.
+// Processes that share a ledger share the work. No session delays another. After a crash it may deliver again; the node
+// takes each receipt once.
 type Sender struct {
 	node   Node
 	ledger Ledger

@@ -17,8 +17,8 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
-// Book is the state of a node's log as far as it has been read. It forgets details 30 days after their end, but keeps
-// each agent's limits and the pairs whose disputes have given points. It is not safe for concurrent use.
+// Book is the state of a node's log. It forgets details 30 days after their end, but keeps each agent's limits and the
+// pairs whose disputes have given points. It is not safe for concurrent use.
 type Book struct {
 	log  accrual.Log
 	last int64

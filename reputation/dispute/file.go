@@ -150,8 +150,8 @@ func (b *Book) substance(f Filing, o Opened) (string, error) {
 	}{o.Challenger, o.Target, o.SignalID, o.Type, append([]string{}, receipts...), words})
 }
 
-// File checks an incoming filing and returns the id of its dispute and the entry that opens it. The entry is nil if the
-// same document has opened the dispute before. A refused filing can come with a violation entry.
+// File returns the dispute's id and the entry that opens it, or nil if the same document has. A refused filing can come
+// with a violation entry.
 func (b *Book) File(r Rules, f Filed, now time.Time) (id string, e *Entry, err error) {
 	d := f.Filing.Document()
 	if d == nil {

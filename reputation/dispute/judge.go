@@ -85,9 +85,9 @@ type other struct {
 	number int64
 }
 
-// NewTrial starts judging a dispute by receipts. judged is the evidence by which the target lost earlier disputes
-// ([Book.Judged]): a chain up to such a receipt, and such a receipt beside the chain, do not count again. The rest of
-// each session can count once ([Finding.Fault]).
+// NewTrial starts judging a dispute by receipts. judged is the evidence by which the target lost earlier
+// ([Book.Judged]): such a receipt, and the chain up to it, do not count again. The rest can count once
+// ([Finding.Fault]).
 func NewTrial(of Opened, judged map[string]bool) *Trial {
 	t := &Trial{of: of, judged: judged, wanted: make(map[string]bool, len(of.Receipts))}
 	for _, hash := range of.Receipts {

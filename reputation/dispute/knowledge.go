@@ -1,6 +1,9 @@
 package dispute
 
-import "github.com/actionproof/mediator/evidence/interaction"
+import (
+	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/reputation/autonomy"
+)
 
 // MinPairs is the number of repeated questions needed for a decision. Good models err now and then, so one question
 // decides nothing, and only a majority does.
@@ -18,19 +21,8 @@ func (knowledgeRules) add(r *Record, c *interaction.Receipt) {
 }
 
 func (knowledgeRules) end(r *Record) (found, doubt string) {
-	both, differ := 0, 0
-	for _, c := range r.challenges {
-		for _, pair := range c.Probes {
-			one, other := r.answers[pair[0]], r.answers[pair[1]]
-			if one == "" || other == "" {
-				continue
-			}
-			both++
-			if one != other {
-				differ++
-			}
-		}
-	}
+	both, equal := autonomy.Agreement(r.challenges, r.answers)
+	differ := both - equal
 	switch {
 	case both < MinPairs:
 		return "", ReasonProbesUnanswered

@@ -28,8 +28,7 @@ var (
 // Store is safe for concurrent use, also by several processes if it is in PostgreSQL.
 type Store struct{ db *db.DB }
 
-// Open opens the schema actionproof_reputation of the PostgreSQL database that dsn names. If dsn is empty, it opens the
-// SQLite file at path, or creates it.
+// Open opens a schema of the PostgreSQL database that dsn names, or without a dsn the SQLite file at path.
 func Open(ctx context.Context, path, dsn string) (*Store, error) {
 	d, err := db.Open(ctx, path, dsn, schema)
 	if err != nil {

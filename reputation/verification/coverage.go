@@ -36,8 +36,8 @@ var stopWords = []string{
 }
 
 // Coverage returns the share of the prompt's terms that the reasoning names, in thousandths (original:
-// computeReasoningCoverage). A term is a word of more than four letters except stop words; a word names it if the first
-// five letters agree. Echoing the prompt covers everything, so this is only a fallback without an evaluating server.
+// computeReasoningCoverage). Terms are words of more than four letters, compared by the first five. Echoing the prompt
+// covers everything, so this is only a fallback without an evaluating server.
 func Coverage(prompt string, reasoning ...string) int64 {
 	wanted := terms(prompt)
 	if len(wanted) == 0 {

@@ -34,10 +34,9 @@ type Gate struct {
 
 // Question is what the gates judge.
 type Question struct {
-	DID     string
-	Prompt  string
-	Payload string
-	Turns   []Turn // none before the registration
+	DID    string
+	Prompt string
+	Turns  []Turn // none before the registration
 }
 
 // Answer is a gate's answer. The zero Answer means that the gate is not configured.

@@ -9,9 +9,9 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// MerkleRoot returns the root as the original computes it: over pairs of hex texts, an odd one paired with itself, and
-// the hash of "empty" for none. It has two flaws that [Trace.RFC6962Root] avoids: leaves and nodes are hashed alike,
-// and a repeated last leaf does not change the root.
+// MerkleRoot returns the root as the original computes it: over pairs of hex texts, an odd one paired with itself.
+// [Trace.RFC6962Root] avoids its two flaws: leaves and nodes are hashed alike, and a repeated last leaf does not change
+// the root.
 func MerkleRoot(hashes []string) string {
 	if len(hashes) == 0 {
 		return evidence.HashBytes([]byte("empty"))

@@ -67,7 +67,7 @@ func (s *Service) Register(ctx context.Context, by Caller, r Registration) (Regi
 		return Registered{}, err
 	}
 	gates := ask(ctx, s.o.Gates,
-		Question{DID: key.DID(), Prompt: session.Task.Prompt, Payload: r.Payload, Turns: r.Trace.Turns})
+		Question{DID: key.DID(), Prompt: session.Task.Prompt, Turns: r.Trace.Turns})
 	verdict := judge(session, r.Trace, conditions{s.o.Mode, gates.privileged, gates.evaluated, gates.violations})
 	out := Registered{Verdict: verdict, Gates: gates.gates, Degraded: gates.degraded(), Warned: gates.warned}
 	effects := Effects{At: now}

@@ -106,15 +106,14 @@ CREATE TABLE passed ( -- the last passed verification of each caller named by a 
 );
 `
 
-// Store keeps sessions, failures and plugins in an SQLite file, or in a PostgreSQL schema that replicas share. A call
-// that returned nil is durable. It is safe for concurrent use.
+// Store keeps sessions, failures and plugins. A call that returned nil is durable. It is safe for concurrent use.
 type Store struct {
 	db  *db.DB
 	now func(ctx context.Context) (time.Time, error)
 }
 
-// Open opens the schema actionproof_verification of the PostgreSQL database that dsn names, with the server's clock, so
-// that replicas agree. If dsn is empty, it opens the SQLite file at path, or creates it, with the clock now.
+// Open opens a schema of the PostgreSQL database that dsn names, with the server's clock, so that replicas agree. If
+// dsn is empty, it opens the SQLite file at path with the clock now.
 func Open(ctx context.Context, path, dsn string, now func() time.Time) (*Store, error) {
 	d, err := db.Open(ctx, path, dsn, schema)
 	if err != nil {

@@ -133,7 +133,7 @@ func (p *process) Open(ctx context.Context) (err error) {
 		return err
 	}
 	if c.Verification != nil {
-		if p.verifier, err = openVerifier(ctx, c, p.verified, p.Metrics, p.Log); err != nil {
+		if p.verifier, err = openVerifier(ctx, c, p.verified, p.Log); err != nil {
 			return err
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/evidence"
@@ -35,23 +34,15 @@ type verifier struct {
 	hosts   []string
 	store   *verification.Store
 	service *verification.Service
-	calls   *prometheus.CounterVec
 	log     *zap.Logger
 }
 
 // openVerifier opens the store of verifications beside that of receipts.
-func openVerifier(ctx context.Context, c *config.Reputation, sign verification.Signer, metrics prometheus.Registerer,
+func openVerifier(ctx context.Context, c *config.Reputation, sign verification.Signer,
 	log *zap.Logger) (*verifier, error) {
 	o := c.Verification
 	v := &verifier{
 		hosts: o.Hosts, log: log,
-		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mediator_verification_calls_total",
-			Help: "Calls of the verification's tools by tool and code; an empty code is a success.",
-		}, []string{"tool", "code"}),
-	}
-	if err := metrics.Register(v.calls); err != nil {
-		return nil, err
 	}
 	options := verification.Options{Mode: verification.Mode(o.Mode), Tasks: o.TaskList, Gates: bridge(o.XRay, log).Ask}
 	for _, s := range o.Servers {
@@ -111,9 +102,7 @@ func (v *verifier) prune(ctx context.Context) {
 
 func (v *verifier) handler(caller func(*http.Request) (verification.Caller, error)) (http.Handler, error) {
 	return tools.NewHandler(v.service, tools.Options{
-		Hosts: v.hosts, Caller: caller, Log: v.log, Called: func(tool, code string) {
-			v.calls.WithLabelValues(tool, code).Inc()
-		},
+		Hosts: v.hosts, Caller: caller, Log: v.log,
 	})
 }
 

@@ -38,8 +38,7 @@ type DB struct {
 	clock   func(ctx context.Context) (time.Time, error)
 }
 
-// Open opens the schema in the PostgreSQL database that dsn names. If dsn is empty, it opens the SQLite file at path,
-// or creates it. See [postgres.OpenDB] and [sqlite.OpenDB].
+// Open opens the schema in the PostgreSQL database that dsn names, or without a dsn the SQLite file at path.
 func Open(ctx context.Context, path, dsn string, s Schema) (*DB, error) {
 	if dsn != "" {
 		tables := strings.ReplaceAll(s.Tables, " TEXT", ` text COLLATE "C"`)
@@ -127,8 +126,7 @@ func (t Tx) Insert(head string, rows [][]any) (inserted int64, err error) {
 // Many returns the rows of a query. A struct T takes the columns into its first fields, in order; any other T takes one
 // column. Times are stored in Unix milliseconds, with 0 for the zero time.
 //
-// For a text that PostgreSQL cannot store Many returns Schema.Missing: strangers choose what is looked up, and their
-// mistake is not a failure of the database.
+// A text that PostgreSQL cannot store is missing, not a failure: strangers choose what is looked up.
 func Many[T any](ctx context.Context, d *DB, doing, query string, args ...any) ([]T, error) {
 	for _, a := range args {
 		if text, ok := a.(string); ok && (!utf8.ValidString(text) || strings.ContainsRune(text, 0)) {

@@ -27,8 +27,8 @@ type Node struct {
 	session *mcp.ClientSession
 }
 
-// Dial connects to a node at the URL of its MCP endpoint. A nil transport means [http.DefaultTransport], which uses the
-// proxy from the environment. It follows no redirects. Close the node at the end.
+// Dial connects to a node at the URL of its MCP endpoint. A nil transport means [http.DefaultTransport]. Close the node
+// at the end.
 func Dial(ctx context.Context, url string, transport http.RoundTripper) (*Node, error) {
 	if transport == nil {
 		transport = http.DefaultTransport

@@ -30,8 +30,6 @@ type Options struct {
 	Hosts []string
 	// Caller returns the caller of a request; required.
 	Caller func(*http.Request) (verification.Caller, error)
-	// Called, if set, gets the tool of each call and the code of its refusal, or nothing.
-	Called func(tool, code string)
 	// Log gets the node's own failures.
 	Log *zap.Logger
 }
@@ -41,16 +39,13 @@ func NewHandler(service *verification.Service, o Options) (http.Handler, error) 
 	if service == nil || o.Caller == nil {
 		return nil, errors.New("tools: a service and Options.Caller are required")
 	}
-	if o.Called == nil {
-		o.Called = func(string, string) {}
-	}
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
 	// The tools never change; a client listening for changes would hold its place forever.
 	server := mcp.NewServer(&mcp.Implementation{Name: "mediator-verification"},
 		&mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: false}}})
-	t := tools{service, o.Called, o.Log}
+	t := tools{service, o.Log}
 	add(server, t, "get_registration_challenge",
 		"Opens a verification for an Ed25519 public key (PEM). Returns a nonce and a task.", schemaChallenge, t.challenge)
 	add(server, t, "submit_challenge_turn",
@@ -101,7 +96,6 @@ type callerKey struct{}
 // tools has a method for each tool: arguments in, result out.
 type tools struct {
 	service *verification.Service
-	called  func(tool, code string)
 	log     *zap.Logger
 }
 
@@ -120,11 +114,6 @@ func add[A any](server *mcp.Server, t tools, name, about, schema string,
 			if err != nil {
 				return t.failed(name, err), nil
 			}
-			code := ""
-			if r, ok := result.(rejection); ok {
-				code = r.Code
-			}
-			t.called(name, code)
 			return written(result, false), nil
 		})
 }
@@ -150,7 +139,6 @@ type failure struct {
 // failed hides the details of the node's own failures.
 func (t tools) failed(tool string, err error) *mcp.CallToolResult {
 	d := problem.ForAgent(err, "")
-	t.called(tool, d.Code)
 	if d.Status >= http.StatusInternalServerError {
 		t.log.Error("a verification tool failed", zap.String("tool", tool), zap.String("code", d.Code), zap.Error(err))
 	}

@@ -80,7 +80,7 @@ func bridge(url string, timeout time.Duration) *xray.Bridge {
 }
 
 var question = verification.Question{
-	DID: "did:groover:1", Prompt: "Search", Payload: "secret payload",
+	DID: "did:groover:1", Prompt: "Search",
 	Turns: []verification.Turn{{ToolCall: "search_plugins", Output: "long output", Reasoning: "because"}},
 }
 
