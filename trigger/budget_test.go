@@ -1,10 +1,12 @@
 package trigger_test
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"testing"
 
+	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 )
 
@@ -81,3 +83,32 @@ func TestUnsent(t *testing.T) {
 	must(c.Done(t.Context(), id, runtime))(t)
 	wantCode(t, unsent(last), "event_closed")
 }
+
+// TestUnsentWhileSigning checks that one payment is refunded once, also if its sidecar calls the post unsent before the
+// signing fails.
+func TestUnsentWhileSigning(t *testing.T) {
+	k := newKit(t)
+	id, b := k.claimed(t), binding("create_post")
+	good := k.options.Origin
+	k.options.Origin = issuer(t, evidence.TriggerOriginProofKind(), keyDuring(func() {
+		if err := k.Unsent(t.Context(), id, runtime, b.Action, b.Hash()); err != nil {
+			t.Error(err)
+		}
+	}), "source-verifier", "trigger-mediator", k.clock.now)
+	k.restart(t)
+	wantCode(t, second(k.Evidence(t.Context(), id, b)), "custody_unavailable")
+	k.options.Origin = good
+	k.restart(t)
+	k.pay(t, id, b.Action)
+	wantCode(t, k.ask(t, id), "event_closed")
+}
+
+// keyDuring is a broken key that first does something.
+type keyDuring func()
+
+func (d keyDuring) Current(ctx context.Context) (custody.Version, error) {
+	d()
+	return brokenKey{}.Current(ctx)
+}
+
+func (keyDuring) Properties() custody.Properties { return custody.Properties{} }

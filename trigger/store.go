@@ -237,7 +237,7 @@ const (
 		SELECT ?1, ?2, ?3 WHERE coalesce((SELECT posts FROM spent WHERE event = ?1 AND action = ?2), 0) < ?4
 		ON CONFLICT DO NOTHING`
 	countUse   = `INSERT INTO spent (event, action, posts) VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET posts = posts + 1`
-	deleteUse  = `DELETE FROM uses WHERE event = ? AND action = ? AND binding = ?`
+	deleteUse  = `DELETE FROM uses WHERE event = ? AND action = ? AND binding = ? AND NOT unsent`
 	uncountUse = `UPDATE spent SET posts = posts - 1 WHERE event = ? AND action = ?`
 )
 
