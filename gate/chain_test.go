@@ -699,9 +699,7 @@ func TestAdmitTwice(t *testing.T) {
 	k := gatetest.New(t)
 	var used gatetest.Used
 	r := k.Chain(t)
-	if _, err := gatetest.Admit(t.Context(), k.Gate, r, used.Consume); err != nil {
-		t.Fatal(err)
-	}
+	admits(t, k.Gate, r, used.Consume)
 	a, err := gatetest.Admit(t.Context(), k.Gate, r, used.Consume)
 	gatetest.WantCode(t, err, "replayed")
 	if a.Capability != "" || !errors.Is(err, ledger.ErrConsumed) {
@@ -715,9 +713,7 @@ func TestReplayOfOneArtifact(t *testing.T) {
 	var used gatetest.Used
 	ch, err := k.Gate.Challenge(t.Context(), gatetest.Binding())
 	check.Must(t, err)
-	if _, err := gatetest.Admit(t.Context(), k.Gate, k.Over(t, gatetest.Plan{}, ch), used.Consume); err != nil {
-		t.Fatal(err)
-	}
+	admits(t, k.Gate, k.Over(t, gatetest.Plan{}, ch), used.Consume)
 	_, err = gatetest.Admit(t.Context(), k.Gate, k.Over(t, gatetest.Plan{}, ch), used.Consume)
 	gatetest.WantCode(t, err, "replayed")
 	if n := len(used.Kinds()); n != 7 {
@@ -824,9 +820,7 @@ func TestRotation(t *testing.T) {
 	k.Verifier.SetTrust(k.TrustWithout(t, purpose, second)) // the first version is retired
 	_, err := gatetest.Admit(t.Context(), k.Gate, before, used.Consume)
 	gatetest.WantCode(t, err, "key_retired")
-	if _, err := gatetest.Admit(t.Context(), k.Gate, after, used.Consume); err != nil {
-		t.Error(err)
-	}
+	admits(t, k.Gate, after, used.Consume)
 }
 
 func authorizing(t testing.TB, k *gatetest.Kit) gate.AuthorizeRequest {

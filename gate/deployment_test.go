@@ -41,9 +41,7 @@ func TestDeploymentIsJudgedAgain(t *testing.T) {
 			k := gatetest.New(t)
 			var used gatetest.Used
 			for range 2 {
-				if _, err := gatetest.Admit(t.Context(), k.Gate, k.Chain(t), used.Consume); err != nil {
-					t.Fatal(err)
-				}
+				admits(t, k.Gate, k.Chain(t), used.Consume)
 			}
 			row.change(t, k)
 			a, err := gatetest.Admit(t.Context(), k.Gate, gate.AdmitRequest{
@@ -79,18 +77,14 @@ func TestOtherDeployment(t *testing.T) {
 	t.Parallel()
 	k := gatetest.New(t)
 	var used gatetest.Used
-	if _, err := gatetest.Admit(t.Context(), k.Gate, k.Chain(t), used.Consume); err != nil {
-		t.Fatal(err)
-	}
+	admits(t, k.Gate, k.Chain(t), used.Consume)
 	r := k.Chain(t)
 	r.Envelope.DeploymentCertificate = gatetest.Resign(t, k, evidence.DeploymentCertificateKind(), k.Deployment,
 		"manifestHash", other)
 	_, err := gatetest.Admit(t.Context(), k.Gate, r, used.Consume)
 	gatetest.WantCode(t, err, "deployment_mismatch")
 	r.Envelope.DeploymentCertificate = k.Certify(t, k.Manifest)
-	if _, err := gatetest.Admit(t.Context(), k.Gate, r, used.Consume); err != nil {
-		t.Error(err)
-	}
+	admits(t, k.Gate, r, used.Consume)
 }
 
 // TestTrustReplacedMeanwhile: what held under a new trust is not remembered for the old one.
@@ -107,9 +101,7 @@ func TestTrustReplacedMeanwhile(t *testing.T) {
 	check.Must(t, err)
 	g := gateWith(t, k, v)
 	var used gatetest.Used
-	if _, err := gatetest.Admit(t.Context(), g, k.Chain(t), used.Consume); err != nil {
-		t.Fatal(err)
-	}
+	admits(t, g, k.Chain(t), used.Consume)
 	replace = func() {}
 	v.SetTrust(before)
 	a, err := gatetest.Admit(t.Context(), g, k.Chain(t), used.Consume)

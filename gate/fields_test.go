@@ -33,6 +33,12 @@ func under(t *testing.T, k *gatetest.Kit, edit func(*policy.Manifest)) {
 	k.Gate = gateWith(t, k, k.Verifier)
 }
 
+func admits(t testing.TB, g *gate.Gate, r gate.AdmitRequest, consume gate.Consume) {
+	t.Helper()
+	_, err := gatetest.Admit(t.Context(), g, r, consume)
+	check.Must(t, err)
+}
+
 func admit(t *testing.T, k *gatetest.Kit, r gate.AdmitRequest) error {
 	t.Helper()
 	var used gatetest.Used

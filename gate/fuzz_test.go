@@ -39,9 +39,7 @@ func FuzzChain(f *testing.F) {
 		f.Add(byte(i), header, strings.Replace(payload, `"jti":"`, `"jti":"x`, 1))
 	}
 	var work evidence.ChallengeToken
-	if err := json.Unmarshal(part(f, valid.Envelope.ChallengeToken, 1), &work); err != nil {
-		f.Fatal(err)
-	}
+	check.Must(f, json.Unmarshal(part(f, valid.Envelope.ChallengeToken, 1), &work))
 	f.Fuzz(func(t *testing.T, which byte, header, payload string) {
 		r, s := valid, signed[int(which)%len(signed)]
 		*s.at(&r.Envelope) = gatetest.Forge(t, k.Key(t, s.purpose), header, []byte(payload))
@@ -76,9 +74,7 @@ func FuzzRecord(f *testing.F) {
 	r := k.Chain(f)
 	valid := recorded(f, k, r)
 	raw, err := json.Marshal(valid)
-	if err != nil {
-		f.Fatal(err)
-	}
+	check.Must(f, err)
 	f.Add(raw)
 	f.Add([]byte(`{"id":"p","artifacts":[{"name":"grant","token":"a.b.c"},{"name":"grant","token":""}]}`))
 	genuine := make(map[ledger.Artifact]bool)
@@ -116,9 +112,7 @@ func FuzzMiddleware(f *testing.F) {
 	b := bound("POST /posts", content)
 	a, err := gatetest.Admit(context.Background(), k.Gate, k.Build(f, gatetest.Plan{Binding: b}),
 		(&gatetest.Used{}).Consume)
-	if err != nil {
-		f.Fatal(err)
-	}
+	check.Must(f, err)
 	proof := k.Proof(f, a.Capability, gatetest.Token)
 	f.Add("POST", "/posts", "", a.Capability, proof, gatetest.Token, []byte(content))
 	f.Add("POST", "/posts", "X-HTTP-Method-Override", a.Capability, proof, gatetest.Token, []byte(content))

@@ -726,9 +726,7 @@ func FuzzVerify(f *testing.F) {
 	k := gatetest.New(f)
 	var used gatetest.Used
 	s, err := gate.NewServer(k.Gate, used.Consume)
-	if err != nil {
-		f.Fatal(err)
-	}
+	check.Must(f, err)
 	h := s.Verify()
 	whole := verifyRequest(f, k)
 	f.Add([]byte(whole))

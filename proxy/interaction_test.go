@@ -298,7 +298,8 @@ func TestDepthOfAnUnseenResult(t *testing.T) {
 				_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":7,"result":{"resultType":%q,"order":"ORDER-123456"}}`, result)
 				return
 			}
-			_, _ = fmt.Fprintf(w, `{"choices":[{"message":{"tool_calls":[{"id":"c1","function":{"name":"look","arguments":%q}}]}}]}`,
+			_, _ = fmt.Fprintf(w,
+				`{"choices":[{"message":{"tool_calls":[{"id":"c1","function":{"name":"look","arguments":%q}}]}}]}`,
 				req.Header.Get("X-Arguments"))
 		})
 		at := func(path string) match.Match { return matching(t, r.base+path, "POST") }

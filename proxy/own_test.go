@@ -147,7 +147,8 @@ func TestOwnRules(t *testing.T) {
 		t.Fatalf("got %s", body)
 	}
 	posts, reads := d.Rules[0], d.Rules[4]
-	if posts.Name != "posts" || posts.Kind != "post" || posts.Action != "create_post" || posts.URL != p.base+"/posts" || len(posts.Methods) != 1 || posts.Methods[0] != "POST" {
+	if posts.Name != "posts" || posts.Kind != "post" || posts.Action != "create_post" || posts.URL != p.base+"/posts" ||
+		len(posts.Methods) != 1 || posts.Methods[0] != "POST" {
 		t.Errorf("the action is %+v in %s", posts, body)
 	}
 	if reads.Name != "reads" || reads.Kind != "egress" || reads.URL != p.base+"/**" {

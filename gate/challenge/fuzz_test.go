@@ -13,9 +13,7 @@ func FuzzSolve(f *testing.F) {
 	for n, d := range difficulties {
 		for _, p := range challenge.Builtin() {
 			t, _, err := p.Generate(seeded(byte(n)), d)
-			if err != nil {
-				f.Fatal(err)
-			}
+			check.Must(f, err)
 			f.Add(p.Kind(), []byte(t.Input))
 		}
 	}

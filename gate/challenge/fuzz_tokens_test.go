@@ -39,9 +39,7 @@ func FuzzVerifyToken(f *testing.F) {
 	i := newIssuer(f, challenge.Options{Difficulty: challenge.Lite, Tasks: 1})
 	ch := create(f, i, binding)
 	response, err := json.Marshal(solve(f, ch))
-	if err != nil {
-		f.Fatal(err)
-	}
+	check.Must(f, err)
 	header, payload := partsOf(f, ch.Token)
 	f.Add(header, payload, response)
 	f.Add(header, strings.Replace(payload, `"exp":1`, `"exp":9`, 1), response)
@@ -73,9 +71,7 @@ func FuzzVerifyToken(f *testing.F) {
 func FuzzVerifyCapability(f *testing.F) {
 	secret := newSecret(f, secretText)
 	token, _, err := challenge.Mint(secret, registered(), capabilityClaims())
-	if err != nil {
-		f.Fatal(err)
-	}
+	check.Must(f, err)
 	header, payload := partsOf(f, token)
 	f.Add(header, payload)
 	f.Add(header, strings.Replace(payload, `"verificationConsumed":true`, `"verificationConsumed":false`, 1))

@@ -187,7 +187,8 @@ func TestResultSomeClientsTake(t *testing.T) {
 		}
 	}
 	for name, text := range map[string]string{"CR": "data:\r" + bad + "\n\n", "mark": "\ufeff" + event(bad),
-		"no colon (Go)": "data\n\n", "spaces (Python 2)": "data:   \n\n", "spaced type (Go)": "event: message \n" + event(bad),
+		"no colon (Go)": "data\n\n", "spaces (Python 2)": "data:   \n\n",
+		"spaced type (Go)": "event: message \n" + event(bad),
 	} {
 		memory := new(mcp.Memory)
 		a, end := send(t, memory, "tools/call", 1, stream, 200)
