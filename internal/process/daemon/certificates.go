@@ -20,12 +20,12 @@ import (
 // cannot say which versions it accepts, has this long to read the bundle again (docs/api-owners.md).
 const certificateSettle = 2 * time.Second
 
-// CertificateFollower makes the process's roles sign only with key versions that the trust bundle certifies.
-type CertificateFollower struct {
+// certificateFollower makes the process's roles sign only with key versions that the trust bundle certifies.
+type certificateFollower struct {
 	path      string
 	roots     []evidence.Root
 	roles     []Role
-	verifying *TrustFollowers // the roles sign with no version that is unknown there
+	verifying *trustFollowers // the roles sign with no version that is unknown there
 	log       *zap.Logger
 
 	followed atomic.Pointer[followedBundle] // nil until the roles follow one
@@ -39,8 +39,8 @@ type followedBundle struct {
 
 // WaitForCertificates waits for a trust bundle that certifies the key of each role: before the first start the security
 // team has no keys to certify. A process that verifies reads its trust afterwards, so it accepts its own signatures.
-func (p *Process) WaitForCertificates(ctx context.Context, c config.Trust) (*CertificateFollower, error) {
-	f := &CertificateFollower{path: c.Bundle, roots: p.Roots, roles: p.Roles, verifying: &p.Trust, log: p.Log}
+func (p *Process) WaitForCertificates(ctx context.Context, c config.Trust) (*certificateFollower, error) {
+	f := &certificateFollower{path: c.Bundle, roots: p.Roots, roles: p.Roles, verifying: &p.Trust, log: p.Log}
 	p.certificates.Store(f)
 	_, err := WaitFor(ctx, p, "a trust bundle that certifies this process's keys", func() (struct{}, error) {
 		return struct{}{}, f.follow(ctx)
@@ -50,7 +50,7 @@ func (p *Process) WaitForCertificates(ctx context.Context, c config.Trust) (*Cer
 
 // Watch makes the trusts of this process, and then its roles, follow the bundle until ctx ends. If a bundle certifies
 // no version of a role's key, the roles keep their versions, but the trusts still take the bundle.
-func (f *CertificateFollower) Watch(ctx context.Context) {
+func (f *certificateFollower) Watch(ctx context.Context) {
 	files.Follow(ctx, f.path, trustPoll, func() error {
 		f.verifying.follow()
 		return f.follow(ctx)
@@ -60,7 +60,7 @@ func (f *CertificateFollower) Watch(ctx context.Context) {
 }
 
 // follow makes the roles follow the bundle if it is new.
-func (f *CertificateFollower) follow(ctx context.Context) error {
+func (f *certificateFollower) follow(ctx context.Context) error {
 	next, err := f.read()
 	if err != nil || next == nil {
 		return err
@@ -79,7 +79,7 @@ func (f *CertificateFollower) follow(ctx context.Context) error {
 
 // read returns the bundle by which the process verifies or, if it verifies nothing, the one in the file. It returns nil
 // if the roles already follow that bundle.
-func (f *CertificateFollower) read() (*followedBundle, error) {
+func (f *certificateFollower) read() (*followedBundle, error) {
 	last := f.followed.Load()
 	if taken, verifies := f.verifying.taken(); verifies {
 		if taken == nil || last != nil && taken.hash == last.hash {

@@ -169,8 +169,8 @@ func (p *Process) Confine(plan Plan, o *Observer) error {
 	return nil
 }
 
-// CheckConfined refuses a plan that needs more than this process has kept.
-func (p *Process) CheckConfined(plan Plan, o *Observer) error {
+// checkConfined refuses a plan that needs more than this process has kept.
+func (p *Process) checkConfined(plan Plan, o *Observer) error {
 	l, err := plan.Limits(o.Paths)
 	if err != nil {
 		return err

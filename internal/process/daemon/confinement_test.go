@@ -12,7 +12,7 @@ import (
 )
 
 func TestNotConfined(t *testing.T) {
-	err := (&Process{Log: zap.NewNop()}).Confine(Plan{}, &Observer{Paths: PublicPaths("/trust.json")})
+	err := (&Process{Log: zap.NewNop()}).Confine(Plan{}, &Observer{Paths: publicPaths("/trust.json")})
 	var refused *refusal.Refusal
 	if !errors.As(err, &refused) || refused.Code() != "not_confined" ||
 		!strings.Contains(err.Error(), "/trust.json is in the root folder") {

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TakeDescriptors returns a listener for a unix socket. Its connections keep the last passed descriptor until
+// takeDescriptors returns a listener for a unix socket. Its connections keep the last passed descriptor until
 // [DescriptorOf] takes it or the connection ends.
-func TakeDescriptors(l net.Listener) net.Listener { return descriptorListener{l} }
+func takeDescriptors(l net.Listener) net.Listener { return descriptorListener{l} }
 
 type descriptorListener struct{ net.Listener }
 

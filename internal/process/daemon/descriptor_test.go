@@ -24,7 +24,7 @@ func TestDescriptors(t *testing.T) {
 	l, err := Listen(e, zap.NewNop())
 	check.Must(t, err)
 	go func() {
-		_ = Serve(t.Context(), TakeDescriptors(l), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = Serve(t.Context(), takeDescriptors(l), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if PeerOf(r).Pid != int32(os.Getpid()) {
 				t.Errorf("the peer is %+v", PeerOf(r))
 			}
@@ -100,7 +100,7 @@ func TestReloadOverDescriptors(t *testing.T) {
 	l, err := Listen(e, zap.NewNop())
 	check.Must(t, err)
 	go func() {
-		_ = Serve(t.Context(), TakeDescriptors(l), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = Serve(t.Context(), takeDescriptors(l), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprint(w, mayReload(r))
 		}), Limits{}, time.Minute, zap.NewNop())
 	}()

@@ -90,8 +90,8 @@ func (p *Process) observations(mux *http.ServeMux) {
 // SecretPaths lists files and folders that the agent must neither change nor read. It skips empty names.
 func SecretPaths(names ...string) []observe.Path { return paths(true, names) }
 
-// PublicPaths lists files and folders that the agent must not change, and this program. It skips empty names.
-func PublicPaths(names ...string) []observe.Path { return paths(false, append(names, executable())) }
+// publicPaths lists files and folders that the agent must not change, and this program. It skips empty names.
+func publicPaths(names ...string) []observe.Path { return paths(false, append(names, executable())) }
 
 func paths(secret bool, names []string) []observe.Path {
 	var out []observe.Path
@@ -103,8 +103,8 @@ func paths(secret bool, names []string) []observe.Path {
 	return out
 }
 
-// SocketPath returns the socket on which this process listens. It returns nothing for a TCP endpoint.
-func SocketPath(e config.Endpoint) []observe.Path {
+// socketPath returns the socket on which this process listens. It returns nothing for a TCP endpoint.
+func socketPath(e config.Endpoint) []observe.Path {
 	if e.Unix == "" {
 		return nil
 	}

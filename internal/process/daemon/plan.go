@@ -58,7 +58,7 @@ func (p Plan) Observer(roles []Role) *Observer {
 	slices.Sort(secret)
 	slices.Sort(public)
 	return &Observer{p, roles, slices.Concat(
-		SecretPaths(slices.Compact(secret)...), PublicPaths(slices.Compact(public)...), SocketPath(p.Endpoint))}
+		SecretPaths(slices.Compact(secret)...), publicPaths(slices.Compact(public)...), socketPath(p.Endpoint))}
 }
 
 // DNS is the port on which names are resolved over TCP.

@@ -47,12 +47,12 @@ type Process struct {
 	Roots    []evidence.Root          // nil until WaitForRoots
 	Observer atomic.Pointer[Observer] // of the current configuration
 	Confined *confine.Confined        // nil until Confine
-	Trust    TrustFollowers           // empty in the trigger service and the node, which verify nothing by the bundle
+	Trust    trustFollowers           // empty in the trigger service and the node, which verify nothing by the bundle
 
 	Address net.Addr    // of the endpoint; nil until it is open
 	Ready   atomic.Bool // the process does its work
 
-	certificates atomic.Pointer[CertificateFollower] // nil until WaitForCertificates
+	certificates atomic.Pointer[certificateFollower] // nil until WaitForCertificates
 	waiting      atomic.Pointer[string]              // what the process waits for before it is ready; nil if for nothing
 }
 
@@ -61,7 +61,7 @@ func New(log *zap.Logger, c config.Custody) (*Process, error) {
 	p := &Process{Log: log, Metrics: NewMetrics()}
 	p.Reloader = NewReloader(log, p.Metrics)
 	p.Metrics.MustRegister(stateCollector{p})
-	p.Reloader.OnHangup()
+	p.Reloader.onHangup()
 	var err error
 	p.Keys, err = keystore.Open(c, log)
 	return p, err
@@ -99,9 +99,9 @@ func NewMetrics() *prometheus.Registry {
 	return r
 }
 
-// CheckBound refuses a fresh configuration that needs a restart: other bound keys, or other content of their files.
+// checkBound refuses a fresh configuration that needs a restart: other bound keys, or other content of their files.
 // trust is the trust of the fresh configuration.
-func (p *Process) CheckBound(running, fresh any, trust config.Trust) error {
+func (p *Process) checkBound(running, fresh any, trust config.Trust) error {
 	keys := config.ChangedBoundKeys(running, fresh)
 	others, err := p.changedRoots(trust)
 	if err != nil {

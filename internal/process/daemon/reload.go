@@ -30,11 +30,11 @@ type ConfigStatus struct {
 	Manifest      string         `json:"manifest,omitempty"`
 	Policy        string         `json:"policy,omitempty"` // of a control plane
 	Since         time.Time      `json:"since"`
-	Refused       *RefusedReload `json:"refused,omitempty"` // the last reload, if it was refused
+	Refused       *refusedReload `json:"refused,omitempty"` // the last reload, if it was refused
 }
 
-// RefusedReload says why a reload was refused.
-type RefusedReload struct {
+// refusedReload says why a reload was refused.
+type refusedReload struct {
 	At     time.Time `json:"at"`
 	Code   string    `json:"code"`
 	Detail string    `json:"detail"`
@@ -89,8 +89,8 @@ func NewReloader(log *zap.Logger, registry prometheus.Registerer) *Reloader {
 	return r
 }
 
-// OnHangup makes SIGHUP reload this process, in Watch, instead of ending it.
-func (r *Reloader) OnHangup() { signal.Notify(r.hangups, syscall.SIGHUP) }
+// onHangup makes SIGHUP reload this process, in Watch, instead of ending it.
+func (r *Reloader) onHangup() { signal.Notify(r.hangups, syscall.SIGHUP) }
 
 // Start sets the status of the first configuration, and the function that takes over the next one or changes nothing.
 func (r *Reloader) Start(first ConfigStatus, take func(context.Context) (ConfigStatus, error)) {
@@ -150,7 +150,7 @@ func (r *Reloader) refuse(err error) error {
 	}
 	d := problem.DetailsOf(err)
 	still := *r.current.Load()
-	still.Refused = &RefusedReload{At: time.Now().UTC(), Code: d.Code, Detail: d.Detail}
+	still.Refused = &refusedReload{At: time.Now().UTC(), Code: d.Code, Detail: d.Detail}
 	r.current.Store(&still)
 	r.refused.Set(1)
 	r.results.WithLabelValues("refused").Inc()

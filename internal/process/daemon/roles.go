@@ -35,7 +35,7 @@ type RoleDocument struct {
 	KeyExportable bool              `json:"keyExportable"`
 	Observed      []string          `json:"observed"`
 	Keys          []jose.JSONWebKey `json:"keys"` // every accepted version, oldest first; none if Unread is set
-	Unread        *UnreadKey        `json:"unread,omitempty"`
+	Unread        *unreadKey        `json:"unread,omitempty"`
 
 	Signs string               `json:"signs,omitempty"` // kid of the version that signs now; empty if none does
 	Made  map[string]time.Time `json:"made,omitempty"`  // by kid: when the custody made the version, if it says so
@@ -53,8 +53,8 @@ func (d RoleDocument) KeyName() string {
 	}
 }
 
-// UnreadKey says why a process cannot list the versions of a role's key.
-type UnreadKey struct {
+// unreadKey says why a process cannot list the versions of a role's key.
+type unreadKey struct {
 	Name    string `json:"name"`
 	Code    string `json:"code"`
 	Because string `json:"because"`
@@ -71,7 +71,7 @@ func NewIssuer[C any](p *Process, kind evidence.Kind[C], k config.SigningKey, au
 		signer.Options{Issuer: k.Issuer, Audience: audience, Lifetime: k.Lifetime.Or(time.Minute), Now: time.Now})
 }
 
-// AddRole adds a role to the process. Its key signs nothing before OpenKeys.
+// AddRole adds a role to the process. Its key signs nothing before openKeys.
 func (p *Process) AddRole(purpose string, k config.SigningKey) (*signer.Rotation, error) {
 	held, err := p.Keys.Key(purpose, k.Key)
 	if err != nil {
@@ -82,9 +82,9 @@ func (p *Process) AddRole(purpose string, k config.SigningKey) (*signer.Rotation
 	return key, nil
 }
 
-// OpenKeys opens the keys of all roles and makes each observation once. It is the last step before the process listens,
+// openKeys opens the keys of all roles and makes each observation once. It is the last step before the process listens,
 // because a login uses up a wrapped secret id.
-func (p *Process) OpenKeys(ctx context.Context) error {
+func (p *Process) openKeys(ctx context.Context) error {
 	if err := p.Keys.Open(ctx); err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func documents(ctx context.Context, roles []Role) []RoleDocument {
 		versions, err := r.Key.Versions(ctx)
 		if err != nil {
 			why := problem.DetailsOf(err)
-			d.Unread = &UnreadKey{Name: r.Key.Name(), Code: why.Code, Because: why.Detail}
+			d.Unread = &unreadKey{Name: r.Key.Name(), Code: why.Code, Because: why.Detail}
 			out = append(out, d)
 			continue
 		}

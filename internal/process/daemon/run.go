@@ -63,7 +63,7 @@ type running[C any] struct {
 }
 
 // Run runs the process called name, with the configuration at path, until ctx ends. All checks that can refuse the
-// start come before OpenKeys, because a login can use up its credentials.
+// start come before openKeys, because a login can use up its credentials.
 func Run[C any](ctx context.Context, name, path string, stderr io.Writer, load func(path string) (*C, error),
 	service Service[C]) error {
 	c, err := load(path)
@@ -98,7 +98,7 @@ func (r *running[C]) run(ctx context.Context) error {
 	}
 	r.first.Observer = plan.Observer(r.Process.Roles)
 	r.Observer.Store(r.first.Observer)
-	if err := r.CheckFiles(plan); err != nil {
+	if err := r.checkFiles(plan); err != nil {
 		return err
 	}
 	defer r.service.Close()
@@ -111,7 +111,7 @@ func (r *running[C]) run(ctx context.Context) error {
 	if err := r.service.ReadSecrets(ctx); err != nil {
 		return err
 	}
-	if err := r.OpenKeys(ctx); err != nil {
+	if err := r.openKeys(ctx); err != nil {
 		return err
 	}
 	l, err := Listen(plan.Endpoint, r.Log)
@@ -120,7 +120,7 @@ func (r *running[C]) run(ctx context.Context) error {
 	}
 	r.Address = l.Addr()
 	if plan.Descriptors {
-		l = TakeDescriptors(l)
+		l = takeDescriptors(l)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	handler, err := r.service.Begin(ctx, group)
@@ -175,17 +175,17 @@ func (r *running[C]) reload(ctx context.Context) (ConfigStatus, error) {
 		return ConfigStatus{}, err
 	}
 	next := &Configured[C]{Config: c, Plan: plan, Observer: plan.Observer(r.Process.Roles)}
-	if err := r.CheckBound(*r.first.Config, *c, plan.Trust); err != nil {
+	if err := r.checkBound(*r.first.Config, *c, plan.Trust); err != nil {
 		return ConfigStatus{}, err
 	}
-	if err := r.CheckConfined(plan, next.Observer); err != nil {
+	if err := r.checkConfined(plan, next.Observer); err != nil {
 		return ConfigStatus{}, err
 	}
 	if next.Manifest, next.Strict, err = readManifest(plan); err != nil {
 		return ConfigStatus{}, err
 	}
 	if next.Strict != nil {
-		if next.Trust, err = r.ReadTrust(plan.Trust, next.Strict); err != nil {
+		if next.Trust, err = r.readTrust(plan.Trust, next.Strict); err != nil {
 			return ConfigStatus{}, err
 		}
 		// The new trust must not undo anything, such as the retirement of a key version.

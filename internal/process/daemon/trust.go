@@ -39,9 +39,9 @@ func WaitFor[T any](ctx context.Context, p *Process, what string, try func() (T,
 	})
 }
 
-// CheckFiles refuses a start that the present files would end later, after the keys are open. It skips files that the
+// checkFiles refuses a start that the present files would end later, after the keys are open. It skips files that the
 // process would wait for.
-func (p *Process) CheckFiles(plan Plan) error {
+func (p *Process) checkFiles(plan Plan) error {
 	if err := holds(p.Observer.Load().ofAgent()); err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (p *Process) CheckFiles(plan Plan) error {
 	}
 	if p.Roots, err = config.ReadRoots(c.Registry, c.Auditor); err == nil {
 		if strict != nil {
-			_, err = p.ReadTrust(c, strict)
+			_, err = p.readTrust(c, strict)
 		} else {
 			err = checkBundle(c.Bundle, p.Roots)
 		}
@@ -99,7 +99,7 @@ type TrustFollower struct {
 	roots    []evidence.Root
 	Strict   *policy.Strict
 	Verifier *evidence.Verifier
-	raw      string // content that was read last; after Add only TrustFollowers.follow uses it
+	raw      string // content that was read last; after Add only trustFollowers.follow uses it
 	deployed atomic.Pointer[string]
 	until    atomic.Int64 // when the deployment certificate ends, in Unix seconds
 	bundle   atomic.Pointer[followedBundle]
@@ -114,12 +114,12 @@ const trustPoll = time.Second
 // lacks the certificate of the deployment.
 func (p *Process) WaitForTrust(ctx context.Context, c config.Trust, strict *policy.Strict) (*TrustFollower, error) {
 	return WaitFor(ctx, p, "a trust bundle with the certificate of the deployment", func() (*TrustFollower, error) {
-		return p.ReadTrust(c, strict)
+		return p.readTrust(c, strict)
 	})
 }
 
-// ReadTrust reads the bundle once. It must hold the auditor's certificate of the manifest behind strict.
-func (p *Process) ReadTrust(c config.Trust, strict *policy.Strict) (*TrustFollower, error) {
+// readTrust reads the bundle once. It must hold the auditor's certificate of the manifest behind strict.
+func (p *Process) readTrust(c config.Trust, strict *policy.Strict) (*TrustFollower, error) {
 	s := &TrustFollower{path: c.Bundle, roots: p.Roots, Strict: strict, log: p.Log}
 	next, b, err := s.read()
 	if err != nil {
@@ -188,21 +188,21 @@ func (s *TrustFollower) follow(replaced bool) {
 	}
 }
 
-// TrustFollowers makes several trusts follow the bundle: that of the current configuration, and those of earlier ones
+// trustFollowers makes several trusts follow the bundle: that of the current configuration, and those of earlier ones
 // that still judge posts.
-type TrustFollowers struct {
+type trustFollowers struct {
 	mu     sync.Mutex // guards stores
 	stores []*TrustFollower
 }
 
 // Add makes s follow the bundle.
-func (w *TrustFollowers) Add(s *TrustFollower) {
+func (w *trustFollowers) Add(s *TrustFollower) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stores = append(w.stores, s)
 }
 
-func (w *TrustFollowers) current() *TrustFollower {
+func (w *trustFollowers) current() *TrustFollower {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.stores) == 0 {
@@ -213,7 +213,7 @@ func (w *TrustFollowers) current() *TrustFollower {
 
 // taken returns the bundle that every trust has taken over, or nil while they differ. verifies is false if there is no
 // trust.
-func (w *TrustFollowers) taken() (b *followedBundle, verifies bool) {
+func (w *trustFollowers) taken() (b *followedBundle, verifies bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, s := range w.stores {
@@ -227,14 +227,14 @@ func (w *TrustFollowers) taken() (b *followedBundle, verifies bool) {
 }
 
 // Drop stops s from following the bundle.
-func (w *TrustFollowers) Drop(s *TrustFollower) {
+func (w *trustFollowers) Drop(s *TrustFollower) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stores = slices.DeleteFunc(slices.Clone(w.stores), func(o *TrustFollower) bool { return o == s })
 }
 
 // follow reads the bundle file for each trust.
-func (w *TrustFollowers) follow() {
+func (w *trustFollowers) follow() {
 	w.mu.Lock()
 	stores := slices.Clone(w.stores)
 	w.mu.Unlock()
