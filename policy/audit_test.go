@@ -98,7 +98,6 @@ func leaves(t reflect.Type, path string, index []int) (out []leaf) {
 	return out
 }
 
-// whole is the example with every optional policy.
 func whole(t *testing.T) *policy.Manifest {
 	t.Helper()
 	m := gatetest.Example(t)

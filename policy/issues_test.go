@@ -16,7 +16,6 @@ import (
 
 var update = flag.Bool("update", false, "write docs/audit.md")
 
-// everyIssue returns one issue for each code.
 func everyIssue(t *testing.T) []policy.Issue {
 	t.Helper()
 	set := func(m *policy.Manifest, list, text string, ms int64) *policy.Manifest {
@@ -153,7 +152,6 @@ A code names the policy and the field. Each entry says how to mend its codes. Bo
 ` + others.String()
 }
 
-// item writes one entry of a list, in lines of at most 120 columns.
 func item(text string) string {
 	var b strings.Builder
 	line := "-"

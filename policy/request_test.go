@@ -84,7 +84,6 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// wantCode wants a refusal with this code, or none if it is empty.
 func wantCode(t *testing.T, err error, code string, texts ...string) {
 	t.Helper()
 	if code == "" {

@@ -99,13 +99,11 @@ func TestClaimRefused(t *testing.T) {
 	wantCode(t, second(k.Claim(t.Context(), trigger.Claim{EventID: id, Runtime: runtime})), "event_closed")
 }
 
-// bubble makes a service with the clock of a synctest bubble.
 func bubble(t *testing.T, change ...func(*trigger.Options)) *kit {
 	t.Helper()
 	return newKit(t, append([]func(*trigger.Options){func(o *trigger.Options) { o.Now = time.Now }}, change...)...)
 }
 
-// inBubble runs do with a service in a synctest bubble.
 func inBubble(t *testing.T, do func(t *testing.T, k *kit), change ...func(*trigger.Options)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -296,7 +294,6 @@ func TestClaimRace(t *testing.T) {
 	}
 }
 
-// TestClaimByCallerThatHasLeft releases an event whose claimant has gone.
 func TestClaimByCallerThatHasLeft(t *testing.T) {
 	k := newKit(t)
 	id := k.release(t)
@@ -310,7 +307,6 @@ func TestClaimByCallerThatHasLeft(t *testing.T) {
 	}
 }
 
-// leaver is the context of a caller that leaves when gone says so.
 type leaver struct {
 	context.Context
 	gone func() bool

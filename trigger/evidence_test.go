@@ -159,7 +159,6 @@ func TestBudgetRace(t *testing.T) {
 	}
 }
 
-// TestBudget checks the budget across restarts.
 func TestBudget(t *testing.T) {
 	k := newKit(t, func(o *trigger.Options) { o.Budget = 2 })
 	id, b := k.claimed(t), binding("create_post")

@@ -22,7 +22,6 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// written holds what a service writes to its log.
 type written struct {
 	mu    sync.Mutex // guards all
 	bytes bytes.Buffer
@@ -36,7 +35,6 @@ func (w *written) Write(p []byte) (int, error) {
 
 func (w *written) Sync() error { return nil }
 
-// take returns and clears it.
 func (w *written) take() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -48,7 +46,6 @@ func (w *written) option(o *trigger.Options) {
 	o.Log = zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), w, zapcore.InfoLevel))
 }
 
-// lineSize is more than any line has, in bytes.
 const lineSize = 1000
 
 // TestDeliveryFlood checks that unsigned and repeated deliveries leave a few lines in the log and nothing in the store.
@@ -178,7 +175,6 @@ func TestQueueSaysItOnce(t *testing.T) {
 	})
 }
 
-// openings counts how often files are opened.
 type openings struct {
 	t  *testing.T
 	fd int

@@ -47,7 +47,6 @@ func newClock(t time.Time) *clock {
 func (c *clock) now() time.Time          { return time.Unix(0, c.at.Load()).UTC() }
 func (c *clock) advance(d time.Duration) { c.at.Add(int64(d)) }
 
-// kit is a service with its keys, and a verifier that trusts them.
 type kit struct {
 	*trigger.Service
 	clock    *clock
@@ -95,7 +94,6 @@ func newKit(t testing.TB, change ...func(*trigger.Options)) *kit {
 	return k
 }
 
-// open opens the service, again after Close.
 func (k *kit) open(t testing.TB) {
 	t.Helper()
 	s := must(trigger.New(t.Context(), k.options))(t)
@@ -111,7 +109,6 @@ func (k *kit) restart(t testing.TB) {
 	k.open(t)
 }
 
-// sql opens the service's file, to read or to break it.
 func (k *kit) sql(t testing.TB, statements ...string) *sql.DB {
 	t.Helper()
 	db := must(sql.Open("sqlite", "file:"+k.options.Path+"?_pragma=busy_timeout(60000)"))(t)
@@ -178,7 +175,6 @@ func sha256MAC(key, text string) []byte {
 	return m.Sum(nil)
 }
 
-// fromGitHub makes a delivery like GitHub's.
 func fromGitHub(event, id, body string) delivery {
 	return delivery{source: "github", body: body, header: http.Header{
 		"X-Github-Event": {event}, "X-Github-Delivery": {id},
@@ -207,7 +203,6 @@ func (k *kit) deliver(t testing.TB, d delivery) answer {
 	return a
 }
 
-// wantEvidence checks what an event's evidence hash covers.
 func (k *kit) wantEvidence(t testing.TB, e trigger.Event, verified map[string]string) {
 	t.Helper()
 	if want := must(evidence.HashValue(verified))(t); e.EvidenceHash != want {
@@ -217,7 +212,6 @@ func (k *kit) wantEvidence(t testing.TB, e trigger.Event, verified map[string]st
 
 var releases atomic.Int64
 
-// release brings in a verified event.
 func (k *kit) release(t testing.TB) string {
 	t.Helper()
 	n := releases.Add(1)
@@ -248,7 +242,6 @@ func (k *kit) event(t testing.TB, id string) trigger.Event {
 	return must(k.Get(t.Context(), id))(t)
 }
 
-// ask asks for evidence for another post.
 func (k *kit) ask(t testing.TB, id string) error {
 	return second(k.Evidence(t.Context(), id, binding("create_post")))
 }
@@ -275,7 +268,6 @@ func wantCode(t testing.TB, err error, code string) {
 	}
 }
 
-// brokenKey is a key whose custody does not answer.
 type brokenKey struct{}
 
 func (brokenKey) Current(ctx context.Context) (custody.Version, error) {

@@ -23,7 +23,6 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// spool is a queue's directory, with a folder beside it in which producers write.
 type spool struct {
 	t   *testing.T
 	dir string
@@ -68,7 +67,6 @@ func (s *spool) want(folder string, ids ...string) {
 	}
 }
 
-// inQueue runs a service with a queue in a bubble.
 func inQueue(t *testing.T, do func(t *testing.T, s *spool, q *trigger.Queue, k *kit)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -102,7 +100,6 @@ func TestQueue(t *testing.T) {
 	})
 }
 
-// TestQueueMessageOnce repeats a message's id before and after a restart.
 func TestQueueMessageOnce(t *testing.T) {
 	inQueue(t, func(t *testing.T, s *spool, _ *trigger.Queue, k *kit) {
 		for range 2 {
@@ -254,7 +251,6 @@ func TestQueueBoundsStrangeFiles(t *testing.T) {
 	})
 }
 
-// TestQueueEnds ends the service while it takes messages. Nothing is lost.
 func TestQueueEnds(t *testing.T) {
 	for _, c := range []struct {
 		where   string
@@ -293,7 +289,6 @@ func TestQueueEnds(t *testing.T) {
 	}
 }
 
-// TestQueueWithoutAFolder removes a folder for one round. Nothing is lost.
 func TestQueueWithoutAFolder(t *testing.T) {
 	const unread, stays = "the queue cannot be read: no such file", "a message was not taken: rename "
 	for _, c := range []struct {

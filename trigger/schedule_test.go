@@ -27,7 +27,6 @@ func (k *kit) run(t *testing.T) (stop func()) {
 	}
 }
 
-// fireTimes returns the evidence ids of all events, oldest first.
 func (k *kit) fireTimes(t *testing.T) []string {
 	t.Helper()
 	var times []string
@@ -118,7 +117,6 @@ func TestTwoSchedulers(t *testing.T) {
 	}, func(o *trigger.Options) { o.Sources = nil })
 }
 
-// TestMissed lets fire times pass without a scheduler.
 func TestMissed(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kit) {
 		stop := k.run(t)
@@ -132,7 +130,6 @@ func TestMissed(t *testing.T) {
 	}, sourced(schedule(t, "hourly", "@hourly")))
 }
 
-// TestMachineSlept lets the clock jump while a scheduler waits.
 func TestMachineSlept(t *testing.T) {
 	for _, c := range []struct {
 		name  string

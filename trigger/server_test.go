@@ -14,7 +14,6 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// serve runs the internal API and returns a client.
 func (k *kit) serve(t *testing.T) (*trigger.Client, *httptest.Server) {
 	t.Helper()
 	server := httptest.NewServer(trigger.NewServer(k.Service))
@@ -49,7 +48,6 @@ func TestClient(t *testing.T) {
 	must(c.Report(t.Context(), evidence.TriggerUnknown, evidence.MethodSelfReported, "agent", nil))(t)
 }
 
-// TestClientRefusals checks that refusals keep their codes.
 func TestClientRefusals(t *testing.T) {
 	k := newKit(t)
 	c, server := k.serve(t)

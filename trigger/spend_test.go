@@ -42,7 +42,6 @@ func BenchmarkSpend(b *testing.B) {
 	}
 }
 
-// paidFor returns a store with a claimed event that has paid for this many posts.
 func paidFor(b *testing.B, posts int) (store, time.Time) {
 	b.Helper()
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)

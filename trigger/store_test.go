@@ -108,7 +108,6 @@ func TestAnEventThatCannotBeWritten(t *testing.T) {
 	wantTimes(t, k)
 }
 
-// logged returns an option for a log and its lines.
 func logged() (func(*trigger.Options), *observer.ObservedLogs) {
 	core, logs := observer.New(zapcore.InfoLevel)
 	return func(o *trigger.Options) { o.Log = zap.New(core) }, logs

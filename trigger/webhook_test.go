@@ -79,7 +79,6 @@ func TestGitHub(t *testing.T) {
 	}
 }
 
-// TestPayloadHash hashes payloads without a canonical form.
 func TestPayloadHash(t *testing.T) {
 	k := newKit(t)
 	for i, body := range []string{`{"a":1,"a":2}`, `{"id":123456789012345678901}`} {
@@ -199,7 +198,6 @@ func TestDeliveryBounds(t *testing.T) {
 	wantCode(t, problem.Read(w.Result()), "event_malformed")
 }
 
-// TestEvidenceHash checks what the evidence hash of a delivery covers.
 func TestEvidenceHash(t *testing.T) {
 	k := newKit(t, sourced(github(t), hooks(t, vectorSecret)))
 	k.clock.advance(time.Unix(vectorTime, 0).Sub(start))
@@ -364,7 +362,6 @@ func TestStandardWebhooks(t *testing.T) {
 	}
 }
 
-// sign signs a delivery as a Standard Webhook.
 func (d *delivery) sign(secret, id, timestamp string) {
 	key, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
 	mac := sha256MAC(string(key), id+"."+timestamp+"."+d.body)

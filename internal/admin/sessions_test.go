@@ -25,7 +25,6 @@ type transport func(*http.Request) (*http.Response, error)
 
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
 
-// newServer makes a server whose trigger service is a function.
 func newServer(t *testing.T, service transport) *admin.Server {
 	t.Helper()
 	p := &daemon.Process{Log: zap.NewNop(), Metrics: prometheus.NewRegistry()}

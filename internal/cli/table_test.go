@@ -8,7 +8,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// A value in a table draws no row and no column of its own.
 func TestTableRow(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder

@@ -34,7 +34,6 @@ egress:
     match: {url: "https://api.example.com/**", methods: [GET]}
 `
 
-// write writes a configuration into a new folder and returns its path.
 func write(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file.yaml")

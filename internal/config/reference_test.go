@@ -37,10 +37,8 @@ func TestDocsConfiguration(t *testing.T) {
 	}
 }
 
-// optionDoc is one key of a configuration type with its comment.
 type optionDoc struct{ key, comment string }
 
-// configDocs returns the keys of every configuration type with their comments, by the type's name.
 func configDocs() (map[string][]optionDoc, error) {
 	names, err := filepath.Glob("*.go")
 	if err != nil {
@@ -88,7 +86,6 @@ func addOptions(options map[string][]optionDoc, file *ast.File) {
 
 func oneLine(g *ast.CommentGroup) string { return strings.Join(strings.Fields(g.Text()), " ") }
 
-// rules says what the tags of a key demand, in words.
 func (k keyInfo) rules() (text string) {
 	switch {
 	case k.from != "":
@@ -102,14 +99,12 @@ func (k keyInfo) rules() (text string) {
 	return text
 }
 
-// titles are the headings of the configuration files.
 var titles = map[string]string{
 	"serve": "The sidecar: `mediator serve`", "trigger": "The trigger service: `mediator trigger`",
 	"control": "The control plane: `mediator control`", "reputation": "The node: `mediator reputation`",
 	"root": "A root key in Vault or a token: `--registry-key`, `--auditor-key`",
 }
 
-// shared are the blocks that several keys have, with an example of each.
 var shared = []struct {
 	title   string
 	block   reflect.Type
@@ -139,7 +134,6 @@ agent: {uid: 2000}`},
 	{"XRay server", reflect.TypeFor[XRayServer](), "govern: {url: https://xray.internal/mcp, tokenFile: secrets/xray}"},
 }
 
-// writeReference writes docs/configuration.md.
 func writeReference(w io.Writer) error {
 	options, err := configDocs()
 	if err != nil {
@@ -225,7 +219,6 @@ func writeOptions(w io.Writer, t reflect.Type, indent string, options map[string
 	}
 }
 
-// writeItem writes an item of a list in lines of at most 120 characters.
 func writeItem(w io.Writer, indent, text string) {
 	line := indent + "-"
 	for _, word := range strings.Fields(text) {
@@ -238,10 +231,8 @@ func writeItem(w io.Writer, indent, text string) {
 	fmt.Fprintln(w, line)
 }
 
-// isOrAre is the verb after a key, for which the page has a colon.
 var isOrAre = regexp.MustCompile("^(`\\w+`) (?:is|are) ")
 
-// linkTo links to the shared block of a type; it is empty for any other type.
 func linkTo(t reflect.Type) string {
 	for _, s := range shared {
 		if s.block == t {

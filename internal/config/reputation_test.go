@@ -29,7 +29,6 @@ owners:
 believedHosts: [api.openai.com]
 `
 
-// writeReputation writes the correct file with some texts replaced.
 func writeReputation(t *testing.T, oldnew ...string) string {
 	t.Helper()
 	return write(t, strings.NewReplacer(oldnew...).Replace(correctReputation))

@@ -11,7 +11,6 @@ import (
 	"github.com/actionproof/mediator/proxy"
 )
 
-// readRules checks an action and an egress rule as LoadSidecar does.
 func readRules(a Action, e Egress) (*Sidecar, string) {
 	s, f := &Sidecar{Actions: []Action{a}, Egress: []Egress{e}}, &findings{File: new(strict.File)}
 	f.checkValue("actions", reflect.ValueOf(s.Actions))
@@ -32,7 +31,6 @@ const (
 	modelURL = "https://api.example.com/v1/responses"
 )
 
-// correctRules are an action and an egress rule about the messages to one MCP server.
 func correctRules() (Action, Egress) {
 	a := Action{Name: "issue", Subject: "s", Action: "a",
 		Match: Match{URL: mcpURL, MCP: &MCP{Tools: []string{"create_issue"}}}}

@@ -13,7 +13,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// prepared makes the folder of mediator dev.
 func prepared(t *testing.T) *Stack {
 	t.Helper()
 	dir := t.TempDir()
@@ -28,7 +27,6 @@ func (s *Stack) caKey(t *testing.T) string {
 	return string(raw)
 }
 
-// TestKeepCA starts again some time after the start that made the CA.
 func TestKeepCA(t *testing.T) {
 	day, made := 24*time.Hour, time.Now()
 	constrain := func(old, new string) func(t *testing.T, s *Stack) {

@@ -217,7 +217,6 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// issuer signs with any key, under the name of a purpose.
 func issuer[C any](t *testing.T, w *world, kind evidence.Kind[C], key signer.Key, purpose string) *signer.Issuer[C] {
 	t.Helper()
 	i, err := signer.New(kind, key, w.Options(purpose))
@@ -225,7 +224,6 @@ func issuer[C any](t *testing.T, w *world, kind evidence.Kind[C], key signer.Key
 	return i
 }
 
-// broken is an unreachable key.
 type broken struct{}
 
 var errBroken = errors.New("the key is out of reach")

@@ -14,7 +14,6 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// world is a deployment of the example manifest with rules of its own, on a Saturday.
 type world struct {
 	*gatetest.Kit
 	t        testing.TB
@@ -56,7 +55,6 @@ func (w *world) another() *decide.Engine {
 	return e
 }
 
-// with makes an engine with these issuers.
 func (w *world) with(decision *signer.Issuer[evidence.PolicyDecision], grant *signer.Issuer[evidence.ActionGrant]) (
 	*decide.Engine, error) {
 	return decide.NewEngine(w.rules, w.Verifier, w.Strict, decision, grant, w.options())
@@ -75,13 +73,11 @@ func (w *world) engines() *decide.Engines {
 
 type request = policy.Request
 
-// request makes a valid request. Its trigger evidence fits the edits.
 func (w *world) request(edits ...func(*request)) request {
 	w.t.Helper()
 	return w.planned(gatetest.Plan{}, edits...)
 }
 
-// planned makes a request with planned trigger evidence.
 func (w *world) planned(p gatetest.Plan, edits ...func(*request)) request {
 	w.t.Helper()
 	r := request{
@@ -98,13 +94,11 @@ func (w *world) planned(p gatetest.Plan, edits ...func(*request)) request {
 	return r
 }
 
-// appraised makes a request with a reputation token.
 func (w *world) appraised(token string) request {
 	w.t.Helper()
 	return w.request(func(r *request) { r.Reputation = token })
 }
 
-// decide returns the claims of the decision.
 func (w *world) decide(r request) (evidence.PolicyDecision, error) {
 	w.t.Helper()
 	d, err := w.engine().Decide(w.t.Context(), r)
@@ -117,7 +111,6 @@ func (w *world) decide(r request) (evidence.PolicyDecision, error) {
 	return o.Claims(), nil
 }
 
-// wantVerdict wants a refusal with this code, or none if it is empty.
 func wantVerdict(t testing.TB, err error, code string, texts ...string) {
 	t.Helper()
 	if code == "" {

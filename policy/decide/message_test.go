@@ -11,7 +11,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// TestConditions judges the conditions of testdata/conditions.txt.
 func TestConditions(t *testing.T) {
 	text, err := os.ReadFile("testdata/conditions.txt")
 	check.Must(t, err)
@@ -49,7 +48,6 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// saying turns a request into one for a call with a message.
 func saying(m *policy.Message) func(*request) {
 	return func(r *request) {
 		if r.Call.Message = m; m != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// file makes a policy file. Each rule is "name effect condition".
 func file(rules ...string) string {
 	var b strings.Builder
 	b.WriteString("version: \"1.0\"\nrules:\n")
@@ -86,7 +85,6 @@ func TestParseRulesRefuses(t *testing.T) {
 	}
 }
 
-// nested makes a condition with nesting of this depth.
 func nested(levels int) string {
 	return strings.Repeat("(true && ", levels) + "true" + strings.Repeat(")", levels)
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// Foreign text draws no lines and no columns.
 func TestTextsOfRecords(t *testing.T) {
 	const forged = "x\n  check        ok      grant\tforged"
 	r := ledger.Record{
@@ -45,7 +44,6 @@ func TestTextsOfRecords(t *testing.T) {
 	}
 }
 
-// Foreign text steers no terminal, and stays the same JSON.
 func TestJSONOfRecords(t *testing.T) {
 	const forged = "\u009b2J\u202e\x7f\x1b\u00e9\u20ac\U0001f600"
 	r := ledger.Record{ID: forged, Model: &ledger.ModelCall{Model: forged}}

@@ -137,7 +137,6 @@ func TestListedCallsAreShort(t *testing.T) {
 	}
 }
 
-// Colours are optional, and an agent makes none.
 func TestPrintCall(t *testing.T) {
 	r := ledger.Record{
 		ID: "post_1", Flow: "post", State: ledger.StateRefused, Method: "POST", Host: "api.example.com:443",

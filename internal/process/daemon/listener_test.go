@@ -75,7 +75,6 @@ func publicServer(t *testing.T, limits Limits, over *tls.Config, log *zap.Logger
 	return port, holding, release
 }
 
-// dial connects to a port of this machine from one of its addresses.
 func dial(t *testing.T, from, port string) net.Conn {
 	t.Helper()
 	d := net.Dialer{Timeout: time.Minute, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -86,7 +85,6 @@ func dial(t *testing.T, from, port string) net.Conn {
 	return c
 }
 
-// ask sends a request and returns the status of the answer.
 func ask(c net.Conn, path string) (int, error) {
 	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path); err != nil {
 		return 0, err
@@ -286,7 +284,6 @@ func TestAddressesWithManyConnections(t *testing.T) {
 	}
 }
 
-// connection is a connection from an address that has no place yet.
 func connection(t *testing.T, l *boundedListener, from string) *boundedConn {
 	t.Helper()
 	one, other := net.Pipe()
@@ -348,14 +345,12 @@ func TestBodiesThatDoNotCome(t *testing.T) {
 	})
 }
 
-// pipeListener is a listener for connections in memory, which a bubble waits for.
 type pipeListener struct {
 	waiting chan net.Conn
 	closed  chan struct{}
 	once    sync.Once
 }
 
-// dial makes a connection, which waits to be accepted.
 func (l *pipeListener) dial(from string) net.Conn {
 	here, there := net.Pipe()
 	l.waiting <- fromAddress{there, from}
@@ -378,7 +373,6 @@ func (l *pipeListener) Close() error {
 
 func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
-// fromAddress is a connection from an address.
 type fromAddress struct {
 	net.Conn
 	from string

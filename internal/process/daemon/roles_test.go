@@ -46,7 +46,6 @@ func TestNextState(t *testing.T) {
 	}
 }
 
-// rotated is a custody with one key.
 type rotated struct {
 	key atomic.Pointer[custody.Memory]
 }

@@ -24,7 +24,6 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// newPair returns a certificate with a serial number and its key, both as PEM.
 func newPair(t *testing.T, serial int64) (certificate, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -93,7 +93,6 @@ func TestCertifyBringsNothingBack(t *testing.T) {
 	d.WantKeys(t, "grant-key:v2")
 }
 
-// withoutFirst returns what a process published without the first version of its key.
 func withoutFirst(t *testing.T, published string) string {
 	t.Helper()
 	var p keyring.Publication

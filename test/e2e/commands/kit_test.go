@@ -13,7 +13,6 @@ import (
 
 func TestMain(m *testing.M) { kit.Main(m, nil) }
 
-// TestScripts runs the scripts in testdata/script.
 func TestScripts(t *testing.T) {
 	examples, err := filepath.Abs("../../../configs")
 	check.Must(t, err)

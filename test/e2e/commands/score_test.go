@@ -22,7 +22,6 @@ import (
 	"github.com/actionproof/mediator/test/nodetest"
 )
 
-// TestScoreShow shows scores of a node, and verifies what it prints.
 func TestScoreShow(t *testing.T) {
 	t.Parallel()
 	n := nodetest.New(t, gatetest.New(t), nil)

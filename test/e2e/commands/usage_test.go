@@ -97,7 +97,6 @@ func TestPrintsJSON(t *testing.T) {
 	walk(program.Command())
 }
 
-// TestOtherEndpoint asks a process for what another one answers.
 func TestOtherEndpoint(t *testing.T) {
 	t.Parallel()
 	at := kit.Publish(t, "trigger.sock")

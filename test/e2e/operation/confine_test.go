@@ -21,7 +21,6 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// kernelSays returns fields of a process's status (proc_pid_status(5)).
 func kernelSays(t *testing.T, pid int, fields ...string) string {
 	t.Helper()
 	var out []string
@@ -184,7 +183,6 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-// TestConfineIsChecked reads confine sections that mean nothing.
 func TestConfineIsChecked(t *testing.T) {
 	t.Parallel()
 	for section, want := range map[string]string{

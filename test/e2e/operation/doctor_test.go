@@ -137,7 +137,6 @@ func TestWithoutNode(t *testing.T) {
 	}
 }
 
-// TestAProcessDoesNotStart while the agent could reach it.
 func TestAProcessDoesNotStart(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(context.Context, string, io.Writer) error{devstack.SidecarFile: sidecar.Run,

@@ -76,7 +76,6 @@ func describePath(t *testing.T, dir string, p observe.Path) string {
 	return name
 }
 
-// plans are what the processes of a folder read, write and listen on.
 func plans(t *testing.T, dir string) map[string]daemon.Plan {
 	t.Helper()
 	at := func(name string) string { return filepath.Join(dir, name) }

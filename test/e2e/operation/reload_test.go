@@ -47,7 +47,6 @@ egress:
     match: {url: "https://PLAIN/notes", methods: [GET]}
 ` + kit.Upstream
 
-// reloadRig is a deployment whose configuration changes while it runs.
 type reloadRig struct {
 	*kit.Rig
 	arrived atomic.Int64 // posts at the upstream
@@ -61,7 +60,6 @@ func newReloadRig(t *testing.T, change ...func(string) string) *reloadRig {
 	return r
 }
 
-// ownCA drops the CA of the development files, which is constrained to the hosts of their rules.
 func ownCA(file string) string {
 	return strings.Replace(file, "ca: {certificateFile: ca.pem}   # made at the first start; its key stays in ca\n", "", 1)
 }
@@ -86,7 +84,6 @@ func (r *reloadRig) edit(t *testing.T, name, old, new string) (undo func()) {
 	return func() { r.replace(t, name, raw) }
 }
 
-// replace replaces a file at once, which processes may be reading.
 func (r *reloadRig) replace(t *testing.T, name string, raw []byte) {
 	t.Helper()
 	check.Must(t, files.Replace(r.In(name), raw, 0o600))
@@ -147,7 +144,6 @@ func (r *reloadRig) newest(t *testing.T, flow string) ledger.Record {
 
 func note(a kit.Agent) kit.Outcome { return a.Call(http.MethodPost, "/notes", `{"note":1}`) }
 
-// wantTunnel makes a call, which has to use the open tunnel and get this code.
 func wantTunnel(t *testing.T, a kit.Agent, method, path, code string) {
 	t.Helper()
 	req, err := http.NewRequest(method, a.Base+path, strings.NewReader(`{"note":1}`))
@@ -287,7 +283,6 @@ func TestCertifiedUntil(t *testing.T) {
 	}
 }
 
-// wantHook sends an unsigned delivery, which has to be refused with this code.
 func wantHook(t *testing.T, r *reloadRig, source, code string) {
 	t.Helper()
 	resp, err := http.Post("http://"+r.Hooks+"/hooks/"+source, "application/json", strings.NewReader(`{}`))

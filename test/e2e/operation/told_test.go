@@ -63,7 +63,6 @@ func TestTheReasonIsForTheRecord(t *testing.T) {
 	kit.Until(t, "a sound post", func() bool { return a.Post().Code == "" })
 }
 
-// without returns a trust bundle that does not certify one key.
 func without(t *testing.T, bundle []byte, key string) []byte {
 	t.Helper()
 	var b map[string]any

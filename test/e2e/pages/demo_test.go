@@ -10,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// TestDemo plays the demo. Each scenario has to go as expected.
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	lines := strings.Split(strings.TrimSpace(kit.Mediator(t, "demo", "--json").Done().Out), "\n")

@@ -61,7 +61,6 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// apart runs a command in namespaces of its own, which end all that it starts.
 func apart(t *testing.T, dir, stdin string, env []string, args ...string) (out string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), kit.Patience)

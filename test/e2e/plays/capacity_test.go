@@ -96,7 +96,6 @@ egress:
     match: {url: "https://PLAIN/**", methods: [PUT]}
 ` + kit.Upstream + "confine: {write: [failpoint]}\n"
 
-// capacityRig is a deployment of the program as it is released, whose memory can be measured.
 type capacityRig struct {
 	*crashRig
 	roots   *x509.CertPool

@@ -29,7 +29,6 @@ type crash struct {
 
 func (c crash) name() string { return c.process + " at " + strings.Join(c.points, ", ") + c.at }
 
-// inLedger are the crashes on the way of a post that are within a transaction of the ledger.
 var inLedger = []crash{
 	{process: "serve", points: []string{"proof", "ledger begun"}},
 	{process: "serve", points: []string{"proof", "ledger written"}},
@@ -67,7 +66,6 @@ var elsewhere = []crash{
 	{process: "serve", points: []string{"recorded"}, sent: 1, state: ledger.StateForwarded},
 }
 
-// unknown is a crash of the sidecar that leaves open whether the post was made.
 func unknown(c crash) crash {
 	c.process, c.state, c.code = "serve", ledger.StateIndeterminate, "indeterminate"
 	return c
@@ -150,7 +148,6 @@ func (r *crashRig) compare(t *testing.T, c crash, event string, keys int) {
 	}
 }
 
-// holdAt has the upstream kill the process when it has seen so much, and answer no further.
 func (r *crashRig) holdAt(t *testing.T, c crash) {
 	r.holdWith(func(req *http.Request, w http.ResponseWriter) {
 		switch c.at {

@@ -21,7 +21,6 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// modelRule lets the agent call a model, which is observed.
 const modelRule = `
 egress:
   - name: model

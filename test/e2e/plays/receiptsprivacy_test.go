@@ -148,7 +148,6 @@ func TestReceiptsPrivacy(t *testing.T) {
 	}
 }
 
-// encoded matches what may be base64url, such as a part of a token.
 var encoded = regexp.MustCompile(`[A-Za-z0-9_-]{24,}`)
 
 func decoded(text []byte) (all []byte) {
@@ -160,7 +159,6 @@ func decoded(text []byte) (all []byte) {
 	return all
 }
 
-// hashes are those by which a guess could be tried.
 var hashes = []func([]byte) []byte{
 	func(b []byte) []byte { h := sha256.Sum256(b); return h[:] },
 	func(b []byte) []byte { h := sha512.Sum512(b); return h[:] },

@@ -35,7 +35,6 @@ type replica struct {
 	listen string // its proxy port
 }
 
-// replicaRules let the agent solve challenges, which any replica accepts.
 const replicaRules = `gate: {secretFile: secrets/gate-secret, difficulty: lite}
 `
 
@@ -188,7 +187,6 @@ func TestReplicasShareALedger(t *testing.T) {
 	})
 }
 
-// race shows one challenge of one replica to all of them at once.
 func (c *replicas) race(t *testing.T, issuer *replica, path string) {
 	t.Helper()
 	clients := kit.Size(24, 64)

@@ -34,7 +34,6 @@ actions:
     maxBody: 4194304
 ` + kit.Upstream
 
-// crashRig is a deployment under mediator dev, in front of an upstream that counts what arrives.
 type crashRig struct {
 	*kit.Rig
 	binary string
@@ -57,7 +56,6 @@ func newCrashRig(t *testing.T, binary, dsn string, more ...string) *crashRig {
 	return r
 }
 
-// prepareCrashRig is newCrashRig without the start.
 func prepareCrashRig(t *testing.T, binary, dsn string, more ...string) *crashRig {
 	t.Helper()
 	r := &crashRig{binary: binary, dsn: dsn, sent: make(map[string]int)}
@@ -100,7 +98,6 @@ func (r *crashRig) start(t *testing.T) {
 	}()
 }
 
-// launch starts all processes, and returns what the supervisor prints.
 func (r *crashRig) launch(t *testing.T) *bufio.Scanner {
 	t.Helper()
 	r.said = &bytes.Buffer{}
@@ -140,7 +137,6 @@ func (r *crashRig) ended(t *testing.T, process, how string) {
 
 func (r *crashRig) failpoint() string { return r.In("failpoint/points") }
 
-// arm ends a process at the last of these points, once it has passed the others in this order.
 func (r *crashRig) arm(t *testing.T, process string, points ...string) {
 	t.Helper()
 	kit.Write(t, r.failpoint(), process+": "+strings.Join(points, "\n"+process+": "))
@@ -155,7 +151,6 @@ func (r *crashRig) kill(t *testing.T, name string, signal syscall.Signal) {
 	}
 }
 
-// pid returns the number of a process of the deployment, or 0.
 func (r *crashRig) pid(name string) int {
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", r.supervisor.Process.Pid))
 	for _, task := range tasks {
@@ -170,7 +165,6 @@ func (r *crashRig) pid(name string) int {
 	return 0
 }
 
-// ServeHTTP is the upstream.
 func (r *crashRig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.mu.Lock()
 	r.sent[req.URL.Path]++

@@ -88,7 +88,6 @@ func (s *soak) report(t *testing.T, measured map[string][]sample, total tally) {
 	t.Log("\n" + b.String())
 }
 
-// The sidecar may hold so much more at rest than before its first call.
 const (
 	idleMore = 8 // goroutines of idle connections, and the connections' descriptors
 	// descriptors: SQLite closes those of its file, one a reader, only with the last of them, and two readers wait with
@@ -145,7 +144,6 @@ func (s *soak) stacks(name string) string {
 	return stacks
 }
 
-// quiet fails if the race detector has written to a process's log.
 func (s *soak) quiet(t *testing.T, name string) {
 	t.Helper()
 	log, err := os.ReadFile(s.In(name + ".log"))

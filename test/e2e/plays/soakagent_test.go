@@ -53,7 +53,6 @@ func (a *soakAgent) run(ctx context.Context) {
 	}
 }
 
-// soakTurns are what an agent does, with a share in a hundred.
 var soakTurns = []struct {
 	share int
 	do    func(*soakAgent)
@@ -99,7 +98,6 @@ func (b *breaking) Read(p []byte) (int, error) {
 
 var errBroken = errors.New("broken off")
 
-// enter opens a session for a new event, unless the trigger service is away.
 func (a *soakAgent) enter(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, kit.Patience)
 	defer cancel()
@@ -186,7 +184,6 @@ func (a *soakAgent) call(method, kind string, body io.Reader, patience int) {
 	}
 }
 
-// send sends a call. An agent that connects tries again if it got no connection.
 func (a *soakAgent) send(ctx context.Context, method, url string, body io.Reader) (*http.Response, error) {
 	for began := time.Now(); ; {
 		connected := false
@@ -215,7 +212,6 @@ func (a *soakAgent) told(read answer, began time.Time) {
 	}
 }
 
-// ended notes a call without a whole answer.
 func (a *soakAgent) ended(err error, took time.Duration) {
 	switch {
 	case took >= soakPatience:

@@ -120,7 +120,6 @@ func busyLedger(ctx context.Context, t *testing.T, s *soak, last time.Duration) 
 	}
 }
 
-// rewriteBundle changes the bytes of the trust bundle, and not its meaning.
 func rewriteBundle(_ context.Context, t *testing.T, s *soak, _ time.Duration) {
 	err := keyring.UpdateBundle(s.In(devstack.BundleFile), func(b *evidence.Bundle) error {
 		slices.Reverse(b.Certificates)

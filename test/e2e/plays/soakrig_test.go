@@ -22,7 +22,6 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// soakRules give each call a path of its own, by which every log can be searched.
 const soakRules = `
 actions:
   - name: post
@@ -59,7 +58,6 @@ type soak struct {
 	lines    map[net.Conn]bool // the agents' connections
 }
 
-// answer is what an agent got for one call.
 type answer struct {
 	path, post, code string
 	status           int
@@ -67,7 +65,6 @@ type answer struct {
 	unledgered       bool // the ledger was being kept from its work meanwhile
 }
 
-// newAccounted starts a deployment in which every log knows each call.
 func newAccounted(t *testing.T, rules string) *soak {
 	t.Helper()
 	s := &soak{
@@ -98,7 +95,6 @@ func (s *soak) kill(t *testing.T, name string) {
 	<-s.Process(name).Done
 }
 
-// restart starts a killed process. The registry certifies its new keys.
 func (s *soak) restart(t *testing.T, name string) {
 	t.Helper()
 	s.processes.Lock()
@@ -114,7 +110,6 @@ func (s *soak) restart(t *testing.T, name string) {
 	}
 }
 
-// end stops the processes as an operator does. The sidecar has to end well.
 func (s *soak) end(t *testing.T) {
 	t.Helper()
 	s.Stack.Stop()
@@ -164,14 +159,12 @@ func (s *soak) hangUp() {
 	}
 }
 
-// set makes the upstream misbehave, or answer if mode is empty.
 func (s *soak) set(mode string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mode = mode
 }
 
-// ServeHTTP is the upstream. In a mode, it misbehaves for some of the requests.
 func (s *soak) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.server = r.Context().Value(http.ServerContextKey).(*http.Server)

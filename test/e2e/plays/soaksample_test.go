@@ -56,7 +56,6 @@ func sinceItsStart(list []sample) []sample {
 	return list[len(list)/10:]
 }
 
-// sampler samples each process once a second.
 type sampler struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -110,7 +109,6 @@ func (a *sampler) stop() map[string][]sample {
 
 func (s *soak) measure(name string) (sample, error) { return measureOf(s.Stack.Socket(name)) }
 
-// measureOf reads the metrics of a process, which may be frozen.
 func measureOf(socket string) (out sample, err error) {
 	client, base := daemon.Client(config.Endpoint{Unix: socket})
 	defer client.CloseIdleConnections()

@@ -23,7 +23,6 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// tryWays tries each line of its argument, and prints OPEN or closed before it.
 const tryWays = `
 import ctypes, os, socket, sys
 libc = ctypes.CDLL(None, use_errno=True)

@@ -34,7 +34,6 @@ func newRig(t *testing.T) *kit.Rig {
 
 func uid(user int) []string { return []string{"--uid", strconv.Itoa(user)} }
 
-// obedient is an agent under mediator run that evaluates lines of shell from a named pipe.
 type obedient struct {
 	t     *testing.T
 	run   *exec.Cmd // mediator run
@@ -43,7 +42,6 @@ type obedient struct {
 	errs  *bytes.Buffer // standard error, complete once the run has ended
 }
 
-// startObedient starts it, isolated unless flags say otherwise.
 func startObedient(t *testing.T, r *kit.Rig, flags ...string) *obedient {
 	t.Helper()
 	dir := openFolder(t, "")
@@ -65,13 +63,11 @@ func startObedient(t *testing.T, r *kit.Rig, flags ...string) *obedient {
 	return a
 }
 
-// end ends the agent, and so its session. A second call does nothing.
 func (a *obedient) end() {
 	_ = a.run.Process.Signal(syscall.SIGTERM)
 	_ = a.run.Wait()
 }
 
-// hear returns the agent's next line, which has to contain want.
 func (a *obedient) hear(want string) string {
 	a.t.Helper()
 	line, err := a.says.ReadString('\n')
@@ -99,7 +95,6 @@ func (a *obedient) tell(line string) {
 	check.Must(a.t, errors.Join(err, pipe.Close()))
 }
 
-// post has the agent post. The answer has to contain want.
 func (a *obedient) post(want string) {
 	a.t.Helper()
 	a.tell("post")

@@ -23,7 +23,6 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// TestRuns starts agents of one deployment.
 func TestRuns(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -52,7 +51,6 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// kinds are the ways in which an agent runs.
 func kinds(r *kit.Rig) []kind {
 	return []kind{
 		{"isolated", nil, false},
@@ -203,7 +201,6 @@ func keepFolder(t *testing.T, r *kit.Rig) {
 	}
 }
 
-// notIsolated falls back and says why, claims nothing, and refuses where isolation is required.
 func notIsolated(t *testing.T, r *kit.Rig) {
 	post := `curl -sS -w ' %{http_code}\n' -H 'Content-Type: application/json' -d '{"body":"x"}' "https://$0` +
 		kit.Comments + `"`
@@ -309,7 +306,6 @@ func launcherGone(t *testing.T, r *kit.Rig) {
 	kit.Until(t, "the event of a session that nobody closed", func() bool { return done() > before })
 }
 
-// askedToEnd sends mediator run a signal. The agent gets SIGTERM, and its own status counts.
 func askedToEnd(t *testing.T, r *kit.Rig) {
 	for _, flags := range [][]string{{"--require-isolation"}, uid(r.User)} {
 		for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
@@ -482,7 +478,6 @@ func atATerminal(t *testing.T, r *kit.Rig) {
 	}
 }
 
-// atOnce starts many runs together. Each ends with its own status, and leaves nothing behind.
 func atOnce(t *testing.T, r *kit.Rig) {
 	many, marks := kit.Size(8, 24), strconv.Itoa(os.Getpid())+"000"
 	const script = `curl -sSf -o /dev/null http://mediator.internal/v1/event; readlink /proc/self/ns/user
@@ -504,7 +499,6 @@ func atOnce(t *testing.T, r *kit.Rig) {
 	}
 }
 
-// inARun starts mediator run as an agent. It opens no session.
 func inARun(t *testing.T, r *kit.Rig) {
 	copied := filepath.Join(openFolder(t, "/srv"), "mediator") // where a run sees it, and its user can execute it
 	check.Must(t, os.WriteFile(copied, kit.Read(t, "/proc/self/exe"), 0o755))

@@ -225,7 +225,6 @@ var ways = slices.Concat(
 	counted(guard.CountTCP, raw|first, attempt{"a segment in a connection of the mediator's", intrude}),
 )
 
-// allowed is what an agent may do.
 var allowed = map[string]func() error{
 	"wait for an event":   nextEvent,
 	"read by the proxy":   client("GET", "https://"+worldHost+"/"),
@@ -295,7 +294,6 @@ func (w *way) capabilities() []uintptr {
 	return nil
 }
 
-// rules installs the rules, with an admin port that the mediator of the test does not have.
 func (p *pod) rules(t *testing.T, devices string) {
 	t.Helper()
 	p.devices = nil

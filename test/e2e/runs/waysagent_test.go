@@ -79,7 +79,6 @@ func talk(c net.Conn, text string) error {
 	return nil
 }
 
-// send sends one datagram and waits for nothing.
 func send(network, address string) func() error {
 	return func() error {
 		c, err := net.Dial(network, address)
@@ -102,7 +101,6 @@ func toNode(path string) func() error {
 	return proxied("POST http://mediator.internal"+path+" HTTP/1.1", "Host: mediator.internal", "Content-Length: 0")
 }
 
-// plain makes a request in cleartext without the proxy.
 func plain(address string, lines ...string) func() error {
 	return dial("tcp", address, strings.Join(lines, "\r\n")+"\r\n\r\n")
 }
@@ -133,7 +131,6 @@ func tunneledHTTP2(fields ...string) func() error {
 	return inTunnel(worldHost+":443", withTLS(worldHost, overHTTP2(fields...), "h2"))
 }
 
-// straight connects to an address without the proxy, and continues there.
 func straight(address string, then func(net.Conn) error) func() error {
 	return func() error {
 		c, err := net.DialTimeout("tcp", address, agentPatience)
@@ -401,7 +398,6 @@ func multipath(address string, then func(net.Conn) error) func() error {
 	}
 }
 
-// join joins a multicast group, which the kernel then reports to the network.
 func join() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
 	if err != nil {

@@ -43,7 +43,6 @@ const (
 	worldHost                = "api.example.org"
 )
 
-// netns is a network namespace and the thread that lives in it.
 type netns struct{ calls chan func() }
 
 func newNetNS(t *testing.T) *netns {
@@ -93,7 +92,6 @@ func (ns *netns) output(cmd *exec.Cmd) (string, error) {
 	return out.String(), err
 }
 
-// pod is a mediator in a pod of its own, with an agent that has another user.
 type pod struct {
 	*trial.Deployment
 	t          *testing.T
@@ -104,7 +102,6 @@ type pod struct {
 	thread int // of the pod, for /proc
 }
 
-// podRules are what the agent may do. They allow each host with a forbidden address.
 const podRules = `
 session: {standing: true}
 transparent: {listen: 127.0.0.1:8183}
@@ -180,7 +177,6 @@ func (p *pod) connect() {
 
 func htons(v uint16) uint16 { return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, v)) }
 
-// secret is what agents try to get out. secretLeft marks a frame that contains it.
 const secret, secretLeft = "a secret", ", with the secret"
 
 // left returns the frames that left the pod since the last call, each once or twice, without those that find
@@ -354,7 +350,6 @@ func (p *pod) posts(flow string) []ledger.Record {
 	return posts
 }
 
-// gotOut is the result of try if the condition held before the agent ended.
 const gotOut = "got out"
 
 // try has the agent try a way, in its own process with the agent's user and only the named capabilities. It returns
