@@ -23,6 +23,8 @@ func (t *posting) forward(ctx context.Context) error {
 	defer cancel()
 	out := t.outgoing(ctx, cancel, t.content.Reader())
 	out.ContentLength = t.content.Size
+	// An upstream that leaves the body unread would take it for a request, with the credential of the next call.
+	out.Close = t.action.Content == ContentRaw
 	t.credential.Inject(out.Header)
 	out.Header.Set("Idempotency-Key", t.admission.CapabilityID)
 	if t.action.TakesPart {

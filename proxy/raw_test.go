@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -52,6 +53,7 @@ type rawUpstream struct {
 
 	mu    sync.Mutex
 	bytes bytes.Buffer
+	taken []string // what it took for requests
 }
 
 func newRawUpstream(t testing.TB) *rawUpstream {
@@ -107,6 +109,12 @@ func (u *rawUpstream) serve(c net.Conn) {
 		if err != nil {
 			return
 		}
+		u.mu.Lock()
+		u.taken = append(u.taken, req.Method+" "+req.URL.Path)
+		u.mu.Unlock()
+		if req.URL.Path == "/items/unread" { // as servers do that know no such path
+			req.Body = http.NoBody
+		}
 		if _, err := io.Copy(io.Discard, req.Body); err != nil {
 			return
 		}
@@ -121,6 +129,9 @@ func (u *rawUpstream) serve(c net.Conn) {
 		_, _ = io.WriteString(c, "HTTP/1.1 201 Created\r\nContent-Length: 4\r\n\r\n")
 		if req.Method != http.MethodHead {
 			_, _ = io.WriteString(c, "made")
+		}
+		if req.Close {
+			return
 		}
 	}
 }
@@ -339,6 +350,31 @@ func (p *rawRig) wantRecorded(t *testing.T, sent string) {
 	}
 	if !errors.Is(err, io.ErrUnexpectedEOF) || !unsure { // incomplete, and some record is unsure
 		t.Errorf("the upstream received a request that no record says was forwarded: %v", err)
+	}
+}
+
+// TestUnreadPost: an upstream that leaves a post's body unread takes it for no request with the next call's credential.
+func TestUnreadPost(t *testing.T) {
+	up := newRawUpstream(t)
+	p := newRawRig(t, up)
+	c, err := p.Tunnel("a.example.com:443", "a.example.com", http1)
+	must(t, err)
+	r := bufio.NewReader(c)
+	const hidden = "POST /posts HTTP/1.1\r\nX: "
+	for _, request := range []string{
+		fmt.Sprintf("POST /items/unread HTTP/1.1\r\nHost: a.example.com\r\nContent-Length: %d\r\n\r\n%s", len(hidden), hidden),
+		"PUT /keyed/x HTTP/1.1\r\nHost: a.example.com\r\nContent-Length: 1\r\n\r\na",
+	} {
+		_, err = io.WriteString(c, request)
+		must(t, err)
+		p.wantNext(r, "201")
+	}
+	_ = c.Close()
+	must(t, p.Proxy.Shutdown(context.Background()))
+	p.transport.CloseIdleConnections()
+	up.close()
+	if want := []string{"POST /items/unread", "PUT /keyed/x"}; !slices.Equal(up.taken, want) {
+		t.Errorf("the upstream took for requests: %q, want %q", up.taken, want)
 	}
 }
 
