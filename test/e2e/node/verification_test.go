@@ -77,20 +77,13 @@ func TestVerificationThroughTheProxy(t *testing.T) {
 	}
 }
 
-const ownVerificationRules = `
-actions:
-  - name: plugins
-    match: {url: "http://mediator.internal/mcp", mcp: {tools: [register_plugin]}}
-    subject: agent:worker-1
-    action: register_plugin
-egress:
-  - name: verification
-    match: {url: "http://mediator.internal/mcp", mcp: {tools: ` + tools + `}}
+var ownVerificationRules = strings.Replace(
+	strings.ReplaceAll(verificationRules, "https://PLAIN/mcp", "http://mediator.internal/mcp"), kit.Upstream, `
   - name: model
     match: {url: "https://PLAIN/v1/chat/completions", methods: [POST]}
     observe: openai-chat
     generate: {models: [m], maxTokens: 100}
-` + kit.Upstream
+`+kit.Upstream, 1)
 
 func answerChat(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
