@@ -30,8 +30,9 @@ func vaultAudit() *cobra.Command {
 	var a auditFlags
 	c := &cobra.Command{
 		Use: "audit LOG...", Short: "Compare Vault's audit log with the record, and show what only one of them has",
-		Example: `  mediator vault audit vault-audit.log --since 24h --address https://vault.example:8200 --token-file audit-token`,
-		Args:    cli.SomeArgs("the files of Vault's audit log, or - for standard input"),
+		Example: `  mediator vault audit vault-audit.log --since 24h \
+      --address https://vault.example:8200 --token-file audit-token`,
+		Args: cli.SomeArgs("the files of Vault's audit log, or - for standard input"),
 		Long: `Compares the files of Vault's audit log (JSON, of every Vault server that signs) with the record. It shows
 each signature by a role's key that no record has, each artifact of the record that Vault did not sign, and each
 request for signatures without its answer, such as a wrapped one: the mediator makes none. The status is 1 if there

@@ -59,10 +59,8 @@ func keysCertify() *cobra.Command {
 and --not-accessible-to-users the certificate says that they can, and strict policy refuses such a key. A declaration
 that a process observed to be false is not certified; one that it confirms is marked as observed.
 
-A certificate stays until half of its lifetime is over, unless its content changes. Certificates of other processes'
-keys stay until they expire. A version that the asked processes no longer publish is retired. The revocation list is
-signed again. Certificates that leave the bundle go to the history beside it, for old records. If a signature fails,
-the bundle keeps the earlier ones, and the status is 1.
+A certificate stays until half of its lifetime is over, unless its content changes; those of other processes' keys stay
+until they expire. A version that the asked processes no longer publish is retired. The revocation list is signed again.
 
 --watch goes on: it certifies whenever a key is rotated or retired, and before certificates end. It certifies no other
 role, issuer or key of a process (roles_changed).`,

@@ -21,9 +21,8 @@ func keysHistory() *cobra.Command {
 		Use: "history [LOG...]", Short: "List who has certified, retired, revoked and rotated which keys, and when",
 		Example: `  mediator keys history --dir .mediator
   mediator keys history --bundle trust.json --registry registry.jwk --since 2026-03-01 vault-audit.log`,
-		Long: `Lists, oldest first, what the key registry signed in the trust bundle and the history beside it: the first
-certificate of each version, renewals, retirements, and revocations with their reasons. From files of Vault's audit log
-it also lists each rotation in Vault, with the name and the address of the token.`,
+		Long: `Lists, oldest first, what the key registry signed in the trust bundle and its history, and each rotation in
+files of Vault's audit log, with the name and the address of the token.`,
 		RunE: func(c *cobra.Command, logs []string) error {
 			now := time.Now()
 			from, to, err := period(since, until, now)

@@ -32,10 +32,9 @@ func keysRoot() *cobra.Command {
 		Args: cli.NoArgs,
 		Example: `  mediator keys root --name registry --out roots
   mediator keys root --name auditor --out roots --post-quantum`,
-		Long: `Makes an Ed25519 key for the key registry, the deployment auditor or an arbiter of disputes.
-DIR/NAME.key.jwk is private (mode 0600): keep it away from where agents run. Every process and API pins the public
-DIR/NAME.jwk. --post-quantum adds an ML-DSA-65 key to both files: the root then signs twice, and its verifiers demand
-both signatures.
+		Long: `DIR/NAME.key.jwk is private (mode 0600): keep it away from where agents run. Every process and API pins the
+public DIR/NAME.jwk. --post-quantum adds an ML-DSA-65 key to both files: the root then signs twice, and its verifiers
+demand both signatures.
 
 --root-key makes no key: it writes DIR/NAME.jwk for the key that the file names in Vault or in a token.`,
 		RunE: func(c *cobra.Command, _ []string) error {

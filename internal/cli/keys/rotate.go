@@ -48,9 +48,9 @@ func keysRotate() *cobra.Command {
   mediator keys rotate --all --retire-after 10m --address https://vault.example:8200 --token-file owner-token \
       --from unix:/run/mediator/admin.sock --from unix:/run/mediator/trigger.sock \
       --from unix:/run/mediator/control.sock`,
-		Long: `Gives a key of Vault's Transit engine a new version, as vault write -f transit/keys/KEY/rotate does.
-Processes sign with it once keys certify has certified it and every verifier knows it. Signatures of older versions are
-valid until they expire or the version is retired. --all rotates every key of the processes of --from.
+		Long: `Gives a key of Vault's Transit engine a new version. Processes sign with it once keys certify has certified it
+and every verifier knows it. Signatures of older versions are valid until they expire or the version is retired. --all
+rotates every key of the processes of --from.
 
 --retire-after waits until all processes of --from sign with the new versions, then that long, and retires the older
 ones. Name every process that signs with the keys, and give at least 10m, the longest life of a signature. If a process
