@@ -183,11 +183,9 @@ func (c *conn) enter(ctx context.Context, route Route) error {
 	if !p.open.Take(c.party, 1, int64(p.o.Limits.Tunnels)) {
 		return refusal.New("overloaded", "the session has its whole share of the %d open tunnels", p.o.Limits.Tunnels)
 	}
-	p.lastTunnel++
 	p.starting.Add(1)
 	c.counted = true
 	c.route = route
-	c.route.Tunnel = p.lastTunnel
 	c.life, c.end = context.WithCancel(context.WithoutCancel(ctx))
 	return nil
 }

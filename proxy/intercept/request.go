@@ -42,7 +42,7 @@ func (p *Proxy) servePlain(w http.ResponseWriter, r *http.Request) {
 }
 
 func routeOf(r *http.Request, t upstream.Target) Route {
-	route := Route{Target: t, RemoteAddr: r.RemoteAddr, Session: connOf(r.Context()).session}
+	route := Route{Target: t, Session: connOf(r.Context()).session}
 	if route.Session == "" {
 		route.ProxyAuthorization = r.Header.Get("Proxy-Authorization")
 	}

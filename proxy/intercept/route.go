@@ -8,9 +8,6 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// TunnelID numbers a process's tunnels from 1; 0 is no tunnel.
-type TunnelID uint64
-
 // Route is what the connection layer knows about a request.
 type Route struct {
 	Target upstream.Target
@@ -20,14 +17,12 @@ type Route struct {
 	Session string
 	// ProxyAuthorization is the header of the request, or of its tunnel's CONNECT. It is never printed.
 	ProxyAuthorization string `json:"-"`
-	RemoteAddr         string
-	Tunnel             TunnelID
 	// Original is the address that a redirected client dialled; otherwise not valid.
 	Original netip.AddrPort
 }
 
 func (r Route) Format(f fmt.State, _ rune) {
-	_, _ = fmt.Fprintf(f, "%s from %s (tunnel %d, intercepted %t)", r.Target, r.RemoteAddr, r.Tunnel, r.Intercepted)
+	_, _ = fmt.Fprintf(f, "%s (intercepted %t)", r.Target, r.Intercepted)
 }
 
 type routeKey struct{}

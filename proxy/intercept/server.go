@@ -112,10 +112,9 @@ type Proxy struct {
 	serving  sync.WaitGroup // accepting tunnels
 	starting sync.WaitGroup // starting tunnels and other protocols, for which net/http does not wait
 
-	mu         sync.Mutex // guards all below
-	open       share.Pool // tunnels
-	lastTunnel TunnelID
-	closed     bool
+	mu     sync.Mutex // guards all below
+	open   share.Pool // tunnels
+	closed bool
 }
 
 // New checks o and makes a proxy.

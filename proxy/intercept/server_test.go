@@ -47,8 +47,7 @@ func TestNewRefuses(t *testing.T) {
 func TestPlainRequests(t *testing.T) {
 	r := newRig(t, serving(func(w http.ResponseWriter, r *http.Request) {
 		route, _ := intercept.RouteFrom(r.Context())
-		if len(r.Header["Proxy-Authorization"])+len(r.Header["Proxy-Connection"]) > 0 || route.Intercepted ||
-			route.Tunnel != 0 || route.RemoteAddr == "" {
+		if len(r.Header["Proxy-Authorization"])+len(r.Header["Proxy-Connection"]) > 0 || route.Intercepted {
 			t.Errorf("header %v, route %v", r.Header, route)
 		}
 		_, _ = io.WriteString(w, route.Target.String()+" "+route.ProxyAuthorization+" "+r.URL.String()+" "+r.Host)
@@ -228,7 +227,7 @@ func TestConnectContext(t *testing.T) {
 func TestCleartextInTunnel(t *testing.T) {
 	r := newRig(t, serving(func(w http.ResponseWriter, r *http.Request) {
 		route, _ := intercept.RouteFrom(r.Context())
-		if route.Intercepted || route.Tunnel == 0 {
+		if route.Intercepted {
 			t.Errorf("route %v", route)
 		}
 		_, _ = io.WriteString(w, route.Target.String()+" "+r.URL.String())

@@ -70,7 +70,7 @@ func (p *Proxy) redirected(c *conn) {
 		_ = c.Close()
 		return
 	}
-	route := Route{Original: original, RemoteAddr: c.RemoteAddr().String()}
+	route := Route{Original: original}
 	if err == nil {
 		route.Target = upstream.Target{Scheme: "https", Host: original.Addr().String(), Port: original.Port()}
 		err = c.enter(context.Background(), route)
@@ -86,8 +86,7 @@ func (p *Proxy) redirected(c *conn) {
 func connectRequest(route Route) *http.Request {
 	authority := route.Target.Address()
 	r := &http.Request{
-		Method: http.MethodConnect, Host: authority, RequestURI: authority, RemoteAddr: route.RemoteAddr,
-		Header: make(http.Header),
+		Method: http.MethodConnect, Host: authority, RequestURI: authority, Header: make(http.Header),
 	}
 	return r.WithContext(WithRoute(context.Background(), route))
 }
