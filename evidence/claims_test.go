@@ -270,20 +270,6 @@ func TestBinding(t *testing.T) {
 	}
 }
 
-func TestIsHash(t *testing.T) {
-	for text, want := range map[string]bool{
-		strings.Repeat("0123456789abcdef", 4): true,
-		strings.Repeat("0", 63):               false, strings.Repeat("0", 65): false, "": false,
-		strings.Repeat("0", 63) + "/": false, strings.Repeat("0", 63) + ":": false, strings.Repeat("0", 63) + "`": false,
-		strings.Repeat("0", 63) + "g": false,
-		strings.Repeat("0", 63) + "A": false, "~" + strings.Repeat("0", 63): false,
-	} {
-		if got := evidence.IsHash(text); got != want {
-			t.Errorf("%q: %t", text, got)
-		}
-	}
-}
-
 // TestHashToken: the signature does not change the hash.
 func TestHashToken(t *testing.T) {
 	for token, signed := range map[string]string{"h.p.s": "h.p", "h.p.other": "h.p", "h.p.": "h.p", ".s": "", ".": "",
