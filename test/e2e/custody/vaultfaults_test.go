@@ -33,7 +33,8 @@ type fault struct {
 	stale bool
 }
 
-func vaultFaults() []fault {
+// vaultFaults are the faults of the server and of the way to it, and those of clocks and logins.
+func vaultFaults() (server, logins []fault) {
 	network := func(name string, f vaulttest.Fault) fault {
 		return fault{name: name,
 			strike: func(t *testing.T, v *vaultRig, _ func() bool) { v.proxy.Set(t, f) },
@@ -68,7 +69,7 @@ func vaultFaults() []fault {
 	}
 	nothing := func(*testing.T, *vaultRig) {}
 	deliver := func(t *testing.T, v *vaultRig) { v.redeliver(t) }
-	return []fault{
+	server = []fault{
 		{name: "sealed", strike: func(t *testing.T, v *vaultRig, _ func() bool) { check.Must(t, v.vault.Seal()) },
 			mend: func(t *testing.T, v *vaultRig) { check.Must(t, v.vault.Unseal()) }},
 		{name: "killed", strike: kill, mend: start},
@@ -88,6 +89,8 @@ func vaultFaults() []fault {
 		network("half-closes connections", vaulttest.Fault{HalfClose: true}),
 		network("resets connections", vaulttest.Fault{Reset: true}),
 		network("its certificate expired", vaulttest.Fault{Expired: true}),
+	}
+	logins = []fault{
 		clock("its clock a day behind", -24*time.Hour),
 		clock("its clock a day ahead", 24*time.Hour),
 		harmless(time.Second, fault{name: "tokens revoked", strike: func(t *testing.T, v *vaultRig, _ func() bool) {
@@ -99,20 +102,16 @@ func vaultFaults() []fault {
 		}, mend: deliver},
 		{name: "tokens expired, logins refused", strike: expireTokens, mend: deliver},
 	}
-}
-
-func loginFaults() []fault {
-	var out []fault
 	for _, role := range rolesOfPosts() {
-		out = append(out, fault{name: "no login for " + role.Purpose,
+		logins = append(logins, fault{name: "no login for " + role.Purpose,
 			strike: func(t *testing.T, v *vaultRig, _ func() bool) {
 				v.loseSecretIDs(t, role)
 				v.revokeTokens(t)
 			},
-			mend: func(t *testing.T, v *vaultRig) { v.redeliver(t) },
+			mend: deliver,
 		})
 	}
-	return out
+	return server, logins
 }
 
 func auditDisk(v *vaultRig) string { return v.In("audit") }
@@ -153,6 +152,18 @@ const slack = 6
 // after Vault is back posts go out again, and nothing is left behind.
 func TestVaultFaults(t *testing.T) {
 	t.Parallel()
+	faults, _ := vaultFaults()
+	playFaults(t, faults)
+}
+
+func TestVaultLoginFaults(t *testing.T) {
+	t.Parallel()
+	_, faults := vaultFaults()
+	playFaults(t, faults)
+}
+
+func playFaults(t *testing.T, faults []fault) {
+	t.Helper()
 	v := newVaultRig(t, kit.ManyPosts)
 	poster, reader := v.OpenAgent(t), v.OpenAgent(t)
 	for _, o := range atOnce(4*crowd, poster.Post) { // more than later, for as many connections as are ever kept
@@ -170,7 +181,7 @@ func TestVaultFaults(t *testing.T) {
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "VAULT\tA POST\tTAKES AT MOST\tPOSTS AFTER\tREADS\tSLOWEST\tHELD AFTER\tBECAUSE")
-	for _, f := range append(vaultFaults(), loginFaults()...) {
+	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) {
 			v.suffer(t, f, poster, &all, table)
 		})
