@@ -194,7 +194,7 @@ func (p *PastTrust) open(kid string) ([]*certified, error) {
 		if s.cert.SubjectKeyID != kid {
 			return nil, refusal.New("trust_malformed", "the history was changed while it was read")
 		}
-		s.token, s.shared = "", p.index.purposes[s.cert.SubjectPublicKeyHash] == severalPurposes
+		s.token, s.shared = "", p.index.first[s.cert.SubjectPublicKeyHash].purpose != s.cert.Purposes[0]
 		all = append(all, s)
 	}
 	slices.Reverse(all)
@@ -214,7 +214,7 @@ type pastIndex struct {
 	segments []Segment
 	keys     map[string][]place       // by kid, in order of segments
 	versions map[string][]pastVersion // by key name
-	purposes map[string]string        // by hash of a public key; severalPurposes if it has several
+	first    map[string]use           // by hash of a public key
 
 	mu     sync.Mutex
 	tokens []string // of the segment read last
@@ -223,7 +223,12 @@ type pastIndex struct {
 
 type place struct{ segment, number int32 }
 
-const severalPurposes = "*"
+// use is the first purpose that a public key was certified for, and its only one: any process can publish the public
+// key of another.
+type use struct {
+	purpose string
+	since   int64
+}
 
 // since is the time of its first certificate
 type pastVersion struct {
@@ -234,7 +239,7 @@ type pastVersion struct {
 func newPastIndex(segments []Segment) (*pastIndex, error) {
 	x := &pastIndex{
 		segments: segments, last: -1,
-		keys: make(map[string][]place), versions: make(map[string][]pastVersion), purposes: make(map[string]string),
+		keys: make(map[string][]place), versions: make(map[string][]pastVersion), first: make(map[string]use),
 	}
 	for i, segment := range segments {
 		tokens, err := segment()
@@ -264,10 +269,8 @@ func (x *pastIndex) add(c SignerCertificate, at place) {
 		}
 	}
 	x.keys[kid] = append(x.keys[kid], at)
-	if before, ok := x.purposes[c.SubjectPublicKeyHash]; ok && before != c.Purposes[0] {
-		x.purposes[c.SubjectPublicKeyHash] = severalPurposes
-	} else {
-		x.purposes[c.SubjectPublicKeyHash] = c.Purposes[0]
+	if before, ok := x.first[c.SubjectPublicKeyHash]; !ok || c.IssuedAt < before.since {
+		x.first[c.SubjectPublicKeyHash] = use{c.Purposes[0], c.IssuedAt}
 	}
 }
 

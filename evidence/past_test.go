@@ -35,6 +35,9 @@ func TestArchive(t *testing.T) {
 	of := func(v custody.Version, from, minutes int) string {
 		return d.certificate(t, v, at(from), time.Duration(minutes)*time.Minute)
 	}
+	copied := certificateFor(first, evidence.PurposeActionGrant, "mediator")
+	copied.SubjectKeyID = "grant-key:v2"
+	copyOf, _ := sign(t, evidence.SignerCertificateKind(), d.registry, d.options("registry", at(5)), copied)
 	revokes := func(id string, minute int) string {
 		o := d.options("registry", at(minute))
 		return d.list(t, o, evidence.Revocation{Kind: evidence.RevokedKey, ID: id})
@@ -48,6 +51,7 @@ func TestArchive(t *testing.T) {
 	}{
 		{"in the bundle", "", 0, []string{of(first, 0, 10)}, nil, "", nil},
 		{"in the history", "", 0, []string{of(second, 5, 10)}, []string{of(first, 0, 4)}, "", nil},
+		{"copied since by another role", "", 0, []string{of(first, 0, 10)}, []string{copyOf}, "", nil},
 		{"renewed since", "", 0, []string{of(first, 5, 10)}, []string{of(first, -5, 10)}, "", nil},
 		{"nowhere", "key_unknown", 0, nil, nil, "", nil},
 		{"before its certificate", "clock_skew", -1, []string{of(first, 0, 10)}, nil, "", nil},

@@ -151,6 +151,9 @@ func (e *bundleEdit) certificates(ctx context.Context, p Published, say Declarat
 		return nil, 0, err
 	}
 	for _, c := range all {
+		if err := e.copied(c, all); err != nil {
+			return nil, 0, err
+		}
 		token, stands := e.standing(c)
 		if !stands && e.stopped == nil {
 			if e.stopped = ctx.Err(); e.stopped == nil {
@@ -201,6 +204,21 @@ func subjects(p Published, say Declaration) (all []evidence.SignerCertificate, e
 		}
 	}
 	return all, nil
+}
+
+// copied refuses another role's public key: any process can publish it, and verifiers would then refuse both roles.
+func (e *bundleEdit) copied(c evidence.SignerCertificate, all []evidence.SignerCertificate) error {
+	for _, o := range e.certified {
+		all = append(all, o.Certificate)
+	}
+	for _, o := range all {
+		if o.SubjectPublicKeyHash == c.SubjectPublicKeyHash && o.Purposes[0] != c.Purposes[0] &&
+			o.SubjectKeyID != c.SubjectKeyID {
+			return refusal.New("key_purpose", "%s has the public key of %s, which is for %s", c.SubjectKeyID, o.SubjectKeyID,
+				o.Purposes[0])
+		}
+	}
+	return nil
 }
 
 // standing returns the bundle's certificate with the claims of c, unless it is revoked, due for renewal, or good for

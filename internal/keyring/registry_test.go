@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	jose "github.com/go-jose/go-jose/v4"
+
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
@@ -105,4 +107,27 @@ func TestBundleDoesNotGrow(t *testing.T) {
 			t.Fatalf("after %d rotations the bundle has %d bytes, and it had %d", n, info.Size(), size)
 		}
 	}
+}
+
+// TestCopiedKey lets a process publish the public key of another role as a version of its own key: it needs no private
+// key for that, and both would be refused as one key with two purposes.
+func TestCopiedKey(t *testing.T) {
+	m := newTeam(t)
+	role := func(purpose string, key jose.JSONWebKey) daemon.RoleDocument {
+		return daemon.RoleDocument{Purpose: purpose, Issuer: purpose, KeyCustody: custody.ExternalMediator,
+			Keys: []jose.JSONWebKey{key}}
+	}
+	certify := func(roles ...daemon.RoleDocument) error {
+		_, err := m.registry.Certify(t.Context(), keyring.Published{Publication: keyring.Publication{Roles: roles}},
+			keyring.Declaration{})
+		return err
+	}
+	set, err := custody.JWKS(t.Context(), m.key)
+	check.Must(t, err)
+	trigger, copied := role(evidence.PurposeTriggerReceipt, set.Keys[0]), set.Keys[0]
+	copied.KeyID = "session-key:v2"
+	session := role(evidence.PurposeAgentSession, copied)
+	check.WantCode(t, certify(trigger, session), "key_purpose")
+	check.Must(t, certify(trigger))
+	check.WantCode(t, certify(session), "key_purpose")
 }
