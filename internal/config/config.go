@@ -77,8 +77,7 @@ type Custody struct {
 	Type string `yaml:"type" need:"yes" one:"memory vault pkcs11"`
 	// Vault locates Vault; only with type: vault.
 	Vault *Vault `yaml:"vault"`
-	// PKCS11 names the token; only with type: pkcs11. Each version is a private Ed25519 key, with the key's name as
-	// label and the version as id.
+	// PKCS11 names the token; only with type: pkcs11. A version's label is the key's name, its id the version.
 	PKCS11 *PKCS11 `yaml:"pkcs11"`
 }
 
@@ -190,8 +189,8 @@ type Log struct {
 // Confine says how a process confines itself before it listens. In any case it drops the capabilities that it does not
 // need, writes no core dump, and cannot be debugged by its own user.
 type Confine struct {
-	// Landlock restricts the process to the configured files' folders and TCP ports: best_effort (as far as the kernel
-	// can), required (fails without Landlock of Linux 6.12) or off.
+	// Landlock restricts files and TCP ports to the configured ones: best_effort (as far as the kernel can), required
+	// (Linux 6.12) or off.
 	Landlock string `yaml:"landlock" one:"best_effort required off"`
 	// Seccomp blocks unneeded system calls, such as those that start programs: required or off.
 	Seccomp string `yaml:"seccomp" one:"required off"`
@@ -201,8 +200,7 @@ type Confine struct {
 	Write []string `yaml:"write" is:"path"`
 	// Connect are further TCP ports to connect to, such as a network token's.
 	Connect []uint16 `yaml:"connect"`
-	// AnyPort allows connections to every TCP port, so that a reload can add rules for new ports. An attacker reaches
-	// them too; mediator doctor reports this.
+	// AnyPort allows connections to every TCP port, so that a reload can add rules for new ports.
 	AnyPort bool `yaml:"anyPort"`
 }
 

@@ -59,8 +59,8 @@ type Sidecar struct {
 	Egress []Egress `yaml:"egress" reload:"yes"`
 	// Upstreams are settings of single hosts.
 	Upstreams []Upstream `yaml:"upstreams" reload:"yes"`
-	// WebSocketRefusal says how to refuse a WebSocket that no rule allows: answer (status 403 with the reason) or close
-	// (ends the connection; some clients then continue without a WebSocket).
+	// WebSocketRefusal says how to refuse a WebSocket that no rule allows: answer (403 with the reason) or close (some
+	// clients then continue without one).
 	WebSocketRefusal string `yaml:"websocketRefusal" reload:"yes" one:"answer close"`
 	// Timeouts bound the waits of a call.
 	Timeouts Timeouts `yaml:"timeouts"`
@@ -91,9 +91,9 @@ type Guard struct {
 	// UIDs are the users that may leave the pod: those of the mediator's processes, never root.
 	UIDs []uint32 `yaml:"uids" need:"yes"`
 	// Resolvers are the IPv4 addresses of DNS servers that every process may ask on port 53. Queries can carry data
-	// out, and agents that use the proxy need no resolver.
+	// out.
 	Resolvers []string `yaml:"resolvers"`
-	// Loopback are the ports, such as 3000 or 8000-8099, that other processes may use among themselves on loopback.
+	// Loopback are ports, such as 3000 or 8000-8099, that other processes may use among themselves on loopback.
 	Loopback []string `yaml:"loopback"`
 	// Inbound are the mediator's TCP ports that accept connections from outside, such as a webhook port.
 	Inbound []uint16 `yaml:"inbound"`
@@ -135,9 +135,8 @@ type Gate struct {
 
 // Session configures agents' sessions.
 type Session struct {
-	// Standing gives the pod one session without proxy credentials. The agent waits for its events at
-	// http://mediator.internal/v1/event/next. The session lasts until the next event. Default: mediator run gives each
-	// agent a listener or credentials.
+	// Standing gives the pod one session without proxy credentials, until the next event. The agent waits for events at
+	// http://mediator.internal/v1/event/next. Default: mediator run gives each agent a listener or credentials.
 	Standing bool `yaml:"standing"`
 	// Access declares who can reach the agent's run. Receipts repeat it and add observations. A strict policy refuses
 	// any true value.
@@ -158,8 +157,8 @@ type Access struct {
 
 // Match says which calls a rule is for.
 type Match struct {
-	// URL is scheme, host and path, such as https://api.example.com/posts/{id}. A segment in braces matches any one
-	// segment. In egress rules, a final ** matches any rest, and a leading *. matches subdomains.
+	// URL is scheme, host and path, such as https://api.example.com/posts/{id}; {id} matches one segment. In egress
+	// rules, a final ** matches any rest, and a leading *. matches subdomains.
 	URL string `yaml:"url" need:"yes"`
 	// Methods are the HTTP methods: exactly one for an action. Required, except with mcp or graphql, which imply them.
 	Methods []string `yaml:"methods"`
@@ -184,9 +183,8 @@ type GraphQL struct {
 type MCP struct {
 	// Tools are the exact names of allowed tools. Required for an action.
 	Tools []string `yaml:"tools"`
-	// Methods are the other methods that an egress rule allows, notifications included. Default: session methods, lists
-	// and reads (initialize, ping, server/discover, completion/complete, logging/setLevel, subscriptions/listen,
-	// prompts, resources, tools/list, and the client's notifications).
+	// Methods are the other methods that an egress rule allows, notifications included. Default: those of sessions,
+	// lists and reads.
 	Methods []string `yaml:"methods"`
 	// Elicitation lets a human's answers pass to the server, after which the session cannot post. Only in egress rules.
 	Elicitation bool `yaml:"elicitation"`
@@ -206,8 +204,8 @@ type Credential struct {
 	Header string `yaml:"header"`
 	// Prefix precedes the secret, such as "Bearer ". Answers are searched for the secret without it.
 	Prefix string `yaml:"prefix"`
-	// BasicSecret is the part of a Basic credential (user:password in base64) to search answers for: password, user,
-	// both or auto (the password; the user if the password is short, x-oauth-basic or api_token).
+	// BasicSecret is the part of a Basic credential to search answers for: password, user, both or auto (the password;
+	// the user if the password is short, x-oauth-basic or api_token).
 	BasicSecret string `yaml:"basicSecret" one:"auto password user both"`
 	// File holds the secret, at least 8 bytes; a final line end is ignored. It is read again after a 401. Either file
 	// or vault.
@@ -242,9 +240,8 @@ type Action struct {
 	MaxBody int64 `yaml:"maxBody"`
 	// Query allows a query. It becomes part of the resource: evidence and records keep any secret in it.
 	Query bool `yaml:"query"`
-	// Headers are the agent's headers that may pass, besides common ones such as Accept and Content-Type. A call with
-	// another header is refused. Evidence covers no header, though a header can change what a post does or in whose
-	// name. [] allows none. Default: all.
+	// Headers are the agent's headers that may pass, besides common ones such as Accept. A call with another one is
+	// refused. Evidence covers no header, though one can change what a post does. [] allows none. Default: all.
 	Headers []string `yaml:"headers"`
 	// Credential replaces the agent's own credential.
 	Credential *Credential `yaml:"credential"`
@@ -275,9 +272,8 @@ type Egress struct {
 	// Observe inspects calls to a model with this API: openai-chat, openai-responses or anthropic-messages. The sidecar
 	// checks each request before it is sent, and records names, figures and times. The rule allows POST only.
 	Observe string `yaml:"observe"`
-	// HostedTools allows actions of the model's provider that the sidecar cannot see: tools that the provider runs
-	// (web_search, mcp), members of a request (background, previous_response_id, mcp_servers), or remote_content,
-	// fetched from URLs in a request.
+	// HostedTools allows actions of the model's provider that the sidecar cannot see: the provider's tools (web_search,
+	// mcp), members of a request (background, mcp_servers), or remote_content, fetched from URLs in a request.
 	HostedTools []string `yaml:"hostedTools"`
 	// Generate offers the models of an observed rule at http://mediator.internal/v1/generate. The rule's URL has no
 	// {name}.
@@ -304,7 +300,7 @@ type Timeouts struct {
 	// Step bounds each step before a post is sent, including the wait for its body. Default 10s.
 	Step Duration `yaml:"step" reload:"yes"`
 	// Forward bounds a post from its first byte to the end of its answer, a call that outlives its session, and the
-	// wait for each part of a streamed body until the upstream answers. Default 60s.
+	// wait for each part of a streamed body. Default 60s.
 	Forward Duration `yaml:"forward" reload:"yes"`
 	// ResponseHeader bounds the wait for an upstream's response headers. Default 10m, for slow inference.
 	ResponseHeader Duration `yaml:"responseHeader" reload:"yes"`
@@ -314,20 +310,18 @@ type Timeouts struct {
 
 // Limits bounds what the sidecar takes on.
 type Limits struct {
-	// Calls bounds the calls in flight, including those that wait for an upstream or an event (overloaded). Default
-	// 1024.
+	// Calls bounds the calls in flight, waiting ones included (overloaded). Default 1024.
 	Calls int `yaml:"calls" reload:"yes"`
 	// Session bounds the calls and CONNECTs of each session (rate_limited). Default 1000 per second.
 	Session Rate `yaml:"session" reload:"yes"`
 	// Host bounds the calls to each host and port, for all sessions together; one session gets half (rate_limited).
 	// Default 2000 per second.
 	Host Rate `yaml:"host" reload:"yes"`
-	// Breaker suspends calls to a host and port that fails (upstream_suspended): without an answer (name, connection,
-	// TLS, timeout) or with status 502, 503 or 504. Calls that the agent or the mediator ends do not count.
+	// Breaker suspends calls to a host and port that fails (upstream_suspended): no answer, or status 502, 503 or 504.
 	Breaker Breaker `yaml:"breaker" reload:"yes"`
-	// Connections bounds the open connections of agents; at the bound, a new one replaces one that waits for its
-	// client. Agents with their own listener share as many again, a sixteenth each. Each connection needs a file
-	// descriptor. It also bounds the requests over HTTP/2 in progress. Default 4096.
+	// Connections bounds agents' open connections, and the requests over HTTP/2 in progress. At the bound, a new one
+	// replaces one that waits for its client. Agents with their own listener share as many again, a sixteenth each.
+	// Default 4096.
 	Connections int `yaml:"connections"`
 	// Tunnels bounds the tunnels among these connections (overloaded). Default 2048.
 	Tunnels int `yaml:"tunnels"`
@@ -343,8 +337,7 @@ type Rate struct {
 
 // Breaker says when calls to a host are suspended.
 type Breaker struct {
-	// Failures in a row suspend a session's calls to the host. If this many sessions fail, all sessions' calls are
-	// suspended. Default 10.
+	// Failures in a row suspend a session's calls to the host; so many failing sessions suspend all. Default 10.
 	Failures int `yaml:"failures"`
 	// Pause is the length of the suspension. Each session then tries one call at a time until one is answered. Default
 	// 15s.
