@@ -43,6 +43,8 @@ func TestIsolated(t *testing.T) {
 		{"a daemon", daemon, nil, nil},
 		{"a process whose first thread has ended", []string{"/usr/bin/python3", "-c", headless}, nil, nil},
 		{"a terminal of its own", []string{"script", "-qc", waits, "/dev/null"}, nil, nil},
+		{"a terminal that may be from outside",
+			[]string{"script", "-qc", "sh -c '" + waits + "' </dev/tty", "/dev/null"}, nil, []string{look.Stdin}},
 		{"a debugger of its own",
 			[]string{"gdb", "-q", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-ex", "set startup-with-shell off",
 				"-ex", "starti", "-ex", `printf "\nattached\n"`, "-ex", "shell sleep 1000", "/bin/true"}, nil, nil},

@@ -249,7 +249,8 @@ func (w *Watcher) lookAtOther(q process, threads []status, first roots, runs []*
 	w.lookForDebugger(q, threads, first, runs)
 }
 
-// lookForTerminal finds terminals, except an isolated run's own ones, which nothing outside can use.
+// lookForTerminal finds terminals, except an isolated run's own ones, which nothing outside can use. A standard input
+// named /dev/tty does not say whose terminal it is, and counts as one from outside.
 func (w *Watcher) lookForTerminal(q process, threads []status, runs []*Run) {
 	const firstPTY, lastPTY = 136, 143 // the major device numbers of /dev/pts
 	major := q.terminal >> 8 & 0xfff
