@@ -57,7 +57,11 @@ func (c *call) goToNode() {
 type toNode struct{ *call }
 
 func (n toNode) RoundTrip(out *http.Request) (*http.Response, error) {
-	resp, err := n.p.o.Node.Send(n.session, out)
+	o := &n.p.o
+	resp, err := o.Node.Send(n.session, out)
+	if n.record.Flow == flowPost && o.Reputations != nil { // even without its answer
+		o.Reputations.Forget()
+	}
 	if err != nil {
 		return nil, cmp.Or(out.Context().Err(), err) // a client's leaving is not the node's fault
 	}

@@ -26,8 +26,14 @@ const ownMCP = "http://mediator.internal/mcp"
 // nodeRig has a node that answers every message alike.
 type nodeRig struct {
 	*postRig
-	node *fakeNode
+	node      *fakeNode
+	forgotten int // how often the reputation was forgotten
 }
+
+// Token and Forget make the rig its own Reputations.
+func (r *nodeRig) Forget() { r.forgotten++ }
+
+func (r *nodeRig) Token(context.Context, time.Duration) string { return "" }
 
 // newNodeRig has the rules for posts and for reads at the node, or one of them, or none.
 func newNodeRig(t testing.TB, posts, reads bool, edits ...func(*PipelineOptions)) *nodeRig {
@@ -49,7 +55,7 @@ func newNodeRig(t testing.TB, posts, reads bool, edits ...func(*PipelineOptions)
 			egress = append(egress, Egress{Name: "verification", Match: at, MCP: &mcp.Rule{Tools: []string{"search_plugins"}}})
 		}
 		o.Rules = rulesFor(t, actions, egress)
-		o.Node = relayTo(t, r.node, nil)
+		o.Node, o.Reputations = relayTo(t, r.node, nil), r
 		for _, edit := range edits {
 			edit(o)
 		}
@@ -102,6 +108,9 @@ func TestRulesForTheNode(t *testing.T) {
 			(len(rec.Artifacts) != 10 || rec.Resource != "POST /mcp tools/call "+tt.tool ||
 				rec.ID != resp.Header.Get("ActionProof-Post")) {
 			t.Errorf("%s: %+v, %v", tt.tool, rec, resp.Header)
+		}
+		if posted := tt.flow == flowPost; posted != (r.forgotten == 1) || !posted && r.forgotten > 0 {
+			t.Errorf("%s: the reputation was forgotten %d times", tt.tool, r.forgotten)
 		}
 		if len(r.node.asked) != 1 {
 			t.Fatalf("the node was asked %+v", r.node.asked)

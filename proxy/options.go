@@ -111,6 +111,8 @@ type Control interface {
 // token.
 type Reputations interface {
 	Token(ctx context.Context, maxAge time.Duration) string
+	// Forget drops the token: the node's opinion may have changed.
+	Forget()
 }
 
 // Record stores records durably; [ledger.Queue] implements it.

@@ -143,6 +143,8 @@ func TestNoReputationIsAskedFor(t *testing.T) {
 
 type asks struct{ t testing.TB }
 
+func (a asks) Forget() {}
+
 func (a asks) Token(context.Context, time.Duration) string {
 	a.t.Error("the reputation was asked for")
 	return ""

@@ -49,6 +49,7 @@ type Cache struct {
 	asking      chan struct{} // closed when the current request ends; nil if there is none
 	notBefore   time.Time     // earliest time of the next request
 	failed      error         // why the last request failed, or nil
+	forgotten   bool          // the node may have a newer opinion than the token
 }
 
 func New(o Options) *Cache {
@@ -61,6 +62,17 @@ func New(o Options) *Cache {
 func (c *Cache) Close() {
 	c.stop()
 	c.wait.Wait()
+}
+
+// Forget says that the agent's reputation may have changed. The next post waits for a new token. If none comes, it gets
+// the old one while that is valid: an agent must not be able to make its reputation unknown.
+func (c *Cache) Forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forgotten, c.asking = true, nil // the answer to a running request is too old
+	if c.failed == nil {              // an absent node must not be asked more often
+		c.notBefore = time.Time{}
+	}
 }
 
 // Token returns a token that is at most maxAge old, or "" if there is none.
@@ -86,7 +98,7 @@ type State struct {
 // State looks for a token as [Cache.Token] does, but counts no post.
 func (c *Cache) State(ctx context.Context, maxAge time.Duration) State {
 	s, asking := c.look(maxAge)
-	if s.Token != "" || asking == nil {
+	if asking == nil {
 		return s
 	}
 	bound := time.NewTimer(maxWait)
@@ -100,7 +112,7 @@ func (c *Cache) State(ctx context.Context, maxAge time.Duration) State {
 	return s
 }
 
-// look returns what is known, and the running request. It starts a request when it is time.
+// look returns what is known and, if the caller should wait, the running request. It starts a request when it is time.
 func (c *Cache) look(maxAge time.Duration) (s State, asking <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,14 +127,18 @@ func (c *Cache) look(maxAge time.Duration) (s State, asking <-chan struct{}) {
 		s.Token = c.token
 	}
 	half := c.issued.Add(s.Until.Sub(c.issued) / 2)
-	if (!believed || !now.Before(half)) && c.asking == nil && !now.Before(c.notBefore) && c.life.Err() == nil {
-		c.asking = make(chan struct{})
-		c.wait.Go(c.ask)
+	if (c.forgotten || !believed || !now.Before(half)) && c.asking == nil && !now.Before(c.notBefore) && c.life.Err() == nil {
+		asked := make(chan struct{})
+		c.asking = asked
+		c.wait.Go(func() { c.ask(asked) })
+	}
+	if s.Token != "" && !c.forgotten {
+		return s, nil
 	}
 	return s, c.asking
 }
 
-func (c *Cache) ask() {
+func (c *Cache) ask(asked chan struct{}) {
 	ctx, cancel := context.WithTimeout(c.life, timeout)
 	defer cancel()
 	token, err := c.o.Ask(ctx)
@@ -132,7 +148,10 @@ func (c *Cache) ask() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	close(c.asking)
+	close(asked)
+	if c.asking != asked { // forgotten meanwhile
+		return
+	}
 	c.asking = nil
 	// Also after a success: a token that ends at once must not cause a request for each post.
 	c.notBefore = c.o.Now().Add(pause)
@@ -149,6 +168,6 @@ func (c *Cache) ask() {
 	if failedBefore {
 		c.o.Log.Info("the node gives reputations again")
 	}
-	c.token, c.kid = token, evidence.KeyIDOf(token)
+	c.token, c.kid, c.forgotten = token, evidence.KeyIDOf(token), false
 	c.issued, c.end = time.Unix(claims.IssuedAt, 0), time.Unix(claims.Expires, 0)
 }

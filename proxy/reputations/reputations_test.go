@@ -103,6 +103,70 @@ func TestOneTokenForManyPosts(t *testing.T) {
 	})
 }
 
+// TestForget checks that the next post has a newer token, also while a request is running.
+func TestForget(t *testing.T) {
+	bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
+		n.set(100*time.Millisecond, nil)
+		first, _ := took(c, t.Context())
+		c.Forget()
+		time.Sleep(time.Second)
+		second, waited := took(c, t.Context())
+		if second == first || second == "" || waited != 100*time.Millisecond {
+			t.Errorf("%.20q after %.20q, %v", second, first, waited)
+		}
+		c.Forget()
+		n.set(time.Second, nil)
+		go c.Token(t.Context(), age)
+		time.Sleep(50 * time.Millisecond)
+		c.Forget() // while the node is asked
+		n.set(0, nil)
+		third, _ := took(c, t.Context())
+		time.Sleep(2 * time.Second)
+		if last, _ := took(c, t.Context()); last != third || third == "" {
+			t.Errorf("%.20q after %.20q", last, third)
+		}
+	})
+}
+
+// TestForgetWhileTheNodeIsAway checks that the agent keeps its old token, and that the node is not asked more often.
+func TestForgetWhileTheNodeIsAway(t *testing.T) {
+	for name, away := range map[string]struct {
+		after time.Duration
+		err   error
+	}{"it fails": {0, errors.New("away")}, "it is slow": {time.Second, nil}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
+				first, _ := took(c, t.Context())
+				n.set(away.after, away.err)
+				c.Forget()
+				if token, waited := took(c, t.Context()); token != first || waited > 250*time.Millisecond {
+					t.Errorf("%.20q after %.20q, %v", token, first, waited)
+				}
+			})
+		})
+	}
+	bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
+		c.Forget() // it is unknown yet
+		first, _ := took(c, t.Context())
+		n.set(0, errors.New("away"))
+		before := n.questions()
+		for range 10 {
+			c.Forget()
+			if token, waited := took(c, t.Context()); token != first || waited != 0 {
+				t.Errorf("%.20q, %v", token, waited)
+			}
+		}
+		if asked := n.questions() - before; asked != 1 {
+			t.Errorf("the node was asked %d times", asked)
+		}
+		time.Sleep(10 * time.Minute)
+		c.Forget()
+		if token, _ := took(c, t.Context()); token != "" {
+			t.Errorf("%.20q is over", token)
+		}
+	})
+}
+
 func TestNextTokenBeforeTheLastEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
 		n.set(time.Second, nil)
