@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -100,8 +101,9 @@ func send(ctx context.Context, e config.Endpoint, method, path string, ask any, 
 type Peer struct {
 	Name string
 	At   config.Endpoint
-	// Purpose, unless empty, is the only one whose observations count: a process that no post needs has no say in others.
-	Purpose string
+	// Sees lists the purposes, and the names without one, of its observations that count. It has no say in other
+	// processes, which could then not be observed at all.
+	Sees []string
 }
 
 const peerTimeout = 3 * time.Second
@@ -109,10 +111,9 @@ const peerTimeout = 3 * time.Second
 // Observations returns the peer's observations of its deployment. See [daemon.Observer.Observe].
 func (p Peer) Observations(ctx context.Context, maxAge time.Duration) (observations []look.Observation, err error) {
 	err = p.ask(ctx, "/v1/looks?maxAge="+maxAge.String(), &observations)
-	if p.Purpose != "" {
-		observations = slices.DeleteFunc(observations, func(l look.Observation) bool { return l.Purpose != p.Purpose })
-	}
-	return observations, err
+	return slices.DeleteFunc(observations, func(l look.Observation) bool {
+		return !slices.Contains(p.Sees, cmp.Or(l.Purpose, l.Name))
+	}), err
 }
 
 func (p Peer) ask(ctx context.Context, path string, out any) error {

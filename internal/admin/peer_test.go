@@ -17,7 +17,7 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-func TestPeerOfOnePurpose(t *testing.T) {
+func TestPeerSees(t *testing.T) {
 	at := config.Endpoint{Unix: filepath.Join(t.TempDir(), "node.sock")}
 	l, err := daemon.Listen(at, zap.NewNop())
 	check.Must(t, err)
@@ -39,10 +39,10 @@ func TestPeerOfOnePurpose(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	for purpose, want := range map[string]int{"": 3, "appraiser": 1} {
-		got, err := admin.Peer{Name: "reputation", At: at, Purpose: purpose}.Observations(t.Context(), 0)
-		if err != nil || len(got) != want || got[len(got)-1] != seen[2] {
-			t.Errorf("of the purpose %q there are %v, %v", purpose, got, err)
+	for sees, want := range map[string]look.Observation{"human": seen[0], "appraiser": seen[2]} {
+		got, err := admin.Peer{Name: "reputation", At: at, Sees: []string{sees}}.Observations(t.Context(), 0)
+		if err != nil || len(got) != 1 || got[0] != want {
+			t.Errorf("of %q there are %v, %v", sees, got, err)
 		}
 	}
 }

@@ -36,6 +36,10 @@ func ReadPublished(ctx context.Context, from []string) (Published, error) {
 		if err != nil {
 			return Published{}, err
 		}
+		// A process has no say in the keys of others.
+		one.Observations = slices.DeleteFunc(one.Observations, func(l look.Observation) bool {
+			return !slices.ContainsFunc(one.Roles, func(r daemon.RoleDocument) bool { return r.Purpose == l.Purpose })
+		})
 		p.Roles, p.Observations, p.RolesByEndpoint[at] = append(p.Roles, one.Roles...),
 			append(p.Observations, one.Observations...), signsAs(one.Roles)
 	}

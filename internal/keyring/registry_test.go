@@ -1,6 +1,7 @@
 package keyring_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/test/check"
 )
@@ -130,4 +132,35 @@ func TestCopiedKey(t *testing.T) {
 	check.WantCode(t, certify(trigger, session), "key_purpose")
 	check.Must(t, certify(trigger))
 	check.WantCode(t, certify(session), "key_purpose")
+}
+
+// TestObservationsOfOthers lets one of two processes that are certified at once say what the other's key is like.
+func TestObservationsOfOthers(t *testing.T) {
+	publication := func(purpose string, key custody.Key, seen ...look.Observation) string {
+		set, err := custody.JWKS(t.Context(), key)
+		check.Must(t, err)
+		path := filepath.Join(t.TempDir(), "keys.json")
+		raw, err := json.Marshal(keyring.Publication{Roles: []daemon.RoleDocument{{Purpose: purpose, Issuer: purpose,
+			KeyCustody: custody.ExternalMediator, Observed: []string{}, Keys: set.Keys}}, Observations: append(seen,
+			look.New(look.Custody, look.Holds, "The key does not leave.").For(purpose))})
+		check.Must(t, err, os.WriteFile(path, raw, 0o600))
+		return "file:" + path
+	}
+	for _, said := range []look.Result{look.Holds, look.Contradicts} {
+		m := newTeam(t)
+		node, err := custody.NewMemory("appraiser-key")
+		check.Must(t, err)
+		p, err := keyring.ReadPublished(t.Context(), []string{publication(evidence.PurposeRuntimeAttestation, m.key),
+			publication(evidence.PurposeAppraiser, node,
+				look.New(look.Process, said, "It says so.").For(evidence.PurposeRuntimeAttestation),
+				look.New(look.Files, said, "It says so.").For(evidence.PurposeRuntimeAttestation))})
+		check.Must(t, err)
+		_, err = m.registry.Certify(t.Context(), p, keyring.Declaration{})
+		check.Must(t, err)
+		b, _, err := config.ReadBundle(m.bundle)
+		check.Must(t, err)
+		for _, c := range m.trust(b, evidence.SignerPolicy{}).Certified() {
+			check.WantEqual(t, len(c.Certificate.Observed), 0)
+		}
+	}
 }

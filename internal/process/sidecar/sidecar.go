@@ -199,11 +199,16 @@ func (p *sidecar) connect() {
 	p.admin = &admin.Server{
 		Process: p.Process, Sessions: p.sessions, Ledger: p.record, Identified: p.ledger, Triggers: p.triggers,
 		Watch: p.watch, Runtime: c.Runtime, Proxy: c.Listen, CAFile: c.CAFile(), Agent: c.Agent.UID, Posts: p.posts,
-		Peers: []admin.Peer{{Name: "trigger", At: c.Trigger}, {Name: "control", At: c.Control}},
+		Peers: []admin.Peer{
+			{Name: "trigger", At: c.Trigger,
+				Sees: []string{evidence.PurposeTriggerOriginProof, evidence.PurposeTriggerReceipt, look.Human}},
+			{Name: "control", At: c.Control,
+				Sees: []string{evidence.PurposePolicyDecision, evidence.PurposeActionGrant}},
+		},
 	}
 	if n := c.Reputation; n != nil {
 		p.admin.Peers = append(p.admin.Peers,
-			admin.Peer{Name: "reputation", At: n.Endpoint, Purpose: evidence.PurposeAppraiser})
+			admin.Peer{Name: "reputation", At: n.Endpoint, Sees: []string{evidence.PurposeAppraiser}})
 	}
 }
 
