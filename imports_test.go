@@ -94,6 +94,7 @@ var layers = []string{
 	"evidence/internal/codec",
 	"internal/strictjson",
 	"internal/refusal",
+	"internal/resolver",
 	"custody/vault/bootstrap",
 	"custody/vault",
 	"custody/pkcs11",

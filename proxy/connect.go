@@ -7,6 +7,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/resolver"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
@@ -47,7 +48,7 @@ func (p *Pipeline) connect(c *call) error {
 	if !p.o.Rules.Knows("https", t.Host, t.Port) && !p.o.Rules.Knows("http", t.Host, t.Port) {
 		return refusal.New("egress_denied", "no rule allows any call to %s", t.Authority())
 	}
-	if route.Original.IsValid() && p.o.Destination != nil {
+	if route.Original.IsValid() && !resolver.Gave(route.Original.Addr()) && p.o.Destination != nil {
 		return p.o.Destination(r.Context(), t, route.Original.Addr())
 	}
 	return nil

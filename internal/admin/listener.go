@@ -39,10 +39,9 @@ func (a *listeners) take(file *os.File, ready bool) (*listener, error) {
 		return nil, refusal.New("isolation_unavailable", "the descriptor that came with the request is no listener")
 	}
 	tcp, ok := inherited.(*net.TCPListener)
-	if !ok || !tcp.Addr().(*net.TCPAddr).IP.IsLoopback() {
+	if !ok {
 		_ = inherited.Close()
-		return nil, refusal.New("isolation_unavailable",
-			"the listener that came with the request is not one for TCP on loopback")
+		return nil, refusal.New("isolation_unavailable", "the listener that came with the request is not one for TCP")
 	}
 	l := &listener{TCPListener: tcp, all: a}
 	if err := l.check(file); err != nil {

@@ -12,6 +12,8 @@ package admin
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -221,7 +223,7 @@ func (s *Server) open(r *http.Request, ask SessionRequest, l *listener) (Session
 	answer := Session{Session: opened.ID, Event: event.ID,
 		ProxyURL: "http://" + opened.ID + ":" + password + "@" + s.Proxy, CAFile: s.CAFile, Agent: s.Agent}
 	if l != nil {
-		answer.ProxyURL = "http://" + l.Addr().String()
+		answer.ProxyURL = fmt.Sprintf("http://127.0.0.1:%d", l.Addr().(*net.TCPAddr).Port)
 		go func() {
 			defer l.Close()
 			if err := s.proxy.Load().ServeSession(opened.Life(), l, opened.ID); err != nil {

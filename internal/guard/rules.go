@@ -30,6 +30,16 @@ func Rules(o Options) (*Ruleset, error) {
 	return s, nil
 }
 
+// RunRules makes the rules of a run's own network: they redirect DNS to the port of its resolver, and TCP to that of its
+// listener. Loopback stays the agent's.
+func RunRules(listener, resolver uint16) *Ruleset {
+	c := chain{name: "redirected", typ: nftables.ChainTypeNAT, hook: nftables.ChainHookOutput,
+		prio: *nftables.ChainPriorityNATDest, policy: nftables.ChainPolicyAccept}
+	c.add(rule{udpPort(53), redirectTo(resolver)}, rule{toLoopback4(), accept()}, rule{toLoopback6(), accept()},
+		rule{tcp(), redirectTo(listener)})
+	return &Ruleset{tables: []table{{family: nftables.TableFamilyINet, chains: []chain{c}}}}
+}
+
 // redirected redirects new connections to the transparent listener, before leaving judges their destination.
 func (o *Options) redirected() chain {
 	c := chain{name: "redirected", typ: nftables.ChainTypeNAT, hook: nftables.ChainHookOutput,

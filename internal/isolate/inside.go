@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/internal/confine"
+	"github.com/actionproof/mediator/internal/resolver"
 )
 
 const controlFD = 3
@@ -35,9 +36,12 @@ func Inside() error {
 	if err := orders.Decode(&s); err != nil {
 		unix.Exit(1)
 	}
-	start, listener, err := s.apply()
-	if err := answer(control, listener, err); err != nil {
+	start, network, err := s.apply()
+	if err := answer(control, network, err); err != nil {
 		unix.Exit(1)
+	}
+	if network.resolver != nil {
+		go func() { _ = resolver.Serve(network.resolver) }()
 	}
 	var a Agent
 	if err := orders.Decode(&a); err != nil { // the launcher has ended, or has no session
@@ -56,8 +60,8 @@ func Inside() error {
 var limits = []unix.Errno{unix.EPERM, unix.EACCES, unix.ENOSYS, unix.ENODEV, unix.ENOPROTOOPT}
 
 // answer sends the result of the setup to the launcher. From then on only the launcher has the listener.
-func answer(control *net.UnixConn, listener *os.File, err error) error {
-	var r ready
+func answer(control *net.UnixConn, n network, err error) error {
+	r := ready{Transparent: n.resolver != nil}
 	var agent *AgentError
 	var rights []byte
 	switch {
@@ -68,15 +72,15 @@ func answer(control *net.UnixConn, listener *os.File, err error) error {
 	case err != nil:
 		r.Fault = err.Error()
 	default:
-		rights = unix.UnixRights(int(listener.Fd()))
+		rights = unix.UnixRights(int(n.listener.Fd()))
 	}
 	text, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
 	_, _, err = control.WriteMsgUnix(text, rights, nil)
-	if listener != nil {
-		err = errors.Join(err, listener.Close())
+	if n.listener != nil {
+		err = errors.Join(err, n.listener.Close())
 	}
 	return err
 }
@@ -85,42 +89,53 @@ func answer(control *net.UnixConn, listener *os.File, err error) error {
 type start struct{ program, dir string }
 
 // apply sets up the namespaces, and drops the rights that the agent must not have.
-func (s *setup) apply() (begin start, listener *os.File, err error) {
+func (s *setup) apply() (begin start, n network, err error) {
 	defer unix.Umask(unix.Umask(0o022))
 	if err := CloseOnExec(); err != nil {
-		return start{}, nil, err
+		return start{}, network{}, err
 	}
-	if listener, err = listen(); err != nil {
-		return start{}, nil, err
+	if n, err = makeNetwork(); err != nil {
+		return start{}, network{}, err
 	}
 	again, err := elsewhere()
 	if err != nil {
-		return start{}, nil, err
+		return start{}, network{}, err
 	}
 	all, begin, err := s.keepAll()
 	if err != nil {
-		return start{}, nil, err
+		return start{}, network{}, err
 	}
 	for _, path := range []string{begin.program, begin.dir} {
 		if slices.ContainsFunc(again, func(dir string) bool { return below(path, dir) }) {
-			return start{}, nil, &AgentError{path + " is in a folder that shows this machine's processes, sockets or " +
+			return start{}, network{}, &AgentError{path + " is in a folder that shows this machine's processes, sockets or " +
 				"temporary files, which an agent cannot see: start mediator run with another one"}
 		}
 	}
 	if err := hide(all, again, s.Bounds.TempMiB); err != nil {
-		return start{}, nil, err
+		return start{}, network{}, err
 	}
 	for _, k := range all {
 		_ = k.file.Close()
 	}
+	if err := makeCopies(); err != nil {
+		return start{}, network{}, err
+	}
+	if n.resolver != nil {
+		if err := ownResolverFile(); err != nil {
+			return start{}, network{}, err
+		}
+	}
+	if err := ownTrust(); err != nil {
+		return start{}, network{}, err
+	}
 	if err := errors.Join(os.MkdirAll(filepath.Dir(Home), 0o755), os.MkdirAll(Home, 0o700),
 		os.Chown(Home, s.UID, s.GID)); err != nil {
-		return start{}, nil, err
+		return start{}, network{}, err
 	}
 	if err := s.Bounds.restrict(); err != nil {
-		return start{}, nil, err
+		return start{}, network{}, err
 	}
-	return begin, listener, confine.RestrictAgent()
+	return begin, n, confine.RestrictAgent()
 }
 
 // keepAll opens the agent's program, its folder and the devices.
@@ -222,6 +237,9 @@ func (s *setup) run(a Agent, begin start, control io.Reader) (status int, err er
 		return 0, err
 	}
 	if err := os.Chmod(CAFile, 0o644); err != nil { //nolint:gosec // independent of the umask
+		return 0, err
+	}
+	if err := trust(a.CA); err != nil {
 		return 0, err
 	}
 	gitConfig := filepath.Join(Home, ".gitconfig")

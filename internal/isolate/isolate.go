@@ -65,9 +65,12 @@ type Agent struct {
 // Place is a set of namespaces that waits for its agent.
 type Place struct {
 	Init int // the pid of its first process
-	// Listener is the one way out of the place's network, bound to ListenAddress. Only the launcher has it, so all its
+	// Listener is the one way out of the place's network. Only the launcher has it, so all its
 	// connections come from this place.
 	Listener *os.File
+	// Transparent: all names resolve, and the kernel leads all TCP connections to Listener. Otherwise only clients that
+	// use ListenAddress as their proxy reach it.
+	Transparent bool
 
 	cmd     *exec.Cmd
 	control *net.UnixConn
@@ -91,6 +94,8 @@ type ready struct {
 	Cause string `json:"cause,omitempty"` // why namespaces cannot be used here
 	Fault string `json:"fault,omitempty"` // what else went wrong
 	Agent string `json:"agent,omitempty"` // why this agent cannot run here
+
+	Transparent bool `json:"transparent"` // see Place
 }
 
 const (
@@ -120,7 +125,7 @@ func Start(ctx context.Context, o Options) (*Place, error) {
 			p.Close()
 			continue
 		}
-		if p.Listener, err = p.prepare(setup{o.Program, o.Dir, o.Bounds, inner.UID, inner.GID}); err != nil {
+		if err = p.prepare(setup{o.Program, o.Dir, o.Bounds, inner.UID, inner.GID}); err != nil {
 			p.Close()
 			return nil, err
 		}
@@ -199,37 +204,38 @@ func unavailable(format string, args ...any) error {
 	return &UnavailableError{fmt.Sprintf(format, args...)}
 }
 
-// prepare makes pid 1 set up the namespaces, and returns its listener.
-func (p *Place) prepare(s setup) (*os.File, error) {
+// prepare makes pid 1 set up the namespaces, and takes its listener.
+func (p *Place) prepare(s setup) error {
 	if err := p.control.SetDeadline(time.Now().Add(answerTimeout)); err != nil {
-		return nil, err
+		return err
 	}
 	if err := json.NewEncoder(p.control).Encode(s); err != nil {
-		return nil, fmt.Errorf("the first process in the namespaces does not listen: %w", err)
+		return fmt.Errorf("the first process in the namespaces does not listen: %w", err)
 	}
 	text, rights := make([]byte, answerSize), make([]byte, unix.CmsgSpace(4))
 	n, rightsN, _, _, err := p.control.ReadMsgUnix(text, rights)
 	if err != nil || n == 0 {
-		return nil, errors.New("the first process in the namespaces has ended before it answered")
+		return errors.New("the first process in the namespaces has ended before it answered")
 	}
 	listener, err := descriptorOf(rights[:rightsN])
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var r ready
 	switch err := json.Unmarshal(text[:n], &r); {
 	case err != nil:
-		return nil, err
+		return err
 	case r.Cause != "":
-		return nil, &UnavailableError{r.Cause}
+		return &UnavailableError{r.Cause}
 	case r.Fault != "":
-		return nil, errors.New(r.Fault)
+		return errors.New(r.Fault)
 	case r.Agent != "":
-		return nil, &AgentError{r.Agent}
+		return &AgentError{r.Agent}
 	case listener == nil:
-		return nil, errors.New("the first process in the namespaces has made no listener")
+		return errors.New("the first process in the namespaces has made no listener")
 	}
-	return listener, p.control.SetDeadline(time.Time{})
+	p.Listener, p.Transparent = listener, r.Transparent
+	return p.control.SetDeadline(time.Time{})
 }
 
 // Run starts the agent and waits for its end. If the agent fails, the error is an [*exec.ExitError] with its status, or

@@ -3,9 +3,16 @@ package isolate_test
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"os"
 	"os/exec"
@@ -15,6 +22,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -52,7 +60,7 @@ func run(t *testing.T, change func(*isolate.Options), args ...string) (p *isolat
 	p, said, err := start(t, change)
 	check.Must(t, err)
 	defer p.Listener.Close()
-	err = p.Run(isolate.Agent{Args: args, Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}})
+	err = p.Run(isolate.Agent{Args: args, Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, CA: newCA(t)})
 	return p, said.String(), err
 }
 
@@ -62,6 +70,19 @@ func pendingSignals(t *testing.T) uint64 {
 	var limit unix.Rlimit
 	check.Must(t, unix.Getrlimit(unix.RLIMIT_SIGPENDING, &limit))
 	return limit.Max
+}
+
+// newCA makes a CA whose name OpenSSL writes in another way before it makes a hash of it.
+func newCA(t *testing.T) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	check.Must(t, err)
+	name := pkix.Name{CommonName: " Interception   CA of Ä ", Organization: []string{"Test"}, Country: []string{"DE"}}
+	cert := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: name, IsCA: true, BasicConstraintsValid: true,
+		NotAfter: time.Now().Add(time.Hour)}
+	raw, err := x509.CreateCertificate(rand.Reader, cert, cert, key.Public(), key)
+	check.Must(t, err)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw})
 }
 
 // wantUnfit wants an error that says why an agent cannot run anywhere.
@@ -352,25 +373,54 @@ func TestOwnUsers(t *testing.T) {
 	}
 }
 
-func TestListener(t *testing.T) {
-	p, out, err := start(t, nil)
+// TestNetwork connects from inside, by the listener's address, by names and by other addresses, to the launcher's
+// listener.
+func TestNetwork(t *testing.T) {
+	p, out, err := start(t, func(o *isolate.Options) { o.Program = "/usr/bin/python3" })
 	check.Must(t, err)
 	l, err := net.FileListener(p.Listener)
 	check.Must(t, err)
 	p.Listener.Close()
 	defer l.Close()
-	if l.Addr().String() != isolate.ListenAddress {
-		t.Errorf("it listens on %s", l.Addr())
-	}
 	go func() {
-		if c, err := l.Accept(); err == nil {
+		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
 			_, _ = io.WriteString(c, "the mediator")
 			c.Close()
 		}
 	}()
-	if err := p.Run(
-		isolate.Agent{Args: []string{"bash", "-c", "exec bash -c 'cat </dev/tcp/127.0.0.1/8181'"},
-			Env: []string{"PATH=/usr/bin:/bin"}}); err != nil || out.String() != "the mediator" {
+	const agent = `
+import socket
+def says(family, kind, to, send=b""):
+    s = socket.socket(family, kind)
+    s.settimeout(60)
+    try:
+        s.connect(to)
+        if send: s.send(send)
+        return s.recv(100)
+    except OSError as e: return type(e).__name__
+for to in ("127.0.0.1", 8181), ("api.test", 443), ("smtp.test", 25), ("1.2.3.4", 8443), ("169.254.169.254", 80):
+    print(says(socket.AF_INET, socket.SOCK_STREAM, to))
+print(says(socket.AF_INET6, socket.SOCK_STREAM, ("2001:db8::1", 443)))
+print(says(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 9)))
+print(says(socket.AF_INET, socket.SOCK_DGRAM, ("api.test", 443), b"QUIC"))
+q = b"\0\7\1\0\0\1\0\0\0\0\0\0\3api\4test\0\0\1\0\1"
+print(socket.inet_ntoa(says(socket.AF_INET, socket.SOCK_DGRAM, ("8.8.8.8", 53), q)[-4:]) == socket.gethostbyname("api.test"))`
+	if err := p.Run(isolate.Agent{Args: []string{"python3", "-c", agent}, CA: newCA(t)}); err != nil ||
+		out.String() != strings.Repeat("b'the mediator'\n", 6)+strings.Repeat("ConnectionRefusedError\n", 2)+"True\n" {
+		t.Errorf("%s, %v", out, err)
+	}
+	if !p.Transparent {
+		t.Error("the place is not transparent")
+	}
+}
+
+// TestTrust wants programs that read no variable to trust the CA.
+func TestTrust(t *testing.T) {
+	_, out, err := run(t, nil, "sh", "-c", `set -e
+openssl verify -CApath /etc/ssl/certs /run/agent/ca.pem
+openssl verify -no-CApath -CAfile /etc/ssl/certs/ca-certificates.crt /run/agent/ca.pem
+test $(ls /etc/ssl/certs | wc -l) -gt 100`)
+	if want := strings.Repeat("/run/agent/ca.pem: OK\n", 2); err != nil || out != want {
 		t.Errorf("%q, %v", out, err)
 	}
 }

@@ -2,24 +2,58 @@ package isolate
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/actionproof/mediator/internal/guard"
 )
 
-// ListenAddress is the address of the listener in the place's network, the only one there.
+// ListenAddress is the address of the listener for clients that use it as their proxy.
 const ListenAddress = "127.0.0.1:8181"
 
-func listen() (*os.File, error) {
+const (
+	listenPort   = 8181
+	resolverPort = 8153
+)
+
+// network is what pid 1 makes in the place's network, which has only loopback.
+type network struct {
+	listener *os.File
+	resolver net.PacketConn // nil if the kernel redirects nothing
+}
+
+// makeNetwork makes every address one of loopback, and leads all TCP to the listener and all DNS to the resolver. UDP to
+// any other port finds nobody, and its sender gets an error at once, so that QUIC falls back.
+func makeNetwork() (n network, err error) {
 	if err := loopbackUp(); err != nil {
-		return nil, fmt.Errorf("loopback cannot be brought up in the network namespace: %w", err)
+		return network{}, fmt.Errorf("loopback cannot be brought up in the network namespace: %w", err)
 	}
+	if n.listener, err = listen(); err != nil {
+		return network{}, err
+	}
+	err = errors.Join(routeToLoopback(unix.AF_INET, net.IPv4(127, 0, 0, 1).To4()),
+		guard.RunRules(listenPort, resolverPort).Install())
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "mediator: the agent needs clients that follow the proxy variables, because this kernel "+
+			"redirects no connections: %v\n", err)
+		return n, nil
+	}
+	_ = routeToLoopback(unix.AF_INET6, net.IPv6loopback) // without IPv6, a client gets an error at once
+	n.resolver, err = net.ListenPacket("udp", ":"+strconv.Itoa(resolverPort))
+	return n, err
+}
+
+func listen() (*os.File, error) {
 	var lc net.ListenConfig
 	lc.SetMultipathTCP(false)
-	l, err := lc.Listen(context.Background(), "tcp4", ListenAddress)
+	l, err := lc.Listen(context.Background(), "tcp", ":"+strconv.Itoa(listenPort))
 	if err != nil {
 		return nil, fmt.Errorf("the listener cannot be made in the network namespace: %w", err)
 	}
@@ -49,4 +83,28 @@ func loopbackUp() error {
 	}
 	lo.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
 	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo)
+}
+
+// routeToLoopback makes every address of a family local (ip route add local default dev lo src SOURCE).
+func routeToLoopback(family byte, source net.IP) error {
+	const loopback = 1 // the index of lo in each network
+	ae := netlink.NewAttributeEncoder()
+	ae.Uint32(unix.RTA_OIF, loopback)
+	ae.Bytes(unix.RTA_PREFSRC, source)
+	attributes, err := ae.Encode()
+	if err != nil {
+		return err
+	}
+	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	message := []byte{family, 0, 0, 0, unix.RT_TABLE_LOCAL, unix.RTPROT_BOOT, unix.RT_SCOPE_HOST, unix.RTN_LOCAL}
+	message = binary.NativeEndian.AppendUint32(message, 0) // flags
+	_, err = conn.Execute(netlink.Message{
+		Header: netlink.Header{Type: unix.RTM_NEWROUTE, Flags: netlink.Request | netlink.Acknowledge | netlink.Create},
+		Data:   append(message, attributes...),
+	})
+	return err
 }

@@ -71,7 +71,7 @@ func Variables(proxyURL, caFile string) (names []string, values map[string]strin
 const nodeVariable = "NODE_USE_ENV_PROXY"
 
 // Environment returns env with the proxy and the CA for common clients, and without the variables in Exempting. The
-// last of several values of a variable counts.
+// last of several values of a variable counts. With an empty proxyURL, no variable names a proxy: none is needed.
 func Environment(env []string, proxyURL, caFile string) []string {
 	set := make(map[string]string)
 	for _, kv := range env {
@@ -83,6 +83,11 @@ func Environment(env []string, proxyURL, caFile string) []string {
 	}
 	_, values := Variables(proxyURL, caFile)
 	maps.Copy(set, values)
+	if proxyURL == "" {
+		for _, name := range append(ProxyVariables, nodeVariable) {
+			delete(set, name)
+		}
+	}
 	var out []string
 	for name, value := range set {
 		out = append(out, name+"="+value)

@@ -182,7 +182,11 @@ func (p isolated) run(s admin.Session, env []string) error {
 		return err
 	}
 	own := []string{"HOME=" + isolate.Home, "TMPDIR=" + isolate.Temp}
-	return p.Run(isolate.Agent{Args: p.Args, Env: environment(own, env, s.ProxyURL, isolate.CAFile), CA: ca,
+	proxyURL := s.ProxyURL
+	if p.Transparent {
+		proxyURL = ""
+	}
+	return p.Run(isolate.Agent{Args: p.Args, Env: environment(own, env, proxyURL, isolate.CAFile), CA: ca,
 		GitConfig: gitConfig(p.dir)})
 }
 

@@ -98,12 +98,13 @@ func (p *processes) ownIDs(pid int) (idRange, error) {
 
 // listensIn checks that the listener listens in the network of the run's first process.
 func (p *processes) listensIn(l Launch) error {
-	raw, err := p.file(l.Init, "net/tcp")
+	v4, err := p.file(l.Init, "net/tcp")
 	if err != nil {
 		return err
 	}
+	v6, _ := p.file(l.Init, "net/tcp6") // missing without IPv6; otherwise it has the listeners for both
 	const listening, state, inode = "0A", 3, 9
-	for line := range strings.Lines(raw) {
+	for line := range strings.Lines(v4 + v6) {
 		fields := strings.Fields(line)
 		if len(fields) > inode && fields[state] == listening && fields[inode] == strconv.FormatUint(l.Listener, 10) {
 			return nil

@@ -73,6 +73,8 @@ var table = collect(map[string][]row{
 	"connect": {
 		{"not_a_proxy_request", 400, agents, "The client did not use this port as a proxy",
 			"Set HTTP_PROXY and HTTPS_PROXY to this address."},
+		{"not_http", 400, agents, "The connection carries neither HTTPS nor HTTP",
+			"Use HTTPS, or HTTP at another port than 443: no other protocol leaves."},
 		{"request_malformed", 400, agents, "The request can be read in more than one way",
 			"Send HTTP/1.1 by RFC 9112: a normal path, one Host, one length, no trailers."},
 		{"header_too_large", 431, agents, "The header is too large",

@@ -39,6 +39,7 @@ type conn struct {
 	requests context.Context    // base of the tunnel's requests, from Options.Connect
 	timer    *time.Timer        // ends the TLS handshake
 	refused  error              // refusal of the TLS handshake's name
+	denied   error              // refusal of a redirected tunnel, answered to each request
 	served   bool               // net/http has it, and closes it
 	party    string             // the tunnel counts for it
 	counted  bool               // as a tunnel of party; guarded by p.mu

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/elazarl/goproxy"
@@ -159,9 +160,17 @@ func (c *conn) begin() error {
 			return errSilent
 		}
 	}
-	_ = c.socket.SetReadDeadline(o.Now().Add(o.Limits.HeaderTimeout))
+	patience := o.Limits.HeaderTimeout
+	if redirected {
+		patience = o.Limits.HandshakeTimeout
+	}
+	_ = c.socket.SetReadDeadline(o.Now().Add(patience))
 	first, err := c.socket.peek(1)
-	if err != nil {
+	switch {
+	case redirected && errors.Is(err, os.ErrDeadlineExceeded):
+		return refusal.New("not_http", "the client sent nothing to %s for %s, as in a protocol whose server "+
+			"speaks first", c.route.Original, patience)
+	case err != nil:
 		return errSilent
 	}
 	_ = c.socket.SetReadDeadline(time.Time{})
@@ -188,7 +197,7 @@ func (c *conn) handshake() error {
 	if err := over.HandshakeContext(ctx); err != nil {
 		c.p.o.Log.Debug("TLS handshake in a tunnel failed", zap.Stringer("target", c.route.Target), zap.Error(err))
 		// Once ctx is done, its cause is the reason.
-		return cmp.Or(c.refused, handshakeRefusal(cmp.Or(context.Cause(ctx), err), c.route.Target))
+		return cmp.Or(c.refused, c.denied, handshakeRefusal(cmp.Or(context.Cause(ctx), err), c.route.Target))
 	}
 	c.route.Intercepted = true
 	c.Conn = over
@@ -217,7 +226,7 @@ func (p *Proxy) newTLS() *tls.Config {
 }
 
 // checkName compares the client's name (SNI) with the CONNECT's. A redirected connection goes to that name, and is
-// decided here.
+// decided here. A refusal waits for its first request, so that the agent can read it.
 func (c *conn) checkName(name string) (err error) {
 	if !c.route.Original.IsValid() {
 		return checkSNI(name, c.route.Target)
@@ -228,7 +237,10 @@ func (c *conn) checkName(name string) (err error) {
 	// The decision does not use up the client's time.
 	c.timer.Reset(c.p.o.Limits.HandshakeTimeout)
 	defer c.timer.Reset(c.p.o.Limits.HandshakeTimeout)
-	return c.decide(connectRequest(c.route))
+	if c.denied = c.decide(connectRequest(c.route)); c.denied != nil {
+		c.requests = c.life
+	}
+	return nil
 }
 
 // checkSNI refuses another name than the tunnel's. It may be absent for an IP address (RFC 6066 section 3).
@@ -272,8 +284,8 @@ func (c *conn) http2() net.Conn {
 
 // serveTunnelled checks a request inside a tunnel and gives it to the handler.
 func (p *Proxy) serveTunnelled(w http.ResponseWriter, r *http.Request, route Route) {
-	var err error
-	if route.Original.IsValid() && !route.Intercepted {
+	err := connOf(r.Context()).denied
+	if err == nil && route.Original.IsValid() && !route.Intercepted {
 		r, route, err = p.redirectedRequest(r, route)
 	}
 	if err == nil {

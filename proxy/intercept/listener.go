@@ -41,10 +41,25 @@ func newSessionListener(ctx context.Context, l net.Listener, p *Proxy, session s
 	}
 }
 
+// Accept returns a *conn. A session's connection that the kernel redirected becomes a tunnel instead.
 func (l *limitListener) Accept() (net.Conn, error) {
 	if l.all == nil {
 		return l.acceptShared()
 	}
+	for {
+		c, err := l.acceptOfSession()
+		if err != nil {
+			return nil, err
+		}
+		original, redirected := l.p.o.Original(c.socket.Conn)
+		if !redirected {
+			return c, nil
+		}
+		go l.p.redirected(c, original)
+	}
+}
+
+func (l *limitListener) acceptOfSession() (*conn, error) {
 	select {
 	case l.slots <- struct{}{}:
 	case <-l.closed:

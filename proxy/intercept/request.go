@@ -82,7 +82,7 @@ func checkTunnelled(r *http.Request, route Route) error {
 	case !wire.IsMethod(r.Method): // HTTP/2 allows any text
 		return refusal.New("request_malformed", "the method is not in capitals")
 	case !route.Intercepted && route.Target.Port == 443:
-		return refusal.New("not_a_proxy_request", "the tunnel to %s carries HTTP without TLS", route.Target.Address())
+		return refusal.New("not_http", "the tunnel to %s carries HTTP without TLS", route.Target.Address())
 	case r.Method == http.MethodConnect:
 		return refusal.New("request_malformed", "a CONNECT inside a tunnel is refused")
 	case r.RequestURI == "*" || r.URL == nil || r.URL.Host == "" && !strings.HasPrefix(r.URL.Path, "/"):

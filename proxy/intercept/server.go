@@ -38,8 +38,8 @@ type Options struct {
 	// Probe, if set, gets the original destination and the client of each redirected connection. True ends it: it only
 	// tested the redirection.
 	Probe func(original netip.AddrPort, from net.Addr) bool
-	// Original returns a redirected connection's destination; nil asks the kernel (SO_ORIGINAL_DST).
-	Original func(net.Conn) (netip.AddrPort, error)
+	// Original returns the destination of a redirected connection; nil asks the kernel (SO_ORIGINAL_DST).
+	Original func(net.Conn) (to netip.AddrPort, redirected bool)
 	// Party names the owner of a tunnel: no party holds more tunnels than it leaves free ([share.Pool]). The default is
 	// the listener's session.
 	Party  func(Route) string

@@ -241,7 +241,7 @@ func TestCleartextInTunnel(t *testing.T) {
 	wantAnswer(t, roundTripRaw(t, r.Connect("a.example:80"), "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), nil,
 		"request_malformed")
 	c := r.Connect("a.example:443")
-	wantAnswer(t, roundTripRaw(t, c, "GET /x HTTP/1.1\r\nHost: a.example:443\r\n\r\n"), nil, "not_a_proxy_request")
+	wantAnswer(t, roundTripRaw(t, c, "GET /x HTTP/1.1\r\nHost: a.example:443\r\n\r\n"), nil, "not_http")
 	wantAnswer(t, roundTripRaw(t, r.Connect("a.example:22"), "SSH-2.0-OpenSSH_9.9\r\n\r\n"), nil, "request_malformed")
 }
 

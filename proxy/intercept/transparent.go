@@ -2,6 +2,7 @@ package intercept
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -16,12 +17,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/resolver"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// The kernel leads an agent's connection to an upstream here (mediator guard). It becomes a tunnel as if by a CONNECT
-// to the dialled port and the host that its TLS handshake names. Each cleartext request names its own host. Nothing is
-// ever sent to the dialled address; the mediator resolves the name itself.
+// The kernel leads an agent's connection to an upstream here (mediator run, mediator guard). It becomes a tunnel as if
+// by a CONNECT to the dialled port and the host that its TLS handshake names. Each cleartext request names its own
+// host. Nothing is ever sent to the dialled address; the mediator resolves the name itself.
 
 // ServeTransparent takes redirected connections from l until Shutdown, then returns nil.
 func (p *Proxy) ServeTransparent(l net.Listener) error {
@@ -48,32 +50,37 @@ func (p *Proxy) ServeTransparent(l net.Listener) error {
 			}
 		default:
 			wait = 0
-			go p.redirected(accepted.(*conn))
+			c := accepted.(*conn)
+			original, _ := p.o.Original(c.socket.Conn)
+			go p.redirected(c, original)
 		}
 	}
 }
 
-// redirected makes one redirected connection a tunnel. A panic ends only this connection.
-func (p *Proxy) redirected(c *conn) {
+// redirected makes one redirected connection a tunnel, unless original is not valid. A panic ends only this connection.
+func (p *Proxy) redirected(c *conn, original netip.AddrPort) {
+	route := Route{Original: original, Session: c.session}
 	defer func() {
 		if v := recover(); v != nil {
 			p.o.Log.Error("panic in a redirected connection", zap.Any("panic", v), zap.ByteString("stack", debug.Stack()))
 			_ = c.socket.Close()
-			p.o.Refused(WithRoute(context.Background(), c.route), c.route.Target, errors.New("intercept: panic"))
+			p.o.Refused(WithRoute(context.Background(), route), c.route.Target, errors.New("intercept: panic"))
 		}
 		if c.life != nil { // entered
 			c.settle()
 		}
 	}()
-	original, err := p.o.Original(c.socket.Conn)
-	if err == nil && p.o.Probe != nil && p.o.Probe(original, c.RemoteAddr()) {
+	if c.session == "" && p.o.Probe != nil && p.o.Probe(original, c.RemoteAddr()) {
 		_ = c.Close()
 		return
 	}
-	route := Route{Original: original}
-	if err == nil {
+	var err error
+	if original.IsValid() {
 		route.Target = upstream.Target{Scheme: "https", Host: original.Addr().String(), Port: original.Port()}
 		err = c.enter(context.Background(), route)
+	} else {
+		err = refusal.New("not_a_proxy_request",
+			"the kernel did not redirect this connection to the transparent listener, so its destination is unknown")
 	}
 	if err != nil {
 		p.o.Refused(WithRoute(context.Background(), route), route.Target, err)
@@ -92,10 +99,16 @@ func connectRequest(route Route) *http.Request {
 }
 
 // named returns the target of a redirected connection: the host that authority names, at the dialled port. Without a
-// name it is the dialled address. A name that is an address must be the dialled one.
+// name it is the dialled address, unless that is one of the run's resolver, which several names can share. A name that
+// is an address must be the dialled one.
 func (r Route) named(scheme, authority string) (upstream.Target, error) {
 	t := upstream.Target{Scheme: scheme, Host: r.Original.Addr().String(), Port: r.Original.Port()}
-	if authority == "" {
+	byName := resolver.Gave(r.Original.Addr())
+	switch {
+	case authority == "" && byName:
+		return t, refusal.New("target_mismatch",
+			"the connection to %s names no host (SNI, or the Host header), and its address alone tells none", r.Original)
+	case authority == "":
 		return t, nil
 	}
 	named, err := upstream.ParseOrigin(scheme, authority)
@@ -108,6 +121,10 @@ func (r Route) named(scheme, authority string) (upstream.Target, error) {
 	if _, isIP := named.IP(); named.Port != t.Port || isIP && named != t {
 		return upstream.Target{}, refusal.New("target_mismatch",
 			"the connection was made to %s, but names %s", r.Original, named.Address())
+	}
+	if byName && resolver.Address(named.Host) != r.Original.Addr() {
+		return named, refusal.New("target_mismatch",
+			"the connection names %s, but was made to the address of another host", named.Address())
 	}
 	return named, nil
 }
@@ -125,36 +142,41 @@ func (p *Proxy) redirectedRequest(r *http.Request, route Route) (*http.Request, 
 	return r.WithContext(ctx), route, nil
 }
 
-// originalDestination asks the kernel for the dialled address (SO_ORIGINAL_DST, IPv4).
-func originalDestination(conn net.Conn) (netip.AddrPort, error) {
-	refuse := func() (netip.AddrPort, error) {
-		return netip.AddrPort{}, refusal.New("not_a_proxy_request",
-			"the kernel did not redirect this connection to the transparent listener, so its destination is unknown")
-	}
+// originalDestination asks the kernel for the address that a redirected client dialled (SO_ORIGINAL_DST). It reports
+// false for a connection that was not redirected.
+func originalDestination(conn net.Conn) (to netip.AddrPort, redirected bool) {
 	inner, ok := conn.(syscall.Conn)
-	if !ok {
-		return refuse()
+	own, err := netip.ParseAddrPort(conn.LocalAddr().String())
+	if !ok || err != nil {
+		return netip.AddrPort{}, false
 	}
 	raw, err := inner.SyscallConn()
 	if err != nil {
-		return refuse()
+		return netip.AddrPort{}, false
 	}
-	// The kernel writes a struct sockaddr_in of 16 bytes: family, port and address in network order. This call takes up
-	// to 20 bytes.
-	var sockaddr *unix.IPv6Mreq
 	var sysErr error
-	if err := raw.Control(func(fd uintptr) {
-		sockaddr, sysErr = unix.GetsockoptIPv6Mreq(int(fd), unix.SOL_IP, unix.SO_ORIGINAL_DST)
-	}); err != nil || sysErr != nil {
-		return refuse()
+	err = raw.Control(func(fd uintptr) {
+		if own.Addr().Unmap().Is4() {
+			// The kernel writes a struct sockaddr_in of 16 bytes: family, port and address in network order. This call
+			// takes up to 20 bytes.
+			var sockaddr *unix.IPv6Mreq
+			if sockaddr, sysErr = unix.GetsockoptIPv6Mreq(int(fd), unix.SOL_IP, unix.SO_ORIGINAL_DST); sysErr == nil {
+				b := sockaddr.Multiaddr
+				to = netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[4:8])), binary.BigEndian.Uint16(b[2:]))
+			}
+			return
+		}
+		// A struct sockaddr_in6 of 28 bytes. This call takes up to 32.
+		var info *unix.IPv6MTUInfo
+		if info, sysErr = unix.GetsockoptIPv6MTUInfo(int(fd), unix.SOL_IPV6, unix.SO_ORIGINAL_DST); sysErr == nil {
+			port := binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, info.Addr.Port))
+			to = netip.AddrPortFrom(netip.AddrFrom16(info.Addr.Addr), port)
+		}
+	})
+	if err != nil || sysErr != nil || to == netip.AddrPortFrom(own.Addr().Unmap(), own.Port()) {
+		return netip.AddrPort{}, false
 	}
-	b := sockaddr.Multiaddr
-	to := netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[4:8])), uint16(b[2])<<8|uint16(b[3]))
-	if own, err := netip.ParseAddrPort(conn.LocalAddr().String()); err != nil ||
-		netip.AddrPortFrom(own.Addr().Unmap(), own.Port()) == to {
-		return refuse()
-	}
-	return to, nil
+	return to, true
 }
 
 // maxMethod is longer than any method in a rule.
@@ -166,13 +188,13 @@ func (c *conn) checkMethod() error {
 	for i := 0; ; i++ {
 		begun, err := c.socket.peek(i + 1)
 		if err != nil {
-			return refusal.New("not_a_proxy_request", "the connection to %s ended before a request", c.route.Original)
+			return refusal.New("not_http", "the connection to %s ended before a request", c.route.Original)
 		}
 		switch b := begun[i]; {
 		case b == ' ' && i > 0:
 			return c.socket.SetReadDeadline(time.Time{})
 		case b < 'A' || b > 'Z' || i >= maxMethod:
-			return refusal.New("not_a_proxy_request", "the client sent neither TLS nor HTTP to %s", c.route.Original)
+			return refusal.New("not_http", "the client sent neither TLS nor HTTP to %s", c.route.Original)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/resolver"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
@@ -74,7 +75,7 @@ func TestRedirectedRequestsThatAreRefused(t *testing.T) {
 		{"absolute form of another scheme", "192.0.2.7:80", "GET https://a.example/ HTTP/1.1\r\nHost: a.example",
 			"target_mismatch"},
 		{"CONNECT", "192.0.2.7:80", "CONNECT b.example:443 HTTP/1.1\r\nHost: a.example", "target_mismatch"},
-		{"without TLS to port 443", "192.0.2.7:443", "GET / HTTP/1.1\r\nHost: a.example:443", "not_a_proxy_request"},
+		{"without TLS to port 443", "192.0.2.7:443", "GET / HTTP/1.1\r\nHost: a.example:443", "not_http"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t, serving(describing))
@@ -94,25 +95,18 @@ func TestRedirectedConnectionsThatAreRefused(t *testing.T) {
 		text       string // or a handshake
 		config     *tls.Config
 	}{
-		{"another protocol", "not_a_proxy_request", "SSH-2.0-OpenSSH_9.9\r\n", nil},
-		{"bytes", "not_a_proxy_request", "\x00\x01\x02", nil},
-		{"a method without end", "not_a_proxy_request", strings.Repeat("A", 1000), nil},
-		{"half a method", "not_a_proxy_request", "GE", nil},
+		{"another protocol", "not_http", "SSH-2.0-OpenSSH_9.9\r\n", nil},
+		{"bytes", "not_http", "\x00\x01\x02", nil},
+		{"a method without end", "not_http", strings.Repeat("A", 1000), nil},
+		{"half a method", "not_http", "GE", nil},
 		{"half a handshake", "tls_handshake_failed", "\x16\x03\x01\x00\xc8\x01", nil},
 		{"no handshake", "tls_handshake_failed", "\x16\x03\x01\x00\x04\x09\x00\x00\x00", nil},
 		{"SNI that no host has", "request_malformed", "", &tls.Config{InsecureSkipVerify: true, ServerName: "a..example"}},
 		{"CA not trusted", "tls_handshake_failed", "", &tls.Config{ServerName: "a.example"}},
-		{"refused host", "internal", "", &tls.Config{InsecureSkipVerify: true, ServerName: "refused.example"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t, func(o *intercept.Options) {
 				o.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request got through") })
-				o.Connect = func(r *http.Request, t upstream.Target) (context.Context, error) {
-					if t.Host == "refused.example" {
-						return nil, errors.New("refused")
-					}
-					return r.Context(), nil
-				}
 			})
 			c := r.Redirect("192.0.2.7:443")()
 			if tt.text == "" {
@@ -128,6 +122,46 @@ func TestRedirectedConnectionsThatAreRefused(t *testing.T) {
 				t.Errorf("the connection stays open after %d bytes", n)
 			}
 		})
+	}
+}
+
+// An agent reads why its host is refused, in the answer to each of its requests.
+func TestRedirectedHostThatIsRefused(t *testing.T) {
+	for _, protocol := range []string{"http/1.1", "h2"} {
+		r := newRig(t, func(o *intercept.Options) {
+			o.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request got through") })
+			o.Connect = func(*http.Request, upstream.Target) (context.Context, error) {
+				return nil, refusal.New("egress_denied", "denied")
+			}
+		})
+		client := r.Redirected(r.Redirect("192.0.2.7:443"), protocol)
+		for range 2 {
+			resp, err := client.Get("https://refused.example/")
+			wantAnswer(t, resp, err, "egress_denied")
+		}
+	}
+}
+
+// TestAddressesOfTheResolver wants a connection to an address that a run's resolver gave to name the host.
+func TestAddressesOfTheResolver(t *testing.T) {
+	at := netip.AddrPortFrom(resolver.Address("a.example"), 443).String()
+	for _, tt := range []struct{ name, code string }{{"a.example", ""}, {"b.example", "target_mismatch"},
+		{"", "target_mismatch"}} {
+		r := newRig(t, serving(describing))
+		c := tls.Client(r.Redirect(at)(), &tls.Config{InsecureSkipVerify: true, ServerName: tt.name})
+		if err := c.Handshake(); (err == nil) != (tt.code == "") {
+			t.Errorf("%q: %v", tt.name, err)
+		}
+		if tt.code != "" {
+			wantCode(t, <-r.Ended, tt.code)
+		}
+		_ = c.Close()
+	}
+	for _, tt := range []struct{ head, code string }{{"GET / HTTP/1.1\r\nHost: b.example", "target_mismatch"},
+		{"GET / HTTP/1.0", "target_mismatch"}} {
+		r := newRig(t, serving(describing))
+		resp := roundTripRaw(t, r.Redirect(netip.AddrPortFrom(resolver.Address("a.example"), 80).String())(), tt.head+"\r\n\r\n")
+		wantAnswer(t, resp, nil, tt.code)
 	}
 }
 

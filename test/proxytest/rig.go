@@ -112,7 +112,12 @@ func (r *Rig) start(change func(*intercept.Options)) *Rig {
 		Connect:  func(r *http.Request, _ upstream.Target) (context.Context, error) { return r.Context(), nil },
 		Refuse:   Refuse,
 		Refused:  func(_ context.Context, _ upstream.Target, err error) { r.Ended <- err },
-		Original: func(net.Conn) (netip.AddrPort, error) { return *r.original.Load(), nil },
+		Original: func(net.Conn) (netip.AddrPort, bool) {
+			if to := r.original.Load(); to != nil {
+				return *to, true
+			}
+			return netip.AddrPort{}, false
+		},
 		Now:      time.Now,
 	}
 	if change != nil {
