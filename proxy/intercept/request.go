@@ -82,13 +82,17 @@ func checkTunnelled(r *http.Request, route Route) error {
 	case !wire.IsMethod(r.Method): // HTTP/2 allows any text
 		return refusal.New("request_malformed", "the method is not in capitals")
 	case !route.Intercepted && route.Target.Port == 443:
-		return refusal.New("not_http", "the tunnel to %s carries HTTP without TLS", route.Target.Address())
+		return withoutTLS(route)
 	case r.Method == http.MethodConnect:
 		return refusal.New("request_malformed", "a CONNECT inside a tunnel is refused")
 	case r.RequestURI == "*" || r.URL == nil || r.URL.Host == "" && !strings.HasPrefix(r.URL.Path, "/"):
 		return refusal.New("request_malformed", "the request target is neither absolute nor a path")
 	}
 	return agree(r, route.Target)
+}
+
+func withoutTLS(route Route) error {
+	return refusal.New("not_http", "the tunnel to %s carries HTTP without TLS", route.Target.Address())
 }
 
 // agree checks that the Host header or :authority, and an absolute URL, name the tunnel's host. Any difference, or no

@@ -130,6 +130,9 @@ func (r Route) named(scheme, authority string) (upstream.Target, error) {
 }
 
 func (p *Proxy) redirectedRequest(r *http.Request, route Route) (*http.Request, Route, error) {
+	if route.Original.Port() == 443 {
+		return r, route, withoutTLS(route)
+	}
 	var err error
 	if route.Target, err = route.named("http", r.Host); err != nil {
 		return r, route, err

@@ -107,18 +107,18 @@ func (r *Rig) start(change func(*intercept.Options)) *Rig {
 	check.Must(t, err)
 	r.CA, r.Ended, r.served = ca, make(chan error, 100), make(chan error, 1)
 	o := intercept.Options{
-		CA:       ca,
-		Handler:  http.HandlerFunc(Echo),
-		Connect:  func(r *http.Request, _ upstream.Target) (context.Context, error) { return r.Context(), nil },
-		Refuse:   Refuse,
-		Refused:  func(_ context.Context, _ upstream.Target, err error) { r.Ended <- err },
+		CA:      ca,
+		Handler: http.HandlerFunc(Echo),
+		Connect: func(r *http.Request, _ upstream.Target) (context.Context, error) { return r.Context(), nil },
+		Refuse:  Refuse,
+		Refused: func(_ context.Context, _ upstream.Target, err error) { r.Ended <- err },
 		Original: func(net.Conn) (netip.AddrPort, bool) {
 			if to := r.original.Load(); to != nil {
 				return *to, true
 			}
 			return netip.AddrPort{}, false
 		},
-		Now:      time.Now,
+		Now: time.Now,
 	}
 	if change != nil {
 		change(&o)

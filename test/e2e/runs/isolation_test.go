@@ -66,8 +66,7 @@ func TestNoWayOutOfARun(t *testing.T) {
 	dir := openFolder(t, "")
 	ways := []string{
 		listen("tcp", "127.0.0.1:0"), listen("tcp", "[::1]:0"), "tcp " + r.Hooks, "tcp " + r.PlainAddr,
-		"tcp 169.254.169.254:80", "tcp 1.1.1.1:443",
-		"udp " + datagrams.LocalAddr().String(), "udp 169.254.169.254:53", "udp 1.1.1.1:53",
+		"udp " + datagrams.LocalAddr().String(), "udp 169.254.169.254:443", "udp 1.1.1.1:443", "udp [2606:4700::1111]:443",
 		listen("unix", "@mediator-test-"+strconv.Itoa(os.Getpid())), listen("unix", filepath.Join(dir, "socket")),
 		"unix " + r.Stack.Socket("serve"), "socket 40", "socket 17", "socket 38", "uring 0", "key 0",
 	}
