@@ -16,7 +16,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/actionproof/mediator/evidence"
@@ -189,6 +188,11 @@ func (r *mcpRig) connect(t testing.TB, version string) *sdk.ClientSession {
 }
 
 // callTool returns the text that the client shows.
+// refused is a tool's result by the mediator.
+type refused struct{ problem.Details }
+
+func (r refused) Error() string { return r.Code }
+
 func callTool(t testing.TB, s *sdk.ClientSession, tool, title string) (string, error) {
 	t.Helper()
 	result, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: tool, Arguments: issue{title}})
@@ -199,19 +203,28 @@ func callTool(t testing.TB, s *sdk.ClientSession, tool, title string) (string, e
 	for _, c := range result.Content {
 		out = append(out, c.(*sdk.TextContent).Text)
 	}
-	return strings.Join(out, " "), nil
+	text := strings.Join(out, " ")
+	if meta, ok := result.Meta["github.com/actionproof/mediator/problem"]; ok {
+		raw, err := json.Marshal(meta)
+		must(t, err)
+		var d problem.Details
+		must(t, json.Unmarshal(raw, &d))
+		if !result.IsError || !strings.Contains(text, "("+d.Code+"): "+d.Detail) || !strings.Contains(text, d.Remedy) {
+			t.Errorf("the model reads %q", text)
+		}
+		return "", refused{d}
+	}
+	return text, nil
 }
 
-// wantShown demands a JSON-RPC error whose data is the problem document.
+// wantShown demands that the model reads of a refusal.
 func wantShown(t testing.TB, err error, code string) problem.Details {
 	t.Helper()
-	var shown *jsonrpc.Error
-	var d problem.Details
-	if !errors.As(err, &shown) || json.Unmarshal(shown.Data, &d) != nil || d.Code != code ||
-		!strings.HasPrefix(shown.Message, code+": ") {
+	var shown refused
+	if !errors.As(err, &shown) || shown.Code != code {
 		t.Fatalf("the client is shown %v, want %s", err, code)
 	}
-	return d
+	return shown.Details
 }
 
 // wantRecord waits for a record of message with this result. A client can have its answer before the record.

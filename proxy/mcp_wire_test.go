@@ -60,14 +60,11 @@ func TestMCPRefusals(t *testing.T) {
 		status, code int
 		id, problem  string
 	}{
-		{"a tool", toolCall("delete_repo"), nil, 200, 403, "7", "action_unmatched"},
 		{"a method", `{"jsonrpc":"2.0","id":"a\"b","method":"tasks/get"}`, nil, 200, -32601, `"a\"b"`, "mcp_method_refused"},
 		{"a header", toolCall("create_issue"), []string{"Mcp-Method", "ping"}, 400, -32020, "7", "mcp_header_mismatch"},
-		{"a header of no message", toolCall("create_issue"), []string{"Mcp-Tenant", "other"}, 400, 400, "7",
-			"override_refused"},
 		{"a revision", toolCall("create_issue"), []string{"Mcp-Protocol-Version", "1900-01-01"}, 400, -32022, "7",
 			"mcp_version_unsupported"},
-		{"the old transport", toolCall("create_issue"), []string{"Accept", "*/*"}, 400, 400, "7",
+		{"the old transport", toolCall("create_issue"), []string{"Accept", "*/*"}, 400, -32600, "7",
 			"mcp_transport_unsupported"},
 		{"a batch", "[" + toolCall("get_issue") + "]", nil, 400, -32600, "", "message_malformed"},
 		{"two readings", strings.Replace(toolCall("get_issue"), "{", `{"ID":8,`, 1), nil, 400, -32600, "",

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 )
 
 const ContentType = "application/problem+json"
@@ -90,6 +91,24 @@ func ForAgent(err error, post string) Details {
 	return d
 }
 
+// Advice tells a model in sentences why it has no answer, what to do, and whether to try again.
+func (d Details) Advice() string {
+	again := ""
+	switch {
+	case d.RetryAfter > 0:
+		again = fmt.Sprintf(" Try again in %d seconds.", d.RetryAfter)
+	case d.Status < http.StatusInternalServerError:
+		again = " The same call will be refused again."
+	}
+	text := fmt.Sprintf("The mediator answers in place of the tool (%s): %s. What to do: %s%s", d.Code,
+		strings.TrimSuffix(d.Detail, "."), d.Remedy, again)
+	if d.Post != "" {
+		text += " Record: " + d.Post + ", also at http://mediator.internal/v1/refusals."
+	}
+	return text
+}
+
+// Write answers with the document for err, to operators and to the mediator's other processes.
 func Write(w http.ResponseWriter, err error) { DetailsOf(err).Write(w) }
 
 func (d Details) Write(w http.ResponseWriter) {

@@ -10,20 +10,25 @@ import (
 // errorCodes are defined by the protocol. Other refusals use their HTTP status, in a range left to applications.
 var errorCodes = map[string]int{
 	"mcp_header_mismatch": -32020, "mcp_version_unsupported": -32022, "message_malformed": -32600,
-	"message_ambiguous":  -32600,
+	"message_ambiguous": -32600, "mcp_transport_unsupported": -32600,
 	"mcp_method_refused": -32601,
 }
 
-// WriteProblem refuses a message with a JSON-RPC error that has the problem document as its data. The official SDKs
-// show an error only in an answer 200, so a request gets that, unless the protocol demands 400. Otherwise clients look
-// at nothing but the status.
+// WriteProblem refuses a message. A refused tool call is a result with isError, because models read results and only
+// few clients show them errors. Everything else, and what the protocol calls an error, is a JSON-RPC error with the
+// problem document as its data. The official SDKs look into an answer 200 alone, so a request gets that, unless the
+// protocol demands 400.
 func WriteProblem(w http.ResponseWriter, d problem.Details, m *Message) {
+	code, ofProtocol := errorCodes[d.Code]
+	if !ofProtocol && m != nil && m.IsCall() {
+		writeResult(w, d, m.ID)
+		return
+	}
 	var id ID
 	if m != nil && m.IsRequest() {
 		id = m.ID
 	}
-	code, ok := errorCodes[d.Code]
-	if !ok {
+	if !ofProtocol {
 		code = d.Status
 	}
 	var data any = d
@@ -46,5 +51,28 @@ func WriteProblem(w http.ResponseWriter, d problem.Details, m *Message) {
 	if id != "" && d.Status != http.StatusBadRequest {
 		d.Status = http.StatusOK
 	}
+	d.WriteAs(w, "application/json", document)
+}
+
+// writeResult answers a tool call with a result that tells the model why it was refused, and what to do.
+func writeResult(w http.ResponseWriter, d problem.Details, id ID) {
+	type content struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}
+	type result struct {
+		Type    string                     `json:"resultType"` // of revision 2026-07-28; others ignore it
+		Content []content                  `json:"content"`
+		IsError bool                       `json:"isError"`
+		Meta    map[string]problem.Details `json:"_meta"`
+	}
+	const member = "github.com/actionproof/mediator/problem"
+	document := struct {
+		Version string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"`
+		Result  result          `json:"result"`
+	}{"2.0", json.RawMessage(id), result{"complete", []content{{"text", d.Advice()}}, true,
+		map[string]problem.Details{member: d}}}
+	d.Status = http.StatusOK
 	d.WriteAs(w, "application/json", document)
 }

@@ -87,9 +87,9 @@ func TestMCPTools(t *testing.T) {
 		return mux, mcpRules
 	})
 	const sum, echo, env = `get-sum={"a":1,"b":2}`, `echo={"message":"hi"}`, `get-env={}`
-	const closed, unmatched = "403 event_closed with its record", "403 action_unmatched with its record"
+	const closed, unmatched = "event_closed with its record", "action_unmatched with its record"
 	const answered, tainted = "✅ User provided the requested information! User inputs:",
-		"403 session_tainted with its record"
+		"session_tainted with its record"
 	for _, tt := range []struct {
 		name, generation, path string
 		calls, want            []string

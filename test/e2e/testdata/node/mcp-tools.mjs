@@ -24,7 +24,13 @@ for (const call of calls) {
       continue;
     }
     const [name, args] = [call.slice(0, call.indexOf("=")), call.slice(call.indexOf("=") + 1)];
-    const { content } = await client.callTool({ name, arguments: JSON.parse(args) });
+    const { content, isError, _meta } = await client.callTool({ name, arguments: JSON.parse(args) });
+    const problem = _meta?.["github.com/actionproof/mediator/problem"];
+    if (problem && isError) {
+      const told = content[0].text.includes(problem.remedy) && content[0].text.includes(`(${problem.code})`);
+      console.log(`${told ? problem.code : "nothing"} ${problem.post ? "with its record" : "without a record"}`);
+      continue;
+    }
     console.log(content.map((c) => c.text ?? c.type).join(" ").split("\n")[0]);
   } catch (error) {
     console.log(`${error.code} ${error.data?.code} ${error.data?.post ? "with its record" : "without a record"}`);
