@@ -165,7 +165,7 @@ func (c *call) remember() {
 	}
 	c.session.Remember(session.Refusal{
 		Time: c.record.Finished, Post: c.record.ID, Method: clip(c.record.Method, maxRefusedMethod), Host: c.record.Host,
-		Path: clip(c.record.Path, maxRememberedPath), Code: c.told.Code,
+		Path: clip(c.record.Path, maxRememberedPath), Message: clip(c.record.Message, maxRememberedPath), Code: c.told.Code,
 		Detail: clip(c.told.Detail, maxRememberedDetail), Remedy: c.told.Remedy, State: string(c.record.State),
 	})
 }
@@ -183,6 +183,7 @@ func (c *call) MarshalLogObject(line zapcore.ObjectEncoder) error {
 	for _, f := range [...]struct{ key, value string }{
 		{"post", r.ID}, {"flow", r.Flow}, {"state", string(r.State)}, {"code", r.Code}, {"session", r.Session},
 		{"event", r.Event}, {"rule", r.Rule}, {"method", r.Method}, {"host", r.Host}, {"path", r.Path},
+		{"message", r.Message},
 	} {
 		line.AddString(f.key, f.value)
 	}

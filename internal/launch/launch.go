@@ -82,6 +82,7 @@ func Run(ctx context.Context, o Options) error {
 	defer func() {
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
+		o.tellRefusals(end, s.Session)
 		err := admin.Call(end, o.Admin, http.MethodDelete, "/v1/sessions/"+url.PathEscape(s.Session), nil, nil)
 		if err != nil {
 			o.warn("end the session: %v", err)

@@ -15,10 +15,12 @@ type Refusal struct {
 	Method string    `json:"method,omitempty"`
 	Host   string    `json:"host,omitempty"` // with port
 	Path   string    `json:"path,omitempty"`
-	State  string    `json:"state"` // of the record; refused: nothing was sent
-	Code   string    `json:"code"`
-	Detail string    `json:"detail"`
-	Remedy string    `json:"remedy"`
+	// Message is the MCP message or GraphQL operation, if the rules read it.
+	Message string `json:"message,omitempty"`
+	State   string `json:"state"` // of the record; refused: nothing was sent
+	Code    string `json:"code"`
+	Detail  string `json:"detail"`
+	Remedy  string `json:"remedy"`
 }
 
 // Remember keeps a refusal and drops the oldest beyond MaxRefusals.

@@ -161,7 +161,7 @@ const maxListedCall = 200
 
 // shortCall returns a record's call for one line: a path of 60 KiB would hide all other lines.
 func shortCall(p ledger.Record) string {
-	call := p.Method + " " + p.Host + p.Path
+	call := strings.TrimSpace(p.Method + " " + p.Host + p.Path + " " + p.Message)
 	if len(call) > maxListedCall {
 		call = call[:maxListedCall] + "…"
 	}
