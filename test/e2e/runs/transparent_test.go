@@ -53,8 +53,7 @@ func TestTransparentRun(t *testing.T) {
 	}
 	stdout, stderr, err := r.StartRun(t, nil, nil, `/usr/bin/python3 -c "$0" "$1"`, connects, strings.Join(lines, "\n"))
 	check.Must(t, err)
-	if !strings.HasPrefix(stderr, "mediator: refused calls: 10, most often:\nmediator: 3 × target_mismatch: ") &&
-		!strings.HasPrefix(stderr, "mediator: refused calls: 10, most often:\nmediator: 1 × ") ||
+	if !strings.HasPrefix(stderr, "mediator: refused calls: 10, most often:\nmediator: 1 × egress_denied: ") ||
 		strings.Count(stdout, "b'HTTP/1.1 403'") < 5 {
 		t.Errorf("%s%s", stdout, stderr)
 	}
@@ -64,13 +63,15 @@ func TestTransparentRun(t *testing.T) {
 			want = append(want, row.code+" "+row.host)
 		}
 	}
-	for _, p := range slices.Backward(r.Records(t, "limit=1000")) {
+	for _, p := range r.Records(t, "limit=1000") {
 		host := p.Host
 		if strings.HasPrefix(host, "198.1") {
 			host = "" // the address that the run's resolver gave
 		}
 		got = append(got, p.Code+" "+host)
 	}
+	slices.Sort(want)
+	slices.Sort(got)
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("records:\n%s\nwant:\n%s\nthe agent got:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"), stdout)
 	}
