@@ -11,7 +11,7 @@ PACKAGES ?= evidence internal/strictjson gate policy policy/decide gate/challeng
 DURATION ?= 2m
 SEED     ?= 1
 
-.PHONY: help build build-pkcs11 demo test check fmt vet lint sec vuln fuzz mutate plays soak bench bench-compare bench-go autonomy simulate release docs clean setup
+.PHONY: help build build-pkcs11 demo test check fmt vet lint sec vuln fuzz mutate plays test-agents soak bench bench-compare bench-go autonomy simulate release docs clean setup
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -59,6 +59,12 @@ mutate: ## change the code of PACKAGES in one place after the other; a test shou
 
 plays: setup build ## play the long forms of the plays, before a release
 	nice -n 5 $(GO) test $(RACE) -count=1 -v -timeout=24h ./test/e2e/... ./internal/archive -long
+
+AGENTS ?= all
+test-agents: setup build ## play published agents, of which none is configured for the mediator; AGENTS names some
+	cd test/e2e/agents/testdata && npm ci --no-audit --no-fund && node node_modules/@anthropic-ai/claude-code/install.cjs && \
+		node node_modules/opencode-ai/postinstall.mjs
+	$(GO) test -count=1 -v -timeout=60m ./test/e2e/agents -agents $(AGENTS)
 
 soak: ## the processes under load and faults for DURATION (default 2m), with the race detector
 	nice -n 5 $(GO) test $(RACE) -count=1 -v -timeout=24h -run='^TestSoak$$' ./test/e2e/plays -long -soak.duration=$(DURATION) -soak.seed=$(SEED)

@@ -1,0 +1,354 @@
+package agents
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+)
+
+// model is a stand-in for the APIs of models. It has each agent post a note, then delete one, and says at the end
+// whether it has read why that was refused.
+type model struct {
+	mu    sync.Mutex
+	calls map[string]int // by host and path
+}
+
+// turn is what a request tells.
+type turn struct {
+	Name    string
+	Tools   []string
+	Results []string // of tools, in order
+	Stream  bool
+}
+
+const (
+	read   = "THE MODEL HAS READ THE REFUSAL"
+	unread = "THE MODEL HAS NOT READ THE REFUSAL"
+)
+
+// next returns the tool to call, or the text to answer with.
+func (t turn) next() (tool, text string) {
+	named := func(suffix string) string {
+		for _, name := range t.Tools {
+			if strings.HasSuffix(name, suffix) {
+				return name
+			}
+		}
+		return ""
+	}
+	switch post, remove := named("post_note"), named("delete_note"); {
+	case post == "" || remove == "":
+		return "", "there are no notes here"
+	case len(t.Results) == 0:
+		return post, ""
+	case len(t.Results) == 1:
+		return remove, ""
+	}
+	last := t.Results[len(t.Results)-1]
+	if strings.Contains(last, "action_unmatched") && strings.Contains(last, "Add an action rule") {
+		return "", read
+	}
+	return "", unread + ": " + last
+}
+
+const arguments = `{"text":"hello"}`
+
+func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	raw, err := io.ReadAll(r.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	m.mu.Lock()
+	if m.calls == nil {
+		m.calls = make(map[string]int)
+	}
+	m.calls[r.Host+r.URL.Path]++
+	m.mu.Unlock()
+	switch path := r.URL.Path; {
+	case r.Method == http.MethodPost && strings.HasSuffix(path, "/messages"):
+		messages(w, raw)
+	case r.Method == http.MethodPost && strings.HasSuffix(path, "/chat/completions"):
+		chat(w, raw)
+	case r.Method == http.MethodPost && strings.HasSuffix(path, "/responses"):
+		responses(w, raw)
+	case r.Method == http.MethodPost && strings.Contains(path, "enerateContent"):
+		gemini(w, raw, strings.Contains(path, ":stream"))
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+func text(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	var parts []struct{ Text string }
+	if json.Unmarshal(raw, &parts) == nil {
+		for _, p := range parts {
+			s += p.Text
+		}
+		return s
+	}
+	return string(raw)
+}
+
+type events struct{ w http.ResponseWriter }
+
+func (e events) send(name string, v any) {
+	raw, _ := json.Marshal(v)
+	if name != "" {
+		fmt.Fprintf(e.w, "event: %s\n", name)
+	}
+	fmt.Fprintf(e.w, "data: %s\n\n", raw)
+	_ = http.NewResponseController(e.w).Flush()
+}
+
+func begin(w http.ResponseWriter, stream bool) events {
+	if stream {
+		w.Header().Set("Content-Type", "text/event-stream")
+	} else {
+		w.Header().Set("Content-Type", "application/json")
+	}
+	return events{w}
+}
+
+type object = map[string]any
+
+func messages(w http.ResponseWriter, raw []byte) {
+	var ask struct {
+		Model    string
+		Stream   bool
+		Tools    []struct{ Name string }
+		Messages []struct{ Content json.RawMessage }
+	}
+	_ = json.Unmarshal(raw, &ask)
+	t := turn{Name: ask.Model, Stream: ask.Stream}
+	for _, tool := range ask.Tools {
+		t.Tools = append(t.Tools, tool.Name)
+	}
+	for _, m := range ask.Messages {
+		var blocks []struct {
+			Type    string
+			Content json.RawMessage
+		}
+		_ = json.Unmarshal(m.Content, &blocks)
+		for _, b := range blocks {
+			if b.Type == "tool_result" {
+				t.Results = append(t.Results, text(b.Content))
+			}
+		}
+	}
+	tool, answer := t.next()
+	reason, block := "end_turn", object{"type": "text", "text": answer}
+	if tool != "" {
+		reason = "tool_use"
+		block = object{"type": "tool_use", "id": fmt.Sprintf("toolu_%d", len(t.Results)), "name": tool,
+			"input": json.RawMessage(arguments)}
+	}
+	e := begin(w, t.Stream)
+	if !t.Stream {
+		_ = json.NewEncoder(w).Encode(object{"id": "msg_1", "type": "message", "role": "assistant", "model": t.Name,
+			"content": []any{block}, "stop_reason": reason, "stop_sequence": nil,
+			"usage": object{"input_tokens": 11, "output_tokens": 7}})
+		return
+	}
+	e.send("message_start", object{"type": "message_start", "message": object{"id": "msg_1", "type": "message",
+		"role": "assistant", "model": t.Name, "content": []any{}, "stop_reason": nil, "stop_sequence": nil,
+		"usage": object{"input_tokens": 11, "output_tokens": 1}}})
+	start, delta := object{"type": "text", "text": ""}, object{"type": "text_delta", "text": answer}
+	if tool != "" {
+		start = object{"type": "tool_use", "id": block["id"], "name": tool, "input": object{}}
+		delta = object{"type": "input_json_delta", "partial_json": arguments}
+	}
+	e.send("content_block_start", object{"type": "content_block_start", "index": 0, "content_block": start})
+	e.send("content_block_delta", object{"type": "content_block_delta", "index": 0, "delta": delta})
+	e.send("content_block_stop", object{"type": "content_block_stop", "index": 0})
+	e.send("message_delta", object{"type": "message_delta", "delta": object{"stop_reason": reason, "stop_sequence": nil},
+		"usage": object{"output_tokens": 7}})
+	e.send("message_stop", object{"type": "message_stop"})
+}
+
+func chat(w http.ResponseWriter, raw []byte) {
+	var ask struct {
+		Model    string
+		Stream   bool
+		Tools    []struct{ Function struct{ Name string } }
+		Messages []struct {
+			Role    string
+			Content json.RawMessage
+		}
+	}
+	_ = json.Unmarshal(raw, &ask)
+	t := turn{Name: ask.Model, Stream: ask.Stream}
+	for _, tool := range ask.Tools {
+		t.Tools = append(t.Tools, tool.Function.Name)
+	}
+	for _, m := range ask.Messages {
+		if m.Role == "tool" {
+			t.Results = append(t.Results, text(m.Content))
+		}
+	}
+	tool, answer := t.next()
+	reason, message := "stop", object{"role": "assistant", "content": answer}
+	if tool != "" {
+		reason = "tool_calls"
+		message = object{"role": "assistant", "content": nil, "tool_calls": []any{object{"index": 0,
+			"id": fmt.Sprintf("call_%d", len(t.Results)), "type": "function",
+			"function": object{"name": tool, "arguments": arguments}}}}
+	}
+	usage := object{"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
+	whole := object{"id": fmt.Sprintf("chatcmpl-%d", len(t.Results)), "object": "chat.completion", "created": 1, "model": t.Name}
+	e := begin(w, t.Stream)
+	if !t.Stream {
+		whole["choices"] = []any{object{"index": 0, "message": message, "finish_reason": reason}}
+		whole["usage"] = usage
+		_ = json.NewEncoder(w).Encode(whole)
+		return
+	}
+	whole["object"] = "chat.completion.chunk"
+	whole["choices"] = []any{object{"index": 0, "delta": message, "finish_reason": nil}}
+	e.send("", whole)
+	whole["choices"] = []any{object{"index": 0, "delta": object{}, "finish_reason": reason}}
+	e.send("", whole)
+	whole["choices"], whole["usage"] = []any{}, usage
+	e.send("", whole)
+	fmt.Fprint(w, "data: [DONE]\n\n")
+}
+
+func responses(w http.ResponseWriter, raw []byte) {
+	var ask struct {
+		Model  string
+		Stream bool
+		Tools  []struct {
+			Name  string
+			Tools []struct{ Name string } // of a namespace
+		}
+		Input json.RawMessage
+	}
+	_ = json.Unmarshal(raw, &ask)
+	t := turn{Name: ask.Model, Stream: ask.Stream}
+	space := ""
+	for _, tool := range ask.Tools {
+		t.Tools = append(t.Tools, tool.Name)
+		for _, inner := range tool.Tools {
+			t.Tools, space = append(t.Tools, inner.Name), tool.Name
+		}
+	}
+	var items []struct {
+		Type   string
+		Output json.RawMessage
+	}
+	_ = json.Unmarshal(ask.Input, &items)
+	for _, i := range items {
+		if i.Type == "function_call_output" {
+			t.Results = append(t.Results, text(i.Output))
+		}
+	}
+	tool, answer := t.next()
+	item := object{"id": "msg_1", "type": "message", "role": "assistant", "status": "completed",
+		"content": []any{object{"type": "output_text", "text": answer, "annotations": []any{}}}}
+	if tool != "" {
+		id := fmt.Sprintf("call_%d", len(t.Results))
+		item = object{"id": "fc_" + id, "type": "function_call", "status": "completed", "call_id": id, "name": tool,
+			"arguments": arguments}
+		if space != "" {
+			item["namespace"] = space
+		}
+	}
+	whole := object{"id": "resp_1", "object": "response", "created_at": 1, "model": t.Name, "status": "completed",
+		"output": []any{item}, "parallel_tool_calls": true, "tool_choice": "auto", "tools": []any{}, "error": nil,
+		"incomplete_details": nil, "instructions": nil, "metadata": object{},
+		"usage": object{"input_tokens": 11, "output_tokens": 7, "total_tokens": 18,
+			"input_tokens_details": object{"cached_tokens": 0}, "output_tokens_details": object{"reasoning_tokens": 0}}}
+	e := begin(w, t.Stream)
+	if !t.Stream {
+		_ = json.NewEncoder(w).Encode(whole)
+		return
+	}
+	number := 0
+	send := func(name string, v object) {
+		v["type"], v["sequence_number"] = name, number
+		number++
+		e.send(name, v)
+	}
+	empty := object{}
+	for k, v := range whole {
+		empty[k] = v
+	}
+	empty["status"], empty["output"], empty["usage"] = "in_progress", []any{}, nil
+	send("response.created", object{"response": empty})
+	begun := object{}
+	for k, v := range item {
+		begun[k] = v
+	}
+	begun["status"] = "in_progress"
+	if tool != "" {
+		begun["arguments"] = ""
+	} else {
+		begun["content"] = []any{}
+	}
+	send("response.output_item.added", object{"output_index": 0, "item": begun})
+	if tool != "" {
+		send("response.function_call_arguments.delta", object{"output_index": 0, "item_id": item["id"], "delta": arguments})
+		send("response.function_call_arguments.done",
+			object{"output_index": 0, "item_id": item["id"], "name": tool, "arguments": arguments})
+	} else {
+		part := object{"type": "output_text", "text": "", "annotations": []any{}}
+		at := func(more object) object {
+			more["output_index"], more["content_index"], more["item_id"] = 0, 0, "msg_1"
+			return more
+		}
+		send("response.content_part.added", at(object{"part": part}))
+		send("response.output_text.delta", at(object{"delta": answer, "logprobs": []any{}}))
+		send("response.output_text.done", at(object{"text": answer, "logprobs": []any{}}))
+		send("response.content_part.done",
+			at(object{"part": object{"type": "output_text", "text": answer, "annotations": []any{}}}))
+	}
+	send("response.output_item.done", object{"output_index": 0, "item": item})
+	send("response.completed", object{"response": whole})
+}
+
+func gemini(w http.ResponseWriter, raw []byte, stream bool) {
+	var ask struct {
+		Tools    []struct{ FunctionDeclarations []struct{ Name string } }
+		Contents []struct {
+			Parts []struct {
+				FunctionResponse *struct{ Response json.RawMessage }
+			}
+		}
+	}
+	_ = json.Unmarshal(raw, &ask)
+	t := turn{Stream: stream}
+	for _, tool := range ask.Tools {
+		for _, f := range tool.FunctionDeclarations {
+			t.Tools = append(t.Tools, f.Name)
+		}
+	}
+	for _, c := range ask.Contents {
+		for _, p := range c.Parts {
+			if p.FunctionResponse != nil {
+				t.Results = append(t.Results, string(p.FunctionResponse.Response))
+			}
+		}
+	}
+	tool, answer := t.next()
+	part := object{"text": answer}
+	if tool != "" {
+		part = object{"functionCall": object{"name": tool, "args": json.RawMessage(arguments)}}
+	}
+	whole := object{"candidates": []any{object{"index": 0, "finishReason": "STOP",
+		"content": object{"role": "model", "parts": []any{part}}}},
+		"usageMetadata": object{"promptTokenCount": 11, "candidatesTokenCount": 7, "totalTokenCount": 18},
+		"modelVersion":  "gemini-test", "responseId": "r1"}
+	e := begin(w, stream)
+	if !stream {
+		_ = json.NewEncoder(w).Encode(whole)
+		return
+	}
+	e.send("", whole)
+}
