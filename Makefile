@@ -62,8 +62,7 @@ plays: setup build ## play the long forms of the plays, before a release
 
 AGENTS ?= all
 test-agents: setup build ## play published agents, of which none is configured for the mediator; AGENTS names some
-	cd test/e2e/agents/testdata && npm ci --no-audit --no-fund && node node_modules/@anthropic-ai/claude-code/install.cjs && \
-		node node_modules/opencode-ai/postinstall.mjs
+	./test/scripts/agents.sh
 	$(GO) test -count=1 -v -timeout=60m ./test/e2e/agents -agents $(AGENTS)
 
 soak: ## the processes under load and faults for DURATION (default 2m), with the race detector

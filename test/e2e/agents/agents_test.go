@@ -19,7 +19,9 @@ import (
 
 var play = flag.String("agents", "", "the agents to play, separated by commas, or all (make test-agents)")
 
-func TestMain(m *testing.M) { kit.Main(m, nil) }
+func TestMain(m *testing.M) {
+	kit.Main(m, map[string]func(args []string) int{"go-client": goClient})
+}
 
 const rules = `
 actions:
