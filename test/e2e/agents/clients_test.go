@@ -103,6 +103,7 @@ except ConnectionRefusedError: pass' && curl -sS ` + url,
 		})
 	}
 	t.Run("Go", func(t *testing.T) {
+		kit.OpenTo(t, filepath.Dir(kit.Self(t)))
 		if out, err := r.AsAgent(t, kit.Self(t), "go-client", url); err != nil || out != "the answer" {
 			t.Errorf("%q, %v", out, err)
 		}
