@@ -12,6 +12,11 @@ import (
 // serve takes a request: inside a tunnel, or to the proxy itself.
 func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	route, tunnelled := RouteFrom(r.Context())
+	if denied := connOf(r.Context()).denied; denied != nil {
+		w.Header().Set("Connection", "close") // over HTTP/2 too, gracefully
+		p.o.Refuse(w, r, denied)
+		return
+	}
 	switch {
 	case r.Method == refusedMethod && r.ProtoMajor == 1:
 		p.refuseHead(w, r)
