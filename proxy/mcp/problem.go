@@ -54,6 +54,9 @@ func WriteProblem(w http.ResponseWriter, d problem.Details, m *Message) {
 	d.WriteAs(w, "application/json", document)
 }
 
+// ProblemMember is the member of a refused tool call's _meta that holds the problem document.
+const ProblemMember = "github.com/actionproof/mediator/problem"
+
 // writeResult answers a tool call with a result that tells the model why it was refused, and what to do.
 func writeResult(w http.ResponseWriter, d problem.Details, id ID) {
 	type content struct {
@@ -66,13 +69,12 @@ func writeResult(w http.ResponseWriter, d problem.Details, id ID) {
 		IsError bool                       `json:"isError"`
 		Meta    map[string]problem.Details `json:"_meta"`
 	}
-	const member = "github.com/actionproof/mediator/problem"
 	document := struct {
 		Version string          `json:"jsonrpc"`
 		ID      json.RawMessage `json:"id"`
 		Result  result          `json:"result"`
 	}{"2.0", json.RawMessage(id), result{"complete", []content{{"text", d.Advice()}}, true,
-		map[string]problem.Details{member: d}}}
+		map[string]problem.Details{ProblemMember: d}}}
 	d.Status = http.StatusOK
 	d.WriteAs(w, "application/json", document)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/trial"
+	"github.com/actionproof/mediator/proxy/mcp"
 )
 
 const toolRevision = "2026-07-28"
@@ -19,7 +20,6 @@ type toolMessage struct {
 	Method  string      `json:"method,omitempty"`
 	Params  *toolParams `json:"params,omitempty"`
 	Result  *toolResult `json:"result,omitempty"`
-	Error   *toolError  `json:"error,omitempty"`
 }
 
 type toolParams struct {
@@ -33,11 +33,8 @@ type toolResult struct {
 	Type          string         `json:"resultType"`
 	Content       []any          `json:"content,omitempty"`
 	InputRequests map[string]any `json:"inputRequests,omitempty"`
-}
 
-type toolError struct {
-	Message string          `json:"message"`
-	Data    problem.Details `json:"data"`
+	Meta map[string]problem.Details `json:"_meta,omitempty"` // of a refused call
 }
 
 // ServeTools is an MCP server that has every tool. The tool ask first wants a human's answer.
@@ -88,8 +85,10 @@ func sendTool(ctx context.Context, url string, id int, params *toolParams) (tria
 		return trial.Answer{}, nil, fmt.Errorf("the answer %s is no message: %w", resp.Status, err)
 	}
 	answer := trial.Answer{Status: resp.StatusCode, Post: resp.Header.Get("ActionProof-Post")}
-	if m.Error != nil {
-		answer.Code, answer.Detail, answer.Post = m.Error.Data.Code, m.Error.Message, m.Error.Data.Post
+	if m.Result != nil {
+		if refused, ok := m.Result.Meta[mcp.ProblemMember]; ok {
+			answer.Code, answer.Detail, answer.Post = refused.Code, refused.Detail, refused.Post
+		}
 	}
 	return answer, m.Result, nil
 }
