@@ -10,15 +10,14 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Take takes n tokens from a bucket. If it has fewer, Take takes none and returns r with the time to wait.
+// Take takes n tokens from a bucket. If it has fewer, Take takes none and returns r with the time to wait. It cancels
+// no reservation: that would take or give tokens when several are made at once.
 func Take(bucket *rate.Limiter, now time.Time, n int, r *refusal.Refusal) error {
-	reserved := bucket.ReserveN(now, n)
-	wait := reserved.DelayFrom(now)
-	if wait == 0 {
+	if bucket.AllowN(now, n) {
 		return nil
 	}
-	reserved.CancelAt(now)
-	return After(wait, r)
+	missing := float64(n) - bucket.TokensAt(now)
+	return After(time.Duration(missing/float64(bucket.Limit())*float64(time.Second)), r)
 }
 
 // After returns r with the time to wait.
