@@ -83,22 +83,24 @@ func readPublishedFile(path string) (p Publication, err error) {
 // PublishedFile returns the path in file:PATH.
 func PublishedFile(at string) (string, bool) { return strings.CutPrefix(at, "file:") }
 
-// signsAs lists the roles, issuers and key names of a process.
+// signsAs lists the roles, issuers and key names of a process. A role that it publishes twice is there twice.
 func signsAs(roles []daemon.RoleDocument) []string {
 	var as []string
-	add := func(r daemon.RoleDocument, key string) {
-		as = append(as, fmt.Sprintf("%s as %s with %s", r.Purpose, r.Issuer, key))
-	}
 	for _, r := range roles {
+		var names []string
 		if r.Unread != nil {
-			add(r, r.Unread.Name)
+			names = append(names, r.Unread.Name)
 		}
 		for _, k := range r.Keys {
-			add(r, evidence.KeyName(k.KeyID))
+			names = append(names, evidence.KeyName(k.KeyID))
+		}
+		slices.Sort(names)
+		for _, name := range slices.Compact(names) {
+			as = append(as, fmt.Sprintf("%s as %s with %s", r.Purpose, r.Issuer, name))
 		}
 	}
 	slices.Sort(as)
-	return slices.Compact(as)
+	return as
 }
 
 // ReadRoles is [ReadPublished] for roles alone.

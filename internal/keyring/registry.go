@@ -94,9 +94,12 @@ func (e *bundleEdit) wanted(roles []daemon.RoleDocument) (wanted []daemon.RoleDo
 			continue
 		}
 		newest := r.Keys[len(r.Keys)-1].KeyID
+		seen := make(map[string]bool)
 		left := slices.DeleteFunc(slices.Clone(e.withoutSuperseded(r.Keys, superseded)), func(k jose.JSONWebKey) bool {
 			_, retired := e.trust.Retired(k.KeyID)
-			return retired
+			again := seen[k.KeyID]
+			seen[k.KeyID] = true
+			return retired || again
 		})
 		if len(left) == 0 {
 			in, _ := e.trust.Retired(newest)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	jose "github.com/go-jose/go-jose/v4"
+	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
@@ -163,4 +164,34 @@ func TestObservationsOfOthers(t *testing.T) {
 			check.WantEqual(t, len(c.Certificate.Observed), 0)
 		}
 	}
+}
+
+// TestPublishedTwice: a process that was taken over must not make the registry sign, and hold the bundle's lock, for
+// long.
+func TestPublishedTwice(t *testing.T) {
+	m := newTeam(t)
+	set, err := custody.JWKS(t.Context(), m.key)
+	check.Must(t, err)
+	role := daemon.RoleDocument{Purpose: evidence.PurposeRuntimeAttestation, Issuer: "mediator-runtime",
+		KeyCustody: custody.ExternalMediator, Keys: set.Keys}
+	path := filepath.Join(t.TempDir(), "keys.json")
+	publish := func(roles ...daemon.RoleDocument) keyring.Published {
+		raw, err := json.Marshal(keyring.Publication{Roles: roles, Observations: []look.Observation{}})
+		check.Must(t, err, os.WriteFile(path, raw, 0o600))
+		p, err := keyring.ReadPublished(t.Context(), []string{"file:" + path})
+		check.Must(t, err)
+		return p
+	}
+	as := publish(role).RolesByEndpoint["file:"+path]
+	publish(role, role)
+	check.WantCode(t, m.registry.CertifyDue(t.Context(), "file:"+path, as, keyring.Declaration{}, zap.NewNop()),
+		"roles_changed")
+	other, err := custody.NewMemory("runtime-key")
+	check.Must(t, err)
+	again, err := custody.JWKS(t.Context(), other)
+	check.Must(t, err)
+	role.Keys = append(role.Keys, again.Keys...)
+	done, err := m.registry.Certify(t.Context(), publish(role), keyring.Declaration{})
+	check.Must(t, err)
+	check.WantEqual(t, done.Certified, 1)
 }
