@@ -11,6 +11,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/reputation/autonomy"
 )
 
@@ -29,7 +30,7 @@ func IsScore(start string) bool { return TypeOf(start) == autonomy.Kind.Typ }
 
 // ParseScore reads a score, or its token alone, and verifies nothing. ok is false if there is none.
 func ParseScore(raw []byte) (s Score, ok bool) {
-	if json.Unmarshal(raw, &s) != nil || s.Token == "" {
+	if strictjson.ParseMembers(raw, &s) != nil || s.Token == "" {
 		s = Score{Token: strings.TrimSpace(string(raw))}
 	}
 	return s, IsScore(s.Token)

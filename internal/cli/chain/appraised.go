@@ -12,6 +12,7 @@ import (
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/cli/node"
+	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/dispute"
 	"github.com/actionproof/mediator/reputation/verification"
@@ -68,15 +69,13 @@ func appraised[C any](k evidence.Kind[C], registered func(C) evidence.Registered
 
 // appraisalIn finds a node's token in the JSON of a command, or alone.
 func appraisalIn(raw []byte) (token string, ok bool) {
-	var members struct {
-		Token, Verification, Resolution json.RawMessage // a reputation has a verification, too, which is no token
-	}
-	if json.Unmarshal(raw, &members) != nil {
+	var members map[string]json.RawMessage // no name twice: another reader could take the other one
+	if strictjson.ParseMembers(raw, &members) != nil {
 		token = strings.TrimSpace(string(raw))
 		return token, appraisals[archive.TypeOf(token)] != nil
 	}
-	for _, member := range []json.RawMessage{members.Token, members.Verification, members.Resolution} {
-		if json.Unmarshal(member, &token) == nil && appraisals[archive.TypeOf(token)] != nil {
+	for _, name := range []string{"token", "verification", "resolution"} { // a reputation's verification is no token
+		if json.Unmarshal(members[name], &token) == nil && appraisals[archive.TypeOf(token)] != nil {
 			return token, true
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
 	"path/filepath"
 	"strings"
@@ -61,10 +62,7 @@ func TestRecordWithAToken(t *testing.T) {
 	forged := k.Post(t)
 	forged.Subject = "agent:mallory"
 	token := k.Reputation(t, k.Agent(t), 3, 50)
-	verify := func(file any) error {
-		t.Helper()
-		raw, err := json.Marshal(file)
-		check.Must(t, err)
+	verifyText := func(raw []byte) error {
 		c := Verify()
 		c.SilenceErrors, c.SilenceUsage = true, true
 		c.SetOut(io.Discard)
@@ -72,6 +70,17 @@ func TestRecordWithAToken(t *testing.T) {
 		c.SetArgs([]string{"-", "--registry", f.Registry, "--auditor", f.Auditor, "--bundle", f.Bundle, "--manifest",
 			f.Manifest, "--earlier", filepath.Join(dir, "none")})
 		return c.ExecuteContext(t.Context())
+	}
+	verify := func(file any) error {
+		t.Helper()
+		raw, err := json.Marshal(file)
+		check.Must(t, err)
+		return verifyText(raw)
+	}
+	for _, name := range []string{"token", "Token"} { // other readers take the first, or that in lower case
+		if verifyText(fmt.Appendf(nil, `{"token": "another", %q: %q}`, name, token)) == nil {
+			t.Errorf("a file with the members token and %s verifies", name)
+		}
 	}
 	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
 	check.Must(t, err)

@@ -59,6 +59,8 @@ func TestScoreShow(t *testing.T) {
 	kit.Write(t, scored, strings.Replace(out, `"band": "medium"`, `"band": "high"`, 1)) // beside the token
 	verify("verify", scored).Refused("evidence_malformed")
 	verify("verify", receipts, "--score", scored).Refused("evidence_malformed")
+	kit.Write(t, scored, strings.Replace(out, `"token":`, `"token": "another", "Token":`, 1))
+	verify("verify", scored).Refused()
 }
 
 // TestScoreShowOverHTTPS asks a node at its public address, by a certificate authority of the system, and not for what
