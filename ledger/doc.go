@@ -4,7 +4,7 @@
 //   - The intent to forward a post is durable in the same transaction, before the first byte of the post goes out.
 //   - A post whose outcome was lost in a crash becomes indeterminate, and is never sent again.
 //
-// A [Store] keeps these promises: package ledger/sqlite in one process's file, package ledger/postgres in a database that
-// several processes share. Both must pass the tests of package test/ledgertest. A [Queue] in front of a store takes
-// records that no caller waits for; [Watched] notices a store that was replaced.
+// A [Store] keeps these promises: package ledger/sqlite in one process's file, package ledger/postgres in a database
+// that several processes share. Both must pass the tests of package test/ledgertest. A [Queue] in front of a store
+// takes records that no caller waits for; [Watched] notices a store that was replaced.
 package ledger

@@ -362,7 +362,8 @@ func TestUnreadPost(t *testing.T) {
 	r := bufio.NewReader(c)
 	const hidden = "POST /posts HTTP/1.1\r\nX: "
 	for _, request := range []string{
-		fmt.Sprintf("POST /items/unread HTTP/1.1\r\nHost: a.example.com\r\nContent-Length: %d\r\n\r\n%s", len(hidden), hidden),
+		fmt.Sprintf("POST /items/unread HTTP/1.1\r\nHost: a.example.com\r\nContent-Length: %d\r\n\r\n%s", len(hidden),
+			hidden),
 		"PUT /keyed/x HTTP/1.1\r\nHost: a.example.com\r\nContent-Length: 1\r\n\r\na",
 	} {
 		_, err = io.WriteString(c, request)

@@ -89,7 +89,8 @@ func TestRevokedVersionStaysRevoked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
 	const day = 24 * time.Hour
-	w.revoke(evidence.RevokedKey, w.Key(t, evidence.PurposeActionGrant).KeyID(), 100*day) // its certificate ends before that
+	// its certificate ends before that
+	w.revoke(evidence.RevokedKey, w.Key(t, evidence.PurposeActionGrant).KeyID(), 100*day)
 	for range 3 {
 		w.Clock.Advance(50 * day)
 		w.putDeployment()

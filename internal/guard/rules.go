@@ -30,8 +30,8 @@ func Rules(o Options) (*Ruleset, error) {
 	return s, nil
 }
 
-// RunRules makes the rules of a run's own network: they redirect DNS to the port of its resolver, and TCP to that of its
-// listener. Loopback stays the agent's.
+// RunRules makes the rules of a run's own network: they redirect DNS to the port of its resolver, and TCP to that of
+// its listener. Loopback stays the agent's.
 func RunRules(listener, resolver uint16) *Ruleset {
 	c := chain{name: "redirected", typ: nftables.ChainTypeNAT, hook: nftables.ChainHookOutput,
 		prio: *nftables.ChainPriorityNATDest, policy: nftables.ChainPolicyAccept}

@@ -404,7 +404,8 @@ print(says(socket.AF_INET6, socket.SOCK_STREAM, ("2001:db8::1", 443)))
 print(says(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 9)))
 print(says(socket.AF_INET, socket.SOCK_DGRAM, ("api.test", 443), b"QUIC"))
 q = b"\0\7\1\0\0\1\0\0\0\0\0\0\3api\4test\0\0\1\0\1"
-print(socket.inet_ntoa(says(socket.AF_INET, socket.SOCK_DGRAM, ("8.8.8.8", 53), q)[-4:]) == socket.gethostbyname("api.test"))`
+answer = says(socket.AF_INET, socket.SOCK_DGRAM, ("8.8.8.8", 53), q)
+print(socket.inet_ntoa(answer[-4:]) == socket.gethostbyname("api.test"))`
 	if err := p.Run(isolate.Agent{Args: []string{"python3", "-c", agent}, CA: newCA(t)}); err != nil ||
 		out.String() != strings.Repeat("b'the mediator'\n", 6)+strings.Repeat("ConnectionRefusedError\n", 2)+"True\n" {
 		t.Errorf("%s, %v", out, err)

@@ -191,7 +191,8 @@ func addHashed(hash string, cert []byte) error {
 		return nil
 	}
 	for i := range 100 {
-		f, err := os.OpenFile(fmt.Sprintf("%s/%s.%d", hashed, hash, i), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644) //nolint:gosec // public
+		name := fmt.Sprintf("%s/%s.%d", hashed, hash, i)
+		f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644) //nolint:gosec // public
 		if errors.Is(err, fs.ErrExist) {
 			continue
 		}

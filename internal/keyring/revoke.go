@@ -14,7 +14,8 @@ import (
 // returns the token and its entries.
 //
 // An entry stays until it ends, even if the bundle has no certificate for its key any more: who delivers a bundle can
-// put the old certificate back. It stays for longer while the bundle has one, which was renewed. Only a list over longList gets shorter: it loses what [shortened] removes.
+// put the old certificate back. It stays for longer while the bundle has one, which was renewed. Only a list over
+// longList gets shorter: it loses what [shortened] removes.
 func (e *bundleEdit) revoke(ctx context.Context, add []evidence.Revocation) (string, []evidence.Revocation, error) {
 	entries := append([]evidence.Revocation{}, add...)
 	old, _ := e.trust.Revocations()

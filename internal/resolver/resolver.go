@@ -83,7 +83,8 @@ func answer(raw []byte) []byte {
 func addressOf(name dnsmessage.Name) netip.Addr {
 	host := strings.TrimSuffix(strings.ToLower(name.String()), ".")
 	switch {
-	case host == "" || strings.HasSuffix(host, ".arpa") || strings.Trim(host, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "":
+	case host == "" || strings.HasSuffix(host, ".arpa") ||
+		strings.Trim(host, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "":
 		return netip.Addr{}
 	case host == "localhost" || strings.HasSuffix(host, ".localhost"): // RFC 6761 section 6.3
 		return netip.AddrFrom4([4]byte{127, 0, 0, 1})

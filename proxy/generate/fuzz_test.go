@@ -93,7 +93,8 @@ func FuzzAnswer(f *testing.F) {
 		c := &Call{Record: "post_1", Key: make([]byte, inference.MinKey), Take: func(int) error { return nil }}
 		got, err := answer(c, d, body)
 		var refused *refusal.Refusal
-		if err != nil && !errors.As(err, &refused) || err == nil && (!json.Valid([]byte(got)) || !strings.HasSuffix(got, "}\n")) {
+		if err != nil && !errors.As(err, &refused) || err == nil &&
+			(!json.Valid([]byte(got)) || !strings.HasSuffix(got, "}\n")) {
 			t.Fatalf("%q, %v", got, err)
 		}
 	})

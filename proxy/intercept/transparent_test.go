@@ -160,7 +160,8 @@ func TestAddressesOfTheResolver(t *testing.T) {
 	for _, tt := range []struct{ head, code string }{{"GET / HTTP/1.1\r\nHost: b.example", "target_mismatch"},
 		{"GET / HTTP/1.0", "target_mismatch"}} {
 		r := newRig(t, serving(describing))
-		resp := roundTripRaw(t, r.Redirect(netip.AddrPortFrom(resolver.Address("a.example"), 80).String())(), tt.head+"\r\n\r\n")
+		resp := roundTripRaw(t, r.Redirect(netip.AddrPortFrom(resolver.Address("a.example"), 80).String())(),
+			tt.head+"\r\n\r\n")
 		wantAnswer(t, resp, nil, tt.code)
 	}
 }

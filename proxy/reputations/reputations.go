@@ -127,7 +127,8 @@ func (c *Cache) look(maxAge time.Duration) (s State, asking <-chan struct{}) {
 		s.Token = c.token
 	}
 	half := c.issued.Add(s.Until.Sub(c.issued) / 2)
-	if (c.forgotten || !believed || !now.Before(half)) && c.asking == nil && !now.Before(c.notBefore) && c.life.Err() == nil {
+	if (c.forgotten || !believed || !now.Before(half)) && c.asking == nil && !now.Before(c.notBefore) &&
+		c.life.Err() == nil {
 		asked := make(chan struct{})
 		c.asking = asked
 		c.wait.Go(func() { c.ask(asked) })

@@ -20,7 +20,8 @@ func TestLedgerRetention(t *testing.T) {
 		kept      bool
 	}{
 		"by default, young": {0, 89 * day, true}, "by default, old": {0, 91 * day, false},
-		"for a day, young": {config.Duration(day), 23 * time.Hour, true}, "for a day, old": {config.Duration(day), 25 * time.Hour, false},
+		"for a day, young": {config.Duration(day), 23 * time.Hour, true},
+		"for a day, old":   {config.Duration(day), 25 * time.Hour, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, err := openLedger(t.Context(), &config.Sidecar{State: t.TempDir(), Retention: tt.retention}, zap.NewNop())

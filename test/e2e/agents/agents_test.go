@@ -73,15 +73,19 @@ type agent struct {
 }
 
 var agents = []agent{
-	{"claude-code", map[string]string{"mcp.json": `{"mcpServers":{"notes":{"type":"http","url":"https://notes.test/mcp"}}}`},
-		`ENABLE_TOOL_SEARCH=false ANTHROPIC_API_KEY=any exec $0/.bin/claude -p "Post a note, then delete one." --mcp-config mcp.json \
+	{"claude-code",
+		map[string]string{"mcp.json": `{"mcpServers":{"notes":{"type":"http","url":"https://notes.test/mcp"}}}`},
+		`ENABLE_TOOL_SEARCH=false ANTHROPIC_API_KEY=any exec $0/.bin/claude -p "Post a note, then delete one." \
+			--mcp-config mcp.json \
 			--allowedTools mcp__notes__post_note mcp__notes__delete_note`},
 	{"codex", map[string]string{".codex/config.toml": `approval_policy = "never"
 sandbox_mode = "danger-full-access"
 [mcp_servers.notes]
 url = "https://notes.test/mcp"
-`}, `OPENAI_API_KEY=any CODEX_API_KEY=any exec $0/.bin/codex exec --skip-git-repo-check "Post a note, then delete one."`},
-	{"gemini-cli", map[string]string{".gemini/settings.json": `{"mcpServers":{"notes":{"httpUrl":"https://notes.test/mcp","trust":true}},
+`}, `OPENAI_API_KEY=any CODEX_API_KEY=any exec $0/.bin/codex exec --skip-git-repo-check \
+		"Post a note, then delete one."`},
+	{"gemini-cli",
+		map[string]string{".gemini/settings.json": `{"mcpServers":{"notes":{"httpUrl":"https://notes.test/mcp","trust":true}},
 "security":{"auth":{"selectedType":"gemini-api-key"}}}`},
 		`GEMINI_API_KEY=any exec $0/node24/bin/node $0/.bin/gemini --skip-trust --yolo -p "Post a note, then delete one."`},
 	{"opencode", map[string]string{"opencode.json": `{"mcp":{"notes":{"type":"remote","url":"https://notes.test/mcp"}},
@@ -136,7 +140,8 @@ func playAgent(t *testing.T, r *kit.Rig, a agent, programs string) {
 		case p.State == ledger.StateRefused && p.Message == "tools/call delete_note" && p.Code == "action_unmatched":
 			refused++
 		}
-		said = append(said, strings.Join([]string{string(p.State), p.Method, p.Host + p.Path, p.Message, p.Code, p.Reason}, " "))
+		said = append(said,
+			strings.Join([]string{string(p.State), p.Method, p.Host + p.Path, p.Message, p.Code, p.Reason}, " "))
 	}
 	if err != nil || !strings.Contains(stdout, read) || posts != 1 || refused != 1 {
 		t.Errorf("%v, %d posts, %d refused\n%s\n--- stderr\n%s\n--- records\n%s", err, posts, refused, stdout, stderr,

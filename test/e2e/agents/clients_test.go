@@ -48,7 +48,9 @@ func registry(t *testing.T) http.Handler {
 		base64.StdEncoding.EncodeToString(sum[:]))
 	mux := http.NewServeMux()
 	mux.HandleFunc("/pack", func(w http.ResponseWriter, _ *http.Request) { kit.AnswerJSON(w, document) })
-	mux.HandleFunc("/pack/-/pack-1.0.0.tgz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(packed.Bytes()) })
+	mux.HandleFunc("/pack/-/pack-1.0.0.tgz", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(packed.Bytes())
+	})
 	return mux
 }
 
@@ -89,7 +91,8 @@ except ConnectionRefusedError: pass' && curl -sS ` + url,
 	}
 	for _, version := range []string{"20", "22", "24"} {
 		for _, client := range []string{"fetch", "undici", "axios", "got"} {
-			rows["Node "+version+"'s "+client] = "$0/node_modules/node" + version + "/bin/node $0/client.mjs " + client + " " + url
+			rows["Node "+version+"'s "+client] = "$0/node_modules/node" + version + "/bin/node $0/client.mjs " + client + " " +
+				url
 		}
 	}
 	files, err := filepath.Abs("testdata")

@@ -202,7 +202,8 @@ func chat(w http.ResponseWriter, raw []byte) {
 			"function": object{"name": tool, "arguments": arguments}}}}
 	}
 	usage := object{"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
-	whole := object{"id": fmt.Sprintf("chatcmpl-%d", len(t.Results)), "object": "chat.completion", "created": 1, "model": t.Name}
+	whole := object{"id": fmt.Sprintf("chatcmpl-%d", len(t.Results)), "object": "chat.completion", "created": 1,
+		"model": t.Name}
 	e := begin(w, t.Stream)
 	if !t.Stream {
 		whole["choices"] = []any{object{"index": 0, "message": message, "finish_reason": reason}}

@@ -132,8 +132,8 @@ func Database(t *testing.T) (dsn string) {
 	return shared.postgres.Database(t)
 }
 
-// Vault returns an empty Vault server that no other test uses meanwhile. A test that passes gives it back as it was: up,
-// unsealed, and able to log.
+// Vault returns an empty Vault server that no other test uses meanwhile. A test that passes gives it back as it was:
+// up, unsealed, and able to log.
 func Vault(t *testing.T) *vaulttest.Server {
 	t.Helper()
 	full.Only(t, "a Vault server")

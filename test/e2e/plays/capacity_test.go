@@ -310,12 +310,3 @@ func (endless) Read(p []byte) (int, error) {
 	}
 	return len(p), nil
 }
-
-func (c *capacityRig) serving(t *testing.T) int {
-	t.Helper()
-	pid := c.pid("serve")
-	if pid == 0 {
-		t.Fatal("there is no sidecar")
-	}
-	return pid
-}

@@ -195,7 +195,8 @@ func keepFolder(t *testing.T, r *kit.Rig) {
 	check.Must(t, os.WriteFile(filepath.Join(dir, "file"), []byte("what is there"), 0o644)) //nolint:gosec // on purpose
 	stdout, stderr, err := r.StartRun(t, func(cmd *exec.Cmd) { cmd.Dir = dir }, nil,
 		`cat file; pwd; ls /tmp; ls /tmp | wc -l; id -u; ls /run /run/agent`)
-	want := "what is there" + dir + "\n" + filepath.Base(dir) + "\n1\n1000\n/run:\nagent\n\n/run/agent:\nca.pem\netc\nhome\n"
+	want := "what is there" + dir + "\n" + filepath.Base(dir) +
+		"\n1\n1000\n/run:\nagent\n\n/run/agent:\nca.pem\netc\nhome\n"
 	if err != nil || stdout != want {
 		t.Errorf("got %q, want %q: %v %s", stdout, want, err, stderr)
 	}

@@ -24,7 +24,9 @@ for line in sys.argv[1].split("\n"):
         if kind == "ssh": s.send(b"SSH-2.0-OpenSSH_9.9\r\n")
         elif kind == "old": s.send(b"GET / HTTP/1.0\r\n\r\n")
         elif kind == "half": s.shutdown(socket.SHUT_WR)
-        elif kind != "spare": s.send(f"GET / HTTP/1.1\r\nHost: {host}{'' if port in ('80', '443') else ':' + port}\r\n\r\n".encode())
+        elif kind != "spare":
+            if port not in ("80", "443"): host += ":" + port
+            s.send(f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
         if kind == "spare": s.close()
         else: print(line, s.recv(12))
     except OSError as e: print(line, e)`
