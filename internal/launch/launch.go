@@ -79,16 +79,19 @@ func Run(ctx context.Context, o Options) error {
 		where.close()
 		return fmt.Errorf("open a session: %w", err)
 	}
-	defer func() {
-		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		o.tellRefusals(end, s.Session)
-		err := admin.Call(end, o.Admin, http.MethodDelete, "/v1/sessions/"+url.PathEscape(s.Session), nil, nil)
-		if err != nil {
-			o.warn("end the session: %v", err)
-		}
-	}()
+	defer o.end(ctx, s.Session)
 	return status(where.run(s, env))
+}
+
+// end closes the session, and then tells what was refused: reading that may take all the time.
+func (o Options) end(ctx context.Context, session string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	err := admin.Call(ctx, o.Admin, http.MethodDelete, "/v1/sessions/"+url.PathEscape(session), nil, nil)
+	if err != nil {
+		o.warn("end the session: %v", err)
+	}
+	o.tellRefusals(ctx, session)
 }
 
 func (o Options) warn(format string, args ...any) {
