@@ -14,6 +14,7 @@ import (
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/reputation"
 	"github.com/actionproof/mediator/reputation/dispute"
 )
@@ -88,7 +89,7 @@ func readDispute(path string) (d reputation.Dispute, err error) {
 	if err != nil {
 		return d, err
 	}
-	if err := json.Unmarshal(raw, &d); err != nil {
+	if err := strictjson.ParseMembers(raw, &d); err != nil {
 		return d, fmt.Errorf("%s is no dispute, as mediator reputation show dispute prints it: %w", path, err)
 	}
 	return d, nil

@@ -131,9 +131,13 @@ func TestDisputes(t *testing.T) {
 	})
 	r.decided(t, fewWords, "") // an accusation alone blocks nobody
 
-	kit.Write(t, file, kit.Run(t, "reputation", "show", "dispute", opened.DisputeID, "--node", node))
-	kit.Write(t, file+".jwt", kit.Run(t, "dispute", "resolve", file, "--outcome", "challenger_wins", "--reason",
-		"It was red.", "--arbiter-key", r.In("arbiter.key.jwk"), "--audience", "mediator-reputation"))
+	shown := kit.Run(t, "reputation", "show", "dispute", opened.DisputeID, "--node", node)
+	resolve := []string{"dispute", "resolve", file, "--outcome", "challenger_wins", "--reason", "It was red.",
+		"--arbiter-key", r.In("arbiter.key.jwk"), "--audience", "mediator-reputation"}
+	kit.Write(t, file, strings.Replace(shown, `"filing":`, `"filing": {}, "Filing":`, 1)) // which did the arbiter read?
+	kit.Mediator(t, resolve...).Refused()
+	kit.Write(t, file, shown)
+	kit.Write(t, file+".jwt", kit.Run(t, resolve...))
 	kit.Write(t, file+".resolved", kit.Run(t, "dispute", "resolve", file, "--decision", file+".jwt", "--node", node))
 	kit.Mediator(t, "verify", file+".resolved", "--dir", r.Dir).Done(": challenger_wins by arbiter, It was red.")
 	refused := r.decided(t, fewWords, "policy_denied") // once the window of the signal has closed
