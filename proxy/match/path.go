@@ -3,8 +3,8 @@ package match
 import (
 	"cmp"
 	"encoding/hex"
+	"iter"
 	"net/url"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -50,10 +50,12 @@ func checkPath(path string) error {
 // hasDots finds "." and ".." as any server may see them: decoded once or more often, with an encoded slash as a slash,
 // or cut at a semicolon or the beginning of a query.
 func hasDots(segment string) bool {
-	for part := range strings.SplitSeq(decoded(segment), "/") {
-		part = before(part, ";?#")
-		if part == "." || part == ".." {
-			return true
+	for text := range decodings(strings.ToLower(segment)) {
+		for part := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '/' || r == '\\' }) {
+			part = before(part, ";?#")
+			if part == "." || part == ".." {
+				return true
+			}
 		}
 	}
 	return false
@@ -67,27 +69,51 @@ func before(text, any string) string {
 	return text
 }
 
-// decoded decodes the characters that separate segments or end the path, however often they were encoded.
-func decoded(path string) string {
-	if !strings.Contains(path, "%") {
-		return path
+// decodings yields a lower-case path decoded not at all, once, and so on, as for servers that decode it on several
+// layers. Only what separates segments or ends the path is decoded. [checkEscapes] bounds the layers.
+func decodings(path string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for yield(path) {
+			next := separators.Replace(path)
+			if next == path {
+				return
+			}
+			path = next
+		}
 	}
-	return separators.Replace(encodedTwice.ReplaceAllLiteralString(path, "%"))
 }
 
-var (
-	encodedTwice = regexp.MustCompile("%(25)+")
-	separators   = strings.NewReplacer("%2f", "/", "%2F", "/", "%5c", "/", "%5C", "/", "%3b", ";", "%3B", ";", "%2e", ".",
-		"%2E", ".", "%3f", "?", "%3F", "?", "%23", "#")
-)
+var separators = strings.NewReplacer("%2f", "/", "%5c", `\`, "%3b", ";", "%2e", ".", "%3f", "?", "%23", "#", "%25", "%")
 
-// reading returns a path, or a pattern, as the most lenient server reads it: separators decoded, nothing after
-// semicolons, no query, no empty segments, no slash at the end, in lower case. Some decode the path before they cut off
-// the query (CVE-2024-38474).
-func reading(path string) string {
+// readings yields a path, or a pattern, in lower case as lenient servers read it: without empty segments or a slash at
+// the end. To some a semicolon or the beginning of a query ends what counts (CVE-2024-38474), or a backslash is a
+// slash; to others they are part of a name. The last reading is the shortest.
+func readings(path string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		path := strings.ToLower(path)
+		for text := range decodings(path) {
+			for _, marks := range []string{"", `\`, ";", `\;`, "?", `\?`, ";?", `\;?`} {
+				if !yield(reading(text, marks)) || !strings.ContainsAny(path, "%;") {
+					return
+				}
+			}
+		}
+	}
+}
+
+func reading(text, marks string) string {
+	if strings.Contains(marks, "?") {
+		text = before(text, "?#")
+	}
+	if strings.Contains(marks, `\`) {
+		text = strings.ReplaceAll(text, `\`, "/")
+	}
 	var b strings.Builder
-	for s := range strings.SplitSeq(strings.ToLower(before(decoded(path), "?#")), "/") {
-		if s = before(s, ";"); s != "" {
+	for s := range strings.SplitSeq(text, "/") {
+		if strings.Contains(marks, ";") {
+			s = before(s, ";")
+		}
+		if s != "" {
 			b.WriteByte('/')
 			b.WriteString(s)
 		}
@@ -95,7 +121,17 @@ func reading(path string) string {
 	return cmp.Or(b.String(), "/")
 }
 
+// shortest returns the last of the readings.
+func shortest(path string) (last string) {
+	for last = range readings(path) {
+	}
+	return last
+}
+
 func checkEscapes(path string) error {
+	if strings.Contains(path, "%252525") {
+		return ambiguousPath(path, "escapes a character more than three times")
+	}
 	for i := 0; i < len(path); i++ {
 		switch c := path[i]; {
 		case c == '\\' || c <= ' ' || c == 0x7f || c >= 0x80:

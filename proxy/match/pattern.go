@@ -75,7 +75,7 @@ func (n *node) find(segments []string) *Endpoint {
 // overlap reports whether an egress pattern matches some spelling of a path of the action pattern post, as lenient
 // servers read it.
 func overlap(post, egress string) bool {
-	a, b := strings.Split(reading(post), "/"), strings.Split(reading(egress), "/")
+	a, b := strings.Split(shortest(post), "/"), strings.Split(shortest(egress), "/")
 	for i, s := range b {
 		if s == "**" {
 			return true

@@ -241,7 +241,7 @@ func (ms *methods) add(method string, rule *Rule, to *Endpoint) error {
 		if ms.readings[method] == nil {
 			ms.readings[method] = &node{}
 		}
-		if err := ms.readings[method].add(reading(path), to); err != nil {
+		if err := ms.readings[method].add(shortest(path), to); err != nil {
 			return err
 		}
 	}
@@ -268,9 +268,11 @@ func (r *Rules) Find(target upstream.Target, method, escapedPath string) (*Endpo
 		}
 		// An encoded slash turns several segments into one: what a pattern takes for a name may end in an action's
 		// path.
-		if other := ms.readings[method].find(strings.Split(reading(escapedPath)[1:], "/")); other != nil && other != found {
-			return nil, ambiguousPath(escapedPath,
-				"is to some servers a path of the "+other.Rules[0].kind()+" "+other.Rules[0].Name)
+		for read := range readings(escapedPath) {
+			if other := ms.readings[method].find(strings.Split(read[1:], "/")); other != nil && other != found {
+				return nil, ambiguousPath(escapedPath,
+					"is to some servers a path of the "+other.Rules[0].kind()+" "+other.Rules[0].Name)
+			}
 		}
 		if found != nil {
 			return found, nil
@@ -301,10 +303,11 @@ func (ms *methods) find(method string, segments []string) *Endpoint {
 
 // isAbout reports whether some servers take a path for the URL of a message rule, by any method.
 func (ms *methods) isAbout(escapedPath string) bool {
-	segments := strings.Split(reading(escapedPath)[1:], "/")
-	for _, paths := range ms.readings {
-		if to := paths.find(segments); to != nil && to.Kind != "" {
-			return true
+	for read := range readings(escapedPath) {
+		for _, paths := range ms.readings {
+			if to := paths.find(strings.Split(read[1:], "/")); to != nil && to.Kind != "" {
+				return true
+			}
 		}
 	}
 	return false

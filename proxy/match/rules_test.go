@@ -145,6 +145,11 @@ func TestPathsOfOtherActions(t *testing.T) {
 		{"POST", "/issues/1%2Fclose", "request_malformed"},
 		{"POST", "/repos/a%3Fb", "search"},
 		{"POST", "/repos/a%2Fcomments%3Fx", "request_malformed"},
+		{"POST", "/repos/a%23%2Fcomments", "request_malformed"}, // to Flask the comments of a#
+		{"POST", "/repos/a%3Fb%2Fcomments", "request_malformed"},
+		{"POST", "/repos/a%253F%2Fcomments", "request_malformed"},
+		{"POST", "/repos/a%252Fb%2Fcomments", "request_malformed"}, // decoded once, the comments of a%2Fb
+		{"POST", "/repos/a%2525252Fcomments", "request_malformed"}, // encoded too often
 		{"POST", "/repos/a%2Fcomments%253F/x/y", "request_malformed"},
 		{"POST", "/repos/comments%23/x/..%3Fy", "request_malformed"},
 	} {
