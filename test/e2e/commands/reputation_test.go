@@ -1,12 +1,21 @@
 package commands
 
 import (
+	"encoding/json"
+	"encoding/pem"
 	"fmt"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/archive"
+	"github.com/actionproof/mediator/internal/program"
 	"github.com/actionproof/mediator/reputation"
 	"github.com/actionproof/mediator/reputation/api"
 	"github.com/actionproof/mediator/test/check"
@@ -53,5 +62,90 @@ func TestReputationShow(t *testing.T) {
 		1 ||
 		strings.Count(e.Out, `"`+agent+`"`) != 1 {
 		t.Errorf("got %s", e.Out)
+	}
+}
+
+func TestScoreShow(t *testing.T) {
+	t.Parallel()
+	n := nodetest.New(t, gatetest.New(t), nil)
+	_, err := n.Issue(t.Context(), n.By(t, "ses_1"))
+	check.Must(t, err)
+	options := api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop(), Operators: true}
+	node := kit.ServeUnix(t, "node.sock", api.Handler(n.Service, options))
+	s := n.Calls(t, "ses_1", 12)
+	n.Delivered(t, 13, s.Receipts...)
+	show := func(args ...string) kit.Ended {
+		t.Helper()
+		return kit.Mediator(t, append([]string{"reputation", "show", "score", "--node", node}, args...)...)
+	}
+	show("ses_1").Done(`"session_id": "ses_1"`, `"closed": false`, `"n": 12`, `"interaction_count": 12`,
+		`"challenges_issued": 1`)
+	show("ses_2").Refused("not_found")
+
+	s.Close(t)
+	n.Delivered(t, 14, s.Receipts...)
+	check.Must(t, n.Sample(t.Context()))
+	show(evidence.HashToken(s.Receipts[3])).Done(`"session_id": "ses_1"`, `"closed": true`)
+	out := show("ses_1", "--owner", s.Owner).Done(`"baseline": {`, `"revealed": [`).Out
+	dir := t.TempDir()
+	f := n.Kit.Files(t, dir)
+	n.Kit.WriteBundle(t, f.Bundle, n.Kit.Certificates[evidence.PurposeInteraction],
+		n.Kit.Certificates[evidence.PurposeAppraiser])
+	scored, receipts := filepath.Join(dir, "score.json"), filepath.Join(dir, "receipts.txt")
+	kit.Write(t, scored, out)
+	kit.Write(t, receipts, strings.Join(s.Receipts, "\n")+"\n")
+	verify := func(args ...string) kit.Ended {
+		return kit.Mediator(t, append(args, "--registry", f.Registry, "--auditor", f.Auditor, "--bundle", f.Bundle,
+			"--manifest", f.Manifest)...)
+	}
+	verify("verify", receipts, "--score", scored).Done("computed again from receipts 1 to 13: it is the same")
+	kit.Write(t, scored, strings.Replace(out, `"band": "medium"`, `"band": "high"`, 1)) // beside the token
+	verify("verify", scored).Refused("evidence_malformed")
+	verify("verify", receipts, "--score", scored).Refused("evidence_malformed")
+	kit.Write(t, scored, strings.Replace(out, `"token":`, `"token": "another", "Token":`, 1))
+	verify("verify", scored).Refused()
+}
+
+// TestScoreShowOverHTTPS asks a node at its public address, by a certificate authority of the system, and not for what
+// only operators may read.
+func TestScoreShowOverHTTPS(t *testing.T) {
+	t.Parallel()
+	n := nodetest.New(t, gatetest.New(t), nil)
+	server := httptest.NewTLSServer(api.Handler(n.Service, api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop()}))
+	defer server.Close()
+	authority := filepath.Join(t.TempDir(), "ca.pem")
+	kit.Write(t, authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	_, err := n.Issue(t.Context(), n.By(t, "ses_1"))
+	check.Must(t, err)
+	s := n.Calls(t, "ses_1", 3)
+	s.Close(t)
+	n.Delivered(t, 5, s.Receipts...)
+	show := func(trusted, node string, args ...string) (out, said string, status int) {
+		cmd := exec.CommandContext(t.Context(), kit.Self(t),
+			append([]string{"reputation", "show", "score", "--node", node}, args...)...)
+		cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+trusted, "SSL_CERT_DIR="+filepath.Join(t.TempDir(), "none"))
+		out, said, _ = kit.Output(cmd) // the status tells
+		return out, said, cmd.ProcessState.ExitCode()
+	}
+	out, text, status := show(authority, server.URL+"/", "ses_1")
+	var shown archive.Score
+	if status != program.Done || json.Unmarshal([]byte(out), &shown) != nil || !archive.IsScore(shown.Token) ||
+		shown.Revealed != nil {
+		t.Errorf("status %d\n%s%s", status, out, text)
+	}
+	for _, tt := range []struct {
+		trusted, node, of string
+		status            int
+		says              string
+	}{
+		{authority, server.URL, evidence.HashToken(s.Receipts[0]), program.Done, `"closed": true`},
+		{authority, server.URL, "ses_2", program.Refused, "not_found"},
+		{authority, server.URL + "/none", "ses_1", program.Refused, "not_found"},
+		{os.DevNull, server.URL, "ses_1", program.Refused, "certificate"},
+	} {
+		out, text, status := show(tt.trusted, tt.node, tt.of)
+		if status != tt.status || !strings.Contains(out+text, tt.says) {
+			t.Errorf("%+v: status %d\n%s%s", tt, status, out, text)
+		}
 	}
 }

@@ -1,12 +1,18 @@
 package commands
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 
+	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/program"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
@@ -102,4 +108,40 @@ func TestOtherEndpoint(t *testing.T) {
 	at := kit.Publish(t, "trigger.sock")
 	kit.Mediator(t, "posts", "list", "--admin", at).Refused(
 		at + " is the endpoint of something that does not know GET /v1/posts")
+}
+
+// TestSecondDev: mediator dev changes nothing in a folder in which another one runs, and names that process.
+func TestSecondDev(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	release, err := devstack.Hold(dir)
+	check.Must(t, err)
+	defer release()
+	// what a start would set aside
+	kit.Write(t, filepath.Join(dir, devstack.BundleFile), "{}")
+	list := func() string {
+		all, err := os.ReadDir(dir)
+		check.Must(t, err)
+		return fmt.Sprint(all)
+	}
+	before := list()
+	kit.Mediator(t, "dev", "--dir", dir).Refused(fmt.Sprintf("mediator: process %d runs in %s already: end it first, "+
+		"or give this one a folder of its own with --dir (listen_failed)\n", os.Getpid(), dir))
+	if after := list(); after != before || strings.Contains(after, devstack.SidecarFile) {
+		t.Errorf("the folder was changed, from\n%s\nto\n%s", before, after)
+	}
+}
+
+func TestMain(m *testing.M) { kit.Main(m, nil) }
+
+func TestScripts(t *testing.T) {
+	examples, err := filepath.Abs("../../../configs")
+	check.Must(t, err)
+	chain := writeEvidence(t)
+	testscript.Run(t, testscript.Params{Dir: "testdata/script", Setup: func(e *testscript.Env) error {
+		e.Setenv("EXAMPLES", examples)
+		e.Setenv("EVIDENCE", chain)
+		e.Setenv("GORACE", os.Getenv("GORACE"))
+		return nil
+	}})
 }

@@ -243,3 +243,5 @@ func TestNodeLimits(t *testing.T) {
 		t.Errorf("the node wants receipt %d", next)
 	}
 }
+
+func TestMain(m *testing.M) { kit.Main(m, nil) }

@@ -2,6 +2,7 @@ package pages
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/actionproof/mediator/internal/demo"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 	"github.com/actionproof/mediator/test/full"
@@ -81,3 +83,20 @@ func wantSaid(t *testing.T, out string, texts ...string) {
 		}
 	}
 }
+
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	lines := strings.Split(strings.TrimSpace(kit.Mediator(t, "demo", "--json").Done().Out), "\n")
+	if len(lines) < 30 {
+		t.Errorf("only %d scenarios were played", len(lines))
+	}
+	for _, line := range lines {
+		var p demo.Result
+		check.Must(t, json.Unmarshal([]byte(line), &p))
+		if !p.OK || p.Expected != p.Happened {
+			t.Errorf("%s: %s happened, not %s", p.Scenario, p.Happened, p.Expected)
+		}
+	}
+}
+
+func TestMain(m *testing.M) { kit.Main(m, nil) }

@@ -227,3 +227,5 @@ func (r *crashRig) consumed(t *testing.T) (n int) {
 	check.Must(t, db.QueryRow(`SELECT count(*) FROM `+table).Scan(&n))
 	return n
 }
+
+func TestMain(m *testing.M) { kit.Main(m, nil) }

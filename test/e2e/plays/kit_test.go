@@ -1,9 +1,0 @@
-package plays
-
-import (
-	"testing"
-
-	"github.com/actionproof/mediator/test/e2e/kit"
-)
-
-func TestMain(m *testing.M) { kit.Main(m, nil) }
