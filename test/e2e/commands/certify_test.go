@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -100,7 +99,7 @@ func withoutFirst(t *testing.T, published string) string {
 	p.Roles[0].Keys = p.Roles[0].Keys[1:]
 	raw, err := json.Marshal(p)
 	check.Must(t, err)
-	path := filepath.Join(t.TempDir(), "published.json")
+	path := t.TempDir() + "/published.json"
 	kit.Write(t, path, raw)
 	return "file:" + path
 }

@@ -31,7 +31,7 @@ func writeEvidence(t *testing.T) string {
 	dir, k := t.TempDir(), gatetest.New(t)
 	manifest, err := k.Manifest.Canonical()
 	check.Must(t, err)
-	kit.Write(t, filepath.Join(dir, "manifest.yaml"), manifest)
+	kit.Write(t, dir+"/manifest.yaml", manifest)
 	bundle := evidence.Bundle{DeploymentCertificate: k.Deployment}
 	k.Observe(t)
 	k.Appraiser(t)
@@ -49,7 +49,7 @@ func writeEvidence(t *testing.T) string {
 	} {
 		kit.Write(t, filepath.Join(dir, name), indented(t, v))
 	}
-	writeLedger(t, k, filepath.Join(dir, "ledger.db"))
+	writeLedger(t, k, dir+"/ledger.db")
 	writeReceipts(t, k, dir)
 	writeScores(t, k, dir)
 	return dir
@@ -105,8 +105,8 @@ func writeScores(t *testing.T, k *gatetest.Kit, dir string) {
 	check.Must(t, n.Enter(t.Context()))
 	reputed, err := n.Reputation(t.Context(), k.Agent(t).String())
 	check.Must(t, err)
-	kit.Write(t, filepath.Join(dir, "reputation.json"), indented(t, reputed))
-	kit.Write(t, filepath.Join(dir, "reputation.jwt"), reputed.Token+"\n")
+	kit.Write(t, dir+"/reputation.json", indented(t, reputed))
+	kit.Write(t, dir+"/reputation.jwt", reputed.Token+"\n")
 }
 
 func writeReceipts(t *testing.T, k *gatetest.Kit, dir string) {
@@ -120,10 +120,10 @@ func writeReceipts(t *testing.T, k *gatetest.Kit, dir string) {
 		ledger.Record
 		Receipts []string `json:"receipts"`
 	}{post, s.Receipts}
-	kit.Write(t, filepath.Join(dir, "observed.json"), indented(t, record))
+	kit.Write(t, dir+"/observed.json", indented(t, record))
 	record.Receipts = nil
-	kit.Write(t, filepath.Join(dir, "bare.json"), indented(t, record))
-	l, err := sqlite.Open(t.Context(), filepath.Join(dir, "observed.db"), sqlite.Options{Now: k.Clock.Now})
+	kit.Write(t, dir+"/bare.json", indented(t, record))
+	l, err := sqlite.Open(t.Context(), dir+"/observed.db", sqlite.Options{Now: k.Clock.Now})
 	check.Must(t, err)
 	defer l.Close()
 	check.Must(t, l.Add(t.Context(), post))
@@ -132,7 +132,7 @@ func writeReceipts(t *testing.T, k *gatetest.Kit, dir string) {
 			Call: fmt.Sprint("post_", i), Signed: k.Clock.Now(), Token: token}))
 	}
 	s.Close(t)
-	kit.Write(t, filepath.Join(dir, "receipts.txt"), strings.Join(s.Receipts, "\n")+"\n")
+	kit.Write(t, dir+"/receipts.txt", strings.Join(s.Receipts, "\n")+"\n")
 }
 
 func indented(t *testing.T, v any) []byte {

@@ -134,7 +134,7 @@ func TestKeysList(t *testing.T) {
 func TestKeysListUse(t *testing.T) {
 	t.Parallel()
 	from := recordsFrom.AddDate(100, 0, 0) // after the keys were made
-	l, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), sqlite.Options{Now: func() time.Time {
+	l, err := sqlite.Open(t.Context(), t.TempDir()+"/ledger.db", sqlite.Options{Now: func() time.Time {
 		return from
 	}})
 	check.Must(t, err)

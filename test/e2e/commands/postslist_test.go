@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -43,7 +42,7 @@ var recordsFrom = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 // them, and v2 the others.
 func fillLedger(t *testing.T, n int) (l *sqlite.Ledger, path string) {
 	t.Helper()
-	path = filepath.Join(t.TempDir(), "ledger.db")
+	path = t.TempDir() + "/ledger.db"
 	l, err := sqlite.Open(t.Context(), path, sqlite.Options{Now: time.Now})
 	check.Must(t, err)
 	t.Cleanup(func() { l.Close() })

@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -91,7 +90,7 @@ func TestScoreShow(t *testing.T) {
 	f := n.Kit.Files(t, dir)
 	n.Kit.WriteBundle(t, f.Bundle, n.Kit.Certificates[evidence.PurposeInteraction],
 		n.Kit.Certificates[evidence.PurposeAppraiser])
-	scored, receipts := filepath.Join(dir, "score.json"), filepath.Join(dir, "receipts.txt")
+	scored, receipts := dir+"/score.json", dir+"/receipts.txt"
 	kit.Write(t, scored, out)
 	kit.Write(t, receipts, strings.Join(s.Receipts, "\n")+"\n")
 	verify := func(args ...string) kit.Ended {
@@ -113,7 +112,7 @@ func TestScoreShowOverHTTPS(t *testing.T) {
 	n := nodetest.New(t, gatetest.New(t), nil)
 	server := httptest.NewTLSServer(api.Handler(n.Service, api.Options{Now: n.Kit.Clock.Now, Log: zap.NewNop()}))
 	defer server.Close()
-	authority := filepath.Join(t.TempDir(), "ca.pem")
+	authority := t.TempDir() + "/ca.pem"
 	kit.Write(t, authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 	_, err := n.Issue(t.Context(), n.By(t, "ses_1"))
 	check.Must(t, err)
@@ -123,7 +122,7 @@ func TestScoreShowOverHTTPS(t *testing.T) {
 	show := func(trusted, node string, args ...string) (out, said string, status int) {
 		cmd := exec.CommandContext(t.Context(), kit.Self(t),
 			append([]string{"reputation", "show", "score", "--node", node}, args...)...)
-		cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+trusted, "SSL_CERT_DIR="+filepath.Join(t.TempDir(), "none"))
+		cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+trusted, "SSL_CERT_DIR="+t.TempDir()+"/none")
 		out, said, _ = kit.Output(cmd) // the status tells
 		return out, said, cmd.ProcessState.ExitCode()
 	}

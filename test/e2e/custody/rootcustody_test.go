@@ -103,7 +103,7 @@ func TestRootKeyFileRefused(t *testing.T) {
 	const vault = `custody: {type: vault, ` +
 		`vault: {address: "https://127.0.0.1:1", keys: [registry], auth: {tokenFile: "{role}.token"}}}`
 	const registry = "purpose: signer_certificate\nkey: registry\n"
-	path := filepath.Join(t.TempDir(), "registry.yaml")
+	path := t.TempDir() + "/registry.yaml"
 	for content, want := range map[string]string{
 		"key: registry\n" + vault:                           "purpose: is required",
 		"purpose: action_grant\nkey: registry\n" + vault:    `purpose: "action_grant" is none of`,
@@ -124,7 +124,7 @@ func softToken(t *testing.T, keys ...string) string {
 	t.Helper()
 	const module, pin = "/usr/lib/softhsm/libsofthsm2.so", "567890"
 	dir := t.TempDir()
-	conf, pinFile := filepath.Join(dir, "softhsm2.conf"), filepath.Join(dir, "pin")
+	conf, pinFile := dir+"/softhsm2.conf", dir+"/pin"
 	kit.Write(t, conf, "directories.tokendir = "+dir+"\nobjectstore.backend = file\n")
 	kit.Write(t, pinFile, pin)
 	t.Setenv("SOFTHSM2_CONF", conf)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -32,7 +31,7 @@ func denySome(file string) string {
 // Log and record differ only after a key was used past the mediator, or a part of the log or a record is missing.
 func TestVaultAudit(t *testing.T) {
 	t.Parallel()
-	log := filepath.Join(t.TempDir(), "audit.log")
+	log := t.TempDir() + "/audit.log"
 	v := newVaultRig(t, kit.ManyPosts, denySome)
 	v.vault.Write(t, "sys/audit/file", map[string]any{"type": "file", "options": map[string]string{"file_path": log}})
 	a := v.OpenAgent(t)
@@ -54,7 +53,7 @@ func TestVaultAudit(t *testing.T) {
 	})
 	const artifacts = 7*posts + 4 // of a post that is denied, there is what rests on no decision
 
-	token := filepath.Join(t.TempDir(), "token")
+	token := t.TempDir() + "/token"
 	secret := v.vault.TokenFor(t, "auditor", `path "sys/audit-hash/file" { capabilities = ["update"] }`, time.Hour)
 	kit.Write(t, token, secret)
 	exact := []string{"--address", v.vault.Address, "--ca", v.vault.CAFile, "--token-file", token, "--device", "file"}
@@ -86,7 +85,7 @@ func TestVaultAudit(t *testing.T) {
 	}
 	lines := func() []string { return strings.SplitAfter(string(kit.Read(t, log)), "\n") }
 	write := func(lines []string) string {
-		path := filepath.Join(t.TempDir(), "audit.log")
+		path := t.TempDir() + "/audit.log"
 		kit.Write(t, path, strings.Join(lines, ""))
 		return path
 	}
@@ -143,7 +142,7 @@ func TestVaultAudit(t *testing.T) {
 		})
 
 	// People read it over a copy of the ledger, which is empty.
-	empty := filepath.Join(t.TempDir(), "empty.db")
+	empty := t.TempDir() + "/empty.db"
 	l, err := sqlite.Open(t.Context(), empty, sqlite.Options{Now: time.Now})
 	check.Must(t, err)
 	check.Must(t, l.Close())
@@ -173,7 +172,7 @@ func TestVaultAudit(t *testing.T) {
 
 	kit.Write(t, token, secret)
 	// An audit device can log signatures as they are, so that Vault is not asked.
-	plain := filepath.Join(t.TempDir(), "plain.log")
+	plain := t.TempDir() + "/plain.log"
 	v.vault.Write(t, "sys/audit/plain",
 		map[string]any{"type": "file", "options": map[string]string{"file_path": plain, "log_raw": "true"}})
 	since := time.Now()

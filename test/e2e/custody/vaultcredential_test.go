@@ -2,9 +2,9 @@ package custody
 
 import (
 	"crypto/rand"
+	_ "embed"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,18 +16,9 @@ import (
 )
 
 // agentLooks prints everything that an agent's user can reach. The canary proves that it does.
-const agentLooks = `
-export CANARY=canary-$$-seen
-env
-for f in /proc/[0-9]*/environ /proc/[0-9]*/cmdline /proc/[0-9]*/maps /proc/[0-9]*/mem; do cat "$f"; done 2>/dev/null
-find "$1" -type f -exec cat {} + 2>/dev/null
-find "$1" -type s 2>/dev/null
-curl -sv -H 'Content-Type: application/json' -d '{"body":"x"}' "https://$2/posts" 2>&1
-curl -sv -H 'Content-Type: application/json' -H 'Authorization: mine' -d '{"body":"x"}' "https://$2/posts?a=b" 2>&1
-curl -sv "https://$2/read" 2>&1
-for path in v1/event v1/event/next v1/posts v1/roles v1/looks metrics debug/pprof/cmdline debug/pprof/heap
-do curl -sv -m 2 "http://mediator.internal/$path" 2>&1; done
-`
+//
+//go:embed testdata/looks.sh
+var agentLooks string
 
 func (v *vaultRig) addCredentialRole(t *testing.T, path string) {
 	t.Helper()
@@ -43,8 +34,8 @@ func (v *vaultRig) addCredentialRole(t *testing.T, path string) {
 	wrapping.SetWrappingLookupFunc(func(string, string) string { return "1h" })
 	secret, err := wrapping.Logical().WriteWithContext(t.Context(), role+"/secret-id", nil)
 	check.Must(t, err)
-	kit.Write(t, filepath.Join(v.auth, "api_credential.role-id"), id.Data["role_id"].(string))
-	kit.Write(t, filepath.Join(v.auth, "api_credential.secret-id"), secret.WrapInfo.Token)
+	kit.Write(t, v.auth+"/api_credential.role-id", id.Data["role_id"].(string))
+	kit.Write(t, v.auth+"/api_credential.secret-id", secret.WrapInfo.Token)
 }
 
 func TestVaultCredential(t *testing.T) {
@@ -121,7 +112,7 @@ egress:
 func TestVaultBootstrap(t *testing.T) {
 	t.Parallel()
 	v, dir := kit.Vault(t), t.TempDir()
-	token, out := filepath.Join(dir, "token"), filepath.Join(dir, "secrets")
+	token, out := dir+"/token", dir+"/secrets"
 	kit.Write(t, token, v.Token+"\n")
 	command := func(want string, args ...string) {
 		t.Helper()

@@ -240,7 +240,7 @@ func TestVaultThatIsNotAsItShouldBe(t *testing.T) {
 				}
 				return file
 			})
-			kit.OpenTo(t, filepath.Join(d.Dir, "run"))
+			kit.OpenTo(t, d.Dir+"/run")
 			wantNoStart(t, d, "control", tt.want)
 		})
 	}

@@ -131,8 +131,8 @@ func fillAudit(t *testing.T, v *vaultRig, _ func() bool) {
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(disk, syscall.MNT_DETACH) })
 	v.vault.Write(t, "sys/audit/file",
-		map[string]any{"type": "file", "options": map[string]string{"file_path": filepath.Join(disk, "audit.log")}})
-	if err := os.WriteFile(filepath.Join(disk, "filler"), make([]byte, 2<<20), 0o600); err == nil {
+		map[string]any{"type": "file", "options": map[string]string{"file_path": disk + "/audit.log"}})
+	if err := os.WriteFile(disk+"/filler", make([]byte, 2<<20), 0o600); err == nil {
 		t.Fatal("2 MiB fit on the disk")
 	}
 }
@@ -330,7 +330,7 @@ func TestStartBeforeVault(t *testing.T) {
 			tt.mend()
 			took := kit.Until(t, "the process to publish its keys", func() bool {
 				var roles []daemon.RoleDocument
-				return admin.Get(ctx, "unix:"+filepath.Join(d.Dir, "run", "control.sock"), "/v1/roles", &roles) == nil &&
+				return admin.Get(ctx, "unix:"+d.Dir+"/run/control.sock", "/v1/roles", &roles) == nil &&
 					len(roles) == 2
 			})
 			t.Logf("its keys are published after %s", took.Round(time.Millisecond))
@@ -351,7 +351,7 @@ func TestStartSparesSecretIDs(t *testing.T) {
 	v := newVault(t)
 	unused := func(t *testing.T) {
 		t.Helper()
-		files, err := filepath.Glob(filepath.Join(v.auth, "*.secret-id"))
+		files, err := filepath.Glob(v.auth + "/*.secret-id")
 		check.Must(t, err)
 		for _, file := range files {
 			wrapping := kit.Read(t, file)

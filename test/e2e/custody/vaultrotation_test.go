@@ -52,7 +52,7 @@ func TestVaultRotateAll(t *testing.T) {
 
 func (v *vaultRig) asOwner(t *testing.T, args ...string) string {
 	t.Helper()
-	token := filepath.Join(t.TempDir(), "token")
+	token := t.TempDir() + "/token"
 	kit.Write(t, token, v.vault.Token)
 	return kit.Run(t, kit.With(args, "--address", v.vault.Address, "--ca", v.vault.CAFile, "--token-file", token)...)
 }
@@ -149,7 +149,7 @@ func (v *vaultRig) verifyAll(t *testing.T, newest map[string]int, posts int64) {
 		b, _, err := config.ReadBundle(v.In(devstack.BundleFile))
 		return err == nil && len(b.Certificates) == len(bootstrap.Roles)
 	})
-	file := filepath.Join(t.TempDir(), "posts.jsonl.gz")
+	file := t.TempDir() + "/posts.jsonl.gz"
 	kit.Run(t, kit.With(v.Trust(), "posts", "export", "--out", file, "--flow", "post", "--admin", v.Stack.Admin())...)
 	out := kit.Run(t, "verify", file, "--registry", v.In(devstack.RegistryFile), "--auditor", v.In(devstack.AuditorFile))
 	if want := fmt.Sprintf(

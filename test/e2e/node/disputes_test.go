@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -26,7 +25,7 @@ import (
 
 func registered(t *testing.T, state string, agents ...string) {
 	t.Helper()
-	s, err := verification.Open(t.Context(), filepath.Join(state, "verification.db"), "", time.Now)
+	s, err := verification.Open(t.Context(), state+"/verification.db", "", time.Now)
 	check.Must(t, err)
 	defer s.Close()
 	at := time.Now().Add(-time.Hour)
@@ -123,7 +122,7 @@ func TestDisputes(t *testing.T) {
 	}
 	r.stated(t, "signals", interaction.StatesSignal)
 
-	file := filepath.Join(t.TempDir(), "dispute.json")
+	file := t.TempDir() + "/dispute.json"
 	opened := accuse(t, node, other, "sig_1")
 	kit.Until(t, "the reputation to name the accusation", func() bool {
 		shown := kit.Mediator(t, "reputation", "show", "agent", "--node", node, "--", agent.String())

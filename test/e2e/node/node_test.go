@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -23,7 +22,7 @@ func nodeStores(t *testing.T) map[string]func(t *testing.T) string {
 	return map[string]func(t *testing.T) string{
 		"a file": func(*testing.T) string { return "" },
 		"PostgreSQL": func(t *testing.T) string {
-			path := filepath.Join(t.TempDir(), "dsn")
+			path := t.TempDir() + "/dsn"
 			kit.Write(t, path, kit.Database(t))
 			return "store: {postgres: {dsnFile: " + path + "}}\n"
 		},

@@ -126,7 +126,7 @@ func TestVerificationAtTheMediator(t *testing.T) {
 				len(owner) != 43 || subject != "agent:worker-1" {
 				t.Errorf("%s: %+v", generation, c)
 			}
-			result := filepath.Join(t.TempDir(), "result.jwt")
+			result := t.TempDir() + "/result.jwt"
 			kit.Write(t, result, said.Registered.Verification)
 			kit.Mediator(t, "verify", result, "--dir", r.Dir).Done(
 				"the verification of " + c.Subject + " (observed) is signed by")

@@ -115,7 +115,7 @@ func TestConfined(t *testing.T) {
 func TestReadsOnlyItsFolders(t *testing.T) {
 	t.Parallel()
 	r := kit.NewClientsRig(t)
-	bundle, elsewhere := r.In(devstack.BundleFile), filepath.Join(t.TempDir(), "elsewhere.json")
+	bundle, elsewhere := r.In(devstack.BundleFile), t.TempDir()+"/elsewhere.json"
 	check.Must(t, os.WriteFile(elsewhere, append(kit.Read(t, bundle), '\n'), 0o644)) //nolint:gosec // on purpose
 	refused := devstack.BundleFile + ": permission denied"
 	if _, err := ll.LandlockGetABIVersion(); err != nil {
@@ -202,7 +202,7 @@ func TestConfineIsChecked(t *testing.T) {
 		"{connect: [70000]}":     "70000",
 		"{read: [a], files: b}":  "files",
 	} {
-		path := filepath.Join(t.TempDir(), "control.yaml")
+		path := t.TempDir() + "/control.yaml"
 		kit.Write(t, path, "confine: "+section+"\n")
 		if err := control.Run(t.Context(), path, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", section, err)
@@ -286,13 +286,13 @@ func TestExamples(t *testing.T) {
 	dir := t.TempDir()
 	check.Must(t, os.CopyFS(dir, os.DirFS("../../../configs")))
 	writeSecrets(t, dir)
-	kit.Write(t, filepath.Join(dir, "dev/secrets/webhook"), secret("webhook"))
+	kit.Write(t, dir+"/dev/secrets/webhook", secret("webhook"))
 	for name, content := range configs.Dev {
 		check.Must(t, files.WriteAbsent(filepath.Join(dir, "dev", name), content))
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	files, err := filepath.Glob(dir + "/*.yaml")
 	check.Must(t, err)
-	more, err := filepath.Glob(filepath.Join(dir, "dev", "*.yaml"))
+	more, err := filepath.Glob(dir + "/dev/*.yaml")
 	check.Must(t, err)
 	if files = append(files, more...); len(files) != 13 {
 		t.Errorf("%d files", len(files))

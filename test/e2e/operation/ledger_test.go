@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -150,7 +149,7 @@ func TestRestart(t *testing.T) {
 	check.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	check.Must(t, os.Chmod(folder, 0o755))
-	trusted := filepath.Join(folder, "ca.pem") // what the client has taken once
+	trusted := folder + "/ca.pem" // what the client has taken once
 	post := func() (string, error) {
 		return r.AsAgent(t, curl, "-sS", "--fail", "--cacert", trusted, "-H", "Content-Type: application/json", "-d",
 			kit.Comment, "https://"+r.Plain()+kit.Comments)
@@ -187,7 +186,7 @@ func TestRestart(t *testing.T) {
 	for _, p := range posts {
 		kit.Mediator(t, append([]string{"verify", r.SaveRecord(t, p.ID)}, with...)...).Done(unproven)
 	}
-	file := filepath.Join(t.TempDir(), "all.jsonl.gz")
+	file := t.TempDir() + "/all.jsonl.gz"
 	kit.Run(t, append([]string{"posts", "export", "--out", file, "--flow", "post", "--admin", r.Stack.Admin(), "--policy",
 		r.In(devstack.PolicyFile)}, with...)...)
 	kit.Mediator(t, append([]string{"verify", file}, with...)...).Done(unproven, all)

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	_ "embed"
 	"flag"
 	"fmt"
 	"os"
@@ -16,21 +17,8 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-var seeds = strings.Fields(`
-	createChallenge solvePublicTask verifyResponse verifyCapability hashActionPayload hashChallengeBinding
-	createTriggerOriginProof createTriggerReceipt createRuntimeAttestation verifyRuntimeAttestation
-	createAutonomousAgentSessionReceipt verifyAutonomousAgentSessionReceipt createAutonomousRequestProof
-	verifyAutonomousRequestProof createAutonomousPolicyDecision verifyAutonomousPolicyDecision
-	hashAutonomousPolicyDecision createAutonomousActionGrant createSignerCustodyCertificate
-	createStrictAutonomousDeploymentCertificate verifyStrictAutonomousDeploymentCertificate
-	createAutonomousRuntimePolicy createStrictAutonomousActionPolicy auditAutonomousActionPolicy
-	auditStrictAutonomousDeploymentManifest hashStrictAutonomousDeploymentManifest
-	createStrictAutonomousDeploymentPolicy assessAutonomousPostingAssurance verifyAutonomousAction
-	verifyStrictAutonomousResponse verifyStrictAutonomousAction verifyStrictAutonomousDeploymentResponse
-	verifyStrictAutonomousDeploymentAction verifyStrictGrantedAutonomousAction
-	verifyStrictGrantedAutonomousDeploymentAction createStrictGrantedAutonomousPostingProof
-	verifyStrictGrantedAutonomousPosting generate verify verify-capability hash-payload
-	ReceiptV1 AgentReputation Challenge challenge_type status outcome resolver`)
+//go:embed testdata/seeds.txt
+var seeds string
 
 var endpoints = []string{
 	"POST /v1/challenge/issue", "POST /v1/challenge/commit", "POST /v1/generate", "GET /v1/score/:receipt_hash",
@@ -94,7 +82,7 @@ func TestParity(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range append(endpoints, seeds...) {
+	for _, name := range append(endpoints, strings.Fields(seeds)...) {
 		if !rows[name] {
 			t.Errorf("%s has no row", name)
 		}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -32,7 +31,7 @@ func TestReadme(t *testing.T) {
 		t.Fatalf("README does not begin with make build and mediator dev: %q", blocks)
 	}
 	bin := t.TempDir()
-	check.Must(t, os.Symlink(kit.Self(t), filepath.Join(bin, "mediator"))) // see kit.Main
+	check.Must(t, os.Symlink(kit.Self(t), bin+"/mediator")) // see kit.Main
 	paste := "mediator dev > dev.log 2>&1 &\nuntil grep -q '^ready' dev.log; do sleep .1; done\n"
 	for _, block := range blocks[2:] {
 		paste += block
@@ -49,7 +48,7 @@ func TestReadme(t *testing.T) {
 			inside := append([]string{"sh", "-c", `ip link set lo up && exec "$@"`, "sh", kit.Need(t, shell)}, args...)
 			out, err := apart(t, dir, paste, []string{"PATH=" + bin + ":" + os.Getenv("PATH")}, inside...)
 			if err != nil {
-				started, _ := os.ReadFile(filepath.Join(dir, "dev.log"))
+				started, _ := os.ReadFile(dir + "/dev.log")
 				t.Fatalf("%v\n%s\nmediator dev: %s", err, out, started)
 			}
 			wantSaid(t, out,

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	_ "embed"
 	"errors"
 	"os"
 	"path/filepath"
@@ -18,26 +19,12 @@ import (
 
 // asPageSays prepares what docs/operations/running.md takes for granted: an empty machine with the program. Namespaces
 // and overlays keep the page's users, folders and ports from the machine that the test runs on.
-const asPageSays = `ip link set lo up
-mount -t tmpfs none "$T"
-mkdir "$T/bin" && touch "$T/bin/mediator"
-mount --bind "$SELF" "$T/bin/mediator" && mount --rbind "$T/bin" /usr/local/bin
-for f in etc var; do
-	mkdir "$T/$f" "$T/$f.work"
-	mount -t overlay overlay -o "lowerdir=/$f,upperdir=$T/$f,workdir=$T/$f.work" /$f
-done
-mount -t tmpfs none /run
-trap '[ $? = 0 ] || cat /run/log' EXIT
-until_it() { until "$@"; do test "$(jobs -pr | wc -l)" = 3; sleep .1; done; } # while the three processes run
-`
+//
+//go:embed testdata/running.sh
+var asPageSays string
 
-const theExamples = `cp "$CONFIGS"/*.yaml . && mkdir secrets
-secret() { for f in $(grep -oh 'secrets/[a-z-]*' $1 | sort -u); do
-	head -c 30 /dev/urandom | base64 >$f && chmod 0400 $f && chown $2 $f
-done; }
-secret mediator.yaml mediator-sidecar
-secret trigger.yaml mediator-trigger
-`
+//go:embed testdata/examples.sh
+var theExamples string
 
 // TestRunningPage runs the steps of docs/operations/running.md as they are written, with each process and the agent as
 // a user of its own.

@@ -126,7 +126,7 @@ func TestReceiptsPrivacy(t *testing.T) {
 		left[name], err = os.ReadFile(name)
 		return err
 	}))
-	log := left[filepath.Join(r.Dir, "serve.log")]
+	log := left[r.Dir+"/serve.log"]
 
 	found := func(in []byte) (what string) {
 		for _, secret := range []string{secretSystem, secretPrompt, secretSaid, secretResult, secretMCP, secretTopic,

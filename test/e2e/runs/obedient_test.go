@@ -50,7 +50,7 @@ type obedient struct {
 func startObedient(t *testing.T, r *kit.Rig, flags ...string) *obedient {
 	t.Helper()
 	dir := openFolder(t, "")
-	a := &obedient{t: t, tells: filepath.Join(dir, "tells"), errs: new(bytes.Buffer)}
+	a := &obedient{t: t, tells: dir + "/tells", errs: new(bytes.Buffer)}
 	check.Must(t, errors.Join(unix.Mkfifo(a.tells, 0o600), os.Chmod(a.tells, 0o644)))
 	post :=
 		`url=$1; post() { curl -sS -w ' %{http_code}' -H 'Content-Type: application/json' -d '{"body":"x"}' "$url" ` +

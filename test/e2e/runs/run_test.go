@@ -137,10 +137,10 @@ func endAsTheCommand(t *testing.T, r *kit.Rig) {
 // inheritNothing starts mediator run with all of an operator's shell: an open key file, a terminal, a secret in
 // the environment, and a folder that the agent's user cannot enter.
 func inheritNothing(t *testing.T, r *kit.Rig) {
-	secret := filepath.Join(t.TempDir(), "closed", "open") // below a folder of mode 0700
-	key := filepath.Join(secret, "key")
+	secret := t.TempDir() + "/closed/open" // below a folder of mode 0700
+	key := secret + "/key"
 	kit.Write(t, key, "key text")
-	check.Must(t, errors.Join(os.WriteFile(filepath.Join(secret, "secret"), []byte("hidden text"), 0o644),
+	check.Must(t, errors.Join(os.WriteFile(secret+"/secret", []byte("hidden text"), 0o644),
 		os.Chmod(secret, 0o755)))
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	check.Must(t, err)
@@ -192,7 +192,7 @@ env; echo "in $(pwd)"; echo "read $(cat | wc -c) bytes"; touch "$HOME/file" "$TM
 // keepFolder starts an agent in a folder below /tmp. It sees that folder, although it has a /tmp of its own.
 func keepFolder(t *testing.T, r *kit.Rig) {
 	dir := openFolder(t, "")
-	check.Must(t, os.WriteFile(filepath.Join(dir, "file"), []byte("what is there"), 0o644)) //nolint:gosec // on purpose
+	check.Must(t, os.WriteFile(dir+"/file", []byte("what is there"), 0o644)) //nolint:gosec // on purpose
 	stdout, stderr, err := r.StartRun(t, func(cmd *exec.Cmd) { cmd.Dir = dir }, nil,
 		`cat file; pwd; ls /tmp; ls /tmp | wc -l; id -u; ls /run /run/agent`)
 	want := "what is there" + dir + "\n" + filepath.Base(dir) +
@@ -371,7 +371,7 @@ git clone -q "$0" "$TMPDIR/copy" && cat "$TMPDIR/copy/sub/folder/file"`
 		t.Run(k.name, func(t *testing.T) {
 			start := func() (string, string, error) {
 				return r.StartRun(t, func(cmd *exec.Cmd) {
-					cmd.Dir = filepath.Join(dir, "sub", "folder")
+					cmd.Dir = dir + "/sub/folder"
 					k.change(t, cmd)
 				}, k.flags, script, dir)
 			}
@@ -379,7 +379,7 @@ git clone -q "$0" "$TMPDIR/copy" && cat "$TMPDIR/copy/sub/folder/file"`
 				strings.Contains(stderr, "dubious") {
 				t.Errorf("%v %q %s", err, stdout, stderr)
 			}
-			git := filepath.Join(dir, ".git")
+			git := dir + "/.git"
 			check.Must(t, os.Chown(git, r.User+1, r.User+1))
 			defer func() { check.Must(t, os.Chown(git, 0, 0)) }()
 			if stdout, stderr, err := start(); err == nil || stdout != "" || !strings.Contains(stderr, "dubious") {

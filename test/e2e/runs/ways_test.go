@@ -4,7 +4,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -406,7 +405,7 @@ func TestGuardMissing(t *testing.T) {
 func (p *pod) guardSeen(what string) {
 	p.t.Helper()
 	if !kit.Eventually(func() bool {
-		raw, err := os.ReadFile(filepath.Join(p.Dir, "serve.log"))
+		raw, err := os.ReadFile(p.Dir + "/serve.log")
 		return err == nil && strings.Contains(string(raw), what)
 	}) {
 		p.t.Errorf("the sidecar does not say that %s", what)

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	_ "embed"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -102,32 +103,8 @@ type pod struct {
 	thread int // of the pod, for /proc
 }
 
-const podRules = `
-session: {standing: true}
-transparent: {listen: 127.0.0.1:8183}
-guard: {uids: [10001], resolvers: [10.77.0.1], loopback: [7000-7009]}
-actions:
-  - name: post
-    match: {url: "https://api.example.org/posts", methods: [POST]}
-    subject: agent:worker-1
-    action: create_post
-egress:
-  - {name: reads, match: {url: "https://api.example.org/**", methods: [GET]}}
-  - {name: plain-reads, match: {url: "http://api.example.org/**", methods: [GET]}}
-  - {name: rebinding, match: {url: "https://rebinding.example.org/**", methods: [GET]}}
-  - {name: metadata, match: {url: "http://metadata.example.org/**", methods: [GET]}}
-  - {name: metadata-by-address, match: {url: "http://169.254.169.254/**", methods: [GET]}}
-  - {name: nat64, match: {url: "http://nat64.example.org/**", methods: [GET]}}
-  - {name: sixtofour, match: {url: "http://6to4.example.org/**", methods: [GET]}}
-  - {name: mapped, match: {url: "http://mapped.example.org/**", methods: [GET]}}
-  - {name: itself, match: {url: "http://127.0.0.1:8181/**", methods: [GET]}}
-  - {name: listener, match: {url: "http://127.0.0.1:8183/**", methods: [GET]}}
-upstreams:
-  - {host: "api.example.org:443", networks: [10.77.0.0/24], ca: api-ca.pem}
-  - {host: "api.example.org:80", networks: [10.77.0.0/24]}
-  - {host: "127.0.0.1:8181", networks: [127.0.0.0/8]}
-  - {host: "127.0.0.1:8183", networks: [127.0.0.0/8]}
-`
+//go:embed testdata/pod.yaml
+var podRules string
 
 var worldNames = map[string]string{
 	"api.example.org": worldAddress, "rebinding.example.org": "127.0.0.1", "metadata.example.org": "169.254.169.254",
@@ -232,7 +209,7 @@ func describeFrame(b []byte) string {
 
 func (p *pod) startWorld() {
 	check.Must(p.t, trial.WriteCertificates(p.Dir, worldHost))
-	cert, err := tls.LoadX509KeyPair(filepath.Join(p.Dir, "api.pem"), filepath.Join(p.Dir, "api.key"))
+	cert, err := tls.LoadX509KeyPair(p.Dir+"/api.pem", p.Dir+"/api.key")
 	check.Must(p.t, err)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/redirect", func(w http.ResponseWriter, r *http.Request) {
@@ -289,7 +266,7 @@ func resolve(conn net.PacketConn) {
 func (p *pod) startMediator() {
 	files := p.Files(podRules)
 	check.Must(p.t, errors.Join(os.Chmod(p.Dir, 0o711), devstack.Prepare(p.Dir, files), p.CopySelf(),
-		os.WriteFile(filepath.Join(p.Dir, "resolv.conf"), []byte("nameserver "+worldAddress+"\n"), 0o644)))
+		os.WriteFile(p.Dir+"/resolv.conf", []byte("nameserver "+worldAddress+"\n"), 0o644)))
 	err := filepath.Walk(p.Dir, func(path string, _ os.FileInfo, err error) error {
 		return errors.Join(err, os.Lchown(path, mediatorUID, mediatorUID))
 	})

@@ -1,0 +1,18 @@
+import socket, ssl, sys
+unsure = ssl._create_unverified_context()
+for line in sys.argv[1].split("\n"):
+    kind, host, port = line.split()
+    try:
+        s = socket.create_connection((host, int(port)), timeout=60)
+        if kind == "tls": s = unsure.wrap_socket(s, server_hostname=host)
+        elif kind == "nameless": s = unsure.wrap_socket(s)
+        elif kind == "misnamed": s = unsure.wrap_socket(s, server_hostname="misnamed.test")
+        if kind == "ssh": s.send(b"SSH-2.0-OpenSSH_9.9\r\n")
+        elif kind == "old": s.send(b"GET / HTTP/1.0\r\n\r\n")
+        elif kind == "half": s.shutdown(socket.SHUT_WR)
+        elif kind != "spare":
+            if port not in ("80", "443"): host += ":" + port
+            s.send(f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        if kind == "spare": s.close()
+        else: print(line, s.recv(12))
+    except OSError as e: print(line, e)
