@@ -9,7 +9,6 @@ import (
 func (s *Server) Key(ctx context.Context, name string, auth Auth, others ...string) (*Key, error) {
 	k := s.Prepare(name, auth, others...)
 	if err := k.Open(ctx); err != nil {
-		k.session.close()
 		return nil, err
 	}
 	return k, nil

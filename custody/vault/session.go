@@ -29,15 +29,13 @@ type session struct {
 	failure error
 	stop    context.CancelFunc // ends the renewal
 
-	ctx   context.Context // of the session
-	close context.CancelFunc
+	ctx context.Context // of the server
 }
 
 const loginPause = 200 * time.Millisecond
 
 func (s *Server) session(name string, auth Auth) *session {
-	e := &session{server: s, auth: auth, name: name, client: s.client(), stop: func() {}}
-	e.ctx, e.close = context.WithCancel(s.ctx)
+	e := &session{server: s, auth: auth, name: name, client: s.client(), stop: func() {}, ctx: s.ctx}
 	s.background(func(context.Context) { e.giveBack() })
 	s.mu.Lock()
 	defer s.mu.Unlock()

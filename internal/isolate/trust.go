@@ -109,35 +109,47 @@ func coverFile(name string, content []byte) error {
 
 // coverFolder mounts a copy over a folder of public files and links, if it exists.
 func coverFolder(name, own string) error {
-	err := filepath.WalkDir(name, func(at string, entry fs.DirEntry, err error) error {
+	from, err := os.OpenRoot(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	if err := os.Mkdir(own, 0o755); err != nil {
+		return err
+	}
+	to, err := os.OpenRoot(own)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	err = fs.WalkDir(from.FS(), ".", func(at string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		to := filepath.Join(own, strings.TrimPrefix(at, name))
 		switch entry.Type() {
 		case fs.ModeDir:
-			return os.MkdirAll(to, 0o755)
+			return to.MkdirAll(at, 0o755)
 		case fs.ModeSymlink:
-			link, err := os.Readlink(at)
+			link, err := from.Readlink(at)
 			if err != nil {
 				return err
 			}
-			return os.Symlink(link, to)
+			return to.Symlink(link, at)
 		case 0:
-			raw, err := os.ReadFile(at)
+			raw, err := from.ReadFile(at)
 			if errors.Is(err, fs.ErrPermission) {
 				return nil // the agent could not read it either
 			}
 			if err != nil {
 				return err
 			}
-			return os.WriteFile(to, raw, 0o644) //nolint:gosec // public
+			return to.WriteFile(at, raw, 0o644)
 		}
 		return nil
 	})
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
 	if err != nil {
 		return err
 	}
