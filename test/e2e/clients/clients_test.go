@@ -13,7 +13,6 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// TestClients sends unmodified clients through the proxy: reads, posts with their evidence, and posts that are refused.
 func TestClients(t *testing.T) {
 	t.Parallel()
 	r := kit.NewClientsRig(t)

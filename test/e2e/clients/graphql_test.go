@@ -31,8 +31,6 @@ upstreams:
   - {host: "api.github.com:443", address: "UPSTREAM", networks: [127.0.0.0/8], ca: api-ca.pem}
 `
 
-// newGitHub starts a deployment in front of a GraphQL API like GitHub's. A post has to fulfil condition, unless it is
-// empty.
 func newGitHub(t *testing.T, condition string) *kit.Rig {
 	t.Helper()
 	return kit.NewRig(t, []string{"api.github.com"}, func(r *kit.Rig) (http.Handler, string) {
@@ -73,8 +71,6 @@ func gitHubAnswer(r *kit.Rig, query string) string {
 		`"pullRequests":{"nodes":[],"totalCount":0,"pageInfo":{"hasNextPage":false}}}}}`
 }
 
-// TestGraphQLClients sends unmodified gh and Octokit: queries by an egress rule, a comment by an action, and operations
-// without a rule.
 func TestGraphQLClients(t *testing.T) {
 	t.Parallel()
 	gh := []string{"env", "GH_TOKEN=placeholder", "GH_NO_UPDATE_NOTIFIER=1", "GH_CONFIG_DIR=" + t.TempDir(),

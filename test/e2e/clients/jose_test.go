@@ -25,14 +25,12 @@ var signedTyps = map[string]string{
 	"deploymentCertificate": evidence.DeploymentCertificateKind().Typ, "requestProof": evidence.RequestProofKind().Typ,
 }
 
-// typed is a token with the typ that it must have.
 type typed struct {
 	Typ   string `json:"typ"`
 	Token string `json:"token"`
 }
 
-// TestJose has npm's jose verify every token of a real post and of its trust bundle, with the published JWKS and the
-// two pinned keys. It refuses each of them with one bit changed.
+// Npm's jose verifies every token of a real post and of its bundle, and none with one bit changed.
 func TestJose(t *testing.T) {
 	t.Parallel()
 	kit.NodeJS(t) // says what to run where Node's packages are missing

@@ -77,9 +77,7 @@ func toolServer(o sdk.StreamableHTTPOptions, tools ...string) http.Handler {
 	return sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, &o)
 }
 
-// TestMCPTools sends both generations of the official TypeScript SDK to published servers: a list, a read, a post with
-// its evidence, the same post again, a tool without a rule, and a human's answer. After that answer the session makes
-// no posts.
+// After a human's answer the session makes no posts.
 func TestMCPTools(t *testing.T) {
 	t.Parallel()
 	node := kit.NodeJS(t)
@@ -189,8 +187,7 @@ func (h *hidingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestMCPHiddenQuestions has both generations of the official SDK answer an elicitation that their server hides behind
-// a ping of the same id. The human's answer does not reach the server, and the session makes no posts after it.
+// A server hides an elicitation behind a ping of the same id. The human's answer does not reach it.
 func TestMCPHiddenQuestions(t *testing.T) {
 	t.Parallel()
 	node := kit.NodeJS(t)

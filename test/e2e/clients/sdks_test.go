@@ -37,8 +37,8 @@ func exampleRules(t *testing.T, mcp string) string {
 	return rules
 }
 
-// vendors answers as OpenAI, Anthropic and Slack do, by Host. A streamed answer goes on only after the client has
-// confirmed the first event by another call, so it fails if the mediator holds it back.
+// vendors answers as OpenAI, Anthropic and Slack do. A streamed answer goes on only after the client has seen the first
+// event, so it fails if the mediator holds it back.
 type vendors struct {
 	*kit.Rig
 	seen chan struct{}
@@ -164,8 +164,6 @@ func (m *nodeServer) seen(line string) int {
 	return n
 }
 
-// TestSDKs sends the vendors' own SDKs through the example configuration: streamed answers, a post, an MCP session, and
-// refusals.
 func TestSDKs(t *testing.T) {
 	t.Parallel()
 	node := kit.NodeJS(t)

@@ -37,8 +37,7 @@ func newSocketsRig(t *testing.T, change ...func(string) string) (*kit.Rig, *node
 	return r, server
 }
 
-// TestWebSockets has npm's ws talk to npm's ws through the proxy: texts and bytes, compressed, with a subprotocol and a
-// credential that the agent never sees. Other sockets are refused.
+// TestWebSockets has npm's ws talk to npm's ws, with a credential that the agent never sees.
 func TestWebSockets(t *testing.T) {
 	t.Parallel()
 	node := []string{kit.Need(t, "node"), "--no-warnings", kit.Scripts + "node/ws.mjs"}

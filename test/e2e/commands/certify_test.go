@@ -26,8 +26,7 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// TestCertifyKeepsOtherProcesses: a process keeps its certificates unless a command names it. A named process keeps
-// only those that it still publishes.
+// A process keeps its certificates unless a command names it. A named process keeps only those that it still publishes.
 func TestCertifyKeepsOtherProcesses(t *testing.T) {
 	t.Parallel()
 	for _, flags := range [][]string{nil, {"--post-quantum"}} {
@@ -70,8 +69,8 @@ func TestCertifyKeepsOtherProcesses(t *testing.T) {
 	}
 }
 
-// TestCertifyBringsNothingBack: a version that was retired and is published again is not certified, since no running
-// process would accept that bundle.
+// A version that was retired and is published again is not certified, since no running process would accept that
+// bundle.
 func TestCertifyBringsNothingBack(t *testing.T) {
 	t.Parallel()
 	d, grant := kit.NewTeam(t), kit.MemoryKey(t, "grant-key")
@@ -126,8 +125,7 @@ func TestCertifyWhatIsNotPublished(t *testing.T) {
 	d.Do(t, "certify", "--watch", "--from", good).Misused()
 }
 
-// TestCertifyWhatWasSeen: an observation of a process confirms a declaration, and is then listed as observed, or
-// refuses it.
+// An observation of a process confirms a declaration, and is then listed as observed, or refuses it.
 func TestCertifyWhatWasSeen(t *testing.T) {
 	t.Parallel()
 	d := kit.NewTeam(t)
@@ -181,7 +179,7 @@ func TestCertifyWhatWasSeen(t *testing.T) {
 	}
 }
 
-// TestCertifyWatch: the registry follows a key by itself. A process that is away keeps its certificates.
+// The registry follows a key by itself. A process that is away keeps its certificates.
 func TestCertifyWatch(t *testing.T) {
 	t.Parallel()
 	d := kit.NewTeam(t)
@@ -208,8 +206,7 @@ func TestCertifyWatch(t *testing.T) {
 	}
 }
 
-// TestCertifyWatchBacklog: a registry whose key fails after two signatures keeps both certificates, says so each time,
-// and continues from there.
+// A registry whose key fails after two signatures keeps both certificates, says so each time, and continues from there.
 func TestCertifyWatchBacklog(t *testing.T) {
 	t.Parallel()
 	d := kit.NewTeam(t, "--post-quantum")
@@ -256,8 +253,7 @@ func (k *failing) Sign(ctx context.Context, message []byte) ([]byte, error) {
 	return k.Key.Sign(ctx, message)
 }
 
-// TestCertifyWatchKeepsToRoles: a registry that follows keys certifies no other role, key name or issuer for a process
-// that was taken over.
+// A registry that follows keys certifies no other role, key name or issuer for a process that was taken over.
 func TestCertifyWatchKeepsToRoles(t *testing.T) {
 	t.Parallel()
 	proof := kit.Proof(kit.MemoryKey(t, "proof-key"))
@@ -293,8 +289,6 @@ func TestCertifyWatchKeepsToRoles(t *testing.T) {
 	}
 }
 
-// TestCertifyRefusesAnotherRegistrysBundle: the registry neither answers for certificates of another one nor drops
-// them.
 func TestCertifyRefusesAnotherRegistrysBundle(t *testing.T) {
 	t.Parallel()
 	d, other := kit.NewTeam(t), kit.NewTeam(t)
@@ -352,8 +346,6 @@ func TestRevoke(t *testing.T) {
 
 const exampleManifest = kit.Top + "/configs/manifest.yaml"
 
-// TestRevocationReachesARunningProcess: a process refuses a revoked key once the bundle file says so, and does not
-// accept a bundle that takes it back.
 func TestRevocationReachesARunningProcess(t *testing.T) {
 	t.Parallel()
 	d := kit.NewTeam(t)

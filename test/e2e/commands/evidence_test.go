@@ -24,8 +24,6 @@ import (
 	"github.com/actionproof/mediator/test/nodetest"
 )
 
-// writeEvidence writes a manifest, its trust, and the records of three posts, one of them with control sequences for a
-// terminal. It returns the folder.
 func writeEvidence(t *testing.T) string {
 	t.Helper()
 	dir, k := t.TempDir(), gatetest.New(t)
@@ -55,8 +53,7 @@ func writeEvidence(t *testing.T) string {
 	return dir
 }
 
-// writeScores writes the receipts and scores of a closed session with a challenge and a baseline, and of an open one,
-// in the form that reputation show score --json prints.
+// writeScores writes scores in the form that reputation show score --json prints.
 func writeScores(t *testing.T, k *gatetest.Kit, dir string) {
 	t.Helper()
 	n := nodetest.New(t, k, nil, func(o *reputation.Options) {
@@ -164,7 +161,6 @@ func jwk(key custody.Version) map[string]string {
 		"x": evidence.EncodePublicKey(key.Public())}
 }
 
-// TestEvidenceOfARealPost verifies the record of a post through the processes with public keys alone.
 func TestEvidenceOfARealPost(t *testing.T) {
 	t.Parallel()
 	r := kit.NewClientsRig(t, kit.ManyPosts)
@@ -184,8 +180,6 @@ func TestEvidenceOfARealPost(t *testing.T) {
 	}
 }
 
-// TestEvidenceReceipts prints more receipts of a session than a page holds, from a sidecar and from a copy of its
-// ledger.
 func TestEvidenceReceipts(t *testing.T) {
 	t.Parallel()
 	l, path := fillLedger(t, 1)

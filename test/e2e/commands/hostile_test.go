@@ -88,7 +88,6 @@ func hostileFiles(t *testing.T) map[string]string {
 	return files
 }
 
-// TestHostileErrors: the messages about a file do not let it steer the terminal.
 func TestHostileErrors(t *testing.T) {
 	t.Parallel()
 	dir := writeEvidence(t)

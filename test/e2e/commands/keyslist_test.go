@@ -18,7 +18,6 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// listed returns a line for each version: kid, state, whether it signs, and what else is known of it.
 func listed(t *testing.T, e kit.Ended) (lines []string) {
 	t.Helper()
 	for _, v := range versionsIn[keyring.Version](t, e) {
@@ -51,7 +50,6 @@ func versionsIn[V any](t *testing.T, e kit.Ended) (versions []V) {
 	return versions
 }
 
-// TestKeysList lists what is known of each version, and nothing else.
 func TestKeysList(t *testing.T) {
 	t.Parallel()
 	d := kit.NewTeam(t)
@@ -130,7 +128,7 @@ func TestKeysList(t *testing.T) {
 	kit.Mediator(t, "keys", "list", "--from", at).Done("SIGNS NOW", "grant-key:v1  action_grant  -")
 }
 
-// TestKeysListUse: the record tells for which posts each version signed first and last, and for how many.
+// The record tells for which posts each version signed first and last, and for how many.
 func TestKeysListUse(t *testing.T) {
 	t.Parallel()
 	from := recordsFrom.AddDate(100, 0, 0) // after the keys were made
@@ -189,7 +187,7 @@ func TestKeysListUse(t *testing.T) {
 	kit.Mediator(t, "keys", "list", "--from", at, "--record", record).Done("2126-03-01T00:02:00Z  3 ")
 }
 
-// TestKeysListUseOfAnEarlierKey: signatures by an earlier key of the same name do not count for this one.
+// Signatures by an earlier key of the same name do not count for this one.
 func TestKeysListUseOfAnEarlierKey(t *testing.T) {
 	t.Parallel()
 	made := time.Date(2026, 3, 1, 12, 0, 0, 500, time.UTC)

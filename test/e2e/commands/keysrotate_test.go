@@ -52,8 +52,7 @@ func (o *memoryOwner) Retire(_ context.Context, key string, oldest int) error {
 	return nil
 }
 
-// TestRotateAllAndRetire: the earlier versions of a key are retired only if every process is known to sign with the new
-// one.
+// The earlier versions of a key are retired only if every process is known to sign with the new one.
 func TestRotateAllAndRetire(t *testing.T) {
 	t.Parallel()
 	const grantDone, proofDone = "grant-key before 2", "proof-key before 2"
@@ -116,7 +115,6 @@ func TestRotateAllAndRetire(t *testing.T) {
 	}
 }
 
-// TestRotateAsksAgain: a process that signs with the earlier version again when the time is over keeps it.
 func TestRotateAsksAgain(t *testing.T) {
 	t.Parallel()
 	d := kit.NewTeam(t)
@@ -139,7 +137,7 @@ func TestRotateAsksAgain(t *testing.T) {
 	}
 }
 
-// TestRotateUsage: flags that exclude each other are refused before Vault is asked.
+// Flags that exclude each other are refused before Vault is asked.
 func TestRotateUsage(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
@@ -169,8 +167,6 @@ func (b *breakable) role() daemon.Role {
 	return kit.Role(evidence.PurposePolicyDecision, "policy", signer.NewRotation(b, 0, time.Now))
 }
 
-// TestUnfitKeyHidesNoOther: the other keys of the process are listed, published and certified. The unfit key is named
-// with the reason, keeps its certificate, and is certified again once it can be read.
 func TestUnfitKeyHidesNoOther(t *testing.T) {
 	t.Parallel()
 	d := kit.NewTeam(t)

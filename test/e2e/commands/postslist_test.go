@@ -84,7 +84,7 @@ func idsOf(t *testing.T, out string) (ids []string) {
 	return ids
 }
 
-// TestPostsListIsWhole lists more records than a page holds. The list says what it leaves out, and how to get it.
+// A list says what it leaves out, and how to get it.
 func TestPostsListIsWhole(t *testing.T) {
 	t.Parallel()
 	const n = 1200
@@ -167,7 +167,7 @@ func (b brokenStore) Records(ctx context.Context, q ledger.Query) iter.Seq2[ledg
 	}
 }
 
-// TestPostsListBreaksOff: half a list never looks complete.
+// Half a list never looks complete.
 func TestPostsListBreaksOff(t *testing.T) {
 	t.Parallel()
 	l, _ := fillLedger(t, 1000)
@@ -217,8 +217,6 @@ func (e *endlessStore) Records(ctx context.Context, q ledger.Query) iter.Seq2[le
 	}
 }
 
-// TestPostsListIsStreamed reads the beginning of an endless list. The sidecar makes no more records than its buffers
-// hold, and stops when its client leaves.
 func TestPostsListIsStreamed(t *testing.T) {
 	t.Parallel()
 	store := &endlessStore{over: make(chan struct{})}
@@ -240,7 +238,7 @@ func TestPostsListIsStreamed(t *testing.T) {
 	}
 }
 
-// TestFollow: a followed list begins with the newest records, and then shows each call once, when it has ended.
+// A followed list begins with the newest records, and then shows each call once, when it has ended.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	l, _ := fillLedger(t, 30)

@@ -23,8 +23,6 @@ import (
 	"github.com/actionproof/mediator/test/nodetest"
 )
 
-// TestReputationShow shows reputations of a node. Their list is for operators alone, and continues after its first
-// page.
 func TestReputationShow(t *testing.T) {
 	t.Parallel()
 	n := nodetest.New(t, gatetest.New(t), nil)
@@ -105,8 +103,7 @@ func TestScoreShow(t *testing.T) {
 	verify("verify", scored).Refused()
 }
 
-// TestScoreShowOverHTTPS asks a node at its public address, by a certificate authority of the system, and not for what
-// only operators may read.
+// TestScoreShowOverHTTPS asks a node at its public address, not for what only operators may read.
 func TestScoreShowOverHTTPS(t *testing.T) {
 	t.Parallel()
 	n := nodetest.New(t, gatetest.New(t), nil)

@@ -16,7 +16,6 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// TestExitStatus: what is not done says why.
 func TestExitStatus(t *testing.T) {
 	t.Parallel()
 	for status, lines := range map[int]string{
@@ -71,7 +70,7 @@ func TestExitStatus(t *testing.T) {
 	kit.Mediator(t).Done()
 }
 
-// TestPrintsJSON: every command that prints a result can print it as JSON. --json has one meaning.
+// Every command that prints a result can print it as JSON. --json has one meaning.
 func TestPrintsJSON(t *testing.T) {
 	t.Parallel()
 	not := map[string]string{
@@ -110,7 +109,6 @@ func TestOtherEndpoint(t *testing.T) {
 		at + " is the endpoint of something that does not know GET /v1/posts")
 }
 
-// TestSecondDev: mediator dev changes nothing in a folder in which another one runs, and names that process.
 func TestSecondDev(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -150,8 +150,8 @@ func (v *vaultRig) wantSaid(t *testing.T, said string) {
 	})
 }
 
-// Vault never takes this back. Without the doctor, posts are refused once the key was read again, because its
-// artifacts declare it, and then as a contradiction at the next look.
+// Vault never takes this back. Without the doctor, posts are refused once the key was read again, because its artifacts
+// declare it, and then as a contradiction at the next look.
 func (v *vaultRig) exportable(t *testing.T, a kit.Agent) {
 	v.set(t, "session-key", "exportable", true)
 	began, met := time.Now(), make(map[string]string)

@@ -154,8 +154,7 @@ func expireTokens(t *testing.T, v *vaultRig, post func() bool) {
 
 const slack = 6
 
-// One agent posts and another reads. Posts are refused with a reason and a time to come back, and reads continue. Soon
-// after Vault is back posts go out again, and nothing is left behind.
+// Posts are refused with a reason and a time to come back, and reads continue. Nothing is left behind.
 func TestVaultFaults(t *testing.T) {
 	t.Parallel()
 	faults, _ := vaultFaults()

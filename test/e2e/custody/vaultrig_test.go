@@ -43,7 +43,6 @@ func (v *vaultRig) options() bootstrap.Options {
 		AppRole: &bootstrap.AppRole{Mount: "approle", Dir: v.auth, Wrap: time.Hour}}
 }
 
-// rolesOfPosts are the roles whose artifacts are in the record of every post.
 func rolesOfPosts() []bootstrap.Role {
 	return slices.DeleteFunc(slices.Clone(bootstrap.Roles), func(r bootstrap.Role) bool {
 		return slices.Contains([]string{evidence.PurposeInteraction, evidence.PurposeStatement, evidence.PurposeAppraiser},

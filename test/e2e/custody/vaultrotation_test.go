@@ -267,8 +267,7 @@ func (v *vaultRig) follows(t *testing.T, name, hash string) bool {
 	return strings.Contains(kit.Metrics(t, v.Stack.Socket(name)), `sha256="`+hash+`",use="sign"`)
 }
 
-// While one process does not get the trust bundle, the versions that it knows sign; soon after it has it the newest
-// do. No post is refused.
+// While one process does not get the trust bundle, the versions that it knows sign.
 func TestVaultRotationWithASlowReader(t *testing.T) {
 	t.Parallel()
 	v := newVault(t)

@@ -58,7 +58,6 @@ func childrenOf(t *testing.T, pid int) (out []int) {
 	return out
 }
 
-// TestConfined asks the kernel about the processes of a deployment that root started, and compares the doctor's words.
 func TestConfined(t *testing.T) {
 	t.Parallel()
 	r := kit.NewClientsRig(t)
@@ -131,7 +130,7 @@ func TestReadsOnlyItsFolders(t *testing.T) {
 	})
 }
 
-// TestLookerEnds: the sidecar's child ends with the sidecar, also after a crash.
+// The sidecar's child ends with the sidecar, also after a crash.
 func TestLookerEnds(t *testing.T) {
 	t.Parallel()
 	questions, asks, err := os.Pipe()
@@ -146,7 +145,6 @@ func TestLookerEnds(t *testing.T) {
 	}
 }
 
-// TestNeeds compares the resources of the shipped examples with their configurations.
 func TestNeeds(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -280,7 +278,6 @@ func plans(t *testing.T, dir string) map[string]daemon.Plan {
 		"reputation": ofNode}
 }
 
-// TestExamples reads every shipped configuration file as its process would.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -27,8 +27,7 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// TestDoctor checks the demo's deployment against its manifest, opens it to the agent in several ways, and sees posts
-// refused while it is open.
+// TestDoctor opens a deployment to the agent in several ways. Posts are refused while it is open.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	kit.NeedRoot(t)
@@ -110,7 +109,6 @@ func TestDoctor(t *testing.T) {
 	untilReadyz(t, r, "process_unavailable")
 }
 
-// untilReadyz waits until /readyz of the sidecar says that posts are refused with this code, or not at all.
 func untilReadyz(t *testing.T, r *kit.Rig, code string) {
 	t.Helper()
 	kit.Until(t, "/readyz to say what a post meets: "+code, func() bool {
@@ -119,7 +117,6 @@ func untilReadyz(t *testing.T, r *kit.Rig, code string) {
 	})
 }
 
-// TestWithoutNode: a deployment without a node needs none.
 func TestWithoutNode(t *testing.T) {
 	t.Parallel()
 	r := kit.PrepareClientsRig(t, func(file string) string {
@@ -159,8 +156,7 @@ func TestAProcessDoesNotStart(t *testing.T) {
 	}
 }
 
-// TestTheReasonIsForTheRecord lets what a post needs fail. The agent learns the code and the id of the record, and the
-// record says what failed.
+// The agent learns the code and the id of the record, which says what failed.
 func TestTheReasonIsForTheRecord(t *testing.T) {
 	t.Parallel()
 	r := kit.NewClientsRig(t, kit.ManyPosts, func(file string) string { // for what does not answer

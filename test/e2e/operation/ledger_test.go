@@ -20,8 +20,7 @@ import (
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
-// TestLedgerInPostgres runs a sidecar with its ledger in a database. It does not post while the database is away, and
-// posts again once it is back.
+// Nothing is posted while the database is away.
 func TestLedgerInPostgres(t *testing.T) {
 	t.Parallel()
 	const password = "hunter2-of-the-ledger"
@@ -65,8 +64,7 @@ func TestLedgerInPostgres(t *testing.T) {
 	}
 }
 
-// TestLedgerReplaced takes the ledger away from a sidecar, and puts an older copy in its place. The sidecar does not
-// start until an operator accepts that. A restart after a crash needs no acceptance.
+// A sidecar whose ledger is missing or older does not start until an operator accepts that.
 func TestLedgerReplaced(t *testing.T) {
 	t.Parallel()
 	r := kit.NewClientsRig(t)
@@ -134,9 +132,8 @@ func TestLedgerReplaced(t *testing.T) {
 	}
 }
 
-// TestRestart starts a stack of mediator dev again, and once more: a client that trusts the CA of the first start still
-// reaches the upstream, and the records of all starts verify, from the sidecar, from an export in another folder, and
-// from a copy of the ledger. A new host in the rules brings a new CA, because the old one does not cover it.
+// A client that trusts the CA of the first start still reaches the upstream, and the records of all starts verify. A
+// new host brings a new CA.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	curl := kit.Need(t, "curl")

@@ -161,8 +161,7 @@ func wantTunnel(t *testing.T, a kit.Agent, method, path, code string) {
 	}
 }
 
-// TestReload changes rules, credentials, limits and the policy of running processes. After a reload they apply inside
-// tunnels that were open before, and those stay open.
+// After a reload, rules, credentials, limits and policy apply inside tunnels that were open before.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	r := newReloadRig(t)
@@ -248,8 +247,6 @@ egress:
 	wantHook(t, r, "github", "webhook_signature")
 }
 
-// TestTimeZones names time zones in a rule, which looks one up for each post, and in a schedule, which a reload looks
-// up again. Confined processes can do both.
 func TestTimeZones(t *testing.T) {
 	t.Parallel()
 	r := newReloadRig(t)
@@ -263,7 +260,6 @@ func TestTimeZones(t *testing.T) {
 	}
 }
 
-// TestCertifiedUntil: a metric tells when the current certificate ends, also after the next one is there.
 func TestCertifiedUntil(t *testing.T) {
 	t.Parallel()
 	r := newReloadRig(t)
@@ -291,8 +287,7 @@ func wantHook(t *testing.T, r *reloadRig, source, code string) {
 	check.WantCode(t, problem.Read(resp), code)
 }
 
-// TestReloadRefuses has processes reload bad configurations. Each reload is refused with its code and reason, the
-// process says so to operators, and posts go out as before.
+// A refused reload is told to operators, and posts go out as before.
 func TestReloadRefuses(t *testing.T) {
 	t.Parallel()
 	r := newReloadRig(t)
@@ -440,8 +435,6 @@ func TestReloadRefuses(t *testing.T) {
 	}
 }
 
-// TestReloadTakesNewHosts: a reload takes a rule for a new host and port if the CA permits the host and the process may
-// connect to any port. Another host needs a restart.
 func TestReloadTakesNewHosts(t *testing.T) {
 	t.Parallel()
 	const later = "api.later.example"
@@ -473,8 +466,7 @@ func TestReloadTakesNewHosts(t *testing.T) {
 	}
 }
 
-// TestReloadUnderLoad flips between two configurations while agents post. No post is lost or refused, and both
-// processes judged each by the same configuration.
+// TestReloadUnderLoad flips between two configurations while agents post. Both processes judge each post by the same.
 func TestReloadUnderLoad(t *testing.T) {
 	t.Parallel()
 	r := newReloadRig(t)
@@ -537,7 +529,6 @@ func TestReloadUnderLoad(t *testing.T) {
 	t.Logf("reloads of two processes in %s, %d posts meanwhile: %v", took.Round(time.Millisecond), sent.Load(), judged)
 }
 
-// judgedBy counts the posts of the record by manifest. Everything in one of them must belong to one configuration.
 func (r *reloadRig) judgedBy(t *testing.T, known map[string]daemon.ConfigStatus) map[string]int {
 	t.Helper()
 	count := make(map[string]int)
@@ -584,7 +575,6 @@ func belongs(p ledger.Record, known map[string]daemon.ConfigStatus) error {
 	return nil
 }
 
-// TestWhoMayReload: a user whom a socket admits, such as the sidecar's at the control plane, may not reload it.
 func TestWhoMayReload(t *testing.T) {
 	t.Parallel()
 	const other = 60001

@@ -10,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// TestReloadPage runs docs/operations/reload.md as it is written, with a shell and real processes.
 func TestReloadPage(t *testing.T) {
 	t.Parallel()
 	r := &reloadRig{}

@@ -27,9 +27,8 @@ var endpoints = []string{
 
 var update = flag.Bool("update", false, "write docs/parity.md")
 
-// TestParity checks testdata/parity.txt. Each name of the specifications has a row, each row has tests, and all names
-// in the rows exist: Go names in the column here, commands, codes and tests in theirs. The page docs/parity.md
-// is made from the table.
+// TestParity checks testdata/parity.txt: every name of the specifications has a row with tests, and all names in it
+// exist.
 func TestParity(t *testing.T) {
 	table, err := os.ReadFile("testdata/parity.txt")
 	check.Must(t, err)
@@ -100,8 +99,6 @@ can be left out. [Receipts](receipts.md), [scores](autonomy.md), [reputation](re
 and [verification](verification.md) explain what their specifications leave open.
 `
 
-// parityPage makes docs/parity.md: a row with its first Go name and its command for each row of the table, and for the
-// refusals only their codes.
 func parityPage(table string) string {
 	var page, refusals strings.Builder
 	page.WriteString(strings.ReplaceAll(parityHead, "~", "`"))

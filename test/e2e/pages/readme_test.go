@@ -16,9 +16,8 @@ import (
 	"github.com/actionproof/mediator/test/full"
 )
 
-// TestReadme copies README's ten minutes into a shell in an empty folder, block by block as they stand there. Only what
-// builds the program is left out, and mediator dev gets a terminal of its own: it runs in the background. The
-// namespaces keep README's ports apart from those of other tests, and end all that the blocks start.
+// TestReadme copies README's ten minutes into a shell, block by block. The namespaces keep its ports apart from those
+// of other tests, and end all that it starts.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	full.Only(t, "root, curl, zsh, openssl, python3")

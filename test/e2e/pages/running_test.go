@@ -17,8 +17,7 @@ import (
 	"github.com/actionproof/mediator/test/full"
 )
 
-// asPageSays prepares what docs/operations/running.md takes for granted: an empty machine with the program. Namespaces
-// and overlays keep the page's users, folders and ports from the machine that the test runs on.
+// asPageSays prepares an empty machine with the program, apart from the one that the test runs on.
 //
 //go:embed testdata/running.sh
 var asPageSays string
@@ -26,8 +25,6 @@ var asPageSays string
 //go:embed testdata/examples.sh
 var theExamples string
 
-// TestRunningPage runs the steps of docs/operations/running.md as they are written, with each process and the agent as
-// a user of its own.
 func TestRunningPage(t *testing.T) {
 	t.Parallel()
 	full.Only(t, "root, curl, useradd, setpriv, overlayfs")

@@ -9,13 +9,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -25,8 +29,8 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// TestThousandAgents has many agents call at once, each on a connection and in a session of its own. Each call
-// succeeds, or is refused with a time to try again. Each post that arrived has arrived once and has one record.
+// Each of many calls at once succeeds, or is refused with a time to try again. Each post arrives once and has one
+// record.
 func TestThousandAgents(t *testing.T) {
 	t.Parallel()
 	agents := kit.Size(100, 1000)
@@ -128,8 +132,7 @@ func (c *capacityRig) resources(t *testing.T) sample {
 	return got
 }
 
-// tunnel opens a tunnel and makes TLS in it, without ML-KEM, which the race detector makes dearer than all else that an
-// idle tunnel costs.
+// tunnel makes TLS without ML-KEM, which the race detector makes dearer than all else that an idle tunnel costs.
 func (c *capacityRig) tunnel(ctx context.Context) (*tls.Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", c.session.Host)
@@ -152,7 +155,6 @@ func (c *capacityRig) tunnel(ctx context.Context) (*tls.Conn, error) {
 	return secure, nil
 }
 
-// ask makes a call in a tunnel and reads the start of its answer, which is all of it where the upstream says nothing.
 func (c *capacityRig) ask(conn net.Conn) (string, error) {
 	if _, err := fmt.Fprintf(conn, "GET /x HTTP/1.1\r\nHost: %s\r\n\r\n", c.Plain()); err != nil {
 		return "", err
@@ -183,7 +185,6 @@ func openFiles(t *testing.T, n uint64) {
 	}
 }
 
-// TestIdleConnections holds many tunnels open, each after a call, and makes a call and a post beside them.
 func TestIdleConnections(t *testing.T) {
 	t.Parallel()
 	idle := kit.Size(1000, 10_000)
@@ -237,8 +238,7 @@ func TestIdleConnections(t *testing.T) {
 	}
 }
 
-// TestFloods has many connections send bodies without end, as posts and as uploads that the upstream does not read. A
-// small post succeeds once they have ended.
+// TestFloods has many connections send bodies without end. A small post succeeds once they have ended.
 func TestFloods(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -309,4 +309,105 @@ func (endless) Read(p []byte) (int, error) {
 		p[i] = '['
 	}
 	return len(p), nil
+}
+
+// Under a flood of strangers a delivery is taken, and logs and ledger grow by no more than ten lines and records of
+// each kind a minute.
+func TestStrangersWriteLittle(t *testing.T) {
+	t.Parallel()
+	const lines = 64 << 10
+	r := newCrashRig(t, kit.Self(t), "")
+	logs := func() int64 { return sizes(t, r.Dir, "*.log") }
+	ledger := func() int64 { return sizes(t, r.Dir, "state/ledger.db*") }
+	logsBefore, ledgerBefore, began := logs(), ledger(), time.Now()
+
+	for range 900 {
+		c, err := net.Dial("tcp", r.Hooks)
+		check.Must(t, err)
+		defer c.Close()
+	}
+	if _, err := r.DeliverRelease(t.Context()); err != nil {
+		t.Errorf("a delivery beside connections that say nothing: %v", err)
+	}
+	send := func(client *http.Client, url, body string, status int) {
+		t.Helper()
+		resp, err := client.Post(url, "application/json", strings.NewReader(body))
+		check.Must(t, err)
+		_ = resp.Body.Close()
+		if resp.StatusCode != status {
+			t.Fatalf("%s was answered with %s", url, resp.Status)
+		}
+	}
+	wrong := &url.URL{Scheme: "http", Host: r.Listen, User: url.UserPassword("ses_x", "wrong")}
+	proxy := &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(wrong)}}
+	defer proxy.CloseIdleConnections()
+	for range kit.Size(500, 1500) {
+		send(http.DefaultClient, "http://"+r.Hooks+"/hooks/github", "{}", http.StatusUnauthorized)
+		send(proxy, "http://"+r.Plain()+"/posts/x", "{}", http.StatusProxyAuthRequired)
+	}
+	if _, err := r.DeliverRelease(t.Context()); err != nil {
+		t.Errorf("a delivery after the flood: %v", err)
+	}
+	minutes := 1 + int64(time.Since(began)/time.Minute)
+	if grown := logs() - logsBefore; grown > minutes*lines {
+		t.Errorf("the logs grew by %d bytes", grown)
+	}
+	if grown := ledger() - ledgerBefore; grown > minutes*256<<10 { // by pages, and what is not yet in them
+		t.Errorf("the ledger grew by %d bytes", grown)
+	}
+}
+
+// The trigger service reads only plain files.
+func TestLinksInAQueue(t *testing.T) {
+	t.Parallel()
+	r := prepareCrashRig(t, kit.Self(t), "")
+	kit.Edit(t, r.In(devstack.TriggerFile), "\nsources:\n",
+		"\nsources:\n  - {name: jobs, queue: {dir: jobs}}\n")
+	fresh := r.In("jobs/new")
+	check.Must(t, os.MkdirAll(fresh, 0o700))
+	const messages = 8
+	for i := range messages {
+		id := fmt.Sprint(i)
+		err := errors.Join(os.Symlink(r.In(devstack.TriggerFile), filepath.Join(fresh, "link-"+id)),
+			syscall.Mkfifo(filepath.Join(fresh, "fifo-"+id), 0o600),
+			os.WriteFile(filepath.Join(fresh, "message-"+id), []byte("{}"), 0o600))
+		check.Must(t, err)
+	}
+	r.startUntilEnd(t)
+	taken := func() (n int) {
+		for _, e := range r.events(t) {
+			if e.Source == "jobs" {
+				n++
+			}
+		}
+		return n
+	}
+	kit.Until(t, "every message to be an event", func() bool { return taken() == messages })
+	before := sizes(t, r.Dir, "trigger.log")
+	for i := range 2 { // several rounds later
+		id := fmt.Sprint("later-", i)
+		kit.Write(t, filepath.Join(fresh, id), "{}")
+		kit.Until(t, "a later message to be an event", func() bool { return taken() == messages+1+i })
+	}
+	if grown := sizes(t, r.Dir, "trigger.log") - before; grown > 4<<10 {
+		t.Errorf("the log grew by %d bytes", grown)
+	}
+}
+
+func sizes(t *testing.T, dir, pattern string) (n int64) {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, pattern))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no files %s: %v", pattern, err)
+	}
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		if err == nil {
+			n += info.Size()
+		}
+	}
+	return n
 }

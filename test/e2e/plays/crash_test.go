@@ -27,7 +27,6 @@ import (
 
 const keysOfAPost = 9
 
-// crash is one play: a process is killed at a point of a post's way, and exactly this is left.
 type crash struct {
 	process string
 	points  []string     // of package failpoint; the last one ends the process
@@ -85,9 +84,8 @@ func away(process string, points ...string) crash {
 	return crash{process: process, points: points, state: ledger.StateRefused, code: "process_unavailable"}
 }
 
-// TestCrash kills real processes at every step of a post's way, and starts them again. No post is sent twice, none is
-// sent without its record and its keys, and what cannot be known is recorded as indeterminate. An agent that tries
-// again with the same event does not get a second post.
+// TestCrash kills real processes at every step of a post's way. No post is sent twice, or without its record and its
+// keys, and what cannot be known is recorded as indeterminate.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	binary := kit.Program(t, "failpoint")
@@ -176,8 +174,7 @@ func (r *crashRig) holdAt(t *testing.T, c crash) {
 	})
 }
 
-// TestCrashWhileDelivering kills the trigger service while an event is delivered and claimed. Its sender delivers again
-// what was not answered. In the end there is one event, which opens one session at most.
+// After a crash and a second delivery there is one event, which opens one session at most.
 func TestCrashWhileDelivering(t *testing.T) {
 	t.Parallel()
 	r := newCrashRig(t, kit.Program(t, "failpoint"), "")
@@ -230,7 +227,6 @@ func (r *crashRig) events(t *testing.T) (events []trigger.Event) {
 	return events
 }
 
-// TestReleaseHasNoFailpoints: the program as it is released contains nothing of package failpoint.
 func TestReleaseHasNoFailpoints(t *testing.T) {
 	t.Parallel()
 	for binary, want := range map[string]bool{kit.Program(t): false, kit.Program(t, "failpoint"): true} {
@@ -255,7 +251,6 @@ func callModel(a kit.Agent) kit.Outcome {
 		`{"model":"m","messages":[{"role":"user","content":"hello"}]}`)
 }
 
-// receiptCrash is one play: the sidecar is killed at a point while an agent calls a model, or posts after such a call.
 type receiptCrash struct {
 	posts    bool // the crash is on the way of the post, after a call that has its receipt
 	points   []string
@@ -294,8 +289,8 @@ func (c receiptCrash) name() string {
 	return kind[c.posts] + strings.Join(slices.Concat(c.points, c.again), ", ")
 }
 
-// TestReceiptsCrash kills the sidecar at every step that makes receipts, and starts it again. Then the chain of the
-// session is complete and closed, and every call that was open has a receipt that says so.
+// TestReceiptsCrash kills the sidecar at every step that makes receipts. Then the session's chain is complete and
+// closed.
 func TestReceiptsCrash(t *testing.T) {
 	t.Parallel()
 	binary := kit.Program(t, "failpoint")
@@ -364,7 +359,6 @@ func (r *crashRig) playReceipts(t *testing.T, c receiptCrash) {
 	}
 }
 
-// waitForReceipts waits until a session has so many receipts, and verifies its chain.
 func (r *crashRig) waitForReceipts(t *testing.T, session string, want int) (chain []interaction.Receipt) {
 	t.Helper()
 	var stored []ledger.Receipt

@@ -22,9 +22,7 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// TestDrain ends the sidecar by SIGTERM while posts are in flight: one whose body has not arrived completely, and two
-// that the upstream has not answered, or not completely. New connections are refused. What was in flight is answered
-// and recorded in full.
+// After SIGTERM new connections are refused, and what was in flight is answered and recorded in full.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	r := newCrashRig(t, kit.Self(t), "", "timeouts: {shutdown: 4m}\n")
@@ -77,8 +75,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestDrainIsBounded ends the sidecar while an upstream does not answer at all. The post is cut and recorded as
-// indeterminate.
+// A post that the upstream does not answer is cut and recorded as indeterminate.
 func TestDrainIsBounded(t *testing.T) {
 	t.Parallel()
 	r := newCrashRig(t, kit.Self(t), "", "timeouts: {shutdown: 100ms}\n")
@@ -146,8 +143,7 @@ func await(t *testing.T, happened <-chan struct{}) {
 	}
 }
 
-// TestDiskFull fills the disk of a running sidecar's ledger. The sidecar says so and posts nothing until there is room
-// again. A post that was in flight when the disk became full is answered, and its outcome stored once there is room.
+// A sidecar whose disk is full posts nothing. A post in flight is answered, and its outcome stored once there is room.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	r := prepareCrashRig(t, kit.Self(t), "")
@@ -209,8 +205,6 @@ func TestDiskFull(t *testing.T) {
 	r.wantRecord(t, &posted{event: inFlight, path: "/posts/meanwhile"}, ledger.StateForwarded)
 }
 
-// TestPortInUse starts a deployment while another process listens on one of its ports. The error comes before any line
-// of a log, and names the file and the address.
 func TestPortInUse(t *testing.T) {
 	t.Parallel()
 	for file, of := range map[string]func(*trial.Deployment) string{

@@ -36,7 +36,6 @@ egress:
     generate: {models: [m]}
 `
 
-// handoverRig is a deployment that hands its receipts over to a node, which starts and ends by itself.
 type handoverRig struct {
 	*crashRig
 	node    *kit.NodeRig
@@ -139,8 +138,8 @@ func (r *handoverRig) arrived(t *testing.T, want int) (stored []interaction.Rece
 	return stored, score
 }
 
-// TestHandover: an agent gets a challenge, commits, calls a model and reveals, while the node is away, is killed, and
-// comes back. In the end the node has each receipt once and in order, and the challenge is passed.
+// While the node is away or killed, an agent passes a challenge. In the end the node has each receipt once and in
+// order.
 func TestHandover(t *testing.T) {
 	t.Parallel()
 	r := newHandoverRig(t)
@@ -216,8 +215,7 @@ func TestHandover(t *testing.T) {
 	})
 }
 
-// TestHandoverAnew: a restored node learns of an ended session again once the sidecar's ledger has forgotten the
-// handover, as docs/operations/reputation.md says.
+// A restored node learns of an ended session again, as docs/operations/reputation.md says.
 func TestHandoverAnew(t *testing.T) {
 	t.Parallel()
 	r := newHandoverRig(t)

@@ -37,13 +37,11 @@ const (
 	secretTopic  = "spare-key-of-pier-61"
 )
 
-// privacyRules let the agent call a model, which is observed, and read with a tool of an MCP server.
 const privacyRules = modelRule + `
   - name: tools
     match: {url: "https://PLAIN/mcp", mcp: {tools: [lookup]}}
 `
 
-// sayPrivately is the upstream: a model that asks for a tool first, and an MCP server.
 func sayPrivately(req *http.Request, w http.ResponseWriter) {
 	body, _ := io.ReadAll(req.Body)
 	quote := func(s string) string { raw, _ := json.Marshal(s); return string(raw) }
@@ -67,9 +65,8 @@ func sayPrivately(req *http.Request, w http.ResponseWriter) {
 	}
 }
 
-// TestReceiptsPrivacy tells secrets to a model, which answers with others, and so do tools. The sidecar's ledger and
-// other files, its log, its metrics and the answers of its API contain none of them, no part of one, and no hash by
-// which a guess could be confirmed.
+// Files, log, metrics and API contain none of the secrets of model and tools, no part of one, and no hash by which a
+// guess could be confirmed.
 func TestReceiptsPrivacy(t *testing.T) {
 	t.Parallel()
 	r := newCrashRig(t, kit.Program(t), "", privacyRules)
@@ -169,7 +166,6 @@ var hashes = []func([]byte) []byte{
 	func(b []byte) []byte { h := blake2s.Sum256(b); return h[:] },
 }
 
-// findSecret returns the form in which a text contains a secret, a line of it or a long word of it, or nothing.
 func findSecret(in []byte, secret string) string {
 	parts := append([]string{secret}, strings.Split(secret, "\n")...)
 	for _, word := range strings.Fields(secret) {
@@ -201,7 +197,6 @@ func findSecret(in []byte, secret string) string {
 	return ""
 }
 
-// encodings returns bytes in the usual encodings. It leaves out the end of base64, which depends on what follows.
 func encodings(b []byte) (all [][]byte) {
 	whole := len(b) / 3 * 3
 	lower := hex.EncodeToString(b)

@@ -22,8 +22,7 @@ import (
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
 
-// replicas are sidecars of one configuration, each in its own folder, which share a trigger service, a control plane
-// and a ledger.
+// replicas are sidecars with a folder each, which share a trigger service, a control plane and a ledger.
 type replicas struct {
 	*crashRig
 	all      []*replica
@@ -40,7 +39,6 @@ type replica struct {
 const replicaRules = `gate: {secretFile: secrets/gate-secret, difficulty: lite}
 `
 
-// newReplicas starts n sidecars. The trigger service and the control plane use the folder of the first.
 func newReplicas(t *testing.T, dsn string, n int, more ...string) *replicas {
 	t.Helper()
 	c := &replicas{crashRig: prepareCrashRig(t, kit.Self(t), dsn, append(more, replicaRules)...)}
@@ -158,8 +156,7 @@ func (c *replicas) posts(t *testing.T, r *replica, path string) kit.Outcome {
 	return post(a, path)
 }
 
-// TestReplicasShareALedger runs three sidecars on one database. Many agents, each with its own event, show all of them
-// the same solved challenge: one post is made. Then the database is lost, and comes back.
+// Agents show all replicas the same solved challenge, and one post is made.
 func TestReplicasShareALedger(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
@@ -231,9 +228,7 @@ func (c *replicas) states(t *testing.T, path string) map[string]int {
 	return states
 }
 
-// TestReplicasMakeReceipts runs two sidecars that make receipts on one database, with sessions at both. Each session
-// has its own complete chain and its post. Then one is killed during a call. The other continues, and only the next
-// start of the killed one closes what it left open.
+// Each session has its own complete chain. Only the next start of a killed replica closes what it left open.
 func TestReplicasMakeReceipts(t *testing.T) {
 	t.Parallel()
 	c := newReplicas(t, kit.Database(t), 2, modelRule)
@@ -297,7 +292,6 @@ func TestReplicasMakeReceipts(t *testing.T) {
 	}
 }
 
-// chainAt waits until a session of a replica has so many receipts, and verifies its chain by the replica's bundle.
 func (c *replicas) chainAt(t *testing.T, r *replica, session string, want int) []interaction.Receipt {
 	t.Helper()
 	deployment := *c.Deployment

@@ -117,13 +117,11 @@ func (r *crashRig) stop(t *testing.T) {
 	r.supervisor = nil
 }
 
-// crashed waits until a process has been killed, and its deployment has ended.
 func (r *crashRig) crashed(t *testing.T, process string) {
 	t.Helper()
 	r.ended(t, process, "signal: killed")
 }
 
-// ended waits until a process has ended in this way, and its deployment too.
 func (r *crashRig) ended(t *testing.T, process, how string) {
 	t.Helper()
 	deadline := time.AfterFunc(kit.Patience, func() { _ = r.supervisor.Process.Kill() })

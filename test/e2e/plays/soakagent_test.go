@@ -23,7 +23,6 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// soakPatience is when a call counts as hanging: several times the sum of its timeouts.
 const soakPatience = 15 * time.Minute
 
 type soakAgent struct {

@@ -304,8 +304,7 @@ func breakages() []breakage {
 	)
 }
 
-// breakThings plays one breakage after the other: once each, or in the long form until ctx ends, in an order drawn anew
-// for each round.
+// breakThings plays all breakages, each once or in the long form until ctx ends.
 func (s *soak) breakThings(ctx context.Context, t *testing.T) {
 	draw := rand.New(rand.NewPCG(*soakSeed, 1<<32))
 	half := time.Now().Add(*soakFor / 2)

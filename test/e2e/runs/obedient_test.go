@@ -246,9 +246,7 @@ func TestQuietRun(t *testing.T) {
 	}
 }
 
-// TestTaintedRun puts something into a run that an unattended run does not have. Its posts are refused, also after that
-// has ended. The receipt, the record and the doctor name it. Posts of other sessions are refused if they share its
-// user.
+// Posts of a run with a human in it are refused, also after that has ended, and those of others that share its user.
 func TestTaintedRun(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -342,7 +340,6 @@ func TestTaintedRun(t *testing.T) {
 	}
 }
 
-// TestSessionThatIsNotSeen posts in a session that no launcher opened. Everything about it is only declared.
 func TestSessionThatIsNotSeen(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -12,8 +12,7 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// TestGuardPod checks the example pod: one container may change rules, and ends before the others start. The others
-// have no capabilities, and the agent has another user than the mediator.
+// In the example pod one container may change rules, and ends before the others start.
 func TestGuardPod(t *testing.T) {
 	t.Parallel()
 	raw := kit.Read(t, "../../../configs/kubernetes/pod.yaml")

@@ -71,7 +71,6 @@ func (k kind) change(t *testing.T, cmd *exec.Cmd) {
 	}
 }
 
-// withoutNamespaces starts a command where no namespace can be made, as in a container that forbids it.
 func withoutNamespaces(t *testing.T) func(*exec.Cmd) {
 	return withNamespaces(t, `echo 0 >/proc/sys/user/max_user_namespaces`)
 }
@@ -114,7 +113,7 @@ func reachNothing(t *testing.T, r *kit.Rig) {
 	}
 }
 
-// endAsTheCommand: a command that does not exist costs no event.
+// A command that does not exist costs no event.
 func endAsTheCommand(t *testing.T, r *kit.Rig) {
 	event := r.Event(t)
 	for _, tt := range []struct {
@@ -134,8 +133,7 @@ func endAsTheCommand(t *testing.T, r *kit.Rig) {
 	}
 }
 
-// inheritNothing starts mediator run with all of an operator's shell: an open key file, a terminal, a secret in
-// the environment, and a folder that the agent's user cannot enter.
+// inheritNothing starts a run with an open key file, a terminal, a secret, and a folder that the agent cannot enter.
 func inheritNothing(t *testing.T, r *kit.Rig) {
 	secret := t.TempDir() + "/closed/open" // below a folder of mode 0700
 	key := secret + "/key"
@@ -294,7 +292,6 @@ func (w *onFirst) Write(p []byte) (int, error) {
 	return w.Writer.Write(p)
 }
 
-// launcherGone: a session whose launcher was killed is over, and its event is done.
 func launcherGone(t *testing.T, r *kit.Rig) {
 	done := func() int {
 		out := kit.Run(t, "events", "list", "--json", "--trigger", "unix:"+r.Stack.Socket("trigger"))
@@ -320,7 +317,7 @@ func askedToEnd(t *testing.T, r *kit.Rig) {
 	}
 }
 
-// asRoot: no agent runs as root, by its number or because root starts it. No event is used up.
+// No agent runs as root, by its number or because root starts it. No event is used up.
 func asRoot(t *testing.T, r *kit.Rig) {
 	for _, flags := range [][]string{uid(0), uid(-1)} {
 		stdout, stderr, err := r.StartRun(t, nil, flags, "id -u")
@@ -330,7 +327,7 @@ func asRoot(t *testing.T, r *kit.Rig) {
 	}
 }
 
-// byAnotherUser: a user other than root cannot start agents as others, and learns which groups its agents keep.
+// A user other than root cannot start agents as others, and learns which groups its agents keep.
 func byAnotherUser(t *testing.T, r *kit.Rig) {
 	as := func(groups ...uint32) func(*exec.Cmd) {
 		return func(cmd *exec.Cmd) { cmd.SysProcAttr.Credential, cmd.Dir = credential(r.User, groups...), "/" }
@@ -356,7 +353,6 @@ func byAnotherUser(t *testing.T, r *kit.Rig) {
 	}
 }
 
-// useGit has git work in a folder of the operator's repository, and not in a repository of another user.
 func useGit(t *testing.T, r *kit.Rig) {
 	dir := openFolder(t, "/srv") // where a run sees the folders above its own
 	out, err := exec.Command("sh", "-ec", `umask 022; cd "$0"; git init -q .; mkdir -p sub/folder
@@ -514,7 +510,6 @@ func inARun(t *testing.T, r *kit.Rig) {
 	}
 }
 
-// TestRunOutlivesItsSidecar ends the sidecar during a run. The agent has no way out, and its status is still passed on.
 func TestRunOutlivesItsSidecar(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -530,8 +525,7 @@ func TestRunOutlivesItsSidecar(t *testing.T) {
 	}
 }
 
-// TestTypedCommands lets another user type into an isolated run through a FIFO, and through a file that the agent
-// follows. No process entered the run, and only that is observed: whether a user has a shell stays declared.
+// What another user types into a run through a file enters no process, so a shell stays only declared.
 func TestTypedCommands(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

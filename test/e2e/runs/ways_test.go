@@ -369,7 +369,6 @@ func (p *pod) refuses(t *testing.T, w way) {
 	}
 }
 
-// newPosts returns the records since before, and waits for the one that has to come.
 func (p *pod) newPosts(before []ledger.Record, w way) (posts []ledger.Record) {
 	kit.Eventually(func() bool {
 		posts = slices.DeleteFunc(p.posts(""), func(r ledger.Record) bool {
@@ -380,7 +379,6 @@ func (p *pod) newPosts(before []ledger.Record, w way) (posts []ledger.Record) {
 	return posts
 }
 
-// TestGuardMissing posts before the rules are installed, with them, and without them again.
 func TestGuardMissing(t *testing.T) {
 	t.Parallel()
 	p := newPod(t)
@@ -401,7 +399,6 @@ func TestGuardMissing(t *testing.T) {
 	posts("deployment_contradicted")
 }
 
-// guardSeen waits until the sidecar has logged what it saw of the rules.
 func (p *pod) guardSeen(what string) {
 	p.t.Helper()
 	if !kit.Eventually(func() bool {
