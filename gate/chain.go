@@ -229,7 +229,7 @@ func (c *chain) verifyAttestation() error {
 	case len(s.Runtime.RuntimeIDs) > 0 && !slices.Contains(s.Runtime.RuntimeIDs, a.RuntimeID):
 		return refusal.New("not_allowed", "the manifest does not allow the runtime %q", a.RuntimeID)
 	case !slices.Contains(s.Runtime.TriggerKinds, a.Trigger.Kind):
-		return refusal.New("not_allowed", "the runtime policy does not allow runs that a %q caused", a.Trigger.Kind)
+		return refusal.New("not_allowed", "the runtime policy does not allow runs with a trigger of kind %q", a.Trigger.Kind)
 	}
 	err = all("artifacts_mismatch", "runtime attestation",
 		equal{a.ChallengeID, c.work.ID, "challenge"},

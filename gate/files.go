@@ -201,7 +201,7 @@ func (w *followed) gate() (*Gate, error) {
 	age := w.f.Now().Sub(*w.fresh.Load())
 	if age > w.f.MaxStale {
 		return nil, refusal.New("trust_stale",
-			"the API has not been able to read its manifest and its trust bundle again for %s; it believes them for %s",
+			"the API last read its manifest and its trust bundle %s ago; at most %s are allowed",
 			age.Round(time.Second), w.f.MaxStale)
 	}
 	return w.current.Load(), nil

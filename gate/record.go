@@ -98,7 +98,7 @@ func (c *chain) readWork(p ledger.Record) (err error) {
 
 func (c *chain) verifyRecordedTrigger(ctx context.Context, event string) error {
 	if c.envelope.OriginProof == "" && c.envelope.TriggerReceipt != "" {
-		return refusal.New("artifacts_mismatch", "the trigger receipt is there without the origin proof that it rests on")
+		return refusal.New("artifacts_mismatch", "the record has a trigger receipt without its origin proof")
 	}
 	if err := c.verifyTrigger(ctx); err != nil {
 		return err

@@ -551,7 +551,7 @@ func TestClientQuotes(t *testing.T) {
 		`{"code":"session_tainted","detail":"\u009b2J` + strings.Repeat("a", 600) +
 			`"}`: {"session_tainted", "the API's gate refused, and said: ?2J" + strings.Repeat("a", 497)},
 		`{"code":"quota","detail":"none left"}`: {"gate_unavailable",
-			`the API's gate refused with the code "quota", which is not known here, and said: none left`},
+			`the API's gate refused with the code "quota", which the mediator does not know, and said: none left`},
 	} {
 		c := answering(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", problem.ContentType)

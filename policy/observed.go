@@ -101,7 +101,7 @@ func Contradicted(controls []ObservedControl) error {
 	for _, c := range controls {
 		if c.State == ObservedFalse {
 			return refusal.New("deployment_contradicted",
-				"the manifest says %s: %t, but what was seen contradicts it (%s); mediator doctor shows all that was looked at",
+				"the manifest says %s: %t, but an observation contradicts it (%s); mediator doctor shows all observations",
 				c.Control, c.Declared, c.Against)
 		}
 	}

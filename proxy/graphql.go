@@ -34,7 +34,7 @@ func (m graphQLCall) choose(rules []rule) (rule, error) {
 	}
 	chosen := rules[i]
 	if !slices.Contains(chosen.match().Methods, m.r.Method) {
-		return rule{}, refusal.New("graphql_refused", "the rule that names the operation does not name the method %s",
+		return rule{}, refusal.New("graphql_refused", "the rule that allows the operation does not allow the method %s",
 			m.r.Method)
 	}
 	if chosen.action != nil {

@@ -55,7 +55,7 @@ func parsePage(v url.Values) (from, limit int64, err error) {
 			return 0, 0, refusal.New("query_malformed", "a query for receipts has no %.40q", name)
 		}
 		if *to, err = strconv.ParseInt(v.Get(name), 10, 64); err != nil || *to < 1 {
-			return 0, 0, refusal.New("query_malformed", "%s=%.40q is no number above 0", name, v.Get(name))
+			return 0, 0, refusal.New("query_malformed", "%s=%.40q must be a number above 0", name, v.Get(name))
 		}
 	}
 	return from, limit, nil

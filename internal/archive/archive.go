@@ -167,7 +167,7 @@ func (t *Trust) manifest(hash, what string) (*manifest, error) {
 		}
 	}
 	return nil, refusal.New("manifest_unknown",
-		"the %s was judged by manifest %q, which is not there: give it with --manifest", what, hash)
+		"the %s was judged by manifest %q, which is missing: give it with --manifest", what, hash)
 }
 
 // believedBy returns the certificates of all times that a manifest believes. An export has as many manifests, records

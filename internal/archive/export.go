@@ -120,8 +120,8 @@ func (w *writer) line(name string, value any) error {
 				"export fewer records, with --since and --until", maxShared)
 	}
 	if len(raw) >= maxLine {
-		return refusal.New("evidence_malformed", "a %s has %d bytes; a line of an export has less than %d", name, len(raw),
-			maxLine)
+		return refusal.New("evidence_malformed", "the %s has %d bytes; a line of an export must have fewer than %d", name,
+			len(raw), maxLine)
 	}
 	_, err = w.to.Write(append(raw, '\n'))
 	return err
@@ -131,7 +131,7 @@ func (w *writer) line(name string, value any) error {
 func (w *writer) record(ctx context.Context, r ledger.Record) error {
 	t := w.archive.Of(r)
 	if t.manifests[cmp.Or(r.Manifest, t.today)] == nil {
-		return refusal.New("manifest_unknown", "%s was judged by manifest %q, which is not there: give it with --manifest",
+		return refusal.New("manifest_unknown", "%s was judged by manifest %q, which is missing: give it with --manifest",
 			r.ID, r.Manifest)
 	}
 	w.records++

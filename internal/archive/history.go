@@ -105,7 +105,7 @@ func ReadHistory(bundle string, b evidence.Bundle) (h evidence.History, segments
 	}
 	for i, path := range paths {
 		if want := SegmentFile(bundle, i+1); path != want {
-			return h, nil, refusal.New("trust_malformed", "the history lacks %s, which lay before %s", want, path)
+			return h, nil, refusal.New("trust_malformed", "the history lacks the file %s, which precedes %s", want, path)
 		}
 		one, err := ReadSegment(path)
 		if err != nil {

@@ -134,7 +134,7 @@ func (s *sessions) read(ctx context.Context, chain *session, r ledger.Record, he
 		return 0, err
 	}
 	if s.count += len(tokens); s.count > maxSession {
-		return 0, refusal.New("session_full", "more than %d receipts are to be verified at once", maxSession)
+		return 0, refusal.New("session_full", "at most %d receipts can be verified at once", maxSession)
 	}
 	for _, token := range tokens {
 		o, err := chain.Add(token)
@@ -170,7 +170,7 @@ func (s *sessions) first(r ledger.Record) error {
 		case s.once[key]:
 			return refusal.New("record_mismatch", "there is another record with this %s", what.name)
 		case len(s.once) >= 2*maxRecords:
-			return refusal.New("evidence_malformed", "more than %d records are to be verified at once", maxRecords)
+			return refusal.New("evidence_malformed", "at most %d records can be verified at once", maxRecords)
 		}
 		s.once[key] = true
 	}

@@ -62,7 +62,7 @@ func checkRecord(r ledger.Record, manifest string, now time.Time) error {
 	case r.Flow != "post": // no other call has evidence
 		return refusal.New("record_mismatch", "the record has evidence, and its flow is %.40q and not post", r.Flow)
 	case len(r.Keys) > 0: // of a list without artifacts
-		return refusal.New("record_mismatch", "the record names keys beside its artifacts")
+		return refusal.New("record_mismatch", "the record names signing keys outside its artifacts")
 	case r.Manifest != manifest && artifact(r, "deploymentCertificate") != "":
 		return refusal.New("record_mismatch", "the record names another manifest than its deployment certificate")
 	}

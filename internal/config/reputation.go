@@ -100,7 +100,7 @@ type Owner struct {
 // BelievedCertificates selects the accepted custody certificates of an owner. The pinned registry must have signed
 // them.
 type BelievedCertificates struct {
-	// Issuers of the registry.
+	// Issuers are the registry's accepted issuers.
 	Issuers []string `yaml:"issuers" need:"yes"`
 	// Audiences of the certificates.
 	Audiences []string `yaml:"audiences" need:"yes"`

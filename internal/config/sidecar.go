@@ -48,7 +48,7 @@ type Sidecar struct {
 	Trigger Endpoint `yaml:"trigger" need:"yes"`
 	// Control is the control plane's endpoint.
 	Control Endpoint `yaml:"control" need:"yes"`
-	// Gate configures the mediator's own gate, for APIs that do not know ActionProof.
+	// Gate configures the mediator's own gate, for APIs that do not take part.
 	Gate Gate `yaml:"gate"`
 	// Session configures agents' sessions.
 	Session Session `yaml:"session"`
@@ -65,7 +65,7 @@ type Sidecar struct {
 	// Timeouts bound the waits of a call.
 	Timeouts Timeouts `yaml:"timeouts"`
 	// Limits bound the load. A call over a limit is refused with Retry-After before anything is sent or consumed. A
-	// session may use no more of a shared limit than it leaves free.
+	// session may use at most as much of a shared limit as it leaves free.
 	Limits Limits `yaml:"limits"`
 
 	// What the checks have made of the keys above. The actions lack their gates, and the rules their credentials.
@@ -210,8 +210,8 @@ type Credential struct {
 	// File holds the secret, at least 8 bytes; a final line end is ignored. It is read again after a 401. Either file
 	// or vault.
 	File string `yaml:"file" is:"path"`
-	// Vault reads the secret from custody's Vault; {role} is api_credential. It is read again after a minute, before
-	// its lease ends, and after a 401.
+	// Vault reads the secret from the Vault of custody, logged in as the role api_credential. It is read again
+	// after a minute, before its lease ends, and after a 401.
 	Vault *VaultSecret `yaml:"vault"`
 }
 
@@ -275,7 +275,7 @@ type Egress struct {
 	// HostedTools allows actions of the model's provider that the sidecar cannot see: the provider's tools (web_search,
 	// mcp), members of a request (background, mcp_servers), or remote_content, fetched from URLs in a request.
 	HostedTools []string `yaml:"hostedTools"`
-	// Generate offers the models of an observed rule at http://mediator.internal/v1/generate. The rule's URL has no
+	// Generate offers the models of an observed rule at http://mediator.internal/v1/generate. The rule's URL must have no
 	// {name}.
 	Generate *Generate `yaml:"generate"`
 	// WebSocket allows WebSockets too; the rule must name GET. Their messages are not inspected: an agent can post
@@ -320,8 +320,8 @@ type Limits struct {
 	// Breaker suspends calls to a host and port that fails (upstream_suspended): no answer, or status 502, 503 or 504.
 	Breaker Breaker `yaml:"breaker" reload:"yes"`
 	// Connections bounds agents' open connections, and the requests over HTTP/2 in progress. At the bound, a new one
-	// replaces one that waits for its client. Agents with their own listener share as many again, a sixteenth each.
-	// Default 4096.
+	// replaces one that waits for its client. Agents with their own listener share a second bound of this size; each
+	// gets a sixteenth of it. Default 4096.
 	Connections int `yaml:"connections"`
 	// Tunnels bounds the tunnels among these connections (overloaded). Default 2048.
 	Tunnels int `yaml:"tunnels"`
@@ -337,7 +337,8 @@ type Rate struct {
 
 // Breaker says when calls to a host are suspended.
 type Breaker struct {
-	// Failures in a row suspend a session's calls to the host; so many failing sessions suspend all. Default 10.
+	// Failures in a row suspend a session's calls to the host; as many failing sessions suspend all sessions' calls.
+	// Default 10.
 	Failures int `yaml:"failures"`
 	// Pause is the length of the suspension. Each session then tries one call at a time until one is answered. Default
 	// 15s.

@@ -210,7 +210,7 @@ func (r rule) holds(f *facts) (bool, error) {
 	case err != nil && f.autonomy.missed != nil:
 		return false, f.autonomy.missed
 	case err != nil:
-		return false, refusal.New("policy_error", "the rule %s cannot be evaluated, which denies: %v", r.name, err)
+		return false, refusal.New("policy_error", "the rule %s cannot be evaluated, so the call is denied: %v", r.name, err)
 	}
 	return v == types.True, nil
 }

@@ -148,7 +148,7 @@ func TestRulesDecide(t *testing.T) {
 			want: "no rule allows"},
 		"cost over the limit denies": {rules: file("costly allow " + costly), path: "/p" + strings.Repeat("0", 1500),
 			code: "policy_error",
-			want: "the rule costly cannot be evaluated, which denies: operation cancelled: actual cost limit exceeded"},
+			want: "the rule costly cannot be evaluated, so the call is denied: operation cancelled: actual cost limit exceeded"},
 		"the example allows a post": {rules: string(configs.Policy()), want: "verified-events"},
 		"the example denies cleartext": {rules: string(configs.Policy()), path: "/cleartext", code: "policy_denied",
 			want: "the rule no-cleartext"},

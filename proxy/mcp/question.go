@@ -54,7 +54,7 @@ func (m *Memory) ask(q question) error {
 	}
 	if own > maxQuestions || all > maxAllQuestions {
 		m.unread.add(q.peer.Server)
-		return refusal.New("mcp_answer_unread", "the server has asked too many questions without an answer")
+		return refusal.New("mcp_answer_unread", "the server has too many unanswered questions")
 	}
 	m.questions = append(m.questions, q)
 	return nil

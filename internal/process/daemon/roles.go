@@ -184,7 +184,7 @@ func (p *Process) CheckAllowed(strict *policy.Strict, audience string) error {
 		want := strict.Expected(r.Purpose)
 		if !slices.Contains(want.Issuers, r.Issuer) || !slices.Contains(want.Audiences, audience) {
 			return refusal.New("key_purpose",
-				"the manifest does not allow the issuer %s with the audience %s, as which this process signs (%s)", r.Issuer,
+				"this process signs as the issuer %s for the audience %s, which the manifest does not allow (%s)", r.Issuer,
 				audience, r.Purpose)
 		}
 		if !slices.ContainsFunc(want.KeyIDs, func(kid string) bool { return evidence.KeyName(kid) == r.Key.Name() }) {

@@ -90,7 +90,7 @@ func (w *guardWatch) refused(ctx context.Context) error {
 	if errors.Is(err, syscall.EPERM) {
 		return nil
 	}
-	return refusal.New("deployment_contradicted", "the rules of guard do not stand: a datagram to %s is not refused",
+	return refusal.New("deployment_contradicted", "the kernel rules of guard do not work: a datagram to %s is not refused",
 		guard.ProbeAddress)
 }
 
@@ -116,7 +116,7 @@ func (w *guardWatch) redirected(ctx context.Context) error {
 		}
 	}
 	return refusal.New("deployment_contradicted",
-		"the rules of guard do not stand: a connection to %s, port %d, does not come back to the transparent listener",
+		"the kernel rules of guard do not work: a connection to %s, port %d, is not redirected to the transparent listener",
 		guard.ProbeAddress, w.port)
 }
 
