@@ -27,9 +27,7 @@ func TestVaultRotateAll(t *testing.T) {
 	t.Parallel()
 	v := newVaultRig(t, kit.ManyPosts, kit.Speaking)
 	a := v.OpenAgent(t)
-	if o := a.Post(); o.Code != "" {
-		t.Fatalf("%+v", o)
-	}
+	a.MustPost(t)
 	args := []string{"keys", "rotate", "--all", "--retire-after", "1s"}
 	for _, at := range kit.Processes {
 		args = append(args, "--from", "unix:"+v.Stack.Socket(at))
@@ -165,9 +163,7 @@ func TestVaultRetireNow(t *testing.T) {
 	v := newVaultRig(t, kit.ManyPosts, kit.Speaking)
 	a := v.OpenAgent(t)
 	for range 3 {
-		if o := a.Post(); o.Code != "" {
-			t.Fatalf("%+v", o)
-		}
+		a.MustPost(t)
 	}
 	posts := v.Records(t, "limit=1&flow=post")
 	i := slices.IndexFunc(posts[0].Artifacts, func(a ledger.Artifact) bool { return a.Name == "runtimeAttestation" })

@@ -85,6 +85,14 @@ func TLSConfig(t *testing.T, caFile string) *tls.Config {
 // Post makes the post that ClientRules allow.
 func (a Agent) Post() Outcome { return a.Call(http.MethodPost, Comments, Comment) }
 
+// MustPost is Post that has to go out.
+func (a Agent) MustPost(t *testing.T) {
+	t.Helper()
+	if o := a.Post(); o.Code != "" {
+		t.Fatalf("%+v", o)
+	}
+}
+
 // Read makes a read that ClientRules allow.
 func (a Agent) Read() Outcome { return a.Call(http.MethodGet, "/repos/acme/site", "") }
 
