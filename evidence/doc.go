@@ -12,6 +12,6 @@
 // # Open once
 //
 // A process opens each artifact once and passes the [Opened] value on. Form, signature and claims never change. Time,
-// trust and policy do: [Judge] checks them again. The custody of a key guarantees the signatures that this process
-// makes ([OwnKey]).
+// trust and policy do: [Judge] checks them again. A process does not verify its own signatures again: its custody has
+// verified them ([OwnKey]).
 package evidence

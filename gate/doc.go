@@ -3,13 +3,13 @@
 //
 // # For API owners
 //
-// [FromFiles] makes a [Server] from the two roots' public keys, the certified manifest, the trust bundle and a secret
-// of your own, and follows changes of manifest and bundle. Copy examples/api, a whole API that docs/api-owners.md
-// explains. [New] and [NewServer] take parts that you read yourself.
+// [FromFiles] makes a [Server] from the two roots' public keys, the certified manifest, the trust bundle and a
+// secret of your own, and follows changes of manifest and bundle. Copy examples/api, a whole API that
+// docs/api-owners.md explains. With [New] and [NewServer] you read these files yourself.
 //
 // [Server.Challenge] issues challenges. [Server.Verify] verifies an envelope, consumes it, and returns a capability.
-// They need no login, but cost work: limit their rate. [Server.Middleware] verifies each request, and consumes its keys
-// before your handler or in your transaction.
+// Callers need no login, and each call costs work: limit the rate. [Server.Middleware] verifies each request, and
+// consumes its keys before your handler or in your transaction.
 //
 // # Who consumes
 //

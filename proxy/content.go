@@ -74,7 +74,7 @@ func (a *Action) checkHeader(h http.Header) error {
 			continue
 		}
 		if !forward.IsUsual(name) && !slices.Contains(a.Headers, name) && !a.Credential.In(name) {
-			return refusal.New("override_refused", "the action %s takes no header %.100s", a.Name, name)
+			return refusal.New("override_refused", "the action %s does not allow the header %.100s", a.Name, name)
 		}
 	}
 	return nil

@@ -34,7 +34,7 @@ func ParseKey(text string) (Key, error) {
 	}
 	block, rest := pem.Decode([]byte(text))
 	if block == nil || block.Type != typePEM || len(block.Headers) > 0 || strings.TrimSpace(string(rest)) != "" {
-		return Key{}, refusal.New("query_malformed", "the public key is not one PEM block %q", typePEM)
+		return Key{}, refusal.New("query_malformed", "the public key must be a single PEM block %q", typePEM)
 	}
 	parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
 	if err != nil {
