@@ -5,7 +5,7 @@ import WebSocket from "ws";
 
 const { HttpsProxyAgent } = createRequire(import.meta.url)("https-proxy-agent");
 const [what, url] = process.argv.slice(2);
-const socket = new WebSocket(url, ["echo"], { agent: new HttpsProxyAgent(process.env.HTTPS_PROXY), perMessageDeflate: { threshold: 0 } });
+const socket = new WebSocket(url, ["echo"], { agent: process.env.HTTPS_PROXY && new HttpsProxyAgent(process.env.HTTPS_PROXY), perMessageDeflate: { threshold: 0 } });
 const messages = ["hello", "x".repeat(200_000), Buffer.alloc(70_000, 7), "bye"];
 let at = 0;
 socket.on("unexpected-response", (_, res) => {
