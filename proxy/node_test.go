@@ -217,7 +217,7 @@ func TestSpellingsOfTheNode(t *testing.T) {
 		{"a tunnel with another Host", "mediator.internal:80", message("POST /mcp", "api.example.com", search),
 			"target_mismatch"},
 		{"a tunnel without TLS to port 443", "mediator.internal:443", message("POST /mcp", "mediator.internal", search),
-			"not_a_proxy_request"},
+			"not_http"},
 		{"a tunnel to another port", "mediator.internal:8080", message("POST /mcp", "mediator.internal:8080", search),
 			"action_unmatched"},
 		{"TLS to port 443", "mediator.internal:443 TLS", message("POST /mcp", "mediator.internal", register),
