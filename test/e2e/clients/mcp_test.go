@@ -216,7 +216,7 @@ func TestMCPHiddenQuestions(t *testing.T) {
 		t.Helper()
 		out, err := rg.AsAgent(t, kit.With(node, kit.Scripts+"node/mcp-tools.mjs", generation, "https://"+rg.Plain()+path,
 			"list", "echo={}", "sum={}")...)
-		if want := "tools\n" + echoed + "\n403 session_tainted with its record"; err != nil || out != want {
+		if want := "tools\n" + echoed + "\nsession_tainted with its record"; err != nil || out != want {
 			t.Errorf("got\n%s\n%v, want\n%s", out, err, want)
 		}
 		if n := of.heard.Load(); n > 0 {
@@ -249,6 +249,6 @@ func TestMCPHiddenQuestions(t *testing.T) {
 		}
 	}
 	t.Run("in what a request needs to go on", func(t *testing.T) {
-		asks(t, server, "v2-modern", "/modern", "403 mcp_answer_unasked with its record")
+		asks(t, server, "v2-modern", "/modern", "mcp_answer_unasked with its record")
 	})
 }

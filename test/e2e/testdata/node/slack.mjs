@@ -3,7 +3,7 @@
 import { WebClient } from "@slack/web-api";
 import proxyAgent from "https-proxy-agent";
 
-const client = new WebClient("the-agent-has-none", { agent: new proxyAgent.HttpsProxyAgent(process.env.HTTPS_PROXY), retryConfig: { retries: 0 } });
+const client = new WebClient("the-agent-has-none", { agent: process.env.HTTPS_PROXY && new proxyAgent.HttpsProxyAgent(process.env.HTTPS_PROXY), retryConfig: { retries: 0 } });
 const calls = {
   message: () => client.chat.postMessage({ channel: "C1", text: "released: v1.0 & more", blocks: [{ type: "divider" }] }),
   delete: () => client.chat.delete({ channel: "C1", ts: "1.1" }), // no rule names it
