@@ -184,8 +184,8 @@ func TestRestart(t *testing.T) {
 		kit.Mediator(t, append([]string{"verify", r.SaveRecord(t, p.ID)}, with...)...).Done(unproven)
 	}
 	file := t.TempDir() + "/all.jsonl.gz"
-	kit.Run(t, append([]string{"posts", "export", "--out", file, "--flow", "post", "--admin", r.Stack.Admin(), "--policy",
-		r.In(devstack.PolicyFile)}, with...)...)
+	kit.Run(t, append([]string{"posts", "export", "--out", file, "--flow", "post", "--admin", r.Stack.Admin()},
+		with...)...)
 	kit.Mediator(t, append([]string{"verify", file}, with...)...).Done(unproven, all)
 	r.Stack.Stop()
 	kit.Mediator(t, append([]string{"verify", "--ledger", r.In("state/ledger.db")}, with...)...).Done(unproven, all)
