@@ -395,7 +395,7 @@ func TestGuardMissing(t *testing.T) {
 	p.guardSeen(`"msg":"the rules of guard are complete"`)
 	posts("")
 	p.pod.sh(t, "nft delete chain inet mediator redirected || nft flush chain inet mediator redirected")
-	p.guardSeen("does not come back to the transparent listener")
+	p.guardSeen("is not redirected to the transparent listener")
 	posts("deployment_contradicted")
 }
 
