@@ -182,5 +182,9 @@ func (c *call) answerRefusal(err error) {
 	}
 	_ = answer.Flush()
 	_ = answer.SetReadDeadline(c.p.o.Now().Add(unreadTimeout))
+	if c.streamed != nil { // the transport may still read it
+		c.streamed.Discard(maxUnread)
+		return
+	}
 	_, _ = io.CopyN(io.Discard, c.r.Body, maxUnread)
 }

@@ -40,7 +40,8 @@ type Streamed struct {
 	within   time.Duration // for the next piece
 	deadline func(time.Time) error
 
-	mu       sync.Mutex // guards all below: the transport has its own goroutine
+	reading  sync.Mutex // one reader at a time: an HTTP/2 body of net/http bears only one
+	mu       sync.Mutex // guards all below; the transport has its own goroutine
 	answered bool
 	err      error
 	read     int64
@@ -68,7 +69,9 @@ func (b *Streamed) Read(p []byte) (int, error) {
 		_ = b.deadline(time.Now().Add(b.within))
 	}
 	b.mu.Unlock()
+	b.reading.Lock()
 	n, err := b.ReadCloser.Read(p)
+	b.reading.Unlock()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.read += int64(n)
@@ -80,6 +83,13 @@ func (b *Streamed) Read(p []byte) (int, error) {
 		b.err = err
 	}
 	return n, err
+}
+
+// Discard reads up to n bytes that nobody wants. A read that the transport has begun comes first.
+func (b *Streamed) Discard(n int64) {
+	b.reading.Lock()
+	defer b.reading.Unlock()
+	_, _ = io.CopyN(io.Discard, b.ReadCloser, n)
 }
 
 // Bytes returns how many bytes were read.
