@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/proxy/sse"
 )
 
+// Result is a request's outcome according to the server's answer.
 type Result string
 
 const (
@@ -37,6 +38,7 @@ const maxEvents = 32
 
 const maxEventID = 256
 
+// Watch says which answer to read, and what to do with it.
 type Watch struct {
 	Sent   *Message // nil for an event stream that the client opens
 	Flight *Flight  // of Sent; nil if Sent expects no answer
@@ -210,6 +212,7 @@ func (a *Answer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// End ends the answer. [io.EOF] means that it is complete.
 func (a *Answer) End(err error) {
 	switch {
 	case a.json && errors.Is(err, io.EOF) && (len(a.held) > 0 || a.status != http.StatusAccepted):
@@ -281,8 +284,10 @@ func (a *Answer) Result() Result {
 	return ResultLost
 }
 
+// Followed reports whether all messages so far were read.
 func (a *Answer) Followed() bool { return !a.blind }
 
+// Resumable reports whether the client can resume the broken answer.
 func (a *Answer) Resumable() bool { return a.Result() == ResultLost && len(a.events) > 0 }
 
 func (a *Answer) event(e sse.Event) {

@@ -6,6 +6,7 @@ import (
 	"github.com/actionproof/mediator/proxy/body"
 )
 
+// Call is a call to an MCP server in progress.
 type Call struct {
 	Watch
 	Verdict Verdict
@@ -15,6 +16,7 @@ type Call struct {
 	Answer *Answer
 }
 
+// Prepare changes the outgoing request so that its answer can be read.
 func (c *Call) Prepare(out *http.Request) {
 	out.Header.Set("Accept-Encoding", "identity") // a compressed answer could not be read
 	if c.Sent != nil && c.Sent.IsRequest() {

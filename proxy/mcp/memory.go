@@ -60,6 +60,7 @@ type Memory struct {
 	unresolved bool // a post will never have a result
 }
 
+// Prompted reports whether a human may have answered a server in this session.
 func (m *Memory) Prompted() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

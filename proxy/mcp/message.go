@@ -51,6 +51,7 @@ const versionMember = "io.modelcontextprotocol/protocolVersion"
 // ID is in its shortest spelling; empty for none.
 type ID string
 
+// Message is one JSON-RPC message from a client.
 type Message struct {
 	ID        ID     // empty for a notification
 	Method    string // empty for a response
@@ -63,6 +64,7 @@ type Message struct {
 	state          string
 }
 
+// Does describes the message in a record.
 func (m *Message) Does() string {
 	switch {
 	case m.Method == "":
@@ -85,8 +87,10 @@ func (m *Message) IsCall() bool { return m.Method == callTool && m.ID != "" }
 
 func (m *Message) IsRequest() bool { return m.Method != "" && m.ID != "" }
 
-func (m *Message) IsRetry() bool { return len(m.inputs) > 0 || m.state != "" }
+// isRetry reports whether the message continues an earlier request.
+func (m *Message) isRetry() bool { return len(m.inputs) > 0 || m.state != "" }
 
+// BoundedArguments returns a tool's arguments, or nil beyond most bytes.
 func (m *Message) BoundedArguments(most int) json.RawMessage {
 	switch {
 	case m.Arguments == nil:

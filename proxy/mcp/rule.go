@@ -12,9 +12,10 @@ import (
 	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
+// Rule names the messages that may pass. All others are refused.
 type Rule struct {
 	Tools []string
-	// nil means [UsualMethods]
+	// nil means usualMethods
 	Methods []string
 	// allow a human's or a model's answers to a server
 	Elicitation, Sampling bool
@@ -27,7 +28,8 @@ type Rule struct {
 	SameConnection bool
 }
 
-var UsualMethods = []string{
+// usualMethods are a rule's default methods: sessions, lists and reads, but no tool calls.
+var usualMethods = []string{
 	initialize, "notifications/initialized", "server/discover", "ping", "notifications/cancelled",
 	"notifications/progress", "notifications/roots/list_changed",
 	listTools, "prompts/list", "prompts/get", "resources/list", "resources/templates/list", "resources/read",
@@ -40,7 +42,7 @@ func (r *Rule) methods() []string {
 	case r.Post:
 		return nil
 	case r.Methods == nil:
-		return UsualMethods
+		return usualMethods
 	}
 	return r.Methods
 }
@@ -133,7 +135,7 @@ func Judge(m *Message, header http.Header, rules []*Rule, peer Peer, memory *Mem
 			return v, err
 		}
 	}
-	if !m.IsRetry() {
+	if !m.isRetry() {
 		var err error
 		v.Human, err = memory.repeats(m, peer, rules)
 		return v, err
