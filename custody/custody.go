@@ -31,6 +31,7 @@ func Unfit(detail string, args ...any) *Error {
 	return &Error{code: "custody_unfit", detail: fmt.Sprintf(detail, args...)}
 }
 
+// IsUnfit reports that the mediator must not sign with the key.
 func IsUnfit(err error) bool {
 	e := (*Error)(nil)
 	return errors.As(err, &e) && e.code == "custody_unfit"

@@ -22,6 +22,7 @@ func JWKS(ctx context.Context, keys ...Key) (jose.JSONWebKeySet, error) {
 	return set, nil
 }
 
+// JWK returns the public key, for signatures by EdDSA.
 func JWK(v Version) jose.JSONWebKey {
 	// go-jose knows the standard library's key type, which has the same bytes.
 	return jose.JSONWebKey{Key: stded25519.PublicKey(v.Public()), KeyID: v.KeyID(), Algorithm: "EdDSA", Use: "sig"}

@@ -23,6 +23,7 @@ type Memory struct {
 
 var _ Key = (*Memory)(nil)
 
+// NewMemory makes a key with one version.
 func NewMemory(name string) (*Memory, error) {
 	m := &Memory{name: name}
 	return m, m.Rotate()

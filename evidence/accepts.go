@@ -51,6 +51,7 @@ func Accepted(ctx context.Context) (kids []string, known bool) {
 	return kids, known
 }
 
+// IsAccepted reports true for every kid if ctx restricts nothing.
 func IsAccepted(ctx context.Context, kid string) bool {
 	kids, known := Accepted(ctx)
 	return !known || slices.Contains(kids, kid)

@@ -53,12 +53,14 @@ type TriggerReceipt struct {
 	Source          string `json:"source"`
 }
 
+// Trigger names the event that started a session.
 type Trigger struct {
 	ID     string `json:"id"`
 	Kind   string `json:"kind"`
 	Source string `json:"source"`
 }
 
+// ModeAutonomous is the only mode that a strict policy accepts.
 const ModeAutonomous = "autonomous"
 
 // RuntimeAttestation is the runtime's receipt for one challenge and binding.

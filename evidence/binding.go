@@ -50,6 +50,7 @@ func (b Binding) Check() error {
 	return nil
 }
 
+// CheckNonce is Check, and requires a nonce: the challenge's.
 func (b Binding) CheckNonce() error {
 	if err := b.Check(); err != nil {
 		return err

@@ -51,6 +51,7 @@ func ParseAnyBundle(raw []byte) (b Bundle, err error) {
 	return b, nil
 }
 
+// Full returns the used part of the tightest bound: 1 is full.
 func (b Bundle) Full() float64 {
 	size := len(b.DeploymentCertificate) + len(b.Revocations)
 	for _, token := range b.Certificates {
@@ -73,6 +74,7 @@ type RevocationList struct {
 	Revoked []Revocation `json:"revoked"`
 }
 
+// Revocation is one entry of a [RevocationList].
 type Revocation struct {
 	// Expires is when the key or artifact expires anyway: the entry may then be removed. Verifiers honour every entry.
 	Expires int64  `json:"exp"`
@@ -134,6 +136,7 @@ func (r *revocations) include(entries []Revocation) {
 	}
 }
 
+// Revocations returns false if the bundle has no list.
 func (t *Trust) Revocations() (RevocationList, bool) {
 	if t.revocations == nil {
 		return RevocationList{}, false
@@ -170,6 +173,7 @@ func (t *Trust) RevocationsUntil() (until time.Time, ok bool) {
 	return until, true
 }
 
+// Retired reports whether only later versions of kid's key are certified.
 func (t *Trust) Retired(kid string) (newest int, retired bool) {
 	name, version := cutKeyID(kid)
 	newest = t.newest[name]

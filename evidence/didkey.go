@@ -19,6 +19,7 @@ const didKeyChars = len(didKey) + 47
 
 const base58Alphabet = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
+// DIDKey returns did:key:z and the key in base58btc.
 func DIDKey(public ed25519.PublicKey) string {
 	n, digit, text := new(big.Int).SetBytes(append(slices.Clone(codecEd25519), public...)), new(big.Int), []byte(nil)
 	for n.Sign() > 0 {

@@ -13,6 +13,7 @@ type Envelope struct {
 	DeploymentCertificate string   `json:"deploymentCertificate"`
 }
 
+// Response is the agent's answer to a challenge.
 type Response struct {
 	ChallengeID string            `json:"challengeId"`
 	Answers     map[string]string `json:"answers"` // task id to lowercase hex SHA-256

@@ -8,6 +8,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
+// Purposes that a signer custody certificate can certify a key for.
 const (
 	PurposeTriggerOriginProof = "trigger_origin_proof"
 	PurposeTriggerReceipt     = "trigger_receipt"
@@ -101,6 +102,7 @@ func (k Kind[C]) Stamp(c *C, r Registered, key KeyClaims) {
 	}
 }
 
+// Registered returns c's iss, aud, iat, exp and jti.
 func (k Kind[C]) Registered(c C) Registered { return *k.registered(&c) }
 
 const (

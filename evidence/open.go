@@ -18,10 +18,13 @@ type Opened[C any] struct {
 	claims *C
 }
 
+// Token returns the compact JWS as it was received or signed.
 func (o Opened[C]) Token() string { return o.token }
 
+// KeyID returns the kid of the signing key version.
 func (o Opened[C]) KeyID() string { return o.kid }
 
+// Hash returns [HashToken] of the token.
 func (o Opened[C]) Hash() string { return HashToken(o.token) }
 
 // Claims returns the claims, whose lists must not be modified.

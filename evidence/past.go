@@ -21,8 +21,10 @@ type History struct {
 	Manifests []string `json:"manifests,omitempty"`
 }
 
+// Texts returns the number of certificates, lists and manifests.
 func (h History) Texts() int { return len(h.Certificates) + len(h.Revocations) + len(h.Manifests) }
 
+// ParseHistory reads at most [MaxBundle] bytes. It verifies nothing.
 func ParseHistory(raw []byte) (History, error) {
 	var h History
 	if len(raw) > MaxBundle {
@@ -37,6 +39,7 @@ func ParseHistory(raw []byte) (History, error) {
 // Segment reads certificates each time they are needed, so that memory never holds all.
 type Segment func() ([]string, error)
 
+// Certificates is a Segment held in memory.
 func Certificates(tokens []string) Segment {
 	return func() ([]string, error) { return tokens, nil }
 }
@@ -53,6 +56,7 @@ type PastTrust struct {
 	opened map[string][]*certified // verified certificates, by kid, in the order of iat
 }
 
+// NewPastTrust is [ReadPastTrust] with h in memory.
 func NewPastTrust(roots []Root, b Bundle, h History, policy SignerPolicy) (*PastTrust, error) {
 	return ReadPastTrust(roots, b, h.Revocations, policy, Certificates(h.Certificates))
 }

@@ -57,6 +57,7 @@ func reduced(y []byte) bool {
 	return y[0] < 0xed
 }
 
+// EncodePublicKey returns unpadded base64url of the 32 bytes.
 func EncodePublicKey(k ed25519.PublicKey) string { return base64.RawURLEncoding.EncodeToString(k) }
 
 // maxJWK is in bytes. An ML-DSA-65 key has 2.6 KiB.

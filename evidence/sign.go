@@ -47,8 +47,10 @@ func Prepare[C any](key OwnKey, k Kind[C], c C) (Draft[C], error) {
 // Hash returns [HashToken] of the signed artifact.
 func (d Draft[C]) Hash() string { return HashBytes(d.input) }
 
+// Claims returns the claims that Sign will sign.
 func (d Draft[C]) Claims() C { return d.claims }
 
+// Sign does not verify the signature: it trusts its [OwnKey].
 func (d Draft[C]) Sign(ctx context.Context) (Opened[C], error) {
 	token, err := sign(ctx, d.key, d.typ, d.input)
 	if err != nil {
@@ -136,6 +138,7 @@ var errShortSecret = refusal.New("config_malformed", "a shared secret must have 
 // secretPrefix begins the kid of every secret. No certified key's kid begins with it.
 const secretPrefix = "mac:"
 
+// IsSecretID reports whether kid names a [Secret] and no public key.
 func IsSecretID(kid string) bool { return strings.HasPrefix(kid, secretPrefix) }
 
 // SharedSecret is the custody of every shared secret: each verifier of it can also sign.
@@ -147,6 +150,7 @@ type Secret struct {
 	held func() []byte // a function, because fmt looks behind pointers of unexported fields and ignores their methods
 }
 
+// NewSecret copies b. It refuses less than 32 bytes.
 func NewSecret(b []byte) (Secret, error) {
 	if len(b) < minSecret {
 		return Secret{}, errShortSecret
@@ -158,6 +162,7 @@ func NewSecret(b []byte) (Secret, error) {
 	return s, nil
 }
 
+// KeyID is derived from the secret and reveals nothing of it.
 func (s Secret) KeyID() string { return s.id }
 
 // Check refuses a secret that [NewSecret] did not make.

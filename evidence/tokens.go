@@ -54,6 +54,7 @@ type Capability struct {
 	VerificationConsumed bool `json:"verificationConsumed"`
 }
 
+// RuntimeSummary is what a capability keeps of the attestation.
 type RuntimeSummary struct {
 	AttestationID   string  `json:"attestationId"`
 	EnvironmentHash string  `json:"environmentHash"`
@@ -65,6 +66,7 @@ type RuntimeSummary struct {
 	Trigger         Trigger `json:"trigger"`
 }
 
+// SessionSummary is what a capability keeps of the session receipt.
 type SessionSummary struct {
 	AgentEnvironmentUserAccessible bool   `json:"agentEnvironmentUserAccessible"`
 	HumanOperatorPresent           bool   `json:"humanOperatorPresent"`

@@ -105,6 +105,7 @@ func (t *Trust) pinned(public ed25519.PublicKey) (kid string, ok bool) {
 	return "", false
 }
 
+// Registries returns the pinned roots that certify signers.
 func (t *Trust) Registries() (keys []ed25519.PublicKey) {
 	for _, r := range t.roots {
 		if r.Purpose == PurposeSignerCertificate {
@@ -196,6 +197,7 @@ func (t *Trust) openCertificate(token string) (*certified, error) {
 		what: "custody certificate of key " + cert.SubjectKeyID}, nil
 }
 
+// Certified is a key version with its verified certificate.
 type Certified struct {
 	Token       string // of the certificate
 	Certificate SignerCertificate
@@ -203,6 +205,7 @@ type Certified struct {
 	Revoked     bool // by the bundle's revocation list
 }
 
+// Certified includes revoked keys. The order is random.
 func (t *Trust) Certified() []Certified {
 	out := make([]Certified, 0, len(t.signers))
 	for kid, s := range t.signers {

@@ -39,6 +39,7 @@ const (
 	MaxSkew     = time.Minute     // more would undo the bounds on the age of artifacts
 )
 
+// VerifierOptions: Now is required.
 type VerifierOptions struct {
 	Now func() time.Time
 	// at most MaxSkew; zero means DefaultSkew
@@ -52,6 +53,7 @@ type Verifier struct {
 	skew  time.Duration
 }
 
+// NewVerifier refuses a skew below 0 or above [MaxSkew].
 func NewVerifier(t *Trust, o VerifierOptions) (*Verifier, error) {
 	if o.Now == nil || t == nil {
 		return nil, errors.New("evidence: a verifier needs a trust bundle and a clock")
@@ -68,10 +70,13 @@ func NewVerifier(t *Trust, o VerifierOptions) (*Verifier, error) {
 // SetTrust replaces the trust for calls that start afterwards.
 func (v *Verifier) SetTrust(t *Trust) { v.trust.Store(t) }
 
+// Trust may differ between two calls: see SetTrust.
 func (v *Verifier) Trust() *Trust { return v.trust.Load() }
 
+// Now reads the verifier's clock, without the skew.
 func (v *Verifier) Now() time.Time { return v.now() }
 
+// Skew is the tolerated clock difference, never zero.
 func (v *Verifier) Skew() time.Duration { return v.skew }
 
 type moment struct {
@@ -139,6 +144,7 @@ func KeyName(kid string) string {
 	return name
 }
 
+// KeyVersion returns 0 for a kid without a version.
 func KeyVersion(kid string) int {
 	_, version := cutKeyID(kid)
 	return version

@@ -17,6 +17,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
+// ClientOptions name the API's own gate.
 type ClientOptions struct {
 	// The API's https endpoints. Required.
 	ChallengeURL, VerifyURL string
@@ -32,6 +33,7 @@ type Client struct {
 	peer wire.Peer
 }
 
+// NewClient refuses endpoints that are not https.
 func NewClient(o ClientOptions) (*Client, error) {
 	if o.HTTP == nil || o.Now == nil {
 		return nil, errors.New("gate: a client needs an HTTP client and a clock")
@@ -59,6 +61,7 @@ func (c *Client) Challenge(ctx context.Context, b evidence.Binding) (challenge.C
 	return ch, nil
 }
 
+// CheckByAPI names, in a record, the API's own check of a chain.
 const CheckByAPI = "chain verified by the API"
 
 // Admit has the API verify and consume a chain. The binding must have the challenge's nonce. The key that it returns

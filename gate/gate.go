@@ -33,6 +33,7 @@ type Gate struct {
 	deployment deployment
 }
 
+// New requires every option, and a valid Secret.
 func New(o Options) (*Gate, error) {
 	if o.Challenges == nil || o.Issuer == "" || o.Verifier == nil || o.Strict == nil {
 		return nil, errors.New("gate: one of its parts is missing")
@@ -43,6 +44,7 @@ func New(o Options) (*Gate, error) {
 	return &Gate{challenges: o.Challenges, secret: o.Secret, issuer: o.Issuer, verifier: o.Verifier, strict: o.Strict}, nil
 }
 
+// Challenge refuses a malformed binding.
 func (g *Gate) Challenge(ctx context.Context, b evidence.Binding) (challenge.Challenge, error) {
 	if err := b.Check(); err != nil {
 		return challenge.Challenge{}, err
@@ -50,6 +52,7 @@ func (g *Gate) Challenge(ctx context.Context, b evidence.Binding) (challenge.Cha
 	return g.challenges.Create(ctx, b)
 }
 
+// AdmitRequest is a chain of evidence, not yet verified.
 type AdmitRequest struct {
 	Envelope evidence.Envelope
 	// An API leaves it empty.
@@ -61,6 +64,7 @@ type AdmitRequest struct {
 // Consume durably marks keys as used for all replicas: all of them or none. It fails if one was used before.
 type Consume func(ctx context.Context, keys ...ledger.Key) error
 
+// Admission has only Checks after a refusal.
 type Admission struct {
 	Capability   string
 	CapabilityID string
@@ -127,6 +131,7 @@ func (c *chain) capability() evidence.Capability {
 	}
 }
 
+// AuthorizeRequest is a post as it is about to be made.
 type AuthorizeRequest struct {
 	Capability, RequestProof string
 	// signed by this process; an API leaves it empty
@@ -136,6 +141,7 @@ type AuthorizeRequest struct {
 	AccessTokenHash string
 }
 
+// Authorization permits one post, once its keys are consumed.
 type Authorization struct {
 	// to consume in the transaction that makes the post
 	Keys   []ledger.Key

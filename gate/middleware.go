@@ -15,11 +15,13 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
+// The request headers of a post.
 const (
 	CapabilityHeader   = "ActionProof-Capability"
 	RequestProofHeader = "ActionProof-Request-Proof"
 )
 
+// Protect tells the middleware how to read a request.
 type Protect struct {
 	// required
 	Bind func(r *http.Request) (subject, action string)

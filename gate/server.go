@@ -26,6 +26,7 @@ type (
 	}
 )
 
+// Server has an API's endpoints and middleware. See [NewServer].
 type Server struct {
 	gate    func() (*Gate, error) // returns the current gate; call it once a request
 	consume Consume

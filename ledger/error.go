@@ -53,6 +53,7 @@ func Gone(name string) error {
 		name, howToAccept)}
 }
 
+// MaxSeveral bounds the ids in a [SeveralError].
 const MaxSeveral = 10
 
 // SeveralError means that several records have an id with this beginning.
@@ -79,6 +80,7 @@ func (e *ForkedError) Error() string {
 	return fmt.Sprintf("ledger: the chain of session %s has another receipt of the same number", e.Session)
 }
 
+// Is makes [ErrForked] match.
 func (e *ForkedError) Is(target error) bool { return target == ErrForked }
 
 // ConsumedError names the single-use key that was used before.
@@ -90,4 +92,5 @@ func (e *ConsumedError) Error() string {
 	return fmt.Sprintf("the %s %s has been used before; each is good for one post", e.Key.Kind, e.Key.ID)
 }
 
+// Is makes [ErrConsumed] match.
 func (e *ConsumedError) Is(target error) bool { return target == ErrConsumed }

@@ -18,6 +18,7 @@ type OpenCall struct {
 	Draft   string // what the signer knows before the call, in its own form
 }
 
+// Check refuses a call without id, session or start.
 func (c OpenCall) Check() error {
 	if c.ID == "" || c.Session == "" || c.Started.IsZero() {
 		return Unavailable("open a call", errors.New("it lacks its id, session or start"))
@@ -25,6 +26,7 @@ func (c OpenCall) Check() error {
 	return nil
 }
 
+// Receipt is a signed interaction receipt and its place in the chain.
 type Receipt struct {
 	Session string    `json:"session"`
 	Number  int64     `json:"number"` // in the chain, without gaps
@@ -40,6 +42,7 @@ type Standing struct {
 	Open   []string `json:"open,omitempty"` // calls without a receipt
 }
 
+// Check refuses a receipt with an empty member. It opens no token.
 func (r Receipt) Check() error {
 	if r.Session == "" || r.Call == "" || r.Token == "" || r.Signed.IsZero() {
 		return Unavailable("write the receipt", errors.New("it lacks its session, call, time or token"))

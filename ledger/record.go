@@ -13,6 +13,7 @@ const (
 	StateIndeterminate State = "indeterminate" // it may have been sent
 )
 
+// States are all states, for the checks of queries.
 var States = [...]State{StateRefused, StateForwarding, StateForwarded, StateFailed, StateIndeterminate}
 
 // Outcome reports whether s is an outcome of a post that had begun.
@@ -64,11 +65,13 @@ type Record struct {
 	Open []OpenCall `json:"-"`
 }
 
+// Artifact is one signed token of a post's evidence.
 type Artifact struct {
 	Name  string `json:"name"`
 	Token string `json:"token"`
 }
 
+// Check is one verification; Code and Detail say why it failed.
 type Check struct {
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`

@@ -21,6 +21,7 @@ type Key struct {
 	Expires time.Time
 }
 
+// Check refuses a key without kind, id or expiry.
 func (k Key) Check() error {
 	if k.Kind == "" || k.ID == "" || k.Expires.IsZero() {
 		return Unavailable("consume", errors.New("a key lacks its kind, id or expiry"))

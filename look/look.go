@@ -2,6 +2,7 @@
 // manifest's claims need not be trusted. Package policy compares them with the manifest.
 package look
 
+// Result is Holds, Contradicts, or "" for neither.
 type Result string
 
 // The results. NotObserved shows nothing either way.
@@ -34,6 +35,7 @@ const (
 	Stranger = "stranger" // none came from outside
 )
 
+// Observation is what a process or custody saw of one subject.
 type Observation struct {
 	Name    string `json:"name"`
 	Purpose string `json:"purpose,omitempty"` // the signing role of a key's observation

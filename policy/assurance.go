@@ -40,6 +40,7 @@ func (h Held) parts() []part {
 	}
 }
 
+// Threat is one row of an [Assurance].
 type Threat struct {
 	Name       string `json:"name"`
 	Covered    bool   `json:"covered"`    // By held for this post

@@ -14,10 +14,12 @@ type Client struct {
 	peer wire.Peer
 }
 
+// NewClient takes the control plane's base URL; c dials its socket.
 func NewClient(base string, c *http.Client) *Client {
 	return &Client{base: base, peer: wire.Peer{HTTP: c, Name: "the control plane", Unavailable: "process_unavailable"}}
 }
 
+// Ready returns nil if the control plane answers that it is ready.
 func (c *Client) Ready(ctx context.Context) error { return c.peer.Ready(ctx, c.base) }
 
 // Decide asks for a decision and a grant. Refusals keep their codes. Without a proper answer the code is
@@ -41,6 +43,7 @@ func (c *Client) Accepts(ctx context.Context, manifestHash string) (Accepted, er
 	return a, err
 }
 
+// Manifests returns hashes, the current manifest first.
 func (c *Client) Manifests(ctx context.Context) ([]string, error) {
 	var m Manifests
 	if err := c.peer.Call(ctx, c.base+"/v1/manifests", struct{}{}, &m); err != nil {

@@ -152,6 +152,7 @@ type ProofPolicy struct {
 	MaxProofAgeMs int64 `json:"maxProofAgeMs"`
 }
 
+// InteractionPolicy is for receipts of model calls and posts.
 type InteractionPolicy struct {
 	Allowed
 	KeyCustody
@@ -209,11 +210,13 @@ func ParseManifest(raw []byte) (*Manifest, error) {
 // Hash returns the hash of the manifest's canonical JSON (seed: hashStrictAutonomousDeploymentManifest).
 func (m *Manifest) Hash() string { return canonicalHash(m) }
 
+// Canonical returns the JSON that Hash hashes (RFC 8785).
 func (m *Manifest) Canonical() (string, error) {
 	text, err := strictjson.CanonicalOf(m)
 	return string(text), err
 }
 
+// ControlsHash hashes the controls alone, as Hash does the whole.
 func (m *Manifest) ControlsHash() string { return canonicalHash(m.Controls) }
 
 // canonicalHash hashes one of our own types. Invalid UTF-8 hashes to the empty text, which no certificate contains.

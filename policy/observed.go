@@ -14,6 +14,7 @@ const (
 	DeclaredOnly  = "only declared"
 )
 
+// ObservedControl compares a declared control with observations.
 type ObservedControl struct {
 	Control  string   `json:"control"`
 	Declared bool     `json:"declared"` // by the manifest

@@ -7,6 +7,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
+// Request asks for a decision and a grant for one post.
 type Request struct {
 	Binding         evidence.Binding `json:"binding"`
 	ChallengeID     string           `json:"challengeId"`
@@ -45,6 +46,7 @@ type Manifests struct {
 	Manifests []string `json:"manifests"`
 }
 
+// AcceptsRequest is the body of POST /v1/accepts.
 type AcceptsRequest struct {
 	ManifestHash string `json:"manifestHash"`
 }

@@ -58,6 +58,7 @@ func (t *posting) requestProof(ctx context.Context) error {
 	return t.conversation.prove(ctx, t.binding)
 }
 
+// CheckSingleUse names, in a record, the consumption of the keys.
 const CheckSingleUse = "single use"
 
 // consume makes the intent and every single-use key durable in one transaction. The post then counts as made unless its

@@ -19,6 +19,7 @@ func NewHandler(p *Pipeline) *Handler {
 	return c
 }
 
+// Set replaces the pipeline for requests that start afterwards.
 func (c *Handler) Set(p *Pipeline) { c.inForce.Store(p) }
 
 func (c *Handler) Pipeline() *Pipeline { return c.inForce.Load() }

@@ -96,6 +96,7 @@ type Timeouts struct {
 	WebSocketIdle time.Duration
 }
 
+// Triggers is the trigger service; [trigger.Client] implements it.
 type Triggers interface {
 	Evidence(ctx context.Context, eventID string, b evidence.Binding) (trigger.Evidence, error)
 	Claim(ctx context.Context, c trigger.Claim) (trigger.Event, error)
@@ -103,6 +104,7 @@ type Triggers interface {
 	Unsent(ctx context.Context, eventID, runtime, action, bindingHash string) error
 }
 
+// Control is the control plane; [policy.Client] implements it.
 type Control interface {
 	Decide(ctx context.Context, r policy.Request) (policy.Decision, error)
 }

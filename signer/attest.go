@@ -81,6 +81,7 @@ type Run struct {
 	Interactions *evidence.InteractionHead
 }
 
+// Attested has the runtime's two tokens for one post.
 type Attested struct {
 	Attestation    evidence.Opened[evidence.RuntimeAttestation]
 	SessionReceipt evidence.Opened[evidence.SessionReceipt]

@@ -12,6 +12,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
+// Key signs with its newest version, and states its custody.
 type Key interface {
 	Current(ctx context.Context) (custody.Version, error)
 	Properties() custody.Properties
@@ -100,6 +101,7 @@ func (i *Issuer[C]) Sign(ctx context.Context, c C) (token string, signed C, err 
 	return token, o.Claims(), err
 }
 
+// Name returns the iss claim.
 func (i *Issuer[C]) Name() string { return i.o.Issuer }
 
 func (i *Issuer[C]) registered() evidence.Registered {

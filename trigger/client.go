@@ -20,6 +20,7 @@ func NewClient(base string, c *http.Client) *Client {
 	return &Client{base: base, peer: wire.Peer{HTTP: c, Name: "the trigger service", Unavailable: "process_unavailable"}}
 }
 
+// Ready returns nil if the service answers that it is ready.
 func (c *Client) Ready(ctx context.Context) error { return c.peer.Ready(ctx, c.base) }
 
 func call[A any](ctx context.Context, c *Client, path string, ask any) (answer A, err error) {
@@ -27,6 +28,7 @@ func call[A any](ctx context.Context, c *Client, path string, ask any) (answer A
 	return answer, err
 }
 
+// Evidence is [Service.Evidence] over the socket.
 func (c *Client) Evidence(ctx context.Context, eventID string, b evidence.Binding) (Evidence, error) {
 	return call[Evidence](ctx, c, "/v1/evidence", evidenceRequest{EventID: eventID, Binding: b})
 }

@@ -32,6 +32,7 @@ type Event struct {
 	ClaimedBy  string          `json:"claimedBy,omitempty"`
 }
 
+// State is how far an event has come.
 type State string
 
 const (

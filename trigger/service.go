@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
+// Defaults of [Options].
 const (
 	DefaultMaxAge    = 15 * time.Minute
 	DefaultBudget    = 1
@@ -84,6 +85,7 @@ type Service struct {
 	arrived chan struct{} // closed and replaced when an event comes
 }
 
+// New opens the store. It runs no source: see [Service.Run].
 func New(ctx context.Context, o Options) (*Service, error) {
 	if err := o.check(); err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 // CallerHeader carries a caller token. Only the sidecar sets it: it removes an agent's own.
 const CallerHeader = "ActionProof-Caller"
 
+// CallerLifetime is the longest between a [Caller]'s iat and exp.
 const CallerLifetime = time.Minute
 
 // CallerKind's tokens are signed by the receipts' key: both state what the sidecar observed of the agent.

@@ -7,6 +7,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
+// MaxReceipts bounds a chain.
 const MaxReceipts = 1 << 17
 
 // Expected names a chain. An empty Owner refuses every receipt; for an empty Session or Agent the first receipt's
@@ -47,6 +48,7 @@ type Chain struct {
 	numbers map[string]int64 // of receipts, by request
 }
 
+// NewChain starts before receipt 1; [NewTail] starts anywhere.
 func NewChain(open Opener, want Expected) *Chain {
 	return &Chain{open: open, want: want, numbers: make(map[string]int64)}
 }
@@ -100,6 +102,7 @@ func (c *Chain) AddClosed(hash string) error {
 	return nil
 }
 
+// Head returns the last receipt's hash, or "".
 func (c *Chain) Head() string { return c.hash(c.Len()) }
 
 func (c *Chain) follows(r *Receipt, hash string) error {
@@ -156,8 +159,10 @@ func (c *Chain) agrees(r *Receipt) error {
 	return nil
 }
 
+// Len returns the last receipt's number, also of a tail.
 func (c *Chain) Len() int64 { return c.before + int64(len(c.hashes)) }
 
+// First returns the number of the first added receipt, or 1.
 func (c *Chain) First() int64 { return c.before + 1 }
 
 func (c *Chain) hash(number int64) string {
@@ -170,6 +175,7 @@ func (c *Chain) hash(number int64) string {
 	return ""
 }
 
+// Last returns zero claims for an empty chain.
 func (c *Chain) Last() Receipt { return c.last }
 
 // Closed reports whether the last receipt closes the session: an open chain may lack receipts at its end.

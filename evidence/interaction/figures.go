@@ -15,17 +15,22 @@ const (
 	StateNotMeasured = "not_measured" // unknown: ignore the value 0
 )
 
+// Figure is a number and who vouches for it.
 type Figure struct {
 	State string `json:"state"`
 	Value int64  `json:"value"`
 }
 
+// NotMeasured differs from an observed 0.
 var NotMeasured = Figure{State: StateNotMeasured}
 
+// Observed is for what the mediator itself counted or timed.
 func Observed(n int64) Figure { return Figure{StateObserved, n} }
 
+// Declared is for what the agent or provider states.
 func Declared(n int64) Figure { return Figure{StateDeclared, n} }
 
+// Estimated is for what the mediator could only approximate.
 func Estimated(n int64) Figure { return Figure{StateEstimated, n} }
 
 // ModelCall describes a call to a model. [ObservedOf] lists its observed claims.
@@ -52,6 +57,7 @@ type ModelCall struct {
 	Figures ModelFigures `json:"figures"`
 }
 
+// ToolCall is a model's request for a tool, as its answer names it.
 type ToolCall struct {
 	ID string `json:"id,omitempty"` // tag of the provider's id; absent without one
 	// its name, if the request offered the tool and the name has at most 64 bytes; the agent names its tools
@@ -135,6 +141,7 @@ func (f *ModelFigures) kinds() [3]figureKind {
 	}
 }
 
+// Complete sets figures without a state to [NotMeasured].
 func (f *ModelFigures) Complete() {
 	for _, of := range f.kinds() {
 		for _, figure := range of.figures {

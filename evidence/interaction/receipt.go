@@ -11,6 +11,7 @@ import (
 // Lifetime is the exact lifetime of every receipt, as readers of VIN's ReceiptV0 expect.
 const Lifetime = 10 * time.Minute
 
+// Kind's receipts are valid for [Lifetime].
 var Kind = evidence.NewKind("interaction-receipt+jwt", evidence.PurposeInteraction, Lifetime, check)
 
 // The subject of a receipt (VIN: action_type). The last one would promise that no one could read the call.
@@ -153,10 +154,12 @@ type NamedArtifact struct {
 	Hash string `json:"hash"`
 }
 
+// Closing ends a chain. A chain without it may lack receipts at its end.
 type Closing struct {
 	Reason string `json:"reason"`
 }
 
+// RelayedCall is an MCP tool call that passed the mediator: observed.
 type RelayedCall struct {
 	Host      string `json:"host"`                // and port, the last 128 bytes
 	Tool      string `json:"tool"`                // as in the rule
@@ -182,6 +185,7 @@ var (
 		model_call.rule model_call.status model_call.streamed model_call.tool_calls`)
 )
 
+// ObservedOf returns the claim "observed" for a receipt like c.
 func ObservedOf(c Receipt) []string {
 	names := slices.Clone(observedOfAll)
 	switch {

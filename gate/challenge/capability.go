@@ -9,6 +9,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
+// CapabilityKey is the kind of a capability's single-use key.
 const CapabilityKey = "capability"
 
 // Mint issues a capability: iss and aud are the gate's name, and the jti is its id. It returns the claims as signed. It
@@ -25,6 +26,7 @@ func Mint(secret evidence.Secret, r evidence.Registered, c evidence.Capability) 
 	return token, c, nil
 }
 
+// WantCapability is what [VerifyCapability] demands.
 type WantCapability struct {
 	// the minting gate; required
 	Issuer string

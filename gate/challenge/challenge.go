@@ -49,6 +49,7 @@ func ParseChallenge(raw []byte) (Challenge, error) {
 	})
 }
 
+// ParseResponse bounds the answers; it does not verify them.
 func ParseResponse(raw []byte) (evidence.Response, error) {
 	return parse(raw, "response", maxResponse, func(r evidence.Response) error {
 		if r.ChallengeID == "" || len(r.Answers) == 0 || len(r.Answers) > maxTasks {

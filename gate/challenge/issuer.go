@@ -14,8 +14,10 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
+// DefaultLifetime is from a challenge's issue to its expiry.
 const DefaultLifetime = 30 * time.Second
 
+// Options configure an [Issuer].
 type Options struct {
 	// iss and aud of the token; required
 	Issuer, Audience string
@@ -37,6 +39,7 @@ type Issuer struct {
 	o      Options
 }
 
+// NewIssuer authenticates tokens with secret: replicas must share it.
 func NewIssuer(secret evidence.Secret, o Options) (*Issuer, error) {
 	o.Lifetime = cmp.Or(o.Lifetime, DefaultLifetime)
 	o.Difficulty = cmp.Or(o.Difficulty, Standard)

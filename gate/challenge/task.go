@@ -18,6 +18,7 @@ type Task struct {
 	Kind         string `json:"kind"`
 }
 
+// Pack is one kind of task. It must be safe for concurrent use.
 type Pack interface {
 	Kind() string
 	// Generate makes a task from r alone, with its one answer text, and proves that there is no other.
@@ -29,6 +30,7 @@ type Pack interface {
 // Builtin returns the four kinds of the seed.
 func Builtin() []Pack { return []Pack{route{}, vm{}, mutation{}, subset{}} }
 
+// Difficulty sets the size of tasks and their default number.
 type Difficulty string
 
 const (

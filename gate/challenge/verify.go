@@ -9,6 +9,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
+// Want is what a response must satisfy.
 type Want struct {
 	// Binding is the operation, without the nonce. Required, except that [Issuer.Verify] takes the challenge's own for
 	// zero.

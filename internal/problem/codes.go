@@ -7,6 +7,7 @@ import (
 	"slices"
 )
 
+// Code describes one kind of refusal. A released code never changes its meaning.
 type Code struct {
 	Name   string
 	Status int
@@ -38,6 +39,7 @@ const (
 	agents    audience = true
 )
 
+// Text returns what docs/errors.md says about the code.
 func (c Code) Text() string { return fmt.Sprintf("%d. %s. %s", c.Status, c.Title, c.Remedy) }
 
 func collect(steps map[string][]row) map[string]Code {
@@ -63,6 +65,7 @@ func Known(code string) bool {
 
 func Remedy(code string) string { return table[code].Remedy }
 
+// Codes returns the whole table, by step and name.
 func Codes() []Code {
 	return slices.SortedFunc(maps.Values(table), func(a, b Code) int {
 		return cmp.Or(cmp.Compare(a.Step, b.Step), cmp.Compare(a.Name, b.Name))

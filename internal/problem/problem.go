@@ -12,6 +12,7 @@ import (
 	"strings"
 )
 
+// ContentType is the media type of a problem document (RFC 9457 section 3).
 const ContentType = "application/problem+json"
 
 // Details is one problem document.

@@ -38,6 +38,7 @@ func (r *Refusal) Error() string {
 	return r.detail + ", " + r.operator
 }
 
+// Public returns the sentence without the operators' part.
 func (r *Refusal) Public() string { return r.detail }
 
 func (r *Refusal) Unwrap() error { return r.cause }

@@ -92,6 +92,7 @@ func codeUnit(char rune) rune {
 	return char
 }
 
+// AppendText appends UTF-8 text as RFC 8785 spells it.
 func AppendText[T string | []byte](to []byte, text T) []byte {
 	const hex = "0123456789abcdef"
 	to = append(to, '"')

@@ -11,6 +11,7 @@ var HopByHop = []string{
 	"Proxy-Authentication-Info", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Http2-Settings",
 }
 
+// RemoveHopByHop removes the fields for the next hop only.
 func RemoveHopByHop(h http.Header) {
 	for _, name := range ConnectionOptions(h) {
 		h.Del(name)
@@ -20,6 +21,7 @@ func RemoveHopByHop(h http.Header) {
 	}
 }
 
+// ConnectionOptions returns the field names in Connection.
 func ConnectionOptions(h http.Header) []string {
 	var names []string
 	for _, line := range h["Connection"] {

@@ -17,6 +17,7 @@ func Bearer(token string, next http.RoundTripper) http.RoundTripper {
 	return Header("Authorization", "Bearer "+token, next)
 }
 
+// Header returns a transport that adds a header field.
 func Header(name, value string, next http.RoundTripper) http.RoundTripper {
 	return header{name, value, next}
 }

@@ -53,6 +53,7 @@ func isOfHandshake(name string) bool {
 	return strings.HasPrefix(strings.ToLower(name), "sec-websocket-")
 }
 
+// AskWebSocket sets the handshake's hop-by-hop fields.
 func AskWebSocket(h http.Header) {
 	h["Connection"], h["Upgrade"] = []string{"Upgrade"}, []string{"websocket"}
 }

@@ -23,6 +23,7 @@ const (
 	MaxAnswer  = 4 << 20
 )
 
+// Read reads one strict JSON request.
 func Read(w http.ResponseWriter, r *http.Request, v any) error {
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxRequest))
 	if err != nil {
@@ -34,6 +35,7 @@ func Read(w http.ResponseWriter, r *http.Request, v any) error {
 	return nil
 }
 
+// Write answers with v, or with the problem document of err.
 func Write(w http.ResponseWriter, v any, err error) {
 	if err != nil {
 		problem.Write(w, err)
@@ -49,6 +51,7 @@ func Write(w http.ResponseWriter, v any, err error) {
 	_, _ = w.Write(append(body, '\n'))
 }
 
+// Handle makes a handler of a function that answers a request.
 func Handle[Ask, Answer any](do func(ctx context.Context, ask Ask) (Answer, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var ask Ask
@@ -61,6 +64,7 @@ func Handle[Ask, Answer any](do func(ctx context.Context, ask Ask) (Answer, erro
 	}
 }
 
+// Peer is the other side of a call.
 type Peer struct {
 	HTTP        *http.Client
 	Name        string // in refusals
@@ -89,6 +93,7 @@ func (p Peer) Call(ctx context.Context, url string, ask, answer any) error {
 	return nil
 }
 
+// Ready asks the process at base whether it is ready.
 func (p Peer) Ready(ctx context.Context, base string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/readyz", nil)
 	if err != nil {

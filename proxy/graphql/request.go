@@ -36,6 +36,7 @@ func (p *parameters) read(o jsonread.Object) error {
 	return nil
 }
 
+// ReadPost reads a POST request, whose body the caller has bounded.
 func ReadPost(header http.Header, url *url.URL, body []byte) ([]Operation, error) {
 	if url.RawQuery != "" || url.ForceQuery {
 		return nil, refusal.New("override_refused",
@@ -64,6 +65,7 @@ func ReadPost(header http.Header, url *url.URL, body []byte) ([]Operation, error
 	return p.operations()
 }
 
+// ReadGet reads a GET request from the query of its URL.
 func ReadGet(url *url.URL) ([]Operation, error) {
 	values, err := parseQuery(url.RawQuery)
 	if err != nil {

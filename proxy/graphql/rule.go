@@ -18,6 +18,7 @@ const (
 // Every type has it.
 const typename = "__typename"
 
+// Rule names operations that may pass.
 type Rule struct {
 	Type string
 	// top-level fields; nil allows all
@@ -72,6 +73,7 @@ func CheckRules(rules []*Rule) (int, error) {
 	return 0, nil
 }
 
+// Choose returns the index of the rule that names all operations.
 func Choose(operations []Operation, rules []*Rule) (int, error) {
 	if len(operations) == 0 {
 		return 0, malformed("there is no operation")
@@ -104,6 +106,7 @@ func unmatched(operations []Operation, rules []*Rule) error {
 	return refusal.New("action_unmatched", "no single rule names all operations of the document: %.200s", Does(operations))
 }
 
+// Fields returns the top-level fields of all operations, sorted and unique.
 func Fields(operations []Operation) []string {
 	var all []string
 	for _, o := range operations {
@@ -113,6 +116,7 @@ func Fields(operations []Operation) []string {
 	return slices.Compact(all)
 }
 
+// Does describes the operations in one line.
 func Does(operations []Operation) string {
 	parts := make([]string, len(operations))
 	for i, o := range operations {

@@ -7,6 +7,7 @@ import (
 	"strings"
 )
 
+// Dialect is the shape of a model API.
 type Dialect string
 
 const (
@@ -17,6 +18,7 @@ const (
 
 var Dialects = [...]Dialect{OpenAIChat, OpenAIResponses, AnthropicMessages}
 
+// Rule says how calls are read.
 type Rule struct {
 	Dialect Dialect
 	// Hosted lists what the provider may do by itself, besides answering: types of tools that it runs, members of the
@@ -24,12 +26,15 @@ type Rule struct {
 	Hosted []string
 }
 
+// RemoteContent means content that the provider fetches from a URL in the request.
 const RemoteContent = "remote_content"
 
+// Untyped means a tool, or an item of the input, without a type.
 const Untyped = "untyped"
 
 var hostedName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
 
+// Check refuses a malformed rule.
 func (r Rule) Check() error {
 	if !slices.Contains(Dialects[:], r.Dialect) {
 		return fmt.Errorf("%q is not a supported API: %s, %s, %s", r.Dialect, OpenAIChat, OpenAIResponses,

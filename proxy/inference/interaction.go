@@ -47,6 +47,7 @@ type Block struct {
 	Measured *Measured
 }
 
+// Stop is the provider's reason for ending a choice.
 type Stop struct {
 	Choice int
 	Reason string

@@ -18,6 +18,7 @@ const (
 	maxValue  = 256
 )
 
+// Measure says what to measure in a call that gets a receipt.
 type Measure struct {
 	// Known reports whether the session has seen a block. Words and values are taken only from new blocks.
 	Known func(Block) bool
@@ -25,6 +26,7 @@ type Measure struct {
 	Seed maphash.Seed
 }
 
+// Measured has the additional measurements of a block.
 type Measured struct {
 	Words  int    // of a text
 	Values Values // of a result in a request, and of a call's arguments in an answer
@@ -133,6 +135,7 @@ func (t *tally) keep(text string) {
 	}
 }
 
+// HashArguments returns the hash that a [Block] of a call with these arguments has.
 func HashArguments(key []byte, arguments []byte) [sha256.Size]byte {
 	return hashOf(key, KindCall, []byte(canonical(string(bytes.TrimSpace(arguments)))))
 }

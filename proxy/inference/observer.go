@@ -85,6 +85,7 @@ type piece struct {
 	waited time.Duration // see Observer
 }
 
+// Observe begins to time a call whose request came at received.
 func Observe(r *Request, received time.Time, o Options) *Observer {
 	if o.Go == nil {
 		o.Go = func(read func()) { go read() }
@@ -99,6 +100,7 @@ func Observe(r *Request, received time.Time, o Options) *Observer {
 	return b
 }
 
+// Prepare asks for an unencoded answer, and notes when the head is written.
 func (b *Observer) Prepare(out *http.Request) *http.Request {
 	if b == nil {
 		return out
@@ -113,6 +115,7 @@ func (b *Observer) Prepare(out *http.Request) *http.Request {
 
 func (b *Observer) Request() *Request { return b.in.Request }
 
+// Begin follows the body of resp as it is read.
 func (b *Observer) Begin(resp *http.Response) {
 	if b == nil {
 		return

@@ -8,6 +8,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
+// Record returns the figures and names for a call's record.
 func (in Interaction) Record() *ledger.ModelCall {
 	count := func(f interaction.Figure) *ledger.Figure {
 		if f == unmeasured {

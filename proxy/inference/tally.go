@@ -210,6 +210,7 @@ func (t *tally) failure(v jsontext.Value) {
 	t.in.Error = cmp.Or(t.in.Error, ErrorCode(v))
 }
 
+// ErrorCode returns the code of a provider's error, or else its type, if it looks like a name.
 func ErrorCode(v jsontext.Value) string {
 	var e struct {
 		Type jsontext.Value `json:"type"`

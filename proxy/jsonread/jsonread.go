@@ -31,8 +31,10 @@ var (
 	ErrList      = errors.New("it is a list")
 )
 
+// Object is a JSON object in the order of its members.
 type Object []Member
 
+// Member is one member of an object.
 type Member struct {
 	Name    string
 	Value   jsontext.Value
@@ -61,6 +63,7 @@ func (o Object) OtherCase(names ...string) (has, meant string, found bool) {
 	return "", "", false
 }
 
+// Text returns the value of a member that is a text.
 func (m Member) Text() (string, bool) {
 	if m.Value.Kind() != '"' {
 		return "", false

@@ -74,6 +74,7 @@ func (call *Call) Open() ([]ledger.OpenCall, error) {
 	return c.opening(call)
 }
 
+// Sent notes that Open's result is stored.
 func (call *Call) Sent() {
 	if call == nil {
 		return
@@ -83,6 +84,7 @@ func (call *Call) Sent() {
 	call.known, call.chain.known = true, true
 }
 
+// Drop notes that the call was not sent and nothing of it was stored.
 func (call *Call) Drop() {
 	if call != nil {
 		call.drop()
@@ -99,6 +101,7 @@ func (call *Call) drop() {
 	c.work() // the session's end may have waited for it
 }
 
+// Ending notes that the answer has ended, so that the call will soon.
 func (call *Call) Ending() {
 	if call == nil {
 		return

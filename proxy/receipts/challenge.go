@@ -26,6 +26,7 @@ func (c *Chain) Challenged(nonce string, probes map[string]string) {
 	c.challenge = challenge{&interaction.ChallengeRef{ChallengeNonce: nonce}, probes}
 }
 
+// Committed ignores a nonce other than the current challenge's.
 func (c *Chain) Committed(nonce, hash string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -34,6 +35,7 @@ func (c *Chain) Committed(nonce, hash string) {
 	}
 }
 
+// Revealed ignores what the agent has not committed to.
 func (c *Chain) Revealed(nonce, hash string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,6 +44,7 @@ func (c *Chain) Revealed(nonce, hash string) {
 	}
 }
 
+// Probe returns the prompt of an unsent probe.
 func (c *Chain) Probe(id string) (prompt string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

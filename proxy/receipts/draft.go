@@ -62,6 +62,7 @@ func (c *Chain) closingDraft() interaction.Receipt {
 	return claims
 }
 
+// ModelRequest describes a model call about to be sent.
 type ModelRequest struct {
 	Record ledger.Record // with id, host, manifest and start
 	// sent before the agent had an earlier answer: see [intercept.CameAhead]
@@ -102,11 +103,13 @@ func (k *Keeper) Model(c *Chain, q ModelRequest) *Call {
 	return call
 }
 
+// PostRequest describes a post about to be sent.
 type PostRequest struct {
 	Record ledger.Record // with all members of the intent
 	Body   io.Reader     // as sent
 }
 
+// A nil Keeper returns a nil Call and no error.
 func (k *Keeper) Post(c *Chain, q PostRequest) (*Call, error) {
 	if k == nil {
 		return nil, nil

@@ -28,10 +28,12 @@ const (
 	maxMemory             = 64 << 20
 )
 
+// Issuer signs receipts. [signer.Issuer] implements it.
 type Issuer interface {
 	Issue(ctx context.Context, c interaction.Receipt) (evidence.Opened[interaction.Receipt], error)
 }
 
+// Ledger stores receipts and open calls. [ledger.Queue] implements it.
 type Ledger interface {
 	OpenCalls(ctx context.Context, calls ...ledger.OpenCall) error
 	LeftOpen(ctx context.Context) ([]ledger.OpenCall, error)

@@ -232,6 +232,7 @@ func (m *memory) answered(call *Call, in inference.Interaction) {
 	}
 }
 
+// Relayed is an MCP tool call that has passed.
 type Relayed struct {
 	Host, Tool string
 	Arguments  []byte           // JSON; nil if too large
@@ -291,6 +292,7 @@ func (k *Keeper) Going(c *Chain) {
 	c.going++
 }
 
+// Over undoes [Keeper.Going] when that call ends.
 func (k *Keeper) Over(c *Chain) {
 	if k == nil {
 		return
@@ -302,6 +304,7 @@ func (k *Keeper) Over(c *Chain) {
 	}
 }
 
+// Count counts a call that went out, its body's bytes, and whether it was read here.
 func (k *Keeper) Count(c *Chain, sent int64, read bool) {
 	if k == nil {
 		return

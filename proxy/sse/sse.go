@@ -16,6 +16,7 @@ type Event struct {
 	Split bool
 }
 
+// Reader reads a stream that comes in pieces of any size. It is not safe for concurrent use.
 type Reader struct {
 	most int // bytes of one event
 	line []byte
@@ -31,6 +32,7 @@ type Reader struct {
 	odd     bool
 }
 
+// NewReader returns a reader of events of up to most bytes.
 func NewReader(most int) *Reader { return &Reader{most: most} }
 
 // Held is in bytes.

@@ -42,6 +42,7 @@ func (c *Codec) Decode(text []byte, claims any) error {
 	return nil
 }
 
+// Codec reads and writes one type as canonical JSON.
 type Codec struct {
 	kind    reflect.Kind
 	members []property // of a struct, in canonical order
