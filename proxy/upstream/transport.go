@@ -59,7 +59,7 @@ type Transport struct {
 	shared map[string]*http.Transport // by party
 }
 
-// NewTransport makes a transport, or says which host's configuration is wrong.
+// NewTransport makes a transport without connections.
 func NewTransport(o Options) *Transport {
 	t := &Transport{dialer: &o.Dialer, most: int64(cmp.Or(o.Connections, 2048)), shared: make(map[string]*http.Transport)}
 	both := newTLSDialer(&o, t.connect, "h2", "http/1.1")
