@@ -9,7 +9,9 @@ package postgres
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -26,7 +28,8 @@ type Options struct {
 	Now func() time.Time
 	// Retention bounds the age of records; zero keeps them for ever.
 	Retention time.Duration
-	// Instance names this process in the database, also after a restart. Required.
+	// Instance identifies this process, also after a restart. Required. The database gets only its hash: whoever can
+	// write open calls there, and knows Instance, has false receipts signed.
 	Instance string
 }
 
@@ -35,6 +38,7 @@ type Ledger struct {
 	tables.Reader
 	pool
 	o      Options
+	name   string       // of this process in the database
 	pruned atomic.Int64 // receipts removed undelivered
 }
 
@@ -51,7 +55,8 @@ func Open(ctx context.Context, dsn string, o Options) (*Ledger, error) {
 	if err != nil {
 		return nil, ledger.Unavailable("connect", err)
 	}
-	l := &Ledger{Reader: tables.NewReader(db, dialect), pool: pool{db: db}, o: o}
+	name := sha256.Sum256([]byte(o.Instance))
+	l := &Ledger{Reader: tables.NewReader(db, dialect), pool: pool{db: db}, o: o, name: hex.EncodeToString(name[:])}
 	err = l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		err := ledgerSchema.ensure(ctx, tx)
 		if err == nil {
@@ -60,7 +65,7 @@ func Open(ctx context.Context, dsn string, o Options) (*Ledger, error) {
 		return err
 	})
 	if err == nil {
-		err = l.settle(ctx, `instance = $1`, o.Instance)
+		err = l.settle(ctx, `instance = $1`, l.name)
 	}
 	if err != nil {
 		return nil, errors.Join(ledger.Unavailable("open", err), db.Close())
@@ -170,7 +175,7 @@ func (l *Ledger) insert(ctx context.Context, tx *sql.Tx, records ...ledger.Recor
 		}
 		keys, kids = append(keys, set.ID), append(kids, set.Kids)
 	}
-	_, err := tx.ExecContext(ctx, insertPosts, l.o.Instance, ids, flows, states, sessions, started, texts, artifacts, keys,
+	_, err := tx.ExecContext(ctx, insertPosts, l.name, ids, flows, states, sessions, started, texts, artifacts, keys,
 		kids)
 	if err != nil {
 		return ledger.Unavailable("write the record", err)

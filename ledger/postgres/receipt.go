@@ -2,7 +2,11 @@ package postgres
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
+	"fmt"
 	"time"
 
 	"github.com/actionproof/mediator/ledger"
@@ -65,9 +69,9 @@ func (l *Ledger) open(ctx context.Context, tx *sql.Tx, calls []ledger.OpenCall) 
 			return err
 		}
 		ids, sessions = append(ids, c.ID), append(sessions, c.Session)
-		started, drafts = append(started, c.Started.UnixMilli()), append(drafts, c.Draft)
+		started, drafts = append(started, c.Started.UnixMilli()), append(drafts, l.sealed(c))
 	}
-	if _, err := tx.ExecContext(ctx, insertOpenCalls, l.o.Instance, ids, sessions, started, drafts); err != nil {
+	if _, err := tx.ExecContext(ctx, insertOpenCalls, l.name, ids, sessions, started, drafts); err != nil {
 		return ledger.Unavailable("open a call", err)
 	}
 	return nil
@@ -104,10 +108,25 @@ func addReceipts(ctx context.Context, tx *sql.Tx, receipts []ledger.Receipt) err
 	return nil
 }
 
-func (l *Ledger) LeftOpen(ctx context.Context) ([]ledger.OpenCall, error) {
+// LeftOpen implements [ledger.Store]. It leaves out what other users of the database wrote or altered.
+func (l *Ledger) LeftOpen(ctx context.Context) (own []ledger.OpenCall, err error) {
 	ctx, cancel := context.WithTimeout(ctx, operation)
 	defer cancel()
-	return tables.OpenCalls(l.db.QueryContext(ctx, selectOpen, l.o.Instance))
+	all, err := tables.OpenCalls(l.db.QueryContext(ctx, selectOpen, l.name))
+	for _, c := range all {
+		stored := c.Draft
+		if c.Draft = stored[min(len(stored), 2*sha256.Size):]; hmac.Equal([]byte(l.sealed(c)), []byte(stored)) {
+			own = append(own, c)
+		}
+	}
+	return own, err
+}
+
+// sealed returns the draft of a call as it is stored, after an HMAC.
+func (l *Ledger) sealed(c ledger.OpenCall) string {
+	mac := hmac.New(sha256.New, []byte(l.o.Instance))
+	fmt.Fprintf(mac, "%q %q %s", c.ID, c.Session, c.Draft)
+	return hex.EncodeToString(mac.Sum(nil)) + c.Draft
 }
 
 func (l *Ledger) ClaimDeliveries(ctx context.Context, now, until time.Time, limit int) (claimed []ledger.Delivery,
