@@ -86,9 +86,7 @@ func (j *join) candidates(signatures iter.Seq2[Entry, error]) iter.Seq2[Entry, e
 		for s, err := range signatures {
 			switch {
 			case err != nil:
-			case s.Time.After(j.Until.Add(2 * j.Window)):
-				return
-			case !j.Since.IsZero() && s.Time.Before(j.Since.Add(-2*j.Window)):
+			case s.Time.After(j.Until.Add(2 * j.Window)), !j.Since.IsZero() && s.Time.Before(j.Since.Add(-2*j.Window)):
 				continue
 			case s.Hidden != "":
 				if err = j.hidden(s.Difference); err == nil {

@@ -156,6 +156,8 @@ func TestCompare(t *testing.T) {
 			files:   []string{line(at(9), sign, 1) + line(at(11), sign, 2) + line(at(20), sign, 3)},
 			records: []ledger.Record{record(at(9), 2), record(at(10), 1), record(at(19), 3)},
 			c:       vaultaudit.Comparison{Since: at(10), Until: at(20), Window: 3 * time.Second}, matched: 3},
+		{name: "after one of a clock that was ahead", files: []string{line(at(90), sign, 1) + line(at(11), sign, 2)},
+			c: vaultaudit.Comparison{Since: at(10), Until: at(20)}, want: []string{"vault request-[2] 0"}},
 		{name: "other keys beside the range",
 			files: []string{line(at(1), "transit/sign/registry", 8) + line(at(15), "transit/sign/registry", 9) +
 				line(at(21), "transit/sign/registry", 10)},
