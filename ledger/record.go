@@ -40,6 +40,7 @@ type Record struct {
 	// what the call's message does, if its rule is about messages
 	Message      string     `json:"message,omitempty"`
 	Result       string     `json:"result,omitempty"`       // what came of it, according to the server's answer
+	Tools        []Tool     `json:"tools,omitempty"`        // that an MCP server listed, up to a bound
 	Model        *ModelCall `json:"model,omitempty"`        // what was seen of a model call
 	Interactions *Standing  `json:"interactions,omitempty"` // the session's chain of receipts at the post
 	ContentHash  string     `json:"contentHash,omitempty"`
@@ -69,6 +70,14 @@ type Record struct {
 type Artifact struct {
 	Name  string `json:"name"`
 	Token string `json:"token"`
+}
+
+// Tool is one tool that an MCP server listed.
+type Tool struct {
+	Name string `json:"name"`
+	Hash string `json:"hash,omitempty"` // of its definition, as a rule pins it
+	// no rule names it
+	Unnamed bool `json:"unnamed,omitempty"`
 }
 
 // Check is one verification; Code and Detail say why it failed.

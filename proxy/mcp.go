@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/proxy/receipts"
+	"github.com/actionproof/mediator/proxy/upstream"
 )
 
 var kindMCP = kind{
@@ -84,6 +86,7 @@ func (m *mcpCall) watch(rules []*mcp.Rule) {
 		Header: m.r.Header, Peer: peer, Memory: &m.session.Memory, Shared: &m.p.lasting.tools, Rules: rules,
 		Take: func(n int) bool { return budget.Take(n) == nil }, Free: budget.Free,
 		Turn:     m.turn,
+		Listed:   m.listed,
 		Changed:  m.changed,
 		Returned: func(result []byte) { m.given = m.p.o.Receipts.Values(m.session.Chain, result) },
 	}
@@ -124,6 +127,15 @@ func (m *mcpCall) judge(rules []rule) (rule, error) {
 	return rules[verdict.Rule], nil
 }
 
+// maxListed bounds the listed tools that one record names.
+const maxListed = 256
+
+func (m *mcpCall) listed(tool, hash string, named bool) {
+	if len(m.record.Tools) < maxListed {
+		m.record.Tools = append(m.record.Tools, ledger.Tool{Name: fmt.Sprintf("%.128s", tool), Hash: hash, Unnamed: !named})
+	}
+}
+
 // maxToolChecks bounds the changed tools that one record and its log name.
 const maxToolChecks = 32
 
@@ -146,11 +158,18 @@ func (m *mcpCall) sent(out *http.Request) (*http.Request, error) {
 
 // answer records the request's result. For a post it reads to the end even if the agent leaves.
 func (m *mcpCall) answer(ctx context.Context, resp *http.Response) error {
-	m.mcp.Begin(resp)
-	err := m.relay(ctx, resp)
+	err := m.mcp.Begin(resp)
+	if err == nil {
+		err = m.relay(ctx, resp)
+	} else {
+		err = cmp.Or(outlived(ctx), upstream.Classify(err))
+	}
 	answer := m.mcp.Answer
 	if answer == nil {
 		return err
+	}
+	if answer.Cut() && m.stage == answered { // otherwise a problem document follows
+		mcp.WriteEvent(m.w, problem.ForAgent(err, m.record.ID), m.message)
 	}
 	if m.intended() && answer.Result() == mcp.ResultLost {
 		_, _ = io.Copy(io.Discard, resp.Body) // ends with the post's context

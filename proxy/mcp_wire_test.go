@@ -144,8 +144,8 @@ func TestMCPOnTheWay(t *testing.T) {
 	if m := r.roles.decided.Call.Message; m == nil || m.MCP.Arguments != nil {
 		t.Errorf("too many arguments went to the control plane: %d bytes", len(m.MCP.Arguments))
 	}
-	for _, method := range []string{"GET", "DELETE"} {
-		if resp, _ := r.send(method, "/mcp", ""); resp.StatusCode != http.StatusOK {
+	for method, want := range map[string]int{"GET": http.StatusBadGateway, "DELETE": http.StatusOK} { // JSON is no stream
+		if resp, _ := r.send(method, "/mcp", ""); resp.StatusCode != want {
 			t.Errorf("%s: %s", method, resp.Status)
 		}
 		eventually(t, func() bool {
@@ -223,6 +223,20 @@ func TestMCPAnswersThatAreNotRead(t *testing.T) {
 	rec := r.wantRecord(t, "tools/call get_issue", "unseen")
 	if rec.State != ledger.StateForwarded || len(rec.Checks) != 1 || rec.Checks[0].Code != "mcp_answer_unread" {
 		t.Errorf("%+v", rec)
+	}
+}
+
+// A list that cannot be read ends with an error that the client's request gets, in both forms of answers.
+func TestMCPUnreadableLists(t *testing.T) {
+	for kind, body := range map[string]string{"application/json": "{", "text/event-stream": "data: {\n\n"} {
+		r := toolRig(t, answerWith(kind, body), nil)
+		resp := r.start(t.Context(), "POST", "/mcp", `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`, both...)
+		if said, _ := io.ReadAll(resp.Body); !strings.Contains(string(said), `{"jsonrpc":"2.0","id":7,"error":{"code":502,`) {
+			t.Errorf("%s: the client reads %q", kind, said)
+		}
+		if rec := r.wantRecord(t, "tools/list", "unseen"); rec.Code != "mcp_answer_unread" {
+			t.Errorf("%s: %+v", kind, rec)
+		}
 	}
 }
 

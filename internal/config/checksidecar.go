@@ -331,7 +331,7 @@ func parseMCP(key string, m *MCP, post bool, f *findings) *mcp.Rule {
 	}
 	out := &mcp.Rule{
 		Tools: m.Tools, Methods: m.Methods, Elicitation: m.Elicitation, Sampling: m.Sampling, Pin: m.Pin,
-		Post: post, SameConnection: m.SameConnection,
+		ListAll: m.List == "all", Post: post, SameConnection: m.SameConnection,
 	}
 	if err := out.Check(); err != nil {
 		f.Add(key, "%v", err)

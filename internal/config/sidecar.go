@@ -186,6 +186,9 @@ type MCP struct {
 	// Methods are the other methods that an egress rule allows, notifications included. Default: those of sessions,
 	// lists and reads.
 	Methods []string `yaml:"methods"`
+	// List shows the agent the allowed tools of the server's lists, or all. Records name all in both cases. Only in the
+	// egress rule of the method tools/list.
+	List string `yaml:"list" one:"allowed all"`
 	// Elicitation lets a human's answers pass to the server, after which the session cannot post. Only in egress rules.
 	Elicitation bool `yaml:"elicitation"`
 	// Sampling lets a model's answers pass to the server. Only in egress rules.

@@ -51,6 +51,22 @@ func (o Object) Get(name string) Member {
 	return Member{}
 }
 
+// With returns the object's text with another value for a member that it has.
+func (o Object) With(name string, value jsontext.Value) jsontext.Value {
+	text := []byte{'{'}
+	for i, m := range o {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text, _ = jsontext.AppendQuote(text, m.Name) // cannot fail: the name was read
+		if text = append(text, ':'); m.Name == name {
+			m.Value = value
+		}
+		text = append(text, m.Value...)
+	}
+	return append(text, '}')
+}
+
 // OtherCase returns the first member that differs from one of names only in case, and that name.
 func (o Object) OtherCase(names ...string) (has, meant string, found bool) {
 	for _, m := range o {

@@ -52,6 +52,8 @@ type Watch struct {
 	Free func()
 	// Turn waits until a text of this size may be read, which takes many times its memory.
 	Turn func(size int) (done func())
+	// for each tool that the server lists, whether a rule names it, with its definition's hash if it has one
+	Listed func(tool, hash string, named bool)
 	// for each tool whose definition differs from the pinned one, or from one shown before in any session
 	Changed func(tool, before, now string)
 	// gets a tool call's result as JSON; may be nil
@@ -76,6 +78,9 @@ type Answer struct {
 	blind  bool
 	cut    error // why the rest of the answer must not pass
 	events []string
+
+	filters bool         // see [Answer.filter]
+	out     bytes.Buffer // events that may pass
 }
 
 func NewAnswer(w Watch, status int, header http.Header) *Answer {
@@ -206,6 +211,9 @@ func (a *Answer) Write(p []byte) (int, error) {
 	if a.other && a.cut == nil {
 		a.failure(p)
 	}
+	if a.filters && a.blind && a.cut == nil {
+		a.cut = errList()
+	}
 	if a.cut != nil {
 		return 0, a.cut
 	}
@@ -299,7 +307,7 @@ func (a *Answer) event(e sse.Event) {
 	}
 	switch {
 	case len(e.Data) == 0:
-	case e.Type == "" || e.Type == "message":
+	case e.IsMessage():
 		a.split = e.Split
 		if e.Split && (a.Sent == nil || a.Sent.IsCall()) || a.stream.Odd() {
 			a.doubt()
@@ -307,6 +315,9 @@ func (a *Answer) event(e sse.Event) {
 		a.message(e.Data)
 	case strings.TrimSpace(e.Type) == "message", a.mayBeMessage(e.Data): // some clients ignore the type
 		a.unread()
+	}
+	if a.filters && a.cut == nil {
+		a.pass(e)
 	}
 }
 

@@ -24,16 +24,21 @@ func (c *Call) Prepare(out *http.Request) {
 	}
 }
 
-// Call Begin before relaying, because the client may answer the server's questions at once.
-func (c *Call) Begin(resp *http.Response) {
+// Begin prepares an answer for the client, or refuses one that may list tools and cannot be read. Call it before
+// relaying, because the client may answer the server's questions at once.
+func (c *Call) Begin(resp *http.Response) error {
 	if c.Unread {
-		return
+		return nil
 	}
 	if resp.ContentLength < 0 { // over HTTP/2 there may be a length that net/http ignores
 		resp.Header.Del("Content-Length")
 	}
 	c.Answer = NewAnswer(c.Watch, resp.StatusCode, resp.Header)
+	if c.mayList() && c.hides() {
+		return c.Answer.filter(resp)
+	}
 	body.Watch(resp, c.Answer)
+	return nil
 }
 
 // sent means that the request may have been sent.

@@ -3,10 +3,9 @@ package mcp
 import (
 	"bytes"
 	"cmp"
-	"fmt"
+	"iter"
 	"math"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -55,29 +54,21 @@ func (d *Definitions) show(server, tool, hash string) (before string) {
 // asked for.
 func (a *Answer) show(result object, taken bool) {
 	tools := result.Get("tools").Value
-	if tools == nil || tools.Kind() != '[' {
+	if tools == nil {
 		return
 	}
-	dec := jsontext.NewDecoder(bytes.NewReader(tools))
-	if _, err := dec.ReadToken(); err != nil {
-		return
+	if a.hides() && !a.filters {
+		a.cut = errList()
 	}
-	for dec.PeekKind() != ']' {
-		raw, err := dec.ReadValue()
-		if err != nil {
-			a.miss()
-			return
-		}
-		tool, now, err := define(raw)
-		switch {
-		case err != nil && tool == "":
+	for tool, raw := range eachTool(tools) {
+		if tool == "" {
 			a.miss()
 			continue
-		case !slices.ContainsFunc(a.Rules, func(r *Rule) bool { return slices.Contains(r.Tools, tool) }):
-			continue // it cannot be called
 		}
-		if err != nil {
-			now = definition{}
+		now := define(raw)
+		a.Listed(tool, now.hash, a.named(tool))
+		if !a.named(tool) {
+			continue // it cannot be called
 		}
 		before := cmp.Or(a.Memory.show(a.peer.tools(), tool, now, taken), a.Shared.show(a.peer.Server, tool, now.hash))
 		for _, r := range a.Rules {
@@ -89,21 +80,43 @@ func (a *Answer) show(result object, taken bool) {
 	}
 }
 
-func define(raw jsontext.Value) (tool string, d definition, err error) {
-	o, err := jsonread.Lenient(raw, 2)
-	if err != nil {
-		return "", d, err
+// eachTool yields the name and the definition of each tool in a list. The name is empty for what is not a list, or not
+// a tool with one name.
+func eachTool(list jsontext.Value) iter.Seq2[string, jsontext.Value] {
+	return func(yield func(string, jsontext.Value) bool) {
+		dec := jsontext.NewDecoder(bytes.NewReader(list))
+		if start, err := dec.ReadToken(); err != nil || start.Kind() != '[' {
+			yield("", nil)
+			return
+		}
+		for dec.PeekKind() != ']' {
+			raw, err := dec.ReadValue()
+			if err != nil {
+				yield("", nil)
+				return
+			}
+			o, _ := jsonread.Lenient(raw, 1)
+			name, _ := o.Get("name").Text()
+			if _, _, found := o.OtherCase("name"); found {
+				name = ""
+			}
+			if !yield(name, raw) {
+				return
+			}
+		}
 	}
-	tool, ok := o.Get("name").Text()
-	if _, _, found := o.OtherCase("name"); found || !ok {
-		return "", d, fmt.Errorf("a tool has no name, or two")
-	}
+}
+
+// define returns the zero definition for one that has no hash.
+func define(raw jsontext.Value) (d definition) {
+	o, _ := jsonread.Lenient(raw, 2) // cannot fail: its name was read
+	var err error
 	if d.hash, err = evidence.HashJSON(raw); err != nil {
-		return tool, d, err
+		return definition{}
 	}
 	d.params = make(map[string][]string)
 	d.collect(o.Get("inputSchema").Value, nil)
-	return tool, d, nil
+	return d
 }
 
 // collect adds the headers named in a schema's properties. Only a chain of properties counts.

@@ -71,7 +71,8 @@ func watch(sent *mcp.Message, memory *mcp.Memory) mcp.Watch {
 	return mcp.Watch{
 		Sent: sent, Header: http.Header{}, Peer: peer, Memory: memory, Shared: new(mcp.Definitions), Rules: rules(""),
 		Take: func(int) bool { return true }, Free: func() {}, Changed: func(string, string, string) {},
-		Turn: func(int) func() { return func() {} },
+		Listed: func(string, string, bool) {},
+		Turn:   func(int) func() { return func() {} },
 	}
 }
 
@@ -106,7 +107,7 @@ func show(t testing.TB, memory *mcp.Memory, seen string) {
 func rules(of string) []*mcp.Rule {
 	return []*mcp.Rule{
 		{Tools: []string{"create_issue"}, Post: true},
-		{Tools: []string{"get_issue"}, Elicitation: strings.Contains(of, "elicitation"),
+		{Tools: []string{"get_issue"}, ListAll: true, Elicitation: strings.Contains(of, "elicitation"),
 			Sampling: strings.Contains(of, "sampling")},
 	}
 }

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 
 	"github.com/actionproof/mediator/internal/problem"
@@ -19,11 +20,29 @@ var errorCodes = map[string]int{
 // problem document as its data. The official SDKs look into an answer 200 alone, so a request gets that, unless the
 // protocol demands 400.
 func WriteProblem(w http.ResponseWriter, d problem.Details, m *Message) {
-	code, ofProtocol := errorCodes[d.Code]
-	if !ofProtocol && m != nil && m.IsCall() {
+	if _, ofProtocol := errorCodes[d.Code]; !ofProtocol && m != nil && m.IsCall() {
 		writeResult(w, d, m.ID)
 		return
 	}
+	document, isRequest := failure(d, m)
+	if isRequest && d.Status != http.StatusBadRequest {
+		d.Status = http.StatusOK
+	}
+	d.WriteAs(w, "application/json", document)
+}
+
+// WriteEvent ends a stream of events with the error of the request m, which may be nil.
+func WriteEvent(w http.ResponseWriter, d problem.Details, m *Message) {
+	document, isRequest := failure(d, m)
+	if text, err := json.Marshal(document); isRequest && err == nil {
+		_, _ = fmt.Fprintf(w, "data: %s\n\n", text)
+		_ = http.NewResponseController(w).Flush()
+	}
+}
+
+// failure returns a JSON-RPC error, and whether it answers a request.
+func failure(d problem.Details, m *Message) (document any, isRequest bool) {
+	code, ofProtocol := errorCodes[d.Code]
 	var id ID
 	if m != nil && m.IsRequest() {
 		id = m.ID
@@ -38,20 +57,16 @@ func WriteProblem(w http.ResponseWriter, d problem.Details, m *Message) {
 			Supported []string `json:"supported"`
 		}{d, Versions}
 	}
-	type failure struct {
+	type rpcError struct {
 		Code    int    `json:"code"`
 		Message string `json:"message"`
 		Data    any    `json:"data"`
 	}
-	document := struct {
+	return struct {
 		Version string          `json:"jsonrpc"`
 		ID      json.RawMessage `json:"id,omitempty"`
-		Error   failure         `json:"error"`
-	}{"2.0", json.RawMessage(id), failure{code, d.Code + ": " + d.Detail, data}}
-	if id != "" && d.Status != http.StatusBadRequest {
-		d.Status = http.StatusOK
-	}
-	d.WriteAs(w, "application/json", document)
+		Error   rpcError        `json:"error"`
+	}{"2.0", json.RawMessage(id), rpcError{code, d.Code + ": " + d.Detail, data}}, id != ""
 }
 
 // ProblemMember is the member of a refused tool call's _meta that holds the problem document.

@@ -21,6 +21,8 @@ type Rule struct {
 	Elicitation, Sampling bool
 	// by tool, the required hash of its definition: hex SHA-256 of its canonical JSON
 	Pin map[string]string
+	// the client sees all tools that the server lists, also those that no rule names
+	ListAll bool
 	// calling the tools posts; such a rule allows nothing else
 	Post bool
 	// the operator's promise that the server answers posts on their own connection, which the client need not show to
@@ -67,6 +69,9 @@ func (r *Rule) Check() error {
 	}
 	if slices.Contains(r.Methods, callTool) {
 		return fmt.Errorf("it names the method %s: name the tools", callTool)
+	}
+	if r.ListAll && !slices.Contains(r.methods(), listTools) {
+		return fmt.Errorf("it sets list, but does not name the method %s", listTools)
 	}
 	if r.Post && len(r.Tools) == 0 {
 		return fmt.Errorf("an action names its tools")

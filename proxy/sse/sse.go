@@ -7,13 +7,33 @@ import (
 	"unicode/utf8"
 )
 
-// Data is valid only during the callback that gets the event.
+// Event is one event, or an id or a retry time without data. Data is valid only during the callback that gets it.
 type Event struct {
-	Type string // empty where the stream names none, which means message
-	ID   string
-	Data []byte
+	Type  string // empty where the stream names none, which means message
+	ID    string
+	Retry string // decimal milliseconds until the client should connect again; empty if not given
+	Data  []byte // nil if the event has none
 	// Split means that some clients find other lines in the event, and so another event: see [lineEnds].
 	Split bool
+}
+
+// IsMessage reports whether the event has the type that clients take if none is named.
+func (e Event) IsMessage() bool { return e.Type == "" || e.Type == "message" }
+
+// Append appends the event to a stream. It fails if clients may find other lines in it: see [lineEnds].
+func (e Event) Append(to []byte) (stream []byte, ok bool) {
+	start := len(to)
+	for _, field := range []struct{ name, value string }{{"id", e.ID}, {"event", e.Type}, {"retry", e.Retry}} {
+		if field.value != "" {
+			to = append(to, field.name+": "+field.value+"\n"...)
+		}
+	}
+	if e.Data != nil {
+		for line := range bytes.SplitSeq(e.Data, []byte("\n")) {
+			to = append(append(append(to, "data: "...), line...), '\n')
+		}
+	}
+	return append(to, '\n'), !bytes.ContainsAny(to[start:], lineEnds)
 }
 
 // Reader reads a stream that comes in pieces of any size. It is not safe for concurrent use.
@@ -23,6 +43,7 @@ type Reader struct {
 	data []byte
 	kind string // type of the current event
 	id   string // its id
+	wait string // its retry time
 
 	begun   bool // something was read
 	hasData bool
@@ -97,10 +118,16 @@ func (e *Reader) endLine(event func(Event)) {
 	}
 	e.line = e.line[:0]
 	if len(line) == 0 {
-		if e.hasData || e.id != "" {
-			event(Event{e.kind, e.id, e.data, e.split})
+		if e.hasData || e.id != "" || e.wait != "" {
+			next := Event{Type: e.kind, ID: e.id, Retry: e.wait, Split: e.split}
+			if next.Data = e.data; e.hasData && next.Data == nil {
+				next.Data = []byte{}
+			} else if !e.hasData {
+				next.Data = nil
+			}
+			event(next)
 		}
-		e.data, e.hasData, e.kind, e.id, e.split = e.data[:0], false, "", "", false
+		e.data, e.hasData, e.kind, e.id, e.wait, e.split = e.data[:0], false, "", "", "", false
 		return
 	}
 	field, value, hasColon := bytes.Cut(line, []byte(":"))
@@ -120,7 +147,11 @@ func (e *Reader) endLine(event func(Event)) {
 		if bytes.IndexByte(value, 0) < 0 {
 			e.id = string(value)
 		}
-	case "", "retry":
+	case "retry":
+		if len(value) > 0 && len(value) < 10 && len(bytes.Trim(value, "0123456789")) == 0 {
+			e.wait = string(value)
+		}
+	case "":
 	default:
 		e.odd = true
 	}

@@ -99,6 +99,13 @@ func Print(w io.Writer, p admin.Record) {
 			fmt.Fprintf(w, "  %-12s %s\n", f.name, f.value)
 		}
 	}
+	for _, t := range p.Tools {
+		rule := ""
+		if t.Unnamed {
+			rule = " (no rule names it)"
+		}
+		fmt.Fprintf(w, "  tool         %s %s%s\n", t.Name, t.Hash, rule)
+	}
 	if p.Model != nil {
 		printModel(w, *p.Model)
 	}

@@ -91,6 +91,7 @@ func TestMCPTools(t *testing.T) {
 		return mux, mcpRules
 	})
 	const sum, echo, env = `get-sum={"a":1,"b":2}`, `echo={"message":"hi"}`, `get-env={}`
+	const listed = "echo get-sum trigger-elicitation-request"
 	const closed, unmatched = "event_closed with its record", "action_unmatched with its record"
 	const answered, tainted = "✅ User provided the requested information! User inputs:",
 		"session_tainted with its record"
@@ -100,12 +101,12 @@ func TestMCPTools(t *testing.T) {
 		posts                  int // that went out
 	}{
 		{"the first generation", "v1", "/mcp", []string{"list", echo, sum, sum, env, echo},
-			[]string{"tools", "Echo: hi", "The sum of 1 and 2 is 3.", closed, unmatched, "Echo: hi"}, 1},
+			[]string{listed, "Echo: hi", "The sum of 1 and 2 is 3.", closed, unmatched, "Echo: hi"}, 1},
 		{"the second generation", "v2", "/mcp", []string{"list", echo, sum, sum, env, echo},
-			[]string{"tools", "Echo: hi", "The sum of 1 and 2 is 3.", closed, unmatched, "Echo: hi"}, 1},
+			[]string{listed, "Echo: hi", "The sum of 1 and 2 is 3.", closed, unmatched, "Echo: hi"}, 1},
 		{"revision 2026-07-28", "v2-modern", "/modern",
 			[]string{"list", "echo={}", "sum={}", "sum={}", "reset={}", "echo={}"},
-			[]string{"tools", "echo done", "sum done", closed, unmatched, "echo done"}, 1},
+			[]string{"echo sum", "echo done", "sum done", closed, unmatched, "echo done"}, 1},
 		{"a human answers the first generation", "v1", "/mcp", []string{"trigger-elicitation-request={}", sum, echo},
 			[]string{answered, tainted, "Echo: hi"}, 0},
 		{"a human answers the second generation", "v2", "/mcp", []string{"trigger-elicitation-request={}", sum},
@@ -216,7 +217,7 @@ func TestMCPHiddenQuestions(t *testing.T) {
 		t.Helper()
 		out, err := rg.AsAgent(t, kit.With(node, kit.Scripts+"node/mcp-tools.mjs", generation, "https://"+rg.Plain()+path,
 			"list", "echo={}", "sum={}")...)
-		if want := "tools\n" + echoed + "\nsession_tainted with its record"; err != nil || out != want {
+		if want := "echo sum\n" + echoed + "\nsession_tainted with its record"; err != nil || out != want {
 			t.Errorf("got\n%s\n%v, want\n%s", out, err, want)
 		}
 		if n := of.heard.Load(); n > 0 {

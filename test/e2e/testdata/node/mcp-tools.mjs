@@ -20,7 +20,7 @@ for (const call of calls) {
   try {
     if (call === "list") {
       const { tools } = await client.listTools();
-      console.log(tools.length > 0 ? "tools" : "no tools");
+      console.log(tools.map((t) => t.name).sort().join(" "));
       continue;
     }
     const [name, args] = [call.slice(0, call.indexOf("=")), call.slice(call.indexOf("=") + 1)];
