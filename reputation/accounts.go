@@ -141,7 +141,7 @@ func (s *Service) replay(ctx context.Context, a *account) (err error) {
 			if _, err := a.add(e); err != nil {
 				return fmt.Errorf("entry %d: %w", one.Number, err)
 			}
-			// Only the order is trusted to the database.
+			// Finds gaps and changed entries, not a log that was written anew.
 			if got := a.log.Log(); got != (accrual.Log{Entries: one.Number, Head: one.Head}) {
 				return fmt.Errorf("entry %d is missing, was changed, or repeats another: the log has been altered", one.Number)
 			}

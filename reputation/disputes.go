@@ -101,7 +101,7 @@ func (s *Service) catchUpDocket(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("entry %d: %w", one.Number, err)
 			}
-			// Only the order is trusted to the database.
+			// Finds gaps and changed entries, not a log that was written anew.
 			if next.Log != (accrual.Log{Entries: one.Number, Head: one.Head}) {
 				return fmt.Errorf("entry %d is missing or was changed: the log has been altered", one.Number)
 			}
