@@ -23,6 +23,7 @@ type HistoryEnd struct {
 	Texts   int `json:"texts"`
 }
 
+// Bounds on a bundle.
 const (
 	MaxBundle       = 8 << 20 // bytes
 	MaxCertificates = 1024

@@ -76,6 +76,7 @@ func (q *Queue) SettleReceipts(ctx context.Context, session string) error {
 	return nil
 }
 
+// Stored returns the number of receipts that this queue has stored.
 func (q *Queue) Stored() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()

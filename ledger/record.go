@@ -24,6 +24,7 @@ func (s State) Outcome() bool {
 // Whole reports whether s is the state of a record added at once, because the call is over.
 func (s State) Whole() bool { return s == StateRefused || s.Outcome() }
 
+// Record is one call: what was asked, what became of it, and a post's evidence.
 type Record struct {
 	ID       string `json:"id"`
 	Flow     string `json:"flow"`

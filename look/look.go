@@ -57,6 +57,7 @@ func (l Observation) For(purpose string) Observation {
 	return l
 }
 
+// New makes an observation; seen is the sentence for operators.
 func New(name string, result Result, seen string) Observation {
 	return Observation{Name: name, Result: result, Seen: seen}
 }

@@ -13,6 +13,7 @@ import (
 // the tunnel's next request may see another. Its methods implement [intercept.Options]. It is safe for concurrent use.
 type Handler struct{ inForce atomic.Pointer[Pipeline] }
 
+// NewHandler begins with p.
 func NewHandler(p *Pipeline) *Handler {
 	c := &Handler{}
 	c.Set(p)
@@ -22,6 +23,7 @@ func NewHandler(p *Pipeline) *Handler {
 // Set replaces the pipeline for requests that start afterwards.
 func (c *Handler) Set(p *Pipeline) { c.inForce.Store(p) }
 
+// Pipeline returns the current one.
 func (c *Handler) Pipeline() *Pipeline { return c.inForce.Load() }
 
 func (c *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.Pipeline().ServeHTTP(w, r) }

@@ -16,6 +16,7 @@ type Metrics struct {
 	leftOut prometheus.Counter
 }
 
+// NewMetrics registers the metrics of all pipelines of a process.
 func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -23,6 +23,7 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
+// PipelineOptions configure a [Pipeline].
 type PipelineOptions struct {
 	Rules    *Rules
 	Sessions *session.Set

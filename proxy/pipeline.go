@@ -33,6 +33,7 @@ type Pipeline struct {
 	follow func(read func())
 }
 
+// NewPipeline names a missing or wrong option in its error.
 func NewPipeline(o PipelineOptions) (*Pipeline, error) {
 	if err := o.complete(); err != nil {
 		return nil, err

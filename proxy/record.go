@@ -22,6 +22,7 @@ const (
 	flowInternal = "internal" // a call to the mediator itself
 )
 
+// Flows are all flows, for the checks of queries.
 var Flows = [...]string{flowPost, flowEgress, flowConnect, flowInternal}
 
 // refuse records why a call ends here. Only the log gets errors without a code, which may contain anything.

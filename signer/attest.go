@@ -61,6 +61,7 @@ func (a Access) interactive() bool {
 	return a.HumanPromptPresent || a.HumanOperatorPresent || a.UserShellAccess
 }
 
+// NewAttester attests runs whose access by people is as access declares.
 func NewAttester(runtime *Issuer[evidence.RuntimeAttestation], session *Issuer[evidence.SessionReceipt],
 	access Access) *Attester {
 	return &Attester{runtime: runtime, session: session, access: access}

@@ -10,6 +10,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
+// Event is what starts a session: a schedule's time, a webhook's delivery, a message, or a report.
 type Event struct {
 	ID     string `json:"id"`
 	Kind   string `json:"kind"`

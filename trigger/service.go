@@ -171,6 +171,7 @@ func (s *Service) wake() {
 	s.arrived = make(chan struct{})
 }
 
+// Get returns one event; the code is not_found if the store has none.
 func (s *Service) Get(ctx context.Context, id string) (Event, error) {
 	return s.store.get(ctx, id, s.o.Now())
 }

@@ -58,11 +58,13 @@ func collect(steps map[string][]row) map[string]Code {
 	return t
 }
 
+// Known reports whether the table has the code.
 func Known(code string) bool {
 	_, ok := table[code]
 	return ok
 }
 
+// Remedy returns what to do about the code, or "".
 func Remedy(code string) string { return table[code].Remedy }
 
 // Codes returns the whole table, by step and name.

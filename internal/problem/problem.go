@@ -155,6 +155,7 @@ func (e *Error) Error() string { return e.Details.Detail }
 // Public is the whole sentence: the mediator's processes put nothing for operators into a public code.
 func (e *Error) Public() string { return e.Details.Detail }
 
+// RetryAfter is in seconds; 0 means that a retry does not help.
 func (e *Error) RetryAfter() int {
 	return cmp.Or(e.Details.RetryAfter, table[e.Details.Code].RetryAfter)
 }

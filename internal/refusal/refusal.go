@@ -55,6 +55,7 @@ type Later struct {
 	Seconds int // from now, at least 1
 }
 
+// RetryAfter is in seconds.
 func (l Later) RetryAfter() int { return l.Seconds }
 
 func (l Later) Unwrap() error { return l.Refusal }

@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/ledger/internal/tables"
 )
 
+// Options configure a [Ledger].
 type Options struct {
 	// Now is the clock; required.
 	Now func() time.Time

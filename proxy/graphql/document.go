@@ -21,6 +21,7 @@ const (
 	maxSelected = 50_000    // selections followed, counted once for every operation that reaches them
 )
 
+// Operation is one operation of a document, reduced to what rules name.
 type Operation struct {
 	Type   string   // query, mutation or subscription
 	Fields []string // the top-level fields' names, without aliases, sorted and unique

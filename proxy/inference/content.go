@@ -10,6 +10,7 @@ import (
 	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
+// Kind is the kind of a [Block].
 type Kind string
 
 const (

@@ -7,6 +7,7 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 )
 
+// Outcome says how a model's answer ended.
 type Outcome string
 
 const (

@@ -27,6 +27,7 @@ type Limits struct {
 	Refused int
 }
 
+// Rate bounds calls by a token bucket; a zero PerSecond means the default.
 type Rate struct {
 	PerSecond float64
 	Burst     int // calls allowed at once; two seconds' worth, at least one, if 0
@@ -35,6 +36,7 @@ type Rate struct {
 // MinRate and MaxRate bound Rate.PerSecond.
 const MinRate, MaxRate = 0.001, 1e6
 
+// Check refuses negative limits, and rates outside of MinRate and MaxRate.
 func (l Limits) Check() error {
 	if min(l.Calls, l.WebSockets, l.Session.Burst, l.Host.Burst, l.Breaker.Failures, l.Unknown, l.Refused) < 0 ||
 		l.Breaker.Pause < 0 || l.Bodies < 0 {

@@ -83,6 +83,7 @@ type Answer struct {
 	out     bytes.Buffer // events that may pass
 }
 
+// NewAnswer begins to read the answer that w describes.
 func NewAnswer(w Watch, status int, header http.Header) *Answer {
 	a := &Answer{Watch: w, peer: w.Peer, lastEvent: w.Header.Get("Last-Event-Id"), status: status}
 	a.session(header)

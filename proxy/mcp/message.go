@@ -83,8 +83,10 @@ func printable(name string) string {
 	return fmt.Sprintf("%.128q", name)
 }
 
+// IsCall reports whether the message calls a tool and expects an answer.
 func (m *Message) IsCall() bool { return m.Method == callTool && m.ID != "" }
 
+// IsRequest reports whether the message expects an answer.
 func (m *Message) IsRequest() bool { return m.Method != "" && m.ID != "" }
 
 // isRetry reports whether the message continues an earlier request.

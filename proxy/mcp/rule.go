@@ -53,6 +53,7 @@ func isToolName(name string) bool {
 	return name != "" && len(name) <= 128 && strings.IndexFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }
 
+// Check refuses a malformed rule.
 func (r *Rule) Check() error {
 	for _, tool := range r.Tools {
 		if !isToolName(tool) || tool == "*" {
@@ -102,6 +103,7 @@ func CheckRules(rules []*Rule) (i int, err error) {
 	return 0, nil
 }
 
+// Verdict says which rule allows a message.
 type Verdict struct {
 	Rule  int  // index of the rule that allows it
 	Human bool // it may carry a human's answer: no more posts in the session

@@ -57,6 +57,7 @@ func Paths() string {
 	return strings.Join(all, ", ")
 }
 
+// Takes reports whether the way accepts the HTTP method.
 func (w Way) Takes(method string) bool { return slices.Contains(w.Methods, method) }
 
 // maxSent bounds a request's body, in bytes, as the node does.

@@ -52,6 +52,7 @@ type Chain struct {
 	memory  memory
 }
 
+// NewChain makes a session's chain without receipts. key is for HMACs.
 func NewChain(session, event string, opened time.Time, key [inference.MinKey]byte) *Chain {
 	c := &Chain{session: session, event: event, opened: opened, key: key, seed: maphash.MakeSeed()}
 	c.changed = sync.NewCond(&c.mu)

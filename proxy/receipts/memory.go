@@ -239,6 +239,7 @@ type Relayed struct {
 	Gave       inference.Values // of the result, see [Keeper.Values]
 }
 
+// Values returns what a later model request could repeat of a tool's result.
 func (k *Keeper) Values(c *Chain, result []byte) inference.Values {
 	if k == nil {
 		return inference.Values{}
@@ -246,6 +247,7 @@ func (k *Keeper) Values(c *Chain, result []byte) inference.Values {
 	return (&inference.Measure{Seed: c.seed}).ValuesOf(string(result))
 }
 
+// Relay notes a tool call that has passed, for the session's next receipts.
 func (k *Keeper) Relay(c *Chain, r Relayed) {
 	if k == nil {
 		return

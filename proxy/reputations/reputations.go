@@ -52,6 +52,7 @@ type Cache struct {
 	forgotten   bool          // the node may have a newer opinion than the token
 }
 
+// New makes an empty cache. Close it.
 func New(o Options) *Cache {
 	c := &Cache{o: o, metrics: newMetrics()}
 	c.life, c.stop = context.WithCancel(context.Background())
