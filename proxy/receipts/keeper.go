@@ -81,11 +81,9 @@ func New(ctx context.Context, o Options) (*Keeper, error) {
 	for _, c := range left {
 		sessions[c.Session] = append(sessions[c.Session], c)
 	}
-	k.workers.Go(func() {
-		for session, calls := range sessions {
-			k.closeLeft(session, calls)
-		}
-	})
+	for session, calls := range sessions { // apart: one that cannot be read is tried for ever
+		k.workers.Go(func() { k.closeLeft(session, calls) })
+	}
 	return k, nil
 }
 

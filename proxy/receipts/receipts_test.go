@@ -245,6 +245,21 @@ func TestCrash(t *testing.T) {
 	r.read("ses_1", 4)
 }
 
+func TestCrashWithUnreadableChains(t *testing.T) {
+	r := newRig(t)
+	r.mustAsk(r.chain("ses_whole"), hello)
+	for i := range 8 {
+		session := fmt.Sprint("ses_", i)
+		r.mustAsk(r.chain(session), hello)
+		must(t, r.store.AddReceipts(t.Context(),
+			ledger.Receipt{Session: session, Number: 1, Call: "call", Signed: time.Now(), Token: "no token"}))
+	}
+	r.crash()
+	r.start()
+	r.read("ses_whole", 2)
+	r.crash() // a stop would wait for the others
+}
+
 func TestShutdown(t *testing.T) {
 	r := newRig(t)
 	done, open := r.chain("ses_1"), r.chain("ses_2")
