@@ -67,6 +67,28 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
+// Of every type and class, only a host's IPv4 address has an answer, and no answer repeats a name of 300 bytes.
+func TestEveryTypeAndClass(t *testing.T) {
+	for v := range 1 << 16 {
+		for of, class := range map[dnsmessage.Type]dnsmessage.Class{
+			dnsmessage.Type(v): dnsmessage.ClassINET, dnsmessage.TypeA: dnsmessage.Class(v)} {
+			var m dnsmessage.Message
+			check.Must(t, m.Unpack(answer(query(t, "api.test.", of, func(m *dnsmessage.Message) {
+				m.Questions[0].Class = class
+			}))))
+			if want := of == dnsmessage.TypeA && class == dnsmessage.ClassINET; len(m.Answers) > 0 != want {
+				t.Errorf("type %d, class %d: %v", of, class, m)
+			}
+		}
+	}
+	label := "\x3b" + strings.Repeat("a", 59)
+	raw := append(query(t, ".", dnsmessage.TypeA, nil)[:12], strings.Repeat(label, 5)+"\x00\x00\x01\x00\x01"...)
+	var m dnsmessage.Message
+	if err := m.Unpack(answer(raw)); err != nil || m.RCode != dnsmessage.RCodeFormatError || len(m.Questions) > 0 {
+		t.Errorf("a name of 300 bytes: %v, %v", m, err)
+	}
+}
+
 // TestAddress wants many hosts to have many addresses, all in the block.
 func TestAddress(t *testing.T) {
 	seen := make(map[netip.Addr]bool)

@@ -29,7 +29,7 @@ type conn struct {
 	session  string      // of the listener; empty if sessions share it
 	// deadline of a handled request's body, which a transport may still be reading
 	bodyBy  atomic.Pointer[time.Time]
-	waiting *waiting // of a shared listener, or nil
+	waiting *waiting // of its listener
 	place   place    // in waiting
 
 	// The rest is about a tunnel, and zero before there is one.

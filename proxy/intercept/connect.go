@@ -264,6 +264,9 @@ func handshakeRefusal(err error, target upstream.Target) error {
 	switch {
 	case errors.As(err, &refused):
 		return refused
+	case errors.Is(err, context.Canceled): // by our own Close
+		return refusal.New("overloaded", "the connection to %s was closed before its TLS handshake, because its session "+
+			"ended or opened too many", target.Host)
 	case errors.Is(err, context.DeadlineExceeded):
 		return refusal.New("tls_handshake_failed", "the TLS handshake in the tunnel to %s took too long", target.Host)
 	}

@@ -8,25 +8,24 @@ import (
 	"github.com/actionproof/mediator/internal/share"
 )
 
-// limitListener bounds the open connections. A full shared listener closes the connection that has waited longest for
-// its client. At a full listener of one session, new connections wait in the kernel. One beyond the session's share of
-// all sessions' connections is closed.
+// limitListener bounds the open connections. A full one closes the connection that has waited longest for its client,
+// or else a new one waits. One beyond a session's share of all sessions' connections is closed if none waits.
 type limitListener struct {
 	net.Listener
 	p       *Proxy
 	session string          // of all its connections; empty if sessions share it
-	life    context.Context //nolint:containedctx // of its connections, or nil
+	life    context.Context //nolint:containedctx // of its connections
 	slots   chan struct{}   // one for each connection
 	all     *share.Pool     // shared by all sessions' listeners; nil for a shared listener
-	waiting *waiting        // nil if all is not
+	waiting *waiting
 	closed  chan struct{}
 	once    sync.Once
 }
 
 func newLimitListener(l net.Listener, p *Proxy) *limitListener {
 	return &limitListener{
-		Listener: l, p: p, slots: make(chan struct{}, p.o.Limits.Connections), waiting: newWaiting(),
-		closed: make(chan struct{}),
+		Listener: l, p: p, life: context.Background(), slots: make(chan struct{}, p.o.Limits.Connections),
+		waiting: newWaiting(), closed: make(chan struct{}),
 	}
 }
 
@@ -35,21 +34,21 @@ const shareOfSession = 16
 
 // newSessionListener makes a listener of one session. All such listeners share Limits.Connections.
 func newSessionListener(ctx context.Context, l net.Listener, p *Proxy, session string) *limitListener {
-	own := make(chan struct{}, max(1, p.o.Limits.Connections/shareOfSession))
-	return &limitListener{
-		Listener: l, p: p, session: session, life: ctx, slots: own, all: &p.ofSessions, closed: make(chan struct{}),
-	}
+	own := newLimitListener(l, p)
+	own.session, own.life, own.all = session, ctx, &p.ofSessions
+	own.slots = make(chan struct{}, max(1, p.o.Limits.Connections/shareOfSession))
+	return own
 }
 
 // Accept returns a *conn. A session's connection that the kernel redirected becomes a tunnel instead.
 func (l *limitListener) Accept() (net.Conn, error) {
-	if l.all == nil {
-		return l.acceptShared()
-	}
 	for {
-		c, err := l.acceptOfSession()
+		c, err := l.accept()
 		if err != nil {
 			return nil, err
+		}
+		if l.all == nil {
+			return c, nil
 		}
 		original, redirected := l.p.o.Original(c.socket.Conn)
 		if !redirected {
@@ -59,56 +58,73 @@ func (l *limitListener) Accept() (net.Conn, error) {
 	}
 }
 
-func (l *limitListener) acceptOfSession() (*conn, error) {
-	select {
-	case l.slots <- struct{}{}:
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
+func (l *limitListener) accept() (*conn, error) {
 	accepted, err := l.Listener.Accept()
-	for err == nil && !l.all.Take(l.session, 1, int64(l.p.o.Limits.Connections)) {
+	for err == nil && !l.take() {
+		if l.closeLongest() {
+			continue
+		}
 		_ = accepted.Close()
 		accepted, err = l.Listener.Accept()
 	}
 	if err != nil {
-		<-l.slots
 		return nil, err
 	}
-	free := func() { l.all.Give(l.session, 1); <-l.slots }
-	c := newConn(l.p, accepted, free)
-	c.session = l.session
+	if !l.place() {
+		l.give()
+		_ = accepted.Close()
+		return nil, net.ErrClosed
+	}
+	c := newConn(l.p, accepted, nil)
+	c.session, c.waiting = l.session, l.waiting
 	stop := context.AfterFunc(l.life, func() { _ = c.socket.Close() })
-	c.socket.release = func() { stop(); free() }
+	c.socket.release = func() {
+		stop()
+		l.waiting.remove(c, true)
+		l.give()
+		<-l.slots
+	}
 	return c, nil
 }
 
-func (l *limitListener) acceptShared() (net.Conn, error) {
-	accepted, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+func (l *limitListener) take() bool {
+	return l.all == nil || l.all.Take(l.session, 1, int64(l.p.o.Limits.Connections))
+}
+
+func (l *limitListener) give() {
+	if l.all != nil {
+		l.all.Give(l.session, 1)
 	}
-	c := newConn(l.p, accepted, nil)
-	c.waiting = l.waiting
-	c.socket.release = func() { l.waiting.remove(c, true); <-l.slots }
+}
+
+// place waits for one of slots. It fails once the listener is closed.
+func (l *limitListener) place() bool {
 	for {
 		select {
 		case l.slots <- struct{}{}:
-			return c, nil
+			return true
 		default:
 		}
-		if other := l.waiting.longest(); other != nil {
-			_ = other.socket.Close()
+		if l.closeLongest() {
 			continue
 		}
 		select {
 		case l.slots <- struct{}{}:
-			return c, nil
+			return true
 		case <-l.waiting.came:
 		case <-l.closed:
-			_ = accepted.Close()
-			return nil, net.ErrClosed
+			return false
 		}
 	}
+}
+
+// closeLongest closes the connection that has waited longest for its client. It reports whether one waited.
+func (l *limitListener) closeLongest() bool {
+	c := l.waiting.longest()
+	if c != nil {
+		_ = c.socket.Close()
+	}
+	return c != nil
 }
 
 func (l *limitListener) Close() error {

@@ -59,8 +59,8 @@ type Limits struct {
 	WriteTimeout     time.Duration // of a write that the client does not read; 5 min if 0
 	HeaderBytes      int           // of a request, each line counting 32 more; 64 KiB if 0
 	// Connections bounds the open connections of each shared listener, and of all sessions' listeners together; 4096 if
-	// 0. At a full shared listener a new one replaces one that waits for its client; others wait. It also bounds the
-	// requests over HTTP/2 in progress.
+	// 0, and a sixteenth for one session's. At a full listener a new one replaces one that waits for its client; others
+	// wait. It also bounds the requests over HTTP/2 in progress.
 	Connections int
 	Tunnels     int // open tunnels; further CONNECTs are refused (overloaded); 2048 if 0
 	Streams     int // HTTP/2 streams of one tunnel; 250 if 0

@@ -7,11 +7,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/upstream"
 )
 
 // Everything on a session's listener belongs to it, despite the client's credentials, and ends with it.
@@ -104,6 +107,29 @@ func TestIdleSessions(t *testing.T) {
 			t.Errorf("status %d", resp.StatusCode)
 		}
 		_ = c.Close()
+	}
+}
+
+// A session that holds 10,000 connections, half-open or idle after a call, has 256 of them, and can call.
+func TestFloodOfASession(t *testing.T) {
+	var other atomic.Value // reason for an end
+	r := newRig(t, func(o *intercept.Options) {
+		o.Refused = func(_ context.Context, _ upstream.Target, err error) {
+			if codeOf(err) != "overloaded" {
+				other.Store(err)
+			}
+		}
+		o.Original = func(net.Conn) (netip.AddrPort, bool) { return netip.MustParseAddrPort("192.0.2.7:80"), true }
+	})
+	flood := serveSession(t, r, "ses")
+	for range 5000 {
+		_, _ = flood.dial().Write([]byte{0x16})
+		if resp := roundTripRaw(t, flood.dial(), getRoot); resp.StatusCode != http.StatusOK {
+			t.Fatalf("status %d", resp.StatusCode)
+		}
+	}
+	if n := r.Proxy.OpenTunnels(); n > 256 || other.Load() != nil {
+		t.Errorf("%d connections, %v", n, other.Load())
 	}
 }
 

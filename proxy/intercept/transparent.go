@@ -113,13 +113,13 @@ func (r Route) named(scheme, authority string) (upstream.Target, error) {
 	}
 	named, err := upstream.ParseOrigin(scheme, authority)
 	if err != nil {
-		return upstream.Target{}, err
+		return t, err
 	}
 	if scheme == "https" && !strings.Contains(authority, ":") { // SNI has no port
 		named.Port = t.Port
 	}
 	if _, isIP := named.IP(); named.Port != t.Port || isIP && named != t {
-		return upstream.Target{}, refusal.New("target_mismatch",
+		return t, refusal.New("target_mismatch",
 			"the connection was made to %s, but names %s", r.Original, named.Address())
 	}
 	if byName && resolver.Address(named.Host) != r.Original.Addr() {

@@ -2,8 +2,11 @@ package intercept_test
 
 import (
 	"context"
+	"crypto/ecdh"
+	"crypto/rand"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -13,6 +16,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/crypto/cryptobyte"
 
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/resolver"
@@ -65,8 +70,11 @@ func TestRedirectedHostsAreJudgedOneByOne(t *testing.T) {
 	wantAnswer(t, roundTripRaw(t, c, "GET / HTTP/1.1\r\nHost: b.example\r\n\r\n"), nil, "internal")
 }
 
+var long = strings.Repeat("a.", 148) + "test"
+
 func TestRedirectedRequestsThatAreRefused(t *testing.T) {
 	for _, tt := range []struct{ name, original, head, code string }{
+		{"a name of 300 bytes", "192.0.2.7:80", "GET / HTTP/1.1\r\nHost: " + long, "request_malformed"},
 		{"another port", "192.0.2.7:80", "GET / HTTP/1.1\r\nHost: a.example:8080", "target_mismatch"},
 		{"another address", "192.0.2.7:80", "GET / HTTP/1.1\r\nHost: 192.0.2.8", "target_mismatch"},
 		{"no host", "192.0.2.7:80", "GET / HTTP/1.0\r\nX: y", "target_mismatch"},
@@ -101,6 +109,7 @@ func TestRedirectedConnectionsThatAreRefused(t *testing.T) {
 		{"half a method", "not_http", "GE", nil},
 		{"half a handshake", "tls_handshake_failed", "\x16\x03\x01\x00\xc8\x01", nil},
 		{"no handshake", "tls_handshake_failed", "\x16\x03\x01\x00\x04\x09\x00\x00\x00", nil},
+		{"a name of 300 bytes", "request_malformed", "", &tls.Config{InsecureSkipVerify: true, ServerName: long}},
 		{"SNI that no host has", "request_malformed", "", &tls.Config{InsecureSkipVerify: true, ServerName: "a..example"}},
 		{"CA not trusted", "tls_handshake_failed", "", &tls.Config{ServerName: "a.example"}},
 	} {
@@ -142,10 +151,15 @@ func TestRedirectedHostThatIsRefused(t *testing.T) {
 	}
 }
 
-// TestAddressesOfTheResolver wants a connection to an address that a run's resolver gave to name the host.
+// TestAddressesOfTheResolver wants a connection to an address that a run's resolver gave to name the host. Of two hosts
+// with one address it goes to the named one.
 func TestAddressesOfTheResolver(t *testing.T) {
 	at := netip.AddrPortFrom(resolver.Address("a.example"), 443).String()
-	for _, tt := range []struct{ name, code string }{{"a.example", ""}, {"b.example", "target_mismatch"},
+	twin, n := "", 0
+	for ; twin == "" || resolver.Address(twin) != resolver.Address("a.example"); n++ {
+		twin = fmt.Sprintf("a%d.example", n)
+	}
+	for _, tt := range []struct{ name, code string }{{"a.example", ""}, {twin, ""}, {"b.example", "target_mismatch"},
 		{"", "target_mismatch"}} {
 		r := newRig(t, serving(describing))
 		c := tls.Client(r.Redirect(at)(), &tls.Config{InsecureSkipVerify: true, ServerName: tt.name})
@@ -154,6 +168,10 @@ func TestAddressesOfTheResolver(t *testing.T) {
 		}
 		if tt.code != "" {
 			wantCode(t, <-r.Ended, tt.code)
+		} else {
+			url := "https://" + tt.name
+			wantBody(t, roundTripRaw(t, c, "GET / HTTP/1.1\r\nHost: "+tt.name+"\r\n\r\n"),
+				url+" "+at+" HTTP/1.1 "+url+"/")
 		}
 		_ = c.Close()
 	}
@@ -163,6 +181,44 @@ func TestAddressesOfTheResolver(t *testing.T) {
 		resp := roundTripRaw(t, r.Redirect(netip.AddrPortFrom(resolver.Address("a.example"), 80).String())(),
 			tt.head+"\r\n\r\n")
 		wantAnswer(t, resp, nil, tt.code)
+	}
+}
+
+// A client that encrypts the name of its ClientHello shows an outer one, which is judged. It then tries
+// again without, because the server of that name does not decrypt.
+func TestEncryptedClientHello(t *testing.T) {
+	key, err := ecdh.X25519().GenerateKey(rand.Reader)
+	must(t, err)
+	const outer = "outer.example"
+	var b cryptobyte.Builder
+	b.AddUint16LengthPrefixed(func(list *cryptobyte.Builder) {
+		list.AddUint16(0xfe0d) // RFC 9849 section 4
+		list.AddUint16LengthPrefixed(func(c *cryptobyte.Builder) {
+			c.AddUint8(1)
+			c.AddUint16(0x20) // DHKEM(X25519, HKDF-SHA256)
+			c.AddUint16LengthPrefixed(func(b *cryptobyte.Builder) { b.AddBytes(key.PublicKey().Bytes()) })
+			c.AddUint16LengthPrefixed(func(b *cryptobyte.Builder) { b.AddUint32(1<<16 | 1) }) // HKDF-SHA256, AES-128-GCM
+			c.AddUint8(0)
+			c.AddUint8LengthPrefixed(func(b *cryptobyte.Builder) { b.AddBytes([]byte(outer)) })
+			c.AddUint16(0)
+		})
+	})
+	for _, at := range []string{"inner.example", outer} {
+		r := newRig(t, func(o *intercept.Options) {
+			o.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request got through") })
+		})
+		c := tls.Client(r.Redirect(netip.AddrPortFrom(resolver.Address(at), 443).String())(), &tls.Config{
+			ServerName: "inner.example", RootCAs: r.Roots(), EncryptedClientHelloConfigList: b.BytesOrPanic(),
+			MinVersion: tls.VersionTLS13,
+		})
+		var rejected *tls.ECHRejectionError
+		if err := c.Handshake(); errors.As(err, &rejected) != (at == outer) {
+			t.Errorf("to the address of %s: %v", at, err)
+		}
+		if at != outer {
+			wantCode(t, <-r.Ended, "target_mismatch")
+		}
+		_ = c.Close()
 	}
 }
 

@@ -84,11 +84,9 @@ type place struct {
 }
 
 func (c *conn) waits(yes bool) {
-	switch {
-	case c.waiting == nil: // a session's own listener
-	case yes:
+	if yes {
 		c.waiting.add(c)
-	default:
+	} else {
 		c.waiting.remove(c, false)
 	}
 }

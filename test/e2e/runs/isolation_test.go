@@ -229,6 +229,10 @@ func TestTransparentRun(t *testing.T) {
 		{"nameless nameless.test 443", "", "target_mismatch"},
 		{"misnamed named.test 443", "misnamed.test:443", "target_mismatch"},
 		{"old old.test 80", "", "target_mismatch"},
+		{"long long.test 80", "", "request_malformed"},
+		{"dns 1.1.1.1 53", "1.1.1.1:53", "not_http"},
+		{"tls dns.test 853", "dns.test:853", "egress_denied"},
+		{"tunnel 1.1.1.1 53", "", ""},
 	}
 	var lines []string
 	for _, row := range rows {
@@ -236,8 +240,9 @@ func TestTransparentRun(t *testing.T) {
 	}
 	stdout, stderr, err := r.StartRun(t, nil, nil, `/usr/bin/python3 -c "$0" "$1"`, connects, strings.Join(lines, "\n"))
 	check.Must(t, err)
-	if !strings.HasPrefix(stderr, "mediator: refused calls: 10, most often:\nmediator: 1 × egress_denied: ") ||
-		strings.Count(stdout, "b'HTTP/1.1 403'") < 5 {
+	if !strings.HasPrefix(stderr, "mediator: refused calls: 13, most often:\nmediator: 1 × egress_denied: ") ||
+		strings.Count(stdout, "b'HTTP/1.1 403'") < 6 ||
+		!strings.Contains(stdout, `tunnel 1.1.1.1 53 b'\x85\x80\x00\x01\x00\x00\x00\x00\x00\x00'`) {
 		t.Errorf("%s%s", stdout, stderr)
 	}
 	var want, got []string
