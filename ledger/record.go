@@ -38,6 +38,17 @@ type Record struct {
 	Method   string `json:"method,omitempty"`
 	Host     string `json:"host,omitempty"` // always with the port
 	Path     string `json:"path,omitempty"` // without the query
+	Scheme   string `json:"scheme,omitempty"`
+	// names of the query's parameters, sorted: only those that look like names
+	QueryNames []string `json:"queryNames,omitempty"`
+	// what the call's message asks for, if it was read as one of these protocols
+	MCP     *MCPMessage `json:"mcp,omitempty"`
+	GraphQL []Operation `json:"graphql,omitempty"`
+	// the call belongs to a learning session, which posts nothing
+	Learning bool `json:"learning,omitempty"`
+	// Unfit is the code of the session's first refused address, repeated credential or broken message, up to this call.
+	// No rule must be learnt from such a session.
+	Unfit string `json:"unfit,omitempty"`
 	// what the call's message does, if its rule is about messages
 	Message      string     `json:"message,omitempty"`
 	Result       string     `json:"result,omitempty"`       // what came of it, according to the server's answer
@@ -71,6 +82,18 @@ type Record struct {
 type Artifact struct {
 	Name  string `json:"name"`
 	Token string `json:"token"`
+}
+
+// MCPMessage is a client's message to an MCP server.
+type MCPMessage struct {
+	Method string `json:"method,omitempty"` // empty for an answer to the server's question
+	Tool   string `json:"tool,omitempty"`   // of tools/call; quoted if no rule can name it
+}
+
+// Operation is one operation of a GraphQL document.
+type Operation struct {
+	Type   string   `json:"type"`   // query, mutation or subscription
+	Fields []string `json:"fields"` // top-level, by name and not by alias, up to 32
 }
 
 // Tool is one tool that an MCP server listed.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy/graphql"
 )
@@ -27,7 +28,7 @@ func (m graphQLCall) choose(rules []rule) (rule, error) {
 	if err != nil {
 		return rule{}, err
 	}
-	m.record.Message = clip(graphql.Does(operations), maxMessage)
+	m.record.Message, m.record.GraphQL = clip(graphql.Does(operations), maxMessage), operationsOf(operations)
 	i, err := graphql.Choose(operations, of(rules, rule.graphQL))
 	if err != nil {
 		return rule{}, err
@@ -47,6 +48,16 @@ func (m graphQLCall) choose(rules []rule) (rule, error) {
 
 func (m graphQLCall) refuse(w http.ResponseWriter, d problem.Details, _ error) {
 	graphql.WriteProblem(w, d)
+}
+
+// maxOperations and maxFields bound what a record names of a document.
+const maxOperations, maxFields = 8, 32
+
+func operationsOf(operations []graphql.Operation) (all []ledger.Operation) {
+	for _, o := range operations[:min(len(operations), maxOperations)] {
+		all = append(all, ledger.Operation{Type: o.Type, Fields: o.Fields[:min(len(o.Fields), maxFields)]})
+	}
+	return all
 }
 
 // maxMessage bounds a record's description of a message, in bytes.

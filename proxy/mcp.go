@@ -50,7 +50,7 @@ func (m *mcpCall) choose(rules []rule) (rule, error) {
 	var err error
 	m.message, err = mcp.Read(m.text(), m.r.Header)
 	if m.message != nil {
-		m.record.Message = m.message.Does()
+		m.record.Message, m.record.MCP = m.message.Does(), m.message.Asks()
 	}
 	if err != nil {
 		return rule{}, err

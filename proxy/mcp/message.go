@@ -13,6 +13,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
+	"github.com/actionproof/mediator/ledger"
 )
 
 // Versions are the supported revisions, latest first.
@@ -84,6 +85,18 @@ func printable(name string) string {
 }
 
 // IsCall reports whether the message calls a tool and expects an answer.
+// Asks is the message in a record.
+func (m *Message) Asks() *ledger.MCPMessage {
+	asks := &ledger.MCPMessage{}
+	if m.Method != "" {
+		asks.Method = printable(m.Method)
+	}
+	if m.Method == callTool {
+		asks.Tool = printable(m.Name)
+	}
+	return asks
+}
+
 func (m *Message) IsCall() bool { return m.Method == callTool && m.ID != "" }
 
 // IsRequest reports whether the message expects an answer.

@@ -1,0 +1,30 @@
+package proxy
+
+import (
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// maxQueryNames bounds the parameters that one record names.
+const maxQueryNames = 32
+
+// parameterName is the form of a name that is no secret: a query may be a token without a name.
+var parameterName = regexp.MustCompile(`^[A-Za-z_$][A-Za-z0-9_.$\[\]-]{0,39}$`)
+
+// queryNames returns the names of a query's parameters, without their values.
+func queryNames(query string) (names []string) {
+	for param := range strings.SplitSeq(query, "&") {
+		name, _, valued := strings.Cut(param, "=")
+		name, err := url.QueryUnescape(name)
+		if len(names) == maxQueryNames {
+			break
+		}
+		if valued && err == nil && parameterName.MatchString(name) && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
