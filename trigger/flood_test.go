@@ -109,6 +109,27 @@ func TestDeliveryFlood(t *testing.T) {
 	})
 }
 
+// TestQueueInLinkedFolders checks that a producer who can write the queue's directory reaches no folder outside of it.
+func TestQueueInLinkedFolders(t *testing.T) {
+	for _, folder := range []string{"new", "claimed", "refused"} {
+		inQueue(t, func(t *testing.T, s *spool, _ *trigger.Queue, k *kit) {
+			outside := filepath.Join(s.dir, "outside")
+			s.check(os.Mkdir(outside, 0o700))
+			s.check(os.WriteFile(filepath.Join(outside, "secret"), []byte("secret"), 0o600))
+			s.put("a b", "{}") // is refused
+			s.check(os.Rename(s.path(folder, ""), s.path("away", "")))
+			s.check(os.Symlink(outside, s.path(folder, "")))
+			stop := k.run(t)
+			time.Sleep(2 * time.Second)
+			stop()
+			if left, err := os.ReadDir(outside); err != nil || len(left) != 1 || left[0].Name() != "secret" {
+				t.Errorf("%s: the folder outside has %v: %v", folder, left, err)
+			}
+			wantTimes(t, k)
+		})
+	}
+}
+
 // TestQueueOfLinks checks that links, FIFOs and the like are never opened, hide no messages, and are logged once.
 func TestQueueOfLinks(t *testing.T) {
 	inQueue(t, func(t *testing.T, s *spool, _ *trigger.Queue, k *kit) {

@@ -58,7 +58,7 @@ func NewQueue(name, dir string) *Queue { return &Queue{name: name, dir: dir} }
 // open creates missing folders. It refuses folders that every user may write, or that this user may not.
 func (q *Queue) open() error {
 	for _, folder := range []string{"", folderNew, folderClaimed, folderRefused} {
-		if err := openFolder(q.in(folder, "")); err != nil {
+		if err := openFolder(filepath.Join(q.dir, folder)); err != nil {
 			return fmt.Errorf("trigger: queue %s: %w", q.name, err)
 		}
 	}
@@ -82,23 +82,27 @@ func openFolder(path string) error {
 	return nil
 }
 
-func (q *Queue) in(folder, id string) string { return filepath.Join(q.dir, folder, id) }
-
 func (q *Queue) Name() string { return q.name }
 
 // Run claims messages until ctx ends, first those claimed by an earlier process: a message's id ensures that it makes
 // one event.
 func (q *Queue) Run(ctx context.Context, s *Service) error {
-	directory, err := os.Open(q.dir)
+	root, err := os.OpenRoot(q.dir)
+	if err != nil {
+		return fmt.Errorf("trigger: queue %s: %w", q.name, err)
+	}
+	defer root.Close()
+	directory, err := root.Open(".")
 	if err != nil {
 		return fmt.Errorf("trigger: queue %s: %w", q.name, err)
 	}
 	defer directory.Close() // also releases the lock
-	owners, err := q.owners(directory)
+	info, err := directory.Stat()
 	if err != nil {
 		return fmt.Errorf("trigger: queue %s: %w", q.name, err)
 	}
-	w := &queueRun{Queue: q, service: s, owners: owners}
+	w := &queueRun{Queue: q, service: s, root: root,
+		owners: append([]uint32{uint32(os.Geteuid()), ownerOf(info).Uid}, q.Owners...)}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -113,14 +117,10 @@ func (q *Queue) Run(ctx context.Context, s *Service) error {
 	}
 }
 
-func (q *Queue) owners(directory *os.File) ([]uint32, error) {
-	info, err := stat(directory)
-	return append([]uint32{uint32(os.Geteuid()), info.Uid}, q.Owners...), err
-}
-
 type queueRun struct {
 	*Queue
 	service *Service
+	root    *os.Root // the directory: a producer may replace its folders by links, which must lead nowhere else
 	owners  []uint32
 	// told and tells are the log lines of the last round and this one about files that stay. Each is logged once until
 	// it changes.
@@ -141,7 +141,7 @@ func (w *queueRun) round(ctx context.Context) {
 // takeAll takes a folder's messages, many at a time in order of their names. Messages that cannot be taken do not hide
 // others.
 func (w *queueRun) takeAll(ctx context.Context, folder string) error {
-	d, err := os.Open(w.in(folder, ""))
+	d, err := w.root.Open(folder)
 	if err != nil {
 		return err
 	}
@@ -193,7 +193,7 @@ func codeOf(err error) string {
 }
 
 func (w *queueRun) take(ctx context.Context, folder string, entry os.DirEntry) error {
-	id, claimed := entry.Name(), w.in(folderClaimed, entry.Name())
+	id, claimed := entry.Name(), filepath.Join(folderClaimed, entry.Name())
 	if !entry.Type().IsRegular() {
 		if w.strange++; w.strange > maxStrange {
 			return nil
@@ -205,15 +205,15 @@ func (w *queueRun) take(ctx context.Context, folder string, entry os.DirEntry) e
 		return w.refuse(folder, id, errNotPlain)
 	}
 	if folder == folderNew {
-		if _, err := os.Lstat(claimed); err == nil {
+		if _, err := w.root.Lstat(claimed); err == nil {
 			return errors.New("a message of this name is being worked on") // moving would replace it
 		}
-		if err := os.Rename(w.in(folderNew, id), claimed); err != nil {
+		if err := w.root.Rename(filepath.Join(folderNew, id), claimed); err != nil {
 			return err
 		}
 	}
 	fresh := false
-	payload, err := readMessage(claimed, w.owners)
+	payload, err := w.read(claimed)
 	if err == nil {
 		hash := evidence.HashBytes(payload)
 		_, fresh, err = w.service.add(ctx, arrival{
@@ -232,12 +232,12 @@ func (w *queueRun) take(ctx context.Context, folder string, entry os.DirEntry) e
 	if !fresh && folder == folderNew { // a claimed one can be an event of an earlier process
 		return w.refuse(folderClaimed, id, errors.New("its id has been used before"))
 	}
-	return os.Remove(claimed)
+	return w.root.Remove(claimed)
 }
 
 func (w *queueRun) refuse(folder, id string, because error) error {
 	const line = "message refused"
-	err := os.Rename(w.in(folder, id), w.in(folderRefused, id))
+	err := w.root.Rename(filepath.Join(folder, id), filepath.Join(folderRefused, id))
 	if err != nil {
 		w.say(zap.WarnLevel, line, id, because)
 	} else {
@@ -251,25 +251,29 @@ var (
 	errFolder   = refusal.New("event_malformed", "the message is a folder, and stays where it is: remove it")
 )
 
-// readMessage reads a bounded, plain file of an accepted owner. A link could turn any file that the service can read,
-// or that an owner wrote for another purpose, into a message. So it checks the file before and after opening it.
-func readMessage(path string, owners []uint32) ([]byte, error) {
-	var info unix.Stat_t
-	if err := unix.Lstat(path, &info); err != nil {
-		return nil, &os.PathError{Op: "lstat", Path: path, Err: err}
+// read reads a bounded, plain file of an accepted owner. A link could turn a file that an owner wrote for another
+// purpose into a message. So it checks the file before and after opening it.
+func (w *queueRun) read(path string) ([]byte, error) {
+	named, err := w.root.Lstat(path)
+	if err == nil {
+		err = w.check(named)
 	}
-	if err := checkMessage(info, owners); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	f, err := w.root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if info, err = stat(f); err != nil {
+	opened, err := f.Stat()
+	switch {
+	case err != nil:
 		return nil, err
+	case !os.SameFile(named, opened):
+		return nil, errNotPlain
 	}
-	if err := checkMessage(info, owners); err != nil {
+	if err := w.check(opened); err != nil {
 		return nil, err
 	}
 	raw, err := io.ReadAll(io.LimitReader(f, MaxPayload+1))
@@ -279,17 +283,14 @@ func readMessage(path string, owners []uint32) ([]byte, error) {
 	return raw, err
 }
 
-func checkMessage(info unix.Stat_t, owners []uint32) error {
-	switch {
-	case info.Mode&unix.S_IFMT != unix.S_IFREG || info.Nlink != 1:
+func (w *queueRun) check(info os.FileInfo) error {
+	switch of := ownerOf(info); {
+	case !info.Mode().IsRegular() || of.Nlink != 1:
 		return errNotPlain
-	case !slices.Contains(owners, info.Uid):
-		return refusal.New("event_malformed", "the message belongs to the user %d, who is not a configured owner", info.Uid)
+	case !slices.Contains(w.owners, of.Uid):
+		return refusal.New("event_malformed", "the message belongs to the user %d, who is not a configured owner", of.Uid)
 	}
 	return nil
 }
 
-func stat(f *os.File) (info unix.Stat_t, err error) {
-	err = unix.Fstat(int(f.Fd()), &info)
-	return info, err
-}
+func ownerOf(info os.FileInfo) *syscall.Stat_t { return info.Sys().(*syscall.Stat_t) }

@@ -290,7 +290,7 @@ func TestQueueEnds(t *testing.T) {
 }
 
 func TestQueueWithoutAFolder(t *testing.T) {
-	const unread, stays = "the queue cannot be read: no such file", "a message was not taken: rename "
+	const unread, stays = "the queue cannot be read: openat ", "a message was not taken: renameat "
 	for _, c := range []struct {
 		folder, message string
 		says            []string
