@@ -248,8 +248,12 @@ func claims(r daemon.RoleDocument, observations []look.Observation, say Declarat
 	error) {
 	c := evidence.SignerCertificate{
 		AccessibleToAgent: say.AccessibleToAgent, AccessibleToUsers: say.AccessibleToUsers, KeyCustody: r.KeyCustody,
-		KeyExportable: r.KeyExportable, Observed: slices.Clone(r.Observed), Purposes: []string{r.Purpose},
-		SubjectIssuer: r.Issuer,
+		KeyExportable: r.KeyExportable, Purposes: []string{r.Purpose}, SubjectIssuer: r.Issuer,
+	}
+	for _, name := range []string{"keyCustody", "keyExportable"} { // no process observes who reaches a key from elsewhere
+		if slices.Contains(r.Observed, name) {
+			c.Observed = append(c.Observed, name)
+		}
 	}
 	if apart, against := policy.Apart(r.Purpose, observations); apart == look.Contradicts {
 		return c, refusal.New("deployment_contradicted", "no key of the role %s is certified for it alone: %s", r.Purpose,

@@ -135,15 +135,16 @@ func TestCopiedKey(t *testing.T) {
 	check.WantCode(t, certify(session), "key_purpose")
 }
 
-// TestObservationsOfOthers lets one of two processes that are certified at once say what the other's key is like.
+// TestObservationsOfOthers lets one of two processes that are certified at once say what the other's key is like, and
+// both what no process observes.
 func TestObservationsOfOthers(t *testing.T) {
 	publication := func(purpose string, key custody.Key, seen ...look.Observation) string {
 		set, err := custody.JWKS(t.Context(), key)
 		check.Must(t, err)
 		path := filepath.Join(t.TempDir(), "keys.json")
 		raw, err := json.Marshal(keyring.Publication{Roles: []daemon.RoleDocument{{Purpose: purpose, Issuer: purpose,
-			KeyCustody: custody.ExternalMediator, Observed: []string{}, Keys: set.Keys}}, Observations: append(seen,
-			look.New(look.Custody, look.Holds, "The key does not leave.").For(purpose))})
+			KeyCustody: custody.ExternalMediator, Observed: []string{"accessibleToUsers"}, Keys: set.Keys}},
+			Observations: append(seen, look.New(look.Custody, look.Holds, "The key does not leave.").For(purpose))})
 		check.Must(t, err, os.WriteFile(path, raw, 0o600))
 		return "file:" + path
 	}
