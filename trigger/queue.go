@@ -87,12 +87,7 @@ func (q *Queue) Name() string { return q.name }
 // Run claims messages until ctx ends, first those claimed by an earlier process: a message's id ensures that it makes
 // one event.
 func (q *Queue) Run(ctx context.Context, s *Service) error {
-	root, err := os.OpenRoot(q.dir)
-	if err != nil {
-		return fmt.Errorf("trigger: queue %s: %w", q.name, err)
-	}
-	defer root.Close()
-	directory, err := root.Open(".")
+	directory, err := os.Open(q.dir)
 	if err != nil {
 		return fmt.Errorf("trigger: queue %s: %w", q.name, err)
 	}
@@ -101,8 +96,7 @@ func (q *Queue) Run(ctx context.Context, s *Service) error {
 	if err != nil {
 		return fmt.Errorf("trigger: queue %s: %w", q.name, err)
 	}
-	w := &queueRun{Queue: q, service: s, root: root,
-		owners: append([]uint32{uint32(os.Geteuid()), ownerOf(info).Uid}, q.Owners...)}
+	w := &queueRun{Queue: q, service: s, owners: append([]uint32{uint32(os.Geteuid()), ownerOf(info).Uid}, q.Owners...)}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -120,8 +114,8 @@ func (q *Queue) Run(ctx context.Context, s *Service) error {
 type queueRun struct {
 	*Queue
 	service *Service
-	root    *os.Root // the directory: a producer may replace its folders by links, which must lead nowhere else
 	owners  []uint32
+	root    *os.Root // in a round, the directory: links that a producer puts in place of its folders lead nowhere else
 	// told and tells are the log lines of the last round and this one about files that stay. Each is logged once until
 	// it changes.
 	told, tells map[string]bool
@@ -131,6 +125,12 @@ type queueRun struct {
 // round takes all messages. It logs failures and tries again in the next round.
 func (w *queueRun) round(ctx context.Context) {
 	w.told, w.tells, w.strange = w.tells, make(map[string]bool), 0
+	var err error
+	if w.root, err = os.OpenRoot(w.dir); err != nil {
+		w.say(zap.ErrorLevel, "the queue cannot be read", "", err)
+		return
+	}
+	defer w.root.Close()
 	for _, folder := range []string{folderClaimed, folderNew} {
 		if err := w.takeAll(ctx, folder); err != nil {
 			w.say(zap.ErrorLevel, "the queue cannot be read", "", err)
