@@ -45,7 +45,10 @@ func (p *Pipeline) connect(c *call) error {
 	if err := p.findSession(c, route); err != nil { // each call in the tunnel repeats this
 		return err
 	}
-	if !p.o.Rules.Knows("https", t.Host, t.Port) && !p.o.Rules.Knows("http", t.Host, t.Port) {
+	if err := p.o.Rules.denied.CheckHost(t); err != nil {
+		return err
+	}
+	if !p.o.Rules.denied.Knows(t) && !p.o.Rules.Knows("https", t.Host, t.Port) && !p.o.Rules.Knows("http", t.Host, t.Port) {
 		return refusal.New("egress_denied", "no rule allows any call to %s", t.Authority())
 	}
 	if route.Original.IsValid() && !resolver.Gave(route.Original.Addr()) && p.o.Destination != nil {

@@ -9,21 +9,31 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/proxy/match"
 )
 
 func TestLogOfCalls(t *testing.T) {
 	core, logged := observer.New(zapcore.InfoLevel)
-	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.Log = zap.New(core) })
+	var options *PipelineOptions
+	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { options, o.Log = o, zap.New(core) })
+	denied, err := match.ParseDenied([]string{p.base + "/metrics/**"})
+	must(t, err)
+	options.Rules.denied = denied
 	for _, tt := range []struct {
 		name, method, path, body string
 		fails                    string
 		code                     string
+		quiet                    bool
 	}{
 		{name: "a read", method: "GET", path: "/x"},
 		{name: "a write that is no post", method: "PUT", path: "/inference", body: "{}"},
 		{name: "a post", method: "POST", path: "/posts", body: "{}"},
 		{name: "a refused post", method: "POST", path: "/posts", body: "{}", fails: "decision", code: "internal"},
 		{name: "a refused read", method: "GET", path: "/a//b", code: "request_malformed"},
+		{name: "a denied post", method: "POST", path: "/metrics/x", body: "{}", quiet: true},
+		{name: "a denied read that a rule allows", method: "GET", path: "/metrics%2fx", quiet: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.fails != "" {
@@ -32,6 +42,12 @@ func TestLogOfCalls(t *testing.T) {
 			}
 			p.send(tt.method, tt.path, tt.body)
 			lines := logged.FilterMessage("call").TakeAll()
+			if tt.quiet {
+				if rec, _ := p.record.last(); len(lines) != 0 || rec.Code != problem.CallDenied {
+					t.Errorf("the record is %+v, the lines are %+v", rec, lines)
+				}
+				return
+			}
 			if len(lines) != 1 || lines[0].ContextMap()["code"] != tt.code || lines[0].ContextMap()["method"] != tt.method {
 				t.Errorf("the lines are %+v", lines)
 			}

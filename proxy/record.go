@@ -61,8 +61,11 @@ func (p *Pipeline) settle(ctx context.Context, c *call, wait bool) (durable bool
 	durable, err = p.store(context.WithoutCancel(ctx), c, wait)
 	failpoint.Reach("left")
 	level := zap.InfoLevel
-	if err != nil {
+	switch {
+	case err != nil:
 		level = zap.ErrorLevel
+	case c.record.Code == problem.CallDenied:
+		level = zap.DebugLevel
 	}
 	if entry := p.o.Log.Check(level, "call"); entry != nil {
 		entry.Write(zap.Inline(c), zap.Error(err))
@@ -161,7 +164,7 @@ const (
 // remember keeps the reason for the agent to ask later: many clients hide the refusal of a CONNECT, and a failed TLS
 // handshake has no answer.
 func (c *call) remember() {
-	if c.session == nil || c.told.Code == "" || c.record.Flow == flowInternal {
+	if c.session == nil || c.told.Code == "" || c.told.Code == problem.CallDenied || c.record.Flow == flowInternal {
 		return
 	}
 	c.session.Remember(session.Refusal{

@@ -122,11 +122,12 @@ type Rules struct {
 	matches   *match.Rules
 	endpoints map[*match.Endpoint]*endpoint
 	models    generate.Models
+	denied    *match.Denied
 	shown     own.Rules // as agents see them
 }
 
-// NewRules refuses rules that contradict each other or leave a way around an action.
-func NewRules(actions []Action, egress []Egress) (*Rules, error) {
+// NewRules refuses rules that contradict each other, leave a way around an action, or are for a denied host.
+func NewRules(actions []Action, egress []Egress, denied ...*match.Denied) (*Rules, error) {
 	var matches []*match.Rule
 	rules := make(map[*match.Rule]rule)
 	add := func(m match.Rule, to rule) {
@@ -145,7 +146,15 @@ func NewRules(actions []Action, egress []Egress) (*Rules, error) {
 	refuse := func(m *match.Rule, err error) (*Rules, error) {
 		return nil, fmt.Errorf("proxy: %w", &match.RuleError{Rule: m, Err: err})
 	}
+	r := &Rules{endpoints: make(map[*match.Endpoint]*endpoint)}
+	for _, d := range denied { // one, or none
+		r.denied = d
+	}
 	for _, m := range matches {
+		t := upstream.Target{Scheme: m.Match.Scheme, Host: m.Match.Host, Port: m.Match.Port}
+		if err := r.denied.CheckHost(t); err != nil {
+			return refuse(m, fmt.Errorf("no call would pass: %w", err))
+		}
 		if err := checkForNode(rules[m], m.Match); err != nil {
 			return refuse(m, err)
 		}
@@ -155,7 +164,7 @@ func NewRules(actions []Action, egress []Egress) (*Rules, error) {
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
-	r := &Rules{matches: found, endpoints: make(map[*match.Endpoint]*endpoint)}
+	r.matches = found
 	for _, e := range egress {
 		if e.Generate == nil {
 			continue
@@ -198,6 +207,9 @@ func guards(rules []*match.Rule) (all []*match.Rule) {
 
 // Find returns the endpoint of a call to target, or why there is none. escapedPath is the path as sent.
 func (r *Rules) Find(target upstream.Target, method, escapedPath string) (*endpoint, error) {
+	if err := r.denied.Check(target, escapedPath); err != nil {
+		return nil, err
+	}
 	found, err := r.matches.Find(target, method, escapedPath)
 	return r.endpoints[found], err
 }

@@ -16,6 +16,9 @@ func (c *Sidecar) Hosts() []string {
 	for _, e := range c.EgressRules {
 		hosts = append(hosts, e.Match.Host)
 	}
+	if c.Denied != nil {
+		hosts = append(hosts, c.Denied.Hosts()...)
+	}
 	return hosts
 }
 

@@ -56,8 +56,12 @@ func (c *Sidecar) checkAll(f *findings) {
 	for i, u := range c.Upstreams {
 		c.addUpstream(fmt.Sprintf("upstreams[%d]", i), u, f)
 	}
+	var err error
+	if c.Denied, err = match.ParseDenied(c.Deny); err != nil {
+		f.Add("deny", "%v", err)
+	}
 	if f.Correct() {
-		if _, err := proxy.NewRules(c.ActionRules, c.EgressRules); err != nil {
+		if _, err := proxy.NewRules(c.ActionRules, c.EgressRules, c.Denied); err != nil {
 			c.addRuleError(err, f)
 		}
 	}

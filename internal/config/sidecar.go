@@ -6,6 +6,7 @@ import (
 	"github.com/actionproof/mediator/proxy"
 	"github.com/actionproof/mediator/proxy/intercept"
 	limits "github.com/actionproof/mediator/proxy/load"
+	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -57,6 +58,9 @@ type Sidecar struct {
 	// Egress are the rules for calls that post nothing and need no evidence. All other calls are denied. A rule is your
 	// word that such calls, even a GET, change nothing upstream.
 	Egress []Egress `yaml:"egress" reload:"yes"`
+	// Deny names calls that are refused whatever rules allow (call_denied), by URLs such as https://*.example.org/**.
+	// The refusals are recorded, but not logged, and neither mediator run nor dev prints them.
+	Deny []string `yaml:"deny" reload:"yes"`
 	// Upstreams are settings of single hosts.
 	Upstreams []Upstream `yaml:"upstreams" reload:"yes"`
 	// WebSocketRefusal says how to refuse a WebSocket that no rule allows: answer (403 with the reason) or close (some
@@ -73,6 +77,7 @@ type Sidecar struct {
 	GateSecret    string          `yaml:"-" of:"gate.secretFile"`         // empty for a secret in memory
 	ActionRules   []proxy.Action  `yaml:"-"`
 	EgressRules   []proxy.Egress  `yaml:"-"`
+	Denied        *match.Denied   `yaml:"-"`
 	UpstreamHosts []upstream.Host `yaml:"-"`
 	Warnings      []Warning       `yaml:"-"` // do not stop the process
 }

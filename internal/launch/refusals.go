@@ -29,6 +29,9 @@ func (o Options) tellRefusals(ctx context.Context, session string) {
 			o.warn("the session's refusals could not be read: %v", err)
 			return
 		}
+		if r.Code == problem.CallDenied {
+			continue
+		}
 		call := strings.Join(strings.Fields(strings.Join([]string{r.Method, r.Host + r.Path, r.Message}, " ")), " ")
 		key := refused{r.Code, call}
 		counts[key]++

@@ -7,6 +7,10 @@ import (
 	"slices"
 )
 
+// CallDenied refuses a call that the configuration's deny names. Such refusals are expected: they are recorded, but not
+// logged or printed when a run ends.
+const CallDenied = "call_denied"
+
 // Code describes one kind of refusal. A released code never changes its meaning.
 type Code struct {
 	Name   string

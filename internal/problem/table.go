@@ -226,6 +226,8 @@ var table = collect(map[string][]row{
 				"verification.hosts."},
 		{"egress_denied", 403, agents, "No rule allows this call",
 			"Add an egress rule, with websocket: true for a WebSocket."},
+		{CallDenied, 403, agents, "The configuration denies this call",
+			"Do without it: the operator refuses it on purpose, as a tool's telemetry. To allow it, take its URL from deny."},
 		{"action_unmatched", 403, agents, "No rule names this call, tool or field",
 			"Add an action rule, or an egress rule if it posts nothing."},
 		{"override_refused", 400, agents, "A header or a query parameter could change the call",

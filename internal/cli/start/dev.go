@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/internal/cli/records"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -103,7 +104,12 @@ func showCalls(ctx context.Context, at string, w io.Writer) error {
 	show := func(r ledger.Record) error { return cli.WriteJSONLine(w, r) }
 	if cli.IsTerminal(w) {
 		colour := cli.Coloured(w)
-		show = func(r ledger.Record) error { return records.PrintCall(w, r, colour) }
+		show = func(r ledger.Record) error {
+			if r.Code == problem.CallDenied {
+				return nil
+			}
+			return records.PrintCall(w, r, colour)
+		}
 	}
 	return records.Follow(ctx, from, admin.Selection{}, 0, show, func() {})
 }

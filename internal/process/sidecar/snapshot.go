@@ -206,5 +206,5 @@ func (p *sidecar) rules(s *snapshot) (*proxy.Rules, error) {
 	for i := range egress {
 		egress[i].Credential = s.credentials[egress[i].Name]
 	}
-	return proxy.NewRules(actions, egress)
+	return proxy.NewRules(actions, egress, s.Config.Denied)
 }
