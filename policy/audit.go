@@ -141,7 +141,7 @@ func (a *audit) role(r role) {
 }
 
 func (a *audit) custody(r role, allowed []string) {
-	a.when(len(allowed) == 0 || beyond(allowed, protectedCustody), r.code+"_key_custody_weak",
+	a.when(unsaid(allowed) || beyond(allowed, protectedCustody), r.code+"_key_custody_weak",
 		join(r.path, "allowedKeyCustody"),
 		"The policy for the "+r.what+" accepts keys outside of protected custody.",
 		"List nothing but "+strings.Join(protectedCustody, " and ")+".")

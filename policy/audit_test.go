@@ -160,6 +160,7 @@ func TestWeakFields(t *testing.T) {
 		{"runtimePolicy.allowedKeyCustody", list("agent_process"), "runtime_key_custody_weak"},
 		{"runtimePolicy.allowedKeyCustody", list("hardware_backed"), ""},
 		{session + "allowedKeyCustody", list("hardware_backed", "file"), "agent_session_key_custody_weak"},
+		{session + "allowedKeyCustody", list("hardware_backed", ""), "agent_session_key_custody_weak"},
 		{"signerCertificatePolicy.allowedKeyCustody", list("file"), "signer_certificate_key_custody_weak"},
 		{"policyDecisionPolicy.allowedKeyCustody", list("file"), "policy_decision_key_custody_weak"},
 		{"grantPolicy.allowedKeyCustody", list("file"), "action_grant_key_custody_weak"},
