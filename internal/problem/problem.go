@@ -101,7 +101,7 @@ func (d Details) Advice() string {
 	case d.Status < http.StatusInternalServerError:
 		again = " The same call will be refused again."
 	}
-	text := fmt.Sprintf("The mediator answers in place of the tool (%s): %s. What to do: %s%s", d.Code,
+	text := fmt.Sprintf("The mediator answers this call itself (%s): %s. What to do: %s%s", d.Code,
 		strings.TrimSuffix(d.Detail, "."), d.Remedy, again)
 	if d.Post != "" {
 		text += " Record: " + d.Post + ", also at http://mediator.internal/v1/refusals."
