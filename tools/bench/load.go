@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"slices"
@@ -91,6 +92,12 @@ func (t target) client(h2 bool) *http.Client {
 	if t.proxy != nil {
 		tr.Proxy = http.ProxyURL(t.proxy)
 	}
+	if t.network != "" {
+		tr.DialContext = func(ctx context.Context, _, address string) (net.Conn, error) {
+			_, port, _ := net.SplitHostPort(address)
+			return dialIn(ctx, t.network, port)
+		}
+	}
 	if !h2 {
 		tr.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
 	}
@@ -119,7 +126,7 @@ func makeCells(targets map[string]target, o options) []*cell {
 	for _, t := range []string{"direct", "goproxy", "mitmdump", "squid", "mediator", "vault"} {
 		add("post "+t, t, postOnce, o.connections)
 	}
-	for _, t := range []string{"direct", "goproxy", "mediator"} {
+	for _, t := range []string{"direct", "goproxy", "mediator", "run"} {
 		add("read "+t, t, readOnce, o.connections)
 		add("fresh read "+t, t, readOnce, []int{16}, fresh)
 	}

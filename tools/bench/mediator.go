@@ -67,7 +67,7 @@ func (b *stand) startMediator(ctx context.Context, name, custody string) (t targ
 		return t, fmt.Errorf("%s: %w", name, err)
 	}
 	proxy, err := url.Parse(s.ProxyURL)
-	t = target{name: name, proxy: proxy, roots: pool(s.CAFile), pids: children(cmd.Process.Pid)}
+	t = target{name: name, deployment: d, proxy: proxy, roots: pool(s.CAFile), pids: children(cmd.Process.Pid)}
 	for _, pid := range t.pids {
 		if raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); bytes.Contains(raw, []byte("\x00serve\x00")) {
 			t.sidecar = append(t.sidecar, pid)

@@ -14,13 +14,17 @@ var columns = []struct {
 	head   string
 	figure func(c *cell, cells []*cell) string
 }{
-	{"calls/s", func(c *cell, _ []*cell) string { return c.print("%.0f", func(s sample) float64 { return s.rps }) }},
-	{"× goproxy", func(c *cell, cells []*cell) string { return c.ratio(cells, "goproxy") }},
-	{"p50 ms", func(c *cell, _ []*cell) string { return c.print("%.1f", func(s sample) float64 { return s.p50 }) }},
+	{"calls/s", func(c *cell, _ []*cell) string { return c.print("%.0f", rps) }},
+	{"× goproxy", func(c *cell, cells []*cell) string { return c.ratio(cells, "goproxy", rps) }},
+	{"p50 ms", func(c *cell, _ []*cell) string { return c.print("%.1f", p50) }},
 	{"p99 ms", func(c *cell, _ []*cell) string { return c.print("%.1f", func(s sample) float64 { return s.p99 }) }},
-	{"CPU ms a call", func(c *cell, _ []*cell) string { return c.print("%.2f", func(s sample) float64 { return s.cpu }) }},
+	{"CPU ms a call", func(c *cell, _ []*cell) string { return c.print("%.2f", processor) }},
 	{"RSS MiB", func(c *cell, _ []*cell) string { return c.print("%.0f", func(s sample) float64 { return s.rss }) }},
 }
+
+func rps(s sample) float64       { return s.rps }
+func p50(s sample) float64       { return s.p50 }
+func processor(s sample) float64 { return s.cpu }
 
 // report writes RESULTS.md. A row has the medians of one call through one target, for each number of connections.
 func report(cells []*cell, o options) []byte {
@@ -52,6 +56,13 @@ syncs each commit; %s has its keys in a Vault server. A row has one figure for e
 		fmt.Fprintln(&w)
 		cells = cells[same:]
 	}
+	fmt.Fprint(&w, "\n`run` calls from a transparent run, without a proxy's port. Against `mediator`:\n\n")
+	for _, c := range all {
+		if c.target.name == "run" {
+			fmt.Fprintf(&w, "- %s, %d connections: %s × the calls/s, %s × p50, %s × the CPU\n", c.Name, c.Connections,
+				c.ratio(all, "mediator", rps), c.ratio(all, "mediator", p50), c.ratio(all, "mediator", processor))
+		}
+	}
 	return w.Bytes()
 }
 
@@ -82,14 +93,14 @@ func (c *cell) median(of func(sample) float64) float64 {
 
 // ratio returns the calls a second against the same cell of another target, round by round: what slows a round slows
 // both.
-func (c *cell) ratio(cells []*cell, base string) string {
+func (c *cell) ratio(cells []*cell, base string, of func(sample) float64) string {
 	for _, b := range cells {
 		if b == c || b.Name != c.verb()+" "+base || b.Connections != c.Connections {
 			continue
 		}
 		var ratios []float64
 		for i := range min(len(c.samples), len(b.samples)) {
-			ratios = append(ratios, c.samples[i].rps/b.samples[i].rps)
+			ratios = append(ratios, of(c.samples[i])/of(b.samples[i]))
 		}
 		return fmt.Sprintf("%.2f", middle(ratios))
 	}

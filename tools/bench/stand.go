@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/freeport"
+	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
@@ -46,7 +47,10 @@ type target struct {
 	roots   *x509.CertPool
 	pids    []int // the processes of the proxy; empty for none
 	base    string
-	sidecar []int // of pids, the mediator's sidecar
+	sidecar []int  // of pids, the mediator's sidecar
+	network string // the file of the network from which to call; empty for the own one
+	// of the mediator
+	deployment *trial.Deployment
 }
 
 // start starts the upstream, and every proxy in front of it.
@@ -64,6 +68,10 @@ func (b *stand) start(ctx context.Context, o options) (map[string]target, error)
 			return nil, err
 		}
 		targets[t.name] = t
+	}
+	var err error
+	if targets["run"], err = b.startRun(ctx, targets["mediator"]); err != nil {
+		return nil, err
 	}
 	if o.vault {
 		custody, err := b.startVault()
