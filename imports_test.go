@@ -59,6 +59,8 @@ var layers = []string{
 	"proxy/match",
 	"proxy/mcp",
 	"proxy/inference",
+	"proxy/inference/members",
+	"proxy/frames",
 	"proxy/sse",
 	"proxy/graphql",
 	"proxy/jsonread",

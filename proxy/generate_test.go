@@ -29,7 +29,7 @@ func newGenerateRig(t testing.TB, answer http.HandlerFunc) *postRig {
 	t.Helper()
 	return newPostRig(t, answer, func(o *PipelineOptions, actions []Action) {
 		var egress []Egress
-		for _, d := range inference.Dialects {
+		for _, d := range generate.Dialects {
 			egress = append(egress, Egress{
 				Name: string(d), Match: actions[0].at(modelPaths[d], "POST"), Credential: actions[0].Credential,
 				Observe:  &inference.Rule{Dialect: d},
@@ -51,7 +51,7 @@ func TestGenerate(t *testing.T) {
 		inference.AnthropicMessages: `{"model":"model-anthropic-messages","messages":[{"role":"user","content":"` +
 			secretText + `"}],"system":"be brief","max_tokens":50,"temperature":0.5}`,
 	}
-	for _, d := range inference.Dialects {
+	for _, d := range generate.Dialects {
 		t.Run(string(d), func(t *testing.T) {
 			p := newGenerateRig(t, answerModels)
 			resp, answer := p.send("POST", generateURL, fmt.Sprintf(ask, d), "Authorization", "Bearer mine", "X-Mine", "1")

@@ -344,7 +344,8 @@ func TestStreamOfAnEndedSession(t *testing.T) {
 // While the answer comes, the call keeps nothing of its request to the model.
 func TestNothingIsKeptOfARequest(t *testing.T) {
 	key := make([]byte, inference.MinKey)
-	asked, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, []byte(askModel), key, nil)
+	asked, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat},
+		inference.Call{Body: []byte(askModel), Key: key})
 	must(t, err)
 	c := &call{
 		p: new(Pipeline), r: httptest.NewRequest(http.MethodPost, "/", http.NoBody), session: new(session.Session),

@@ -36,6 +36,7 @@ type modelCall struct {
 	plain
 	measure  *inference.Measure // nil for a call without a receipt
 	observer *inference.Observer
+	api      inference.Dialect
 	probe    string // id of the probe in the prompt, or empty
 	counted  bool   // counted in its session already
 }
@@ -45,12 +46,13 @@ func (m *modelCall) choose(rules []rule) (rule, error) {
 		return rule{}, refusal.New("message_malformed", "the request to the model has no body")
 	}
 	o, keeper, key := &m.p.o, m.p.o.Receipts, m.session.Content[:]
-	request, err := inference.Read(*rules[0].egress.Observe, m.held.Text, key, m.measure)
+	m.api = rules[0].egress.Observe.Dialect
+	request, err := inference.Read(*rules[0].egress.Observe, inference.Call{
+		Host: m.record.Host, Path: m.r.URL.EscapedPath(), Body: m.held.Text, Key: key, Kept: &m.session.Kept,
+		Measure: m.measure,
+	})
 	if err != nil {
 		return rule{}, err
-	}
-	if model, ok := inference.ModelInPath(m.r.URL.EscapedPath()); ok {
-		request.Model = model
 	}
 	budget := m.p.bodies.Answers(m.session.ID)
 	m.observer = inference.Observe(request, m.record.Started, inference.Options{

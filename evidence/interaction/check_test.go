@@ -118,6 +118,7 @@ func TestClaimsThatAreRefused(t *testing.T) {
 		model_call.returned_calls ["TAG","TAG"]
 		model_call.returned_calls [""]
 		model_call.hosted_tools ["a","a","a","a","a","a","a","a","a"]
+		model_call.unknown_members ["a","a","a","a","a","a","a","a","a"]
 		model_call.probe {"answer":"TAG"}
 		model_call.probe {"id":"p","answer":"42"}
 		FIGS.duration_ms {"state":"","value":1}

@@ -44,6 +44,8 @@ type ModelCall struct {
 	Streamed   bool   `json:"streamed"`              // observed: the answer was a stream
 	// observed: the first MaxHosted tools that the request lets the provider use by itself; their use is not seen
 	HostedTools []string `json:"hosted_tools,omitempty"`
+	// observed: members of the request that the mediator let pass without knowing what they do, as many as MaxHosted allows
+	UnknownMembers []string `json:"unknown_members,omitempty"`
 	// why the answer was not read to its end; its figures are then not measured
 	Unread string `json:"unread,omitempty"`
 
@@ -178,9 +180,10 @@ func (m *ModelCall) check(outcome string) error {
 	case m.Unread == "" && outcome == OutcomeNotMeasured,
 		m.Unread != "" && outcome != OutcomeNotMeasured && outcome != OutcomeFailed:
 		return errors.New("model_call.unread does not fit to its outcome")
-	case len(m.HostedTools) > MaxHosted || len(m.ToolCalls) > MaxToolCalls || len(m.ReturnedCalls) > MaxReturned:
-		return fmt.Errorf("model_call has a list of more entries than %d hosted tools, %d calls and %d results", MaxHosted,
-			MaxToolCalls, MaxReturned)
+	case len(m.HostedTools)+len(m.UnknownMembers) > MaxHosted || len(m.ToolCalls) > MaxToolCalls ||
+		len(m.ReturnedCalls) > MaxReturned:
+		return fmt.Errorf("model_call has more entries than %d hosted tools and unknown members, %d calls and %d results",
+			MaxHosted, MaxToolCalls, MaxReturned)
 	case int64(len(m.ToolCalls)) != min(m.Figures.ToolCallsMade.Value, MaxToolCalls):
 		return fmt.Errorf("model_call.tool_calls are not the first %d of tool_calls_made", MaxToolCalls)
 	}
@@ -200,6 +203,9 @@ func (m *ModelCall) check(outcome string) error {
 	}
 	for _, name := range m.HostedTools {
 		err = cmp.Or(err, checkShort(short{"model_call.hosted_tools", name, maxShortName, false}))
+	}
+	for _, name := range m.UnknownMembers {
+		err = cmp.Or(err, checkShort(short{"model_call.unknown_members", name, maxShortName, false}))
 	}
 	for _, call := range m.ToolCalls {
 		err = cmp.Or(err, checkTag("model_call.tool_calls.id", call.ID, true),

@@ -45,7 +45,7 @@ const (
 	MaxToolCalls    = 16
 	MaxReturned     = 32
 	MaxRelayed      = 4
-	MaxHosted       = 8
+	MaxHosted       = 8  // hosted tools and unknown members together
 	MaxNamed        = 16 // artifacts in the receipt of a post
 	MaxRuntimeID    = maxName
 	MaxAgent        = maxAgentName
@@ -191,6 +191,9 @@ func ObservedOf(c Receipt) []string {
 	switch {
 	case c.Model != nil:
 		names = append(names, observedOfModel...)
+		if len(c.Model.UnknownMembers) > 0 {
+			names = append(names, "model_call.unknown_members")
+		}
 	case c.Post != nil:
 		names = append(names, "post")
 	case c.Closing != nil:

@@ -185,6 +185,7 @@ func TestTheLongestReceipt(t *testing.T) {
 	for range interaction.MaxHosted {
 		m.HostedTools = append(m.HostedTools, long(64))
 	}
+	m.HostedTools, m.UnknownMembers = m.HostedTools[1:], []string{long(64)}
 	for range interaction.MaxToolCalls {
 		m.ToolCalls = append(m.ToolCalls, interaction.ToolCall{ID: tag, Tool: long(64), Arguments: tag})
 	}

@@ -221,9 +221,16 @@ func (e Egress) observe(key string, f *findings) *inference.Rule {
 		if e.HostedTools != nil {
 			f.Add(key+".hostedTools", "has no meaning without observe")
 		}
+		if e.UnknownMembers != "" {
+			f.Add(key+".unknownMembers", "has no meaning without observe")
+		}
 		return nil
 	}
-	out := &inference.Rule{Dialect: inference.Dialect(e.Observe), Hosted: e.HostedTools}
+	out := &inference.Rule{Dialect: inference.Dialect(e.Observe), Hosted: e.HostedTools,
+		AllowUnknown: e.UnknownMembers == "allow"}
+	if !slices.Contains([]string{"", "allow", "refuse"}, e.UnknownMembers) {
+		f.Add(key+".unknownMembers", "%q is neither refuse nor allow", e.UnknownMembers)
+	}
 	switch err := out.Check(); {
 	case e.Match.MCP != nil:
 		f.Add(key+".observe", "a rule is about an MCP server or a model, not both")

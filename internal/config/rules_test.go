@@ -125,7 +125,7 @@ func TestRules(t *testing.T) {
 					t.Errorf("the egress rule is %+v", r)
 				}
 			case "a model":
-				if got := fmt.Sprint(*s.EgressRules[0].Observe); got != "{openai-responses [web_search remote_content]}" {
+				if got := fmt.Sprint(*s.EgressRules[0].Observe); got != "{openai-responses [web_search remote_content] false}" {
 					t.Errorf("the rule is %s", got)
 				}
 			case "models offered":

@@ -277,12 +277,19 @@ type Egress struct {
 	Match Match `yaml:"match" need:"yes"`
 	// Credential replaces the agent's own credential. Default: the agent's headers pass.
 	Credential *Credential `yaml:"credential"`
-	// Observe inspects calls to a model with this API: openai-chat, openai-responses or anthropic-messages. The sidecar
-	// checks each request before it is sent, and records names, figures and times. The rule allows POST only.
+	// Observe inspects calls to a model with this API: openai-chat, openai-responses, openai-embeddings,
+	// openai-completions, anthropic-messages (also at Vertex AI and Bedrock's Invoke), gemini, bedrock-converse or
+	// ollama-chat. The sidecar checks each request before it is sent, and records names, figures and times. The rule
+	// allows POST only.
 	Observe string `yaml:"observe"`
 	// HostedTools allows actions of the model's provider that the sidecar cannot see: the provider's tools (web_search,
-	// mcp), members of a request (background, mcp_servers), or remote_content, fetched from URLs in a request.
+	// mcp), members of a request (background, mcp_servers), or remote_content, fetched from URLs in a request. A listed
+	// previous_response_id, conversation, thread, item_reference, file_id or cachedContent may also point to content that
+	// no answer in the session made.
 	HostedTools []string `yaml:"hostedTools"`
+	// UnknownMembers says what to do with members of a request that the mediator does not know: refuse, or allow, with
+	// their names in the record and the receipt. Default: refuse.
+	UnknownMembers string `yaml:"unknownMembers"`
 	// Generate offers the models of an observed rule at http://mediator.internal/v1/generate. The rule's URL must have no
 	// {name}.
 	Generate *Generate `yaml:"generate"`

@@ -30,7 +30,7 @@ func FuzzRequest(f *testing.F) {
 	var all Models
 	post := match.Match{Scheme: "https", Host: "api.example.com", Port: 443, Path: "/v1",
 		Methods: []string{http.MethodPost}}
-	for _, d := range inference.Dialects {
+	for _, d := range Dialects {
 		if err := all.Add(Rule{Models: []string{string(d)}, MaxTokens: 100}, &inference.Rule{Dialect: d}, post); err != nil {
 			f.Fatal(err)
 		}
@@ -61,7 +61,7 @@ func FuzzRequest(f *testing.F) {
 			if err != nil || int64(len(raw)) != out.ContentLength {
 				t.Fatal(err, len(raw))
 			}
-			judged, err := inference.Read(inference.Rule{Dialect: m.Dialect}, raw, key, nil)
+			judged, err := inference.Read(inference.Rule{Dialect: m.Dialect}, inference.Call{Body: raw, Key: key})
 			if err != nil {
 				t.Fatalf("%s: %v", raw, err)
 			}
@@ -84,7 +84,7 @@ func FuzzAnswer(f *testing.F) {
 		`{"status":"completed","output":[{"type":"message","content":[{"type":"output_text","text":"x\n"}]}]}`,
 		`{"type":"message","content":[{"type":"text","text":"x"}]}`, `{`, "",
 	} {
-		for i := range inference.Dialects {
+		for i := range Dialects {
 			f.Add(i, s)
 		}
 	}

@@ -19,6 +19,9 @@ import (
 
 const maxModels = 64
 
+// Dialects are the APIs into which prompts are translated.
+var Dialects = [...]inference.Dialect{inference.OpenAIChat, inference.OpenAIResponses, inference.AnthropicMessages}
+
 // Rule lists the models that an egress rule offers at [Path].
 type Rule struct {
 	Models    []string
@@ -63,6 +66,10 @@ func (all *Models) Add(r Rule, observe *inference.Rule, m match.Match) error {
 	}
 	if observe == nil {
 		return errors.New("the rule needs observe, which says the shape of the API")
+	}
+	if !slices.Contains(Dialects[:], observe.Dialect) {
+		return fmt.Errorf("prompts are not translated for %s, only for openai-chat, openai-responses and anthropic-messages",
+			observe.Dialect)
 	}
 	if strings.Contains(m.Path, "{") {
 		return errors.New("the rule's URL has a {name}, so the path of a request is not known")

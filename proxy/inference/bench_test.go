@@ -46,7 +46,8 @@ func BenchmarkRead(b *testing.B) {
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, body, key, nil); err != nil {
+		if _, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat},
+			inference.Call{Body: body, Key: key}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -31,6 +31,9 @@ type chatMessage struct {
 	Reasoning jsontext.Value `json:"reasoning"` // some servers use this name
 	Calls     list[toolCall] `json:"tool_calls"`
 	Call      *named         `json:"function_call"`
+	Audio     struct {
+		ID string `json:"id"`
+	} `json:"audio"`
 }
 
 func (chat) event(t *tally, data []byte) bool { return readChat(t, data) }
@@ -68,6 +71,7 @@ func readChat(t *tally, data []byte) bool {
 }
 
 func (m chatMessage) read(t *tally, choice int) {
+	t.made(m.Audio.ID)
 	t.text(position{choice: choice, kind: KindReasoning}, m.Thought)
 	if m.Thought == "" && m.Reasoning.Kind() == '"' {
 		t.text(position{choice: choice, kind: KindReasoning}, textOf(m.Reasoning))

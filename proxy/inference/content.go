@@ -2,11 +2,13 @@ package inference
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"slices"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/actionproof/mediator/proxy/inference/members"
 	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
@@ -36,6 +38,7 @@ type item struct {
 	CallID     string         `json:"call_id"`
 	ToolCallID string         `json:"tool_call_id"`
 	ToolUseID  string         `json:"tool_use_id"`
+	ToolName   string         `json:"tool_name"`
 	Name       string         `json:"name"`
 	Arguments  jsontext.Value `json:"arguments"`
 	Input      jsontext.Value `json:"input"`
@@ -43,6 +46,10 @@ type item struct {
 	Tools      jsontext.Value `json:"tools"`
 	Calls      list[toolCall] `json:"tool_calls"`
 	Call       *named         `json:"function_call"`
+	Images     jsontext.Value `json:"images"`
+	Audio      *struct {
+		ID string `json:"id"`
+	} `json:"audio"` // of an earlier answer
 }
 
 type toolCall struct {
@@ -106,7 +113,16 @@ func canonical(arguments string) string {
 
 func (r *reading) content(top jsonread.Object) error {
 	said, instructions := top.Get("messages").Value, top.Get("system").Value
-	if r.Dialect == OpenAIResponses {
+	switch r.Dialect {
+	case Gemini:
+		return r.gemini(top)
+	case BedrockConverse:
+		return r.converse(top)
+	case OpenAIEmbeddings:
+		return r.inputs(top.Get("input").Value)
+	case OpenAICompletions:
+		return errors.Join(r.inputs(top.Get("prompt").Value), r.inputs(top.Get("suffix").Value))
+	case OpenAIResponses:
 		said, instructions = top.Get("input").Value, top.Get("instructions").Value
 	}
 	if err := r.parts(instructions, "system"); err != nil {
@@ -119,7 +135,7 @@ func (r *reading) content(top jsonread.Object) error {
 		return malformed("it has no messages")
 	}
 	return each(said, "the list of messages", func(raw jsontext.Value) error {
-		it, err := r.item(raw, "a message", pastItems)
+		it, err := r.item(raw, "a message", r.known.items)
 		switch {
 		case err != nil:
 			return err
@@ -130,19 +146,30 @@ func (r *reading) content(top jsonread.Object) error {
 	})
 }
 
-// item judges unknown members too: they may make the provider fetch something, unless the type is one of past, which
-// only report earlier events.
-func (r *reading) item(raw jsontext.Value, what string, past []string) (it item, err error) {
+// inputs reads texts, or tokens, which are numbers.
+func (r *reading) inputs(v jsontext.Value) error {
+	if v.Kind() != '[' {
+		return r.parts(v, "user")
+	}
+	return each(v, "the input", func(raw jsontext.Value) error {
+		if raw.Kind() == '"' {
+			return r.parts(raw, "user")
+		}
+		r.other(raw, "user", "")
+		return nil
+	})
+}
+
+// item judges unknown members too: they may make the provider fetch something, unless the item only reports earlier
+// events.
+func (r *reading) item(raw jsontext.Value, what string, known classes) (it item, err error) {
 	others, err := decodeObject(raw, &it, what)
-	if err != nil || slices.Contains(past, it.Type) {
+	if err != nil || known[it.Type] == members.Past {
 		return it, err
 	}
 	for _, m := range others {
-		if slices.Contains(sources, m.Name) {
-			continue
-		}
-		if err := r.fetched(m.Name, m.Value); err != nil {
-			return it, err
+		if !slices.Contains(sources, m.Name) {
+			r.fetched(m.Name, m.Value)
 		}
 	}
 	return it, nil
@@ -153,8 +180,18 @@ func (r *reading) message(it item) error {
 	if it.Reasoning != "" {
 		r.add(Block{Role: role, Kind: KindReasoning}, []byte(it.Reasoning))
 	}
-	if r.Dialect == OpenAIChat && (it.Role == "tool" || it.Role == "function") {
-		return r.result(it.Content, it.ToolCallID, role)
+	if it.Thinking != "" {
+		r.add(Block{Role: role, Kind: KindReasoning}, []byte(it.Thinking))
+	}
+	if it.Audio != nil {
+		r.state("audio", it.Audio.ID)
+	}
+	if r.Dialect != AnthropicMessages && (it.Role == "tool" || it.Role == "function") {
+		id := it.ToolCallID
+		if r.Dialect.namesNoCalls() {
+			id = r.answered(id, nameOf(it.ToolName))
+		}
+		return r.result(it.Content, id, role)
 	}
 	if err := r.parts(it.Content, role); err != nil {
 		return err
@@ -165,8 +202,16 @@ func (r *reading) message(it item) error {
 	if it.Call != nil {
 		it.Calls = append(it.Calls, toolCall{Function: it.Call})
 	}
+	if it.Images != nil {
+		r.other(it.Images, role, "")
+		r.fetched("images", it.Images)
+	}
 	for _, c := range it.Calls {
 		name, arguments := c.read()
+		if r.Dialect.namesNoCalls() {
+			r.unnamedCall(role, c.ID, name, arguments)
+			continue
+		}
 		r.call(role, c.ID, name, arguments)
 	}
 	return nil
@@ -176,20 +221,19 @@ func (r *reading) call(role, id, name, arguments string) {
 	r.add(Block{Role: role, Kind: KindCall, ID: idOf(r.key, id), Name: name}, []byte(canonical(arguments)))
 }
 
-// pastItems report the past, and make the provider do nothing.
-var pastItems = strings.Fields(`
-	computer_call local_shell_call local_shell_call_output shell_call shell_call_output apply_patch_call
-	apply_patch_call_output tool_search_call compaction compaction_trigger configuration_update
-	image_generation_call code_interpreter_call file_search_call web_search_call mcp_list_tools mcp_call
-	mcp_approval_request`)
-
 func (r *reading) inputItem(raw jsontext.Value, it item) error {
 	role := nameOf(it.Role)
+	class := r.known.items[it.Type]
+	switch {
+	case class == members.State:
+		r.state(it.Type, it.ID)
+	case it.Type != "":
+		r.judge(class, it.Type)
+	case it.Role == "":
+		r.acts(Untyped)
+	}
 	switch it.Type {
 	case "message", "":
-		if it.Role == "" {
-			return r.hosted(Untyped)
-		}
 		return r.parts(it.Content, role)
 	case "function_call":
 		r.call("assistant", it.CallID, nameOf(it.Name), textOf(it.Arguments))
@@ -199,7 +243,7 @@ func (r *reading) inputItem(raw jsontext.Value, it item) error {
 		return r.result(it.Output, it.CallID, "tool")
 	case "computer_call_output":
 		r.other(raw, "tool", it.CallID)
-		return r.fetched("output", it.Output)
+		r.fetched("output", it.Output)
 	case "reasoning":
 		if err := r.parts(it.Summary, "assistant"); err != nil {
 			return err
@@ -208,22 +252,24 @@ func (r *reading) inputItem(raw jsontext.Value, it item) error {
 	case "additional_tools", "tool_search_output":
 		return r.tools(it.Tools, "")
 	default:
-		if !slices.Contains(pastItems, it.Type) {
-			return r.hosted(it.Type)
-		}
 		r.other(raw, role, it.CallID)
 	}
 	return nil
 }
 
 func (r *reading) result(v jsontext.Value, id, role string) error {
+	return r.answering(id, func() error { return r.parts(v, role) })
+}
+
+// answering reads the content of a call's result.
+func (r *reading) answering(id string, read func() error) error {
 	if r.answers != nil {
 		return malformed("a result contains another one")
 	}
 	id = idOf(r.key, id)
 	r.answers = &id
 	defer func() { r.answers = nil }()
-	return r.parts(v, role)
+	return read()
 }
 
 func (r *reading) parts(v jsontext.Value, role string) error {
@@ -239,7 +285,7 @@ func (r *reading) parts(v jsontext.Value, role string) error {
 			r.add(Block{Role: role, Kind: KindText}, unquoted(raw))
 			return nil
 		}
-		it, err := r.item(raw, "a part of a message", pastParts)
+		it, err := r.item(raw, "a part of a message", r.known.parts)
 		if err != nil {
 			return err
 		}
@@ -247,13 +293,8 @@ func (r *reading) parts(v jsontext.Value, role string) error {
 	})
 }
 
-// pastParts hold URLs that the provider does not fetch: work of its own tools, and sources.
-var pastParts = strings.Fields(`
-	server_tool_use web_search_tool_result web_fetch_tool_result code_execution_tool_result
-	bash_code_execution_tool_result text_editor_code_execution_tool_result tool_search_tool_result mcp_tool_use
-	mcp_tool_result search_result tool_reference redacted_thinking compaction`)
-
 func (r *reading) part(raw jsontext.Value, it item, role string) error {
+	r.judge(r.known.parts[it.Type], cmp.Or(it.Type, Untyped))
 	switch it.Type {
 	case "text", "input_text", "output_text":
 		r.add(Block{Role: role, Kind: KindText}, unquoted(it.Text))
@@ -269,8 +310,8 @@ func (r *reading) part(raw jsontext.Value, it item, role string) error {
 		return r.result(it.Content, it.ToolUseID, role)
 	default:
 		r.other(raw, role, "")
-		if !slices.Contains(pastParts, it.Type) {
-			return r.fetched("", raw)
+		if r.known.parts[it.Type] != members.Past {
+			r.fetched("", raw)
 		}
 	}
 	return nil

@@ -21,11 +21,15 @@ func FuzzRequest(f *testing.F) {
 				`"type ":"local"}}],"Mcp_Servers":[{}]}`)
 		f.Add(i, `{"input":[{"type":"function_call_output","output":[{"type":"text","text":null}]}],"Model":1,"model":2}`)
 	}
+	for _, tt := range corpus(f, "requests.txtar") {
+		f.Add(slices.Index(inference.Dialects[:], tt.dialect), tt.body)
+	}
 	f.Fuzz(func(t *testing.T, i int, body string) {
 		d := inference.Dialects[uint(i)%uint(len(inference.Dialects))]
-		r, err := inference.Read(inference.Rule{Dialect: d}, []byte(body), key, nil)
+		r, err := inference.Read(inference.Rule{Dialect: d}, inference.Call{Body: []byte(body), Key: key})
 		if err != nil {
-			if !slices.Contains([]string{"message_malformed", "message_ambiguous", "model_hosted_tool"}, check.CodeOf(err)) {
+			if !slices.Contains([]string{"message_malformed", "message_ambiguous", "model_hosted_tool",
+				"model_state_unseen", "model_member_unknown"}, check.CodeOf(err)) {
 				t.Fatal(err)
 			}
 			return
@@ -41,6 +45,10 @@ func FuzzRequest(f *testing.F) {
 // tools.
 func wantSameTools(t *testing.T, d inference.Dialect, body string) {
 	t.Helper()
+	if d == inference.Gemini || d == inference.BedrockConverse {
+		wantOnlyFunctions(t, d, body)
+		return
+	}
 	var lenient struct {
 		Tools []struct {
 			Type, Execution string
@@ -91,4 +99,30 @@ func fuzzAnswer(f *testing.F, kind string) {
 			t.Fatalf("%s\n%s", figures(whole), figures(pieces))
 		}
 	})
+}
+
+// wantOnlyFunctions checks the tools of the APIs in which the name of a member says what a tool is.
+func wantOnlyFunctions(t *testing.T, d inference.Dialect, body string) {
+	t.Helper()
+	type tools []map[string]any
+	var lenient struct {
+		Tools      tools
+		ToolConfig struct{ Tools tools }
+	}
+	if json.Unmarshal([]byte(body), &lenient) != nil {
+		return
+	}
+	if d == inference.BedrockConverse {
+		lenient.Tools = lenient.ToolConfig.Tools
+	}
+	for _, tool := range lenient.Tools {
+		for name, v := range tool {
+			name = strings.ToLower(strings.ReplaceAll(name, "_", ""))
+			if list, ok := v.([]any); v == nil || v == false || ok && len(list) == 0 ||
+				slices.Contains([]string{"functiondeclarations", "computeruse", "toolspec", "cachepoint"}, name) {
+				continue
+			}
+			t.Fatalf("the tool %s was let through in %s", name, body)
+		}
+	}
 }

@@ -3,8 +3,10 @@ package inference_test
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"net/http"
 	"strings"
@@ -37,11 +39,16 @@ var smallest = map[inference.Dialect]string{
 	inference.OpenAIChat:        `{"model":"m","messages":[{"role":"user","content":"hello"}]}`,
 	inference.OpenAIResponses:   `{"model":"m","input":"hello"}`,
 	inference.AnthropicMessages: `{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"hello"}]}`,
+	inference.OpenAIEmbeddings:  `{"model":"m","input":"hello"}`,
+	inference.OpenAICompletions: `{"model":"m","prompt":"hello"}`,
+	inference.OllamaChat:        `{"model":"m","messages":[{"role":"user","content":"hello"}]}`,
+	inference.Gemini:            `{"contents":[{"role":"user","parts":[{"text":"hello"}]}]}`,
+	inference.BedrockConverse:   `{"messages":[{"role":"user","content":[{"text":"hello"}]}]}`,
 }
 
 func mustRead(t testing.TB, d inference.Dialect, body string) *inference.Request {
 	t.Helper()
-	r, err := inference.Read(inference.Rule{Dialect: d}, []byte(body), key, nil)
+	r, err := inference.Read(inference.Rule{Dialect: d}, inference.Call{Body: []byte(body), Key: key})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,16 +128,45 @@ type entry struct {
 	dialect inference.Dialect
 	body    string
 	want    string // lines that begin with "< "
+	framed  bool   // an event stream of Amazon's
 }
 
 func (e entry) kind() string {
-	if strings.HasPrefix(e.body, "{") {
+	switch {
+	case e.framed:
+		return "application/vnd.amazon.eventstream"
+	case e.dialect == inference.OllamaChat && strings.Contains(e.body, "\n"):
+		return "application/x-ndjson"
+	case strings.HasPrefix(e.body, "{"), strings.HasPrefix(e.body, "["):
 		return jsonType
 	}
 	return eventStream
 }
 
-// corpus reads a file of entries. In it, <CR> is a carriage return, and <FF> the byte 0xFF.
+// frame makes an event stream of Amazon's from lines "TYPE JSON", or "TYPE" for an exception.
+func frame(lines string) string {
+	var out []byte
+	for line := range strings.Lines(lines) {
+		kind, payload, event := strings.Cut(strings.TrimSpace(line), " ")
+		headers := []string{":message-type", "event", ":event-type", kind}
+		if !event {
+			headers, payload = []string{":message-type", "exception", ":exception-type", kind}, "{}"
+		}
+		var h []byte
+		for i := 0; i < len(headers); i += 2 {
+			h = append(append(h, byte(len(headers[i]))), headers[i]...)
+			h = append(binary.BigEndian.AppendUint16(append(h, 7), uint16(len(headers[i+1]))), headers[i+1]...)
+		}
+		m := binary.BigEndian.AppendUint32(nil, uint32(16+len(h)+len(payload)))
+		m = binary.BigEndian.AppendUint32(m, uint32(len(h)))
+		m = binary.BigEndian.AppendUint32(m, crc32.ChecksumIEEE(m))
+		m = append(append(m, h...), payload...)
+		out = append(out, binary.BigEndian.AppendUint32(m, crc32.ChecksumIEEE(m))...)
+	}
+	return string(out)
+}
+
+// corpus reads a file of entries. Lines of one whose name ends with "framed" are for [frame]. In it, <CR> is a carriage return, and <FF> the byte 0xFF.
 func corpus(t testing.TB, name string) (entries []entry) {
 	t.Helper()
 	archive, err := txtar.ParseFile("testdata/" + name)
@@ -150,6 +186,9 @@ func corpus(t testing.TB, name string) (entries []entry) {
 		e.body = strings.NewReplacer("<CR>", "\r", "<FF>", "\xff").Replace(e.body)
 		if strings.Count(e.body, "\n") == 1 {
 			e.body = strings.TrimSuffix(e.body, "\n")
+		}
+		if e.framed = strings.HasSuffix(f.Name, "framed"); e.framed {
+			e.body = frame(e.body)
 		}
 		entries = append(entries, e)
 	}

@@ -38,7 +38,8 @@ func TestMemoryOfRequests(t *testing.T) {
 	} {
 		for _, d := range inference.Dialects {
 			got := allocated(func() {
-				if _, err := inference.Read(inference.Rule{Dialect: d}, []byte(body), key, nil); check.CodeOf(err) != malformed {
+				if _, err := inference.Read(inference.Rule{Dialect: d},
+					inference.Call{Body: []byte(body), Key: key}); check.CodeOf(err) != malformed {
 					t.Errorf("%s, %s: %v", d, name, err)
 				}
 			})
@@ -50,8 +51,8 @@ func TestMemoryOfRequests(t *testing.T) {
 	// Separators within texts do not count.
 	body := `{"model":"m","input":"x","messages":[{"role":"user","content":"` +
 		strings.Repeat(`,:{[\"`, jsonread.MaxItems) + `"}]}`
-	if _, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat, Hosted: []string{"input"}}, []byte(body),
-		key, nil); err != nil {
+	if _, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat, Hosted: []string{"input"}},
+		inference.Call{Body: []byte(body), Key: key}); err != nil {
 		t.Errorf("a long text: %v", err)
 	}
 }

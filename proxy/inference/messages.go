@@ -2,9 +2,13 @@ package inference
 
 import (
 	"slices"
+	"strings"
 
 	json2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/actionproof/mediator/proxy/frames"
+	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
 type messages struct{}
@@ -22,16 +26,30 @@ type messageEvent struct {
 		Thinking string `json:"thinking"`
 		JSON     string `json:"partial_json"`
 		Stop     string `json:"stop_reason"`
+
+		Container container `json:"container"`
 	} `json:"delta"`
+}
+
+// chunk holds an event of an answer by Amazon's InvokeModelWithResponseStream.
+type chunk struct {
+	Bytes []byte `json:"bytes"`
 }
 
 type message struct {
 	Type    string             `json:"type"`
+	ID      string             `json:"id"`
 	Model   string             `json:"model"`
 	Content list[messageBlock] `json:"content"`
 	Stop    string             `json:"stop_reason"`
 	Usage   usage              `json:"usage"`
 	Error   jsontext.Value     `json:"error"`
+
+	Container container `json:"container"`
+}
+
+type container struct {
+	ID string `json:"id"`
 }
 
 type messageBlock struct {
@@ -44,14 +62,31 @@ type messageBlock struct {
 }
 
 func (messages) event(t *tally, data []byte) bool {
+	wrapped := t.named == "chunk"
+	if wrapped {
+		var c chunk
+		if json2.Unmarshal(data, &c) != nil || jsonread.Exceeds(c.Bytes) {
+			return false
+		}
+		data = c.Bytes
+	}
 	var e messageEvent
-	if json2.Unmarshal(data, &e) != nil {
+	switch {
+	case strings.HasPrefix(t.named, frames.Exception):
+		t.ended = true
+		t.exception()
+		return true
+	case json2.Unmarshal(data, &e) != nil:
 		return false
+	case wrapped:
+		t.named = e.Type
 	}
 	t.unclear = t.unclear || t.named != e.Type // clients go by one or the other
 	switch e.Type {
 	case "message_start":
 		t.model(e.Message.Model)
+		t.made(e.Message.ID)
+		t.made(e.Message.Container.ID)
 		e.Message.Usage.declare(t.in)
 		t.unclear = t.unclear || len(e.Message.Content) > 0 // some clients take it for more blocks
 	case "content_block_start":
@@ -71,6 +106,7 @@ func (messages) event(t *tally, data []byte) bool {
 		}
 	case "message_delta":
 		t.stop(0, e.Delta.Stop)
+		t.made(e.Delta.Container.ID)
 		e.Usage.declare(t.in)
 	case "message_stop":
 		t.ended = true
@@ -92,6 +128,8 @@ func (messages) whole(t *tally, body []byte) bool {
 		return true
 	}
 	t.model(m.Model)
+	t.made(m.ID)
+	t.made(m.Container.ID)
 	for i, b := range m.Content {
 		b.read(t, i)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/actionproof/mediator/proxy/body"
+	"github.com/actionproof/mediator/proxy/frames"
 	"github.com/actionproof/mediator/proxy/sse"
 )
 
@@ -75,8 +76,17 @@ type Observer struct {
 	brought time.Time // when the piece came that the client has not read yet, or zero
 
 	tally  tally
-	events *sse.Reader
+	events framing
 	answer answer
+}
+
+// framing divides a stream into events.
+type framing interface {
+	Write(p []byte, event func(sse.Event))
+	Held() int   // bytes
+	Over() bool  // an event was too large
+	Odd() bool   // clients may find other events
+	End() []byte // an event without its end
 }
 
 type piece struct {
@@ -155,13 +165,18 @@ func (b *Observer) head(status int, header http.Header) {
 	kind, _, _ := mime.ParseMediaType(header.Get("Content-Type"))
 	switch {
 	case kind == "text/event-stream":
-		b.in.Streamed, b.tally.stream = true, true
 		b.events = sse.NewReader(maxEvent)
+	case kind == "application/x-ndjson":
+		b.events = frames.NewLines(maxEvent)
+	case kind == "application/vnd.amazon.eventstream":
+		b.events = frames.NewEventStream(maxEvent)
 	case kind == "application/json" || strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json"):
 		b.json = true
 	default:
 		b.lose(ReasonType)
 	}
+	b.in.Streamed = b.events != nil
+	b.tally.stream = b.in.Streamed
 	switch strings.ToLower(strings.Join(header["Content-Encoding"], ", ")) {
 	case "", "identity":
 	case "gzip", "x-gzip":

@@ -307,7 +307,7 @@ func TestNoText(t *testing.T) {
 		for _, body := range []string{`{"` + secret + `":1}`, `{"messages":"` + secret + `"}`,
 			`{"input":[{"type":"` + secret + `"}]}`, `{"` + secret, `{"model":"` + secret + `","model":1}`,
 			`{"tools":[{"type":"` + secret + `"}]}`} {
-			if _, err := inference.Read(inference.Rule{Dialect: d}, []byte(body), key, nil); err == nil ||
+			if _, err := inference.Read(inference.Rule{Dialect: d}, inference.Call{Body: []byte(body), Key: key}); err == nil ||
 				strings.Contains(err.Error(), "launch") {
 				t.Errorf("%s %s: %v", d, body, err)
 			}

@@ -47,3 +47,10 @@ func ModelInPath(escaped string) (model string, ok bool) {
 	}
 	return "", false
 }
+
+// streams reports whether a path asks for a stream, as those of Google and Amazon do.
+func streams(escaped string) bool {
+	last := escaped[strings.LastIndexByte(escaped, '/')+1:]
+	_, method, _ := strings.Cut(last, ":")
+	return strings.HasPrefix(method, "stream") || last == "converse-stream" || last == "invoke-with-response-stream"
+}

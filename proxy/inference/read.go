@@ -50,11 +50,11 @@ func decodeObject[T any](raw jsontext.Value, v *T, what string) (others jsonread
 	return slices.DeleteFunc(all, func(m jsonread.Member) bool { return slices.Contains(known, m.Name) }), nil
 }
 
-var members sync.Map
+var fields sync.Map
 
 func membersOf[T any]() []string {
 	t := reflect.TypeFor[T]()
-	if names, ok := members.Load(t); ok {
+	if names, ok := fields.Load(t); ok {
 		return names.([]string)
 	}
 	var names []string
@@ -63,7 +63,7 @@ func membersOf[T any]() []string {
 			names = append(names, name)
 		}
 	}
-	members.Store(t, names)
+	fields.Store(t, names)
 	return names
 }
 
@@ -115,6 +115,9 @@ func (l *list[T]) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return err
 }
 
+// fileID points to a file that the provider keeps.
+const fileID = "file_id"
+
 // addresses are members that tell the provider what to fetch.
 var addresses = []string{"url", "image_url", "file_url", "video_url", "audio_url", "document_url"}
 
@@ -129,12 +132,12 @@ var address = regexp.MustCompile(`(?i)^(?:[a-z][a-z0-9+.-]*://|https?:|file:|ftp
 
 // fetched judges content that the provider may fetch: a URL can carry out data of the agent. Servers use many member
 // names for it, so every text that is an address counts.
-func (r *reading) fetched(member string, v jsontext.Value) error {
+func (r *reading) fetched(member string, v jsontext.Value) {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(v))
 	for {
 		token, err := dec.ReadToken()
 		if err != nil { // the end, because the request is valid JSON
-			return nil
+			return
 		}
 		switch token.Kind() {
 		case '}', ']':
@@ -143,8 +146,10 @@ func (r *reading) fetched(member string, v jsontext.Value) error {
 			text := token.String()
 			if in, n := dec.StackIndex(dec.StackDepth()); in == '{' && n%2 == 1 {
 				member = text
+			} else if member == fileID {
+				r.state(fileID, text)
 			} else if isAddress(member, text) {
-				return r.hosted(RemoteContent)
+				r.acts(RemoteContent)
 			}
 		}
 	}

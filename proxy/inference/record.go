@@ -35,7 +35,7 @@ func (in Interaction) Record() *ledger.ModelCall {
 	return &ledger.ModelCall{
 		API: string(in.Request.Dialect), Model: in.Request.Model, AnsweredBy: in.Model,
 		Outcome: string(in.Outcome), Unread: in.Reason, Error: in.Error,
-		Streamed: in.Streamed, Hosted: slices.Clone(in.Request.Hosted),
+		Streamed: in.Streamed, Hosted: slices.Clone(in.Request.Hosted), Unknown: slices.Clone(in.Request.Unknown),
 		Input: count(in.Input), Output: count(in.Output), Cached: count(in.Cached), Reasoning: count(in.Reasoning),
 		Calls: count(calls), HostedCalls: count(in.HostedCalls),
 		Sent: since(in.Sent), Head: since(in.Head), First: since(in.First), End: since(in.End),

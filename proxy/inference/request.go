@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/proxy/inference/members"
 	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
@@ -32,20 +33,35 @@ type Request struct {
 	Stream  bool     // the agent asks for a stream
 	Tools   []string // names of the agent's tools, at most 256
 	Hosted  []string // what the rule lets the provider do unseen
+	Unknown []string // members that passed although nobody has classified them, at most 8
 	// Asked are the last 1,024 of the AskedCount blocks of content.
 	Asked      []Block
 	AskedCount int
 	// of all blocks
 	AskedBytes int
+
+	host string
+	kept *Kept
 }
 
-// Read judges a request before it is sent. It refuses what two parsers could read differently, and what would make the
-// provider do more than rule allows. key has at least [MinKey] bytes. m measures for a receipt, and may be nil.
-func Read(rule Rule, body, key []byte, m *Measure) (*Request, error) {
-	if len(key) < MinKey {
+// Call is a request to a model as the agent sent it.
+type Call struct {
+	Host string // host and port
+	Path string // escaped
+	Body []byte
+	Key  []byte // for HMACs, at least [MinKey] bytes
+	// Kept has what earlier answers of the session made. The answer to this request adds to it. May be nil.
+	Kept    *Kept
+	Measure *Measure // for a receipt; may be nil
+}
+
+// Read judges a request before it is sent. It refuses what two parsers could read differently, what would make the
+// provider do more than rule allows, what points to content that the session has not seen, and what is unknown.
+func Read(rule Rule, c Call) (*Request, error) {
+	if len(c.Key) < MinKey {
 		return nil, errors.New("inference: the key of the content is too short")
 	}
-	top, err := jsonread.Strict(body, 1)
+	top, err := jsonread.Strict(c.Body, 1)
 	switch {
 	case errors.Is(err, jsonread.ErrAmbiguous):
 		return nil, refusal.New("message_ambiguous",
@@ -54,11 +70,20 @@ func Read(rule Rule, body, key []byte, m *Measure) (*Request, error) {
 		return nil, malformed("it is not one JSON object in UTF-8, of at most %d levels and %d names and values",
 			jsonread.MaxDepth, jsonread.MaxItems)
 	}
-	r := reading{Request: &Request{Dialect: rule.Dialect}, rule: rule, key: key, measure: m}
+	known := tables()[rule.Dialect]
+	if known == nil {
+		return nil, rule.Check()
+	}
+	r := reading{Request: &Request{Dialect: rule.Dialect, host: c.Host, kept: c.Kept}, rule: rule, known: known,
+		key: c.Key, measure: c.Measure}
 	if err := r.members(top); err != nil {
 		return nil, err
 	}
-	return r.Request, nil
+	if model, ok := ModelInPath(c.Path); ok {
+		r.Model = model
+	}
+	r.Stream = r.Stream || streams(c.Path)
+	return r.Request, r.judged.refusal()
 }
 
 func malformed(format string, args ...any) error {
@@ -68,28 +93,21 @@ func malformed(format string, args ...any) error {
 type reading struct {
 	*Request
 	rule    Rule
+	known   *table
+	judged  judgement
 	key     []byte
 	measure *Measure // may be nil
 	answers *string  // the id of the call whose result is being read
-}
-
-func (r *reading) hosted(name string) error {
-	if !slices.Contains(r.rule.Hosted, name) {
-		return refusal.New("model_hosted_tool",
-			"%q would make the model's provider do more than answer, unseen by the mediator", nameOf(name))
-	}
-	if !slices.Contains(r.Hosted, name) {
-		r.Hosted = append(r.Hosted, name)
-	}
-	return nil
+	open    []open
 }
 
 func (r *reading) members(top jsonread.Object) error {
+	if err := r.spell(top); err != nil {
+		return err
+	}
 	for _, m := range top {
-		if !slices.Contains(apis[r.Dialect].members, m.Name) && !isUnset(m.Value) {
-			if err := r.hosted(m.Name); err != nil {
-				return err
-			}
+		if err := r.member(r.known.request, m); err != nil {
+			return err
 		}
 	}
 	var model string
@@ -99,16 +117,19 @@ func (r *reading) members(top jsonread.Object) error {
 		}
 	}
 	r.Model = nameOf(model)
+	r.Stream = r.Dialect == OllamaChat // unless it says otherwise
 	if raw := top.Get("stream").Value; raw != nil {
 		if err := decode(raw, &r.Stream, "stream"); err != nil {
 			return err
 		}
 	}
-	if err := r.tools(top.Get("tools").Value, ""); err != nil {
-		return err
-	}
-	if err := r.tools(top.Get("functions").Value, "function"); err != nil { // the predecessor of tools
-		return err
+	if r.Dialect != Gemini && r.Dialect != BedrockConverse {
+		if err := r.tools(top.Get("tools").Value, ""); err != nil {
+			return err
+		}
+		if err := r.tools(top.Get("functions").Value, "function"); err != nil { // the predecessor of tools
+			return err
+		}
 	}
 	if err := r.content(top); err != nil {
 		return err
@@ -144,18 +165,10 @@ type environment struct {
 	Type string `json:"type"`
 }
 
-func (t tool) isAgents(d Dialect) bool {
-	switch {
-	case slices.Contains(apis[d].agentTools, t.Type):
-		return true
-	case d == AnthropicMessages:
-		return t.Type == ""
-	case d == OpenAIResponses && t.Type == "shell":
-		return t.runsIn == "local"
-	case d == OpenAIResponses && t.Type == "tool_search":
-		return t.Execution == "client"
-	}
-	return false
+// runsHere reports whether a tool that the provider runs by default is run by the agent.
+func (t tool) runsHere(d Dialect) bool {
+	return d == OpenAIResponses &&
+		(t.Type == "shell" && t.runsIn == "local" || t.Type == "tool_search" && t.Execution == "client")
 }
 
 // tools judges a list of tools, which have the type untyped if none is given.
@@ -169,14 +182,20 @@ func (r *reading) tools(raw jsontext.Value, untyped string) error {
 			return err
 		}
 		if r.Dialect != OpenAIResponses || t.Type != "namespace" {
-			return r.judge(t, untyped)
+			r.judgeTool(t, untyped)
+			return nil
 		}
 		return each(t.Tools, "a namespace of tools", func(raw jsontext.Value) error {
 			t, err := readTool(raw)
-			if err != nil {
+			switch {
+			case err != nil:
 				return err
+			case t.Type == "namespace":
+				r.acts(t.Type)
+			default:
+				r.judgeTool(t, untyped)
 			}
-			return r.judge(t, untyped)
+			return nil
 		})
 	})
 }
@@ -191,17 +210,21 @@ func readTool(raw jsontext.Value) (t tool, err error) {
 	return t, err
 }
 
-func (r *reading) judge(t tool, untyped string) error {
+func (r *reading) judgeTool(t tool, untyped string) {
 	t.Type = cmp.Or(t.Type, untyped)
-	if !t.isAgents(r.Dialect) {
-		return r.hosted(cmp.Or(t.Type, Untyped))
+	switch class := r.known.tools[t.Type]; {
+	case class == members.Content || t.runsHere(r.Dialect) || t.Type == "" && r.Dialect == AnthropicMessages:
+		r.tool(t.Name, t.Function.Name, t.Custom.Name, t.Type)
+	case t.Type == "":
+		r.acts(Untyped)
+	default:
+		r.judge(class, t.Type)
 	}
-	r.tool(t)
-	return nil
 }
 
-func (r *reading) tool(t tool) {
-	for _, name := range []string{t.Name, t.Function.Name, t.Custom.Name, t.Type} {
+// tool notes the first of names that is a name.
+func (r *reading) tool(names ...string) {
+	for _, name := range names {
 		if name = nameOf(name); name != "" && len(r.Tools) < maxTools {
 			r.Tools = append(r.Tools, name)
 			return

@@ -25,6 +25,7 @@ type responseEvent struct {
 }
 
 type response struct {
+	ID         string         `json:"id"`
 	Model      string         `json:"model"`
 	Status     string         `json:"status"`
 	Error      jsontext.Value `json:"error"`
@@ -37,6 +38,7 @@ type response struct {
 
 type responseItem struct {
 	Type      string             `json:"type"`
+	ID        string             `json:"id"`
 	CallID    string             `json:"call_id"`
 	Name      string             `json:"name"`
 	Arguments jsontext.Value     `json:"arguments"`
@@ -49,6 +51,10 @@ type responsePart struct {
 	Type    string `json:"type"`
 	Text    string `json:"text"`
 	Refusal string `json:"refusal"`
+
+	Annotations list[struct {
+		FileID string `json:"file_id"`
+	}] `json:"annotations"`
 }
 
 var hostedItems = []string{"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call",
@@ -83,6 +89,7 @@ func (responses) event(t *tally, data []byte) bool {
 		}
 	case "response.created", "response.in_progress", "response.queued":
 		t.model(e.Response.Model)
+		t.made(e.Response.ID)
 	case "response.completed", "response.incomplete", "response.failed":
 		t.ended = true
 		e.Response.repeats(t)
@@ -114,6 +121,7 @@ func (o responseItem) isUncounted() bool {
 func (o responseItem) isCall() bool { return o.Type == "function_call" || o.Type == "custom_tool_call" }
 
 func (o responseItem) begin(t *tally, i int) {
+	t.made(o.ID)
 	if slices.Contains(hostedItems, o.Type) {
 		t.hosted++
 	}
@@ -125,6 +133,7 @@ func (o responseItem) begin(t *tally, i int) {
 }
 
 func (o responseItem) end(t *tally, i int) {
+	t.made(o.ID)
 	t.unclear = t.unclear || o.isUncounted()
 	if o.isCall() {
 		s := t.find(position{item: i, kind: KindCall})
@@ -139,6 +148,9 @@ func (o responseItem) end(t *tally, i int) {
 		return
 	}
 	for j, p := range o.Content {
+		for _, a := range p.Annotations {
+			t.made(a.FileID)
+		}
 		at := position{item: i, part: j, kind: KindText}
 		switch p.Type {
 		case "refusal":
@@ -184,6 +196,7 @@ func (r response) repeats(t *tally) {
 
 func (r response) end(t *tally) {
 	t.model(r.Model)
+	t.made(r.ID)
 	r.Usage.declare(t.in)
 	switch {
 	case r.Error.Kind() == '{' || r.Status == "failed":

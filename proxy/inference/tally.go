@@ -3,6 +3,7 @@ package inference
 import (
 	"bytes"
 	"cmp"
+	"encoding/hex"
 	"hash"
 	"net/http"
 	"slices"
@@ -38,6 +39,14 @@ func (d Dialect) answer() answer {
 		return chat{}
 	case OpenAIResponses:
 		return responses{}
+	case OpenAIEmbeddings, OpenAICompletions:
+		return completion{}
+	case Gemini:
+		return gemini{}
+	case BedrockConverse:
+		return converse{}
+	case OllamaChat:
+		return ollama{}
 	}
 	return messages{}
 }
@@ -88,7 +97,7 @@ func readEvent(by answer, t *tally, e sse.Event) bool {
 		t.unclear = t.unclear || e.ID == "" // official clients take an empty text for malformed JSON
 		return true
 	case bytes.HasPrefix(e.Data, []byte("[DONE]")): // compatible servers send it in every API
-		t.closed, t.ended = true, t.ended || by == chat{}
+		t.closed, t.ended = true, t.ended || by == chat{} || by == completion{}
 		return true
 	case t.closed:
 		t.unclear = true
@@ -171,6 +180,22 @@ func (t *tally) call(at position, id, name, arguments string) {
 	t.kept += cap(s.arguments) - before
 }
 
+// made notes the id of something that the provider keeps because of this answer.
+func (t *tally) made(id string) {
+	if t.in.Status < http.StatusMultipleChoices {
+		t.in.Request.kept.add(t.in.Request.host, id)
+	}
+}
+
+// namesNoCalls reports whether the API may give calls no ids.
+func (d Dialect) namesNoCalls() bool { return d == Gemini || d == OllamaChat }
+
+// callID names a call that has no id. Equal calls have the same name.
+func callID(key []byte, name, arguments string) string {
+	hash := hashOf(key, KindCall, []byte(name+"\x00"+arguments))
+	return hex.EncodeToString(hash[:16])
+}
+
 func (t *tally) held() int { return cap(t.in.Sample) + t.kept }
 
 // An event of a stream is one delta if it has text.
@@ -215,11 +240,13 @@ func ErrorCode(v jsontext.Value) string {
 	var e struct {
 		Type jsontext.Value `json:"type"`
 		Code jsontext.Value `json:"code"`
+		// of Google, whose code is a number
+		Status jsontext.Value `json:"status"`
 	}
 	if v.Kind() != '{' || json2.Unmarshal(v, &e) != nil {
 		return ""
 	}
-	for _, name := range []jsontext.Value{e.Code, e.Type} {
+	for _, name := range []jsontext.Value{e.Code, e.Type, e.Status} {
 		if name.Kind() == '"' && nameOf(textOf(name)) != "" {
 			return textOf(name)
 		}
@@ -243,6 +270,10 @@ func (t *tally) conclude(lost string) {
 			t.unclear = true // some clients drop it
 		case !s.tooLarge:
 			arguments := canonical(string(s.arguments))
+			if in.Request.Dialect.namesNoCalls() {
+				t.made(s.block.ID)
+				s.block.ID = cmp.Or(s.block.ID, callID(t.key, s.block.Name, arguments))
+			}
 			s.block.Hash = hashOf(t.key, KindCall, []byte(arguments))
 			if t.measure != nil {
 				s.block.Measured = &Measured{Values: t.measure.ValuesOf(arguments)}

@@ -15,6 +15,50 @@ type usage struct {
 	CacheCreation *int64       `json:"cache_creation_input_tokens"`
 }
 
+// googleUsage counts thoughts beside the output.
+type googleUsage struct {
+	Prompt   *int64 `json:"promptTokenCount"`
+	Tools    *int64 `json:"toolUsePromptTokenCount"`
+	Output   *int64 `json:"candidatesTokenCount"`
+	Thoughts *int64 `json:"thoughtsTokenCount"`
+	Cached   *int64 `json:"cachedContentTokenCount"`
+}
+
+func (u googleUsage) declare(in *Interaction) {
+	declare(&in.Input, sum(u.Prompt, u.Tools))
+	declare(&in.Output, sum(u.Output, u.Thoughts))
+	declare(&in.Cached, u.Cached)
+	declare(&in.Reasoning, u.Thoughts)
+}
+
+// amazonUsage counts cached tokens beside the input.
+type amazonUsage struct {
+	Input      *int64 `json:"inputTokens"`
+	Output     *int64 `json:"outputTokens"`
+	CacheRead  *int64 `json:"cacheReadInputTokens"`
+	CacheWrite *int64 `json:"cacheWriteInputTokens"`
+}
+
+func (u amazonUsage) declare(in *Interaction) {
+	declare(&in.Input, sum(u.Input, u.CacheRead, u.CacheWrite))
+	declare(&in.Output, u.Output)
+	declare(&in.Cached, u.CacheRead)
+}
+
+// sum returns nil if the first count is not there.
+func sum(counts ...*int64) *int64 {
+	if counts[0] == nil {
+		return nil
+	}
+	all := int64(0)
+	for _, n := range counts {
+		if n != nil {
+			all += min(max(*n, 0), maxCount)
+		}
+	}
+	return &all
+}
+
 type usageDetails struct {
 	Cached    *int64 `json:"cached_tokens"`
 	Reasoning *int64 `json:"reasoning_tokens"`
@@ -22,16 +66,8 @@ type usageDetails struct {
 }
 
 func (u usage) declare(in *Interaction) {
-	if u.Input != nil { // the Messages API counts cached tokens beside the input
-		all := *u.Input
-		for _, more := range []*int64{u.CacheRead, u.CacheCreation} {
-			if more != nil {
-				all += *more
-			}
-		}
-		u.Input = &all
-	}
-	declare(&in.Input, u.Prompt, u.Input)
+	// the Messages API counts cached tokens beside the input
+	declare(&in.Input, u.Prompt, sum(u.Input, u.CacheRead, u.CacheCreation))
 	declare(&in.Output, u.Completion, u.Output)
 	declare(&in.Cached, u.PromptParts.Cached, u.InputParts.Cached, u.CacheRead)
 	declare(&in.Reasoning, u.ChoiceParts.Reasoning, u.OutputParts.Reasoning, u.OutputParts.Thinking)

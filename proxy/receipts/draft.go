@@ -90,9 +90,10 @@ func (k *Keeper) Model(c *Chain, q ModelRequest) *Call {
 		map[string]any{"rule": q.Rule, "hosted": q.Request.Hosted})
 	claims.LLMCommitment = c.commit(r.ID, "llm",
 		map[string]string{"api": string(q.Request.Dialect), "host": r.Host, "model": q.Request.Model})
+	hosted := clip(q.Request.Hosted, interaction.MaxHosted)
 	claims.Model = &interaction.ModelCall{
 		API: string(q.Request.Dialect), Host: clipHost(r.Host), Rule: clipText(q.Rule, maxText), Model: q.Request.Model,
-		HostedTools: clip(q.Request.Hosted, interaction.MaxHosted),
+		HostedTools: hosted, UnknownMembers: clip(q.Request.Unknown, interaction.MaxHosted-len(hosted)),
 	}
 	if q.Probe != "" {
 		claims.Model.Probe = &interaction.Probe{ID: q.Probe}

@@ -45,6 +45,9 @@ type Session struct {
 	// Chain is the session's chain of interaction receipts.
 	Chain *receipts.Chain
 
+	// Kept has what providers keep because of the session's calls to models.
+	Kept inference.Kept
+
 	// Content is the key that hashes blocks of content; it never leaves the process.
 	Content [inference.MinKey]byte
 

@@ -116,7 +116,8 @@ func (f *exchange) send() error {
 	s := f.s
 	f.now = s.now()
 	measure := s.keeper.Measure(context.Background(), s.chain)
-	asked, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, f.body, s.secret[:], measure)
+	asked, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat},
+		inference.Call{Body: f.body, Key: s.secret[:], Measure: measure})
 	if err != nil {
 		return err
 	}

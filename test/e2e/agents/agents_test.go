@@ -42,7 +42,8 @@ egress:
     match: {url: "https://api.openai.com/v1/responses", methods: [POST]}
     observe: openai-responses
   - name: gemini
-    match: {url: "https://generativelanguage.googleapis.com/**", methods: [POST]}
+    match: {url: "https://generativelanguage.googleapis.com/v1beta/models/{call}", methods: [POST]}
+    observe: gemini
 upstreams:
   - {host: "notes.test:443", address: "UPSTREAM", networks: [127.0.0.0/8], ca: api-ca.pem}
   - {host: "api.anthropic.com:443", address: "UPSTREAM", networks: [127.0.0.0/8], ca: api-ca.pem}

@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,7 +14,8 @@ import (
 // whether it has read why that was refused.
 type model struct {
 	mu    sync.Mutex
-	calls map[string]int // by host and path
+	calls map[string]int  // by host and path
+	kept  map[string]turn // what a thread of messages had before an answer, by the answer's id
 }
 
 // turn is what a request tells.
@@ -22,6 +24,7 @@ type turn struct {
 	Tools   []string
 	Results []string // of tools, in order
 	Stream  bool
+	Scripts bool // the tools are called by a script, as in Codex
 }
 
 const (
@@ -39,7 +42,11 @@ func (t turn) next() (tool, text string) {
 		}
 		return ""
 	}
-	switch post, remove := named("post_note"), named("delete_note"); {
+	post, remove := named("post_note"), named("delete_note")
+	if t.Scripts {
+		post, remove = "post_note", "delete_note"
+	}
+	switch {
 	case post == "" || remove == "":
 		return "", "there are no notes here"
 	case len(t.Results) == 0:
@@ -56,6 +63,12 @@ func (t turn) next() (tool, text string) {
 
 const arguments = `{"text":"hello"}`
 
+// calling has Codex call a tool of an MCP server.
+const calling = `try {
+  const name = ALL_TOOLS.find((t) => t.name.endsWith("%s")).name;
+  text(await tools[name](%s));
+} catch (e) { text(String(e)); }`
+
 func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	raw, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -70,7 +83,7 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.mu.Unlock()
 	switch path := r.URL.Path; {
 	case r.Method == http.MethodPost && strings.HasSuffix(path, "/messages"):
-		messages(w, raw)
+		m.messages(w, raw)
 	case r.Method == http.MethodPost && strings.HasSuffix(path, "/chat/completions"):
 		chat(w, raw)
 	case r.Method == http.MethodPost && strings.HasSuffix(path, "/responses"):
@@ -119,15 +132,21 @@ func begin(w http.ResponseWriter, stream bool) events {
 
 type object = map[string]any
 
-func messages(w http.ResponseWriter, raw []byte) {
+func (m *model) messages(w http.ResponseWriter, raw []byte) {
 	var ask struct {
+		Thread struct {
+			Previous string `json:"previous_message_id"`
+		}
 		Model    string
 		Stream   bool
 		Tools    []struct{ Name string }
 		Messages []struct{ Content json.RawMessage }
 	}
 	_ = json.Unmarshal(raw, &ask)
-	t := turn{Name: ask.Model, Stream: ask.Stream}
+	m.mu.Lock()
+	t := turn{Tools: m.kept[ask.Thread.Previous].Tools, Results: m.kept[ask.Thread.Previous].Results}
+	m.mu.Unlock()
+	t.Name, t.Stream = ask.Model, ask.Stream
 	for _, tool := range ask.Tools {
 		t.Tools = append(t.Tools, tool.Name)
 	}
@@ -143,6 +162,13 @@ func messages(w http.ResponseWriter, raw []byte) {
 			}
 		}
 	}
+	m.mu.Lock()
+	if m.kept == nil {
+		m.kept = make(map[string]turn)
+	}
+	id := fmt.Sprintf("msg_%d", len(m.kept))
+	m.kept[id] = t
+	m.mu.Unlock()
 	tool, answer := t.next()
 	reason, block := "end_turn", object{"type": "text", "text": answer}
 	if tool != "" {
@@ -152,12 +178,12 @@ func messages(w http.ResponseWriter, raw []byte) {
 	}
 	e := begin(w, t.Stream)
 	if !t.Stream {
-		_ = json.NewEncoder(w).Encode(object{"id": "msg_1", "type": "message", "role": "assistant", "model": t.Name,
+		_ = json.NewEncoder(w).Encode(object{"id": id, "type": "message", "role": "assistant", "model": t.Name,
 			"content": []any{block}, "stop_reason": reason, "stop_sequence": nil,
 			"usage": object{"input_tokens": 11, "output_tokens": 7}})
 		return
 	}
-	e.send("message_start", object{"type": "message_start", "message": object{"id": "msg_1", "type": "message",
+	e.send("message_start", object{"type": "message_start", "message": object{"id": id, "type": "message",
 		"role": "assistant", "model": t.Name, "content": []any{}, "stop_reason": nil, "stop_sequence": nil,
 		"usage": object{"input_tokens": 11, "output_tokens": 1}}})
 	start, delta := object{"type": "text", "text": ""}, object{"type": "text_delta", "text": answer}
@@ -234,6 +260,7 @@ func responses(w http.ResponseWriter, raw []byte) {
 	_ = json.Unmarshal(raw, &ask)
 	t := turn{Name: ask.Model, Stream: ask.Stream}
 	space := ""
+	t.Scripts = bytes.Contains(ask.Input, []byte(`"additional_tools"`)) && bytes.Contains(ask.Input, []byte(`"exec"`))
 	for _, tool := range ask.Tools {
 		t.Tools = append(t.Tools, tool.Name)
 		for _, inner := range tool.Tools {
@@ -246,7 +273,7 @@ func responses(w http.ResponseWriter, raw []byte) {
 	}
 	_ = json.Unmarshal(ask.Input, &items)
 	for _, i := range items {
-		if i.Type == "function_call_output" {
+		if i.Type == "function_call_output" || i.Type == "custom_tool_call_output" {
 			t.Results = append(t.Results, text(i.Output))
 		}
 	}
@@ -260,9 +287,15 @@ func responses(w http.ResponseWriter, raw []byte) {
 		if space != "" {
 			item["namespace"] = space
 		}
+		if t.Scripts {
+			item = object{"id": "ctc_" + id, "type": "custom_tool_call", "status": "completed", "call_id": id, "name": "exec",
+				"namespace": "functions", "input": fmt.Sprintf(calling, tool, arguments)}
+		}
 	}
+	// a client that leaves state at the provider refers to this item, instead of sending it
+	thought := object{"id": fmt.Sprintf("rs_%d", len(t.Results)), "type": "reasoning", "summary": []any{}}
 	whole := object{"id": "resp_1", "object": "response", "created_at": 1, "model": t.Name, "status": "completed",
-		"output": []any{item}, "parallel_tool_calls": true, "tool_choice": "auto", "tools": []any{}, "error": nil,
+		"output": []any{thought, item}, "parallel_tool_calls": true, "tool_choice": "auto", "tools": []any{}, "error": nil,
 		"incomplete_details": nil, "instructions": nil, "metadata": object{},
 		"usage": object{"input_tokens": 11, "output_tokens": 7, "total_tokens": 18,
 			"input_tokens_details": object{"cached_tokens": 0}, "output_tokens_details": object{"reasoning_tokens": 0}}}
@@ -288,20 +321,30 @@ func responses(w http.ResponseWriter, raw []byte) {
 		begun[k] = v
 	}
 	begun["status"] = "in_progress"
-	if tool != "" {
+	switch {
+	case t.Scripts && tool != "":
+		begun["input"] = ""
+	case tool != "":
 		begun["arguments"] = ""
-	} else {
+	default:
 		begun["content"] = []any{}
 	}
-	send("response.output_item.added", object{"output_index": 0, "item": begun})
-	if tool != "" {
-		send("response.function_call_arguments.delta", object{"output_index": 0, "item_id": item["id"], "delta": arguments})
+	for _, kind := range []string{"added", "done"} {
+		send("response.output_item."+kind, object{"output_index": 0, "item": thought})
+	}
+	send("response.output_item.added", object{"output_index": 1, "item": begun})
+	switch {
+	case t.Scripts && tool != "":
+		send("response.custom_tool_call_input.delta",
+			object{"output_index": 1, "item_id": item["id"], "delta": item["input"]})
+	case tool != "":
+		send("response.function_call_arguments.delta", object{"output_index": 1, "item_id": item["id"], "delta": arguments})
 		send("response.function_call_arguments.done",
-			object{"output_index": 0, "item_id": item["id"], "name": tool, "arguments": arguments})
-	} else {
+			object{"output_index": 1, "item_id": item["id"], "name": tool, "arguments": arguments})
+	default:
 		part := object{"type": "output_text", "text": "", "annotations": []any{}}
 		at := func(more object) object {
-			more["output_index"], more["content_index"], more["item_id"] = 0, 0, "msg_1"
+			more["output_index"], more["content_index"], more["item_id"] = 1, 0, "msg_1"
 			return more
 		}
 		send("response.content_part.added", at(object{"part": part}))
@@ -310,14 +353,15 @@ func responses(w http.ResponseWriter, raw []byte) {
 		send("response.content_part.done",
 			at(object{"part": object{"type": "output_text", "text": answer, "annotations": []any{}}}))
 	}
-	send("response.output_item.done", object{"output_index": 0, "item": item})
+	send("response.output_item.done", object{"output_index": 1, "item": item})
 	send("response.completed", object{"response": whole})
 }
 
 func gemini(w http.ResponseWriter, raw []byte, stream bool) {
 	var ask struct {
-		Tools    []struct{ FunctionDeclarations []struct{ Name string } }
-		Contents []struct {
+		Tools            []struct{ FunctionDeclarations []struct{ Name string } }
+		GenerationConfig struct{ ResponseMIMEType string }
+		Contents         []struct {
 			Parts []struct {
 				FunctionResponse *struct{ Response json.RawMessage }
 			}
@@ -338,6 +382,9 @@ func gemini(w http.ResponseWriter, raw []byte, stream bool) {
 		}
 	}
 	tool, answer := t.next()
+	if ask.GenerationConfig.ResponseMIMEType == "application/json" { // Gemini CLI first asks which model to take
+		tool, answer = "", `{"complexity_reasoning":"two calls","complexity_score":50}`
+	}
 	part := object{"text": answer}
 	if tool != "" {
 		part = object{"functionCall": object{"name": tool, "args": json.RawMessage(arguments)}}

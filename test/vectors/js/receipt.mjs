@@ -18,7 +18,7 @@ export const receipt = {
   'challenge?': { challenge_nonce: 's', 'commitment_hash?': 's', 'commitment_revealed?': 'b' },
   owner: 's', agent: 's', runtime_id: 's', event_id: 's', outcome: 's',
   'model_call?': {
-    api: 's', host: 's', rule: 's', 'model?': 's', 'answered_by?': 's', 'status?': 'i', streamed: 'b', 'hosted_tools?': 'l', 'unread?': 's',
+    api: 's', host: 's', rule: 's', 'model?': 's', 'answered_by?': 's', 'status?': 'i', streamed: 'b', 'hosted_tools?': 'l', 'unknown_members?': 'l', 'unread?': 's',
     'tool_calls?': [{ 'id?': 's', 'tool?': 's', 'arguments?': 's' }], 'returned_calls?': 'l', 'probe?': { id: 's', 'answer?': 's' }, figures,
   },
   'post?': { binding_hash: 's', 'status?': 'i', artifacts: [{ name: 's', hash: 's' }] },
@@ -47,7 +47,7 @@ export function soundReceipt(c) {
   const { chain: link, timing: t, session: s } = c;
   const about = [c.model_call, c.post, c.closing].filter((part) => part !== undefined);
   if (about.length !== 1 || c.exp - c.iat !== 600 || !c.probabilistic || c.nonHumanIdentityProven) return false;
-  const observed = [...ALWAYS, ...(c.model_call ? OF_MODEL : c.post ? ['post'] : ['closing']), ...(c.challenge ? ['challenge'] : [])].sort();
+  const observed = [...ALWAYS, ...(c.model_call ? [...OF_MODEL, ...(c.model_call.unknown_members?.length ? ['model_call.unknown_members'] : [])] : c.post ? ['post'] : ['closing']), ...(c.challenge ? ['challenge'] : [])].sort();
   if (JSON.stringify(observed) !== JSON.stringify(c.observed)) return false;
   if (c.owner.length !== 43 || link.sequence_number < 1 || (link.sequence_number === 1) !== (link.previous_receipt_hash === undefined)) return false;
   const hashes = [c.policy_id, c.inputs_commitment, c.constraints_commitment, c.llm_commitment, c.output_clean_hash, c.output_transport_hash];
@@ -79,8 +79,8 @@ function soundPost({ binding_hash: binding, status: code, artifacts }) {
 function soundModel(m, outcome) {
   if (!['completed', 'failed', 'unfinished', 'cut', 'left', 'indeterminate', 'not_measured'].includes(outcome)) return false;
   if (m.unread === undefined ? outcome === 'not_measured' : !['not_measured', 'failed'].includes(outcome)) return false;
-  const { tool_calls: calls = [], returned_calls: returned = [], hosted_tools: hosted = [] } = m;
-  const lists = hosted.length <= 8 && hosted.every(short) && returned.length <= 32 && returned.every(tag) && new Set(returned).size === returned.length;
+  const { tool_calls: calls = [], returned_calls: returned = [], hosted_tools: hosted = [], unknown_members: unknown = [] } = m;
+  const lists = hosted.length + unknown.length <= 8 && [...hosted, ...unknown].every(short) && returned.length <= 32 && returned.every(tag) && new Set(returned).size === returned.length;
   const made = calls.length === Math.min(16, m.figures.tool_calls_made.value) && calls.every((c) => optional(tag)(c.id) && optional(tag)(c.arguments) && optional(short)(c.tool));
   const names = short(m.api) && name(m.host) && name(m.rule) && optional(name)(m.model) && optional(name)(m.answered_by) && optional(short)(m.unread) && status(m.status);
   const probe = m.probe === undefined || (name(m.probe.id) && optional(tag)(m.probe.answer));

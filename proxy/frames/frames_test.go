@@ -1,0 +1,108 @@
+package frames_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/proxy/frames"
+	"github.com/actionproof/mediator/proxy/sse"
+)
+
+// message is one of an event stream, with headers of texts.
+func message(payload string, headers ...string) []byte {
+	var h []byte
+	for i := 0; i < len(headers); i += 2 {
+		h = append(append(h, byte(len(headers[i]))), headers[i]...)
+		h = append(binary.BigEndian.AppendUint16(append(h, 7), uint16(len(headers[i+1]))), headers[i+1]...)
+	}
+	m := binary.BigEndian.AppendUint32(nil, uint32(16+len(h)+len(payload)))
+	m = binary.BigEndian.AppendUint32(m, uint32(len(h)))
+	m = binary.BigEndian.AppendUint32(m, crc32.ChecksumIEEE(m))
+	m = append(append(m, h...), payload...)
+	return binary.BigEndian.AppendUint32(m, crc32.ChecksumIEEE(m))
+}
+
+type reader interface {
+	Write(p []byte, event func(sse.Event))
+	Over() bool
+	Held() int
+}
+
+func read(r reader, stream []byte, size int) string {
+	var out strings.Builder
+	for len(stream) > 0 {
+		n := min(size, len(stream))
+		r.Write(stream[:n], func(e sse.Event) { fmt.Fprintf(&out, "%s|%s\n", e.Type, e.Data) })
+		stream = stream[n:]
+	}
+	if r.Over() {
+		out.WriteString("over\n")
+	}
+	return out.String()
+}
+
+func TestEventStream(t *testing.T) {
+	start := message(`{"a":1}`, ":message-type", "event", ":event-type", "messageStart", ":content-type", "application/json")
+	stop := message(`{}`, ":message-type", "exception", ":exception-type", "throttlingException")
+	const first = "messageStart|{\"a\":1}\n"
+	broken := bytes.Clone(start)
+	broken[len(broken)-6] ^= 1
+	lying := bytes.Clone(start)
+	lying[3]++
+	for name, tt := range map[string]struct {
+		stream []byte
+		want   string
+	}{
+		"two":              {append(bytes.Clone(start), stop...), first + "exception:throttlingException|{}\n"},
+		"one and a half":   {append(bytes.Clone(start), stop[:20]...), first},
+		"checksum":         {append(bytes.Clone(start), broken...), first + "|-\n"},
+		"length":           {lying, "|-\n"},
+		"too large":        {message(strings.Repeat("x", 2000)), "over\n"},
+		"header twice":     {message(`{}`, ":event-type", "a", ":event-type", "b"), "|-\n"},
+		"no event":         {message(`{}`, ":message-type", "error", ":error-code", "x"), "exception:x|{}\n"},
+		"no event stream":  {[]byte("data: {}\n\ndata: {}\n\n"), "|-\n"},
+		"nothing after it": {append(bytes.Clone(broken), start...), "|-\n"},
+	} {
+		for _, size := range []int{1, 7, 1 << 20} {
+			if got := read(frames.NewEventStream(1000), tt.stream, size); got != tt.want {
+				t.Errorf("%s, in pieces of %d: %q, want %q", name, size, got, tt.want)
+			}
+		}
+	}
+}
+
+func TestLines(t *testing.T) {
+	for stream, want := range map[string]string{
+		"{\"a\":1}\n\n{}\r\n{":       "|{\"a\":1}\n|{}\n",
+		strings.Repeat("x", 2000):    "over\n",
+		"{}\n" + "{\"b\":\"x y\"}\n": "|{}\n|{\"b\":\"x y\"}\n",
+	} {
+		for _, size := range []int{1, 5, 1 << 20} {
+			if got := read(frames.NewLines(1000), []byte(stream), size); got != want {
+				t.Errorf("%.20q, in pieces of %d: %q, want %q", stream, size, got, want)
+			}
+		}
+	}
+}
+
+func FuzzFrames(f *testing.F) {
+	f.Add([]byte("{}\n{}"), 1)
+	f.Add(message(`{}`, ":event-type", "x"), 3)
+	f.Fuzz(func(t *testing.T, stream []byte, size int) {
+		size = max(1, size)
+		for _, fresh := range []func() reader{func() reader { return frames.NewLines(1000) },
+			func() reader { return frames.NewEventStream(1000) }} {
+			whole, pieces := fresh(), fresh()
+			if a, b := read(whole, stream, len(stream)+1), read(pieces, stream, size); a != b {
+				t.Fatalf("%q, %q", a, b)
+			}
+			if pieces.Held() > 8<<10 && size < 1000 {
+				t.Fatalf("%d bytes are held", pieces.Held())
+			}
+		}
+	})
+}

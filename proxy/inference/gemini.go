@@ -1,0 +1,111 @@
+package inference
+
+import (
+	json2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// gemini has no event for the end of a stream: the last chunk has the reason why a candidate ended.
+type gemini struct{}
+
+type geminiAnswer struct {
+	ID         string                `json:"responseId"`
+	Model      string                `json:"modelVersion"`
+	Error      jsontext.Value        `json:"error"`
+	Candidates list[geminiCandidate] `json:"candidates"`
+	Prompt     struct {
+		Blocked string `json:"blockReason"`
+	} `json:"promptFeedback"`
+	Usage googleUsage `json:"usageMetadata"`
+}
+
+type geminiCandidate struct {
+	Index   int    `json:"index"`
+	Finish  string `json:"finishReason"`
+	Content struct {
+		Parts list[geminiPart] `json:"parts"`
+	} `json:"content"`
+}
+
+type geminiPart struct {
+	Text    string         `json:"text"`
+	Thought bool           `json:"thought"`
+	Code    jsontext.Value `json:"executableCode"`
+	Hosted  jsontext.Value `json:"toolCall"`
+	Call    *struct {
+		ID        string         `json:"id"`
+		Name      string         `json:"name"`
+		Arguments jsontext.Value `json:"args"`
+	} `json:"functionCall"`
+}
+
+func (gemini) event(t *tally, data []byte) bool { return readGemini(t, data) }
+
+// whole reads an answer, or the list of chunks that a stream without server-sent events is.
+func (gemini) whole(t *tally, body []byte) bool {
+	if jsontext.Value(body).Kind() != '[' {
+		return readGemini(t, body)
+	}
+	var chunks list[jsontext.Value]
+	if json2.Unmarshal(body, &chunks) != nil {
+		return false
+	}
+	for _, c := range chunks {
+		if !readGemini(t, c) {
+			return false
+		}
+	}
+	return true
+}
+
+func readGemini(t *tally, data []byte) bool {
+	var a geminiAnswer
+	if json2.Unmarshal(data, &a) != nil {
+		return false
+	}
+	t.model(a.Model)
+	if a.Error.Kind() == '{' {
+		t.ended = true
+		t.failure(a.Error)
+	}
+	for _, c := range a.Candidates {
+		for _, p := range c.Content.Parts {
+			p.read(t, c.Index)
+		}
+		if c.Finish != "" {
+			t.stop(c.Index, c.Finish)
+			t.ended = true
+		}
+	}
+	if a.Prompt.Blocked != "" {
+		t.stop(0, a.Prompt.Blocked)
+		t.ended = true
+	}
+	a.Usage.declare(t.in)
+	return true
+}
+
+// read continues the candidate's last block, or begins one. Clients join neighbouring texts of one kind.
+func (p geminiPart) read(t *tally, choice int) {
+	kind := KindText
+	if p.Thought {
+		kind = KindReasoning
+	}
+	at := position{choice: choice, kind: kind}
+	for _, s := range t.blocks {
+		if s.at.choice == choice {
+			at.item = s.at.item + 1
+			if s.at.kind == kind && p.Call == nil {
+				at.item = s.at.item
+			}
+		}
+	}
+	switch {
+	case p.Call != nil:
+		t.call(at, p.Call.ID, p.Call.Name, textOf(p.Call.Arguments))
+	case p.Code != nil || p.Hosted != nil:
+		t.hosted++
+	default:
+		t.text(at, p.Text)
+	}
+}

@@ -1,0 +1,188 @@
+package inference
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/proxy/inference/members"
+	"github.com/actionproof/mediator/proxy/jsonread"
+)
+
+const (
+	maxNames   = 16 // of each kind that a refusal tells
+	maxUnknown = 8  // unknown members that may pass, so that a receipt has all
+)
+
+// judgement collects what a request may not hold, so that one refusal names all of it.
+type judgement struct{ acts, unseen, unknown []string }
+
+func note(to *[]string, name string) {
+	if name = nameOf(name); len(*to) < maxNames && !slices.Contains(*to, name) {
+		*to = append(*to, name)
+	}
+}
+
+// refusal returns nil if the request may be sent.
+func (j judgement) refusal() error {
+	code := ""
+	var sentences []string
+	for _, part := range []struct {
+		code, says string
+		names      []string
+	}{
+		{"model_hosted_tool", "would make the model's provider do more than answer, unseen by the mediator", j.acts},
+		{"model_state_unseen", "points to what the provider keeps, and no answer in this session made it", j.unseen},
+		{"model_member_unknown", "is unknown to the mediator, so the provider could act on it", j.unknown},
+	} {
+		if len(part.names) == 0 {
+			continue
+		}
+		if code == "" {
+			code = part.code
+		}
+		quoted := make([]string, len(part.names))
+		for i, name := range part.names {
+			if quoted[i] = strconv.Quote(name); name == "" {
+				quoted[i] = "a text in place of a name"
+			}
+		}
+		sentences = append(sentences, strings.Join(quoted, ", ")+": each "+part.says)
+		if len(quoted) == 1 {
+			sentences[len(sentences)-1] = quoted[0] + " " + part.says
+		}
+	}
+	if code == "" {
+		return nil
+	}
+	return refusal.New(code, "%s", strings.Join(sentences, "; "))
+}
+
+// listed reports whether the rule lists a name, and records that the request uses it.
+func (r *reading) listed(name string) bool {
+	if !slices.Contains(r.rule.Hosted, name) {
+		return false
+	}
+	if !slices.Contains(r.Hosted, name) {
+		r.Hosted = append(r.Hosted, name)
+	}
+	return true
+}
+
+func (r *reading) acts(name string) {
+	if !r.listed(name) {
+		note(&r.judged.acts, name)
+	}
+}
+
+func (r *reading) unknown(name string) {
+	if !r.listed(name) {
+		note(&r.judged.unknown, name)
+	}
+}
+
+// state judges a pointer to what the provider keeps. Its content was seen if an answer in this session made it.
+func (r *reading) state(name, id string) {
+	if !r.kept.has(r.host, id) && !r.listed(name) {
+		note(&r.judged.unseen, name)
+	}
+}
+
+// judge judges a tool or a part of the content.
+func (r *reading) judge(class members.Class, name string) {
+	switch class {
+	case members.Acts:
+		r.acts(name)
+	case members.Unknown:
+		r.unknown(name)
+	}
+}
+
+// member judges a member of the request.
+func (r *reading) member(known classes, m jsonread.Member) error {
+	switch class := known[m.Name]; {
+	case isUnset(m.Value):
+	case class == members.State:
+		return r.pointer(m)
+	case class == members.Unknown && r.rule.AllowUnknown && hostedName.MatchString(m.Name) &&
+		!r.known.near[folded(m.Name)] && len(r.Unknown) < maxUnknown:
+		r.Unknown = append(r.Unknown, m.Name)
+	default:
+		r.judge(class, m.Name)
+	}
+	return nil
+}
+
+// pointer judges a member that is an id, or has one.
+func (r *reading) pointer(m jsonread.Member) error {
+	id, ok := m.Text()
+	if ok {
+		r.state(m.Name, id)
+		return nil
+	}
+	if m.Value.Kind() != '{' {
+		r.state(m.Name, "")
+		return nil
+	}
+	o, err := r.object(m.Value, m.Name)
+	if err != nil {
+		return err
+	}
+	made, _ := o.Get("type").Text()
+	for _, has := range o {
+		text, isText := has.Text()
+		switch {
+		case isUnset(has.Value) || has.Name == "type":
+		case isText && (has.Name == "id" || has.Name == "previous_message_id"):
+			id = text
+		case m.Name == "container": // skills, which the provider runs
+			r.acts(m.Name)
+		case m.Name == "thread":
+			r.unknown(m.Name + "." + has.Name)
+		}
+	}
+	if m.Name != "thread" || made != "create" || id != "" {
+		r.state(m.Name, id)
+	}
+	return nil
+}
+
+// object reads an object of which each member is judged. Google's parsers take both spellings of a name, snake_case and
+// camelCase, so only the latter is left.
+func (r *reading) object(raw jsontext.Value, what string) (jsonread.Object, error) {
+	o, err := jsonread.Lenient(raw, 1)
+	if err != nil {
+		return nil, malformed("%s is not as the API has it", what)
+	}
+	return o, r.spell(o)
+}
+
+func (r *reading) spell(o jsonread.Object) error {
+	if r.Dialect != Gemini {
+		return nil
+	}
+	for i, m := range o {
+		o[i].Name = camelCase(m.Name)
+		if o[:i].Get(o[i].Name).Value != nil {
+			return refusal.New("message_ambiguous", "the request to the model has the member %.60q twice, in two spellings",
+				o[i].Name)
+		}
+	}
+	return nil
+}
+
+func camelCase(name string) string {
+	head, rest, found := strings.Cut(name, "_")
+	if !found {
+		return name
+	}
+	for part := range strings.SplitSeq(rest, "_") {
+		if part != "" {
+			head += strings.ToUpper(part[:1]) + part[1:]
+		}
+	}
+	return head
+}

@@ -1,0 +1,63 @@
+package inference
+
+import (
+	"crypto/sha256"
+	"sync"
+)
+
+const (
+	maxKept   = 4096 // ids of one session; the oldest is forgotten first
+	maxKeptID = 512  // bytes of an id
+)
+
+// Kept has the ids of what providers keep because of a session's calls: answers, their items, files. The zero value is
+// empty. It is safe for concurrent use. A nil Kept stays empty.
+type Kept struct {
+	mu    sync.Mutex // guards all below
+	ids   map[keptID]struct{}
+	order []keptID // a ring
+	next  int
+}
+
+type keptID [16]byte // a hash, because an id may hold a text
+
+// keptBy names an id at a host: another host must not vouch for it.
+func keptBy(host, id string) (k keptID) {
+	sum := sha256.Sum256([]byte(host + "\x00" + id))
+	copy(k[:], sum[:])
+	return k
+}
+
+func (k *Kept) add(host, id string) {
+	if k == nil || id == "" || len(id) > maxKeptID {
+		return
+	}
+	by := keptBy(host, id)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, found := k.ids[by]; found {
+		return
+	}
+	if k.ids == nil {
+		k.ids = make(map[keptID]struct{})
+	}
+	k.ids[by] = struct{}{}
+	if len(k.order) < maxKept {
+		k.order = append(k.order, by)
+		return
+	}
+	delete(k.ids, k.order[k.next])
+	k.order[k.next] = by
+	k.next = (k.next + 1) % maxKept
+}
+
+func (k *Kept) has(host, id string) bool {
+	if k == nil || id == "" || len(id) > maxKeptID {
+		return false
+	}
+	by := keptBy(host, id)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	_, found := k.ids[by]
+	return found
+}

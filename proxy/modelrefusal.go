@@ -1,0 +1,67 @@
+package proxy
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/proxy/inference"
+)
+
+// refuse answers in the form of the API's own errors. The members of a problem document stand beside it.
+func (m *modelCall) refuse(w http.ResponseWriter, d problem.Details, err error) {
+	failed := failure{Message: d.Detail, Code: d.Code}
+	switch m.api {
+	case inference.AnthropicMessages:
+		d.Type, failed.Type = "error", anthropicTypes[d.Status]
+		if d.Code == "model_state_unseen" && strings.Contains(d.Detail, `"thread"`) {
+			// the official SDK then sends the whole conversation
+			failed.Details = map[string]string{"error_code": "thread_not_found"}
+		}
+	case inference.Gemini:
+		failed.Code, failed.Status = d.Status, googleStatuses[d.Status]
+	case inference.BedrockConverse:
+		w.Header().Set("X-Amzn-ErrorType", amazonTypes[d.Status])
+		d.WriteAs(w, contentJSON, struct {
+			problem.Details
+			Message string `json:"message"`
+		}{d, d.Detail})
+		return
+	case inference.OllamaChat:
+		d.WriteAs(w, contentJSON, struct {
+			problem.Details
+			Error string `json:"error"`
+		}{d, d.Detail})
+		return
+	case "":
+		m.plain.refuse(w, d, err)
+		return
+	default:
+		failed.Type = "invalid_request_error"
+	}
+	d.WriteAs(w, contentJSON, struct {
+		problem.Details
+		Error failure `json:"error"`
+	}{d, failed})
+}
+
+const contentJSON = "application/json" // some SDKs read errors of no other type
+
+// failure is the member error of OpenAI, Anthropic and Google.
+type failure struct {
+	Type    string            `json:"type,omitempty"`
+	Code    any               `json:"code"` // a text, or Google's number
+	Status  string            `json:"status,omitempty"`
+	Message string            `json:"message"`
+	Details map[string]string `json:"details,omitempty"`
+}
+
+// The names that the APIs have for a status; others have none.
+var (
+	anthropicTypes = map[int]string{http.StatusBadRequest: "invalid_request_error",
+		http.StatusForbidden: "permission_error", http.StatusTooManyRequests: "rate_limit_error"}
+	googleStatuses = map[int]string{http.StatusBadRequest: "INVALID_ARGUMENT",
+		http.StatusForbidden: "PERMISSION_DENIED", http.StatusTooManyRequests: "RESOURCE_EXHAUSTED"}
+	amazonTypes = map[int]string{http.StatusBadRequest: "ValidationException",
+		http.StatusForbidden: "AccessDeniedException", http.StatusTooManyRequests: "ThrottlingException"}
+)
