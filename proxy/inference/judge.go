@@ -104,7 +104,7 @@ func (r *reading) judge(class members.Class, name string) {
 // member judges a member of the request.
 func (r *reading) member(known classes, m jsonread.Member) error {
 	switch class := known[m.Name]; {
-	case isUnset(m.Value):
+	case class.Passes() || isUnset(m.Value):
 	case class == members.State:
 		return r.pointer(m)
 	case class == members.Unknown && r.rule.AllowUnknown && hostedName.MatchString(m.Name) &&

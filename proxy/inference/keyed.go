@@ -77,10 +77,11 @@ func (r *reading) keyedTools(raw jsontext.Value) error {
 			return err
 		}
 		for _, m := range o {
-			if isUnset(m.Value) {
+			class := r.known.tools[m.Name]
+			if !class.Passes() && isUnset(m.Value) {
 				continue
 			}
-			r.judge(r.known.tools[m.Name], m.Name)
+			r.judge(class, m.Name)
 			switch m.Name {
 			case "functionDeclarations":
 				err = each(m.Value, "the list of functions", r.function)

@@ -1,15 +1,12 @@
 package inference
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"io"
 	"mime"
 	"net/http"
 	"net/http/httptrace"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -77,6 +74,8 @@ type Observer struct {
 
 	tally  tally
 	events framing
+	event  func(sse.Event) // made once, because the framing could keep it
+	failed string          // the event being read
 	answer answer
 }
 
@@ -174,6 +173,11 @@ func (b *Observer) head(status int, header http.Header) {
 		b.json = true
 	default:
 		b.lose(ReasonType)
+	}
+	b.event = func(e sse.Event) {
+		if b.failed == ReasonNone && !readEvent(b.answer, &b.tally, e) {
+			b.failed = ReasonFormat
+		}
 	}
 	b.in.Streamed = b.events != nil
 	b.tally.stream = b.in.Streamed
@@ -281,18 +285,14 @@ func (b *Observer) read(queue []byte, pieces []piece) (reason string, took int) 
 	before := max(b.events.Held()+b.tally.held(), keptQueue)
 	for _, p := range pieces {
 		b.tally.now = p
-		b.events.Write(queue[:p.size], func(e sse.Event) {
-			if reason == ReasonNone && !readEvent(b.answer, &b.tally, e) {
-				reason = ReasonFormat
-			}
-		})
+		b.events.Write(queue[:p.size], b.event)
 		b.tally.unclear = b.tally.unclear || b.events.Odd()
 		queue = queue[p.size:]
 		if b.events.Over() {
-			reason = ReasonTooLarge
+			b.failed = ReasonTooLarge
 		}
-		if reason != ReasonNone {
-			return reason, 0
+		if b.failed != ReasonNone {
+			return b.failed, 0
 		}
 	}
 	return ReasonNone, max(0, b.events.Held()+b.tally.held()-before)
@@ -374,31 +374,4 @@ func (b *Observer) readHeld() (reason string) {
 	b.tally.stream = false
 	b.in.First, b.in.Ready, b.in.Deltas = time.Time{}, time.Time{}, unmeasured
 	return reason
-}
-
-// decompress returns a gzip text up to its end or a cut. It reserves the memory with take.
-func decompress(body []byte, take func(n int) bool) (out []byte, reason string) {
-	r, err := gzip.NewReader(bytes.NewReader(body))
-	if err != nil {
-		return nil, ReasonEncoding
-	}
-	for err == nil {
-		if len(out) > maxDecoded {
-			return nil, ReasonTooLarge
-		}
-		if len(out) == cap(out) {
-			more := max(len(out), keptQueue)
-			if !take(more) {
-				return nil, ReasonNoMemory
-			}
-			out = slices.Grow(out, more)
-		}
-		var n int
-		n, err = r.Read(out[len(out):cap(out)])
-		out = out[:len(out)+n]
-	}
-	if err != io.EOF && !errors.Is(err, io.ErrUnexpectedEOF) { //nolint:errorlint // io.Reader's contract
-		return nil, ReasonEncoding
-	}
-	return out, ReasonNone
 }
