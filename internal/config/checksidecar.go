@@ -32,6 +32,11 @@ const MinGateSecret = 32
 // LoadSidecar reads and checks the configuration of a sidecar.
 func LoadSidecar(path string) (*Sidecar, error) { return read(path, (*Sidecar).checkAll) }
 
+// CheckSidecar is [LoadSidecar] as if the file at path had this text.
+func CheckSidecar(path string, raw []byte) (*Sidecar, error) {
+	return parse(path, raw, (*Sidecar).checkAll)
+}
+
 func (c *Sidecar) checkAll(f *findings) {
 	c.Agent.keepFrom(f, "admin", c.Admin)
 	c.checkTransparent(f)

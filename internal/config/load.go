@@ -27,8 +27,17 @@ func (f File) Resolve(name string) string {
 
 // read decodes the configuration at path and checks it: first by its tags, then by more.
 func read[C any](path string, more func(c *C, f *findings)) (*C, error) {
+	raw, err := files.ReadUpTo(path, maxFile)
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	return parse(path, raw, more)
+}
+
+// parse is read for a file that has this text.
+func parse[C any](path string, raw []byte, more func(c *C, f *findings)) (*C, error) {
 	c := new(C)
-	f, err := load(path, c)
+	f, err := decode(path, raw, c)
 	if err != nil {
 		return nil, err
 	}
@@ -37,12 +46,17 @@ func read[C any](path string, more func(c *C, f *findings)) (*C, error) {
 	return c, f.err()
 }
 
-// load decodes a file strictly into c, makes its paths absolute, and sets its [File].
+// load reads a file, and decodes it.
 func load(path string, c any) (*findings, error) {
 	raw, err := files.ReadUpTo(path, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
+	return decode(path, raw, c)
+}
+
+// decode decodes a file's text strictly into c, makes its paths absolute, and sets its [File].
+func decode(path string, raw []byte, c any) (*findings, error) {
 	decoded, err := strict.Read(raw, c, strict.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)

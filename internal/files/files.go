@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // Bounds on files, in bytes.
@@ -110,4 +111,22 @@ func ReplaceWith(path string, mode os.FileMode, write func(io.Writer) error) err
 		return err
 	}
 	return os.Rename(f.Name(), path)
+}
+
+// Rewrite is [Replace] for a file that keeps its mode and, if root rewrites it, its owner.
+func Rewrite(path string, content []byte) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	was, ok := info.Sys().(*syscall.Stat_t)
+	return ReplaceWith(path, info.Mode().Perm(), func(w io.Writer) error {
+		if f, isFile := w.(*os.File); ok && isFile && os.Geteuid() == 0 {
+			if err := f.Chown(int(was.Uid), int(was.Gid)); err != nil {
+				return err
+			}
+		}
+		_, err := w.Write(content)
+		return err
+	})
 }
