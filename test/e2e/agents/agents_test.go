@@ -31,7 +31,7 @@ actions:
     action: post_note
 egress:
   - name: note-reads
-    match: {url: "https://notes.test/mcp", mcp: {tools: [list_notes]}}
+    match: {url: "https://notes.test/mcp", mcp: {tools: [list_notes], list: all}}
   - name: anthropic
     match: {url: "https://api.anthropic.com/v1/messages", methods: [POST]}
     observe: anthropic-messages
