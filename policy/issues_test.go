@@ -22,7 +22,9 @@ func everyIssue(t *testing.T) []policy.Issue {
 		for _, f := range leaves(reflect.TypeFor[policy.Manifest](), "", nil) {
 			switch v := reflect.ValueOf(m).Elem().FieldByIndex(f.index); v.Kind() {
 			case reflect.Slice:
-				v.Set(reflect.ValueOf([]string{list}))
+				if v.Type().Elem().Kind() == reflect.String {
+					v.Set(reflect.ValueOf([]string{list}))
+				}
 			case reflect.String:
 				v.SetString(text)
 			case reflect.Int64:

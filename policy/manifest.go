@@ -31,10 +31,18 @@ type Manifest struct {
 	// AgentStatementPolicy, of version 1.1, is for agents that publish signals and disputes. Without it no sidecar
 	// signs for its agent.
 	AgentStatementPolicy *StatementPolicy `json:"agentStatementPolicy,omitempty"`
-	MaxChallengeAgeMs    int64            `json:"maxChallengeAgeMs"`
-	CapabilityTTLMs      int64            `json:"capabilityTtlMs"`
-	MaxCapabilityAgeMs   int64            `json:"maxCapabilityAgeMs"`
-	Controls             Controls         `json:"controls"`
+	// EgressCeiling is what no sidecar's rule and no learning session may exceed. Without it they have no bound.
+	EgressCeiling      []EgressPattern `json:"egressCeiling,omitempty"`
+	MaxChallengeAgeMs  int64           `json:"maxChallengeAgeMs"`
+	CapabilityTTLMs    int64           `json:"capabilityTtlMs"`
+	MaxCapabilityAgeMs int64           `json:"maxCapabilityAgeMs"`
+	Controls           Controls        `json:"controls"`
+}
+
+// EgressPattern matches calls, in the language of a sidecar's rules.
+type EgressPattern struct {
+	URL     string   `json:"url"`
+	Methods []string `json:"methods,omitempty"` // empty: all
 }
 
 // The known versions. Only version1_1 has autonomyPolicy and agentStatementPolicy.

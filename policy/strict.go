@@ -29,6 +29,8 @@ type Strict struct {
 	Autonomy     AutonomyExpected
 	Statement    evidence.Expected // of agents' statements; empty refuses all
 
+	EgressCeiling []EgressPattern // empty: none
+
 	MaxChallengeAge  time.Duration
 	CapabilityTTL    time.Duration
 	MaxCapabilityAge time.Duration
@@ -109,6 +111,7 @@ func (m *Manifest) Strict() (*Strict, error) {
 	}
 	s := m.RuntimePolicy.strict()
 	s.DeploymentID, s.ManifestHash, s.ControlsHash = m.DeploymentID, m.Hash(), m.ControlsHash()
+	s.EgressCeiling = m.EgressCeiling
 	s.MaxChallengeAge, s.CapabilityTTL, s.MaxCapabilityAge = millis(m.MaxChallengeAgeMs), millis(m.CapabilityTTLMs),
 		millis(m.MaxCapabilityAgeMs)
 

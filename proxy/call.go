@@ -76,7 +76,7 @@ func (c *call) route(t upstream.Target) {
 // of sets the call's session.
 func (c *call) of(s *session.Session) {
 	c.session = s
-	c.record.Session, c.record.Event = s.ID, s.Event.ID
+	c.record.Session, c.record.Event, c.record.Learning = s.ID, s.Event.ID, s.Learning
 }
 
 // context is for requests in the name of the call: they use connections of its session alone.

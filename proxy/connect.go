@@ -48,7 +48,9 @@ func (p *Pipeline) connect(c *call) error {
 	if err := p.o.Rules.denied.CheckHost(t); err != nil {
 		return err
 	}
-	if !p.o.Rules.denied.Knows(t) && !p.o.Rules.Knows("https", t.Host, t.Port) && !p.o.Rules.Knows("http", t.Host, t.Port) {
+	rules := p.o.Rules
+	known := rules.denied.Knows(t) || rules.Knows("https", t.Host, t.Port) || rules.Knows("http", t.Host, t.Port)
+	if !known && !c.learns() {
 		return refusal.New("egress_denied", "no rule allows any call to %s", t.Authority())
 	}
 	if route.Original.IsValid() && !resolver.Gave(route.Original.Addr()) && p.o.Destination != nil {

@@ -28,7 +28,11 @@ func (p *Pipeline) egress(c *call, e *Egress) error {
 	cancel := func() { end(nil) }
 	defer cancel()
 	defer context.AfterFunc(c.session.Life(), func() { p.outlives(ctx, end) })()
-	credential, err := e.Credential.Now(ctx)
+	secret := e.Credential
+	if c.learns() {
+		secret = nil
+	}
+	credential, err := secret.Now(ctx)
 	if err != nil {
 		return err
 	}
@@ -36,7 +40,7 @@ func (p *Pipeline) egress(c *call, e *Egress) error {
 	if c.held != nil {
 		out.ContentLength = c.held.Size
 	}
-	if e.Credential != nil {
+	if secret != nil || e == learning.egress && c.held != nil { // see [call.learn]
 		credential.Inject(out.Header)
 		credential.Remove(out.Trailer)
 	}
@@ -47,7 +51,7 @@ func (p *Pipeline) egress(c *call, e *Egress) error {
 	// answer's first byte, and the transport would think the request broken. HTTP/2 does not need it.
 	_ = http.NewResponseController(c.w).EnableFullDuplex()
 	if c.receipt == nil { // keeps the chain open until the call ends: see conclude
-		p.o.Receipts.Going(c.session.Chain)
+		c.receipts().Going(c.session.Chain)
 	}
 	c.goes()
 	return c.send(out, cancel, credential)

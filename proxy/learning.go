@@ -1,11 +1,135 @@
 package proxy
 
 import (
+	"errors"
+	"mime"
+	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/proxy/graphql"
+	"github.com/actionproof/mediator/proxy/jsonread"
+	"github.com/actionproof/mediator/proxy/match"
+	"github.com/actionproof/mediator/proxy/mcp"
+	"github.com/actionproof/mediator/proxy/receipts"
 )
+
+// learning is the rule of a learning session for what no rule names: reads, also those of MCP and GraphQL.
+var learning = rule{egress: &Egress{
+	Match: match.Match{Methods: []string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPost}},
+	MCP:   &mcp.Rule{ListAll: true}, GraphQL: &graphql.Rule{Type: graphql.Query},
+}}
+
+func (r rule) learns() bool { return r == learning }
+
+// learns reports whether the call belongs to a learning session.
+func (c *call) learns() bool { return c.session != nil && c.session.Learning }
+
+// receipts returns nil for a learning session, which makes none.
+func (c *call) receipts() *receipts.Keeper {
+	if c.learns() {
+		return nil
+	}
+	return c.p.o.Receipts
+}
+
+// kindLearnt is for messages at a URL that no rule names. The body shows their protocol.
+var kindLearnt = kind{begin: func(c *call) conversation {
+	message, err := jsonread.Lenient(c.text(), 1)
+	switch {
+	case err != nil:
+	case mcp.IsMessage(message):
+		return kindMCP.begin(c)
+	case message.Get("query").Value != nil:
+		if _, err := graphql.ReadPost(c.r.Header, c.r.URL, c.text()); err == nil { // other APIs have such a member too
+			return kindGraphQL.begin(c)
+		}
+	}
+	return nameless{plain{c}}
+}}
+
+// nameless refuses a write that no rule names.
+type nameless struct{ plain }
+
+func (m nameless) choose([]rule) (rule, error) { return rule{}, m.wouldWrite() }
+
+func (c *call) wouldWrite() error {
+	return refusal.New("learning_refused", "no rule names %.32s %s%.1024s, which may post", c.r.Method, c.target,
+		c.r.URL.EscapedPath())
+}
+
+// learn returns the endpoint of a learning session's call, given what rules say. Reads that no rule names pass. The URL
+// of a message may not be what the message says: an API may ignore an MCP body and post. So such a call goes without
+// the agent's credentials.
+func (c *call) learn(to *endpoint, err error) (*endpoint, error) {
+	switch {
+	case c.target.Host == InternalHost:
+		return to, err
+	case err == nil && (to.kind == &kindMCP || to.kind == &kindGraphQL):
+		return &endpoint{kind: to.kind, rules: append(slices.Clone(to.rules), learning)}, nil
+	case !errors.Is(err, refusal.New("egress_denied", "")) && !errors.Is(err, refusal.New("action_unmatched", "")):
+		return to, err
+	}
+	empty := c.r.ContentLength == 0 // also over HTTP/2, where a body of unknown length has -1
+	switch c.r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		if empty && !mayMutate(c.r.URL) {
+			return &endpoint{rules: []rule{learning}}, nil
+		}
+	case http.MethodPost:
+		kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
+		if err == nil && kind == "application/json" && !empty {
+			return &endpoint{kind: &kindLearnt, rules: []rule{learning}}, nil
+		}
+	}
+	return nil, c.wouldWrite()
+}
+
+// learnt returns the refusal of a message in a learning session, which no rule names or which is of no known protocol.
+func learnt(to *endpoint, err error) error {
+	unnamed := []string{"action_unmatched", "mcp_method_refused", "graphql_refused"}
+	if to.kind == &kindLearnt {
+		unnamed = append(unnamed, "content_too_large", "content_malformed")
+	}
+	if d := problem.DetailsOf(err); slices.Contains(unnamed, d.Code) {
+		return refusal.New("learning_refused", "%s", d.Detail)
+	}
+	return err
+}
+
+// mayMutate reports whether some GraphQL server may read more than queries in a URL.
+func mayMutate(u *url.URL) bool {
+	parts := strings.FieldsFunc(u.RawQuery, func(r rune) bool { return r == '&' || r == ';' })
+	if !slices.ContainsFunc(parts, func(part string) bool {
+		text, _ := url.QueryUnescape(part)
+		name, value, _ := strings.Cut(strings.ToLower(text), "=")
+		return (name == "query" || name == "extensions") && strings.Contains(value, "{")
+	}) {
+		return false
+	}
+	operations, err := graphql.ReadGet(u)
+	return err != nil || slices.ContainsFunc(operations, func(o graphql.Operation) bool { return o.Type != graphql.Query })
+}
+
+// spoils are the codes after which a session is unfit to learn rules from.
+var spoils = []string{"egress_address_denied", "answer_withheld", "message_malformed", "message_ambiguous"}
+
+// unfit completes the record of a call, and reports whether this call makes its session unfit to learn rules from.
+func (c *call) unfit() (now bool) {
+	if c.session == nil {
+		return false
+	}
+	code := c.record.Code
+	if !slices.Contains(spoils, code) {
+		code = ""
+	}
+	c.record.Unfit, now = c.session.Unfit(code)
+	return now
+}
 
 // maxQueryNames bounds the parameters that one record names.
 const maxQueryNames = 32

@@ -88,7 +88,7 @@ func (m *mcpCall) watch(rules []*mcp.Rule) {
 		Turn:     m.turn,
 		Listed:   m.listed,
 		Changed:  m.changed,
-		Returned: func(result []byte) { m.given = m.p.o.Receipts.Values(m.session.Chain, result) },
+		Returned: func(result []byte) { m.given = m.receipts().Values(m.session.Chain, result) },
 	}
 }
 
@@ -226,7 +226,7 @@ func (m *mcpCall) keep() bool {
 func (m *mcpCall) end(handed time.Time) {
 	m.count(true)
 	if m.wentOut() && m.mcp.Sent != nil && m.message.IsCall() {
-		m.p.o.Receipts.Relay(m.session.Chain, receipts.Relayed{
+		m.receipts().Relay(m.session.Chain, receipts.Relayed{
 			Host: m.record.Host, Tool: m.message.Name, Arguments: m.message.BoundedArguments(maxRelayedArguments), Gave: m.given,
 		})
 	}

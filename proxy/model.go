@@ -23,7 +23,7 @@ var kindModel = kind{
 		return 0, nil
 	},
 	begin: func(c *call) conversation {
-		measure := c.p.o.Receipts.Measure(c.r.Context(), c.session.Chain)
+		measure := c.receipts().Measure(c.r.Context(), c.session.Chain)
 		if prompt, ok := c.conversation.(*promptCall); ok { // the call to a model that a prompt became
 			prompt.measure = measure
 			return prompt
@@ -45,7 +45,7 @@ func (m *modelCall) choose(rules []rule) (rule, error) {
 	if m.held == nil {
 		return rule{}, refusal.New("message_malformed", "the request to the model has no body")
 	}
-	o, keeper, key := &m.p.o, m.p.o.Receipts, m.session.Content[:]
+	o, keeper, key := &m.p.o, m.receipts(), m.session.Content[:]
 	m.api = rules[0].egress.Observe.Dialect
 	request, err := inference.Read(*rules[0].egress.Observe, inference.Call{
 		Host: m.record.Host, Path: m.r.URL.EscapedPath(), Body: m.held.Text, Key: key, Kept: &m.session.Kept,
@@ -67,7 +67,7 @@ func (m *modelCall) choose(rules []rule) (rule, error) {
 // sent stores the call as open.
 func (m *modelCall) sent(out *http.Request) (*http.Request, error) {
 	asked := m.observer.Request()
-	receipt := m.p.o.Receipts.Model(m.session.Chain, receipts.ModelRequest{
+	receipt := m.receipts().Model(m.session.Chain, receipts.ModelRequest{
 		Record: m.record, Ahead: intercept.CameAhead(m.r.Context()), Rule: m.record.Rule, Probe: m.probe,
 		Request: asked, Body: m.held.Text,
 	})

@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy/load"
+	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/node"
 	"github.com/actionproof/mediator/proxy/receipts"
 	"github.com/actionproof/mediator/proxy/session"
@@ -25,7 +26,9 @@ import (
 
 // PipelineOptions configure a [Pipeline].
 type PipelineOptions struct {
-	Rules    *Rules
+	Rules *Rules
+	// Ceiling bounds what rules and learning sessions may reach.
+	Ceiling  match.Ceiling
 	Sessions *session.Set
 	// Standing lets an agent without credentials use the pod's one session.
 	Standing bool

@@ -32,6 +32,9 @@ func (p *Pipeline) own(c *call, route intercept.Route) (goesOn bool, err error) 
 		err = c.prompt()
 		return err == nil, err
 	}
+	if c.learns() {
+		return false, refusal.New("learning_refused", "the node takes no request of a learning session")
+	}
 	if err := p.load.Node(c.session); err != nil {
 		return false, err
 	}
@@ -61,7 +64,11 @@ const offered = "GET /v1/event, /v1/event/next?wait=30s, /v1/refusals, /v1/rules
 func (p *Pipeline) answerPage(c *call, route intercept.Route) error {
 	if c.r.Method == http.MethodGet && c.r.URL.Path == "/v1/ca.pem" {
 		c.page("application/x-pem-file")
-		_, err := c.w.Write(p.o.CAPEM)
+		certificate := p.o.CAPEM
+		if c.learns() {
+			certificate = c.session.CAPEM
+		}
+		_, err := c.w.Write(certificate)
 		return err
 	}
 	document, err := p.pages().Page(c.r, route)

@@ -135,11 +135,20 @@ func (p *Pipeline) handle(c *call) error {
 	defer c.permit.Settle(0, nil) // no effect once settled
 	rule, err := p.choose(c, to)
 	defer c.release()
-	if err != nil {
+	if err != nil && c.learns() {
+		return learnt(to, err)
+	} else if err != nil {
+		return err
+	}
+	if err := p.o.Ceiling.CheckCall(c.target, c.r.Method, c.r.URL.EscapedPath(), !rule.learns()); err != nil {
 		return err
 	}
 	if rule.egress != nil {
 		return p.egress(c, rule.egress)
+	}
+	if c.learns() {
+		c.record.Rule = rule.action.Name
+		return refusal.New("learning_refused", "the action %s would post", rule.action.Name)
 	}
 	return p.post(c, rule.action)
 }
@@ -158,6 +167,9 @@ func (p *Pipeline) enter(c *call) (err error) {
 // match begins step 2: it finds the endpoint by origin, method and path, which have only one reading.
 func (p *Pipeline) match(c *call) (*endpoint, error) {
 	to, err := p.o.Rules.Find(c.target, c.r.Method, c.r.URL.EscapedPath())
+	if c.learns() {
+		to, err = c.learn(to, err)
+	}
 	if len(c.r.Header["Upgrade"]) > 0 {
 		if err := c.upgrade(to); err != nil {
 			return to, err

@@ -48,7 +48,7 @@ func (p *Pipeline) settle(ctx context.Context, c *call, wait bool) (durable bool
 	defer p.o.Record.Release(c.record.ID)
 	c.conclude()
 	p.identify(ctx, c)
-	recorded := c.mustRecord() || p.load.Record(c.session)
+	recorded := c.unfit() || c.mustRecord() || p.load.Record(c.session)
 	if !recorded {
 		c.record.ID = ""
 	}
@@ -88,14 +88,14 @@ func (c *call) conclude() {
 	}
 	c.conversation.end(handed)
 	if c.record.Flow == flowEgress && c.stage >= going && c.receipt == nil {
-		c.p.o.Receipts.Over(c.session.Chain)
+		c.receipts().Over(c.session.Chain)
 	}
 }
 
 // count counts a call that went out, and whether it was read here. It precedes the receipt, which includes the count.
 func (c *call) count(read bool) {
 	if c.wentOut() {
-		c.p.o.Receipts.Count(c.session.Chain, c.sentBytes(), read)
+		c.receipts().Count(c.session.Chain, c.sentBytes(), read)
 	}
 }
 

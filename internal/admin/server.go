@@ -69,6 +69,8 @@ type Server struct {
 	CAFile     string
 	Agent      *uint32 // the agent's user; nil if the configuration names none
 	Peers      []Peer  // the trigger service, the control plane and, where there is one, the node
+	// Learning allows learning sessions.
+	Learning bool
 	// Posts returns why every post would be refused now.
 	Posts daemon.Check
 
@@ -91,6 +93,8 @@ func (s *Server) SetDeployment(d Deployment) { s.deployment.Store(&d) }
 // instead of a password.
 type SessionRequest struct {
 	Event string `json:"event"` // empty: the next waiting event
+	// Learning asks for a learning session, which has no event. It needs a listener.
+	Learning bool `json:"learning,omitempty"`
 	// Launcher says that all processes of the agent descend from the calling process, so the sidecar can observe them.
 	Launcher bool `json:"launcher,omitempty"`
 	// Init is the first process of the agent's own namespaces, if it has any.
@@ -103,6 +107,8 @@ type Session struct {
 	Event    string `json:"event"`
 	ProxyURL string `json:"proxyUrl"` // with the session's credentials, if it has no listener
 	CAFile   string `json:"caFile"`
+	// CA is the certificate of a learning session's own CA, in place of CAFile's.
+	CA []byte `json:"ca,omitempty"`
 	// Agent is the user of an agent without its own user; nil if the configuration names none.
 	Agent *uint32 `json:"agent,omitempty"`
 }
@@ -178,7 +184,11 @@ func (s *Server) openSession(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w, err)
 		return
 	}
-	answer, err := s.open(r, ask, listener)
+	open := s.open
+	if ask.Learning {
+		open = s.openLearning
+	}
+	answer, err := open(r, ask, listener)
 	if err != nil {
 		listener.Close()
 		problem.Write(w, err)
@@ -195,11 +205,7 @@ func (s *Server) open(r *http.Request, ask SessionRequest, l *listener) (Session
 	if err != nil {
 		return Session{}, err
 	}
-	var run *observe.Run
-	if ask.Launcher {
-		peer := daemon.PeerOf(r)
-		run = s.Watch.Begin(event.ID, observe.Launch{PID: int(peer.Pid), UID: peer.Uid, Init: ask.Init, Listener: l.socket()})
-	}
+	run := s.begin(r, ask, event.ID, l)
 	var opened *session.Session
 	var password string
 	if l == nil {
@@ -207,9 +213,8 @@ func (s *Server) open(r *http.Request, ask SessionRequest, l *listener) (Session
 	} else {
 		opened, err = s.Sessions.OpenListening(event, s.Runtime, run)
 	}
-	gone := r.Context().Err() != nil || run.Report().Has(look.Launcher)
-	if err == nil && gone && s.Sessions.Close(opened.ID) { // no one else would close it
-		err = refusal.New("client_gone", "the caller went away before it had its session, and the event waits again")
+	if err == nil {
+		err = s.abandoned(r, opened)
 	}
 	if err != nil {
 		run.End()
@@ -223,18 +228,70 @@ func (s *Server) open(r *http.Request, ask SessionRequest, l *listener) (Session
 	answer := Session{Session: opened.ID, Event: event.ID,
 		ProxyURL: "http://" + opened.ID + ":" + password + "@" + s.Proxy, CAFile: s.CAFile, Agent: s.Agent}
 	if l != nil {
-		answer.ProxyURL = fmt.Sprintf("http://127.0.0.1:%d", l.Addr().(*net.TCPAddr).Port)
-		go func() {
-			defer l.Close()
-			if err := s.proxy.Load().ServeSession(opened.Life(), l, opened.ID); err != nil {
-				s.Log.Error("the listener of a session has failed", zap.String("session", opened.ID), zap.Error(err))
-			}
-		}()
+		answer.ProxyURL = s.serve(opened, l, nil)
 	}
 	return answer, nil
 }
 
+// openLearning opens a learning session. Its agent is isolated, because otherwise it could post another way, and trusts
+// a CA of its own, because the sidecar's may not cover every host.
+func (s *Server) openLearning(r *http.Request, ask SessionRequest, l *listener) (Session, error) {
+	switch {
+	case !s.Learning:
+		return Session{}, refusal.New("not_configured", "the sidecar's configuration does not set session.learning")
+	case l == nil || !ask.Launcher || ask.Event != "":
+		return Session{}, refusal.New("isolation_unavailable",
+			"a learning session is for an isolated run without an event: start it with mediator run --learn")
+	}
+	ca, err := intercept.NewCA(intercept.CAOptions{Now: time.Now})
+	if err != nil {
+		return Session{}, err
+	}
+	run := s.begin(r, ask, "learning", l)
+	opened, err := s.Sessions.OpenLearning(s.Runtime, run, ca.CertificatePEM())
+	if err == nil {
+		err = s.abandoned(r, opened)
+	}
+	if err != nil {
+		run.End()
+		return Session{}, err
+	}
+	return Session{Session: opened.ID, ProxyURL: s.serve(opened, l, ca), CA: opened.CAPEM}, nil
+}
+
+// begin observes the run of a launcher.
+func (s *Server) begin(r *http.Request, ask SessionRequest, name string, l *listener) *observe.Run {
+	if !ask.Launcher {
+		return nil
+	}
+	peer := daemon.PeerOf(r)
+	return s.Watch.Begin(name, observe.Launch{PID: int(peer.Pid), UID: peer.Uid, Init: ask.Init, Listener: l.socket()})
+}
+
+// abandoned closes a session whose caller went away before it had it: no one else would.
+func (s *Server) abandoned(r *http.Request, opened *session.Session) error {
+	gone := r.Context().Err() != nil || opened.Run.Report().Has(look.Launcher)
+	if gone && s.Sessions.Close(opened.ID) {
+		return refusal.New("client_gone", "the caller went away before it had its session, and the event waits again")
+	}
+	return nil
+}
+
+// serve serves the listener of a session until its end, and returns its URL for clients.
+func (s *Server) serve(opened *session.Session, l *listener, ca *intercept.CA) string {
+	go func() {
+		defer l.Close()
+		if err := s.proxy.Load().ServeSession(opened.Life(), l, opened.ID, ca); err != nil {
+			s.Log.Error("the listener of a session has failed", zap.String("session", opened.ID), zap.Error(err))
+		}
+	}()
+	return fmt.Sprintf("http://127.0.0.1:%d", l.Addr().(*net.TCPAddr).Port)
+}
+
 func (s *Server) finish(ctx context.Context, closed *session.Session) error {
+	if closed.Learning {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 	defer cancel()
 	_, err := s.Triggers.Done(ctx, closed.Event.ID, closed.Runtime)

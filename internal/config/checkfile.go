@@ -43,6 +43,9 @@ func CheckFile(path string) (kind string, warnings []Warning, err error) {
 	read, err := fileKinds[which].load(path)
 	if c, ok := read.(*Sidecar); ok && err == nil {
 		warnings = c.Warnings
+		if m, none := ReadManifest(c.Manifest); none == nil { // it may not be there yet
+			err = c.CheckCeiling(m.EgressCeiling)
+		}
 	}
 	return fileKinds[which].name, warnings, err
 }

@@ -14,8 +14,10 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/manifest"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/policy/decide"
+	"github.com/actionproof/mediator/proxy/match"
 )
 
 // ReadRules reads a policy file.
@@ -41,7 +43,45 @@ func ReadManifest(path string) (*policy.Manifest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("manifest %s: %w", path, err)
 	}
+	if _, err := Ceiling(m.EgressCeiling); err != nil {
+		return nil, fmt.Errorf("manifest %s: %w", path, err)
+	}
 	return m, nil
+}
+
+// Ceiling reads a manifest's egressCeiling.
+func Ceiling(patterns []policy.EgressPattern) (ceiling match.Ceiling, err error) {
+	for i, p := range patterns {
+		m, err := match.Parse(p.URL, p.Methods)
+		if err == nil {
+			err = match.CheckPattern(m.Path)
+		}
+		if err != nil {
+			return nil, refusal.New("config_malformed", "egressCeiling[%d]: %w", i, err)
+		}
+		ceiling = append(ceiling, m)
+	}
+	return ceiling, nil
+}
+
+// CheckCeiling refuses (ceiling_exceeded) a rule that exceeds a manifest's egressCeiling.
+func (c *Sidecar) CheckCeiling(patterns []policy.EgressPattern) error {
+	ceiling, err := Ceiling(patterns)
+	if err != nil {
+		return err
+	}
+	check := func(name string, m match.Match) {
+		if exceeds := ceiling.CheckRule(m); exceeds != nil && err == nil {
+			err = fmt.Errorf("the rule %s: %w", name, exceeds)
+		}
+	}
+	for _, a := range c.ActionRules {
+		check(a.Name, a.Match)
+	}
+	for _, e := range c.EgressRules {
+		check(e.Name, e.Match)
+	}
+	return err
 }
 
 // ReadAuditedManifest reads a deployment manifest, and refuses one that does not audit clean.

@@ -143,6 +143,8 @@ type Session struct {
 	// Standing gives the pod one session without proxy credentials, until the next event. The agent waits for events at
 	// http://mediator.internal/v1/event/next. Default: mediator run gives each agent a listener or credentials.
 	Standing bool `yaml:"standing"`
+	// Learning lets operators open learning sessions (mediator run --learn), which may read from every public host.
+	Learning bool `yaml:"learning"`
 	// Access declares who can reach the agent's run. Receipts repeat it and add observations. A strict policy refuses
 	// any true value.
 	Access Access `yaml:"access" reload:"yes"`

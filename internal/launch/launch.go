@@ -35,6 +35,7 @@ const (
 type Options struct {
 	Admin            string // the sidecar's admin endpoint, unix:PATH
 	Event            string // empty: the next waiting event
+	Learn            bool   // in a learning session, which has no event
 	UID              int    // a user id but root's, SameUser or OwnUser
 	Bounds           isolate.Bounds
 	RequireIsolation bool     // start no agent that is not isolated
@@ -67,7 +68,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return notStarted(err)
 	}
-	ask := admin.SessionRequest{Event: o.Event, Launcher: true}
+	ask := admin.SessionRequest{Event: o.Event, Learning: o.Learn, Launcher: true}
 	where, listener, err := o.place(ctx, program, &ask)
 	if err != nil {
 		return err
@@ -128,6 +129,9 @@ func (o Options) place(ctx context.Context, program string, ask *admin.SessionRe
 		return isolated{o, made, dir}, made.Listener, nil
 	case errors.As(err, &unfit):
 		return nil, nil, notStarted(err)
+	case o.Learn:
+		return nil, nil, refusal.New("isolation_unavailable",
+			"a learning session is for an isolated agent, because another one could post without the mediator: %v", err)
 	case o.RequireIsolation, !errors.As(err, &unavailable):
 		return nil, nil, refusal.New("isolation_unavailable", "the agent cannot be isolated, and its event still waits: %v",
 			err)
@@ -180,10 +184,13 @@ type isolated struct {
 }
 
 func (p isolated) run(s admin.Session, env []string) error {
-	ca, err := os.ReadFile(s.CAFile)
-	if err != nil {
-		p.Close()
-		return err
+	ca := s.CA
+	if ca == nil {
+		var err error
+		if ca, err = os.ReadFile(s.CAFile); err != nil {
+			p.Close()
+			return err
+		}
 	}
 	own := []string{"HOME=" + isolate.Home, "TMPDIR=" + isolate.Temp}
 	proxyURL := s.ProxyURL

@@ -112,7 +112,7 @@ func (d *Deployment) Files(rules string) map[string][]byte {
 		return strings.NewReplacer(oldnew...).Replace(string(configs.Dev[name]))
 	}
 	sidecar, _, _ := strings.Cut(edit(devstack.SidecarFile,
-		"dir: ca, ", "", ", unconstrained: true", "", "127.0.0.1:8181", d.Listen), "session: {standing: true}")
+		"dir: ca, ", "", ", unconstrained: true", "", "127.0.0.1:8181", d.Listen), "session: {standing")
 	rules = strings.NewReplacer("AWARE", d.Aware(), "PLAIN", d.Plain()).Replace(rules)
 	trigger := edit(devstack.TriggerFile, "127.0.0.1:8182", d.Hooks,
 		"sources:", "maxAge: "+MaxAge.String()+"\nsources:\n  - name: tick\n    schedule: {cron: \"@every 1s\"}",

@@ -27,6 +27,7 @@ type conn struct {
 	ended    atomic.Bool // all further input is discarded, see changed
 	ahead    atomic.Bool // the current request began to arrive before the previous answer ended
 	session  string      // of the listener; empty if sessions share it
+	tls      *tls.Config // of its tunnel
 	// deadline of a handled request's body, which a transport may still be reading
 	bodyBy  atomic.Pointer[time.Time]
 	waiting *waiting // of its listener

@@ -193,7 +193,7 @@ func (c *conn) handshake() error {
 	defer cancel(nil)
 	c.timer = time.AfterFunc(c.p.o.Limits.HandshakeTimeout, func() { cancel(context.DeadlineExceeded) })
 	defer c.timer.Stop()
-	over := tls.Server(c.socket, c.p.tls)
+	over := tls.Server(c.socket, c.tls)
 	if err := over.HandshakeContext(ctx); err != nil {
 		c.p.o.Log.Debug("TLS handshake in a tunnel failed", zap.Stringer("target", c.route.Target), zap.Error(err))
 		// Once ctx is done, its cause is the reason.
@@ -205,9 +205,9 @@ func (c *conn) handshake() error {
 	return nil
 }
 
-// newTLS makes one configuration for all tunnels. crypto/tls rotates its session ticket keys.
-func (p *Proxy) newTLS() *tls.Config {
-	certificates := newLeaves(p.o.CA, p.o.Now)
+// newTLS makes one configuration for all tunnels of a CA. crypto/tls rotates its session ticket keys.
+func (p *Proxy) newTLS(ca *CA) *tls.Config {
+	certificates := newLeaves(ca, p.o.Now)
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"h2", "http/1.1"},

@@ -2,6 +2,7 @@ package intercept
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"sync"
 
@@ -14,6 +15,7 @@ type limitListener struct {
 	net.Listener
 	p       *Proxy
 	session string          // of all its connections; empty if sessions share it
+	tls     *tls.Config     // of its tunnels
 	life    context.Context //nolint:containedctx // of its connections
 	slots   chan struct{}   // one for each connection
 	all     *share.Pool     // shared by all sessions' listeners; nil for a shared listener
@@ -24,7 +26,7 @@ type limitListener struct {
 
 func newLimitListener(l net.Listener, p *Proxy) *limitListener {
 	return &limitListener{
-		Listener: l, p: p, life: context.Background(), slots: make(chan struct{}, p.o.Limits.Connections),
+		Listener: l, p: p, tls: p.tls, life: context.Background(), slots: make(chan struct{}, p.o.Limits.Connections),
 		waiting: newWaiting(), closed: make(chan struct{}),
 	}
 }
@@ -76,7 +78,7 @@ func (l *limitListener) accept() (*conn, error) {
 		return nil, net.ErrClosed
 	}
 	c := newConn(l.p, accepted, nil)
-	c.session, c.waiting = l.session, l.waiting
+	c.session, c.tls, c.waiting = l.session, l.tls, l.waiting
 	stop := context.AfterFunc(l.life, func() { _ = c.socket.Close() })
 	c.socket.release = func() {
 		stop()

@@ -98,7 +98,7 @@ type Proxy struct {
 	server   *http.Server // of plain connections and of the tunnels' insides
 	dispatch http.Handler // goproxy, see newDispatch
 	tunnels  *tunnelListener
-	tls      *tls.Config // of all tunnels
+	tls      *tls.Config // of tunnels
 	begin    sync.Once   // begins to serve tunnels
 	// ofSessions counts the connections to sessions' own listeners.
 	ofSessions share.Pool
@@ -141,7 +141,7 @@ func New(o Options) (*Proxy, error) {
 	p := &Proxy{o: o, tunnels: newTunnelListener()}
 	p.stopping, p.stop = context.WithCancel(context.Background())
 	p.dispatch = p.newDispatch()
-	p.tls = p.newTLS()
+	p.tls = p.newTLS(o.CA)
 	p.server = p.newServer()
 	return p, nil
 }
@@ -184,11 +184,14 @@ func (p *Proxy) Serve(l net.Listener) error {
 	return nil
 }
 
-// ServeSession is like Serve for connections that all belong to one session, which each request's Route names. When ctx
-// ends, l and its connections are closed.
-func (p *Proxy) ServeSession(ctx context.Context, l net.Listener, session string) error {
+// ServeSession is like Serve for connections that all belong to one session, which each request's Route names. ca, if
+// set, signs the certificates of its tunnels. When ctx ends, l and its connections are closed.
+func (p *Proxy) ServeSession(ctx context.Context, l net.Listener, session string, ca *CA) error {
 	p.begin.Do(p.serveTunnels)
 	own := newSessionListener(ctx, l, p, session)
+	if ca != nil {
+		own.tls = p.newTLS(ca)
+	}
 	defer context.AfterFunc(ctx, func() { _ = own.Close() })()
 	err := p.server.Serve(own)
 	if ctx.Err() != nil || errors.Is(err, http.ErrServerClosed) {

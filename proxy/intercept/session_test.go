@@ -77,7 +77,7 @@ func serveSession(t *testing.T, r *rig, session string) *listener {
 	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- r.Proxy.ServeSession(ctx, l, session) }()
+	go func() { served <- r.Proxy.ServeSession(ctx, l, session, nil) }()
 	end := sync.OnceFunc(func() {
 		cancel()
 		if err := <-served; err != nil {

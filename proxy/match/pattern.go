@@ -44,6 +44,9 @@ func (n *node) add(pattern string, target *Endpoint) error {
 	return set(&n.end, target, pattern)
 }
 
+// CheckPattern refuses what is no pattern of paths.
+func CheckPattern(path string) error { return (&node{}).add(path, &Endpoint{}) }
+
 func set(at **Endpoint, target *Endpoint, pattern string) error {
 	if *at != nil && *at != target {
 		return fmt.Errorf("another rule has the same path pattern %q", pattern)

@@ -32,6 +32,13 @@ func readMessage(text []byte) (object, error) {
 	return o, nil
 }
 
+// IsMessage reports whether an object has the members of a JSON-RPC message, and no others.
+func IsMessage(o jsonread.Object) bool {
+	return o.Get("jsonrpc").Value != nil && !slices.ContainsFunc(o, func(m member) bool {
+		return !slices.Contains([]string{"jsonrpc", "id", "method", "params", "result", "error"}, m.Name)
+	})
+}
+
 func mayBeMessage(text []byte) bool {
 	o, err := jsonread.Lenient(text, 1)
 	if err != nil {

@@ -57,6 +57,8 @@ func (p Pages) Page(r *http.Request, route intercept.Route) (document any, err e
 	switch {
 	case err != nil:
 		return nil, err
+	case page == "GET /v1/event" && s.Learning:
+		return nil, refusal.New("learning_refused", "a learning session has no event")
 	case page == "GET /v1/event":
 		return p.event(s), nil
 	case page == "GET /v1/refusals":

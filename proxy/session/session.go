@@ -36,6 +36,10 @@ type Session struct {
 	Runtime string
 	Event   trigger.Event
 	Opened  time.Time
+	// Learning marks a session that posts nothing and has no event. It never changes.
+	Learning bool
+	// CAPEM is the certificate of a learning session's own CA.
+	CAPEM []byte
 	// Run observes the agent's processes; nil if mediator run did not start the agent.
 	Run *observe.Run
 
@@ -61,6 +65,7 @@ type Session struct {
 	node       *rate.Limiter // see Node
 	refusals   []Refusal     // oldest first
 	records    *flood.Quota  // see Records
+	unfit      string        // see Unfit
 }
 
 // Life returns a context that ends with the session.
@@ -123,6 +128,17 @@ func (s *Session) Records(first func() *flood.Quota) *flood.Quota {
 	return s.records
 }
 
+// Unfit notes why the session is unfit to learn rules from, unless code is empty, and returns the first code noted, and
+// whether it is this one.
+func (s *Session) Unfit(code string) (first string, now bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now = s.unfit == "" && code != ""; now {
+		s.unfit = code
+	}
+	return s.unfit, now
+}
+
 // Node is the bucket for requests to the node, full at first use.
 func (s *Session) Node() *rate.Limiter {
 	s.mu.Lock()
@@ -163,16 +179,27 @@ func (s *Set) OpenListening(event trigger.Event, runtime string, run *observe.Ru
 	return s.open(event, runtime, run, [sha256.Size]byte{})
 }
 
+// OpenLearning opens a learning session, which has its own listener and CA.
+func (s *Set) OpenLearning(runtime string, run *observe.Run, caPEM []byte) (*Session, error) {
+	session := s.make(trigger.Event{}, runtime)
+	session.Run, session.Learning, session.CAPEM = run, true, caPEM
+	return session, s.add(session)
+}
+
 func (s *Set) open(event trigger.Event, runtime string, run *observe.Run, secret [sha256.Size]byte) (*Session, error) {
 	session := s.make(event, runtime)
 	session.Run, session.secret = run, secret
+	return session, s.add(session)
+}
+
+func (s *Set) add(session *Session) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.byID) >= maxSessions {
-		return nil, refusal.New("overloaded", "%d sessions are open already", maxSessions)
+		return refusal.New("overloaded", "%d sessions are open already", maxSessions)
 	}
 	s.byID[session.ID] = session
-	return session, nil
+	return nil
 }
 
 // OpenStanding replaces the pod's one session by a session for event.

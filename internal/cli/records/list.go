@@ -162,6 +162,9 @@ const maxListedCall = 200
 // shortCall returns a record's call for one line: a path of 60 KiB would hide all other lines.
 func shortCall(p ledger.Record) string {
 	call := strings.TrimSpace(p.Method + " " + p.Host + p.Path + " " + p.Message)
+	if p.Learning {
+		call = "(learning) " + call
+	}
 	if len(call) > maxListedCall {
 		call = call[:maxListedCall] + "…"
 	}

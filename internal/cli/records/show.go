@@ -90,9 +90,13 @@ func Print(w io.Writer, p admin.Record) {
 	if p.Status > 0 {
 		fmt.Fprintf(w, "  upstream     answered %d\n", p.Status)
 	}
+	if p.Learning {
+		fmt.Fprintln(w, "  learning     the session posts nothing")
+	}
 	for _, f := range []struct{ name, value string }{
 		{"rule", p.Rule}, {"session", p.Session}, {"event", p.Event}, {"subject", p.Subject}, {"action", p.Action},
 		{"resource", p.Resource}, {"message", p.Message}, {"result", p.Result},
+		{"unfit", p.Unfit},
 		{"content", p.ContentHash}, {"binding", p.BindingHash}, {"capability", p.CapabilityID},
 	} {
 		if f.value != "" {

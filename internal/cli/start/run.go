@@ -20,6 +20,7 @@ func Run() *cobra.Command {
 		Use:   "run [--event ID] [flags] -- CMD [ARG ...]",
 		Short: "Start an agent in a session of its own, opened by one event",
 		Example: `  mediator run -- ./agent
+  mediator run --learn -- ./agent
   mediator run --event evt_06H0B6F94I1DA18S9D2LMK03AS --env OPENAI_API_KEY=none -- python3 agent.py`,
 		Long: `Opens a session for the event, starts CMD in it, and ends the session and all processes of the run when CMD
 ends. The exit status is that of CMD, or 128 plus the number of the signal that ended it.
@@ -30,7 +31,11 @@ other open file, and from the environment PATH, LANG, LANGUAGE, LC_*, TZ, TERM a
 the current folder if its user can enter it.
 
 If the machine forbids namespaces, mediator run says why and runs CMD without them, as agent.uid or, if root starts it,
-as an unprivileged user. Access to such a run, as with --uid, is only declared.`,
+as an unprivileged user. Access to such a run, as with --uid, is only declared.
+
+With --learn, CMD gets no event and may read from every public host that no rule denies: GET, HEAD, OPTIONS, and the
+reads of MCP and GraphQL. Egress rules apply as usual, but no credential is added. All else is refused and recorded, for
+mediator learn. It needs session.learning in the sidecar's configuration, and isolation.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cli.Usagef("mediator run needs the command to start, after --")
@@ -47,6 +52,9 @@ as an unprivileged user. Access to such a run, as with --uid, is only declared.`
 				return cli.Usagef(
 					"mediator run --uid and --require-isolation exclude each other: an isolated agent has a user of its own")
 			}
+			if o.Learn && o.Event != "" {
+				return cli.Usagef("mediator run --learn takes no event: leave --event out")
+			}
 			if o.Bounds.Processes < 32 || o.Bounds.TempMiB < 1 { // threads of pid 1 in the run can count as the agent's
 				return cli.Usagef("mediator run --max-processes is 32 at least, and --tmp-size 1")
 			}
@@ -60,6 +68,8 @@ as an unprivileged user. Access to such a run, as with --uid, is only declared.`
 	}
 	cli.AdminFlag(c, &o.Admin)
 	c.Flags().StringVar(&o.Event, "event", "", "the event that opens the session; empty takes the next one that waits")
+	c.Flags().BoolVar(&o.Learn, "learn", false,
+		"for mediator learn: start CMD in a learning session, which posts nothing and needs no event")
 	c.Flags().IntVar(&o.UID, "uid", launch.OwnUser,
 		"the user to run CMD as, -1 for this one; CMD shares its files, and access to the run is only declared")
 	c.Flags().Lookup("uid").DefValue = "0" // prints no number

@@ -37,6 +37,9 @@ func Plan(c *config.Sidecar) (daemon.Plan, error) {
 			p.Connect = append(p.Connect, daemon.Port(o.Redirect[0])) // guardWatch makes this connection
 		}
 	}
+	if c.Session.Learning {
+		p.Connect = append(p.Connect, "80", "443")
+	}
 	for _, a := range c.ActionRules {
 		p.Connect = append(p.Connect, daemon.Port(a.Match.Port))
 	}

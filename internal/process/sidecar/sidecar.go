@@ -199,6 +199,7 @@ func (p *sidecar) connect() {
 	p.admin = &admin.Server{
 		Process: p.Process, Sessions: p.sessions, Ledger: p.record, Identified: p.ledger, Triggers: p.triggers,
 		Watch: p.watch, Runtime: c.Runtime, Proxy: c.Listen, CAFile: c.CAFile(), Agent: c.Agent.UID, Posts: p.posts,
+		Learning: c.Session.Learning,
 		Peers: []admin.Peer{
 			{Name: "trigger", At: c.Trigger,
 				Sees: []string{evidence.PurposeTriggerOriginProof, evidence.PurposeTriggerReceipt, look.Human}},

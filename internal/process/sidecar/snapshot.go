@@ -83,7 +83,8 @@ func (p *sidecar) checkManifest(c *config.Sidecar, environment string, strict *p
 					"certify the manifest", want, environment)
 		}
 	}
-	return cmp.Or(strict.CheckRuntime(c.Runtime), p.CheckAllowed(strict, c.Audience))
+	return cmp.Or(strict.CheckRuntime(c.Runtime), p.CheckAllowed(strict, c.Audience),
+		c.CheckCeiling(strict.EgressCeiling))
 }
 
 // checkControl refuses a manifest by which the control plane does not decide: it would refuse every post.
@@ -110,10 +111,14 @@ func (p *sidecar) build(ctx context.Context, s *snapshot) (err error) {
 	if err != nil {
 		return err
 	}
+	ceiling, err := config.Ceiling(s.Strict.EgressCeiling)
+	if err != nil {
+		return err
+	}
 	s.accepted = &accepted{verifier: s.Trust.Verifier, strict: s.Strict, control: p.control}
 	timeouts := c.Timeouts
 	o := proxy.PipelineOptions{
-		Rules: rules, Sessions: p.sessions, Standing: c.Session.Standing, Now: time.Now,
+		Rules: rules, Ceiling: ceiling, Sessions: p.sessions, Standing: c.Session.Standing, Now: time.Now,
 		EvidenceOptions: proxy.EvidenceOptions{
 			Triggers: triggers{p.triggers, s.accepted},
 			Control:  control{p.control, s.Trust.Verifier, s.Strict},

@@ -1,0 +1,193 @@
+package proxy
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/match"
+	"github.com/actionproof/mediator/proxy/upstream"
+)
+
+// newLearningRig has an action, an egress rule with a credential, and a session that learns.
+func newLearningRig(t *testing.T, change func(*PipelineOptions)) *postRig {
+	p := newPostRig(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/away":
+			http.Redirect(w, r, "http://169.254.169.254/latest/meta-data/", http.StatusFound)
+		case r.Method == http.MethodPost && strings.HasPrefix(r.URL.Path, "/mcp"):
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write(
+				[]byte(`{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"pay","inputSchema":{"type":"object"}}]}}`))
+		default:
+			created(w, r)
+		}
+	}, func(o *PipelineOptions, actions []Action) {
+		o.Rules = rulesFor(t, actions[:1], []Egress{{Name: "keyed", Match: actions[0].at("/inference", "PUT"),
+			Credential: actions[0].Credential}})
+		if change != nil {
+			change(o)
+		}
+	})
+	p.session.Learning = true
+	return p
+}
+
+func (p *postRig) wantUnused() {
+	p.T.Helper()
+	if rec, _ := p.record.last(); len(rec.Artifacts) > 0 || p.roles.decided.ChallengeID != "" || len(p.record.keys) > 0 {
+		p.T.Errorf("a learning session made evidence: %+v", rec)
+	}
+}
+
+const (
+	pingWithMore = `{"jsonrpc":"2.0","id":1,"method":"ping","text":"hi"}`
+	callsTool    = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"pay","arguments":{}}}`
+	listsTools   = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
+)
+
+func TestLearningSessionPostsNothing(t *testing.T) {
+	p := newLearningRig(t, func(o *PipelineOptions) {
+		metadata := names{"rebound.example": {netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("127.0.0.1")}}
+		o.Transport = upstream.NewTransport(upstream.Options{Dialer: upstream.Dialer{Resolver: metadata}})
+	})
+	const refused = "learning_refused"
+	for _, tt := range []struct {
+		code, method, path, body string
+		header                   []string
+	}{
+		{refused, "POST", "/posts", "{}", nil}, // an action's
+		{refused, "POST", "/other", `{"text":"hi"}`, nil},
+		{refused, "POST", "/other", "", nil},
+		{refused, "PUT", "/other", "{}", nil},
+		{refused, "PATCH", "/other", "{}", nil},
+		{refused, "DELETE", "/other", "", nil},
+		{refused, "POST", "/other", listsTools, []string{"Content-Type", "text/plain"}},
+		{refused, "POST", "/other", strings.Repeat(" ", 9<<20), nil},
+		{refused, "POST", "/graphql", `{"query":"mutation { pay }"}`, nil},
+		{refused, "POST", "/graphql", `{"query":"{ a }","text":"hi"}`, nil},
+		{refused, "POST", "/graphql?query=mutation{pay}", `{"query":"{ a }"}`, nil},
+		{refused, "POST", "/search", `{"query":"cats"}`, nil},
+		{refused, "POST", "/mcp", pingWithMore, nil}, // some webhooks take the text
+		{refused, "DELETE", "/mcp", "", []string{"Mcp-Session-Id", "1"}},
+		{refused, "GET", "/other", `{"text":"hi"}`, nil},
+		{refused, "OPTIONS", "/other", "{}", nil},
+		{refused, "GET", "/graphql?query=mutation%7Bpay%7D", "", nil},
+		{refused, "GET", "/graphql?query={a}&query=mutation{pay}", "", nil},
+		{refused, "GET", `/graphql?extensions={"persistedQuery":{"sha256Hash":"0"}}`, "", nil},
+		{"override_refused", "GET", "/other?_method=DELETE", "", nil},
+		{"override_refused", "GET", "/other", "", []string{"X-HTTP-Method-Override", "POST"}},
+		{"egress_denied", "GET", "/other", "", []string{"Connection", "Upgrade", "Upgrade", "websocket"}},
+		{"egress_denied", "GET", "/other", "", []string{"Connection", "Upgrade, HTTP2-Settings", "Upgrade", "h2c",
+			"HTTP2-Settings", "AAMAAABkAAQAAP__"}},
+		{refused, "POST", "http://mediator.internal/v1/challenge/issue", "{}", nil},
+		{"not_found", "POST", "http://mediator.internal/v1/sessions", `{"learning":true}`, nil},
+		{"egress_address_denied", "GET", "http://169.254.169.254/latest/meta-data/", "", nil},
+		{"egress_address_denied", "GET", "http://127.0.0.1:1/", "", nil},
+		{"egress_address_denied", "GET", "https://rebound.example/", "", nil},
+	} {
+		if len(tt.header) > 0 && tt.header[0] == "Content-Type" { // replaces the default
+			req := p.request(t.Context(), tt.method, tt.path, tt.body)
+			req.Header.Set("Content-Type", tt.header[1])
+			resp, err := p.client.Do(req)
+			must(t, err)
+			_ = resp.Body.Close()
+		} else {
+			p.wantRefused(tt.code, tt.method, tt.path, tt.body, tt.header...)
+		}
+		if rec, _ := p.record.last(); !rec.Learning || rec.Code != tt.code || len(p.sent) > 0 {
+			t.Errorf("%s %s %.60s: %d sent, recorded %+v", tt.method, tt.path, tt.body, len(p.sent), rec)
+		}
+		p.wantUnused()
+	}
+	if _, answer := p.send("POST", "/mcp", callsTool); !strings.Contains(answer, refused) ||
+		!strings.Contains(answer, `"isError":true`) {
+		t.Errorf("a tool call got %s", answer)
+	}
+	rec, _ := p.record.last()
+	if got := rec.MCP; got == nil || got.Method != "tools/call" || got.Tool != "pay" || len(p.sent) > 0 ||
+		rec.Unfit != "egress_address_denied" {
+		t.Errorf("recorded %+v", rec)
+	}
+	p.session.Learning = false // the same calls in another session
+	p.wantRefused("egress_denied", "GET", "/other", "", "Learning", "true")
+}
+
+func TestLearningSessionReads(t *testing.T) {
+	p := newLearningRig(t, nil)
+	own := []string{"Authorization", "Bearer the-agents-own", "Cookie", "a=b"}
+	for _, tt := range []struct {
+		method, path, body string
+		owns               bool // the upstream gets the agent's credentials
+		want               ledger.Record
+	}{
+		{"GET", "/items/7?page=2&token", "", true, ledger.Record{QueryNames: []string{"page"}, Scheme: "https"}},
+		{"GET", "/search?query=cats&filter={}", "", true, ledger.Record{}},
+		{"HEAD", "/items", "", true, ledger.Record{}},
+		{"OPTIONS", "/items", "", true, ledger.Record{}},
+		{"GET", "/graphql?query={viewer{login}}", "", true, ledger.Record{}},
+		{"PUT", "/inference", "{}", true, ledger.Record{Rule: "keyed"}},
+		{"POST", "/graphql", `{"query":"{ me: viewer { login } }"}`, false,
+			ledger.Record{GraphQL: []ledger.Operation{{Type: "query", Fields: []string{"viewer"}}}}},
+		{"POST", "/mcp", listsTools, false, ledger.Record{MCP: &ledger.MCPMessage{Method: "tools/list"}}},
+	} {
+		header := append([]string{"Accept", "application/json, text/event-stream"}, own...)
+		if resp, answer := p.send(tt.method, tt.path, tt.body, header...); resp.StatusCode >= 300 {
+			t.Fatalf("%s %s: %s", tt.method, tt.path, answer)
+		}
+		got := p.sent[len(p.sent)-1].Header
+		if (got.Get("Authorization") == own[1]) != tt.owns || (got.Get("Cookie") != "") != tt.owns {
+			t.Errorf("%s %s: the upstream got %v", tt.method, tt.path, got)
+		}
+		tt.want.Learning, tt.want.State = true, ledger.StateForwarded
+		if rec := p.wantLast(len(p.sent), tt.want); rec.Unfit != "" {
+			t.Errorf("%+v", rec)
+		}
+		p.wantUnused()
+	}
+	if rec, _ := p.record.last(); len(rec.Tools) != 1 || rec.Tools[0].Name != "pay" {
+		t.Errorf("the listed tools are %+v", rec.Tools)
+	}
+	_, answer := p.send("GET", "/away", "") // the client follows the redirect
+	if rec, _ := p.record.last(); rec.Code != "egress_address_denied" || rec.Unfit != rec.Code {
+		t.Errorf("%s, recorded %+v", answer, rec)
+	}
+}
+
+func TestCeilingBoundsCalls(t *testing.T) {
+	for _, learning := range []bool{true, false} {
+		p := newLearningRig(t, func(o *PipelineOptions) {
+			m := matching(t, "https://a.example.com/public/**")
+			for _, e := range o.Rules.endpoints {
+				m.Port = e.rules[0].match().Port
+			}
+			o.Ceiling = match.Ceiling{m}
+		})
+		p.session.Learning = learning
+		p.wantRefused("ceiling_exceeded", "PUT", "/inference", "{}")
+		p.wantRefused("ceiling_exceeded", "POST", "/posts", "{}")
+		if !learning {
+			continue
+		}
+		p.wantRefused("ceiling_exceeded", "GET", "/other", "")
+		p.wantRefused("ceiling_exceeded", "GET", "/public%2Fx", "")
+		p.want(http.StatusCreated, "GET", "/public/x", "")
+	}
+}
+
+func FuzzQueryNames(f *testing.F) {
+	f.Add("page=2&token&a%5B0%5D=1;b=2&%zz=1")
+	f.Fuzz(func(t *testing.T, query string) {
+		names := queryNames(query)
+		if len(names) > maxQueryNames || !slices.IsSorted(names) {
+			t.Errorf("%q", names)
+		}
+		if raw, err := json.Marshal(names); err != nil || len(raw) > maxQueryNames*43+2 {
+			t.Errorf("%s, %v", raw, err)
+		}
+	})
+}
