@@ -71,6 +71,7 @@ func (a *Answer) whole(from io.Reader) ([]byte, error) {
 		err = errList()
 	}
 	if err != nil && a.status >= http.StatusBadRequest {
+		a.cut = nil
 		return nil, nil
 	}
 	return text, cmp.Or(a.cut, err)
