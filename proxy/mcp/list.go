@@ -134,7 +134,7 @@ func (a *Answer) pass(e sse.Event) {
 func (a *Answer) only(text []byte) ([]byte, error) {
 	defer a.Turn(len(text))()
 	o, err := jsonread.Lenient(text, 2)
-	if err != nil || unclear(o) {
+	if err != nil {
 		return nil, errList()
 	}
 	result := o.Get("result").Members
