@@ -239,9 +239,10 @@ func (s *Server) openLearning(r *http.Request, ask SessionRequest, l *listener) 
 	switch {
 	case !s.Learning:
 		return Session{}, refusal.New("not_configured", "the sidecar's configuration does not set session.learning")
-	case l == nil || !ask.Launcher || ask.Event != "":
+	case l == nil || !ask.Launcher || ask.Event != "" || !daemon.InOwnNetwork(r):
 		return Session{}, refusal.New("isolation_unavailable",
-			"a learning session is for an isolated run without an event: start it with mediator run --learn")
+			"a learning session is for an isolated run without an event: start it with mediator run --learn in the sidecar's "+
+				"own network")
 	}
 	ca, err := intercept.NewCA(intercept.CAOptions{Now: time.Now})
 	if err != nil {

@@ -87,3 +87,17 @@ func TestCloseSession(t *testing.T) {
 		t.Error("the session is open")
 	}
 }
+
+// No agent can turn its session into a learning one, or open one: the request needs a listener in another network.
+func TestOpenLearning(t *testing.T) {
+	a := newServer(t, nil)
+	for allowed, want := range map[bool]string{false: "not_configured", true: "isolation_unavailable"} {
+		a.Learning = allowed
+		answer := httptest.NewRecorder()
+		a.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/v1/sessions",
+			strings.NewReader(`{"learning":true,"launcher":true}`)))
+		if !strings.Contains(answer.Body.String(), want) || len(a.Sessions.Runs()) > 0 {
+			t.Errorf("got %s, want %s", answer.Body, want)
+		}
+	}
+}

@@ -111,29 +111,51 @@ func (l *peerListener) Accept() (net.Conn, error) {
 
 // peerOfConn returns the process that made a connection (SO_PEERCRED). Its pid is 0 if it is outside this process's pid
 // namespace.
-func peerOfConn(c net.Conn) (unix.Ucred, error) {
+func peerOfConn(c net.Conn) (peer unix.Ucred, err error) {
+	return peer, control(c, func(fd int) error {
+		cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+		if err == nil {
+			peer = *cred
+		}
+		return err
+	})
+}
+
+// control calls ask with the descriptor of a connection over a unix socket.
+func control(c net.Conn, ask func(fd int) error) error {
 	if d, ok := c.(*descriptorConn); ok {
 		c = d.UnixConn
 	}
 	u, ok := c.(*net.UnixConn)
 	if !ok {
-		return unix.Ucred{}, errors.New("not a unix connection")
+		return errors.New("not a unix connection")
 	}
 	raw, err := u.SyscallConn()
 	if err != nil {
-		return unix.Ucred{}, err
+		return err
 	}
-	var cred *unix.Ucred
-	var credErr error
-	if err := raw.Control(func(fd uintptr) {
-		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil {
-		return unix.Ucred{}, err
+	var asked error
+	return cmp.Or(raw.Control(func(fd uintptr) { asked = ask(int(fd)) }), asked)
+}
+
+// InOwnNetwork reports whether the sender of a request is in this process's network namespace: no isolated agent is. It
+// returns false over TCP.
+func InOwnNetwork(r *http.Request) bool {
+	c, _ := r.Context().Value(connKey{}).(net.Conn)
+	var network uint64
+	if control(c, func(fd int) (err error) { // an accepted unix socket belongs to its client's network
+		network, err = unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+		return err
+	}) != nil {
+		return false
 	}
-	if credErr != nil {
-		return unix.Ucred{}, credErr
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return false
 	}
-	return *cred, nil
+	defer unix.Close(fd)
+	own, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+	return err == nil && network == own
 }
 
 type connKey struct{}
