@@ -61,6 +61,7 @@ var layers = []string{
 	"proxy/mcp",
 	"proxy/inference",
 	"proxy/inference/members",
+	"proxy/inference/kept",
 	"proxy/frames",
 	"proxy/sse",
 	"proxy/graphql",

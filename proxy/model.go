@@ -100,7 +100,7 @@ func (m *modelCall) end(handed time.Time) {
 			said.Outcome = inference.OutcomeLeft
 		}
 		if sent {
-			m.record.Model = said.Record()
+			m.record.Model = receipts.ModelRecord(said)
 		}
 	}
 	if !m.counted {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
-	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -38,7 +37,7 @@ type item struct {
 	CallID     string         `json:"call_id"`
 	ToolCallID string         `json:"tool_call_id"`
 	ToolUseID  string         `json:"tool_use_id"`
-	ToolName   string         `json:"tool_name"`
+	ToolName   jsontext.Value `json:"tool_name"`
 	Name       string         `json:"name"`
 	Arguments  jsontext.Value `json:"arguments"`
 	Input      jsontext.Value `json:"input"`
@@ -46,10 +45,6 @@ type item struct {
 	Tools      jsontext.Value `json:"tools"`
 	Calls      list[toolCall] `json:"tool_calls"`
 	Call       *named         `json:"function_call"`
-	Images     jsontext.Value `json:"images"`
-	Audio      *struct {
-		ID string `json:"id"`
-	} `json:"audio"` // of an earlier answer
 }
 
 type toolCall struct {
@@ -135,7 +130,7 @@ func (r *reading) content(top jsonread.Object) error {
 		return malformed("it has no messages")
 	}
 	return each(said, "the list of messages", func(raw jsontext.Value) error {
-		it, err := r.item(raw, "a message", r.known.items)
+		it, err := r.item(raw, "a message", r.known.Items)
 		switch {
 		case err != nil:
 			return err
@@ -162,15 +157,23 @@ func (r *reading) inputs(v jsontext.Value) error {
 
 // item judges unknown members too: they may make the provider fetch something, unless the item only reports earlier
 // events.
-func (r *reading) item(raw jsontext.Value, what string, known classes) (it item, err error) {
-	others, err := decodeObject(raw, &it, what)
+func (r *reading) item(raw jsontext.Value, what string, known members.Classes) (it item, err error) {
+	others, err := jsonread.DecodeObject(raw, &it)
 	if err != nil || known[it.Type] == members.Past {
-		return it, err
+		return it, unreadable(err, what)
 	}
 	for _, m := range others {
-		if !slices.Contains(sources, m.Name) {
-			r.fetched(m.Name, m.Value)
+		switch {
+		case members.IsSource(m.Name):
+			continue
+		case m.Name == "audio" && r.Dialect == OpenAIChat && it.Type == "": // of an earlier answer
+			if err := r.pointer(m); err != nil {
+				return it, err
+			}
+		case m.Name == "images" && r.Dialect == OllamaChat:
+			r.other(m.Value, nameOf(it.Role), "")
 		}
+		r.fetched(m.Name, m.Value)
 	}
 	return it, nil
 }
@@ -183,13 +186,10 @@ func (r *reading) message(it item) error {
 	if it.Thinking != "" {
 		r.add(Block{Role: role, Kind: KindReasoning}, []byte(it.Thinking))
 	}
-	if it.Audio != nil {
-		r.state("audio", it.Audio.ID)
-	}
 	if r.Dialect != AnthropicMessages && (it.Role == "tool" || it.Role == "function") {
 		id := it.ToolCallID
 		if r.Dialect.namesNoCalls() {
-			id = r.answered(id, nameOf(it.ToolName))
+			id = r.answered(id, nameOf(textOf(it.ToolName)))
 		}
 		return r.result(it.Content, id, role)
 	}
@@ -201,10 +201,6 @@ func (r *reading) message(it item) error {
 	}
 	if it.Call != nil {
 		it.Calls = append(it.Calls, toolCall{Function: it.Call})
-	}
-	if it.Images != nil {
-		r.other(it.Images, role, "")
-		r.fetched("images", it.Images)
 	}
 	for _, c := range it.Calls {
 		name, arguments := c.read()
@@ -223,7 +219,7 @@ func (r *reading) call(role, id, name, arguments string) {
 
 func (r *reading) inputItem(raw jsontext.Value, it item) error {
 	role := nameOf(it.Role)
-	class := r.known.items[it.Type]
+	class := r.known.Items[it.Type]
 	switch {
 	case class == members.State:
 		r.state(it.Type, it.ID)
@@ -285,7 +281,7 @@ func (r *reading) parts(v jsontext.Value, role string) error {
 			r.add(Block{Role: role, Kind: KindText}, unquoted(raw))
 			return nil
 		}
-		it, err := r.item(raw, "a part of a message", r.known.parts)
+		it, err := r.item(raw, "a part of a message", r.known.Parts)
 		if err != nil {
 			return err
 		}
@@ -294,7 +290,7 @@ func (r *reading) parts(v jsontext.Value, role string) error {
 }
 
 func (r *reading) part(raw jsontext.Value, it item, role string) error {
-	r.judge(r.known.parts[it.Type], cmp.Or(it.Type, Untyped))
+	r.judge(r.known.Parts[it.Type], cmp.Or(it.Type, Untyped))
 	switch it.Type {
 	case "text", "input_text", "output_text":
 		r.add(Block{Role: role, Kind: KindText}, unquoted(it.Text))
@@ -310,7 +306,7 @@ func (r *reading) part(raw jsontext.Value, it item, role string) error {
 		return r.result(it.Content, it.ToolUseID, role)
 	default:
 		r.other(raw, role, "")
-		if r.known.parts[it.Type] != members.Past {
+		if r.known.Parts[it.Type] != members.Past {
 			r.fetched("", raw)
 		}
 	}

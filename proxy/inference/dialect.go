@@ -2,11 +2,9 @@ package inference
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/actionproof/mediator/proxy/inference/members"
 )
@@ -55,7 +53,7 @@ func (r Rule) Check() error {
 		return fmt.Errorf("%q is not a supported API: %s", r.Dialect,
 			strings.Trim(strings.Join(strings.Fields(fmt.Sprint(Dialects)), ", "), "[]"))
 	}
-	known := tables()[r.Dialect]
+	known := members.Of(string(r.Dialect))
 	for i, name := range r.Hosted {
 		switch {
 		case !hostedName.MatchString(name):
@@ -63,50 +61,9 @@ func (r Rule) Check() error {
 				"%q is neither the type of a tool nor the name of a member: letters, digits, _, . and -, 64 at most", name)
 		case slices.Contains(r.Hosted[:i], name):
 			return fmt.Errorf("%q is listed twice", name)
-		case known.tools[name] == members.Content:
+		case known.Tools[name] == members.Content:
 			return fmt.Errorf("%q is a tool that the agent runs: such tools need not be listed", name)
 		}
 	}
 	return nil
 }
-
-type classes map[string]members.Class
-
-// table has the classes of one dialect.
-type table struct {
-	request, config, tools, items, parts classes
-	// folded names that no unknown member may have: a server could read it as a member of its API, or as one by which
-	// another provider acts
-	near map[string]bool
-}
-
-// folded returns a name as careless servers compare it.
-func folded(name string) string {
-	return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(name))
-}
-
-var tables = sync.OnceValue(func() map[Dialect]*table {
-	all, risky := make(map[Dialect]*table), make(map[string]bool)
-	for place, names := range members.Known() {
-		for name, class := range names {
-			if strings.HasSuffix(string(place), " request") && !class.Passes() {
-				risky[folded(name)] = true
-			}
-		}
-	}
-	for _, d := range Dialects {
-		in := func(place string) classes { return classes(members.Known()[members.Place(string(d)+" "+place)]) }
-		all[d] = &table{request: in("request"), tools: in("tools"), items: in("items"), parts: in("parts")}
-		switch d {
-		case Gemini:
-			all[d].config = in("generationConfig")
-		case BedrockConverse:
-			all[d].config = in("additionalModelRequestFields")
-		}
-		all[d].near = maps.Clone(risky)
-		for name := range all[d].request {
-			all[d].near[folded(name)] = true
-		}
-	}
-	return all
-})

@@ -2,7 +2,6 @@ package inference
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -12,54 +11,7 @@ import (
 	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
-const (
-	maxNames   = 16 // of each kind that a refusal tells
-	maxUnknown = 8  // unknown members that may pass, so that a receipt has all
-)
-
-// judgement collects what a request may not hold, so that one refusal names all of it.
-type judgement struct{ acts, unseen, unknown []string }
-
-func note(to *[]string, name string) {
-	if name = nameOf(name); len(*to) < maxNames && !slices.Contains(*to, name) {
-		*to = append(*to, name)
-	}
-}
-
-// refusal returns nil if the request may be sent.
-func (j judgement) refusal() error {
-	code := ""
-	var sentences []string
-	for _, part := range []struct {
-		code, says string
-		names      []string
-	}{
-		{"model_hosted_tool", "would make the model's provider do more than answer, unseen by the mediator", j.acts},
-		{"model_state_unseen", "points to what the provider keeps, and no answer in this session made it", j.unseen},
-		{"model_member_unknown", "is unknown to the mediator, so the provider could act on it", j.unknown},
-	} {
-		if len(part.names) == 0 {
-			continue
-		}
-		if code == "" {
-			code = part.code
-		}
-		quoted := make([]string, len(part.names))
-		for i, name := range part.names {
-			if quoted[i] = strconv.Quote(name); name == "" {
-				quoted[i] = "a text in place of a name"
-			}
-		}
-		sentences = append(sentences, strings.Join(quoted, ", ")+": each "+part.says)
-		if len(quoted) == 1 {
-			sentences[len(sentences)-1] = quoted[0] + " " + part.says
-		}
-	}
-	if code == "" {
-		return nil
-	}
-	return refusal.New(code, "%s", strings.Join(sentences, "; "))
-}
+const maxUnknown = 8 // unknown members that may pass, so that a receipt has all
 
 // listed reports whether the rule lists a name, and records that the request uses it.
 func (r *reading) listed(name string) bool {
@@ -74,20 +26,20 @@ func (r *reading) listed(name string) bool {
 
 func (r *reading) acts(name string) {
 	if !r.listed(name) {
-		note(&r.judged.acts, name)
+		r.judged.Acts.Add(name)
 	}
 }
 
 func (r *reading) unknown(name string) {
 	if !r.listed(name) {
-		note(&r.judged.unknown, name)
+		r.judged.Unknown.Add(name)
 	}
 }
 
 // state judges a pointer to what the provider keeps. Its content was seen if an answer in this session made it.
 func (r *reading) state(name, id string) {
-	if !r.kept.has(r.host, id) && !r.listed(name) {
-		note(&r.judged.unseen, name)
+	if !r.kept.Has(r.host, id) && !r.listed(name) {
+		r.judged.Unseen.Add(name)
 	}
 }
 
@@ -102,13 +54,13 @@ func (r *reading) judge(class members.Class, name string) {
 }
 
 // member judges a member of the request.
-func (r *reading) member(known classes, m jsonread.Member) error {
+func (r *reading) member(known members.Classes, m jsonread.Member) error {
 	switch class := known[m.Name]; {
 	case class.Passes() || isUnset(m.Value):
 	case class == members.State:
 		return r.pointer(m)
 	case class == members.Unknown && r.rule.AllowUnknown && hostedName.MatchString(m.Name) &&
-		!r.known.near[folded(m.Name)] && len(r.Unknown) < maxUnknown:
+		!r.known.Near(m.Name) && len(r.Unknown) < maxUnknown:
 		r.Unknown = append(r.Unknown, m.Name)
 	default:
 		r.judge(class, m.Name)
@@ -121,6 +73,9 @@ func (r *reading) pointer(m jsonread.Member) error {
 	id, ok := m.Text()
 	if ok {
 		r.state(m.Name, id)
+		return nil
+	}
+	if isUnset(m.Value) {
 		return nil
 	}
 	if m.Value.Kind() != '{' {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/proxy/inference"
+	"github.com/actionproof/mediator/proxy/inference/kept"
 	"github.com/actionproof/mediator/test/check"
 )
 
@@ -39,10 +40,10 @@ func TestKept(t *testing.T) {
 			`{"messages":[],"container":"ID"}`, `{"messages":[],"container":1}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var kept inference.Kept
+			var seen kept.Set
 			read := func(host, body string) (*inference.Request, error) {
 				return inference.Read(inference.Rule{Dialect: tt.dialect},
-					inference.Call{Host: host, Body: []byte(body), Key: key, Kept: &kept})
+					inference.Call{Host: host, Body: []byte(body), Key: key, Kept: &seen})
 			}
 			answer := func(status int) {
 				r, err := read("a", smallest[tt.dialect])
@@ -77,10 +78,10 @@ func TestKept(t *testing.T) {
 
 // TestManyKept checks that a session's first ids are forgotten, and no later ones.
 func TestManyKept(t *testing.T) {
-	var kept inference.Kept
+	var seen kept.Set
 	read := func(body string) (*inference.Request, error) {
 		return inference.Read(inference.Rule{Dialect: inference.OpenAIResponses},
-			inference.Call{Body: []byte(body), Key: key, Kept: &kept})
+			inference.Call{Body: []byte(body), Key: key, Kept: &seen})
 	}
 	for page := range 5 {
 		var items []string

@@ -60,7 +60,7 @@ func (r *reading) config(raw jsontext.Value) error {
 		return err
 	}
 	for _, m := range o {
-		if err := r.member(r.known.config, m); err != nil {
+		if err := r.member(r.known.Config, m); err != nil {
 			return err
 		}
 	}
@@ -77,7 +77,7 @@ func (r *reading) keyedTools(raw jsontext.Value) error {
 			return err
 		}
 		for _, m := range o {
-			class := r.known.tools[m.Name]
+			class := r.known.Tools[m.Name]
 			if !class.Passes() && isUnset(m.Value) {
 				continue
 			}
@@ -164,7 +164,7 @@ func (r *reading) keyedParts(raw jsontext.Value, role string) error {
 }
 
 func (r *reading) keyedPart(o jsonread.Object, m jsonread.Member, role string) error {
-	class := r.known.parts[m.Name]
+	class := r.known.Parts[m.Name]
 	r.judge(class, m.Name)
 	switch m.Name {
 	case "text":
@@ -229,7 +229,7 @@ type open struct{ id, as, name string }
 // unnamedCall reads a call of an API that may give calls no ids. Clients then make some, which no answer has.
 func (r *reading) unnamedCall(role, as, name, arguments string) {
 	id := as
-	if !r.kept.has(r.host, as) {
+	if !r.kept.Has(r.host, as) {
 		id = callID(r.key, name, canonical(arguments))
 	}
 	if len(r.open) < maxBlocks {

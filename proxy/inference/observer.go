@@ -356,8 +356,10 @@ func (b *Observer) readHeld() (reason string) {
 	body := b.held
 	b.tally.carried(body)
 	if b.gzip {
-		if body, reason = decompress(body, b.o.Take); reason != ReasonNone {
-			return reason
+		var err error
+		if body, err = frames.Gunzip(body, maxDecoded, b.o.Take); err != nil {
+			return map[error]string{frames.ErrEncoding: ReasonEncoding, frames.ErrTooLarge: ReasonTooLarge,
+				frames.ErrNoMemory: ReasonNoMemory}[err]
 		}
 	}
 	b.tally.stream = false

@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/proxy/inference/kept"
 	"github.com/actionproof/mediator/proxy/inference/members"
 	"github.com/actionproof/mediator/proxy/jsonread"
 )
@@ -23,13 +24,12 @@ const MinKey = 32
 const (
 	maxBlocks = 1024 // of content, the last ones
 	maxTools  = 256
-	maxName   = 128 // bytes
 )
 
 // Request is a request to a model.
 type Request struct {
 	Dialect Dialect
-	Model   string   // from the path if it names one (see [ModelInPath]), or else from the body; may be empty
+	Model   string   // from the path if it names one (see [members.ModelInPath]), or else from the body; may be empty
 	Stream  bool     // the agent asks for a stream
 	Tools   []string // names of the agent's tools, at most 256
 	Hosted  []string // what the rule lets the provider do unseen
@@ -41,7 +41,7 @@ type Request struct {
 	AskedBytes int
 
 	host string
-	kept *Kept
+	kept *kept.Set
 }
 
 // Call is a request to a model as the agent sent it.
@@ -51,7 +51,7 @@ type Call struct {
 	Body []byte
 	Key  []byte // for HMACs, at least [MinKey] bytes
 	// Kept has what earlier answers of the session made. The answer to this request adds to it. May be nil.
-	Kept    *Kept
+	Kept    *kept.Set
 	Measure *Measure // for a receipt; may be nil
 }
 
@@ -70,7 +70,7 @@ func Read(rule Rule, c Call) (*Request, error) {
 		return nil, malformed("it is not one JSON object in UTF-8, of at most %d levels and %d names and values",
 			jsonread.MaxDepth, jsonread.MaxItems)
 	}
-	known := tables()[rule.Dialect]
+	known := members.Of(string(rule.Dialect))
 	if known == nil {
 		return nil, rule.Check()
 	}
@@ -79,11 +79,11 @@ func Read(rule Rule, c Call) (*Request, error) {
 	if err := r.members(top); err != nil {
 		return nil, err
 	}
-	if model, ok := ModelInPath(c.Path); ok {
-		r.Model = model
+	if model, ok := members.ModelInPath(c.Path); ok {
+		r.Model = nameOf(model)
 	}
-	r.Stream = r.Stream || streams(c.Path)
-	return r.Request, r.judged.refusal()
+	r.Stream = r.Stream || members.Streams(c.Path)
+	return r.Request, r.judged.Refusal()
 }
 
 func malformed(format string, args ...any) error {
@@ -93,8 +93,8 @@ func malformed(format string, args ...any) error {
 type reading struct {
 	*Request
 	rule    Rule
-	known   *table
-	judged  judgement
+	known   *members.API
+	judged  members.Judgement
 	key     []byte
 	measure *Measure // may be nil
 	answers *string  // the id of the call whose result is being read
@@ -106,21 +106,21 @@ func (r *reading) members(top jsonread.Object) error {
 		return err
 	}
 	for _, m := range top {
-		if err := r.member(r.known.request, m); err != nil {
+		if err := r.member(r.known.Request, m); err != nil {
 			return err
 		}
 	}
 	var model string
 	if raw := top.Get("model").Value; raw != nil {
-		if err := decode(raw, &model, "model"); err != nil {
-			return err
+		if err := jsonread.Decode(raw, &model); err != nil {
+			return unreadable(err, "model")
 		}
 	}
 	r.Model = nameOf(model)
 	r.Stream = r.Dialect == OllamaChat // unless it says otherwise
 	if raw := top.Get("stream").Value; raw != nil {
-		if err := decode(raw, &r.Stream, "stream"); err != nil {
-			return err
+		if err := jsonread.Decode(raw, &r.Stream); err != nil {
+			return unreadable(err, "stream")
 		}
 	}
 	if r.Dialect != Gemini && r.Dialect != BedrockConverse {
@@ -201,18 +201,18 @@ func (r *reading) tools(raw jsontext.Value, untyped string) error {
 }
 
 func readTool(raw jsontext.Value) (t tool, err error) {
-	if _, err = decodeObject(raw, &t, "a tool"); err != nil || t.Environment == nil {
-		return t, err
+	if _, err = jsonread.DecodeObject(raw, &t); err != nil || t.Environment == nil {
+		return t, unreadable(err, "a tool")
 	}
 	var e environment
-	_, err = decodeObject(t.Environment, &e, "the environment of a tool")
+	_, err = jsonread.DecodeObject(t.Environment, &e)
 	t.runsIn = e.Type
-	return t, err
+	return t, unreadable(err, "the environment of a tool")
 }
 
 func (r *reading) judgeTool(t tool, untyped string) {
 	t.Type = cmp.Or(t.Type, untyped)
-	switch class := r.known.tools[t.Type]; {
+	switch class := r.known.Tools[t.Type]; {
 	case class == members.Content || t.runsHere(r.Dialect) || t.Type == "" && r.Dialect == AnthropicMessages:
 		r.tool(t.Name, t.Function.Name, t.Custom.Name, t.Type)
 	case t.Type == "":
@@ -283,18 +283,4 @@ func idOf(key []byte, id string) string {
 // IsName reports whether a text looks like a name: letters, digits and _-.:/@+, at most 128.
 func IsName(s string) bool { return s != "" && nameOf(s) == s }
 
-// nameOf returns a name if it looks like one, and else "": records must not hold texts.
-func nameOf(s string) string {
-	if len(s) > maxName {
-		return ""
-	}
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_', c == '-', c == '.', c == ':',
-			c == '/', c == '@', c == '+':
-		default:
-			return ""
-		}
-	}
-	return s
-}
+func nameOf(s string) string { return members.NameOf(s) }

@@ -183,7 +183,7 @@ func (t *tally) call(at position, id, name, arguments string) {
 // made notes the id of something that the provider keeps because of this answer.
 func (t *tally) made(id string) {
 	if t.in.Status < http.StatusMultipleChoices {
-		t.in.Request.kept.add(t.in.Request.host, id)
+		t.in.Request.kept.Add(t.in.Request.host, id)
 	}
 }
 

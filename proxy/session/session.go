@@ -22,6 +22,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/proxy/inference"
+	"github.com/actionproof/mediator/proxy/inference/kept"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/proxy/receipts"
@@ -50,7 +51,7 @@ type Session struct {
 	Chain *receipts.Chain
 
 	// Kept has what providers keep because of the session's calls to models.
-	Kept inference.Kept
+	Kept kept.Set
 
 	// Content is the key that hashes blocks of content; it never leaves the process.
 	Content [inference.MinKey]byte

@@ -42,7 +42,7 @@ func (c Class) Passes() bool { return c >= Content && c <= Past }
 type Place string
 
 // Table has the class of each known name in a place.
-type Table map[Place]map[string]Class
+type Table map[Place]Classes
 
 var (
 	//go:embed published.txt
@@ -80,7 +80,7 @@ func (t Table) read(r io.Reader) error {
 		if name, ok := strings.CutPrefix(line, "["); ok {
 			place = Place(strings.TrimSuffix(name, "]"))
 			if t[place] == nil {
-				t[place] = make(map[string]Class)
+				t[place] = make(Classes)
 			}
 			continue
 		}

@@ -132,7 +132,7 @@ func playAgent(t *testing.T, r *kit.Rig, a agent, programs string) {
 	stdout, stderr, err := r.StartRun(t, nil, nil, setup+a.script, programs)
 	records := r.Records(t, "limit=1000")
 	records = records[:len(records)-before]
-	posts, refused := 0, 0
+	posts, refused, called := 0, 0, int64(0)
 	var said []string
 	for _, p := range records {
 		switch {
@@ -140,13 +140,21 @@ func playAgent(t *testing.T, r *kit.Rig, a agent, programs string) {
 			posts++
 		case p.State == ledger.StateRefused && p.Message == "tools/call delete_note" && p.Code == "action_unmatched":
 			refused++
+		case p.Model != nil:
+			m := p.Model
+			if m.Outcome != "complete" || m.Model == "" || m.Calls == nil || m.Output == nil || m.Output.N != 7 ||
+				m.Output.State != "declared" {
+				t.Errorf("the record of a call to a model: %+v", m)
+				break
+			}
+			called += m.Calls.N
 		}
 		said = append(said,
 			strings.Join([]string{string(p.State), p.Method, p.Host + p.Path, p.Message, p.Code, p.Reason}, " "))
 	}
-	if err != nil || !strings.Contains(stdout, read) || posts != 1 || refused != 1 {
-		t.Errorf("%v, %d posts, %d refused\n%s\n--- stderr\n%s\n--- records\n%s", err, posts, refused, stdout, stderr,
-			strings.Join(said, "\n"))
+	if err != nil || !strings.Contains(stdout, read) || posts != 1 || refused != 1 || called != 2 {
+		t.Errorf("%v, %d posts, %d refused, %d calls of tools by the model\n%s\n--- stderr\n%s\n--- records\n%s", err, posts,
+			refused, called, stdout, stderr, strings.Join(said, "\n"))
 	}
 	if os.Getenv("AGENTS_VERBOSE") != "" {
 		t.Logf("%s\n%s\n%s", stdout, stderr, strings.Join(said, "\n"))

@@ -1,4 +1,4 @@
-package inference
+package members
 
 import (
 	"net/url"
@@ -10,7 +10,7 @@ import (
 var namesModel = map[string]bool{"deployments": true, "engines": true, "model": true, "serving-endpoints": true}
 
 // ModelInPath returns the model that a path names, if it names one: such a provider ignores the model in the body. The
-// model is empty if it does not look like a name, or if its place depends on how the provider reads an encoded slash.
+// model is empty if its place depends on how the provider reads an encoded slash.
 // Case and everything after a semicolon are ignored, as some providers do.
 func ModelInPath(escaped string) (model string, ok bool) {
 	before := ""
@@ -34,7 +34,7 @@ func ModelInPath(escaped string) (model string, ok bool) {
 			if before != "model" && strings.Contains(name, "/") { // Amazon's ids may contain slashes
 				return "", true
 			}
-			return nameOf(name), true
+			return name, true
 		}
 		parts := strings.Split(strings.ToLower(whole), "/")
 		for n, part := range parts {
@@ -48,8 +48,8 @@ func ModelInPath(escaped string) (model string, ok bool) {
 	return "", false
 }
 
-// streams reports whether a path asks for a stream, as those of Google and Amazon do.
-func streams(escaped string) bool {
+// Streams reports whether a path asks for a stream, as those of Google and Amazon do.
+func Streams(escaped string) bool {
 	last := escaped[strings.LastIndexByte(escaped, '/')+1:]
 	_, method, _ := strings.Cut(last, ":")
 	return strings.HasPrefix(method, "stream") || last == "converse-stream" || last == "invoke-with-response-stream"

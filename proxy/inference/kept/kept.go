@@ -1,4 +1,5 @@
-package inference
+// Package kept remembers what providers keep because of a session's calls to models.
+package kept
 
 import (
 	"crypto/sha256"
@@ -10,9 +11,9 @@ const (
 	maxKeptID = 512  // bytes of an id
 )
 
-// Kept has the ids of what providers keep because of a session's calls: answers, their items, files. The zero value is
-// empty. It is safe for concurrent use. A nil Kept stays empty.
-type Kept struct {
+// Set has the ids of answers, their items, and files. The zero value is empty. It is safe for concurrent use. A nil Set
+// stays empty.
+type Set struct {
 	mu    sync.Mutex // guards all below
 	ids   map[keptID]struct{}
 	order []keptID // a ring
@@ -28,7 +29,8 @@ func keptBy(host, id string) (k keptID) {
 	return k
 }
 
-func (k *Kept) add(host, id string) {
+// Add notes that a host keeps something under an id.
+func (k *Set) Add(host, id string) {
 	if k == nil || id == "" || len(id) > maxKeptID {
 		return
 	}
@@ -51,7 +53,8 @@ func (k *Kept) add(host, id string) {
 	k.next = (k.next + 1) % maxKept
 }
 
-func (k *Kept) has(host, id string) bool {
+// Has reports whether a host keeps something under an id, as far as the set remembers.
+func (k *Set) Has(host, id string) bool {
 	if k == nil || id == "" || len(id) > maxKeptID {
 		return false
 	}

@@ -1,4 +1,4 @@
-package inference
+package receipts
 
 import (
 	"slices"
@@ -6,12 +6,13 @@ import (
 
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/inference"
 )
 
-// Record returns the figures and names for a call's record.
-func (in Interaction) Record() *ledger.ModelCall {
+// ModelRecord returns the figures and names for the record of a call to a model.
+func ModelRecord(in inference.Interaction) *ledger.ModelCall {
 	count := func(f interaction.Figure) *ledger.Figure {
-		if f == unmeasured {
+		if f.State == "" {
 			return nil
 		}
 		return &ledger.Figure{N: f.Value, State: f.State}
@@ -27,7 +28,7 @@ func (in Interaction) Record() *ledger.ModelCall {
 	if in.SaidAll {
 		calls = interaction.Observed(0)
 		for _, b := range in.Said {
-			if b.Kind == KindCall {
+			if b.Kind == inference.KindCall {
 				calls.Value++
 			}
 		}

@@ -1,16 +1,16 @@
-package inference_test
+package members_test
 
 import (
 	"testing"
 
-	"github.com/actionproof/mediator/proxy/inference"
+	"github.com/actionproof/mediator/proxy/inference/members"
 )
 
 func TestModelInPath(t *testing.T) {
 	for path, want := range map[string]string{
 		"/openai/deployments/gpt-small/chat/completions":           "gpt-small",
 		"/gateway/openai/deployments/gpt%2Dsmall/chat/completions": "gpt-small",
-		"/openai/deployments/a%20b/chat/completions":               "",
+		"/openai/deployments/a%20b/chat/completions":               "a b",
 		"/v1/engines/davinci/completions":                          "davinci",
 		"/model/anthropic." +
 			"claude-3-haiku-20240307-v1%3A0/invoke": "anthropic.claude-3-haiku-20240307-v1:0",
@@ -28,7 +28,7 @@ func TestModelInPath(t *testing.T) {
 		"/v1beta/models/:generateContent":                                                    "-",
 		"":                                                                                   "-",
 	} {
-		got, ok := inference.ModelInPath(path)
+		got, ok := members.ModelInPath(path)
 		if !ok {
 			got += "-"
 		}
