@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -24,7 +25,8 @@ type turn struct {
 	Tools   []string
 	Results []string // of tools, in order
 	Stream  bool
-	Scripts bool // the tools are called by a script, as in Codex
+	Scripts bool   // the tools are called by a script, as in Codex
+	Space   string // of the tools, if any
 }
 
 const (
@@ -95,19 +97,64 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func text(raw json.RawMessage) string {
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		return s
-	}
-	var parts []struct{ Text string }
-	if json.Unmarshal(raw, &parts) == nil {
-		for _, p := range parts {
-			s += p.Text
+// heard returns what a request in any dialect tells, and the request.
+func heard(raw []byte) (t turn, ask object) {
+	_ = json.Unmarshal(raw, &ask)
+	t.Name, _ = ask["model"].(string)
+	t.Stream, _ = ask["stream"].(bool)
+	t.Scripts = bytes.Contains(raw, []byte(`"additional_tools"`)) && bytes.Contains(raw, []byte(`"exec"`))
+	each(ask["tools"], func(o object) {
+		name, ok := o["name"].(string)
+		if ok {
+			t.Tools = append(t.Tools, name)
 		}
+		if o["tools"] != nil {
+			t.Space = name
+		}
+	})
+	each([]any{ask["messages"], ask["input"], ask["contents"]}, func(o object) {
+		response, _ := o["functionResponse"].(object)
+		switch {
+		case o["type"] == "tool_result", o["role"] == "tool":
+			t.Results = append(t.Results, text(o["content"]))
+		case o["type"] == "function_call_output", o["type"] == "custom_tool_call_output":
+			t.Results = append(t.Results, text(o["output"]))
+		case response != nil:
+			t.Results = append(t.Results, text(response["response"]))
+		}
+	})
+	return t, ask
+}
+
+// each visits all objects in a value, the outer first.
+func each(value any, visit func(object)) {
+	switch v := value.(type) {
+	case object:
+		visit(v)
+		for _, inner := range v {
+			each(inner, visit)
+		}
+	case []any:
+		for _, inner := range v {
+			each(inner, visit)
+		}
+	}
+}
+
+func text(value any) (all string) {
+	if s, ok := value.(string); ok {
 		return s
 	}
-	return string(raw)
+	each(value, func(o object) {
+		if part, ok := o["text"].(string); ok {
+			all += part
+		}
+	})
+	if all == "" {
+		raw, _ := json.Marshal(value)
+		all = string(raw)
+	}
+	return all
 }
 
 type events struct{ w http.ResponseWriter }
@@ -133,35 +180,13 @@ func begin(w http.ResponseWriter, stream bool) events {
 type object = map[string]any
 
 func (m *model) messages(w http.ResponseWriter, raw []byte) {
-	var ask struct {
-		Thread struct {
-			Previous string `json:"previous_message_id"`
-		}
-		Model    string
-		Stream   bool
-		Tools    []struct{ Name string }
-		Messages []struct{ Content json.RawMessage }
-	}
-	_ = json.Unmarshal(raw, &ask)
+	t, ask := heard(raw)
+	thread, _ := ask["thread"].(object)
+	previous, _ := thread["previous_message_id"].(string)
 	m.mu.Lock()
-	t := turn{Tools: m.kept[ask.Thread.Previous].Tools, Results: m.kept[ask.Thread.Previous].Results}
+	before := m.kept[previous]
 	m.mu.Unlock()
-	t.Name, t.Stream = ask.Model, ask.Stream
-	for _, tool := range ask.Tools {
-		t.Tools = append(t.Tools, tool.Name)
-	}
-	for _, m := range ask.Messages {
-		var blocks []struct {
-			Type    string
-			Content json.RawMessage
-		}
-		_ = json.Unmarshal(m.Content, &blocks)
-		for _, b := range blocks {
-			if b.Type == "tool_result" {
-				t.Results = append(t.Results, text(b.Content))
-			}
-		}
-	}
+	t.Tools, t.Results = slices.Concat(before.Tools, t.Tools), slices.Concat(before.Results, t.Results)
 	m.mu.Lock()
 	if m.kept == nil {
 		m.kept = make(map[string]turn)
@@ -200,25 +225,7 @@ func (m *model) messages(w http.ResponseWriter, raw []byte) {
 }
 
 func chat(w http.ResponseWriter, raw []byte) {
-	var ask struct {
-		Model    string
-		Stream   bool
-		Tools    []struct{ Function struct{ Name string } }
-		Messages []struct {
-			Role    string
-			Content json.RawMessage
-		}
-	}
-	_ = json.Unmarshal(raw, &ask)
-	t := turn{Name: ask.Model, Stream: ask.Stream}
-	for _, tool := range ask.Tools {
-		t.Tools = append(t.Tools, tool.Function.Name)
-	}
-	for _, m := range ask.Messages {
-		if m.Role == "tool" {
-			t.Results = append(t.Results, text(m.Content))
-		}
-	}
+	t, _ := heard(raw)
 	tool, answer := t.next()
 	reason, message := "stop", object{"role": "assistant", "content": answer}
 	if tool != "" {
@@ -248,35 +255,7 @@ func chat(w http.ResponseWriter, raw []byte) {
 }
 
 func responses(w http.ResponseWriter, raw []byte) {
-	var ask struct {
-		Model  string
-		Stream bool
-		Tools  []struct {
-			Name  string
-			Tools []struct{ Name string } // of a namespace
-		}
-		Input json.RawMessage
-	}
-	_ = json.Unmarshal(raw, &ask)
-	t := turn{Name: ask.Model, Stream: ask.Stream}
-	space := ""
-	t.Scripts = bytes.Contains(ask.Input, []byte(`"additional_tools"`)) && bytes.Contains(ask.Input, []byte(`"exec"`))
-	for _, tool := range ask.Tools {
-		t.Tools = append(t.Tools, tool.Name)
-		for _, inner := range tool.Tools {
-			t.Tools, space = append(t.Tools, inner.Name), tool.Name
-		}
-	}
-	var items []struct {
-		Type   string
-		Output json.RawMessage
-	}
-	_ = json.Unmarshal(ask.Input, &items)
-	for _, i := range items {
-		if i.Type == "function_call_output" || i.Type == "custom_tool_call_output" {
-			t.Results = append(t.Results, text(i.Output))
-		}
-	}
+	t, _ := heard(raw)
 	tool, answer := t.next()
 	item := object{"id": "msg_1", "type": "message", "role": "assistant", "status": "completed",
 		"content": []any{object{"type": "output_text", "text": answer, "annotations": []any{}}}}
@@ -284,8 +263,8 @@ func responses(w http.ResponseWriter, raw []byte) {
 		id := fmt.Sprintf("call_%d", len(t.Results))
 		item = object{"id": "fc_" + id, "type": "function_call", "status": "completed", "call_id": id, "name": tool,
 			"arguments": arguments}
-		if space != "" {
-			item["namespace"] = space
+		if t.Space != "" {
+			item["namespace"] = t.Space
 		}
 		if t.Scripts {
 			item = object{"id": "ctc_" + id, "type": "custom_tool_call", "status": "completed", "call_id": id, "name": "exec",
@@ -358,31 +337,10 @@ func responses(w http.ResponseWriter, raw []byte) {
 }
 
 func gemini(w http.ResponseWriter, raw []byte, stream bool) {
-	var ask struct {
-		Tools            []struct{ FunctionDeclarations []struct{ Name string } }
-		GenerationConfig struct{ ResponseMIMEType string }
-		Contents         []struct {
-			Parts []struct {
-				FunctionResponse *struct{ Response json.RawMessage }
-			}
-		}
-	}
-	_ = json.Unmarshal(raw, &ask)
-	t := turn{Stream: stream}
-	for _, tool := range ask.Tools {
-		for _, f := range tool.FunctionDeclarations {
-			t.Tools = append(t.Tools, f.Name)
-		}
-	}
-	for _, c := range ask.Contents {
-		for _, p := range c.Parts {
-			if p.FunctionResponse != nil {
-				t.Results = append(t.Results, string(p.FunctionResponse.Response))
-			}
-		}
-	}
+	t, ask := heard(raw)
 	tool, answer := t.next()
-	if ask.GenerationConfig.ResponseMIMEType == "application/json" { // Gemini CLI first asks which model to take
+	// Gemini CLI first asks which model to take
+	if config, _ := ask["generationConfig"].(object); config["responseMimeType"] == "application/json" {
 		tool, answer = "", `{"complexity_reasoning":"two calls","complexity_score":50}`
 	}
 	part := object{"text": answer}
