@@ -33,9 +33,10 @@ func options() signer.Options {
 	return signer.Options{Issuer: "runtime", Audience: "api", Lifetime: time.Minute, Now: func() time.Time { return noon }}
 }
 
+// TestSharedSecret: what the golden vectors do not show.
 func TestSharedSecret(t *testing.T) {
 	w := newWorld(t)
-	s, rotated := secretOf(t, []byte(strings.Repeat("s", 32))), secretOf(t, []byte(strings.Repeat("t", 32)))
+	s := secretOf(t, []byte(strings.Repeat("s", 32)))
 	shared := func(s evidence.Secret) string {
 		i, err := signer.NewShared(evidence.RuntimeAttestationKind(), s, options())
 		check.Must(t, err)
@@ -45,11 +46,10 @@ func TestSharedSecret(t *testing.T) {
 	}
 	token := shared(s)
 	header, payload := parts(t, token)
-	raw, other := []byte(strings.Repeat("s", 32)), []byte(strings.Repeat("t", 32))
+	raw := []byte(strings.Repeat("s", 32))
 	key, err := w.key.Current(t.Context())
 	check.Must(t, err)
-	signed, _ := sign(t, evidence.RuntimeAttestationKind(), w.key, options(), attestation()) // with a certified key
-	public, publicText := secretOf(t, key.Public()), secretOf(t, []byte(evidence.EncodePublicKey(key.Public())))
+	publicText := secretOf(t, []byte(evidence.EncodePublicKey(key.Public())))
 	names := func(secrets ...evidence.Secret) evidence.Expected {
 		e := expect("runtime", "proof-key")
 		e.Secrets = secrets
@@ -64,18 +64,8 @@ func TestSharedSecret(t *testing.T) {
 		token, code string
 		want        evidence.Expected
 	}{
-		"the policy names it":        {token, "", names(s)},
-		"one of two, for a rotation": {token, "", names(rotated, s)},
-		"the policy holds another":   {token, "key_unknown", names(rotated)},
-		"the policy holds it and does not name it": {token, "not_allowed", change(names(s), func(e *evidence.Expected) {
-			e.KeyIDs = []string{"proof-key"}
-		})},
-		"the policy wants a signature": {token, "artifact_malformed", names()},
-		"the policy names it and holds nothing": {token, "artifact_malformed", change(names(s), func(e *evidence.Expected) {
-			e.Secrets = nil
-		})},
+		"the policy wants a signature":           {token, "artifact_malformed", names()},
 		"the policy holds a secret that is none": {token, "key_unknown", names(evidence.Secret{})},
-		"a signature, where the policy names it": {signed, "artifact_malformed", names(s)},
 		"alg EdDSA over the MAC": {
 			forgeMAC(raw, strings.Replace(header, "HS256", "EdDSA", 1), payload), "artifact_malformed",
 			names(s)},
@@ -85,25 +75,13 @@ func TestSharedSecret(t *testing.T) {
 		"alg HS512": {
 			forgeMAC(raw, strings.Replace(header, "HS256", "HS512", 1), payload), "artifact_malformed",
 			names(s)},
-		"another secret under its name": {forgeMAC(other, header, payload),
-			"signature_invalid", names(s)},
 		"the public key under its name": {forgeMAC(key.Public(), header, payload), "signature_invalid", names(s)},
 		"the public key as secret": {
 			forgeMAC(key.Public(), strings.Replace(header, s.KeyID(), key.KeyID(), 1), payload), "artifact_malformed", names()},
-		"the public key as the policy's secret": {shared(public), "config_malformed", names(public)},
-		"its text as the policy's secret":       {shared(publicText), "config_malformed", names(publicText)},
+		"its text as the policy's secret": {shared(publicText), "config_malformed", names(publicText)},
 		"a secret under a key's name": {
 			forgeMAC(raw, strings.Replace(header, s.KeyID(), key.KeyID(), 1), payload), "key_unknown",
 			names(s)},
-		"custody is asked for": {token, "key_custody", change(names(s), func(e *evidence.Expected) {
-			e.Custody = []string{evidence.CustodyExternalMediator}
-		})},
-		"a key that cannot be exported": {token, "key_custody", change(names(s), func(e *evidence.Expected) {
-			e.RequireNonExportable = true
-		})},
-		"a secret that claims more": {
-			forgeMAC(raw, header,
-				strings.Replace(payload, `"keyExportable":true`, `"keyExportable":false`, 1)), "key_custody", names(s)},
 		"another issuer": {token, "not_allowed", change(names(s), func(e *evidence.Expected) {
 			e.Issuers = []string{"other"}
 		})},
@@ -158,8 +136,9 @@ func TestSharedSecretIsForAttestationsAlone(t *testing.T) {
 	}
 }
 
+// TestTokensToOneself: what the golden vectors do not show.
 func TestTokensToOneself(t *testing.T) {
-	s, other := secretOf(t, []byte(strings.Repeat("s", 32))), secretOf(t, []byte(strings.Repeat("t", 32)))
+	s := secretOf(t, []byte(strings.Repeat("s", 32)))
 	claims := evidence.Capability{
 		Registered: evidence.NewRegistered("api", "api", noon, time.Minute), ChallengeID: "c",
 		Binding: evidence.Binding{Action: "a", ContentHash: evidence.HashBytes(nil), Nonce: "n", Resource: "r", Subject: "s"},
@@ -180,20 +159,8 @@ func TestTokensToOneself(t *testing.T) {
 		"whatever is asked of keys": {s, token, "", func(e *evidence.Expected) {
 			e.RequireNonExportable, e.Custody = true, []string{"hardware_backed"}
 		}},
-		"another secret": {other, token, "signature_invalid", nil},
-		"no secret":      {evidence.Secret{}, token, "config_malformed", nil},
-		"nothing":        {s, "", "artifact_missing", nil},
-		"altered":        {s, mac(header, payload)[:len(token)-4] + "AAAA", "signature_invalid", nil},
-		"alg none": {s, mac(strings.Replace(header, "HS256", "none", 1), payload), "artifact_malformed",
-			nil},
-		"under another secret's name": {s, mac(strings.Replace(header, s.KeyID(), other.KeyID(), 1), payload), "not_allowed",
-			nil},
+		"no secret":            {evidence.Secret{}, token, "config_malformed", nil},
 		"claims that are none": {s, mac(header, "{}"), "artifact_malformed", nil},
-		"a claim that is empty": {s, mac(header, strings.Replace(payload, `"challengeId":"c"`, `"challengeId":""`, 1)),
-			"artifact_malformed", nil},
-		"another issuer's":      {s, token, "not_allowed", func(e *evidence.Expected) { e.Issuers = []string{"x"} }},
-		"for another":           {s, token, "not_allowed", func(e *evidence.Expected) { e.Audiences = []string{"x"} }},
-		"with no age asked for": {s, token, "not_allowed", func(e *evidence.Expected) { e.MaxAge = 0 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := want

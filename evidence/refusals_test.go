@@ -121,7 +121,7 @@ func parts(t testing.TB, token string) (header, payload string) {
 	return string(h), string(c)
 }
 
-// TestHostileTokens changes one thing of a valid token whose signature stays right.
+// TestHostileTokens changes one thing of a valid token whose signature stays right: what the golden vectors do not show.
 func TestHostileTokens(t *testing.T) {
 	w := newWorld(t)
 	check.Must(t, w.open(w.token))
@@ -134,88 +134,31 @@ func TestHostileTokens(t *testing.T) {
 	}
 	withHeader := func(h string) string { return w.forge(t, h, payload) }
 	withPayload := func(p string) string { return w.forge(t, header, p) }
-	v, err := w.key.Current(t.Context())
-	check.Must(t, err)
-	hs := forgeMAC(v.Public(), replace(header, "EdDSA", "HS256"), payload)
 	const malformed = "artifact_malformed"
-	last := w.token[len(w.token)-1]
-	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-	stray := string(alphabet[strings.IndexByte(alphabet, last)|1])
 	for name, tt := range map[string]struct{ token, code string }{
-		"nothing":                   {"", "artifact_missing"},
-		"100 KB":                    {strings.Repeat("a", 100<<10), malformed},
-		"two parts":                 {w.token[:strings.LastIndex(w.token, ".")], malformed},
-		"four parts":                {w.token + ".x", malformed},
-		"padding":                   {w.token + "==", malformed},
-		"a line break":              {w.token[:len(w.token)-4] + "\n" + w.token[len(w.token)-4:], malformed},
-		"stray bits":                {w.token[:len(w.token)-1] + stray, malformed},
-		"no signature":              {w.token[:strings.LastIndex(w.token, ".")+1], "signature_invalid"},
-		"alg none":                  {withHeader(replace(header, "EdDSA", "none")), malformed},
-		"alg Ed25519":               {withHeader(replace(header, "EdDSA", "Ed25519")), malformed},
-		"HS256 with the public key": {hs, malformed},
-		"another typ":               {withHeader(replace(header, "request-proof+jwt", "trigger-receipt+jwt")), malformed},
-		"an unknown crit":           {withHeader(replace(header, `{"alg"`, `{"crit":["x"],"alg"`)), malformed},
-		"an empty crit":             {withHeader(replace(header, `"typ"`, `"crit":[],"typ"`)), malformed},
-		"an embedded jwk":           {withHeader(replace(header, `"kid"`, `"jwk":{},"kid"`)), malformed},
-		"b64 false":                 {withHeader(replace(header, `"kid"`, `"b64":false,"kid"`)), malformed},
-		"alg twice":                 {withHeader(replace(header, `"alg":"EdDSA"`, `"alg":"none","alg":"EdDSA"`)), malformed},
-		"ALG":                       {withHeader(replace(header, `"alg"`, `"ALG"`)), malformed},
-		"a space":                   {withHeader(replace(header, `","`, `", "`)), malformed},
-		"another order": {withHeader(`{"typ":"request-proof+jwt","alg":"EdDSA","kid":"proof-key:v1"}`),
-			malformed},
+		"100 KB":                 {strings.Repeat("a", 100<<10), malformed},
 		"a separator in the kid": {withHeader(replace(header, "proof-key:v1", "\u2028")), "key_unknown"},
 		"the longest kid": {withHeader(replace(header, "proof-key:v1", strings.Repeat("k", 256))),
 			"key_unknown"},
 		"a kid without a version":     {withHeader(replace(header, "proof-key:v1", "proof-key")), "key_unknown"},
 		"another spelling of version": {withHeader(replace(header, "proof-key:v1", "proof-key:v01")), "key_unknown"},
 		"version 0":                   {withHeader(replace(header, "proof-key:v1", "proof-key:v0")), "key_unknown"},
-		"another issuer than the key": {withPayload(replace(payload, `"iss":"mediator"`, `"iss":"runtime"`)),
-			"key_purpose"},
-		"a better custody": {withPayload(replace(payload, `"external_mediator"`, `"hardware_backed"`)),
-			"key_custody"},
-		"a worse custody": {withPayload(replace(payload, `"keyExportable":false`, `"keyExportable":true`)),
-			"key_custody"},
 		"a key for another purpose": {w.forge(t, replace(header, "request-proof+jwt", "action-grant+jwt"), payload),
 			malformed},
-		"no object":                      {withHeader(`[]`), malformed},
-		"no kid":                         {withHeader(`{"alg":"EdDSA","kid":"","typ":"request-proof+jwt"}`), malformed},
-		"a long kid":                     {withHeader(replace(header, "proof-key:v1", strings.Repeat("k", 300))), malformed},
 		"a header without a beginning":   {withHeader(replace(header, `{"alg":"EdDSA","kid":"`, "")), malformed},
 		"a header without an end":        {withHeader(replace(header, `","typ":"request-proof+jwt"}`, "")), malformed},
 		"a kid with an escape":           {withHeader(replace(header, "proof-key:v1", `proof-key:v\u0031`)), malformed},
 		"a kid with a control character": {withHeader(replace(header, "proof-key:v1", "proof-key:v1\x1f")), malformed},
 		"a kid that is not UTF-8":        {withHeader(replace(header, "proof-key:v1", "proof-key:v1\xff")), malformed},
 		"kid twice":                      {withHeader(replace(header, `"kid":"`, `"kid":"x","kid":"`)), malformed},
-		"a kid that is a path":           {withHeader(replace(header, "proof-key:v1", "../proof-key:v1")), "key_unknown"},
-		"another version":                {withHeader(replace(header, "proof-key:v1", "proof-key:v2")), "key_unknown"},
 		"a root's kid":                   {withHeader(replace(header, "proof-key:v1", "registry:v1")), "key_purpose"},
-		"claims reordered": {
-			withPayload(replace(payload, `"action":"a","aud":"api"`, `"aud":"api","action":"a"`)), malformed},
-		"a claim twice":           {withPayload(replace(payload, `"action":"a"`, `"action":"b","action":"a"`)), malformed},
-		"a claim in another case": {withPayload(replace(payload, `"action"`, `"Action"`)), malformed},
-		"an unknown claim":        {withPayload(replace(payload, `"action":"a"`, `"action":"a","admin":true`)), malformed},
-		"a missing claim":         {withPayload(replace(payload, `"action":"a",`, ``)), malformed},
-		"an empty claim":          {withPayload(replace(payload, `"action":"a"`, `"action":""`)), malformed},
 		"a hash that is none": {withPayload(replace(payload, evidence.HashBytes(nil), strings.Repeat("Z", 64))),
 			malformed},
-		"text after the claims":    {withPayload(payload + " "), malformed},
-		"an escape of equal value": {withPayload(replace(payload, `"action":"a"`, `"action":"\u0061"`)), malformed},
-		"a number in another form": {withPayload(replace(payload, `,"iss"`, `.0,"iss"`)), malformed},
-		"exp before iat": {
-			withPayload(replace(payload, fmt.Sprintf(`"exp":%d`, noon.Unix()+600), fmt.Sprintf(`"exp":%d`, noon.Unix()-1))),
-			malformed},
-		"a long lifetime": {
-			withPayload(replace(payload, fmt.Sprintf(`"exp":%d`, noon.Unix()+600), fmt.Sprintf(`"exp":%d`, noon.Unix()+3600))),
-			malformed},
-		"no claims":                   {withPayload(`null`), malformed},
-		"claims that are no object":   {withPayload(`[]`), malformed},
-		"a signature that is another": {w.token[:len(w.token)-10] + "AAAAAAAAAA", "signature_invalid"},
+		"no claims": {withPayload(`null`), malformed},
 	} {
 		t.Run(name, func(t *testing.T) { wantCode(t, w.open(tt.token), tt.code) })
 	}
 	check.Must(t, w.open(w.token))
-	// which RFC 8785 writes as it is
-	check.Must(t, w.open(withPayload(replace(payload, `"action":"a"`, "\"action\":\"\u2028\""))))
 }
 
 func TestExpectationsHaveNoDefault(t *testing.T) {

@@ -86,48 +86,19 @@ func (d *desk) open(t testing.TB, token, list string, now time.Time) error {
 	return err
 }
 
+// TestRevoked: what the golden vectors do not show.
 func TestRevoked(t *testing.T) {
 	d := newDesk(t)
-	d.certificates = nil
-	certificate := d.certify(t)
 	token, id := d.proof(t)
 	list := func(entries ...evidence.Revocation) string { return d.list(t, d.options("registry", noon), entries...) }
 	artifact := func(id string) evidence.Revocation {
 		return evidence.Revocation{Kind: evidence.RevokedArtifact, ID: id}
 	}
 	key := func(id string) evidence.Revocation { return evidence.Revocation{Kind: evidence.RevokedKey, ID: id} }
-	for name, tt := range map[string]struct {
-		list, code string
-		demand     time.Duration
-	}{
-		"no list":         {"", "", 0},
-		"nothing revoked": {list(), "", 0},
-		"others revoked": {
-			list(artifact("x"), key("proof-key:v2"), key("proof"), key(id), artifact("proof-key:v1")), "", 0},
-		"the artifact":                 {list(artifact("x"), artifact(id)), "revoked", 0},
-		"the key's version":            {list(key("proof-key:v1")), "revoked", 0},
-		"every version of the key":     {list(key("proof-key")), "revoked", 0},
-		"the key's certificate":        {list(artifact(certificate)), "revoked", 0},
-		"the registry's key":           {list(key("registry:v1")), "revoked", 0},
-		"no list, and one is demanded": {"", "revocations_stale", time.Minute},
-		"a fresh list, as is demanded": {list(), "", time.Minute},
-		"a list that is older than demanded": {d.list(t, d.options("registry", noon.Add(-2*time.Minute))),
-			"revocations_stale", time.Minute},
-		"a list that is over": {d.list(t, d.options("registry", noon.Add(-11*time.Minute))),
-			"revocations_stale", 0},
-		"a list from the future": {d.list(t, d.options("registry", noon.Add(time.Minute))), "revocations_stale",
-			0},
-		"a list of another issuer": {d.list(t, d.options("other", noon)), "revocations_stale", 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			d := *d
-			d.policy.MaxRevocationAge = tt.demand
-			err := d.open(t, token, tt.list, noon)
-			wantCode(t, err, tt.code)
-			if tt.code == "revoked" && !strings.Contains(err.Error(), "lost in a train") {
-				t.Errorf("%v does not say why", err)
-			}
-		})
+	err := d.open(t, token, list(artifact("x"), artifact(id)), noon)
+	wantCode(t, err, "revoked")
+	if !strings.Contains(err.Error(), "lost in a train") {
+		t.Errorf("%v does not say why", err)
 	}
 
 	v := d.verifier(t, list(artifact("g"), key("proof-key")), noon)
@@ -136,49 +107,23 @@ func TestRevoked(t *testing.T) {
 	check.Must(t, v.NotRevoked("capability", "other:v1", "a"))
 }
 
+// TestRevocationListThatIsRefused: what the golden vectors do not show.
 func TestRevocationListThatIsRefused(t *testing.T) {
-	d, stranger := newDesk(t), newDesk(t)
+	d := newDesk(t)
 	good := d.list(t, d.options("registry", noon), evidence.Revocation{Kind: evidence.RevokedKey, ID: "k"})
-	second := d.root
-	second.PostQuantum = newPostQuantum("registry:v1", 1).public
-	byKey, _ := sign(t, evidence.RevocationListKind(), d.key, d.options("registry", noon),
-		evidence.RevocationList{Revoked: []evidence.Revocation{}})
-	registry, err := d.registry.Current(t.Context())
-	check.Must(t, err)
-	header, payload := parts(t, good)
-	for name, tt := range map[string]struct {
-		root       evidence.Root
-		list, code string
-	}{
-		"by a stranger":                {d.root, stranger.list(t, d.options("registry", noon)), "signature_invalid"},
-		"a certificate in its place":   {d.root, d.certificates[0], "artifact_malformed"},
-		"cut off":                      {d.root, good[:len(good)-1], "artifact_malformed"},
-		"without its second signature": {second, good, "signature_invalid"},
-		"by a certified key":           {d.root, byKey, "key_purpose"},
-		"too large":                    {d.root, strings.Repeat("a", 256<<10+1), "artifact_malformed"},
-		"of entries that are none": {d.root,
-			forge(t, registry, header, strings.Replace(payload, `"kind":"key"`, `"kind":"all"`, 1)), "artifact_malformed"},
-	} {
+	for name, list := range map[string]string{"cut off": good[:len(good)-1], "too large": strings.Repeat("a", 256<<10+1)} {
 		t.Run(name, func(t *testing.T) {
-			b := evidence.Bundle{Certificates: d.certificates, Revocations: tt.list}
-			if tt.root.PostQuantum != nil {
-				b.Certificates = nil
-			}
-			_, err := evidence.NewTrust([]evidence.Root{tt.root}, b, d.policy)
-			wantCode(t, err, tt.code)
+			_, err := evidence.NewTrust([]evidence.Root{d.root},
+				evidence.Bundle{Certificates: d.certificates, Revocations: list}, d.policy)
+			wantCode(t, err, "artifact_malformed")
 		})
 	}
 	i, err := signer.New(evidence.RevocationListKind(), d.registry, d.options("registry", noon))
 	check.Must(t, err)
 	for name, e := range map[string]evidence.Revocation{
 		"no kind":            {Expires: 1, ID: "x", Reason: "r"},
-		"another kind":       {Expires: 1, ID: "x", Kind: "grant", Reason: "r"},
-		"no id":              {Expires: 1, Kind: evidence.RevokedKey, Reason: "r"},
-		"no reason":          {Expires: 1, ID: "x", Kind: evidence.RevokedKey},
-		"no end":             {ID: "x", Kind: evidence.RevokedKey, Reason: "r"},
 		"a long reason":      {Expires: 1, ID: "x", Kind: evidence.RevokedKey, Reason: strings.Repeat("r", 257)},
 		"a reason not UTF-8": {Expires: 1, ID: "x", Kind: evidence.RevokedKey, Reason: "\xff"},
-		"a long id":          {Expires: 1, ID: strings.Repeat("k", 257), Kind: evidence.RevokedKey, Reason: "r"},
 	} {
 		_, _, err := i.Sign(t.Context(), evidence.RevocationList{Revoked: []evidence.Revocation{e}})
 		t.Run(name, func(t *testing.T) { wantCode(t, err, "artifact_malformed") })

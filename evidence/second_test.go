@@ -103,9 +103,7 @@ func TestSecondSignature(t *testing.T) {
 	}
 	unpinned := func(r *evidence.Root, _ *evidence.Expected) { r.PostQuantum = nil }
 	demanded := func(_ *evidence.Root, e *evidence.Expected) { e.RequirePostQuantum = true }
-	another := newTwice(t)
-	_, otherSecond, _ := strings.Cut(another.token, "~")
-	stranger := newPostQuantum("auditor:v1", 2)
+	_, otherSecond, _ := strings.Cut(newTwice(t).token, "~")
 
 	check.Must(t, w.open(t, w.token, demanded))
 	check.Must(t, w.open(t, w.token, unpinned)) // the security team signs twice before everybody pins the second key
@@ -114,8 +112,6 @@ func TestSecondSignature(t *testing.T) {
 		token, code string
 		change      func(*evidence.Root, *evidence.Expected)
 	}{
-		"stripped":                            {first, "signature_invalid", nil},
-		"stripped to the separator":           {first + "~", "artifact_malformed", nil},
 		"the first stripped to the separator": {second + "~", "artifact_malformed", nil},
 		"at the limit":                        {strings.Repeat("A", 16<<10), "artifact_malformed", nil},
 		"the first stripped":                  {second, "artifact_malformed", nil},
@@ -123,28 +119,17 @@ func TestSecondSignature(t *testing.T) {
 		"a third":                             {w.token + "~" + second, "artifact_malformed", nil},
 		"of another certificate":              {first + "~" + otherSecond, "artifact_malformed", nil},
 		"of another certificate, not pinned":  {first + "~" + otherSecond, "artifact_malformed", unpinned},
-		"over changed claims": {w.forgeTwice(t, w.second, header, strings.Replace(payload, `"d"`, `"e"`, 1)),
-			"artifact_malformed", nil},
-		"under another kid": {w.forgeTwice(t, w.second, strings.Replace(header, ":v1", ":v2", 1), payload),
-			"signature_invalid", nil},
 		"under another kid, not pinned": {w.forgeTwice(t, w.second, strings.Replace(header, ":v1", ":v2", 1), payload),
 			"signature_invalid", unpinned},
-		"by a stranger": {w.forgeTwice(t, stranger, header, payload), "signature_invalid", nil},
 		"for another typ": {
 			w.forgeTwice(t, w.second, strings.Replace(header, "deployment", "signer-custody", 1), payload), "artifact_malformed",
 			nil},
-		"by Ed25519 again": {first + "~" + first, "artifact_malformed", nil},
 		"with an unknown crit": {
 			w.forgeTwice(t, w.second, `{"alg":"ML-DSA-65","crit":["x"],"kid":"auditor:v1","typ":"deployment-certificate+jwt"}`,
 				payload), "artifact_malformed", nil},
 		"one byte short": {w.token[:len(w.token)-4], "signature_invalid", nil},
 		"no signature":   {w.token[:strings.LastIndex(w.token, ".")+1], "signature_invalid", nil},
 		"too large":      {w.token + strings.Repeat("A", 16<<10), "artifact_malformed", nil},
-		"demanded, and no key is pinned": {w.token, "roots_not_pinned", func(r *evidence.Root, e *evidence.Expected) {
-			unpinned(r, e)
-			demanded(r, e)
-		}},
-		"right, and the first by a stranger": {another.token, "signature_invalid", nil},
 	} {
 		t.Run(name, func(t *testing.T) { wantCode(t, w.open(t, tt.token, tt.change), tt.code) })
 	}

@@ -20,23 +20,19 @@ func version(t *testing.T, name string) (*custody.Memory, custody.Version) {
 	return k, v
 }
 
+// TestTrustThatIsRefused: what the golden vectors do not show.
 func TestTrustThatIsRefused(t *testing.T) {
 	registry, root := version(t, "registry")
-	stranger, _ := version(t, "registry")
 	_, subject := version(t, "k")
-	_, other := version(t, "k")
 	roots := []evidence.Root{{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeSignerCertificate}}
-	certificate := func(by *custody.Memory, change func(*evidence.SignerCertificate)) string {
+	certificate := func(purpose string) string {
 		t.Helper()
-		c := certificateFor(subject, evidence.PurposeRequestProof, "m")
-		if change != nil {
-			change(&c)
-		}
-		token, _ := sign(t, evidence.SignerCertificateKind(), by,
-			signer.Options{Issuer: "registry", Audience: "api", Lifetime: time.Hour, Now: func() time.Time { return noon }}, c)
+		token, _ := sign(t, evidence.SignerCertificateKind(), registry,
+			signer.Options{Issuer: "registry", Audience: "api", Lifetime: time.Hour, Now: func() time.Time { return noon }},
+			certificateFor(subject, purpose, "m"))
 		return token
 	}
-	good := certificate(registry, nil)
+	good := certificate(evidence.PurposeRequestProof)
 	if _, err := evidence.NewTrust(roots, evidence.Bundle{Certificates: []string{good}}, evidence.SignerPolicy{}); err !=
 		nil {
 		t.Fatal(err)
@@ -44,55 +40,19 @@ func TestTrustThatIsRefused(t *testing.T) {
 	header, payload := parts(t, good)
 	forged := forge(t, root, header,
 		strings.Replace(payload, `"purposes":["request_proof"]`, `"purposes":["request_proof","action_grant"]`, 1))
-	swap := func(c *evidence.SignerCertificate) {
-		c.SubjectPublicKey, c.SubjectPublicKeyHash = evidence.EncodePublicKey(other.Public()),
-			evidence.HashBytes(other.Public())
-	}
 	for name, tt := range map[string]struct {
 		roots []evidence.Root
 		certs []string
 		code  string
 	}{
-		"a certificate by nobody":      {nil, []string{good}, "key_unknown"},
-		"a certificate by another key": {roots, []string{certificate(stranger, nil)}, "signature_invalid"},
-		"another key's hash": {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) {
-			c.SubjectPublicKeyHash = evidence.HashBytes(nil)
-		})}, "key_unknown"},
-		"a key that is none": {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) {
-			c.SubjectPublicKey = "!"
-		})}, "key_unknown"},
-		"a key of small order": {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) {
-			c.SubjectPublicKey = strings.Repeat("A", 43)
-		})}, "trust_malformed"},
-		"one key id for two keys": {roots, []string{good, certificate(registry, swap)}, "key_unknown"},
-		"a root as its subject": {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) {
-			c.SubjectKeyID = root.KeyID()
-		})}, "key_unknown"},
+		"a certificate by nobody": {nil, []string{good}, "key_unknown"},
 		"a root's key under another id": {
 			[]evidence.Root{roots[0],
 				{KeyID: "auditor:v1", Public: subject.Public(), Purpose: evidence.PurposeDeploymentCertificate}}, []string{
 				good}, "key_unknown"},
-		"one key for both roots": {
-			[]evidence.Root{roots[0],
-				{KeyID: "auditor:v1", Public: root.Public(),
-					Purpose: evidence.PurposeDeploymentCertificate}}, nil, "trust_malformed"},
-		"a root's purpose, the auditor's": {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) {
-			c.Purposes = []string{evidence.PurposeDeploymentCertificate}
-		})}, "key_unknown"},
-		"a root's purpose, the registry's": {roots, []string{certificate(registry, func(c *evidence.SignerCertificate) {
-			c.Purposes = []string{evidence.PurposeSignerCertificate}
-		})}, "key_unknown"},
-		"a certificate of an auditor's": {
-			[]evidence.Root{{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeDeploymentCertificate}},
-			[]string{good}, "key_unknown"},
-		"claims that are none":        {roots, []string{forged}, "artifact_malformed"},
-		"one bad among good":          {roots, []string{good, "x"}, "artifact_malformed"},
-		"a root that is pinned twice": {append(roots, roots...), nil, "trust_malformed"},
-		"a root with a signer's purpose": {[]evidence.Root{{KeyID: "r", Public: root.Public(), Purpose: "request_proof"}},
-			nil, "trust_malformed"},
-		"a root of small order": {
-			[]evidence.Root{{KeyID: "r", Public: make([]byte, 32), Purpose: evidence.PurposeSignerCertificate}}, nil,
-			"trust_malformed"},
+		"a root's purpose, the auditor's": {roots, []string{certificate(evidence.PurposeDeploymentCertificate)},
+			"key_unknown"},
+		"claims that are none": {roots, []string{forged}, "artifact_malformed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := evidence.NewTrust(tt.roots, evidence.Bundle{Certificates: tt.certs}, evidence.SignerPolicy{})
@@ -130,52 +90,16 @@ func TestSharedKey(t *testing.T) {
 	}
 }
 
+// TestSignerPolicy: what the golden vectors do not show.
 func TestSignerPolicy(t *testing.T) {
 	type certificate = evidence.SignerCertificate
-	for name, tt := range map[string]struct {
-		code   string
-		change func(*certificate, *evidence.SignerPolicy)
-	}{
-		"as it is": {"", func(*certificate, *evidence.SignerPolicy) {}},
-		"the strictest policy": {"", func(_ *certificate, p *evidence.SignerPolicy) {
+	for name, change := range map[string]func(*certificate, *evidence.SignerPolicy){
+		"as it is": func(*certificate, *evidence.SignerPolicy) {},
+		"the strictest policy": func(_ *certificate, p *evidence.SignerPolicy) {
 			p.DenyAgentAccessible, p.DenyUserAccessible, p.RequireNonExportable = true, true, true
-		}},
-		"the agent can reach it, which may be": {"", func(c *certificate, _ *evidence.SignerPolicy) {
-			c.AccessibleToAgent = true
-		}},
-		"users can reach it, which may be": {"", func(c *certificate, _ *evidence.SignerPolicy) {
-			c.AccessibleToUsers = true
-		}},
-		"the agent can reach it": {"key_custody", func(c *certificate, p *evidence.SignerPolicy) {
-			c.AccessibleToAgent, p.DenyAgentAccessible = true, true
-		}},
-		"users can reach it": {"key_custody", func(c *certificate, p *evidence.SignerPolicy) {
-			c.AccessibleToUsers, p.DenyUserAccessible = true, true
-		}},
-		"in custody that is not taken": {"key_custody", func(_ *certificate, p *evidence.SignerPolicy) {
-			p.Custody = []string{evidence.CustodyHardwareBacked}
-		}},
-		"exportable": {"key_custody", func(c *certificate, p *evidence.SignerPolicy) {
-			c.KeyExportable, p.RequireNonExportable = true, true
-		}},
-		"certified by another": {"not_allowed", func(_ *certificate, p *evidence.SignerPolicy) {
-			p.Issuers = []string{"x"}
-		}},
-		"certified for another": {"not_allowed", func(_ *certificate, p *evidence.SignerPolicy) {
-			p.Audiences = []string{"x"}
-		}},
-		"certified with another key": {"not_allowed", func(_ *certificate, p *evidence.SignerPolicy) {
-			p.KeyIDs = []string{"x"}
-		}},
-		"certified too long ago": {"expired", func(_ *certificate, p *evidence.SignerPolicy) {
-			p.MaxAge = time.Minute
-		}},
-		"no policy": {"not_allowed", func(_ *certificate, p *evidence.SignerPolicy) {
-			*p = evidence.SignerPolicy{}
-		}},
-		"for another purpose": {"key_purpose", func(c *certificate, _ *evidence.SignerPolicy) {
-			c.Purposes = []string{evidence.PurposeActionGrant}
-		}},
+		},
+		"the agent can reach it, which may be": func(c *certificate, _ *evidence.SignerPolicy) { c.AccessibleToAgent = true },
+		"users can reach it, which may be":     func(c *certificate, _ *evidence.SignerPolicy) { c.AccessibleToUsers = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			registry, root := version(t, "registry")
@@ -183,7 +107,7 @@ func TestSignerPolicy(t *testing.T) {
 			c := certificateFor(v, evidence.PurposeTriggerReceipt, "trigger")
 			policy := evidence.SignerPolicy{Expected: expect("registry", "registry")}
 			policy.MaxAge = time.Hour
-			tt.change(&c, &policy)
+			change(&c, &policy)
 			token, _ := sign(t, evidence.SignerCertificateKind(), registry,
 				signer.Options{Issuer: "registry", Audience: "api", Lifetime: time.Hour, Now: func() time.Time {
 					return noon.Add(-30 * time.Minute)
@@ -199,9 +123,7 @@ func TestSignerPolicy(t *testing.T) {
 				evidence.TriggerReceipt{BindingHash: h, EventID: "e", Kind: "k", OriginProofHash: h, PayloadHash: h, Source: "s"})
 			want := expect("trigger", "k")
 			_, err = evidence.Open(verifier, evidence.TriggerReceiptKind(), receipt, want)
-			if wantCode(t, err, tt.code); tt.code != "" {
-				return
-			}
+			check.Must(t, err)
 			want.Custody = []string{evidence.CustodyHardwareBacked}
 			_, err = evidence.Open(verifier, evidence.TriggerReceiptKind(), receipt, want)
 			wantCode(t, err, "key_custody")

@@ -62,12 +62,9 @@ func TestChain(t *testing.T) {
 	if err := s.Chain(t).Names(evidence.InteractionHead{}); err != nil {
 		t.Error(err)
 	}
-	for _, none := range []evidence.InteractionHead{{Number: -1}, {Number: -1, HeadHash: head.HeadHash},
-		{HeadHash: head.HeadHash}, {Number: 9}} {
-		wantCode(t, c.Names(none), "chain_broken")
-	}
 }
 
+// TestChainsThatAreRefused: what the golden vectors do not show.
 func TestChainsThatAreRefused(t *testing.T) {
 	type tokens = func(t *testing.T, k *gatetest.Kit, s *gatetest.Session) []string
 	ordered := func(numbers ...int) tokens {
@@ -83,20 +80,9 @@ func TestChainsThatAreRefused(t *testing.T) {
 		code  string
 		spoil tokens
 	}{
-		"one is missing":       {"chain_incomplete", ordered(1, 3)},
-		"the first is missing": {"chain_incomplete", ordered(2, 3)},
-		"one comes twice":      {"chain_broken", ordered(1, 2, 3, 2)},
-		"two are exchanged":    {"chain_incomplete", ordered(1, 3, 2)},
-		"the end comes first":  {"chain_incomplete", ordered(3, 2, 1)},
-		"two have one number": {"chain_broken", func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
-			return append(s.Receipts, again(t, s, 2))
-		}},
+		"one is missing": {"chain_incomplete", ordered(1, 3)},
 		"it forks further back": {"chain_broken", func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
 			return append(s.Receipts[:1:1], again(t, s, 1), s.Receipts[2])
-		}},
-		"another before it": {"chain_broken", func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
-			s.Call(t, func(c *receipt) { c.Chain.PreviousReceiptHash = evidence.HashBytes(nil) })
-			return s.Receipts
 		}},
 		"another session's": {"chain_broken", func(t *testing.T, k *gatetest.Kit, s *gatetest.Session) []string {
 			other := k.Session(t, "ses_2")
@@ -105,46 +91,18 @@ func TestChainsThatAreRefused(t *testing.T) {
 			}
 			return append(s.Receipts, other.Receipts[3])
 		}},
-		"another session's id":  {"chain_broken", next(func(c *receipt) { c.Chain.SessionID = "ses_2" })},
-		"another event":         {"chain_broken", next(func(c *receipt) { c.EventID = "evt_2" })},
-		"another runtime":       {"chain_broken", next(func(c *receipt) { c.RuntimeID = "worker-2" })},
-		"another opening":       {"chain_broken", next(func(c *receipt) { c.Session.OpenedMS++ })},
-		"another agent":         {"chain_broken", next(func(c *receipt) { c.Agent = "agent:worker-2" })},
-		"another owner":         {"roots_not_pinned", next(func(c *receipt) { c.Owner = strings.Repeat("o", 43) })},
-		"a second for one call": {"chain_broken", next(func(c *receipt) { c.RequestID = "post_ses_1_000002" })},
-		"fewer calls":           {"chain_broken", next(func(c *receipt) { c.Session.Calls, c.Session.CallsObserved = 2, 2 })},
-		"fewer calls observed":  {"chain_broken", next(func(c *receipt) { c.Session.CallsObserved = 2 })},
-		"fewer bytes": {"chain_broken", next(func(c *receipt) {
-			c.Session.BytesOut, c.Session.BytesOutObserved = 9, 9
-		})},
-		"fewer bytes observed": {"chain_broken", next(func(c *receipt) { c.Session.BytesOutObserved = 9 })},
-		"fewer calls in all":   {"chain_broken", next(func(c *receipt) { c.Session.Calls = 99 }, nil)},
-		"fewer bytes in all":   {"chain_broken", next(func(c *receipt) { c.Session.BytesOut = 1 << 20 }, nil)},
-		"a time that falls":    {"chain_broken", earlier},
-		"one after the end": {"chain_broken", func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
-			s.Close(t)
-			s.Call(t, nil)
-			return s.Receipts
-		}},
+		"fewer calls in all": {"chain_broken", next(func(c *receipt) { c.Session.Calls = 99 }, nil)},
+		"fewer bytes in all": {"chain_broken", next(func(c *receipt) { c.Session.BytesOut = 1 << 20 }, nil)},
 		"a second end": {"chain_broken", func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
 			s.Close(t)
 			s.Close(t)
 			return s.Receipts
-		}},
-		"another token": {"artifact_malformed", func(_ *testing.T, k *gatetest.Kit, s *gatetest.Session) []string {
-			return append(s.Receipts, k.Certificates[evidence.PurposeAgentSession])
-		}},
-		"no token": {"artifact_missing", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
-			return append(s.Receipts, "")
 		}},
 		"an altered signature": {"signature_invalid", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
 			return append(s.Receipts[:2:2], resigned(s.Receipts[2], s.Receipts[1]))
 		}},
 		"a stranger's key": {"key_unknown", signedBy(func(t *testing.T, _ *gatetest.Kit) evidence.Key {
 			return gatetest.StrangerKey(t, "stranger:v1")
-		})},
-		"another role's key": {"key_purpose", signedBy(func(t *testing.T, k *gatetest.Kit) evidence.Key {
-			return k.Key(t, evidence.PurposeAgentSession)
 		})},
 		"a key that is not allowed": {"not_allowed", otherwise(func(k *gatetest.Kit) {
 			k.Strict.Interaction.KeyIDs = []string{"other-key"}
@@ -155,15 +113,8 @@ func TestChainsThatAreRefused(t *testing.T) {
 		"another audience": {"not_allowed", otherwise(func(k *gatetest.Kit) {
 			k.Strict.Interaction.Audiences = []string{"other"}
 		})},
-		"a manifest without them": {"not_allowed", otherwise(func(k *gatetest.Kit) {
-			k.Strict.Interaction = evidence.Expected{}
-		})},
 		"a revoked key": {"revoked", func(t *testing.T, k *gatetest.Kit, s *gatetest.Session) []string {
 			k.Revoke(t, evidence.Revocation{Kind: "key", ID: k.Key(t, evidence.PurposeInteraction).KeyID()})
-			return s.Receipts
-		}},
-		"of the future": {"clock_skew", func(_ *testing.T, k *gatetest.Kit, s *gatetest.Session) []string {
-			k.Clock.Advance(-time.Minute)
 			return s.Receipts
 		}},
 	}
@@ -197,13 +148,6 @@ func next(edits ...func(*receipt)) func(*testing.T, *gatetest.Kit, *gatetest.Ses
 	}
 }
 
-func earlier(t *testing.T, k *gatetest.Kit, s *gatetest.Session) []string {
-	k.Clock.Advance(-3 * time.Second)
-	s.Call(t, nil)
-	k.Clock.Advance(3 * time.Second)
-	return s.Receipts
-}
-
 func again(t *testing.T, s *gatetest.Session, n int) string {
 	kept := s.Receipts
 	s.Receipts = slices.Clone(kept[:n])
@@ -234,28 +178,7 @@ func otherwise(edit func(*gatetest.Kit)) func(*testing.T, *gatetest.Kit, *gatete
 	}
 }
 
-func TestChainOf(t *testing.T) {
-	k := gatetest.New(t)
-	s := k.Session(t, "ses_1")
-	s.Call(t, nil)
-	for name, tt := range map[string]struct {
-		code string
-		want interaction.Expected
-	}{
-		"its owner":         {"", interaction.Expected{Owner: k.Owner(t)}},
-		"all of it":         {"", interaction.Expected{Owner: k.Owner(t), Session: "ses_1", Agent: "agent:worker-1"}},
-		"nobody's":          {"roots_not_pinned", interaction.Expected{}},
-		"another owner's":   {"roots_not_pinned", interaction.Expected{Owner: strings.Repeat("o", 43)}},
-		"another session's": {"chain_broken", interaction.Expected{Owner: k.Owner(t), Session: "ses_2"}},
-		"another agent's":   {"chain_broken", interaction.Expected{Owner: k.Owner(t), Agent: "agent:worker-2"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			chain := interaction.NewChain(interaction.Past(k.Past(t), k.Strict.Interaction, k.Clock.Now()), tt.want)
-			wantCode(t, add(chain, s.Receipts...), tt.code)
-		})
-	}
-}
-
+// TestHeads: what the golden vectors do not show.
 func TestHeads(t *testing.T) {
 	k := gatetest.New(t)
 	s := k.Session(t, "ses_1")
@@ -274,17 +197,10 @@ func TestHeads(t *testing.T) {
 		head        evidence.InteractionHead
 		open, whole string // the code for 4 receipts, and for a closed chain
 	}{
-		"none yet":                   {heads[0], "", ""},
-		"after two":                  {heads[2], "", ""},
-		"after all":                  {end, "", ""},
-		"of another chain":           {named(2, evidence.HashBytes(nil)), broken, broken},
-		"of another number":          {named(3, heads[2].HeadHash), broken, broken},
 		"beyond the chain":           {named(9, end.HeadHash), broken, broken},
 		"the next, which is another": {named(5, end.HeadHash), broken, broken},
 		"after its end":              {named(6, end.HeadHash), broken, broken},
 		"open, and ended with it":    {named(2, heads[2].HeadHash, "post_2"), broken, broken},
-		"open, and ended later":      {named(2, heads[2].HeadHash, "post_3", "post_4"), "", ""},
-		"open, and ended before":     {named(2, heads[2].HeadHash, "post_1"), broken, broken},
 		"open, and never ended":      {named(2, heads[2].HeadHash, "post_9"), "", broken},
 	} {
 		t.Run(name, func(t *testing.T) {
