@@ -36,23 +36,6 @@ func TestNotMeasured(t *testing.T) {
 	}
 }
 
-func TestDays(t *testing.T) {
-	f := steady().wait(2 * day) // its last session comes on the third day: ten outcomes are there on the first
-	for after, want := range map[int64]float64{0: 0, 1: 0.15, 2: 0.2775, 3: 0.385875} {
-		got := f.upTo(after)
-		if steps := got.Steps; steps != after || got.AsOf != midnight+after*day {
-			t.Errorf("after %d days there were %d steps, as of %d", after, steps, got.AsOf)
-		}
-		if r := got.Today * want; after > 0 && math.Abs(got.R-r) > 1e-5 {
-			t.Errorf("after %d days R is %v, want %v", after, got.R, r)
-		}
-	}
-	check.WantEqual(t, rating.Replay(agent, f.upToTime(midnight+2*day-1), scoring).Rating(midnight+2*day-1).R, f.upTo(1).R)
-	if end := f.after(t, 400); math.Abs(end.R-end.Today) > 1e-4 {
-		t.Errorf("R ends at %v, not at %v", end.R, end.Today)
-	}
-}
-
 func TestStaysMeasured(t *testing.T) {
 	lost := steady().accused(of("1"), accrual.ChallengerWins)
 	for _, days := range []int64{1, 100, 1000} {
@@ -60,43 +43,6 @@ func TestStaysMeasured(t *testing.T) {
 		if !got.Measured || got.Inputs.Drawdown != 1 || got.R > 2 {
 			t.Errorf("after %d days without a session: %+v", days, got)
 		}
-	}
-}
-
-func TestSpam(t *testing.T) {
-	// breach has so many breaches, so many seconds after the first midnight.
-	breach := func(n int, seconds int64) log {
-		l := steady()
-		for range n {
-			l = l.violation()
-			l[len(l)-1].At = midnight + seconds
-		}
-		return l
-	}
-	for name, row := range map[string]struct {
-		of    log
-		after int64
-		want  float64
-	}{
-		"none":                           {steady(), 1, 0},
-		"one, a day ago":                 {breach(1, 2000), 1, 0.226950},
-		"one, a second ago":              {breach(1, day-1), 1, 0.25},
-		"one, a week and a day ago":      {breach(1, 2000), 8, 0.113475},
-		"one, a week ago":                {breach(1, day-1), 8, 0.125},
-		"one, two weeks ago":             {breach(1, day-1), 15, 0.0625},
-		"two":                            {breach(2, day-1), 1, 0.5},
-		"four":                           {breach(4, day-1), 1, 1},
-		"five":                           {breach(5, day-1), 1, 1},
-		"eight, a week ago":              {breach(8, day-1), 8, 1},
-		"eight, two weeks ago":           {breach(8, day-1), 15, 0.5},
-		"one today counts from midnight": {breach(1, day), 1, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := row.of.after(t, row.after)
-			if math.Abs(got.Inputs.Spam-row.want) > 2e-6 || got.Factors.Q != got.Inputs.Spam {
-				t.Errorf("spam %v, Q %v, want %v", got.Inputs.Spam, got.Factors.Q, row.want)
-			}
-		})
 	}
 }
 
