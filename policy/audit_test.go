@@ -326,20 +326,3 @@ func TestDefaultRuntimePolicy(t *testing.T) {
 	p.TriggerReceiptPolicy.AllowedIssuers = p.AllowedIssuers
 	wantIssues(t, policy.AuditRuntimePolicy(p), "issuer_shared runtimePolicy.triggerReceiptPolicy.allowedIssuers")
 }
-
-func TestStrictAlwaysDemandsProtectedRuntimeKeys(t *testing.T) {
-	s, err := gatetest.Example(t).Strict()
-	check.Must(t, err)
-	for name, e := range map[string]struct {
-		custody       []string
-		nonExportable bool
-	}{
-		"runtime": {s.Runtime.Custody, s.Runtime.RequireNonExportable},
-		"receipt": {s.Receipt.Custody, s.Receipt.RequireNonExportable},
-		"origin":  {s.Origin.Custody, s.Origin.RequireNonExportable},
-	} {
-		if !slices.Equal(e.custody, []string{"external_mediator", "hardware_backed"}) || !e.nonExportable {
-			t.Errorf("%s: %+v", name, e)
-		}
-	}
-}
