@@ -45,6 +45,7 @@ var layers = []string{
 	"internal/keystore",
 	"internal/await",
 	"internal/archive",
+	"internal/preset",
 	"internal/rulesfile",
 	"internal/config",
 	"internal/manifest",

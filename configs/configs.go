@@ -21,6 +21,10 @@ var (
 	policy []byte
 	//go:embed policy-reputation.yaml
 	policyReputation []byte
+	// Presets has the presets, in the folder presets.
+	//
+	//go:embed presets/*.yaml
+	Presets embed.FS
 	//go:embed vault/*.hcl
 	vaultPolicies embed.FS
 )

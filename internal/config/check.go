@@ -1,6 +1,8 @@
 package config
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"fmt"
 	"net"
 	"net/netip"
@@ -18,6 +20,17 @@ import (
 type findings struct {
 	*strict.File
 	path string
+	// noSecrets has stand-ins take the place of secrets, whose files are elsewhere.
+	noSecrets bool
+}
+
+// secret reads a secret of at least minimum bytes.
+func (f *findings) secret(path string, minimum int) (string, error) {
+	if f.noSecrets { // one of its own for each file, in the form of Standard Webhooks, which suits all
+		of := sha256.Sum256([]byte(path))
+		return "whsec_" + base64.StdEncoding.EncodeToString(of[:]), nil
+	}
+	return files.ReadSecret(path, minimum)
 }
 
 func (f *findings) err() error { return f.Err(f.path + ": ") }
@@ -116,7 +129,7 @@ func shown(v reflect.Value, n int64) string {
 }
 
 func readSecret(key, path string, minimum int, f *findings) string {
-	secret, err := files.ReadSecret(path, minimum)
+	secret, err := f.secret(path, minimum)
 	if err != nil {
 		f.Add(key, "%v", err)
 	}

@@ -15,32 +15,32 @@ var fileKinds = []struct {
 	schema string // for [Schema], if there is one
 	name   string
 	keys   reflect.Type
-	load   func(path string) (any, error)
+	load   func(path string, raw []byte, secrets bool) (any, error)
 }{
-	{"serve", "sidecar (mediator serve)", reflect.TypeFor[Sidecar](), loads(LoadSidecar)},
-	{"trigger", "trigger service (mediator trigger)", reflect.TypeFor[Trigger](), loads(LoadTrigger)},
-	{"control", "control plane (mediator control)", reflect.TypeFor[Control](), loads(LoadControl)},
-	{"reputation", "node (mediator reputation)", reflect.TypeFor[Reputation](), loads(LoadReputation)},
-	{"root", "root key", reflect.TypeFor[RootKey](), loads(LoadRootKey)},
-	{"", "policy file", reflect.TypeFor[decide.File](), loads(ReadRules)},
-	{"", "deployment manifest", reflect.TypeFor[policy.Manifest](), func(path string) (any, error) {
+	{"serve", "sidecar (mediator serve)", reflect.TypeFor[Sidecar](), loads((*Sidecar).checkAll)},
+	{"trigger", "trigger service (mediator trigger)", reflect.TypeFor[Trigger](), loads((*Trigger).checkAll)},
+	{"control", "control plane (mediator control)", reflect.TypeFor[Control](), loads((*Control).checkAll)},
+	{"reputation", "node (mediator reputation)", reflect.TypeFor[Reputation](), loads((*Reputation).checkAll)},
+	{"root", "root key", reflect.TypeFor[RootKey](), loads((*RootKey).checkAll)},
+	{"", "policy file", reflect.TypeFor[decide.File](), func(path string, _ []byte, _ bool) (any, error) { return ReadRules(path) }},
+	{"", "deployment manifest", reflect.TypeFor[policy.Manifest](), func(path string, _ []byte, _ bool) (any, error) {
 		_, strict, err := ReadAuditedManifest(path)
 		return strict, err
 	}},
 }
 
-func loads[C any](load func(path string) (C, error)) func(path string) (any, error) {
-	return func(path string) (any, error) { return load(path) }
+func loads[C any](check func(*C, *findings)) func(path string, raw []byte, secrets bool) (any, error) {
+	return func(path string, raw []byte, secrets bool) (any, error) { return parse(path, raw, check, secrets) }
 }
 
 // CheckFile reads a configuration, policy or manifest file as the processes would, and returns its kind. A process
-// only logs the warnings.
-func CheckFile(path string) (kind string, warnings []Warning, err error) {
-	which, _, err := readKind(path)
+// only logs the warnings. Without secrets, it reads no file of a secret.
+func CheckFile(path string, secrets bool) (kind string, warnings []Warning, err error) {
+	which, raw, err := readKind(path)
 	if err != nil {
 		return "", nil, err
 	}
-	read, err := fileKinds[which].load(path)
+	read, err := fileKinds[which].load(path, raw, secrets)
 	if c, ok := read.(*Sidecar); ok && err == nil {
 		warnings = c.Warnings
 		if m, none := ReadManifest(c.Manifest); none == nil { // it may not be there yet

@@ -34,7 +34,7 @@ func LoadSidecar(path string) (*Sidecar, error) { return read(path, (*Sidecar).c
 
 // CheckSidecar is [LoadSidecar] as if the file at path had this text.
 func CheckSidecar(path string, raw []byte) (*Sidecar, error) {
-	return parse(path, raw, (*Sidecar).checkAll)
+	return parse(path, raw, (*Sidecar).checkAll, true)
 }
 
 func (c *Sidecar) checkAll(f *findings) {
@@ -143,8 +143,8 @@ func (c *Postgres) dsn(key string, f *findings) string {
 	if c == nil || c.DSNFile == "" {
 		return ""
 	}
-	dsn, err := files.ReadSecret(c.DSNFile, 1)
-	if err == nil {
+	dsn, err := f.secret(c.DSNFile, 1)
+	if err == nil && !f.noSecrets {
 		err = postgres.Check(dsn)
 	}
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/trigger"
 )
 
@@ -19,7 +18,7 @@ func (c *Trigger) checkAll(f *findings) {
 	if (c.TLSCertificate == "") != (c.TLSKey == "") {
 		f.Add("tlsCertificate", "goes together with tlsKey")
 	}
-	known := make(webhookSecrets)
+	known := webhookSecrets{f, make(map[[2]string]string)}
 	for i, s := range c.Sources {
 		if slices.ContainsFunc(c.Sources[:i], func(o Source) bool { return o.Name == s.Name }) {
 			f.Add(fmt.Sprintf("sources[%d].name", i), "%q is the name of another source", s.Name)
@@ -69,22 +68,25 @@ func (s Source) open(known webhookSecrets) (trigger.Source, error) {
 	}
 }
 
-type webhookSecrets map[[2]string]string
+type webhookSecrets struct {
+	*findings
+	of map[[2]string]string // the source, by scheme and secret
+}
 
 // read reads the secrets of a source. Two sources of one scheme must not share a secret: a delivery for one would count
 // again for the other, where it may be worth more. In another scheme the delivery is malformed.
 func (known webhookSecrets) read(source, scheme string, names []string) ([]string, error) {
 	var out []string
 	for _, name := range names {
-		s, err := files.ReadSecret(name, 16)
+		s, err := known.secret(name, 16)
 		if err != nil {
 			return nil, err
 		}
-		if of, taken := known[[2]string{scheme, s}]; taken && of != source {
+		if of, taken := known.of[[2]string{scheme, s}]; taken && of != source {
 			return nil, fmt.Errorf("the secret in %s is also that of the source %s: a sender of one could sign for the other",
 				name, of)
 		}
-		known[[2]string{scheme, s}] = source
+		known.of[[2]string{scheme, s}] = source
 		out = append(out, s)
 	}
 	return out, nil

@@ -32,14 +32,16 @@ type ControlKeys struct {
 
 // LoadControl reads and checks the configuration of a control plane.
 func LoadControl(path string) (*Control, error) {
-	return read(path, func(c *Control, f *findings) {
-		c.Agent.keepFrom(f, "internal", c.Internal)
-		distinct(f, namedKey{"keys.decision", c.Keys.Decision}, namedKey{"keys.grant", c.Keys.Grant})
-		if c.Policy != "" {
-			var err error
-			if c.Rules, err = ReadRules(c.Policy); err != nil {
-				f.Add("policy", "%v", err)
-			}
+	return read(path, (*Control).checkAll)
+}
+
+func (c *Control) checkAll(f *findings) {
+	c.Agent.keepFrom(f, "internal", c.Internal)
+	distinct(f, namedKey{"keys.decision", c.Keys.Decision}, namedKey{"keys.grant", c.Keys.Grant})
+	if c.Policy != "" {
+		var err error
+		if c.Rules, err = ReadRules(c.Policy); err != nil {
+			f.Add("policy", "%v", err)
 		}
-	})
+	}
 }

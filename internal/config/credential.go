@@ -6,7 +6,6 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/proxy/echo"
 	"github.com/actionproof/mediator/proxy/forward"
 )
@@ -20,7 +19,7 @@ func (c *Sidecar) checkCredential(key string, r *Credential, f *findings) {
 	case (r.File == "") == (r.Vault == nil):
 		f.Add(key, "needs either file or vault")
 	case r.Vault == nil:
-		if err := checkSecretFile(r); err != nil {
+		if err := checkSecretFile(r, f); err != nil {
 			f.Add(key+".file", "%v", err)
 		}
 	case c.Custody.Vault == nil:
@@ -31,8 +30,8 @@ func (c *Sidecar) checkCredential(key string, r *Credential, f *findings) {
 	}
 }
 
-func checkSecretFile(r *Credential) error {
-	secret, err := files.ReadSecret(r.File, 1)
+func checkSecretFile(r *Credential, f *findings) error {
+	secret, err := f.secret(r.File, 1)
 	if err != nil {
 		return err
 	}

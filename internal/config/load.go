@@ -31,16 +31,17 @@ func read[C any](path string, more func(c *C, f *findings)) (*C, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	return parse(path, raw, more)
+	return parse(path, raw, more, true)
 }
 
-// parse is read for a file that has this text.
-func parse[C any](path string, raw []byte, more func(c *C, f *findings)) (*C, error) {
+// parse is read for a file that has this text. Without secrets, it leaves the files of secrets unread.
+func parse[C any](path string, raw []byte, more func(c *C, f *findings), secrets bool) (*C, error) {
 	c := new(C)
 	f, err := decode(path, raw, c)
 	if err != nil {
 		return nil, err
 	}
+	f.noSecrets = !secrets
 	f.check(c)
 	more(c, f)
 	return c, f.err()

@@ -106,7 +106,7 @@ func Command() *cobra.Command {
 			records.Posts(chain.Export()), chain.Verify(), records.Explain(), records.Events(),
 		}},
 		{"Run the processes:", append(processCommands(),
-			operate.Config(), operate.Reload(), operate.Doctor(), operate.Guard(), records.Ledger())},
+			operate.Config(), operate.Preset(), operate.Reload(), operate.Doctor(), operate.Guard(), records.Ledger())},
 		{"Keys and certificates, for the security team:",
 			[]*cobra.Command{keys.Keys(), keys.Deployment(), keys.CA(), keys.Vault()}},
 		{"Verifications, and decisions about disputes:", []*cobra.Command{node.Verification(), node.Dispute()}},
