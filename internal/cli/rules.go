@@ -15,15 +15,22 @@ import (
 	"github.com/actionproof/mediator/internal/rulesfile"
 )
 
-// PutRules adds rules to the configuration of a sidecar: see [rulesfile.Merge]. It shows the difference, and goes on if
-// agree does. The configuration is checked before it replaces the file. Then the sidecar at the endpoint reloads it, or
-// all processes of the mediator dev that the file belongs to. It reports whether anything has changed.
+// PutRules adds rules to the configuration of a sidecar by [rulesfile.Merge]; see [ChangeRules].
 func PutRules(c *cobra.Command, path, endpoint string, rules []byte, agree func() (bool, error)) (changed bool, err error) {
+	add := func(before []byte) ([]byte, error) { return rulesfile.Merge(before, rules) }
+	return ChangeRules(c, path, endpoint, add, agree)
+}
+
+// ChangeRules changes the configuration of a sidecar. It shows the difference, and goes on if agree does. The
+// configuration is checked before it replaces the file. Then all processes of the mediator dev that the file belongs to
+// reload it, or else the sidecar at the endpoint, unless that is empty. It reports whether anything has changed.
+func ChangeRules(c *cobra.Command, path, endpoint string, change func(before []byte) ([]byte, error),
+	agree func() (bool, error)) (changed bool, err error) {
 	before, err := files.ReadUpTo(path, files.MaxInput)
 	if err != nil {
 		return false, fmt.Errorf("configuration: %w", err)
 	}
-	after, err := rulesfile.Merge(before, rules)
+	after, err := change(before)
 	if err != nil {
 		return false, err
 	}
@@ -41,6 +48,10 @@ func PutRules(c *cobra.Command, path, endpoint string, rules []byte, agree func(
 	}
 	if dev := devstack.New(filepath.Dir(path)).Socket("dev"); isThere(dev) {
 		endpoint = "unix:" + dev
+	}
+	if endpoint == "" {
+		_, err = fmt.Fprintf(c.OutOrStdout(), "%s: written; mediator reload applies it to processes that run\n", path)
+		return true, err
 	}
 	var now daemon.ConfigStatus
 	if err := admin.Call(c.Context(), endpoint, http.MethodPost, "/v1/reload", struct{}{}, &now); err != nil {

@@ -29,18 +29,16 @@ deny:
   - "https://c.test/**"    # noise
 `}
 	for _, tt := range []struct{ name, file, want, fails string }{
-		{"nothing there", "runtime: r\n", "runtime: r\n\negress:\n" + `  - name: reads
+		{"nothing there", "runtime: r\n", "runtime: r\n\nwebsocketRefusal: close\n\negress:\n" + `  - name: reads
     match: {url: "https://a.test/**", methods: [GET]}
     observe: openai-chat
-    # credential: {prefix: "Bearer ", file: secrets/a}  # once this file holds it
+    # credential: {prefix: "Bearer ", file: secrets/a} # once this file holds it
   # of the second rule
   - name: second
     match: {url: "https://b.test/**", methods: [GET]}
 
-websocketRefusal: close
-
 deny:
-  - "https://c.test/**"    # noise
+  - "https://c.test/**" # noise
 `, ""},
 		{"rules there, with comments", `egress: # mine
 - name: mine
@@ -66,11 +64,10 @@ deny: []
 # The key after
 websocketRefusal: answer
 deny:
-  - "https://c.test/**"    # noise
+  - "https://c.test/**" # noise
 `, ""},
 		{"a name taken", "egress:\n  - {name: second, match: {url: x}}\n", "", "line 2: the rule second has another match"},
-		{"a flow list", "egress: [{name: x}]\n", "", "line 1: write egress as a list"},
-		{"no mapping", "- x\n", "", "no mapping"},
+		{"no mapping", "- x\n", "", "no YAML with keys"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := p.Merge([]byte(tt.file), never)
