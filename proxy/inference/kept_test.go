@@ -123,7 +123,12 @@ func TestUnknownMembers(t *testing.T) {
 			t.Errorf("%s: %v %v, want %s", body, r, err, want)
 		}
 	}
-	_, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, inference.Call{Key: key,
+	_, err := inference.Read(inference.Rule{Dialect: inference.BedrockConverse, AllowUnknown: true}, inference.Call{
+		Key: key, Body: []byte(`{"messages":[],"additionalModelRequestFields":{"tools":[{"type":"web_search_20250305"}]}}`)})
+	if check.CodeOf(err) != "model_member_unknown" {
+		t.Errorf("tools among the fields of a model: %v", err)
+	}
+	_, err = inference.Read(inference.Rule{Dialect: inference.OpenAIChat}, inference.Call{Key: key,
 		Body: []byte(`{"messages":[],"shiny":1,"sparkle":1,"plugins":[1],"tools":[{"type":"teleport"}]}`)})
 	for _, name := range []string{"shiny", "sparkle", "plugins", "teleport"} {
 		if !strings.Contains(err.Error(), `"`+name+`"`) {

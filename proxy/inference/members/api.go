@@ -17,7 +17,7 @@ type API struct {
 }
 
 // Near reports whether no unknown member may have this name: a server could read it as a member of its API, or as one
-// by which another provider acts.
+// by which another provider acts or reads content, such as tools.
 func (a *API) Near(name string) bool { return a.near[folded(name)] }
 
 // folded returns a name as careless servers compare it.
@@ -50,7 +50,7 @@ var apis = sync.OnceValue(func() map[string]*API {
 			a.Config = names
 		}
 		for name, class := range names {
-			if part == "request" && !class.Passes() {
+			if part == "request" && class != Tuning && class != Metadata {
 				risky[folded(name)] = true
 			}
 		}

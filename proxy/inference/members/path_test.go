@@ -1,6 +1,7 @@
 package members_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/actionproof/mediator/proxy/inference/members"
@@ -34,6 +35,30 @@ func TestModelInPath(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%s names %q, want %q", path, got, want)
+		}
+	}
+}
+
+// TestKnown checks the tables: they can be read, and write as they are.
+func TestKnown(t *testing.T) {
+	for api, names := range map[string][]string{
+		"openai-responses": {"input", "tools"}, "anthropic-messages": {"messages", "system"}, "gemini": {"contents"},
+	} {
+		for _, name := range names {
+			if got := members.Of(api).Request[name]; got != members.Content {
+				t.Errorf("%s, %s: %s", api, name, got)
+			}
+		}
+	}
+	text := "\n[a request]\ncontent: x y\nstate: z\n"
+	table, err := members.Parse(strings.NewReader(text))
+	var out strings.Builder
+	if err != nil || table.Write(&out, []members.Place{"a request"}) != nil || out.String() != text {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+	for _, bad := range []string{"content: x", "[a]\nharmless: x", "[a]\ncontent: x x"} {
+		if _, err := members.Parse(strings.NewReader(bad)); err == nil {
+			t.Errorf("%q is read", bad)
 		}
 	}
 }
