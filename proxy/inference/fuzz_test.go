@@ -81,6 +81,8 @@ func FuzzStream(f *testing.F) { fuzzAnswer(f, eventStream) }
 
 func FuzzAnswer(f *testing.F) { fuzzAnswer(f, jsonType) }
 
+func FuzzLines(f *testing.F) { fuzzAnswer(f, "application/x-ndjson") }
+
 func fuzzAnswer(f *testing.F, kind string) {
 	for i, d := range inference.Dialects {
 		for _, tt := range corpus(f, "answers.txtar") {
