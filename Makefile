@@ -11,7 +11,7 @@ PACKAGES ?= evidence internal/strictjson gate policy policy/decide gate/challeng
 DURATION ?= 2m
 SEED     ?= 1
 
-.PHONY: help build build-pkcs11 demo test check fmt vet lint sec vuln fuzz mutate plays test-agents soak bench bench-compare bench-go autonomy simulate release docs clean setup
+.PHONY: help build build-pkcs11 demo test check fmt vet lint sec vuln fuzz mutate plays test-agents soak bench bench-compare bench-go autonomy simulate release docs members clean setup
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -91,6 +91,9 @@ release: ## static binaries, their bills of materials and checksums: dist/
 docs: ## write the pages that are made from the source
 	$(GO) test ./internal/config ./policy ./internal/problem -run 'TestDocs' -update
 	$(GO) test ./test/e2e/pages -run 'TestParity' -update
+
+members: ## read the official SDKs of model APIs again, and list the members that nobody has classified
+	cd tools && $(GO) run ./members
 
 clean: ## remove what was built
 	rm -rf bin dist

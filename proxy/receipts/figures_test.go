@@ -2,6 +2,7 @@ package receipts_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -48,6 +49,15 @@ func (r *rig) say(c *receipts.Chain, request, answer string) interaction.Receipt
 	r.mustAsk(c, request).answer(r, answer)
 	h := r.settled(c)
 	return r.read("ses_1", int(h.Number))[h.Number-1]
+}
+
+func TestUnknownMembers(t *testing.T) {
+	r := newRig(t)
+	got := r.say(r.chain("ses_1"), `{"shiny":1,`+asking(user("hello"))[1:], asksFor("", "call_1", "{}"))
+	const claim = "model_call.unknown_members"
+	if !slices.Equal(got.Model.UnknownMembers, []string{"shiny"}) || !slices.Contains(got.Observed, claim) {
+		t.Errorf("%v, observed %v", got.Model.UnknownMembers, got.Observed)
+	}
 }
 
 func TestFigures(t *testing.T) {

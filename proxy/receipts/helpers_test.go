@@ -165,7 +165,7 @@ func (r *rig) record(flow string) ledger.Record {
 
 func read(t testing.TB, body string, m *inference.Measure) *inference.Request {
 	t.Helper()
-	request, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat},
+	request, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat, AllowUnknown: true},
 		inference.Call{Body: []byte(body), Key: contentKey[:], Measure: m})
 	must(t, err)
 	return request

@@ -44,7 +44,7 @@ func run(file, from string) (unclassified, gone []string, err error) {
 		}
 		defer os.RemoveAll(from)
 		install := exec.Command("npm", append(strings.Fields(
-			"install --prefix "+from+" --ignore-scripts --no-audit --no-fund --omit=optional"), latest()...)...)
+			"install --prefix "+from+" --ignore-scripts --no-audit --no-fund --omit=optional --loglevel=error"), latest()...)...)
 		install.Stderr = os.Stderr
 		if err := install.Run(); err != nil {
 			return nil, nil, fmt.Errorf("npm install: %w", err)
