@@ -834,6 +834,7 @@ func authorizing(t testing.TB, k *gatetest.Kit) gate.AuthorizeRequest {
 	}
 }
 
+// TestAuthorizeRefusals: what the golden vectors of posts do not show.
 func TestAuthorizeRefusals(t *testing.T) {
 	t.Parallel()
 	type change = func(*testing.T, *gatetest.Kit, *gate.AuthorizeRequest)
@@ -859,10 +860,6 @@ func TestAuthorizeRefusals(t *testing.T) {
 		name, code string
 		change     change
 	}{
-		{"another subject", "artifacts_mismatch", asked("subject", "agent:other")},
-		{"another action", "artifacts_mismatch", asked("action", "delete_post")},
-		{"another resource", "artifacts_mismatch", asked("resource", "POST /posts?draft=1")},
-		{"other content", "artifacts_mismatch", asked("contentHash", other)},
 		{"no content", "artifact_malformed", asked("contentHash", "")},
 		{"no capability", "artifact_missing", func(_ *testing.T, _ *gatetest.Kit, r *gate.AuthorizeRequest) {
 			r.Capability = ""
@@ -878,39 +875,19 @@ func TestAuthorizeRefusals(t *testing.T) {
 			func(t *testing.T, k *gatetest.Kit, r *gate.AuthorizeRequest) {
 				r.Capability = k.Chain(t).Envelope.ChallengeToken
 			}},
-		{"capability of another gate", "not_allowed", capability("iss", "other")},
 		{"capability expired", "expired", capability(ended...)},
-		{"capability too old", "expired", capability("iat", at(-18*time.Second))},
 		{"capability from the future", "clock_skew", capability("iat", at(3*time.Second))},
-		{"capability that rests on nothing consumed", "artifact_missing", capability("verificationConsumed", false)},
-		{"capability without a runtime", "artifact_missing", capability("runtime", nil)},
-		{"capability without a session", "artifact_missing", capability("session", nil)},
-		{"capability without a decision", "artifact_missing", capability("decisionId", "")},
-		{"capability without a grant", "artifact_missing", capability("grantId", "")},
-		{"capability of a session with a human prompt", "human_involved", session("humanPromptPresent")},
 		{"capability of a session with a human operator", "human_involved", session("humanOperatorPresent")},
-		{"capability of a session with a shell", "human_involved", session("userShellAccess")},
 		{"capability of a session that users reach", "human_involved", session("agentEnvironmentUserAccessible")},
-		{"capability of another runtime", "not_allowed", runtime("runtimeId", "worker-3")},
 		{"capability of another runtime issuer", "not_allowed", runtime("issuer", "other")},
-		{"capability of another runtime key", "not_allowed", runtime("keyId", "spare-key:v1")},
 		{"capability of a human's request", "not_allowed", runtime("trigger", claims{"kind": evidence.TriggerHumanRequest})},
 		{"capability of another source", "not_allowed", runtime("trigger", claims{"source": "gitlab"})},
-		{"capability under another policy", "not_allowed", runtime("policyHash", other)},
 		{"capability in another environment", "not_allowed", runtime("environmentHash", other)},
-		{"capability on an old attestation", "expired", runtime("issuedAt", at(-18*time.Second))},
 		{"no proof", "artifact_missing", func(_ *testing.T, _ *gatetest.Kit, r *gate.AuthorizeRequest) {
 			r.RequestProof = ""
 		}},
-		{"another access token", "proof_access_token", token(evidence.HashBytes([]byte("Bearer stolen")))},
 		{"no access token", "proof_access_token", token(evidence.HashBytes(nil))},
 		{"nothing of an access token", "proof_access_token", token("")},
-		{"proof over another capability", "artifacts_mismatch", proof("capabilityId", "other")},
-		{"proof for another binding", "artifacts_mismatch", proof("bindingHash", other)},
-		{"proof for other content", "artifacts_mismatch", proof("contentHash", other)},
-		{"proof for another subject", "artifacts_mismatch", proof("subject", "agent:other")},
-		{"proof for another action", "artifacts_mismatch", proof("action", "delete_post")},
-		{"proof for another resource", "artifacts_mismatch", proof("resource", "POST /other")},
 		{"proof expired", "expired", proof(ended...)},
 		{"proof from the future", "clock_skew", proof("iat", at(3*time.Second))},
 		{"proof too old", "expired", proof("iat", at(-18*time.Second))},

@@ -53,82 +53,46 @@ func wantMalformed(t *testing.T, of receipt, lines string) {
 	}
 }
 
+// TestClaimsThatAreRefused: what the golden vectors do not show.
 func TestClaimsThatAreRefused(t *testing.T) {
 	wantMalformed(t, modelCall(), `
-		nonHumanIdentityProven true
-		probabilistic false
 		exp 1772366999
-		owner ""
-		agent ""
-		agent "LONG"
-		request_id ""
 		chain.session_id ""
 		event_id ""
 		runtime_id ""
 		keyCustody ""
-		policy_id ""
-		inputs_commitment "`+strings.ToUpper(hash)+`"
 		constraints_commitment "TAG"
 		llm_commitment ""
 		output_clean_hash ""
-		output_transport_hash ""
-		chain.sequence_number 0
 		chain.sequence_number 0; chain.previous_receipt_hash "HASH"
-		chain.previous_receipt_hash "HASH"
-		chain.sequence_number 2
 		chain.sequence_number 2; chain.previous_receipt_hash "x"
-		model_call null
-		closing {"reason":"ended"}
-		action_type "compose_post"
 		action_type "other"
-		outcome "other"
-		outcome "not_measured"
-		model_call.unread "behind"
-		timing {}
-		timing.llm_end_ms 1772366398009
 		timing.response_sent_ms 1772366397999
-		timing.response_sent_ms 1772366404901
 		challenge {}
-		challenge {"challenge_nonce":"n","commitment_revealed":true}
 		challenge {"challenge_nonce":"n","commitment_hash":"TAG"}
-		session.opened_ms 0
-		session.calls_observed 4
 		session.bytes_out_observed 901
 		session.calls_observed -1
 		session.bytes_out_observed -1
-		relayed [CALL]
 		relayed_count 1
 		relayed [CALL,CALL,CALL,CALL]; relayed_count 3
 		relayed [CALL,CALL,CALL,CALL,CALL]; relayed_count 5
 		relayed [{"host":"h"}]; relayed_count 1
 		relayed [{"tool":"t"}]; relayed_count 1
 		relayed [{"host":"h","tool":"t","arguments":"a text"}]; relayed_count 1
-		model_call.host ""
 		model_call.api ""
 		model_call.rule ""
 		model_call.model "LONG"
 		model_call.answered_by "LONG"
 		outcome "not_measured"; model_call.unread "LONG"
-		model_call.status 99
 		model_call.status 1000
 		model_call.tool_calls []
-		model_call.tool_calls.0.id "call_1"
 		model_call.tool_calls.0.arguments "{}"
-		model_call.returned_calls ["call_1"]
-		model_call.returned_calls ["TAG","TAG"]
 		model_call.returned_calls [""]
 		model_call.hosted_tools ["a","a","a","a","a","a","a","a","a"]
 		model_call.unknown_members ["a","a","a","a","a","a","a","a","a"]
-		model_call.probe {"answer":"TAG"}
 		model_call.probe {"id":"p","answer":"42"}
-		FIGS.duration_ms {"state":"","value":1}
 		FIGS.duration_ms {"state":"proven","value":1}
-		FIGS.duration_ms {"state":"declared","value":1}
 		FIGS.duration_ms {"state":"estimated","value":1}
-		FIGS.duration_ms {"state":"observed","value":-1}
-		FIGS.duration_ms {"state":"not_measured","value":1}
-		FIGS.output_tokens {"state":"observed","value":1}
-		FIGS.depth {"state":"observed","value":1}
 		FIGS.hosted_calls {"state":"observed","value":1}
 		FIGS.sample_bytes {"state":"observed","value":4095}; FIGS.word_entropy_millibits NONE; FIGS.compression_permille NONE
 		FIGS.sample_bytes NONE; FIGS.compression_permille NONE
@@ -147,9 +111,7 @@ func TestClaimsThatAreRefused(t *testing.T) {
 	`)
 	wantMalformed(t, closing(), `closing.reason "other"`)
 	for name, spoil := range map[string]func(*receipt){
-		"nothing observed": func(c *receipt) { c.Observed = nil },
-		"more observed":    func(c *receipt) { c.Observed = append(c.Observed, "model_call.model") },
-		"less observed":    func(c *receipt) { c.Observed = c.Observed[1:] },
+		"less observed": func(c *receipt) { c.Observed = c.Observed[1:] },
 		"too many results": func(c *receipt) {
 			for i := range interaction.MaxReturned {
 				c.Model.ReturnedCalls = append(c.Model.ReturnedCalls, evidence.HashBytes([]byte{byte(i)})[:32])

@@ -22,40 +22,19 @@ func aStatement() statement {
 	}
 }
 
+// TestStatements: what the golden vectors do not show.
 func TestStatements(t *testing.T) {
-	most := func(n int) string { return `"` + strings.Repeat("x", n) + `"` }
-	for _, edit := range []string{`kind "signal"`, `kind "contract"`, `kind "challenge"`,
-		"agent " + most(256) + "; eventId " + most(256) + "; session " + most(128)} {
-		s := edited(t, aStatement(), edit)
-		token, err := signAny(t, "agent-statement-key", interaction.StatementKind, s)
-		check.Must(t, err)
-		if got, err := evidence.UnverifiedClaims(interaction.StatementKind, token); err != nil || got != s {
-			t.Errorf("%+v, %v", got, err)
-		}
-		_, err = evidence.UnverifiedClaims(interaction.Kind, token)
-		wantCode(t, err, "artifact_malformed")
+	s := aStatement()
+	token, err := signAny(t, "agent-statement-key", interaction.StatementKind, s)
+	check.Must(t, err)
+	if got, err := evidence.UnverifiedClaims(interaction.StatementKind, token); err != nil || got != s {
+		t.Errorf("%+v, %v", got, err)
 	}
-	for line := range strings.Lines(`exp 1772367001
-		exp 1772366999
-		keyCustody ""
-		agent ""
-		agent ` + most(257) + `
-		owner ""
-		session ""
-		session ` + most(129) + `
-		eventId ""
-		eventId ` + most(257) + `
-		kind ""
-		kind "Signal"
-		statementHash ""
-		statementHash "` + strings.ToUpper(hash) + `"
-		bindingHash ""
-		probabilistic false
-		nonHumanIdentityProven true`) {
-		t.Run(line, func(t *testing.T) {
-			_, err := signAny(t, "agent-statement-key", interaction.StatementKind, edited(t, aStatement(), line))
-			wantCode(t, err, "artifact_malformed")
-		})
+	_, err = evidence.UnverifiedClaims(interaction.Kind, token)
+	wantCode(t, err, "artifact_malformed")
+	for _, edit := range []string{`keyCustody ""`, `kind ""`} {
+		_, err := signAny(t, "agent-statement-key", interaction.StatementKind, edited(t, aStatement(), edit))
+		wantCode(t, err, "artifact_malformed")
 	}
 }
 

@@ -48,7 +48,7 @@ func wantCapability() challenge.WantCapability {
 	}
 }
 
-// TestVerifyCapability: what the gate's table of Authorize does not show.
+// TestVerifyCapability: what the golden vectors of posts and the gate's table of Authorize do not show.
 func TestVerifyCapability(t *testing.T) {
 	secret := newSecret(t, secretText)
 	type args struct {

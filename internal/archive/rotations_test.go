@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -204,22 +205,30 @@ func TestBundleMovedAway(t *testing.T) {
 	}
 }
 
+// putManifests puts that many long manifests into the history, ten in a segment.
+func (w *world) putManifests(n int) {
+	w.t.Helper()
+	runtimes := &w.Manifest.RuntimePolicy.AllowedRuntimeIDs
+	for i := range n {
+		*runtimes = []string{"worker-1", strings.Repeat("x", 20_000) + strconv.Itoa(i)}
+		must(w.t, keyring.PutDeployment(w.files.Bundle, w.Deployment, w.Manifest))
+	}
+}
+
 func TestHistoryIsNotLost(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, false)
-	age, manifests := w.Manifest.SignerCertificatePolicy.MaxCertificateAgeMs, 130
+	w, manifests := newWorld(t, false), 25
 	if *long {
-		manifests = 520
+		manifests = 100
 	}
-	for i := range manifests {
-		w.Manifest.SignerCertificatePolicy.MaxCertificateAgeMs = age - int64(i)*1000
-		must(t, keyring.PutDeployment(w.files.Bundle, w.Deployment, w.Manifest))
-	}
-	if n := len(w.read().History.Manifests); n != manifests {
+	w.putManifests(manifests)
+	if n := len(w.read().History.Manifests); n != manifests+1 {
 		t.Errorf("the history has %d manifests", n)
 	}
 	files, err := archive.HistoryFiles(w.files.Bundle)
-	must(t, err)
+	if err != nil || len(files) < 3 {
+		t.Errorf("the history is in %v, %v", files, err)
+	}
 	for _, path := range files {
 		if info, err := os.Stat(path); err != nil || info.Size() > 300<<10 {
 			t.Errorf("%s has %d bytes, %v", path, info.Size(), err)
@@ -233,10 +242,7 @@ func TestHistoryLacksASegment(t *testing.T) {
 	w := newWorld(t, true)
 	r := w.Post(t)
 	w.revoke(evidence.RevokedKey, w.Key(t, gatetest.Roles[0]).KeyID(), time.Hour)
-	for i := range 80 {
-		w.Manifest.SignerCertificatePolicy.MaxCertificateAgeMs -= int64(i) * 1000
-		must(t, keyring.PutDeployment(w.files.Bundle, w.Deployment, w.Manifest))
-	}
+	w.putManifests(15)
 	w.Clock.Advance(2 * time.Hour)
 	w.revoke(evidence.RevokedKey, "another-key:v1", time.Hour)
 	if code := w.verify(w.read(), r); code != "revoked" {

@@ -50,7 +50,7 @@ func independently(t *testing.T, file string) []json.RawMessage {
 }
 
 func TestIndependentScores(t *testing.T) {
-	f := read[scoresFile](t, "scores.json")
+	f := read[scoresFile]("scores.json")
 	names, want := []string{"formulas"}, []any{map[string]any{"scoringVersion": f.Version, "scoringHash": f.ScoringHash}}
 	for _, s := range f.Strategies {
 		result := map[string]any{"verdict": s.Verdict}

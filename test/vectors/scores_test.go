@@ -81,7 +81,7 @@ func scoresVectors() scoresFile {
 }
 
 func TestScores(t *testing.T) {
-	f := read[scoresFile](t, "scores.json")
+	f := read[scoresFile]("scores.json")
 	if f.ScoringHash != autonomy.ScoringHash || f.ScoringHash != evidence.HashBytes(autonomy.Formulas()) ||
 		f.Version != autonomy.Version() {
 		t.Errorf("the file is about the formulas %s %s", f.Version, f.ScoringHash)

@@ -12,11 +12,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/problem"
-	"github.com/actionproof/mediator/test/check"
 )
 
 var update = flag.Bool("update", false, "write the vectors")
@@ -53,33 +53,25 @@ func TestVectorsAreGenerated(t *testing.T) {
 	}
 }
 
-func read[T any](t *testing.T, name string) T {
-	t.Helper()
-	raw, err := os.ReadFile(name)
-	check.Must(t, err)
-	var v T
-	if err := json.Unmarshal(raw, &v); err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
+func read[T any](name string) (v T) {
+	mustDo(json.Unmarshal(must(os.ReadFile(name)), &v))
 	return v
 }
 
 type judged struct{ file, name, want, got string }
 
-func all(t *testing.T) []judged {
-	t.Helper()
+var all = sync.OnceValue(func() []judged {
 	return slices.Concat(
-		judge(t, "artifacts.json", artifactsFile.verify), judge(t, "chains.json", chainsFile.verify),
-		judge(t, "posts.json", postsFile.verify), judge(t, "canonical.json", canonicalFile.verify),
-		judge(t, "receipts.json", receiptsFile.verify), judge(t, "scoretokens.json", artifactsFile.verify),
-		judge(t, "statements.json", artifactsFile.verify), judge(t, "reputations.json", reputationsFile.verify),
-		judge(t, "ratings.json", ratingsFile.verify), judge(t, "disputes.json", disputesFile.verify),
-		read[verificationsFile](t, "verifications.json").judge())
-}
+		judge("artifacts.json", artifactsFile.verify), judge("chains.json", chainsFile.verify),
+		judge("posts.json", postsFile.verify), judge("canonical.json", canonicalFile.verify),
+		judge("receipts.json", receiptsFile.verify), judge("scoretokens.json", artifactsFile.verify),
+		judge("statements.json", artifactsFile.verify), judge("reputations.json", reputationsFile.verify),
+		judge("ratings.json", ratingsFile.verify), judge("disputes.json", disputesFile.verify),
+		read[verificationsFile]("verifications.json").judge())
+})
 
-func judge[F, V any](t *testing.T, file string, verify func(F, V) string) (out []judged) {
-	t.Helper()
-	f := read[F](t, file)
+func judge[F, V any](file string, verify func(F, V) string) (out []judged) {
+	f := read[F](file)
 	for _, v := range reflect.ValueOf(f).FieldByName("Vectors").Seq2() {
 		out = append(out, judged{file, v.FieldByName("Name").String(), v.FieldByName("Verdict").String(),
 			verify(f, v.Interface().(V))})
@@ -89,7 +81,7 @@ func judge[F, V any](t *testing.T, file string, verify func(F, V) string) (out [
 
 func TestVectors(t *testing.T) {
 	seen := make(map[string]bool)
-	for _, v := range all(t) {
+	for _, v := range all() {
 		if v.got != v.want {
 			t.Errorf("%s: %s: %s, want %s", v.file, v.name, v.got, v.want)
 		}
@@ -97,11 +89,6 @@ func TestVectors(t *testing.T) {
 			t.Errorf("%s: %s stands there twice", v.file, v.name)
 		}
 		seen[v.file+v.name] = true
-	}
-}
-
-func TestVerdictsAreCodes(t *testing.T) {
-	for _, v := range all(t) {
 		if v.want != "ok" && !problem.Known(v.want) {
 			t.Errorf("%s: %s asks for %s, which is not a code", v.file, v.name, v.want)
 		}
@@ -141,7 +128,7 @@ func TestIndependentVerifier(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, &stderr)
 	}
-	lines, want := strings.Split(strings.TrimSpace(string(out)), "\n"), all(t)
+	lines, want := strings.Split(strings.TrimSpace(string(out)), "\n"), all()
 	if len(lines) != len(want) {
 		t.Fatalf("it judges %d vectors of %d", len(lines), len(want))
 	}

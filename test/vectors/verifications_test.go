@@ -209,11 +209,6 @@ func (f verificationsFile) trace() string {
 }
 
 func TestVerifications(t *testing.T) {
-	for _, v := range read[verificationsFile](t, "verifications.json").judge() {
-		if v.got != v.want {
-			t.Errorf("%s: %s, want %s", v.name, v.got, v.want)
-		}
-	}
 	const again = `import { checkPossession, checkTrace } from './js/verification.mjs';
 const f = JSON.parse(process.argv[1]);
 try { checkPossession(f.possession); checkTrace(f.trace, f.rfc6962Root); } catch (e) { console.log(e.code); }`
@@ -226,7 +221,7 @@ try { checkPossession(f.possession); checkTrace(f.trace, f.rfc6962Root); } catch
 		"attestation": func(f *verificationsFile) { f.Trace.Attestation = otherHash },
 		"RFC 6962":    func(f *verificationsFile) { f.RFC6962Root = otherHash },
 	} {
-		f := read[verificationsFile](t, "verifications.json")
+		f := read[verificationsFile]("verifications.json")
 		edit(&f)
 		if f.possession() == "ok" && f.trace() == "ok" {
 			t.Errorf("another %s: nobody notices", name)
