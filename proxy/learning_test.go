@@ -8,8 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/match"
+	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -152,16 +155,28 @@ func TestLearningSessionReads(t *testing.T) {
 	if rec, _ := p.record.last(); len(rec.Tools) != 1 || rec.Tools[0].Name != "pay" {
 		t.Errorf("the listed tools are %+v", rec.Tools)
 	}
+	p.client = p.rig.Client(http2)
+	p.want(http.StatusCreated, "GET", "/items", "")
 	_, answer := p.send("GET", "/away", "") // the client follows the redirect
 	if rec, _ := p.record.last(); rec.Code != "egress_address_denied" || rec.Unfit != rec.Code {
 		t.Errorf("%s, recorded %+v", answer, rec)
 	}
 }
 
+// Refused calls beyond a quota leave no record, but one that makes the session unfit always does.
+func TestUnfitSessionIsRecorded(t *testing.T) {
+	p := newLearningRig(t, func(o *PipelineOptions) { o.Load.Refused = 1 })
+	for range 3 {
+		p.send("POST", "/other", "{}")
+	}
+	p.send("GET", "http://169.254.169.254/", "")
+	p.wantLast(2, ledger.Record{Code: "egress_address_denied", Unfit: "egress_address_denied"})
+}
+
 func TestCeilingBoundsCalls(t *testing.T) {
 	for _, learning := range []bool{true, false} {
 		p := newLearningRig(t, func(o *PipelineOptions) {
-			m := matching(t, "https://a.example.com/public/**")
+			m := matching(t, "https://a.example.com/public/{id}")
 			for _, e := range o.Rules.endpoints {
 				m.Port = e.rules[0].match().Port
 			}
@@ -174,7 +189,7 @@ func TestCeilingBoundsCalls(t *testing.T) {
 			continue
 		}
 		p.wantRefused("ceiling_exceeded", "GET", "/other", "")
-		p.wantRefused("ceiling_exceeded", "GET", "/public%2Fx", "")
+		p.wantRefused("ceiling_exceeded", "GET", "/public/x%2Fy", "") // to some servers a longer path
 		p.want(http.StatusCreated, "GET", "/public/x", "")
 	}
 }
@@ -190,4 +205,32 @@ func FuzzQueryNames(f *testing.F) {
 			t.Errorf("%s, %v", raw, err)
 		}
 	})
+}
+
+// A client of the official SDK gets as far as it can at a server that no rule names.
+func TestLearningSessionAtAnMCPServer(t *testing.T) {
+	r := newMCPRig(t, &sdk.StreamableHTTPOptions{Stateless: true}, nil)
+	r.reload(Egress{Name: "other", Match: matching(t, r.base+"/other", "GET")})
+	r.session.Learning = true
+	s := r.connect(t, mcp.Versions[1])
+	listed, err := s.ListTools(t.Context(), nil)
+	must(t, err)
+	result, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: "create_issue", Arguments: issue{Title: "a"}})
+	must(t, err)
+	if said, _ := json.Marshal(result); len(listed.Tools) < 2 || !result.IsError || r.calls.Load() > 0 ||
+		!strings.Contains(string(said), "learning_refused") {
+		t.Errorf("%d tools, then %s", len(listed.Tools), said)
+	}
+}
+
+func TestLearningSessionHasNoReceipts(t *testing.T) {
+	r := newReceiptsRig(t, created)
+	r.session.Learning = true
+	r.want(http.StatusCreated, "POST", "/v1/chat/completions", askModel)
+	if rec := r.wantLast(1, ledger.Record{Rule: "model", Learning: true}); rec.Model == nil {
+		t.Errorf("recorded %+v", rec)
+	}
+	if head, err := r.pipeline.o.Receipts.Head(t.Context(), r.session.Chain); err != nil || head.Number > 0 || len(head.OpenCalls) > 0 {
+		t.Errorf("the chain's head is %+v, %v", head, err)
+	}
 }
