@@ -29,14 +29,9 @@ func (m graphQLCall) choose(rules []rule) (rule, error) {
 		return rule{}, err
 	}
 	m.record.Message, m.record.GraphQL = clip(graphql.Does(operations), maxMessage), operationsOf(operations)
-	i, err := graphql.Choose(operations, of(rules, rule.graphQL))
+	chosen, err := graphQLRule(rules, operations, m.r.Method)
 	if err != nil {
 		return rule{}, err
-	}
-	chosen := rules[i]
-	if !slices.Contains(chosen.match().Methods, m.r.Method) {
-		return rule{}, refusal.New("graphql_refused", "the rule that allows the operation does not allow the method %s",
-			m.r.Method)
 	}
 	if chosen.action != nil {
 		fields := graphql.Fields(operations)
@@ -44,6 +39,18 @@ func (m graphQLCall) choose(rules []rule) (rule, error) {
 		m.record.Message = m.does.Does() // as bound
 	}
 	return chosen, nil
+}
+
+// graphQLRule returns the rule that names all operations of a document that came by a method.
+func graphQLRule(rules []rule, operations []graphql.Operation, method string) (rule, error) {
+	i, err := graphql.Choose(operations, of(rules, rule.graphQL))
+	if err != nil {
+		return rule{}, err
+	}
+	if !slices.Contains(rules[i].match().Methods, method) {
+		return rule{}, refusal.New("graphql_refused", "the rule that allows the operation does not allow the method %s", method)
+	}
+	return rules[i], nil
 }
 
 func (m graphQLCall) refuse(w http.ResponseWriter, d problem.Details, _ error) {

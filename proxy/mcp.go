@@ -107,11 +107,20 @@ func (m *mcpCall) chooseStream(rules []rule) (rule, error) {
 	if m.held != nil {
 		return rule{}, refusal.New("message_malformed", "a %s to an MCP server has no body", m.r.Method)
 	}
-	i := slices.IndexFunc(rules, func(r rule) bool { return slices.Contains(r.match().Methods, m.r.Method) })
-	if i < 0 {
-		return rule{}, refusal.New("mcp_method_refused", "no rule of this MCP server names the method %s", m.r.Method)
+	chosen, err := streamRule(rules, m.r.Method)
+	if err != nil {
+		return rule{}, err
 	}
-	return rules[i], mcp.CheckStream(m.r.Header)
+	return chosen, mcp.CheckStream(m.r.Header)
+}
+
+// streamRule returns the rule of a request without a message.
+func streamRule(rules []rule, method string) (rule, error) {
+	i := slices.IndexFunc(rules, func(r rule) bool { return slices.Contains(r.match().Methods, method) })
+	if i < 0 {
+		return rule{}, refusal.New("mcp_method_refused", "no rule of this MCP server names the method %s", method)
+	}
+	return rules[i], nil
 }
 
 func (m *mcpCall) judge(rules []rule) (rule, error) {

@@ -15,12 +15,6 @@ import (
 	"github.com/actionproof/mediator/internal/rulesfile"
 )
 
-// PutRules adds rules to the configuration of a sidecar by [rulesfile.Merge]; see [ChangeRules].
-func PutRules(c *cobra.Command, path, endpoint string, rules []byte, agree func() (bool, error)) (changed bool, err error) {
-	add := func(before []byte) ([]byte, error) { return rulesfile.Merge(before, rules) }
-	return ChangeRules(c, path, endpoint, add, agree)
-}
-
 // ChangeRules changes the configuration of a sidecar. It shows the difference, and goes on if agree does. The
 // configuration is checked before it replaces the file. Then all processes of the mediator dev that the file belongs to
 // reload it, or else the sidecar at the endpoint, unless that is empty. It reports whether anything has changed.

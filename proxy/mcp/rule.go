@@ -111,17 +111,27 @@ type Verdict struct {
 	answered *question // nil if it answers none
 }
 
+// Choose returns the index of the rule that names a message with a method.
+func Choose(m *Message, rules []*Rule) (int, error) {
+	i := slices.IndexFunc(rules, func(r *Rule) bool { return r.names(m) })
+	switch {
+	case i < 0 && m.Method == callTool:
+		return i, refusal.New("action_unmatched", "no rule names the tool %.128q", m.Name)
+	case i < 0:
+		return i, refusal.New("mcp_method_refused", "no rule names the method %.128q", m.Method)
+	}
+	return i, nil
+}
+
 // Judge closes the question that the message answers.
 func Judge(m *Message, header http.Header, rules []*Rule, peer Peer, memory *Memory) (Verdict, error) {
 	if m.Method == "" {
 		return memory.answer(m, peer, rules)
 	}
-	i := slices.IndexFunc(rules, func(r *Rule) bool { return r.names(m) })
+	i, err := Choose(m, rules)
 	switch {
-	case i < 0 && m.Method == callTool:
-		return Verdict{}, refusal.New("action_unmatched", "no rule names the tool %.128q", m.Name)
-	case i < 0:
-		return Verdict{}, refusal.New("mcp_method_refused", "no rule names the method %.128q", m.Method)
+	case err != nil:
+		return Verdict{}, err
 	case m.Method == callTool && m.ID == "":
 		return Verdict{}, malformed("the tool call has no id, so nothing would show its result")
 	case !rules[i].Post || rules[i].SameConnection:

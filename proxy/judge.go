@@ -1,0 +1,78 @@
+package proxy
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/graphql"
+	"github.com/actionproof/mediator/proxy/mcp"
+	"github.com/actionproof/mediator/proxy/upstream"
+)
+
+// Verdict is what rules decide about a call.
+type Verdict struct {
+	Rule string // that allows the call; empty if none does
+	Post bool   // the rule is an action: the call needs evidence
+}
+
+// ErrUnjudged is the error for a call whose record says too little to judge it by rules.
+var ErrUnjudged = errors.New("the record does not say enough about the call")
+
+// Judge judges a recorded call by these rules, as the pipeline would, and returns the refusal otherwise. It knows what
+// the record says: not the content of a request to a model, nor the session's state. The error is [ErrUnjudged] if the
+// record lacks the call's target, or the message that would choose among the rules.
+func (r *Rules) Judge(c ledger.Record) (Verdict, error) {
+	target, err := upstream.ParseOrigin(c.Scheme, c.Host)
+	if err != nil || c.Method == "" || c.Method == http.MethodConnect || !strings.HasPrefix(c.Path, "/") ||
+		strings.HasSuffix(c.Path, "…") {
+		return Verdict{}, ErrUnjudged
+	}
+	to, err := r.Find(target, c.Method, c.Path)
+	if err != nil {
+		return Verdict{}, err
+	}
+	chosen, err := to.judge(c)
+	switch {
+	case err != nil:
+		return Verdict{}, err
+	case chosen.action != nil:
+		return Verdict{chosen.action.Name, true}, nil
+	}
+	return Verdict{chosen.egress.Name, false}, nil
+}
+
+func (e *endpoint) judge(c ledger.Record) (rule, error) {
+	switch e.kind {
+	case &kindMCP:
+		return judgeMCP(e.rules, c)
+	case &kindGraphQL:
+		if len(c.GraphQL) == 0 {
+			return rule{}, ErrUnjudged
+		}
+		operations := make([]graphql.Operation, len(c.GraphQL))
+		for i, o := range c.GraphQL {
+			if len(o.Fields) == maxFields || len(c.GraphQL) == maxOperations { // there may be more
+				return rule{}, ErrUnjudged
+			}
+			operations[i] = graphql.Operation{Type: o.Type, Fields: o.Fields}
+		}
+		return graphQLRule(e.rules, operations, c.Method)
+	}
+	return e.rules[0], nil
+}
+
+func judgeMCP(rules []rule, c ledger.Record) (rule, error) {
+	switch {
+	case c.Method != http.MethodPost:
+		return streamRule(rules, c.Method)
+	case c.MCP == nil || c.MCP.Method == "": // an answer's rule depends on the question
+		return rule{}, ErrUnjudged
+	}
+	i, err := mcp.Choose(&mcp.Message{Method: c.MCP.Method, Name: c.MCP.Tool}, of(rules, rule.mcp))
+	if err != nil {
+		return rule{}, err
+	}
+	return rules[i], nil
+}
