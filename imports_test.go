@@ -46,6 +46,7 @@ var layers = []string{
 	"internal/await",
 	"internal/archive",
 	"internal/preset",
+	"internal/learn",
 	"internal/rulesfile",
 	"internal/config",
 	"internal/manifest",

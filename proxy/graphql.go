@@ -48,7 +48,8 @@ func graphQLRule(rules []rule, operations []graphql.Operation, method string) (r
 		return rule{}, err
 	}
 	if !slices.Contains(rules[i].match().Methods, method) {
-		return rule{}, refusal.New("graphql_refused", "the rule that allows the operation does not allow the method %s", method)
+		return rule{},
+			refusal.New("graphql_refused", "the rule that allows the operation does not allow the method %s", method)
 	}
 	return rules[i], nil
 }

@@ -48,12 +48,12 @@ func (e *endpoint) judge(c ledger.Record) (rule, error) {
 	case &kindMCP:
 		return judgeMCP(e.rules, c)
 	case &kindGraphQL:
-		if len(c.GraphQL) == 0 {
+		if len(c.GraphQL) == 0 || len(c.GraphQL) == maxOperations { // there may be more
 			return rule{}, ErrUnjudged
 		}
 		operations := make([]graphql.Operation, len(c.GraphQL))
 		for i, o := range c.GraphQL {
-			if len(o.Fields) == maxFields || len(c.GraphQL) == maxOperations { // there may be more
+			if len(o.Fields) == maxFields {
 				return rule{}, ErrUnjudged
 			}
 			operations[i] = graphql.Operation{Type: o.Type, Fields: o.Fields}

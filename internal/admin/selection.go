@@ -132,6 +132,11 @@ func ParseTime(text string, now time.Time) (time.Time, error) {
 		}
 	}
 	ago, err := time.ParseDuration(text)
+	if days, found := strings.CutSuffix(text, "d"); found {
+		var n uint64
+		n, err = strconv.ParseUint(days, 10, 16)
+		ago = time.Duration(n) * 24 * time.Hour //nolint:gosec // n has 16 bits
+	}
 	if err != nil || ago < 0 {
 		return time.Time{}, refusal.New("query_malformed",
 			"%.40q is no time: write 2026-01-31T15:04:05Z, 2026-01-31, or how long ago as 24h", text)

@@ -43,9 +43,7 @@ func CheckFile(path string, secrets bool) (kind string, warnings []Warning, err 
 	read, err := fileKinds[which].load(path, raw, secrets)
 	if c, ok := read.(*Sidecar); ok && err == nil {
 		warnings = c.Warnings
-		if m, none := ReadManifest(c.Manifest); none == nil { // it may not be there yet
-			err = c.CheckCeiling(m.EgressCeiling)
-		}
+		err = c.checkManifest()
 	}
 	return fileKinds[which].name, warnings, err
 }

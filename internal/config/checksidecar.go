@@ -32,9 +32,27 @@ const MinGateSecret = 32
 // LoadSidecar reads and checks the configuration of a sidecar.
 func LoadSidecar(path string) (*Sidecar, error) { return read(path, (*Sidecar).checkAll) }
 
-// CheckSidecar is [LoadSidecar] as if the file at path had this text.
+// CheckSidecar is [LoadSidecar] as if the file at path had this text. It also checks the rules by the manifest's
+// ceiling.
 func CheckSidecar(path string, raw []byte) (*Sidecar, error) {
-	return parse(path, raw, (*Sidecar).checkAll, true)
+	c, err := parse(path, raw, (*Sidecar).checkAll, true)
+	if err == nil {
+		err = c.checkManifest()
+	}
+	return c, err
+}
+
+func (c *Sidecar) checkManifest() error {
+	m, err := ReadManifest(c.Manifest)
+	if err != nil {
+		return nil //nolint:nilerr // it may not be there yet
+	}
+	return c.CheckCeiling(m.EgressCeiling)
+}
+
+// Rules returns the rules as the sidecar applies them, without credentials and gates.
+func (c *Sidecar) Rules() (*proxy.Rules, error) {
+	return proxy.NewRules(c.ActionRules, c.EgressRules, c.Denied)
 }
 
 func (c *Sidecar) checkAll(f *findings) {
@@ -66,7 +84,7 @@ func (c *Sidecar) checkAll(f *findings) {
 		f.Add("deny", "%v", err)
 	}
 	if f.Correct() {
-		if _, err := proxy.NewRules(c.ActionRules, c.EgressRules, c.Denied); err != nil {
+		if _, err := c.Rules(); err != nil {
 			c.addRuleError(err, f)
 		}
 	}

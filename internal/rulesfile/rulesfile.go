@@ -29,6 +29,9 @@ func refused(format string, args ...any) error {
 // that the file has already is left out. file is the text of a configuration. Errors have the code config_malformed.
 func Merge(file, rules []byte) ([]byte, error) {
 	to, err := mapping(file, "the configuration")
+	if err == nil && to.Style&yaml.FlowStyle != 0 {
+		err = refused("the configuration is in braces, not one key a line")
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -60,15 +63,15 @@ func Merge(file, rules []byte) ([]byte, error) {
 	return out, verify(out, want)
 }
 
-// mapping returns the top-level keys and values of a document in block style.
+// mapping returns the top-level keys and values of a document.
 func mapping(raw []byte, what string) (*yaml.Node, error) {
 	var doc yaml.Node
 	if err := yaml.Load(raw, &doc); err != nil {
 		return nil, refused("%s is no YAML: %v", what, err)
 	}
 	top := doc.Content[0]
-	if top.Kind != yaml.MappingNode || top.Style&yaml.FlowStyle != 0 {
-		return nil, refused("%s is no YAML with one key a line", what)
+	if top.Kind != yaml.MappingNode {
+		return nil, refused("%s has no keys", what)
 	}
 	return top, nil
 }
@@ -85,7 +88,9 @@ func missing(items *yaml.Node, has map[string]any, key string) (fresh []*yaml.No
 			list, fresh = append(list, value), append(fresh, item)
 		}
 	}
-	has[key] = list
+	if len(fresh) > 0 {
+		has[key] = list
+	}
 	return fresh, nil
 }
 

@@ -12,7 +12,8 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// TestKept checks that a request may point to what an answer of the session made, at the same host, and to nothing else.
+// TestKept checks that a request may point to what an answer of the session made, at the same host, and to nothing
+// else.
 func TestKept(t *testing.T) {
 	for name, tt := range map[string]struct {
 		dialect     inference.Dialect

@@ -238,8 +238,8 @@ func (r *reading) unnamedCall(role, as, name, arguments string) {
 	r.call(role, id, name, arguments)
 }
 
-// answered returns the id of the call to which a result belongs: by its id if a call has it, or else the first open call
-// of its name.
+// answered returns the id of the call to which a result belongs: by its id if a call has it, or else the first open
+// call of its name.
 func (r *reading) answered(id, name string) string {
 	at := slices.IndexFunc(r.open, func(c open) bool { return id != "" && c.as == id })
 	if at < 0 {

@@ -49,6 +49,9 @@ func (r *Rule) methods() []string {
 	return r.Methods
 }
 
+// IsUsual reports whether a rule that names no methods allows this one.
+func IsUsual(method string) bool { return slices.Contains(usualMethods, method) }
+
 func isToolName(name string) bool {
 	return name != "" && len(name) <= 128 && strings.IndexFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }

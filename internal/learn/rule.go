@@ -1,0 +1,104 @@
+package learn
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/actionproof/mediator/internal/terminal"
+)
+
+// Rule is a rule in the form of the sidecar's configuration, as far as records can tell it.
+type Rule struct {
+	Post  bool   `yaml:"-" json:"post"` // an action, else an egress rule
+	Name  string `yaml:"name" json:"name"`
+	Match Match  `yaml:"match,flow" json:"match"`
+	// Subject is the agent that posts. A person names it: until then, an action is no correct rule.
+	Subject string `yaml:"subject,omitempty" json:"subject,omitempty"`
+	Action  string `yaml:"action,omitempty" json:"action,omitempty"`
+	Content string `yaml:"content,omitempty" json:"content,omitempty"`
+	Query   bool   `yaml:"query,omitempty" json:"query,omitempty"`
+	Observe string `yaml:"observe,omitempty" json:"observe,omitempty"`
+	// Credential names the file of the secret for the calls; a person names it too.
+	Credential *Credential `yaml:"credential,omitempty,flow" json:"credential,omitempty"`
+}
+
+// Match says which calls a rule is for.
+type Match struct {
+	URL     string   `yaml:"url" json:"url"`
+	Methods []string `yaml:"methods,omitempty,flow" json:"methods,omitempty"`
+	MCP     *MCP     `yaml:"mcp,omitempty,flow" json:"mcp,omitempty"`
+	GraphQL *GraphQL `yaml:"graphql,omitempty,flow" json:"graphql,omitempty"`
+}
+
+// MCP names tools and methods of an MCP server. Nil methods are the usual ones.
+type MCP struct {
+	Tools   []string          `yaml:"tools,omitempty,flow" json:"tools,omitempty"`
+	Methods *[]string         `yaml:"methods,omitempty,flow" json:"methods,omitempty"`
+	Pin     map[string]string `yaml:"pin,omitempty,flow" json:"pin,omitempty"`
+}
+
+// GraphQL names operations. Nil fields are all.
+type GraphQL struct {
+	Type   string   `yaml:"type" json:"type"`
+	Fields []string `yaml:"fields,omitempty,flow" json:"fields,omitempty"`
+}
+
+// Credential is a secret in a file, sent as a bearer token.
+type Credential struct {
+	Prefix string `yaml:"prefix" json:"prefix"`
+	File   string `yaml:"file" json:"file"`
+}
+
+// YAML returns rules in the form of the sidecar's configuration. It marks what a person must fill in. about returns a
+// comment about each rule, or nothing.
+func YAML(rules []Rule, about func(i int) string) ([]byte, error) {
+	lists := map[bool]*yaml.Node{}
+	for i, r := range rules {
+		var n yaml.Node
+		if err := n.Encode(r); err != nil {
+			return nil, fmt.Errorf("rule %s: %w", r.Name, err)
+		}
+		quoteURL(&n)
+		if r.Post && r.Subject == "" {
+			key, value := &yaml.Node{Kind: yaml.ScalarNode, Value: "subject"},
+				&yaml.Node{Kind: yaml.ScalarNode, Style: yaml.DoubleQuotedStyle, LineComment: "# fill in: the agent that posts"}
+			n.Content = append(n.Content, key, value)
+			n.FootComment = `# credential: {prefix: "Bearer ", file: secrets/NAME}  # of the API, if it needs one`
+		}
+		n.HeadComment = comment(about(i))
+		if lists[r.Post] == nil {
+			lists[r.Post] = &yaml.Node{Kind: yaml.SequenceNode}
+		}
+		lists[r.Post].Content = append(lists[r.Post].Content, &n)
+	}
+	doc := &yaml.Node{Kind: yaml.MappingNode}
+	for _, list := range []struct {
+		key  string
+		post bool
+	}{{"actions", true}, {"egress", false}} {
+		if items := lists[list.post]; items != nil {
+			doc.Content = append(doc.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: list.key}, items)
+		}
+	}
+	if len(doc.Content) == 0 {
+		return []byte("{}\n"), nil
+	}
+	text, err := yaml.Dump(doc, yaml.WithIndent(2), yaml.WithLineWidth(-1))
+	return bytes.TrimLeft(text, "\n"), err
+}
+
+// quoteURL quotes the URL of a rule, as the examples do.
+func quoteURL(rule *yaml.Node) {
+	match := rule.Content[3]
+	match.Content[1].Style = yaml.DoubleQuotedStyle
+}
+
+func comment(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "# " + strings.ReplaceAll(terminal.Unbroken(terminal.Plain(text)), "\n", " ")
+}
