@@ -42,11 +42,11 @@ type modelCall struct {
 }
 
 func (m *modelCall) choose(rules []rule) (rule, error) {
+	m.api = rules[0].egress.Observe.Dialect
 	if m.held == nil {
 		return rule{}, refusal.New("message_malformed", "the request to the model has no body")
 	}
 	o, keeper, key := &m.p.o, m.receipts(), m.session.Content[:]
-	m.api = rules[0].egress.Observe.Dialect
 	request, err := inference.Read(*rules[0].egress.Observe, inference.Call{
 		Host: m.record.Host, Path: m.r.URL.EscapedPath(), Body: m.held.Text, Key: key, Kept: &m.session.Kept,
 		Measure: m.measure,

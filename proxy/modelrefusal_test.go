@@ -32,7 +32,8 @@ func TestModelRefusals(t *testing.T) {
 			isError != (d == inference.AnthropicMessages) {
 			t.Errorf("%s: %s, %s, %s", d, resp.Status, kind, body)
 		}
-		if name := resp.Header.Get("X-Amzn-Errortype"); (name == "AccessDeniedException") != (d == inference.BedrockConverse) {
+		if name := resp.Header.Get("X-Amzn-Errortype"); (name == "AccessDeniedException") !=
+			(d == inference.BedrockConverse) {
 			t.Errorf("%s: the error's type is %q", d, name)
 		}
 	}

@@ -77,8 +77,8 @@ func (e *EventStream) Odd() bool { return e.wrong }
 // End returns nothing: no clients take a part of a message.
 func (e *EventStream) End() []byte { return nil }
 
-// A message has the lengths of the whole and of its headers, their checksum, the headers, the payload, and a checksum of
-// all before it. Numbers have four bytes, the most significant first.
+// A message has the lengths of the whole and of its headers, their checksum, the headers, the payload, and a checksum
+// of all before it. Numbers have four bytes, the most significant first.
 const (
 	prelude   = 12
 	least     = prelude + 4

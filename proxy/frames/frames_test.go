@@ -2,6 +2,7 @@ package frames_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/actionproof/mediator/proxy/frames"
 	"github.com/actionproof/mediator/proxy/sse"
+	"github.com/actionproof/mediator/test/check"
 )
 
 // message is one of an event stream, with headers of texts.
@@ -45,8 +47,23 @@ func read(r reader, stream []byte, size int) string {
 	return out.String()
 }
 
+// recorded is what the official SDK for JavaScript encodes, with headers of several types.
+const recorded = "" +
+	"AAAApgAAAIKZ81dTCzpldmVudC10eXBlBwAMbWVzc2FnZVN0YXJ0DTpjb250ZW50LXR5cGUHABBhcHBsaWNhdGlvbi9qc29uDTptZXNzYWdlLX" +
+	"R5cGUHAAVldmVudAN4LW4EAAAABwN4LXQIAAAAAAAAAAADeC1iAAN4LXUJAAAAAAAAAAAAAAAAAAAAAXsicm9sZSI6ImFzc2lzdGFudCJ9bS7Q" +
+	"UwAAAMgAAACHz5tq8As6ZXZlbnQtdHlwZQcAEWNvbnRlbnRCbG9ja0RlbHRhDTpjb250ZW50LXR5cGUHABBhcHBsaWNhdGlvbi9qc29uDTptZX" +
+	"NzYWdlLXR5cGUHAAVldmVudAN4LW4EAAAABwN4LXQIAAAAAAAAAAADeC1iAAN4LXUJAAAAAAAAAAAAAAAAAAAAAXsiY29udGVudEJsb2NrSW5k" +
+	"ZXgiOjAsImRlbHRhIjp7InRleHQiOiJow6lsbG8ifX0kAcDYAAAAqgAAAIHFCuvoCzpldmVudC10eXBlBwALbWVzc2FnZVN0b3ANOmNvbnRlbn" +
+	"QtdHlwZQcAEGFwcGxpY2F0aW9uL2pzb24NOm1lc3NhZ2UtdHlwZQcABWV2ZW50A3gtbgQAAAAHA3gtdAgAAAAAAAAAAAN4LWIAA3gtdQkAAAAA" +
+	"AAAAAAAAAAAAAAABeyJzdG9wUmVhc29uIjoiZW5kX3R1cm4ifYPMZVMAAAC6AAAAfojok+cLOmV2ZW50LXR5cGUHAAhtZXRhZGF0YQ06Y29udG" +
+	"VudC10eXBlBwAQYXBwbGljYXRpb24vanNvbg06bWVzc2FnZS10eXBlBwAFZXZlbnQDeC1uBAAAAAcDeC10CAAAAAAAAAAAA3gtYgADeC11CQAA" +
+	"AAAAAAAAAAAAAAAAAAF7InVzYWdlIjp7ImlucHV0VG9rZW5zIjozLCJvdXRwdXRUb2tlbnMiOjR9fTZgHHw="
+
 func TestEventStream(t *testing.T) {
-	start := message(`{"a":1}`, ":message-type", "event", ":event-type", "messageStart", ":content-type", "application/json")
+	sdk, err := base64.StdEncoding.DecodeString(recorded)
+	check.Must(t, err)
+	start := message(`{"a":1}`, ":message-type", "event", ":event-type", "messageStart", ":content-type",
+		"application/json")
 	stop := message(`{}`, ":message-type", "exception", ":exception-type", "throttlingException")
 	const first = "messageStart|{\"a\":1}\n"
 	broken := bytes.Clone(start)
@@ -57,13 +74,18 @@ func TestEventStream(t *testing.T) {
 		stream []byte
 		want   string
 	}{
-		"two":              {append(bytes.Clone(start), stop...), first + "exception:throttlingException|{}\n"},
-		"one and a half":   {append(bytes.Clone(start), stop[:20]...), first},
-		"checksum":         {append(bytes.Clone(start), broken...), first + "|-\n"},
-		"length":           {lying, "|-\n"},
-		"too large":        {message(strings.Repeat("x", 2000)), "over\n"},
-		"header twice":     {message(`{}`, ":event-type", "a", ":event-type", "b"), "|-\n"},
-		"no event":         {message(`{}`, ":message-type", "error", ":error-code", "x"), "exception:x|{}\n"},
+		"two":            {append(bytes.Clone(start), stop...), first + "exception:throttlingException|{}\n"},
+		"one and a half": {append(bytes.Clone(start), stop[:20]...), first},
+		"checksum":       {append(bytes.Clone(start), broken...), first + "|-\n"},
+		"length":         {lying, "|-\n"},
+		"too large":      {message(strings.Repeat("x", 2000)), "over\n"},
+		"header twice":   {message(`{}`, ":event-type", "a", ":event-type", "b"), "|-\n"},
+		"no event":       {message(`{}`, ":message-type", "error", ":error-code", "x"), "exception:x|{}\n"},
+		"an SDK's": {sdk, `messageStart|{"role":"assistant"}
+contentBlockDelta|{"contentBlockIndex":0,"delta":{"text":"héllo"}}
+messageStop|{"stopReason":"end_turn"}
+metadata|{"usage":{"inputTokens":3,"outputTokens":4}}
+`},
 		"no event stream":  {[]byte("data: {}\n\ndata: {}\n\n"), "|-\n"},
 		"nothing after it": {append(bytes.Clone(broken), start...), "|-\n"},
 	} {

@@ -166,7 +166,8 @@ func frame(lines string) string {
 	return string(out)
 }
 
-// corpus reads a file of entries. Lines of one whose name ends with "framed" are for [frame]. In it, <CR> is a carriage return, and <FF> the byte 0xFF.
+// corpus reads a file of entries. Lines of one whose name ends with "framed" are for [frame]. In it, <CR> is a carriage
+// return, and <FF> the byte 0xFF.
 func corpus(t testing.TB, name string) (entries []entry) {
 	t.Helper()
 	archive, err := txtar.ParseFile("testdata/" + name)

@@ -141,14 +141,22 @@ func TestUnknownMembers(t *testing.T) {
 // TestPath checks what the path of a call says.
 func TestPath(t *testing.T) {
 	for path, want := range map[string]string{
-		"/v1beta/models/gemini-3:streamGenerateContent": "gemini-3 true",
-		"/v1beta/models/gemini-3:generateContent":       "gemini-3 false",
-		"/model/amazon.nova-v1%3A0/converse-stream":     "amazon.nova-v1:0 true",
-		"/model/amazon.nova-v1%3A0/converse":            "amazon.nova-v1:0 false",
+		"/v1beta/models/gemini-3:streamGenerateContent":                                        "gemini-3 true",
+		"/v1beta/models/gemini-3:generateContent":                                              "gemini-3 false",
+		"/model/amazon.nova-v1%3A0/converse-stream":                                            "amazon.nova-v1:0 true",
+		"/model/amazon.nova-v1%3A0/converse":                                                   "amazon.nova-v1:0 false",
+		"/model/claude-x/invoke-with-response-stream":                                          "claude-x true",
+		"/projects/p/locations/us-east5/publishers/anthropic/models/claude-x:streamRawPredict": "claude-x true",
+		"/openai/deployments/small/chat/completions":                                           "small false",
 	} {
 		d := inference.Gemini
-		if strings.Contains(path, "converse") {
+		switch {
+		case strings.Contains(path, "converse"):
 			d = inference.BedrockConverse
+		case strings.Contains(path, "claude"):
+			d = inference.AnthropicMessages
+		case strings.Contains(path, "chat"):
+			d = inference.OpenAIChat
 		}
 		r, err := inference.Read(inference.Rule{Dialect: d},
 			inference.Call{Path: path, Body: []byte(smallest[d]), Key: key})

@@ -12,8 +12,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// inPlace decodes values as parts of the text instead of copies, because a text may be long: the decoder does not move a
-// text in memory.
+// inPlace decodes values as parts of the text instead of copies, because a text may be long: the decoder does not move
+// a text in memory.
 var inPlace = json2.WithUnmarshalers(
 	json2.UnmarshalFromFunc(func(dec *jsontext.Decoder, v *jsontext.Value) (err error) {
 		*v, err = dec.ReadValue()
