@@ -52,6 +52,8 @@ type Credential struct {
 	File   string `yaml:"file" json:"file"`
 }
 
+const fillIn = `# the agent that posts; add credential: {prefix: "Bearer ", file: FILE} if the API needs one`
+
 // YAML returns rules in the form of the sidecar's configuration. It marks what a person must fill in. about returns a
 // comment about each rule, or nothing.
 func YAML(rules []Rule, about func(i int) string) ([]byte, error) {
@@ -63,10 +65,8 @@ func YAML(rules []Rule, about func(i int) string) ([]byte, error) {
 		}
 		quoteURL(&n)
 		if r.Post && r.Subject == "" {
-			key, value := &yaml.Node{Kind: yaml.ScalarNode, Value: "subject"},
-				&yaml.Node{Kind: yaml.ScalarNode, Style: yaml.DoubleQuotedStyle, LineComment: "# fill in: the agent that posts"}
-			n.Content = append(n.Content, key, value)
-			n.FootComment = `# credential: {prefix: "Bearer ", file: secrets/NAME}  # of the API, if it needs one`
+			n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: "subject"},
+				&yaml.Node{Kind: yaml.ScalarNode, Style: yaml.DoubleQuotedStyle, LineComment: fillIn})
 		}
 		n.HeadComment = comment(about(i))
 		if lists[r.Post] == nil {

@@ -1,0 +1,181 @@
+package clients
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/learn"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/e2e/kit"
+)
+
+// learns is an agent with three MCP servers and two APIs, of which one takes its post.
+const learns = `cd "$0"
+for host in one two three; do
+  $1 --no-warnings ` + kit.Scripts + `node/mcp-tools.mjs v1 https://$host.test/mcp list 'issue_read={"text":"hi"}'
+done
+curl -sS https://items.test/items/1234567/parts; curl -sS https://items.test/items/7654321/parts
+curl -sS "https://$2/repos/acme/site"
+curl -sS -H 'Content-Type: application/json' -d '` + kit.Comment + `' "https://$2` + kit.Comments + `"`
+
+// TestLearn goes from a configuration without rules to a mediated post in one learning run, one mediator learn and one
+// run.
+func TestLearn(t *testing.T) {
+	t.Parallel()
+	kit.NeedRoot(t)
+	kit.NodeJS(t)
+	hosts := []string{"one.test", "two.test", "three.test", "items.test", kit.Plain[0]}
+	r := kit.NewRig(t, hosts, func(r *kit.Rig) (http.Handler, string) {
+		rules := "session: {learning: true}\n# mine\nactions: []\negress: []\n" + kit.Upstream +
+			"  - {host: \"items.test:443\", address: UPSTREAM, networks: [127.0.0.0/8], ca: api-ca.pem}\n"
+		for _, host := range hosts[:3] {
+			rules += fmt.Sprintf("  - {host: \"%s:443\", address: \"%s\", networks: [127.0.0.0/8], ca: api-ca.pem}\n", host,
+				startNode(t, r, "mcp-server.mjs").address)
+		}
+		mux := http.NewServeMux()
+		mux.Handle("/", r.GitHub(t))
+		mux.HandleFunc("GET items.test/items/{id}/parts", func(http.ResponseWriter, *http.Request) {})
+		return mux, rules
+	}, func(file string) string {
+		return strings.Replace(file, "ca: {certificateFile: ca.pem}", "ca: {certificateFile: ca.pem, unconstrained: true}", 1)
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- r.Stack.Serve(ctx) }() // as mediator dev does, for the reload
+	t.Cleanup(func() { cancel(); <-served })
+	agent := func(flags ...string) (string, error) {
+		cmd := r.RunCommand(t, "", flags, "sh", "-c", learns, kit.Top, kit.Need(t, "node"), r.Plain())
+		if len(flags) == 0 {
+			cmd = r.RunCommand(t, r.Event(t), nil, "sh", "-c", learns, kit.Top, kit.Need(t, "node"), r.Plain())
+		}
+		out, said, err := kit.Output(cmd)
+		return out + said, err
+	}
+	said, err := agent("--learn")
+	if err != nil || r.Posts.Load() > 0 {
+		t.Fatalf("%d posts, %v: %s", r.Posts.Load(), err, said)
+	}
+
+	// The proposals are the calls, and nothing else.
+	mediator := func(args ...string) string { return kit.Run(t, append([]string{"learn", "--dir", r.Dir}, args...)...) }
+	var proposals []learn.Proposal
+	check.Must(t, json.Unmarshal([]byte(mediator("--json")), &proposals))
+	var got []string
+	for _, p := range proposals {
+		got = append(got, p.About)
+	}
+	want := []string{"reads of https://items.test/items/{id}/parts", "reads of https://" + r.Plain() + "/repos/acme/site",
+		"POST https://" + r.Plain() + "/repos/acme/site/issues/{id}/comments"}
+	for _, host := range hosts[:3] {
+		want = append(want, "sessions, lists and reads of the MCP server https://"+host+"/mcp",
+			"the tool issue_read of the MCP server https://"+host+"/mcp")
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Fatalf("proposed %q, want %q: %s", got, want, said)
+	}
+
+	// The replay shows the calls of the run, and no other change.
+	rules := r.In("rules.yaml")
+	kit.Write(t, rules, strings.ReplaceAll(mediator("--yaml"), `subject: ""`, "subject: agent:worker-1"))
+	var changes []struct{ Call, Before, After string }
+	check.Must(t, json.Unmarshal([]byte(mediator("--replay", rules, "--json")), &changes))
+	for _, c := range changes {
+		if c.Before != "egress_denied" && c.Before != "action_unmatched" || !strings.Contains(c.After, " rule ") &&
+			!strings.Contains(c.After, "action ") {
+			t.Errorf("changes %+v", c)
+		}
+	}
+	if len(changes) < len(proposals) {
+		t.Errorf("%d changes", len(changes))
+	}
+
+	shown := answer(t, exec.CommandContext(t.Context(), "/proc/self/exe", "learn", "--dir", r.Dir))
+	config := string(kit.Read(t, r.In(devstack.SidecarFile)))
+	if !strings.Contains(config, "# mine\nactions:\n  - name: ") || strings.Count(config, "{tools: [issue_read]}") != 1 ||
+		strings.Count(config, "{tools: [issue_read], methods: []}") != 2 {
+		t.Fatalf("written\n%s\nafter\n%s", config, shown)
+	}
+	if said := mediator(); said != "the rules allow every call that can be learnt\n" {
+		t.Errorf("then it proposes %s", said)
+	}
+	said, err = agent()
+	if err != nil || r.Posts.Load() != 1 || strings.Count(said, "echo: hi") != 3 {
+		t.Fatalf("%d posts, %v: %s", r.Posts.Load(), err, said)
+	}
+	posts := r.Records(t, "limit=1000&flow=post")
+	if len(posts) != 2 || slices.ContainsFunc(posts, func(p ledger.Record) bool { return p.State != ledger.StateForwarded }) {
+		t.Errorf("posts %+v", posts)
+	}
+	for _, p := range posts {
+		r.WantAssurance(t, p)
+	}
+}
+
+// answer runs mediator learn on a terminal: it accepts every read, the tools of two servers as reads, and posts.
+func answer(t *testing.T, cmd *exec.Cmd) (shown string) {
+	t.Helper()
+	const flags = os.O_RDWR | unix.O_NOCTTY | unix.O_CLOEXEC
+	terminal, err := os.OpenFile("/dev/ptmx", flags, 0)
+	check.Must(t, err)
+	defer terminal.Close()
+	number, err := unix.IoctlGetInt(int(terminal.Fd()), unix.TIOCGPTN)
+	check.Must(t, errors.Join(err, unix.IoctlSetPointerInt(int(terminal.Fd()), unix.TIOCSPTLCK, 0)))
+	theirs, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), flags, 0)
+	check.Must(t, err)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
+	check.Must(t, errors.Join(cmd.Start(), theirs.Close()))
+	var all, since bytes.Buffer
+	tool := false
+	for buffer := make([]byte, 4096); ; {
+		n, err := terminal.Read(buffer)
+		if err != nil { // the terminal's last process has ended
+			break
+		}
+		all.Write(buffer[:n])
+		since.Write(buffer[:n])
+		text, key := since.String(), ""
+		tool = tool || strings.Contains(text, "  the tool issue_read")
+		switch {
+		case strings.HasSuffix(text, "(Enter accepts) \r\n"):
+			key, tool = "\n", false
+		case strings.HasSuffix(text, "(Enter skips) \r\n") && tool && !strings.Contains(text, "three.test") &&
+			!strings.Contains(text, "  egress:"):
+			key = "p"
+		case strings.HasSuffix(text, "(Enter skips) \r\n"):
+			key = "a"
+		case strings.HasSuffix(text, "that posts [agent:worker-1]: "):
+			key = "\n"
+		case strings.Contains(text, "bearer token") && strings.HasSuffix(text, ": "):
+			if key = "secrets/api-token\n"; tool {
+				key = "-\n"
+			}
+			tool = false
+		case strings.HasSuffix(text, "y/n "):
+			key = "y"
+		}
+		if key != "" {
+			since.Reset()
+			_, err := terminal.WriteString(key)
+			check.Must(t, err)
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("%v: %s", err, &all)
+	}
+	return all.String()
+}
