@@ -595,7 +595,7 @@ func TestRefusals(t *testing.T) {
 			t.Parallel()
 			k := gatetest.New(t, twoRuntimes)
 			var used gatetest.Used
-			valid, changed := k.Chain(t), r.make(t, k)
+			trust, valid, changed := k.Verifier.Trust(), k.Chain(t), r.make(t, k)
 			a, err := gatetest.Admit(t.Context(), k.Gate, changed, used.Consume)
 			gatetest.WantCode(t, err, r.code)
 			sentences.Want(t, r.name, err)
@@ -619,7 +619,7 @@ func TestRefusals(t *testing.T) {
 					t.Errorf("with %s artifacts opened before, the gate says %v; %+v", name, err, b.Checks)
 				}
 			}
-			k.Verifier.SetTrust(k.Trust(t))
+			k.Verifier.SetTrust(trust)
 			if _, err := gatetest.Admit(t.Context(), k.Gate, valid, used.Consume); err != nil {
 				t.Errorf("the valid chain is refused: %v", err)
 			}
@@ -908,7 +908,7 @@ func TestAuthorizeRefusals(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			k := gatetest.New(t)
-			r := authorizing(t, k)
+			r, trust := authorizing(t, k), k.Verifier.Trust()
 			valid := r
 			row.change(t, k, &r)
 			a, err := k.Gate.Authorize(t.Context(), r)
@@ -919,7 +919,7 @@ func TestAuthorizeRefusals(t *testing.T) {
 			if last := a.Checks[len(a.Checks)-1]; last.OK || last.Code != row.code {
 				t.Errorf("the last check is %+v", last)
 			}
-			k.Verifier.SetTrust(k.Trust(t))
+			k.Verifier.SetTrust(trust)
 			a, err = k.Gate.Authorize(t.Context(), valid)
 			if err != nil || len(a.Keys) != 2 || a.Keys[0].Kind != challenge.CapabilityKey || a.Keys[1].Kind != "request_proof" {
 				t.Errorf("the valid post is not authorised: %v %v", a.Keys, err)

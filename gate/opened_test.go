@@ -12,7 +12,7 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-func before[C any](t testing.TB, k *gatetest.Kit, kind evidence.Kind[C], token string,
+func before[C any](t testing.TB, whole, now *evidence.Trust, kind evidence.Kind[C], token string,
 	want evidence.Expected) evidence.Opened[C] {
 	t.Helper()
 	c, err := evidence.UnverifiedClaims(kind, token)
@@ -20,11 +20,7 @@ func before[C any](t testing.TB, k *gatetest.Kit, kind evidence.Kind[C], token s
 		return evidence.Opened[C]{}
 	}
 	signed := func() time.Time { return time.Unix(kind.Registered(c).IssuedAt, 0) }
-	revocations := k.Revocations
-	k.Revocations = ""
-	whole := k.Trust(t)
-	k.Revocations = revocations
-	for _, trust := range []*evidence.Trust{whole, k.Verifier.Trust()} {
+	for _, trust := range []*evidence.Trust{whole, now} {
 		v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: signed})
 		check.Must(t, err)
 		if o, err := evidence.Open(v, kind, token, want); err == nil {
@@ -36,14 +32,18 @@ func before[C any](t testing.TB, k *gatetest.Kit, kind evidence.Kind[C], token s
 
 func opened(t testing.TB, k *gatetest.Kit, e evidence.Envelope) gate.Opened {
 	t.Helper()
-	s := k.Strict
+	revocations := k.Revocations
+	k.Revocations = ""
+	whole := k.Trust(t)
+	k.Revocations = revocations
+	s, now := k.Strict, k.Verifier.Trust()
 	return gate.Opened{
-		OriginProof:    before(t, k, evidence.TriggerOriginProofKind(), e.OriginProof, s.Origin.Expected),
-		TriggerReceipt: before(t, k, evidence.TriggerReceiptKind(), e.TriggerReceipt, s.Receipt.Expected),
-		PolicyDecision: before(t, k, evidence.PolicyDecisionKind(), e.PolicyDecision, s.Decision),
-		Grant:          before(t, k, evidence.ActionGrantKind(), e.Grant, s.Grant),
-		Attestation:    before(t, k, evidence.RuntimeAttestationKind(), e.Attestation, s.Runtime.Expected),
-		SessionReceipt: before(t, k, evidence.SessionReceiptKind(), e.SessionReceipt, s.Session.Expected),
+		OriginProof:    before(t, whole, now, evidence.TriggerOriginProofKind(), e.OriginProof, s.Origin.Expected),
+		TriggerReceipt: before(t, whole, now, evidence.TriggerReceiptKind(), e.TriggerReceipt, s.Receipt.Expected),
+		PolicyDecision: before(t, whole, now, evidence.PolicyDecisionKind(), e.PolicyDecision, s.Decision),
+		Grant:          before(t, whole, now, evidence.ActionGrantKind(), e.Grant, s.Grant),
+		Attestation:    before(t, whole, now, evidence.RuntimeAttestationKind(), e.Attestation, s.Runtime.Expected),
+		SessionReceipt: before(t, whole, now, evidence.SessionReceiptKind(), e.SessionReceipt, s.Session.Expected),
 	}
 }
 
@@ -111,7 +111,8 @@ func TestAuthorizeSigned(t *testing.T) {
 	t.Parallel()
 	k := gatetest.New(t)
 	r := authorizing(t, k)
-	r.Signed = before(t, k, evidence.RequestProofKind(), r.RequestProof, k.Strict.RequestProof)
+	trust := k.Verifier.Trust()
+	r.Signed = before(t, trust, trust, evidence.RequestProofKind(), r.RequestProof, k.Strict.RequestProof)
 	if _, err := k.Gate.Authorize(t.Context(), r); err != nil || r.Signed.Token() == "" {
 		t.Fatalf("%v, with the proof %q", err, r.Signed.Token())
 	}

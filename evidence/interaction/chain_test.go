@@ -93,6 +93,11 @@ func TestChainsThatAreRefused(t *testing.T) {
 		}},
 		"fewer calls in all": {"chain_broken", next(func(c *receipt) { c.Session.Calls = 99 }, nil)},
 		"fewer bytes in all": {"chain_broken", next(func(c *receipt) { c.Session.BytesOut = 1 << 20 }, nil)},
+		"one after the end": {"chain_broken", func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
+			s.Close(t)
+			s.Call(t, nil)
+			return s.Receipts
+		}},
 		"a second end": {"chain_broken", func(t *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
 			s.Close(t)
 			s.Close(t)

@@ -33,7 +33,7 @@ import (
 // record.
 func TestThousandAgents(t *testing.T) {
 	t.Parallel()
-	agents := kit.Size(100, 1000)
+	agents := kit.Size(50, 1000)
 	s := newAccounted(t, strings.NewReplacer("timeouts: {forward: 5s, responseHeader: 5s}",
 		"timeouts: {step: 10m, forward: 10m, responseHeader: 10m}", "limits: {", "limits: {calls: 64, ").Replace(soakRules))
 	all := make([]*soakAgent, agents)
@@ -187,7 +187,7 @@ func openFiles(t *testing.T, n uint64) {
 
 func TestIdleConnections(t *testing.T) {
 	t.Parallel()
-	idle := kit.Size(1000, 10_000)
+	idle := kit.Size(300, 10_000)
 	openFiles(t, uint64(idle)+2000)
 	c := newCapacityRig(t,
 		"limits: {connections: 22000, tunnels: 21000, session: {perSecond: 100000}, host: {perSecond: 100000}}\n",
@@ -275,7 +275,7 @@ func TestFloods(t *testing.T) {
 			statuses <- path + " " + resp.Status
 		})
 	}
-	for i := range kit.Size(8, 50) {
+	for i := range kit.Size(4, 50) {
 		flood(&posts, http.MethodPost, "/files", "application/octet-stream", i%2 == 0)
 		flood(&posts, http.MethodPost, "/texts", "application/json", i%2 == 0)
 		flood(&flooding, http.MethodPut, "/stuck", "application/octet-stream", i%2 == 0)
