@@ -86,7 +86,7 @@ type Artifact struct {
 
 // MCPMessage is a client's message to an MCP server.
 type MCPMessage struct {
-	Method string `json:"method,omitempty"` // empty for an answer to the server's question
+	Method string `json:"method,omitempty"` // empty for an answer to the server, its event stream, or a session's end
 	Tool   string `json:"tool,omitempty"`   // of tools/call; quoted if no rule can name it
 }
 

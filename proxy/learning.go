@@ -11,6 +11,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/graphql"
 	"github.com/actionproof/mediator/proxy/jsonread"
 	"github.com/actionproof/mediator/proxy/match"
@@ -73,6 +74,9 @@ func (c *call) learn(to *endpoint, err error) (*endpoint, error) {
 		return &endpoint{kind: to.kind, rules: append(slices.Clone(to.rules), learning)}, nil
 	case !errors.Is(err, refusal.New("egress_denied", "")) && !errors.Is(err, refusal.New("action_unmatched", "")):
 		return to, err
+	}
+	if c.r.Header.Get("Mcp-Session-Id") != "" {
+		c.record.MCP = &ledger.MCPMessage{} // until its message is read
 	}
 	empty := c.r.ContentLength == 0 // also over HTTP/2, where a body of unknown length has -1
 	switch c.r.Method {

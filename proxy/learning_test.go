@@ -116,6 +116,10 @@ func TestLearningSessionPostsNothing(t *testing.T) {
 		rec.Unfit != "egress_address_denied" {
 		t.Errorf("recorded %+v", rec)
 	}
+	p.send("DELETE", "/mcp", "", "Mcp-Session-Id", "1")
+	if rec, _ := p.record.last(); rec.MCP == nil || rec.MCP.Method != "" {
+		t.Errorf("the end of an MCP session is recorded as %+v", rec)
+	}
 	p.session.Learning = false // the same calls in another session
 	p.wantRefused("egress_denied", "GET", "/other", "", "Learning", "true")
 }
