@@ -6,8 +6,11 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -77,4 +80,34 @@ func (w *Webhook) suiting(action string) string {
 		}
 	}
 	return anyAction
+}
+
+// TestBody returns a body that starts a run, new each time, and the event's name if the sender gives it beside the body.
+func (w *Webhook) TestBody() (event string, body []byte) {
+	payload := map[string]string{"test": evidence.NewID()}
+	if w.eventHeader == "" {
+		payload["type"] = "test"
+	} else {
+		var action string
+		var only bool
+		if event, action, only = strings.Cut(w.events[0], "."); only {
+			payload["action"] = action
+		}
+	}
+	body, _ = json.Marshal(payload) // texts always marshal
+	return event, body
+}
+
+// Test puts a message into the queue, new each time, as a producer would.
+func (q *Queue) Test() error {
+	name := "test-" + evidence.NewID()
+	body, _ := json.Marshal(map[string]string{"test": name}) // texts always marshal
+	from := filepath.Join(q.dir, name)
+	if err := os.WriteFile(from, body, 0o600); err != nil {
+		return err
+	}
+	if err := os.Rename(from, filepath.Join(q.dir, folderNew, name)); err != nil {
+		return errors.Join(err, os.Remove(from))
+	}
+	return nil
 }

@@ -37,6 +37,9 @@ import (
 
 const askTimeout = 10 * time.Second
 
+// eventWait bounds one wait for an event, which mediator run --wait repeats.
+const eventWait = 30 * time.Second
+
 // Deployment observes the deployment.
 type Deployment interface {
 	// Controls returns each control of the manifest with its observations.
@@ -93,6 +96,8 @@ func (s *Server) SetDeployment(d Deployment) { s.deployment.Store(&d) }
 // instead of a password.
 type SessionRequest struct {
 	Event string `json:"event"` // empty: the next waiting event
+	// Wait has the sidecar wait up to 30 seconds for an event (event_none).
+	Wait bool `json:"wait,omitempty"`
 	// Learning asks for a learning session, which has no event. It needs a listener.
 	Learning bool `json:"learning,omitempty"`
 	// Launcher says that all processes of the agent descend from the calling process, so the sidecar can observe them.
@@ -199,9 +204,13 @@ func (s *Server) openSession(w http.ResponseWriter, r *http.Request) {
 
 // open opens a session, with a listener or, if that is nil, with a password.
 func (s *Server) open(r *http.Request, ask SessionRequest, l *listener) (Session, error) {
-	ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
+	claim := trigger.Claim{EventID: ask.Event, Runtime: s.Runtime}
+	if ask.Wait {
+		claim.Wait = eventWait
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), askTimeout+claim.Wait)
 	defer cancel()
-	event, err := s.Triggers.Claim(ctx, trigger.Claim{EventID: ask.Event, Runtime: s.Runtime})
+	event, err := s.Triggers.Claim(ctx, claim)
 	if err != nil {
 		return Session{}, err
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/isolate"
+	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
@@ -35,6 +36,8 @@ const (
 type Options struct {
 	Admin            string // the sidecar's admin endpoint, unix:PATH
 	Event            string // empty: the next waiting event
+	Wait             bool   // wait until there is an event
+	Loop             bool   // run the agent for one event after the other, until the context ends
 	Learn            bool   // in a learning session, which has no event
 	UID              int    // a user id but root's, SameUser or OwnUser
 	Bounds           isolate.Bounds
@@ -55,8 +58,29 @@ type place interface {
 	close() // if it has not run
 }
 
-// Run opens a session, runs the agent in it, and closes the session. If the agent fails, the error is an [ExitStatus].
+// Run opens a session, runs the agent in it, and closes the session. If the agent fails, the error is an [ExitStatus];
+// with Loop, the next event gets its run all the same.
 func Run(ctx context.Context, o Options) error {
+	o.Wait = o.Wait || o.Loop
+	for {
+		err := o.once(ctx)
+		var status ExitStatus
+		switch {
+		case o.Wait && ctx.Err() == nil && problem.DetailsOf(err).Code == "event_none":
+		case !o.Loop:
+			return err
+		case ctx.Err() != nil:
+			return nil
+		case errors.As(err, &status):
+			o.warn("the agent failed: %v", status)
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// once runs the agent for one event.
+func (o Options) once(ctx context.Context) error {
 	if err := errors.Join(o.checkUser(), isolate.CloseOnExec()); err != nil {
 		return notStarted(err)
 	}
@@ -68,7 +92,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return notStarted(err)
 	}
-	ask := admin.SessionRequest{Event: o.Event, Learning: o.Learn, Launcher: true}
+	ask := admin.SessionRequest{Event: o.Event, Wait: o.Wait, Learning: o.Learn, Launcher: true}
 	where, listener, err := o.place(ctx, program, &ask)
 	if err != nil {
 		return err

@@ -25,14 +25,22 @@ type explanation struct {
 func Explain() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "explain CODE", Short: "Explain the code of a refusal, and say what to do", Args: cli.ExactArgs(1, "one code"),
-		Long:    "Prints what docs/errors.md says of a code: what was refused, at which step, and what to do.",
+		Use: "explain [CODE]", Short: "Explain the code of a refusal, and say what to do, or list the codes",
+		Long: `Prints what docs/errors.md says of a code: what was refused, at which step, and what to do. Without CODE, it lists
+all codes.`,
 		Example: "  mediator explain event_closed",
 		RunE: func(c *cobra.Command, args []string) error {
+			switch len(args) {
+			case 0:
+				return listCodes(c, asJSON)
+			case 1:
+			default:
+				return cli.Usagef("%s takes one code at most", c.CommandPath())
+			}
 			var names []string
 			for _, code := range problem.Codes() {
 				if code.Name == args[0] {
-					e := explanation{code.Name, code.Status, code.Step, code.Title, code.Remedy, code.RetryAfter, code.Public}
+					e := explained(code)
 					return cli.PrintText(c, asJSON, e, func(w io.Writer) error {
 						_, err := fmt.Fprintf(w, "%s (step: %s)\n\n%s\n", code.Name, code.Step, code.Text())
 						return err
@@ -45,4 +53,22 @@ func Explain() *cobra.Command {
 	}
 	cli.JSONFlag(c, &asJSON)
 	return c
+}
+
+func explained(code problem.Code) explanation {
+	return explanation{code.Name, code.Status, code.Step, code.Title, code.Remedy, code.RetryAfter, code.Public}
+}
+
+func listCodes(c *cobra.Command, asJSON bool) error {
+	all := []explanation{}
+	for _, code := range problem.Codes() {
+		all = append(all, explained(code))
+	}
+	return cli.PrintText(c, asJSON, all, func(w io.Writer) error {
+		grid := cli.Table(w, "CODE", "STEP", "TITLE")
+		for _, e := range all {
+			grid.Row(e.Code, e.Step, e.Title)
+		}
+		return grid.Flush()
+	})
 }

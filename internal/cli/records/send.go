@@ -1,6 +1,7 @@
 package records
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -22,27 +23,45 @@ const sendTimeout = 30 * time.Second
 
 func eventsSend() *cobra.Command {
 	var path, event string
-	var asJSON bool
+	var asJSON, test bool
 	c := &cobra.Command{
-		Use: "send SOURCE FILE", Short: "Sign a payload as a webhook's sender would, and deliver it: for trying a source out",
+		Use: "send SOURCE [FILE]", Short: "Sign a payload as a webhook's sender would, and deliver it: for trying a source out",
 		Example: `  mediator events send github event.json
+  mediator events send github --test
   mediator events send hooks - --config trigger.yaml`,
 		Long: `Signs the JSON in FILE (- for standard input) with the source's secret in the trigger service's configuration,
 and delivers it to the service on this machine. SOURCE is a configured webhook: github, standardWebhooks or engine. The
 delivery is an event like any other: it can open a session and pay for a post. GitHub signs the body alone, so the same
-body is the same event.`,
-		Args: cli.ExactArgs(2, "the name of a source and a file"),
+body is the same event.
+
+With --test in place of FILE, the command makes a body that starts a run, new each time, for a webhook or a queue.`,
+		Args: func(c *cobra.Command, args []string) error {
+			if test {
+				return cli.ExactArgs(1, "the name of a source with --test")(c, args)
+			}
+			return cli.ExactArgs(2, "the name of a source and a file, or a source and --test")(c, args)
+		},
 		RunE: func(c *cobra.Command, args []string) error {
 			service, err := config.LoadTrigger(path)
 			if err != nil {
 				return err
 			}
+			if q := queue(service, args[0]); q != nil && test {
+				if err := q.Test(); err != nil {
+					return err
+				}
+				return cli.Print(c, asJSON, struct{}{}, "queued: mediator events list shows it once the service has claimed it")
+			}
 			hook, err := webhook(service, args[0])
 			if err != nil {
 				return err
 			}
-			body, err := cli.ReadInput(c, args[1])
-			if err != nil {
+			var body []byte
+			if test {
+				var named string
+				named, body = hook.TestBody()
+				event = cmp.Or(event, named)
+			} else if body, err = cli.ReadInput(c, args[1]); err != nil {
 				return err
 			}
 			client, url, err := reach(service, args[0])
@@ -64,12 +83,22 @@ body is the same event.`,
 			return cli.Print(c, asJSON, answer, strings.TrimSpace(text))
 		},
 	}
+	c.Flags().BoolVar(&test, "test", false, "send an event of its own, new each time, in place of a file")
 	cli.StackFileFlag(c, &path, devstack.TriggerFile)
 	c.Flags().StringVar(&event, "event", "",
 		"the event's name as GitHub sends it beside the body, such as release; empty takes one that starts a run and "+
 			"suits the body")
 	cli.JSONFlag(c, &asJSON)
 	return c
+}
+
+func queue(service *config.Trigger, name string) *trigger.Queue {
+	for _, s := range service.SourceList {
+		if q, ok := s.(*trigger.Queue); ok && q.Name() == name {
+			return q
+		}
+	}
+	return nil
 }
 
 func webhook(service *config.Trigger, name string) (*trigger.Webhook, error) {

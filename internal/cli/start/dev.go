@@ -1,9 +1,11 @@
 package start
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
 	"time"
 
@@ -15,18 +17,19 @@ import (
 	"github.com/actionproof/mediator/internal/cli/records"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/freeport"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
 )
 
 // Dev returns the command that runs all roles on embedded defaults.
 func Dev() *cobra.Command {
-	var dir string
+	var dir, ports string
 	var quiet bool
 	c := &cobra.Command{
 		Use: "dev", Short: "Run all roles on embedded defaults, in one command", Args: cli.NoArgs,
 		Example: `  mediator dev
-  mediator dev --dir other`,
+  mediator dev --dir other --ports auto`,
 		Long: `Starts the sidecar, the trigger service, the control plane and the node with the configuration files in
 --dir. The first start writes these files; mediator reload applies your edits. Signing keys exist only in memory. --dir
 keeps the record, the interception CA (ca), and the public files that verify the records of earlier starts (earlier).
@@ -34,14 +37,41 @@ Ctrl-C ends everything.
 
 Each call is shown as it ends: as text on a terminal, and elsewhere as lines of JSON. --quiet shows none. NO_COLOR turns
 colours off.`,
-		RunE: func(c *cobra.Command, _ []string) error { return dev(c, dir, quiet) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			switch ports {
+			case "":
+				return dev(c, dir, configs.Dev, quiet)
+			case "auto":
+				files, err := withFreePorts(configs.Dev)
+				if err != nil {
+					return err
+				}
+				return dev(c, dir, files, quiet)
+			}
+			return cli.Usagef("%s --ports takes auto", c.CommandPath())
+		},
 	}
 	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "show no calls")
+	c.Flags().StringVar(&ports, "ports", "",
+		"auto: the files of a first start name free ports, in place of 8181 and 8182, for a second stack on the machine")
 	c.Flags().StringVar(&dir, "dir", devstack.DefaultFolder, "folder of the configuration, the state and the logs")
 	return c
 }
 
-func dev(c *cobra.Command, dir string, quiet bool) error {
+// withFreePorts returns configuration files with free ports in place of their own.
+func withFreePorts(files map[string][]byte) (map[string][]byte, error) {
+	files = maps.Clone(files)
+	for name, own := range map[string]string{devstack.SidecarFile: "127.0.0.1:8181", devstack.TriggerFile: "127.0.0.1:8182"} {
+		free, err := freeport.Address()
+		if err != nil {
+			return nil, err
+		}
+		files[name] = bytes.Replace(files[name], []byte(own), []byte(free), -1)
+	}
+	return files, nil
+}
+
+func dev(c *cobra.Command, dir string, files map[string][]byte, quiet bool) error {
 	ctx := c.Context()
 	began := time.Now()
 	dir, err := filepath.Abs(dir)
@@ -53,7 +83,7 @@ func dev(c *cobra.Command, dir string, quiet bool) error {
 		return err
 	}
 	defer release() // last, when nothing runs any more
-	if err := devstack.Prepare(dir, configs.Dev); err != nil {
+	if err := devstack.Prepare(dir, files); err != nil {
 		return err
 	}
 	if _, err := config.LoadSidecar(filepath.Join(dir, devstack.SidecarFile)); err != nil {

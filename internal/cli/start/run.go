@@ -20,6 +20,7 @@ func Run() *cobra.Command {
 		Use:   "run [--event ID] [flags] -- CMD [ARG ...]",
 		Short: "Start an agent in a session of its own, opened by one event",
 		Example: `  mediator run -- ./agent
+  mediator run --loop -- ./agent
   mediator run --learn -- ./agent
   mediator run --event evt_06H0B6F94I1DA18S9D2LMK03AS --env OPENAI_API_KEY=none -- python3 agent.py`,
 		Long: `Opens a session for the event, starts CMD in it, and ends the session and all processes of the run when CMD
@@ -52,6 +53,9 @@ mediator learn. It needs session.learning in the sidecar's configuration, and is
 				return cli.Usagef(
 					"mediator run --uid and --require-isolation exclude each other: an isolated agent has a user of its own")
 			}
+			if (o.Wait || o.Loop) && (o.Learn || o.Event != "") {
+				return cli.Usagef("mediator run --wait and --loop take the next event: leave --event and --learn out")
+			}
 			if o.Learn && o.Event != "" {
 				return cli.Usagef("mediator run --learn takes no event: leave --event out")
 			}
@@ -68,6 +72,8 @@ mediator learn. It needs session.learning in the sidecar's configuration, and is
 	}
 	cli.AdminFlag(c, &o.Admin)
 	c.Flags().StringVar(&o.Event, "event", "", "the event that opens the session; empty takes the next one that waits")
+	c.Flags().BoolVar(&o.Wait, "wait", false, "wait for an event if none waits")
+	c.Flags().BoolVar(&o.Loop, "loop", false, "start CMD again and again, in one session for each event, until a signal")
 	c.Flags().BoolVar(&o.Learn, "learn", false,
 		"for mediator learn: start CMD in a learning session, which posts nothing and needs no event")
 	c.Flags().IntVar(&o.UID, "uid", launch.OwnUser,

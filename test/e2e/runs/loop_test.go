@@ -1,0 +1,32 @@
+package runs
+
+import (
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/e2e/kit"
+)
+
+// TestLoop waits for events, and gives each a run, also after one that failed.
+func TestLoop(t *testing.T) {
+	t.Parallel()
+	r := kit.NewClientsRig(t)
+	out := r.In("loop.out")
+	cmd := exec.Command("sh", "-c", `exec "$0" run --admin "$1" --loop -- sh -c 'echo run; exit 3' >"$2" 2>&1`, kit.Self(t),
+		r.Stack.Admin(), out)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	check.Must(t, cmd.Start())
+	for n := 1; n <= 2; n++ {
+		r.Event(t)
+		kit.Until(t, "a run", func() bool {
+			return strings.Count(string(kit.Read(t, out)), "run\nmediator: the agent failed: exit status 3\n") == n
+		})
+	}
+	check.Must(t, cmd.Process.Signal(syscall.SIGINT))
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v: %s", err, kit.Read(t, out))
+	}
+}
