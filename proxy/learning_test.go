@@ -234,7 +234,8 @@ func TestLearningSessionHasNoReceipts(t *testing.T) {
 	if rec := r.wantLast(1, ledger.Record{Rule: "model", Learning: true}); rec.Model == nil {
 		t.Errorf("recorded %+v", rec)
 	}
-	if head, err := r.pipeline.o.Receipts.Head(t.Context(), r.session.Chain); err != nil || head.Number > 0 || len(head.OpenCalls) > 0 {
+	if head, err := r.pipeline.o.Receipts.Head(t.Context(), r.session.Chain); err != nil || head.Number > 0 ||
+		len(head.OpenCalls) > 0 {
 		t.Errorf("the chain's head is %+v, %v", head, err)
 	}
 }
