@@ -23,6 +23,9 @@ var kindModel = kind{
 		return 0, nil
 	},
 	begin: func(c *call) conversation {
+		ctx, cancel := context.WithTimeout(c.r.Context(), settleTimeout)
+		defer cancel()
+		c.session.Kept.Settle(ctx)
 		measure := c.receipts().Measure(c.r.Context(), c.session.Chain)
 		if prompt, ok := c.conversation.(*promptCall); ok { // the call to a model that a prompt became
 			prompt.measure = measure
@@ -31,6 +34,9 @@ var kindModel = kind{
 		return &modelCall{plain: plain{c}, measure: measure}
 	},
 }
+
+// settleTimeout bounds how long a call waits until the session's earlier answers are read.
+const settleTimeout = time.Second
 
 type modelCall struct {
 	plain

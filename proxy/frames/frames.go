@@ -10,6 +10,15 @@ import (
 	"github.com/actionproof/mediator/proxy/sse"
 )
 
+// Reader divides a stream into events, as [sse.Reader] does.
+type Reader interface {
+	Write(p []byte, event func(sse.Event))
+	Held() int   // bytes
+	Over() bool  // an event was too large
+	Odd() bool   // clients may find other events
+	End() []byte // an event without its end
+}
+
 // Lines reads texts that each end with a line feed.
 type Lines struct {
 	most int // bytes of one line

@@ -4,8 +4,4 @@
 //
 // No text is kept, except for a sample if the caller wants one. Of a block of content only the size and an HMAC under
 // the caller's key are kept, and of providers' and agents' names only those that look like names.
-//
-// # Members
-//
-// Package members has the members that the APIs take. What an answer looks like comes from the official SDKs.
 package inference

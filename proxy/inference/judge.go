@@ -62,6 +62,7 @@ func (r *reading) member(known members.Classes, m jsonread.Member) error {
 	case class == members.Unknown && r.rule.AllowUnknown && hostedName.MatchString(m.Name) &&
 		!r.known.Near(m.Name) && len(r.Unknown) < maxUnknown:
 		r.Unknown = append(r.Unknown, m.Name)
+		r.fetched(m.Name, m.Value)
 	default:
 		r.judge(class, m.Name)
 	}

@@ -1,10 +1,12 @@
 package inference_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/actionproof/mediator/proxy/inference"
@@ -77,6 +79,37 @@ func TestKept(t *testing.T) {
 	}
 }
 
+// TestSettle checks that a client may point to an answer whose end the mediator has not seen or read yet.
+func TestSettle(t *testing.T) {
+	for kind, answer := range map[string]string{
+		eventStream: stream(`{"type":"response.created","response":{"id":"ID"}}`), jsonType: `{"id":"ID","output":[]}`,
+	} {
+		var seen kept.Set
+		read := func(body string) (*inference.Request, error) {
+			return inference.Read(inference.Rule{Dialect: inference.OpenAIResponses},
+				inference.Call{Body: []byte(body), Key: key, Kept: &seen})
+		}
+		r, err := read(smallest[inference.OpenAIResponses])
+		check.Must(t, err)
+		b := inference.Observe(r, start, options())
+		begin(b, http.StatusOK, http.Header{"Content-Type": {kind}})
+		write(t, b, answer, 0)
+		var ends sync.WaitGroup
+		if kind == jsonType {
+			ends.Go(func() { b.End(io.EOF); b.Interaction() })
+		}
+		seen.Settle(t.Context())
+		if _, err := read(`{"input":"x","previous_response_id":"ID"}`); err != nil {
+			t.Errorf("%s: %v", kind, err)
+		}
+		ends.Wait()
+		b.Interaction()
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		seen.Settle(gone)
+	}
+}
+
 // TestManyKept checks that a session's first ids are forgotten, and no later ones.
 func TestManyKept(t *testing.T) {
 	var seen kept.Set
@@ -110,6 +143,8 @@ func TestUnknownMembers(t *testing.T) {
 	for body, want := range map[string]string{
 		`"shiny":1,"sparkle":{}`:                                "[shiny sparkle]",
 		`"shiny":null`:                                          "[]",
+		`"shiny":{"page":"https://x"}`:                          "model_hosted_tool",
+		`"model":"m:online"`:                                    "model_hosted_tool",
 		`"web_search_options":{}`:                               "model_hosted_tool",
 		`"webSearchOptions":{}`:                                 "model_member_unknown",
 		`"Tools":[{"type":"web_search"}]`:                       "model_member_unknown",

@@ -31,11 +31,6 @@ type messageEvent struct {
 	} `json:"delta"`
 }
 
-// chunk holds an event of an answer by Amazon's InvokeModelWithResponseStream.
-type chunk struct {
-	Bytes []byte `json:"bytes"`
-}
-
 type message struct {
 	Type    string             `json:"type"`
 	ID      string             `json:"id"`
@@ -64,7 +59,9 @@ type messageBlock struct {
 func (messages) event(t *tally, data []byte) bool {
 	wrapped := t.named == "chunk"
 	if wrapped {
-		var c chunk
+		var c struct { // Amazon's InvokeModelWithResponseStream
+			Bytes []byte `json:"bytes"`
+		}
 		if json2.Unmarshal(data, &c) != nil || jsonread.Exceeds(c.Bytes) {
 			return false
 		}

@@ -72,20 +72,12 @@ type Observer struct {
 	done    bool
 	brought time.Time // when the piece came that the client has not read yet, or zero
 
-	tally  tally
-	events framing
-	event  func(sse.Event) // made once, because the framing could keep it
-	failed string          // the event being read
-	answer answer
-}
-
-// framing divides a stream into events.
-type framing interface {
-	Write(p []byte, event func(sse.Event))
-	Held() int   // bytes
-	Over() bool  // an event was too large
-	Odd() bool   // clients may find other events
-	End() []byte // an event without its end
+	tally   tally
+	events  frames.Reader
+	release func()
+	event   func(sse.Event) // made once, because the framing could keep it
+	failed  string          // the event being read
+	answer  answer
 }
 
 type piece struct {
@@ -130,6 +122,7 @@ func (b *Observer) Begin(resp *http.Response) {
 		return
 	}
 	b.head(resp.StatusCode, resp.Header)
+	b.release = b.in.Request.kept.Reading(b.catchUp)
 	body.Watch(resp, b)
 	resp.Body = &followed{resp.Body, b}
 }
@@ -343,7 +336,27 @@ func (b *Observer) Interaction() Interaction {
 	}
 	b.held, b.queue, b.spare, b.events = nil, nil, nil, nil
 	b.o.Free()
+	if b.release != nil {
+		b.release()
+	}
+	b.idle.Broadcast()
 	return b.in
+}
+
+// catchUp waits until all is read that the client may have.
+func (b *Observer) catchUp(ctx context.Context) {
+	defer context.AfterFunc(ctx, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.idle.Broadcast()
+	})()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.start(0)
+	for ctx.Err() == nil && !b.done && b.lost == ReasonNone &&
+		(b.reading || b.ended || jsontext.Value(b.held).IsValid()) {
+		b.idle.Wait()
+	}
 }
 
 // The times of a compressed stream's pieces are unknown.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"hash"
 	"slices"
+	"strings"
 
 	json2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -81,6 +82,12 @@ func Read(rule Rule, c Call) (*Request, error) {
 	}
 	if model, ok := members.ModelInPath(c.Path); ok {
 		r.Model = nameOf(model)
+		if strings.Contains(model, ":prompt/") { // of Amazon Bedrock
+			r.state("prompt", "")
+		}
+	}
+	if strings.HasSuffix(r.Model, ":online") { // OpenRouter then searches the web
+		r.acts("online")
 	}
 	r.Stream = r.Stream || members.Streams(c.Path)
 	return r.Request, r.judged.Refusal()

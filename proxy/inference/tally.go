@@ -118,6 +118,16 @@ func readWhole(by answer, t *tally, body []byte) bool {
 	return ok
 }
 
+// ReadAnswer reads an answer to r that is one JSON text. said gets each piece of text of the first choice. ok reports
+// whether the answer follows its API. For key see [Read].
+func ReadAnswer(r *Request, body, key []byte, said func(k Kind, text string)) (in Interaction, ok bool) {
+	in.Request = r
+	t := tally{in: &in, key: key, said: said}
+	ok = readWhole(r.Dialect.answer(), &t, body)
+	t.conclude(ReasonNone)
+	return in, ok
+}
+
 // find begins a block if necessary. It returns nil if there are too many.
 func (t *tally) find(at position) *said {
 	for i := len(t.blocks) - 1; i >= 0; i-- {

@@ -2,7 +2,10 @@
 package kept
 
 import (
+	"context"
 	"crypto/sha256"
+	"maps"
+	"slices"
 	"sync"
 )
 
@@ -18,6 +21,9 @@ type Set struct {
 	ids   map[keptID]struct{}
 	order []keptID // a ring
 	next  int
+
+	reading map[int]func(context.Context)
+	begun   int
 }
 
 type keptID [16]byte // a hash, because an id may hold a text
@@ -63,4 +69,35 @@ func (k *Set) Has(host, id string) bool {
 	defer k.mu.Unlock()
 	_, found := k.ids[by]
 	return found
+}
+
+// Reading registers an answer that is being read, until end is called. catchUp waits until all is read that the client
+// may have.
+func (k *Set) Reading(catchUp func(context.Context)) (end func()) {
+	if k == nil {
+		return func() {}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.reading == nil {
+		k.reading = make(map[int]func(context.Context))
+	}
+	k.begun++
+	n := k.begun
+	k.reading[n] = catchUp
+	return func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		delete(k.reading, n)
+	}
+}
+
+// Settle waits until the set has what the client may have read: it may point to an answer before its reader is done.
+func (k *Set) Settle(ctx context.Context) {
+	k.mu.Lock()
+	all := slices.Collect(maps.Values(k.reading))
+	k.mu.Unlock()
+	for _, catchUp := range all {
+		catchUp(ctx)
+	}
 }

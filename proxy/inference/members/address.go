@@ -8,7 +8,8 @@ import (
 
 var (
 	// members that tell the provider what to fetch
-	addresses = []string{"url", "image_url", "file_url", "video_url", "audio_url", "document_url"}
+	addresses = []string{"url", "image_url", "file_url", "video_url", "audio_url", "document_url",
+		"file_uri", "fileUri"}
 	// members that the model sees as they are, even if they are addresses
 	texts = []string{"text", "title", "context", "filename", "name"}
 	// a text that is nothing but an address
