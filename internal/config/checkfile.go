@@ -22,7 +22,9 @@ var fileKinds = []struct {
 	{"control", "control plane (mediator control)", reflect.TypeFor[Control](), loads((*Control).checkAll)},
 	{"reputation", "node (mediator reputation)", reflect.TypeFor[Reputation](), loads((*Reputation).checkAll)},
 	{"root", "root key", reflect.TypeFor[RootKey](), loads((*RootKey).checkAll)},
-	{"", "policy file", reflect.TypeFor[decide.File](), func(path string, _ []byte, _ bool) (any, error) { return ReadRules(path) }},
+	{"", "policy file", reflect.TypeFor[decide.File](), func(path string, _ []byte, _ bool) (any, error) {
+		return ReadRules(path)
+	}},
 	{"", "deployment manifest", reflect.TypeFor[policy.Manifest](), func(path string, _ []byte, _ bool) (any, error) {
 		_, strict, err := ReadAuditedManifest(path)
 		return strict, err
@@ -33,19 +35,27 @@ func loads[C any](check func(*C, *findings)) func(path string, raw []byte, secre
 	return func(path string, raw []byte, secrets bool) (any, error) { return parse(path, raw, check, secrets) }
 }
 
-// CheckFile reads a configuration, policy or manifest file as the processes would, and returns its kind. A process
-// only logs the warnings. Without secrets, it reads no file of a secret.
-func CheckFile(path string, secrets bool) (kind string, warnings []Warning, err error) {
+// Checked is a file that has been checked.
+type Checked struct {
+	Kind     string    // empty for a file of no known kind
+	Warnings []Warning // a process goes on with them
+	Sidecar  *Sidecar  // nil for a file of another kind
+}
+
+// CheckFile reads a configuration, policy or manifest file as the processes would. Without secrets, it reads no file of
+// a secret.
+func CheckFile(path string, secrets bool) (Checked, error) {
 	which, raw, err := readKind(path)
 	if err != nil {
-		return "", nil, err
+		return Checked{}, err
 	}
+	checked := Checked{Kind: fileKinds[which].name}
 	read, err := fileKinds[which].load(path, raw, secrets)
 	if c, ok := read.(*Sidecar); ok && err == nil {
-		warnings = c.Warnings
+		checked.Sidecar, checked.Warnings = c, append(c.Warnings, c.judgeRules()...)
 		err = c.checkManifest()
 	}
-	return fileKinds[which].name, warnings, err
+	return checked, err
 }
 
 func readKind(path string) (which int, raw []byte, err error) {

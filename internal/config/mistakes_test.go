@@ -225,9 +225,9 @@ func TestMistakesInTheKeyThatNamesAFile(t *testing.T) {
 		"what two files have": {"custody: {type: memory}\ninternal: {unix: a.sock}\n", "", "or of two"},
 		"a list":              {"[runtime, sources]", "", "its top-level keys are those of no configuration"},
 	} {
-		if kind, _, err := CheckFile(write(t, tt.text), true); kind != tt.kind || err == nil ||
+		if checked, err := CheckFile(write(t, tt.text), true); checked.Kind != tt.kind || err == nil ||
 			!strings.Contains(err.Error(), tt.says) {
-			t.Errorf("%s: %q, %v", name, kind, err)
+			t.Errorf("%s: %q, %v", name, checked.Kind, err)
 		}
 	}
 }

@@ -102,7 +102,7 @@ func TestAll(t *testing.T) {
 		}
 		path := filepath.Join(t.TempDir(), "mediator.yaml")
 		check.Must(t, os.WriteFile(path, file, 0o600))
-		_, _, err := config.CheckFile(path, false)
+		_, err := config.CheckFile(path, false)
 		check.Must(t, err)
 	}
 }

@@ -2,6 +2,7 @@ package operate
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -31,9 +32,12 @@ func configCheck() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			failed, all, said := false, []checkedFile{}, cli.Plain(c.ErrOrStderr())
 			for _, path := range args {
-				kind, warnings, err := config.CheckFile(path, !noSecrets)
-				file := checkedFile{File: path, Kind: kind, Correct: err == nil, Warnings: warnings}
-				for _, w := range warnings {
+				checked, err := config.CheckFile(path, !noSecrets)
+				file := checkedFile{File: path, Kind: checked.Kind, Correct: err == nil, Warnings: checked.Warnings}
+				if checked.Sidecar != nil {
+					file.Warnings = append(file.Warnings, unused(c.Context(), checked.Sidecar, time.Now())...)
+				}
+				for _, w := range file.Warnings {
 					fmt.Fprintf(said, "%s: warning: %v\n", path, w)
 				}
 				switch {
@@ -41,7 +45,7 @@ func configCheck() *cobra.Command {
 					failed, file.Error = true, err.Error()
 					fmt.Fprintln(said, err)
 				case !asJSON:
-					fmt.Fprintf(c.OutOrStdout(), "%s: a correct %s\n", path, kind)
+					fmt.Fprintf(c.OutOrStdout(), "%s: a correct %s\n", path, file.Kind)
 				}
 				all = append(all, file)
 			}
@@ -57,7 +61,8 @@ func configCheck() *cobra.Command {
 		},
 	}
 	cli.JSONFlag(c, &asJSON)
-	c.Flags().BoolVar(&noSecrets, "no-secrets", false, "read no file of a secret: for a machine that has none, such as CI's")
+	c.Flags().BoolVar(&noSecrets, "no-secrets", false,
+		"read no file of a secret: for a machine that has none, such as CI's")
 	return c
 }
 

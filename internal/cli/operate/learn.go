@@ -34,8 +34,8 @@ func Learn() *cobra.Command {
   mediator learn
   mediator learn --since 24h --yaml > rules.yaml
   mediator learn --replay rules.yaml`,
-		Long: `Reads the record, and proposes rules for the calls that no rule allows: with how often and when each was made, in
-how many sessions, and an example. On a terminal, one key decides about each proposal. The accepted ones are added to
+		Long: `Reads the record, and proposes rules for the calls that no rule allows, with how often and when each was made,
+in how many sessions, and an example. On a terminal, one key decides about each proposal. The accepted ones are added to
 the configuration, which is shown, checked and reloaded.
 
 A call that may post is proposed as an action, and needs the name of the agent that posts. Sessions in which an address

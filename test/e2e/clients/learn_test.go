@@ -118,7 +118,9 @@ func TestLearn(t *testing.T) {
 		t.Fatalf("%d posts, %v: %s", r.Posts.Load(), err, said)
 	}
 	posts := r.Records(t, "limit=1000&flow=post")
-	if len(posts) != 2 || slices.ContainsFunc(posts, func(p ledger.Record) bool { return p.State != ledger.StateForwarded }) {
+	if len(posts) != 2 || slices.ContainsFunc(posts, func(p ledger.Record) bool {
+		return p.State != ledger.StateForwarded
+	}) {
 		t.Errorf("posts %+v", posts)
 	}
 	for _, p := range posts {

@@ -143,8 +143,8 @@ func FuzzConfig(f *testing.F) {
 	path := f.TempDir() + "/config.yaml"
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		check.Must(t, os.WriteFile(path, raw, 0o600))
-		if kind, _, err := config.CheckFile(path, true); err != nil && (err.Error() == "" || len(err.Error()) > 1<<20) {
-			t.Errorf("%s: it says %d bytes", kind, len(err.Error()))
+		if checked, err := config.CheckFile(path, true); err != nil && (err.Error() == "" || len(err.Error()) > 1<<20) {
+			t.Errorf("%s: it says %d bytes", checked.Kind, len(err.Error()))
 		}
 	})
 }

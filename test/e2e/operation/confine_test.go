@@ -295,9 +295,9 @@ func TestExamples(t *testing.T) {
 		t.Errorf("%d files", len(files))
 	}
 	for _, path := range files {
-		kind, warnings, err := config.CheckFile(path, true)
-		if err != nil || len(warnings) > 0 {
-			t.Errorf("%s (%s): %v %v", path, kind, warnings, err)
+		checked, err := config.CheckFile(path, true)
+		if err != nil || len(checked.Warnings) > 0 {
+			t.Errorf("%s: %+v %v", path, checked, err)
 		}
 	}
 }

@@ -1,0 +1,100 @@
+package config
+
+import (
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/publicsuffix"
+
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy"
+)
+
+// judgeRules returns warnings about egress rules that are wide, or that change nothing. Only checks of files have them:
+// they cost much with many rules.
+func (c *Sidecar) judgeRules() (all []Warning) {
+	for i, e := range c.EgressRules {
+		key := fmt.Sprintf("egress[%d]", i)
+		if why := wide(e); why != "" {
+			all = append(all, Warning{"rule_wide", key + ".match", fmt.Sprintf("the rule %s allows %s", e.Name, why)})
+		}
+		if other := c.shadows(i); other != "" {
+			all = append(all, Warning{"rule_shadowed", key,
+				fmt.Sprintf("the rule %s allows all calls of the rule %s too: without this one, nothing changes", other, e.Name)})
+		}
+	}
+	return all
+}
+
+// wide says what a rule allows if that is more than one can mean.
+func wide(e proxy.Egress) string {
+	domain, wildcard := strings.CutPrefix(e.Match.Host, "*.")
+	suffix, icann := publicsuffix.PublicSuffix(domain)
+	writes := slices.ContainsFunc(e.Match.Methods, func(m string) bool {
+		return m != http.MethodGet && m != http.MethodHead && m != http.MethodOptions
+	})
+	switch {
+	case wildcard && suffix == domain && (icann || strings.Contains(domain, ".")):
+		return "hosts of many owners: anyone can have a name below " + domain
+	case wildcard && writes:
+		return "writes to every subdomain of " + domain + " without evidence"
+	case writes && e.Match.Path == "/**":
+		return "every write to " + e.Match.Host + " without evidence"
+	}
+	return ""
+}
+
+// isPlain reports whether a rule is about origin, method and path alone, and does nothing else with its calls.
+func isPlain(e proxy.Egress) bool {
+	return e.MCP == nil && e.GraphQL == nil && e.Observe == nil && e.Generate == nil && !e.WebSocket
+}
+
+// shadows returns the name of another plain egress rule that allows every call of the rule with this index, with the
+// same credential. The rules judge a call that stands for all: of the rule's own pattern, with names that no other has.
+func (c *Sidecar) shadows(i int) string {
+	e := c.EgressRules[i]
+	if !isPlain(e) {
+		return ""
+	}
+	var others []proxy.Egress
+	for at, o := range c.EgressRules {
+		if at != i && isPlain(o) && o.Match.Port == e.Match.Port && covers(o.Match.Host, e.Match.Host) &&
+			reflect.DeepEqual(c.Egress[at].Credential, c.Egress[i].Credential) {
+			others = append(others, o)
+		}
+	}
+	if len(others) == 0 {
+		return ""
+	}
+	rules, err := proxy.NewRules(nil, others)
+	if err != nil {
+		return ""
+	}
+	name := ""
+	for _, method := range e.Match.Methods {
+		v, err := rules.Judge(ledger.Record{Scheme: e.Match.Scheme, Method: method, Path: witness(e.Match.Path),
+			Host: fmt.Sprintf("%s:%d", strings.Replace(e.Match.Host, "*", "a-name-of-its-own", 1), e.Match.Port)})
+		if err != nil {
+			return ""
+		}
+		name = v.Rule
+	}
+	return name
+}
+
+// witness returns a path of a pattern that more special patterns do not match.
+func witness(pattern string) string {
+	segments := strings.Split(pattern, "/")
+	for i, s := range segments {
+		switch {
+		case s == "**":
+			segments[i] = strings.Repeat("~/", 64) + "~"
+		case strings.HasPrefix(s, "{"):
+			segments[i] = "~"
+		}
+	}
+	return strings.Join(segments, "/")
+}
