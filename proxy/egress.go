@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/proxy/body"
+	"github.com/actionproof/mediator/proxy/forward"
+	"github.com/actionproof/mediator/proxy/mcp"
 )
 
 // egress forwards a call that is not a post. It streams both ways, needs no evidence, and records the times.
@@ -40,7 +43,13 @@ func (p *Pipeline) egress(c *call, e *Egress) error {
 	if c.held != nil {
 		out.ContentLength = c.held.Size
 	}
-	if secret != nil || e == learning.egress && c.held != nil { // see [call.learn]
+	unnamed := e == learning.egress && c.held != nil // see [call.learn]
+	if unnamed {
+		maps.DeleteFunc(out.Header, func(name string, _ []string) bool {
+			return !forward.IsUsual(name) && !mcp.IsHeader(name)
+		})
+	}
+	if secret != nil || unnamed {
 		credential.Inject(out.Header)
 		credential.Remove(out.Trailer)
 	}

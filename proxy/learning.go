@@ -86,7 +86,7 @@ func (c *call) learn(to *endpoint, err error) (*endpoint, error) {
 		}
 	case http.MethodPost:
 		kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
-		if err == nil && kind == "application/json" && !empty {
+		if err == nil && kind == "application/json" && !empty && c.r.URL.RawQuery == "" { // a query may be a credential too
 			return &endpoint{kind: &kindLearnt, rules: []rule{learning}}, nil
 		}
 	}

@@ -75,7 +75,8 @@ func TestLearningSessionPostsNothing(t *testing.T) {
 		{refused, "POST", "/graphql", `{"query":"{ a }","text":"hi"}`, nil},
 		{refused, "POST", "/graphql?query=mutation{pay}", `{"query":"{ a }"}`, nil},
 		{refused, "POST", "/search", `{"query":"cats"}`, nil},
-		{refused, "POST", "/mcp", pingWithMore, nil}, // some webhooks take the text
+		{refused, "POST", "/mcp", pingWithMore, nil},                  // some webhooks take the text
+		{refused, "POST", "/send?token=own&text=hi", listsTools, nil}, // Slack takes it all from the URL
 		{refused, "DELETE", "/mcp", "", []string{"Mcp-Session-Id", "1"}},
 		{refused, "GET", "/other", `{"text":"hi"}`, nil},
 		{refused, "OPTIONS", "/other", "{}", nil},
@@ -126,7 +127,7 @@ func TestLearningSessionPostsNothing(t *testing.T) {
 
 func TestLearningSessionReads(t *testing.T) {
 	p := newLearningRig(t, nil)
-	own := []string{"Authorization", "Bearer the-agents-own", "Cookie", "a=b"}
+	own := []string{"Authorization", "Bearer the-agents-own", "Cookie", "a=b", "X-Auth-Key", "of Cloudflare"}
 	for _, tt := range []struct {
 		method, path, body string
 		owns               bool // the upstream gets the agent's credentials
@@ -147,7 +148,8 @@ func TestLearningSessionReads(t *testing.T) {
 			t.Fatalf("%s %s: %s", tt.method, tt.path, answer)
 		}
 		got := p.sent[len(p.sent)-1].Header
-		if (got.Get("Authorization") == own[1]) != tt.owns || (got.Get("Cookie") != "") != tt.owns {
+		if (got.Get("Authorization") == own[1]) != tt.owns || (got.Get("Cookie") != "") != tt.owns ||
+			(got.Get("X-Auth-Key") != "") != tt.owns {
 			t.Errorf("%s %s: the upstream got %v", tt.method, tt.path, got)
 		}
 		tt.want.Learning, tt.want.State = true, ledger.StateForwarded
