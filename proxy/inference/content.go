@@ -151,6 +151,7 @@ func (r *reading) inputs(v jsontext.Value) error {
 			return r.parts(raw, "user")
 		}
 		r.other(raw, "user", "")
+		r.fetched("", raw)
 		return nil
 	})
 }
