@@ -16,8 +16,7 @@ func HandshakeFailure(err error, peer string) (sentence string, byPeer bool) {
 	switch {
 	case errors.As(err, &op) && op.Op == "remote error":
 		return peer + " ended it with the alert " + strings.TrimPrefix(op.Err.Error(), "tls: "), true
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET),
-		errors.Is(err, syscall.EPIPE):
+	case HungUp(err):
 		return peer + " closed the connection without saying why", true
 	case op != nil:
 		err = op.Err
@@ -30,4 +29,10 @@ func HandshakeFailure(err error, peer string) (sentence string, byPeer bool) {
 		return "the connection broke", false
 	}
 	return "the mediator ended it, because of: " + strings.TrimSpace(words), false
+}
+
+// HungUp reports whether a handshake failed because the peer closed the connection without a word.
+func HungUp(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, syscall.EPIPE)
 }

@@ -196,13 +196,41 @@ func (c *conn) handshake() error {
 	over := tls.Server(c.socket, c.tls)
 	if err := over.HandshakeContext(ctx); err != nil {
 		c.p.o.Log.Debug("TLS handshake in a tunnel failed", zap.Stringer("target", c.route.Target), zap.Error(err))
+		if c.refused == nil && c.denied == nil && ctx.Err() == nil && wire.HungUp(err) && c.trusts() {
+			return errSilent // a spare connection that its client did not need
+		}
 		// Once ctx is done, its cause is the reason.
 		return cmp.Or(c.refused, c.denied, handshakeRefusal(cmp.Or(context.Cause(ctx), err), c.route.Target))
 	}
+	c.trusted()
 	c.route.Intercepted = true
 	c.Conn = over
 	c.http1 = newHTTP1Reader(over, c.p.o.Limits.HeaderBytes)
 	return nil
+}
+
+// client is what trusts the CA, as far as connections show: the session of a listener, or an address.
+func (c *conn) client() string {
+	if c.session != "" {
+		return c.session
+	}
+	host, _, _ := net.SplitHostPort(c.RemoteAddr().String())
+	return host
+}
+
+// trusted remembers that the client has completed a handshake.
+func (c *conn) trusted() {
+	c.p.mu.Lock()
+	defer c.p.mu.Unlock()
+	c.p.trusting.Put(c.client(), struct{}{})
+}
+
+// trusts reports whether the client has completed a handshake before.
+func (c *conn) trusts() bool {
+	c.p.mu.Lock()
+	defer c.p.mu.Unlock()
+	_, ok := c.p.trusting.Get(c.client())
+	return ok
 }
 
 // newTLS makes one configuration for all tunnels of a CA. crypto/tls rotates its session ticket keys.

@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/internal/lru"
 	"github.com/actionproof/mediator/internal/share"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
@@ -115,7 +116,12 @@ type Proxy struct {
 	mu     sync.Mutex // guards all below
 	open   share.Pool // tunnels
 	closed bool
+	// trusting are sessions, or else addresses of clients, that have completed a handshake.
+	trusting *lru.Cache[string, struct{}]
 }
+
+// maxTrusting bounds Proxy.trusting.
+const maxTrusting = 4096
 
 // New checks o and makes a proxy.
 func New(o Options) (*Proxy, error) {
@@ -138,7 +144,7 @@ func New(o Options) (*Proxy, error) {
 	if o.Original == nil {
 		o.Original = originalDestination
 	}
-	p := &Proxy{o: o, tunnels: newTunnelListener()}
+	p := &Proxy{o: o, tunnels: newTunnelListener(), trusting: lru.New[string, struct{}](maxTrusting)}
 	p.stopping, p.stop = context.WithCancel(context.Background())
 	p.dispatch = p.newDispatch()
 	p.tls = p.newTLS(o.CA)

@@ -363,3 +363,21 @@ func TestShutdownEndsRedirectedConnections(t *testing.T) {
 		t.Errorf("reported: %v", <-r.Ended)
 	}
 }
+
+// A client that has completed a handshake opens a spare connection and closes it unused: that is no refusal.
+func TestSpareConnection(t *testing.T) {
+	r := newRig(t, serving(describing))
+	dial := r.Redirect("192.0.2.7:443")
+	trusting := tls.Client(dial(), &tls.Config{RootCAs: r.Roots(), ServerName: "a.example"})
+	roundTripRaw(t, trusting, "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
+	spare := dial()
+	_, _ = io.WriteString(spare, "\x16\x03\x01\x00\xc8\x01")
+	_ = spare.(*net.TCPConn).CloseWrite()
+	if _, err := io.Copy(io.Discard, spare); isTimeout(err) {
+		t.Error("the connection stays open")
+	}
+	_ = tls.Client(dial(), &tls.Config{ServerName: "a.example"}).Handshake()
+	if err := <-r.Ended; !strings.Contains(err.Error(), "alert") { // of the last connection
+		t.Errorf("got %v", err)
+	}
+}
