@@ -13,8 +13,8 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 
 cd test/e2e/agents/testdata
-if [ ! -e node_modules/.ok ] || [ package-lock.json -nt node_modules/.ok ]; then
+if [ ! -e node_modules/.all ] || [ package-lock.json -nt node_modules/.all ]; then
 	npm ci --no-audit --no-fund
 	(cd node_modules/@anthropic-ai/claude-code && node install.cjs)
-	touch node_modules/.ok
+	touch node_modules/.ok node_modules/.all
 fi

@@ -49,8 +49,15 @@ if [ ! -e node_modules/.ok ] || [ package-lock.json -nt node_modules/.ok ]; then
 	touch node_modules/.ok
 fi
 
+# A few published agents; test/scripts/agents.sh installs all.
+cd "$OLDPWD/test/e2e/agents/testdata"
+if [ ! -e node_modules/.ok ] || [ package-lock.json -nt node_modules/.ok ]; then
+	npm ci --omit=optional --no-audit --no-fund --ignore-scripts --loglevel=error
+	touch node_modules/.ok
+fi
+cd ../../../..
+
 # A real Vault server, which the tests of Vault custody start, and two of its plugins: see test/vaultserver/README.md.
-cd "$OLDPWD"
 build() {
 	if [ ! -x "bin/$1" ] || [ test/vaultserver/go.sum -nt "bin/$1" ]; then
 		echo "setup: building $1 for the tests; this takes some minutes the first time" >&2

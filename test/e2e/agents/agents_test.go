@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -20,7 +21,10 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-var play = flag.String("agents", "", "the agents to play, separated by commas, or all (make test-agents)")
+var play = flag.String("agents", "", "the agents to play, separated by commas, or all (make test-agents); empty: a few")
+
+// few are the agents that test/scripts/setup.sh installs.
+const few = "openai-agents,vercel-ai,anthropic-tool-runner"
 
 func TestMain(m *testing.M) {
 	kit.Main(m, map[string]func(args []string) int{"go-client": goClient})
@@ -103,15 +107,13 @@ url = "https://notes.test/mcp"
 
 // script is an agent of testdata that is written with an SDK.
 func script(name string) agent {
-	return agent{name, nil, `ANTHROPIC_API_KEY=any OPENAI_API_KEY=any exec $0/node24/bin/node $0/../` + name + `.mjs`}
+	return agent{name, nil, `ANTHROPIC_API_KEY=any OPENAI_API_KEY=any PATH=$0/node24/bin:$PATH exec node $0/../` + name + `.mjs`}
 }
 
 // TestAgents plays published agents, of which none is configured for the mediator: a model call, an MCP post, and a
 // refused tool call, which the model reads.
 func TestAgents(t *testing.T) {
-	if *play == "" {
-		t.Skip("make test-agents plays published agents")
-	}
+	wanted := cmp.Or(*play, few)
 	programs, err := filepath.Abs("testdata/node_modules")
 	check.Must(t, err)
 	served := &model{}
@@ -124,7 +126,7 @@ func TestAgents(t *testing.T) {
 	}
 	r := kit.NewRig(t, hosts, kit.Serve(mux, all), withPresets)
 	for _, a := range agents {
-		if *play != "all" && !slices.Contains(strings.Split(*play, ","), a.name) {
+		if wanted != "all" && !slices.Contains(strings.Split(wanted, ","), a.name) {
 			continue
 		}
 		t.Run(a.name, func(t *testing.T) { playAgent(t, r, a, programs) })
