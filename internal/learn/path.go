@@ -20,6 +20,8 @@ var idsBelow = regexp.MustCompile(`^([0-9]{1,4}|[0-9]{4}-[0-9]{2}-[0-9]{2})$`)
 
 var (
 	digit   = regexp.MustCompile(`[0-9]`)
+	numbers = regexp.MustCompile(`[0-9][^0-9]+[0-9]+[^0-9]+[0-9]`) // at least three
+	spelt   = regexp.MustCompile(`[a-z]{5}`)
 	letter  = regexp.MustCompile(`[A-Za-z]`)
 	version = regexp.MustCompile(`^[vV]?[0-9.]*$`)
 )
@@ -27,8 +29,8 @@ var (
 // isID reports whether a segment is one of many ids, given the segment before it. Words never are: /users/list and
 // /users/delete differ in meaning, and so may any two names.
 func isID(segment, before string) bool {
-	if !digit.MatchString(segment) { // a word, as in hexadecimal "facade"
-		return false
+	if !digit.MatchString(segment) || spelt.MatchString(segment) && !numbers.MatchString(segment) {
+		return false // a word, as in hexadecimal "facade", or words, as in deleteS3Buckets
 	}
 	for _, shape := range ids {
 		if shape.MatchString(segment) && (letter.MatchString(segment) || len(segment) >= 5) {
