@@ -3,6 +3,7 @@
 //
 //	learn.go    collects calls
 //	propose.go  makes proposals of them
+//	names.go    names of rules, operations and APIs of models
 //	path.go     templates of paths
 //	rule.go     rules in the form of the configuration
 package learn
@@ -16,7 +17,9 @@ import (
 
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/graphql"
 	"github.com/actionproof/mediator/proxy/match"
+	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -113,10 +116,7 @@ func (c *Calls) Add(r ledger.Record) {
 	if !recorded || target.Host == match.Own || !IsUnruled(c.judge(r)) {
 		return
 	}
-	if r.MCP != nil && (r.MCP.Method == "" || strings.HasPrefix(r.MCP.Tool+r.MCP.Method, `"`)) {
-		return // an answer, or a name that no rule can have
-	}
-	if len(r.GraphQL) > 0 && !isOneType(r.GraphQL) {
+	if !isNameable(r) {
 		return
 	}
 	key := callKey(r)
@@ -135,11 +135,17 @@ func (c *Calls) Add(r ledger.Record) {
 	s.by[r.Session].add(spanOf(r))
 }
 
-// isOneType reports whether a rule could name all operations: those of queries or of mutations, not too many to have
-// been recorded whole.
-func isOneType(all []ledger.Operation) bool {
-	return len(all) < 8 && !slices.ContainsFunc(all, func(o ledger.Operation) bool {
-		return o.Type != all[0].Type || o.Type != "query" && o.Type != "mutation" || len(o.Fields) >= 32
+// isNameable reports whether a rule can name the call's message, if it has one: an MCP request, or a GraphQL document of
+// queries or of mutations that has been recorded whole.
+func isNameable(r ledger.Record) bool {
+	if m := r.MCP; m != nil && m.Tool != "" {
+		return (&mcp.Rule{Tools: []string{m.Tool}, Post: true}).Check() == nil
+	} else if m != nil {
+		return m.Method != "" && m.Method[0] != '"' // quoted, because it is no name
+	}
+	return len(r.GraphQL) < 8 && !slices.ContainsFunc(r.GraphQL, func(o ledger.Operation) bool {
+		rule := &graphql.Rule{Type: r.GraphQL[0].Type, Fields: o.Fields}
+		return o.Type != rule.Type || len(o.Fields) >= 32 || rule.Check(o.Type == graphql.Mutation) != nil
 	})
 }
 

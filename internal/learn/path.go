@@ -22,7 +22,6 @@ var (
 	digit   = regexp.MustCompile(`[0-9]`)
 	numbers = regexp.MustCompile(`[0-9][^0-9]+[0-9]+[^0-9]+[0-9]`) // at least three
 	spelt   = regexp.MustCompile(`[a-z]{5}`)
-	letter  = regexp.MustCompile(`[A-Za-z]`)
 	version = regexp.MustCompile(`^[vV]?[0-9.]*$`)
 )
 
@@ -30,10 +29,10 @@ var (
 // /users/delete differ in meaning, and so may any two names.
 func isID(segment, before string) bool {
 	if !digit.MatchString(segment) || spelt.MatchString(segment) && !numbers.MatchString(segment) {
-		return false // a word, as in hexadecimal "facade", or words, as in deleteS3Buckets
+		return false // a word, as in hexadecimal "defaced", or words, as in deleteS3Buckets
 	}
 	for _, shape := range ids {
-		if shape.MatchString(segment) && (letter.MatchString(segment) || len(segment) >= 5) {
+		if shape.MatchString(segment) {
 			return true
 		}
 	}

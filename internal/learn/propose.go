@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -105,7 +104,9 @@ func (c *Calls) Propose(taken []string) []*Proposal {
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(groups)) {
-		out = append(out, propose(groups[key], servers, templates, names))
+		for _, calls := range apart(groups[key]) {
+			out = append(out, propose(calls, servers, templates, names))
+		}
 	}
 	slices.SortStableFunc(out, func(a, b *Proposal) int { return cmp.Compare(a.Host, b.Host) })
 	return out
@@ -157,6 +158,42 @@ func streams(method string) bool { return method == http.MethodGet || method == 
 
 func mutates(r ledger.Record) bool {
 	return slices.ContainsFunc(r.GraphQL, func(o ledger.Operation) bool { return o.Type != "query" })
+}
+
+// apart splits mutations that share no field, so that a person decides about each. Two rules cannot name one field.
+func apart(calls []*seen) (groups [][]*seen) {
+	if r := calls[0].any(); len(r.GraphQL) == 0 || !mutates(r) {
+		return [][]*seen{calls}
+	}
+	for _, call := range calls {
+		joined := []*seen{call}
+		groups = slices.DeleteFunc(groups, func(group []*seen) bool {
+			shares := slices.ContainsFunc(fieldsOf(group), func(f string) bool {
+				return slices.Contains(fieldsOf([]*seen{call}), f)
+			})
+			if shares {
+				joined = append(joined, group...)
+			}
+			return shares
+		})
+		groups = append(groups, joined)
+	}
+	return groups
+}
+
+// fieldsOf returns the fields of GraphQL operations, sorted and unique: at least one, because a rule without fields allows
+// all.
+func fieldsOf(calls []*seen) (fields []string) {
+	for _, s := range calls {
+		for _, o := range s.any().GraphQL {
+			fields = append(fields, o.Fields...)
+		}
+	}
+	slices.Sort(fields)
+	if fields = slices.Compact(fields); len(fields) > 1 {
+		fields = slices.DeleteFunc(fields, func(f string) bool { return f == "__typename" })
+	}
+	return fields
 }
 
 func propose(calls []*seen, servers map[string]map[string]string, templates map[string][]string,
@@ -224,14 +261,7 @@ func (p *Proposal) server(path string, names namer) {
 }
 
 func (p *Proposal) graphQL(r ledger.Record, names namer) {
-	var fields []string
-	for _, s := range p.seen {
-		for _, o := range s.any().GraphQL {
-			fields = append(fields, o.Fields...)
-		}
-	}
-	slices.Sort(fields)
-	fields = slices.DeleteFunc(slices.Compact(fields), func(f string) bool { return f == "__typename" })
+	fields := fieldsOf(p.seen)
 	p.Post = mutates(r)
 	rule := Rule{Post: p.Post, Match: Match{URL: p.Host + r.Path, GraphQL: &GraphQL{Type: "query", Fields: fields}}}
 	if p.Post {
@@ -314,67 +344,8 @@ func (p *Proposal) post(r ledger.Record, others []string, names namer) {
 }
 
 func (p *Proposal) model(r ledger.Record, names namer) {
-	p.Model, p.About = true, fmt.Sprintf("calls to a model, %s %s%s", r.Method, p.Host, r.Path)
+	p.Model, p.About = true, fmt.Sprintf("calls to a model (mediator preset list may have its rules), %s %s%s", r.Method, p.Host, r.Path)
 	rule := Rule{Name: names.name(p.Host, "model"), Observe: dialect(r),
 		Match: Match{URL: p.Host + r.Path, Methods: []string{r.Method}}}
 	p.Narrow, p.Normal, p.Wide = []Rule{rule}, []Rule{rule}, []Rule{rule}
-}
-
-// dialects are the APIs of models by the ends of their paths.
-var dialects = []struct{ end, name string }{
-	{"/chat/completions", "openai-chat"}, {"/v1/responses", "openai-responses"}, {"/v1/messages", "anthropic-messages"},
-	{"/v1/embeddings", "openai-embeddings"}, {"/v1/completions", "openai-completions"}, {"/api/chat", "ollama-chat"},
-	{":generateContent", "gemini"}, {":streamGenerateContent", "gemini"}, {"/converse", "bedrock-converse"},
-	{"/converse-stream", "bedrock-converse"},
-}
-
-func dialect(r ledger.Record) string {
-	for _, d := range dialects {
-		if r.Method == http.MethodPost && strings.HasSuffix(r.Path, d.end) {
-			return d.name
-		}
-	}
-	return ""
-}
-
-func operation(method, path string) string {
-	verb := map[string]string{http.MethodPost: "create", http.MethodDelete: "delete"}[method]
-	return word(cmp.Or(verb, "update") + " " + words(path))
-}
-
-// words returns the last words of a path.
-func words(path string) string {
-	var all []string
-	for s := range strings.SplitSeq(path, "/") {
-		if s != "" && s[0] != '{' && !version.MatchString(s) {
-			all = append(all, s)
-		}
-	}
-	return strings.Join(all[max(0, len(all)-2):], " ")
-}
-
-var unwordly = regexp.MustCompile(`[^A-Za-z0-9]+`)
-
-// word writes a text as the name of an operation.
-func word(text string) string {
-	return cmp.Or(strings.Trim(unwordly.ReplaceAllString(fmt.Sprintf("%.60s", text), "_"), "_"), "post")
-}
-
-// namer makes names of rules. It has those that are taken.
-type namer map[string]bool
-
-func (n namer) name(origin, rest string) string {
-	_, host, _ := strings.Cut(origin, "://")
-	host = strings.TrimPrefix(strings.TrimPrefix(host, "www."), "api.")
-	text := unwordly.ReplaceAllString(strings.ToLower(fmt.Sprintf("%.40s %.40s", host, rest)), "-")
-	return n.unique(strings.Trim(text, "-"))
-}
-
-func (n namer) unique(name string) string {
-	free := name
-	for i := 2; n[free]; i++ {
-		free = fmt.Sprintf("%s-%d", name, i)
-	}
-	n[free] = true
-	return free
 }
