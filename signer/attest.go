@@ -26,8 +26,8 @@ type Access struct {
 	AgentEnvironmentUserAccessible bool
 }
 
-// NoProcessEntered is listed as observed but is no claim: the run is isolated, and no other user's process entered it.
-// Users may still have a shell, because an agent can read commands from a file, a FIFO, a socket or a host.
+// NoProcessEntered is listed as observed but is no claim: the run is isolated, and no other user's process was found in
+// it. Users may still have a shell, because an agent can read commands from a file, a FIFO, a socket or a host.
 const NoProcessEntered = "noProcessEntered"
 
 // with adds observations to the declared flags, and lists them. A terminal, a debugger or a stranger sets a flag. Their

@@ -19,8 +19,9 @@ type Launch struct {
 }
 
 type isolation struct {
-	ids   idRange // of its users and groups
-	pidNS int64
+	ids     idRange // of its users and groups
+	pidNS   int64
+	filters int // seccomp filters of its first process, and so of all that the agent starts
 }
 
 type idRange struct{ first, size uint64 }
@@ -50,7 +51,7 @@ func (p *processes) isolated(l Launch, launcher process, all map[int]process) (*
 	if own, err := p.status(p.self); err != nil || len(s.pids) != len(own.pids)+1 || s.pids[len(s.pids)-1] != 1 {
 		return nil, errors.New("its processes are not in a process namespace below that of the sidecar")
 	}
-	i := &isolation{}
+	i := &isolation{filters: s.filters}
 	if i.ids, err = p.ownIDs(l.Init); err != nil {
 		return nil, err
 	}
@@ -126,4 +127,10 @@ func (i *isolation) entered(p *processes, q process, s []status) (bool, error) {
 	}
 	its, err := p.ask(pidNamespace, q.pid)
 	return err == nil && its == i.pidNS, err
+}
+
+// adopted reports whether a process below the run's first one came from outside: the kernel gives the first process
+// also the children of a process that entered and has ended.
+func (i *isolation) adopted(s []status) bool {
+	return slices.ContainsFunc(s, func(thread status) bool { return thread.filters < i.filters })
 }

@@ -55,6 +55,12 @@ func TestIsolated(t *testing.T) {
 		}, nil},
 		{"a process that entered all its namespaces", quiet, enter("--all"), []string{look.Stranger}},
 		{"a process that entered its process namespace alone", quiet, enter("--pid"), []string{look.Stranger}},
+		{"a process that entered it, and left a child of its first process behind", quiet,
+			func(t *testing.T, l observe.Launch) {
+				entered, _ := start(t, nil, "nsenter", "--target", itoa(l.Init), "--all", "sh", "-c", "sh -c '"+waits+"' &")
+				_, err := entered.Process.Wait()
+				check.Must(t, err)
+			}, []string{look.Stranger}},
 		{"a shell on a terminal that entered it", quiet,
 			func(t *testing.T, l observe.Launch) {
 				start(t, nil, "script", "-qc", "nsenter --target "+itoa(l.Init)+" --all sh -c '"+waits+"'", "/dev/null")

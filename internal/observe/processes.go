@@ -139,6 +139,8 @@ type status struct {
 	users  []uint32 // real, effective, saved, of the file system
 	groups []uint32 // likewise, and the supplementary ones
 	pids   []int    // its own in each process namespace, from that of this process down
+	// filters is the number of its seccomp filters, of which a process and its children never lose one
+	filters int
 }
 
 func (p *processes) status(tid int) (status, error) {
@@ -159,18 +161,22 @@ func (p *processes) status(tid int) (status, error) {
 			s.users, err = ids(s.users, value)
 		case "Gid", "Groups":
 			s.groups, err = ids(s.groups, value)
-		case "NSpid": // after all others
+		case "NSpid":
 			for _, f := range strings.Fields(value) {
 				id, bad := strconv.Atoi(f)
 				s.pids, err = append(s.pids, id), errors.Join(err, bad)
 			}
-			return s, err
+		case "Seccomp_filters":
+			s.filters, err = strconv.Atoi(strings.TrimSpace(value))
 		}
 		if err != nil {
 			return s, err
 		}
 	}
-	return s, fmt.Errorf("%s/%d/status is not whole", p.path, tid)
+	if len(s.pids) == 0 {
+		return s, fmt.Errorf("%s/%d/status is not whole", p.path, tid)
+	}
+	return s, nil
 }
 
 func ids(to []uint32, line string) ([]uint32, error) {

@@ -213,6 +213,11 @@ func (w *Watcher) launched() []*Run {
 }
 
 func (w *Watcher) lookAt(q process, threads []status, first roots, own []*Run) {
+	for _, r := range own {
+		if r.own != nil && r.own.adopted(threads) {
+			w.find([]*Run{r}, look.Stranger, q)
+		}
+	}
 	w.lookForDebugger(q, threads, first, own)
 	root := own[0].root
 	if q.id == root.id || q.forked && q.parent == root.pid && q.session == root.session {
