@@ -13,9 +13,9 @@ import (
 
 // Preset is a file with some keys of a sidecar's configuration.
 type Preset struct {
-	Name  string
-	About string // of its first line
-	Text  string
+	Name  string `json:"preset"`
+	About string `json:"for"`  // its first line
+	Text  string `json:"yaml"` // with its comments
 }
 
 // Subject stands in a preset for the agent that posts.

@@ -18,28 +18,35 @@ func Preset() *cobra.Command {
 }
 
 func presetShow() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	c := &cobra.Command{
 		Use: "show [NAME]", Aliases: []string{"list"}, Short: "List the presets, or print the rules of one",
 		Example: "  mediator preset list\n  mediator preset show claude-code",
 		RunE: func(c *cobra.Command, args []string) error {
 			switch len(args) {
 			case 0:
-				grid := cli.Table(c.OutOrStdout(), "PRESET", "FOR")
-				for _, p := range preset.All() {
-					grid.Row(p.Name, p.About)
-				}
-				return grid.Flush()
+				return cli.PrintText(c, asJSON, preset.All(), func(w io.Writer) error {
+					grid := cli.Table(w, "PRESET", "FOR")
+					for _, p := range preset.All() {
+						grid.Row(p.Name, p.About)
+					}
+					return grid.Flush()
+				})
 			case 1:
 				p, err := preset.Find(args[0])
 				if err != nil {
 					return cli.Usage(err)
 				}
-				_, err = io.WriteString(c.OutOrStdout(), p.Text)
-				return err
+				return cli.PrintText(c, asJSON, p, func(w io.Writer) error {
+					_, err := io.WriteString(w, p.Text)
+					return err
+				})
 			}
 			return cli.Usagef("%s takes one name at most", c.CommandPath())
 		},
 	}
+	cli.JSONFlag(c, &asJSON)
+	return c
 }
 
 func presetAdd() *cobra.Command {

@@ -80,6 +80,7 @@ func TestPrintsJSON(t *testing.T) {
 		"challenge verify":  "is JSON",
 		"capability verify": "is JSON", "reputation show": "is JSON", "dispute resolve": "a token, or is JSON",
 		"hash-payload":    "one word; its --json is ActionProof's, and hidden",
+		"preset add":      "a difference",
 		"vault bootstrap": "commands, or what was done",
 	}
 	var walk func(c *cobra.Command)
