@@ -11,6 +11,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/graphql"
 	"github.com/actionproof/mediator/proxy/jsonread"
@@ -107,12 +108,12 @@ func learnt(to *endpoint, err error) error {
 
 // mayMutate reports whether some GraphQL server may read more than queries in a URL.
 func mayMutate(u *url.URL) bool {
-	parts := strings.FieldsFunc(u.RawQuery, func(r rune) bool { return r == '&' || r == ';' })
-	if !slices.ContainsFunc(parts, func(part string) bool {
-		text, _ := url.QueryUnescape(part)
-		name, value, _ := strings.Cut(strings.ToLower(text), "=")
-		return (name == "query" || name == "extensions") && strings.Contains(value, "{")
-	}) {
+	found := false
+	for name, value := range wire.Parameters(u.RawQuery) {
+		name = wire.FoldParameter(name)
+		found = found || (name == "query" || name == "extensions") && strings.Contains(value, "{")
+	}
+	if !found {
 		return false
 	}
 	operations, err := graphql.ReadGet(u)

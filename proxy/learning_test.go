@@ -82,6 +82,8 @@ func TestLearningSessionPostsNothing(t *testing.T) {
 		{refused, "OPTIONS", "/other", "{}", nil},
 		{refused, "GET", "/graphql?query=mutation%7Bpay%7D", "", nil},
 		{refused, "GET", "/graphql?query={a}&query=mutation{pay}", "", nil},
+		{refused, "GET", "/graphql?query=mutation%7Bpay%7D%23%zz", "", nil}, // Node keeps a broken escape
+		{refused, "GET", "/graphql?+query=mutation%7Bpay%7D", "", nil},      // PHP drops the space
 		{refused, "GET", `/graphql?extensions={"persistedQuery":{"sha256Hash":"0"}}`, "", nil},
 		{"override_refused", "GET", "/other?_method=DELETE", "", nil},
 		{"override_refused", "GET", "/other", "", []string{"X-HTTP-Method-Override", "POST"}},

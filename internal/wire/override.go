@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/hex"
+	"iter"
 	"net/http"
 	"regexp"
 	"slices"
@@ -40,10 +41,9 @@ func CGIName(name string) string {
 
 // QueryOverride returns a query parameter that makes some servers use another method.
 func QueryOverride(method, query string) string {
-	for param := range strings.FieldsFuncSeq(query, func(r rune) bool { return r == '&' || r == ';' }) {
-		name, value, _ := strings.Cut(param, "=")
-		name, value = unescape(name), strings.TrimSpace(unescape(value))
-		switch folded := foldParameter(name); {
+	for name, value := range Parameters(query) {
+		value = strings.TrimSpace(value)
+		switch folded := FoldParameter(name); {
 		case slices.Contains(parameters, folded),
 			folded == "method" && !strings.EqualFold(value, method) && slices.ContainsFunc(writes, func(w string) bool {
 				return strings.EqualFold(value, w)
@@ -52,6 +52,18 @@ func QueryOverride(method, query string) string {
 		}
 	}
 	return ""
+}
+
+// Parameters yields the names and values of a query as lenient servers read it.
+func Parameters(query string) iter.Seq2[string, string] {
+	return func(yield func(name, value string) bool) {
+		for param := range strings.FieldsFuncSeq(query, func(r rune) bool { return r == '&' || r == ';' }) {
+			name, value, _ := strings.Cut(param, "=")
+			if !yield(unescape(name), unescape(value)) {
+				return
+			}
+		}
+	}
 }
 
 // unescape decodes a part of a query. Like many servers, it keeps a malformed escape.
@@ -74,9 +86,9 @@ var (
 	writes     = []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 )
 
-// foldParameter returns a parameter's name in lower case, with _ for everything but letters and digits: PHP reads
+// FoldParameter returns a parameter's name in lower case, with _ for everything but letters and digits: PHP reads
 // .method as _method.
-func foldParameter(name string) string {
+func FoldParameter(name string) string {
 	name, _, _ = strings.Cut(strings.TrimLeft(name, " "), "\x00")
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
