@@ -42,6 +42,7 @@ type item struct {
 	Arguments  jsontext.Value `json:"arguments"`
 	Input      jsontext.Value `json:"input"`
 	Output     jsontext.Value `json:"output"`
+	Result     jsontext.Value `json:"result"`
 	Tools      jsontext.Value `json:"tools"`
 	Calls      list[toolCall] `json:"tool_calls"`
 	Call       *named         `json:"function_call"`
@@ -222,7 +223,7 @@ func (r *reading) inputItem(raw jsontext.Value, it item) error {
 	role := nameOf(it.Role)
 	class := r.known.Items[it.Type]
 	switch {
-	case class == members.State:
+	case class == members.State, it.Type == "image_generation_call" && textOf(it.Result) == "": // the id stands for it
 		r.state(it.Type, it.ID)
 	case it.Type != "":
 		r.judge(class, it.Type)
