@@ -145,7 +145,7 @@ func TestTokensToOneself(t *testing.T) {
 	}
 	token, err := evidence.SignMAC(s, evidence.CapabilityKind(), claims)
 	check.Must(t, err)
-	header, payload := parts(t, token)
+	header, _ := parts(t, token)
 	mac := func(header, payload string) string {
 		return forgeMAC([]byte(strings.Repeat("s", 32)), header, payload)
 	}
@@ -199,7 +199,7 @@ func TestTokensToOneself(t *testing.T) {
 	wantCode(t, err, "artifact_malformed")
 
 	// Nor is a request proof with a shared secret's header, MAC and claims.
-	header, payload = parts(t, w.token)
+	header, payload := parts(t, w.token)
 	header = strings.NewReplacer("EdDSA", "HS256", "proof-key:v1", s.KeyID()).Replace(header)
 	payload = strings.NewReplacer(`"external_mediator"`, `"shared_secret"`, `"keyExportable":false`,
 		`"keyExportable":true`).Replace(payload)

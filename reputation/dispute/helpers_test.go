@@ -176,26 +176,6 @@ func (n *node) finalise() *node {
 	return n
 }
 
-func (n *node) reputation(id string, sessions int, score float64) accrual.Reputation {
-	n.t.Helper()
-	agent, err := accrual.ParseAgent(id)
-	check.Must(n.t, err)
-	a, err := accrual.NewAccount(agent)
-	check.Must(n.t, err)
-	for i := range sessions {
-		_, err := a.Add(accrual.Entry{At: 1, Session: &accrual.Session{
-			ID: fmt.Sprint("ses", i), EventID: fmt.Sprint("evt", i), Score: score, ScoringHash: hashOf("f"), Interactions: 1,
-			Hosts: []string{"m:443"},
-		}})
-		check.Must(n.t, err)
-	}
-	for _, e := range n.accounts[id] {
-		_, err := a.Add(e)
-		check.Must(n.t, err)
-	}
-	return a.Reputation(hashOf("f"))
-}
-
 func canonical(t testing.TB, v any) string {
 	t.Helper()
 	raw, err := strictjson.CanonicalOf(v)
