@@ -40,12 +40,17 @@ func TestTrustThatIsRefused(t *testing.T) {
 	header, payload := parts(t, good)
 	forged := forge(t, root, header,
 		strings.Replace(payload, `"purposes":["request_proof"]`, `"purposes":["request_proof","action_grant"]`, 1))
+	ofRoot := certificateFor(subject, evidence.PurposeRequestProof, "m")
+	ofRoot.SubjectKeyID = root.KeyID()
+	rooted, _ := sign(t, evidence.SignerCertificateKind(), registry,
+		signer.Options{Issuer: "registry", Audience: "api", Lifetime: time.Hour, Now: func() time.Time { return noon }}, ofRoot)
 	for name, tt := range map[string]struct {
 		roots []evidence.Root
 		certs []string
 		code  string
 	}{
 		"a certificate by nobody": {nil, []string{good}, "key_unknown"},
+		"a root as its subject":   {roots, []string{rooted}, "key_unknown"},
 		"a root's key under another id": {
 			[]evidence.Root{roots[0],
 				{KeyID: "auditor:v1", Public: subject.Public(), Purpose: evidence.PurposeDeploymentCertificate}}, []string{

@@ -161,26 +161,57 @@ func TestPins(t *testing.T) {
 	check.WantCode(t, s.CheckRuntime("c"), "not_allowed")
 }
 
-// TestCheckTrigger: the golden vectors of chains have what does not fit.
+// TestCheckTrigger: what the golden vectors of chains do not show by themselves.
 func TestCheckTrigger(t *testing.T) {
 	h := func(s string) string { return evidence.HashBytes([]byte(s)) }
-	for name, tt := range map[string]struct{ kind, method, code string }{
-		"as it should be":                 {"scheduled", "scheduler_lock", ""},
-		"a human's, and all allow it":     {"human_request", "scheduler_lock", "not_allowed"},
-		"unknown, and all allow it":       {"unknown", "scheduler_lock", "not_allowed"},
-		"by hand, and all allow it":       {"scheduled", "manual", "not_allowed"},
-		"self-reported, and all allow it": {"scheduled", "self_reported", "not_allowed"},
+	type args struct {
+		s                  policy.Strict
+		o                  evidence.TriggerOriginProof
+		r                  evidence.TriggerReceipt
+		proof, bindingHash string
+	}
+	whole := func() args {
+		a := args{proof: h("proof"), bindingHash: h("binding")}
+		a.o = evidence.TriggerOriginProof{BindingHash: a.bindingHash, EventID: "e", EvidenceHash: h("evidence"),
+			EvidenceID: "i", Kind: "scheduled", PayloadHash: h("payload"), Source: "s", VerificationMethod: "scheduler_lock"}
+		a.r = evidence.TriggerReceipt{BindingHash: a.bindingHash, EventID: "e", Kind: "scheduled", OriginProofHash: a.proof,
+			PayloadHash: h("payload"), Source: "s"}
+		a.s.Origin = policy.OriginExpected{Kinds: []string{"scheduled"}, Sources: []string{"s"},
+			Methods: []string{"scheduler_lock"}}
+		a.s.Receipt = policy.ReceiptExpected{Kinds: []string{"scheduled"}, Sources: []string{"s"}}
+		return a
+	}
+	for name, tt := range map[string]struct {
+		code   string
+		change func(*args)
+	}{
+		"as it should be": {"", func(*args) {}},
+		"another event":   {"artifacts_mismatch", func(a *args) { a.r.EventID = "x" }},
+		"another kind":    {"artifacts_mismatch", func(a *args) { a.r.Kind = "source_event" }},
+		"another source":  {"artifacts_mismatch", func(a *args) { a.r.Source = "x" }},
+		"a human's, and all allow it": {"not_allowed", func(a *args) {
+			a.o.Kind, a.r.Kind = "human_request", "human_request"
+			a.s.Origin.Kinds, a.s.Receipt.Kinds = []string{"human_request"}, []string{"human_request"}
+		}},
+		"a kind of receipts alone":   {"not_allowed", func(a *args) { a.s.Origin.Kinds = nil }},
+		"a kind of proofs alone":     {"not_allowed", func(a *args) { a.s.Receipt.Kinds = nil }},
+		"a source of receipts alone": {"not_allowed", func(a *args) { a.s.Origin.Sources = nil }},
+		"a source of proofs alone":   {"not_allowed", func(a *args) { a.s.Receipt.Sources = nil }},
+		"unknown, and all allow it": {"not_allowed", func(a *args) {
+			a.o.Kind, a.r.Kind = "unknown", "unknown"
+			a.s.Origin.Kinds, a.s.Receipt.Kinds = []string{"unknown"}, []string{"unknown"}
+		}},
+		"by hand, and all allow it": {"not_allowed", func(a *args) {
+			a.o.VerificationMethod, a.s.Origin.Methods = "manual", []string{"manual"}
+		}},
+		"self-reported, and all allow it": {"not_allowed", func(a *args) {
+			a.o.VerificationMethod, a.s.Origin.Methods = "self_reported", []string{"self_reported"}
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := evidence.TriggerOriginProof{BindingHash: h("binding"), EventID: "e", EvidenceHash: h("evidence"),
-				EvidenceID: "i", Kind: tt.kind, PayloadHash: h("payload"), Source: "s", VerificationMethod: tt.method}
-			r := evidence.TriggerReceipt{BindingHash: o.BindingHash, EventID: "e", Kind: tt.kind, OriginProofHash: h("proof"),
-				PayloadHash: o.PayloadHash, Source: "s"}
-			s := policy.Strict{
-				Origin:  policy.OriginExpected{Kinds: []string{tt.kind}, Sources: []string{"s"}, Methods: []string{tt.method}},
-				Receipt: policy.ReceiptExpected{Kinds: []string{tt.kind}, Sources: []string{"s"}},
-			}
-			wantCode(t, policy.CheckTrigger(&s, o, r, r.OriginProofHash, r.BindingHash), tt.code)
+			a := whole()
+			tt.change(&a)
+			wantCode(t, policy.CheckTrigger(&a.s, a.o, a.r, a.proof, a.bindingHash), tt.code)
 		})
 	}
 }
