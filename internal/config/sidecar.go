@@ -285,9 +285,9 @@ type Egress struct {
 	// allows POST only.
 	Observe string `yaml:"observe"`
 	// HostedTools allows actions of the model's provider that the sidecar cannot see: the provider's tools (web_search,
-	// mcp), members of a request (background, mcp_servers), or remote_content, fetched from URLs in a request. A listed
-	// previous_response_id, conversation, thread, item_reference, file_id or cachedContent may also point to content that
-	// no answer in the session made.
+	// mcp), members of a request (background, mcp_servers), remote_content, fetched from URLs in a request, or online, for
+	// models that search the web by themselves. A listed previous_response_id, conversation, thread, item_reference,
+	// file_id, cachedContent or prompt may also point to content that no answer in the session made.
 	HostedTools []string `yaml:"hostedTools"`
 	// UnknownMembers says what to do with members of a request that the mediator does not know: refuse, or allow, with
 	// their names in the record and the receipt. Default: refuse.

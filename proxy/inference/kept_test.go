@@ -173,6 +173,28 @@ func TestUnknownMembers(t *testing.T) {
 	}
 }
 
+// TestModels checks names by which a provider searches the web, or reads instructions that it keeps.
+func TestModels(t *testing.T) {
+	const hosted, unseen = "model_hosted_tool", "model_state_unseen"
+	for body, want := range map[string]string{
+		`"model":"m:online"`: hosted, `"model":"M:Online "`: hosted, `"model":"m:online:nitro"`: hosted,
+		`"model":"m","models":["n","n:online"]`: hosted, `"models":["n\u003aonline"]`: hosted,
+		`"model":"gpt-4o-search-preview-2025-03-11"`: hosted, `"model":"gpt-5-search-api"`: hosted,
+		`"model":"perplexity/sonar-pro"`: hosted, `"model":"groq/compound-mini"`: hosted,
+		`"model":"@preset/p"`: unseen, `"model":"m@preset/p"`: unseen, `"models":["@Preset/p"]`: unseen,
+		`"models":{"a":"m:online"}`: "message_malformed", `"models":[["m:online"]]`: "message_malformed",
+		`"model":"m","models":["n"]`: "", `"models":null`: "", `"model":"online-compounds"`: "",
+	} {
+		for _, d := range []inference.Dialect{inference.OpenAIChat, inference.AnthropicMessages} {
+			_, err := inference.Read(inference.Rule{Dialect: d, AllowUnknown: true},
+				inference.Call{Body: []byte(`{"messages":[],` + body + `}`), Key: key})
+			if err == nil && want != "" || err != nil && check.CodeOf(err) != want {
+				t.Errorf("%s %s: %v, want %q", d, body, err, want)
+			}
+		}
+	}
+}
+
 // TestPath checks what the path of a call says.
 func TestPath(t *testing.T) {
 	for path, want := range map[string]string{

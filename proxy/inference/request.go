@@ -7,8 +7,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"hash"
+	"regexp"
 	"slices"
-	"strings"
 
 	json2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -82,12 +82,7 @@ func Read(rule Rule, c Call) (*Request, error) {
 	}
 	if model, ok := members.ModelInPath(c.Path); ok {
 		r.Model = nameOf(model)
-		if strings.Contains(model, ":prompt/") { // of Amazon Bedrock
-			r.state("prompt", "")
-		}
-	}
-	if strings.HasSuffix(r.Model, ":online") { // OpenRouter then searches the web
-		r.acts("online")
+		r.judgeModel(model)
 	}
 	r.Stream = r.Stream || members.Streams(c.Path)
 	return r.Request, r.judged.Refusal()
@@ -124,6 +119,16 @@ func (r *reading) members(top jsonread.Object) error {
 		}
 	}
 	r.Model = nameOf(model)
+	r.judgeModel(model)
+	if all := top.Get("models").Value; all != nil { // OpenRouter may take any
+		if err := each(all, "models", func(raw jsontext.Value) error {
+			err := jsonread.Decode(raw, &model)
+			r.judgeModel(model)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
 	r.Stream = r.Dialect == OllamaChat // unless it says otherwise
 	if raw := top.Get("stream").Value; raw != nil {
 		if err := jsonread.Decode(raw, &r.Stream); err != nil {
@@ -143,6 +148,22 @@ func (r *reading) members(top jsonread.Object) error {
 	}
 	r.Asked = slices.Clone(r.Asked[max(0, len(r.Asked)-maxBlocks):])
 	return nil
+}
+
+var (
+	// models of OpenAI, OpenRouter, Perplexity and Groq that search the web by themselves
+	searching = regexp.MustCompile(`(?i):online|-search-(preview|api)|\bsonar\b|\bcompound\b`)
+	// OpenRouter's and Amazon's names of instructions that they keep
+	keeping = regexp.MustCompile(`(?i)@preset/|:prompt/`)
+)
+
+func (r *reading) judgeModel(name string) {
+	if searching.MatchString(name) {
+		r.acts("online")
+	}
+	if keeping.MatchString(name) {
+		r.state("prompt", "")
+	}
 }
 
 func isUnset(v jsontext.Value) bool {
