@@ -121,7 +121,8 @@ func parts(t testing.TB, token string) (header, payload string) {
 	return string(h), string(c)
 }
 
-// TestHostileTokens changes one thing of a valid token whose signature stays right: what the golden vectors do not show.
+// TestHostileTokens changes one thing of a valid token whose signature stays right: what the golden vectors do not
+// show.
 func TestHostileTokens(t *testing.T) {
 	w := newWorld(t)
 	check.Must(t, w.open(w.token))

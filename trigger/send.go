@@ -82,7 +82,8 @@ func (w *Webhook) suiting(action string) string {
 	return anyAction
 }
 
-// TestBody returns a body that starts a run, new each time, and the event's name if the sender gives it beside the body.
+// TestBody returns a body that starts a run, new each time, and the event's name if the sender gives it beside the
+// body.
 func (w *Webhook) TestBody() (event string, body []byte) {
 	payload := map[string]string{"test": evidence.NewID()}
 	if w.eventHeader == "" {

@@ -44,7 +44,8 @@ type ModelCall struct {
 	Streamed   bool   `json:"streamed"`              // observed: the answer was a stream
 	// observed: the first MaxHosted tools that the request lets the provider use by itself; their use is not seen
 	HostedTools []string `json:"hosted_tools,omitempty"`
-	// observed: members of the request that the mediator let pass without knowing what they do, as many as MaxHosted allows
+	// observed: members of the request that the mediator let pass without knowing what they do, as many as MaxHosted
+	// allows
 	UnknownMembers []string `json:"unknown_members,omitempty"`
 	// why the answer was not read to its end; its figures are then not measured
 	Unread string `json:"unread,omitempty"`

@@ -135,8 +135,8 @@ func (c *Calls) Add(r ledger.Record) {
 	s.by[r.Session].add(spanOf(r))
 }
 
-// isNameable reports whether a rule can name the call's message, if it has one: an MCP request, or a GraphQL document of
-// queries or of mutations that has been recorded whole.
+// isNameable reports whether a rule can name the call's message, if it has one: an MCP request, or a GraphQL document
+// of queries or of mutations that has been recorded whole.
 func isNameable(r ledger.Record) bool {
 	if m := r.MCP; m != nil && m.Tool != "" {
 		return (&mcp.Rule{Tools: []string{m.Tool}, Post: true}).Check() == nil

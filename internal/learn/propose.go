@@ -181,8 +181,8 @@ func apart(calls []*seen) (groups [][]*seen) {
 	return groups
 }
 
-// fieldsOf returns the fields of GraphQL operations, sorted and unique: at least one, because a rule without fields allows
-// all.
+// fieldsOf returns the fields of GraphQL operations, sorted and unique: at least one, because a rule without fields
+// allows all.
 func fieldsOf(calls []*seen) (fields []string) {
 	for _, s := range calls {
 		for _, o := range s.any().GraphQL {
@@ -344,7 +344,8 @@ func (p *Proposal) post(r ledger.Record, others []string, names namer) {
 }
 
 func (p *Proposal) model(r ledger.Record, names namer) {
-	p.Model, p.About = true, fmt.Sprintf("calls to a model (mediator preset list may have its rules), %s %s%s", r.Method, p.Host, r.Path)
+	p.Model, p.About = true,
+		fmt.Sprintf("calls to a model (mediator preset list may have its rules), %s %s%s", r.Method, p.Host, r.Path)
 	rule := Rule{Name: names.name(p.Host, "model"), Observe: dialect(r),
 		Match: Match{URL: p.Host + r.Path, Methods: []string{r.Method}}}
 	p.Narrow, p.Normal, p.Wide = []Rule{rule}, []Rule{rule}, []Rule{rule}

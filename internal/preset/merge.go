@@ -14,8 +14,8 @@ import (
 	"github.com/actionproof/mediator/internal/rulesfile"
 )
 
-// Merge returns the configuration file with the preset's rules in it; see [rulesfile.Merge]. A rule that the file has by
-// the same match gets only the keys that it lacks, and other keys than lists stay if the file has them. has reports
+// Merge returns the configuration file with the preset's rules in it; see [rulesfile.Merge]. A rule that the file has
+// by the same match gets only the keys that it lacks, and other keys than lists stay if the file has them. has reports
 // whether a secret's file, named relative to the configuration, is there: the credentials of others become comments.
 // Errors have the code config_malformed.
 func (p Preset) Merge(file []byte, has func(path string) bool) ([]byte, error) {

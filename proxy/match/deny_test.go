@@ -9,7 +9,8 @@ import (
 )
 
 func TestDenied(t *testing.T) {
-	d, err := match.ParseDenied([]string{"https://api.test/Events/{id}", "https://*.stats.test/**", "https://npm.test/@a/**"})
+	d, err := match.ParseDenied(
+		[]string{"https://api.test/Events/{id}", "https://*.stats.test/**", "https://npm.test/@a/**"})
 	check.Must(t, err)
 	for _, tt := range []struct {
 		host, path         string

@@ -26,8 +26,8 @@ func Explain() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "explain [CODE]", Short: "Explain the code of a refusal, and say what to do, or list the codes",
-		Long: `Prints what docs/errors.md says of a code: what was refused, at which step, and what to do. Without CODE, it lists
-all codes.`,
+		Long: `Prints what docs/errors.md says of a code: what was refused, at which step, and what to do. Without CODE, it
+lists all codes.`,
 		Example: "  mediator explain event_closed",
 		RunE: func(c *cobra.Command, args []string) error {
 			switch len(args) {

@@ -25,7 +25,8 @@ func eventsSend() *cobra.Command {
 	var path, event string
 	var asJSON, test bool
 	c := &cobra.Command{
-		Use: "send SOURCE [FILE]", Short: "Sign a payload as a webhook's sender would, and deliver it: for trying a source out",
+		Use:   "send SOURCE [FILE]",
+		Short: "Sign a payload as a webhook's sender would, and deliver it: for trying a source out",
 		Example: `  mediator events send github event.json
   mediator events send github --test
   mediator events send hooks - --config trigger.yaml`,

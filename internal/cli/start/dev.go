@@ -61,7 +61,8 @@ colours off.`,
 // withFreePorts returns configuration files with free ports in place of their own.
 func withFreePorts(files map[string][]byte) (map[string][]byte, error) {
 	files = maps.Clone(files)
-	for name, own := range map[string]string{devstack.SidecarFile: "127.0.0.1:8181", devstack.TriggerFile: "127.0.0.1:8182"} {
+	for name, own := range map[string]string{devstack.SidecarFile: "127.0.0.1:8181",
+		devstack.TriggerFile: "127.0.0.1:8182"} {
 		free, err := freeport.Address()
 		if err != nil {
 			return nil, err

@@ -107,7 +107,8 @@ url = "https://notes.test/mcp"
 
 // script is an agent of testdata that is written with an SDK.
 func script(name string) agent {
-	return agent{name, nil, `ANTHROPIC_API_KEY=any OPENAI_API_KEY=any PATH=$0/node24/bin:$PATH exec node $0/../` + name + `.mjs`}
+	return agent{name, nil,
+		`ANTHROPIC_API_KEY=any OPENAI_API_KEY=any PATH=$0/node24/bin:$PATH exec node $0/../` + name + `.mjs`}
 }
 
 // TestAgents plays published agents, of which none is configured for the mediator: a model call, an MCP post, and a

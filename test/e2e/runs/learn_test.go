@@ -26,8 +26,8 @@ func TestLearningRun(t *testing.T) {
 		cmd := r.RunCommand(t, "", append(flags, "--learn"), "sh", "-c", `
 curl -sS "https://$0/repos/acme/site?page=2&secret"
 curl -sS -H 'Content-Type: application/json' -d '{"body":"x"}' "https://$0`+kit.Comments+`"
-curl -sS -H 'Content-Type: application/json' -d '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"pay"}}' \
-  "https://$0/mcp"
+curl -sS -H 'Content-Type: application/json' "https://$0/mcp" \
+  -d '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"pay"}}'
 curl -sS https://no-rule.invalid/
 curl -sS http://169.254.169.254/latest/
 curl -sS --unix-socket "$1" -d '{"learning":true}' http://x/v1/sessions || true`, r.Plain(), r.Stack.Socket("serve"))

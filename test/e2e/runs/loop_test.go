@@ -15,7 +15,8 @@ func TestLoop(t *testing.T) {
 	t.Parallel()
 	r := kit.NewClientsRig(t)
 	out := r.In("loop.out")
-	cmd := exec.Command("sh", "-c", `exec "$0" run --admin "$1" --loop -- sh -c 'echo run; exit 3' >"$2" 2>&1`, kit.Self(t),
+	cmd := exec.Command("sh", "-c", `exec "$0" run --admin "$1" --loop -- sh -c 'echo run; exit 3' >"$2" 2>&1`,
+		kit.Self(t),
 		r.Stack.Admin(), out)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	check.Must(t, cmd.Start())
