@@ -140,11 +140,11 @@ func TestAlteredRecords(t *testing.T) {
 	// unproven.
 	held := []string{
 		"id", "flow", "state", "session", "event", "subject", "action", "resource", "method", "path", "message",
-		"interactions", "contentHash",
+		"learning", "interactions", "contentHash",
 		"bindingHash", "capabilityId", "started", "manifest", "status", "artifacts", "keys",
 	}
-	open := []string{"rule", "host", "result", "model", "finished", "code", "step", "reason", "bytesOut", "bytesIn",
-		"checks", "steps"}
+	open := []string{"rule", "host", "scheme", "queryNames", "mcp", "graphql", "unfit", "result", "tools", "model",
+		"finished", "code", "step", "reason", "bytesOut", "bytesIn", "checks", "steps"}
 	var members []string
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[ledger.Record]()) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")

@@ -61,6 +61,8 @@ func checkRecord(r ledger.Record, manifest string, now time.Time) error {
 	switch {
 	case r.Flow != "post": // no other call has evidence
 		return refusal.New("record_mismatch", "the record has evidence, and its flow is %.40q and not post", r.Flow)
+	case r.Learning:
+		return refusal.New("record_mismatch", "the record has evidence, and names a session that only learns")
 	case len(r.Keys) > 0: // of a list without artifacts
 		return refusal.New("record_mismatch", "the record names signing keys outside its artifacts")
 	case r.Manifest != manifest && artifact(r, "deploymentCertificate") != "":
@@ -192,8 +194,12 @@ func unproven(checks []ledger.Check, post *madePost) (names []string) {
 		{"rule", false},
 		{"subject", trigger}, {"action", trigger}, {"resource", trigger}, {"method", trigger},
 		{"host", false},
-		{"path", trigger}, {"message", trigger},
-		{"result", false},
+		{"path", trigger},
+		{"scheme", false}, {"queryNames", false}, {"mcp", false}, {"graphql", false},
+		{"learning", true}, // checkRecord
+		{"unfit", false},
+		{"message", trigger},
+		{"result", false}, {"tools", false},
 		{"model", false},
 		{"interactions", session},
 		{"contentHash", trigger}, {"bindingHash", trigger},
