@@ -51,6 +51,7 @@ var layers = []string{
 	"internal/config",
 	"internal/manifest",
 	"proxy",
+	"proxy/rules",
 	"proxy/own",
 	"proxy/node",
 	"proxy/load",

@@ -20,6 +20,7 @@ import (
 	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/own"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/test/proxytest/corpus"
 	"github.com/actionproof/mediator/trigger"
@@ -124,7 +125,7 @@ func (b *books) Add(_ context.Context, p ledger.Record) error {
 // newBooksRig plays under the rules of the raw exchanges.
 func newBooksRig(t testing.TB) (*postRig, *books) {
 	b := &books{t: t, open: make(map[string]int)}
-	return newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
+	return newPostRig(t, created, func(o *PipelineOptions, actions []rules.Action) {
 		o.Transport, o.Record = b, b
 		o.Rules = rawRules(t, actions[0])
 	}), b
@@ -216,7 +217,7 @@ func FuzzEventWait(f *testing.F) {
 		f.Add(seed)
 	}
 	waits := &boundedClaims{t: f}
-	p := newPostRig(f, created, func(o *PipelineOptions, _ []Action) {
+	p := newPostRig(f, created, func(o *PipelineOptions, _ []rules.Action) {
 		o.Standing = true
 		waits.Triggers, o.Triggers = o.Triggers, waits
 	})

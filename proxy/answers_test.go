@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/rules"
 )
 
 // Over HTTP/2 net/http accepts answers that it could not write.
@@ -114,9 +115,9 @@ func TestEarlyAnswer(t *testing.T) {
 }
 
 func newReadsRig(t *testing.T, up *httptest.Server) *postRig {
-	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
+	p := newPostRig(t, created, func(o *PipelineOptions, _ []rules.Action) {
 		m := matching(t, "https://"+at(0, up)+"/**", "GET", "PUT")
-		o.Rules = rulesFor(t, nil, []Egress{{Name: "reads", Match: m}})
+		o.Rules = rulesFor(t, nil, []rules.Egress{{Name: "reads", Match: m}})
 		o.Transport = newTestTransport(t, up)
 	})
 	t.Cleanup(up.CloseClientConnections) // net/http may still be giving up a request

@@ -20,6 +20,7 @@ import (
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/proxy/receipts"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/test/ledgertest"
@@ -38,8 +39,8 @@ func (forgetful) Reserve(string, string, int) error                         { re
 func (forgetful) Release(string)                                            {}
 
 // newBenchRig has these egress rules, no limits and no records.
-func newBenchRig(b *testing.B, answer http.HandlerFunc, egress func(like Action) []Egress) *postRig {
-	return newPostRig(b, answer, func(o *PipelineOptions, actions []Action) {
+func newBenchRig(b *testing.B, answer http.HandlerFunc, egress func(like rules.Action) []rules.Egress) *postRig {
+	return newPostRig(b, answer, func(o *PipelineOptions, actions []rules.Action) {
 		o.Rules = rulesFor(b, nil, egress(actions[0]))
 		o.Load, o.Record = unlimited, forgetful{}
 	})
@@ -68,7 +69,7 @@ func BenchmarkRead(b *testing.B) {
 	l.answer = func(*http.Request) (int, error) { return http.StatusOK, nil }
 	target := upstream.Target{Scheme: "https", Host: "a.example", Port: 8443}
 	read := matching(b, "https://a.example:8443/**", "GET")
-	l.pipeline.o.Rules = rulesFor(b, nil, []Egress{{Name: "reads", Match: read}})
+	l.pipeline.o.Rules = rulesFor(b, nil, []rules.Egress{{Name: "reads", Match: read}})
 	r := httptest.NewRequest("GET", "https://a.example:8443/v1/models/7", nil)
 	r.Header = http.Header{"Accept": {"*/*"}, "Accept-Encoding": {"gzip"}, "User-Agent": {"agent/1.0"}}
 	r = r.WithContext(intercept.WithRoute(r.Context(), intercept.Route{Target: target, ProxyAuthorization: l.open()}))
@@ -91,10 +92,10 @@ func BenchmarkCredentialedRead(b *testing.B) {
 	p := newBenchRig(b, func(w http.ResponseWriter, r *http.Request) {
 		_, size, _ := strings.Cut(r.URL.Path[1:], "/")
 		_, _ = io.WriteString(w, sizes[strings.ReplaceAll(size, "_", " ")])
-	}, func(like Action) []Egress {
+	}, func(like rules.Action) []rules.Egress {
 		without, with := like.Match, like.Match
 		without.Methods, without.Path, with.Methods, with.Path = []string{"GET"}, "/without/**", []string{"GET"}, "/with/**"
-		return []Egress{{Name: "without", Match: without}, {Name: "with", Match: with, Credential: like.Credential}}
+		return []rules.Egress{{Name: "without", Match: without}, {Name: "with", Match: with, Credential: like.Credential}}
 	})
 	for _, size := range []string{"200 B", "1 MiB"} {
 		for _, kind := range []string{"without", "with"} {
@@ -108,12 +109,12 @@ func BenchmarkCredentialedRead(b *testing.B) {
 }
 
 // benchmarkKind compares calls by a rule about messages with the same bytes by a plain rule.
-func benchmarkKind(b *testing.B, answer http.HandlerFunc, body string, kind Egress) {
-	p := newBenchRig(b, answer, func(like Action) []Egress {
-		plain := Egress{Name: "plain", Match: like.Match}
+func benchmarkKind(b *testing.B, answer http.HandlerFunc, body string, kind rules.Egress) {
+	p := newBenchRig(b, answer, func(like rules.Action) []rules.Egress {
+		plain := rules.Egress{Name: "plain", Match: like.Match}
 		plain.Match.Path, kind.Match = "/plain", like.Match
 		kind.Match.Path = "/" + kind.Name
-		return []Egress{plain, kind}
+		return []rules.Egress{plain, kind}
 	})
 	for _, rule := range []string{"plain", kind.Name} {
 		b.Run(rule, func(b *testing.B) {
@@ -130,7 +131,7 @@ func BenchmarkMCPRead(b *testing.B) {
 			strings.Repeat("an issue ", 100))),
 		fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_issue","arguments":{"owner":"a",`+
 			`"repo":"b","number":7,"note":%q},"_meta":{"progressToken":1}}}`, strings.Repeat("a note ", 100)),
-		Egress{Name: "mcp", MCP: &mcp.Rule{Tools: []string{"get_issue"}}})
+		rules.Egress{Name: "mcp", MCP: &mcp.Rule{Tools: []string{"get_issue"}}})
 }
 
 func BenchmarkModelStream(b *testing.B) {
@@ -142,7 +143,7 @@ func BenchmarkModelStream(b *testing.B) {
 					`"delta":{"content":"%d"},"finish_reason":null}]}`+"\n\n", i))
 		}
 	}, `{"model":"m","stream":true,"messages":[{"role":"user","content":"`+strings.Repeat("a prompt ", 500)+`"}]}`,
-		Egress{Name: "observed", Observe: chat})
+		rules.Egress{Name: "observed", Observe: chat})
 }
 
 // BenchmarkReceipt measures the CPU time of observing a model call and making its receipt, beside calls without either.
@@ -156,7 +157,7 @@ func BenchmarkReceipt(b *testing.B) {
 			keeper := r.pipeline.o.Receipts
 			pipeline := func(observe *inference.Rule, keeper *receipts.Keeper) *Pipeline {
 				o := r.pipeline.o
-				o.Rules = rulesFor(b, nil, []Egress{{Name: "model", Match: m, Observe: observe}})
+				o.Rules = rulesFor(b, nil, []rules.Egress{{Name: "model", Match: m, Observe: observe}})
 				o.Record, o.Receipts, o.After, o.Load = r.ledger, keeper, r.pipeline, unlimited
 				p, err := NewPipeline(o)
 				must(b, err)

@@ -17,6 +17,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -42,7 +43,7 @@ func TestBodiesAreBounded(t *testing.T) {
 					<-held
 				}
 				created(w, r)
-			}, func(o *PipelineOptions, _ []Action) { o.Load.Bodies = tt.bodies })
+			}, func(o *PipelineOptions, _ []rules.Action) { o.Load.Bodies = tt.bodies })
 			done := make(chan int, 1)
 			go func() {
 				resp, _ := p.send("POST", tt.path, tt.held, "X-Held", "yes")
@@ -67,7 +68,7 @@ func TestBodiesAreBounded(t *testing.T) {
 }
 
 func TestRefusedBodiesMakeRoom(t *testing.T) {
-	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.Load.Bodies = 6 << 20 })
+	p := newPostRig(t, created, func(o *PipelineOptions, _ []rules.Action) { o.Load.Bodies = 6 << 20 })
 	for range 5 {
 		p.wantRefused("content_malformed", "POST", "/posts", strings.Repeat("[", 900_000))
 		p.wantRefused("overloaded", "POST", "/raw", strings.Repeat("x", 4<<20))
@@ -76,7 +77,7 @@ func TestRefusedBodiesMakeRoom(t *testing.T) {
 }
 
 func TestLargestJSON(t *testing.T) {
-	p := newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
+	p := newPostRig(t, created, func(o *PipelineOptions, actions []rules.Action) {
 		actions[0].MaxBody = body.MaxJSON
 	})
 	p.want(http.StatusCreated, "POST", "/posts", `"`+strings.Repeat("x", body.MaxJSON-2)+`"`)
@@ -123,7 +124,7 @@ func TestBinaryBody(t *testing.T) {
 }
 
 func TestSlowBody(t *testing.T) {
-	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.Timeouts.Step = time.Second })
+	p := newPostRig(t, created, func(o *PipelineOptions, _ []rules.Action) { o.Timeouts.Step = time.Second })
 	head := "POST /raw HTTP/1.1\r\nHost: " + at(0, p.upstream) + "\r\n"
 	texts := []string{
 		head + "Content-Length: 10\r\n\r\nab",

@@ -17,6 +17,7 @@ import (
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/load"
 	"github.com/actionproof/mediator/proxy/receipts"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
@@ -124,7 +125,7 @@ func (c *call) readBody(limit int64, kind string) (*body.Body, error) {
 	// A deadline ends a read; a context does not. Connections without deadlines have the server's limits.
 	reading := http.NewResponseController(c.w)
 	_ = reading.SetReadDeadline(c.p.o.Now().Add(c.p.o.Timeouts.Step))
-	read, err := c.p.bodies.Read(c.w, c.r, c.session.ID, limit, kind == ContentJSON)
+	read, err := c.p.bodies.Read(c.w, c.r, c.session.ID, limit, kind == rules.ContentJSON)
 	_ = reading.SetReadDeadline(time.Time{})
 	return read, err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/policy/decide"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/test/gatetest"
 	"github.com/actionproof/mediator/trigger"
@@ -30,7 +31,7 @@ func (w wholeRoles) Evidence(_ context.Context, eventID string, b evidence.Bindi
 
 // meanwhile calls change before a gate judges.
 type meanwhile struct {
-	Gate
+	rules.Gate
 	change func()
 }
 
@@ -40,9 +41,9 @@ func (m meanwhile) Admit(ctx context.Context, r gate.AdmitRequest) (gate.Admissi
 }
 
 // newWholeRig has a gate that really judges. change is called between steps 7 and 8.
-func newWholeRig(t testing.TB, k *gatetest.Kit, g Gate, change func(), edits ...func(*PipelineOptions)) *postRig {
+func newWholeRig(t testing.TB, k *gatetest.Kit, g rules.Gate, change func(), edits ...func(*PipelineOptions)) *postRig {
 	t.Helper()
-	return newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
+	return newPostRig(t, created, func(o *PipelineOptions, actions []rules.Action) {
 		roles := wholeRoles{o.Triggers, k.Engine(t), t, k}
 		o.Triggers, o.Control, o.Verifier, o.Strict, o.EnvironmentHash, o.Now = roles, roles, k.Verifier, k.Strict,
 			k.Strict.Runtime.EnvironmentHash, k.Clock.Now
@@ -76,7 +77,7 @@ func TestWholePost(t *testing.T) {
 	must(t, err)
 	for _, tt := range []struct {
 		name          string
-		gate          Gate
+		gate          rules.Gate
 		byAPI, byPost int // keys consumed by the API, and with the intent
 	}{{"in this process", k.Gate, 0, 9}, {"of an API", client, 7, 1}} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -45,12 +45,10 @@ func (p *Pipeline) connect(c *call) error {
 	if err := p.findSession(c, route); err != nil { // each call in the tunnel repeats this
 		return err
 	}
-	if err := p.o.Rules.denied.CheckHost(t); err != nil {
+	if err := p.o.Rules.CheckHost(t); err != nil {
 		return err
 	}
-	rules := p.o.Rules
-	known := rules.denied.Knows(t) || rules.Knows("https", t.Host, t.Port) || rules.Knows("http", t.Host, t.Port)
-	if !known && !c.learns() {
+	if !p.o.Rules.Knows(t) && !c.learns() {
 		return refusal.New("egress_denied", "no rule allows any call to %s", t.Authority())
 	}
 	if route.Original.IsValid() && !resolver.Gave(route.Original.Addr()) && p.o.Destination != nil {

@@ -2,18 +2,16 @@ package proxy
 
 import (
 	"context"
-	"net/http"
-	"slices"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/proxy/body"
-	"github.com/actionproof/mediator/proxy/forward"
+	"github.com/actionproof/mediator/proxy/rules"
 )
 
 // readContent is step 3: it reads the body once; bounds, normalises and hashes it; and makes the binding.
 func (t *posting) readContent(ctx context.Context) error {
-	if err := t.action.checkHeader(t.r.Header); err != nil {
+	if err := t.action.CheckHeader(t.r.Header); err != nil {
 		return err
 	}
 	resource := t.r.Method + " " + t.r.URL.EscapedPath()
@@ -57,25 +55,8 @@ func (t *posting) readBody(ctx context.Context) (err error) {
 	if t.content.Size > t.action.MaxBody {
 		return body.TooLarge(t.action.MaxBody)
 	}
-	if t.action.Content == ContentJSON {
+	if t.action.Content == rules.ContentJSON {
 		t.content.Hash, err = t.p.bodies.HashJSON(ctx, t.session.ID, t.content.Text)
 	}
 	return err
-}
-
-// checkHeader refuses a header that the action does not list, because a header can change a post's effect.
-func (a *Action) checkHeader(h http.Header) error {
-	if a.Headers == nil {
-		return nil
-	}
-	about := rule{action: a}.kind()
-	for name := range h {
-		if about != nil && about.header != nil && about.header(name) {
-			continue
-		}
-		if !forward.IsUsual(name) && !slices.Contains(a.Headers, name) && !a.Credential.In(name) {
-			return refusal.New("override_refused", "the action %s does not allow the header %.100s", a.Name, name)
-		}
-	}
-	return nil
 }

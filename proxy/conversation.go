@@ -8,12 +8,13 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/proxy/body"
+	"github.com/actionproof/mediator/proxy/rules"
 )
 
 // conversation is one call in its endpoint's protocol, with the protocol's own state. It is all that the pipeline knows
 // of protocols. The methods are called in this order.
 type conversation interface {
-	choose(rules []rule) (rule, error)
+	choose(among []rules.Rule) (rules.Rule, error)
 	// content judges a post's body before anything is signed.
 	content(b *body.Body) error
 	// prove signs what a post needs besides its request proof, before anything is consumed.
@@ -30,59 +31,48 @@ type conversation interface {
 	end(handed time.Time)
 }
 
-// kind is a kind of endpoint at which the message chooses the rule.
-type kind struct {
-	name string
-	// is reports whether a rule is about messages of this kind.
-	is func(rule) bool
-	// check refuses two rules for one message and returns the second's index.
-	check func([]rule) (int, error)
-	// begin may wait for the session's own calls. Choosing the rule must not: other sessions wait for the turn to read.
-	begin func(*call) conversation
-	// header reports whether a header belongs to the message; nil if none does.
-	header func(name string) bool
-}
-
-// kinds lists all kinds. Rules of no kind match origin, method and path alone.
-var kinds = []*kind{&kindMCP, &kindGraphQL, &kindModel}
-
-func kindOf(name string) *kind {
-	for _, k := range kinds {
-		if k.name == name {
-			return k
-		}
+// begin starts the conversation at an endpoint where the message chooses the rule. It may wait for the session's own
+// calls. Choosing the rule must not: other sessions wait for the turn to read.
+func (c *call) begin(at rules.Kind) conversation {
+	switch at {
+	case rules.MCP:
+		return &mcpCall{plain: plain{c}}
+	case rules.GraphQL:
+		return graphQLCall{plain{c}}
+	case rules.Model:
+		return beginModel(c)
 	}
-	return nil
+	return c.beginLearnt()
 }
 
 // choose ends step 2: it finds the call's rule, reading the message if needed.
-func (p *Pipeline) choose(c *call, to *endpoint) (r rule, err error) {
-	if to.kind == nil {
-		return c.conversation.choose(to.rules)
+func (p *Pipeline) choose(c *call, to *rules.Endpoint) (r rules.Rule, err error) {
+	if to.Kind == "" {
+		return c.conversation.choose(to.Rules)
 	}
 	if c.r.ContentLength != 0 { // over HTTP/2 an empty body does not show
-		if c.held, err = c.readBody(body.MaxJSON, ContentJSON); err != nil {
+		if c.held, err = c.readBody(body.MaxJSON, rules.ContentJSON); err != nil {
 			c.closeAfter()
-			return rule{}, err
+			return rules.Rule{}, err
 		}
 	}
-	begun := to.kind.begin(c)
+	begun := c.begin(to.Kind)
 	ctx, cancel := context.WithTimeout(c.r.Context(), p.o.Timeouts.Step)
 	defer cancel()
 	done, err := p.bodies.Turn(ctx, c.session.ID, len(c.text()))
 	if err != nil {
-		return rule{}, err
+		return rules.Rule{}, err
 	}
 	defer done() // also after a panic
 	c.conversation = begun
-	r, err = c.conversation.choose(to.rules)
+	r, err = c.conversation.choose(to.Rules)
 	c.step("message")
 	return r, err
 }
 
 type plain struct{ *call }
 
-func (m plain) choose(rules []rule) (rule, error)                     { return rules[0], nil }
+func (m plain) choose(among []rules.Rule) (rules.Rule, error)         { return among[0], nil }
 func (m plain) content(*body.Body) error                              { return nil }
 func (m plain) prove(context.Context, evidence.Binding) error         { return nil }
 func (m plain) sent(out *http.Request) (*http.Request, error)         { return out, nil }

@@ -15,13 +15,14 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/proxy/echo"
 	"github.com/actionproof/mediator/proxy/forward"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/signer"
 )
 
 func TestHeadersOfAnAction(t *testing.T) {
 	credential, err := forward.NewCredential("X-Vendor-Token", "Bearer ", echo.Auto, fixed(secretToken))
 	must(t, err)
-	p := newPostRig(t, created, func(_ *PipelineOptions, actions []Action) {
+	p := newPostRig(t, created, func(_ *PipelineOptions, actions []rules.Action) {
 		actions[0].Headers, actions[3].Headers, actions[3].Credential = []string{"If-Match", "X-Kept"}, []string{}, credential
 	})
 	usual := []string{"Accept", "*/*", "User-Agent", "sdk", "Authorization", "Bearer mine", "Idempotency-Key", "1",
@@ -83,7 +84,7 @@ func TestCredentialIsReplaced(t *testing.T) {
 				if r.Header.Get("Authorization") == "Bearer old-token" {
 					w.WriteHeader(http.StatusUnauthorized)
 				}
-			}, func(_ *PipelineOptions, actions []Action) { actions[0].Credential = credential })
+			}, func(_ *PipelineOptions, actions []rules.Action) { actions[0].Credential = credential })
 			for i, want := range []int{401, 200} {
 				p.roles.token = source.secrets[0]
 				if resp, _ := p.send(call.method, call.path, "{}"); resp.StatusCode != want || len(p.sent) != i+1 {
@@ -124,7 +125,7 @@ func TestCookiesForACredential(t *testing.T) {
 func TestCredentialHasNoSecondSpelling(t *testing.T) {
 	credential, err := forward.NewCredential("X-Vendor-Token", "", echo.Auto, fixed(secretToken))
 	must(t, err)
-	p := newPostRig(t, created, func(_ *PipelineOptions, actions []Action) { actions[0].Credential = credential })
+	p := newPostRig(t, created, func(_ *PipelineOptions, actions []rules.Action) { actions[0].Credential = credential })
 	for _, name := range []string{"X-Vendor-Token", "X_Vendor_Token", "x-vendor_token", "X.Vendor.Token"} {
 		p.send("PUT", "/inference", "{}", name, "mine")
 	}
@@ -169,7 +170,7 @@ func TestCustodyIsAway(t *testing.T) {
 		"request proof": func(o *PipelineOptions) { o.Prove = prove },
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { change(o) })
+			p := newPostRig(t, created, func(o *PipelineOptions, _ []rules.Action) { change(o) })
 			p.wantRefused("custody_unavailable", "POST", "/posts", "{}")
 		})
 	}

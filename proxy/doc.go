@@ -10,7 +10,7 @@
 //	load/            bounds the calls in flight, the rates and the records of refusals
 //	own.go           answers what agents ask the mediator, with package own
 //	session/     1   the call's session
-//	rules.go     2   the call's rule
+//	rules/       2   the call's rule
 //	conversation.go  the protocol of the endpoint: mcp.go, graphql.go, model.go, generate.go, websocket.go, node.go
 //	egress.go        a call without evidence, straight to step 10
 //	post.go          a post takes these steps, in order:

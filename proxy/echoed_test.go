@@ -16,16 +16,17 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/rules"
 )
 
 // newKeyedRig has a post and other calls with a credential.
 func newKeyedRig(t *testing.T, up *httptest.Server, log *zap.Logger) *postRig {
-	p := newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
+	p := newPostRig(t, created, func(o *PipelineOptions, actions []rules.Action) {
 		base := "https://" + at(0, up)
 		post := matching(t, base+"/posts", "POST")
 		keyed := matching(t, base+"/**", "GET", "HEAD", "PUT")
 		actions[0].Match = post
-		o.Rules = rulesFor(t, actions[:1], []Egress{{Name: "keyed", Match: keyed, Credential: actions[0].Credential}})
+		o.Rules = rulesFor(t, actions[:1], []rules.Egress{{Name: "keyed", Match: keyed, Credential: actions[0].Credential}})
 		o.Transport, o.Log = newTestTransport(t, up), log
 	})
 	p.base = "https://" + at(0, up)

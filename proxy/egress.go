@@ -13,10 +13,11 @@ import (
 	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/mcp"
+	"github.com/actionproof/mediator/proxy/rules"
 )
 
 // egress forwards a call that is not a post. It streams both ways, needs no evidence, and records the times.
-func (p *Pipeline) egress(c *call, e *Egress) error {
+func (p *Pipeline) egress(c *call, e *rules.Egress) error {
 	c.record.Rule = e.Name
 	c.session.Note(strings.TrimSuffix("egress "+c.r.Method+" "+c.record.Host+c.record.Path+" "+c.record.Message, " "))
 	var sent io.Reader = c.r.Body
@@ -43,7 +44,7 @@ func (p *Pipeline) egress(c *call, e *Egress) error {
 	if c.held != nil {
 		out.ContentLength = c.held.Size
 	}
-	unnamed := e == learning.egress && c.held != nil // see [call.learn]
+	unnamed := e == learning.Egress && c.held != nil // see [call.learn]
 	if unnamed {
 		maps.DeleteFunc(out.Header, func(name string, _ []string) bool {
 			return !forward.IsUsual(name) && !mcp.IsHeader(name)

@@ -13,6 +13,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/forward"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -24,7 +25,7 @@ func (t *posting) forward(ctx context.Context) error {
 	out := t.outgoing(ctx, cancel, t.content.Reader())
 	out.ContentLength = t.content.Size
 	// An upstream that leaves the body unread would take it for a request, with the credential of the next call.
-	out.Close = t.action.Content == ContentRaw
+	out.Close = t.action.Content == rules.ContentRaw
 	t.credential.Inject(out.Header)
 	out.Header.Set("Idempotency-Key", t.admission.CapabilityID)
 	if t.action.TakesPart {

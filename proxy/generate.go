@@ -11,6 +11,7 @@ import (
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/generate"
+	"github.com/actionproof/mediator/proxy/rules"
 )
 
 // generateTimeout bounds a model call for a prompt, from start to end of answer.
@@ -31,7 +32,7 @@ func isPrompt(c *call) bool {
 // prompt turns the agent's call into a model call.
 func (c *call) prompt() error {
 	c.record.Flow = flowInternal
-	held, err := c.readBody(generate.MaxRequest, ContentJSON)
+	held, err := c.readBody(generate.MaxRequest, rules.ContentJSON)
 	if err != nil {
 		c.closeAfter()
 		return err
@@ -48,7 +49,7 @@ func (c *call) prompt() error {
 		}
 		asked.Put(prompt)
 	}
-	model, err := c.p.o.Rules.models.Find(asked.Model)
+	model, err := c.p.o.Rules.Model(asked.Model)
 	if err != nil {
 		return err
 	}

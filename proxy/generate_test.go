@@ -19,6 +19,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/generate"
 	"github.com/actionproof/mediator/proxy/inference"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/trigger"
 )
 
@@ -27,11 +28,11 @@ const generateURL = "http://mediator.internal/v1/generate"
 // newGenerateRig has one model of each dialect, named after it. answer is the models' server.
 func newGenerateRig(t testing.TB, answer http.HandlerFunc) *postRig {
 	t.Helper()
-	return newPostRig(t, answer, func(o *PipelineOptions, actions []Action) {
-		var egress []Egress
+	return newPostRig(t, answer, func(o *PipelineOptions, actions []rules.Action) {
+		var egress []rules.Egress
 		for _, d := range generate.Dialects {
-			egress = append(egress, Egress{
-				Name: string(d), Match: actions[0].at(modelPaths[d], "POST"), Credential: actions[0].Credential,
+			egress = append(egress, rules.Egress{
+				Name: string(d), Match: matchAt(actions[0], modelPaths[d], "POST"), Credential: actions[0].Credential,
 				Observe:  &inference.Rule{Dialect: d},
 				Generate: &generate.Rule{Models: []string{"model-" + string(d)}, MaxTokens: 100},
 			})
@@ -148,9 +149,9 @@ func TestGenerateLimits(t *testing.T) {
 	for name, load := range map[string]Load{"session": {Session: Rate{PerSecond: 0.001, Burst: 1}},
 		"host": {Host: Rate{PerSecond: 0.001, Burst: 1}}} {
 		t.Run(name, func(t *testing.T) {
-			p := newPostRig(t, answerModels, func(o *PipelineOptions, actions []Action) {
+			p := newPostRig(t, answerModels, func(o *PipelineOptions, actions []rules.Action) {
 				o.Rules = rulesFor(t, nil,
-					[]Egress{{Name: "m", Match: actions[0].at("/v1/messages", "POST"),
+					[]rules.Egress{{Name: "m", Match: matchAt(actions[0], "/v1/messages", "POST"),
 						Observe:  &inference.Rule{Dialect: inference.AnthropicMessages},
 						Generate: &generate.Rule{Models: []string{"m"}, MaxTokens: 1}}})
 				o.Load = load
@@ -319,26 +320,26 @@ func TestGenerateSessions(t *testing.T) {
 }
 
 func TestGenerateRules(t *testing.T) {
-	rule := func(path string, models ...string) Egress {
-		return Egress{Name: path, Match: matching(t, "https://api.example.com"+path, "POST"), Observe: chat,
+	rule := func(path string, models ...string) rules.Egress {
+		return rules.Egress{Name: path, Match: matching(t, "https://api.example.com"+path, "POST"), Observe: chat,
 			Generate: &generate.Rule{Models: models, MaxTokens: 1}}
 	}
 	unobserved, tokenless := rule("/v1", "x"), rule("/v1", "x")
 	unobserved.Observe, tokenless.Generate.MaxTokens = nil, 0
 	for _, tt := range []struct {
-		rules []Egress
+		rules []rules.Egress
 		want  string
 	}{
-		{[]Egress{rule("/v1", "x", "y")}, "<nil>"},
-		{[]Egress{unobserved}, "needs observe"},
-		{[]Egress{rule("/v1")}, "list at least one"},
-		{[]Egress{rule("/v1", "a model")}, "is not the name of a model"},
-		{[]Egress{rule("/v1", "x", "x")}, "listed twice"},
-		{[]Egress{tokenless}, "not positive"},
-		{[]Egress{rule("/v1/{name}", "x")}, "has a {name}"},
-		{[]Egress{rule("/v1", "x"), rule("/v2", "x")}, "rule /v2: generate: another rule offers"},
+		{[]rules.Egress{rule("/v1", "x", "y")}, "<nil>"},
+		{[]rules.Egress{unobserved}, "needs observe"},
+		{[]rules.Egress{rule("/v1")}, "list at least one"},
+		{[]rules.Egress{rule("/v1", "a model")}, "is not the name of a model"},
+		{[]rules.Egress{rule("/v1", "x", "x")}, "listed twice"},
+		{[]rules.Egress{tokenless}, "not positive"},
+		{[]rules.Egress{rule("/v1/{name}", "x")}, "has a {name}"},
+		{[]rules.Egress{rule("/v1", "x"), rule("/v2", "x")}, "rule /v2: generate: another rule offers"},
 	} {
-		if _, err := NewRules(nil, tt.rules); !strings.Contains(fmt.Sprint(err), tt.want) {
+		if _, err := rules.New(nil, tt.rules); !strings.Contains(fmt.Sprint(err), tt.want) {
 			t.Errorf("%v, want %s", err, tt.want)
 		}
 	}

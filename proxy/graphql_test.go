@@ -17,6 +17,7 @@ import (
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy/graphql"
 	"github.com/actionproof/mediator/proxy/match"
+	"github.com/actionproof/mediator/proxy/rules"
 )
 
 // asked keeps the last request to the control plane.
@@ -35,19 +36,20 @@ func (a *asked) Decide(ctx context.Context, r policy.Request) (policy.Decision, 
 func newGraphQLRig(t *testing.T, queries bool) (*postRig, *asked) {
 	t.Helper()
 	control := &asked{}
-	p := newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
+	p := newPostRig(t, created, func(o *PipelineOptions, actions []rules.Action) {
 		control.Control = o.Control
 		o.Control = control
-		at, comment := actions[0].at, actions[0]
-		comment.Name, comment.Match, comment.GraphQL = "comment", at("/graphql", "POST"),
+		comment := actions[0]
+		comment.Name, comment.Match, comment.GraphQL = "comment", matchAt(actions[0], "/graphql", "POST"),
 			&graphql.Rule{Type: graphql.Mutation, Fields: []string{"addComment", "addReaction"}}
-		egress := []Egress{{Name: "reads", Match: at("/**", "GET", "HEAD")}}
+		egress := []rules.Egress{{Name: "reads", Match: matchAt(actions[0], "/**", "GET", "HEAD")}}
 		if queries {
 			egress = append(egress,
-				Egress{Name: "queries", Match: at("/graphql", "GET", "HEAD", "POST"), Credential: comment.Credential,
-					GraphQL: &graphql.Rule{Type: graphql.Query}})
+				rules.Egress{Name: "queries", Match: matchAt(actions[0], "/graphql", "GET", "HEAD", "POST"),
+					Credential: comment.Credential,
+					GraphQL:    &graphql.Rule{Type: graphql.Query}})
 		}
-		o.Rules = rulesFor(t, []Action{comment}, egress)
+		o.Rules = rulesFor(t, []rules.Action{comment}, egress)
 	})
 	return p, control
 }
@@ -136,10 +138,10 @@ func TestGraphQLMethods(t *testing.T) {
 	viewer := "?query=" + url.QueryEscape("{ viewer { login } }")
 	mutation := "?query=" + url.QueryEscape("mutation { addComment(input: {}) { id } }")
 	for _, methods := range [][]string{{"POST"}, {"GET", "POST"}, {"HEAD", "POST"}} {
-		p := newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
-			at := actions[0].at
-			o.Rules = rulesFor(t, nil, []Egress{{Name: "reads", Match: at("/**", "GET", "HEAD")},
-				{Name: "queries", Match: at("/graphql", methods...), GraphQL: &graphql.Rule{Type: graphql.Query}}})
+		p := newPostRig(t, created, func(o *PipelineOptions, actions []rules.Action) {
+			o.Rules = rulesFor(t, nil, []rules.Egress{{Name: "reads", Match: matchAt(actions[0], "/**", "GET", "HEAD")},
+				{Name: "queries", Match: matchAt(actions[0], "/graphql", methods...),
+					GraphQL: &graphql.Rule{Type: graphql.Query}}})
 		})
 		for _, method := range []string{"GET", "HEAD"} {
 			t.Run(fmt.Sprint(method, " under ", methods), func(t *testing.T) {
@@ -160,47 +162,50 @@ func TestGraphQLMethods(t *testing.T) {
 func TestGraphQLRulesThatAreRefused(t *testing.T) {
 	at := func(url string, methods ...string) match.Match { return matching(t, url, methods...) }
 	const endpoint = "https://api.example.com/graphql"
-	mutation := func(name string, fields ...string) Action {
-		return Action{Name: name, Match: at(endpoint, "POST"), GraphQL: &graphql.Rule{Type: graphql.Mutation, Fields: fields}}
+	mutation := func(name string, fields ...string) rules.Action {
+		return rules.Action{Name: name, Match: at(endpoint, "POST"),
+			GraphQL: &graphql.Rule{Type: graphql.Mutation, Fields: fields}}
 	}
-	query := Egress{Name: "queries", Match: at(endpoint, "GET", "HEAD", "POST"),
+	query := rules.Egress{Name: "queries", Match: at(endpoint, "GET", "HEAD", "POST"),
 		GraphQL: &graphql.Rule{Type: graphql.Query}}
 	again := query
 	again.Name = "again"
 	for _, tt := range []struct {
 		name    string
-		actions []Action
-		egress  []Egress
+		actions []rules.Action
+		egress  []rules.Egress
 		want    string
 	}{
-		{"both", []Action{mutation("a", "x"), mutation("b", "y")}, []Egress{query}, ""},
-		{"a read of the host beside", []Action{mutation("a", "x")},
-			[]Egress{{Name: "reads", Match: at("https://api.example.com/**", "GET", "HEAD")}}, ""},
-		{"a WebSocket beside", []Action{mutation("a", "x")},
-			[]Egress{{Name: "w", Match: at("https://api.example.com/socket", "GET"), WebSocket: true}}, ""},
-		{"one field twice", []Action{mutation("a", "x"), mutation("b", "x")}, nil, "name the mutation x"},
-		{"queries twice", nil, []Egress{query, again}, "one of them names every field"},
-		{"a plain POST", []Action{mutation("a", "x")},
-			[]Egress{{Name: "p", Match: at("https://api.example.com/{any}", "POST")}}, "spellings of an action's path"},
-		{"a plain POST over queries", nil, []Egress{query, {Name: "p", Match: at("https://api.example.com/**", "POST")}},
+		{"both", []rules.Action{mutation("a", "x"), mutation("b", "y")}, []rules.Egress{query}, ""},
+		{"a read of the host beside", []rules.Action{mutation("a", "x")},
+			[]rules.Egress{{Name: "reads", Match: at("https://api.example.com/**", "GET", "HEAD")}}, ""},
+		{"a WebSocket beside", []rules.Action{mutation("a", "x")},
+			[]rules.Egress{{Name: "w", Match: at("https://api.example.com/socket", "GET"), WebSocket: true}}, ""},
+		{"one field twice", []rules.Action{mutation("a", "x"), mutation("b", "x")}, nil, "name the mutation x"},
+		{"queries twice", nil, []rules.Egress{query, again}, "one of them names every field"},
+		{"a plain POST", []rules.Action{mutation("a", "x")},
+			[]rules.Egress{{Name: "p", Match: at("https://api.example.com/{any}", "POST")}}, "spellings of an action's path"},
+		{"a plain POST over queries", nil,
+			[]rules.Egress{query, {Name: "p", Match: at("https://api.example.com/**", "POST")}},
 			"spellings of an egress rule's path"},
-		{"a plain GET there", []Action{mutation("a", "x")}, []Egress{{Name: "p", Match: at(endpoint, "GET")}},
+		{"a plain GET there", []rules.Action{mutation("a", "x")}, []rules.Egress{{Name: "p", Match: at(endpoint, "GET")}},
 			"same path pattern"},
-		{"a WebSocket there", []Action{mutation("a", "x")},
-			[]Egress{{Name: "w", Match: at(endpoint, "GET"), WebSocket: true}}, "is about messages"},
-		{"a WebSocket of the host", []Action{mutation("a", "x")},
-			[]Egress{{Name: "w", Match: at("https://api.example.com/**", "GET"), WebSocket: true}}, "is about messages"},
+		{"a WebSocket there", []rules.Action{mutation("a", "x")},
+			[]rules.Egress{{Name: "w", Match: at(endpoint, "GET"), WebSocket: true}}, "is about messages"},
+		{"a WebSocket of the host", []rules.Action{mutation("a", "x")},
+			[]rules.Egress{{Name: "w", Match: at("https://api.example.com/**", "GET"), WebSocket: true}}, "is about messages"},
 		{"a WebSocket of the domain", nil,
-			[]Egress{query, {Name: "w", Match: at("https://*.example.com/**", "GET"), WebSocket: true}}, "is about messages"},
+			[]rules.Egress{query, {Name: "w", Match: at("https://*.example.com/**", "GET"), WebSocket: true}},
+			"is about messages"},
 		{"a WebSocket of another spelling", nil,
-			[]Egress{query, {Name: "w", Match: at("https://api.example.com/GraphQL/", "GET"), WebSocket: true}},
+			[]rules.Egress{query, {Name: "w", Match: at("https://api.example.com/GraphQL/", "GET"), WebSocket: true}},
 			"is about messages"},
 		{"a WebSocket in the clear", nil,
-			[]Egress{query, {Name: "w", Match: at("http://api.example.com:443/graphql", "GET"), WebSocket: true}},
+			[]rules.Egress{query, {Name: "w", Match: at("http://api.example.com:443/graphql", "GET"), WebSocket: true}},
 			"is about messages"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if _, err := NewRules(tt.actions, tt.egress); (err == nil) != (tt.want == "") || err != nil &&
+			if _, err := rules.New(tt.actions, tt.egress); (err == nil) != (tt.want == "") || err != nil &&
 				!strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -34,7 +35,7 @@ func (l *loadRig) succeed(load Load, change func(*PipelineOptions)) *Pipeline {
 func TestHandlerSwap(t *testing.T) {
 	l := newLoadRig(t, Load{})
 	handler := NewHandler(l.pipeline)
-	none, err := NewRules(nil, nil)
+	none, err := rules.New(nil, nil)
 	must(t, err)
 	next := l.succeed(Load{}, func(o *PipelineOptions) { o.Rules = none })
 	read := func() *http.Request {

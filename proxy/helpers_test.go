@@ -12,6 +12,7 @@ import (
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/load"
 	"github.com/actionproof/mediator/proxy/match"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/proxytest"
 )
@@ -97,9 +98,9 @@ func matching(t testing.TB, url string, methods ...string) match.Match {
 	return m
 }
 
-func rulesFor(t testing.TB, actions []Action, egress []Egress) *Rules {
+func rulesFor(t testing.TB, actions []rules.Action, egress []rules.Egress) *rules.Rules {
 	t.Helper()
-	rules, err := NewRules(actions, egress)
+	rules, err := rules.New(actions, egress)
 	must(t, err)
 	return rules
 }

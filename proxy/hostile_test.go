@@ -19,6 +19,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/trigger"
 )
@@ -175,7 +176,7 @@ func TestFailuresOfManySessions(t *testing.T) {
 func TestHeadersOnly(t *testing.T) {
 	for _, line := range [][2]string{{"POST", "/posts"}, {"PUT", "/inference"}} {
 		t.Run(line[0], func(t *testing.T) {
-			p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
+			p := newPostRig(t, created, func(o *PipelineOptions, _ []rules.Action) {
 				o.Load.Calls, o.Timeouts.Step, o.Timeouts.Forward = 20, time.Second, time.Second
 			})
 			other, err := p.sessions.OpenListening(trigger.Event{ID: "evt_2"}, "worker-1", nil)
@@ -274,9 +275,9 @@ func TestStalledUploads(t *testing.T) {
 	defer h2.Close()
 	defer close(release)
 	url := "https://" + at(0, h2)
-	p := newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
+	p := newPostRig(t, created, func(o *PipelineOptions, actions []rules.Action) {
 		actions[0].Match = matching(t, url+"/posts", "POST")
-		o.Rules = rulesFor(t, actions[:1], []Egress{{Name: "uploads", Match: matching(t, url+"/**", "PUT")}})
+		o.Rules = rulesFor(t, actions[:1], []rules.Egress{{Name: "uploads", Match: matching(t, url+"/**", "PUT")}})
 		o.Transport = newTestTransport(t, h2)
 		o.Timeouts.Forward = 20 * time.Second
 	})

@@ -27,6 +27,7 @@ import (
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/proxy/receipts"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/signer"
 )
@@ -80,9 +81,9 @@ func newReceiptsRig(t testing.TB, answer http.HandlerFunc) *receiptsRig {
 		Log: zap.NewNop(),
 	})
 	must(t, err)
-	r.postRig = newPostRig(t, answer, func(o *PipelineOptions, actions []Action) {
+	r.postRig = newPostRig(t, answer, func(o *PipelineOptions, actions []rules.Action) {
 		o.Rules = rulesFor(t, actions,
-			[]Egress{{Name: "model", Match: actions[0].at("/v1/chat/completions", "POST"), Observe: chat,
+			[]rules.Egress{{Name: "model", Match: matchAt(actions[0], "/v1/chat/completions", "POST"), Observe: chat,
 				Generate: &generate.Rule{Models: []string{"m"}, MaxTokens: 100}}})
 		o.Node = r.relay(t)
 		o.Strict.ManifestHash, o.Receipts = evidence.HashBytes([]byte("manifest")), keeper
@@ -262,10 +263,10 @@ func TestHandedOver(t *testing.T) {
 func TestWhatDidNotGoOut(t *testing.T) {
 	r := newReceiptsRig(t, answerModels)
 	at := func(url string) match.Match { return matching(t, url, "POST") }
-	r.reload(Egress{Name: "model", Match: at(r.base + "/v1/chat/completions"), Observe: chat},
-		Egress{Name: "away", Match: at("https://nowhere.example.com/v1/chat/completions"), Observe: chat},
-		Egress{Name: "mcp", Match: at("https://nowhere.example.com/mcp"), MCP: &mcp.Rule{Tools: []string{"look"}}},
-		Egress{Name: "other", Match: at("https://nowhere.example.com/other")})
+	r.reload(rules.Egress{Name: "model", Match: at(r.base + "/v1/chat/completions"), Observe: chat},
+		rules.Egress{Name: "away", Match: at("https://nowhere.example.com/v1/chat/completions"), Observe: chat},
+		rules.Egress{Name: "mcp", Match: at("https://nowhere.example.com/mcp"), MCP: &mcp.Rule{Tools: []string{"look"}}},
+		rules.Egress{Name: "other", Match: at("https://nowhere.example.com/other")})
 	for _, call := range []struct{ path, body string }{
 		{"/mcp", toolCall("look")}, {"/v1/chat/completions", askModel}, {"/other", "{}"},
 	} {
@@ -303,8 +304,8 @@ func TestDepthOfAnUnseenResult(t *testing.T) {
 				req.Header.Get("X-Arguments"))
 		})
 		at := func(path string) match.Match { return matching(t, r.base+path, "POST") }
-		r.reload(Egress{Name: "model", Match: at("/v1/chat/completions"), Observe: chat},
-			Egress{Name: "mcp", Match: at("/mcp"), MCP: &mcp.Rule{Tools: []string{"look"}}})
+		r.reload(rules.Egress{Name: "model", Match: at("/v1/chat/completions"), Observe: chat},
+			rules.Egress{Name: "mcp", Match: at("/mcp"), MCP: &mcp.Rule{Tools: []string{"look"}}})
 		r.send("POST", "/v1/chat/completions", askModel, "X-Arguments", `{"title":"a"}`)
 		r.send("POST", "/mcp", toolCall("look"))
 		r.send("POST", "/v1/chat/completions", askModel, "X-Arguments", `{"order":"ORDER-123456"}`)
@@ -325,8 +326,8 @@ func TestStreamOfAnEndedSession(t *testing.T) {
 		<-req.Context().Done()
 	})
 	r.pipeline.o.Timeouts.Forward = 10 * time.Millisecond
-	r.reload(Egress{Name: "stream", Match: matching(t, r.base+"/stream", "GET")},
-		Egress{Name: "model", Match: matching(t, r.base+"/v1/chat/completions", "POST"), Observe: chat})
+	r.reload(rules.Egress{Name: "stream", Match: matching(t, r.base+"/stream", "GET")},
+		rules.Egress{Name: "model", Match: matching(t, r.base+"/v1/chat/completions", "POST"), Observe: chat})
 	r.send("POST", "/v1/chat/completions", askModel)
 	resp := r.start(t.Context(), "GET", "/stream", "")
 	r.sessions.Close(r.session.ID)

@@ -30,6 +30,7 @@ import (
 	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/match"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/trigger"
@@ -273,7 +274,7 @@ func (f *fakeRoles) Authorize(_ context.Context, p gate.AuthorizeRequest) (gate.
 	return gate.Authorization{Keys: []ledger.Key{{Kind: "capability", ID: "cap_1"}}}, f.fail["proof"]
 }
 
-func takesPart(_ *PipelineOptions, actions []Action) { actions[0].TakesPart = true }
+func takesPart(_ *PipelineOptions, actions []rules.Action) { actions[0].TakesPart = true }
 
 func expected(role string) evidence.Expected {
 	return evidence.Expected{Issuers: []string{role}, Audiences: []string{"aud"}, KeyIDs: []string{role},
@@ -347,7 +348,7 @@ func newRoles(t testing.TB, sessions *session.Set, record *memoryRecord) (*fakeR
 		NetworkOptions: NetworkOptions{CAPEM: []byte("CA")}}
 }
 
-func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOptions, []Action)) *postRig {
+func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOptions, []rules.Action)) *postRig {
 	t.Helper()
 	p := &postRig{sessions: session.NewSet(time.Now), record: &memoryRecord{t: t, posts: make(map[string]ledger.Record)}}
 	p.upstream = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -366,13 +367,14 @@ func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOpti
 	credential, err := forward.NewCredential("Authorization", "Bearer ", echo.Auto, fixed(secretToken))
 	must(t, err)
 	p.base = "https://" + at(0, p.upstream)
-	var actions []Action
+	var actions []rules.Action
 	for _, name := range []string{"posts", "solve", "query", "raw"} {
-		actions = append(actions, Action{Name: name, Match: matching(t, p.base+"/"+name, "POST"), Subject: "agent",
-			Action: "create_post", Content: ContentJSON, MaxBody: 1 << 20, Credential: credential, Gate: p.roles})
+		actions = append(actions, rules.Action{Name: name, Match: matching(t, p.base+"/"+name, "POST"), Subject: "agent",
+			Action: "create_post", Content: rules.ContentJSON, MaxBody: 1 << 20, Credential: credential, Gate: p.roles})
 	}
-	actions[1].AgentSolves, actions[2].AllowQuery, actions[3].Content, actions[3].MaxBody = true, true, ContentRaw, 4<<20
-	egress := []Egress{{Name: "reads", Match: matching(t, p.base+"/**", "GET")},
+	actions[1].AgentSolves, actions[2].AllowQuery, actions[3].Content, actions[3].MaxBody = true, true, rules.ContentRaw,
+		4<<20
+	egress := []rules.Egress{{Name: "reads", Match: matching(t, p.base+"/**", "GET")},
 		{Name: "keyed", Match: matching(t, p.base+"/inference", "PUT"), Credential: credential}}
 	p.rig = newRig(t, func(po *intercept.Options) {
 		if change != nil {
@@ -396,15 +398,15 @@ func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOpti
 	return p
 }
 
-// at is a match at the action's origin.
-func (a Action) at(path string, methods ...string) match.Match {
+// matchAt is a match at an action's origin.
+func matchAt(a rules.Action, path string, methods ...string) match.Match {
 	m := a.Match
 	m.Path, m.Methods = path, methods
 	return m
 }
 
 // reload continues with another pipeline, by these egress rules if any.
-func (p *postRig) reload(egress ...Egress) {
+func (p *postRig) reload(egress ...rules.Egress) {
 	p.T.Helper()
 	o := p.pipeline.o
 	o.After = p.pipeline

@@ -18,15 +18,14 @@ import (
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/proxy/receipts"
+	"github.com/actionproof/mediator/proxy/rules"
 )
 
 // learning is the rule of a learning session for what no rule names: reads, also those of MCP and GraphQL.
-var learning = rule{egress: &Egress{
+var learning = rules.Rule{Egress: &rules.Egress{
 	Match: match.Match{Methods: []string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPost}},
 	MCP:   &mcp.Rule{ListAll: true}, GraphQL: &graphql.Rule{Type: graphql.Query},
 }}
-
-func (r rule) learns() bool { return r == learning }
 
 // learns reports whether the call belongs to a learning session.
 func (c *call) learns() bool { return c.session != nil && c.session.Learning }
@@ -40,24 +39,26 @@ func (c *call) receipts() *receipts.Keeper {
 }
 
 // kindLearnt is for messages at a URL that no rule names. The body shows their protocol.
-var kindLearnt = kind{begin: func(c *call) conversation {
+const kindLearnt rules.Kind = "learnt"
+
+func (c *call) beginLearnt() conversation {
 	message, err := jsonread.Lenient(c.text(), 1)
 	switch {
 	case err != nil:
 	case mcp.IsMessage(message):
-		return kindMCP.begin(c)
+		return c.begin(rules.MCP)
 	case message.Get("query").Value != nil:
 		if _, err := graphql.ReadPost(c.r.Header, c.r.URL, c.text()); err == nil { // other APIs have such a member too
-			return kindGraphQL.begin(c)
+			return c.begin(rules.GraphQL)
 		}
 	}
 	return nameless{plain{c}}
-}}
+}
 
 // nameless refuses a write that no rule names.
 type nameless struct{ plain }
 
-func (m nameless) choose([]rule) (rule, error) { return rule{}, m.wouldWrite() }
+func (m nameless) choose([]rules.Rule) (rules.Rule, error) { return rules.Rule{}, m.wouldWrite() }
 
 func (c *call) wouldWrite() error {
 	return refusal.New("learning_refused", "no rule names %.32s %s%.1024s, which may post", c.r.Method, c.target,
@@ -67,12 +68,12 @@ func (c *call) wouldWrite() error {
 // learn returns the endpoint of a learning session's call, given what rules say. Reads that no rule names pass. The URL
 // of a message may not be what the message says: an API may ignore an MCP body and post. So such a call goes without
 // the agent's credentials.
-func (c *call) learn(to *endpoint, err error) (*endpoint, error) {
+func (c *call) learn(to *rules.Endpoint, err error) (*rules.Endpoint, error) {
 	switch {
 	case c.target.Host == InternalHost:
 		return to, err
-	case err == nil && (to.kind == &kindMCP || to.kind == &kindGraphQL):
-		return &endpoint{kind: to.kind, rules: append(slices.Clone(to.rules), learning)}, nil
+	case err == nil && (to.Kind == rules.MCP || to.Kind == rules.GraphQL):
+		return &rules.Endpoint{Kind: to.Kind, Rules: append(slices.Clone(to.Rules), learning)}, nil
 	case !errors.Is(err, refusal.New("egress_denied", "")) && !errors.Is(err, refusal.New("action_unmatched", "")):
 		return to, err
 	}
@@ -83,21 +84,21 @@ func (c *call) learn(to *endpoint, err error) (*endpoint, error) {
 	switch c.r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		if empty && !mayMutate(c.r.URL) {
-			return &endpoint{rules: []rule{learning}}, nil
+			return &rules.Endpoint{Rules: []rules.Rule{learning}}, nil
 		}
 	case http.MethodPost:
 		kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 		if err == nil && kind == "application/json" && !empty && c.r.URL.RawQuery == "" { // a query may be a credential too
-			return &endpoint{kind: &kindLearnt, rules: []rule{learning}}, nil
+			return &rules.Endpoint{Kind: kindLearnt, Rules: []rules.Rule{learning}}, nil
 		}
 	}
 	return nil, c.wouldWrite()
 }
 
 // learnt returns the refusal of a message in a learning session, which no rule names or which is of no known protocol.
-func learnt(to *endpoint, err error) error {
+func learnt(to *rules.Endpoint, err error) error {
 	unnamed := []string{"action_unmatched", "mcp_method_refused", "graphql_refused"}
-	if to.kind == &kindLearnt {
+	if to.Kind == kindLearnt {
 		unnamed = append(unnamed, "content_too_large", "content_malformed")
 	}
 	if d := problem.DetailsOf(err); slices.Contains(unnamed, d.Code) {

@@ -13,6 +13,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/mcp"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -29,8 +30,8 @@ func newLearningRig(t *testing.T, change func(*PipelineOptions)) *postRig {
 		default:
 			created(w, r)
 		}
-	}, func(o *PipelineOptions, actions []Action) {
-		o.Rules = rulesFor(t, actions[:1], []Egress{{Name: "keyed", Match: actions[0].at("/inference", "PUT"),
+	}, func(o *PipelineOptions, actions []rules.Action) {
+		o.Rules = rulesFor(t, actions[:1], []rules.Egress{{Name: "keyed", Match: matchAt(actions[0], "/inference", "PUT"),
 			Credential: actions[0].Credential}})
 		if change != nil {
 			change(o)
@@ -183,13 +184,8 @@ func TestUnfitSessionIsRecorded(t *testing.T) {
 
 func TestCeilingBoundsCalls(t *testing.T) {
 	for _, learning := range []bool{true, false} {
-		p := newLearningRig(t, func(o *PipelineOptions) {
-			m := matching(t, "https://a.example.com/public/{id}")
-			for _, e := range o.Rules.endpoints {
-				m.Port = e.rules[0].match().Port
-			}
-			o.Ceiling = match.Ceiling{m}
-		})
+		p := newLearningRig(t, nil)
+		p.pipeline.o.Ceiling = match.Ceiling{matching(t, p.base+"/public/{id}")}
 		p.session.Learning = learning
 		p.wantRefused("ceiling_exceeded", "PUT", "/inference", "{}")
 		p.wantRefused("ceiling_exceeded", "POST", "/posts", "{}")
@@ -218,7 +214,7 @@ func FuzzQueryNames(f *testing.F) {
 // A client of the official SDK gets as far as it can at a server that no rule names.
 func TestLearningSessionAtAnMCPServer(t *testing.T) {
 	r := newMCPRig(t, &sdk.StreamableHTTPOptions{Stateless: true}, nil)
-	r.reload(Egress{Name: "other", Match: matching(t, r.base+"/other", "GET")})
+	r.reload(rules.Egress{Name: "other", Match: matching(t, r.base+"/other", "GET")})
 	r.session.Learning = true
 	s := r.connect(t, mcp.Versions[1])
 	listed, err := s.ListTools(t.Context(), nil)

@@ -21,6 +21,7 @@ import (
 	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/load"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/trigger"
@@ -50,10 +51,11 @@ func newLoadRig(t testing.TB, limits Load) *loadRig {
 	post := matching(t, "https://a.example/posts", "POST")
 	read := matching(t, "https://*.example/**", "GET")
 	one := matching(t, "https://a.example/**", "GET")
-	o.Rules, err = NewRules(
-		[]Action{{Name: "posts", Match: post, Subject: "agent", Action: "create_post", Content: ContentJSON, MaxBody: 1 << 20,
-			Credential: credential, Gate: l.roles}},
-		[]Egress{{Name: "one", Match: one}, {Name: "reads", Match: read}})
+	o.Rules, err = rules.New(
+		[]rules.Action{
+			{Name: "posts", Match: post, Subject: "agent", Action: "create_post", Content: rules.ContentJSON, MaxBody: 1 << 20,
+				Credential: credential, Gate: l.roles}},
+		[]rules.Egress{{Name: "one", Match: one}, {Name: "reads", Match: read}})
 	must(t, err)
 	o.Transport, o.Load, o.Standing = l, limits, true
 	l.pipeline, err = NewPipeline(o)
@@ -333,7 +335,7 @@ func TestOverloadedAnswer(t *testing.T) {
 	p := newPostRig(t, func(w http.ResponseWriter, r *http.Request) {
 		entered <- struct{}{}
 		<-release
-	}, func(o *PipelineOptions, _ []Action) { o.Load.Calls = 1 })
+	}, func(o *PipelineOptions, _ []rules.Action) { o.Load.Calls = 1 })
 	answer := sync.OnceFunc(func() { close(release) })
 	defer answer() // so that a failed test ends
 	done := make(chan struct{})
@@ -393,7 +395,7 @@ func TestLoadThatMakesNoSense(t *testing.T) {
 		{Breaker: upstream.Breaker{Failures: -1}}, {Breaker: upstream.Breaker{Pause: -1}}, {Unknown: -1},
 	} {
 		_, o := newRoles(t, session.NewSet(time.Now), &memoryRecord{t: t})
-		o.Rules, o.Transport, o.Load = new(Rules), new(upstream.Transport), limits
+		o.Rules, o.Transport, o.Load = new(rules.Rules), new(upstream.Transport), limits
 		if _, err := NewPipeline(o); err == nil || limits.Check() == nil {
 			t.Errorf("%+v: got %v", limits, err)
 		}

@@ -12,15 +12,18 @@ import (
 
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/proxy/match"
+	"github.com/actionproof/mediator/proxy/rules"
 )
 
 func TestLogOfCalls(t *testing.T) {
 	core, logged := observer.New(zapcore.InfoLevel)
-	var options *PipelineOptions
-	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { options, o.Log = o, zap.New(core) })
+	var actions []rules.Action
+	p := newPostRig(t, created, func(o *PipelineOptions, all []rules.Action) { actions, o.Log = all, zap.New(core) })
 	denied, err := match.ParseDenied([]string{p.base + "/metrics/**"})
 	must(t, err)
-	options.Rules.denied = denied
+	others := []rules.Egress{{Name: "others", Match: matching(t, p.base+"/**", "GET", "PUT")}}
+	p.pipeline.o.Rules, err = rules.New(actions, others, denied)
+	must(t, err)
 	for _, tt := range []struct {
 		name, method, path, body string
 		fails                    string
@@ -58,7 +61,7 @@ func TestLogOfCalls(t *testing.T) {
 
 func TestLogOfALedgerThatIsAway(t *testing.T) {
 	core, logged := observer.New(zapcore.WarnLevel)
-	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.Log = zap.New(core) })
+	p := newPostRig(t, created, func(o *PipelineOptions, _ []rules.Action) { o.Log = zap.New(core) })
 	p.record.away = true
 	p.wantRefused("request_malformed", "GET", "/a//b", "")
 	lines := logged.FilterMessage("the record of a call could not be stored at once; it waits in memory").All()

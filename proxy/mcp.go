@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -19,16 +18,9 @@ import (
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/proxy/receipts"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
-
-var kindMCP = kind{
-	name:   "mcp",
-	is:     func(r rule) bool { return r.mcp() != nil },
-	check:  func(rules []rule) (int, error) { return mcp.CheckRules(of(rules, rule.mcp)) },
-	begin:  func(c *call) conversation { return &mcpCall{plain: plain{c}} },
-	header: mcp.IsHeader,
-}
 
 // lasting is what conversations know across all sessions. It survives a reload.
 type lasting struct {
@@ -42,10 +34,10 @@ type mcpCall struct {
 	given   inference.Values // of a tool's result
 }
 
-func (m *mcpCall) choose(rules []rule) (rule, error) {
-	m.watch(of(rules, rule.mcp))
+func (m *mcpCall) choose(among []rules.Rule) (rules.Rule, error) {
+	m.watch(rules.Of(among, rules.Rule.MCP))
 	if m.r.Method != http.MethodPost {
-		return m.chooseStream(rules)
+		return m.chooseStream(among)
 	}
 	var err error
 	m.message, err = mcp.Read(m.text(), m.r.Header)
@@ -53,19 +45,19 @@ func (m *mcpCall) choose(rules []rule) (rule, error) {
 		m.record.Message, m.record.MCP = m.message.Does(), m.message.Asks()
 	}
 	if err != nil {
-		return rule{}, err
+		return rules.Rule{}, err
 	}
-	chosen, err := m.judge(rules)
+	chosen, err := m.judge(among)
 	if err != nil {
-		return rule{}, err
+		return rules.Rule{}, err
 	}
 	if m.message.IsRequest() {
-		if m.mcp.Flight, err = m.mcp.Memory.Begin(m.message, m.mcp.Peer, chosen.action != nil); err != nil {
-			return rule{}, err
+		if m.mcp.Flight, err = m.mcp.Memory.Begin(m.message, m.mcp.Peer, chosen.Action != nil); err != nil {
+			return rules.Rule{}, err
 		}
 	}
 	m.mcp.Sent = m.message
-	if chosen.action != nil {
+	if chosen.Action != nil {
 		m.does = &policy.Message{MCP: &policy.MCP{
 			Server: m.server(), Tool: m.message.Name, Arguments: m.message.BoundedArguments(policy.MaxArguments),
 		}}
@@ -102,28 +94,19 @@ func (m *mcpCall) turn(size int) (done func()) {
 }
 
 // chooseStream chooses the rule of a request without a message: it opens an event stream or ends a session.
-func (m *mcpCall) chooseStream(rules []rule) (rule, error) {
+func (m *mcpCall) chooseStream(among []rules.Rule) (rules.Rule, error) {
 	m.mcp.Unread = m.r.Method != http.MethodGet
 	if m.held != nil {
-		return rule{}, refusal.New("message_malformed", "a %s to an MCP server has no body", m.r.Method)
+		return rules.Rule{}, refusal.New("message_malformed", "a %s to an MCP server has no body", m.r.Method)
 	}
-	chosen, err := streamRule(rules, m.r.Method)
+	chosen, err := rules.OfStream(among, m.r.Method)
 	if err != nil {
-		return rule{}, err
+		return rules.Rule{}, err
 	}
 	return chosen, mcp.CheckStream(m.r.Header)
 }
 
-// streamRule returns the rule of a request without a message.
-func streamRule(rules []rule, method string) (rule, error) {
-	i := slices.IndexFunc(rules, func(r rule) bool { return slices.Contains(r.match().Methods, method) })
-	if i < 0 {
-		return rule{}, refusal.New("mcp_method_refused", "no rule of this MCP server names the method %s", method)
-	}
-	return rules[i], nil
-}
-
-func (m *mcpCall) judge(rules []rule) (rule, error) {
+func (m *mcpCall) judge(among []rules.Rule) (rules.Rule, error) {
 	verdict, err := mcp.Judge(m.message, m.r.Header, m.mcp.Rules, m.mcp.Peer, m.mcp.Memory)
 	m.mcp.Verdict = verdict
 	if verdict.Human {
@@ -131,9 +114,9 @@ func (m *mcpCall) judge(rules []rule) (rule, error) {
 			zap.String("session", m.session.ID), zap.String("server", m.server()))
 	}
 	if err != nil {
-		return rule{}, err
+		return rules.Rule{}, err
 	}
-	return rules[verdict.Rule], nil
+	return among[verdict.Rule], nil
 }
 
 // maxListed bounds the listed tools that one record names.

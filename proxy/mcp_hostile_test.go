@@ -12,6 +12,8 @@ import (
 	"github.com/actionproof/mediator/proxy/echo"
 	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/mcp"
+	"github.com/actionproof/mediator/proxy/rules"
+	"github.com/actionproof/mediator/proxy/upstream"
 )
 
 // A server asks a human while it works on a post, whose receipts deny any human part.
@@ -60,8 +62,8 @@ func TestMCPHumanDuringAnotherPost(t *testing.T) {
 		case req.Method == "GET":
 			answerWith("text/event-stream", `data: {"jsonrpc":"2.0","id":1,"method":"elicitation/create"}`+"\n\n")(w, req)
 		}
-	}, func(o *PipelineOptions, actions []Action) {
-		o.Rules = rulesFor(t, actions[:1], []Egress{{Name: "server", Match: actions[0].at("/mcp", "GET", "POST"),
+	}, func(o *PipelineOptions, actions []rules.Action) {
+		o.Rules = rulesFor(t, actions[:1], []rules.Egress{{Name: "server", Match: matchAt(actions[0], "/mcp", "GET", "POST"),
 			MCP: &mcp.Rule{Elicitation: true}}})
 	})
 	r.send("GET", "/mcp", "")
@@ -86,10 +88,10 @@ func TestMCPHumanDuringAnotherPost(t *testing.T) {
 
 // A rule for the whole host lets no stream of an MCP server pass unread.
 func TestMCPStreamUnderAnotherRule(t *testing.T) {
-	r := newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
-		actions[0].Match = actions[0].at("/mcp", "POST")
+	r := newPostRig(t, created, func(o *PipelineOptions, actions []rules.Action) {
+		actions[0].Match = matchAt(actions[0], "/mcp", "POST")
 		actions[0].MCP = &mcp.Rule{Tools: []string{"create_issue"}, Post: true}
-		o.Rules = rulesFor(t, actions[:1], []Egress{{Name: "reads", Match: actions[0].at("/**", "GET", "HEAD")}})
+		o.Rules = rulesFor(t, actions[:1], []rules.Egress{{Name: "reads", Match: matchAt(actions[0], "/**", "GET", "HEAD")}})
 	})
 	r.wantRefused("mcp_method_refused", "GET", "/mcp", "")
 	if resp, _ := r.send("HEAD", "/mcp", ""); resp.StatusCode != http.StatusForbidden {
@@ -150,15 +152,12 @@ func TestMCPServersOfOneURL(t *testing.T) {
 }
 
 // reads returns the egress rule.
-func (r *mcpRig) reads() *Egress {
-	for _, e := range r.pipeline.o.Rules.endpoints {
-		for _, rule := range e.rules {
-			if rule.egress != nil {
-				return rule.egress
-			}
-		}
-	}
-	panic("no egress rule")
+func (r *mcpRig) reads() *rules.Egress {
+	target, err := upstream.ParseOrigin("https", strings.TrimPrefix(r.base, "https://"))
+	must(r.T, err)
+	found, err := r.pipeline.o.Rules.Find(target, "GET", "/mcp")
+	must(r.T, err)
+	return found.Rules[len(found.Rules)-1].Egress
 }
 
 // TestMCPAnswerNotSent refuses, before it is sent, a call that goes on with an earlier one. The agent does as the

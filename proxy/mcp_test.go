@@ -22,6 +22,7 @@ import (
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/mcp"
+	"github.com/actionproof/mediator/proxy/rules"
 )
 
 // mcpRig is a choke point before an MCP server of the official SDK: an action for create_issue, and an egress rule for
@@ -51,10 +52,10 @@ func newMCPRig(t testing.TB, options *sdk.StreamableHTTPOptions, change func(pos
 	}
 	r.postRig = newPostRig(t, func(w http.ResponseWriter, req *http.Request) {
 		handler.ServeHTTP(r.cutter(w, req), req)
-	}, func(o *PipelineOptions, actions []Action) {
-		actions[0].Match, actions[0].Name, actions[0].MCP = actions[0].at("/mcp", "POST"), "issues", post
+	}, func(o *PipelineOptions, actions []rules.Action) {
+		actions[0].Match, actions[0].Name, actions[0].MCP = matchAt(actions[0], "/mcp", "POST"), "issues", post
 		o.Rules = rulesFor(t, actions[:1],
-			[]Egress{{Name: "server", Match: actions[0].at("/mcp", "GET", "POST", "DELETE"), MCP: reads}})
+			[]rules.Egress{{Name: "server", Match: matchAt(actions[0], "/mcp", "GET", "POST", "DELETE"), MCP: reads}})
 	})
 	return r
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy/mcp"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/trigger"
 )
@@ -23,11 +24,12 @@ import (
 func toolRig(t *testing.T, answer http.HandlerFunc, change func(*PipelineOptions)) *mcpRig {
 	t.Helper()
 	r := &mcpRig{}
-	r.postRig = newPostRig(t, answer, func(o *PipelineOptions, actions []Action) {
-		actions[0].Match, actions[0].Headers = actions[0].at("/mcp", "POST"), []string{}
+	r.postRig = newPostRig(t, answer, func(o *PipelineOptions, actions []rules.Action) {
+		actions[0].Match, actions[0].Headers = matchAt(actions[0], "/mcp", "POST"), []string{}
 		actions[0].MCP = &mcp.Rule{Tools: []string{"create_issue"}, Post: true}
-		o.Rules = rulesFor(t, actions[:1], []Egress{{Name: "server", Match: actions[0].at("/mcp", "GET", "POST", "DELETE"),
-			MCP: &mcp.Rule{Tools: []string{"get_issue"}, Elicitation: true}}})
+		o.Rules = rulesFor(t, actions[:1],
+			[]rules.Egress{{Name: "server", Match: matchAt(actions[0], "/mcp", "GET", "POST", "DELETE"),
+				MCP: &mcp.Rule{Tools: []string{"get_issue"}, Elicitation: true}}})
 		if change != nil {
 			change(o)
 		}

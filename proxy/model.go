@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"time"
 
@@ -11,32 +10,23 @@ import (
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/receipts"
+	"github.com/actionproof/mediator/proxy/rules"
 )
-
-var kindModel = kind{
-	name: "model",
-	is:   func(r rule) bool { return r.egress != nil && r.egress.Observe != nil },
-	check: func(rules []rule) (int, error) {
-		if len(rules) > 1 {
-			return 1, errors.New("another rule observes the same URL")
-		}
-		return 0, nil
-	},
-	begin: func(c *call) conversation {
-		ctx, cancel := context.WithTimeout(c.r.Context(), settleTimeout)
-		defer cancel()
-		c.session.Kept.Settle(ctx)
-		measure := c.receipts().Measure(c.r.Context(), c.session.Chain)
-		if prompt, ok := c.conversation.(*promptCall); ok { // the call to a model that a prompt became
-			prompt.measure = measure
-			return prompt
-		}
-		return &modelCall{plain: plain{c}, measure: measure}
-	},
-}
 
 // settleTimeout bounds how long a call waits until the session's earlier answers are read.
 const settleTimeout = time.Second
+
+func beginModel(c *call) conversation {
+	ctx, cancel := context.WithTimeout(c.r.Context(), settleTimeout)
+	defer cancel()
+	c.session.Kept.Settle(ctx)
+	measure := c.receipts().Measure(c.r.Context(), c.session.Chain)
+	if prompt, ok := c.conversation.(*promptCall); ok { // the call to a model that a prompt became
+		prompt.measure = measure
+		return prompt
+	}
+	return &modelCall{plain: plain{c}, measure: measure}
+}
 
 type modelCall struct {
 	plain
@@ -47,18 +37,18 @@ type modelCall struct {
 	counted  bool   // counted in its session already
 }
 
-func (m *modelCall) choose(rules []rule) (rule, error) {
-	m.api = rules[0].egress.Observe.Dialect
+func (m *modelCall) choose(among []rules.Rule) (rules.Rule, error) {
+	m.api = among[0].Egress.Observe.Dialect
 	if m.held == nil {
-		return rule{}, refusal.New("message_malformed", "the request to the model has no body")
+		return rules.Rule{}, refusal.New("message_malformed", "the request to the model has no body")
 	}
 	o, keeper, key := &m.p.o, m.receipts(), m.session.Content[:]
-	request, err := inference.Read(*rules[0].egress.Observe, inference.Call{
+	request, err := inference.Read(*among[0].Egress.Observe, inference.Call{
 		Host: m.record.Host, Path: m.r.URL.EscapedPath(), Body: m.held.Text, Key: key, Kept: &m.session.Kept,
 		Measure: m.measure,
 	})
 	if err != nil {
-		return rule{}, err
+		return rules.Rule{}, err
 	}
 	budget := m.p.bodies.Answers(m.session.ID)
 	m.observer = inference.Observe(request, m.record.Started, inference.Options{
@@ -67,7 +57,7 @@ func (m *modelCall) choose(rules []rule) (rule, error) {
 		Measure: m.measure, Sample: keeper.Wants(m.session.Chain, m.record.Host, request.Model),
 		Ended: func() { m.receipt.Ending() },
 	})
-	return rules[0], nil
+	return among[0], nil
 }
 
 // sent stores the call as open.

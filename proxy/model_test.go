@@ -12,6 +12,7 @@ import (
 
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/inference"
+	"github.com/actionproof/mediator/proxy/rules"
 )
 
 var modelPaths = map[inference.Dialect]string{
@@ -27,11 +28,11 @@ const secretText = "the launch code is 0000"
 // newModelRig observes calls to models.
 func newModelRig(t testing.TB, answer http.HandlerFunc, hosted ...string) *postRig {
 	t.Helper()
-	return newPostRig(t, answer, func(o *PipelineOptions, actions []Action) {
+	return newPostRig(t, answer, func(o *PipelineOptions, actions []rules.Action) {
 		o.Load.Bodies = 16 << 20
-		var egress []Egress
+		var egress []rules.Egress
 		for d, path := range modelPaths {
-			egress = append(egress, Egress{Name: string(d), Match: actions[0].at(path, "POST"),
+			egress = append(egress, rules.Egress{Name: string(d), Match: matchAt(actions[0], path, "POST"),
 				Observe: &inference.Rule{Dialect: d, Hosted: hosted}})
 		}
 		o.Rules = rulesFor(t, actions, egress)
@@ -292,12 +293,13 @@ func TestModelBodyIsFreed(t *testing.T) {
 
 func TestModelRules(t *testing.T) {
 	m := matching(t, "https://api.example.com/v1", "POST")
-	a, b, plain := Egress{Name: "a", Match: m, Observe: chat}, Egress{Name: "b", Match: m, Observe: chat},
-		Egress{Name: "plain", Match: m}
-	if _, err := NewRules(nil, []Egress{a, b}); err == nil || !strings.Contains(err.Error(), "observes the same URL") {
+	a, b, plain := rules.Egress{Name: "a", Match: m, Observe: chat}, rules.Egress{Name: "b", Match: m, Observe: chat},
+		rules.Egress{Name: "plain", Match: m}
+	if _, err := rules.New(nil, []rules.Egress{a, b}); err == nil ||
+		!strings.Contains(err.Error(), "observes the same URL") {
 		t.Errorf("%v", err)
 	}
-	if _, err := NewRules(nil, []Egress{a, plain}); err == nil {
+	if _, err := rules.New(nil, []rules.Egress{a, plain}); err == nil {
 		t.Error("a rule that does not look takes the same calls")
 	}
 }

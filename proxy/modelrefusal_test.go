@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/proxy/inference"
+	"github.com/actionproof/mediator/proxy/rules"
 )
 
 // TestModelRefusals checks that each API's clients can read a refusal.
@@ -21,8 +22,8 @@ func TestModelRefusals(t *testing.T) {
 			`"message":"\"shiny\" is unknown`},
 		inference.OllamaChat: {"/api/chat", `{"messages":[],"shiny":1}`, `"error":"\"shiny\" is unknown`},
 	} {
-		p := newPostRig(t, answerModels, func(o *PipelineOptions, actions []Action) {
-			o.Rules = rulesFor(t, actions, []Egress{{Name: "model", Match: actions[0].at(tt.path, "POST"),
+		p := newPostRig(t, answerModels, func(o *PipelineOptions, actions []rules.Action) {
+			o.Rules = rulesFor(t, actions, []rules.Egress{{Name: "model", Match: matchAt(actions[0], tt.path, "POST"),
 				Observe: &inference.Rule{Dialect: d}}})
 		})
 		resp, body := p.send("POST", tt.path, tt.body)

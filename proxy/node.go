@@ -3,22 +3,20 @@ package proxy
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/http"
-	"slices"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/proxy/body"
-	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/node"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
 func (c *call) askNode(target string) error {
 	var asked []byte
 	if c.r.Method == http.MethodPost && (c.r.ContentLength != 0 || node.NeedsBody(target)) {
-		held, err := c.readBody(node.MaxRequest, ContentJSON)
+		held, err := c.readBody(node.MaxRequest, rules.ContentJSON)
 		if err != nil {
 			c.closeAfter()
 			return err
@@ -91,39 +89,4 @@ func (m *publishing) prove(ctx context.Context, b evidence.Binding) (err error) 
 func (m *publishing) sent(out *http.Request) (*http.Request, error) {
 	out.Header.Set(interaction.StatementHeader, m.statement)
 	return out, nil
-}
-
-// checkForNode refuses a rule for the mediator's own name that is for no page of the node, lets an agent publish
-// without evidence, or sets what the node ignores.
-func checkForNode(r rule, m match.Match) error {
-	if m.Host != InternalHost {
-		return nil
-	}
-	way, ok := node.WayAt(m.Path)
-	if !ok || m.Scheme != "http" || m.Port != 80 {
-		return fmt.Errorf("at http://%s a rule is for %s: everything else there needs none", InternalHost, node.Paths())
-	}
-	if i := slices.IndexFunc(m.Methods, func(method string) bool { return !way.Takes(method) }); i >= 0 {
-		return fmt.Errorf("the node takes no %s at %s", m.Methods[i], way.Path)
-	}
-	switch {
-	case way.MCP && r.mcp() == nil:
-		return fmt.Errorf("%s is an MCP server: name its messages with mcp", way.Path)
-	case !way.MCP && r.egress != nil:
-		return fmt.Errorf("others can read what is written at %s: only an action may name it", way.Path)
-	case !way.MCP && r.kind() != nil:
-		return fmt.Errorf("%s takes no %s", way.Path, r.kind().name)
-	case r.action != nil && r.action.AllowQuery:
-		return fmt.Errorf("the node takes no query there")
-	case way.Publishes && r.action.Content != ContentJSON:
-		return fmt.Errorf("what is published at %s is JSON: leave content out", way.Path)
-	case r.action != nil:
-		return nil
-	}
-	for _, tool := range r.mcp().Tools {
-		if slices.Contains(way.Posts, tool) {
-			return fmt.Errorf("others can read what %s writes: only an action may name it", tool)
-		}
-	}
-	return nil
 }

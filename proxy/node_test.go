@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/mcp"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -41,10 +42,10 @@ func newNodeRig(t testing.TB, posts, reads bool, edits ...func(*PipelineOptions)
 	r := &nodeRig{node: &fakeNode{answer: func(string, []byte) (string, error) {
 		return `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`, nil
 	}}}
-	r.postRig = newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
+	r.postRig = newPostRig(t, created, func(o *PipelineOptions, actions []rules.Action) {
 		at := matching(t, ownMCP, "GET", "POST", "DELETE")
 		wide := matching(t, "http://*.internal/**", "GET", "POST")
-		egress := []Egress{{Name: "wide", Match: wide}}
+		egress := []rules.Egress{{Name: "wide", Match: wide}}
 		actions[0].Name, actions[0].Match, actions[0].MCP = "plugins", at,
 			&mcp.Rule{Tools: []string{"register_plugin"}, Post: true}
 		actions[0].Match.Methods = []string{"POST"}
@@ -52,7 +53,8 @@ func newNodeRig(t testing.TB, posts, reads bool, edits ...func(*PipelineOptions)
 			actions = actions[1:]
 		}
 		if reads {
-			egress = append(egress, Egress{Name: "verification", Match: at, MCP: &mcp.Rule{Tools: []string{"search_plugins"}}})
+			egress = append(egress,
+				rules.Egress{Name: "verification", Match: at, MCP: &mcp.Rule{Tools: []string{"search_plugins"}}})
 		}
 		o.Rules = rulesFor(t, actions, egress)
 		o.Node, o.Reputations = relayTo(t, r.node, nil), r
@@ -335,9 +337,9 @@ func TestRulesOfTheMediatorsName(t *testing.T) {
 		m, err := match.Parse(tt.url, tt.methods)
 		must(t, err)
 		if tt.action != nil {
-			_, err = NewRules([]Action{{Name: "a", Match: m, MCP: tt.action}}, nil)
+			_, err = rules.New([]rules.Action{{Name: "a", Match: m, MCP: tt.action}}, nil)
 		} else {
-			_, err = NewRules(nil, []Egress{{Name: "a", Match: m, MCP: tt.egress}})
+			_, err = rules.New(nil, []rules.Egress{{Name: "a", Match: m, MCP: tt.egress}})
 		}
 		if (err == nil) != (tt.why == "") || err != nil && !strings.Contains(err.Error(), tt.why) {
 			t.Errorf("%s %v: %v, want %q", tt.url, tt.methods, err, tt.why)

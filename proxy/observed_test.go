@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/proxy/rules"
 )
 
 // A request sent before the previous answer does not follow from it.
@@ -124,7 +125,7 @@ func TestModelOfThePath(t *testing.T) {
 		_, _ = io.WriteString(w,
 			`{"model":"small-1","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}`)
 	})
-	r.reload(Egress{Name: "azure", Match: matching(t, r.base+"/openai/deployments/{name}/chat/completions", "POST"),
+	r.reload(rules.Egress{Name: "azure", Match: matching(t, r.base+"/openai/deployments/{name}/chat/completions", "POST"),
 		Observe: chat})
 	r.send("POST", "/openai/deployments/small/chat/completions", askModel) // asks for gpt-5
 	if got := r.chain(t, 1)[0].Model; got.Model != "small" || got.AnsweredBy != "small-1" {

@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/node"
 	"github.com/actionproof/mediator/proxy/receipts"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/signer"
@@ -26,7 +27,7 @@ import (
 
 // PipelineOptions configure a [Pipeline].
 type PipelineOptions struct {
-	Rules *Rules
+	Rules *rules.Rules
 	// Ceiling bounds what rules and learning sessions may reach.
 	Ceiling  match.Ceiling
 	Sessions *session.Set

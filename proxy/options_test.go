@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
@@ -23,7 +24,7 @@ func TestMissingOption(t *testing.T) {
 	} {
 		record := &memoryRecord{t: t, posts: make(map[string]ledger.Record)}
 		_, o := newRoles(t, session.NewSet(time.Now), record)
-		o.Rules, o.Transport = new(Rules), new(upstream.Transport)
+		o.Rules, o.Transport = new(rules.Rules), new(upstream.Transport)
 		drop(&o)
 		_, err := NewPipeline(o)
 		if (err == nil) != (name == "") || err != nil && !strings.Contains(err.Error(), "."+name+" ") {

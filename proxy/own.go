@@ -86,18 +86,7 @@ func (p *Pipeline) answerPage(c *call, route intercept.Route) error {
 func (p *Pipeline) pages() own.Pages {
 	o := &p.o
 	return own.Pages{
-		Sessions: o.Sessions, Triggers: o.Triggers, Rules: o.Rules.shown, Agent: o.Node.AgentID(), Runtime: o.RuntimeID,
+		Sessions: o.Sessions, Triggers: o.Triggers, Rules: o.Rules.Shown(), Agent: o.Node.AgentID(), Runtime: o.RuntimeID,
 		Standing: o.Standing, Now: o.Now, Log: o.Log,
 	}
-}
-
-func show(actions []Action, egress []Egress) own.Rules {
-	all := make([]own.Rule, 0, len(actions)+len(egress))
-	for _, a := range actions {
-		all = append(all, own.Rule{Name: a.Name, Kind: own.Post, Action: a.Action}.About(a.Match, a.MCP, a.GraphQL))
-	}
-	for _, e := range egress {
-		all = append(all, own.Rule{Name: e.Name, Kind: own.Egress, WebSocket: e.WebSocket}.About(e.Match, e.MCP, e.GraphQL))
-	}
-	return own.Show(all)
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/own"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/trigger"
@@ -185,7 +186,7 @@ func TestNextEventTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		triggers := &slowTriggers{}
 		p := &Pipeline{o: PipelineOptions{
-			Rules: new(Rules), Standing: true, Sessions: session.NewSet(time.Now), Now: time.Now,
+			Rules: new(rules.Rules), Standing: true, Sessions: session.NewSet(time.Now), Now: time.Now,
 			EvidenceOptions: EvidenceOptions{RuntimeID: "worker-1", Triggers: triggers},
 			RecordOptions:   RecordOptions{Log: zap.NewNop()},
 		}}

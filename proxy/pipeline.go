@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/load"
 	"github.com/actionproof/mediator/proxy/match"
+	"github.com/actionproof/mediator/proxy/rules"
 )
 
 // Pipeline judges calls in one place. Every plain and every intercepted request passes through it and leaves one
@@ -133,24 +134,24 @@ func (p *Pipeline) handle(c *call) error {
 		return err
 	}
 	defer c.permit.Settle(0, nil) // no effect once settled
-	rule, err := p.choose(c, to)
+	chosen, err := p.choose(c, to)
 	defer c.release()
 	if err != nil && c.learns() {
 		return learnt(to, err)
 	} else if err != nil {
 		return err
 	}
-	if err := p.o.Ceiling.CheckCall(c.target, c.r.Method, c.r.URL.EscapedPath(), !rule.learns()); err != nil {
+	if err := p.o.Ceiling.CheckCall(c.target, c.r.Method, c.r.URL.EscapedPath(), chosen != learning); err != nil {
 		return err
 	}
-	if rule.egress != nil {
-		return p.egress(c, rule.egress)
+	if chosen.Egress != nil {
+		return p.egress(c, chosen.Egress)
 	}
 	if c.learns() {
-		c.record.Rule = rule.action.Name
-		return refusal.New("learning_refused", "the action %s would post", rule.action.Name)
+		c.record.Rule = chosen.Action.Name
+		return refusal.New("learning_refused", "the action %s would post", chosen.Action.Name)
 	}
-	return p.post(c, rule.action)
+	return p.post(c, chosen.Action)
 }
 
 // enter counts a call in flight, and takes a place for its record.
@@ -165,7 +166,7 @@ func (p *Pipeline) enter(c *call) (err error) {
 }
 
 // match begins step 2: it finds the endpoint by origin, method and path, which have only one reading.
-func (p *Pipeline) match(c *call) (*endpoint, error) {
+func (p *Pipeline) match(c *call) (*rules.Endpoint, error) {
 	to, err := p.o.Rules.Find(c.target, c.r.Method, c.r.URL.EscapedPath())
 	if c.learns() {
 		to, err = c.learn(to, err)

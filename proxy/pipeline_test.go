@@ -22,6 +22,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/look"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/trigger"
 )
@@ -209,7 +210,7 @@ func TestIntentInDoubt(t *testing.T) {
 }
 
 func TestPanicWhileItIsSent(t *testing.T) {
-	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.Transport = faulty{} })
+	p := newPostRig(t, created, func(o *PipelineOptions, _ []rules.Action) { o.Transport = faulty{} })
 	for i, call := range []struct{ method, path string }{{"POST", "/posts"}, {"PUT", "/inference"}} {
 		if _, answer := p.send(call.method, call.path, "{}"); !strings.Contains(answer, `"code":"indeterminate"`) {
 			t.Errorf("%s: got %s", call.path, answer)
@@ -289,7 +290,7 @@ func TestRefusedPostsAreGivenBack(t *testing.T) {
 	} {
 		for _, presents := range []bool{false, true} {
 			t.Run(fmt.Sprint(tt.step, presents), func(t *testing.T) {
-				p := newPostRig(t, created, func(_ *PipelineOptions, actions []Action) { actions[0].TakesPart = presents })
+				p := newPostRig(t, created, func(_ *PipelineOptions, actions []rules.Action) { actions[0].TakesPart = presents })
 				p.roles.fail[tt.step] = refusal.New("policy_denied", "refused by the test")
 				p.roles.unsentAt = func() {
 					p.wantLast(1, ledger.Record{State: ledger.StateRefused, Code: "policy_denied"}) // durable before
@@ -338,7 +339,7 @@ func TestOutcomes(t *testing.T) {
 		}
 	})
 	t.Run("an address that may not be dialled", func(t *testing.T) {
-		p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
+		p := newPostRig(t, created, func(o *PipelineOptions, _ []rules.Action) {
 			o.Transport = upstream.NewTransport(
 				upstream.Options{Dialer: upstream.Dialer{Resolver: names{hostOf(0): {loopback}}}})
 		})
@@ -398,7 +399,7 @@ func TestAgentLeavesEarly(t *testing.T) {
 	for code, want := range map[string]string{"process_unavailable": "client_gone", "event_closed": "event_closed"} {
 		t.Run(code, func(t *testing.T) {
 			left := leftTriggers{asked: make(chan struct{}), answer: refusal.New(code, "said the trigger service")}
-			p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
+			p := newPostRig(t, created, func(o *PipelineOptions, _ []rules.Action) {
 				left.fakeRoles = o.Triggers.(*fakeRoles)
 				o.Triggers = left
 			})
@@ -526,7 +527,7 @@ func TestSessionEndsWhileItsPostIsVerified(t *testing.T) {
 }
 
 func TestInternalPages(t *testing.T) {
-	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) { o.Standing = true })
+	p := newPostRig(t, created, func(o *PipelineOptions, _ []rules.Action) { o.Standing = true })
 	if _, body := p.send("GET", ownURL+"/v1/event", ""); !strings.Contains(body, `"id":"evt_1"`) {
 		t.Errorf("got %s", body)
 	}
@@ -597,7 +598,7 @@ func TestTimeoutOfAnAnswer(t *testing.T) {
 			w.WriteHeader(http.StatusCreated)
 			must(t, http.NewResponseController(w).Flush())
 			<-r.Context().Done()
-		}, func(o *PipelineOptions, _ []Action) { o.Timeouts.Forward = within })
+		}, func(o *PipelineOptions, _ []rules.Action) { o.Timeouts.Forward = within })
 		resp, err := p.client.Post(p.base+"/posts", "application/json", strings.NewReader("{}"))
 		must(t, err)
 		defer resp.Body.Close()

@@ -13,12 +13,13 @@ import (
 	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/mcp"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/signer"
 )
 
 type posting struct {
 	*call
-	action  *Action
+	action  *rules.Action
 	content *body.Body
 	binding evidence.Binding
 
@@ -53,7 +54,7 @@ var steps = [...]struct {
 	{"consume", (*posting).consume},         // 9, made durable
 }
 
-func (p *Pipeline) post(c *call, a *Action) error {
+func (p *Pipeline) post(c *call, a *rules.Action) error {
 	c.record.Flow, c.record.Rule = flowPost, a.Name
 	t := &posting{call: c, action: a, stop: func() {}}
 	defer t.close()

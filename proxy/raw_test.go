@@ -21,6 +21,7 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/match"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/test/proxytest/corpus"
 )
@@ -177,7 +178,7 @@ type rawRig struct {
 func newRawRig(t *testing.T, up *rawUpstream) *rawRig {
 	t.Helper()
 	transport := up.transport()
-	p := newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
+	p := newPostRig(t, created, func(o *PipelineOptions, actions []rules.Action) {
 		o.Transport = transport
 		o.Rules = rawRules(t, actions[0])
 	})
@@ -186,24 +187,24 @@ func newRawRig(t *testing.T, up *rawUpstream) *rawRig {
 
 // rawRules are the rules of the exchanges: posts of JSON and of raw bytes, one with an id in its path and one with a
 // query; reads; and writes that are not posts, with a credential.
-func rawRules(t testing.TB, like Action) *Rules {
-	var actions []Action
-	var egress []Egress
+func rawRules(t testing.TB, like rules.Action) *rules.Rules {
+	var actions []rules.Action
+	var egress []rules.Egress
 	for _, origin := range []string{"https://a.example.com", "http://a.example.com"} {
 		match := func(path string, methods ...string) match.Match { return matching(t, origin+path, methods...) }
 		for _, a := range []struct {
 			path, content string
 			query         bool
-		}{{"/posts", ContentJSON, false}, {"/raw", ContentRaw, false}, {"/items/{id}", ContentRaw, false},
-			{"/query", ContentRaw, true}} {
+		}{{"/posts", rules.ContentJSON, false}, {"/raw", rules.ContentRaw, false}, {"/items/{id}", rules.ContentRaw, false},
+			{"/query", rules.ContentRaw, true}} {
 			action := like
 			action.Name, action.Match, action.Content, action.AllowQuery, action.MaxBody = origin+a.path, match(a.path, "POST"),
 				a.content, a.query, 4096
 			actions = append(actions, action)
 		}
-		egress = append(egress, Egress{Name: origin + " sockets", Match: match("/ws/{how}", "GET"), WebSocket: true},
-			Egress{Name: origin + " reads", Match: match("/**", "GET", "HEAD", "OPTIONS")},
-			Egress{Name: origin + " keyed", Match: match("/keyed/**", "PUT"), Credential: like.Credential})
+		egress = append(egress, rules.Egress{Name: origin + " sockets", Match: match("/ws/{how}", "GET"), WebSocket: true},
+			rules.Egress{Name: origin + " reads", Match: match("/**", "GET", "HEAD", "OPTIONS")},
+			rules.Egress{Name: origin + " keyed", Match: match("/keyed/**", "PUT"), Credential: like.Credential})
 	}
 	return rulesFor(t, actions, egress)
 }

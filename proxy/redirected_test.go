@@ -10,12 +10,13 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
 func TestRedirectedCallsPassTheChokePoint(t *testing.T) {
 	dialled := netip.MustParseAddr("192.0.2.7")
-	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
+	p := newPostRig(t, created, func(o *PipelineOptions, _ []rules.Action) {
 		o.Destination = func(_ context.Context, target upstream.Target, got netip.Addr) error {
 			return (&upstream.Dialer{
 				Resolver: names{target.Host: {netip.MustParseAddr("192.0.2.1"), dialled}}}).

@@ -17,6 +17,7 @@ import (
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/policy/decide"
 	"github.com/actionproof/mediator/proxy/reputations"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
@@ -132,7 +133,7 @@ func TestOtherReputationInTheDecision(t *testing.T) {
 }
 
 func TestNoReputationIsAskedFor(t *testing.T) {
-	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
+	p := newPostRig(t, created, func(o *PipelineOptions, _ []rules.Action) {
 		o.Reputations = asks{t}
 	})
 	p.want(http.StatusCreated, "POST", "/posts", "{}")

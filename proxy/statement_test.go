@@ -12,6 +12,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -63,7 +64,7 @@ func newSpeakingRig(t testing.TB, speaks bool) (*nodeRig, *speaker) {
 		signer.Options{Issuer: "speaker", Audience: "api", Lifetime: interaction.Lifetime, Now: time.Now})
 	must(t, err)
 	r := &nodeRig{node: &fakeNode{answer: func(string, []byte) (string, error) { return `{"status":"pending"}`, nil }}}
-	r.postRig = newPostRig(t, created, func(o *PipelineOptions, actions []Action) {
+	r.postRig = newPostRig(t, created, func(o *PipelineOptions, actions []rules.Action) {
 		for i, url := range []string{signalsURL, disputeURL} {
 			actions[i].Match = matching(t, url, "POST")
 			actions[i].AgentSolves = false
@@ -147,11 +148,11 @@ func TestPublishRefused(t *testing.T) {
 	})
 	t.Run("a rule that takes another content", func(t *testing.T) {
 		m := matching(t, signalsURL, "POST")
-		if _, err := NewRules([]Action{{Name: "a", Match: m, Content: ContentRaw}}, nil); err == nil ||
+		if _, err := rules.New([]rules.Action{{Name: "a", Match: m, Content: rules.ContentRaw}}, nil); err == nil ||
 			!strings.Contains(err.Error(), "is JSON") {
 			t.Errorf("%v", err)
 		}
-		if _, err := NewRules(nil, []Egress{{Name: "a", Match: m}}); err == nil ||
+		if _, err := rules.New(nil, []rules.Egress{{Name: "a", Match: m}}); err == nil ||
 			!strings.Contains(err.Error(), "only an action may name it") {
 			t.Errorf("%v", err)
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -80,7 +81,7 @@ func (p *postRig) wantNothingTold(t *testing.T, answer string, err error) {
 // Names of keys, files, processes and databases are for the record alone.
 func TestNoRefusalTellsTheAgentOfTheDeployment(t *testing.T) {
 	all := insideErrors(t)
-	p := newPostRig(t, created, func(o *PipelineOptions, _ []Action) {
+	p := newPostRig(t, created, func(o *PipelineOptions, _ []rules.Action) {
 		o.Load = unlimited
 		o.Standing, o.Load.Unknown = true, 1000 // for calls after the session's end
 	})
@@ -141,7 +142,7 @@ func TestAnAPIsWordsAreForTheRecord(t *testing.T) {
 			gate.ClientOptions{ChallengeURL: "https://api.invalid/c", VerifyURL: "https://api.invalid/v", HTTP: &api,
 				Now: time.Now})
 		must(t, err)
-		p := newPostRig(t, created, func(_ *PipelineOptions, actions []Action) {
+		p := newPostRig(t, created, func(_ *PipelineOptions, actions []rules.Action) {
 			actions[0].Gate, actions[0].TakesPart = client, true
 		})
 		_, answer := p.send("POST", "/posts", "{}")

@@ -9,15 +9,16 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/proxy/forward"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/websocket"
 )
 
 type socketCall struct{ plain }
 
 // upgrade admits a WebSocket handshake that an egress rule allows. It refuses every other change of protocol.
-func (c *call) upgrade(to *endpoint) error {
+func (c *call) upgrade(to *rules.Endpoint) error {
 	asks := wire.NamesWebSocket(c.r.Header)
-	if asks && to != nil && to.webSocket() {
+	if asks && to != nil && to.WebSocket() {
 		c.conversation = socketCall{plain{c}}
 		return wire.CheckWebSocket(c.r)
 	}
@@ -28,9 +29,9 @@ func (c *call) upgrade(to *endpoint) error {
 		strings.Join(c.r.Header["Upgrade"], ", "))
 }
 
-func (m socketCall) choose(rules []rule) (rule, error) {
-	m.record.Rule = rules[0].egress.Name
-	return rules[0], m.slot.Socket()
+func (m socketCall) choose(among []rules.Rule) (rules.Rule, error) {
+	m.record.Rule = among[0].Egress.Name
+	return among[0], m.slot.Socket()
 }
 
 func (m socketCall) sent(out *http.Request) (*http.Request, error) {

@@ -12,16 +12,17 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/trigger"
 )
 
 // newSocketRig allows WebSockets at /ws, in front of an upstream that echoes.
 func newSocketRig(t *testing.T, change func(*PipelineOptions)) *postRig {
 	t.Helper()
-	return newPostRig(t, echoSocket, func(o *PipelineOptions, actions []Action) {
-		o.Rules = rulesFor(t, actions, []Egress{
-			{Name: "sockets", Match: actions[0].at("/ws", "GET"), Credential: actions[0].Credential, WebSocket: true},
-			{Name: "reads", Match: actions[0].at("/**", "GET")},
+	return newPostRig(t, echoSocket, func(o *PipelineOptions, actions []rules.Action) {
+		o.Rules = rulesFor(t, actions, []rules.Egress{
+			{Name: "sockets", Match: matchAt(actions[0], "/ws", "GET"), Credential: actions[0].Credential, WebSocket: true},
+			{Name: "reads", Match: matchAt(actions[0], "/**", "GET")},
 		})
 		if change != nil {
 			change(o)
@@ -193,7 +194,7 @@ func TestReloadWithAnOpenWebSocket(t *testing.T) {
 	p := newSocketRig(t, nil)
 	open, _ := p.open("/ws")
 	says(t, open, "before")
-	p.reload(Egress{Name: "reads", Match: matching(t, p.base+"/**", "GET")})
+	p.reload(rules.Egress{Name: "reads", Match: matching(t, p.base+"/**", "GET")})
 	says(t, open, "after")
 	other, resp := p.open("/ws")
 	body, _ := io.ReadAll(resp.Body)

@@ -17,12 +17,12 @@ import (
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/ledger/postgres"
-	"github.com/actionproof/mediator/proxy"
 	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/graphql"
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/mcp"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -51,8 +51,8 @@ func (c *Sidecar) checkManifest() error {
 }
 
 // Rules returns the rules as the sidecar applies them, without credentials and gates.
-func (c *Sidecar) Rules() (*proxy.Rules, error) {
-	return proxy.NewRules(c.ActionRules, c.EgressRules, c.Denied)
+func (c *Sidecar) Rules() (*rules.Rules, error) {
+	return rules.New(c.ActionRules, c.EgressRules, c.Denied)
 }
 
 func (c *Sidecar) checkAll(f *findings) {
@@ -172,7 +172,7 @@ func (c *Postgres) dsn(key string, f *findings) string {
 }
 
 func (c *Sidecar) addAction(key string, a Action, f *findings) {
-	out := proxy.Action{
+	out := rules.Action{
 		Name: a.Name, Subject: a.Subject, Action: a.Action, Content: a.Content, MaxBody: cmp.Or(a.MaxBody, 1<<20),
 		AllowQuery: a.Query, AgentSolves: a.Solver == "agent",
 		Match:   parseMatch(key+".match", a.Match, []string{http.MethodPost}, f),
@@ -191,7 +191,7 @@ func (c *Sidecar) addAction(key string, a Action, f *findings) {
 	if a.MaxBody > body.Max {
 		f.Add(key+".maxBody", "a body has at most %d bytes", body.Max)
 	}
-	if a.Match.messages() != "" && a.Content != proxy.ContentJSON {
+	if a.Match.messages() != "" && a.Content != rules.ContentJSON {
 		f.Add(key+".content", "%s are JSON", a.Match.messages())
 	}
 	if a.Match.GraphQL != nil && a.Query {
@@ -229,7 +229,7 @@ func (c *Sidecar) addEgress(key string, e Egress, f *findings) {
 	if e.Match.GraphQL != nil {
 		methods = []string{http.MethodGet, http.MethodHead, http.MethodPost}
 	}
-	c.EgressRules = append(c.EgressRules, proxy.Egress{
+	c.EgressRules = append(c.EgressRules, rules.Egress{
 		Name: e.Name, WebSocket: e.WebSocket,
 		Match:    parseMatch(key+".match", e.Match, methods, f),
 		MCP:      parseMCP(key+".match.mcp", e.Match.MCP, false, f),

@@ -15,7 +15,7 @@ type Generate struct {
 	MaxTokens int `yaml:"maxTokens"`
 }
 
-// parse returns the models that a rule offers; nil if it offers none. [proxy.NewRules] checks whether the rule can.
+// parse returns the models that a rule offers; nil if it offers none. [rules.New] checks whether the rule can.
 func (g *Generate) parse(key string, f *findings) *generate.Rule {
 	if g == nil || len(g.Models) == 0 {
 		return nil

@@ -3,10 +3,10 @@ package config
 import (
 	"time"
 
-	"github.com/actionproof/mediator/proxy"
 	"github.com/actionproof/mediator/proxy/intercept"
 	limits "github.com/actionproof/mediator/proxy/load"
 	"github.com/actionproof/mediator/proxy/match"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -75,8 +75,8 @@ type Sidecar struct {
 	// What the checks have made of the keys above. The actions lack their gates, and the rules their credentials.
 	LedgerDSN     string          `yaml:"-" of:"ledger.postgres.dsnFile"` // empty if the ledger is a file
 	GateSecret    string          `yaml:"-" of:"gate.secretFile"`         // empty for a secret in memory
-	ActionRules   []proxy.Action  `yaml:"-"`
-	EgressRules   []proxy.Egress  `yaml:"-"`
+	ActionRules   []rules.Action  `yaml:"-"`
+	EgressRules   []rules.Egress  `yaml:"-"`
 	Denied        *match.Denied   `yaml:"-"`
 	UpstreamHosts []upstream.Host `yaml:"-"`
 	Warnings      []Warning       `yaml:"-"` // do not stop the process

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/net/publicsuffix"
 
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/proxy/rules"
 )
 
 // judgeRules returns warnings about egress rules that are wide, or that change nothing. Only checks of files have them:
@@ -30,7 +30,7 @@ func (c *Sidecar) judgeRules() (all []Warning) {
 }
 
 // wide says what a rule allows if that is more than one can mean.
-func wide(e proxy.Egress) string {
+func wide(e rules.Egress) string {
 	domain, wildcard := strings.CutPrefix(e.Match.Host, "*.")
 	suffix, icann := publicsuffix.PublicSuffix(domain)
 	writes := slices.ContainsFunc(e.Match.Methods, func(m string) bool {
@@ -48,7 +48,7 @@ func wide(e proxy.Egress) string {
 }
 
 // isPlain reports whether a rule is about origin, method and path alone, and does nothing else with its calls.
-func isPlain(e proxy.Egress) bool {
+func isPlain(e rules.Egress) bool {
 	return e.MCP == nil && e.GraphQL == nil && e.Observe == nil && e.Generate == nil && !e.WebSocket
 }
 
@@ -59,7 +59,7 @@ func (c *Sidecar) shadows(i int) string {
 	if !isPlain(e) {
 		return ""
 	}
-	var others []proxy.Egress
+	var others []rules.Egress
 	for at, o := range c.EgressRules {
 		if at != i && isPlain(o) && o.Match.Port == e.Match.Port && covers(o.Match.Host, e.Match.Host) &&
 			reflect.DeepEqual(c.Egress[at].Credential, c.Egress[i].Credential) {
@@ -69,7 +69,7 @@ func (c *Sidecar) shadows(i int) string {
 	if len(others) == 0 {
 		return ""
 	}
-	rules, err := proxy.NewRules(nil, others)
+	rules, err := rules.New(nil, others)
 	if err != nil {
 		return ""
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// Judge returns nil if rules allow a recorded call, or the refusal: see [proxy.Rules.Judge].
+// Judge returns nil if rules allow a recorded call, or the refusal: see [rules.Rules.Judge].
 type Judge func(ledger.Record) error
 
 // unruled are the codes of calls that were refused because no rule allows them, or because the session only learnt.

@@ -17,12 +17,12 @@ import (
 	"github.com/actionproof/mediator/internal/learn"
 	"github.com/actionproof/mediator/internal/rulesfile"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/test/check"
 )
 
 // rulesOf returns the rules of a configuration that has these and no others.
-func rulesOf(t testing.TB, rules []byte) *proxy.Rules {
+func rulesOf(t testing.TB, rules []byte) *rules.Rules {
 	t.Helper()
 	base, _, _ := bytes.Cut(configs.Dev["mediator.yaml"], []byte("# Calls that post:"))
 	merged, err := rulesfile.Merge(base, rules)
@@ -35,12 +35,12 @@ func rulesOf(t testing.TB, rules []byte) *proxy.Rules {
 }
 
 // judge judges by rules.
-func judge(rules *proxy.Rules) learn.Judge {
+func judge(rules *rules.Rules) learn.Judge {
 	return func(r ledger.Record) error { _, err := rules.Judge(r); return err }
 }
 
 // accepted returns the rules of all proposals at a width, each action with a subject.
-func accepted(t testing.TB, proposals []*learn.Proposal, width learn.Width) *proxy.Rules {
+func accepted(t testing.TB, proposals []*learn.Proposal, width learn.Width) *rules.Rules {
 	t.Helper()
 	var rules []learn.Rule
 	for _, p := range proposals {

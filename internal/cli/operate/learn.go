@@ -15,7 +15,7 @@ import (
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/learn"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/proxy/rules"
 )
 
 // learning is a run of mediator learn.
@@ -102,7 +102,7 @@ func (l *learning) run(c *cobra.Command) error {
 }
 
 // check checks a text of the configuration, and returns its rules.
-func (l *learning) check(raw []byte) (*config.Sidecar, *proxy.Rules, error) {
+func (l *learning) check(raw []byte) (*config.Sidecar, *rules.Rules, error) {
 	c, err := config.CheckSidecar(l.path, raw)
 	if err != nil {
 		return nil, nil, err
@@ -133,7 +133,7 @@ func (l *learning) read(c *cobra.Command, add func(ledger.Record) error) error {
 	return nil
 }
 
-func judge(rules *proxy.Rules) learn.Judge {
+func judge(rules *rules.Rules) learn.Judge {
 	return func(r ledger.Record) error {
 		_, err := rules.Judge(r)
 		return err

@@ -19,7 +19,7 @@ import (
 	"github.com/actionproof/mediator/internal/learn"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/rulesfile"
-	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/proxy/rules"
 )
 
 // keyboard reads keys and lines of a terminal.
@@ -83,7 +83,7 @@ type asking struct {
 	keys  *keyboard
 	w     io.Writer
 	raw   []byte // the configuration with what is accepted so far
-	rules *proxy.Rules
+	rules *rules.Rules
 	// what a person has filled in last, for the next action
 	subject, secret string
 }

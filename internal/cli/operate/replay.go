@@ -14,7 +14,7 @@ import (
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/rulesfile"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/proxy/rules"
 )
 
 // replayed is a call that rules decide differently.
@@ -27,7 +27,7 @@ type replayed struct {
 }
 
 // decision describes what rules decide about a call.
-func decision(rules *proxy.Rules, r ledger.Record) (says string, judged bool) {
+func decision(rules *rules.Rules, r ledger.Record) (says string, judged bool) {
 	v, err := rules.Judge(r)
 	var coded interface{ Code() string }
 	switch {
@@ -45,7 +45,7 @@ func decision(rules *proxy.Rules, r ledger.Record) (says string, judged bool) {
 const maxReplayed = 10_000
 
 // replay lists the recorded calls that other rules decide differently from those of the configuration raw.
-func (l *learning) replay(c *cobra.Command, raw []byte, before *proxy.Rules) error {
+func (l *learning) replay(c *cobra.Command, raw []byte, before *rules.Rules) error {
 	text, err := files.ReadUpTo(l.replayed, files.MaxInput)
 	if err != nil {
 		return err

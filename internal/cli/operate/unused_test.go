@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/config"
-	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/test/check"
 )
 
 // TestUnused asks a sidecar for the calls of 30 days, of which it may have fewer.
 func TestUnused(t *testing.T) {
-	rules := []config.Egress{{Name: "used"}, {Name: "unused"}}
+	named := []config.Egress{{Name: "used"}, {Name: "unused"}}
 	for name, tt := range map[string]struct{ before, since, want string }{
 		"an old record":                 {`[{"id":"1"}]`, `[{"id":"2","rule":"used"}]`, "egress[1]"},
 		"a new record":                  {`[]`, `[{"id":"2","rule":"used"}]`, ""},
@@ -36,8 +36,8 @@ func TestUnused(t *testing.T) {
 		}))
 		sidecar.Listener = l
 		sidecar.Start()
-		c := &config.Sidecar{Admin: config.Endpoint{Unix: socket}, Egress: rules,
-			EgressRules: []proxy.Egress{{Name: "used"}, {Name: "unused"}}}
+		c := &config.Sidecar{Admin: config.Endpoint{Unix: socket}, Egress: named,
+			EgressRules: []rules.Egress{{Name: "used"}, {Name: "unused"}}}
 		got := ""
 		for _, w := range unused(t.Context(), c, time.Now()) {
 			got += w.Key

@@ -20,6 +20,7 @@ import (
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy"
 	"github.com/actionproof/mediator/proxy/forward"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/signer"
 )
@@ -185,7 +186,7 @@ func (p *sidecar) activate(next *snapshot) {
 	p.current = next
 }
 
-func (p *sidecar) rules(s *snapshot) (*proxy.Rules, error) {
+func (p *sidecar) rules(s *snapshot) (*rules.Rules, error) {
 	c := s.Config
 	own, err := NewGate(c.Gate, p.gateKey, s.Trust.Verifier, s.Strict)
 	if err != nil {
@@ -211,5 +212,5 @@ func (p *sidecar) rules(s *snapshot) (*proxy.Rules, error) {
 	for i := range egress {
 		egress[i].Credential = s.credentials[egress[i].Name]
 	}
-	return proxy.NewRules(actions, egress, s.Config.Denied)
+	return rules.New(actions, egress, s.Config.Denied)
 }

@@ -1,4 +1,4 @@
-package proxy
+package rules
 
 import (
 	"errors"
@@ -37,42 +37,42 @@ func (r *Rules) Judge(c ledger.Record) (Verdict, error) {
 	switch {
 	case err != nil:
 		return Verdict{}, err
-	case chosen.action != nil:
-		return Verdict{chosen.action.Name, true}, nil
+	case chosen.Action != nil:
+		return Verdict{chosen.Action.Name, true}, nil
 	}
-	return Verdict{chosen.egress.Name, false}, nil
+	return Verdict{chosen.Egress.Name, false}, nil
 }
 
-func (e *endpoint) judge(c ledger.Record) (rule, error) {
-	switch e.kind {
-	case &kindMCP:
-		return judgeMCP(e.rules, c)
-	case &kindGraphQL:
+func (e *Endpoint) judge(c ledger.Record) (Rule, error) {
+	switch e.Kind {
+	case MCP:
+		return judgeMCP(e.Rules, c)
+	case GraphQL:
 		if len(c.GraphQL) == 0 || len(c.GraphQL) == maxOperations { // there may be more
-			return rule{}, ErrUnjudged
+			return Rule{}, ErrUnjudged
 		}
 		operations := make([]graphql.Operation, len(c.GraphQL))
 		for i, o := range c.GraphQL {
 			if len(o.Fields) == maxFields {
-				return rule{}, ErrUnjudged
+				return Rule{}, ErrUnjudged
 			}
 			operations[i] = graphql.Operation{Type: o.Type, Fields: o.Fields}
 		}
-		return graphQLRule(e.rules, operations, c.Method)
+		return OfOperations(e.Rules, operations, c.Method)
 	}
-	return e.rules[0], nil
+	return e.Rules[0], nil
 }
 
-func judgeMCP(rules []rule, c ledger.Record) (rule, error) {
+func judgeMCP(rules []Rule, c ledger.Record) (Rule, error) {
 	switch {
 	case c.Method != http.MethodPost:
-		return streamRule(rules, c.Method)
+		return OfStream(rules, c.Method)
 	case c.MCP == nil || c.MCP.Method == "": // an answer's rule depends on the question
-		return rule{}, ErrUnjudged
+		return Rule{}, ErrUnjudged
 	}
-	i, err := mcp.Choose(&mcp.Message{Method: c.MCP.Method, Name: c.MCP.Tool}, of(rules, rule.mcp))
+	i, err := mcp.Choose(&mcp.Message{Method: c.MCP.Method, Name: c.MCP.Tool}, Of(rules, Rule.MCP))
 	if err != nil {
-		return rule{}, err
+		return Rule{}, err
 	}
 	return rules[i], nil
 }

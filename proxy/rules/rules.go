@@ -1,4 +1,6 @@
-package proxy
+// Package rules finds the rule of a call: step 2 of the pipeline. At some URLs the call's message chooses among several
+// rules; package proxy reads the message.
+package rules
 
 import (
 	"fmt"
@@ -62,91 +64,75 @@ type Egress struct {
 	Generate *generate.Rule
 }
 
-// rule is the rule that matched: exactly one of the two.
-type rule struct {
-	action *Action
-	egress *Egress
+// Rule is the rule that matched: exactly one of the two.
+type Rule struct {
+	Action *Action
+	Egress *Egress
 }
 
-func (r rule) kind() *kind {
-	for _, k := range kinds {
-		if k.is(r) {
-			return k
-		}
+// Match returns the calls that the rule is about.
+func (r Rule) Match() match.Match {
+	if r.Action != nil {
+		return r.Action.Match
 	}
-	return nil
+	return r.Egress.Match
 }
 
-func (r rule) graphQL() *graphql.Rule {
-	if r.action != nil {
-		return r.action.GraphQL
+// GraphQL returns the operations that the rule names, or nil.
+func (r Rule) GraphQL() *graphql.Rule {
+	if r.Action != nil {
+		return r.Action.GraphQL
 	}
-	return r.egress.GraphQL
+	return r.Egress.GraphQL
 }
 
-func (r rule) match() match.Match {
-	if r.action != nil {
-		return r.action.Match
+// MCP returns the messages that the rule names, or nil.
+func (r Rule) MCP() *mcp.Rule {
+	if r.Action != nil {
+		return r.Action.MCP
 	}
-	return r.egress.Match
+	return r.Egress.MCP
 }
 
-func (r rule) mcp() *mcp.Rule {
-	if r.action != nil {
-		return r.action.MCP
-	}
-	return r.egress.MCP
+// Endpoint is a call's destination: one rule, or rules of one kind among which the message chooses.
+type Endpoint struct {
+	Kind  Kind // empty if the message does not matter
+	Rules []Rule
 }
 
-// endpoint is a call's destination: one rule, or rules of one kind among which the message chooses.
-type endpoint struct {
-	kind  *kind // nil if the message does not matter
-	rules []rule
-}
-
-// of returns the part that say selects of each rule, if any.
-func of[T any](rules []rule, say func(rule) *T) []*T {
-	all := make([]*T, len(rules))
-	for i, r := range rules {
-		all[i] = say(r)
-	}
-	return all
-}
-
-func (e *endpoint) webSocket() bool {
-	return e.kind == nil && e.rules[0].egress != nil && e.rules[0].egress.WebSocket
+// WebSocket reports whether the endpoint allows WebSocket handshakes.
+func (e *Endpoint) WebSocket() bool {
+	return e.Kind == "" && e.Rules[0].Egress != nil && e.Rules[0].Egress.WebSocket
 }
 
 // Rules finds a call's rules. It never changes.
 type Rules struct {
 	matches   *match.Rules
-	endpoints map[*match.Endpoint]*endpoint
+	endpoints map[*match.Endpoint]*Endpoint
 	models    generate.Models
 	denied    *match.Denied
 	shown     own.Rules // as agents see them
 }
 
-// NewRules refuses rules that contradict each other, leave a way around an action, or are for a denied host.
-func NewRules(actions []Action, egress []Egress, denied ...*match.Denied) (*Rules, error) {
+// New refuses rules that contradict each other, leave a way around an action, or are for a denied host.
+func New(actions []Action, egress []Egress, denied ...*match.Denied) (*Rules, error) {
 	var matches []*match.Rule
-	rules := make(map[*match.Rule]rule)
-	add := func(m match.Rule, to rule) {
-		if k := to.kind(); k != nil {
-			m.Kind = k.name
-		}
+	rules := make(map[*match.Rule]Rule)
+	add := func(m match.Rule, to Rule) {
+		m.Kind = string(to.kind())
 		matches = append(matches, &m)
 		rules[&m] = to
 	}
 	for i, a := range actions {
-		add(match.Rule{Name: a.Name, Match: a.Match, Post: true}, rule{action: &actions[i]})
+		add(match.Rule{Name: a.Name, Match: a.Match, Post: true}, Rule{Action: &actions[i]})
 	}
 	for i, e := range egress {
-		add(match.Rule{Name: e.Name, Match: e.Match, WebSocket: e.WebSocket}, rule{egress: &egress[i]})
+		add(match.Rule{Name: e.Name, Match: e.Match, WebSocket: e.WebSocket}, Rule{Egress: &egress[i]})
 	}
 	refuse := func(m *match.Rule, err error) (*Rules, error) {
-		return nil, fmt.Errorf("proxy: %w", &match.RuleError{Rule: m, Err: err})
+		return nil, fmt.Errorf("rules: %w", &match.RuleError{Rule: m, Err: err})
 	}
-	r := &Rules{endpoints: make(map[*match.Endpoint]*endpoint)}
+	r := &Rules{endpoints: make(map[*match.Endpoint]*Endpoint)}
 	for _, d := range denied { // one, or none
 		r.denied = d
 	}
@@ -162,7 +148,7 @@ func NewRules(actions []Action, egress []Egress, denied ...*match.Denied) (*Rule
 	matches = append(matches, guards(matches)...)
 	found, err := match.New(matches)
 	if err != nil {
-		return nil, fmt.Errorf("proxy: %w", err)
+		return nil, fmt.Errorf("rules: %w", err)
 	}
 	r.matches = found
 	for _, e := range egress {
@@ -175,16 +161,14 @@ func NewRules(actions []Action, egress []Egress, denied ...*match.Denied) (*Rule
 	}
 	r.shown = show(actions, egress)
 	for _, e := range found.Endpoints() {
-		to := &endpoint{kind: kindOf(e.Kind)}
+		to := &Endpoint{Kind: Kind(e.Kind)}
 		for _, m := range e.Rules {
 			if r, ok := rules[m]; ok { // guards have none
-				to.rules = append(to.rules, r)
+				to.Rules = append(to.Rules, r)
 			}
 		}
-		if to.kind != nil {
-			if i, err := to.kind.check(to.rules); err != nil {
-				return refuse(e.Rules[i], err)
-			}
+		if i, err := to.check(); err != nil {
+			return refuse(e.Rules[i], err)
 		}
 		r.endpoints[e] = to
 	}
@@ -196,7 +180,7 @@ func NewRules(actions []Action, egress []Egress, denied ...*match.Denied) (*Rule
 // unread.
 func guards(rules []*match.Rule) (all []*match.Rule) {
 	for _, r := range rules {
-		if r.Kind == kindGraphQL.name || r.Kind == kindMCP.name {
+		if r.Kind == string(GraphQL) || r.Kind == string(MCP) {
 			m := r.Match
 			m.Methods = []string{http.MethodGet, http.MethodHead}
 			all = append(all, &match.Rule{Match: m, Kind: r.Kind})
@@ -206,7 +190,7 @@ func guards(rules []*match.Rule) (all []*match.Rule) {
 }
 
 // Find returns the endpoint of a call to target, or why there is none. escapedPath is the path as sent.
-func (r *Rules) Find(target upstream.Target, method, escapedPath string) (*endpoint, error) {
+func (r *Rules) Find(target upstream.Target, method, escapedPath string) (*Endpoint, error) {
 	if err := r.denied.Check(target, escapedPath); err != nil {
 		return nil, err
 	}
@@ -214,7 +198,27 @@ func (r *Rules) Find(target upstream.Target, method, escapedPath string) (*endpo
 	return r.endpoints[found], err
 }
 
-// Knows reports whether any rule could match a call to this origin, so that a CONNECT makes sense.
-func (r *Rules) Knows(scheme, host string, port uint16) bool {
-	return r.matches.Knows(scheme, host, port)
+// CheckHost refuses a host that is denied whatever the path.
+func (r *Rules) CheckHost(t upstream.Target) error { return r.denied.CheckHost(t) }
+
+// Knows reports whether any rule or denial could match a call to this host and port, so that a CONNECT makes sense.
+func (r *Rules) Knows(t upstream.Target) bool {
+	return r.denied.Knows(t) || r.matches.Knows("https", t.Host, t.Port) || r.matches.Knows("http", t.Host, t.Port)
+}
+
+// Model returns the model that rules offer by this name.
+func (r *Rules) Model(name string) (generate.Model, error) { return r.models.Find(name) }
+
+// Shown returns the rules as agents see them.
+func (r *Rules) Shown() own.Rules { return r.shown }
+
+func show(actions []Action, egress []Egress) own.Rules {
+	all := make([]own.Rule, 0, len(actions)+len(egress))
+	for _, a := range actions {
+		all = append(all, own.Rule{Name: a.Name, Kind: own.Post, Action: a.Action}.About(a.Match, a.MCP, a.GraphQL))
+	}
+	for _, e := range egress {
+		all = append(all, own.Rule{Name: e.Name, Kind: own.Egress, WebSocket: e.WebSocket}.About(e.Match, e.MCP, e.GraphQL))
+	}
+	return own.Show(all)
 }
