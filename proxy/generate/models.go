@@ -13,6 +13,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/proxy/inference"
+	"github.com/actionproof/mediator/proxy/inference/members"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
@@ -34,7 +35,7 @@ func (r Rule) Check() error {
 		return fmt.Errorf("it lists %d models: list at least one, and at most %d", len(r.Models), maxModels)
 	}
 	for i, m := range r.Models {
-		if !inference.IsName(m) {
+		if !members.IsName(m) {
 			return fmt.Errorf("%q is not the name of a model: letters, digits and _-.:/@+, at most 128", m)
 		}
 		if slices.Contains(r.Models[:i], m) {

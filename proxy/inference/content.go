@@ -67,10 +67,10 @@ func (c toolCall) isNamed() bool {
 
 func (c toolCall) read() (name, arguments string) {
 	if f := c.Function; f != nil {
-		return nameOf(f.Name), textOf(f.Arguments)
+		return members.NameOf(f.Name), textOf(f.Arguments)
 	}
 	if f := c.Custom; f != nil {
-		return nameOf(f.Name), textOf(f.Input)
+		return members.NameOf(f.Name), textOf(f.Input)
 	}
 	return "", ""
 }
@@ -173,7 +173,7 @@ func (r *reading) item(raw jsontext.Value, what string, known members.Classes) (
 				return it, err
 			}
 		case m.Name == "images" && r.Dialect == OllamaChat:
-			r.other(m.Value, nameOf(it.Role), "")
+			r.other(m.Value, members.NameOf(it.Role), "")
 		}
 		r.fetched(m.Name, m.Value)
 	}
@@ -181,7 +181,7 @@ func (r *reading) item(raw jsontext.Value, what string, known members.Classes) (
 }
 
 func (r *reading) message(it item) error {
-	role := nameOf(it.Role)
+	role := members.NameOf(it.Role)
 	if it.Reasoning != "" {
 		r.add(Block{Role: role, Kind: KindReasoning}, []byte(it.Reasoning))
 	}
@@ -191,7 +191,7 @@ func (r *reading) message(it item) error {
 	if r.Dialect != AnthropicMessages && (it.Role == "tool" || it.Role == "function") {
 		id := it.ToolCallID
 		if r.Dialect.namesNoCalls() {
-			id = r.answered(id, nameOf(textOf(it.ToolName)))
+			id = r.answered(id, members.NameOf(textOf(it.ToolName)))
 		}
 		return r.result(it.Content, id, role)
 	}
@@ -220,7 +220,7 @@ func (r *reading) call(role, id, name, arguments string) {
 }
 
 func (r *reading) inputItem(raw jsontext.Value, it item) error {
-	role := nameOf(it.Role)
+	role := members.NameOf(it.Role)
 	class := r.known.Items[it.Type]
 	switch {
 	case class == members.State, it.Type == "image_generation_call" && textOf(it.Result) == "": // the id stands for it
@@ -234,9 +234,9 @@ func (r *reading) inputItem(raw jsontext.Value, it item) error {
 	case "message", "":
 		return r.parts(it.Content, role)
 	case "function_call":
-		r.call("assistant", it.CallID, nameOf(it.Name), textOf(it.Arguments))
+		r.call("assistant", it.CallID, members.NameOf(it.Name), textOf(it.Arguments))
 	case "custom_tool_call":
-		r.call("assistant", it.CallID, nameOf(it.Name), textOf(it.Input))
+		r.call("assistant", it.CallID, members.NameOf(it.Name), textOf(it.Input))
 	case "function_call_output", "custom_tool_call_output":
 		return r.result(it.Output, it.CallID, "tool")
 	case "computer_call_output":
@@ -303,7 +303,7 @@ func (r *reading) part(raw jsontext.Value, it item, role string) error {
 	case "refusal":
 		r.add(Block{Role: role, Kind: KindRefusal}, []byte(it.Refusal))
 	case "tool_use":
-		r.call(role, it.ID, nameOf(it.Name), textOf(it.Input))
+		r.call(role, it.ID, members.NameOf(it.Name), textOf(it.Input))
 	case "tool_result":
 		return r.result(it.Content, it.ToolUseID, role)
 	default:

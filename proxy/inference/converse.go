@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/actionproof/mediator/proxy/frames"
+	"github.com/actionproof/mediator/proxy/inference/members"
 )
 
 // converse reads Amazon's Converse and ConverseStream.
@@ -115,6 +116,6 @@ func (converse) whole(t *tally, body []byte) bool {
 func (t *tally) exception() {
 	t.failure(nil)
 	if t.in.Error == "" {
-		t.in.Error = nameOf(strings.TrimPrefix(t.named, frames.Exception))
+		t.in.Error = members.NameOf(strings.TrimPrefix(t.named, frames.Exception))
 	}
 }

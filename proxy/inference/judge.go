@@ -56,7 +56,7 @@ func (r *reading) judge(class members.Class, name string) {
 // member judges a member of the request.
 func (r *reading) member(known members.Classes, m jsonread.Member) error {
 	switch class := known[m.Name]; {
-	case class.Passes() || isUnset(m.Value):
+	case class.Passes() || jsonread.IsUnset(m.Value):
 	case class == members.State:
 		return r.pointer(m)
 	case class == members.Unknown && r.rule.AllowUnknown && hostedName.MatchString(m.Name) &&
@@ -76,7 +76,7 @@ func (r *reading) pointer(m jsonread.Member) error {
 		r.state(m.Name, id)
 		return nil
 	}
-	if isUnset(m.Value) {
+	if jsonread.IsUnset(m.Value) {
 		return nil
 	}
 	if m.Value.Kind() != '{' {
@@ -91,7 +91,7 @@ func (r *reading) pointer(m jsonread.Member) error {
 	for _, has := range o {
 		text, isText := has.Text()
 		switch {
-		case isUnset(has.Value) || has.Name == "type":
+		case jsonread.IsUnset(has.Value) || has.Name == "type":
 		case isText && (has.Name == "id" || has.Name == "previous_message_id"):
 			id = text
 		case m.Name == "container": // skills, which the provider runs

@@ -78,7 +78,7 @@ func (r *reading) keyedTools(raw jsontext.Value) error {
 		}
 		for _, m := range o {
 			class := r.known.Tools[m.Name]
-			if !class.Passes() && isUnset(m.Value) {
+			if !class.Passes() && jsonread.IsUnset(m.Value) {
 				continue
 			}
 			r.judge(class, m.Name)
@@ -125,7 +125,7 @@ func (r *reading) keyedMessage(raw jsontext.Value, role string) error {
 		switch m.Name {
 		case "role":
 			if text, ok := m.Text(); ok && role == "" {
-				role = nameOf(text)
+				role = members.NameOf(text)
 			}
 			if role == "model" {
 				role = "assistant" // as in the other APIs
@@ -199,11 +199,11 @@ func (r *reading) keyedObject(kind string, o jsonread.Object, role string) error
 	text := func(name string) string { s, _ := o.Get(name).Text(); return s }
 	switch kind {
 	case "functionCall":
-		r.unnamedCall(role, text("id"), nameOf(text("name")), textOf(o.Get("args").Value))
+		r.unnamedCall(role, text("id"), members.NameOf(text("name")), textOf(o.Get("args").Value))
 	case "toolUse":
-		r.call(role, text("toolUseId"), nameOf(text("name")), textOf(o.Get("input").Value))
+		r.call(role, text("toolUseId"), members.NameOf(text("name")), textOf(o.Get("input").Value))
 	case "functionResponse":
-		id := r.answered(text("id"), nameOf(text("name")))
+		id := r.answered(text("id"), members.NameOf(text("name")))
 		r.add(Block{Role: role, Kind: KindResult, ID: idOf(r.key, id)}, o.Get("response").Value)
 		if raw := o.Get("parts").Value; raw != nil {
 			r.other(raw, role, id)

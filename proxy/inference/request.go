@@ -7,10 +7,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"hash"
-	"regexp"
 	"slices"
 
-	json2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/actionproof/mediator/internal/refusal"
@@ -81,7 +79,7 @@ func Read(rule Rule, c Call) (*Request, error) {
 		return nil, err
 	}
 	if model, ok := members.ModelInPath(c.Path); ok {
-		r.Model = nameOf(model)
+		r.Model = members.NameOf(model)
 		r.judgeModel(model)
 	}
 	r.Stream = r.Stream || members.Streams(c.Path)
@@ -118,7 +116,7 @@ func (r *reading) members(top jsonread.Object) error {
 			return unreadable(err, "model")
 		}
 	}
-	r.Model = nameOf(model)
+	r.Model = members.NameOf(model)
 	r.judgeModel(model)
 	if all := top.Get("models").Value; all != nil { // OpenRouter may take any
 		if err := each(all, "models", func(raw jsontext.Value) error {
@@ -150,31 +148,13 @@ func (r *reading) members(top jsonread.Object) error {
 	return nil
 }
 
-var (
-	// models of OpenAI, OpenRouter, Perplexity and Groq that search the web by themselves
-	searching = regexp.MustCompile(`(?i):online|-search-(preview|api)|\bsonar\b|\bcompound\b`)
-	// OpenRouter's and Amazon's names of instructions that they keep
-	keeping = regexp.MustCompile(`(?i)@preset/|:prompt/`)
-)
-
 func (r *reading) judgeModel(name string) {
-	if searching.MatchString(name) {
+	if members.Searches(name) {
 		r.acts("online")
 	}
-	if keeping.MatchString(name) {
+	if members.IsPrompt(name) {
 		r.state("prompt", "")
 	}
-}
-
-func isUnset(v jsontext.Value) bool {
-	switch v.Kind() {
-	case 'n', 'f':
-		return true
-	case '[':
-		var list []jsontext.Value
-		return json2.Unmarshal(v, &list) == nil && len(list) == 0
-	}
-	return false
 }
 
 type tool struct {
@@ -253,7 +233,7 @@ func (r *reading) judgeTool(t tool, untyped string) {
 // tool notes the first of names that is a name.
 func (r *reading) tool(names ...string) {
 	for _, name := range names {
-		if name = nameOf(name); name != "" && len(r.Tools) < maxTools {
+		if name = members.NameOf(name); name != "" && len(r.Tools) < maxTools {
 			r.Tools = append(r.Tools, name)
 			return
 		}
@@ -301,14 +281,9 @@ func newMAC(key []byte, k Kind) hash.Hash {
 
 // idOf returns a call's id, or its hash if it does not look like a name: some providers put texts into ids.
 func idOf(key []byte, id string) string {
-	if nameOf(id) == id {
+	if members.NameOf(id) == id {
 		return id
 	}
 	hash := hashOf(key, KindOther, []byte(id))
 	return hex.EncodeToString(hash[:])
 }
-
-// IsName reports whether a text looks like a name: letters, digits and _-.:/@+, at most 128.
-func IsName(s string) bool { return s != "" && nameOf(s) == s }
-
-func nameOf(s string) string { return members.NameOf(s) }

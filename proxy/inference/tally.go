@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/proxy/inference/members"
 	"github.com/actionproof/mediator/proxy/jsonread"
 	"github.com/actionproof/mediator/proxy/sse"
 )
@@ -178,7 +179,7 @@ func (t *tally) call(at position, id, name, arguments string) {
 		s.block.ID = idOf(t.key, id)
 	}
 	if s.block.Name == "" {
-		s.block.Name = nameOf(name)
+		s.block.Name = members.NameOf(name)
 	}
 	s.block.Size += len(arguments)
 	if s.tooLarge = s.tooLarge || len(s.arguments)+len(arguments) > maxArguments; s.tooLarge {
@@ -225,14 +226,14 @@ func (t *tally) endEvent() {
 }
 
 func (t *tally) stop(choice int, reason string) {
-	if reason = nameOf(reason); reason != "" && len(t.in.Stops) < maxStops {
+	if reason = members.NameOf(reason); reason != "" && len(t.in.Stops) < maxStops {
 		t.in.Stops = append(t.in.Stops, Stop{choice, reason})
 	}
 }
 
 func (t *tally) model(name string) {
 	if t.in.Model == "" {
-		t.in.Model = nameOf(name)
+		t.in.Model = members.NameOf(name)
 	}
 }
 
@@ -257,7 +258,7 @@ func ErrorCode(v jsontext.Value) string {
 		return ""
 	}
 	for _, name := range []jsontext.Value{e.Code, e.Type, e.Status} {
-		if name.Kind() == '"' && nameOf(textOf(name)) != "" {
+		if name.Kind() == '"' && members.NameOf(textOf(name)) != "" {
 			return textOf(name)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	json2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -262,4 +263,16 @@ func Fold(s string) string {
 		}
 		return least
 	}, s)
+}
+
+// IsUnset reports whether a value says no more than an absent member: null, false or an empty list.
+func IsUnset(v jsontext.Value) bool {
+	switch v.Kind() {
+	case 'n', 'f':
+		return true
+	case '[':
+		var list []jsontext.Value
+		return json2.Unmarshal(v, &list) == nil && len(list) == 0
+	}
+	return false
 }

@@ -83,3 +83,6 @@ func NameOf(s string) string {
 	}
 	return s
 }
+
+// IsName reports whether a text looks like a name: letters, digits and _-.:/@+, at most 128.
+func IsName(s string) bool { return s != "" && NameOf(s) == s }
