@@ -23,13 +23,12 @@ import (
 )
 
 // learns is an agent with three MCP servers and two APIs, of which one takes its post.
-const learns = `cd "$0"
-for host in one two three; do
-  $1 --no-warnings ` + kit.Scripts + `node/mcp-tools.mjs v1 https://$host.test/mcp list 'issue_read={"text":"hi"}'
+const learns = `for host in one two three; do
+  $0 --no-warnings ` + kit.Scripts + `node/mcp-tools.mjs v1 https://$host.test/mcp list 'issue_read={"text":"hi"}'
 done
 curl -sS https://items.test/items/1234567/parts; curl -sS https://items.test/items/7654321/parts
-curl -sS "https://$2/repos/acme/site"
-curl -sS -H 'Content-Type: application/json' -d '` + kit.Comment + `' "https://$2` + kit.Comments + `"`
+curl -sS "https://$1/repos/acme/site"
+curl -sS -H 'Content-Type: application/json' -d '` + kit.Comment + `' "https://$1` + kit.Comments + `"`
 
 // TestLearn goes from a configuration without rules to a mediated post in one learning run, one mediator learn and one
 // run.
@@ -57,10 +56,12 @@ func TestLearn(t *testing.T) {
 	go func() { served <- r.Stack.Serve(ctx) }() // as mediator dev does, for the reload
 	t.Cleanup(func() { cancel(); <-served })
 	agent := func(flags ...string) (string, error) {
-		cmd := r.RunCommand(t, "", flags, "sh", "-c", learns, kit.Top, kit.Need(t, "node"), r.Plain())
+		event := ""
 		if len(flags) == 0 {
-			cmd = r.RunCommand(t, r.Event(t), nil, "sh", "-c", learns, kit.Top, kit.Need(t, "node"), r.Plain())
+			event = r.Event(t)
 		}
+		cmd := r.RunCommand(t, event, flags, "sh", "-c", learns, kit.Need(t, "node"), r.Plain())
+		cmd.Dir = kit.Top
 		out, said, err := kit.Output(cmd)
 		return out + said, err
 	}
