@@ -43,7 +43,8 @@ func TestTrustThatIsRefused(t *testing.T) {
 	ofRoot := certificateFor(subject, evidence.PurposeRequestProof, "m")
 	ofRoot.SubjectKeyID = root.KeyID()
 	rooted, _ := sign(t, evidence.SignerCertificateKind(), registry,
-		signer.Options{Issuer: "registry", Audience: "api", Lifetime: time.Hour, Now: func() time.Time { return noon }}, ofRoot)
+		signer.Options{Issuer: "registry", Audience: "api", Lifetime: time.Hour, Now: func() time.Time { return noon }},
+		ofRoot)
 	for name, tt := range map[string]struct {
 		roots []evidence.Root
 		certs []string
