@@ -198,7 +198,7 @@ type Confine struct {
 	Read []string `yaml:"read" is:"path"`
 	// Write are further writable files and folders, such as a software token's store.
 	Write []string `yaml:"write" is:"path"`
-	// Connect are further TCP ports to connect to, such as a network token's.
+	// Connect are further TCP ports to connect to, such as that of a PKCS #11 token in the network.
 	Connect []uint16 `yaml:"connect"`
 	// AnyPort allows connections to every TCP port, so that a reload can add rules for new ports.
 	AnyPort bool `yaml:"anyPort"`

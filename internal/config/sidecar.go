@@ -68,8 +68,8 @@ type Sidecar struct {
 	WebSocketRefusal string `yaml:"websocketRefusal" reload:"yes" one:"answer close"`
 	// Timeouts bound the waits of a call.
 	Timeouts Timeouts `yaml:"timeouts"`
-	// Limits bound the load. A call over a limit is refused with Retry-After before anything is sent or consumed. A
-	// session may use at most as much of a shared limit as it leaves free.
+	// Limits bound the load. A call over a limit is refused with Retry-After before anything is sent or consumed. Of a
+	// shared limit, a session may use no more than it leaves free for others: half, if no other session uses it.
 	Limits Limits `yaml:"limits"`
 
 	// What the checks have made of the keys above. The actions lack their gates, and the rules their credentials.
@@ -123,8 +123,8 @@ type CA struct {
 	// Permit are further hosts that the CA may certify: names, with their subdomains, and IP addresses. A reload can
 	// then add rules for them.
 	Permit []string `yaml:"permit"`
-	// Unconstrained makes the CA's certificate without name constraints. Default: it covers only the hosts of rules and
-	// permit.
+	// Unconstrained makes the CA's certificate without name constraints. Default: the certificate is valid only for the
+	// hosts of rules and permit.
 	Unconstrained bool `yaml:"unconstrained"`
 }
 
@@ -172,8 +172,8 @@ type Match struct {
 	// MCP applies the rule to messages for an MCP server (Streamable HTTP). Rules can share a URL: each message belongs
 	// to the rule that names its tool or method, and is refused without one.
 	MCP *MCP `yaml:"mcp"`
-	// GraphQL applies the rule to GraphQL documents. Rules can share a URL: each document, by GET too, belongs to the
-	// rule that names everything it could do, and is refused without one.
+	// GraphQL applies the rule to GraphQL documents. Rules can share a URL: each document, even one sent by GET,
+	// belongs to the rule that names everything the document could do, and is refused without one.
 	GraphQL *GraphQL `yaml:"graphql"`
 }
 
@@ -193,8 +193,8 @@ type MCP struct {
 	// Methods are the other methods that an egress rule allows, notifications included. Default: those of sessions,
 	// lists and reads.
 	Methods []string `yaml:"methods"`
-	// List shows the agent the allowed tools of the server's lists, or all. Records name all in both cases. Only in the
-	// egress rule of the method tools/list.
+	// List says which tools of the server's lists the agent sees: allowed (those that rules allow) or all. Records name
+	// all tools in both cases. Only in the egress rule of the method tools/list.
 	List string `yaml:"list" one:"allowed all"`
 	// Elicitation lets a human's answers pass to the server, after which the session cannot post. Only in egress rules.
 	Elicitation bool `yaml:"elicitation"`
@@ -204,7 +204,7 @@ type MCP struct {
 	// or not yet listed by the session, is not called. Default: changes are only recorded.
 	Pin map[string]string `yaml:"pin"`
 	// SameConnection is your word that the server answers each call on its own connection. It allows posts by clients
-	// that do not accept both forms of answers, or are of revision 2024-11-05. Only in actions.
+	// that do not accept answers both as JSON and as an event stream, or are of revision 2024-11-05. Only in actions.
 	SameConnection bool `yaml:"sameConnection"`
 }
 
@@ -285,9 +285,10 @@ type Egress struct {
 	// allows POST only.
 	Observe string `yaml:"observe"`
 	// HostedTools allows actions of the model's provider that the sidecar cannot see: the provider's tools (web_search,
-	// mcp), members of a request (background, mcp_servers), remote_content, fetched from URLs in a request, or online, for
-	// models that search the web by themselves. A listed previous_response_id, conversation, thread, item_reference,
-	// file_id, cachedContent or prompt may also point to content that no answer in the session made.
+	// mcp), members of a request (background, mcp_servers), remote_content (what the provider fetches from URLs in a
+	// request) or online (models that search the web by themselves). If previous_response_id, conversation, thread,
+	// item_reference, file_id, cachedContent or prompt is listed, it may also point to content that no answer in the
+	// session made.
 	HostedTools []string `yaml:"hostedTools"`
 	// UnknownMembers says what to do with members of a request that the mediator does not know: refuse, or allow, with
 	// their names in the record and the receipt. Default: refuse.
@@ -354,8 +355,8 @@ type Rate struct {
 
 // Breaker says when calls to a host are suspended.
 type Breaker struct {
-	// Failures in a row suspend a session's calls to the host; as many failing sessions suspend all sessions' calls.
-	// Default 10.
+	// Failures is how many failures in a row suspend a session's calls to the host, and how many failing sessions
+	// suspend all sessions' calls. Default 10.
 	Failures int `yaml:"failures"`
 	// Pause is the length of the suspension. Each session then tries one call at a time until one is answered. Default
 	// 15s.
