@@ -1,8 +1,8 @@
-// Package learn proposes rules from the records of calls. It knows nothing of the sidecar: what rules allow, the caller
-// says.
+// Package learn proposes rules from the records of calls. It knows nothing of the sidecar: the caller says what rules
+// allow.
 //
 //	learn.go    collects calls
-//	propose.go  makes proposals of them
+//	propose.go  makes proposals from them
 //	names.go    names of rules, operations and APIs of models
 //	path.go     templates of paths
 //	rule.go     rules in the form of the configuration

@@ -1,5 +1,6 @@
-// Package frames reads the streams of model APIs that send no server-sent events: JSON texts in lines, as Ollama's, and
-// the event streams of Amazon. Both readers have the methods of [sse.Reader], and are not safe for concurrent use.
+// Package frames reads the streams of model APIs that send no server-sent events: one JSON text per line, as Ollama
+// sends, and the event streams of Amazon. Both readers have the methods of [sse.Reader], and are not safe for
+// concurrent use.
 package frames
 
 import (

@@ -2,6 +2,6 @@
 //
 // # Privacy
 //
-// No text is kept, except for a sample if the caller wants one. Of a block of content only the size and an HMAC under
-// the caller's key are kept, and of providers' and agents' names only those that look like names.
+// No text is kept, except for a sample if the caller wants one. Of each block of content, only the size and an HMAC
+// under the caller's key are kept. Names that providers and agents give are kept only if they look like names.
 package inference

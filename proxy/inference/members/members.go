@@ -1,8 +1,8 @@
 // Package members classifies what a request to a model may hold.
 //
 // published.txt has the members, items and tools that the APIs' published descriptions name. The program tools/members
-// makes it anew, keeps the classes that people gave, and lists the names that have none yet. extra.txt is written by
-// hand: what clients and compatible servers use, though no description names it.
+// regenerates it, keeps the classes that people gave, and lists the names that have no class yet. extra.txt is written
+// by hand: what clients and compatible servers use, though no description names it.
 package members
 
 import (
