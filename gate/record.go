@@ -98,7 +98,8 @@ func (c *chain) readWork(p ledger.Record) (err error) {
 
 func (c *chain) verifyRecordedTrigger(ctx context.Context, event string) error {
 	if c.envelope.OriginProof == "" && c.envelope.TriggerReceipt != "" {
-		return refusal.New("artifacts_mismatch", "the record has a trigger receipt without its origin proof")
+		return refusal.New("artifacts_mismatch",
+			"the record has a trigger receipt without its origin proof")
 	}
 	if err := c.verifyTrigger(ctx); err != nil {
 		return err
@@ -109,7 +110,8 @@ func (c *chain) verifyRecordedTrigger(ctx context.Context, event string) error {
 // verifyRecordedDecision also opens the reputation token, which in a live call the policy engine does.
 func (c *chain) verifyRecordedDecision(ctx context.Context, reputation string) error {
 	if reputation != "" && c.envelope.PolicyDecision == "" {
-		return refusal.New("artifacts_mismatch", "the reputation is there without the policy decision that names it")
+		return refusal.New("artifacts_mismatch",
+			"the record has a reputation without the policy decision that names it")
 	}
 	if err := c.verifyDecision(ctx); err != nil {
 		return err
@@ -163,7 +165,7 @@ func (c *chain) verifyRecordedStatement(token string, p ledger.Record) error {
 	}
 	s := o.Claims()
 	if !policy.IsOwner(c.g.verifier, s.Owner) {
-		return refusal.New("statement_mismatch", "the statement is of an agent of another owner")
+		return refusal.New("statement_mismatch", "the statement is by an agent of another owner")
 	}
 	return all("statement_mismatch", "statement",
 		equal{s.StatementHash, c.binding.ContentHash, "document"},

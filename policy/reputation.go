@@ -25,9 +25,9 @@ func OpenReputation(v *evidence.Verifier, s *Strict, token, subject string) (evi
 func checkReputation(v *evidence.Verifier, s *Strict, c accrual.Claims, subject string) error {
 	switch {
 	case !IsOwner(v, c.Owner):
-		return refusal.New("reputation_mismatch", "the %s is of an agent of another owner", accrual.Kind.Typ)
+		return refusal.New("reputation_mismatch", "the %s is about an agent of another owner", accrual.Kind.Typ)
 	case c.Agent != subject:
-		return refusal.New("reputation_mismatch", "the %s is of another agent of this owner", accrual.Kind.Typ)
+		return refusal.New("reputation_mismatch", "the %s is about another agent of this owner", accrual.Kind.Typ)
 	case c.ScoringHash != s.Autonomy.ScoringHash:
 		return refusal.New("pin_mismatch", "the %s is by formulas with hash %s, and the manifest requires %s",
 			accrual.Kind.Typ, c.ScoringHash, s.Autonomy.ScoringHash)

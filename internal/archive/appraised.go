@@ -45,7 +45,8 @@ func NotOtherwise(members map[string]json.RawMessage, token string) error {
 		}
 		var said any
 		if err := json.Unmarshal(text, &said); err != nil || !reflect.DeepEqual(said, claim) {
-			return refusal.New("evidence_malformed", "the file says otherwise than the token in it: see its %q", name)
+			return refusal.New("evidence_malformed",
+				"the file and the token in it differ: see the member %q of the file", name)
 		}
 	}
 	return nil

@@ -261,7 +261,8 @@ func (a Archive) JudgeReceipts(tokens iter.Seq2[string, error], now time.Time,
 			case chain != nil:
 				err = chain.AddClosed(hash)
 			case !evidence.IsHash(hash) || len(hidden) == interaction.MaxReceipts:
-				err = refusal.New("evidence_malformed", "a closed receipt is no SHA-256, or there are too many")
+				err = refusal.New("evidence_malformed",
+					"the hash of a closed receipt is no SHA-256, or there are too many closed receipts")
 			default:
 				hidden = append(hidden, hash)
 			}

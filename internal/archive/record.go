@@ -164,7 +164,7 @@ func (p madePost) check(r ledger.Record) error {
 		return refusal.New("record_mismatch",
 			"the receipt of the post names another binding or other artifacts than the record")
 	case r.Started.UnixMilli() != p.started:
-		return refusal.New("record_mismatch", "the receipt of the post names another start than the record")
+		return refusal.New("record_mismatch", "the receipt of the post names another start time than the record")
 	case !slices.Contains(states[p.outcome], r.State):
 		return refusal.New("record_mismatch", "the receipt of the post says %s, and the record %.40s", p.outcome, r.State)
 	case p.outcome != interaction.OutcomeIndeterminate && int64(r.Status) != p.status:
