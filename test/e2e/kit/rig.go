@@ -102,6 +102,11 @@ var Plain = []string{trial.PlainHost}
 // Start starts the processes whose files are there, and ends them with the test.
 func (r *Rig) Start(t *testing.T) {
 	t.Helper()
+	t.Cleanup(func() {
+		if log, _ := os.ReadFile(r.In("serve.log")); t.Failed() && len(log) > 0 {
+			t.Logf("the end of the sidecar's log:\n%s", log[max(0, len(log)-4<<10):])
+		}
+	})
 	stack, err := devstack.Start(context.WithoutCancel(t.Context()), r.Dir)
 	check.Must(t, err)
 	r.Stack = stack
