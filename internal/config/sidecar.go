@@ -17,12 +17,12 @@ type Sidecar struct {
 
 	// Runtime names this runtime in attestations and receipts; at most 128 bytes with receipts.
 	Runtime string `yaml:"runtime" need:"yes"`
-	// Listen is the proxy port's address, for agents' HTTP_PROXY and HTTPS_PROXY.
+	// Listen is the proxy port's address, for HTTP_PROXY and HTTPS_PROXY.
 	Listen string `yaml:"listen" need:"yes" is:"address"`
 	// Transparent accepts connections redirected by the kernel, for agents that ignore proxy variables.
 	Transparent *Transparent `yaml:"transparent"`
 	// Guard configures the kernel rules of mediator guard, which force all traffic of the pod through the sidecar.
-	// While the rules are missing, posts are refused.
+	// Without them, posts are refused.
 	Guard *Guard `yaml:"guard"`
 	// Admin is the operators' endpoint, out of the agent's reach.
 	Admin Endpoint `yaml:"admin" need:"yes"`
@@ -59,7 +59,7 @@ type Sidecar struct {
 	// word that such calls, even a GET, change nothing upstream.
 	Egress []Egress `yaml:"egress" reload:"yes"`
 	// Deny names calls that are refused whatever rules allow (call_denied), by URLs such as https://*.example.org/**.
-	// The refusals are recorded, but not logged, and neither mediator run nor dev prints them.
+	// The refusals are recorded, but not logged or printed.
 	Deny []string `yaml:"deny" reload:"yes"`
 	// Upstreams are settings of single hosts.
 	Upstreams []Upstream `yaml:"upstreams" reload:"yes"`
@@ -115,16 +115,15 @@ type Ledger struct {
 
 // CA configures the interception CA.
 type CA struct {
-	// Dir is the folder with the CA's certificate and key, made by mediator ca init. Default: a CA in memory, made at
-	// each start.
+	// Dir is the folder with the CA's certificate and key, made by mediator ca init. Default: a new CA in memory.
 	Dir string `yaml:"dir" is:"path"`
 	// CertificateFile receives the CA's certificate, for agents to trust. Default ca.pem in the state folder.
 	CertificateFile string `yaml:"certificateFile" is:"path"`
-	// Permit are further hosts that the CA may certify: names, with their subdomains, and IP addresses. A reload can
-	// then add rules for them.
+	// Permit are further hosts that the CA may certify, for rules that a reload adds: names, with their subdomains, and
+	// IP addresses.
 	Permit []string `yaml:"permit"`
-	// Unconstrained makes the CA's certificate without name constraints. Default: the certificate is valid only for the
-	// hosts of rules and permit.
+	// Unconstrained makes the CA's certificate without name constraints. Default: it is valid only for the hosts of
+	// rules and permit.
 	Unconstrained bool `yaml:"unconstrained"`
 }
 
@@ -145,8 +144,7 @@ type Session struct {
 	Standing bool `yaml:"standing"`
 	// Learning lets operators open learning sessions (mediator run --learn), which may read from every public host.
 	Learning bool `yaml:"learning"`
-	// Access declares who can reach the agent's run. Receipts repeat it and add observations. A strict policy refuses
-	// any true value.
+	// Access declares who can reach the agent's run, for receipts. A strict policy refuses any true value.
 	Access Access `yaml:"access" reload:"yes"`
 }
 
@@ -169,11 +167,11 @@ type Match struct {
 	URL string `yaml:"url" need:"yes"`
 	// Methods are the HTTP methods: exactly one for an action. Required, except with mcp or graphql, which imply them.
 	Methods []string `yaml:"methods"`
-	// MCP applies the rule to messages for an MCP server (Streamable HTTP). Rules can share a URL: each message belongs
-	// to the rule that names its tool or method, and is refused without one.
+	// MCP applies the rule to messages for an MCP server (Streamable HTTP). Rules can share a URL: a message belongs to
+	// the rule that names its tool or method, and is refused without one.
 	MCP *MCP `yaml:"mcp"`
-	// GraphQL applies the rule to GraphQL documents. Rules can share a URL: each document, even one sent by GET,
-	// belongs to the rule that names everything the document could do, and is refused without one.
+	// GraphQL applies the rule to GraphQL documents. Rules can share a URL: a document, even one sent by GET, belongs
+	// to the rule that names everything it could do, and is refused without one.
 	GraphQL *GraphQL `yaml:"graphql"`
 }
 
@@ -194,7 +192,7 @@ type MCP struct {
 	// lists and reads.
 	Methods []string `yaml:"methods"`
 	// List says which tools of the server's lists the agent sees: allowed (those that rules allow) or all. Records name
-	// all tools in both cases. Only in the egress rule of the method tools/list.
+	// all. Only in the egress rule of the method tools/list.
 	List string `yaml:"list" one:"allowed all"`
 	// Elicitation lets a human's answers pass to the server, after which the session cannot post. Only in egress rules.
 	Elicitation bool `yaml:"elicitation"`
@@ -281,8 +279,7 @@ type Egress struct {
 	Credential *Credential `yaml:"credential"`
 	// Observe inspects calls to a model with this API: openai-chat, openai-responses, openai-embeddings,
 	// openai-completions, anthropic-messages (also at Vertex AI and Bedrock's Invoke), gemini, bedrock-converse or
-	// ollama-chat. The sidecar checks each request before it is sent, and records names, figures and times. The rule
-	// allows POST only.
+	// ollama-chat. The sidecar checks each request, and records names, figures and times. The rule allows POST only.
 	Observe string `yaml:"observe"`
 	// HostedTools allows actions of the model's provider that the sidecar cannot see: the provider's tools (web_search,
 	// mcp), members of a request (background, mcp_servers), remote_content (what the provider fetches from URLs in a
@@ -297,7 +294,7 @@ type Egress struct {
 	// {name}.
 	Generate *Generate `yaml:"generate"`
 	// WebSocket allows WebSockets too; the rule must name GET. Their messages are not inspected: an agent can post
-	// through them. A WebSocket ends with its session or after five minutes without traffic.
+	// through them. They end with the session or after five minutes without traffic.
 	WebSocket bool `yaml:"websocket"`
 }
 
@@ -338,8 +335,8 @@ type Limits struct {
 	// Breaker suspends calls to a host and port that fails (upstream_suspended): no answer, or status 502, 503 or 504.
 	Breaker Breaker `yaml:"breaker" reload:"yes"`
 	// Connections bounds agents' open connections, and the requests over HTTP/2 in progress. At the bound, a new one
-	// replaces one that waits for its client. Agents with their own listener share a second bound of this size; each
-	// gets a sixteenth of it. Default 4096.
+	// replaces an idle one. Agents with their own listener share a second bound of this size; each gets a sixteenth of
+	// it. Default 4096.
 	Connections int `yaml:"connections"`
 	// Tunnels bounds the tunnels among these connections (overloaded). Default 2048.
 	Tunnels int `yaml:"tunnels"`

@@ -93,10 +93,9 @@ const parityHead = `# Parity with the specifications
 Made from ~test/e2e/pages/testdata/parity.txt~ by ~make docs~; do not edit it by hand. That table also names the tests
 of each row.
 
-The seed's artifacts have one signer, ~signer.Issuer.Sign~, and one verifier, ~evidence.Open~; their claims keep the
-seed's names. Ed25519 signs. The seed's nine wrappers are two methods over one chain verifier, so no part of the chain
-can be left out. [Receipts](receipts.md), [scores](autonomy.md), [reputation](reputation.md), [disputes](disputes.md)
-and [verification](verification.md) explain what their specifications leave open.
+The claims of artifacts keep the seed's names. [Receipts](receipts.md), [scores](autonomy.md),
+[reputation](reputation.md), [disputes](disputes.md) and [verification](verification.md) explain what their
+specifications leave open.
 `
 
 func parityPage(table string) string {
