@@ -100,7 +100,7 @@ func linesOf(t *testing.T, w *world, receipts archive.Receipts, records ...ledge
 func values(v any) (all []any) {
 	switch v := v.(type) {
 	case nil:
-		return []any{"x", []any{"grant-key:v1"}, float64(7), map[string]any{"number": float64(3)},
+		return []any{true, "x", []any{"grant-key:v1"}, float64(7), map[string]any{"number": float64(3)},
 			time.Unix(1795000000, 0).UTC().Format(time.RFC3339)}
 	case string:
 		if at, err := time.Parse(time.RFC3339, v); err == nil {
