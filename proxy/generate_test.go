@@ -339,7 +339,7 @@ func TestGenerateRules(t *testing.T) {
 		{[]rules.Egress{rule("/v1/{name}", "x")}, "has a {name}"},
 		{[]rules.Egress{rule("/v1", "x"), rule("/v2", "x")}, "rule /v2: generate: another rule offers"},
 	} {
-		if _, err := rules.New(nil, tt.rules); !strings.Contains(fmt.Sprint(err), tt.want) {
+		if _, err := rules.New(nil, tt.rules, nil); !strings.Contains(fmt.Sprint(err), tt.want) {
 			t.Errorf("%v, want %s", err, tt.want)
 		}
 	}

@@ -205,7 +205,7 @@ func TestGraphQLRulesThatAreRefused(t *testing.T) {
 			"is about messages"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if _, err := rules.New(tt.actions, tt.egress); (err == nil) != (tt.want == "") || err != nil &&
+			if _, err := rules.New(tt.actions, tt.egress, nil); (err == nil) != (tt.want == "") || err != nil &&
 				!strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}

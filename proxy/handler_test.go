@@ -35,7 +35,7 @@ func (l *loadRig) succeed(load Load, change func(*PipelineOptions)) *Pipeline {
 func TestHandlerSwap(t *testing.T) {
 	l := newLoadRig(t, Load{})
 	handler := NewHandler(l.pipeline)
-	none, err := rules.New(nil, nil)
+	none, err := rules.New(nil, nil, nil)
 	must(t, err)
 	next := l.succeed(Load{}, func(o *PipelineOptions) { o.Rules = none })
 	read := func() *http.Request {

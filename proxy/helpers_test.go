@@ -100,7 +100,7 @@ func matching(t testing.TB, url string, methods ...string) match.Match {
 
 func rulesFor(t testing.TB, actions []rules.Action, egress []rules.Egress) *rules.Rules {
 	t.Helper()
-	rules, err := rules.New(actions, egress)
+	rules, err := rules.New(actions, egress, nil)
 	must(t, err)
 	return rules
 }

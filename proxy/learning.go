@@ -81,12 +81,12 @@ func (c *call) learn(to *rules.Endpoint, err error) (*rules.Endpoint, error) {
 		c.record.MCP = &ledger.MCPMessage{} // until its message is read
 	}
 	empty := c.r.ContentLength == 0 // also over HTTP/2, where a body of unknown length has -1
-	switch c.r.Method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions:
+	switch {
+	case match.IsRead(c.r.Method):
 		if empty && !mayMutate(c.r.URL) {
 			return &rules.Endpoint{Rules: []rules.Rule{learning}}, nil
 		}
-	case http.MethodPost:
+	case c.r.Method == http.MethodPost:
 		kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 		if err == nil && kind == "application/json" && !empty && c.r.URL.RawQuery == "" { // a query may be a credential too
 			return &rules.Endpoint{Kind: kindLearnt, Rules: []rules.Rule{learning}}, nil

@@ -55,7 +55,7 @@ func newLoadRig(t testing.TB, limits Load) *loadRig {
 		[]rules.Action{
 			{Name: "posts", Match: post, Subject: "agent", Action: "create_post", Content: rules.ContentJSON, MaxBody: 1 << 20,
 				Credential: credential, Gate: l.roles}},
-		[]rules.Egress{{Name: "one", Match: one}, {Name: "reads", Match: read}})
+		[]rules.Egress{{Name: "one", Match: one}, {Name: "reads", Match: read}}, nil)
 	must(t, err)
 	o.Transport, o.Load, o.Standing = l, limits, true
 	l.pipeline, err = NewPipeline(o)

@@ -295,11 +295,11 @@ func TestModelRules(t *testing.T) {
 	m := matching(t, "https://api.example.com/v1", "POST")
 	a, b, plain := rules.Egress{Name: "a", Match: m, Observe: chat}, rules.Egress{Name: "b", Match: m, Observe: chat},
 		rules.Egress{Name: "plain", Match: m}
-	if _, err := rules.New(nil, []rules.Egress{a, b}); err == nil ||
+	if _, err := rules.New(nil, []rules.Egress{a, b}, nil); err == nil ||
 		!strings.Contains(err.Error(), "observes the same URL") {
 		t.Errorf("%v", err)
 	}
-	if _, err := rules.New(nil, []rules.Egress{a, plain}); err == nil {
+	if _, err := rules.New(nil, []rules.Egress{a, plain}, nil); err == nil {
 		t.Error("a rule that does not look takes the same calls")
 	}
 }

@@ -337,9 +337,9 @@ func TestRulesOfTheMediatorsName(t *testing.T) {
 		m, err := match.Parse(tt.url, tt.methods)
 		must(t, err)
 		if tt.action != nil {
-			_, err = rules.New([]rules.Action{{Name: "a", Match: m, MCP: tt.action}}, nil)
+			_, err = rules.New([]rules.Action{{Name: "a", Match: m, MCP: tt.action}}, nil, nil)
 		} else {
-			_, err = rules.New(nil, []rules.Egress{{Name: "a", Match: m, MCP: tt.egress}})
+			_, err = rules.New(nil, []rules.Egress{{Name: "a", Match: m, MCP: tt.egress}}, nil)
 		}
 		if (err == nil) != (tt.why == "") || err != nil && !strings.Contains(err.Error(), tt.why) {
 			t.Errorf("%s %v: %v, want %q", tt.url, tt.methods, err, tt.why)

@@ -148,11 +148,11 @@ func TestPublishRefused(t *testing.T) {
 	})
 	t.Run("a rule that takes another content", func(t *testing.T) {
 		m := matching(t, signalsURL, "POST")
-		if _, err := rules.New([]rules.Action{{Name: "a", Match: m, Content: rules.ContentRaw}}, nil); err == nil ||
+		if _, err := rules.New([]rules.Action{{Name: "a", Match: m, Content: rules.ContentRaw}}, nil, nil); err == nil ||
 			!strings.Contains(err.Error(), "is JSON") {
 			t.Errorf("%v", err)
 		}
-		if _, err := rules.New(nil, []rules.Egress{{Name: "a", Match: m}}); err == nil ||
+		if _, err := rules.New(nil, []rules.Egress{{Name: "a", Match: m}}, nil); err == nil ||
 			!strings.Contains(err.Error(), "only an action may name it") {
 			t.Errorf("%v", err)
 		}

@@ -18,7 +18,7 @@ func readRules(a Action, e Egress) (*Sidecar, string) {
 	s.addAction("actions[0]", s.Actions[0], f)
 	s.addEgress("egress[0]", s.Egress[0], f)
 	if f.Correct() {
-		if _, err := rules.New(s.ActionRules, s.EgressRules); err != nil {
+		if _, err := rules.New(s.ActionRules, s.EgressRules, nil); err != nil {
 			s.addRuleError(err, f)
 		}
 	}

@@ -2,7 +2,8 @@ package config
 
 import (
 	"fmt"
-	"strings"
+
+	"github.com/actionproof/mediator/proxy/match"
 )
 
 // Warning is a risk that a configuration takes. Its code is stable.
@@ -23,7 +24,7 @@ func (c *Sidecar) warn() {
 			continue
 		}
 		for _, a := range c.ActionRules {
-			if covers(e.Match.Host, a.Match.Host) {
+			if match.CoversHost(e.Match.Host, a.Match.Host) {
 				add("websocket_beside_action", fmt.Sprintf("egress[%d].websocket", i),
 					"the rule %s allows WebSockets to %s, where the action %s posts: messages in a WebSocket need no evidence",
 					e.Name, a.Match.Host, a.Name)
@@ -38,10 +39,4 @@ func (c *Sidecar) warn() {
 					"and the API must say the same in gate.Protect.Resource, or it refuses every post", a.Name, a.Match.messages())
 		}
 	}
-}
-
-// covers reports whether a rule's host, or "*." and a domain, covers host.
-func covers(rule, host string) bool {
-	domain, wild := strings.CutPrefix(rule, "*")
-	return rule == host || wild && strings.HasSuffix(host, domain)
 }

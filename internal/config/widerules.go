@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"golang.org/x/net/publicsuffix"
 
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/rules"
 )
 
@@ -33,9 +33,7 @@ func (c *Sidecar) judgeRules() (all []Warning) {
 func wide(e rules.Egress) string {
 	domain, wildcard := strings.CutPrefix(e.Match.Host, "*.")
 	suffix, icann := publicsuffix.PublicSuffix(domain)
-	writes := slices.ContainsFunc(e.Match.Methods, func(m string) bool {
-		return m != http.MethodGet && m != http.MethodHead && m != http.MethodOptions
-	})
+	writes := slices.ContainsFunc(e.Match.Methods, func(m string) bool { return !match.IsRead(m) })
 	switch {
 	case wildcard && suffix == domain && (icann || strings.Contains(domain, ".")):
 		return "hosts of many owners: anyone can have a name below " + domain
@@ -61,7 +59,7 @@ func (c *Sidecar) shadows(i int) string {
 	}
 	var others []rules.Egress
 	for at, o := range c.EgressRules {
-		if at != i && isPlain(o) && o.Match.Port == e.Match.Port && covers(o.Match.Host, e.Match.Host) &&
+		if at != i && isPlain(o) && o.Match.Port == e.Match.Port && match.CoversHost(o.Match.Host, e.Match.Host) &&
 			reflect.DeepEqual(c.Egress[at].Credential, c.Egress[i].Credential) {
 			others = append(others, o)
 		}
@@ -69,7 +67,7 @@ func (c *Sidecar) shadows(i int) string {
 	if len(others) == 0 {
 		return ""
 	}
-	rules, err := rules.New(nil, others)
+	rules, err := rules.New(nil, others, nil)
 	if err != nil {
 		return ""
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/actionproof/mediator/proxy/graphql"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/mcp"
+	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -113,10 +114,7 @@ func (c *Calls) Add(r ledger.Record) {
 	target, err := upstream.ParseOrigin(r.Scheme, r.Host)
 	recorded := err == nil && r.Session != "" && isLiteral(r.Path) && !strings.HasSuffix(r.Path, "…") &&
 		(r.State != ledger.StateRefused || slices.Contains(unruled, r.Code))
-	if !recorded || target.Host == match.Own || !IsUnruled(c.judge(r)) {
-		return
-	}
-	if !isNameable(r) {
+	if !recorded || target.Host == match.Own || !isNameable(r) || !IsUnruled(c.judge(r)) {
 		return
 	}
 	key := callKey(r)
@@ -143,9 +141,9 @@ func isNameable(r ledger.Record) bool {
 	} else if m != nil {
 		return m.Method != "" && m.Method[0] != '"' // quoted, because it is no name
 	}
-	return len(r.GraphQL) < 8 && !slices.ContainsFunc(r.GraphQL, func(o ledger.Operation) bool {
+	return rules.IsWhole(r.GraphQL) && !slices.ContainsFunc(r.GraphQL, func(o ledger.Operation) bool {
 		rule := &graphql.Rule{Type: r.GraphQL[0].Type, Fields: o.Fields}
-		return o.Type != rule.Type || len(o.Fields) >= 32 || rule.Check(o.Type == graphql.Mutation) != nil
+		return o.Type != rule.Type || rule.Check(o.Type == graphql.Mutation) != nil
 	})
 }
 

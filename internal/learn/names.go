@@ -8,20 +8,25 @@ import (
 	"strings"
 
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/inference"
 )
 
 // dialects are the APIs of models by the ends of their paths.
-var dialects = []struct{ end, name string }{
-	{"/chat/completions", "openai-chat"}, {"/v1/responses", "openai-responses"}, {"/v1/messages", "anthropic-messages"},
-	{"/v1/embeddings", "openai-embeddings"}, {"/v1/completions", "openai-completions"}, {"/api/chat", "ollama-chat"},
-	{":generateContent", "gemini"}, {":streamGenerateContent", "gemini"}, {"/converse", "bedrock-converse"},
-	{"/converse-stream", "bedrock-converse"},
+var dialects = []struct {
+	end string
+	api inference.Dialect
+}{
+	{"/chat/completions", inference.OpenAIChat}, {"/v1/responses", inference.OpenAIResponses},
+	{"/v1/messages", inference.AnthropicMessages}, {"/v1/embeddings", inference.OpenAIEmbeddings},
+	{"/v1/completions", inference.OpenAICompletions}, {"/api/chat", inference.OllamaChat},
+	{":generateContent", inference.Gemini}, {":streamGenerateContent", inference.Gemini},
+	{"/converse", inference.BedrockConverse}, {"/converse-stream", inference.BedrockConverse},
 }
 
 func dialect(r ledger.Record) string {
 	for _, d := range dialects {
 		if r.Method == http.MethodPost && strings.HasSuffix(r.Path, d.end) {
-			return d.name
+			return string(d.api)
 		}
 	}
 	return ""

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/mcp"
 )
 
@@ -98,7 +99,7 @@ func (c *Calls) Propose(taken []string) []*Proposal {
 	templates := make(map[string][]string) // of posts, by origin and method
 	for _, key := range slices.Sorted(maps.Keys(groups)) {
 		s := groups[key][0]
-		if r := s.whole().call; s.isPlain() && !isRead(r.Method) {
+		if r := s.whole().call; s.isPlain() && !match.IsRead(r.Method) {
 			at := s.origin + " " + r.Method
 			templates[at] = append(templates[at], template(r.Path))
 		}
@@ -143,14 +144,10 @@ func (s *seen) group(server bool) string {
 		return strings.Join([]string{s.origin, "2", r.Path}, "\x00")
 	case len(r.GraphQL) > 0:
 		return strings.Join([]string{s.origin, "4", r.Path, fmt.Sprint(mutates(r))}, "\x00")
-	case isRead(r.Method):
+	case match.IsRead(r.Method):
 		return strings.Join([]string{s.origin, "0", template(r.Path)}, "\x00")
 	}
 	return strings.Join([]string{s.origin, "1", template(r.Path), r.Method}, "\x00")
-}
-
-func isRead(method string) bool {
-	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }
 
 // streams reports whether an MCP client opens a stream or ends a session by a method.
@@ -218,7 +215,7 @@ func propose(calls []*seen, servers map[string]map[string]string, templates map[
 		p.server(r.Path, names)
 	case len(r.GraphQL) > 0:
 		p.graphQL(r, names)
-	case isRead(r.Method):
+	case match.IsRead(r.Method):
 		p.reads(names)
 	case dialect(r) != "":
 		p.model(r, names)

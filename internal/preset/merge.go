@@ -19,19 +19,20 @@ import (
 // whether a secret's file, named relative to the configuration, is there: the credentials of others become comments.
 // Errors have the code config_malformed.
 func (p Preset) Merge(file []byte, has func(path string) bool) ([]byte, error) {
-	own, err := mapping(string(file))
+	own, err := rulesfile.Mapping(file, "the configuration")
 	if err != nil {
 		return nil, err
 	}
 	text := strings.ReplaceAll(p.Text, Subject, subject(own))
-	rules, err := mapping(credential.ReplaceAllStringFunc(text, func(line string) string {
+	text = credential.ReplaceAllStringFunc(text, func(line string) string {
 		if m := credential.FindStringSubmatch(line); !has(m[3]) {
 			return m[1] + "# " + m[2] + " # once this file holds it"
 		}
 		return line
-	}))
+	})
+	rules, err := rulesfile.Mapping([]byte(text), "preset "+p.Name)
 	if err != nil {
-		return nil, fmt.Errorf("preset %s: %w", p.Name, err)
+		return nil, err
 	}
 	added := &yaml.Node{Kind: yaml.MappingNode}
 	edit := edit{lines: strings.SplitAfter(string(file), "\n"), after: make(map[int]string)}
@@ -61,14 +62,6 @@ func (p Preset) Merge(file []byte, has func(path string) bool) ([]byte, error) {
 
 // credential finds the lines of a preset that name a secret's file.
 var credential = regexp.MustCompile(`(?m)^( +)(credential: \{.*\bfile: ([^ ,}]+)\})$`)
-
-func mapping(text string) (*yaml.Node, error) {
-	var doc yaml.Node
-	if err := yaml.Load([]byte(text), &doc); err != nil || doc.Content[0].Kind != yaml.MappingNode {
-		return nil, refusal.New("config_malformed", "the configuration is no YAML with keys: %v", err)
-	}
-	return doc.Content[0], nil
-}
 
 func get(mapping *yaml.Node, key string) *yaml.Node {
 	if mapping != nil && mapping.Kind == yaml.MappingNode {

@@ -28,14 +28,14 @@ func refused(format string, args ...any) error {
 // Merge returns file with the items of the [Lists] of rules, a YAML document in the configuration's own form. An item
 // that the file has already is left out. file is the text of a configuration. Errors have the code config_malformed.
 func Merge(file, rules []byte) ([]byte, error) {
-	to, err := mapping(file, "the configuration")
+	to, err := Mapping(file, "the configuration")
 	if err == nil && to.Style&yaml.FlowStyle != 0 {
 		err = refused("the configuration is in braces, not one key a line")
 	}
 	if err != nil {
 		return nil, err
 	}
-	from, err := mapping(rules, "the file of rules")
+	from, err := Mapping(rules, "the file of rules")
 	if err != nil {
 		return nil, err
 	}
@@ -63,15 +63,15 @@ func Merge(file, rules []byte) ([]byte, error) {
 	return out, verify(out, want)
 }
 
-// mapping returns the top-level keys and values of a document.
-func mapping(raw []byte, what string) (*yaml.Node, error) {
+// Mapping returns the top-level keys and values of a document. what names it in errors.
+func Mapping(raw []byte, what string) (*yaml.Node, error) {
 	var doc yaml.Node
 	if err := yaml.Load(raw, &doc); err != nil {
 		return nil, refused("%s is no YAML: %v", what, err)
 	}
 	top := doc.Content[0]
 	if top.Kind != yaml.MappingNode {
-		return nil, refused("%s has no keys", what)
+		return nil, refused("%s is no YAML with keys", what)
 	}
 	return top, nil
 }
@@ -106,7 +106,7 @@ func verify(text []byte, want map[string]any) error {
 
 // add appends items to the list under a top-level key, which it makes if it is missing.
 func add(file []byte, key string, items []*yaml.Node) ([]byte, error) {
-	top, err := mapping(file, "the configuration")
+	top, err := Mapping(file, "the configuration")
 	if err != nil {
 		return nil, err
 	}

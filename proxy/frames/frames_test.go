@@ -28,13 +28,7 @@ func message(payload string, headers ...string) []byte {
 	return binary.BigEndian.AppendUint32(m, crc32.ChecksumIEEE(m))
 }
 
-type reader interface {
-	Write(p []byte, event func(sse.Event))
-	Over() bool
-	Held() int
-}
-
-func read(r reader, stream []byte, size int) string {
+func read(r frames.Reader, stream []byte, size int) string {
 	var out strings.Builder
 	for len(stream) > 0 {
 		n := min(size, len(stream))
@@ -116,8 +110,8 @@ func FuzzFrames(f *testing.F) {
 	f.Add(message(`{}`, ":event-type", "x"), 3)
 	f.Fuzz(func(t *testing.T, stream []byte, size int) {
 		size = max(1, size)
-		for _, fresh := range []func() reader{func() reader { return frames.NewLines(1000) },
-			func() reader { return frames.NewEventStream(1000) }} {
+		for _, fresh := range []func() frames.Reader{func() frames.Reader { return frames.NewLines(1000) },
+			func() frames.Reader { return frames.NewEventStream(1000) }} {
 			whole, pieces := fresh(), fresh()
 			if a, b := read(whole, stream, len(stream)+1), read(pieces, stream, size); a != b {
 				t.Fatalf("%q, %q", a, b)

@@ -57,11 +57,15 @@ func exceeds(method string, t upstream.Target, path string) error {
 
 func (c Ceiling) covers(m Match, method string) bool {
 	return slices.ContainsFunc(c, func(p Match) bool {
-		domain, wild := strings.CutPrefix(p.Host, "*")
 		return p.Scheme == m.Scheme && p.Port == m.Port && (len(p.Methods) == 0 || slices.Contains(p.Methods, method)) &&
-			(p.Host == m.Host || wild && strings.HasSuffix(m.Host, domain)) &&
-			contains(strings.Split(p.Path, "/"), strings.Split(m.Path, "/"))
+			CoversHost(p.Host, m.Host) && contains(strings.Split(p.Path, "/"), strings.Split(m.Path, "/"))
 	})
+}
+
+// CoversHost reports whether the host of a pattern, which may begin with "*.", covers another.
+func CoversHost(pattern, host string) bool {
+	domain, wild := strings.CutPrefix(pattern, "*")
+	return pattern == host || wild && strings.HasSuffix(host, domain)
 }
 
 // contains reports whether every path of the pattern inner is one of outer, by segments.

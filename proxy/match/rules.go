@@ -56,7 +56,7 @@ type Endpoint struct {
 
 // guarded reports whether no other rule may match a spelling of a call by this method, because such calls post or are
 // told apart by their messages.
-func (r *Rule) guarded(method string) bool { return r.Post || r.Kind != "" && !isRead(method) }
+func (r *Rule) guarded(method string) bool { return r.Post || r.Kind != "" && !IsRead(method) }
 
 // check refuses a rule about posts or messages that is too wide.
 func (r *Rule) check() error {
@@ -68,7 +68,7 @@ func (r *Rule) check() error {
 		return nil
 	case wide:
 		return fmt.Errorf("an action names its host and its path, without * or **")
-	case len(r.Match.Methods) != 1 || isRead(r.Match.Methods[0]):
+	case len(r.Match.Methods) != 1 || IsRead(r.Match.Methods[0]):
 		return fmt.Errorf("an action has exactly one method, and not one that only reads")
 	}
 	return nil
@@ -225,7 +225,7 @@ func (ms *methods) add(method string, rule *Rule, to *Endpoint) error {
 				g.rule.kind(), g.rule.Match.Path)
 		}
 	}
-	if rule.Kind == "" && !rule.Post && !isRead(method) {
+	if rule.Kind == "" && !rule.Post && !IsRead(method) {
 		for _, other := range ms.about { // some servers read messages sent by other methods
 			if overlap(other.Match.Path, path) {
 				return fmt.Errorf(
@@ -262,7 +262,7 @@ func (r *Rules) Find(target upstream.Target, method, escapedPath string) (*Endpo
 	segments := strings.Split(strings.TrimPrefix(escapedPath, "/"), "/")
 	if ms := r.exact[origin{target.Scheme, target.Host, target.Port}]; ms != nil {
 		found := ms.find(method, segments)
-		if found == nil && (len(ms.guarded[method]) > 0 || !isRead(method) && ms.isAbout(escapedPath)) {
+		if found == nil && (len(ms.guarded[method]) > 0 || !IsRead(method) && ms.isAbout(escapedPath)) {
 			// A rule for the whole domain must not allow what this host's actions did not.
 			return nil, unmatched(target, method, escapedPath)
 		}
@@ -289,7 +289,7 @@ func (r *Rules) Find(target upstream.Target, method, escapedPath string) (*Endpo
 }
 
 func unmatched(target upstream.Target, method, path string) error {
-	if isRead(method) {
+	if IsRead(method) {
 		return refusal.New("egress_denied", "no egress rule allows %.32s %s://%s%.1024s", method, target.Scheme,
 			target.Authority(), path)
 	}
@@ -338,7 +338,8 @@ func domainsAbove(host string) iter.Seq[string] {
 	}
 }
 
-func isRead(method string) bool {
+// IsRead reports whether a method reads, by HTTP: GET, HEAD or OPTIONS.
+func IsRead(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }
 

@@ -48,14 +48,11 @@ func (e *Endpoint) judge(c ledger.Record) (Rule, error) {
 	case MCP:
 		return judgeMCP(e.Rules, c)
 	case GraphQL:
-		if len(c.GraphQL) == 0 || len(c.GraphQL) == maxOperations { // there may be more
+		if len(c.GraphQL) == 0 || !IsWhole(c.GraphQL) {
 			return Rule{}, ErrUnjudged
 		}
 		operations := make([]graphql.Operation, len(c.GraphQL))
 		for i, o := range c.GraphQL {
-			if len(o.Fields) == maxFields {
-				return Rule{}, ErrUnjudged
-			}
 			operations[i] = graphql.Operation{Type: o.Type, Fields: o.Fields}
 		}
 		return OfOperations(e.Rules, operations, c.Method)

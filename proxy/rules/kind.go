@@ -84,6 +84,12 @@ func OfOperations(rules []Rule, operations []graphql.Operation, method string) (
 // maxOperations and maxFields bound what a record names of a document.
 const maxOperations, maxFields = 8, 32
 
+// IsWhole reports whether a record names all of a GraphQL document.
+func IsWhole(recorded []ledger.Operation) bool {
+	return len(recorded) < maxOperations &&
+		!slices.ContainsFunc(recorded, func(o ledger.Operation) bool { return len(o.Fields) >= maxFields })
+}
+
 // Recorded returns what a record names of a GraphQL document.
 func Recorded(operations []graphql.Operation) (all []ledger.Operation) {
 	for _, o := range operations[:min(len(operations), maxOperations)] {

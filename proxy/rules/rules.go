@@ -115,7 +115,7 @@ type Rules struct {
 }
 
 // New refuses rules that contradict each other, leave a way around an action, or are for a denied host.
-func New(actions []Action, egress []Egress, denied ...*match.Denied) (*Rules, error) {
+func New(actions []Action, egress []Egress, denied *match.Denied) (*Rules, error) {
 	var matches []*match.Rule
 	rules := make(map[*match.Rule]Rule)
 	add := func(m match.Rule, to Rule) {
@@ -132,10 +132,7 @@ func New(actions []Action, egress []Egress, denied ...*match.Denied) (*Rules, er
 	refuse := func(m *match.Rule, err error) (*Rules, error) {
 		return nil, fmt.Errorf("rules: %w", &match.RuleError{Rule: m, Err: err})
 	}
-	r := &Rules{endpoints: make(map[*match.Endpoint]*Endpoint)}
-	for _, d := range denied { // one, or none
-		r.denied = d
-	}
+	r := &Rules{endpoints: make(map[*match.Endpoint]*Endpoint), denied: denied}
 	for _, m := range matches {
 		t := upstream.Target{Scheme: m.Match.Scheme, Host: m.Match.Host, Port: m.Match.Port}
 		if err := r.denied.CheckHost(t); err != nil {

@@ -39,7 +39,7 @@ in how many sessions, and an example. On a terminal, one key decides about each 
 the configuration, which is shown, checked and reloaded.
 
 A call that may post is proposed as an action, and needs the name of the agent that posts. Sessions in which an address
-was refused, a credential was repeated or a message was broken teach nothing.
+was refused, a credential was repeated or a message was broken are ignored.
 
 --replay judges the recorded calls by the configuration with the rules of FILE, or by a whole configuration, and lists
 those that it decides differently. FILE has the form that --yaml prints. Nothing changes.`,
@@ -95,7 +95,7 @@ func (l *learning) run(c *cobra.Command) error {
 		return err
 	case cli.IsTerminal(c.OutOrStdout()):
 		if in, ok := terminalOf(c.InOrStdin()); ok {
-			return l.ask(c, in, raw, now, proposals)
+			return l.ask(c, in, raw, now, rules, proposals)
 		}
 	}
 	return printProposals(c.OutOrStdout(), proposals)

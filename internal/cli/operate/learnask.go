@@ -88,15 +88,11 @@ type asking struct {
 	subject, secret string
 }
 
-func (l *learning) ask(c *cobra.Command, in *keyboard, raw []byte, now *config.Sidecar,
+func (l *learning) ask(c *cobra.Command, in *keyboard, raw []byte, now *config.Sidecar, by *rules.Rules,
 	proposals []*learn.Proposal) error {
-	a := &asking{learning: l, keys: in, w: cli.Plain(c.OutOrStdout()), raw: raw}
+	a := &asking{learning: l, keys: in, w: cli.Plain(c.OutOrStdout()), raw: raw, rules: by}
 	if now.Receipts != nil {
 		a.subject = now.Receipts.Subject
-	}
-	var err error
-	if a.rules, err = now.Rules(); err != nil {
-		return err
 	}
 	for i, p := range proposals {
 		if !p.Open(judge(a.rules)) {
@@ -116,13 +112,12 @@ func (l *learning) ask(c *cobra.Command, in *keyboard, raw []byte, now *config.S
 		}
 		return a.raw, nil
 	}
-	_, err = cli.ChangeRules(c, l.path, l.from.Admin, change, func() (bool, error) {
+	return cli.ChangeRules(c, l.path, l.from.Admin, change, func() (bool, error) {
 		fmt.Fprintf(a.w, "write %s and reload? y/n ", l.path)
 		key, err := in.key()
 		fmt.Fprintln(a.w)
 		return key == 'y', err
 	})
-	return err
 }
 
 const help = "a accept  w wider  n narrower  p posts or reads  s skip  d deny the host  q enough"

@@ -68,7 +68,7 @@ remove the #.`,
 				_, err := os.Stat(filepath.Join(filepath.Dir(path), secret))
 				return err == nil
 			}
-			_, err := cli.ChangeRules(c, path, "", func(file []byte) ([]byte, error) {
+			return cli.ChangeRules(c, path, "", func(file []byte) ([]byte, error) {
 				for _, name := range args {
 					p, err := preset.Find(name)
 					if err != nil {
@@ -80,7 +80,6 @@ remove the #.`,
 				}
 				return file, nil
 			}, func() (bool, error) { return !dry, nil })
-			return err
 		},
 	}
 	cli.StackFileFlag(c, &path, devstack.SidecarFile)

@@ -21,9 +21,9 @@ type API struct {
 func (a *API) Near(name string) bool { return a.near[folded(name)] }
 
 // folded returns a name as careless servers compare it.
-func folded(name string) string {
-	return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(name))
-}
+func folded(name string) string { return separators.Replace(strings.ToLower(name)) }
+
+var separators = strings.NewReplacer("_", "", "-", "")
 
 // Of returns an API by its name, or nil.
 func Of(api string) *API { return apis()[api] }
