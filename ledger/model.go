@@ -11,7 +11,7 @@ type ModelCall struct {
 	Streamed   bool     `json:"streamed,omitempty"`
 	Hosted     []string `json:"hosted,omitempty"` // what the provider could do by itself, unseen
 
-	// Unknown are members of the request that nobody has classified; the rule allows them.
+	// Unknown are members of the request without a class; the rule allows them.
 	Unknown []string `json:"unknownMembers,omitempty"`
 
 	// Tokens. Cached is a part of Input, Reasoning one of Output.

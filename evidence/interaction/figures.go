@@ -24,13 +24,13 @@ type Figure struct {
 // NotMeasured differs from an observed 0.
 var NotMeasured = Figure{State: StateNotMeasured}
 
-// Observed is for what the mediator itself counted or timed.
+// Observed returns a figure that the mediator itself counted or timed.
 func Observed(n int64) Figure { return Figure{StateObserved, n} }
 
-// Declared is for what the agent or provider states.
+// Declared returns a figure that the agent or the provider states.
 func Declared(n int64) Figure { return Figure{StateDeclared, n} }
 
-// Estimated is for what the mediator could only approximate.
+// Estimated returns a figure that the mediator could only approximate.
 func Estimated(n int64) Figure { return Figure{StateEstimated, n} }
 
 // ModelCall describes a call to a model. [ObservedOf] lists its observed claims.

@@ -174,8 +174,8 @@ func (p madePost) check(r ledger.Record) error {
 	return nil
 }
 
-// unproven returns the members of a record, by their names in JSON, with which it would verify whatever their values.
-// post is nil without a receipt.
+// unproven returns the JSON names of those members of a record whose values no signature holds. post is nil without a
+// receipt.
 func unproven(checks []ledger.Check, post *madePost) (names []string) {
 	held := func(name string) bool {
 		return slices.ContainsFunc(checks, func(k ledger.Check) bool { return k.Name == name && k.OK })

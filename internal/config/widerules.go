@@ -51,7 +51,7 @@ func isPlain(e rules.Egress) bool {
 }
 
 // shadows returns the name of another plain egress rule that allows every call of the rule with this index, with the
-// same credential. The rules judge a call that stands for all: of the rule's own pattern, with names that no other has.
+// same credential. It judges one call of the rule's own pattern, with names that no other rule has.
 func (c *Sidecar) shadows(i int) string {
 	e := c.EgressRules[i]
 	if !isPlain(e) {

@@ -18,7 +18,7 @@ type Preset struct {
 	Text  string `json:"yaml"` // with its comments
 }
 
-// Subject stands in a preset for the agent that posts.
+// Subject is the placeholder in presets for the name of the agent that posts.
 const Subject = "SUBJECT"
 
 // All returns the presets by name.

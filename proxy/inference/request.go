@@ -32,7 +32,7 @@ type Request struct {
 	Stream  bool     // the agent asks for a stream
 	Tools   []string // names of the agent's tools, at most 256
 	Hosted  []string // what the rule lets the provider do unseen
-	Unknown []string // members that passed although nobody has classified them, at most 8
+	Unknown []string // members that passed without a class, at most 8
 	// Asked are the last 1,024 of the AskedCount blocks of content.
 	Asked      []Block
 	AskedCount int

@@ -41,8 +41,8 @@ the configuration, which is shown, checked and reloaded.
 A call that may post is proposed as an action, and needs the name of the agent that posts. Sessions in which an address
 was refused, a credential was repeated or a message was broken are ignored.
 
---replay judges the recorded calls by the configuration with the rules of FILE, or by a whole configuration, and lists
-those that it decides differently. FILE has the form that --yaml prints. Nothing changes.`,
+--replay judges the recorded calls by the configuration with the rules of FILE, or by FILE if it is a whole
+configuration, and lists the calls whose decision changes. FILE has the form that --yaml prints. Nothing changes.`,
 		RunE: func(c *cobra.Command, _ []string) error { return l.run(c) },
 	}
 	cli.StackFileFlag(c, &l.path, devstack.SidecarFile)

@@ -82,9 +82,9 @@ type asking struct {
 	*learning
 	keys  *keyboard
 	w     io.Writer
-	raw   []byte // the configuration with what is accepted so far
+	raw   []byte // the configuration with the rules accepted so far
 	rules *rules.Rules
-	// what a person has filled in last, for the next action
+	// the last answers, offered for the next action
 	subject, secret string
 }
 
@@ -198,7 +198,7 @@ func indent(text []byte) string {
 	return b.String()
 }
 
-// fill asks for what a person must say of actions, and offers what was said last.
+// fill asks for the subject and the credential of actions, and offers the last answers.
 func (a *asking) fill(rules []learn.Rule) ([]learn.Rule, error) {
 	if len(rules) == 0 || !rules[0].Post {
 		return rules, nil
@@ -236,7 +236,7 @@ func (a *asking) deny(host string) error {
 	return a.merge(text)
 }
 
-// merge adds rules to what is accepted, if the configuration is correct with them.
+// merge adds rules to the accepted ones, if the configuration is correct with them.
 func (a *asking) merge(text []byte) error {
 	merged, err := rulesfile.Merge(a.raw, text)
 	if err != nil {

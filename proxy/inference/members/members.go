@@ -21,7 +21,7 @@ import (
 type Class uint8
 
 const (
-	Unknown  Class = iota // nobody has classified it
+	Unknown  Class = iota // not classified yet
 	Content               // the model reads it; of a tool: the agent runs it
 	Tuning                // shapes the answer
 	Metadata              // labels the call, or has the provider keep it
@@ -51,7 +51,7 @@ var (
 	extra string
 )
 
-// Known is the table of all names that the mediator knows. Nobody may change it.
+// Known is the table of all names that the mediator knows. It must not be changed.
 var Known = sync.OnceValue(func() Table {
 	t, err := Parse(strings.NewReader(published))
 	if err == nil {
