@@ -20,7 +20,7 @@ import (
 // hold: rounded, two different contents would share one hash.
 func Canonical(raw []byte) ([]byte, error) {
 	r := reader{raw: raw, bounded: true, write: true, out: make([]byte, 0, len(raw))}
-	if err := r.text(nil, reflect.Value{}); err != nil {
+	if err := r.document(nil, reflect.Value{}); err != nil {
 		return nil, err.refusal(raw)
 	}
 	return r.out, nil

@@ -33,15 +33,21 @@ func ParseCanonical(raw []byte, v any, most int) error {
 // member, never a value; *v is then filled in part.
 func ParseMembers(raw []byte, v any) error { return parse(raw, v, false) }
 
+// maxShared bounds, in bytes, a document whose texts share one copy: each of them keeps the whole document in memory.
+const maxShared = 4 << 10
+
 func parse(raw []byte, v any, bounded bool) error {
 	r := reader{raw: raw, bounded: bounded}
-	err := r.text(shapeOf(reflect.TypeOf(v).Elem()), reflect.ValueOf(v).Elem())
+	if len(raw) <= maxShared {
+		r.text = string(raw)
+	}
+	err := r.document(shapeOf(reflect.TypeOf(v).Elem()), reflect.ValueOf(v).Elem())
 	if err == nil {
 		return nil
 	}
 	if err.shape { // what is no JSON at all comes first
 		r := reader{raw: raw, bounded: bounded}
-		if invalid := r.text(nil, reflect.Value{}); invalid != nil {
+		if invalid := r.document(nil, reflect.Value{}); invalid != nil {
 			err = invalid
 		}
 	}

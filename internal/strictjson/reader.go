@@ -16,7 +16,8 @@ const (
 
 type reader struct {
 	raw   []byte
-	at    int // the next byte
+	text  string // raw, if its texts share one copy; else empty
+	at    int    // the next byte
 	depth int
 	items int
 
@@ -55,8 +56,8 @@ func (r *reader) fault(at int, format string, args ...any) *fault {
 	return &fault{at: at, text: fmt.Sprintf(format, args...)}
 }
 
-// text takes any text without a shape, and keeps nothing.
-func (r *reader) text(want *shape, into reflect.Value) *fault {
+// document takes any text without a shape, and keeps nothing.
+func (r *reader) document(want *shape, into reflect.Value) *fault {
 	if err := r.value(want, into); err != nil {
 		return err
 	}
@@ -119,7 +120,7 @@ func (r *reader) value(want *shape, into reflect.Value) *fault {
 	if !want.accepts(c) {
 		return &fault{at: start, text: "must be " + want.name, shape: true}
 	}
-	var text []byte
+	var said []byte
 	var err *fault
 	switch {
 	case c == '{' || c == '[':
@@ -133,8 +134,8 @@ func (r *reader) value(want *shape, into reflect.Value) *fault {
 		}
 		r.depth--
 	case c == '"':
-		if text, err = r.string(); err == nil && r.write {
-			r.out = appendQuoted(r.out, text, r.raw[start:r.at])
+		if said, err = r.string(); err == nil && r.write {
+			r.out = appendQuoted(r.out, said, r.raw[start:r.at])
 		}
 	case c == '-' || '0' <= c && c <= '9':
 		err = r.number()
@@ -147,10 +148,22 @@ func (r *reader) value(want *shape, into reflect.Value) *fault {
 	default:
 		err = r.missing("a value")
 	}
-	if err == nil && !want.set(into, r.raw[start:r.at], text) {
+	switch {
+	case err != nil:
+	case want != nil && want.name == "a text" && c == '"':
+		into.SetString(r.keep(said, start))
+	case !want.set(into, r.raw[start:r.at]):
 		err = &fault{at: start, text: want.malformed(), shape: true}
 	}
 	return err
+}
+
+// keep copies what a string says. Without escapes, which shorten it, that is a part of r.text.
+func (r *reader) keep(said []byte, start int) string {
+	if r.text != "" && len(said) == r.at-start-2 {
+		return r.text[start+1 : r.at-1]
+	}
+	return string(said)
 }
 
 func (r *reader) word(word string) *fault {

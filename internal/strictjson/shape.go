@@ -121,8 +121,8 @@ func begins(c byte) bool {
 	return c == '{' || c == '[' || c == '"' || c == 't' || c == 'f' || c == '-' || '0' <= c && c <= '9'
 }
 
-// set reports false if the type does not hold the value. text is what a string says.
-func (s *shape) set(into reflect.Value, raw, text []byte) bool {
+// set reports false if the type does not hold the value, which is no text.
+func (s *shape) set(into reflect.Value, raw []byte) bool {
 	switch {
 	case s == nil:
 	case s.name == "":
@@ -131,8 +131,6 @@ func (s *shape) set(into reflect.Value, raw, text []byte) bool {
 		if k := into.Kind(); k == reflect.Pointer || k == reflect.Map || k == reflect.Slice {
 			into.SetZero()
 		}
-	case s.name == "a text":
-		into.SetString(string(text))
 	case s.name == "true or false":
 		into.SetBool(raw[0] == 't')
 	case s.name == "a whole number":

@@ -69,24 +69,25 @@ func (c *Codec) check(typ, path string, v reflect.Value) error {
 		if m.optional && isEmpty(field) {
 			continue
 		}
-		if err := m.value.checkMember(typ, path+m.claim, field); err != nil {
+		if err := m.value.checkMember(typ, path, m.claim, field); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *Codec) checkMember(typ, name string, v reflect.Value) error {
+// checkMember gets path and name apart: only an error needs them as one text.
+func (c *Codec) checkMember(typ, path, name string, v reflect.Value) error {
 	switch c.kind {
 	case reflect.String:
-		return checkText(typ, name, v.String())
+		return checkText(typ, path, name, v.String())
 	case reflect.Struct:
-		return c.check(typ, name+".", v)
+		return c.check(typ, path+name+".", v)
 	case reflect.Pointer:
-		return c.element.checkMember(typ, name, v.Elem())
+		return c.element.checkMember(typ, path, name, v.Elem())
 	case reflect.Slice:
 		for i := range v.Len() {
-			if err := c.element.checkMember(typ, name, v.Index(i)); err != nil {
+			if err := c.element.checkMember(typ, path, name, v.Index(i)); err != nil {
 				return err
 			}
 		}
@@ -94,14 +95,14 @@ func (c *Codec) checkMember(typ, name string, v reflect.Value) error {
 	return nil
 }
 
-func checkText(typ, name, text string) error {
+func checkText(typ, path, name, text string) error {
 	switch {
 	case text == "":
-		return refusal.New("artifact_malformed", "the %s lacks its claim %s", typ, name)
+		return refusal.New("artifact_malformed", "the %s lacks its claim %s", typ, path+name)
 	case len(text) > MaxText:
-		return refusal.New("artifact_malformed", "the claim %s of the %s is longer than %d bytes", name, typ, MaxText)
-	case (strings.HasSuffix(name, "Hash") || strings.HasSuffix(name, ".hash")) && !IsHash(text):
-		return refusal.New("artifact_malformed", "the claim %s of the %s is not a lowercase hex SHA-256", name, typ)
+		return refusal.New("artifact_malformed", "the claim %s of the %s is longer than %d bytes", path+name, typ, MaxText)
+	case (strings.HasSuffix(name, "Hash") || path != "" && name == "hash") && !IsHash(text):
+		return refusal.New("artifact_malformed", "the claim %s of the %s is not a lowercase hex SHA-256", path+name, typ)
 	}
 	return nil
 }
