@@ -102,7 +102,7 @@ func (s *setup) apply() (begin start, n network, err error) {
 		return start{}, network{}, err
 	}
 	all, begin, err := s.keepAll()
-	if err != nil {
+	if err = errors.Join(err, os.Chdir("/")); err != nil {
 		return start{}, network{}, err
 	}
 	for _, path := range []string{begin.program, begin.dir} {
@@ -111,7 +111,7 @@ func (s *setup) apply() (begin start, n network, err error) {
 				"temporary files, which an agent cannot see: start mediator run with another one"}
 		}
 	}
-	if err := hide(all, again, s.Bounds.TempMiB); err != nil {
+	if err := hide(all, again, closedAbove(begin.dir), s.Bounds.TempMiB); err != nil {
 		return start{}, network{}, err
 	}
 	for _, k := range all {
@@ -146,18 +146,18 @@ func (s *setup) keepAll() ([]kept, start, error) {
 	}
 	// The configured path can lead through a hidden link, so use the resolved one.
 	all, begin := []kept{program}, start{program.path, Home}
-	k, err := keep(s.Dir)
+	k, err := keep(".", s.Dir)
 	switch {
-	case err == nil && slices.Contains(hidden(), k.path) && !isKernels(k.path):
-		return nil, start{}, &AgentError{"it has its own, empty " + k.path +
+	case err == nil && slices.Contains(hidden(), s.Dir) && !isKernels(s.Dir):
+		return nil, start{}, &AgentError{"it has its own, empty " + s.Dir +
 			": start mediator run in a folder below it, or elsewhere"}
-	case err == nil && k.dir && !isKernels(k.path):
-		all, begin.dir = append(all, k), k.path
+	case err == nil && !isKernels(s.Dir):
+		all, begin.dir = append(all, k), s.Dir
 	default:
 		fmt.Fprintf(os.Stderr, "mediator: the agent's user cannot enter %s; the agent starts in its own %s\n", s.Dir, Home)
 	}
 	for _, name := range devices {
-		k, err := keep(name)
+		k, err := resolve(name)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
@@ -171,12 +171,15 @@ func (s *setup) keepAll() ([]kept, start, error) {
 
 // program opens the program, which the agent's user must be able to execute.
 func (s *setup) program() (kept, error) {
-	k, err := keep(s.Program)
+	k, err := resolve(s.Program)
+	if inside, ok := strings.CutPrefix(s.Program, s.Dir+"/"); ok && errors.Is(err, unix.EACCES) {
+		k, err = keep(inside, s.Program) // only folders above this process's are closed
+	}
 	switch {
 	case err == nil && k.dir:
 		err = unix.EISDIR
 	case err == nil:
-		err = unix.Faccessat(unix.AT_FDCWD, k.path, unix.X_OK, unix.AT_EACCESS)
+		err = unix.Faccessat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", k.file.Fd()), unix.X_OK, unix.AT_EACCESS)
 	}
 	if err != nil {
 		return kept{}, &AgentError{fmt.Sprintf("the agent's user cannot execute %s: %v", s.Program, err)}

@@ -16,6 +16,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -35,11 +36,10 @@ const (
 // CAFile is where an isolated agent finds the certificate of the interception CA.
 const CAFile = "/run/agent/ca.pem"
 
-// Options say how to isolate which agent.
+// Options say how to isolate which agent. It starts in this process's current folder, if its user can enter that.
 type Options struct {
 	Users   Users
 	Program string // its absolute path
-	Dir     string // the absolute path of the folder to start in, if the agent's user can enter it
 	Bounds  Bounds
 	// Stdout and Stderr get the agent's output. The agent writes to pipes, because it could read from a terminal.
 	Stdout, Stderr io.Writer
@@ -83,7 +83,7 @@ func (e *AgentError) Error() string { return e.Reason }
 
 type setup struct {
 	Program string `json:"program"`
-	Dir     string `json:"dir"`
+	Dir     string `json:"dir"` // pid 1 starts in it
 	Bounds  Bounds `json:"bounds"`
 	UID     int    `json:"uid"` // of the agent, as numbered in its user namespace
 	GID     int    `json:"gid"`
@@ -107,6 +107,13 @@ const (
 // Start makes a place. It may fail with an [AgentError] or an [UnavailableError]. When ctx ends, the agent gets
 // SIGTERM, and SIGKILL five seconds later.
 func Start(ctx context.Context, o Options) (*Place, error) {
+	dir, err := unix.Getwd()
+	if err != nil {
+		return nil, fmt.Errorf("the current folder: %w", err)
+	}
+	if at, err := filepath.EvalSymlinks(o.Program); err == nil { // the agent's user may be unable to follow its links
+		o.Program = at
+	}
 	const tries = 10
 	for range tries {
 		attributes, inner, err := o.Users.attributes()
@@ -125,7 +132,7 @@ func Start(ctx context.Context, o Options) (*Place, error) {
 			p.Close()
 			continue
 		}
-		if err = p.prepare(setup{o.Program, o.Dir, o.Bounds, inner.UID, inner.GID}); err != nil {
+		if err = p.prepare(setup{o.Program, dir, o.Bounds, inner.UID, inner.GID}); err != nil {
 			p.Close()
 			return nil, err
 		}
@@ -145,7 +152,7 @@ func (o Options) begin(ctx context.Context, attributes *syscall.SysProcAttr) (*P
 	}
 	defer theirs.Close()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
-	cmd.Args, cmd.Dir = []string{"mediator", Command}, "/"
+	cmd.Args = []string{"mediator", Command}
 	cmd.Env = []string{"GOMAXPROCS=1"} // few threads, because they can count as the agent's
 	cmd.Stdout, cmd.Stderr = pipe{o.Stdout}, pipe{o.Stderr}
 	cmd.ExtraFiles = []*os.File{theirs}

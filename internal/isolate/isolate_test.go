@@ -45,8 +45,8 @@ func start(t *testing.T, change func(*isolate.Options)) (*isolate.Place, *bytes.
 	t.Helper()
 	full.Only(t, "root")
 	var out bytes.Buffer
-	o := isolate.Options{Users: isolate.Users{Own: true}, Program: "/bin/sh", Dir: "/",
-		Bounds: isolate.DefaultBounds, Stdout: &out, Stderr: &out}
+	o := isolate.Options{Users: isolate.Users{Own: true}, Program: "/bin/sh", Bounds: isolate.DefaultBounds, Stdout: &out,
+		Stderr: &out}
 	if change != nil {
 		change(&o)
 	}
@@ -265,8 +265,8 @@ func TestNoWayIntoAPlace(t *testing.T) {
 	r, w := io.Pipe()
 	ctx, cancel := context.WithCancel(t.Context())
 	p, err := isolate.Start(ctx, isolate.Options{
-		Users: isolate.Users{Own: true}, Program: "/usr/bin/python3", Dir: "/", Bounds: isolate.DefaultBounds,
-		Stdout: w, Stderr: os.Stderr,
+		Users: isolate.Users{Own: true}, Program: "/usr/bin/python3", Bounds: isolate.DefaultBounds, Stdout: w,
+		Stderr: os.Stderr,
 	})
 	if err != nil {
 		cancel()
@@ -440,35 +440,65 @@ func TestPrograms(t *testing.T) {
 	}
 	link := filepath.Join(dir, "link")
 	check.Must(t, os.Symlink(program("linked", 0o755, 0o755), link))
-	open, closed, hidden := program("open", 0o755, 0o755), program("closed", 0o700, 0o755), program("hidden", 0o755, 0o700)
+	closed, hidden := program("closed", 0o700, 0o755), program("hidden", 0o755, 0o700)
+	below := filepath.Join(filepath.Dir(hidden), "open")
+	check.Must(t, errors.Join(os.Mkdir(below, 0o755), os.Symlink(link, filepath.Join(below, "link")),
+		os.WriteFile(filepath.Join(below, "p"), []byte("#!/bin/sh\necho started in $(pwd)\n"), 0o755)))
 	for _, tt := range []struct {
-		program, dir, refused string
+		program, dir, refused, started string
 	}{
-		{open, "/no/such/folder", ""},
-		{link, filepath.Dir(hidden), ""},
-		{closed, "/", "permission denied"},
-		{hidden, "/", "permission denied"},
-		{filepath.Join(dir, "absent"), "/", "no such file"},
-		{dir, "/", "is a directory"},
+		{link, filepath.Dir(hidden), "", isolate.Home},
+		{filepath.Join(below, "link"), below, "", below},
+		{filepath.Join(below, "p"), below, "", below},
+		{filepath.Join(below, "p"), "/", "permission denied", ""},
+		{closed, "/", "permission denied", ""},
+		{hidden, "/", "permission denied", ""},
+		{hidden, below, "permission denied", ""},
+		{filepath.Join(dir, "absent"), "/", "no such file", ""},
+		{dir, "/", "is a directory", ""},
 	} {
-		change := func(o *isolate.Options) { o.Program, o.Dir = tt.program, tt.dir }
+		t.Chdir(tt.dir)
+		change := func(o *isolate.Options) { o.Program = tt.program }
 		if tt.refused != "" {
 			_, _, err := start(t, change)
 			wantUnfit(t, err, tt.refused)
 			continue
 		}
 		_, out, err := run(t, change, "p")
-		if err != nil || !strings.HasSuffix(out, "started in "+isolate.Home+"\n") ||
-			!strings.Contains(out, "cannot enter "+tt.dir) {
+		if err != nil || !strings.HasSuffix(out, "started in "+tt.started+"\n") ||
+			strings.Contains(out, "cannot enter "+tt.dir) != (tt.started == isolate.Home) {
 			t.Errorf("%s: %v %s", tt.program, err, out)
 		}
+	}
+}
+
+// TestClosedFolder starts an agent below a folder that its user may not enter. The agent has its own folder, whose
+// files it can change as far as they are open to every user, and nothing else of the closed one.
+func TestClosedFolder(t *testing.T) {
+	full.Only(t, "root")
+	dir, err := os.MkdirTemp("/srv", "closed-")
+	check.Must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	work := filepath.Join(dir, "a", "work")
+	check.Must(t, errors.Join(os.MkdirAll(work, 0o755), os.WriteFile(filepath.Join(dir, "secret"), nil, 0o644),
+		os.WriteFile(filepath.Join(work, "private"), nil, 0o600), os.Mkdir(filepath.Join(work, "open"), 0),
+		os.Chmod(filepath.Join(work, "open"), 0o777), os.Symlink(filepath.Join(dir, "secret"), filepath.Join(work, "link"))))
+	t.Chdir(work)
+	_, out, err := run(t, nil, "sh", "-c", `pwd; ls; ls $0 ..; echo x > $0/a/work/open/new
+cat private link 2>&1 | grep -c -e 'Permission denied' -e 'No such file'; touch $0/new 2>/dev/null || echo refused`, dir)
+	if want := work + "\nlink\nopen\nprivate\n..:\nwork\n\n" + dir + ":\na\n2\nrefused\n"; err != nil || out != want {
+		t.Errorf("%q, %v, want %q", out, err, want)
+	}
+	if raw, err := os.ReadFile(filepath.Join(work, "open", "new")); string(raw) != "x\n" {
+		t.Errorf("written %q, %v", raw, err)
 	}
 }
 
 // TestHiddenFolders refuses an agent whose folder would be empty, before anything is used up.
 func TestHiddenFolders(t *testing.T) {
 	for _, dir := range []string{"/tmp", "/run", "/var/tmp", "/var/run", "/tmp/.", "/proc/self/root/tmp"} {
-		_, _, err := start(t, func(o *isolate.Options) { o.Dir = dir })
+		t.Chdir(dir)
+		_, _, err := start(t, nil)
 		wantUnfit(t, err, "it has its own, empty ")
 	}
 }
@@ -501,12 +531,14 @@ func TestElsewhere(t *testing.T) {
 		script := `touch proc/x run/x 2>/dev/null && echo writable
 for d in proc run tmp root/tmp root/var/tmp; do echo $d $(ls $d | wc -l); done
 test -f file || echo no file; test -e root/etc/passwd && echo the rest`
-		_, out, err := run(t, func(o *isolate.Options) { o.Dir = dir }, "sh", "-c", script)
+		t.Chdir(dir)
+		_, out, err := run(t, nil, "sh", "-c", script)
 		if err != nil || out != "proc 0\nrun 0\ntmp 0\nroot/tmp 0\nroot/var/tmp 0\nno file\nthe rest\n" {
 			t.Errorf("%s: %v %s", parent, err, out)
 		}
 		for _, in := range []string{"proc", "run", "tmp", "root/tmp"} {
-			_, _, err := start(t, func(o *isolate.Options) { o.Dir = at(in) })
+			t.Chdir(at(in))
+			_, _, err := start(t, nil)
 			wantUnfit(t, err, "is in a folder that shows this machine's")
 		}
 	}

@@ -46,16 +46,21 @@ type kept struct {
 	dir  bool
 }
 
-func keep(path string) (kept, error) {
+// resolve keeps the file or folder to which the links at a path lead.
+func resolve(path string) (kept, error) {
 	at, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return kept{}, err
 	}
-	info, err := os.Stat(at)
+	return keep(at, at)
+}
+
+// keep opens a name, which can be relative to this process's folder, and keeps it at a path.
+func keep(name, at string) (kept, error) {
+	info, err := os.Stat(name)
 	if err != nil {
 		return kept{}, err
 	}
-	name := at
 	if info.IsDir() {
 		name += "/." // exists only for a user who may enter the folder
 	}
@@ -64,6 +69,17 @@ func keep(path string) (kept, error) {
 		return kept{}, &os.PathError{Op: "open", Path: at, Err: err}
 	}
 	return kept{at, os.NewFile(uintptr(fd), at), info.IsDir()}, nil
+}
+
+// closedAbove returns the first folder above dir that the agent's user may not enter, or an empty text. The place shows
+// only dir of it.
+func closedAbove(dir string) string {
+	for i, c := range dir {
+		if c == '/' && i > 0 && errors.Is(unix.Faccessat(unix.AT_FDCWD, dir[:i], unix.X_OK, unix.AT_EACCESS), unix.EACCES) {
+			return dir[:i]
+		}
+	}
+	return ""
 }
 
 // mount binds a kept file or folder to its path, in a folder that is now empty.
@@ -85,17 +101,23 @@ func (k kept) mount() error {
 
 const bare = unix.MS_NOSUID | unix.MS_NODEV
 
-// hide gives the place its own /proc and its own hidden folders, mounts the kept paths there, and covers those of
-// elsewhere.
-func hide(keep []kept, again []string, tempMiB int) error {
-	bound := slices.DeleteFunc(slices.Clone(keep), func(k kept) bool { return !isHidden(k.path) })
+// hide gives the place its own /proc, its own hidden folders and its own closed one, if there is one. It mounts the
+// kept paths there, and covers those of elsewhere.
+func hide(keep []kept, again []string, closed string, tempMiB int) error {
+	dirs := hidden()
+	if closed != "" && !isHidden(closed) {
+		dirs = append([]string{closed}, dirs...)
+	}
+	bound := slices.DeleteFunc(slices.Clone(keep), func(k kept) bool {
+		return !slices.ContainsFunc(dirs, func(dir string) bool { return k.path != dir && below(k.path, dir) })
+	})
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("the mounts cannot be made private: %w", err)
 	}
 	if err := unix.Mount("proc", "/proc", "proc", bare|unix.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("/proc cannot be mounted, because this container shows its own only in part: %w", err)
 	}
-	if err := private(tempMiB); err != nil {
+	if err := private(dirs, tempMiB); err != nil {
 		return err
 	}
 	if err := terminals(); err != nil {
@@ -109,15 +131,15 @@ func hide(keep []kept, again []string, tempMiB int) error {
 	return cover(again, bound)
 }
 
-// private mounts an empty folder over each hidden one. All belong to one file system in memory, which bounds their
+// private mounts an empty folder over each of dirs. All belong to one file system in memory, which bounds their
 // size. It is mounted at Temp, which its own folder covers last.
-func private(tempMiB int) error {
+func private(dirs []string, tempMiB int) error {
 	const pages = 256 // of 1 MiB; a file that is not empty takes one at least
 	if err := unix.Mount("tmpfs", Temp, "tmpfs", bare,
 		fmt.Sprintf("mode=0755,size=%dm,nr_inodes=%d", tempMiB, tempMiB*pages)); err != nil {
 		return fmt.Errorf("%s cannot be hidden: %w", Temp, err)
 	}
-	for i, dir := range hidden() {
+	for i, dir := range dirs {
 		mode := os.FileMode(0o755)
 		if strings.HasSuffix(dir, "/tmp") {
 			mode = 0o777 | os.ModeSticky

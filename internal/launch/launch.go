@@ -138,8 +138,7 @@ func (o Options) place(ctx context.Context, program string, ask *admin.SessionRe
 			"only root can give an agent a user of its own, and the event still waits")
 	}
 	made, err := isolate.Start(ctx, isolate.Options{
-		Users: o.users(), Program: program, Dir: dir, Bounds: o.Bounds, Stdout: o.Stdout,
-		Stderr: o.Stderr,
+		Users: o.users(), Program: program, Bounds: o.Bounds, Stdout: o.Stdout, Stderr: o.Stderr,
 	})
 	o.tellGroups()
 	var unfit *isolate.AgentError

@@ -112,8 +112,8 @@ func TestListenerOfASession(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	p, err := isolate.Start(t.Context(), isolate.Options{
-		Users: isolate.Users{Own: true}, Program: kit.Need(t, "sleep"), Dir: "/",
-		Bounds: isolate.DefaultBounds, Stdout: os.Stdout, Stderr: os.Stderr,
+		Users: isolate.Users{Own: true}, Program: kit.Need(t, "sleep"), Bounds: isolate.DefaultBounds, Stdout: os.Stdout,
+		Stderr: os.Stderr,
 	})
 	check.Must(t, err)
 	defer p.Close()

@@ -135,11 +135,10 @@ func endAsTheCommand(t *testing.T, r *kit.Rig) {
 
 // inheritNothing starts a run with an open key file, a terminal, a secret, and a folder that the agent cannot enter.
 func inheritNothing(t *testing.T, r *kit.Rig) {
-	secret := t.TempDir() + "/closed/open" // below a folder of mode 0700
+	secret := t.TempDir() + "/closed" // kit.Write makes it with mode 0700
 	key := secret + "/key"
 	kit.Write(t, key, "key text")
-	check.Must(t, errors.Join(os.WriteFile(secret+"/secret", []byte("hidden text"), 0o644),
-		os.Chmod(secret, 0o755)))
+	check.Must(t, os.WriteFile(secret+"/secret", []byte("hidden text"), 0o644))
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	check.Must(t, err)
 	defer terminal.Close()
@@ -187,13 +186,16 @@ env; echo "in $(pwd)"; echo "read $(cat | wc -c) bytes"; touch "$HOME/file" "$TM
 	}
 }
 
-// keepFolder starts an agent in a folder below /tmp. It sees that folder, although it has a /tmp of its own.
+// keepFolder starts an agent in a folder below /tmp and a closed one. It sees that folder, although it has a /tmp of
+// its own.
 func keepFolder(t *testing.T, r *kit.Rig) {
-	dir := openFolder(t, "")
-	check.Must(t, os.WriteFile(dir+"/file", []byte("what is there"), 0o644)) //nolint:gosec // on purpose
+	closed := openFolder(t, "")
+	dir := closed + "/open"
+	check.Must(t, errors.Join(os.Mkdir(dir, 0o755), os.Chmod(closed, 0o700),
+		os.WriteFile(dir+"/file", []byte("what is there"), 0o644))) //nolint:gosec // on purpose
 	stdout, stderr, err := r.StartRun(t, func(cmd *exec.Cmd) { cmd.Dir = dir }, nil,
 		`cat file; pwd; ls /tmp; ls /tmp | wc -l; id -u; ls /run /run/agent`)
-	want := "what is there" + dir + "\n" + filepath.Base(dir) +
+	want := "what is there" + dir + "\n" + filepath.Base(closed) +
 		"\n1\n1000\n/run:\nagent\n\n/run/agent:\nca.pem\netc\nhome\n"
 	if err != nil || stdout != want {
 		t.Errorf("got %q, want %q: %v %s", stdout, want, err, stderr)
