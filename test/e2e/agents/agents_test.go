@@ -66,7 +66,8 @@ func notes() http.Handler {
 	for _, name := range []string{"post_note", "delete_note"} {
 		sdk.AddTool(s, &sdk.Tool{Name: name, Description: name},
 			func(context.Context, *sdk.CallToolRequest, struct {
-				Text string `json:"text"`
+				Text    string `json:"text"`
+				Message string `json:"message,omitempty"`
 			}) (*sdk.CallToolResult, any, error) {
 				return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: name + " done"}}}, nil, nil
 			})

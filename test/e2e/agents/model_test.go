@@ -12,7 +12,7 @@ import (
 )
 
 // model is a stand-in for the APIs of models. It has each agent post a note, then delete one, and says at the end
-// whether it has read why that was refused.
+// whether it has read why that was refused. It has an agent that posts comments use all its tools in learnt.
 type model struct {
 	mu    sync.Mutex
 	calls map[string]int  // by host and path
@@ -44,17 +44,24 @@ func (t turn) next() (tool, text string) {
 		}
 		return ""
 	}
-	post, remove := named("post_note"), named("delete_note")
-	if t.Scripts {
-		post, remove = "post_note", "delete_note"
+	plan := []string{"post_note", "delete_note"}
+	learns := named("post_comment") != ""
+	if learns {
+		plan = learnt
 	}
-	switch {
-	case post == "" || remove == "":
-		return "", "there are no notes here"
-	case len(t.Results) == 0:
-		return post, ""
-	case len(t.Results) == 1:
-		return remove, ""
+	for i, name := range plan {
+		if !t.Scripts {
+			name = named(name)
+		}
+		if name == "" {
+			return "", "there is no tool " + plan[i]
+		}
+		if i == len(t.Results) {
+			return name, ""
+		}
+	}
+	if learns {
+		return "", strings.Join(t.Results, "\n")
 	}
 	last := t.Results[len(t.Results)-1]
 	if strings.Contains(last, "action_unmatched") && strings.Contains(last, "Add an action rule") {
@@ -63,7 +70,11 @@ func (t turn) next() (tool, text string) {
 	return "", unread + ": " + last
 }
 
-const arguments = `{"text":"hello"}`
+// arguments are those of every tool.
+const arguments = `{"text":"hello","message":"hello"}`
+
+// learnt are the tools of the agent in TestLearn.
+var learnt = []string{"list_parts", "read_site", "post_note", "issue_read", "echo", "post_comment"}
 
 // calling has Codex call a tool of an MCP server.
 const calling = `try {

@@ -1,7 +1,6 @@
 package clients
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -9,9 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httputil"
-	"net/url"
-	"os"
-	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,9 +15,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/actionproof/mediator/internal/admin"
-	"github.com/actionproof/mediator/internal/freeport"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
@@ -41,25 +35,6 @@ egress:
   - name: modern-reads
     match: {url: "https://PLAIN/modern", mcp: {tools: [echo]}}
 ` + kit.Upstream
-
-func startEverything(t *testing.T) *url.URL {
-	t.Helper()
-	address, err := freeport.Address()
-	check.Must(t, err)
-	_, port, _ := strings.Cut(address, ":")
-	cmd := exec.Command(kit.Need(t, "node"), "--no-warnings", "--require", "./"+kit.Scripts+"node/webcrypto.cjs",
-		kit.Scripts+"node/node_modules/@modelcontextprotocol/server-everything/dist/index.js", "streamableHttp")
-	cmd.Dir = kit.Top
-	cmd.Env = append(os.Environ(), "PORT="+port)
-	said, err := cmd.StderrPipe()
-	check.Must(t, err)
-	check.Must(t, cmd.Start())
-	lines := bufio.NewScanner(said)
-	for lines.Scan() && !strings.Contains(lines.Text(), "listening on port") {
-	}
-	readUntilEnd(t, cmd, lines, func(string) {})
-	return &url.URL{Scheme: "http", Host: "127.0.0.1:" + port}
-}
 
 func modernServer() http.Handler {
 	return toolServer(sdk.StreamableHTTPOptions{Stateless: true}, "sum", "echo", "reset")
@@ -84,7 +59,7 @@ func TestMCPTools(t *testing.T) {
 	r := kit.NewRig(t, kit.Plain, func(*kit.Rig) (http.Handler, string) {
 		mux := http.NewServeMux()
 		mux.Handle("/modern", modernServer())
-		everything := startEverything(t)
+		everything := kit.StartEverything(t)
 		mux.Handle("/mcp", &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(everything)
 		}})

@@ -1,17 +1,12 @@
 package clients
 
 import (
-	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -121,70 +116,17 @@ func (v *vendors) stream(w http.ResponseWriter, events ...string) {
 	}
 }
 
-type nodeServer struct {
-	address string
-
-	mu    sync.Mutex // guards lines
-	lines []string
-}
-
-func startNode(t *testing.T, r *kit.Rig, script string) *nodeServer {
-	t.Helper()
-	cmd := exec.Command(kit.Need(t, "node"), "--no-warnings", kit.Scripts+"node/"+script, r.In("api.pem"), r.In("api.key"))
-	cmd.Dir, cmd.Stderr = kit.Top, os.Stderr
-	out, err := cmd.StdoutPipe()
-	check.Must(t, errors.Join(err, cmd.Start()))
-	m, lines := &nodeServer{}, bufio.NewScanner(out)
-	if !lines.Scan() {
-		t.Fatalf("%s does not start", script)
-	}
-	m.address = "127.0.0.1:" + strings.TrimPrefix(lines.Text(), "listening ")
-	readUntilEnd(t, cmd, lines, func(line string) {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.lines = append(m.lines, line)
-	})
-	return m
-}
-
-func readUntilEnd(t *testing.T, cmd *exec.Cmd, lines *bufio.Scanner, each func(line string)) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for lines.Scan() {
-			each(lines.Text())
-		}
-	}()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		<-done
-		_ = cmd.Wait()
-	})
-}
-
-func (m *nodeServer) seen(line string) int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	n := 0
-	for _, l := range m.lines {
-		if l == line {
-			n++
-		}
-	}
-	return n
-}
-
 func TestSDKs(t *testing.T) {
 	t.Parallel()
 	node := kit.NodeJS(t)
-	var mcp *nodeServer
+	var mcp *kit.NodeServer
 	hosts := []string{"api.openai.com", "api.anthropic.com", "slack.com", "api.github.com", "api.githubcopilot.com"}
 	r := kit.NewRig(t, hosts, func(r *kit.Rig) (http.Handler, string) {
-		mcp = startNode(t, r, "mcp-server.mjs")
+		mcp = kit.StartNode(t, r, "mcp-server.mjs")
 		for _, name := range []string{"github-token", "slack-token", "openai-key", "anthropic-key"} {
 			kit.Write(t, r.In("secrets/"+name), "secret-"+name)
 		}
-		return &vendors{Rig: r, seen: make(chan struct{})}, presetRules(t, mcp.address)
+		return &vendors{Rig: r, seen: make(chan struct{})}, presetRules(t, mcp.Address)
 	})
 	for _, tt := range []struct{ name, script, what, want, rule, state string }{
 		{"OpenAI streams a chat", "openai.mjs", "chat", "hello world", "openai-chat", "forwarded"},
@@ -231,7 +173,7 @@ func TestSDKs(t *testing.T) {
 		})
 	}
 	for _, method := range []string{"POST", "GET", "DELETE"} {
-		if mcp.seen(method+" Bearer secret-github-token") == 0 {
+		if mcp.Seen(method+" Bearer secret-github-token") == 0 {
 			t.Errorf("no %s with the injected credential reached the MCP server", method)
 		}
 	}

@@ -27,12 +27,12 @@ upstreams:
   - {host: "PLAIN", address: "SOCKETS", networks: [127.0.0.0/8], ca: api-ca.pem}
 `
 
-func newSocketsRig(t *testing.T, change ...func(string) string) (*kit.Rig, *nodeServer) {
+func newSocketsRig(t *testing.T, change ...func(string) string) (*kit.Rig, *kit.NodeServer) {
 	t.Helper()
-	var server *nodeServer
+	var server *kit.NodeServer
 	r := kit.NewRig(t, kit.Plain, func(r *kit.Rig) (http.Handler, string) {
-		server = startNode(t, r, "ws-server.mjs")
-		return http.NotFoundHandler(), strings.ReplaceAll(socketRules, "SOCKETS", server.address)
+		server = kit.StartNode(t, r, "ws-server.mjs")
+		return http.NotFoundHandler(), strings.ReplaceAll(socketRules, "SOCKETS", server.Address)
 	}, change...)
 	return r, server
 }
@@ -50,7 +50,7 @@ func TestWebSockets(t *testing.T) {
 		if want := "4 back, protocol echo, permessage-deflate, closed 1000"; err != nil || out != want {
 			t.Fatalf("got %q, %v; want %q", out, err, want)
 		}
-		if server.seen("open Bearer "+trial.Token) != 1 {
+		if server.Seen("open Bearer "+trial.Token) != 1 {
 			t.Error("the upstream did not get the credential")
 		}
 		kit.Until(t, "the record", func() bool { return len(r.RecordsOf(t, "sockets", "")) > 0 })
@@ -88,7 +88,7 @@ func TestWebSockets(t *testing.T) {
 			out, _ := r.AsAgent(t, kit.With(node, "stay", base+"/sockets/a")...)
 			stayed <- out
 		}()
-		kit.Until(t, "the socket", func() bool { return server.seen("open Bearer "+trial.Token) > 0 })
+		kit.Until(t, "the socket", func() bool { return server.Seen("open Bearer "+trial.Token) > 0 })
 		r.Stack.Stop()
 		if out := <-stayed; !strings.HasSuffix(out, "closed 1006") {
 			t.Errorf("got %q at the end", out)

@@ -1,4 +1,4 @@
-package clients
+package agents
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httputil"
 	"os"
 	"os/exec"
 	"slices"
@@ -22,30 +23,32 @@ import (
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// learns is an agent with three MCP servers and two APIs, of which one takes its post.
-const learns = `for host in one two three; do
-  $0 --no-warnings ` + kit.Scripts + `node/mcp-tools.mjs v1 https://$host.test/mcp list 'issue_read={"text":"hi"}'
-done
-curl -sS https://items.test/items/1234567/parts; curl -sS https://items.test/items/7654321/parts
-curl -sS "https://$1/repos/acme/site"
-curl -sS -H 'Content-Type: application/json' -d '` + kit.Comment + `' "https://$1` + kit.Comments + `"`
-
-// TestLearn goes from a configuration without rules to a mediated post in one learning run, one mediator learn and one
-// run.
+// TestLearn goes from a configuration without rules to the posts of a published agent, which nothing configures: with
+// the preset for its model, one learning run, one mediator learn and one run. Its three MCP servers are of the SDKs for
+// Go and TypeScript, and a published one. It has two APIs, of which one takes its post.
 func TestLearn(t *testing.T) {
 	t.Parallel()
 	kit.NeedRoot(t)
-	kit.NodeJS(t)
-	hosts := []string{"one.test", "two.test", "three.test", "items.test", kit.Plain[0]}
+	kit.NodeJS(t) // its packages
+	hosts := []string{"notes.test", "echo.test", "everything.test", "items.test", "api.openai.com", kit.Plain[0]}
 	r := kit.NewRig(t, hosts, func(r *kit.Rig) (http.Handler, string) {
-		rules := "session: {learning: true}\n# mine\nactions: []\negress: []\n" + kit.Upstream +
-			"  - {host: \"items.test:443\", address: UPSTREAM, networks: [127.0.0.0/8], ca: api-ca.pem}\n"
-		for _, host := range hosts[:3] {
+		rules := "session: {learning: true}\n# mine\nactions: []\negress: []\n" + kit.Upstream
+		for _, host := range hosts[:len(hosts)-1] {
+			address := "UPSTREAM"
+			if host == "echo.test" {
+				address = kit.StartNode(t, r, "mcp-server.mjs").Address
+			}
 			rules += fmt.Sprintf("  - {host: \"%s:443\", address: \"%s\", networks: [127.0.0.0/8], ca: api-ca.pem}\n", host,
-				startNode(t, r, "mcp-server.mjs").address)
+				address)
 		}
+		everything := kit.StartEverything(t)
 		mux := http.NewServeMux()
 		mux.Handle("/", r.GitHub(t))
+		mux.Handle("notes.test/mcp", notes())
+		mux.Handle("everything.test/mcp", &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(p *httputil.ProxyRequest) {
+			p.SetURL(everything)
+		}})
+		mux.Handle("api.openai.com/", &model{})
 		mux.HandleFunc("GET items.test/items/{id}/parts", func(http.ResponseWriter, *http.Request) {})
 		return mux, rules
 	}, func(file string) string {
@@ -60,13 +63,15 @@ func TestLearn(t *testing.T) {
 		if len(flags) == 0 {
 			event = r.Event(t)
 		}
-		cmd := r.RunCommand(t, event, flags, "sh", "-c", learns, kit.Need(t, "node"), r.Plain())
-		cmd.Dir = kit.Top
+		cmd := r.RunCommand(t, event, append(flags, "--env", "OPENAI_API_KEY=any"), "node", "openai-agents-learns.mjs",
+			r.Plain())
+		cmd.Dir = "testdata"
 		out, said, err := kit.Output(cmd)
 		return out + said, err
 	}
+	kit.Run(t, "preset", "add", "openai-agents", "--dir", r.Dir)
 	said, err := agent("--learn")
-	if err != nil || r.Posts.Load() > 0 {
+	if err != nil || r.Posts.Load() > 0 || strings.Count(said, "learning_refused") < 4 {
 		t.Fatalf("%d posts, %v: %s", r.Posts.Load(), err, said)
 	}
 
@@ -80,9 +85,9 @@ func TestLearn(t *testing.T) {
 	}
 	want := []string{"reads of https://items.test/items/{id}/parts", "reads of https://" + r.Plain() + "/repos/acme/site",
 		"POST https://" + r.Plain() + "/repos/acme/site/issues/{id}/comments"}
-	for _, host := range hosts[:3] {
-		want = append(want, "sessions, lists and reads of the MCP server https://"+host+"/mcp",
-			"the tool issue_read of the MCP server https://"+host+"/mcp")
+	for host, tool := range map[string]string{"notes": "post_note", "echo": "issue_read", "everything": "echo"} {
+		want = append(want, "sessions, lists and reads of the MCP server https://"+host+".test/mcp",
+			"the tool "+tool+" of the MCP server https://"+host+".test/mcp")
 	}
 	slices.Sort(got)
 	slices.Sort(want)
@@ -105,17 +110,19 @@ func TestLearn(t *testing.T) {
 		t.Errorf("%d changes", len(changes))
 	}
 
-	shown := answer(t, exec.CommandContext(t.Context(), "/proc/self/exe", "learn", "--dir", r.Dir))
+	shown, keys := answer(t, exec.CommandContext(t.Context(), "/proc/self/exe", "learn", "--dir", r.Dir))
 	config := string(kit.Read(t, r.In(devstack.SidecarFile)))
-	if !strings.Contains(config, "# mine\nactions:\n  - name: ") || strings.Count(config, "{tools: [issue_read]}") != 1 ||
-		strings.Count(config, "{tools: [issue_read], methods: []}") != 2 {
+	if !strings.Contains(config, "# mine\nactions:\n  - name: ") || !strings.Contains(config, "{tools: [post_note]}") ||
+		!strings.Contains(config, "{tools: [issue_read], methods: []}") ||
+		!strings.Contains(config, "{tools: [echo], methods: []}") {
 		t.Fatalf("written\n%s\nafter\n%s", config, shown)
 	}
 	if said := mediator(); said != "the rules allow every call that can be learnt\n" {
 		t.Errorf("then it proposes %s", said)
 	}
 	said, err = agent()
-	if err != nil || r.Posts.Load() != 1 || strings.Count(said, "echo: hi") != 3 {
+	if err != nil || r.Posts.Load() != 1 || !strings.Contains(said, "post_note done") ||
+		!strings.Contains(said, "echo: hello") || !strings.Contains(said, "Echo: hello") {
 		t.Fatalf("%d posts, %v: %s", r.Posts.Load(), err, said)
 	}
 	posts := r.Records(t, "limit=1000&flow=post")
@@ -127,10 +134,11 @@ func TestLearn(t *testing.T) {
 	for _, p := range posts {
 		r.WantAssurance(t, p)
 	}
+	t.Logf("a person typed four commands and %d keys", keys)
 }
 
 // answer runs mediator learn on a terminal: it accepts every read, the tools of two servers as reads, and posts.
-func answer(t *testing.T, cmd *exec.Cmd) (shown string) {
+func answer(t *testing.T, cmd *exec.Cmd) (shown string, keys int) {
 	t.Helper()
 	const flags = os.O_RDWR | unix.O_NOCTTY | unix.O_CLOEXEC
 	terminal, err := os.OpenFile("/dev/ptmx", flags, 0)
@@ -152,11 +160,11 @@ func answer(t *testing.T, cmd *exec.Cmd) (shown string) {
 		all.Write(buffer[:n])
 		since.Write(buffer[:n])
 		text, key := since.String(), ""
-		tool = tool || strings.Contains(text, "  the tool issue_read")
+		tool = tool || strings.Contains(text, "  the tool ")
 		switch {
 		case strings.HasSuffix(text, "(Enter accepts) \r\n"):
 			key, tool = "\n", false
-		case strings.HasSuffix(text, "(Enter skips) \r\n") && tool && !strings.Contains(text, "three.test") &&
+		case strings.HasSuffix(text, "(Enter skips) \r\n") && tool && !strings.Contains(text, "notes.test") &&
 			!strings.Contains(text, "  egress:"):
 			key = "p"
 		case strings.HasSuffix(text, "(Enter skips) \r\n"):
@@ -172,6 +180,7 @@ func answer(t *testing.T, cmd *exec.Cmd) (shown string) {
 			key = "y"
 		}
 		if key != "" {
+			keys += len(key)
 			since.Reset()
 			_, err := terminal.WriteString(key)
 			check.Must(t, err)
@@ -180,5 +189,5 @@ func answer(t *testing.T, cmd *exec.Cmd) (shown string) {
 	if err := cmd.Wait(); err != nil {
 		t.Fatalf("%v: %s", err, &all)
 	}
-	return all.String()
+	return all.String(), keys
 }
