@@ -100,6 +100,36 @@ func TestQueue(t *testing.T) {
 	})
 }
 
+// TestQueueTest puts messages into the queue that the service accepts, also where root does so for another user.
+func TestQueueTest(t *testing.T) {
+	inQueue(t, func(t *testing.T, s *spool, q *trigger.Queue, k *kit) {
+		if os.Geteuid() == 0 {
+			s.check(os.Chown(filepath.Join(s.dir, "spool"), 60570, 60570))
+		}
+		for range 2 {
+			s.check(q.Test())
+		}
+		messages, err := filepath.Glob(s.path("new", "test-*"))
+		s.check(err)
+		for _, name := range messages {
+			info, err := os.Stat(name)
+			s.check(err)
+			if of := info.Sys().(*syscall.Stat_t).Uid; os.Geteuid() == 0 && of != 60570 {
+				t.Errorf("it belongs to %d", of)
+			}
+		}
+		stop := k.run(t)
+		time.Sleep(2 * time.Second)
+		stop()
+		s.want("refused")
+		for range 2 {
+			if e := must(k.Claim(t.Context(), trigger.Claim{Runtime: runtime}))(t); e.Method != evidence.MethodQueueClaim {
+				t.Errorf("claimed %+v", e)
+			}
+		}
+	})
+}
+
 func TestQueueMessageOnce(t *testing.T) {
 	inQueue(t, func(t *testing.T, s *spool, _ *trigger.Queue, k *kit) {
 		for range 2 {

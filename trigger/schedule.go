@@ -77,6 +77,9 @@ func (m multiples) Next(t time.Time) time.Time {
 
 func (c *Schedule) Name() string { return c.name }
 
+// Next returns the first fire time after a time; zero if there is none.
+func (c *Schedule) Next(after time.Time) time.Time { return c.times.Next(after.UTC()) }
+
 // Run makes events until ctx ends. It logs an event that could not be stored; that fire time is lost.
 func (c *Schedule) Run(ctx context.Context, s *Service) error {
 	after := s.o.Now().UTC()

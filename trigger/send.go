@@ -99,13 +99,24 @@ func (w *Webhook) TestBody() (event string, body []byte) {
 	return event, body
 }
 
-// Test puts a message into the queue, new each time, as a producer would.
+// Test puts a message into the queue, new each time, as a producer would. If root does, the message belongs to the
+// directory's owner, whose messages are accepted.
 func (q *Queue) Test() error {
 	name := "test-" + evidence.NewID()
 	body, _ := json.Marshal(map[string]string{"test": name}) // texts always marshal
 	from := filepath.Join(q.dir, name)
+	info, err := os.Stat(q.dir)
+	if err != nil {
+		return err
+	}
 	if err := os.WriteFile(from, body, 0o600); err != nil {
 		return err
+	}
+	if os.Geteuid() == 0 {
+		err = os.Lchown(from, int(ownerOf(info).Uid), int(ownerOf(info).Gid))
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(from))
 	}
 	if err := os.Rename(from, filepath.Join(q.dir, folderNew, name)); err != nil {
 		return errors.Join(err, os.Remove(from))

@@ -35,7 +35,8 @@ and delivers it to the service on this machine. SOURCE is a configured webhook: 
 delivery is an event like any other: it can open a session and pay for a post. GitHub signs the body alone, so the same
 body is the same event.
 
-With --test in place of FILE, the command makes a body that starts a run, new each time, for a webhook or a queue.`,
+With --test in place of FILE, the command makes a body that starts a run, new each time, for a webhook or a queue.
+Schedules make their own events.`,
 		Args: func(c *cobra.Command, args []string) error {
 			if test {
 				return cli.ExactArgs(1, "the name of a source with --test")(c, args)
@@ -47,15 +48,23 @@ With --test in place of FILE, the command makes a body that starts a run, new ea
 			if err != nil {
 				return err
 			}
-			if q := queue(service, args[0]); q != nil && test {
-				if err := q.Test(); err != nil {
+			var hook *trigger.Webhook
+			switch s := source(service, args[0]).(type) {
+			case *trigger.Webhook:
+				hook = s
+			case *trigger.Queue:
+				if !test {
+					return cli.Usagef("%s is a queue: move a file into its folder new, or use --test", s.Name())
+				}
+				if err := s.Test(); err != nil {
 					return err
 				}
 				return cli.Print(c, asJSON, struct{}{}, "queued: mediator events list shows it once the service has claimed it")
-			}
-			hook, err := webhook(service, args[0])
-			if err != nil {
-				return err
+			case *trigger.Schedule:
+				return cli.Usagef("%s is a schedule, whose events only the service makes, the next at %s; cron: \"@every 30s\" "+
+					"tries it out", s.Name(), s.Next(time.Now()).Format(time.RFC3339))
+			default:
+				return unknown(service, args[0])
 			}
 			var body []byte
 			if test {
@@ -93,27 +102,22 @@ With --test in place of FILE, the command makes a body that starts a run, new ea
 	return c
 }
 
-func queue(service *config.Trigger, name string) *trigger.Queue {
+func source(service *config.Trigger, name string) trigger.Source {
 	for _, s := range service.SourceList {
-		if q, ok := s.(*trigger.Queue); ok && q.Name() == name {
-			return q
+		if s.Name() == name {
+			return s
 		}
 	}
 	return nil
 }
 
-func webhook(service *config.Trigger, name string) (*trigger.Webhook, error) {
+func unknown(service *config.Trigger, name string) error {
 	var names []string
 	for _, s := range service.SourceList {
-		if hook, ok := s.(*trigger.Webhook); ok {
-			if hook.Name() == name {
-				return hook, nil
-			}
-			names = append(names, hook.Name())
-		}
+		names = append(names, s.Name())
 	}
 	slices.Sort(names)
-	return nil, cli.Usagef("%s has no webhook %q: it has %s", service.Path, name, cli.OrDash(strings.Join(names, ", ")))
+	return cli.Usagef("%s has no source %q: it has %s", service.Path, name, cli.OrDash(strings.Join(names, ", ")))
 }
 
 // reach returns a client that uses no proxy, and the URL of a webhook of the service on this machine.
