@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -93,7 +94,11 @@ const lingering = 500 * time.Millisecond
 // changed follows net/http's changes of state. It ends an idle connection whose last body is incomplete: net/http would
 // take the rest for a request that http1Reader has not judged.
 func changed(served net.Conn, to http.ConnState) {
-	if to != http.StateHijacked && to != http.StateClosed {
+	switch to {
+	case http.StateClosed:
+		connUnder(served).reportECH()
+	case http.StateHijacked:
+	default:
 		connUnder(served).waits(to != http.StateActive)
 	}
 	c, ok := served.(*conn)
@@ -120,6 +125,22 @@ func changed(served net.Conn, to http.ConnState) {
 		_ = c.CloseWrite()
 		c.ended.Store(true)
 		time.AfterFunc(lingering, func() { _ = c.socket.Close() })
+	}
+}
+
+// reportECH reports a client that ended its connection because the mediator did not decrypt the ClientHello in which it
+// hid a name (ech_required, RFC 9849 section 6.1.6). It says so only after the handshake. The connection is closed.
+func (c *conn) reportECH() {
+	over, ok := c.Conn.(*tls.Conn)
+	if !ok {
+		return
+	}
+	_, err := over.Read(make([]byte, 1)) // returns at once, with the error of the last read
+	var op *net.OpError
+	const echRequired = tls.AlertError(121)
+	if errors.As(err, &op) && op.Op == "remote error" && op.Err.Error() == echRequired.Error() {
+		c.p.o.Refused(WithRoute(context.WithoutCancel(c.life), c.route), c.route.Target, refusal.New("tls_handshake_failed",
+			"the client left after the TLS handshake: it hides the name of another host (ECH) behind %s", c.route.Target.Host))
 	}
 }
 

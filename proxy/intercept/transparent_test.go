@@ -203,22 +203,24 @@ func TestEncryptedClientHello(t *testing.T) {
 			c.AddUint16(0)
 		})
 	})
-	for _, at := range []string{"inner.example", outer} {
+	for _, tt := range []struct{ at, protocol, code string }{{"inner.example", "", "target_mismatch"},
+		{outer, "", "tls_handshake_failed"}, {outer, "http/1.1", "tls_handshake_failed"},
+		{outer, "h2", "tls_handshake_failed"}} {
 		r := newRig(t, func(o *intercept.Options) {
 			o.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request got through") })
 		})
-		c := tls.Client(r.Redirect(netip.AddrPortFrom(resolver.Address(at), 443).String())(), &tls.Config{
-			ServerName: "inner.example", RootCAs: r.Roots(), EncryptedClientHelloConfigList: b.BytesOrPanic(),
-			MinVersion: tls.VersionTLS13,
-		})
-		var rejected *tls.ECHRejectionError
-		if err := c.Handshake(); errors.As(err, &rejected) != (at == outer) {
-			t.Errorf("to the address of %s: %v", at, err)
+		config := &tls.Config{ServerName: "inner.example", RootCAs: r.Roots(), MinVersion: tls.VersionTLS13,
+			EncryptedClientHelloConfigList: b.BytesOrPanic()}
+		if tt.protocol != "" {
+			config.NextProtos = []string{tt.protocol}
 		}
-		if at != outer {
-			wantCode(t, <-r.Ended, "target_mismatch")
+		c := tls.Client(r.Redirect(netip.AddrPortFrom(resolver.Address(tt.at), 443).String())(), config)
+		var rejected *tls.ECHRejectionError
+		if err := c.Handshake(); errors.As(err, &rejected) != (tt.at == outer) {
+			t.Errorf("to the address of %s: %v", tt.at, err)
 		}
 		_ = c.Close()
+		wantCode(t, <-r.Ended, tt.code)
 	}
 }
 
