@@ -439,3 +439,18 @@ func FuzzOpen(f *testing.F) {
 		}
 	})
 }
+
+func TestMatchKeyID(t *testing.T) {
+	for _, tt := range []struct {
+		entry, kid string
+		want       bool
+	}{
+		{"k/*", "k/a:v1", true}, {"k/*", "k/a", true}, {"k/a", "k/a:v7", true}, {"k/a:v1", "k/a:v1", true},
+		{"k/*", "k:v1", false}, {"k/*", "k/a/b:v1", false}, {"k/*", "k/:v1", false}, {"k/*", "other/a:v1", false},
+		{"k/*:v1", "k/a:v1", false}, {"*", "k:v1", false}, {"/*", "/a:v1", false}, {"k/a:v1", "k/a:v2", false},
+	} {
+		if got := evidence.MatchKeyID([]string{"x", tt.entry}, tt.kid); got != tt.want {
+			t.Errorf("%s matches %s: %t", tt.entry, tt.kid, got)
+		}
+	}
+}

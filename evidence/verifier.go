@@ -18,7 +18,8 @@ import (
 type Expected struct {
 	Issuers   []string
 	Audiences []string
-	// KeyIDs holds key ids ("runtime-key:v3"), or key names ("runtime-key") for all certified versions.
+	// KeyIDs holds key ids ("runtime-key:v3"), key names ("runtime-key") for all certified versions, or names with
+	// [AnySegment] ("runtime-key/*").
 	KeyIDs []string
 	// MaxAge bounds the time since iat.
 	MaxAge time.Duration
@@ -133,9 +134,22 @@ func (e Expected) admits(what, kid string, r Registered, key KeyClaims, at momen
 	return nil
 }
 
-// MatchKeyID reports whether allowed contains kid or its key name.
+// MatchKeyID reports whether allowed contains kid, or matches its key name (see [MatchName]).
 func MatchKeyID(allowed []string, kid string) bool {
-	return slices.Contains(allowed, kid) || slices.Contains(allowed, KeyName(kid))
+	return slices.Contains(allowed, kid) || MatchName(allowed, KeyName(kid))
+}
+
+// AnySegment at the end of an entry of a policy's list matches any one segment: pod/agents/* matches pod/agents/1, but
+// neither pod/agents nor pod/agents/1/2.
+const AnySegment = "/*"
+
+// MatchName reports whether allowed contains name, or an entry with [AnySegment] that matches it.
+func MatchName(allowed []string, name string) bool {
+	if slices.Contains(allowed, name) {
+		return true
+	}
+	i := strings.LastIndex(name, "/")
+	return i > 0 && i < len(name)-1 && slices.Contains(allowed, name[:i]+AnySegment)
 }
 
 // KeyName returns a key id without its version (":v" and a number).

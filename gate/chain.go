@@ -226,7 +226,7 @@ func (c *chain) verifyAttestation() error {
 	case a.Mode != evidence.ModeAutonomous:
 		return refusal.New("human_involved", "the runtime attestation says that the run was not autonomous")
 	// the session's list always counts
-	case len(s.Runtime.RuntimeIDs) > 0 && !slices.Contains(s.Runtime.RuntimeIDs, a.RuntimeID):
+	case len(s.Runtime.RuntimeIDs) > 0 && !evidence.MatchName(s.Runtime.RuntimeIDs, a.RuntimeID):
 		return refusal.New("not_allowed", "the manifest does not allow the runtime %q", a.RuntimeID)
 	case !slices.Contains(s.Runtime.TriggerKinds, a.Trigger.Kind):
 		return refusal.New("not_allowed", "the runtime policy does not allow runs with a trigger of kind %q", a.Trigger.Kind)
@@ -264,7 +264,7 @@ func (c *chain) verifySession(context.Context) error {
 		return refusal.New("human_involved", "the session receipt says that users could reach the agent's environment")
 	case slices.Contains(s.DeniedInputKinds, r.InputKind) || !slices.Contains(s.InputKinds, r.InputKind):
 		return refusal.New("not_allowed", "the policy does not allow sessions whose input is a %q", r.InputKind)
-	case !slices.Contains(s.RuntimeIDs, r.RuntimeID):
+	case !evidence.MatchName(s.RuntimeIDs, r.RuntimeID):
 		return refusal.New("not_allowed", "the manifest does not allow the runtime %q", r.RuntimeID)
 	}
 	err = all("artifacts_mismatch", "agent session receipt",

@@ -44,6 +44,9 @@ func (m *Manifest) Audit() []Issue {
 		a.custody(roles[0], allowed)
 	}
 	a.lists(m.lists())
+	a.pattern(m.RuntimePolicy.AllowedRuntimeIDs, "runtime_runtime_ids", runtimePath+".allowedRuntimeIds")
+	a.pattern(m.AgentSessionReceiptPolicy.AllowedRuntimeIDs, "agent_session_runtime_ids",
+		sessionPath+".allowedRuntimeIds")
 	a.requirements(m.requirements())
 	a.triggers(&m.RuntimePolicy)
 	a.denied(m.AgentSessionReceiptPolicy.DeniedInputKinds, deniedInputKinds, "agent_session_input_kind_",
@@ -131,6 +134,7 @@ func (a *audit) role(r role) {
 		r.code+"_key_ids_shared", join(r.path, "allowedKeyIds"),
 		"The policy for the "+r.what+" accepts a shared secret, so anyone who verifies could have signed.",
 		"List keys that the key registry certifies.")
+	a.pattern(r.allowed.AllowedKeyIDs, r.code+"_key_ids", join(r.path, "allowedKeyIds"))
 	a.duration(duration{ms: r.ms, bound: r.bound, code: r.code + "_max_age", path: join(r.path, r.field),
 		what: "the age of the " + r.what})
 	if r.keys != nil {
@@ -138,6 +142,17 @@ func (a *audit) role(r role) {
 		a.when(!r.keys.RequireNonExportableKey, r.code+"_key_exportable", join(r.path, "requireNonExportableKey"),
 			"A key that can be exported, and so copied, is accepted.", setTrue)
 	}
+}
+
+// pattern demands that a * is the whole last segment of an entry: anywhere else it matches nothing, or too much.
+func (a *audit) pattern(entries []string, code, path string) {
+	odd := func(entry string) bool {
+		prefix := strings.TrimSuffix(entry, evidence.AnySegment)
+		return prefix == "" && entry != "" || strings.Contains(prefix, "*")
+	}
+	a.when(slices.ContainsFunc(entries, odd), code+"_pattern", path,
+		"An entry has a * that is not its whole last segment, so it does not match what it seems to.",
+		"Write a * only at the end, after a name and a slash, such as pod/agents/*.")
 }
 
 func (a *audit) custody(r role, allowed []string) {
@@ -192,31 +207,38 @@ func (a *audit) duration(d duration) {
 }
 
 // separation demands that no two roles share an issuer or a key, because its holder could act as both witnesses. All
-// versions of a key are one key.
+// versions of a key are one key, and a pattern shares each key that it matches.
 func (a *audit) separation(roles []role) {
-	issuers, keys := make(map[string]role), make(map[string]role)
+	var issuers, keys owners
 	for _, r := range roles {
 		for _, issuer := range r.allowed.AllowedIssuers {
-			a.exclusive(issuers, issuer, "issuer_shared", "issuer "+issuer, join(r.path, "allowedIssuers"), r)
+			a.exclusive(&issuers, issuer, "issuer_shared", "issuer "+issuer, join(r.path, "allowedIssuers"), r)
 		}
 		for _, kid := range r.allowed.AllowedKeyIDs {
-			a.exclusive(keys, evidence.KeyName(kid), "key_purpose", "key "+evidence.KeyName(kid), join(r.path, "allowedKeyIds"),
+			a.exclusive(&keys, evidence.KeyName(kid), "key_purpose", "key "+evidence.KeyName(kid), join(r.path, "allowedKeyIds"),
 				r)
 		}
 	}
 }
 
-func (a *audit) exclusive(owners map[string]role, value, code, what, path string, r role) {
+type owners []struct {
+	value string
+	role  role
+}
+
+func (a *audit) exclusive(all *owners, value, code, what, path string, r role) {
 	if value == "" {
 		return
 	}
-	first, taken := owners[value]
-	if !taken {
-		owners[value] = r
-		return
+	for _, o := range *all {
+		if o.role.path != r.path &&
+			(evidence.MatchName([]string{o.value}, value) || evidence.MatchName([]string{value}, o.value)) {
+			a.when(true, code, path, "The "+what+" may sign the "+r.what+" and the "+o.role.what+".",
+				"Give each role an issuer and a key of its own.")
+			break
+		}
 	}
-	a.when(first.path != r.path, code, path, "The "+what+" may sign the "+r.what+" and the "+first.what+".",
-		"Give each role an issuer and a key of its own.")
+	*all = append(*all, owners{{value, r}}...)
 }
 
 func unsaid(values []string) bool { return len(values) == 0 || slices.Contains(values, "") }

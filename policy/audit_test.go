@@ -133,6 +133,13 @@ func TestWeakFields(t *testing.T) {
 		{"autonomyPolicy.allowedKeyIds", list("interaction-receipt-key:v3"), "key_purpose"},
 		{"agentStatementPolicy.allowedKeyIds", list("interaction-receipt-key"), "key_purpose"},
 		{"grantPolicy.allowedKeyIds", list("g:v1", "g:v2"), ""},
+		{"grantPolicy.allowedKeyIds", list("g/*", "g/a:v2"), ""},
+		{"grantPolicy.allowedKeyIds", list("runtime-key/*"), ""},
+		{"grantPolicy.allowedKeyIds", list("g*"), "action_grant_key_ids_pattern"},
+		{"grantPolicy.allowedKeyIds", list("*/g/*"), "action_grant_key_ids_pattern"},
+		{"runtimePolicy.allowedRuntimeIds", list("pod/agents/*"), ""},
+		{"runtimePolicy.allowedRuntimeIds", list("/*"), "runtime_runtime_ids_pattern"},
+		{session + "allowedRuntimeIds", list("pod/*/1"), "agent_session_runtime_ids_pattern"},
 		{"grantPolicy.allowedKeyIds", list("mac:1"), "action_grant_key_ids_shared"},
 		{"runtimePolicy.allowedKeyIds", list("runtime-key", "mac:vRq1"), "runtime_key_ids_shared"},
 		{"autonomyPolicy.allowedKeyIds", list("mac:1"), "autonomy_key_ids_shared"},
@@ -225,6 +232,12 @@ func TestWeakFields(t *testing.T) {
 				t.Error("an unsafe manifest was made strict")
 			}
 		})
+	}
+	for _, shared := range [][2][]string{{list("k/*"), list("k/a:v1")}, {list("k/a", "k/*"), list("k/b")},
+		{list("k/*"), list("k/*")}} {
+		m := whole(t)
+		gatetest.Set(t, m, "grantPolicy.allowedKeyIds", shared[0], "requestProofPolicy.allowedKeyIds", shared[1])
+		wantIssues(t, m.Audit(), "key_purpose requestProofPolicy.allowedKeyIds")
 	}
 	m := whole(t)
 	gatetest.Set(t, m, "grantPolicy.allowedIssuers", list("g", ""), "requestProofPolicy.allowedIssuers", list("r", ""))

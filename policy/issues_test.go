@@ -52,7 +52,7 @@ func everyIssue(t *testing.T) []policy.Issue {
 	for _, m := range []*policy.Manifest{
 		{InteractionReceiptPolicy: &policy.InteractionPolicy{}, AutonomyPolicy: &policy.AutonomyPolicy{},
 			AgentStatementPolicy: &policy.StatementPolicy{}},
-		set(whole(t), "other", "other", 1<<53), set(whole(t), "mac:other", "", 1),
+		set(whole(t), "other", "other", 1<<53), set(whole(t), "mac:other*", "", 1),
 		flipped, differing, none, early,
 	} {
 		for _, i := range m.Audit() {

@@ -51,7 +51,8 @@ const (
 	version1_1 = "1.1"
 )
 
-// Allowed is the part that all policies have. A key id without a version accepts every certified version.
+// Allowed is the part that all policies have. A key id without a version accepts every certified version. Key ids and
+// runtime ids may end in [evidence.AnySegment].
 type Allowed struct {
 	AllowedIssuers   []string `json:"allowedIssuers"`
 	AllowedAudiences []string `json:"allowedAudiences"`

@@ -172,7 +172,7 @@ func (s *Strict) Expected(purpose string) evidence.Expected {
 // optional.
 func (s *Strict) CheckRuntime(id string) error {
 	own := s.Runtime.RuntimeIDs
-	if len(own) > 0 && !slices.Contains(own, id) || !slices.Contains(s.Session.RuntimeIDs, id) {
+	if len(own) > 0 && !evidence.MatchName(own, id) || !evidence.MatchName(s.Session.RuntimeIDs, id) {
 		return refusal.New("not_allowed", "the manifest does not allow the runtime %q", id)
 	}
 	return nil

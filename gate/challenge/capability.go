@@ -119,7 +119,7 @@ func (w WantRuntime) admits(r evidence.RuntimeSummary, now time.Time, skew time.
 	}{
 		{"issuer", slices.Contains(w.Issuers, r.Issuer)},
 		{"key", evidence.MatchKeyID(w.KeyIDs, r.KeyID)},
-		{"runtime id", slices.Contains(w.RuntimeIDs, r.RuntimeID)},
+		{"runtime id", evidence.MatchName(w.RuntimeIDs, r.RuntimeID)},
 		{"trigger kind", slices.Contains(w.TriggerKinds, r.Trigger.Kind)},
 		{"trigger source", slices.Contains(w.TriggerSources, r.Trigger.Source)},
 		{"policy hash", w.PolicyHash != "" && r.PolicyHash == w.PolicyHash},

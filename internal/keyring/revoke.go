@@ -122,7 +122,7 @@ func (r *Registry) Revoke(ctx context.Context, add []evidence.Revocation,
 
 func (e *bundleEdit) certifies(id string) bool {
 	for kid := range e.certified {
-		if evidence.MatchKeyID([]string{id}, kid) {
+		if id == kid || id == evidence.KeyName(kid) {
 			return true
 		}
 	}

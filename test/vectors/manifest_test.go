@@ -71,6 +71,14 @@ func (d deployment) manifestChains(e evidence.Envelope) []chainVector {
 	payload, delivery := evidence.HashBytes([]byte("payload")), evidence.HashBytes([]byte("delivery"))
 	scheduled, hooks, two := only("scheduled"), only("hooks"), only("worker-1", "worker-2")
 	elsewhere := func(typ string) changes { return changes{typ: {"runtimeId": "worker-2"}} }
+	const pod = "pod/agents/1"
+	inPod := changes{
+		evidence.PolicyDecisionKind().Typ: {"runtimeId": pod}, evidence.ActionGrantKind().Typ: {"runtimeIds": only(pod)},
+		evidence.RuntimeAttestationKind().Typ: {"runtimeId": pod}, evidence.SessionReceiptKind().Typ: {"runtimeId": pod},
+	}
+	below := func(entry string) []setting {
+		return []setting{{ofRuntime + "allowedRuntimeIds", only(entry)}, {ofSession + "allowedRuntimeIds", only(entry)}}
+	}
 	unsigned := under("which nobody has signed", "deployment_mismatch", setting{"maxChallengeAgeMs", 14000})
 	unsigned.Envelope = nil
 	return []chainVector{
@@ -100,6 +108,8 @@ func (d deployment) manifestChains(e evidence.Envelope) []chainVector {
 			elsewhere(evidence.RuntimeAttestationKind().Typ), setting{ofRuntime + "allowedRuntimeIds", nil}),
 		rests("with two runtimes for sessions, and one of the other", "artifacts_mismatch",
 			elsewhere(evidence.SessionReceiptKind().Typ), setting{ofSession + "allowedRuntimeIds", two}),
+		rests("with the runtimes of one segment below another", "ok", inPod, below("pod/agents/*")...),
+		rests("with runtimes one segment higher", "not_allowed", inPod, below("pod/*")...),
 	}
 }
 

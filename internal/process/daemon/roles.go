@@ -187,7 +187,9 @@ func (p *Process) CheckAllowed(strict *policy.Strict, audience string) error {
 				"this process signs as the issuer %s for the audience %s, which the manifest does not allow (%s)", r.Issuer,
 				audience, r.Purpose)
 		}
-		if !slices.ContainsFunc(want.KeyIDs, func(kid string) bool { return evidence.KeyName(kid) == r.Key.Name() }) {
+		if !slices.ContainsFunc(want.KeyIDs, func(kid string) bool {
+			return evidence.MatchName([]string{evidence.KeyName(kid)}, r.Key.Name())
+		}) {
 			return refusal.New("not_allowed", "the manifest does not allow the key %s, with which this process signs (%s)",
 				r.Key.Name(), r.Purpose)
 		}

@@ -3,7 +3,7 @@ import { timingSafeEqual } from 'node:crypto';
 import { canonical, strictJSON } from './canonical.mjs';
 import { bindingHash, checkBinding } from './claims.mjs';
 import { Refusal, bytesIn, hash, isHash, tokenHash, refuse, refuseIf } from './refusal.mjs';
-import { keyAmong, openOwn } from './token.mjs';
+import { keyAmong, nameAmong, openOwn } from './token.mjs';
 
 const MAX_REQUEST = 256 * 1024;
 const PROTECTED = ['external_mediator', 'hardware_backed'];
@@ -127,7 +127,7 @@ export class Gate {
     const p = this.manifest.runtimePolicy;
     refuseIf(a.humanInteractive, 'human_involved');
     refuseIf(
-      p.allowedRuntimeIds?.length && !p.allowedRuntimeIds.includes(a.runtimeId) ||
+      p.allowedRuntimeIds?.length && !nameAmong(p.allowedRuntimeIds, a.runtimeId) ||
       !triggerKinds(p).includes(a.trigger.kind), 'not_allowed');
     demand([
       [a.mode, 'autonomous', 'human_involved'], [a.challengeId, work.jti, 'artifacts_mismatch'], [a.bindingHash, bound, 'artifacts_mismatch'],
@@ -143,7 +143,7 @@ export class Gate {
       s.humanPromptPresent || s.humanOperatorPresent || s.userShellAccess || s.agentEnvironmentUserAccessible, 'human_involved');
     refuseIf(
       p.deniedInputKinds.includes(s.inputKind) || !p.allowedInputKinds.includes(s.inputKind) ||
-      !p.allowedRuntimeIds.includes(s.runtimeId), 'not_allowed');
+      !nameAmong(p.allowedRuntimeIds, s.runtimeId), 'not_allowed');
     demand([
       [s.runtimeId, a.runtimeId, 'artifacts_mismatch'], [s.challengeId, work.jti, 'artifacts_mismatch'], [s.bindingHash, bound, 'artifacts_mismatch'],
       [s.eventId, r.eventId, 'artifacts_mismatch'], [s.inputKind, r.kind, 'artifacts_mismatch'], [s.inputSource, r.source, 'artifacts_mismatch'], ...pinned(s, p),
@@ -170,7 +170,7 @@ export class Gate {
   runtimeOf(r) {
     const p = this.manifest.runtimePolicy;
     const ids = p.allowedRuntimeIds?.length ? p.allowedRuntimeIds : this.manifest.agentSessionReceiptPolicy.allowedRuntimeIds;
-    const allowed = p.allowedIssuers.includes(r.issuer) && keyAmong(p.allowedKeyIds, r.keyId) && ids.includes(r.runtimeId) &&
+    const allowed = p.allowedIssuers.includes(r.issuer) && keyAmong(p.allowedKeyIds, r.keyId) && nameAmong(ids, r.runtimeId) &&
       triggerKinds(p).includes(r.trigger.kind) && p.triggerReceiptPolicy.allowedSources.includes(r.trigger.source) &&
       r.policyHash === p.requiredPolicyHash && r.environmentHash === p.requiredEnvironmentHash;
     refuseIf(!allowed, 'not_allowed');

@@ -55,8 +55,11 @@ function cut(kid) {
   return Number(version) < 2 ** 31 ? { name, version: Number(version) } : { name: kid, version: 0 };
 }
 
+/** Whether a list has a name, or a /* in the place of its last segment. */
+export const nameAmong = (list, name) => list.includes(name) || /.\/[^/]+$/s.test(name) && list.includes(name.replace(/[^/]+$/, '*'));
+
 /** Whether a key id is among those of a list, whole or by its name. */
-export const keyAmong = (list, kid) => list.includes(kid) || list.includes(cut(kid).name);
+export const keyAmong = (list, kid) => list.includes(kid) || nameAmong(list, cut(kid).name);
 
 function authentic(secret, { input, signature }) {
   const want = macOf(secret, input);
