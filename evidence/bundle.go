@@ -88,12 +88,15 @@ func (c *RevocationList) check() error {
 	if c.Revoked == nil { // an empty list has one spelling: []
 		return refusal.New("artifact_malformed", "the %s has no list", revocationList.Typ)
 	}
-	for _, r := range c.Revoked {
+	return checkRevocations(revocationList.Typ, c.Revoked)
+}
+
+func checkRevocations(typ string, entries []Revocation) error {
+	for _, r := range entries {
 		if r.Kind != RevokedArtifact && r.Kind != RevokedKey || r.Expires <= 0 || len(r.ID) > maxKeyID ||
 			len(r.Reason) > maxName {
 			return refusal.New("artifact_malformed",
-				"the entry %.80q of the %s has an unknown kind, no end, or a text of over %d bytes", r.ID, revocationList.Typ,
-				maxName)
+				"the entry %.80q of the %s has an unknown kind, no end, or a text of over %d bytes", r.ID, typ, maxName)
 		}
 	}
 	return nil

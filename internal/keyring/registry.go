@@ -25,11 +25,14 @@ type Registry struct {
 	Key     RootKey
 	Options signer.Options
 	Bundle  string // path
+	// Replicas says that processes share keys, and that one of them may not know the newest version of a key yet. Then a
+	// version is retired only by a process that publishes a later one.
+	Replicas bool
 }
 
 // NewRegistry makes a registry that signs with key.
 func NewRegistry(key RootKey, o signer.Options, bundle string) *Registry {
-	return &Registry{key, key.options(o), bundle}
+	return &Registry{Key: key, Options: key.options(o), Bundle: bundle}
 }
 
 // Declaration is what the security team declares about the keys that it certifies.
@@ -275,10 +278,18 @@ func claims(r daemon.RoleDocument, observations []look.Observation, say Declarat
 // remaining returns the bundle's certificates of keys that the roles do not have, unless they have expired. A version
 // of the roles' keys that its process no longer publishes is retired. Once signing has failed, all certificates stay.
 func (e *bundleEdit) remaining(roles []daemon.RoleDocument) (kept []string) {
-	asked := keyNames(roles)
+	newest := make(map[string]int) // published version, by key name
+	for _, r := range roles {
+		for _, k := range r.Keys {
+			name := evidence.KeyName(k.KeyID)
+			newest[name] = max(newest[name], evidence.KeyVersion(k.KeyID))
+		}
+	}
 	for _, token := range e.before {
 		c := claimsOf(token)
-		if e.stopped != nil || !asked[evidence.KeyName(c.SubjectKeyID)] && e.Options.Now().Before(time.Unix(c.Expires, 0)) {
+		of, asked := newest[evidence.KeyName(c.SubjectKeyID)]
+		others := !asked || e.Replicas && evidence.KeyVersion(c.SubjectKeyID) > of
+		if e.stopped != nil || others && e.Options.Now().Before(time.Unix(c.Expires, 0)) {
 			kept = append(kept, token)
 		}
 	}
@@ -331,10 +342,24 @@ type Certification struct {
 
 // Certify gives each published key version that needs one a custody certificate: the valid one in the bundle, or a new
 // one. If a signature fails or ctx ends, earlier signatures stay, and the error says why.
-func (r *Registry) Certify(ctx context.Context, p Published, say Declaration) (done Certification, err error) {
+func (r *Registry) Certify(ctx context.Context, p Published, say Declaration) (Certification, error) {
+	return r.certifyIf(ctx, p, say, func(*bundleEdit, []daemon.RoleDocument) bool { return true })
+}
+
+// CertifyNeeded is Certify, but it leaves the bundle as it is unless a published version needs a certificate.
+func (r *Registry) CertifyNeeded(ctx context.Context, p Published, say Declaration) (Certification, error) {
+	return r.certifyIf(ctx, p, say, (*bundleEdit).needsRenewal)
+}
+
+func (r *Registry) certifyIf(ctx context.Context, p Published, say Declaration,
+	due func(*bundleEdit, []daemon.RoleDocument) bool) (done Certification, err error) {
 	var e *bundleEdit
-	err = r.editBundle(ctx, func(edit *bundleEdit) (err error) {
+	err = r.editBundle(ctx, func(edit *bundleEdit) error {
 		e = edit
+		wanted, waiting, err := e.wanted(p.Roles)
+		if done.Waiting = waiting; err != nil || !due(e, wanted) {
+			return err
+		}
 		done.Left, done.Waiting, err = e.certify(ctx, p, say)
 		return err
 	})

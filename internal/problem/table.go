@@ -284,6 +284,16 @@ var table = collect(map[string][]row{
 		{"statement_mismatch", 403, agents, "An agent's statement is for another document, agent or post",
 			"Use the agent ID of GET http://mediator.internal/v1/event."},
 	},
+	"registrar": {
+		{"registrar_refused", 403, operators, "The registrar's rules do not allow this process, its image or its keys",
+			"Correct the pod, or have the auditor sign rules that allow it."},
+		{"possession_unproven", 403, operators, "A process did not prove that it holds its keys",
+			"Let it register again; if that is refused too, look for an intruder."},
+		{"rules_refused", 503, operators, "The registrar's rules are not signed, too old, or have ended",
+			"Have the auditor sign them again, with a higher serial number."},
+		{"bundle_full", 507, operators, "The trust bundle takes no more keys",
+			"Keep the sidecars' keys in Vault, where all share them, or run fewer pods."},
+	},
 	"relay": {
 		{"mcp_answer_unread", 502, agents, "The server's answer could not be read",
 			"Have the server answer in plain JSON or server-sent events."},

@@ -1,0 +1,196 @@
+package kube
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Meta is the metadata of an object.
+type Meta struct {
+	Name              string     `json:"name,omitempty"`
+	GenerateName      string     `json:"generateName,omitempty"`
+	Namespace         string     `json:"namespace,omitempty"`
+	UID               string     `json:"uid,omitempty"`
+	ResourceVersion   string     `json:"resourceVersion,omitempty"`
+	CreationTimestamp *time.Time `json:"creationTimestamp,omitempty"`
+}
+
+// Pod has the fields of a pod that identify it and its images.
+type Pod struct {
+	Meta Meta `json:"metadata"`
+	Spec struct {
+		ServiceAccountName  string      `json:"serviceAccountName"`
+		NodeName            string      `json:"nodeName"`
+		InitContainers      []Container `json:"initContainers"`
+		Containers          []Container `json:"containers"`
+		EphemeralContainers []Container `json:"ephemeralContainers"`
+		Volumes             []struct {
+			Name      string `json:"name"`
+			Projected *struct {
+				Sources []struct {
+					PodCertificate *struct {
+						SignerName string `json:"signerName"`
+					} `json:"podCertificate"`
+				} `json:"sources"`
+			} `json:"projected"`
+		} `json:"volumes"`
+	} `json:"spec"`
+	Status struct {
+		Phase                      string            `json:"phase"`
+		InitContainerStatuses      []ContainerStatus `json:"initContainerStatuses"`
+		ContainerStatuses          []ContainerStatus `json:"containerStatuses"`
+		EphemeralContainerStatuses []ContainerStatus `json:"ephemeralContainerStatuses"`
+	} `json:"status"`
+}
+
+// Metadata implements [Object].
+func (p Pod) Metadata() Meta { return p.Meta }
+
+// Container is a container of a pod.
+type Container struct {
+	Name         string `json:"name"`
+	Image        string `json:"image"`
+	VolumeMounts []struct {
+		Name string `json:"name"`
+	} `json:"volumeMounts"`
+}
+
+// ContainerStatus says which image a container runs. ImageID is empty until it has started.
+type ContainerStatus struct {
+	Name    string `json:"name"`
+	ImageID string `json:"imageID"`
+}
+
+// Ended reports whether all containers of the pod have ended.
+func (p Pod) Ended() bool { return p.Status.Phase == "Succeeded" || p.Status.Phase == "Failed" }
+
+// Holders returns the images of the containers that mount a certificate of the signer: as the specification names
+// them, and as those that have started run them.
+func (p Pod) Holders(signer string) (images, running []string) {
+	var volumes []string
+	for _, v := range p.Spec.Volumes {
+		if v.Projected == nil {
+			continue
+		}
+		for _, s := range v.Projected.Sources {
+			if s.PodCertificate != nil && s.PodCertificate.SignerName == signer {
+				volumes = append(volumes, v.Name)
+			}
+		}
+	}
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers, p.Spec.EphemeralContainers) {
+		if !slices.ContainsFunc(c.VolumeMounts, func(m struct {
+			Name string `json:"name"`
+		}) bool {
+			return slices.Contains(volumes, m.Name)
+		}) {
+			continue
+		}
+		images = append(images, c.Image)
+		for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses,
+			p.Status.EphemeralContainerStatuses) {
+			if s.Name == c.Name && s.ImageID != "" {
+				running = append(running, s.ImageID)
+			}
+		}
+	}
+	return images, running
+}
+
+// PodsPath returns the path of the pods of a namespace.
+func PodsPath(namespace string) string { return "/api/v1/namespaces/" + namespace + "/pods" }
+
+// Pod reads a pod. It fails with a [StatusError] of the code 404 if there is none.
+func (c *Client) Pod(ctx context.Context, namespace, name string) (p Pod, err error) {
+	return p, c.do(ctx, http.MethodGet, PodsPath(namespace)+"/"+name, nil, "", nil, &p)
+}
+
+// CertificateRequest is a PodCertificateRequest of certificates.k8s.io/v1.
+type CertificateRequest struct {
+	Meta Meta `json:"metadata"`
+	Spec struct {
+		SignerName           string            `json:"signerName"`
+		PodName              string            `json:"podName"`
+		PodUID               string            `json:"podUID"`
+		ServiceAccountName   string            `json:"serviceAccountName"`
+		NodeName             string            `json:"nodeName"`
+		MaxExpirationSeconds int64             `json:"maxExpirationSeconds"`
+		StubPKCS10Request    []byte            `json:"stubPKCS10Request"`
+		Annotations          map[string]string `json:"unverifiedUserAnnotations"`
+	} `json:"spec"`
+	Status struct {
+		Conditions []Condition `json:"conditions"`
+	} `json:"status"`
+}
+
+// Metadata implements [Object].
+func (r CertificateRequest) Metadata() Meta { return r.Meta }
+
+// Condition is a condition of a status.
+type Condition struct {
+	Type               string    `json:"type"`
+	Status             string    `json:"status"`
+	Reason             string    `json:"reason"`
+	Message            string    `json:"message"`
+	LastTransitionTime time.Time `json:"lastTransitionTime"`
+}
+
+// Conditions of a [CertificateRequest], each of which is final.
+const (
+	Issued = "Issued"
+	Denied = "Denied"
+)
+
+// RequestsPath is the path of all PodCertificateRequests.
+const RequestsPath = certificates + "/podcertificaterequests"
+
+const certificates = "/apis/certificates.k8s.io/v1"
+
+// Answer is the status that a signer gives a [CertificateRequest]: of one that it denies, only the condition.
+type Answer struct {
+	Conditions       []Condition `json:"conditions"`
+	CertificateChain string      `json:"certificateChain,omitempty"`
+	NotBefore        *time.Time  `json:"notBefore,omitempty"`
+	BeginRefreshAt   *time.Time  `json:"beginRefreshAt,omitempty"`
+	NotAfter         *time.Time  `json:"notAfter,omitempty"`
+}
+
+// Answer writes the status of a request. It fails if the request has changed meanwhile.
+func (c *Client) Answer(ctx context.Context, r CertificateRequest, a Answer) error {
+	path := certificates + "/namespaces/" + r.Meta.Namespace + "/podcertificaterequests/" + r.Meta.Name + "/status"
+	return c.do(ctx, http.MethodPatch, path, nil, mergeType, map[string]any{
+		"metadata": Meta{UID: r.Meta.UID, ResourceVersion: r.Meta.ResourceVersion}, "status": a,
+	}, nil)
+}
+
+// ApplyTrustBundle publishes the certificates of a signer's CA. name is a name of a ClusterTrustBundle of the signer.
+func (c *Client) ApplyTrustBundle(ctx context.Context, name, signer, pem string) error {
+	return c.apply(ctx, certificates+"/clustertrustbundles/"+name, map[string]any{
+		"apiVersion": "certificates.k8s.io/v1", "kind": "ClusterTrustBundle", "metadata": Meta{Name: name},
+		"spec": map[string]string{"signerName": signer, "trustBundle": pem},
+	})
+}
+
+// ApplyConfigMap makes or changes a ConfigMap.
+func (c *Client) ApplyConfigMap(ctx context.Context, namespace, name string, data map[string]string) error {
+	return c.apply(ctx, "/api/v1/namespaces/"+namespace+"/configmaps/"+name, map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": Meta{Name: name, Namespace: namespace}, "data": data,
+	})
+}
+
+// Warn makes an Event about a pod. reason is one word.
+func (c *Client) Warn(ctx context.Context, pod Meta, reason, message string, at time.Time) error {
+	at = at.UTC().Truncate(time.Second)
+	return c.do(ctx, http.MethodPost, "/api/v1/namespaces/"+pod.Namespace+"/events", nil, jsonType, map[string]any{
+		"apiVersion": "v1", "kind": "Event",
+		"metadata": Meta{GenerateName: strings.TrimRight(pod.Name[:min(len(pod.Name), 50)], "-.") + ".",
+			Namespace: pod.Namespace},
+		"involvedObject": map[string]string{"apiVersion": "v1", "kind": "Pod", "namespace": pod.Namespace,
+			"name": pod.Name, "uid": pod.UID},
+		"type": "Warning", "reason": reason, "message": message[:min(len(message), 1000)], "count": 1,
+		"firstTimestamp": at, "lastTimestamp": at, "source": map[string]string{"component": manager},
+	}, nil)
+}

@@ -1,0 +1,157 @@
+package registrar
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// Refusal is a request that the registrar refuses. Reason is one word for metrics.
+type Refusal struct {
+	*refusal.Refusal
+	Reason string
+}
+
+func refuse(reason, code, format string, args ...any) error {
+	return &Refusal{refusal.New(code, format, args...), reason}
+}
+
+func notAllowed(reason, format string, args ...any) error {
+	return refuse(reason, "registrar_refused", format, args...)
+}
+
+// Unwrap returns the refusal without the reason.
+func (r *Refusal) Unwrap() error { return r.Refusal }
+
+// Gone refuses a pod that has ended, or never was.
+func Gone(format string, args ...any) error { return notAllowed("gone", format, args...) }
+
+// Caller is a process that asks for certificates.
+type Caller struct {
+	ID string // SPIFFE id, from its TLS certificate
+	// Pods are the live pods that may have the id. Off Kubernetes there are none.
+	Pods []Pod
+}
+
+// Pod is what the API server says of a pod.
+type Pod struct {
+	Namespace, Name, UID, ServiceAccount string
+	// Images are the images of the containers that hold the pod's certificate, as its specification writes them.
+	Images []string
+	// Running are the images of those that have started, as the kubelet reports them.
+	Running []string
+}
+
+// Path returns the path of a SPIFFE id, without the slash before it.
+func Path(id string) string {
+	_, path, _ := strings.Cut(strings.TrimPrefix(id, "spiffe://"), "/")
+	return path
+}
+
+// PodID and ServiceID return the paths of the ids of a sidecar's pod and of a service account's pods.
+func PodID(p Pod) string     { return "pod/" + p.Namespace + "/" + p.UID }
+func ServiceID(p Pod) string { return "service/" + p.Namespace + "/" + p.ServiceAccount }
+
+// ForPod returns the rule for a pod. It refuses a pod that no rule allows, and says which of its properties differs
+// from all rules.
+func (r *Rules) ForPod(p Pod) (evidence.RegistrarRule, error) {
+	why := notAllowed("namespace", "no rule is for the namespace %s of the pod %s", p.Namespace, p.Name)
+	for _, rule := range r.Rules {
+		if rule.Namespace != p.Namespace {
+			continue
+		}
+		if rule.ServiceAccount != p.ServiceAccount {
+			why = further(why, notAllowed("service_account", "no rule is for the service account %s of the pod %s/%s",
+				p.ServiceAccount, p.Namespace, p.Name))
+			continue
+		}
+		if image := r.foreign(rule, p); image != "" {
+			why = further(why, notAllowed("digest", "no rule allows the image %.200q, which holds the certificate of the pod "+
+				"%s/%s", image, p.Namespace, p.Name))
+			continue
+		}
+		return rule, nil
+	}
+	return evidence.RegistrarRule{}, why
+}
+
+var order = []string{"namespace", "service_account", "digest"}
+
+// further returns the refusal by the rule that came nearest.
+func further(a, b error) error {
+	if slices.Index(order, b.(*Refusal).Reason) > slices.Index(order, a.(*Refusal).Reason) {
+		return b
+	}
+	return a
+}
+
+// foreign returns an image that the rule does not allow, or nothing.
+func (r *Rules) foreign(rule evidence.RegistrarRule, p Pod) string {
+	if r.Trial && len(rule.ImageDigests) == 0 {
+		return ""
+	}
+	if len(p.Images) == 0 {
+		return "none"
+	}
+	for _, image := range slices.Concat(p.Images, p.Running) {
+		_, digest, _ := strings.Cut(image, "@")
+		if !slices.Contains(rule.ImageDigests, digest) {
+			return cmp.Or(image, "none")
+		}
+	}
+	return ""
+}
+
+// For returns the rule for a caller. deployment, unless empty, is the hash of its manifest, which must be the rule's.
+func (r *Rules) For(c Caller, deployment string) (evidence.RegistrarRule, error) {
+	why := notAllowed("id", "no rule is for %.200q", c.ID)
+	of := *r
+	if deployment != "" {
+		of.Rules = slices.DeleteFunc(slices.Clone(r.Rules), func(rule evidence.RegistrarRule) bool {
+			return rule.DeploymentHash != deployment
+		})
+		if len(of.Rules) == 0 {
+			return evidence.RegistrarRule{}, notAllowed("deployment", "no rule is for the deployment manifest %.64s", deployment)
+		}
+	}
+	for _, rule := range of.Rules {
+		if rule.ID != "" && Matches(rule.ID, c.ID) {
+			return rule, nil
+		}
+	}
+	for _, p := range c.Pods {
+		rule, err := of.ForPod(p)
+		if err == nil && IDPath(rule, p) == Path(c.ID) {
+			return rule, nil
+		}
+		if err != nil {
+			why = err
+		}
+	}
+	return evidence.RegistrarRule{}, why
+}
+
+// IDPath returns the path of the SPIFFE id of a pod under a rule.
+func IDPath(rule evidence.RegistrarRule, p Pod) string {
+	if rule.Role == evidence.RoleSidecar {
+		return PodID(p)
+	}
+	return ServiceID(p)
+}
+
+// Matches reports whether a SPIFFE id has the form of a pattern, in which * is any one segment.
+func Matches(pattern, id string) bool {
+	want, got := strings.Split(pattern, "/"), strings.Split(id, "/")
+	if len(want) != len(got) {
+		return false
+	}
+	for i, segment := range want {
+		if segment != got[i] && !(segment == "*" && got[i] != "") {
+			return false
+		}
+	}
+	return true
+}

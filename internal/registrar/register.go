@@ -1,0 +1,348 @@
+package registrar
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	circl "github.com/cloudflare/circl/sign/ed25519"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/strictjson"
+	"github.com/actionproof/mediator/look"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/signer"
+)
+
+// Store keeps the state of a registrar, or of replicas that share it: the trust bundle with its history and other
+// files, and nonces.
+type Store interface {
+	// Edit calls do with the folder of the files, while no replica changes any. What do has written lasts once Edit
+	// returns nil.
+	Edit(ctx context.Context, do func(dir string) error) error
+	// Read returns a file. It fails with fs.ErrNotExist if there is none.
+	Read(ctx context.Context, name string) ([]byte, error)
+	// AddNonce keeps a nonce for a while. Spend reports whether it was kept, and forgets it.
+	AddNonce(ctx context.Context, nonce string, until time.Time) error
+	Spend(ctx context.Context, nonce string) (bool, error)
+}
+
+// BundleFile is the name of the trust bundle in a [Store].
+const BundleFile = "trust.json"
+
+// Options describe a registrar. All fields are required.
+type Options struct {
+	Key keyring.RootKey // of the key registry
+	// Manifests are the deployments that rules can name. Their first one names the issuer and the audience of custody
+	// certificates.
+	Manifests []*policy.Manifest
+	Lifetime  time.Duration // of custody certificates
+	Store     Store
+	Now       func() time.Time
+}
+
+// Registrar certifies the keys of processes. It is safe for concurrent use.
+type Registrar struct {
+	o         Options
+	sign      signer.Options
+	manifests map[string]*policy.Manifest // by hash
+	strict    map[string]*policy.Strict
+	rules     atomic.Pointer[Rules] // nil until SetRules
+	queue     chan *waiting
+}
+
+// New makes a registrar. It has no rules, and so refuses everything.
+func New(o Options) (*Registrar, error) {
+	r := &Registrar{o: o, manifests: make(map[string]*policy.Manifest), strict: make(map[string]*policy.Strict),
+		queue: make(chan *waiting)}
+	for _, m := range o.Manifests {
+		strict, err := m.Strict()
+		if err != nil {
+			return nil, err
+		}
+		r.manifests[m.Hash()], r.strict[m.Hash()] = m, strict
+		to := signer.Options{Issuer: m.SignerCertificatePolicy.AllowedIssuers[0],
+			Audience: m.SignerCertificatePolicy.AllowedAudiences[0],
+			Lifetime: min(o.Lifetime, strict.Signers.MaxAge), Now: o.Now}
+		switch {
+		case r.sign.Issuer == "":
+			r.sign = to
+		case r.sign.Issuer != to.Issuer || r.sign.Audience != to.Audience:
+			return nil, refusal.New("config_malformed", "two manifests allow different issuers or audiences of custody "+
+				"certificates: %s for %s, and %s for %s", r.sign.Issuer, r.sign.Audience, to.Issuer, to.Audience)
+		default:
+			r.sign.Lifetime = min(r.sign.Lifetime, to.Lifetime)
+		}
+	}
+	return r, nil
+}
+
+func (r *Registrar) registry(dir string) *keyring.Registry {
+	registry := keyring.NewRegistry(r.o.Key, r.sign, filepath.Join(dir, BundleFile))
+	registry.Replicas = true
+	return registry
+}
+
+// Rules returns the current rules, unless they have expired.
+func (r *Registrar) Rules() (*Rules, error) {
+	rules := r.rules.Load()
+	if rules == nil {
+		return nil, refuse("rules", "rules_refused", "%w", errNoRules)
+	}
+	return rules, rules.Check(0, r.o.Now())
+}
+
+const nonceAge = 2 * time.Minute
+
+// Nonce returns a nonce for one [Registrar.Register].
+func (r *Registrar) Nonce(ctx context.Context) (string, error) {
+	nonce := rand.Text()
+	return nonce, r.o.Store.AddNonce(ctx, nonce, r.o.Now().Add(nonceAge))
+}
+
+// Request asks for custody certificates.
+type Request struct {
+	// Nonce is the jti of each proof.
+	Nonce string `json:"nonce"`
+	// Deployment is the hash of the process's manifest. It may be empty.
+	Deployment string `json:"deployment"`
+	// Publication is the JSON of a [keyring.Publication].
+	Publication string `json:"publication"`
+	// Proofs has a proof of possession by each version of each key.
+	Proofs []string `json:"proofs"`
+}
+
+// Registered is the answer to a [Request]: the keys are certified.
+type Registered struct {
+	// Again is when to ask again, in seconds from now, so that no certificate ends.
+	Again int64 `json:"again"`
+}
+
+// Register certifies the keys that a caller proves to hold, if the rules allow it.
+func (r *Registrar) Register(ctx context.Context, c Caller, q Request) (Registered, error) {
+	rules, err := r.Rules()
+	if err != nil {
+		return Registered{}, err
+	}
+	rule, err := rules.For(c, q.Deployment)
+	if err != nil {
+		return Registered{}, err
+	}
+	if ok, err := r.o.Store.Spend(ctx, q.Nonce); err != nil || !ok {
+		if err == nil {
+			err = refuse("replay", "possession_unproven",
+				"the nonce of %s is unknown, too old, or was used before", c.ID)
+		}
+		return Registered{}, err
+	}
+	var p keyring.Publication
+	if err := strictjson.Parse([]byte(q.Publication), &p); err != nil {
+		return Registered{}, refuse("malformed", "query_malformed", "the publication of %s: %v", c.ID, err)
+	}
+	if err := r.allowed(rule, c, p.Roles); err != nil {
+		return Registered{}, err
+	}
+	if err := r.held(c, q, p.Roles); err != nil {
+		return Registered{}, err
+	}
+	// a process has no say in others' keys
+	p.Observations = slices.DeleteFunc(p.Observations, func(l look.Observation) bool {
+		return !slices.ContainsFunc(p.Roles, func(role daemon.RoleDocument) bool { return role.Purpose == l.Purpose })
+	})
+	for i := range p.Roles { // the certificates do not depend on them
+		p.Roles[i].Signs, p.Roles[i].Made = "", nil
+	}
+	say := keyring.Declaration{AccessibleToAgent: rule.AccessibleToAgent, AccessibleToUsers: rule.AccessibleToUsers}
+	return Registered{int64(r.sign.Lifetime / 4 / time.Second)}, r.certify(ctx, p, say)
+}
+
+const maxRoles, maxVersions = 8, 64
+
+// allowed refuses roles, issuers and keys that the rule does not allow. A key name with a slash belongs to one process:
+// the one whose id has the same last segment.
+func (r *Registrar) allowed(rule evidence.RegistrarRule, c Caller, roles []daemon.RoleDocument) error {
+	strict := r.strict[rule.DeploymentHash]
+	if strict == nil {
+		return notAllowed("deployment", "the rule for %s names the manifest %s, which this registrar does not have", c.ID,
+			rule.DeploymentHash)
+	}
+	if len(roles) == 0 || len(roles) > maxRoles {
+		return refuse("malformed", "query_malformed", "%s publishes %d roles, not 1 to %d", c.ID, len(roles), maxRoles)
+	}
+	for _, role := range roles {
+		want := strict.Expected(role.Purpose)
+		switch {
+		case !slices.Contains(evidence.RolePurposes(rule.Role), role.Purpose):
+			return notAllowed("role", "the rule for %s allows the role %s, and no key for %.80q", c.ID, rule.Role, role.Purpose)
+		case role.Unread != nil || len(role.Keys) == 0 || len(role.Keys) > maxVersions:
+			return refuse("key", "custody_unavailable", "%s has %d readable versions of its key for %s, not 1 to %d", c.ID,
+				len(role.Keys), role.Purpose, maxVersions)
+		case !slices.Contains(want.Issuers, role.Issuer):
+			return notAllowed("key", "the manifest does not allow the issuer %.80q of %s (%s)", role.Issuer, c.ID, role.Purpose)
+		}
+		for _, key := range role.Keys {
+			name := evidence.KeyName(key.KeyID)
+			base, own, belongs := strings.Cut(name, "/")
+			if belongs && own != lastSegment(c.ID) {
+				return notAllowed("key", "the key %.200q belongs to another process than %s", key.KeyID, c.ID)
+			}
+			if !evidence.MatchKeyID(want.KeyIDs, key.KeyID) && !(belongs && slices.Contains(want.KeyIDs, base+"/*")) {
+				return notAllowed("key", "the manifest does not allow the key %.200q of %s (%s)", key.KeyID, c.ID, role.Purpose)
+			}
+		}
+	}
+	return nil
+}
+
+func lastSegment(id string) string { return id[strings.LastIndexByte(id, '/')+1:] }
+
+// held refuses a key that the caller does not prove to hold now.
+func (r *Registrar) held(c Caller, q Request, roles []daemon.RoleDocument) error {
+	proofs := make(map[string]string) // by kid
+	for _, token := range q.Proofs {
+		proofs[evidence.KeyIDOf(token)] = token
+	}
+	hash := evidence.HashBytes([]byte(q.Publication))
+	for _, role := range roles {
+		for _, key := range role.Keys {
+			public, ok := key.Key.(ed25519.PublicKey)
+			if !ok {
+				return refuse("malformed", "query_malformed", "the key %.200q of %s is no public Ed25519 key", key.KeyID, c.ID)
+			}
+			proof, err := evidence.OpenPossession(proofs[key.KeyID], key.KeyID, circl.PublicKey(public), r.o.Now())
+			switch {
+			case err != nil:
+				return refuse("possession", "possession_unproven", "%s does not prove that it holds the key %.200q: %w", c.ID,
+					key.KeyID, err)
+			case proof.Issuer != c.ID || proof.Audience != evidence.AudienceRegistrar || proof.ID != q.Nonce ||
+				proof.PublicationHash != hash:
+				return refuse("possession", "possession_unproven",
+					"the proof of the key %.200q was made for another caller, registrar, nonce or publication than that of %s",
+					key.KeyID, c.ID)
+			}
+		}
+	}
+	return nil
+}
+
+type waiting struct {
+	p    keyring.Publication
+	say  keyring.Declaration
+	done chan error // buffered
+}
+
+func (r *Registrar) certify(ctx context.Context, p keyring.Publication, say keyring.Declaration) error {
+	w := &waiting{p, say, make(chan error, 1)}
+	select {
+	case r.queue <- w:
+	case <-ctx.Done():
+		return refusal.New("overloaded", "the registrar has too much to certify")
+	}
+	select {
+	case err := <-w.done:
+		return err
+	case <-ctx.Done():
+		return refusal.New("overloaded", "the registrar has too much to certify")
+	}
+}
+
+// maxAtOnce bounds the publications that one change of the bundle certifies.
+const maxAtOnce = 64
+
+// Run certifies what [Registrar.Register] allows, until ctx ends. It certifies publications that wait at the same time
+// with one change of the trust bundle, because verifying the bundle takes most of the time.
+func (r *Registrar) Run(ctx context.Context) {
+	for {
+		var batch []*waiting
+		select {
+		case <-ctx.Done():
+			return
+		case w := <-r.queue:
+			batch = append(batch, w)
+		}
+		for more := true; more && len(batch) < maxAtOnce; {
+			select {
+			case w := <-r.queue:
+				batch = append(batch, w)
+			default:
+				more = false
+			}
+		}
+		for _, of := range groups(batch) {
+			err := r.certifyAll(ctx, of)
+			if err != nil && len(of) > 1 { // one of them may be refused
+				for _, w := range of {
+					w.done <- r.certifyAll(ctx, []*waiting{w})
+				}
+				continue
+			}
+			for _, w := range of {
+				w.done <- err
+			}
+		}
+	}
+}
+
+// groups splits publications by what is declared of their keys, and by what they observed: a contradiction of one must
+// not count against the keys of another.
+func groups(batch []*waiting) (all [][]*waiting) {
+next:
+	for _, w := range batch {
+		for i, g := range all {
+			if g[0].say == w.say && reflect.DeepEqual(g[0].p.Observations, w.p.Observations) {
+				all[i] = append(g, w)
+				continue next
+			}
+		}
+		all = append(all, []*waiting{w})
+	}
+	return all
+}
+
+func (r *Registrar) certifyAll(ctx context.Context, of []*waiting) error {
+	p := keyring.Published{Publication: keyring.Publication{Observations: of[0].p.Observations}}
+	for _, w := range of {
+		for _, role := range w.p.Roles {
+			if !slices.ContainsFunc(p.Roles, func(o daemon.RoleDocument) bool { return reflect.DeepEqual(o, role) }) {
+				p.Roles = append(p.Roles, role)
+			}
+		}
+	}
+	return r.o.Store.Edit(ctx, func(dir string) error {
+		registry := r.registry(dir)
+		if err := r.room(registry, p.Roles); err != nil {
+			return err
+		}
+		_, err := registry.CertifyNeeded(ctx, p, of[0].say)
+		return err
+	})
+}
+
+// room refuses new keys for which the bundle has no room: a full bundle would end the rotation of the others.
+func (r *Registrar) room(registry *keyring.Registry, roles []daemon.RoleDocument) error {
+	names, err := registry.KeyNames()
+	if err != nil {
+		return err
+	}
+	for _, role := range roles {
+		for _, key := range role.Keys {
+			names[evidence.KeyName(key.KeyID)] = true
+		}
+	}
+	if len(names) > MaxKeys {
+		return refuse("full", "bundle_full", "the trust bundle has %d keys, and takes no key of a further process", MaxKeys)
+	}
+	return nil
+}
+
+// MaxKeys bounds the keys of a trust bundle. The rest of its certificates is for further versions of them.
+const MaxKeys = evidence.MaxCertificates * 3 / 4

@@ -1,0 +1,390 @@
+package registrar_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/configs"
+	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/internal/manifest"
+	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/registrar"
+	"github.com/actionproof/mediator/look"
+	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/test/check"
+
+	jose "github.com/go-jose/go-jose/v4"
+)
+
+const (
+	domain = "spiffe://example.org/"
+	digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	other  = "sha256:1123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+)
+
+type rig struct {
+	dir      string
+	now      time.Time
+	auditor  keyring.RootKey
+	registry keyring.RootKey
+	manifest *policy.Manifest
+	store    *registrar.Folder
+	*registrar.Registrar
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{dir: t.TempDir(), now: time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)}
+	text := strings.ReplaceAll(string(configs.Dev["manifest.yaml"]), "[runtime-key]", "[runtime-key, runtime-key/*]")
+	var err error
+	r.manifest, err = manifest.Parse([]byte(text))
+	check.Must(t, err, os.WriteFile(r.at("manifest.yaml"), []byte(text), 0o600))
+	r.registry, _, err = keyring.GenerateRoot("registry", false)
+	check.Must(t, err)
+	r.auditor, _, err = keyring.GenerateRoot("auditor", false)
+	check.Must(t, err, os.Mkdir(r.at("state"), 0o700))
+	r.store, err = registrar.OpenFolder(r.at("state"), r.clock)
+	check.Must(t, err)
+	t.Cleanup(func() { check.Must(t, r.store.Close()) })
+	r.Registrar, err = registrar.New(registrar.Options{Key: r.registry, Manifests: []*policy.Manifest{r.manifest},
+		Lifetime: 24 * time.Hour, Store: r.store, Now: r.clock})
+	check.Must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var done sync.WaitGroup
+	done.Go(func() { r.Run(ctx) })
+	t.Cleanup(func() { cancel(); done.Wait() })
+	return r
+}
+
+func (r *rig) clock() time.Time { return r.now }
+
+func (r *rig) at(name string) string { return filepath.Join(r.dir, name) }
+
+const rules = `serial: 7
+rules:
+  - {namespace: agents, serviceAccount: worker, imageDigests: [` + digest + `], role: sidecar,
+     deployment: manifest.yaml}
+  - {id: "spiffe://example.org/machine/*", role: sidecar, deployment: manifest.yaml}
+`
+
+// signed signs rules and reads them again.
+func (r *rig) signed(t *testing.T, by keyring.RootKey, source string) (*registrar.Rules, error) {
+	t.Helper()
+	check.Must(t, os.WriteFile(r.at("rules.yaml"), []byte(source), 0o600))
+	claims, manifests, err := registrar.ReadSource(r.at("rules.yaml"), nil, r.now)
+	check.Must(t, err)
+	token, err := keyring.SignRules(t.Context(), by, claims, 30*24*time.Hour, r.clock)
+	if err != nil {
+		return nil, err
+	}
+	certificate, _, err := keyring.CertifyDeployment(t.Context(), r.auditor, manifests[0],
+		registrar.DeploymentOptions(manifests[0], time.Hour, r.clock))
+	check.Must(t, err)
+	raw, err := json.Marshal(registrar.Signed{Rules: token, DeploymentCertificates: []string{certificate}})
+	check.Must(t, err, os.WriteFile(r.at("rules.json"), raw, 0o600))
+	return registrar.ReadSigned(r.at("rules.json"), r.auditor.Pinned(evidence.PurposeDeploymentCertificate), r.clock)
+}
+
+func (r *rig) use(t *testing.T, source string) {
+	t.Helper()
+	rules, err := r.signed(t, r.auditor, source)
+	check.Must(t, err, r.SetRules(t.Context(), rules))
+}
+
+var pod = registrar.Pod{Namespace: "agents", Name: "worker-1", UID: "u1", ServiceAccount: "worker",
+	Images: []string{"registry.example/mediator@" + digest}, Running: []string{"registry.example/mediator@" + digest}}
+
+func ofPod(change func(*registrar.Pod)) registrar.Caller {
+	p := pod
+	change(&p)
+	return registrar.Caller{ID: domain + registrar.PodID(p), Pods: []registrar.Pod{p}}
+}
+
+var caller = ofPod(func(*registrar.Pod) {})
+
+// request makes the request of a process that holds the key.
+func (r *rig) request(t *testing.T, c registrar.Caller, key custody.Key) registrar.Request {
+	t.Helper()
+	nonce, err := r.Nonce(t.Context())
+	check.Must(t, err)
+	versions, err := key.Versions(t.Context())
+	check.Must(t, err)
+	role := daemon.RoleDocument{Purpose: evidence.PurposeRuntimeAttestation, Issuer: "mediator-runtime",
+		KeyCustody: custody.ExternalMediator}
+	for _, v := range versions {
+		role.Keys = append(role.Keys, custody.JWK(v))
+	}
+	return r.prove(t, c, nonce, role, versions...)
+}
+
+func (r *rig) prove(t *testing.T, c registrar.Caller, nonce string, role daemon.RoleDocument,
+	by ...custody.Version) registrar.Request {
+	t.Helper()
+	raw, err := json.Marshal(keyring.Publication{Roles: []daemon.RoleDocument{role}, Observations: []look.Observation{}})
+	check.Must(t, err)
+	q := registrar.Request{Nonce: nonce, Publication: string(raw), Deployment: r.manifest.Hash()}
+	for _, v := range by {
+		claims := evidence.Possession{PublicationHash: evidence.HashBytes(raw)}
+		claims.Registered = evidence.NewRegistered(c.ID, evidence.AudienceRegistrar, r.now, time.Minute)
+		claims.ID = nonce
+		proof, err := evidence.Sign(t.Context(), v, evidence.PossessionKind(), claims)
+		check.Must(t, err)
+		q.Proofs = append(q.Proofs, proof)
+	}
+	return q
+}
+
+func memory(t *testing.T, name string) *custody.Memory {
+	t.Helper()
+	k, err := custody.NewMemory(name)
+	check.Must(t, err)
+	return k
+}
+
+// certified returns the ids of the certified keys.
+func (r *rig) certified(t *testing.T) map[string]bool {
+	t.Helper()
+	raw, err := r.Bundle(t.Context(), r.manifest.Hash())
+	check.Must(t, err)
+	b, err := evidence.ParseBundle(raw)
+	check.Must(t, err)
+	trust, err := evidence.NewTrust([]evidence.Root{r.registry.Pinned(evidence.PurposeSignerCertificate)}, b,
+		evidence.SignerPolicy{})
+	check.Must(t, err)
+	if b.DeploymentCertificate == "" {
+		t.Error("the bundle has no deployment certificate")
+	}
+	ids := make(map[string]bool)
+	for _, c := range trust.Certified() {
+		ids[c.Certificate.SubjectKeyID] = true
+	}
+	return ids
+}
+
+func TestRegister(t *testing.T) {
+	r := newRig(t)
+	r.use(t, rules)
+	key, shared := memory(t, "runtime-key/u1"), memory(t, "runtime-key")
+	check.Must(t, shared.Rotate())
+	stale := r.request(t, caller, firstOf{shared})
+	for _, q := range []registrar.Request{r.request(t, caller, key), r.request(t, caller, shared), stale} {
+		answer, err := r.Register(t.Context(), caller, q)
+		check.Must(t, err)
+		if answer.Again != int64((6 * time.Hour).Seconds()) {
+			t.Errorf("again in %d s", answer.Again)
+		}
+	}
+	machine := registrar.Caller{ID: domain + "machine/m1"}
+	_, err := r.Register(t.Context(), machine, r.request(t, machine, memory(t, "runtime-key/m1")))
+	check.Must(t, err)
+	check.WantEqual(t, r.certified(t), map[string]bool{"runtime-key/u1:v1": true, "runtime-key/m1:v1": true,
+		"runtime-key:v1": true, "runtime-key:v2": true}) // one that does not know v2 yet does not retire it
+
+	ended, err := r.Keep(t.Context(), func(own string) bool { return own == "u1" })
+	check.Must(t, err)
+	if got := r.certified(t); ended != 1 || got["runtime-key/u1:v1"] || !got["runtime-key/m1:v1"] {
+		t.Errorf("%d certificates of a pod that is gone ended: %v", ended, got)
+	}
+	r.use(t, strings.Replace(rules, "serial: 7", "serial: 8\nrevoke: [{key: runtime-key/m1, reason: stolen}]", 1))
+	raw, err := r.Bundle(t.Context(), "")
+	check.Must(t, err)
+	b, err := evidence.ParseBundle(raw)
+	check.Must(t, err)
+	list, err := evidence.UnverifiedClaims(evidence.RevocationListKind(), b.Revocations)
+	if err != nil || len(list.Revoked) != 1 || list.Revoked[0].ID != "runtime-key/m1" {
+		t.Errorf("revoked: %+v, %v", list, err)
+	}
+}
+
+// firstOf is a key of which a process knows only the first version.
+type firstOf struct{ *custody.Memory }
+
+func (f firstOf) Versions(ctx context.Context) ([]custody.Version, error) {
+	all, err := f.Memory.Versions(ctx)
+	return all[:1], err
+}
+
+func TestRefuses(t *testing.T) {
+	r := newRig(t)
+	key, thief := memory(t, "runtime-key/u1"), memory(t, "runtime-key/u1")
+	_, err := r.Register(t.Context(), caller, r.request(t, caller, key))
+	wantReason(t, err, "rules_refused", "rules")
+	r.use(t, rules)
+	before := r.certified(t)
+	foreign := ofPod(func(p *registrar.Pod) { p.UID = "u2" })
+	for name, tt := range map[string]struct {
+		caller       registrar.Caller
+		request      func(c registrar.Caller) registrar.Request
+		code, reason string
+	}{
+		"another namespace": {caller: ofPod(func(p *registrar.Pod) { p.Namespace = "others" }), code: "registrar_refused",
+			reason: "namespace"},
+		"another service account": {caller: ofPod(func(p *registrar.Pod) { p.ServiceAccount = "default" }),
+			code: "registrar_refused", reason: "service_account"},
+		"another image in the specification": {
+			caller: ofPod(func(p *registrar.Pod) { p.Images = []string{"registry.example/mediator@" + other} }),
+			code:   "registrar_refused", reason: "digest"},
+		"another image that runs": {caller: ofPod(func(p *registrar.Pod) { p.Running = []string{"mediator@" + other} }),
+			code: "registrar_refused", reason: "digest"},
+		"no holder of the certificate": {caller: ofPod(func(p *registrar.Pod) { p.Images = nil }), code: "registrar_refused",
+			reason: "digest"},
+		"the id of another pod": {caller: registrar.Caller{ID: domain + "pod/agents/u9", Pods: caller.Pods},
+			code: "registrar_refused", reason: "id"},
+		"an id that no rule has": {caller: registrar.Caller{ID: domain + "machine/a/b"}, code: "registrar_refused",
+			reason: "id"},
+		"another deployment": {request: func(c registrar.Caller) registrar.Request {
+			q := r.request(t, c, key)
+			q.Deployment = evidence.HashBytes(nil)
+			return q
+		}, code: "registrar_refused", reason: "deployment"},
+		"a key of another pod": {caller: foreign, code: "registrar_refused", reason: "key"},
+		"a key of another role": {request: func(c registrar.Caller) registrar.Request {
+			return r.request(t, c, memory(t, "grant-key"))
+		}, code: "registrar_refused", reason: "key"},
+		"a nonce that was used": {request: func(c registrar.Caller) registrar.Request {
+			q := r.request(t, c, key)
+			_, err := r.store.Spend(t.Context(), q.Nonce)
+			check.Must(t, err)
+			return q
+		}, code: "possession_unproven", reason: "replay"},
+		"a proof for another nonce": {request: func(c registrar.Caller) registrar.Request {
+			q := r.request(t, c, key)
+			q.Nonce, err = r.Nonce(t.Context())
+			check.Must(t, err)
+			return q
+		}, code: "possession_unproven", reason: "possession"},
+		"a proof for another publication": {request: func(c registrar.Caller) registrar.Request {
+			q := r.request(t, c, key)
+			q.Publication += " "
+			return q
+		}, code: "possession_unproven", reason: "possession"},
+		"another's proof": {request: func(registrar.Caller) registrar.Request { return r.request(t, foreign, key) },
+			code: "possession_unproven", reason: "possession"},
+		"no proof": {request: func(c registrar.Caller) registrar.Request {
+			q := r.request(t, c, key)
+			q.Proofs = nil
+			return q
+		}, code: "possession_unproven", reason: "possession"},
+		"a proof by another key": {request: func(c registrar.Caller) registrar.Request {
+			return r.prove(t, c, nonceOf(t, r), roleOf(t, key), versionOf(t, thief))
+		}, code: "possession_unproven", reason: "possession"},
+		"no publication": {request: func(c registrar.Caller) registrar.Request {
+			return registrar.Request{Nonce: nonceOf(t, r), Publication: "{}"}
+		}, code: "query_malformed", reason: "malformed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := tt.caller
+			if c.ID == "" {
+				c = caller
+			}
+			q := r.request(t, c, key)
+			if tt.request != nil {
+				q = tt.request(c)
+			}
+			_, err := r.Register(t.Context(), c, q)
+			wantReason(t, err, tt.code, tt.reason)
+		})
+	}
+	check.WantEqual(t, r.certified(t), before)
+	old, err := r.signed(t, r.auditor, strings.Replace(rules, "serial: 7", "serial: 6", 1))
+	check.Must(t, err)
+	wantReason(t, r.SetRules(t.Context(), old), "rules_refused", "rules")
+	_, err = r.signed(t, r.registry, rules)
+	wantReason(t, err, "rules_refused", "rules")
+	r.now = r.now.Add(31 * 24 * time.Hour)
+	_, err = r.Register(t.Context(), caller, r.request(t, caller, key))
+	wantReason(t, err, "rules_refused", "rules")
+}
+
+func nonceOf(t *testing.T, r *rig) string {
+	t.Helper()
+	nonce, err := r.Nonce(t.Context())
+	check.Must(t, err)
+	return nonce
+}
+
+func versionOf(t *testing.T, key custody.Key) custody.Version {
+	t.Helper()
+	v, err := key.Current(t.Context())
+	check.Must(t, err)
+	return v
+}
+
+func roleOf(t *testing.T, key custody.Key) daemon.RoleDocument {
+	t.Helper()
+	return daemon.RoleDocument{Purpose: evidence.PurposeRuntimeAttestation, Issuer: "mediator-runtime",
+		KeyCustody: custody.ExternalMediator, Keys: []jose.JSONWebKey{custody.JWK(versionOf(t, key))}}
+}
+
+func wantReason(t *testing.T, err error, code, reason string) {
+	t.Helper()
+	check.WantCode(t, err, code)
+	var refused *registrar.Refusal
+	if !errors.As(err, &refused) || refused.Reason != reason {
+		t.Errorf("the reason of %v is not %s", err, reason)
+	}
+}
+
+func TestFull(t *testing.T) {
+	r := newRig(t)
+	r.use(t, rules)
+	var p keyring.Published
+	for range registrar.MaxKeys {
+		p.Roles = append(p.Roles, roleOf(t, memory(t, "runtime-key/"+rand.Text())))
+	}
+	registry := keyring.NewRegistry(r.registry, signer.Options{Issuer: "key-registry", Audience: "posting-api",
+		Lifetime: time.Hour, Now: r.clock}, r.at("state/"+registrar.BundleFile))
+	_, err := registry.Certify(t.Context(), p, keyring.Declaration{})
+	check.Must(t, err)
+	_, err = r.Register(t.Context(), caller, r.request(t, caller, memory(t, "runtime-key/u1")))
+	wantReason(t, err, "bundle_full", "full")
+}
+
+func TestAuthority(t *testing.T) {
+	r := newRig(t)
+	a := &registrar.Authority{Key: memory(t, "ca"), Store: r.store, TrustDomain: "example.org", Now: r.clock}
+	check.Must(t, a.Open(t.Context()))
+	first := string(a.PEM())
+	public, _, err := ed25519.GenerateKey(rand.Reader)
+	check.Must(t, err)
+	leaf, _, err := a.Issue(t.Context(), registrar.Leaf{Path: "pod/agents/u1", DNSNames: []string{"trigger.mediator.svc"},
+		Public: public, Lifetime: time.Hour})
+	check.Must(t, err)
+	verify := func(at time.Time) error {
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(a.PEM())
+		_, err := leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: at, DNSName: "trigger.mediator.svc",
+			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+		return err
+	}
+	check.Must(t, verify(r.now))
+	if len(leaf.URIs) != 1 || leaf.URIs[0].String() != domain+"pod/agents/u1" || leaf.IsCA ||
+		leaf.NotAfter.Sub(leaf.NotBefore) != time.Hour {
+		t.Errorf("%v, %v to %v", leaf.URIs, leaf.NotBefore, leaf.NotAfter)
+	}
+	// The next half year's CA has the same key, so both certificates verify what it signs.
+	r.now = r.now.Add(190 * 24 * time.Hour)
+	check.Must(t, a.Open(t.Context()))
+	if string(a.PEM()) == first || !strings.HasSuffix(string(a.PEM()), first) || verify(leaf.NotBefore) != nil {
+		t.Error("the new CA certificate replaces the old one at once")
+	}
+	if verify(r.now) == nil {
+		t.Error("a certificate verifies after its end")
+	}
+	if _, _, err := a.Issue(t.Context(), registrar.Leaf{Path: "x", Public: "no key", Lifetime: time.Hour}); err == nil {
+		t.Error("a certificate is made for no key")
+	}
+}
