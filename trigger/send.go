@@ -107,7 +107,7 @@ func (q *Queue) Test() error {
 	from := filepath.Join(q.dir, name)
 	info, err := os.Stat(q.dir)
 	if err != nil {
-		return err
+		return fmt.Errorf("trigger: queue %s: the service makes its folders when it starts: %w", q.name, err)
 	}
 	if err := os.WriteFile(from, body, 0o600); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package isolate
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -41,7 +43,7 @@ func Inside() error {
 		unix.Exit(1)
 	}
 	if network.resolver != nil {
-		go func() { _ = resolver.Serve(network.resolver) }()
+		go func() { _ = resolver.Serve(network.resolver, tellQuery) }()
 	}
 	var a Agent
 	if err := orders.Decode(&a); err != nil { // the launcher has ended, or has no session
@@ -55,6 +57,21 @@ func Inside() error {
 	unix.Exit(status)
 	return nil
 }
+
+// tellQuery sends a query without an answer to the sidecar, as DNS over TCP, and waits for its record.
+func tellQuery(query []byte) {
+	c, err := net.DialTimeout("tcp", resolver.Own.String(), tellTimeout)
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(tellTimeout))
+	size := binary.BigEndian.AppendUint16(nil, uint16(len(query))) //nolint:gosec // of a datagram
+	_, _ = c.Write(append(size, query...))
+	_, _ = io.Copy(io.Discard, c)
+}
+
+const tellTimeout = time.Second
 
 // limits are the errors of a container or a kernel that forbids the setup.
 var limits = []unix.Errno{unix.EPERM, unix.EACCES, unix.ENOSYS, unix.ENODEV, unix.ENOPROTOOPT}

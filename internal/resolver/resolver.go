@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/dns/dnsmessage"
@@ -28,18 +29,55 @@ func Address(host string) netip.Addr {
 	return netip.AddrFrom4(a)
 }
 
-// Serve answers the queries that reach c, until c is closed.
-func Serve(c net.PacketConn) error {
+// Own is an address of the block that stands for the resolver.
+var Own = netip.AddrPortFrom(block.Addr().Next(), 53)
+
+// maxTold bounds the names without an answer that are told of in a run.
+const maxTold = 256
+
+// Serve answers the queries that reach c, until c is closed. It tells of queries that have no answer, one for each
+// name, before it answers them.
+func Serve(c net.PacketConn, tell func(query []byte)) error {
 	query := make([]byte, 4096) // RFC 6891 section 6.2.5
+	told := make(map[string]bool)
 	for {
 		n, from, err := c.ReadFrom(query)
 		if err != nil {
 			return err
 		}
-		if out := answer(query[:n]); out != nil {
-			_, _ = c.WriteTo(out, from) // a client that has gone asks no more
+		out := answer(query[:n])
+		if out == nil {
+			continue
 		}
+		if name, _ := Asked(query[:n]); isWithout(out) && !told[name] && len(told) < maxTold {
+			told[name] = true
+			tell(query[:n])
+		}
+		_, _ = c.WriteTo(out, from) // a client that has gone asks no more
 	}
+}
+
+// Asked returns the name and the type that a query asks for. The name may contain any byte, and is empty if the query
+// has none.
+func Asked(query []byte) (name, of string) {
+	var p dnsmessage.Parser
+	if _, err := p.Start(query); err != nil {
+		return "", "none"
+	}
+	q, err := p.Question()
+	if err != nil {
+		return "", "none"
+	}
+	return q.Name.String(), strings.TrimPrefix(q.Type.String(), "Type")
+}
+
+// isWithout reports whether an answer tells nothing. Clients ask for the types in ordinary beside a host's IPv4
+// address.
+func isWithout(out []byte) bool {
+	ordinary := []dnsmessage.Type{dnsmessage.TypeAAAA, dnsmessage.TypeSVCB, dnsmessage.TypeHTTPS}
+	var m dnsmessage.Message
+	return m.Unpack(out) != nil || m.RCode != dnsmessage.RCodeSuccess ||
+		len(m.Answers) == 0 && !slices.Contains(ordinary, m.Questions[0].Type)
 }
 
 // ttl is short in seconds, because an address is as cheap to get as to keep.

@@ -1,6 +1,9 @@
 package resolver
 
 import (
+	"errors"
+	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"strings"
@@ -108,29 +111,51 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// TestServe asks over UDP, after a message that is no query.
+// TestServe asks over UDP, after a message that is no query, and after queries that have no answer: it tells of each
+// name once, and of no more than a bound.
 func TestServe(t *testing.T) {
 	c, err := net.ListenPacket("udp", "127.0.0.1:0")
 	check.Must(t, err)
 	ended := make(chan error, 1)
-	go func() { ended <- Serve(c) }()
+	told := make(map[string]int)
+	tell := func(q []byte) {
+		name, of := Asked(q)
+		told[name+" "+of]++
+	}
+	go func() { ended <- Serve(c, tell) }()
 	client, err := net.Dial("udp", c.LocalAddr().String())
 	check.Must(t, err)
 	defer client.Close()
-	for _, out := range [][]byte{[]byte("no query"), query(t, "api.test.", dnsmessage.TypeA, nil)} {
+	_, err = client.Write([]byte("no query"))
+	check.Must(t, err)
+	ask := func(out []byte) (m dnsmessage.Message) {
 		_, err = client.Write(out)
 		check.Must(t, err)
+		in := make([]byte, 512)
+		n, err := client.Read(in)
+		check.Must(t, errors.Join(err, m.Unpack(in[:n])))
+		return m
 	}
-	in := make([]byte, 512)
-	n, err := client.Read(in)
-	check.Must(t, err)
-	var m dnsmessage.Message
-	if err := m.Unpack(in[:n]); err != nil || len(m.Answers) != 1 {
-		t.Errorf("%v, %v", m, err)
+	for range 2 {
+		ask(query(t, "a-secret.evil.test.", dnsmessage.TypeTXT, nil))
+		ask(query(t, "a b.", dnsmessage.TypeA, nil))
+		ask(query(t, ".", dnsmessage.TypeA, nil)[:12])
+		ask(query(t, "api.test.", dnsmessage.TypeAAAA, nil))
+		ask(query(t, "api.test.", dnsmessage.TypeHTTPS, nil))
+		if m := ask(query(t, "api.test.", dnsmessage.TypeA, nil)); len(m.Answers) != 1 {
+			t.Errorf("%v", m)
+		}
+	}
+	want := map[string]int{"a-secret.evil.test. TXT": 1, "a b. A": 1, " none": 1}
+	if !maps.Equal(told, want) {
+		t.Errorf("told of %v, want %v", told, want)
+	}
+	for i := range 2 * maxTold {
+		ask(query(t, fmt.Sprintf("%d.evil.test.", i), dnsmessage.TypeTXT, nil))
 	}
 	c.Close()
-	if err := <-ended; err == nil {
-		t.Error("it served on after its connection was closed")
+	if err := <-ended; err == nil || len(told) != maxTold {
+		t.Errorf("told of %d names: %v", len(told), err)
 	}
 }
 

@@ -182,6 +182,28 @@ func originalDestination(conn net.Conn) (to netip.AddrPort, redirected bool) {
 	return to, true
 }
 
+// query refuses a DNS query over TCP. The resolver of a run sends those to which it has no answer. It returns nil for
+// anything else.
+func (c *conn) query() error {
+	if c.route.Original.Port() != 53 {
+		return nil
+	}
+	size, err := c.socket.peek(2)
+	if err != nil {
+		return nil
+	}
+	query, err := c.socket.peek(2 + min(int(binary.BigEndian.Uint16(size)), maxQuery))
+	if err != nil {
+		return nil
+	}
+	name, of := resolver.Asked(query[2:])
+	return refusal.New("upstream_unresolvable",
+		"the DNS query for %.260q, type %s, has no answer: only names of hosts have one, and over UDP", name, of)
+}
+
+// maxQuery is longer than any query with a name (RFC 1035 section 4.2).
+const maxQuery = 512
+
 // maxMethod is longer than any method in a rule.
 const maxMethod = 24
 
@@ -197,6 +219,9 @@ func (c *conn) checkMethod() error {
 		case b == ' ' && i > 0:
 			return c.socket.SetReadDeadline(time.Time{})
 		case b < 'A' || b > 'Z' || i >= maxMethod:
+			if err := c.query(); err != nil {
+				return err
+			}
 			return refusal.New("not_http", "the client sent neither TLS nor HTTP to %s", c.route.Original)
 		}
 	}

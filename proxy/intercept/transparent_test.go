@@ -103,6 +103,9 @@ func TestRedirectedConnectionsThatAreRefused(t *testing.T) {
 		text       string // or a handshake
 		config     *tls.Config
 	}{
+		{"a query", "upstream_unresolvable",
+			"\x00\x13\x00\x07\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x01x\x00\x00\x10\x00\x01", nil},
+		{"half a query", "not_http", "\x00\x13\x00\x07", nil},
 		{"another protocol", "not_http", "SSH-2.0-OpenSSH_9.9\r\n", nil},
 		{"bytes", "not_http", "\x00\x01\x02", nil},
 		{"a method without end", "not_http", strings.Repeat("A", 1000), nil},
@@ -117,7 +120,11 @@ func TestRedirectedConnectionsThatAreRefused(t *testing.T) {
 			r := newRig(t, func(o *intercept.Options) {
 				o.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request got through") })
 			})
-			c := r.Redirect("192.0.2.7:443")()
+			at := "192.0.2.7:443"
+			if strings.Contains(tt.name, "query") {
+				at = "192.0.2.7:53"
+			}
+			c := r.Redirect(at)()
 			if tt.text == "" {
 				_ = tls.Client(c, tt.config).Handshake()
 			} else {

