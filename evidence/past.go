@@ -198,8 +198,19 @@ func (p *PastTrust) open(kid string) ([]*certified, error) {
 		if s.cert.SubjectKeyID != kid {
 			return nil, refusal.New("trust_malformed", "the history was changed while it was read")
 		}
-		s.token, s.shared = "", p.index.first[s.cert.SubjectPublicKeyHash].purpose != s.cert.Purposes[0]
+		s.token = ""
 		all = append(all, s)
+	}
+	for _, s := range all {
+		first := p.index.first[s.cert.SubjectPublicKeyHash]
+		token, err := p.index.read(first.place)
+		if err == nil && !seen[token] {
+			_, err = p.pins.openCertificate(token)
+		}
+		if err != nil {
+			return nil, err
+		}
+		s.shared = first.purpose != s.cert.Purposes[0]
 	}
 	slices.Reverse(all)
 	slices.SortStableFunc(all, func(x, y *certified) int { return cmp.Compare(x.cert.IssuedAt, y.cert.IssuedAt) })
@@ -232,6 +243,7 @@ type place struct{ segment, number int32 }
 type use struct {
 	purpose string
 	since   int64
+	place
 }
 
 // since is the time of its first certificate
@@ -274,7 +286,7 @@ func (x *pastIndex) add(c SignerCertificate, at place) {
 	}
 	x.keys[kid] = append(x.keys[kid], at)
 	if before, ok := x.first[c.SubjectPublicKeyHash]; !ok || c.IssuedAt < before.since {
-		x.first[c.SubjectPublicKeyHash] = use{c.Purposes[0], c.IssuedAt}
+		x.first[c.SubjectPublicKeyHash] = use{c.Purposes[0], c.IssuedAt, at}
 	}
 }
 

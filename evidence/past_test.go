@@ -38,6 +38,11 @@ func TestArchive(t *testing.T) {
 	copied := certificateFor(first, evidence.PurposeActionGrant, "mediator")
 	copied.SubjectKeyID = "grant-key:v2"
 	copyOf, _ := sign(t, evidence.SignerCertificateKind(), d.registry, d.options("registry", at(5)), copied)
+	stranger, renamed := newDesk(t), certificateFor(first, evidence.PurposeRequestProof, "mediator")
+	renamed.SubjectKeyID = "renamed-key:v1"
+	forged, _ := sign(t, evidence.SignerCertificateKind(), stranger.registry, stranger.options("registry", at(-30)), renamed)
+	copied.SubjectKeyID = "grant-key:v1"
+	copyBefore, _ := sign(t, evidence.SignerCertificateKind(), d.registry, d.options("registry", at(-5)), copied)
 	revokes := func(id string, minute int) string {
 		o := d.options("registry", at(minute))
 		return d.list(t, o, evidence.Revocation{Kind: evidence.RevokedKey, ID: id})
@@ -52,6 +57,9 @@ func TestArchive(t *testing.T) {
 		{"in the bundle", "", 0, []string{of(first, 0, 10)}, nil, "", nil},
 		{"in the history", "", 0, []string{of(second, 5, 10)}, []string{of(first, 0, 4)}, "", nil},
 		{"copied since by another role", "", 0, []string{of(first, 0, 10)}, []string{copyOf}, "", nil},
+		{"copied from another role", "key_purpose", 0, []string{of(first, 0, 10)}, []string{copyBefore}, "", nil},
+		{"copied from another role, with a forged certificate of before", "signature_invalid", 0,
+			[]string{of(first, 0, 10)}, []string{copyBefore, forged}, "", nil},
 		{"renewed since", "", 0, []string{of(first, 5, 10)}, []string{of(first, -5, 10)}, "", nil},
 		{"nowhere", "key_unknown", 0, nil, nil, "", nil},
 		{"before its certificate", "clock_skew", -1, []string{of(first, 0, 10)}, nil, "", nil},
