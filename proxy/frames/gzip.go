@@ -17,10 +17,12 @@ var (
 
 // Gunzip returns a text up to its end or a cut, of about most bytes at most. It reserves the memory with take.
 func Gunzip(packed []byte, most int, take func(n int) bool) (out []byte, err error) {
-	r, err := gzip.NewReader(bytes.NewReader(packed))
+	from := bytes.NewReader(packed)
+	r, err := gzip.NewReader(from)
 	if err != nil {
 		return nil, ErrEncoding
 	}
+	r.Multistream(false)
 	for err == nil {
 		if len(out) > most {
 			return nil, ErrTooLarge
@@ -36,7 +38,8 @@ func Gunzip(packed []byte, most int, take func(n int) bool) (out []byte, err err
 		n, err = r.Read(out[len(out):cap(out)])
 		out = out[:len(out)+n]
 	}
-	if err != io.EOF && !errors.Is(err, io.ErrUnexpectedEOF) { //nolint:errorlint // io.Reader's contract
+	// Of several texts in a row, some clients read only the first.
+	if err != io.EOF && !errors.Is(err, io.ErrUnexpectedEOF) || from.Len() > 0 { //nolint:errorlint // io.Reader's contract
 		return nil, ErrEncoding
 	}
 	return out, nil

@@ -3,7 +3,6 @@ package inference
 import (
 	"slices"
 
-	json2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -45,7 +44,7 @@ func (chat) whole(t *tally, body []byte) bool {
 
 func readChat(t *tally, data []byte) bool {
 	var a chatAnswer
-	if json2.Unmarshal(data, &a) != nil {
+	if !decode(t, data, &a) {
 		return false
 	}
 	t.model(a.Model)
@@ -78,10 +77,9 @@ func (m chatMessage) read(t *tally, choice int) {
 	}
 	if m.Content.Kind() == '[' { // some servers answer in parts
 		var parts list[item]
-		if json2.Unmarshal(m.Content, &parts) == nil {
-			for i, p := range parts {
-				t.text(position{choice: choice, part: i, kind: KindText}, textOf(p.Text))
-			}
+		t.unclear = !decode(t, m.Content, &parts) || t.unclear
+		for i, p := range parts {
+			t.text(position{choice: choice, part: i, kind: KindText}, textOf(p.Text))
 		}
 	} else {
 		t.text(position{choice: choice, kind: KindText}, textOf(m.Content))

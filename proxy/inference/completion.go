@@ -1,7 +1,6 @@
 package inference
 
 import (
-	json2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -21,7 +20,7 @@ type completionAnswer struct {
 
 func (c completion) event(t *tally, data []byte) bool {
 	var a completionAnswer
-	if json2.Unmarshal(data, &a) != nil {
+	if !decode(t, data, &a) {
 		return false
 	}
 	t.model(a.Model)

@@ -3,7 +3,6 @@ package inference
 import (
 	"strings"
 
-	json2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/actionproof/mediator/proxy/frames"
@@ -60,7 +59,7 @@ func (converse) event(t *tally, data []byte) bool {
 		return true
 	}
 	var e converseEvent
-	if json2.Unmarshal(data, &e) != nil {
+	if !decode(t, data, &e) {
 		return false
 	}
 	switch t.named {
@@ -92,7 +91,7 @@ func (converse) event(t *tally, data []byte) bool {
 
 func (converse) whole(t *tally, body []byte) bool {
 	var a converseAnswer
-	if json2.Unmarshal(body, &a) != nil {
+	if !decode(t, body, &a) {
 		return false
 	}
 	t.ended = true

@@ -1,7 +1,6 @@
 package inference
 
 import (
-	json2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -47,7 +46,7 @@ func (gemini) whole(t *tally, body []byte) bool {
 		return readGemini(t, body)
 	}
 	var chunks list[jsontext.Value]
-	if json2.Unmarshal(body, &chunks) != nil {
+	if !decode(t, body, &chunks) {
 		return false
 	}
 	for _, c := range chunks {
@@ -60,7 +59,7 @@ func (gemini) whole(t *tally, body []byte) bool {
 
 func readGemini(t *tally, data []byte) bool {
 	var a geminiAnswer
-	if json2.Unmarshal(data, &a) != nil {
+	if !decode(t, data, &a) {
 		return false
 	}
 	t.model(a.Model)
@@ -100,6 +99,7 @@ func (p geminiPart) read(t *tally, choice int) {
 			}
 		}
 	}
+	t.unclear = t.unclear || p.Text != "" && (p.Call != nil || p.Code != nil || p.Hosted != nil) // clients take both
 	switch {
 	case p.Call != nil:
 		t.call(at, p.Call.ID, p.Call.Name, textOf(p.Call.Arguments))

@@ -145,6 +145,9 @@ func TestToolCallsMade(t *testing.T) {
 	}
 	a, b, other := piece("0", "a", "f"), piece("0", "b", "f"), piece("1", "b", "f")
 	const unclear = -1
+	google := func(parts string) string {
+		return `{"candidates":[{"content":{"parts":[` + parts + `]},"finishReason":"STOP"}]}`
+	}
 	type row struct {
 		name, body string
 		want       int
@@ -173,6 +176,24 @@ func TestToolCallsMade(t *testing.T) {
 			{"in a line that some readers find", ": \u2028data: " + delta(a) + "\n\n" + chat(delta()), unclear},
 			{"two whole ones of one number", `{"choices":[` + whole(a, a) + `]}`, 2},
 			{"of two whole choices of one number", `{"choices":[` + whole(a) + `,` + whole(a) + `]}`, 2},
+			{"in another case", chat(strings.Replace(delta(a), "tool", "Tool", 1)), unclear},
+			{"in another case, whole", `{"choices":[{"Message":{"tool_calls":[` + a + `]}}]}`, unclear},
+			{"beside parts of no known form", `{"choices":[{"message":{"content":["said"]}}]}`, unclear},
+		},
+		inference.Gemini: {
+			{"two", google(`{"functionCall":{"name":"f"}},{"functionCall":{"name":"f"}}`), 2},
+			{"in the other spelling", google(`{"function_call":{"name":"f"}}`), unclear},
+			{"in another case", stream(google(`{"FunctionCall":{"name":"f"}}`)), unclear},
+			{"with a text beside it", google(`{"functionCall":{"name":"f"},"text":"said"}`), unclear},
+			{"of the provider, with a text beside it", google(`{"executableCode":{},"text":"said"}`), unclear},
+		},
+		inference.BedrockConverse: {
+			{"one", `{"output":{"message":{"content":[{"toolUse":{"name":"f"}}]}}}`, 1},
+			{"in another case", `{"output":{"message":{"content":[{"ToolUse":{"name":"f"}}]}}}`, unclear},
+		},
+		inference.OllamaChat: {
+			{"one", `{"message":{"tool_calls":[{"function":{"name":"f"}}]},"done":true}`, 1},
+			{"in another case", `{"message":{"Tool_Calls":[{"function":{"name":"f"}}]},"done":true}`, unclear},
 		},
 		inference.AnthropicMessages: {
 			{"two", named(block("0", "a"), block("1", "b"), end), 2},

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	json2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/actionproof/mediator/proxy/frames"
@@ -62,7 +61,7 @@ func (messages) event(t *tally, data []byte) bool {
 		var c struct { // Amazon's InvokeModelWithResponseStream
 			Bytes []byte `json:"bytes"`
 		}
-		if json2.Unmarshal(data, &c) != nil || jsonread.Exceeds(c.Bytes) {
+		if !decode(t, data, &c) || jsonread.Exceeds(c.Bytes) {
 			return false
 		}
 		data = c.Bytes
@@ -73,7 +72,7 @@ func (messages) event(t *tally, data []byte) bool {
 		t.ended = true
 		t.exception()
 		return true
-	case json2.Unmarshal(data, &e) != nil:
+	case !decode(t, data, &e):
 		return false
 	case wrapped:
 		t.named = e.Type
@@ -116,7 +115,7 @@ func (messages) event(t *tally, data []byte) bool {
 
 func (messages) whole(t *tally, body []byte) bool {
 	var m message
-	if json2.Unmarshal(body, &m) != nil {
+	if !decode(t, body, &m) {
 		return false
 	}
 	t.ended = true

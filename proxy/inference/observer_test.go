@@ -119,6 +119,7 @@ func TestNotFollowed(t *testing.T) {
 		{"twice", jsonType, "gzip, gzip", "{}", nil, inference.ReasonEncoding},
 		{"by a second header", jsonType, "identity|gzip", `{"choices":[]}`, nil, inference.ReasonEncoding},
 		{"gzip that is none", jsonType, "gzip", "{}", nil, inference.ReasonEncoding},
+		{"two texts of gzip", jsonType, "gzip", compress(t, `{"choices":`) + compress(t, `[]}`), nil, inference.ReasonEncoding},
 		{"gzip of too much", jsonType, "gzip", compress(t, strings.Repeat(" ", 17<<20)), nil, inference.ReasonTooLarge},
 		{"an event that is too large", eventStream, "gzip", compress(t, "data: "+strings.Repeat("x", 2<<20)), nil,
 			inference.ReasonTooLarge},

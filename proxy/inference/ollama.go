@@ -1,7 +1,6 @@
 package inference
 
 import (
-	json2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -26,7 +25,7 @@ func (o ollama) event(t *tally, data []byte) bool { return o.whole(t, data) }
 
 func (ollama) whole(t *tally, body []byte) bool {
 	var a ollamaAnswer
-	if json2.Unmarshal(body, &a) != nil {
+	if !decode(t, body, &a) {
 		return false
 	}
 	t.model(a.Model)

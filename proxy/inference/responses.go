@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	json2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -62,7 +61,7 @@ var hostedItems = []string{"web_search_call", "file_search_call", "code_interpre
 
 func (responses) event(t *tally, data []byte) bool {
 	var e responseEvent
-	if json2.Unmarshal(data, &e) != nil {
+	if !decode(t, data, &e) {
 		return false
 	}
 	switch e.Type {
@@ -100,7 +99,7 @@ func (responses) event(t *tally, data []byte) bool {
 
 func (responses) whole(t *tally, body []byte) bool {
 	var r response
-	if json2.Unmarshal(body, &r) != nil {
+	if !decode(t, body, &r) {
 		return false
 	}
 	t.ended = true

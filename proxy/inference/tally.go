@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"hash"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -111,6 +112,18 @@ func readEvent(by answer, t *tally, e sse.Event) bool {
 	t.unclear = t.unclear || ended && (t.event > 0 || len(t.blocks) > blocks)
 	t.endEvent()
 	return ok
+}
+
+// decode reads an answer, or a part of one. Some clients ignore the case of names, or take both of Google's spellings: an
+// answer that says something else to them is unclear.
+func decode[T any](t *tally, data []byte, to *T) bool {
+	if json2.Unmarshal(data, to) != nil {
+		return false
+	}
+	var other T
+	err := json2.Unmarshal(data, &other, json2.MatchCaseInsensitiveNames(true))
+	t.unclear = t.unclear || err != nil || !reflect.DeepEqual(*to, other)
+	return true
 }
 
 func readWhole(by answer, t *tally, body []byte) bool {
