@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
@@ -147,6 +148,9 @@ func (c *Cache) ask(asked chan struct{}) {
 	var claims accrual.Claims
 	if err == nil {
 		claims, err = evidence.UnverifiedClaims(accrual.Kind, token)
+	}
+	if err == nil && time.Unix(claims.IssuedAt, 0).After(c.o.Now().Add(evidence.MaxSkew)) {
+		err = refusal.New("clock_skew", "the reputation is signed in the future")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

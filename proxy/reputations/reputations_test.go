@@ -25,6 +25,7 @@ type node struct {
 	t        testing.TB
 	kit      *gatetest.Kit
 	lifetime time.Duration
+	ahead    time.Duration // of the right time
 
 	mu    sync.Mutex
 	asked int
@@ -53,7 +54,8 @@ func (n *node) Reputation(ctx context.Context) (string, error) {
 		return gives, fails
 	}
 	c := n.kit.ReputationOf(n.t, accrual.Agent{Owner: n.kit.Owner(n.t), Subject: agent}, 3, 50)
-	accrual.Kind.Stamp(&c, evidence.NewRegistered("mediator-appraiser", "posting-api", time.Now(), n.lifetime),
+	accrual.Kind.Stamp(&c, evidence.NewRegistered("mediator-appraiser", "posting-api", time.Now().Add(n.ahead),
+		n.lifetime),
 		evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator})
 	return evidence.Sign(ctx, n.kit.Key(n.t, evidence.PurposeAppraiser), accrual.Kind, c)
 }
@@ -267,6 +269,7 @@ func TestTokensThatAreNone(t *testing.T) {
 	for name, gives := range map[string]func(n *node){
 		"no token":  func(n *node) { n.gives = "x" },
 		"a moment":  func(n *node) { n.lifetime = 3 * time.Second },
+		"tomorrow":  func(n *node) { n.ahead = 24 * time.Hour }, // no other would be asked for until then
 		"an answer": func(n *node) { n.gives = "" },
 	} {
 		t.Run(name, func(t *testing.T) {
