@@ -114,8 +114,8 @@ func readEvent(by answer, t *tally, e sse.Event) bool {
 	return ok
 }
 
-// decode reads an answer, or a part of one. Some clients ignore the case of names, or take both of Google's spellings: an
-// answer that says something else to them is unclear.
+// decode reads an answer, or a part of one. Some clients ignore the case of names, or take both of Google's spellings:
+// an answer that says something else to them is unclear.
 func decode[T any](t *tally, data []byte, to *T) bool {
 	if json2.Unmarshal(data, to) != nil {
 		return false
