@@ -25,6 +25,7 @@ type Lines struct {
 	most int // bytes of one line
 	line []byte
 	over bool
+	odd  bool
 }
 
 // NewLines returns a reader of lines of up to most bytes.
@@ -36,8 +37,15 @@ func (l *Lines) Held() int { return cap(l.line) }
 // Over reports whether a line was too long. Nothing is read after that.
 func (l *Lines) Over() bool { return l.over }
 
-// Odd is false: no clients find other lines.
-func (l *Lines) Odd() bool { return false }
+// Odd reports whether some clients find other lines.
+func (l *Lines) Odd() bool { return l.odd }
+
+// whole returns a line without its end.
+func (l *Lines) whole() []byte {
+	line := bytes.TrimSuffix(l.line, []byte("\r"))
+	l.odd = l.odd || bytes.ContainsAny(line, "\r"+sse.LineEnds)
+	return bytes.TrimSpace(line)
+}
 
 // Write calls event with each whole line that is not empty.
 func (l *Lines) Write(p []byte, event func(sse.Event)) {
@@ -51,7 +59,7 @@ func (l *Lines) Write(p []byte, event func(sse.Event)) {
 		if p = rest; !whole {
 			return
 		}
-		if line := bytes.TrimSpace(l.line); len(line) > 0 {
+		if line := l.whole(); len(line) > 0 {
 			event(sse.Event{Data: line})
 		}
 		l.line = l.line[:0]
@@ -59,7 +67,7 @@ func (l *Lines) Write(p []byte, event func(sse.Event)) {
 }
 
 // End returns a line without its end: some clients take it.
-func (l *Lines) End() []byte { return l.line }
+func (l *Lines) End() []byte { return l.whole() }
 
 // Exception begins the type of an event that reports a failure.
 const Exception = "exception:"
@@ -145,10 +153,14 @@ func (e *EventStream) message(m []byte, event func(sse.Event)) {
 	}
 	out := sse.Event{Type: all[":event-type"], Data: m[at:end]}
 	switch all[":message-type"] {
+	case "event":
 	case "exception":
 		out.Type = Exception + all[":exception-type"]
 	case "error":
 		out = sse.Event{Type: Exception + all[":error-code"], Data: []byte("{}")}
+	default: // to some clients an event
+		e.fail(event)
+		return
 	}
 	event(out)
 }

@@ -73,7 +73,8 @@ func TestEventStream(t *testing.T) {
 		"checksum":       {append(bytes.Clone(start), broken...), first + "|-\n"},
 		"length":         {lying, "|-\n"},
 		"too large":      {message(strings.Repeat("x", 2000)), "over\n"},
-		"header twice":   {message(`{}`, ":event-type", "a", ":event-type", "b"), "|-\n"},
+		"header twice":   {message(`{}`, ":message-type", "event", ":event-type", "a", ":event-type", "b"), "|-\n"},
+		"no type":        {message(`{}`, ":event-type", "a"), "|-\n"},
 		"no event":       {message(`{}`, ":message-type", "error", ":error-code", "x"), "exception:x|{}\n"},
 		"an SDK's": {sdk, `messageStart|{"role":"assistant"}
 contentBlockDelta|{"contentBlockIndex":0,"delta":{"text":"héllo"}}

@@ -148,6 +148,7 @@ func TestToolCallsMade(t *testing.T) {
 	google := func(parts string) string {
 		return `{"candidates":[{"content":{"parts":[` + parts + `]},"finishReason":"STOP"}]}`
 	}
+	const ollama = `{"message":{"tool_calls":[{"function":{"name":"f"}}]},"done":true}`
 	type row struct {
 		name, body string
 		want       int
@@ -192,8 +193,11 @@ func TestToolCallsMade(t *testing.T) {
 			{"in another case", `{"output":{"message":{"content":[{"ToolUse":{"name":"f"}}]}}}`, unclear},
 		},
 		inference.OllamaChat: {
-			{"one", `{"message":{"tool_calls":[{"function":{"name":"f"}}]},"done":true}`, 1},
-			{"in another case", `{"message":{"Tool_Calls":[{"function":{"name":"f"}}]},"done":true}`, unclear},
+			{"one", ollama + "\n", 1},
+			{"in another case", strings.Replace(ollama, "tool", "Tool", 1) + "\n", unclear},
+			{"in a line without its end", ollama, unclear},
+			{"in a line that ends for some readers", ollama + "\u2028", unclear},
+			{"after a line that some readers divide", "{\"message\":\r{\"content\":\"\u2028\"}}\n" + ollama + "\n", unclear},
 		},
 		inference.AnthropicMessages: {
 			{"two", named(block("0", "a"), block("1", "b"), end), 2},
@@ -225,7 +229,9 @@ func TestToolCallsMade(t *testing.T) {
 	} {
 		for _, tt := range rows {
 			kind := eventStream
-			if strings.HasPrefix(tt.body, "{") {
+			if d == inference.OllamaChat {
+				kind = "application/x-ndjson"
+			} else if strings.HasPrefix(tt.body, "{") {
 				kind = jsonType
 			}
 			in := observe(t, d, kind, tt.body, 0, options())

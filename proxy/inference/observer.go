@@ -326,7 +326,8 @@ func (b *Observer) Interaction() Interaction {
 	if b.lost == ReasonNone && (b.json || b.gzip) {
 		b.lost = b.readHeld()
 	}
-	if b.events != nil && jsontext.Value(b.events.End()).IsValid() { // some clients take an event without its end
+	// Some clients take an event without its end.
+	if b.events != nil && (jsontext.Value(b.events.End()).IsValid() || b.events.Odd()) {
 		b.tally.unclear = true
 	}
 	b.tally.ended = b.tally.ended && !b.broken

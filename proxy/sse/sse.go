@@ -13,14 +13,14 @@ type Event struct {
 	ID    string
 	Retry string // decimal milliseconds until the client should connect again; empty if not given
 	Data  []byte // nil if the event has none
-	// Split means that some clients find other lines in the event, and so another event: see [lineEnds].
+	// Split means that some clients find other lines in the event, and so another event: see [LineEnds].
 	Split bool
 }
 
 // IsMessage reports whether the event has the type that clients take if none is named.
 func (e Event) IsMessage() bool { return e.Type == "" || e.Type == "message" }
 
-// Append appends the event to a stream. It fails if clients may find other lines in it: see [lineEnds].
+// Append appends the event to a stream. It fails if clients may find other lines in it: see [LineEnds].
 func (e Event) Append(to []byte) (stream []byte, ok bool) {
 	start := len(to)
 	for _, field := range []struct{ name, value string }{{"id", e.ID}, {"event", e.Type}, {"retry", e.Retry}} {
@@ -33,7 +33,7 @@ func (e Event) Append(to []byte) (stream []byte, ok bool) {
 			to = append(append(append(to, "data: "...), line...), '\n')
 		}
 	}
-	return append(to, '\n'), !bytes.ContainsAny(to[start:], lineEnds)
+	return append(to, '\n'), !bytes.ContainsAny(to[start:], LineEnds)
 }
 
 // Reader reads a stream that comes in pieces of any size. It is not safe for concurrent use.
@@ -47,7 +47,7 @@ type Reader struct {
 
 	begun   bool // something was read
 	hasData bool
-	split   bool // a line of the current event has one of lineEnds
+	split   bool // a line of the current event has one of LineEnds
 	cr      bool // the last byte was a CR: an LF that follows ends no other line
 	over    bool
 	odd     bool
@@ -131,7 +131,7 @@ func (e *Reader) endLine(event func(Event)) {
 		return
 	}
 	field, value, hasColon := bytes.Cut(line, []byte(":"))
-	split := bytes.ContainsAny(line, lineEnds)
+	split := bytes.ContainsAny(line, LineEnds)
 	e.split = e.split || split
 	e.odd = e.odd || !hasColon || splitElsewhere(line) || string(field) != "data" && split
 	value = bytes.TrimPrefix(value, []byte(" "))
@@ -157,17 +157,17 @@ func (e *Reader) endLine(event func(Event)) {
 	}
 }
 
-// lineEnds are the characters that end a line in Python's str.splitlines, which httpx uses, but not in the standard.
-const lineEnds = "\v\f\x1c\x1d\x1e\u0085\u2028\u2029"
+// LineEnds are the characters that end a line in Python's str.splitlines, which httpx uses, but not in the standard.
+const LineEnds = "\v\f\x1c\x1d\x1e\u0085\u2028\u2029"
 
-// splitElsewhere reports whether "data" follows a character of lineEnds, where some clients read it as a field.
+// splitElsewhere reports whether "data" follows a character of LineEnds, where some clients read it as a field.
 func splitElsewhere(line []byte) bool {
 	for {
 		at := bytes.Index(line, []byte("data"))
 		if at < 0 {
 			return false
 		}
-		if before, _ := utf8.DecodeLastRune(line[:at]); strings.ContainsRune(lineEnds, before) {
+		if before, _ := utf8.DecodeLastRune(line[:at]); strings.ContainsRune(LineEnds, before) {
 			return true
 		}
 		line = line[at+len("data"):]
