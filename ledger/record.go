@@ -41,6 +41,8 @@ type Record struct {
 	Scheme   string `json:"scheme,omitempty"`
 	// names of the query's parameters, sorted: only those that look like names
 	QueryNames []string `json:"queryNames,omitempty"`
+	// Carries is [WebSocket] if the call asks for one, or else its body's media type if that is not JSON's.
+	Carries string `json:"carries,omitempty"`
 	// what the call's message asks for, if it was read as one of these protocols
 	MCP     *MCPMessage `json:"mcp,omitempty"`
 	GraphQL []Operation `json:"graphql,omitempty"`
@@ -77,6 +79,9 @@ type Record struct {
 	// Open is stored with the intent of a post that needs a receipt. It is not part of the record.
 	Open []OpenCall `json:"-"`
 }
+
+// WebSocket is what a call carries that asks for one: see [Record.Carries].
+const WebSocket = "websocket"
 
 // Artifact is one signed token of a post's evidence.
 type Artifact struct {

@@ -137,6 +137,28 @@ func (c *call) unfit() (now bool) {
 	return now
 }
 
+// mediaType is the form of a media type that is recorded: a made-up one could be a secret.
+var mediaType = regexp.MustCompile(`^(application|audio|font|image|model|multipart|text|video)/[a-z0-9.+-]{1,80}$`)
+
+// carries returns what a rule must allow beside method and URL: see [ledger.Record.Carries].
+func carries(h http.Header) string {
+	if wire.NamesWebSocket(h) {
+		return ledger.WebSocket
+	}
+	kind := h.Get("Content-Type")
+	if kind == "" || kind == "application/json" {
+		return ""
+	}
+	kind, _, _ = mime.ParseMediaType(kind)
+	switch {
+	case kind == "application/json", strings.HasSuffix(kind, "+json"):
+		return ""
+	case !mediaType.MatchString(kind):
+		return "other"
+	}
+	return kind
+}
+
 // maxQueryNames bounds the parameters that one record names.
 const maxQueryNames = 32
 

@@ -106,7 +106,9 @@ func TestLearningSessionPostsNothing(t *testing.T) {
 		} else {
 			p.wantRefused(tt.code, tt.method, tt.path, tt.body, tt.header...)
 		}
-		if rec, _ := p.record.last(); !rec.Learning || rec.Code != tt.code || len(p.sent) > 0 {
+		carries := map[string]string{"text/plain": "text/plain", "websocket": ledger.WebSocket}
+		if rec, _ := p.record.last(); !rec.Learning || rec.Code != tt.code || len(p.sent) > 0 ||
+			rec.Carries != carries[strings.Join(tt.header[max(0, len(tt.header)-1):], "")] {
 			t.Errorf("%s %s %.60s: %d sent, recorded %+v", tt.method, tt.path, tt.body, len(p.sent), rec)
 		}
 		p.wantUnused()
@@ -195,6 +197,17 @@ func TestCeilingBoundsCalls(t *testing.T) {
 		p.wantRefused("ceiling_exceeded", "GET", "/other", "")
 		p.wantRefused("ceiling_exceeded", "GET", "/public/x%2Fy", "") // to some servers a longer path
 		p.want(http.StatusCreated, "GET", "/public/x", "")
+	}
+}
+
+// TestCarries wants no media type that a client made up.
+func TestCarries(t *testing.T) {
+	for kind, want := range map[string]string{"": "", "application/json": "", "Application/JSON; charset=utf-8": "",
+		"application/vnd.api+json": "", "multipart/form-data; boundary=secret": "multipart/form-data",
+		"text/" + strings.Repeat("a", 200): "other", "secret": "other", ";": "other", "x/secret": "other"} {
+		if got := carries(http.Header{"Content-Type": {kind}}); got != want {
+			t.Errorf("%q: %q, want %q", kind, got, want)
+		}
 	}
 }
 

@@ -143,7 +143,8 @@ func TestAlteredRecords(t *testing.T) {
 		"learning", "interactions", "contentHash",
 		"bindingHash", "capabilityId", "started", "manifest", "status", "artifacts", "keys",
 	}
-	open := []string{"rule", "host", "scheme", "queryNames", "mcp", "graphql", "unfit", "result", "tools", "model",
+	open := []string{"rule", "host", "scheme", "queryNames", "carries", "mcp", "graphql", "unfit", "result", "tools",
+		"model",
 		"finished", "code", "step", "reason", "bytesOut", "bytesIn", "checks", "steps"}
 	var members []string
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[ledger.Record]()) {

@@ -195,7 +195,7 @@ func unproven(checks []ledger.Check, post *madePost) (names []string) {
 		{"subject", trigger}, {"action", trigger}, {"resource", trigger}, {"method", trigger},
 		{"host", false},
 		{"path", trigger},
-		{"scheme", false}, {"queryNames", false}, {"mcp", false}, {"graphql", false},
+		{"scheme", false}, {"queryNames", false}, {"carries", false}, {"mcp", false}, {"graphql", false},
 		{"learning", true}, // checkRecord
 		{"unfit", false},
 		{"message", trigger},

@@ -82,7 +82,7 @@ func (s *span) add(o *span) {
 func spanOf(r ledger.Record) *span {
 	s := &span{calls: 1, first: r.Started, last: r.Started, call: ledger.Record{
 		Scheme: r.Scheme, Host: r.Host, Method: r.Method, Path: r.Path, QueryNames: r.QueryNames, MCP: r.MCP,
-		GraphQL: r.GraphQL,
+		GraphQL: r.GraphQL, Carries: r.Carries,
 		Session: r.Session, Started: r.Started,
 	}}
 	if r.State == ledger.StateRefused {
@@ -149,7 +149,7 @@ func isNameable(r ledger.Record) bool {
 
 // callKey is equal for calls that a rule cannot tell apart.
 func callKey(r ledger.Record) string {
-	parts := []string{r.Scheme, r.Host, r.Method, r.Path}
+	parts := []string{r.Scheme, r.Host, r.Method, r.Path, r.Carries}
 	if r.MCP != nil {
 		parts = append(parts, "mcp", r.MCP.Method, r.MCP.Tool)
 	}

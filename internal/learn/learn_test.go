@@ -311,6 +311,39 @@ func TestWidths(t *testing.T) {
 	}
 }
 
+// TestCarried proposes rules that allow what calls carry, and nothing of it to other paths.
+func TestCarried(t *testing.T) {
+	record := func(method, path, carries string) ledger.Record {
+		return ledger.Record{Session: "s", Scheme: "https", Host: "a.test:443", Method: method, Path: path, Carries: carries}
+	}
+	calls := learn.New(judge(rulesOf(t, []byte("{}"))))
+	for _, r := range []ledger.Record{record("GET", "/rooms/12345", ledger.WebSocket), record("GET", "/rooms/67890", ""),
+		record("POST", "/files", "multipart/form-data"), record("POST", "/notes", "")} {
+		calls.Add(r)
+	}
+	proposals := calls.Propose(nil)
+	var got []string
+	for _, p := range proposals {
+		for _, r := range append(p.Narrow, p.Wide...) {
+			got = append(got, strings.TrimSpace(fmt.Sprintf("%s %t %t %s", strings.TrimPrefix(r.Match.URL, "https://a.test"),
+				p.WebSocket, r.WebSocket, r.Content)))
+		}
+	}
+	want := []string{"/rooms/12345 true true", "/rooms/67890 true false", "/rooms/{id} true true",
+		"/files false false raw",
+		"/files false false raw", "/notes false false", "/notes false false"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	rules := accepted(t, proposals, learn.Narrow)
+	if _, err := rules.Judge(record("GET", "/rooms/12345", ledger.WebSocket)); err != nil {
+		t.Error(err)
+	}
+	if _, err := rules.Judge(record("GET", "/rooms/67890", ledger.WebSocket)); !learn.IsUnruled(err) {
+		t.Errorf("a read's rule allows a WebSocket: %v", err)
+	}
+}
+
 // FuzzPropose wants correct rules that allow the call, whatever an agent called.
 func FuzzPropose(f *testing.F) {
 	f.Add("GET", "a.test:443", "/users/1", "", "")

@@ -30,18 +30,20 @@ type Proposal struct {
 	// Post says that the calls may post. Its rules are actions, for which a person names the subject.
 	Post bool `json:"post"`
 	// Model says that the calls look like calls to a model.
-	Model    bool      `json:"model,omitempty"`
-	Host     string    `json:"host"` // with scheme, and the port if it is not the usual one
-	About    string    `json:"about"`
-	Calls    int       `json:"calls"`
-	Refused  int       `json:"refused"` // of the calls
-	Sessions int       `json:"sessions"`
-	First    time.Time `json:"first"`
-	Last     time.Time `json:"last"`
-	Example  string    `json:"example"`
-	Narrow   []Rule    `json:"narrow"`
-	Normal   []Rule    `json:"normal"`
-	Wide     []Rule    `json:"wide"`
+	Model bool `json:"model,omitempty"`
+	// WebSocket says that the rules allow WebSockets, in which an agent can post unread.
+	WebSocket bool      `json:"webSocket,omitempty"`
+	Host      string    `json:"host"` // with scheme, and the port if it is not the usual one
+	About     string    `json:"about"`
+	Calls     int       `json:"calls"`
+	Refused   int       `json:"refused"` // of the calls
+	Sessions  int       `json:"sessions"`
+	First     time.Time `json:"first"`
+	Last      time.Time `json:"last"`
+	Example   string    `json:"example"`
+	Narrow    []Rule    `json:"narrow"`
+	Normal    []Rule    `json:"normal"`
+	Wide      []Rule    `json:"wide"`
 
 	seen []*seen
 }
@@ -297,6 +299,7 @@ func (p *Proposal) exact(rule Rule, names namer) (rules []Rule) {
 	}
 	for i, path := range paths {
 		r := rule
+		r.WebSocket, r.Content = p.sockets(path), p.content(path)
 		if r.Match.URL, r.Match.Methods = p.Host+path, p.methods(path); i > 0 {
 			r.Name = names.unique(rule.Name)
 		}
@@ -305,14 +308,44 @@ func (p *Proposal) exact(rule Rule, names namer) (rules []Rule) {
 	return rules
 }
 
+// carried returns what the calls carry to a path, or to any for "".
+func (p *Proposal) carried(path string) (all []string) {
+	for _, s := range p.seen {
+		if r := s.any(); path == "" || r.Path == path {
+			all = append(all, r.Carries)
+		}
+	}
+	return all
+}
+
+func (p *Proposal) sockets(path string) bool {
+	return slices.Contains(p.carried(path), ledger.WebSocket)
+}
+
+// content is raw for bodies that are no JSON.
+func (p *Proposal) content(path string) string {
+	if p.Post && slices.ContainsFunc(p.carried(path), func(c string) bool { return c != "" && c != ledger.WebSocket }) {
+		return "raw"
+	}
+	return ""
+}
+
 func (p *Proposal) reads(names namer) {
 	path := template(p.seen[0].any().Path)
 	p.About = "reads of " + p.Host + path
-	rule := Rule{Name: names.name(p.Host, words(path)+" reads"), Match: Match{URL: p.Host + path, Methods: p.methods("")}}
+	rule := Rule{Name: names.name(p.Host, words(path)+" reads"), Match: Match{URL: p.Host + path, Methods: p.methods("")},
+		WebSocket: p.sockets("")}
+	if p.WebSocket = rule.WebSocket; p.WebSocket {
+		p.About = "WebSockets, in which the agent can post unread, and " + p.About
+	}
 	p.Normal = []Rule{rule}
 	p.Narrow = p.exact(rule, names)
 	if p.Narrow == nil {
 		p.Narrow = p.Normal
+	}
+	if p.WebSocket {
+		p.Wide = p.Normal
+		return
 	}
 	wide := Rule{Name: rule.Name, Match: Match{URL: p.Host + "/**", Methods: []string{http.MethodGet, http.MethodHead}}}
 	if slices.Contains(rule.Match.Methods, http.MethodOptions) {
@@ -327,7 +360,7 @@ func (p *Proposal) post(r ledger.Record, others []string, names namer) {
 	rule := Rule{Post: true, Name: names.name(p.Host, words(path)+" "+strings.ToLower(r.Method)),
 		Action: operation(r.Method, path),
 		Query:  slices.ContainsFunc(p.seen, func(s *seen) bool { return len(s.any().QueryNames) > 0 }),
-		Match:  Match{URL: p.Host + path, Methods: []string{r.Method}}}
+		Match:  Match{URL: p.Host + path, Methods: []string{r.Method}}, Content: p.content("")}
 	p.Normal = []Rule{rule}
 	p.Narrow = p.exact(rule, names)
 	if p.Narrow == nil {

@@ -20,7 +20,9 @@ type Rule struct {
 	Action  string `yaml:"action,omitempty" json:"action,omitempty"`
 	Content string `yaml:"content,omitempty" json:"content,omitempty"`
 	Query   bool   `yaml:"query,omitempty" json:"query,omitempty"`
-	Observe string `yaml:"observe,omitempty" json:"observe,omitempty"`
+	// WebSocket allows WebSockets too.
+	WebSocket bool   `yaml:"websocket,omitempty" json:"websocket,omitempty"`
+	Observe   string `yaml:"observe,omitempty" json:"observe,omitempty"`
 	// Credential names the file of the secret for the calls; a person names it too.
 	Credential *Credential `yaml:"credential,omitempty,flow" json:"credential,omitempty"`
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/graphql"
 	"github.com/actionproof/mediator/proxy/mcp"
@@ -35,6 +36,8 @@ func (r *Rules) Judge(c ledger.Record) (Verdict, error) {
 	}
 	chosen, err := to.judge(c)
 	switch {
+	case c.Carries == ledger.WebSocket && !to.WebSocket():
+		return Verdict{}, refusal.New("egress_denied", "no rule allows WebSockets there")
 	case err != nil:
 		return Verdict{}, err
 	case chosen.Action != nil:

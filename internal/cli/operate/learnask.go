@@ -131,7 +131,7 @@ func (a *asking) about(p *learn.Proposal, which string) (enough bool, err error)
 		if p.Post && !post {
 			rules, _ = p.Reads(width)
 		}
-		if err := a.show(rules, p.Post || p.Model); err != nil {
+		if err := a.show(rules, p.Post || p.Model || p.WebSocket); err != nil {
 			return false, err
 		}
 		key, err := a.keys.key()
@@ -140,7 +140,7 @@ func (a *asking) about(p *learn.Proposal, which string) (enough bool, err error)
 		}
 		if key == '\r' || key == '\n' { // accepts reads alone
 			key = 'a'
-			if p.Post || p.Model {
+			if p.Post || p.Model || p.WebSocket {
 				key = 's'
 			}
 		}

@@ -28,6 +28,8 @@ curl -sS "https://$0/repos/acme/site?page=2&secret"
 curl -sS -H 'Content-Type: application/json' -d '{"body":"x"}' "https://$0`+kit.Comments+`"
 curl -sS -H 'Content-Type: application/json' "https://$0/mcp" \
   -d '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"pay"}}'
+curl -sS -F file=@/etc/hostname "https://$0/upload"
+curl -sS --http1.1 -H 'Connection: Upgrade' -H 'Upgrade: websocket' "https://$0/socket"
 curl -sS https://no-rule.invalid/
 curl -sS http://169.254.169.254/latest/
 curl -sS --unix-socket "$1" -d '{"learning":true}' http://x/v1/sessions || true`, r.Plain(), r.Stack.Socket("serve"))
@@ -49,14 +51,17 @@ curl -sS --unix-socket "$1" -d '{"learning":true}' http://x/v1/sessions || true`
 		}
 	}
 	if want := []string{
-		"forwarded  ", "refused learning_refused ", "refused learning_refused ", "failed upstream_unresolvable ",
-		"refused egress_address_denied egress_address_denied",
+		"forwarded  ", "refused learning_refused ", "refused learning_refused ", "refused learning_refused ",
+		"refused egress_denied ", "failed upstream_unresolvable ", "refused egress_address_denied egress_address_denied",
 	}; !slices.Equal(got, want) || r.Posts.Load() > 0 {
 		t.Fatalf("got %q, want %q: %s", got, want, said)
 	}
 	if first, action, tool := all[0], all[1], all[2]; !slices.Equal(first.QueryNames, []string{"page"}) ||
 		first.Scheme != "https" || action.Rule != "comment" || tool.MCP == nil ||
 		*tool.MCP != (ledger.MCPMessage{Method: "tools/call", Tool: "pay"}) {
+		t.Errorf("recorded %+v", all)
+	}
+	if upload, socket := all[3], all[4]; upload.Carries != "multipart/form-data" || socket.Carries != ledger.WebSocket {
 		t.Errorf("recorded %+v", all)
 	}
 	receipts, err := admin.Receipts(t.Context(), r.Stack.Admin(), all[0].Session, 1, 1)
