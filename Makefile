@@ -11,7 +11,7 @@ PACKAGES ?= evidence internal/strictjson gate policy policy/decide gate/challeng
 DURATION ?= 2m
 SEED     ?= 1
 
-.PHONY: help build build-pkcs11 demo test check fmt vet lint sec vuln fuzz mutate plays test-agents soak bench bench-compare bench-go autonomy simulate release docs members clean setup
+.PHONY: help build build-pkcs11 demo test check fmt vet lint sec vuln fuzz mutate plays test-agents soak package test-package bench bench-compare bench-go autonomy simulate release docs members clean setup
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -85,8 +85,15 @@ simulate: ## play a month of a thousand agents by the rules of reputations and d
 	$(GO) build -C tools -o ../bin/simulate ./simulate
 	bin/simulate $(FLAGS)
 
-release: ## static binaries, their bills of materials and checksums: dist/
+release: ## static binaries, their bills of materials, Debian packages and checksums: dist/
 	@./test/scripts/release.sh
+
+package: ## the Debian package for this machine: dist/mediator-linux-*.deb
+	@./test/scripts/release.sh --package
+
+test-package: ## install the package in a Debian that systemd boots, and post
+	@./test/deploy/debian/setup.sh
+	cd test/deploy/debian && $(GO) test -count=1 -timeout=20m ./...
 
 docs: ## write the pages that are made from the source
 	$(GO) test ./internal/config ./policy ./internal/problem -run 'TestDocs' -update

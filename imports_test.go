@@ -31,6 +31,7 @@ var layers = []string{
 	"internal/demo",
 	"internal/demo/agent",
 	"internal/trial",
+	"internal/setup",
 	"internal/devstack",
 	"internal/launch",
 	"internal/isolate",

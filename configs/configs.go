@@ -7,6 +7,14 @@ import (
 )
 
 var (
+	//go:embed mediator.yaml
+	serve []byte
+	//go:embed trigger.yaml
+	trigger []byte
+	//go:embed control.yaml
+	control []byte
+	//go:embed reputation.yaml
+	reputation []byte
 	//go:embed dev/mediator.yaml
 	devServe []byte
 	//go:embed dev/trigger.yaml
@@ -32,6 +40,12 @@ var (
 // Dev are the files of a development deployment, by name. The manifest and the policy are the examples themselves.
 var Dev = map[string][]byte{
 	"mediator.yaml": devServe, "trigger.yaml": devTrigger, "control.yaml": devControl, "reputation.yaml": devReputation,
+	"manifest.yaml": manifest, "policy.yaml": policy,
+}
+
+// Examples are the example files of a deployment, by name.
+var Examples = map[string][]byte{
+	"mediator.yaml": serve, "trigger.yaml": trigger, "control.yaml": control, "reputation.yaml": reputation,
 	"manifest.yaml": manifest, "policy.yaml": policy,
 }
 

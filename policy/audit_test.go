@@ -278,7 +278,7 @@ func wantIssues(t *testing.T, got []policy.Issue, want ...string) {
 func TestRefusalNamesTheFirstIssues(t *testing.T) {
 	_, err := (&policy.Manifest{}).Strict()
 	check.WantCode(t, err, "deployment_unsafe", "version_unknown (version), deployment_id_missing (deploymentId)",
-		"mediator deployment audit")
+		"mediator config check")
 	if strings.Contains(err.Error(), "control_") {
 		t.Error("the refusal names everything")
 	}

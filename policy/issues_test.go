@@ -138,7 +138,7 @@ func auditPage(issues []policy.Issue) string {
 
 Made from the audit by ` + "`make docs`" + `; do not edit it by hand.
 
-` + "`mediator deployment audit FILE`" + ` lists every safeguard that a manifest lacks: a stable code, the field,
+` + "`mediator config check FILE`" + ` lists every safeguard that a manifest lacks: a stable code, the field,
 what is wrong, and how to mend it. A manifest with any issue is neither certified nor loaded.
 
 ## Controls

@@ -26,8 +26,7 @@ var fileKinds = []struct {
 		return ReadRules(path)
 	}},
 	{"", "deployment manifest", reflect.TypeFor[policy.Manifest](), func(path string, _ []byte, _ bool) (any, error) {
-		_, strict, err := ReadAuditedManifest(path)
-		return strict, err
+		return ReadManifest(path)
 	}},
 }
 
@@ -37,9 +36,10 @@ func loads[C any](check func(*C, *findings)) func(path string, raw []byte, secre
 
 // Checked is a file that has been checked.
 type Checked struct {
-	Kind     string    // empty for a file of no known kind
-	Warnings []Warning // a process goes on with them
-	Sidecar  *Sidecar  // nil for a file of another kind
+	Kind     string         // empty for a file of no known kind
+	Warnings []Warning      // a process goes on with them
+	Issues   []policy.Issue // what a manifest lacks; then there is an error
+	Sidecar  *Sidecar       // nil for a file of another kind
 }
 
 // CheckFile reads a configuration, policy or manifest file as the processes would. Without secrets, it reads no file of
@@ -54,6 +54,10 @@ func CheckFile(path string, secrets bool) (Checked, error) {
 	if c, ok := read.(*Sidecar); ok && err == nil {
 		checked.Sidecar, checked.Warnings = c, append(c.Warnings, c.judgeRules()...)
 		err = c.checkManifest()
+	}
+	if m, ok := read.(*policy.Manifest); ok && err == nil {
+		checked.Issues = m.Audit()
+		_, _, err = ReadAuditedManifest(path)
 	}
 	return checked, err
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/archive"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/signer"
 )
@@ -26,6 +28,20 @@ func CertifyDeployment(ctx context.Context, auditor RootKey, m *policy.Manifest,
 		return "", until, fmt.Errorf("the manifest's deploymentCertificatePolicy would not accept this certificate: %w", err)
 	}
 	return token, strict.Until(cert), nil
+}
+
+// CheckRenewal refuses (pin_mismatch) a manifest other than the one that the bundle's certificate names.
+func CheckRenewal(bundle string, m *policy.Manifest) error {
+	b, _, err := archive.ReadAnyBundle(bundle)
+	if err != nil {
+		return err
+	}
+	certified, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind(), b.DeploymentCertificate)
+	if err == nil && certified.ManifestHash != m.Hash() {
+		err = refusal.New("pin_mismatch", "%s certifies manifest %s, and this is %s: review the change, and sign without --renew",
+			bundle, certified.ManifestHash, m.Hash())
+	}
+	return err
 }
 
 // believed verifies a certificate like a process that pins the auditor and has the manifest behind strict.

@@ -118,6 +118,22 @@ func GenerateRoot(name string, postQuantum bool) (RootKey, []byte, error) {
 	return key, raw, err
 }
 
+// MakeRoot makes a root key in two new files: a private one, and the public one that verifiers pin. It returns the kid.
+func MakeRoot(name, private, public string, postQuantum bool) (kid string, err error) {
+	key, secret, err := GenerateRoot(name, postQuantum)
+	if err != nil {
+		return "", err
+	}
+	pinned, err := key.JWK()
+	if err != nil {
+		return "", err
+	}
+	if err := files.WriteNew(private, secret, 0o600); err != nil {
+		return "", err
+	}
+	return key.KeyID(), files.WriteNew(public, pinned, 0o644)
+}
+
 func readRootKey(path string) (RootKey, error) {
 	raw, err := files.Read(path)
 	if err != nil {

@@ -55,7 +55,7 @@ var table = collect(map[string][]row{
 		{"deployment_contradicted", 503, operators, "The running deployment contradicts its manifest",
 			"Correct what mediator doctor finds; nothing was sent."},
 		{"deployment_unsafe", 403, operators, "The deployment manifest lacks safeguards",
-			"Correct what mediator deployment audit lists."},
+			"Correct what mediator config check lists."},
 		{"revocations_stale", 403, operators, "The revocation list is missing, old, or for another audience",
 			"Sign one with mediator keys revoke, even empty, and deliver it."},
 		{"revocations_rolled_back", 403, operators, "A new trust bundle would undo a revocation or a retirement",

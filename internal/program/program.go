@@ -105,7 +105,7 @@ func Command() *cobra.Command {
 		{"Read what happened:", []*cobra.Command{
 			records.Posts(chain.Export()), chain.Verify(), records.Explain(), records.Events(),
 		}},
-		{"Run the processes:", append(processCommands(),
+		{"Run the processes:", append(processCommands(), keys.Setup(),
 			operate.Config(), operate.Preset(), operate.Learn(), operate.Reload(),
 			operate.Doctor(), operate.Guard(), records.Ledger())},
 		{"Keys and certificates, for the security team:",

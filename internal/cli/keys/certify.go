@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,8 +63,8 @@ that a process observed to be false is not certified; one that it confirms is ma
 A certificate stays until half of its lifetime is over, unless its content changes; those of other processes' keys stay
 until they expire. A version that the asked processes no longer publish is retired. The revocation list is signed again.
 
---watch goes on: it certifies whenever a key is rotated or retired, and before certificates end. It certifies no other
-role, issuer or key of a process (roles_changed).`,
+--watch waits for the processes, and goes on: it certifies whenever a key is rotated or retired, and before
+certificates end. It certifies no other role, issuer or key of a process (roles_changed).`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if watch {
 				if err := processes(c, from); err != nil {
@@ -76,7 +77,7 @@ role, issuer or key of a process (roles_changed).`,
 			}
 			defer registry.Key.Close()
 			say := keyring.Declaration{AccessibleToAgent: !notAgent, AccessibleToUsers: !notUsers}
-			p, err := keyring.ReadPublished(c.Context(), from)
+			p, err := published(c, from, watch)
 			if err != nil {
 				return err
 			}
@@ -108,6 +109,24 @@ role, issuer or key of a process (roles_changed).`,
 	c.Flags().BoolVar(&watch, "watch", false, "go on, and certify anew whenever a key is rotated or retired")
 	cli.JSONFlag(c, &asJSON)
 	return c
+}
+
+// published reads the keys of processes. A watch waits for processes that do not listen yet.
+func published(c *cobra.Command, from []string, watch bool) (keyring.Published, error) {
+	for waiting := false; ; waiting = true {
+		p, err := keyring.ReadPublished(c.Context(), from)
+		if !watch || !errors.Is(err, syscall.ENOENT) && !errors.Is(err, syscall.ECONNREFUSED) {
+			return p, err
+		}
+		if !waiting {
+			fmt.Fprintf(cli.Lines(c.ErrOrStderr()), "mediator: waiting: %v\n", err)
+		}
+		select {
+		case <-c.Context().Done():
+			return p, c.Context().Err()
+		case <-time.After(250 * time.Millisecond):
+		}
+	}
 }
 
 func warn(c *cobra.Command, bundle string, done keyring.Certification) {

@@ -2,7 +2,6 @@ package keys
 
 import (
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,45 +10,15 @@ import (
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/keyring"
-	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/signer"
 )
 
 // Deployment returns the commands about the strict deployment manifest.
 func Deployment() *cobra.Command {
-	return cli.Group("deployment", "The strict deployment manifest", deploymentAudit(), deploymentHash(),
-		deploymentCertify())
+	return cli.Group("deployment", "The strict deployment manifest", deploymentHash(), deploymentCertify())
 }
 
 const oneManifest = "the path of one manifest"
-
-func deploymentAudit() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
-		Use: "audit FILE", Short: "List every safeguard that the manifest lacks", Args: cli.ExactArgs(1, oneManifest),
-		Example: `  mediator deployment audit manifest.yaml`,
-		RunE: func(c *cobra.Command, args []string) error {
-			m, err := config.ReadManifest(args[0])
-			if err != nil {
-				return err
-			}
-			issues := m.Audit()
-			err = cli.PrintText(c, asJSON, append([]policy.Issue{}, issues...), func(w io.Writer) error {
-				for _, i := range issues {
-					fmt.Fprintf(w, "%s at %s: %s %s\n", i.Code, i.Path, i.Sentence, i.Mend)
-				}
-				_, err := fmt.Fprintf(w, "%d issues\n", len(issues))
-				return err
-			})
-			if err == nil && len(issues) > 0 {
-				return cli.ErrRefused
-			}
-			return err
-		},
-	}
-	cli.JSONFlag(c, &asJSON)
-	return c
-}
 
 func deploymentHash() *cobra.Command {
 	var asJSON, canonical bool
@@ -88,18 +57,25 @@ verifiers without a YAML reader.`,
 
 func deploymentCertify() *cobra.Command {
 	var keyFile, issuer, audience, bundleFile string
-	var asJSON bool
+	var renew, asJSON bool
 	var lifetime time.Duration
 	c := &cobra.Command{
 		Use:   "certify FILE --auditor-key FILE --bundle FILE",
 		Short: "Sign a manifest that audits clean into the trust bundle", Args: cli.ExactArgs(1, oneManifest),
 		Example: `  mediator deployment certify manifest.yaml --auditor-key auditor.key.jwk --audience posting-api`,
 		Long: `Signs the manifest with the auditor's key, and puts the certificate into the trust bundle. Sign again before
-the certificate ends.`,
+the certificate ends.
+
+--renew signs only the manifest that the bundle's certificate is for, so that a timer certifies no change.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			m, err := config.ReadManifest(args[0])
 			if err != nil {
 				return err
+			}
+			if renew {
+				if err := keyring.CheckRenewal(bundleFile, m); err != nil {
+					return err
+				}
 			}
 			auditor, err := keyring.OpenRootKey(c.Context(), keyFile, c.ErrOrStderr(), evidence.PurposeDeploymentCertificate)
 			if err != nil {
@@ -127,6 +103,7 @@ the certificate ends.`,
 	f.StringVar(&audience, "audience", "", "aud of the certificate: the APIs that verify (required)")
 	f.StringVar(&bundleFile, "bundle", "trust.json", "the trust bundle to write")
 	f.DurationVar(&lifetime, "lifetime", 24*time.Hour, "how long the certificate is good for")
+	f.BoolVar(&renew, "renew", false, "refuse a manifest other than the certified one")
 	cli.Required(c, "auditor-key")
 	cli.Required(c, "audience")
 	return c

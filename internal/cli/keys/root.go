@@ -51,19 +51,9 @@ demand both signatures.
 			if held != "" {
 				return pinRoot(c, asJSON, held, filepath.Join(out, name+".jwk"))
 			}
-			key, secret, err := keyring.GenerateRoot(name, postQuantum)
-			if err != nil {
-				return err
-			}
-			public, err := key.JWK()
-			if err != nil {
-				return err
-			}
-			made := madeRoot{key.KeyID(), filepath.Join(out, name+".key.jwk"), filepath.Join(out, name+".jwk")}
-			if err := files.WriteNew(made.Private, secret, 0o600); err != nil {
-				return err
-			}
-			if err := files.WriteNew(made.Public, public, 0o644); err != nil {
+			made := madeRoot{Private: filepath.Join(out, name+".key.jwk"), Public: filepath.Join(out, name+".jwk")}
+			var err error
+			if made.KeyID, err = keyring.MakeRoot(name, made.Private, made.Public, postQuantum); err != nil {
 				return err
 			}
 			return cli.Print(c, asJSON, made,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/policy"
 )
 
 // Config returns the commands about configuration files.
@@ -20,6 +21,7 @@ type checkedFile struct {
 	Kind     string           `json:"kind,omitempty"`
 	Correct  bool             `json:"correct"`
 	Error    string           `json:"error,omitempty"`
+	Issues   []policy.Issue   `json:"issues,omitempty"`   // safeguards that a manifest lacks
 	Warnings []config.Warning `json:"warnings,omitempty"` // what the process says in its log, and goes on
 }
 
@@ -28,17 +30,21 @@ func configCheck() *cobra.Command {
 	c := &cobra.Command{
 		Use: "check FILE ...", Short: "Check configuration, policy and manifest files as the processes would read them",
 		Example: `  mediator config check mediator.yaml policy.yaml manifest.yaml`,
-		Args:    cli.SomeArgs("at least one file"),
+		Long: `Prints each mistake with its line, and for a manifest each safeguard that it lacks.`,
+		Args: cli.SomeArgs("at least one file"),
 		RunE: func(c *cobra.Command, args []string) error {
 			failed, all, said := false, []checkedFile{}, cli.Plain(c.ErrOrStderr())
 			for _, path := range args {
 				checked, err := config.CheckFile(path, !noSecrets)
-				file := checkedFile{File: path, Kind: checked.Kind, Correct: err == nil, Warnings: checked.Warnings}
+				file := checkedFile{File: path, Kind: checked.Kind, Correct: err == nil, Issues: checked.Issues, Warnings: checked.Warnings}
 				if checked.Sidecar != nil {
 					file.Warnings = append(file.Warnings, unused(c.Context(), checked.Sidecar, time.Now())...)
 				}
 				for _, w := range file.Warnings {
 					fmt.Fprintf(said, "%s: warning: %v\n", path, w)
+				}
+				for _, i := range file.Issues {
+					fmt.Fprintf(said, "%s: %s at %s: %s %s\n", path, i.Code, i.Path, i.Sentence, i.Mend)
 				}
 				switch {
 				case err != nil:

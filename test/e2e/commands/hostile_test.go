@@ -35,7 +35,7 @@ func TestHostileFiles(t *testing.T) {
 		"challenge verify --challenge FILE --response record.json",
 		"challenge verify --challenge challenge.json --response FILE", "capability verify --capability FILE " + binding,
 		"posts show FILE", "verify FILE", "verify record.json --bundle FILE", "verify record.json --registry FILE",
-		"verify record.json --manifest FILE", "deployment audit FILE", "deployment hash FILE", "config check FILE",
+		"verify record.json --manifest FILE", "deployment hash FILE", "config check FILE", "setup --file FILE",
 	} {
 		t.Run(command[:min(len(command), 50)], func(t *testing.T) {
 			t.Parallel()

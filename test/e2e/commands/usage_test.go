@@ -28,7 +28,7 @@ func TestExitStatus(t *testing.T) {
 			posts list --ledger absent
 			posts list --admin unix:absent
 			serve --config absent
-			deployment audit absent`,
+			deployment hash absent`,
 		program.Usage: `
 			nonsense
 			keys nonsense

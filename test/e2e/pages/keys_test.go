@@ -1,7 +1,6 @@
 package pages
 
 import (
-	_ "embed"
 	"errors"
 	"os"
 	"path/filepath"
@@ -14,61 +13,7 @@ import (
 	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
-	"github.com/actionproof/mediator/test/full"
 )
-
-// asPageSays prepares an empty machine with the program, apart from the one that the test runs on.
-//
-//go:embed testdata/running.sh
-var asPageSays string
-
-//go:embed testdata/examples.sh
-var theExamples string
-
-func TestRunningPage(t *testing.T) {
-	t.Parallel()
-	full.Only(t, "root, curl, useradd, setpriv, overlayfs")
-	configs, err := filepath.Abs("../../../configs")
-	check.Must(t, err)
-	var pin string
-	for _, s := range kit.ReadPage(t, "../../../docs/operations/reload.md") {
-		if s.Title == "Pin" {
-			pin = strings.Join(s.Commands, "\n")
-		}
-	}
-	script := asPageSays
-	for _, command := range kit.ReadPage(t, "../../../docs/operations/running.md")[1].Commands {
-		command = strings.TrimSpace(command)
-		switch {
-		case strings.HasPrefix(command, "setpriv "):
-			script += command + " >>/run/log 2>&1 &\n"
-		case strings.HasPrefix(command, "sed "): // step 3, and step 4 after it
-			script += theExamples + command + "\nmediator config check *.yaml\n" + pin
-		case strings.HasPrefix(command, "mediator keys certify "):
-			script += "for p in admin trigger control; do until_it test -S /run/mediator/$p.sock; done\n" + command + "\n"
-			script += "for p in admin trigger control; do until_it curl -sf --unix-socket /run/mediator/$p.sock -o /dev/null " +
-				"http://mediator/readyz; done\n"
-		case strings.HasPrefix(command, "eval "):
-			script += "send() { echo \"{\\\"action\\\": \\\"published\\\", \\\"n\\\": $1}\" >/run/event.json && mediator " +
-				"events send github /run/event.json --config trigger.yaml; }\n" +
-				"send 1 && mediator run -- curl -s http://mediator.internal/v1/rules\n" +
-				"send 2 && setpriv --reuid=agent --regid=agent --clear-groups bash -ec '" + command +
-				"\ncurl -s \"http://mediator.internal/v1/event/next?wait=30s\"'\n"
-		default:
-			script += command + "\n"
-		}
-	}
-	script += "mediator doctor | grep -A2 ' agentSessionSignerAccessibleToAgent:'\n"
-
-	out, err := apart(t, ".", "", []string{"T=" + t.TempDir(), "SELF=" + kit.Self(t), "CONFIGS=" + configs,
-		"PATH=/usr/local/bin:" + os.Getenv("PATH")}, kit.Need(t, "bash"), "-euo", "pipefail", "-c", script)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	wantSaid(t, out, "trigger.yaml: a correct trigger service", "0 issues", "certified 8 keys into trust/trust.json",
-		`"rules":[{"name":"github-comment"`, `"evidenceId"`,
-		"observed true  agentSessionSignerAccessibleToAgent: false")
-}
 
 // TestKeysPage runs docs/operations/keys.md as it is written, from an empty Vault to the audit, with a shell, Vault's
 // command line and the processes.

@@ -1,0 +1,3 @@
+module github.com/actionproof/mediator/test/deploy/debian
+
+go 1.26
