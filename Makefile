@@ -93,7 +93,7 @@ package: ## the Debian package for this machine: dist/mediator-linux-*.deb
 
 test-package: ## install the package in a Debian that systemd boots, and post
 	@./test/deploy/debian/setup.sh
-	cd test/deploy/debian && $(GO) test -count=1 -timeout=20m ./...
+	cd test/deploy/debian && CGO_ENABLED=0 $(GO) test -count=1 -timeout=20m ./...
 
 docs: ## write the pages that are made from the source
 	$(GO) test ./internal/config ./policy ./internal/problem -run 'TestDocs' -update

@@ -59,8 +59,8 @@ func TestSetup(t *testing.T) {
 	if !s.Fresh() {
 		t.Error("an empty folder is not fresh")
 	}
-	check.Must(t, s.Run(t.Context(), setup.Answers{Presets: []string{"claude-code"}, Sources: []string{"github", "nightly"},
-		Node: true}))
+	check.Must(t, s.Run(t.Context(), setup.Answers{
+		Presets: []string{"claude-code"}, Sources: []string{"github", "nightly"}, Node: true}))
 	for _, name := range []string{"mediator.yaml", "trigger.yaml", "control.yaml", "reputation.yaml", "manifest.yaml",
 		"policy.yaml"} {
 		_, err := config.CheckFile(filepath.Join(s.Dir, name), true)
@@ -68,15 +68,18 @@ func TestSetup(t *testing.T) {
 	}
 	first := read(t, s.Dir)
 	for name, has := range map[string]string{
-		"mediator.yaml": "credential: {header: X-Api-Key, file: secrets/anthropic-key}", "trigger.yaml": "name: nightly",
-		"control.yaml": "agent: {uid: 2000, gids: [20, 30]}", "reputation.yaml": "believedHosts", "keys/auditor.key.jwk": "priv",
-		"trust/registry.jwk": "ML-DSA-65", "trust/trust.json": `"deploymentCertificate": "ey`, "secrets/github-webhook": "whsec_",
+		"mediator.yaml": "credential: {header: X-Api-Key, file: secrets/anthropic-key}",
+		"trigger.yaml":  "name: nightly", "secrets/github-webhook": "whsec_",
+		"control.yaml": "agent: {uid: 2000, gids: [20, 30]}", "reputation.yaml": "believedHosts",
+		"keys/auditor.key.jwk": "priv", "trust/registry.jwk": "ML-DSA-65",
+		"trust/trust.json": `"deploymentCertificate": "ey`,
 	} {
 		if !strings.Contains(first[name], has) {
 			t.Errorf("%s has no %q:\n%s", name, has, first[name])
 		}
 	}
-	for name, has := range map[string]string{"trigger.yaml": "billing", "mediator.yaml": "actions:", "reputation.yaml": "8443"} {
+	for name, has := range map[string]string{
+		"trigger.yaml": "billing", "mediator.yaml": "actions:", "reputation.yaml": "8443"} {
 		if strings.Contains(first[name], has) {
 			t.Errorf("%s has %q", name, has)
 		}
@@ -106,8 +109,8 @@ func TestSetup(t *testing.T) {
 		}
 	}
 	slices.Sort(differ)
-	if want := []string{"manifest.yaml", "mediator.yaml", "trust/trust-history.json", "trust/trust.json"}; len(first) != len(second) ||
-		!slices.Equal(differ, want) || strings.Count(second["manifest.yaml"], pin) != 2 {
+	want := []string{"manifest.yaml", "mediator.yaml", "trust/trust-history.json", "trust/trust.json"}
+	if len(first) != len(second) || !slices.Equal(differ, want) || strings.Count(second["manifest.yaml"], pin) != 2 {
 		t.Errorf("%v changed, to %v:\n%v", differ, slices.Sorted(maps.Keys(second)), did)
 	}
 }

@@ -30,13 +30,14 @@ func configCheck() *cobra.Command {
 	c := &cobra.Command{
 		Use: "check FILE ...", Short: "Check configuration, policy and manifest files as the processes would read them",
 		Example: `  mediator config check mediator.yaml policy.yaml manifest.yaml`,
-		Long: `Prints each mistake with its line, and for a manifest each safeguard that it lacks.`,
-		Args: cli.SomeArgs("at least one file"),
+		Long:    `Prints each mistake with its line, and for a manifest each safeguard that it lacks.`,
+		Args:    cli.SomeArgs("at least one file"),
 		RunE: func(c *cobra.Command, args []string) error {
 			failed, all, said := false, []checkedFile{}, cli.Plain(c.ErrOrStderr())
 			for _, path := range args {
 				checked, err := config.CheckFile(path, !noSecrets)
-				file := checkedFile{File: path, Kind: checked.Kind, Correct: err == nil, Issues: checked.Issues, Warnings: checked.Warnings}
+				file := checkedFile{File: path, Kind: checked.Kind, Correct: err == nil, Issues: checked.Issues,
+					Warnings: checked.Warnings}
 				if checked.Sidecar != nil {
 					file.Warnings = append(file.Warnings, unused(c.Context(), checked.Sidecar, time.Now())...)
 				}

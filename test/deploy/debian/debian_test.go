@@ -1,5 +1,5 @@
-// Package debian installs the Debian package in a Debian that systemd boots, and follows docs/operations/running.md: the
-// target that the page starts, a post, an upgrade, and the package's removal. It needs root; see setup.sh.
+// Package debian installs the Debian package in a Debian that systemd boots, and follows docs/operations/running.md:
+// the target that the page starts, a post, an upgrade, and the package's removal. It needs root; see setup.sh.
 package debian
 
 import (
@@ -170,8 +170,9 @@ var posted = 0
 func (m *machine) post() {
 	m.t.Helper()
 	posted++
-	m.until("the sidecar is ready", func() bool {
-		_, err := m.try("curl -sf --unix-socket /run/mediator/admin.sock http://mediator/readyz")
+	m.until("all are ready", func() bool {
+		_, err := m.try("for p in trigger control admin; do " +
+			"curl -sf --unix-socket /run/mediator/$p.sock http://mediator/readyz; done")
 		return err == nil
 	})
 	body := `{"n": ` + strconv.Itoa(posted) + `}`
@@ -207,7 +208,8 @@ func TestPackage(t *testing.T) {
 	m := boot(t)
 	must(t, os.WriteFile(m.root+"/usr/local/bin/api", self, 0o755))
 	m.install(install, "1.0.0")
-	m.want("systemd-analyze verify /lib/systemd/system/mediator* 2>&1; systemctl is-enabled mediator.target", "enabled")
+	m.run("cd /lib/systemd/system; systemd-analyze verify mediator*.service mediator*.t*")
+	m.want("systemctl is-enabled mediator.target", "enabled")
 	m.run("umask 077; printf '\\n\\n\\n\\n\\n\\n' | " + setup)
 	m.run("systemd-run --unit=api /usr/local/bin/api")
 	m.until("the API is started", func() bool { _, err := os.Stat(m.root + "/etc/mediator/api.pem"); return err == nil })
@@ -233,7 +235,7 @@ func TestPackage(t *testing.T) {
 	m.post()
 
 	m.run("apt-get remove -y mediator")
-	m.want("test ! -e /usr/bin/mediator; ls /run/mediator mediator; systemctl list-units 'mediator-*'", "mediator.yaml", "0 loaded")
+	m.want("test ! -e /usr/bin/mediator; ls mediator; systemctl list-units 'mediator-*'", "mediator.yaml", "0 loaded")
 	m.want("dpkg --purge mediator", "kept, with keys or the record: /etc/mediator/keys")
 	m.want("find mediator /var/lib/mediator* default/mediator -type f 2>/dev/null || :", "mediator/keys/registry.key.jwk",
 		"mediator/trust/trust.json", "/var/lib/mediator/ledger.db")
@@ -244,13 +246,17 @@ func TestPackage(t *testing.T) {
 // no secret.
 func (m *machine) sandboxed() {
 	m.t.Helper()
-	for unit, capabilities := range map[string]string{"serve": "0000000000000000", "trigger": "0000000000000000",
-		"control": "0000000000000000", "registry": "0000000000000000"} {
-		m.want("pid=$(systemctl show -P MainPID mediator-"+unit+"); ps -o user:30= -p $pid 2>/dev/null || stat -c %U /proc/$pid; "+
-			"cat /proc/$pid/status", "mediator-"+unit, "NoNewPrivs:\t1", "Seccomp:\t2", "CapEff:\t"+capabilities)
+	for _, unit := range []string{"serve", "trigger", "control", "registry", "auditor"} {
+		if unit == "auditor" { // it has ended
+			m.want("systemctl start mediator-auditor; journalctl -u mediator-auditor -o cat", "certified manifest")
+		} else {
+			m.want("pid=$(systemctl show -P MainPID mediator-"+unit+"); id -nu $(awk '/^Uid/{print $2}' /proc/$pid/status); "+
+				"cat /proc/$pid/status", "mediator-"+unit, "NoNewPrivs:\t1", "Seccomp:\t2", "CapEff:\t0000000000000000")
+		}
+		m.run("systemd-analyze security --no-pager --threshold=25 mediator-" + unit) // an exposure of 2.5 of 10
 	}
+	m.want("systemctl show -P NRestarts 'mediator-*.service' | sort -u | xargs", "0\n") // nothing had to fail first
 	m.want("mediator doctor || :", "observed true  agentSessionSignerAccessibleToAgent: false")
-	m.want("systemd-analyze security --no-pager 'mediator-*'")
 	out := m.run(`for f in $(find mediator -type f); do
 		setpriv --reuid=mediator-agent --regid=mediator-agent --clear-groups cat $f >/dev/null 2>&1 && echo $f; done; true`)
 	for _, private := range []string{"keys/", "secrets/"} {
