@@ -8,7 +8,9 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"database/sql"
 	"encoding/pem"
+	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -16,6 +18,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,7 +63,8 @@ func TestExampleAPI(t *testing.T) {
 
 	k := gatetest.NewAt(t, time.Now())
 	k.Files(t, dir)
-	replace(t, filepath.Join(dir, "database"), pgtest.Database(t))
+	dsn := pgtest.Start(t, "max_connections=40").Database(t)
+	replace(t, filepath.Join(dir, "database"), dsn)
 	roots := certificate(t, dir)
 	cmd := exec.CommandContext(t.Context(), binary, "-listen", "127.0.0.1:0", "-dir", dir)
 	said, err := cmd.StderrPipe()
@@ -117,6 +122,37 @@ func TestExampleAPI(t *testing.T) {
 			t.Fatalf("%s: got %d, want %d", tt.name, got, tt.status)
 		}
 		next(tt.says)
+	}
+	go func() { _, _ = io.Copy(io.Discard, said) }()
+
+	// Replays must not use up the database's connections.
+	capability = a.earn(t, bound("POST /posts", gatetest.Content))
+	db, err := sql.Open("pgx", dsn)
+	check.Must(t, err)
+	defer db.Close()
+	slow, err := db.Begin()
+	check.Must(t, err)
+	_, err = slow.Exec("LOCK TABLE posts")
+	check.Must(t, err)
+	var all sync.WaitGroup
+	var made, replayed atomic.Int32
+	for range 100 {
+		all.Go(func() {
+			switch post(capability) {
+			case http.StatusCreated:
+				made.Add(1)
+			case http.StatusConflict:
+				replayed.Add(1)
+			}
+		})
+	}
+	for waiting := 0; waiting < 16; {
+		check.Must(t, db.QueryRow("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'").Scan(&waiting))
+	}
+	check.Must(t, slow.Rollback())
+	all.Wait()
+	if made.Load() != 1 || replayed.Load() != 99 {
+		t.Errorf("%d made, %d replayed: the others found no connection", made.Load(), replayed.Load())
 	}
 }
 

@@ -46,6 +46,7 @@ func serve(ctx context.Context, listen, dir string) error {
 		return err
 	}
 	defer db.Close()
+	db.SetMaxOpenConns(16) // each replay of a post that is being made waits with a connection
 	if _, err := db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS posts (content text NOT NULL)`); err != nil {
 		return err
 	}
