@@ -217,6 +217,9 @@ func (m *mcpCall) keep() bool {
 
 func (m *mcpCall) end(handed time.Time) {
 	m.count(true)
+	if m.record.State == ledger.StateForwarded && m.mcp.Answer == nil && m.mcp.Sent != nil && m.mcp.Sent.IsRequest() {
+		m.setResult(mcp.ResultUnseen) // the answer was withheld
+	}
 	if m.wentOut() && m.mcp.Sent != nil && m.message.IsCall() {
 		m.receipts().Relay(m.session.Chain, receipts.Relayed{
 			Host: m.record.Host, Tool: m.message.Name, Arguments: m.message.BoundedArguments(maxRelayedArguments), Gave: m.given,

@@ -226,6 +226,11 @@ func TestMCPAnswersThatAreNotRead(t *testing.T) {
 	if rec.State != ledger.StateForwarded || len(rec.Checks) != 1 || rec.Checks[0].Code != "mcp_answer_unread" {
 		t.Errorf("%+v", rec)
 	}
+	r.send("POST", "/mcp", toolCall("create_issue"), both...) // with a credential, so the answer does not pass
+	rec = r.wantRecord(t, "tools/call create_issue", "unseen")
+	if rec.State != ledger.StateIndeterminate || rec.Code != "answer_withheld" {
+		t.Errorf("%+v", rec)
+	}
 }
 
 // A list that cannot be read ends with an error that the client's request gets, in both forms of answers.
