@@ -184,6 +184,9 @@ func (k *Key) describe(ctx context.Context) error {
 	return nil
 }
 
+// maxVersions bounds the versions that a process remembers.
+const maxVersions = 1 << 14
+
 // versions returns the described versions, oldest first. A version whose public key has changed makes the key unfit:
 // the key was deleted and made again.
 func (k *Key) versions(d described) ([]custody.Version, error) {
@@ -203,6 +206,9 @@ func (k *Key) versions(d described) ([]custody.Version, error) {
 				k.name)
 		}
 		known, ok := k.pinned[number]
+		if !ok && len(k.pinned) == maxVersions {
+			return nil, custody.Unavailable(nil, "Vault has named more than %d versions of the key %s", maxVersions, k.name)
+		}
 		if !ok {
 			b := &batcher{key: k, number: number, public: public}
 			k.pinned[number] = custody.NewVersion(k.name, number, public, b.sign).MadeAt(described.Made)

@@ -1,16 +1,20 @@
 package vault_test
 
 import (
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/look"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func TestUselessAnswers(t *testing.T) {
@@ -40,4 +44,23 @@ func TestUselessAnswers(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestVersionsWithoutEnd lets a Vault that was taken over name other versions each time, which a process remembers.
+func TestVersionsWithoutEnd(t *testing.T) {
+	last := 0
+	fake := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		versions := make(map[string]any)
+		for range 1 << 13 {
+			last++
+			versions[strconv.Itoa(last)] = map[string]string{"public_key": base64.StdEncoding.EncodeToString(make([]byte, 32))}
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"data": map[string]any{"type": "ed25519", "keys": versions}})
+	}))
+	t.Cleanup(fake.Close)
+	k, err := open(t, vault.Options{Address: fake.URL, Timeout: time.Hour}).Key(t.Context(), "runtime-key",
+		&vault.TokenFile{Path: write(t, "a token")})
+	check.Must(t, err)
+	check.Must(t, k.Read(t.Context()))
+	check.WantCode(t, k.Read(t.Context()), "custody_unavailable")
 }
