@@ -108,7 +108,7 @@ var layers = []string{
 	"custody/vault",
 	"custody/pkcs11",
 	"custody",
-	"reputation/internal/db",
+	"internal/db",
 	"ledger/postgres",
 	"ledger/sqlite",
 	"ledger/internal/tables",

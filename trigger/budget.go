@@ -2,11 +2,11 @@ package trigger
 
 import (
 	"context"
-	"database/sql"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/internal/db"
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
@@ -27,8 +27,8 @@ func (s *Service) Unsent(ctx context.Context, eventID, runtime, action, bindingH
 }
 
 func (s store) unsent(ctx context.Context, id, runtime, action, binding string, now time.Time) error {
-	return s.write(ctx, func(tx *sql.Tx) error {
-		e, err := one(tx.Stmt(s.selectFacts).QueryRow(id), id, now)
+	return s.db.Write(ctx, writing, func(tx db.Tx) error {
+		e, err := s.locked(tx, selectFacts, id, now)
 		if err != nil {
 			return err
 		}
@@ -38,18 +38,16 @@ func (s store) unsent(ctx context.Context, id, runtime, action, binding string, 
 		if e.ClaimedBy != runtime {
 			return refusal.New("event_closed", "another runtime has claimed the event %s", id)
 		}
-		n, err := affected(
-			tx.Exec(`UPDATE uses SET unsent = 1 WHERE event = ? AND action = ? AND binding = ? AND NOT unsent`, id, action,
-				binding))
+		n, err := tx.Exec(
+			`UPDATE uses SET unsent = 1 WHERE event = $1 AND action = $2 AND binding = $3 AND unsent = 0`, id, action, binding)
 		if n == 0 {
 			return err
 		}
-		var all int
-		if err := tx.QueryRow(`SELECT count(*) FROM uses WHERE event = ? AND action = ? AND unsent`, id,
-			action).Scan(&all); err != nil {
+		all, err := db.ManyIn[int](tx, `SELECT count(*) FROM uses WHERE event = $1 AND action = $2 AND unsent = 1`, id, action)
+		if err != nil {
 			return err
 		}
-		if all > maxUnsent {
+		if all[0] > maxUnsent {
 			return refusal.New("event_closed",
 				"the event %s has got back %d posts of the action %.80q already, and gets no more", id, maxUnsent,
 				action)

@@ -1,12 +1,18 @@
 package trigger
 
-import "github.com/actionproof/mediator/ledger/sqlite"
+import (
+	"github.com/actionproof/mediator/internal/db"
+	"github.com/actionproof/mediator/internal/refusal"
+)
 
 const forgets = "which deliveries were seen: old signed ones would open sessions again"
 
+var errMissing = refusal.New("not_found", "there is no such event")
+
 // schema is the event store's schema. Rows of seen are never removed: a webhook's signature without a time is valid as
 // long as its secret.
-var schema = sqlite.Schema{Version: 2, Forgets: forgets, Statements: `
+var schema = db.Schema{Name: "actionproof_events", Version: 3, Forgets: forgets, Missing: errMissing,
+	Frequent: []string{selectFacts + byID, insertUse, countUse}, Tables: `
 CREATE TABLE events (
 	seq        INTEGER PRIMARY KEY,
 	id         TEXT NOT NULL UNIQUE,
@@ -14,13 +20,13 @@ CREATE TABLE events (
 	evidence   TEXT NOT NULL,    -- good for one event of its source
 	state      TEXT NOT NULL,
 	claimed_by TEXT NOT NULL DEFAULT '',
-	claimable  INTEGER NOT NULL, -- it may stand behind a post
-	expires    INTEGER NOT NULL, -- Unix milliseconds
+	claimable  BIGINT NOT NULL,  -- it may stand behind a post
+	expires    BIGINT NOT NULL,  -- Unix milliseconds
 	event      TEXT NOT NULL,    -- the rest of the Event, JSON
 	payload    BLOB,             -- as it came
 	UNIQUE (source, evidence)
 );
-CREATE INDEX events_waiting ON events (seq) WHERE state = 'received' AND claimable;
+CREATE INDEX events_waiting ON events (seq) WHERE state = 'received' AND claimable = 1;
 CREATE INDEX events_open ON events (expires) WHERE state IN ('received', 'claimed');
 CREATE INDEX events_expires ON events (expires);
 CREATE TABLE seen (
@@ -33,13 +39,13 @@ CREATE TABLE uses (
 	event   TEXT NOT NULL,
 	action  TEXT NOT NULL,
 	binding TEXT NOT NULL,       -- the hash of the post that was paid for
-	unsent  INTEGER NOT NULL DEFAULT 0, -- the post never left
+	unsent  BIGINT NOT NULL DEFAULT 0, -- the post never left
 	PRIMARY KEY (event, action, binding)
 ) WITHOUT ROWID;
 CREATE TABLE spent (
 	event  TEXT NOT NULL,
 	action TEXT NOT NULL,
-	posts  INTEGER NOT NULL,     -- how many rows of uses there are but for the unsent, so that a post need not count them
+	posts  BIGINT NOT NULL,      -- how many rows of uses there are but for the unsent, so that a post need not count them
 	PRIMARY KEY (event, action)
 ) WITHOUT ROWID;
 `}

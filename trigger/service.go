@@ -3,7 +3,6 @@ package trigger
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -13,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/db"
 	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/signer"
@@ -34,6 +34,8 @@ const sweepEvery = time.Minute
 type Options struct {
 	// Path of the event store, an SQLite file in an existing folder. Only one service at a time can open it.
 	Path string
+	// DSN names a PostgreSQL database in its place, which replicas share.
+	DSN string
 	// Origin signs origin proofs as the source verifier, Receipt signs receipts as the trigger mediator: two keys and
 	// issuers.
 	Origin  *signer.Issuer[evidence.TriggerOriginProof]
@@ -97,7 +99,7 @@ func New(ctx context.Context, o Options) (*Service, error) {
 		return nil, err
 	}
 	s.from.Store(from)
-	if s.store, err = openStore(ctx, o.Path); err != nil {
+	if s.store, err = openStore(ctx, o.Path, o.DSN); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -113,6 +115,12 @@ func (s *Service) Run(ctx context.Context) error {
 	})
 	group.Go(func() error {
 		s.runSources(ctx, group)
+		return nil
+	})
+	group.Go(func() error {
+		s.store.db.Listen(ctx, arrivals, s.wake, func(err error) {
+			s.o.Log.Warn("events of other replicas are not heard", zap.Error(err))
+		})
 		return nil
 	})
 	group.Go(func() error {
@@ -134,7 +142,7 @@ func (s *Service) sweep(ctx context.Context) {
 
 // Ready returns nil, or why nothing can be stored now.
 func (s *Service) Ready(ctx context.Context) error {
-	return s.store.write(ctx, func(*sql.Tx) error { return nil })
+	return s.store.db.Write(ctx, writing, func(db.Tx) error { return nil })
 }
 
 func (s *Service) Close() error {

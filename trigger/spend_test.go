@@ -3,7 +3,6 @@ package trigger
 import (
 	"context"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/hex"
 	"path/filepath"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/db"
 	"github.com/actionproof/mediator/test/ledgertest"
 )
 
@@ -45,7 +45,7 @@ func BenchmarkSpend(b *testing.B) {
 func paidFor(b *testing.B, posts int) (store, time.Time) {
 	b.Helper()
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	s, err := openStore(context.Background(), filepath.Join(b.TempDir(), "events.db"))
+	s, err := openStore(context.Background(), filepath.Join(b.TempDir(), "events.db"), "")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -59,17 +59,17 @@ func paidFor(b *testing.B, posts int) (store, time.Time) {
 		_, err = s.claim(context.Background(), e.ID, "runtime", now)
 	}
 	for n := 0; n < posts && err == nil; n += 1000 {
-		err = s.db.Write(context.Background(), func(tx *sql.Tx) (err error) {
+		err = s.db.Write(context.Background(), writing, func(tx db.Tx) (err error) {
 			for i := n; i < n+1000 && err == nil; i++ {
-				_, err = tx.Exec(`INSERT INTO uses (event, action, binding) VALUES ('evt', 'create_post', ?)`,
+				_, err = tx.Exec(`INSERT INTO uses (event, action, binding) VALUES ('evt', 'create_post', $1)`,
 					hashLike(int64(-1-i)))
 			}
 			return err
 		})
 	}
 	if err == nil && posts > 0 {
-		err = s.db.Write(context.Background(), func(tx *sql.Tx) error {
-			_, err := tx.Exec(`INSERT INTO spent (event, action, posts) VALUES ('evt', 'create_post', ?)`, posts)
+		err = s.db.Write(context.Background(), writing, func(tx db.Tx) error {
+			_, err := tx.Exec(`INSERT INTO spent (event, action, posts) VALUES ('evt', 'create_post', $1)`, posts)
 			return err
 		})
 	}

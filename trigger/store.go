@@ -1,49 +1,33 @@
 package trigger
 
 import (
+	"cmp"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
+	"github.com/actionproof/mediator/internal/db"
+	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/ledger/sqlite"
 )
 
-type store struct {
-	db *sqlite.DB
+// store keeps the events. Each transaction that judges an event locks it, because replicas share a store in PostgreSQL.
+type store struct{ db *db.DB }
 
-	selectFacts, insertUse, countUse *sql.Stmt // prepared: every post needs them
+func openStore(ctx context.Context, path, dsn string) (store, error) {
+	d, err := db.Open(ctx, path, dsn, schema)
+	return store{d}, err
 }
 
-func openStore(ctx context.Context, path string) (store, error) {
-	db, err := sqlite.OpenDB(ctx, path, schema)
-	if err != nil {
-		return store{}, err
-	}
-	s := store{db: db}
-	for _, p := range []struct {
-		to    **sql.Stmt
-		query string
-	}{{&s.selectFacts, selectFacts + `WHERE id = ?`}, {&s.insertUse, insertUse}, {&s.countUse, countUse}} {
-		if *p.to, err = db.Prepare(ctx, p.query); err != nil {
-			return store{}, errors.Join(err, db.Close())
-		}
-	}
-	return s, nil
-}
-
-// write runs do in a transaction (see [sqlite.DB.Write]). Database errors get a code.
-func (s store) write(ctx context.Context, do func(tx *sql.Tx) error) error {
-	err := s.db.Write(ctx, do)
-	var coded interface{ Code() string }
-	if err == nil || errors.As(err, &coded) {
-		return err
-	}
-	return ledger.Unavailable("write the events", err)
-}
+const (
+	reading = "read the events" // in errors
+	writing = "write the events"
+	// arrivals is the channel on which replicas hear of events that can be claimed.
+	arrivals = "actionproof_events"
+)
 
 // add stores an event, unless one of its single-use keys is known. known is then the event that used the key, or "".
 func (s store) add(ctx context.Context, e Event, payload []byte, keys []string) (known string, fresh bool, err error) {
@@ -52,142 +36,162 @@ func (s store) add(ctx context.Context, e Event, payload []byte, keys []string) 
 	if err != nil {
 		return "", false, err
 	}
-	claimable := e.Verified() == nil
-	err = s.write(ctx, func(tx *sql.Tx) (err error) {
-		if known, fresh, err = see(tx, e.Source, e.ID, keys); !fresh {
-			return err
+	claimable := 0
+	if e.Verified() == nil {
+		claimable = 1
+	}
+	return s.once(ctx, e.Source, e.ID, keys, func(tx db.Tx) error {
+		_, err := tx.Exec(`INSERT INTO events (id, source, evidence, state, claimable, expires, event, payload)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+			e.ID, e.Source, e.EvidenceID, string(e.State), claimable, e.ExpiresAt, string(raw), payload)
+		if err == nil && claimable == 1 {
+			err = tx.Notify(arrivals)
 		}
-		_, err = tx.Exec(
-			`INSERT INTO events (id, source, evidence, state, claimable, expires, event, payload) VALUES (?, ?,`+
-				` ?, ?, ?, ?, ?, ?)`,
-			e.ID, e.Source, e.EvidenceID, e.State, claimable, e.ExpiresAt.UnixMilli(), string(raw), payload)
 		return err
 	})
-	return known, fresh, err
 }
 
 func (s store) see(ctx context.Context, source, id string, keys []string) (known string, fresh bool, err error) {
-	err = s.write(ctx, func(tx *sql.Tx) (err error) {
-		known, fresh, err = see(tx, source, id, keys)
-		return err
-	})
-	return known, fresh, err
+	return s.once(ctx, source, id, keys, func(db.Tx) error { return nil })
 }
 
-// see uses all keys or none. If one is known, the others stay free: an attacker may have put another delivery's fresh
-// id before an old body.
-func see(tx *sql.Tx, source, id string, keys []string) (known string, fresh bool, err error) {
-	for _, key := range keys {
-		switch err := tx.QueryRow(`SELECT event FROM seen WHERE source = ? AND key = ?`, source, key).Scan(&known); {
-		case err == nil:
-			return known, false, nil
-		case !errors.Is(err, sql.ErrNoRows):
-			return "", false, err
+var errKnown = errors.New("a key is known")
+
+// once uses all keys and does more, or does nothing. If one key is known, the others stay free: an attacker may have put
+// another delivery's fresh id before an old body. Sorted, so that two transactions cannot wait for each other.
+func (s store) once(ctx context.Context, source, id string, keys []string, more func(db.Tx) error) (known string,
+	fresh bool, err error) {
+	keys = slices.Clone(keys)
+	slices.Sort(keys)
+	err = s.db.Write(ctx, writing, func(tx db.Tx) error {
+		for _, key := range keys {
+			n, err := tx.Exec(`INSERT INTO seen (source, key, event) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, source, key, id)
+			if err != nil {
+				return err
+			}
+			if n == 1 {
+				continue
+			}
+			events, err := db.ManyIn[string](tx, `SELECT event FROM seen WHERE source = $1 AND key = $2`, source, key)
+			if err != nil || len(events) == 0 {
+				return err
+			}
+			known = events[0]
+			return errKnown
 		}
+		return more(tx)
+	})
+	if errors.Is(err, errKnown) {
+		return known, false, nil
 	}
-	for _, key := range keys {
-		if _, err := tx.Exec(`INSERT INTO seen (source, key, event) VALUES (?, ?, ?)`, source, key, id); err != nil {
-			return "", false, err
-		}
-	}
-	return "", true, nil
+	return "", err == nil, err
 }
 
 const (
 	selectEvent = `SELECT event, state, claimed_by, payload FROM events `
 	selectFacts = `SELECT event, state, claimed_by, NULL FROM events ` // without the payload
+	byID        = `WHERE id = $1`
 )
 
-// scan reads an event, whose changing parts have their own columns.
-func scan(scan func(...any) error, now time.Time) (Event, error) {
-	var e Event
-	var raw, payload []byte
-	var state State
-	var runtime string
-	if err := scan(&raw, &state, &runtime, &payload); err != nil {
-		return e, err
+// row is a stored event. Its changing parts have their own columns.
+type row struct {
+	Event     []byte
+	State     State
+	ClaimedBy string
+	Payload   []byte
+}
+
+func (r row) read(now time.Time) (e Event, err error) {
+	if err := json.Unmarshal(r.Event, &e); err != nil {
+		return e, ledger.Unavailable(reading, err)
 	}
-	if err := json.Unmarshal(raw, &e); err != nil {
-		return e, err
-	}
-	e.State, e.ClaimedBy, e.Payload = state, runtime, asJSON(payload)
-	if (state == Received || state == Claimed) && !now.Before(e.ExpiresAt) {
+	e.State, e.ClaimedBy, e.Payload = r.State, r.ClaimedBy, asJSON(r.Payload)
+	if (e.State == Received || e.State == Claimed) && !now.Before(e.ExpiresAt) {
 		e.State = Expired // stored by the next sweep
 	}
 	return e, nil
 }
 
-func one(row *sql.Row, id string, now time.Time) (Event, error) {
-	e, err := scan(row.Scan, now)
-	if errors.Is(err, sql.ErrNoRows) {
-		return e, refusal.New("not_found", "no event has the id %.80q", id)
+// locked reads one event, which no other transaction changes before this one ends.
+func (s store) locked(tx db.Tx, query, id string, now time.Time) (Event, error) {
+	rows, err := db.ManyIn[row](tx, query+byID+s.db.Locked(), id)
+	switch {
+	case err != nil:
+		return Event{}, err
+	case len(rows) == 0:
+		return Event{}, unknown(id)
 	}
-	return e, unread(err)
+	return rows[0].read(now)
 }
 
-func unread(err error) error {
-	if err == nil {
-		return nil
-	}
-	return ledger.Unavailable("read the events", err)
-}
+func unknown(id string) error { return refusal.New("not_found", "no event has the id %.80q", id) }
 
 func (s store) get(ctx context.Context, id string, now time.Time) (Event, error) {
-	return one(s.db.Read().QueryRowContext(ctx, selectEvent+`WHERE id = ?`, id), id, now)
+	found, err := db.One[row](ctx, s.db, reading, selectEvent+byID, id)
+	if errors.Is(err, errMissing) {
+		return Event{}, unknown(id)
+	}
+	if err != nil {
+		return Event{}, err
+	}
+	return found.read(now)
 }
 
 func (s store) list(ctx context.Context, limit int, now time.Time) ([]Event, error) {
-	rows, err := s.db.Read().QueryContext(ctx, selectFacts+`ORDER BY seq DESC LIMIT ?`, limit)
-	if err != nil {
-		return nil, unread(err)
-	}
-	defer rows.Close()
+	rows, err := db.Many[row](ctx, s.db, reading, selectFacts+`ORDER BY seq DESC LIMIT $1`, limit)
 	events := []Event{}
-	for rows.Next() {
-		e, err := scan(rows.Scan, now)
-		if err != nil {
-			return nil, unread(err)
+	for i := 0; i < len(rows) && err == nil; i++ {
+		var e Event
+		if e, err = rows[i].read(now); err == nil {
+			events = append(events, e)
 		}
-		events = append(events, e)
 	}
-	return events, unread(rows.Err())
+	if err != nil {
+		return nil, err
+	}
+	return events, nil
 }
 
-const waiting = `WHERE state = 'received' AND claimable AND expires > ? ORDER BY seq LIMIT 1`
+const waiting = `WHERE state = 'received' AND claimable = 1 AND expires > $1 ORDER BY seq LIMIT 1`
 
 var errNothing = refusal.New("event_none", "no event waits for a runtime")
 
-// find returns the event with this id, or the oldest waiting one if id is empty. It refuses an event that cannot open a
-// session.
-func find(query func(string, ...any) *sql.Row, id string, now time.Time) (e Event, err error) {
+// claim gives the event with this id, or the oldest waiting one if id is empty, to a runtime. Each new event wakes all
+// waiting claims, most in vain: a read alone finds that out.
+func (s store) claim(ctx context.Context, id, runtime string, now time.Time) (Event, error) {
 	if id != "" {
-		e, err = one(query(selectEvent+`WHERE id = ?`, id), id, now)
-	} else {
-		e, err = scan(query(selectEvent+waiting, now.UnixMilli()).Scan, now)
-		if errors.Is(err, sql.ErrNoRows) {
-			return e, errNothing
+		e, err := s.get(ctx, id, now)
+		if err := cmp.Or(err, e.claimable()); err != nil {
+			return Event{}, err
 		}
-		err = unread(err)
+		return s.take(ctx, id, runtime, now)
 	}
-	if err != nil {
-		return e, err
+	for {
+		oldest, err := db.One[string](ctx, s.db, reading, `SELECT id FROM events `+waiting, now)
+		if errors.Is(err, errMissing) {
+			return Event{}, errNothing
+		}
+		if err != nil {
+			return Event{}, err
+		}
+		e, err := s.take(ctx, oldest, runtime, now)
+		if code := problem.DetailsOf(err).Code; code != "event_closed" && code != "not_found" { // another claim was faster
+			return e, err
+		}
 	}
-	return e, e.claimable()
 }
 
-func (s store) claim(ctx context.Context, id, runtime string, now time.Time) (Event, error) {
-	// Each new event wakes all waiting claims, most in vain. A read alone finds that out.
-	read := func(query string, args ...any) *sql.Row { return s.db.Read().QueryRowContext(ctx, query, args...) }
-	if _, err := find(read, id, now); err != nil {
-		return Event{}, err
-	}
-	var e Event
-	err := s.write(ctx, func(tx *sql.Tx) (err error) {
-		if e, err = find(tx.QueryRow, id, now); err != nil {
+// take refuses an event that cannot open a session.
+func (s store) take(ctx context.Context, id, runtime string, now time.Time) (e Event, err error) {
+	err = s.db.Write(ctx, writing, func(tx db.Tx) error {
+		if e, err = s.locked(tx, selectEvent, id, now); err != nil {
+			return err
+		}
+		if err := e.claimable(); err != nil {
 			return err
 		}
 		e.State, e.ClaimedBy = Claimed, runtime
-		_, err = tx.Exec(`UPDATE events SET state = ?, claimed_by = ? WHERE id = ?`, e.State, runtime, e.ID)
+		_, err = tx.Exec(`UPDATE events SET state = $1, claimed_by = $2 WHERE id = $3`, string(e.State), runtime, e.ID)
 		return err
 	})
 	if err != nil {
@@ -234,23 +238,24 @@ func tooOld(e Event) error {
 const (
 	// insertUse inserts nothing if the budget is spent or the binding is already paid for.
 	insertUse = `INSERT INTO uses (event, action, binding)
-		SELECT ?1, ?2, ?3 WHERE coalesce((SELECT posts FROM spent WHERE event = ?1 AND action = ?2), 0) < ?4
+		SELECT $1, $2, $3 WHERE coalesce((SELECT posts FROM spent WHERE event = $1 AND action = $2), 0) < $4
 		ON CONFLICT DO NOTHING`
-	countUse   = `INSERT INTO spent (event, action, posts) VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET posts = posts + 1`
-	deleteUse  = `DELETE FROM uses WHERE event = ? AND action = ? AND binding = ? AND NOT unsent`
-	uncountUse = `UPDATE spent SET posts = posts - 1 WHERE event = ? AND action = ?`
+	countUse = `INSERT INTO spent (event, action, posts) VALUES ($1, $2, 1)
+		ON CONFLICT (event, action) DO UPDATE SET posts = spent.posts + 1`
+	deleteUse  = `DELETE FROM uses WHERE event = $1 AND action = $2 AND binding = $3 AND unsent = 0`
+	uncountUse = `UPDATE spent SET posts = posts - 1 WHERE event = $1 AND action = $2`
 )
 
 // spend durably takes one post of an action from an event's budget. It returns the event without its payload.
 func (s store) spend(ctx context.Context, id, action, binding string, budget int, now time.Time) (e Event, err error) {
-	err = s.write(ctx, func(tx *sql.Tx) error {
-		if e, err = one(tx.Stmt(s.selectFacts).QueryRow(id), id, now); err != nil {
+	err = s.db.Write(ctx, writing, func(tx db.Tx) error {
+		if e, err = s.locked(tx, selectFacts, id, now); err != nil {
 			return err
 		}
 		if err := e.payable(); err != nil {
 			return err
 		}
-		n, err := affected(tx.Stmt(s.insertUse).Exec(id, action, binding, budget))
+		n, err := tx.Exec(insertUse, id, action, binding, budget)
 		if err != nil {
 			return err
 		}
@@ -259,15 +264,15 @@ func (s store) spend(ctx context.Context, id, action, binding string, budget int
 				"the event %s has already paid for this post, or for all its %[3]d posts, of the action %.80[2]q", id, action,
 				budget)
 		}
-		_, err = tx.Stmt(s.countUse).Exec(id, action)
+		_, err = tx.Exec(countUse, id, action)
 		return err
 	})
 	return e, err
 }
 
 func (s store) giveBack(ctx context.Context, id, action, binding string) error {
-	return s.write(ctx, func(tx *sql.Tx) error {
-		n, err := affected(tx.Exec(deleteUse, id, action, binding))
+	return s.db.Write(ctx, writing, func(tx db.Tx) error {
+		n, err := tx.Exec(deleteUse, id, action, binding)
 		if n == 0 {
 			return err
 		}
@@ -278,10 +283,9 @@ func (s store) giveBack(ctx context.Context, id, action, binding string) error {
 
 // finish ends a session's hold on an event: for good (Done), or for another runtime to claim (Received), but the latter
 // only if nothing was paid.
-func (s store) finish(ctx context.Context, id, runtime string, to State, now time.Time) (Event, error) {
-	var e Event
-	err := s.write(ctx, func(tx *sql.Tx) (err error) {
-		if e, err = one(tx.QueryRow(selectFacts+`WHERE id = ?`, id), id, now); err != nil {
+func (s store) finish(ctx context.Context, id, runtime string, to State, now time.Time) (e Event, err error) {
+	err = s.db.Write(ctx, writing, func(tx db.Tx) error {
+		if e, err = s.locked(tx, selectFacts, id, now); err != nil {
 			return err
 		}
 		switch {
@@ -296,16 +300,19 @@ func (s store) finish(ctx context.Context, id, runtime string, to State, now tim
 		}
 		e.State = to
 		if to == Received {
-			var paid bool
-			if err := tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM uses WHERE event = ?)`, id).Scan(&paid); err != nil {
+			paid, err := db.ManyIn[int](tx, `SELECT 1 FROM uses WHERE event = $1 LIMIT 1`, id)
+			if err != nil {
 				return err
 			}
-			if paid {
+			if len(paid) > 0 {
 				return refusal.New("event_closed", "the event %s has paid for a post, so no other session opens for it", id)
 			}
 			e.ClaimedBy = ""
+			if err := tx.Notify(arrivals); err != nil {
+				return err
+			}
 		}
-		_, err = tx.Exec(`UPDATE events SET state = ?, claimed_by = ? WHERE id = ?`, e.State, e.ClaimedBy, id)
+		_, err = tx.Exec(`UPDATE events SET state = $1, claimed_by = $2 WHERE id = $3`, string(e.State), e.ClaimedBy, id)
 		return err
 	})
 	return e, err
@@ -316,40 +323,26 @@ const pruneChunk = 256
 
 // sweep expires old events, and forgets those that expired before before. It keeps single-use keys.
 func (s store) sweep(ctx context.Context, now, before time.Time) error {
-	err := s.write(ctx, func(tx *sql.Tx) error {
-		_, err := tx.Exec(`UPDATE events SET state = 'expired' WHERE state IN ('received', 'claimed') AND expires <= ?`,
-			now.UnixMilli())
+	err := s.db.Write(ctx, writing, func(tx db.Tx) error {
+		_, err := tx.Exec(`UPDATE events SET state = 'expired' WHERE state IN ('received', 'claimed') AND expires <= $1`, now)
 		return err
 	})
-	if err != nil {
-		return err
+	for n := int64(pruneChunk); n == pruneChunk && err == nil; {
+		n, err = s.prune(ctx, before)
 	}
-	for n := int64(pruneChunk); n == pruneChunk; {
-		if n, err = s.prune(ctx, before); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
 func (s store) prune(ctx context.Context, before time.Time) (n int64, err error) {
-	err = s.write(ctx, func(tx *sql.Tx) (err error) {
-		const oldest = `FROM events WHERE expires <= ? ORDER BY expires, seq LIMIT ?`
+	err = s.db.Write(ctx, writing, func(tx db.Tx) (err error) {
+		const oldest = `FROM events WHERE expires <= $1 ORDER BY expires, seq LIMIT $2`
 		for _, table := range []string{"uses", "spent"} {
-			if _, err = tx.Exec(`DELETE FROM `+table+` WHERE event IN (SELECT id `+oldest+`)`, before.UnixMilli(),
-				pruneChunk); err != nil {
+			if _, err = tx.Exec(`DELETE FROM `+table+` WHERE event IN (SELECT id `+oldest+`)`, before, pruneChunk); err != nil {
 				return err
 			}
 		}
-		n, err = affected(tx.Exec(`DELETE FROM events WHERE seq IN (SELECT seq `+oldest+`)`, before.UnixMilli(), pruneChunk))
+		n, err = tx.Exec(`DELETE FROM events WHERE seq IN (SELECT seq `+oldest+`)`, before, pruneChunk)
 		return err
 	})
 	return n, err
-}
-
-func affected(r sql.Result, err error) (int64, error) {
-	if err != nil {
-		return 0, err
-	}
-	return r.RowsAffected()
 }

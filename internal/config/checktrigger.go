@@ -14,6 +14,7 @@ func LoadTrigger(path string) (*Trigger, error) { return read(path, (*Trigger).c
 
 func (c *Trigger) checkAll(f *findings) {
 	c.Agent.keepFrom(f, "internal", c.Internal)
+	c.StoreDSN = c.Store.Postgres.dsn("store.postgres.dsnFile", f)
 	distinct(f, namedKey{"keys.origin", c.Keys.Origin.SigningKey}, namedKey{"keys.receipt", c.Keys.Receipt.SigningKey})
 	if (c.TLSCertificate == "") != (c.TLSKey == "") {
 		f.Add("tlsCertificate", "goes together with tlsKey")

@@ -129,6 +129,7 @@ trust: {registry: trust/registry.jwk, auditor: trust/auditor.jwk, bundle: trust/
 agent: {uid: 2000}`},
 	{"Postgres", reflect.TypeFor[Postgres](), "postgres: {dsnFile: secrets/postgres}"},
 	{"Rate", reflect.TypeFor[Rate](), "session: {perSecond: 20, burst: 60}"},
+	{"Store", reflect.TypeFor[Store](), "store: {postgres: {dsnFile: secrets/postgres}}"},
 	{"Signing key", reflect.TypeFor[SigningKey](), "runtime: {key: runtime-key, issuer: mediator-runtime, lifetime: 30s}"},
 	{"Webhook", reflect.TypeFor[Webhook](), "standardWebhooks: {secretFiles: [secrets/billing]}"},
 	{"XRay server", reflect.TypeFor[XRayServer](), "govern: {url: https://xray.internal/mcp, tokenFile: secrets/xray}"},

@@ -75,9 +75,9 @@ type Public struct {
 	TLSKey string `yaml:"tlsKey" is:"path" need:"yes"`
 }
 
-// Store says where the node's store is.
+// Store says where a process keeps what must survive it.
 type Store struct {
-	// Postgres is a PostgreSQL database, which several replicas share.
+	// Postgres is a PostgreSQL database, which several processes can share.
 	Postgres *Postgres `yaml:"postgres"`
 }
 

@@ -29,7 +29,7 @@ type Sidecar struct {
 	// State is the folder of the ledger. It must exist and belong to the mediator's user alone.
 	State string `yaml:"state" is:"path" need:"yes"`
 	// Ledger stores used keys and records. Default: a file in the state folder.
-	Ledger Ledger `yaml:"ledger"`
+	Ledger Store `yaml:"ledger"`
 	// Retention is how long a record and its evidence are kept. Default 2160h.
 	Retention Duration `yaml:"retention"`
 	// CA is the certificate authority that intercepts TLS.
@@ -105,12 +105,6 @@ type Guard struct {
 	// Devices are the network devices on which packet sockets are blocked too (Linux 5.16 or later). Default: all
 	// present ones. Write [none] on an older kernel.
 	Devices []string `yaml:"devices"`
-}
-
-// Ledger says where the ledger is.
-type Ledger struct {
-	// Postgres is a PostgreSQL database, which several sidecars can share.
-	Postgres *Postgres `yaml:"postgres"`
 }
 
 // CA configures the interception CA.

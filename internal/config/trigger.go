@@ -17,6 +17,8 @@ type Trigger struct {
 	Internal Endpoint `yaml:"internal" need:"yes"`
 	// State is the event store's folder. It must exist and belong to the service's user alone.
 	State string `yaml:"state" is:"path" need:"yes"`
+	// Store keeps events. Default: a file in the state folder.
+	Store Store `yaml:"store"`
 	// Keys are the two signing keys.
 	Keys TriggerKeys `yaml:"keys" need:"yes"`
 	// MaxAge bounds the time from an event's arrival to its session and posts. Default 15m.
@@ -29,6 +31,8 @@ type Trigger struct {
 	// Sources are where events come from.
 	Sources []Source `yaml:"sources" reload:"yes"`
 
+	// StoreDSN is how to connect to the store's database; empty if the store is a file.
+	StoreDSN string `yaml:"-" of:"store.postgres.dsnFile"`
 	// SourceList has a source for each of Sources.
 	SourceList []trigger.Source `yaml:"-"`
 }

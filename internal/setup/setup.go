@@ -198,7 +198,8 @@ var processes = []struct {
 		if err != nil {
 			return nil, config.Custody{}, err
 		}
-		return trigger.Plan(c).Secret, c.Custody, nil
+		plan, err := trigger.Plan(c)
+		return plan.Secret, c.Custody, err
 	}},
 	{"control", devstack.ControlFile, func(path string) ([]string, config.Custody, error) {
 		c, err := config.LoadControl(path)

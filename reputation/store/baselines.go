@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/actionproof/mediator/reputation/internal/db"
+	"github.com/actionproof/mediator/internal/db"
 )
 
 // Sample is a closed session's contribution to its owner's baselines.

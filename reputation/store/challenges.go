@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/actionproof/mediator/reputation/internal/db"
+	"github.com/actionproof/mediator/internal/db"
 )
 
 // Challenge is a challenge of a session.

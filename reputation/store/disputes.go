@@ -3,7 +3,7 @@ package store
 import (
 	"context"
 
-	"github.com/actionproof/mediator/reputation/internal/db"
+	"github.com/actionproof/mediator/internal/db"
 )
 
 // Step is an entry of the log of signals and disputes with all its effects.

@@ -3,7 +3,7 @@ package store
 import (
 	"context"
 
-	"github.com/actionproof/mediator/reputation/internal/db"
+	"github.com/actionproof/mediator/internal/db"
 )
 
 // Entry is an entry in the log of an agent.

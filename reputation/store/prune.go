@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/actionproof/mediator/reputation/internal/db"
+	"github.com/actionproof/mediator/internal/db"
 )
 
 // Bounds on one transaction, so that others need not wait for a whole pruning.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/actionproof/mediator/reputation/internal/db"
+	"github.com/actionproof/mediator/internal/db"
 )
 
 // MaxReceipts bounds one reading of a chain.

@@ -1,6 +1,6 @@
 package store
 
-import "github.com/actionproof/mediator/reputation/internal/db"
+import "github.com/actionproof/mediator/internal/db"
 
 var schema = db.Schema{
 	Name: "actionproof_reputation", Version: 5, Tables: tables, Missing: ErrNotFound,

@@ -8,7 +8,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/actionproof/mediator/reputation/internal/db"
+	"github.com/actionproof/mediator/internal/db"
 )
 
 // Errors to test for. All others have the code ledger_unavailable.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/actionproof/mediator/internal/db"
 	"github.com/actionproof/mediator/internal/refusal"
-	"github.com/actionproof/mediator/reputation/internal/db"
 )
 
 // Errors of a [Store].

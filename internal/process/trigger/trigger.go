@@ -39,7 +39,7 @@ func Run(ctx context.Context, path string, stderr io.Writer) error {
 }
 
 // Plan returns what the trigger service takes from a configuration.
-func Plan(c *config.Trigger) daemon.Plan {
+func Plan(c *config.Trigger) (daemon.Plan, error) {
 	p := daemon.Plan{
 		File: c.File, Process: c.Process, Key: "internal", Endpoint: c.Internal, Grace: grace,
 		Listens: []daemon.Place{{Key: "listen", Address: c.Listen}},
@@ -65,7 +65,7 @@ func Plan(c *config.Trigger) daemon.Plan {
 		strings.Join(names, ", ")+
 		"). It signs nothing for events that its configuration lists as a human's, and nothing for "+
 		"events that somebody only reported.")}
-	return p
+	return p, p.UseDatabase(c.Store.Postgres, c.StoreDSN)
 }
 
 // Plan implements [daemon.Service].
@@ -73,7 +73,7 @@ func (p *source) Plan(c *config.Trigger) (daemon.Plan, error) {
 	if p.config == nil {
 		p.config, p.latest = c, c
 	}
-	return Plan(c), nil
+	return Plan(c)
 }
 
 // Roles implements [daemon.Service].
@@ -92,12 +92,12 @@ func (p *source) Roles(process *daemon.Process) (err error) {
 func (p *source) Open(ctx context.Context) (err error) {
 	c := p.config
 	p.service, err = trigger.New(ctx, trigger.Options{
-		Path: filepath.Join(c.State, "events.db"), Origin: p.origin, Receipt: p.receipt, Sources: c.SourceList,
+		Path: filepath.Join(c.State, "events.db"), DSN: c.StoreDSN, Origin: p.origin, Receipt: p.receipt, Sources: c.SourceList,
 		MaxAge: time.Duration(c.MaxAge), Budget: c.Budget,
 		Retention: time.Duration(c.Retention), Now: time.Now, Log: p.Log,
 	})
 	if err != nil {
-		return fmt.Errorf("state in %s: %w", c.Path, err)
+		return fmt.Errorf("store in %s: %w", c.Path, err)
 	}
 	return nil
 }

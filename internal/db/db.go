@@ -1,4 +1,4 @@
-// Package db keeps the node's state in an SQLite file, or in a PostgreSQL schema that replicas share. Both run the same
+// Package db keeps a service's state in an SQLite file, or in a PostgreSQL schema that replicas share. Both run the same
 // statements.
 package db
 
@@ -23,45 +23,80 @@ type Schema struct {
 	Name    string // in PostgreSQL
 	Version int
 	Forgets string // what a new database would forget
-	// Tables are CREATE statements. TEXT columns compare byte by byte in both databases.
+	// Tables are CREATE statements. TEXT columns compare byte by byte in both databases, BLOB columns hold bytes, and
+	// INTEGER PRIMARY KEY counts rows.
 	Tables string
 	// Missing is the error of [One] for no row.
 	Missing error
+	// Frequent are the statements of writes that SQLite parses only once, because parsing costs more than running.
+	Frequent []string
 }
+
+// inPostgres translates what SQLite spells otherwise.
+var inPostgres = strings.NewReplacer(" TEXT", ` text COLLATE "C"`, " BLOB", " bytea", " WITHOUT ROWID", "",
+	" INTEGER PRIMARY KEY", " bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY")
 
 // DB is safe for concurrent use, also by several processes if it is in PostgreSQL.
 type DB struct {
-	missing error
-	read    *sql.DB
-	write   func(ctx context.Context, do func(context.Context, *sql.Tx) error) error
-	close   func() error
-	clock   func(ctx context.Context) (time.Time, error)
+	missing  error
+	read     *sql.DB
+	write    func(ctx context.Context, do func(context.Context, *sql.Tx) error) error
+	close    func() error
+	frequent map[string]*sql.Stmt
+	shared   *postgres.DB // nil for a file
 }
 
 // Open opens the schema in the PostgreSQL database that dsn names, or without a dsn the SQLite file at path.
 func Open(ctx context.Context, path, dsn string, s Schema) (*DB, error) {
 	if dsn != "" {
-		tables := strings.ReplaceAll(s.Tables, " TEXT", ` text COLLATE "C"`)
-		d, err := postgres.OpenDB(ctx, dsn,
-			postgres.Schema{Name: s.Name, Version: s.Version, Statements: tables, Forgets: s.Forgets})
+		d, err := postgres.OpenDB(ctx, dsn, postgres.Schema{
+			Name: s.Name, Version: s.Version, Statements: inPostgres.Replace(s.Tables), Forgets: s.Forgets,
+		})
 		if err != nil {
 			return nil, err
 		}
-		return &DB{missing: s.Missing, read: d.Read(), write: d.Write, close: d.Close, clock: d.Now}, nil
+		return &DB{missing: s.Missing, read: d.Read(), write: d.Write, close: d.Close, shared: d}, nil
 	}
-	d, err := sqlite.OpenDB(ctx, path, sqlite.Schema{Version: s.Version, Statements: s.Tables, Forgets: s.Forgets})
+	f, err := sqlite.OpenDB(ctx, path, sqlite.Schema{Version: s.Version, Statements: s.Tables, Forgets: s.Forgets})
 	if err != nil {
 		return nil, err
 	}
-	write := func(ctx context.Context, do func(context.Context, *sql.Tx) error) error {
-		// A cancelled statement would take the other writes of its group with it.
-		return d.Write(ctx, func(t *sql.Tx) error { return do(context.WithoutCancel(ctx), t) })
+	d := &DB{missing: s.Missing, read: f.Read(), close: f.Close, frequent: make(map[string]*sql.Stmt)}
+	for _, query := range s.Frequent {
+		if d.frequent[query], err = f.Prepare(ctx, query); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
 	}
-	return &DB{missing: s.Missing, read: d.Read(), write: write, close: d.Close}, nil
+	d.write = func(ctx context.Context, do func(context.Context, *sql.Tx) error) error {
+		// A cancelled statement would take the other writes of its group with it.
+		return f.Write(ctx, func(t *sql.Tx) error { return do(context.WithoutCancel(ctx), t) })
+	}
+	return d, nil
 }
 
 // Clock returns the clock of the database server, which all replicas share. It is nil for a file.
-func (d *DB) Clock() func(ctx context.Context) (time.Time, error) { return d.clock }
+func (d *DB) Clock() func(ctx context.Context) (time.Time, error) {
+	if d.shared == nil {
+		return nil
+	}
+	return d.shared.Now
+}
+
+// Locked ends a SELECT in a transaction whose rows no other transaction may change meanwhile. A file has one writer.
+func (d *DB) Locked() string {
+	if d.shared == nil {
+		return ""
+	}
+	return " FOR UPDATE"
+}
+
+// Listen calls heard after each [Tx.Notify] of another replica, and whenever it may have missed one, until ctx ends. A
+// file has no replicas.
+func (d *DB) Listen(ctx context.Context, channel string, heard func(), failed func(error)) {
+	if d.shared != nil {
+		d.shared.Listen(ctx, channel, heard, failed)
+	}
+}
 
 // Close makes what was accepted durable and closes the database.
 func (d *DB) Close() error { return d.close() }
@@ -71,21 +106,37 @@ type Tx struct {
 	tx    *sql.Tx
 	ctx   context.Context
 	doing string
+	db    *DB
 }
 
 // Write runs do in a transaction and returns nil once it is durable. If do fails, its changes are undone. doing is for
 // errors.
 func (d *DB) Write(ctx context.Context, doing string, do func(Tx) error) error {
-	return d.write(ctx, func(ctx context.Context, t *sql.Tx) error { return do(Tx{t, ctx, doing}) })
+	return d.write(ctx, func(ctx context.Context, t *sql.Tx) error { return do(Tx{t, ctx, doing, d}) })
 }
 
 // Exec runs a statement and returns the number of changed rows.
 func (t Tx) Exec(query string, args ...any) (int64, error) {
-	r, err := t.tx.ExecContext(t.ctx, query, stored(args)...)
+	var r sql.Result
+	var err error
+	if s := t.db.frequent[query]; s != nil {
+		r, err = t.tx.StmtContext(t.ctx, s).ExecContext(t.ctx, stored(args)...)
+	} else {
+		r, err = t.tx.ExecContext(t.ctx, query, stored(args)...)
+	}
 	if err != nil {
 		return 0, ledger.Unavailable(t.doing, err)
 	}
 	return r.RowsAffected()
+}
+
+// Notify wakes the replicas that listen to channel once the transaction is durable.
+func (t Tx) Notify(channel string) error {
+	if t.db.shared == nil {
+		return nil
+	}
+	_, err := t.Exec(`SELECT pg_notify($1, '')`, channel)
+	return err
 }
 
 // One runs a statement that must change one row; otherwise it returns instead.
@@ -151,7 +202,13 @@ func One[T any](ctx context.Context, d *DB, doing, query string, args ...any) (o
 
 // ManyIn returns the rows of a query in a transaction. See [Many].
 func ManyIn[T any](t Tx, query string, args ...any) ([]T, error) {
-	rows, err := t.tx.QueryContext(t.ctx, query, stored(args)...)
+	var rows *sql.Rows
+	var err error
+	if s := t.db.frequent[query]; s != nil {
+		rows, err = t.tx.StmtContext(t.ctx, s).QueryContext(t.ctx, stored(args)...)
+	} else {
+		rows, err = t.tx.QueryContext(t.ctx, query, stored(args)...)
+	}
 	return collect[T](t.doing, rows, err)
 }
 

@@ -1,0 +1,85 @@
+package trigger_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/test/ledgertest/pgtest"
+	"github.com/actionproof/mediator/trigger"
+)
+
+// replicas are two services on one database.
+func replicas(t *testing.T) [2]*kit {
+	t.Helper()
+	dsn := pgtest.Start(t).Database(t)
+	option := func(o *trigger.Options) { o.DSN = dsn }
+	return [2]*kit{newKit(t, option), newKit(t, option)}
+}
+
+// race does one thing sixteen times at once at two replicas, and returns how often it succeeded. Others may only fail
+// because they came late.
+func race(t *testing.T, at [2]*kit, do func(k *kit) error) (won int) {
+	t.Helper()
+	results := make(chan error)
+	for i := range 16 {
+		go func() { results <- do(at[i%2]) }()
+	}
+	for range 16 {
+		switch err := <-results; {
+		case err == nil:
+			won++
+		case problem.DetailsOf(err).Code != "event_closed" && problem.DetailsOf(err).Code != "event_none":
+			t.Error(err)
+		}
+	}
+	return won
+}
+
+// TestReplicas checks that one delivery at two services makes one event, which opens one session and pays for one post.
+func TestReplicas(t *testing.T) {
+	at := replicas(t)
+	race(t, at, func(k *kit) error {
+		k.deliver(t, fromGitHub("release", "delivery", `{"action":"published"}`))
+		return nil
+	})
+	if events := must(at[1].List(t.Context(), 10))(t); len(events) != 1 {
+		t.Fatalf("one delivery made %d events", len(events))
+	}
+	var id sync.Map
+	claims := race(t, at, func(k *kit) error {
+		e, err := k.Claim(t.Context(), trigger.Claim{Runtime: runtime})
+		if err == nil {
+			id.Store("id", e.ID)
+		}
+		return err
+	})
+	event, _ := id.Load("id")
+	if claims != 1 {
+		t.Fatalf("%d claims got the event", claims)
+	}
+	if n := race(t, at, func(k *kit) error { return k.ask(t, event.(string)) }); n != 1 {
+		t.Errorf("an event with a budget of one post paid for %d", n)
+	}
+	if n := race(t, at, func(k *kit) error { return second(k.Release(t.Context(), event.(string), runtime)) }); n != 0 {
+		t.Errorf("an event that had paid was given back %d times", n)
+	}
+}
+
+// TestReplicaHears lets a claim at one service wait for an event that the other takes.
+func TestReplicaHears(t *testing.T) {
+	at := replicas(t)
+	defer at[0].run(t)()
+	got := make(chan error, 1)
+	go func() {
+		got <- second(at[0].Claim(t.Context(), trigger.Claim{Runtime: runtime, Wait: time.Minute}))
+	}()
+	id := at[1].release(t)
+	if err := <-got; err != nil {
+		t.Fatal(err)
+	}
+	if e := at[1].event(t, id); e.State != trigger.Claimed {
+		t.Errorf("the other service says %s", e.State)
+	}
+}
