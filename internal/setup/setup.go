@@ -2,7 +2,6 @@ package setup
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -74,6 +73,7 @@ func (s Setup) Run(ctx context.Context, a Answers) error {
 		if isThere(s.in(dir)) {
 			continue
 		}
+		//nolint:gosec // other users pass through to their own files
 		if err := errors.Join(os.MkdirAll(s.in(dir), mode), os.Chmod(s.in(dir), mode)); err != nil {
 			return err
 		}
@@ -97,7 +97,10 @@ func (s Setup) roots(_ context.Context, a Answers) error {
 			s.did(public, "is there")
 		case a.Roots == here:
 			_, err := keyring.MakeRoot(r.name, private, public, true)
-			if err = cmp.Or(err, os.Chmod(public, everyone)); err != nil {
+			if err == nil {
+				err = publish(public)
+			}
+			if err != nil {
 				return err
 			}
 			s.did(private, "made; keep a copy offline")
@@ -120,12 +123,15 @@ func (s Setup) roots(_ context.Context, a Answers) error {
 	return nil
 }
 
-// everyone is the mode of public files, whatever the umask of the administrator's shell.
-const everyone = 0o644
+// publish lets everyone read a file, whatever the umask of the administrator's shell was.
+func publish(path string) error { return os.Chmod(path, 0o644) } //nolint:gosec // public
 
 // write writes a new public file.
 func write(path string, raw []byte) error {
-	return cmp.Or(files.WriteNew(path, bytes.TrimRight(raw, "\n"), everyone), os.Chmod(path, everyone))
+	if err := files.WriteNew(path, bytes.TrimRight(raw, "\n"), 0o644); err != nil {
+		return err
+	}
+	return publish(path)
 }
 
 // configure writes the configuration files that are missing, and new secrets for the webhooks in them.
