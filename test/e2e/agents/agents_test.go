@@ -39,11 +39,16 @@ actions:
 egress:
   - name: note-reads
     match: {url: "https://notes.test/mcp", mcp: {tools: [list_notes], list: all}}
+  - name: vertex
+    match:
+      url: "https://aiplatform.googleapis.com/v1beta1/projects/p/locations/global/publishers/google/models/{call}"
+      methods: [POST]
+    observe: gemini
 upstreams:
 `
 
 var hosts = []string{"notes.test", "api.anthropic.com", "api.openai.com", "generativelanguage.googleapis.com",
-	"registry.npmjs.org", "api.github.com", "github.com"}
+	"aiplatform.googleapis.com", "registry.npmjs.org", "api.github.com", "github.com"}
 
 // withPresets adds all presets to a sidecar's configuration.
 func withPresets(file string) string {
@@ -103,7 +108,7 @@ url = "https://notes.test/mcp"
 "model":"anthropic/claude-sonnet-4-5","autoupdate":false}`},
 		`ANTHROPIC_API_KEY=any exec $0/opencode-linux-x64/bin/opencode run "Post a note, then delete one."`},
 	script("claude-agent-sdk"), script("openai-agents"), script("vercel-ai"), script("langgraph"),
-	script("anthropic-tool-runner"),
+	script("anthropic-tool-runner"), script("google-genai"),
 }
 
 // script is an agent of testdata that is written with an SDK.
@@ -170,6 +175,15 @@ func playAgent(t *testing.T, r *kit.Rig, a agent, programs string) {
 	if err != nil || !strings.Contains(stdout, read) || posts != 1 || refused != 1 || noise != 0 || called != 2 {
 		t.Errorf("%v, %d posts, %d refused, %d more, %d calls of tools by the model\n%s\n--- stderr\n%s\n--- records\n%s",
 			err, posts, refused, noise, called, stdout, stderr, strings.Join(said, "\n"))
+	}
+	if len(records) > 0 { // the model, tokens and tools in the receipts are those of the records
+		file := filepath.Join(t.TempDir(), "receipts.txt")
+		kit.Run(t, "posts", "export", "--receipts", "--session", records[0].Session, "--out", file, "--admin",
+			r.Stack.Admin())
+		said := kit.Run(t, kit.With([]string{"verify", file}, r.Trust()...)...)
+		if !strings.Contains(said, "are valid, and one chain") {
+			t.Error(said)
+		}
 	}
 	if os.Getenv("AGENTS_VERBOSE") != "" {
 		t.Logf("%s\n%s\n%s", stdout, stderr, strings.Join(said, "\n"))
