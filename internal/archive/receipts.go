@@ -218,7 +218,7 @@ type JudgedReceipts struct {
 	Chain bool `json:"chain"`
 	// Last closes the session; otherwise receipts may be missing at the end
 	Closed bool  `json:"closed"`
-	Hidden int64 `json:"closedReceipts"` // receipts that are only hashes, which a later receipt confirms
+	Hidden int64 `json:"closedReceipts"` // receipts that are only hashes: a later receipt shows that they exist
 	After  int64 `json:"closedAfter"`    // hashes that no receipt names, so anybody can add them
 	// Lost receipts follow Last: the next start made them under other roots, for calls that a crash had left open.
 	Lost         int64 `json:"lostReceipts"`

@@ -104,7 +104,8 @@ func verifyReceipts(c *cobra.Command, by judgeFlags, in io.Reader, path string, 
 	if v.Chain {
 		said = fmt.Sprintf("receipts 1 to %d of session %s are valid, and one chain\n", v.Number, session)
 		if v.Hidden > 0 {
-			said += fmt.Sprintf("%d of them are closed: only their places in the chain are verified\n", v.Hidden)
+			said = fmt.Sprintf("receipts 1 to %d of session %s are one chain: %d are valid, and %d are closed; of those only "+
+				"that they exist is verified\n", v.Number, session, v.Number-v.Hidden, v.Hidden)
 		}
 		if v.After > 0 {
 			said += fmt.Sprintf("%d closed ones follow them: nothing of those is verified, not even that they exist\n",
