@@ -91,6 +91,7 @@ var layers = []string{
 	"reputation/verification/xray",
 	"reputation/verification",
 	"internal/wire",
+	"internal/identity",
 	"internal/problem",
 	"reputation/dispute",
 	"reputation/rating",

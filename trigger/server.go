@@ -48,18 +48,28 @@ func NewServer(s *Service) http.Handler {
 		return s.Evidence(ctx, ask.EventID, ask.Binding)
 	}))
 	mux.Handle("POST /v1/evidence/unsent", wire.Handle(func(ctx context.Context, ask unsentRequest) (struct{}, error) {
+		if err := wire.CheckRuntime(ctx, ask.Runtime); err != nil {
+			return struct{}{}, err
+		}
 		return struct{}{}, s.Unsent(ctx, ask.EventID, ask.Runtime, ask.Action, ask.BindingHash)
 	}))
 	mux.Handle("POST /v1/events/claim", wire.Handle(func(ctx context.Context, ask claimRequest) (Event, error) {
+		if err := wire.CheckRuntime(ctx, ask.Runtime); err != nil {
+			return Event{}, err
+		}
 		wait := time.Duration(min(max(0, ask.WaitMillis), maxWait.Milliseconds())) * time.Millisecond
 		return s.Claim(ctx, Claim{EventID: ask.EventID, Runtime: ask.Runtime, Wait: wait})
 	}))
-	mux.Handle("POST /v1/events/release", wire.Handle(func(ctx context.Context, ask finishRequest) (Event, error) {
-		return s.Release(ctx, ask.EventID, ask.Runtime)
-	}))
-	mux.Handle("POST /v1/events/done", wire.Handle(func(ctx context.Context, ask finishRequest) (Event, error) {
-		return s.Done(ctx, ask.EventID, ask.Runtime)
-	}))
+	for path, finish := range map[string]func(ctx context.Context, id, runtime string) (Event, error){
+		"release": s.Release, "done": s.Done,
+	} {
+		mux.Handle("POST /v1/events/"+path, wire.Handle(func(ctx context.Context, ask finishRequest) (Event, error) {
+			if err := wire.CheckRuntime(ctx, ask.Runtime); err != nil {
+				return Event{}, err
+			}
+			return finish(ctx, ask.EventID, ask.Runtime)
+		}))
+	}
 	mux.Handle("POST /v1/events", wire.Handle(func(ctx context.Context, ask reportRequest) (Accepted, error) {
 		id, err := s.Report(ctx, ask.Kind, ask.Method, ask.Source, ask.Payload)
 		return Accepted{EventID: id}, err

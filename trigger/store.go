@@ -11,6 +11,7 @@ import (
 	"github.com/actionproof/mediator/internal/db"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -252,7 +253,7 @@ func (s store) spend(ctx context.Context, id, action, binding string, budget int
 		if e, err = s.locked(tx, selectFacts, id, now); err != nil {
 			return err
 		}
-		if err := e.payable(); err != nil {
+		if err := cmp.Or(e.payable(), wire.CheckRuntime(ctx, e.ClaimedBy)); err != nil {
 			return err
 		}
 		n, err := tx.Exec(insertUse, id, action, binding, budget)

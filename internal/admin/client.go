@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/identity"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/wire"
@@ -38,15 +39,16 @@ func OpenSession(ctx context.Context, at string, ask SessionRequest, listener *o
 }
 
 func call(ctx context.Context, at, method, path string, ask any, with *os.File, answer any) error {
-	e, err := daemon.ParseEndpoint(at)
+	e, id, err := daemon.ParseEndpoint(at)
 	if err != nil {
 		return err
 	}
-	return exchange(ctx, e, method, path, ask, with, answer)
+	return exchange(ctx, e, id, method, path, ask, with, answer)
 }
 
-func exchange(ctx context.Context, at config.Endpoint, method, path string, ask any, with *os.File, answer any) error {
-	resp, done, err := send(ctx, at, method, path, ask, with)
+func exchange(ctx context.Context, at config.Peer, id *identity.Identity, method, path string, ask any, with *os.File,
+	answer any) error {
+	resp, done, err := send(ctx, at, id, method, path, ask, with)
 	if err != nil {
 		return err
 	}
@@ -58,12 +60,12 @@ func exchange(ctx context.Context, at config.Endpoint, method, path string, ask 
 }
 
 // send sends a request, with a descriptor unless that is nil. After a success the caller calls done.
-func send(ctx context.Context, e config.Endpoint, method, path string, ask any, with *os.File) (resp *http.Response,
-	done func(), err error) {
+func send(ctx context.Context, e config.Peer, id *identity.Identity, method, path string, ask any,
+	with *os.File) (resp *http.Response, done func(), err error) {
 	if with != nil && e.Unix == "" {
 		return nil, nil, fmt.Errorf("%s: a session with a listener of its own needs the sidecar's unix socket", e)
 	}
-	client, base := daemon.ClientSending(e, with)
+	client, base := daemon.ClientSending(e, id, with)
 	defer func() {
 		if err != nil {
 			client.CloseIdleConnections()
@@ -81,7 +83,7 @@ func send(ctx context.Context, e config.Endpoint, method, path string, ask any, 
 	}
 	resp, err = client.Do(req)
 	if err != nil {
-		return nil, nil, fmt.Errorf("no answer at %s (is the process running, and are you its user or root?): %w", e, err)
+		return nil, nil, fmt.Errorf("no answer at %s (is the process running, and does it admit you?): %w", e, err)
 	}
 	if resp.StatusCode/100 != 2 {
 		defer resp.Body.Close()
@@ -100,7 +102,9 @@ func send(ctx context.Context, e config.Endpoint, method, path string, ask any, 
 // Peer is another process of the same deployment.
 type Peer struct {
 	Name string
-	At   config.Endpoint
+	At   config.Peer
+	// Identity is that of this process; nil without tls.
+	Identity *identity.Identity
 	// Sees lists the purposes, and the names without one, of its observations that count. It has no say in other
 	// processes, which could then not be observed at all.
 	Sees []string
@@ -119,5 +123,5 @@ func (p Peer) Observations(ctx context.Context, maxAge time.Duration) (observati
 func (p Peer) ask(ctx context.Context, path string, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
 	defer cancel()
-	return exchange(ctx, p.At, http.MethodGet, path, nil, nil, out)
+	return exchange(ctx, p.At, p.Identity, http.MethodGet, path, nil, nil, out)
 }

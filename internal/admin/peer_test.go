@@ -19,7 +19,7 @@ import (
 
 func TestPeerSees(t *testing.T) {
 	at := config.Endpoint{Unix: filepath.Join(t.TempDir(), "node.sock")}
-	l, err := daemon.Listen(at, zap.NewNop())
+	l, err := daemon.Listen(at, nil, zap.NewNop())
 	check.Must(t, err)
 	seen := []look.Observation{
 		look.New(look.Human, look.Holds, "No human is behind anything."),
@@ -40,7 +40,7 @@ func TestPeerSees(t *testing.T) {
 		}
 	}()
 	for sees, want := range map[string]look.Observation{"human": seen[0], "appraiser": seen[2]} {
-		got, err := admin.Peer{Name: "reputation", At: at, Sees: []string{sees}}.Observations(t.Context(), 0)
+		got, err := admin.Peer{Name: "reputation", At: config.Peer{Unix: at.Unix}, Sees: []string{sees}}.Observations(t.Context(), 0)
 		if err != nil || len(got) != 1 || got[0] != want {
 			t.Errorf("of %q there are %v, %v", sees, got, err)
 		}

@@ -64,12 +64,12 @@ func (p patient) Write(part []byte) (int, error) {
 func Records(ctx context.Context, at string, s Selection) iter.Seq2[ledger.Record, error] {
 	return func(yield func(ledger.Record, error) bool) {
 		fail := func(err error) { yield(ledger.Record{}, err) }
-		e, err := daemon.ParseEndpoint(at)
+		e, id, err := daemon.ParseEndpoint(at)
 		if err != nil {
 			fail(err)
 			return
 		}
-		resp, done, err := send(ctx, e, http.MethodGet, "/v1/posts?"+s.values().Encode(), nil, nil)
+		resp, done, err := send(ctx, e, id, http.MethodGet, "/v1/posts?"+s.values().Encode(), nil, nil)
 		if err != nil {
 			fail(err)
 			return

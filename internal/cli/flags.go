@@ -21,7 +21,7 @@ func JSONFlag(c *cobra.Command, asJSON *bool) {
 const AdminVariable = "MEDIATOR_ADMIN"
 
 // Endpoint is the form of an endpoint on the command line.
-const Endpoint = "unix:PATH or tcp:HOST:PORT,TOKENFILE"
+const Endpoint = "unix:PATH or tcp:HOST:PORT,FILE"
 
 // AdminFlag adds --admin, the sidecar's admin endpoint, and --dir.
 func AdminFlag(c *cobra.Command, at *string) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/identity"
 	"github.com/actionproof/mediator/internal/strict"
 )
 
@@ -22,6 +23,7 @@ type findings struct {
 	path string
 	// noSecrets has stand-ins take the place of secrets, whose files are elsewhere.
 	noSecrets bool
+	overTCP   []string // keys of endpoints over TCP
 }
 
 // secret reads a secret of at least minimum bytes.
@@ -136,33 +138,75 @@ func readSecret(key, path string, minimum int, f *findings) string {
 	return secret
 }
 
-const minToken = 32
-
 func (e *Endpoint) check(key string, f *findings) {
+	f.checkEither(key, e.Unix, e.TCP)
 	switch {
-	case (e.Unix == "") == (e.TCP == ""):
-		f.Add(key, "needs either unix or tcp")
-	case e.Unix != "" && e.TokenFile != "":
-		f.Add(key+".tokenFile", "has no meaning with unix, where the kernel names the user who connects")
-	case e.TCP != "" && e.TokenFile == "":
-		f.Add(key+".tokenFile", "is required for tcp: only the token keeps strangers out")
+	case e.Unix != "" && len(e.Callers) > 0:
+		f.Add(key+".callers", "has no meaning with unix, where the kernel names the user who connects: write uids")
 	case e.TCP != "" && len(e.UIDs) > 0:
-		f.Add(key+".uids", "has no meaning with tcp: the token admits every user")
-	case e.TCP != "":
-		if portIn(e.TCP) == 0 {
-			f.Add(key+".tcp", "%q has no port that others could know", e.TCP)
+		f.Add(key+".uids", "has no meaning with tcp, where a certificate names who connects: write callers")
+	case e.TCP != "" && len(e.Callers) == 0:
+		f.Add(key+".callers", "is required for tcp: nobody else may connect")
+	}
+	for i, pattern := range e.Callers {
+		if err := identity.CheckPattern(pattern); err != nil {
+			f.Add(fmt.Sprintf("%s.callers[%d]", key, i), "%v", err)
 		}
-		e.Token = readSecret(key+".tokenFile", e.TokenFile, minToken, f)
+	}
+}
+
+// Admits reports whether the caller may connect over TCP.
+func (e *Endpoint) Admits(caller identity.ID) bool {
+	return slices.ContainsFunc(e.Callers, caller.Matches)
+}
+
+func (p *Peer) check(key string, f *findings) {
+	f.checkEither(key, p.Unix, p.TCP)
+	switch {
+	case p.Unix != "" && p.Name != "":
+		f.Add(key+".name", "has no meaning with unix, where the path names the process")
+	case p.Name != "":
+		checkName(key+".name", p.Name, f)
+	}
+}
+
+func checkName(key, name string, f *findings) {
+	if err := identity.CheckName(name); err != nil {
+		f.Add(key, "%v", err)
+	}
+}
+
+func (f *findings) checkEither(key, unix, tcp string) {
+	switch {
+	case (unix == "") == (tcp == ""):
+		f.Add(key, "needs either unix or tcp")
+	case tcp != "":
+		if portIn(tcp) == 0 {
+			f.Add(key+".tcp", "%q has no port that others could know", tcp)
+		}
+		f.overTCP = append(f.overTCP, key)
+	}
+}
+
+// checkTLS needs the checks of all endpoints before it.
+func (p *Process) checkTLS(f *findings) {
+	for _, key := range f.overTCP {
+		if p.TLS == nil {
+			f.Add(key+".tcp", "needs tls: processes speak over TCP only if a certificate names each")
+		}
 	}
 }
 
 // String returns the endpoint as commands name it, or nothing for an empty one.
-func (e Endpoint) String() string {
+func (e Endpoint) String() string { return Peer{Unix: e.Unix, TCP: e.TCP}.String() }
+
+// String returns the endpoint as commands name it, or nothing for an empty one.
+func (p Peer) String() string {
 	switch {
-	case e.Unix != "":
-		return "unix:" + e.Unix
-	case e.TCP != "":
-		return "tcp:" + e.TCP
+	case p.Unix != "":
+		return "unix:" + p.Unix
+	case p.TCP != "":
+		return "tcp:" + p.TCP
 	}
 	return ""
 }

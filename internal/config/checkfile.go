@@ -21,6 +21,7 @@ var fileKinds = []struct {
 	{"trigger", "trigger service (mediator trigger)", reflect.TypeFor[Trigger](), loads((*Trigger).checkAll)},
 	{"control", "control plane (mediator control)", reflect.TypeFor[Control](), loads((*Control).checkAll)},
 	{"reputation", "node (mediator reputation)", reflect.TypeFor[Reputation](), loads((*Reputation).checkAll)},
+	{"client", "operator's client", reflect.TypeFor[Client](), loads((*Client).checkAll)},
 	{"root", "root key", reflect.TypeFor[RootKey](), loads((*RootKey).checkAll)},
 	{"", "policy file", reflect.TypeFor[decide.File](), func(path string, _ []byte, _ bool) (any, error) {
 		return ReadRules(path)

@@ -58,10 +58,13 @@ func (c *Sidecar) guardOptions(f *findings) guard.Options {
 	if c.Transparent != nil {
 		o.Transparent, o.Redirect = loopbackPort("transparent.listen", c.Transparent.Listen, f), []uint16{443, 80}
 	}
-	for _, e := range []Endpoint{c.Admin, c.Trigger, c.Control} {
-		if at := portIn(e.TCP); at != 0 {
+	for _, address := range []string{c.Admin.TCP, c.Trigger.TCP, c.Control.TCP} {
+		if at := portIn(address); at != 0 {
 			o.Admin = append(o.Admin, at)
 		}
+	}
+	if c.Probes != nil {
+		o.Inbound = append(slices.Clone(o.Inbound), portIn(c.Probes.Listen))
 	}
 	for i, s := range g.Resolvers {
 		a, err := netip.ParseAddr(s)

@@ -11,6 +11,7 @@ import (
 func LoadReputation(path string) (*Reputation, error) { return read(path, (*Reputation).checkAll) }
 
 func (c *Reputation) checkAll(f *findings) {
+	c.checkTLS(f)
 	c.Agent.keepFrom(f, "internal", c.Internal)
 	c.StoreDSN = c.Store.Postgres.dsn("store.postgres.dsnFile", f)
 	c.checkOwners(f)

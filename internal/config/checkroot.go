@@ -15,3 +15,12 @@ func (c *RootKey) checkAll(f *findings) {
 		f.Add("custody.type", "must be vault or pkcs11: a root key outlives the command that signs with it")
 	}
 }
+
+// LoadClient reads and checks a file that says how an operator's commands connect.
+func LoadClient(path string) (*Client, error) { return read(path, (*Client).checkAll) }
+
+func (c *Client) checkAll(f *findings) {
+	if c.Name != "" {
+		checkName("name", c.Name, f)
+	}
+}

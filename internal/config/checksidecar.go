@@ -56,6 +56,7 @@ func (c *Sidecar) Rules() (*rules.Rules, error) {
 }
 
 func (c *Sidecar) checkAll(f *findings) {
+	c.checkTLS(f)
 	c.Agent.keepFrom(f, "admin", c.Admin)
 	c.checkTransparent(f)
 	c.checkGuard(f)
@@ -113,23 +114,20 @@ func (c *Sidecar) addRuleError(err error, f *findings) {
 }
 
 func (c *Sidecar) checkEndpoints(f *findings) {
-	type named struct {
-		key string
-		at  *Endpoint
+	if c.Runtime == "" && c.TLS == nil {
+		f.Add("runtime", "is required without tls, whose certificate would name the runtime")
 	}
-	all := []named{{"admin", &c.Admin}, {"trigger", &c.Trigger}, {"control", &c.Control}}
+	all := []struct{ key, at string }{
+		{"admin", c.Admin.String()}, {"trigger", c.Trigger.String()}, {"control", c.Control.String()}}
 	if n := c.Reputation; n != nil {
-		all = append(all, named{"reputation", &n.Endpoint})
+		all = append(all, struct{ key, at string }{"reputation", n.String()})
 		if c.Receipts == nil {
 			f.Add("reputation", "needs receipts and keys.interactionReceipt: the node appraises receipts")
 		}
 	}
 	for i, e := range all[1:] {
-		if len(e.at.UIDs) > 0 {
-			f.Add(e.key+".uids", "has no meaning here: name this process's user in the configuration of the other process")
-		}
 		for _, other := range all[:i+1] {
-			if at := e.at.String(); at != "" && at == other.at.String() {
+			if e.at != "" && e.at == other.at {
 				f.Add(e.key, "is the endpoint of %s too", other.key)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 func LoadTrigger(path string) (*Trigger, error) { return read(path, (*Trigger).checkAll) }
 
 func (c *Trigger) checkAll(f *findings) {
+	c.checkTLS(f)
 	c.Agent.keepFrom(f, "internal", c.Internal)
 	c.StoreDSN = c.Store.Postgres.dsn("store.postgres.dsnFile", f)
 	distinct(f, namedKey{"keys.origin", c.Keys.Origin.SigningKey}, namedKey{"keys.receipt", c.Keys.Receipt.SigningKey})

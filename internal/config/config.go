@@ -36,6 +36,27 @@ type Process struct {
 	Confine Confine `yaml:"confine"`
 	// Log configures the log on standard error.
 	Log Log `yaml:"log"`
+	// TLS is the process's certificate for TCP endpoints, its own and those of others.
+	TLS *TLS `yaml:"tls"`
+	// Probes serves metrics and health at an address of their own.
+	Probes *Probes `yaml:"probes"`
+}
+
+// TLS is a certificate for mutual TLS 1.3 between processes. All files are PEM, and are read again when they change.
+type TLS struct {
+	// Certificate is the file of the certificate and of those that lead to an authority. Its only URI is a SPIFFE id,
+	// which names the process.
+	Certificate string `yaml:"certificate" is:"path" need:"yes"`
+	// Key is the file of its key; it may be the same file.
+	Key string `yaml:"key" is:"path" need:"yes"`
+	// Authorities is the file of the authorities that certify the other processes.
+	Authorities string `yaml:"authorities" is:"path" need:"yes"`
+}
+
+// Probes says where everyone may ask for metrics and health.
+type Probes struct {
+	// Listen is a host:port for GET /metrics, /healthz, /startupz and /readyz over plain HTTP.
+	Listen string `yaml:"listen" is:"address" need:"yes"`
 }
 
 // Agent names the agent's user. A process does not start, and forwards no post, while this user can reach its memory or
@@ -48,19 +69,34 @@ type Agent struct {
 	GIDs []uint32 `yaml:"gids"`
 }
 
-// Endpoint is an address on which a process listens, or at which another process answers.
+// Endpoint is an address on which a process listens for other processes and operators.
 type Endpoint struct {
 	// Unix is the path of a unix socket. Either unix or tcp.
 	Unix string `yaml:"unix" is:"path"`
 	// UIDs may connect to the socket, besides the mediator's user and root.
 	UIDs []uint32 `yaml:"uids"`
-	// TCP is a host:port. It needs tokenFile.
+	// TCP is a host:port, for mutual TLS. It needs tls.
 	TCP string `yaml:"tcp" is:"address"`
-	// TokenFile holds the bearer token of a TCP endpoint, at least 32 bytes.
-	TokenFile string `yaml:"tokenFile" is:"path"`
+	// Callers may connect to tcp: SPIFFE ids, in which a segment * stands for any one segment.
+	Callers []string `yaml:"callers"`
+}
 
-	// Token is the content of TokenFile.
-	Token string `yaml:"-" of:"tokenFile"`
+// Peer is where another process answers.
+type Peer struct {
+	// Unix is the path of its unix socket. Either unix or tcp.
+	Unix string `yaml:"unix" is:"path"`
+	// TCP is its host:port, for mutual TLS. It needs tls.
+	TCP string `yaml:"tcp" is:"address"`
+	// Name is the DNS name or the SPIFFE id in its certificate. Default: the host of tcp.
+	Name string `yaml:"name"`
+}
+
+// Client says how an operator's commands connect to TCP endpoints.
+type Client struct {
+	File `yaml:"-"`
+	TLS  `yaml:",inline"`
+	// Name is the DNS name or the SPIFFE id in the process's certificate. Default: the host.
+	Name string `yaml:"name"`
 }
 
 // Postgres names a database.

@@ -36,6 +36,7 @@ func LoadControl(path string) (*Control, error) {
 }
 
 func (c *Control) checkAll(f *findings) {
+	c.checkTLS(f)
 	c.Agent.keepFrom(f, "internal", c.Internal)
 	distinct(f, namedKey{"keys.decision", c.Keys.Decision}, namedKey{"keys.grant", c.Keys.Grant})
 	if c.Policy != "" {

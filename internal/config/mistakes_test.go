@@ -87,7 +87,7 @@ func TestMistakes(t *testing.T) {
 		{sidecar, "agent: {uid: 2000}", "agent: {<<: {uid: 2000}}",
 			"line 11, column 9: agent: merges another mapping (<<): write its keys out"},
 		{sidecar, "agent: {uid: 2000}", "guard:", "line 11, column 7: guard: has no value: write one, or leave the key out"},
-		{sidecar, "runtime: worker-1\n", "", "line 1, column 1: runtime: is required"},
+		{sidecar, "runtime: worker-1\n", "", "line 1, column 1: runtime: is required without tls, whose certificate would name the runtime"},
 		{sidecar, "issuer: mediator-session", "lifetime: 30s", "line 14, column 12: keys.session.issuer: is required"},
 		{trigger, "state: state\n", "", "line 1, column 1: state: is required"},
 
@@ -158,8 +158,7 @@ func TestMistakes(t *testing.T) {
 			"line 22, column 11: actions[0].gate: the node verifies no chain: leave gate and api out"},
 		{withReceipts, "unix: run/node.sock, ", "", "line 7, column 13: reputation: needs either unix or tcp"},
 		{withReceipts, "unix: run/node.sock", "unix: run/node.sock, uids: [1]",
-			"line 7, column 41: reputation.uids: has no meaning here: name this process's user in the configuration of the " +
-				"other process"},
+			"line 7, column 35: reputation.uids: is not known; known here are audience, name, tcp, unix"},
 		{withReceipts, "Landlock", "", ""}, // the correct file
 		{sidecar, "lifetime: 30s", "lifetime: 1h",
 			"line 15, column 68: keys.requestProof.lifetime: 1h0m0s is not between 1s and 10m0s"},

@@ -9,7 +9,7 @@ import (
 
 // Node says where the node is that appraises this sidecar's receipts.
 type Node struct {
-	Endpoint `yaml:",inline"`
+	Peer `yaml:",inline"`
 	// Audience is the node's own audience. Tokens about a calling agent are valid for that node alone.
 	Audience string `yaml:"audience" need:"yes"`
 }

@@ -102,7 +102,8 @@ func (k keyInfo) rules() (text string) {
 var titles = map[string]string{
 	"serve": "The sidecar: `mediator serve`", "trigger": "The trigger service: `mediator trigger`",
 	"control": "The control plane: `mediator control`", "reputation": "The node: `mediator reputation`",
-	"root": "A root key in Vault or a token: `--registry-key`, `--auditor-key`",
+	"client": "An operator's client: `tcp:HOST:PORT,FILE`",
+	"root":   "A root key in Vault or a token: `--registry-key`, `--auditor-key`",
 }
 
 var shared = []struct {
@@ -121,9 +122,11 @@ var shared = []struct {
     address: https://vault.internal:8200
     keys: [runtime-key, session-key, request-proof-key]
     auth: {kubernetes: {role: "mediator-{role}"}}`},
-	{"Endpoint", reflect.TypeFor[Endpoint](), "internal: {unix: /run/mediator/trigger.sock, uids: [1001]}"},
+	{"Endpoint", reflect.TypeFor[Endpoint](),
+		`internal: {tcp: "0.0.0.0:8444", callers: ["spiffe://example.org/pod/agents/*"]}`},
 	{"Match", reflect.TypeFor[Match](),
 		`match: {url: "https://api.github.com/repos/{owner}/{repo}/issues", methods: [POST]}`},
+	{"Peer", reflect.TypeFor[Peer](), `control: {tcp: "control.mediator:8445"}`},
 	{"Process", reflect.TypeFor[Process](), `custody: {type: memory}
 trust: {registry: trust/registry.jwk, auditor: trust/auditor.jwk, bundle: trust/trust.json}
 agent: {uid: 2000}`},
@@ -131,6 +134,8 @@ agent: {uid: 2000}`},
 	{"Rate", reflect.TypeFor[Rate](), "session: {perSecond: 20, burst: 60}"},
 	{"Store", reflect.TypeFor[Store](), "store: {postgres: {dsnFile: secrets/postgres}}"},
 	{"Signing key", reflect.TypeFor[SigningKey](), "runtime: {key: runtime-key, issuer: mediator-runtime, lifetime: 30s}"},
+	{"TLS", reflect.TypeFor[TLS](),
+		"tls: {certificate: tls/bundle.pem, key: tls/bundle.pem, authorities: tls/authorities.pem}"},
 	{"Webhook", reflect.TypeFor[Webhook](), "standardWebhooks: {secretFiles: [secrets/billing]}"},
 	{"XRay server", reflect.TypeFor[XRayServer](), "govern: {url: https://xray.internal/mcp, tokenFile: secrets/xray}"},
 }
@@ -147,7 +152,7 @@ func writeReference(w io.Writer) error {
 - Files are strict YAML. An unknown or duplicate key, a key without a value, or a second document is an error with its
   line.
 - `+"`mediator config check FILE`"+` checks a file as the process would.
-- `+"`mediator config schema serve|trigger|control|reputation|root`"+` prints a JSON Schema for editors.
+- `+"`mediator config schema serve|trigger|control|reputation|client|root`"+` prints a JSON Schema for editors.
 - Relative paths start at the file's own folder. Durations are written like 15s.
 - Keys in **bold** are required. Other keys without a default are empty, false or off when left out.
 - A [reload](operations/reload.md) applies *reloadable* keys. All other keys need a restart.

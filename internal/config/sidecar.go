@@ -15,8 +15,10 @@ type Sidecar struct {
 	File    `yaml:"-"`
 	Process `yaml:",inline"`
 
-	// Runtime names this runtime in attestations and receipts; at most 128 bytes with receipts.
-	Runtime string `yaml:"runtime" need:"yes"`
+	// Runtime names this runtime in attestations and receipts; at most 128 bytes with receipts. Default: the path of the
+	// SPIFFE id in tls, such as pod/agents/1, whose last segment then also ends the names of keys in memory. Over TCP, the
+	// other processes accept no other name.
+	Runtime string `yaml:"runtime"`
 	// Listen is the proxy port's address, for HTTP_PROXY and HTTPS_PROXY.
 	Listen string `yaml:"listen" need:"yes" is:"address"`
 	// Transparent accepts connections redirected by the kernel, for agents that ignore proxy variables.
@@ -46,9 +48,9 @@ type Sidecar struct {
 	// Manifest is the path of the strict deployment manifest.
 	Manifest string `yaml:"manifest" is:"path" reload:"yes" need:"yes"`
 	// Trigger is the trigger service's endpoint.
-	Trigger Endpoint `yaml:"trigger" need:"yes"`
+	Trigger Peer `yaml:"trigger" need:"yes"`
 	// Control is the control plane's endpoint.
-	Control Endpoint `yaml:"control" need:"yes"`
+	Control Peer `yaml:"control" need:"yes"`
 	// Gate configures the mediator's own gate, for APIs that do not take part.
 	Gate Gate `yaml:"gate"`
 	// Session configures agents' sessions.

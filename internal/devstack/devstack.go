@@ -361,7 +361,7 @@ func (s *Stack) Stop() {
 
 // Serve answers requests to reload until ctx ends or a process ends by itself.
 func (s *Stack) Serve(ctx context.Context) error {
-	l, err := daemon.Listen(config.Endpoint{Unix: s.Socket("dev")}, zap.NewNop())
+	l, err := daemon.Listen(config.Endpoint{Unix: s.Socket("dev")}, nil, zap.NewNop())
 	if err != nil {
 		return err
 	}

@@ -8,8 +8,10 @@ var table = collect(map[string][]row{
 	"admin": {
 		{"not_ready", 503, operators, "The process is not ready",
 			"Wait; its log names the reason."},
-		{"endpoint_token", 401, operators, "The endpoint needs its token",
-			"Send the endpoint's bearer token."},
+		{"caller_unknown", 403, operators, "The endpoint does not admit this caller",
+			"List its SPIFFE ID in the endpoint's callers, or renew its certificate."},
+		{"runtime_foreign", 403, operators, "A process asked for another runtime than its own",
+			"Leave runtime out of its configuration, so that its certificate names it; else look for an intruder."},
 	},
 	"any": {
 		{internal, 500, agents, "The mediator failed",
@@ -21,7 +23,7 @@ var table = collect(map[string][]row{
 		{"not_configured", 404, agents, "The operator has not turned this on",
 			"Have the operator set what the detail names."},
 		{"process_unavailable", 503, operators, "Another process of the mediator does not answer",
-			"Start it, check the endpoint, and add this user to its internal.uids."},
+			"Start it, check the endpoint, and add this process to its internal.uids or callers."},
 	},
 	"appraisal": {
 		{"score_mismatch", 403, operators, "A score does not follow from its receipts",
@@ -345,7 +347,6 @@ var table = collect(map[string][]row{
 // values of WWW-Authenticate
 var challenges = map[string]string{
 	"caller_invalid":      "ActionProof-Caller",
-	"endpoint_token":      "Bearer",
 	"proof_missing":       "ActionProof",
 	"statement_signature": "Agent-Statement",
 	"webhook_signature":   "HMAC-SHA256",

@@ -5,8 +5,8 @@ import (
 	"net/http"
 )
 
-// Stay makes a client follow no redirects, by which the other side could send a request, with its token and body, to
-// any address that this process reaches.
+// Stay makes a client follow no redirects, by which the other side could send a request, with its body, to any address
+// that this process reaches.
 func Stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // Bearer returns next if the token is empty.

@@ -5,6 +5,7 @@ package wire
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"io"
@@ -142,7 +143,13 @@ func (p Peer) Send(req *http.Request) (*http.Response, error) {
 func why(err error) string {
 	var number syscall.Errno
 	var timeout net.Error
+	var other *tls.CertificateVerificationError
+	var alert *net.OpError
 	switch {
+	case errors.As(err, &other):
+		return "its certificate is " + other.Err.Error()
+	case errors.As(err, &alert) && alert.Op == "remote error": // in TLS
+		return "it refused this process's certificate; its log says why"
 	case errors.As(err, &number):
 		return number.Error() // permission denied, no such file or directory, connection refused
 	case errors.Is(err, context.Canceled):

@@ -10,6 +10,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/signer"
@@ -53,7 +54,7 @@ func (e *Engine) manifest() string { return e.strict.ManifestHash }
 func (e *Engine) Decide(ctx context.Context, r policy.Request) (policy.Decision, error) {
 	d, rule, err := e.decide(ctx, r)
 	log := e.o.Log.With(zap.String("action", r.Binding.Action), zap.String("resource", r.Binding.Resource),
-		zap.String("session", r.SessionID))
+		zap.String("runtime", r.RuntimeID), zap.String("session", r.SessionID))
 	if err != nil {
 		log.Info("refused", zap.Error(err))
 		return policy.Decision{}, err
@@ -66,7 +67,7 @@ func (e *Engine) decide(ctx context.Context, r policy.Request) (d policy.Decisio
 	if err := r.Check(); err != nil {
 		return d, "", err
 	}
-	if err := e.admits(r); err != nil {
+	if err := e.admits(ctx, r); err != nil {
 		return d, "", err
 	}
 	origin, err := e.verifyTrigger(r)
@@ -94,7 +95,10 @@ func (e *Engine) decide(ctx context.Context, r policy.Request) (d policy.Decisio
 	return d, rule, err
 }
 
-func (e *Engine) admits(r policy.Request) error {
+func (e *Engine) admits(ctx context.Context, r policy.Request) error {
+	if err := wire.CheckRuntime(ctx, r.RuntimeID); err != nil {
+		return err
+	}
 	if r.ManifestHash != e.strict.ManifestHash {
 		return otherManifest(r.ManifestHash)
 	}

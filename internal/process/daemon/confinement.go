@@ -45,8 +45,8 @@ func (p Plan) Limits(named []observe.Path) (confine.Limits, error) {
 	if l.Files, err = p.files(named); err != nil {
 		return l, err
 	}
-	bind := []string{p.Endpoint.TCP}
-	for _, place := range p.Listens {
+	var bind []string
+	for _, place := range p.places() {
 		bind = append(bind, place.Address)
 	}
 	if l.Bind, err = ports(bind); err != nil {

@@ -21,7 +21,7 @@ import (
 
 func TestDescriptors(t *testing.T) {
 	e := config.Endpoint{Unix: filepath.Join(t.TempDir(), "s")}
-	l, err := Listen(e, zap.NewNop())
+	l, err := Listen(e, nil, zap.NewNop())
 	check.Must(t, err)
 	go func() {
 		_ = Serve(t.Context(), takeDescriptors(l), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -51,7 +51,7 @@ func TestDescriptors(t *testing.T) {
 		return r, w
 	}
 	post := func(file *os.File, path string, size int) string {
-		client, base := ClientSending(e, file)
+		client, base := ClientSending(config.Peer{Unix: e.Unix}, nil, file)
 		defer client.CloseIdleConnections()
 		resp, err := client.Post(base+path, "text/plain", strings.NewReader(strings.Repeat("b", size)))
 		check.Must(t, err)
@@ -97,14 +97,14 @@ func TestDescriptors(t *testing.T) {
 
 func TestReloadOverDescriptors(t *testing.T) {
 	e := config.Endpoint{Unix: filepath.Join(t.TempDir(), "s")}
-	l, err := Listen(e, zap.NewNop())
+	l, err := Listen(e, nil, zap.NewNop())
 	check.Must(t, err)
 	go func() {
 		_ = Serve(t.Context(), takeDescriptors(l), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprint(w, mayReload(r))
 		}), Limits{}, time.Minute, zap.NewNop())
 	}()
-	client, base := Client(e)
+	client, base := Client(config.Peer{Unix: e.Unix}, nil)
 	defer client.CloseIdleConnections()
 	resp, err := client.Get(base)
 	check.Must(t, err)

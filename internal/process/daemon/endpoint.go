@@ -3,10 +3,10 @@ package daemon
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	stdlog "log"
 	"net"
 	"net/http"
 	"os"
@@ -19,22 +19,26 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/internal/config"
-	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/flood"
+	"github.com/actionproof/mediator/internal/identity"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
 )
 
 // Listen opens an endpoint. A unix socket has mode 0600, or 0666 if the configuration admits other users; the listener
-// checks the user of each connection. The connections to a TCP endpoint are bounded: strangers can make them.
-func Listen(e config.Endpoint, log *zap.Logger) (net.Listener, error) {
+// checks the user of each connection. A TCP endpoint speaks TLS as id, with clients that have a certificate; its
+// connections are bounded, because strangers can make them.
+func Listen(e config.Endpoint, id *identity.Identity, log *zap.Logger) (net.Listener, error) {
 	if e.Unix == "" {
+		if id == nil {
+			return nil, errors.New("a TCP endpoint needs tls")
+		}
 		l, err := net.Listen("tcp", e.TCP)
 		if err != nil {
 			return nil, err
 		}
-		return newBoundedListener(l, endpointLimits, log), nil
+		return tls.NewListener(newBoundedListener(l, endpointLimits, log), id.Config()), nil
 	}
 	if err := removeStaleSocket(e.Unix); err != nil {
 		return nil, err
@@ -170,51 +174,36 @@ func PeerOf(r *http.Request) unix.Ucred {
 	return peer
 }
 
-// strangerTimeout bounds how long the server still reads a request that lacks the endpoint's token.
-const strangerTimeout = time.Second
-
-// RequireToken demands the endpoint's token, if it has one.
-func RequireToken(e config.Endpoint, next http.Handler) http.Handler {
-	if e.Token == "" {
-		return next
-	}
-	want := sha256.Sum256([]byte("Bearer " + e.Token))
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		got := sha256.Sum256([]byte(r.Header.Get("Authorization")))
-		if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
-			// net/http would wait for the rest of the body and for the next request, so a stranger could hold the connection.
-			w.Header().Set("Connection", "close")
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(strangerTimeout))
-			problem.Write(w, refusal.New("endpoint_token", "this endpoint needs its bearer token"))
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
+// Client returns an HTTP client for another process, and the base of its URLs. Over TCP it speaks TLS as id.
+func Client(p config.Peer, id *identity.Identity) (*http.Client, string) {
+	return ClientSending(p, id, nil)
 }
-
-// Client returns an HTTP client for the endpoint and the base of its URLs.
-func Client(e config.Endpoint) (*http.Client, string) { return ClientSending(e, nil) }
 
 // ClientSending is Client for a client that sends a descriptor with the first bytes of each connection to a unix
 // socket. A nil file sends none.
-func ClientSending(e config.Endpoint, file *os.File) (*http.Client, string) {
-	t := &http.Transport{
-		MaxIdleConns: 256, MaxIdleConnsPerHost: 256, IdleConnTimeout: 90 * time.Second,
-		ResponseHeaderTimeout: 90 * time.Second, // longer than any long poll
-	}
-	base := "http://" + e.TCP
-	if e.Unix != "" {
-		base = "http://mediator" // the name is not resolved
-		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			var d net.Dialer
-			c, err := d.DialContext(ctx, "unix", e.Unix)
+func ClientSending(p config.Peer, id *identity.Identity, file *os.File) (*http.Client, string) {
+	d := net.Dialer{Timeout: 30 * time.Second}
+	dial := d.DialContext
+	if p.Unix != "" {
+		dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			c, err := d.DialContext(ctx, "unix", p.Unix)
 			if err != nil {
 				return nil, err
 			}
 			return &sendingConn{Conn: c, file: file}, nil
 		}
 	}
-	return &http.Client{Transport: wire.Bearer(e.Token, t), CheckRedirect: wire.Stay}, base
+	base := func() *http.Transport {
+		return &http.Transport{
+			DialContext: dial, MaxIdleConns: 256, MaxIdleConnsPerHost: 256, IdleConnTimeout: 90 * time.Second,
+			ResponseHeaderTimeout: 90 * time.Second, // longer than any long poll
+		}
+	}
+	if p.Unix != "" {
+		return &http.Client{Transport: base(), CheckRedirect: wire.Stay}, "http://mediator" // the name is not resolved
+	}
+	host, _, _ := net.SplitHostPort(p.TCP)
+	return &http.Client{Transport: id.Transport(cmp.Or(p.Name, host), base), CheckRedirect: wire.Stay}, "https://" + p.TCP
 }
 
 // Limits limit the clients of a listener. Zero is no limit.
@@ -232,16 +221,19 @@ var PublicLimits = Limits{Connections: 512, PerAddress: 128, Header: 10 * time.S
 // for an event.
 var endpointLimits = Limits{Connections: 4096}
 
+// header bounds the time for the header of a request and, before the first one, for a TLS handshake.
+const header = 30 * time.Second
+
 // Serve serves h on l until ctx ends. Then it waits at most grace for open requests.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, b Limits, grace time.Duration, log *zap.Logger) error {
 	if b.Connections > 0 {
 		l = newBoundedListener(l, b, log)
 	}
 	s := &http.Server{
-		Handler: handling(h), ReadHeaderTimeout: cmp.Or(b.Header, 30*time.Second), IdleTimeout: 2 * time.Minute,
+		Handler: handling(h), ReadHeaderTimeout: cmp.Or(b.Header, header), IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 64 << 10,
 		ReadTimeout:    b.Request, WriteTimeout: b.Request,
-		ErrorLog: zap.NewStdLog(log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))),
+		ErrorLog: stdlog.New(handshakeLog{flood.Logger(log)}, "", 0),
 		BaseContext: func(net.Listener) context.Context {
 			return context.WithValue(context.Background(), endingKey{}, ctx.Done())
 		},
@@ -275,24 +267,29 @@ func ending(ctx context.Context) <-chan struct{} {
 type EndpointError string
 
 func (e EndpointError) Error() string {
-	return fmt.Sprintf("%q is not an endpoint: write unix:PATH or tcp:HOST:PORT,TOKENFILE", string(e))
+	return fmt.Sprintf("%q is not an endpoint: write unix:PATH or tcp:HOST:PORT,FILE", string(e))
 }
 
-// ParseEndpoint parses unix:PATH or tcp:HOST:PORT,TOKENFILE. It fails with an [EndpointError] for any other text.
-func ParseEndpoint(s string) (config.Endpoint, error) {
+// ParseEndpoint parses unix:PATH or tcp:HOST:PORT,FILE, where the file is a [config.Client]. It fails with an
+// [EndpointError] for any other text. The identity is nil for a unix socket.
+func ParseEndpoint(s string) (config.Peer, *identity.Identity, error) {
 	if path, ok := strings.CutPrefix(s, "unix:"); ok && path != "" {
-		return config.Endpoint{Unix: path}, nil
+		return config.Peer{Unix: path}, nil, nil
 	}
 	address, ok := strings.CutPrefix(s, "tcp:")
 	address, file, hasFile := strings.Cut(address, ",")
 	if _, _, err := net.SplitHostPort(address); !ok || !hasFile || err != nil {
-		return config.Endpoint{}, EndpointError(s)
+		return config.Peer{}, nil, EndpointError(s)
 	}
-	token, err := files.ReadSecret(file, 32)
+	c, err := config.LoadClient(file)
 	if err != nil {
-		return config.Endpoint{}, fmt.Errorf("the token of %s: %w", address, err)
+		return config.Peer{}, nil, err
 	}
-	return config.Endpoint{TCP: address, TokenFile: file, Token: token}, nil
+	id, err := identity.Load(identity.Files(c.TLS))
+	if err != nil {
+		return config.Peer{}, nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return config.Peer{TCP: address, Name: c.Name}, id, nil
 }
 
 // LateHandler answers not_ready until it gets its handler. A process publishes its keys before they are certified, and

@@ -207,6 +207,10 @@ func handling(next http.Handler) http.Handler {
 }
 
 func boundedOf(ctx context.Context) *boundedConn {
-	c, _ := ctx.Value(connKey{}).(*boundedConn)
-	return c
+	c := ctx.Value(connKey{})
+	if over, ok := c.(*tls.Conn); ok { // the connection of an endpoint; that of a public port is below TLS
+		c = over.NetConn()
+	}
+	bounded, _ := c.(*boundedConn)
+	return bounded
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/flood"
+	"github.com/actionproof/mediator/internal/identity"
 	"github.com/actionproof/mediator/test/check"
 )
 
@@ -390,11 +391,19 @@ func TestAddressOf(t *testing.T) {
 }
 
 func TestEndpointOverTCP(t *testing.T) {
-	l, err := Listen(config.Endpoint{TCP: "127.0.0.1:0"}, zap.NewNop())
+	e := config.Endpoint{TCP: "127.0.0.1:0"}
+	if _, err := Listen(e, nil, zap.NewNop()); err == nil {
+		t.Error("it opens without a certificate")
+	}
+	l, err := Listen(e, new(identity.Identity), zap.NewNop())
 	check.Must(t, err)
 	defer l.Close()
-	if _, ok := l.(*boundedListener); !ok {
-		t.Errorf("%T has no bounds", l)
+	dial(t, "127.0.0.1", fmt.Sprint(l.Addr().(*net.TCPAddr).Port))
+	c, err := l.Accept()
+	check.Must(t, err)
+	defer c.Close()
+	if boundedOf(context.WithValue(t.Context(), connKey{}, c)) == nil {
+		t.Errorf("%T has no bounds", c)
 	}
 }
 
@@ -420,7 +429,7 @@ func TestListenerEnds(t *testing.T) {
 func TestSocketStrangers(t *testing.T) {
 	log, size := strangersLog(t)
 	path := filepath.Join(t.TempDir(), "socket")
-	inner, err := Listen(config.Endpoint{Unix: path, UIDs: []uint32{1}}, log)
+	inner, err := Listen(config.Endpoint{Unix: path, UIDs: []uint32{1}}, nil, log)
 	check.Must(t, err)
 	inner.(*peerListener).allowed = nil // not even this one
 	done := make(chan struct{})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"strings"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -50,4 +51,17 @@ type lineWriter struct{ w io.Writer }
 func (l lineWriter) Write(line []byte) (int, error) {
 	_, err := l.w.Write(terminal.JSON(line))
 	return len(line), err
+}
+
+// handshakeLog writes which TLS handshakes of strangers failed, and why. It drops the other lines of an [http.Server].
+type handshakeLog struct{ log *zap.Logger }
+
+// Write implements [io.Writer].
+func (l handshakeLog) Write(line []byte) (int, error) {
+	if about, ok := strings.CutPrefix(string(line), "http: TLS handshake error from "); ok {
+		from, why, _ := strings.Cut(about, ": ")
+		l.log.Warn("TLS handshake failed", zap.String("from", from), zap.String("because", fmt.Sprintf("%.300s",
+			strings.TrimSpace(why))))
+	}
+	return len(line), nil
 }

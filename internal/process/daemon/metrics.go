@@ -33,6 +33,8 @@ var (
 		"When the custody made the version that signs now. Missing if it does not say.", "key", "purpose")
 	keyVersions = describe("mediator_key_versions",
 		"How many versions of a key its custody accepts: those not retired.", "key", "purpose")
+	tlsUntil = describe("mediator_tls_certificate_until_seconds",
+		"When the TLS certificate of this process ends, after which the others refuse it. Missing without tls.")
 	vaultUntil = describe("mediator_vault_certificate_until_seconds",
 		"When Vault's certificate ends, as a connection saw it in the last hours.")
 	vaultReachable = describe("mediator_vault_reachable",
@@ -59,6 +61,9 @@ func (s stateCollector) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	s.trust(gauge, at)
+	if s.p.Identity != nil {
+		at(tlsUntil, s.p.Identity.Until())
+	}
 	for _, r := range s.p.Roles {
 		name := r.Key.Name()
 		if versions, err := r.Key.Versions(context.Background()); err == nil {

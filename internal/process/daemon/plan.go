@@ -52,9 +52,12 @@ func (p Plan) Observer(roles []Role) *Observer {
 	for _, r := range roles {
 		purposes = append(purposes, r.Purpose)
 	}
-	secret := slices.Concat(p.Secret, p.Custody.SecretFiles(purposes...), []string{p.Endpoint.TokenFile})
+	secret := slices.Concat(p.Secret, p.Custody.SecretFiles(purposes...))
 	public := slices.Concat(p.Public, p.Custody.PublicFiles(),
 		[]string{p.File.Path, p.Manifest, p.Trust.Registry, p.Trust.Auditor, p.Trust.Bundle})
+	if t := p.TLS; t != nil {
+		secret, public = append(secret, t.Key), append(public, t.Certificate, t.Authorities)
+	}
 	slices.Sort(secret)
 	slices.Sort(public)
 	return &Observer{p, roles, slices.Concat(
@@ -75,6 +78,15 @@ func (p *Plan) UseDatabase(db *config.Postgres, dsn string) error {
 	}
 	p.Connect, p.Secret = append(p.Connect, DNS), append(p.Secret, db.DSNFile)
 	return err
+}
+
+// places returns all addresses of the process.
+func (p *Plan) places() []Place {
+	all := append([]Place{PlaceOf(p.Key, p.Endpoint)}, p.Listens...)
+	if p.Probes != nil {
+		all = append(all, Place{Key: "probes.listen", Address: p.Probes.Listen})
+	}
+	return all
 }
 
 // Place is an address on which a process listens, with the key of its configuration that names it. Either Address or

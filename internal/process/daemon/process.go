@@ -34,6 +34,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/confine"
+	"github.com/actionproof/mediator/internal/identity"
 	"github.com/actionproof/mediator/internal/keystore"
 )
 
@@ -48,39 +49,60 @@ type Process struct {
 	Observer atomic.Pointer[Observer] // of the current configuration
 	Confined *confine.Confined        // nil until Confine
 	Trust    trustFollowers           // empty in the trigger service and the node, which verify nothing by the bundle
+	Identity *identity.Identity       // nil without tls
+
+	KeySuffix string // ends the names of this process's keys, after a slash, if no other process has them
 
 	Address net.Addr    // of the endpoint; nil until it is open
 	Ready   atomic.Bool // the process does its work
 
+	ready        Check                               // why its callers would be refused; nil until Mux
 	certificates atomic.Pointer[certificateFollower] // nil until WaitForCertificates
 	waiting      atomic.Pointer[string]              // what the process waits for before it is ready; nil if for nothing
 }
 
-// New opens the custody of a process, and makes SIGHUP reload the process. The caller closes the Keys.
-func New(log *zap.Logger, c config.Custody) (*Process, error) {
+// New opens the custody and reads the TLS certificate of a process, and makes SIGHUP reload the process. The caller
+// closes the Keys.
+func New(log *zap.Logger, c config.Process) (*Process, error) {
 	p := &Process{Log: log, Metrics: NewMetrics()}
 	p.Reloader = NewReloader(log, p.Metrics)
 	p.Metrics.MustRegister(stateCollector{p})
 	p.Reloader.onHangup()
+	if err := p.loadIdentity(c.TLS); err != nil {
+		return nil, err
+	}
 	var err error
-	p.Keys, err = keystore.Open(c, log)
+	p.Keys, err = keystore.Open(c.Custody, log)
 	return p, err
 }
 
 // Mux answers operators' requests to any process: public keys, observations, confinement, metrics, health and reload.
 // checks say why the callers of a ready process would be refused.
 func (p *Process) Mux(checks ...Check) *http.ServeMux {
-	meets := &probe{checks: append([]Check{p.signs, p.judges}, checks...)}
-	mux := http.NewServeMux()
-	p.rolesHandler(mux)
-	p.observations(mux)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(p.Metrics, promhttp.HandlerOpts{}))
-	p.Reloader.Handle(mux, func(ctx context.Context) error {
+	meets := &probe{checks: append([]Check{p.identified, p.signs, p.judges}, checks...)}
+	p.ready = func(ctx context.Context) error {
 		if !p.Ready.Load() {
 			return p.notReady()
 		}
 		return meets.ask(ctx)
-	})
+	}
+	mux := http.NewServeMux()
+	p.rolesHandler(mux)
+	p.observations(mux)
+	p.metrics(mux)
+	p.Reloader.Handle(mux, p.ready)
+	return mux
+}
+
+func (p *Process) metrics(mux *http.ServeMux) {
+	mux.Handle("GET /metrics", promhttp.HandlerFor(p.Metrics, promhttp.HandlerOpts{}))
+}
+
+// probes answers what everyone may ask: the metrics and the health of a process whose Mux is made.
+func (p *Process) probes() http.Handler {
+	mux := http.NewServeMux()
+	p.metrics(mux)
+	p.Reloader.health(mux, p.ready)
 	return mux
 }
 

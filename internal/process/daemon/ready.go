@@ -48,6 +48,14 @@ func (p *probe) ask(ctx context.Context) error {
 	return p.err
 }
 
+// identified checks that peers accept the process's TLS certificate.
+func (p *Process) identified(context.Context) error {
+	if p.Identity == nil {
+		return nil
+	}
+	return p.Identity.Check()
+}
+
 // signs checks that each role has a key version that signs, and that Vault, where it holds the keys, answers. It asks
 // Vault only if the last request to Vault failed.
 func (p *Process) signs(ctx context.Context) error {

@@ -166,8 +166,8 @@ func restartRequired(keys []string) error {
 		strings.Join(keys, ", "))
 }
 
-// mayReload reports whether a request comes from root or from the user of this process. Over TCP, where the token has
-// been checked, any client may reload. A client whose user is unknown is refused: its uid reads as 0, which is root.
+// mayReload reports whether a request comes from root or from the user of this process. Over TCP, every caller of the
+// endpoint may reload. A client whose user is unknown is refused: its uid reads as 0, which is root.
 func mayReload(r *http.Request) bool {
 	c, known := r.Context().Value(connKey{}).(net.Conn)
 	if !known {
@@ -180,17 +180,25 @@ func mayReload(r *http.Request) bool {
 	return err == nil && (peer.Uid == 0 || peer.Uid == uint32(os.Geteuid()))
 }
 
-// Handle answers POST /v1/reload, for root and the user of this process, /healthz, /startupz (the process has its first
-// configuration) and /readyz (its callers would not be refused now). ready says why the process is not ready.
+func (r *Reloader) serve(w http.ResponseWriter, req *http.Request) {
+	if !mayReload(req) {
+		problem.Write(w, refusal.New("reload_refused", "only root and the process's own user can reload it"))
+		return
+	}
+	c, err := r.Reload(context.WithoutCancel(req.Context())) // a reload that has started always finishes
+	wire.Write(w, c, err)
+}
+
+// Handle answers POST /v1/reload, for root and the user of this process, /healthz, /startupz and /readyz. ready says why
+// the process is not ready.
 func (r *Reloader) Handle(mux *http.ServeMux, ready Check) {
-	mux.HandleFunc("POST /v1/reload", func(w http.ResponseWriter, req *http.Request) {
-		if !mayReload(req) {
-			problem.Write(w, refusal.New("reload_refused", "only root and the process's own user can reload it"))
-			return
-		}
-		c, err := r.Reload(context.WithoutCancel(req.Context())) // a reload that has started always finishes
-		wire.Write(w, c, err)
-	})
+	mux.HandleFunc("POST /v1/reload", r.serve)
+	r.health(mux, ready)
+}
+
+// health answers /healthz, /startupz (the process has its first configuration) and /readyz (its callers would not be
+// refused now).
+func (r *Reloader) health(mux *http.ServeMux, ready Check) {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		wire.Write(w, map[string]bool{"healthy": true}, nil)
 	})

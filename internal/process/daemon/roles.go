@@ -73,7 +73,11 @@ func NewIssuer[C any](p *Process, kind evidence.Kind[C], k config.SigningKey, au
 
 // AddRole adds a role to the process. Its key signs nothing before openKeys.
 func (p *Process) AddRole(purpose string, k config.SigningKey) (*signer.Rotation, error) {
-	held, err := p.Keys.Key(purpose, k.Key)
+	name := k.Key
+	if p.KeySuffix != "" {
+		name += "/" + p.KeySuffix
+	}
+	held, err := p.Keys.Key(purpose, name)
 	if err != nil {
 		return nil, err
 	}

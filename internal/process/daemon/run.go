@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -74,7 +76,7 @@ func Run[C any](ctx context.Context, name, path string, stderr io.Writer, load f
 	if err != nil {
 		return err
 	}
-	if err := CheckPlaces(path, append([]Place{PlaceOf(plan.Key, plan.Endpoint)}, plan.Listens...)...); err != nil {
+	if err := CheckPlaces(path, plan.places()...); err != nil {
 		return err
 	}
 	log, err := NewLogger(plan.Log, name, stderr)
@@ -83,7 +85,7 @@ func Run[C any](ctx context.Context, name, path string, stderr io.Writer, load f
 	}
 	defer func() { _ = log.Sync() }()
 	takeLibraries(log)
-	p, err := New(log, plan.Custody)
+	p, err := New(log, plan.Process)
 	if err != nil {
 		return err
 	}
@@ -114,7 +116,7 @@ func (r *running[C]) run(ctx context.Context) error {
 	if err := r.openKeys(ctx); err != nil {
 		return err
 	}
-	l, err := Listen(plan.Endpoint, r.Log)
+	l, err := Listen(plan.Endpoint, r.Identity, r.Log)
 	if err != nil {
 		return fmt.Errorf("%s: %w", plan.Key, err)
 	}
@@ -128,8 +130,18 @@ func (r *running[C]) run(ctx context.Context) error {
 		return errors.Join(err, l.Close())
 	}
 	group.Go(func() error {
-		return Serve(ctx, l, RequireToken(plan.Endpoint, handler), Limits{}, plan.Grace, r.Log)
+		return Serve(ctx, l, r.admitting(plan.Endpoint, handler), Limits{}, plan.Grace, r.Log)
 	})
+	if r.Identity != nil {
+		group.Go(func() error { r.Identity.Follow(ctx, r.Log); return nil })
+	}
+	if plan.Probes != nil {
+		probes, err := net.Listen("tcp", plan.Probes.Listen)
+		if err != nil {
+			return errors.Join(fmt.Errorf("probes.listen: %w", err), l.Close())
+		}
+		group.Go(func() error { return Serve(ctx, probes, r.probes(), PublicLimits, time.Second, r.Log) })
+	}
 	group.Go(func() error { r.Reloader.Watch(ctx); return nil })
 	group.Go(func() error { return r.start(ctx, group) })
 	return group.Wait()

@@ -64,7 +64,7 @@ func TestCheckPlaces(t *testing.T) {
 			if _, err := os.Stat(tt.place.Unix); err != nil {
 				return
 			}
-			if l, err := daemon.Listen(config.Endpoint{Unix: tt.place.Unix}, zap.NewNop()); err == nil {
+			if l, err := daemon.Listen(config.Endpoint{Unix: tt.place.Unix}, nil, zap.NewNop()); err == nil {
 				l.Close()
 				t.Error("a process listens there all the same")
 			}

@@ -4,65 +4,76 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
-	"sync/atomic"
+	"net/http"
+	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/flood"
+	"github.com/actionproof/mediator/internal/identity"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
 )
 
-type serverCertificate struct {
-	paths   [2]string // of the certificate, which may come with others that lead to a CA, and of its key
-	raw     [2]string // contents that were read last
-	current atomic.Pointer[tls.Certificate]
-	log     *zap.Logger
-}
-
-// ListenTLS opens a TCP address that speaks only TLS. Until ctx ends, group reads the files of the certificate and its
-// key again when they change, so a renewal needs no restart. While the files do not belong together, as during a
-// renewal, the previous certificate stays.
+// ListenTLS opens a TCP address that speaks only TLS, for everyone. Until ctx ends, group follows the files of the
+// certificate and its key, so a renewal needs no restart.
 func ListenTLS(ctx context.Context, group *errgroup.Group, address, certificate, key string,
 	log *zap.Logger) (net.Listener, error) {
-	s := &serverCertificate{paths: [2]string{certificate, key}, log: log}
-	if err := s.follow(); err != nil {
+	s, err := identity.LoadServer(certificate, key)
+	if err != nil {
 		return nil, err
 	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	group.Go(func() error {
-		files.Follow(ctx, certificate, trustPoll, s.follow, func(err error) {
-			log.Error("the previous TLS certificate stays", zap.String("path", certificate), zap.Error(err))
-		})
-		return nil
-	})
-	return tls.NewListener(l, &tls.Config{
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.current.Load(), nil },
-		MinVersion:     tls.VersionTLS12,
-	}), nil
+	group.Go(func() error { s.Follow(ctx, log); return nil })
+	return tls.NewListener(l, s.Config()), nil
 }
 
-func (s *serverCertificate) follow() error {
-	var raw [2]string
-	for i, path := range s.paths {
-		content, err := files.Read(path)
-		if err != nil {
-			return err
-		}
-		raw[i] = string(content)
-	}
-	if raw == s.raw {
+// loadIdentity reads the process's TLS certificate, if it has one.
+func (p *Process) loadIdentity(c *config.TLS) (err error) {
+	if c == nil {
 		return nil
 	}
-	s.raw = raw
-	c, err := tls.X509KeyPair([]byte(raw[0]), []byte(raw[1]))
-	if err != nil {
-		return err
+	if p.Identity, err = identity.Load(identity.Files(*c)); err != nil {
+		return refusal.New("config_malformed", "tls: %w", err)
 	}
-	if s.current.Swap(&c) != nil {
-		s.log.Info("TLS certificate taken over", zap.String("path", s.paths[0]))
-	}
+	p.Log.Info("TLS certificate", zap.String("id", string(p.Identity.ID())), zap.Time("until", p.Identity.Until()))
 	return nil
+}
+
+// Client returns an HTTP client for another process, and the base of its URLs.
+func (p *Process) Client(at config.Peer) (*http.Client, string) { return Client(at, p.Identity) }
+
+// strangerTimeout bounds how long the server still reads a request of a caller that it does not admit.
+const strangerTimeout = time.Second
+
+// admitting passes on the requests of the endpoint's callers, with their SPIFFE ids (see [wire.CallerOf]). It judges the
+// certificate anew for each request, because a connection can outlive it. The kernel judges those of a unix socket.
+func (p *Process) admitting(e config.Endpoint, next http.Handler) http.Handler {
+	if e.Unix != "" {
+		return next
+	}
+	log := flood.Logger(p.Log)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		caller, err := p.Identity.Peer(r.TLS)
+		if err == nil && !e.Admits(caller) {
+			err = refusal.New("caller_unknown", "%s is not among the callers of this endpoint", caller)
+		} else if err != nil {
+			err = refusal.New("caller_unknown", "the caller's certificate is no longer valid: %w", err)
+		}
+		if err != nil {
+			log.Warn("request refused", zap.String("caller", string(caller)), zap.Error(err))
+			// net/http would wait for the rest of the body and for the next request, so a stranger could hold the connection.
+			w.Header().Set("Connection", "close")
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(strangerTimeout))
+			problem.Write(w, err)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(wire.WithCaller(r.Context(), wire.Caller{ID: string(caller), Runtime: caller.Path()})))
+	})
 }

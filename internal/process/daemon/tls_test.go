@@ -2,109 +2,175 @@ package daemon
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
-	"math/big"
+	"errors"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/identity"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/tlstest"
 )
 
-func newPair(t *testing.T, serial int64) (certificate, key []byte) {
+// tlsEndpoint serves an endpoint over TLS that answers with the caller, and returns its address.
+func tlsEndpoint(t *testing.T, a *tlstest.Authority, callers ...string) (*Process, string, *observer.ObservedLogs) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	core, logs := observer.New(zapcore.InfoLevel)
+	p := &Process{Log: zap.New(core), Metrics: prometheus.NewRegistry()}
+	files := config.TLS(a.Write(t, t.TempDir(), nil, "spiffe://example.org/service/mediator/control"))
+	check.Must(t, p.loadIdentity(&files))
+	e := config.Endpoint{TCP: "127.0.0.1:0", Callers: callers}
+	l, err := Listen(e, p.Identity, p.Log)
 	check.Must(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour),
-		DNSNames: []string{"node.example"}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	check.Must(t, err)
-	raw, err := x509.MarshalPKCS8PrivateKey(private)
-	check.Must(t, err)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
-}
-
-func TestServerCertificate(t *testing.T) {
-	dir := t.TempDir()
-	certificate, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	write := func(path string, content []byte) {
-		t.Helper()
-		check.Must(t, os.WriteFile(path, content, 0o600))
-	}
-	first, firstKey := newPair(t, 1)
-	second, secondKey := newPair(t, 2)
-	write(certificate, first)
-	core, log := observer.New(zapcore.InfoLevel)
-	group, ctx := errgroup.WithContext(t.Context())
-	ctx, cancel := context.WithCancel(ctx)
-	open := func() (net.Listener, error) {
-		return ListenTLS(ctx, group, "127.0.0.1:0", certificate, key, zap.New(core))
-	}
-	if _, err := open(); err == nil {
-		t.Error("a listener opens without its key")
-	}
-	write(key, secondKey)
-	if _, err := open(); err == nil {
-		t.Error("a listener opens with the key of another certificate")
-	}
-	write(key, firstKey)
-	l, err := open()
-	check.Must(t, err)
-	group.Go(func() error { return Serve(ctx, l, http.NotFoundHandler(), PublicLimits, time.Minute, zap.NewNop()) })
-	defer func() {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- Serve(ctx, l, p.admitting(e, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			caller, _ := wire.CallerOf(r.Context())
+			wire.Write(w, caller.ID, nil)
+		})), Limits{}, time.Minute, p.Log)
+	}()
+	t.Cleanup(func() {
 		cancel()
-		if err := group.Wait(); err != nil {
+		if err := <-done; err != nil {
 			t.Error(err)
 		}
-	}()
-	serial := func() int64 {
-		t.Helper()
-		any := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the test reads only the serial number
-		c, err := tls.Dial("tcp", l.Addr().String(), any)
+	})
+	return p, l.Addr().String(), logs
+}
+
+func TestCallers(t *testing.T) {
+	a, stranger := tlstest.New(t), tlstest.New(t)
+	_, at, logs := tlsEndpoint(t, a, "spiffe://example.org/pod/agents/*", "spiffe://example.org/operator")
+	ask := func(by *tlstest.Authority, id string) (string, error) {
+		i, err := identity.Load(by.Write(t, t.TempDir(), nil, id))
 		check.Must(t, err)
-		defer c.Close()
-		return c.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
+		client, base := Client(config.Peer{TCP: at}, i)
+		defer client.CloseIdleConnections()
+		var said string
+		err = wire.Peer{HTTP: client, Name: "control", Unavailable: "process_unavailable"}.Call(t.Context(), base, 0, &said)
+		return said, err
 	}
-	said := func(message string) func() bool {
-		return func() bool { return log.FilterMessage(message).Len() > 0 }
-	}
-	eventually := func(what string, is func() bool) {
-		t.Helper()
-		for end := time.Now().Add(time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("waited for %s in vain", what)
-			}
+	for id, code := range map[string]string{
+		"spiffe://example.org/pod/agents/1":             "",
+		"spiffe://example.org/operator":                 "",
+		"spiffe://example.org/pod/other/1":              "caller_unknown",
+		"spiffe://other.org/pod/agents/1":               "caller_unknown",
+		"spiffe://example.org/service/mediator/trigger": "caller_unknown",
+	} {
+		said, err := ask(a, id)
+		if code == "" && (said != id || err != nil) {
+			t.Errorf("%s: %q, %v", id, said, err)
+		} else if code != "" {
+			check.WantCode(t, err, code, id+" is not among the callers")
 		}
 	}
-	if n := serial(); n != 1 {
-		t.Errorf("the first certificate has the number %d", n)
+	if n := logs.FilterMessage("request refused").Len(); n != 3 {
+		t.Errorf("%d refusals are in the log", n)
 	}
-	write(certificate, second) // in the middle of a renewal
-	eventually("the log", said("the previous TLS certificate stays"))
-	if n := serial(); n != 1 {
-		t.Errorf("the certificate before is not kept: it has the number %d", n)
+	_, err := ask(stranger, "spiffe://example.org/operator") // which does not trust the server either
+	check.WantCode(t, err, "process_unavailable", "its certificate is not good for 127.0.0.1: ")
+	for range 20 {
+		c, err := net.Dial("tcp", at)
+		check.Must(t, err)
+		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\n\r\n")
+		_, _ = io.ReadAll(c)
+		c.Close()
 	}
-	write(key, secondKey)
-	eventually("the new certificate", func() bool { return serial() == 2 })
-	if !said("TLS certificate taken over")() {
-		t.Error("the log does not say that the certificate was taken over")
+	if n := logs.FilterMessage("TLS handshake failed").Len(); n == 0 || n > 10 {
+		t.Errorf("%d failed handshakes are in the log", n)
 	}
-	old := &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11} //nolint:gosec // on purpose
-	if _, err := tls.Dial("tcp", l.Addr().String(), old); err == nil {
-		t.Error("TLS 1.1 is spoken")
+}
+
+// TestStrangersAreNotWaitedFor: a caller that is not admitted cannot hold its connection.
+func TestStrangersAreNotWaitedFor(t *testing.T) {
+	a := tlstest.New(t)
+	_, at, _ := tlsEndpoint(t, a, "spiffe://example.org/operator")
+	certificate, key := a.Certify(t, nil, "spiffe://example.org/pod/agents/1")
+	pair, err := tls.X509KeyPair(certificate, key)
+	check.Must(t, err)
+	for _, body := range []string{"Content-Length: 10\r\n\r\nhalf", "\r\n"} { // the second one would keep its connection
+		c, err := tls.Dial("tcp", at, &tls.Config{Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true}) //nolint:gosec // a test
+		check.Must(t, err)
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(3 * time.Minute))
+		if _, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\n"+body); err != nil {
+			t.Fatal(err)
+		}
+		if answer, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 403 ") {
+			t.Errorf("%q, %v", answer, err)
+		}
+	}
+}
+
+// TestCertificateEndsOnAConnection: a kept connection is worth no more than its certificate.
+func TestCertificateEndsOnAConnection(t *testing.T) {
+	a := tlstest.New(t)
+	_, at, _ := tlsEndpoint(t, a, "spiffe://example.org/operator")
+	i, err := identity.Load(a.Write(t, t.TempDir(), func(c *x509.Certificate) { c.NotAfter = time.Now().Add(2 * time.Second) },
+		"spiffe://example.org/operator"))
+	check.Must(t, err)
+	client, base := Client(config.Peer{TCP: at}, i)
+	defer client.CloseIdleConnections()
+	own := Process{Identity: i}
+	check.Must(t, own.identified(t.Context()))
+	for end := time.Now().Add(time.Minute); ; {
+		resp, err := client.Get(base)
+		check.Must(t, err)
+		err = problem.Read(resp)
+		resp.Body.Close()
+		var refused *problem.Error
+		if errors.As(err, &refused) {
+			check.WantCode(t, err, "caller_unknown", "certificate has expired")
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("it is admitted for a minute")
+		}
+	}
+	if err := own.identified(t.Context()); err == nil || !strings.Contains(err.Error(), "is valid from") {
+		t.Errorf("it is ready: %v", err)
+	}
+}
+
+func TestPublicCertificate(t *testing.T) {
+	dir := t.TempDir()
+	certificate, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	group, ctx := errgroup.WithContext(t.Context())
+	if _, err := ListenTLS(ctx, group, "127.0.0.1:0", certificate, key, zap.NewNop()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a listener opens without its files: %v", err)
+	}
+	one, itsKey := tlstest.New(t).Certify(t, nil)
+	tlstest.Replace(t, certificate, one)
+	tlstest.Replace(t, key, itsKey)
+	l, err := ListenTLS(ctx, group, "127.0.0.1:0", certificate, key, zap.NewNop())
+	check.Must(t, err)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { _ = Serve(ctx, l, http.NotFoundHandler(), PublicLimits, time.Minute, zap.NewNop()) }()
+	for version, want := range map[uint16]bool{tls.VersionTLS11: false, tls.VersionTLS12: true} {
+		c, err := tls.Dial("tcp", l.Addr().String(), &tls.Config{InsecureSkipVerify: true, MaxVersion: version}) //nolint:gosec // a test
+		if err == nil {
+			c.Close()
+		}
+		if (err == nil) != want {
+			t.Errorf("version %x: %v", version, err)
+		}
 	}
 }

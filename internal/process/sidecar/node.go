@@ -10,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/problem"
-	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy/node"
 	"github.com/actionproof/mediator/proxy/reputations"
@@ -53,7 +52,7 @@ func (p *sidecar) openNode() error {
 	if c.Reputation == nil {
 		return nil
 	}
-	over, base := daemon.Client(c.Reputation.Endpoint)
+	over, base := p.Client(c.Reputation.Peer)
 	to := client.New(base, over)
 	p.sender = client.NewSender(to, p.record, time.Now, p.Log)
 	at := node.Options{Client: to, Issuer: p.callers, Owner: p.owner(), Agent: c.Receipts.Subject}

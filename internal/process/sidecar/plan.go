@@ -21,7 +21,7 @@ func Plan(c *config.Sidecar) (daemon.Plan, error) {
 		Key: "admin", Endpoint: c.Admin, Descriptors: true, Grace: c.Timeouts.Shutdown.Or(20 * time.Second),
 		Listens: []daemon.Place{{Key: "listen", Address: c.Listen}},
 		Secret: []string{
-			c.CA.Dir, c.Gate.SecretFile, c.Trigger.TokenFile, c.Control.TokenFile, filepath.Join(c.State, "ledger.db"),
+			c.CA.Dir, c.Gate.SecretFile, filepath.Join(c.State, "ledger.db"),
 		},
 		Public:  []string{c.Trigger.Unix, c.Control.Unix},
 		Write:   []string{c.State},
@@ -61,7 +61,7 @@ func Plan(c *config.Sidecar) (daemon.Plan, error) {
 	}
 	if n := c.Reputation; n != nil {
 		p.Connect = append(p.Connect, n.TCP)
-		p.Secret, p.Public = append(p.Secret, n.TokenFile), append(p.Public, n.Unix)
+		p.Public = append(p.Public, n.Unix)
 	}
 	for _, r := range c.Credentials() {
 		p.Secret = append(p.Secret, r.File) // empty for a credential in Vault

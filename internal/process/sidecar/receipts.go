@@ -18,7 +18,7 @@ func (p *sidecar) openReceipts(ctx context.Context) (err error) {
 	}
 	p.receipts, err = receipts.New(ctx, receipts.Options{
 		Issuer: p.interaction, Ledger: p.record, Owner: p.owner(), Agent: p.config.Receipts.Subject,
-		Runtime: p.config.Runtime, Now: time.Now, Log: p.Log,
+		Runtime: p.name, Now: time.Now, Log: p.Log,
 	})
 	return err
 }

@@ -24,6 +24,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -39,6 +40,7 @@ import (
 	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/policy"
@@ -59,6 +61,7 @@ import (
 type sidecar struct {
 	*daemon.Process
 	config *config.Sidecar // as read at the start
+	name   string          // of the runtime
 	life   context.Context //nolint:containedctx // of the process, for the watches of a snapshot
 
 	runtime      *signer.Issuer[evidence.RuntimeAttestation]
@@ -106,6 +109,9 @@ func (p *sidecar) Roles(process *daemon.Process) (err error) {
 	p.Process = process
 	p.warnFileLimit()
 	c, keys := p.config, p.config.Keys
+	if err := p.nameRuntime(); err != nil {
+		return err
+	}
 	if p.runtime, err = daemon.NewIssuer(process, evidence.RuntimeAttestationKind(), keys.Runtime, c.Audience); err !=
 		nil {
 		return err
@@ -122,6 +128,32 @@ func (p *sidecar) Roles(process *daemon.Process) (err error) {
 	}
 	p.gateKey, err = GateSecret(c.GateSecret)
 	return err
+}
+
+// nameRuntime takes the name of the runtime from the configuration, or else from the TLS certificate. In the latter case
+// other replicas have the same configuration, so the names of keys that only this process holds get its own part.
+func (p *sidecar) nameRuntime() error {
+	c := p.config
+	if p.name = c.Runtime; p.Identity == nil {
+		return nil
+	}
+	of := p.Identity.ID().Path()
+	overTCP := c.Trigger.TCP + c.Control.TCP
+	if p.name != "" {
+		if p.name != of && overTCP != "" {
+			return refusal.New("runtime_foreign", "runtime in %s is %q, but the certificate of tls is for %q: over TCP, the other "+
+				"processes accept no other name", c.Path, p.name, of)
+		}
+		return nil
+	}
+	if p.name = of; c.Receipts != nil && len(of) > interaction.MaxRuntimeID {
+		return refusal.New("config_malformed", "the certificate of tls in %s names the runtime by %d bytes; a receipt holds at "+
+			"most %d", c.Path, len(of), interaction.MaxRuntimeID)
+	}
+	if c.Custody.Type == "memory" {
+		p.KeySuffix = of[strings.LastIndex(of, "/")+1:]
+	}
+	return nil
 }
 
 // Open opens the CA and the ledger, and starts the looker.
@@ -191,25 +223,25 @@ func (p *sidecar) connect() {
 			go p.admin.Abandoned(p.life, r)
 		}
 	})
-	client, base := daemon.Client(c.Trigger)
+	client, base := p.Client(c.Trigger)
 	p.triggers = trigger.NewClient(base, client)
-	client, base = daemon.Client(c.Control)
+	client, base = p.Client(c.Control)
 	p.control = policy.NewClient(base, client)
 	p.guard = newGuardWatch(c, p.Log)
 	p.admin = &admin.Server{
 		Process: p.Process, Sessions: p.sessions, Ledger: p.record, Identified: p.ledger, Triggers: p.triggers,
-		Watch: p.watch, Runtime: c.Runtime, Proxy: c.Listen, CAFile: c.CAFile(), Agent: c.Agent.UID, Posts: p.posts,
+		Watch: p.watch, Runtime: p.name, Proxy: c.Listen, CAFile: c.CAFile(), Agent: c.Agent.UID, Posts: p.posts,
 		Learning: c.Session.Learning,
 		Peers: []admin.Peer{
-			{Name: "trigger", At: c.Trigger,
+			{Name: "trigger", At: c.Trigger, Identity: p.Identity,
 				Sees: []string{evidence.PurposeTriggerOriginProof, evidence.PurposeTriggerReceipt, look.Human}},
-			{Name: "control", At: c.Control,
+			{Name: "control", At: c.Control, Identity: p.Identity,
 				Sees: []string{evidence.PurposePolicyDecision, evidence.PurposeActionGrant}},
 		},
 	}
 	if n := c.Reputation; n != nil {
 		p.admin.Peers = append(p.admin.Peers,
-			admin.Peer{Name: "reputation", At: n.Endpoint, Sees: []string{evidence.PurposeAppraiser}})
+			admin.Peer{Name: "reputation", At: n.Peer, Identity: p.Identity, Sees: []string{evidence.PurposeAppraiser}})
 	}
 }
 

@@ -84,7 +84,7 @@ func (p *sidecar) checkManifest(c *config.Sidecar, environment string, strict *p
 					"certify the manifest", want, environment)
 		}
 	}
-	return cmp.Or(strict.CheckRuntime(c.Runtime), p.CheckAllowed(strict, c.Audience),
+	return cmp.Or(strict.CheckRuntime(p.name), p.CheckAllowed(strict, c.Audience),
 		c.CheckCeiling(strict.EgressCeiling))
 }
 
@@ -129,7 +129,7 @@ func (p *sidecar) build(ctx context.Context, s *snapshot) (err error) {
 				HumanPromptPresent: c.Session.Access.HumanPrompt, HumanOperatorPresent: c.Session.Access.HumanOperator,
 				UserShellAccess: c.Session.Access.UserShell, AgentEnvironmentUserAccessible: c.Session.Access.UserEnvironment,
 			}),
-			Prove: p.requestProof, Receipts: p.receipts, RuntimeID: c.Runtime, EnvironmentHash: s.Plan.Environment,
+			Prove: p.requestProof, Receipts: p.receipts, RuntimeID: p.name, EnvironmentHash: s.Plan.Environment,
 		},
 		RecordOptions: proxy.RecordOptions{Record: p.record, Metrics: p.metrics, Log: p.Log},
 		NetworkOptions: proxy.NetworkOptions{

@@ -187,9 +187,9 @@ func TestPostsListBreaksOff(t *testing.T) {
 
 func rawList(t *testing.T, at string) error {
 	t.Helper()
-	e, err := daemon.ParseEndpoint(at)
+	e, id, err := daemon.ParseEndpoint(at)
 	check.Must(t, err)
-	client, base := daemon.Client(e)
+	client, base := daemon.Client(e, id)
 	defer client.CloseIdleConnections()
 	resp, err := client.Get(base + "/v1/posts")
 	check.Must(t, err)

@@ -203,7 +203,7 @@ func withRevocations(t *testing.T, exported metricLabels) {
 	k.Revoke(t, evidence.Revocation{Kind: evidence.RevokedArtifact, ID: "artifact"})
 	f := k.Files(t, t.TempDir())
 	c := config.Trust{Registry: f.Registry, Auditor: f.Auditor, Bundle: f.Bundle}
-	p, err := daemon.New(zap.NewNop(), config.Custody{})
+	p, err := daemon.New(zap.NewNop(), config.Process{})
 	check.Must(t, err)
 	check.Must(t, p.WaitForRoots(t.Context(), c))
 	_, err = p.WaitForCertificates(t.Context(), c)

@@ -155,7 +155,7 @@ type Standing struct {
 // Deliver hands receipts of one session over at the internal endpoint.
 func (n *NodeRig) Deliver(t *testing.T, receipts ...string) (s Standing, err error) {
 	t.Helper()
-	client, base := daemon.Client(config.Endpoint{Unix: n.Socket()})
+	client, base := daemon.Client(config.Peer{Unix: n.Socket()}, nil)
 	defer client.CloseIdleConnections()
 	body, err := json.Marshal(map[string]any{"receipts": receipts})
 	check.Must(t, err)

@@ -270,7 +270,7 @@ func (r *Rig) StartProcess(t *testing.T, name string) {
 // Metrics returns what the process behind a socket exports.
 func Metrics(t *testing.T, socket string) string {
 	t.Helper()
-	client, base := daemon.Client(config.Endpoint{Unix: socket})
+	client, base := daemon.Client(config.Peer{Unix: socket}, nil)
 	defer client.CloseIdleConnections()
 	resp, err := client.Get(base + "/metrics")
 	check.Must(t, err)

@@ -115,7 +115,7 @@ func (r tiersRig) decide(t *testing.T, reputation string) error {
 	defer cancel()
 	event, err := r.DeliverRelease(ctx)
 	check.Must(t, err)
-	over, base := daemon.Client(config.Endpoint{Unix: r.Stack.Socket("trigger")})
+	over, base := daemon.Client(config.Peer{Unix: r.Stack.Socket("trigger")}, nil)
 	defer over.CloseIdleConnections()
 	triggers := trigger.NewClient(base, over)
 	_, err = triggers.Claim(ctx, trigger.Claim{EventID: event, Runtime: "worker-1"})
@@ -124,7 +124,7 @@ func (r tiersRig) decide(t *testing.T, reputation string) error {
 		Resource: "POST /posts", Subject: "agent:worker-1"}
 	e, err := triggers.Evidence(ctx, event, b)
 	check.Must(t, err)
-	over, base = daemon.Client(config.Endpoint{Unix: r.Stack.Socket("control")})
+	over, base = daemon.Client(config.Peer{Unix: r.Stack.Socket("control")}, nil)
 	defer over.CloseIdleConnections()
 	control := policy.NewClient(base, over)
 	manifests, err := control.Manifests(ctx)

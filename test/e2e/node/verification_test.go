@@ -225,7 +225,7 @@ func TestVerificationCallers(t *testing.T) {
 			gate, more := newGate(t)
 			n := kit.NewNode(t, store(t)+strings.Replace(verificationConfig, "}\n", ", "+more+"}\n", 1))
 			n.Start(t)
-			sidecar, base := daemon.Client(config.Endpoint{Unix: n.Socket()})
+			sidecar, base := daemon.Client(config.Peer{Unix: n.Socket()}, nil)
 			t.Cleanup(sidecar.CloseIdleConnections)
 			call := func(c *http.Client, url, host, token, tool, arguments string) (status int, said string) {
 				t.Helper()

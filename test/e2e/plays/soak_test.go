@@ -320,7 +320,7 @@ func (a *sampler) stop() map[string][]sample {
 func (s *soak) measure(name string) (sample, error) { return measureOf(s.Stack.Socket(name)) }
 
 func measureOf(socket string) (out sample, err error) {
-	client, base := daemon.Client(config.Endpoint{Unix: socket})
+	client, base := daemon.Client(config.Peer{Unix: socket}, nil)
 	defer client.CloseIdleConnections()
 	client.Timeout = kit.Patience
 	resp, err := client.Get(base + "/metrics")
