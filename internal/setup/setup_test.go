@@ -14,7 +14,14 @@ import (
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/setup"
 	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/vaulttest"
 )
+
+var server *vaulttest.Server
+
+func TestMain(m *testing.M) {
+	os.Exit(vaulttest.Main(m, func(s *vaulttest.Server) { server = s }))
+}
 
 // machine is a folder of configuration whose users are all the one that runs the test.
 func machine(t *testing.T) (setup.Setup, map[string]string) {
@@ -30,10 +37,7 @@ func machine(t *testing.T) (setup.Setup, map[string]string) {
 			}
 			return u, nil
 		},
-		Vault: func(v setup.Vault, _ func(*api.Client) error) error {
-			did["vault"] = v.Address
-			return nil
-		},
+		Vault: func(_ setup.Vault, do func(*api.Client) error) error { return do(server.Client(t)) },
 		Did: func(d bootstrap.Done) { did[strings.TrimPrefix(d.What, dir+"/")] = d.Did },
 	}, did
 }
@@ -120,17 +124,20 @@ func TestSetupElsewhere(t *testing.T) {
 	check.Must(t, team.Run(t.Context(), setup.Answers{}))
 	s, did := machine(t)
 	a := setup.Answers{Roots: filepath.Join(team.Dir, "trust"),
-		Vault: &setup.Vault{Address: "https://vault.example:8200", CA: "/ca.pem", TokenFile: "token"}}
+		Vault: &setup.Vault{Address: server.Address, CA: server.CAFile, TokenFile: "token"}}
 	check.Must(t, s.Run(t.Context(), a))
 	got := read(t, s.Dir)
 	if got["trust/registry.jwk"] != read(t, team.Dir)["trust/registry.jwk"] || got["trust/trust.json"] != "" ||
 		got["keys/auditor.key.jwk"] != "" || did["manifest.yaml"] != "for the auditor to certify" ||
-		did["vault"] != "https://vault.example:8200" {
+		did["transit/keys/policy-decision-key"] != "made" {
 		t.Error(did)
 	}
 	c, err := config.LoadControl(filepath.Join(s.Dir, "control.yaml"))
-	if err != nil || c.Custody.Vault.CA != "/ca.pem" {
-		t.Errorf("%v, %v", c.Custody, err)
+	check.Must(t, err)
+	for _, file := range c.Custody.SecretFiles("policy_decision") {
+		if info, err := os.Stat(file); err != nil || info.Mode() != 0o400 {
+			t.Errorf("%s: %v", file, err)
+		}
 	}
 	other, _ := machine(t)
 	if err := other.Run(t.Context(), setup.Answers{Roots: filepath.Join(team.Dir, "keys")}); err == nil {
