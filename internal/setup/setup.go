@@ -22,6 +22,8 @@ import (
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/internal/process/control"
+	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/process/node"
 	"github.com/actionproof/mediator/internal/process/sidecar"
 	"github.com/actionproof/mediator/internal/process/trigger"
@@ -194,46 +196,33 @@ func (s Setup) useVault(ctx context.Context, a Answers) error {
 	})
 }
 
-// processes are the configuration files, with the command that runs each and the secrets that it names.
+// processes are the configuration files, with the command that runs each and what it uses.
 var processes = []struct {
 	name, file string
-	secrets    func(path string) ([]string, config.Custody, error)
+	plan       func(path string) (daemon.Plan, error)
 }{
-	{"trigger", devstack.TriggerFile, func(path string) ([]string, config.Custody, error) {
-		c, err := config.LoadTrigger(path)
-		if err != nil {
-			return nil, config.Custody{}, err
-		}
-		plan, err := trigger.Plan(c)
-		return plan.Secret, c.Custody, err
-	}},
-	{"control", devstack.ControlFile, func(path string) ([]string, config.Custody, error) {
-		c, err := config.LoadControl(path)
-		if err != nil {
-			return nil, config.Custody{}, err
-		}
-		return nil, c.Custody, nil
-	}},
-	{"serve", devstack.SidecarFile, func(path string) ([]string, config.Custody, error) {
-		c, err := config.LoadSidecar(path)
-		if err != nil {
-			return nil, config.Custody{}, err
-		}
-		plan, err := sidecar.Plan(c)
-		return plan.Secret, c.Custody, err
-	}},
-	{"reputation", devstack.ReputationFile, func(path string) ([]string, config.Custody, error) {
-		c, err := config.LoadReputation(path)
-		if err != nil {
-			return nil, config.Custody{}, err
-		}
-		plan, err := node.Plan(c)
-		return plan.Secret, c.Custody, err
-	}},
+	{"trigger", devstack.TriggerFile, planned(config.LoadTrigger, trigger.Plan)},
+	{"control", devstack.ControlFile, planned(config.LoadControl, func(c *config.Control) (daemon.Plan, error) {
+		return control.Plan(c), nil
+	})},
+	{"serve", devstack.SidecarFile, planned(config.LoadSidecar, sidecar.Plan)},
+	{"reputation", devstack.ReputationFile, planned(config.LoadReputation, node.Plan)},
 }
 
-// rights checks each configuration file, and gives each secret in the folder to the user of its process alone.
+func planned[C any](load func(string) (*C, error), plan func(*C) (daemon.Plan, error)) func(string) (daemon.Plan, error) {
+	return func(path string) (daemon.Plan, error) {
+		c, err := load(path)
+		if err != nil {
+			return daemon.Plan{}, err
+		}
+		return plan(c)
+	}
+}
+
+// rights checks each configuration file, and gives each secret in the folder to the user of its process alone. It tells
+// the unit of the registry which sockets the processes have.
 func (s Setup) rights(context.Context, Answers) error {
+	var from string
 	for _, p := range processes {
 		path := s.in(p.file)
 		if !isThere(path) {
@@ -246,27 +235,45 @@ func (s Setup) rights(context.Context, Answers) error {
 		for _, w := range checked.Warnings {
 			s.did(path, "warning: %v", w)
 		}
-		named, custody, err := p.secrets(path)
+		plan, err := p.plan(path)
 		if err != nil {
 			return err
 		}
-		for _, r := range bootstrap.Roles {
-			if r.Process == p.name {
-				named = append(named, custody.SecretFiles(r.Purpose)...)
-			}
+		if plan.Endpoint.Unix != "" {
+			from += " --from unix:" + plan.Endpoint.Unix
 		}
-		owner, err := s.User("mediator-" + p.name)
-		if err != nil {
+		if err := s.giveSecrets(p.name, plan); err != nil {
 			return err
-		}
-		for _, file := range named {
-			if strings.HasPrefix(file, s.in(secrets)+"/") {
-				if err := give(file, owner); err != nil {
-					return err
-				}
-			}
 		}
 		s.did(path, "correct; its secrets belong to mediator-%s", p.name)
+	}
+	manifest, _, err := config.ReadAuditedManifest(s.in(devstack.ManifestFile))
+	if err != nil {
+		return err
+	}
+	return files.Replace(s.in("registry.env"), fmt.Appendf(nil, "# Made by mediator setup for mediator-registry and "+
+		"mediator-auditor: what they certify, and for which APIs.\nFROM=%q\nAUDIENCE=%q\n", strings.TrimSpace(from),
+		manifest.SignerCertificatePolicy.AllowedAudiences[0]), 0o644)
+}
+
+// giveSecrets gives a process's user the secrets that its plan names in the folder.
+func (s Setup) giveSecrets(process string, plan daemon.Plan) error {
+	owner, err := s.User("mediator-" + process)
+	if err != nil {
+		return err
+	}
+	named := plan.Secret
+	for _, r := range bootstrap.Roles {
+		if r.Process == process {
+			named = append(named, plan.Custody.SecretFiles(r.Purpose)...)
+		}
+	}
+	for _, file := range named {
+		if strings.HasPrefix(file, s.in(secrets)+"/") {
+			if err := give(file, owner); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

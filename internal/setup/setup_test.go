@@ -38,7 +38,7 @@ func machine(t *testing.T) (setup.Setup, map[string]string) {
 			return u, nil
 		},
 		Vault: func(_ setup.Vault, do func(*api.Client) error) error { return do(server.Client(t)) },
-		Did: func(d bootstrap.Done) { did[strings.TrimPrefix(d.What, dir+"/")] = d.Did },
+		Did:   func(d bootstrap.Done) { did[strings.TrimPrefix(d.What, dir+"/")] = d.Did },
 	}, did
 }
 
@@ -77,6 +77,7 @@ func TestSetup(t *testing.T) {
 		"control.yaml": "agent: {uid: 2000, gids: [20, 30]}", "reputation.yaml": "believedHosts",
 		"keys/auditor.key.jwk": "priv", "trust/registry.jwk": "ML-DSA-65",
 		"trust/trust.json": `"deploymentCertificate": "ey`,
+		"registry.env":     `--from unix:/run/mediator/reputation.sock"` + "\nAUDIENCE=\"posting-api\"\n",
 	} {
 		if !strings.Contains(first[name], has) {
 			t.Errorf("%s has no %q:\n%s", name, has, first[name])

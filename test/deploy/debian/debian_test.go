@@ -171,7 +171,7 @@ func (m *machine) post() {
 	m.t.Helper()
 	posted++
 	m.until("all are ready", func() bool {
-		_, err := m.try("for p in trigger control admin; do " +
+		_, err := m.try("for p in trigger control reputation admin; do " +
 			"curl -sf --unix-socket /run/mediator/$p.sock http://mediator/readyz; done")
 		return err == nil
 	})
@@ -210,7 +210,7 @@ func TestPackage(t *testing.T) {
 	m.install(install, "1.0.0")
 	m.run("cd /lib/systemd/system; systemd-analyze verify mediator*.service mediator*.t*")
 	m.want("systemctl is-enabled mediator.target", "enabled")
-	m.run("umask 077; printf '\\n\\n\\n\\n\\n\\n' | " + setup)
+	m.run("umask 077; printf '\\n\\n\\n\\nyes\\n\\n' | " + setup)
 	m.run("systemd-run --unit=api /usr/local/bin/api")
 	m.until("the API is started", func() bool { _, err := os.Stat(m.root + "/etc/mediator/api.pem"); return err == nil })
 	m.run("cat >>mediator/mediator.yaml <<'END'" + rules + "END\nprintf token-of-the-api >mediator/secrets/api-token")
@@ -220,7 +220,7 @@ func TestPackage(t *testing.T) {
 	m.sandboxed()
 
 	// A certified program goes on after an upgrade, and its successor starts only when it is certified too.
-	m.run("sha256sum mediator/keys/* mediator/*.yaml mediator/secrets/* default/mediator >/root/before")
+	m.run("sha256sum mediator/keys/* mediator/*.yaml mediator/secrets/* >/root/before")
 	m.install(install, "1.0.1")
 	m.run("sha256sum --quiet -c /root/before")
 	m.post()
@@ -237,7 +237,7 @@ func TestPackage(t *testing.T) {
 	m.run("apt-get remove -y mediator")
 	m.want("test ! -e /usr/bin/mediator; ls mediator; systemctl list-units 'mediator-*'", "mediator.yaml", "0 loaded")
 	m.want("dpkg --purge mediator", "kept, with keys or the record: /etc/mediator/keys")
-	m.want("find mediator /var/lib/mediator* default/mediator -type f 2>/dev/null || :", "mediator/keys/registry.key.jwk",
+	m.want("find mediator /var/lib/mediator* -type f 2>/dev/null || :", "mediator/keys/registry.key.jwk",
 		"mediator/trust/trust.json", "/var/lib/mediator/ledger.db")
 	m.want("ls mediator", "keys\ntrust\n")
 }
@@ -246,7 +246,7 @@ func TestPackage(t *testing.T) {
 // no secret.
 func (m *machine) sandboxed() {
 	m.t.Helper()
-	for _, unit := range []string{"serve", "trigger", "control", "registry", "auditor"} {
+	for _, unit := range []string{"serve", "trigger", "control", "reputation", "registry", "auditor"} {
 		if unit == "auditor" { // it has ended
 			m.want("systemctl start mediator-auditor; journalctl -u mediator-auditor -o cat", "certified manifest")
 		} else {
