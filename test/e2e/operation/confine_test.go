@@ -273,8 +273,9 @@ func plans(t *testing.T, dir string) map[string]daemon.Plan {
 	check.Must(t, errors.Join(err1, err2, err3, err4))
 	ofSidecar, err1 := sidecar.Plan(s)
 	ofNode, err2 := node.Plan(n)
-	check.Must(t, errors.Join(err1, err2))
-	return map[string]daemon.Plan{"serve": ofSidecar, "control": control.Plan(c), "trigger": trigger.Plan(g),
+	ofTrigger, err3 := trigger.Plan(g)
+	check.Must(t, errors.Join(err1, err2, err3))
+	return map[string]daemon.Plan{"serve": ofSidecar, "control": control.Plan(c), "trigger": ofTrigger,
 		"reputation": ofNode}
 }
 
