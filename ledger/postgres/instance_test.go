@@ -58,3 +58,28 @@ func TestDraftsOfOthers(t *testing.T) {
 		t.Errorf("left open: %+v, %v: what another user of the database wrote would be signed", left, err)
 	}
 }
+
+// TestCallsPutBack: the chain of one session has ended, and somebody puts its calls back.
+func TestCallsPutBack(t *testing.T) {
+	dsn, o := database(t), options("one")
+	o.Chains = filepath.Join(t.TempDir(), "chains")
+	l, err := postgres.Open(t.Context(), dsn, o)
+	check.Must(t, err)
+	t.Cleanup(func() { l.Close() })
+	var kept []ledger.OpenCall
+	for _, session := range []string{"ses_1", "ses_2"} {
+		kept = []ledger.OpenCall{{ID: "post_" + session, Session: session, Started: ledgertest.Now(), Draft: "{}"},
+			{ID: session, Session: session, Started: ledgertest.Now(), Draft: "{}"}}
+		check.Must(t, l.OpenCalls(t.Context(), kept...))
+	}
+	exec(t, dsn, `CREATE TABLE copies AS SELECT * FROM actionproof.open_calls`)
+	for i, call := range []string{"post_ses_1", "ses_1"} {
+		check.Must(t, l.AddReceipts(t.Context(), ledger.Receipt{Session: "ses_1", Number: int64(i + 1), Call: call,
+			Signed: ledgertest.Now(), Token: "a"}))
+	}
+	exec(t, dsn, `INSERT INTO actionproof.open_calls SELECT * FROM copies ON CONFLICT DO NOTHING;
+		DELETE FROM actionproof.receipts`)
+	if left, err := l.LeftOpen(t.Context()); err != nil || !slices.Equal(left, kept) {
+		t.Errorf("left open: %+v, %v: their session would get a second chain", left, err)
+	}
+}

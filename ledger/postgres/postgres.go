@@ -14,6 +14,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -32,6 +33,9 @@ type Options struct {
 	// Instance identifies this process, also after a restart. Required. The database gets only its hash: whoever can
 	// write open calls there, and knows Instance, has false receipts signed.
 	Instance string
+	// Chains is a folder of this process alone, for the names of chains of receipts that have not ended. Without it,
+	// whoever puts the open calls of an ended chain back into the database has them signed again.
+	Chains string
 }
 
 // Ledger is the [ledger.Store] in a PostgreSQL database. During an outage of the database calls fail.
@@ -51,6 +55,11 @@ var _ ledger.Identified = (*Ledger)(nil)
 func Open(ctx context.Context, dsn string, o Options) (*Ledger, error) {
 	if o.Now == nil || o.Instance == "" {
 		return nil, errors.New("postgres: a clock and the name of this instance are required")
+	}
+	if o.Chains != "" {
+		if err := os.MkdirAll(o.Chains, 0o700); err != nil {
+			return nil, ledger.Unavailable("open", err)
+		}
 	}
 	db, err := connect(dsn, ledgerSchema.Name)
 	if err != nil {
@@ -126,7 +135,7 @@ func (l *Ledger) Write(ctx context.Context, outcomes, records []ledger.Record, r
 			return ledger.ErrState
 		}
 	}
-	return l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err := l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if err := update(ctx, tx, outcomes...); err != nil {
 			return err
 		}
@@ -135,6 +144,10 @@ func (l *Ledger) Write(ctx context.Context, outcomes, records []ledger.Record, r
 		}
 		return addReceipts(ctx, tx, receipts)
 	})
+	if err == nil {
+		l.ended(receipts)
+	}
+	return err
 }
 
 const (

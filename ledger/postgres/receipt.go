@@ -7,8 +7,12 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"time"
 
+	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/internal/tables"
 )
@@ -68,6 +72,11 @@ func (l *Ledger) open(ctx context.Context, tx *sql.Tx, calls []ledger.OpenCall) 
 		if err := c.Check(); err != nil {
 			return err
 		}
+		if c.ID == c.Session && l.o.Chains != "" {
+			if err := files.Replace(l.chain(c.Session), nil, 0o600); err != nil {
+				return ledger.Unavailable("open a call", err)
+			}
+		}
 		ids, sessions = append(ids, c.ID), append(sessions, c.Session)
 		started, drafts = append(started, c.Started.UnixMilli()), append(drafts, l.sealed(c))
 	}
@@ -75,6 +84,17 @@ func (l *Ledger) open(ctx context.Context, tx *sql.Tx, calls []ledger.OpenCall) 
 		return ledger.Unavailable("open a call", err)
 	}
 	return nil
+}
+
+// chain returns the file that says that a session's chain has not ended.
+func (l *Ledger) chain(session string) string { return filepath.Join(l.o.Chains, session) }
+
+func (l *Ledger) ended(receipts []ledger.Receipt) {
+	for _, r := range receipts {
+		if r.Call == r.Session && l.o.Chains != "" {
+			_ = os.Remove(l.chain(r.Session)) // if it stays, the last receipt still shows the end
+		}
+	}
 }
 
 func (l *Ledger) AddReceipts(ctx context.Context, receipts ...ledger.Receipt) error {
@@ -108,18 +128,39 @@ func addReceipts(ctx context.Context, tx *sql.Tx, receipts []ledger.Receipt) err
 	return nil
 }
 
-// LeftOpen implements [ledger.Store]. It leaves out what other users of the database wrote or altered.
+// LeftOpen implements [ledger.Store]. It leaves out what other users of the database wrote, altered, or put back after
+// the end of the chain.
 func (l *Ledger) LeftOpen(ctx context.Context) (own []ledger.OpenCall, err error) {
 	ctx, cancel := context.WithTimeout(ctx, operation)
 	defer cancel()
 	all, err := tables.OpenCalls(l.db.QueryContext(ctx, selectOpen, l.name))
 	for _, c := range all {
 		stored := c.Draft
-		if c.Draft = stored[min(len(stored), 2*sha256.Size):]; hmac.Equal([]byte(l.sealed(c)), []byte(stored)) {
+		if c.Draft = stored[min(len(stored), 2*sha256.Size):]; !hmac.Equal([]byte(l.sealed(c)), []byte(stored)) {
+			continue
+		}
+		if _, gone := os.Stat(l.chain(c.Session)); l.o.Chains == "" || gone == nil {
 			own = append(own, c)
 		}
 	}
+	if err == nil && l.o.Chains != "" {
+		err = l.forgetOthers(own)
+	}
 	return own, err
+}
+
+// forgetOthers removes the files of chains whose beginning was not stored.
+func (l *Ledger) forgetOthers(own []ledger.OpenCall) error {
+	all, err := os.ReadDir(l.o.Chains)
+	for _, f := range all {
+		if err == nil && !slices.ContainsFunc(own, func(c ledger.OpenCall) bool { return c.Session == f.Name() }) {
+			err = os.Remove(l.chain(f.Name()))
+		}
+	}
+	if err != nil {
+		return ledger.Unavailable("read the open chains", err)
+	}
+	return nil
 }
 
 // sealed returns the draft of a call as it is stored, after an HMAC.

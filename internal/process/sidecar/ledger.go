@@ -50,7 +50,8 @@ func openStore(ctx context.Context, c *config.Sidecar, known bool) (ledger.Ident
 	if err != nil {
 		return nil, err
 	}
-	l, err := postgres.Open(ctx, c.LedgerDSN, postgres.Options{Now: time.Now, Retention: retention, Instance: name})
+	l, err := postgres.Open(ctx, c.LedgerDSN, postgres.Options{Now: time.Now, Retention: retention, Instance: name,
+		Chains: filepath.Join(c.State, "chains")})
 	if err != nil {
 		return nil, errors.Join(err, held.Close())
 	}
