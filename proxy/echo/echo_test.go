@@ -343,6 +343,18 @@ func TestTheSecretCannotBeTried(t *testing.T) {
 	}
 }
 
+// TestSingleBytes counts the pieces of a long text without an end, which comes byte by byte: each costs a search of all
+// that is held back.
+func TestSingleBytes(t *testing.T) {
+	s := newSecret(t, "Bearer ", "abcdefghij")
+	const most = 20
+	text := strings.Repeat("x", most*160) // each byte of the secret can be escaped by 16
+	got, err := reads(s.Reader(iotest.OneByteReader(strings.NewReader(text))), 1<<10)
+	if whole := strings.Join(got, ""); whole != text || len(got) > most || err != io.EOF { //nolint:errorlint // as read
+		t.Errorf("%d bytes in %d pieces, %v", len(whole), len(got), err)
+	}
+}
+
 func TestHides(t *testing.T) {
 	for name, want := range map[string]bool{"Range": true, "If-Range": true, "Accept-Encoding": true, "Accept": false,
 		"Content-Range": false} {

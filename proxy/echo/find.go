@@ -3,7 +3,6 @@ package echo
 import (
 	"bytes"
 	"html"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -33,25 +32,19 @@ func (s *Secret) In(text []byte) bool {
 }
 
 // inRun searches a text that has only bytes of forms.
-func (s *Secret) inRun(run []byte) bool {
-	run = withoutZeros(run)
-	if s.inPlain(run) {
+func (s *Secret) inRun(run []byte) bool { return s.inEscaped(withoutZeros(run), nesting) }
+
+// inEscaped searches a text, and what it says without up to so many nested escapes.
+func (s *Secret) inEscaped(text []byte, nested int) bool {
+	if s.inPlain(text) {
 		return true
 	}
-	texts := [][]byte{run}
 	for _, e := range escapes {
-		for _, text := range texts {
-			if bytes.IndexByte(text, e.lead) < 0 {
-				continue
-			}
-			plain := withoutZeros(e.decode(text))
-			if slices.ContainsFunc(texts, func(t []byte) bool { return bytes.Equal(t, plain) }) {
-				continue
-			}
-			if s.inPlain(plain) {
-				return true
-			}
-			texts = append(texts, plain)
+		if nested == 0 || bytes.IndexByte(text, e.lead) < 0 {
+			continue
+		}
+		if plain := withoutZeros(e.decode(text)); len(plain) < len(text) && s.inEscaped(plain, nested-1) {
+			return true
 		}
 	}
 	return false
@@ -99,21 +92,16 @@ func (s *Secret) at(text []byte) bool {
 	return false
 }
 
-// escapes are the ways in which servers escape characters. They nest, as JSON in JSON or in a URL, so each is decoded
-// from the original text and from the results of those before. The order has every nesting of two.
+// escapes are the ways in which servers escape characters. They nest, as JSON in JSON or in a URL. Each further level
+// takes three times as long.
 var escapes = []struct {
 	lead   byte
 	decode func([]byte) []byte
 }{
-	{'\\', unescapeJSON},
-	{'&', unescapeHTML},
-	{'&', unescapeHTML},
-	{'\\', unescapeJSON},
-	{'%', unescapePercent},
-	{'%', unescapePercent},
-	{'\\', unescapeJSON},
-	{'&', unescapeHTML},
+	{'\\', unescapeJSON}, {'&', unescapeHTML}, {'%', unescapePercent},
 }
+
+const nesting = 3
 
 func unescapeHTML(text []byte) []byte { return []byte(html.UnescapeString(string(text))) }
 

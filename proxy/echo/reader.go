@@ -9,7 +9,7 @@ import (
 
 // Reader reads a stream up to the secret. It holds back the end of its input while that may begin the secret:
 // everything after the last byte that no form contains, such as a quote or newline. Events end with such a byte and are
-// not held back.
+// not held back. It searches no text that it holds back, or an upstream that sends single bytes would cost much time.
 type Reader struct {
 	from   io.Reader
 	secret *Secret
@@ -39,13 +39,13 @@ func (r *Reader) Read(p []byte) (int, error) {
 		n := copy(buf, r.held)
 		read, err := r.from.Read(buf[n:])
 		buf, r.err = buf[:n+read], err
-		if r.secret.In(buf) {
-			r.err = errEchoed()
-			break
-		}
-		end := r.secret.settled(buf)
+		end := r.secret.settled(buf, n)
 		if err == io.EOF { //nolint:errorlint // io.Reader's contract
 			end = len(buf)
+		}
+		if (end > 0 || err != nil) && r.secret.In(buf) {
+			r.err = errEchoed()
+			break
 		}
 		r.held = append(r.held[:0], buf[end:]...)
 		if fits && end > 0 {
@@ -60,11 +60,18 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return 0, r.err
 }
 
-// settled returns the length of the text in which no form begins that may end behind it.
-func (s *Secret) settled(text []byte) int {
+// settled returns the length of the text in which no form begins that may end behind it. The first held bytes are some
+// that forms contain. Of a long text without other bytes it settles as much at once as it holds back.
+func (s *Secret) settled(text []byte, held int) int {
 	end := len(text)
-	for end > 0 && len(text)-end < s.held && s.inside[text[end-1]] {
+	for end > held && s.inside[text[end-1]] {
 		end--
+	}
+	if end == held {
+		end = 0
+	}
+	if len(text)-end >= 2*s.held {
+		return len(text) - s.held
 	}
 	return end
 }
