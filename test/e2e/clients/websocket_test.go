@@ -5,8 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/rulesfile"
 	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
@@ -47,7 +50,8 @@ func TestWebSockets(t *testing.T) {
 		r, server := newSocketsRig(t)
 		base := "wss://" + r.Plain()
 		out, err := r.AsAgent(t, kit.With(node, "echo", base+"/sockets/a")...)
-		if want := "4 back, protocol echo, permessage-deflate, closed 1000"; err != nil || out != want {
+		const want = "4 back, protocol echo, permessage-deflate, closed 1000"
+		if err != nil || out != want {
 			t.Fatalf("got %q, %v; want %q", out, err, want)
 		}
 		if server.Seen("open Bearer "+trial.Token) != 1 {
@@ -67,6 +71,15 @@ func TestWebSockets(t *testing.T) {
 		}
 		if n := len(r.RecordsOf(t, "", "egress_denied")); n != 2 {
 			t.Errorf("%d refusals are recorded", n)
+		}
+		file := r.In(devstack.SidecarFile)
+		learnt, err := rulesfile.Merge(kit.Read(t, file), []byte(kit.Run(t, "learn", "--dir", r.Dir, "--yaml")))
+		check.Must(t, err)
+		kit.Write(t, file, string(learnt))
+		_, err = r.Stack.Reload(t.Context())
+		check.Must(t, err)
+		if out, err := r.AsAgent(t, kit.With(node, "echo", base+"/other")...); err != nil || out != want {
+			t.Errorf("by rules that mediator learn proposes: %q, %v", out, err)
 		}
 	})
 	t.Run("closed", func(t *testing.T) {
