@@ -39,6 +39,7 @@ var layers = []string{
 	"internal/process/trigger",
 	"internal/process/control",
 	"internal/process/node",
+	"internal/process/registrar",
 	"internal/registrar",
 	"internal/keyring",
 	"internal/vaultaudit",

@@ -190,6 +190,9 @@ func (f *findings) checkEither(key, unix, tcp string) {
 
 // checkTLS needs the checks of all endpoints before it.
 func (p *Process) checkTLS(f *findings) {
+	if p.Registrar != nil && p.Registrar.Unix != "" {
+		f.Add("registrar.unix", "has no meaning: the registrar answers over TCP alone, by the caller's certificate")
+	}
 	for _, key := range f.overTCP {
 		if p.TLS == nil {
 			f.Add(key+".tcp", "needs tls: processes speak over TCP only if a certificate names each")

@@ -22,6 +22,7 @@ var fileKinds = []struct {
 	{"control", "control plane (mediator control)", reflect.TypeFor[Control](), loads((*Control).checkAll)},
 	{"reputation", "node (mediator reputation)", reflect.TypeFor[Reputation](), loads((*Reputation).checkAll)},
 	{"client", "operator's client", reflect.TypeFor[Client](), loads((*Client).checkAll)},
+	{"registrar", "registrar (mediator registrar)", reflect.TypeFor[Registrar](), loads((*Registrar).checkAll)},
 	{"root", "root key", reflect.TypeFor[RootKey](), loads((*RootKey).checkAll)},
 	{"", "policy file", reflect.TypeFor[decide.File](), func(path string, _ []byte, _ bool) (any, error) {
 		return ReadRules(path)

@@ -40,6 +40,9 @@ type Process struct {
 	TLS *TLS `yaml:"tls"`
 	// Probes serves metrics and health at an address of their own.
 	Probes *Probes `yaml:"probes"`
+	// Registrar certifies this process's keys, and delivers trust.bundle. It also delivers the manifest if that is in the
+	// same folder.
+	Registrar *Peer `yaml:"registrar"`
 }
 
 // TLS is a certificate for mutual TLS 1.3 between processes. All files are PEM, and are read again when they change.

@@ -152,7 +152,7 @@ func writeReference(w io.Writer) error {
 - Files are strict YAML. An unknown or duplicate key, a key without a value, or a second document is an error with its
   line.
 - `+"`mediator config check FILE`"+` checks a file as the process would.
-- `+"`mediator config schema serve|trigger|control|reputation|client|root`"+` prints a JSON Schema for editors.
+- `+"`mediator config schema serve|trigger|control|reputation|registrar|client|root`"+` prints a JSON Schema.
 - Relative paths start at the file's own folder. Durations are written like 15s.
 - Keys in **bold** are required. Other keys without a default are empty, false or off when left out.
 - A [reload](operations/reload.md) applies *reloadable* keys. All other keys need a restart.

@@ -46,7 +46,7 @@ func Schema(name string) (map[string]any, error) {
 			return s, nil
 		}
 	}
-	return nil, fmt.Errorf("%q is not serve, trigger, control, reputation, client or root", name)
+	return nil, fmt.Errorf("%q is not serve, trigger, control, reputation, registrar, client or root", name)
 }
 
 func schema(t reflect.Type) map[string]any {

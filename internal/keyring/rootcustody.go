@@ -83,3 +83,6 @@ func (k RootKey) Close() error {
 	}
 	return k.store.Close()
 }
+
+// Set reports whether there is a key: the zero value has none.
+func (k RootKey) Set() bool { return k.version.KeyID() != "" }

@@ -7,10 +7,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/cli/keys"
 	nodecli "github.com/actionproof/mediator/internal/cli/node"
 	"github.com/actionproof/mediator/internal/isolate"
 	"github.com/actionproof/mediator/internal/process/control"
 	"github.com/actionproof/mediator/internal/process/node"
+	"github.com/actionproof/mediator/internal/process/registrar"
 	"github.com/actionproof/mediator/internal/process/sidecar"
 	"github.com/actionproof/mediator/internal/process/trigger"
 )
@@ -24,6 +26,7 @@ func processCommands() (out []*cobra.Command) {
 		{"trigger", "trigger.yaml", "Run the trigger service: events in, origin proofs and receipts out", trigger.Run},
 		{"control", "control.yaml", "Run the control plane: policy decisions and action grants", control.Run},
 		{"reputation", "reputation.yaml", "Run the node: receipts in, autonomy scores and reputations out", node.Run},
+		{"registrar", "registrar.yaml", "Run the registrar: keys and pods in, certificates out", registrar.Run},
 	} {
 		var path string
 		c := &cobra.Command{
@@ -32,8 +35,11 @@ func processCommands() (out []*cobra.Command) {
 			RunE:    func(c *cobra.Command, _ []string) error { return p.run(c.Context(), path, c.ErrOrStderr()) },
 		}
 		cli.ConfigFlag(c, &path, p.file)
-		if p.name == "reputation" {
+		switch p.name {
+		case "reputation":
 			c.AddCommand(nodecli.Show())
+		case "registrar":
+			c.AddCommand(keys.SignRules())
 		}
 		out = append(out, c)
 	}

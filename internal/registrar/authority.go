@@ -17,6 +17,7 @@ import (
 	"math/big"
 	"net/url"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/actionproof/mediator/custody"
@@ -31,7 +32,11 @@ type Authority struct {
 	TrustDomain string
 	Now         func() time.Time
 
-	own []byte // its current certificate in DER; nil until Open
+	now atomic.Pointer[authority] // nil until Open
+}
+
+type authority struct {
+	own *x509.Certificate
 	all []byte // PEM of this one and of earlier ones that have not ended
 }
 
@@ -65,8 +70,9 @@ func (a *Authority) Open(ctx context.Context) error {
 				return err
 			}
 		}
-		a.own, a.all = own, all
-		return nil
+		of, err := x509.ParseCertificate(own)
+		a.now.Store(&authority{of, all})
+		return err
 	})
 }
 
@@ -102,8 +108,8 @@ func (a *Authority) selfSigned(ctx context.Context, v custody.Version) ([]byte, 
 	return x509.CreateCertificate(rand.Reader, t, t, s.Public(), s)
 }
 
-// PEM returns the certificates by which others verify those of pods.
-func (a *Authority) PEM() []byte { return a.all }
+// PEM returns, after Open, the certificates by which others verify those of pods.
+func (a *Authority) PEM() []byte { return a.now.Load().all }
 
 // Leaf is what a pod's certificate says.
 type Leaf struct {
@@ -113,16 +119,10 @@ type Leaf struct {
 	Lifetime time.Duration
 }
 
-// Issue makes a certificate for TLS in both directions. It returns the certificate, and the same in PEM.
+// Issue makes, after Open, a certificate for TLS in both directions. It returns the certificate, and the same in PEM.
 func (a *Authority) Issue(ctx context.Context, l Leaf) (*x509.Certificate, string, error) {
-	if a.own == nil {
-		return nil, "", errors.New("the CA is not open")
-	}
+	ca := a.now.Load().own
 	if err := checkPublic(l.Public); err != nil {
-		return nil, "", err
-	}
-	ca, err := x509.ParseCertificate(a.own)
-	if err != nil {
 		return nil, "", err
 	}
 	version, err := a.Key.Current(ctx)

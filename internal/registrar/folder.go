@@ -2,10 +2,13 @@ package registrar
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/actionproof/mediator/internal/files"
@@ -48,6 +51,21 @@ func (f *Folder) Edit(_ context.Context, do func(dir string) error) error {
 // Read implements [Store].
 func (f *Folder) Read(_ context.Context, name string) ([]byte, error) {
 	return files.Read(filepath.Join(f.dir, name))
+}
+
+// Version implements [Store]. The operator's commands may change the files too.
+func (f *Folder) Version(context.Context) (version string, err error) {
+	for _, name := range []string{BundleFile, deploymentsFile} {
+		info, err := os.Stat(filepath.Join(f.dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		version += fmt.Sprint(name, info.Size(), info.ModTime().UnixNano(), info.Sys().(*syscall.Stat_t).Ino)
+	}
+	return version, nil
 }
 
 // MaxNonces bounds the unused nonces of a store.

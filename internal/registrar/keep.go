@@ -15,8 +15,6 @@ import (
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/strictjson"
-	"github.com/actionproof/mediator/policy"
-	"github.com/actionproof/mediator/signer"
 )
 
 // Other files in a [Store].
@@ -28,7 +26,11 @@ const (
 // SetRules makes the rules count, revokes what they list, and puts their deployments into the history. It refuses rules
 // that are older than others that the registrar, or a replica, has seen.
 func (r *Registrar) SetRules(ctx context.Context, rules *Rules) error {
-	err := r.o.Store.Edit(ctx, func(dir string) error {
+	sign, err := rules.signing(r.o.Lifetime, r.o.Now)
+	if err != nil {
+		return err
+	}
+	err = r.o.Store.Edit(ctx, func(dir string) error {
 		path := filepath.Join(dir, serialFile)
 		raw, err := files.Read(path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -41,12 +43,13 @@ func (r *Registrar) SetRules(ctx context.Context, rules *Rules) error {
 		if err := rules.Check(seen, r.o.Now()); err != nil {
 			return err
 		}
-		registry := r.registry(dir)
-		for hash, token := range rules.Certificates {
-			if m := r.manifests[hash]; m != nil {
-				if err := keyring.PutDeployment(registry.Bundle, token, m); err != nil {
-					return err
-				}
+		registry := r.registry(dir, sign)
+		for _, d := range rules.deployments {
+			if d.certificate == "" {
+				continue
+			}
+			if err := keyring.PutDeployment(registry.Bundle, d.certificate, d.manifest); err != nil {
+				return err
 			}
 		}
 		if _, err := registry.Certify(ctx, keyring.Published{}, keyring.Declaration{}); err != nil { // makes the first bundle
@@ -58,7 +61,7 @@ func (r *Registrar) SetRules(ctx context.Context, rules *Rules) error {
 		return files.Replace(path, strconv.AppendInt(nil, rules.Serial, 10), 0o600)
 	})
 	if err == nil {
-		r.rules.Store(rules)
+		r.active.Store(&active{rules, sign})
 	}
 	return err
 }
@@ -81,9 +84,13 @@ func revoke(ctx context.Context, registry *keyring.Registry, entries []evidence.
 // Keep does what is due: it ends the certificates of keys that belong to processes that are gone, and signs the
 // revocation list again. gone gets the last segment of a process's id. Call it every minute.
 func (r *Registrar) Keep(ctx context.Context, gone func(own string) bool) (ended int, err error) {
+	a, err := r.current()
+	if err != nil {
+		return 0, err
+	}
 	err = r.o.Store.Edit(ctx, func(dir string) error {
-		registry := r.registry(dir)
-		due, err := registry.ListDue(r.sign.Lifetime / 4)
+		registry := r.registry(dir, a.sign)
+		due, err := registry.ListDue(a.sign.Lifetime / 4)
 		if err == nil && due {
 			_, err = registry.Certify(ctx, keyring.Published{}, keyring.Declaration{})
 		}
@@ -125,17 +132,17 @@ func (r *Registrar) Renew(ctx context.Context, auditor keyring.RootKey) error {
 		if err != nil {
 			return err
 		}
-		for _, rule := range rules.Rules {
-			m := r.manifests[rule.DeploymentHash]
-			if m == nil || !r.ends(signed[rule.DeploymentHash]) || !r.ends(rules.Certificates[rule.DeploymentHash]) {
+		for hash, d := range rules.deployments {
+			if !r.ends(d, signed[hash]) || !r.ends(d, d.certificate) {
 				continue
 			}
-			token, err := r.deployment(ctx, auditor, m)
+			token, _, err := keyring.CertifyDeployment(ctx, auditor, d.manifest,
+				deploymentOptions(d.manifest, r.o.Lifetime, r.o.Now))
 			if err != nil {
 				return err
 			}
-			signed[rule.DeploymentHash] = token
-			if err := keyring.PutDeployment(filepath.Join(dir, BundleFile), token, m); err != nil {
+			signed[hash] = token
+			if err := keyring.PutDeployment(filepath.Join(dir, BundleFile), token, d.manifest); err != nil {
 				return err
 			}
 			if raw, err = json.Marshal(signed); err != nil {
@@ -149,33 +156,15 @@ func (r *Registrar) Renew(ctx context.Context, auditor keyring.RootKey) error {
 	})
 }
 
-func (r *Registrar) deployment(ctx context.Context, auditor keyring.RootKey, m *policy.Manifest) (string, error) {
-	token, _, err := keyring.CertifyDeployment(ctx, auditor, m, DeploymentOptions(m, r.o.Lifetime, r.o.Now))
-	return token, err
-}
-
-// DeploymentOptions are for a deployment certificate that the manifest itself accepts.
-func DeploymentOptions(m *policy.Manifest, lifetime time.Duration, now func() time.Time) signer.Options {
-	p := m.DeploymentCertificatePolicy
-	o := signer.Options{Lifetime: lifetime, Now: now}
-	if len(p.AllowedIssuers) > 0 && len(p.AllowedAudiences) > 0 { // else the audit refuses the manifest
-		o.Issuer, o.Audience = p.AllowedIssuers[0], p.AllowedAudiences[0]
-	}
-	return o
-}
-
 // ends reports whether less than half of a deployment certificate's lifetime is left, by its own end and by the
 // manifest's greatest age.
-func (r *Registrar) ends(token string) bool {
+func (r *Registrar) ends(d *deployment, token string) bool {
 	c, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind(), token)
 	if err != nil {
 		return true
 	}
-	issued, until := time.Unix(c.IssuedAt, 0), time.Unix(c.Expires, 0)
-	if strict := r.strict[c.ManifestHash]; strict != nil {
-		until = strict.Until(c)
-	}
-	return r.o.Now().After(issued.Add(until.Sub(issued) / 2))
+	issued := time.Unix(c.IssuedAt, 0)
+	return r.o.Now().After(issued.Add(d.strict.Until(c).Sub(issued) / 2))
 }
 
 func parseDeployments(raw []byte) (map[string]string, error) {
@@ -189,38 +178,4 @@ func parseDeployments(raw []byte) (map[string]string, error) {
 		list = make(map[string]string)
 	}
 	return list, nil
-}
-
-// Bundle returns the trust bundle for processes of a deployment: with the deployment's certificate that ends last.
-func (r *Registrar) Bundle(ctx context.Context, deployment string) ([]byte, error) {
-	raw, err := r.o.Store.Read(ctx, BundleFile)
-	if err != nil {
-		return nil, err
-	}
-	kept, err := r.o.Store.Read(ctx, deploymentsFile)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	signed, err := parseDeployments(kept)
-	if err != nil {
-		return nil, err
-	}
-	token := signed[deployment]
-	if rules := r.rules.Load(); rules != nil && until(rules.Certificates[deployment]) > until(token) {
-		token = rules.Certificates[deployment]
-	}
-	b, err := evidence.ParseBundle(raw)
-	if err != nil || token == "" || token == b.DeploymentCertificate {
-		return raw, err
-	}
-	b.DeploymentCertificate = token
-	return json.MarshalIndent(b, "", "  ")
-}
-
-func until(token string) int64 {
-	c, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind(), token)
-	if err != nil {
-		return 0
-	}
-	return c.Expires
 }

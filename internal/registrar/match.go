@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/identity"
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
@@ -26,8 +27,8 @@ func notAllowed(reason, format string, args ...any) error {
 // Unwrap returns the refusal without the reason.
 func (r *Refusal) Unwrap() error { return r.Refusal }
 
-// Gone refuses a pod that has ended, or never was.
-func Gone(format string, args ...any) error { return notAllowed("gone", format, args...) }
+// Refuse refuses a request of a pod.
+func Refuse(reason, format string, args ...any) error { return notAllowed(reason, format, args...) }
 
 // Caller is a process that asks for certificates.
 type Caller struct {
@@ -43,12 +44,6 @@ type Pod struct {
 	Images []string
 	// Running are the images of those that have started, as the kubelet reports them.
 	Running []string
-}
-
-// Path returns the path of a SPIFFE id, without the slash before it.
-func Path(id string) string {
-	_, path, _ := strings.Cut(strings.TrimPrefix(id, "spiffe://"), "/")
-	return path
 }
 
 // PodID and ServiceID return the paths of the ids of a sidecar's pod and of a service account's pods.
@@ -105,26 +100,17 @@ func (r *Rules) foreign(rule evidence.RegistrarRule, p Pod) string {
 	return ""
 }
 
-// For returns the rule for a caller. deployment, unless empty, is the hash of its manifest, which must be the rule's.
-func (r *Rules) For(c Caller, deployment string) (evidence.RegistrarRule, error) {
-	why := notAllowed("id", "no rule is for %.200q", c.ID)
-	of := *r
-	if deployment != "" {
-		of.Rules = slices.DeleteFunc(slices.Clone(r.Rules), func(rule evidence.RegistrarRule) bool {
-			return rule.DeploymentHash != deployment
-		})
-		if len(of.Rules) == 0 {
-			return evidence.RegistrarRule{}, notAllowed("deployment", "no rule is for the deployment manifest %.64s", deployment)
-		}
-	}
-	for _, rule := range of.Rules {
-		if rule.ID != "" && Matches(rule.ID, c.ID) {
+// For returns the rule for a caller.
+func (r *Rules) For(c Caller) (evidence.RegistrarRule, error) {
+	for _, rule := range r.Rules {
+		if rule.ID != "" && identity.ID(c.ID).Matches(rule.ID) {
 			return rule, nil
 		}
 	}
+	why := notAllowed("id", "no rule is for %.200q", c.ID)
 	for _, p := range c.Pods {
-		rule, err := of.ForPod(p)
-		if err == nil && IDPath(rule, p) == Path(c.ID) {
+		rule, err := r.ForPod(p)
+		if err == nil && IDPath(rule, p) == identity.ID(c.ID).Path() {
 			return rule, nil
 		}
 		if err != nil {
@@ -140,18 +126,4 @@ func IDPath(rule evidence.RegistrarRule, p Pod) string {
 		return PodID(p)
 	}
 	return ServiceID(p)
-}
-
-// Matches reports whether a SPIFFE id has the form of a pattern, in which * is any one segment.
-func Matches(pattern, id string) bool {
-	want, got := strings.Split(pattern, "/"), strings.Split(id, "/")
-	if len(want) != len(got) {
-		return false
-	}
-	for i, segment := range want {
-		if segment != got[i] && !(segment == "*" && got[i] != "") {
-			return false
-		}
-	}
-	return true
 }

@@ -31,6 +31,8 @@ type Store interface {
 	Edit(ctx context.Context, do func(dir string) error) error
 	// Read returns a file. It fails with fs.ErrNotExist if there is none.
 	Read(ctx context.Context, name string) ([]byte, error)
+	// Version changes with the files.
+	Version(ctx context.Context) (string, error)
 	// AddNonce keeps a nonce for a while. Spend reports whether it was kept, and forgets it.
 	AddNonce(ctx context.Context, nonce string, until time.Time) error
 	Spend(ctx context.Context, nonce string) (bool, error)
@@ -41,64 +43,53 @@ const BundleFile = "trust.json"
 
 // Options describe a registrar. All fields are required.
 type Options struct {
-	Key keyring.RootKey // of the key registry
-	// Manifests are the deployments that rules can name. Their first one names the issuer and the audience of custody
-	// certificates.
-	Manifests []*policy.Manifest
-	Lifetime  time.Duration // of custody certificates
-	Store     Store
-	Now       func() time.Time
+	Key      keyring.RootKey // of the key registry
+	Lifetime time.Duration   // of custody certificates; a manifest may demand a shorter one
+	Store    Store
+	Now      func() time.Time
 }
 
 // Registrar certifies the keys of processes. It is safe for concurrent use.
 type Registrar struct {
 	o         Options
-	sign      signer.Options
-	manifests map[string]*policy.Manifest // by hash
-	strict    map[string]*policy.Strict
-	rules     atomic.Pointer[Rules] // nil until SetRules
+	active    atomic.Pointer[active]    // nil until SetRules
+	delivered atomic.Pointer[delivered] // only Refresh replaces it
 	queue     chan *waiting
 }
 
-// New makes a registrar. It has no rules, and so refuses everything.
-func New(o Options) (*Registrar, error) {
-	r := &Registrar{o: o, manifests: make(map[string]*policy.Manifest), strict: make(map[string]*policy.Strict),
-		queue: make(chan *waiting)}
-	for _, m := range o.Manifests {
-		strict, err := m.Strict()
-		if err != nil {
-			return nil, err
-		}
-		r.manifests[m.Hash()], r.strict[m.Hash()] = m, strict
-		to := signer.Options{Issuer: m.SignerCertificatePolicy.AllowedIssuers[0],
-			Audience: m.SignerCertificatePolicy.AllowedAudiences[0],
-			Lifetime: min(o.Lifetime, strict.Signers.MaxAge), Now: o.Now}
-		switch {
-		case r.sign.Issuer == "":
-			r.sign = to
-		case r.sign.Issuer != to.Issuer || r.sign.Audience != to.Audience:
-			return nil, refusal.New("config_malformed", "two manifests allow different issuers or audiences of custody "+
-				"certificates: %s for %s, and %s for %s", r.sign.Issuer, r.sign.Audience, to.Issuer, to.Audience)
-		default:
-			r.sign.Lifetime = min(r.sign.Lifetime, to.Lifetime)
-		}
-	}
-	return r, nil
+type active struct {
+	rules *Rules
+	sign  signer.Options
 }
 
-func (r *Registrar) registry(dir string) *keyring.Registry {
-	registry := keyring.NewRegistry(r.o.Key, r.sign, filepath.Join(dir, BundleFile))
+// New makes a registrar. It has no rules, and so refuses everything.
+func New(o Options) *Registrar {
+	r := &Registrar{o: o, queue: make(chan *waiting)}
+	r.delivered.Store(&delivered{over: make(chan struct{})})
+	return r
+}
+
+func (r *Registrar) registry(dir string, sign signer.Options) *keyring.Registry {
+	registry := keyring.NewRegistry(r.o.Key, sign, filepath.Join(dir, BundleFile))
 	registry.Replicas = true
 	return registry
 }
 
-// Rules returns the current rules, unless they have expired.
-func (r *Registrar) Rules() (*Rules, error) {
-	rules := r.rules.Load()
-	if rules == nil {
+func (r *Registrar) current() (*active, error) {
+	a := r.active.Load()
+	if a == nil {
 		return nil, refuse("rules", "rules_refused", "%w", errNoRules)
 	}
-	return rules, rules.Check(0, r.o.Now())
+	return a, a.rules.Check(0, r.o.Now())
+}
+
+// Rules returns the current rules, unless they have expired.
+func (r *Registrar) Rules() (*Rules, error) {
+	a, err := r.current()
+	if err != nil {
+		return nil, err
+	}
+	return a.rules, nil
 }
 
 const nonceAge = 2 * time.Minute
@@ -113,8 +104,6 @@ func (r *Registrar) Nonce(ctx context.Context) (string, error) {
 type Request struct {
 	// Nonce is the jti of each proof.
 	Nonce string `json:"nonce"`
-	// Deployment is the hash of the process's manifest. It may be empty.
-	Deployment string `json:"deployment"`
 	// Publication is the JSON of a [keyring.Publication].
 	Publication string `json:"publication"`
 	// Proofs has a proof of possession by each version of each key.
@@ -129,11 +118,11 @@ type Registered struct {
 
 // Register certifies the keys that a caller proves to hold, if the rules allow it.
 func (r *Registrar) Register(ctx context.Context, c Caller, q Request) (Registered, error) {
-	rules, err := r.Rules()
+	a, err := r.current()
 	if err != nil {
 		return Registered{}, err
 	}
-	rule, err := rules.For(c, q.Deployment)
+	rule, err := a.rules.For(c)
 	if err != nil {
 		return Registered{}, err
 	}
@@ -148,7 +137,7 @@ func (r *Registrar) Register(ctx context.Context, c Caller, q Request) (Register
 	if err := strictjson.Parse([]byte(q.Publication), &p); err != nil {
 		return Registered{}, refuse("malformed", "query_malformed", "the publication of %s: %v", c.ID, err)
 	}
-	if err := r.allowed(rule, c, p.Roles); err != nil {
+	if err := allowed(a.rules.deployments[rule.DeploymentHash].strict, rule, c, p.Roles); err != nil {
 		return Registered{}, err
 	}
 	if err := r.held(c, q, p.Roles); err != nil {
@@ -162,19 +151,14 @@ func (r *Registrar) Register(ctx context.Context, c Caller, q Request) (Register
 		p.Roles[i].Signs, p.Roles[i].Made = "", nil
 	}
 	say := keyring.Declaration{AccessibleToAgent: rule.AccessibleToAgent, AccessibleToUsers: rule.AccessibleToUsers}
-	return Registered{int64(r.sign.Lifetime / 4 / time.Second)}, r.certify(ctx, p, say)
+	return Registered{int64(a.sign.Lifetime / 4 / time.Second)}, r.certify(ctx, p, say)
 }
 
 const maxRoles, maxVersions = 8, 64
 
 // allowed refuses roles, issuers and keys that the rule does not allow. A key name with a slash belongs to one process:
 // the one whose id has the same last segment.
-func (r *Registrar) allowed(rule evidence.RegistrarRule, c Caller, roles []daemon.RoleDocument) error {
-	strict := r.strict[rule.DeploymentHash]
-	if strict == nil {
-		return notAllowed("deployment", "the rule for %s names the manifest %s, which this registrar does not have", c.ID,
-			rule.DeploymentHash)
-	}
+func allowed(strict *policy.Strict, rule evidence.RegistrarRule, c Caller, roles []daemon.RoleDocument) error {
 	if len(roles) == 0 || len(roles) > maxRoles {
 		return refuse("malformed", "query_malformed", "%s publishes %d roles, not 1 to %d", c.ID, len(roles), maxRoles)
 	}
@@ -298,7 +282,7 @@ func groups(batch []*waiting) (all [][]*waiting) {
 next:
 	for _, w := range batch {
 		for i, g := range all {
-			if g[0].say == w.say && reflect.DeepEqual(g[0].p.Observations, w.p.Observations) {
+			if g[0].say == w.say && slices.EqualFunc(g[0].p.Observations, w.p.Observations, sameResult) {
 				all[i] = append(g, w)
 				continue next
 			}
@@ -306,6 +290,12 @@ next:
 		all = append(all, []*waiting{w})
 	}
 	return all
+}
+
+// sameResult reports whether two observations differ only in their words.
+func sameResult(a, b look.Observation) bool {
+	a.Seen = b.Seen
+	return a == b
 }
 
 func (r *Registrar) certifyAll(ctx context.Context, of []*waiting) error {
@@ -317,8 +307,12 @@ func (r *Registrar) certifyAll(ctx context.Context, of []*waiting) error {
 			}
 		}
 	}
+	a, err := r.current()
+	if err != nil {
+		return err
+	}
 	return r.o.Store.Edit(ctx, func(dir string) error {
-		registry := r.registry(dir)
+		registry := r.registry(dir, a.sign)
 		if err := r.room(registry, p.Roles); err != nil {
 			return err
 		}

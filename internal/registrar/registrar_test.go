@@ -51,7 +51,8 @@ func newRig(t *testing.T) *rig {
 	text := strings.ReplaceAll(string(configs.Dev["manifest.yaml"]), "[runtime-key]", "[runtime-key, runtime-key/*]")
 	var err error
 	r.manifest, err = manifest.Parse([]byte(text))
-	check.Must(t, err, os.WriteFile(r.at("manifest.yaml"), []byte(text), 0o600))
+	check.Must(t, err, os.WriteFile(r.at("manifest.yaml"), []byte(text), 0o600),
+		os.WriteFile(r.at("mediator.yaml"), configs.Dev["mediator.yaml"], 0o600))
 	r.registry, _, err = keyring.GenerateRoot("registry", false)
 	check.Must(t, err)
 	r.auditor, _, err = keyring.GenerateRoot("auditor", false)
@@ -59,9 +60,7 @@ func newRig(t *testing.T) *rig {
 	r.store, err = registrar.OpenFolder(r.at("state"), r.clock)
 	check.Must(t, err)
 	t.Cleanup(func() { check.Must(t, r.store.Close()) })
-	r.Registrar, err = registrar.New(registrar.Options{Key: r.registry, Manifests: []*policy.Manifest{r.manifest},
-		Lifetime: 24 * time.Hour, Store: r.store, Now: r.clock})
-	check.Must(t, err)
+	r.Registrar = registrar.New(registrar.Options{Key: r.registry, Lifetime: 24 * time.Hour, Store: r.store, Now: r.clock})
 	ctx, cancel := context.WithCancel(t.Context())
 	var done sync.WaitGroup
 	done.Go(func() { r.Run(ctx) })
@@ -75,25 +74,21 @@ func (r *rig) at(name string) string { return filepath.Join(r.dir, name) }
 
 const rules = `serial: 7
 rules:
-  - {namespace: agents, serviceAccount: worker, imageDigests: [` + digest + `], role: sidecar,
-     deployment: manifest.yaml}
-  - {id: "spiffe://example.org/machine/*", role: sidecar, deployment: manifest.yaml}
+  - {namespace: agents, serviceAccount: worker, imageDigests: [` + digest + `], role: sidecar}
+  - {id: "spiffe://example.org/machine/*", role: sidecar}
 `
 
 // signed signs rules and reads them again.
 func (r *rig) signed(t *testing.T, by keyring.RootKey, source string) (*registrar.Rules, error) {
 	t.Helper()
 	check.Must(t, os.WriteFile(r.at("rules.yaml"), []byte(source), 0o600))
-	claims, manifests, err := registrar.ReadSource(r.at("rules.yaml"), nil, r.now)
+	claims, manifests, err := registrar.ReadSource(r.at("rules.yaml"), r.now)
 	check.Must(t, err)
-	token, err := keyring.SignRules(t.Context(), by, claims, 30*24*time.Hour, r.clock)
+	signed, err := registrar.Sign(t.Context(), by, claims, manifests, 30*24*time.Hour, r.clock)
 	if err != nil {
 		return nil, err
 	}
-	certificate, _, err := keyring.CertifyDeployment(t.Context(), r.auditor, manifests[0],
-		registrar.DeploymentOptions(manifests[0], time.Hour, r.clock))
-	check.Must(t, err)
-	raw, err := json.Marshal(registrar.Signed{Rules: token, DeploymentCertificates: []string{certificate}})
+	raw, err := json.Marshal(signed)
 	check.Must(t, err, os.WriteFile(r.at("rules.json"), raw, 0o600))
 	return registrar.ReadSigned(r.at("rules.json"), r.auditor.Pinned(evidence.PurposeDeploymentCertificate), r.clock)
 }
@@ -135,7 +130,7 @@ func (r *rig) prove(t *testing.T, c registrar.Caller, nonce string, role daemon.
 	t.Helper()
 	raw, err := json.Marshal(keyring.Publication{Roles: []daemon.RoleDocument{role}, Observations: []look.Observation{}})
 	check.Must(t, err)
-	q := registrar.Request{Nonce: nonce, Publication: string(raw), Deployment: r.manifest.Hash()}
+	q := registrar.Request{Nonce: nonce, Publication: string(raw)}
 	for _, v := range by {
 		claims := evidence.Possession{PublicationHash: evidence.HashBytes(raw)}
 		claims.Registered = evidence.NewRegistered(c.ID, evidence.AudienceRegistrar, r.now, time.Minute)
@@ -154,19 +149,31 @@ func memory(t *testing.T, name string) *custody.Memory {
 	return k
 }
 
+func (r *rig) bundle(t *testing.T) evidence.Bundle {
+	t.Helper()
+	check.Must(t, r.Refresh(t.Context()))
+	got, changed, err := r.TrustOf(caller)
+	check.Must(t, err)
+	select {
+	case <-changed:
+		t.Error("there is another trust already")
+	default:
+	}
+	b, err := evidence.ParseBundle([]byte(got.Bundle))
+	check.Must(t, err)
+	if m, err := policy.ParseManifest([]byte(got.Manifest)); err != nil || b.DeploymentCertificate == "" {
+		t.Errorf("the manifest %+v (%v), with the certificate %q", m, err, b.DeploymentCertificate)
+	}
+	return b
+}
+
 // certified returns the ids of the certified keys.
 func (r *rig) certified(t *testing.T) map[string]bool {
 	t.Helper()
-	raw, err := r.Bundle(t.Context(), r.manifest.Hash())
-	check.Must(t, err)
-	b, err := evidence.ParseBundle(raw)
-	check.Must(t, err)
+	b := r.bundle(t)
 	trust, err := evidence.NewTrust([]evidence.Root{r.registry.Pinned(evidence.PurposeSignerCertificate)}, b,
 		evidence.SignerPolicy{})
 	check.Must(t, err)
-	if b.DeploymentCertificate == "" {
-		t.Error("the bundle has no deployment certificate")
-	}
 	ids := make(map[string]bool)
 	for _, c := range trust.Certified() {
 		ids[c.Certificate.SubjectKeyID] = true
@@ -199,10 +206,7 @@ func TestRegister(t *testing.T) {
 		t.Errorf("%d certificates of a pod that is gone ended: %v", ended, got)
 	}
 	r.use(t, strings.Replace(rules, "serial: 7", "serial: 8\nrevoke: [{key: runtime-key/m1, reason: stolen}]", 1))
-	raw, err := r.Bundle(t.Context(), "")
-	check.Must(t, err)
-	b, err := evidence.ParseBundle(raw)
-	check.Must(t, err)
+	b := r.bundle(t)
 	list, err := evidence.UnverifiedClaims(evidence.RevocationListKind(), b.Revocations)
 	if err != nil || len(list.Revoked) != 1 || list.Revoked[0].ID != "runtime-key/m1" {
 		t.Errorf("revoked: %+v, %v", list, err)
@@ -245,11 +249,6 @@ func TestRefuses(t *testing.T) {
 			code: "registrar_refused", reason: "id"},
 		"an id that no rule has": {caller: registrar.Caller{ID: domain + "machine/a/b"}, code: "registrar_refused",
 			reason: "id"},
-		"another deployment": {request: func(c registrar.Caller) registrar.Request {
-			q := r.request(t, c, key)
-			q.Deployment = evidence.HashBytes(nil)
-			return q
-		}, code: "registrar_refused", reason: "deployment"},
 		"a key of another pod": {caller: foreign, code: "registrar_refused", reason: "key"},
 		"a key of another role": {request: func(c registrar.Caller) registrar.Request {
 			return r.request(t, c, memory(t, "grant-key"))
@@ -302,7 +301,9 @@ func TestRefuses(t *testing.T) {
 	old, err := r.signed(t, r.auditor, strings.Replace(rules, "serial: 7", "serial: 6", 1))
 	check.Must(t, err)
 	wantReason(t, r.SetRules(t.Context(), old), "rules_refused", "rules")
-	_, err = r.signed(t, r.registry, rules)
+	forger, _, err := keyring.GenerateRoot("auditor", false)
+	check.Must(t, err)
+	_, err = r.signed(t, forger, rules)
 	wantReason(t, err, "rules_refused", "rules")
 	r.now = r.now.Add(31 * 24 * time.Hour)
 	_, err = r.Register(t.Context(), caller, r.request(t, caller, key))

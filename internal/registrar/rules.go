@@ -3,12 +3,16 @@
 //
 //	rules.go      the rules, as they are written and as they are signed
 //	match.go      the rule for a process
-//	nonce.go      nonces that are used once
 //	register.go   certifies the keys that a process proves to hold
+//	keep.go       new rules; renewal and the end of certificates
+//	trust.go      what processes get of it all
+//	folder.go     the state in a folder
 //	authority.go  the CA for pods' TLS certificates
 package registrar
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -22,9 +26,11 @@ import (
 	"github.com/actionproof/mediator/internal/strict"
 	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/signer"
 )
 
-// Source is a file of rules as the security team writes it.
+// Source is a file of rules as the security team writes it. Beside it are the manifest and the files whose hashes the
+// manifest pins: policy.yaml and mediator.yaml.
 type Source struct {
 	// Serial is a number that each later file raises.
 	Serial int64 `yaml:"serial"`
@@ -58,7 +64,7 @@ type SourceRule struct {
 	DNSNames []string `yaml:"dnsNames"`
 	// Role is sidecar, trigger, control or node.
 	Role string `yaml:"role"`
-	// Deployment is the manifest whose issuers and key ids the process may use.
+	// Deployment is the manifest whose issuers and key ids the process may use. Default manifest.yaml.
 	Deployment string `yaml:"deployment"`
 	// AccessibleToAgent declares that the agent can reach the keys.
 	AccessibleToAgent bool `yaml:"accessibleToAgent"`
@@ -71,10 +77,9 @@ const (
 	revokedFor = 400 * 24 * time.Hour // no certificate lives longer
 )
 
-// ReadSource reads a file of rules, and the manifests that it names. A trial has one manifest, which its rules need not
-// name, and may leave out digests: then any image counts.
-func ReadSource(path string, trial *policy.Manifest, now time.Time) (evidence.RegistrarRules, []*policy.Manifest,
-	error) {
+// ReadSource reads a file of rules and the manifests that it names. A manifest whose pinned hashes are all zeros gets
+// those of policy.yaml and of this program with mediator.yaml, which lie beside the rules.
+func ReadSource(path string, now time.Time) (evidence.RegistrarRules, []*policy.Manifest, error) {
 	var out evidence.RegistrarRules
 	raw, err := files.ReadUpTo(path, maxSource)
 	if err != nil {
@@ -88,32 +93,20 @@ func ReadSource(path string, trial *policy.Manifest, now time.Time) (evidence.Re
 	if err != nil {
 		return out, nil, err
 	}
-	out.Serial = s.Serial
-	for _, v := range s.Revoke {
-		r := evidence.Revocation{Expires: now.Add(revokedFor).Unix(), ID: v.Key, Kind: evidence.RevokedKey, Reason: v.Reason}
-		if v.Artifact != "" {
-			r.ID, r.Kind = v.Artifact, evidence.RevokedArtifact
-		}
-		if (v.Key == "") == (v.Artifact == "") || v.Reason == "" {
-			return out, nil, fmt.Errorf("%s: each entry of revoke needs a key or an artifact, and a reason", path)
-		}
-		out.Revoked = append(out.Revoked, r)
+	if out.Revoked, err = s.revoked(now); err != nil {
+		return out, nil, fmt.Errorf("%s: %w", path, err)
 	}
+	out.Serial = s.Serial
 	var manifests []*policy.Manifest
 	known := make(map[string]*policy.Manifest)
 	for i, r := range s.Rules {
-		m := trial
-		if m == nil || r.Deployment != "" {
-			at := r.Deployment
-			if !filepath.IsAbs(at) {
-				at = filepath.Join(filepath.Dir(path), at)
+		name := cmp.Or(r.Deployment, "manifest.yaml")
+		m := known[name]
+		if m == nil {
+			if m, err = pinned(filepath.Dir(path), name); err != nil {
+				return out, nil, fmt.Errorf("%s: rules[%d].deployment: %w", path, i, err)
 			}
-			if m = known[at]; m == nil {
-				if m, err = config.ReadManifest(at); err != nil {
-					return out, nil, fmt.Errorf("%s: rules[%d].deployment: %w", path, i, err)
-				}
-				known[at], manifests = m, append(manifests, m)
-			}
+			known[name], manifests = m, append(manifests, m)
 		}
 		out.Rules = append(out.Rules, evidence.RegistrarRule{
 			AccessibleToAgent: r.AccessibleToAgent, AccessibleToUsers: r.AccessibleToUsers, DeploymentHash: m.Hash(),
@@ -124,21 +117,127 @@ func ReadSource(path string, trial *policy.Manifest, now time.Time) (evidence.Re
 	return out, manifests, nil
 }
 
-// Signed is a file of signed rules, with the auditor's certificates of the deployments that they name.
+func (s *Source) revoked(now time.Time) (all []evidence.Revocation, err error) {
+	for _, v := range s.Revoke {
+		r := evidence.Revocation{Expires: now.Add(revokedFor).Unix(), ID: v.Key, Kind: evidence.RevokedKey, Reason: v.Reason}
+		if v.Artifact != "" {
+			r.ID, r.Kind = v.Artifact, evidence.RevokedArtifact
+		}
+		if (v.Key == "") == (v.Artifact == "") || v.Reason == "" {
+			return nil, errors.New("each entry of revoke needs a key or an artifact, and a reason")
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+const unpinned = "0000000000000000000000000000000000000000000000000000000000000000"
+
+func pinned(dir, name string) (*policy.Manifest, error) {
+	at := func(name string) string {
+		if filepath.IsAbs(name) {
+			return name
+		}
+		return filepath.Join(dir, name)
+	}
+	m, err := config.ReadManifest(at(name))
+	if err != nil {
+		return nil, err
+	}
+	pin := func(hash func() (string, error), of ...*string) error {
+		for _, to := range of {
+			if *to != unpinned {
+				continue
+			}
+			h, err := hash()
+			if err != nil {
+				return err
+			}
+			*to = h
+		}
+		return nil
+	}
+	rules := func() (string, error) { return config.PinnedHash(at("policy.yaml")) }
+	environment := func() (string, error) { return config.PinnedHash(at("mediator.yaml")) }
+	return m, errors.Join(
+		pin(rules, &m.RuntimePolicy.RequiredPolicyHash, &m.AgentSessionReceiptPolicy.RequiredPolicyHash),
+		pin(environment, &m.RuntimePolicy.RequiredEnvironmentHash, &m.AgentSessionReceiptPolicy.RequiredEnvironmentHash))
+}
+
+// Signed is a file of signed rules, with the manifests that they name and the auditor's certificates of these.
 type Signed struct {
 	Rules                  string   `json:"rules"`
 	DeploymentCertificates []string `json:"deploymentCertificates"`
+	Manifests              []string `json:"manifests"` // canonical JSON
 }
 
-const maxSigned, maxDeployments = 1 << 20, 64
+const maxSigned, maxDeployments = 8 << 20, 16
+
+// Sign signs rules for [ReadSigned], and certifies the deployments that they name.
+func Sign(ctx context.Context, auditor keyring.RootKey, rules evidence.RegistrarRules, manifests []*policy.Manifest,
+	lifetime time.Duration, now func() time.Time) (s Signed, err error) {
+	if s.Rules, err = keyring.SignRules(ctx, auditor, rules, lifetime, now); err != nil {
+		return s, err
+	}
+	for _, m := range manifests {
+		text, err := m.Canonical()
+		if err != nil {
+			return s, err
+		}
+		token, _, err := keyring.CertifyDeployment(ctx, auditor, m, deploymentOptions(m, lifetime, now))
+		if err != nil {
+			return s, err
+		}
+		s.Manifests, s.DeploymentCertificates = append(s.Manifests, text), append(s.DeploymentCertificates, token)
+	}
+	return s, nil
+}
+
+// deploymentOptions are for a deployment certificate that the manifest itself accepts.
+func deploymentOptions(m *policy.Manifest, lifetime time.Duration, now func() time.Time) signer.Options {
+	p := m.DeploymentCertificatePolicy
+	o := signer.Options{Lifetime: lifetime, Now: now}
+	if len(p.AllowedIssuers) > 0 && len(p.AllowedAudiences) > 0 { // else the audit refuses the manifest
+		o.Issuer, o.Audience = p.AllowedIssuers[0], p.AllowedAudiences[0]
+	}
+	return o
+}
 
 // Rules are the rules by which a registrar certifies.
 type Rules struct {
 	evidence.RegistrarRules
-	// Certificates are the deployments' certificates by the hash of the manifest.
-	Certificates map[string]string
 	// Trial says that the rules are not signed.
 	Trial bool
+
+	deployments map[string]*deployment // by the hash of the manifest
+}
+
+type deployment struct {
+	manifest    *policy.Manifest
+	strict      *policy.Strict
+	text        string // the manifest as canonical JSON
+	certificate string // the auditor's, from the file of the rules; may be empty
+}
+
+// TrialRules are rules that nobody has signed.
+func TrialRules(rules evidence.RegistrarRules, manifests []*policy.Manifest) (*Rules, error) {
+	r := &Rules{RegistrarRules: rules, Trial: true, deployments: make(map[string]*deployment)}
+	for _, m := range manifests {
+		if err := r.add(m); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+func (r *Rules) add(m *policy.Manifest) error {
+	strict, err := m.Strict()
+	if err != nil {
+		return err
+	}
+	text, err := m.Canonical()
+	r.deployments[m.Hash()] = &deployment{manifest: m, strict: strict, text: text}
+	return err
 }
 
 // ReadSigned verifies a file of signed rules with the auditor's pinned key.
@@ -147,35 +246,66 @@ func ReadSigned(path string, auditor evidence.Root, now func() time.Time) (*Rule
 	if err != nil {
 		return nil, fmt.Errorf("rules: %w", err)
 	}
-	r, err := parseSigned(raw, auditor, now)
+	r, err := ParseSigned(raw, auditor, now)
 	if err != nil {
 		return nil, refuse("rules", "rules_refused", "the rules in %s: %w", path, err)
 	}
 	return r, nil
 }
 
-func parseSigned(raw []byte, auditor evidence.Root, now func() time.Time) (*Rules, error) {
+// ParseSigned is [ReadSigned] for the content of a file.
+func ParseSigned(raw []byte, auditor evidence.Root, now func() time.Time) (*Rules, error) {
 	var s Signed
 	if err := strictjson.Parse(raw, &s); err != nil {
 		return nil, err
 	}
-	if len(s.DeploymentCertificates) > maxDeployments {
-		return nil, fmt.Errorf("there are %d deployment certificates; at most %d are read", len(s.DeploymentCertificates),
-			maxDeployments)
+	if len(s.DeploymentCertificates) > maxDeployments || len(s.Manifests) > maxDeployments {
+		return nil, fmt.Errorf("there are more than %d deployments", maxDeployments)
 	}
 	claims, err := keyring.OpenRules(auditor, s.Rules, now)
 	if err != nil {
 		return nil, err
 	}
-	r := &Rules{RegistrarRules: claims, Certificates: make(map[string]string)}
+	r := &Rules{RegistrarRules: claims, deployments: make(map[string]*deployment)}
+	for _, text := range s.Manifests {
+		m, err := policy.ParseManifest([]byte(text))
+		if err == nil {
+			err = r.add(m)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
 	for _, token := range s.DeploymentCertificates {
 		c, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind(), token) // every process verifies it
 		if err != nil {
 			return nil, err
 		}
-		r.Certificates[c.ManifestHash] = token
+		if d := r.deployments[c.ManifestHash]; d != nil {
+			d.certificate = token
+		}
+	}
+	for _, rule := range r.Rules { // the auditor signed the hash
+		if r.deployments[rule.DeploymentHash] == nil {
+			return nil, fmt.Errorf("the manifest %s, which a rule names, is missing", rule.DeploymentHash)
+		}
 	}
 	return r, nil
+}
+
+// signing returns the issuer and audience of custody certificates, which all manifests must allow.
+func (r *Rules) signing(lifetime time.Duration, now func() time.Time) (o signer.Options, err error) {
+	o = signer.Options{Lifetime: lifetime, Now: now}
+	for _, d := range r.deployments {
+		p := d.manifest.SignerCertificatePolicy
+		issuer, audience := p.AllowedIssuers[0], p.AllowedAudiences[0]
+		if o.Issuer != "" && (o.Issuer != issuer || o.Audience != audience) {
+			return o, refuse("rules", "rules_refused", "two manifests allow different issuers or audiences of custody "+
+				"certificates: %s for %s, and %s for %s", o.Issuer, o.Audience, issuer, audience)
+		}
+		o.Issuer, o.Audience, o.Lifetime = issuer, audience, min(o.Lifetime, d.strict.Signers.MaxAge)
+	}
+	return o, nil
 }
 
 // Check refuses rules that have expired, or are older than those with the serial number seen.

@@ -37,6 +37,9 @@ var Roots = []Role{
 	{"auditor", "deployment_certificate", "auditor"},
 }
 
+// Authority is the registrar's second role, the CA for pods' TLS certificates. Its key comes with the roots.
+var Authority = Role{"registry", "tls_authority", "tls-authority-key"}
+
 func (r Role) name() string { return policyName(r.Purpose) }
 
 // owner is the policy of the keys' owner, who rotates and retires them and never signs.
@@ -51,7 +54,7 @@ func policyName(purpose string) string { return "mediator-" + purpose }
 
 func (o Options) roles() []Role {
 	if o.Roots {
-		return slices.Concat(Roles, Roots)
+		return slices.Concat(Roles, Roots, []Role{Authority})
 	}
 	return Roles
 }

@@ -52,7 +52,11 @@ func (p Plan) Limits(named []observe.Path) (confine.Limits, error) {
 	if l.Bind, err = ports(bind); err != nil {
 		return l, err
 	}
-	if l.Connect, err = ports(slices.Concat(p.Custody.Addresses(), p.Connect)); err != nil {
+	connect := slices.Concat(p.Custody.Addresses(), p.Connect)
+	if p.Registrar != nil {
+		connect = append(connect, p.Registrar.TCP, DNS)
+	}
+	if l.Connect, err = ports(connect); err != nil {
 		return l, err
 	}
 	l.Connect, l.AnyConnect = append(l.Connect, c.Connect...), c.AnyPort
@@ -96,6 +100,9 @@ func (p Plan) files(named []observe.Path) (files []confine.File, err error) {
 	}
 	add(confine.Write, p.Write...)
 	add(confine.Move, p.Move...)
+	if p.Registrar != nil {
+		add(confine.Write, filepath.Dir(p.Trust.Bundle))
+	}
 	add(confine.Read, c.Read...)
 	add(confine.Write, c.Write...)
 	return files, nil

@@ -8,6 +8,7 @@
 //	listener.go      bounds on the connections of strangers
 //	tls.go           the TLS certificate of a listener
 //	roles.go         its signing roles, and what the key registry reads about them
+//	registration.go  its registration with a registrar, and the trust that it gets there
 //	certificates.go  the versions of its keys that sign
 //	trust.go         the trust bundle
 //	observer.go      its observations of its own deployment

@@ -143,6 +143,7 @@ func (r *running[C]) run(ctx context.Context) error {
 		group.Go(func() error { return Serve(ctx, probes, r.probes(), PublicLimits, time.Second, r.Log) })
 	}
 	group.Go(func() error { r.Reloader.Watch(ctx); return nil })
+	r.registers(ctx, group, plan)
 	group.Go(func() error { return r.start(ctx, group) })
 	return group.Wait()
 }

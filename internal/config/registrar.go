@@ -1,0 +1,102 @@
+package config
+
+import (
+	"cmp"
+	"path/filepath"
+	"time"
+)
+
+// Registrar configures the registrar: mediator registrar.
+type Registrar struct {
+	File    `yaml:"-"`
+	Process `yaml:",inline"`
+
+	// Internal is the operators' endpoint, out of the agents' reach.
+	Internal Endpoint `yaml:"internal" need:"yes"`
+	// Listen is the address for the other processes, over mutual TLS. The rules say who may call.
+	Listen string `yaml:"listen" is:"address" need:"yes"`
+	// State is the folder of the trust bundle, its history and the CA's certificates. It must exist and belong to the
+	// registrar's user alone. With postgres, it is a copy.
+	State string `yaml:"state" is:"path" need:"yes"`
+	// Postgres keeps the state in a PostgreSQL database, which replicas share.
+	Postgres *Postgres `yaml:"postgres"`
+	// RegistryKey is the private JWK of the key registry, or a .yaml file that names its key in Vault or in a token.
+	RegistryKey string `yaml:"registryKey" is:"path"`
+	// AuditorKey is that of the auditor. Only with it can the registrar renew deployment certificates; it could then also
+	// sign rules.
+	AuditorKey string `yaml:"auditorKey" is:"path"`
+	// Rules is the output of mediator registrar sign. It is read again when it changes.
+	Rules string `yaml:"rules" is:"path" need:"yes"`
+	// Lifetime is that of custody certificates, which are renewed at half of it.
+	Lifetime Duration `yaml:"lifetime" from:"1h" to:"2160h"`
+	// Kubernetes makes the registrar certify pods. Default: processes come with certificates of their own.
+	Kubernetes *Cluster `yaml:"kubernetes"`
+	// Trial makes root keys in the state folder, and takes rules that nobody has signed.
+	Trial bool `yaml:"trial"`
+
+	// StoreDSN is the content of postgres.dsnFile.
+	StoreDSN string `yaml:"-" of:"postgres.dsnFile"`
+}
+
+// Cluster configures what the registrar does in a Kubernetes cluster.
+type Cluster struct {
+	// TrustDomain is the host of the SPIFFE ids in pods' certificates.
+	TrustDomain string `yaml:"trustDomain" need:"yes"`
+	// Signer is the signer name of the pods' certificates. Default actionproof.github.io/mediator.
+	Signer string `yaml:"signer"`
+	// Key is the name of the CA's key in the custody. Default tls-authority-key.
+	Key string `yaml:"key"`
+	// DNSNames are the names of the registrar's own Service.
+	DNSNames []string `yaml:"dnsNames" need:"yes"`
+	// Lifetime is the greatest one of pods' certificates. Default 24h.
+	Lifetime Duration `yaml:"lifetime" from:"1h" to:"2184h"`
+	// ConfigMap gets the public root keys and the manifest in a trial.
+	ConfigMap string `yaml:"configMap"`
+	// Namespace is that of the ConfigMap. Default: the registrar's own.
+	Namespace string `yaml:"namespace"`
+	// Server is https://host:port of the API server. Default: that of the pod's cluster.
+	Server string `yaml:"server"`
+	// CA is a PEM file of authorities for its certificate. Default: the service account's.
+	CA string `yaml:"ca" is:"path"`
+	// TokenFile is the service account's token.
+	TokenFile string `yaml:"tokenFile" is:"path"`
+}
+
+// Defaults of a registrar.
+const (
+	RegistrarSigner   = "actionproof.github.io/mediator"
+	RegistrarCAKey    = "tls-authority-key"
+	RegistrarLifetime = 24 * time.Hour
+)
+
+// LoadRegistrar reads and checks the configuration of a registrar.
+func LoadRegistrar(path string) (*Registrar, error) { return read(path, (*Registrar).checkAll) }
+
+func (c *Registrar) checkAll(f *findings) {
+	c.Agent.keepFrom(f, "internal", c.Internal)
+	switch {
+	case c.Trial && (c.RegistryKey != "" || c.AuditorKey != ""):
+		f.Add("trial", "makes root keys itself: leave registryKey and auditorKey out")
+	case !c.Trial && c.RegistryKey == "":
+		f.Add("registryKey", "is required without trial")
+	case c.Trial && c.Postgres != nil:
+		f.Add("postgres", "has no meaning in a trial, which has one registrar")
+	}
+	switch {
+	case c.Kubernetes == nil && c.TLS == nil:
+		f.Add("tls", "is required without kubernetes: a certificate names this process")
+	case c.Kubernetes != nil && c.Kubernetes.ConfigMap != "" && !c.Trial:
+		f.Add("kubernetes.configMap", "is for a trial: deliver the reviewed root keys and manifest yourself")
+	}
+	if k := c.Kubernetes; k != nil {
+		k.Signer, k.Key = cmp.Or(k.Signer, RegistrarSigner), cmp.Or(k.Key, RegistrarCAKey)
+	}
+	if c.Process.Registrar != nil {
+		f.Add("registrar", "has no meaning here: this is the registrar")
+	}
+	c.StoreDSN = c.Postgres.dsn("postgres.dsnFile", f)
+	if want := filepath.Join(c.State, "trust.json"); c.Trust.Bundle != want {
+		f.Add("trust.bundle", "must be %s, which this process writes", want)
+	}
+	c.checkTLS(f)
+}

@@ -1,0 +1,228 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/strictjson"
+	"github.com/actionproof/mediator/internal/wire"
+	"github.com/actionproof/mediator/look"
+)
+
+// registration has this process's keys certified by the registrar, and takes the trust that the registrar delivers.
+type registration struct {
+	p    *Process
+	plan Plan
+	peer wire.Peer
+	base string
+}
+
+const (
+	registrarTimeout = 40 * time.Second // of a registration: the registrar may have many to sign for
+	registrarPause   = time.Second      // after an error
+	proofLifetime    = time.Minute
+	// maxTrust bounds an answer, in bytes. The bundle in it is a JSON text, and so a little longer than by itself.
+	maxTrust = 2*evidence.MaxBundle + 1<<20
+)
+
+// registers keeps this process registered until ctx ends, if its configuration names a registrar.
+func (p *Process) registers(ctx context.Context, group *errgroup.Group, plan Plan) {
+	if plan.Registrar == nil {
+		return
+	}
+	client, base := p.Client(*plan.Registrar)
+	r := &registration{p, plan, wire.Peer{HTTP: client, Name: "the registrar", Unavailable: "process_unavailable"}, base}
+	group.Go(func() error { r.register(ctx); return nil })
+	group.Go(func() error { r.follow(ctx); return nil })
+}
+
+// retrying calls try until ctx ends, and logs each kind of error once in a row.
+func (r *registration) retrying(ctx context.Context, what string, try func() error) {
+	failing := ""
+	for ctx.Err() == nil {
+		err := try()
+		if err == nil {
+			failing = ""
+			continue
+		}
+		if code := CodeOf(err); ctx.Err() == nil && code != failing {
+			r.p.Log.Error(what, zap.Error(err), zap.String("code", code))
+			failing = code
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(registrarPause):
+		}
+	}
+}
+
+// register registers at the start, whenever the versions of a key have changed, and before certificates end.
+func (r *registration) register(ctx context.Context) {
+	var again time.Time
+	known := ""
+	r.retrying(ctx, "this process's keys are not certified anew", func() error {
+		roles := documents(ctx, r.p.Roles)
+		for i := range roles { // they say nothing of the keys themselves
+			roles[i].Signs, roles[i].Made = "", nil
+		}
+		raw, err := json.Marshal(roles)
+		if err != nil {
+			return err
+		}
+		if hash := evidence.HashBytes(raw); hash != known || time.Now().After(again) {
+			in, err := r.once(ctx, roles)
+			if err != nil {
+				return err
+			}
+			known, again = hash, time.Now().Add(in)
+			r.p.Log.Info("registered", zap.String("registrar", r.base), zap.Time("again", again))
+		}
+		state, err := r.p.nextState(ctx, "")
+		if err == nil {
+			_, err = r.p.nextState(ctx, state.State)
+		}
+		return err
+	})
+}
+
+// once registers the roles, and returns when to do it again.
+func (r *registration) once(ctx context.Context, roles []RoleDocument) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, registrarTimeout)
+	defer cancel()
+	var nonce struct {
+		Nonce string `json:"nonce"`
+	}
+	if err := r.peer.Call(ctx, r.base+"/v1/nonces", struct{}{}, &nonce); err != nil {
+		return 0, err
+	}
+	publication, err := json.Marshal(struct {
+		Roles        []RoleDocument     `json:"roles"`
+		Observations []look.Observation `json:"looks"`
+	}{roles, r.p.Observer.Load().Observe(ctx, time.Minute)})
+	if err != nil {
+		return 0, err
+	}
+	proofs, err := r.prove(ctx, nonce.Nonce, publication)
+	if err != nil {
+		return 0, err
+	}
+	var done struct {
+		Again int64 `json:"again"`
+	}
+	err = r.peer.Call(ctx, r.base+"/v1/registrations", map[string]any{
+		"nonce": nonce.Nonce, "publication": string(publication), "proofs": proofs,
+	}, &done)
+	return time.Duration(done.Again) * time.Second, err
+}
+
+// prove signs a proof of possession with each version of each key.
+func (r *registration) prove(ctx context.Context, nonce string, publication []byte) (proofs []string, err error) {
+	claims := evidence.Possession{PublicationHash: evidence.HashBytes(publication)}
+	claims.Registered = evidence.NewRegistered(string(r.p.Identity.ID()), evidence.AudienceRegistrar, time.Now(),
+		proofLifetime)
+	claims.ID = nonce
+	for _, role := range r.p.Roles {
+		versions, err := role.Key.Versions(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range versions {
+			proof, err := evidence.Sign(ctx, v, evidence.PossessionKind(), claims)
+			if err != nil {
+				return nil, err
+			}
+			proofs = append(proofs, proof)
+		}
+	}
+	return proofs, nil
+}
+
+// trust is what the registrar delivers.
+type trust struct {
+	State    string `json:"state"`
+	Bundle   string `json:"bundle"`
+	Manifest string `json:"manifest"`
+}
+
+// follow writes each trust that the registrar delivers into the files of the configuration.
+func (r *registration) follow(ctx context.Context) {
+	has := ""
+	r.retrying(ctx, "the registrar's trust is not taken", func() error {
+		t, err := r.next(ctx, has)
+		if err != nil || t.State == "" {
+			return err
+		}
+		if err := r.write(ctx, t); err != nil {
+			return err
+		}
+		has = t.State
+		return nil
+	})
+}
+
+// next waits for a trust that is not the one that this process has. It may be empty.
+func (r *registration) next(ctx context.Context, has string) (t trust, err error) {
+	ctx, cancel := context.WithTimeout(ctx, registrarTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.base+"/v1/trust?unlike="+url.QueryEscape(has), nil)
+	if err != nil {
+		return t, err
+	}
+	resp, err := r.peer.Send(req)
+	if err != nil {
+		return t, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return t, problem.Read(resp)
+	}
+	raw, err := files.ReadAll(resp.Body, "the trust", maxTrust)
+	if err != nil {
+		return t, err
+	}
+	return t, strictjson.ParseMembers(raw, &t)
+}
+
+// write replaces the bundle and, if the manifest is in the same folder, the manifest. It refuses a bundle that the
+// pinned root keys have not signed. A changed manifest counts after a reload, as with mediator reload.
+func (r *registration) write(ctx context.Context, t trust) error {
+	roots, err := config.ReadRoots(r.plan.Trust.Registry, r.plan.Trust.Auditor)
+	if err != nil {
+		return err
+	}
+	b, err := evidence.ParseBundle([]byte(t.Bundle))
+	if err == nil {
+		_, err = evidence.NewTrust(roots, b, evidence.SignerPolicy{})
+	}
+	if err != nil {
+		return fmt.Errorf("the registrar delivers a bundle that is not written: %w", err)
+	}
+	to := r.plan.Trust.Bundle
+	deliver := r.plan.Manifest != "" && filepath.Dir(r.plan.Manifest) == filepath.Dir(to)
+	before, _ := files.Read(r.plan.Manifest) // a missing one differs
+	changed := deliver && string(before) != t.Manifest
+	if changed {
+		if err := files.Replace(r.plan.Manifest, []byte(t.Manifest), 0o644); err != nil {
+			return err
+		}
+	}
+	if err := files.Replace(to, []byte(t.Bundle), 0o644); err != nil {
+		return err
+	}
+	if changed && r.p.Ready.Load() {
+		_, _ = r.p.Reloader.Reload(ctx) // it logs its result
+	}
+	return nil
+}

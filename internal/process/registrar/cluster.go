@@ -1,0 +1,361 @@
+package registrar
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/identity"
+	"github.com/actionproof/mediator/internal/kube"
+	"github.com/actionproof/mediator/internal/lru"
+	"github.com/actionproof/mediator/internal/registrar"
+)
+
+// cluster follows the pods of the namespaces that the rules name, and signs their PodCertificateRequests.
+type cluster struct {
+	p      *process
+	api    *kube.Client
+	signer string
+
+	mu       sync.Mutex // guards all below
+	pods     map[string]registrar.Pod
+	listed   map[string]bool                    // namespaces whose pods are all known
+	requests map[string]kube.CertificateRequest // without an answer, by UID
+	more     chan struct{}                      // has room for one: there are requests
+	warned   *lru.Cache[[2]string, bool]        // Events that were made, by pod and reason
+	watches  map[string]context.CancelFunc      // by namespace; only followPods uses it
+}
+
+const (
+	warnings  = 4096
+	workers   = 8                // requests that are answered at once
+	retry     = 2 * time.Second  // of requests that could not be answered
+	maxAge    = 10 * time.Minute // of a request: the kubelet makes another
+	watchTick = time.Second      // how often the rules' namespaces are compared with those that are watched
+)
+
+func newCluster(p *process) (*cluster, error) {
+	k := p.config.Kubernetes
+	api, err := kube.New(apiServer(k))
+	if err != nil {
+		return nil, err
+	}
+	return &cluster{p: p, api: api, signer: k.Signer, pods: make(map[string]registrar.Pod), listed: make(map[string]bool),
+		requests: make(map[string]kube.CertificateRequest), more: make(chan struct{}, 1),
+		warned: lru.New[[2]string, bool](warnings), watches: make(map[string]context.CancelFunc)}, nil
+}
+
+// followPods watches the pods of each namespace that the rules name, until ctx ends.
+func (c *cluster) followPods(ctx context.Context) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	for {
+		if rules, err := c.p.Rules(); err == nil {
+			wanted := rules.Namespaces()
+			for namespace, stop := range c.watches {
+				if !slices.Contains(wanted, namespace) {
+					stop()
+					delete(c.watches, namespace)
+				}
+			}
+			for _, namespace := range wanted {
+				if c.watches[namespace] == nil {
+					within, stop := context.WithCancel(ctx)
+					c.watches[namespace] = stop
+					all.Go(func() { c.watchPods(within, namespace) })
+				}
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(watchTick):
+		}
+	}
+}
+
+func (c *cluster) watchPods(ctx context.Context, namespace string) {
+	kube.Watch(ctx, c.api, kube.PodsPath(namespace), "", kube.Observer[kube.Pod]{
+		Listed: func(all []kube.Pod) {
+			c.forget(namespace)
+			for _, p := range all {
+				c.see(p)
+			}
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.listed[namespace] = true
+		},
+		Changed: c.see,
+		Deleted: func(p kube.Pod) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			delete(c.pods, p.Meta.UID)
+		},
+		Failed: func(err error) { c.p.failed("the pods of "+namespace+" cannot be watched", err) },
+	})
+	c.forget(namespace)
+}
+
+func (c *cluster) forget(namespace string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.listed[namespace] = false
+	for uid, p := range c.pods {
+		if p.Namespace == namespace {
+			delete(c.pods, uid)
+		}
+	}
+}
+
+// see keeps a pod that holds a certificate of this signer, unless it has ended.
+func (c *cluster) see(p kube.Pod) {
+	of := c.podOf(p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p.Ended() || len(of.Images) == 0 {
+		delete(c.pods, of.UID)
+		return
+	}
+	c.pods[of.UID] = of
+}
+
+func (c *cluster) podOf(p kube.Pod) registrar.Pod {
+	of := registrar.Pod{Namespace: p.Meta.Namespace, Name: p.Meta.Name, UID: p.Meta.UID,
+		ServiceAccount: p.Spec.ServiceAccountName}
+	of.Images, of.Running = p.Holders(c.signer)
+	return of
+}
+
+// podsOf returns the live pods that may have an id.
+func (c *cluster) podsOf(id identity.ID) (all []registrar.Pod) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	path := id.Path()
+	for _, p := range c.pods {
+		if registrar.PodID(p) == path || registrar.ServiceID(p) == path {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// gone reports whether no pod has this UID. Until the pods of all namespaces are known, none is gone.
+func (c *cluster) gone(uid string) bool {
+	rules, err := c.p.Rules()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil || slices.ContainsFunc(rules.Namespaces(), func(namespace string) bool { return !c.listed[namespace] }) {
+		return false
+	}
+	_, lives := c.pods[uid]
+	return !lives
+}
+
+// lead signs requests and publishes the CA, until ctx ends.
+func (c *cluster) lead(ctx context.Context) error {
+	work, ctx := errgroup.WithContext(ctx)
+	work.Go(func() error {
+		kube.Watch(ctx, c.api, kube.RequestsPath, "spec.signerName="+c.signer, kube.Observer[kube.CertificateRequest]{
+			Listed: func(all []kube.CertificateRequest) {
+				for _, r := range all {
+					c.take(r)
+				}
+			},
+			Changed: c.take,
+			Deleted: func(r kube.CertificateRequest) { c.drop(r) },
+			Failed:  func(err error) { c.p.failed("PodCertificateRequests cannot be watched", err) },
+		})
+		return nil
+	})
+	work.Go(func() error { c.answerAll(ctx); return nil })
+	work.Go(func() error {
+		published := ""
+		for {
+			published = c.publishCA(ctx, published)
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(ownRenewal / 60):
+			}
+		}
+	})
+	return work.Wait()
+}
+
+// publishCA publishes the CA's certificates as a ClusterTrustBundle if they differ from those published. It returns
+// what is published.
+func (c *cluster) publishCA(ctx context.Context, published string) string {
+	pem := string(c.p.authority.PEM())
+	if pem == published {
+		return published
+	}
+	name := strings.ReplaceAll(c.signer, "/", ":") + ":ca"
+	if err := c.api.ApplyTrustBundle(ctx, name, c.signer, pem); err != nil {
+		c.p.failed("the ClusterTrustBundle "+name+" is not published", err)
+		return published
+	}
+	c.p.Log.Info("CA published", zap.String("clusterTrustBundle", name))
+	return pem
+}
+
+func (c *cluster) take(r kube.CertificateRequest) {
+	if len(r.Status.Conditions) > 0 || r.Spec.SignerName != c.signer {
+		c.drop(r)
+		return
+	}
+	c.mu.Lock()
+	c.requests[r.Meta.UID] = r
+	c.mu.Unlock()
+	select {
+	case c.more <- struct{}{}:
+	default:
+	}
+}
+
+func (c *cluster) drop(r kube.CertificateRequest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.requests, r.Meta.UID)
+}
+
+// answerAll answers requests as they come. One that could not be answered is tried again.
+func (c *cluster) answerAll(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.more:
+		case <-time.After(retry):
+		}
+		c.mu.Lock()
+		var all []kube.CertificateRequest
+		for _, r := range c.requests {
+			all = append(all, r)
+		}
+		c.mu.Unlock()
+		var at errgroup.Group
+		at.SetLimit(workers)
+		for _, r := range all {
+			at.Go(func() error { c.answer(ctx, r); return nil })
+		}
+		_ = at.Wait()
+	}
+}
+
+// answer issues a certificate, or denies it for good.
+func (c *cluster) answer(ctx context.Context, r kube.CertificateRequest) {
+	pod := registrar.Pod{Namespace: r.Meta.Namespace, Name: r.Spec.PodName, UID: r.Spec.PodUID}
+	a, err := c.decide(ctx, r, &pod)
+	var refused *registrar.Refusal
+	if errors.As(err, &refused) {
+		a = kube.Answer{Conditions: []kube.Condition{{Type: kube.Denied, Reason: reasonOf(refused.Reason),
+			Message: err.Error()}}}
+		c.p.refuse(registrar.Caller{ID: registrar.PodID(pod), Pods: []registrar.Pod{pod}}, err)
+	} else if err != nil {
+		c.p.failed("the request "+r.Meta.Namespace+"/"+r.Meta.Name+" is not answered yet", err)
+		return
+	}
+	a.Conditions[0].Status, a.Conditions[0].LastTransitionTime = "True", time.Now().UTC().Truncate(time.Second)
+	err = c.api.Answer(ctx, r, a)
+	var status *kube.StatusError
+	switch {
+	case err == nil, errors.As(err, &status) && (status.Code == http.StatusConflict || status.Code == http.StatusNotFound):
+		c.drop(r) // if it changed meanwhile, it comes again
+		if err == nil && refused == nil {
+			c.p.made.WithLabelValues("tls").Inc()
+		}
+	default:
+		c.p.failed("the answer to "+r.Meta.Namespace+"/"+r.Meta.Name+" is not written", err)
+	}
+}
+
+// reasonOf returns a reason as Kubernetes writes it.
+func reasonOf(reason string) string {
+	if reason == "key_type" {
+		return "UnsupportedKeyType" // the kubelet knows it
+	}
+	var b strings.Builder
+	for word := range strings.SplitSeq(reason, "_") {
+		b.WriteString(strings.ToUpper(word[:1]) + word[1:])
+	}
+	return b.String()
+}
+
+// decide returns the certificate for a request that the rules allow. It completes pod.
+func (c *cluster) decide(ctx context.Context, r kube.CertificateRequest, pod *registrar.Pod) (a kube.Answer,
+	err error) {
+	rules, err := c.p.Rules()
+	if err != nil {
+		return a, err
+	}
+	for key := range r.Spec.Annotations {
+		return a, registrar.Refuse("annotation",
+			"the pod %s/%s asks with the annotation %.100q, which this signer does not know",
+			pod.Namespace, pod.Name, key)
+	}
+	if at := r.Meta.CreationTimestamp; at == nil || time.Since(*at) > maxAge {
+		return a, registrar.Refuse("stale", "the request %s/%s is older than %s", r.Meta.Namespace, r.Meta.Name, maxAge)
+	}
+	seen, err := c.api.Pod(ctx, pod.Namespace, pod.Name)
+	var status *kube.StatusError
+	switch {
+	case errors.As(err, &status) && status.Code == http.StatusNotFound, err == nil && seen.Meta.UID != pod.UID,
+		err == nil && seen.Ended():
+		return a, registrar.Refuse("gone", "the pod %s/%s with the UID %s has ended", pod.Namespace, pod.Name, pod.UID)
+	case err != nil:
+		return a, err
+	}
+	*pod = c.podOf(seen)
+	if seen.Spec.ServiceAccountName != r.Spec.ServiceAccountName || seen.Spec.NodeName != r.Spec.NodeName {
+		return a, registrar.Refuse("service_account", "the request %s/%s names another service account or node than its pod",
+			r.Meta.Namespace, r.Meta.Name)
+	}
+	rule, err := rules.ForPod(*pod)
+	if err != nil {
+		return a, err
+	}
+	csr, err := x509.ParseCertificateRequest(r.Spec.StubPKCS10Request)
+	if err == nil {
+		err = csr.CheckSignature()
+	}
+	if err != nil {
+		return a, registrar.Refuse("possession", "the request %s/%s does not prove that its key is held: %v",
+			r.Meta.Namespace,
+			r.Meta.Name, err)
+	}
+	asked := time.Duration(r.Spec.MaxExpirationSeconds) * time.Second
+	leaf, chain, err := c.p.authority.Issue(ctx,
+		registrar.Leaf{Path: registrar.IDPath(rule, *pod), DNSNames: rule.DNSNames,
+			Public: csr.PublicKey, Lifetime: min(asked, c.p.config.Kubernetes.Lifetime.Or(config.RegistrarLifetime))})
+	if err != nil {
+		return a, err
+	}
+	from, to := leaf.NotBefore, leaf.NotAfter
+	refresh := from.Add(to.Sub(from) / 2).Truncate(time.Second)
+	return kube.Answer{Conditions: []kube.Condition{{Type: kube.Issued, Reason: "RuleMatched",
+		Message: "a rule of the registrar allows " + leaf.URIs[0].String()}}, CertificateChain: chain, NotBefore: &from,
+		BeginRefreshAt: &refresh, NotAfter: &to}, nil
+}
+
+// warn makes one Event about a pod for each reason.
+func (c *cluster) warn(pod kube.Meta, reason string, err error) {
+	c.mu.Lock()
+	_, known := c.warned.Get([2]string{pod.UID, reason})
+	c.warned.Put([2]string{pod.UID, reason}, true)
+	c.mu.Unlock()
+	if known || pod.Namespace == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), registerTimeout)
+	defer cancel()
+	c.p.failed("no Event is made", c.api.Warn(ctx, pod, "Mediator"+reasonOf(reason), err.Error(), time.Now()))
+}

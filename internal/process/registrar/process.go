@@ -1,0 +1,385 @@
+// Package registrar runs the registrar: mediator registrar.
+//
+//	process.go    the process: state, keys, rules
+//	requests.go   what other processes ask of it
+//	cluster.go    pods, and the certificates that they get
+//	trial.go      root keys and rules of a trial
+//	shared.go     the state of replicas, in PostgreSQL
+package registrar
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/await"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/every"
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/flood"
+	"github.com/actionproof/mediator/internal/identity"
+	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/internal/kube"
+	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/registrar"
+)
+
+// process is the running registrar. A reload reads the rules again.
+type process struct {
+	*daemon.Process
+	*registrar.Registrar
+	config    *config.Registrar // as read at the start
+	stderr    io.Writer
+	store     store
+	registry  keyring.RootKey
+	auditor   keyring.RootKey // the zero value unless the registrar renews deployment certificates
+	caKey     custody.Key     // nil off Kubernetes
+	authority *registrar.Authority
+	own       *identity.Identity // with which it answers the other processes
+	cluster   *cluster           // nil off Kubernetes
+
+	log      *zap.Logger // of refusals: strangers can cause many
+	refusals *prometheus.CounterVec
+	made     *prometheus.CounterVec
+	leads    prometheus.Gauge
+}
+
+// store is where the state is.
+type store interface {
+	registrar.Store
+	// Lead calls do while this process alone of all replicas leads. It returns once it no longer does, or ctx ends.
+	Lead(ctx context.Context, do func(context.Context) error) error
+	Close() error
+}
+
+const (
+	grace     = 10 * time.Second
+	caPurpose = "tls_authority" // the CA's role in its custody
+)
+
+// Run runs the registrar until ctx ends.
+func Run(ctx context.Context, path string, stderr io.Writer) error {
+	return daemon.Run(ctx, "registrar", path, stderr, config.LoadRegistrar, &process{stderr: stderr})
+}
+
+// Plan returns what the registrar takes from a configuration.
+func Plan(c *config.Registrar) (daemon.Plan, error) {
+	p := daemon.Plan{
+		File: c.File, Process: c.Process, Key: "internal", Endpoint: c.Internal, Grace: grace,
+		Listens: []daemon.Place{{Key: "listen", Address: c.Listen}},
+		Public:  []string{c.Rules}, Write: []string{c.State},
+	}
+	for _, key := range []string{c.RegistryKey, c.AuditorKey} {
+		if filepath.Ext(key) != ".yaml" {
+			p.Secret = append(p.Secret, key)
+			continue
+		}
+		root, err := config.LoadRootKey(key)
+		if err != nil {
+			return p, err
+		}
+		p.Secret, p.Public = append(p.Secret, root.Custody.SecretFiles(root.Purpose)...),
+			append(append(p.Public, key), root.Custody.PublicFiles()...)
+		p.Connect = append(p.Connect, root.Custody.Addresses()...)
+	}
+	if k := c.Kubernetes; k != nil {
+		o := apiServer(k)
+		p.Secret, p.Public = append(p.Secret, o.TokenFile), append(p.Public, o.CAFile)
+		p.Connect = append(p.Connect, o.Server, daemon.DNS)
+	}
+	err := p.UseDatabase(c.Postgres, c.StoreDSN)
+	return p, err
+}
+
+// Plan implements [daemon.Service].
+func (p *process) Plan(c *config.Registrar) (daemon.Plan, error) {
+	if p.config == nil {
+		p.config = c
+	}
+	return Plan(c)
+}
+
+// Roles implements [daemon.Service]. The registrar signs no evidence; its custody has the CA's key.
+func (p *process) Roles(process *daemon.Process) (err error) {
+	p.Process, p.log = process, flood.Logger(process.Log)
+	if k := p.config.Kubernetes; k != nil {
+		p.caKey, err = process.Keys.Key(caPurpose, k.Key)
+	}
+	with := promauto.With(process.Metrics)
+	p.refusals = with.NewCounterVec(prometheus.CounterOpts{Name: "mediator_registrar_refusals_total",
+		Help: "Requests that the registrar refused, by the reason."}, []string{"reason"})
+	p.made = with.NewCounterVec(prometheus.CounterOpts{Name: "mediator_registrar_requests_total",
+		Help: "Requests that the registrar granted: of keys, or of TLS certificates."}, []string{"of"})
+	p.leads = with.NewGauge(prometheus.GaugeOpts{Name: "mediator_registrar_leads",
+		Help: "1 if this replica issues TLS certificates and ends those of pods that are gone; else 0."})
+	return err
+}
+
+// Open opens the state and the root keys.
+func (p *process) Open(ctx context.Context) (err error) {
+	c := p.config
+	if c.Postgres != nil {
+		p.store, err = openShared(ctx, c.StoreDSN, c.State)
+	} else {
+		p.store, err = openFolder(c.State)
+	}
+	if err != nil {
+		return err
+	}
+	if c.Trial {
+		if err := p.makeRoots(); err != nil {
+			return err
+		}
+	} else {
+		p.registry, err = keyring.OpenRootKey(ctx, c.RegistryKey, p.stderr, evidence.PurposeSignerCertificate)
+		if err == nil && c.AuditorKey != "" {
+			p.auditor, err = keyring.OpenRootKey(ctx, c.AuditorKey, p.stderr, evidence.PurposeDeploymentCertificate)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	p.Registrar = registrar.New(registrar.Options{Key: p.registry, Store: p.store, Now: time.Now,
+		Lifetime: c.Lifetime.Or(config.RegistrarLifetime)})
+	return nil
+}
+
+// Close implements [daemon.Service].
+func (p *process) Close() {
+	if p.store != nil {
+		_ = p.store.Close()
+	}
+	_ = errors.Join(p.registry.Close(), p.auditor.Close())
+}
+
+const (
+	rulesPeriod   = time.Second
+	refreshPeriod = 250 * time.Millisecond
+	keepPeriod    = time.Minute
+	ownRenewal    = time.Hour
+)
+
+// Begin also answers the other processes, once there are rules.
+func (p *process) Begin(ctx context.Context, group *errgroup.Group) (http.Handler, error) {
+	p.own = p.Identity
+	if k := p.config.Kubernetes; k != nil {
+		p.authority = &registrar.Authority{Key: p.caKey, Store: p.store, TrustDomain: k.TrustDomain, Now: time.Now}
+		if err := p.certifyItself(ctx); err != nil {
+			return nil, err
+		}
+		var err error
+		if p.own, err = identity.Load(p.ownFiles()); err != nil {
+			return nil, err
+		}
+		group.Go(func() error { p.own.Follow(ctx, p.Log); return nil })
+		group.Go(func() error {
+			for range every.Tick(ctx, ownRenewal) {
+				p.failed("the registrar's own certificate is not renewed", p.certifyItself(ctx))
+			}
+			return nil
+		})
+		if p.cluster, err = newCluster(p); err != nil {
+			return nil, err
+		}
+	}
+	l, err := daemon.Listen(config.Endpoint{TCP: p.config.Listen}, p.own, p.Log)
+	if err != nil {
+		return nil, fmt.Errorf("listen in %s: %w", p.config.Path, err)
+	}
+	p.Log.Info("answering other processes", zap.Stringer("address", l.Addr()))
+	group.Go(func() error { return daemon.Serve(ctx, l, p.public(), daemon.Limits{}, grace, p.Log) })
+	group.Go(func() error { p.Registrar.Run(ctx); return nil })
+	group.Go(func() error { return p.followRules(ctx, group) })
+	return p.operators(), nil
+}
+
+// ownFiles are those of the certificate that a registrar in a cluster makes for itself.
+func (p *process) ownFiles() identity.Files {
+	at := filepath.Join(p.config.State, "own.pem")
+	return identity.Files{Certificate: at, Key: at, Authorities: filepath.Join(p.config.State, "authorities.pem")}
+}
+
+// certifyItself makes the certificate by which other processes know the registrar of a cluster.
+func (p *process) certifyItself(ctx context.Context) error {
+	if err := p.authority.Open(ctx); err != nil {
+		return fmt.Errorf("the CA: %w", err)
+	}
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return err
+	}
+	_, certificate, err := p.authority.Issue(ctx, registrar.Leaf{Path: "service/mediator/registrar",
+		DNSNames: p.config.Kubernetes.DNSNames, Public: public, Lifetime: config.RegistrarLifetime})
+	if err != nil {
+		return err
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return err
+	}
+	to := p.ownFiles()
+	both := append([]byte(certificate), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})...)
+	return errors.Join(files.Replace(to.Authorities, p.authority.PEM(), 0o644), files.Replace(to.Certificate, both, 0o600))
+}
+
+// followRules waits for the first rules, and then starts the work that needs them.
+func (p *process) followRules(ctx context.Context, group *errgroup.Group) error {
+	_, err := daemon.WaitFor(ctx, p.Process, "the registrar's rules", func() (struct{}, error) {
+		err := p.readRules(ctx)
+		var refused *registrar.Refusal
+		if errors.As(err, &refused) { // other rules may be delivered
+			p.refuse(registrar.Caller{}, err)
+			err = fmt.Errorf("%w (%w)", err, await.ErrPending)
+		}
+		return struct{}{}, err
+	})
+	if err != nil {
+		return err
+	}
+	group.Go(func() error {
+		for range every.Tick(ctx, refreshPeriod) {
+			p.failed("the trust is not refreshed", p.Refresh(ctx))
+		}
+		return nil
+	})
+	group.Go(func() error { return p.store.Lead(ctx, p.lead) })
+	if p.cluster != nil {
+		group.Go(func() error { p.cluster.followPods(ctx); return nil })
+	}
+	before := ""
+	files.Follow(ctx, p.config.Rules, rulesPeriod, func() error {
+		raw, err := files.Read(p.config.Rules)
+		if err != nil || string(raw) == before {
+			return err
+		}
+		before = string(raw)
+		return p.readRules(ctx)
+	}, func(err error) {
+		p.refuse(registrar.Caller{}, err)
+	})
+	return nil
+}
+
+// readRules reads the rules and makes them count.
+func (p *process) readRules(ctx context.Context) error {
+	rules, err := p.trialOrSigned()
+	if err != nil {
+		return err
+	}
+	if err := p.SetRules(ctx, rules); err != nil {
+		return err
+	}
+	if p.auditor.Set() {
+		if err := p.Renew(ctx, p.auditor); err != nil {
+			return err
+		}
+	}
+	p.Log.Info("rules read", zap.Int64("serial", rules.Serial), zap.Int("rules", len(rules.Rules)),
+		zap.Bool("signed", !rules.Trial))
+	return nil
+}
+
+func (p *process) trialOrSigned() (*registrar.Rules, error) {
+	if !p.config.Trial {
+		roots, err := config.ReadRoots(p.config.Trust.Registry, p.config.Trust.Auditor)
+		if err != nil {
+			return nil, err
+		}
+		return registrar.ReadSigned(p.config.Rules, roots[1], time.Now)
+	}
+	return p.trialRules()
+}
+
+// lead does what only one replica does at a time.
+func (p *process) lead(ctx context.Context) error {
+	p.leads.Set(1)
+	defer p.leads.Set(0)
+	p.Log.Info("this replica leads")
+	work, ctx := errgroup.WithContext(ctx)
+	work.Go(func() error {
+		for range every.Tick(ctx, keepPeriod) {
+			p.keep(ctx)
+		}
+		return nil
+	})
+	if p.cluster != nil {
+		work.Go(func() error { return p.cluster.lead(ctx) })
+	}
+	return work.Wait()
+}
+
+func (p *process) keep(ctx context.Context) {
+	gone := func(string) bool { return false }
+	if p.cluster != nil {
+		gone = p.cluster.gone
+	}
+	ended, err := p.Keep(ctx, gone)
+	p.failed("certificates are not kept up", err)
+	if ended > 0 {
+		p.Log.Info("the certificates of pods that are gone have ended", zap.Int("versions", ended))
+	}
+	if p.auditor.Set() {
+		p.failed("the deployment certificate is not renewed", p.Renew(ctx, p.auditor))
+	}
+}
+
+// failed logs an error, unless it is nil or comes from the end of the process.
+func (p *process) failed(what string, err error) {
+	if err != nil && !errors.Is(err, context.Canceled) {
+		p.Log.Error(what, zap.Error(err))
+	}
+}
+
+// refuse notes a refusal in log and metric, and in an Event about the caller's pod.
+func (p *process) refuse(c registrar.Caller, err error) {
+	reason := "unavailable"
+	var refused *registrar.Refusal
+	if errors.As(err, &refused) {
+		reason = refused.Reason
+	}
+	p.refusals.WithLabelValues(reason).Inc()
+	p.log.Warn("refused", zap.String("caller", c.ID), zap.String("reason", reason), zap.Error(err))
+	if p.cluster != nil && refused != nil && len(c.Pods) == 1 {
+		of := c.Pods[0]
+		p.cluster.warn(kube.Meta{Namespace: of.Namespace, Name: of.Name, UID: of.UID}, reason, err)
+	}
+}
+
+// Serve implements [daemon.Service]: all is running already.
+func (p *process) Serve(context.Context, *errgroup.Group, *daemon.Configured[config.Registrar]) error {
+	return nil
+}
+
+// Next implements [daemon.Service].
+func (p *process) Next(ctx context.Context, _ *daemon.Configured[config.Registrar]) (func() error, error) {
+	return func() error { return p.readRules(ctx) }, nil
+}
+
+func apiServer(k *config.Cluster) kube.Options {
+	o := kube.Options{Server: k.Server, CAFile: k.CA, TokenFile: k.TokenFile}
+	if o.Server == "" {
+		o.Server = kube.InPod()
+	}
+	if o.CAFile == "" {
+		o.CAFile = kube.CAFile
+	}
+	if o.TokenFile == "" {
+		o.TokenFile = kube.TokenFile
+	}
+	return o
+}

@@ -1,0 +1,135 @@
+package registrar
+
+import (
+	"context"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/actionproof/mediator/internal/archive"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/registrar"
+	"github.com/actionproof/mediator/internal/wire"
+)
+
+// registerTimeout bounds a registration: many can wait for the same signatures. trustWait bounds a request that waits
+// for another trust.
+const registerTimeout, trustWait = 30 * time.Second, 20 * time.Second
+
+// public answers the processes that the rules name.
+func (p *process) public() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/nonces", func(w http.ResponseWriter, r *http.Request) {
+		c, err := p.caller(r)
+		if err == nil {
+			err = p.known(c)
+		}
+		if err != nil {
+			problem.Write(w, err)
+			return
+		}
+		nonce, err := p.Nonce(r.Context())
+		wire.Write(w, struct {
+			Nonce string `json:"nonce"`
+		}{nonce}, err)
+	})
+	mux.HandleFunc("POST /v1/registrations", func(w http.ResponseWriter, r *http.Request) {
+		c, err := p.caller(r)
+		var q registrar.Request
+		if err == nil {
+			err = wire.Read(w, r, &q)
+		}
+		if err != nil {
+			problem.Write(w, err)
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), registerTimeout)
+		defer cancel()
+		answer, err := p.Register(ctx, c, q)
+		if err != nil {
+			p.refuse(c, err)
+		} else {
+			p.made.WithLabelValues("keys").Inc()
+		}
+		wire.Write(w, answer, err)
+	})
+	mux.HandleFunc("GET /v1/trust", func(w http.ResponseWriter, r *http.Request) {
+		c, err := p.caller(r)
+		if err == nil {
+			err = p.known(c)
+		}
+		if err != nil {
+			problem.Write(w, err)
+			return
+		}
+		t, err := p.nextTrust(r.Context(), c, r.URL.Query().Get("unlike"))
+		wire.Write(w, t, err)
+	})
+	return mux
+}
+
+// caller returns who sent a request. Its certificate must be valid now: a connection can outlive it.
+func (p *process) caller(r *http.Request) (registrar.Caller, error) {
+	id, err := p.own.Peer(r.TLS)
+	if err != nil {
+		return registrar.Caller{}, refusal.New("caller_unknown", "the caller's certificate is no longer valid: %w", err)
+	}
+	c := registrar.Caller{ID: string(id)}
+	if p.cluster != nil {
+		c.Pods = p.cluster.podsOf(id)
+	}
+	return c, nil
+}
+
+// known refuses a caller that no rule allows.
+func (p *process) known(c registrar.Caller) error {
+	rules, err := p.Rules()
+	if err == nil {
+		_, err = rules.For(c)
+	}
+	if err != nil {
+		p.refuse(c, err)
+	}
+	return err
+}
+
+// nextTrust waits until the caller's trust is not the one that it has. It returns an empty one if that takes long.
+func (p *process) nextTrust(ctx context.Context, c registrar.Caller, has string) (registrar.Trust, error) {
+	wait := time.NewTimer(trustWait)
+	defer wait.Stop()
+	for {
+		t, over, err := p.TrustOf(c)
+		if err != nil || t.State != "" && t.State != has {
+			return t, err
+		}
+		select {
+		case <-over:
+		case <-wait.C:
+			return registrar.Trust{}, nil
+		case <-ctx.Done():
+			return registrar.Trust{}, nil
+		}
+	}
+}
+
+// operators answers operators, and auditors who want the history.
+func (p *process) operators() http.Handler {
+	mux := p.Mux()
+	file := func(w http.ResponseWriter, r *http.Request, name string) {
+		raw, err := p.store.Read(r.Context(), name)
+		if err != nil {
+			problem.Write(w, refusal.New("not_found", "there is no %s", name))
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(raw)
+	}
+	mux.HandleFunc("GET /v1/bundle", func(w http.ResponseWriter, r *http.Request) { file(w, r, registrar.BundleFile) })
+	mux.HandleFunc("GET /v1/history/{segment}", func(w http.ResponseWriter, r *http.Request) {
+		n, _ := strconv.Atoi(r.PathValue("segment"))
+		file(w, r, filepath.Base(archive.SegmentFile(registrar.BundleFile, max(n, 1))))
+	})
+	return mux
+}

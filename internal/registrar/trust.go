@@ -1,0 +1,90 @@
+package registrar
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+
+	"github.com/actionproof/mediator/evidence"
+)
+
+// Trust is what a process needs to verify the others: the trust bundle with its deployment's certificate, and the
+// manifest of the deployment, both as files.
+type Trust struct {
+	State    string `json:"state"` // identifies the content
+	Bundle   string `json:"bundle"`
+	Manifest string `json:"manifest"`
+}
+
+// delivered is what Refresh has read last.
+type delivered struct {
+	version string
+	rules   *Rules
+	trusts  map[string]Trust // by the hash of the manifest
+	over    chan struct{}    // closed once there is another
+}
+
+// TrustOf returns the trust of a caller that a rule allows, and a channel that is closed once it may have changed.
+func (r *Registrar) TrustOf(c Caller) (Trust, <-chan struct{}, error) {
+	a, err := r.current()
+	if err != nil {
+		return Trust{}, nil, err
+	}
+	rule, err := a.rules.For(c)
+	if err != nil {
+		return Trust{}, nil, err
+	}
+	d := r.delivered.Load()
+	return d.trusts[rule.DeploymentHash], d.over, nil
+}
+
+// Refresh makes TrustOf return what the store holds now. Call it several times a second: other replicas change it too.
+func (r *Registrar) Refresh(ctx context.Context) error {
+	a, old := r.active.Load(), r.delivered.Load()
+	if a == nil {
+		return nil
+	}
+	version, err := r.o.Store.Version(ctx)
+	if err != nil || old.version == version && old.rules == a.rules {
+		return err
+	}
+	raw, err := r.o.Store.Read(ctx, BundleFile)
+	if err != nil {
+		return err
+	}
+	b, err := evidence.ParseBundle(raw)
+	if err != nil {
+		return err
+	}
+	kept, err := r.o.Store.Read(ctx, deploymentsFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	signed, err := parseDeployments(kept)
+	if err != nil {
+		return err
+	}
+	next := &delivered{version: version, rules: a.rules, trusts: make(map[string]Trust), over: make(chan struct{})}
+	for hash, d := range a.rules.deployments {
+		if b.DeploymentCertificate = d.certificate; until(signed[hash]) > until(d.certificate) {
+			b.DeploymentCertificate = signed[hash]
+		}
+		text, err := json.MarshalIndent(b, "", "  ")
+		if err != nil {
+			return err
+		}
+		next.trusts[hash] = Trust{evidence.HashBytes([]byte(string(text) + d.text)), string(text), d.text}
+	}
+	r.delivered.Store(next)
+	close(old.over)
+	return nil
+}
+
+func until(token string) int64 {
+	c, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind(), token)
+	if err != nil {
+		return 0
+	}
+	return c.Expires
+}

@@ -1,0 +1,38 @@
+package plays
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/test/e2e/kit"
+)
+
+// TestRegistrar: posts go out though nobody certifies keys by hand, also after a sidecar with new keys has started, and
+// while no registrar runs.
+func TestRegistrar(t *testing.T) {
+	t.Parallel()
+	r := kit.PrepareClientsRig(t, kit.ManyPosts)
+	r.AddRegistrar(t)
+	r.StartRegistered(t)
+	posts := func() {
+		t.Helper()
+		if got := r.Curl(t); !strings.HasSuffix(got, " 201") {
+			t.Fatalf("a post is answered with %s", got)
+		}
+	}
+	posts()
+	r.RestartRegistered(t, "serve") // its keys in memory are new ones of the same names
+	posts()
+	r.RestartRegistered(t, "registrar")
+	r.Kill("registrar")
+	posts()
+	// Rules with a lower serial number are refused, also by a registrar that starts with them.
+	r.SignRules(t, 3)
+	r.RestartRegistered(t, "registrar")
+	r.SignRules(t, 2)
+	socket := r.Stack.Socket("registrar")
+	kit.Until(t, "a refusal of old rules", func() bool {
+		return strings.Contains(kit.Metrics(t, socket), `mediator_registrar_refusals_total{reason="rules"} 1`)
+	})
+	posts()
+}
