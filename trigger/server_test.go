@@ -11,6 +11,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/trigger"
 )
 
@@ -80,6 +81,28 @@ func TestClientRefusals(t *testing.T) {
 	wantCode(t, report(evidence.TriggerUnknown, evidence.MethodWebhookSignature, "cli", nil), "trigger_unverified")
 	server.Close()
 	wantCode(t, second(c.Evidence(t.Context(), id, b)), "process_unavailable")
+}
+
+// TestCallersHaveTheirOwnEvents: nothing is done in the name of another runtime than the caller's, nor for its event.
+func TestCallersHaveTheirOwnEvents(t *testing.T) {
+	k := newKit(t)
+	as := func(caller string) *trigger.Client {
+		own := trigger.NewServer(k.Service)
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			own.ServeHTTP(w, r.WithContext(wire.WithCaller(r.Context(), wire.Caller{ID: "x", Runtime: caller})))
+		}))
+		t.Cleanup(server.Close)
+		return trigger.NewClient(server.URL, server.Client())
+	}
+	id, mine, other := k.release(t), as(runtime), as("other")
+	wantCode(t, second(other.Claim(t.Context(), trigger.Claim{EventID: id, Runtime: runtime})), "runtime_foreign")
+	must(mine.Claim(t.Context(), trigger.Claim{EventID: id, Runtime: runtime}))(t)
+	wantCode(t, second(other.Evidence(t.Context(), id, binding("create_post"))), "runtime_foreign")
+	must(mine.Evidence(t.Context(), id, binding("create_post")))(t)
+	wantCode(t, other.Unsent(t.Context(), id, runtime, "create_post", "x"), "runtime_foreign")
+	wantCode(t, second(other.Release(t.Context(), id, runtime)), "runtime_foreign")
+	wantCode(t, second(other.Done(t.Context(), id, runtime)), "runtime_foreign")
+	must(mine.Done(t.Context(), id, runtime))(t)
 }
 
 func TestServerRefuses(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/policy/decide"
 	"github.com/actionproof/mediator/test/check"
@@ -31,6 +32,19 @@ func TestClientAndServer(t *testing.T) {
 	// A refusal keeps its code and its sentence.
 	_, err = c.Decide(t.Context(), w.request(func(r *request) { r.Call.Size = 5 << 20 }))
 	check.WantCode(t, err, "policy_denied", "the rule no-huge-posts denies create_post on POST /posts?draft=1")
+}
+
+// TestDecidesForTheCaller: a process that another's key cannot name is decided for in its own name alone.
+func TestDecidesForTheCaller(t *testing.T) {
+	w := newWorld(t, string(configs.Policy()))
+	for runtime, code := range map[string]string{"worker-1": "", "worker-2": "runtime_foreign", "": "runtime_foreign"} {
+		ctx := wire.WithCaller(t.Context(), wire.Caller{ID: "spiffe://example.org/" + runtime, Runtime: runtime})
+		if _, err := w.engines().Decide(ctx, w.request()); code != "" {
+			check.WantCode(t, err, code, `asks for the runtime "worker-1"`)
+		} else {
+			check.Must(t, err)
+		}
+	}
 }
 
 func TestServerRefusesMalformedRequests(t *testing.T) {

@@ -27,6 +27,7 @@ import (
 	"github.com/actionproof/mediator/test/full"
 	"github.com/actionproof/mediator/test/gatetest"
 	"github.com/actionproof/mediator/test/nodetest"
+	"github.com/actionproof/mediator/test/tlstest"
 )
 
 const (
@@ -203,7 +204,8 @@ func withRevocations(t *testing.T, exported metricLabels) {
 	k.Revoke(t, evidence.Revocation{Kind: evidence.RevokedArtifact, ID: "artifact"})
 	f := k.Files(t, t.TempDir())
 	c := config.Trust{Registry: f.Registry, Auditor: f.Auditor, Bundle: f.Bundle}
-	p, err := daemon.New(zap.NewNop(), config.Process{})
+	tls := config.TLS(tlstest.New(t).Write(t, t.TempDir(), nil, "spiffe://example.org/service/control"))
+	p, err := daemon.New(zap.NewNop(), config.Process{TLS: &tls})
 	check.Must(t, err)
 	check.Must(t, p.WaitForRoots(t.Context(), c))
 	_, err = p.WaitForCertificates(t.Context(), c)
