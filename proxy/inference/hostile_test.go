@@ -145,6 +145,12 @@ func TestToolCallsMade(t *testing.T) {
 	}
 	a, b, other := piece("0", "a", "f"), piece("0", "b", "f"), piece("1", "b", "f")
 	const unclear = -1
+	text := func(delta string) string {
+		return `{"type":"response.output_text.delta","delta":"` + delta + `"}`
+	}
+	message := func(text string) string {
+		return `{"type":"message","content":[{"type":"output_text","text":"` + text + `"}]}`
+	}
 	google := func(parts string) string {
 		return `{"candidates":[{"content":{"parts":[` + parts + `]},"finishReason":"STOP"}]}`
 	}
@@ -224,6 +230,8 @@ func TestToolCallsMade(t *testing.T) {
 			{"arguments alone", stream(`{"type":"response.function_call_arguments.delta","delta":"{}"}`, completed()),
 				unclear},
 			{"more at the end", stream(item("done", "0", "a"), completed(call("a"), call("b"))), unclear},
+			{"of none, with a text", stream(text("said"), completed(message("said"))), 0},
+			{"of none, with another text at the end", stream(text("said"), completed(message("told"))), unclear},
 			{"another at the end", stream(item("done", "0", "a"), completed(call("b"))), unclear},
 		},
 	} {

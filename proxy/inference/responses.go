@@ -171,14 +171,17 @@ func (t *tally) unlessSaid(at position, text string) {
 	}
 }
 
-// repeats compares the calls of the complete response, if it has an output, with the stream's: clients go by one or the
-// other.
+// repeats compares the calls and texts of the complete response, if it has an output, with the stream's: clients go by
+// one or the other.
 func (r response) repeats(t *tally) {
 	streamed, whole := make(map[string]int), make(map[string]int)
 	for _, s := range t.blocks {
-		if s.at.kind == KindCall {
+		switch s.at.kind {
+		case KindCall:
 			streamed[s.block.ID]++
 			t.unclear = t.unclear || !s.done
+		case KindText, KindRefusal:
+			streamed[string(s.mac.Sum(nil))]++
 		}
 	}
 	if len(r.Output) == 0 {
@@ -188,6 +191,12 @@ func (r response) repeats(t *tally) {
 		t.unclear = t.unclear || o.isUncounted()
 		if o.isCall() {
 			whole[idOf(t.key, o.CallID)]++
+		}
+		for _, p := range o.Content {
+			if text := p.Text + p.Refusal; text != "" && p.Type != "reasoning_text" {
+				hash := hashOf(t.key, KindText, []byte(text))
+				whole[string(hash[:])]++
+			}
 		}
 	}
 	t.unclear = t.unclear || !maps.Equal(streamed, whole)
