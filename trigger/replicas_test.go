@@ -1,11 +1,14 @@
 package trigger_test
 
 import (
+	"database/sql"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 	"github.com/actionproof/mediator/trigger"
 )
@@ -13,8 +16,11 @@ import (
 // replicas are two services on one database.
 func replicas(t *testing.T) [2]*kit {
 	t.Helper()
-	dsn := pgtest.Start(t).Database(t)
-	option := func(o *trigger.Options) { o.DSN = dsn }
+	return replicasOn(t, pgtest.Start(t).Database(t))
+}
+
+func replicasOn(t *testing.T, dsn string) [2]*kit {
+	option := func(o *trigger.Options) { o.DSN, o.Secret = dsn, strings.Repeat("s", 32) }
 	return [2]*kit{newKit(t, option), newKit(t, option)}
 }
 
@@ -82,4 +88,33 @@ func TestReplicaHears(t *testing.T) {
 	if e := at[1].event(t, id); e.State != trigger.Claimed {
 		t.Errorf("the other service says %s", e.State)
 	}
+}
+
+// TestForgedEvents: somebody else writes the database.
+func TestForgedEvents(t *testing.T) {
+	dsn := pgtest.Start(t).Database(t)
+	at := replicasOn(t, dsn)
+	at[0].deliver(t, fromGitHub("release", "delivery", `{"action":"published"}`))
+	db, err := sql.Open("pgx", dsn)
+	check.Must(t, err)
+	defer db.Close()
+	var id string
+	check.Must(t, db.QueryRow(`SELECT id FROM actionproof_events.events`).Scan(&id))
+	for forged, change := range map[string]string{
+		"evt_forged": `replace(event, id, 'evt_forged'), payload`, "evt_copied": `event, payload`,
+		"evt_alone": `'{"id":"evt_alone"}', payload`, "evt_short": `'', payload`,
+	} {
+		_, err = db.Exec(`INSERT INTO actionproof_events.events (id, source, evidence, state, claimable, expires, event,
+			payload) SELECT $1, source, $1, state, 1, expires, `+change+`
+			FROM actionproof_events.events WHERE id = $2`, forged, id)
+		check.Must(t, err)
+		if _, err = at[1].Claim(t.Context(), trigger.Claim{EventID: forged, Runtime: "runtime"}); err == nil {
+			t.Errorf("the event %s opens a session", forged)
+		}
+	}
+	must(at[1].Claim(t.Context(), trigger.Claim{Runtime: "runtime"}))(t)
+	_, err = db.Exec(`UPDATE actionproof_events.events SET state = 'received', payload = 'other' WHERE id = $1`, id)
+	check.Must(t, err)
+	_, err = at[1].Claim(t.Context(), trigger.Claim{EventID: id, Runtime: "runtime"})
+	check.WantCode(t, err, "trigger_unverified")
 }

@@ -36,6 +36,8 @@ type Options struct {
 	Path string
 	// DSN names a PostgreSQL database in its place, which replicas share.
 	DSN string
+	// Secret authenticates events in that database, where others may write. Required with DSN.
+	Secret string
 	// Origin signs origin proofs as the source verifier, Receipt signs receipts as the trigger mediator: two keys and
 	// issuers.
 	Origin  *signer.Issuer[evidence.TriggerOriginProof]
@@ -99,7 +101,7 @@ func New(ctx context.Context, o Options) (*Service, error) {
 		return nil, err
 	}
 	s.from.Store(from)
-	if s.store, err = openStore(ctx, o.Path, o.DSN); err != nil {
+	if s.store, err = openStore(ctx, o.Path, o.DSN, o.Secret); err != nil {
 		return nil, err
 	}
 	return s, nil

@@ -45,7 +45,7 @@ func BenchmarkSpend(b *testing.B) {
 func paidFor(b *testing.B, posts int) (store, time.Time) {
 	b.Helper()
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	s, err := openStore(context.Background(), filepath.Join(b.TempDir(), "events.db"), "")
+	s, err := openStore(context.Background(), filepath.Join(b.TempDir(), "events.db"), "", "")
 	if err != nil {
 		b.Fatal(err)
 	}

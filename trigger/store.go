@@ -3,6 +3,9 @@ package trigger
 import (
 	"cmp"
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -16,11 +19,27 @@ import (
 )
 
 // store keeps the events. Each transaction that judges an event locks it, because replicas share a store in PostgreSQL.
-type store struct{ db *db.DB }
+type store struct {
+	db     *db.DB
+	secret string // authenticates events; empty for a file
+}
 
-func openStore(ctx context.Context, path, dsn string) (store, error) {
+func openStore(ctx context.Context, path, dsn, secret string) (store, error) {
+	if (dsn == "") != (secret == "") {
+		return store{}, errors.New("trigger: a secret is required with a database, and with nothing else")
+	}
 	d, err := db.Open(ctx, path, dsn, schema)
-	return store{d}, err
+	return store{d, secret}, err
+}
+
+// sealed returns an event as it is stored: after an HMAC, if others may write the store.
+func (s store) sealed(event string) string {
+	if s.secret == "" {
+		return event
+	}
+	mac := hmac.New(sha256.New, []byte(s.secret))
+	mac.Write([]byte(event))
+	return hex.EncodeToString(mac.Sum(nil)) + event
 }
 
 const (
@@ -44,7 +63,7 @@ func (s store) add(ctx context.Context, e Event, payload []byte, keys []string) 
 	return s.once(ctx, e.Source, e.ID, keys, func(tx db.Tx) error {
 		_, err := tx.Exec(`INSERT INTO events (id, source, evidence, state, claimable, expires, event, payload)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-			e.ID, e.Source, e.EvidenceID, string(e.State), claimable, e.ExpiresAt, string(raw), payload)
+			e.ID, e.Source, e.EvidenceID, string(e.State), claimable, e.ExpiresAt, s.sealed(string(raw)), payload)
 		if err == nil && claimable == 1 {
 			err = tx.Notify(arrivals)
 		}
@@ -102,9 +121,19 @@ type row struct {
 	Payload   []byte
 }
 
-func (r row) read(now time.Time) (e Event, err error) {
-	if err := json.Unmarshal(r.Event, &e); err != nil {
+// event reads a stored event, with this id unless that is empty.
+func (s store) event(r row, id string, now time.Time) (e Event, err error) {
+	event := string(r.Event)
+	if s.secret != "" {
+		event = event[min(len(event), 2*sha256.Size):]
+	}
+	if err := json.Unmarshal([]byte(event), &e); err != nil {
 		return e, ledger.Unavailable(reading, err)
+	}
+	if !hmac.Equal([]byte(s.sealed(event)), r.Event) || id != "" && id != e.ID ||
+		r.Payload != nil && payloadHash(r.Payload) != e.PayloadHash {
+		return e, refusal.New("trigger_unverified",
+			"the store has an event that no trigger service with this secret wrote")
 	}
 	e.State, e.ClaimedBy, e.Payload = r.State, r.ClaimedBy, asJSON(r.Payload)
 	if (e.State == Received || e.State == Claimed) && !now.Before(e.ExpiresAt) {
@@ -122,7 +151,7 @@ func (s store) locked(tx db.Tx, query, id string, now time.Time) (Event, error) 
 	case len(rows) == 0:
 		return Event{}, unknown(id)
 	}
-	return rows[0].read(now)
+	return s.event(rows[0], id, now)
 }
 
 func unknown(id string) error { return refusal.New("not_found", "no event has the id %.80q", id) }
@@ -135,7 +164,7 @@ func (s store) get(ctx context.Context, id string, now time.Time) (Event, error)
 	if err != nil {
 		return Event{}, err
 	}
-	return found.read(now)
+	return s.event(found, id, now)
 }
 
 func (s store) list(ctx context.Context, limit int, now time.Time) ([]Event, error) {
@@ -143,7 +172,7 @@ func (s store) list(ctx context.Context, limit int, now time.Time) ([]Event, err
 	events := []Event{}
 	for i := 0; i < len(rows) && err == nil; i++ {
 		var e Event
-		if e, err = rows[i].read(now); err == nil {
+		if e, err = s.event(rows[i], "", now); err == nil {
 			events = append(events, e)
 		}
 	}

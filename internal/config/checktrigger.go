@@ -16,6 +16,14 @@ func (c *Trigger) checkAll(f *findings) {
 	c.checkTLS(f)
 	c.Agent.keepFrom(f, "internal", c.Internal)
 	c.StoreDSN = c.Store.Postgres.dsn("store.postgres.dsnFile", f)
+	if (c.EventSecretFile == "") != (c.Store.Postgres == nil) {
+		f.Add("eventSecretFile", "goes together with store.postgres")
+	} else if c.EventSecretFile != "" {
+		var err error
+		if c.EventSecret, err = f.secret(c.EventSecretFile, 32); err != nil {
+			f.Add("eventSecretFile", "%v", err)
+		}
+	}
 	distinct(f, namedKey{"keys.origin", c.Keys.Origin.SigningKey}, namedKey{"keys.receipt", c.Keys.Receipt.SigningKey})
 	if (c.TLSCertificate == "") != (c.TLSKey == "") {
 		f.Add("tlsCertificate", "goes together with tlsKey")

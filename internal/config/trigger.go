@@ -19,6 +19,9 @@ type Trigger struct {
 	State string `yaml:"state" is:"path" need:"yes"`
 	// Store keeps events. Default: a file in the state folder.
 	Store Store `yaml:"store"`
+	// EventSecretFile holds at least 32 bytes, the same for all replicas. It authenticates events, and goes together with
+	// store.postgres.
+	EventSecretFile string `yaml:"eventSecretFile" is:"path"`
 	// Keys are the two signing keys.
 	Keys TriggerKeys `yaml:"keys" need:"yes"`
 	// MaxAge bounds the time from an event's arrival to its session and posts. Default 15m.
@@ -33,6 +36,8 @@ type Trigger struct {
 
 	// StoreDSN is how to connect to the store's database; empty if the store is a file.
 	StoreDSN string `yaml:"-" of:"store.postgres.dsnFile"`
+	// EventSecret is the content of EventSecretFile.
+	EventSecret string `yaml:"-" of:"eventSecretFile"`
 	// SourceList has a source for each of Sources.
 	SourceList []trigger.Source `yaml:"-"`
 }

@@ -43,7 +43,7 @@ func Plan(c *config.Trigger) (daemon.Plan, error) {
 	p := daemon.Plan{
 		File: c.File, Process: c.Process, Key: "internal", Endpoint: c.Internal, Grace: grace,
 		Listens: []daemon.Place{{Key: "listen", Address: c.Listen}},
-		Secret:  []string{c.TLSKey, filepath.Join(c.State, "events.db")},
+		Secret:  []string{c.TLSKey, c.EventSecretFile, filepath.Join(c.State, "events.db")},
 		Public:  []string{c.TLSCertificate},
 		Write:   []string{c.State},
 	}
@@ -92,7 +92,8 @@ func (p *source) Roles(process *daemon.Process) (err error) {
 func (p *source) Open(ctx context.Context) (err error) {
 	c := p.config
 	p.service, err = trigger.New(ctx, trigger.Options{
-		Path: filepath.Join(c.State, "events.db"), DSN: c.StoreDSN, Origin: p.origin, Receipt: p.receipt, Sources: c.SourceList,
+		Path: filepath.Join(c.State, "events.db"), DSN: c.StoreDSN, Secret: c.EventSecret,
+		Origin: p.origin, Receipt: p.receipt, Sources: c.SourceList,
 		MaxAge: time.Duration(c.MaxAge), Budget: c.Budget,
 		Retention: time.Duration(c.Retention), Now: time.Now, Log: p.Log,
 	})
