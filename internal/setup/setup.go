@@ -220,9 +220,9 @@ func planned[C any](load func(string) (*C, error), plan func(*C) (daemon.Plan, e
 }
 
 // rights checks each configuration file, and gives each secret in the folder to the user of its process alone. It tells
-// the unit of the registry which sockets the processes have.
+// the units of the registry which sockets the processes have.
 func (s Setup) rights(context.Context, Answers) error {
-	var from string
+	from := make(map[bool]string) // by whether it is the node's
 	for _, p := range processes {
 		path := s.in(p.file)
 		if !isThere(path) {
@@ -240,7 +240,7 @@ func (s Setup) rights(context.Context, Answers) error {
 			return err
 		}
 		if plan.Endpoint.Unix != "" {
-			from += " --from unix:" + plan.Endpoint.Unix
+			from[p.name == "reputation"] += " --from unix:" + plan.Endpoint.Unix
 		}
 		if err := s.giveSecrets(p.name, plan); err != nil {
 			return err
@@ -252,8 +252,8 @@ func (s Setup) rights(context.Context, Answers) error {
 		return err
 	}
 	return files.Replace(s.in("registry.env"), fmt.Appendf(nil, "# Made by mediator setup for mediator-registry and "+
-		"mediator-auditor: what they certify, and for which APIs.\nFROM=%q\nAUDIENCE=%q\n", strings.TrimSpace(from),
-		manifest.SignerCertificatePolicy.AllowedAudiences[0]), 0o644)
+		"mediator-auditor: what they certify, and for which APIs.\nFROM=%q\nNODE=%q\nAUDIENCE=%q\n",
+		strings.TrimSpace(from[false]), strings.TrimSpace(from[true]), manifest.SignerCertificatePolicy.AllowedAudiences[0]), 0o644)
 }
 
 // giveSecrets gives a process's user the secrets that its plan names in the folder.

@@ -246,12 +246,12 @@ func TestPackage(t *testing.T) {
 // no secret.
 func (m *machine) sandboxed() {
 	m.t.Helper()
-	for _, unit := range []string{"serve", "trigger", "control", "reputation", "registry", "auditor"} {
+	for _, unit := range []string{"serve", "trigger", "control", "reputation", "registry", "registry-node", "auditor"} {
 		if unit == "auditor" { // it has ended
 			m.want("systemctl start mediator-auditor; journalctl -u mediator-auditor -o cat", "certified manifest")
 		} else {
 			m.want("pid=$(systemctl show -P MainPID mediator-"+unit+"); id -nu $(awk '/^Uid/{print $2}' /proc/$pid/status); "+
-				"cat /proc/$pid/status", "mediator-"+unit, "NoNewPrivs:\t1", "Seccomp:\t2", "CapEff:\t0000000000000000")
+				"cat /proc/$pid/status", "mediator-"+strings.TrimSuffix(unit, "-node"), "NoNewPrivs:\t1", "Seccomp:\t2", "CapEff:\t0000000000000000")
 		}
 		m.run("systemd-analyze security --no-pager --threshold=25 mediator-" + unit) // an exposure of 2.5 of 10
 	}
