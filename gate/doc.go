@@ -13,7 +13,7 @@
 //
 // # Who consumes
 //
-// [Gate.Admit] and [Gate.Authorize], which are ActionProof's verifiers, return keys but do not consume them. A [Server]
-// consumes a chain's keys before it returns the capability. The mediator's own gate consumes all keys with the intent
-// to post, in one transaction. No option skips a check.
+// [Gate.Admit] and [Gate.Authorize], which are ActionProof's verifiers, return a chain's single-use keys but do not
+// consume them. A [Server] consumes them before it returns the capability. The mediator's own gate consumes them with
+// the intent to post, in one transaction. No option skips a check.
 package gate

@@ -1,4 +1,4 @@
-// Package ledger durably keeps consumed keys and the record of every call.
+// Package ledger durably keeps the record of every call, and the consumed single-use keys: the ids of tokens.
 //
 //   - A key is consumed by exactly one caller, for good, before anything relies on it.
 //   - The intent to forward a post is durable in the same transaction, before the first byte of the post goes out.

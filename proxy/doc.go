@@ -4,8 +4,8 @@
 // [Handler], which passes it to the current [Pipeline].
 //
 //	handler.go       the current pipeline, which a reload replaces
-//	connect.go       decides a CONNECT; records refusals that came before a request
-//	pipeline.go      takes a call from its first step to its answer; options.go lists its parts
+//	connect.go       accepts or refuses a CONNECT; records refusals that came before a request
+//	pipeline.go      takes a call from its first step to its answer; options.go lists the pipeline's parts
 //	call.go          the call; stage.go how far it has come
 //	load/            bounds the calls in flight, the rates and the records of refusals
 //	own.go           answers what agents ask the mediator, with package own
