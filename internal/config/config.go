@@ -68,7 +68,7 @@ type Agent struct {
 	// UID is the user of agents that are not isolated. Any other process of this user taints their sessions. Default:
 	// the manifest's statements about the agent's reach are only declared.
 	UID *uint32 `yaml:"uid"`
-	// GIDs are the agent's groups besides the one numbered like its user.
+	// GIDs are the agent's groups besides the group with its user's number.
 	GIDs []uint32 `yaml:"gids"`
 }
 
@@ -116,7 +116,8 @@ type Custody struct {
 	Type string `yaml:"type" need:"yes" one:"memory vault pkcs11"`
 	// Vault locates Vault; only with type: vault.
 	Vault *Vault `yaml:"vault"`
-	// PKCS11 names the token; only with type: pkcs11. A version's label is the key's name, its id the version.
+	// PKCS11 names the token; only with type: pkcs11. There, each version of a key has the key's name as its label and
+	// the version as its id.
 	PKCS11 *PKCS11 `yaml:"pkcs11"`
 }
 
@@ -237,7 +238,7 @@ type Confine struct {
 	Read []string `yaml:"read" is:"path"`
 	// Write are further writable files and folders, such as a software token's store.
 	Write []string `yaml:"write" is:"path"`
-	// Connect are further TCP ports to connect to, such as that of a PKCS #11 token in the network.
+	// Connect are further TCP ports to connect to, such as that of a PKCS #11 token on the network.
 	Connect []uint16 `yaml:"connect"`
 	// AnyPort allows connections to every TCP port, so that a reload can add rules for new ports.
 	AnyPort bool `yaml:"anyPort"`

@@ -11,7 +11,7 @@ type Generate struct {
 	// Models are the names of the models on offer; no other rule may offer them. The first model of the first rule is
 	// the default.
 	Models []string `yaml:"models" need:"yes"`
-	// MaxTokens is the most tokens that an agent may request, and what it gets if it names no number. Default 1024.
+	// MaxTokens bounds the tokens that an agent may request, and applies if the agent names no number. Default 1024.
 	MaxTokens int `yaml:"maxTokens"`
 }
 

@@ -60,8 +60,8 @@ type Sidecar struct {
 	// Egress are the rules for calls that post nothing and need no evidence. All other calls are denied. A rule is your
 	// word that such calls, even a GET, change nothing upstream.
 	Egress []Egress `yaml:"egress" reload:"yes"`
-	// Deny names calls that are refused whatever rules allow (call_denied), by URLs such as https://*.example.org/**.
-	// The refusals are recorded, but not logged or printed.
+	// Deny lists URLs, such as https://*.example.org/**. Calls to them are refused (call_denied), even if a rule allows
+	// them. The refusals are recorded, but not logged or printed.
 	Deny []string `yaml:"deny" reload:"yes"`
 	// Upstreams are settings of single hosts.
 	Upstreams []Upstream `yaml:"upstreams" reload:"yes"`
@@ -70,8 +70,8 @@ type Sidecar struct {
 	WebSocketRefusal string `yaml:"websocketRefusal" reload:"yes" one:"answer close"`
 	// Timeouts bound the waits of a call.
 	Timeouts Timeouts `yaml:"timeouts"`
-	// Limits bound the load. A call over a limit is refused with Retry-After before anything is sent or consumed. Of a
-	// shared limit, a session may use no more than it leaves free for others: half, if no other session uses it.
+	// Limits bound the load. A call over a limit is refused with Retry-After before anything is sent or consumed. A
+	// session may use at most as much of a shared limit as it leaves free for others: half, if it is the only user.
 	Limits Limits `yaml:"limits"`
 
 	// What the checks have made of the keys above. The actions lack their gates, and the rules their credentials.
@@ -95,7 +95,7 @@ type Transparent struct {
 
 // Guard says which users may leave the pod, and what other users may reach besides the proxy.
 type Guard struct {
-	// UIDs are the users that may leave the pod: those of the mediator's processes, never root.
+	// UIDs are the users whose connections may leave the pod: those of the mediator's processes, never root.
 	UIDs []uint32 `yaml:"uids" need:"yes"`
 	// Resolvers are the IPv4 addresses of DNS servers that every process may ask on port 53. Queries can carry data
 	// out.
@@ -115,8 +115,8 @@ type CA struct {
 	Dir string `yaml:"dir" is:"path"`
 	// CertificateFile receives the CA's certificate, for agents to trust. Default ca.pem in the state folder.
 	CertificateFile string `yaml:"certificateFile" is:"path"`
-	// Permit are further hosts that the CA may certify, for rules that a reload adds: names, with their subdomains, and
-	// IP addresses.
+	// Permit are further hosts that the CA may certify, so that a reload can add rules for them. A name permits its
+	// subdomains too; IP addresses are possible.
 	Permit []string `yaml:"permit"`
 	// Unconstrained makes the CA's certificate without name constraints. Default: it is valid only for the hosts of
 	// rules and permit.
@@ -135,8 +135,9 @@ type Gate struct {
 
 // Session configures agents' sessions.
 type Session struct {
-	// Standing gives the pod one session without proxy credentials, until the next event. The agent waits for events at
-	// http://mediator.internal/v1/event/next. Default: mediator run gives each agent a listener or credentials.
+	// Standing gives the pod one session, which needs no proxy credentials and lasts until the next event. The agent
+	// waits for events at http://mediator.internal/v1/event/next. Default: mediator run gives each agent a listener or
+	// credentials.
 	Standing bool `yaml:"standing"`
 	// Learning lets operators open learning sessions (mediator run --learn), which may read from every public host.
 	Learning bool `yaml:"learning"`
@@ -159,7 +160,7 @@ type Access struct {
 // Match says which calls a rule is for.
 type Match struct {
 	// URL is scheme, host and path, such as https://api.example.com/posts/{id}; {id} matches one segment. In egress
-	// rules, a final ** matches any rest, and a leading *. matches subdomains.
+	// rules, a final ** matches any further segments, and a leading *. matches subdomains.
 	URL string `yaml:"url" need:"yes"`
 	// Methods are the HTTP methods: exactly one for an action. Required, except with mcp or graphql, which imply them.
 	Methods []string `yaml:"methods"`
@@ -187,8 +188,8 @@ type MCP struct {
 	// Methods are the other methods that an egress rule allows, notifications included. Default: those of sessions,
 	// lists and reads.
 	Methods []string `yaml:"methods"`
-	// List says which tools of the server's lists the agent sees: allowed (those that rules allow) or all. Records name
-	// all. Only in the egress rule of the method tools/list.
+	// List says which of the tools that the server lists are shown to the agent: allowed (those that rules allow) or
+	// all. Records name all of them. Only in the egress rule of the method tools/list.
 	List string `yaml:"list" one:"allowed all"`
 	// Elicitation lets a human's answers pass to the server, after which the session cannot post. Only in egress rules.
 	Elicitation bool `yaml:"elicitation"`
@@ -197,8 +198,9 @@ type MCP struct {
 	// Pin maps a tool to the SHA-256 of its definition (canonical JSON, lowercase hex). A tool with another definition,
 	// or not yet listed by the session, is not called. Default: changes are only recorded.
 	Pin map[string]string `yaml:"pin"`
-	// SameConnection is your word that the server answers each call on its own connection. It allows posts by clients
-	// that do not accept answers both as JSON and as an event stream, or are of revision 2024-11-05. Only in actions.
+	// SameConnection is your word that the server answers each call on the connection that carried the call. It allows
+	// posts by clients that do not accept answers both as JSON and as an event stream, or are of revision 2024-11-05.
+	// Only in actions.
 	SameConnection bool `yaml:"sameConnection"`
 }
 
@@ -244,8 +246,8 @@ type Action struct {
 	MaxBody int64 `yaml:"maxBody"`
 	// Query allows a query. It becomes part of the resource: evidence and records keep any secret in it.
 	Query bool `yaml:"query"`
-	// Headers are the agent's headers that may pass, besides common ones such as Accept. A call with another one is
-	// refused. Evidence covers no header, though one can change what a post does. [] allows none. Default: all.
+	// Headers are the agent's headers that may pass, besides common ones such as Accept. A call with any other header
+	// is refused. Evidence covers no header, though one can change what a post does. [] allows none. Default: all.
 	Headers []string `yaml:"headers"`
 	// Credential replaces the agent's own credential.
 	Credential *Credential `yaml:"credential"`
@@ -280,8 +282,8 @@ type Egress struct {
 	// HostedTools allows actions of the model's provider that the sidecar cannot see: the provider's tools (web_search,
 	// mcp), members of a request (background, mcp_servers), remote_content (what the provider fetches from URLs in a
 	// request) or online (models that search the web by themselves). If previous_response_id, conversation, thread,
-	// item_reference, file_id, cachedContent or prompt is listed, it may also point to content that no answer in the
-	// session made.
+	// item_reference, file_id, cachedContent or prompt is listed, it may also point to content that did not come from
+	// an answer in the session.
 	HostedTools []string `yaml:"hostedTools"`
 	// UnknownMembers says what to do with members of a request that the mediator does not know: refuse, or allow, with
 	// their names in the record and the receipt. Default: refuse.

@@ -101,7 +101,7 @@ type Schedule struct {
 
 // Queue configures a spool directory with the folders new, claimed and refused.
 type Queue struct {
-	// Dir is the spool directory. Producers move finished files into its folder new.
+	// Dir is the spool directory. Producers move finished files into its subfolder "new".
 	Dir string `yaml:"dir" is:"path" need:"yes"`
 	// Owners are users whose files are accepted, besides the service's user and the directory's owner.
 	Owners []uint32 `yaml:"owners"`
