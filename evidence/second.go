@@ -88,7 +88,7 @@ func (r Root) verify(typ string, p parsed, requirePostQuantum bool) error {
 			second.header.Kid)
 	case !bytes.Equal(second.payload, p.payload):
 		return refusal.New("artifact_malformed",
-			"the second signature of the %s by key %s is over other claims than the first", typ, kid)
+			"the second signature of the %s by key %s signs different claims from the first", typ, kid)
 	case r.PostQuantum != nil && !verifyPostQuantum(r.PostQuantum, second):
 		return refusal.New("signature_invalid", "the post-quantum signature of the %s by key %s is wrong", typ, kid)
 	}

@@ -183,7 +183,7 @@ func (t *Trust) openCertificate(token string) (*certified, error) {
 		return nil, err
 	}
 	if HashBytes(public) != cert.SubjectPublicKeyHash {
-		return nil, refusal.New("key_unknown", "the certificate of key %s holds another key than the one whose hash it names",
+		return nil, refusal.New("key_unknown", "the certificate of key %s holds a key whose hash is not the one it names",
 			cert.SubjectKeyID)
 	}
 	if _, isRoot := t.roots[cert.SubjectKeyID]; isRoot {

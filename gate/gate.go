@@ -197,7 +197,7 @@ func (g *Gate) verifyProof(r AuthorizeRequest, capability evidence.Capability) (
 	}
 	if subtle.ConstantTimeCompare([]byte(p.AccessTokenHash), []byte(r.AccessTokenHash)) != 1 {
 		return p, refusal.New("proof_access_token",
-			"the request proof is for another access token than the one that came with the request")
+			"the request proof is not for the access token that came with the request")
 	}
 	return p, proves(p, capability.ID, capability.Binding)
 }

@@ -120,7 +120,7 @@ func (c *chain) verifyRecordedDecision(ctx context.Context, reputation string) e
 	case named == "" && reputation == "":
 		return nil
 	case reputation != "" && evidence.HashToken(reputation) != named:
-		return refusal.New("artifacts_mismatch", "the policy decision names another reputation token than the record has")
+		return refusal.New("artifacts_mismatch", "the policy decision does not name the record's reputation token")
 	}
 	_, err := policy.OpenReputation(c.g.verifier, c.g.strict, reputation, c.binding.Subject)
 	return err

@@ -77,7 +77,7 @@ func (e *SeveralError) Error() string {
 type ForkedError struct{ Session string }
 
 func (e *ForkedError) Error() string {
-	return fmt.Sprintf("ledger: the chain of session %s has another receipt of the same number", e.Session)
+	return fmt.Sprintf("ledger: the chain of session %s has a different receipt with this number", e.Session)
 }
 
 // Is makes [ErrForked] match.

@@ -64,10 +64,10 @@ func (s *Strict) certified(c evidence.DeploymentCertificate) error {
 			s.DeploymentID)
 	case c.ManifestHash != s.ManifestHash:
 		return refusal.New("deployment_mismatch",
-			"the certificate is for another manifest than the current one, which has hash %s", s.ManifestHash)
+			"the certificate is not for the current manifest, which has hash %s", s.ManifestHash)
 	case c.ControlsHash != s.ControlsHash:
 		return refusal.New("deployment_mismatch",
-			"the certificate is for other controls than the current ones, which have hash %s", s.ControlsHash)
+			"the certificate is not for the current controls, which have hash %s", s.ControlsHash)
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ func (t *posting) freshWork(ctx context.Context) error {
 	}
 	if ch.Binding == nil || !ch.Binding.SameAction(t.binding) {
 		return refusal.New("challenge_refused",
-			"the challenge is bound to another operation than the call")
+			"the challenge is bound to an operation other than the call")
 	}
 	if t.action.AgentSolves {
 		document, err := json.Marshal(ch)

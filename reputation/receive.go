@@ -124,7 +124,7 @@ func (s *Service) add(ctx context.Context, owner *Owner, d *delivered) (next int
 	})
 	switch {
 	case errors.Is(err, store.ErrDuplicate):
-		return state.Next, 0, refusal.New("chain_broken", "a call of the session already has another receipt")
+		return state.Next, 0, refusal.New("chain_broken", "a call of the session already has a different receipt")
 	case errors.Is(err, store.ErrFull):
 		return state.Next, 0, refusal.New("owner_full", "the owner has %d sessions or %d receipts at the node",
 			s.o.Limits.Sessions, s.o.Limits.Receipts)
@@ -170,7 +170,7 @@ func (s *Service) fresh(ctx context.Context, owner *Owner, state store.Session, 
 		}
 		s.strangers.Error("an owner signed two chains for one session",
 			zap.String("owner", d.owner), zap.String("session", d.session), zap.Int64("number", number))
-		return rest, refusal.New("chain_broken", "the node has another receipt %d of the session", number)
+		return rest, refusal.New("chain_broken", "the node has a different receipt %d of the session", number)
 	}
 	return rest, nil
 }

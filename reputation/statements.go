@@ -79,7 +79,7 @@ func (s *Service) stated(from Spoken, kind string, d dispute.Document) error {
 	}
 	c := o.Claims()
 	if c.Owner != from.By.Owner || c.Agent != from.By.Agent || c.Session != from.By.Session {
-		return refusal.New("statement_mismatch", "the statement is about another agent or session than the caller's")
+		return refusal.New("statement_mismatch", "the statement is not about the caller's agent and session")
 	}
 	hash, err := dispute.HashOf(d)
 	if err != nil {

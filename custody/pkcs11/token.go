@@ -85,7 +85,7 @@ func (t *Token) start() error {
 		return fmt.Errorf("%w %q in %s", errNoToken, t.o.Token, t.o.Module)
 	}
 	if len(found) > 1 {
-		return fmt.Errorf("pkcs11: %d tokens of %s bear the label %q, not one", len(found), t.o.Module, t.o.Token)
+		return fmt.Errorf("pkcs11: %d tokens of %s have the label %q; exactly one must", len(found), t.o.Module, t.o.Token)
 	}
 	t.slot = found[0]
 	info, err := t.module.GetSlotInfo(t.slot)

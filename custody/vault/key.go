@@ -213,8 +213,8 @@ func (k *Key) versions(d described) ([]custody.Version, error) {
 			b := &batcher{key: k, number: number, public: public}
 			k.pinned[number] = custody.NewVersion(k.name, number, public, b.sign).MadeAt(described.Made)
 		} else if !known.Public().Equal(ed25519.PublicKey(public)) {
-			return nil, custody.Unfit("version %d of the key %s in Vault is another key than before: somebody has replaced it",
-				number, k.name)
+			return nil, custody.Unfit(
+				"version %d of the key %s in Vault is not the same key as before: somebody has replaced it", number, k.name)
 		}
 		numbers = append(numbers, number)
 	}

@@ -24,7 +24,7 @@ func remake(t *testing.T, path string, how map[string]any) {
 
 func TestUnfit(t *testing.T) {
 	for name, how := range map[string]map[string]any{
-		"is another key than before": {"type": "ed25519"}, "is of the type ecdsa-p256": {"type": "ecdsa-p256"},
+		"is not the same key as before": {"type": "ed25519"}, "is of the type ecdsa-p256": {"type": "ecdsa-p256"},
 		"is of the type aes256-gcm96":                    {"type": "aes256-gcm96"},
 		"is of the type ed25519 and not a plain ed25519": {"type": "ed25519", "derived": true},
 	} {

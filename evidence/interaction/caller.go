@@ -57,7 +57,7 @@ func checkCaller(c *Caller) error {
 // Calls refuses every request but the token's. path is as received, body complete.
 func (c Caller) Calls(method, path string, body []byte) error {
 	if c.Method != method || c.Path != path || c.BodyHash != evidence.HashBytes(body) {
-		return refusal.New("caller_invalid", "the caller token is for another request than %.32s %.100q with this body",
+		return refusal.New("caller_invalid", "the caller token is not for the request %.32s %.100q with this body",
 			method, path)
 	}
 	return nil

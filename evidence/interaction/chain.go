@@ -131,7 +131,7 @@ func (c *Chain) follows(r *Receipt, hash string) error {
 	case number <= count:
 		return refusal.New("chain_broken", "receipt %d follows receipt %d", number, count)
 	case begun && r.Chain.PreviousReceiptHash != c.hash(count):
-		return refusal.New("chain_broken", "receipt %d names another receipt before it than receipt %d", number, count)
+		return refusal.New("chain_broken", "receipt %d does not follow receipt %d by its hash", number, count)
 	}
 	if other, ok := c.numbers[r.RequestID]; ok {
 		return refusal.New("chain_broken", "receipts %d and %d are both about %.80q", other, number, r.RequestID)

@@ -160,7 +160,7 @@ func (p *PostMade) check() error {
 	}
 	for i, a := range p.Artifacts {
 		if slices.ContainsFunc(p.Artifacts[:i], func(b NamedArtifact) bool { return a.Name == b.Name }) {
-			return errors.New("post.artifacts names one twice")
+			return errors.New("post.artifacts names an artifact twice")
 		}
 		if !evidence.IsHash(a.Hash) {
 			return errors.New("post.artifacts.hash is not a lowercase hex SHA-256")

@@ -66,7 +66,7 @@ func checkStatement(s *Statement) error {
 // States refuses every document but the statement's. documentHash is as [Statement.StatementHash].
 func (s Statement) States(kind, documentHash string) error {
 	if s.Kind != kind || s.StatementHash != documentHash {
-		return refusal.New("statement_mismatch", "the statement is for another document than this %.32s", kind)
+		return refusal.New("statement_mismatch", "the statement is not for this %.32s", kind)
 	}
 	return nil
 }

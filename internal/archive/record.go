@@ -66,7 +66,7 @@ func checkRecord(r ledger.Record, manifest string, now time.Time) error {
 	case len(r.Keys) > 0: // of a list without artifacts
 		return refusal.New("record_mismatch", "the record names signing keys outside its artifacts")
 	case r.Manifest != manifest && artifact(r, "deploymentCertificate") != "":
-		return refusal.New("record_mismatch", "the record names another manifest than its deployment certificate")
+		return refusal.New("record_mismatch", "the record and its deployment certificate name different manifests")
 	}
 	first, last := signedTimes(r)
 	switch {
@@ -92,7 +92,7 @@ func checkRecord(r ledger.Record, manifest string, now time.Time) error {
 		want = &ledger.Standing{Number: head.Number, Head: head.HeadHash, Open: head.OpenCalls}
 	}
 	if !reflect.DeepEqual(r.Interactions, want) {
-		return refusal.New("record_mismatch", "the record names other interaction receipts than its session receipt")
+		return refusal.New("record_mismatch", "the record and its session receipt name different interaction receipts")
 	}
 	return nil
 }
@@ -162,9 +162,9 @@ func (p madePost) check(r ledger.Record) error {
 	switch {
 	case r.BindingHash != p.binding || hashArtifacts(artifacts) != p.artifacts:
 		return refusal.New("record_mismatch",
-			"the receipt of the post names another binding or other artifacts than the record")
+			"the receipt of the post and the record differ in binding or artifacts")
 	case r.Started.UnixMilli() != p.started:
-		return refusal.New("record_mismatch", "the receipt of the post names another start time than the record")
+		return refusal.New("record_mismatch", "the receipt of the post and the record differ in start time")
 	case !slices.Contains(states[p.outcome], r.State):
 		return refusal.New("record_mismatch", "the receipt of the post says %s, and the record %.40s", p.outcome, r.State)
 	case p.outcome != interaction.OutcomeIndeterminate && int64(r.Status) != p.status:

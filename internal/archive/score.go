@@ -68,7 +68,7 @@ func (s Score) NotComputed(c autonomy.Claims) string {
 // ScoreOf refuses a score of other receipts than those of session. Receipts and token are verified.
 func ScoreOf(c autonomy.Claims, session *autonomy.Session) error {
 	if session.Len() != c.HeadNumber || session.Head() != c.HeadHash {
-		return refusal.New("score_mismatch", "the score is of receipts 1 to %d, %s, and the receipts here end with %d, %s",
+		return refusal.New("score_mismatch", "the score rests on receipts 1 to %d, %s, but the receipts here end with %d, %s",
 			c.HeadNumber, c.HeadHash, session.Len(), session.Head())
 	}
 	return nil
@@ -78,7 +78,7 @@ func ScoreOf(c autonomy.Claims, session *autonomy.Session) error {
 func (s Score) Agrees(c autonomy.Claims, session *autonomy.Session) error {
 	if s.Baseline != nil {
 		if hash, err := s.Baseline.Hash(); err != nil || hash != c.BaselineHash || s.Baseline.Owner != c.Owner {
-			return refusal.New("score_mismatch", "the baseline here is another one than the score names, %s", c.BaselineHash)
+			return refusal.New("score_mismatch", "the baseline here is not the one that the score names, %s", c.BaselineHash)
 		}
 	}
 	want := autonomy.NewClaims(session, c.BaselineHash, autonomy.Appraise(session, s.Revealed, s.Baseline))

@@ -23,7 +23,7 @@ type SidecarKeys struct {
 
 // Receipts configures interaction receipts.
 type Receipts struct {
-	// Subject is the agent of the receipts: the subject of every action, at most 256 bytes.
+	// Subject is the agent that the receipts name. Every action must have this subject. At most 256 bytes.
 	Subject string `yaml:"subject" need:"yes"`
 }
 
@@ -73,7 +73,7 @@ func (c *Sidecar) checkKeys(f *findings) {
 	for i, a := range c.Actions {
 		if a.Subject != c.Receipts.Subject && a.Subject != "" && c.Receipts.Subject != "" {
 			f.Add(fmt.Sprintf("actions[%d].subject", i),
-				"%q is another agent than receipts.subject, %q: a session's receipts are about one agent", a.Subject,
+				"%q differs from receipts.subject, %q: a session's receipts are about one agent", a.Subject,
 				c.Receipts.Subject)
 		}
 	}

@@ -30,7 +30,7 @@ func TestReceipts(t *testing.T) {
 		"a key alone":                {key, "", "", "receipts: is required with keys.interactionReceipt"},
 		"no subject":                 {key, "receipts: {}\n", "", "receipts.subject: is required"},
 		"another subject": {key, "receipts: {subject: other}\n", "",
-			`actions[0].subject: "agent:worker-1" is another agent than receipts.subject, "other"`},
+			`actions[0].subject: "agent:worker-1" differs from receipts.subject, "other"`},
 		"a subject that is too long": {key, "receipts: {subject: " + strings.Repeat("a", 257) + "}\n", "",
 			"receipts.subject: has 257 bytes; a receipt holds at most 256"},
 		"a runtime that just fits": {key, receipts + "runtime: " + strings.Repeat("r", 128) + "\n", "", ""},

@@ -66,7 +66,7 @@ func InPod() string {
 func New(o Options) (*Client, error) {
 	o.Server, o.CAFile, o.TokenFile = cmp.Or(o.Server, InPod()), cmp.Or(o.CAFile, CAFile), cmp.Or(o.TokenFile, TokenFile)
 	if o.Server == "" {
-		return nil, fmt.Errorf("this is no pod, so kubernetes.server must name the API server")
+		return nil, fmt.Errorf("this is not a pod, so kubernetes.server must name the API server")
 	}
 	ca, err := files.Read(o.CAFile)
 	if err != nil {

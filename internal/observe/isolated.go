@@ -111,7 +111,7 @@ func (p *processes) listensIn(l Launch) error {
 			return nil
 		}
 	}
-	return errors.New("its connections come from another network than its own")
+	return errors.New("its connections do not come from its own network")
 }
 
 // entered reports whether a process from outside is in the run: it has one of the run's users or groups, or is in its

@@ -152,7 +152,7 @@ func TestNotIsolated(t *testing.T) {
 			}, quiet...)
 			l.Init = cmd.Process.Pid
 		}},
-		{"the listener of another run", "another network than its own", func(l *observe.Launch) {
+		{"the listener of another run", "do not come from its own network", func(l *observe.Launch) {
 			l.Listener = other.Listener
 		}},
 	} {

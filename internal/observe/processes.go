@@ -34,7 +34,7 @@ func openProcesses(path string) (*processes, error) {
 		return nil, err
 	}
 	if self, err := proc.Self(); err != nil || self.PID != os.Getpid() {
-		return nil, fmt.Errorf("%s is of another process namespace than this process", path)
+		return nil, fmt.Errorf("%s belongs to a process namespace other than this process's", path)
 	}
 	mounts, err := procfs.GetMounts()
 	if err != nil {

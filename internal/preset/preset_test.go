@@ -66,7 +66,7 @@ websocketRefusal: answer
 deny:
   - "https://c.test/**" # noise
 `, ""},
-		{"a name taken", "egress:\n  - {name: second, match: {url: x}}\n", "", "line 2: the rule second has another match"},
+		{"a name taken", "egress:\n  - {name: second, match: {url: x}}\n", "", "line 2: the rule second differs in match"},
 		{"no mapping", "- x\n", "", "no YAML with keys"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -177,7 +177,7 @@ func allowed(strict *policy.Strict, rule evidence.RegistrarRule, c Caller, roles
 			name := evidence.KeyName(key.KeyID)
 			base, own, belongs := strings.Cut(name, "/")
 			if belongs && own != lastSegment(c.ID) {
-				return notAllowed("key", "the key %.200q belongs to another process than %s", key.KeyID, c.ID)
+				return notAllowed("key", "the key %.200q does not belong to process %s", key.KeyID, c.ID)
 			}
 			if !evidence.MatchKeyID(want.KeyIDs, key.KeyID) && !(belongs && slices.Contains(want.KeyIDs, base+"/*")) {
 				return notAllowed("key", "the manifest does not allow the key %.200q of %s (%s)", key.KeyID, c.ID, role.Purpose)

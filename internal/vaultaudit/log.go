@@ -123,7 +123,7 @@ func (l *Logs) rotation(line []byte) ([]Entry, error) {
 	}
 	var a answer
 	if err := json.Unmarshal(line, &a); err != nil {
-		return nil, errors.New("the answer to a request to rotate a key has another form than Vault's")
+		return nil, errors.New("the answer to a request to rotate a key does not have Vault's form")
 	}
 	if a.Error != "" || a.Response.Data.Error != nil {
 		return nil, nil
@@ -200,7 +200,7 @@ func (l *Logs) signatures(line []byte) ([]Entry, error) {
 	}
 	var a answer
 	if err := json.Unmarshal(line, &a); err != nil {
-		return nil, errors.New("the answer to a request for signatures has another form than Vault's")
+		return nil, errors.New("the answer to a request for signatures does not have Vault's form")
 	}
 	name, _, _ := strings.Cut(what, "/") // a hash algorithm can follow
 	made := a.Response.Data.Batch

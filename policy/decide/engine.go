@@ -103,7 +103,7 @@ func (e *Engine) admits(ctx context.Context, r policy.Request) error {
 		return otherManifest(r.ManifestHash)
 	}
 	if r.EnvironmentHash != e.strict.Runtime.EnvironmentHash {
-		return refusal.New("pin_mismatch", "the runtime runs another environment than the manifest requires")
+		return refusal.New("pin_mismatch", "the runtime's environment is not the one that the manifest requires")
 	}
 	return e.strict.CheckRuntime(r.RuntimeID)
 }

@@ -108,7 +108,7 @@ func agree(r *http.Request, pinned upstream.Target) error {
 	}
 	if r.URL.Scheme != "" || r.URL.Host != "" {
 		if t, err := upstream.ParseOrigin(r.URL.Scheme, r.URL.Host); err != nil || t != pinned {
-			return refusal.New("target_mismatch", "the request target names another origin than the tunnel's, %s", pinned)
+			return refusal.New("target_mismatch", "the request target does not name the tunnel's origin, %s", pinned)
 		}
 	}
 	// net/http keeps a Host header beside :authority: a second name that a server might read.

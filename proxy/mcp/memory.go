@@ -99,7 +99,7 @@ func (m *Memory) checkTool(c *Message, header http.Header, peer Peer, pin string
 	switch {
 	case pin != "" && shown && d.hash != pin:
 		return refusal.New("mcp_tool_changed",
-			"the tool %s has another definition than the pinned one: its hash is %s", c.Name, d.hash)
+			"the definition of the tool %s is not the pinned one: its hash is %s", c.Name, d.hash)
 	case pin != "" && shown && d.changed:
 		return refusal.New("mcp_tool_changed",
 			"the tool %s is pinned, and the server has shown another definition of it in this session", c.Name)

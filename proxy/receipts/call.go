@@ -129,7 +129,7 @@ func (call *Call) end(remember func(), result func(*Call)) {
 // Receipt waits until the ended call's receipt is stored.
 func (call *Call) Receipt(ctx context.Context) (string, error) {
 	if call == nil {
-		return "", refusal.New("custody_unavailable", "no receipt is made of this call")
+		return "", refusal.New("custody_unavailable", "this call gets no receipt")
 	}
 	c := call.chain
 	c.mu.Lock()

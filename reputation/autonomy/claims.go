@@ -138,7 +138,7 @@ func (s *Signal) check() error {
 		sum += p.Points
 	}
 	if !slices.Contains(stateNames[:], s.State) || math.Abs(sum-s.Score) > maxDec {
-		return errors.New("a signal has other points than its parts")
+		return errors.New("a signal's points differ from those of its parts")
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ Schedules make their own events.`,
 				hook = s
 			case *trigger.Queue:
 				if !test {
-					return cli.Usagef("%s is a queue: move a file into its folder new, or use --test", s.Name())
+					return cli.Usagef("%s is a queue: move a file into its subfolder new, or use --test", s.Name())
 				}
 				if err := s.Test(); err != nil {
 					return err

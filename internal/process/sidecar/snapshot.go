@@ -96,7 +96,7 @@ func (p *sidecar) checkControl(ctx context.Context, strict *policy.Strict) error
 	}
 	if len(now) == 0 || now[0] != strict.ManifestHash {
 		return refusal.New("deployment_mismatch",
-			"the control plane decides by another manifest than %s: reload the control plane first", strict.ManifestHash)
+			"the control plane does not use the manifest %s: reload the control plane first", strict.ManifestHash)
 	}
 	return nil
 }

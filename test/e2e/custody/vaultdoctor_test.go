@@ -175,7 +175,7 @@ func (v *vaultRig) exportable(t *testing.T, a kit.Agent) {
 func (v *vaultRig) replaced(t *testing.T, a kit.Agent) {
 	const key = "policy-decision-key"
 	v.remake(t, key, "type", "ed25519")
-	v.wantSaid(t, "version 1 of the key "+key+" in Vault is another key than before: somebody has replaced it")
+	v.wantSaid(t, "version 1 of the key "+key+" in Vault is not the same key as before: somebody has replaced it")
 	if o := a.Post(); o.Code != "deployment_contradicted" {
 		t.Errorf("got %+v", o)
 	}
