@@ -79,7 +79,7 @@ func newTrust(roots []Root, policy SignerPolicy) (*Trust, error) {
 		newest: make(map[string]int), policy: policy}
 	for _, r := range roots {
 		if !isRoot(r.Purpose) {
-			return nil, refusal.New("trust_malformed", "the root key %s has purpose %q, which is no root's", r.KeyID, r.Purpose)
+			return nil, refusal.New("trust_malformed", "the root key %s has purpose %q, which no root has", r.KeyID, r.Purpose)
 		}
 		if _, ok := t.roots[r.KeyID]; ok {
 			return nil, refusal.New("trust_malformed", "the root key id %.80q is pinned twice", r.KeyID)
@@ -220,7 +220,7 @@ func (t *Trust) root(kid, typ, purpose string) (Root, error) {
 		if s, _, _ := t.certified(kid); s == nil {
 			return r, refusal.New("key_unknown", "the %s is signed by key %.80q, which is not pinned", typ, kid)
 		}
-		return r, refusal.New("key_purpose", "the %s is signed by key %s, which is certified for a role and is no root", typ,
+		return r, refusal.New("key_purpose", "the %s is signed by key %s, which is certified for a role, not a root", typ,
 			kid)
 	}
 	if r.Purpose != purpose {

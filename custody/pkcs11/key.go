@@ -229,12 +229,12 @@ func number(id []byte) (int, error) {
 	n := 0
 	for _, b := range id {
 		if n >= 1<<23 {
-			return 0, fmt.Errorf("its id %x is no version", id)
+			return 0, fmt.Errorf("its id %x is not a version", id)
 		}
 		n = n<<8 | int(b)
 	}
 	if n == 0 {
-		return 0, fmt.Errorf("its id %x is no version: give it a number from 1", id)
+		return 0, fmt.Errorf("its id %x is not a version: give it a number from 1", id)
 	}
 	return n, nil
 }

@@ -181,7 +181,7 @@ func TestKeyRefuses(t *testing.T) {
 	check.Must(t, token.Generate("curve", 1, false, pkcs11.Ed448Params))
 	generate(t, token, "twice", 1)
 	generate(t, token, "twice", 1)
-	for name, want := range map[string]string{"absent": "holds no Ed25519 key", "zero": "is no version",
+	for name, want := range map[string]string{"absent": "holds no Ed25519 key", "zero": "is not a version",
 		"curve": "is no Ed25519 key", "twice": "is there twice"} {
 		if _, err := token.Key(name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v", name, err)
@@ -294,7 +294,7 @@ func TestTheTokenCannotBeRead(t *testing.T) {
 		t.Errorf("%v, %v", v, err)
 	}
 	now.forward(1)
-	if v, err := k.Versions(t.Context()); err == nil || !strings.Contains(err.Error(), "is no version") {
+	if v, err := k.Versions(t.Context()); err == nil || !strings.Contains(err.Error(), "is not a version") {
 		t.Errorf("%v, %v", v, err)
 	}
 	check.Must(t, token.Delete("k", 0))

@@ -38,10 +38,10 @@ type Caller struct {
 
 func checkCaller(c *Caller) error {
 	if len(c.Owner) != thumbprintChars {
-		return errors.New("owner is no thumbprint")
+		return errors.New("owner is not a thumbprint")
 	}
 	if c.ModelCalls < 0 {
-		return errors.New("model_calls is no count")
+		return errors.New("model_calls is not a count")
 	}
 	return cmp.Or(
 		checkShort(

@@ -27,7 +27,7 @@ func checkShort(all ...short) error {
 
 func checkTag(name, tag string, optional bool) error {
 	if (tag != "" || !optional) && !evidence.IsHash(tag+tag) { // half as long as a hash
-		return fmt.Errorf("%s is no tag of 32 lowercase hex digits", name)
+		return fmt.Errorf("%s is not a tag of 32 lowercase hex digits", name)
 	}
 	return nil
 }
@@ -62,7 +62,7 @@ func check(c *Receipt) error {
 	case !slices.Equal(c.Observed, ObservedOf(*c)):
 		return errors.New("observed does not name what a mediator observes, and nothing else")
 	case len(c.Owner) != thumbprintChars:
-		return errors.New("owner is no thumbprint")
+		return errors.New("owner is not a thumbprint")
 	case link.SequenceNumber < 1 || link.SequenceNumber == 1 != (link.PreviousReceiptHash == ""):
 		return errors.New("its number does not fit to the receipt before it: the first has number 1 and none before it")
 	}
@@ -154,7 +154,7 @@ func (p *PostMade) check() error {
 	case !evidence.IsHash(p.BindingHash):
 		return errors.New("post.binding_hash is not a lowercase hex SHA-256")
 	case p.Status != 0 && (p.Status < 100 || p.Status > 999):
-		return errors.New("post.status is no status of HTTP")
+		return errors.New("post.status is not a status of HTTP")
 	case len(p.Artifacts) == 0 || len(p.Artifacts) > MaxNamed:
 		return fmt.Errorf("post.artifacts names none, or more than %d", MaxNamed)
 	}

@@ -166,7 +166,7 @@ func (f *ModelFigures) check() error {
 	}
 	for _, figure := range []Figure{f.SampleBytes, f.WordEntropy, f.Compression} {
 		if figure.State != StateNotMeasured && (f.SampleBytes.State == StateNotMeasured || f.SampleBytes.Value < MinSample) {
-			return fmt.Errorf("entropy and compression are of less than %d bytes", MinSample)
+			return fmt.Errorf("entropy and compression are of fewer than %d bytes", MinSample)
 		}
 	}
 	return nil
@@ -177,7 +177,7 @@ func (m *ModelCall) check(outcome string) error {
 	case m == nil:
 		return nil
 	case m.Status != 0 && (m.Status < 100 || m.Status > 999):
-		return errors.New("model_call.status is no status of HTTP")
+		return errors.New("model_call.status is not a status of HTTP")
 	case m.Unread == "" && outcome == OutcomeNotMeasured,
 		m.Unread != "" && outcome != OutcomeNotMeasured && outcome != OutcomeFailed:
 		return errors.New("model_call.unread does not fit to its outcome")

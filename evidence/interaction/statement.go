@@ -50,7 +50,7 @@ func checkStatement(s *Statement) error {
 	case !s.Probabilistic || s.NonHumanIdentityProven:
 		return errors.New("it claims more than a likelihood, or that no human was involved")
 	case len(s.Owner) != thumbprintChars:
-		return errors.New("owner is no thumbprint")
+		return errors.New("owner is not a thumbprint")
 	}
 	return cmp.Or(
 		checkShort(

@@ -36,7 +36,7 @@ func (a *listeners) take(file *os.File, ready bool) (*listener, error) {
 	}
 	inherited, err := net.FileListener(file)
 	if err != nil {
-		return nil, refusal.New("isolation_unavailable", "the descriptor that came with the request is no listener")
+		return nil, refusal.New("isolation_unavailable", "the descriptor that came with the request is not a listener")
 	}
 	tcp, ok := inherited.(*net.TCPListener)
 	if !ok {

@@ -28,7 +28,7 @@ func (s Selection) Records(ctx context.Context, from Source) iter.Seq2[ledger.Re
 	return func(yield func(ledger.Record, error) bool) {
 		for r, err := range from.Records(ctx, s.Query) {
 			if errors.Is(err, ledger.ErrNotFound) {
-				err = refusal.New("not_found", "the cursor %.80q is the id of no record that is kept", s.Cursor)
+				err = refusal.New("not_found", "the cursor %.80q is not the id of a kept record", s.Cursor)
 			}
 			if !yield(r, err) || err != nil {
 				return
@@ -41,7 +41,7 @@ func (s Selection) Records(ctx context.Context, from Source) iter.Seq2[ledger.Re
 func (s Selection) Check() error {
 	switch {
 	case s.Limit < 0:
-		return refusal.New("query_malformed", "the limit %d is no number of records", s.Limit)
+		return refusal.New("query_malformed", "the limit %d is not a number of records", s.Limit)
 	case s.State != "" && !slices.Contains(ledger.States[:], s.State):
 		return refusal.New("query_malformed", "no record has the state %.40q; the states are %s", s.State,
 			JoinWords(ledger.States[:]))
@@ -139,7 +139,7 @@ func ParseTime(text string, now time.Time) (time.Time, error) {
 	}
 	if err != nil || ago < 0 {
 		return time.Time{}, refusal.New("query_malformed",
-			"%.40q is no time: write 2026-01-31T15:04:05Z, 2026-01-31, or how long ago as 24h", text)
+			"%.40q is not a time: write 2026-01-31T15:04:05Z, 2026-01-31, or how long ago as 24h", text)
 	}
 	return now.Add(-ago), nil
 }

@@ -143,7 +143,7 @@ type VaultAuth struct {
 	AppRole *AppRole `yaml:"appRole"`
 	// Kubernetes logs in with the pod's service account.
 	Kubernetes *Kubernetes `yaml:"kubernetes"`
-	// TokenFile is a token that another program renews, such as Vault Agent.
+	// TokenFile is a token that another program, such as Vault Agent, renews.
 	TokenFile string `yaml:"tokenFile" is:"path"`
 }
 

@@ -44,11 +44,11 @@ type ListedServer struct {
 // XRay names three MCP servers. A server that does not answer within five seconds is skipped, and the result of the
 // verification reports this.
 type XRay struct {
-	// Orchestrate has the tool orchestrate-task.
+	// Orchestrate is the server with the tool orchestrate-task.
 	Orchestrate *XRayServer `yaml:"orchestrate"`
-	// Govern has the tool govern_proposals, which can reject an agent or shorten its verification.
+	// Govern is the server with the tool govern_proposals, which can reject an agent or shorten its verification.
 	Govern *XRayServer `yaml:"govern"`
-	// Enforce has the tool codex-enforcement, which scores the agent's reasoning.
+	// Enforce is the server with the tool codex-enforcement, which scores the agent's reasoning.
 	Enforce *XRayServer `yaml:"enforce"`
 }
 

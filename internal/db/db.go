@@ -251,7 +251,7 @@ type moment struct{ at *time.Time }
 func (m moment) Scan(column any) error {
 	ms, ok := column.(int64)
 	if !ok {
-		return fmt.Errorf("the column is no time: %T", column)
+		return fmt.Errorf("the column is not a time: %T", column)
 	}
 	if ms != 0 {
 		*m.at = time.UnixMilli(ms).UTC()

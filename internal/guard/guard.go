@@ -54,7 +54,7 @@ func (o *Options) check() error {
 	}
 	for _, r := range o.Loopback {
 		if r.First == 0 || r.Last < r.First {
-			return fmt.Errorf("guard: %d to %d is no range of ports", r.First, r.Last)
+			return fmt.Errorf("guard: %d to %d is not a range of ports", r.First, r.Last)
 		}
 	}
 	for _, a := range o.Resolvers {
@@ -64,7 +64,7 @@ func (o *Options) check() error {
 	}
 	for _, d := range o.Devices {
 		if d == "" || len(d) > 15 || d == "lo" || strings.ContainsAny(d, "\"\\/ \t\n") {
-			return fmt.Errorf("guard: %q is no network device that leads out", d)
+			return fmt.Errorf("guard: %q is not a network device that leads out", d)
 		}
 	}
 	return nil

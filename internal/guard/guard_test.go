@@ -80,7 +80,7 @@ func TestChangedRulesAreFound(t *testing.T) {
 		"no device table": {"delete table netdev mediator", "the table netdev mediator is missing"},
 		"a rule more":     {"insert rule inet mediator leaving accept", "the chain leaving has"},
 		"no rules":        {"flush chain inet mediator others", "the chain others has 0 rules"},
-		"another policy":  {"add chain inet mediator leaving { policy accept; }", "the chain leaving is hooked in otherwise"},
+		"another policy":  {"add chain inet mediator leaving { policy accept; }", "the chain leaving is not hooked in where"},
 		"another chain":   {"add chain inet mediator more", "has 6 chains, and should have 5"},
 		"dormant":         {"add table inet mediator { flags dormant; }", "is dormant"},
 		"another rule": {"replace rule inet mediator leaving handle HANDLE accept",
@@ -93,7 +93,7 @@ func TestChangedRulesAreFound(t *testing.T) {
 		"another hook": {
 			"delete chain inet mediator passing; add chain inet mediator passing { type filter hook forward priority 7; " +
 				"policy drop; }; add rule inet mediator passing counter name refused_forward",
-			"the chain passing is hooked in otherwise"},
+			"the chain passing is not hooked in where"},
 		"one chain gone": {
 			"add chain inet mediator more; flush chain inet mediator passing; delete chain inet mediator passing",
 			"the chain passing is missing"},

@@ -106,7 +106,7 @@ func (c *chain) check(conn *nftables.Conn, k *nftables.Chain) error {
 	want := c.kernel(k.Table)
 	want.Device = "" // the kernel does not report the device
 	if !reflect.DeepEqual(k, want) {
-		return fmt.Errorf("guard: the chain %s is hooked in otherwise than it should be", c.name)
+		return fmt.Errorf("guard: the chain %s is not hooked in where it should be", c.name)
 	}
 	rules, err := conn.GetRules(k.Table, k)
 	if err != nil {

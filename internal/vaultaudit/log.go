@@ -181,7 +181,7 @@ func readLine(in *bufio.Reader) (line []byte, whole bool, err error) {
 
 func parseEntry(line []byte) (e entry, err error) {
 	if err := json.Unmarshal(line, &e); err != nil {
-		return e, errors.New("this is no entry of an audit log in JSON")
+		return e, errors.New("this is not an entry of an audit log in JSON")
 	}
 	if e.Type == "" || e.Time.IsZero() {
 		return e, errors.New("an entry of Vault's audit log has a type and a time")

@@ -182,7 +182,7 @@ func TestCompare(t *testing.T) {
 func TestCompareRefuses(t *testing.T) {
 	whole := line(at(1), "transit/sign/k", 1)
 	for name, tt := range map[string]struct{ log, want string }{
-		"no JSON":  {whole + "none\n", "file0, line 2: this is no entry"},
+		"no JSON":  {whole + "none\n", "file0, line 2: this is not an entry"},
 		"no entry": {whole + "{}\n", "file0, line 2: an entry"},
 		"a signature without a version": {
 			strings.Replace(whole, `"batch_results":[{`, `"signature":"vault:v1:x","none":[{`, 1), "has no version"},

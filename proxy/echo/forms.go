@@ -101,7 +101,7 @@ func split(prefix, secret string, half Half) ([]string, error) {
 		return halves(token, user, password, half)
 	case Auto:
 	default:
-		return nil, fmt.Errorf("%q is no half of a Basic credential", half)
+		return nil, fmt.Errorf("%q is not a part of a Basic credential", half)
 	}
 	if slices.Contains(placeholders, password) {
 		password = ""

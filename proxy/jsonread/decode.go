@@ -70,7 +70,7 @@ func Each(raw jsontext.Value, do func(jsontext.Value) error) error {
 	}
 	dec := jsontext.NewDecoder(bytes.NewBuffer(raw))
 	if token, err := dec.ReadToken(); err != nil || token.Kind() != '[' {
-		return fmt.Errorf("%w: it is no list", ErrMalformed)
+		return fmt.Errorf("%w: it is not a list", ErrMalformed)
 	}
 	for dec.PeekKind() != ']' {
 		v, err := dec.ReadValue()

@@ -104,7 +104,7 @@ func (d *Dialer) CheckDestination(ctx context.Context, t Target, dialled netip.A
 	}
 	if !slices.ContainsFunc(addrs, func(a netip.Addr) bool { return a.Unmap() == dialled }) {
 		return refusal.New("target_mismatch",
-			"the connection was made to %s, which is no address of %s", dialled, t.Host)
+			"the connection was made to %s, which is not an address of %s", dialled, t.Host)
 	}
 	return nil
 }

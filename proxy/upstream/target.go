@@ -108,7 +108,7 @@ func ParseAuthority(s string) (host string, port uint16, err error) {
 		// A zone would pick an interface of this machine. An IPv4-mapped address is a second spelling of an IPv4
 		// address.
 		if err != nil || !addr.Is6() || addr.Is4In6() || addr.Zone() != "" {
-			return invalid("is no plain IPv6 address")
+			return invalid("is not a plain IPv6 address")
 		}
 		host = addr.String()
 		if rawPort, hasPort = strings.CutPrefix(after, ":"); !hasPort && after != "" {

@@ -51,7 +51,7 @@ func check(c *Claims) error {
 	case !c.countsFit():
 		return errors.New("its counts contradict each other")
 	case !c.historyFits():
-		return fmt.Errorf("score_history is no list of at most %d scored sessions", Window)
+		return fmt.Errorf("score_history is not a list of at most %d scored sessions", Window)
 	case !c.follows():
 		return errors.New("its score, trend, tier or marks do not follow from its history and counts")
 	}

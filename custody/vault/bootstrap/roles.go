@@ -61,7 +61,7 @@ func (o Options) roles() []Role {
 
 func (o Options) process(name string) error {
 	if !slices.ContainsFunc(o.roles(), func(r Role) bool { return r.Process == name }) {
-		return fmt.Errorf("%q is no process with a key in Vault", name)
+		return fmt.Errorf("%q is not a process with a key in Vault", name)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ demand both signatures.
 --root-key makes no key: it writes DIR/NAME.jwk for the key that the file names in Vault or in a token.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !rootName.MatchString(name) {
-				return cli.Usagef("--name %q is no name of a key: it has letters, digits, - and _, as registry or auditor has",
+				return cli.Usagef("--name %q is not a name of a key: it has letters, digits, - and _, as registry or auditor has",
 					name)
 			}
 			if held != "" && postQuantum {

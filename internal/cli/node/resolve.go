@@ -90,7 +90,7 @@ func readDispute(path string) (d reputation.Dispute, err error) {
 		return d, err
 	}
 	if err := strictjson.ParseMembers(raw, &d); err != nil {
-		return d, fmt.Errorf("%s is no dispute, as mediator reputation show dispute prints it: %w", path, err)
+		return d, fmt.Errorf("%s is not a dispute, as mediator reputation show dispute prints it: %w", path, err)
 	}
 	return d, nil
 }

@@ -100,7 +100,7 @@ func (w *walk) resume(ctx context.Context, path string) (*client.Node, error) {
 		return nil, err
 	}
 	if err := json.Unmarshal(raw, w); err != nil {
-		return nil, fmt.Errorf("%s is no verification that mediator verification has begun: %w", path, err)
+		return nil, fmt.Errorf("%s is not a verification that mediator verification has begun: %w", path, err)
 	}
 	return w.dial(ctx)
 }

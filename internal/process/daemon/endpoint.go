@@ -77,7 +77,7 @@ func isStale(path string) (bool, error) {
 	case err != nil:
 		return false, err
 	case info.Mode().Type() != os.ModeSocket:
-		return false, fmt.Errorf("%s is there and is no socket: move it away, or name another", path)
+		return false, fmt.Errorf("%s is there and is not a socket: move it away, or name another", path)
 	}
 	c, err := net.DialTimeout("unix", path, time.Second)
 	switch {

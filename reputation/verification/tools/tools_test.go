@@ -350,7 +350,7 @@ func like(got, want any) error {
 	case []any:
 		got, ok := got.([]any)
 		if !ok || len(got) < len(want) {
-			return fmt.Errorf("%v is no list like %v", got, want)
+			return fmt.Errorf("%v is not a list like %v", got, want)
 		}
 		if len(want) > 0 {
 			return like(got[0], want[0])

@@ -140,7 +140,7 @@ func TestPostsListIsWhole(t *testing.T) {
 		}
 	}
 	for _, from := range sources {
-		e := list("--json --cursor post_absent", from).Refused("the cursor \"post_absent\" is the id of no record")
+		e := list("--json --cursor post_absent", from).Refused("the cursor \"post_absent\" is not the id of a kept record")
 		if e.Out != "" {
 			t.Errorf("%s: %q", from[0], e.Out)
 		}

@@ -160,7 +160,7 @@ func TestVaultAudit(t *testing.T) {
 		"a token without the right": {log, exact, "permission denied"},
 		"no device of that name":    {log, append(slices.Clone(exact), "--device", "other"), ""},
 		"hashes alone":              {log, nil, "the log has hashes of the signatures"},
-		"a line that is none":       {write(append([]string{"none\n"}, lines()...)), nil, "line 1: this is no entry"},
+		"a line that is none":       {write(append([]string{"none\n"}, lines()...)), nil, "line 1: this is not an entry"},
 	} {
 		got, status, said := audit(tt.log, tt.flags...)
 		if status != program.Refused || got.Differences != nil || !strings.Contains(said, tt.want) {
