@@ -91,7 +91,7 @@ func isolated(t testing.TB, args ...string) (observe.Launch, string) {
 	check.Must(t, err)
 	said, says := io.Pipe()
 	p, err := isolate.Start(context.WithoutCancel(t.Context()),
-		isolate.Options{Users: isolate.Users{Own: true}, Program: program, Dir: "/", Bounds: isolate.DefaultBounds,
+		isolate.Options{Users: isolate.Users{Own: true}, Program: program, Bounds: isolate.DefaultBounds,
 			Stdout: says, Stderr: os.Stderr})
 	if err != nil {
 		t.Fatalf("%v (the tests need root, and namespaces)", err)
@@ -448,7 +448,7 @@ func TestUnseen(t *testing.T) {
 		sentence string
 	}{
 		{"hidepid", hidden, &agent, pid, 0, "hidepid="},
-		{"no proc file system", t.TempDir(), &agent, pid, 0, "another process namespace"},
+		{"no proc file system", t.TempDir(), &agent, pid, 0, "process namespace other than"},
 		{"a launcher in another process namespace", "/proc", &agent, 0, 0, "another process namespace"},
 		{"a launcher that is not there", "/proc", &agent, 1 << 22, 0, "cannot be seen"},
 		{"a launcher of the agent's own user", "/proc", &agent, pid, agent, "the agent's own user"},

@@ -183,7 +183,7 @@ func TestHalves(t *testing.T) {
 		{echo.Password, user + ":short", false, false, "fewer than 8 bytes"},
 		{echo.User, "short:" + password, false, false, "fewer than 8 bytes"},
 		{echo.Both, "short:" + password, false, false, "fewer than 8 bytes"},
-		{"pasword", user + ":" + password, false, false, "no half"},
+		{"pasword", user + ":" + password, false, false, "not a part"},
 	} {
 		s, err := echo.New("Basic ", basic(tt.pair), tt.half)
 		if tt.refused != "" {
