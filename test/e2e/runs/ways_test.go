@@ -301,7 +301,8 @@ func (p *pod) rules(t *testing.T, devices string) {
 	}
 	out, err := p.pod.output(
 		exec.Command("sh", "-ec",
-			`sed -e 's/^admin:.*/admin: {tcp: "127.0.0.1:7001", tokenFile: token}/' \
+			`sed -e 's/^admin:.*/admin: {tcp: "127.0.0.1:7001", callers: ["spiffe:\/\/a.test\/b"]}\
+tls: {certificate: api.pem, key: api.key, authorities: api-ca.pem}/' \
 			-e 's/^guard: {/&devices: ['$1'], /' "$0/mediator.yaml" >"$0/guard.yaml"
 		"$0/mediator" guard --config "$0/guard.yaml"
 		"$0/mediator" guard --config "$0/guard.yaml" --check`, p.Dir, devices))
