@@ -112,6 +112,6 @@ type BelievedReceipts struct {
 	Issuers []string `yaml:"issuers" need:"yes"`
 	// Audiences of the sidecars.
 	Audiences []string `yaml:"audiences" need:"yes"`
-	// Keys are the names of these signing keys, without a version.
+	// Keys are the names of these signing keys, without a version; NAME/* is for those of all pods.
 	Keys []string `yaml:"keys" need:"yes"`
 }
