@@ -11,7 +11,7 @@ PACKAGES ?= evidence internal/strictjson gate policy policy/decide gate/challeng
 DURATION ?= 2m
 SEED     ?= 1
 
-.PHONY: help build build-pkcs11 demo test check fmt vet lint sec vuln fuzz mutate plays test-agents soak package test-package bench bench-compare bench-go autonomy simulate release docs members clean setup
+.PHONY: help build build-pkcs11 demo test check fmt vet lint sec vuln fuzz mutate plays test-agents test-deploy soak package test-package bench bench-compare bench-go autonomy simulate release docs members clean setup
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -64,6 +64,9 @@ AGENTS ?= all
 test-agents: setup build ## play published agents, of which none is configured for the mediator; AGENTS names some
 	./test/scripts/agents.sh
 	$(GO) test -count=1 -v -timeout=60m ./test/e2e/agents -agents $(AGENTS)
+
+test-deploy: setup build ## run pods as processes under a real Kubernetes control plane, as root; minutes to build it once
+	cd test/deploy && $(GO) vet ./... && $(GO) test -count=1 -timeout=60m ./...
 
 soak: ## the processes under load and faults for DURATION (default 2m), with the race detector
 	nice -n 5 $(GO) test $(RACE) -count=1 -v -timeout=24h -run='^TestSoak$$' ./test/e2e/plays -long -soak.duration=$(DURATION) -soak.seed=$(SEED)
