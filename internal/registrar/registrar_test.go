@@ -389,3 +389,26 @@ func TestAuthority(t *testing.T) {
 		t.Error("a certificate is made for no key")
 	}
 }
+
+// FuzzParseSigned: no panic, and no rules are believed but those that the auditor has signed.
+func FuzzParseSigned(f *testing.F) {
+	auditor, _, err := keyring.GenerateRoot("auditor", false)
+	check.Must(f, err)
+	now := func() time.Time { return time.Unix(1_800_000_000, 0) }
+	m, err := manifest.Parse(configs.Dev["manifest.yaml"])
+	check.Must(f, err)
+	signed, err := registrar.Sign(context.Background(), auditor, evidence.RegistrarRules{Serial: 1,
+		Rules: []evidence.RegistrarRule{{ID: domain + "a", Role: "node", DeploymentHash: m.Hash()}}}, []*policy.Manifest{m},
+		time.Hour, now)
+	check.Must(f, err)
+	raw, err := json.Marshal(signed)
+	check.Must(f, err)
+	f.Add(raw)
+	f.Add([]byte(`{"rules":"","deploymentCertificates":[],"manifests":["{}"]}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		r, err := registrar.ParseSigned(raw, auditor.Pinned(evidence.PurposeDeploymentCertificate), now)
+		if err == nil && (r.Serial != 1 || len(r.Rules) != 1 || r.Rules[0].ID != domain+"a") {
+			t.Errorf("rules that nobody signed are believed: %+v", r)
+		}
+	})
+}

@@ -139,6 +139,9 @@ func (c *cluster) podOf(p kube.Pod) registrar.Pod {
 func (c *cluster) podsOf(id identity.ID) (all []registrar.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !strings.HasPrefix(string(id), "spiffe://"+c.p.config.Kubernetes.TrustDomain+"/") {
+		return nil
+	}
 	path := id.Path()
 	for _, p := range c.pods {
 		if registrar.PodID(p) == path || registrar.ServiceID(p) == path {

@@ -241,9 +241,7 @@ func (p *process) certifyItself(ctx context.Context) error {
 func (p *process) followRules(ctx context.Context, group *errgroup.Group) error {
 	_, err := daemon.WaitFor(ctx, p.Process, "the registrar's rules", func() (struct{}, error) {
 		err := p.readRules(ctx)
-		var refused *registrar.Refusal
-		if errors.As(err, &refused) { // other rules may be delivered
-			p.refuse(registrar.Caller{}, err)
+		if err != nil { // other rules may be delivered, and a database may come up
 			err = fmt.Errorf("%w (%w)", err, await.ErrPending)
 		}
 		return struct{}{}, err
@@ -267,8 +265,10 @@ func (p *process) followRules(ctx context.Context, group *errgroup.Group) error 
 		if err != nil || string(raw) == before {
 			return err
 		}
-		before = string(raw)
-		return p.readRules(ctx)
+		if err = p.readRules(ctx); err == nil {
+			before = string(raw)
+		}
+		return err
 	}, func(err error) {
 		p.refuse(registrar.Caller{}, err)
 	})
