@@ -40,7 +40,8 @@ import (
 // patience is how long anything may take on a busy machine. Nothing waits that long for what works.
 const patience = 3 * time.Minute
 
-// Cluster is a cluster that runs until the end of its test. A method that fails ends the test, with what the pods said.
+// Cluster is a cluster that runs until the end of its test. A method that fails ends the test, with what the pods said;
+// in a subtest use what For returns.
 type Cluster struct {
 	// Config and Kubeconfig (a path, for helm and the like) have the rights of an administrator; so has Client.
 	Config     *rest.Config
@@ -54,9 +55,13 @@ type Cluster struct {
 	plane   *controlPlane
 	dynamic dynamic.Interface
 	mapper  *restmapper.DeferredDiscoveryRESTMapper
+}
 
-	mu    sync.Mutex // guards ended: a pod may report a problem when the test is over
-	ended bool
+// For is the same cluster for a subtest: what fails ends that one.
+func (c *Cluster) For(t testing.TB) *Cluster {
+	own := *c
+	own.t = t
+	return &own
 }
 
 // Start starts a cluster, which ends with the test. Without root the test is skipped.
@@ -70,16 +75,30 @@ func Start(t testing.TB) *Cluster {
 		t.Fatal(err)
 	}
 	c := &Cluster{t: t, plane: &controlPlane{binaries: binaries, dir: t.TempDir()}}
-	t.Cleanup(c.stop)
+	var mu sync.Mutex // guards ended: a pod may report a problem when the test is over
+	ended := false
+	problem := func(message string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !ended {
+			t.Error(message)
+		}
+	}
+	t.Cleanup(func() {
+		mu.Lock()
+		ended = true
+		mu.Unlock()
+		c.stop()
+	})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := c.start(ctx); err != nil {
+	if err := c.start(ctx, problem); err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-func (c *Cluster) start(ctx context.Context) error {
+func (c *Cluster) start(ctx context.Context, problem func(string)) error {
 	if err := c.plane.start(ctx); err != nil {
 		return err
 	}
@@ -101,7 +120,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	}
 	c.Node, err = node.Start(context.WithoutCancel(ctx), node.Options{
 		Client: kubelet, Cluster: c.Client, APIServer: "127.0.0.1:" + c.plane.port,
-		Dir: c.plane.path("node"), Enter: c.plane.binaries.Enter, Problem: c.problem,
+		Dir: c.plane.path("node"), Enter: c.plane.binaries.Enter, Problem: problem,
 	})
 	if err != nil {
 		return err
@@ -140,21 +159,10 @@ func (c *Cluster) stop() {
 	if c.t.Failed() {
 		c.t.Log(c.describe())
 	}
-	c.mu.Lock()
-	c.ended = true
-	c.mu.Unlock()
 	if c.Node != nil {
 		c.Node.Close()
 	}
 	c.plane.stop()
-}
-
-func (c *Cluster) problem(message string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.ended {
-		c.t.Error(message)
-	}
 }
 
 // RegisterImage makes a folder of this machine known as an image, and returns it with its digest.

@@ -29,9 +29,11 @@ func TestCluster(t *testing.T) {
 		"probe":       testProbe,
 		"files":       testFiles,
 		"policy":      testPolicy,
+		"guard":       testGuard,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			c := c.For(t)
 			c.Apply("", fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {test: yes-%s}}}", name,
 				name))
 			c.Eventually("the namespace has a service account", func() (bool, string) {
@@ -106,13 +108,13 @@ func testRollout(t *testing.T, c *cluster.Cluster, namespace string) {
 		answers[ask()]++
 	}
 	c.WaitReady(namespace, "deployment/web")
-	if len(answers) > 2 || ask() != "two" {
-		t.Errorf("answers during the rollout: %v", answers)
-	}
 	c.Eventually("only new pods are left", func() (bool, string) {
 		pods := c.Pods(namespace, "app=web")
 		return len(pods) == 2, fmt.Sprint(len(pods))
 	})
+	if last := ask(); len(answers) > 2 || last != "two" {
+		t.Errorf("answers during the rollout: %v, afterwards %q", answers, last)
+	}
 	for _, pod := range c.Pods(namespace, "app=web") {
 		if got, want := pod.Status.ContainerStatuses[0].ImageID, "registry.test/web@"+images[1].Digest; got != want {
 			t.Errorf("imageID %s, want %s", got, want)
