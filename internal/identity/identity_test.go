@@ -160,7 +160,8 @@ func TestPeers(t *testing.T) {
 			pair, err := tls.X509KeyPair(certificate, key)
 			check.Must(t, err)
 			c := plain()
-			c.TLSClientConfig = &tls.Config{Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true} //nolint:gosec // a test
+			any := &tls.Config{Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true} //nolint:gosec // a test
+			c.TLSClientConfig = any
 			defer c.CloseIdleConnections()
 			if got, err := get(c, url); got != tt.want || (err != nil) != (tt.want == "") {
 				t.Errorf("%q, %v", got, err)
@@ -176,7 +177,8 @@ func TestPeers(t *testing.T) {
 	for name, says := range map[string]string{"127.0.0.1": "", service: "", "localhost": "not valid for any names",
 		pod: "it names " + service, "spiffe://example.org/service/mediator/*": "it names " + service} {
 		c := load(t, a, pod).Transport(name, plain)
-		if got, err := get(c, url); says == "" && got != pod || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
+		if got, err := get(c, url); says == "" && got != pod || says != "" &&
+			(err == nil || !strings.Contains(err.Error(), says)) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -106,7 +107,8 @@ func TestStrangersAreNotWaitedFor(t *testing.T) {
 	pair, err := tls.X509KeyPair(certificate, key)
 	check.Must(t, err)
 	for _, body := range []string{"Content-Length: 10\r\n\r\nhalf", "\r\n"} { // the second one would keep its connection
-		c, err := tls.Dial("tcp", at, &tls.Config{Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true}) //nolint:gosec // a test
+		any := &tls.Config{Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true} //nolint:gosec // a test
+		c, err := tls.Dial("tcp", at, any)
 		check.Must(t, err)
 		defer c.Close()
 		_ = c.SetDeadline(time.Now().Add(3 * time.Minute))
@@ -123,7 +125,9 @@ func TestStrangersAreNotWaitedFor(t *testing.T) {
 func TestCertificateEndsOnAConnection(t *testing.T) {
 	a := tlstest.New(t)
 	_, at, _ := tlsEndpoint(t, a, "spiffe://example.org/operator")
-	i, err := identity.Load(a.Write(t, t.TempDir(), func(c *x509.Certificate) { c.NotAfter = time.Now().Add(2 * time.Second) },
+	i, err := identity.Load(a.Write(t, t.TempDir(), func(c *x509.Certificate) {
+		c.NotAfter = time.Now().Add(2 * time.Second)
+	},
 		"spiffe://example.org/operator"))
 	check.Must(t, err)
 	client, base := Client(config.Peer{TCP: at}, i)
@@ -149,6 +153,30 @@ func TestCertificateEndsOnAConnection(t *testing.T) {
 	}
 }
 
+// TestSilentHandshakesEnd: a stranger who says nothing cannot keep a connection to an endpoint.
+func TestSilentHandshakesEnd(t *testing.T) {
+	i, err := identity.Load(tlstest.New(t).Write(t, t.TempDir(), nil, "spiffe://example.org/service/control"))
+	check.Must(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		l := &pipeListener{waiting: make(chan net.Conn, 1), closed: make(chan struct{})}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			over := tls.NewListener(newBoundedListener(l, endpointLimits, zap.NewNop()), i.Config())
+			done <- Serve(ctx, over, http.NotFoundHandler(), Limits{}, time.Second, zap.NewNop())
+		}()
+		began := time.Now()
+		c := l.dial("10.0.0.1")
+		_, err := io.ReadAll(c)
+		if took := time.Since(began); took != header {
+			t.Errorf("it ends after %s: %v", took, err)
+		}
+		c.Close()
+		cancel()
+		check.Must(t, <-done)
+	})
+}
+
 func TestPublicCertificate(t *testing.T) {
 	dir := t.TempDir()
 	certificate, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
@@ -165,7 +193,8 @@ func TestPublicCertificate(t *testing.T) {
 	defer cancel()
 	go func() { _ = Serve(ctx, l, http.NotFoundHandler(), PublicLimits, time.Minute, zap.NewNop()) }()
 	for version, want := range map[uint16]bool{tls.VersionTLS11: false, tls.VersionTLS12: true} {
-		c, err := tls.Dial("tcp", l.Addr().String(), &tls.Config{InsecureSkipVerify: true, MaxVersion: version}) //nolint:gosec // a test
+		any := &tls.Config{InsecureSkipVerify: true, MaxVersion: version} //nolint:gosec // a test
+		c, err := tls.Dial("tcp", l.Addr().String(), any)
 		if err == nil {
 			c.Close()
 		}

@@ -24,8 +24,8 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// TestPods runs two sidecars with one configuration, manifest and bundle. Both take their names from their certificates,
-// and reach the services over TLS. All certificates are rotated while they post.
+// TestPods runs two sidecars with one configuration, manifest and bundle. Both take their names from their
+// certificates, and reach the services over TLS. All certificates are rotated while they post.
 func TestPods(t *testing.T) {
 	t.Parallel()
 	at := make(map[string]string)
@@ -34,7 +34,8 @@ func TestPods(t *testing.T) {
 		at[name], err = freeport.Address()
 		check.Must(t, err)
 	}
-	const tls = "\ntls: {certificate: tls/NAME/bundle.pem, key: tls/NAME/bundle.pem, authorities: tls/NAME/authorities.pem}\n"
+	const tls = "\ntls: {certificate: tls/NAME/bundle.pem, key: tls/NAME/bundle.pem, authorities: " +
+		"tls/NAME/authorities.pem}\n"
 	listens := func(name string) string {
 		return fmt.Sprintf("internal: {tcp: %q, callers: [%q, %q]}", at[name], "spiffe://example.org/pod/agents/*",
 			"spiffe://example.org/operator") + strings.ReplaceAll(tls, "NAME", name)
@@ -47,7 +48,8 @@ func TestPods(t *testing.T) {
 			"internal: {unix: run/trigger.sock}", listens("trigger"),
 			"internal: {unix: run/control.sock}", listens("control")+"probes: {listen: \""+at["probes"]+"\"}\n",
 			"{unix: run/trigger.sock}", fmt.Sprintf("{tcp: %q}", at["trigger"]),
-			"{unix: run/control.sock}", fmt.Sprintf("{tcp: %q, name: %q}", at["control"], "spiffe://example.org/service/control"),
+			"{unix: run/control.sock}",
+			fmt.Sprintf("{tcp: %q, name: %q}", at["control"], "spiffe://example.org/service/control"),
 		).Replace(file)
 	})
 	first, second := r.Dir, t.TempDir()
@@ -62,7 +64,8 @@ func TestPods(t *testing.T) {
 	dirs := map[string]string{
 		"spiffe://example.org/pod/agents/one": first + "/tls/pod", "spiffe://example.org/pod/agents/two": second + "/tls/pod",
 		"spiffe://example.org/service/trigger": first + "/tls/trigger",
-		"spiffe://example.org/service/control": first + "/tls/control", "spiffe://example.org/operator": first + "/tls/operator",
+		"spiffe://example.org/service/control": first + "/tls/control",
+		"spiffe://example.org/operator":        first + "/tls/operator",
 	}
 	rotate := func() {
 		for id, dir := range dirs {
