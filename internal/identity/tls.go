@@ -21,8 +21,10 @@ func (i *Identity) Config() *tls.Config {
 		ClientAuth:             tls.RequireAnyClientCert, // which VerifyConnection verifies, by the authorities of now
 		SessionTicketsDisabled: true,                     // a ticket could outlive an authority
 		VerifyConnection: func(c tls.ConnectionState) error {
-			_, err := i.Peer(&c)
-			return err
+			if _, err := i.Peer(&c); err != nil {
+				return fmt.Errorf("the client's certificate: %w", err)
+			}
+			return nil
 		},
 	}
 }
