@@ -57,7 +57,7 @@ func (e *bundleEdit) certify(ctx context.Context, p Published, say Declaration) 
 			tokens = append(tokens, token)
 		}
 	}
-	e.b.Certificates = tokens
+	e.b.Certificates = append([]string{}, tokens...) // an empty list is [], and not null
 	if e.b.Revocations != "" && e.stopped == nil {
 		if list, _, err := e.revoke(ctx, nil); err != nil {
 			e.stopped = err

@@ -33,7 +33,7 @@ func Refuse(reason, format string, args ...any) error { return notAllowed(reason
 // Caller is a process that asks for certificates.
 type Caller struct {
 	ID string // SPIFFE id, from its TLS certificate
-	// Pods are the live pods that may have the id. Off Kubernetes there are none.
+	// Pods are the live pods that may have the id. They are nil off Kubernetes.
 	Pods []Pod
 }
 
@@ -108,6 +108,9 @@ func (r *Rules) For(c Caller) (evidence.RegistrarRule, error) {
 		}
 	}
 	why := notAllowed("id", "no rule is for %.200q", c.ID)
+	if c.Pods != nil && len(c.Pods) == 0 {
+		why = notAllowed("gone", "no live pod has the id %.200q", c.ID)
+	}
 	for _, p := range c.Pods {
 		rule, err := r.ForPod(p)
 		if err == nil && IDPath(rule, p) == identity.ID(c.ID).Path() {

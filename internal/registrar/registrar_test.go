@@ -2,9 +2,7 @@ package registrar_test
 
 import (
 	"context"
-	"crypto/ed25519"
 	"crypto/rand"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"os"
@@ -247,6 +245,8 @@ func TestRefuses(t *testing.T) {
 			reason: "digest"},
 		"the id of another pod": {caller: registrar.Caller{ID: domain + "pod/agents/u9", Pods: caller.Pods},
 			code: "registrar_refused", reason: "id"},
+		"no pod with the id": {caller: registrar.Caller{ID: domain + "pod/agents/u1", Pods: []registrar.Pod{}},
+			code: "registrar_refused", reason: "gone"},
 		"an id that no rule has": {caller: registrar.Caller{ID: domain + "machine/a/b"}, code: "registrar_refused",
 			reason: "id"},
 		"a key of another pod": {caller: foreign, code: "registrar_refused", reason: "key"},
@@ -352,42 +352,6 @@ func TestFull(t *testing.T) {
 	check.Must(t, err)
 	_, err = r.Register(t.Context(), caller, r.request(t, caller, memory(t, "runtime-key/u1")))
 	wantReason(t, err, "bundle_full", "full")
-}
-
-func TestAuthority(t *testing.T) {
-	r := newRig(t)
-	a := &registrar.Authority{Key: memory(t, "ca"), Store: r.store, TrustDomain: "example.org", Now: r.clock}
-	check.Must(t, a.Open(t.Context()))
-	first := string(a.PEM())
-	public, _, err := ed25519.GenerateKey(rand.Reader)
-	check.Must(t, err)
-	leaf, _, err := a.Issue(t.Context(), registrar.Leaf{Path: "pod/agents/u1", DNSNames: []string{"trigger.mediator.svc"},
-		Public: public, Lifetime: time.Hour})
-	check.Must(t, err)
-	verify := func(at time.Time) error {
-		roots := x509.NewCertPool()
-		roots.AppendCertsFromPEM(a.PEM())
-		_, err := leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: at, DNSName: "trigger.mediator.svc",
-			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
-		return err
-	}
-	check.Must(t, verify(r.now))
-	if len(leaf.URIs) != 1 || leaf.URIs[0].String() != domain+"pod/agents/u1" || leaf.IsCA ||
-		leaf.NotAfter.Sub(leaf.NotBefore) != time.Hour {
-		t.Errorf("%v, %v to %v", leaf.URIs, leaf.NotBefore, leaf.NotAfter)
-	}
-	// The next half year's CA has the same key, so both certificates verify what it signs.
-	r.now = r.now.Add(190 * 24 * time.Hour)
-	check.Must(t, a.Open(t.Context()))
-	if string(a.PEM()) == first || !strings.HasSuffix(string(a.PEM()), first) || verify(leaf.NotBefore) != nil {
-		t.Error("the new CA certificate replaces the old one at once")
-	}
-	if verify(r.now) == nil {
-		t.Error("a certificate verifies after its end")
-	}
-	if _, _, err := a.Issue(t.Context(), registrar.Leaf{Path: "x", Public: "no key", Lifetime: time.Hour}); err == nil {
-		t.Error("a certificate is made for no key")
-	}
 }
 
 // FuzzParseSigned: no panic, and no rules are believed but those that the auditor has signed.

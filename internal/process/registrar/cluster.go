@@ -135,12 +135,13 @@ func (c *cluster) podOf(p kube.Pod) registrar.Pod {
 	return of
 }
 
-// podsOf returns the live pods that may have an id.
-func (c *cluster) podsOf(id identity.ID) (all []registrar.Pod) {
+// podsOf returns the live pods that may have an id, never nil.
+func (c *cluster) podsOf(id identity.ID) []registrar.Pod {
+	all := []registrar.Pod{}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !strings.HasPrefix(string(id), "spiffe://"+c.p.config.Kubernetes.TrustDomain+"/") {
-		return nil
+		return all
 	}
 	path := id.Path()
 	for _, p := range c.pods {
