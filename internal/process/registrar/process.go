@@ -142,6 +142,9 @@ func (p *process) Open(ctx context.Context) (err error) {
 		return err
 	}
 	if c.Trial {
+		if _, err := config.EnvironmentHash(nil); err != nil { // reads this program while it still can, and keeps its hash
+			return err
+		}
 		if err := p.makeRoots(); err != nil {
 			return err
 		}
