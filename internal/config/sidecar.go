@@ -16,8 +16,7 @@ type Sidecar struct {
 	Process `yaml:",inline"`
 
 	// Runtime names this runtime in attestations and receipts; at most 128 bytes with receipts. Default: the path of the
-	// SPIFFE id in tls, such as pod/agents/1, whose last segment then also ends the names of keys in memory. Over TCP, the
-	// other processes accept no other name.
+	// SPIFFE id in tls, such as pod/agents/1. Over TCP, the other processes accept no other name.
 	Runtime string `yaml:"runtime"`
 	// Listen is the proxy port's address, for HTTP_PROXY and HTTPS_PROXY.
 	Listen string `yaml:"listen" need:"yes" is:"address"`
