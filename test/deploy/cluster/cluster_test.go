@@ -30,6 +30,7 @@ func TestCluster(t *testing.T) {
 		"files":       testFiles,
 		"policy":      testPolicy,
 		"guard":       testGuard,
+		"claim":       testClaim,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -2,6 +2,8 @@ package cluster_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -23,8 +25,12 @@ spec:
       initContainers:
         - name: guard
           image: registry.test/tools:1
-          command: [/usr/sbin/nft, "add table ip t; add chain ip t c { type filter hook output priority 0; policy drop; }"]
-          securityContext: {runAsUser: 0, allowPrivilegeEscalation: false, capabilities: {drop: [ALL], add: [NET_ADMIN]}}
+          command: [/usr/sbin/nft]
+          args: ["add table ip t; add chain ip t c { type filter hook output priority 0; policy drop; }"]
+          securityContext:
+            runAsUser: 0
+            allowPrivilegeEscalation: false
+            capabilities: {drop: [ALL], add: [NET_ADMIN]}
       containers:
         - name: agent
           image: registry.test/tools:1
@@ -37,6 +43,42 @@ spec:
 	c.WaitReady(namespace, "job/guarded")
 	if got := c.Logs(c.Pods(namespace, "")[0], "agent"); got != "not permitted\nnot permitted\n" {
 		t.Errorf("the agent printed %q", got)
+	}
+}
+
+// testClaim writes to a PersistentVolume, a folder of the machine, as the user of the pod.
+func testClaim(t *testing.T, c *cluster.Cluster, namespace string) {
+	dir := t.TempDir()
+	c.Apply(namespace, `
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: folder}
+spec:
+  capacity: {storage: 1Gi}
+  accessModes: [ReadWriteOnce]
+  hostPath: {path: `+dir+`}
+  claimRef: {name: state, namespace: `+namespace+`}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: state}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: writer}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      securityContext: {runAsUser: 1001, fsGroup: 1001}
+      volumes: [{name: state, persistentVolumeClaim: {claimName: state}}]
+      containers: [{name: c, image: registry.test/tools:1, command: [sh, -c, "echo kept > /state/file"],
+        volumeMounts: [{name: state, mountPath: /state}]}]
+`)
+	c.WaitReady(namespace, "job/writer")
+	if raw, err := os.ReadFile(filepath.Join(dir, "file")); string(raw) != "kept\n" {
+		t.Errorf("the folder holds %q (%v)", raw, err)
 	}
 }
 
