@@ -45,8 +45,8 @@ const head = `# Errors
 A refusal over HTTP is an RFC 9457 problem (~application/problem+json~) with these members:
 
 - ~code~ is stable. Each line has a code, its HTTP status, the cause and the remedy.
-- ~step~ is the step or part that refused. The codes are grouped by it.
-- ~detail~ describes this occurrence. Agents get it only for codes with an asterisk, and otherwise the title.
+- ~step~ is the step or part that refused, and groups the codes below.
+- ~detail~ describes this occurrence. Agents get it only for codes with an asterisk, else the title.
 - ~post~ is the ID of the record, if any, for ~mediator posts show~.
 - ~error~ repeats ~code~, and ~detail~ as ~message~, for SDKs that read nothing else.
 
