@@ -28,31 +28,29 @@ import (
 type Process struct {
 	// Custody says where the signing keys are.
 	Custody Custody `yaml:"custody" need:"yes"`
-	// Trust names the pinned root keys and the trust bundle.
+	// Trust names the roots and the trust bundle.
 	Trust Trust `yaml:"trust" need:"yes"`
 	// Agent names the agent's user.
 	Agent Agent `yaml:"agent"`
 	// Confine restricts the process before it listens.
 	Confine Confine `yaml:"confine"`
-	// Log configures the log on standard error.
+	// Log on standard error.
 	Log Log `yaml:"log"`
-	// TLS is the process's certificate for TCP endpoints, its own and those of others.
+	// TLS is the process's certificate for TCP endpoints.
 	TLS *TLS `yaml:"tls"`
-	// Probes serves metrics and health at an address of their own.
+	// Probes serves metrics and health.
 	Probes *Probes `yaml:"probes"`
-	// Registrar certifies this process's keys, and delivers trust.bundle. It also delivers the manifest if that is in the
-	// same folder.
+	// Registrar certifies this process's keys, and delivers trust.bundle, and the manifest if in the same folder.
 	Registrar *Peer `yaml:"registrar"`
 }
 
 // TLS is a certificate for mutual TLS 1.3 between processes. All files are PEM, and are read again when they change.
 type TLS struct {
-	// Certificate is the file of the certificate and of those that lead to an authority. Its only URI is a SPIFFE id,
-	// which names the process.
+	// Certificate is the file of the certificate and its chain. Its only URI is a SPIFFE id, which names the process.
 	Certificate string `yaml:"certificate" is:"path" need:"yes"`
-	// Key is the file of its key; it may be the same file.
+	// Key is the file of its key, perhaps the same.
 	Key string `yaml:"key" is:"path" need:"yes"`
-	// Authorities is the file of the authorities that certify the other processes.
+	// Authorities is the file of the other processes' authorities.
 	Authorities string `yaml:"authorities" is:"path" need:"yes"`
 }
 
@@ -65,10 +63,10 @@ type Probes struct {
 // Agent names the agent's user. A process does not start, and forwards no post, while this user can reach its memory or
 // files.
 type Agent struct {
-	// UID is the user of agents that are not isolated. Any other process of this user taints their sessions. Default:
-	// the manifest's statements about the agent's reach are only declared.
+	// UID is the user of agents that are not isolated. Any other process of this user taints sessions. Default: the
+	// manifest's statements about the agent's reach are only declared.
 	UID *uint32 `yaml:"uid"`
-	// GIDs are the agent's groups besides the group with its user's number.
+	// GIDs are the agent's groups besides that of its user's number.
 	GIDs []uint32 `yaml:"gids"`
 }
 
@@ -80,7 +78,7 @@ type Endpoint struct {
 	UIDs []uint32 `yaml:"uids"`
 	// TCP is a host:port, for mutual TLS. It needs tls.
 	TCP string `yaml:"tcp" is:"address"`
-	// Callers may connect to tcp: SPIFFE ids, in which a segment * stands for any one segment.
+	// Callers at tcp: SPIFFE ids, in which a segment * stands for any one segment.
 	Callers []string `yaml:"callers"`
 }
 
@@ -90,7 +88,7 @@ type Peer struct {
 	Unix string `yaml:"unix" is:"path"`
 	// TCP is its host:port, for mutual TLS. It needs tls.
 	TCP string `yaml:"tcp" is:"address"`
-	// Name is the DNS name or the SPIFFE id in its certificate. Default: the host of tcp.
+	// Name is the DNS name or SPIFFE id in its certificate. Default: the host of tcp.
 	Name string `yaml:"name"`
 }
 
@@ -98,14 +96,13 @@ type Peer struct {
 type Client struct {
 	File `yaml:"-"`
 	TLS  `yaml:",inline"`
-	// Name is the DNS name or the SPIFFE id in the process's certificate. Default: the host.
+	// Name is the DNS name or SPIFFE id in the process's certificate. Default: the host.
 	Name string `yaml:"name"`
 }
 
 // Postgres names a database.
 type Postgres struct {
-	// DSNFile holds a libpq connection URL or keyword/value string, with its password. A remote server needs
-	// sslmode=verify-full.
+	// DSNFile holds a libpq connection string with its password. A remote server needs sslmode=verify-full.
 	DSNFile string `yaml:"dsnFile" is:"path" need:"yes"`
 }
 
@@ -116,8 +113,7 @@ type Custody struct {
 	Type string `yaml:"type" need:"yes" one:"memory vault pkcs11"`
 	// Vault locates Vault; only with type: vault.
 	Vault *Vault `yaml:"vault"`
-	// PKCS11 names the token; only with type: pkcs11. There, each version of a key has the key's name as its label and
-	// the version as its id.
+	// PKCS11 names the token; only with type: pkcs11. There, a key's label is its name, and its id the version.
 	PKCS11 *PKCS11 `yaml:"pkcs11"`
 }
 
@@ -129,11 +125,9 @@ type Vault struct {
 	CA string `yaml:"ca" is:"path"`
 	// Transit is the mount of the Transit engine. Default transit.
 	Transit string `yaml:"transit"`
-	// Keys are the names of all the deployment's signing keys. The process checks that a role's token can use only its
-	// own.
+	// Keys are all the deployment's signing keys. The process checks that a role's token can use only its own.
 	Keys []string `yaml:"keys" need:"yes"`
-	// Auth is the login: exactly one of these. {role} in names and paths is the purpose of the role's key, such as
-	// runtime_attestation.
+	// Auth is the login: one of these. {role} in names and paths is the key's purpose, such as runtime_attestation.
 	Auth VaultAuth `yaml:"auth"`
 }
 
@@ -143,7 +137,7 @@ type VaultAuth struct {
 	AppRole *AppRole `yaml:"appRole"`
 	// Kubernetes logs in with the pod's service account.
 	Kubernetes *Kubernetes `yaml:"kubernetes"`
-	// TokenFile is a token that another program, such as Vault Agent, renews.
+	// TokenFile is a token that another program renews (Vault Agent).
 	TokenFile string `yaml:"tokenFile" is:"path"`
 }
 
@@ -155,9 +149,9 @@ type AppRole struct {
 	Role string `yaml:"role" need:"yes"`
 	// RoleIDFile holds the role id.
 	RoleIDFile string `yaml:"roleIDFile" is:"path" need:"yes"`
-	// SecretIDFile holds a response-wrapping token for the secret id. Each login reads it again.
+	// SecretIDFile holds a response-wrapping token for the secret id. Each login rereads it.
 	SecretIDFile string `yaml:"secretIDFile" is:"path" need:"yes"`
-	// Unwrapped says that secretIDFile holds the secret id itself.
+	// Unwrapped: secretIDFile holds the secret id itself.
 	Unwrapped bool `yaml:"unwrapped"`
 }
 
@@ -173,11 +167,11 @@ type Kubernetes struct {
 
 // PKCS11 names a PKCS #11 token.
 type PKCS11 struct {
-	// Module is the path of the token's library.
+	// Module is the token's library.
 	Module string `yaml:"module" need:"yes"`
 	// Token is the token's label.
 	Token string `yaml:"token" need:"yes"`
-	// PINFile holds the PIN of the token's user.
+	// PINFile holds the user's PIN.
 	PINFile string `yaml:"pinFile" is:"path" need:"yes"`
 	// Hardware declares a hardware token if its slot does not report one.
 	Hardware bool `yaml:"hardware"`
@@ -210,11 +204,11 @@ type SigningKey struct {
 
 // Trust names the keys and the bundle that a process trusts.
 type Trust struct {
-	// Registry is the pinned public key (JWK) of the key registry, which signs custody certificates.
+	// Registry is the key registry's pinned public key (JWK).
 	Registry string `yaml:"registry" is:"path" need:"yes"`
-	// Auditor is the pinned public key (JWK) of the deployment auditor.
+	// Auditor is the deployment auditor's pinned public key (JWK).
 	Auditor string `yaml:"auditor" is:"path" need:"yes"`
-	// Bundle is the trust bundle of mediator keys certify. The process reads it again when it changes.
+	// Bundle is the trust bundle, reread when it changes.
 	Bundle string `yaml:"bundle" is:"path" need:"yes"`
 	// ClockSkew is the tolerated difference of clocks. Default 2s.
 	ClockSkew Duration `yaml:"clockSkew" to:"1m"`
@@ -222,7 +216,7 @@ type Trust struct {
 
 // Log configures the log.
 type Log struct {
-	// Level is the least severity of a line: debug, info, warn or error.
+	// Level: debug, info, warn or error.
 	Level string `yaml:"level" one:"info debug warn error"`
 }
 
@@ -232,15 +226,15 @@ type Confine struct {
 	// Landlock restricts files and TCP ports to the configured ones: best_effort (as far as the kernel can), required
 	// (Linux 6.12) or off.
 	Landlock string `yaml:"landlock" one:"best_effort required off"`
-	// Seccomp blocks unneeded system calls, such as those that start programs: required or off.
+	// Seccomp blocks unneeded system calls, such as to start programs: required or off.
 	Seccomp string `yaml:"seccomp" one:"required off"`
 	// Read are further readable files and folders, such as a PKCS #11 module's settings.
 	Read []string `yaml:"read" is:"path"`
 	// Write are further writable files and folders, such as a software token's store.
 	Write []string `yaml:"write" is:"path"`
-	// Connect are further TCP ports to connect to, such as that of a PKCS #11 token on the network.
+	// Connect are further TCP ports, such as that of a networked PKCS #11 token.
 	Connect []uint16 `yaml:"connect"`
-	// AnyPort allows connections to every TCP port, so that a reload can add rules for new ports.
+	// AnyPort allows every TCP port, so that a reload can add rules for new ones.
 	AnyPort bool `yaml:"anyPort"`
 }
 

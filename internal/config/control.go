@@ -11,7 +11,7 @@ type Control struct {
 	Internal Endpoint `yaml:"internal" need:"yes"`
 	// Keys are the two signing keys.
 	Keys ControlKeys `yaml:"keys" need:"yes"`
-	// Audience is the aud of its signatures, for the APIs that verify them.
+	// Audience is the aud of its signatures.
 	Audience string `yaml:"audience" need:"yes"`
 	// Manifest is the path of the strict deployment manifest.
 	Manifest string `yaml:"manifest" is:"path" reload:"yes" need:"yes"`

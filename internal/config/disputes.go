@@ -8,12 +8,12 @@ import (
 
 // Disputes offers signals, which agents publish, and disputes between agents.
 type Disputes struct {
-	// Windows are the periods in which signals can be disputed. A signal keeps the window of its publication.
+	// Windows for disputing signals. A signal keeps that of its publication.
 	Windows Windows `yaml:"windows"`
 	// Deadline ends an unresolved dispute as inconclusive. Default 72h.
 	Deadline Duration `yaml:"deadline" from:"1s" to:"2160h"`
-	// Arbiter is the public key (JWK) that resolves disputes of type general. Keep its private key offline and away
-	// from agents' owners. Default: such disputes end inconclusive at their deadline.
+	// Arbiter is the public key (JWK) that resolves disputes of type general. Keep its private key offline, away from
+	// agents' owners. Default: they end inconclusive at their deadline.
 	Arbiter string `yaml:"arbiter" is:"path"`
 
 	// ArbiterRoot is what Arbiter holds; nil without it.

@@ -8,10 +8,9 @@ import (
 
 // Generate says which models agents can ask the mediator for.
 type Generate struct {
-	// Models are the names of the models on offer; no other rule may offer them. The first model of the first rule is
-	// the default.
+	// Models that no other rule offers. The first model of the first rule is the default.
 	Models []string `yaml:"models" need:"yes"`
-	// MaxTokens bounds the tokens that an agent may request, and applies if the agent names no number. Default 1024.
+	// MaxTokens that an agent may request, and gets by default. Default 1024.
 	MaxTokens int `yaml:"maxTokens"`
 }
 

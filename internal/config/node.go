@@ -10,7 +10,7 @@ import (
 // Node says where the node is that appraises this sidecar's receipts.
 type Node struct {
 	Peer `yaml:",inline"`
-	// Audience is the node's own audience. Tokens about a calling agent are valid for that node alone.
+	// Audience is the node's own audience: tokens about a calling agent are valid only there.
 	Audience string `yaml:"audience" need:"yes"`
 }
 

@@ -102,8 +102,8 @@ func (k keyInfo) rules() (text string) {
 var titles = map[string]string{
 	"serve": "The sidecar: `mediator serve`", "trigger": "The trigger service: `mediator trigger`",
 	"control": "The control plane: `mediator control`", "reputation": "The node: `mediator reputation`",
-	"client": "An operator's client: `tcp:HOST:PORT,FILE`",
-	"root":   "A root key in Vault or a token: `--registry-key`, `--auditor-key`",
+	"registrar": "The registrar: `mediator registrar`", "client": "An operator's client: `tcp:HOST:PORT,FILE`",
+	"root": "A root key in Vault or a token: `--registry-key`, `--auditor-key`",
 }
 
 var shared = []struct {
@@ -149,13 +149,12 @@ func writeReference(w io.Writer) error {
 
 `+"`make docs`"+` makes this page from the configuration types; do not edit it by hand.
 
-- Files are strict YAML. An unknown or duplicate key, a key without a value, or a second document is an error with its
-  line.
+- Files are strict YAML. An unknown or duplicate key, one without a value, or a second document is an error.
 - `+"`mediator config check FILE`"+` checks a file as the process would.
 - `+"`mediator config schema serve|trigger|control|reputation|registrar|client|root`"+` prints a JSON Schema.
 - Relative paths start at the file's own folder. Durations are written like 15s.
-- Keys in **bold** are required. Other keys without a default are empty, false or off when left out.
-- A [reload](operations/reload.md) applies *reloadable* keys. All other keys need a restart.
+- Keys in **bold** are required. Others without a default are empty, false or off. A link names the block of a key.
+- A [reload](operations/reload.md) applies *reloadable* keys. Others need a restart.
 - [configs](../configs) has complete examples.
 `)
 	for _, kind := range fileKinds {
@@ -213,7 +212,7 @@ func writeOptions(w io.Writer, t reflect.Type, indent string, options map[string
 			below = below.Elem()
 		}
 		if link := linkTo(below); link != "" {
-			comment += " See " + link + "."
+			comment += " " + link + "."
 		}
 		if comment = isOrAre.ReplaceAllString(comment, "$1: "); f.need {
 			comment = strings.Replace(comment, "`"+f.name+"`", "**`"+f.name+"`**", 1)

@@ -18,18 +18,17 @@ type Registrar struct {
 	// State is the folder of the trust bundle, its history and the CA's certificates. It must exist and belong to the
 	// registrar's user alone. With postgres, it is a copy.
 	State string `yaml:"state" is:"path" need:"yes"`
-	// Postgres keeps the state in a PostgreSQL database, which replicas share.
+	// Postgres keeps the state in a database that replicas share.
 	Postgres *Postgres `yaml:"postgres"`
-	// RegistryKey is the private JWK of the key registry, or a .yaml file that names its key in Vault or in a token.
+	// RegistryKey is the key registry's private JWK, or a .yaml file that names its key in Vault or a token.
 	RegistryKey string `yaml:"registryKey" is:"path"`
-	// AuditorKey is that of the auditor. Only with it can the registrar renew deployment certificates; it could then also
-	// sign rules.
+	// AuditorKey, the auditor's, lets the registrar renew deployment certificates; it could then also sign rules.
 	AuditorKey string `yaml:"auditorKey" is:"path"`
-	// Rules is the output of mediator registrar sign. It is read again when it changes.
+	// Rules is the output of mediator registrar sign, reread when it changes.
 	Rules string `yaml:"rules" is:"path" need:"yes"`
-	// Lifetime is that of custody certificates, which are renewed at half of it.
+	// Lifetime of custody certificates, renewed at half of it.
 	Lifetime Duration `yaml:"lifetime" from:"1h" to:"2160h"`
-	// Kubernetes makes the registrar certify pods. Default: processes come with certificates of their own.
+	// Kubernetes makes the registrar certify pods. Default: processes bring certificates.
 	Kubernetes *Cluster `yaml:"kubernetes"`
 	// Trial makes root keys in the state folder, and takes rules that nobody has signed.
 	Trial bool `yaml:"trial"`
@@ -48,7 +47,7 @@ type Cluster struct {
 	Key string `yaml:"key"`
 	// DNSNames are the names of the registrar's own Service.
 	DNSNames []string `yaml:"dnsNames" need:"yes"`
-	// Lifetime is the greatest one of pods' certificates. Default 24h.
+	// Lifetime bounds that of pods' certificates. Default 24h.
 	Lifetime Duration `yaml:"lifetime" from:"1h" to:"2184h"`
 	// ConfigMap gets the public root keys and the manifest in a trial.
 	ConfigMap string `yaml:"configMap"`

@@ -15,7 +15,7 @@ type Reputation struct {
 	State string `yaml:"state" is:"path" need:"yes"`
 	// Store keeps receipts, challenges and baselines. Default: a file in the state folder.
 	Store Store `yaml:"store"`
-	// Retention is how long a session's receipts are kept after the last one. Default 2160h.
+	// Retention of a session's receipts after the last one. Default 2160h.
 	Retention Duration `yaml:"retention"`
 	// Limits bound the node's load and its store.
 	Limits NodeLimits `yaml:"limits"`
@@ -25,13 +25,12 @@ type Reputation struct {
 	Audience string `yaml:"audience" need:"yes"`
 	// Owners are the deployments whose receipts are accepted, at most 256.
 	Owners []Owner `yaml:"owners" reload:"yes" need:"yes"`
-	// BelievedHosts are the model hosts that count, as host or host:port (default port 443). The operator of any other
-	// host could fake answers for a good score.
+	// BelievedHosts are the model hosts that count, as host or host:port (default port 443). A host's operator can fake
+	// answers for a good score.
 	BelievedHosts []string `yaml:"believedHosts" reload:"yes"`
 	// Verification offers the verification of agents over MCP. Default: not offered.
 	Verification *Verification `yaml:"verification"`
-	// Disputes accepts agents' signals and disputes. It needs verification, which registers agents. Default: none are
-	// accepted.
+	// Disputes accepts agents' signals and disputes. It needs verification, which registers agents. Default: none.
 	Disputes *Disputes `yaml:"disputes"`
 
 	// StoreDSN is how to connect to the store's database; empty if the store is a file.
@@ -46,11 +45,9 @@ type NodeLimits struct {
 	Sessions int64 `yaml:"sessions"`
 	// Receipts bounds each owner's receipts, each about 4 kB (owner_full). Default 2000000.
 	Receipts int64 `yaml:"receipts"`
-	// ReceiptsPerSecond is each owner's average rate of receipts; the burst is ten times that (rate_limited). Default
-	// 200.
+	// ReceiptsPerSecond is each owner's average rate of receipts; the burst is ten times (rate_limited). Default 200.
 	ReceiptsPerSecond int `yaml:"receiptsPerSecond" to:"1000000"`
-	// PublicPerSecond is the average rate of requests from one public address; the burst is five times that. Default
-	// 20.
+	// PublicPerSecond is the average rate of requests from one public address; the burst is five times. Default 20.
 	PublicPerSecond int `yaml:"publicPerSecond" to:"1000000"`
 }
 
@@ -69,7 +66,7 @@ type ReputationKeys struct {
 type Public struct {
 	// Listen is its host:port.
 	Listen string `yaml:"listen" need:"yes" is:"address"`
-	// TLSCertificate is a PEM file. It and its key are read again when they change.
+	// TLSCertificate is a PEM file, reread with its key on a change.
 	TLSCertificate string `yaml:"tlsCertificate" is:"path" need:"yes"`
 	// TLSKey is the PEM file of its key.
 	TLSKey string `yaml:"tlsKey" is:"path" need:"yes"`
@@ -100,7 +97,7 @@ type Owner struct {
 // BelievedCertificates selects the accepted custody certificates of an owner. The pinned registry must have signed
 // them.
 type BelievedCertificates struct {
-	// Issuers are the registry's accepted issuers.
+	// Issuers of the registry.
 	Issuers []string `yaml:"issuers" need:"yes"`
 	// Audiences of the certificates.
 	Audiences []string `yaml:"audiences" need:"yes"`

@@ -16,14 +16,14 @@ type Sidecar struct {
 	Process `yaml:",inline"`
 
 	// Runtime names this runtime in attestations and receipts; at most 128 bytes with receipts. Default: the path of the
-	// SPIFFE id in tls, such as pod/agents/1. Over TCP, the other processes accept no other name.
+	// SPIFFE id in tls, such as pod/agents/1. Over TCP, other processes accept only that name.
 	Runtime string `yaml:"runtime"`
 	// Listen is the proxy port's address, for HTTP_PROXY and HTTPS_PROXY.
 	Listen string `yaml:"listen" need:"yes" is:"address"`
-	// Transparent accepts connections redirected by the kernel, for agents that ignore proxy variables.
+	// Transparent accepts connections that the kernel redirects, for agents that ignore proxy variables.
 	Transparent *Transparent `yaml:"transparent"`
-	// Guard configures the kernel rules of mediator guard, which force all traffic of the pod through the sidecar.
-	// Without them, posts are refused.
+	// Guard configures mediator guard's kernel rules, which force the pod's traffic through the sidecar. Without them,
+	// posts are refused.
 	Guard *Guard `yaml:"guard"`
 	// Admin is the operators' endpoint, out of the agent's reach.
 	Admin Endpoint `yaml:"admin" need:"yes"`
@@ -37,12 +37,12 @@ type Sidecar struct {
 	CA CA `yaml:"ca"`
 	// Keys are the signing keys.
 	Keys SidecarKeys `yaml:"keys" need:"yes"`
-	// Receipts makes the sidecar sign a receipt for each observed call to a model and each post, in one chain per
-	// session. It needs keys.interactionReceipt; rules with observe need receipts.
+	// Receipts makes the sidecar sign a receipt for each observed model call and each post, in one chain per session.
+	// It needs keys.interactionReceipt; rules with observe need receipts.
 	Receipts *Receipts `yaml:"receipts"`
 	// Reputation is the node's endpoint, for receipts and for the agent's requests. It needs receipts.
 	Reputation *Node `yaml:"reputation"`
-	// Audience is the aud of the sidecar's signatures, for the APIs that verify them.
+	// Audience is the aud of the sidecar's signatures.
 	Audience string `yaml:"audience" need:"yes"`
 	// Manifest is the path of the strict deployment manifest.
 	Manifest string `yaml:"manifest" is:"path" reload:"yes" need:"yes"`
@@ -56,21 +56,21 @@ type Sidecar struct {
 	Session Session `yaml:"session"`
 	// Actions are the rules for posts, which need the whole chain of evidence.
 	Actions []Action `yaml:"actions" reload:"yes"`
-	// Egress are the rules for calls that post nothing and need no evidence. All other calls are denied. A rule is your
-	// word that such calls, even a GET, change nothing upstream.
+	// Egress are the rules for calls that need no evidence. A rule is your word that such calls, even a GET, change
+	// nothing upstream. All other calls are denied.
 	Egress []Egress `yaml:"egress" reload:"yes"`
-	// Deny lists URLs, such as https://*.example.org/**. Calls to them are refused (call_denied), even if a rule allows
-	// them. The refusals are recorded, but not logged or printed.
+	// Deny lists URLs, such as https://*.example.org/**. Calls to them are refused (call_denied) despite any rule, and
+	// recorded, but not logged or printed.
 	Deny []string `yaml:"deny" reload:"yes"`
 	// Upstreams are settings of single hosts.
 	Upstreams []Upstream `yaml:"upstreams" reload:"yes"`
-	// WebSocketRefusal says how to refuse a WebSocket that no rule allows: answer (403 with the reason) or close (some
-	// clients then continue without one).
+	// WebSocketRefusal of a WebSocket without a rule: answer (403 with the reason) or close (some clients then continue
+	// without one).
 	WebSocketRefusal string `yaml:"websocketRefusal" reload:"yes" one:"answer close"`
 	// Timeouts bound the waits of a call.
 	Timeouts Timeouts `yaml:"timeouts"`
-	// Limits bound the load. A call over a limit is refused with Retry-After before anything is sent or consumed. A
-	// session may use at most as much of a shared limit as it leaves free for others: half, if it is the only user.
+	// Limits bound the load. A call over a limit is refused with Retry-After before anything is sent or consumed. Of a
+	// shared limit, a session may use as much as it leaves free: half, if alone.
 	Limits Limits `yaml:"limits"`
 
 	// What the checks have made of the keys above. The actions lack their gates, and the rules their credentials.
@@ -87,8 +87,8 @@ type Sidecar struct {
 type Transparent struct {
 	// Listen is the IPv4 address that receives redirected connections; with mediator guard, on loopback.
 	Listen string `yaml:"listen" need:"yes"`
-	// AnyAddress accepts any destination address whose host name is allowed; the sidecar resolves the name itself.
-	// Default: the name must resolve to that address.
+	// AnyAddress accepts any destination address with an allowed host name, which the sidecar resolves itself. Default:
+	// the name must resolve to that address.
 	AnyAddress bool `yaml:"anyAddress"`
 }
 
@@ -96,29 +96,28 @@ type Transparent struct {
 type Guard struct {
 	// UIDs are the users whose connections may leave the pod: those of the mediator's processes, never root.
 	UIDs []uint32 `yaml:"uids" need:"yes"`
-	// Resolvers are the IPv4 addresses of DNS servers that every process may ask on port 53. Queries can carry data
-	// out.
+	// Resolvers are the IPv4 addresses of DNS servers for every process (port 53). Queries can carry data out.
 	Resolvers []string `yaml:"resolvers"`
-	// Loopback are ports, such as 3000 or 8000-8099, that other processes may use among themselves on loopback.
+	// Loopback are ports, such as 3000 or 8000-8099, that other processes may use on loopback.
 	Loopback []string `yaml:"loopback"`
-	// Inbound are the mediator's TCP ports that accept connections from outside, such as a webhook port.
+	// Inbound are the mediator's TCP ports that outsiders may reach, such as a webhook port.
 	Inbound []uint16 `yaml:"inbound"`
-	// Devices are the network devices on which packet sockets are blocked too (Linux 5.16 or later). Default: all
-	// present ones. Write [none] on an older kernel.
+	// Devices are the network devices that block packet sockets too (Linux 5.16). Default: all present ones. Write
+	// [none] on an older kernel.
 	Devices []string `yaml:"devices"`
 }
 
 // CA configures the interception CA.
 type CA struct {
-	// Dir is the folder with the CA's certificate and key, made by mediator ca init. Default: a new CA in memory.
+	// Dir is the folder made by mediator ca init. Default: a new CA in memory.
 	Dir string `yaml:"dir" is:"path"`
 	// CertificateFile receives the CA's certificate, for agents to trust. Default ca.pem in the state folder.
 	CertificateFile string `yaml:"certificateFile" is:"path"`
-	// Permit are further hosts that the CA may certify, so that a reload can add rules for them. A name permits its
-	// subdomains too; IP addresses are possible.
+	// Permit are further hosts or IP addresses that the CA may certify, so that a reload can add rules for them. A name
+	// permits its subdomains too.
 	Permit []string `yaml:"permit"`
-	// Unconstrained makes the CA's certificate without name constraints. Default: it is valid only for the hosts of
-	// rules and permit.
+	// Unconstrained omits the CA certificate's name constraints. Default: it is valid only for the hosts of rules and
+	// permit.
 	Unconstrained bool `yaml:"unconstrained"`
 }
 
@@ -126,7 +125,7 @@ type CA struct {
 type Gate struct {
 	// Issuer is the iss of the gate's challenge tokens and capabilities. Default mediator-gate.
 	Issuer string `yaml:"issuer"`
-	// SecretFile holds the gate's secret, at least 32 bytes. Default: a random secret in memory.
+	// SecretFile holds the gate's secret, at least 32 bytes. Default: a random one in memory.
 	SecretFile string `yaml:"secretFile" is:"path"`
 	// Difficulty of its challenges: lite, standard or gauntlet.
 	Difficulty string `yaml:"difficulty" one:"standard lite gauntlet"`
@@ -134,9 +133,8 @@ type Gate struct {
 
 // Session configures agents' sessions.
 type Session struct {
-	// Standing gives the pod one session, which needs no proxy credentials and lasts until the next event. The agent
-	// waits for events at http://mediator.internal/v1/event/next. Default: mediator run gives each agent a listener or
-	// credentials.
+	// Standing gives the pod one session without proxy credentials, until the next event. The agent waits for events at
+	// http://mediator.internal/v1/event/next. Default: mediator run gives each agent a listener or credentials.
 	Standing bool `yaml:"standing"`
 	// Learning lets operators open learning sessions (mediator run --learn), which may read from every public host.
 	Learning bool `yaml:"learning"`
@@ -161,10 +159,10 @@ type Match struct {
 	// URL is scheme, host and path, such as https://api.example.com/posts/{id}; {id} matches one segment. In egress
 	// rules, a final ** matches any further segments, and a leading *. matches subdomains.
 	URL string `yaml:"url" need:"yes"`
-	// Methods are the HTTP methods: exactly one for an action. Required, except with mcp or graphql, which imply them.
+	// Methods of HTTP: exactly one for an action. Required, except with mcp or graphql, which imply them.
 	Methods []string `yaml:"methods"`
-	// MCP applies the rule to messages for an MCP server (Streamable HTTP). Rules can share a URL: a message belongs to
-	// the rule that names its tool or method, and is refused without one.
+	// MCP applies the rule to MCP messages (Streamable HTTP). Rules can share a URL: a message belongs to the rule that
+	// names its tool or method, and is refused without one.
 	MCP *MCP `yaml:"mcp"`
 	// GraphQL applies the rule to GraphQL documents. Rules can share a URL: a document, even one sent by GET, belongs
 	// to the rule that names everything it could do, and is refused without one.
@@ -175,31 +173,29 @@ type Match struct {
 type GraphQL struct {
 	// Type is mutation in an action and query in an egress rule.
 	Type string `yaml:"type" need:"yes"`
-	// Fields are the allowed top-level fields, by name and not by alias, such as addComment. __typename is always
-	// allowed. Required for an action. Default: every field, introspection (__schema) included.
+	// Fields are the allowed top-level fields, by name, not alias. __typename is always allowed. Required for an
+	// action. Default: every field, introspection (__schema) included.
 	Fields []string `yaml:"fields"`
 }
 
 // MCP names messages of the Model Context Protocol.
 type MCP struct {
-	// Tools are the exact names of allowed tools. Required for an action.
+	// Tools allowed, by exact name. Required for an action.
 	Tools []string `yaml:"tools"`
-	// Methods are the other methods that an egress rule allows, notifications included. Default: those of sessions,
-	// lists and reads.
+	// Methods that an egress rule allows besides, notifications included. Default: those of sessions, lists and reads.
 	Methods []string `yaml:"methods"`
-	// List says which of the tools that the server lists are shown to the agent: allowed (those that rules allow) or
-	// all. Records name all of them. Only in the egress rule of the method tools/list.
+	// List says which of the server's tools the agent sees: allowed (by rules) or all. Records name all. Only in the
+	// egress rule of tools/list.
 	List string `yaml:"list" one:"allowed all"`
 	// Elicitation lets a human's answers pass to the server, after which the session cannot post. Only in egress rules.
 	Elicitation bool `yaml:"elicitation"`
 	// Sampling lets a model's answers pass to the server. Only in egress rules.
 	Sampling bool `yaml:"sampling"`
-	// Pin maps a tool to the SHA-256 of its definition (canonical JSON, lowercase hex). A tool with another definition,
-	// or not yet listed by the session, is not called. Default: changes are only recorded.
+	// Pin maps a tool to the SHA-256 of its definition (canonical JSON, lowercase hex). A tool defined otherwise, or
+	// not yet listed by the session, is not called. Default: changes are only recorded.
 	Pin map[string]string `yaml:"pin"`
-	// SameConnection is your word that the server answers each call on the connection that carried the call. It allows
-	// posts by clients that do not accept answers both as JSON and as an event stream, or are of revision 2024-11-05.
-	// Only in actions.
+	// SameConnection is your word that the server answers each call on its own connection. It allows posts by clients
+	// of revision 2024-11-05, or that do not accept both JSON and event streams. Only in actions.
 	SameConnection bool `yaml:"sameConnection"`
 }
 
@@ -207,16 +203,15 @@ type MCP struct {
 type Credential struct {
 	// Header carries the secret. Default Authorization.
 	Header string `yaml:"header"`
-	// Prefix precedes the secret, such as "Bearer ". Answers are searched for the secret without it.
+	// Prefix precedes the secret, such as "Bearer ". Answers are searched for the secret alone.
 	Prefix string `yaml:"prefix"`
-	// BasicSecret is the part of a Basic credential to search answers for: password, user, both or auto (the password;
-	// the user if the password is short, x-oauth-basic or api_token).
+	// BasicSecret is the part of a Basic credential to search for: password, user, both or auto (the password; the user
+	// if that is short, x-oauth-basic or api_token).
 	BasicSecret string `yaml:"basicSecret" one:"auto password user both"`
-	// File holds the secret, at least 8 bytes; a final line end is ignored. It is read again after a 401. Either file
-	// or vault.
+	// File holds the secret, at least 8 bytes; a final line end is ignored. Reread after a 401. Either file or vault.
 	File string `yaml:"file" is:"path"`
-	// Vault reads the secret from the Vault of custody, logged in as the role api_credential. It is read again
-	// after a minute, before its lease ends, and after a 401.
+	// Vault reads the secret from custody's Vault, by the role api_credential. Reread after a minute, before its lease
+	// ends, and after a 401.
 	Vault *VaultSecret `yaml:"vault"`
 }
 
@@ -225,7 +220,7 @@ type VaultSecret struct {
 	// Path is the argument of vault read, such as kv/data/github (KV version 2) or github/token (a temporary secret).
 	// {rule} is the name of the rule.
 	Path string `yaml:"path" need:"yes"`
-	// Field is the field of the secret.
+	// Field of the secret.
 	Field string `yaml:"field" need:"yes"`
 }
 
@@ -241,12 +236,12 @@ type Action struct {
 	Action string `yaml:"action" need:"yes"`
 	// Content is json (canonicalised by RFC 8785) or raw (the bytes: forms, multipart, uploads).
 	Content string `yaml:"content" one:"json raw"`
-	// MaxBody is the largest body, in bytes. Default 1048576. At most 33554432, or 8388608 for JSON.
+	// MaxBody in bytes. Default 1048576. At most 33554432, or 8388608 for JSON.
 	MaxBody int64 `yaml:"maxBody"`
-	// Query allows a query. It becomes part of the resource: evidence and records keep any secret in it.
+	// Query allows a query. Evidence and records keep it, with any secret.
 	Query bool `yaml:"query"`
-	// Headers are the agent's headers that may pass, besides common ones such as Accept. A call with any other header
-	// is refused. Evidence covers no header, though one can change what a post does. [] allows none. Default: all.
+	// Headers are the agent's headers that may pass, besides common ones such as Accept. A call with another is
+	// refused. Evidence covers no header, though one can change what a post does. [] allows none. Default: all.
 	Headers []string `yaml:"headers"`
 	// Credential replaces the agent's own credential.
 	Credential *Credential `yaml:"credential"`
@@ -276,22 +271,20 @@ type Egress struct {
 	Credential *Credential `yaml:"credential"`
 	// Observe inspects calls to a model with this API: openai-chat, openai-responses, openai-embeddings,
 	// openai-completions, anthropic-messages (also at Vertex AI and Bedrock's Invoke), gemini, bedrock-converse or
-	// ollama-chat. The sidecar checks each request, and records names, figures and times. The rule allows POST only.
+	// ollama-chat. The sidecar checks each request, and records names, figures and times. POST only.
 	Observe string `yaml:"observe"`
-	// HostedTools allows actions of the model's provider that the sidecar cannot see: the provider's tools (web_search,
-	// mcp), members of a request (background, mcp_servers), remote_content (what the provider fetches from URLs in a
-	// request) or online (models that search the web by themselves). If previous_response_id, conversation, thread,
-	// item_reference, file_id, cachedContent or prompt is listed, it may also point to content that did not come from
-	// an answer in the session.
+	// HostedTools allows what a provider does unseen: its tools (web_search, mcp), members of a request (background,
+	// mcp_servers), remote_content (fetched from URLs in a request) or online (models that search the web by
+	// themselves). If listed, previous_response_id, conversation, thread, item_reference, file_id, cachedContent or
+	// prompt may also name content that no answer in the session gave.
 	HostedTools []string `yaml:"hostedTools"`
-	// UnknownMembers says what to do with members of a request that the mediator does not know: refuse, or allow, with
-	// their names in the record and the receipt. Default: refuse.
+	// UnknownMembers of a request: refuse, or allow, with their names in record and receipt. Default: refuse.
 	UnknownMembers string `yaml:"unknownMembers"`
 	// Generate offers the models of an observed rule at http://mediator.internal/v1/generate. The rule's URL must have no
 	// {name}.
 	Generate *Generate `yaml:"generate"`
-	// WebSocket allows WebSockets too; the rule must name GET. Their messages are not inspected: an agent can post
-	// through them. They end with the session or after five minutes without traffic.
+	// WebSocket allows WebSockets too; the rule must name GET. Their messages are not inspected: an agent can post by
+	// them. They end with the session or after five minutes without traffic.
 	WebSocket bool `yaml:"websocket"`
 }
 
@@ -301,7 +294,7 @@ type Upstream struct {
 	Host string `yaml:"host" need:"yes"`
 	// Address is the IP address to dial, with or without a port, public or in networks. Default: the name is resolved.
 	Address string `yaml:"address"`
-	// Networks are address ranges that the name may resolve to, besides public ones.
+	// Networks are further, non-public address ranges for the name.
 	Networks []string `yaml:"networks"`
 	// CA is a PEM file of authorities for the host's certificate, besides the system's.
 	CA string `yaml:"ca" is:"path"`
@@ -309,14 +302,14 @@ type Upstream struct {
 
 // Timeouts bounds the waits of a call.
 type Timeouts struct {
-	// Step bounds each step before a post is sent, including the wait for its body. Default 10s.
+	// Step bounds each step before a post is sent, and the wait for its body. Default 10s.
 	Step Duration `yaml:"step" reload:"yes"`
 	// Forward bounds a post from its first byte to the end of its answer, a call that outlives its session, and the
 	// wait for each part of a streamed body. Default 60s.
 	Forward Duration `yaml:"forward" reload:"yes"`
-	// ResponseHeader bounds the wait for an upstream's response headers. Default 10m, for slow inference.
+	// ResponseHeader bounds the wait for response headers. Default 10m, for slow inference.
 	ResponseHeader Duration `yaml:"responseHeader" reload:"yes"`
-	// Shutdown bounds the wait for calls in flight when the process ends. Default 20s.
+	// Shutdown bounds the wait for calls when the process ends. Default 20s.
 	Shutdown Duration `yaml:"shutdown"`
 }
 
@@ -326,14 +319,13 @@ type Limits struct {
 	Calls int `yaml:"calls" reload:"yes"`
 	// Session bounds the calls and CONNECTs of each session (rate_limited). Default 1000 per second.
 	Session Rate `yaml:"session" reload:"yes"`
-	// Host bounds the calls to each host and port, for all sessions together; one session gets half (rate_limited).
-	// Default 2000 per second.
+	// Host bounds all sessions' calls to each host and port; one session gets half (rate_limited). Default 2000 per
+	// second.
 	Host Rate `yaml:"host" reload:"yes"`
 	// Breaker suspends calls to a host and port that fails (upstream_suspended): no answer, or status 502, 503 or 504.
 	Breaker Breaker `yaml:"breaker" reload:"yes"`
-	// Connections bounds agents' open connections, and the requests over HTTP/2 in progress. At the bound, a new one
-	// replaces an idle one. Agents with their own listener share a second bound of this size; each gets a sixteenth of
-	// it. Default 4096.
+	// Connections bounds agents' connections, and HTTP/2 requests in progress. At the bound, a new one replaces an idle
+	// one. Agents with their own listener share a second bound of this size; each gets a sixteenth of it. Default 4096.
 	Connections int `yaml:"connections"`
 	// Tunnels bounds the tunnels among these connections (overloaded). Default 2048.
 	Tunnels int `yaml:"tunnels"`
@@ -343,17 +335,16 @@ type Limits struct {
 type Rate struct {
 	// PerSecond is from 0.001 to 1000000.
 	PerSecond float64 `yaml:"perSecond"`
-	// Burst is the number of calls that may come at once. Default: the calls of two seconds, at least 1.
+	// Burst is the number of calls at once. Default: those of two seconds, at least 1.
 	Burst int `yaml:"burst"`
 }
 
 // Breaker says when calls to a host are suspended.
 type Breaker struct {
-	// Failures is how many failures in a row suspend a session's calls to the host, and how many failing sessions
-	// suspend all sessions' calls. Default 10.
+	// Failures is how many failures in a row suspend a session's calls, and how many failing sessions suspend
+	// everyone's. Default 10.
 	Failures int `yaml:"failures"`
-	// Pause is the length of the suspension. Each session then tries one call at a time until one is answered. Default
-	// 15s.
+	// Pause is its length. Each session then tries one call at a time until one is answered. Default 15s.
 	Pause Duration `yaml:"pause"`
 }
 

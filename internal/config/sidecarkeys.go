@@ -16,14 +16,14 @@ type SidecarKeys struct {
 	RequestProof SigningKey `yaml:"requestProof" need:"yes"`
 	// InteractionReceipt signs interaction receipts. It takes no lifetime. Only with receipts.
 	InteractionReceipt *SigningKey `yaml:"interactionReceipt"`
-	// AgentStatement signs the agent's documents for http://mediator.internal/v1/signals and /v1/dispute. It takes no
-	// lifetime, is required for actions with those URLs, and needs receipts and reputation.
+	// AgentStatement signs the agent's documents for http://mediator.internal/v1/signals and /v1/dispute; actions with
+	// those URLs need it. It takes no lifetime, and needs receipts and reputation.
 	AgentStatement *SigningKey `yaml:"agentStatement"`
 }
 
 // Receipts configures interaction receipts.
 type Receipts struct {
-	// Subject is the agent that the receipts name. Every action must have this subject. At most 256 bytes.
+	// Subject is the agent in the receipts, and every action's subject. At most 256 bytes.
 	Subject string `yaml:"subject" need:"yes"`
 }
 

@@ -9,7 +9,7 @@ type Trigger struct {
 
 	// Listen is the address for webhooks.
 	Listen string `yaml:"listen" is:"address"`
-	// TLSCertificate is a PEM file, for webhooks over HTTPS. It is read again when it changes. Default: plain HTTP.
+	// TLSCertificate is a PEM file, reread on a change. Default: plain HTTP.
 	TLSCertificate string `yaml:"tlsCertificate" is:"path"`
 	// TLSKey is the PEM file of its key.
 	TLSKey string `yaml:"tlsKey" is:"path"`
@@ -19,8 +19,8 @@ type Trigger struct {
 	State string `yaml:"state" is:"path" need:"yes"`
 	// Store keeps events. Default: a file in the state folder.
 	Store Store `yaml:"store"`
-	// EventSecretFile holds at least 32 bytes, the same for all replicas. It authenticates events, and goes together with
-	// store.postgres.
+	// EventSecretFile holds at least 32 bytes, the same for all replicas. It authenticates events. Required with
+	// store.postgres, and only there.
 	EventSecretFile string `yaml:"eventSecretFile" is:"path"`
 	// Keys are the two signing keys.
 	Keys TriggerKeys `yaml:"keys" need:"yes"`
@@ -65,7 +65,7 @@ type Source struct {
 	GitHub *GitHub `yaml:"github"`
 	// StandardWebhooks receives webhooks of the Standard Webhooks specification.
 	StandardWebhooks *Webhook `yaml:"standardWebhooks"`
-	// Engine receives a policy engine's decisions, signed as Standard Webhooks.
+	// Engine receives a policy engine's decisions, as Standard Webhooks.
 	Engine *Webhook `yaml:"engine"`
 	// Schedule makes events by a cron expression.
 	Schedule *Schedule `yaml:"schedule"`
@@ -79,7 +79,7 @@ type GitHub struct {
 	SecretFiles []string `yaml:"secretFiles" is:"path" need:"yes"`
 	// Events start a run, each written as event or event.action, such as release.published.
 	Events []string `yaml:"events" need:"yes"`
-	// Human are events that a human requested, such as workflow_dispatch. They are stored but never justify a post.
+	// Human are events that a human requested, such as workflow_dispatch; they never justify a post.
 	Human []string `yaml:"human"`
 }
 
@@ -92,17 +92,17 @@ type Webhook struct {
 
 // Schedule configures a schedule.
 type Schedule struct {
-	// Cron is a five-field cron expression in UTC, or @every and a period, such as @every 15m. Times missed while the
-	// scheduler is down are lost.
+	// Cron is a five-field cron expression in UTC, or @every and a period, such as @every 15m. Times missed while it is
+	// down are lost.
 	Cron string `yaml:"cron" need:"yes"`
-	// Payload goes to the agent with each event.
+	// Payload of each event, for the agent.
 	Payload map[string]any `yaml:"payload"`
 }
 
 // Queue configures a spool directory with the folders new, claimed and refused.
 type Queue struct {
-	// Dir is the spool directory. Producers move finished files into its subfolder "new".
+	// Dir is the spool directory. Producers move finished files into its "new".
 	Dir string `yaml:"dir" is:"path" need:"yes"`
-	// Owners are users whose files are accepted, besides the service's user and the directory's owner.
+	// Owners are users whose files count, besides the service's user and the directory's owner.
 	Owners []uint32 `yaml:"owners"`
 }

@@ -14,13 +14,12 @@ import (
 
 // Verification offers the verification of agents over MCP, at the path /mcp of both addresses of the node.
 type Verification struct {
-	// Mode is observed (the node's own record must support each check) or seed (the agent's trace is accepted and
-	// marked as declared).
+	// Mode is observed (the node's own record supports each check) or seed (the agent's trace is accepted, as
+	// declared).
 	Mode string `yaml:"mode" one:"observed seed"`
-	// Tasks is a JSON file with a list of tasks, used in turn. Default: the built-in tasks.
+	// Tasks is a JSON file of tasks, used in turn. Default: the built-in tasks.
 	Tasks string `yaml:"tasks" is:"path"`
-	// Hosts are the public address's names. Requests for other names are refused, except IP addresses and requests
-	// through a sidecar.
+	// Hosts are the public address's names. Other names are refused, except IP addresses and through a sidecar.
 	Hosts []string `yaml:"hosts"`
 	// Servers are the MCP servers that list_mcp_servers names.
 	Servers []ListedServer `yaml:"servers"`
