@@ -26,6 +26,7 @@ func TestCluster(t *testing.T) {
 		"rights":      testRights,
 		"token":       testToken,
 		"certificate": testCertificate,
+		"registrar":   testRegistrar,
 		"probe":       testProbe,
 		"files":       testFiles,
 		"policy":      testPolicy,

@@ -127,7 +127,11 @@ func (r *podRunner) addTrustBundles(ctx context.Context, files map[string]file, 
 	} else {
 		options := metav1.ListOptions{FieldSelector: "spec.signerName=" + *s.SignerName}
 		if s.LabelSelector != nil {
-			options.LabelSelector = metav1.FormatLabelSelector(s.LabelSelector)
+			selector, err := metav1.LabelSelectorAsSelector(s.LabelSelector)
+			if err != nil {
+				return err
+			}
+			options.LabelSelector = selector.String() // of {}, which selects all, nothing
 		}
 		list, err := bundles.List(ctx, options)
 		if err != nil {
