@@ -13,7 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// testRegistrar: pods start once the registrar has signed what their kubelet asks, and one that no rule allows does not.
+// testRegistrar: pods start once the registrar has signed what their kubelet asks, and one that no rule allows does
+// not.
 func testRegistrar(t *testing.T, c *cluster.Cluster, namespace string) {
 	const top = "../../../"
 	image := c.DebianImage("registry.test/signed", "", nil)
@@ -23,7 +24,8 @@ func testRegistrar(t *testing.T, c *cluster.Cluster, namespace string) {
 			t.Fatal(err)
 		}
 	}
-	for name, from := range map[string]string{"manifest.yaml": "configs/manifest.yaml", "policy.yaml": "configs/policy.yaml",
+	for name, from := range map[string]string{"manifest.yaml": "configs/manifest.yaml",
+		"policy.yaml":   "configs/policy.yaml",
 		"mediator.yaml": "configs/dev/mediator.yaml"} {
 		raw, err := os.ReadFile(top + from)
 		if err != nil {
