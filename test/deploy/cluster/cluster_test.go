@@ -256,7 +256,7 @@ spec:
 	if err := os.WriteFile(filepath.Join(dir, "version"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c.DebianImage("registry.test/served", "", map[string]string{"/served": dir})
+	c.DebianImage("registry.test/served", "65532:65532", map[string]string{"/served": dir})
 	c.Apply(namespace, strings.Replace(web, "IMAGE", "registry.test/served", 1)+`
 ---
 apiVersion: networking.k8s.io/v1

@@ -64,15 +64,18 @@ func command(image Image, c *corev1.Container, env []string) []string {
 // rights sets the user and what it may do, by the container's security context, the pod's, and the image's user.
 func (r *podRunner) rights(s *sandbox.Spec, image Image, c *corev1.Container) error {
 	uid, gid, _ := strings.Cut(image.User, ":")
-	for text, number := range map[string]*uint32{uid: &s.UID, gid: &s.GID} {
-		if text == "" {
+	for _, id := range []struct {
+		text   string
+		number *uint32
+	}{{uid, &s.UID}, {gid, &s.GID}} {
+		if id.text == "" {
 			continue
 		}
-		n, err := strconv.ParseUint(text, 10, 32)
+		n, err := strconv.ParseUint(id.text, 10, 32)
 		if err != nil {
 			return fmt.Errorf("image %s: user %q: give numbers", image.Name, image.User)
 		}
-		*number = uint32(n)
+		*id.number = uint32(n)
 	}
 	pod, own := r.pod.Spec.SecurityContext, c.SecurityContext
 	if pod == nil {
