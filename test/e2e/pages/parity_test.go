@@ -90,8 +90,8 @@ func TestParity(t *testing.T) {
 
 const parityHead = `# Parity with the specifications
 
-Made from ~test/e2e/pages/testdata/parity.txt~ by ~make docs~; do not edit it by hand. That table also names the tests
-of each row.
+~make docs~ makes this page from ~test/e2e/pages/testdata/parity.txt~, which also names the tests; do not edit it by
+hand. Parentheses name what does it here, and the command.
 
 The claims of artifacts keep the seed's names. [Receipts](receipts.md), [scores](autonomy.md),
 [reputation](reputation.md), [disputes](disputes.md) and [verification](verification.md) explain what their
@@ -115,17 +115,23 @@ func parityPage(table string) string {
 			line := fmt.Sprintf("- %s, %d cases: `%s`", title, len(rows), strings.Join(slices.Compact(codes), "`, `"))
 			refusals.WriteString(wrapped(line) + "\n")
 		default:
-			fmt.Fprintf(&page, "\n## %s\n\n| %s | here | command |\n|---|---|---|\n", title, rows[0].columns[0])
+			fmt.Fprintf(&page, "\n## %s\n\n", title)
 			for _, r := range rows {
-				here, command := r.cells["here"], ""
+				var by []string // what does it, and the command
 				if names := r.names("here"); len(names) > 0 {
-					here = "`" + names[0] + "`"
+					by = append(by, "`"+names[0]+"`")
+				} else if here := r.cells["here"]; here != "" {
+					by = append(by, here)
 				}
 				if commands := r.names("command"); len(commands) > 0 {
-					command, _, _ = strings.Cut(commands[0], " --")
-					command = "`" + command + "`"
+					command, _, _ := strings.Cut(commands[0], " --")
+					by = append(by, "`"+command+"`")
 				}
-				fmt.Fprintf(&page, "| %s | %s | %s |\n", r.cells[r.columns[0]], here, command)
+				line := "- " + r.cells[r.columns[0]]
+				if len(by) > 0 {
+					line += " (" + strings.Join(by, "; ") + ")"
+				}
+				page.WriteString(wrapped(line) + "\n")
 			}
 		}
 	}
