@@ -39,7 +39,7 @@ func (c *Cluster) TryApply(namespace, documents string) error {
 		}
 		force := true
 		_, err = resource.Patch(c.t.Context(), object.GetName(), types.ApplyPatchType, raw,
-			metav1.PatchOptions{FieldManager: "test", Force: &force})
+			metav1.PatchOptions{FieldManager: "test", Force: &force, FieldValidation: metav1.FieldValidationStrict})
 		return err
 	})
 }

@@ -31,9 +31,9 @@ import (
 )
 
 const (
-	alertRules = "../../../deploy/prometheus/mediator.rules.yaml"
-	alertTests = "../../../deploy/prometheus/mediator.test.yaml"
-	board      = "../../../deploy/grafana/mediator.json"
+	alertRules = "../../../deploy/helm/mediator/files/mediator.rules.yaml"
+	alertTests = "testdata/mediator.test.yaml"
+	board      = "../../../deploy/helm/mediator/files/mediator.json"
 )
 
 type rulesFile struct {

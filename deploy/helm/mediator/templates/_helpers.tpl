@@ -1,0 +1,82 @@
+{{- define "mediator.labels" -}}
+app.kubernetes.io/name: mediator
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
+{{- /* Arguments: the root and a component. */ -}}
+{{- define "mediator.selector" -}}
+app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end -}}
+
+{{- define "mediator.image" -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- end -}}
+
+{{- define "mediator.securityContext" -}}
+runAsUser: 10001
+runAsGroup: 10001
+runAsNonRoot: true
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{- /* A Service's DNS name. Arguments: the root and a component. */ -}}
+{{- define "mediator.host" -}}
+{{ (index . 0).Release.Name }}-{{ index . 1 }}.{{ (index . 0).Release.Namespace }}.svc
+{{- end -}}
+
+{{- /* The pod's TLS identity, made and renewed by the kubelet and the registrar. */ -}}
+{{- define "mediator.identity" -}}
+name: identity
+projected:
+  defaultMode: 0440
+  sources:
+    - podCertificate:
+        signerName: actionproof.github.io/mediator
+        keyType: ED25519
+        credentialBundlePath: pod.pem
+        maxExpirationSeconds: 86400
+    - clusterTrustBundle:
+        signerName: actionproof.github.io/mediator
+        labelSelector: {}
+        path: authorities.pem
+{{- end -}}
+
+{{- /* The parts of a configuration file that all processes have. Arguments: the root and a component. */ -}}
+{{- define "mediator.process" -}}
+{{- $root := index . 0 -}}
+tls: {certificate: identity/pod.pem, key: identity/pod.pem, authorities: identity/authorities.pem}
+registrar: {tcp: {{ printf "%s:8443" (include "mediator.host" (list $root "registrar")) | quote }}}
+probes: {listen: "0.0.0.0:9090"}
+trust:
+  registry: {{ ternary "registry.jwk" "roots/registry.jwk" (eq (index . 1) "sidecar") }}
+  auditor: {{ ternary "auditor.jwk" "roots/auditor.jwk" (eq (index . 1) "sidecar") }}
+  bundle: /var/lib/mediator/trust/trust.json
+custody:
+{{- include "mediator.custody" $root | nindent 2 }}
+{{- end -}}
+
+{{- define "mediator.custody" -}}
+type: {{ .Values.custody.type }}
+{{- if eq .Values.custody.type "vault" }}
+vault:
+  address: {{ .Values.custody.vault.address | quote }}
+  transit: {{ .Values.custody.vault.transit | quote }}
+  {{- if .Values.custody.vault.ca }}
+  ca: vault-ca.pem
+  {{- end }}
+  keys:
+    [origin-proof-key, trigger-receipt-key, policy-decision-key, action-grant-key, runtime-key, session-key,
+     request-proof-key, interaction-receipt-key, agent-statement-key, appraiser-key, tls-authority-key]
+  auth:
+    kubernetes:
+      mount: {{ .Values.custody.vault.mount | quote }}
+      role: "mediator-{role}"
+      tokenFile: vault/token
+{{- end }}
+{{- end -}}

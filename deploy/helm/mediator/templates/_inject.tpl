@@ -1,0 +1,108 @@
+{{- /* A value as a CEL literal, so that a policy's containers and volumes are written in YAML. */ -}}
+{{- define "mediator.cel" -}}
+{{- if kindIs "map" . -}}
+{ {{- $first := true -}}{{- range $key, $value := . -}}{{- if not $first }}, {{ end -}}{{- $first = false -}}
+{{ $key | quote }}: dyn({{ include "mediator.cel" $value }}){{- end -}} }
+{{- else if kindIs "slice" . -}}
+[{{- range $i, $value := . -}}{{- if $i }}, {{ end -}}dyn({{ include "mediator.cel" $value }}){{- end -}}]
+{{- else if kindIs "string" . -}}{{ . | quote }}
+{{- else if kindIs "bool" . -}}{{ . }}
+{{- else -}}{{ int64 . }}
+{{- end -}}
+{{- end -}}
+
+{{- define "mediator.agentEnv" -}}
+HTTP_PROXY: http://127.0.0.1:8181
+HTTPS_PROXY: http://127.0.0.1:8181
+http_proxy: http://127.0.0.1:8181
+https_proxy: http://127.0.0.1:8181
+NO_PROXY: ""
+no_proxy: ""
+SSL_CERT_FILE: /run/mediator/ca/ca.pem
+NODE_EXTRA_CA_CERTS: /run/mediator/ca/ca.pem
+REQUESTS_CA_BUNDLE: /run/mediator/ca/ca.pem
+CURL_CA_BUNDLE: /run/mediator/ca/ca.pem
+GIT_SSL_CAINFO: /run/mediator/ca/ca.pem
+{{- end -}}
+
+{{- /* The containers that come before all of the agent's, the first one last: each is put at the front. */ -}}
+{{- define "mediator.initContainers" -}}
+containers:
+  - name: mediator
+    image: {{ include "mediator.image" . }}
+    imagePullPolicy: {{ .Values.image.pullPolicy }}
+    restartPolicy: Always
+    args: [serve, --config, /etc/mediator/mediator.yaml]
+    ports: [{name: probes, containerPort: 9090, protocol: TCP}]
+    # The agent starts once the sidecar is ready and nothing that it sees contradicts the manifest.
+    startupProbe: {exec: {command: [/mediator, doctor]}, periodSeconds: 2, timeoutSeconds: 10, failureThreshold: 150}
+    livenessProbe: {httpGet: {path: /healthz, port: probes}, periodSeconds: 10}
+    readinessProbe: {httpGet: {path: /readyz, port: probes}, periodSeconds: 5}
+    resources: {{- toYaml .Values.sidecar.resources | nindent 6 }}
+    securityContext: {{- include "mediator.securityContext" . | nindent 6 }}
+    volumeMounts:
+      - {name: mediator-files, mountPath: /etc/mediator, readOnly: true}
+      - {name: mediator-identity, mountPath: /etc/mediator/identity, readOnly: true}
+      - {name: mediator-state, mountPath: /var/lib/mediator}
+      - {name: mediator-run, mountPath: /run/mediator}
+      - {name: mediator-ca, mountPath: /run/mediator/ca}
+      {{- if eq .Values.custody.type "vault" }}
+      - {name: mediator-vault, mountPath: /etc/mediator/vault, readOnly: true}
+      {{- end }}
+      {{- if eq .Values.storage.type "postgres" }}
+      - {name: mediator-database, mountPath: /etc/mediator/database, readOnly: true}
+      {{- end }}
+      {{- if .Values.sidecar.secret }}
+      - {name: mediator-secrets, mountPath: /etc/mediator/secrets, readOnly: true}
+      {{- end }}
+  {{- if eq .Values.sidecar.enforcement "guard" }}
+  - name: mediator-guard
+    image: {{ include "mediator.image" . }}
+    imagePullPolicy: {{ .Values.image.pullPolicy }}
+    args: [guard, --config, /etc/mediator/mediator.yaml]
+    resources: {{- toYaml .Values.sidecar.resources | nindent 6 }}
+    securityContext:
+      runAsUser: 0
+      runAsNonRoot: false
+      allowPrivilegeEscalation: false
+      readOnlyRootFilesystem: true
+      capabilities: {drop: [ALL], add: [NET_ADMIN]}
+      seccompProfile: {type: RuntimeDefault}
+    volumeMounts:
+      - {name: mediator-files, mountPath: /etc/mediator, readOnly: true}
+  {{- end }}
+{{- end -}}
+
+{{- define "mediator.volumes" -}}
+volumes:
+  - name: mediator-files
+    downwardAPI:
+      items:
+        {{- $files := list "mediator.yaml" "registry.jwk" "auditor.jwk" }}
+        {{- if .Values.custody.vault.ca }}{{ $files = append $files "vault-ca.pem" }}{{ end }}
+        {{- range $files }}
+        - path: {{ . }}
+          fieldRef: {fieldPath: "metadata.annotations['actionproof.github.io/{{ . }}']"}
+        {{- end }}
+  - {{- include "mediator.identity" . | replace "name: identity" "name: mediator-identity" | nindent 4 }}
+  - name: mediator-state
+    emptyDir: {sizeLimit: 1Gi}
+  - name: mediator-run
+    emptyDir: {medium: Memory, sizeLimit: 1Mi}
+  - name: mediator-ca
+    emptyDir: {medium: Memory, sizeLimit: 1Mi}
+  {{- if eq .Values.custody.type "vault" }}
+  - name: mediator-vault
+    projected:
+      sources:
+        - serviceAccountToken: {path: token, audience: {{ .Values.custody.vault.audience }}, expirationSeconds: 3600}
+  {{- end }}
+  {{- if eq .Values.storage.type "postgres" }}
+  - name: mediator-database
+    secret: {secretName: {{ .Values.storage.secret }}, defaultMode: 288}
+  {{- end }}
+  {{- if .Values.sidecar.secret }}
+  - name: mediator-secrets
+    secret: {secretName: {{ .Values.sidecar.secret }}, defaultMode: 288}
+  {{- end }}
+{{- end -}}
