@@ -13,7 +13,7 @@ type Reputation struct {
 	Public *Public `yaml:"public"`
 	// State is the store's folder. It must exist and belong to the node's user alone.
 	State string `yaml:"state" is:"path" need:"yes"`
-	// Store keeps receipts, challenges and baselines. Default: a file in the state folder.
+	// Store keeps receipts, challenges and baselines.
 	Store Store `yaml:"store"`
 	// Retention of a session's receipts after the last one. Default 2160h.
 	Retention Duration `yaml:"retention"`
@@ -74,7 +74,7 @@ type Public struct {
 
 // Store says where a process keeps what must survive it.
 type Store struct {
-	// Postgres is a PostgreSQL database, which several processes can share.
+	// Postgres is a database that processes can share. Default: a file in the state folder.
 	Postgres *Postgres `yaml:"postgres"`
 }
 

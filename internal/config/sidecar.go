@@ -29,7 +29,7 @@ type Sidecar struct {
 	Admin Endpoint `yaml:"admin" need:"yes"`
 	// State is the folder of the ledger. It must exist and belong to the mediator's user alone.
 	State string `yaml:"state" is:"path" need:"yes"`
-	// Ledger stores used keys and records. Default: a file in the state folder.
+	// Ledger stores used keys and records.
 	Ledger Store `yaml:"ledger"`
 	// Retention is how long a record and its evidence are kept. Default 2160h.
 	Retention Duration `yaml:"retention"`

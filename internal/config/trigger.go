@@ -17,7 +17,7 @@ type Trigger struct {
 	Internal Endpoint `yaml:"internal" need:"yes"`
 	// State is the event store's folder. It must exist and belong to the service's user alone.
 	State string `yaml:"state" is:"path" need:"yes"`
-	// Store keeps events. Default: a file in the state folder.
+	// Store keeps events.
 	Store Store `yaml:"store"`
 	// EventSecretFile holds at least 32 bytes, the same for all replicas. It authenticates events. Required with
 	// store.postgres, and only there.
