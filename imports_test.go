@@ -52,6 +52,7 @@ var layers = []string{
 	"internal/learn",
 	"internal/rulesfile",
 	"internal/config",
+	"internal/deployed",
 	"internal/manifest",
 	"proxy",
 	"proxy/rules",

@@ -40,7 +40,8 @@ func TestArchive(t *testing.T) {
 	copyOf, _ := sign(t, evidence.SignerCertificateKind(), d.registry, d.options("registry", at(5)), copied)
 	stranger, renamed := newDesk(t), certificateFor(first, evidence.PurposeRequestProof, "mediator")
 	renamed.SubjectKeyID = "renamed-key:v1"
-	forged, _ := sign(t, evidence.SignerCertificateKind(), stranger.registry, stranger.options("registry", at(-30)), renamed)
+	forged, _ := sign(t, evidence.SignerCertificateKind(), stranger.registry, stranger.options("registry", at(-30)),
+		renamed)
 	copied.SubjectKeyID = "grant-key:v1"
 	copyBefore, _ := sign(t, evidence.SignerCertificateKind(), d.registry, d.options("registry", at(-5)), copied)
 	revokes := func(id string, minute int) string {

@@ -43,7 +43,8 @@ func (s store) unsent(ctx context.Context, id, runtime, action, binding string, 
 		if n == 0 {
 			return err
 		}
-		all, err := db.ManyIn[int](tx, `SELECT count(*) FROM uses WHERE event = $1 AND action = $2 AND unsent = 1`, id, action)
+		all, err := db.ManyIn[int](tx, `SELECT count(*) FROM uses WHERE event = $1 AND action = $2 AND unsent = 1`, id,
+			action)
 		if err != nil {
 			return err
 		}

@@ -77,15 +77,16 @@ func (s store) see(ctx context.Context, source, id string, keys []string) (known
 
 var errKnown = errors.New("a key is known")
 
-// once uses all keys and does more, or does nothing. If one key is known, the others stay free: an attacker may have put
-// another delivery's fresh id before an old body. Sorted, so that two transactions cannot wait for each other.
+// once uses all keys and does more, or does nothing. If one key is known, the others stay free: an attacker may have
+// put another delivery's fresh id before an old body. Sorted, so that two transactions cannot wait for each other.
 func (s store) once(ctx context.Context, source, id string, keys []string, more func(db.Tx) error) (known string,
 	fresh bool, err error) {
 	keys = slices.Clone(keys)
 	slices.Sort(keys)
 	err = s.db.Write(ctx, writing, func(tx db.Tx) error {
 		for _, key := range keys {
-			n, err := tx.Exec(`INSERT INTO seen (source, key, event) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, source, key, id)
+			n, err := tx.Exec(`INSERT INTO seen (source, key, event) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, source, key,
+				id)
 			if err != nil {
 				return err
 			}

@@ -40,7 +40,8 @@ func TestPeerSees(t *testing.T) {
 		}
 	}()
 	for sees, want := range map[string]look.Observation{"human": seen[0], "appraiser": seen[2]} {
-		got, err := admin.Peer{Name: "reputation", At: config.Peer{Unix: at.Unix}, Sees: []string{sees}}.Observations(t.Context(), 0)
+		got, err := admin.Peer{Name: "reputation", At: config.Peer{Unix: at.Unix},
+			Sees: []string{sees}}.Observations(t.Context(), 0)
 		if err != nil || len(got) != 1 || got[0] != want {
 			t.Errorf("of %q there are %v, %v", sees, got, err)
 		}

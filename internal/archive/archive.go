@@ -19,6 +19,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
@@ -63,7 +64,7 @@ func ReadRoots(registry, auditor string) (*Trust, error) {
 			return nil, fmt.Errorf("pinned root key: %w", err)
 		}
 	}
-	pair, err := config.ReadRoots(registry, auditor)
+	pair, err := deployed.ReadRoots(registry, auditor)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +93,7 @@ func Read(from config.Trust, today string) (*Trust, error) {
 	if today == "" {
 		return t, nil
 	}
-	m, strict, err := config.ReadAuditedManifest(today)
+	m, strict, err := deployed.ReadAuditedManifest(today)
 	if err != nil {
 		return nil, err
 	}

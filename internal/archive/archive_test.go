@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/ledger"
@@ -108,9 +109,9 @@ func (w *world) published() (p keyring.Published) {
 
 func (w *world) trust() {
 	w.t.Helper()
-	roots, err := config.ReadRoots(w.files.Registry, w.files.Auditor)
+	roots, err := deployed.ReadRoots(w.files.Registry, w.files.Auditor)
 	must(w.t, err)
-	b, _, err := config.ReadBundle(w.files.Bundle)
+	b, _, err := deployed.ReadBundle(w.files.Bundle)
 	must(w.t, err)
 	trust, err := evidence.NewTrust(roots, b, w.Strict.Signers)
 	must(w.t, err)
@@ -207,7 +208,7 @@ func TestRecordsOfManyPosts(t *testing.T) {
 	}
 	bundle, err := os.Stat(w.files.Bundle)
 	must(t, err)
-	history, err := os.Stat(config.HistoryFile(w.files.Bundle))
+	history, err := os.Stat(deployed.HistoryFile(w.files.Bundle))
 	must(t, err)
 	t.Logf("the bundle has %d bytes, its history %d", bundle.Size(), history.Size())
 	if n := len(trust.Bundle.Certificates); n != len(gatetest.Roles) {
@@ -426,7 +427,7 @@ func TestHistoryOfAnotherRegistry(t *testing.T) {
 	r := w.Post(t)
 	raw, err := json.Marshal(evidence.History{Certificates: other.read().Bundle.Certificates})
 	must(t, err)
-	w.write(config.HistoryFile(w.files.Bundle), raw)
+	w.write(deployed.HistoryFile(w.files.Bundle), raw)
 	if code := w.verify(w.read(), r); code != "signature_invalid" {
 		t.Errorf("got %q", code)
 	}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/archive"
-	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -153,7 +153,7 @@ func TestExportKnowsNoMore(t *testing.T) {
 
 	// An export with a list of before does not undo what the verifier knows himself, whichever list is the later one.
 	before := evidence.Bundle{}
-	b, _, err := config.ReadBundle(w.files.Bundle)
+	b, _, err := deployed.ReadBundle(w.files.Bundle)
 	must(t, err)
 	before.Certificates, before.DeploymentCertificate = b.Certificates, b.DeploymentCertificate
 	old, err := archive.ReadRoots(w.files.Registry, w.files.Auditor)

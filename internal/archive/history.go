@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/refusal"
 )
@@ -33,7 +33,7 @@ func ReadAnyBundle(path string) (b evidence.Bundle, raw []byte, err error) {
 // SegmentFile returns the path of a segment of the history: trust-history.json is number 1, trust-history-2.json
 // number 2. Text is only ever added, to the last segment or to a new one.
 func SegmentFile(bundle string, number int) string {
-	first := config.HistoryFile(bundle)
+	first := deployed.HistoryFile(bundle)
 	if number == 1 {
 		return first
 	}
@@ -43,7 +43,7 @@ func SegmentFile(bundle string, number int) string {
 
 // HistorySegments returns the numbers of the existing segments, in order, also after a missing one.
 func HistorySegments(bundle string) ([]int, error) {
-	first := filepath.Base(config.HistoryFile(bundle))
+	first := filepath.Base(deployed.HistoryFile(bundle))
 	ext := filepath.Ext(first)
 	entries, err := os.ReadDir(filepath.Dir(bundle))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/archive"
-	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/signer"
@@ -151,7 +151,7 @@ func TestBundleThatNobodyReads(t *testing.T) {
 			raw, err := json.Marshal(b)
 			must(t, err)
 			w.write(w.files.Bundle, raw)
-			if _, _, err := config.ReadBundle(w.files.Bundle); codeOf(err) == "<nil>" {
+			if _, _, err := deployed.ReadBundle(w.files.Bundle); codeOf(err) == "<nil>" {
 				t.Fatalf("a bundle of %d certificates is read", len(b.Certificates))
 			}
 			if code := w.verify(w.read(), first); code != "" {

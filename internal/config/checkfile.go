@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/strict"
 	"github.com/actionproof/mediator/policy"
@@ -28,7 +29,7 @@ var fileKinds = []struct {
 		return ReadRules(path)
 	}},
 	{"", "deployment manifest", reflect.TypeFor[policy.Manifest](), func(path string, _ []byte, _ bool) (any, error) {
-		return ReadManifest(path)
+		return deployed.ReadManifest(path)
 	}},
 }
 
@@ -59,7 +60,7 @@ func CheckFile(path string, secrets bool) (Checked, error) {
 	}
 	if m, ok := read.(*policy.Manifest); ok && err == nil {
 		checked.Issues = m.Audit()
-		_, _, err = ReadAuditedManifest(path)
+		_, _, err = deployed.ReadAuditedManifest(path)
 	}
 	return checked, err
 }
@@ -84,7 +85,7 @@ func PinnedHash(path string) (string, error) {
 	}
 	switch fileKinds[which].keys {
 	case reflect.TypeFor[policy.Manifest]():
-		m, err := ReadManifest(path)
+		m, err := deployed.ReadManifest(path)
 		if err != nil {
 			return "", err
 		}
@@ -96,7 +97,7 @@ func PinnedHash(path string) (string, error) {
 		}
 		return rules.Hash(), nil
 	case reflect.TypeFor[Sidecar]():
-		return EnvironmentHash(raw)
+		return deployed.EnvironmentHash(raw)
 	}
 	return "", fmt.Errorf("%s is the configuration of a %s: manifests pin no hash of it", path, fileKinds[which].name)
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/ledger/postgres"
 	"github.com/actionproof/mediator/proxy/body"
@@ -43,7 +44,7 @@ func CheckSidecar(path string, raw []byte) (*Sidecar, error) {
 }
 
 func (c *Sidecar) checkManifest() error {
-	m, err := ReadManifest(c.Manifest)
+	m, err := deployed.ReadManifest(c.Manifest)
 	if err != nil {
 		return nil //nolint:nilerr // it may not be there yet
 	}

@@ -3,9 +3,8 @@
 //	sidecar.go, trigger.go, control.go, reputation.go   the four configuration files; config.go has shared parts
 //	load.go      reads a file strictly, and makes its paths absolute
 //	check*.go    check a file and report every finding at once
-//	setup.go     reads the files beside it: manifest, policy, trust bundle, pinned root keys
-//	bound.go     finds the changed keys that only a restart applies
-//	schema.go    makes a JSON Schema from the types and their tags
+//	setup.go     reads the policy file, and checks rules against the manifest's ceiling
+//	schema.go    makes a JSON Schema from the types, and finds the changed keys that only a restart applies
 //
 // A file never holds a secret, only the path of the file with the secret. The comments of the fields are the
 // configuration reference (docs/configuration.md). The tags of a field say the rest:

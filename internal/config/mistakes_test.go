@@ -87,7 +87,8 @@ func TestMistakes(t *testing.T) {
 		{sidecar, "agent: {uid: 2000}", "agent: {<<: {uid: 2000}}",
 			"line 11, column 9: agent: merges another mapping (<<): write its keys out"},
 		{sidecar, "agent: {uid: 2000}", "guard:", "line 11, column 7: guard: has no value: write one, or leave the key out"},
-		{sidecar, "runtime: worker-1\n", "", "line 1, column 1: runtime: is required without tls, whose certificate would name the runtime"},
+		{sidecar, "runtime: worker-1\n", "",
+			"line 1, column 1: runtime: is required without tls, whose certificate would name the runtime"},
 		{sidecar, "issuer: mediator-session", "lifetime: 30s", "line 14, column 12: keys.session.issuer: is required"},
 		{trigger, "state: state\n", "", "line 1, column 1: state: is required"},
 

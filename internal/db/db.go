@@ -1,5 +1,5 @@
-// Package db keeps a service's state in an SQLite file, or in a PostgreSQL schema that replicas share. Both run the same
-// statements.
+// Package db keeps a service's state in an SQLite file, or in a PostgreSQL schema that replicas share. Both run the
+// same statements.
 package db
 
 import (

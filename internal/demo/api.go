@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/demo/agent"
+	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/process/sidecar"
@@ -89,14 +90,14 @@ func (a *api) seen() []seenPost {
 // newAPIGate makes what an API's owner adds: the pinned roots, the manifest, a secret and a durable ledger.
 func newAPIGate(ctx context.Context, dir string) (_ *gate.Server, closeLedger func() error, err error) {
 	in := func(name string) string { return filepath.Join(dir, name) }
-	_, strict, err := config.ReadAuditedManifest(in(devstack.ManifestFile))
+	_, strict, err := deployed.ReadAuditedManifest(in(devstack.ManifestFile))
 	if err != nil {
 		return nil, nil, err
 	}
 	trust := config.Trust{
 		Registry: in(devstack.RegistryFile), Auditor: in(devstack.AuditorFile), Bundle: in(devstack.BundleFile),
 	}
-	v, _, err := config.OfflineVerifier(trust, strict, time.Now)
+	v, _, err := deployed.OfflineVerifier(trust.Registry, trust.Auditor, trust.Bundle, strict, time.Now)
 	if err != nil {
 		return nil, nil, err
 	}

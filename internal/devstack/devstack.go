@@ -21,6 +21,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/process/daemon"
@@ -107,7 +108,7 @@ func (s *Stack) PinHashes() (*policy.Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	environment, err := config.EnvironmentHash(sidecar)
+	environment, err := deployed.EnvironmentHash(sidecar)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +117,7 @@ func (s *Stack) PinHashes() (*policy.Manifest, error) {
 	if err := files.Replace(path, raw, 0o644); err != nil {
 		return nil, err
 	}
-	return config.ReadManifest(path)
+	return deployed.ReadManifest(path)
 }
 
 // StartProcess starts one process. Its log is a file in the stack's folder.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/look"
@@ -81,7 +81,7 @@ func TestBundleDoesNotGrow(t *testing.T) {
 	certify := func(numbers ...int) {
 		t.Helper()
 		m.certify(0)
-		b, _, err := config.ReadBundle(m.bundle)
+		b, _, err := deployed.ReadBundle(m.bundle)
 		check.Must(t, err)
 		got, want := make(map[string]bool), make(map[string]bool)
 		for _, c := range m.trust(b, evidence.SignerPolicy{}).Certified() {
@@ -159,7 +159,7 @@ func TestObservationsOfOthers(t *testing.T) {
 		check.Must(t, err)
 		_, err = m.registry.Certify(t.Context(), p, keyring.Declaration{})
 		check.Must(t, err)
-		b, _, err := config.ReadBundle(m.bundle)
+		b, _, err := deployed.ReadBundle(m.bundle)
 		check.Must(t, err)
 		for _, c := range m.trust(b, evidence.SignerPolicy{}).Certified() {
 			check.WantEqual(t, len(c.Certificate.Observed), 0)

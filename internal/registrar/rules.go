@@ -21,6 +21,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/strict"
@@ -140,7 +141,7 @@ func pinned(dir, name string) (*policy.Manifest, error) {
 		}
 		return filepath.Join(dir, name)
 	}
-	m, err := config.ReadManifest(at(name))
+	m, err := deployed.ReadManifest(at(name))
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keyring"
@@ -209,7 +210,8 @@ var processes = []struct {
 	{"reputation", devstack.ReputationFile, planned(config.LoadReputation, node.Plan)},
 }
 
-func planned[C any](load func(string) (*C, error), plan func(*C) (daemon.Plan, error)) func(string) (daemon.Plan, error) {
+func planned[C any](load func(string) (*C, error), plan func(*C) (daemon.Plan, error)) func(string) (daemon.Plan,
+	error) {
 	return func(path string) (daemon.Plan, error) {
 		c, err := load(path)
 		if err != nil {
@@ -247,13 +249,14 @@ func (s Setup) rights(context.Context, Answers) error {
 		}
 		s.did(path, "correct; its secrets belong to mediator-%s", p.name)
 	}
-	manifest, _, err := config.ReadAuditedManifest(s.in(devstack.ManifestFile))
+	manifest, _, err := deployed.ReadAuditedManifest(s.in(devstack.ManifestFile))
 	if err != nil {
 		return err
 	}
 	return files.Replace(s.in("registry.env"), fmt.Appendf(nil, "# Made by mediator setup for mediator-registry and "+
 		"mediator-auditor: what they certify, and for which APIs.\nFROM=%q\nNODE=%q\nAUDIENCE=%q\n",
-		strings.TrimSpace(from[false]), strings.TrimSpace(from[true]), manifest.SignerCertificatePolicy.AllowedAudiences[0]), 0o644)
+		strings.TrimSpace(from[false]), strings.TrimSpace(from[true]),
+		manifest.SignerCertificatePolicy.AllowedAudiences[0]), 0o644)
 }
 
 // giveSecrets gives a process's user the secrets that its plan names in the folder.

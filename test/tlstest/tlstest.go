@@ -80,7 +80,7 @@ func (a *Authority) Write(t testing.TB, dir string, edit func(*x509.Certificate)
 // Replace replaces a file at once.
 func Replace(t testing.TB, path string, content []byte) {
 	t.Helper()
-	check.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	check.Must(t, os.MkdirAll(filepath.Dir(path), 0o750))
 	check.Must(t, os.WriteFile(path+".new", content, 0o600))
 	check.Must(t, os.Rename(path+".new", path))
 }

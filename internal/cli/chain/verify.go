@@ -17,6 +17,7 @@ import (
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/cli/records"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
@@ -104,11 +105,11 @@ type certifiedDeployment struct {
 }
 
 func verifyManifest(c *cobra.Command, trust config.Trust, path string, asJSON bool) error {
-	_, strict, err := config.ReadAuditedManifest(path)
+	_, strict, err := deployed.ReadAuditedManifest(path)
 	if err != nil {
 		return err
 	}
-	v, b, err := config.OfflineVerifier(trust, strict, time.Now)
+	v, b, err := deployed.OfflineVerifier(trust.Registry, trust.Auditor, trust.Bundle, strict, time.Now)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/signer"
 )
@@ -37,7 +38,7 @@ verifiers without a YAML reader.`,
 				return err
 			}
 			if canonical {
-				m, err := config.ReadManifest(args[0])
+				m, err := deployed.ReadManifest(args[0])
 				if err != nil {
 					return err
 				}
@@ -68,7 +69,7 @@ the certificate ends.
 
 --renew signs only the manifest that the bundle's certificate is for, so that a timer certifies no change.`,
 		RunE: func(c *cobra.Command, args []string) error {
-			m, err := config.ReadManifest(args[0])
+			m, err := deployed.ReadManifest(args[0])
 			if err != nil {
 				return err
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/await"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/files"
 )
 
@@ -87,7 +88,7 @@ func (f *certificateFollower) read() (*followedBundle, error) {
 		}
 		return taken, nil
 	}
-	b, raw, err := config.ReadBundle(f.path)
+	b, raw, err := deployed.ReadBundle(f.path)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/strictjson"
@@ -198,7 +198,7 @@ func (r *registration) next(ctx context.Context, has string) (t trust, err error
 // write replaces the bundle and, if the manifest is in the same folder, the manifest. It refuses a bundle that the
 // pinned root keys have not signed. A changed manifest counts after a reload, as with mediator reload.
 func (r *registration) write(ctx context.Context, t trust) error {
-	roots, err := config.ReadRoots(r.plan.Trust.Registry, r.plan.Trust.Auditor)
+	roots, err := deployed.ReadRoots(r.plan.Trust.Registry, r.plan.Trust.Auditor)
 	if err != nil {
 		return err
 	}

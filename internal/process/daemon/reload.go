@@ -189,8 +189,8 @@ func (r *Reloader) serve(w http.ResponseWriter, req *http.Request) {
 	wire.Write(w, c, err)
 }
 
-// Handle answers POST /v1/reload, for root and the user of this process, /healthz, /startupz and /readyz. ready says why
-// the process is not ready.
+// Handle answers POST /v1/reload, for root and the user of this process, /healthz, /startupz and /readyz. ready says
+// why the process is not ready.
 func (r *Reloader) Handle(mux *http.ServeMux, ready Check) {
 	mux.HandleFunc("POST /v1/reload", r.serve)
 	r.health(mux, ready)

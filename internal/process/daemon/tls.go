@@ -52,8 +52,8 @@ func (p *Process) Client(at config.Peer) (*http.Client, string) { return Client(
 // strangerTimeout bounds how long the server still reads a request of a caller that it does not admit.
 const strangerTimeout = time.Second
 
-// admitting passes on the requests of the endpoint's callers, with their SPIFFE ids (see [wire.CallerOf]). It judges the
-// certificate anew for each request, because a connection can outlive it. The kernel judges those of a unix socket.
+// admitting passes on the requests of the endpoint's callers, with their SPIFFE ids (see [wire.CallerOf]). It judges
+// the certificate anew for each request, because a connection can outlive it. The kernel judges those of a unix socket.
 func (p *Process) admitting(e config.Endpoint, next http.Handler) http.Handler {
 	if e.Unix != "" {
 		return next
@@ -74,6 +74,7 @@ func (p *Process) admitting(e config.Endpoint, next http.Handler) http.Handler {
 			problem.Write(w, err)
 			return
 		}
-		next.ServeHTTP(w, r.WithContext(wire.WithCaller(r.Context(), wire.Caller{ID: string(caller), Runtime: caller.Path()})))
+		next.ServeHTTP(w,
+			r.WithContext(wire.WithCaller(r.Context(), wire.Caller{ID: string(caller), Runtime: caller.Path()})))
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/await"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/policy"
@@ -50,7 +51,7 @@ func (p *Process) checkFiles(plan Plan) error {
 	if err != nil && !await.Pending(err) {
 		return err
 	}
-	if p.Roots, err = config.ReadRoots(c.Registry, c.Auditor); err == nil {
+	if p.Roots, err = deployed.ReadRoots(c.Registry, c.Auditor); err == nil {
 		if strict != nil {
 			_, err = p.readTrust(c, strict)
 		} else {
@@ -64,7 +65,7 @@ func (p *Process) checkFiles(plan Plan) error {
 }
 
 func checkBundle(path string, roots []evidence.Root) error {
-	b, _, err := config.ReadBundle(path)
+	b, _, err := deployed.ReadBundle(path)
 	if err == nil {
 		_, err = evidence.NewTrust(roots, b, evidence.SignerPolicy{})
 	}
@@ -74,14 +75,14 @@ func checkBundle(path string, roots []evidence.Root) error {
 // WaitForRoots waits for the pinned root keys.
 func (p *Process) WaitForRoots(ctx context.Context, c config.Trust) (err error) {
 	p.Roots, err = WaitFor(ctx, p, "the pinned root keys", func() ([]evidence.Root, error) {
-		return config.ReadRoots(c.Registry, c.Auditor)
+		return deployed.ReadRoots(c.Registry, c.Auditor)
 	})
 	return err
 }
 
 // changedRoots returns the settings of root keys whose files now hold other keys.
 func (p *Process) changedRoots(c config.Trust) (keys []string, err error) {
-	now, err := config.ReadRoots(c.Registry, c.Auditor)
+	now, err := deployed.ReadRoots(c.Registry, c.Auditor)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +136,7 @@ func (p *Process) readTrust(c config.Trust, strict *policy.Strict) (*TrustFollow
 }
 
 func (s *TrustFollower) read() (*followedBundle, evidence.Bundle, error) {
-	b, raw, err := config.ReadBundle(s.path)
+	b, raw, err := deployed.ReadBundle(s.path)
 	if err != nil {
 		return nil, b, err
 	}
@@ -260,7 +261,7 @@ func readManifest(plan Plan) (*policy.Manifest, *policy.Strict, error) {
 	if plan.Manifest == "" {
 		return nil, nil, nil
 	}
-	m, strict, err := config.ReadAuditedManifest(plan.Manifest)
+	m, strict, err := deployed.ReadAuditedManifest(plan.Manifest)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/refusal"
@@ -109,7 +110,7 @@ func (o *owners) open(c config.Owner) (*owner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("its registry %s: %w", c.Registry, err)
 	}
-	b, _, err := config.ReadBundle(c.Bundle)
+	b, _, err := deployed.ReadBundle(c.Bundle)
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/reputation"
@@ -230,7 +231,7 @@ func TestPostQuantumOwner(t *testing.T) {
 	if err := c.believes(t, n, key); err != nil {
 		t.Errorf("a receipt by a key that is certified twice: %v", err)
 	}
-	b, raw, err := config.ReadBundle(c.Bundle)
+	b, raw, err := deployed.ReadBundle(c.Bundle)
 	check.Must(t, err)
 	first, _, _ := strings.Cut(b.Certificates[0], "~")
 	check.Must(t, os.WriteFile(c.Bundle, []byte(strings.Replace(string(raw), b.Certificates[0], first, 1)), 0o600))
@@ -298,7 +299,7 @@ func withHistory(t *testing.T, d deployment, certificate string) string {
 	d.WriteBundle(t, path, d.Certificates(t))
 	raw, err := json.Marshal(evidence.History{Certificates: []string{certificate}})
 	if err == nil {
-		err = os.WriteFile(config.HistoryFile(path), raw, 0o600)
+		err = os.WriteFile(deployed.HistoryFile(path), raw, 0o600)
 	}
 	check.Must(t, err)
 	return path
@@ -373,7 +374,7 @@ func TestFollow(t *testing.T) {
 	check.Must(t, os.Remove(one.Bundle))
 	wantKept(t, "no such file")
 	one.publish(t)
-	check.Must(t, os.WriteFile(config.HistoryFile(one.Bundle), []byte("{"), 0o600))
+	check.Must(t, os.WriteFile(deployed.HistoryFile(one.Bundle), []byte("{"), 0o600))
 	puts++ // for what the bundle revokes
 	wantKept(t, "the history is malformed")
 	one.Revoke(t, evidence.Revocation{Kind: evidence.RevokedKey, ID: one.Key(t, evidence.PurposeInteraction).KeyID()})
@@ -383,7 +384,7 @@ func TestFollow(t *testing.T) {
 	if got := refusedOwners(t, n); got != "one" {
 		t.Errorf("the metric has %q as refused", got)
 	}
-	check.Must(t, os.Remove(config.HistoryFile(one.Bundle)))
+	check.Must(t, os.Remove(deployed.HistoryFile(one.Bundle)))
 	n.follow()
 	if n.puts != puts+2 || refusedOwners(t, n) != "" {
 		t.Error("the bundle that is there again is not taken over")

@@ -29,6 +29,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/await"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/flood"
@@ -142,7 +143,7 @@ func (p *process) Open(ctx context.Context) (err error) {
 		return err
 	}
 	if c.Trial {
-		if _, err := config.EnvironmentHash(nil); err != nil { // reads this program while it still can, and keeps its hash
+		if _, err := deployed.EnvironmentHash(nil); err != nil { // reads this program while it still can, and keeps its hash
 			return err
 		}
 		if err := p.makeRoots(); err != nil {
@@ -299,7 +300,7 @@ func (p *process) readRules(ctx context.Context) error {
 
 func (p *process) trialOrSigned() (*registrar.Rules, error) {
 	if !p.config.Trial {
-		roots, err := config.ReadRoots(p.config.Trust.Registry, p.config.Trust.Auditor)
+		roots, err := deployed.ReadRoots(p.config.Trust.Registry, p.config.Trust.Auditor)
 		if err != nil {
 			return nil, err
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/policy"
@@ -84,7 +85,7 @@ func (p *sidecar) Plan(c *config.Sidecar) (daemon.Plan, error) {
 	if err != nil {
 		return plan, err
 	}
-	if plan.Environment, err = config.EnvironmentHash(c.Raw); err != nil {
+	if plan.Environment, err = deployed.EnvironmentHash(c.Raw); err != nil {
 		return plan, err
 	}
 	plan.CheckManifest = func(strict *policy.Strict) error { return p.checkManifest(c, plan.Environment, strict) }

@@ -130,8 +130,8 @@ func (p *sidecar) Roles(process *daemon.Process) (err error) {
 	return err
 }
 
-// nameRuntime takes the name of the runtime from the configuration, or else from the TLS certificate. In the latter case
-// other replicas have the same configuration, so the names of keys that only this process holds get its own part.
+// nameRuntime takes the name of the runtime from the configuration, or else from the TLS certificate. In the latter
+// case other replicas have the same configuration, so the names of keys that only this process holds get its own part.
 func (p *sidecar) nameRuntime() error {
 	c := p.config
 	if p.name = c.Runtime; p.Identity == nil {
@@ -141,14 +141,16 @@ func (p *sidecar) nameRuntime() error {
 	overTCP := c.Trigger.TCP + c.Control.TCP
 	if p.name != "" {
 		if p.name != of && overTCP != "" {
-			return refusal.New("runtime_foreign", "runtime in %s is %q, but the certificate of tls is for %q: over TCP, the other "+
-				"processes accept no other name", c.Path, p.name, of)
+			return refusal.New("runtime_foreign",
+				"runtime in %s is %q, but the certificate of tls is for %q: over TCP, the other "+
+					"processes accept no other name", c.Path, p.name, of)
 		}
 		return nil
 	}
 	if p.name = of; c.Receipts != nil && len(of) > interaction.MaxRuntimeID {
-		return refusal.New("config_malformed", "the certificate of tls in %s names the runtime by %d bytes; a receipt holds at "+
-			"most %d", c.Path, len(of), interaction.MaxRuntimeID)
+		return refusal.New("config_malformed",
+			"the certificate of tls in %s names the runtime by %d bytes; a receipt holds at "+
+				"most %d", c.Path, len(of), interaction.MaxRuntimeID)
 	}
 	if c.Custody.Type == "memory" {
 		p.KeySuffix = of[strings.LastIndex(of, "/")+1:]

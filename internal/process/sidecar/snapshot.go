@@ -14,6 +14,7 @@ import (
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/refusal"
@@ -112,7 +113,7 @@ func (p *sidecar) build(ctx context.Context, s *snapshot) (err error) {
 	if err != nil {
 		return err
 	}
-	ceiling, err := config.Ceiling(s.Strict.EgressCeiling)
+	ceiling, err := deployed.Ceiling(s.Strict.EgressCeiling)
 	if err != nil {
 		return err
 	}

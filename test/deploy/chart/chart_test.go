@@ -168,7 +168,8 @@ const agentPod = `{apiVersion: v1, kind: Pod, metadata: {name: NAME}, spec: {nod
 func TestAdmission(t *testing.T) {
 	c := cluster.Start(t)
 	c.Apply("", "{apiVersion: v1, kind: Namespace, metadata: {name: mediator}}")
-	c.Apply("", "{apiVersion: v1, kind: Namespace, metadata: {name: agents, labels: {actionproof.github.io/inject: enabled}}}")
+	c.Apply("",
+		"{apiVersion: v1, kind: Namespace, metadata: {name: agents, labels: {actionproof.github.io/inject: enabled}}}")
 	for _, values := range ciFiles(t) {
 		rendered, err := render(t, "--values", values)
 		if err != nil {
@@ -264,7 +265,8 @@ func TestBadValues(t *testing.T) {
 		"node.config.audience=x":                      "'audience' not allowed",
 		"monitoring.rules=on-call":                    "/monitoring/rules",
 	} {
-		if _, err := render(t, "--values", ciFile(t, "trial"), "--set", set); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := render(t, "--values", ciFile(t, "trial"), "--set", set); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("--set %s: got %v, want %q", set, err, want)
 		}
 	}

@@ -69,7 +69,8 @@ spec:
   volumes: [{name: identity, projected: {sources: [{podCertificate: {signerName: actionproof.github.io/mediator,
     keyType: ED25519, credentialBundlePath: pod.pem}}, {clusterTrustBundle: {signerName: actionproof.github.io/mediator,
     labelSelector: {}, path: authorities.pem}}]}}]
-  containers: [{name: c, image: IMAGE, command: [sh, -c, "openssl verify -CAfile authorities.pem pod.pem && sleep 1000"],
+  containers: [{name: c, image: IMAGE, command:
+  [sh, -c, "openssl verify -CAfile authorities.pem pod.pem && sleep 1000"],
     workingDir: /identity, volumeMounts: [{name: identity, mountPath: /identity}]}]
   terminationGracePeriodSeconds: 1
 `

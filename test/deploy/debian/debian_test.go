@@ -242,8 +242,8 @@ func TestPackage(t *testing.T) {
 	m.want("ls mediator", "keys\ntrust\n")
 }
 
-// sandboxed checks that each process runs as its own user, with the sandbox of its unit, and that the agent's user reads
-// no secret.
+// sandboxed checks that each process runs as its own user, with the sandbox of its unit, and that the agent's user
+// reads no secret.
 func (m *machine) sandboxed() {
 	m.t.Helper()
 	for _, unit := range []string{"serve", "trigger", "control", "reputation", "registry", "registry-node", "auditor"} {
@@ -251,7 +251,8 @@ func (m *machine) sandboxed() {
 			m.want("systemctl start mediator-auditor; journalctl -u mediator-auditor -o cat", "certified manifest")
 		} else {
 			m.want("pid=$(systemctl show -P MainPID mediator-"+unit+"); id -nu $(awk '/^Uid/{print $2}' /proc/$pid/status); "+
-				"cat /proc/$pid/status", "mediator-"+strings.TrimSuffix(unit, "-node"), "NoNewPrivs:\t1", "Seccomp:\t2", "CapEff:\t0000000000000000")
+				"cat /proc/$pid/status", "mediator-"+strings.TrimSuffix(unit, "-node"), "NoNewPrivs:\t1", "Seccomp:\t2",
+				"CapEff:\t0000000000000000")
 		}
 		m.run("systemd-analyze security --no-pager --threshold=25 mediator-" + unit) // an exposure of 2.5 of 10
 	}

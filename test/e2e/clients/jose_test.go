@@ -12,7 +12,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/admin"
-	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
@@ -72,7 +72,7 @@ func signed(t *testing.T, r *kit.Rig) []typed {
 	if len(out) != len(signedTyps) {
 		t.Fatalf("the record holds %d signed artifacts; there are %d", len(out), len(signedTyps))
 	}
-	b, _, err := config.ReadBundle(r.In(devstack.BundleFile))
+	b, _, err := deployed.ReadBundle(r.In(devstack.BundleFile))
 	check.Must(t, err)
 	for _, c := range b.Certificates {
 		out = append(out, typed{evidence.SignerCertificateKind().Typ, c})
@@ -88,7 +88,7 @@ func published(t *testing.T, r *kit.Rig) jose.JSONWebKeySet {
 		check.Must(t, admin.Get(t.Context(), p.Endpoint, "/v1/jwks", &set))
 		all.Keys = append(all.Keys, set.Keys...)
 	}
-	roots, err := config.ReadRoots(r.In(devstack.RegistryFile), r.In(devstack.AuditorFile))
+	roots, err := deployed.ReadRoots(r.In(devstack.RegistryFile), r.In(devstack.AuditorFile))
 	check.Must(t, err)
 	for _, root := range roots {
 		all.Keys = append(all.Keys,

@@ -18,6 +18,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/process/daemon"
@@ -362,7 +363,7 @@ func TestRevocationReachesARunningProcess(t *testing.T) {
 		t.Helper()
 		kit.Until(t, "the log to say "+message, func() bool { return lines.FilterMessage(message).Len() > 0 })
 	}
-	_, strict, err := config.ReadAuditedManifest(exampleManifest)
+	_, strict, err := deployed.ReadAuditedManifest(exampleManifest)
 	check.Must(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	c := config.Trust{Registry: d.At("registry.jwk"), Auditor: d.At("auditor.jwk"), Bundle: d.Bundle}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/ledger"
@@ -145,7 +145,7 @@ func (v *vaultRig) verifyAll(t *testing.T, newest map[string]int, posts int64) {
 		v.asOwner(t, "keys", "retire", key, "--oldest", fmt.Sprint(n+1))
 	}
 	kit.Until(t, "a bundle without the retired versions", func() bool {
-		b, _, err := config.ReadBundle(v.In(devstack.BundleFile))
+		b, _, err := deployed.ReadBundle(v.In(devstack.BundleFile))
 		return err == nil && len(b.Certificates) == len(bootstrap.Roles)
 	})
 	file := t.TempDir() + "/posts.jsonl.gz"
@@ -169,10 +169,10 @@ func TestVaultRetireNow(t *testing.T) {
 	posts := v.Records(t, "limit=1&flow=post")
 	i := slices.IndexFunc(posts[0].Artifacts, func(a ledger.Artifact) bool { return a.Name == "runtimeAttestation" })
 	token := posts[0].Artifacts[i].Token
-	roots, err := config.ReadRoots(v.In(devstack.RegistryFile), v.In(devstack.AuditorFile))
+	roots, err := deployed.ReadRoots(v.In(devstack.RegistryFile), v.In(devstack.AuditorFile))
 	check.Must(t, err)
 	verify := func() error {
-		b, _, err := config.ReadBundle(v.In(devstack.BundleFile))
+		b, _, err := deployed.ReadBundle(v.In(devstack.BundleFile))
 		check.Must(t, err)
 		trust, err := evidence.NewTrust(roots, b, evidence.SignerPolicy{})
 		check.Must(t, err)
@@ -323,7 +323,7 @@ func TestVaultRotationWithASlowReader(t *testing.T) {
 // The hash of the trust bundle is empty until it certifies that version of each key.
 func (v *vaultRig) certified(t *testing.T, version int) (hash string, newest time.Time) {
 	t.Helper()
-	b, raw, err := config.ReadBundle(v.In(devstack.BundleFile))
+	b, raw, err := deployed.ReadBundle(v.In(devstack.BundleFile))
 	check.Must(t, err)
 	found := 0
 	for _, token := range b.Certificates {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/signer"
@@ -133,7 +133,7 @@ func (d Team) Trust(t *testing.T, policy evidence.SignerPolicy) *evidence.Trust 
 	t.Helper()
 	root, err := evidence.ParseRoot(Read(t, d.At("registry.jwk")), evidence.PurposeSignerCertificate)
 	check.Must(t, err)
-	b, _, err := config.ReadBundle(d.Bundle)
+	b, _, err := deployed.ReadBundle(d.Bundle)
 	check.Must(t, err)
 	trust, err := evidence.NewTrust([]evidence.Root{root}, b, policy)
 	check.Must(t, err)

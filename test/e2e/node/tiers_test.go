@@ -19,6 +19,7 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/process/daemon"
@@ -130,7 +131,7 @@ func (r tiersRig) decide(t *testing.T, reputation string) error {
 	manifests, err := control.Manifests(ctx)
 	check.Must(t, err)
 	raw := kit.Read(t, r.In(devstack.SidecarFile))
-	environment, err := config.EnvironmentHash(raw)
+	environment, err := deployed.EnvironmentHash(raw)
 	check.Must(t, err)
 	_, err = control.Decide(ctx, policy.Request{
 		Binding: b, ChallengeID: "chal", RuntimeID: "worker-1", SessionID: "ses", EnvironmentHash: environment,

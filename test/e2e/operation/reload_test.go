@@ -21,7 +21,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/admin"
-	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keyring"
@@ -264,13 +264,13 @@ func TestCertifiedUntil(t *testing.T) {
 	t.Parallel()
 	r := newReloadRig(t)
 	for range 2 {
-		b, _, err := config.ReadBundle(r.In(devstack.BundleFile))
+		b, _, err := deployed.ReadBundle(r.In(devstack.BundleFile))
 		check.Must(t, err)
 		c, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind(), b.DeploymentCertificate)
 		check.Must(t, err)
 		line := "mediator_deployment_certificate_until_seconds " + strconv.FormatFloat(float64(c.Expires), 'g', -1, 64)
 		kit.Until(t, line, func() bool { return r.metric(t, "serve", line) })
-		m, err := config.ReadManifest(r.In(devstack.ManifestFile))
+		m, err := deployed.ReadManifest(r.In(devstack.ManifestFile))
 		check.Must(t, err)
 		token, err := policy.Certify(t.Context(), r.Stack.Auditor, m,
 			signer.Options{Issuer: c.Issuer, Audience: c.Audience, Lifetime: time.Hour, Now: time.Now})

@@ -30,8 +30,9 @@ func TestReloadPage(t *testing.T) {
 	r.edit(t, devstack.SidecarFile, "/notes\", methods: [GET]", "/notes\", methods: [GET, HEAD]")
 	r.edit(t, devstack.PolicyFile, "request.size > 4", "request.size > 5")
 	want := map[string]string{ // something that a section's commands have to say
-		"Change": "mediator.yaml: a correct sidecar", "Certify": "certified manifest", "Reload": "admin.sock: reloaded: configuration ",
-		"See": `"ready":true`,
+		"Change": "mediator.yaml: a correct sidecar", "Certify": "certified manifest",
+		"Reload": "admin.sock: reloaded: configuration ",
+		"See":    `"ready":true`,
 	}
 	for _, s := range kit.ReadPage(t, "../../../docs/operations/reload.md") {
 		said := sh.RunSection(t, s, func(string) bool { return false })

@@ -16,6 +16,7 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/postgres"
@@ -411,11 +412,11 @@ func (r *crashRig) opener(t *testing.T) interaction.Opener {
 	t.Helper()
 	c, err := config.LoadSidecar(r.In(devstack.SidecarFile))
 	check.Must(t, err)
-	roots, err := config.ReadRoots(c.Trust.Registry, c.Trust.Auditor)
+	roots, err := deployed.ReadRoots(c.Trust.Registry, c.Trust.Auditor)
 	check.Must(t, err)
-	bundle, _, err := config.ReadBundle(c.Trust.Bundle)
+	bundle, _, err := deployed.ReadBundle(c.Trust.Bundle)
 	check.Must(t, err)
-	_, strict, err := config.ReadAuditedManifest(c.Manifest)
+	_, strict, err := deployed.ReadAuditedManifest(c.Manifest)
 	check.Must(t, err)
 	past, err := evidence.NewPastTrust(roots, bundle, evidence.History{}, strict.Signers)
 	check.Must(t, err)
