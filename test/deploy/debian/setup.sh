@@ -25,6 +25,7 @@ if [ ! -e "$root" ]; then
 	tar --one-file-system -cf "$work/tar" -C "$work/root" .
 	mv "$work/tar" "$root"
 fi
+mkdir -p bin
 ln -sfn "$root" bin/debian-root.tar
 
 for version in 1.0.0 1.0.1; do # an upgrade changes the program
