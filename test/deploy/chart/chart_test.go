@@ -159,7 +159,7 @@ func apply(t *testing.T, c *cluster.Cluster, rendered string) {
 	}
 }
 
-const agentPod = `{apiVersion: v1, kind: Pod, metadata: {name: NAME}, spec: {nodeSelector: {no: node}, containers: [
+const agentPod = `{apiVersion: v1, kind: Pod, metadata: {name: NAME, labels: {app: NAME}}, spec: {nodeSelector: {no: node}, containers: [
   {name: agent, image: "agent@sha256:1111111111111111111111111111111111111111111111111111111111111111",
    env: [{name: HTTPS_PROXY, value: "http://other"}], securityContext: {
    runAsUser: 2000, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}]}}`
@@ -170,13 +170,6 @@ func TestAdmission(t *testing.T) {
 	c.Apply("", "{apiVersion: v1, kind: Namespace, metadata: {name: mediator}}")
 	c.Apply("",
 		"{apiVersion: v1, kind: Namespace, metadata: {name: agents, labels: {actionproof.github.io/inject: enabled}}}")
-	for _, values := range ciFiles(t) {
-		rendered, err := render(t, "--values", values)
-		if err != nil {
-			t.Fatal(err)
-		}
-		apply(t, c, rendered)
-	}
 	rendered, err := render(t, "--values", ciFile(t, "trial"))
 	if err != nil {
 		t.Fatal(err)
@@ -184,33 +177,49 @@ func TestAdmission(t *testing.T) {
 	apply(t, c, rendered)
 	c.Apply("mediator",
 		`{apiVersion: v1, kind: ConfigMap, metadata: {name: mediator-roots}, data: {registry.jwk: "{}", auditor.jwk: "{}"}}`)
-	c.Eventually("the policies are in force", func() (bool, string) {
-		err := c.TryApply("agents", strings.NewReplacer("NAME", "probe", "@sha256:1", ":1").Replace(agentPod))
-		return err != nil && strings.Contains(err.Error(), "without its digest"), fmt.Sprint(err)
-	})
-	c.Apply("agents", strings.Replace(agentPod, "NAME", "good", 1))
-	checkInjected(t, c.Pods("agents", "")[0])
+	awaitPolicies(t, c)
+	c.Apply("agents", strings.ReplaceAll(agentPod, "NAME", "good"))
+	checkInjected(t, c.Pods("agents", "app=good")[0])
 	for change, want := range map[string]string{
-		`nodeSelector|hostNetwork: true, nodeSelector`:                            "hostNetwork",
-		`nodeSelector|hostPID: true, nodeSelector`:                                "hostPID",
-		`nodeSelector|shareProcessNamespace: true, nodeSelector`:                  "shareProcessNamespace",
-		`runAsUser: 2000|runAsUser: 0`:                                            "runAsUser",
-		`runAsUser: 2000|runAsUser: 10001`:                                        "runAsUser",
-		`runAsUser: 2000|privileged: true`:                                        "",
-		`drop: [ALL]|drop: [ALL], add: [NET_ADMIN]`:                               "capabilities",
-		`drop: [ALL]|drop: [KILL]`:                                                "capabilities",
-		`env: [|envFrom: [{secretRef: {name: x}}], env: [`:                        "envFrom",
-		`env: [|volumeMounts: [{name: mediator-run, mountPath: /x}], env: [`:      "mediator's volumes",
-		`env: [|volumeMounts: [{name: mediator-identity, mountPath: /x}], env: [`: "mediator's volumes",
-		`containers|volumes: [{name: h, hostPath: {path: /}}], containers`:        "hostPath",
-		`containers|initContainers: [{name: mediator, image: x}], containers`:     "",
+		`nodeSelector|hostNetwork: true, nodeSelector`:                         "hostNetwork",
+		`nodeSelector|hostPID: true, nodeSelector`:                             "hostPID",
+		`nodeSelector|shareProcessNamespace: true, nodeSelector`:               "shareProcessNamespace",
+		`runAsUser: 2000|runAsUser: 0`:                                         "runAsUser",
+		`runAsUser: 2000|runAsUser: 10001`:                                     "runAsUser",
+		`runAsUser: 2000|privileged: true`:                                     "",
+		`drop: [ALL]|drop: [ALL], add: [NET_ADMIN]`:                            "capabilities",
+		`drop: [ALL]|drop: [KILL]`:                                             "capabilities",
+		`env: [|envFrom: [{secretRef: {name: x}}], env: [`:                     "envFrom",
+		`env: [|volumeMounts: [{name: mediator-run, mountPath: /x}], env: [`:   "mediator's volumes",
+		`env: [|volumeMounts: [{name: mediator-files, mountPath: /x}], env: [`: "mediator's volumes",
+		`containers|volumes: [{name: h, hostPath: {path: /}}], containers`:     "hostPath",
+		`containers|initContainers: [{name: mediator, image: x}], containers`:  "",
 	} {
 		from, to, _ := strings.Cut(change, "|")
-		pod := strings.Replace(strings.Replace(agentPod, "NAME", "bad", 1), from, to, 1)
+		pod := strings.Replace(strings.ReplaceAll(agentPod, "NAME", "bad"), from, to, 1)
 		if err := c.TryApply("agents", pod); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", to, err, want)
 		}
 	}
+	for _, values := range ciFiles(t) {
+		rendered, err := render(t, "--values", values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		apply(t, c, rendered)
+	}
+}
+
+// awaitPolicies waits until the API server applies the policies, which it does soon after it has stored them.
+func awaitPolicies(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	tries := 0
+	c.Eventually("the policies are in force", func() (bool, string) {
+		tries++
+		name := fmt.Sprintf("probe-%d", tries)
+		err := c.TryApply("agents", strings.NewReplacer("NAME", name, "@sha256:1", ":1").Replace(agentPod))
+		return err != nil && strings.Contains(err.Error(), "without its digest"), fmt.Sprint(err)
+	})
 }
 
 // checkInjected checks what the policy has made of a pod.

@@ -66,6 +66,9 @@ func Build() (Binaries, error) {
 	return b, nil
 }
 
+// linked are the linker's flags. The API server says its version to Helm, which compares it with the chart's kubeVersion.
+const linked = "-s -w -X k8s.io/component-base/version.gitVersion=v1.37.2"
+
 // build returns the program of a module, from the cache if it was built from the same sources.
 func build(cache, name, module, sources string) (string, error) {
 	key, err := hashOf(module, sources)
@@ -84,7 +87,7 @@ func build(cache, name, module, sources string) (string, error) {
 	if sources != "." {
 		target = "./" + sources + "/" + name
 	}
-	cmd := exec.Command("go", "build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o",
+	cmd := exec.Command("go", "build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags="+linked, "-o",
 		path+".new", target)
 	cmd.Dir = module
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
@@ -97,7 +100,7 @@ func build(cache, name, module, sources string) (string, error) {
 // hashOf covers go.mod, go.sum and the Go files of a module's folder, and Go's version.
 func hashOf(module, sources string) (string, error) {
 	hash := sha256.New()
-	fmt.Fprintln(hash, runtime.Version())
+	fmt.Fprintln(hash, runtime.Version(), linked)
 	files := []string{filepath.Join(module, "go.mod"), filepath.Join(module, "go.sum")}
 	err := filepath.WalkDir(filepath.Join(module, sources), func(path string, _ fs.DirEntry, err error) error {
 		if strings.HasSuffix(path, ".go") {

@@ -6,7 +6,7 @@ listen: 127.0.0.1:8181
 transparent: {listen: "127.0.0.1:8183"}
 guard: {uids: [10001], resolvers: {{ .Values.sidecar.resolvers | toJson }}, inbound: [9090]}
 {{- end }}
-admin: {unix: /run/mediator/admin.sock}
+admin: {unix: /run/mediator/admin/admin.sock}
 state: /var/lib/mediator/state
 {{- if eq .Values.storage.type "postgres" }}
 ledger: {postgres: {dsnFile: database/dsn}}

@@ -30,21 +30,27 @@ seccompProfile: {type: RuntimeDefault}
 {{ (index . 0).Release.Name }}-{{ index . 1 }}.{{ (index . 0).Release.Namespace }}.svc
 {{- end -}}
 
-{{- /* The pod's TLS identity, made and renewed by the kubelet and the registrar. */ -}}
-{{- define "mediator.identity" -}}
-name: identity
-projected:
-  defaultMode: 0440
-  sources:
-    - podCertificate:
-        signerName: actionproof.github.io/mediator
-        keyType: ED25519
-        credentialBundlePath: pod.pem
-        maxExpirationSeconds: 86400
-    - clusterTrustBundle:
-        signerName: actionproof.github.io/mediator
-        labelSelector: {}
-        path: authorities.pem
+{{- /* What a pod's files have besides its configuration: its TLS identity, made by kubelet and registrar, and logins. */ -}}
+{{- /* Arguments: the root, and whether the pod has an identity and a database. */ -}}
+{{- define "mediator.projected" -}}
+{{- $root := index . 0 -}}
+{{- if index . 1 }}
+- podCertificate:
+    signerName: actionproof.github.io/mediator
+    keyType: ED25519
+    credentialBundlePath: identity/pod.pem
+    maxExpirationSeconds: 86400
+- clusterTrustBundle:
+    signerName: actionproof.github.io/mediator
+    labelSelector: {}
+    path: identity/authorities.pem
+{{- end }}
+{{- if eq $root.Values.custody.type "vault" }}
+- serviceAccountToken: {path: vault/token, audience: {{ $root.Values.custody.vault.audience }}, expirationSeconds: 3600}
+{{- end }}
+{{- if and (index . 2) (eq $root.Values.storage.type "postgres") }}
+- secret: {name: {{ $root.Values.storage.secret }}, items: [{key: dsn, path: database/dsn}]}
+{{- end }}
 {{- end -}}
 
 {{- /* The parts of a configuration file that all processes have. Arguments: the root and a component. */ -}}

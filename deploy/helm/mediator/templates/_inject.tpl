@@ -35,25 +35,19 @@ containers:
     args: [serve, --config, /etc/mediator/mediator.yaml]
     ports: [{name: probes, containerPort: 9090, protocol: TCP}]
     # The agent starts once the sidecar is ready and nothing that it sees contradicts the manifest.
-    startupProbe: {exec: {command: [/mediator, doctor]}, periodSeconds: 2, timeoutSeconds: 10, failureThreshold: 150}
+    startupProbe: {exec: {command: [/mediator, doctor, --admin, "unix:/run/mediator/admin/admin.sock"]}, periodSeconds: 2, timeoutSeconds: 10, failureThreshold: 150}
     livenessProbe: {httpGet: {path: /healthz, port: probes}, periodSeconds: 10}
     readinessProbe: {httpGet: {path: /readyz, port: probes}, periodSeconds: 5}
     resources: {{- toYaml .Values.sidecar.resources | nindent 6 }}
     securityContext: {{- include "mediator.securityContext" . | nindent 6 }}
     volumeMounts:
       - {name: mediator-files, mountPath: /etc/mediator, readOnly: true}
-      - {name: mediator-identity, mountPath: /etc/mediator/identity, readOnly: true}
-      - {name: mediator-state, mountPath: /var/lib/mediator}
-      - {name: mediator-run, mountPath: /run/mediator}
+      - {name: mediator-trust, mountPath: /var/lib/mediator/trust}
+      - {name: mediator-state, mountPath: /var/lib/mediator/state}
+      - {name: mediator-run, mountPath: /run/mediator/admin}
       - {name: mediator-ca, mountPath: /run/mediator/ca}
-      {{- if eq .Values.custody.type "vault" }}
-      - {name: mediator-vault, mountPath: /etc/mediator/vault, readOnly: true}
-      {{- end }}
-      {{- if eq .Values.storage.type "postgres" }}
-      - {name: mediator-database, mountPath: /etc/mediator/database, readOnly: true}
-      {{- end }}
       {{- if .Values.sidecar.secret }}
-      - {name: mediator-secrets, mountPath: /etc/mediator/secrets, readOnly: true}
+      - {name: mediator-secrets, mountPath: /var/run/secrets/mediator, readOnly: true}
       {{- end }}
   {{- if eq .Values.sidecar.enforcement "guard" }}
   - name: mediator-guard
@@ -76,31 +70,26 @@ containers:
 {{- define "mediator.volumes" -}}
 volumes:
   - name: mediator-files
-    downwardAPI:
-      items:
-        {{- $files := list "mediator.yaml" "registry.jwk" "auditor.jwk" }}
-        {{- if .Values.custody.vault.ca }}{{ $files = append $files "vault-ca.pem" }}{{ end }}
-        {{- range $files }}
-        - path: {{ . }}
-          fieldRef: {fieldPath: "metadata.annotations['actionproof.github.io/{{ . }}']"}
-        {{- end }}
-  - {{- include "mediator.identity" . | replace "name: identity" "name: mediator-identity" | nindent 4 }}
+    projected:
+      defaultMode: 292   # 0444: no other container mounts it
+      sources:
+        - downwardAPI:
+            items:
+              {{- $files := list "mediator.yaml" "registry.jwk" "auditor.jwk" }}
+              {{- if .Values.custody.vault.ca }}{{ $files = append $files "vault-ca.pem" }}{{ end }}
+              {{- range $files }}
+              - path: {{ . }}
+                fieldRef: {fieldPath: "metadata.annotations['actionproof.github.io/{{ . }}']"}
+              {{- end }}
+        {{- include "mediator.projected" (list . true true) | nindent 8 }}
+  - name: mediator-trust
+    emptyDir: {medium: Memory, sizeLimit: 64Mi}
   - name: mediator-state
     emptyDir: {sizeLimit: 1Gi}
   - name: mediator-run
     emptyDir: {medium: Memory, sizeLimit: 1Mi}
   - name: mediator-ca
     emptyDir: {medium: Memory, sizeLimit: 1Mi}
-  {{- if eq .Values.custody.type "vault" }}
-  - name: mediator-vault
-    projected:
-      sources:
-        - serviceAccountToken: {path: token, audience: {{ .Values.custody.vault.audience }}, expirationSeconds: 3600}
-  {{- end }}
-  {{- if eq .Values.storage.type "postgres" }}
-  - name: mediator-database
-    secret: {secretName: {{ .Values.storage.secret }}, defaultMode: 288}
-  {{- end }}
   {{- if .Values.sidecar.secret }}
   - name: mediator-secrets
     secret: {secretName: {{ .Values.sidecar.secret }}, defaultMode: 288}
