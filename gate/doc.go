@@ -9,7 +9,7 @@
 //
 // [Server.Challenge] issues challenges. [Server.Verify] verifies an envelope, consumes it, and returns a capability.
 // Callers need no login, and each call costs work: limit the rate. [Server.Middleware] verifies each request, and
-// consumes its keys before your handler or in your transaction.
+// consumes its single-use keys, the ids of its tokens, before your handler or in your transaction.
 //
 // # Who consumes
 //

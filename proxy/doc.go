@@ -18,7 +18,7 @@
 //	challenge.go 4   fresh work for exactly this content
 //	decision.go  5   the trigger's evidence; 6 the control plane's decision
 //	attest.go    7   the sidecar's observations of the run, signed
-//	authorize.go 8   the gate (gate.go); 9 the request proof, and single-use keys are consumed
+//	authorize.go 8   the gate (package gate); 9 the request proof, and single-use keys are consumed
 //	forward.go   10  sends the request, which package forward writes anew, and relays the answer
 //	record.go        ends the call: its receipt, its record and its log line
 package proxy

@@ -92,7 +92,8 @@ func TestTrial(t *testing.T) {
 	if err != nil {
 		t.Fatalf("helm install: %v: %s", err, out)
 	}
-	c.Apply("", "{apiVersion: v1, kind: Namespace, metadata: {name: agents, labels: {actionproof.github.io/inject: enabled}}}")
+	c.Apply("",
+		"{apiVersion: v1, kind: Namespace, metadata: {name: agents, labels: {actionproof.github.io/inject: enabled}}}")
 	awaitPolicies(t, c)
 	c.Apply("agents", fmt.Sprintf(agentDeployment, agent.Name, agent.Digest))
 	c.WaitReady("mediator", "deployment/mediator-registrar", "deployment/mediator-trigger", "deployment/mediator-control")

@@ -66,7 +66,8 @@ func Build() (Binaries, error) {
 	return b, nil
 }
 
-// linked are the linker's flags. The API server says its version to Helm, which compares it with the chart's kubeVersion.
+// linked are the linker's flags. The API server says its version to Helm, which compares it with the chart's
+// kubeVersion.
 const linked = "-s -w -X k8s.io/component-base/version.gitVersion=v1.37.2"
 
 // build returns the program of a module, from the cache if it was built from the same sources.
