@@ -139,7 +139,8 @@ func (p *PastTrust) VerifyAll(each func(SignerCertificate)) error {
 // At returns a verifier for a moment, with each key's last certificate by then. It refuses a moment in the future.
 func (p *PastTrust) At(moment, now time.Time) (*Verifier, error) {
 	if moment.After(now.Add(DefaultSkew)) {
-		return nil, refusal.New("clock_skew", "it is of %s, which is in the future", moment.UTC().Format(time.RFC3339))
+		return nil, refusal.New("clock_skew", "the time to verify for, %s, is in the future",
+			moment.UTC().Format(time.RFC3339))
 	}
 	t := *p.pins
 	t.find = func(kid string) (s *certified, newest int, err error) { return p.find(kid, moment) }

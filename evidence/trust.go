@@ -257,7 +257,7 @@ func (t *Trust) signer(kid, typ, purpose string, at moment) (*certified, error) 
 		switch {
 		case 0 < version && version < newest:
 			return nil, refusal.New("key_retired",
-				"the %s is signed by key %s, which has no custody certificate any more; version %d of it has", typ, kid, newest)
+				"the %s is signed by key %s, which no longer has a custody certificate; only version %d has one", typ, kid, newest)
 		case 0 < newest && newest < version:
 			return nil, refusal.New("key_unknown", "the %s is signed by key %.80q, %w", typ, kid, errNewer)
 		}

@@ -23,7 +23,7 @@ func CheckTrigger(s *Strict, o evidence.TriggerOriginProof, r evidence.TriggerRe
 	case r.Kind != o.Kind || r.Source != o.Source:
 		return refusal.New("artifacts_mismatch", "the trigger receipt and the origin proof name different kinds or sources")
 	case r.HumanInitiated:
-		return refusal.New("human_involved", "the trigger receipt says that a human asked for it")
+		return refusal.New("human_involved", "the trigger receipt says that a human requested the event")
 	// The constant list always counts: no manifest can make a human's request a trigger.
 	case !slices.Contains(autonomousKinds, o.Kind) || !slices.Contains(s.Origin.Kinds, o.Kind) ||
 		!slices.Contains(s.Receipt.Kinds, r.Kind):

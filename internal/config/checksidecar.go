@@ -222,7 +222,7 @@ func (a Action) checkGate(key string, f *findings) {
 func (c *Sidecar) addEgress(key string, e Egress, f *findings) {
 	c.checkCredential(key+".credential", e.Credential, f)
 	if e.WebSocket && (!slices.Contains(e.Match.Methods, http.MethodGet) || e.Match.messages() != "") {
-		f.Add(key+".websocket", "needs the method GET; a rule about messages cannot allow WebSockets")
+		f.Add(key+".websocket", "needs the method GET; a rule with mcp or graphql cannot allow WebSockets")
 	}
 	methods := []string{http.MethodGet, http.MethodPost, http.MethodDelete}
 	if e.Match.GraphQL != nil {

@@ -65,7 +65,7 @@ type Agent struct {
 	// UID is the user of agents that are not isolated. Any other process of this user taints sessions. Default: the
 	// manifest's statements about the agent's reach are only declared.
 	UID *uint32 `yaml:"uid"`
-	// GIDs are the agent's groups besides that of its user's number.
+	// GIDs are the agent's further groups, besides the one numbered like its user.
 	GIDs []uint32 `yaml:"gids"`
 }
 

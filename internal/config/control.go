@@ -13,7 +13,7 @@ type Control struct {
 	Keys ControlKeys `yaml:"keys" need:"yes"`
 	// Audience is the aud of its signatures.
 	Audience string `yaml:"audience" need:"yes"`
-	// Manifest is the path of the strict deployment manifest.
+	// Manifest is the path of the deployment manifest.
 	Manifest string `yaml:"manifest" is:"path" reload:"yes" need:"yes"`
 	// Policy is the path of the policy file with the CEL rules.
 	Policy string `yaml:"policy" is:"path" reload:"yes" need:"yes"`

@@ -47,7 +47,7 @@ type Cluster struct {
 	Key string `yaml:"key"`
 	// DNSNames are the names of the registrar's own Service.
 	DNSNames []string `yaml:"dnsNames" need:"yes"`
-	// Lifetime bounds that of pods' certificates. Default 24h.
+	// Lifetime is the longest lifetime of pods' certificates. Default 24h.
 	Lifetime Duration `yaml:"lifetime" from:"1h" to:"2184h"`
 	// ConfigMap gets the public root keys and the manifest in a trial.
 	ConfigMap string `yaml:"configMap"`

@@ -30,8 +30,8 @@ type Reputation struct {
 	Audience string `yaml:"audience" need:"yes"`
 	// Owners are the deployments whose receipts are accepted, at most 256.
 	Owners []Owner `yaml:"owners" reload:"yes" need:"yes"`
-	// BelievedHosts are the model hosts that count, as host or host:port (default port 443). A host's operator can fake
-	// answers for a good score.
+	// BelievedHosts are the model hosts whose calls count in a score, as host or host:port (default port 443). A host's
+	// operator can fake answers for a good score.
 	BelievedHosts []string `yaml:"believedHosts" reload:"yes"`
 	// Verification offers the verification of agents over MCP. Default: not offered.
 	Verification *Verification `yaml:"verification"`
@@ -102,7 +102,7 @@ type Owner struct {
 // BelievedCertificates selects the accepted custody certificates of an owner. The pinned registry must have signed
 // them.
 type BelievedCertificates struct {
-	// Issuers of the registry.
+	// Issuers are the accepted iss of the registry's certificates.
 	Issuers []string `yaml:"issuers" need:"yes"`
 	// Audiences of the certificates.
 	Audiences []string `yaml:"audiences" need:"yes"`
@@ -120,7 +120,7 @@ type BelievedReceipts struct {
 
 // Disputes offers signals, which agents publish, and disputes between agents.
 type Disputes struct {
-	// Windows for disputing signals. A signal keeps that of its publication.
+	// Windows for disputing signals. A signal keeps the window that was set when it was published.
 	Windows Windows `yaml:"windows"`
 	// Deadline ends an unresolved dispute as inconclusive. Default 72h.
 	Deadline Duration `yaml:"deadline" from:"1s" to:"2160h"`

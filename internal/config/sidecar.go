@@ -15,8 +15,8 @@ type Sidecar struct {
 	File    `yaml:"-"`
 	Process `yaml:",inline"`
 
-	// Runtime names this runtime in attestations and receipts; at most 128 bytes with receipts. Default: the path of the
-	// SPIFFE id in tls, such as pod/agents/1. Over TCP, other processes accept only that name.
+	// Runtime is this sidecar's name in attestations and receipts; with receipts, it has at most 128 bytes. Default: the
+	// path of the SPIFFE id in tls, such as pod/agents/1. Over TCP, other processes accept only that name.
 	Runtime string `yaml:"runtime"`
 	// Listen is the proxy port's address, for HTTP_PROXY and HTTPS_PROXY.
 	Listen string `yaml:"listen" need:"yes" is:"address"`
@@ -44,7 +44,7 @@ type Sidecar struct {
 	Reputation *Node `yaml:"reputation"`
 	// Audience is the aud of the sidecar's signatures.
 	Audience string `yaml:"audience" need:"yes"`
-	// Manifest is the path of the strict deployment manifest.
+	// Manifest is the path of the deployment manifest.
 	Manifest string `yaml:"manifest" is:"path" reload:"yes" need:"yes"`
 	// Trigger is the trigger service's endpoint.
 	Trigger Peer `yaml:"trigger" need:"yes"`
@@ -102,8 +102,8 @@ type Guard struct {
 	Loopback []string `yaml:"loopback"`
 	// Inbound are the mediator's TCP ports that outsiders may reach, such as a webhook port.
 	Inbound []uint16 `yaml:"inbound"`
-	// Devices are the network devices that block packet sockets too (Linux 5.16). Default: all present ones. Write
-	// [none] on an older kernel.
+	// Devices are the network devices on which packet sockets are blocked too (Linux 5.16). Default: all present ones.
+	// Write [none] on an older kernel.
 	Devices []string `yaml:"devices"`
 }
 
@@ -210,8 +210,8 @@ type Credential struct {
 	BasicSecret string `yaml:"basicSecret" one:"auto password user both"`
 	// File holds the secret, at least 8 bytes; a final line end is ignored. Reread after a 401. Either file or vault.
 	File string `yaml:"file" is:"path"`
-	// Vault reads the secret from custody's Vault, by the role api_credential. Reread after a minute, before its lease
-	// ends, and after a 401.
+	// Vault reads the secret from custody's Vault, by the role api_credential. Reread after a minute at the latest,
+	// earlier if its lease ends before that, and after a 401.
 	Vault *VaultSecret `yaml:"vault"`
 }
 
@@ -238,7 +238,7 @@ type Action struct {
 	Content string `yaml:"content" one:"json raw"`
 	// MaxBody in bytes. Default 1048576. At most 33554432, or 8388608 for JSON.
 	MaxBody int64 `yaml:"maxBody"`
-	// Query allows a query. Evidence and records keep it, with any secret.
+	// Query allows a query string. Evidence and records keep it, with any secret in it.
 	Query bool `yaml:"query"`
 	// Headers are the agent's headers that may pass, besides common ones such as Accept. A call with another is
 	// refused. Evidence covers no header, though one can change what a post does. [] allows none. Default: all.
@@ -278,7 +278,8 @@ type Egress struct {
 	// themselves). If listed, previous_response_id, conversation, thread, item_reference, file_id, cachedContent or
 	// prompt may also name content that no answer in the session gave.
 	HostedTools []string `yaml:"hostedTools"`
-	// UnknownMembers of a request: refuse, or allow, with their names in record and receipt. Default: refuse.
+	// UnknownMembers says what to do with unknown members of a request: refuse, or allow (record and receipt then name
+	// them). Default: refuse.
 	UnknownMembers string `yaml:"unknownMembers"`
 	// Generate offers the models of an observed rule at http://mediator.internal/v1/generate. The rule's URL must have no
 	// {name}.
@@ -335,7 +336,7 @@ type Limits struct {
 type Rate struct {
 	// PerSecond is from 0.001 to 1000000.
 	PerSecond float64 `yaml:"perSecond"`
-	// Burst is the number of calls at once. Default: those of two seconds, at least 1.
+	// Burst is the number of calls allowed at once. Default: as many as two seconds of perSecond allow, at least 1.
 	Burst int `yaml:"burst"`
 }
 
@@ -344,7 +345,7 @@ type Breaker struct {
 	// Failures is how many failures in a row suspend a session's calls, and how many failing sessions suspend
 	// everyone's. Default 10.
 	Failures int `yaml:"failures"`
-	// Pause is its length. Each session then tries one call at a time until one is answered. Default 15s.
+	// Pause is how long a suspension lasts. Each session then tries one call at a time until one is answered. Default 15s.
 	Pause Duration `yaml:"pause"`
 }
 

@@ -92,8 +92,8 @@ type Webhook struct {
 
 // Schedule configures a schedule.
 type Schedule struct {
-	// Cron is a five-field cron expression in UTC, or @every and a period, such as @every 15m. Times missed while it is
-	// down are lost.
+	// Cron is a five-field cron expression in UTC, or @every and a period, such as @every 15m. Times that pass while the
+	// trigger service is down are lost.
 	Cron string `yaml:"cron" need:"yes"`
 	// Payload of each event, for the agent.
 	Payload map[string]any `yaml:"payload"`

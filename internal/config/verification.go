@@ -19,7 +19,8 @@ type Verification struct {
 	Mode string `yaml:"mode" one:"observed seed"`
 	// Tasks is a JSON file of tasks, used in turn. Default: the built-in tasks.
 	Tasks string `yaml:"tasks" is:"path"`
-	// Hosts are the public address's names. Other names are refused, except IP addresses and through a sidecar.
+	// Hosts are the public address's names. Requests under other names are refused, unless they use an IP address or come
+	// through a sidecar.
 	Hosts []string `yaml:"hosts"`
 	// Servers are the MCP servers that list_mcp_servers names.
 	Servers []ListedServer `yaml:"servers"`

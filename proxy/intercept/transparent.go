@@ -198,7 +198,8 @@ func (c *conn) query() error {
 	}
 	name, of := resolver.Asked(query[2:])
 	return refusal.New("upstream_unresolvable",
-		"the DNS query for %.260q, type %s, has no answer: only names of hosts have one, and over UDP", name, of)
+		"the DNS query for %.260q, type %s, has no answer: only queries for host names are answered, and only over UDP", name,
+		of)
 }
 
 // maxQuery is longer than any query with a name (RFC 1035 section 4.2).

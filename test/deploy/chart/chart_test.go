@@ -159,8 +159,9 @@ func apply(t *testing.T, c *cluster.Cluster, rendered string) {
 	}
 }
 
-const agentPod = `{apiVersion: v1, kind: Pod, metadata: {name: NAME, labels: {app: NAME}}, spec: {nodeSelector: {no: node}, containers: [
-  {name: agent, image: "agent@sha256:1111111111111111111111111111111111111111111111111111111111111111",
+const agentPod = `{apiVersion: v1, kind: Pod, metadata: {name: NAME, labels: {app: NAME}}, spec: {
+  nodeSelector: {no: node}, containers: [{name: agent,
+   image: "agent@sha256:1111111111111111111111111111111111111111111111111111111111111111",
    env: [{name: HTTPS_PROXY, value: "http://other"}], securityContext: {
    runAsUser: 2000, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}]}}`
 
