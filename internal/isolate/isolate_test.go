@@ -115,6 +115,7 @@ while True:
 print("none after", len(kept))`
 
 func TestPlace(t *testing.T) {
+	t.Chdir("/") // below /tmp, the agent's own /tmp would show the way to the current folder
 	for _, tt := range []struct {
 		name   string
 		change func(*isolate.Options)
