@@ -42,6 +42,15 @@ func (s store) sealed(event string) string {
 	return hex.EncodeToString(mac.Sum(nil)) + event
 }
 
+// opened undoes sealed. It reports false for an event that has another HMAC.
+func (s store) opened(stored string) (event string, ok bool) {
+	if s.secret == "" {
+		return stored, true
+	}
+	event = stored[min(len(stored), 2*sha256.Size):]
+	return event, hmac.Equal([]byte(s.sealed(event)), []byte(stored))
+}
+
 const (
 	reading = "read the events" // in errors
 	writing = "write the events"
@@ -116,7 +125,7 @@ const (
 
 // row is a stored event. Its changing parts have their own columns.
 type row struct {
-	Event     []byte
+	Event     string
 	State     State
 	ClaimedBy string
 	Payload   []byte
@@ -124,15 +133,11 @@ type row struct {
 
 // event reads a stored event, with this id unless that is empty.
 func (s store) event(r row, id string, now time.Time) (e Event, err error) {
-	event := string(r.Event)
-	if s.secret != "" {
-		event = event[min(len(event), 2*sha256.Size):]
-	}
+	event, ok := s.opened(r.Event)
 	if err := json.Unmarshal([]byte(event), &e); err != nil {
 		return e, ledger.Unavailable(reading, err)
 	}
-	if !hmac.Equal([]byte(s.sealed(event)), r.Event) || id != "" && id != e.ID ||
-		r.Payload != nil && payloadHash(r.Payload) != e.PayloadHash {
+	if !ok || id != "" && id != e.ID || r.Payload != nil && payloadHash(r.Payload) != e.PayloadHash {
 		return e, refusal.New("trigger_unverified",
 			"the store has an event that no trigger service with this secret wrote")
 	}
