@@ -53,8 +53,8 @@ const (
 
 const requestTimeout = 30 * time.Second
 
-// InPod returns the address of the API server that Kubernetes gives to each pod, or nothing outside a pod.
-func InPod() string {
+// inPod returns the address of the API server that Kubernetes gives to each pod, or nothing outside a pod.
+func inPod() string {
 	host, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
 	if host == "" || port == "" {
 		return ""
@@ -62,9 +62,14 @@ func InPod() string {
 	return "https://" + net.JoinHostPort(host, port)
 }
 
+// OrInPod returns the options with those of a pod in the place of empty ones.
+func (o Options) OrInPod() Options {
+	return Options{cmp.Or(o.Server, inPod()), cmp.Or(o.CAFile, CAFile), cmp.Or(o.TokenFile, TokenFile)}
+}
+
 // New makes a client. It sends nothing yet.
 func New(o Options) (*Client, error) {
-	o.Server, o.CAFile, o.TokenFile = cmp.Or(o.Server, InPod()), cmp.Or(o.CAFile, CAFile), cmp.Or(o.TokenFile, TokenFile)
+	o = o.OrInPod()
 	if o.Server == "" {
 		return nil, fmt.Errorf("this is not a pod, so kubernetes.server must name the API server")
 	}

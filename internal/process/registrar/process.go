@@ -375,15 +375,5 @@ func (p *process) Next(ctx context.Context, _ *daemon.Configured[config.Registra
 }
 
 func apiServer(k *config.Cluster) kube.Options {
-	o := kube.Options{Server: k.Server, CAFile: k.CA, TokenFile: k.TokenFile}
-	if o.Server == "" {
-		o.Server = kube.InPod()
-	}
-	if o.CAFile == "" {
-		o.CAFile = kube.CAFile
-	}
-	if o.TokenFile == "" {
-		o.TokenFile = kube.TokenFile
-	}
-	return o
+	return kube.Options{Server: k.Server, CAFile: k.CA, TokenFile: k.TokenFile}.OrInPod()
 }

@@ -21,12 +21,8 @@ const registerTimeout, trustWait = 30 * time.Second, 20 * time.Second
 // public answers the processes that the rules name.
 func (p *process) public() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/nonces", func(w http.ResponseWriter, r *http.Request) {
-		c, err := p.caller(r)
-		if err == nil {
-			err = p.known(c)
-		}
-		if err != nil {
+	mux.HandleFunc("POST /v1/nonces", p.from(func(w http.ResponseWriter, r *http.Request, c registrar.Caller) {
+		if err := p.known(c); err != nil {
 			problem.Write(w, err)
 			return
 		}
@@ -34,14 +30,10 @@ func (p *process) public() http.Handler {
 		wire.Write(w, struct {
 			Nonce string `json:"nonce"`
 		}{nonce}, err)
-	})
-	mux.HandleFunc("POST /v1/registrations", func(w http.ResponseWriter, r *http.Request) {
-		c, err := p.caller(r)
+	}))
+	mux.HandleFunc("POST /v1/registrations", p.from(func(w http.ResponseWriter, r *http.Request, c registrar.Caller) {
 		var q registrar.Request
-		if err == nil {
-			err = wire.Read(w, r, &q)
-		}
-		if err != nil {
+		if err := wire.Read(w, r, &q); err != nil {
 			problem.Write(w, err)
 			return
 		}
@@ -54,20 +46,28 @@ func (p *process) public() http.Handler {
 			p.made.WithLabelValues("keys").Inc()
 		}
 		wire.Write(w, answer, err)
-	})
-	mux.HandleFunc("GET /v1/trust", func(w http.ResponseWriter, r *http.Request) {
-		c, err := p.caller(r)
-		if err == nil {
-			err = p.known(c)
-		}
-		if err != nil {
+	}))
+	mux.HandleFunc("GET /v1/trust", p.from(func(w http.ResponseWriter, r *http.Request, c registrar.Caller) {
+		if err := p.known(c); err != nil {
 			problem.Write(w, err)
 			return
 		}
 		t, err := p.nextTrust(r.Context(), c, r.URL.Query().Get("unlike"))
 		wire.Write(w, t, err)
-	})
+	}))
 	return mux
+}
+
+// from answers requests of callers with a valid certificate.
+func (p *process) from(answer func(http.ResponseWriter, *http.Request, registrar.Caller)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		c, err := p.caller(r)
+		if err != nil {
+			problem.Write(w, err)
+			return
+		}
+		answer(w, r, c)
+	}
 }
 
 // caller returns who sent a request. Its certificate must be valid now: a connection can outlive it.
