@@ -38,6 +38,9 @@ func OpenFolder(dir string, now func() time.Time) (*Folder, error) {
 	return &Folder{dir: dir, now: now, lock: lock, nonces: make(map[string]time.Time)}, nil
 }
 
+// Path returns the path of a file.
+func (f *Folder) Path(name string) string { return filepath.Join(f.dir, name) }
+
 // Close lets another process open the folder.
 func (f *Folder) Close() error { return f.lock.Close() }
 
@@ -50,13 +53,13 @@ func (f *Folder) Edit(_ context.Context, do func(dir string) error) error {
 
 // Read implements [Store].
 func (f *Folder) Read(_ context.Context, name string) ([]byte, error) {
-	return files.Read(filepath.Join(f.dir, name))
+	return files.Read(f.Path(name))
 }
 
 // Version implements [Store]. The operator's commands may change the files too.
 func (f *Folder) Version(context.Context) (version string, err error) {
 	for _, name := range []string{BundleFile, deploymentsFile} {
-		info, err := os.Stat(filepath.Join(f.dir, name))
+		info, err := os.Stat(f.Path(name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -39,7 +39,7 @@ func (r *Registrar) TrustOf(c Caller) (Trust, <-chan struct{}, error) {
 	return d.trusts[rule.DeploymentHash], d.over, nil
 }
 
-// Refresh makes TrustOf return what the store holds now. Call it several times a second: other replicas change it too.
+// Refresh makes TrustOf return what rules and store say now. Call it after each change of them, also by other replicas.
 func (r *Registrar) Refresh(ctx context.Context) error {
 	a, old := r.active.Load(), r.delivered.Load()
 	if a == nil {

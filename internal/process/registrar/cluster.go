@@ -33,14 +33,14 @@ type cluster struct {
 	more     chan struct{}                      // has room for one: there are requests
 	warned   *lru.Cache[[2]string, bool]        // Events that were made, by pod and reason
 	watches  map[string]context.CancelFunc      // by namespace; only followPods uses it
+	ruled    chan struct{}                      // has room for one: there are other rules
 }
 
 const (
-	warnings  = 4096
-	workers   = 8                // requests that are answered at once
-	retry     = 2 * time.Second  // of requests that could not be answered
-	maxAge    = 10 * time.Minute // of a request: the kubelet makes another
-	watchTick = time.Second      // how often the rules' namespaces are compared with those that are watched
+	warnings = 4096
+	workers  = 8                // requests that are answered at once
+	retry    = 2 * time.Second  // of requests that could not be answered
+	maxAge   = 10 * time.Minute // of a request: the kubelet makes another
 )
 
 func newCluster(p *process) (*cluster, error) {
@@ -51,7 +51,15 @@ func newCluster(p *process) (*cluster, error) {
 	}
 	return &cluster{p: p, api: api, signer: k.Signer, pods: make(map[string]registrar.Pod), listed: make(map[string]bool),
 		requests: make(map[string]kube.CertificateRequest), more: make(chan struct{}, 1),
-		warned: lru.New[[2]string, bool](warnings), watches: make(map[string]context.CancelFunc)}, nil
+		warned: lru.New[[2]string, bool](warnings), watches: make(map[string]context.CancelFunc), ruled: make(chan struct{}, 1)}, nil
+}
+
+// follow makes followPods watch the namespaces of other rules.
+func (c *cluster) follow() {
+	select {
+	case c.ruled <- struct{}{}:
+	default:
+	}
 }
 
 // followPods watches the pods of each namespace that the rules name, until ctx ends.
@@ -78,7 +86,7 @@ func (c *cluster) followPods(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(watchTick):
+		case <-c.ruled:
 		}
 	}
 }
@@ -233,12 +241,13 @@ func (c *cluster) drop(r kube.CertificateRequest) {
 
 // answerAll answers requests as they come. One that could not be answered is tried again.
 func (c *cluster) answerAll(ctx context.Context) {
+	var again <-chan time.Time // nil while no request is without an answer
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-c.more:
-		case <-time.After(retry):
+		case <-again:
 		}
 		c.mu.Lock()
 		var all []kube.CertificateRequest
@@ -252,6 +261,12 @@ func (c *cluster) answerAll(ctx context.Context) {
 			at.Go(func() error { c.answer(ctx, r); return nil })
 		}
 		_ = at.Wait()
+		c.mu.Lock()
+		left := len(c.requests)
+		c.mu.Unlock()
+		if again = nil; left > 0 {
+			again = time.After(retry)
+		}
 	}
 }
 

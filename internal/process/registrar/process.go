@@ -65,6 +65,8 @@ type store interface {
 	registrar.Store
 	// Lead calls do while this process alone of all replicas leads. It returns once it no longer does, or ctx ends.
 	Lead(ctx context.Context, do func(context.Context) error) error
+	// Watch calls changed after each change of the files, also by another replica, until ctx ends.
+	Watch(ctx context.Context, changed func(), failed func(error))
 	Close() error
 }
 
@@ -172,10 +174,9 @@ func (p *process) Close() {
 }
 
 const (
-	rulesPeriod   = time.Second
-	refreshPeriod = 250 * time.Millisecond
-	keepPeriod    = time.Minute
-	ownRenewal    = time.Hour
+	rulesPeriod = time.Second
+	keepPeriod  = time.Minute
+	ownRenewal  = time.Hour
 )
 
 // Begin also answers the other processes, once there are rules.
@@ -243,6 +244,12 @@ func (p *process) certifyItself(ctx context.Context) error {
 
 // followRules waits for the first rules, and then starts the work that needs them.
 func (p *process) followRules(ctx context.Context, group *errgroup.Group) error {
+	group.Go(func() error {
+		p.store.Watch(ctx, func() { p.failed("the trust is not refreshed", p.Refresh(ctx)) }, func(err error) {
+			p.failed("changes of the state are not heard", err)
+		})
+		return nil
+	})
 	_, err := daemon.WaitFor(ctx, p.Process, "the registrar's rules", func() (struct{}, error) {
 		err := p.readRules(ctx)
 		if err != nil { // other rules may be delivered, and a database may come up
@@ -253,12 +260,6 @@ func (p *process) followRules(ctx context.Context, group *errgroup.Group) error 
 	if err != nil {
 		return err
 	}
-	group.Go(func() error {
-		for range every.Tick(ctx, refreshPeriod) {
-			p.failed("the trust is not refreshed", p.Refresh(ctx))
-		}
-		return nil
-	})
 	group.Go(func() error { return p.store.Lead(ctx, p.lead) })
 	if p.cluster != nil {
 		group.Go(func() error { p.cluster.followPods(ctx); return nil })
@@ -292,6 +293,12 @@ func (p *process) readRules(ctx context.Context) error {
 		if err := p.Renew(ctx, p.auditor); err != nil {
 			return err
 		}
+	}
+	if err := p.Refresh(ctx); err != nil {
+		return err
+	}
+	if p.cluster != nil {
+		p.cluster.follow()
 	}
 	p.Log.Info("rules read", zap.Int64("serial", rules.Serial), zap.Int("rules", len(rules.Rules)),
 		zap.Bool("signed", !rules.Trial))

@@ -27,6 +27,16 @@ func openFolder(dir string) (store, error) {
 	return folder{f}, err
 }
 
+// watchPeriod is how often a folder is looked at whose file system reports no changes.
+const watchPeriod = time.Minute
+
+// Watch implements [store].
+func (f folder) Watch(ctx context.Context, changed func(), _ func(error)) {
+	for range files.Watch(ctx, f.Path(registrar.BundleFile), watchPeriod) {
+		changed()
+	}
+}
+
 // Lead implements [store].
 func (folder) Lead(ctx context.Context, do func(context.Context) error) error { return do(ctx) }
 
@@ -73,6 +83,14 @@ func (s *shared) Edit(ctx context.Context, do func(dir string) error) error {
 		}
 		return s.push(ctx, tx, before)
 	})
+}
+
+// changes is the channel on which replicas hear of each other's edits.
+const changes = "actionproof_registrar"
+
+// Watch implements [store].
+func (s *shared) Watch(ctx context.Context, changed func(), failed func(error)) {
+	s.db.Listen(ctx, changes, changed, failed)
 }
 
 // pull makes the folder a copy of the database, and returns the hashes of the files.
@@ -149,6 +167,9 @@ func (s *shared) push(ctx context.Context, tx *sql.Tx, before map[string]string)
 	for name, hash := range now {
 		if before[name] == hash {
 			continue
+		}
+		if _, err := tx.ExecContext(ctx, `SELECT pg_notify($1, '')`, changes); err != nil { // once for a transaction
+			return ledger.Unavailable("store the registrar's state", err)
 		}
 		raw, err := files.Read(filepath.Join(s.dir, name))
 		if err != nil {
