@@ -49,7 +49,11 @@ func TestShared(t *testing.T) {
 		}
 		return err
 	}))
+	heard := make(chan struct{}, 16)
+	go one.Watch(t.Context(), func() { heard <- struct{}{} }, func(err error) { t.Log(err) })
+	<-heard // it listens
 	check.Must(t, write(two, "second", nil))
+	<-heard
 	after, err := one.Version(t.Context())
 	raw, bad := one.Read(t.Context(), "trust.json")
 	if err != nil || bad != nil || after == before || string(raw) != "second" {
