@@ -270,7 +270,7 @@ func (c *Sidecar) addUpstream(key string, u Upstream, f *findings) {
 	}
 	target, err := upstream.ParseConnect(u.Host)
 	if err != nil {
-		f.Add(key+".host", "%v", err)
+		f.Add(key+".host", "must be host:port, such as api.example.com:443 (%v)", err)
 		return
 	}
 	if slices.ContainsFunc(c.UpstreamHosts, func(o upstream.Host) bool {
