@@ -19,8 +19,8 @@ const (
 	unwatched = 250 * time.Millisecond
 )
 
-// Watch yields when something in a file's folder has changed, until ctx ends. It also yields once each period: network
-// file systems and links into other folders do not report changes.
+// Watch yields once it watches a file's folder, and then whenever something in it has changed, until ctx ends. It also
+// yields once each period: network file systems and links into other folders do not report changes.
 func Watch(ctx context.Context, path string, period time.Duration) iter.Seq[struct{}] {
 	return func(yield func(struct{}) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -31,15 +31,12 @@ func Watch(ctx context.Context, path string, period time.Duration) iter.Seq[stru
 		}
 		tick := time.NewTicker(period)
 		defer tick.Stop()
-		for {
+		for yield(struct{}{}) {
 			select {
 			case <-ctx.Done():
 				return
 			case <-changes:
 			case <-tick.C:
-			}
-			if !yield(struct{}{}) {
-				return
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -53,6 +54,7 @@ type Options struct {
 type Registrar struct {
 	o         Options
 	active    atomic.Pointer[active]    // nil until SetRules
+	refresh   sync.Mutex                // held during Refresh
 	delivered atomic.Pointer[delivered] // only Refresh replaces it
 	queue     chan *waiting
 }

@@ -165,6 +165,21 @@ func (r *rig) bundle(t *testing.T) evidence.Bundle {
 	return b
 }
 
+// TestRefreshAtOnce: state and rules may change at the same time.
+func TestRefreshAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.use(t, rules)
+	for range 20 {
+		r.use(t, rules) // the registrar has other rules each time
+		var refreshed sync.WaitGroup
+		for range 8 {
+			refreshed.Go(func() { check.Must(t, r.Refresh(t.Context())) })
+		}
+		refreshed.Wait()
+	}
+}
+
 // certified returns the ids of the certified keys.
 func (r *rig) certified(t *testing.T) map[string]bool {
 	t.Helper()

@@ -41,6 +41,8 @@ func (r *Registrar) TrustOf(c Caller) (Trust, <-chan struct{}, error) {
 
 // Refresh makes TrustOf return what rules and store say now. Call it after each change of them, also by other replicas.
 func (r *Registrar) Refresh(ctx context.Context) error {
+	r.refresh.Lock() // another refresh may have read an older state
+	defer r.refresh.Unlock()
 	a, old := r.active.Load(), r.delivered.Load()
 	if a == nil {
 		return nil

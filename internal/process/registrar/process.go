@@ -53,6 +53,7 @@ type process struct {
 	authority *registrar.Authority
 	own       *identity.Identity // with which it answers the other processes
 	cluster   *cluster           // nil off Kubernetes
+	ruled     chan struct{}      // closed once there are rules
 
 	log      *zap.Logger // of refusals: strangers can cause many
 	refusals *prometheus.CounterVec
@@ -77,7 +78,7 @@ const (
 
 // Run runs the registrar until ctx ends.
 func Run(ctx context.Context, path string, stderr io.Writer) error {
-	return daemon.Run(ctx, "registrar", path, stderr, config.LoadRegistrar, &process{stderr: stderr})
+	return daemon.Run(ctx, "registrar", path, stderr, config.LoadRegistrar, &process{stderr: stderr, ruled: make(chan struct{})})
 }
 
 // Plan returns what the registrar takes from a configuration.
@@ -250,22 +251,8 @@ func (p *process) followRules(ctx context.Context, group *errgroup.Group) error 
 		})
 		return nil
 	})
-	_, err := daemon.WaitFor(ctx, p.Process, "the registrar's rules", func() (struct{}, error) {
-		err := p.readRules(ctx)
-		if err != nil { // other rules may be delivered, and a database may come up
-			err = fmt.Errorf("%w (%w)", err, await.ErrPending)
-		}
-		return struct{}{}, err
-	})
-	if err != nil {
-		return err
-	}
-	group.Go(func() error { return p.store.Lead(ctx, p.lead) })
-	if p.cluster != nil {
-		group.Go(func() error { p.cluster.followPods(ctx); return nil })
-	}
 	before := ""
-	files.Follow(ctx, p.config.Rules, rulesPeriod, func() error {
+	read := func() error {
 		raw, err := files.Read(p.config.Rules)
 		if err != nil || string(raw) == before {
 			return err
@@ -274,9 +261,23 @@ func (p *process) followRules(ctx context.Context, group *errgroup.Group) error 
 			before = string(raw)
 		}
 		return err
-	}, func(err error) {
-		p.refuse(registrar.Caller{}, err)
+	}
+	_, err := daemon.WaitFor(ctx, p.Process, "the registrar's rules", func() (struct{}, error) {
+		err := read()
+		if err != nil { // other rules may be delivered, and a database may come up
+			err = fmt.Errorf("%w (%w)", err, await.ErrPending)
+		}
+		return struct{}{}, err
 	})
+	if err != nil {
+		return err
+	}
+	close(p.ruled)
+	group.Go(func() error { return p.store.Lead(ctx, p.lead) })
+	if p.cluster != nil {
+		group.Go(func() error { p.cluster.followPods(ctx); return nil })
+	}
+	files.Follow(ctx, p.config.Rules, rulesPeriod, read, func(err error) { p.refuse(registrar.Caller{}, err) })
 	return nil
 }
 
@@ -371,9 +372,14 @@ func (p *process) refuse(c registrar.Caller, err error) {
 	}
 }
 
-// Serve implements [daemon.Service]: all is running already.
-func (p *process) Serve(context.Context, *errgroup.Group, *daemon.Configured[config.Registrar]) error {
-	return nil
+// Serve implements [daemon.Service]: all is running already, but a registrar without rules is not ready.
+func (p *process) Serve(ctx context.Context, _ *errgroup.Group, _ *daemon.Configured[config.Registrar]) error {
+	select {
+	case <-p.ruled:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Next implements [daemon.Service].
