@@ -70,7 +70,7 @@ func Sign[C any](ctx context.Context, key Key, k Kind[C], c C) (string, error) {
 
 func (k Kind[C]) input(key Key, c *C) ([]byte, error) {
 	if k.alg != algEdDSA {
-		return nil, refusal.New("artifact_malformed", "a %s is not signed with a public-key signature", k.Typ)
+		return nil, refusal.New("artifact_malformed", "tokens of type %s never have a public-key signature", k.Typ)
 	}
 	return k.prepare(k.alg, key.KeyID(), c)
 }

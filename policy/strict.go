@@ -90,7 +90,8 @@ type AutonomyExpected struct {
 func (s *Strict) Pins(policyHash string) error {
 	if policyHash == "" || policyHash != s.Runtime.PolicyHash {
 		return refusal.New("pin_mismatch",
-			"the policy file has hash %s, but the manifest requires %s: pin the first, and certify the manifest", policyHash,
+			"the policy file has hash %s, but the manifest requires %s: write the file's hash into the manifest, and certify it",
+			policyHash,
 			s.Runtime.PolicyHash)
 	}
 	return nil

@@ -1,4 +1,5 @@
-// Package signer binds signing roles: an [Issuer] has one kind of artifact, one key and one issuer name.
+// Package signer signs artifacts. An [Issuer] is a role: it signs one kind of artifact with one key and one issuer
+// name.
 package signer
 
 import (

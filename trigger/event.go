@@ -58,7 +58,8 @@ func (e Event) Verified() error {
 		return refusal.New("human_involved", "a human asked for the event %s, so it cannot be the reason for a post", e.ID)
 	}
 	if kind, ok := origins[e.Method]; !ok || kind != e.Kind {
-		return refusal.New("trigger_unverified", "the origin of the event %s was not verified: it is %s by %s", e.ID, e.Kind,
+		return refusal.New("trigger_unverified", "the origin of the event %s was not verified: its kind is %s, its method %s",
+			e.ID, e.Kind,
 			e.Method)
 	}
 	return nil

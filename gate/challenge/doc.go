@@ -10,5 +10,5 @@
 //	claims, err := issuer.VerifyToken(ctx, ch.Token, response, want)
 //
 // Nothing here is consumed. The verifier reserves the challenge's id, mints a capability with [Mint], and consumes the
-// key of [VerifyCapability] in the transaction that makes the post.
+// single-use id that [VerifyCapability] returns in the transaction that makes the post.
 package challenge

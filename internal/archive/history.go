@@ -113,7 +113,8 @@ func ReadHistory(bundle string, b evidence.Bundle) (h evidence.History, segments
 		}
 		if i+1 == end.Segment && one.Texts() < end.Texts {
 			return h, nil, refusal.New("trust_malformed",
-				"%s has %d texts, and the trust bundle knows of %d: it is an older copy; restore what it lacks", path, one.Texts(),
+				"%s has %d entries, and the trust bundle counts %d: this file is an older copy; restore the newest one", path,
+				one.Texts(),
 				end.Texts)
 		}
 		h.Revocations, h.Manifests = append(h.Revocations, one.Revocations...), append(h.Manifests, one.Manifests...)

@@ -1,10 +1,9 @@
 // Package cli is what all commands of the mediator share: how a command is put together, the flags that several
 // commands have, and how a result is printed. The commands themselves are in the packages below it, one for each group:
 //
-//	records        what is on record: posts, events, scores, ledger
-//	chain          chains of evidence: evidence
-//	verifications  verifications of agents: verification
-//	disputes       what agents publish, and how they dispute it: signal, dispute
+//	records        what is on record: posts, events, explain, ledger
+//	chain          chains of evidence: verify, posts export
+//	node           what the node knows: reputation, verification, dispute
 //	keys           the security team's work: keys, deployment, ca, vault
 //	challenges     what a gate issues and verifies: challenge, capability, hash-payload
 //	operate        running processes and their files: doctor, reload, guard, config

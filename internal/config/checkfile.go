@@ -26,7 +26,7 @@ var fileKinds = []struct {
 	{"registrar", "registrar (mediator registrar)", reflect.TypeFor[Registrar](), loads((*Registrar).checkAll)},
 	{"root", "root key", reflect.TypeFor[RootKey](), loads((*RootKey).checkAll)},
 	{"", "policy file", reflect.TypeFor[decide.File](), func(path string, _ []byte, _ bool) (any, error) {
-		return ReadRules(path)
+		return deployed.ReadRules(path)
 	}},
 	{"", "deployment manifest", reflect.TypeFor[policy.Manifest](), func(path string, _ []byte, _ bool) (any, error) {
 		return deployed.ReadManifest(path)
@@ -91,7 +91,7 @@ func PinnedHash(path string) (string, error) {
 		}
 		return m.Hash(), nil
 	case reflect.TypeFor[decide.File]():
-		rules, err := ReadRules(path)
+		rules, err := deployed.ReadRules(path)
 		if err != nil {
 			return "", err
 		}

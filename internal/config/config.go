@@ -13,7 +13,7 @@
 //	one      its allowed values; the first is the default
 //	from, to its bounds
 //	is       path: relative paths start at the file's own folder; address: a host:port
-//	of       the key of the file whose content it is
+//	of       the key with the path of the file whose content the field holds
 //	reload   a reload applies it; all other keys need a restart
 package config
 
@@ -39,7 +39,8 @@ type Process struct {
 	TLS *TLS `yaml:"tls"`
 	// Probes serves metrics and health.
 	Probes *Probes `yaml:"probes"`
-	// Registrar certifies this process's keys, and delivers trust.bundle, and the manifest if in the same folder.
+	// Registrar certifies this process's keys, and delivers trust.bundle, and the manifest if its path is in the same
+	// folder.
 	Registrar *Peer `yaml:"registrar"`
 }
 
@@ -62,8 +63,8 @@ type Probes struct {
 // Agent names the agent's user. A process does not start, and forwards no post, while this user can reach its memory or
 // files.
 type Agent struct {
-	// UID is the user of agents that are not isolated. Any other process of this user taints sessions. Default: the
-	// manifest's statements about the agent's reach are only declared.
+	// UID is the user of agents that are not isolated. Any other process of this user taints sessions. Default: what
+	// the manifest says about this user's access is only declared.
 	UID *uint32 `yaml:"uid"`
 	// GIDs are the agent's further groups, besides the one numbered like its user.
 	GIDs []uint32 `yaml:"gids"`

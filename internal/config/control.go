@@ -1,6 +1,9 @@
 package config
 
-import "github.com/actionproof/mediator/policy/decide"
+import (
+	"github.com/actionproof/mediator/internal/deployed"
+	"github.com/actionproof/mediator/policy/decide"
+)
 
 // Control configures the control plane: mediator control.
 type Control struct {
@@ -41,7 +44,7 @@ func (c *Control) checkAll(f *findings) {
 	distinct(f, namedKey{"keys.decision", c.Keys.Decision}, namedKey{"keys.grant", c.Keys.Grant})
 	if c.Policy != "" {
 		var err error
-		if c.Rules, err = ReadRules(c.Policy); err != nil {
+		if c.Rules, err = deployed.ReadRules(c.Policy); err != nil {
 			f.Add("policy", "%v", err)
 		}
 	}

@@ -153,7 +153,7 @@ func writeReference(w io.Writer) error {
 - `+"`mediator config check FILE`"+` checks a file as the process would.
 - `+"`mediator config schema serve|trigger|control|reputation|registrar|client|root`"+` prints a JSON Schema.
 - Relative paths start at the file's own folder. Durations are written like 15s.
-- Keys in **bold** are required. Others without a default are empty, false or off. A link names the block of a key.
+- Keys in **bold** are required. Others without a default are empty, false or off. A link leads to the keys below a key.
 - A [reload](operations/reload.md) applies *reloadable* keys. Others need a restart.
 - [configs](../configs) has complete examples.
 `)

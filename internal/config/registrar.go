@@ -20,7 +20,8 @@ type Registrar struct {
 	State string `yaml:"state" is:"path" need:"yes"`
 	// Postgres keeps the state in a database that replicas share.
 	Postgres *Postgres `yaml:"postgres"`
-	// RegistryKey is the key registry's private JWK, or a .yaml file that names its key in Vault or a token.
+	// RegistryKey is the file with the key registry's private JWK, or a .yaml file that says where its key is: in Vault,
+	// or in a PKCS #11 token.
 	RegistryKey string `yaml:"registryKey" is:"path"`
 	// AuditorKey, the auditor's, lets the registrar renew deployment certificates; it could then also sign rules.
 	AuditorKey string `yaml:"auditorKey" is:"path"`
@@ -49,7 +50,7 @@ type Cluster struct {
 	DNSNames []string `yaml:"dnsNames" need:"yes"`
 	// Lifetime is the longest lifetime of pods' certificates. Default 24h.
 	Lifetime Duration `yaml:"lifetime" from:"1h" to:"2184h"`
-	// ConfigMap gets the public root keys and the manifest in a trial.
+	// ConfigMap is the name of the ConfigMap into which a trial writes the public root keys and the manifest.
 	ConfigMap string `yaml:"configMap"`
 	// Namespace is that of the ConfigMap. Default: the registrar's own.
 	Namespace string `yaml:"namespace"`

@@ -4,24 +4,9 @@ import (
 	"fmt"
 
 	"github.com/actionproof/mediator/internal/deployed"
-	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/policy"
-	"github.com/actionproof/mediator/policy/decide"
 	"github.com/actionproof/mediator/proxy/match"
 )
-
-// ReadRules reads a policy file.
-func ReadRules(path string) (*decide.Rules, error) {
-	raw, err := files.Read(path)
-	if err != nil {
-		return nil, err
-	}
-	rules, err := decide.ParseRules(raw)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return rules, nil
-}
 
 // CheckCeiling refuses (ceiling_exceeded) a rule that exceeds a manifest's egressCeiling.
 func (c *Sidecar) CheckCeiling(patterns []policy.EgressPattern) error {

@@ -29,7 +29,7 @@ type Sidecar struct {
 	Admin Endpoint `yaml:"admin" need:"yes"`
 	// State is the folder of the ledger. It must exist and belong to the mediator's user alone.
 	State string `yaml:"state" is:"path" need:"yes"`
-	// Ledger stores used keys and records.
+	// Ledger stores records, and the ids of tokens that were used.
 	Ledger Store `yaml:"ledger"`
 	// Retention is how long a record and its evidence are kept. Default 2160h.
 	Retention Duration `yaml:"retention"`
@@ -69,8 +69,8 @@ type Sidecar struct {
 	WebSocketRefusal string `yaml:"websocketRefusal" reload:"yes" one:"answer close"`
 	// Timeouts bound the waits of a call.
 	Timeouts Timeouts `yaml:"timeouts"`
-	// Limits bound the load. A call over a limit is refused with Retry-After before anything is sent or consumed. Of a
-	// shared limit, a session may use as much as it leaves free: half, if alone.
+	// Limits bound the load. A call over a limit is refused with Retry-After before anything is sent or consumed. A
+	// session may use at most as much of a shared limit as then stays free: half of it, if it is alone.
 	Limits Limits `yaml:"limits"`
 
 	// What the checks have made of the keys above. The actions lack their gates, and the rules their credentials.
@@ -87,8 +87,8 @@ type Sidecar struct {
 type Transparent struct {
 	// Listen is the IPv4 address that receives redirected connections; with mediator guard, on loopback.
 	Listen string `yaml:"listen" need:"yes"`
-	// AnyAddress accepts any destination address with an allowed host name, which the sidecar resolves itself. Default:
-	// the name must resolve to that address.
+	// AnyAddress ignores a connection's destination address: the sidecar resolves an allowed host name itself. Default:
+	// the name must resolve to the destination address.
 	AnyAddress bool `yaml:"anyAddress"`
 }
 
@@ -182,7 +182,8 @@ type GraphQL struct {
 type MCP struct {
 	// Tools allowed, by exact name. Required for an action.
 	Tools []string `yaml:"tools"`
-	// Methods that an egress rule allows besides, notifications included. Default: those of sessions, lists and reads.
+	// Methods are further methods that an egress rule allows, notifications included. Default: those of sessions, lists
+	// and reads.
 	Methods []string `yaml:"methods"`
 	// List says which of the server's tools the agent sees: allowed (by rules) or all. Records name all. Only in the
 	// egress rule of tools/list.
@@ -195,7 +196,7 @@ type MCP struct {
 	// not yet listed by the session, is not called. Default: changes are only recorded.
 	Pin map[string]string `yaml:"pin"`
 	// SameConnection is your word that the server answers each call on its own connection. It allows posts by clients
-	// of revision 2024-11-05, or that do not accept both JSON and event streams. Only in actions.
+	// that use revision 2024-11-05, or do not accept both JSON and event streams. Only in actions.
 	SameConnection bool `yaml:"sameConnection"`
 }
 
@@ -205,8 +206,8 @@ type Credential struct {
 	Header string `yaml:"header"`
 	// Prefix precedes the secret, such as "Bearer ". Answers are searched for the secret alone.
 	Prefix string `yaml:"prefix"`
-	// BasicSecret is the part of a Basic credential to search for: password, user, both or auto (the password; the user
-	// if that is short, x-oauth-basic or api_token).
+	// BasicSecret is the part of a Basic credential to search for: password, user, both or auto (the password, but the
+	// user if the password is short, x-oauth-basic or api_token).
 	BasicSecret string `yaml:"basicSecret" one:"auto password user both"`
 	// File holds the secret, at least 8 bytes; a final line end is ignored. Reread after a 401. Either file or vault.
 	File string `yaml:"file" is:"path"`
@@ -273,10 +274,10 @@ type Egress struct {
 	// openai-completions, anthropic-messages (also at Vertex AI and Bedrock's Invoke), gemini, bedrock-converse or
 	// ollama-chat. The sidecar checks each request, and records names, figures and times. POST only.
 	Observe string `yaml:"observe"`
-	// HostedTools allows what a provider does unseen: its tools (web_search, mcp), members of a request (background,
-	// mcp_servers), remote_content (fetched from URLs in a request) or online (models that search the web by
-	// themselves). If listed, previous_response_id, conversation, thread, item_reference, file_id, cachedContent or
-	// prompt may also name content that no answer in the session gave.
+	// HostedTools allows what a provider does out of the sidecar's sight: its tools (web_search, mcp), members of a
+	// request (background, mcp_servers), remote_content (fetched from URLs in a request) or online (models that search
+	// the web by themselves). Where it lists previous_response_id, conversation, thread, item_reference, file_id,
+	// cachedContent or prompt, this member may also name content that no answer in the session gave.
 	HostedTools []string `yaml:"hostedTools"`
 	// UnknownMembers says what to do with unknown members of a request: refuse, or allow (record and receipt then name
 	// them). Default: refuse.

@@ -14,8 +14,7 @@ import (
 
 // Verification offers the verification of agents over MCP, at the path /mcp of both addresses of the node.
 type Verification struct {
-	// Mode is observed (the node's own record supports each check) or seed (the agent's trace is accepted, as
-	// declared).
+	// Mode is observed (each check rests on the node's own record) or seed (the node believes the agent's own trace).
 	Mode string `yaml:"mode" one:"observed seed"`
 	// Tasks is a JSON file of tasks, used in turn. Default: the built-in tasks.
 	Tasks string `yaml:"tasks" is:"path"`

@@ -1,5 +1,5 @@
-// Package deployed reads the files beside a configuration: the manifest, the trust bundle and the pinned root keys. It
-// also measures the program.
+// Package deployed reads the files beside a configuration: the manifest, the policy, the trust bundle and the pinned
+// root keys. It also measures the program.
 package deployed
 
 import (
@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/internal/manifest"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/policy/decide"
 	"github.com/actionproof/mediator/proxy/match"
 )
 
@@ -144,3 +145,16 @@ var binaryHash = sync.OnceValues(func() (string, error) {
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
 })
+
+// ReadRules reads a policy file.
+func ReadRules(path string) (*decide.Rules, error) {
+	raw, err := files.Read(path)
+	if err != nil {
+		return nil, err
+	}
+	rules, err := decide.ParseRules(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return rules, nil
+}

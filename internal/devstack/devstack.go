@@ -100,7 +100,7 @@ func (s *Stack) PinHashes() (*policy.Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	rules, err := config.ReadRules(filepath.Join(s.Dir, PolicyFile))
+	rules, err := deployed.ReadRules(filepath.Join(s.Dir, PolicyFile))
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ type Published struct {
 }
 
 // ReadPublished asks processes for their publications, or reads them from files (file:PATH) with the output of mediator
-// keys publish.
+// keys list --publication.
 func ReadPublished(ctx context.Context, from []string) (Published, error) {
 	p := Published{Publication{[]daemon.RoleDocument{}, []look.Observation{}}, make(map[string][]string)}
 	for _, at := range from {
@@ -75,7 +75,7 @@ func readPublishedFile(path string) (p Publication, err error) {
 		err = errors.New("it has no roles or no observations")
 	}
 	if err != nil {
-		return p, fmt.Errorf("%s is not what mediator keys publish prints: %w", path, err)
+		return p, fmt.Errorf("%s is not what mediator keys list --publication prints: %w", path, err)
 	}
 	return p, nil
 }

@@ -5,7 +5,7 @@
 //	match.go      the rule for a process
 //	register.go   certifies the keys that a process proves to hold
 //	keep.go       new rules; renewal and the end of certificates
-//	trust.go      what processes get of it all
+//	trust.go      the bundle and the manifest that processes get
 //	folder.go     the state in a folder
 //	authority.go  the CA for pods' TLS certificates
 package registrar

@@ -1,6 +1,6 @@
-// Package resolver is the DNS server of an isolated run. It asks no other server: each name has one address of a
-// block that no machine has, and only the listener of the run takes connections to it. So a query carries no data out,
-// and the sidecar knows from a name alone which address its client must have dialled.
+// Package resolver is the DNS server of an isolated run. It asks no other server: each name gets an
+// address of its own, from a block that no machine has. Only the run's listener accepts connections to these addresses.
+// So a query carries no data out, and the sidecar knows from a name alone which address its client must have dialled.
 package resolver
 
 import (

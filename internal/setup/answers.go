@@ -1,5 +1,5 @@
-// Package setup prepares a machine to run the processes of one deployment, whose programs and users a package has
-// installed: root keys, configuration files, secrets, and the rights of each process's user.
+// Package setup prepares a machine to run the processes of one deployment: it makes root keys, configuration files and
+// secrets, and sets the rights of each process's user. The Debian package has installed the program and the users.
 //
 //	answers.go  what only people know, from a file
 //	ask.go      the same, from a terminal

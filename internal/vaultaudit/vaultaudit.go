@@ -1,6 +1,6 @@
 // Package vaultaudit compares Vault's audit log, which has every signature of Vault, with the record, which has every
 // artifact that the mediator used. A signature that only the log has was made for somebody else, or for a post that
-// broke off. The log lacks a signature that only the record has.
+// broke off. If only the record has a signature, the log is incomplete.
 package vaultaudit
 
 import (

@@ -6,5 +6,5 @@
 //	answer.go   translates the model's answer for the agent
 //	failure.go  explains why a model gave no answer
 //
-// Package inference names the sources for the members of requests and answers.
+// The comments of package inference name the API descriptions that define the members of requests and answers.
 package generate

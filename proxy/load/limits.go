@@ -1,5 +1,6 @@
-// Package load bounds the pipeline's work: calls in flight, rates, failing hosts, and records that cost their caller
-// nothing. The defaults are generous: they stop runaway agents and calls to dead upstreams, but do not shape traffic.
+// Package load bounds the pipeline's work: calls in flight, rates, failing hosts, and records of refusals, which
+// callers could cause without end. The defaults are generous: they stop runaway agents and calls to dead upstreams, but
+// do not shape traffic.
 package load
 
 import (

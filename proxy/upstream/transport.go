@@ -220,7 +220,7 @@ func CheckAnswer(r *http.Request, resp *http.Response) (*http.Response, error) {
 	if listSize(resp.Header) > maxResponseHeader { // net/http does so over HTTP/2
 		_ = resp.Body.Close()
 		return nil, refusal.New("upstream_lost",
-			"the upstream's header exceeds %d bytes, each line counting %d more", maxResponseHeader,
+			"the upstream's header exceeds %d bytes (each line counts as its length and %d bytes more)", maxResponseHeader,
 			fieldOverhead)
 	}
 	return resp, nil

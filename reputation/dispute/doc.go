@@ -4,7 +4,7 @@
 //	document.go  signals, contracts and challenges; form.go their form; schema.go their JSON Schemas
 //	entry.go     the entries of the log
 //	book.go      the log and its state; apply.go one entry
-//	note.go      what the logs of agents get of signals
+//	note.go      the entries that signals make in the logs of agents
 //	file.go      the checks of an incoming signal or filing
 //	rate.go      how many disputes an agent may open
 //	judge.go     trials; timing.go, consistency.go and knowledge.go the rules of each type

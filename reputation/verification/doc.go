@@ -1,6 +1,6 @@
 // Package verification is the verification challenge: an agent proves possession of a key, calls tools over several
-// turns, answers a follow-up question and hands in the whole trace. It gets a signed result, and its plugin is
-// registered.
+// turns, answers a follow-up question and hands in the whole trace. The agent gets a signed result, and the node
+// registers it under the name of its plugin, which the agent chooses.
 //
 // Each check says how it is known. It is observed if the node's own record supports it: the calls it served, the order
 // and time in which turns came. It is declared if only the agent's trace supports it. [ModeObserved] demands observed

@@ -1,4 +1,5 @@
-// Package full marks the tests that only a full run makes: those that need programs which make setup installs, or root.
+// Package full marks the tests that only a full run makes: those that need root, or programs that `make setup`
+// installs.
 package full
 
 import "testing"

@@ -1,5 +1,5 @@
-// Package gomodule finds the test vectors that a Go module ships. They are read in the module cache and not copied:
-// what is there is what the module's published checksum says.
+// Package gomodule finds the test vectors that a Go module ships. They are read in the module cache and not copied,
+// because the module's published checksum covers what is there.
 package gomodule
 
 import (

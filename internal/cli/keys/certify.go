@@ -55,10 +55,11 @@ func keysCertify() *cobra.Command {
 		Example: `  mediator keys certify --registry-key registry.key.jwk --audience posting-api \
       --from unix:/run/mediator/trigger.sock --not-accessible-to-agent --not-accessible-to-users
   mediator keys certify --registry-key registry.key.jwk --audience posting-api --from file:keys.json`,
-		Long: `Signs a custody certificate for each key version of the processes, or of the output of keys publish
-(file:PATH). The process says where a key is kept. You declare who can reach it: without --not-accessible-to-agent
-and --not-accessible-to-users the certificate says that they can, and strict policy refuses such a key. A declaration
-that a process observed to be false is not certified; one that it confirms is marked as observed.
+		Long: `Signs a custody certificate for each key version of the processes, or of the file (file:PATH)
+that keys list --publication printed. The process says where a key is kept. You declare who can reach it: without
+--not-accessible-to-agent and --not-accessible-to-users the certificate says that they can, and strict policy refuses
+such a key. A declaration that a process observed to be false is not certified; one that it confirms is marked as
+observed.
 
 A certificate stays until half of its lifetime is over, unless its content changes; those of other processes' keys stay
 until they expire. A version that the asked processes no longer publish is retired. The revocation list is signed again.

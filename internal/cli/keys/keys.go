@@ -1,12 +1,10 @@
 package keys
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	jose "github.com/go-jose/go-jose/v4"
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/internal/admin"
@@ -18,12 +16,12 @@ import (
 
 // Keys returns the commands about signing keys.
 func Keys() *cobra.Command {
-	return cli.Group("keys", "Signing keys", keysList(), keysHistory(), keysPublish(), keysRoot(), keysCertify(),
+	return cli.Group("keys", "Signing keys", keysList(), keysHistory(), keysRoot(), keysCertify(),
 		keysRotate(), keysRetire(), keysRevoke())
 }
 
 // orFile ends the help of a flag that takes a process or a file.
-const orFile = ", or file:PATH of what mediator keys publish has printed there"
+const orFile = ", or file:PATH of what mediator keys list --publication has printed there"
 
 func fromFlag(c *cobra.Command, from *[]string, or string) {
 	c.Flags().StringArrayVar(from, "from", nil,
@@ -70,41 +68,4 @@ func sayUnread(c *cobra.Command, roles []daemon.RoleDocument) (err error) {
 		}
 	}
 	return err
-}
-
-func keysPublish() *cobra.Command {
-	var from []string
-	var jwks bool
-	c := &cobra.Command{
-		Use:   "publish --from ENDPOINT",
-		Short: "Print the keys of running processes: to certify on another machine, or as a JWKS", Args: cli.NoArgs,
-		Example: `  mediator keys publish --from unix:/run/mediator/admin.sock > keys.json
-  mediator keys publish --jwks --from unix:/run/mediator/admin.sock > jwks.json`,
-		Long: `Prints as JSON what keys certify asks the processes for: their roles, public keys and observations. Carry it to
-the registry's key, for keys certify --from file:PATH. Nothing in it is secret, but an attacker who changes it on the
-way gets their own key certified: compare the output of --jwks on both machines.
-
---jwks prints the public keys alone, for verifiers. It fails if a key cannot be read.`,
-		RunE: func(c *cobra.Command, _ []string) error {
-			p, err := keyring.ReadPublished(c.Context(), from)
-			if err != nil {
-				return err
-			}
-			unread := sayUnread(c, p.Roles)
-			if !jwks {
-				return errors.Join(cli.WriteJSON(c.OutOrStdout(), p.Publication), unread)
-			}
-			if unread != nil {
-				return unread // verifiers would take a part for the whole set
-			}
-			var set jose.JSONWebKeySet
-			for _, r := range p.Roles {
-				set.Keys = append(set.Keys, r.Keys...)
-			}
-			return cli.WriteJSON(c.OutOrStdout(), set)
-		},
-	}
-	fromOrDirFlag(c, &from, orFile)
-	c.Flags().BoolVar(&jwks, "jwks", false, "print the public keys alone, as a JWKS for verifiers")
-	return c
 }

@@ -1,11 +1,13 @@
 package keys
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"time"
 
+	jose "github.com/go-jose/go-jose/v4"
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/internal/admin"
@@ -19,21 +21,30 @@ import (
 func keysList() *cobra.Command {
 	var from, records []string
 	var registry, bundle string
-	var asJSON bool
+	var asJSON, publication, jwks bool
 	c := &cobra.Command{
 		Use: "list --from unix:PATH", Short: "List what is known of each version of each key", Args: cli.NoArgs,
 		Example: `  mediator keys list --dir .mediator
   mediator keys list --from unix:/run/mediator/admin.sock --record unix:/run/mediator/admin.sock \
-      --bundle trust.json --registry registry.jwk`,
+      --bundle trust.json --registry registry.jwk
+  mediator keys list --publication --from unix:/run/mediator/admin.sock > published.json`,
 		Long: `Asks each process for the versions of its keys, when they were made, and which one signs now. --bundle and
 --registry add from the trust bundle and its history when a version's certificate ends, when and why it was retired or
 revoked, and versions that no process knows any more. --record adds from a sidecar's record, by its own word, the first
 and the last post that rest on a version, and their number. A - is unknown.
 
+--publication prints as JSON what keys certify asks the processes for: their roles, public keys and observations. Carry
+it to the registry's key, for keys certify --from file:PATH. Nothing in it is secret, but an attacker who changes it on
+the way gets their own key certified: compare the output of --jwks on both machines. --jwks prints the public keys
+alone, for verifiers. It fails if a key cannot be read.
+
 If a process, record or key cannot be read, standard error says so. The rest is listed, and the status is 1.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if (registry == "") != (bundle == "") {
 				return cli.Usagef("--bundle and --registry belong together: the bundle has to be verified")
+			}
+			if publication || jwks {
+				return printPublished(c, from, jwks)
 			}
 			var versions []keyring.Version
 			var refused error
@@ -76,7 +87,30 @@ If a process, record or key cannot be read, standard error says so. The rest is 
 	cli.FileFromDir(c, "registry", devstack.RegistryFile)
 	cli.FromDir(c, "record", func(dir string) []string { return []string{devstack.New(dir).Admin()} })
 	cli.JSONFlag(c, &asJSON)
+	c.Flags().BoolVar(&publication, "publication", false, "print as JSON what keys certify asks the processes for")
+	c.Flags().BoolVar(&jwks, "jwks", false, "print the public keys alone, as a JWKS for verifiers")
+	c.MarkFlagsMutuallyExclusive("publication", "jwks", "bundle")
+	c.MarkFlagsMutuallyExclusive("publication", "jwks", "record")
 	return c
+}
+
+func printPublished(c *cobra.Command, from []string, jwks bool) error {
+	p, err := keyring.ReadPublished(c.Context(), from)
+	if err != nil {
+		return err
+	}
+	unread := sayUnread(c, p.Roles)
+	if !jwks {
+		return errors.Join(cli.WriteJSON(c.OutOrStdout(), p.Publication), unread)
+	}
+	if unread != nil {
+		return unread // verifiers would take a part for the whole set
+	}
+	var set jose.JSONWebKeySet
+	for _, r := range p.Roles {
+		set.Keys = append(set.Keys, r.Keys...)
+	}
+	return cli.WriteJSON(c.OutOrStdout(), set)
 }
 
 func addUse(c *cobra.Command, versions []keyring.Version, at []string) error {

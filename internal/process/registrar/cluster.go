@@ -51,7 +51,8 @@ func newCluster(p *process) (*cluster, error) {
 	}
 	return &cluster{p: p, api: api, signer: k.Signer, pods: make(map[string]registrar.Pod), listed: make(map[string]bool),
 		requests: make(map[string]kube.CertificateRequest), more: make(chan struct{}, 1),
-		warned: lru.New[[2]string, bool](warnings), watches: make(map[string]context.CancelFunc), ruled: make(chan struct{}, 1)}, nil
+		warned: lru.New[[2]string, bool](warnings), watches: make(map[string]context.CancelFunc),
+		ruled: make(chan struct{}, 1)}, nil
 }
 
 // follow makes followPods watch the namespaces of other rules.

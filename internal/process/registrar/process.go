@@ -78,7 +78,8 @@ const (
 
 // Run runs the registrar until ctx ends.
 func Run(ctx context.Context, path string, stderr io.Writer) error {
-	return daemon.Run(ctx, "registrar", path, stderr, config.LoadRegistrar, &process{stderr: stderr, ruled: make(chan struct{})})
+	return daemon.Run(ctx, "registrar", path, stderr, config.LoadRegistrar,
+		&process{stderr: stderr, ruled: make(chan struct{})})
 }
 
 // Plan returns what the registrar takes from a configuration.

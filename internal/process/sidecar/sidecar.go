@@ -9,7 +9,7 @@
 //	accepts.go     the key versions with which the other processes may sign
 //	receipts.go    interaction receipts
 //	node.go        the parts that use the node
-//	ledger.go      used keys and records
+//	ledger.go      used ids and records
 //	ca.go          the interception CA
 //	looker.go      the child that observes processes
 //	plan.go        the files and addresses that the process uses

@@ -6,8 +6,8 @@
 //	c.Apply("default", manifests)
 //	c.WaitReady("default", "deployment/trigger")
 //
-// It needs root. Nothing of it is reached from outside this machine: the control plane listens on loopback, and pods,
-// Services and what a test listens on "outside" have their addresses in network namespaces of the test.
+// It needs root. Nothing of it is reached from outside this machine: the control plane listens on loopback. Pods,
+// Services and the "outside" of a test have their addresses in network namespaces of the test.
 package cluster
 
 import (

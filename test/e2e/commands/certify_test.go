@@ -104,8 +104,8 @@ func withoutFirst(t *testing.T, published string) string {
 	return "file:" + path
 }
 
-// TestCertifyWhatIsNotPublished reads files that keys publish did not print. No file can leave out the observations by
-// mistake.
+// TestCertifyWhatIsNotPublished reads files that keys list --publication did not print. No file can leave out the
+// observations by mistake.
 func TestCertifyWhatIsNotPublished(t *testing.T) {
 	t.Parallel()
 	d := kit.NewTeam(t)
@@ -113,7 +113,7 @@ func TestCertifyWhatIsNotPublished(t *testing.T) {
 	path := strings.TrimPrefix(good, "file:")
 	published := string(kit.Read(t, path))
 	kit.Mediator(t, "keys", "list", "--from", good).Done("grant-key:v1")
-	kit.Mediator(t, "keys", "publish", "--jwks", "--from", good).Done("grant-key:v1")
+	kit.Mediator(t, "keys", "list", "--jwks", "--from", good).Done("grant-key:v1")
 	roles, _, _ := strings.Cut(published, ",\n  \"looks\"")
 	for _, content := range []string{
 		"", "{}", "[]", `{"roles":[],"looks":[]}`, roles + "}", roles + `, "looks": null}`,
@@ -121,7 +121,7 @@ func TestCertifyWhatIsNotPublished(t *testing.T) {
 		strings.Replace(published, `"crv": "Ed25519"`, `"crv": "Ed448"`, 1),
 	} {
 		kit.Write(t, path, content)
-		d.Do(t, "certify", "--from", good).Refused("is not what mediator keys publish prints: ")
+		d.Do(t, "certify", "--from", good).Refused("is not what mediator keys list --publication prints: ")
 	}
 	d.Do(t, "certify", "--watch", "--from", good).Misused()
 }

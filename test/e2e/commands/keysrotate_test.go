@@ -183,7 +183,8 @@ func TestUnfitKeyHidesNoOther(t *testing.T) {
 	for _, tt := range []struct {
 		verb  string
 		shows bool
-	}{{"list", true}, {"publish", true}, {"publish --jwks", false}} { // a set without one key would be taken for the whole
+		// a set without one key would be taken for the whole
+	}{{"list", true}, {"list --publication", true}, {"list --jwks", false}} {
 		e := kit.Mediator(t, strings.Fields("keys "+tt.verb+" --from "+at)...).Refused(why)
 		if strings.Contains(e.Out, "grant-key:v2") != tt.shows {
 			t.Errorf("keys %s: %s", tt.verb, e.Out)

@@ -76,7 +76,7 @@ func TestPrintsJSON(t *testing.T) {
 	not := map[string]string{
 		"serve": "runs", "trigger": "runs", "control": "runs", "reputation": "runs", "dev": "runs", "run": "is CMD's",
 		"completion": "a script", "help": "text",
-		"keys publish": "is JSON", "config schema": "is JSON", "challenge generate": "is JSON", "challenge solve": "is JSON",
+		"config schema": "is JSON", "challenge generate": "is JSON", "challenge solve": "is JSON",
 		"challenge verify":  "is JSON",
 		"capability verify": "is JSON", "reputation show": "is JSON", "dispute resolve": "a token, or is JSON",
 		"hash-payload":    "one word; its --json is ActionProof's, and hidden",

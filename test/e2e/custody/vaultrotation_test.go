@@ -129,7 +129,7 @@ func TestVaultRotation(t *testing.T) {
 
 	// The certificates and the JWKS have followed by themselves.
 	for _, at := range kit.Processes {
-		out := kit.Run(t, "keys", "publish", "--jwks", "--from", "unix:"+v.Stack.Socket(at))
+		out := kit.Run(t, "keys", "list", "--jwks", "--from", "unix:"+v.Stack.Socket(at))
 		for key, n := range newest {
 			if kid := fmt.Sprintf(`"%s:v%d"`, key, n+1); strings.Contains(out, `"`+key+`:v1"`) && !strings.Contains(out, kid) {
 				t.Errorf("the keys of %s are without %s", at, kid)

@@ -168,6 +168,6 @@ func (d Team) WantKeys(t *testing.T, want ...string) {
 func PublishedBy(t *testing.T, at string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "published.json")
-	Write(t, path, Run(t, "keys", "publish", "--from", at))
+	Write(t, path, Run(t, "keys", "list", "--publication", "--from", at))
 	return "file:" + path
 }

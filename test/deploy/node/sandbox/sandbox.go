@@ -1,5 +1,5 @@
-// Package sandbox says what a container's process gets: its root, mounts, users and rights. The command enter in the
-// folder below it makes the process so; package node starts that command in new namespaces.
+// Package sandbox says what a container's process gets: its root, mounts, users and rights. The program
+// sandbox/enter gives them to the process; package node starts it in new namespaces.
 package sandbox
 
 // Spec is one container, or one more command in a container that runs.
