@@ -67,3 +67,16 @@ func TestReadsAreBounded(t *testing.T) {
 		t.Errorf("a secret that is too short: %v", err)
 	}
 }
+
+func TestLockFollowsNoLink(t *testing.T) {
+	dir := t.TempDir()
+	secret := filepath.Join(t.TempDir(), "secret")
+	check.Must(t, errors.Join(os.Chmod(dir, 0o775), os.WriteFile(secret, nil, 0o600),
+		os.Symlink(secret, filepath.Join(dir, "trust.json.lock"))))
+	if _, err := files.WaitLock(filepath.Join(dir, "trust.json")); err == nil {
+		t.Error("a link is a lock")
+	}
+	if info, err := os.Stat(secret); err != nil || info.Mode() != 0o600 {
+		t.Errorf("the file behind a link has the mode %v, %v", info.Mode(), err)
+	}
+}

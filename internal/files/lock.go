@@ -50,7 +50,8 @@ func WaitLock(path string) (*os.File, error) {
 }
 
 func lock(path string, mode os.FileMode, how int) (*os.File, error) {
-	f, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, mode)
+	// Root follows no link of another user who may write the folder: WaitLock gives them the file.
+	f, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, mode)
 	if err != nil {
 		return nil, err
 	}
