@@ -90,6 +90,8 @@ type Peer struct {
 	TCP string `yaml:"tcp" is:"address"`
 	// Name is the DNS name or SPIFFE id in its certificate. Default: the host of tcp.
 	Name string `yaml:"name"`
+	// UID is the user that must answer at the unix socket, or nil for any.
+	UID *uint32 `yaml:"-"`
 }
 
 // Client says how an operator's commands connect to TCP endpoints.

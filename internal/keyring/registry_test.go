@@ -2,9 +2,15 @@ package keyring_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -195,4 +201,54 @@ func TestPublishedTwice(t *testing.T) {
 	done, err := m.registry.Certify(t.Context(), publish(role), keyring.Declaration{})
 	check.Must(t, err)
 	check.WantEqual(t, done.Certified, 1)
+}
+
+// TestImpostor lets another user answer where a process has ended: in a folder that both write, as /run/mediator.
+func TestImpostor(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can be another user")
+	}
+	m, path := newTeam(t), filepath.Join(t.TempDir(), "trigger.sock")
+	check.Must(t, errors.Join(os.Chmod(filepath.Dir(path), 0o777), os.Chmod(filepath.Dir(filepath.Dir(path)), 0o755)))
+	serve := func(uid uintptr, key *custody.Memory) *http.Server {
+		set, err := custody.JWKS(t.Context(), key)
+		check.Must(t, err)
+		listener := make(chan net.Listener)
+		go func() { // its thread ends with it
+			runtime.LockOSThread()
+			_, _, _ = syscall.RawSyscall(syscall.SYS_SETRESUID, ^uintptr(0), uid, ^uintptr(0))
+			l, err := net.Listen("unix", path)
+			if err != nil {
+				t.Error(err)
+			}
+			listener <- l
+		}()
+		s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/v1/looks" {
+				_, _ = w.Write([]byte("[]"))
+				return
+			}
+			_ = json.NewEncoder(w).Encode([]daemon.RoleDocument{{Purpose: evidence.PurposeTriggerReceipt,
+				Issuer: "mediator-trigger", KeyCustody: custody.ExternalMediator, Keys: set.Keys}})
+		})}
+		l := <-listener
+		go func() { _ = s.Serve(l) }()
+		return s
+	}
+	own, err := custody.NewMemory("trigger-receipt-key")
+	check.Must(t, err)
+	impostors, err := custody.NewMemory("trigger-receipt-key")
+	check.Must(t, err)
+	at := fmt.Sprintf("unix:%s,%d", path, 54320)
+	process := serve(54320, own)
+	first, err := keyring.ReadPublished(t.Context(), []string{at})
+	check.Must(t, err)
+	_, err = m.registry.Certify(t.Context(), first, keyring.Declaration{})
+	check.Must(t, err)
+	check.Must(t, process.Close())
+	defer serve(54321, impostors).Close()
+	err = m.registry.CertifyDue(t.Context(), at, first.RolesByEndpoint[at], keyring.Declaration{}, zap.NewNop())
+	if err == nil || !strings.Contains(err.Error(), "user 54321 answers there, not user 54320") {
+		t.Error("the impostor's key is certified:", err)
+	}
 }

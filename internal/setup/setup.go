@@ -241,10 +241,14 @@ func (s Setup) rights(context.Context, Answers) error {
 		if err != nil {
 			return err
 		}
-		if plan.Endpoint.Unix != "" {
-			from[p.name == "reputation"] += " --from unix:" + plan.Endpoint.Unix
+		owner, err := s.User("mediator-" + p.name)
+		if err != nil {
+			return err
 		}
-		if err := s.giveSecrets(p.name, plan); err != nil {
+		if plan.Endpoint.Unix != "" {
+			from[p.name == "reputation"] += fmt.Sprintf(" --from unix:%s,%d", plan.Endpoint.Unix, owner.UID)
+		}
+		if err := s.giveSecrets(p.name, owner, plan); err != nil {
 			return err
 		}
 		s.did(path, "correct; its secrets belong to mediator-%s", p.name)
@@ -260,11 +264,7 @@ func (s Setup) rights(context.Context, Answers) error {
 }
 
 // giveSecrets gives a process's user the secrets that its plan names in the folder.
-func (s Setup) giveSecrets(process string, plan daemon.Plan) error {
-	owner, err := s.User("mediator-" + process)
-	if err != nil {
-		return err
-	}
+func (s Setup) giveSecrets(process string, owner User, plan daemon.Plan) error {
 	named := plan.Secret
 	for _, r := range bootstrap.Roles {
 		if r.Process == process {

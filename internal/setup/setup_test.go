@@ -1,6 +1,7 @@
 package setup_test
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -77,7 +78,8 @@ func TestSetup(t *testing.T) {
 		"control.yaml": "agent: {uid: 2000, gids: [20, 30]}", "reputation.yaml": "believedHosts",
 		"keys/auditor.key.jwk": "priv", "trust/registry.jwk": "ML-DSA-65",
 		"trust/trust.json": `"deploymentCertificate": "ey`,
-		"registry.env":     `NODE="--from unix:/run/mediator/reputation.sock"` + "\nAUDIENCE=\"posting-api\"\n",
+		"registry.env": fmt.Sprintf("NODE=\"--from unix:/run/mediator/reputation.sock,%d\"\nAUDIENCE=\"posting-api\"\n",
+			os.Geteuid()),
 	} {
 		if !strings.Contains(first[name], has) {
 			t.Errorf("%s has no %q:\n%s", name, has, first[name])

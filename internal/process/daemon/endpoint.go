@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -187,6 +188,9 @@ func ClientSending(p config.Peer, id *identity.Identity, file *os.File) (*http.C
 	if p.Unix != "" {
 		dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			c, err := d.DialContext(ctx, "unix", p.Unix)
+			if err == nil {
+				err = checkServer(c, p.UID)
+			}
 			if err != nil {
 				return nil, err
 			}
@@ -204,6 +208,22 @@ func ClientSending(p config.Peer, id *identity.Identity, file *os.File) (*http.C
 	}
 	host, _, _ := net.SplitHostPort(p.TCP)
 	return &http.Client{Transport: id.Transport(cmp.Or(p.Name, host), base), CheckRedirect: wire.Stay}, "https://" + p.TCP
+}
+
+// checkServer closes a connection to a socket of another user: in a folder that several users may write, each of them
+// can take the place of a process that has ended.
+func checkServer(c net.Conn, uid *uint32) error {
+	if uid == nil {
+		return nil
+	}
+	peer, err := peerOfConn(c)
+	if err == nil && peer.Uid != *uid {
+		err = fmt.Errorf("user %d answers there, not user %d", peer.Uid, *uid)
+	}
+	if err != nil {
+		c.Close()
+	}
+	return err
 }
 
 // Limits limit the clients of a listener. Zero is no limit.
@@ -270,10 +290,15 @@ func (e EndpointError) Error() string {
 	return fmt.Sprintf("%q is not an endpoint: write unix:PATH or tcp:HOST:PORT,FILE", string(e))
 }
 
-// ParseEndpoint parses unix:PATH or tcp:HOST:PORT,FILE, where the file is a [config.Client]. It fails with an
-// [EndpointError] for any other text. The identity is nil for a unix socket.
+// ParseEndpoint parses unix:PATH, unix:PATH,UID or tcp:HOST:PORT,FILE, where the file is a [config.Client]. It fails
+// with an [EndpointError] for any other text. The identity is nil for a unix socket.
 func ParseEndpoint(s string) (config.Peer, *identity.Identity, error) {
 	if path, ok := strings.CutPrefix(s, "unix:"); ok && path != "" {
+		before, number, _ := strings.Cut(path, ",")
+		if n, err := strconv.ParseUint(number, 10, 32); err == nil {
+			uid := uint32(n)
+			return config.Peer{Unix: before, UID: &uid}, nil, nil
+		}
 		return config.Peer{Unix: path}, nil, nil
 	}
 	address, ok := strings.CutPrefix(s, "tcp:")
