@@ -17,6 +17,7 @@ import (
 	"github.com/actionproof/mediator/internal/learn"
 	"github.com/actionproof/mediator/internal/rulesfile"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/test/check"
 )
@@ -368,4 +369,36 @@ func FuzzPropose(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestAsks wants a default key to accept only what HTTP says to read: an agent can make any URL look like an MCP server,
+// and then end its session, by which another API deletes something.
+func TestAsks(t *testing.T) {
+	g := traffic{rand.New(rand.NewPCG(7, 8))}
+	calls := learn.New(judge(rulesOf(t, []byte("{}"))))
+	for form := range strings.SplitSeq(known+`
+mcp bank.example.com/v1/accounts/42 initialize
+DELETE bank.example.com/v1/accounts/42
+mcp bank.example.com/rpc transfer`, "\n") {
+		r := g.call(form)
+		r.Session = "s"
+		calls.Add(r)
+	}
+	var about []string
+	for _, p := range calls.Propose(nil) {
+		for _, r := range slices.Concat(p.Narrow, p.Normal, p.Wide) {
+			if m := r.Match; !p.Asks() && (m.MCP != nil || m.GraphQL != nil || !slices.ContainsFunc(m.Methods, match.IsRead) ||
+				slices.ContainsFunc(m.Methods, func(name string) bool { return !match.IsRead(name) })) {
+				t.Errorf("Enter accepts %s: %+v", p.About, r)
+			}
+		}
+		if strings.Contains(p.Host, "bank") {
+			about = append(about, p.About)
+		}
+	}
+	const server = "sessions, lists and reads of the MCP server https://bank.example.com"
+	if want := []string{"transfer, which may post, and " + server + "/rpc, by GET, POST and DELETE",
+		server + "/v1/accounts/42, by GET, POST and DELETE"}; !slices.Equal(about, want) {
+		t.Errorf("proposed %q, want %q", about, want)
+	}
 }

@@ -73,6 +73,13 @@ func (p *Proposal) Reads(w Width) (rules []Rule, ok bool) {
 	return rules, true
 }
 
+// Asks reports whether only a person who has read the rules may accept them: HTTP does not say that the calls only read.
+// What looks like a message to an MCP server or GraphQL may be a post to another API.
+func (p *Proposal) Asks() bool {
+	m := p.Wide[0].Match
+	return p.Post || p.Model || p.WebSocket || m.MCP != nil || m.GraphQL != nil
+}
+
 // maxExact bounds the rules of a narrow proposal: with more paths it is as wide as the normal one.
 const maxExact = 32
 
@@ -249,12 +256,13 @@ func (p *Proposal) server(path string, names namer) {
 		}
 	}
 	slices.Sort(methods)
-	p.About = fmt.Sprintf("sessions, lists and reads of the MCP server %s%s", p.Host, path)
+	p.About = fmt.Sprintf("sessions, lists and reads of the MCP server %s%s, by GET, POST and DELETE", p.Host, path)
 	rule := Rule{Name: names.name(p.Host, "mcp"), Match: Match{URL: p.Host + path, MCP: &MCP{}}}
 	exact := rule
 	exact.Match.MCP = &MCP{Methods: &methods}
 	p.Narrow, p.Normal, p.Wide = []Rule{exact}, []Rule{rule}, []Rule{rule}
-	if slices.ContainsFunc(methods, func(m string) bool { return !mcp.IsUsual(m) }) {
+	if other := slices.DeleteFunc(slices.Clone(methods), mcp.IsUsual); len(other) > 0 {
+		p.About = strings.Join(other, ", ") + ", which may post, and " + p.About
 		p.Normal, p.Wide = p.Narrow, p.Narrow
 	}
 }

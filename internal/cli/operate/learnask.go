@@ -131,16 +131,16 @@ func (a *asking) about(p *learn.Proposal, which string) (enough bool, err error)
 		if p.Post && !post {
 			rules, _ = p.Reads(width)
 		}
-		if err := a.show(rules, p.Post || p.Model || p.WebSocket); err != nil {
+		if err := a.show(rules, p.Asks()); err != nil {
 			return false, err
 		}
 		key, err := a.keys.key()
 		if err != nil {
 			return false, err
 		}
-		if key == '\r' || key == '\n' { // accepts reads alone
+		if key == '\r' || key == '\n' { // accepts plain reads alone
 			key = 'a'
-			if p.Post || p.Model || p.WebSocket {
+			if p.Asks() {
 				key = 's'
 			}
 		}

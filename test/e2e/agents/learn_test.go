@@ -86,7 +86,7 @@ func TestLearn(t *testing.T) {
 	want := []string{"reads of https://items.test/items/{id}/parts", "reads of https://" + r.Plain() + "/repos/acme/site",
 		"POST https://" + r.Plain() + "/repos/acme/site/issues/{id}/comments"}
 	for host, tool := range map[string]string{"notes": "post_note", "echo": "issue_read", "everything": "echo"} {
-		want = append(want, "sessions, lists and reads of the MCP server https://"+host+".test/mcp",
+		want = append(want, "sessions, lists and reads of the MCP server https://"+host+".test/mcp, by GET, POST and DELETE",
 			"the tool "+tool+" of the MCP server https://"+host+".test/mcp")
 	}
 	slices.Sort(got)
