@@ -212,3 +212,15 @@ func TestGraphQLRulesThatAreRefused(t *testing.T) {
 		})
 	}
 }
+
+// An agent names any field, and can be refused as often as it likes.
+func TestRecordsOfFieldsAreSmall(t *testing.T) {
+	p, _ := newGraphQLRig(t, true)
+	for _, kind := range []string{"query", "mutation"} {
+		p.send("POST", "/graphql", fmt.Sprintf(`{"query":"%s{a %s}"}`, kind, strings.Repeat("b", 40<<10)))
+		rec, _ := p.record.last()
+		if text, err := json.Marshal(rec); err != nil || len(text) > 4<<10 || len(rec.GraphQL) != 1 {
+			t.Errorf("a %s left a record of %d bytes: %v", kind, len(text), err)
+		}
+	}
+}

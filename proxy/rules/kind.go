@@ -81,8 +81,8 @@ func OfOperations(rules []Rule, operations []graphql.Operation, method string) (
 	return rules[i], nil
 }
 
-// maxOperations and maxFields bound what a record names of a document.
-const maxOperations, maxFields = 8, 32
+// These bound what a record names of a document. No rule names a longer field.
+const maxOperations, maxFields, maxFieldName = 8, 32, 128
 
 // IsWhole reports whether a record names all of a GraphQL document.
 func IsWhole(recorded []ledger.Operation) bool {
@@ -93,7 +93,13 @@ func IsWhole(recorded []ledger.Operation) bool {
 // Recorded returns what a record names of a GraphQL document.
 func Recorded(operations []graphql.Operation) (all []ledger.Operation) {
 	for _, o := range operations[:min(len(operations), maxOperations)] {
-		all = append(all, ledger.Operation{Type: o.Type, Fields: o.Fields[:min(len(o.Fields), maxFields)]})
+		fields := slices.Clone(o.Fields[:min(len(o.Fields), maxFields)])
+		for i, f := range fields {
+			if len(f) > maxFieldName {
+				fields[i] = f[:maxFieldName] + "…"
+			}
+		}
+		all = append(all, ledger.Operation{Type: o.Type, Fields: fields})
 	}
 	return all
 }
