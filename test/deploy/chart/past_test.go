@@ -50,21 +50,25 @@ func TestPast(t *testing.T) {
 			c.Delete("agents", pod)
 		}
 	}
-	wantRefused(t, "a credential as a variable", "mediator's Secrets", c.TryApply("agents",
-		strings.NewReplacer("NAME", "env", "env: [", "env: [{name: T, valueFrom: {secretKeyRef: {name: mediator-credentials,"+
-			" key: github-token}}}, ").Replace(agentPod)))
+	for _, from := range []string{"secretKeyRef: {name: mediator-credentials, key: github-token}",
+		"fileKeyRef: {volumeName: mediator-state, path: x, key: X}"} {
+		wantRefused(t, from, "a variable comes from", c.TryApply("agents", strings.NewReplacer("NAME", "env", "env: [",
+			"env: [{name: X, valueFrom: {"+from+"}}, ").Replace(agentPod)))
+	}
 
 	good := strings.ReplaceAll(agentPod, "NAME", "good")
 	c.Apply("agents", good)
 	pods := c.Client.CoreV1().Pods("agents")
-	patch := func(name, text string) error {
-		_, err := pods.Patch(t.Context(), name, types.StrategicMergePatchType, []byte(text), metav1.PatchOptions{})
+	patch := func(name, text string, subresource ...string) error {
+		_, err := pods.Patch(t.Context(), name, types.StrategicMergePatchType, []byte(text), metav1.PatchOptions{},
+			subresource...)
 		return err
 	}
 	for _, file := range []string{"mediator.yaml", "registry.jwk", "auditor.jwk", "vault-ca.pem"} {
 		for _, value := range []string{`"x"`, "null"} {
-			wantRefused(t, file, "annotations",
-				patch("good", `{"metadata":{"annotations":{"actionproof.github.io/`+file+`":`+value+`}}}`))
+			text := `{"metadata":{"annotations":{"actionproof.github.io/` + file + `":` + value + `}}}`
+			wantRefused(t, file, "annotations", patch("good", text))
+			wantRefused(t, file, "annotations", patch("good", text, "status"))
 		}
 	}
 	wantRefused(t, "an image without digest", "without its digest",
