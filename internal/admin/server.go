@@ -70,6 +70,7 @@ type Server struct {
 	Runtime    string
 	Proxy      string // address of the proxy port
 	CAFile     string
+	CA         []byte  // the certificate in CAFile
 	Agent      *uint32 // the agent's user; nil if the configuration names none
 	Peers      []Peer  // the trigger service, the control plane and, where there is one, the node
 	// Learning allows learning sessions.
@@ -112,7 +113,7 @@ type Session struct {
 	Event    string `json:"event"`
 	ProxyURL string `json:"proxyUrl"` // with the session's credentials, if it has no listener
 	CAFile   string `json:"caFile"`
-	// CA is the certificate of a learning session's own CA, in place of CAFile's.
+	// CA is what an agent with a listener gets in place of CAFile. Root opens no file that the sidecar names.
 	CA []byte `json:"ca,omitempty"`
 	// Agent is the user of an agent without its own user; nil if the configuration names none.
 	Agent *uint32 `json:"agent,omitempty"`
@@ -237,7 +238,7 @@ func (s *Server) open(r *http.Request, ask SessionRequest, l *listener) (Session
 	answer := Session{Session: opened.ID, Event: event.ID,
 		ProxyURL: "http://" + opened.ID + ":" + password + "@" + s.Proxy, CAFile: s.CAFile, Agent: s.Agent}
 	if l != nil {
-		answer.ProxyURL = s.serve(opened, l, nil)
+		answer.ProxyURL, answer.CA = s.serve(opened, l, nil), s.CA
 	}
 	return answer, nil
 }

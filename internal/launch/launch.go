@@ -207,20 +207,12 @@ type isolated struct {
 }
 
 func (p isolated) run(s admin.Session, env []string) error {
-	ca := s.CA
-	if ca == nil {
-		var err error
-		if ca, err = os.ReadFile(s.CAFile); err != nil {
-			p.Close()
-			return err
-		}
-	}
 	own := []string{"HOME=" + isolate.Home, "TMPDIR=" + isolate.Temp}
 	proxyURL := s.ProxyURL
 	if p.Transparent {
 		proxyURL = ""
 	}
-	return p.Run(isolate.Agent{Args: p.Args, Env: environment(own, env, proxyURL, isolate.CAFile), CA: ca,
+	return p.Run(isolate.Agent{Args: p.Args, Env: environment(own, env, proxyURL, isolate.CAFile), CA: s.CA,
 		GitConfig: gitConfig(p.dir)})
 }
 

@@ -58,7 +58,7 @@ func (p *shared) user(s admin.Session) int {
 		return p.UID
 	case os.Geteuid() != 0:
 		return SameUser
-	case s.Agent != nil:
+	case s.Agent != nil && *s.Agent != 0:
 		return int(*s.Agent)
 	}
 	return DefaultUID

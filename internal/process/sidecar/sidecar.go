@@ -232,8 +232,8 @@ func (p *sidecar) connect() {
 	p.guard = newGuardWatch(c, p.Log)
 	p.admin = &admin.Server{
 		Process: p.Process, Sessions: p.sessions, Ledger: p.record, Identified: p.ledger, Triggers: p.triggers,
-		Watch: p.watch, Runtime: p.name, Proxy: c.Listen, CAFile: c.CAFile(), Agent: c.Agent.UID, Posts: p.posts,
-		Learning: c.Session.Learning,
+		Watch: p.watch, Runtime: p.name, Proxy: c.Listen, CAFile: c.CAFile(), CA: p.ca.CertificatePEM(),
+		Agent: c.Agent.UID, Posts: p.posts, Learning: c.Session.Learning,
 		Peers: []admin.Peer{
 			{Name: "trigger", At: c.Trigger, Identity: p.Identity,
 				Sees: []string{evidence.PurposeTriggerOriginProof, evidence.PurposeTriggerReceipt, look.Human}},
