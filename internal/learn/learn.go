@@ -37,8 +37,9 @@ func IsUnruled(err error) bool {
 	})
 }
 
-// maxKept bounds how many different calls of different sessions are kept.
-const maxKept = 100_000
+// maxKept bounds what is kept of different calls of different sessions, in bytes: an agent chooses its paths. An entry
+// takes about entrySize beside its texts.
+const maxKept, entrySize = 128 << 20, 1 << 10
 
 // Calls are the recorded calls that no rule allows.
 type Calls struct {
@@ -127,7 +128,7 @@ func (c *Calls) Add(r ledger.Record) {
 			c.Left++
 			return
 		}
-		c.kept++
+		c.kept += entrySize + 2*len(key)
 		s.by[r.Session], c.seen[key] = new(span), s
 	}
 	s.by[r.Session].add(spanOf(r))

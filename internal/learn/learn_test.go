@@ -402,3 +402,15 @@ mcp bank.example.com/rpc transfer`, "\n") {
 		t.Errorf("proposed %q, want %q", about, want)
 	}
 }
+
+// TestLongPaths: what an agent calls does not take all memory of the one who learns from it.
+func TestLongPaths(t *testing.T) {
+	calls, long := learn.New(judge(rulesOf(t, []byte("{}")))), strings.Repeat("a", 60<<10)
+	for i := range 2000 {
+		calls.Add(ledger.Record{Session: "s", Scheme: "https", Host: "a.test:443", Method: "GET", State: ledger.StateForwarded,
+			Path: fmt.Sprintf("/%d%s", i, long)})
+	}
+	if calls.Left < 800 {
+		t.Errorf("of 240 MB only %d calls are left out", calls.Left)
+	}
+}
