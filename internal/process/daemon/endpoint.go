@@ -238,8 +238,8 @@ type Limits struct {
 var PublicLimits = Limits{Connections: 512, PerAddress: 128, Header: 10 * time.Second, Request: 20 * time.Second}
 
 // endpointLimits bounds a TCP endpoint. A sidecar can have a connection for each call in flight, and a request may wait
-// for an event.
-var endpointLimits = Limits{Connections: 4096}
+// for an event: one that is taken over, with requests that never end, must not keep others out.
+var endpointLimits = Limits{Connections: 4096, PerAddress: 1024}
 
 // header bounds the time for the header of a request and, before the first one, for a TLS handshake.
 const header = 30 * time.Second

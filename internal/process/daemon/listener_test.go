@@ -235,6 +235,27 @@ func TestNewConnectionsHaveTime(t *testing.T) {
 	}
 }
 
+// TestEndpointsStayOpen: requests of one caller that never end, such as half a body, keep no other caller out.
+func TestEndpointsStayOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newBoundedListener(nil, endpointLimits, zap.NewNop())
+		stop := time.AfterFunc(time.Minute, func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.closed = true
+		})
+		for range endpointLimits.Connections {
+			if c := connection(t, l, "10.0.0.1"); l.admit(c) {
+				c.setHandling(time.Now())
+			}
+		}
+		if !l.admit(connection(t, l, "10.0.0.2")) {
+			t.Error("another caller is kept out")
+		}
+		stop.Stop()
+	})
+}
+
 func TestAddressesWithManyConnections(t *testing.T) {
 	for name, c := range map[string]struct {
 		mine, others int
