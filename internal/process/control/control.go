@@ -114,7 +114,11 @@ func (p *plane) activate(next *ruling) error {
 		p.Trust.Drop(next.trust)
 		return err
 	}
-	if old := p.ruling; old != nil {
+	switch old := p.ruling; {
+	case old == nil:
+	case old.trust.Strict.ManifestHash == next.trust.Strict.ManifestHash: // replaced: callers may reload at any rate
+		p.Trust.Drop(old.trust)
+	default:
 		time.AfterFunc(overlap, func() {
 			if p.engines.Retire(old.engine) {
 				p.Log.Info("the previous manifest is honoured no more", zap.String("manifest", old.trust.Strict.ManifestHash))

@@ -204,7 +204,12 @@ egress:
 	}
 
 	// Another certificate of the same manifest is no reason for a warning, although the earlier trust follows the
-	// bundle too.
+	// bundle too. Repeated reloads, which every caller over TCP can make, leave no further trusts.
+	for range 5 {
+		r.mustReload(t, "control")
+	}
+	trust := followed + `","path":"` + r.In(devstack.BundleFile) + `","manifest":"` + now.Manifest
+	trusts := strings.Count(r.Log(t, "control"), trust)
 	taken, warned := strings.Count(r.Log(t, "control"), followed), strings.Count(r.Log(t, "control"), warning)
 	r.certify(t)
 	kit.Until(t, "both trusts to follow the bundle", func() bool {
@@ -224,6 +229,9 @@ egress:
 	r.mustReload(t, "serve")
 	wantTunnel(t, a, http.MethodPost, "/drafts", "policy_denied")
 	wantTunnel(t, a, http.MethodPost, "/notes", "")
+	if n := strings.Count(r.Log(t, "control"), trust) - trusts; n == 0 || n > 2 {
+		t.Errorf("after two changes of the bundle and five reloads, trusts of the manifest were taken over %d times", n)
+	}
 
 	// A limit, by SIGHUP.
 	r.edit(t, devstack.SidecarFile, "egress:\n", "limits: {session: {perSecond: 0.001, burst: 1}}\negress:\n")
