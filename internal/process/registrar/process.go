@@ -18,12 +18,14 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
@@ -36,6 +38,7 @@ import (
 	"github.com/actionproof/mediator/internal/identity"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/kube"
+	"github.com/actionproof/mediator/internal/lru"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/registrar"
 )
@@ -54,6 +57,9 @@ type process struct {
 	own       *identity.Identity // with which it answers the other processes
 	cluster   *cluster           // nil off Kubernetes
 	ruled     chan struct{}      // closed once there are rules
+
+	askingMu sync.Mutex // guards asking
+	asking   *lru.Cache[string, *rate.Limiter]
 
 	log      *zap.Logger // of refusals: strangers can cause many
 	refusals *prometheus.CounterVec
@@ -121,7 +127,7 @@ func (p *process) Plan(c *config.Registrar) (daemon.Plan, error) {
 
 // Roles implements [daemon.Service]. The registrar signs no evidence; its custody has the CA's key.
 func (p *process) Roles(process *daemon.Process) (err error) {
-	p.Process, p.log = process, flood.Logger(process.Log)
+	p.Process, p.log, p.asking = process, flood.Logger(process.Log), lru.New[string, *rate.Limiter](maxAsking)
 	if k := p.config.Kubernetes; k != nil {
 		p.caKey, err = process.Keys.Key(caPurpose, k.Key)
 	}

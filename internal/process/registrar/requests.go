@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
@@ -22,7 +24,11 @@ const registerTimeout, trustWait = 30 * time.Second, 20 * time.Second
 func (p *process) public() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/nonces", p.from(func(w http.ResponseWriter, r *http.Request, c registrar.Caller) {
-		if err := p.known(c); err != nil {
+		err := p.known(c)
+		if err == nil {
+			err = p.mayRegister(c.ID)
+		}
+		if err != nil {
 			problem.Write(w, err)
 			return
 		}
@@ -93,6 +99,25 @@ func (p *process) known(c registrar.Caller) error {
 		p.refuse(c, err)
 	}
 	return err
+}
+
+// A caller may register once a second, after registrationBurst at once: replicas have the same id. maxAsking bounds the
+// callers whose rates are known.
+const registrationBurst, maxAsking = 32, 4096
+
+// mayRegister refuses a caller that would use up the nonces, and the time, of the others.
+func (p *process) mayRegister(id string) error {
+	p.askingMu.Lock()
+	defer p.askingMu.Unlock()
+	r, known := p.asking.Get(id)
+	if !known {
+		r = rate.NewLimiter(1, registrationBurst)
+		p.asking.Put(id, r)
+	}
+	if !r.Allow() {
+		return refusal.New("overloaded", "%s registers more than once a second", id)
+	}
+	return nil
 }
 
 // nextTrust waits until the caller's trust is not the one that it has. It returns an empty one if that takes long.
