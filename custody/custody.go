@@ -97,6 +97,12 @@ func (v Version) MadeAt(t time.Time) Version {
 	return v
 }
 
+// WithoutSigner returns v without its private half.
+func (v Version) WithoutSigner() Version {
+	v.sign = nil
+	return v
+}
+
 // Made returns the creation time, or zero if unknown.
 func (v Version) Made() time.Time { return v.made }
 

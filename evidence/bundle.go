@@ -1,6 +1,8 @@
 package evidence
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/actionproof/mediator/internal/refusal"
@@ -65,7 +67,7 @@ func (b Bundle) Full() float64 {
 const (
 	// by jti
 	RevokedArtifact = "artifact"
-	// one version by kid, or all versions by name
+	// one version by kid, all versions by name, or by NAME also the keys NAME/OWN that each process has for itself
 	RevokedKey = "key"
 )
 
@@ -114,9 +116,16 @@ func (r *revocations) has(kid string) bool {
 	if r == nil {
 		return false
 	}
-	_, version := r.keys[kid]
-	_, name := r.keys[KeyName(kid)]
-	return version || name
+	return slices.ContainsFunc(RevocableNames(kid), func(name string) bool { _, ok := r.keys[name]; return ok })
+}
+
+// RevocableNames returns the ids by which a key is revoked: its kid, its name and, of the name NAME/OWN, NAME.
+func RevocableNames(kid string) []string {
+	name := KeyName(kid)
+	if i := strings.LastIndex(name, "/"); i > 0 {
+		return []string{kid, name, name[:i]}
+	}
+	return []string{kid, name}
 }
 
 func (t *Trust) openRevocations(token string) (*revocations, error) {
@@ -223,7 +232,7 @@ func (t *Trust) notRevoked(what, kid string, ids []string, at moment) error {
 	if err := want.admits(revocationList.Typ, r.kid, r.list.Registered, KeyClaims{}, at); err != nil {
 		return refusal.New("revocations_stale", "the revocations are unknown: %w", err)
 	}
-	for _, name := range []string{kid, KeyName(kid)} {
+	for _, name := range RevocableNames(kid) {
 		if e, ok := r.keys[name]; ok {
 			return refusal.New("revoked", "the %s rests on key %s, which is revoked: %s", what, kid, e.Reason)
 		}

@@ -3,6 +3,7 @@
 package pkcs11
 
 import (
+	"context"
 	"errors"
 
 	"github.com/actionproof/mediator/custody"
@@ -19,6 +20,11 @@ func Open(Options) (*Token, error) {
 
 // Key is never reached.
 func (*Token) Key(string) (custody.Key, error) { return nil, errors.New("pkcs11: no token") }
+
+// Public is never reached.
+func (*Token) Public(context.Context, string) ([]custody.Version, custody.Properties, error) {
+	return nil, custody.Properties{}, errors.New("pkcs11: no token")
+}
 
 // Close does nothing.
 func (*Token) Close() error { return nil }

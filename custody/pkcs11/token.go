@@ -158,6 +158,13 @@ func (t *Token) Key(name string) (custody.Key, error) {
 	return k, nil
 }
 
+// Public returns the versions of any key in the token, oldest first, and what the token says of it.
+func (t *Token) Public(ctx context.Context, name string) ([]custody.Version, custody.Properties, error) {
+	k := &key{token: t, name: name}
+	versions, err := k.Versions(ctx)
+	return versions, k.Properties(), err
+}
+
 // others returns the labels of private keys that this process has not opened, sorted.
 func (t *Token) others(ctx context.Context) ([]string, error) {
 	var labels []string

@@ -24,6 +24,7 @@ type bundleEdit struct {
 	revocations []string                      // lists for the history
 	kept        int                           // certificates that stay because signing their end failed
 	stopped     error                         // why not everything was signed
+	disputed    []string                      // versions that not all processes with their keys publish
 }
 
 // editBundle lets do change the bundle, and moves certificates that leave it to the history. It refuses a bundle of

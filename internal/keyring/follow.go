@@ -35,7 +35,7 @@ func (r *Registry) CertifyContinuously(ctx context.Context, endpoints []string, 
 				next, err := awaitChange(ctx, at, state)
 				if err == nil {
 					turn.Lock()
-					err = r.CertifyDue(ctx, at, as[at], say, log)
+					err = r.CertifyDue(ctx, at, as, say, log)
 					turn.Unlock()
 				}
 				switch {
@@ -71,10 +71,11 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// CertifyDue certifies the keys of one process, if that is due. certifiedAs is its first state: see [Published].
-func (r *Registry) CertifyDue(ctx context.Context, at string, certifiedAs []string, say Declaration,
+// CertifyDue certifies the keys of one process, and of those that share one with it, if that is due. as is their first
+// state: see [Published].
+func (r *Registry) CertifyDue(ctx context.Context, at string, as map[string][]string, say Declaration,
 	log *zap.Logger) error {
-	p, err := r.due(ctx, at, certifiedAs)
+	p, err := r.due(ctx, sharing(at, as), as)
 	if err != nil || p == nil {
 		return err
 	}
@@ -88,33 +89,53 @@ func (r *Registry) CertifyDue(ctx context.Context, at string, certifiedAs []stri
 	return err
 }
 
-// due returns what a process publishes, or nil if nothing has to be certified.
-func (r *Registry) due(ctx context.Context, at string, certifiedAs []string) (*Published, error) {
+// sharing returns the processes that have a key together with the one at an endpoint, which comes first.
+func sharing(at string, as map[string][]string) []string {
+	all := []string{at}
+	for other, signs := range as {
+		if other != at && slices.ContainsFunc(signs, func(s string) bool { return slices.Contains(as[at], s) }) {
+			all = append(all, other)
+		}
+	}
+	return all
+}
+
+// due returns what processes publish, or nil if nothing has to be certified.
+func (r *Registry) due(ctx context.Context, from []string, as map[string][]string) (*Published, error) {
 	ctx, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()
-	roles, err := ReadRoles(ctx, []string{at})
-	if err == nil {
-		err = sameRoles(at, certifiedAs, signsAs(roles))
-	}
-	if err != nil {
-		return nil, err
+	var roles []daemon.RoleDocument
+	for _, at := range from {
+		of, err := rolesAt(ctx, at)
+		if err == nil {
+			err = sameRoles(at, as[at], signsAs(of))
+		}
+		if err != nil {
+			return nil, err
+		}
+		roles = append(roles, of...)
 	}
 	due, waiting := false, 0
-	err = r.editBundle(ctx, func(e *bundleEdit) error {
+	var disputed error
+	err := r.editBundle(ctx, func(e *bundleEdit) error {
 		wanted, n, err := e.wanted(roles)
-		due, waiting = err == nil && e.needsRenewal(wanted), n
+		due, waiting, disputed = err == nil && e.needsRenewal(wanted), n, e.disagreement()
 		return err
 	})
 	switch {
+	case err == nil && !due && disputed != nil:
+		return nil, disputed
 	case err == nil && !due && waiting > 0:
 		return nil, fmt.Errorf("%d new versions wait for a certificate, because earlier versions of their keys fill the "+
 			"trust bundle: rotate less often, or retire versions", waiting)
 	case err != nil || !due:
 		return nil, err
 	}
-	p, err := ReadPublished(ctx, []string{at})
-	if err == nil {
-		err = sameRoles(at, certifiedAs, p.RolesByEndpoint[at]) // the second answer may differ from the first
+	p, err := ReadPublished(ctx, from)
+	for _, at := range from {
+		if err == nil {
+			err = sameRoles(at, as[at], p.RolesByEndpoint[at]) // the second answer may differ from the first
+		}
 	}
 	return &p, err
 }

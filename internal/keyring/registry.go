@@ -5,12 +5,12 @@ package keyring
 import (
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
-
-	jose "github.com/go-jose/go-jose/v4"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/process/daemon"
@@ -25,9 +25,10 @@ type Registry struct {
 	Key     RootKey
 	Options signer.Options
 	Bundle  string // path
-	// Replicas says that processes share keys, and that one of them may not know the newest version of a key yet. Then a
-	// version is retired only by a process that publishes a later one.
-	Replicas bool
+	// FromCustody says that the versions of shared keys were read in their custody, perhaps before the newest version was
+	// made. Then a version is retired only by a publication with a later one, and no version ever changes its key. Else
+	// processes say what they are: see agreed.
+	FromCustody bool
 }
 
 // NewRegistry makes a registry that signs with key.
@@ -68,82 +69,6 @@ func (e *bundleEdit) certify(ctx context.Context, p Published, say Declaration) 
 	return left, waiting, nil
 }
 
-// A key version needs a certificate while it signs, and until its signatures have expired. Otherwise each rotation
-// would make the bundle larger.
-const (
-	// A version gets no certificate once a later one has been certified for superseded, or supersededMany if the key has
-	// more than manyVersions: no signature of a post is valid for so long.
-	superseded, supersededMany = time.Hour, 15 * time.Minute
-	manyVersions               = 16
-	// maxVersions bounds the certified versions of one key. Beyond it the newest version waits.
-	maxVersions = 64
-)
-
-func shareOf(keys int) int {
-	return max(1, min(maxVersions, evidence.MaxCertificates*3/4/max(1, keys)))
-}
-
-// wanted returns roles with the key versions that need a certificate: neither retired nor superseded. Of many versions
-// it also drops those that were never certified, and so have signed nothing, except the newest and the signing one.
-// waiting counts the newest versions that have to wait.
-func (e *bundleEdit) wanted(roles []daemon.RoleDocument) (wanted []daemon.RoleDocument, waiting int, err error) {
-	keys := keyNames(roles)
-	for kid := range e.certified {
-		keys[evidence.KeyName(kid)] = true
-	}
-	wanted = slices.Clone(roles)
-	for i, r := range wanted {
-		if len(r.Keys) == 0 {
-			continue
-		}
-		newest := r.Keys[len(r.Keys)-1].KeyID
-		seen := make(map[string]bool)
-		left := slices.DeleteFunc(slices.Clone(e.withoutSuperseded(r.Keys, superseded)), func(k jose.JSONWebKey) bool {
-			_, retired := e.trust.Retired(k.KeyID)
-			again := seen[k.KeyID]
-			seen[k.KeyID] = true
-			return retired || again
-		})
-		if len(left) == 0 {
-			in, _ := e.trust.Retired(newest)
-			return nil, 0, refusal.New("key_retired", "the key of %s, %s, was retired: the current version is %d. Rotate the "+
-				"key past that; or, where it is another key of that name, move %s away (%s), certify every process and the "+
-				"deployment again, and restart the processes", r.Purpose, newest, in, e.Bundle, whereTo)
-		}
-		if len(left) > manyVersions {
-			left = slices.DeleteFunc(e.withoutSuperseded(left, supersededMany), func(k jose.JSONWebKey) bool {
-				_, has := e.certified[k.KeyID]
-				return !has && k.KeyID != newest && k.KeyID != r.Signs
-			})
-		}
-		for over := len(left) - shareOf(len(keys)); over > 0; over-- {
-			// a revoked version is refused anyway
-			drop := slices.IndexFunc(left, func(k jose.JSONWebKey) bool { return e.certified[k.KeyID].Revoked })
-			if _, has := e.certified[newest]; drop < 0 && !has {
-				drop = len(left) - 1
-				waiting++
-			}
-			if drop < 0 {
-				break
-			}
-			left = slices.Delete(left, drop, drop+1)
-		}
-		wanted[i].Keys = left
-	}
-	return wanted, waiting, nil
-}
-
-// withoutSuperseded returns the newest version that was certified at least this time ago, and the later ones.
-func (e *bundleEdit) withoutSuperseded(keys []jose.JSONWebKey, after time.Duration) []jose.JSONWebKey {
-	for i, k := range slices.Backward(keys) {
-		c, ok := e.certified[k.KeyID]
-		if ok && !c.Revoked && !e.Options.Now().Before(time.Unix(c.Certificate.IssuedAt, 0).Add(after)) {
-			return keys[i:]
-		}
-	}
-	return keys
-}
-
 // certificates returns the valid certificate of each key version of p, or a new one. Once a signature has failed it
 // returns only certificates of the bundle; left counts the unsigned ones.
 func (e *bundleEdit) certificates(ctx context.Context, p Published, say Declaration) (tokens []string, left int,
@@ -159,6 +84,11 @@ func (e *bundleEdit) certificates(ctx context.Context, p Published, say Declarat
 	for _, c := range all {
 		if err := e.copied(c, all); err != nil {
 			return nil, 0, err
+		}
+		if old, ok := e.certified[c.SubjectKeyID]; e.FromCustody && ok && !strings.Contains(c.SubjectKeyID, "/") &&
+			old.Certificate.SubjectPublicKeyHash != c.SubjectPublicKeyHash {
+			return nil, 0, refusal.New("custody_unfit", "the custody has another key for %s than the certified one: rotate "+
+				"past that version, and retire the earlier ones", c.SubjectKeyID)
 		}
 		token, stands := e.standing(c)
 		if !stands && e.stopped == nil {
@@ -288,7 +218,7 @@ func (e *bundleEdit) remaining(roles []daemon.RoleDocument) (kept []string) {
 	for _, token := range e.before {
 		c := claimsOf(token)
 		of, asked := newest[evidence.KeyName(c.SubjectKeyID)]
-		others := !asked || e.Replicas && evidence.KeyVersion(c.SubjectKeyID) > of
+		others := !asked || e.FromCustody && evidence.KeyVersion(c.SubjectKeyID) > of
 		if e.stopped != nil || others && e.Options.Now().Before(time.Unix(c.Expires, 0)) {
 			kept = append(kept, token)
 		}
@@ -314,10 +244,10 @@ func (e *bundleEdit) needsRenewal(roles []daemon.RoleDocument) bool {
 			certified++
 		}
 	}
-	published := 0
+	published := make(map[string]bool)
 	for _, r := range roles {
 		for _, k := range r.Keys {
-			published++
+			published[k.KeyID] = true
 			c, ok := e.certified[k.KeyID]
 			cert := c.Certificate
 			public, _ := k.Key.(ed25519.PublicKey)
@@ -327,7 +257,7 @@ func (e *bundleEdit) needsRenewal(roles []daemon.RoleDocument) bool {
 			}
 		}
 	}
-	return published != certified
+	return len(published) != certified
 }
 
 // Certification is the result of [Registry.Certify].
@@ -337,6 +267,7 @@ type Certification struct {
 	Dropped   int     `json:"leftOut"`   // certificates that left the bundle for the history
 	Left      int     `json:"notSigned"` // certificates that are not signed, because a signature failed
 	Waiting   int     `json:"waiting"`   // versions that wait for earlier versions of their keys to leave the bundle
+	Disputed  int     `json:"disputed"`  // versions that not all processes with their keys publish
 	Full      float64 `json:"full"`      // see [evidence.Bundle.Full]
 }
 
@@ -374,5 +305,6 @@ func (r *Registry) certifyIf(ctx context.Context, p Published, say Declaration,
 		}
 	}
 	done.Dropped, done.Left, done.Full = len(e.before)-done.Kept, done.Left+e.kept, e.b.Full()
-	return done, e.stopped
+	done.Disputed = len(e.disputed)
+	return done, errors.Join(e.stopped, e.disagreement())
 }

@@ -1,6 +1,7 @@
 package keyring_test
 
 import (
+	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -189,7 +190,7 @@ func TestPublishedTwice(t *testing.T) {
 		check.Must(t, err)
 		return p
 	}
-	as := publish(role).RolesByEndpoint["file:"+path]
+	as := publish(role).RolesByEndpoint
 	publish(role, role)
 	check.WantCode(t, m.registry.CertifyDue(t.Context(), "file:"+path, as, keyring.Declaration{}, zap.NewNop()),
 		"roles_changed")
@@ -247,8 +248,69 @@ func TestImpostor(t *testing.T) {
 	check.Must(t, err)
 	check.Must(t, process.Close())
 	defer serve(54321, impostors).Close()
-	err = m.registry.CertifyDue(t.Context(), at, first.RolesByEndpoint[at], keyring.Declaration{}, zap.NewNop())
+	err = m.registry.CertifyDue(t.Context(), at, first.RolesByEndpoint, keyring.Declaration{}, zap.NewNop())
 	if err == nil || !strings.Contains(err.Error(), "user 54321 answers there, not user 54320") {
 		t.Error("the impostor's key is certified:", err)
 	}
+}
+
+// TestSharedByProcesses: one of two processes that share a key was taken over. It gets no version certified that the
+// other does not publish too, and retires none.
+func TestSharedByProcesses(t *testing.T) {
+	m := newTeam(t)
+	own, err := custody.NewMemory("runtime-key")
+	check.Must(t, err)
+	others, err := custody.JWKS(t.Context(), own)
+	check.Must(t, err)
+	ahead := others.Keys[0]
+	ahead.KeyID = "runtime-key:v9"
+	certify := func(disputed int, says ...jose.JSONWebKey) {
+		t.Helper()
+		set, err := custody.JWKS(t.Context(), m.key)
+		check.Must(t, err)
+		var p keyring.Published
+		for _, keys := range [][]jose.JSONWebKey{set.Keys, says} {
+			p.Roles = append(p.Roles, daemon.RoleDocument{Purpose: evidence.PurposeRuntimeAttestation, Issuer: "mediator-runtime",
+				KeyCustody: custody.ExternalMediator, Keys: keys})
+		}
+		done, err := m.registry.Certify(t.Context(), p, keyring.Declaration{})
+		if check.WantEqual(t, done.Disputed, disputed); disputed > 0 {
+			check.WantCode(t, err, "roles_changed")
+		} else {
+			check.Must(t, err)
+		}
+	}
+	want := func(kids ...string) {
+		t.Helper()
+		b, _, err := deployed.ReadBundle(m.bundle)
+		check.Must(t, err)
+		certified := make(map[string]string)
+		for _, c := range m.trust(b, evidence.SignerPolicy{}).Certified() {
+			certified[c.Certificate.SubjectKeyID] = string(c.Public)
+		}
+		set, err := custody.JWKS(t.Context(), m.key)
+		check.Must(t, err)
+		all := make(map[string]string)
+		for i, kid := range kids {
+			all[kid] = string(set.Keys[i].Key.(ed25519.PublicKey))
+		}
+		check.WantEqual(t, certified, all)
+	}
+	set, err := custody.JWKS(t.Context(), m.key)
+	check.Must(t, err)
+	certify(1, others.Keys[0]) // both say that v1 is theirs
+	want()
+	certify(0, set.Keys[0])
+	want("runtime-key:v1")
+	for _, says := range []jose.JSONWebKey{ahead, others.Keys[0]} {
+		certify(1, says)
+		want("runtime-key:v1")
+	}
+	check.Must(t, m.key.Rotate())
+	certify(1, set.Keys[0]) // it has not heard of v2 yet
+	want("runtime-key:v1")
+	set, err = custody.JWKS(t.Context(), m.key)
+	check.Must(t, err)
+	certify(0, set.Keys...)
+	want("runtime-key:v1", "runtime-key:v2")
 }

@@ -68,7 +68,8 @@ func shortened(entries []evidence.Revocation, added int) []evidence.Revocation {
 		}
 	}
 	return slices.DeleteFunc(entries, func(r evidence.Revocation) bool {
-		return r.Kind == evidence.RevokedKey && evidence.KeyVersion(r.ID) > 0 && r.Expires <= names[evidence.KeyName(r.ID)]
+		return r.Kind == evidence.RevokedKey && evidence.KeyVersion(r.ID) > 0 &&
+			slices.ContainsFunc(evidence.RevocableNames(r.ID), func(name string) bool { return r.Expires <= names[name] })
 	})
 }
 
@@ -122,7 +123,7 @@ func (r *Registry) Revoke(ctx context.Context, add []evidence.Revocation,
 
 func (e *bundleEdit) certifies(id string) bool {
 	for kid := range e.certified {
-		if id == kid || id == evidence.KeyName(kid) {
+		if slices.Contains(evidence.RevocableNames(kid), id) {
 			return true
 		}
 	}

@@ -175,3 +175,12 @@ func TestTooManyRevocations(t *testing.T) {
 		t.Error("a key is not revoked afterwards")
 	}
 }
+
+// TestRevokeName: the name of a key also revokes the keys that each pod has for itself under it.
+func TestRevokeName(t *testing.T) {
+	m := newRevoking(t)
+	m.certify(0)
+	check.Must(t, m.revokeAll("stolen", "runtime-key", "session-key/u1"))
+	check.WantEqual(t, m.revoked(m.read(), "runtime-key:v1", "runtime-key/u1:v2", "runtime-keys:v1", "session-key/u1:v1",
+		"session-key/u2:v1", "session-key:v1"), []string{"runtime-key:v1", "runtime-key/u1:v2", "session-key/u1:v1"})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	stded25519 "crypto/ed25519"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -47,6 +48,14 @@ func (k RootKey) options(o signer.Options) signer.Options {
 		o.Second = k.postQuantum
 	}
 	return o
+}
+
+// Secret returns 32 bytes that only holders of the key know, the same for each of them. purpose keeps the secrets of
+// different uses apart. It is the hash of a deterministic Ed25519 signature, which is nowhere else.
+func (k RootKey) Secret(ctx context.Context, purpose string) ([]byte, error) {
+	signature, err := k.version.Sign(ctx, []byte("actionproof mediator, a secret for "+purpose))
+	secret := sha256.Sum256(signature)
+	return secret[:], err
 }
 
 // Pinned returns the root as verifiers pin it.

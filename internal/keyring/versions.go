@@ -220,8 +220,11 @@ func (v *Version) certify(c evidence.SignerCertificate) {
 
 // revocation returns the first revocation of a version, or nil. id is that of its certificate.
 func (b *Books) revocation(kid, id string) (first *Revoked) {
-	for _, key := range []string{evidence.RevokedKey + " " + kid, evidence.RevokedKey + " " + evidence.KeyName(kid),
-		evidence.RevokedArtifact + " " + id} {
+	keys := []string{evidence.RevokedArtifact + " " + id}
+	for _, name := range evidence.RevocableNames(kid) {
+		keys = append(keys, evidence.RevokedKey+" "+name)
+	}
+	for _, key := range keys {
 		found, ok := b.revoked[key]
 		if ok && (first == nil || found.At != nil && (first.At == nil || found.At.Before(*first.At))) {
 			first = &found

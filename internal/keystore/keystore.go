@@ -39,6 +39,26 @@ func Open(c config.Custody, log *zap.Logger) (Store, error) {
 	return memoryStore{}, nil
 }
 
+// PublicKeys says which versions a key in a custody has. It cannot sign.
+type PublicKeys interface {
+	// Public returns the versions whose signatures are still accepted, oldest first, and the properties of the key.
+	Public(ctx context.Context, name string) ([]custody.Version, custody.Properties, error)
+}
+
+// Reader returns the public keys of all keys in the custody, read with the login of a role. It is nil for keys in memory,
+// which only their process knows. Call it before [Store.Open], which logs in.
+func Reader(s Store, role string) PublicKeys {
+	switch s := s.(type) {
+	case *vaultStore:
+		keys := s.server.PublicKeys(login(s.c.Auth.For(role)))
+		s.closed = append(s.closed, keys)
+		return keys
+	case pkcs11Store:
+		return s
+	}
+	return nil
+}
+
 type memoryStore struct{}
 
 func (memoryStore) Key(_, name string) (custody.Key, error) { return custody.NewMemory(name) }
@@ -66,7 +86,9 @@ type vaultStore struct {
 	c      *config.Vault
 	server *vault.Server
 	log    *zap.Logger
-	closed []*vault.Key // not open yet
+	closed []interface { // not open yet
+		Open(ctx context.Context) error
+	}
 }
 
 func openVault(c *config.Vault, log *zap.Logger) (Store, error) {
@@ -89,7 +111,7 @@ func (v *vaultStore) Key(role, name string) (custody.Key, error) {
 func (v *vaultStore) Open(ctx context.Context) error {
 	for ; len(v.closed) > 0; v.closed = v.closed[1:] {
 		key := v.closed[0]
-		open := func() (*vault.Key, error) { return key, key.Open(ctx) }
+		open := func() (struct{}, error) { return struct{}{}, key.Open(ctx) }
 		if _, err := await.For(ctx, v.log, "Vault", open); err != nil {
 			return err
 		}

@@ -293,6 +293,8 @@ var table = collect(map[string][]row{
 			"Let it register again; if that fails, look for an intruder."},
 		{"rules_refused", 503, operators, "The registrar's rules are unsigned, too old or expired",
 			"Have the auditor sign them again, with a higher serial number."},
+		{"registrar_replaced", 503, operators, "The registrar's database has a foreign or an older state",
+			"Restore the newest; only after your own restore, remove STATE/revision of each replica."},
 		{"bundle_full", 507, operators, "The trust bundle takes no more keys",
 			"Keep the sidecars' keys in Vault, or run fewer pods."},
 	},

@@ -9,33 +9,27 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/actionproof/mediator/internal/files"
-	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // Folder is the [Store] of a registrar without replicas.
 type Folder struct {
 	dir  string
-	now  func() time.Time
 	lock *os.File
 
 	edits sync.Mutex // held during an edit
-
-	mu     sync.Mutex           // guards nonces
-	nonces map[string]time.Time // until when each counts
 }
 
 var _ Store = (*Folder)(nil)
 
 // OpenFolder opens the store in a folder. It fails while another process has it open.
-func OpenFolder(dir string, now func() time.Time) (*Folder, error) {
+func OpenFolder(dir string) (*Folder, error) {
 	lock, err := files.Lock(filepath.Join(dir, "registrar"))
 	if err != nil {
 		return nil, fmt.Errorf("the state in %s: %w", dir, err)
 	}
-	return &Folder{dir: dir, now: now, lock: lock, nonces: make(map[string]time.Time)}, nil
+	return &Folder{dir: dir, lock: lock}, nil
 }
 
 // Path returns the path of a file.
@@ -69,34 +63,4 @@ func (f *Folder) Version(context.Context) (version string, err error) {
 		version += fmt.Sprint(name, info.Size(), info.ModTime().UnixNano(), info.Sys().(*syscall.Stat_t).Ino)
 	}
 	return version, nil
-}
-
-// MaxNonces bounds the unused nonces of a store.
-const MaxNonces = 10_000
-
-// AddNonce implements [Store].
-func (f *Folder) AddNonce(_ context.Context, nonce string, until time.Time) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.nonces) >= MaxNonces {
-		for old, ends := range f.nonces {
-			if !f.now().Before(ends) {
-				delete(f.nonces, old)
-			}
-		}
-	}
-	if len(f.nonces) >= MaxNonces {
-		return refusal.New("overloaded", "%d nonces wait to be used", MaxNonces)
-	}
-	f.nonces[nonce] = until
-	return nil
-}
-
-// Spend implements [Store].
-func (f *Folder) Spend(_ context.Context, nonce string) (bool, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	until, ok := f.nonces[nonce]
-	delete(f.nonces, nonce)
-	return ok && f.now().Before(until), nil
 }

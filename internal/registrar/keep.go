@@ -32,12 +32,8 @@ func (r *Registrar) SetRules(ctx context.Context, rules *Rules) error {
 	}
 	err = r.o.Store.Edit(ctx, func(dir string) error {
 		path := filepath.Join(dir, serialFile)
-		raw, err := files.Read(path)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		seen, err := strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64)
-		if err != nil && len(raw) > 0 {
+		seen, err := ReadNumber(path)
+		if err != nil {
 			return err
 		}
 		if err := rules.Check(seen, r.o.Now()); err != nil {
@@ -64,6 +60,18 @@ func (r *Registrar) SetRules(ctx context.Context, rules *Rules) error {
 		r.active.Store(&active{rules, sign})
 	}
 	return err
+}
+
+// ReadNumber reads a file with a number. It returns 0 if there is no file.
+func ReadNumber(path string) (int64, error) {
+	raw, err := files.Read(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64)
 }
 
 // revoke adds the entries that the bundle's list lacks.

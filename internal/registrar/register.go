@@ -3,11 +3,9 @@ package registrar
 import (
 	"context"
 	"crypto/ed25519"
-	"crypto/rand"
 	"path/filepath"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,16 +14,16 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/internal/keystore"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/look"
-	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/signer"
 )
 
 // Store keeps the state of a registrar, or of replicas that share it: the trust bundle with its history and other
-// files, and nonces.
+// files.
 type Store interface {
 	// Edit calls do with the folder of the files, while no replica changes any. What do has written lasts once Edit
 	// returns nil.
@@ -34,20 +32,19 @@ type Store interface {
 	Read(ctx context.Context, name string) ([]byte, error)
 	// Version changes with the files.
 	Version(ctx context.Context) (string, error)
-	// AddNonce keeps a nonce for a while. Spend reports whether it was kept, and forgets it.
-	AddNonce(ctx context.Context, nonce string, until time.Time) error
-	Spend(ctx context.Context, nonce string) (bool, error)
 }
 
 // BundleFile is the name of the trust bundle in a [Store].
 const BundleFile = "trust.json"
 
-// Options describe a registrar. All fields are required.
+// Options describe a registrar. All fields but Custody are required.
 type Options struct {
 	Key      keyring.RootKey // of the key registry
 	Lifetime time.Duration   // of custody certificates; a manifest may demand a shorter one
 	Store    Store
 	Now      func() time.Time
+	// Custody has the public keys that processes share. If it is nil, they may share none.
+	Custody keystore.PublicKeys
 }
 
 // Registrar certifies the keys of processes. It is safe for concurrent use.
@@ -57,6 +54,7 @@ type Registrar struct {
 	refresh   sync.Mutex                // held during Refresh
 	delivered atomic.Pointer[delivered] // only Refresh replaces it
 	queue     chan *waiting
+	nonces    *nonces
 }
 
 type active struct {
@@ -66,14 +64,14 @@ type active struct {
 
 // New makes a registrar. It has no rules, and so refuses everything.
 func New(o Options) *Registrar {
-	r := &Registrar{o: o, queue: make(chan *waiting)}
+	r := &Registrar{o: o, queue: make(chan *waiting), nonces: newNonces()}
 	r.delivered.Store(&delivered{over: make(chan struct{})})
 	return r
 }
 
 func (r *Registrar) registry(dir string, sign signer.Options) *keyring.Registry {
 	registry := keyring.NewRegistry(r.o.Key, sign, filepath.Join(dir, BundleFile))
-	registry.Replicas = true
+	registry.FromCustody = true
 	return registry
 }
 
@@ -94,13 +92,8 @@ func (r *Registrar) Rules() (*Rules, error) {
 	return a.rules, nil
 }
 
-const nonceAge = 2 * time.Minute
-
 // Nonce returns a nonce for one [Registrar.Register].
-func (r *Registrar) Nonce(ctx context.Context) (string, error) {
-	nonce := rand.Text()
-	return nonce, r.o.Store.AddNonce(ctx, nonce, r.o.Now().Add(nonceAge))
-}
+func (r *Registrar) Nonce() string { return r.nonces.next(r.o.Now()) }
 
 // Request asks for custody certificates.
 type Request struct {
@@ -128,21 +121,20 @@ func (r *Registrar) Register(ctx context.Context, c Caller, q Request) (Register
 	if err != nil {
 		return Registered{}, err
 	}
-	if ok, err := r.o.Store.Spend(ctx, q.Nonce); err != nil || !ok {
-		if err == nil {
-			err = refuse("replay", "possession_unproven",
-				"the nonce of %s is unknown, too old, or was used before", c.ID)
-		}
+	if err := r.nonces.spend(q.Nonce, c.ID, r.o.Now()); err != nil {
 		return Registered{}, err
 	}
 	var p keyring.Publication
 	if err := strictjson.Parse([]byte(q.Publication), &p); err != nil {
 		return Registered{}, refuse("malformed", "query_malformed", "the publication of %s: %v", c.ID, err)
 	}
-	if err := allowed(a.rules.deployments[rule.DeploymentHash].strict, rule, c, p.Roles); err != nil {
+	if err := a.rules.allowed(rule, c, p.Roles); err != nil {
 		return Registered{}, err
 	}
 	if err := r.held(c, q, p.Roles); err != nil {
+		return Registered{}, err
+	}
+	if err := r.shared(ctx, c, p.Roles); err != nil {
 		return Registered{}, err
 	}
 	// a process has no say in others' keys
@@ -155,41 +147,6 @@ func (r *Registrar) Register(ctx context.Context, c Caller, q Request) (Register
 	say := keyring.Declaration{AccessibleToAgent: rule.AccessibleToAgent, AccessibleToUsers: rule.AccessibleToUsers}
 	return Registered{int64(a.sign.Lifetime / 4 / time.Second)}, r.certify(ctx, p, say)
 }
-
-const maxRoles, maxVersions = 8, 64
-
-// allowed refuses roles, issuers and keys that the rule does not allow. A key name with a slash belongs to one process:
-// the one whose id has the same last segment.
-func allowed(strict *policy.Strict, rule evidence.RegistrarRule, c Caller, roles []daemon.RoleDocument) error {
-	if len(roles) == 0 || len(roles) > maxRoles {
-		return refuse("malformed", "query_malformed", "%s publishes %d roles, not 1 to %d", c.ID, len(roles), maxRoles)
-	}
-	for _, role := range roles {
-		want := strict.Expected(role.Purpose)
-		switch {
-		case !slices.Contains(evidence.RolePurposes(rule.Role), role.Purpose):
-			return notAllowed("role", "the rule for %s allows the role %s, and no key for %.80q", c.ID, rule.Role, role.Purpose)
-		case role.Unread != nil || len(role.Keys) == 0 || len(role.Keys) > maxVersions:
-			return refuse("key", "custody_unavailable", "%s has %d readable versions of its key for %s, not 1 to %d", c.ID,
-				len(role.Keys), role.Purpose, maxVersions)
-		case !slices.Contains(want.Issuers, role.Issuer):
-			return notAllowed("key", "the manifest does not allow the issuer %.80q of %s (%s)", role.Issuer, c.ID, role.Purpose)
-		}
-		for _, key := range role.Keys {
-			name := evidence.KeyName(key.KeyID)
-			base, own, belongs := strings.Cut(name, "/")
-			if belongs && own != lastSegment(c.ID) {
-				return notAllowed("key", "the key %.200q does not belong to process %s", key.KeyID, c.ID)
-			}
-			if !evidence.MatchKeyID(want.KeyIDs, key.KeyID) && !(belongs && slices.Contains(want.KeyIDs, base+"/*")) {
-				return notAllowed("key", "the manifest does not allow the key %.200q of %s (%s)", key.KeyID, c.ID, role.Purpose)
-			}
-		}
-	}
-	return nil
-}
-
-func lastSegment(id string) string { return id[strings.LastIndexByte(id, '/')+1:] }
 
 // held refuses a key that the caller does not prove to hold now.
 func (r *Registrar) held(c Caller, q Request, roles []daemon.RoleDocument) error {

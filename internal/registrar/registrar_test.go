@@ -40,6 +40,8 @@ type rig struct {
 	registry keyring.RootKey
 	manifest *policy.Manifest
 	store    *registrar.Folder
+	shared   *custody.Memory // the key runtime-key, in the custody of all
+	retired  int             // its versions that the custody has retired
 	*registrar.Registrar
 }
 
@@ -55,15 +57,26 @@ func newRig(t *testing.T) *rig {
 	check.Must(t, err)
 	r.auditor, _, err = keyring.GenerateRoot("auditor", false)
 	check.Must(t, err, os.Mkdir(r.at("state"), 0o700))
-	r.store, err = registrar.OpenFolder(r.at("state"), r.clock)
+	r.store, err = registrar.OpenFolder(r.at("state"))
 	check.Must(t, err)
 	t.Cleanup(func() { check.Must(t, r.store.Close()) })
-	r.Registrar = registrar.New(registrar.Options{Key: r.registry, Lifetime: 24 * time.Hour, Store: r.store, Now: r.clock})
+	r.shared = memory(t, "runtime-key")
+	r.Registrar = registrar.New(registrar.Options{Key: r.registry, Lifetime: 24 * time.Hour, Store: r.store, Now: r.clock,
+		Custody: r})
 	ctx, cancel := context.WithCancel(t.Context())
 	var done sync.WaitGroup
 	done.Go(func() { r.Run(ctx) })
 	t.Cleanup(func() { cancel(); done.Wait() })
 	return r
+}
+
+// Public implements [keystore.PublicKeys].
+func (r *rig) Public(ctx context.Context, name string) ([]custody.Version, custody.Properties, error) {
+	if name != r.shared.Name() {
+		return nil, custody.Properties{}, custody.Unavailable(nil, "there is no %s", name)
+	}
+	versions, err := r.shared.Versions(ctx)
+	return versions[r.retired:], r.shared.Properties(), err
 }
 
 func (r *rig) clock() time.Time { return r.now }
@@ -111,8 +124,6 @@ var caller = ofPod(func(*registrar.Pod) {})
 // request makes the request of a process that holds the key.
 func (r *rig) request(t *testing.T, c registrar.Caller, key custody.Key) registrar.Request {
 	t.Helper()
-	nonce, err := r.Nonce(t.Context())
-	check.Must(t, err)
 	versions, err := key.Versions(t.Context())
 	check.Must(t, err)
 	role := daemon.RoleDocument{Purpose: evidence.PurposeRuntimeAttestation, Issuer: "mediator-runtime",
@@ -120,7 +131,7 @@ func (r *rig) request(t *testing.T, c registrar.Caller, key custody.Key) registr
 	for _, v := range versions {
 		role.Keys = append(role.Keys, custody.JWK(v))
 	}
-	return r.prove(t, c, nonce, role, versions...)
+	return r.prove(t, c, r.Nonce(), role, versions...)
 }
 
 func (r *rig) prove(t *testing.T, c registrar.Caller, nonce string, role daemon.RoleDocument,
@@ -197,7 +208,7 @@ func (r *rig) certified(t *testing.T) map[string]bool {
 func TestRegister(t *testing.T) {
 	r := newRig(t)
 	r.use(t, rules)
-	key, shared := memory(t, "runtime-key/u1"), memory(t, "runtime-key")
+	key, shared := memory(t, "runtime-key/u1"), r.shared
 	check.Must(t, shared.Rotate())
 	stale := r.request(t, caller, firstOf{shared})
 	for _, q := range []registrar.Request{r.request(t, caller, key), r.request(t, caller, shared), stale} {
@@ -232,6 +243,84 @@ type firstOf struct{ *custody.Memory }
 func (f firstOf) Versions(ctx context.Context) ([]custody.Version, error) {
 	all, err := f.Memory.Versions(ctx)
 	return all[:1], err
+}
+
+// TestSharedKey: a process that was taken over gets no key of its own certified under a name that others share, and
+// retires none of their versions.
+func TestSharedKey(t *testing.T) {
+	r := newRig(t)
+	r.use(t, rules)
+	v1 := versionOf(t, r.shared)
+	own := func(number int) custody.Version {
+		v := versionOf(t, memory(t, "own"))
+		return custody.NewVersion("runtime-key", number, v.Public(), v.Sign)
+	}
+	register := func(refused bool, versions ...custody.Version) {
+		t.Helper()
+		_, err := r.Register(t.Context(), caller, r.request(t, caller, someOf{r.shared, versions}))
+		if refused {
+			wantReason(t, err, "registrar_refused", "key")
+		} else {
+			check.Must(t, err)
+		}
+	}
+	want := func(versions ...string) {
+		t.Helper()
+		all := make(map[string]bool)
+		for _, v := range versions {
+			all["runtime-key:"+v] = true
+		}
+		check.WantEqual(t, r.certified(t), all)
+	}
+	register(true, own(1)) // before any other
+	register(true, v1, own(2))
+	want()
+	register(false, v1)
+	check.Must(t, r.shared.Rotate())
+	register(true, v1, own(2))
+	register(true, own(1))
+	register(true, own(9))
+	want("v1")
+	register(false, versionOf(t, r.shared)) // without v1, which others still sign with
+	want("v1", "v2")
+	r.retired = 1
+	register(false, v1) // it has not heard of that yet
+	want("v2")
+	r.shared = memory(t, "runtime-key") // the key was deleted, and made again
+	check.Must(t, r.shared.Rotate())
+	_, err := r.Register(t.Context(), caller, r.request(t, caller, someOf{r.shared, []custody.Version{versionOf(t, r.shared)}}))
+	check.WantCode(t, err, "custody_unfit")
+	want("v2")
+	_, err = r.Register(t.Context(), caller, r.request(t, caller, memory(t, "session-key")))
+	wantReason(t, err, "registrar_refused", "key")
+}
+
+// someOf is a key of which a process publishes these versions.
+type someOf struct {
+	custody.Key
+	versions []custody.Version
+}
+
+func (s someOf) Versions(context.Context) ([]custody.Version, error) { return s.versions, nil }
+
+// TestEndsLike: a key NAME/OWN belongs to one process, though others' ids may end like its own.
+func TestEndsLike(t *testing.T) {
+	for source, refused := range map[string]bool{
+		`{id: "spiffe://example.org/machine/*", role: sidecar}`:                                                        false,
+		`{id: "spiffe://example.org/machine/*", role: sidecar}, {id: "spiffe://example.org/other/m1", role: control}`:  false,
+		`{id: "spiffe://example.org/machine/m1", role: sidecar}, {id: "spiffe://example.org/other/m1", role: sidecar}`: true,
+		`{id: "spiffe://example.org/*/m1", role: sidecar}`:                                                             true,
+	} {
+		r := newRig(t)
+		r.use(t, "serial: 1\nrules: ["+source+"]\n")
+		machine := registrar.Caller{ID: domain + "machine/m1"}
+		_, err := r.Register(t.Context(), machine, r.request(t, machine, memory(t, "runtime-key/m1")))
+		if refused {
+			wantReason(t, err, "registrar_refused", "key")
+		} else {
+			check.Must(t, err)
+		}
+	}
 }
 
 func TestRefuses(t *testing.T) {
@@ -270,14 +359,13 @@ func TestRefuses(t *testing.T) {
 		}, code: "registrar_refused", reason: "key"},
 		"a nonce that was used": {request: func(c registrar.Caller) registrar.Request {
 			q := r.request(t, c, key)
-			_, err := r.store.Spend(t.Context(), q.Nonce)
-			check.Must(t, err)
+			_, err := r.Register(t.Context(), c, registrar.Request{Nonce: q.Nonce, Publication: q.Publication})
+			wantReason(t, err, "possession_unproven", "possession")
 			return q
 		}, code: "possession_unproven", reason: "replay"},
 		"a proof for another nonce": {request: func(c registrar.Caller) registrar.Request {
 			q := r.request(t, c, key)
-			q.Nonce, err = r.Nonce(t.Context())
-			check.Must(t, err)
+			q.Nonce = r.Nonce()
 			return q
 		}, code: "possession_unproven", reason: "possession"},
 		"a proof for another publication": {request: func(c registrar.Caller) registrar.Request {
@@ -293,10 +381,10 @@ func TestRefuses(t *testing.T) {
 			return q
 		}, code: "possession_unproven", reason: "possession"},
 		"a proof by another key": {request: func(c registrar.Caller) registrar.Request {
-			return r.prove(t, c, nonceOf(t, r), roleOf(t, key), versionOf(t, thief))
+			return r.prove(t, c, r.Nonce(), roleOf(t, key), versionOf(t, thief))
 		}, code: "possession_unproven", reason: "possession"},
 		"no publication": {request: func(c registrar.Caller) registrar.Request {
-			return registrar.Request{Nonce: nonceOf(t, r), Publication: "{}"}
+			return registrar.Request{Nonce: r.Nonce(), Publication: "{}"}
 		}, code: "query_malformed", reason: "malformed"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -323,13 +411,6 @@ func TestRefuses(t *testing.T) {
 	r.now = r.now.Add(31 * 24 * time.Hour)
 	_, err = r.Register(t.Context(), caller, r.request(t, caller, key))
 	wantReason(t, err, "rules_refused", "rules")
-}
-
-func nonceOf(t *testing.T, r *rig) string {
-	t.Helper()
-	nonce, err := r.Nonce(t.Context())
-	check.Must(t, err)
-	return nonce
 }
 
 func versionOf(t *testing.T, key custody.Key) custody.Version {

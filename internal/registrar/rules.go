@@ -4,6 +4,8 @@
 //	rules.go      the rules, as they are written and as they are signed
 //	match.go      the rule for a process
 //	register.go   certifies the keys that a process proves to hold
+//	keys.go       which keys it may have
+//	nonce.go      nonces of its proofs
 //	keep.go       new rules; renewal and the end of certificates
 //	trust.go      the bundle and the manifest that processes get
 //	folder.go     the state in a folder

@@ -96,7 +96,10 @@ func New(o Options) (*Plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.steps = append(p.steps, key{o.Transit, r.Key}, own)
+		if r.Key != "" {
+			p.steps = append(p.steps, key{o.Transit, r.Key})
+		}
+		p.steps = append(p.steps, own)
 	}
 	var logins []step
 	switch {

@@ -45,6 +45,22 @@ func TestLeastPrivilege(t *testing.T) {
 	}
 }
 
+// TestReader reads public keys, and does nothing else.
+func TestReader(t *testing.T) {
+	server.Reset(t)
+	dir := t.TempDir()
+	apply(t, appRoles(dir))
+	c := login(t, dir, bootstrap.Reader)
+	for _, r := range bootstrap.Roles {
+		allowed(t, c, http.MethodGet, "transit/keys/"+r.Key, nil)
+		denied(t, c, http.MethodPut, "transit/sign/"+r.Key, map[string]any{"input": "bWVzc2FnZQ=="})
+		for _, want := range forbidden(r.Key) {
+			method, path, _ := strings.Cut(want, " ")
+			denied(t, c, method, path, anything)
+		}
+	}
+}
+
 // TestOwner rotates and retires, and cannot sign, export or grant.
 func TestOwner(t *testing.T) {
 	server.Reset(t)

@@ -37,8 +37,12 @@ var Roots = []Role{
 	{"auditor", "deployment_certificate", "auditor"},
 }
 
-// Authority is the registrar's second role, the CA for pods' TLS certificates. Its key comes with the roots.
-var Authority = Role{"registry", "tls_authority", "tls-authority-key"}
+// Authority is the registrar's second role, the CA for pods' TLS certificates. Its key comes with the roots. Reader is
+// its third: it reads the public keys of all roles, and has no key.
+var (
+	Authority = Role{"registry", "tls_authority", "tls-authority-key"}
+	Reader    = Role{"registry", "public_keys", ""}
+)
 
 func (r Role) name() string { return policyName(r.Purpose) }
 
@@ -54,7 +58,7 @@ func policyName(purpose string) string { return "mediator-" + purpose }
 
 func (o Options) roles() []Role {
 	if o.Roots {
-		return slices.Concat(Roles, Roots, []Role{Authority})
+		return slices.Concat(Roles, Roots, []Role{Authority, Reader})
 	}
 	return Roles
 }

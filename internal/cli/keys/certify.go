@@ -59,7 +59,8 @@ func keysCertify() *cobra.Command {
 that keys list --publication printed. The process says where a key is kept. You declare who can reach it: without
 --not-accessible-to-agent and --not-accessible-to-users the certificate says that they can, and strict policy refuses
 such a key. A declaration that a process observed to be false is not certified; one that it confirms is marked as
-observed.
+observed. A version of a key that several of the processes share is certified once all of them publish it
+(roles_changed).
 
 A certificate stays until half of its lifetime is over, unless its content changes; those of other processes' keys stay
 until they expire. A version that the asked processes no longer publish is retired. The revocation list is signed again.
@@ -89,7 +90,7 @@ certificates end. It certifies no other role, issuer or key of a process (roles_
 					cli.Print(c, asJSON, made, fmt.Sprintf("certified %d keys into %s; %d certificates stay, %d are left out",
 						made.Certified, r.bundle, made.Kept, made.Dropped)), err)
 			}
-			if err != nil && !(watch && made.Certified > 0) { // a watch signs the others next
+			if err != nil && !(watch && made.Certified+made.Disputed > 0) { // a watch goes on
 				return err
 			}
 			if err := sayUnread(c, p.Roles); !watch {

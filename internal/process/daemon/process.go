@@ -25,6 +25,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -52,7 +53,7 @@ type Process struct {
 	Trust    trustFollowers           // empty in the trigger service and the node, which verify nothing by the bundle
 	Identity *identity.Identity       // nil without tls
 
-	KeySuffix string // ends the names of this process's keys, after a slash, if no other process has them
+	KeySuffix string // ends the names of this process's keys, after a slash, if no other process has them: see OwnKeys
 
 	Address net.Addr    // of the endpoint; nil until it is open
 	Ready   atomic.Bool // the process does its work
@@ -72,9 +73,18 @@ func New(log *zap.Logger, c config.Process) (*Process, error) {
 	if err := p.loadIdentity(c.TLS); err != nil {
 		return nil, err
 	}
+	if c.Custody.Type == "memory" && c.Registrar != nil && p.Identity != nil {
+		p.OwnKeys()
+	}
 	var err error
 	p.Keys, err = keystore.Open(c.Custody, log)
 	return p, err
+}
+
+// OwnKeys ends the names of the process's keys with the last segment of its SPIFFE id, because only it has them.
+func (p *Process) OwnKeys() {
+	id := string(p.Identity.ID())
+	p.KeySuffix = id[strings.LastIndexByte(id, '/')+1:]
 }
 
 // Mux answers operators' requests to any process: public keys, observations, confinement, metrics, health and reload.

@@ -161,16 +161,21 @@ func (c *cluster) podsOf(id identity.ID) []registrar.Pod {
 	return all
 }
 
-// gone reports whether no pod has this UID. Until the pods of all namespaces are known, none is gone.
-func (c *cluster) gone(uid string) bool {
+// gone reports whether no pod has this UID, or this service account: the last segment of its id. Until the pods of all
+// namespaces are known, none is gone.
+func (c *cluster) gone(own string) bool {
 	rules, err := c.p.Rules()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil || slices.ContainsFunc(rules.Namespaces(), func(namespace string) bool { return !c.listed[namespace] }) {
 		return false
 	}
-	_, lives := c.pods[uid]
-	return !lives
+	for uid, p := range c.pods {
+		if uid == own || p.ServiceAccount == own {
+			return false
+		}
+	}
+	return true
 }
 
 // lead signs requests and publishes the CA, until ctx ends.

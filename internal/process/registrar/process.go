@@ -37,6 +37,7 @@ import (
 	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/internal/identity"
 	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/internal/keystore"
 	"github.com/actionproof/mediator/internal/kube"
 	"github.com/actionproof/mediator/internal/lru"
 	"github.com/actionproof/mediator/internal/process/daemon"
@@ -53,6 +54,7 @@ type process struct {
 	registry  keyring.RootKey
 	auditor   keyring.RootKey // the zero value unless the registrar renews deployment certificates
 	caKey     custody.Key     // nil off Kubernetes
+	shared    keystore.PublicKeys
 	authority *registrar.Authority
 	own       *identity.Identity // with which it answers the other processes
 	cluster   *cluster           // nil off Kubernetes
@@ -78,8 +80,9 @@ type store interface {
 }
 
 const (
-	grace     = 10 * time.Second
-	caPurpose = "tls_authority" // the CA's role in its custody
+	grace         = 10 * time.Second
+	caPurpose     = "tls_authority" // the CA's role in its custody
+	readerPurpose = "public_keys"   // the role that reads the processes' public keys
 )
 
 // Run runs the registrar until ctx ends.
@@ -94,6 +97,7 @@ func Plan(c *config.Registrar) (daemon.Plan, error) {
 		File: c.File, Process: c.Process, Key: "internal", Endpoint: c.Internal, Grace: grace,
 		Listens: []daemon.Place{{Key: "listen", Address: c.Listen}},
 		Public:  []string{c.Rules}, Write: []string{c.State},
+		Secret: c.Custody.SecretFiles(caPurpose, readerPurpose),
 	}
 	for _, key := range []string{c.RegistryKey, c.AuditorKey} {
 		if filepath.Ext(key) != ".yaml" {
@@ -131,6 +135,7 @@ func (p *process) Roles(process *daemon.Process) (err error) {
 	if k := p.config.Kubernetes; k != nil {
 		p.caKey, err = process.Keys.Key(caPurpose, k.Key)
 	}
+	p.shared = keystore.Reader(process.Keys, readerPurpose)
 	with := promauto.With(process.Metrics)
 	p.refusals = with.NewCounterVec(prometheus.CounterOpts{Name: "mediator_registrar_refusals_total",
 		Help: "Requests that the registrar refused, by the reason."}, []string{"reason"})
@@ -144,14 +149,6 @@ func (p *process) Roles(process *daemon.Process) (err error) {
 // Open opens the state and the root keys.
 func (p *process) Open(ctx context.Context) (err error) {
 	c := p.config
-	if c.Postgres != nil {
-		p.store, err = openShared(ctx, c.StoreDSN, c.State)
-	} else {
-		p.store, err = openFolder(c.State)
-	}
-	if err != nil {
-		return err
-	}
 	if c.Trial {
 		if _, err := deployed.EnvironmentHash(nil); err != nil { // reads this program while it still can, and keeps its hash
 			return err
@@ -168,8 +165,16 @@ func (p *process) Open(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if c.Postgres != nil {
+		p.store, err = openShared(ctx, c.StoreDSN, c.State, p.registry)
+	} else {
+		p.store, err = openFolder(c.State)
+	}
+	if err != nil {
+		return err
+	}
 	p.Registrar = registrar.New(registrar.Options{Key: p.registry, Store: p.store, Now: time.Now,
-		Lifetime: c.Lifetime.Or(config.RegistrarLifetime)})
+		Lifetime: c.Lifetime.Or(config.RegistrarLifetime), Custody: p.shared})
 	return nil
 }
 

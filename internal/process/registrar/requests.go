@@ -32,10 +32,9 @@ func (p *process) public() http.Handler {
 			problem.Write(w, err)
 			return
 		}
-		nonce, err := p.Nonce(r.Context())
 		wire.Write(w, struct {
 			Nonce string `json:"nonce"`
-		}{nonce}, err)
+		}{p.Nonce()}, nil)
 	}))
 	mux.HandleFunc("POST /v1/registrations", p.from(func(w http.ResponseWriter, r *http.Request, c registrar.Caller) {
 		var q registrar.Request

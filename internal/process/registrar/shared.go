@@ -2,17 +2,25 @@ package registrar
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
+	"slices"
+	"strconv"
+	"sync"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/registrar"
 	"github.com/actionproof/mediator/ledger"
@@ -23,7 +31,7 @@ import (
 type folder struct{ *registrar.Folder }
 
 func openFolder(dir string) (store, error) {
-	f, err := registrar.OpenFolder(dir, time.Now)
+	f, err := registrar.OpenFolder(dir)
 	return folder{f}, err
 }
 
@@ -41,25 +49,38 @@ func (f folder) Watch(ctx context.Context, changed func(), _ func(error)) {
 func (folder) Lead(ctx context.Context, do func(context.Context) error) error { return do(ctx) }
 
 // shared is the state of replicas in a PostgreSQL database. Each has a copy of the files in a folder, where the key
-// registry edits them.
+// registry edits them. Who writes the database can make no state of their own: an HMAC seals it, with a secret that
+// follows from the registry's key. Nor can they bring back one that is older than this replica has seen.
 type shared struct {
-	db  *postgres.DB
-	dir string
+	db     *postgres.DB
+	dir    string
+	secret []byte
+
+	mu   sync.Mutex // guards seen
+	seen int64      // the highest revision; the folder keeps it too
 }
 
 const tables = `CREATE TABLE files (name text PRIMARY KEY, hash text NOT NULL, content bytea NOT NULL);
-CREATE TABLE nonces (nonce text PRIMARY KEY, until bigint NOT NULL)`
+CREATE TABLE seal (one boolean PRIMARY KEY DEFAULT true CHECK (one), revision bigint NOT NULL, mac text NOT NULL)`
 
 // Keys of the database's advisory locks: of an edit, and of the replica that leads.
 const editLock, leadLock = 0x6d656469_01, 0x6d656469_02
 
-func openShared(ctx context.Context, dsn, dir string) (store, error) {
-	db, err := postgres.OpenDB(ctx, dsn, postgres.Schema{Name: "actionproof_registrar", Version: 1, Statements: tables,
+func openShared(ctx context.Context, dsn, dir string, registry keyring.RootKey) (store, error) {
+	secret, err := registry.Secret(ctx, "the state of registrars")
+	if err != nil {
+		return nil, err
+	}
+	db, err := postgres.OpenDB(ctx, dsn, postgres.Schema{Name: "actionproof_registrar", Version: 2, Statements: tables,
 		Forgets: "which keys are certified"})
 	if err != nil {
 		return nil, err
 	}
-	return &shared{db, dir}, nil
+	s := &shared{db: db, dir: dir, secret: secret}
+	if s.seen, err = registrar.ReadNumber(filepath.Join(dir, revisionFile)); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return s, nil
 }
 
 // Close implements [store].
@@ -70,19 +91,28 @@ var ours = regexp.MustCompile(`^(trust(-history(-[0-9]+)?)?\.json|deployments\.j
 
 // Edit implements [registrar.Store]. The files are stored in the transaction that has the lock.
 func (s *shared) Edit(ctx context.Context, do func(dir string) error) error {
-	return s.db.Write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	revision := int64(0)
+	err := s.db.Write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(editLock)); err != nil {
 			return ledger.Unavailable("lock the registrar's state", err)
 		}
-		before, err := s.pull(ctx, tx)
+		before, at, _, err := s.stored(ctx, tx, "")
 		if err != nil {
+			return err
+		}
+		if err := s.pull(ctx, tx, before); err != nil {
 			return err
 		}
 		if err := do(s.dir); err != nil {
 			return err
 		}
-		return s.push(ctx, tx, before)
+		revision, err = s.push(ctx, tx, before, at)
+		return err
 	})
+	if err != nil {
+		return err
+	}
+	return s.saw(revision)
 }
 
 // changes is the channel on which replicas hear of each other's edits.
@@ -93,34 +123,90 @@ func (s *shared) Watch(ctx context.Context, changed func(), failed func(error)) 
 	s.db.Listen(ctx, changes, changed, failed)
 }
 
-// pull makes the folder a copy of the database, and returns the hashes of the files.
-func (s *shared) pull(ctx context.Context, tx *sql.Tx) (map[string]string, error) {
-	rows, err := tx.QueryContext(ctx, `SELECT name, hash FROM files`)
+// querier is a database or a transaction.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// stored returns the hashes of the files, their revision, and the content of one file. It refuses what no replica has
+// sealed, and a revision that is older than one that this replica has seen. One statement reads it all.
+func (s *shared) stored(ctx context.Context, q querier, file string) (stored map[string]string, revision int64,
+	content []byte, err error) {
+	rows, err := q.QueryContext(ctx, `SELECT name, hash, revision, mac, CASE WHEN name = $1 THEN content END
+FROM files FULL JOIN seal ON true`, file)
 	if err != nil {
-		return nil, ledger.Unavailable("read the registrar's state", err)
+		return nil, 0, nil, ledger.Unavailable("read the registrar's state", err)
 	}
 	defer rows.Close()
-	stored := make(map[string]string)
+	stored = make(map[string]string)
+	mac := ""
 	for rows.Next() {
-		var name, hash string
-		if err := rows.Scan(&name, &hash); err != nil {
-			return nil, ledger.Unavailable("read the registrar's state", err)
+		var name, hash, sealed sql.NullString
+		var at sql.NullInt64
+		var raw []byte
+		if err := rows.Scan(&name, &hash, &at, &sealed, &raw); err != nil {
+			return nil, 0, nil, ledger.Unavailable("read the registrar's state", err)
 		}
-		if ours.MatchString(name) {
-			stored[name] = hash
+		if revision, mac = at.Int64, sealed.String; name.Valid {
+			stored[name.String] = hash.String
+		}
+		if raw != nil {
+			content = raw
 		}
 	}
 	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-		return nil, ledger.Unavailable("read the registrar's state", err)
+		return nil, 0, nil, ledger.Unavailable("read the registrar's state", err)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case revision < s.seen:
+		return nil, 0, nil, replaced("is at revision %d, and this replica has seen %d", revision, s.seen)
+	case mac == "" && len(stored) > 0 || mac != "" && !hmac.Equal([]byte(mac), []byte(s.seal(stored, revision))):
+		return nil, 0, nil, replaced("was not written by a registrar with this registry's key")
+	case content != nil && evidence.HashBytes(content) != stored[file]:
+		return nil, 0, nil, replaced("has another %s than its hash says", file)
+	}
+	return stored, revision, content, nil
+}
+
+func replaced(format string, args ...any) error {
+	return refusal.New("registrar_replaced", "the registrar's state in the database "+format, args...)
+}
+
+// seal returns the HMAC of a state.
+func (s *shared) seal(stored map[string]string, revision int64) string {
+	mac := hmac.New(sha256.New, s.secret)
+	fmt.Fprintf(mac, "%d\n", revision)
+	for _, name := range slices.Sorted(maps.Keys(stored)) {
+		fmt.Fprintf(mac, "%q %q\n", name, stored[name])
+	}
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// revisionFile keeps the highest revision that a replica has seen.
+const revisionFile = "revision"
+
+func (s *shared) saw(revision int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if revision <= s.seen {
+		return nil
+	}
+	s.seen = revision
+	return files.Replace(filepath.Join(s.dir, revisionFile), strconv.AppendInt(nil, revision, 10), 0o600)
+}
+
+// pull makes the folder a copy of the stored files.
+func (s *shared) pull(ctx context.Context, tx *sql.Tx, stored map[string]string) error {
 	local, err := s.local()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for name := range local { // of an edit that failed
 		if stored[name] == "" {
 			if err := os.Remove(filepath.Join(s.dir, name)); err != nil {
-				return nil, err
+				return err
 			}
 		}
 	}
@@ -128,15 +214,15 @@ func (s *shared) pull(ctx context.Context, tx *sql.Tx) (map[string]string, error
 		if local[name] == hash {
 			continue
 		}
-		var content []byte
-		if err := tx.QueryRowContext(ctx, `SELECT content FROM files WHERE name = $1`, name).Scan(&content); err != nil {
-			return nil, ledger.Unavailable("read the registrar's state", err)
+		_, _, content, err := s.stored(ctx, tx, name)
+		if err == nil {
+			err = files.Replace(filepath.Join(s.dir, name), content, 0o600)
 		}
-		if err := files.Replace(filepath.Join(s.dir, name), content, 0o600); err != nil {
-			return nil, err
+		if err != nil {
+			return err
 		}
 	}
-	return stored, nil
+	return nil
 }
 
 // local returns the hashes of the files in the folder.
@@ -159,92 +245,53 @@ func (s *shared) local() (map[string]string, error) {
 	return all, nil
 }
 
-func (s *shared) push(ctx context.Context, tx *sql.Tx, before map[string]string) error {
+// push stores the changed files, and returns the revision that they have then.
+func (s *shared) push(ctx context.Context, tx *sql.Tx, before map[string]string, revision int64) (int64, error) {
 	now, err := s.local()
-	if err != nil {
-		return err
+	if err != nil || maps.Equal(now, before) {
+		return revision, err
+	}
+	exec := func(query string, args ...any) error {
+		if _, err := tx.ExecContext(ctx, query, args...); err != nil {
+			return ledger.Unavailable("store the registrar's state", err)
+		}
+		return nil
 	}
 	for name, hash := range now {
 		if before[name] == hash {
 			continue
 		}
-		if _, err := tx.ExecContext(ctx, `SELECT pg_notify($1, '')`, changes); err != nil { // once for a transaction
-			return ledger.Unavailable("store the registrar's state", err)
-		}
 		raw, err := files.Read(filepath.Join(s.dir, name))
-		if err != nil {
-			return err
-		}
-		_, err = tx.ExecContext(ctx, `INSERT INTO files (name, hash, content) VALUES ($1, $2, $3)
+		if err == nil {
+			err = exec(`INSERT INTO files (name, hash, content) VALUES ($1, $2, $3)
 ON CONFLICT (name) DO UPDATE SET hash = excluded.hash, content = excluded.content`, name, hash, raw)
+		}
 		if err != nil {
-			return ledger.Unavailable("store the registrar's state", err)
+			return 0, err
 		}
 	}
-	return nil
+	revision++
+	return revision, errors.Join(exec(`SELECT pg_notify($1, '')`, changes),
+		exec(`INSERT INTO seal (revision, mac) VALUES ($1, $2)
+ON CONFLICT (one) DO UPDATE SET revision = excluded.revision, mac = excluded.mac`, revision, s.seal(now, revision)))
 }
 
 // Read implements [registrar.Store].
 func (s *shared) Read(ctx context.Context, name string) (content []byte, err error) {
-	err = s.db.Read().QueryRowContext(ctx, `SELECT content FROM files WHERE name = $1`, name).Scan(&content)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return nil, fs.ErrNotExist
-	case err != nil:
-		return nil, ledger.Unavailable("read the registrar's state", err)
+	_, revision, content, err := s.stored(ctx, s.db.Read(), name)
+	if err == nil {
+		err = s.saw(revision)
 	}
-	return content, nil
+	if err == nil && content == nil {
+		err = fs.ErrNotExist
+	}
+	return content, err
 }
 
 // Version implements [registrar.Store].
 func (s *shared) Version(ctx context.Context) (string, error) {
-	rows, err := s.db.Read().QueryContext(ctx, `SELECT hash FROM files ORDER BY name`)
-	if err != nil {
-		return "", ledger.Unavailable("read the registrar's state", err)
-	}
-	defer rows.Close()
-	var all []string
-	for rows.Next() {
-		var hash string
-		if err := rows.Scan(&hash); err != nil {
-			return "", ledger.Unavailable("read the registrar's state", err)
-		}
-		all = append(all, hash)
-	}
-	return strings.Join(all, " "), rows.Err()
-}
-
-// AddNonce implements [registrar.Store].
-func (s *shared) AddNonce(ctx context.Context, nonce string, until time.Time) error {
-	return s.db.Write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `DELETE FROM nonces WHERE until < $1`, time.Now().Unix())
-		if err != nil {
-			return ledger.Unavailable("store a nonce", err)
-		}
-		done, err := tx.ExecContext(ctx, `INSERT INTO nonces SELECT $1, $2 WHERE (SELECT count(*) FROM nonces) < $3`, nonce,
-			until.Unix(), registrar.MaxNonces)
-		if err != nil {
-			return ledger.Unavailable("store a nonce", err)
-		}
-		if n, err := done.RowsAffected(); err != nil || n == 0 {
-			return refusal.New("overloaded", "%d nonces wait to be used", registrar.MaxNonces)
-		}
-		return nil
-	})
-}
-
-// Spend implements [registrar.Store].
-func (s *shared) Spend(ctx context.Context, nonce string) (ok bool, err error) {
-	err = s.db.Write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		done, err := tx.ExecContext(ctx, `DELETE FROM nonces WHERE nonce = $1 AND until >= $2`, nonce, time.Now().Unix())
-		if err != nil {
-			return ledger.Unavailable("spend a nonce", err)
-		}
-		n, err := done.RowsAffected()
-		ok = n == 1
-		return err
-	})
-	return ok, err
+	_, revision, _, err := s.stored(ctx, s.db.Read(), "")
+	return strconv.FormatInt(revision, 10), err
 }
 
 // leadPeriod is how often a replica tries to lead, and how often the one that leads checks that it still does.

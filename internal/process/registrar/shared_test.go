@@ -7,8 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/full"
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
@@ -21,8 +22,10 @@ func TestShared(t *testing.T) {
 	check.Must(t, err)
 	t.Cleanup(func() { check.Must(t, server.Close()) })
 	dsn := server.Database(t)
+	registry, _, err := keyring.GenerateRoot("registry", false)
+	check.Must(t, err)
 	open := func() *shared {
-		s, err := openShared(t.Context(), dsn, t.TempDir())
+		s, err := openShared(t.Context(), dsn, t.TempDir(), registry)
 		check.Must(t, err)
 		t.Cleanup(func() { check.Must(t, s.Close()) })
 		return s.(*shared)
@@ -63,16 +66,6 @@ func TestShared(t *testing.T) {
 		t.Errorf("a replica's own file is shared: %v", err)
 	}
 
-	check.Must(t, one.AddNonce(t.Context(), "nonce", time.Now().Add(time.Minute)),
-		one.AddNonce(t.Context(), "old", time.Now().Add(-2*time.Second)))
-	for _, nonce := range []string{"nonce", "nonce", "old"} {
-		ok, err := two.Spend(t.Context(), nonce)
-		if err != nil || ok != (nonce == "nonce" && before != "") {
-			t.Errorf("the nonce %s is spent: %t, %v", nonce, ok, err)
-		}
-		before = ""
-	}
-
 	leads := make(chan *shared, 2)
 	first, stop := context.WithCancel(t.Context())
 	for _, s := range []*shared{one, two} {
@@ -102,5 +95,70 @@ func TestShared(t *testing.T) {
 	stop()
 	if got := <-leads; got != two {
 		t.Error("the other replica does not lead next")
+	}
+}
+
+// TestReplaced: who writes the database gets no state believed but the newest one.
+func TestReplaced(t *testing.T) {
+	full.Only(t, "PostgreSQL")
+	server, err := pgtest.Launch()
+	check.Must(t, err)
+	t.Cleanup(func() { check.Must(t, server.Close()) })
+	dsn, dir := server.Database(t), t.TempDir()
+	registry, _, err := keyring.GenerateRoot("registry", false)
+	check.Must(t, err)
+	open := func(dir string) *shared {
+		s, err := openShared(t.Context(), dsn, dir, registry)
+		check.Must(t, err)
+		t.Cleanup(func() { check.Must(t, s.Close()) })
+		return s.(*shared)
+	}
+	s := open(dir)
+	write := func(content string) error {
+		return s.Edit(t.Context(), func(dir string) error {
+			return errors.Join(os.WriteFile(filepath.Join(dir, "serial"), []byte(content), 0o600),
+				os.WriteFile(filepath.Join(dir, "ca.pem"), []byte(content), 0o600))
+		})
+	}
+	do := func(statements ...string) {
+		t.Helper()
+		for _, statement := range statements {
+			_, err := s.db.Read().ExecContext(t.Context(), statement)
+			check.Must(t, err)
+		}
+	}
+	restore := []string{`DELETE FROM files`, `DELETE FROM seal`, `INSERT INTO files SELECT * FROM files_kept`,
+		`INSERT INTO seal SELECT * FROM seal_kept`}
+	keep := func() {
+		do(`DROP TABLE IF EXISTS files_kept, seal_kept`, `CREATE TABLE files_kept AS SELECT * FROM files`,
+			`CREATE TABLE seal_kept AS SELECT * FROM seal`)
+	}
+	check.Must(t, write("1"))
+	keep()
+	check.Must(t, write("2"))
+	do(restore...)
+	for _, by := range []*shared{s, open(dir)} { // the second one has started again
+		_, err = by.Read(t.Context(), "serial")
+		check.WantCode(t, err, "registrar_replaced")
+		check.WantCode(t, by.Edit(t.Context(), func(string) error { return nil }), "registrar_replaced")
+	}
+	s = open(t.TempDir()) // a replica that has seen nothing newer
+	check.Must(t, write("3"))
+	keep()
+	hash := evidence.HashBytes([]byte("4"))
+	for _, change := range []string{
+		`UPDATE files SET content = '4' WHERE name = 'ca.pem'`,
+		`UPDATE files SET content = '4', hash = '` + hash + `' WHERE name = 'ca.pem'`,
+		`INSERT INTO files VALUES ('trust.json', '` + hash + `', '4')`,
+		`DELETE FROM files WHERE name = 'serial'`,
+		`UPDATE seal SET revision = revision + 1`,
+		`DELETE FROM seal`,
+	} {
+		do(restore...)
+		check.Must(t, s.Edit(t.Context(), func(string) error { return nil }))
+		do(change)
+		check.WantCode(t, open(t.TempDir()).Edit(t.Context(), func(string) error { return nil }), "registrar_replaced")
+		_, err = s.Read(t.Context(), "ca.pem")
+		check.WantCode(t, err, "registrar_replaced")
 	}
 }

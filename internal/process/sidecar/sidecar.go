@@ -24,7 +24,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -153,7 +152,7 @@ func (p *sidecar) nameRuntime() error {
 				"most %d", c.Path, len(of), interaction.MaxRuntimeID)
 	}
 	if c.Custody.Type == "memory" {
-		p.KeySuffix = of[strings.LastIndex(of, "/")+1:]
+		p.OwnKeys()
 	}
 	return nil
 }

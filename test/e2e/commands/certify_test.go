@@ -227,7 +227,7 @@ func TestCertifyWatchBacklog(t *testing.T) {
 	left := 9
 	for left > 0 {
 		r.Options.Second = &failing{second, 2}
-		err := r.CertifyDue(t.Context(), at, p.RolesByEndpoint[at], keyring.Declaration{}, zap.New(log))
+		err := r.CertifyDue(t.Context(), at, p.RolesByEndpoint, keyring.Declaration{}, zap.New(log))
 		left = max(0, left-2)
 		if (err != nil) != (left > 0) {
 			t.Errorf("with %d left: %v", left, err)
@@ -276,8 +276,9 @@ func TestCertifyWatchKeepsToRoles(t *testing.T) {
 			r := d.Registry(t)
 			p, err := keyring.ReadPublished(t.Context(), []string{before})
 			check.Must(t, err)
-			at, roles := kit.Publish(t, "now", tt.now...), p.RolesByEndpoint[before]
-			err = r.CertifyDue(t.Context(), at, roles, keyring.Declaration{}, zap.NewNop())
+			at := kit.Publish(t, "now", tt.now...)
+			err = r.CertifyDue(t.Context(), at, map[string][]string{at: p.RolesByEndpoint[before]}, keyring.Declaration{},
+				zap.NewNop())
 			if tt.changed {
 				check.WantCode(t, err, "roles_changed")
 			} else {

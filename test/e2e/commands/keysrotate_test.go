@@ -195,8 +195,8 @@ func TestUnfitKeyHidesNoOther(t *testing.T) {
 
 	follow := func() {
 		t.Helper()
-		roles := before.RolesByEndpoint[at]
-		check.Must(t, d.Registry(t).CertifyDue(t.Context(), at, roles, keyring.Declaration{}, zap.NewNop()))
+		as := before.RolesByEndpoint
+		check.Must(t, d.Registry(t).CertifyDue(t.Context(), at, as, keyring.Declaration{}, zap.NewNop()))
 	}
 	check.Must(t, good.Rotate())
 	follow()

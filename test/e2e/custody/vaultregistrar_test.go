@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/actionproof/mediator/custody/vault/bootstrap"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
@@ -13,6 +15,12 @@ func TestVaultRegistrar(t *testing.T) {
 	v := newVault(t)
 	v.Rig = kit.PrepareClientsRig(t, kit.ManyPosts, v.config)
 	v.AddRegistrar(t)
+	kit.Write(t, v.In("registrar.yaml"), v.config(string(kit.Read(t, v.In("registrar.yaml")))))
+	roots := v.options()
+	roots.Roots = true
+	plan, err := bootstrap.New(roots)
+	check.Must(t, err)
+	v.carryOut(t, plan)
 	v.StartRegistered(t)
 	posts, stop := v.keepPosting(t, 2)
 	defer stop()
@@ -29,6 +37,9 @@ func TestVaultRegistrar(t *testing.T) {
 			}
 			return true
 		})
+		plan, err := bootstrap.Deliver(roots, "registry")
+		check.Must(t, err)
+		v.carryOut(t, plan)
 		v.RestartRegistered(t, "registrar")
 	}
 	stop()

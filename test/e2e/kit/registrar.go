@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +30,9 @@ func (r *Rig) AddRegistrar(t *testing.T) {
 	at, err := freeport.Address()
 	check.Must(t, err, os.Remove(r.In(devstack.ReputationFile)), os.MkdirAll(r.In("registrar"), 0o700))
 	Edit(t, r.In(devstack.SidecarFile), "reputation: {unix: run/reputation.sock, audience: mediator-reputation}", "")
+	manifest := regexp.MustCompile(`allowedKeyIds: \[([a-z-]+-key)\]`).ReplaceAll(Read(t, r.In(devstack.ManifestFile)),
+		[]byte("allowedKeyIds: [$1, $1/*]"))
+	Write(t, r.In(devstack.ManifestFile), manifest)
 	files := map[string]string{"serve": devstack.SidecarFile, "trigger": devstack.TriggerFile,
 		"control": devstack.ControlFile, "registrar": "registrar.yaml"}
 	Write(t, r.In("registrar.yaml"), fmt.Sprintf(`internal: {unix: run/registrar.sock}
@@ -119,7 +123,7 @@ type authority struct{ *registrar.Authority }
 
 func newAuthority(t *testing.T) authority {
 	t.Helper()
-	store, err := registrar.OpenFolder(t.TempDir(), time.Now)
+	store, err := registrar.OpenFolder(t.TempDir())
 	check.Must(t, err)
 	t.Cleanup(func() { check.Must(t, store.Close()) })
 	a := authority{&registrar.Authority{Key: MemoryKey(t, "ca"), Store: store, TrustDomain: "example.org", Now: time.Now}}

@@ -76,7 +76,7 @@ owners:
     registry: roots/registry.jwk
     bundle: /var/lib/mediator/trust/trust.json
     certificates: {issuers: [key-registry], audiences: [{{ .Values.audience }}]}
-    receipts: {issuers: [mediator-observer], audiences: [{{ .Values.audience }}], keys: [interaction-receipt-key]}
+    receipts: {issuers: [mediator-observer], audiences: [{{ .Values.audience }}], keys: [interaction-receipt-key{{ ternary "/*" "" (eq .Values.custody.type "memory") }}]}
 {{- end }}
 {{ with .Values.node.config }}{{ toYaml . }}{{ end }}
 {{- end -}}

@@ -17,7 +17,7 @@ runtimePolicy:
   triggerReceiptPolicy:
     allowedIssuers: [mediator-trigger]
     allowedAudiences: [mediator-runtime]
-    allowedKeyIds: [trigger-receipt-key]
+    allowedKeyIds: [trigger-receipt-key{{ $own }}]
     allowedKinds: [source_event, scheduled, autonomous_policy]
     allowedSources: {{ $sources | toJson }}
     requireEventId: true
@@ -27,7 +27,7 @@ runtimePolicy:
     originProofPolicy:
       allowedIssuers: [mediator-source-verifier]
       allowedAudiences: [mediator-trigger]
-      allowedKeyIds: [origin-proof-key]
+      allowedKeyIds: [origin-proof-key{{ $own }}]
       allowedKinds: [source_event, scheduled, autonomous_policy]
       allowedSources: {{ $sources | toJson }}
       allowedVerificationMethods: [webhook_signature, scheduler_lock, policy_engine_decision, queue_claim]
@@ -75,7 +75,7 @@ agentSessionReceiptPolicy:
 policyDecisionPolicy:
   allowedIssuers: [mediator-policy]
   allowedAudiences: [{{ .Values.audience }}]
-  allowedKeyIds: [policy-decision-key]
+  allowedKeyIds: [policy-decision-key{{ $own }}]
   allowedKeyCustody: [external_mediator, hardware_backed]
   requireNonExportableKey: true
   maxProofAgeMs: 15000
@@ -83,7 +83,7 @@ policyDecisionPolicy:
 grantPolicy:
   allowedIssuers: [mediator-authorization]
   allowedAudiences: [{{ .Values.audience }}]
-  allowedKeyIds: [action-grant-key]
+  allowedKeyIds: [action-grant-key{{ $own }}]
   allowedKeyCustody: [external_mediator, hardware_backed]
   requireNonExportableKey: true
   maxProofAgeMs: 15000

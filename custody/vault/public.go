@@ -1,0 +1,41 @@
+package vault
+
+import (
+	"context"
+
+	"github.com/actionproof/mediator/custody"
+)
+
+// PublicKeys reads the public keys of any key of the Transit engine, and signs nothing.
+type PublicKeys struct{ session *session }
+
+// PublicKeys makes a reader without a request to Vault. Call Open next.
+func (s *Server) PublicKeys(auth Auth) *PublicKeys {
+	return &PublicKeys{s.session("public keys", auth)}
+}
+
+// Open logs in. Call it again after an error.
+func (p *PublicKeys) Open(ctx context.Context) error {
+	if err := p.session.login(ctx, ""); err != nil {
+		return custody.Unavailable(err, "no public keys can be read: %s", why(err))
+	}
+	p.session.reached.Store(true)
+	return nil
+}
+
+// Public returns the versions of a key that Vault accepts now, oldest first, and what Vault says of the key. The
+// versions cannot sign.
+func (p *PublicKeys) Public(ctx context.Context, name string) ([]custody.Version, custody.Properties, error) {
+	k := &Key{session: p.session, name: name, pinned: make(map[int]custody.Version)}
+	k.state.Store(&state{})
+	err := k.read(ctx)
+	p.session.reached.Store(true) // nobody tries again after a failure, so that it says nothing of Vault's health
+	if err != nil {
+		return nil, custody.Properties{}, err
+	}
+	versions := k.state.Load().versions
+	for i, v := range versions {
+		versions[i] = v.WithoutSigner()
+	}
+	return versions, k.Properties(), nil
+}
