@@ -80,9 +80,12 @@ func TestPast(t *testing.T) {
 		wantRefused(t, way, "a forwarded port", c.Client.CoreV1().RESTClient().Post().Namespace("agents").Resource("pods").
 			Name("good").SubResource(way).Param("command", "sh").Param("stdin", "true").Do(t.Context()).Error())
 	}
-	for audience, want := range map[string]string{"vault": "only kubelets", "elsewhere": ""} {
-		_, err := c.Client.CoreV1().ServiceAccounts("agents").CreateToken(t.Context(), "default",
-			&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}}},
+	for audience, want := range map[string]string{"vault": "only kubelets", "elsewhere": "", "": ""} {
+		ask := authenticationv1.TokenRequest{}
+		if audience != "" {
+			ask.Spec.Audiences = []string{"elsewhere", audience}
+		}
+		_, err := c.Client.CoreV1().ServiceAccounts("agents").CreateToken(t.Context(), "default", &ask,
 			metav1.CreateOptions{})
 		if want != "" {
 			wantRefused(t, "a token for "+audience, want, err)
