@@ -93,6 +93,7 @@ var layers = []string{
 	"reputation/verification/xray",
 	"reputation/verification",
 	"internal/wire",
+	"internal/agentpod",
 	"internal/identity",
 	"internal/problem",
 	"reputation/dispute",

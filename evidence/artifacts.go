@@ -1,6 +1,11 @@
 package evidence
 
-import "github.com/actionproof/mediator/internal/refusal"
+import (
+	"slices"
+	"strings"
+
+	"github.com/actionproof/mediator/internal/refusal"
+)
 
 // The last two kinds of triggers never get a receipt.
 const (
@@ -86,15 +91,19 @@ type RuntimeAttestation struct {
 type SessionReceipt struct {
 	Registered
 	KeyClaims
-	AgentEnvironmentUserAccessible bool   `json:"agentEnvironmentUserAccessible"`
-	BindingHash                    string `json:"bindingHash"`
-	ChallengeID                    string `json:"challengeId"`
-	EnvironmentHash                string `json:"environmentHash"`
-	EventID                        string `json:"eventId"`
-	HumanOperatorPresent           bool   `json:"humanOperatorPresent"`
-	HumanPromptPresent             bool   `json:"humanPromptPresent"`
-	InputKind                      string `json:"inputKind"`
-	InputSource                    string `json:"inputSource"`
+	AgentEnvironmentUserAccessible bool `json:"agentEnvironmentUserAccessible"`
+	// path of the SPIFFE id in the certificate of the agent's pod; empty if the agent shares the mediator's pod or machine
+	AgentPod    string `json:"agentPod,omitempty"`
+	BindingHash string `json:"bindingHash"`
+	ChallengeID string `json:"challengeId"`
+	// see [Enforcements]; empty if the signer is older
+	Enforcement          string `json:"enforcement,omitempty"`
+	EnvironmentHash      string `json:"environmentHash"`
+	EventID              string `json:"eventId"`
+	HumanOperatorPresent bool   `json:"humanOperatorPresent"`
+	HumanPromptPresent   bool   `json:"humanPromptPresent"`
+	InputKind            string `json:"inputKind"`
+	InputSource          string `json:"inputSource"`
 	// nil without receipts
 	Interactions *InteractionHead `json:"interactions,omitempty"`
 	Observed     []string         `json:"observed,omitempty"` // see RuntimeAttestation.Observed
@@ -106,7 +115,33 @@ type SessionReceipt struct {
 	UserShellAccess bool   `json:"userShellAccess"`
 }
 
-func (c *SessionReceipt) check() error { return c.Interactions.check() }
+func (c *SessionReceipt) check() error {
+	if c.Enforcement != "" && !slices.Contains(Enforcements(), c.Enforcement) || len(c.AgentPod) > maxAgentPod {
+		return refusal.New("artifact_malformed", "the %s has the enforcement %.40q, not one of %s, or an agentPod of more "+
+			"than %d bytes", sessionReceipt.Typ, c.Enforcement, strings.Join(Enforcements(), ", "), maxAgentPod)
+	}
+	return c.Interactions.check()
+}
+
+const maxAgentPod = 256
+
+// What keeps an agent from going around the mediator.
+const (
+	EnforcedIsolated = "isolated" // namespaces of mediator run: observed
+	EnforcedGuard    = "guard"    // kernel rules of mediator guard: observed
+	EnforcedPod      = "pod"      // NetworkPolicies of a pod without the mediator: not observed, only declared
+	EnforcedNone     = "none"     // its proxy variables alone
+)
+
+// Enforcements returns the values of the claim enforcement.
+func Enforcements() []string {
+	return []string{EnforcedIsolated, EnforcedGuard, EnforcedPod, EnforcedNone}
+}
+
+// EnforcementObserved reports whether the mediator itself sees that this enforcement holds.
+func EnforcementObserved(enforcement string) bool {
+	return enforcement == EnforcedIsolated || enforcement == EnforcedGuard
+}
 
 // A session with more open calls cannot post.
 const (

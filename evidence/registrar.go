@@ -55,6 +55,7 @@ const (
 	RoleTrigger = "trigger"
 	RoleControl = "control"
 	RoleNode    = "node"
+	RoleAgent   = "agent" // a pod with an agent and no keys: its certificate only names it
 )
 
 // RolePurposes returns the purposes of the keys that a role may have. An unknown role may have none.
@@ -69,6 +70,8 @@ func RolePurposes(role string) []string {
 		return []string{PurposePolicyDecision, PurposeActionGrant}
 	case RoleNode:
 		return []string{PurposeAppraiser}
+	case RoleAgent:
+		return []string{}
 	}
 	return nil
 }
@@ -114,7 +117,7 @@ func (r RegistrarRule) wrong() string {
 	}
 	switch {
 	case RolePurposes(r.Role) == nil:
-		return "its role is none of sidecar, trigger, control and node"
+		return "its role is none of sidecar, trigger, control, node and agent"
 	case (r.ID == "") == (r.Namespace == ""):
 		return "it needs either an id, or a namespace with a serviceAccount"
 	case r.ID != "" && (r.ServiceAccount != "" || len(r.ImageDigests)+len(r.DNSNames) > 0):

@@ -338,7 +338,7 @@ func TestMalformedChallengeRequests(t *testing.T) {
 		ownURL + "/v1/sessions/ses_1/challenges", issueURL} {
 		r.wantRefused("not_found", "GET", url, "")
 	}
-	r.sessions.CloseStanding()
+	r.sessions.CloseStanding("")
 	r.wantRefused("session_required", "POST", issueURL, `{}`)
 	if len(r.node.asked) != 0 {
 		t.Errorf("the node was asked %+v", r.node.asked)

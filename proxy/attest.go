@@ -21,6 +21,7 @@ func (t *posting) beginAttest() {
 	run := signer.Run{
 		Binding: t.binding, ChallengeID: t.envelope.Response.ChallengeID,
 		RuntimeID: o.RuntimeID, SessionID: t.session.ID, TranscriptHash: t.session.Transcript(),
+		Enforcement: t.session.Enforcement(), AgentPod: t.session.Agent,
 		EventID: receipt.EventID, TriggerKind: receipt.Kind, TriggerSource: receipt.Source,
 		TriggerReceiptHash: t.opened.TriggerReceipt.Hash(),
 		PolicyHash:         o.Strict.Runtime.PolicyHash, EnvironmentHash: o.EnvironmentHash,

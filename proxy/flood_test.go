@@ -76,7 +76,7 @@ func TestUnknownCallers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLoadRig(t, Load{})
-				l.sessions.CloseStanding()
+				l.sessions.CloseStanding("")
 				credentials := l.open()
 				core, logs := observer.New(zapcore.InfoLevel)
 				registry := prometheus.NewRegistry()

@@ -139,7 +139,7 @@ func TestGenerateRefused(t *testing.T) {
 	// beside JSON's
 	p.wantRefused("content_malformed", "POST", generateURL, `{"prompt":"x"}`, "Content-Type", "text/plain")
 	p.wantRefused("not_found", "PUT", generateURL, `{"prompt":"x"}`)
-	p.sessions.CloseStanding()
+	p.sessions.CloseStanding("")
 	p.wantRefused("session_required", "POST", generateURL, `{"prompt":"x"}`)
 	none := newModelRig(t, answerModels)
 	none.wantRefused("generate_model", "POST", generateURL, `{"prompt":"x"}`)

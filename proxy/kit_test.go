@@ -393,7 +393,7 @@ func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOpti
 		po.Handler, po.Connect, po.Refuse, po.Refused = p.handler, p.handler.Connect, p.handler.Refuse, p.handler.Refused
 	}, p.upstream)
 	p.session = p.sessions.OpenStanding(trigger.Event{ID: "evt_1", Kind: evidence.TriggerSourceEvent, Source: "github"},
-		"worker-1")
+		"worker-1", "")
 	p.client = p.rig.Client(http1)
 	return p
 }

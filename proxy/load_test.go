@@ -60,7 +60,7 @@ func newLoadRig(t testing.TB, limits Load) *loadRig {
 	o.Transport, o.Load, o.Standing = l, limits, true
 	l.pipeline, err = NewPipeline(o)
 	must(t, err)
-	l.sessions.OpenStanding(trigger.Event{ID: "evt_1"}, "worker-1")
+	l.sessions.OpenStanding(trigger.Event{ID: "evt_1"}, "worker-1", "")
 	return l
 }
 

@@ -259,14 +259,14 @@ func TestMCPSessions(t *testing.T) {
 	}
 	asked, tainted := r.session, func(s *session.Session) bool { return len(s.Report().Found) > 0 }
 	other := r.sessions.OpenStanding(trigger.Event{ID: "evt_2", Kind: evidence.TriggerSourceEvent, Source: "github"},
-		"worker-1")
+		"worker-1", "")
 	const answer = `{"jsonrpc":"2.0","id":1,"result":{"action":"accept"}}`
 	if resp, _ := r.send("POST", "/mcp", answer, both...); resp.StatusCode != http.StatusForbidden || tainted(asked) ||
 		!tainted(other) {
 		t.Errorf("another session may answer: %s", resp.Status)
 	}
 	next := r.sessions.OpenStanding(trigger.Event{ID: "evt_3", Kind: evidence.TriggerSourceEvent, Source: "github"},
-		"worker-1")
+		"worker-1", "")
 	r.send("GET", "/mcp", "")
 	if resp, _ := r.send("POST", "/mcp", answer, both...); resp.StatusCode != http.StatusOK || tainted(asked) ||
 		!tainted(next) {

@@ -130,7 +130,7 @@ func TestOwnRefusals(t *testing.T) {
 		!strings.HasPrefix(d.Refusals[15].Path, "/24/") || len(d.Refusals[0].Path) > 300 {
 		t.Errorf("%d are kept, the newest %+v", len(d.Refusals), d.Refusals[0])
 	}
-	p.sessions.CloseStanding()
+	p.sessions.CloseStanding("")
 	p.wantRefused("session_required", "GET", ownURL+"/v1/refusals", "")
 	p.wantRefused("session_required", "GET", ownURL+"/v1/rules", "")
 }
@@ -226,7 +226,7 @@ func TestNextEventTogether(t *testing.T) {
 		}
 		open := func(when string) {
 			t.Helper()
-			if s := p.o.Sessions.Standing(); s == nil || s.Event.ID != "evt_2" || s.Life().Err() != nil ||
+			if s := p.o.Sessions.Standing(""); s == nil || s.Event.ID != "evt_2" || s.Life().Err() != nil ||
 				!slices.Equal(triggers.done, []string{"evt_1"}) {
 				t.Errorf("%s: the open session is %+v, done %v", when, s, triggers.done)
 			}

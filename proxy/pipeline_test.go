@@ -521,8 +521,8 @@ func TestSessionEndsWhileItsPostIsVerified(t *testing.T) {
 	p := newPostRig(t, created, nil)
 	p.roles.admitted = func() { p.sessions.Close(p.session.ID) }
 	p.wantRefused("session_required", "POST", "/posts", "{}")
-	p.session = p.sessions.OpenStanding(trigger.Event{ID: "evt_2"}, "worker-1")
-	p.roles.admitted = func() { p.sessions.OpenStanding(trigger.Event{ID: "evt_3"}, "worker-1") } // not the call's session
+	p.session = p.sessions.OpenStanding(trigger.Event{ID: "evt_2"}, "worker-1", "")
+	p.roles.admitted = func() { p.sessions.OpenStanding(trigger.Event{ID: "evt_3"}, "worker-1", "") } // not the call's session
 	p.wantRefused("session_required", "POST", "/posts", "{}")
 }
 
@@ -552,7 +552,7 @@ func TestInternalPages(t *testing.T) {
 		len(p.roles.done) != 1 {
 		t.Errorf("after waiting in vain: %s, ended events: %v", body, p.roles.done)
 	}
-	p.sessions.CloseStanding()
+	p.sessions.CloseStanding("")
 	p.wantRefused("session_required", "GET", ownURL+"/v1/event", "")
 
 	single := newPostRig(t, created, nil)

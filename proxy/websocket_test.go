@@ -114,10 +114,10 @@ func TestWebSocket(t *testing.T) {
 		}},
 		{"the session ends", text, "websocket_closed", nil, func(p *postRig, _ net.Conn) { p.sessions.Close(p.session.ID) }},
 		{"the pod's session ends", text, "websocket_closed", nil, func(p *postRig, _ net.Conn) {
-			p.sessions.CloseStanding()
+			p.sessions.CloseStanding("")
 		}},
 		{"the pod's next session opens", text, "websocket_closed", nil, func(p *postRig, _ net.Conn) {
-			p.sessions.OpenStanding(trigger.Event{ID: "evt_2"}, "worker-1")
+			p.sessions.OpenStanding(trigger.Event{ID: "evt_2"}, "worker-1", "")
 		}},
 		{"nothing comes", "", "websocket_closed", func(o *PipelineOptions) {
 			o.Timeouts.WebSocketIdle = 50 * time.Millisecond

@@ -80,6 +80,8 @@ type Run struct {
 	Seen                                look.Report
 	// head of the session's receipt chain; nil without receipts
 	Interactions *evidence.InteractionHead
+	// Enforcement and AgentPod are as in the session receipt.
+	Enforcement, AgentPod string
 }
 
 // Attested has the runtime's two tokens for one post.
@@ -107,6 +109,12 @@ func (a *Attester) Attest(ctx context.Context, r Run) (Attested, error) {
 	if r.Interactions != nil {
 		flags = append(flags, "interactions")
 	}
+	if r.AgentPod != "" {
+		flags = append(flags, "agentPod")
+	}
+	if evidence.EnforcementObserved(r.Enforcement) {
+		flags = append(flags, "enforcement")
+	}
 	bindingHash := r.Binding.Hash()
 	both, ctx := errgroup.WithContext(ctx)
 	both.Go(func() (err error) {
@@ -122,8 +130,8 @@ func (a *Attester) Attest(ctx context.Context, r Run) (Attested, error) {
 	})
 	both.Go(func() (err error) {
 		out.SessionReceipt, err = a.session.Issue(ctx, evidence.SessionReceipt{
-			AgentEnvironmentUserAccessible: access.AgentEnvironmentUserAccessible, BindingHash: bindingHash,
-			ChallengeID:     r.ChallengeID,
+			AgentEnvironmentUserAccessible: access.AgentEnvironmentUserAccessible, AgentPod: r.AgentPod,
+			BindingHash: bindingHash, ChallengeID: r.ChallengeID, Enforcement: r.Enforcement,
 			EnvironmentHash: r.EnvironmentHash, EventID: r.EventID, HumanOperatorPresent: access.HumanOperatorPresent,
 			HumanPromptPresent: access.HumanPromptPresent, InputKind: r.TriggerKind, InputSource: r.TriggerSource,
 			Interactions: r.Interactions, Observed: append(slices.Clone(observedOfSession), flags...),

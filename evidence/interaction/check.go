@@ -77,6 +77,7 @@ func check(c *Receipt) error {
 	}
 	return cmp.Or(
 		checkHashes(hashes...),
+		oneOf("enforcement", c.Enforcement, append(evidence.Enforcements(), "")...),
 		checkShort(
 			short{"keyCustody", c.KeyCustody, maxShortName, false},
 			short{"request_id", c.RequestID, maxName, false}, short{"agent", c.Agent, maxAgentName, false},

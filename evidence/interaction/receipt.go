@@ -96,7 +96,9 @@ type Receipt struct {
 	// as in attestations: declared
 	RuntimeID string `json:"runtime_id"`
 	EventID   string `json:"event_id"` // of the event that opened the session: observed
-	Outcome   string `json:"outcome"`
+	// see [evidence.Enforcements]; empty if it is not known
+	Enforcement string `json:"enforcement,omitempty"`
+	Outcome     string `json:"outcome"`
 	// The subject: exactly one is set.
 	Model   *ModelCall `json:"model_call,omitempty"`
 	Post    *PostMade  `json:"post,omitempty"`
@@ -201,6 +203,9 @@ func ObservedOf(c Receipt) []string {
 	}
 	if c.Challenge != nil {
 		names = append(names, "challenge")
+	}
+	if evidence.EnforcementObserved(c.Enforcement) {
+		names = append(names, "enforcement")
 	}
 	slices.Sort(names)
 	return names

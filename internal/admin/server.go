@@ -58,6 +58,14 @@ type Reputation struct {
 	Reason string     `json:"reason,omitempty"` // the sentence of Code
 }
 
+// Enforcement is what keeps agents from going around the sidecar.
+type Enforcement struct {
+	Mode     string `json:"mode"`     // see [evidence.Enforcements]
+	Observed bool   `json:"observed"` // the sidecar sees that it holds
+	Missing  bool   `json:"missing"`  // the configuration demands what the sidecar does not see
+	Seen     string `json:"seen"`     // one sentence
+}
+
 // Server is the sidecar's API for operators. Every field except Agent is required.
 type Server struct {
 	*daemon.Process
@@ -75,6 +83,8 @@ type Server struct {
 	Peers      []Peer  // the trigger service, the control plane and, where there is one, the node
 	// Learning allows learning sessions.
 	Learning bool
+	// Enforcement says what keeps agents without an isolated run from going around the sidecar.
+	Enforcement func() Enforcement
 	// Posts returns why every post would be refused now.
 	Posts daemon.Check
 
@@ -124,6 +134,9 @@ func (s *Server) Handler() http.Handler {
 	mux := s.Mux(s.Posts)
 	mux.HandleFunc("GET /v1/controls", s.controls)
 	mux.HandleFunc("GET /v1/confinement", s.confinement)
+	mux.HandleFunc("GET /v1/enforcement", func(w http.ResponseWriter, _ *http.Request) {
+		wire.Write(w, s.Enforcement(), nil)
+	})
 	mux.HandleFunc("POST /v1/sessions", s.openSession)
 	mux.HandleFunc("DELETE /v1/sessions/{id}", s.closeSession)
 	mux.HandleFunc("GET /v1/sessions/{id}/receipts", s.listReceipts)

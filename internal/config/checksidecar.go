@@ -373,6 +373,9 @@ func parseMCP(key string, m *MCP, post bool, f *findings) *mcp.Rule {
 }
 
 func (c *Sidecar) checkTransparent(f *findings) {
+	if c.Agents != nil && (c.Agents.Unix != "" || !c.Session.Standing) {
+		f.Add("agents", "needs tcp and session.standing: a certificate names the pod, and each pod has one session")
+	}
 	if c.Transparent == nil {
 		return
 	}

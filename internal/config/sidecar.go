@@ -20,6 +20,9 @@ type Sidecar struct {
 	Runtime string `yaml:"runtime"`
 	// Listen is the proxy port's address, for HTTP_PROXY and HTTPS_PROXY.
 	Listen string `yaml:"listen" need:"yes" is:"address"`
+	// Agents accepts connections from agents' pods (mediator guard --forward). Each pod has a standing session, by its
+	// certificate.
+	Agents *Endpoint `yaml:"agents"`
 	// Transparent accepts connections that the kernel redirects, for agents that ignore proxy variables.
 	Transparent *Transparent `yaml:"transparent"`
 	// Guard configures mediator guard's kernel rules, which force the pod's traffic through the sidecar. Without them,

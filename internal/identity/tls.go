@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -102,6 +103,20 @@ func (t *transport) current() *http.Transport {
 	t.of, t.now = now, t.base()
 	t.now.TLSClientConfig, t.now.TLSHandshakeTimeout = now.client(t.name), handshakeTimeout
 	return t.now
+}
+
+// Dial connects to the process of a name (see [Identity.Transport]) at an address, and returns its id.
+func (i *Identity) Dial(ctx context.Context, address, name string) (*tls.Conn, ID, error) {
+	d := tls.Dialer{Config: i.now.Load().client(name)}
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	c, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, "", err
+	}
+	over := c.(*tls.Conn)
+	id, err := of(over.ConnectionState().PeerCertificates[0])
+	return over, id, err
 }
 
 func (s *state) client(name string) *tls.Config {

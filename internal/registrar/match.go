@@ -50,6 +50,9 @@ type Pod struct {
 func PodID(p Pod) string     { return "pod/" + p.Namespace + "/" + p.UID }
 func ServiceID(p Pod) string { return "service/" + p.Namespace + "/" + p.ServiceAccount }
 
+// AgentID returns the path of the id of an agent's pod, whose sidecar is in another pod.
+func AgentID(p Pod) string { return "agent/" + p.Namespace + "/" + p.UID }
+
 // ForPod returns the rule for a pod. It refuses a pod that no rule allows, and says which of its properties differs
 // from all rules.
 func (r *Rules) ForPod(p Pod) (evidence.RegistrarRule, error) {
@@ -125,8 +128,11 @@ func (r *Rules) For(c Caller) (evidence.RegistrarRule, error) {
 
 // IDPath returns the path of the SPIFFE id of a pod under a rule.
 func IDPath(rule evidence.RegistrarRule, p Pod) string {
-	if rule.Role == evidence.RoleSidecar {
+	switch rule.Role {
+	case evidence.RoleSidecar:
 		return PodID(p)
+	case evidence.RoleAgent:
+		return AgentID(p)
 	}
 	return ServiceID(p)
 }

@@ -65,7 +65,7 @@ type SourceRule struct {
 	ImageDigests []string `yaml:"imageDigests"`
 	// DNSNames are further names in the pod's certificate.
 	DNSNames []string `yaml:"dnsNames"`
-	// Role is sidecar, trigger, control or node.
+	// Role is sidecar, trigger, control, node, or agent (a pod whose sidecar is in another pod).
 	Role string `yaml:"role"`
 	// Deployment is the manifest whose issuers and key ids the process may use. Default manifest.yaml.
 	Deployment string `yaml:"deployment"`

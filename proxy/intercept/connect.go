@@ -59,7 +59,11 @@ func (c *conn) enterConnect(r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return c.enter(r.Context(), routeOf(r, target))
+	route, err := c.p.routeOf(r, target)
+	if err != nil {
+		return err
+	}
+	return c.enter(r.Context(), route)
 }
 
 // decide asks Options.Connect, whose context ends if a shutdown begins or the client leaves.

@@ -43,15 +43,24 @@ func (p *Proxy) servePlain(w http.ResponseWriter, r *http.Request) {
 		p.o.Refuse(w, r, err)
 		return
 	}
-	p.handle(w, r.WithContext(WithRoute(r.Context(), routeOf(r, t))), t)
+	route, err := p.routeOf(r, t)
+	if err != nil {
+		p.o.Refuse(w, r, err)
+		return
+	}
+	p.handle(w, r.WithContext(WithRoute(r.Context(), route)), t)
 }
 
-func routeOf(r *http.Request, t upstream.Target) Route {
-	route := Route{Target: t, Session: connOf(r.Context()).session}
+func (p *Proxy) routeOf(r *http.Request, t upstream.Target) (route Route, err error) {
+	c := connOf(r.Context())
+	route = Route{Target: t, Session: c.session}
 	if route.Session == "" {
 		route.ProxyAuthorization = r.Header.Get("Proxy-Authorization")
+		if p.o.Agent != nil {
+			route.Agent, err = p.o.Agent(c.socket.Conn)
+		}
 	}
-	return route
+	return route, err
 }
 
 // handle gives every request to the Handler in one form.

@@ -15,6 +15,8 @@ type Route struct {
 	Intercepted bool
 	// Session is the listener's session; empty for a shared listener. If set, ProxyAuthorization is ignored.
 	Session string
+	// Agent names the agent's pod at the other end of a connection over TLS, see [Options.Agent].
+	Agent string
 	// ProxyAuthorization is the header of the request, or of its tunnel's CONNECT. It is never printed.
 	ProxyAuthorization string `json:"-"`
 	// Original is the address that a redirected client dialled; otherwise not valid.

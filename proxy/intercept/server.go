@@ -39,6 +39,9 @@ type Options struct {
 	// Probe, if set, gets the original destination and the client of each redirected connection. True ends it: it only
 	// tested the redirection.
 	Probe func(original netip.AddrPort, from net.Addr) bool
+	// Agent, if set, names the agent's pod at the other end of a connection to a shared listener. Its error refuses the
+	// request.
+	Agent func(net.Conn) (string, error)
 	// Original returns the destination of a redirected connection; nil asks the kernel (SO_ORIGINAL_DST).
 	Original func(net.Conn) (to netip.AddrPort, redirected bool)
 	// Party names the owner of a tunnel: no party holds more tunnels than it leaves free ([share.Pool]). The default is

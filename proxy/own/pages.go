@@ -88,13 +88,14 @@ func (p Pages) nextEvent(r *http.Request, route intercept.Route) (any, error) {
 		}
 		wait = d
 	}
-	began, before := p.Now(), p.Sessions.Standing()
-	done, ok := p.Sessions.Turn(r.Context(), wait)
+	agent := route.Agent
+	began, before := p.Now(), p.Sessions.Standing(agent)
+	done, ok := p.Sessions.Turn(r.Context(), agent, wait)
 	if !ok {
 		return nil, refusal.New("event_none", "another call waited for the next event, and none came")
 	}
 	defer done()
-	if s := p.Sessions.Standing(); s != nil && s != before {
+	if s := p.Sessions.Standing(agent); s != nil && s != before {
 		return p.event(s), nil // another call was first: the pod has one session, and it has their next event
 	}
 	claim := trigger.Claim{Runtime: p.Runtime, Wait: max(0, wait-p.Now().Sub(began))}
@@ -102,11 +103,11 @@ func (p Pages) nextEvent(r *http.Request, route intercept.Route) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if ended := p.Sessions.CloseStanding(); ended != nil {
+	if ended := p.Sessions.CloseStanding(agent); ended != nil {
 		if _, err := p.Triggers.Done(r.Context(), ended.Event.ID, ended.Runtime); err != nil {
 			p.Log.Warn("the ended session's event could not be marked as done; without a session it allows no posts",
 				zap.String("event", ended.Event.ID), zap.Error(err))
 		}
 	}
-	return p.event(p.Sessions.OpenStanding(event, p.Runtime)), nil
+	return p.event(p.Sessions.OpenStanding(event, p.Runtime, agent)), nil
 }

@@ -22,6 +22,10 @@ const (
 
 // Chain costs nothing before the first receipt. It is safe for concurrent use.
 type Chain struct {
+	// Enforcement returns the claim of that name for the next receipt. Set it before the first call; nil means that it
+	// is not known, as for a session of an earlier process.
+	Enforcement func() string
+
 	session, event string
 	opened         time.Time
 	key            [inference.MinKey]byte // for HMACs; it never leaves the process

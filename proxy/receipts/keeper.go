@@ -221,6 +221,9 @@ func (c *Chain) unsignedClaims(call *Call) interaction.Receipt {
 	// The current owner certified the signing key, even for calls that an earlier process left open.
 	claims.Owner = c.keeper.o.Owner
 	claims.Chain = interaction.ChainLink{PreviousReceiptHash: c.head, SessionID: c.session, SequenceNumber: c.number + 1}
+	if c.Enforcement != nil {
+		claims.Enforcement = c.Enforcement()
+	}
 	if !c.opened.IsZero() { // a chain left by an earlier process has its counts in the drafts
 		claims.Session = c.counted()
 		claims.Relayed, claims.RelayedCount = slices.Clone(c.memory.relays), c.memory.relayCount

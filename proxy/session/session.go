@@ -37,6 +37,8 @@ type Session struct {
 	Runtime string
 	Event   trigger.Event
 	Opened  time.Time
+	// Agent is the path of the SPIFFE id of the agent's pod; empty unless its connections come from another pod.
+	Agent string
 	// Learning marks a session that posts nothing and has no event. It never changes.
 	Learning bool
 	// CAPEM is the certificate of a learning session's own CA.
@@ -59,6 +61,8 @@ type Session struct {
 	secret [sha256.Size]byte // hash of the proxy password; zero if connections name the session
 	life   context.Context   //nolint:containedctx // ends with the session
 	end    context.CancelFunc
+	// enforcement is [Set.Enforcement].
+	enforcement func(*Session) string
 
 	mu         sync.Mutex    // guards all below
 	transcript string        // see Note
@@ -71,6 +75,9 @@ type Session struct {
 
 // Life returns a context that ends with the session.
 func (s *Session) Life() context.Context { return s.life }
+
+// Enforcement returns what keeps the agent from going around the mediator now, as [evidence.Enforcements] names it.
+func (s *Session) Enforcement() string { return s.enforcement(s) }
 
 // Note appends one call to the transcript, a hash chain with which a receipt names everything before it.
 func (s *Session) Note(entry string) {
@@ -153,17 +160,34 @@ func (s *Session) Node() *rate.Limiter {
 // Set holds the open sessions, in memory only: after a restart every agent must be started again, which is safe. It is
 // safe for concurrent use.
 type Set struct {
-	now  func() time.Time
-	turn *semaphore.Weighted // of 1; held while waiting for the pod's next event
+	// Enforcement says of a session what keeps its agent from going around the mediator, as [evidence.Enforcements] names
+	// it. Set it before the first session. By default nothing does.
+	Enforcement func(*Session) string
+
+	now func() time.Time
 
 	mu       sync.RWMutex // guards all below
 	byID     map[string]*Session
-	standing *Session // the pod's one session, found without credentials
+	standing map[string]*standing // by the agent's pod; empty for this pod's own
 }
+
+// standing is the one session of a pod, found without credentials.
+type standing struct {
+	turn    *semaphore.Weighted // of 1; held while waiting for the pod's next event
+	session *Session            // nil before the first event
+	used    time.Time           // when the pod last asked for its session or its next event
+}
+
+// maxAgents bounds the pods that have a standing session. The session of the pod that was silent for the longest time
+// makes room for another.
+const maxAgents = maxSessions / 4
 
 // NewSet makes an empty set.
 func NewSet(now func() time.Time) *Set {
-	return &Set{now: now, turn: semaphore.NewWeighted(1), byID: make(map[string]*Session)}
+	return &Set{
+		Enforcement: func(*Session) string { return evidence.EnforcedNone },
+		now:         now, byID: make(map[string]*Session), standing: make(map[string]*standing),
+	}
 }
 
 // Open opens a session for one event and returns the password of its proxy credentials; the user name is the session's
@@ -203,26 +227,58 @@ func (s *Set) add(session *Session) error {
 	return nil
 }
 
-// OpenStanding replaces the pod's one session by a session for event.
-func (s *Set) OpenStanding(event trigger.Event, runtime string) *Session {
+// OpenStanding replaces the one session of an agent's pod by a session for event. An empty agent is this pod.
+func (s *Set) OpenStanding(event trigger.Event, runtime, agent string) *Session {
 	session := s.make(event, runtime)
+	session.Agent = agent
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.standing != nil {
-		s.remove(s.standing)
+	of := s.of(agent)
+	if of.session != nil {
+		s.remove(of.session)
 	}
-	s.standing = session
+	of.session = session
 	s.byID[session.ID] = session
 	return session
 }
 
+// of returns an entry of standing, and makes it if there is none. The caller holds s.mu.
+func (s *Set) of(agent string) *standing {
+	of := s.standing[agent]
+	if of == nil {
+		if len(s.standing) >= maxAgents {
+			s.forget()
+		}
+		of = &standing{turn: semaphore.NewWeighted(1)}
+		s.standing[agent] = of
+	}
+	of.used = s.now()
+	return of
+}
+
+// forget ends the session of the pod that was silent for the longest time. The caller holds s.mu.
+func (s *Set) forget() {
+	var longest string
+	for agent, of := range s.standing {
+		if other := s.standing[longest]; other == nil || of.used.Before(other.used) {
+			longest = agent
+		}
+	}
+	if ended := s.standing[longest].session; ended != nil {
+		s.remove(ended)
+	}
+	delete(s.standing, longest)
+}
+
 func (s *Set) make(event trigger.Event, runtime string) *Session {
 	now := s.now()
-	session := &Session{ID: "ses_" + evidence.NewOrderedID(now), Runtime: runtime, Event: event, Opened: now}
+	session := &Session{ID: "ses_" + evidence.NewOrderedID(now), Runtime: runtime, Event: event, Opened: now,
+		enforcement: s.Enforcement}
 	session.life, session.end = context.WithCancel(context.Background())
 	_, _ = rand.Read(session.Content[:]) // never fails
 	session.transcript = evidence.HashBytes([]byte(session.ID + "\n" + event.ID))
 	session.Chain = receipts.NewChain(session.ID, event.ID, now, session.Content)
+	session.Chain.Enforcement = session.Enforcement
 	return session
 }
 
@@ -254,42 +310,46 @@ func (s *Set) CloseRun(run *observe.Run) *Session {
 // remove ends a session. The caller holds s.mu.
 func (s *Set) remove(session *Session) {
 	delete(s.byID, session.ID)
-	if session == s.standing {
-		s.standing = nil
+	if of := s.standing[session.Agent]; of != nil && of.session == session {
+		of.session = nil
 	}
 	session.Run.End()
 	session.end()
 	session.Chain.Close(interaction.ClosedEnded)
 }
 
-// CloseStanding ends the pod's one session and returns it, or nil.
-func (s *Set) CloseStanding() *Session {
+// CloseStanding ends the one session of an agent's pod and returns it, or nil.
+func (s *Set) CloseStanding(agent string) *Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ended := s.standing
+	ended := s.of(agent).session
 	if ended != nil {
 		s.remove(ended)
 	}
 	return ended
 }
 
-// Standing returns the pod's one session, or nil.
-func (s *Set) Standing() *Session {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.standing
+// Standing returns the one session of an agent's pod, or nil.
+func (s *Set) Standing(agent string) *Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.of(agent).session
 }
 
-// Turn waits, at most this long, for the turn to replace the pod's one session. The turn lasts until done is called.
-func (s *Set) Turn(ctx context.Context, wait time.Duration) (done func(), ok bool) {
-	if !s.turn.TryAcquire(1) { // Acquire does not try after zero time
+// Turn waits, at most this long, for the turn to replace the one session of an agent's pod. The turn lasts until done
+// is called.
+func (s *Set) Turn(ctx context.Context, agent string, wait time.Duration) (done func(), ok bool) {
+	s.mu.Lock()
+	turn := s.of(agent).turn
+	s.mu.Unlock()
+	if !turn.TryAcquire(1) { // Acquire does not try after zero time
 		ctx, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()
-		if s.turn.Acquire(ctx, 1) != nil {
+		if turn.Acquire(ctx, 1) != nil {
 			return nil, false
 		}
 	}
-	return func() { s.turn.Release(1) }, true
+	return func() { turn.Release(1) }, true
 }
 
 // Runs returns the run of each open session, nil for an unobserved one.
@@ -311,9 +371,15 @@ func (s *Set) Get(id string) (*Session, bool) {
 	return session, ok
 }
 
-// Of returns a call's session: its listener's, or else the one of its credentials, see Find.
+// Of returns a call's session: that of the agent's pod, of the listener, or else of the credentials, see Find. A
+// connection from an agent's pod finds no session of another pod.
 func (s *Set) Of(route intercept.Route) (*Session, error) {
-	if route.Session == "" {
+	switch {
+	case route.Agent != "" && route.ProxyAuthorization != "":
+		return nil, refusal.New("session_required", "an agent in a pod of its own has one session, without credentials")
+	case route.Agent != "":
+		return s.ofAgent(route.Agent)
+	case route.Session == "":
 		return s.Find(route.ProxyAuthorization)
 	}
 	session, open := s.Get(route.Session)
@@ -327,12 +393,7 @@ func (s *Set) Of(route intercept.Route) (*Session, error) {
 // never fall back to that session.
 func (s *Set) Find(proxyAuthorization string) (*Session, error) {
 	if proxyAuthorization == "" {
-		s.mu.RLock()
-		defer s.mu.RUnlock()
-		if s.standing == nil {
-			return nil, refusal.New("session_required", "the call names no session and this pod has none open")
-		}
-		return s.standing, nil
+		return s.ofAgent("")
 	}
 	id, password, ok := basicCredentials(proxyAuthorization)
 	if !ok {
@@ -348,6 +409,13 @@ func (s *Set) Find(proxyAuthorization string) (*Session, error) {
 		return nil, refusal.New("session_required", "the proxy credentials belong to no session, or to an ended one")
 	}
 	return session, nil
+}
+
+func (s *Set) ofAgent(agent string) (*Session, error) {
+	if session := s.Standing(agent); session != nil {
+		return session, nil
+	}
+	return nil, refusal.New("session_required", "the call names no session and this pod has none open")
 }
 
 func basicCredentials(header string) (user string, password []byte, ok bool) {

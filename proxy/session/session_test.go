@@ -3,6 +3,7 @@ package session_test
 import (
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -42,7 +43,7 @@ func TestSessions(t *testing.T) {
 	}
 	_, err = s.Find("")
 	check.WantCode(t, err, "session_required")
-	standing := s.OpenStanding(trigger.Event{ID: "evt_2"}, "worker-1")
+	standing := s.OpenStanding(trigger.Event{ID: "evt_2"}, "worker-1", "")
 	if got, err := s.Find(""); err != nil || got != standing {
 		t.Errorf("got %v, %v", got, err)
 	}
@@ -90,8 +91,38 @@ func TestSessionOfAListener(t *testing.T) {
 		_, err := s.Of(intercept.Route{ProxyAuthorization: header})
 		check.WantCode(t, err, "session_required")
 	}
-	s.OpenStanding(trigger.Event{ID: "evt_3"}, "worker-1")
+	s.OpenStanding(trigger.Event{ID: "evt_3"}, "worker-1", "")
 	s.Close(session.ID)
 	_, err = s.Of(intercept.Route{Session: session.ID})
 	check.WantCode(t, err, "session_required")
+}
+
+// Each agent's pod has a standing session of its own, and finds no other. The one silent for the longest time makes room.
+func TestSessionsOfPods(t *testing.T) {
+	now := time.Unix(1, 0)
+	s := session.NewSet(func() time.Time { now = now.Add(time.Second); return now })
+	s.OpenStanding(trigger.Event{ID: "evt_0"}, "worker-1", "")
+	one := s.OpenStanding(trigger.Event{ID: "evt_1"}, "worker-1", "agent/a/1")
+	two := s.OpenStanding(trigger.Event{ID: "evt_2"}, "worker-1", "agent/a/2")
+	listening, password, err := s.Open(trigger.Event{ID: "evt_3"}, "worker-1", nil)
+	check.Must(t, err)
+	for agent, want := range map[string]*session.Session{"agent/a/1": one, "agent/a/2": two} {
+		if got, err := s.Of(intercept.Route{Agent: agent}); err != nil || got != want || got.Agent != agent {
+			t.Errorf("%s: %v, %v", agent, got, err)
+		}
+	}
+	for _, route := range []intercept.Route{{Agent: "agent/a/3"},
+		{Agent: "agent/a/1", ProxyAuthorization: basic(listening.ID, password)}} {
+		_, err := s.Of(route)
+		check.WantCode(t, err, "session_required")
+	}
+	for i := range 1024 {
+		s.OpenStanding(trigger.Event{ID: "evt"}, "worker-1", fmt.Sprint("agent/b/", i))
+		check.WantEqual(t, s.Standing("agent/a/2"), two) // not silent
+	}
+	_, err = s.Of(intercept.Route{Agent: "agent/a/1"})
+	check.WantCode(t, err, "session_required")
+	if one.Life().Err() == nil || two.Life().Err() != nil {
+		t.Error("the wrong session made room")
+	}
 }

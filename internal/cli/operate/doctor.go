@@ -24,13 +24,15 @@ func Doctor() *cobra.Command {
 		Example: `  mediator doctor`,
 		Long: `Makes all processes observe their deployment. It lists each of the manifest's 44 controls, with the reason, as
 observed true, observed false, or only declared (no process can observe it here). It also lists the confinement of the
-processes, the progress of receipts to the node, and the agent's reputation if the manifest believes any.
-The exit status is 1 if a control is observed false, and posts are thus refused, if a process does not answer, if the
-node refuses receipts, or if a believed reputation is missing.`,
+processes, what keeps agents from going around the sidecar, the progress of receipts to the node, and the agent's
+reputation if the manifest believes any.
+The exit status is 1 if a control is observed false, and posts are thus refused, if the kernel rules of guard are
+missing, if a process does not answer, if the node refuses receipts, or if a believed reputation is missing.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var seen struct {
 				Controls    []policy.ObservedControl `json:"controls"`
 				Confinement []admin.Confinement      `json:"confinement"`
+				Enforcement admin.Enforcement        `json:"enforcement"`
 				Delivery    *client.Status           `json:"delivery,omitempty"`
 				Reputation  *admin.Reputation        `json:"reputation,omitempty"`
 				Ledger      admin.Ledger             `json:"ledger"`
@@ -40,7 +42,7 @@ node refuses receipts, or if a believed reputation is missing.`,
 				into any
 			}{
 				{"/v1/controls", &seen.Controls}, {"/v1/confinement", &seen.Confinement}, {"/v1/delivery", &seen.Delivery},
-				{"/v1/reputation", &seen.Reputation}, {"/v1/ledger", &seen.Ledger},
+				{"/v1/reputation", &seen.Reputation}, {"/v1/ledger", &seen.Ledger}, {"/v1/enforcement", &seen.Enforcement},
 			} {
 				if err := admin.Get(c.Context(), at, part.path, part.into); err != nil {
 					return err
@@ -49,6 +51,7 @@ node refuses receipts, or if a believed reputation is missing.`,
 			err := cli.PrintText(c, asJSON, seen, func(w io.Writer) error {
 				printControls(w, seen.Controls)
 				printConfinement(w, seen.Confinement)
+				printEnforcement(w, seen.Enforcement)
 				printDelivery(w, seen.Delivery)
 				printReputation(w, seen.Reputation)
 				printLedger(w, seen.Ledger)
@@ -62,7 +65,7 @@ node refuses receipts, or if a believed reputation is missing.`,
 				fmt.Fprintf(cli.Lines(c.ErrOrStderr()), "mediator: %s does not say what it observes: start it, "+
 					"name the sidecar's user in its internal.uids, or see its log\n", name)
 			}
-			if len(away) > 0 || policy.Contradicted(seen.Controls) != nil || stuck(seen.Delivery) ||
+			if len(away) > 0 || seen.Enforcement.Missing || policy.Contradicted(seen.Controls) != nil || stuck(seen.Delivery) ||
 				seen.Reputation != nil && seen.Reputation.Code != "" {
 				return cli.ErrRefused
 			}
@@ -151,6 +154,17 @@ func printControls(w io.Writer, controls []policy.ObservedControl) {
 	}
 	fmt.Fprintf(w, "%d controls: %d observed true, %d observed false, %d only declared\n", len(controls),
 		count[policy.ObservedTrue], count[policy.ObservedFalse], count[policy.DeclaredOnly])
+}
+
+func printEnforcement(w io.Writer, e admin.Enforcement) {
+	state := policy.DeclaredOnly
+	switch {
+	case e.Missing:
+		state = "missing"
+	case e.Observed:
+		state = "observed"
+	}
+	fmt.Fprintf(w, "what keeps agents from going around the sidecar\n%-14s %s: %s\n", state, e.Mode, e.Seen)
 }
 
 func printConfinement(w io.Writer, processes []admin.Confinement) {

@@ -30,6 +30,9 @@ func Plan(c *config.Sidecar) (daemon.Plan, error) {
 		Connect: []string{daemon.DNS, c.Trigger.TCP, c.Control.TCP},
 		Shown:   []look.Observation{observeGate(c)},
 	}
+	if c.Agents != nil {
+		p.Listens = append(p.Listens, daemon.Place{Key: "agents.tcp", Address: c.Agents.TCP})
+	}
 	if c.Transparent != nil {
 		p.Listens = append(p.Listens, daemon.Place{Key: "transparent.listen", Address: c.Transparent.Listen})
 	}

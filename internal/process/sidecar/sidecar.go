@@ -217,6 +217,7 @@ func (p *sidecar) grace() time.Duration { return p.config.Timeouts.Shutdown.Or(2
 func (p *sidecar) connect() {
 	c := p.config
 	p.sessions = session.NewSet(time.Now)
+	p.sessions.Enforcement = p.enforcement
 	p.watch = observe.NewWatcher(c.Agent.UID, time.Now, func(r *observe.Run, f look.Finding) {
 		p.Log.Warn("a session is tainted: its posts are refused from now on",
 			zap.String("event", r.Name), zap.String("kind", f.Kind), zap.Stringer("found", f))
@@ -232,7 +233,7 @@ func (p *sidecar) connect() {
 	p.admin = &admin.Server{
 		Process: p.Process, Sessions: p.sessions, Ledger: p.record, Identified: p.ledger, Triggers: p.triggers,
 		Watch: p.watch, Runtime: p.name, Proxy: c.Listen, CAFile: c.CAFile(), CA: p.ca.CertificatePEM(),
-		Agent: c.Agent.UID, Posts: p.posts, Learning: c.Session.Learning,
+		Agent: c.Agent.UID, Posts: p.posts, Learning: c.Session.Learning, Enforcement: p.enforced,
 		Peers: []admin.Peer{
 			{Name: "trigger", At: c.Trigger, Identity: p.Identity,
 				Sees: []string{evidence.PurposeTriggerOriginProof, evidence.PurposeTriggerReceipt, look.Human}},
@@ -269,7 +270,14 @@ func (p *sidecar) Serve(ctx context.Context, group *errgroup.Group, first *daemo
 	if err != nil {
 		return err
 	}
+	agents, err := p.listenAgents()
+	if err != nil {
+		return err
+	}
 	addresses := []net.Addr{listener.Addr()}
+	if agents != nil {
+		addresses = append(addresses, agents.Addr())
+	}
 	if redirected != nil {
 		addresses = append(addresses, redirected.Addr())
 	}
@@ -286,7 +294,7 @@ func (p *sidecar) Serve(ctx context.Context, group *errgroup.Group, first *daemo
 	p.handler = proxy.NewHandler(s.pipeline)
 	p.activate(s)
 	p.Log.Info("listening", zap.String("proxy", listener.Addr().String()))
-	return p.serveProxy(ctx, group, listener, redirected)
+	return p.serveProxy(ctx, group, listener, agents, redirected)
 }
 
 func listenTransparent(c *config.Sidecar) (net.Listener, error) {
@@ -309,13 +317,16 @@ func (p *sidecar) warnFileLimit() {
 	}
 }
 
-func (p *sidecar) serveProxy(ctx context.Context, group *errgroup.Group, l, redirected net.Listener) error {
+func (p *sidecar) serveProxy(ctx context.Context, group *errgroup.Group, l, agents, redirected net.Listener) error {
 	o := intercept.Options{
 		CA: p.ca, Handler: p.handler, Connect: p.handler.Connect, Refuse: p.handler.Refuse, Refused: p.handler.Refused,
 		Party: p.handler.Party, Limits: p.config.Limits.Listeners(), Log: flood.Logger(p.Log), Now: time.Now,
 	}
 	if p.guard != nil {
 		o.Probe = p.guard.takeProbe
+	}
+	if agents != nil {
+		o.Agent = p.agentOf
 	}
 	server, err := intercept.New(o)
 	if err != nil {
@@ -335,11 +346,16 @@ func (p *sidecar) serveProxy(ctx context.Context, group *errgroup.Group, l, redi
 		group.Go(func() error { p.guard.watch(ctx); return nil })
 	}
 	p.admin.SetProxy(server)
-	group.Go(func() error {
-		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			return err
+	for _, l := range []net.Listener{l, agents} {
+		if l == nil {
+			continue
 		}
-		return nil
-	})
+		group.Go(func() error {
+			if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				return err
+			}
+			return nil
+		})
+	}
 	return nil
 }

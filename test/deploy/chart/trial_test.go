@@ -74,6 +74,22 @@ spec:
           securityContext: {runAsUser: 2000, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
 `
 
+// install installs the chart with the values of a trial.
+func install(t *testing.T, c *cluster.Cluster, image node.Image, args ...string) {
+	t.Helper()
+	chartFolder, err := filepath.Abs(folder)
+	check.Must(t, err)
+	out, err := exec.CommandContext(t.Context(), "go", append([]string{"tool", "-modfile", "../tools/go.mod", "helm",
+		"--kubeconfig", c.Kubeconfig, "install", "mediator", chartFolder, "--namespace", "mediator",
+		"--values", ciFile(t, "trial"), "--set", "image.digest=" + image.Digest,
+		"--set", "trigger.config.sources[0].schedule.cron=@every 5s",
+		"--set", "sidecar.config.upstreams[0].host=api.example.com:443",
+		"--set", "sidecar.config.upstreams[0].networks[0]=203.0.113.0/24"}, args...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("helm install: %v: %s", err, out)
+	}
+}
+
 // TestTrial goes from an empty cluster to a post: helm install, a label, and a Deployment of an agent's image.
 func TestTrial(t *testing.T) {
 	c := cluster.Start(t)
@@ -81,17 +97,7 @@ func TestTrial(t *testing.T) {
 	posts := api(t, c, authority)
 	image := mediatorImage(t, c, authority)
 	agent := c.DebianImage("registry.test/agent", "", nil)
-	chartFolder, err := filepath.Abs(folder)
-	check.Must(t, err)
-	out, err := exec.CommandContext(t.Context(), "go", "tool", "-modfile", "../tools/go.mod", "helm",
-		"--kubeconfig", c.Kubeconfig, "install", "mediator", chartFolder, "--namespace", "mediator", "--create-namespace",
-		"--values", ciFile(t, "trial"), "--set", "image.digest="+image.Digest,
-		"--set", "sidecar.resolvers={"+node.DNSService+"}", "--set", "trigger.config.sources[0].schedule.cron=@every 5s",
-		"--set", "sidecar.config.upstreams[0].host=api.example.com:443",
-		"--set", "sidecar.config.upstreams[0].networks[0]=203.0.113.0/24").CombinedOutput()
-	if err != nil {
-		t.Fatalf("helm install: %v: %s", err, out)
-	}
+	install(t, c, image, "--create-namespace", "--set", "sidecar.resolvers={"+node.DNSService+"}")
 	c.Apply("",
 		"{apiVersion: v1, kind: Namespace, metadata: {name: agents, labels: {actionproof.github.io/inject: enabled}}}")
 	awaitPolicies(t, c)

@@ -92,18 +92,26 @@ func (f *firewall) apply() error {
 	if rules == f.rules {
 		return nil
 	}
+	if _, err := f.node.Nft(rules, "-f", "-"); err != nil {
+		return fmt.Errorf("firewall: %w\n%s", err, rules)
+	}
+	f.rules = rules
+	return nil
+}
+
+// Nft runs nft in the node's network, where a test can count what pods send past all policies, and returns its output.
+func (n *Node) Nft(input string, args ...string) (string, error) {
 	var output []byte
-	err = inNetwork(f.node.network.namespace, func() error {
-		cmd := exec.Command("nft", "-f", "-")
-		cmd.Stdin = strings.NewReader(rules)
+	err := inNetwork(n.network.namespace, func() (err error) {
+		cmd := exec.Command("nft", args...)
+		cmd.Stdin = strings.NewReader(input)
 		output, err = cmd.CombinedOutput()
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("firewall: nft: %w: %s\n%s", err, output, rules)
+		err = fmt.Errorf("nft: %w: %s", err, output)
 	}
-	f.rules = rules
-	return nil
+	return string(output), err
 }
 
 func (f *firewall) render() (string, error) {
@@ -118,7 +126,7 @@ func (f *firewall) render() (string, error) {
 			spoofed = append(spoofed, fmt.Sprintf("iifname %s ip saddr != %s drop", p.link, p.address))
 		}
 	}
-	jumps, chains, err := f.policyRules(pods)
+	jumps, chains, links, err := f.policyRules(pods)
 	if err != nil {
 		return "", err
 	}
@@ -144,7 +152,14 @@ table ip cluster {
 		%s
 	}
 }
-`, lines(translations), lines(hairpins), strings.Join(chains, "\n\t"), lines(spoofed), lines(jumps)), nil
+table ip6 cluster
+delete table ip6 cluster
+table ip6 cluster {
+	chain policies { type filter hook prerouting priority filter;
+		%s
+	}
+}
+`, lines(translations), lines(hairpins), strings.Join(chains, "\n\t"), lines(spoofed), lines(jumps), lines(links)), nil
 }
 
 func lines(rules []string) string { return strings.Join(rules, "\n\t\t") }

@@ -42,20 +42,24 @@ func (f *firewall) pods() []endpoint {
 }
 
 // policyRules make a chain for each pod and direction that some policy selects: what no rule of it lets pass is
-// refused. What the node itself sends, as its probes, is not asked.
-func (f *firewall) policyRules(pods []endpoint) (jumps, chains []string, err error) {
+// refused. What the node itself sends, as its probes, is not asked. links drop IPv6, of which no rule can let anything
+// pass: no pod has such an address but that of its link.
+func (f *firewall) policyRules(pods []endpoint) (jumps, chains, links []string, err error) {
 	policies, err := f.policies.List(labels.Everything())
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	for _, pod := range pods {
 		for _, direction := range []networkingv1.PolicyType{networkingv1.PolicyTypeEgress, networkingv1.PolicyTypeIngress} {
 			rules, isolated, err := f.rulesFor(pod, direction, policies, pods)
 			if err != nil {
-				return nil, nil, err
+				return nil, nil, nil, err
 			}
 			if !isolated {
 				continue
+			}
+			if direction == networkingv1.PolicyTypeEgress && pod.link != "" {
+				links = append(links, fmt.Sprintf("iifname %s drop", pod.link))
 			}
 			slices.Sort(rules)
 			name := strings.ToLower(string(direction)) + "_" + strings.ReplaceAll(pod.address, ".", "_")
@@ -65,7 +69,7 @@ func (f *firewall) policyRules(pods []endpoint) (jumps, chains []string, err err
 			chains = append(chains, fmt.Sprintf("chain %s {\n\t\t%s\n\t}", name, lines(append(rules, "reject"))))
 		}
 	}
-	return jumps, chains, nil
+	return jumps, chains, links, nil
 }
 
 // rulesFor are the rules of all policies that select the pod for a direction. isolated tells whether there is one.

@@ -6,6 +6,10 @@ listen: 127.0.0.1:8181
 transparent: {listen: "127.0.0.1:8183"}
 guard: {uids: [10001], resolvers: {{ .Values.sidecar.resolvers | toJson }}, inbound: [9090]}
 {{- end }}
+{{- if eq .Values.sidecar.enforcement "pod" }}
+{{- $callers := list }}{{ range include "mediator.namespaces" . | fromJsonArray }}{{ $callers = append $callers (printf "spiffe://%s/agent/%s/*" $.Values.trustDomain .) }}{{ end }}
+agents: {tcp: "0.0.0.0:8444", callers: {{ $callers | toJson }}}
+{{- end }}
 admin: {unix: /run/mediator/admin/admin.sock}
 state: /var/lib/mediator/state
 {{- if eq .Values.storage.type "postgres" }}
@@ -122,7 +126,10 @@ rules:
   - {role: {{ $component }}, namespace: {{ $root.Release.Namespace }}, serviceAccount: {{ $root.Release.Name }}-{{ $component }}, imageDigests: [{{ $root.Values.image.digest | quote }}], dnsNames: [{{ include "mediator.host" (list $root $component) }}]}
 {{- end }}
 {{- end }}
+{{- if eq .Values.sidecar.enforcement "pod" }}
+  - {role: sidecar, namespace: {{ .Release.Namespace }}, serviceAccount: {{ .Release.Name }}-proxy, imageDigests: [{{ .Values.image.digest | quote }}], dnsNames: [{{ include "mediator.host" (list . "proxy") }}]}
+{{- end }}
 {{- range .Values.rules.agents }}
-  - {role: sidecar, namespace: {{ .namespace }}, serviceAccount: {{ .serviceAccount }}, imageDigests: [{{ $root.Values.image.digest | quote }}]}
+  - {role: {{ ternary "agent" "sidecar" (eq $root.Values.sidecar.enforcement "pod") }}, namespace: {{ .namespace }}, serviceAccount: {{ .serviceAccount }}, imageDigests: [{{ $root.Values.image.digest | quote }}]}
 {{- end }}
 {{- end -}}

@@ -30,11 +30,8 @@ seccompProfile: {type: RuntimeDefault}
 {{ (index . 0).Release.Name }}-{{ index . 1 }}.{{ (index . 0).Release.Namespace }}.svc
 {{- end -}}
 
-{{- /* What a pod's files have besides its configuration: its TLS identity, made by kubelet and registrar, and logins. */ -}}
-{{- /* Arguments: the root, and whether the pod has an identity and a database. */ -}}
-{{- define "mediator.projected" -}}
-{{- $root := index . 0 -}}
-{{- if index . 1 }}
+{{- /* A pod's TLS identity, made by kubelet and registrar. */ -}}
+{{- define "mediator.identity" }}
 - podCertificate:
     signerName: actionproof.github.io/mediator
     keyType: ED25519
@@ -44,6 +41,20 @@ seccompProfile: {type: RuntimeDefault}
     signerName: actionproof.github.io/mediator
     labelSelector: {}
     path: identity/authorities.pem
+{{- end -}}
+
+{{- /* The namespaces of agents. */ -}}
+{{- define "mediator.namespaces" -}}
+{{- $names := list -}}{{- range .Values.rules.agents }}{{ $names = append $names .namespace }}{{ end -}}
+{{ $names | uniq | toJson }}
+{{- end -}}
+
+{{- /* What a pod's files have besides its configuration: its TLS identity and logins. */ -}}
+{{- /* Arguments: the root, and whether the pod has an identity and a database. */ -}}
+{{- define "mediator.projected" -}}
+{{- $root := index . 0 -}}
+{{- if index . 1 }}
+{{- include "mediator.identity" $root }}
 {{- end }}
 {{- if eq $root.Values.custody.type "vault" }}
 - serviceAccountToken: {path: vault/token, audience: {{ $root.Values.custody.vault.audience }}, expirationSeconds: 3600}

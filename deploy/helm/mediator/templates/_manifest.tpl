@@ -1,6 +1,7 @@
 {{- /* The strict deployment manifest; the registrar's signed document pins its hashes. */ -}}
 {{- define "mediator.manifest" -}}
 {{- $runtimes := list -}}{{- range .Values.rules.agents }}{{ $runtimes = append $runtimes (printf "pod/%s/*" .namespace) }}{{ end -}}
+{{- if eq .Values.sidecar.enforcement "pod" }}{{ $runtimes = list (printf "pod/%s/*" .Release.Namespace) }}{{ end -}}
 {{- $sources := list -}}{{- range .Values.trigger.config.sources }}{{ $sources = append $sources .name }}{{ end -}}
 {{- $own := ternary "/*" "" (eq .Values.custody.type "memory") -}}
 version: "1.0"
