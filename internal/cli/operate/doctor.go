@@ -26,8 +26,8 @@ func Doctor() *cobra.Command {
 observed true, observed false, or only declared (no process can observe it here). It also lists the confinement of the
 processes, what keeps agents from going around the sidecar, the progress of receipts to the node, and the agent's
 reputation if the manifest believes any.
-The exit status is 1 if a control is observed false, and posts are thus refused, if the kernel rules of guard are
-missing, if a process does not answer, if the node refuses receipts, or if a believed reputation is missing.`,
+The exit status is 1 if a control is observed false, and posts are thus refused, if a process does not answer, if the
+node refuses receipts, or if a believed reputation is missing.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var seen struct {
 				Controls    []policy.ObservedControl `json:"controls"`
@@ -65,7 +65,7 @@ missing, if a process does not answer, if the node refuses receipts, or if a bel
 				fmt.Fprintf(cli.Lines(c.ErrOrStderr()), "mediator: %s does not say what it observes: start it, "+
 					"name the sidecar's user in its internal.uids, or see its log\n", name)
 			}
-			if len(away) > 0 || seen.Enforcement.Missing || policy.Contradicted(seen.Controls) != nil || stuck(seen.Delivery) ||
+			if len(away) > 0 || policy.Contradicted(seen.Controls) != nil || stuck(seen.Delivery) ||
 				seen.Reputation != nil && seen.Reputation.Code != "" {
 				return cli.ErrRefused
 			}

@@ -1,11 +1,13 @@
 // Command attacker tries every way that a program without rights has to send a byte out of its pod, and prints what it
-// saw. It ends never, so that the pod stays as it is.
+// saw. Then it waits, so that its pod stays a target of others.
 package main
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
+	"os/signal"
 	"strings"
 	"time"
 
@@ -23,7 +25,9 @@ func main() {
 	raw()
 	sockets()
 	fmt.Println("the attack is over")
-	select {}
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
+	defer stop()
+	<-ctx.Done()
 }
 
 func say(way string, err error) {

@@ -229,7 +229,7 @@ func checkInjected(t *testing.T, pod corev1.Pod) {
 	for _, one := range pod.Spec.InitContainers {
 		first = append(first, one.Name)
 	}
-	if !slices.Equal(first, []string{"mediator-guard", "mediator"}) {
+	if !slices.Equal(first, []string{"mediator-guard", "mediator", "mediator-validate"}) {
 		t.Errorf("the init containers are %q", first)
 	}
 	agent := pod.Spec.Containers[0]
@@ -265,6 +265,8 @@ func TestBadValues(t *testing.T) {
 		"control.replicas=2":                          "control.replicas: with custody.type memory",
 		"trigger.replicas=two":                        "/trigger/replicas",
 		"sidecar.enforcement=strict":                  "/sidecar/enforcement",
+		"sidecar.enforcement=pod":                     "proxy.address: is required",
+		"sidecar.outside[0]=example.com":              "/sidecar/outside/0",
 		"sidecar.resolvers[0]=kube-dns":               "/sidecar/resolvers/0",
 		"sidecar.config.runtime=x":                    "'runtime' not allowed",
 		"sidecar.config.actions[0].query=maybe":       "/sidecar/config/actions/0",

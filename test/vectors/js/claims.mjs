@@ -1,7 +1,7 @@
 // The claims of each artifact, and what a payload has to be.
 import { canonical } from './canonical.mjs';
 import { decision, resolution, root, soundDecision, soundResolution, soundRoot } from './disputeclaims.mjs';
-import { receipt, soundHead, soundReceipt } from './receipt.mjs';
+import { receipt, soundEnforcement, soundHead, soundReceipt } from './receipt.mjs';
 import { reputation, soundReputation } from './reputation.mjs';
 import { score, soundScore } from './score.mjs';
 import { soundVerification, verification } from './verification.mjs';
@@ -52,11 +52,11 @@ export const kinds = {
   'agent-session-receipt+jwt': {
     purpose: 'agent_session',
     claims: {
-      ...key, agentEnvironmentUserAccessible: 'b', bindingHash: 'h', challengeId: 't', environmentHash: 'h', eventId: 't', humanOperatorPresent: 'b',
+      ...key, agentEnvironmentUserAccessible: 'b', 'agentPod?': 't', bindingHash: 'h', challengeId: 't', 'enforcement?': 't', environmentHash: 'h', eventId: 't', humanOperatorPresent: 'b',
       humanPromptPresent: 'b', inputKind: 't', inputSource: 't', 'interactions?': { 'headHash?': 's', number: 'i', 'openCalls?': 'l' }, 'observed?': 'l', policyHash: 'h', runtimeId: 't', sessionId: 't',
       transcriptHash: 'h', userShellAccess: 'b',
     },
-    check: (c) => c.interactions === undefined || soundHead(c.interactions),
+    check: (c) => (c.interactions === undefined || soundHead(c.interactions)) && soundEnforcement(c.enforcement) && bytesIn(c.agentPod ?? '') <= 256,
   },
   'interaction-receipt+jwt': { purpose: 'interaction_receipt', claims: { ...key, ...receipt }, check: soundReceipt },
   'agent-statement+jwt': {

@@ -16,7 +16,7 @@ export const receipt = {
   timing: { request_received_ms: 'i', 'llm_start_ms?': 'i', 'llm_end_ms?': 'i', 'response_sent_ms?': 'i' },
   chain: { 'previous_receipt_hash?': 's', session_id: 's', sequence_number: 'i' },
   'challenge?': { challenge_nonce: 's', 'commitment_hash?': 's', 'commitment_revealed?': 'b' },
-  owner: 's', agent: 's', runtime_id: 's', event_id: 's', outcome: 's',
+  owner: 's', agent: 's', runtime_id: 's', event_id: 's', 'enforcement?': 't', outcome: 's',
   'model_call?': {
     api: 's', host: 's', rule: 's', 'model?': 's', 'answered_by?': 's', 'status?': 'i', streamed: 'b', 'hosted_tools?': 'l', 'unknown_members?': 'l', 'unread?': 's',
     'tool_calls?': [{ 'id?': 's', 'tool?': 's', 'arguments?': 's' }], 'returned_calls?': 'l', 'probe?': { id: 's', 'answer?': 's' }, figures,
@@ -47,8 +47,8 @@ export function soundReceipt(c) {
   const { chain: link, timing: t, session: s } = c;
   const about = [c.model_call, c.post, c.closing].filter((part) => part !== undefined);
   if (about.length !== 1 || c.exp - c.iat !== 600 || !c.probabilistic || c.nonHumanIdentityProven) return false;
-  const observed = [...ALWAYS, ...(c.model_call ? [...OF_MODEL, ...(c.model_call.unknown_members?.length ? ['model_call.unknown_members'] : [])] : c.post ? ['post'] : ['closing']), ...(c.challenge ? ['challenge'] : [])].sort();
-  if (JSON.stringify(observed) !== JSON.stringify(c.observed)) return false;
+  const observed = [...ALWAYS, ...(c.model_call ? [...OF_MODEL, ...(c.model_call.unknown_members?.length ? ['model_call.unknown_members'] : [])] : c.post ? ['post'] : ['closing']), ...(c.challenge ? ['challenge'] : []), ...(['isolated', 'guard'].includes(c.enforcement) ? ['enforcement'] : [])].sort();
+  if (!soundEnforcement(c.enforcement) || JSON.stringify(observed) !== JSON.stringify(c.observed)) return false;
   if (c.owner.length !== 43 || link.sequence_number < 1 || (link.sequence_number === 1) !== (link.previous_receipt_hash === undefined)) return false;
   const hashes = [c.policy_id, c.inputs_commitment, c.constraints_commitment, c.llm_commitment, c.output_clean_hash, c.output_transport_hash];
   if (![...hashes, link.previous_receipt_hash ?? hashes[0]].every(isHash)) return false;
@@ -95,6 +95,11 @@ function soundFigures(f) {
   if (!states(OBSERVED, 'observed') || !states(TOKENS, 'declared', 'estimated') || !states(DECLARED, 'declared')) return false;
   const sampled = ['sample_bytes', 'word_entropy_millibits', 'compression_permille'].some((n) => f[n].state !== 'not_measured');
   return !sampled || (f.sample_bytes.state === 'observed' && f.sample_bytes.value >= 4096);
+}
+
+/** Whether a claim enforcement has a known value. */
+export function soundEnforcement(value) {
+  return value === undefined || ['isolated', 'guard', 'pod', 'none'].includes(value);
 }
 
 /** Whether a session receipt names the head of a chain as it has to. */
