@@ -156,7 +156,9 @@ func (e *Endpoint) check(key string, f *findings) {
 }
 
 // Admits reports whether the caller may connect over TCP.
-func (e *Endpoint) Admits(caller identity.ID) bool { return slices.ContainsFunc(e.Callers, caller.Matches) }
+func (e *Endpoint) Admits(caller identity.ID) bool {
+	return slices.ContainsFunc(e.Callers, caller.Matches)
+}
 
 func (p *Peer) check(key string, f *findings) {
 	f.checkEither(key, p.Unix, p.TCP)

@@ -48,7 +48,9 @@ func (c *Sidecar) checkGuard(f *findings) {
 }
 
 // GuardOptions returns the options of mediator guard. The configuration must be correct and have a guard.
-func (c *Sidecar) GuardOptions() guard.Options { return c.guardOptions(&findings{File: new(strict.File)}) }
+func (c *Sidecar) GuardOptions() guard.Options {
+	return c.guardOptions(&findings{File: new(strict.File)})
+}
 
 func (c *Sidecar) guardOptions(f *findings) guard.Options {
 	g := c.Guard

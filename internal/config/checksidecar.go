@@ -52,7 +52,9 @@ func (c *Sidecar) checkManifest() error {
 }
 
 // Rules returns the rules as the sidecar applies them, without credentials and gates.
-func (c *Sidecar) Rules() (*rules.Rules, error) { return rules.New(c.ActionRules, c.EgressRules, c.Denied) }
+func (c *Sidecar) Rules() (*rules.Rules, error) {
+	return rules.New(c.ActionRules, c.EgressRules, c.Denied)
+}
 
 func (c *Sidecar) checkAll(f *findings) {
 	c.checkTLS(f)
@@ -134,7 +136,9 @@ func (c *Sidecar) checkEndpoints(f *findings) {
 }
 
 // CAFile returns the path of the CA's certificate, which agents have to trust.
-func (c *Sidecar) CAFile() string { return cmp.Or(c.CA.CertificateFile, filepath.Join(c.State, "ca.pem")) }
+func (c *Sidecar) CAFile() string {
+	return cmp.Or(c.CA.CertificateFile, filepath.Join(c.State, "ca.pem"))
+}
 
 // Credentials returns the credentials of the rules by the names of the rules.
 func (c *Sidecar) Credentials() map[string]*Credential {

@@ -20,8 +20,7 @@ type Sidecar struct {
 	Runtime string `yaml:"runtime"`
 	// Listen is the proxy port's address, for HTTP_PROXY and HTTPS_PROXY.
 	Listen string `yaml:"listen" need:"yes" is:"address"`
-	// Agents accepts connections from agents' pods (mediator guard --forward). Each pod has a standing session, by its
-	// certificate.
+	// Agents accepts agents' pods (mediator guard --forward). Each has a standing session, by its certificate.
 	Agents *Endpoint `yaml:"agents"`
 	// Transparent accepts connections that the kernel redirects, for agents that ignore proxy variables.
 	Transparent *Transparent `yaml:"transparent"`
