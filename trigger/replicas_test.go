@@ -113,8 +113,10 @@ func TestForgedEvents(t *testing.T) {
 		}
 	}
 	must(at[1].Claim(t.Context(), trigger.Claim{Runtime: "runtime"}))(t)
-	_, err = db.Exec(`UPDATE actionproof_events.events SET state = 'received', payload = 'other' WHERE id = $1`, id)
-	check.Must(t, err)
-	_, err = at[1].Claim(t.Context(), trigger.Claim{EventID: id, Runtime: "runtime"})
-	check.WantCode(t, err, "trigger_unverified")
+	for _, payload := range []string{"'other'", "''", "NULL"} {
+		_, err = db.Exec(`UPDATE actionproof_events.events SET state = 'received', payload = `+payload+` WHERE id = $1`, id)
+		check.Must(t, err)
+		_, err = at[1].Claim(t.Context(), trigger.Claim{EventID: id, Runtime: "runtime"})
+		check.WantCode(t, err, "trigger_unverified")
+	}
 }

@@ -118,7 +118,7 @@ func (s store) once(ctx context.Context, source, id string, keys []string, more 
 }
 
 const (
-	selectEvent = `SELECT event, state, claimed_by, payload FROM events `
+	selectEvent = `SELECT event, state, claimed_by, coalesce(payload, '') FROM events `
 	selectFacts = `SELECT event, state, claimed_by, NULL FROM events ` // without the payload
 	byID        = `WHERE id = $1`
 )
