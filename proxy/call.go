@@ -131,6 +131,13 @@ func (c *call) readBody(limit int64, kind string) (*body.Body, error) {
 	return read, err
 }
 
+// awaitTurn waits for the session's turn to judge a text of this size.
+func (c *call) awaitTurn(size int) (done func(), err error) {
+	ctx, cancel := context.WithTimeout(c.r.Context(), c.p.o.Timeouts.Step)
+	defer cancel()
+	return c.p.bodies.Turn(ctx, c.session.ID, size)
+}
+
 func (c *call) text() []byte {
 	if c.held == nil {
 		return nil

@@ -57,9 +57,7 @@ func (p *Pipeline) choose(c *call, to *rules.Endpoint) (r rules.Rule, err error)
 		}
 	}
 	begun := c.begin(to.Kind)
-	ctx, cancel := context.WithTimeout(c.r.Context(), p.o.Timeouts.Step)
-	defer cancel()
-	done, err := p.bodies.Turn(ctx, c.session.ID, len(c.text()))
+	done, err := c.awaitTurn(len(c.text()))
 	if err != nil {
 		return rules.Rule{}, err
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/problem"
@@ -222,5 +223,31 @@ func TestRecordsOfFieldsAreSmall(t *testing.T) {
 		if text, err := json.Marshal(rec); err != nil || len(text) > 4<<10 || len(rec.GraphQL) != 1 {
 			t.Errorf("a %s left a record of %d bytes: %v", kind, len(text), err)
 		}
+	}
+}
+
+// Judging a URL or a message of a few KiB takes long enough that the calls of one session, all at once, would keep the
+// processors from others.
+func TestCallsAreJudgedInTurn(t *testing.T) {
+	p, _ := newGraphQLRig(t, true)
+	long := strings.Repeat("a ", 3<<10)
+	for name, call := range map[string][3]string{"a path": {"GET", "/" + strings.ReplaceAll(long, " ", "/") + "a", ""},
+		"a query":   {"GET", "/a?" + strings.ReplaceAll(long, " ", "&"), ""},
+		"a message": {"POST", "/graphql", `{"query":"{` + long + `}"}`}} {
+		turn, err := p.pipeline.bodies.Turn(t.Context(), p.session.ID, len(long))
+		must(t, err)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			p.send(call[0], call[1], call[2])
+		}()
+		p.want(http.StatusCreated, "GET", "/short", "")
+		select {
+		case <-done:
+			t.Errorf("%s did not wait for its turn", name)
+		case <-time.After(100 * time.Millisecond):
+		}
+		turn()
+		<-done
 	}
 }

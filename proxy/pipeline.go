@@ -167,6 +167,11 @@ func (p *Pipeline) enter(c *call) (err error) {
 
 // match begins step 2: it finds the endpoint by origin, method and path, which have only one reading.
 func (p *Pipeline) match(c *call) (*rules.Endpoint, error) {
+	done, err := c.awaitTurn(len(c.record.Path) + len(c.r.URL.RawQuery)) // a URL has many readings
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	to, err := p.o.Rules.Find(c.target, c.r.Method, c.r.URL.EscapedPath())
 	if c.learns() {
 		to, err = c.learn(to, err)

@@ -26,8 +26,9 @@ const (
 	defaultMemory = 64 << 20
 	// maxAnnounced bounds the memory reserved for an announced body.
 	maxAnnounced = 64 << 10
-	// small texts, up to this many bytes, are read without a turn.
-	small = 64 << 10
+	// small texts, up to this many bytes, are read without a turn. A byte of a URL, or of a message with many parts, can
+	// take a microsecond: calls without turns would keep the processors from other sessions, and from the observer of runs.
+	small = 4 << 10
 	// maxAnswers bounds the answers held for reading, in bytes. Others go on unread.
 	maxAnswers = 64 << 20
 )
@@ -37,7 +38,7 @@ const (
 type Store struct {
 	bodies  budget // of posts; streamed bodies, as under egress rules, do not count
 	answers budget // of MCP servers and models, being read
-	// reading admits one reading of JSON per processor: each takes many times its text's memory.
+	// reading admits one reading of a text per processor: of JSON, each takes many times its text's memory.
 	reading *share.Turns
 }
 
@@ -123,7 +124,7 @@ func (b *Store) Turn(ctx context.Context, session string, size int) (done func()
 		return func() {}, nil
 	}
 	if done, err = b.reading.Wait(ctx, session); err != nil {
-		return nil, refusal.New("overloaded", "the body waited too long for its turn to be read; nothing was sent")
+		return nil, refusal.New("overloaded", "the call waited too long for its turn to be judged; nothing was sent")
 	}
 	return done, nil
 }
