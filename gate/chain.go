@@ -99,8 +99,13 @@ func samePins(artifact, policyHash, environmentHash string, by hashes) error {
 
 type hashes struct{ policy, environment string }
 
-func (c *chain) runtimePins() hashes {
-	return hashes{c.g.strict.Runtime.PolicyHash, c.g.strict.Runtime.EnvironmentHash}
+// pinned refuses another policy, or an environment that the manifest does not list.
+func (c *chain) pinned(artifact, policyHash, environmentHash string) error {
+	want := c.g.strict.Runtime
+	if !slices.Contains(want.EnvironmentHashes, environmentHash) {
+		return refusal.New("pin_mismatch", "the environment hash of the %s does not match the rest of the chain", artifact)
+	}
+	return samePins(artifact, policyHash, environmentHash, hashes{want.PolicyHash, environmentHash})
 }
 
 func (c *chain) verifyDeployment(context.Context) error {
@@ -165,7 +170,7 @@ func (c *chain) verifyDecision(context.Context) error {
 	if err != nil {
 		return err
 	}
-	return samePins("policy decision", d.PolicyHash, d.EnvironmentHash, c.runtimePins())
+	return c.pinned("policy decision", d.PolicyHash, d.EnvironmentHash)
 }
 
 func (c *chain) verifyGrant(context.Context) error {
@@ -206,12 +211,15 @@ func (c *chain) verifyRuntime(context.Context) error {
 	if err := c.verifyAttestation(); err != nil {
 		return err
 	}
-	return all("artifacts_mismatch", "runtime attestation",
-		equal{c.opened.Attestation.Claims().RuntimeID, c.opened.PolicyDecision.Claims().RuntimeID, "runtime"},
-	)
+	a, d := c.opened.Attestation.Claims(), c.opened.PolicyDecision.Claims()
+	if err := all("artifacts_mismatch", "runtime attestation", equal{a.RuntimeID, d.RuntimeID, "runtime"}); err != nil {
+		return err
+	}
+	return all("pin_mismatch", "runtime attestation", equal{a.EnvironmentHash, d.EnvironmentHash, "environment hash"})
 }
 
-// verifyAttestation leaves the runtime to be compared with the decision's, because the two are made at the same time.
+// verifyAttestation leaves runtime and environment to be compared with the decision's, because the two are made at the
+// same time.
 func (c *chain) verifyAttestation() error {
 	s := c.g.strict
 	a, err := open(c.g, evidence.RuntimeAttestationKind(), c.envelope.Attestation, &c.opened.Attestation,
@@ -243,7 +251,7 @@ func (c *chain) verifyAttestation() error {
 	if err != nil {
 		return err
 	}
-	return samePins("runtime attestation", a.PolicyHash, a.EnvironmentHash, c.runtimePins())
+	return c.pinned("runtime attestation", a.PolicyHash, a.EnvironmentHash)
 }
 
 func (c *chain) verifySession(context.Context) error {
@@ -278,5 +286,6 @@ func (c *chain) verifySession(context.Context) error {
 	if err != nil {
 		return err
 	}
-	return samePins("agent session receipt", r.PolicyHash, r.EnvironmentHash, hashes{s.PolicyHash, s.EnvironmentHash})
+	return samePins("agent session receipt", r.PolicyHash, r.EnvironmentHash,
+		hashes{s.PolicyHash, c.opened.Attestation.Claims().EnvironmentHash})
 }

@@ -17,7 +17,7 @@ func decided(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
 	check.Must(t, err)
 	d, err := k.Engine(t).Decide(t.Context(), policy.Request{
 		Binding: *work.Binding, ChallengeID: work.ID, RuntimeID: "worker-1", SessionID: "ses_1",
-		EnvironmentHash: k.Strict.Runtime.EnvironmentHash,
+		EnvironmentHash: k.Strict.Runtime.EnvironmentHashes[0],
 		ManifestHash:    k.Strict.ManifestHash,
 		OriginProof:     r.Envelope.OriginProof, TriggerReceipt: r.Envelope.TriggerReceipt,
 		Call: policy.Call{Method: "POST", Scheme: "https", Host: "api.example", Path: "/posts", Rule: "posts",

@@ -229,6 +229,8 @@ func breaches() []breach {
 			planning(gatetest.Claim(evidence.PurposeRuntimeAttestation, "mode", "interactive"))},
 		{"runtimePolicy.requiredPolicyHash", "pin_mismatch", other, bothPins},
 		{"runtimePolicy.requiredEnvironmentHash", "pin_mismatch", other, bothPins},
+		{"runtimePolicy.alsoEnvironmentHashes", "pin_mismatch", []string{strings.Repeat("2", 64)},
+			planning(gatetest.Claim(evidence.PurposeRuntimeAttestation, "environmentHash", other))},
 
 		{receipts + ".allowedKinds", "not_allowed", scheduled, narrowed},
 		{receipts + ".allowedSources", "not_allowed", []string{"hooks"}, narrowed},

@@ -186,7 +186,7 @@ func (g *Gate) runtime() *challenge.WantRuntime {
 	return &challenge.WantRuntime{
 		Issuers: r.Issuers, KeyIDs: r.KeyIDs, RuntimeIDs: ids, TriggerKinds: r.TriggerKinds,
 		TriggerSources: g.strict.Receipt.Sources,
-		PolicyHash:     r.PolicyHash, EnvironmentHash: r.EnvironmentHash, MaxAge: r.MaxAge,
+		PolicyHash:     r.PolicyHash, EnvironmentHashes: r.EnvironmentHashes, MaxAge: r.MaxAge,
 	}
 }
 

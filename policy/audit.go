@@ -28,6 +28,8 @@ const (
 	MaxRevocationAge = 7 * 24 * time.Hour
 	// MaxReputationAge bounds reputation tokens, as their longest lifetime does.
 	MaxReputationAge = 10 * time.Minute
+	// maxEnvironments bounds alsoEnvironmentHashes.
+	maxEnvironments = 8
 	// minAge is the shortest age: artifacts count whole seconds.
 	minAge = time.Second
 )
@@ -112,6 +114,9 @@ func (a *audit) triggers(p *RuntimePolicy) {
 		a.denied(p.DeniedTriggerKinds, deniedTriggerKinds, "runtime_trigger_kind_", runtimePath+".deniedTriggerKinds",
 			"trigger kind")
 	}
+	a.when(len(p.AlsoEnvironmentHashes) > maxEnvironments, "runtime_also_environment_hashes_many",
+		runtimePath+".alsoEnvironmentHashes", "So many programs are no upgrade that passes.",
+		fmt.Sprintf("List at most %d.", maxEnvironments))
 	a.when(len(p.TriggerReceiptPolicy.AllowedKinds) > 0 && len(p.triggerKinds()) == 0, "runtime_trigger_kinds_none",
 		runtimePath+".allowedTriggerKinds",
 		"No kind of trigger is left that both this policy and triggerReceiptPolicy allow, so no post can satisfy both.",

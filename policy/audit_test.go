@@ -200,6 +200,9 @@ func TestWeakFields(t *testing.T) {
 
 		{"runtimePolicy.requiredEnvironmentHash", strings.ToUpper(hash), "runtime_environment_hash_missing " +
 			"agent_session_environment_hash_differs@" + session + "requiredEnvironmentHash"},
+		{"runtimePolicy.alsoEnvironmentHashes", list(hash, other), ""},
+		{"runtimePolicy.alsoEnvironmentHashes", list(hash, "x"), "runtime_also_environment_hash_missing"},
+		{"runtimePolicy.alsoEnvironmentHashes", slices.Repeat(list(hash), 9), "runtime_also_environment_hashes_many"},
 		{session + "requiredPolicyHash", other, "agent_session_policy_hash_differs"},
 		{"autonomyPolicy.scoringHash", strings.ToUpper(hash), "autonomy_scoring_hash_missing"},
 		{receipt + "requiredPayloadHash", "x", "trigger_receipt_payload_hash_missing"},

@@ -2,7 +2,9 @@ package policy
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"time"
 
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
@@ -26,7 +28,7 @@ func (c *Client) Ready(ctx context.Context) error { return c.peer.Ready(ctx, c.b
 // process_unavailable.
 func (c *Client) Decide(ctx context.Context, r Request) (Decision, error) {
 	var d Decision
-	if err := c.peer.Call(ctx, c.base+"/v1/decide", r, &d); err != nil {
+	if err := c.call(ctx, "/v1/decide", r, &d); err != nil {
 		return Decision{}, err
 	}
 	if d.PolicyDecision == "" || d.Grant == "" {
@@ -39,8 +41,31 @@ func (c *Client) Decide(ctx context.Context, r Request) (Decision, error) {
 // Accepts asks which key versions the control plane accepts under a manifest.
 func (c *Client) Accepts(ctx context.Context, manifestHash string) (Accepted, error) {
 	var a Accepted
-	err := c.peer.Call(ctx, c.base+"/v1/accepts", AcceptsRequest{ManifestHash: manifestHash}, &a)
+	err := c.call(ctx, "/v1/accepts", AcceptsRequest{ManifestHash: manifestHash}, &a)
 	return a, err
+}
+
+const (
+	otherReplicas = 10
+	replicaPause  = 100 * time.Millisecond
+)
+
+// call asks again, over new connections, while the control plane does not know the manifest: a replica can get a
+// changed manifest later than the others.
+func (c *Client) call(ctx context.Context, path string, ask, answer any) error {
+	for n := 0; ; n++ {
+		err := c.peer.Call(ctx, c.base+path, ask, answer)
+		var coded interface{ Code() string }
+		if n == otherReplicas || !errors.As(err, &coded) || coded.Code() != "deployment_mismatch" {
+			return err
+		}
+		c.peer.HTTP.CloseIdleConnections()
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(replicaPause):
+		}
+	}
 }
 
 // Manifests returns hashes, the current manifest first.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/actionproof/mediator/internal/problem"
@@ -44,6 +45,26 @@ func TestClient(t *testing.T) {
 	if check.WantCode(t, err, "not_ready"); manifests != nil {
 		t.Errorf("beside the refusal there are %q", manifests)
 	}
+}
+
+// TestClientAsksOtherReplicas: one replica of the control plane has a changed manifest, and one not yet.
+func TestClientAsksOtherReplicas(t *testing.T) {
+	var asked atomic.Int32
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if asked.Add(1) < 3 {
+			problem.Write(w, refusal.New("deployment_mismatch", "not this manifest"))
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"policyDecision":"x","grant":"y"}`)
+	}))
+	defer s.Close()
+	c := policy.NewClient(s.URL, s.Client())
+	_, err := c.Decide(t.Context(), policy.Request{})
+	check.Must(t, err)
+	asked.Store(-1000)
+	_, err = c.Decide(t.Context(), policy.Request{})
+	check.WantCode(t, err, "deployment_mismatch", "not this manifest")
 }
 
 func TestClientWithoutAControlPlane(t *testing.T) {

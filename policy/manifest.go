@@ -70,16 +70,18 @@ type KeyCustody struct {
 // hardware custody, keys that cannot be exported. Human interaction is always refused.
 type RuntimePolicy struct {
 	Allowed
-	AllowedKeyCustody       []string      `json:"allowedKeyCustody,omitempty"`
-	RequireNonExportableKey bool          `json:"requireNonExportableKey,omitempty"`
-	AllowedRuntimeIDs       []string      `json:"allowedRuntimeIds,omitempty"` // empty: those of agentSessionReceiptPolicy
-	AllowedTriggerKinds     []string      `json:"allowedTriggerKinds,omitempty"`
-	DeniedTriggerKinds      []string      `json:"deniedTriggerKinds,omitempty"`
-	RequiredMode            string        `json:"requiredMode,omitempty"`
-	MaxAttestationAgeMs     int64         `json:"maxAttestationAgeMs"`
-	RequiredPolicyHash      string        `json:"requiredPolicyHash"` // see decide.Rules.Hash
-	RequiredEnvironmentHash string        `json:"requiredEnvironmentHash"`
-	TriggerReceiptPolicy    ReceiptPolicy `json:"triggerReceiptPolicy"`
+	AllowedKeyCustody       []string `json:"allowedKeyCustody,omitempty"`
+	RequireNonExportableKey bool     `json:"requireNonExportableKey,omitempty"`
+	AllowedRuntimeIDs       []string `json:"allowedRuntimeIds,omitempty"` // empty: those of agentSessionReceiptPolicy
+	AllowedTriggerKinds     []string `json:"allowedTriggerKinds,omitempty"`
+	DeniedTriggerKinds      []string `json:"deniedTriggerKinds,omitempty"`
+	RequiredMode            string   `json:"requiredMode,omitempty"`
+	MaxAttestationAgeMs     int64    `json:"maxAttestationAgeMs"`
+	RequiredPolicyHash      string   `json:"requiredPolicyHash"` // see decide.Rules.Hash
+	RequiredEnvironmentHash string   `json:"requiredEnvironmentHash"`
+	// AlsoEnvironmentHashes, at most 8, are of further programs that may run, such as the earlier one during an upgrade.
+	AlsoEnvironmentHashes []string      `json:"alsoEnvironmentHashes,omitempty"`
+	TriggerReceiptPolicy  ReceiptPolicy `json:"triggerReceiptPolicy"`
 }
 
 // ReceiptPolicy is for the trigger receipt (seed: triggerReceiptPolicy). Its two hashes belong to one request. Engine

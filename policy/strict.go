@@ -45,10 +45,10 @@ type DeploymentExpected struct {
 // RuntimeExpected is what the runtime attestation must satisfy, besides autonomous mode and no human interaction.
 type RuntimeExpected struct {
 	evidence.Expected
-	RuntimeIDs      []string // empty: any, if session receipt and decision agree
-	TriggerKinds    []string // allowed by both runtime and receipt policy
-	PolicyHash      string
-	EnvironmentHash string
+	RuntimeIDs        []string // empty: any, if session receipt and decision agree
+	TriggerKinds      []string // allowed by both runtime and receipt policy
+	PolicyHash        string
+	EnvironmentHashes []string // any one, the same for attestation, session receipt and decision
 }
 
 // ReceiptExpected is what the trigger receipt must satisfy. An empty hash pins nothing.
@@ -75,7 +75,6 @@ type SessionExpected struct {
 	InputKinds       []string
 	DeniedInputKinds []string
 	PolicyHash       string
-	EnvironmentHash  string
 }
 
 // AutonomyExpected is what a reputation token must satisfy. Empty, it refuses all.
@@ -134,7 +133,7 @@ func (m *Manifest) Strict() (*Strict, error) {
 	s.Session = SessionExpected{
 		Expected: session.expected(session.MaxReceiptAgeMs, session.KeyCustody), RuntimeIDs: session.AllowedRuntimeIDs,
 		InputKinds: session.AllowedInputKinds, DeniedInputKinds: session.DeniedInputKinds,
-		PolicyHash: session.RequiredPolicyHash, EnvironmentHash: session.RequiredEnvironmentHash,
+		PolicyHash: session.RequiredPolicyHash,
 	}
 	s.Decision, s.Grant, s.RequestProof = m.PolicyDecisionPolicy.strict(), m.GrantPolicy.strict(),
 		m.RequestProofPolicy.strict()
@@ -179,6 +178,15 @@ func (s *Strict) CheckRuntime(id string) error {
 	return nil
 }
 
+// CheckEnvironment refuses a program with a configuration that the manifest does not allow (pin_mismatch).
+func (s *Strict) CheckEnvironment(hash string) error {
+	if hash == "" || !slices.Contains(s.Runtime.EnvironmentHashes, hash) {
+		return refusal.New("pin_mismatch", "the manifest requires the environment %s, not %.64q: pin the one that runs, and "+
+			"certify the manifest", strings.Join(s.Runtime.EnvironmentHashes, " or "), hash)
+	}
+	return nil
+}
+
 func (p ProofPolicy) strict() evidence.Expected { return p.expected(p.MaxProofAgeMs, p.KeyCustody) }
 
 func (p RuntimePolicy) strict() *Strict {
@@ -190,8 +198,9 @@ func (p RuntimePolicy) strict() *Strict {
 	return &Strict{
 		Runtime: RuntimeExpected{
 			Expected: p.expected(p.MaxAttestationAgeMs, custody), RuntimeIDs: p.AllowedRuntimeIDs,
-			TriggerKinds: p.triggerKinds(),
-			PolicyHash:   p.RequiredPolicyHash, EnvironmentHash: p.RequiredEnvironmentHash,
+			TriggerKinds:      p.triggerKinds(),
+			PolicyHash:        p.RequiredPolicyHash,
+			EnvironmentHashes: append([]string{p.RequiredEnvironmentHash}, p.AlsoEnvironmentHashes...),
 		},
 		Receipt: ReceiptExpected{
 			Expected: receipt.expected(receipt.MaxReceiptAgeMs, custody), Kinds: receipt.AllowedKinds,

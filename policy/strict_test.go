@@ -25,7 +25,7 @@ func TestStrictDemandsWhatTheManifestSays(t *testing.T) {
 	r, d, s := &m.RuntimePolicy, &m.DeploymentCertificatePolicy, &m.AgentSessionReceiptPolicy
 	r.Allowed, r.MaxAttestationAgeMs, r.AllowedRuntimeIDs, r.AllowedKeyCustody = allowed("runtime"), 2_001, []string{"r1"},
 		hardware
-	r.RequiredPolicyHash, r.RequiredEnvironmentHash = hash("a"), hash("b")
+	r.RequiredPolicyHash, r.RequiredEnvironmentHash, r.AlsoEnvironmentHashes = hash("a"), hash("b"), []string{hash("1")}
 	r.AllowedTriggerKinds, r.DeniedTriggerKinds = []string{"source_event", "scheduled"},
 		[]string{"human_request", "unknown"}
 	receipt, origin := &r.TriggerReceiptPolicy, &r.TriggerReceiptPolicy.OriginProofPolicy
@@ -76,7 +76,7 @@ func TestStrictDemandsWhatTheManifestSays(t *testing.T) {
 		Signers: evidence.SignerPolicy{Expected: signers, DenyAgentAccessible: true, DenyUserAccessible: true,
 			MaxRevocationAge: ms(2_006)},
 		Runtime: policy.RuntimeExpected{Expected: expected("runtime", 2_001, hardware), RuntimeIDs: []string{"r1"},
-			TriggerKinds: []string{"scheduled"}, PolicyHash: hash("a"), EnvironmentHash: hash("b")},
+			TriggerKinds: []string{"scheduled"}, PolicyHash: hash("a"), EnvironmentHashes: []string{hash("b"), hash("1")}},
 		Receipt: policy.ReceiptExpected{
 			Expected: expected("receipt", 2_002, hardware), Kinds: []string{"autonomous_policy", "scheduled"},
 			Sources: []string{"receipt-source"}, PayloadHash: hash("c"), BindingHash: hash("d"),
@@ -89,7 +89,6 @@ func TestStrictDemandsWhatTheManifestSays(t *testing.T) {
 		Session: policy.SessionExpected{
 			Expected: expected("session", 2_007, external), RuntimeIDs: []string{"r1", "r2"}, InputKinds: []string{"scheduled"},
 			DeniedInputKinds: []string{"human_prompt", "manual_shell", "unknown"}, PolicyHash: hash("a"),
-			EnvironmentHash: hash("b"),
 		},
 		Decision: expected("decision", 2_008, external), Grant: expected("grant", 2_009, hardware),
 		RequestProof: expected("request", 2_010, both),

@@ -46,7 +46,7 @@ func newWholeRig(t testing.TB, k *gatetest.Kit, g rules.Gate, change func(), edi
 	return newPostRig(t, created, func(o *PipelineOptions, actions []rules.Action) {
 		roles := wholeRoles{o.Triggers, k.Engine(t), t, k}
 		o.Triggers, o.Control, o.Verifier, o.Strict, o.EnvironmentHash, o.Now = roles, roles, k.Verifier, k.Strict,
-			k.Strict.Runtime.EnvironmentHash, k.Clock.Now
+			k.Strict.Runtime.EnvironmentHashes[0], k.Clock.Now
 		o.DeploymentCertificate = func() string { return k.Deployment }
 		o.Attest = signer.NewAttester(gatetest.Signer(t, k, evidence.RuntimeAttestationKind()),
 			gatetest.Signer(t, k, evidence.SessionReceiptKind()), signer.Access{})

@@ -51,7 +51,8 @@ type WantCapability struct {
 type WantRuntime struct {
 	Issuers, KeyIDs, RuntimeIDs  []string
 	TriggerKinds, TriggerSources []string
-	PolicyHash, EnvironmentHash  string
+	PolicyHash                   string
+	EnvironmentHashes            []string // any one of them
 	// since the attestation
 	MaxAge time.Duration
 }
@@ -123,7 +124,7 @@ func (w WantRuntime) admits(r evidence.RuntimeSummary, now time.Time, skew time.
 		{"trigger kind", slices.Contains(w.TriggerKinds, r.Trigger.Kind)},
 		{"trigger source", slices.Contains(w.TriggerSources, r.Trigger.Source)},
 		{"policy hash", w.PolicyHash != "" && r.PolicyHash == w.PolicyHash},
-		{"environment hash", w.EnvironmentHash != "" && r.EnvironmentHash == w.EnvironmentHash},
+		{"environment hash", r.EnvironmentHash != "" && slices.Contains(w.EnvironmentHashes, r.EnvironmentHash)},
 	} {
 		if !c.ok {
 			return refusal.New("not_allowed",

@@ -43,7 +43,7 @@ func wantCapability() challenge.WantCapability {
 		Runtime: &challenge.WantRuntime{
 			Issuers: []string{"mediator-runtime"}, KeyIDs: []string{"runtime-key"}, RuntimeIDs: []string{"worker-1"},
 			TriggerKinds: []string{evidence.TriggerSourceEvent}, TriggerSources: []string{"github"},
-			PolicyHash: hash, EnvironmentHash: hash, MaxAge: 15 * time.Second,
+			PolicyHash: hash, EnvironmentHashes: []string{hash}, MaxAge: 15 * time.Second,
 		},
 	}
 }
@@ -84,7 +84,7 @@ func TestVerifyCapability(t *testing.T) {
 			a.claims.Runtime, a.want.Runtime = nil, nil
 		}},
 		{"the policy hash left open", "not_allowed", func(a *args) { a.want.Runtime.PolicyHash = "" }},
-		{"the environment hash left open", "not_allowed", func(a *args) { a.want.Runtime.EnvironmentHash = "" }},
+		{"the environment hash left open", "not_allowed", func(a *args) { a.want.Runtime.EnvironmentHashes = nil }},
 		{"everything about the runtime left open", "not_allowed", func(a *args) {
 			a.want.Runtime = &challenge.WantRuntime{}
 		}},

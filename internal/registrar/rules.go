@@ -81,8 +81,9 @@ const (
 )
 
 // ReadSource reads a file of rules and the manifests that it names. A manifest whose pinned hashes are all zeros gets
-// those of policy.yaml and of this program with mediator.yaml, which lie beside the rules.
-func ReadSource(path string, now time.Time) (evidence.RegistrarRules, []*policy.Manifest, error) {
+// those of policy.yaml and of this program with mediator.yaml, which lie beside the rules. Each manifest also allows
+// the environments also.
+func ReadSource(path string, now time.Time, also ...string) (evidence.RegistrarRules, []*policy.Manifest, error) {
 	var out evidence.RegistrarRules
 	raw, err := files.ReadUpTo(path, maxSource)
 	if err != nil {
@@ -109,6 +110,7 @@ func ReadSource(path string, now time.Time) (evidence.RegistrarRules, []*policy.
 			if m, err = pinned(filepath.Dir(path), name); err != nil {
 				return out, nil, fmt.Errorf("%s: rules[%d].deployment: %w", path, i, err)
 			}
+			m.RuntimePolicy.AlsoEnvironmentHashes = append(m.RuntimePolicy.AlsoEnvironmentHashes, also...)
 			known[name], manifests = m, append(manifests, m)
 		}
 		out.Rules = append(out.Rules, evidence.RegistrarRule{

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -102,10 +103,7 @@ func (e *Engine) admits(ctx context.Context, r policy.Request) error {
 	if r.ManifestHash != e.strict.ManifestHash {
 		return otherManifest(r.ManifestHash)
 	}
-	if r.EnvironmentHash != e.strict.Runtime.EnvironmentHash {
-		return refusal.New("pin_mismatch", "the runtime's environment is not the one that the manifest requires")
-	}
-	return e.strict.CheckRuntime(r.RuntimeID)
+	return cmp.Or(e.strict.CheckEnvironment(r.EnvironmentHash), e.strict.CheckRuntime(r.RuntimeID))
 }
 
 func (e *Engine) verifyTrigger(r policy.Request) (evidence.TriggerOriginProof, error) {

@@ -82,7 +82,7 @@ func (w *world) planned(p gatetest.Plan, edits ...func(*request)) request {
 	w.t.Helper()
 	r := request{
 		Binding: gatetest.Binding(), ChallengeID: "challenge-1", RuntimeID: "worker-1", SessionID: "session-1",
-		EnvironmentHash: w.Strict.Runtime.EnvironmentHash, ManifestHash: w.Strict.ManifestHash,
+		EnvironmentHash: w.Strict.Runtime.EnvironmentHashes[0], ManifestHash: w.Strict.ManifestHash,
 		Call: policy.Call{Method: "POST", Scheme: "https", Host: "api.example.com", Path: "/posts",
 			Rule: "example-post", ContentKind: "json", Size: 7},
 	}

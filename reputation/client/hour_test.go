@@ -167,7 +167,7 @@ func (w *whole) post() string {
 	proof, receipt := w.kit.Trigger(w.t, gatetest.Plan{}, b)
 	d, err := w.engine.Decide(w.t.Context(), policy.Request{
 		Binding: b, ChallengeID: "challenge", RuntimeID: "worker-1", SessionID: "session",
-		EnvironmentHash: w.kit.Strict.Runtime.EnvironmentHash,
+		EnvironmentHash: w.kit.Strict.Runtime.EnvironmentHashes[0],
 		ManifestHash:    w.kit.Strict.ManifestHash, OriginProof: proof, TriggerReceipt: receipt, Reputation: token,
 		Call: policy.Call{Method: "POST", Scheme: "https", Host: "api.example.com", Path: "/posts", Rule: "posts",
 			ContentKind: "json", Size: 100},

@@ -74,7 +74,7 @@ func (p Plan) complete(k *Kit) Plan {
 		{&p.Event.ID, "evt_1"}, {&p.Event.Kind, evidence.TriggerSourceEvent}, {&p.Event.Source, "github"},
 		{&p.Event.Method, evidence.MethodWebhookSignature},
 		{&p.RuntimeID, "worker-1"}, {&p.PolicyHash, k.Strict.Runtime.PolicyHash},
-		{&p.EnvHash, k.Strict.Runtime.EnvironmentHash},
+		{&p.EnvHash, k.Strict.Runtime.EnvironmentHashes[0]},
 	} {
 		if *d.to == "" {
 			*d.to = d.want

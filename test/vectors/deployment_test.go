@@ -163,7 +163,7 @@ func (d deployment) decisionClaims() string {
 	return claimsOf(d, evidence.PolicyDecisionKind(), evidence.PolicyDecision{
 		Action: b.Action, BindingHash: b.Hash(), ChallengeID: "challenge-1", ContentHash: b.ContentHash,
 		Decision:        evidence.DecisionAllow,
-		EnvironmentHash: d.strict.Runtime.EnvironmentHash, OriginEvidenceHash: evidence.HashBytes([]byte("delivery")),
+		EnvironmentHash: d.strict.Runtime.EnvironmentHashes[0], OriginEvidenceHash: evidence.HashBytes([]byte("delivery")),
 		OriginEvidenceID:         "delivery_1",
 		OriginVerificationMethod: evidence.MethodWebhookSignature, PolicyHash: d.strict.Runtime.PolicyHash,
 		Resource: b.Resource, Rule: "posts", RuntimeID: "worker-1",
@@ -175,7 +175,7 @@ func (d deployment) grantClaims(decision string) string {
 	b := binding()
 	return claimsOf(d, evidence.ActionGrantKind(), evidence.ActionGrant{
 		Actions: []string{b.Action}, BindingHashes: []string{b.Hash()}, ContentHashes: []string{b.ContentHash},
-		EnvironmentHash:      d.strict.Runtime.EnvironmentHash,
+		EnvironmentHash:      d.strict.Runtime.EnvironmentHashes[0],
 		OriginEvidenceHashes: []string{evidence.HashBytes([]byte("delivery"))}, OriginEvidenceIDs: []string{"delivery_1"},
 		OriginVerificationMethods: []string{evidence.MethodWebhookSignature},
 		PolicyDecisionHashes:      []string{evidence.HashToken(decision)}, PolicyDecisionIDs: []string{"policy-decision-1"},
@@ -189,7 +189,7 @@ func (d deployment) attestationClaims(receipt string) string {
 	b := binding()
 	return claimsOf(d, evidence.RuntimeAttestationKind(), evidence.RuntimeAttestation{
 		BindingHash: b.Hash(), ChallengeID: "challenge-1", ContentHash: b.ContentHash,
-		EnvironmentHash: d.strict.Runtime.EnvironmentHash, Mode: evidence.ModeAutonomous,
+		EnvironmentHash: d.strict.Runtime.EnvironmentHashes[0], Mode: evidence.ModeAutonomous,
 		Observed: []string{"bindingHash", "contentHash"}, PolicyHash: d.strict.Runtime.PolicyHash, RuntimeID: "worker-1",
 		Trigger:            evidence.Trigger{ID: "evt_1", Kind: evidence.TriggerSourceEvent, Source: "github"},
 		TriggerReceiptHash: evidence.HashToken(receipt),
@@ -198,7 +198,7 @@ func (d deployment) attestationClaims(receipt string) string {
 
 func (d deployment) sessionClaims() string {
 	return claimsOf(d, evidence.SessionReceiptKind(), evidence.SessionReceipt{
-		BindingHash: binding().Hash(), ChallengeID: "challenge-1", EnvironmentHash: d.strict.Session.EnvironmentHash,
+		BindingHash: binding().Hash(), ChallengeID: "challenge-1", EnvironmentHash: d.strict.Runtime.EnvironmentHashes[0],
 		EventID: "evt_1", InputKind: evidence.TriggerSourceEvent,
 		InputSource: "github", PolicyHash: d.strict.Session.PolicyHash, RuntimeID: "worker-1", SessionID: "ses_1",
 		TranscriptHash: evidence.HashBytes(nil),
@@ -237,7 +237,7 @@ func (d deployment) capabilityClaims() string {
 		Binding: binding(), ChallengeID: "challenge-1", DecisionID: "policy-decision-1", GrantID: "action-grant-1",
 		VerificationConsumed: true,
 		Runtime: &evidence.RuntimeSummary{
-			AttestationID: "runtime-attestation-1", EnvironmentHash: d.strict.Runtime.EnvironmentHash, IssuedAt: at,
+			AttestationID: "runtime-attestation-1", EnvironmentHash: d.strict.Runtime.EnvironmentHashes[0], IssuedAt: at,
 			Issuer: d.roles[evidence.PurposeRuntimeAttestation].issuer,
 			KeyID:  d.roles[evidence.PurposeRuntimeAttestation].key.kid, PolicyHash: d.strict.Runtime.PolicyHash,
 			RuntimeID: "worker-1",

@@ -2,6 +2,7 @@ package vectors_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/actionproof/mediator/evidence"
@@ -76,6 +77,16 @@ func (d deployment) manifestChains(e evidence.Envelope) []chainVector {
 		evidence.PolicyDecisionKind().Typ: {"runtimeId": pod}, evidence.ActionGrantKind().Typ: {"runtimeIds": only(pod)},
 		evidence.RuntimeAttestationKind().Typ: {"runtimeId": pod}, evidence.SessionReceiptKind().Typ: {"runtimeId": pod},
 	}
+	decided := []string{evidence.PolicyDecisionKind().Typ, evidence.ActionGrantKind().Typ}
+	attested := []string{evidence.RuntimeAttestationKind().Typ, evidence.SessionReceiptKind().Typ}
+	third, upgrade := evidence.HashBytes([]byte("third")), setting{ofRuntime + "alsoEnvironmentHashes", only(otherHash)}
+	ran := func(hash string, of ...[]string) changes {
+		c := make(changes)
+		for _, typ := range slices.Concat(of...) {
+			c[typ] = map[string]any{"environmentHash": hash}
+		}
+		return c
+	}
 	below := func(entry string) []setting {
 		return []setting{{ofRuntime + "allowedRuntimeIds", only(entry)}, {ofSession + "allowedRuntimeIds", only(entry)}}
 	}
@@ -108,6 +119,11 @@ func (d deployment) manifestChains(e evidence.Envelope) []chainVector {
 			elsewhere(evidence.RuntimeAttestationKind().Typ), setting{ofRuntime + "allowedRuntimeIds", nil}),
 		rests("with two runtimes for sessions, and one of the other", "artifacts_mismatch",
 			elsewhere(evidence.SessionReceiptKind().Typ), setting{ofSession + "allowedRuntimeIds", two}),
+		rests("which allows two programs, and a post of the second", "ok", ran(otherHash, decided, attested), upgrade),
+		rests("which allows two programs, and a post of a third", "pin_mismatch", ran(third, decided, attested), upgrade),
+		rests("which allows two programs, and a decision for the second", "pin_mismatch", ran(otherHash, decided), upgrade),
+		rests("which allows two programs, and a session receipt of the second", "pin_mismatch",
+			ran(otherHash, attested[1:]), upgrade),
 		rests("with the runtimes of one segment below another", "ok", inPod, below("pod/agents/*")...),
 		rests("with runtimes one segment higher", "not_allowed", inPod, below("pod/*")...),
 	}

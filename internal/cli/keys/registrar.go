@@ -24,18 +24,21 @@ type signedRules struct {
 // SignRules returns the command that signs a registrar's rules.
 func SignRules() *cobra.Command {
 	var keyFile, out string
+	var also []string
 	var lifetime time.Duration
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "sign FILE --auditor-key FILE", Short: "Sign rules, and the manifests that they name",
-		Args:    cli.ExactArgs(1, "the path of one file of rules"),
-		Example: `  mediator registrar sign rules.yaml --auditor-key auditor.key.jwk --out rules.json`,
+		Args: cli.ExactArgs(1, "the path of one file of rules"),
+		Example: `  mediator registrar sign rules.yaml --auditor-key auditor.key.jwk --out rules.json
+  mediator registrar sign rules.yaml --auditor-key auditor.key.jwk --also $(old/mediator deployment hash mediator.yaml)`,
 		Long: `Signs the rules and certifies the manifest, for a registrar. A manifest whose pinned hashes are all zeros gets
 those of policy.yaml and mediator.yaml beside the rules, with this program: sign with the program that the sidecars run.
+With --also, the manifest also allows another program while sidecars are upgraded.
 A registrar refuses rules with a lower serial number than it has seen. Sign again before the rules end; a deployment
 certificate ends earlier if the manifest says so.`,
 		RunE: func(c *cobra.Command, args []string) error {
-			rules, manifests, err := registrar.ReadSource(args[0], time.Now())
+			rules, manifests, err := registrar.ReadSource(args[0], time.Now(), also...)
 			if err != nil {
 				return err
 			}
@@ -67,6 +70,7 @@ certificate ends earlier if the manifest says so.`,
 	f.StringVar(&keyFile, "auditor-key", "",
 		"the auditor's private JWK, or a .yaml file that names its key in Vault or in a token (required)")
 	f.StringVar(&out, "out", "rules.json", "the file to write")
+	f.StringSliceVar(&also, "also", nil, "the environment hash of another program that may run, added to alsoEnvironmentHashes")
 	f.DurationVar(&lifetime, "lifetime", 90*24*time.Hour, "how long the rules hold")
 	cli.Required(c, "auditor-key")
 	cli.JSONFlag(c, &asJSON)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -19,6 +20,7 @@ import (
 	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/look"
+	"github.com/actionproof/mediator/policy"
 )
 
 // registration has this process's keys certified by the registrar, and takes the trust that the registrar delivers.
@@ -27,11 +29,15 @@ type registration struct {
 	plan Plan
 	peer wire.Peer
 	base string
+
+	manifest  atomic.Pointer[string] // hash of the one that was delivered last
+	delivered chan struct{}          // has room for one: there is another
 }
 
 const (
 	registrarTimeout = 40 * time.Second // of a registration: the registrar may have many to sign for
 	registrarPause   = time.Second      // after an error
+	longestPause     = 30 * time.Second // between reloads that were refused
 	proofLifetime    = time.Minute
 	// maxTrust bounds an answer, in bytes. The bundle in it is a JSON text, and so a little longer than by itself.
 	maxTrust = 2*evidence.MaxBundle + 1<<20
@@ -43,9 +49,11 @@ func (p *Process) registers(ctx context.Context, group *errgroup.Group, plan Pla
 		return
 	}
 	client, base := p.Client(*plan.Registrar)
-	r := &registration{p, plan, wire.Peer{HTTP: client, Name: "the registrar", Unavailable: "process_unavailable"}, base}
+	r := &registration{p: p, plan: plan, base: base, delivered: make(chan struct{}, 1),
+		peer: wire.Peer{HTTP: client, Name: "the registrar", Unavailable: "process_unavailable"}}
 	group.Go(func() error { r.register(ctx); return nil })
 	group.Go(func() error { r.follow(ctx); return nil })
+	group.Go(func() error { r.reload(ctx); return nil })
 }
 
 // retrying calls try until ctx ends, and logs each kind of error once in a row.
@@ -196,7 +204,7 @@ func (r *registration) next(ctx context.Context, has string) (t trust, err error
 }
 
 // write replaces the bundle and, if the manifest is in the same folder, the manifest. It refuses a bundle that the
-// pinned root keys have not signed. A changed manifest counts after a reload, as with mediator reload.
+// pinned root keys have not signed. A changed manifest counts after a reload.
 func (r *registration) write(ctx context.Context, t trust) error {
 	roots, err := deployed.ReadRoots(r.plan.Trust.Registry, r.plan.Trust.Auditor)
 	if err != nil {
@@ -210,19 +218,54 @@ func (r *registration) write(ctx context.Context, t trust) error {
 		return fmt.Errorf("the registrar delivers a bundle that is not written: %w", err)
 	}
 	to := r.plan.Trust.Bundle
-	deliver := r.plan.Manifest != "" && filepath.Dir(r.plan.Manifest) == filepath.Dir(to)
-	before, _ := files.Read(r.plan.Manifest) // a missing one differs
-	changed := deliver && string(before) != t.Manifest
-	if changed {
-		if err := files.Replace(r.plan.Manifest, []byte(t.Manifest), 0o644); err != nil {
-			return err
-		}
+	if r.plan.Manifest == "" || filepath.Dir(r.plan.Manifest) != filepath.Dir(to) {
+		return files.Replace(to, []byte(t.Bundle), 0o644)
 	}
-	if err := files.Replace(to, []byte(t.Bundle), 0o644); err != nil {
+	m, err := policy.ParseManifest([]byte(t.Manifest))
+	if err != nil {
+		return fmt.Errorf("the registrar delivers a manifest that is not written: %w", err)
+	}
+	if before, _ := files.Read(r.plan.Manifest); string(before) != t.Manifest { // a missing one differs
+		err = files.Replace(r.plan.Manifest, []byte(t.Manifest), 0o644)
+	}
+	if err == nil {
+		err = files.Replace(to, []byte(t.Bundle), 0o644)
+	}
+	if err != nil {
 		return err
 	}
-	if changed && r.p.Ready.Load() {
-		_, _ = r.p.Reloader.Reload(ctx) // it logs its result
+	hash := m.Hash()
+	r.manifest.Store(&hash)
+	select {
+	case r.delivered <- struct{}{}:
+	default:
 	}
 	return nil
+}
+
+// reload makes this process use each delivered manifest. It tries again until it may: a sidecar uses no manifest by
+// which the control plane does not decide yet.
+func (r *registration) reload(ctx context.Context) {
+	var again <-chan time.Time
+	pause := registrarPause
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.delivered:
+			pause = registrarPause
+		case <-again:
+		}
+		again = nil
+		uses := r.p.Reloader.current.Load() // nil before the start, which reads the files
+		if uses != nil && uses.Manifest == *r.manifest.Load() {
+			continue
+		}
+		if uses != nil {
+			if _, err := r.p.Reloader.Reload(ctx); err == nil { // it logs its result
+				continue
+			}
+		}
+		again, pause = time.After(pause), min(2*pause, longestPause)
+	}
 }

@@ -78,14 +78,7 @@ func (p *sidecar) checkHosts(c *config.Sidecar) error {
 // checkManifest refuses a manifest under which every post would be refused: it pins another environment, or does not
 // allow this process's runtime or roles.
 func (p *sidecar) checkManifest(c *config.Sidecar, environment string, strict *policy.Strict) error {
-	for _, want := range []string{strict.Runtime.EnvironmentHash, strict.Session.EnvironmentHash} {
-		if want != environment {
-			return refusal.New("pin_mismatch",
-				"the manifest requires the environment %s, but this program with this configuration is %s: pin that, and "+
-					"certify the manifest", want, environment)
-		}
-	}
-	return cmp.Or(strict.CheckRuntime(p.name), p.CheckAllowed(strict, c.Audience),
+	return cmp.Or(strict.CheckEnvironment(environment), strict.CheckRuntime(p.name), p.CheckAllowed(strict, c.Audience),
 		c.CheckCeiling(strict.EgressCeiling))
 }
 

@@ -133,7 +133,8 @@ export class Gate {
       [a.mode, 'autonomous', 'human_involved'], [a.challengeId, work.jti, 'artifacts_mismatch'], [a.bindingHash, bound, 'artifacts_mismatch'],
       [a.contentHash, b.contentHash, 'artifacts_mismatch'], [a.runtimeId, d.runtimeId, 'artifacts_mismatch'],
       [a.triggerReceiptHash, tokenHash(e.triggerReceipt), 'artifacts_mismatch'], [a.trigger.id, r.eventId, 'artifacts_mismatch'],
-      [a.trigger.kind, r.kind, 'artifacts_mismatch'], [a.trigger.source, r.source, 'artifacts_mismatch'], ...pinned(a, p),
+      [a.trigger.kind, r.kind, 'artifacts_mismatch'], [a.trigger.source, r.source, 'artifacts_mismatch'],
+      ...pinned(a, p), [a.environmentHash, d.environmentHash, 'pin_mismatch'],
     ]);
   }
 
@@ -146,7 +147,8 @@ export class Gate {
       !nameAmong(p.allowedRuntimeIds, s.runtimeId), 'not_allowed');
     demand([
       [s.runtimeId, a.runtimeId, 'artifacts_mismatch'], [s.challengeId, work.jti, 'artifacts_mismatch'], [s.bindingHash, bound, 'artifacts_mismatch'],
-      [s.eventId, r.eventId, 'artifacts_mismatch'], [s.inputKind, r.kind, 'artifacts_mismatch'], [s.inputSource, r.source, 'artifacts_mismatch'], ...pinned(s, p),
+      [s.eventId, r.eventId, 'artifacts_mismatch'], [s.inputKind, r.kind, 'artifacts_mismatch'], [s.inputSource, r.source, 'artifacts_mismatch'],
+      [s.policyHash, p.requiredPolicyHash, 'pin_mismatch'], [s.environmentHash, a.environmentHash, 'pin_mismatch'],
     ]);
   }
 
@@ -172,7 +174,7 @@ export class Gate {
     const ids = p.allowedRuntimeIds?.length ? p.allowedRuntimeIds : this.manifest.agentSessionReceiptPolicy.allowedRuntimeIds;
     const allowed = p.allowedIssuers.includes(r.issuer) && keyAmong(p.allowedKeyIds, r.keyId) && nameAmong(ids, r.runtimeId) &&
       triggerKinds(p).includes(r.trigger.kind) && p.triggerReceiptPolicy.allowedSources.includes(r.trigger.source) &&
-      r.policyHash === p.requiredPolicyHash && r.environmentHash === p.requiredEnvironmentHash;
+      r.policyHash === p.requiredPolicyHash && environments(p).includes(r.environmentHash);
     refuseIf(!allowed, 'not_allowed');
     const age = this.clock.at - r.issuedAt;
     refuseIf(age > p.maxAttestationAgeMs / 1000 + this.clock.skew || age < -this.clock.skew, 'expired');
@@ -213,8 +215,11 @@ function demand(pairs) {
   for (const [got, want, code] of pairs) if (got !== want) refuse(code);
 }
 
+/** What a runtime policy allows to run. */
+const environments = ({ requiredEnvironmentHash, alsoEnvironmentHashes = [] }) => [requiredEnvironmentHash, ...alsoEnvironmentHashes];
+
 const pinned = (claims, policy) => [
-  [claims.policyHash, policy.requiredPolicyHash, 'pin_mismatch'], [claims.environmentHash, policy.requiredEnvironmentHash, 'pin_mismatch'],
+  [claims.policyHash, policy.requiredPolicyHash, 'pin_mismatch'], [environments(policy).includes(claims.environmentHash), true, 'pin_mismatch'],
 ];
 
 const sameAction = (a, b) => ['subject', 'action', 'resource', 'contentHash'].every((name) => a[name] === b[name]);

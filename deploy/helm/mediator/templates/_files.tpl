@@ -119,17 +119,18 @@ kubernetes:
 
 {{- define "mediator.rules" -}}
 {{- $root := . -}}
+{{- $digests := concat (list .Values.image.digest) .Values.image.alsoDigests | toJson -}}
 serial: {{ .Values.rules.serial }}
 rules:
 {{- range $component := list "trigger" "control" "node" }}
 {{- if or (ne $component "node") $root.Values.node.enabled }}
-  - {role: {{ $component }}, namespace: {{ $root.Release.Namespace }}, serviceAccount: {{ $root.Release.Name }}-{{ $component }}, imageDigests: [{{ $root.Values.image.digest | quote }}], dnsNames: [{{ include "mediator.host" (list $root $component) }}]}
+  - {role: {{ $component }}, namespace: {{ $root.Release.Namespace }}, serviceAccount: {{ $root.Release.Name }}-{{ $component }}, imageDigests: {{ $digests }}, dnsNames: [{{ include "mediator.host" (list $root $component) }}]}
 {{- end }}
 {{- end }}
 {{- if eq .Values.sidecar.enforcement "pod" }}
-  - {role: sidecar, namespace: {{ .Release.Namespace }}, serviceAccount: {{ .Release.Name }}-proxy, imageDigests: [{{ .Values.image.digest | quote }}], dnsNames: [{{ include "mediator.host" (list . "proxy") }}]}
+  - {role: sidecar, namespace: {{ .Release.Namespace }}, serviceAccount: {{ .Release.Name }}-proxy, imageDigests: {{ $digests }}, dnsNames: [{{ include "mediator.host" (list . "proxy") }}]}
 {{- end }}
 {{- range .Values.rules.agents }}
-  - {role: {{ ternary "agent" "sidecar" (eq $root.Values.sidecar.enforcement "pod") }}, namespace: {{ .namespace }}, serviceAccount: {{ .serviceAccount }}, imageDigests: [{{ $root.Values.image.digest | quote }}]}
+  - {role: {{ ternary "agent" "sidecar" (eq $root.Values.sidecar.enforcement "pod") }}, namespace: {{ .namespace }}, serviceAccount: {{ .serviceAccount }}, imageDigests: {{ $digests }}}
 {{- end }}
 {{- end -}}
