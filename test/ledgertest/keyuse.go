@@ -63,6 +63,8 @@ func runKeyLists(t *testing.T, open func(t *testing.T, place string) ledger.Stor
 			r.State, kids = ledger.StateRefused, kids[:1]
 		case 2:
 			r.Flow, kids = "egress", nil
+		case 3:
+			kids[0] = "b/u1:v1" // a key that one process has for itself
 		}
 		r.Artifacts = append(r.Artifacts, ledger.Artifact{Name: "challenge", Token: signed("gate:v1")})
 		for _, kid := range append(kids, kids...) {
@@ -72,6 +74,9 @@ func runKeyLists(t *testing.T, open func(t *testing.T, place string) ledger.Stor
 			want[kid] = append(want[kid], r.ID)
 			name, _, _ := strings.Cut(kid, ":")
 			want[name] = append(want[name], r.ID)
+			if shared, _, own := strings.Cut(name, "/"); own {
+				want[shared] = append(want[shared], r.ID)
+			}
 		}
 		records = append(records, r)
 	}
@@ -87,7 +92,7 @@ func runKeyLists(t *testing.T, open func(t *testing.T, place string) ledger.Stor
 			}
 			return out
 		}
-		for _, key := range []string{"a:v1", "a:v6", "b:v1", "b:v3", "a", "b", "a:v", "a:v7", "gate", "gate:v1", "b:v1x"} {
+		for _, key := range []string{"a:v1", "a:v6", "b:v1", "b:v3", "a", "b", "b/u1", "b/u1:v1", "b/u", "a:v", "a:v7", "gate", "gate:v1", "b:v1x"} {
 			all := kept(want[key], 0, n)
 			newest := slices.Clone(all)
 			slices.Reverse(newest)

@@ -33,7 +33,7 @@ func (f *SelectionFlags) Add(c *cobra.Command) {
 	c.Flags().StringVar(&f.Session, "session", "", "only this session")
 	c.Flags().StringVar(&f.Flow, "flow", "", "only this flow: "+admin.JoinWords(proxy.Flows[:]))
 	c.Flags().StringVar(&f.Key, "key", "",
-		"only those with an artifact that this key has signed: a kid, or a name for all its versions")
+		"only those with an artifact that this key has signed: a kid, or a name for all its versions and those of NAME/OWN")
 }
 
 // Parse reads the flags.

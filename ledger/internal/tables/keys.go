@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"maps"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -109,8 +110,11 @@ func (r Reader) keySets(ctx context.Context, key string) (string, error) {
 	return string(text), err
 }
 
+// isVersion reports whether kid is a version of the key name, or of a key name/OWN of one process: who revokes name
+// revokes both.
 func isVersion(kid, name string) bool {
-	number, ok := strings.CutPrefix(kid, name+":v")
+	i := max(0, strings.LastIndex(kid, ":v"))
+	number, ok := strings.CutPrefix(kid[i:], ":v")
 	_, err := strconv.ParseUint(number, 10, 32)
-	return ok && err == nil
+	return ok && err == nil && (kid[:i] == name || path.Dir(kid[:i]) == name)
 }
