@@ -97,7 +97,7 @@ func (m *mcpCall) turn(size int) (done func()) {
 func (m *mcpCall) chooseStream(among []rules.Rule) (rules.Rule, error) {
 	m.mcp.Unread = m.r.Method != http.MethodGet
 	if m.held != nil {
-		return rules.Rule{}, refusal.New("message_malformed", "a %s to an MCP server has no body", m.r.Method)
+		return rules.Rule{}, refusal.New("message_malformed", "a %s to an MCP server must not have a body", m.r.Method)
 	}
 	chosen, err := rules.OfStream(among, m.r.Method)
 	if err != nil {

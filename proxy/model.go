@@ -40,7 +40,7 @@ type modelCall struct {
 func (m *modelCall) choose(among []rules.Rule) (rules.Rule, error) {
 	m.api = among[0].Egress.Observe.Dialect
 	if m.held == nil {
-		return rules.Rule{}, refusal.New("message_malformed", "the request to the model has no body")
+		return rules.Rule{}, refusal.New("message_malformed", "a request to the model must have a body")
 	}
 	o, keeper, key := &m.p.o, m.receipts(), m.session.Content[:]
 	request, err := inference.Read(*among[0].Egress.Observe, inference.Call{

@@ -92,9 +92,9 @@ func (c *Chain) Add(token string) (evidence.Opened[Receipt], error) {
 func (c *Chain) AddClosed(hash string) error {
 	switch {
 	case !evidence.IsHash(hash):
-		return refusal.New("evidence_malformed", "the hash of a closed receipt is no SHA-256")
+		return refusal.New("evidence_malformed", "the hash of a hidden receipt is no SHA-256")
 	case c.Closed():
-		return refusal.New("chain_broken", "a closed receipt follows receipt %d, which closes the session", c.Len())
+		return refusal.New("chain_broken", "a hidden receipt follows receipt %d, which closes the session", c.Len())
 	case len(c.hashes) == MaxReceipts:
 		return refusal.New("session_full", "a chain has at most %d receipts", MaxReceipts)
 	}
@@ -195,7 +195,8 @@ func (c *Chain) Names(head evidence.InteractionHead) error {
 		switch {
 		case ok && number <= head.Number:
 			return refusal.New("chain_broken",
-				"the session receipt says that %.80q was open after receipt %d, but receipt %d is about it", id, head.Number,
+				"the session receipt says that the call %.80q was open after receipt %d, but receipt %d has ended it", id,
+				head.Number,
 				number)
 		case !ok && c.Closed():
 			return refusal.New("chain_broken",

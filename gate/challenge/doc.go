@@ -9,6 +9,6 @@
 //	want := challenge.Want{Binding: binding, MaxAge: 15 * time.Second}
 //	claims, err := issuer.VerifyToken(ctx, ch.Token, response, want)
 //
-// Nothing here is consumed. The verifier reserves the challenge's id, mints a capability with [Mint], and consumes the
-// single-use id that [VerifyCapability] returns in the transaction that makes the post.
+// Nothing here is consumed. The verifier reserves the challenge's id, mints a capability with [Mint], and, in
+// the transaction that makes the post, consumes the single-use id that [VerifyCapability] has returned.
 package challenge

@@ -262,7 +262,7 @@ func (a Archive) JudgeReceipts(tokens iter.Seq2[string, error], now time.Time,
 				err = chain.AddClosed(hash)
 			case !evidence.IsHash(hash) || len(hidden) == interaction.MaxReceipts:
 				err = refusal.New("evidence_malformed",
-					"the hash of a closed receipt is no SHA-256, or there are too many closed receipts")
+					"the hash of a hidden receipt is no SHA-256, or there are too many hidden receipts")
 			default:
 				hidden = append(hidden, hash)
 			}

@@ -63,8 +63,8 @@ type Probes struct {
 // Agent names the agent's user. A process does not start, and forwards no post, while this user can reach its memory or
 // files.
 type Agent struct {
-	// UID is the user of agents that are not isolated. Any other process of this user taints sessions. Default: what
-	// the manifest says about this user's access is only declared.
+	// UID is the user of agents that are not isolated. Any other process of this user taints sessions. Default: no
+	// process checks what the manifest says about the agent's access.
 	UID *uint32 `yaml:"uid"`
 	// GIDs are the agent's further groups, besides the one numbered like its user.
 	GIDs []uint32 `yaml:"gids"`

@@ -10,7 +10,7 @@ import (
 // Node says where the node is that appraises this sidecar's receipts.
 type Node struct {
 	Peer `yaml:",inline"`
-	// Audience is the node's own audience: tokens about a calling agent are valid only there.
+	// Audience is the node's audience, in the tokens by which the sidecar tells the node which agent calls.
 	Audience string `yaml:"audience" need:"yes"`
 }
 

@@ -23,7 +23,8 @@ type Registrar struct {
 	// RegistryKey is the file with the key registry's private JWK, or a .yaml file that says where its key is: in Vault,
 	// or in a PKCS #11 token.
 	RegistryKey string `yaml:"registryKey" is:"path"`
-	// AuditorKey, the auditor's, lets the registrar renew deployment certificates; it could then also sign rules.
+	// AuditorKey is the file with the deployment auditor's private key. With it the registrar renews deployment
+	// certificates, and could also sign rules.
 	AuditorKey string `yaml:"auditorKey" is:"path"`
 	// Rules is the output of mediator registrar sign, reread when it changes.
 	Rules string `yaml:"rules" is:"path" need:"yes"`
@@ -50,7 +51,8 @@ type Cluster struct {
 	DNSNames []string `yaml:"dnsNames" need:"yes"`
 	// Lifetime is the longest lifetime of pods' certificates. Default 24h.
 	Lifetime Duration `yaml:"lifetime" from:"1h" to:"2184h"`
-	// ConfigMap is the name of the ConfigMap into which a trial writes the public root keys and the manifest.
+	// ConfigMap is the name of the ConfigMap into which the registrar writes the public root keys and the manifest, if
+	// trial is set.
 	ConfigMap string `yaml:"configMap"`
 	// Namespace is that of the ConfigMap. Default: the registrar's own.
 	Namespace string `yaml:"namespace"`

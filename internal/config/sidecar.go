@@ -72,7 +72,7 @@ type Sidecar struct {
 	// Timeouts bound the waits of a call.
 	Timeouts Timeouts `yaml:"timeouts"`
 	// Limits bound the load. A call over a limit is refused with Retry-After before anything is sent or consumed. A
-	// session may use at most as much of a shared limit as then stays free: half of it, if it is alone.
+	// session may not use more of a shared limit than is left for the others: a lone session gets half.
 	Limits Limits `yaml:"limits"`
 
 	// What the checks have made of the keys above. The actions lack their gates, and the rules their credentials.
@@ -276,10 +276,11 @@ type Egress struct {
 	// openai-completions, anthropic-messages (also at Vertex AI and Bedrock's Invoke), gemini, bedrock-converse or
 	// ollama-chat. The sidecar checks each request, and records names, figures and times. POST only.
 	Observe string `yaml:"observe"`
-	// HostedTools allows what a provider does out of the sidecar's sight: its tools (web_search, mcp), members of a
-	// request (background, mcp_servers), remote_content (fetched from URLs in a request) or online (models that search
-	// the web by themselves). Where it lists previous_response_id, conversation, thread, item_reference, file_id,
-	// cachedContent or prompt, this member may also name content that no answer in the session gave.
+	// HostedTools lists what the model's provider may do out of the sidecar's sight. Entries are names of its tools
+	// (web_search, mcp), names of request members that start such work (background, mcp_servers), remote_content (it
+	// fetches URLs in a request) and online (models that search the web by themselves). The entries previous_response_id,
+	// conversation, thread, item_reference, file_id, cachedContent and prompt let a request name, by this member, content
+	// that did not come from an answer in the session.
 	HostedTools []string `yaml:"hostedTools"`
 	// UnknownMembers says what to do with unknown members of a request: refuse, or allow (record and receipt then name
 	// them). Default: refuse.
@@ -308,8 +309,8 @@ type Upstream struct {
 type Timeouts struct {
 	// Step bounds each step before a post is sent, and the wait for its body. Default 10s.
 	Step Duration `yaml:"step" reload:"yes"`
-	// Forward bounds a post from its first byte to the end of its answer, a call that outlives its session, and the
-	// wait for each part of a streamed body. Default 60s.
+	// Forward is the longest time from a post's first byte to the end of its answer, for a call after its session has
+	// ended, and for each part of a streamed body. Default 60s.
 	Forward Duration `yaml:"forward" reload:"yes"`
 	// ResponseHeader bounds the wait for response headers. Default 10m, for slow inference.
 	ResponseHeader Duration `yaml:"responseHeader" reload:"yes"`

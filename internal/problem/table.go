@@ -23,7 +23,7 @@ var table = collect(map[string][]row{
 		{"not_configured", 404, agents, "The operator has not turned this on",
 			"Have the operator set what the detail names."},
 		{"process_unavailable", 503, operators, "Another process of the mediator does not answer",
-			"Start it, check the endpoint, and add this process to internal.uids or callers."},
+			"Start that process, check its endpoint, and list the caller in its internal.uids or callers."},
 	},
 	"appraisal": {
 		{"score_mismatch", 403, operators, "A score does not follow from its receipts",
@@ -244,7 +244,7 @@ var table = collect(map[string][]row{
 		{"message_ambiguous", 400, agents, "Two readers could understand the message differently",
 			"Repeat no member in any case, and no ID; pass text in GraphQL variables."},
 		{"mcp_header_mismatch", 400, agents, "A header contradicts the message",
-			"Give Mcp-Protocol-Version, Mcp-Method, Mcp-Name and Mcp-Param-* its values."},
+			"Set Mcp-Protocol-Version, Mcp-Method, Mcp-Name and Mcp-Param-* to the message's values."},
 		{"mcp_version_unsupported", 400, agents, "This revision of the protocol is not supported",
 			"Use revision 2025-03-26, 2025-06-18, 2025-11-25 or 2026-07-28."},
 		{"mcp_transport_unsupported", 400, agents, "This transport of the protocol is not supported",

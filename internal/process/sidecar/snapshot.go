@@ -69,7 +69,7 @@ func (p *sidecar) checkHosts(c *config.Sidecar) error {
 		if !p.ca.Covers(host) {
 			return refusal.New("restart_required",
 				"the previous configuration stays: a rule names %s, which the interception CA does not cover. A restart makes a "+
-					"new CA, or mediator ca init if ca.dir is set. ca.permit allows hosts of later rules", host)
+					"new CA, or mediator ca init if ca.dir is set. To let a reload add hosts, list them in ca.permit", host)
 		}
 	}
 	return nil
