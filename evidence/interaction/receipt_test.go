@@ -221,6 +221,8 @@ func TestTheLongestReceipt(t *testing.T) {
 func TestObservedOf(t *testing.T) {
 	challenged := modelCall()
 	challenged.Challenge = &interaction.ChallengeRef{ChallengeNonce: "n"}
+	guarded, apart := closing(), closing()
+	guarded.Enforcement, apart.Enforcement = evidence.EnforcedGuard, evidence.EnforcedPod
 	const (
 		model = " model_call.api model_call.host model_call.hosted_tools model_call.returned_calls model_call.rule " +
 			"model_call.status model_call.streamed" +
@@ -237,6 +239,9 @@ func TestObservedOf(t *testing.T) {
 		"a challenged agent": {challenged, "chain challenge " + before + model + output + after},
 		"a post":             {post(), "chain " + before + output + " post" + after},
 		"the end":            {closing(), "chain closing " + before + output + after},
+		"behind kernel rules": {guarded, "chain closing constraints_commitment enforcement event_id inputs_commitment " +
+			"llm_commitment" + output + after},
+		"behind NetworkPolicies": {apart, "chain closing " + before + output + after},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := strings.Join(interaction.ObservedOf(tt.of), " "); got != tt.want {

@@ -202,7 +202,9 @@ func wantEntered(t *testing.T, r *kit.Rig, isolated bool) (ledger.Record, eviden
 	t.Helper()
 	post, c := receipt(t, r)
 	listed := slices.Contains(c.Observed, signer.NoProcessEntered)
-	if c.UserShellAccess || slices.Contains(c.Observed, "userShellAccess") || listed != isolated {
+	enforced := map[bool]string{true: evidence.EnforcedIsolated, false: evidence.EnforcedNone}[isolated]
+	if c.UserShellAccess || slices.Contains(c.Observed, "userShellAccess") || listed != isolated ||
+		c.Enforcement != enforced || slices.Contains(c.Observed, "enforcement") != isolated {
 		t.Errorf("the receipt of a run that is isolated (%t): %+v", isolated, c)
 	}
 	return post, c
