@@ -80,7 +80,7 @@ func testMode(t *testing.T, mode string) {
 	}
 	free := attack(t, c, attacker, "free", targets)
 	all := strings.Join(received(t, c, free), "\n")
-	for _, kind := range []string{" . tcp . 443", " . udp . 53", " . icmp . ", " . sctp . ", " . udplite . ", `"pod`} {
+	for _, kind := range []string{" . tcp . 443", " . udp . 53", " . icmp . ", " . udplite . ", `"pod`} {
 		if !strings.Contains(all, kind) {
 			t.Errorf("nothing like %s arrives of the attacker even where it may send:\n%s", kind, all)
 		}

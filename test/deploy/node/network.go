@@ -163,6 +163,11 @@ func (n *network) connect(p *podNetwork) error {
 		return err
 	}
 
+	if err := inNetwork(p.namespace, func() error { // containerd lets every user send echo requests
+		return os.WriteFile("/proc/sys/net/ipv4/ping_group_range", []byte("0 2147483647"), 0)
+	}); err != nil {
+		return err
+	}
 	links, err := netlink.NewHandleAt(p.namespace)
 	if err != nil {
 		return err
