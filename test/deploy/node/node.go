@@ -227,11 +227,14 @@ func (n *Node) renewLease(ctx context.Context) {
 	holder, seconds := Name, int32(40)
 	for {
 		now := metav1.NowMicro()
-		lease := &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Name: Name},
-			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &now},
-		}
-		if _, err := leases.Update(ctx, lease, metav1.UpdateOptions{}); apierrors.IsNotFound(err) {
+		spec := coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &now}
+		lease, err := leases.Get(ctx, Name, metav1.GetOptions{})
+		switch {
+		case err == nil:
+			lease.Spec = spec
+			_, _ = leases.Update(ctx, lease, metav1.UpdateOptions{})
+		case apierrors.IsNotFound(err):
+			lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: Name}, Spec: spec}
 			_, _ = leases.Create(ctx, lease, metav1.CreateOptions{})
 		}
 		select {
