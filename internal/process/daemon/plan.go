@@ -24,6 +24,7 @@ type Plan struct {
 	config.Process
 
 	Manifest      string                     // path of the deployment manifest; empty for a process that reads none
+	History       bool                       // read beside the trust bundle
 	CheckManifest func(*policy.Strict) error // refuses a manifest under which callers would be refused
 	Environment   string                     // the hash of a sidecar's environment
 	Policy        string                     // the hash of a control plane's rules

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/problem"
@@ -32,6 +34,8 @@ type registration struct {
 
 	manifest  atomic.Pointer[string] // hash of the one that was delivered last
 	delivered chan struct{}          // has room for one: there is another
+
+	segment int // of the history, which was the last one when it was written; 0 before
 }
 
 const (
@@ -182,25 +186,29 @@ func (r *registration) follow(ctx context.Context) {
 
 // next waits for a trust that is not the one that this process has. It may be empty.
 func (r *registration) next(ctx context.Context, has string) (t trust, err error) {
-	ctx, cancel := context.WithTimeout(ctx, registrarTimeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.base+"/v1/trust?unlike="+url.QueryEscape(has), nil)
-	if err != nil {
-		return t, err
-	}
-	resp, err := r.peer.Send(req)
-	if err != nil {
-		return t, err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return t, problem.Read(resp)
-	}
-	raw, err := files.ReadAll(resp.Body, "the trust", maxTrust)
+	raw, err := r.get(ctx, "/v1/trust?unlike="+url.QueryEscape(has))
 	if err != nil {
 		return t, err
 	}
 	return t, strictjson.ParseMembers(raw, &t)
+}
+
+func (r *registration) get(ctx context.Context, path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, registrarTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.base+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := r.peer.Send(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, problem.Read(resp)
+	}
+	return files.ReadAll(resp.Body, "the registrar's answer", maxTrust)
 }
 
 // write replaces the bundle and, if the manifest is in the same folder, the manifest. It refuses a bundle that the
@@ -216,6 +224,9 @@ func (r *registration) write(ctx context.Context, t trust) error {
 	}
 	if err != nil {
 		return fmt.Errorf("the registrar delivers a bundle that is not written: %w", err)
+	}
+	if err := r.writeHistory(ctx, b.History); err != nil {
+		return err
 	}
 	to := r.plan.Trust.Bundle
 	if r.plan.Manifest == "" || filepath.Dir(r.plan.Manifest) != filepath.Dir(to) {
@@ -268,4 +279,22 @@ func (r *registration) reload(ctx context.Context) {
 		}
 		again, pause = time.After(pause), min(2*pause, longestPause)
 	}
+}
+
+// writeHistory writes the history up to end beside the bundle, if this process reads it. Only the last file grows.
+func (r *registration) writeHistory(ctx context.Context, end *evidence.HistoryEnd) error {
+	if !r.plan.History || end == nil {
+		return nil
+	}
+	for n := max(r.segment, 1); n <= end.Segment; n++ {
+		raw, err := r.get(ctx, "/v1/history/"+strconv.Itoa(n))
+		if err != nil {
+			return err
+		}
+		if err := files.Replace(archive.SegmentFile(r.plan.Trust.Bundle, n), raw, 0o644); err != nil {
+			return err
+		}
+		r.segment = n
+	}
+	return nil
 }

@@ -54,7 +54,7 @@ func Run(ctx context.Context, path string, stderr io.Writer) error {
 func Plan(c *config.Reputation) (daemon.Plan, error) {
 	p := daemon.Plan{
 		File: c.File, Process: c.Process, Key: "internal", Endpoint: c.Internal, Grace: grace,
-		Secret: []string{filepath.Join(c.State, storeFile)}, Write: []string{c.State},
+		Secret: []string{filepath.Join(c.State, storeFile)}, Write: []string{c.State}, History: true,
 	}
 	if c.Public != nil {
 		p.Listens = []daemon.Place{{Key: "public.listen", Address: c.Public.Listen}}

@@ -60,6 +60,13 @@ func (p *process) public() http.Handler {
 		t, err := p.nextTrust(r.Context(), c, r.URL.Query().Get("unlike"))
 		wire.Write(w, t, err)
 	}))
+	mux.HandleFunc("GET /v1/history/{segment}", p.from(func(w http.ResponseWriter, r *http.Request, c registrar.Caller) {
+		if err := p.known(c); err != nil {
+			problem.Write(w, err)
+			return
+		}
+		p.history(w, r)
+	}))
 	return mux
 }
 
@@ -141,19 +148,22 @@ func (p *process) nextTrust(ctx context.Context, c registrar.Caller, has string)
 // operators answers operators, and auditors who want the history.
 func (p *process) operators() http.Handler {
 	mux := p.Mux()
-	file := func(w http.ResponseWriter, r *http.Request, name string) {
-		raw, err := p.store.Read(r.Context(), name)
-		if err != nil {
-			problem.Write(w, refusal.New("not_found", "there is no %s", name))
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(raw)
-	}
-	mux.HandleFunc("GET /v1/bundle", func(w http.ResponseWriter, r *http.Request) { file(w, r, registrar.BundleFile) })
-	mux.HandleFunc("GET /v1/history/{segment}", func(w http.ResponseWriter, r *http.Request) {
-		n, _ := strconv.Atoi(r.PathValue("segment"))
-		file(w, r, filepath.Base(archive.SegmentFile(registrar.BundleFile, max(n, 1))))
-	})
+	mux.HandleFunc("GET /v1/bundle", func(w http.ResponseWriter, r *http.Request) { p.file(w, r, registrar.BundleFile) })
+	mux.HandleFunc("GET /v1/history/{segment}", p.history)
 	return mux
+}
+
+func (p *process) history(w http.ResponseWriter, r *http.Request) {
+	n, _ := strconv.Atoi(r.PathValue("segment"))
+	p.file(w, r, filepath.Base(archive.SegmentFile(registrar.BundleFile, max(n, 1))))
+}
+
+func (p *process) file(w http.ResponseWriter, r *http.Request, name string) {
+	raw, err := p.store.Read(r.Context(), name)
+	if err != nil {
+		problem.Write(w, refusal.New("not_found", "there is no %s", name))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(raw)
 }
