@@ -82,12 +82,15 @@ func parse(dsn string) (*pgx.ConnConfig, error) {
 
 // connect returns a pool that checks of each new connection that its commits are durable. Names without a schema belong
 // to schema.
-func connect(dsn, schema string) (*sql.DB, error) {
+func connect(dsn, schema string, settings ...[2]string) (*sql.DB, error) {
 	config, err := parse(dsn)
 	if err != nil {
 		return nil, err
 	}
 	config.RuntimeParams["search_path"] = schema
+	for _, s := range settings {
+		config.RuntimeParams[s[0]] = s[1]
+	}
 	db := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
 		var commit, fsync string
 		if err := c.QueryRow(ctx, `SELECT current_setting('synchronous_commit'), current_setting('fsync')`).Scan(&commit,

@@ -67,7 +67,8 @@ what was posted.`,
 					return printReceipts(c.Context(), cli.Plain(to), r, by.selected.Session, closed)
 				})
 			}
-			s, a, err := by.selection()
+			s, a, err := by.selection(c, from)
+			defer by.done()
 			if err != nil {
 				return err
 			}

@@ -2,8 +2,10 @@ package chain
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +16,8 @@ import (
 	"github.com/actionproof/mediator/internal/cli/records"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/process/registrar"
+	kept "github.com/actionproof/mediator/internal/registrar"
 )
 
 // judgeFlags are the common flags of verify and posts export: they select records and the trust.
@@ -21,6 +25,14 @@ type judgeFlags struct {
 	selected          records.SelectionFlags
 	trust             config.Trust
 	manifest, earlier string
+	temporary         string // folder of the registrar's bundle; empty without one
+}
+
+// done removes temporary files.
+func (f *judgeFlags) done() {
+	if f.temporary != "" {
+		_ = os.RemoveAll(f.temporary)
+	}
 }
 
 func (f *judgeFlags) add(c *cobra.Command) {
@@ -34,14 +46,35 @@ func (f *judgeFlags) add(c *cobra.Command) {
 	cli.FileFromDir(c, "earlier", devstack.EarlierFolder)
 }
 
-func (f *judgeFlags) selection() (admin.Selection, archive.Archive, error) {
+func (f *judgeFlags) selection(c *cobra.Command, from records.Source) (admin.Selection, archive.Archive, error) {
 	s, err := f.selected.Parse(time.Now())
 	if err != nil {
 		return s, nil, err
 	}
 	s.OldestFirst = true
-	a, err := f.archive()
+	dsn, err := from.DSN()
+	if err != nil {
+		return s, nil, err
+	}
+	read := f.archive
+	if dsn != "" && !c.Flags().Changed("bundle") {
+		read = func() (archive.Archive, error) { return f.registrars(c, dsn) }
+	}
+	a, err := read()
 	return s, a, err
+}
+
+// registrars reads the bundle and the manifests that a registrar keeps in a database.
+func (f *judgeFlags) registrars(c *cobra.Command, dsn string) (a archive.Archive, err error) {
+	if f.temporary, err = os.MkdirTemp("", "mediator-trust-"); err != nil {
+		return nil, err
+	}
+	if err := registrar.CopyTrust(c.Context(), dsn, f.temporary); err != nil {
+		return nil, fmt.Errorf("the registrar's bundle, which --bundle replaces: %w", err)
+	}
+	trust := f.trust
+	trust.Bundle = filepath.Join(f.temporary, kept.BundleFile)
+	return f.with(archive.Read(trust, ""))
 }
 
 func (f *judgeFlags) archive() (archive.Archive, error) {

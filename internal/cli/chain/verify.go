@@ -87,7 +87,8 @@ verify, capability verify).`,
 	cli.JSONFlag(c, &asJSON)
 	by.add(c)
 	f := c.Flags()
-	f.StringVar(&copied, "ledger", "", "verify the records in this copy of a ledger's file that the flags select")
+	f.StringVar(&copied, "ledger", "", "verify the records that the flags select in this copy of a ledger's "+
+		"file, or in the database whose DSN is in this file")
 	f.StringVar(&scored, "score", "", "the score (reputation show score) of the session whose receipts FILE has")
 	return c
 }
@@ -233,11 +234,13 @@ func verifyExport(c *cobra.Command, by judgeFlags, in *bufio.Reader, asJSON bool
 }
 
 func verifyCopy(c *cobra.Command, by judgeFlags, copied string, asJSON bool) error {
-	s, a, err := by.selection()
+	from := records.Source{Ledger: copied}
+	s, a, err := by.selection(c, from)
+	defer by.done()
 	if err != nil {
 		return err
 	}
-	r, err := records.Source{Copy: copied}.Open(c.Context())
+	r, err := from.Open(c.Context())
 	if err != nil {
 		return err
 	}

@@ -68,7 +68,7 @@ records out, standard error names the --cursor for the next ones.
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with each call as it ends")
 	from.Add(c)
 	cli.Check(c, func(*cobra.Command) error {
-		if follow && (from.Copy != "" || flags.Cursor != "" || flags.until != "" || flags.Keys) {
+		if follow && (from.Ledger != "" || flags.Cursor != "" || flags.until != "" || flags.Keys) {
 			return cli.Usagef(
 				"--follow asks a sidecar for what happens from now on: leave out --ledger, --cursor, --until and --keys")
 		}

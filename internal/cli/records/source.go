@@ -1,18 +1,23 @@
 package records
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"iter"
 	"net/url"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/postgres"
 	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/proxy"
 )
@@ -57,16 +62,18 @@ func (f *SelectionFlags) Parse(now time.Time) (s admin.Selection, err error) {
 	return s, nil
 }
 
-// Source is the source of records: the sidecar at the endpoint Admin or, if Copy is set, the copy of a ledger's file.
-type Source struct{ Admin, Copy string }
+// Source is the source of records: the sidecar at the endpoint Admin or, if Ledger is set, the ledger that it names: the
+// copy of a file, or a file with the DSN of a PostgreSQL database.
+type Source struct{ Admin, Ledger string }
 
 // Add adds --admin and --ledger, which exclude each other.
 func (s *Source) Add(c *cobra.Command) {
 	cli.AdminFlag(c, &s.Admin)
-	c.Flags().StringVar(&s.Copy, "ledger", "", "read this copy of a ledger's file, and ask no sidecar")
+	c.Flags().StringVar(&s.Ledger, "ledger", "",
+		"ask no sidecar: read this copy of a ledger's file, or the database whose DSN is in this file")
 	cli.Check(c, func(c *cobra.Command) error {
-		if s.Copy != "" && c.Flags().Changed("admin") {
-			return cli.Usagef("--ledger reads a copy, and --admin asks a sidecar: give one of them")
+		if s.Ledger != "" && c.Flags().Changed("admin") {
+			return cli.Usagef("--ledger reads a ledger, and --admin asks a sidecar: give one of them")
 		}
 		return nil
 	})
@@ -74,44 +81,78 @@ func (s *Source) Add(c *cobra.Command) {
 
 // Reader reads records from an open [Source].
 type Reader struct {
-	admin string
-	copy  *sqlite.Copy // nil with a sidecar
+	admin  string
+	ledger opened // nil with a sidecar
+}
+
+type opened interface {
+	admin.Source
+	Get(ctx context.Context, id string) (ledger.Record, error)
+	Chain(ctx context.Context, session string, from int64, limit int) ([]ledger.Receipt, error)
+	Close() error
+}
+
+const maxDSN = 4 << 10 // bytes
+
+// DSN returns the DSN of the database that Ledger names; it is empty without one.
+func (s Source) DSN() (string, error) {
+	if s.Ledger == "" {
+		return "", nil
+	}
+	info, err := os.Stat(s.Ledger)
+	if err != nil || info.Size() == 0 || info.Size() > maxDSN { // an SQLite file has more
+		return "", err
+	}
+	raw, err := files.Read(s.Ledger)
+	if err != nil || bytes.HasPrefix(raw, []byte("SQLite format")) {
+		return "", err
+	}
+	return strings.TrimSpace(string(raw)), nil
 }
 
 // Open opens the source. The reader has to be closed.
 func (s Source) Open(ctx context.Context) (*Reader, error) {
-	if s.Copy == "" {
+	if s.Ledger == "" {
 		return &Reader{admin: s.Admin}, nil
 	}
-	file, err := sqlite.OpenCopy(ctx, s.Copy)
+	dsn, err := s.DSN()
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{copy: file}, nil
+	r := &Reader{}
+	if dsn != "" {
+		r.ledger, err = postgres.OpenReader(ctx, dsn)
+	} else {
+		r.ledger, err = sqlite.OpenCopy(ctx, s.Ledger)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
-// Close closes a copy of a ledger.
+// Close closes a ledger.
 func (r *Reader) Close() error {
-	if r.copy == nil {
+	if r.ledger == nil {
 		return nil
 	}
-	return r.copy.Close()
+	return r.ledger.Close()
 }
 
 // Selected yields the selected records.
 func (r *Reader) Selected(ctx context.Context, s admin.Selection) iter.Seq2[ledger.Record, error] {
-	if r.copy == nil {
+	if r.ledger == nil {
 		return admin.Records(ctx, r.admin, s)
 	}
-	return s.Records(ctx, r.copy)
+	return s.Records(ctx, r.ledger)
 }
 
 // Receipts returns at most limit interaction receipts of a session, from a number on.
 func (r *Reader) Receipts(ctx context.Context, session string, from int64, limit int) ([]string, error) {
-	if r.copy == nil {
+	if r.ledger == nil {
 		return admin.Receipts(ctx, r.admin, session, from, limit)
 	}
-	found, err := r.copy.Chain(ctx, session, from, limit)
+	found, err := r.ledger.Chain(ctx, session, from, limit)
 	tokens := make([]string, len(found))
 	for i, receipt := range found {
 		tokens[i] = receipt.Token
@@ -121,12 +162,12 @@ func (r *Reader) Receipts(ctx context.Context, session string, from int64, limit
 
 // Get returns the record whose id is or begins with id.
 func (r *Reader) Get(ctx context.Context, id string) (ledger.Record, error) {
-	if r.copy == nil {
+	if r.ledger == nil {
 		var found admin.Record
 		err := admin.Get(ctx, r.admin, "/v1/posts/"+url.PathEscape(id), &found)
 		return found.Record, err
 	}
-	found, err := r.copy.Get(ctx, id)
+	found, err := r.ledger.Get(ctx, id)
 	if errors.Is(err, ledger.ErrNotFound) {
 		err = refusal.New("not_found", "no record has an id that begins with %.80q", id)
 	}

@@ -63,6 +63,9 @@ type shared struct {
 const tables = `CREATE TABLE files (name text PRIMARY KEY, hash text NOT NULL, content bytea NOT NULL);
 CREATE TABLE seal (one boolean PRIMARY KEY DEFAULT true CHECK (one), revision bigint NOT NULL, mac text NOT NULL)`
 
+var schema = postgres.Schema{Name: "actionproof_registrar", Version: 2, Statements: tables,
+	Forgets: "which keys are certified"}
+
 // Keys of the database's advisory locks: of an edit, and of the replica that leads.
 const editLock, leadLock = 0x6d656469_01, 0x6d656469_02
 
@@ -71,8 +74,7 @@ func openShared(ctx context.Context, dsn, dir string, registry keyring.RootKey) 
 	if err != nil {
 		return nil, err
 	}
-	db, err := postgres.OpenDB(ctx, dsn, postgres.Schema{Name: "actionproof_registrar", Version: 2, Statements: tables,
-		Forgets: "which keys are certified"})
+	db, err := postgres.OpenDB(ctx, dsn, schema)
 	if err != nil {
 		return nil, err
 	}
@@ -81,6 +83,35 @@ func openShared(ctx context.Context, dsn, dir string, registry keyring.RootKey) 
 		return nil, errors.Join(err, db.Close())
 	}
 	return s, nil
+}
+
+// CopyTrust writes the trust bundle and its history into a folder, from the database that dsn names. They have the
+// registry's signatures; without its secret nobody can tell whether they are the latest.
+func CopyTrust(ctx context.Context, dsn, dir string) (err error) {
+	db, err := postgres.OpenReadOnly(ctx, dsn, schema)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	rows, err := db.Read().QueryContext(ctx, `SELECT name, content FROM files`)
+	if err != nil {
+		return ledger.Unavailable("read the registrar's state", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		var content []byte
+		if err := rows.Scan(&name, &content); err != nil {
+			return ledger.Unavailable("read the registrar's state", err)
+		}
+		if !ours.MatchString(name) {
+			continue
+		}
+		if err := files.Replace(filepath.Join(dir, name), content, 0o600); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
 }
 
 // Close implements [store].
