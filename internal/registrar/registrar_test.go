@@ -472,3 +472,14 @@ func FuzzParseSigned(f *testing.F) {
 		}
 	})
 }
+
+// FuzzReadRendered: no panic, and no file of a rendered chart is written elsewhere.
+func FuzzReadRendered(f *testing.F) {
+	f.Add("kind: ConfigMap\ndata: {rules.yaml: 'serial: 1', ../x: y}\n---\nkind: Secret\n")
+	f.Add("{kind: ConfigMap, data: {rules.yaml: 'serial: 1\nrules: [{id: spiffe://a/b, role: node}]'}}")
+	f.Fuzz(func(t *testing.T, text string) {
+		if _, manifests, err := registrar.ReadRendered(strings.NewReader(text), time.Now()); err == nil && len(manifests) > 0 {
+			t.Errorf("a manifest out of nothing: %q", text)
+		}
+	})
+}

@@ -2,6 +2,7 @@
 // Kubernetes.
 //
 //	rules.go      the rules, as they are written and as they are signed
+//	rendered.go   the rules in a rendered Helm chart
 //	match.go      the rule for a process
 //	register.go   certifies the keys that a process proves to hold
 //	keys.go       which keys it may have

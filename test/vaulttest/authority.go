@@ -41,7 +41,7 @@ func newAuthority() (authority, error) {
 	return authority{key, cert}, err
 }
 
-// certificate makes a certificate for 127.0.0.1 that is good until notAfter.
+// certificate makes a certificate for 127.0.0.1 and vault.example that is good until notAfter.
 func (a authority) certificate(notAfter time.Time) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -49,8 +49,8 @@ func (a authority) certificate(notAfter time.Time) (tls.Certificate, error) {
 	}
 	leaf := &x509.Certificate{
 		SerialNumber: big.NewInt(notAfter.UnixNano()), NotBefore: notAfter.Add(-24 * time.Hour), NotAfter: notAfter,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		KeyUsage:    x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"vault.example"},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, leaf, a.cert, key.Public(), a.key)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err

@@ -220,19 +220,21 @@ func TestNewRefuses(t *testing.T) {
 	approle := &bootstrap.AppRole{Mount: "approle", Dir: "secrets", Wrap: time.Minute}
 	kubernetes := func(account ...string) *bootstrap.Kubernetes {
 		return &bootstrap.Kubernetes{Mount: "kubernetes", Audience: "vault",
-			Accounts: map[string]string{account[0]: account[1]}}
+			Accounts: map[string][]string{account[0]: {account[1]}}}
 	}
 	for name, o := range map[string]bootstrap.Options{
-		"nothing":           {},
-		"no mount":          {AppRole: approle},
-		"a shell's words":   {Transit: "transit; true", AppRole: approle},
-		"no login":          {Transit: "transit"},
-		"two logins":        {Transit: "transit", AppRole: approle, Kubernetes: kubernetes("serve", "agents/agent")},
-		"no folder":         {Transit: "transit", AppRole: &bootstrap.AppRole{Mount: "approle", Wrap: time.Minute}},
-		"no time":           {Transit: "transit", AppRole: &bootstrap.AppRole{Mount: "approle", Dir: "secrets"}},
-		"no such process":   {Transit: "transit", Kubernetes: kubernetes("agent", "agents/agent")},
-		"no roots":          {Transit: "transit", Kubernetes: kubernetes("registry", "agents/agent")},
-		"no namespace":      {Transit: "transit", Kubernetes: kubernetes("serve", "agent")},
+		"nothing":         {},
+		"no mount":        {AppRole: approle},
+		"a shell's words": {Transit: "transit; true", AppRole: approle},
+		"no login":        {Transit: "transit"},
+		"two logins":      {Transit: "transit", AppRole: approle, Kubernetes: kubernetes("serve", "agents/agent")},
+		"no folder":       {Transit: "transit", AppRole: &bootstrap.AppRole{Mount: "approle", Wrap: time.Minute}},
+		"no time":         {Transit: "transit", AppRole: &bootstrap.AppRole{Mount: "approle", Dir: "secrets"}},
+		"no such process": {Transit: "transit", Kubernetes: kubernetes("agent", "agents/agent")},
+		"no roots":        {Transit: "transit", Kubernetes: kubernetes("registry", "agents/agent")},
+		"no namespace":    {Transit: "transit", Kubernetes: kubernetes("serve", "agent")},
+		"an account more": {Transit: "transit", Kubernetes: &bootstrap.Kubernetes{Mount: "kubernetes", Audience: "vault",
+			Accounts: map[string][]string{"serve": {"agents/worker", "research/reader"}}}},
 		"every account":     {Transit: "transit", Kubernetes: kubernetes("serve", "*/*")},
 		"no account at all": {Transit: "transit", Kubernetes: &bootstrap.Kubernetes{Mount: "kubernetes", Audience: "vault"}},
 	} {

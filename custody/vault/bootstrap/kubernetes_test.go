@@ -105,7 +105,7 @@ func TestKubernetes(t *testing.T) {
 	server.Reset(t)
 	server.Kubernetes(t)
 	cluster := newCluster(t)
-	accounts := map[string]string{"serve": "agents/worker", "trigger": "mediator/trigger"}
+	accounts := map[string][]string{"serve": {"agents/worker", "research/worker"}, "trigger": {"mediator/trigger"}}
 	apply(t, bootstrap.Options{Transit: "transit",
 		Kubernetes: &bootstrap.Kubernetes{Mount: "kubernetes", Audience: "vault", Accounts: accounts}})
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cluster.server.Certificate().Raw})
@@ -120,6 +120,7 @@ func TestKubernetes(t *testing.T) {
 			good  bool
 		}{
 			"the agent's pod":                 {cluster.token("agents/worker", "vault"), r.Process == "serve"},
+			"a pod of the other namespace":    {cluster.token("research/worker", "vault"), r.Process == "serve"},
 			"the trigger's pod":               {cluster.token("mediator/trigger", "vault"), r.Process == "trigger"},
 			"another namespace":               {cluster.token("other/worker", "vault"), false},
 			"a token for the API server":      {cluster.token("agents/worker", "https://kubernetes.default.svc"), false},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,11 +26,14 @@ type AppRole struct {
 	Wrap  time.Duration // lifetime of a wrapped secret id
 }
 
-// Kubernetes lets the roles of a process log in with its pod's service account. A process without one gets no login.
+// Kubernetes lets the roles of a process log in with its pod's service account. A process without one gets no login; a
+// root without one gets a token and a file that names its key, for the people who sign with it.
 type Kubernetes struct {
-	Mount    string            // of the auth method
-	Audience string            // aud of the pods' tokens
-	Accounts map[string]string // service accounts by process, NAMESPACE/NAME
+	Mount    string              // of the auth method
+	Audience string              // aud of the pods' tokens
+	Accounts map[string][]string // service accounts by process, NAMESPACE/NAME
+	Dir      string              // for the roots' public keys, and the files for people
+	CA       string              // a path, for the file for people; empty without one
 }
 
 const (
@@ -144,23 +148,56 @@ func (o Options) serviceAccounts() ([]step, error) {
 	if !mountName.MatchString(k.Mount) || !audience.MatchString(k.Audience) || len(k.Accounts) == 0 {
 		return nil, fmt.Errorf("kubernetes needs the name of a mount, an audience and a service account")
 	}
-	for process, account := range k.Accounts {
+	bound := make(map[string][]string) // fields of a login, by process
+	for process, accounts := range k.Accounts {
 		if err := o.process(process); err != nil {
 			return nil, err
 		}
-		if !accountName.MatchString(account) {
-			return nil, fmt.Errorf("%q is not a service account: write NAMESPACE/NAME", account)
+		namespaces, names, err := split(accounts)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", process, err)
 		}
+		bound[process] = []string{"bound_service_account_namespaces=" + strings.Join(namespaces, ","),
+			"bound_service_account_names=" + strings.Join(names, ","), "audience=" + k.Audience}
 	}
 	steps := []step{enabled{"auth", k.Mount, "kubernetes"}}
 	for _, r := range o.roles() {
-		if namespace, name, ok := strings.Cut(k.Accounts[r.Process], "/"); ok {
-			fields := append(token(r), "bound_service_account_namespaces="+namespace, "bound_service_account_names="+name,
-				"audience="+k.Audience)
-			steps = append(steps, login{"auth/" + k.Mount + "/role/" + r.name(), fields})
+		fields, root := bound[r.Process], slices.Contains(Roots, r)
+		if root {
+			steps = append(steps, pinned{k.Dir, o.Transit, r})
+		}
+		switch {
+		case fields != nil:
+			steps = append(steps, login{"auth/" + k.Mount + "/role/" + r.name(), append(token(r), fields...)})
+		case root:
+			steps = append(steps, signers{k, o.Transit, r})
 		}
 	}
 	return steps, nil
+}
+
+// split returns the namespaces and the names of service accounts. Vault lets each name of a role in from each of its
+// namespaces, so all these pairs must be meant.
+func split(accounts []string) (namespaces, names []string, err error) {
+	for _, account := range accounts {
+		if !accountName.MatchString(account) {
+			return nil, nil, fmt.Errorf("%q is not a service account: write NAMESPACE/NAME", account)
+		}
+		namespace, name, _ := strings.Cut(account, "/")
+		namespaces, names = append(namespaces, namespace), append(names, name)
+	}
+	slices.Sort(namespaces)
+	slices.Sort(names)
+	namespaces, names = slices.Compact(namespaces), slices.Compact(names)
+	for _, namespace := range namespaces {
+		for _, name := range names {
+			if pair := namespace + "/" + name; !slices.Contains(accounts, pair) {
+				return nil, nil, fmt.Errorf(
+					"Vault would let in %s too: give the service accounts the same names in all namespaces", pair)
+			}
+		}
+	}
+	return namespaces, names, nil
 }
 
 func token(r Role) []string {

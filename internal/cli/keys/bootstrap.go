@@ -24,7 +24,7 @@ type bootstrapFlags struct {
 	roots            bool
 	wrap             time.Duration
 	audience         string
-	accounts         map[string]string
+	accounts         []string
 }
 
 func vaultBootstrap() *cobra.Command {
@@ -38,6 +38,9 @@ func vaultBootstrap() *cobra.Command {
   mediator vault bootstrap --deliver serve --address https://vault.example:8200 --token-file admin-token --out secrets`,
 		Long: `Makes the Transit engine; a key for each role, which cannot be exported, backed up in plaintext or deleted; a
 policy for each key, which only allows signing with it and reading its public versions; and a login for each role.
+
+With --roots and --auth kubernetes, --out gets the public keys of the registry and the auditor, and for each without a
+service account a token and the YAML file that commands take as its key.
 
 --print prints the commands for Vault's own command line. --apply runs them, skips what is right already, and refuses a
 key with other properties. It makes no second secret id for a role. --deliver makes new secret ids for the roles of a
@@ -81,11 +84,12 @@ process, in files that replace the old ones: copy them to the process.`,
 	f.BoolVar(&b.roots, "roots", false, "include the registry's and the auditor's keys")
 	f.StringVar(&b.auth, "auth", "approle", "how roles log in: approle or kubernetes")
 	f.StringVar(&b.mount, "auth-mount", "", "mount of the auth method; its own name if empty")
-	f.StringVar(&b.dir, "out", "secrets", "folder for role ids and wrapped secret ids, with approle")
+	f.StringVar(&b.dir, "out", "secrets", "folder for role ids and wrapped secret ids; with kubernetes, "+
+		"for the roots' files")
 	f.DurationVar(&b.wrap, "wrap-ttl", time.Hour, "how long a wrapped secret id can be unwrapped, with approle")
-	f.StringToStringVar(&b.accounts, "service-account", nil,
-		"PROCESS=NAMESPACE/NAME, once for each process: trigger, control, serve, reputation, registry, auditor; with "+
-			"kubernetes")
+	f.StringArrayVar(&b.accounts, "service-account", nil,
+		"PROCESS=NAMESPACE/NAME, once for each account of trigger, control, serve, reputation, registry or auditor; "+
+			"with kubernetes")
 	f.StringVar(&b.audience, "audience", "vault", "aud of the service accounts' tokens, with kubernetes")
 	return c
 }
@@ -106,7 +110,12 @@ func (b *bootstrapFlags) options() (bootstrap.Options, error) {
 	case b.auth == "approle":
 		o.AppRole = &bootstrap.AppRole{Mount: mount, Dir: b.dir, Wrap: b.wrap}
 	case b.auth == "kubernetes":
-		o.Kubernetes = &bootstrap.Kubernetes{Mount: mount, Audience: b.audience, Accounts: b.accounts}
+		o.Kubernetes = &bootstrap.Kubernetes{Mount: mount, Audience: b.audience, Dir: b.dir, CA: b.ca,
+			Accounts: make(map[string][]string)}
+		for _, given := range b.accounts {
+			process, account, _ := strings.Cut(given, "=")
+			o.Kubernetes.Accounts[process] = append(o.Kubernetes.Accounts[process], account)
+		}
 	default:
 		return o, cli.Usagef("--auth is approle or kubernetes")
 	}

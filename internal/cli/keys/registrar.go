@@ -12,6 +12,7 @@ import (
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/registrar"
+	"github.com/actionproof/mediator/policy"
 )
 
 type signedRules struct {
@@ -29,16 +30,26 @@ func SignRules() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "sign FILE --auditor-key FILE", Short: "Sign rules, and the manifests that they name",
-		Args: cli.ExactArgs(1, "the path of one file of rules"),
+		Args: cli.ExactArgs(1, "the path of one file of rules, or - for a rendered chart on standard input"),
 		Example: `  mediator registrar sign rules.yaml --auditor-key auditor.key.jwk --out rules.json
-  mediator registrar sign rules.yaml --auditor-key auditor.key.jwk --also $(old/mediator deployment hash mediator.yaml)`,
+  mediator registrar sign rules.yaml --auditor-key auditor.key.jwk --also $(old/mediator deployment hash mediator.yaml)
+  helm template mediator deploy/helm/mediator --values values.yaml --set signedRules=unsigned |
+      mediator registrar sign - --auditor-key roots/auditor.yaml --out rules.json`,
 		Long: `Signs the rules and certifies the manifest, for a registrar. A manifest whose pinned hashes are all zeros gets
 those of policy.yaml and mediator.yaml beside the rules, with this program: sign with the program that the sidecars run.
 With --also, the manifest also allows another program while sidecars are upgraded.
+With -, these files come from the ConfigMap in what helm template prints.
+
 A registrar refuses rules with a lower serial number than it has seen. Sign again before the rules end; a deployment
 certificate ends earlier if the manifest says so.`,
 		RunE: func(c *cobra.Command, args []string) error {
-			rules, manifests, err := registrar.ReadSource(args[0], time.Now(), also...)
+			read := func() (evidence.RegistrarRules, []*policy.Manifest, error) {
+				if args[0] == "-" {
+					return registrar.ReadRendered(c.InOrStdin(), time.Now(), also...)
+				}
+				return registrar.ReadSource(args[0], time.Now(), also...)
+			}
+			rules, manifests, err := read()
 			if err != nil {
 				return err
 			}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/test/deploy/chart"
 	"github.com/actionproof/mediator/test/deploy/cluster"
 )
@@ -122,6 +123,9 @@ func TestFiles(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
+			}
+			if strings.Contains(rendered, "\n    autonomyPolicy:") && !strings.Contains(rendered, autonomy.ScoringHash) {
+				t.Error("the manifest's scoringHash is not", autonomy.ScoringHash)
 			}
 			files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 			if err != nil || len(files) < 6 {

@@ -35,7 +35,7 @@ func TestModes(t *testing.T) {
 func testMode(t *testing.T, mode string) {
 	c := cluster.Start(t)
 	authority := tlstest.New(t)
-	posts := api(t, c, authority)
+	posts := api(t, c, authority, "api.example.com")
 	for _, port := range []string{"53", "443"} {
 		l := c.Listen(outside + ":" + port)
 		go func() {

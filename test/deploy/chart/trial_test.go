@@ -1,11 +1,7 @@
 package chart_test
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,25 +12,6 @@ import (
 	"github.com/actionproof/mediator/test/deploy/node"
 	"github.com/actionproof/mediator/test/tlstest"
 )
-
-// api is an API outside the cluster: it sends each posted body to the channel.
-func api(t *testing.T, c *cluster.Cluster, authority *tlstest.Authority) <-chan string {
-	t.Helper()
-	const host = "api.example.com"
-	certificate, key := authority.Certify(t, func(c *x509.Certificate) { c.DNSNames = []string{host} })
-	pair, err := tls.X509KeyPair(certificate, key)
-	check.Must(t, err)
-	posts := make(chan string, 64)
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if body, err := io.ReadAll(r.Body); err == nil && r.Method == http.MethodPost {
-			posts <- string(body)
-		}
-		w.WriteHeader(http.StatusCreated)
-	})}
-	go server.Serve(tls.NewListener(c.Listen("203.0.113.7:443", host), &tls.Config{Certificates: []tls.Certificate{pair}}))
-	t.Cleanup(func() { server.Close() })
-	return posts
-}
 
 // mediatorImage is the image that the Dockerfile describes: the program, and the authorities of the Internet.
 func mediatorImage(t *testing.T, c *cluster.Cluster, authority *tlstest.Authority) node.Image {
@@ -82,9 +59,7 @@ func install(t *testing.T, c *cluster.Cluster, image node.Image, args ...string)
 	out, err := exec.CommandContext(t.Context(), "go", append([]string{"tool", "-modfile", "../tools/go.mod", "helm",
 		"--kubeconfig", c.Kubeconfig, "install", "mediator", chartFolder, "--namespace", "mediator",
 		"--values", ciFile(t, "trial"), "--set", "image.digest=" + image.Digest,
-		"--set", "trigger.config.sources[0].schedule.cron=@every 5s",
-		"--set", "sidecar.config.upstreams[0].host=api.example.com:443",
-		"--set", "sidecar.config.upstreams[0].networks[0]=203.0.113.0/24"}, args...)...).CombinedOutput()
+		"--set", "trigger.config.sources[0].schedule.cron=@every 5s"}, args...)...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("helm install: %v: %s", err, out)
 	}
@@ -94,12 +69,14 @@ func install(t *testing.T, c *cluster.Cluster, image node.Image, args ...string)
 func TestTrial(t *testing.T) {
 	c := cluster.Start(t)
 	authority := tlstest.New(t)
-	posts := api(t, c, authority)
+	posts := api(t, c, authority, "api.example.com")
 	image := mediatorImage(t, c, authority)
 	agent := c.DebianImage("registry.test/agent", "", nil)
-	install(t, c, image, "--create-namespace", "--set", "sidecar.resolvers={"+node.DNSService+"}")
-	c.Apply("",
-		"{apiVersion: v1, kind: Namespace, metadata: {name: agents, labels: {actionproof.github.io/inject: enabled}}}")
+	r := newReader(t, c, "Trial", "sha256:…", image.Digest+" --values soon.yaml")
+	r.write("soon.yaml", []byte(`trigger: {config: {sources: [{name: soon, schedule: {cron: "@every 5s"}}]}}`))
+	r.follow("helm install")
+	r.follow("kubectl create namespace")
+	r.done()
 	awaitPolicies(t, c)
 	c.Apply("agents", fmt.Sprintf(agentDeployment, agent.Name, agent.Digest))
 	c.WaitReady("mediator", "deployment/mediator-registrar", "deployment/mediator-trigger", "deployment/mediator-control")

@@ -89,7 +89,7 @@ vault:
   {{- end }}
   keys:
     [origin-proof-key, trigger-receipt-key, policy-decision-key, action-grant-key, runtime-key, session-key,
-     request-proof-key, interaction-receipt-key, agent-statement-key, appraiser-key, tls-authority-key]
+     request-proof-key, interaction-receipt-key, agent-statement-key, appraiser-key, registry, tls-authority-key]
   auth:
     kubernetes:
       mount: {{ .Values.custody.vault.mount | quote }}

@@ -148,7 +148,7 @@ volumes:
     emptyDir: {medium: Memory, sizeLimit: 1Mi}
   {{- if .Values.sidecar.secret }}
   - name: mediator-secrets
-    secret: {secretName: {{ .Values.sidecar.secret }}, defaultMode: 288}
+    secret: {secretName: {{ .Values.sidecar.secret }}, defaultMode: 292}   # 0444, as above
   {{- end }}
   {{- end }}
 {{- end -}}

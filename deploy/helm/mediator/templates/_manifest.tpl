@@ -4,7 +4,7 @@
 {{- if eq .Values.sidecar.enforcement "pod" }}{{ $runtimes = list (printf "pod/%s/*" .Release.Namespace) }}{{ end -}}
 {{- $sources := list -}}{{- range .Values.trigger.config.sources }}{{ $sources = append $sources .name }}{{ end -}}
 {{- $own := ternary "/*" "" (eq .Values.custody.type "memory") -}}
-version: "1.0"
+version: {{ ternary "1.1" "1.0" .Values.node.enabled | quote }}
 deploymentId: {{ .Values.deployment }}
 
 runtimePolicy:
@@ -52,7 +52,7 @@ deploymentCertificatePolicy:
   allowedAudiences: [{{ .Values.audience }}]
   allowedKeyIds: [auditor]
   allowedDeploymentIds: [{{ .Values.deployment }}]
-  maxCertificateAgeMs: 86400000
+  maxCertificateAgeMs: 604800000   # a week, in which the auditor signs again
 
 agentSessionReceiptPolicy:
   allowedIssuers: [mediator-session-controller]
@@ -106,6 +106,19 @@ interactionReceiptPolicy:
   allowedKeyCustody: [external_mediator, hardware_backed]
   requireNonExportableKey: true
   maxReceiptAgeMs: 15000
+
+{{- if .Values.node.enabled }}
+
+# Reputations that the node signs. The policy may ask for them.
+autonomyPolicy:
+  allowedIssuers: [mediator-appraiser]
+  allowedAudiences: [{{ .Values.audience }}]
+  allowedKeyIds: [appraiser-key]
+  allowedKeyCustody: [external_mediator, hardware_backed]
+  requireNonExportableKey: true
+  maxReputationAgeMs: 600000
+  scoringHash: 5c16966f8c9fd5318a7640756294c78d1d139bed356389e3e5d2bc5d8f345c5a   # of this version's formulas
+{{- end }}
 
 maxChallengeAgeMs: 15000
 capabilityTtlMs: 15000

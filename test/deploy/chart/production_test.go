@@ -1,0 +1,247 @@
+package chart_test
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/deploy/cluster"
+	"github.com/actionproof/mediator/test/deploy/node"
+	"github.com/actionproof/mediator/test/tlstest"
+)
+
+// commenter posts the number of each event once. It says so if it cannot.
+const commenter = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: agent}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: agent}}
+  template:
+    metadata: {labels: {app: agent}}
+    spec:
+      serviceAccountName: worker
+      containers:
+        - name: agent
+          image: IMAGE
+          command:
+            - sh
+            - -c
+            - |
+              while true; do
+                event=$(curl -sS --fail 'http://mediator.internal/v1/event/next?wait=30s') || { sleep 1; continue; }
+                n=$(printf %s "$event" | sed -n 's/.*"n": *\([0-9]*\).*/\1/p')
+                [ -n "$n" ] || continue
+                curl -sS --fail-with-body https://api.github.com/repos/acme/app/issues/1/comments \
+                  --json "{\"body\": \"$n\"}" || echo "LOST $n"
+              done
+          securityContext: {runAsUser: 2000, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+`
+
+// production is an installation by the page's section Production.
+type production struct {
+	*cluster.Cluster
+	*reader
+	t     *testing.T
+	posts <-chan string
+	seen  map[string]int // how often each body was posted
+	sent  int
+}
+
+// TestProduction follows the page from Vault, PostgreSQL and an empty cluster to records that verify, and then takes a
+// registrar and the API server away.
+func TestProduction(t *testing.T) {
+	p := &production{Cluster: cluster.Start(t), t: t, seen: make(map[string]int)}
+	authority := tlstest.New(t)
+	vault := vaultServer(t, p.Cluster)
+	remote, local := database(t, p.Cluster, authority)
+	image := mediatorImage(t, p.Cluster, authority)
+	p.posts = api(t, p.Cluster, authority, "api.github.com")
+	p.reader = newReader(t, p.Cluster, "Production", "https://vault.example:8200", vault.Address, "--ledger dsn",
+		"--ledger local-dsn")
+	ca, err := os.ReadFile(vault.CAFile)
+	check.Must(t, err)
+	for name, content := range map[string]string{"dsn": remote, "local-dsn": local, "github": secret,
+		"event-secret": strings.Repeat("e", 32), "github-token": "a token of GitHub", "anthropic": "a key of Anthropic",
+		"vault-ca.pem": string(ca), "admin-token": vault.Token, "values.yaml": values(t, image, string(ca))} {
+		p.write(name, []byte(content))
+	}
+
+	p.follow("kubectl create namespace mediator")
+	p.follow("mediator vault bootstrap")
+	p.follow("helm template")
+	p.follow("helm install")
+	p.follow("kubectl label namespace agents")
+	awaitPolicies(t, p.Cluster)
+	agent := p.DebianImage("registry.test/agent", "", nil)
+	p.Apply("agents", strings.Replace(commenter, "IMAGE", agent.Name+"@"+agent.Digest, 1))
+	for _, name := range []string{"registrar", "trigger", "control", "node"} {
+		p.WaitReady("mediator", "deployment/mediator-"+name)
+		if n := len(p.Pods("mediator", "app.kubernetes.io/component="+name)); n != 2 {
+			t.Errorf("%s has %d replicas", name, n)
+		}
+	}
+	p.WaitReady("agents", "deployment/agent")
+	checkInjected(t, p.Pods("agents", "app=agent")[0])
+	p.post(3)
+
+	p.refuses(image, agent)
+
+	now := int64(0)
+	leader := p.leader()
+	check.Must(t, p.Client.CoreV1().Pods("mediator").Delete(t.Context(), leader.Name,
+		metav1.DeleteOptions{GracePeriodSeconds: &now}))
+	p.post(4)
+	p.WaitReady("mediator", "deployment/mediator-registrar")
+
+	p.StopAPIServer()
+	p.post(4)
+	p.StartAPIServer()
+	p.post(2)
+
+	said := p.follow("mediator verify")
+	if !strings.Contains(said, fmt.Sprintf("%d verified", p.sent)) {
+		t.Errorf("of %d posts: %s", p.sent, said)
+	}
+	for _, pod := range p.Pods("agents", "app=agent") {
+		if said := p.Logs(pod, "agent"); strings.Contains(said, "LOST") {
+			t.Error(said)
+		}
+	}
+	p.done()
+}
+
+// values are ci/production.yaml with this image and Vault, without what an operator must be there for.
+func values(t *testing.T, image node.Image, ca string) string {
+	t.Helper()
+	raw, err := os.ReadFile(ciFile(t, "production"))
+	check.Must(t, err)
+	var v map[string]any
+	check.Must(t, yaml.Unmarshal(raw, &v))
+	v["image"] = map[string]any{"digest": image.Digest}
+	v["custody"] = map[string]any{"vault": map[string]any{"address": "https://vault.example:8200", "ca": ca}}
+	v["monitoring"] = map[string]any{"dashboard": true}
+	raw, err = yaml.Marshal(v)
+	check.Must(t, err)
+	return string(raw)
+}
+
+const secret = "the secret of GitHub's webhooks"
+
+// post delivers n more events as GitHub does, and waits until each has led to one post.
+func (p *production) post(n int) {
+	p.t.Helper()
+	client := p.HTTPClient(nil)
+	for range n {
+		p.sent++
+		body := fmt.Sprintf(`{"action": "opened", "sender": {"login": "octocat"}, "n": %d}`, p.sent)
+		mac := hmac.New(sha256.New, []byte(secret))
+		mac.Write([]byte(body))
+		p.Eventually("an event is taken", func() (bool, string) {
+			request, err := http.NewRequestWithContext(p.t.Context(), http.MethodPost,
+				"http://mediator-trigger.mediator.svc/hooks/github", strings.NewReader(body))
+			check.Must(p.t, err)
+			for key, value := range map[string]string{"Content-Type": "application/json", "X-GitHub-Event": "issues",
+				"X-GitHub-Delivery":   fmt.Sprintf("delivery-%d", p.sent),
+				"X-Hub-Signature-256": "sha256=" + hex.EncodeToString(mac.Sum(nil))} {
+				request.Header.Set(key, value)
+			}
+			answer, err := client.Do(request)
+			if err != nil {
+				return false, err.Error()
+			}
+			defer answer.Body.Close()
+			said, _ := io.ReadAll(answer.Body)
+			return answer.StatusCode < 300, answer.Status + string(said)
+		})
+	}
+	p.Eventually("each event has led to a post", func() (bool, string) {
+		select {
+		case body := <-p.posts:
+			var comment struct{ Body string }
+			check.Must(p.t, json.Unmarshal([]byte(body), &comment))
+			if p.seen[comment.Body]++; p.seen[comment.Body] > 1 {
+				p.t.Fatalf("%s was posted twice", body)
+			}
+		default:
+		}
+		return len(p.seen) == p.sent, fmt.Sprintf("%d of %d", len(p.seen), p.sent)
+	})
+}
+
+// metric is the sum of a metric of all registrars.
+func (p *production) metric(pod corev1.Pod, line string) bool {
+	answer, err := p.HTTPClient(nil).Get("http://" + pod.Status.PodIP + ":9090/metrics")
+	if err != nil {
+		return false
+	}
+	defer answer.Body.Close()
+	raw, _ := io.ReadAll(answer.Body)
+	return regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(line) + ` [1-9]`).Match(raw)
+}
+
+// leader is the registrar that signs pods' certificates.
+func (p *production) leader() (leader corev1.Pod) {
+	p.t.Helper()
+	p.Eventually("a registrar leads", func() (bool, string) {
+		for _, pod := range p.Pods("mediator", "app.kubernetes.io/component=registrar") {
+			if p.metric(pod, "mediator_registrar_leads") {
+				leader = pod
+				return true, ""
+			}
+		}
+		return false, "none says so"
+	})
+	return leader
+}
+
+const stranger = `
+apiVersion: v1
+kind: Pod
+metadata: {name: REASON, namespace: NAMESPACE}
+spec:
+  serviceAccountName: ACCOUNT
+  containers: [{name: agent, image: IMAGE, command: [sleep, "1000"], volumeMounts: [{name: id, mountPath: /id}]}]
+  volumes: [{name: id, projected: {sources: [{podCertificate: {signerName: actionproof.github.io/mediator,
+    keyType: ED25519, credentialBundlePath: pod.pem}}]}}]
+`
+
+// refuses starts pods that no signed rule allows, in namespaces without admission policies. None gets a certificate.
+func (p *production) refuses(image, other node.Image) {
+	p.t.Helper()
+	p.Apply("", "{apiVersion: v1, kind: Namespace, metadata: {name: elsewhere}}")
+	leader := p.leader()
+	for reason, at := range map[string][4]string{
+		"namespace":       {"elsewhere", "default", image.Name + "@" + image.Digest, "MediatorNamespace"},
+		"service_account": {"mediator", "default", image.Name + "@" + image.Digest, "MediatorServiceAccount"},
+		"digest":          {"mediator", "mediator-trigger", other.Name + "@" + other.Digest, "MediatorDigest"},
+	} {
+		name := strings.ReplaceAll(reason, "_", "-")
+		pod := strings.NewReplacer("REASON", name, "NAMESPACE", at[0], "ACCOUNT", at[1], "IMAGE", at[2]).Replace(stranger)
+		p.Apply("", pod)
+		p.Eventually("log, metric and Event say "+reason, func() (bool, string) {
+			events, err := p.Client.CoreV1().Events(at[0]).List(p.t.Context(), metav1.ListOptions{
+				FieldSelector: "reason=" + at[3] + ",involvedObject.name=" + name})
+			check.Must(p.t, err)
+			counted := p.metric(leader, fmt.Sprintf("mediator_registrar_refusals_total{reason=%q}", reason))
+			logged := strings.Contains(p.Logs(leader, "registrar"), fmt.Sprintf(`"reason":%q`, reason))
+			return len(events.Items) > 0 && counted && logged,
+				fmt.Sprintf("%d Events, counted: %t, logged: %t", len(events.Items), counted, logged)
+		})
+		p.Delete("", pod)
+	}
+}
