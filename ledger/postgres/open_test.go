@@ -3,12 +3,14 @@ package postgres_test
 import (
 	"context"
 	"crypto/rand"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/actionproof/mediator/ledger/postgres"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/ledgertest"
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
@@ -81,5 +83,25 @@ func TestGivenSchema(t *testing.T) {
 	exec(t, dsn, `CREATE SCHEMA actionproof; GRANT USAGE, CREATE ON SCHEMA actionproof TO `+role)
 	if err := open(t, as, "one").Begin(context.Background(), post("post_1"), key("a")); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestReadOnly(t *testing.T) {
+	dsn := database(t)
+	if _, err := postgres.OpenReader(t.Context(), dsn); err == nil {
+		t.Error("a ledger was made to be read")
+	}
+	check.Must(t, open(t, dsn, "one").Begin(t.Context(), post("post_1")))
+	r, err := postgres.OpenReader(t.Context(), dsn)
+	check.Must(t, err)
+	defer r.Close()
+	if got, err := r.Get(t.Context(), "post_1"); err != nil || got.ID != "post_1" {
+		t.Errorf("got %q, %v", got.ID, err)
+	}
+	if err := r.Write(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, `DELETE FROM posts`)
+		return err
+	}); err == nil {
+		t.Error("the reader wrote")
 	}
 }
