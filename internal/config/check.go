@@ -193,10 +193,17 @@ func (p *Process) checkTLS(f *findings) {
 	if p.Registrar != nil && p.Registrar.Unix != "" {
 		f.Add("registrar.unix", "has no meaning: the registrar answers over TCP alone, by the caller's certificate")
 	}
+	p.TLS.check("tls.", p.Registrar != nil, f)
 	for _, key := range f.overTCP {
 		if p.TLS == nil {
 			f.Add(key+".tcp", "needs tls: processes speak over TCP only if a certificate names each")
 		}
+	}
+}
+
+func (t *TLS) check(key string, registrar bool, f *findings) {
+	if t != nil && (t.Certificate == "" || t.Key == "") == (t.Token == "" || t.Certificate+t.Key != "" || !registrar) {
+		f.Add(key+"certificate", "and key are required or, in a pod with a registrar, token alone")
 	}
 }
 
@@ -221,10 +228,7 @@ func checkAddress(key, address string, f *findings) {
 }
 
 func portIn(address string) uint16 {
-	_, s, err := net.SplitHostPort(address)
-	if err != nil {
-		return 0
-	}
+	_, s, _ := net.SplitHostPort(address)
 	n, err := strconv.ParseUint(s, 10, 16)
 	if err != nil {
 		return 0

@@ -39,17 +39,18 @@ type Process struct {
 	TLS *TLS `yaml:"tls"`
 	// Probes serves metrics and health.
 	Probes *Probes `yaml:"probes"`
-	// Registrar certifies this process's keys, and delivers trust.bundle, and the manifest if its path is in the same
-	// folder.
+	// Registrar certifies this process's keys, and delivers trust.bundle and, into the same folder, the manifest.
 	Registrar *Peer `yaml:"registrar"`
 }
 
 // TLS is a certificate for mutual TLS 1.3 between processes. All files are PEM, and are read again when they change.
 type TLS struct {
 	// Certificate is the file of the certificate and its chain. Its only URI is a SPIFFE id, which names the process.
-	Certificate string `yaml:"certificate" is:"path" need:"yes"`
+	Certificate string `yaml:"certificate" is:"path"`
 	// Key is the file of its key, perhaps the same.
-	Key string `yaml:"key" is:"path" need:"yes"`
+	Key string `yaml:"key" is:"path"`
+	// Token, a pod's token for the registrar, gets a certificate from it, in place of certificate and key.
+	Token string `yaml:"token" is:"path"`
 	// Authorities is the file of the other processes' authorities.
 	Authorities string `yaml:"authorities" is:"path" need:"yes"`
 }
@@ -60,8 +61,7 @@ type Probes struct {
 	Listen string `yaml:"listen" is:"address" need:"yes"`
 }
 
-// Agent names the agent's user. A process does not start, and forwards no post, while this user can reach its memory or
-// files.
+// Agent names the agent's user. No process starts or forwards a post while this user can reach its memory or files.
 type Agent struct {
 	// UID is the user of agents that are not isolated. Any other process of this user taints sessions. Default: no
 	// process checks what the manifest says about the agent's access.
@@ -110,8 +110,7 @@ type Postgres struct {
 
 // Custody says where the signing keys are.
 type Custody struct {
-	// Type is memory (keys made at each start, never written), vault (HashiCorp Vault's Transit engine) or pkcs11 (a
-	// token, such as a hardware security module).
+	// Type is memory (keys made at each start), vault (HashiCorp Vault's Transit engine) or pkcs11 (a hardware token).
 	Type string `yaml:"type" need:"yes" one:"memory vault pkcs11"`
 	// Vault locates Vault; only with type: vault.
 	Vault *Vault `yaml:"vault"`

@@ -85,6 +85,7 @@ func (c *RootKey) checkAll(f *findings) {
 func LoadClient(path string) (*Client, error) { return read(path, (*Client).checkAll) }
 
 func (c *Client) checkAll(f *findings) {
+	c.TLS.check("", false, f)
 	if c.Name != "" {
 		checkName("name", c.Name, f)
 	}

@@ -15,8 +15,7 @@ type Registrar struct {
 	Internal Endpoint `yaml:"internal" need:"yes"`
 	// Listen is the address for the other processes, over mutual TLS. The rules say who may call.
 	Listen string `yaml:"listen" is:"address" need:"yes"`
-	// State is the folder of the trust bundle, its history and the CA's certificates. It must exist and belong to the
-	// registrar's user alone. With postgres, it is a copy.
+	// State is the folder of bundle, history and CA, for the registrar's user alone. With postgres, it is a copy.
 	State string `yaml:"state" is:"path" need:"yes"`
 	// Postgres keeps the state in a database that replicas share.
 	Postgres *Postgres `yaml:"postgres"`
@@ -47,6 +46,8 @@ type Cluster struct {
 	Signer string `yaml:"signer"`
 	// Key is the name of the CA's key in the custody. Default tls-authority-key.
 	Key string `yaml:"key"`
+	// Tokens gives pods certificates for tokens (audience mediator-registrar), not by PodCertificateRequests.
+	Tokens bool `yaml:"tokens"`
 	// DNSNames are the names of the registrar's own Service.
 	DNSNames []string `yaml:"dnsNames" need:"yes"`
 	// Lifetime is the longest lifetime of pods' certificates. Default 24h.

@@ -31,8 +31,8 @@ func TestMistakesAboutTCP(t *testing.T) {
 		{tls + "\n", "", "admin.tcp: needs tls: processes speak over TCP only if a certificate names each"},
 		{tls + "\n", "", "trigger.tcp: needs tls"},
 		{tls + "\n", "", "runtime: is required without tls, whose certificate would name the runtime"},
-		{"key: tls.pem, ", "", "tls.key: is required"},
-		{"certificate: tls.pem, ", "", "tls.certificate: is required"},
+		{"key: tls.pem, ", "", "tls.certificate: and key are required"},
+		{"certificate: tls.pem, ", "", "tls.certificate: and key are required"},
 		{", authorities: ca.pem", "", "tls.authorities: is required"},
 		{"authorities: ca.pem", "authority: ca.pem", "tls.authority: is not known; did you mean authorities?"},
 		{"authorities: ca.pem", "authorities: [ca.pem]", "tls.authorities: must be a single value, not a list"},
@@ -77,7 +77,7 @@ func TestMistakesAboutTCP(t *testing.T) {
 		"certificate: a\nkey: a\nauthorities: b\n":                     "",
 		"certificate: a\nkey: a\nauthorities: b\nname: control\n":      "",
 		"certificate: a\nkey: a\nauthorities: b\nname: \"a b\"\n":      `name: "a b" is neither a host name`,
-		"certificate: a\nauthorities: b\nname: spiffe://example.org/a": "key: is required",
+		"certificate: a\nauthorities: b\nname: spiffe://example.org/a": "certificate: and key are required",
 	} {
 		checked, err := CheckFile(write(t, text), true)
 		if checked.Kind != "operator's client" || (err == nil) != (says == "") || err != nil &&

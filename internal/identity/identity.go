@@ -44,6 +44,7 @@ type state struct {
 	id          ID
 	pair        tls.Certificate
 	authorities *x509.CertPool
+	pem         string // of the authorities
 }
 
 // Load reads the files. It refuses a certificate that is not for the key, or without exactly one SPIFFE id.
@@ -54,8 +55,23 @@ func Load(f Files) (*Identity, error) {
 	return i, err
 }
 
+// New makes an identity of PEM texts, for a key that is in no file. [Identity.Renew] replaces them.
+func New(certificate, key, authorities string) (*Identity, error) {
+	i := new(Identity)
+	i.paths = []string{"memory", "memory", "memory"}
+	return i, i.Renew(certificate, key, authorities)
+}
+
+// Renew replaces certificate, key and authorities. The certificate must name the same process as before.
+func (i *Identity) Renew(certificate, key, authorities string) error {
+	return i.take([]string{certificate, key, authorities})
+}
+
 // ID returns the SPIFFE id of the process. It never changes.
 func (i *Identity) ID() ID { return i.now.Load().id }
+
+// Authorities returns the authorities of the peers' certificates, in PEM.
+func (i *Identity) Authorities() []byte { return []byte(i.now.Load().pem) }
 
 // Until returns when the certificate ends.
 func (i *Identity) Until() time.Time { return i.now.Load().pair.Leaf.NotAfter }
@@ -87,7 +103,7 @@ func (i *Identity) take(raw []string) error {
 		return fmt.Errorf("the certificate in %s names %s, but this process is %s: restart it to change its name",
 			i.paths[0], id, before.id)
 	}
-	i.now.Store(&state{id, pair, authorities})
+	i.now.Store(&state{id, pair, authorities, raw[2]})
 	return nil
 }
 

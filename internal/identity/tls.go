@@ -30,6 +30,19 @@ func (i *Identity) Config() *tls.Config {
 	}
 }
 
+// OpenConfig is [Identity.Config] for a listener that also admits clients without a certificate.
+func (i *Identity) OpenConfig() *tls.Config {
+	c := i.Config()
+	verify := c.VerifyConnection
+	c.ClientAuth, c.VerifyConnection = tls.RequestClientCert, func(s tls.ConnectionState) error {
+		if len(s.PeerCertificates) == 0 {
+			return nil
+		}
+		return verify(s)
+	}
+	return c
+}
+
 // Peer returns the id of the client on the other side of a connection, whose certificate is valid now.
 func (i *Identity) Peer(c *tls.ConnectionState) (ID, error) {
 	if c == nil {

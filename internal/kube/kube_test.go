@@ -138,7 +138,7 @@ func TestHolders(t *testing.T) {
 		"ephemeralContainers":[{"name":"shell","image":"s:1","volumeMounts":[{"name":"id"}]}]},
 		"status":{"initContainerStatuses":[{"name":"sidecar","imageID":"r/m@sha256:2"}],
 			"containerStatuses":[{"name":"agent","imageID":"a@sha256:3"}]}}`), &p))
-	images, running := p.Holders("ours")
+	images, running := p.Holders("ours", "")
 	check.WantEqual(t, images, []string{"m@sha256:1", "s:1"})
 	check.WantEqual(t, running, []string{"r/m@sha256:2"})
 }

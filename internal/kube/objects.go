@@ -24,6 +24,7 @@ type Pod struct {
 	Spec struct {
 		ServiceAccountName  string      `json:"serviceAccountName"`
 		NodeName            string      `json:"nodeName"`
+		HostNetwork         bool        `json:"hostNetwork"`
 		InitContainers      []Container `json:"initContainers"`
 		Containers          []Container `json:"containers"`
 		EphemeralContainers []Container `json:"ephemeralContainers"`
@@ -34,12 +35,18 @@ type Pod struct {
 					PodCertificate *struct {
 						SignerName string `json:"signerName"`
 					} `json:"podCertificate"`
+					Token *struct {
+						Audience string `json:"audience"`
+					} `json:"serviceAccountToken"`
 				} `json:"sources"`
 			} `json:"projected"`
 		} `json:"volumes"`
 	} `json:"spec"`
 	Status struct {
-		Phase                      string            `json:"phase"`
+		Phase  string `json:"phase"`
+		PodIPs []struct {
+			IP string `json:"ip"`
+		} `json:"podIPs"`
 		InitContainerStatuses      []ContainerStatus `json:"initContainerStatuses"`
 		ContainerStatuses          []ContainerStatus `json:"containerStatuses"`
 		EphemeralContainerStatuses []ContainerStatus `json:"ephemeralContainerStatuses"`
@@ -67,16 +74,17 @@ type ContainerStatus struct {
 // Ended reports whether all containers of the pod have ended.
 func (p Pod) Ended() bool { return p.Status.Phase == "Succeeded" || p.Status.Phase == "Failed" }
 
-// Holders returns the images of the containers that mount a certificate of the signer: as the specification names
-// them, and as those that have started run them.
-func (p Pod) Holders(signer string) (images, running []string) {
+// Holders returns the images of the containers that mount a certificate of the signer or, unless audience is empty, a
+// token for it: as the specification names them, and as those that have started run them.
+func (p Pod) Holders(signer, audience string) (images, running []string) {
 	var volumes []string
 	for _, v := range p.Spec.Volumes {
 		if v.Projected == nil {
 			continue
 		}
 		for _, s := range v.Projected.Sources {
-			if s.PodCertificate != nil && s.PodCertificate.SignerName == signer {
+			if s.PodCertificate != nil && s.PodCertificate.SignerName == signer ||
+				s.Token != nil && audience != "" && s.Token.Audience == audience {
 				volumes = append(volumes, v.Name)
 			}
 		}
@@ -106,6 +114,35 @@ func PodsPath(namespace string) string { return "/api/v1/namespaces/" + namespac
 // Pod reads a pod. It fails with a [StatusError] of the code 404 if there is none.
 func (c *Client) Pod(ctx context.Context, namespace, name string) (p Pod, err error) {
 	return p, c.do(ctx, http.MethodGet, PodsPath(namespace)+"/"+name, nil, "", nil, &p)
+}
+
+// TokenUser is the holder of a pod's token, as the API server says.
+type TokenUser struct{ Namespace, ServiceAccount, Pod, PodUID string }
+
+// ReviewToken returns the pod whose token for an audience this is. ok is false if the API server does not know the token
+// any more, or it is another's.
+func (c *Client) ReviewToken(ctx context.Context, token, audience string) (u TokenUser, ok bool, err error) {
+	var review struct {
+		Status struct {
+			Authenticated bool     `json:"authenticated"`
+			Audiences     []string `json:"audiences"`
+			User          struct {
+				Username string              `json:"username"`
+				Extra    map[string][]string `json:"extra"`
+			} `json:"user"`
+		} `json:"status"`
+	}
+	err = c.do(ctx, http.MethodPost, "/apis/authentication.k8s.io/v1/tokenreviews", nil, jsonType, map[string]any{
+		"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
+		"spec": map[string]any{"token": token, "audiences": []string{audience}},
+	}, &review)
+	s := review.Status
+	name, isAccount := strings.CutPrefix(s.User.Username, "system:serviceaccount:")
+	extra := func(key string) string { return strings.Join(s.User.Extra["authentication.kubernetes.io/"+key], " ") }
+	u.Pod, u.PodUID = extra("pod-name"), extra("pod-uid")
+	u.Namespace, u.ServiceAccount, _ = strings.Cut(name, ":")
+	return u, err == nil && s.Authenticated && slices.Contains(s.Audiences, audience) && isAccount && u.Pod != "" &&
+		u.PodUID != "", err
 }
 
 // CertificateRequest is a PodCertificateRequest of certificates.k8s.io/v1.

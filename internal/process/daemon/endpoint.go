@@ -60,6 +60,15 @@ func Listen(e config.Endpoint, id *identity.Identity, log *zap.Logger) (net.List
 		log: flood.Logger(log)}, nil
 }
 
+// ListenOpen is [Listen] at a TCP address that also admits callers without a certificate.
+func ListenOpen(e config.Endpoint, id *identity.Identity, log *zap.Logger) (net.Listener, error) {
+	l, err := net.Listen("tcp", e.TCP)
+	if err != nil {
+		return nil, err
+	}
+	return tls.NewListener(newBoundedListener(l, endpointLimits, log), id.OpenConfig()), nil
+}
+
 // removeStaleSocket removes a socket on which no process listens, and nothing else.
 func removeStaleSocket(path string) error {
 	stale, err := isStale(path)
@@ -310,7 +319,7 @@ func ParseEndpoint(s string) (config.Peer, *identity.Identity, error) {
 	if err != nil {
 		return config.Peer{}, nil, err
 	}
-	id, err := identity.Load(identity.Files(c.TLS))
+	id, err := identity.Load(filesOf(c.TLS))
 	if err != nil {
 		return config.Peer{}, nil, fmt.Errorf("%s: %w", file, err)
 	}

@@ -29,7 +29,7 @@ func TestMetricsOfTrust(t *testing.T) {
 	k.Revoke(t, evidence.Revocation{Kind: evidence.RevokedArtifact, ID: "artifact"})
 	f := k.Files(t, t.TempDir())
 	c := config.Trust{Registry: f.Registry, Auditor: f.Auditor, Bundle: f.Bundle}
-	p, err := daemon.New(zap.NewNop(), config.Process{})
+	p, err := daemon.New(t.Context(), zap.NewNop(), config.Process{})
 	check.Must(t, err)
 	values := func() map[string]float64 {
 		t.Helper()
@@ -87,7 +87,7 @@ func readyz(h http.Handler) *httptest.ResponseRecorder {
 }
 
 func TestReadyzSaysWhatItWaitsFor(t *testing.T) {
-	p, err := daemon.New(zap.NewNop(), config.Process{})
+	p, err := daemon.New(t.Context(), zap.NewNop(), config.Process{})
 	check.Must(t, err)
 	mux := p.Mux()
 	await := func(text string) {
@@ -130,7 +130,7 @@ func TestReadyzSaysWhatItWaitsFor(t *testing.T) {
 }
 
 func TestReadyzSaysWhatCallersMeet(t *testing.T) {
-	p, err := daemon.New(zap.NewNop(), config.Process{})
+	p, err := daemon.New(t.Context(), zap.NewNop(), config.Process{})
 	check.Must(t, err)
 	p.Reloader.Start(daemon.ConfigStatus{}, nil)
 	p.Ready.Store(true)

@@ -57,7 +57,7 @@ func (p Plan) Observer(roles []Role) *Observer {
 	public := slices.Concat(p.Public, p.Custody.PublicFiles(),
 		[]string{p.File.Path, p.Manifest, p.Trust.Registry, p.Trust.Auditor, p.Trust.Bundle})
 	if t := p.TLS; t != nil {
-		secret, public = append(secret, t.Key), append(public, t.Certificate, t.Authorities)
+		secret, public = append(secret, t.Key, t.Token), append(public, t.Certificate, t.Authorities)
 	}
 	slices.Sort(secret)
 	slices.Sort(public)

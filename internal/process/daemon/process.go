@@ -7,6 +7,7 @@
 //	descriptor.go    descriptors that come with requests
 //	listener.go      bounds on the connections of strangers
 //	tls.go           the TLS certificate of a listener
+//	exchange.go      a pod's TLS certificate for its token
 //	roles.go         its signing roles, and what the key registry reads about them
 //	registration.go  its registration with a registrar, and the trust that it gets there
 //	certificates.go  the versions of its keys that sign
@@ -58,6 +59,7 @@ type Process struct {
 	Address net.Addr    // of the endpoint; nil until it is open
 	Ready   atomic.Bool // the process does its work
 
+	follow       func(ctx context.Context)           // renews the Identity; nil without one
 	ready        Check                               // why its callers would be refused; nil until Mux
 	certificates atomic.Pointer[certificateFollower] // nil until WaitForCertificates
 	waiting      atomic.Pointer[string]              // what the process waits for before it is ready; nil if for nothing
@@ -65,12 +67,12 @@ type Process struct {
 
 // New opens the custody and reads the TLS certificate of a process, and makes SIGHUP reload the process. The caller
 // closes the Keys.
-func New(log *zap.Logger, c config.Process) (*Process, error) {
+func New(ctx context.Context, log *zap.Logger, c config.Process) (*Process, error) {
 	p := &Process{Log: log, Metrics: NewMetrics()}
 	p.Reloader = NewReloader(log, p.Metrics)
 	p.Metrics.MustRegister(stateCollector{p})
 	p.Reloader.onHangup()
-	if err := p.loadIdentity(c.TLS); err != nil {
+	if err := p.loadIdentity(ctx, c); err != nil {
 		return nil, err
 	}
 	if c.Custody.Type == "memory" && c.Registrar != nil && p.Identity != nil {

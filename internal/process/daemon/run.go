@@ -85,7 +85,7 @@ func Run[C any](ctx context.Context, name, path string, stderr io.Writer, load f
 	}
 	defer func() { _ = log.Sync() }()
 	takeLibraries(log)
-	p, err := New(log, plan.Process)
+	p, err := New(ctx, log, plan.Process)
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func (r *running[C]) run(ctx context.Context) error {
 		return Serve(ctx, l, r.admitting(plan.Endpoint, handler), Limits{}, plan.Grace, r.Log)
 	})
 	if r.Identity != nil {
-		group.Go(func() error { r.Identity.Follow(ctx, r.Log); return nil })
+		group.Go(func() error { r.KeepIdentity(ctx); return nil })
 	}
 	if plan.Probes != nil {
 		probes, err := net.Listen("tcp", plan.Probes.Listen)

@@ -34,17 +34,30 @@ func ListenTLS(ctx context.Context, group *errgroup.Group, address, certificate,
 	return tls.NewListener(l, s.Config()), nil
 }
 
-// loadIdentity reads the process's TLS certificate, if it has one.
-func (p *Process) loadIdentity(c *config.TLS) (err error) {
-	if c == nil {
+func filesOf(c config.TLS) identity.Files {
+	return identity.Files{Certificate: c.Certificate, Key: c.Key, Authorities: c.Authorities}
+}
+
+// loadIdentity reads the process's TLS certificate, if it has one, or gets it for a token.
+func (p *Process) loadIdentity(ctx context.Context, c config.Process) (err error) {
+	switch {
+	case c.TLS == nil:
 		return nil
+	case c.TLS.Token != "":
+		p.follow, err = p.exchange(ctx, *c.TLS, *c.Registrar)
+	default:
+		p.Identity, err = identity.Load(filesOf(*c.TLS))
+		p.follow = func(ctx context.Context) { p.Identity.Follow(ctx, p.Log) }
 	}
-	if p.Identity, err = identity.Load(identity.Files(*c)); err != nil {
+	if err != nil {
 		return refusal.New("config_malformed", "tls: %w", err)
 	}
 	p.Log.Info("TLS certificate", zap.String("id", string(p.Identity.ID())), zap.Time("until", p.Identity.Until()))
 	return nil
 }
+
+// KeepIdentity keeps the Identity current until ctx ends.
+func (p *Process) KeepIdentity(ctx context.Context) { p.follow(ctx) }
 
 // Client returns an HTTP client for another process, and the base of its URLs.
 func (p *Process) Client(at config.Peer) (*http.Client, string) { return Client(at, p.Identity) }

@@ -34,8 +34,9 @@ func tlsEndpoint(t *testing.T, a *tlstest.Authority, callers ...string) (*Proces
 	t.Helper()
 	core, logs := observer.New(zapcore.InfoLevel)
 	p := &Process{Log: zap.New(core), Metrics: prometheus.NewRegistry()}
-	files := config.TLS(a.Write(t, t.TempDir(), nil, "spiffe://example.org/service/mediator/control"))
-	check.Must(t, p.loadIdentity(&files))
+	made := a.Write(t, t.TempDir(), nil, "spiffe://example.org/service/mediator/control")
+	files := config.TLS{Certificate: made.Certificate, Key: made.Key, Authorities: made.Authorities}
+	check.Must(t, p.loadIdentity(t.Context(), config.Process{TLS: &files}))
 	e := config.Endpoint{TCP: "127.0.0.1:0", Callers: callers}
 	l, err := Listen(e, p.Identity, p.Log)
 	check.Must(t, err)

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/identity"
 	"github.com/actionproof/mediator/internal/kube"
@@ -25,6 +26,8 @@ type cluster struct {
 	p      *process
 	api    *kube.Client
 	signer string
+	// audience is that of pods' tokens for certificates; empty if they get none for tokens.
+	audience string
 
 	mu       sync.Mutex // guards all below
 	pods     map[string]registrar.Pod
@@ -49,7 +52,11 @@ func newCluster(p *process) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &cluster{p: p, api: api, signer: k.Signer, pods: make(map[string]registrar.Pod), listed: make(map[string]bool),
+	audience := ""
+	if k.Tokens {
+		audience = evidence.AudienceRegistrar
+	}
+	return &cluster{p: p, api: api, signer: k.Signer, audience: audience, pods: make(map[string]registrar.Pod), listed: make(map[string]bool),
 		requests: make(map[string]kube.CertificateRequest), more: make(chan struct{}, 1),
 		warned: lru.New[[2]string, bool](warnings), watches: make(map[string]context.CancelFunc),
 		ruled: make(chan struct{}, 1)}, nil
@@ -140,7 +147,7 @@ func (c *cluster) see(p kube.Pod) {
 func (c *cluster) podOf(p kube.Pod) registrar.Pod {
 	of := registrar.Pod{Namespace: p.Meta.Namespace, Name: p.Meta.Name, UID: p.Meta.UID,
 		ServiceAccount: p.Spec.ServiceAccountName}
-	of.Images, of.Running = p.Holders(c.signer)
+	of.Images, of.Running = p.Holders(c.signer, c.audience)
 	return of
 }
 
@@ -330,37 +337,16 @@ func (c *cluster) decide(ctx context.Context, r kube.CertificateRequest, pod *re
 	if at := r.Meta.CreationTimestamp; at == nil || time.Since(*at) > maxAge {
 		return a, registrar.Refuse("stale", "the request %s/%s is older than %s", r.Meta.Namespace, r.Meta.Name, maxAge)
 	}
-	seen, err := c.api.Pod(ctx, pod.Namespace, pod.Name)
-	var status *kube.StatusError
-	switch {
-	case errors.As(err, &status) && status.Code == http.StatusNotFound, err == nil && seen.Meta.UID != pod.UID,
-		err == nil && seen.Ended():
-		return a, registrar.Refuse("gone", "the pod %s/%s with the UID %s has ended", pod.Namespace, pod.Name, pod.UID)
-	case err != nil:
+	seen, err := c.living(ctx, pod)
+	if err != nil {
 		return a, err
 	}
-	*pod = c.podOf(seen)
 	if seen.Spec.ServiceAccountName != r.Spec.ServiceAccountName || seen.Spec.NodeName != r.Spec.NodeName {
 		return a, registrar.Refuse("service_account", "the request %s/%s names another service account or node than its pod",
 			r.Meta.Namespace, r.Meta.Name)
 	}
-	rule, err := rules.ForPod(*pod)
-	if err != nil {
-		return a, err
-	}
-	csr, err := x509.ParseCertificateRequest(r.Spec.StubPKCS10Request)
-	if err == nil {
-		err = csr.CheckSignature()
-	}
-	if err != nil {
-		return a, registrar.Refuse("possession", "the request %s/%s does not prove that its key is held: %v",
-			r.Meta.Namespace,
-			r.Meta.Name, err)
-	}
 	asked := time.Duration(r.Spec.MaxExpirationSeconds) * time.Second
-	leaf, chain, err := c.p.authority.Issue(ctx,
-		registrar.Leaf{Path: registrar.IDPath(rule, *pod), DNSNames: rule.DNSNames,
-			Public: csr.PublicKey, Lifetime: min(asked, c.p.config.Kubernetes.Lifetime.Or(config.RegistrarLifetime))})
+	leaf, chain, err := c.issue(ctx, rules, *pod, r.Spec.StubPKCS10Request, asked)
 	if err != nil {
 		return a, err
 	}
@@ -369,6 +355,39 @@ func (c *cluster) decide(ctx context.Context, r kube.CertificateRequest, pod *re
 	return kube.Answer{Conditions: []kube.Condition{{Type: kube.Issued, Reason: "RuleMatched",
 		Message: "a rule of the registrar allows " + leaf.URIs[0].String()}}, CertificateChain: chain, NotBefore: &from,
 		BeginRefreshAt: &refresh, NotAfter: &to}, nil
+}
+
+// living reads a pod, and completes it. It refuses one that has ended.
+func (c *cluster) living(ctx context.Context, pod *registrar.Pod) (seen kube.Pod, err error) {
+	seen, err = c.api.Pod(ctx, pod.Namespace, pod.Name)
+	var status *kube.StatusError
+	switch {
+	case errors.As(err, &status) && status.Code == http.StatusNotFound, err == nil && seen.Meta.UID != pod.UID,
+		err == nil && seen.Ended():
+		return seen, registrar.Refuse("gone", "the pod %s/%s with the UID %s has ended", pod.Namespace, pod.Name, pod.UID)
+	case err == nil:
+		*pod = c.podOf(seen)
+	}
+	return seen, err
+}
+
+// issue makes the certificate of a pod that the rules allow, for the key that signed a PKCS #10 request.
+func (c *cluster) issue(ctx context.Context, rules *registrar.Rules, pod registrar.Pod, request []byte,
+	asked time.Duration) (*x509.Certificate, string, error) {
+	rule, err := rules.ForPod(pod)
+	if err != nil {
+		return nil, "", err
+	}
+	csr, err := x509.ParseCertificateRequest(request)
+	if err == nil {
+		err = csr.CheckSignature()
+	}
+	if err != nil {
+		return nil, "", registrar.Refuse("possession", "the request of the pod %s/%s does not prove that its key is held: %v",
+			pod.Namespace, pod.Name, err)
+	}
+	return c.p.authority.Issue(ctx, registrar.Leaf{Path: registrar.IDPath(rule, pod), DNSNames: rule.DNSNames,
+		Public: csr.PublicKey, Lifetime: min(asked, c.p.config.Kubernetes.Lifetime.Or(config.RegistrarLifetime))})
 }
 
 // warn makes one Event about a pod for each reason.

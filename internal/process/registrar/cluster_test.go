@@ -74,6 +74,19 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodPatch:
 		f.bundle = body["spec"].(map[string]any)["trustBundle"].(string)
 		write(body)
+	case last == "tokenreviews": // a token is the name of its pod
+		token := body["spec"].(map[string]any)["token"].(string)
+		pod := f.pods[token]
+		if pod == nil {
+			write(map[string]any{"status": map[string]any{"authenticated": false}})
+			return
+		}
+		meta := pod["metadata"].(map[string]any)
+		write(map[string]any{"status": map[string]any{"authenticated": true, "audiences": []string{"mediator-registrar"},
+			"user": map[string]any{"username": fmt.Sprintf("system:serviceaccount:%s:%s", meta["namespace"],
+				pod["spec"].(map[string]any)["serviceAccountName"]), "extra": map[string]any{
+				"authentication.kubernetes.io/pod-name": []any{meta["name"]},
+				"authentication.kubernetes.io/pod-uid":  []any{meta["uid"]}}}}})
 	case r.Method == http.MethodPost:
 		f.events = append(f.events, body)
 		write(body)

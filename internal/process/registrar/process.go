@@ -3,6 +3,7 @@
 //	process.go    the process: state, keys, rules
 //	requests.go   what other processes ask of it
 //	cluster.go    pods, and the certificates that they get
+//	tokens.go     certificates for pods' tokens
 //	trial.go      root keys and rules of a trial
 //	shared.go     the state of replicas, in PostgreSQL
 package registrar
@@ -215,7 +216,11 @@ func (p *process) Begin(ctx context.Context, group *errgroup.Group) (http.Handle
 			return nil, err
 		}
 	}
-	l, err := daemon.Listen(config.Endpoint{TCP: p.config.Listen}, p.own, p.Log)
+	listen := daemon.Listen
+	if p.cluster != nil && p.cluster.audience != "" {
+		listen = daemon.ListenOpen
+	}
+	l, err := listen(config.Endpoint{TCP: p.config.Listen}, p.own, p.Log)
 	if err != nil {
 		return nil, fmt.Errorf("listen in %s: %w", p.config.Path, err)
 	}

@@ -23,6 +23,9 @@ const registerTimeout, trustWait = 30 * time.Second, 20 * time.Second
 // public answers the processes that the rules name.
 func (p *process) public() http.Handler {
 	mux := http.NewServeMux()
+	if p.cluster != nil && p.cluster.audience != "" {
+		mux.HandleFunc("POST /v1/certificates", p.certificates)
+	}
 	mux.HandleFunc("POST /v1/nonces", p.from(func(w http.ResponseWriter, r *http.Request, c registrar.Caller) {
 		err := p.known(c)
 		if err == nil {

@@ -204,8 +204,9 @@ func withRevocations(t *testing.T, exported metricLabels) {
 	k.Revoke(t, evidence.Revocation{Kind: evidence.RevokedArtifact, ID: "artifact"})
 	f := k.Files(t, t.TempDir())
 	c := config.Trust{Registry: f.Registry, Auditor: f.Auditor, Bundle: f.Bundle}
-	tls := config.TLS(tlstest.New(t).Write(t, t.TempDir(), nil, "spiffe://example.org/service/control"))
-	p, err := daemon.New(zap.NewNop(), config.Process{TLS: &tls})
+	files := tlstest.New(t).Write(t, t.TempDir(), nil, "spiffe://example.org/service/control")
+	tls := config.TLS{Certificate: files.Certificate, Key: files.Key, Authorities: files.Authorities}
+	p, err := daemon.New(t.Context(), zap.NewNop(), config.Process{TLS: &tls})
 	check.Must(t, err)
 	check.Must(t, p.WaitForRoots(t.Context(), c))
 	_, err = p.WaitForCertificates(t.Context(), c)
