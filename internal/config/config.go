@@ -224,8 +224,7 @@ type Log struct {
 // Confine says how a process confines itself before it listens. In any case it drops the capabilities that it does not
 // need, writes no core dump, and cannot be debugged by its own user.
 type Confine struct {
-	// Landlock restricts files and TCP ports to the configured ones: best_effort (as far as the kernel can), required
-	// (Linux 6.12) or off.
+	// Landlock restricts files and TCP ports to the configured ones: best_effort, required (Linux 6.12) or off.
 	Landlock string `yaml:"landlock" one:"best_effort required off"`
 	// Seccomp blocks unneeded system calls, such as to start programs: required or off.
 	Seccomp string `yaml:"seccomp" one:"required off"`

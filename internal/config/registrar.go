@@ -19,8 +19,7 @@ type Registrar struct {
 	State string `yaml:"state" is:"path" need:"yes"`
 	// Postgres keeps the state in a database that replicas share.
 	Postgres *Postgres `yaml:"postgres"`
-	// RegistryKey is the file with the key registry's private JWK, or a .yaml file that says where its key is: in Vault,
-	// or in a PKCS #11 token.
+	// RegistryKey is the key registry's private JWK, or a .yaml file that names its key in Vault or a PKCS #11 token.
 	RegistryKey string `yaml:"registryKey" is:"path"`
 	// AuditorKey is the file with the deployment auditor's private key. With it the registrar renews deployment
 	// certificates, and could also sign rules.
@@ -52,8 +51,7 @@ type Cluster struct {
 	DNSNames []string `yaml:"dnsNames" need:"yes"`
 	// Lifetime is the longest lifetime of pods' certificates. Default 24h.
 	Lifetime Duration `yaml:"lifetime" from:"1h" to:"2184h"`
-	// ConfigMap is the name of the ConfigMap into which the registrar writes the public root keys and the manifest, if
-	// trial is set.
+	// ConfigMap names the ConfigMap for a trial's public root keys and manifest and, with tokens, the CA (ca.pem).
 	ConfigMap string `yaml:"configMap"`
 	// Namespace is that of the ConfigMap. Default: the registrar's own.
 	Namespace string `yaml:"namespace"`
@@ -88,7 +86,7 @@ func (c *Registrar) checkAll(f *findings) {
 	switch {
 	case c.Kubernetes == nil && c.TLS == nil:
 		f.Add("tls", "is required without kubernetes: a certificate names this process")
-	case c.Kubernetes != nil && c.Kubernetes.ConfigMap != "" && !c.Trial:
+	case c.Kubernetes != nil && c.Kubernetes.ConfigMap != "" && !c.Trial && !c.Kubernetes.Tokens:
 		f.Add("kubernetes.configMap", "is for a trial: deliver the reviewed root keys and manifest yourself")
 	}
 	if k := c.Kubernetes; k != nil {

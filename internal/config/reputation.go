@@ -110,8 +110,7 @@ type BelievedCertificates struct {
 
 // BelievedReceipts selects what an owner's sidecars signed: its receipts, or the statements of its agents.
 type BelievedReceipts struct {
-	// Issuers are the issuers of the sidecars' keys.interactionReceipt (for receipts) or keys.agentStatement (for
-	// statements).
+	// Issuers are those of the sidecars' keys.interactionReceipt, for receipts, or keys.agentStatement.
 	Issuers []string `yaml:"issuers" need:"yes"`
 	// Audiences of the sidecars.
 	Audiences []string `yaml:"audiences" need:"yes"`

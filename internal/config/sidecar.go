@@ -24,8 +24,7 @@ type Sidecar struct {
 	Agents *Endpoint `yaml:"agents"`
 	// Transparent accepts connections that the kernel redirects, for agents that ignore proxy variables.
 	Transparent *Transparent `yaml:"transparent"`
-	// Guard configures mediator guard's kernel rules, which force the pod's traffic through the sidecar. Without them,
-	// posts are refused.
+	// Guard configures mediator guard's kernel rules: only the sidecar leads out. Without them, posts are refused.
 	Guard *Guard `yaml:"guard"`
 	// Admin is the operators' endpoint, out of the agent's reach.
 	Admin Endpoint `yaml:"admin" need:"yes"`
@@ -118,8 +117,7 @@ type CA struct {
 	// Permit are further hosts or IP addresses that the CA may certify, so that a reload can add rules for them. A name
 	// permits its subdomains too.
 	Permit []string `yaml:"permit"`
-	// Unconstrained omits the CA certificate's name constraints. Default: it is valid only for the hosts of rules and
-	// permit.
+	// Unconstrained omits the CA's name constraints. Default: it is valid only for the hosts of rules and permit.
 	Unconstrained bool `yaml:"unconstrained"`
 }
 
@@ -324,8 +322,7 @@ type Limits struct {
 	Calls int `yaml:"calls" reload:"yes"`
 	// Session bounds the calls and CONNECTs of each session (rate_limited). Default 1000 per second.
 	Session Rate `yaml:"session" reload:"yes"`
-	// Host bounds all sessions' calls to each host and port; one session gets half (rate_limited). Default 2000 per
-	// second.
+	// Host bounds all sessions' calls a second to each host and port; a session gets half. Default 2000.
 	Host Rate `yaml:"host" reload:"yes"`
 	// Breaker suspends calls to a host and port that fails (upstream_suspended): no answer, or status 502, 503 or 504.
 	Breaker Breaker `yaml:"breaker" reload:"yes"`

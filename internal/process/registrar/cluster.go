@@ -189,6 +189,9 @@ func (c *cluster) gone(own string) bool {
 func (c *cluster) lead(ctx context.Context) error {
 	work, ctx := errgroup.WithContext(ctx)
 	work.Go(func() error {
+		if c.audience != "" { // the cluster may have no such requests
+			return nil
+		}
 		kube.Watch(ctx, c.api, kube.RequestsPath, "spec.signerName="+c.signer, kube.Observer[kube.CertificateRequest]{
 			Listed: func(all []kube.CertificateRequest) {
 				for _, r := range all {
@@ -216,12 +219,21 @@ func (c *cluster) lead(ctx context.Context) error {
 	return work.Wait()
 }
 
-// publishCA publishes the CA's certificates as a ClusterTrustBundle if they differ from those published. It returns
-// what is published.
+// publishCA publishes the CA's certificates as a ClusterTrustBundle, or for pods with tokens in the ConfigMap, if they
+// differ from those published. It returns what is published.
 func (c *cluster) publishCA(ctx context.Context, published string) string {
 	pem := string(c.p.authority.PEM())
 	if pem == published {
 		return published
+	}
+	if c.audience != "" {
+		if !c.p.config.Trial && c.p.config.Kubernetes.ConfigMap != "" { // in a trial it has more: see trialRules
+			if err := c.publish(map[string]string{"ca.pem": pem}); err != nil {
+				c.p.failed("the CA is not published", err)
+				return published
+			}
+		}
+		return pem
 	}
 	name := strings.ReplaceAll(c.signer, "/", ":") + ":ca"
 	if err := c.api.ApplyTrustBundle(ctx, name, c.signer, pem); err != nil {

@@ -61,7 +61,7 @@ func (p *process) trialRules() (*registrar.Rules, error) {
 	if err != nil || p.cluster == nil || p.config.Kubernetes.ConfigMap == "" || len(manifests) == 0 {
 		return rules, err
 	}
-	data := make(map[string]string)
+	data := map[string]string{"ca.pem": string(p.authority.PEM())}
 	for name, root := range map[string]keyring.RootKey{"registry.jwk": p.registry, "auditor.jwk": p.auditor} {
 		public, err := root.JWK()
 		if err != nil {
@@ -75,7 +75,7 @@ func (p *process) trialRules() (*registrar.Rules, error) {
 	return rules, p.cluster.publish(data)
 }
 
-// publish writes the ConfigMap of a trial.
+// publish writes the ConfigMap.
 func (c *cluster) publish(data map[string]string) error {
 	k := c.p.config.Kubernetes
 	namespace := k.Namespace
@@ -90,7 +90,7 @@ func (c *cluster) publish(data map[string]string) error {
 	defer cancel()
 	err := c.api.ApplyConfigMap(ctx, namespace, k.ConfigMap, data)
 	if err == nil {
-		c.p.Log.Info("root keys and manifest published", zap.String("configMap", namespace+"/"+k.ConfigMap))
+		c.p.Log.Info("ConfigMap published", zap.String("configMap", namespace+"/"+k.ConfigMap))
 	}
 	return err
 }

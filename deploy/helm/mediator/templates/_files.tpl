@@ -112,7 +112,10 @@ custody:
 kubernetes:
   trustDomain: {{ .Values.trustDomain }}
   dnsNames: [{{ include "mediator.host" (list . "registrar") }}]
-  {{- if .Values.trial }}
+  {{- if eq .Values.identity "token" }}
+  tokens: true
+  configMap: {{ include "mediator.authorities" . }}
+  {{- else if .Values.trial }}
   configMap: {{ .Release.Name }}-roots
   {{- end }}
 {{- end -}}

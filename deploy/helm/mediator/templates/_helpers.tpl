@@ -32,6 +32,9 @@ seccompProfile: {type: RuntimeDefault}
 
 {{- /* A pod's TLS identity, made by kubelet and registrar. */ -}}
 {{- define "mediator.identity" }}
+{{- if eq .Values.identity "token" }}
+- serviceAccountToken: {path: identity/token, audience: mediator-registrar, expirationSeconds: 3600}
+{{- else }}
 - podCertificate:
     signerName: actionproof.github.io/mediator
     keyType: ED25519
@@ -41,6 +44,12 @@ seccompProfile: {type: RuntimeDefault}
     signerName: actionproof.github.io/mediator
     labelSelector: {}
     path: identity/authorities.pem
+{{- end }}
+{{- end -}}
+
+{{- /* The ConfigMap with the CA for pods with tokens, which the registrar writes. */ -}}
+{{- define "mediator.authorities" -}}
+{{ .Release.Name }}-{{ ternary "roots" "authorities" .Values.trial }}
 {{- end -}}
 
 {{- /* The namespaces of agents. */ -}}
@@ -67,7 +76,11 @@ seccompProfile: {type: RuntimeDefault}
 {{- /* The parts of a configuration file that all processes have. Arguments: the root and a component. */ -}}
 {{- define "mediator.process" -}}
 {{- $root := index . 0 -}}
+{{- if eq $root.Values.identity "token" }}
+tls: {token: identity/token, authorities: authorities.pem}
+{{- else }}
 tls: {certificate: identity/pod.pem, key: identity/pod.pem, authorities: identity/authorities.pem}
+{{- end }}
 registrar: {tcp: {{ printf "%s:8443" (include "mediator.host" (list $root "registrar")) | quote }}}
 probes: {listen: "0.0.0.0:9090"}
 trust:

@@ -109,6 +109,7 @@ containers:
 {{- define "mediator.annotated" -}}
 {{- $files := list "mediator.yaml" "registry.jwk" "auditor.jwk" -}}
 {{- if .Values.custody.vault.ca }}{{ $files = append $files "vault-ca.pem" }}{{ end -}}
+{{- if eq .Values.identity "token" }}{{ $files = append $files "authorities.pem" }}{{ end -}}
 {{- if eq .Values.sidecar.enforcement "pod" }}{{ $files = list "forwarder.yaml" }}{{ end -}}
 {{ $files | toJson }}
 {{- end -}}
