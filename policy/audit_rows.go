@@ -198,7 +198,8 @@ func (m *Manifest) hashes() []hash {
 			code: "agent_session_environment_hash", path: sessionPath + ".requiredEnvironmentHash"},
 	}
 	for _, h := range runtime.AlsoEnvironmentHashes[:min(len(runtime.AlsoEnvironmentHashes), maxEnvironments+1)] {
-		rows = append(rows, hash{value: h, code: "runtime_also_environment_hash", path: runtimePath + ".alsoEnvironmentHashes"})
+		rows = append(rows,
+			hash{value: h, code: "runtime_also_environment_hash", path: runtimePath + ".alsoEnvironmentHashes"})
 	}
 	if p := m.AutonomyPolicy; p != nil {
 		rows = append(rows, hash{value: p.ScoringHash, code: "autonomy_scoring_hash", path: autonomyPath + ".scoringHash"})

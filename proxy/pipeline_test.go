@@ -522,7 +522,8 @@ func TestSessionEndsWhileItsPostIsVerified(t *testing.T) {
 	p.roles.admitted = func() { p.sessions.Close(p.session.ID) }
 	p.wantRefused("session_required", "POST", "/posts", "{}")
 	p.session = p.sessions.OpenStanding(trigger.Event{ID: "evt_2"}, "worker-1", "")
-	p.roles.admitted = func() { p.sessions.OpenStanding(trigger.Event{ID: "evt_3"}, "worker-1", "") } // not the call's session
+	// not the call's session
+	p.roles.admitted = func() { p.sessions.OpenStanding(trigger.Event{ID: "evt_3"}, "worker-1", "") }
 	p.wantRefused("session_required", "POST", "/posts", "{}")
 }
 

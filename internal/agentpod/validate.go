@@ -178,7 +178,8 @@ func tcpLeaves(ctx context.Context, at string, ca *x509.Certificate) bool {
 		}
 		return over.ConnectionState().PeerCertificates[0].CheckSignatureFrom(ca) != nil
 	}
-	if _, err := io.WriteString(c, "GET "+caPath+" HTTP/1.1\r\nHost: mediator.internal\r\nConnection: close\r\n\r\n"); err !=
+	if _, err := io.WriteString(c,
+		"GET "+caPath+" HTTP/1.1\r\nHost: mediator.internal\r\nConnection: close\r\n\r\n"); err !=
 		nil {
 		return true
 	}

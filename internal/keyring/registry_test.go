@@ -270,8 +270,9 @@ func TestSharedByProcesses(t *testing.T) {
 		check.Must(t, err)
 		var p keyring.Published
 		for _, keys := range [][]jose.JSONWebKey{set.Keys, says} {
-			p.Roles = append(p.Roles, daemon.RoleDocument{Purpose: evidence.PurposeRuntimeAttestation, Issuer: "mediator-runtime",
-				KeyCustody: custody.ExternalMediator, Keys: keys})
+			p.Roles = append(p.Roles,
+				daemon.RoleDocument{Purpose: evidence.PurposeRuntimeAttestation, Issuer: "mediator-runtime",
+					KeyCustody: custody.ExternalMediator, Keys: keys})
 		}
 		done, err := m.registry.Certify(t.Context(), p, keyring.Declaration{})
 		if check.WantEqual(t, done.Disputed, disputed); disputed > 0 {

@@ -45,8 +45,8 @@ type PublicKeys interface {
 	Public(ctx context.Context, name string) ([]custody.Version, custody.Properties, error)
 }
 
-// Reader returns the public keys of all keys in the custody, read with the login of a role. It is nil for keys in memory,
-// which only their process knows. Call it before [Store.Open], which logs in.
+// Reader returns the public keys of all keys in the custody, read with the login of a role. It is nil for keys in
+// memory, which only their process knows. Call it before [Store.Open], which logs in.
 func Reader(s Store, role string) PublicKeys {
 	switch s := s.(type) {
 	case *vaultStore:

@@ -371,8 +371,8 @@ func FuzzPropose(f *testing.F) {
 	})
 }
 
-// TestAsks wants a default key to accept only what HTTP says to read: an agent can make any URL look like an MCP server,
-// and then end its session, by which another API deletes something.
+// TestAsks wants a default key to accept only what HTTP says to read: an agent can make any URL look like an MCP
+// server, and then end its session, by which another API deletes something.
 func TestAsks(t *testing.T) {
 	g := traffic{rand.New(rand.NewPCG(7, 8))}
 	calls := learn.New(judge(rulesOf(t, []byte("{}"))))
@@ -407,8 +407,9 @@ mcp bank.example.com/rpc transfer`, "\n") {
 func TestLongPaths(t *testing.T) {
 	calls, long := learn.New(judge(rulesOf(t, []byte("{}")))), strings.Repeat("a", 60<<10)
 	for i := range 2000 {
-		calls.Add(ledger.Record{Session: "s", Scheme: "https", Host: "a.test:443", Method: "GET", State: ledger.StateForwarded,
-			Path: fmt.Sprintf("/%d%s", i, long)})
+		calls.Add(ledger.Record{Session: "s", Scheme: "https", Host: "a.test:443", Method: "GET",
+			State: ledger.StateForwarded,
+			Path:  fmt.Sprintf("/%d%s", i, long)})
 	}
 	if calls.Left < 800 {
 		t.Errorf("of 240 MB only %d calls are left out", calls.Left)

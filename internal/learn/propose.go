@@ -73,8 +73,8 @@ func (p *Proposal) Reads(w Width) (rules []Rule, ok bool) {
 	return rules, true
 }
 
-// Asks reports whether only a person who has read the rules may accept them: HTTP does not say that the calls only read.
-// What looks like a message to an MCP server or GraphQL may be a post to another API.
+// Asks reports whether only a person who has read the rules may accept them: HTTP does not say that the calls only
+// read. What looks like a message to an MCP server or GraphQL may be a post to another API.
 func (p *Proposal) Asks() bool {
 	m := p.Wide[0].Match
 	return p.Post || p.Model || p.WebSocket || m.MCP != nil || m.GraphQL != nil

@@ -85,8 +85,9 @@ func (r *Registrar) shared(ctx context.Context, c Caller, roles []daemon.RoleDoc
 			continue
 		}
 		if r.o.Custody == nil {
-			return notAllowed("key", "the key %.200q of %s has a name that processes share, and the registrar cannot read it in "+
-				"their custody: name a custody with this key in registrar.yaml, or keep the key in memory as %[1]s/%[3]s", name,
+			return notAllowed("key",
+				"the key %.200q of %s has a name that processes share, and the registrar cannot read it in "+
+					"their custody: name a custody with this key in registrar.yaml, or keep the key in memory as %[1]s/%[3]s", name,
 				c.ID, lastSegment(c.ID))
 		}
 		versions, properties, err := r.o.Custody.Public(ctx, name)

@@ -288,7 +288,8 @@ func TestSharedKey(t *testing.T) {
 	want("v2")
 	r.shared = memory(t, "runtime-key") // the key was deleted, and made again
 	check.Must(t, r.shared.Rotate())
-	_, err := r.Register(t.Context(), caller, r.request(t, caller, someOf{r.shared, []custody.Version{versionOf(t, r.shared)}}))
+	_, err := r.Register(t.Context(), caller,
+		r.request(t, caller, someOf{r.shared, []custody.Version{versionOf(t, r.shared)}}))
 	check.WantCode(t, err, "custody_unfit")
 	want("v2")
 	_, err = r.Register(t.Context(), caller, r.request(t, caller, memory(t, "session-key")))
@@ -478,7 +479,8 @@ func FuzzReadRendered(f *testing.F) {
 	f.Add("kind: ConfigMap\ndata: {rules.yaml: 'serial: 1', ../x: y}\n---\nkind: Secret\n")
 	f.Add("{kind: ConfigMap, data: {rules.yaml: 'serial: 1\nrules: [{id: spiffe://a/b, role: node}]'}}")
 	f.Fuzz(func(t *testing.T, text string) {
-		if _, manifests, err := registrar.ReadRendered(strings.NewReader(text), time.Now()); err == nil && len(manifests) > 0 {
+		if _, manifests, err := registrar.ReadRendered(strings.NewReader(text), time.Now()); err == nil &&
+			len(manifests) > 0 {
 			t.Errorf("a manifest out of nothing: %q", text)
 		}
 	})

@@ -27,7 +27,8 @@ const (
 	// maxAnnounced bounds the memory reserved for an announced body.
 	maxAnnounced = 64 << 10
 	// small texts, up to this many bytes, are read without a turn. A byte of a URL, or of a message with many parts, can
-	// take a microsecond: calls without turns would keep the processors from other sessions, and from the observer of runs.
+	// take a microsecond: calls without turns would keep the processors from other sessions, and from the observer of
+	// runs.
 	small = 4 << 10
 	// maxAnswers bounds the answers held for reading, in bytes. Others go on unread.
 	maxAnswers = 64 << 20

@@ -97,7 +97,8 @@ func TestSessionOfAListener(t *testing.T) {
 	check.WantCode(t, err, "session_required")
 }
 
-// Each agent's pod has a standing session of its own, and finds no other. The one silent for the longest time makes room.
+// Each agent's pod has a standing session of its own, and finds no other. The one silent for the longest time makes
+// room.
 func TestSessionsOfPods(t *testing.T) {
 	now := time.Unix(1, 0)
 	s := session.NewSet(func() time.Time { now = now.Add(time.Second); return now })

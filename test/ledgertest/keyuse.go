@@ -92,7 +92,8 @@ func runKeyLists(t *testing.T, open func(t *testing.T, place string) ledger.Stor
 			}
 			return out
 		}
-		for _, key := range []string{"a:v1", "a:v6", "b:v1", "b:v3", "a", "b", "b/u1", "b/u1:v1", "b/u", "a:v", "a:v7", "gate", "gate:v1", "b:v1x"} {
+		for _, key := range []string{"a:v1", "a:v6", "b:v1", "b:v3", "a", "b", "b/u1", "b/u1:v1", "b/u", "a:v", "a:v7",
+			"gate", "gate:v1", "b:v1x"} {
 			all := kept(want[key], 0, n)
 			newest := slices.Clone(all)
 			slices.Reverse(newest)

@@ -81,7 +81,8 @@ certificate ends earlier if the manifest says so.`,
 	f.StringVar(&keyFile, "auditor-key", "",
 		"the auditor's private JWK, or a .yaml file that names its key in Vault or in a token (required)")
 	f.StringVar(&out, "out", "rules.json", "the file to write")
-	f.StringSliceVar(&also, "also", nil, "the environment hash of another program that may run, added to alsoEnvironmentHashes")
+	f.StringSliceVar(&also, "also", nil,
+		"the environment hash of another program that may run, added to alsoEnvironmentHashes")
 	f.DurationVar(&lifetime, "lifetime", 90*24*time.Hour, "how long the rules hold")
 	cli.Required(c, "auditor-key")
 	cli.JSONFlag(c, &asJSON)

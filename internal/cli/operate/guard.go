@@ -87,7 +87,8 @@ With --forward, it leads the agent's connections to a mediator in another pod in
 		"the addresses outside that --validate must not reach")
 	c.Flags().StringVar(&forward, "forward", "", "the mediator in another pod, tcp:HOST:PORT,FILE")
 	c.Flags().StringVar(&caFile, "ca-file", "", "the file that receives the mediator's CA with --forward")
-	c.Flags().StringVar(&proxy, "proxy", "127.0.0.1:8181", "the agent's proxy: --forward listens there, --validate asks it")
+	c.Flags().StringVar(&proxy, "proxy", "127.0.0.1:8181",
+		"the agent's proxy: --forward listens there, --validate asks it")
 	return c
 }
 

@@ -62,8 +62,8 @@ func (f *SelectionFlags) Parse(now time.Time) (s admin.Selection, err error) {
 	return s, nil
 }
 
-// Source is the source of records: the sidecar at the endpoint Admin or, if Ledger is set, the ledger that it names: the
-// copy of a file, or a file with the DSN of a PostgreSQL database.
+// Source is the source of records: the sidecar at the endpoint Admin or, if Ledger is set, the ledger that it names:
+// the copy of a file, or a file with the DSN of a PostgreSQL database.
 type Source struct{ Admin, Ledger string }
 
 // Add adds --admin and --ledger, which exclude each other.

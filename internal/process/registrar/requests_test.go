@@ -41,9 +41,10 @@ func TestNonces(t *testing.T) {
 			registrar.Leaf{Path: "pod/agents/uid-" + name, Public: public, Lifetime: time.Hour})
 		check.Must(t, err)
 		block, _ := pem.Decode([]byte(chain))
-		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "registrar",
-			MinVersion:   tls.VersionTLS13,
-			Certificates: []tls.Certificate{{Certificate: [][]byte{block.Bytes}, PrivateKey: private}}}}}
+		client := &http.Client{
+			Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "registrar",
+				MinVersion:   tls.VersionTLS13,
+				Certificates: []tls.Certificate{{Certificate: [][]byte{block.Bytes}, PrivateKey: private}}}}}
 		t.Cleanup(client.CloseIdleConnections)
 		return func() int {
 			resp, err := client.Post("https://"+l.Addr().String()+"/v1/nonces", "application/json", strings.NewReader("{}"))

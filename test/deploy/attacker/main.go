@@ -114,7 +114,8 @@ func other(host string, kind, protocol int) error {
 // raw tries sockets that need rights, and IPv6 on the pod's own link.
 func raw() {
 	for name, s := range map[string][3]int{
-		"raw IPv4": {unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_RAW}, "raw ICMP": {unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP},
+		"raw IPv4": {unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_RAW},
+		"raw ICMP": {unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP},
 		"raw IPv6": {unix.AF_INET6, unix.SOCK_RAW, unix.IPPROTO_RAW}, "packet": {unix.AF_PACKET, unix.SOCK_RAW, 0x0300},
 		"packet datagram": {unix.AF_PACKET, unix.SOCK_DGRAM, 0x0300}, "vsock": {unix.AF_VSOCK, unix.SOCK_STREAM, 0},
 	} {

@@ -149,7 +149,8 @@ table inet watch {
 	chain in { type filter hook input priority 300; jump received; }
 	chain on { type filter hook forward priority 300; jump received; }
 	chain received {
-		ip saddr `+node.PodRange+` ct state != established update @seen { ip saddr . ip daddr . meta l4proto . th dport counter }
+		ip saddr `+node.PodRange+` ct state != established update @seen \
+			{ ip saddr . ip daddr . meta l4proto . th dport counter }
 		meta nfproto ipv6 meta l4proto != ipv6-icmp update @six { iifname counter }
 	}
 }`, "-f", "-")
@@ -180,7 +181,8 @@ func restricted(t *testing.T, c *cluster.Cluster) {
 		pod.Spec.InitContainers = slices.DeleteFunc(pod.Spec.InitContainers, func(one corev1.Container) bool {
 			return one.Name == "mediator-guard"
 		})
-		results := evaluator.EvaluatePod(podsecurity.LevelVersion{Level: podsecurity.LevelRestricted, Version: podsecurity.LatestVersion()},
+		results := evaluator.EvaluatePod(
+			podsecurity.LevelVersion{Level: podsecurity.LevelRestricted, Version: podsecurity.LatestVersion()},
 			&pod.ObjectMeta, &pod.Spec)
 		if r := policy.AggregateCheckResults(results); !r.Allowed {
 			t.Errorf("%s/%s: %s: %s", pod.Namespace, pod.Name, r.ForbiddenReason(), r.ForbiddenDetail())

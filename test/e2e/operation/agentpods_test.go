@@ -88,7 +88,8 @@ func TestAgentsPods(t *testing.T) {
 			}
 			c, err := evidence.UnverifiedClaims(evidence.SessionReceiptKind(), a.Token)
 			check.Must(t, err)
-			if c.AgentPod != pods[c.SessionID] || c.Enforcement != evidence.EnforcedPod || !slices.Contains(c.Observed, "agentPod") ||
+			if c.AgentPod != pods[c.SessionID] || c.Enforcement != evidence.EnforcedPod ||
+				!slices.Contains(c.Observed, "agentPod") ||
 				slices.Contains(c.Observed, "enforcement") {
 				t.Errorf("the receipt of %s says %+v", c.SessionID, c)
 			}

@@ -38,7 +38,8 @@ func TestTakenOver(t *testing.T) {
 	sidecar.Listener = l
 	sidecar.Start()
 	defer sidecar.Close()
-	out, err := exec.CommandContext(t.Context(), kit.Self(t), "run", "--admin", "unix:"+socket, "--require-isolation", "--",
+	out, err := exec.CommandContext(t.Context(), kit.Self(t), "run", "--admin", "unix:"+socket, "--require-isolation",
+		"--",
 		"sh", "-c", "echo started; cat "+isolate.CAFile).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "started") || strings.Contains(string(out), "the node's key") {
 		t.Errorf("%v: %s", err, out)
