@@ -74,8 +74,11 @@ spec:
     workingDir: /identity, volumeMounts: [{name: identity, mountPath: /identity}]}]
   terminationGracePeriodSeconds: 1
 `
-	of := func(account string) string {
-		return strings.NewReplacer("ACCOUNT", account, "IMAGE", image.Name+"@"+image.Digest).Replace(pod)
+	other := image
+	other.Digest = "sha256:" + strings.Repeat("7", 64)
+	other = c.RegisterImage(other)
+	of := func(account, digest string) string {
+		return strings.NewReplacer("ACCOUNT", account, "IMAGE", image.Name+"@"+digest).Replace(pod)
 	}
 	c.Apply(namespace, `
 apiVersion: v1
@@ -89,19 +92,37 @@ spec:
   replicas: 5
   selector: {matchLabels: {app: certified}}
   template:
-    metadata: {labels: {app: certified}}`+strings.ReplaceAll(of("worker"), "\n", "\n    ")+`
----
-apiVersion: v1
-kind: Pod
-metadata: {name: foreign}`+of("default"))
+    metadata: {labels: {app: certified}}`+strings.ReplaceAll(of("worker", image.Digest), "\n", "\n    ")+`
+`)
+	elsewhere := namespace + "-elsewhere"
+	c.Apply("", "{apiVersion: v1, kind: Namespace, metadata: {name: "+elsewhere+"}}")
+	c.Apply(elsewhere, "{apiVersion: v1, kind: ServiceAccount, metadata: {name: worker}}")
+	refused := map[string]struct{ namespace, account, digest string }{
+		"MediatorServiceAccount": {namespace, "default", image.Digest},
+		"MediatorDigest":         {namespace, "worker", other.Digest},
+		"MediatorNamespace":      {elsewhere, "worker", image.Digest},
+	}
+	for reason, tt := range refused {
+		c.Apply(tt.namespace, "apiVersion: v1\nkind: Pod\nmetadata: {name: "+strings.ToLower(reason)+"}"+of(tt.account, tt.digest))
+	}
 	c.WaitReady(namespace, "deployment/certified")
-	c.Eventually("an Event says why the other pod does not start", func() (bool, string) {
-		events, err := c.Client.CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{
-			FieldSelector: "reason=MediatorServiceAccount,involvedObject.name=foreign"})
-		return err == nil && len(events.Items) > 0, fmt.Sprint(err)
-	})
-	foreign, err := c.Client.CoreV1().Pods(namespace).Get(t.Context(), "foreign", metav1.GetOptions{})
-	if err != nil || foreign.Status.Phase != corev1.PodPending {
-		t.Errorf("a pod that no rule allows is %s, %v", foreign.Status.Phase, err)
+	for reason, tt := range refused {
+		name := strings.ToLower(reason)
+		c.Eventually("an Event "+reason, func() (bool, string) {
+			events, err := c.Client.CoreV1().Events(tt.namespace).List(t.Context(), metav1.ListOptions{
+				FieldSelector: "reason=" + reason + ",involvedObject.name=" + name})
+			return err == nil && len(events.Items) > 0, fmt.Sprint(err)
+		})
+		got, err := c.Client.CoreV1().Pods(tt.namespace).Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil || got.Status.Phase != corev1.PodPending {
+			t.Errorf("a pod that no rule allows is %s, %v", got.Status.Phase, err)
+		}
+	}
+	metrics, err := exec.CommandContext(t.Context(), "curl", "-sS", "--unix-socket", filepath.Join(dir, "registrar.sock"),
+		"http://registrar/metrics").Output()
+	for _, reason := range []string{"service_account", "digest", "namespace"} {
+		if err != nil || !strings.Contains(string(metrics), `mediator_registrar_refusals_total{reason="`+reason+`"}`) {
+			t.Errorf("no refusal is counted for %s: %v", reason, err)
+		}
 	}
 }
