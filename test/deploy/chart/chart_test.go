@@ -185,6 +185,8 @@ func TestAdmission(t *testing.T) {
 	awaitPolicies(t, c)
 	c.Apply("agents", strings.ReplaceAll(agentPod, "NAME", "good"))
 	checkInjected(t, c.Pods("agents", "app=good")[0])
+	c.Apply("agents", sandboxPod(t))
+	checkInjected(t, c.Pods("agents", "app=agent")[0])
 	for change, want := range map[string]string{
 		`nodeSelector|hostNetwork: true, nodeSelector`:                         "hostNetwork",
 		`nodeSelector|hostPID: true, nodeSelector`:                             "hostPID",
