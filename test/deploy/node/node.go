@@ -189,6 +189,19 @@ func (n *Node) Logs(pod types.UID, container string) string {
 	}
 }
 
+// Volume returns the folder of a pod's volume.
+func (n *Node) Volume(pod corev1.Pod, name string) string {
+	n.mu.Lock()
+	r := n.runners[pod.UID]
+	n.mu.Unlock()
+	if r == nil {
+		return ""
+	}
+	r.volumesMu.Lock()
+	defer r.volumesMu.Unlock()
+	return r.volumePaths[name]
+}
+
 // register makes the Node object, ready and with room for all pods of a test.
 func (n *Node) register() error {
 	room := corev1.ResourceList{

@@ -104,7 +104,7 @@ trust:
   auditor: roots/auditor.jwk
 {{- end }}
   bundle: /var/lib/mediator/state/trust.json
-{{- if eq .Values.storage.type "postgres" }}
+{{- if and (eq .Values.storage.type "postgres") (not .Values.trial) }}
 postgres: {dsnFile: database/dsn}
 {{- end }}
 custody:
