@@ -244,7 +244,7 @@ func rawSockets() bool {
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6, unix.AF_PACKET} {
 		fd, err := unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
 		if err == nil {
-			unix.Close(fd)
+			_ = unix.Close(fd)
 			return true
 		}
 	}

@@ -56,7 +56,8 @@ func newCluster(p *process) (*cluster, error) {
 	if k.Tokens {
 		audience = evidence.AudienceRegistrar
 	}
-	return &cluster{p: p, api: api, signer: k.Signer, audience: audience, pods: make(map[string]registrar.Pod), listed: make(map[string]bool),
+	return &cluster{p: p, api: api, signer: k.Signer, audience: audience, pods: make(map[string]registrar.Pod),
+		listed:   make(map[string]bool),
 		requests: make(map[string]kube.CertificateRequest), more: make(chan struct{}, 1),
 		warned: lru.New[[2]string, bool](warnings), watches: make(map[string]context.CancelFunc),
 		ruled: make(chan struct{}, 1)}, nil

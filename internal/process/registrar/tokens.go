@@ -79,8 +79,9 @@ func (c *cluster) exchange(ctx context.Context, token, from string, csr []byte, 
 		return "", refusal.New("process_unavailable", "the kubelet has not reported the pod %s/%s yet: ask again",
 			pod.Namespace, pod.Name)
 	case !own:
-		return "", registrar.Refuse("address", "the token of the pod %s/%s comes from %s, which is no address of that pod: it "+
-			"may be stolen", pod.Namespace, pod.Name, from)
+		return "", registrar.Refuse("address",
+			"the token of the pod %s/%s comes from %s, which is no address of that pod: it "+
+				"may be stolen", pod.Namespace, pod.Name, from)
 	}
 	_, chain, err := c.issue(ctx, rules, *pod, csr, config.RegistrarLifetime)
 	return chain, err

@@ -95,15 +95,22 @@ func TestTokenRefused(t *testing.T) {
 		csr         []byte
 		reason      string
 	}{
-		"its own pod":              {good(), "good", "127.0.0.1", csr, ""},
-		"a stolen token":           {good(), "good", "10.1.2.3", csr, "address"},
-		"no token":                 {good(), "", "127.0.0.1", csr, "token"},
-		"a key that it lacks":      {good(), "good", "127.0.0.1", broken, "possession"},
-		"another service account":  {withToken("good", "default", digest), "good", "127.0.0.1", csr, "service_account"},
-		"another image":            {withToken("good", "worker", "sha256:"+strings.Repeat("9", 64)), "good", "127.0.0.1", csr, "digest"},
-		"a pod that ended":         {status(good(), func(s map[string]any) { s["phase"] = "Failed" }), "good", "127.0.0.1", csr, "gone"},
-		"an image not yet known":   {status(good(), func(s map[string]any) { delete(s, "initContainerStatuses") }), "good", "127.0.0.1", csr, "-"},
-		"an address not yet known": {status(good(), func(s map[string]any) { delete(s, "podIPs") }), "good", "127.0.0.1", csr, "-"},
+		"its own pod":             {good(), "good", "127.0.0.1", csr, ""},
+		"a stolen token":          {good(), "good", "10.1.2.3", csr, "address"},
+		"no token":                {good(), "", "127.0.0.1", csr, "token"},
+		"a key that it lacks":     {good(), "good", "127.0.0.1", broken, "possession"},
+		"another service account": {withToken("good", "default", digest), "good", "127.0.0.1", csr, "service_account"},
+		"another image": {withToken("good", "worker", "sha256:"+strings.Repeat("9", 64)), "good", "127.0.0.1", csr,
+			"digest"},
+		"a pod that ended": {status(good(), func(s map[string]any) {
+			s["phase"] = "Failed"
+		}), "good", "127.0.0.1", csr, "gone"},
+		"an image not yet known": {status(good(), func(s map[string]any) {
+			delete(s, "initContainerStatuses")
+		}), "good", "127.0.0.1", csr, "-"},
+		"an address not yet known": {status(good(), func(s map[string]any) {
+			delete(s, "podIPs")
+		}), "good", "127.0.0.1", csr, "-"},
 		"the node's address": {func() map[string]any {
 			p := good()
 			p["spec"].(map[string]any)["hostNetwork"] = true

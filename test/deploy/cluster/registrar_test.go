@@ -103,7 +103,8 @@ spec:
 		"MediatorNamespace":      {elsewhere, "worker", image.Digest},
 	}
 	for reason, tt := range refused {
-		c.Apply(tt.namespace, "apiVersion: v1\nkind: Pod\nmetadata: {name: "+strings.ToLower(reason)+"}"+of(tt.account, tt.digest))
+		c.Apply(tt.namespace,
+			"apiVersion: v1\nkind: Pod\nmetadata: {name: "+strings.ToLower(reason)+"}"+of(tt.account, tt.digest))
 	}
 	c.WaitReady(namespace, "deployment/certified")
 	for reason, tt := range refused {

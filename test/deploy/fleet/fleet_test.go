@@ -219,9 +219,10 @@ func (f *fleet) registrar(path string) string {
 	defer os.RemoveAll(short)
 	check.Must(f.t, os.Symlink(f.Node.Volume(pod, "run"), filepath.Join(short, "run")))
 	socket := filepath.Join(short, "run", "registrar.sock")
-	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", socket)
-	}}}
+	client := http.Client{
+		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		}}}
 	defer client.CloseIdleConnections()
 	answer, err := client.Get("http://registrar/v1/" + path)
 	check.Must(f.t, err)
@@ -317,6 +318,7 @@ func (f *fleet) helm(command string, args ...string) string {
 	f.t.Helper()
 	chart, err := filepath.Abs("../../../deploy/helm/mediator")
 	check.Must(f.t, err)
-	return f.run("go", append([]string{"tool", "-modfile", "../tools/go.mod", "helm", "--kubeconfig", f.Kubeconfig, command,
-		"mediator", chart, "--namespace", "mediator", "--values", filepath.Join(chart, "ci/trial.yaml")}, args...)...)
+	return f.run("go",
+		append([]string{"tool", "-modfile", "../tools/go.mod", "helm", "--kubeconfig", f.Kubeconfig, command,
+			"mediator", chart, "--namespace", "mediator", "--values", filepath.Join(chart, "ci/trial.yaml")}, args...)...)
 }

@@ -85,7 +85,8 @@ func (f *fleet) install() {
 		"--set", "sidecar.config.upstreams[0].networks[0]=203.0.113.0/24"}
 	f.helm("install", append(f.args, "--set", "image.digest="+f.old.Digest)...)
 	f.WaitReady("mediator", "deployment/mediator-registrar", "deployment/mediator-trigger", "deployment/mediator-control")
-	f.Apply("", `{apiVersion: v1, kind: Namespace, metadata: {name: agents, labels: {actionproof.github.io/inject: enabled}}}`)
+	f.Apply("",
+		`{apiVersion: v1, kind: Namespace, metadata: {name: agents, labels: {actionproof.github.io/inject: enabled}}}`)
 	f.wait("the sidecar is injected", func() (bool, string) {
 		pod := `{apiVersion: v1, kind: Pod, metadata: {name: probe}, spec: {containers: [{name: c, image: x}]}}`
 		err := f.TryApply("agents", pod)
@@ -156,5 +157,6 @@ func (f *fleet) database(authority *tlstest.Authority) string {
 			go serve(client)
 		}
 	}()
-	return "postgres://" + u.Query().Get("user") + "@db.example/" + strings.TrimPrefix(u.Path, "/") + "?sslmode=verify-full"
+	return "postgres://" + u.Query().Get("user") + "@db.example/" + strings.TrimPrefix(u.Path, "/") +
+		"?sslmode=verify-full"
 }
