@@ -51,6 +51,7 @@ var layers = []string{
 	"internal/preset",
 	"internal/learn",
 	"internal/rulesfile",
+	"internal/logs",
 	"internal/config",
 	"internal/deployed",
 	"internal/manifest",

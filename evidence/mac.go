@@ -62,7 +62,8 @@ func openShared[C any](trust *Trust, k Kind[C], token string, want Expected, at 
 		return o, err
 	}
 	if *k.custody(c) != SharedSecret {
-		return o, refusal.New("key_custody", "the %s says of a shared secret what is not true of one", k.Typ)
+		return o, refusal.New("key_custody",
+			"the %s is authenticated with a shared secret, but its keyCustody does not say so", k.Typ)
 	}
 	if err := trust.notRevoked(k.Typ, s.id, []string{k.registered(c).ID}, at); err != nil {
 		return o, err

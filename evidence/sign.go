@@ -100,7 +100,8 @@ func SignMAC[C any](s Secret, k Kind[C], c C) (string, error) {
 	case !k.shared:
 		return "", refusal.New("artifact_malformed", "a %s is not authenticated with a shared secret", k.Typ)
 	case *k.custody(&c) != SharedSecret:
-		return "", refusal.New("key_custody", "the %s says of a shared secret what is not true of one", k.Typ)
+		return "", refusal.New("key_custody",
+			"the %s is authenticated with a shared secret, but its keyCustody does not say so", k.Typ)
 	}
 	if err := s.Check(); err != nil {
 		return "", err

@@ -148,7 +148,7 @@ func (c *Chain) agrees(r *Receipt) error {
 	switch {
 	case r.EventID != c.last.EventID || r.RuntimeID != c.last.RuntimeID || now.OpenedMS != before.OpenedMS:
 		return refusal.New("chain_broken",
-			"receipt %d names another event, runtime or opening of the session than the one before it", number)
+			"receipt %d differs from the one before it in the event, the runtime or the time when the session opened", number)
 	case r.IssuedAt < c.last.IssuedAt:
 		return refusal.New("chain_broken", "receipt %d was signed %d s before the one before it", number,
 			c.last.IssuedAt-r.IssuedAt)

@@ -77,7 +77,7 @@ func (l *listener) check(file *os.File) error {
 	ownNetwork, err2 := unix.GetsockoptUint64(own, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
 	if err != nil || err2 != nil || network == ownNetwork {
 		return refusal.New("isolation_unavailable",
-			"the listener sent with the request may not be in a network of its own")
+			"the listener that came with the request is not certain to have a network of its own")
 	}
 	if l.cookie, err = unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_COOKIE); err != nil {
 		return err

@@ -308,7 +308,8 @@ func (a Archive) JudgeReceipts(tokens iter.Seq2[string, error], now time.Time,
 			continue
 		}
 		if j.Lost > 0 {
-			return j, refusal.New("chain_broken", "a receipt follows those that were made under other roots after a crash")
+			return j, refusal.New("chain_broken",
+				"after a crash, receipts were made under other roots; no receipt may follow these, but one does")
 		}
 		o, err := chain.Add(token)
 		if err != nil {

@@ -92,7 +92,7 @@ func (s Score) Agrees(c autonomy.Claims, session *autonomy.Session) error {
 		return err
 	}
 	if where := differs("", got, computed); where != "" {
-		return refusal.New("score_mismatch", "computed again from the receipts, %s is another one", where)
+		return refusal.New("score_mismatch", "the score's %s differs from the one computed again from the receipts", where)
 	}
 	return nil
 }

@@ -196,7 +196,7 @@ func (p *Process) checkTLS(f *findings) {
 	p.TLS.check("tls.", p.Registrar != nil, f)
 	for _, key := range f.overTCP {
 		if p.TLS == nil {
-			f.Add(key+".tcp", "needs tls: processes speak over TCP only if a certificate names each")
+			f.Add(key+".tcp", "needs tls: over TCP, each process must have a certificate that names it")
 		}
 	}
 }

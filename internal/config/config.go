@@ -49,7 +49,7 @@ type TLS struct {
 	Certificate string `yaml:"certificate" is:"path"`
 	// Key is the file of its key, perhaps the same.
 	Key string `yaml:"key" is:"path"`
-	// Token, a pod's token for the registrar, gets a certificate from it, in place of certificate and key.
+	// Token is the file of a pod's token, which the registrar exchanges for a certificate.
 	Token string `yaml:"token" is:"path"`
 	// Authorities is the file of the other processes' authorities.
 	Authorities string `yaml:"authorities" is:"path" need:"yes"`

@@ -10,7 +10,7 @@ import (
 // Node says where the node is that appraises this sidecar's receipts.
 type Node struct {
 	Peer `yaml:",inline"`
-	// Audience is the node's audience, in the tokens by which the sidecar tells the node which agent calls.
+	// Audience is the audience in the node's own configuration. Tokens that name an agent to the node are for it.
 	Audience string `yaml:"audience" need:"yes"`
 }
 

@@ -45,7 +45,7 @@ type Cluster struct {
 	Signer string `yaml:"signer"`
 	// Key is the name of the CA's key in the custody. Default tls-authority-key.
 	Key string `yaml:"key"`
-	// Tokens gives pods certificates for tokens (audience mediator-registrar), not by PodCertificateRequests.
+	// Tokens exchanges pods' tokens (audience mediator-registrar) for certificates. Default: PodCertificateRequests.
 	Tokens bool `yaml:"tokens"`
 	// DNSNames are the names of the registrar's own Service.
 	DNSNames []string `yaml:"dnsNames" need:"yes"`

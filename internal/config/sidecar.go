@@ -16,15 +16,15 @@ type Sidecar struct {
 	Process `yaml:",inline"`
 
 	// Runtime is this sidecar's name in attestations and receipts; with receipts, it has at most 128 bytes. Default: the
-	// path of the SPIFFE id in tls, such as pod/agents/1. Over TCP, other processes accept only that name.
+	// path of the SPIFFE id in tls, such as pod/agents/1. Over TCP, it must be this path.
 	Runtime string `yaml:"runtime"`
 	// Listen is the proxy port's address, for HTTP_PROXY and HTTPS_PROXY.
 	Listen string `yaml:"listen" need:"yes" is:"address"`
-	// Agents accepts agents' pods (mediator guard --forward). Each has a standing session, by its certificate.
+	// Agents accepts agents' pods (mediator guard --forward). A pod's certificate identifies its session.
 	Agents *Endpoint `yaml:"agents"`
 	// Transparent accepts connections that the kernel redirects, for agents that ignore proxy variables.
 	Transparent *Transparent `yaml:"transparent"`
-	// Guard configures mediator guard's kernel rules: only the sidecar leads out. Without them, posts are refused.
+	// Guard configures kernel rules: traffic leaves only through the sidecar. Without them, posts are refused.
 	Guard *Guard `yaml:"guard"`
 	// Admin is the operators' endpoint, out of the agent's reach.
 	Admin Endpoint `yaml:"admin" need:"yes"`
@@ -71,7 +71,7 @@ type Sidecar struct {
 	// Timeouts bound the waits of a call.
 	Timeouts Timeouts `yaml:"timeouts"`
 	// Limits bound the load. A call over a limit is refused with Retry-After before anything is sent or consumed. A
-	// session may not use more of a shared limit than is left for the others: a lone session gets half.
+	// session must leave as much of a shared limit free as it uses: at most half of it.
 	Limits Limits `yaml:"limits"`
 
 	// What the checks have made of the keys above. The actions lack their gates, and the rules their credentials.
@@ -133,8 +133,8 @@ type Gate struct {
 
 // Session configures agents' sessions.
 type Session struct {
-	// Standing gives the pod one session without proxy credentials, until the next event. The agent waits for events at
-	// http://mediator.internal/v1/event/next. Default: mediator run gives each agent a listener or credentials.
+	// Standing makes all calls of the pod one session, without proxy credentials. The next event begins another. The agent
+	// waits for events at http://mediator.internal/v1/event/next. Default: mediator run gives each agent a way in.
 	Standing bool `yaml:"standing"`
 	// Learning lets operators open learning sessions (mediator run --learn), which may read from every public host.
 	Learning bool `yaml:"learning"`
@@ -195,8 +195,8 @@ type MCP struct {
 	// Pin maps a tool to the SHA-256 of its definition (canonical JSON, lowercase hex). A tool defined otherwise, or
 	// not yet listed by the session, is not called. Default: changes are only recorded.
 	Pin map[string]string `yaml:"pin"`
-	// SameConnection is your word that the server answers each call on its own connection. It allows posts by clients
-	// that use revision 2024-11-05, or do not accept both JSON and event streams. Only in actions.
+	// SameConnection is your word that the server answers a call on the connection of this call. It allows posts by
+	// clients that use revision 2024-11-05, or do not accept both JSON and event streams. Only in actions.
 	SameConnection bool `yaml:"sameConnection"`
 }
 
@@ -204,7 +204,7 @@ type MCP struct {
 type Credential struct {
 	// Header carries the secret. Default Authorization.
 	Header string `yaml:"header"`
-	// Prefix precedes the secret, such as "Bearer ". Answers are searched for the secret alone.
+	// Prefix precedes the secret, such as "Bearer ". The sidecar searches answers for the secret without it.
 	Prefix string `yaml:"prefix"`
 	// BasicSecret is the part of a Basic credential to search for: password, user, both or auto (the password, but the
 	// user if the password is short, x-oauth-basic or api_token).
@@ -276,9 +276,9 @@ type Egress struct {
 	Observe string `yaml:"observe"`
 	// HostedTools lists what the model's provider may do out of the sidecar's sight. Entries are names of its tools
 	// (web_search, mcp), names of request members that start such work (background, mcp_servers), remote_content (it
-	// fetches URLs in a request) and online (models that search the web by themselves). The entries previous_response_id,
-	// conversation, thread, item_reference, file_id, cachedContent and prompt let a request name, by this member, content
-	// that did not come from an answer in the session.
+	// fetches URLs in a request) and online (models that search the web by themselves). With the entry
+	// previous_response_id, conversation, thread, item_reference, file_id, cachedContent or prompt, a request's member of
+	// this name may refer to content from outside the session.
 	HostedTools []string `yaml:"hostedTools"`
 	// UnknownMembers says what to do with unknown members of a request: refuse, or allow (record and receipt then name
 	// them). Default: refuse.
@@ -295,7 +295,7 @@ type Egress struct {
 type Upstream struct {
 	// Host is a host:port.
 	Host string `yaml:"host" need:"yes"`
-	// Address is the IP address to dial, with or without a port, public or in networks. Default: the name is resolved.
+	// Address is the IP address to dial, public or in networks, with or without a port. Default: the name is resolved.
 	Address string `yaml:"address"`
 	// Networks are further, non-public address ranges for the name.
 	Networks []string `yaml:"networks"`
@@ -307,8 +307,8 @@ type Upstream struct {
 type Timeouts struct {
 	// Step bounds each step before a post is sent, and the wait for its body. Default 10s.
 	Step Duration `yaml:"step" reload:"yes"`
-	// Forward is the longest time from a post's first byte to the end of its answer, for a call after its session has
-	// ended, and for each part of a streamed body. Default 60s.
+	// Forward bounds three waits: for a post, from its first byte to the end of its answer; for a call after its session
+	// has ended; and for each part of a streamed body. Default 60s.
 	Forward Duration `yaml:"forward" reload:"yes"`
 	// ResponseHeader bounds the wait for response headers. Default 10m, for slow inference.
 	ResponseHeader Duration `yaml:"responseHeader" reload:"yes"`

@@ -28,7 +28,7 @@ func TestMistakesAboutTCP(t *testing.T) {
 		{"tls:", "tls:", ""}, // the correct file
 		{`"trigger.mediator:8444"`, `"[::1]:8444", name: "::1"`, ""},
 		{callers, `callers: ["spiffe://example.org/pod/*/worker", "spiffe://example.org/operator"]`, ""},
-		{tls + "\n", "", "admin.tcp: needs tls: processes speak over TCP only if a certificate names each"},
+		{tls + "\n", "", "admin.tcp: needs tls: over TCP, each process must have a certificate that names it"},
 		{tls + "\n", "", "trigger.tcp: needs tls"},
 		{tls + "\n", "", "runtime: is required without tls, whose certificate would name the runtime"},
 		{"key: tls.pem, ", "", "tls.certificate: and key are required"},

@@ -24,6 +24,7 @@ import (
 	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/internal/logs"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/signer"
@@ -262,7 +263,7 @@ func (s *Stack) watch(r *keyring.Registry, endpoints []string, as map[string][]s
 	if err != nil {
 		return err
 	}
-	log, err := daemon.NewLogger(config.Log{}, "registry", file)
+	log, err := logs.New(config.Log{}, "registry", file)
 	if err != nil {
 		return err
 	}

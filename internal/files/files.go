@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -129,4 +130,24 @@ func Rewrite(path string, content []byte) error {
 		_, err := w.Write(content)
 		return err
 	})
+}
+
+// Folders returns the folders of a file: that of its name and, behind symbolic links, that of its target. A file that
+// is delivered again is another file in the same folder. For a folder, Folders returns the folder itself.
+func Folders(name string) []string {
+	var out []string
+	at, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		at = name
+	}
+	for _, p := range []string{name, at} {
+		if abs, err := filepath.Abs(p); err == nil {
+			p = abs
+		}
+		if info, err := os.Stat(p); err != nil || !info.IsDir() {
+			p = filepath.Dir(p)
+		}
+		out = append(out, p)
+	}
+	return slices.Compact(out)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/keystore"
-	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/logs"
 	"github.com/actionproof/mediator/look"
 )
 
@@ -32,7 +32,7 @@ func OpenRootKey(ctx context.Context, path string, stderr io.Writer, purposes ..
 	if !slices.Contains(purposes, c.Purpose) {
 		return RootKey{}, fmt.Errorf("%s names a root key of the purpose %s, and not %s", path, c.Purpose, purposes[0])
 	}
-	log, err := daemon.NewLogger(config.Log{}, "root key", stderr)
+	log, err := logs.New(config.Log{}, "root key", stderr)
 	if err != nil {
 		return RootKey{}, err
 	}

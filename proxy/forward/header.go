@@ -61,7 +61,7 @@ func CheckHeader(r *http.Request) error {
 	}
 	for _, name := range wire.ConnectionOptions(h) {
 		if HasMeaning(wire.CGIName(name)) {
-			return refusal.New("override_refused", "Connection names %.40q, which is not only for the next hop", name)
+			return refusal.New("override_refused", "the header Connection lists %.40q, which the upstream must get too", name)
 		}
 	}
 	return nil

@@ -129,7 +129,7 @@ func (m *Memory) answer(r *Message, peer Peer, rules []*Rule) (v Verdict, err er
 	if i < 0 || m.unread.has(peer.Server) {
 		m.prompted = true
 		return Verdict{Human: true}, refusal.New("mcp_answer_unasked",
-			"the message does not answer the one open question of the server with its id")
+			"not exactly one open question of the server has the id of this answer")
 	}
 	q := m.questions[i]
 	v.answered = &q

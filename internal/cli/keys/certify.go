@@ -14,7 +14,7 @@ import (
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/keyring"
-	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/logs"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -96,7 +96,7 @@ certificates end. It certifies no other role, issuer or key of a process (roles_
 			if err := sayUnread(c, p.Roles); !watch {
 				return err
 			}
-			log, err := daemon.NewLogger(config.Log{}, "registry", c.ErrOrStderr())
+			log, err := logs.New(config.Log{}, "registry", c.ErrOrStderr())
 			if err != nil {
 				return err
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/guard"
+	"github.com/actionproof/mediator/internal/logs"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/refusal"
 )
@@ -127,7 +128,7 @@ func forwardAgent(c *cobra.Command, at, proxy, caFile string) error {
 	if err != nil {
 		return err
 	}
-	log, err := daemon.NewLogger(config.Log{}, "forwarder", c.ErrOrStderr())
+	log, err := logs.New(config.Log{}, "forwarder", c.ErrOrStderr())
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -16,6 +15,7 @@ import (
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 
 	"github.com/actionproof/mediator/internal/confine"
+	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/refusal"
 )
@@ -67,12 +67,12 @@ func (p Plan) Limits(named []observe.Path) (confine.Limits, error) {
 }
 
 // files returns what the process may still use. For a file these are its folders.
-func (p Plan) files(named []observe.Path) (files []confine.File, err error) {
+func (p Plan) files(named []observe.Path) (all []confine.File, err error) {
 	c := p.Process.Confine
 	add := func(use confine.Use, paths ...string) {
 		for _, path := range paths {
-			if f := (confine.File{Path: path, Use: use}); !slices.Contains(files, f) {
-				files = append(files, f)
+			if f := (confine.File{Path: path, Use: use}); !slices.Contains(all, f) {
+				all = append(all, f)
 			}
 		}
 	}
@@ -87,7 +87,7 @@ func (p Plan) files(named []observe.Path) (files []confine.File, err error) {
 		if f.Name == executable() {
 			continue
 		}
-		for _, dir := range folders(f.Name) {
+		for _, dir := range files.Folders(f.Name) {
 			if dir == "/" {
 				return nil, fmt.Errorf(
 					"%s is in the root folder, which would make every file readable: give it a folder of its own", f.Name)
@@ -105,27 +105,7 @@ func (p Plan) files(named []observe.Path) (files []confine.File, err error) {
 	}
 	add(confine.Read, c.Read...)
 	add(confine.Write, c.Write...)
-	return files, nil
-}
-
-// folders returns the folders of a file: that of its name and, behind symbolic links, that of its target. A file that
-// is delivered again is another file in the same folder. For a folder, folders returns the folder itself.
-func folders(name string) []string {
-	var out []string
-	at, err := filepath.EvalSymlinks(name)
-	if err != nil {
-		at = name
-	}
-	for _, p := range []string{name, at} {
-		if abs, err := filepath.Abs(p); err == nil {
-			p = abs
-		}
-		if info, err := os.Stat(p); err != nil || !info.IsDir() {
-			p = filepath.Dir(p)
-		}
-		out = append(out, p)
-	}
-	return slices.Compact(out)
+	return all, nil
 }
 
 // ports returns the ports of addresses, URLs and bare ports. It skips empty texts.

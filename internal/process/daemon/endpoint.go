@@ -22,6 +22,7 @@ import (
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/internal/identity"
+	"github.com/actionproof/mediator/internal/logs"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
@@ -262,7 +263,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, b Limits, grace 
 		Handler: handling(h), ReadHeaderTimeout: cmp.Or(b.Header, header), IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 64 << 10,
 		ReadTimeout:    b.Request, WriteTimeout: b.Request,
-		ErrorLog: stdlog.New(handshakeLog{flood.Logger(log)}, "", 0),
+		ErrorLog: stdlog.New(logs.Handshakes{To: flood.Logger(log)}, "", 0),
 		BaseContext: func(net.Listener) context.Context {
 			return context.WithValue(context.Background(), endingKey{}, ctx.Done())
 		},

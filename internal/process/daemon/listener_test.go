@@ -24,6 +24,7 @@ import (
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/internal/identity"
+	"github.com/actionproof/mediator/internal/logs"
 	"github.com/actionproof/mediator/test/check"
 )
 
@@ -34,7 +35,7 @@ func strangersLog(t *testing.T) (log *zap.Logger, size func() int64) {
 	f, err := os.Create(path)
 	check.Must(t, err)
 	t.Cleanup(func() { f.Close() })
-	if log, err = NewLogger(config.Log{}, "trigger", f); err != nil {
+	if log, err = logs.New(config.Log{}, "trigger", f); err != nil {
 		t.Fatal(err)
 	}
 	return log, func() int64 {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/logs"
 	"github.com/actionproof/mediator/policy"
 )
 
@@ -79,12 +80,12 @@ func Run[C any](ctx context.Context, name, path string, stderr io.Writer, load f
 	if err := CheckPlaces(path, plan.places()...); err != nil {
 		return err
 	}
-	log, err := NewLogger(plan.Log, name, stderr)
+	log, err := logs.New(plan.Log, name, stderr)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = log.Sync() }()
-	takeLibraries(log)
+	logs.TakeLibraries(log)
 	p, err := New(ctx, log, plan.Process)
 	if err != nil {
 		return err

@@ -2,7 +2,8 @@
 //
 //	process.go    the process: state, keys, rules
 //	requests.go   what other processes ask of it
-//	cluster.go    pods, and the certificates that they get
+//	cluster.go    the cluster's pods, and the published CA
+//	certificates.go  the certificates that pods, and the registrar itself, get
 //	tokens.go     certificates for pods' tokens
 //	trial.go      root keys and rules of a trial
 //	shared.go     the state of replicas, in PostgreSQL
@@ -10,10 +11,6 @@ package registrar
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -229,35 +226,6 @@ func (p *process) Begin(ctx context.Context, group *errgroup.Group) (http.Handle
 	group.Go(func() error { p.Registrar.Run(ctx); return nil })
 	group.Go(func() error { return p.followRules(ctx, group) })
 	return p.operators(), nil
-}
-
-// ownFiles are those of the certificate that a registrar in a cluster makes for itself.
-func (p *process) ownFiles() identity.Files {
-	at := filepath.Join(p.config.State, "own.pem")
-	return identity.Files{Certificate: at, Key: at, Authorities: filepath.Join(p.config.State, "authorities.pem")}
-}
-
-// certifyItself makes the certificate by which other processes know the registrar of a cluster.
-func (p *process) certifyItself(ctx context.Context) error {
-	if err := p.authority.Open(ctx); err != nil {
-		return fmt.Errorf("the CA: %w", err)
-	}
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return err
-	}
-	_, certificate, err := p.authority.Issue(ctx, registrar.Leaf{Path: "service/mediator/registrar",
-		DNSNames: p.config.Kubernetes.DNSNames, Public: public, Lifetime: config.RegistrarLifetime})
-	if err != nil {
-		return err
-	}
-	key, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		return err
-	}
-	to := p.ownFiles()
-	both := append([]byte(certificate), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})...)
-	return errors.Join(files.Replace(to.Authorities, p.authority.PEM(), 0o644), files.Replace(to.Certificate, both, 0o600))
 }
 
 // followRules waits for the first rules, and then starts the work that needs them.

@@ -68,8 +68,9 @@ func (p *sidecar) checkHosts(c *config.Sidecar) error {
 	for _, host := range c.Hosts() {
 		if !p.ca.Covers(host) {
 			return refusal.New("restart_required",
-				"the previous configuration stays: a rule names %s, which the interception CA does not cover. A restart makes a "+
-					"new CA, or mediator ca init if ca.dir is set. To let a reload add hosts, list them in ca.permit", host)
+				"the previous configuration stays: a rule names %s, which the interception CA does not cover. Restart "+
+					"for a new CA; if ca.dir is set, run mediator ca init first. To let a reload add hosts, list them in ca.permit",
+				host)
 		}
 	}
 	return nil

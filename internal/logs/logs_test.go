@@ -1,4 +1,4 @@
-package daemon
+package logs_test
 
 import (
 	"encoding/json"
@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/logs"
 	"github.com/actionproof/mediator/test/check"
 )
 
@@ -17,7 +18,7 @@ import (
 func TestLogSteersNoTerminal(t *testing.T) {
 	const forged = "\u009b2J\u202e\x7f\x1b[2J\n{\"msg\":\"forged\"}\u2066"
 	var out strings.Builder
-	log, err := NewLogger(config.Log{}, "serve", &out)
+	log, err := logs.New(config.Log{}, "serve", &out)
 	check.Must(t, err)
 	log.Info(forged, zap.String("host", forged), zap.Error(errors.New(forged)))
 	log.Info(forged, zap.Strings("hosts", []string{forged}))
@@ -40,9 +41,9 @@ func TestLibrariesWriteLittle(t *testing.T) {
 	defer stdlog.SetFlags(flags)
 	defer stdlog.SetOutput(to)
 	var out strings.Builder
-	log, err := NewLogger(config.Log{}, "serve", &out)
+	log, err := logs.New(config.Log{}, "serve", &out)
 	check.Must(t, err)
-	takeLibraries(log)
+	logs.TakeLibraries(log)
 	for range 1000 {
 		stdlog.Printf("Unsolicited response received on idle HTTP channel starting with %q", strings.Repeat("x", 4096))
 	}

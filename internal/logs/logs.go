@@ -1,4 +1,5 @@
-package daemon
+// Package logs makes the processes' loggers.
+package logs
 
 import (
 	"fmt"
@@ -14,9 +15,9 @@ import (
 	"github.com/actionproof/mediator/internal/terminal"
 )
 
-// NewLogger makes a logger that writes JSON lines with the name of the process to w. It samples nothing, because the
+// New makes a logger that writes JSON lines with the name of the process to w. It samples nothing, because the
 // record of calls must have no gaps; lines that strangers cause go through [flood.Logger].
-func NewLogger(c config.Log, process string, w io.Writer) (*zap.Logger, error) {
+func New(c config.Log, process string, w io.Writer) (*zap.Logger, error) {
 	level := zapcore.InfoLevel
 	if c.Level != "" {
 		if err := level.Set(c.Level); err != nil {
@@ -30,9 +31,9 @@ func NewLogger(c config.Log, process string, w io.Writer) (*zap.Logger, error) {
 	return zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(enc), to, level)).Named(process), nil
 }
 
-// takeLibraries logs what libraries write to Go's standard logger. net/http writes there at an upstream's will, and the
+// TakeLibraries logs what libraries write to Go's standard logger. net/http writes there at an upstream's will, and the
 // upstream's text.
-func takeLibraries(to *zap.Logger) {
+func TakeLibraries(to *zap.Logger) {
 	log.SetFlags(0)
 	log.SetOutput(libraries{flood.Logger(to)})
 }
@@ -53,14 +54,14 @@ func (l lineWriter) Write(line []byte) (int, error) {
 	return len(line), err
 }
 
-// handshakeLog writes which TLS handshakes of strangers failed, and why. It drops the other lines of an [http.Server].
-type handshakeLog struct{ log *zap.Logger }
+// Handshakes writes which TLS handshakes of strangers failed, and why. It drops the other lines of an [http.Server].
+type Handshakes struct{ To *zap.Logger }
 
 // Write implements [io.Writer].
-func (l handshakeLog) Write(line []byte) (int, error) {
+func (l Handshakes) Write(line []byte) (int, error) {
 	if about, ok := strings.CutPrefix(string(line), "http: TLS handshake error from "); ok {
 		from, why, _ := strings.Cut(about, ": ")
-		l.log.Warn("TLS handshake failed", zap.String("from", from), zap.String("because", fmt.Sprintf("%.300s",
+		l.To.Warn("TLS handshake failed", zap.String("from", from), zap.String("because", fmt.Sprintf("%.300s",
 			strings.TrimSpace(why))))
 	}
 	return len(line), nil
