@@ -22,8 +22,8 @@ import (
 
 const exchangeTimeout = 40 * time.Second // the registrar may have many to sign for
 
-// Exchange makes a key, and asks the registrar at a host:port for its certificate, with a service account token. name is
-// in the registrar's certificate; empty is the host. It returns PEM.
+// Exchange makes a key, and asks the registrar at a host:port for its certificate, with a service account token. name
+// is in the registrar's certificate; empty is the host. It returns PEM.
 func Exchange(ctx context.Context, tokenFile, at, name string, authorities []byte) (certificate, key, all string,
 	err error) {
 	token, err := files.ReadSecret(tokenFile, 1)
@@ -46,7 +46,8 @@ func Exchange(ctx context.Context, tokenFile, at, name string, authorities []byt
 		Certificate string `json:"certificate"`
 		Authorities string `json:"authorities"`
 	}
-	if err := post(ctx, strings.TrimSpace(token), at, name, authorities, map[string][]byte{"csr": csr}, &answer); err != nil {
+	if err := post(ctx, strings.TrimSpace(token), at, name, authorities, map[string][]byte{"csr": csr}, &answer); err !=
+		nil {
 		return "", "", "", err
 	}
 	return answer.Certificate, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
