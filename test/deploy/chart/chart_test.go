@@ -13,10 +13,12 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/reputation/autonomy"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/deploy/chart"
 	"github.com/actionproof/mediator/test/deploy/cluster"
 )
@@ -219,11 +221,11 @@ func TestAdmission(t *testing.T) {
 // awaitPolicies waits until the API server applies the policies, which it does soon after it has stored them.
 func awaitPolicies(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
-	tries := 0
+	var probe corev1.Pod
+	check.Must(t, yaml.Unmarshal([]byte(strings.NewReplacer("NAME", "probe", "@sha256:1", ":1").Replace(agentPod)), &probe))
 	c.Eventually("the policies are in force", func() (bool, string) {
-		tries++
-		name := fmt.Sprintf("probe-%d", tries)
-		err := c.TryApply("agents", strings.NewReplacer("NAME", name, "@sha256:1", ":1").Replace(agentPod))
+		_, err := c.Client.CoreV1().Pods("agents").Create(t.Context(), &probe,
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}) // a pod from before would stay
 		return err != nil && strings.Contains(err.Error(), "without its digest"), fmt.Sprint(err)
 	})
 }
