@@ -148,7 +148,7 @@ func (f *Forwarder) askCA(ctx context.Context) error {
 func ask(ctx context.Context, c *tls.Conn, read *bufio.Reader) ([]byte, error) {
 	_ = c.SetDeadline(time.Now().Add(askTimeout))
 	defer c.SetDeadline(time.Time{})
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://mediator.internal/v1/ca.pem", nil)
+	r, err := caRequest(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -159,6 +159,15 @@ func ask(ctx context.Context, c *tls.Conn, read *bufio.Reader) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return caIn(resp)
+}
+
+func caRequest(ctx context.Context) (*http.Request, error) {
+	return http.NewRequestWithContext(ctx, http.MethodGet, "http://mediator.internal"+caPath, nil)
+}
+
+// caIn reads the CA's certificate, as PEM.
+func caIn(resp *http.Response) ([]byte, error) {
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("the mediator answers %s", resp.Status)

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -91,7 +92,7 @@ func (v Validation) awaitProxy(ctx context.Context) (*x509.Certificate, error) {
 const caPath = "/v1/ca.pem" // of the mediator's own name
 
 func askedCA(ctx context.Context, client *http.Client) (*x509.Certificate, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://mediator.internal"+caPath, nil)
+	r, err := caRequest(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -103,14 +104,13 @@ func askedCA(ctx context.Context, client *http.Client) (*x509.Certificate, error
 }
 
 func certificateIn(resp *http.Response) (*x509.Certificate, error) {
-	defer resp.Body.Close()
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	raw, err := caIn(resp)
 	if err != nil {
 		return nil, err
 	}
 	block, _ := pem.Decode(raw)
-	if resp.StatusCode != http.StatusOK || block == nil {
-		return nil, fmt.Errorf("it answers %s", resp.Status)
+	if block == nil {
+		return nil, errors.New("the mediator's answer is no certificate")
 	}
 	return x509.ParseCertificate(block.Bytes)
 }

@@ -61,16 +61,17 @@ func (p *Process) registers(ctx context.Context, group *errgroup.Group, plan Pla
 }
 
 // retrying calls try until ctx ends, and logs each kind of error once in a row.
-func (r *registration) retrying(ctx context.Context, what string, try func() error) {
-	failing := ""
+func (p *Process) retrying(ctx context.Context, what string, try func() error) {
+	const nothing = "nothing"
+	failing := nothing
 	for ctx.Err() == nil {
 		err := try()
 		if err == nil {
-			failing = ""
+			failing = nothing
 			continue
 		}
 		if code := CodeOf(err); ctx.Err() == nil && code != failing {
-			r.p.Log.Error(what, zap.Error(err), zap.String("code", code))
+			p.Log.Error(what, zap.Error(err), zap.String("code", code))
 			failing = code
 		}
 		select {
@@ -84,7 +85,7 @@ func (r *registration) retrying(ctx context.Context, what string, try func() err
 func (r *registration) register(ctx context.Context) {
 	var again time.Time
 	known := ""
-	r.retrying(ctx, "this process's keys are not certified anew", func() error {
+	r.p.retrying(ctx, "this process's keys are not certified anew", func() error {
 		roles := documents(ctx, r.p.Roles)
 		for i := range roles { // they say nothing of the keys themselves
 			roles[i].Signs, roles[i].Made = "", nil
@@ -171,7 +172,7 @@ type trust struct {
 // follow writes each trust that the registrar delivers into the files of the configuration.
 func (r *registration) follow(ctx context.Context) {
 	has := ""
-	r.retrying(ctx, "the registrar's trust is not taken", func() error {
+	r.p.retrying(ctx, "the registrar's trust is not taken", func() error {
 		t, err := r.next(ctx, has)
 		if err != nil || t.State == "" {
 			return err

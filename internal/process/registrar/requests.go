@@ -27,11 +27,7 @@ func (p *process) public() http.Handler {
 		mux.HandleFunc("POST /v1/certificates", p.certificates)
 	}
 	mux.HandleFunc("POST /v1/nonces", p.from(func(w http.ResponseWriter, r *http.Request, c registrar.Caller) {
-		err := p.known(c)
-		if err == nil {
-			err = p.mayRegister(c.ID)
-		}
-		if err != nil {
+		if err := p.mayRegister(c.ID); err != nil {
 			problem.Write(w, err)
 			return
 		}
@@ -56,27 +52,22 @@ func (p *process) public() http.Handler {
 		wire.Write(w, answer, err)
 	}))
 	mux.HandleFunc("GET /v1/trust", p.from(func(w http.ResponseWriter, r *http.Request, c registrar.Caller) {
-		if err := p.known(c); err != nil {
-			problem.Write(w, err)
-			return
-		}
 		t, err := p.nextTrust(r.Context(), c, r.URL.Query().Get("unlike"))
 		wire.Write(w, t, err)
 	}))
-	mux.HandleFunc("GET /v1/history/{segment}", p.from(func(w http.ResponseWriter, r *http.Request, c registrar.Caller) {
-		if err := p.known(c); err != nil {
-			problem.Write(w, err)
-			return
-		}
+	mux.HandleFunc("GET /v1/history/{segment}", p.from(func(w http.ResponseWriter, r *http.Request, _ registrar.Caller) {
 		p.history(w, r)
 	}))
 	return mux
 }
 
-// from answers requests of callers with a valid certificate.
+// from answers requests of callers that have a valid certificate, and that a rule allows.
 func (p *process) from(answer func(http.ResponseWriter, *http.Request, registrar.Caller)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		c, err := p.caller(r)
+		if err == nil {
+			err = p.known(c)
+		}
 		if err != nil {
 			problem.Write(w, err)
 			return
