@@ -283,6 +283,9 @@ func (q *Queue) write(ctx context.Context, all []*queued, receipts []Receipt) er
 	end, _ := ctx.Deadline()
 	bounded, cancel := context.WithTimeout(ctx, time.Until(end)/2)
 	defer cancel()
+	if len(outcomes) > 0 {
+		failpoint.Reach("outcome")
+	}
 	err := q.Store.Write(bounded, outcomes, records, receipts...)
 	q.note(err)
 	if err == nil {

@@ -43,9 +43,9 @@ var inLedger = []crash{
 	{process: "serve", points: []string{"proof", "ledger begun"}},
 	{process: "serve", points: []string{"proof", "ledger written"}},
 	unknown(crash{points: []string{"proof", "ledger committed"}}),
-	unknown(crash{points: []string{"relayed", "ledger begun"}, sent: 1}),
-	unknown(crash{points: []string{"relayed", "ledger written"}, sent: 1}),
-	{process: "serve", points: []string{"relayed", "ledger committed"}, sent: 1, state: ledger.StateForwarded},
+	unknown(crash{points: []string{"relayed", "outcome", "ledger begun"}, sent: 1}),
+	unknown(crash{points: []string{"relayed", "outcome", "ledger written"}, sent: 1}),
+	{process: "serve", points: []string{"relayed", "outcome", "recorded"}, sent: 1, state: ledger.StateForwarded},
 }
 
 var elsewhere = []crash{
