@@ -27,31 +27,33 @@ import (
 type Process struct {
 	// Custody says where the signing keys are.
 	Custody Custody `yaml:"custody" need:"yes"`
-	// Trust names the roots and the trust bundle.
+	// Trust names the two root keys and the trust bundle.
 	Trust Trust `yaml:"trust" need:"yes"`
 	// Agent names the agent's user.
 	Agent Agent `yaml:"agent"`
 	// Confine restricts the process before it listens.
 	Confine Confine `yaml:"confine"`
-	// Log on standard error.
+	// Log configures the log on standard error.
 	Log Log `yaml:"log"`
 	// TLS is the process's certificate for TCP endpoints.
 	TLS *TLS `yaml:"tls"`
 	// Probes serves metrics and health.
 	Probes *Probes `yaml:"probes"`
-	// Registrar certifies this process's keys, and delivers trust.bundle and, into the same folder, the manifest.
+	// Registrar is the registrar's endpoint. The registrar certifies this process's keys, and delivers `trust.bundle` and
+	// a `manifest` in the same folder.
 	Registrar *Peer `yaml:"registrar"`
 }
 
 // TLS is a certificate for mutual TLS 1.3 between processes. All files are PEM, and are read again when they change.
 type TLS struct {
-	// Certificate is the file of the certificate and its chain. Its only URI is a SPIFFE id, which names the process.
+	// Certificate is the file of the certificate and its chain. The certificate's only URI, a SPIFFE id, names the
+	// process.
 	Certificate string `yaml:"certificate" is:"path"`
-	// Key is the file of its key, perhaps the same.
+	// Key is the file of the certificate's key, perhaps the same file.
 	Key string `yaml:"key" is:"path"`
-	// Token is the file of a pod's token, which the registrar exchanges for a certificate.
+	// Token replaces `certificate` and `key` in a pod: the registrar issues a certificate for the token in this file.
 	Token string `yaml:"token" is:"path"`
-	// Authorities is the file of the other processes' authorities.
+	// Authorities is the file of the authorities that certify the other processes.
 	Authorities string `yaml:"authorities" is:"path" need:"yes"`
 }
 
@@ -63,32 +65,32 @@ type Probes struct {
 
 // Agent names the agent's user. No process starts or forwards a post while this user can reach its memory or files.
 type Agent struct {
-	// UID is the user of agents that are not isolated. Any other process of this user taints sessions. Default: no
-	// process checks what the manifest says about the agent's access.
+	// UID is the user of agents that are not isolated. If it runs any other process, posts are refused (session_tainted).
+	// Default: the manifest's statements about the agent's access are not checked.
 	UID *uint32 `yaml:"uid"`
-	// GIDs are the agent's further groups, besides the one numbered like its user.
+	// GIDs are the agent's further groups, besides the one numbered like `uid`.
 	GIDs []uint32 `yaml:"gids"`
 }
 
 // Endpoint is an address on which a process listens for other processes and operators.
 type Endpoint struct {
-	// Unix is the path of a unix socket. Either unix or tcp.
+	// Unix is the path of a unix socket. Set this or `tcp`.
 	Unix string `yaml:"unix" is:"path"`
-	// UIDs may connect to the socket, besides the mediator's user and root.
+	// UIDs are users that may connect to `unix`, besides the process's own user and root.
 	UIDs []uint32 `yaml:"uids"`
-	// TCP is a host:port, for mutual TLS. It needs tls.
+	// TCP is a host:port, for mutual TLS. Only with `tls`.
 	TCP string `yaml:"tcp" is:"address"`
-	// Callers at tcp: SPIFFE ids, in which a segment * stands for any one segment.
+	// Callers are the SPIFFE ids that may connect to `tcp`. A segment * matches any one segment.
 	Callers []string `yaml:"callers"`
 }
 
 // Peer is where another process answers.
 type Peer struct {
-	// Unix is the path of its unix socket. Either unix or tcp.
+	// Unix is the path of the other process's unix socket. Set this or `tcp`.
 	Unix string `yaml:"unix" is:"path"`
-	// TCP is its host:port, for mutual TLS. It needs tls.
+	// TCP is the other process's host:port, for mutual TLS. Only with `tls`.
 	TCP string `yaml:"tcp" is:"address"`
-	// Name is the DNS name or SPIFFE id in its certificate. Default: the host of tcp.
+	// Name is the DNS name or SPIFFE id that the other process's certificate must have. Default: the host of `tcp`.
 	Name string `yaml:"name"`
 	// UID is the user that must answer at the unix socket, or nil for any.
 	UID *uint32 `yaml:"-"`
@@ -98,23 +100,21 @@ type Peer struct {
 type Client struct {
 	File `yaml:"-"`
 	TLS  `yaml:",inline"`
-	// Name is the DNS name or SPIFFE id in the process's certificate. Default: the host.
+	// Name is the DNS name or SPIFFE id that the certificate at HOST:PORT must have. Default: HOST.
 	Name string `yaml:"name"`
 }
 
-// Postgres names a database.
 type Postgres struct {
-	// DSNFile holds a libpq connection string with its password. A remote server needs sslmode=verify-full.
+	// DSNFile holds a libpq connection string with its password. For a remote server, include sslmode=verify-full.
 	DSNFile string `yaml:"dsnFile" is:"path" need:"yes"`
 }
 
-// Custody says where the signing keys are.
 type Custody struct {
 	// Type is memory (keys made at each start), vault (HashiCorp Vault's Transit engine) or pkcs11 (a hardware token).
 	Type string `yaml:"type" need:"yes" one:"memory vault pkcs11"`
 	// Vault locates Vault; only with type: vault.
 	Vault *Vault `yaml:"vault"`
-	// PKCS11 names the token; only with type: pkcs11. There, a key's label is its name, and its id the version.
+	// PKCS11 names the token; only with type: pkcs11. On it, a key's label is its name, and the id is its version.
 	PKCS11 *PKCS11 `yaml:"pkcs11"`
 }
 
@@ -126,9 +126,9 @@ type Vault struct {
 	CA string `yaml:"ca" is:"path"`
 	// Transit is the mount of the Transit engine. Default transit.
 	Transit string `yaml:"transit"`
-	// Keys are all the deployment's signing keys. The process checks that a role's token can use only its own.
+	// Keys are all the deployment's signing keys. The process checks that each role's login can use only its own key.
 	Keys []string `yaml:"keys" need:"yes"`
-	// Auth is the login: one of these. {role} in names and paths is the key's purpose, such as runtime_attestation.
+	// Auth is the login: one of these three. {role} in them is the signing key's purpose, such as runtime_attestation.
 	Auth VaultAuth `yaml:"auth"`
 }
 
@@ -138,11 +138,10 @@ type VaultAuth struct {
 	AppRole *AppRole `yaml:"appRole"`
 	// Kubernetes logs in with the pod's service account.
 	Kubernetes *Kubernetes `yaml:"kubernetes"`
-	// TokenFile is a token that another program renews (Vault Agent).
+	// TokenFile holds a token that another program renews, such as Vault Agent.
 	TokenFile string `yaml:"tokenFile" is:"path"`
 }
 
-// AppRole configures AppRole.
 type AppRole struct {
 	// Mount is the path of the auth method. Default approle.
 	Mount string `yaml:"mount"`
@@ -152,29 +151,28 @@ type AppRole struct {
 	RoleIDFile string `yaml:"roleIDFile" is:"path" need:"yes"`
 	// SecretIDFile holds a response-wrapping token for the secret id. Each login rereads it.
 	SecretIDFile string `yaml:"secretIDFile" is:"path" need:"yes"`
-	// Unwrapped: secretIDFile holds the secret id itself.
+	// Unwrapped: `secretIDFile` holds the secret id itself.
 	Unwrapped bool `yaml:"unwrapped"`
 }
 
-// Kubernetes configures the Kubernetes auth method.
 type Kubernetes struct {
 	// Mount is the path of the auth method. Default kubernetes.
 	Mount string `yaml:"mount"`
 	// Role is the name of the Vault role, such as mediator-{role}.
 	Role string `yaml:"role" need:"yes"`
-	// TokenFile is the service account's token. Default /var/run/secrets/kubernetes.io/serviceaccount/token.
+	// TokenFile holds the service account's token. Default /var/run/secrets/kubernetes.io/serviceaccount/token.
 	TokenFile string `yaml:"tokenFile" is:"path"`
 }
 
 // PKCS11 names a PKCS #11 token.
 type PKCS11 struct {
-	// Module is the token's library.
+	// Module is the path of the token's library.
 	Module string `yaml:"module" need:"yes"`
 	// Token is the token's label.
 	Token string `yaml:"token" need:"yes"`
-	// PINFile holds the user's PIN.
+	// PINFile holds the token's user PIN.
 	PINFile string `yaml:"pinFile" is:"path" need:"yes"`
-	// Hardware declares a hardware token if its slot does not report one.
+	// Hardware declares that the token is hardware, if its slot does not say so.
 	Hardware bool `yaml:"hardware"`
 }
 
@@ -182,8 +180,8 @@ type PKCS11 struct {
 type RootKey struct {
 	File `yaml:"-"`
 
-	// Purpose is signer_certificate for the key registry's key, and deployment_certificate for the auditor's. It
-	// replaces {role} in custody.vault.auth.
+	// Purpose is signer_certificate (the key registry's key) or deployment_certificate (the auditor's). It replaces
+	// {role} in custody.vault.auth.
 	Purpose string `yaml:"purpose" need:"yes" one:"signer_certificate deployment_certificate"`
 	// Key is the name of the key, without a version.
 	Key string `yaml:"key" need:"yes"`
@@ -197,9 +195,9 @@ type RootKey struct {
 type SigningKey struct {
 	// Key is the name of the key, without a version.
 	Key string `yaml:"key" need:"yes"`
-	// Issuer is the iss of its signatures.
+	// Issuer is the iss claim of the key's tokens.
 	Issuer string `yaml:"issuer" need:"yes"`
-	// Lifetime is exp - iat of its signatures. Default 60s.
+	// Lifetime is the validity of the key's tokens: exp - iat. Default 60s.
 	Lifetime Duration `yaml:"lifetime" from:"1s" to:"10m"`
 }
 
@@ -211,11 +209,10 @@ type Trust struct {
 	Auditor string `yaml:"auditor" is:"path" need:"yes"`
 	// Bundle is the trust bundle, reread when it changes.
 	Bundle string `yaml:"bundle" is:"path" need:"yes"`
-	// ClockSkew is the tolerated difference of clocks. Default 2s.
+	// ClockSkew is the tolerated difference between clocks. Default 2s.
 	ClockSkew Duration `yaml:"clockSkew" to:"1m"`
 }
 
-// Log configures the log.
 type Log struct {
 	// Level: debug, info, warn or error.
 	Level string `yaml:"level" one:"info debug warn error"`
@@ -224,15 +221,16 @@ type Log struct {
 // Confine says how a process confines itself before it listens. In any case it drops the capabilities that it does not
 // need, writes no core dump, and cannot be debugged by its own user.
 type Confine struct {
-	// Landlock restricts files and TCP ports to the configured ones: best_effort, required (Linux 6.12) or off.
+	// Landlock restricts files and TCP ports to configured ones: best_effort (if the kernel can), required (Linux 6.12)
+	// or off.
 	Landlock string `yaml:"landlock" one:"best_effort required off"`
-	// Seccomp blocks unneeded system calls, such as to start programs: required or off.
+	// Seccomp blocks unneeded system calls, such as those that start programs: required or off.
 	Seccomp string `yaml:"seccomp" one:"required off"`
 	// Read are further readable files and folders, such as a PKCS #11 module's settings.
 	Read []string `yaml:"read" is:"path"`
 	// Write are further writable files and folders, such as a software token's store.
 	Write []string `yaml:"write" is:"path"`
-	// Connect are further TCP ports, such as that of a networked PKCS #11 token.
+	// Connect are further TCP ports to connect to, such as that of a networked PKCS #11 token.
 	Connect []uint16 `yaml:"connect"`
 	// AnyPort allows every TCP port, so that a reload can add rules for new ones.
 	AnyPort bool `yaml:"anyPort"`

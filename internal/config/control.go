@@ -10,11 +10,11 @@ type Control struct {
 	File    `yaml:"-"`
 	Process `yaml:",inline"`
 
-	// Internal is the sidecars' endpoint, out of the agent's reach.
+	// Internal is the endpoint for sidecars, out of agents' reach.
 	Internal Endpoint `yaml:"internal" need:"yes"`
 	// Keys are the two signing keys.
 	Keys ControlKeys `yaml:"keys" need:"yes"`
-	// Audience is the aud of its signatures.
+	// Audience is the aud claim of decisions and grants.
 	Audience string `yaml:"audience" need:"yes"`
 	// Manifest is the path of the deployment manifest.
 	Manifest string `yaml:"manifest" is:"path" reload:"yes" need:"yes"`
@@ -25,7 +25,6 @@ type Control struct {
 	Rules *decide.Rules `yaml:"-"`
 }
 
-// ControlKeys are the control plane's two roles.
 type ControlKeys struct {
 	// Decision is the policy engine's key, for policy decisions.
 	Decision SigningKey `yaml:"decision" need:"yes"`

@@ -53,9 +53,9 @@ func (r *Credential) HeaderName() string { return cmp.Or(r.Header, "Authorizatio
 
 // Generate says which models agents can ask the mediator for.
 type Generate struct {
-	// Models are the offered models, each offered by one rule. The first model of the first rule is the default.
+	// Models are the offered models; two rules cannot offer the same one. The first rule's first model is the default.
 	Models []string `yaml:"models" need:"yes"`
-	// MaxTokens that an agent may request, and gets by default. Default 1024.
+	// MaxTokens is the most tokens that an agent may request, and the number it gets by default. Default 1024.
 	MaxTokens int `yaml:"maxTokens"`
 }
 

@@ -10,7 +10,7 @@ import (
 // Node says where the node is that appraises this sidecar's receipts.
 type Node struct {
 	Peer `yaml:",inline"`
-	// Audience is the audience in the node's own configuration. Tokens that name an agent to the node are for it.
+	// Audience is the `audience` in the node's configuration: the aud claim of tokens that name the agent to the node.
 	Audience string `yaml:"audience" need:"yes"`
 }
 

@@ -103,7 +103,7 @@ var titles = map[string]string{
 	"serve": "The sidecar: `mediator serve`", "trigger": "The trigger service: `mediator trigger`",
 	"control": "The control plane: `mediator control`", "reputation": "The node: `mediator reputation`",
 	"registrar": "The registrar: `mediator registrar`", "client": "An operator's client: `tcp:HOST:PORT,FILE`",
-	"root": "A root key in Vault or a token: `--registry-key`, `--auditor-key`",
+	"root": "A root key in Vault or a PKCS #11 token: `--registry-key`, `--auditor-key`",
 }
 
 var shared = []struct {
@@ -149,13 +149,14 @@ func writeReference(w io.Writer) error {
 
 `+"`make docs`"+` makes this page from the configuration types; do not edit it by hand.
 
-- Files are strict YAML. An unknown or duplicate key, one without a value, or a second document is an error.
-- `+"`mediator config check FILE`"+` checks a file as the process would.
+- Files are strict YAML: an unknown key, a duplicate key, a key without a value or a second document is an error.
+- `+"`mediator config check FILE`"+` checks a file as its process would.
 - `+"`mediator config schema serve|trigger|control|reputation|registrar|client|root`"+` prints a JSON Schema.
 - Relative paths start at the file's own folder. Durations are written like 15s.
-- Keys in **bold** are required. Others without a default are empty, false or off. A link leads to the keys below a key.
-- A [reload](operations/reload.md) applies *reloadable* keys. Others need a restart.
-- [configs](../configs) has complete examples.
+- Keys in **bold** are required. Any other key without a stated default is empty, false or off.
+- A link at the end of an entry leads to the keys below it.
+- A [reload](operations/reload.md) applies changes of *reloadable* keys and of keys below them. Others need a restart.
+- [configs](../configs) has complete examples. [Architecture](architecture.md) introduces the processes.
 `)
 	for _, kind := range fileKinds {
 		if kind.schema != "" {
@@ -190,7 +191,7 @@ func isExample(block reflect.Type, example string) error {
 func writeOptions(w io.Writer, t reflect.Type, indent string, options map[string][]optionDoc) {
 	for i := range t.NumField() {
 		if f := t.Field(i); strings.HasSuffix(f.Tag.Get("yaml"), ",inline") {
-			fmt.Fprintf(w, "%s- The keys of %s.\n", indent, linkTo(f.Type))
+			fmt.Fprintf(w, "%s- All keys of %s.\n", indent, linkTo(f.Type))
 		}
 	}
 	for _, f := range keysOf(t) {

@@ -11,26 +11,27 @@ type Registrar struct {
 	File    `yaml:"-"`
 	Process `yaml:",inline"`
 
-	// Internal is the operators' endpoint, out of the agents' reach.
+	// Internal is the endpoint for operators, out of agents' reach.
 	Internal Endpoint `yaml:"internal" need:"yes"`
-	// Listen is the address for the other processes, over mutual TLS. The rules say who may call.
+	// Listen is the address for other processes, over mutual TLS. Callers must be in the signed rules.
 	Listen string `yaml:"listen" is:"address" need:"yes"`
-	// State is the folder of bundle, history and CA, for the registrar's user alone. With postgres, it is a copy.
+	// State is the folder of trust bundle, history and CA, for the registrar's user alone; with `postgres`, only a copy.
 	State string `yaml:"state" is:"path" need:"yes"`
 	// Postgres keeps the state in a database that replicas share.
 	Postgres *Postgres `yaml:"postgres"`
-	// RegistryKey is the key registry's private JWK, or a .yaml file that names its key in Vault or a PKCS #11 token.
+	// RegistryKey is the file of the key registry's private key: a JWK or, for Vault and PKCS #11, the next section's
+	// YAML.
 	RegistryKey string `yaml:"registryKey" is:"path"`
-	// AuditorKey is the file with the deployment auditor's private key. With it the registrar renews deployment
-	// certificates, and could also sign rules.
+	// AuditorKey is the same for the deployment auditor's key. With it, the registrar renews deployment certificates, but
+	// could also sign rules.
 	AuditorKey string `yaml:"auditorKey" is:"path"`
 	// Rules is the output of mediator registrar sign, reread when it changes.
 	Rules string `yaml:"rules" is:"path" need:"yes"`
-	// Lifetime of custody certificates, renewed at half of it.
+	// Lifetime is the validity of custody certificates, which are renewed at half of it. Default 24h.
 	Lifetime Duration `yaml:"lifetime" from:"1h" to:"2160h"`
-	// Kubernetes makes the registrar certify pods. Default: processes bring certificates.
+	// Kubernetes makes the registrar issue pods' TLS certificates. Default: processes bring their own.
 	Kubernetes *Cluster `yaml:"kubernetes"`
-	// Trial makes root keys in the state folder, and takes rules that nobody has signed.
+	// Trial makes root keys in the state folder, and accepts unsigned rules.
 	Trial bool `yaml:"trial"`
 
 	// StoreDSN is the content of postgres.dsnFile.
@@ -43,23 +44,24 @@ type Cluster struct {
 	TrustDomain string `yaml:"trustDomain" need:"yes"`
 	// Signer is the signer name of the pods' certificates. Default actionproof.github.io/mediator.
 	Signer string `yaml:"signer"`
-	// Key is the name of the CA's key in the custody. Default tls-authority-key.
+	// Key is the name, in `custody`, of the key that signs the pods' certificates. Default tls-authority-key.
 	Key string `yaml:"key"`
-	// Tokens exchanges pods' tokens (audience mediator-registrar) for certificates. Default: PodCertificateRequests.
+	// Tokens exchanges pods' tokens (audience mediator-registrar) for certificates. Default: pods use
+	// PodCertificateRequests.
 	Tokens bool `yaml:"tokens"`
-	// DNSNames are the names of the registrar's own Service.
+	// DNSNames are the DNS names of the registrar's Service.
 	DNSNames []string `yaml:"dnsNames" need:"yes"`
-	// Lifetime is the longest lifetime of pods' certificates. Default 24h.
+	// Lifetime is the longest validity of pods' certificates. Default 24h.
 	Lifetime Duration `yaml:"lifetime" from:"1h" to:"2184h"`
-	// ConfigMap names the ConfigMap for a trial's public root keys and manifest and, with tokens, the CA (ca.pem).
+	// ConfigMap is the ConfigMap that gets a trial's public root keys and manifest and, with `tokens`, the CA (ca.pem).
 	ConfigMap string `yaml:"configMap"`
-	// Namespace is that of the ConfigMap. Default: the registrar's own.
+	// Namespace is the ConfigMap's namespace. Default: the registrar's own.
 	Namespace string `yaml:"namespace"`
 	// Server is https://host:port of the API server. Default: that of the pod's cluster.
 	Server string `yaml:"server"`
-	// CA is a PEM file of authorities for its certificate. Default: the service account's.
+	// CA is a PEM file of authorities for the API server's certificate. Default: the service account's.
 	CA string `yaml:"ca" is:"path"`
-	// TokenFile is the service account's token.
+	// TokenFile holds the token for the API server. Default: the service account's.
 	TokenFile string `yaml:"tokenFile" is:"path"`
 }
 

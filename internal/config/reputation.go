@@ -12,30 +12,30 @@ type Reputation struct {
 	File    `yaml:"-"`
 	Process `yaml:",inline"`
 
-	// Internal is the sidecars' endpoint, out of the agent's reach.
+	// Internal is the endpoint for sidecars, out of agents' reach.
 	Internal Endpoint `yaml:"internal" need:"yes"`
-	// Public is the endpoint for everyone else.
+	// Public is the HTTPS endpoint for everyone else.
 	Public *Public `yaml:"public"`
 	// State is the store's folder. It must exist and belong to the node's user alone.
 	State string `yaml:"state" is:"path" need:"yes"`
-	// Store keeps receipts, challenges and baselines.
+	// Store keeps receipts, challenges, and baselines of scores.
 	Store Store `yaml:"store"`
-	// Retention of a session's receipts after the last one. Default 2160h.
+	// Retention keeps a session's receipts this long after the last one. Default 2160h.
 	Retention Duration `yaml:"retention"`
 	// Limits bound the node's load and its store.
 	Limits NodeLimits `yaml:"limits"`
-	// Keys hold the signing key.
+	// Keys has the one signing key.
 	Keys ReputationKeys `yaml:"keys" need:"yes"`
-	// Audience is this node's name, the aud of sidecars' tokens about callers.
+	// Audience is this node's name: the aud claim of sidecars' tokens that name a calling agent.
 	Audience string `yaml:"audience" need:"yes"`
 	// Owners are the deployments whose receipts are accepted, at most 256.
 	Owners []Owner `yaml:"owners" reload:"yes" need:"yes"`
-	// BelievedHosts are the model hosts whose calls count in a score, as host or host:port (default port 443). A host's
-	// operator can fake answers for a good score.
+	// BelievedHosts are the model hosts that you trust, as host or host:port (default port 443). Only calls to them count
+	// in scores: a host's operator can fake answers.
 	BelievedHosts []string `yaml:"believedHosts" reload:"yes"`
-	// Verification offers the verification of agents over MCP. Default: not offered.
+	// Verification offers the verification of agents over MCP.
 	Verification *Verification `yaml:"verification"`
-	// Disputes accepts agents' signals and disputes. It needs verification, which registers agents. Default: none.
+	// Disputes lets agents publish signals and dispute them. It needs `verification`, which registers agents.
 	Disputes *Disputes `yaml:"disputes"`
 
 	// StoreDSN is how to connect to the store's database; empty if the store is a file.
@@ -48,11 +48,13 @@ type Reputation struct {
 type NodeLimits struct {
 	// Sessions bounds each owner's sessions; receipts of further ones are refused (owner_full). Default 100000.
 	Sessions int64 `yaml:"sessions"`
-	// Receipts bounds each owner's receipts, each about 4 kB (owner_full). Default 2000000.
+	// Receipts bounds each owner's receipts (owner_full), each of about 4 kB. Default 2000000.
 	Receipts int64 `yaml:"receipts"`
-	// ReceiptsPerSecond is each owner's average rate of receipts; the burst is ten times (rate_limited). Default 200.
+	// ReceiptsPerSecond bounds the average rate of each owner's receipts, with bursts of ten times as many
+	// (rate_limited). Default 200.
 	ReceiptsPerSecond int `yaml:"receiptsPerSecond" to:"1000000"`
-	// PublicPerSecond is the average rate of requests from one public address; the burst is five times. Default 20.
+	// PublicPerSecond bounds each public address's average rate of requests, with bursts of five times as many. Default
+	// 20.
 	PublicPerSecond int `yaml:"publicPerSecond" to:"1000000"`
 }
 
@@ -61,17 +63,16 @@ func (l NodeLimits) Of() reputation.Limits {
 	return reputation.Limits{Sessions: l.Sessions, Receipts: l.Receipts, Rate: l.ReceiptsPerSecond}
 }
 
-// ReputationKeys is the node's role.
 type ReputationKeys struct {
-	// Appraiser signs autonomy scores.
+	// Appraiser signs autonomy scores and the node's other documents.
 	Appraiser AudienceKey `yaml:"appraiser" need:"yes"`
 }
 
 // Public is an address that everybody can reach, over HTTPS alone.
 type Public struct {
-	// Listen is its host:port.
+	// Listen is the host:port.
 	Listen string `yaml:"listen" need:"yes" is:"address"`
-	// TLSCertificate is a PEM file, reread with its key on a change.
+	// TLSCertificate is a PEM file for `listen`, reread with its key when it changes.
 	TLSCertificate string `yaml:"tlsCertificate" is:"path" need:"yes"`
 	// TLSKey is the PEM file of its key.
 	TLSKey string `yaml:"tlsKey" is:"path" need:"yes"`
@@ -79,7 +80,7 @@ type Public struct {
 
 // Store says where a process keeps what must survive it.
 type Store struct {
-	// Postgres is a database that processes can share. Default: a file in the state folder.
+	// Postgres is a database that replicas can share. Default: a file in `state`.
 	Postgres *Postgres `yaml:"postgres"`
 }
 
@@ -87,45 +88,47 @@ type Store struct {
 type Owner struct {
 	// Name appears in the log and in metrics.
 	Name string `yaml:"name" need:"yes"`
-	// Registry is the pinned public key (JWK) of the owner's key registry. Receipts name the owner by its thumbprint.
+	// Registry is the pinned public key (JWK) of the owner's key registry. Receipts name the owner by this key's
+	// thumbprint.
 	Registry string `yaml:"registry" is:"path" need:"yes"`
-	// Bundle is the owner's trust bundle. Its history beside it is read too.
+	// Bundle is the owner's trust bundle. History files beside it are read too.
 	Bundle string `yaml:"bundle" is:"path" need:"yes"`
 	// Certificates are the accepted custody certificates.
 	Certificates BelievedCertificates `yaml:"certificates" need:"yes"`
-	// Receipts are the accepted interaction receipts and tokens about callers.
+	// Receipts are the accepted interaction receipts, and tokens that name a calling agent.
 	Receipts BelievedReceipts `yaml:"receipts" need:"yes"`
-	// Statements are the accepted signals and disputes of its agents.
+	// Statements are the accepted signals and disputes of the owner's agents.
 	Statements *BelievedReceipts `yaml:"statements"`
 }
 
 // BelievedCertificates selects the accepted custody certificates of an owner. The pinned registry must have signed
 // them.
 type BelievedCertificates struct {
-	// Issuers are the accepted iss of the registry's certificates.
+	// Issuers are the accepted iss claims.
 	Issuers []string `yaml:"issuers" need:"yes"`
-	// Audiences of the certificates.
+	// Audiences are the accepted aud claims.
 	Audiences []string `yaml:"audiences" need:"yes"`
 }
 
 // BelievedReceipts selects what an owner's sidecars signed: its receipts, or the statements of its agents.
 type BelievedReceipts struct {
-	// Issuers are those of the sidecars' keys.interactionReceipt, for receipts, or keys.agentStatement.
+	// Issuers are the accepted iss claims: those of the sidecars' keys.interactionReceipt or, in `statements`,
+	// keys.agentStatement.
 	Issuers []string `yaml:"issuers" need:"yes"`
-	// Audiences of the sidecars.
+	// Audiences are the accepted aud claims: the sidecars' `audience`.
 	Audiences []string `yaml:"audiences" need:"yes"`
-	// Keys are the names of these signing keys, without a version; NAME/* is for those of all pods.
+	// Keys are the names of these signing keys, without a version; NAME/* covers the key NAME of every pod.
 	Keys []string `yaml:"keys" need:"yes"`
 }
 
 // Disputes offers signals, which agents publish, and disputes between agents.
 type Disputes struct {
-	// Windows for disputing signals. A signal keeps the window that was set when it was published.
+	// Windows are the times in which signals can be disputed. A change affects only new signals.
 	Windows Windows `yaml:"windows"`
 	// Deadline ends an unresolved dispute as inconclusive. Default 72h.
 	Deadline Duration `yaml:"deadline" from:"1s" to:"2160h"`
-	// Arbiter is the public key (JWK) that resolves disputes of type general. Keep its private key offline, away from
-	// agents' owners. Default: they end inconclusive at their deadline.
+	// Arbiter is the public key (JWK) of the arbiter, who resolves disputes of type general. Keep the private key
+	// offline, away from agents' owners. Default: such disputes end as inconclusive.
 	Arbiter string `yaml:"arbiter" is:"path"`
 
 	// ArbiterRoot is what Arbiter holds; nil without it.

@@ -16,16 +16,15 @@ type SidecarKeys struct {
 	Session SigningKey `yaml:"session" need:"yes"`
 	// RequestProof signs request proofs.
 	RequestProof SigningKey `yaml:"requestProof" need:"yes"`
-	// InteractionReceipt signs interaction receipts. It takes no lifetime. Only with receipts.
+	// InteractionReceipt signs interaction receipts. Required with `receipts`, otherwise refused. It takes no `lifetime`.
 	InteractionReceipt *SigningKey `yaml:"interactionReceipt"`
-	// AgentStatement signs the agent's documents for http://mediator.internal/v1/signals and /v1/dispute; actions with
-	// those URLs need it. It takes no lifetime, and needs receipts and reputation.
+	// AgentStatement signs the documents that agents post to http://mediator.internal/v1/signals and /v1/dispute. Actions
+	// with these URLs need this key, `receipts` and `reputation`. It takes no `lifetime`.
 	AgentStatement *SigningKey `yaml:"agentStatement"`
 }
 
-// Receipts configures interaction receipts.
 type Receipts struct {
-	// Subject is the agent in the receipts, and every action's subject. At most 256 bytes.
+	// Subject is the agent's name in receipts, at most 256 bytes. Every action must have the same `subject`.
 	Subject string `yaml:"subject" need:"yes"`
 }
 

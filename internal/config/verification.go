@@ -14,16 +14,16 @@ import (
 
 // Verification offers the verification of agents over MCP, at the path /mcp of both addresses of the node.
 type Verification struct {
-	// Mode is observed (each check rests on the node's own record) or seed (the node believes the agent's own trace).
+	// Mode is observed (checks rest on the node's own record) or seed (also on the trace that the agent submits).
 	Mode string `yaml:"mode" one:"observed seed"`
 	// Tasks is a JSON file of tasks, used in turn. Default: the built-in tasks.
 	Tasks string `yaml:"tasks" is:"path"`
-	// Hosts are the public address's names. Requests under other names are refused, unless they use an IP address or come
+	// Hosts are the host names of `public`. Requests to other names are refused, unless they use an IP address or come
 	// through a sidecar.
 	Hosts []string `yaml:"hosts"`
-	// Servers are the MCP servers that list_mcp_servers names.
+	// Servers are the MCP servers that the tool list_mcp_servers names.
 	Servers []ListedServer `yaml:"servers"`
-	// XRay names servers that judge an agent.
+	// XRay names servers that judge agents.
 	XRay XRay `yaml:"xray"`
 
 	// TaskList is what Tasks holds; empty without Tasks.
@@ -32,7 +32,7 @@ type Verification struct {
 
 // ListedServer is an MCP server that agents can look up.
 type ListedServer struct {
-	// Name of the server.
+	// Name is the server's name.
 	Name string `yaml:"name" need:"yes"`
 	// Role is its purpose, in a few words.
 	Role string `yaml:"role"`
@@ -53,13 +53,13 @@ type XRay struct {
 
 // XRayServer is one server of the xray bridge.
 type XRayServer struct {
-	// URL is its https endpoint; http only at an address of this machine.
+	// URL is the server's https URL; http is allowed at a loopback address.
 	URL string `yaml:"url" need:"yes"`
-	// CA is a PEM file of authorities for its certificate, besides the system's.
+	// CA is a PEM file of authorities for the server's certificate, besides the system's.
 	CA string `yaml:"ca" is:"path"`
-	// TokenFile holds its token.
+	// TokenFile holds the server's token.
 	TokenFile string `yaml:"tokenFile" is:"path"`
-	// Header carries the token as it is, such as X-Api-Key. Default Authorization, as a bearer token.
+	// Header, such as X-Api-Key, carries the bare token. Default: Authorization, with the prefix Bearer.
 	Header string `yaml:"header"`
 
 	// RootCAs are the authorities of CA and of the system; nil means the system's alone.
