@@ -212,8 +212,8 @@ type Credential struct {
 	BasicSecret string `yaml:"basicSecret" one:"auto password user both"`
 	// File holds the secret, at least 8 bytes without a final line end. Reread after a 401. Set this or `vault`.
 	File string `yaml:"file" is:"path"`
-	// Vault reads the secret from custody's Vault, with the login for the role api_credential. The secret is held until a
-	// 401 or the end of its lease, at most for a minute.
+	// Vault reads the secret from custody's Vault, with the login for the role api_credential. The secret is reread after
+	// a 401, before its lease ends or, without a lease, each minute.
 	Vault *VaultSecret `yaml:"vault"`
 }
 
