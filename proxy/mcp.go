@@ -3,6 +3,7 @@ package proxy
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -77,11 +78,21 @@ func (m *mcpCall) watch(rules []*mcp.Rule) {
 	m.mcp.Watch = mcp.Watch{
 		Header: m.r.Header, Peer: peer, Memory: &m.session.Memory, Shared: &m.p.lasting.tools, Rules: rules,
 		Take: func(n int) bool { return budget.Take(n) == nil }, Free: budget.Free,
+		Reads:    m.reads,
 		Turn:     m.turn,
 		Listed:   m.listed,
 		Changed:  m.changed,
 		Returned: func(result []byte) { m.given = m.receipts().Values(m.session.Chain, result) },
 	}
+}
+
+// reads reports whether a call of the same method to a path is refused, or its answer read.
+func (m *mcpCall) reads(path string) bool {
+	to, err := m.p.o.Rules.Find(m.target, m.r.Method, path)
+	if err != nil {
+		return !errors.Is(err, refusal.New("request_malformed", "")) // the client may write that path in another way
+	}
+	return to.Kind == rules.MCP
 }
 
 // turn waits for the session's turn to read a text of an answer. Each turn ends, so the wait has no other bound.

@@ -99,6 +99,38 @@ func TestMCPStreamUnderAnotherRule(t *testing.T) {
 	}
 }
 
+// TestMCPHumanBehindARedirect has a server send the client's call on to another URL, where it asks for a human's answer.
+// The client then repeats the call.
+func TestMCPHumanBehindARedirect(t *testing.T) {
+	for name, to := range map[string]string{"a page": "/pages/1", "a stream of the server": "/mcp"} {
+		t.Run(name, func(t *testing.T) {
+			r := newPostRig(t, func(w http.ResponseWriter, req *http.Request) {
+				if req.Method == http.MethodPost {
+					http.Redirect(w, req, to, http.StatusSeeOther)
+					return
+				}
+				const refused = `{"jsonrpc":"2.0","id":7,"error":{"code":-32042,"message":"sign in"}}`
+				answerWith("text/event-stream", "data: "+refused+"\n\n")(w, req)
+			}, func(o *PipelineOptions, actions []rules.Action) {
+				actions[0].Match = matchAt(actions[0], "/mcp", "POST")
+				actions[0].MCP = &mcp.Rule{Tools: []string{"create_issue"}, Post: true}
+				o.Rules = rulesFor(t, actions[:1], []rules.Egress{
+					{Name: "server", Match: matchAt(actions[0], "/mcp", "GET", "POST"),
+						MCP: &mcp.Rule{Tools: []string{"get_issue"}, Elicitation: true}},
+					{Name: "pages", Match: matchAt(actions[0], "/pages/{id}", "GET")}})
+			})
+			for range 2 { // the client follows redirects
+				if _, body := r.send("POST", "/mcp", toolCall("get_issue"), both...); !strings.Contains(body, "-32042") {
+					t.Errorf("the client got %s", body)
+				}
+			}
+			if _, body := r.send("POST", "/mcp", toolCall("create_issue"), both...); !strings.Contains(body, "session_tainted") {
+				t.Errorf("the session posts after a human's answer: %s", body)
+			}
+		})
+	}
+}
+
 // TestMCPOneIDTwice sends a post with the id of a request that its server has not answered yet, and may answer in its
 // place.
 func TestMCPOneIDTwice(t *testing.T) {

@@ -30,6 +30,8 @@ type Watch struct {
 	Memory *Memory
 	Shared *Definitions
 	Rules  []*Rule
+	// reports whether the answer is read if the client repeats the request at another path of the origin
+	Reads func(path string) bool
 	// reserves n bytes of memory, until Free; if it fails, the reading stops
 	Take func(n int) bool
 	Free func()
@@ -51,6 +53,7 @@ type Answer struct {
 	lastEvent string // with which the client resumes an answer
 
 	json   bool
+	moved  bool // the client's next request is read, and gets the answer
 	other  bool // a failed answer of another type, which some clients read as JSON
 	length int  // from the header; negative if unknown
 	stream *sse.Reader
@@ -70,7 +73,8 @@ type Answer struct {
 func NewAnswer(w Watch, status int, header http.Header) *Answer {
 	a := &Answer{Watch: w, peer: w.Peer, lastEvent: w.Header.Get("Last-Event-Id"), status: status}
 	a.session(header)
-	failed, redirected := status >= http.StatusBadRequest, isRedirect(status)
+	failed := status >= http.StatusBadRequest
+	a.moved = a.movedTo(header["Location"])
 	if failed && a.isRequest() {
 		a.result = ResultError
 	}
@@ -89,11 +93,10 @@ func NewAnswer(w Watch, status int, header http.Header) *Answer {
 	meant := a.Sent != nil && (strings.Contains(said, "/event-stream") || strings.Contains(said, "application/json"))
 	awaited := a.Sent == nil || a.isRequest() && status != http.StatusAccepted
 	switch {
-	// The client takes the answer of another URL. At the same origin that answer is seen.
-	case redirected && a.peer.atOrigin(header["Location"]):
+	case a.moved:
 		a.blind = true
 		a.Memory.redirected(a.peer, a.Flight)
-	case redirected, status/100 == 3: // clients differ in what they make of the others
+	case status/100 == 3: // the client may take any answer of another URL
 		a.lose(true)
 	case stream && plain:
 		a.stream = sse.NewReader(maxAnswer)
@@ -113,9 +116,14 @@ func NewAnswer(w Watch, status int, header http.Header) *Answer {
 	return a
 }
 
-func isRedirect(status int) bool {
-	return slices.Contains([]int{http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
-		http.StatusTemporaryRedirect, http.StatusPermanentRedirect}, status)
+// movedTo reports whether a redirect makes the client repeat the request where its answer is read. Most clients make a
+// GET of a request unless the status forbids it.
+func (a *Answer) movedTo(location []string) bool {
+	redirects := []int{http.StatusTemporaryRedirect, http.StatusPermanentRedirect}
+	if a.Sent == nil {
+		redirects = append(redirects, http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther)
+	}
+	return slices.Contains(redirects, a.status) && a.Reads(a.peer.pathOf(location))
 }
 
 // session removes every session but the one that an answer starts: some clients would move their requests to it.

@@ -530,9 +530,9 @@ func TestHumanUnseen(t *testing.T) {
 		end()
 	}
 	says := func(kind, said string) func(p play) { return func(p play) { call(p, kind, said, nil) } }
-	redirected := func(p play, id int, to string) {
+	redirected := func(p play, id, status int, to string) {
 		w := begin(p, p.Memory, "tools/call", id, "get_issue")
-		a := mcp.NewAnswer(w, http.StatusTemporaryRedirect, http.Header{"Location": {to}})
+		a := mcp.NewAnswer(w, status, http.Header{"Location": {to}})
 		a.End(io.EOF)
 		p.End(w.Flight, a.Result(), true)
 	}
@@ -579,13 +579,26 @@ func TestHumanUnseen(t *testing.T) {
 			resume(p.Memory, at, "e1", event(refuses(7)))
 		}, true},
 		"where the server sends the client to another origin": {func(p play) {
-			redirected(p, 7, "https://example.org/mcp")
+			redirected(p, 7, http.StatusTemporaryRedirect, "https://example.org/mcp")
 		}, true},
 		"at another path, to which the server sends the client": {func(p play) {
 			for id := range 300 {
-				redirected(p, id, "/mcp/")
+				redirected(p, id, http.StatusTemporaryRedirect, "/mcp/")
 			}
 		}, false},
+		"at a path that is not read, to which the server sends the client": {func(p play) {
+			redirected(p, 7, http.StatusPermanentRedirect, "/page")
+		}, true},
+		"on a stream, to which the server sends the client": {func(p play) {
+			redirected(p, 7, http.StatusSeeOther, "/mcp")
+			resume(p.Memory, at, "", event(refuses(7)))
+		}, true},
+		"on a stream that is not read, to which the server sends the client": {func(p play) {
+			w := watch(nil, p.Memory)
+			w.Peer = at
+			mcp.NewAnswer(w, http.StatusFound, http.Header{"Location": {"/page"}})
+			call(p, plain, good, nil)
+		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := play{t, new(mcp.Memory)}

@@ -32,7 +32,7 @@ func (w *Watch) named(tool string) bool {
 // their lists hold only tools that rules name. It refuses an answer that it cannot read; a stream ends there.
 func (a *Answer) filter(resp *http.Response) error {
 	if !a.json && a.stream == nil {
-		if a.blind && !(isRedirect(a.status) && a.peer.atOrigin(resp.Header["Location"])) {
+		if a.blind && !a.moved {
 			return errList()
 		}
 		body.Watch(resp, a)

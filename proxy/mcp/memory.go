@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -33,13 +32,14 @@ func (p Peer) origin() string {
 	return scheme + "://" + host
 }
 
-func (p Peer) atOrigin(location []string) bool {
-	from, err := url.Parse(p.Server)
-	if err != nil || len(location) != 1 {
-		return false
+// pathOf returns the path of a location at the server's origin. Other locations, which clients may read differently, have
+// no path that begins with a slash.
+func (p Peer) pathOf(location []string) string {
+	path := strings.TrimPrefix(strings.Join(location, ", "), p.origin())
+	if end := strings.IndexAny(path, "?#"); end >= 0 {
+		path = path[:end]
 	}
-	to, err := from.Parse(location[0])
-	return err == nil && to.Scheme == from.Scheme && to.Host == from.Host
+	return path
 }
 
 // Memory is what one session's servers have asked and shown. It is safe for concurrent use.
