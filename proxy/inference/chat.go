@@ -110,11 +110,11 @@ func (t *tally) streamed(choice, i int, c toolCall) position {
 			continue
 		}
 		at.part = s.at.part
-		switch {
+		switch name, _ := c.read(); {
 		case c.ID != "" && s.block.ID != "" && idOf(t.key, c.ID) != s.block.ID:
 			at.part++
 			t.unclear = t.unclear || c.Index != nil
-		case c.isNamed() && (c.ID == "" || s.block.ID == "" || c.Index == nil):
+		case c.isNamed() && (c.ID == "" || s.block.ID == "" || c.Index == nil || name != s.block.Name):
 			t.unclear = true
 		}
 		break

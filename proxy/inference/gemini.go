@@ -35,6 +35,7 @@ type geminiPart struct {
 		ID        string         `json:"id"`
 		Name      string         `json:"name"`
 		Arguments jsontext.Value `json:"args"`
+		Pieces    jsontext.Value `json:"partialArgs"`
 	} `json:"functionCall"`
 }
 
@@ -102,6 +103,7 @@ func (p geminiPart) read(t *tally, choice int) {
 	t.unclear = t.unclear || p.Text != "" && (p.Call != nil || p.Code != nil || p.Hosted != nil) // clients take both
 	switch {
 	case p.Call != nil:
+		t.unclear = t.unclear || p.Call.Pieces != nil
 		t.call(at, p.Call.ID, p.Call.Name, textOf(p.Call.Arguments))
 	case p.Code != nil || p.Hosted != nil:
 		t.hosted++

@@ -143,6 +143,8 @@ func TestToolCallsMade(t *testing.T) {
 	completed := func(calls ...string) string {
 		return `{"type":"response.completed","response":{"status":"completed","output":[` + strings.Join(calls, ",") + `]}}`
 	}
+	const pieces = `{"type":"response.function_call_arguments.delta","delta":"{}"}`
+	changed := func(call string) string { return strings.Replace(call, `"{}"`, `"{\"x\":1}"`, 1) }
 	a, b, other := piece("0", "a", "f"), piece("0", "b", "f"), piece("1", "b", "f")
 	const unclear = -1
 	text := func(delta string) string {
@@ -164,6 +166,7 @@ func TestToolCallsMade(t *testing.T) {
 			{"two", chat(delta(a, other)), 2},
 			{"one in pieces", chat(delta(a), delta(piece("0", "", ""))), 1},
 			{"one whose pieces repeat it", chat(delta(a), delta(a)), 1},
+			{"one whose pieces name two tools", chat(delta(a), delta(piece("0", "a", "g"))), unclear},
 			{"of one number", chat(delta(a), delta(b)), unclear},
 			{"of one number, in one event", chat(delta(a, b)), unclear},
 			{"without numbers", chat(delta(piece("", "a", "f")), delta(piece("", "b", "f"))), 2},
@@ -192,6 +195,7 @@ func TestToolCallsMade(t *testing.T) {
 			{"in the other spelling", google(`{"function_call":{"name":"f"}}`), unclear},
 			{"in another case", stream(google(`{"FunctionCall":{"name":"f"}}`)), unclear},
 			{"with a text beside it", google(`{"functionCall":{"name":"f"},"text":"said"}`), unclear},
+			{"with arguments in pieces", google(`{"functionCall":{"name":"f","partialArgs":[{"jsonPath":"$.x"}]}}`), unclear},
 			{"of the provider, with a text beside it", google(`{"executableCode":{},"text":"said"}`), unclear},
 		},
 		inference.BedrockConverse: {
@@ -211,6 +215,7 @@ func TestToolCallsMade(t *testing.T) {
 			{"in the first event", named(`{"type":"message_start","message":{"content":[{"type":"tool_use","id":"a",`+
 				`"name":"f","input":{}}]}}`, end), unclear},
 			{"after the end", named(block("0", "a"), end, block("1", "b")), unclear},
+			{"with arguments that pieces replace", named(strings.Replace(block("0", "a"), "{}", `{"x":1}`, 1), end), unclear},
 			{"in an event of another name", "event: x\n" + stream(block("0", "a")) + named(end), unclear},
 		},
 		inference.OpenAIResponses: {
@@ -227,12 +232,18 @@ func TestToolCallsMade(t *testing.T) {
 				unclear},
 			{"not done", stream(item("added", "0", "a"), completed(call("a"))), unclear},
 			{"done twice", stream(item("done", "0", "a"), item("done", "0", "a"), completed()), unclear},
-			{"arguments alone", stream(`{"type":"response.function_call_arguments.delta","delta":"{}"}`, completed()),
-				unclear},
+			{"arguments alone", stream(pieces, completed()), unclear},
 			{"more at the end", stream(item("done", "0", "a"), completed(call("a"), call("b"))), unclear},
 			{"of none, with a text", stream(text("said"), completed(message("said"))), 0},
 			{"of none, with another text at the end", stream(text("said"), completed(message("told"))), unclear},
 			{"another at the end", stream(item("done", "0", "a"), completed(call("b"))), unclear},
+			{"with other arguments at the end", stream(item("done", "0", "a"), completed(changed(call("a")))), unclear},
+			{"with other arguments than in pieces", stream(item("added", "0", "a"), pieces, changed(item("done", "0", "a")),
+				completed()), unclear},
+			{"by another name at the end", stream(item("done", "0", "a"),
+				completed(strings.Replace(call("a"), `"f"`, `"g"`, 1))), unclear},
+			{"with the arguments of the pieces", stream(item("added", "0", "a"), pieces, item("done", "0", "a"),
+				completed(call("a"))), 1},
 		},
 	} {
 		for _, tt := range rows {

@@ -142,7 +142,8 @@ func (b messageBlock) read(t *tally, i int) {
 		t.text(position{item: i, kind: KindReasoning}, b.Thinking)
 	case "tool_use":
 		input := textOf(b.Input)
-		if t.stream { // an empty object here; the members follow in pieces
+		if t.stream { // an empty object here; the members follow in pieces, which some clients take instead
+			t.unclear = t.unclear || canonical(input) != "{}"
 			input = ""
 		}
 		t.call(position{item: i}, b.ID, b.Name, input)

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/actionproof/mediator/proxy/inference/members"
 )
 
 type responses struct{}
@@ -142,8 +144,9 @@ func (o responseItem) end(t *tally, i int) {
 		t.unclear = t.unclear || s.done || s.block.ID != "" && s.block.ID != idOf(t.key, o.CallID)
 		s.done = true
 		if s.block.Size == 0 {
-			t.call(s.at, o.CallID, o.Name, textOf(o.Arguments)+textOf(o.Input))
+			t.call(s.at, o.CallID, o.Name, o.given())
 		}
+		t.unclear = t.unclear || o.differs(s)
 		return
 	}
 	for j, p := range o.Content {
@@ -163,6 +166,15 @@ func (o responseItem) end(t *tally, i int) {
 	for j, p := range o.Summary {
 		t.unlessSaid(position{item: i, part: -1 - j, kind: KindReasoning}, p.Text)
 	}
+}
+
+func (o responseItem) given() string { return textOf(o.Arguments) + textOf(o.Input) }
+
+// differs reports whether the item names another tool, or has other arguments, than the pieces of its call.
+func (o responseItem) differs(s *said) bool {
+	given := o.Arguments != nil || o.Input != nil
+	return o.Name != "" && members.NameOf(o.Name) != s.block.Name ||
+		given && !s.tooLarge && canonical(o.given()) != canonical(string(s.arguments))
 }
 
 func (t *tally) unlessSaid(at position, text string) {
@@ -190,7 +202,10 @@ func (r response) repeats(t *tally) {
 	for _, o := range r.Output {
 		t.unclear = t.unclear || o.isUncounted()
 		if o.isCall() {
-			whole[idOf(t.key, o.CallID)]++
+			id := idOf(t.key, o.CallID)
+			whole[id]++
+			i := slices.IndexFunc(t.blocks, func(s *said) bool { return s.at.kind == KindCall && s.block.ID == id })
+			t.unclear = t.unclear || i >= 0 && o.differs(t.blocks[i])
 		}
 		for _, p := range o.Content {
 			if text := p.Text + p.Refusal; text != "" && p.Type != "reasoning_text" {
