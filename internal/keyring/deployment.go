@@ -30,8 +30,9 @@ func CertifyDeployment(ctx context.Context, auditor RootKey, m *policy.Manifest,
 	return token, strict.Until(cert), nil
 }
 
-// CheckRenewal refuses (pin_mismatch) a manifest other than the one that the bundle's certificate names.
-func CheckRenewal(bundle string, m *policy.Manifest) error {
+// CheckRenewal refuses (pin_mismatch) a manifest other than the one that the bundle's certificate names, and a
+// certificate that the auditor has not signed. It may have expired.
+func CheckRenewal(auditor RootKey, bundle string, m *policy.Manifest) error {
 	b, _, err := archive.ReadAnyBundle(bundle)
 	if err != nil {
 		return err
@@ -40,6 +41,14 @@ func CheckRenewal(bundle string, m *policy.Manifest) error {
 	if err == nil && certified.ManifestHash != m.Hash() {
 		err = refusal.New("pin_mismatch", "%s certifies manifest %s, and this is %s: review the change, and sign without "+
 			"--renew", bundle, certified.ManifestHash, m.Hash())
+	}
+	if err != nil {
+		return err
+	}
+	strict, err := m.Strict()
+	if err == nil {
+		_, err = believed(auditor, b.DeploymentCertificate, strict,
+			func() time.Time { return time.Unix(certified.IssuedAt, 0) })
 	}
 	return err
 }

@@ -451,6 +451,24 @@ func TestFull(t *testing.T) {
 	wantReason(t, err, "bundle_full", "full")
 }
 
+// TestUnsignedManifest: who delivers the rules can add no manifest. The auditor's key would certify it.
+func TestUnsignedManifest(t *testing.T) {
+	r := newRig(t)
+	r.use(t, rules)
+	raw, err := os.ReadFile(r.at("rules.json"))
+	var s registrar.Signed
+	check.Must(t, err, json.Unmarshal(raw, &s))
+	m, err := manifest.Parse([]byte(s.Manifests[0]))
+	check.Must(t, err)
+	s.Manifests = append(s.Manifests, strings.ReplaceAll(s.Manifests[0], m.RuntimePolicy.RequiredEnvironmentHash,
+		strings.Repeat("a", 64)))
+	raw, err = json.Marshal(s)
+	check.Must(t, err)
+	if _, err := registrar.ParseSigned(raw, r.auditor.Pinned(evidence.PurposeDeploymentCertificate), r.clock); err == nil {
+		t.Error("a manifest is taken that no signed rule names")
+	}
+}
+
 // FuzzParseSigned: no panic, and no rules are believed but those that the auditor has signed.
 func FuzzParseSigned(f *testing.F) {
 	auditor, _, err := keyring.GenerateRoot("auditor", false)

@@ -275,6 +275,11 @@ func ParseSigned(raw []byte, auditor evidence.Root, now func() time.Time) (*Rule
 	r := &Rules{RegistrarRules: claims, deployments: make(map[string]*deployment)}
 	for _, text := range s.Manifests {
 		m, err := policy.ParseManifest([]byte(text))
+		if err == nil && !slices.ContainsFunc(r.Rules, func(rule evidence.RegistrarRule) bool {
+			return rule.DeploymentHash == m.Hash()
+		}) { // Renew would certify it
+			err = fmt.Errorf("no rule that the auditor has signed names the manifest %s", m.Hash())
+		}
 		if err == nil {
 			err = r.add(m)
 		}

@@ -73,16 +73,16 @@ the certificate ends.
 			if err != nil {
 				return err
 			}
-			if renew {
-				if err := keyring.CheckRenewal(bundleFile, m); err != nil {
-					return err
-				}
-			}
 			auditor, err := keyring.OpenRootKey(c.Context(), keyFile, c.ErrOrStderr(), evidence.PurposeDeploymentCertificate)
 			if err != nil {
 				return err
 			}
 			defer auditor.Close()
+			if renew {
+				if err := keyring.CheckRenewal(auditor, bundleFile, m); err != nil {
+					return err
+				}
+			}
 			o := signer.Options{Issuer: issuer, Audience: audience, Lifetime: lifetime, Now: time.Now}
 			token, until, err := keyring.CertifyDeployment(c.Context(), auditor, m, o)
 			if err != nil {
