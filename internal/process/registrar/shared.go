@@ -195,7 +195,7 @@ FROM files FULL JOIN seal ON true`, file)
 		return nil, 0, nil, replaced("is at revision %d, and this replica has seen %d", revision, s.seen)
 	case mac == "" && len(stored) > 0 || mac != "" && !hmac.Equal([]byte(mac), []byte(s.seal(stored, revision))):
 		return nil, 0, nil, replaced("was not written by a registrar with this registry's key")
-	case content != nil && evidence.HashBytes(content) != stored[file]:
+	case stored[file] != "" && evidence.HashBytes(content) != stored[file]: // a NULL is no content
 		return nil, 0, nil, replaced("has another %s than its hash says", file)
 	}
 	return stored, revision, content, nil

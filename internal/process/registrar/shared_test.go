@@ -148,6 +148,7 @@ func TestReplaced(t *testing.T) {
 	hash := evidence.HashBytes([]byte("4"))
 	for _, change := range []string{
 		`UPDATE files SET content = '4' WHERE name = 'ca.pem'`,
+		`ALTER TABLE files ALTER content DROP NOT NULL; UPDATE files SET content = NULL WHERE name = 'ca.pem'`,
 		`UPDATE files SET content = '4', hash = '` + hash + `' WHERE name = 'ca.pem'`,
 		`INSERT INTO files VALUES ('trust.json', '` + hash + `', '4')`,
 		`DELETE FROM files WHERE name = 'serial'`,
