@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -92,6 +93,19 @@ func TestPast(t *testing.T) {
 		} else if err != nil {
 			t.Error(err)
 		}
+	}
+
+	// A scheduler's right: what a binding has as annotations, the pod has afterwards.
+	binding := func(file string) *corev1.Binding {
+		return &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "nowhere"},
+			ObjectMeta: metav1.ObjectMeta{Name: "good", Annotations: map[string]string{file: "x"}}}
+	}
+	bad, only := binding("actionproof.github.io/mediator.yaml"), metav1.CreateOptions{}
+	wantRefused(t, "a pod's binding", "scheduler's", pods.Bind(t.Context(), bad, only))
+	wantRefused(t, "a binding", "scheduler's", c.Client.CoreV1().RESTClient().Post().Namespace("agents").
+		Resource("bindings").Body(bad).Do(t.Context()).Error())
+	if err := pods.Bind(t.Context(), binding("example.com/x"), only); err != nil {
+		t.Error(err)
 	}
 
 	// A Job ends when its controller has removed a finalizer of each of its pods, also of one that no policy has judged.
