@@ -212,6 +212,10 @@ var table = collect(map[string][]row{
 			"Read the log: is the disk full or read-only?"},
 		{"ledger_replaced", 503, operators, "The ledger was replaced, perhaps by an older copy",
 			"Put it back, or run mediator ledger accept."},
+		{"log_contradicted", 503, operators, "The transparency log is not the one that was signed or witnessed",
+			"Keep both states, and look for an old copy or an intruder."},
+		{"log_unwitnessed", 503, operators, "The log's policy does not accept a checkpoint, or not yet",
+			"Wait, or see why the witnesses do not cosign it."},
 	},
 	"load": {
 		{"overloaded", 503, agents, "Too much is going on at once",
@@ -362,6 +366,7 @@ var waits = map[string]int{
 	"gate_unavailable":        2,
 	"interaction_calls_open":  1,
 	"ledger_unavailable":      5,
+	"log_unwitnessed":         10,
 	"node_unavailable":        5,
 	"not_ready":               1,
 	"overloaded":              1,

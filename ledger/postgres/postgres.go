@@ -36,6 +36,9 @@ type Options struct {
 	// Chains is a folder of this process alone, for the names of chains of receipts that have not ended. Without it,
 	// whoever puts the open calls of an ended chain back into the database has them signed again.
 	Chains string
+	// Logged is called after leaves of the transparency log were stored. With it, the ledger keeps one for each intent
+	// and each outcome. It must not wait.
+	Logged func()
 }
 
 // Ledger is the [ledger.Store] in a PostgreSQL database. During an outage of the database calls fail.
@@ -72,6 +75,9 @@ func Open(ctx context.Context, dsn string, o Options) (*Ledger, error) {
 		if err == nil {
 			_, err = tx.ExecContext(ctx, tables.InsertIdentity, rand.Text())
 		}
+		if err == nil {
+			_, err = tx.ExecContext(ctx, tables.InsertTree, tables.EmptyRoot())
+		}
 		return err
 	})
 	if err == nil {
@@ -89,7 +95,7 @@ func (l *Ledger) Consume(ctx context.Context, keys ...ledger.Key) error {
 
 func (l *Ledger) Begin(ctx context.Context, r ledger.Record, keys ...ledger.Key) error {
 	r.State = ledger.StateForwarding
-	return l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	return l.logged(l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if err := l.insert(ctx, tx, r); err != nil {
 			return err
 		}
@@ -97,7 +103,7 @@ func (l *Ledger) Begin(ctx context.Context, r ledger.Record, keys ...ledger.Key)
 			return err
 		}
 		return Consume(ctx, tx, keys...)
-	})
+	}))
 }
 
 const forgetUntil = `INSERT INTO forgotten (one, expires) VALUES (1, $1)
@@ -136,7 +142,7 @@ func (l *Ledger) Write(ctx context.Context, outcomes, records []ledger.Record, r
 		}
 	}
 	err := l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		if err := update(ctx, tx, outcomes...); err != nil {
+		if err := l.update(ctx, tx, outcomes...); err != nil {
 			return err
 		}
 		if err := l.insert(ctx, tx, records...); err != nil {
@@ -147,7 +153,7 @@ func (l *Ledger) Write(ctx context.Context, outcomes, records []ledger.Record, r
 	if err == nil {
 		l.ended(receipts)
 	}
-	return err
+	return l.logged(err)
 }
 
 const (
@@ -158,15 +164,21 @@ WITH added AS (SELECT *
 		$9::bigint[], $10::text[])
 	WITH ORDINALITY AS r (id, flow, state, session, started, record, artifacts, keys, kids, n)),
      sets AS (INSERT INTO key_sets (id, kids)
-	SELECT DISTINCT keys, kids FROM added WHERE keys > 0 ORDER BY keys ON CONFLICT DO NOTHING)
+	SELECT DISTINCT keys, kids FROM added WHERE keys > 0 ORDER BY keys ON CONFLICT DO NOTHING),
+     logged AS (INSERT INTO leaves (id, entry, opening, made)
+	SELECT * FROM unnest($11::text[], $12::text[], $13::text[], $14::bigint[]))
 INSERT INTO posts (id, instance, flow, state, session, started, record, artifacts, keys)
 SELECT id, $1, flow, state, session, started, record, nullif(artifacts, ''), keys FROM added ORDER BY n`
 	// updatePosts finds posts by id. A plain state = 'forwarding' would read all of posts_forwarding, which keeps an entry
 	// for each post that has ended since the last vacuum.
 	updatePosts = `
-UPDATE posts SET state = r.state, record = r.record
-FROM unnest($1::text[], $2::text[], $3::text[]) AS r (id, state, record)
-WHERE posts.id = r.id AND posts.state || '' = 'forwarding'`
+WITH done AS (UPDATE posts SET state = r.state, record = r.record
+	FROM unnest($1::text[], $2::text[], $3::text[]) AS r (id, state, record)
+	WHERE posts.id = r.id AND posts.state || '' = 'forwarding' RETURNING posts.id),
+     logged AS (INSERT INTO leaves (id, entry, opening, made) SELECT l.id, entry, opening, made
+	FROM unnest($4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[]) AS l (post, id, entry, opening, made)
+	JOIN done ON done.id = l.post)
+SELECT count(*) FROM done`
 )
 
 func (l *Ledger) insert(ctx context.Context, tx *sql.Tx, records ...ledger.Record) error {
@@ -175,7 +187,11 @@ func (l *Ledger) insert(ctx context.Context, tx *sql.Tx, records ...ledger.Recor
 	}
 	var ids, flows, states, sessions, texts, artifacts, kids []string
 	var started, keys []int64
+	var log leaves
 	for _, r := range records {
+		if err := l.logIntent(&log, r); err != nil {
+			return err
+		}
 		text, attached, err := tables.Encode(r)
 		if err != nil {
 			return err
@@ -190,31 +206,37 @@ func (l *Ledger) insert(ctx context.Context, tx *sql.Tx, records ...ledger.Recor
 		keys, kids = append(keys, set.ID), append(kids, set.Kids)
 	}
 	_, err := tx.ExecContext(ctx, insertPosts, l.name, ids, flows, states, sessions, started, texts, artifacts, keys,
-		kids)
+		kids, log.ids, log.entries, log.openings, log.made)
 	if err != nil {
 		return ledger.Unavailable("write the record", err)
 	}
 	return nil
 }
 
-func update(ctx context.Context, tx *sql.Tx, outcomes ...ledger.Record) error {
+func (l *Ledger) update(ctx context.Context, tx *sql.Tx, outcomes ...ledger.Record) error {
 	if len(outcomes) == 0 {
 		return nil
 	}
 	var ids, states, texts []string
+	var log leaves
 	for _, r := range outcomes {
 		text, err := tables.Outcome(r)
+		if err == nil {
+			err = l.logOutcome(&log, r, text)
+		}
 		if err != nil {
 			return err
 		}
 		ids, states, texts = append(ids, r.ID), append(states, string(r.State)), append(texts, text)
 	}
 	// QueryExecModeExec plans each time: a plan from when the table was small would read all of it.
-	n, err := tables.Affected(tx.ExecContext(ctx, updatePosts, pgx.QueryExecModeExec, ids, states, texts))
+	var n int
+	err := tx.QueryRowContext(ctx, updatePosts, pgx.QueryExecModeExec, ids, states, texts, log.posts, log.ids, log.entries,
+		log.openings, log.made).Scan(&n)
 	if err != nil {
 		return ledger.Unavailable("write the record", err)
 	}
-	if n != int64(len(outcomes)) {
+	if n != len(outcomes) {
 		return ledger.ErrState
 	}
 	return nil
@@ -228,7 +250,7 @@ func (l *Ledger) settle(ctx context.Context, where string, arg any) error {
 			return err
 		}
 		for _, r := range inFlight {
-			err := update(ctx, tx, tables.Lost(r, l.o.Now()))
+			err := l.update(ctx, tx, tables.Lost(r, l.o.Now()))
 			if err != nil && !errors.Is(err, ledger.ErrState) { // it has ended meanwhile
 				return fmt.Errorf("post %s: %w", r.ID, err)
 			}

@@ -92,7 +92,10 @@ func post(id string) ledger.Record {
 	return ledger.Record{ID: id, Flow: "post", Started: ledgertest.Now()}
 }
 
-type places struct{ dsns sync.Map }
+type places struct {
+	dsns   sync.Map
+	logged func()
+}
 
 func (p *places) open(t *testing.T, place string, retention time.Duration) *postgres.Ledger {
 	t.Helper()
@@ -102,7 +105,7 @@ func (p *places) open(t *testing.T, place string, retention time.Duration) *post
 		p.dsns.Store(place, dsn)
 	}
 	o := options("one")
-	o.Retention = retention
+	o.Retention, o.Logged = retention, p.logged
 	l, err := postgres.Open(t.Context(), dsn.(string), o)
 	check.Must(t, err)
 	t.Cleanup(func() { l.Close() })
@@ -114,6 +117,26 @@ func TestPostgres(t *testing.T) {
 	at := new(places)
 	ledgertest.Run(t, func(t *testing.T, place string, retention time.Duration) ledger.Store {
 		return at.open(t, place, retention)
+	})
+}
+
+func TestLog(t *testing.T) {
+	t.Parallel()
+	at := &places{logged: func() {}}
+	ledgertest.RunLog(t, func(t *testing.T, place string) ledgertest.Logging { return at.open(t, place, time.Hour) })
+}
+
+func TestLogOfReplicas(t *testing.T) {
+	dsn := database(t)
+	instance := 0
+	ledgertest.RunSharedLog(t, func(t *testing.T) ledgertest.Logging {
+		instance++
+		o := options(strconv.Itoa(instance))
+		o.Logged = func() {}
+		l, err := postgres.Open(t.Context(), dsn, o)
+		check.Must(t, err)
+		t.Cleanup(func() { l.Close() })
+		return l
 	})
 }
 

@@ -46,6 +46,7 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
 	oldest := now.Add(-l.o.Retention).UnixMilli()
 	for _, remove := range []func(context.Context, *sql.Tx) (int64, error){
 		plainly(prunePosts, oldest, pruneChunk), l.removeReceipts(oldest), plainly(pruneOpenCalls, oldest, pruneChunk),
+		plainly(pruneLeaves, oldest, pruneChunk),
 		plainly(tables.PruneDeliveries, pruneChunk),
 	} {
 		if err := l.inChunks(ctx, remove); err != nil {

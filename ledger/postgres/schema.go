@@ -22,7 +22,7 @@ var dialect = tables.Dialect{
 }
 
 // ledgerSchema compares ids byte by byte (COLLATE "C"): this is faster, and an id's beginning is a range.
-var ledgerSchema = Schema{Name: "actionproof", Version: 2,
+var ledgerSchema = Schema{Name: "actionproof", Version: 3,
 	Forgets: "the records, and which keys are consumed: they could be used again", Statements: `
 CREATE TABLE consumed (
 	kind    text COLLATE "C" NOT NULL,
@@ -87,6 +87,30 @@ CREATE TABLE identity ( -- one row
 CREATE TABLE accepted (
 	seq        bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
 	acceptance text NOT NULL -- JSON
+);
+CREATE TABLE leaves ( -- of the transparency log
+	seq     bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+	id      text COLLATE "C" NOT NULL UNIQUE,
+	entry   text NOT NULL,   -- JSON
+	opening text NOT NULL,   -- JSON
+	made    bigint NOT NULL, -- Unix milliseconds
+	number  bigint           -- in the log; NULL while it has none
+);
+CREATE INDEX leaves_pending ON leaves (seq) WHERE number IS NULL;
+CREATE TABLE tiles (
+	level int NOT NULL, -- -1 for entries
+	n     bigint NOT NULL,
+	data  bytea NOT NULL,
+	PRIMARY KEY (level, n)
+);
+CREATE TABLE tree ( -- one row
+	one           int PRIMARY KEY CHECK (one = 1),
+	size          bigint NOT NULL,
+	root          bytea NOT NULL,
+	signed_size   bigint NOT NULL,
+	signed        text NOT NULL, -- the checkpoint that the log's key signed last
+	accepted_size bigint NOT NULL,
+	accepted      text NOT NULL  -- the one that the witnesses cosigned last
 );
 `}
 

@@ -27,6 +27,9 @@ type Options struct {
 	// Known means that the ledger was used before: a missing file is refused with a [*ledger.ReplacedError], and not
 	// created.
 	Known bool
+	// Logged is called after leaves of the transparency log were stored. With it, the ledger keeps one for each intent
+	// and each outcome. It must not wait.
+	Logged func()
 }
 
 // Ledger is the [ledger.Store] in one SQLite file, for one process.
@@ -66,7 +69,7 @@ func Open(ctx context.Context, path string, o Options) (*Ledger, error) {
 func (l *Ledger) start(ctx context.Context) (err error) {
 	l.prepared = make(map[string]*sql.Stmt)
 	for _, query := range []string{insertKey, insertPost, insertArtifacts, insertKeySet, updatePost, insertOpenCall,
-		insertReceipt, deleteOpenCall, insertDelivery} {
+		insertReceipt, deleteOpenCall, insertDelivery, insertLeaf} {
 		if l.prepared[query], err = l.db.Prepare(ctx, query); err != nil {
 			return err
 		}
@@ -74,6 +77,9 @@ func (l *Ledger) start(ctx context.Context) (err error) {
 	return l.db.Write(ctx, func(tx *sql.Tx) error {
 		if _, err := tx.Exec(tables.InsertIdentity, rand.Text()); err != nil {
 			return ledger.Unavailable("write its identity", err)
+		}
+		if _, err := tx.Exec(tables.InsertTree, tables.EmptyRoot()); err != nil {
+			return ledger.Unavailable("write the log's tree", err)
 		}
 		return errors.Join(l.recall(tx), l.settle(tx))
 	})
@@ -105,11 +111,14 @@ func (l *Ledger) Consume(ctx context.Context, keys ...ledger.Key) error {
 
 func (l *Ledger) Begin(ctx context.Context, r ledger.Record, keys ...ledger.Key) error {
 	r.State = ledger.StateForwarding
-	return l.db.Write(ctx, func(tx *sql.Tx) error {
+	return l.write(ctx, func(tx *sql.Tx) error {
 		if err := l.consume(tx, keys); err != nil {
 			return err
 		}
 		if err := l.open(tx, r.Open); err != nil {
+			return err
+		}
+		if err := l.logIntent(tx, r); err != nil {
 			return err
 		}
 		return l.insert(tx, r)
@@ -125,7 +134,7 @@ func (l *Ledger) Add(ctx context.Context, r ledger.Record) error {
 }
 
 func (l *Ledger) Write(ctx context.Context, outcomes, records []ledger.Record, receipts ...ledger.Receipt) error {
-	return l.db.Write(ctx, func(tx *sql.Tx) error {
+	return l.write(ctx, func(tx *sql.Tx) error {
 		for _, r := range outcomes {
 			if err := l.update(tx, r); err != nil {
 				return err
@@ -196,7 +205,7 @@ func (l *Ledger) update(tx *sql.Tx, r ledger.Record) error {
 	if n != 1 {
 		return ledger.ErrState
 	}
-	return nil
+	return l.logOutcome(tx, r, record)
 }
 
 func (l *Ledger) consume(tx *sql.Tx, keys []ledger.Key) error {

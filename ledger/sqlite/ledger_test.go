@@ -62,6 +62,21 @@ func openKeeping(t testing.TB, dir string, retention time.Duration) *sqlite.Ledg
 	return l
 }
 
+func openLogging(t testing.TB, dir string) *sqlite.Ledger {
+	t.Helper()
+	l, err := sqlite.Open(context.Background(), filepath.Join(dir, "ledger.db"),
+		sqlite.Options{Now: ledgertest.Now, Retention: time.Hour, Logged: func() {}})
+	check.Must(t, err)
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+func TestLog(t *testing.T) {
+	ledgertest.RunLog(t, func(t *testing.T, place string) ledgertest.Logging { return openLogging(t, place) })
+	l := openLogging(t, t.TempDir())
+	ledgertest.RunSharedLog(t, func(*testing.T) ledgertest.Logging { return l })
+}
+
 func TestSQLite(t *testing.T) {
 	t.Parallel()
 	ledgertest.Run(t, func(t *testing.T, place string, retention time.Duration) ledger.Store {

@@ -32,6 +32,8 @@ const (
 		(SELECT seq, session FROM receipts ORDER BY seq LIMIT ?3) AS r
 		WHERE (SELECT signed FROM receipts AS l WHERE l.session = r.session ORDER BY number DESC LIMIT 1) < ?1 LIMIT ?2)
 		RETURNING number > coalesce((SELECT number FROM deliveries AS d WHERE d.session = receipts.session), number)`
+	pruneLeaves = `DELETE FROM leaves WHERE seq IN (SELECT seq FROM
+		(SELECT seq, made, number FROM leaves ORDER BY seq LIMIT ?3) WHERE made < ?1 AND number IS NOT NULL LIMIT ?2)`
 	selectMark = `SELECT coalesce(max(seq), 0) FROM posts`
 	keepMark   = `UPDATE identity SET pruned = pruned + ? - coalesce((SELECT max(seq) FROM posts), 0)`
 )
@@ -50,6 +52,12 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
 		n, unsent, err := removeReceipts(tx, oldest)
 		l.pruned.Add(unsent)
 		return n, err
+	})
+	if err != nil {
+		return err
+	}
+	err = l.inChunks(ctx, func(tx *sql.Tx) (int64, error) {
+		return tables.Affected(tx.Exec(pruneLeaves, oldest, pruneChunk, pruneWindow))
 	})
 	if err != nil {
 		return err

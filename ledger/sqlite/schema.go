@@ -15,7 +15,7 @@ var dialect = tables.Dialect{
 
 // The cost of a post must not grow with the tables. So seq only rises, and an index on a column that many rows share
 // ends in started and seq: lists are read from its end, and new rows come near the end.
-var schema = Schema{Version: 2, Forgets: "the records, and which keys are consumed: they could be used again",
+var schema = Schema{Version: 3, Forgets: "the records, and which keys are consumed: they could be used again",
 	Statements: `
 CREATE TABLE used ( -- in the order in which they were used, which is that in which they expire, but for a few
 	seq     INTEGER PRIMARY KEY,
@@ -80,6 +80,30 @@ CREATE TABLE identity ( -- one row
 CREATE TABLE accepted (
 	seq        INTEGER PRIMARY KEY,
 	acceptance TEXT NOT NULL -- JSON
+);
+CREATE TABLE leaves ( -- of the transparency log
+	seq     INTEGER PRIMARY KEY,
+	id      TEXT NOT NULL UNIQUE,
+	entry   TEXT NOT NULL,    -- JSON
+	opening TEXT NOT NULL,    -- JSON
+	made    INTEGER NOT NULL, -- Unix milliseconds
+	number  INTEGER           -- in the log; NULL while it has none
+);
+CREATE INDEX leaves_pending ON leaves (seq) WHERE number IS NULL;
+CREATE TABLE tiles (
+	level INTEGER NOT NULL, -- -1 for entries
+	n     INTEGER NOT NULL,
+	data  BLOB NOT NULL,
+	UNIQUE (level, n)
+);
+CREATE TABLE tree ( -- one row
+	one           INTEGER PRIMARY KEY CHECK (one = 1),
+	size          INTEGER NOT NULL,
+	root          BLOB NOT NULL,
+	signed_size   INTEGER NOT NULL,
+	signed        TEXT NOT NULL, -- the checkpoint that the log's key signed last
+	accepted_size INTEGER NOT NULL,
+	accepted      TEXT NOT NULL  -- the one that the witnesses cosigned last
 );`}
 
 const (
@@ -94,6 +118,7 @@ const (
 	selectOpen     = `SELECT id, session, started, draft FROM open_calls ORDER BY started, id`
 	insertReceipt  = `INSERT INTO receipts (session, number, call, signed, token) VALUES (?, ?, ?, ?, ?)`
 	selectToken    = `SELECT token FROM receipts WHERE session = ? AND number = ?`
+	insertLeaf     = `INSERT INTO leaves (id, entry, opening, made) VALUES (?, ?, ?, ?)`
 	insertDelivery = `INSERT INTO deliveries (session, number, due, refused) VALUES (?, 0, 0, '') ON CONFLICT DO NOTHING`
 	selectDue      = `SELECT session, number, due, refused FROM deliveries AS d WHERE due <= ? AND number <
 		(SELECT number FROM receipts WHERE session = d.session ORDER BY number DESC LIMIT 1) ORDER BY due LIMIT ?`

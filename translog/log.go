@@ -1,0 +1,307 @@
+package translog
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/actionproof/mediator/internal/failpoint"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/translog/leaf"
+)
+
+const (
+	// maxBatch bounds the leaves of one transaction, so that no post waits long for it.
+	maxBatch = 512
+	// DefaultInterval is the time between two checkpoints without a caller in [Log.Wait].
+	DefaultInterval = 10 * time.Second
+	beat            = time.Minute
+	// firstRetry and lastRetry bound the pauses after the store, the key or a witness has failed.
+	firstRetry, lastRetry = time.Second, 10 * time.Second
+)
+
+// Options configure a [Log].
+type Options struct {
+	Key Key // of the log
+	// Policy names the witnesses, and the log with Key.
+	Policy *Policy
+	// Interval is the longest time from a leaf to its checkpoint: DefaultInterval if zero.
+	Interval time.Duration
+	// Now is the clock; required.
+	Now func() time.Time
+	// Client reaches the witnesses; required if the policy gives a URL of one.
+	Client *http.Client
+	// Failed gets each error of the background work. Required.
+	Failed func(error)
+}
+
+// Log numbers the leaves that a ledger stores, and publishes checkpoints. Several processes with one ledger may each
+// have one: they take turns. It is safe for concurrent use.
+type Log struct {
+	store     ledger.Log
+	o         Options
+	woken     chan struct{} // a leaf was stored
+	hurried   chan struct{} // somebody waits
+	witnesses []*witness
+	// turn is held while this process grows the tree and signs.
+	turn sync.Mutex
+
+	mu       sync.Mutex // guards everything below
+	changed  chan struct{}
+	signed   ledger.Checkpoint // the newest of this process
+	accepted ledger.Checkpoint
+	seen     []Cosignature // of accepted
+	open     []*candidate  // checkpoints that witnesses may still cosign, oldest first
+}
+
+// New returns the log in the store. It refuses one whose tree is not the one of its last checkpoints, or whose
+// checkpoints the key or the witnesses did not sign.
+func New(ctx context.Context, store ledger.Log, o Options) (*Log, error) {
+	if o.Now == nil || o.Failed == nil || o.Policy == nil || o.Policy.log != o.Key.vkey {
+		return nil, errors.New("translog: a clock, a reporter of errors and the policy of the key's log are required")
+	}
+	if o.Interval <= 0 {
+		o.Interval = DefaultInterval
+	}
+	l := &Log{store: store, o: o, woken: make(chan struct{}, 1), hurried: make(chan struct{}, 1),
+		changed: make(chan struct{})}
+	for _, m := range o.Policy.witnesses {
+		if m.url != "" {
+			l.witnesses = append(l.witnesses, &witness{member: m, log: l, work: make(chan ledger.Checkpoint, 1)})
+		}
+	}
+	if len(l.witnesses) > 0 && o.Client == nil {
+		return nil, errors.New("translog: witnesses need a client")
+	}
+	return l, l.resume(ctx)
+}
+
+// resume checks the stored tree against its checkpoints.
+func (l *Log) resume(ctx context.Context) error {
+	head, stored, err := l.store.TreeHead(ctx)
+	if err != nil {
+		return err
+	}
+	if err := l.continues(ctx, head, stored.Signed, Unwitnessed(l.o.Key)); err != nil {
+		return err
+	}
+	if err := l.continues(ctx, head, stored.Accepted, l.o.Policy); err != nil {
+		// Under another policy the log's own word still counts: it is cosigned anew.
+		if err := l.continues(ctx, head, stored.Accepted, Unwitnessed(l.o.Key)); err != nil {
+			return err
+		}
+		stored.Accepted = ledger.Checkpoint{}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.signed, l.accepted = stored.Signed, stored.Accepted
+	if stored.Accepted.Note != "" {
+		_, n, err := opened(stored.Accepted.Note, l.o.Policy)
+		if err != nil {
+			return err
+		}
+		l.seen = l.o.Policy.cosigned(n)
+	}
+	return nil
+}
+
+// continues refuses a tree that does not begin with the one of the checkpoint.
+func (l *Log) continues(ctx context.Context, head ledger.TreeHead, c ledger.Checkpoint, policy *Policy) error {
+	if c.Note == "" {
+		return nil
+	}
+	was, _, err := opened(c.Note, policy)
+	if err != nil {
+		return contradicted("has a checkpoint that is not its own: %w", err)
+	}
+	return l.begins(ctx, head, was.Tree)
+}
+
+func (l *Log) begins(ctx context.Context, head ledger.TreeHead, was tlog.Tree) error {
+	if head.Size < was.N {
+		return contradicted("has %d entries, and had %d when it was signed", head.Size, was.N)
+	}
+	root, err := tlog.TreeHash(was.N, hashes(ctx, l.store, treeOf(head)))
+	if err == nil && root != was.Hash && was.N > 0 {
+		err = contradicted("is another one than it was at %d entries", was.N)
+	}
+	return damaged(err)
+}
+
+func treeOf(h ledger.TreeHead) tlog.Tree { return tlog.Tree{N: h.Size, Hash: h.Root} }
+
+// Wake says that leaves were stored. It does not wait.
+func (l *Log) Wake() { signal(l.woken) }
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // a signal is pending
+	}
+}
+
+// Run numbers leaves, signs checkpoints and has them cosigned until ctx ends. Each minute it adds a heartbeat: a gap
+// shows when the log did not run.
+func (l *Log) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	for _, w := range l.witnesses {
+		all.Go(func() { w.run(ctx) })
+	}
+	all.Go(func() { l.beat(ctx) })
+	var pause time.Duration
+	for {
+		err := l.Publish(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		next := time.NewTimer(l.o.Interval)
+		if pause = retryAfter(pause, err); err != nil {
+			l.o.Failed(err)
+			next.Reset(pause)
+		}
+		if !l.sleep(ctx, next, err == nil) {
+			return
+		}
+	}
+}
+
+// retryAfter returns the pause before the next attempt.
+func retryAfter(last time.Duration, err error) time.Duration {
+	if err == nil {
+		return 0
+	}
+	return min(max(2*last, firstRetry), lastRetry)
+}
+
+// sleep waits until it is time for another checkpoint: after the interval if a leaf was stored, or at once for somebody
+// who waits. After a failure only time counts.
+func (l *Log) sleep(ctx context.Context, interval *time.Timer, well bool) bool {
+	defer interval.Stop()
+	hurried := l.hurried
+	if !well {
+		hurried = nil
+	}
+	var woken chan struct{} // not before the interval is over
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-hurried:
+			return true
+		case <-woken:
+			return true
+		case <-interval.C:
+			if woken = l.woken; !well {
+				return true
+			}
+		}
+	}
+}
+
+func (l *Log) beat(ctx context.Context) {
+	for {
+		now := l.o.Now()
+		minute := now.Truncate(beat)
+		b := leaf.New(leaf.Heartbeat, now, leaf.Document{}).Leaf(strconv.FormatInt(minute.Unix(), 10))
+		if err := l.store.AddLeaves(ctx, b); err != nil && ctx.Err() == nil {
+			l.o.Failed(err)
+		}
+		l.Wake()
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(minute.Add(beat).Sub(now)):
+		}
+	}
+}
+
+// Publish gives all pending leaves their numbers, and signs a checkpoint if the tree has grown since the last one. The
+// witnesses get it afterwards, while [Log.Run] runs.
+func (l *Log) Publish(ctx context.Context) error {
+	l.turn.Lock()
+	defer l.turn.Unlock()
+	for n := maxBatch; n == maxBatch; {
+		var err error
+		failpoint.Reach("log begun")
+		if n, err = l.store.Integrate(ctx, maxBatch, Grow); err != nil {
+			return err
+		}
+		failpoint.Reach("log grown")
+	}
+	head, stored, err := l.store.TreeHead(ctx)
+	if err != nil {
+		return err
+	}
+	last, unasked := l.learn(stored)
+	if last.Note != "" && last.Size == head.Size {
+		if unasked {
+			return l.offer(ctx, last)
+		}
+		return nil
+	}
+	if err := l.continues(ctx, head, last, Unwitnessed(l.o.Key)); err != nil {
+		return err
+	}
+	c, err := l.o.Key.checkpoint(ctx, treeOf(head))
+	if err != nil {
+		return err
+	}
+	failpoint.Reach("log signed")
+	if err := l.store.PutCheckpoints(ctx, ledger.Checkpoints{Signed: c}); err != nil {
+		return err
+	}
+	failpoint.Reach("log published")
+	return l.offer(ctx, c)
+}
+
+// Wait returns when a checkpoint that the policy accepts holds the leaf with this id. Run must run.
+func (l *Log) Wait(ctx context.Context, id string) error {
+	for {
+		l.mu.Lock()
+		changed, accepted := l.changed, l.accepted
+		l.mu.Unlock()
+		f, err := l.store.Leaf(ctx, id)
+		switch {
+		case err != nil:
+			return err
+		case f.Index >= 0 && f.Index < accepted.Size:
+			return nil
+		}
+		signal(l.hurried)
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return refusal.New("log_unwitnessed", "no witnessed checkpoint of the log holds the %s yet", id)
+		}
+	}
+}
+
+// Status tells how far the log is.
+type Status struct {
+	Size      int64             // entries with a number
+	Signed    ledger.Checkpoint // by this process
+	Accepted  ledger.Checkpoint // by the policy
+	Witnesses []Cosignature     // of Accepted
+	Failures  map[string]error  // of the witnesses whose last answer was none, by name
+}
+
+// Status reads the log's state.
+func (l *Log) Status(ctx context.Context) (Status, error) {
+	head, _, err := l.store.TreeHead(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := Status{head.Size, l.signed, l.accepted, l.seen, make(map[string]error)}
+	for _, w := range l.witnesses {
+		if w.failure != nil {
+			s.Failures[w.name] = w.failure
+		}
+	}
+	return s, err
+}

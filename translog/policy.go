@@ -1,0 +1,127 @@
+package translog
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"filippo.io/torchwood"
+	"golang.org/x/mod/sumdb/note"
+
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+const (
+	// maxPolicy bounds a policy in bytes, maxMembers its witnesses.
+	maxPolicy, maxMembers = 64 << 10, 32
+)
+
+// Policy lists the signatures that a checkpoint needs: one by the log, and a quorum by witnesses.
+type Policy struct {
+	torchwood.Policy
+	origin    string
+	log       string // vkey
+	witnesses []member
+}
+
+// member is a witness of a policy.
+type member struct {
+	name     string // in the policy
+	url      string // empty if only its key is known
+	verifier *torchwood.CosignatureVerifier
+}
+
+// ParsePolicy reads a file in the format of c2sp.org/tlog-policy with exactly one log. The log asks a witness with a
+// URL to cosign. Without one, its cosignatures only count.
+func ParsePolicy(text []byte) (*Policy, error) {
+	if len(text) > maxPolicy {
+		return nil, refusal.New("config_malformed", "the log's policy has more than %d bytes", maxPolicy)
+	}
+	parsed, err := torchwood.ParsePolicy(text)
+	if err != nil {
+		return nil, refusal.New("config_malformed", "the log's policy: %v", err)
+	}
+	p := &Policy{Policy: parsed}
+	keys := make(map[string]bool)
+	for i, line := range strings.Split(string(text), "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		fields := strings.Fields(line)
+		if len(fields) == 0 {
+			continue
+		}
+		var err error
+		switch fields[0] {
+		case "log":
+			if p.log != "" {
+				err = errors.New("it names a second log")
+			}
+			p.log = fields[1]
+			p.origin, _, _ = strings.Cut(p.log, "+")
+		case "witness":
+			var m member
+			if m, err = readMember(fields[1:]); err != nil {
+				break
+			}
+			key := strings.SplitN(m.verifier.String(), "+", 3)[2]
+			if keys[key] { // one party must not count twice
+				err = errors.New("two witnesses have one key")
+			}
+			keys[key], p.witnesses = true, append(p.witnesses, m)
+		}
+		if err == nil && len(p.witnesses) > maxMembers {
+			err = fmt.Errorf("it has more than %d witnesses", maxMembers)
+		}
+		if err != nil {
+			return nil, refusal.New("config_malformed", "line %d of the log's policy: %v", i+1, err)
+		}
+	}
+	if p.log == "" {
+		return nil, refusal.New("config_malformed", "the log's policy names no log")
+	}
+	return p, nil
+}
+
+func readMember(fields []string) (m member, err error) {
+	m.name = fields[0]
+	if m.verifier, err = torchwood.NewCosignatureVerifier(fields[1]); err != nil || len(fields) < 3 {
+		return m, err
+	}
+	u, err := url.Parse(fields[2])
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" {
+		return m, fmt.Errorf("the URL of the witness %.80q must be http or https, without credentials and query", m.name)
+	}
+	m.url = strings.TrimSuffix(u.String(), "/")
+	return m, nil
+}
+
+// Unwitnessed is the policy that the log's own signature satisfies: the word of its operator.
+func Unwitnessed(k Key) *Policy {
+	p, err := ParsePolicy([]byte("log " + k.vkey + "\nquorum none\n"))
+	if err != nil {
+		panic(err) // the key's own text
+	}
+	return p
+}
+
+// Cosignature tells who saw a checkpoint, and when.
+type Cosignature struct {
+	Witness string // its name in the policy
+	Time    time.Time
+}
+
+// cosigned returns the cosignatures of the policy's witnesses, in the policy's order. n was opened with the policy.
+func (p *Policy) cosigned(n *note.Note) (all []Cosignature) {
+	for _, m := range p.witnesses {
+		for _, s := range n.Sigs {
+			if s.Name != m.verifier.Name() || s.Hash != m.verifier.KeyHash() {
+				continue
+			}
+			if at, err := torchwood.CosignatureTimestamp(s); err == nil { // the verifier has read it
+				all = append(all, Cosignature{m.name, time.Unix(at, 0).UTC()})
+			}
+		}
+	}
+	return all
+}
