@@ -37,8 +37,8 @@ ports:
   {{- end }}
 # The agent starts once the sidecar is ready and nothing that it sees contradicts the manifest.
 startupProbe: {exec: {command: [/mediator, doctor, --admin, "unix:/run/mediator/admin/admin.sock"]}, periodSeconds: 2, timeoutSeconds: 10, failureThreshold: 150}
-livenessProbe: {httpGet: {path: /healthz, port: probes}, periodSeconds: 10, timeoutSeconds: 5}
-readinessProbe: {httpGet: {path: /readyz, port: probes}, periodSeconds: 5}
+livenessProbe: {httpGet: {path: /healthz, port: probes}, periodSeconds: 10, timeoutSeconds: 10, failureThreshold: 6}
+readinessProbe: {httpGet: {path: /readyz, port: probes}, periodSeconds: 5, timeoutSeconds: 5}
 resources: {{- toYaml .Values.sidecar.resources | nindent 2 }}
 securityContext: {{- include "mediator.securityContext" . | nindent 2 }}
 volumeMounts:
