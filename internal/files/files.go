@@ -44,8 +44,11 @@ func ReadAll(r io.Reader, name string, limit int64) ([]byte, error) {
 	return raw, err
 }
 
+// ErrLarge is in the errors about what is larger than its limit.
+var ErrLarge = errors.New("larger")
+
 func errLarge(name string, limit int64) error {
-	return fmt.Errorf("%s is larger than the %d bytes that are read", name, limit)
+	return fmt.Errorf("%s is %w than the %d bytes that are read", name, ErrLarge, limit)
 }
 
 // ReadSecret reads a secret of at least minimum bytes. It removes one line end from the end of the file.

@@ -45,11 +45,9 @@ type Client struct {
 	http  *http.Client
 }
 
-// Bounds on an answer and on one event of a watch, in bytes.
-const (
-	maxAnswer = 32 << 20
-	maxEvent  = 4 << 20
-)
+// maxAnswer bounds an answer, and one event of a watch, in bytes. An object of 1.5 MiB, which is as large as etcd takes,
+// can have six times as many as JSON.
+const maxAnswer = 16 << 20
 
 const requestTimeout = 30 * time.Second
 

@@ -128,6 +128,37 @@ func TestWatch(t *testing.T) {
 		"failed the API server answered 403 to GET /pods: "})
 }
 
+// TestLarge: pods as large as etcd takes them hide no others.
+func TestLarge(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	pod := func(name string, size int) string {
+		return fmt.Sprintf(`{"metadata":{"name":%q,"resourceVersion":"1"}%s}`, name, strings.Repeat(" ", size))
+	}
+	c, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		page := `{"metadata":{"resourceVersion":"1","continue":%q},"items":[` + pod(q.Get("continue"), 9<<20) + `]}`
+		switch {
+		case q.Get("watch") != "":
+			page = `{"type":"ADDED","object":` + pod("c", 9<<20) + "}\n"
+		case q.Get("limit") != "1":
+			page = strings.Repeat(" ", 17<<20)
+		case q.Get("continue") == "":
+			page = fmt.Sprintf(page, "b")
+		default:
+			page = fmt.Sprintf(page, "")
+		}
+		_, _ = w.Write([]byte(page))
+	})
+	var seen []string
+	kube.Watch(ctx, c, "/pods", "", kube.Observer[kube.Pod]{
+		Listed:  func(all []kube.Pod) { seen = append(seen, fmt.Sprint(len(all))) },
+		Changed: func(p kube.Pod) { seen = append(seen, p.Meta.Name); cancel() },
+		Failed:  func(err error) { seen = append(seen, err.Error()); cancel() },
+	})
+	check.WantEqual(t, seen, []string{"2", "c"})
+}
+
 func TestHolders(t *testing.T) {
 	var p kube.Pod
 	check.Must(t, json.Unmarshal([]byte(`{"spec":{

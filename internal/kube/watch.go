@@ -12,6 +12,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/actionproof/mediator/internal/files"
 )
 
 // Object is what can be watched.
@@ -28,7 +30,7 @@ type Observer[T Object] struct {
 }
 
 const (
-	pageSize                = "500"
+	pageSize                = 500
 	watchSeconds            = 300
 	leastPause, longesPause = 250 * time.Millisecond, 30 * time.Second
 )
@@ -74,11 +76,12 @@ func gone(err error) bool {
 }
 
 func list[T Object](ctx context.Context, c *Client, path, selector string) (all []T, version string, err error) {
-	query := url.Values{"limit": {pageSize}}
+	query, limit := make(url.Values), pageSize
 	if selector != "" {
 		query.Set("fieldSelector", selector)
 	}
 	for {
+		query.Set("limit", strconv.Itoa(limit))
 		var page struct {
 			Metadata struct {
 				ResourceVersion string `json:"resourceVersion"`
@@ -86,7 +89,12 @@ func list[T Object](ctx context.Context, c *Client, path, selector string) (all 
 			} `json:"metadata"`
 			Items []T `json:"items"`
 		}
-		if err := c.do(ctx, http.MethodGet, path, query, "", nil, &page); err != nil {
+		err := c.do(ctx, http.MethodGet, path, query, "", nil, &page)
+		switch {
+		case errors.Is(err, files.ErrLarge) && limit > 1: // whoever may make pods can make large ones
+			limit = (limit + 7) / 8
+			continue
+		case err != nil:
 			return nil, "", err
 		}
 		all, version = append(all, page.Items...), page.Metadata.ResourceVersion
@@ -112,7 +120,7 @@ func follow[T Object](ctx context.Context, c *Client, path, selector, version st
 	}
 	defer body.Close()
 	lines := bufio.NewScanner(body)
-	lines.Buffer(nil, maxEvent)
+	lines.Buffer(nil, maxAnswer)
 	for lines.Scan() {
 		var event struct {
 			Type   string          `json:"type"`
