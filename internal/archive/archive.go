@@ -206,6 +206,9 @@ func (t *Trust) verify(ctx context.Context, r ledger.Record, s *sessions) (v Ver
 	if t.foreign {
 		return v, t.notPinned("record")
 	}
+	if err := checkArtifacts(r, "the record"); err != nil { // of two with one name, each reader could take another
+		return v, err
+	}
 	m, err := t.manifest(r.Manifest, "record")
 	if err != nil {
 		return v, err

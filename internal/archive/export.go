@@ -134,6 +134,9 @@ func (w *writer) record(ctx context.Context, r ledger.Record) error {
 		return refusal.New("manifest_unknown", "%s was judged by manifest %q, which is missing: give it with --manifest",
 			r.ID, r.Manifest)
 	}
+	if err := checkArtifacts(r, r.ID); err != nil {
+		return err
+	}
 	w.records++
 	if err := w.line(lineRecord, r); err != nil {
 		return err

@@ -1,6 +1,9 @@
 package archive_test
 
 import (
+	"context"
+	"encoding/base64"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -99,5 +102,37 @@ func TestRevokedVersionStaysRevoked(t *testing.T) {
 	w.Clock.Advance(time.Minute)
 	if _, err := gatetest.Admit(t.Context(), w.Gate, w.Chain(t), new(gatetest.Used).Consume); codeOf(err) != "revoked" {
 		t.Errorf("got %q: %v", codeOf(err), err)
+	}
+}
+
+// TestArtifactTwice is about a ledger that others write: of two session receipts, only the last would be verified, but
+// the first would say on which interaction receipts the post rests.
+func TestArtifactTwice(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	records, _ := posted(t, w, "ses_1")
+	r := records[0]
+	for _, a := range r.Artifacts {
+		if a.Name == "sessionReceipt" {
+			parts := strings.Split(a.Token, ".")
+			claims, err := base64.RawURLEncoding.DecodeString(parts[1])
+			must(t, err)
+			forged := strings.Replace(string(claims), r.Interactions.Head, strings.Repeat("0", 64), 1)
+			a.Token = parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(forged)) + "." + parts[2]
+			r.Artifacts = append([]ledger.Artifact{a}, r.Artifacts...)
+			break
+		}
+	}
+	r.Interactions = &ledger.Standing{Number: r.Interactions.Number, Head: strings.Repeat("0", 64)}
+	a := archive.Archive{w.read()}
+	removed := func(context.Context, string, int64, int) ([]string, error) { return nil, nil }
+	for judged, err := range a.NewJudge(removed, w.Clock.Now()).Records(t.Context(), list(r)) {
+		must(t, err)
+		if judged.Outcome != archive.Refused || judged.Refusal.Code != "evidence_malformed" {
+			t.Errorf("%s %+v; not proven: %v", judged.Outcome, judged.Refusal, judged.Unproven)
+		}
+	}
+	if _, _, err := archive.Export(t.Context(), io.Discard, a, list(r), removed); codeOf(err) != "evidence_malformed" {
+		t.Errorf("an export that no reader takes: %v", err)
 	}
 }

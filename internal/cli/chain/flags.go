@@ -74,7 +74,15 @@ func (f *judgeFlags) registrars(c *cobra.Command, dsn string) (a archive.Archive
 	}
 	trust := f.trust
 	trust.Bundle = filepath.Join(f.temporary, kept.BundleFile)
-	return f.with(archive.Read(trust, ""))
+	theirs, err := archive.Read(trust, "")
+	if _, missing := os.Stat(f.trust.Bundle); err != nil || errors.Is(missing, fs.ErrNotExist) {
+		return f.with(theirs, err)
+	}
+	own, err := archive.Read(f.trust, "") // may know of a revocation that the database has lost
+	if err == nil {
+		archive.Join(own, archive.Archive{theirs})
+	}
+	return f.with(own, err)
 }
 
 func (f *judgeFlags) archive() (archive.Archive, error) {

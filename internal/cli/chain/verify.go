@@ -56,8 +56,8 @@ func Verify() *cobra.Command {
 
 Each signed artifact of a record is verified with the pinned roots and the certificates and manifest of its time, and
 compared with the record's call and the other artifacts. What was revoked since is refused. A trust bundle beside an
-export counts too. Challenge tokens and capabilities are secrets of their gate, and are not verified here (challenge
-verify, capability verify).`,
+export or a database's counts too. Challenge tokens and capabilities are secrets of their gate, and are not verified
+here (challenge verify, capability verify).`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if copied != "" {
 				return verifyCopy(c, by, copied, asJSON)
