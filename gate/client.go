@@ -54,8 +54,8 @@ func (c *Client) Challenge(ctx context.Context, b evidence.Binding) (challenge.C
 	if err := c.call(ctx, c.o.ChallengeURL, b, &ch); err != nil {
 		return challenge.Challenge{}, err
 	}
-	if !isToken(ch.Token, maxToken) || !isToken(ch.ID, maxID) || ch.Binding == nil || ch.Binding.CheckNonce() != nil ||
-		!ch.Binding.SameAction(b) {
+	if !wire.IsText(ch.Token, wire.MaxToken) || !wire.IsText(ch.ID, maxID) || ch.Binding == nil ||
+		ch.Binding.CheckNonce() != nil || !ch.Binding.SameAction(b) {
 		return challenge.Challenge{}, refusal.New("gate_unavailable", "the API gave no challenge for this binding")
 	}
 	return ch, nil
@@ -72,7 +72,7 @@ func (c *Client) Admit(ctx context.Context, r AdmitRequest) (Admission, error) {
 		return Admission{}, err
 	}
 	hash := r.Binding.Hash()
-	if !isToken(a.Capability, maxToken) || !isToken(a.CapabilityID, maxID) || a.BindingHash != hash {
+	if !wire.IsText(a.Capability, wire.MaxToken) || !wire.IsText(a.CapabilityID, maxID) || a.BindingHash != hash {
 		return Admission{}, refusal.New("gate_unavailable", "the API gave no capability for this binding")
 	}
 	kept := c.o.Now().Add(evidence.CapabilityKind().MaxLifetime)
@@ -89,12 +89,8 @@ func (c *Client) Authorize(context.Context, AuthorizeRequest) (Authorization, er
 	return Authorization{}, nil
 }
 
-// Bounds in bytes on the API's texts, which end up in headers, claims and the record.
-const maxToken, maxID = 16 << 10, 256
-
-func isToken(s string, limit int) bool {
-	return s != "" && len(s) <= limit && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
-}
+// maxID bounds the API's ids, which end up in headers, claims and the record.
+const maxID = 256
 
 // call keeps the API's code in a refusal if our table has it, and names the API as its source.
 func (c *Client) call(ctx context.Context, url string, ask, answer any) error {

@@ -31,7 +31,7 @@ func (c *Client) Decide(ctx context.Context, r Request) (Decision, error) {
 	if err := c.call(ctx, "/v1/decide", r, &d); err != nil {
 		return Decision{}, err
 	}
-	if d.PolicyDecision == "" || d.Grant == "" {
+	if !wire.IsText(d.PolicyDecision, wire.MaxToken) || !wire.IsText(d.Grant, wire.MaxToken) {
 		return Decision{},
 			refusal.New("process_unavailable", "the control plane answered without a decision or without a grant")
 	}

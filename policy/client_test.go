@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -79,6 +80,7 @@ func TestClientWithoutAControlPlane(t *testing.T) {
 		"no JSON":             answer(http.StatusOK, "<html>"),
 		"no grant":            answer(http.StatusOK, `{"policyDecision":"x"}`),
 		"no decision":         answer(http.StatusOK, `{"grant":"x"}`),
+		"a long grant":        answer(http.StatusOK, `{"policyDecision":"x","grant":"`+strings.Repeat("y", 17<<10)+`"}`),
 		"another status":      answer(http.StatusAccepted, `{"policyDecision":"x","grant":"y"}`),
 		"broken off":          http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }),
 	} {

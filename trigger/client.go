@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
 )
 
@@ -30,7 +31,12 @@ func call[A any](ctx context.Context, c *Client, path string, ask any) (answer A
 
 // Evidence is [Service.Evidence] over the socket.
 func (c *Client) Evidence(ctx context.Context, eventID string, b evidence.Binding) (Evidence, error) {
-	return call[Evidence](ctx, c, "/v1/evidence", evidenceRequest{EventID: eventID, Binding: b})
+	e, err := call[Evidence](ctx, c, "/v1/evidence", evidenceRequest{EventID: eventID, Binding: b})
+	if err == nil && !(wire.IsText(e.OriginProof, wire.MaxToken) && wire.IsText(e.TriggerReceipt, wire.MaxToken)) {
+		return Evidence{}, refusal.New("process_unavailable",
+			"the trigger service answered without an origin proof or without a trigger receipt")
+	}
+	return e, err
 }
 
 func (c *Client) Unsent(ctx context.Context, eventID, runtime, action, bindingHash string) error {
@@ -40,8 +46,12 @@ func (c *Client) Unsent(ctx context.Context, eventID, runtime, action, bindingHa
 }
 
 func (c *Client) Claim(ctx context.Context, claim Claim) (Event, error) {
-	return call[Event](ctx, c, "/v1/events/claim",
+	e, err := call[Event](ctx, c, "/v1/events/claim",
 		claimRequest{EventID: claim.EventID, Runtime: claim.Runtime, WaitMillis: claim.Wait.Milliseconds()})
+	if err == nil && (!isID(e.ID) || claim.EventID != "" && claim.EventID != e.ID) {
+		return Event{}, refusal.New("process_unavailable", "the trigger service answered with another event, or with none")
+	}
+	return e, err
 }
 
 func (c *Client) Release(ctx context.Context, eventID, runtime string) (Event, error) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
 )
 
 // Event is what starts a session: a schedule's time, a webhook's delivery, a message, or a report.
@@ -130,14 +131,4 @@ func asJSON(payload []byte) json.RawMessage {
 }
 
 // isID reports whether claims, logs and file names can only read s as a name.
-func isID(s string) bool {
-	if s == "" || len(s) > maxID {
-		return false
-	}
-	for _, c := range []byte(s) {
-		if c <= ' ' || c > '~' {
-			return false
-		}
-	}
-	return true
-}
+func isID(s string) bool { return wire.IsText(s, maxID) }

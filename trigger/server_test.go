@@ -83,6 +83,24 @@ func TestClientRefusals(t *testing.T) {
 	wantCode(t, second(c.Evidence(t.Context(), id, b)), "process_unavailable")
 }
 
+// TestLyingService: what a taken-over trigger service answers does not fill the record.
+func TestLyingService(t *testing.T) {
+	long := strings.Repeat("x", 17<<10)
+	var answer string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, answer)
+	}))
+	defer s.Close()
+	c := trigger.NewClient(s.URL, s.Client())
+	for _, answer = range []string{`{}`, `{"originProof":"x","triggerReceipt":"` + long + `"}`,
+		`{"originProof":"` + long + `","triggerReceipt":"x"}`} {
+		wantCode(t, second(c.Evidence(t.Context(), "evt_1", binding("create_post"))), "process_unavailable")
+	}
+	for _, answer = range []string{`{}`, `{"id":"` + long + `"}`, `{"id":"evt_2"}`} {
+		wantCode(t, second(c.Claim(t.Context(), trigger.Claim{EventID: "evt_1", Runtime: runtime})), "process_unavailable")
+	}
+}
+
 // TestCallersHaveTheirOwnEvents: nothing is done in the name of another runtime than the caller's, nor for its event.
 func TestCallersHaveTheirOwnEvents(t *testing.T) {
 	k := newKit(t)

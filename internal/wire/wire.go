@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"syscall"
 
 	"github.com/actionproof/mediator/internal/problem"
@@ -23,6 +24,14 @@ const (
 	MaxRequest = 256 << 10
 	MaxAnswer  = 4 << 20
 )
+
+// MaxToken bounds a token in an answer, in bytes: the record keeps it.
+const MaxToken = 16 << 10
+
+// IsText reports whether s is 1 to limit printable ASCII characters without spaces.
+func IsText(s string, limit int) bool {
+	return s != "" && len(s) <= limit && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
+}
 
 // Read reads one strict JSON request.
 func Read(w http.ResponseWriter, r *http.Request, v any) error {
