@@ -1,6 +1,7 @@
 package trigger_test
 
 import (
+	"context"
 	"database/sql"
 	"strings"
 	"sync"
@@ -94,12 +95,15 @@ func TestReplicaHears(t *testing.T) {
 func TestForgedEvents(t *testing.T) {
 	dsn := pgtest.Start(t).Database(t)
 	at := replicasOn(t, dsn)
+	at[0].release(t)
+	at[0].clock.advance(time.Hour)
+	at[1].clock.advance(time.Hour)
 	at[0].deliver(t, fromGitHub("release", "delivery", `{"action":"published"}`))
 	db, err := sql.Open("pgx", dsn)
 	check.Must(t, err)
 	defer db.Close()
 	var id string
-	check.Must(t, db.QueryRow(`SELECT id FROM actionproof_events.events`).Scan(&id))
+	check.Must(t, db.QueryRow(`SELECT id FROM actionproof_events.events ORDER BY seq DESC LIMIT 1`).Scan(&id))
 	for forged, change := range map[string]string{
 		"evt_forged": `replace(event, id, 'evt_forged'), payload`, "evt_copied": `event, payload`,
 		"evt_alone": `'{"id":"evt_alone"}', payload`, "evt_short": `'', payload`,
@@ -112,7 +116,14 @@ func TestForgedEvents(t *testing.T) {
 			t.Errorf("the event %s opens a session", forged)
 		}
 	}
-	must(at[1].Claim(t.Context(), trigger.Claim{Runtime: "runtime"}))(t)
+	// The genuine one comes after the forged ones, and after one whose column does not say that it is over.
+	_, err = db.Exec(`UPDATE actionproof_events.events SET expires = expires + 7200000`)
+	check.Must(t, err)
+	_, err = db.Exec(`UPDATE actionproof_events.events SET seq = DEFAULT WHERE id = $1`, id)
+	check.Must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // only a claim that never ends takes so long
+	defer cancel()
+	must(at[1].Claim(ctx, trigger.Claim{Runtime: "runtime"}))(t)
 	for _, payload := range []string{"'other'", "''", "NULL"} {
 		_, err = db.Exec(`UPDATE actionproof_events.events SET state = 'received', payload = `+payload+` WHERE id = $1`, id)
 		check.Must(t, err)

@@ -134,7 +134,7 @@ type row struct {
 // event reads a stored event, with this id unless that is empty.
 func (s store) event(r row, id string, now time.Time) (e Event, err error) {
 	event, ok := s.opened(r.Event)
-	if err := json.Unmarshal([]byte(event), &e); err != nil {
+	if err := json.Unmarshal([]byte(event), &e); ok && err != nil {
 		return e, ledger.Unavailable(reading, err)
 	}
 	if !ok || id != "" && id != e.ID || r.Payload != nil && payloadHash(r.Payload) != e.PayloadHash {
@@ -188,7 +188,13 @@ func (s store) list(ctx context.Context, limit int, now time.Time) ([]Event, err
 	return events, nil
 }
 
-const waiting = `WHERE state = 'received' AND claimable = 1 AND expires > $1 ORDER BY seq LIMIT 1`
+const oldestWaiting = `SELECT seq, id FROM events
+	WHERE state = 'received' AND claimable = 1 AND expires > $1 AND seq > $2 ORDER BY seq LIMIT 1`
+
+type waiting struct {
+	Seq int64
+	ID  string
+}
 
 var errNothing = refusal.New("event_none", "no event waits for a runtime")
 
@@ -202,18 +208,20 @@ func (s store) claim(ctx context.Context, id, runtime string, now time.Time) (Ev
 		}
 		return s.take(ctx, id, runtime, now)
 	}
+	var after int64
 	for {
-		oldest, err := db.One[string](ctx, s.db, reading, `SELECT id FROM events `+waiting, now)
+		oldest, err := db.One[waiting](ctx, s.db, reading, oldestWaiting, now, after)
 		if errors.Is(err, errMissing) {
 			return Event{}, errNothing
 		}
 		if err != nil {
 			return Event{}, err
 		}
-		e, err := s.take(ctx, oldest, runtime, now)
-		if code := problem.DetailsOf(err).Code; code != "event_closed" && code != "not_found" { // another claim was faster
+		e, err := s.take(ctx, oldest.ID, runtime, now)
+		if err == nil || problem.DetailsOf(err).Code == "ledger_unavailable" {
 			return e, err
 		}
+		after = oldest.Seq // another claim was faster, or the row is forged
 	}
 }
 

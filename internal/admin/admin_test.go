@@ -15,10 +15,18 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/test/check"
 )
+
+// endless is a ledger whose database always has more receipts.
+type endless struct{ ledger.Store }
+
+func (endless) Chain(context.Context, string, int64, int) ([]ledger.Receipt, error) {
+	return make([]ledger.Receipt, ledger.MaxChain), nil
+}
 
 func TestAdminRefusals(t *testing.T) {
 	record, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), sqlite.Options{Now: time.Now})
@@ -26,7 +34,9 @@ func TestAdminRefusals(t *testing.T) {
 	defer record.Close()
 	p := &daemon.Process{Log: zap.NewNop(), Metrics: prometheus.NewRegistry()}
 	p.Reloader = daemon.NewReloader(p.Log, p.Metrics)
-	a := &admin.Server{Process: p, Sessions: session.NewSet(time.Now), Ledger: record}
+	check.Must(t, record.Add(t.Context(), ledger.Record{ID: "post_endless", State: ledger.StateRefused,
+		Started: time.Now(), Model: &ledger.ModelCall{}}))
+	a := &admin.Server{Process: p, Sessions: session.NewSet(time.Now), Ledger: endless{record}}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -44,6 +54,7 @@ func TestAdminRefusals(t *testing.T) {
 		{"GET", "/readyz", "not_ready"},
 		{"POST", "/v1/reload", "not_ready"},
 		{"GET", "/v1/posts/post_absent", "not_found"},
+		{"GET", "/v1/posts/post_endless", ""},
 		{"GET", "/v1/posts?limit=x", "query_malformed"},
 		{"GET", "/v1/posts?limit=-1", "query_malformed"},
 		{"GET", "/v1/posts?limit=0", "query_malformed"},

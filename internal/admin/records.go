@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
@@ -67,7 +68,7 @@ func receiptsOf(ctx context.Context, from ledger.Store, r ledger.Record) ([]stri
 		first = max(first, r.Interactions.Number-ledger.MaxChain)
 	}
 	var tokens []string
-	for whole := false; !whole; first += ledger.MaxChain {
+	for whole := false; !whole && first <= interaction.MaxReceipts; first += ledger.MaxChain {
 		page, err := from.Chain(ctx, r.Session, first, ledger.MaxChain)
 		if err != nil {
 			return nil, err

@@ -12,6 +12,8 @@ import (
 const (
 	// pruneChunk bounds what one transaction removes.
 	pruneChunk = 1000
+	// maxChunks bounds one pruning, even of a database that always has more; the next one goes on.
+	maxChunks = 1000
 	// A post in flight becomes indeterminate when it is abandoned old: its instance never came back.
 	abandoned = 24 * time.Hour
 )
@@ -72,7 +74,7 @@ func (l *Ledger) removeReceipts(oldest int64) func(context.Context, *sql.Tx) (in
 }
 
 func (l *Ledger) inChunks(ctx context.Context, remove func(context.Context, *sql.Tx) (int64, error)) error {
-	for {
+	for range maxChunks {
 		var n int64
 		err := l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 			var mine bool
@@ -92,4 +94,5 @@ func (l *Ledger) inChunks(ctx context.Context, remove func(context.Context, *sql
 			return err
 		}
 	}
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"iter"
 	"math"
 
@@ -52,6 +53,10 @@ func pages(q ledger.Query, find func(id string) (position, error), read func(fro
 				}
 			}
 			if page.rows < rows {
+				return
+			}
+			if page.last == from || later(q, from, page.last) != page.last { // a hostile database never ends
+				yield(ledger.Record{}, ledger.Unavailable("read", errors.New("the database repeats its rows")))
 				return
 			}
 			from = page.last
