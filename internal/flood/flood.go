@@ -57,8 +57,8 @@ func (q *Quota) end() {
 }
 
 // Logger returns a logger for lines that strangers cause. In each window it writes at most [Lines] lines of each kind
-// to log, and at the end the number of those left out. A kind is a message with its fields "code" and "source"; no
-// stranger may choose these.
+// to log, and at the end the number of those left out. A kind is a message with its fields "code", "reason" and
+// "source"; no stranger may choose these.
 func Logger(log *zap.Logger) *zap.Logger {
 	kinds := &kinds{log: log, quotas: make(map[kind]*Quota)}
 	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core { return core{c, kinds} }))
@@ -93,8 +93,8 @@ func (c core) Write(line zapcore.Entry, fields []zapcore.Field) error {
 
 // kind distinguishes lines.
 type kind struct {
-	level                 zapcore.Level
-	message, code, source string
+	level                         zapcore.Level
+	message, code, reason, source string
 }
 
 type kinds struct {
@@ -110,6 +110,8 @@ func (k *kinds) quota(line zapcore.Entry, fields []zapcore.Field) *Quota {
 		switch f.Key {
 		case "code":
 			of.code = f.String
+		case "reason":
+			of.reason = f.String
 		case "source":
 			of.source = f.String
 		}
@@ -126,7 +128,7 @@ func (k *kinds) quota(line zapcore.Entry, fields []zapcore.Field) *Quota {
 	if !ok {
 		q = NewQuota(Lines, func(n int) {
 			k.log.Log(of.level, "more lines of this kind were left out", zap.Int("lines", n), zap.String("line", of.message),
-				zap.String("code", of.code), zap.String("source", of.source))
+				zap.String("code", of.code), zap.String("reason", of.reason), zap.String("source", of.source))
 		})
 		k.quotas[of] = q
 	}

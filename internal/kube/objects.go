@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -218,13 +219,13 @@ func (c *Client) ApplyConfigMap(ctx context.Context, namespace, name string, dat
 	})
 }
 
-// Warn makes an Event about a pod. reason is one word.
+// Warn makes an Event about a pod, whose name may be unknown. reason is one word.
 func (c *Client) Warn(ctx context.Context, pod Meta, reason, message string, at time.Time) error {
 	at = at.UTC().Truncate(time.Second)
+	name := cmp.Or(pod.Name, "pod")
 	return c.do(ctx, http.MethodPost, "/api/v1/namespaces/"+pod.Namespace+"/events", nil, jsonType, map[string]any{
 		"apiVersion": "v1", "kind": "Event",
-		"metadata": Meta{GenerateName: strings.TrimRight(pod.Name[:min(len(pod.Name), 50)], "-.") + ".",
-			Namespace: pod.Namespace},
+		"metadata": Meta{GenerateName: strings.TrimRight(name[:min(len(name), 50)], "-.") + ".", Namespace: pod.Namespace},
 		"involvedObject": map[string]string{"apiVersion": "v1", "kind": "Pod", "namespace": pod.Namespace,
 			"name": pod.Name, "uid": pod.UID},
 		"type": "Warning", "reason": reason, "message": message[:min(len(message), 1000)], "count": 1,

@@ -37,6 +37,16 @@ type Caller struct {
 	Pods []Pod
 }
 
+// Refused returns the pods that a refusal of the caller is about: those that may be the caller, or the one that it was,
+// of which only namespace and UID are known.
+func (c Caller) Refused() []Pod {
+	of := strings.Split(identity.ID(c.ID).Path(), "/")
+	if c.Pods != nil && len(c.Pods) == 0 && len(of) == 3 && of[0] != "service" {
+		return []Pod{{Namespace: of[1], UID: of[2]}}
+	}
+	return c.Pods
+}
+
 // Pod is what the API server says of a pod.
 type Pod struct {
 	Namespace, Name, UID, ServiceAccount string

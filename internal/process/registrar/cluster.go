@@ -36,10 +36,11 @@ type cluster struct {
 }
 
 const (
-	warnings = 4096
-	workers  = 8                // requests that are answered at once
-	retry    = 2 * time.Second  // of requests that could not be answered
-	maxAge   = 10 * time.Minute // of a request: the kubelet makes another
+	warnings  = 4096
+	maxWarned = 16               // pods that one refusal is about
+	workers   = 8                // requests that are answered at once
+	retry     = 2 * time.Second  // of requests that could not be answered
+	maxAge    = 10 * time.Minute // of a request: the kubelet makes another
 )
 
 func newCluster(p *process) (*cluster, error) {
@@ -239,18 +240,4 @@ func (c *cluster) publishCA(ctx context.Context, published string) string {
 	}
 	c.p.Log.Info("CA published", zap.String("clusterTrustBundle", name))
 	return pem
-}
-
-// warn makes one Event about a pod for each reason.
-func (c *cluster) warn(pod kube.Meta, reason string, err error) {
-	c.mu.Lock()
-	_, known := c.warned.Get([2]string{pod.UID, reason})
-	c.warned.Put([2]string{pod.UID, reason}, true)
-	c.mu.Unlock()
-	if known || pod.Namespace == "" {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), registerTimeout)
-	defer cancel()
-	c.p.failed("no Event is made", c.api.Warn(ctx, pod, "Mediator"+reasonOf(reason), err.Error(), time.Now()))
 }

@@ -263,6 +263,24 @@ func TestCluster(t *testing.T) {
 	until(t, "its end", func() bool { return p.cluster.gone("uid-good") })
 }
 
+// TestRefused: a refusal has one Event about each pod that may be the caller, also about one that is gone.
+func TestRefused(t *testing.T) {
+	f := &fakeAPI{}
+	p := newProcess(t, f)
+	for range 2 {
+		p.refuse(registrar.Caller{ID: "spiffe://example.org/pod/agents/u", Pods: []registrar.Pod{}},
+			registrar.Refuse("gone", "it is"))
+		p.refuse(registrar.Caller{ID: "spiffe://example.org/service/mediator/control", Pods: []registrar.Pod{
+			{Namespace: "mediator", Name: "a", UID: "a"}, {Namespace: "mediator", Name: "b", UID: "b"}}},
+			registrar.Refuse("key", "it is another's"))
+	}
+	var about []any
+	for _, e := range f.events {
+		about = append(about, e["involvedObject"].(map[string]any)["uid"])
+	}
+	check.WantEqual(t, about, []any{"u", "a", "b"})
+}
+
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for began := time.Now(); !holds(); time.Sleep(5 * time.Millisecond) {

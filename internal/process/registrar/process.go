@@ -5,6 +5,7 @@
 //	cluster.go    the cluster's pods, and the published CA
 //	certificates.go  the certificates that pods, and the registrar itself, get
 //	tokens.go     certificates for pods' tokens
+//	refusals.go   log, metric and Events of what is refused
 //	trial.go      root keys and rules of a trial
 //	shared.go     the state of replicas, in PostgreSQL
 package registrar
@@ -236,7 +237,7 @@ func (p *process) followRules(ctx context.Context, group *errgroup.Group) error 
 		})
 		return nil
 	})
-	before := ""
+	before, said := "", ""
 	read := func() error {
 		raw, err := files.Read(p.config.Rules)
 		if err != nil || string(raw) == before {
@@ -249,6 +250,10 @@ func (p *process) followRules(ctx context.Context, group *errgroup.Group) error 
 	}
 	_, err := daemon.WaitFor(ctx, p.Process, "the registrar's rules", func() (struct{}, error) {
 		err := read()
+		if refused := new(registrar.Refusal); errors.As(err, &refused) && err.Error() != said {
+			said = err.Error()
+			p.refuseRules(err)
+		}
 		if err != nil { // other rules may be delivered, and a database may come up
 			err = fmt.Errorf("%w (%w)", err, await.ErrPending)
 		}
@@ -262,7 +267,7 @@ func (p *process) followRules(ctx context.Context, group *errgroup.Group) error 
 	if p.cluster != nil {
 		group.Go(func() error { p.cluster.followPods(ctx); return nil })
 	}
-	files.Follow(ctx, p.config.Rules, rulesPeriod, read, func(err error) { p.refuse(registrar.Caller{}, err) })
+	files.Follow(ctx, p.config.Rules, rulesPeriod, read, p.refuseRules)
 	return nil
 }
 
@@ -339,21 +344,6 @@ func (p *process) keep(ctx context.Context) {
 func (p *process) failed(what string, err error) {
 	if err != nil && !errors.Is(err, context.Canceled) {
 		p.Log.Error(what, zap.Error(err))
-	}
-}
-
-// refuse notes a refusal in log and metric, and in an Event about the caller's pod.
-func (p *process) refuse(c registrar.Caller, err error) {
-	reason := "unavailable"
-	var refused *registrar.Refusal
-	if errors.As(err, &refused) {
-		reason = refused.Reason
-	}
-	p.refusals.WithLabelValues(reason).Inc()
-	p.log.Warn("refused", zap.String("caller", c.ID), zap.String("reason", reason), zap.Error(err))
-	if p.cluster != nil && refused != nil && len(c.Pods) == 1 {
-		of := c.Pods[0]
-		p.cluster.warn(kube.Meta{Namespace: of.Namespace, Name: of.Name, UID: of.UID}, reason, err)
 	}
 }
 

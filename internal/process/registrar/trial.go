@@ -80,11 +80,10 @@ func (c *cluster) publish(data map[string]string) error {
 	k := c.p.config.Kubernetes
 	namespace := k.Namespace
 	if namespace == "" {
-		raw, err := files.Read(filepath.Join(filepath.Dir(kube.TokenFile), "namespace"))
-		if err != nil {
-			return fmt.Errorf("kubernetes.namespace is not set, and this pod's cannot be read: %w", err)
+		var err error
+		if namespace, err = ownNamespace(); err != nil {
+			return fmt.Errorf("kubernetes.namespace is not set: %w", err)
 		}
-		namespace = strings.TrimSpace(string(raw))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), registerTimeout)
 	defer cancel()
@@ -93,4 +92,13 @@ func (c *cluster) publish(data map[string]string) error {
 		c.p.Log.Info("ConfigMap published", zap.String("configMap", namespace+"/"+k.ConfigMap))
 	}
 	return err
+}
+
+// ownNamespace returns the namespace of this pod.
+func ownNamespace() (string, error) {
+	raw, err := files.Read(filepath.Join(filepath.Dir(kube.TokenFile), "namespace"))
+	if err != nil {
+		return "", fmt.Errorf("this pod's namespace: %w", err)
+	}
+	return strings.TrimSpace(string(raw)), nil
 }
