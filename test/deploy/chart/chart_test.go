@@ -177,7 +177,10 @@ func TestAdmission(t *testing.T) {
 	c.Apply("", "{apiVersion: v1, kind: Namespace, metadata: {name: mediator}}")
 	c.Apply("",
 		"{apiVersion: v1, kind: Namespace, metadata: {name: agents, labels: {actionproof.github.io/inject: enabled}}}")
-	rendered, err := render(t, "--values", ciFile(t, "trial"))
+	fractional := filepath.Join(t.TempDir(), "values.yaml")
+	check.Must(t, os.WriteFile(fractional, []byte("sidecar: {resources: &r {limits: {cpu: 1.5, memory: 536870912}}}\n"+
+		"trigger: {resources: *r}"), 0o600))
+	rendered, err := render(t, "--values", ciFile(t, "trial"), "--values", fractional)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +189,15 @@ func TestAdmission(t *testing.T) {
 		`{apiVersion: v1, kind: ConfigMap, metadata: {name: mediator-roots}, data: {registry.jwk: "{}", auditor.jwk: "{}"}}`)
 	awaitPolicies(t, c)
 	c.Apply("agents", strings.ReplaceAll(agentPod, "NAME", "good"))
-	checkInjected(t, c.Pods("agents", "app=good")[0])
+	good := c.Pods("agents", "app=good")[0]
+	checkInjected(t, good)
+	trigger, err := c.Client.AppsV1().Deployments("mediator").Get(t.Context(), "mediator-trigger", metav1.GetOptions{})
+	check.Must(t, err)
+	for _, one := range []corev1.Container{good.Spec.InitContainers[1], trigger.Spec.Template.Spec.Containers[0]} {
+		if l := one.Resources.Limits; l.Cpu().String() != "1500m" || l.Memory().Value() != 512<<20 {
+			t.Errorf("the limits of %s are %v", one.Name, l)
+		}
+	}
 	c.Apply("agents", sandboxPod(t))
 	checkInjected(t, c.Pods("agents", "app=agent")[0])
 	for change, want := range map[string]string{

@@ -6,6 +6,7 @@
 {{- else if kindIs "slice" . -}}
 [{{- range $i, $value := . -}}{{- if $i }}, {{ end -}}dyn({{ include "mediator.cel" $value }}){{- end -}}]
 {{- else if kindIs "string" . -}}{{ . | quote }}
+{{- else if and (kindIs "float64" .) (ne . (floor .)) -}}{{ . }}
 {{- else if kindIs "bool" . -}}{{ . }}
 {{- else -}}{{ int64 . }}
 {{- end -}}
