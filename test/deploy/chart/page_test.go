@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,7 +24,8 @@ type reader struct {
 	t        *testing.T
 	dir      string
 	env      []string
-	commands []string // the section's blocks that were not yet followed
+	all      []string // the section's blocks
+	commands []string // those that were not yet followed
 	words    *strings.Replacer
 }
 
@@ -43,6 +45,7 @@ func newReader(t *testing.T, c *cluster.Cluster, section string, words ...string
 			r.commands = append(r.commands, paragraph)
 		}
 	}
+	r.all = r.commands
 	absolute, err := filepath.Abs(top)
 	check.Must(t, err)
 	check.Must(t, os.Symlink(filepath.Join(absolute, "deploy"), r.at("deploy")), os.Mkdir(r.at("bin"), 0o755))
@@ -71,6 +74,18 @@ func (r *reader) follow(begins string) string {
 	}
 	script := r.words.Replace(r.commands[0])
 	r.commands = r.commands[1:]
+	return r.enter(script)
+}
+
+// again types a block of the section once more, with other words in some places.
+func (r *reader) again(begins string, words ...string) string {
+	r.t.Helper()
+	at := slices.IndexFunc(r.all, func(b string) bool { return strings.HasPrefix(strings.TrimSpace(b), begins) })
+	return r.enter(r.words.Replace(strings.NewReplacer(words...).Replace(r.all[at])))
+}
+
+func (r *reader) enter(script string) string {
+	r.t.Helper()
 	cmd := exec.CommandContext(r.t.Context(), "bash", "-euo", "pipefail", "-c", script)
 	cmd.Dir, cmd.Env = r.dir, r.env
 	out, err := cmd.CombinedOutput()

@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/actionproof/mediator/test/check"
@@ -56,20 +55,21 @@ spec:
 type production struct {
 	*cluster.Cluster
 	*reader
-	t     *testing.T
-	posts <-chan string
-	seen  map[string]int // how often each body was posted
-	sent  int
+	t            *testing.T
+	image, agent node.Image
+	posts        <-chan string
+	seen         map[string]int // how often each body was posted
+	sent         int
 }
 
-// TestProduction follows the page from Vault, PostgreSQL and an empty cluster to records that verify, and then takes a
-// registrar and the API server away.
-func TestProduction(t *testing.T) {
+// produce follows the page from Vault, PostgreSQL and an empty cluster to agents that post.
+func produce(t *testing.T, identity string) *production {
+	t.Helper()
 	p := &production{Cluster: cluster.Start(t), t: t, seen: make(map[string]int)}
 	authority := tlstest.New(t)
 	vault := vaultServer(t, p.Cluster)
 	remote, local := database(t, p.Cluster, authority)
-	image := mediatorImage(t, p.Cluster, authority)
+	p.image, p.agent = mediatorImage(t, p.Cluster, authority), p.DebianImage("registry.test/agent", "", nil)
 	p.posts = api(t, p.Cluster, authority, "api.github.com")
 	p.reader = newReader(t, p.Cluster, "Production", "https://vault.example:8200", vault.Address, "--ledger dsn",
 		"--ledger local-dsn")
@@ -77,18 +77,16 @@ func TestProduction(t *testing.T) {
 	check.Must(t, err)
 	for name, content := range map[string]string{"dsn": remote, "local-dsn": local, "github": secret,
 		"event-secret": strings.Repeat("e", 32), "github-token": "a token of GitHub", "anthropic": "a key of Anthropic",
-		"vault-ca.pem": string(ca), "admin-token": vault.Token, "values.yaml": values(t, image, string(ca))} {
+		"vault-ca.pem": string(ca), "admin-token": vault.Token, "values.yaml": values(t, p.image, string(ca), identity)} {
 		p.write(name, []byte(content))
 	}
-
 	p.follow("kubectl create namespace mediator")
 	p.follow("mediator vault bootstrap")
 	p.follow("helm template")
 	p.follow("helm install")
 	p.follow("kubectl label namespace agents")
 	awaitPolicies(t, p.Cluster)
-	agent := p.DebianImage("registry.test/agent", "", nil)
-	p.Apply("agents", strings.Replace(commenter, "IMAGE", agent.Name+"@"+agent.Digest, 1))
+	p.Apply("agents", strings.Replace(commenter, "IMAGE", p.agent.Name+"@"+p.agent.Digest, 1))
 	for _, name := range []string{"registrar", "trigger", "control", "node"} {
 		p.WaitReady("mediator", "deployment/mediator-"+name)
 		if n := len(p.Pods("mediator", "app.kubernetes.io/component="+name)); n != 2 {
@@ -96,37 +94,51 @@ func TestProduction(t *testing.T) {
 		}
 	}
 	p.WaitReady("agents", "deployment/agent")
-	checkInjected(t, p.Pods("agents", "app=agent")[0])
 	p.post(3)
+	return p
+}
 
-	p.refuses(image, agent)
+// TestProduction refuses what the registrar must refuse, and takes a registrar and the API server away. The records
+// verify.
+func TestProduction(t *testing.T) {
+	p := produce(t, "certificate")
+	checkInjected(t, p.Pods("agents", "app=agent")[0])
 
-	now := int64(0)
-	leader := p.leader()
-	check.Must(t, p.Client.CoreV1().Pods("mediator").Delete(t.Context(), leader.Name,
-		metav1.DeleteOptions{GracePeriodSeconds: &now}))
-	p.post(4)
-	p.WaitReady("mediator", "deployment/mediator-registrar")
+	p.strangers()
+	p.thief()
+	p.rules()
 
 	p.StopAPIServer()
 	p.post(4)
 	p.StartAPIServer()
 	p.post(2)
+	p.verify()
+}
 
+// TestProductionTokens has pods get certificates for tokens.
+func TestProductionTokens(t *testing.T) {
+	p := produce(t, "token")
+	p.tokens()
+	p.verify()
+}
+
+// verify verifies the records of all posts, and ends what the page says.
+func (p *production) verify() {
+	p.t.Helper()
 	said := p.follow("mediator verify")
 	if !strings.Contains(said, fmt.Sprintf("%d verified", p.sent)) {
-		t.Errorf("of %d posts: %s", p.sent, said)
+		p.t.Errorf("of %d posts: %s", p.sent, said)
 	}
 	for _, pod := range p.Pods("agents", "app=agent") {
 		if said := p.Logs(pod, "agent"); strings.Contains(said, "LOST") {
-			t.Error(said)
+			p.t.Error(said)
 		}
 	}
 	p.done()
 }
 
 // values are ci/production.yaml with this image and Vault, without what an operator must be there for.
-func values(t *testing.T, image node.Image, ca string) string {
+func values(t *testing.T, image node.Image, ca, identity string) string {
 	t.Helper()
 	raw, err := os.ReadFile(ciFile(t, "production"))
 	check.Must(t, err)
@@ -134,6 +146,7 @@ func values(t *testing.T, image node.Image, ca string) string {
 	check.Must(t, yaml.Unmarshal(raw, &v))
 	v["image"] = map[string]any{"digest": image.Digest}
 	v["custody"] = map[string]any{"vault": map[string]any{"address": "https://vault.example:8200", "ca": ca}}
+	v["identity"] = identity
 	v["monitoring"] = map[string]any{"dashboard": true}
 	raw, err = yaml.Marshal(v)
 	check.Must(t, err)
@@ -183,7 +196,7 @@ func (p *production) post(n int) {
 	})
 }
 
-// metric is the sum of a metric of all registrars.
+// metric reports whether a metric of a registrar is not 0.
 func (p *production) metric(pod corev1.Pod, line string) bool {
 	answer, err := p.HTTPClient(nil).Get("http://" + pod.Status.PodIP + ":9090/metrics")
 	if err != nil {
@@ -194,11 +207,16 @@ func (p *production) metric(pod corev1.Pod, line string) bool {
 	return regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(line) + ` [1-9]`).Match(raw)
 }
 
+func (p *production) registrars() []corev1.Pod {
+	p.t.Helper()
+	return p.Pods("mediator", "app.kubernetes.io/component=registrar")
+}
+
 // leader is the registrar that signs pods' certificates.
 func (p *production) leader() (leader corev1.Pod) {
 	p.t.Helper()
 	p.Eventually("a registrar leads", func() (bool, string) {
-		for _, pod := range p.Pods("mediator", "app.kubernetes.io/component=registrar") {
+		for _, pod := range p.registrars() {
 			if p.metric(pod, "mediator_registrar_leads") {
 				leader = pod
 				return true, ""
@@ -207,41 +225,4 @@ func (p *production) leader() (leader corev1.Pod) {
 		return false, "none says so"
 	})
 	return leader
-}
-
-const stranger = `
-apiVersion: v1
-kind: Pod
-metadata: {name: REASON, namespace: NAMESPACE}
-spec:
-  serviceAccountName: ACCOUNT
-  containers: [{name: agent, image: IMAGE, command: [sleep, "1000"], volumeMounts: [{name: id, mountPath: /id}]}]
-  volumes: [{name: id, projected: {sources: [{podCertificate: {signerName: actionproof.github.io/mediator,
-    keyType: ED25519, credentialBundlePath: pod.pem}}]}}]
-`
-
-// refuses starts pods that no signed rule allows, in namespaces without admission policies. None gets a certificate.
-func (p *production) refuses(image, other node.Image) {
-	p.t.Helper()
-	p.Apply("", "{apiVersion: v1, kind: Namespace, metadata: {name: elsewhere}}")
-	leader := p.leader()
-	for reason, at := range map[string][4]string{
-		"namespace":       {"elsewhere", "default", image.Name + "@" + image.Digest, "MediatorNamespace"},
-		"service_account": {"mediator", "default", image.Name + "@" + image.Digest, "MediatorServiceAccount"},
-		"digest":          {"mediator", "mediator-trigger", other.Name + "@" + other.Digest, "MediatorDigest"},
-	} {
-		name := strings.ReplaceAll(reason, "_", "-")
-		pod := strings.NewReplacer("REASON", name, "NAMESPACE", at[0], "ACCOUNT", at[1], "IMAGE", at[2]).Replace(stranger)
-		p.Apply("", pod)
-		p.Eventually("log, metric and Event say "+reason, func() (bool, string) {
-			events, err := p.Client.CoreV1().Events(at[0]).List(p.t.Context(), metav1.ListOptions{
-				FieldSelector: "reason=" + at[3] + ",involvedObject.name=" + name})
-			check.Must(p.t, err)
-			counted := p.metric(leader, fmt.Sprintf("mediator_registrar_refusals_total{reason=%q}", reason))
-			logged := strings.Contains(p.Logs(leader, "registrar"), fmt.Sprintf(`"reason":%q`, reason))
-			return len(events.Items) > 0 && counted && logged,
-				fmt.Sprintf("%d Events, counted: %t, logged: %t", len(events.Items), counted, logged)
-		})
-		p.Delete("", pod)
-	}
 }

@@ -26,7 +26,6 @@ func TestCluster(t *testing.T) {
 		"rights":      testRights,
 		"token":       testToken,
 		"certificate": testCertificate,
-		"registrar":   testRegistrar,
 		"probe":       testProbe,
 		"files":       testFiles,
 		"policy":      testPolicy,

@@ -103,11 +103,15 @@ func (n *network) Listen(network, address string) (l net.Listener, err error) {
 }
 
 // Dial connects from the node, as probes do. address is an IP address with a port.
-func (n *network) Dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
+func (n *network) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	return dialFrom(ctx, n.namespace, network, address)
+}
+
+func dialFrom(ctx context.Context, namespace netns.NsHandle, network, address string) (conn net.Conn, err error) {
 	if _, err := netip.ParseAddrPort(address); err != nil {
-		return nil, fmt.Errorf("dial from the node: %w", err)
+		return nil, fmt.Errorf("dial inside the cluster: %w", err)
 	}
-	err = inNetwork(n.namespace, func() error {
+	err = inNetwork(namespace, func() error {
 		conn, err = new(net.Dialer).DialContext(ctx, network, address)
 		return err
 	})

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vishvananda/netns"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -157,6 +158,22 @@ func (n *Node) Listen(address string, hosts ...string) (net.Listener, error) {
 // Dial connects from the node's network to a pod, a Service by its name ("trigger.mediator.svc:8443") or another
 // address.
 func (n *Node) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	return n.dial(ctx, n.network.namespace, network, address)
+}
+
+// DialFrom is Dial from the network of a pod that runs.
+func (n *Node) DialFrom(pod corev1.Pod) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		for _, r := range n.pods() {
+			if r.pod.UID == pod.UID {
+				return n.dial(ctx, r.network.namespace, network, address)
+			}
+		}
+		return nil, fmt.Errorf("dial from the pod %s: it does not run", pod.Name)
+	}
+}
+
+func (n *Node) dial(ctx context.Context, from netns.NsHandle, network, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
@@ -168,7 +185,7 @@ func (n *Node) Dial(ctx context.Context, network, address string) (net.Conn, err
 		}
 		host = found[0]
 	}
-	return n.network.Dial(ctx, network, net.JoinHostPort(host, port))
+	return dialFrom(ctx, from, network, net.JoinHostPort(host, port))
 }
 
 // Logs is what the container of a pod printed in its last run, and before it in the earlier ones.
