@@ -301,6 +301,10 @@ func TestHostileNames(t *testing.T) {
 		unread.Model.Figures.OutputBytes != interaction.NotMeasured {
 		t.Errorf("an answer that cannot be read: %s, %+v", unread.Outcome, unread.Model)
 	}
+	either := r.say(c, hello, `{"choices":[{"message":{"Content":"some clients read it"},"finish_reason":"stop"}]}`)
+	if either.Model.Figures.OutputBytes != interaction.NotMeasured {
+		t.Errorf("an answer in another case: %+v", either.Model.Figures.OutputBytes)
+	}
 }
 
 func BenchmarkReceipt(b *testing.B) {

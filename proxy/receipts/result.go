@@ -122,7 +122,6 @@ func (call *Call) said(in inference.Interaction) {
 	}
 	call.claims.OutputCleanHash = hex.EncodeToString(c.mac("clean", hashes...))
 	call.claims.OutputTransportHash = hex.EncodeToString(in.Transport[:])
-	f.OutputBytes = interaction.Observed(int64(in.SaidBytes))
 	for _, b := range clip(calls, interaction.MaxToolCalls) {
 		m.ToolCalls = append(m.ToolCalls, c.toolCall(b, in.Request.Tools))
 	}
@@ -130,7 +129,8 @@ func (call *Call) said(in inference.Interaction) {
 		m.ToolCalls = nil // their number is unknown
 		return
 	}
-	f.OutputWords, f.ToolCallsMade = interaction.Observed(int64(words)), interaction.Observed(int64(len(calls)))
+	f.OutputBytes, f.OutputWords = interaction.Observed(int64(in.SaidBytes)), interaction.Observed(int64(words))
+	f.ToolCallsMade = interaction.Observed(int64(len(calls)))
 	c.sampled(m, in.Sample)
 }
 
