@@ -111,6 +111,10 @@ func (l *Ledger) Consume(ctx context.Context, keys ...ledger.Key) error {
 
 func (l *Ledger) Begin(ctx context.Context, r ledger.Record, keys ...ledger.Key) error {
 	r.State = ledger.StateForwarding
+	logged, err := l.intent(r)
+	if err != nil {
+		return err
+	}
 	return l.write(ctx, func(tx *sql.Tx) error {
 		if err := l.consume(tx, keys); err != nil {
 			return err
@@ -118,7 +122,7 @@ func (l *Ledger) Begin(ctx context.Context, r ledger.Record, keys ...ledger.Key)
 		if err := l.open(tx, r.Open); err != nil {
 			return err
 		}
-		if err := l.logIntent(tx, r); err != nil {
+		if err := l.log(tx, logged...); err != nil {
 			return err
 		}
 		return l.insert(tx, r)

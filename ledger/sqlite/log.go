@@ -20,13 +20,16 @@ func (l *Ledger) write(ctx context.Context, do func(tx *sql.Tx) error) error {
 	return err
 }
 
-// logIntent stores the leaf of a post that is about to go out.
-func (l *Ledger) logIntent(tx *sql.Tx, r ledger.Record) error {
+// intent returns the leaf of a post that is about to go out, if the ledger logs. It works outside of the writer.
+func (l *Ledger) intent(r ledger.Record) ([]ledger.Leaf, error) {
 	if l.o.Logged == nil {
-		return nil
+		return nil, nil
 	}
 	o, err := leaf.OfIntent(r, l.o.Now())
-	return l.logOne(tx, o, r.ID, err)
+	if err != nil {
+		return nil, ledger.Unavailable("log the post", err)
+	}
+	return []ledger.Leaf{o.Leaf(r.ID)}, nil
 }
 
 func (l *Ledger) logOutcome(tx *sql.Tx, r ledger.Record, text string) error {
@@ -34,16 +37,17 @@ func (l *Ledger) logOutcome(tx *sql.Tx, r ledger.Record, text string) error {
 		return nil
 	}
 	o, err := leaf.OfOutcome(r, text, l.o.Now())
-	return l.logOne(tx, o, r.ID, err)
-}
-
-func (l *Ledger) logOne(tx *sql.Tx, o leaf.Opening, name string, err error) error {
-	if err == nil {
-		f := o.Leaf(name)
-		_, err = l.exec(tx, insertLeaf, f.ID, f.Entry, f.Opening, f.Made)
-	}
 	if err != nil {
 		return ledger.Unavailable("log the post", err)
+	}
+	return l.log(tx, o.Leaf(r.ID))
+}
+
+func (l *Ledger) log(tx *sql.Tx, leaves ...ledger.Leaf) error {
+	for _, f := range leaves {
+		if _, err := l.exec(tx, insertLeaf, f.ID, f.Entry, f.Opening, f.Made); err != nil {
+			return ledger.Unavailable("log the post", err)
+		}
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/translog"
 )
 
 // Benchmark measures a store with 1, 16 and 64 callers. open returns an empty one.
@@ -44,6 +45,24 @@ func BenchmarkGrown(b *testing.B, open func(b *testing.B) ledger.Store, posts in
 				defer CPU(b)()
 				more(b, 16, b.N)
 			})
+		})
+	}
+}
+
+// BenchmarkLogged measures posts of 16 callers without and with a transparency log, whose leaves then get their numbers.
+func BenchmarkLogged(b *testing.B, open func(b *testing.B, logged func()) Logging) {
+	for name, logged := range map[string]func(){"off": nil, "on": func() {}} {
+		b.Run("log="+name, func(b *testing.B) {
+			l := open(b, logged)
+			b.ReportAllocs()
+			b.ResetTimer()
+			defer CPU(b)()
+			share(b, 16, b.N, func(n int) error { return postOnce(l, n) })
+			for n := 1; n > 0; {
+				var err error
+				n, err = l.Integrate(b.Context(), 512, translog.Grow)
+				check.Must(b, err)
+			}
 		})
 	}
 }

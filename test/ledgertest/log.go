@@ -2,6 +2,7 @@ package ledgertest
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"testing"
@@ -203,4 +204,12 @@ func RunSharedLog(t *testing.T, open func(t *testing.T) Logging) {
 	if err != nil || head.Size != 2*8*posts || int64(len(numbers)) != head.Size || numbers[-1] {
 		t.Errorf("%d leaves have %d numbers, %v", head.Size, len(numbers), err)
 	}
+}
+
+// LogOptions are those of a log without witnesses, with the same key each time.
+func LogOptions() (translog.Options, error) {
+	private := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	sign := func(_ context.Context, m []byte) ([]byte, error) { return ed25519.Sign(private, m), nil }
+	k, err := translog.NewKey("log.example/test", private.Public().(ed25519.PublicKey), sign)
+	return translog.Options{Key: k, Policy: translog.Unwitnessed(k), Now: time.Now, Failed: func(error) {}}, err
 }

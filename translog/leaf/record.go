@@ -14,45 +14,49 @@ const proofArtifact = "requestProof"
 
 // intent is the part of a record that no outcome changes.
 type intent struct {
-	Action       string            `json:"action,omitempty"`
-	Artifacts    []ledger.Artifact `json:"artifacts,omitempty"`
-	BindingHash  string            `json:"bindingHash,omitempty"`
-	CapabilityID string            `json:"capabilityId,omitempty"`
-	ContentHash  string            `json:"contentHash,omitempty"`
-	Event        string            `json:"event,omitempty"`
-	Flow         string            `json:"flow"`
-	Host         string            `json:"host,omitempty"`
-	ID           string            `json:"id"`
-	Method       string            `json:"method,omitempty"`
-	Path         string            `json:"path,omitempty"`
-	Resource     string            `json:"resource,omitempty"`
-	Rule         string            `json:"rule,omitempty"`
-	Session      string            `json:"session,omitempty"`
-	Started      time.Time         `json:"started"`
-	Subject      string            `json:"subject,omitempty"`
+	Action       string     `json:"action,omitempty"`
+	Artifacts    []artifact `json:"artifacts,omitempty"`
+	BindingHash  string     `json:"bindingHash,omitempty"`
+	CapabilityID string     `json:"capabilityId,omitempty"`
+	ContentHash  string     `json:"contentHash,omitempty"`
+	Event        string     `json:"event,omitempty"`
+	Flow         string     `json:"flow"`
+	Host         string     `json:"host,omitempty"`
+	ID           string     `json:"id"`
+	Method       string     `json:"method,omitempty"`
+	Path         string     `json:"path,omitempty"`
+	Resource     string     `json:"resource,omitempty"`
+	Rule         string     `json:"rule,omitempty"`
+	Session      string     `json:"session,omitempty"`
+	Started      time.Time  `json:"started"`
+	Subject      string     `json:"subject,omitempty"`
+}
+
+// artifact is the SHA-256 of a whole token, which costs less than to write the token once more.
+type artifact struct {
+	Hash string `json:"hash"`
+	Name string `json:"name"`
 }
 
 // OfIntent makes the entry of a post that is about to go out.
 func OfIntent(r ledger.Record, now time.Time) (Opening, error) {
-	sum, err := intentHash(r)
-	if err != nil {
-		return Opening{}, err
-	}
-	d := Document{Post: r.ID, Session: r.Session, Record: sum}
-	for _, a := range r.Artifacts {
+	d := Document{Post: r.ID, Session: r.Session}
+	artifacts := make([]artifact, len(r.Artifacts))
+	for i, a := range r.Artifacts {
+		artifacts[i] = artifact{hash(a.Token), a.Name}
 		if a.Name == proofArtifact {
-			d.RequestProof = hash(a.Token)
+			d.RequestProof = artifacts[i].Hash
 		}
 	}
-	return New(Intent, now, d), nil
-}
-
-func intentHash(r ledger.Record) (string, error) {
-	canonical, err := strictjson.CanonicalOf(intent{Action: r.Action, Artifacts: r.Artifacts, BindingHash: r.BindingHash,
+	canonical, err := strictjson.CanonicalOf(intent{Action: r.Action, Artifacts: artifacts, BindingHash: r.BindingHash,
 		CapabilityID: r.CapabilityID, ContentHash: r.ContentHash, Event: r.Event, Flow: r.Flow, Host: r.Host, ID: r.ID,
 		Method: r.Method, Path: r.Path, Resource: r.Resource, Rule: r.Rule, Session: r.Session, Started: r.Started,
 		Subject: r.Subject})
-	return hash(string(canonical)), err
+	if err != nil {
+		return Opening{}, err
+	}
+	d.Record = hash(string(canonical))
+	return New(Intent, now, d), nil
 }
 
 // OfOutcome makes the entry of a post's outcome. text is the record without its artifacts as JSON, as the ledger keeps
