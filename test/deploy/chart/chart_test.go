@@ -44,11 +44,26 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// helm runs the real Helm, which is built on first use.
-func helm(t *testing.T, args ...string) (string, error) {
+var tools = make(map[string]string) // by name
+
+// tool is a program of test/deploy/tools, which is built on first use.
+func tool(t *testing.T, name string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"tool", "helm"}, args...)...)
-	cmd.Dir = "../tools"
+	if tools[name] == "" {
+		cmd := exec.CommandContext(t.Context(), "go", "tool", "-n", name)
+		cmd.Dir = "../tools"
+		path, err := cmd.Output()
+		check.Must(t, err)
+		tools[name] = strings.TrimSpace(string(path))
+	}
+	return tools[name]
+}
+
+// render runs the real Helm.
+func render(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	args = append([]string{"template", "mediator", folder, "--namespace", "mediator"}, args...)
+	cmd := exec.CommandContext(t.Context(), tool(t, "helm"), args...)
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	out, err := cmd.Output()
@@ -56,15 +71,6 @@ func helm(t *testing.T, args ...string) (string, error) {
 		err = errors.New(said.String())
 	}
 	return string(out), err
-}
-
-func render(t *testing.T, args ...string) (string, error) {
-	t.Helper()
-	at, err := filepath.Abs(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return helm(t, append([]string{"template", "mediator", at, "--namespace", "mediator"}, args...)...)
 }
 
 func ciFile(t *testing.T, name string) string {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"reflect"
 	"testing"
 
@@ -15,14 +14,9 @@ import (
 
 // TestKustomize checks that kustomize renders what Helm renders.
 func TestKustomize(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "helm")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "helm.sh/helm/v4/cmd/helm")
-	build.Dir = "../tools"
-	check.Must(t, build.Run())
 	for _, name := range []string{"trial", "production"} {
-		kustomize := exec.CommandContext(t.Context(), "go", "tool", "kustomize", "build", "--enable-helm",
-			"--helm-command", program, "--load-restrictor", "LoadRestrictionsNone", "../../../deploy/kustomize/"+name)
-		kustomize.Dir = "../tools"
+		kustomize := exec.CommandContext(t.Context(), tool(t, "kustomize"), "build", "--enable-helm", "--helm-command",
+			tool(t, "helm"), "--load-restrictor", "LoadRestrictionsNone", "../../../deploy/kustomize/"+name)
 		got, err := kustomize.Output()
 		check.Must(t, err)
 		want, err := render(t, "--values", ciFile(t, name))

@@ -49,10 +49,8 @@ func newReader(t *testing.T, c *cluster.Cluster, section string, words ...string
 	absolute, err := filepath.Abs(top)
 	check.Must(t, err)
 	check.Must(t, os.Symlink(filepath.Join(absolute, "deploy"), r.at("deploy")), os.Mkdir(r.at("bin"), 0o755))
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", r.at("bin"), "helm.sh/helm/v4/cmd/helm", "./kubectl")
-	build.Dir = "../tools"
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build helm and kubectl: %v: %s", err, out)
+	for _, name := range []string{"helm", "kubectl"} {
+		check.Must(t, os.Symlink(tool(t, name), r.at("bin/"+name)))
 	}
 	r.env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig, "HOME="+r.dir,
 		fmt.Sprintf("PATH=%s:%s:%s", r.at("bin"), filepath.Join(absolute, "bin"), os.Getenv("PATH")))

@@ -54,11 +54,9 @@ spec:
 // install installs the chart with the values of a trial.
 func install(t *testing.T, c *cluster.Cluster, image node.Image, args ...string) {
 	t.Helper()
-	chartFolder, err := filepath.Abs(folder)
-	check.Must(t, err)
-	out, err := exec.CommandContext(t.Context(), "go", append([]string{"tool", "-modfile", "../tools/go.mod", "helm",
-		"--kubeconfig", c.Kubeconfig, "install", "mediator", chartFolder, "--namespace", "mediator",
-		"--values", ciFile(t, "trial"), "--set", "image.digest=" + image.Digest,
+	out, err := exec.CommandContext(t.Context(), tool(t, "helm"), append([]string{"--kubeconfig", c.Kubeconfig,
+		"install", "mediator", folder, "--namespace", "mediator", "--values", ciFile(t, "trial"),
+		"--set", "image.digest=" + image.Digest,
 		"--set", "trigger.config.sources[0].schedule.cron=@every 5s"}, args...)...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("helm install: %v: %s", err, out)

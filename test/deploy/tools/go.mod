@@ -3,6 +3,7 @@ module github.com/actionproof/mediator/test/deploy/tools
 go 1.26.0
 
 tool (
+	github.com/actionproof/mediator/test/deploy/tools/kubectl
 	helm.sh/helm/v4/cmd/helm
 	sigs.k8s.io/kustomize/kustomize/v5
 )
