@@ -66,5 +66,6 @@ func Stale(err error) error {
 	if !errors.Is(err, errNewer) {
 		return err
 	}
-	return refusal.Later{Refusal: refusal.New("trust_stale", "%w: the trust bundle here may be older", err), Seconds: 2}
+	return refusal.Later{
+		Refusal: refusal.New("trust_stale", "%w: the trust bundle here may lack the new certificate", err), Seconds: 2}
 }

@@ -117,8 +117,9 @@ type SessionReceipt struct {
 
 func (c *SessionReceipt) check() error {
 	if c.Enforcement != "" && !slices.Contains(Enforcements(), c.Enforcement) || len(c.AgentPod) > maxAgentPod {
-		return refusal.New("artifact_malformed", "the %s has the enforcement %.40q, not one of %s, or an agentPod of more "+
-			"than %d bytes", sessionReceipt.Typ, c.Enforcement, strings.Join(Enforcements(), ", "), maxAgentPod)
+		return refusal.New("artifact_malformed",
+			"in the %s, enforcement (%.40q) must be one of %s, and agentPod may have at most %d bytes", sessionReceipt.Typ,
+			c.Enforcement, strings.Join(Enforcements(), ", "), maxAgentPod)
 	}
 	return c.Interactions.check()
 }
@@ -163,7 +164,8 @@ func (h *InteractionHead) check() error {
 	typ := sessionReceipt.Typ
 	if h.Number < 0 || h.Number == 0 != (h.HeadHash == "") || len(h.OpenCalls) > MaxOpenCalls {
 		return refusal.New("artifact_malformed",
-			"the interactions of the %s are no head and number of a chain, or more than %d open calls", typ, MaxOpenCalls)
+			"the interactions of the %s do not give a chain's head and number together, or list more than %d open calls", typ,
+			MaxOpenCalls)
 	}
 	for i, id := range h.OpenCalls {
 		if id == "" || len(id) > maxCallID || i > 0 && id <= h.OpenCalls[i-1] {

@@ -88,7 +88,8 @@ type Revocation struct {
 
 func (c *RevocationList) check() error {
 	if c.Revoked == nil { // an empty list has one spelling: []
-		return refusal.New("artifact_malformed", "the %s has no list", revocationList.Typ)
+		return refusal.New("artifact_malformed", "the %s lacks the list revoked: write an empty list as []",
+			revocationList.Typ)
 	}
 	return checkRevocations(revocationList.Typ, c.Revoked)
 }
@@ -98,7 +99,8 @@ func checkRevocations(typ string, entries []Revocation) error {
 		if r.Kind != RevokedArtifact && r.Kind != RevokedKey || r.Expires <= 0 || len(r.ID) > maxKeyID ||
 			len(r.Reason) > maxName {
 			return refusal.New("artifact_malformed",
-				"the entry %.80q of the %s has an unknown kind, no end, or a text of over %d bytes", r.ID, typ, maxName)
+				"the entry %.80q of the %s has an unknown kind, no expiry (exp), or an id or reason of over %d bytes", r.ID, typ,
+				maxName)
 		}
 	}
 	return nil
@@ -217,7 +219,7 @@ func (t *Trust) notRevoked(what, kid string, ids []string, at moment) error {
 	r := t.revocations
 	if r == nil {
 		if t.policy.MaxRevocationAge > 0 {
-			return refusal.New("revocations_stale", "the policy demands a revocation list, and the trust bundle has none")
+			return refusal.New("revocations_stale", "the policy demands a revocation list, but the trust bundle has none")
 		}
 		return nil
 	}

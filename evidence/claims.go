@@ -32,7 +32,7 @@ func (r Registered) check(typ string, maxLifetime time.Duration) error {
 	case len(r.Issuer) > maxName || len(r.Audience) > maxName || len(r.ID) > maxName:
 		return refusal.New("artifact_malformed", "iss, aud or jti of the %s is longer than %d bytes", typ, maxName)
 	case r.IssuedAt <= 0 || r.Expires <= r.IssuedAt:
-		return refusal.New("artifact_malformed", "the %s expires before or when it is issued", typ)
+		return refusal.New("artifact_malformed", "the %s must expire after it is issued", typ)
 	case r.Expires-r.IssuedAt > int64(maxLifetime/time.Second):
 		return refusal.New("artifact_malformed", "the %s is valid for %d s; at most %d s are accepted", typ,
 			r.Expires-r.IssuedAt, int64(maxLifetime/time.Second))

@@ -118,7 +118,7 @@ func parseHeader(raw []byte, alg, typ string) (header, error) {
 	if headerCodec.Decode(raw, &h) != nil {
 		// crit, jwk, jku, x5c, b64, a duplicate member, another order: members or spellings that we never write.
 		return h, refusal.New("artifact_malformed",
-			"the header of the %s is not the canonical JSON of alg, kid and typ alone", typ)
+			"the header of the %s must be canonical JSON with alg, kid and typ only", typ)
 	}
 	if h.Alg != alg {
 		return h, refusal.New("artifact_malformed", "the %s names algorithm %.20q; only %s is accepted", typ, h.Alg, alg)

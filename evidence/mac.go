@@ -13,7 +13,7 @@ import (
 func OpenMAC[C any](s Secret, k Kind[C], token string, want Expected, now time.Time, skew time.Duration) (C, error) {
 	var zero C
 	if k.alg != algHS256 {
-		return zero, refusal.New("artifact_malformed", "a %s is not verified with a shared secret", k.Typ)
+		return zero, refusal.New("artifact_malformed", "a %s cannot be verified with a shared secret", k.Typ)
 	}
 	if err := s.Check(); err != nil {
 		return zero, err
@@ -52,7 +52,7 @@ func openShared[C any](trust *Trust, k Kind[C], token string, want Expected, at 
 	s := want.Secrets[i]
 	if trust.publishes(s) {
 		return o, refusal.New("config_malformed",
-			"the shared secret for the %s is a public key of the trust bundle, which everybody has", k.Typ)
+			"the shared secret for the %s is a public key in the trust bundle, so anybody could know it", k.Typ)
 	}
 	if !s.authenticates(p.signed, p.signature) {
 		return o, refusal.New("signature_invalid", "the %s is not authenticated with the shared secret %s", k.Typ, s.id)

@@ -48,7 +48,7 @@ func Open[C any](v *Verifier, k Kind[C], token string, want Expected) (Opened[C]
 func open[C any](trust *Trust, k Kind[C], token string, want Expected, at moment) (o Opened[C], err error) {
 	switch {
 	case k.alg != algEdDSA:
-		return o, refusal.New("artifact_malformed", "a %s is not verified with a public key", k.Typ)
+		return o, refusal.New("artifact_malformed", "a %s cannot be verified with a public key", k.Typ)
 	case len(want.Secrets) > 0:
 		return openShared(trust, k, token, want, at)
 	case k.rooted():
@@ -129,7 +129,7 @@ func Judge[C any](v *Verifier, k Kind[C], o Opened[C], want Expected) error {
 func (k Kind[C]) signer(trust *Trust, kid string, want Expected, at moment) (*certified, error) {
 	if want.RequirePostQuantum {
 		return nil, refusal.New("roots_not_pinned",
-			"the policy demands a post-quantum signature of the %s, which is signed once", k.Typ)
+			"the policy demands a post-quantum signature of the %s, but a token of this type has only one signature", k.Typ)
 	}
 	return trust.signer(kid, k.Typ, k.Purpose, at)
 }

@@ -66,7 +66,7 @@ func ReadPastTrust(
 	roots []Root, b Bundle, revocations []string, policy SignerPolicy, history ...Segment,
 ) (*PastTrust, error) {
 	if b.Revocations == "" && len(revocations) > 0 {
-		return nil, refusal.New("revocations_stale", "the history has revocation lists, and the trust bundle has none")
+		return nil, refusal.New("revocations_stale", "the history has revocation lists, but the trust bundle has none")
 	}
 	// The bundle comes last: of two certificates made in one second, its own counts.
 	index, err := newPastIndex(append(slices.Clone(history), Certificates(b.Certificates)))
@@ -139,7 +139,7 @@ func (p *PastTrust) VerifyAll(each func(SignerCertificate)) error {
 // At returns a verifier for a moment, with each key's last certificate by then. It refuses a moment in the future.
 func (p *PastTrust) At(moment, now time.Time) (*Verifier, error) {
 	if moment.After(now.Add(DefaultSkew)) {
-		return nil, refusal.New("clock_skew", "the time to verify for, %s, is in the future",
+		return nil, refusal.New("clock_skew", "the evidence cannot be verified as of %s, which is in the future",
 			moment.UTC().Format(time.RFC3339))
 	}
 	t := *p.pins

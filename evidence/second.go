@@ -23,15 +23,15 @@ const separator = "~"
 // Ed25519>~<JWS by ML-DSA-65>".
 func Countersign[C any](ctx context.Context, key Key, k Kind[C], token string) (string, error) {
 	if !k.rooted() {
-		return "", refusal.New("artifact_malformed", "only Ed25519 signs a %s", k.Typ)
+		return "", refusal.New("artifact_malformed", "a %s is signed with Ed25519 alone and gets no second signature", k.Typ)
 	}
 	p, err := parse(token, k.alg, k.Typ, k.maxToken)
 	if err != nil {
 		return "", err
 	}
 	if p.header.Kid != key.KeyID() {
-		return "", refusal.New("signature_invalid", "the %s is signed by key %s and would be signed again by key %s", k.Typ,
-			p.header.Kid, key.KeyID())
+		return "", refusal.New("signature_invalid", "the %s is signed by key %s, so key %s cannot add the second signature",
+			k.Typ, p.header.Kid, key.KeyID())
 	}
 	head, err := encodeHeader(header{Alg: algMLDSA65, Kid: key.KeyID(), Typ: k.Typ})
 	if err != nil {
@@ -56,7 +56,7 @@ func parseRooted(token, typ string, limit int) (parsed, error) {
 	first, second, twice := strings.Cut(token, separator)
 	p, err := parse(first, algEdDSA, typ, limit)
 	if err == nil && twice && second == "" {
-		err = refusal.New("artifact_malformed", "the %s announces a second signature and has none", typ)
+		err = refusal.New("artifact_malformed", "the %s announces a second signature but has none", typ)
 	}
 	p.second = second
 	return p, err
@@ -71,7 +71,7 @@ func (r Root) verify(typ string, p parsed, requirePostQuantum bool) error {
 		return refusal.New("signature_invalid", "the signature of the %s by key %s is wrong", typ, kid)
 	case r.PostQuantum == nil && requirePostQuantum:
 		return refusal.New("roots_not_pinned",
-			"the policy demands a post-quantum signature of the %s, and no post-quantum key is pinned for %s", typ, kid)
+			"the policy demands a post-quantum signature of the %s, but no post-quantum key is pinned for key %s", typ, kid)
 	case r.PostQuantum != nil && p.second == "":
 		return refusal.New("signature_invalid", "the %s lacks the post-quantum signature of key %s, which is pinned", typ,
 			kid)
@@ -84,8 +84,8 @@ func (r Root) verify(typ string, p parsed, requirePostQuantum bool) error {
 	}
 	switch {
 	case second.header.Kid != kid:
-		return refusal.New("signature_invalid", "the %s is signed by key %s and, the second time, by key %.80q", typ, kid,
-			second.header.Kid)
+		return refusal.New("signature_invalid", "the first signature of the %s is by key %s, but the second is by key %.80q",
+			typ, kid, second.header.Kid)
 	case !bytes.Equal(second.payload, p.payload):
 		return refusal.New("artifact_malformed",
 			"the second signature of the %s by key %s signs different claims from the first", typ, kid)

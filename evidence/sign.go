@@ -98,7 +98,7 @@ func SignMAC[C any](s Secret, k Kind[C], c C) (string, error) {
 	switch {
 	case k.alg == algHS256:
 	case !k.shared:
-		return "", refusal.New("artifact_malformed", "a %s is not authenticated with a shared secret", k.Typ)
+		return "", refusal.New("artifact_malformed", "a %s cannot be authenticated with a shared secret", k.Typ)
 	case *k.custody(&c) != SharedSecret:
 		return "", refusal.New("key_custody",
 			"the %s is authenticated with a shared secret, but its keyCustody does not say so", k.Typ)

@@ -79,7 +79,8 @@ func newTrust(roots []Root, policy SignerPolicy) (*Trust, error) {
 		newest: make(map[string]int), policy: policy}
 	for _, r := range roots {
 		if !isRoot(r.Purpose) {
-			return nil, refusal.New("trust_malformed", "the root key %s has purpose %q, which no root has", r.KeyID, r.Purpose)
+			return nil, refusal.New("trust_malformed", "the root key %s has purpose %q, which is not a root's purpose", r.KeyID,
+				r.Purpose)
 		}
 		if _, ok := t.roots[r.KeyID]; ok {
 			return nil, refusal.New("trust_malformed", "the root key id %.80q is pinned twice", r.KeyID)
@@ -171,7 +172,7 @@ func (t *Trust) openCertificate(token string) (*certified, error) {
 	// Otherwise the registry could make itself an auditor: policies may allow keys by name.
 	if purpose := cert.Purposes[0]; isRoot(purpose) {
 		return nil, refusal.New("key_unknown",
-			"the certificate of key %s gives it the purpose of a root, which only a pin gives", cert.SubjectKeyID)
+			"the certificate of key %s makes it a root, but only pinning a key can make it one", cert.SubjectKeyID)
 	}
 	raw, err := decodeStrict(cert.SubjectPublicKey)
 	if err != nil {
@@ -183,7 +184,7 @@ func (t *Trust) openCertificate(token string) (*certified, error) {
 		return nil, err
 	}
 	if HashBytes(public) != cert.SubjectPublicKeyHash {
-		return nil, refusal.New("key_unknown", "the certificate of key %s holds a key whose hash is not the one it names",
+		return nil, refusal.New("key_unknown", "in the certificate of key %s, the public key does not match its hash",
 			cert.SubjectKeyID)
 	}
 	if _, isRoot := t.roots[cert.SubjectKeyID]; isRoot {
@@ -220,11 +221,11 @@ func (t *Trust) root(kid, typ, purpose string) (Root, error) {
 		if s, _, _ := t.certified(kid); s == nil {
 			return r, refusal.New("key_unknown", "the %s is signed by key %.80q, which is not pinned", typ, kid)
 		}
-		return r, refusal.New("key_purpose", "the %s is signed by key %s, which is certified for a role, not a root", typ,
-			kid)
+		return r, refusal.New("key_purpose", "the %s is signed by key %s, which is certified for a role and is not a root",
+			typ, kid)
 	}
 	if r.Purpose != purpose {
-		return r, refusal.New("key_purpose", "the %s is signed by the root key %s, which is pinned for %s", typ, kid,
+		return r, refusal.New("key_purpose", "the %s is signed by the root key %s, which is pinned only for %s", typ, kid,
 			r.Purpose)
 	}
 	return r, nil
@@ -249,7 +250,7 @@ func (t *Trust) signer(kid, typ, purpose string, at moment) (*certified, error) 
 		return nil, err
 	}
 	if r, isRoot := t.roots[kid]; isRoot {
-		return nil, refusal.New("key_purpose", "the %s is signed by the root key %s, which is pinned for %s", typ, kid,
+		return nil, refusal.New("key_purpose", "the %s is signed by the root key %s, which is pinned only for %s", typ, kid,
 			r.Purpose)
 	}
 	if s == nil {

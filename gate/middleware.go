@@ -167,7 +167,7 @@ func once(h http.Header, name string) (string, error) {
 	v := h.Values(name)
 	if len(v) != 1 || v[0] == "" {
 		return "", refusal.New("proof_missing",
-			"the request must carry the header %s exactly once; a bearer token alone does not post here", name)
+			"the request must carry the header %s exactly once; a bearer token alone is not enough for a post", name)
 	}
 	return v[0], nil
 }

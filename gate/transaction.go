@@ -49,7 +49,7 @@ func (p *Protect) inTransaction(w http.ResponseWriter, r *http.Request, next htt
 	case held.status() < http.StatusBadRequest:
 		if cause := tx.Commit(); cause != nil {
 			unknown := refusal.New("indeterminate",
-				"the transaction that makes the post ended in an error; it may have been made")
+				"the transaction that makes the post ended in an error; the post may have been made")
 			err = errors.Join(unknown, cause) // for Refused, not for the caller
 		}
 	default:

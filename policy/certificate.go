@@ -60,8 +60,8 @@ func (s *Strict) Until(c evidence.DeploymentCertificate) time.Time {
 func (s *Strict) certified(c evidence.DeploymentCertificate) error {
 	switch {
 	case c.DeploymentID != s.DeploymentID || !slices.Contains(s.Deployment.DeploymentIDs, c.DeploymentID):
-		return refusal.New("deployment_mismatch", "the certificate is for deployment %q; this is %q", c.DeploymentID,
-			s.DeploymentID)
+		return refusal.New("deployment_mismatch", "the certificate is for deployment %q; this deployment is %q",
+			c.DeploymentID, s.DeploymentID)
 	case c.ManifestHash != s.ManifestHash:
 		return refusal.New("deployment_mismatch",
 			"the certificate is not for the current manifest, which has hash %s", s.ManifestHash)

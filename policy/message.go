@@ -64,7 +64,8 @@ func (m *Message) check() error {
 		}
 	}
 	if !ok {
-		return refusal.New("query_malformed", "call.message does not say what the call does, or says too much")
+		return refusal.New("query_malformed",
+			"call.message does not have exactly one of mcp and graphql, or a member of it is missing or too long")
 	}
 	return nil
 }

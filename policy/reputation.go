@@ -29,7 +29,7 @@ func checkReputation(v *evidence.Verifier, s *Strict, c accrual.Claims, subject 
 	case c.Agent != subject:
 		return refusal.New("reputation_mismatch", "the %s is about another agent of this owner", accrual.Kind.Typ)
 	case c.ScoringHash != s.Autonomy.ScoringHash:
-		return refusal.New("pin_mismatch", "the %s is by formulas with hash %s, and the manifest requires %s",
+		return refusal.New("pin_mismatch", "the %s was computed by formulas with hash %s, but the manifest requires %s",
 			accrual.Kind.Typ, c.ScoringHash, s.Autonomy.ScoringHash)
 	}
 	if s.Autonomy.RequireVerification {
@@ -41,16 +41,16 @@ func checkReputation(v *evidence.Verifier, s *Strict, c accrual.Claims, subject 
 // CheckVerified refuses an agent without a valid verification (reputation_insufficient).
 func (e AutonomyExpected) CheckVerified(c *accrual.Claims, now time.Time) error {
 	of := c.Verification
-	because := "a server of the xray bridge did not answer, which allowDegraded of the manifest does not allow"
+	because := "a server of the xray bridge did not answer, and the manifest does not set allowDegraded"
 	switch {
 	case of.Counts(now, e.AllowDegraded):
 		return nil
 	case of == nil:
-		because = "the agent has passed none of which its sidecar had named it as the caller"
+		because = "the agent has passed none in which its sidecar named it as the caller"
 	case of.Mode != accrual.ModeObserved:
 		because = "the mode " + of.Mode + " accepts the agent's word"
 	case !of.Counts(now, true):
-		because = "the last one is over"
+		because = "the last one has expired"
 	}
 	return refusal.New("reputation_insufficient", "the %s shows no verification that counts: %s", accrual.Kind.Typ,
 		because)

@@ -181,8 +181,9 @@ func (s *Strict) CheckRuntime(id string) error {
 // CheckEnvironment refuses a program with a configuration that the manifest does not allow (pin_mismatch).
 func (s *Strict) CheckEnvironment(hash string) error {
 	if hash == "" || !slices.Contains(s.Runtime.EnvironmentHashes, hash) {
-		return refusal.New("pin_mismatch", "the environment is %.64q, but the manifest requires %s: pin the environment "+
-			"that runs, and certify the manifest", hash, strings.Join(s.Runtime.EnvironmentHashes, " or "))
+		return refusal.New("pin_mismatch",
+			"the environment is %.64q, but the manifest requires %s: pin the environment that is running, and certify the "+
+				"manifest", hash, strings.Join(s.Runtime.EnvironmentHashes, " or "))
 	}
 	return nil
 }

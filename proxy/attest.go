@@ -76,5 +76,5 @@ func tainted(seen look.Report) error {
 	for i, f := range seen.Found {
 		found[i] = f.String()
 	}
-	return refusal.New("session_tainted", "this session's run is not unattended: %s", strings.Join(found, "; "))
+	return refusal.New("session_tainted", "this session's run may have been attended: %s", strings.Join(found, "; "))
 }

@@ -148,7 +148,7 @@ func (m *mcpCall) changed(tool, before, now string) {
 		return
 	}
 	_ = m.check("tool definition", refusal.New("mcp_tool_changed",
-		"the definition of the tool %.128q has changed: its hash was %.64s and is %.64s", tool, before, now))
+		"the definition of the tool %.128q has changed: its hash was %.64s and is now %.64s", tool, before, now))
 	m.p.flooded.Warn("the definition of a tool has changed",
 		zap.String("post", m.record.ID), zap.String("server", m.mcp.Peer.Server),
 		zap.String("tool", fmt.Sprintf("%.128s", tool)), zap.String("before", before), zap.String("now", now))
@@ -181,7 +181,7 @@ func (m *mcpCall) answer(ctx context.Context, resp *http.Response) error {
 	m.setResult(answer.Result())
 	if !answer.Followed() {
 		_ = m.check("answer read", refusal.New("mcp_answer_unread",
-			"the answer could not be read on its way, so its content is unknown"))
+			"the mediator could not read the answer while passing it on, so its content is unknown"))
 	}
 	return err
 }

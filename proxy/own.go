@@ -33,7 +33,7 @@ func (p *Pipeline) own(c *call, route intercept.Route) (goesOn bool, err error) 
 		return err == nil, err
 	}
 	if c.learns() {
-		return false, refusal.New("learning_refused", "the node takes no request of a learning session")
+		return false, refusal.New("learning_refused", "the node takes no requests from a learning session")
 	}
 	if err := p.load.Node(c.session); err != nil {
 		return false, err
@@ -76,7 +76,7 @@ func (p *Pipeline) answerPage(c *call, route intercept.Route) error {
 	case err != nil:
 		return err
 	case document == nil:
-		return refusal.New("not_found", "%s has no %.32s %.100q; it offers %s; by a rule also %s",
+		return refusal.New("not_found", "%s has no %.32s %.100q; it offers %s and, if a rule allows it, %s",
 			InternalHost, c.r.Method, c.r.URL.Path, offered, node.Paths())
 	}
 	c.page("application/json").Set("Cache-Control", "no-store")

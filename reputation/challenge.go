@@ -65,7 +65,7 @@ func (s *Service) Issue(ctx context.Context, by Caller) (Issued, error) {
 				return issued(last), nil
 			}
 			return Issued{},
-				refusal.New("commitment_refused", "the last challenge of the session is committed to but not revealed")
+				refusal.New("commitment_refused", "the session's last challenge has a commitment that was not revealed yet")
 		}
 		if len(had) >= MaxChallenges {
 			return Issued{}, refusal.New("session_full", "the session has had %d challenges", len(had))
@@ -121,7 +121,7 @@ func (s *Service) Commit(ctx context.Context, by Caller, nonce, hash string) (Co
 		case c.Commitment == hash:
 			return commitment(c), nil
 		case c.Commitment != "":
-			return Commitment{}, refusal.New("commitment_refused", "the challenge is committed to another hash")
+			return Commitment{}, refusal.New("commitment_refused", "the challenge already has a commitment to another hash")
 		case !s.o.Now().Before(c.Expires):
 			return Commitment{},
 				refusal.New("commitment_refused", "the time to commit ended at %s", c.Expires.Format(time.RFC3339))
@@ -155,7 +155,8 @@ func (s *Service) Reveal(ctx context.Context, by Caller, nonce, salt string, raw
 			return Commitment{}, err
 		}
 		if hash != c.Commitment {
-			return Commitment{}, refusal.New("commitment_refused", "the revealed strategy has the other hash %s", hash)
+			return Commitment{},
+				refusal.New("commitment_refused", "the revealed strategy has the hash %s, not the committed one", hash)
 		}
 		if !c.Revealed.IsZero() {
 			return commitment(c), nil

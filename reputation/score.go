@@ -102,7 +102,8 @@ func (s *Service) find(ctx context.Context, owner, session string) (state store.
 	}
 	if errors.Is(err, store.ErrNotFound) {
 		return state,
-			refusal.New("not_found", "the node has no receipts of the session %.80q, or several owners have one", session)
+			refusal.New("not_found",
+				"the node has no receipts of the session %.80q, or several owners have a session with this id", session)
 	}
 	return state, err
 }

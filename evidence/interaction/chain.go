@@ -92,7 +92,7 @@ func (c *Chain) Add(token string) (evidence.Opened[Receipt], error) {
 func (c *Chain) AddClosed(hash string) error {
 	switch {
 	case !evidence.IsHash(hash):
-		return refusal.New("evidence_malformed", "the hash of a hidden receipt is no SHA-256")
+		return refusal.New("evidence_malformed", "the hash of a hidden receipt is not a SHA-256")
 	case c.Closed():
 		return refusal.New("chain_broken", "a hidden receipt follows receipt %d, which closes the session", c.Len())
 	case len(c.hashes) == MaxReceipts:
@@ -116,25 +116,28 @@ func (c *Chain) follows(r *Receipt, hash string) error {
 	}
 	switch {
 	case session != "" && session != r.Chain.SessionID:
-		return refusal.New("chain_broken", "the receipt is of session %.80q, and the chain of %.80q", r.Chain.SessionID,
-			session)
+		return refusal.New("chain_broken", "the receipt belongs to session %.80q, but the chain to session %.80q",
+			r.Chain.SessionID, session)
 	case agent != "" && agent != r.Agent:
-		return refusal.New("chain_broken", "the receipt is about agent %.80q, and the chain about %.80q", r.Agent, agent)
+		return refusal.New("chain_broken", "the receipt is about agent %.80q, but the chain is about agent %.80q", r.Agent,
+			agent)
 	case begun && c.last.Closing != nil:
 		return refusal.New("chain_broken", "receipt %d follows receipt %d, which closes the session", number, count)
 	case len(c.hashes) == MaxReceipts:
 		return refusal.New("session_full", "a chain has at most %d receipts", MaxReceipts)
 	case number > count+1:
-		return refusal.New("chain_incomplete", "receipt %d follows receipt %d: those between them are missing", number, count)
+		return refusal.New("chain_incomplete", "receipt %d follows receipt %d: the receipts between them are missing", number,
+			count)
 	case number <= count && c.hash(number) != hash && number > c.before:
 		return refusal.New("chain_broken", "there are two receipts with the number %d", number)
 	case number <= count:
-		return refusal.New("chain_broken", "receipt %d follows receipt %d", number, count)
+		return refusal.New("chain_broken", "receipt %d comes after receipt %d, out of order", number, count)
 	case begun && r.Chain.PreviousReceiptHash != c.hash(count):
-		return refusal.New("chain_broken", "receipt %d does not follow receipt %d by its hash", number, count)
+		return refusal.New("chain_broken", "receipt %d does not name the hash of receipt %d, the one before it", number,
+			count)
 	}
 	if other, ok := c.numbers[r.RequestID]; ok {
-		return refusal.New("chain_broken", "receipts %d and %d are both about %.80q", other, number, r.RequestID)
+		return refusal.New("chain_broken", "receipts %d and %d are both about the call %.80q", other, number, r.RequestID)
 	}
 	if c.last.RequestID == "" { // no receipt, or all were added by hash
 		return nil
@@ -150,11 +153,12 @@ func (c *Chain) agrees(r *Receipt) error {
 		return refusal.New("chain_broken",
 			"receipt %d differs from the one before it in the event, the runtime or the time when the session opened", number)
 	case r.IssuedAt < c.last.IssuedAt:
-		return refusal.New("chain_broken", "receipt %d was signed %d s before the one before it", number,
+		return refusal.New("chain_broken", "receipt %d was signed %d s earlier than the one before it", number,
 			c.last.IssuedAt-r.IssuedAt)
 	case now.Calls < before.Calls || now.CallsObserved < before.CallsObserved || now.BytesOut < before.BytesOut ||
 		now.BytesOutObserved < before.BytesOutObserved:
-		return refusal.New("chain_broken", "receipt %d counts less of the session than the one before it", number)
+		return refusal.New("chain_broken", "receipt %d counts fewer calls or bytes in the session than the one before it",
+			number)
 	}
 	return nil
 }
@@ -187,8 +191,8 @@ func (c *Chain) Names(head evidence.InteractionHead) error {
 	none := head.Number == 0 && head.HeadHash == "" // as a session receipt writes it
 	if there := head.Number > 0 && head.HeadHash != "" && c.hash(head.Number) == head.HeadHash; !none && !there {
 		return refusal.New("chain_broken",
-			"the session receipt names receipt %d, %.80s, which is not in the chain of receipts %d to %d", head.Number,
-			head.HeadHash, c.First(), c.Len())
+			"the session receipt names receipt %d with the hash %.80s, which is not in the chain of receipts %d to %d",
+			head.Number, head.HeadHash, c.First(), c.Len())
 	}
 	for _, id := range head.OpenCalls {
 		number, ok := c.numbers[id]
@@ -200,7 +204,7 @@ func (c *Chain) Names(head evidence.InteractionHead) error {
 				number)
 		case !ok && c.Closed():
 			return refusal.New("chain_broken",
-				"%.80q was open after receipt %d, and the chain is closed without a receipt for it", id, head.Number)
+				"the call %.80q was open after receipt %d, but the chain was closed without a receipt for it", id, head.Number)
 		}
 	}
 	return nil

@@ -108,7 +108,8 @@ func free(s *evidence.SessionSummary) error {
 	if s != nil &&
 		(s.HumanPromptPresent || s.HumanOperatorPresent || s.UserShellAccess || s.AgentEnvironmentUserAccessible) {
 		return refusal.New("human_involved",
-			"the capability rests on a session with a human prompt, operator, shell or access to its environment")
+			"the session behind the capability had a human prompt, a human operator, a user shell, or an environment that "+
+				"users could reach")
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ const (
 func ParseChallenge(raw []byte) (Challenge, error) {
 	return parse(raw, "challenge", maxChallenge, func(ch Challenge) error {
 		if ch.ID == "" || ch.Token == "" || len(ch.Tasks) == 0 || len(ch.Tasks) > maxTasks {
-			return refused("the challenge lacks its id, its token or its tasks, or has more than %d", maxTasks)
+			return refused("the challenge lacks its id, its token or its tasks, or has more than %d tasks", maxTasks)
 		}
 		for _, t := range ch.Tasks {
 			if t.ID == "" || t.Kind == "" || len(t.Input) == 0 {
@@ -53,7 +53,7 @@ func ParseChallenge(raw []byte) (Challenge, error) {
 func ParseResponse(raw []byte) (evidence.Response, error) {
 	return parse(raw, "response", maxResponse, func(r evidence.Response) error {
 		if r.ChallengeID == "" || len(r.Answers) == 0 || len(r.Answers) > maxTasks {
-			return refused("the response lacks its challengeId or its answers, or has more than %d", maxTasks)
+			return refused("the response lacks its challengeId or its answers, or has more than %d answers", maxTasks)
 		}
 		for id, answer := range r.Answers {
 			if !evidence.IsHash(answer) {
@@ -106,14 +106,14 @@ func (ch Challenge) intact(t evidence.ChallengeToken) error {
 	unbound := ch.Binding == nil && t.Binding == nil
 	bound := ch.Binding != nil && t.Binding != nil && *ch.Binding == *t.Binding
 	if ch.ID != t.ID || string(ch.Difficulty) != t.Difficulty || ch.ExpiresAt != t.Expires || !unbound && !bound {
-		return refused("the challenge's id, difficulty, binding or expiry is not what it was issued with")
+		return refused("the challenge's id, difficulty, binding or expiry differs from what was issued")
 	}
 	hash, err := hashTasks(ch.Tasks)
 	if err != nil {
 		return err
 	}
 	if subtle.ConstantTimeCompare([]byte(hash), []byte(t.TasksHash)) != 1 {
-		return refused("the tasks are not those that the challenge was issued with")
+		return refused("the challenge's tasks differ from those that were issued")
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 // and ctx is checked between them.
 func Solve(ctx context.Context, tasks []Task) (map[string]string, error) {
 	if len(tasks) == 0 || len(tasks) > maxTasks {
-		return nil, refused("the challenge has %d tasks; from 1 to %d are solved", len(tasks), maxTasks)
+		return nil, refused("the challenge has %d tasks; it must have 1 to %d", len(tasks), maxTasks)
 	}
 	known := Builtin()
 	answers := make(map[string]string, len(tasks))
@@ -22,7 +22,7 @@ func Solve(ctx context.Context, tasks []Task) (map[string]string, error) {
 		}
 		if _, twice := answers[t.ID]; twice || t.ID == "" || len(t.ID) > maxTaskID || len(t.Input) > maxInput {
 			return nil, refused(
-				"the challenge has a task whose id is missing, too long or there twice, or whose input is over %d bytes", maxInput)
+				"a task of the challenge has a missing, overlong or repeated id, or an input of over %d bytes", maxInput)
 		}
 		at := slices.IndexFunc(known, func(p Pack) bool { return p.Kind() == t.Kind })
 		if at < 0 {

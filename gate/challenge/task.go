@@ -81,5 +81,5 @@ func decodeInput(raw []byte, v any) bool { return strictjson.ParseMembers(raw, v
 
 // errUnsolvable is the refusal of a task that no honest issuer makes.
 func errUnsolvable(kind string) error {
-	return refused("a %s task of the challenge is malformed, too large, or has not exactly one answer", kind)
+	return refused("a %s task of the challenge is malformed or too large, or does not have exactly one answer", kind)
 }

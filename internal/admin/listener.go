@@ -41,7 +41,7 @@ func (a *listeners) take(file *os.File, ready bool) (*listener, error) {
 	tcp, ok := inherited.(*net.TCPListener)
 	if !ok {
 		_ = inherited.Close()
-		return nil, refusal.New("isolation_unavailable", "the listener that came with the request is not one for TCP")
+		return nil, refusal.New("isolation_unavailable", "the listener that came with the request is not a TCP listener")
 	}
 	l := &listener{TCPListener: tcp, all: a}
 	if err := l.check(file); err != nil {
@@ -52,7 +52,7 @@ func (a *listeners) take(file *os.File, ready bool) (*listener, error) {
 	defer a.mu.Unlock()
 	if a.open[l.cookie] {
 		_ = tcp.Close()
-		return nil, refusal.New("isolation_unavailable", "the listener that came with the request is that of another session")
+		return nil, refusal.New("isolation_unavailable", "the listener that came with the request belongs to another session")
 	}
 	if a.open == nil {
 		a.open = make(map[uint64]bool)
@@ -77,7 +77,7 @@ func (l *listener) check(file *os.File) error {
 	ownNetwork, err2 := unix.GetsockoptUint64(own, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
 	if err != nil || err2 != nil || network == ownNetwork {
 		return refusal.New("isolation_unavailable",
-			"the listener that came with the request is not certain to have a network of its own")
+			"it is not certain that the listener that came with the request has its own network namespace")
 	}
 	if l.cookie, err = unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_COOKIE); err != nil {
 		return err

@@ -41,7 +41,7 @@ func (s Selection) Records(ctx context.Context, from Source) iter.Seq2[ledger.Re
 func (s Selection) Check() error {
 	switch {
 	case s.Limit < 0:
-		return refusal.New("query_malformed", "the limit %d is not a number of records", s.Limit)
+		return refusal.New("query_malformed", "the limit %d must not be negative", s.Limit)
 	case s.State != "" && !slices.Contains(ledger.States[:], s.State):
 		return refusal.New("query_malformed", "no record has the state %.40q; the states are %s", s.State,
 			JoinWords(ledger.States[:]))
@@ -49,7 +49,7 @@ func (s Selection) Check() error {
 		return refusal.New("query_malformed", "no record has the flow %.40q; the flows are %s", s.Flow,
 			JoinWords(proxy.Flows[:]))
 	case !s.Since.IsZero() && !s.Until.IsZero() && !s.Since.Before(s.Until):
-		return refusal.New("query_malformed", "no record has started since %s and before %s",
+		return refusal.New("query_malformed", "the start of the selected time, %s, is not before its end, %s",
 			s.Since.UTC().Format(time.RFC3339), s.Until.UTC().Format(time.RFC3339))
 	}
 	return nil
@@ -115,7 +115,7 @@ func parseSelection(v url.Values) (s Selection, err error) {
 		case "keys":
 			s.Keys, err = strconv.ParseBool(text)
 		default:
-			return s, refusal.New("query_malformed", "a query for records has no %.40q", name)
+			return s, refusal.New("query_malformed", "a query for records has no parameter %.40q", name)
 		}
 		if err != nil {
 			return s, refusal.New("query_malformed", "%s=%.40q cannot be read", name, v.Get(name))
@@ -139,7 +139,7 @@ func ParseTime(text string, now time.Time) (time.Time, error) {
 	}
 	if err != nil || ago < 0 {
 		return time.Time{}, refusal.New("query_malformed",
-			"%.40q is not a time: write 2026-01-31T15:04:05Z, 2026-01-31, or how long ago as 24h", text)
+			"%.40q is not a time: write 2026-01-31T15:04:05Z, 2026-01-31, or an age such as 24h", text)
 	}
 	return now.Add(-ago), nil
 }

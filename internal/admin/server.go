@@ -296,7 +296,7 @@ func (s *Server) begin(r *http.Request, ask SessionRequest, name string, l *list
 func (s *Server) abandoned(r *http.Request, opened *session.Session) error {
 	gone := r.Context().Err() != nil || opened.Run.Report().Has(look.Launcher)
 	if gone && s.Sessions.Close(opened.ID) {
-		return refusal.New("client_gone", "the caller went away before it had its session, and the event waits again")
+		return refusal.New("client_gone", "the caller went away before it got its session; the event is waiting again")
 	}
 	return nil
 }

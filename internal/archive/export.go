@@ -116,8 +116,8 @@ func (w *writer) line(name string, value any) error {
 	}
 	if w.shared += len(raw); name != lineRecord && name != lineReceipt && name != lineEnd && w.shared > maxShared {
 		return refusal.New("evidence_malformed",
-			"certificates, lists and manifests have more than %d bytes, which no reader of an export takes: "+
-				"export fewer records, with --since and --until", maxShared)
+			"the certificates, lists and manifests have more than the %d bytes that a reader of an export accepts: export "+
+				"fewer records, with --since and --until", maxShared)
 	}
 	if len(raw) >= maxLine {
 		return refusal.New("evidence_malformed", "the %s has %d bytes; a line of an export must have fewer than %d", name,

@@ -100,7 +100,7 @@ func ReadHistory(bundle string, b evidence.Bundle) (h evidence.History, segments
 	}
 	if len(paths) < end.Segment {
 		return h, nil, refusal.New("trust_malformed",
-			"the history lacks %s, which lay beside the trust bundle: copy or restore all of it",
+			"the history lacks %s, which lay beside the trust bundle: copy or restore the whole history",
 			SegmentFile(bundle, end.Segment))
 	}
 	for i, path := range paths {
@@ -113,9 +113,8 @@ func ReadHistory(bundle string, b evidence.Bundle) (h evidence.History, segments
 		}
 		if i+1 == end.Segment && one.Texts() < end.Texts {
 			return h, nil, refusal.New("trust_malformed",
-				"%s has %d entries, and the trust bundle counts %d: this file is an older copy; restore the newest one", path,
-				one.Texts(),
-				end.Texts)
+				"%s has %d entries, but the trust bundle counts %d: this file is an older copy; restore the newest one", path,
+				one.Texts(), end.Texts)
 		}
 		h.Revocations, h.Manifests = append(h.Revocations, one.Revocations...), append(h.Manifests, one.Manifests...)
 		if len(one.Certificates) > 0 {

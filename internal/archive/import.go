@@ -57,7 +57,7 @@ func NewReader(in *bufio.Reader) (*Reader, error) {
 	if compressed(in) {
 		plain, err := gzip.NewReader(in)
 		if err != nil {
-			return nil, refusal.New("evidence_malformed", "the export begins as one that is compressed, and is not: %v", err)
+			return nil, refusal.New("evidence_malformed", "the export begins like a compressed file but is not one: %v", err)
 		}
 		from = plain
 	}
@@ -70,7 +70,7 @@ func NewReader(in *bufio.Reader) (*Reader, error) {
 		return nil, err
 	}
 	if h.Version != version {
-		return nil, r.malformed("it has version %d, and this program reads %d", h.Version, version)
+		return nil, r.malformed("it has version %d, but this program reads version %d", h.Version, version)
 	}
 	for {
 		err := r.read()
@@ -156,7 +156,7 @@ func (r *Reader) share() error {
 			return r.malformed("the manifest cannot be read: %v", err)
 		}
 	default:
-		return r.malformed("%.40q is nothing that an export has", r.next.name)
+		return r.malformed("%.40q does not belong in an export", r.next.name)
 	}
 	return nil
 }
@@ -301,7 +301,7 @@ func (r *Reader) record(n int) (record ledger.Record, err error) {
 		return record, err
 	}
 	if e.Records != n {
-		return record, r.malformed("the export ends after %d records, and had %d", n, e.Records)
+		return record, r.malformed("the export has %d records, but its end counts %d", n, e.Records)
 	}
 	if _, err := r.in.ReadByte(); err != io.EOF {
 		return record, r.malformed("something comes after the end")

@@ -105,7 +105,7 @@ func (s *sessions) verify(ctx context.Context, t *Trust, r ledger.Record, head e
 	switch id := chain.ids[r.BindingHash]; {
 	case id != "" && id != r.ID:
 		return chain, nil,
-			refusal.New("record_mismatch", "the receipt of the post names the id %.80q, and the record %.80q", id, r.ID)
+			refusal.New("record_mismatch", "the receipt of the post names the id %.80q, but the record names %.80q", id, r.ID)
 	case !ok:
 		return chain, nil, nil
 	}
@@ -151,7 +151,8 @@ func (s *sessions) read(ctx context.Context, chain *session, r ledger.Record, he
 func holds(chain *interaction.Chain, r ledger.Record, head evidence.InteractionHead) error {
 	last := chain.Last()
 	if last.EventID != "" && last.EventID != r.Event {
-		return refusal.New("chain_broken", "the receipts are of a session of event %.80q, and the record of one of %.80q",
+		return refusal.New("chain_broken",
+			"the receipts come from a session of event %.80q, but the record from a session of event %.80q",
 			last.EventID, r.Event)
 	}
 	return chain.Names(head)
@@ -250,8 +251,8 @@ func (a Archive) JudgeReceipts(tokens iter.Seq2[string, error], now time.Time,
 		case err != nil:
 			return j, err
 		case j.Number > 0 && !j.Chain:
-			return j, refusal.New("chain_incomplete", "receipt %d comes first here, and is not the first of its session: "+
-				"such a one is verified alone", j.Number)
+			return j, refusal.New("chain_incomplete",
+				"receipt %d comes first here but is not the first of its session: verify such a receipt alone", j.Number)
 		}
 		if hash, is := strings.CutPrefix(token, HiddenReceipt); is && each == nil {
 			switch {
@@ -262,7 +263,7 @@ func (a Archive) JudgeReceipts(tokens iter.Seq2[string, error], now time.Time,
 				err = chain.AddClosed(hash)
 			case !evidence.IsHash(hash) || len(hidden) == interaction.MaxReceipts:
 				err = refusal.New("evidence_malformed",
-					"the hash of a hidden receipt is no SHA-256, or there are too many hidden receipts")
+					"the hash of a hidden receipt is not a SHA-256, or there are too many hidden receipts")
 			default:
 				hidden = append(hidden, hash)
 			}
@@ -335,7 +336,8 @@ func (a Archive) JudgeReceipts(tokens iter.Seq2[string, error], now time.Time,
 func (a Archive) judgeLost(token string, c interaction.Receipt, before, lost *interaction.Chain,
 	now time.Time) (*interaction.Chain, error) {
 	if before.Closed() {
-		return nil, refusal.New("chain_broken", "a receipt of other roots follows receipt %d, which closes the session",
+		return nil, refusal.New("chain_broken",
+			"a receipt made under other roots follows receipt %d, which closes the session",
 			before.Len())
 	}
 	t, err := a.ofOwner(c.Owner)
@@ -345,7 +347,7 @@ func (a Archive) judgeLost(token string, c interaction.Receipt, before, lost *in
 	if lost == nil {
 		last := before.Last()
 		if c.Chain.SequenceNumber != before.Len()+1 || c.Chain.PreviousReceiptHash != before.Head() {
-			return nil, refusal.New("chain_broken", "receipt %d is of other roots, and does not follow receipt %d",
+			return nil, refusal.New("chain_broken", "receipt %d was made under other roots and does not follow receipt %d",
 				c.Chain.SequenceNumber, before.Len())
 		}
 		lost = interaction.NewTail(t.opener(now),
@@ -353,7 +355,9 @@ func (a Archive) judgeLost(token string, c interaction.Receipt, before, lost *in
 	}
 	if left := c.Outcome == interaction.OutcomeIndeterminate || c.Closing != nil &&
 		c.Closing.Reason == interaction.ClosedLost; !left {
-		return nil, refusal.New("roots_not_pinned", "receipt %d is of other roots, and does not say that it was lost",
+		return nil, refusal.New("roots_not_pinned",
+			"receipt %d was made under other roots, but says neither that its call is indeterminate nor that its session was "+
+				"lost",
 			c.Chain.SequenceNumber)
 	}
 	_, err = lost.Add(token)

@@ -42,9 +42,10 @@ func checkArtifacts(r ledger.Record, name string) error {
 	for i, a := range r.Artifacts {
 		switch {
 		case !slices.Contains(artifactNames, a.Name):
-			return refusal.New("evidence_malformed", "%s: artifacts[%d].name is %.40q, which is no artifact", name, i, a.Name)
+			return refusal.New("evidence_malformed", "%s: artifacts[%d].name is %.40q, which is not the name of an artifact",
+				name, i, a.Name)
 		case slices.ContainsFunc(r.Artifacts[:i], func(b ledger.Artifact) bool { return b.Name == a.Name }):
-			return refusal.New("evidence_malformed", "%s: artifacts[%d].name is %q, which is there twice", name, i, a.Name)
+			return refusal.New("evidence_malformed", "%s: artifacts[%d].name is %q, which occurs twice", name, i, a.Name)
 		}
 	}
 	return nil
@@ -60,9 +61,9 @@ const maxBefore = time.Hour
 func checkRecord(r ledger.Record, manifest string, now time.Time) error {
 	switch {
 	case r.Flow != "post": // no other call has evidence
-		return refusal.New("record_mismatch", "the record has evidence, and its flow is %.40q and not post", r.Flow)
+		return refusal.New("record_mismatch", "the record has evidence, but its flow is %.40q, not post", r.Flow)
 	case r.Learning:
-		return refusal.New("record_mismatch", "the record has evidence, and names a session that only learns")
+		return refusal.New("record_mismatch", "the record has evidence, but names a session that only learns")
 	case len(r.Keys) > 0: // of a list without artifacts
 		return refusal.New("record_mismatch", "the record lists signing keys, which only its artifacts may name")
 	case r.Manifest != manifest && artifact(r, "deploymentCertificate") != "":
@@ -166,10 +167,11 @@ func (p madePost) check(r ledger.Record) error {
 	case r.Started.UnixMilli() != p.started:
 		return refusal.New("record_mismatch", "the receipt of the post and the record differ in start time")
 	case !slices.Contains(states[p.outcome], r.State):
-		return refusal.New("record_mismatch", "the receipt of the post says %s, and the record %.40s", p.outcome, r.State)
+		return refusal.New("record_mismatch", "the receipt of the post says %s, but the record says %.40s", p.outcome,
+			r.State)
 	case p.outcome != interaction.OutcomeIndeterminate && int64(r.Status) != p.status:
-		return refusal.New("record_mismatch", "the receipt of the post names the status %d, and the record %d", p.status,
-			r.Status)
+		return refusal.New("record_mismatch", "the receipt of the post names the status %d, but the record names %d",
+			p.status, r.Status)
 	}
 	return nil
 }

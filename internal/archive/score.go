@@ -54,13 +54,13 @@ func (a Archive) JudgeScore(s Score, now time.Time) (autonomy.Claims, error) {
 func (s Score) NotComputed(c autonomy.Claims) string {
 	switch {
 	case c.ScoringHash != autonomy.ScoringHash:
-		return fmt.Sprintf("it is by the formulas %s, version %s, and this program has those of version %s", c.ScoringHash,
-			c.Version, autonomy.Version())
+		return fmt.Sprintf("it was computed by the formulas %s, version %s, but this program has those of version %s",
+			c.ScoringHash, c.Version, autonomy.Version())
 	case c.Signals.Challenge.Issued != int64(len(s.Revealed)):
-		return "what the agent has revealed is not here: mediator reputation show score brings it from the node's " +
-			"internal endpoint, once the session is closed"
+		return "the strategies that the agent revealed are not here: mediator reputation show score fetches them from the " +
+			"node's internal endpoint, once the session is closed"
 	case c.BaselineHash != "" && s.Baseline == nil:
-		return "its baseline is not here: mediator reputation show score brings it"
+		return "its baseline is not here: mediator reputation show score fetches it"
 	}
 	return ""
 }
@@ -68,7 +68,8 @@ func (s Score) NotComputed(c autonomy.Claims) string {
 // ScoreOf refuses a score of other receipts than those of session. Receipts and token are verified.
 func ScoreOf(c autonomy.Claims, session *autonomy.Session) error {
 	if session.Len() != c.HeadNumber || session.Head() != c.HeadHash {
-		return refusal.New("score_mismatch", "the score rests on receipts 1 to %d, %s, but the receipts here end with %d, %s",
+		return refusal.New("score_mismatch",
+			"the score rests on receipts up to %d (hash %s), but the receipts here end with %d (hash %s)",
 			c.HeadNumber, c.HeadHash, session.Len(), session.Head())
 	}
 	return nil

@@ -146,7 +146,7 @@ func (e *Endpoint) check(key string, f *findings) {
 	case e.TCP != "" && len(e.UIDs) > 0:
 		f.Add(key+".uids", "has no meaning with tcp, where a certificate names who connects: write callers")
 	case e.TCP != "" && len(e.Callers) == 0:
-		f.Add(key+".callers", "is required for tcp: nobody else may connect")
+		f.Add(key+".callers", "is required for tcp: only the callers that it lists may connect")
 	}
 	for i, pattern := range e.Callers {
 		if err := identity.CheckPattern(pattern); err != nil {
@@ -182,7 +182,7 @@ func (f *findings) checkEither(key, unix, tcp string) {
 		f.Add(key, "needs either unix or tcp")
 	case tcp != "":
 		if portIn(tcp) == 0 {
-			f.Add(key+".tcp", "%q has no port that others could know", tcp)
+			f.Add(key+".tcp", "%q needs a port other than 0, so that others can connect", tcp)
 		}
 		f.overTCP = append(f.overTCP, key)
 	}
@@ -191,7 +191,8 @@ func (f *findings) checkEither(key, unix, tcp string) {
 // checkTLS needs the checks of all endpoints before it.
 func (p *Process) checkTLS(f *findings) {
 	if p.Registrar != nil && p.Registrar.Unix != "" {
-		f.Add("registrar.unix", "has no meaning: the registrar answers over TCP alone, by the caller's certificate")
+		f.Add("registrar.unix",
+			"has no meaning: the registrar answers only over TCP, and knows its callers by their certificates")
 	}
 	p.TLS.check("tls.", p.Registrar != nil, f)
 	for _, key := range f.overTCP {
@@ -203,7 +204,7 @@ func (p *Process) checkTLS(f *findings) {
 
 func (t *TLS) check(key string, registrar bool, f *findings) {
 	if t != nil && (t.Certificate == "" || t.Key == "") == (t.Token == "" || t.Certificate+t.Key != "" || !registrar) {
-		f.Add(key+"certificate", "and key are required or, in a pod with a registrar, token alone")
+		f.Add(key+"certificate", "is required, and key too; in a pod with a registrar, set only token instead")
 	}
 }
 
@@ -276,10 +277,10 @@ func distinct(f *findings, keys ...namedKey) {
 	for i, k := range keys {
 		for _, other := range keys[:i] {
 			if k.Key != "" && k.Key == other.Key {
-				f.Add(k.at+".key", "%s is the key of %s too", k.Key, other.at)
+				f.Add(k.at+".key", "%s is also the key of %s", k.Key, other.at)
 			}
 			if k.Issuer != "" && k.Issuer == other.Issuer {
-				f.Add(k.at+".issuer", "%s is the issuer of %s too", k.Issuer, other.at)
+				f.Add(k.at+".issuer", "%s is also the issuer of %s", k.Issuer, other.at)
 			}
 		}
 	}
@@ -301,7 +302,7 @@ func (c *VaultAuth) check(key string, f *findings) {
 	}
 	perRole := func(name, value string) {
 		if value != "" && !strings.Contains(value, "{role}") {
-			f.Add(key+name, "%q is the same for every role: write {role} where they differ", value)
+			f.Add(key+name, "%q is the same for every role: write {role} where the roles differ", value)
 		}
 	}
 	if a := c.AppRole; a != nil {

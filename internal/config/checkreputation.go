@@ -37,7 +37,7 @@ const maxOwners = 256
 // checkOwners reads no file of the owners: their files change while the node runs.
 func (c *Reputation) checkOwners(f *findings) {
 	if len(c.Owners) > maxOwners {
-		f.Add("owners", "there are %d; at most %d are taken", len(c.Owners), maxOwners)
+		f.Add("owners", "there are %d; at most %d are allowed", len(c.Owners), maxOwners)
 	}
 	for i, o := range c.Owners {
 		for _, other := range c.Owners[:i] {
@@ -45,7 +45,7 @@ func (c *Reputation) checkOwners(f *findings) {
 				f.Add(fmt.Sprintf("owners[%d].name", i), "%q is the name of another owner", o.Name)
 			}
 			if o.Registry != "" && o.Registry == other.Registry {
-				f.Add(fmt.Sprintf("owners[%d].registry", i), "is the registry of %s too", other.Name)
+				f.Add(fmt.Sprintf("owners[%d].registry", i), "is also the registry of %s", other.Name)
 			}
 		}
 	}

@@ -116,7 +116,7 @@ func (c *Sidecar) addRuleError(err error, f *findings) {
 
 func (c *Sidecar) checkEndpoints(f *findings) {
 	if c.Runtime == "" && c.TLS == nil {
-		f.Add("runtime", "is required without tls, whose certificate would name the runtime")
+		f.Add("runtime", "is required without tls; with tls, the certificate names the runtime")
 	}
 	all := []struct{ key, at string }{
 		{"admin", c.Admin.String()}, {"trigger", c.Trigger.String()}, {"control", c.Control.String()}}
@@ -129,7 +129,7 @@ func (c *Sidecar) checkEndpoints(f *findings) {
 	for i, e := range all[1:] {
 		for _, other := range all[:i+1] {
 			if e.at != "" && e.at == other.at {
-				f.Add(e.key, "is the endpoint of %s too", other.key)
+				f.Add(e.key, "is also the endpoint of %s", other.key)
 			}
 		}
 	}
@@ -191,7 +191,7 @@ func (c *Sidecar) addAction(key string, a Action, f *findings) {
 		f.Add(key+".maxBody", "a body has at most %d bytes", body.Max)
 	}
 	if a.Match.messages() != "" && a.Content != rules.ContentJSON {
-		f.Add(key+".content", "%s are JSON", a.Match.messages())
+		f.Add(key+".content", "must be json: %s are JSON", a.Match.messages())
 	}
 	if a.Match.GraphQL != nil && a.Query {
 		f.Add(key+".query", "has no meaning for GraphQL: its actions match POSTs without a query")
@@ -209,7 +209,7 @@ func (a Action) checkGate(key string, f *findings) {
 		return
 	}
 	if a.Credential != nil && a.Credential.Header != "" && !strings.EqualFold(a.Credential.Header, "Authorization") {
-		f.Add(key+".credential.header", "an API that takes part verifies the access token in Authorization")
+		f.Add(key+".credential.header", "must be Authorization: an API that takes part verifies the access token there")
 	}
 	_, err := gate.NewClient(gate.ClientOptions{
 		ChallengeURL: api.Challenge, VerifyURL: api.Verify, HTTP: new(http.Client), Now: time.Now,
@@ -317,7 +317,7 @@ func parseMatch(key string, m Match, ofMessages []string, f *findings) match.Mat
 	}
 	if m.messages() != "" {
 		if len(methods) > 0 {
-			f.Add(key+".methods", "%s have their own HTTP methods: leave it out", m.messages())
+			f.Add(key+".methods", "%s have their own HTTP methods: leave this out", m.messages())
 		}
 		methods = ofMessages
 	}
@@ -357,7 +357,7 @@ func parseMCP(key string, m *MCP, post bool, f *findings) *mcp.Rule {
 		return nil
 	}
 	if post && (m.Methods != nil || m.Elicitation || m.Sampling) {
-		f.Add(key, "an action names only tools: an egress rule with the same URL allows the rest")
+		f.Add(key, "an action may name only tools: allow the rest in an egress rule with the same URL")
 	}
 	if !post && m.SameConnection {
 		f.Add(key+".sameConnection", "is only for an action: a read does not depend on the answer's connection")

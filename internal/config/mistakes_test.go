@@ -88,7 +88,7 @@ func TestMistakes(t *testing.T) {
 			"line 11, column 9: agent: merges another mapping (<<): write its keys out"},
 		{sidecar, "agent: {uid: 2000}", "guard:", "line 11, column 7: guard: has no value: write one, or leave the key out"},
 		{sidecar, "runtime: worker-1\n", "",
-			"line 1, column 1: runtime: is required without tls, whose certificate would name the runtime"},
+			"line 1, column 1: runtime: is required without tls; with tls, the certificate names the runtime"},
 		{sidecar, "issuer: mediator-session", "lifetime: 30s", "line 14, column 12: keys.session.issuer: is required"},
 		{trigger, "state: state\n", "", "line 1, column 1: state: is required"},
 
@@ -137,11 +137,12 @@ func TestMistakes(t *testing.T) {
 			"line 7, column 13: reputation: is the endpoint of control too"},
 		{sidecar, `{url: "https://api.example.com/posts", methods: [POST]}`,
 			`{url: "http://mediator.internal/mcp", mcp: {tools: [register_plugin]}}`,
-			"line 18, column 18: actions[0].match.url: names mediator.internal, where the node answers: reputation is required"},
+			"line 18, column 18: actions[0].match.url: names mediator.internal, where the node answers, so reputation is " +
+				"required"},
 		{withReceipts, `{url: "https://api.example.com/posts", methods: [POST]}`,
 			`{url: "http://mediator.internal/v1/dispute", methods: [POST]}`,
-			"line 21, column 18: actions[0].match.url: names /v1/dispute, where the agent publishes: keys.agentStatement is " +
-				"required"},
+			"line 21, column 18: actions[0].match.url: names /v1/dispute, where the agent publishes, so keys.agentStatement " +
+				"is required"},
 		{withReceipts, `{url: "https://api.example.com/posts", methods: [POST]}`,
 			`{url: "http://mediator.internal/v1/event", methods: [POST]}`,
 			"line 20, column 5: actions[0]: (post) at http://mediator.internal a rule is for /mcp, /v1/signals, /v1/dispute: " +
@@ -151,8 +152,8 @@ func TestMistakes(t *testing.T) {
 			"line 25, column 5: egress[0]: (reads) others can read what register_plugin writes: only an action may name it"},
 		{withReceipts, `{url: "https://api.example.com/**", methods: [GET]}`,
 			`{url: "http://mediator.internal/mcp", mcp: {}}` + "\n    credential: {vault: {path: kv, field: f}}",
-			"line 27, column 17: egress[0].credential: the node takes none: the sidecar names the calling agent\nline 27, " +
-				"column 25: egress[0].credential.vault: needs custody.type: vault"},
+			"line 27, column 17: egress[0].credential: the node takes no credential: the sidecar names the calling " +
+				"agent\nline 27, column 25: egress[0].credential.vault: needs custody.type: vault"},
 		{withReceipts, `{url: "https://api.example.com/posts", methods: [POST]}`,
 			`{url: "http://mediator.internal/mcp", mcp: {tools: [register_plugin]}}` +
 				"\n    gate: api\n    api: {challenge: \"https://a.example/c\", verify: \"https://a.example/v\"}",

@@ -20,10 +20,10 @@ func (c *Sidecar) checkNodeRules(f *findings) {
 			return false
 		}
 		if c.Reputation == nil {
-			f.Add(key+".match.url", "names %s, where the node answers: reputation is required", host)
+			f.Add(key+".match.url", "names %s, where the node answers, so reputation is required", host)
 		}
 		if credential != nil {
-			f.Add(key+".credential", "the node takes none: the sidecar names the calling agent")
+			f.Add(key+".credential", "the node takes no credential: the sidecar names the calling agent")
 		}
 		return true
 	}
@@ -34,7 +34,7 @@ func (c *Sidecar) checkNodeRules(f *findings) {
 		}
 		if m := c.ActionRules[i].Match; m.Host == proxy.InternalHost && node.Publishes(m.Path) &&
 			c.Keys.AgentStatement == nil {
-			f.Add(key+".match.url", "names %s, where the agent publishes: keys.agentStatement is required", m.Path)
+			f.Add(key+".match.url", "names %s, where the agent publishes, so keys.agentStatement is required", m.Path)
 		}
 	}
 	for i, e := range c.Egress {

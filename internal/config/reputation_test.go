@@ -86,8 +86,8 @@ func TestReputationMistakes(t *testing.T) {
 		"another mode": {"believedHosts", "verification: {mode: strict}\nbelievedHosts",
 			`line 16, column 22: verification.mode: "strict" is none of observed, seed`},
 		"a URL for a name": {"believedHosts", "verification: {hosts: [\"https://node.example\"]}\nbelievedHosts",
-			`line 16, column 24: verification.hosts[0]: "https://node.example" is no host name; give it without scheme and ` +
-				`port`},
+			`line 16, column 24: verification.hosts[0]: "https://node.example" is not a host name; write it without scheme ` +
+				`and port`},
 		"a server without a name": {"believedHosts", "verification: {servers: [{role: x}]}\nbelievedHosts",
 			"line 16, column 26: verification.servers[0].name: is required"},
 		"a gate nowhere": {"believedHosts", "verification: {xray: {govern: {}}}\nbelievedHosts",

@@ -98,11 +98,11 @@ func (v *Verification) check(key string, f *findings) {
 	}
 	for i, host := range v.Hosts {
 		if v.Hosts[i] = strings.ToLower(host); host == "" || strings.ContainsAny(host, ":/ ") {
-			f.Add(fmt.Sprintf("%s.hosts[%d]", key, i), "%q is no host name; give it without scheme and port", host)
+			f.Add(fmt.Sprintf("%s.hosts[%d]", key, i), "%q is not a host name; write it without scheme and port", host)
 		}
 	}
 	if len(v.Servers) > maxListed {
-		f.Add(key+".servers", "there are %d; at most %d are named", len(v.Servers), maxListed)
+		f.Add(key+".servers", "there are %d; at most %d are allowed", len(v.Servers), maxListed)
 	}
 }
 

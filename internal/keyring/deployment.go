@@ -39,8 +39,9 @@ func CheckRenewal(auditor RootKey, bundle string, m *policy.Manifest) error {
 	}
 	certified, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind(), b.DeploymentCertificate)
 	if err == nil && certified.ManifestHash != m.Hash() {
-		err = refusal.New("pin_mismatch", "%s certifies manifest %s, and this is %s: review the change, and sign without "+
-			"--renew", bundle, certified.ManifestHash, m.Hash())
+		err = refusal.New("pin_mismatch",
+			"%s certifies manifest %s, but this is manifest %s: review the change, and sign without --renew", bundle,
+			certified.ManifestHash, m.Hash())
 	}
 	if err != nil {
 		return err

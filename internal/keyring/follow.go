@@ -143,7 +143,7 @@ func (r *Registry) due(ctx context.Context, from []string, as map[string][]strin
 func sameRoles(at string, as, now []string) error {
 	if !slices.Equal(as, now) {
 		return refusal.New("roles_changed",
-			"the process at %s was certified to sign %s, and wants to sign %s: it gets no more certificates",
+			"the process at %s was certified to sign %s, but now wants to sign %s: it gets no more certificates",
 			at, strings.Join(as, ", "), strings.Join(now, ", "))
 	}
 	return nil

@@ -150,7 +150,8 @@ func (e *bundleEdit) copied(c evidence.SignerCertificate, all []evidence.SignerC
 	for _, o := range all {
 		if o.SubjectPublicKeyHash == c.SubjectPublicKeyHash && o.Purposes[0] != c.Purposes[0] &&
 			o.SubjectKeyID != c.SubjectKeyID {
-			return refusal.New("key_purpose", "%s has the public key of %s, which is for %s", c.SubjectKeyID, o.SubjectKeyID,
+			return refusal.New("key_purpose", "the key %s has the same public key as %s, which is for %s", c.SubjectKeyID,
+				o.SubjectKeyID,
 				o.Purposes[0])
 		}
 	}
@@ -189,7 +190,8 @@ func claims(r daemon.RoleDocument, observations []look.Observation, say Declarat
 		}
 	}
 	if apart, against := policy.Apart(r.Purpose, observations); apart == look.Contradicts {
-		return c, refusal.New("deployment_contradicted", "no key of the role %s is certified for it alone: %s", r.Purpose,
+		return c, refusal.New("deployment_contradicted",
+			"no key of the role %s is certified, because its process can use other keys too: %s", r.Purpose,
 			against)
 	}
 	reach, against := policy.OutOfReach(r.Purpose, observations)

@@ -111,7 +111,7 @@ func (r *Registry) Revoke(ctx context.Context, add []evidence.Revocation,
 				return err
 			}
 			if len(added) > evidence.MaxRevocations { // no verifier would read the history
-				return refusal.New("trust_malformed", "%d entries are too many at once: revoke some at a time", len(add))
+				return refusal.New("trust_malformed", "%d entries are too many at once: revoke fewer at a time", len(add))
 			}
 			e.revocations = []string{added}
 		}

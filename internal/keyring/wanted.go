@@ -51,9 +51,11 @@ func (e *bundleEdit) wanted(roles []daemon.RoleDocument) (wanted []daemon.RoleDo
 		})
 		if len(left) == 0 {
 			in, _ := e.trust.Retired(newest)
-			return nil, 0, refusal.New("key_retired", "the key of %s, %s, was retired: the current version is %d. Rotate the "+
-				"key past that; or, where it is another key of that name, move %s away (%s), certify every process and the "+
-				"deployment again, and restart the processes", r.Purpose, newest, in, e.Bundle, whereTo)
+			return nil, 0,
+				refusal.New("key_retired",
+					"the key of %s, %s, was retired: the current version is %d. Rotate the key past that version; or, if it is "+
+						"another key with the same name, move %s away (%s), certify every process and the "+
+						"deployment again, and restart the processes", r.Purpose, newest, in, e.Bundle, whereTo)
 		}
 		if len(left) > manyVersions {
 			left = slices.DeleteFunc(e.withoutSuperseded(left, supersededMany), func(k jose.JSONWebKey) bool {
@@ -106,8 +108,9 @@ func (e *bundleEdit) disagreement() error {
 	if len(e.disputed) == 0 {
 		return nil
 	}
-	return refusal.New("roles_changed", "not all processes that share a key publish %s alike, so it gets no certificate: "+
-		"a rotation takes some seconds to reach all; else one of them may be taken over", strings.Join(e.disputed, ", "))
+	return refusal.New("roles_changed",
+		"not all processes that share a key publish the same %s, so it gets no certificate: a rotation takes some seconds "+
+			"to reach them all; if this lasts longer, one of them may be taken over", strings.Join(e.disputed, ", "))
 }
 
 // withoutSuperseded returns the newest version that was certified at least this time ago, and the later ones.

@@ -154,7 +154,7 @@ func (o Options) place(ctx context.Context, program string, ask *admin.SessionRe
 		return nil, nil, notStarted(err)
 	case o.Learn:
 		return nil, nil, refusal.New("isolation_unavailable",
-			"a learning session is for an isolated agent, because another one could post without the mediator: %v", err)
+			"a learning session needs an isolated agent, because any other agent could post without the mediator: %v", err)
 	case o.RequireIsolation, !errors.As(err, &unavailable):
 		return nil, nil, refusal.New("isolation_unavailable", "the agent cannot be isolated, and its event still waits: %v",
 			err)

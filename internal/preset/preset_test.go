@@ -66,8 +66,9 @@ websocketRefusal: answer
 deny:
   - "https://c.test/**" # noise
 `, ""},
-		{"a name taken", "egress:\n  - {name: second, match: {url: x}}\n", "", "line 2: the rule second differs in match"},
-		{"no mapping", "- x\n", "", "no YAML with keys"},
+		{"a name taken", "egress:\n  - {name: second, match: {url: x}}\n", "",
+			"line 2: the rule second has the name of a rule of the preset"},
+		{"no mapping", "- x\n", "", "is YAML, but has no keys"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := p.Merge([]byte(tt.file), never)

@@ -48,7 +48,8 @@ func (n *nonces) next(now time.Time) string {
 func (n *nonces) spend(nonce, by string, now time.Time) error {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(nonce)
 	if err != nil || len(raw) != nonceBody+sha256.Size || !hmac.Equal(n.seal(raw[:nonceBody]), raw) {
-		return refusal.New("process_unavailable", "the nonce of %s comes from another registrar: ask this one for another",
+		return refusal.New("process_unavailable",
+			"the nonce of %s comes from another registrar: ask this registrar for a new nonce",
 			by)
 	}
 	until := time.Unix(int64(binary.BigEndian.Uint64(raw)), 0) //nolint:gosec // of next

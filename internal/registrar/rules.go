@@ -325,10 +325,11 @@ func (r *Rules) Check(seen int64, now time.Time) error {
 	case r.Trial:
 		return nil
 	case r.Serial < seen:
-		return refuse("rules", "rules_refused", "the rules have the serial number %d, and rules with %d have been seen",
+		return refuse("rules", "rules_refused",
+			"the rules have the serial number %d, but newer rules, with the number %d, have been seen",
 			r.Serial, seen)
 	case !now.Before(time.Unix(r.Expires, 0)):
-		return refuse("rules", "rules_refused", "the rules ended at %s", time.Unix(r.Expires, 0).UTC().Format(time.RFC3339))
+		return refuse("rules", "rules_refused", "the rules expired at %s", time.Unix(r.Expires, 0).UTC().Format(time.RFC3339))
 	}
 	return nil
 }

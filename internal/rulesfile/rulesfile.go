@@ -30,7 +30,7 @@ func refused(format string, args ...any) error {
 func Merge(file, rules []byte) ([]byte, error) {
 	to, err := Mapping(file, "the configuration")
 	if err == nil && to.Style&yaml.FlowStyle != 0 {
-		err = refused("the configuration is in braces, not one key a line")
+		err = refused("the configuration is written in braces: write one key on each line")
 	}
 	if err != nil {
 		return nil, err
@@ -67,11 +67,11 @@ func Merge(file, rules []byte) ([]byte, error) {
 func Mapping(raw []byte, what string) (*yaml.Node, error) {
 	var doc yaml.Node
 	if err := yaml.Load(raw, &doc); err != nil {
-		return nil, refused("%s is no YAML: %v", what, err)
+		return nil, refused("%s is not YAML: %v", what, err)
 	}
 	top := doc.Content[0]
 	if top.Kind != yaml.MappingNode {
-		return nil, refused("%s is no YAML with keys", what)
+		return nil, refused("%s is YAML, but has no keys", what)
 	}
 	return top, nil
 }
@@ -99,7 +99,7 @@ func missing(items *yaml.Node, has map[string]any, key string) (fresh []*yaml.No
 func verify(text []byte, want map[string]any) error {
 	got := make(map[string]any)
 	if err := yaml.Load(text, &got); err != nil || !reflect.DeepEqual(got, want) {
-		return refused("the configuration is of a form to which rules cannot be added: add them by hand")
+		return refused("rules cannot be added to a configuration of this form: add them by hand")
 	}
 	return nil
 }
@@ -173,7 +173,7 @@ func Diff(name string, before, after []byte) string {
 // its mode and its owner.
 func Write(path string, raw []byte) error {
 	if _, err := config.CheckSidecar(path, raw); err != nil {
-		return refused("the configuration stays as it is: with the rules it is not correct\n%v", err)
+		return refused("the configuration was not changed, because with the rules it would not be correct:\n%v", err)
 	}
 	at, err := filepath.EvalSymlinks(path)
 	if err != nil {

@@ -16,13 +16,13 @@ func CheckWebSocket(r *http.Request) error {
 	why := ""
 	switch {
 	case r.Method != http.MethodGet || r.ProtoMajor != 1 || r.ProtoMinor != 1:
-		why = "is no GET over HTTP/1.1"
+		why = "is not a GET over HTTP/1.1"
 	case r.Body != nil && r.Body != http.NoBody || r.ContentLength != 0:
 		why = "has a body"
 	case !isUpgrade(r.Header) || slices.ContainsFunc(ConnectionOptions(r.Header), isOfHandshake):
-		why = "does not ask for the protocol websocket alone, in Upgrade and Connection"
+		why = "must ask for the protocol websocket, and no other, in Upgrade and Connection"
 	case !slices.Equal(r.Header["Sec-Websocket-Version"], []string{"13"}):
-		why = "has not the one version 13"
+		why = "must have Sec-WebSocket-Version exactly once, with 13"
 	case len(key) != 1 || !isNonce(key[0]):
 		why = "has no key of 16 bytes"
 	default:

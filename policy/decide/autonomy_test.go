@@ -211,7 +211,7 @@ func TestConditionsOnVerification(t *testing.T) {
 		check.Must(t, err)
 		r.Clock.Advance(time.Minute)
 		_, err = r.decide(r.appraised(token))
-		check.WantCode(t, err, "reputation_insufficient", "the last one is over")
+		check.WantCode(t, err, "reputation_insufficient", "the last one has expired")
 	})
 }
 

@@ -146,13 +146,13 @@ func (c *Call) document(body []byte, asked *inference.Request) (d document, err 
 	})
 	switch {
 	case !ok:
-		return d, unread("is not as the API of the egress rule has it")
+		return d, unread("does not have the form of the egress rule's API")
 	case in.Outcome == inference.OutcomeFailed:
 		return d, &Failure{refused: refusal.New("generate_refused", "%s",
 			strings.TrimSpace("the model's API broke its answer off with an error "+in.Error)), Status: http.StatusOK,
 			Code: in.Error}
 	case in.Outcome != inference.OutcomeComplete:
-		return d, unread("is not the whole answer: the provider goes on without it")
+		return d, unread("is not complete: the provider goes on after it")
 	}
 	d = document{Record: c.Record, Model: in.Model, Output: text.String()}
 	for _, s := range in.Stops {

@@ -46,7 +46,7 @@ func Read(body []byte) (*Request, error) {
 	}
 	switch {
 	case r.Probe != "" && (r.Prompt != "" || r.System != "" || r.MaxTokens != nil || r.Temperature != nil):
-		return nil, malformed("has members other than model beside probe: a probe is sent unchanged")
+		return nil, malformed("has other members than probe and model: a probe is sent unchanged")
 	case r.Probe == "" && strings.TrimSpace(r.Prompt) == "":
 		return nil, malformed("has no prompt")
 	case r.MaxTokens != nil && *r.MaxTokens < 1:

@@ -65,7 +65,7 @@ func readDocument(text string) ([]Operation, error) {
 func notParsed(err error) error {
 	var at *gqlerror.Error
 	if errors.As(err, &at) && len(at.Locations) > 0 {
-		return malformed("the document is no GraphQL at line %d, column %d", at.Locations[0].Line, at.Locations[0].Column)
+		return malformed("the document is not GraphQL at line %d, column %d", at.Locations[0].Line, at.Locations[0].Column)
 	}
 	return refusal.New("content_too_large", "the document has more than %d tokens", maxTokens)
 }
@@ -128,7 +128,7 @@ func (d *document) fields(top ast.SelectionSet) ([]string, error) {
 					queue = append(queue, to)
 				}
 			default:
-				return nil, malformed("the document selects what is neither a field nor a fragment")
+				return nil, malformed("the document selects something that is neither a field nor a fragment")
 			}
 		}
 	}

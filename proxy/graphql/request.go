@@ -28,7 +28,7 @@ func (p *parameters) read(o jsonread.Object) error {
 			return malformed("the request has the member %.60q, which no GraphQL request has", m.Name)
 		case kind == 'n':
 		case isText && kind != '"', !isText && kind != '{':
-			return malformed("the member %s of the request is of another type", m.Name)
+			return malformed("the member %s of the request has the wrong type", m.Name)
 		}
 	}
 	p.query, _ = o.Get("query").Text()
@@ -54,9 +54,9 @@ func ReadPost(header http.Header, url *url.URL, body []byte) ([]Operation, error
 	o, err := jsonread.Lenient(body, 2) // the names of variables may differ in case alone
 	if errors.Is(err, jsonread.ErrList) {
 		return nil, refusal.New("message_malformed",
-			"the body is a batch of requests; each goes in a call of its own")
+			"the body is a batch of requests: send each request in its own call")
 	} else if err != nil {
-		return nil, malformed("the body is no GraphQL request: %v", err)
+		return nil, malformed("the body is not a GraphQL request: %v", err)
 	}
 	var p parameters
 	if err := p.read(o); err != nil {
@@ -91,7 +91,7 @@ func ReadGet(url *url.URL) ([]Operation, error) {
 func parseQuery(query string) (map[string]string, error) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return nil, malformed("the query of the URL cannot be read in one way")
+		return nil, malformed("the query of the URL can be read in more than one way")
 	}
 	one := make(map[string]string, len(values))
 	for name, list := range values {

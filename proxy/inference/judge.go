@@ -111,7 +111,7 @@ func (r *reading) pointer(m jsonread.Member) error {
 func (r *reading) object(raw jsontext.Value, what string) (jsonread.Object, error) {
 	o, err := jsonread.Lenient(raw, 1)
 	if err != nil {
-		return nil, malformed("%s is not as the API has it", what)
+		return nil, malformed("%s does not have the form that the API defines", what)
 	}
 	return o, r.spell(o)
 }

@@ -65,7 +65,8 @@ func Read(rule Rule, c Call) (*Request, error) {
 	switch {
 	case errors.Is(err, jsonread.ErrAmbiguous):
 		return nil, refusal.New("message_ambiguous",
-			"two parsers could read the request to the model differently: it has a member twice, or in two cases")
+			"two parsers could read the request to the model differently: it has two members whose names are equal or differ "+
+				"only in case")
 	case err != nil:
 		return nil, malformed("it is not one JSON object in UTF-8, of at most %d levels and %d names and values",
 			jsonread.MaxDepth, jsonread.MaxItems)
@@ -295,7 +296,7 @@ func unreadable(err error, what string) error {
 	case errors.Is(err, jsonread.ErrAmbiguous):
 		return refusal.New("message_ambiguous", "%s in the request to the model: %w", what, err)
 	case errors.Is(err, jsonread.ErrMalformed):
-		return malformed("%s is not as the API has it", what)
+		return malformed("%s does not have the form that the API defines", what)
 	}
 	return err
 }

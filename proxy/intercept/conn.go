@@ -140,7 +140,8 @@ func (c *conn) reportECH() {
 	const echRequired = tls.AlertError(121)
 	if errors.As(err, &op) && op.Op == "remote error" && op.Err.Error() == echRequired.Error() {
 		c.p.o.Refused(WithRoute(context.WithoutCancel(c.life), c.route), c.route.Target, refusal.New("tls_handshake_failed",
-			"the client left after the TLS handshake: it hides the name of another host (ECH) behind %s", c.route.Target.Host))
+			"the client left after the TLS handshake, because with ECH it hides the name of another host behind %s",
+			c.route.Target.Host))
 	}
 }
 

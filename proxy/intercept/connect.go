@@ -172,8 +172,9 @@ func (c *conn) begin() error {
 	first, err := c.socket.peek(1)
 	switch {
 	case redirected && errors.Is(err, os.ErrDeadlineExceeded):
-		return refusal.New("not_http", "the client sent nothing to %s for %s, as in a protocol whose server "+
-			"speaks first", c.route.Original, patience)
+		return refusal.New("not_http",
+			"the client sent nothing to %s within %s; perhaps it waits for the server to speak first", c.route.Original,
+			patience)
 	case err != nil:
 		return errSilent
 	}
@@ -297,8 +298,9 @@ func handshakeRefusal(err error, target upstream.Target) error {
 	case errors.As(err, &refused):
 		return refused
 	case errors.Is(err, context.Canceled): // by our own Close
-		return refusal.New("overloaded", "the connection to %s was closed before its TLS handshake, because its session "+
-			"ended or opened too many", target.Host)
+		return refusal.New("overloaded",
+			"the connection to %s was closed before its TLS handshake, because its session ended or opened too many connections",
+			target.Host)
 	case errors.Is(err, context.DeadlineExceeded):
 		return refusal.New("tls_handshake_failed", "the TLS handshake in the tunnel to %s took too long", target.Host)
 	}

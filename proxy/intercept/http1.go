@@ -145,7 +145,7 @@ func (r *http1Reader) judge() (bool, error) {
 		n := bytes.IndexByte(r.buf[r.judged:], '\n')
 		if limit := r.limit - r.lines*lineOverhead; r.judged+n+1 > limit || n < 0 && len(r.buf) > limit {
 			return false, refusal.New("header_too_large",
-				"the request line and the header exceed %d bytes, each line counting %d more", r.limit,
+				"the request line and the header exceed %d bytes (each line counts as its length and %d bytes more)", r.limit,
 				lineOverhead)
 		}
 		if n < 0 {

@@ -33,7 +33,7 @@ func (p *Proxy) enterSwitched() error {
 // upstream does not switch, that could be a request.
 func (c *conn) switched(read *bufio.Reader) error {
 	if read.Buffered() > 0 || len(c.http1.buf) > 0 || c.http1.failed != nil {
-		return refusal.New("request_malformed", "the client sent more before the answer to its handshake")
+		return refusal.New("request_malformed", "the client sent more data before its handshake was answered")
 	}
 	c.http1 = http1Reader{from: c.Conn, pass: math.MaxInt64}
 	return nil

@@ -107,7 +107,8 @@ func (r Route) named(scheme, authority string) (upstream.Target, error) {
 	switch {
 	case authority == "" && byName:
 		return t, refusal.New("target_mismatch",
-			"the connection to %s names no host (SNI, or the Host header), and its address alone tells none", r.Original)
+			"the connection to %s names no host (SNI, or the Host header), and its address alone does not tell the host",
+			r.Original)
 	case authority == "":
 		return t, nil
 	}

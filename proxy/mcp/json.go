@@ -23,7 +23,7 @@ func readMessage(text []byte) (object, error) {
 	switch {
 	case errors.Is(err, jsonread.ErrList):
 		return nil, refusal.New("message_malformed",
-			"the body is a batch of messages; each message goes in a request of its own")
+			"the body is a batch of messages: send each message in its own request")
 	case errors.Is(err, jsonread.ErrAmbiguous):
 		return nil, refusal.New("message_ambiguous", "the message could be read in two ways: %w", err)
 	case err != nil:

@@ -162,5 +162,5 @@ func (a *Answer) only(text []byte) ([]byte, error) {
 
 func errList() error {
 	return refusal.New("mcp_answer_unread",
-		"the answer may list tools that no rule names, and could not be read whole")
+		"the answer could not be read whole, so it may list tools that no rule names")
 }

@@ -105,7 +105,8 @@ func (m *Memory) checkTool(c *Message, header http.Header, peer Peer, pin string
 			"the tool %s is pinned, and the server has shown another definition of it in this session", c.Name)
 	case pin != "" && misled:
 		return refusal.New("mcp_tool_unseen",
-			"the tool %s is pinned, and the server may have shown a definition in this session that could not be read", c.Name)
+			"the tool %s is pinned, but the server may have shown, in this session, a definition of it that could not be read",
+			c.Name)
 	case pin != "" && !current:
 		return refusal.New("mcp_tool_unseen",
 			"the definition of the tool %s is pinned, and the server has not shown it in this session", c.Name)

@@ -159,7 +159,7 @@ func (m *Message) envelope(o object) (err error) {
 		case !ok || text == "" || len(text) > maxMethod:
 			return malformed("the method is not a text of 1 to %d bytes", maxMethod)
 		case result.Value != nil || failure.Value != nil:
-			return malformed("the message is a request and a response")
+			return malformed("the message is both a request and a response")
 		}
 		m.Method = text
 		return nil

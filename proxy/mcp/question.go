@@ -129,7 +129,7 @@ func (m *Memory) answer(r *Message, peer Peer, rules []*Rule) (v Verdict, err er
 	if i < 0 || m.unread.has(peer.Server) {
 		m.prompted = true
 		return Verdict{Human: true}, refusal.New("mcp_answer_unasked",
-			"not exactly one open question of the server has the id of this answer")
+			"the message does not match exactly one open question of the server")
 	}
 	q := m.questions[i]
 	v.answered = &q
@@ -222,7 +222,7 @@ func (m *Memory) repeats(r *Message, peer Peer, rules []*Rule) (human bool, err 
 
 func errPosting() error {
 	return refusal.New("mcp_answer_refused",
-		"the message carries a human's answer, and a post of the session has no result yet")
+		"the message carries a human's answer while a post of the session has no result yet")
 }
 
 func (m *Memory) notSent(v Verdict) {

@@ -211,7 +211,7 @@ func read(body []byte, to any) error {
 func isName(s string) bool { return s != "" && len(s) <= maxNonce }
 
 func malformed(why string) error {
-	return refusal.New("query_malformed", "the request about a challenge: %s", why)
+	return refusal.New("query_malformed", "the request about a challenge is malformed: %s", why)
 }
 
 func unusable(why string) error {

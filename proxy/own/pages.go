@@ -92,7 +92,7 @@ func (p Pages) nextEvent(r *http.Request, route intercept.Route) (any, error) {
 	began, before := p.Now(), p.Sessions.Standing(agent)
 	done, ok := p.Sessions.Turn(r.Context(), agent, wait)
 	if !ok {
-		return nil, refusal.New("event_none", "another call waited for the next event, and none came")
+		return nil, refusal.New("event_none", "another call was already waiting for the next event, and none came")
 	}
 	defer done()
 	if s := p.Sessions.Standing(agent); s != nil && s != before {

@@ -186,7 +186,8 @@ func (c *Chain) standing(ctx context.Context) (*evidence.InteractionHead, error)
 		}
 	}
 	if open := len(h.OpenCalls); open > evidence.MaxOpenCalls {
-		return nil, refusal.New("interaction_calls_open", "%d calls of this session are open, and its receipt can name %d",
+		return nil, refusal.New("interaction_calls_open",
+			"%d calls of this session are open, but its receipt can name only %d",
 			open, evidence.MaxOpenCalls)
 	}
 	slices.Sort(h.OpenCalls)

@@ -56,7 +56,7 @@ func (c *Chain) Probe(id string) (prompt string, err error) {
 }
 
 var errProbe = refusal.New("not_found",
-	"the last challenge of this session has no such probe, or it was already sent")
+	"the last challenge of this session has no such probe, or the probe was already sent")
 
 // meet puts the challenge into the claims of a call about to be sent, and uses up its probe. The caller holds the
 // chain's mutex.

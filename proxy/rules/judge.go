@@ -37,7 +37,7 @@ func (r *Rules) Judge(c ledger.Record) (Verdict, error) {
 	chosen, err := to.judge(c)
 	switch {
 	case c.Carries == ledger.WebSocket && !to.WebSocket():
-		return Verdict{}, refusal.New("egress_denied", "no rule allows WebSockets there")
+		return Verdict{}, refusal.New("egress_denied", "no rule allows WebSockets to this URL")
 	case err != nil:
 		return Verdict{}, err
 	case chosen.Action != nil:

@@ -215,7 +215,7 @@ func CheckAnswer(r *http.Request, resp *http.Response) (*http.Response, error) {
 		// HTTP/2 net/http takes any number for a status, and writes none with more than three digits.
 		_ = resp.Body.Close()
 		return nil, refusal.New("upstream_lost",
-			"the upstream answered with status %d, which cannot end a request", resp.StatusCode)
+			"the upstream answered with status %d, which is not a final status", resp.StatusCode)
 	}
 	if listSize(resp.Header) > maxResponseHeader { // net/http does so over HTTP/2
 		_ = resp.Body.Close()

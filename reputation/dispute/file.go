@@ -231,21 +231,22 @@ func (b *Book) known(o *Opened, receipts []Known) error {
 	for _, hash := range o.Receipts {
 		at := slices.IndexFunc(receipts, func(k Known) bool { return k.Hash == hash })
 		if at < 0 {
-			return refusal.New("dispute_receipts", "the node has no receipt %s, and the dispute does not bring it", hash)
+			return refusal.New("dispute_receipts", "the node does not have the receipt %s, and the dispute does not include it",
+				hash)
 		}
 		if receipts[at].Agent != o.Target {
 			return refusal.New("dispute_receipts", "the receipt %s does not belong to the accused agent", hash)
 		}
 		if o.Type != TypeGeneral && receipts[at].At <= lost {
 			return refusal.New("dispute_receipts",
-				"the receipt %s is from before the agent lost a dispute at %s and no longer counts",
+				"the receipt %s is from before the agent lost a dispute at %s, so it no longer counts",
 				hash, time.Unix(lost, 0).UTC().Format(time.RFC3339))
 		}
 		sessions[receipts[at].Session] = true
 	}
 	switch {
 	case o.Type != TypeGeneral && len(o.Receipts) == 0:
-		return refusal.New("dispute_receipts", "a dispute of type %s must name receipts, or a signal that rests on some",
+		return refusal.New("dispute_receipts", "a dispute of type %s must name receipts, or a signal that rests on receipts",
 			o.Type)
 	case len(sessions) > MaxSessions:
 		return refusal.New("dispute_receipts", "the receipts span %d sessions; at most %d are allowed", len(sessions),
@@ -260,7 +261,7 @@ func (b *Book) breaks(o Opened, by By, now time.Time) (rule string, err error) {
 			s.SignalID, time.Unix(s.Closes, 0).UTC().Format(time.RFC3339))
 	}
 	if b.repeats(o.Substance) {
-		return RuleIdentical, refusal.New("dispute_closed", "the dispute %s says the same", b.substances[o.Substance])
+		return RuleIdentical, refusal.New("dispute_closed", "the earlier dispute %s says the same", b.substances[o.Substance])
 	}
 	if wait := b.wait(o.Challenger, by.Tier, now); wait > 0 {
 		may := b.Allowed(o.Challenger, by.Tier, now)

@@ -57,7 +57,7 @@ func (s Strategy) Check() error {
 	case s.Tools == nil || s.Hosts == nil:
 		return malformed("lacks tools or hosts; a list may be empty")
 	case !names(s.Tools) || !names(s.Hosts):
-		return malformed("has a list that is not at most %d different names of 1 to %d bytes, sorted by bytes", MaxNames,
+		return malformed("may have in each list at most %d different names of 1 to %d bytes, sorted by bytes", MaxNames,
 			MaxName)
 	case s.Model == "" || len(s.Model) > MaxName:
 		return malformed("has a model that is not a name of 1 to %d bytes", MaxName)

@@ -50,10 +50,10 @@ func (s *Session) demand(t Turn, seen Taken) error {
 	switch {
 	case !seen.Chained:
 		return refusal.New("verification_turn", "the turn's hash does not follow from its content and the turn before; "+
-			"send input, output, reasoning and timestamp along")
+			"send input, output, reasoning and timestamp with it")
 	case !seen.Served:
 		return refusal.New("verification_turn",
-			"this node served no later call of %s in this session with the turn's input and output: "+
+			"since the previous turn, this node has served no call of %s in this session with the turn's input and output: "+
 				"call the tool with the sessionId, and give its arguments and its whole result as JSON", quote(t.ToolCall))
 	case !seen.Used:
 		return refusal.New("verification_turn", "the turn's reasoning does not name the canary in the previous turn's result")

@@ -88,7 +88,7 @@ func (j *judging) print(c *cobra.Command, records iter.Seq2[ledger.Record, error
 		return errors.New("there is no record with evidence: nothing was verified")
 	case j.unasked != nil && j.count[archive.Refused] == 0 && j.unasked() > 0:
 		return refusal.New("evidence_malformed",
-			"%d interaction receipts of the export belong to no record that rests on them", j.unasked())
+			"%d interaction receipts of the export are not used by any of its records", j.unasked())
 	}
 	s := j.summary()
 	var err error

@@ -127,7 +127,7 @@ func (r *Reloader) Reload(ctx context.Context) (ConfigStatus, error) {
 	if r.take == nil {
 		r.log.Error("not reloaded: the process has not started yet")
 		return ConfigStatus{},
-			refusal.New("not_ready", "the process is still starting, and reads its configuration then")
+			refusal.New("not_ready", "the process has not started yet; it will read the configuration when it does")
 	}
 	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
 	defer cancel()

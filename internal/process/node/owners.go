@@ -187,7 +187,7 @@ func (o *owners) follow() {
 		}
 		read, err := o.read(before.from)
 		if err == nil && read.ID != before.ID {
-			err = refusal.New("restart_required", "the owner %s: another key registry is taken over by a reload alone",
+			err = refusal.New("restart_required", "the owner %s has a new key registry, which only a reload takes over",
 				before.Name)
 		}
 		lacks := err

@@ -192,11 +192,11 @@ FROM files FULL JOIN seal ON true`, file)
 	defer s.mu.Unlock()
 	switch {
 	case revision < s.seen:
-		return nil, 0, nil, replaced("is at revision %d, and this replica has seen %d", revision, s.seen)
+		return nil, 0, nil, replaced("is at revision %d, but this replica has seen revision %d", revision, s.seen)
 	case mac == "" && len(stored) > 0 || mac != "" && !hmac.Equal([]byte(mac), []byte(s.seal(stored, revision))):
 		return nil, 0, nil, replaced("was not written by a registrar with this registry's key")
 	case stored[file] != "" && evidence.HashBytes(content) != stored[file]: // a NULL is no content
-		return nil, 0, nil, replaced("has another %s than its hash says", file)
+		return nil, 0, nil, replaced("has a %s that does not match its hash", file)
 	}
 	return stored, revision, content, nil
 }

@@ -148,8 +148,8 @@ func (p *sidecar) nameRuntime() error {
 	}
 	if p.name = of; c.Receipts != nil && len(of) > interaction.MaxRuntimeID {
 		return refusal.New("config_malformed",
-			"the certificate of tls in %s names the runtime by %d bytes; a receipt holds at "+
-				"most %d", c.Path, len(of), interaction.MaxRuntimeID)
+			"the certificate of tls in %s gives the runtime a name of %d bytes; a receipt holds at most %d", c.Path, len(of),
+			interaction.MaxRuntimeID)
 	}
 	if c.Custody.Type == "memory" {
 		p.OwnKeys()

@@ -72,7 +72,8 @@ func NewHandler(service *verification.Service, o Options) (http.Handler, error) 
 			return
 		}
 		if caller.Session == "" && !o.named(r.Host) {
-			problem.ForAgent(refusal.New("target_mismatch", "the verification is not offered under the name %.100q", r.Host),
+			problem.ForAgent(
+				refusal.New("target_mismatch", "the verification is not offered under the host name %.100q", r.Host),
 				"").Write(w)
 			return
 		}

@@ -154,7 +154,7 @@ func TestCertifyWhatWasSeen(t *testing.T) {
 			nil},
 		{"the agent reaches the files, and that is what is declared", look.Files, nil, "", []string{"keyExportable"}},
 		{"the token may use other keys", look.Apart, nil,
-			"no key of the role action_grant is certified for it alone: apart was seen.", nil},
+			"no key of the role action_grant is certified, because its process can use other keys too: apart was seen.", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			at := kit.PublishSeen(t, "control", &daemon.Observer{

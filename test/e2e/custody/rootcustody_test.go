@@ -112,7 +112,7 @@ func TestRootKeyFileRefused(t *testing.T) {
 		registry + "kid: x\n" + vault:                       "kid",
 		registry + "custody: {type: memory}\n":              "a root key outlives the command",
 		registry:                                            "custody.type: is required",
-		registry + strings.ReplaceAll(vault, "{role}", "x"): "write {role} where they differ",
+		registry + strings.ReplaceAll(vault, "{role}", "x"): "write {role} where the roles differ",
 	} {
 		kit.Write(t, path, content)
 		kit.Mediator(t, "keys", "root", "--root-key", path, "--name", "registry", "--out", t.TempDir()).Refused(want)
