@@ -37,7 +37,7 @@ func (q *Queue) AddReceiptLater(r Receipt) error {
 	case fork != nil:
 		return fork
 	case len(q.receipts) >= maxReceipts:
-		return Unavailable("keep another receipt", errors.New("as many as may be are waiting to be stored"))
+		return Unavailable("keep another receipt", errors.New("too many are waiting to be stored"))
 	}
 	q.receipts = append(q.receipts, r)
 	q.changed.Broadcast()

@@ -327,11 +327,11 @@ func TestRulesOfTheMediatorsName(t *testing.T) {
 		{ownMCP, all[1:2], &mcp.Rule{Tools: []string{"register_plugin"}, Post: true}, nil, ""},
 		{ownMCP, all, nil, &mcp.Rule{Tools: []string{"register_plugin"}}, "others can read what register_plugin writes"},
 		{ownMCP, all, nil, nil, "is an MCP server"},
-		{"https://mediator.internal/mcp", all, nil, &mcp.Rule{}, "a rule is for /mcp"},
-		{"http://mediator.internal:8080/mcp", all, nil, &mcp.Rule{}, "a rule is for /mcp"},
-		{ownURL + "/v1/event", all[:1], nil, nil, "a rule is for /mcp"},
-		{"http://mediator.internal/**", all[:1], nil, nil, "a rule is for /mcp"},
-		{"http://mediator.internal/{any}", all[:1], nil, nil, "a rule is for /mcp"},
+		{"https://mediator.internal/mcp", all, nil, &mcp.Rule{}, "must be for /mcp"},
+		{"http://mediator.internal:8080/mcp", all, nil, &mcp.Rule{}, "must be for /mcp"},
+		{ownURL + "/v1/event", all[:1], nil, nil, "must be for /mcp"},
+		{"http://mediator.internal/**", all[:1], nil, nil, "must be for /mcp"},
+		{"http://mediator.internal/{any}", all[:1], nil, nil, "must be for /mcp"},
 		{ownMCP, []string{"PUT"}, nil, nil, "takes no PUT"},
 	} {
 		m, err := match.Parse(tt.url, tt.methods)

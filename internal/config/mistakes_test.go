@@ -71,7 +71,7 @@ func TestMistakes(t *testing.T) {
 			"line 11, column 1: this is no YAML: found character that cannot start any token"},
 		{sidecar, "audience: posting-api", "audience: *name",
 			"line 7, column 11: this is no YAML: unknown anchor 'name' referenced"},
-		{sidecar, "egress:\n", "---\negress:\n", "the file has a second document (---); one is taken"},
+		{sidecar, "egress:\n", "---\negress:\n", "the file has a second document (---); only one is allowed"},
 		{sidecar, sidecar, "[runtime]", "line 1, column 1: the file: must be keys with values, not a list"},
 
 		// Keys.
@@ -145,8 +145,8 @@ func TestMistakes(t *testing.T) {
 				"is required"},
 		{withReceipts, `{url: "https://api.example.com/posts", methods: [POST]}`,
 			`{url: "http://mediator.internal/v1/event", methods: [POST]}`,
-			"line 20, column 5: actions[0]: (post) at http://mediator.internal a rule is for /mcp, /v1/signals, /v1/dispute: " +
-				"everything else there needs none"},
+			"line 20, column 5: actions[0]: (post) a rule for http://mediator.internal must be for /mcp, /v1/signals, " +
+				"/v1/dispute: everything else there needs no rule"},
 		{withReceipts, `{url: "https://api.example.com/**", methods: [GET]}`,
 			`{url: "http://mediator.internal/mcp", mcp: {tools: [register_plugin]}}`,
 			"line 25, column 5: egress[0]: (reads) others can read what register_plugin writes: only an action may name it"},
@@ -173,7 +173,7 @@ func TestMistakes(t *testing.T) {
 		{sidecar, "https://api.example.com/posts", "api.example.com/posts",
 			`line 18, column 12: actions[0].match: "api.example.com/posts" is not of the form https://host/path`},
 		{sidecar, "methods: [POST]", "methods: [GET]",
-			"line 17, column 5: actions[0]: (post) an action has exactly one method, and not one that only reads"},
+			"line 17, column 5: actions[0]: (post) an action must have exactly one method, and not one that only reads"},
 		{sidecar, "methods: [GET]", "methods: [GET, POST]",
 			"line 22, column 5: egress[0]: (reads) POST /** also matches spellings of an action's path /posts: name its " +
 				"paths one by one"},
@@ -222,9 +222,9 @@ func TestMistakesInTheKeyThatNamesAFile(t *testing.T) {
 			"whn: is not known; did you mean when?"},
 		"no YAML":             {"runtime: [", "", "this is no YAML"},
 		"nothing":             {"", "", "the file is empty"},
-		"another file":        {"apiVersion: v1\nkind: Pod\n", "", "its top-level keys are those of no configuration"},
-		"what two files have": {"custody: {type: memory}\ninternal: {unix: a.sock}\n", "", "or of two"},
-		"a list":              {"[runtime, sources]", "", "its top-level keys are those of no configuration"},
+		"another file":        {"apiVersion: v1\nkind: Pod\n", "", "its top-level keys match no kind of configuration"},
+		"what two files have": {"custody: {type: memory}\ninternal: {unix: a.sock}\n", "", "or match two kinds alike"},
+		"a list":              {"[runtime, sources]", "", "its top-level keys match no kind of configuration"},
 	} {
 		if checked, err := CheckFile(write(t, tt.text), true); checked.Kind != tt.kind || err == nil ||
 			!strings.Contains(err.Error(), tt.says) {

@@ -66,7 +66,7 @@ func TestRules(t *testing.T) {
 		"methods of a read": {func(_ *Action, e *Egress) {
 			e.Match.Methods = []string{"GET"}
 		}, "messages to an MCP server have their own HTTP methods"},
-		"an action without tools": {actionOf(MCP{}), "an action names its tools"},
+		"an action without tools": {actionOf(MCP{}), "an action must name its tools"},
 		"an action with methods": {actionOf(MCP{Tools: []string{"a"}, Methods: []string{"ping"}}),
 			"an action may name only tools"},
 		"an action with a human": {actionOf(MCP{Tools: []string{"a"}, Elicitation: true}), "an action may name only tools"},
@@ -86,7 +86,7 @@ func TestRules(t *testing.T) {
 		"a plain rule for reads": {plain("https://api.example.com/**", "GET"), "<nil>"},
 		"any path": {func(_ *Action, e *Egress) {
 			e.Match.URL = "https://api.example.com/**"
-		}, "a rule about messages names its host and its path"},
+		}, "a rule about messages must name its host and its path"},
 
 		"a model": {
 			model(Egress{Observe: "openai-responses", HostedTools: []string{"web_search", "remote_content"}}), "<nil>"},

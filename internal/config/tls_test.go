@@ -22,7 +22,8 @@ func TestMistakesAboutTCP(t *testing.T) {
 		tls     = "tls: {certificate: tls.pem, key: tls.pem, authorities: ca.pem}"
 	)
 	noMatch := func(pattern, why string) string {
-		return `admin.callers[0]: "` + pattern + `" matches no SPIFFE id, as spiffe://example.org/pod/agents/* does: ` + why
+		return `admin.callers[0]: "` + pattern +
+			`" does not match SPIFFE ids, as for example spiffe://example.org/pod/agents/* does: ` + why
 	}
 	for _, m := range []struct{ old, by, says string }{
 		{"tls:", "tls:", ""}, // the correct file

@@ -39,7 +39,7 @@ type PortRange struct{ First, Last uint16 }
 
 func (o *Options) check() error {
 	if len(o.UIDs) == 0 {
-		return errors.New("guard: no user may leave: name the mediator's")
+		return errors.New("guard: no user may connect out of the pod: name the mediator's user")
 	}
 	for _, uid := range o.UIDs {
 		if uid == 0 {

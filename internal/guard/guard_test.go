@@ -135,7 +135,7 @@ func TestOptionsThatAreRefused(t *testing.T) {
 		change func(*Options)
 		want   string
 	}{
-		"no user":                {func(o *Options) { o.UIDs = nil }, "no user may leave"},
+		"no user":                {func(o *Options) { o.UIDs = nil }, "no user may connect out"},
 		"root":                   {func(o *Options) { o.UIDs = []uint32{10001, 0} }, "root cannot be told apart"},
 		"no proxy":               {func(o *Options) { o.Proxy = 0 }, "the proxy's port is missing"},
 		"nothing to lead to":     {func(o *Options) { o.Transparent = 0 }, "need a transparent listener"},

@@ -46,7 +46,8 @@ func CheckPattern(pattern string) error {
 		}
 	}
 	if _, err := parse(strings.Join(segments, "/")); err != nil {
-		return fmt.Errorf("%.200q matches no SPIFFE id, as spiffe://example.org/pod/agents/* does: %w", pattern, err)
+		return fmt.Errorf("%.200q does not match SPIFFE ids, as for example spiffe://example.org/pod/agents/* does: %w",
+			pattern, err)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func (r *Registry) editBundle(ctx context.Context, do func(*bundleEdit) error) e
 		trust, err := r.trust(*b)
 		if err != nil {
 			return fmt.Errorf(
-				"%s is not all signed by %s; move it away first (%s), and certify every process and the deployment again: %w",
+				"not all of %s is signed by %s; move it away first (%s), and certify every process and the deployment again: %w",
 				r.Bundle, r.Key.KeyID(), whereTo, err)
 		}
 		e := &bundleEdit{Registry: r, b: b, trust: trust, certified: make(map[string]evidence.Certified),
@@ -173,7 +173,8 @@ func (e *bundleEdit) remember(ctx context.Context) error {
 			err = past.VerifyAll(nil)
 		}
 		if err != nil {
-			return fmt.Errorf("the last history of %s is not all signed by %s; move it away first: %w", e.Bundle, e.Key.KeyID(),
+			return fmt.Errorf("not all of the last history of %s is signed by %s; move that history away first: %w", e.Bundle,
+				e.Key.KeyID(),
 				err)
 		}
 		return nil

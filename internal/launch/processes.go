@@ -117,7 +117,7 @@ func killOrphans() error {
 			_, _ = unix.Wait4(pid, nil, 0, nil)
 		}
 	}
-	return fmt.Errorf("the agent has left processes behind that do not end in %s", killTimeout)
+	return fmt.Errorf("the agent has left processes behind that did not end within %s", killTimeout)
 }
 
 func children() []int {

@@ -42,7 +42,7 @@ func (p *processes) isolated(l Launch, launcher process, all map[int]process) (*
 	}
 	first, ok := all[l.Init]
 	if !ok || first.parent != launcher.pid || first.ended {
-		return nil, errors.New("the first process in its namespaces is not to be seen below its launcher")
+		return nil, errors.New("the first process in its namespaces cannot be seen below its launcher")
 	}
 	s, err := p.status(l.Init)
 	if err != nil {

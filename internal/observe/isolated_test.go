@@ -126,7 +126,7 @@ func TestNotIsolated(t *testing.T) {
 		{"no namespaces", "no namespaces of its own", func(l *observe.Launch) { l.Init = 0 }},
 		{"a launcher that is not root", "not root", func(l *observe.Launch) { l.UID = 1000 }},
 		{"a shared network", "shares the network", func(l *observe.Launch) { l.Listener = 0 }},
-		{"a process of another launcher", "not to be seen below its launcher", func(l *observe.Launch) { l.Init = 1 }},
+		{"a process of another launcher", "cannot be seen below its launcher", func(l *observe.Launch) { l.Init = 1 }},
 		{"a child of the launcher in no namespace", "process namespace", func(l *observe.Launch) {
 			cmd, _ := start(t, nil, quiet...)
 			l.Init = cmd.Process.Pid

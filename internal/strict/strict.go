@@ -97,7 +97,7 @@ func syntaxError(err error) error {
 	case strings.HasSuffix(text, "no documents in stream"):
 		return errors.New("the file is empty")
 	case strings.HasSuffix(text, "found multiple"):
-		return errors.New("the file has a second document (---); one is taken")
+		return errors.New("the file has a second document (---); only one is allowed")
 	}
 	return fmt.Errorf("this is no YAML: %w", err)
 }

@@ -24,7 +24,7 @@ func (w *walker) value(key string, n *yaml.Node, t reflect.Type) {
 		t = t.Elem()
 	}
 	if w.Complete && (n.Kind == yaml.AliasNode || n.Anchor != "" || n.Style&yaml.TaggedStyle != 0) {
-		w.addAt(n, key, "has an anchor, an alias or a tag, and none is taken")
+		w.addAt(n, key, "has an anchor, an alias or a tag, and none of these is allowed")
 		return
 	}
 	at := n // an alias stands where it is used

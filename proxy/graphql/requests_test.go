@@ -179,7 +179,7 @@ func TestRules(t *testing.T) {
 		{"mutations without evidence", graphql.Rule{Type: "mutation", Fields: []string{"a"}}, false,
 			"an action is for mutations"},
 		{"queries that post", graphql.Rule{Type: "query", Fields: []string{"a"}}, true, "an action is for mutations"},
-		{"any mutation", graphql.Rule{Type: "mutation"}, true, "names its fields"},
+		{"any mutation", graphql.Rule{Type: "mutation"}, true, "must name its fields"},
 		{"an empty list", graphql.Rule{Type: "query", Fields: []string{}}, false, "names 0 fields"},
 		{"too many", graphql.Rule{Type: "query", Fields: strings.Split(strings.Repeat("a,", 60)+"a", ",")}, false,
 			"names 61 fields"},

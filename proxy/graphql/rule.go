@@ -37,7 +37,7 @@ func (r *Rule) Check(posts bool) error {
 	case posts != (r.Type == Mutation):
 		return fmt.Errorf("an action is for mutations, and an egress rule for queries")
 	case posts && len(r.Fields) == 0:
-		return fmt.Errorf("an action names its fields")
+		return fmt.Errorf("an action must name its fields")
 	case r.Fields != nil && len(r.Fields) == 0 || len(r.Fields) > maxNamed:
 		return fmt.Errorf("it names %d fields; up to %d can be named, and no list at all names every field", len(r.Fields),
 			maxNamed)

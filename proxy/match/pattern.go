@@ -21,7 +21,7 @@ func (n *node) add(pattern string, target *Endpoint) error {
 		switch {
 		case s == "**":
 			if i != len(segments)-1 {
-				return fmt.Errorf("in the path pattern %q ** is not at the end", pattern)
+				return fmt.Errorf("the path pattern %q has ** before its end", pattern)
 			}
 			return set(&n.rest, target, pattern)
 		case strings.HasPrefix(s, "{") && strings.HasSuffix(s, "}") && len(s) > 2:

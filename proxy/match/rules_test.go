@@ -175,7 +175,7 @@ func TestRulesThatAreRefused(t *testing.T) {
 		"an action with two methods":      {"PUT,POST /y", "", "exactly one method"},
 		"an action for a domain":          {"POST https://*.example.com/y", "", "without * or **"},
 		"an action with a wildcard":       {"POST /**", "", "without * or **"},
-		"a wildcard in the middle":        {"", "GET /**/y", "not at the end"},
+		"a wildcard in the middle":        {"", "GET /**/y", "** before its end"},
 		"half a parameter":                {"", "GET /a{b}", "neither literal"},
 		"the same pattern twice":          {"POST /posts/{id}; b: POST /posts/{id}", "", "same path pattern"},
 		"an egress rule without a method": {"", " https://x.example/", "no method"},

@@ -78,7 +78,7 @@ func (r *Rule) Check() error {
 		return fmt.Errorf("it sets list, but does not name the method %s", listTools)
 	}
 	if r.Post && len(r.Tools) == 0 {
-		return fmt.Errorf("an action names its tools")
+		return fmt.Errorf("an action must name its tools")
 	}
 	return nil
 }

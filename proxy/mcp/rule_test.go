@@ -23,7 +23,7 @@ func TestRulesThatAreRefused(t *testing.T) {
 		"a name with a space":      {[]*mcp.Rule{{Tools: []string{"create issue"}}}, "not the name of a tool"},
 		"a name that is not ASCII": {[]*mcp.Rule{{Tools: []string{"сreate_issue"}}}, "not the name of a tool"},
 		"an empty name":            {[]*mcp.Rule{{Tools: []string{""}}}, "not the name of a tool"},
-		"an action without tools":  {[]*mcp.Rule{{Post: true}}, "an action names its tools"},
+		"an action without tools":  {[]*mcp.Rule{{Post: true}}, "an action must name its tools"},
 		"tools/call as a method":   {[]*mcp.Rule{{Methods: []string{"tools/call"}}}, "name the tools"},
 		"a pin of another tool": {[]*mcp.Rule{{Tools: []string{"a"}, Pin: map[string]string{"b": hash}}},
 			"which it does not name"},

@@ -237,7 +237,7 @@ func TestClosingWaitsForEveryCall(t *testing.T) {
 type full struct{ receipts.Ledger }
 
 func (full) AddReceiptLater(ledger.Receipt) error {
-	return ledger.Unavailable("keep another receipt", errors.New("as many as may be are waiting to be stored"))
+	return ledger.Unavailable("keep another receipt", errors.New("too many are waiting to be stored"))
 }
 
 func TestEndsWithAFullLedger(t *testing.T) {

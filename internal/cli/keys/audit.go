@@ -136,7 +136,8 @@ func (a *auditFlags) comparison(now time.Time) (c vaultaudit.Comparison, err err
 		c.Until = now.Add(-window)
 	}
 	if err == nil && !c.Since.Before(c.Until) {
-		err = fmt.Errorf("nothing is since %s and before %s", cli.Time(c.Since), cli.Time(c.Until))
+		err = fmt.Errorf("the start of the selected time, %s, is not before its end, %s", cli.Time(c.Since),
+			cli.Time(c.Until))
 	}
 	return c, err
 }

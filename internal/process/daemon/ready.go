@@ -95,10 +95,10 @@ func (p *Process) judges(context.Context) error {
 	}
 	now := time.Now()
 	if until, ok := trust.Verifier.Trust().RevocationsUntil(); ok && now.After(until) {
-		return errors.New("the revocation list ended at " + until.UTC().Format(time.RFC3339))
+		return errors.New("the revocation list expired at " + until.UTC().Format(time.RFC3339))
 	}
 	if until := time.Unix(trust.until.Load(), 0); now.After(until) {
-		return errors.New("the deployment certificate ended at " + until.UTC().Format(time.RFC3339))
+		return errors.New("the deployment certificate expired at " + until.UTC().Format(time.RFC3339))
 	}
 	return nil
 }
