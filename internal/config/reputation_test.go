@@ -78,7 +78,7 @@ func TestReputationMistakes(t *testing.T) {
 		"two of one name": {"believedHosts", strings.NewReplacer("NAME", "one", "FILE", "two.jwk").Replace(second),
 			`line 16, column 12: owners[1].name: "one" is the name of another owner`},
 		"two of one registry": {"believedHosts", strings.NewReplacer("NAME", "two", "FILE", "one.jwk").Replace(second),
-			"line 16, column 27: owners[1].registry: is the registry of one too"},
+			"line 16, column 27: owners[1].registry: is also the registry of one"},
 		"a URL for a host": {"[api.openai.com]", "[\"https://api.openai.com\"]",
 			`line 16, column 17: believedHosts[0]: "https://api.openai.com" is neither a host, such as api.example.com, nor ` +
 				`a host and a port`},
@@ -164,7 +164,7 @@ func TestManyOwners(t *testing.T) {
 			"audiences: [a]}, receipts: {issuers: [o], audiences: [a], keys: [k]}}\n", i)
 	}
 	if _, err := LoadReputation(writeReputation(t, "believedHosts", owners.String()+"believedHosts")); err == nil ||
-		!strings.Contains(err.Error(), "there are 257; at most 256 are taken") {
+		!strings.Contains(err.Error(), "there are 257; at most 256 are allowed") {
 		t.Error(err)
 	}
 }

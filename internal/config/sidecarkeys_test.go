@@ -21,7 +21,7 @@ func TestReceipts(t *testing.T) {
 		"statements with a lifetime": {key + strings.Replace(speaker, "}", ", lifetime: 30s}", 1), receipts + node, "",
 			"keys.agentStatement.lifetime: has no meaning"},
 		"the receipts' key": {key + strings.Replace(speaker, "agent-statement-key", "interaction-receipt-key", 1),
-			receipts + node, "", "keys.agentStatement.key: interaction-receipt-key is the key of keys.interactionReceipt too"},
+			receipts + node, "", "keys.agentStatement.key: interaction-receipt-key is also the key of keys.interactionReceipt"},
 		"none, and nothing observed": {"", "", "", ""},
 		"receipts":                   {key, receipts, observed, ""},
 		"of posts alone":             {key, receipts, "", ""},
@@ -40,9 +40,9 @@ func TestReceipts(t *testing.T) {
 		"a lifetime": {strings.Replace(key, "}", ", lifetime: 30s}", 1), receipts, "",
 			"keys.interactionReceipt.lifetime: has no meaning"},
 		"another role's key": {strings.Replace(key, "interaction-receipt-key", "runtime-key", 1), receipts, "",
-			"keys.interactionReceipt.key: runtime-key is the key of keys.runtime too"},
+			"keys.interactionReceipt.key: runtime-key is also the key of keys.runtime"},
 		"another role's issuer": {strings.Replace(key, "mediator-observer", "mediator-proof", 1), receipts, "",
-			"keys.interactionReceipt.issuer: mediator-proof is the issuer of keys.requestProof too"},
+			"keys.interactionReceipt.issuer: mediator-proof is also the issuer of keys.requestProof"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Replace(correctSidecar, "actions:\n", tt.keys+tt.top+"actions:\n", 1) + tt.rule

@@ -59,7 +59,7 @@ func TestMistakesAboutTCP(t *testing.T) {
 		{name, `name: "control:8445"`, `control.name: "control:8445" is neither a host name, such as control.example`},
 		{"{tcp: \"10.0.0.1:8445\", ", "{unix: run/c.sock, ", "control.name: has no meaning with unix"},
 		{name, callers, "control.callers: is not known; known here are name, tcp, unix"},
-		{`"10.0.0.1:8445"`, `"trigger.mediator:8444"`, "control: is the endpoint of trigger too"},
+		{`"10.0.0.1:8445"`, `"trigger.mediator:8444"`, "control: is also the endpoint of trigger"},
 		{`probes: {listen: ":9090"}`, "probes: {}", "probes.listen: is required"},
 		{`":9090"`, `"9090"`, `probes.listen: "9090" is not a host and a port`},
 	} {

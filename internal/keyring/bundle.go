@@ -173,7 +173,7 @@ func (e *bundleEdit) remember(ctx context.Context) error {
 			err = past.VerifyAll(nil)
 		}
 		if err != nil {
-			return fmt.Errorf("not all of the last history of %s is signed by %s; move that history away first: %w", e.Bundle,
+			return fmt.Errorf("not all of the last history of %s is signed by %s; move it away first: %w", e.Bundle,
 				e.Key.KeyID(),
 				err)
 		}
