@@ -31,6 +31,17 @@ const (
 // Kinds are all kinds.
 var Kinds = [...]Kind{SessionOpened, Intent, Outcome, SessionClosed, Trust, Heartbeat}
 
+// Ended returns the kind whose end k is, or nothing.
+func (k Kind) Ended() Kind {
+	switch k {
+	case Outcome:
+		return Intent
+	case SessionClosed:
+		return SessionOpened
+	}
+	return ""
+}
+
 const (
 	// MaxEntry and MaxOpening bound the encoded forms, in bytes.
 	MaxEntry, MaxOpening = 512, 8 << 10
@@ -82,17 +93,17 @@ func commit(salt []byte, d Document) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func hash(text string) string {
-	sum := sha256.Sum256([]byte(text))
+func hash(text []byte) string {
+	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }
 
 func (d Document) of(kind Kind) string {
 	switch kind {
 	case Intent, Outcome:
-		return hash(d.Post)
+		return hash([]byte(d.Post))
 	case SessionOpened, SessionClosed:
-		return hash(d.Session)
+		return hash([]byte(d.Session))
 	}
 	return ""
 }

@@ -42,8 +42,10 @@ type artifact struct {
 func OfIntent(r ledger.Record, now time.Time) (Opening, error) {
 	d := Document{Post: r.ID, Session: r.Session}
 	artifacts := make([]artifact, len(r.Artifacts))
+	var token []byte
 	for i, a := range r.Artifacts {
-		artifacts[i] = artifact{hash(a.Token), a.Name}
+		token = append(token[:0], a.Token...)
+		artifacts[i] = artifact{hash(token), a.Name}
 		if a.Name == proofArtifact {
 			d.RequestProof = artifacts[i].Hash
 		}
@@ -55,7 +57,7 @@ func OfIntent(r ledger.Record, now time.Time) (Opening, error) {
 	if err != nil {
 		return Opening{}, err
 	}
-	d.Record = hash(string(canonical))
+	d.Record = hash(canonical)
 	return New(Intent, now, d), nil
 }
 
@@ -67,7 +69,7 @@ func OfOutcome(r ledger.Record, text string, now time.Time) (Opening, error) {
 		return Opening{}, err
 	}
 	return New(Outcome, now, Document{Post: r.ID, Session: r.Session, State: string(r.State), Code: r.Code,
-		Status: r.Status, Record: hash(string(canonical))}), nil
+		Status: r.Status, Record: hash(canonical)}), nil
 }
 
 // CheckRecord refuses a record other than the one that was logged. Record of an intent's document is the SHA-256 of the

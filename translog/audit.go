@@ -1,0 +1,254 @@
+package translog
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"filippo.io/torchwood"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/actionproof/mediator/translog/leaf"
+)
+
+// Problem is what an audit can find.
+type Problem string
+
+const (
+	// HeartbeatGap: for longer than [AuditOptions.Gap] the log has no heartbeat.
+	HeartbeatGap Problem = "heartbeat_gap"
+	// Backdated: the entry has an earlier time than entries before it.
+	Backdated Problem = "backdated"
+	// Unseen: the entry has a later time than the witnesses' cosignatures of it.
+	Unseen Problem = "later_than_witnessed"
+	// NoOutcome: an intent has no outcome, although posts of its time have ended.
+	NoOutcome Problem = "no_outcome"
+	// NoIntent: an outcome, or a session's end, has no beginning, or has two ends.
+	NoIntent Problem = "no_intent"
+	// Twice: a post or session begins again before its end.
+	Twice Problem = "twice"
+	// Malformed: package leaf cannot read the entry.
+	Malformed Problem = "malformed"
+	// Missing: an entry that was proven to be in the log is elsewhere there, or not at all.
+	Missing Problem = "missing"
+	// Forked: the log is not a continuation of one that was signed.
+	Forked Problem = "forked"
+)
+
+// maxFindings bounds the findings of an audit, and maxUnended the beginnings that wait for their end.
+const maxFindings, maxUnended = 1000, 1_000_000
+
+// Finding is one problem of a log.
+type Finding struct {
+	Problem Problem
+	Index   int64 // of the entry, or of the next one
+	Detail  string
+}
+
+// AuditOptions configure an audit.
+type AuditOptions struct {
+	Policy *Policy
+	// Gap is the longest time between two heartbeats: three minutes if zero, because there is one each minute.
+	Gap time.Duration
+	// Skew is how far the order of entries may differ from that of their times: two minutes if zero. Several processes
+	// have clocks of their own.
+	Skew time.Duration
+	// Unended is how long a post may take: 15 minutes if zero. A younger intent without an outcome may still get one.
+	Unended time.Duration
+	// Proofs are .tlog-proof texts that the log must agree with, such as those of an export.
+	Proofs [][]byte
+}
+
+// Report is the result of an audit.
+type Report struct {
+	Origin      string
+	Size        int64
+	From, Until time.Time // of the first and the last entry
+	Witnesses   []Cosignature
+	Entries     map[leaf.Kind]int64
+	Sessions    []int64   // entries of sessions that have no end yet
+	Findings    []Finding // at most 1,000
+}
+
+// Audit reads a whole log from public data and checks its last checkpoint, that each entry is in its tree, and that
+// nothing is missing between the first and the last. It fails if it cannot read the log.
+func Audit(ctx context.Context, from torchwood.TileReader, o AuditOptions) (Report, error) {
+	signed, err := from.ReadEndpoint(ctx, "checkpoint")
+	if err != nil {
+		return Report{}, fmt.Errorf("read the log's checkpoint: %w", err)
+	}
+	c, n, err := opened(string(signed), o.Policy)
+	if err != nil {
+		return Report{}, err
+	}
+	a := &audit{o: o, unended: make(map[string]begun),
+		Report: Report{Origin: c.Origin, Size: c.N, Witnesses: o.Policy.cosigned(n), Entries: make(map[leaf.Kind]int64)}}
+	a.o.Gap, a.o.Skew, a.o.Unended = or(o.Gap, 3*time.Minute), or(o.Skew, 2*time.Minute), or(o.Unended, 15*time.Minute)
+	proven, err := a.proofs(ctx, torchwood.TileHashReaderWithContext(ctx, c.Tree, from), c.Tree)
+	if err != nil {
+		return a.Report, err
+	}
+	client, err := torchwood.NewClient(from)
+	if err != nil {
+		return a.Report, err
+	}
+	for i, raw := range client.AllEntries(ctx, c.Tree, 0) {
+		if want, ok := proven[i]; ok && want != string(raw) {
+			a.find(Missing, i, "another entry is where the proof of %s has its own", a.names[want])
+		}
+		a.entry(i, raw)
+	}
+	if err := client.Err(); err != nil {
+		return a.Report, fmt.Errorf("read the log's entries: %w", err)
+	}
+	a.end()
+	return a.Report, nil
+}
+
+func or(d, otherwise time.Duration) time.Duration {
+	if d > 0 {
+		return d
+	}
+	return otherwise
+}
+
+type audit struct {
+	Report
+	o       AuditOptions
+	unended map[string]begun  // by Entry.Of
+	names   map[string]string // of the proven entries
+	latest  int64             // time of an entry so far
+	beat    int64             // time of the last heartbeat, or of the first entry
+}
+
+type begun struct {
+	leaf.Entry
+	index int64
+}
+
+func (a *audit) find(p Problem, index int64, format string, args ...any) {
+	if len(a.Findings) < maxFindings {
+		a.Findings = append(a.Findings, Finding{p, index, fmt.Sprintf(format, args...)})
+	}
+}
+
+// proofs verifies the proofs, each against its own checkpoint and against the log's tree. It returns the entries that
+// must be in the log, by their index.
+func (a *audit) proofs(ctx context.Context, read tlog.HashReader, tree tlog.Tree) (map[int64]string, error) {
+	proven := make(map[int64]string)
+	a.names = make(map[string]string)
+	checked := make(map[tlog.Tree]bool)
+	for _, text := range a.o.Proofs {
+		v, err := a.o.Policy.Verify(text)
+		if err != nil {
+			return nil, err
+		}
+		entry := string(v.Opening.Entry.Encode())
+		a.names[entry] = fmt.Sprintf("the %s of %s%s", v.Opening.Entry.Kind, v.Opening.Document.Post,
+			sessionOnly(v.Opening.Document))
+		p, err := ParseProof(text)
+		if err != nil {
+			return nil, err
+		}
+		c, _, err := opened(p.Checkpoint, a.o.Policy)
+		if err != nil {
+			return nil, err
+		}
+		if v.Index >= tree.N {
+			a.find(Missing, v.Index, "the log ends before %s", a.names[entry])
+		}
+		proven[v.Index] = entry
+		if checked[c.Tree] {
+			continue
+		}
+		checked[c.Tree] = true
+		if c.N > tree.N {
+			a.find(Forked, tree.N, "the log has %d entries, and had %d when a proof was made", tree.N, c.N)
+			continue
+		}
+		root, err := tlog.TreeHash(c.N, read)
+		if err != nil {
+			return nil, damaged(err)
+		}
+		if root != c.Hash {
+			a.find(Forked, c.N, "the log at %d entries is not the one that was signed for a proof", c.N)
+		}
+	}
+	return proven, ctx.Err()
+}
+
+// sessionOnly names the session of a document that is of no post.
+func sessionOnly(d leaf.Document) string {
+	if d.Post != "" {
+		return ""
+	}
+	return d.Session
+}
+
+func (a *audit) entry(index int64, raw []byte) {
+	e, err := leaf.Parse(raw)
+	if err != nil {
+		a.find(Malformed, index, "%v", err)
+		return
+	}
+	at := time.UnixMilli(e.Time).UTC()
+	if a.Entries[e.Kind]++; a.From.IsZero() {
+		a.From, a.latest, a.beat = at, e.Time, e.Time
+	}
+	if time.Duration(a.latest-e.Time)*time.Millisecond > a.o.Skew {
+		a.find(Backdated, index, "it says %s, and an entry before it %s", at.Format(time.RFC3339),
+			time.UnixMilli(a.latest).UTC().Format(time.RFC3339))
+	}
+	if e.Kind == leaf.Heartbeat {
+		a.pulse(index, e.Time)
+	}
+	a.latest = max(a.latest, e.Time)
+	a.Until = time.UnixMilli(a.latest).UTC()
+	switch key := string(e.Kind.Ended()) + e.Of; {
+	case e.Kind.Ended() != "": // an end
+		if _, ok := a.unended[key]; !ok {
+			a.find(NoIntent, index, "the %s has no %s, or it has two", e.Kind, e.Kind.Ended())
+		}
+		delete(a.unended, key)
+	case e.Of != "":
+		key = string(e.Kind) + e.Of
+		if _, ok := a.unended[key]; ok {
+			a.find(Twice, index, "the same %s is in the log before", e.Kind)
+		}
+		if len(a.unended) < maxUnended {
+			a.unended[key] = begun{e, index}
+		} else {
+			a.find(NoOutcome, index, "more than %d posts and sessions have no end", maxUnended)
+		}
+	}
+}
+
+// pulse looks at the time since the last heartbeat.
+func (a *audit) pulse(index, millis int64) {
+	if since := time.Duration(millis-a.beat) * time.Millisecond; since > a.o.Gap {
+		a.find(HeartbeatGap, index, "no heartbeat for %s before %s", since,
+			time.UnixMilli(millis).UTC().Format(time.RFC3339))
+	}
+	a.beat = max(a.beat, millis)
+}
+
+// end reports the posts that have no outcome when the log ends, and entries that the witnesses cannot have seen.
+func (a *audit) end() {
+	a.pulse(a.Size, a.latest)
+	for _, b := range slices.SortedFunc(maps.Values(a.unended), func(x, y begun) int { return int(x.index - y.index) }) {
+		switch {
+		case b.Kind == leaf.SessionOpened:
+			a.Sessions = append(a.Sessions, b.index)
+		case a.Until.Sub(time.UnixMilli(b.Time)) > a.o.Unended:
+			a.find(NoOutcome, b.index, "the intent of %s has no outcome", time.UnixMilli(b.Time).UTC().Format(time.RFC3339))
+		}
+	}
+	for _, w := range a.Witnesses {
+		if a.Until.Sub(w.Time) > a.o.Skew {
+			a.find(Unseen, a.Size-1, "the last entry says %s, and %s saw it at %s", a.Until.Format(time.RFC3339), w.Witness,
+				w.Time.Format(time.RFC3339))
+		}
+	}
+}
