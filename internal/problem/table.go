@@ -214,7 +214,7 @@ var table = collect(map[string][]row{
 			"Put back the ledger that the sidecar used last, or run mediator ledger accept."},
 		{"log_contradicted", 503, operators, "The transparency log is not the one that was signed or witnessed",
 			"Keep both states, and look for an old copy or an intruder."},
-		{"log_unwitnessed", 503, operators, "The log's policy does not accept a checkpoint, or not yet",
+		{"log_unwitnessed", 503, operators, "The log's policy has not accepted a checkpoint, at least not yet",
 			"Wait, or see why the witnesses do not cosign it."},
 	},
 	"load": {

@@ -94,7 +94,8 @@ func (o Opening) CheckRecord(r ledger.Record) error {
 		return err
 	}
 	if want.Document != o.Document {
-		return refusal.New("record_mismatch", "the record of %s is not the one whose %s was logged", r.ID, o.Entry.Kind)
+		return refusal.New("record_mismatch", "the record of %s differs from the record whose %s was logged", r.ID,
+			o.Entry.Kind)
 	}
 	return nil
 }
