@@ -39,15 +39,14 @@ type Process struct {
 	TLS *TLS `yaml:"tls"`
 	// Probes serves metrics and health.
 	Probes *Probes `yaml:"probes"`
-	// Registrar is the registrar's endpoint. The registrar certifies this process's keys, and delivers `trust.bundle` and
-	// a `manifest` in the same folder.
+	// Registrar is the registrar's endpoint. It certifies this process's keys and delivers `trust.bundle`. It also
+	// delivers `manifest` if both are in one folder.
 	Registrar *Peer `yaml:"registrar"`
 }
 
 // TLS is a certificate for mutual TLS 1.3 between processes. All files are PEM, and are read again when they change.
 type TLS struct {
-	// Certificate is the file of the certificate and its chain. The certificate's only URI, a SPIFFE id, names the
-	// process.
+	// Certificate is the file of the certificate and its chain. Its only URI, a SPIFFE id, names the process.
 	Certificate string `yaml:"certificate" is:"path"`
 	// Key is the file of the certificate's key, perhaps the same file.
 	Key string `yaml:"key" is:"path"`

@@ -19,8 +19,8 @@ type Registrar struct {
 	State string `yaml:"state" is:"path" need:"yes"`
 	// Postgres keeps the state in a database that replicas share.
 	Postgres *Postgres `yaml:"postgres"`
-	// RegistryKey is the file of the key registry's private key: a JWK or, for Vault and PKCS #11, the next section's
-	// YAML.
+	// RegistryKey is a file: the key registry's private key as a JWK, or YAML that names a key in Vault or in a PKCS #11
+	// token (next section).
 	RegistryKey string `yaml:"registryKey" is:"path"`
 	// AuditorKey is the same for the deployment auditor's key. With it, the registrar renews deployment certificates, but
 	// could also sign rules.

@@ -53,8 +53,7 @@ type NodeLimits struct {
 	// ReceiptsPerSecond bounds the average rate of each owner's receipts, with bursts of ten times as many
 	// (rate_limited). Default 200.
 	ReceiptsPerSecond int `yaml:"receiptsPerSecond" to:"1000000"`
-	// PublicPerSecond bounds each public address's average rate of requests, with bursts of five times as many. Default
-	// 20.
+	// PublicPerSecond bounds each public address's average rate of requests. Bursts may be five times as high. Default 20.
 	PublicPerSecond int `yaml:"publicPerSecond" to:"1000000"`
 }
 

@@ -74,7 +74,8 @@ type Sidecar struct {
 	// Timeouts bound the waits of a call.
 	Timeouts Timeouts `yaml:"timeouts"`
 	// Limits bound the load; parentheses name a refusal's code. A call over a limit is refused with Retry-After: it was
-	// not sent, and used nothing up. Sessions divide a shared limit: one alone gets half, two get a third each.
+	// not sent, and used nothing up. Sessions get equal parts of a shared limit, and one part stays free for a new
+	// session: a single session gets half, two get a third each.
 	Limits Limits `yaml:"limits"`
 
 	// What the checks have made of the keys above. The actions lack their gates, and the rules their credentials.
@@ -116,8 +117,8 @@ type CA struct {
 	Dir string `yaml:"dir" is:"path"`
 	// CertificateFile receives the CA's certificate, for agents to trust. Default: ca.pem in `state`.
 	CertificateFile string `yaml:"certificateFile" is:"path"`
-	// Permit lists further hosts and IP addresses that the CA may certify: a reload can add rules for them, and for
-	// subdomains.
+	// Permit lists hosts without a rule yet, and IP addresses, that the CA may certify, with their subdomains. A reload
+	// can then add rules for them.
 	Permit []string `yaml:"permit"`
 	// Unconstrained omits name constraints. Default: the CA is valid only for the hosts of rules and of `permit`.
 	Unconstrained bool `yaml:"unconstrained"`
@@ -186,8 +187,8 @@ type MCP struct {
 	// Methods are the MCP methods that an egress rule allows, notifications included, but not tools/call. Default: those
 	// for sessions, lists and reads.
 	Methods []string `yaml:"methods"`
-	// List says which of the server's tools the agent sees: allowed (by rules) or all. Records name all. Only in the
-	// egress rule for tools/list.
+	// List says which of the server's tools the agent sees: allowed (by rules) or all. The record names the hidden ones
+	// too. Only in the egress rule for tools/list.
 	List string `yaml:"list" one:"allowed all"`
 	// Elicitation lets a human answer the server's questions; the session cannot post afterwards. Only in egress rules.
 	Elicitation bool `yaml:"elicitation"`
@@ -207,8 +208,8 @@ type Credential struct {
 	Header string `yaml:"header"`
 	// Prefix precedes the secret, such as "Bearer ". An answer with the secret, even without the prefix, is cut off.
 	Prefix string `yaml:"prefix"`
-	// BasicSecret is the part of a Basic credential that no answer may repeat: password, user, both or auto (the
-	// password, but the user if the password is short, x-oauth-basic or api_token).
+	// BasicSecret is the part of a Basic credential that no answer may repeat: password, user, both or auto. With auto
+	// it is the user if the password is short or is x-oauth-basic or api_token, and the password otherwise.
 	BasicSecret string `yaml:"basicSecret" one:"auto password user both"`
 	// File holds the secret, at least 8 bytes without a final line end. Reread after a 401. Set this or `vault`.
 	File string `yaml:"file" is:"path"`
@@ -275,14 +276,14 @@ type Egress struct {
 	// openai-embeddings, openai-completions, anthropic-messages (also at Vertex AI and Bedrock's Invoke), gemini,
 	// bedrock-converse or ollama-chat. The sidecar checks each request, and records names, figures and times. POST only.
 	Observe string `yaml:"observe"`
-	// HostedTools lists what the model's provider may do out of the sidecar's sight. Entries name its tools (web_search,
-	// mcp), or request members (JSON fields) that start such work (background, mcp_servers). Others are remote_content
-	// (to fetch URLs in a request) and online (to use models that search the web). With previous_response_id,
-	// conversation, thread, item_reference, file_id, cachedContent or prompt, a request may refer in this way to content
-	// from outside the session.
+	// HostedTools lists what the model's provider may do out of the sidecar's sight. Entries name its tools
+	// (web_search, mcp), or request members (JSON fields) that start such work (background, mcp_servers). Others are
+	// remote_content (to fetch URLs in a request) and online (to use models that search the web). The entries
+	// previous_response_id, conversation, thread, item_reference, file_id, cachedContent and prompt let a request refer
+	// to content from outside the session.
 	HostedTools []string `yaml:"hostedTools"`
-	// UnknownMembers is refuse or allow, for requests with unknown members. Record and receipt name allowed members.
-	// Default refuse.
+	// UnknownMembers is refuse or allow, for requests with unknown members. The call's record and receipt then name
+	// them. Default refuse.
 	UnknownMembers string `yaml:"unknownMembers"`
 	// Generate offers the rule's models at http://mediator.internal/v1/generate. The rule needs `observe`, and a URL
 	// without placeholders.
@@ -328,9 +329,9 @@ type Limits struct {
 	// Breaker suspends calls to a host and port (upstream_suspended) after failures: no answer, or status 502, 503 or
 	// 504.
 	Breaker Breaker `yaml:"breaker" reload:"yes"`
-	// Connections bounds agents' connections to each shared listener (such as `listen`), and HTTP/2 requests in progress.
-	// At the bound, a new connection replaces an idle one. Isolated agents' own listeners share one more such bound; each
-	// gets a sixteenth. Default 4096.
+	// Connections bounds agents' connections to each shared listener (such as `listen`), and HTTP/2 requests in
+	// progress. At the bound, a new connection replaces an idle one. The listeners of isolated agents have another
+	// bound of this size in all, and each may use a sixteenth of it. Default 4096.
 	Connections int `yaml:"connections"`
 	// Tunnels bounds the open CONNECT tunnels (overloaded). Default 2048.
 	Tunnels int `yaml:"tunnels"`
@@ -345,8 +346,8 @@ type Rate struct {
 
 // Breaker says when calls to a host are suspended.
 type Breaker struct {
-	// Failures is the number of failures in a row that suspends a session's calls. As many failing sessions suspend all
-	// calls. Default 10.
+	// Failures is the number of failures in a row that suspends a session's calls. When that number of sessions
+	// fail without a success, all sessions' calls are suspended. Default 10.
 	Failures int `yaml:"failures"`
 	// Pause is the length of a suspension. Afterwards each session tries one call at a time until one is answered.
 	// Default 15s.

@@ -16,7 +16,7 @@ type SidecarKeys struct {
 	Session SigningKey `yaml:"session" need:"yes"`
 	// RequestProof signs request proofs.
 	RequestProof SigningKey `yaml:"requestProof" need:"yes"`
-	// InteractionReceipt signs interaction receipts. Required with `receipts`, otherwise refused. It takes no `lifetime`.
+	// InteractionReceipt signs interaction receipts. Set it if and only if `receipts` is set. It takes no `lifetime`.
 	InteractionReceipt *SigningKey `yaml:"interactionReceipt"`
 	// AgentStatement signs the documents that agents post to http://mediator.internal/v1/signals and /v1/dispute. Actions
 	// with these URLs need this key, `receipts` and `reputation`. It takes no `lifetime`.
