@@ -225,9 +225,14 @@ func (c *Chain) opening(call *Call) ([]ledger.OpenCall, error) {
 	if err != nil || c.known {
 		return []ledger.OpenCall{open}, err
 	}
+	session, err := c.openEnd()
+	return []ledger.OpenCall{open, session}, err
+}
+
+// openEnd returns the ledger's entry for the session's end, in case of a crash. The caller holds c.mu.
+func (c *Chain) openEnd() (ledger.OpenCall, error) {
 	end := c.end()
 	end.claims.Closing = &interaction.Closing{Reason: interaction.ClosedLost}
 	end.claims.Challenge = nil // unknown until the end
-	session, err := end.row(c.session, c.opened)
-	return []ledger.OpenCall{open, session}, err
+	return end.row(c.session, c.opened)
 }

@@ -179,6 +179,9 @@ func (k *Keeper) sign(c *Chain) {
 func (k *Keeper) attempt(c *Chain, call *Call) error {
 	err := k.issue(c, call)
 	if err == nil {
+		err = k.openEnd(c)
+	}
+	if err == nil {
 		claims := call.signed.Claims()
 		err = k.o.Ledger.AddReceiptLater(ledger.Receipt{
 			Session: c.session, Number: claims.Chain.SequenceNumber, Call: call.id,
@@ -187,6 +190,29 @@ func (k *Keeper) attempt(c *Chain, call *Call) error {
 	}
 	c.attempted(call, err)
 	return err
+}
+
+// openEnd stores the session's end before its first receipt, if the ledger failed to do that with the call: otherwise a
+// crash would leave the chain open for ever.
+func (k *Keeper) openEnd(c *Chain) error {
+	c.mu.Lock()
+	known := c.known
+	var end ledger.OpenCall
+	var err error
+	if !known {
+		end, err = c.openEnd()
+	}
+	c.mu.Unlock()
+	if known || err != nil {
+		return err
+	}
+	if err := k.o.Ledger.OpenCalls(k.life, end); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.known = true
+	return nil
 }
 
 // No other receipt gets the number of a signed one.

@@ -245,6 +245,26 @@ func TestCrash(t *testing.T) {
 	r.read("ses_1", 4)
 }
 
+// TestCrashAfterAnOutage: the ledger failed to begin the session's only post, which still gets its receipt.
+func TestCrashAfterAnOutage(t *testing.T) {
+	r := newRig(t)
+	c, rec := r.chain("ses_1"), r.record("post")
+	p, err := r.keeper.Post(c, receipts.PostRequest{Record: rec, Body: strings.NewReader("{}")})
+	must(t, err)
+	_, err = p.Open()
+	must(t, err)
+	rec.State = ledger.StateRefused
+	p.EndPost(rec, time.Time{})
+	r.settled(c)
+	r.wantOpen("ses_1")
+	r.crash()
+	r.start()
+	chain := r.read("ses_1", 2)
+	if end := chain[1].Closing; end == nil || end.Reason != interaction.ClosedLost {
+		t.Errorf("the end: %+v", end)
+	}
+}
+
 func TestCrashWithUnreadableChains(t *testing.T) {
 	r := newRig(t)
 	r.mustAsk(r.chain("ses_whole"), hello)
