@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/actionproof/mediator/ledger/postgres"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/ledgertest"
@@ -84,6 +86,29 @@ func TestGivenSchema(t *testing.T) {
 	if err := open(t, as, "one").Begin(context.Background(), post("post_1"), key("a")); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestOpenTogether opens a new database from many processes, and then while one of them prunes.
+func TestOpenTogether(t *testing.T) {
+	dsn := database(t)
+	var all errgroup.Group
+	for i := range 30 {
+		all.Go(func() error {
+			l, err := postgres.Open(t.Context(), dsn, options(fmt.Sprint(i)))
+			if err == nil {
+				err = l.Close()
+			}
+			return err
+		})
+	}
+	check.Must(t, all.Wait())
+	tx, err := connection(t, dsn).Begin()
+	check.Must(t, err)
+	defer tx.Rollback()
+	if _, err := tx.Exec(`SELECT pg_advisory_xact_lock($1)`, 0x616374696f6e7072); err != nil {
+		t.Fatal(err)
+	}
+	open(t, dsn, "one")
 }
 
 func TestReadOnly(t *testing.T) {

@@ -70,16 +70,16 @@ func Open(ctx context.Context, dsn string, o Options) (*Ledger, error) {
 	}
 	name := sha256.Sum256([]byte(o.Instance))
 	l := &Ledger{Reader: tables.NewReader(db, dialect), pool: pool{db: db}, o: o, name: hex.EncodeToString(name[:])}
-	err = l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		err := ledgerSchema.ensure(ctx, tx)
-		if err == nil {
-			_, err = tx.ExecContext(ctx, tables.InsertIdentity, rand.Text())
-		}
-		if err == nil {
-			_, err = tx.ExecContext(ctx, tables.InsertTree, tables.EmptyRoot())
-		}
-		return err
-	})
+	err = l.ensure(ctx, ledgerSchema)
+	if err == nil {
+		err = l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, tables.InsertIdentity, rand.Text())
+			if err == nil {
+				_, err = tx.ExecContext(ctx, tables.InsertTree, tables.EmptyRoot())
+			}
+			return err
+		})
+	}
 	if err == nil {
 		err = l.settle(ctx, `instance = $1`, l.name)
 	}

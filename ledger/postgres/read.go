@@ -31,7 +31,7 @@ func OpenReadOnly(ctx context.Context, dsn string, s Schema) (*DB, error) {
 		return nil, ledger.Unavailable("connect", err)
 	}
 	d := &DB{pool{db: db}}
-	if err := d.write(ctx, s.ensure); err != nil {
+	if err := d.ensure(ctx, s); err != nil {
 		return nil, errors.Join(ledger.Unavailable("open", err), db.Close())
 	}
 	return d, nil

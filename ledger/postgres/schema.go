@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -125,32 +126,72 @@ type Schema struct {
 	Forgets    string // what a new database would forget; part of each refusal, so that it is not replaced lightly
 }
 
-// ensure creates a missing schema, and refuses another version. Concurrent processes wait. It looks for the schema
-// first, because CREATE SCHEMA IF NOT EXISTS needs the right to create even if the schema exists.
-func (s Schema) ensure(ctx context.Context, tx *sql.Tx) error {
-	if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(lockID)); err != nil {
-		return err
+const (
+	making    = time.Minute // bounds the wait for a process that makes the schema
+	lookPause = 50 * time.Millisecond
+)
+
+// ensure creates a missing schema, and refuses another version. One process creates it. Others that start meanwhile
+// look again: if they waited for each other, the last one of many would wait too long.
+func (p *pool) ensure(ctx context.Context, s Schema) error {
+	ctx, cancel := context.WithTimeout(ctx, making)
+	defer cancel()
+	for {
+		made := false
+		err := p.write(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+			made, err = s.ensure(ctx, tx)
+			return err
+		})
+		if err != nil || made {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(lookPause):
+		}
 	}
-	var schema, made bool
-	err := tx.QueryRowContext(ctx,
-		`SELECT to_regnamespace($1) IS NOT NULL, to_regclass($1 || '.schema_version') IS NOT NULL`, s.Name).Scan(&schema,
-		&made)
+}
+
+// ensure reports false while another process creates the schema. It looks for the schema first, because CREATE SCHEMA
+// IF NOT EXISTS needs the right to create even if the schema exists.
+func (s Schema) ensure(ctx context.Context, tx *sql.Tx) (made bool, err error) {
+	schema, made, err := s.look(ctx, tx)
 	if err != nil {
-		return err
+		return false, err
+	}
+	if !made {
+		var mine bool
+		err := tx.QueryRowContext(ctx, `SELECT pg_try_advisory_xact_lock($1)`, int64(lockID)).Scan(&mine)
+		if err != nil || !mine {
+			return false, err
+		}
+		if schema, made, err = s.look(ctx, tx); err != nil { // it may have been made since
+			return false, err
+		}
 	}
 	if made {
-		return s.check(ctx, tx)
+		return true, s.check(ctx, tx)
 	}
 	if !schema {
 		if _, err := tx.ExecContext(ctx, `CREATE SCHEMA `+s.Name); err != nil {
-			return fmt.Errorf("make the schema %s, which takes CREATE on the database: %w", s.Name, err)
+			return false, fmt.Errorf("make the schema %s, which takes CREATE on the database: %w", s.Name, err)
 		}
 	}
 	statements := fmt.Sprintf(versionTable, s.Name, s.Version) + s.Statements
 	if _, err := tx.ExecContext(ctx, statements, pgx.QueryExecModeSimpleProtocol); err != nil { // several statements
-		return fmt.Errorf("make the tables: %w", err)
+		return false, fmt.Errorf("make the tables: %w", err)
 	}
-	return nil
+	return true, nil
+}
+
+// look reports whether the schema and its tables are there. It reads them as rows: to_regclass may remember that there
+// were none.
+func (s Schema) look(ctx context.Context, tx *sql.Tx) (schema, made bool, err error) {
+	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1), EXISTS (
+	SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+	WHERE n.nspname = $1 AND c.relname = 'schema_version')`, s.Name).Scan(&schema, &made)
+	return schema, made, err
 }
 
 func (s Schema) check(ctx context.Context, tx *sql.Tx) error {
