@@ -179,6 +179,7 @@ const agentPod = `{apiVersion: v1, kind: Pod, metadata: {name: NAME, labels: {ap
 
 // TestAdmission lets a real API server judge every object of each render, and agents' pods by the chart's policies.
 func TestAdmission(t *testing.T) {
+	t.Parallel()
 	c := cluster.Start(t)
 	c.Apply("", "{apiVersion: v1, kind: Namespace, metadata: {name: mediator}}")
 	c.Apply("",

@@ -28,7 +28,10 @@ const (
 // TestModes lets an attacker with the rights of an agent's container try every way out, and counts what arrives.
 func TestModes(t *testing.T) {
 	for _, mode := range []string{"guard", "pod"} {
-		t.Run(mode, func(t *testing.T) { testMode(t, mode) })
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			testMode(t, mode)
+		})
 	}
 }
 
@@ -48,7 +51,7 @@ func testMode(t *testing.T, mode string) {
 			}
 		}()
 	}
-	image, attacker := mediatorImage(t, c, authority), attackerImage(t, c)
+	image, attacker := mediatorImage(t, c, authority), programImage(t, c, "attacker", "../attacker")
 	agent := c.DebianImage("registry.test/agent", "", nil)
 	enforce := ""
 	if mode == "pod" {
@@ -103,16 +106,16 @@ func testMode(t *testing.T, mode string) {
 	})
 }
 
-// attackerImage builds the attacker.
-func attackerImage(t *testing.T, c *cluster.Cluster) node.Image {
+// programImage builds an image with one program.
+func programImage(t *testing.T, c *cluster.Cluster, name, source string) node.Image {
 	t.Helper()
 	dir := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "attacker"), "../attacker")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, name), source)
 	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	return c.RegisterImage(node.Image{Name: "registry.test/attacker", Dir: dir, Entrypoint: []string{"/attacker"}})
+	return c.RegisterImage(node.Image{Name: "registry.test/" + name, Dir: dir, Entrypoint: []string{"/" + name}})
 }
 
 // pod is a pod with one container as the chart asks for it.

@@ -34,7 +34,7 @@ func serverTLS(t *testing.T, authority *tlstest.Authority, host string) *tls.Con
 // api is an API outside the cluster: it sends each posted body to the channel.
 func api(t *testing.T, c *cluster.Cluster, authority *tlstest.Authority, host string) <-chan string {
 	t.Helper()
-	posts := make(chan string, 1024)
+	posts := make(chan string, 1<<16)
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if body, err := io.ReadAll(r.Body); err == nil && r.Method == http.MethodPost {
 			posts <- string(body)
@@ -79,7 +79,7 @@ func vaultServer(t *testing.T, c *cluster.Cluster) *vaulttest.Server {
 // database makes a database that pods reach as db.example, with TLS. It returns their DSN and this machine's.
 func database(t *testing.T, c *cluster.Cluster, authority *tlstest.Authority) (remote, local string) {
 	t.Helper()
-	local = pgtest.Start(t).Database(t)
+	local = pgtest.Start(t, "max_connections=1000").Database(t)
 	u, err := url.Parse(local)
 	check.Must(t, err)
 	with := serverTLS(t, authority, "db.example")

@@ -20,6 +20,7 @@ import (
 	"github.com/actionproof/mediator/test/deploy/cluster"
 	"github.com/actionproof/mediator/test/deploy/node"
 	"github.com/actionproof/mediator/test/tlstest"
+	"github.com/actionproof/mediator/test/vaulttest"
 )
 
 // commenter posts the number of each event once. It says so if it cannot.
@@ -56,38 +57,55 @@ type production struct {
 	*cluster.Cluster
 	*reader
 	t            *testing.T
+	authority    *tlstest.Authority
+	vault        *vaulttest.Server
+	values       map[string]any
 	image, agent node.Image
 	posts        <-chan string
 	seen         map[string]int // how often each body was posted
 	sent         int
 }
 
-// produce follows the page from Vault, PostgreSQL and an empty cluster to agents that post.
-func produce(t *testing.T, identity string) *production {
+// prepare follows the page from Vault, PostgreSQL and an empty cluster to namespaces whose agents get sidecars.
+func prepare(t *testing.T, change func(values map[string]any)) *production {
 	t.Helper()
-	p := &production{Cluster: cluster.Start(t), t: t, seen: make(map[string]int)}
-	authority := tlstest.New(t)
-	vault := vaultServer(t, p.Cluster)
-	remote, local := database(t, p.Cluster, authority)
-	p.image, p.agent = mediatorImage(t, p.Cluster, authority), p.DebianImage("registry.test/agent", "", nil)
-	p.posts = api(t, p.Cluster, authority, "api.github.com")
-	p.reader = newReader(t, p.Cluster, "Production", "https://vault.example:8200", vault.Address, "--ledger dsn",
+	p := &production{Cluster: cluster.Start(t), t: t, authority: tlstest.New(t), seen: make(map[string]int)}
+	p.vault = vaultServer(t, p.Cluster)
+	remote, local := database(t, p.Cluster, p.authority)
+	p.image = mediatorImage(t, p.Cluster, p.authority)
+	p.posts = api(t, p.Cluster, p.authority, "api.github.com")
+	p.reader = newReader(t, p.Cluster, "Production", "https://vault.example:8200", p.vault.Address, "--ledger dsn",
 		"--ledger local-dsn")
-	ca, err := os.ReadFile(vault.CAFile)
+	p.env = append(p.env, "VAULT_ADDR="+p.vault.Address, "VAULT_CACERT="+p.vault.CAFile, "VAULT_TOKEN="+p.vault.Token)
+	ca, err := os.ReadFile(p.vault.CAFile)
 	check.Must(t, err)
 	for name, content := range map[string]string{"dsn": remote, "local-dsn": local, "github": secret,
 		"event-secret": strings.Repeat("e", 32), "github-token": "a token of GitHub", "anthropic": "a key of Anthropic",
-		"vault-ca.pem": string(ca), "admin-token": vault.Token, "values.yaml": values(t, p.image, string(ca), identity)} {
+		"vault-ca.pem": string(ca), "admin-token": p.vault.Token} {
 		p.write(name, []byte(content))
 	}
+	p.values = values(t, p.image, string(ca))
+	change(p.values)
+	p.writeValues()
 	p.follow("kubectl create namespace mediator")
 	p.follow("mediator vault bootstrap")
 	p.follow("helm template")
 	p.follow("helm install")
 	p.follow("kubectl label namespace agents")
 	awaitPolicies(t, p.Cluster)
+	return p
+}
+
+// services are the Deployments of the chart.
+var services = []string{"registrar", "trigger", "control", "node"}
+
+// produce goes on to two agents that post.
+func produce(t *testing.T, identity string) *production {
+	t.Helper()
+	p := prepare(t, func(values map[string]any) { values["identity"] = identity })
+	p.agent = p.DebianImage("registry.test/agent", "", nil)
 	p.Apply("agents", strings.Replace(commenter, "IMAGE", p.agent.Name+"@"+p.agent.Digest, 1))
-	for _, name := range []string{"registrar", "trigger", "control", "node"} {
+	for _, name := range services {
 		p.WaitReady("mediator", "deployment/mediator-"+name)
 		if n := len(p.Pods("mediator", "app.kubernetes.io/component="+name)); n != 2 {
 			t.Errorf("%s has %d replicas", name, n)
@@ -101,6 +119,7 @@ func produce(t *testing.T, identity string) *production {
 // TestProduction refuses what the registrar must refuse, and takes a registrar and the API server away. The records
 // verify.
 func TestProduction(t *testing.T) {
+	t.Parallel()
 	p := produce(t, "certificate")
 	checkInjected(t, p.Pods("agents", "app=agent")[0])
 
@@ -117,6 +136,7 @@ func TestProduction(t *testing.T) {
 
 // TestProductionTokens has pods get certificates for tokens.
 func TestProductionTokens(t *testing.T) {
+	t.Parallel()
 	p := produce(t, "token")
 	p.tokens()
 	p.verify()
@@ -125,6 +145,8 @@ func TestProductionTokens(t *testing.T) {
 // verify verifies the records of all posts, and ends what the page says.
 func (p *production) verify() {
 	p.t.Helper()
+	p.follow("vault token create")
+	p.post(2)
 	said := p.follow("mediator verify")
 	if !strings.Contains(said, fmt.Sprintf("%d verified", p.sent)) {
 		p.t.Errorf("of %d posts: %s", p.sent, said)
@@ -138,19 +160,22 @@ func (p *production) verify() {
 }
 
 // values are ci/production.yaml with this image and Vault, without what an operator must be there for.
-func values(t *testing.T, image node.Image, ca, identity string) string {
+func values(t *testing.T, image node.Image, ca string) (v map[string]any) {
 	t.Helper()
 	raw, err := os.ReadFile(ciFile(t, "production"))
 	check.Must(t, err)
-	var v map[string]any
 	check.Must(t, yaml.Unmarshal(raw, &v))
 	v["image"] = map[string]any{"digest": image.Digest}
 	v["custody"] = map[string]any{"vault": map[string]any{"address": "https://vault.example:8200", "ca": ca}}
-	v["identity"] = identity
 	v["monitoring"] = map[string]any{"dashboard": true}
-	raw, err = yaml.Marshal(v)
-	check.Must(t, err)
-	return string(raw)
+	return v
+}
+
+func (p *production) writeValues() {
+	p.t.Helper()
+	raw, err := yaml.Marshal(p.values)
+	check.Must(p.t, err)
+	p.write("values.yaml", raw)
 }
 
 const secret = "the secret of GitHub's webhooks"
@@ -183,6 +208,15 @@ func (p *production) post(n int) {
 		})
 	}
 	p.Eventually("each event has led to a post", func() (bool, string) {
+		n := p.take()
+		return n == p.sent, fmt.Sprintf("%d of %d", n, p.sent)
+	})
+}
+
+// take notes what the API has got, and returns how many posts that are.
+func (p *production) take() int {
+	p.t.Helper()
+	for {
 		select {
 		case body := <-p.posts:
 			var comment struct{ Body string }
@@ -191,12 +225,12 @@ func (p *production) post(n int) {
 				p.t.Fatalf("%s was posted twice", body)
 			}
 		default:
+			return len(p.seen)
 		}
-		return len(p.seen) == p.sent, fmt.Sprintf("%d of %d", len(p.seen), p.sent)
-	})
+	}
 }
 
-// metric reports whether a metric of a registrar is not 0.
+// metric reports whether a pod has a metric like this pattern.
 func (p *production) metric(pod corev1.Pod, line string) bool {
 	answer, err := p.HTTPClient(nil).Get("http://" + pod.Status.PodIP + ":9090/metrics")
 	if err != nil {
@@ -204,7 +238,7 @@ func (p *production) metric(pod corev1.Pod, line string) bool {
 	}
 	defer answer.Body.Close()
 	raw, _ := io.ReadAll(answer.Body)
-	return regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(line) + ` [1-9]`).Match(raw)
+	return regexp.MustCompile(`(?m)^` + line).Match(raw)
 }
 
 func (p *production) registrars() []corev1.Pod {
@@ -217,7 +251,7 @@ func (p *production) leader() (leader corev1.Pod) {
 	p.t.Helper()
 	p.Eventually("a registrar leads", func() (bool, string) {
 		for _, pod := range p.registrars() {
-			if p.metric(pod, "mediator_registrar_leads") {
+			if p.metric(pod, "mediator_registrar_leads 1") {
 				leader = pod
 				return true, ""
 			}

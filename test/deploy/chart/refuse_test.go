@@ -78,7 +78,7 @@ func (p *production) refused(reason, pod, says string) {
 			return (e.InvolvedObject.Name == pod || string(e.InvolvedObject.UID) == pod) && strings.Contains(e.Message, says)
 		})
 		noted := slices.ContainsFunc(p.registrars(), func(r corev1.Pod) bool {
-			return p.metric(r, fmt.Sprintf("mediator_registrar_refusals_total{reason=%q}", reason)) &&
+			return p.metric(r, fmt.Sprintf(`mediator_registrar_refusals_total\{reason=%q\} [1-9]`, reason)) &&
 				line.MatchString(p.Logs(r, "registrar"))
 		})
 		return warned && noted, fmt.Sprintf("an Event: %t; log and metric: %t", warned, noted)

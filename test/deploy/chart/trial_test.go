@@ -13,13 +13,14 @@ import (
 	"github.com/actionproof/mediator/test/tlstest"
 )
 
-// mediatorImage is the image that the Dockerfile describes: the program, and the authorities of the Internet.
-func mediatorImage(t *testing.T, c *cluster.Cluster, authority *tlstest.Authority) node.Image {
+// mediatorImage is the image that the Dockerfile describes: the program, and the authorities of the Internet. What is
+// appended makes another program of it, which does the same.
+func mediatorImage(t *testing.T, c *cluster.Cluster, authority *tlstest.Authority, appended ...byte) node.Image {
 	t.Helper()
 	dir := t.TempDir()
 	raw, err := os.ReadFile("../../../bin/mediator")
 	check.Must(t, err)
-	check.Must(t, os.WriteFile(filepath.Join(dir, "mediator"), raw, 0o755))
+	check.Must(t, os.WriteFile(filepath.Join(dir, "mediator"), append(raw, appended...), 0o755))
 	check.Must(t, os.MkdirAll(filepath.Join(dir, "etc/ssl/certs"), 0o755))
 	check.Must(t, os.WriteFile(filepath.Join(dir, "etc/ssl/certs/ca-certificates.crt"), authority.PEM(), 0o644))
 	return c.RegisterImage(node.Image{
@@ -67,6 +68,7 @@ func install(t *testing.T, c *cluster.Cluster, image node.Image, args ...string)
 func TestTrial(t *testing.T) {
 	for _, identity := range []string{"certificate", "token"} {
 		t.Run(identity, func(t *testing.T) {
+			t.Parallel()
 			c := cluster.Start(t)
 			authority := tlstest.New(t)
 			posts := api(t, c, authority, "api.example.com")

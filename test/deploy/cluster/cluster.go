@@ -64,11 +64,11 @@ func (c *Cluster) For(t testing.TB) *Cluster {
 	return &own
 }
 
-// Start starts a cluster, which ends with the test. Without root the test is skipped.
+// Start starts a cluster, which ends with the test. It needs root.
 func Start(t testing.TB) *Cluster {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("a node needs root")
+		t.Fatal("the node makes network namespaces and mounts, which needs root: run sudo make test-deploy")
 	}
 	binaries, err := Build()
 	if err != nil {

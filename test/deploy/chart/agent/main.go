@@ -14,7 +14,10 @@ import (
 	"time"
 )
 
-const pause = 2 * time.Second // between posts, and before a refused one is tried again
+const (
+	api   = "https://api.github.com/repos/acme/app/issues/1/comments"
+	pause = 2 * time.Second // between posts, and before a refused one is tried again
+)
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -28,8 +31,8 @@ func main() {
 		wait(ctx)
 	}
 	for n := 0; ctx.Err() == nil; n++ {
-		body := fmt.Sprintf(`{"text": "%s %d"}`, name, n)
-		for ctx.Err() == nil && do(http.MethodPost, "https://api.example.com/posts", body) != http.StatusCreated {
+		body := fmt.Sprintf(`{"body": "%s %d"}`, name, n)
+		for ctx.Err() == nil && do(http.MethodPost, api, body) != http.StatusCreated {
 			wait(ctx)
 		}
 		wait(ctx)
