@@ -254,13 +254,42 @@ var endpointLimits = Limits{Connections: 4096, PerAddress: 1024}
 // header bounds the time for the header of a request and, before the first one, for a TLS handshake.
 const header = 30 * time.Second
 
-// Serve serves h on l until ctx ends. Then it waits at most grace for open requests.
+// linger bounds how long an endpoint at a TCP address still answers when its process ends. A replica takes its place:
+// a caller that sends on a kept connection while that is closed would fail, and may not repeat its request.
+const linger = 5 * time.Second
+
+// leaving closes a connection after its next answer once ctx has ended.
+func leaving(ctx context.Context, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if ctx.Err() != nil {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// awaitLeft waits until no connection is open, at most linger.
+func awaitLeft(open *atomic.Int64) {
+	end := time.After(linger)
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for open.Load() > 0 {
+		select {
+		case <-end:
+			return
+		case <-look.C:
+		}
+	}
+}
+
+// Serve serves h on l until ctx ends. Then it waits at most grace for open requests, at an endpoint's TCP address after
+// its callers have left.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, b Limits, grace time.Duration, log *zap.Logger) error {
 	if b.Connections > 0 {
 		l = newBoundedListener(l, b, log)
 	}
 	s := &http.Server{
-		Handler: handling(h), ReadHeaderTimeout: cmp.Or(b.Header, header), IdleTimeout: 2 * time.Minute,
+		Handler: leaving(ctx, handling(h)), ReadHeaderTimeout: cmp.Or(b.Header, header), IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 64 << 10,
 		ReadTimeout:    b.Request, WriteTimeout: b.Request,
 		ErrorLog: stdlog.New(logs.Handshakes{To: flood.Logger(log)}, "", 0),
@@ -269,12 +298,24 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, b Limits, grace 
 		},
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 	}
+	var open atomic.Int64
+	s.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			open.Add(1)
+		case http.StateClosed, http.StateHijacked:
+			open.Add(-1)
+		}
+	}
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
 	select {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
+	}
+	if l.Addr().Network() == "tcp" && b == (Limits{}) {
+		awaitLeft(&open)
 	}
 	wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()

@@ -86,6 +86,28 @@ func TestSocketsAdmitByUser(t *testing.T) {
 	}
 }
 
+// TestServeLingers asks on a kept connection when the server ends.
+func TestServeLingers(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	check.Must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- Serve(ctx, l, http.NotFoundHandler(), Limits{}, time.Minute, zap.NewNop()) }()
+	client := http.Client{Transport: &http.Transport{}}
+	for ended := range 2 {
+		resp, err := client.Get("http://" + l.Addr().String())
+		check.Must(t, err)
+		_, _ = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		if resp.Close != (ended == 1) {
+			t.Errorf("after %d ends: the connection is closed: %t", ended, resp.Close)
+		}
+		cancel()
+	}
+	check.Must(t, <-done)
+}
+
 func TestPublicBounds(t *testing.T) { synctest.Test(t, publicBounds) }
 
 func publicBounds(t *testing.T) {
