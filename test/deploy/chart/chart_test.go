@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,11 +45,16 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-var tools = make(map[string]string) // by name
+var (
+	toolsMu sync.Mutex                // guards tools
+	tools   = make(map[string]string) // by name
+)
 
 // tool is a program of test/deploy/tools, which is built on first use.
 func tool(t *testing.T, name string) string {
 	t.Helper()
+	toolsMu.Lock()
+	defer toolsMu.Unlock()
 	if tools[name] == "" {
 		cmd := exec.CommandContext(t.Context(), "go", "tool", "-n", name)
 		cmd.Dir = "../tools"

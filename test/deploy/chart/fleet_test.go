@@ -235,8 +235,8 @@ func (f *fleet) check() {
 	f.t.Logf("%d pods made %d posts; for another try, drained sidecars refused %d, and those for which Vault was slow %d",
 		len(f.pods), posted, drained, slow)
 	var refused []struct{ ID, Reason string }
-	check.Must(f.t, json.Unmarshal([]byte(f.enter("mediator posts list --state refused --flow post --json --ledger local-dsn")),
-		&refused))
+	list := f.enter("mediator posts list --state refused --flow post --json --ledger local-dsn")
+	check.Must(f.t, json.Unmarshal([]byte(list), &refused))
 	for _, r := range refused { // a busy machine is no fault
 		if !strings.Contains(r.Reason, "Vault does not answer in time") {
 			f.t.Errorf("%s was refused: %s", r.ID, r.Reason)
