@@ -10,6 +10,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/archive"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func indeterminate(c *interaction.Receipt) { c.Outcome = interaction.OutcomeIndeterminate }
@@ -27,10 +28,13 @@ func TestChainOverARestart(t *testing.T) {
 	s := w.session("ses_1")
 	s.Call(t, nil)
 	s.Call(t, nil)
-	w.Clock.Advance(time.Minute)
-	w.Restart(t, evidence.PurposeInteraction)
-	w.versions[evidence.PurposeInteraction] = []custody.Version{w.Key(t, evidence.PurposeInteraction)}
+	record := w.post("ses_2", evidence.InteractionHead{})
+	for _, purpose := range []string{evidence.PurposeInteraction, evidence.PurposeRequestProof} { // in the same second
+		w.Restart(t, purpose)
+		w.versions[purpose] = []custody.Version{w.Key(t, purpose)}
+	}
 	w.certify()
+	check.WantEqual(t, w.verify(w.read(), record), "")
 	s.Restarted(t)
 	s.Call(t, indeterminate)
 	s.Call(t, lost)
