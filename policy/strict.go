@@ -106,7 +106,7 @@ func (m *Manifest) Strict() (*Strict, error) {
 			named = append(named, i.Code+" ("+i.Path+")")
 		}
 		return nil, refusal.New("deployment_unsafe",
-			"the deployment manifest lacks %d safeguard(s), among them %s; mediator config check explains each",
+			"the deployment manifest lacks %d safeguard(s), among them %s; run mediator config check for an explanation of each",
 			len(issues), strings.Join(named, ", "))
 	}
 	s := m.RuntimePolicy.strict()

@@ -126,8 +126,9 @@ func (s *Service) add(ctx context.Context, owner *Owner, d *delivered) (next int
 	case errors.Is(err, store.ErrDuplicate):
 		return state.Next, 0, refusal.New("chain_broken", "a call of the session already has a different receipt")
 	case errors.Is(err, store.ErrFull):
-		return state.Next, 0, refusal.New("owner_full", "the owner has %d sessions or %d receipts at the node",
-			s.o.Limits.Sessions, s.o.Limits.Receipts)
+		return state.Next, 0,
+			refusal.New("owner_full", "the owner has reached a limit of the node, %d sessions or %d receipts",
+				s.o.Limits.Sessions, s.o.Limits.Receipts)
 	case err != nil:
 		return state.Next, 0, err
 	}

@@ -305,8 +305,8 @@ func (s store) spend(ctx context.Context, id, action, binding string, budget int
 		}
 		if n == 0 {
 			return refusal.New("event_closed",
-				"the event %s has already paid for this post of the action %.80[2]q, or for all %[3]d that it may pay for", id,
-				action, budget)
+				"the event %s cannot pay for this post of the action %.80[2]q: it has paid for this one already, or for all %[3]d "+
+					"posts that it may pay for", id, action, budget)
 		}
 		_, err = tx.Exec(countUse, id, action)
 		return err

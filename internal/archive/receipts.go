@@ -310,7 +310,7 @@ func (a Archive) JudgeReceipts(tokens iter.Seq2[string, error], now time.Time,
 		}
 		if j.Lost > 0 {
 			return j, refusal.New("chain_broken",
-				"after a crash, receipts were made under other roots; no receipt may follow these, but one does")
+				"a receipt follows the receipts that were made under other roots after a crash; those must be the last")
 		}
 		o, err := chain.Add(token)
 		if err != nil {

@@ -209,7 +209,7 @@ func (a Action) checkGate(key string, f *findings) {
 		return
 	}
 	if a.Credential != nil && a.Credential.Header != "" && !strings.EqualFold(a.Credential.Header, "Authorization") {
-		f.Add(key+".credential.header", "must be Authorization: an API that takes part verifies the access token there")
+		f.Add(key+".credential.header", "must be Authorization: an API with a gate expects the access token in this header")
 	}
 	_, err := gate.NewClient(gate.ClientOptions{
 		ChallengeURL: api.Challenge, VerifyURL: api.Verify, HTTP: new(http.Client), Now: time.Now,

@@ -65,9 +65,9 @@ type Probes struct {
 // Agent names the agent's user. No process starts or forwards a post while this user can reach its memory or files.
 type Agent struct {
 	// UID is the user of agents that are not isolated. If it runs any other process, posts are refused (session_tainted).
-	// Default: the manifest's statements about the agent's access are not checked.
+	// Without it, what the manifest states about the agent's access is not checked.
 	UID *uint32 `yaml:"uid"`
-	// GIDs are the agent's further groups, besides the one numbered like `uid`.
+	// GIDs are the agent's groups, besides the group with the number `uid`.
 	GIDs []uint32 `yaml:"gids"`
 }
 

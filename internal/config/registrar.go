@@ -15,15 +15,15 @@ type Registrar struct {
 	Internal Endpoint `yaml:"internal" need:"yes"`
 	// Listen is the address for other processes, over mutual TLS. Callers must be in the signed rules.
 	Listen string `yaml:"listen" is:"address" need:"yes"`
-	// State is the folder of trust bundle, history and CA, for the registrar's user alone; with `postgres`, only a copy.
+	// State is the folder of the trust bundle, history and CA (a copy with `postgres`), for the registrar's user alone.
 	State string `yaml:"state" is:"path" need:"yes"`
 	// Postgres keeps the state in a database that replicas share.
 	Postgres *Postgres `yaml:"postgres"`
 	// RegistryKey is a file: the key registry's private key as a JWK, or YAML that names a key in Vault or in a PKCS #11
 	// token (next section).
 	RegistryKey string `yaml:"registryKey" is:"path"`
-	// AuditorKey is the same for the deployment auditor's key. With it, the registrar renews deployment certificates, but
-	// could also sign rules.
+	// AuditorKey is the same for the deployment auditor's key. With it, the registrar renews deployment certificates.
+	// Whoever takes over the registrar could then sign rules too.
 	AuditorKey string `yaml:"auditorKey" is:"path"`
 	// Rules is the output of mediator registrar sign, reread when it changes.
 	Rules string `yaml:"rules" is:"path" need:"yes"`

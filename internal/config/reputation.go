@@ -26,7 +26,7 @@ type Reputation struct {
 	Limits NodeLimits `yaml:"limits"`
 	// Keys has the one signing key.
 	Keys ReputationKeys `yaml:"keys" need:"yes"`
-	// Audience is this node's name: the aud claim of sidecars' tokens that name a calling agent.
+	// Audience is this node's name. Sidecars' tokens for the node have it as aud claim.
 	Audience string `yaml:"audience" need:"yes"`
 	// Owners are the deployments whose receipts are accepted, at most 256.
 	Owners []Owner `yaml:"owners" reload:"yes" need:"yes"`
@@ -94,7 +94,7 @@ type Owner struct {
 	Bundle string `yaml:"bundle" is:"path" need:"yes"`
 	// Certificates are the accepted custody certificates.
 	Certificates BelievedCertificates `yaml:"certificates" need:"yes"`
-	// Receipts are the accepted interaction receipts, and tokens that name a calling agent.
+	// Receipts are which interaction receipts, and which tokens that name a calling agent, the node accepts.
 	Receipts BelievedReceipts `yaml:"receipts" need:"yes"`
 	// Statements are the accepted signals and disputes of the owner's agents.
 	Statements *BelievedReceipts `yaml:"statements"`

@@ -15,7 +15,7 @@ type Sidecar struct {
 	File    `yaml:"-"`
 	Process `yaml:",inline"`
 
-	// Runtime is this sidecar's name in attestations and receipts (at most 128 bytes with `receipts`). Default: the path
+	// Runtime is this sidecar's name in attestations and receipts. With `receipts`: at most 128 bytes. Default: the path
 	// of its SPIFFE id (see `tls`), such as pod/agents/1. If `trigger` or `control` is a tcp endpoint, no other name is
 	// possible.
 	Runtime string `yaml:"runtime"`
@@ -73,8 +73,8 @@ type Sidecar struct {
 	WebSocketRefusal string `yaml:"websocketRefusal" reload:"yes" one:"answer close"`
 	// Timeouts bound the waits of a call.
 	Timeouts Timeouts `yaml:"timeouts"`
-	// Limits bound the load; parentheses name a refusal's code. A call over a limit is refused with Retry-After: it was
-	// not sent, and used nothing up. Sessions get equal parts of a shared limit, and one part stays free for a new
+	// Limits bound the load; parentheses name a refusal's code. A call over a limit is refused with Retry-After. It was
+	// not sent, and uses up no event. Sessions get equal parts of a shared limit, and one part stays free for a new
 	// session: a single session gets half, two get a third each.
 	Limits Limits `yaml:"limits"`
 
@@ -117,8 +117,8 @@ type CA struct {
 	Dir string `yaml:"dir" is:"path"`
 	// CertificateFile receives the CA's certificate, for agents to trust. Default: ca.pem in `state`.
 	CertificateFile string `yaml:"certificateFile" is:"path"`
-	// Permit lists hosts without a rule yet, and IP addresses, that the CA may certify, with their subdomains. A reload
-	// can then add rules for them.
+	// Permit lists more names that the CA may certify: IP addresses, and hosts with their subdomains. A reload can then
+	// add rules for them.
 	Permit []string `yaml:"permit"`
 	// Unconstrained omits name constraints. Default: the CA is valid only for the hosts of rules and of `permit`.
 	Unconstrained bool `yaml:"unconstrained"`
@@ -140,7 +140,7 @@ type Session struct {
 	Standing bool `yaml:"standing"`
 	// Learning lets operators open learning sessions (mediator run --learn), which may read from every public host.
 	Learning bool `yaml:"learning"`
-	// Access declares which humans can reach the run, for session receipts. A strict policy refuses any true value.
+	// Access declares how humans can reach the run. Session receipts state it. A strict policy refuses any true value.
 	Access Access `yaml:"access" reload:"yes"`
 }
 
@@ -167,7 +167,7 @@ type Match struct {
 	// names its tool or method, and is refused if none does.
 	MCP *MCP `yaml:"mcp"`
 	// GraphQL makes this a rule for GraphQL documents. Rules can share a URL: a document, even one sent by GET, belongs
-	// to the rule that names everything it could do, and is refused if none does.
+	// to the rule that names all of its operations and fields. If no single rule does, it is refused.
 	GraphQL *GraphQL `yaml:"graphql"`
 }
 
@@ -197,8 +197,8 @@ type MCP struct {
 	// Pin maps a tool to the SHA-256 of its definition (canonical JSON, lowercase hex). A tool cannot be called before
 	// the server has listed it with this definition in the session. Default: changes are only recorded.
 	Pin map[string]string `yaml:"pin"`
-	// SameConnection is your word that the server answers a call on the connection that carried it. It allows posts by
-	// clients that use revision 2024-11-05, or do not accept both JSON and event streams. Only in actions.
+	// SameConnection is your word that the server answers a call on the connection that carried it. Without it,
+	// clients of MCP revision 2024-11-05, or that do not accept event streams, cannot post. Only in actions.
 	SameConnection bool `yaml:"sameConnection"`
 }
 
@@ -206,12 +206,12 @@ type MCP struct {
 type Credential struct {
 	// Header carries the secret. Default Authorization.
 	Header string `yaml:"header"`
-	// Prefix precedes the secret, such as "Bearer ". An answer with the secret, even without the prefix, is cut off.
+	// Prefix precedes the secret, such as "Bearer ". An answer that contains the secret, with or without it, is cut off.
 	Prefix string `yaml:"prefix"`
 	// BasicSecret is the part of a Basic credential that no answer may repeat: password, user, both or auto. With auto
 	// it is the user if the password is short or is x-oauth-basic or api_token, and the password otherwise.
 	BasicSecret string `yaml:"basicSecret" one:"auto password user both"`
-	// File holds the secret, at least 8 bytes without a final line end. Reread after a 401. Set this or `vault`.
+	// File holds the secret, at least 8 bytes; a final line end does not count. Reread after a 401. Set this or `vault`.
 	File string `yaml:"file" is:"path"`
 	// Vault reads the secret from custody's Vault, with the login for the role api_credential. The secret is reread after
 	// a 401, before its lease ends or, without a lease, each minute.
@@ -277,8 +277,8 @@ type Egress struct {
 	// bedrock-converse or ollama-chat. The sidecar checks each request, and records names, figures and times. POST only.
 	Observe string `yaml:"observe"`
 	// HostedTools lists what the model's provider may do out of the sidecar's sight. Entries name its tools
-	// (web_search, mcp), or request members (JSON fields) that start such work (background, mcp_servers). Others are
-	// remote_content (to fetch URLs in a request) and online (to use models that search the web). The entries
+	// (web_search, mcp), or request members (JSON fields) that start such work (background, mcp_servers). With
+	// remote_content it may fetch URLs in a request, with online use models that search the web. The entries
 	// previous_response_id, conversation, thread, item_reference, file_id, cachedContent and prompt let a request refer
 	// to content from outside the session.
 	HostedTools []string `yaml:"hostedTools"`
@@ -346,8 +346,8 @@ type Rate struct {
 
 // Breaker says when calls to a host are suspended.
 type Breaker struct {
-	// Failures is the number of failures in a row that suspends a session's calls. When that number of sessions
-	// fail without a success, all sessions' calls are suspended. Default 10.
+	// Failures is the number of failures in a row that suspends a session's calls. When that many sessions have
+	// failed calls, and no call has succeeded, the calls of all sessions are suspended. Default 10.
 	Failures int `yaml:"failures"`
 	// Pause is the length of a suspension. Afterwards each session tries one call at a time until one is answered.
 	// Default 15s.

@@ -19,8 +19,8 @@ type Trigger struct {
 	State string `yaml:"state" is:"path" need:"yes"`
 	// Store keeps events.
 	Store Store `yaml:"store"`
-	// EventSecretFile holds a secret that authenticates events: at least 32 bytes, the same for all replicas. Required
-	// with store.postgres, otherwise refused.
+	// EventSecretFile holds a secret that authenticates events: at least 32 bytes, the same for all replicas. Set
+	// it if and only if store.postgres is set.
 	EventSecretFile string `yaml:"eventSecretFile" is:"path"`
 	// Keys are the two signing keys.
 	Keys TriggerKeys `yaml:"keys" need:"yes"`
@@ -64,7 +64,7 @@ type Source struct {
 	GitHub *GitHub `yaml:"github"`
 	// StandardWebhooks receives webhooks of the Standard Webhooks specification.
 	StandardWebhooks *Webhook `yaml:"standardWebhooks"`
-	// Engine receives a policy engine's decisions, as Standard Webhooks.
+	// Engine receives an external policy engine's decisions as events, by Standard Webhooks.
 	Engine *Webhook `yaml:"engine"`
 	// Schedule makes events at set times.
 	Schedule *Schedule `yaml:"schedule"`

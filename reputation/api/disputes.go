@@ -69,7 +69,8 @@ func (a *server) disputeLog(_ http.ResponseWriter, r *http.Request) (any, error)
 	if text := r.URL.Query().Get("after"); text != "" {
 		var err error
 		if after, err = strconv.ParseInt(text, 10, 64); err != nil || after < 0 || after > 1<<53 {
-			return nil, refusal.New("query_malformed", "after is %.40q, which is no log number", text)
+			return nil, refusal.New("query_malformed", "the parameter \"after\" is %.40q, which is not a number of the log",
+				text)
 		}
 	}
 	all, err := a.service.DisputeLog(r.Context(), after)

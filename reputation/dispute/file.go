@@ -175,8 +175,9 @@ func (b *Book) File(r Rules, f Filed, now time.Time) (id string, e *Entry, err e
 		return "", nil, refusal.New("dispute_refused", "the agent disputes itself")
 	}
 	if !f.By.Registered.Before(time.Unix(disputed, 0)) {
-		return "", nil, refusal.New("dispute_refused", "the agent was registered at %s, after the object that it disputes",
-			f.By.Registered.UTC().Format(time.RFC3339))
+		return "", nil,
+			refusal.New("dispute_refused", "the agent was registered at %s, after the object of its dispute was made",
+				f.By.Registered.UTC().Format(time.RFC3339))
 	}
 	if rule, err := b.breaks(o, f.By, now); err != nil {
 		return "", b.violation(rule, o, now), err

@@ -53,8 +53,9 @@ func (s *Session) demand(t Turn, seen Taken) error {
 			"send input, output, reasoning and timestamp with it")
 	case !seen.Served:
 		return refusal.New("verification_turn",
-			"since the previous turn, this node has served no call of %s in this session with the turn's input and output: "+
-				"call the tool with the sessionId, and give its arguments and its whole result as JSON", quote(t.ToolCall))
+			"the node has seen no call of %s with this turn's input and output since the previous turn: call the tool with "+
+				"the sessionId; then send its arguments as input and its whole result as output, both as JSON",
+			quote(t.ToolCall))
 	case !seen.Used:
 		return refusal.New("verification_turn", "the turn's reasoning does not name the canary in the previous turn's result")
 	}
