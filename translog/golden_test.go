@@ -114,6 +114,8 @@ func TestPolicyRefusals(t *testing.T) {
 		"one key twice":      log + "witness a " + vkey + "\nwitness b " + vkey + "\ngroup g 2 a b\nquorum g\n",
 		"a URL with a name":  log + "witness a " + vkey + " https://u:p@w.example\nquorum a\n",
 		"a URL that is none": log + "witness a " + vkey + " ftp://w.example\nquorum a\n",
+		"a carriage return":  log + "quorum none\r\n",
+		"a no-break space":   log + "\u00a0\nquorum none\n",
 		"unknown":            log + "watcher a\nquorum none\n",
 		"too long":           log + "quorum none\n" + strings.Repeat("#\n", 64<<10),
 	} {

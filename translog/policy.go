@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 	"time"
+	"unicode"
 
 	"filippo.io/torchwood"
 	"golang.org/x/mod/sumdb/note"
@@ -38,6 +39,12 @@ type member struct {
 func ParsePolicy(text []byte) (*Policy, error) {
 	if len(text) > maxPolicy {
 		return nil, refusal.New("config_malformed", "the log's policy has more than %d bytes", maxPolicy)
+	}
+	// The format has no other spaces than these; torchwood splits at all of them, and then may find no word.
+	if strings.IndexFunc(string(text), func(r rune) bool {
+		return (unicode.IsSpace(r) || unicode.IsControl(r)) && !strings.ContainsRune(" \t\n", r)
+	}) >= 0 {
+		return nil, refusal.New("config_malformed", "the log's policy has a control character or another kind of space")
 	}
 	parsed, err := torchwood.ParsePolicy(text)
 	if err != nil {
