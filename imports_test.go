@@ -105,6 +105,7 @@ var layers = []string{
 	"reputation/internal/limit",
 	"evidence/interaction",
 	"evidence",
+	"httpsig",
 	"evidence/internal/codec",
 	"internal/resolver",
 	"custody/vault/bootstrap",

@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"context"
 	"crypto/ecdsa"
+	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"database/sql"
@@ -23,7 +25,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/httpsig"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
@@ -66,6 +70,11 @@ func TestExampleAPI(t *testing.T) {
 	dsn := pgtest.Start(t, "max_connections=40").Database(t)
 	replace(t, filepath.Join(dir, "database"), dsn)
 	roots := certificate(t, dir)
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	check.Must(t, err)
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	check.Must(t, err)
+	replace(t, filepath.Join(dir, "answer.key"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})))
 	cmd := exec.CommandContext(t.Context(), binary, "-listen", "127.0.0.1:0", "-dir", dir)
 	said, err := cmd.StderrPipe()
 	check.Must(t, err)
@@ -103,10 +112,16 @@ func TestExampleAPI(t *testing.T) {
 		if capability != "" {
 			r.Header.Set(gate.CapabilityHeader, capability)
 			r.Header.Set(gate.RequestProofHeader, k.Proof(t, capability, gatetest.Token))
+			r.Header.Set("Content-Digest", httpsig.ContentDigest(sha256.Sum256([]byte(gatetest.Content))))
+			r.Header.Set("Idempotency-Key", capabilityID(t, capability))
 		}
 		resp, err := https.Do(r)
 		check.Must(t, err)
 		defer resp.Body.Close()
+		if _, _, err := gate.VerifyAnswer(r, resp, httpsig.Keys{httpsig.KeyID(public): public}, time.Now()); (err == nil) !=
+			(resp.StatusCode == http.StatusCreated) {
+			t.Errorf("the API's signature on %d: %v", resp.StatusCode, err)
+		}
 		return resp.StatusCode
 	}
 	for _, tt := range []struct {
@@ -173,6 +188,13 @@ func TestPageSamples(t *testing.T) {
 	if len(samples) != 2 {
 		t.Errorf("%d samples", len(samples))
 	}
+}
+
+func capabilityID(t *testing.T, capability string) string {
+	t.Helper()
+	claims, err := evidence.UnverifiedClaims(evidence.CapabilityKind(), capability)
+	check.Must(t, err)
+	return claims.ID
 }
 
 func certificate(t *testing.T, dir string) *x509.CertPool {

@@ -147,6 +147,8 @@ type Authorization struct {
 	Keys   []ledger.Key
 	Claims evidence.Capability
 	Checks []ledger.Check
+
+	now func() time.Time // the gate's clock
 }
 
 // Authorize verifies a capability and its request proof against the request. It consumes no key.
@@ -171,7 +173,7 @@ func (g *Gate) Authorize(_ context.Context, r AuthorizeRequest) (Authorization, 
 	if err != nil {
 		return out, err
 	}
-	out.Claims = claims
+	out.Claims, out.now = claims, g.verifier.Now
 	key.Expires = g.until(key.Expires)
 	out.Keys = []ledger.Key{key, g.key("request_proof", proof.Registered)}
 	return out, nil

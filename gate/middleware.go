@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto"
 	"errors"
 	"io"
 	"net/http"
@@ -35,7 +36,13 @@ type Protect struct {
 	// InTransaction begins a transaction, as [SQL] does. The middleware consumes the keys in it, calls the handler,
 	// commits if the status is below 400, and only then answers. If nil, it consumes the keys before the handler.
 	InTransaction func(ctx context.Context) (Transaction, error)
-	// Refused, if set, gets each refusal in full. The answer tells less, because the agent sees it.
+	// Sign, an Ed25519 key of the API, signs the handler's answers to posts of a mediator. Nil signs none. An answer is
+	// held until the handler returns; one that is flushed or larger than 4 MiB goes out unsigned.
+	Sign crypto.Signer
+	// Origin is scheme and host as the mediator sees them, for Sign. Empty means https and the request's Host.
+	Origin string
+	// Refused, if set, gets each refusal in full, and why an answer could not be signed. The answer tells less, because
+	// the agent sees it.
 	Refused func(r *http.Request, err error)
 }
 
@@ -60,12 +67,20 @@ func (s *Server) Middleware(next http.Handler, p Protect) http.Handler {
 		}
 		r = r.WithContext(context.WithValue(r.Context(), authorizedKey{}, a))
 		r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+		to, err := p.answering(r, a, body)
+		if err != nil && p.Refused != nil {
+			p.Refused(r, err)
+		}
 		if p.InTransaction != nil {
-			p.inTransaction(w, r, next, a.Keys)
+			p.inTransaction(w, r, next, a.Keys, to)
 			return
 		}
 		if err := s.consume(r.Context(), a.Keys...); err != nil {
 			p.refuse(w, r, err)
+			return
+		}
+		if to != nil {
+			p.signed(w, r, next, to)
 			return
 		}
 		next.ServeHTTP(w, r)

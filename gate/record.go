@@ -15,8 +15,8 @@ import (
 const checkCall = "call"
 
 // VerifyRecord verifies the chain of a recorded post with public keys alone: every signed artifact, against the others
-// and against the record's call, event, session and manifest. Host and outcome rest on the record alone. Set v's clock
-// to a moment when the chain was fresh.
+// and against the record's call, event, session and manifest. Host and outcome rest on the record alone, unless an API
+// has signed its answer. Set v's clock to a moment when the chain was fresh.
 //
 // Challenge token and capability are secrets of their gate, so their claims are read unverified; but the signed
 // artifacts must name the challenge's id and binding, and the request proof the capability's id. Not verified: fresh
@@ -52,6 +52,11 @@ func VerifyRecord(ctx context.Context, v *evidence.Verifier, s *policy.Strict, p
 	if statement := tokens["agentStatement"]; statement != "" { // few posts have one
 		steps = append(steps, verification{checkStatement, func(c *chain, _ context.Context) error {
 			return c.verifyRecordedStatement(statement, p)
+		}})
+	}
+	if p.Answer != nil { // of an API that signs its answers
+		steps = append(steps, verification{CheckAnswer, func(*chain, context.Context) error {
+			return verifyRecordedAnswer(p)
 		}})
 	}
 	for _, check := range steps {

@@ -30,7 +30,8 @@ func TransactionFrom(ctx context.Context) Transaction {
 
 // inTransaction lets next make the post in the transaction that consumes its keys, and holds the answer until that
 // ends.
-func (p *Protect) inTransaction(w http.ResponseWriter, r *http.Request, next http.Handler, keys []ledger.Key) {
+func (p *Protect) inTransaction(w http.ResponseWriter, r *http.Request, next http.Handler, keys []ledger.Key,
+	to *answering) {
 	tx, err := p.InTransaction(r.Context())
 	if err != nil {
 		p.refuse(w, r, err)
@@ -59,7 +60,7 @@ func (p *Protect) inTransaction(w http.ResponseWriter, r *http.Request, next htt
 		p.refuse(w, r, err)
 		return
 	}
-	held.write(w)
+	p.finish(held, w, r, to)
 }
 
 // bytes of an answer that is held back

@@ -67,6 +67,7 @@ type Record struct {
 	Step         string     `json:"step,omitempty"`
 	Reason       string     `json:"reason,omitempty"`
 	Status       int        `json:"status,omitempty"` // of the upstream
+	Answer       *Answer    `json:"answer,omitempty"` // makes the outcome the API's own word; nil: the mediator's
 	BytesOut     int64      `json:"bytesOut,omitempty"`
 	BytesIn      int64      `json:"bytesIn,omitempty"`
 	Artifacts    []Artifact `json:"artifacts,omitempty"`
@@ -82,6 +83,23 @@ type Record struct {
 
 // WebSocket is what a call carries that asks for one: see [Record.Carries].
 const WebSocket = "websocket"
+
+// Answer is an API's signature on its answer (RFC 9421). Base names what it covers: the answer's status and the hash of
+// its body, and the request's method, URL, content hash and capability.
+type Answer struct {
+	Base      string `json:"base"`
+	Signature []byte `json:"signature"`
+	KeyID     string `json:"keyId"`     // thumbprint of PublicKey
+	PublicKey []byte `json:"publicKey"` // Ed25519, as the sidecar's rule names it
+}
+
+// Word says whose word the outcome of a post is.
+func (r Record) Word() string {
+	if r.Answer == nil {
+		return "the mediator's word"
+	}
+	return "the word of the API with the key " + r.Answer.KeyID
+}
 
 // Artifact is one signed token of a post's evidence.
 type Artifact struct {

@@ -44,20 +44,24 @@ func (m meanwhile) Admit(ctx context.Context, r gate.AdmitRequest) (gate.Admissi
 func newWholeRig(t testing.TB, k *gatetest.Kit, g rules.Gate, change func(), edits ...func(*PipelineOptions)) *postRig {
 	t.Helper()
 	return newPostRig(t, created, func(o *PipelineOptions, actions []rules.Action) {
-		roles := wholeRoles{o.Triggers, k.Engine(t), t, k}
-		o.Triggers, o.Control, o.Verifier, o.Strict, o.EnvironmentHash, o.Now = roles, roles, k.Verifier, k.Strict,
-			k.Strict.Runtime.EnvironmentHashes[0], k.Clock.Now
-		o.DeploymentCertificate = func() string { return k.Deployment }
-		o.Attest = signer.NewAttester(gatetest.Signer(t, k, evidence.RuntimeAttestationKind()),
-			gatetest.Signer(t, k, evidence.SessionReceiptKind()), signer.Access{})
-		o.Prove = gatetest.Signer(t, k, evidence.RequestProofKind())
-		for i := range actions {
-			actions[i].Subject, actions[i].Gate = "agent:worker-1", meanwhile{g, change}
-		}
+		whole(t, k, meanwhile{g, change}, o, actions)
 		for _, edit := range edits {
 			edit(o)
 		}
 	})
+}
+
+func whole(t testing.TB, k *gatetest.Kit, g rules.Gate, o *PipelineOptions, actions []rules.Action) {
+	roles := wholeRoles{o.Triggers, k.Engine(t), t, k}
+	o.Triggers, o.Control, o.Verifier, o.Strict, o.EnvironmentHash, o.Now = roles, roles, k.Verifier, k.Strict,
+		k.Strict.Runtime.EnvironmentHashes[0], k.Clock.Now
+	o.DeploymentCertificate = func() string { return k.Deployment }
+	o.Attest = signer.NewAttester(gatetest.Signer(t, k, evidence.RuntimeAttestationKind()),
+		gatetest.Signer(t, k, evidence.SessionReceiptKind()), signer.Access{})
+	o.Prove = gatetest.Signer(t, k, evidence.RequestProofKind())
+	for i := range actions {
+		actions[i].Subject, actions[i].Gate = "agent:worker-1", g
+	}
 }
 
 // TestWholePost posts through a gate in this process, and through the gate of an API that takes part.

@@ -64,7 +64,7 @@ func (p *Pipeline) egress(c *call, e *rules.Egress) error {
 		c.receipts().Going(c.session.Chain)
 	}
 	c.goes()
-	return c.send(out, cancel, credential)
+	return c.send(out, cancel, credential, nil)
 }
 
 // outlives ends a call some time after its session ends. The chain of receipts closes after all calls, so an agent

@@ -3,12 +3,14 @@ package proxy
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptrace"
 
 	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/httpsig"
 	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
@@ -31,13 +33,14 @@ func (t *posting) forward(ctx context.Context) error {
 	if t.action.TakesPart {
 		out.Header.Set("ActionProof-Capability", t.admission.Capability)
 		out.Header.Set("ActionProof-Request-Proof", t.proof)
+		out.Header.Set("Content-Digest", t.contentDigest())
 	}
 	t.permit.Post = true
 	out, err := t.conversation.sent(out)
 	if err != nil {
 		t.unanswered(err)
 	} else {
-		err = t.send(out, cancel, t.credential)
+		err = t.send(out, cancel, t.credential, t.action.AnswerKeys)
 	}
 	if t.record.State == ledger.StateFailed {
 		t.unsent(ctx, err)
@@ -84,7 +87,8 @@ func (c *call) outgoing(ctx context.Context, cancel context.CancelFunc, body io.
 	return forward.Request(ctx, c.r, c.target, body)
 }
 
-func (c *call) send(out *http.Request, cancel context.CancelFunc, credential forward.SecretHeader) error {
+func (c *call) send(out *http.Request, cancel context.CancelFunc, credential forward.SecretHeader,
+	signers httpsig.Keys) error {
 	resp, err := c.via.RoundTrip(out)
 	c.step("upstream")
 	c.streamed.Answered()
@@ -99,6 +103,9 @@ func (c *call) send(out *http.Request, cancel context.CancelFunc, credential for
 	defer cancel() // before Close, which over HTTP/2 waits for the rest of the request
 	c.permit.Settle(resp.StatusCode, nil)
 	c.forwarded(resp.StatusCode)
+	if err := c.heard(out, resp, signers); err != nil {
+		return err
+	}
 	carrier := resp.Body
 	if err := credential.Answered(resp); err != nil {
 		return err
@@ -106,7 +113,9 @@ func (c *call) send(out *http.Request, cancel context.CancelFunc, credential for
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		resp.Body = carrier // no HTTP follows, so there is nothing to search
 	}
-	err = c.conversation.answer(out.Context(), resp)
+	if err = c.conversation.answer(out.Context(), resp); errors.Is(err, refusal.New(answerUnsigned, "")) {
+		c.record.Answer = nil
+	}
 	failpoint.Reach("relayed")
 	return err
 }

@@ -4,8 +4,12 @@ package main
 
 import (
 	"context"
+	"crypto/ed25519"
+	"crypto/x509"
 	"database/sql"
+	"encoding/pem"
 	"flag"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -66,6 +70,10 @@ func serve(ctx context.Context, listen, dir string) error {
 	if err != nil {
 		return err
 	}
+	answerKey, err := readKey(in("answer.key"))
+	if err != nil {
+		return err
+	}
 
 	mux := http.NewServeMux()
 	mux.Handle("POST /.well-known/actionproof/challenge", server.Challenge())
@@ -73,6 +81,7 @@ func serve(ctx context.Context, listen, dir string) error {
 	mux.Handle("POST /posts", server.Middleware(http.HandlerFunc(makePost), gate.Protect{
 		Bind:          func(*http.Request) (subject, action string) { return "agent:worker-1", "create_post" },
 		InTransaction: gate.SQL(db, postgres.Consume),
+		Sign:          answerKey,
 		Refused:       func(_ *http.Request, err error) { log.Print("refused: ", err) },
 	}))
 
@@ -90,6 +99,27 @@ func serve(ctx context.Context, listen, dir string) error {
 		return err
 	}
 	return nil
+}
+
+// readKey reads the Ed25519 key that signs the answers.
+func readKey(path string) (ed25519.PrivateKey, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(raw)
+	if block == nil {
+		return nil, fmt.Errorf("%s holds no key in PEM", path)
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	private, ok := key.(ed25519.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("%s is not an Ed25519 key", path)
+	}
+	return private, nil
 }
 
 // makePost is your API's work. The middleware has verified the evidence, and has consumed it in the same transaction.

@@ -145,7 +145,7 @@ func TestAlteredRecords(t *testing.T) {
 	}
 	open := []string{"rule", "host", "scheme", "queryNames", "carries", "mcp", "graphql", "unfit", "result", "tools",
 		"model",
-		"finished", "code", "step", "reason", "bytesOut", "bytesIn", "checks", "steps"}
+		"finished", "code", "step", "reason", "answer", "bytesOut", "bytesIn", "checks", "steps"}
 	var members []string
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[ledger.Record]()) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")

@@ -3,6 +3,7 @@
 package archive
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/httpsig"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/files"
@@ -41,6 +43,10 @@ type Trust struct {
 	today     string               // hash of the manifest for a record that names no known one
 	last      string               // hash of the manifest added last, for a node's tokens, which name none
 	foreign   bool                 // the roots came with the records, and are not pinned
+
+	// AnswerKeys are the pinned keys with which APIs sign their answers. If there are any, an answer by another key is
+	// refused; without any, nobody knows whose the keys in the records are.
+	AnswerKeys httpsig.Keys
 }
 
 type manifest struct {
@@ -230,6 +236,9 @@ func (t *Trust) verify(ctx context.Context, r ledger.Record, s *sessions) (v Ver
 	if v.Refused().Name == "" {
 		v.add(recordCheck, checkRecord(r, m.strict.ManifestHash, s.now))
 	}
+	if v.Refused().Name == "" && r.Answer != nil && len(t.AnswerKeys) > 0 {
+		v.add(answerCheck, t.checkAnswer(*r.Answer))
+	}
 	if v.Refused().Name != "" {
 		return v, nil
 	}
@@ -242,6 +251,15 @@ func (t *Trust) verify(ctx context.Context, r ledger.Record, s *sessions) (v Ver
 	}
 	v.Unproven = unproven(v.Checks, post)
 	return v, nil
+}
+
+const answerCheck = "key of the API's answer"
+
+func (t *Trust) checkAnswer(a ledger.Answer) error {
+	if !bytes.Equal(t.AnswerKeys[a.KeyID], a.PublicKey) {
+		return refusal.New("record_mismatch", "the key of the API's answer, %.80q, is not one of --api-keys", a.KeyID)
+	}
+	return nil
 }
 
 // interactions returns the post's own receipt, or nil.
@@ -325,7 +343,7 @@ func (a Archive) Pinned(own Archive) Archive {
 		pinned.forget()
 		for _, o := range own {
 			if sameRoots(o, t) {
-				pinned.foreign = false
+				pinned.foreign, pinned.AnswerKeys = false, o.AnswerKeys
 				pinned.join(o)
 			}
 		}

@@ -182,7 +182,7 @@ func unproven(checks []ledger.Check, post *madePost) (names []string) {
 	held := func(name string) bool {
 		return slices.ContainsFunc(checks, func(k ledger.Check) bool { return k.Name == name && k.OK })
 	}
-	trigger, session := held(gate.CheckTrigger), held(gate.CheckSession)
+	trigger, session, api := held(gate.CheckTrigger), held(gate.CheckSession), held(answerCheck)
 	outcome := post != nil && post.outcome != interaction.OutcomeIndeterminate
 	for _, f := range []struct {
 		name string
@@ -190,14 +190,14 @@ func unproven(checks []ledger.Check, post *madePost) (names []string) {
 	}{
 		{"id", post != nil},
 		{"flow", true}, // checkRecord
-		{"state", outcome && post.outcome == interaction.OutcomeCompleted},
+		{"state", api || outcome && post.outcome == interaction.OutcomeCompleted},
 		{"session", session},
 		{"event", trigger},
 		{"rule", false},
 		{"subject", trigger}, {"action", trigger}, {"resource", trigger}, {"method", trigger},
-		{"host", false},
+		{"host", api},
 		{"path", trigger},
-		{"scheme", false}, {"queryNames", false}, {"carries", false}, {"mcp", false}, {"graphql", false},
+		{"scheme", api}, {"queryNames", false}, {"carries", false}, {"mcp", false}, {"graphql", false},
 		{"learning", true}, // checkRecord
 		{"unfit", false},
 		{"message", trigger},
@@ -210,7 +210,7 @@ func unproven(checks []ledger.Check, post *madePost) (names []string) {
 		{"finished", false},
 		{"manifest", held(gate.CheckDeployment)},
 		{"code", false}, {"step", false}, {"reason", false},
-		{"status", outcome},
+		{"status", api || outcome}, {"answer", api},
 		{"bytesOut", false}, {"bytesIn", false},
 		{"artifacts", post != nil}, // that none is missing, and the two that only the gate can verify
 		{"checks", false}, {"steps", false},

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/httpsig"
 	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/ledger/postgres"
@@ -196,17 +197,23 @@ func (c *Sidecar) addAction(key string, a Action, f *findings) {
 	if a.Match.GraphQL != nil && a.Query {
 		f.Add(key+".query", "has no meaning for GraphQL: its actions match POSTs without a query")
 	}
-	a.checkGate(key, f)
+	out.AnswerKeys = a.checkGate(key, f)
 	c.ActionRules = append(c.ActionRules, out)
 }
 
-func (a Action) checkGate(key string, f *findings) {
+func (a Action) checkGate(key string, f *findings) (answerKeys httpsig.Keys) {
 	api := a.API
 	if (a.Gate == "api") != (api != nil) {
 		f.Add(key+".api", "goes together with gate: api")
 	}
 	if api == nil || api.Challenge == "" || api.Verify == "" {
-		return
+		return nil
+	}
+	if api.AnswerKeys != "" {
+		var err error
+		if answerKeys, err = gate.ReadAnswerKeys(api.AnswerKeys); err != nil {
+			f.Add(key+".api.answerKeys", "%v", err)
+		}
 	}
 	if a.Credential != nil && a.Credential.Header != "" && !strings.EqualFold(a.Credential.Header, "Authorization") {
 		f.Add(key+".credential.header", "must be Authorization: an API with a gate expects the access token in this header")
@@ -217,6 +224,7 @@ func (a Action) checkGate(key string, f *findings) {
 	if err != nil {
 		f.Add(key+".api", "%v", err)
 	}
+	return answerKeys
 }
 
 func (c *Sidecar) addEgress(key string, e Egress, f *findings) {

@@ -262,6 +262,9 @@ type API struct {
 	Challenge string `yaml:"challenge" need:"yes"`
 	// Verify is the URL that verifies envelopes and mints capabilities.
 	Verify string `yaml:"verify" need:"yes"`
+	// AnswerKeys is a PEM file of Ed25519 public keys that sign the API's answers: only signed ones are relayed, and make
+	// the outcome the API's own word. Default: the outcome is the mediator's word.
+	AnswerKeys string `yaml:"answerKeys" is:"path"`
 }
 
 // Egress is one kind of call that is not a post.

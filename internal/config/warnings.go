@@ -73,7 +73,7 @@ func (c *Sidecar) shadows(i int) string {
 	}
 	name := ""
 	for _, method := range e.Match.Methods {
-		v, err := rules.Judge(ledger.Record{Scheme: e.Match.Scheme, Method: method, Path: witness(e.Match.Path),
+		v, err := rules.Judge(ledger.Record{Scheme: e.Match.Scheme, Method: method, Path: match.Witness(e.Match.Path),
 			Host: fmt.Sprintf("%s:%d", strings.Replace(e.Match.Host, "*", "a-name-of-its-own", 1), e.Match.Port)})
 		if err != nil {
 			return ""
@@ -81,20 +81,6 @@ func (c *Sidecar) shadows(i int) string {
 		name = v.Rule
 	}
 	return name
-}
-
-// witness returns a path of a pattern that more special patterns do not match.
-func witness(pattern string) string {
-	segments := strings.Split(pattern, "/")
-	for i, s := range segments {
-		switch {
-		case s == "**":
-			segments[i] = strings.Repeat("~/", 64) + "~"
-		case strings.HasPrefix(s, "{"):
-			segments[i] = "~"
-		}
-	}
-	return strings.Join(segments, "/")
 }
 
 // Warning is a risk that a configuration takes. Its code is stable.

@@ -156,6 +156,8 @@ var table = collect(map[string][]row{
 			"Ask the upstream whether the call arrived before you try again."},
 		{"answer_withheld", 502, agents, "The answer could reveal the mediator's credential",
 			"Do not repeat the call: it was made. The API should return no secrets."},
+		{"answer_unsigned", 502, agents, "The API has not signed this answer",
+			"Do not repeat the call: it was sent. Check the API's key, and what changes answers on their way."},
 		{"websocket_closed", 504, agents, "The mediator closed the WebSocket",
 			"Send a message at least every five minutes."},
 		{"client_gone", statusClientGone, operators, "The client went away",

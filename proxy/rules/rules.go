@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/actionproof/mediator/httpsig"
 	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/generate"
 	"github.com/actionproof/mediator/proxy/graphql"
@@ -43,6 +44,8 @@ type Action struct {
 	Gate    Gate
 	// TakesPart marks the gate as the API's own: the forwarded call carries the capability and the request proof.
 	TakesPart bool
+	// AnswerKeys are the API's, with which it signs its answers; others are not relayed. Nil verifies none.
+	AnswerKeys httpsig.Keys
 	// AgentSolves has the agent solve the challenge instead of the runtime.
 	AgentSolves bool
 }

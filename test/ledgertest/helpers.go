@@ -31,6 +31,8 @@ func fill(v reflect.Value) {
 		v.SetString("<a> \"quoted\" \\ \n\x00\u2028 \U0001F600 é")
 	case reflect.Bool:
 		v.SetBool(true)
+	case reflect.Uint8:
+		v.SetUint(7)
 	default:
 		v.SetInt(7)
 	}

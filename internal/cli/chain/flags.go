@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/cli"
@@ -25,6 +26,7 @@ type judgeFlags struct {
 	selected          records.SelectionFlags
 	trust             config.Trust
 	manifest, earlier string
+	apiKeys           string
 	temporary         string // folder of the registrar's bundle; empty without one
 }
 
@@ -42,6 +44,8 @@ func (f *judgeFlags) add(c *cobra.Command) {
 		"the strict deployment manifest, beside those in the bundle's history")
 	c.Flags().StringVar(&f.earlier, "earlier", "earlier",
 		"a folder with a folder for each pair of earlier roots, with files that are called as these")
+	c.Flags().StringVar(&f.apiKeys, "api-keys", "",
+		"a PEM file of the public keys with which APIs sign their answers; their owners hand them out")
 	cli.FileFromDir(c, "manifest", devstack.ManifestFile)
 	cli.FileFromDir(c, "earlier", devstack.EarlierFolder)
 }
@@ -101,5 +105,13 @@ func (f *judgeFlags) with(today *archive.Trust, err error) (archive.Archive, err
 		return nil, err
 	}
 	earlier, err := archive.ReadEarlier(f.earlier, f.trust)
-	return archive.Join(today, earlier), err
+	all := archive.Join(today, earlier)
+	if err != nil || f.apiKeys == "" {
+		return all, err
+	}
+	keys, err := gate.ReadAnswerKeys(f.apiKeys)
+	for _, t := range all {
+		t.AnswerKeys = keys
+	}
+	return all, err
 }

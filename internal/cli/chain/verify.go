@@ -178,7 +178,7 @@ func verifyRecord(c *cobra.Command, by judgeFlags, in io.Reader, path string, as
 	if asJSON {
 		if err := cli.WriteJSON(c.OutOrStdout(),
 			verifiedRecord{Checks: v.Checks, Whole: v.Whole, Interactions: v.Interactions,
-				Unproven: v.Unproven}); err != nil || v.Whole {
+				Unproven: v.Unproven, Outcome: p.Word()}); err != nil || v.Whole {
 			return err
 		}
 		return cli.ErrRefused
@@ -195,6 +195,7 @@ func verifyRecord(c *cobra.Command, by judgeFlags, in io.Reader, path string, as
 		fmt.Fprint(out, "\nThis record does not show the chain of a post.\n")
 		return cli.ErrRefused
 	}
+	fmt.Fprintf(cli.Lines(out), "\nThe outcome is %s.\n", p.Word())
 	fmt.Fprint(out, namedReceipts(v.Interactions), "\nNot proven, the record's own word: ", strings.Join(v.Unproven, ", "),
 		".\n", whatVerifies)
 	return nil
@@ -206,6 +207,7 @@ type verifiedRecord struct {
 	NonHumanIdentityProven bool           `json:"nonHumanIdentityProven"` // never
 	Unproven               []string       `json:"unproven,omitempty"`     // members of the record that no signature holds
 
+	Outcome string `json:"outcome"` // whose word it is
 	// what the session receipt names; nil if it names none
 	Interactions *archive.Interactions `json:"interactions,omitempty"`
 }

@@ -90,6 +90,9 @@ func Print(w io.Writer, p admin.Record) {
 	if p.Status > 0 {
 		fmt.Fprintf(w, "  upstream     answered %d\n", p.Status)
 	}
+	if p.Flow == "post" && p.State.Outcome() {
+		fmt.Fprintf(w, "  outcome      %s\n", p.Word())
+	}
 	if p.Learning {
 		fmt.Fprintln(w, "  learning     the session posts nothing")
 	}
