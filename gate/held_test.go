@@ -3,6 +3,9 @@ package gate_test
 import (
 	"cmp"
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"io"
 	"net/http"
@@ -11,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/httpsig"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/test/check"
@@ -142,5 +146,39 @@ func TestAssuranceOfARefusedPost(t *testing.T) {
 	if a := (gate.Authorization{Checks: []ledger.Check{capability}}).Assurance(true); a.OK ||
 		!slices.Equal(a.Issues, []string{"request_proof_missing"}) {
 		t.Errorf("without a proof: %+v", a)
+	}
+}
+
+// TestUnsigned: what is flushed or too large to hold goes out as it comes, without a signature.
+func TestUnsigned(t *testing.T) {
+	t.Parallel()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	check.Must(t, err)
+	for name, row := range map[string]struct {
+		answer func(http.ResponseWriter)
+		size   int
+		signed bool
+	}{
+		"nothing": {func(http.ResponseWriter) {}, 0, true},
+		"some":    {func(w http.ResponseWriter) { _, _ = io.WriteString(w, "some") }, 4, true},
+		"flushed": {func(w http.ResponseWriter) { _, _ = io.WriteString(w, "some"); w.(http.Flusher).Flush() }, 4, false},
+		"large":   {func(w http.ResponseWriter) { _, _ = w.Write(make([]byte, 4<<20+1)) }, 4<<20 + 1, false},
+	} {
+		a := newAPI(t, func(_ *api, s *gate.Server, mux *http.ServeMux) {
+			mux.Handle("/signed", s.Middleware(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				row.answer(w)
+			}), gate.Protect{Bind: bind, Sign: key}))
+		})
+		token := a.earn(t, bound("POST /signed", gatetest.Content))
+		r := a.request(t, token, "/signed", gatetest.Content)
+		r.Header.Set("Content-Digest", httpsig.ContentDigest(sha256.Sum256([]byte(gatetest.Content))))
+		r.Header.Set("Idempotency-Key", capabilityID(t, token))
+		resp, err := a.server.Client().Do(r)
+		check.Must(t, err)
+		body, err := io.ReadAll(resp.Body)
+		check.Must(t, err, resp.Body.Close())
+		if got := resp.Header.Get("Signature") != ""; got != row.signed || len(body) != row.size || resp.StatusCode != 200 {
+			t.Errorf("%s: %d, %d bytes, signed: %t", name, resp.StatusCode, len(body), got)
+		}
 	}
 }
