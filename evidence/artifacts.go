@@ -118,7 +118,7 @@ type SessionReceipt struct {
 func (c *SessionReceipt) check() error {
 	if c.Enforcement != "" && !slices.Contains(Enforcements(), c.Enforcement) || len(c.AgentPod) > maxAgentPod {
 		return refusal.New("artifact_malformed",
-			"in the %s, enforcement (%.40q) must be one of %s, and agentPod may have at most %d bytes", sessionReceipt.Typ,
+			"the %s has an unknown enforcement (%.40q; known are %s) or an agentPod of more than %d bytes", sessionReceipt.Typ,
 			c.Enforcement, strings.Join(Enforcements(), ", "), maxAgentPod)
 	}
 	return c.Interactions.check()
@@ -164,12 +164,13 @@ func (h *InteractionHead) check() error {
 	typ := sessionReceipt.Typ
 	if h.Number < 0 || h.Number == 0 != (h.HeadHash == "") || len(h.OpenCalls) > MaxOpenCalls {
 		return refusal.New("artifact_malformed",
-			"the interactions of the %s do not give a chain's head and number together, or list more than %d open calls", typ,
+			"the interactions of the %s must have both headHash and number, or neither, and at most %d open calls", typ,
 			MaxOpenCalls)
 	}
 	for i, id := range h.OpenCalls {
 		if id == "" || len(id) > maxCallID || i > 0 && id <= h.OpenCalls[i-1] {
-			return refusal.New("artifact_malformed", "the open calls of the %s are not ids in ascending order", typ)
+			return refusal.New("artifact_malformed",
+				"in the openCalls of the %s, an id is empty, too long, repeated or out of order", typ)
 		}
 	}
 	return nil

@@ -88,7 +88,7 @@ type Revocation struct {
 
 func (c *RevocationList) check() error {
 	if c.Revoked == nil { // an empty list has one spelling: []
-		return refusal.New("artifact_malformed", "the %s lacks the list revoked: write an empty list as []",
+		return refusal.New("artifact_malformed", "the %s lacks the member revoked, a list: write an empty list as []",
 			revocationList.Typ)
 	}
 	return checkRevocations(revocationList.Typ, c.Revoked)
@@ -169,7 +169,7 @@ func (t *Trust) Succeeds(old *Trust) error {
 	for kid := range t.signers {
 		if newest, retired := old.Retired(kid); retired {
 			return refusal.New("revocations_rolled_back",
-				"the trust bundle certifies key %s, which was retired: its current version is %d", kid, newest)
+				"the trust bundle certifies key %s, a version that was retired; the key's current version is %d", kid, newest)
 		}
 	}
 	return nil

@@ -73,7 +73,8 @@ func (r Root) verify(typ string, p parsed, requirePostQuantum bool) error {
 		return refusal.New("roots_not_pinned",
 			"the policy demands a post-quantum signature of the %s, but no post-quantum key is pinned for key %s", typ, kid)
 	case r.PostQuantum != nil && p.second == "":
-		return refusal.New("signature_invalid", "the %s lacks the post-quantum signature of key %s, which is pinned", typ,
+		return refusal.New("signature_invalid",
+			"the %s needs a post-quantum signature too, because a post-quantum key is pinned for key %s", typ,
 			kid)
 	case p.second == "":
 		return nil
@@ -88,7 +89,7 @@ func (r Root) verify(typ string, p parsed, requirePostQuantum bool) error {
 			typ, kid, second.header.Kid)
 	case !bytes.Equal(second.payload, p.payload):
 		return refusal.New("artifact_malformed",
-			"the second signature of the %s by key %s signs different claims from the first", typ, kid)
+			"the two signatures of the %s by key %s are for different claims", typ, kid)
 	case r.PostQuantum != nil && !verifyPostQuantum(r.PostQuantum, second):
 		return refusal.New("signature_invalid", "the post-quantum signature of the %s by key %s is wrong", typ, kid)
 	}
@@ -153,7 +154,7 @@ func ParseRoot(raw []byte, purpose string) (Root, error) {
 	case 2:
 	default:
 		return r, refusal.New("trust_malformed",
-			"a root is pinned with one Ed25519 key or with a set of an Ed25519 and an ML-DSA-65 key; this set has %d keys",
+			"this set has %d keys; to pin a root, give one Ed25519 key, or a set of one Ed25519 and one ML-DSA-65 key",
 			len(set.Keys))
 	}
 	if r.KeyID, r.Public, err = ParseJWK(set.Keys[0]); err != nil {

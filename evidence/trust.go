@@ -140,7 +140,7 @@ func (t *Trust) add(token string) error {
 	kid := s.cert.SubjectKeyID
 	if old, ok := t.signers[kid]; ok {
 		if subtle.ConstantTimeCompare(old.public, s.public) != 1 {
-			return refusal.New("key_unknown", "two certificates give different public keys the same key id %s", kid)
+			return refusal.New("key_unknown", "two certificates have the same key id, %s, but different public keys", kid)
 		}
 		if old.cert.IssuedAt > s.cert.IssuedAt {
 			return nil
@@ -188,7 +188,8 @@ func (t *Trust) openCertificate(token string) (*certified, error) {
 			cert.SubjectKeyID)
 	}
 	if _, isRoot := t.roots[cert.SubjectKeyID]; isRoot {
-		return nil, refusal.New("key_unknown", "a certificate names the pinned root key %s as its subject", cert.SubjectKeyID)
+		return nil, refusal.New("key_unknown", "a certificate is for key %s, which is a pinned root and cannot be certified",
+			cert.SubjectKeyID)
 	}
 	if root, ok := t.pinned(public); ok {
 		return nil, refusal.New("key_unknown", "the certificate of key %s is for the public key of the pinned root %s",

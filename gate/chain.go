@@ -271,7 +271,7 @@ func (c *chain) verifySession(context.Context) error {
 	case r.AgentEnvironmentUserAccessible:
 		return refusal.New("human_involved", "the session receipt says that users could reach the agent's environment")
 	case slices.Contains(s.DeniedInputKinds, r.InputKind) || !slices.Contains(s.InputKinds, r.InputKind):
-		return refusal.New("not_allowed", "the policy does not allow sessions whose input is a %q", r.InputKind)
+		return refusal.New("not_allowed", "the policy does not allow sessions with input of kind %q", r.InputKind)
 	case !evidence.MatchName(s.RuntimeIDs, r.RuntimeID):
 		return refusal.New("not_allowed", "the manifest does not allow the runtime %q", r.RuntimeID)
 	}

@@ -50,7 +50,7 @@ func (p *Protect) inTransaction(w http.ResponseWriter, r *http.Request, next htt
 	case held.status() < http.StatusBadRequest:
 		if cause := tx.Commit(); cause != nil {
 			unknown := refusal.New("indeterminate",
-				"the transaction that makes the post ended in an error; the post may have been made")
+				"the commit of the post's transaction failed; the post may have been made all the same")
 			err = errors.Join(unknown, cause) // for Refused, not for the caller
 		}
 	default:

@@ -65,7 +65,7 @@ func (m *Message) check() error {
 	}
 	if !ok {
 		return refusal.New("query_malformed",
-			"call.message does not have exactly one of mcp and graphql, or a member of it is missing or too long")
+			"call.message must have either mcp or graphql, and no member may be missing or too long")
 	}
 	return nil
 }

@@ -80,7 +80,7 @@ func TestObserve(t *testing.T) {
 			if count(against, policy.ObservedFalse) != lost {
 				t.Errorf("%d observed false, not %d", count(against, policy.ObservedFalse), lost)
 			}
-			check.WantCode(t, policy.Contradicted(against), "deployment_contradicted", "an observation contradicts it")
+			check.WantCode(t, policy.Contradicted(against), "deployment_contradicted", "an observation contradicts that")
 		})
 	}
 }

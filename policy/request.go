@@ -103,7 +103,7 @@ func (r *Request) Check() error {
 	}
 	resource, _, _ = strings.Cut(resource, "?")
 	if !whole || resource != r.Call.Method+" "+r.Call.Path {
-		return refusal.New("artifacts_mismatch", "the call %s %s is not the call that was bound, %s", r.Call.Method,
+		return refusal.New("artifacts_mismatch", "the call %s %s is not the one that the binding names, %s", r.Call.Method,
 			r.Call.Path, r.Binding.Resource)
 	}
 	return nil

@@ -182,8 +182,8 @@ func (s *Strict) CheckRuntime(id string) error {
 func (s *Strict) CheckEnvironment(hash string) error {
 	if hash == "" || !slices.Contains(s.Runtime.EnvironmentHashes, hash) {
 		return refusal.New("pin_mismatch",
-			"the environment is %.64q, but the manifest requires %s: pin the environment that is running, and certify the "+
-				"manifest", hash, strings.Join(s.Runtime.EnvironmentHashes, " or "))
+			"the environment has hash %.64q, but the manifest requires %s: write the hash into the manifest, and certify "+
+				"it", hash, strings.Join(s.Runtime.EnvironmentHashes, " or "))
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ func (t *posting) askControl(ctx context.Context) error {
 	if named := t.opened.PolicyDecision.Claims().ReputationHash; err == nil && named != "" {
 		if reputation == "" || evidence.HashToken(reputation) != named {
 			err = refusal.New("artifacts_mismatch",
-				"the policy decision does not name the reputation token that the sidecar sent")
+				"the policy decision names a reputation token that the sidecar did not send")
 		} else {
 			t.artifact("reputation", reputation)
 		}

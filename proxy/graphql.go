@@ -48,5 +48,5 @@ func (m graphQLCall) read() ([]graphql.Operation, error) {
 	case slices.Contains(graphQLReads, m.r.Method) && m.held == nil:
 		return graphql.ReadGet(m.r.URL)
 	}
-	return nil, refusal.New("message_malformed", "a GraphQL request is a POST with a body, or a GET without one")
+	return nil, refusal.New("message_malformed", "a GraphQL request must be a POST with a body, or a GET without one")
 }

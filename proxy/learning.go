@@ -61,7 +61,7 @@ type nameless struct{ plain }
 func (m nameless) choose([]rules.Rule) (rules.Rule, error) { return rules.Rule{}, m.wouldWrite() }
 
 func (c *call) wouldWrite() error {
-	return refusal.New("learning_refused", "%.32s %s%.1024s may post, and no rule names it", c.r.Method, c.target,
+	return refusal.New("learning_refused", "no rule names %.32s %s%.1024s, which could be a post", c.r.Method, c.target,
 		c.r.URL.EscapedPath())
 }
 

@@ -76,7 +76,7 @@ func (p *Pipeline) answerPage(c *call, route intercept.Route) error {
 	case err != nil:
 		return err
 	case document == nil:
-		return refusal.New("not_found", "%s has no %.32s %.100q; it offers %s and, if a rule allows it, %s",
+		return refusal.New("not_found", "%s does not offer %.32s %.100q; it offers %s and, if a rule allows them, %s",
 			InternalHost, c.r.Method, c.r.URL.Path, offered, node.Paths())
 	}
 	c.page("application/json").Set("Cache-Control", "no-store")

@@ -149,7 +149,8 @@ func (p *Pipeline) handle(c *call) error {
 	}
 	if c.learns() {
 		c.record.Rule = chosen.Action.Name
-		return refusal.New("learning_refused", "the action %s would post", chosen.Action.Name)
+		return refusal.New("learning_refused", "the action %s makes a post, which a learning session must not do",
+			chosen.Action.Name)
 	}
 	return p.post(c, chosen.Action)
 }

@@ -68,7 +68,7 @@ func (s *Service) Issue(ctx context.Context, by Caller) (Issued, error) {
 				refusal.New("commitment_refused", "the session's last challenge has a commitment that was not revealed yet")
 		}
 		if len(had) >= MaxChallenges {
-			return Issued{}, refusal.New("session_full", "the session has had %d challenges", len(had))
+			return Issued{}, refusal.New("session_full", "the session has had %d challenges, which is the limit", len(had))
 		}
 		c := s.newChallenge(by, int64(len(had))+1, now)
 		err = s.o.Store.Issue(ctx, c, s.o.Limits.Challenges)
@@ -76,7 +76,8 @@ func (s *Service) Issue(ctx context.Context, by Caller) (Issued, error) {
 		case errors.Is(err, store.ErrMoved):
 			continue // a replica was faster
 		case errors.Is(err, store.ErrFull):
-			return Issued{}, refusal.New("owner_full", "the owner has %d challenges at the node", s.o.Limits.Challenges)
+			return Issued{},
+				refusal.New("owner_full", "the owner has %d challenges at the node, which is the limit", s.o.Limits.Challenges)
 		case err != nil:
 			return Issued{}, err
 		}

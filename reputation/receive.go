@@ -196,7 +196,8 @@ func (s *Service) verify(ctx context.Context, owner *Owner, state store.Session,
 			return nil, evidence.Stale(err)
 		}
 		if chain.Len() > interaction.MaxReceipts {
-			return nil, refusal.New("session_full", "a chain has at most %d receipts", interaction.MaxReceipts)
+			return nil, refusal.New("session_full", "the chain is too long: it may have at most %d receipts",
+				interaction.MaxReceipts)
 		}
 		c := o.Claims()
 		receipts = append(receipts,

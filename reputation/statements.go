@@ -53,7 +53,8 @@ func (s *Service) said(from Spoken, kind string, d dispute.Document) (author acc
 	}
 	if members["signature"] != nil {
 		return author, "", refusal.New("statement_malformed",
-			"the document has a signature; the sidecar signs it instead, in the header %s", interaction.StatementHeader)
+			"the document must have no signature: the sidecar's signature of it is in the header %s",
+			interaction.StatementHeader)
 	}
 	if members["signature"], err = json.Marshal(from.Statement); err != nil {
 		return author, "", err

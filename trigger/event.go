@@ -91,7 +91,7 @@ func (a arrival) event(now time.Time, maxAge time.Duration) (Event, error) {
 	case !isID(a.evidenceID) || !isID(a.source):
 		return Event{},
 			refusal.New("event_malformed",
-				"the event's id at its origin, or its source, is not 1 to %d printable ASCII characters without spaces", maxID)
+				"the event's source, and its id there, must each be 1 to %d printable ASCII characters without spaces", maxID)
 	case len(a.typ) > maxType || !utf8.ValidString(a.typ):
 		return Event{}, refusal.New("event_malformed", "the event's type is longer than %d bytes or not UTF-8", maxType)
 	}

@@ -247,7 +247,7 @@ func (w *queueRun) refuse(folder, id string, because error) error {
 }
 
 var (
-	errNotPlain = refusal.New("event_malformed", "the message is not a plain file with one name")
+	errNotPlain = refusal.New("event_malformed", "the message is not a plain file, or it has a further hard link")
 	errFolder   = refusal.New("event_malformed", "the message is a folder, and stays where it is: remove it")
 )
 

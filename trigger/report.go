@@ -13,7 +13,7 @@ func (s *Service) Report(ctx context.Context, kind, method, source string, paylo
 	if kind != evidence.TriggerHumanRequest && kind != evidence.TriggerUnknown || method != evidence.MethodManual &&
 		method != evidence.MethodSelfReported {
 		return "", refusal.New("trigger_unverified",
-			"the kind of a reported event must be human_request or unknown, and its method manual or self_reported")
+			"a reported event must have the kind human_request or unknown and the method manual or self_reported")
 	}
 	reportID := "rep_" + evidence.NewID()
 	id, _, err = s.add(ctx, arrival{

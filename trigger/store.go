@@ -139,7 +139,7 @@ func (s store) event(r row, id string, now time.Time) (e Event, err error) {
 	}
 	if !ok || id != "" && id != e.ID || r.Payload != nil && payloadHash(r.Payload) != e.PayloadHash {
 		return e, refusal.New("trigger_unverified",
-			"the store has an event that no trigger service with this secret wrote")
+			"an event in the store was not written by a trigger service with this secret")
 	}
 	e.State, e.ClaimedBy, e.Payload = r.State, r.ClaimedBy, asJSON(r.Payload)
 	if (e.State == Received || e.State == Claimed) && !now.Before(e.ExpiresAt) {

@@ -75,7 +75,8 @@ func (c *Chain) Add(token string) (evidence.Opened[Receipt], error) {
 	}
 	if c.want.Owner == "" || c.want.Owner != claims.Owner { // checked first: another owner's key can have the same id
 		return evidence.Opened[Receipt]{},
-			refusal.New("roots_not_pinned", "the receipt names the owner %q, whose key registry is not the pinned one, %s",
+			refusal.New("roots_not_pinned",
+				"the receipt names the owner %q, but the pinned key registry belongs to the owner %s",
 				claims.Owner, c.want.Owner)
 	}
 	o, err := c.open(token, claims)
@@ -103,7 +104,7 @@ func (c *Chain) AddClosed(hash string) error {
 	case c.Closed():
 		return refusal.New("chain_broken", "a hidden receipt follows receipt %d, which closes the session", c.Len())
 	case len(c.hashes) == MaxReceipts:
-		return refusal.New("session_full", "a chain has at most %d receipts", MaxReceipts)
+		return refusal.New("session_full", "the chain is full: it already has %d receipts", MaxReceipts)
 	}
 	c.hashes = append(c.hashes, hash)
 	return nil
@@ -131,7 +132,7 @@ func (c *Chain) follows(r *Receipt, hash string) error {
 	case begun && c.last.Closing != nil:
 		return refusal.New("chain_broken", "receipt %d follows receipt %d, which closes the session", number, count)
 	case len(c.hashes) == MaxReceipts:
-		return refusal.New("session_full", "a chain has at most %d receipts", MaxReceipts)
+		return refusal.New("session_full", "the chain is full: it already has %d receipts", MaxReceipts)
 	case number > count+1:
 		return refusal.New("chain_incomplete", "receipt %d follows receipt %d: the receipts between them are missing", number,
 			count)
@@ -158,7 +159,7 @@ func (c *Chain) agrees(r *Receipt) error {
 	switch {
 	case r.EventID != c.last.EventID || r.RuntimeID != c.last.RuntimeID || now.OpenedMS != before.OpenedMS:
 		return refusal.New("chain_broken",
-			"receipt %d differs from the one before it in the event, the runtime or the time when the session opened", number)
+			"receipt %d and the one before it name different events, runtimes or opening times of the session", number)
 	case r.IssuedAt < c.last.IssuedAt:
 		return refusal.New("chain_broken", "receipt %d was signed %d s earlier than the one before it", number,
 			c.last.IssuedAt-r.IssuedAt)

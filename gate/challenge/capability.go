@@ -88,7 +88,7 @@ func (w WantCapability) admits(c evidence.Capability) error {
 	case !c.Binding.SameAction(w.Binding):
 		return refusal.New("artifacts_mismatch", "the capability is for another subject, action, resource or content")
 	case !c.VerificationConsumed && !w.AllowUnconsumed:
-		return refusal.New("artifact_missing", "the capability was minted before the ids of its chain were consumed")
+		return refusal.New("artifact_missing", "the ids of the chain had not been consumed when the capability was minted")
 	case w.RequireEvidence && (c.Runtime == nil || c.Session == nil), w.Runtime != nil && c.Runtime == nil:
 		return refusal.New("artifact_missing", "the capability carries no runtime attestation or no session receipt")
 	case w.RequireGrant && (c.DecisionID == "" || c.GrantID == ""):

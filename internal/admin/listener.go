@@ -77,7 +77,7 @@ func (l *listener) check(file *os.File) error {
 	ownNetwork, err2 := unix.GetsockoptUint64(own, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
 	if err != nil || err2 != nil || network == ownNetwork {
 		return refusal.New("isolation_unavailable",
-			"it is not certain that the listener that came with the request has its own network namespace")
+			"the listener that came with the request may share the sidecar's network namespace")
 	}
 	if l.cookie, err = unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_COOKIE); err != nil {
 		return err

@@ -52,7 +52,7 @@ func parsePage(v url.Values) (from, limit int64, err error) {
 		case "limit":
 			to = &limit
 		default:
-			return 0, 0, refusal.New("query_malformed", "a query for receipts has no parameter %.40q", name)
+			return 0, 0, refusal.New("query_malformed", "%.40q is not a parameter of a query for receipts", name)
 		}
 		if *to, err = strconv.ParseInt(v.Get(name), 10, 64); err != nil || *to < 1 {
 			return 0, 0, refusal.New("query_malformed", "%s=%.40q must be a number above 0", name, v.Get(name))

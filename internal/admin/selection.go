@@ -43,10 +43,10 @@ func (s Selection) Check() error {
 	case s.Limit < 0:
 		return refusal.New("query_malformed", "the limit %d must not be negative", s.Limit)
 	case s.State != "" && !slices.Contains(ledger.States[:], s.State):
-		return refusal.New("query_malformed", "no record has the state %.40q; the states are %s", s.State,
+		return refusal.New("query_malformed", "%.40q is not a state of records; the states are %s", s.State,
 			JoinWords(ledger.States[:]))
 	case s.Flow != "" && !slices.Contains(proxy.Flows[:], s.Flow):
-		return refusal.New("query_malformed", "no record has the flow %.40q; the flows are %s", s.Flow,
+		return refusal.New("query_malformed", "%.40q is not a flow of records; the flows are %s", s.Flow,
 			JoinWords(proxy.Flows[:]))
 	case !s.Since.IsZero() && !s.Until.IsZero() && !s.Since.Before(s.Until):
 		return refusal.New("query_malformed", "the start of the selected time, %s, is not before its end, %s",
@@ -115,7 +115,7 @@ func parseSelection(v url.Values) (s Selection, err error) {
 		case "keys":
 			s.Keys, err = strconv.ParseBool(text)
 		default:
-			return s, refusal.New("query_malformed", "a query for records has no parameter %.40q", name)
+			return s, refusal.New("query_malformed", "%.40q is not a parameter of a query for records", name)
 		}
 		if err != nil {
 			return s, refusal.New("query_malformed", "%s=%.40q cannot be read", name, v.Get(name))

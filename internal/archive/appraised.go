@@ -46,7 +46,7 @@ func NotOtherwise(members map[string]json.RawMessage, token string) error {
 		var said any
 		if err := json.Unmarshal(text, &said); err != nil || !reflect.DeepEqual(said, claim) {
 			return refusal.New("evidence_malformed",
-				"the file and the token in it differ: see the member %q of the file", name)
+				"the member %q of the file differs from the token in the file", name)
 		}
 	}
 	return nil

@@ -100,7 +100,7 @@ func ReadHistory(bundle string, b evidence.Bundle) (h evidence.History, segments
 	}
 	if len(paths) < end.Segment {
 		return h, nil, refusal.New("trust_malformed",
-			"the history lacks %s, which lay beside the trust bundle: copy or restore the whole history",
+			"the history lacks the file %s, which belongs to the trust bundle: copy or restore the whole history",
 			SegmentFile(bundle, end.Segment))
 	}
 	for i, path := range paths {

@@ -252,7 +252,7 @@ func (a Archive) JudgeReceipts(tokens iter.Seq2[string, error], now time.Time,
 			return j, err
 		case j.Number > 0 && !j.Chain:
 			return j, refusal.New("chain_incomplete",
-				"receipt %d comes first here but is not the first of its session: verify such a receipt alone", j.Number)
+				"the receipts start with number %d of the session: give them from number 1 on, or only this one", j.Number)
 		}
 		if hash, is := strings.CutPrefix(token, HiddenReceipt); is && each == nil {
 			switch {

@@ -73,13 +73,13 @@ func checkRecord(r ledger.Record, manifest string, now time.Time) error {
 	switch {
 	case first.IsZero():
 	case r.Started.After(first.Add(time.Second + evidence.MaxSkew)):
-		return refusal.New("record_mismatch", "the record starts %s after its first artifact was signed",
+		return refusal.New("record_mismatch", "the record starts too late, %s after its first artifact was signed",
 			r.Started.Sub(first).Round(time.Second))
 	case first.Sub(r.Started) > maxBefore:
-		return refusal.New("record_mismatch", "the record starts %s before its first artifact was signed",
+		return refusal.New("record_mismatch", "the record starts too early, %s before its first artifact was signed",
 			first.Sub(r.Started).Round(time.Second))
 	case !r.Finished.IsZero() && last.Sub(r.Finished) > evidence.MaxSkew:
-		return refusal.New("record_mismatch", "the record ends %s before its last artifact was signed",
+		return refusal.New("record_mismatch", "the record ends too early, %s before its last artifact was signed",
 			last.Sub(r.Finished).Round(time.Second))
 	}
 	if !r.Finished.IsZero() && (r.Finished.Before(r.Started) || r.Finished.After(now.Add(evidence.MaxSkew))) {

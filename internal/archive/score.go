@@ -79,7 +79,8 @@ func ScoreOf(c autonomy.Claims, session *autonomy.Session) error {
 func (s Score) Agrees(c autonomy.Claims, session *autonomy.Session) error {
 	if s.Baseline != nil {
 		if hash, err := s.Baseline.Hash(); err != nil || hash != c.BaselineHash || s.Baseline.Owner != c.Owner {
-			return refusal.New("score_mismatch", "the baseline here is not the one that the score names, %s", c.BaselineHash)
+			return refusal.New("score_mismatch",
+				"the score names the baseline with the hash %s, but the baseline here is another", c.BaselineHash)
 		}
 	}
 	want := autonomy.NewClaims(session, c.BaselineHash, autonomy.Appraise(session, s.Revealed, s.Baseline))

@@ -142,9 +142,9 @@ func (e *Endpoint) check(key string, f *findings) {
 	f.checkEither(key, e.Unix, e.TCP)
 	switch {
 	case e.Unix != "" && len(e.Callers) > 0:
-		f.Add(key+".callers", "has no meaning with unix, where the kernel names the user who connects: write uids")
+		f.Add(key+".callers", "has no meaning with unix: write uids, because the kernel tells which user connects")
 	case e.TCP != "" && len(e.UIDs) > 0:
-		f.Add(key+".uids", "has no meaning with tcp, where a certificate names who connects: write callers")
+		f.Add(key+".uids", "has no meaning with tcp: write callers, because a certificate tells who connects")
 	case e.TCP != "" && len(e.Callers) == 0:
 		f.Add(key+".callers", "is required for tcp: only the callers that it lists may connect")
 	}
@@ -204,7 +204,7 @@ func (p *Process) checkTLS(f *findings) {
 
 func (t *TLS) check(key string, registrar bool, f *findings) {
 	if t != nil && (t.Certificate == "" || t.Key == "") == (t.Token == "" || t.Certificate+t.Key != "" || !registrar) {
-		f.Add(key+"certificate", "is required, and key too; in a pod with a registrar, set only token instead")
+		f.Add(key+"certificate", "is required together with key; in a pod with a registrar, set token instead of both")
 	}
 }
 
@@ -288,10 +288,10 @@ func distinct(f *findings, keys ...namedKey) {
 
 func (c *Custody) check(key string, f *findings) {
 	if (c.Vault != nil) != (c.Type == "vault") {
-		f.Add(key+".vault", "goes together with type: vault")
+		f.Add(key+".vault", "must be set if type is vault, and only then")
 	}
 	if (c.PKCS11 != nil) != (c.Type == "pkcs11") {
-		f.Add(key+".pkcs11", "goes together with type: pkcs11")
+		f.Add(key+".pkcs11", "must be set if type is pkcs11, and only then")
 	}
 }
 

@@ -90,7 +90,8 @@ func loopbackPort(key, listen string, f *findings) uint16 {
 	at, err := netip.ParseAddrPort(listen)
 	if err != nil || at.Addr() != netip.AddrFrom4([4]byte{127, 0, 0, 1}) && at.Addr() != netip.IPv4Unspecified() ||
 		at.Port() == 0 {
-		f.Add(key, "%q is not 127.0.0.1 (or 0.0.0.0) with a port: the rules of guard send connections there", listen)
+		f.Add(key, "must be 127.0.0.1 or 0.0.0.0 with a port, not %q: the rules of guard send connections to 127.0.0.1",
+			listen)
 	}
 	return at.Port()
 }

@@ -189,13 +189,13 @@ func (c *Sidecar) addAction(key string, a Action, f *findings) {
 		}
 	}
 	if a.MaxBody > body.Max {
-		f.Add(key+".maxBody", "a body has at most %d bytes", body.Max)
+		f.Add(key+".maxBody", "is more than %d, the most bytes that a body may have", body.Max)
 	}
 	if a.Match.messages() != "" && a.Content != rules.ContentJSON {
 		f.Add(key+".content", "must be json: %s are JSON", a.Match.messages())
 	}
 	if a.Match.GraphQL != nil && a.Query {
-		f.Add(key+".query", "has no meaning for GraphQL: its actions match POSTs without a query")
+		f.Add(key+".query", "has no meaning for GraphQL: its actions match only POSTs whose URL has no query string")
 	}
 	out.AnswerKeys = a.checkGate(key, f)
 	c.ActionRules = append(c.ActionRules, out)
@@ -204,7 +204,7 @@ func (c *Sidecar) addAction(key string, a Action, f *findings) {
 func (a Action) checkGate(key string, f *findings) (answerKeys httpsig.Keys) {
 	api := a.API
 	if (a.Gate == "api") != (api != nil) {
-		f.Add(key+".api", "goes together with gate: api")
+		f.Add(key+".api", "must be set if gate is api, and only then")
 	}
 	if api == nil || api.Challenge == "" || api.Verify == "" {
 		return nil
@@ -263,9 +263,9 @@ func (e Egress) observe(key string, f *findings) *inference.Rule {
 	}
 	switch err := out.Check(); {
 	case e.Match.MCP != nil:
-		f.Add(key+".observe", "a rule is about an MCP server or a model, not both")
+		f.Add(key+".observe", "cannot be set with match.mcp: a rule is about a model or about an MCP server")
 	case !slices.Equal(e.Match.Methods, []string{http.MethodPost}):
-		f.Add(key+".observe", "a call to a model is a POST: name other methods in a rule of their own")
+		f.Add(key+".observe", "needs POST as the only method of the rule: put other methods in another rule")
 	case err != nil:
 		f.Add(key+".observe", "%v", err)
 	}
@@ -368,7 +368,7 @@ func parseMCP(key string, m *MCP, post bool, f *findings) *mcp.Rule {
 		f.Add(key, "an action may name only tools: allow the rest in an egress rule with the same URL")
 	}
 	if !post && m.SameConnection {
-		f.Add(key+".sameConnection", "is only for an action: a read does not depend on the answer's connection")
+		f.Add(key+".sameConnection", "is allowed only in an action: an egress rule does not need it")
 	}
 	out := &mcp.Rule{
 		Tools: m.Tools, Methods: m.Methods, Elicitation: m.Elicitation, Sampling: m.Sampling, Pin: m.Pin,
@@ -382,7 +382,7 @@ func parseMCP(key string, m *MCP, post bool, f *findings) *mcp.Rule {
 
 func (c *Sidecar) checkTransparent(f *findings) {
 	if c.Agents != nil && (c.Agents.Unix != "" || !c.Session.Standing) {
-		f.Add("agents", "needs tcp and session.standing: a certificate names the pod, and each pod has one session")
+		f.Add("agents", "needs tcp, where a certificate names the pod, and session.standing, as each pod has one session")
 	}
 	if c.Transparent == nil {
 		return

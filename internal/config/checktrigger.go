@@ -17,7 +17,7 @@ func (c *Trigger) checkAll(f *findings) {
 	c.Agent.keepFrom(f, "internal", c.Internal)
 	c.StoreDSN = c.Store.Postgres.dsn("store.postgres.dsnFile", f)
 	if (c.EventSecretFile == "") != (c.Store.Postgres == nil) {
-		f.Add("eventSecretFile", "goes together with store.postgres")
+		f.Add("eventSecretFile", "must be set if store.postgres is set, and only then")
 	} else if c.EventSecretFile != "" {
 		var err error
 		if c.EventSecret, err = f.secret(c.EventSecretFile, 32); err != nil {

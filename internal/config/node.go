@@ -20,7 +20,7 @@ func (c *Sidecar) checkNodeRules(f *findings) {
 			return false
 		}
 		if c.Reputation == nil {
-			f.Add(key+".match.url", "names %s, where the node answers, so reputation is required", host)
+			f.Add(key+".match.url", "names %s, where the node answers: set the section reputation too", host)
 		}
 		if credential != nil {
 			f.Add(key+".credential", "the node takes no credential: the sidecar names the calling agent")
@@ -34,7 +34,7 @@ func (c *Sidecar) checkNodeRules(f *findings) {
 		}
 		if m := c.ActionRules[i].Match; m.Host == proxy.InternalHost && node.Publishes(m.Path) &&
 			c.Keys.AgentStatement == nil {
-			f.Add(key+".match.url", "names %s, where the agent publishes, so keys.agentStatement is required", m.Path)
+			f.Add(key+".match.url", "has the path %s, where the agent publishes: set keys.agentStatement too", m.Path)
 		}
 	}
 	for i, e := range c.Egress {

@@ -89,7 +89,8 @@ func (c *Registrar) checkAll(f *findings) {
 	case c.Kubernetes == nil && c.TLS == nil:
 		f.Add("tls", "is required without kubernetes: a certificate names this process")
 	case c.Kubernetes != nil && c.Kubernetes.ConfigMap != "" && !c.Trial && !c.Kubernetes.Tokens:
-		f.Add("kubernetes.configMap", "is for a trial: deliver the reviewed root keys and manifest yourself")
+		f.Add("kubernetes.configMap",
+			"needs trial or kubernetes.tokens: otherwise deliver the reviewed root keys and manifest yourself")
 	}
 	if k := c.Kubernetes; k != nil {
 		k.Signer, k.Key = cmp.Or(k.Signer, RegistrarSigner), cmp.Or(k.Key, RegistrarCAKey)

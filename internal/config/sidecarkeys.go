@@ -48,9 +48,9 @@ func (c *Sidecar) checkKeys(f *findings) {
 	distinct(f, keys...)
 	switch {
 	case c.Receipts == nil && key != nil:
-		f.Add("receipts", "is required with keys.interactionReceipt: it names the agent of the receipts")
+		f.Add("receipts", "is required with keys.interactionReceipt, because receipts.subject names the agent")
 	case c.Receipts != nil && key == nil:
-		f.Add("keys.interactionReceipt", "is required with receipts: it signs them")
+		f.Add("keys.interactionReceipt", "is required with receipts, because this key signs them")
 	case key != nil && key.Lifetime != 0:
 		f.Add("keys.interactionReceipt.lifetime", "has no meaning: interaction receipts are valid for ten minutes")
 	}

@@ -199,7 +199,7 @@ func claims(r daemon.RoleDocument, observations []look.Observation, say Declarat
 	case say.AccessibleToAgent: // the certificate declares the worse case already
 	case reach == look.Contradicts:
 		return c, refusal.New("deployment_contradicted",
-			"the key of the role %s is not certified to be out of the agent's reach: %s", r.Purpose, against)
+			"the key of the role %s cannot be certified as out of the agent's reach: %s", r.Purpose, against)
 	case reach == look.Holds:
 		c.Observed = append(c.Observed, "accessibleToAgent")
 		slices.Sort(c.Observed)

@@ -47,7 +47,7 @@ func (e *bundleEdit) revoke(ctx context.Context, add []evidence.Revocation) (str
 		return "", nil, refusal.New("trust_malformed",
 			"the revocation list is nearly full, and takes no more artifacts: revoke the keys that signed them")
 	case len(token) > fullList && slices.ContainsFunc(add, version):
-		return "", nil, refusal.New("trust_malformed", "the revocation list is full of key versions, and takes no more: "+
+		return "", nil, refusal.New("trust_malformed", "the revocation list has no room for more key versions: "+
 			"revoke the key by its name, which revokes all of its versions")
 	case len(token) > evidence.MaxRevocations:
 		return "", nil, refusal.New("trust_malformed", "the revocation list is full")

@@ -109,8 +109,8 @@ func (e *bundleEdit) disagreement() error {
 		return nil
 	}
 	return refusal.New("roles_changed",
-		"not all processes that share a key publish the same %s, so it gets no certificate: a rotation takes some seconds "+
-			"to reach them all; if this lasts longer, one of them may be taken over", strings.Join(e.disputed, ", "))
+		"the processes that share a key do not agree on %s yet, so it gets no certificate: a rotation takes some seconds "+
+			"to reach them all; if this lasts longer, an intruder may control one of them", strings.Join(e.disputed, ", "))
 }
 
 // withoutSuperseded returns the newest version that was certified at least this time ago, and the later ones.

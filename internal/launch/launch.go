@@ -135,7 +135,7 @@ func (o Options) place(ctx context.Context, program string, ask *admin.SessionRe
 	}
 	if o.RequireIsolation && !o.users().Own {
 		return nil, nil, refusal.New("isolation_unavailable",
-			"only root can give an agent a user of its own, and the event still waits")
+			"--require-isolation needs a user of the agent's own, which only root can give; the event still waits")
 	}
 	made, err := isolate.Start(ctx, isolate.Options{
 		Users: o.users(), Program: program, Bounds: o.Bounds, Stdout: o.Stdout, Stderr: o.Stderr,
@@ -156,7 +156,7 @@ func (o Options) place(ctx context.Context, program string, ask *admin.SessionRe
 		return nil, nil, refusal.New("isolation_unavailable",
 			"a learning session needs an isolated agent, because any other agent could post without the mediator: %v", err)
 	case o.RequireIsolation, !errors.As(err, &unavailable):
-		return nil, nil, refusal.New("isolation_unavailable", "the agent cannot be isolated, and its event still waits: %v",
+		return nil, nil, refusal.New("isolation_unavailable", "the agent cannot be isolated (its event still waits): %v",
 			err)
 	}
 	o.warn("the agent is not isolated, so who can reach its run is only declared: %v", err)

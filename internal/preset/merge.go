@@ -142,7 +142,7 @@ func find(list, item *yaml.Node) (*yaml.Node, error) {
 		}
 		if a, b := get(own, "name"), get(item, "name"); a != nil && b != nil && a.Value == b.Value {
 			return nil, refusal.New("config_malformed",
-				"line %d: the rule %s has the name of a rule of the preset but not its match: rename it", own.Line, a.Value)
+				"line %d: the rule %s has the same name as a rule of the preset, but another match: rename it", own.Line, a.Value)
 		}
 	}
 	return nil, nil

@@ -153,7 +153,7 @@ func checkPublic(public crypto.PublicKey) error {
 	case ed25519.PublicKey, *ecdsa.PublicKey:
 		return nil
 	}
-	return refuse("key_type", "registrar_refused", "a certificate is made for an Ed25519 or ECDSA key, not for a %T",
+	return refuse("key_type", "registrar_refused", "only Ed25519 and ECDSA keys can get a certificate; this key is a %T",
 		public)
 }
 

@@ -20,7 +20,8 @@ const maxRoles, maxVersions = 8, 64
 func (r *Rules) allowed(rule evidence.RegistrarRule, c Caller, roles []daemon.RoleDocument) error {
 	strict := r.deployments[rule.DeploymentHash].strict
 	if len(roles) == 0 || len(roles) > maxRoles {
-		return refuse("malformed", "query_malformed", "%s publishes %d roles, not 1 to %d", c.ID, len(roles), maxRoles)
+		return refuse("malformed", "query_malformed", "%s publishes %d roles; it must publish 1 to %d", c.ID, len(roles),
+			maxRoles)
 	}
 	for _, role := range roles {
 		want := strict.Expected(role.Purpose)
@@ -28,7 +29,8 @@ func (r *Rules) allowed(rule evidence.RegistrarRule, c Caller, roles []daemon.Ro
 		case !slices.Contains(evidence.RolePurposes(rule.Role), role.Purpose):
 			return notAllowed("role", "the rule for %s allows the role %s, and no key for %.80q", c.ID, rule.Role, role.Purpose)
 		case role.Unread != nil || len(role.Keys) == 0 || len(role.Keys) > maxVersions:
-			return refuse("key", "custody_unavailable", "%s has %d readable versions of its key for %s, not 1 to %d", c.ID,
+			return refuse("key", "custody_unavailable", "%s has %d readable versions of its key for %s; it must have 1 to %d",
+				c.ID,
 				len(role.Keys), role.Purpose, maxVersions)
 		case !slices.Contains(want.Issuers, role.Issuer):
 			return notAllowed("key", "the manifest does not allow the issuer %.80q of %s (%s)", role.Issuer, c.ID, role.Purpose)

@@ -169,7 +169,8 @@ func (r *Registrar) held(c Caller, q Request, roles []daemon.RoleDocument) error
 			case proof.Issuer != c.ID || proof.Audience != evidence.AudienceRegistrar || proof.ID != q.Nonce ||
 				proof.PublicationHash != hash:
 				return refuse("possession", "possession_unproven",
-					"the proof of the key %.200q was made for another caller, registrar, nonce or publication than that of %s",
+					"the proof of the key %.200q is not for this registration of %s, but for another caller, registrar, nonce or "+
+						"publication",
 					key.KeyID, c.ID)
 			}
 		}
@@ -292,7 +293,8 @@ func (r *Registrar) room(registry *keyring.Registry, roles []daemon.RoleDocument
 		}
 	}
 	if len(names) > MaxKeys {
-		return refuse("full", "bundle_full", "the trust bundle has %d keys, and takes no key of a further process", MaxKeys)
+		return refuse("full", "bundle_full",
+			"the trust bundle may have at most %d keys, and this registration would exceed that", MaxKeys)
 	}
 	return nil
 }

@@ -311,8 +311,8 @@ func (r *Rules) signing(lifetime time.Duration, now func() time.Time) (o signer.
 		p := d.manifest.SignerCertificatePolicy
 		issuer, audience := p.AllowedIssuers[0], p.AllowedAudiences[0]
 		if o.Issuer != "" && (o.Issuer != issuer || o.Audience != audience) {
-			return o, refuse("rules", "rules_refused", "two manifests allow different issuers or audiences of custody "+
-				"certificates: %s for %s, and %s for %s", o.Issuer, o.Audience, issuer, audience)
+			return o, refuse("rules", "rules_refused", "the manifests must agree on one issuer and audience of custody "+
+				"certificates, but one allows %s for %s, and another %s for %s", o.Issuer, o.Audience, issuer, audience)
 		}
 		o.Issuer, o.Audience, o.Lifetime = issuer, audience, min(o.Lifetime, d.strict.Signers.MaxAge)
 	}

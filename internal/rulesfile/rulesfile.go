@@ -47,7 +47,8 @@ func Merge(file, rules []byte) ([]byte, error) {
 	for i := 0; i < len(from.Content); i += 2 {
 		key, items := from.Content[i].Value, from.Content[i+1]
 		if !slices.Contains(Lists, key) || items.Kind != yaml.SequenceNode {
-			return nil, refused("%.80q is not one of the lists %s", key, strings.Join(Lists, ", "))
+			return nil, refused("%.80q is not allowed here; write the rules as lists under the keys %s", key,
+				strings.Join(Lists, ", "))
 		}
 		fresh, err := missing(items, want, key)
 		if err != nil {

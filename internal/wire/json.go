@@ -22,7 +22,7 @@ func CheckJSON(h http.Header) error {
 	t, params, err := mime.ParseMediaType(types[0])
 	if err != nil || t != "application/json" && !strings.HasSuffix(t, "+json") {
 		return refusal.New("content_malformed",
-			"the Content-Type %.80q is not a JSON type; configure the action with content: raw for others", types[0])
+			"the Content-Type %.80q is not a JSON type; if the action should take other types, set its content to raw", types[0])
 	}
 	if cs, ok := params["charset"]; ok && !strings.EqualFold(cs, "utf-8") {
 		return refusal.New("content_malformed", "the charset %.40q is not UTF-8", cs)

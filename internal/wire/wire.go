@@ -128,7 +128,8 @@ func (p Peer) Do(req *http.Request) ([]byte, error) {
 		if errors.As(err, &coded) {
 			return nil, err
 		}
-		return nil, refusal.New(p.Unavailable, "%s answered %d without a problem document", p.Name, resp.StatusCode)
+		return nil, refusal.New(p.Unavailable, "%s answered with status %d, but without a problem document", p.Name,
+			resp.StatusCode)
 	}
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, MaxAnswer+1))
 	if err != nil || len(raw) > MaxAnswer {

@@ -69,7 +69,8 @@ type Share struct {
 func (s *Share) Take(n int) error {
 	if !s.of.Take(s.session, int64(n), s.of.limit) {
 		return refusal.New("overloaded",
-			"the session's posts use its whole share of the %d bytes of %s; nothing was sent", s.of.limit, s.of.kind)
+			"the session's posts have used up its share of the %d bytes of %s for all sessions; nothing was sent", s.of.limit,
+			s.of.kind)
 	}
 	s.taken += int64(n)
 	return nil

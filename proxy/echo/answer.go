@@ -31,8 +31,8 @@ func (s *Secret) Guard(resp *http.Response) error {
 		for _, coding := range resp.Header[name] {
 			if compresses(coding) && !empty(resp) {
 				return refusal.New("answer_withheld",
-					"the answer has the %s %.40q, which the request did not accept, so the answer cannot be searched for the "+
-						"credential", name,
+					"the answer cannot be searched for the credential: it has the %s %.40q, which the request did not "+
+						"accept", name,
 					coding)
 			}
 		}

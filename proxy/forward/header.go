@@ -48,12 +48,12 @@ func CheckHeader(r *http.Request) error {
 	}
 	if name := wire.QueryOverride(r.Method, r.URL.RawQuery); name != "" {
 		return refusal.New("override_refused",
-			"the parameter %.40q of the query would change the method that the call is bound to", name)
+			"some servers take the call's method from the query parameter %.40q", name)
 	}
 	for name := range h {
 		dashed := wire.CGIName(name)
 		if what := overridden(dashed); what != "" {
-			return refusal.New("override_refused", "the header %s would change the %s that the call is bound to", name, what)
+			return refusal.New("override_refused", "some servers take the call's %[2]s from the header %[1]s", name, what)
 		}
 		if dashed != name && (HasMeaning(dashed) || slices.Contains(wire.HopByHop, dashed)) {
 			return refusal.New("override_refused", "some servers take the header %s for %s", name, dashed)
@@ -61,7 +61,8 @@ func CheckHeader(r *http.Request) error {
 	}
 	for _, name := range wire.ConnectionOptions(h) {
 		if HasMeaning(wire.CGIName(name)) {
-			return refusal.New("override_refused", "the header Connection lists %.40q, which the upstream must get too", name)
+			return refusal.New("override_refused",
+				"the header Connection must not list %.40q, because the upstream must get that header", name)
 		}
 	}
 	return nil

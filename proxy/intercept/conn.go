@@ -140,7 +140,7 @@ func (c *conn) reportECH() {
 	const echRequired = tls.AlertError(121)
 	if errors.As(err, &op) && op.Op == "remote error" && op.Err.Error() == echRequired.Error() {
 		c.p.o.Refused(WithRoute(context.WithoutCancel(c.life), c.route), c.route.Target, refusal.New("tls_handshake_failed",
-			"the client left after the TLS handshake, because with ECH it hides the name of another host behind %s",
+			"the client left after the TLS handshake: it uses ECH to hide another host's name behind %s, which cannot work here",
 			c.route.Target.Host))
 	}
 }
@@ -205,7 +205,8 @@ func (c *conn) enter(ctx context.Context, route Route) error {
 		return refusal.New("shutting_down", "the mediator is shutting down")
 	}
 	if !p.open.Take(c.party, 1, int64(p.o.Limits.Tunnels)) {
-		return refusal.New("overloaded", "the session has its whole share of the %d open tunnels", p.o.Limits.Tunnels)
+		return refusal.New("overloaded", "the session has used up its share of the %d tunnels that may be open at once",
+			p.o.Limits.Tunnels)
 	}
 	p.starting.Add(1)
 	c.counted = true

@@ -145,7 +145,7 @@ func (r *http1Reader) judge() (bool, error) {
 		n := bytes.IndexByte(r.buf[r.judged:], '\n')
 		if limit := r.limit - r.lines*lineOverhead; r.judged+n+1 > limit || n < 0 && len(r.buf) > limit {
 			return false, refusal.New("header_too_large",
-				"the request line and the header exceed %d bytes (each line counts as its length and %d bytes more)", r.limit,
+				"the request line and the header exceed %d bytes (counting %d bytes more for each line)", r.limit,
 				lineOverhead)
 		}
 		if n < 0 {
@@ -221,7 +221,7 @@ func (r *http1Reader) header(line string) error {
 	case "Host":
 		h.hosts++
 		if !httpguts.ValidHostHeader(value) {
-			return refusal.New("request_malformed", "the Host %.100q is no host", value)
+			return refusal.New("request_malformed", "the Host header %.100q does not name a valid host", value)
 		}
 	case "Content-Length":
 		h.lengths++
@@ -244,7 +244,8 @@ func (r *http1Reader) header(line string) error {
 		}
 	case "Expect":
 		if !strings.EqualFold(value, "100-continue") {
-			return refusal.New("request_malformed", "the request expects %.40q; only 100-continue is supported", value)
+			return refusal.New("request_malformed", "the request has the Expect header %.40q; only 100-continue is supported",
+				value)
 		}
 	}
 	return nil

@@ -62,7 +62,7 @@ func chunkSize(line string) (int64, error) {
 	n, err := strconv.ParseInt(line, 16, 64)
 	if err != nil || len(line) > 15 || signed(line) {
 		return 0, refusal.New("request_malformed",
-			"the size of a chunk is not 1 to 15 hexadecimal digits; chunk extensions are refused")
+			"the size of a chunk must be 1 to 15 hexadecimal digits, with no chunk extension after it")
 	}
 	return n, nil
 }

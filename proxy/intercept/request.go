@@ -26,7 +26,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 		p.serveConnect(w, r)
 	// "OPTIONS *", "GET mailto:a@b"
 	case r.ProtoMajor != 1 || r.URL.Host == "" && r.RequestURI != "" && r.RequestURI[0] != '/':
-		p.o.Refuse(w, r, refusal.New("request_malformed", "the request target is neither absolute nor a path"))
+		p.o.Refuse(w, r, refusal.New("request_malformed", "the request target is neither an absolute URL nor a path"))
 	case r.URL.Host == "" && r.URL.Scheme == "":
 		p.o.Refuse(w, r, refusal.New("not_a_proxy_request",
 			"this port is a proxy; set it as HTTP_PROXY and HTTPS_PROXY"))
@@ -100,7 +100,7 @@ func checkTunnelled(r *http.Request, route Route) error {
 	case r.Method == http.MethodConnect:
 		return refusal.New("request_malformed", "a CONNECT inside a tunnel is refused")
 	case r.RequestURI == "*" || r.URL == nil || r.URL.Host == "" && !strings.HasPrefix(r.URL.Path, "/"):
-		return refusal.New("request_malformed", "the request target is neither absolute nor a path")
+		return refusal.New("request_malformed", "the request target is neither an absolute URL nor a path")
 	}
 	return agree(r, route.Target)
 }
@@ -123,7 +123,8 @@ func agree(r *http.Request, pinned upstream.Target) error {
 	// net/http keeps a Host header beside :authority: a second name that a server might read.
 	for _, name := range append([]string{r.Host}, r.Header["Host"]...) {
 		if t, err := upstream.ParseOrigin(pinned.Scheme, name); err != nil || t != pinned {
-			return refusal.New("target_mismatch", "the Host or :authority of the request is not that of the tunnel, %s", pinned)
+			return refusal.New("target_mismatch", "the request's Host or :authority does not name the tunnel's origin, %s",
+				pinned)
 		}
 	}
 	return nil

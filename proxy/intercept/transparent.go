@@ -107,7 +107,7 @@ func (r Route) named(scheme, authority string) (upstream.Target, error) {
 	switch {
 	case authority == "" && byName:
 		return t, refusal.New("target_mismatch",
-			"the connection to %s names no host (SNI, or the Host header), and its address alone does not tell the host",
+			"the connection to %s names no host (by SNI or a Host header), and several hosts can share that address",
 			r.Original)
 	case authority == "":
 		return t, nil

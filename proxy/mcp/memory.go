@@ -32,8 +32,8 @@ func (p Peer) origin() string {
 	return scheme + "://" + host
 }
 
-// pathOf returns the path of a location at the server's origin. Other locations, which clients may read differently, have
-// no path that begins with a slash.
+// pathOf returns the path of a location at the server's origin. Other locations, which clients may read differently,
+// have no path that begins with a slash.
 func (p Peer) pathOf(location []string) string {
 	path := strings.TrimPrefix(strings.Join(location, ", "), p.origin())
 	if end := strings.IndexAny(path, "?#"); end >= 0 {
@@ -105,7 +105,7 @@ func (m *Memory) checkTool(c *Message, header http.Header, peer Peer, pin string
 			"the tool %s is pinned, and the server has shown another definition of it in this session", c.Name)
 	case pin != "" && misled:
 		return refusal.New("mcp_tool_unseen",
-			"the tool %s is pinned, but the server may have shown, in this session, a definition of it that could not be read",
+			"the tool %s is pinned, but an answer of this session that could not be read may have redefined it",
 			c.Name)
 	case pin != "" && !current:
 		return refusal.New("mcp_tool_unseen",

@@ -129,7 +129,7 @@ func (m *Memory) answer(r *Message, peer Peer, rules []*Rule) (v Verdict, err er
 	if i < 0 || m.unread.has(peer.Server) {
 		m.prompted = true
 		return Verdict{Human: true}, refusal.New("mcp_answer_unasked",
-			"the message does not match exactly one open question of the server")
+			"the mediator cannot tell which open question of the server the message answers, if any")
 	}
 	q := m.questions[i]
 	v.answered = &q
@@ -320,7 +320,7 @@ func mayAnswer(method string, rules []*Rule) (int, error) {
 			"the message carries a model's answer, which no rule allows")
 	case method != elicitation && method != sampling && method != listRoots && method != ping:
 		return 0, refusal.New("mcp_method_refused",
-			"the message answers a %.128q of the server, which no rule allows", method)
+			"the message answers the server's request %.128q, and no rule can allow that", method)
 	}
 	return i, nil
 }

@@ -147,7 +147,7 @@ func Judge(m *Message, header http.Header, rules []*Rule, peer Peer, memory *Mem
 		return Verdict{},
 			refusal.New("mcp_transport_unsupported",
 				"a post must accept both forms of answer: send the header Accept: application/json, "+
-					"text/event-stream. Clients with the transport of %s do not accept both: their answers come on another connection",
+					"text/event-stream. Clients that use the transport of revision %s cannot: they get answers on another connection",
 				oldTransport)
 	}
 	v := Verdict{Rule: i}

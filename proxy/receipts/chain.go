@@ -211,7 +211,7 @@ func (c *Chain) admit() error {
 		return refusal.New("session_required", "the session of the call has ended")
 	case c.number+int64(len(c.ended)+len(c.open)) > interaction.MaxReceipts-thisAndTheLast:
 		return refusal.New("session_full",
-			"the session's receipts and open calls have reached the %d that a chain can hold",
+			"the session's receipts and open calls have reached the limit of its chain, %d receipts",
 			interaction.MaxReceipts)
 	case len(c.ended) >= maxUnsigned:
 		return c.unsigned()

@@ -150,7 +150,7 @@ func (c *Cache) ask(asked chan struct{}) {
 		claims, err = evidence.UnverifiedClaims(accrual.Kind, token)
 	}
 	if err == nil && time.Unix(claims.IssuedAt, 0).After(c.o.Now().Add(evidence.MaxSkew)) {
-		err = refusal.New("clock_skew", "the reputation is signed in the future")
+		err = refusal.New("clock_skew", "the time at which the reputation was signed is in the future")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

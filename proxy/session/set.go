@@ -240,7 +240,8 @@ func (s *Set) Get(id string) (*Session, bool) {
 func (s *Set) Of(route intercept.Route) (*Session, error) {
 	switch {
 	case route.Agent != "" && route.ProxyAuthorization != "":
-		return nil, refusal.New("session_required", "an agent in a pod of its own has one session, without credentials")
+		return nil, refusal.New("session_required",
+			"the call has proxy credentials, but an agent in its own pod must not send any")
 	case route.Agent != "":
 		return s.ofAgent(route.Agent)
 	case route.Session == "":

@@ -147,7 +147,8 @@ func (t *Transport) connect(ctx context.Context, network, address string) (net.C
 			break
 		} else if makeRoom == nil {
 			return nil, refusal.New("overloaded",
-				"the session has its whole share of the %d connections to upstreams; nothing was sent", t.most)
+				"the session has used up its share of the %d connections to upstreams that may be open at once; nothing was sent",
+				t.most)
 		}
 		makeRoom()
 	}
@@ -220,7 +221,7 @@ func CheckAnswer(r *http.Request, resp *http.Response) (*http.Response, error) {
 	if listSize(resp.Header) > maxResponseHeader { // net/http does so over HTTP/2
 		_ = resp.Body.Close()
 		return nil, refusal.New("upstream_lost",
-			"the upstream's header exceeds %d bytes (each line counts as its length and %d bytes more)", maxResponseHeader,
+			"the upstream's header exceeds %d bytes (counting %d bytes more for each line)", maxResponseHeader,
 			fieldOverhead)
 	}
 	return resp, nil

@@ -138,7 +138,7 @@ func (a *server) only(of []endpoint) http.Handler {
 		at := slices.Index(allow, method)
 		if at < 0 {
 			w.Header().Set("Allow", strings.Join(allow, ", "))
-			a.refuse(w, refusal.New("node_method", "%s takes %s", of[0].path, strings.Join(allow, ", ")))
+			a.refuse(w, refusal.New("node_method", "%s accepts only %s", of[0].path, strings.Join(allow, ", ")))
 			return
 		}
 		err := a.limits.admit(r)
@@ -269,7 +269,8 @@ func Caller(s *reputation.Service, r *http.Request, bound int64) (reputation.Cal
 	named := r.Header.Values(interaction.CallerHeader)
 	if len(named) > 1 {
 		return reputation.Caller{}, nil,
-			refusal.New("query_malformed", "the request has %d headers %s", len(named), interaction.CallerHeader)
+			refusal.New("query_malformed", "the request has %d headers named %s; at most one is allowed", len(named),
+				interaction.CallerHeader)
 	}
 	by, err := s.Caller(r.Context(), strings.Join(named, ""), r.Method, r.URL.EscapedPath(), raw)
 	return by, raw, err
@@ -307,7 +308,7 @@ func (a *server) commit(_ http.ResponseWriter, r *http.Request) (any, error) {
 		return a.service.Reveal(r.Context(), by, ask.Nonce, ask.Salt, ask.Strategy)
 	}
 	return nil, refusal.New("query_malformed",
-		"the request needs either commitment_hash, to commit, or salt and strategy, to reveal")
+		"to commit, send commitment_hash only; to reveal, send salt and strategy only")
 }
 
 func ofSession[Answer any](get func(ctx context.Context, owner, session string) (Answer, error)) answer {

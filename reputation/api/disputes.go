@@ -46,7 +46,8 @@ func (a *server) readSpoken(w http.ResponseWriter, r *http.Request) (from reputa
 	statements := r.Header.Values(interaction.StatementHeader)
 	if len(statements) > 1 {
 		return from,
-			refusal.New("query_malformed", "the request has %d headers %s", len(statements), interaction.StatementHeader)
+			refusal.New("query_malformed", "the request has %d headers named %s; at most one is allowed", len(statements),
+				interaction.StatementHeader)
 	}
 	from.Statement = strings.Join(statements, "")
 	if len(r.Header.Values(interaction.CallerHeader)) == 0 {

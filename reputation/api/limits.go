@@ -114,9 +114,10 @@ func (p *places) take(r *http.Request) (done func(), err error) {
 	defer p.mu.Unlock()
 	switch {
 	case p.taken >= p.most:
-		return nil, refusal.New("overloaded", "%d %s are being read", p.most, p.what)
+		return nil, refusal.New("overloaded", "the node is already reading %d %s, which is the limit", p.most, p.what)
 	case counted && p.takenBy[from] >= p.one:
-		return nil, refusal.New("overloaded", "%d %s from this address are being read", p.one, p.what)
+		return nil, refusal.New("overloaded", "the node is already reading %d %s from this address, which is the limit",
+			p.one, p.what)
 	}
 	p.count(from, 1)
 	return func() {

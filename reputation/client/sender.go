@@ -197,7 +197,8 @@ func (s *Sender) handOver(ctx context.Context, d *ledger.Delivery) error {
 	case taken.Refused != nil:
 		s.refused(d, taken)
 	case d.Number < last.Number:
-		s.refuse(d, fmt.Sprintf("the node refused nothing up to receipt %d but wants receipt %d next", last.Number,
+		s.refuse(d, fmt.Sprintf("the node refused no receipt up to %d, but did not take them all: it wants receipt %d next",
+			last.Number,
 			taken.Next))
 	default:
 		if d.Refused != "" {

@@ -57,7 +57,8 @@ func (b *Book) Arbitrate(id string, decision evidence.Opened[Decision], arbiter 
 	case d.Type != TypeGeneral:
 		return Entry{}, refusal.New("dispute_refused", "receipts decide a dispute of type %s; an arbiter cannot", d.Type)
 	case c.DisputeID != id || c.Document != d.Document: // the id holds only half of the hash
-		return Entry{}, refusal.New("dispute_refused", "the decision is not about the filed dispute and document")
+		return Entry{},
+			refusal.New("dispute_refused", "the decision names another dispute, or another document than the one filed")
 	case d.Status == StatusResolved && d.Resolved.Decision == decision.Hash():
 		return Entry{}, errDecided
 	case d.Status == StatusResolved:

@@ -151,7 +151,8 @@ func VerifyOwn(d Document) error {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(p.signature)
 	text, hashed := Unsigned(d)
 	if err != nil || hashed != nil || len(raw) != ed25519.SignatureSize || !ed25519.Verify(key, text, raw) {
-		return refusal.New("statement_signature", "the signature is not that of %.80q over the document's canonical JSON",
+		return refusal.New("statement_signature",
+			"the signature does not match the key of %.80q and the document's canonical JSON",
 			agent)
 	}
 	return nil

@@ -240,7 +240,7 @@ func (b *Book) known(o *Opened, receipts []Known) error {
 		}
 		if o.Type != TypeGeneral && receipts[at].At <= lost {
 			return refusal.New("dispute_receipts",
-				"the receipt %s is from before the agent lost a dispute at %s, so it no longer counts",
+				"the receipt %s no longer counts: the accused agent lost a dispute later, at %s",
 				hash, time.Unix(lost, 0).UTC().Format(time.RFC3339))
 		}
 		sessions[receipts[at].Session] = true
@@ -267,7 +267,8 @@ func (b *Book) breaks(o Opened, by By, now time.Time) (rule string, err error) {
 	if wait := b.wait(o.Challenger, by.Tier, now); wait > 0 {
 		may := b.Allowed(o.Challenger, by.Tier, now)
 		return RuleRate, refusal.Later{
-			Refusal: refusal.New("dispute_rate", "an agent of tier %.20q may open %d disputes in %s", by.Tier, may.Disputes,
+			Refusal: refusal.New("dispute_rate", "an agent of tier %.20q may open at most %d disputes in %s", by.Tier,
+				may.Disputes,
 				may.Period),
 			Seconds: int(wait),
 		}

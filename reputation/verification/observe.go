@@ -49,8 +49,8 @@ func (s *Session) lastTold() *Call {
 func (s *Session) demand(t Turn, seen Taken) error {
 	switch {
 	case !seen.Chained:
-		return refusal.New("verification_turn", "the turn's hash does not follow from its content and the turn before; "+
-			"send input, output, reasoning and timestamp with it")
+		return refusal.New("verification_turn", "the turn's hash does not match its content and the previous turn's hash; "+
+			"send the turn with its input, output, reasoning and timestamp")
 	case !seen.Served:
 		return refusal.New("verification_turn",
 			"the node has seen no call of %s with this turn's input and output since the previous turn: call the tool with "+

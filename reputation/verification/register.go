@@ -143,11 +143,13 @@ func (m Metadata) check() error {
 	}
 	for _, text := range append([]string{m.Name, m.Version}, m.Tags...) {
 		if len(text) > maxName || !printable(text) {
-			return refusal.New("query_malformed", "name, version or a tag is longer than %d bytes or unprintable", maxName)
+			return refusal.New("query_malformed",
+				"in metadata, name, version or a tag is longer than %d bytes or has an unprintable character", maxName)
 		}
 	}
 	if len(m.Description) > maxDescription || !printable(m.Description) {
-		return refusal.New("query_malformed", "description is longer than %d bytes or unprintable", maxDescription)
+		return refusal.New("query_malformed",
+			"in metadata, description is longer than %d bytes or has an unprintable character", maxDescription)
 	}
 	return nil
 }

@@ -188,7 +188,7 @@ func (p *Process) CheckAllowed(strict *policy.Strict, audience string) error {
 		want := strict.Expected(r.Purpose)
 		if !slices.Contains(want.Issuers, r.Issuer) || !slices.Contains(want.Audiences, audience) {
 			return refusal.New("key_purpose",
-				"this process signs as the issuer %s for the audience %s, which the manifest does not allow (%s)", r.Issuer,
+				"the manifest does not allow this process to sign as the issuer %s for the audience %s (purpose: %s)", r.Issuer,
 				audience, r.Purpose)
 		}
 		if !slices.ContainsFunc(want.KeyIDs, func(kid string) bool {

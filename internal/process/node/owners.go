@@ -187,7 +187,8 @@ func (o *owners) follow() {
 		}
 		read, err := o.read(before.from)
 		if err == nil && read.ID != before.ID {
-			err = refusal.New("restart_required", "the owner %s has a new key registry, which only a reload takes over",
+			err = refusal.New("restart_required",
+				"the owner %s has a new key registry, and only a reload of the node accepts it",
 				before.Name)
 		}
 		lacks := err

@@ -36,7 +36,7 @@ func (p *sidecar) agentOf(c net.Conn) (string, error) {
 	case err != nil:
 		return "", refusal.New("caller_unknown", "the certificate of the agent's pod is no longer valid: %w", err)
 	case !p.config.Agents.Admits(id):
-		return "", refusal.New("caller_unknown", "%s is not among the callers of agents", id)
+		return "", refusal.New("caller_unknown", "%s is not listed in agents.callers", id)
 	}
 	return id.Path(), nil
 }

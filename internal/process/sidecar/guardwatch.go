@@ -90,7 +90,7 @@ func (w *guardWatch) refused(ctx context.Context) error {
 	if errors.Is(err, syscall.EPERM) {
 		return nil
 	}
-	return refusal.New("deployment_contradicted", "the kernel rules of guard do not work: a datagram to %s is not refused",
+	return refusal.New("deployment_contradicted", "the kernel rules of mediator guard do not refuse a datagram to %s",
 		guard.ProbeAddress)
 }
 
@@ -116,7 +116,7 @@ func (w *guardWatch) redirected(ctx context.Context) error {
 		}
 	}
 	return refusal.New("deployment_contradicted",
-		"the kernel rules of guard do not work: a connection to %s, port %d, is not redirected to the transparent listener",
+		"the kernel rules of mediator guard do not redirect a connection to %s, port %d, to the transparent listener",
 		guard.ProbeAddress, w.port)
 }
 

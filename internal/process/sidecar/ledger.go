@@ -86,7 +86,8 @@ func AcceptLedger(ctx context.Context, path, reason string) (a AcceptedLedger, e
 	}
 	last, seen, unread := ledger.LastSeen(markFile(c)) // an unreadable mark is replaced too
 	if !seen && unread == nil {
-		return a, refusal.New("query_malformed", "the sidecar of %s has used no ledger yet, so there is nothing to accept",
+		return a, refusal.New("query_malformed",
+			"there is no change to accept: the sidecar configured in %s has not used a ledger yet",
 			path)
 	}
 	s, err := openStore(ctx, c, false)

@@ -141,14 +141,15 @@ func (p *sidecar) nameRuntime() error {
 	if p.name != "" {
 		if p.name != of && overTCP != "" {
 			return refusal.New("runtime_foreign",
-				"runtime in %s is %q, but the certificate of tls is for %q: over TCP, the other "+
-					"processes accept no other name", c.Path, p.name, of)
+				"the setting runtime in %s is %q, but the TLS certificate is for %q, and over TCP the other "+
+					"processes accept only the certificate's name", c.Path, p.name, of)
 		}
 		return nil
 	}
 	if p.name = of; c.Receipts != nil && len(of) > interaction.MaxRuntimeID {
 		return refusal.New("config_malformed",
-			"the certificate of tls in %s gives the runtime a name of %d bytes; a receipt holds at most %d", c.Path, len(of),
+			"the runtime's name, from the TLS certificate set in %s, has %d bytes; at most %d fit into a receipt", c.Path,
+			len(of),
 			interaction.MaxRuntimeID)
 	}
 	if c.Custody.Type == "memory" {

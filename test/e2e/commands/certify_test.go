@@ -150,7 +150,7 @@ func TestCertifyWhatWasSeen(t *testing.T) {
 	}{
 		{"all holds", "", safe, "", []string{"accessibleToAgent", "keyExportable"}},
 		{"all holds, nothing is declared", "", nil, "", []string{"keyExportable"}},
-		{"the agent reaches the files", look.Files, safe, "is not certified to be out of the agent's reach: files was seen.",
+		{"the agent reaches the files", look.Files, safe, "cannot be certified as out of the agent's reach: files was seen.",
 			nil},
 		{"the agent reaches the files, and that is what is declared", look.Files, nil, "", []string{"keyExportable"}},
 		{"the token may use other keys", look.Apart, nil,

@@ -390,13 +390,13 @@ func TestGuardMissing(t *testing.T) {
 			t.Errorf("got %s %q, want %q: %s; the agent got %q", newest.State, newest.Code, want, newest.Reason, got)
 		}
 	}
-	p.guardSeen("a datagram to 192.0.2.1 is not refused")
+	p.guardSeen("do not refuse a datagram to 192.0.2.1")
 	posts("deployment_contradicted")
 	p.install()
 	p.guardSeen(`"msg":"the rules of guard are complete"`)
 	posts("")
 	p.pod.sh(t, "nft delete chain inet mediator redirected || nft flush chain inet mediator redirected")
-	p.guardSeen("is not redirected to the transparent listener")
+	p.guardSeen("do not redirect a connection to")
 	posts("deployment_contradicted")
 }
 
