@@ -10,6 +10,7 @@ import (
 	"math/big"
 	"net/http"
 	"net/url"
+	"slices"
 	"testing"
 	"time"
 
@@ -105,8 +106,10 @@ func TestEd25519Vectors(t *testing.T) {
 func TestBaseVectors(t *testing.T) {
 	secret, _ := base64.StdEncoding.DecodeString(
 		"uzvJfB4u3N0Jy4T7NZ75MDVcr8zSTInedJtkgcu46YW4XByzNJjxBdtjUkdJPBtbmHhIDi6pcl8jsasjlTMtDQ==")
-	x, y := new(big.Int).SetBytes(bytesOf("qIVYZVLCrPZHGHjP17CTW0_-D9Lfw0EkjqF7xB4FivA")),
-		new(big.Int).SetBytes(bytesOf("Mc4nN9LTDOBhfoUeg8Ye9WedFRhnZXZJA12Qp0zZ6F0"))
+	point := slices.Concat([]byte{4}, bytesOf("qIVYZVLCrPZHGHjP17CTW0_-D9Lfw0EkjqF7xB4FivA"),
+		bytesOf("Mc4nN9LTDOBhfoUeg8Ye9WedFRhnZXZJA12Qp0zZ6F0"))
+	key, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), point)
+	check.Must(t, err)
 	hmacSHA256 := func(base string, signature []byte) bool {
 		mac := hmac.New(sha256.New, secret)
 		mac.Write([]byte(base))
@@ -114,7 +117,7 @@ func TestBaseVectors(t *testing.T) {
 	}
 	p256 := func(base string, s []byte) bool {
 		sum := sha256.Sum256([]byte(base))
-		return ecdsa.Verify(&ecdsa.PublicKey{Curve: elliptic.P256(), X: x, Y: y}, sum[:], new(big.Int).SetBytes(s[:32]),
+		return ecdsa.Verify(key, sum[:], new(big.Int).SetBytes(s[:32]),
 			new(big.Int).SetBytes(s[32:]))
 	}
 	for section, tt := range map[string]struct {

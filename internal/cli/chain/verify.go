@@ -195,7 +195,8 @@ func verifyRecord(c *cobra.Command, by judgeFlags, in io.Reader, path string, as
 		fmt.Fprint(out, "\nThis record does not show the chain of a post.\n")
 		return cli.ErrRefused
 	}
-	fmt.Fprintf(cli.Lines(out), "\nThe outcome is %s.\n", p.Word())
+	fmt.Fprintln(out)
+	fmt.Fprintf(cli.Lines(out), "The outcome is %s.\n", p.Word())
 	fmt.Fprint(out, namedReceipts(v.Interactions), "\nNot proven, the record's own word: ", strings.Join(v.Unproven, ", "),
 		".\n", whatVerifies)
 	return nil
