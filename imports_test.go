@@ -132,6 +132,7 @@ var layers = []string{
 	"internal/terminal",
 	"internal/flood",
 	"internal/every",
+	"internal/descriptor",
 	"internal/lru",
 	"internal/share",
 	"internal/failpoint",

@@ -164,7 +164,7 @@ func (t *Trust) Revocations() (RevocationList, bool) {
 func (t *Trust) Succeeds(old *Trust) error {
 	if !t.revocations.succeed(old.revocations) {
 		return refusal.New("revocations_rolled_back",
-			"the trust bundle has no revocation list, or an older one than the current bundle")
+			"the new trust bundle has no revocation list, or an older list than the current bundle's")
 	}
 	for kid := range t.signers {
 		if newest, retired := old.Retired(kid); retired {

@@ -129,7 +129,7 @@ func Judge[C any](v *Verifier, k Kind[C], o Opened[C], want Expected) error {
 func (k Kind[C]) signer(trust *Trust, kid string, want Expected, at moment) (*certified, error) {
 	if want.RequirePostQuantum {
 		return nil, refusal.New("roots_not_pinned",
-			"the policy demands a post-quantum signature of the %s, but a token of this type has only one signature", k.Typ)
+			"the policy demands a second, post-quantum signature on the %s, but a token of this type can have only one", k.Typ)
 	}
 	return trust.signer(kid, k.Typ, k.Purpose, at)
 }

@@ -99,8 +99,8 @@ func TestMCPStreamUnderAnotherRule(t *testing.T) {
 	}
 }
 
-// TestMCPHumanBehindARedirect has a server send the client's call on to another URL, where it asks for a human's answer.
-// The client then repeats the call.
+// TestMCPHumanBehindARedirect has a server send the client's call on to another URL, where it asks for a human's
+// answer. The client then repeats the call.
 func TestMCPHumanBehindARedirect(t *testing.T) {
 	for name, to := range map[string]string{"a page": "/pages/1", "a stream of the server": "/mcp"} {
 		t.Run(name, func(t *testing.T) {

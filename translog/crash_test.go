@@ -38,7 +38,8 @@ var points = []string{"ledger begun", "ledger written", "ledger committed", "led
 func TestCrashes(t *testing.T) {
 	full.Only(t, "time to build a program")
 	program := filepath.Join(t.TempDir(), "victim")
-	out, err := exec.Command("go", "build", "-tags", "failpoint", "-o", program, "../test/ledgertest/victim").CombinedOutput()
+	out, err := exec.Command("go", "build", "-tags", "failpoint", "-o", program,
+		"../test/ledgertest/victim").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

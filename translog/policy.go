@@ -44,7 +44,8 @@ func ParsePolicy(text []byte) (*Policy, error) {
 	if strings.IndexFunc(string(text), func(r rune) bool {
 		return (unicode.IsSpace(r) || unicode.IsControl(r)) && !strings.ContainsRune(" \t\n", r)
 	}) >= 0 {
-		return nil, refusal.New("config_malformed", "the log's policy has a control character or another kind of space")
+		return nil, refusal.New("config_malformed", "the log's policy has a control character, or "+
+			"white space other than space and newline")
 	}
 	parsed, err := torchwood.ParsePolicy(text)
 	if err != nil {

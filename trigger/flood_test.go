@@ -100,7 +100,8 @@ func TestDeliveryFlood(t *testing.T) {
 		said := log.take()
 		for _, want := range []string{
 			`"lines":990,"line":"delivery refused","code":"webhook_signature","reason":"","source":"github"`,
-			`"lines":490,"line":"delivery refused","code":"not_found","reason":"","source":""`, `"lines":490,"line":"known already"`,
+			`"lines":490,"line":"delivery refused","code":"not_found","reason":"","source":""`,
+			`"lines":490,"line":"known already"`,
 		} {
 			if !strings.Contains(said, want) {
 				t.Errorf("the log does not say %s: %s", want, said)

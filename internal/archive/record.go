@@ -65,7 +65,7 @@ func checkRecord(r ledger.Record, manifest string, now time.Time) error {
 	case r.Learning:
 		return refusal.New("record_mismatch", "the record has evidence, but names a session that only learns")
 	case len(r.Keys) > 0: // of a list without artifacts
-		return refusal.New("record_mismatch", "the record lists signing keys, which only its artifacts may name")
+		return refusal.New("record_mismatch", "the record itself lists signing keys; only its artifacts may name them")
 	case r.Manifest != manifest && artifact(r, "deploymentCertificate") != "":
 		return refusal.New("record_mismatch", "the record and its deployment certificate name different manifests")
 	}

@@ -142,9 +142,9 @@ func (e *Endpoint) check(key string, f *findings) {
 	f.checkEither(key, e.Unix, e.TCP)
 	switch {
 	case e.Unix != "" && len(e.Callers) > 0:
-		f.Add(key+".callers", "has no meaning with unix: write uids, because the kernel tells which user connects")
+		f.Add(key+".callers", "has no meaning with unix, where the kernel identifies the caller's user: set uids instead")
 	case e.TCP != "" && len(e.UIDs) > 0:
-		f.Add(key+".uids", "has no meaning with tcp: write callers, because a certificate tells who connects")
+		f.Add(key+".uids", "has no meaning with tcp, where certificates identify the callers: set callers instead")
 	case e.TCP != "" && len(e.Callers) == 0:
 		f.Add(key+".callers", "is required for tcp: only the callers that it lists may connect")
 	}

@@ -16,7 +16,7 @@ func (c *Reputation) checkAll(f *findings) {
 	c.StoreDSN = c.Store.Postgres.dsn("store.postgres.dsnFile", f)
 	c.checkOwners(f)
 	if c.Disputes != nil && c.Verification == nil {
-		f.Add("disputes", "needs verification, because only agents that are registered by it can open disputes")
+		f.Add("disputes", "needs the key verification, because only agents registered there can open disputes")
 	}
 	for i, host := range c.BelievedHosts {
 		target, err := upstream.ParseOrigin("https", host)

@@ -50,7 +50,7 @@ type TLS struct {
 	Certificate string `yaml:"certificate" is:"path"`
 	// Key is the file of the certificate's key, perhaps the same file.
 	Key string `yaml:"key" is:"path"`
-	// Token replaces `certificate` and `key` in a pod: the registrar issues a certificate for the token in this file.
+	// Token is the file of a pod's token, for which the registrar issues a certificate. It replaces `certificate`, `key`.
 	Token string `yaml:"token" is:"path"`
 	// Authorities is the file of the authorities that certify the other processes.
 	Authorities string `yaml:"authorities" is:"path" need:"yes"`
@@ -67,7 +67,7 @@ type Agent struct {
 	// UID is the user of agents that are not isolated. If it runs any other process, posts are refused (session_tainted).
 	// Without it, what the manifest states about the agent's access is not checked.
 	UID *uint32 `yaml:"uid"`
-	// GIDs are the agent's groups, besides the group with the number `uid`.
+	// GIDs are the agent's group ids, besides the one that equals `uid`.
 	GIDs []uint32 `yaml:"gids"`
 }
 

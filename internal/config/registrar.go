@@ -53,7 +53,7 @@ type Cluster struct {
 	DNSNames []string `yaml:"dnsNames" need:"yes"`
 	// Lifetime is the longest validity of pods' certificates. Default 24h.
 	Lifetime Duration `yaml:"lifetime" from:"1h" to:"2184h"`
-	// ConfigMap is the ConfigMap that gets a trial's public root keys and manifest and, with `tokens`, the CA (ca.pem).
+	// ConfigMap gets the CA (ca.pem) with `tokens`, and the public root keys and the manifest with `trial`.
 	ConfigMap string `yaml:"configMap"`
 	// Namespace is the ConfigMap's namespace. Default: the registrar's own.
 	Namespace string `yaml:"namespace"`

@@ -94,7 +94,7 @@ type Owner struct {
 	Bundle string `yaml:"bundle" is:"path" need:"yes"`
 	// Certificates are the accepted custody certificates.
 	Certificates BelievedCertificates `yaml:"certificates" need:"yes"`
-	// Receipts are which interaction receipts, and which tokens that name a calling agent, the node accepts.
+	// Receipts are the interaction receipts that the node accepts, and the tokens that tell it which agent calls.
 	Receipts BelievedReceipts `yaml:"receipts" need:"yes"`
 	// Statements are the accepted signals and disputes of the owner's agents.
 	Statements *BelievedReceipts `yaml:"statements"`

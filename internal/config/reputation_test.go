@@ -111,8 +111,8 @@ func TestReputationMistakes(t *testing.T) {
 				"carry a credential\nline 16, column 70: verification.xray.govern.header: has no meaning without a tokenFile"},
 		"disputes as they are": {"believedHosts", "verification: {}\ndisputes: {}\nbelievedHosts", ""},
 		"disputes of strangers": {"believedHosts", "disputes: {}\nbelievedHosts",
-			"line 16, column 11: disputes: needs verification, because only agents that are registered by " +
-				"it can open disputes"},
+			"line 16, column 11: disputes: needs the key verification, because only agents registered " +
+				"there can open disputes"},
 		"a window of no time": {"believedHosts", "verification: {}\ndisputes: {windows: {short: 10ms}}\nbelievedHosts",
 			"line 17, column 29: disputes.windows.short: 10ms is not between 1s and 2160h0m0s"},
 		"a window of zero": {"believedHosts", "verification: {}\ndisputes: {windows: {short: 0s}}\nbelievedHosts",

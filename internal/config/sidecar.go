@@ -184,8 +184,8 @@ type GraphQL struct {
 type MCP struct {
 	// Tools are the allowed tools, by exact name. Required in an action.
 	Tools []string `yaml:"tools"`
-	// Methods are the MCP methods that an egress rule allows, notifications included, but not tools/call. Default: those
-	// for sessions, lists and reads.
+	// Methods are the MCP methods that an egress rule allows, also those of notifications. They cannot include tools/call.
+	// Default: those for sessions, lists and reads.
 	Methods []string `yaml:"methods"`
 	// List says which of the server's tools the agent sees: allowed (by rules) or all. The record names the hidden ones
 	// too. Only in the egress rule for tools/list.
@@ -206,7 +206,7 @@ type MCP struct {
 type Credential struct {
 	// Header carries the secret. Default Authorization.
 	Header string `yaml:"header"`
-	// Prefix precedes the secret, such as "Bearer ". An answer that contains the secret, with or without it, is cut off.
+	// Prefix precedes the secret, such as "Bearer ". An answer with the secret is cut off, even without the prefix.
 	Prefix string `yaml:"prefix"`
 	// BasicSecret is the part of a Basic credential that no answer may repeat: password, user, both or auto. With auto
 	// it is the user if the password is short or is x-oauth-basic or api_token, and the password otherwise.
@@ -214,7 +214,7 @@ type Credential struct {
 	// File holds the secret, at least 8 bytes; a final line end does not count. Reread after a 401. Set this or `vault`.
 	File string `yaml:"file" is:"path"`
 	// Vault reads the secret from custody's Vault, with the login for the role api_credential. The secret is reread after
-	// a 401, before its lease ends or, without a lease, each minute.
+	// a 401, and shortly before its lease ends (each minute if it has none).
 	Vault *VaultSecret `yaml:"vault"`
 }
 
@@ -262,8 +262,8 @@ type API struct {
 	Challenge string `yaml:"challenge" need:"yes"`
 	// Verify is the URL that verifies envelopes and mints capabilities.
 	Verify string `yaml:"verify" need:"yes"`
-	// AnswerKeys is a PEM file of Ed25519 public keys that sign the API's answers: only signed ones are relayed, and make
-	// the outcome the API's own word. Default: the outcome is the mediator's word.
+	// AnswerKeys is a PEM file of the Ed25519 public keys that verify the API's answers. Others are not relayed. The
+	// outcome is then the API's own word. Default: it is the mediator's.
 	AnswerKeys string `yaml:"answerKeys" is:"path"`
 }
 
@@ -281,7 +281,7 @@ type Egress struct {
 	Observe string `yaml:"observe"`
 	// HostedTools lists what the model's provider may do out of the sidecar's sight. Entries name its tools
 	// (web_search, mcp), or request members (JSON fields) that start such work (background, mcp_servers). With
-	// remote_content it may fetch URLs in a request, with online use models that search the web. The entries
+	// remote_content it may fetch URLs in a request; with online, it may use models that search the web. The entries
 	// previous_response_id, conversation, thread, item_reference, file_id, cachedContent and prompt let a request refer
 	// to content from outside the session.
 	HostedTools []string `yaml:"hostedTools"`
@@ -333,8 +333,8 @@ type Limits struct {
 	// 504.
 	Breaker Breaker `yaml:"breaker" reload:"yes"`
 	// Connections bounds agents' connections to each shared listener (such as `listen`), and HTTP/2 requests in
-	// progress. At the bound, a new connection replaces an idle one. The listeners of isolated agents have another
-	// bound of this size in all, and each may use a sixteenth of it. Default 4096.
+	// progress. At the bound, a new connection replaces an idle one. The listeners of isolated agents together have
+	// a second bound of this size; one listener may use a sixteenth of it. Default 4096.
 	Connections int `yaml:"connections"`
 	// Tunnels bounds the open CONNECT tunnels (overloaded). Default 2048.
 	Tunnels int `yaml:"tunnels"`
@@ -349,8 +349,8 @@ type Rate struct {
 
 // Breaker says when calls to a host are suspended.
 type Breaker struct {
-	// Failures is the number of failures in a row that suspends a session's calls. When that many sessions have
-	// failed calls, and no call has succeeded, the calls of all sessions are suspended. Default 10.
+	// Failures is the number of failures in a row that suspends a session's calls. When calls of that many
+	// sessions fail and none succeeds in between, the calls of all sessions are suspended. Default 10.
 	Failures int `yaml:"failures"`
 	// Pause is the length of a suspension. Afterwards each session tries one call at a time until one is answered.
 	// Default 15s.

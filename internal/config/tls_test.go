@@ -40,8 +40,8 @@ func TestMistakesAboutTCP(t *testing.T) {
 		{tls, "tls: tls.pem", `tls: must be keys with values, not "tls.pem"`},
 		{", " + callers, "", "admin.callers: is required for tcp: only the callers that it lists may connect"},
 		{", " + callers, ", callers: []", "admin.callers: is required for tcp"},
-		{callers, callers + ", uids: [1]", "admin.uids: has no meaning with tcp: write callers, because a " +
-			"certificate tells who connects"},
+		{callers, callers + ", uids: [1]", "admin.uids: has no meaning with tcp, where certificates " +
+			"identify the callers: set callers instead"},
 		{`tcp: "0.0.0.0:8443"`, "unix: run/a.sock",
 			"admin.callers: has no meaning with unix, where the kernel names the user"},
 		{`tcp: "0.0.0.0:8443"`, `unix: run/a.sock, tcp: "0.0.0.0:8443"`, "admin: needs either unix or tcp"},

@@ -12,7 +12,8 @@ import (
 	"github.com/actionproof/mediator/test/check"
 )
 
-// TestCheckRenewal: only the auditor's own certificate makes a timer certify its manifest again, also once it has ended.
+// TestCheckRenewal: only the auditor's own certificate makes a timer certify its manifest again, also once it has
+// ended.
 func TestCheckRenewal(t *testing.T) {
 	auditor, _, err := keyring.GenerateRoot("auditor", false)
 	check.Must(t, err)

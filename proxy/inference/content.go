@@ -157,8 +157,7 @@ func (r *reading) inputs(v jsontext.Value) error {
 	})
 }
 
-// item judges unknown members too: they may make the provider fetch something, unless the item only reports earlier
-// events.
+// item judges unknown members too: they may make the provider fetch, unless the item only reports earlier events.
 func (r *reading) item(raw jsontext.Value, what string, known members.Classes) (it item, err error) {
 	others, err := jsonread.DecodeObject(raw, &it)
 	if err != nil || known[it.Type] == members.Past {

@@ -40,8 +40,7 @@ type Block struct {
 	Name string // of a call: the tool
 	// bytes of UTF-8; of a call, of its arguments
 	Size int
-	// HMAC under the session's key of the text, or of the canonical JSON of a call's arguments; zero if the block was
-	// too large
+	// HMAC under the session's key of the text, or of a call's arguments as canonical JSON; zero if it was too large
 	Hash [sha256.Size]byte
 
 	// set for a measured call; in a request, only for a block that is new in the session
@@ -54,8 +53,7 @@ type Stop struct {
 	Reason string
 }
 
-// Interaction is what the mediator knows of one call. A zero time was not seen, and a figure without a state was not
-// measured.
+// Interaction is what the mediator knows of one call. A zero time was not seen; a figure without state not measured.
 type Interaction struct {
 	Request *Request
 	Outcome Outcome
@@ -64,8 +62,7 @@ type Interaction struct {
 
 	// when the request's head was written, the answer's head came, and the first content of a stream came
 	Received, Sent, Head, First, End time.Time
-	// when the client could have read the whole answer: when the last content came, less the time for which it left
-	// earlier content unread
+	// when the client could have read the whole answer: when the last content came, less the time of unread content
 	Ready  time.Time
 	Deltas interaction.Figure // pieces of a stream's content
 

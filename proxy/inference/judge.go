@@ -2,7 +2,6 @@ package inference
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -72,14 +71,13 @@ func (r *reading) member(known members.Classes, m jsonread.Member) error {
 // pointer judges a member that is an id, or has one.
 func (r *reading) pointer(m jsonread.Member) error {
 	id, ok := m.Text()
-	if ok {
+	switch {
+	case ok:
 		r.state(m.Name, id)
 		return nil
-	}
-	if jsonread.IsUnset(m.Value) {
+	case jsonread.IsUnset(m.Value):
 		return nil
-	}
-	if m.Value.Kind() != '{' {
+	case m.Value.Kind() != '{':
 		r.state(m.Name, "")
 		return nil
 	}
@@ -121,24 +119,11 @@ func (r *reading) spell(o jsonread.Object) error {
 		return nil
 	}
 	for i, m := range o {
-		o[i].Name = camelCase(m.Name)
+		o[i].Name = members.CamelCase(m.Name)
 		if o[:i].Get(o[i].Name).Value != nil {
 			return refusal.New("message_ambiguous", "the request to the model has the member %.60q twice, in two spellings",
 				o[i].Name)
 		}
 	}
 	return nil
-}
-
-func camelCase(name string) string {
-	head, rest, found := strings.Cut(name, "_")
-	if !found {
-		return name
-	}
-	for part := range strings.SplitSeq(rest, "_") {
-		if part != "" {
-			head += strings.ToUpper(part[:1]) + part[1:]
-		}
-	}
-	return head
 }

@@ -49,7 +49,8 @@ func BenchmarkGrown(b *testing.B, open func(b *testing.B) ledger.Store, posts in
 	}
 }
 
-// BenchmarkLogged measures posts of 16 callers without and with a transparency log, whose leaves then get their numbers.
+// BenchmarkLogged measures posts of 16 callers without and with a transparency log, whose leaves then get their
+// numbers.
 func BenchmarkLogged(b *testing.B, open func(b *testing.B, logged func()) Logging) {
 	for name, logged := range map[string]func(){"off": nil, "on": func() {}} {
 		b.Run("log="+name, func(b *testing.B) {

@@ -41,8 +41,8 @@ func key(t *testing.T) translog.Key {
 	return k
 }
 
-// witness runs the witness, which knows the log, with its state in dir. It returns its line in a policy, and how to stop
-// it.
+// witness runs the witness, which knows the log, with its state in dir. It returns its line in a policy, and how to
+// stop it.
 func witness(t *testing.T, name, dir string, log translog.Key) (line string, stop func()) {
 	t.Helper()
 	seed := bytes.Repeat([]byte(name), ed25519.SeedSize)[:ed25519.SeedSize]

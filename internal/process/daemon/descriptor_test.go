@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/descriptor"
 	"github.com/actionproof/mediator/test/check"
 )
 
@@ -24,7 +25,7 @@ func TestDescriptors(t *testing.T) {
 	l, err := Listen(e, nil, zap.NewNop())
 	check.Must(t, err)
 	go func() {
-		_ = Serve(t.Context(), takeDescriptors(l), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = Serve(t.Context(), descriptor.Listener(l), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if PeerOf(r).Pid != int32(os.Getpid()) {
 				t.Errorf("the peer is %+v", PeerOf(r))
 			}
@@ -100,7 +101,7 @@ func TestReloadOverDescriptors(t *testing.T) {
 	l, err := Listen(e, nil, zap.NewNop())
 	check.Must(t, err)
 	go func() {
-		_ = Serve(t.Context(), takeDescriptors(l), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = Serve(t.Context(), descriptor.Listener(l), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprint(w, mayReload(r))
 		}), Limits{}, time.Minute, zap.NewNop())
 	}()

@@ -14,12 +14,14 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/descriptor"
 	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/internal/identity"
 	"github.com/actionproof/mediator/internal/logs"
@@ -136,12 +138,12 @@ func peerOfConn(c net.Conn) (peer unix.Ucred, err error) {
 	})
 }
 
+// DescriptorOf takes the descriptor that came with a request, or returns nil. The caller closes it.
+func DescriptorOf(r *http.Request) *os.File { return descriptor.Of(r.Context().Value(connKey{})) }
+
 // control calls ask with the descriptor of a connection over a unix socket.
 func control(c net.Conn, ask func(fd int) error) error {
-	if d, ok := c.(*descriptorConn); ok {
-		c = d.UnixConn
-	}
-	u, ok := c.(*net.UnixConn)
+	u, ok := c.(syscall.Conn)
 	if !ok {
 		return errors.New("not a unix connection")
 	}
@@ -204,7 +206,7 @@ func ClientSending(p config.Peer, id *identity.Identity, file *os.File) (*http.C
 			if err != nil {
 				return nil, err
 			}
-			return &sendingConn{Conn: c, file: file}, nil
+			return descriptor.Send(c, file), nil
 		}
 	}
 	base := func() *http.Transport {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/descriptor"
 	"github.com/actionproof/mediator/internal/logs"
 	"github.com/actionproof/mediator/policy"
 )
@@ -123,7 +124,7 @@ func (r *running[C]) run(ctx context.Context) error {
 	}
 	r.Address = l.Addr()
 	if plan.Descriptors {
-		l = takeDescriptors(l)
+		l = descriptor.Listener(l)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	handler, err := r.service.Begin(ctx, group)

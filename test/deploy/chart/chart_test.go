@@ -246,7 +246,8 @@ func TestAdmission(t *testing.T) {
 func awaitPolicies(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	var probe corev1.Pod
-	check.Must(t, yaml.Unmarshal([]byte(strings.NewReplacer("NAME", "probe", "@sha256:1", ":1").Replace(agentPod)), &probe))
+	check.Must(t,
+		yaml.Unmarshal([]byte(strings.NewReplacer("NAME", "probe", "@sha256:1", ":1").Replace(agentPod)), &probe))
 	c.Eventually("the policies are in force", func() (bool, string) {
 		_, err := c.Client.CoreV1().Pods("agents").Create(t.Context(), &probe,
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}) // a pod from before would stay

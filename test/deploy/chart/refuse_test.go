@@ -151,7 +151,8 @@ func (p *production) thief() {
 	check.Must(p.t, err)
 	ask := p.asks(thief, stolen)
 	status, said := ask("nonces", "", struct{}{})
-	claim := map[string]any{"proofs": []string{}, "publication": `{"looks": [], "roles": [{"purpose": "runtime_attestation",
+	claim := map[string]any{"proofs": []string{},
+		"publication": `{"looks": [], "roles": [{"purpose": "runtime_attestation",
 		"issuer": "mediator-runtime", "keyCustody": "vault", "keyExportable": false, "observed": [], "keys": [{"kty": "OKP",
 		"crv": "Ed25519", "kid": "runtime-key:v1", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}]}`}
 	if err := json.Unmarshal([]byte(said), &claim); err != nil || status != http.StatusOK {

@@ -1,8 +1,8 @@
 //go:build failpoint
 
 // Command victim makes posts in a ledger with a transparency log, until a test ends it at a chosen point. Its arguments
-// are the ledger (a file, or a DSN with a colon), the name of its instance, the file with the point (package failpoint),
-// and how many posts it makes at most. It prints the id of each post that has begun.
+// are the ledger (a file, or a DSN with a colon), the name of its instance, the file with the point (package
+// failpoint), and how many posts it makes at most. It prints the id of each post that has begun.
 package main
 
 import (

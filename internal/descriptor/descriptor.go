@@ -1,31 +1,31 @@
-package daemon
+// Package descriptor passes an open file over a unix socket, with the bytes of a request.
+package descriptor
 
 import (
 	"errors"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"sync"
 
 	"golang.org/x/sys/unix"
 )
 
-// takeDescriptors returns a listener for a unix socket. Its connections keep the last passed descriptor until
-// [DescriptorOf] takes it or the connection ends.
-func takeDescriptors(l net.Listener) net.Listener { return descriptorListener{l} }
+// Listener returns a listener for a unix socket. Its connections keep the last passed descriptor until [Of] takes it or
+// the connection ends.
+func Listener(l net.Listener) net.Listener { return listener{l} }
 
-type descriptorListener struct{ net.Listener }
+type listener struct{ net.Listener }
 
-func (l descriptorListener) Accept() (net.Conn, error) {
+func (l listener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if u, ok := c.(*net.UnixConn); ok && err == nil {
-		return &descriptorConn{UnixConn: u}, nil
+		return &conn{UnixConn: u}, nil
 	}
 	return c, err
 }
 
-type descriptorConn struct {
+type conn struct {
 	*net.UnixConn
 
 	mu     sync.Mutex // guards file and closed
@@ -34,7 +34,7 @@ type descriptorConn struct {
 }
 
 // Read reads, and keeps a descriptor that comes along. The kernel closes what does not fit into the buffer.
-func (c *descriptorConn) Read(b []byte) (int, error) {
+func (c *conn) Read(b []byte) (int, error) {
 	rights := make([]byte, unix.CmsgSpace(4))
 	n, rightsN, _, _, err := c.ReadMsgUnix(b, rights)
 	if rightsN > 0 {
@@ -46,7 +46,7 @@ func (c *descriptorConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func (c *descriptorConn) keep(rights []byte) {
+func (c *conn) keep(rights []byte) {
 	messages, err := unix.ParseSocketControlMessage(rights)
 	if err != nil {
 		return
@@ -63,7 +63,7 @@ func (c *descriptorConn) keep(rights []byte) {
 }
 
 // set keeps a file and closes the one before. A connection that has ended keeps none.
-func (c *descriptorConn) set(f *os.File) {
+func (c *conn) set(f *os.File) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed && f != nil {
@@ -76,7 +76,7 @@ func (c *descriptorConn) set(f *os.File) {
 	c.file = f
 }
 
-func (c *descriptorConn) take() *os.File {
+func (c *conn) take() *os.File {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f := c.file
@@ -84,7 +84,7 @@ func (c *descriptorConn) take() *os.File {
 	return f
 }
 
-func (c *descriptorConn) Close() error {
+func (c *conn) Close() error {
 	c.set(nil)
 	c.mu.Lock()
 	c.closed = true
@@ -92,22 +92,23 @@ func (c *descriptorConn) Close() error {
 	return c.UnixConn.Close()
 }
 
-// DescriptorOf returns the descriptor that came with a request, or nil. The caller closes it.
-func DescriptorOf(r *http.Request) *os.File {
-	c, _ := r.Context().Value(connKey{}).(*descriptorConn)
-	if c == nil {
-		return nil
+// Of takes the descriptor that came over a connection of a [Listener], or returns nil. The caller closes it.
+func Of(c any) *os.File {
+	if over, ok := c.(*conn); ok {
+		return over.take()
 	}
-	return c.take()
+	return nil
 }
 
-// sendingConn sends a descriptor, if it has one, with the first bytes that it writes.
-type sendingConn struct {
+// Send returns the connection c over a unix socket, which sends file, unless it is nil, with the first bytes written.
+func Send(c net.Conn, file *os.File) net.Conn { return &sending{c, file} }
+
+type sending struct {
 	net.Conn
 	file *os.File
 }
 
-func (c *sendingConn) Write(b []byte) (int, error) {
+func (c *sending) Write(b []byte) (int, error) {
 	u, ok := c.Conn.(*net.UnixConn)
 	if c.file == nil || !ok {
 		return c.Conn.Write(b)
