@@ -137,12 +137,12 @@ func TestMistakes(t *testing.T) {
 			"line 7, column 13: reputation: is also the endpoint of control"},
 		{sidecar, `{url: "https://api.example.com/posts", methods: [POST]}`,
 			`{url: "http://mediator.internal/mcp", mcp: {tools: [register_plugin]}}`,
-			"line 18, column 18: actions[0].match.url: names mediator.internal, where the node answers, so reputation is " +
-				"required"},
+			"line 18, column 18: actions[0].match.url: names mediator.internal, where the node answers: set the " +
+				"section reputation too"},
 		{withReceipts, `{url: "https://api.example.com/posts", methods: [POST]}`,
 			`{url: "http://mediator.internal/v1/dispute", methods: [POST]}`,
-			"line 21, column 18: actions[0].match.url: names /v1/dispute, where the agent publishes, so keys.agentStatement " +
-				"is required"},
+			"line 21, column 18: actions[0].match.url: has the path /v1/dispute, where the agent publishes: set " +
+				"keys.agentStatement too"},
 		{withReceipts, `{url: "https://api.example.com/posts", methods: [POST]}`,
 			`{url: "http://mediator.internal/v1/event", methods: [POST]}`,
 			"line 20, column 5: actions[0]: (post) a rule for http://mediator.internal must be for /mcp, /v1/signals, " +

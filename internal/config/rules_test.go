@@ -73,7 +73,7 @@ func TestRules(t *testing.T) {
 		"an action with a model": {actionOf(MCP{Tools: []string{"a"}, Sampling: true}), "an action may name only tools"},
 		"an action's connection": {actionOf(MCP{Tools: []string{"create_issue"}, SameConnection: true}), "<nil>"},
 		"a read's connection": {readOf(MCP{Tools: []string{"get_issue"}, SameConnection: true}),
-			"is only for an action"},
+			"is allowed only in an action"},
 		"an action of other bytes": {func(a *Action, _ *Egress) { a.Content = "raw" }, "messages to an MCP server are JSON"},
 		"a tool in both": {readOf(MCP{Tools: []string{"create_issue"}}),
 			`name the tools "create_issue" and "create_issue"`},
@@ -103,14 +103,14 @@ func TestRules(t *testing.T) {
 		"a wildcard": {model(Egress{Observe: "openai-chat", HostedTools: []string{"*"}}),
 			"neither the type of a tool"},
 		"a GET": {model(Egress{Match: Match{URL: modelURL, Methods: []string{"GET", "POST"}}, Observe: "openai-chat"}),
-			"a call to a model is a POST"},
+			"needs POST as the only method"},
 		"models offered": {model(Egress{Observe: "openai-chat", Generate: &Generate{Models: []string{"m"}}}), "<nil>"},
 		"no models": {model(Egress{Observe: "openai-chat", Generate: &Generate{}}),
 			"egress[0].generate.models: is required"},
 		"no tokens": {model(Egress{Observe: "openai-chat", Generate: &Generate{Models: []string{"m"}, MaxTokens: -1}}),
 			"egress[0].generate: maxTokens is not positive"},
 		"a model at an MCP server": {model(Egress{Match: Match{URL: modelURL, MCP: &MCP{}}, Observe: "openai-chat"}),
-			"not both"},
+			"cannot be set with match.mcp"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, e := correctRules()

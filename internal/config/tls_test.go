@@ -32,8 +32,8 @@ func TestMistakesAboutTCP(t *testing.T) {
 		{tls + "\n", "", "admin.tcp: needs tls: over TCP, each process must have a certificate that names it"},
 		{tls + "\n", "", "trigger.tcp: needs tls"},
 		{tls + "\n", "", "runtime: is required without tls; with tls, the certificate names the runtime"},
-		{"key: tls.pem, ", "", "tls.certificate: is required, and key too"},
-		{"certificate: tls.pem, ", "", "tls.certificate: is required, and key too"},
+		{"key: tls.pem, ", "", "tls.certificate: is required together with key"},
+		{"certificate: tls.pem, ", "", "tls.certificate: is required together with key"},
 		{", authorities: ca.pem", "", "tls.authorities: is required"},
 		{"authorities: ca.pem", "authority: ca.pem", "tls.authority: is not known; did you mean authorities?"},
 		{"authorities: ca.pem", "authorities: [ca.pem]", "tls.authorities: must be a single value, not a list"},
@@ -43,7 +43,7 @@ func TestMistakesAboutTCP(t *testing.T) {
 		{callers, callers + ", uids: [1]", "admin.uids: has no meaning with tcp, where certificates " +
 			"identify the callers: set callers instead"},
 		{`tcp: "0.0.0.0:8443"`, "unix: run/a.sock",
-			"admin.callers: has no meaning with unix, where the kernel names the user"},
+			"admin.callers: has no meaning with unix, where the kernel identifies the caller's user"},
 		{`tcp: "0.0.0.0:8443"`, `unix: run/a.sock, tcp: "0.0.0.0:8443"`, "admin: needs either unix or tcp"},
 		{`"0.0.0.0:8443"`, `"0.0.0.0:0"`, `admin.tcp: "0.0.0.0:0" needs a port other than 0`},
 		{`"0.0.0.0:8443"`, `"8443"`, `admin.tcp: "8443" is not a host and a port`},
@@ -79,7 +79,7 @@ func TestMistakesAboutTCP(t *testing.T) {
 		"certificate: a\nkey: a\nauthorities: b\n":                     "",
 		"certificate: a\nkey: a\nauthorities: b\nname: control\n":      "",
 		"certificate: a\nkey: a\nauthorities: b\nname: \"a b\"\n":      `name: "a b" is neither a host name`,
-		"certificate: a\nauthorities: b\nname: spiffe://example.org/a": "certificate: is required, and key too",
+		"certificate: a\nauthorities: b\nname: spiffe://example.org/a": "certificate: is required together with key",
 	} {
 		checked, err := CheckFile(write(t, text), true)
 		if checked.Kind != "operator's client" || (err == nil) != (says == "") || err != nil &&
