@@ -105,6 +105,7 @@ test-package: ## install the package in a Debian that systemd boots, and post
 docs: ## write the pages that are made from the source
 	$(GO) test ./internal/config ./policy ./internal/problem -run 'TestDocs' -update
 	$(GO) test ./test/e2e/pages -run 'TestParity' -update
+	cd test/deploy && $(GO) test ./chart -run TestSchema -update
 
 members: ## read the official SDKs of model APIs again, and list the members that nobody has classified
 	cd tools && $(GO) run ./members

@@ -99,7 +99,7 @@ func TestFromFiles(t *testing.T) {
 	// An old bundle undoes no revocation.
 	a.kit.Revocations = ""
 	a.kit.WriteBundle(t, a.files.Bundle, old)
-	a.said(t, "an older one than the current bundle")
+	a.said(t, "an older list than the current bundle's")
 	gatetest.WantCode(t, a.admit(t), "revoked")
 }
 

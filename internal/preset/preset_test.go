@@ -67,7 +67,7 @@ deny:
   - "https://c.test/**" # noise
 `, ""},
 		{"a name taken", "egress:\n  - {name: second, match: {url: x}}\n", "",
-			"line 2: the rule second has the name of a rule of the preset"},
+			"line 2: the rule second has the same name as a rule of the preset"},
 		{"no mapping", "- x\n", "", "is YAML, but has no keys"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -236,7 +236,7 @@ func TestPostQuantumOwner(t *testing.T) {
 	first, _, _ := strings.Cut(b.Certificates[0], "~")
 	check.Must(t, os.WriteFile(c.Bundle, []byte(strings.Replace(string(raw), b.Certificates[0], first, 1)), 0o600))
 	if err := n.take(configured(c.deployment)); err == nil ||
-		!strings.Contains(err.Error(), "lacks the post-quantum signature") {
+		!strings.Contains(err.Error(), "needs a post-quantum signature too") {
 		t.Errorf("a certificate that was signed once: %v", err)
 	}
 }
@@ -365,10 +365,10 @@ func TestFollow(t *testing.T) {
 	list := one.Revocations
 	one.Revocations = ""
 	one.publish(t)
-	wantKept(t, "has no revocation list, or an older one")
+	wantKept(t, "has no revocation list, or an older list")
 	one.Revocations = list
 	one.WriteBundle(t, one.Bundle, earlier)
-	wantKept(t, "which was retired")
+	wantKept(t, "a version that was retired")
 	check.Must(t, os.WriteFile(one.Bundle, []byte("{"), 0o600))
 	wantKept(t, "malformed")
 	check.Must(t, os.Remove(one.Bundle))
