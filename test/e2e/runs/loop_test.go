@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -15,9 +16,11 @@ func TestLoop(t *testing.T) {
 	t.Parallel()
 	r := kit.NewClientsRig(t)
 	out := r.In("loop.out")
-	cmd := exec.Command("sh", "-c", `exec "$0" run --admin "$1" --loop -- sh -c 'echo run; exit 3' >"$2" 2>&1`,
-		kit.Self(t),
-		r.Stack.Admin(), out)
+	said, err := os.Create(out)
+	check.Must(t, err)
+	defer said.Close()
+	cmd := exec.Command(kit.Self(t), "run", "--admin", r.Stack.Admin(), "--loop", "--", "sh", "-c", "echo run; exit 3")
+	cmd.Stdout, cmd.Stderr = said, said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	check.Must(t, cmd.Start())
 	for n := 1; n <= 2; n++ {
