@@ -43,12 +43,17 @@ type Grown struct {
 	Tiles []Tile // new ones, and those that got longer
 }
 
-// LogReader reads a transparency log. It is safe for concurrent use.
-type LogReader interface {
+// TreeReader reads the public part of a transparency log. It is safe for concurrent use.
+type TreeReader interface {
 	// TreeHead returns the tree as it is stored, and the checkpoints of it.
 	TreeHead(ctx context.Context) (TreeHead, Checkpoints, error)
 	// Tiles fills in the data of tiles. One that is not stored gets none.
 	Tiles(ctx context.Context, tiles []Tile) error
+}
+
+// LogReader reads a transparency log. It is safe for concurrent use.
+type LogReader interface {
+	TreeReader
 	// Leaf returns the leaf with this id, or [ErrNotFound].
 	Leaf(ctx context.Context, id string) (Leaf, error)
 }

@@ -57,7 +57,7 @@ func (c *call) page(contentType string) http.Header {
 // offered lists the pages. Those after the CA are the node's: see proxy/node/read.go.
 const offered = "GET /v1/event, /v1/event/next?wait=30s, /v1/refusals, /v1/rules, /v1/ca.pem, " +
 	"/v1/score/{receipt_hash}, /v1/reputation/{agent_id}, /v1/signals/{id}, " +
-	"/v1/disputes/{id}, /v1/disputes/log, /v1/disputes/root and /v1/schemas/{name}, " +
+	"/v1/disputes/{id} and /v1/schemas/{name}, " +
 	"and POST /v1/generate, /v1/challenge/issue and /v1/challenge/commit"
 
 // answerPage answers an agent's question about its own session.

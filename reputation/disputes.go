@@ -3,6 +3,7 @@ package reputation
 import (
 	"cmp"
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,15 +16,17 @@ import (
 	"github.com/actionproof/mediator/reputation/dispute"
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/translog"
 )
 
 // Disputes configure signals and disputes. Everything without a default is required.
 type Disputes struct {
 	Rules dispute.Rules
-	// Resolution and Root sign as the appraiser.
+	// Resolution and Key sign as the appraiser. Key signs the log's checkpoints.
 	Resolution *signer.Issuer[dispute.Resolution]
-	Root       *signer.Issuer[dispute.Root]
-	// Arbiter is the key that decides general disputes, or nil. Audience, the node's name, must be in each decision.
+	Key        signer.Key
+	// Arbiter is the key that decides general disputes, or nil. Audience, the node's name, must be in each decision. It
+	// is the log's origin, too.
 	Arbiter  *evidence.Root
 	Audience string
 	// Now is the log's clock, shared by all replicas: a fast clock would close windows early for all. nil means the
@@ -36,14 +39,15 @@ type Disputes struct {
 }
 
 func (d *Disputes) defaults(now func() time.Time) error {
-	if d.Registered == nil || d.Resolution == nil || d.Root == nil || d.Rules == (dispute.Rules{}) {
-		return errors.New("reputation: the disputes need their rules, both signers and Registered")
+	if d.Registered == nil || d.Resolution == nil || d.Key == nil || d.Rules == (dispute.Rules{}) {
+		return errors.New("reputation: the disputes need their rules, signer, key and Registered")
 	}
 	if d.Now == nil {
 		d.Now = func(context.Context) (time.Time, error) { return now(), nil }
 	}
 	d.TrialTime = cmp.Or(d.TrialTime, 10*time.Minute)
-	return nil
+	_, err := translog.NewKey(d.Audience, make([]byte, ed25519.PublicKeySize), nil) // checks the origin
+	return err
 }
 
 func (d *Disputes) verifier(now func() time.Time) (*evidence.Verifier, error) {
@@ -58,10 +62,10 @@ func (d *Disputes) verifier(now func() time.Time) (*evidence.Verifier, error) {
 }
 
 type docket struct {
-	held   lock          // for what follows
-	book   *dispute.Book // durable entries only
-	trials *trials
-	root   reusable[Rooted]
+	held       lock          // for what follows
+	book       *dispute.Book // durable entries only
+	trials     *trials
+	checkpoint checkpoint
 }
 
 func newDocket() *docket {

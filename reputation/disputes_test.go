@@ -14,12 +14,17 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/mod/sumdb/note"
+
+	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/reputation"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/dispute"
 	"github.com/actionproof/mediator/reputation/store"
+	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
 	"github.com/actionproof/mediator/test/nodetest"
@@ -81,21 +86,17 @@ func (c *court) reputation(t *testing.T, agent string) accrual.Claims {
 func (c *court) entries(t *testing.T) (all []dispute.Entry) {
 	t.Helper()
 	book := dispute.NewBook()
-	for {
-		page, err := c.DisputeLog(t.Context(), book.Log().Entries)
+	steps, err := c.Store.Steps(t.Context(), 1, store.MaxEntries)
+	must(t, err)
+	for _, one := range steps {
+		e, err := dispute.ParseEntry([]byte(one.Text))
 		must(t, err)
-		if len(page) == 0 {
-			return all
-		}
-		for _, one := range page {
-			e, err := dispute.ParseEntry(one.Entry)
-			must(t, err)
-			_, err = book.Add(e)
-			must(t, err)
-			check.WantEqual(t, book.Log(), accrual.Log{Entries: one.Number, Head: one.Head})
-			all = append(all, e)
-		}
+		_, err = book.Add(e)
+		must(t, err)
+		check.WantEqual(t, book.Log(), accrual.Log{Entries: one.Number, Head: one.Head})
+		all = append(all, e)
 	}
+	return all
 }
 
 func (c *court) log(t *testing.T) (happened []string) {
@@ -678,30 +679,6 @@ func TestDecisions(t *testing.T) {
 	wantCode(t, err, "not_configured")
 }
 
-func TestPartsOfTheLogAreBounded(t *testing.T) {
-	c := newCourt(t)
-	for i := range int64(64) {
-		text := `"` + strings.Repeat("x", 20<<10) + `"`
-		must(t, c.Store.Proceed(t.Context(), store.Step{Number: i + 1, Text: text}))
-	}
-	parts, all := 0, int64(0)
-	for ; ; parts++ {
-		got, err := c.DisputeLog(t.Context(), all)
-		must(t, err)
-		if len(got) == 0 {
-			break
-		}
-		size := 0
-		for _, one := range got {
-			size, all = size+len(one.Entry), one.Number
-		}
-		if size > 1<<20+64<<10 {
-			t.Errorf("%d bytes", size)
-		}
-	}
-	check.WantEqual(t, []int64{int64(parts), all}, []int64{2, 64})
-}
-
 func TestDisputesAfterARestart(t *testing.T) {
 	c := newCourt(t)
 	ctx := t.Context()
@@ -715,40 +692,60 @@ func TestDisputesAfterARestart(t *testing.T) {
 	if got.Outcome != accrual.Inconclusive || got.Provisional || got.Resolver != dispute.ResolverDeadline {
 		t.Errorf("%+v", got)
 	}
-	root, err := c.DisputeRoot(ctx)
-	must(t, err)
+	before := c.checkpoint(t)
 	c.Node = nodetest.New(t, c.Kit, c.Store)
-	again, err := c.DisputeRoot(ctx)
-	must(t, err)
-	one, err := evidence.UnverifiedClaims(dispute.RootKind, root.Token)
-	must(t, err)
-	two, err := evidence.UnverifiedClaims(dispute.RootKind, again.Token)
-	must(t, err)
-	if one.Root != two.Root || one.Log != two.Log || one.Log.Entries != 4 {
-		t.Errorf("%+v, then %+v", one, two)
+	if after := c.checkpoint(t); after != before || after.Size != 4 {
+		t.Errorf("%+v, then %+v", before, after)
 	}
 	check.WantEqual(t, c.log(t), []string{"signal", "opened", "resolved", "final"})
 }
 
-func TestRootIsSignedOnce(t *testing.T) {
-	c := newCourt(t)
-	root := func() string {
-		t.Helper()
-		r, err := c.DisputeRoot(t.Context())
+func (c *court) checkpoint(t *testing.T) ledger.Checkpoint {
+	t.Helper()
+	_, signed, err := c.DisputeLog().TreeHead(t.Context())
+	must(t, err)
+	check.WantEqual(t, signed.Signed, signed.Accepted)
+	return signed.Accepted
+}
+
+// counted counts the signatures of a key.
+type counted struct {
+	signer.Key
+	signatures int
+}
+
+func (k *counted) Current(ctx context.Context) (custody.Version, error) {
+	v, err := k.Key.Current(ctx)
+	if err != nil {
+		return v, err
+	}
+	return custody.NewVersion("key", 1, v.Public(), func(ctx context.Context, m []byte) ([]byte, error) {
+		k.signatures++
+		return v.Sign(ctx, m)
+	}), nil
+}
+
+func TestCheckpointIsSignedOnce(t *testing.T) {
+	key := new(counted)
+	c := newCourt(t, func(o *reputation.Options) {
+		key.Key = o.Disputes.Key
+		o.Disputes.Key = key
+	})
+	for i, happens := range []func(){
+		func() {},
+		func() { c.published(t, "s-1") },
+		func() { c.Kit.Rotate(t, evidence.PurposeAppraiser) },
+	} {
+		happens()
+		first := c.checkpoint(t)
+		check.WantEqual(t, c.checkpoint(t), first)
+		check.WantEqual(t, key.signatures, i+1)
+		named, err := c.LogKey(t.Context())
 		must(t, err)
-		return r.Token
-	}
-	first := root()
-	c.Kit.Clock.Advance(10*time.Minute - time.Second)
-	check.WantEqual(t, root(), first)
-	c.Kit.Clock.Advance(time.Second)
-	old := root()
-	if old == first {
-		t.Error("an old root is handed out")
-	}
-	c.published(t, "s-1")
-	if next := root(); next == old || next != root() {
-		t.Error("the root is not that of the log, or was signed twice")
+		by, err := note.NewVerifier(named.Key)
+		must(t, err)
+		_, err = note.Open([]byte(first.Note), note.VerifierList(by))
+		must(t, err)
 	}
 }
 
@@ -800,7 +797,7 @@ func TestALogThatWasChanged(t *testing.T) {
 			must(t, s.Proceed(t.Context(), steps[0]))
 			edit(&steps[1])
 			must(t, s.Proceed(t.Context(), steps[1]))
-			_, err = nodetest.New(t, c.Kit, s).DisputeRoot(t.Context())
+			_, _, err = nodetest.New(t, c.Kit, s).DisputeLog().TreeHead(t.Context())
 			if (err == nil) != (name == "the same") {
 				t.Error(err)
 			}
@@ -814,8 +811,11 @@ func TestDisputesOff(t *testing.T) {
 	wantCode(t, c.say(t, c.Contract(c.two, "c-1", "s-1")), "not_configured")
 	_, err := c.Arbitrate(t.Context(), "dsp", "")
 	wantCode(t, err, "not_configured")
-	_, err = c.DisputeRoot(t.Context())
+	_, err = c.LogKey(t.Context())
 	wantCode(t, err, "not_configured")
+	if log := c.DisputeLog(); log != nil {
+		t.Errorf("%+v", log)
+	}
 	must(t, c.Settle(t.Context()))
 }
 

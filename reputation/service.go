@@ -10,7 +10,7 @@
 //	baseline.go   samples and baselines
 //	accounts.go   agents' logs and reputations
 //	statements.go the author of a document
-//	disputes.go   the log of signals and disputes
+//	disputes.go   the log of signals and disputes; log.go the log for readers
 //	publish.go    incoming signals
 //	file.go       incoming disputes
 //	settle.go     the end of windows and disputes; trials.go when and how disputes are judged

@@ -8,7 +8,6 @@ import (
 
 	"filippo.io/torchwood"
 	"golang.org/x/mod/sumdb/note"
-	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
@@ -41,9 +40,9 @@ func NewKey(origin string, public []byte, sign func(ctx context.Context, message
 // String returns the public key as a policy names it (a vkey of c2sp.org/signed-note).
 func (k Key) String() string { return k.vkey }
 
-// checkpoint signs the tree.
-func (k Key) checkpoint(ctx context.Context, tree tlog.Tree) (ledger.Checkpoint, error) {
-	text := torchwood.Checkpoint{Origin: k.origin, Tree: tree}.String()
+// Checkpoint signs the tree.
+func (k Key) Checkpoint(ctx context.Context, head ledger.TreeHead) (ledger.Checkpoint, error) {
+	text := torchwood.Checkpoint{Origin: k.origin, Tree: treeOf(head)}.String()
 	signed, err := note.Sign(&note.Note{Text: text}, signing{k.verifier, func(m []byte) ([]byte, error) {
 		return k.sign(ctx, m)
 	}})
@@ -53,7 +52,7 @@ func (k Key) checkpoint(ctx context.Context, tree tlog.Tree) (ledger.Checkpoint,
 	if err != nil {
 		return ledger.Checkpoint{}, fmt.Errorf("sign the log's checkpoint: %w", err)
 	}
-	return ledger.Checkpoint{Size: tree.N, Note: string(signed)}, nil
+	return ledger.Checkpoint{Size: head.Size, Note: string(signed)}, nil
 }
 
 // signing is a note.Signer for one signature.

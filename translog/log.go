@@ -249,7 +249,7 @@ func (l *Log) Publish(ctx context.Context) error {
 	if err := l.continues(ctx, head, last, Unwitnessed(l.o.Key)); err != nil {
 		return err
 	}
-	c, err := l.o.Key.checkpoint(ctx, treeOf(head))
+	c, err := l.o.Key.Checkpoint(ctx, head)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 // Handler publishes a log as c2sp.org/tlog-tiles has it, below the root of its URLs: checkpoint, tile/ and
 // tile/entries/. Its checkpoint is the last one that the log's policy accepted. Everything else never changes, so that
 // a CDN can serve it.
-func Handler(store ledger.LogReader) http.Handler {
+func Handler(store ledger.TreeReader) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /checkpoint", func(w http.ResponseWriter, r *http.Request) {
 		_, c, err := store.TreeHead(r.Context())

@@ -31,9 +31,8 @@ const (
 	scorePath      = "/v1/score/" // + receipt hash
 	reputationPath = "/v1/reputation/"
 	signalsPath    = "/v1/signals"
-	disputePath    = "/v1/dispute" // opens one
-	disputesPath   = "/v1/disputes"
-	logPath        = disputesPath + "/log"
+	disputePath    = "/v1/dispute"   // opens one
+	disputesPath   = "/v1/disputes/" // + id
 	schemasPath    = "/v1/schemas/"
 )
 

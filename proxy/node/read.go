@@ -3,7 +3,6 @@ package node
 import (
 	"net/http"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"github.com/actionproof/mediator/evidence"
@@ -16,25 +15,20 @@ var readable = []struct {
 }{
 	{scorePath, evidence.IsHash}, {reputationPath, isAgent},
 	{signalsPath + "/", regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`).MatchString},
-	{disputesPath + "/", regexp.MustCompile(`^(dsp_[0-9a-f]{32}|root)$`).MatchString},
+	{disputesPath, regexp.MustCompile(`^dsp_[0-9a-f]{32}$`).MatchString},
 	{schemasPath, regexp.MustCompile(`^[a-z]{1,16}$`).MatchString},
 }
 
 // colons unescapes colons: agents' ids have them, and JavaScript's encodeURIComponent escapes them.
 var colons = strings.NewReplacer("%3A", ":", "%3a", ":")
 
-// Target returns the node's path and query for a request that every agent may make; ok is false for any other. path is
-// escaped, as it came; only colons may be escaped.
+// Target returns the node's path for a request that every agent may make; ok is false for any other. path is escaped, as
+// it came; only colons may be escaped.
 func Target(method, path, query string) (target string, ok bool) {
 	switch {
 	case method == http.MethodPost:
 		return path, query == "" && (path == issuePath || path == commitPath)
-	case method != http.MethodGet:
-		return "", false
-	case path == logPath:
-		after, given := strings.CutPrefix(query, "after=")
-		return strings.TrimSuffix(path+"?"+query, "?"), query == "" || given && isNumber(after)
-	case query != "":
+	case method != http.MethodGet || query != "":
 		return "", false
 	}
 	path = colons.Replace(path)
@@ -44,9 +38,4 @@ func Target(method, path, query string) (target string, ok bool) {
 		}
 	}
 	return "", false
-}
-
-func isNumber(text string) bool {
-	n, err := strconv.ParseInt(text, 10, 64)
-	return err == nil && n >= 0 && strconv.FormatInt(n, 10) == text
 }

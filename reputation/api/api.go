@@ -21,6 +21,7 @@ import (
 	"github.com/actionproof/mediator/reputation"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/autonomy"
+	"github.com/actionproof/mediator/translog"
 )
 
 // Bounds on the bodies of requests, in bytes.
@@ -83,6 +84,18 @@ func Handler(s *reputation.Service, o Options) http.Handler {
 	mux := http.NewServeMux()
 	for path, of := range byPath {
 		mux.Handle(path, a.only(of))
+	}
+	if log := s.DisputeLog(); log != nil {
+		tiles := http.StripPrefix(logPath, translog.Handler(log))
+		for _, path := range []string{"/checkpoint", "/tile/"} {
+			mux.HandleFunc("GET "+logPath+path, func(w http.ResponseWriter, r *http.Request) {
+				if err := a.limits.admit(r); err != nil {
+					a.refuse(w, err)
+					return
+				}
+				tiles.ServeHTTP(w, r)
+			})
+		}
 	}
 	if o.MCP != nil {
 		mux.HandleFunc(MCPPath, func(w http.ResponseWriter, r *http.Request) {

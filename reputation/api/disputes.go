@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/actionproof/mediator/evidence/interaction"
@@ -12,6 +11,9 @@ import (
 	"github.com/actionproof/mediator/reputation/dispute"
 )
 
+// logPath has the log's key. Below it is the log, as c2sp.org/tlog-tiles has it.
+const logPath = "/v1/disputes/log"
+
 func (a *server) disputeEndpoints() []endpoint {
 	return []endpoint{
 		{http.MethodPost, "/v1/signals", spoken(a, a.service.Publish)},
@@ -19,9 +21,8 @@ func (a *server) disputeEndpoints() []endpoint {
 		{http.MethodPost, "/v1/dispute", spoken(a, a.service.File)},
 		{http.MethodGet, "/v1/disputes/{id}", one(a.service.Dispute)},
 		{http.MethodPost, "/v1/disputes/{id}/resolution", a.arbitrate},
-		{http.MethodGet, "/v1/disputes/log", a.disputeLog},
-		{http.MethodGet, "/v1/disputes/root", one(func(ctx context.Context, _ string) (reputation.Rooted, error) {
-			return a.service.DisputeRoot(ctx)
+		{http.MethodGet, logPath, one(func(ctx context.Context, _ string) (reputation.LogKey, error) {
+			return a.service.LogKey(ctx)
 		})},
 		{http.MethodGet, "/v1/schemas/{name}", a.schema},
 	}
@@ -63,19 +64,6 @@ func one[Answer any](get func(ctx context.Context, id string) (Answer, error)) a
 	return func(_ http.ResponseWriter, r *http.Request) (any, error) {
 		return get(r.Context(), r.PathValue("id"))
 	}
-}
-
-func (a *server) disputeLog(_ http.ResponseWriter, r *http.Request) (any, error) {
-	after := int64(0)
-	if text := r.URL.Query().Get("after"); text != "" {
-		var err error
-		if after, err = strconv.ParseInt(text, 10, 64); err != nil || after < 0 || after > 1<<53 {
-			return nil, refusal.New("query_malformed", "the parameter \"after\" is %.40q, which is not a number of the log",
-				text)
-		}
-	}
-	all, err := a.service.DisputeLog(r.Context(), after)
-	return map[string][]reputation.LogEntry{"entries": all}, err
 }
 
 func (a *server) arbitrate(w http.ResponseWriter, r *http.Request) (any, error) {

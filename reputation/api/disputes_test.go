@@ -87,26 +87,6 @@ func TestDisputes(t *testing.T) {
 	if signal.Status != reputation.StatusFinal {
 		t.Errorf("%+v", signal)
 	}
-	var log struct{ Entries []reputation.LogEntry }
-	c.get("/v1/disputes/log", &log)
-	book := dispute.NewBook()
-	for _, one := range log.Entries {
-		e, err := dispute.ParseEntry(one.Entry)
-		must(t, err)
-		_, err = book.Add(e)
-		must(t, err)
-	}
-	var rooted struct {
-		Root  dispute.Root
-		Token string
-	}
-	c.get("/v1/disputes/root", &rooted)
-	signed, err := evidence.UnverifiedClaims(dispute.RootKind, rooted.Token)
-	must(t, err)
-	check.WantEqual(t, rooted.Root, signed)
-	if signed.Root != book.Root() || signed.Log != book.Log() {
-		t.Errorf("%+v, and the log gives %s", signed, book.Root())
-	}
 	var reputed accrual.Claims
 	c.get("/v1/reputation/"+url.PathEscape(one), &reputed)
 	if r := reputed; r.ChallengesLost != 1 || r.DisputesPending != 1 || !r.Disputed || r.DisputesLost != 1 {
@@ -135,7 +115,6 @@ func TestLostByReceipts(t *testing.T) {
 	e, err := dispute.ParseEntry(d.Resolved)
 	must(t, err)
 	check.WantEqual(t, []string{d.Outcome, e.Resolved.Fault}, []string{accrual.ChallengerWins, of.TargetReceipts[0]})
-	c.get("/v1/disputes/log", &struct{ Entries []reputation.LogEntry }{})
 }
 
 func TestSchemas(t *testing.T) {
@@ -173,9 +152,6 @@ func TestRefusedDisputes(t *testing.T) {
 	c.refusedGet("not_found", "/v1/disputes/dsp_1")
 	c.refusedGet("not_found", "/v1/disputes/%00")
 	c.refusedGet("node_method", signals)
-	for _, after := range []string{"-1", "x", "99999999999999999999"} {
-		c.refusedGet("query_malformed", "/v1/disputes/log?after="+after)
-	}
 	c.refused("not_configured", "POST", "/v1/disputes/dsp_1/resolution", "", []byte(`{"decision":"x"}`))
 	c.refused("query_malformed", "POST", "/v1/disputes/dsp_1/resolution", "", []byte(`{}x`))
 	c.refusedGet("node_method", file)
@@ -189,5 +165,6 @@ func TestRefusedDisputes(t *testing.T) {
 	}
 	off := callerOf(t, nodetest.New(t, gatetest.New(t), nil, func(o *reputation.Options) { o.Disputes = nil }))
 	off.refused("not_configured", "POST", signals, "", body)
-	off.refusedGet("not_configured", "/v1/disputes/root")
+	off.refusedGet("not_configured", logPath)
+	off.refusedGet("not_found", logPath+"/checkpoint")
 }

@@ -9,20 +9,17 @@ import (
 	"slices"
 	"time"
 
-	"github.com/transparency-dev/merkle/compact"
-	"github.com/transparency-dev/merkle/rfc6962"
-
-	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/translog"
 )
 
 // Book is the state of a node's log. It forgets details 30 days after their end, but keeps each agent's limits and the
 // pairs whose disputes have given points. It is not safe for concurrent use.
 type Book struct {
-	log  accrual.Log
+	log  accrual.Log // of tree
 	last int64
-	tree *compact.Range
+	tree translog.Tree
 
 	signals    map[string]*SignalState
 	disputes   map[string]*State
@@ -140,8 +137,7 @@ type Step struct {
 // NewBook returns the empty log.
 func NewBook() *Book {
 	return &Book{
-		log:     accrual.Log{Head: evidence.HashBytes([]byte("dispute"))},
-		tree:    (&compact.RangeFactory{Hash: rfc6962.DefaultHasher.HashChildren}).NewEmptyRange(0),
+		log:     logOf(translog.Tree{}),
 		signals: make(map[string]*SignalState), disputes: make(map[string]*State), agents: make(map[string]*agent),
 		contracts:  make(map[[2]string]bool),
 		substances: make(map[string]string), pairs: make(map[[2]string]bool), cites: make(map[[2]string]bool),
@@ -160,19 +156,15 @@ func Replay(entries []Entry) (*Book, error) {
 	return b, nil
 }
 
-// Log returns the state of the log.
+// Log returns the state of the log. Its head is the root of [Book.Tree], in hex.
 func (b *Book) Log() accrual.Log { return b.log }
 
-// Root returns the RFC 6962 tree head (SHA-256) over the entries' canonical JSON, in hex.
-func (b *Book) Root() string {
-	if b.tree.End() == 0 {
-		return hex.EncodeToString(rfc6962.DefaultHasher.EmptyRoot())
-	}
-	root, err := b.tree.GetRootHash(nil)
-	if err != nil {
-		panic(err) // only for a range that does not start at 0
-	}
-	return hex.EncodeToString(root)
+// Tree returns the tree over the entries' canonical JSON. It stays valid when the book goes on.
+func (b *Book) Tree() translog.Tree { return b.tree }
+
+func logOf(t translog.Tree) accrual.Log {
+	head := t.Head()
+	return accrual.Log{Entries: head.Size, Head: hex.EncodeToString(head.Root[:])}
 }
 
 // Time returns the time for the next entry: now, but never before the last entry, whichever replica wrote it.
@@ -205,15 +197,13 @@ func (b *Book) next(e Entry, raw []byte) (s Step, err error) {
 	}
 	s = Step{
 		Entry: e, Text: raw,
-		Log:   accrual.Log{Entries: b.log.Entries + 1, Head: evidence.HashBytes(append([]byte(b.log.Head+"\n"), raw...))},
-		after: b.log, ended: b.ending(e),
+		Log: logOf(b.tree.With(raw)), after: b.log, ended: b.ending(e),
 	}
 	s.Accounts, err = b.accounts(e, s.ended)
 	return s, err
 }
 
-// Add adds one entry. The new head is the SHA-256 of the old head, a line feed, and the entry's canonical JSON. A
-// refused entry changes nothing.
+// Add adds one entry. A refused entry changes nothing.
 func (b *Book) Add(e Entry) (Step, error) {
 	s, err := b.Next(e)
 	if err != nil {
@@ -227,10 +217,7 @@ func (b *Book) Take(s Step) error {
 	if s.after != b.log {
 		return errors.New("dispute: the step is not the next one of the log")
 	}
-	if err := b.tree.Append(rfc6962.DefaultHasher.HashLeaf(s.Text), nil); err != nil {
-		panic(err) // only for a tree with gaps
-	}
-	b.log, b.last = s.Log, s.Entry.At
+	b.tree, b.log, b.last = b.tree.With(s.Text), s.Log, s.Entry.At
 	b.apply(s)
 	b.forget()
 	return nil

@@ -9,5 +9,5 @@
 //	rate.go      how many disputes an agent may open
 //	judge.go     trials; timing.go, consistency.go and knowledge.go the rules of each type
 //	decide.go    who ends a dispute, and how
-//	token.go     the tokens: resolution, arbiter's decision, root of the log
+//	token.go     the tokens: resolution, arbiter's decision
 package dispute

@@ -118,7 +118,8 @@ const (
 	StatusResolved  = "resolved"
 )
 
-const maxEntry = 64 << 10
+// maxEntry bounds an entry: a tile of the log has up to 256, and anyone can request it and read it slowly.
+const maxEntry = 16 << 10
 
 // DisputeID returns the id of the dispute that a document opens. It depends only on the document.
 func DisputeID(document string) string { return "dsp_" + document[:min(32, len(document))] }

@@ -20,8 +20,6 @@ var (
 	ResolutionKind = evidence.NewKind("dispute-resolution+jwt", evidence.PurposeAppraiser, lifetime, checkResolution)
 	// DecisionKind is the kind of an arbiter's decisions, signed with its pinned key.
 	DecisionKind = evidence.NewKind("dispute-decision+jwt", evidence.PurposeArbiter, DecisionLifetime, checkDecision)
-	// RootKind is the kind of the node's tokens about its log.
-	RootKind = evidence.NewKind("dispute-root+jwt", evidence.PurposeAppraiser, lifetime, checkRoot)
 )
 
 // Resolution is the node's statement about a resolved dispute. It names its evidence, so that anyone who has it can
@@ -45,7 +43,7 @@ type Resolution struct {
 	Inputs     []string `json:"inputs,omitempty"`
 	Decision   string   `json:"decision,omitempty"`
 	ResolvedAt int64    `json:"resolved_at"`
-	// Log is the node's log including the entry that resolved the dispute.
+	// Log is the node's log including the entry that resolved the dispute: see [Book.Log].
 	Log accrual.Log `json:"log"`
 
 	// Probabilistic is always true and NonHumanIdentityProven always false: consistent receipts prove nothing.
@@ -116,23 +114,6 @@ func checkDecision(c *Decision) error {
 	}
 	if c.DisputeID != DisputeID(c.Document) {
 		return errors.New("the dispute does not follow from the document")
-	}
-	return nil
-}
-
-// Root is the node's statement about its log, with the tree head of [Book.Root].
-type Root struct {
-	evidence.Registered
-	evidence.KeyClaims
-
-	Log  accrual.Log `json:"log"`
-	Root string      `json:"rfc6962Root"`
-}
-
-func checkRoot(c *Root) error {
-	if c.KeyCustody == "" || len(c.KeyCustody) > 128 || c.Log.Entries < 0 || !evidence.IsHash(c.Log.Head) ||
-		!evidence.IsHash(c.Root) {
-		return errors.New("keyCustody, log or rfc6962Root is missing or has the wrong form")
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package dispute_test
 import (
 	"context"
 	"encoding/base64"
-	"encoding/hex"
 	"strings"
 	"testing"
 	"time"
@@ -185,45 +184,6 @@ func TestResolution(t *testing.T) {
 	}
 }
 
-func TestRoot(t *testing.T) {
-	check.WantEqual(t, dispute.NewBook().Root(), evidence.HashBytes(nil))
-	n := newNode(t).publish(alice, "one")
-	leaf := func(e dispute.Entry) string {
-		raw, err := e.Encode()
-		check.Must(t, err)
-		return evidence.HashBytes(append([]byte{0}, raw...))
-	}
-	check.WantEqual(t, n.book.Root(), leaf(n.log[0]))
-	n.publish(alice, "two")
-	both := append([]byte{1}, append(unhex(t, leaf(n.log[0])), unhex(t, leaf(n.log[1]))...)...)
-	check.WantEqual(t, n.book.Root(), evidence.HashBytes(both))
-	k := gatetest.New(t, gatetest.Autonomous)
-	k.Appraise(t)
-	c := dispute.Root{Log: n.book.Log(), Root: n.book.Root()}
-	dispute.RootKind.Stamp(&c, evidence.NewRegistered("mediator-appraiser", "posting-api", k.Clock.Now(), time.Hour),
-		evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator})
-	token, err := evidence.Sign(t.Context(), k.Key(t, evidence.PurposeAppraiser), dispute.RootKind, c)
-	check.Must(t, err)
-	o, err := evidence.Open(k.Verifier, dispute.RootKind, token, k.Strict.Autonomy.Expected)
-	check.Must(t, err)
-	check.WantEqual(t, o.Claims(), c)
-	for name, edit := range map[string]func(*dispute.Root){
-		"no root": func(c *dispute.Root) {
-			c.Root = ""
-		}, "no head": func(c *dispute.Root) {
-			c.Log.Head = "x"
-		}, "entries below 0": func(c *dispute.Root) { c.Log.Entries = -1 },
-		"no custody": func(c *dispute.Root) { c.KeyCustody = "" },
-	} {
-		changed := c
-		edit(&changed)
-		_, err := evidence.Sign(t.Context(), k.Key(t, evidence.PurposeAppraiser), dispute.RootKind, changed)
-		if err == nil {
-			t.Errorf("%s is signed", name)
-		}
-	}
-}
-
 // FuzzResolution: parsed claims are a resolution and are encoded as they were.
 func FuzzResolution(f *testing.F) {
 	k := gatetest.New(f, gatetest.Autonomous)
@@ -247,11 +207,4 @@ func FuzzResolution(f *testing.F) {
 			t.Errorf("%+v", c)
 		}
 	})
-}
-
-func unhex(t testing.TB, text string) []byte {
-	t.Helper()
-	raw, err := hex.DecodeString(text)
-	check.Must(t, err)
-	return raw
 }

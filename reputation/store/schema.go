@@ -3,7 +3,7 @@ package store
 import "github.com/actionproof/mediator/internal/db"
 
 var schema = db.Schema{
-	Name: "actionproof_reputation", Version: 5, Tables: tables, Missing: ErrNotFound,
+	Name: "actionproof_reputation", Version: 6, Tables: tables, Missing: ErrNotFound,
 	Forgets: "the receipts of all owners, the commitments of agents, the logs behind their reputations, and all disputes",
 }
 

@@ -3,10 +3,8 @@ package verification
 import (
 	"encoding/hex"
 
-	"github.com/transparency-dev/merkle/compact"
-	"github.com/transparency-dev/merkle/rfc6962"
-
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/translog"
 )
 
 // MerkleRoot returns the root as the original computes it: over pairs of hex texts, an odd one paired with itself.
@@ -35,22 +33,13 @@ func Attestation(merkleRoot, sessionID string) string {
 
 // RFC6962Root returns the RFC 6962 tree head (SHA-256) over the hashed texts of the turns, in hex.
 func (t Trace) RFC6962Root() string {
-	factory := compact.RangeFactory{Hash: rfc6962.DefaultHasher.HashChildren}
-	tree, previous := factory.NewEmptyRange(0), ChainSeed
+	var tree translog.Tree
+	previous := ChainSeed
 	for _, turn := range t.Turns {
-		if err := tree.Append(rfc6962.DefaultHasher.HashLeaf(turn.text(previous)), nil); err != nil {
-			panic(err) // only for a tree with gaps
-		}
-		previous = turn.Hash
+		tree, previous = tree.With(turn.text(previous)), turn.Hash
 	}
-	if tree.End() == 0 {
-		return hex.EncodeToString(rfc6962.DefaultHasher.EmptyRoot())
-	}
-	root, err := tree.GetRootHash(nil)
-	if err != nil {
-		panic(err) // only for a range that does not start at 0
-	}
-	return hex.EncodeToString(root)
+	root := tree.Head().Root
+	return hex.EncodeToString(root[:])
 }
 
 func (t Trace) hashes() []string {

@@ -56,7 +56,7 @@ func New(t testing.TB, k *gatetest.Kit, s *store.Store, edits ...func(*reputatio
 		Reputation: gatetest.Signer(t, k, accrual.Kind), Now: k.Clock.Now, Log: zap.NewNop()}
 	o.Disputes = &reputation.Disputes{
 		Rules: dispute.DefaultRules, Resolution: gatetest.Signer(t, k, dispute.ResolutionKind),
-		Root: gatetest.Signer(t, k, dispute.RootKind), Audience: Audience,
+		Key: k.Custody(evidence.PurposeAppraiser), Audience: Audience,
 		Registered: Registered(k.Clock.Now()),
 	}
 	for _, edit := range edits {

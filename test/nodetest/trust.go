@@ -80,11 +80,8 @@ func (of Trust) Options() (o reputation.Options, err error) {
 	if o.Reputation, err = signer.New(accrual.Kind, key, signs); err != nil {
 		return o, err
 	}
-	with := &reputation.Disputes{Rules: dispute.DefaultRules, Audience: Audience, Registered: Registered(of.Now)}
-	if with.Resolution, err = signer.New(dispute.ResolutionKind, key, signs); err != nil {
-		return o, err
-	}
-	o.Disputes = with
-	with.Root, err = signer.New(dispute.RootKind, key, signs)
+	o.Disputes = &reputation.Disputes{Rules: dispute.DefaultRules, Key: key, Audience: Audience,
+		Registered: Registered(of.Now)}
+	o.Disputes.Resolution, err = signer.New(dispute.ResolutionKind, key, signs)
 	return o, err
 }

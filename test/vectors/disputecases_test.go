@@ -552,20 +552,18 @@ func trialVectors() (out []disputeVector) {
 }
 
 func (d deployment) disputeTokens() (out []disputeVector) {
-	const resolution, decision, root = "dispute-resolution+jwt", "dispute-decision+jwt", "dispute-root+jwt"
+	const resolution, decision = "dispute-resolution+jwt", "dispute-decision+jwt"
 	c := newCourt().opened(accuse(workerB, workerA1, "timing", 1)).end(accrual.ChallengerWins)
 	state, _ := c.book.Dispute(c.log[0].Opened.DisputeID)
 	claims, _ := dispute.ResolutionOf(state)
 	d.roles[evidence.PurposeArbiter] = d.arbiter()
 	payloads := map[string]string{
 		resolution: claimsOf(d, dispute.ResolutionKind, claims, 3600),
-		root:       claimsOf(d, dispute.RootKind, dispute.Root{Log: c.book.Log(), Root: c.book.Root()}, 3600),
 		decision: claimsOf(d, dispute.DecisionKind,
 			dispute.Decision{DisputeID: state.DisputeID, Document: state.Document, Outcome: accrual.TargetWins,
 				Reason: "It was forged."}, 3600),
 	}
-	purposes := map[string]string{resolution: evidence.PurposeAppraiser, root: evidence.PurposeAppraiser,
-		decision: evidence.PurposeArbiter}
+	purposes := map[string]string{resolution: evidence.PurposeAppraiser, decision: evidence.PurposeArbiter}
 	add := func(typ, what, verdict string, change map[string]any) {
 		out = append(out, disputeVector{Name: typ + ": " + what, Typ: typ,
 			Token: d.signed(purposes[typ], typ, payloads[typ], changes{typ: change}), Verdict: verdict})
@@ -574,7 +572,7 @@ func (d deployment) disputeTokens() (out []disputeVector) {
 		out = append(out, disputeVector{Name: typ + ": by " + whose + " key", Typ: typ,
 			Token: d.signed(purpose, typ, payloads[typ], nil), Verdict: "key_purpose"})
 	}
-	for _, typ := range []string{resolution, root, decision} {
+	for _, typ := range []string{resolution, decision} {
 		add(typ, "valid", "ok", nil)
 		add(typ, "for another audience", "not_allowed", map[string]any{"aud": "other"})
 		add(typ, "an unknown claim", "artifact_malformed", map[string]any{"surprise": 1})
@@ -601,7 +599,7 @@ func (d deployment) disputeTokens() (out []disputeVector) {
 		{resolution, "log", map[string]any{"entries": 1, "head": otherHash}},
 		{resolution, "log", map[string]any{"entries": 2, "head": "x"}}, {resolution, "keyCustody", ""},
 		{decision, "dispute_id", "dsp_1"}, {decision, "document", otherHash}, {decision, "outcome", ""},
-		{decision, "reason", ""}, {root, "rfc6962Root", "x"}, {root, "log", map[string]any{"entries": -1, "head": otherHash}},
+		{decision, "reason", ""},
 	} {
 		add(row.typ, fmt.Sprintf("%s is %.70v", row.claim, row.value), "artifact_malformed",
 			map[string]any{row.claim: row.value})

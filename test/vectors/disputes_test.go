@@ -149,8 +149,6 @@ func (f disputesFile) verifyToken(v disputeVector) string {
 		_, err = evidence.Open(verifier, dispute.ResolutionKind, v.Token, want)
 	case dispute.DecisionKind.Typ:
 		_, err = evidence.Open(verifier, dispute.DecisionKind, v.Token, want)
-	case dispute.RootKind.Typ:
-		_, err = evidence.Open(verifier, dispute.RootKind, v.Token, want)
 	}
 	return codeOf(err)
 }
@@ -250,7 +248,7 @@ func stateOf(log []dispute.Entry) string {
 		periods[id] = int64(b.Allowed(id, accrual.TierNew, time.Unix(0, 0)).Period / time.Second)
 	}
 	return canonicalOf(
-		map[string]any{"log": b.Log(), "root": b.Root(), "signals": signals, "disputes": disputes, "periods": periods,
+		map[string]any{"log": b.Log(), "signals": signals, "disputes": disputes, "periods": periods,
 			"accounts": accounts})
 }
 
@@ -276,8 +274,8 @@ func (d deployment) disputesVectors() disputesFile {
 	f := disputesFile{
 		About: "Disputes: see docs/vectors.md, Disputes.", At: at, Skew: 2, Trust: d.trusting(r),
 		Expected: map[string]expectedJSON{
-			dispute.ResolutionKind.Typ: r.expected(300), dispute.RootKind.Typ: r.expected(300),
-			dispute.DecisionKind.Typ: decided,
+			dispute.ResolutionKind.Typ: r.expected(300),
+			dispute.DecisionKind.Typ:   decided,
 		},
 		Windows:  map[string]int64{"short": 24 * 3600, "long": 72 * 3600},
 		Deadline: 72 * 3600,

@@ -103,14 +103,11 @@ func (p *process) Roles(process *daemon.Process) error {
 	}
 	if c := p.config.Disputes; c != nil {
 		p.disputes = &reputation.Disputes{
-			Rules: c.Rules(), Registered: p.registered, Arbiter: c.ArbiterRoot, Audience: p.config.Audience,
+			Rules: c.Rules(), Registered: p.registered, Key: key, Arbiter: c.ArbiterRoot, Audience: p.config.Audience,
 		}
 		// They are about the past, and do not change.
 		o.Lifetime = dispute.ResolutionKind.MaxLifetime
 		if p.disputes.Resolution, err = signer.New(dispute.ResolutionKind, key, o); err != nil {
-			return err
-		}
-		if p.disputes.Root, err = signer.New(dispute.RootKind, key, o); err != nil {
 			return err
 		}
 	}

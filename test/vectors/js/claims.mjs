@@ -1,6 +1,6 @@
 // The claims of each artifact, and what a payload has to be.
 import { canonical } from './canonical.mjs';
-import { decision, resolution, root, soundDecision, soundResolution, soundRoot } from './disputeclaims.mjs';
+import { decision, resolution, soundDecision, soundResolution } from './disputeclaims.mjs';
 import { receipt, soundEnforcement, soundHead, soundReceipt } from './receipt.mjs';
 import { reputation, soundReputation } from './reputation.mjs';
 import { score, soundScore } from './score.mjs';
@@ -70,7 +70,6 @@ export const kinds = {
   'autonomy-score+jwt': { purpose: 'appraiser', claims: { ...key, ...score }, check: soundScore },
   'reputation+jwt': { purpose: 'appraiser', claims: { ...key, ...reputation }, check: soundReputation },
   'dispute-resolution+jwt': { purpose: 'appraiser', lifetime: 400 * DAY, claims: { ...key, ...resolution }, check: soundResolution },
-  'dispute-root+jwt': { purpose: 'appraiser', lifetime: 400 * DAY, claims: { ...key, ...root }, check: soundRoot },
   'dispute-decision+jwt': { purpose: 'dispute_arbiter', root: true, lifetime: 7 * DAY, claims: decision, check: soundDecision },
   'verification-result+jwt': { purpose: 'appraiser', lifetime: DAY, claims: { ...key, ...verification }, check: soundVerification },
   'request-proof+jwt': {

@@ -5,7 +5,6 @@ export const resolution = {
   dispute_id: 's', challenger_id: 's', target_id: 's', challenge_type: 's', 'signal_id?': 's', document: 's', opened_at: 'i', status: 's', outcome: 's', resolver: 's',
   reason: 's', 'malicious?': 'b', 'inputs?': 'l', 'decision?': 's', resolved_at: 'i', log: { entries: 'i', head: 's' }, probabilistic: 'b', nonHumanIdentityProven: 'b',
 };
-export const root = { log: { entries: 'i', head: 's' }, rfc6962Root: 's' };
 export const decision = { dispute_id: 's', document: 's', outcome: 's', reason: 's', 'malicious?': 'b' };
 
 const OUTCOMES = ['challenger_wins', 'target_wins', 'inconclusive'];
@@ -29,7 +28,5 @@ export function soundResolution(c) {
   if ((resolver === 'arbiter') !== (c.decision !== undefined) || (c.decision !== undefined && !isHash(c.decision))) return false;
   return c.status === 'resolved' && c.opened_at >= 1 && c.resolved_at >= c.opened_at && log.entries >= 2 && isHash(log.head);
 }
-
-export const soundRoot = ({ log, rfc6962Root, keyCustody }) => bytesIn(keyCustody) <= 128 && log.entries >= 0 && isHash(log.head) && isHash(rfc6962Root);
 
 export const soundDecision = soundEnd;

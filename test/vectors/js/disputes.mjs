@@ -2,6 +2,7 @@
 import { createPublicKey, verify } from 'node:crypto';
 import { canonical, strictJSON } from './canonical.mjs';
 import { Refusal, hash, isHash, refuse, refuseIf } from './refusal.mjs';
+import { treeHead } from './verification.mjs';
 
 const DAY = 86400;
 const PER_DAY = { new: 1, building: 2, established: 4, trusted: 8, verified: 16 };
@@ -91,7 +92,6 @@ const later = (times, moment) => times.filter((t) => t > moment);
 /** What follows from a log, entry by entry. */
 export class Book {
   constructor(entries = []) {
-    this.log = { entries: 0, head: hash('dispute') };
     this.last = 0;
     this.leaves = [];
     this.signals = new Map();
@@ -115,9 +115,7 @@ export class Book {
   }
 
   add(entry) {
-    const text = canonical(entry);
-    this.log = { entries: this.log.entries + 1, head: hash(`${this.log.head}\n${text}`) };
-    this.leaves.push(hash(Buffer.concat([Buffer.of(0), Buffer.from(text)])));
+    this.leaves.push(canonical(entry));
     const { at, signal, final, opened, reviewing, resolved, violation } = entry;
     this.last = at;
     if (signal) {
@@ -200,15 +198,8 @@ export class Book {
     }
   }
 
-  root() {
-    const node = (hashes) => {
-      if (hashes.length === 0) return hash('');
-      if (hashes.length === 1) return hashes[0];
-      let left = 1;
-      while (left * 2 < hashes.length) left *= 2;
-      return hash(Buffer.from(`01${node(hashes.slice(0, left))}${node(hashes.slice(left))}`, 'hex'));
-    };
-    return node(this.leaves);
+  get log() {
+    return { entries: this.leaves.length, head: treeHead(this.leaves).toString('hex') };
   }
 
   time(now) {
@@ -225,7 +216,7 @@ export class Book {
     const periods = Object.fromEntries([...this.parties].map((id) => [id, this.period(id, 0)]));
     const standing = ([id, { status, outcome, effective }]) => [id, { status, outcome, effective }];
     return {
-      log: this.log, root: this.root(), signals: Object.fromEntries([...this.signals].map(([id, s]) => [id, s.final])),
+      log: this.log, signals: Object.fromEntries([...this.signals].map(([id, s]) => [id, s.final])),
       disputes: Object.fromEntries([...this.disputes].map(standing)), periods, accounts: this.accounts,
     };
   }

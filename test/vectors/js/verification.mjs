@@ -71,7 +71,8 @@ export function checkPossession({ pem, did, didKey, nonce, payload, signature })
 const sha256 = (...parts) => parts.reduce((h, part) => h.update(part), createHash('sha256')).digest();
 
 /** The tree head of RFC 6962, section 2.1. */
-function treeHead(leaves) {
+export function treeHead(leaves) {
+  if (leaves.length === 0) return sha256();
   if (leaves.length === 1) return sha256(Buffer.from([0]), leaves[0]);
   let cut = 1;
   while (cut * 2 < leaves.length) cut *= 2;
