@@ -3,7 +3,6 @@ package reputation
 import (
 	"cmp"
 	"context"
-	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/dispute"
 	"github.com/actionproof/mediator/reputation/store"
@@ -46,7 +46,7 @@ func (d *Disputes) defaults(now func() time.Time) error {
 		d.Now = func(context.Context) (time.Time, error) { return now(), nil }
 	}
 	d.TrialTime = cmp.Or(d.TrialTime, 10*time.Minute)
-	_, err := translog.NewKey(d.Audience, make([]byte, ed25519.PublicKeySize), nil) // checks the origin
+	_, err := translog.NewKey(d.Audience, make([]byte, 32), nil) // checks the origin
 	return err
 }
 
@@ -62,10 +62,11 @@ func (d *Disputes) verifier(now func() time.Time) (*evidence.Verifier, error) {
 }
 
 type docket struct {
-	held       lock          // for what follows
-	book       *dispute.Book // durable entries only
-	trials     *trials
-	checkpoint checkpoint
+	held   lock          // for what follows
+	book   *dispute.Book // durable entries only
+	trials *trials
+	signed ledger.Checkpoint
+	signer string // of signed: its key
 }
 
 func newDocket() *docket {

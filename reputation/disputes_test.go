@@ -702,7 +702,9 @@ func TestDisputesAfterARestart(t *testing.T) {
 
 func (c *court) checkpoint(t *testing.T) ledger.Checkpoint {
 	t.Helper()
-	_, signed, err := c.DisputeLog().TreeHead(t.Context())
+	log, err := c.DisputeLog()
+	must(t, err)
+	_, signed, err := log.TreeHead(t.Context())
 	must(t, err)
 	check.WantEqual(t, signed.Signed, signed.Accepted)
 	return signed.Accepted
@@ -740,9 +742,11 @@ func TestCheckpointIsSignedOnce(t *testing.T) {
 		first := c.checkpoint(t)
 		check.WantEqual(t, c.checkpoint(t), first)
 		check.WantEqual(t, key.signatures, i+1)
-		named, err := c.LogKey(t.Context())
+		log, err := c.DisputeLog()
 		must(t, err)
-		by, err := note.NewVerifier(named.Key)
+		named, err := log.Key(t.Context())
+		must(t, err)
+		by, err := note.NewVerifier(named.String())
 		must(t, err)
 		_, err = note.Open([]byte(first.Note), note.VerifierList(by))
 		must(t, err)
@@ -797,7 +801,9 @@ func TestALogThatWasChanged(t *testing.T) {
 			must(t, s.Proceed(t.Context(), steps[0]))
 			edit(&steps[1])
 			must(t, s.Proceed(t.Context(), steps[1]))
-			_, _, err = nodetest.New(t, c.Kit, s).DisputeLog().TreeHead(t.Context())
+			log, err := nodetest.New(t, c.Kit, s).DisputeLog()
+			must(t, err)
+			_, _, err = log.TreeHead(t.Context())
 			if (err == nil) != (name == "the same") {
 				t.Error(err)
 			}
@@ -811,11 +817,8 @@ func TestDisputesOff(t *testing.T) {
 	wantCode(t, c.say(t, c.Contract(c.two, "c-1", "s-1")), "not_configured")
 	_, err := c.Arbitrate(t.Context(), "dsp", "")
 	wantCode(t, err, "not_configured")
-	_, err = c.LogKey(t.Context())
+	_, err = c.DisputeLog()
 	wantCode(t, err, "not_configured")
-	if log := c.DisputeLog(); log != nil {
-		t.Errorf("%+v", log)
-	}
 	must(t, c.Settle(t.Context()))
 }
 

@@ -3,27 +3,25 @@ package reputation
 import (
 	"context"
 
-	"go.uber.org/zap"
-
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/translog"
 )
 
-// LogKey names the key that signs the checkpoints of the log of signals and disputes.
-type LogKey struct {
-	Key string `json:"key"` // as [translog.Key.String] has it
-}
+// DisputeLog reads the log of signals and disputes, whose entries are canonical JSON of package dispute. It implements
+// [ledger.TreeReader].
+type DisputeLog struct{ s *Service }
 
-// LogKey returns the key that signs now.
-func (s *Service) LogKey(ctx context.Context) (LogKey, error) {
+// DisputeLog returns the log of signals and disputes. It refuses if the node takes none.
+func (s *Service) DisputeLog() (DisputeLog, error) {
 	if s.o.Disputes == nil {
-		return LogKey{}, errOff
+		return DisputeLog{}, errOff
 	}
-	k, err := s.o.Disputes.logKey(ctx)
-	return LogKey{k.String()}, err
+	return DisputeLog{s}, nil
 }
 
-func (d *Disputes) logKey(ctx context.Context) (translog.Key, error) {
+// Key returns the key that signs checkpoints now.
+func (l DisputeLog) Key(ctx context.Context) (translog.Key, error) {
+	d := l.s.o.Disputes
 	v, err := d.Key.Current(ctx)
 	if err != nil {
 		return translog.Key{}, err
@@ -31,61 +29,38 @@ func (d *Disputes) logKey(ctx context.Context) (translog.Key, error) {
 	return translog.NewKey(d.Audience, v.Public(), v.Sign)
 }
 
-// DisputeLog returns the log of signals and disputes, or nil if the node takes none. Its entries are canonical JSON of
-// package dispute.
-func (s *Service) DisputeLog() ledger.TreeReader {
-	if s.o.Disputes == nil {
-		return nil
-	}
-	return disputeLog{s}
-}
-
-type disputeLog struct{ *Service }
-
-// checkpoint is the last one, and the key that signed it.
-type checkpoint struct {
-	ledger.Checkpoint
-	by string
-}
-
-// TreeHead implements [ledger.TreeReader]. It signs each state once.
-func (l disputeLog) TreeHead(ctx context.Context) (head ledger.TreeHead, signed ledger.Checkpoints, err error) {
-	defer func() {
-		if err != nil {
-			l.strangers.Error("the log of disputes has no checkpoint", zap.Error(err))
-		}
-	}()
-	book, _, release, err := l.openBook(ctx)
+// TreeHead signs each state once.
+func (l DisputeLog) TreeHead(ctx context.Context) (head ledger.TreeHead, signed ledger.Checkpoints, err error) {
+	book, _, release, err := l.s.openBook(ctx)
 	if err != nil {
 		return head, signed, err
 	}
 	defer release()
-	key, err := l.o.Disputes.logKey(ctx)
+	key, err := l.Key(ctx)
 	if err != nil {
 		return head, signed, err
 	}
 	head = book.Tree().Head()
-	last := &l.docket.checkpoint
-	if last.by != key.String() || last.Size != head.Size {
-		c, err := key.Checkpoint(ctx, head)
-		if err != nil {
+	d := l.s.docket
+	if d.signer != key.String() || d.signed.Size != head.Size {
+		if d.signed, err = key.Checkpoint(ctx, head); err != nil {
 			return head, signed, err
 		}
-		*last = checkpoint{c, key.String()}
+		d.signer = key.String()
 	}
-	return head, ledger.Checkpoints{Signed: last.Checkpoint, Accepted: last.Checkpoint}, nil
+	return head, ledger.Checkpoints{Signed: d.signed, Accepted: d.signed}, nil
 }
 
-// Tiles implements [ledger.TreeReader].
-func (l disputeLog) Tiles(ctx context.Context, tiles []ledger.Tile) error {
-	book, _, release, err := l.openBook(ctx)
+// Tiles reads what the log has now.
+func (l DisputeLog) Tiles(ctx context.Context, tiles []ledger.Tile) error {
+	book, _, release, err := l.s.openBook(ctx)
 	if err != nil {
 		return err
 	}
 	tree := book.Tree()
 	release()
 	return tree.Fill(tiles, func(from int64, n int) (entries []string, err error) {
-		steps, err := l.o.Store.Steps(ctx, from+1, n)
+		steps, err := l.s.o.Store.Steps(ctx, from+1, n)
 		for _, one := range steps {
 			entries = append(entries, one.Text)
 		}

@@ -21,7 +21,6 @@ import (
 	"github.com/actionproof/mediator/reputation"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/autonomy"
-	"github.com/actionproof/mediator/translog"
 )
 
 // Bounds on the bodies of requests, in bytes.
@@ -65,7 +64,8 @@ type endpoint struct {
 	answer       answer
 }
 
-// answer returns a [document], or a value to write as JSON. w is only for reading the body.
+// answer returns a [document], an [http.Handler] that answers, or a value to write as JSON. w is only for reading the
+// body.
 type answer func(w http.ResponseWriter, r *http.Request) (any, error)
 
 type document struct {
@@ -84,18 +84,6 @@ func Handler(s *reputation.Service, o Options) http.Handler {
 	mux := http.NewServeMux()
 	for path, of := range byPath {
 		mux.Handle(path, a.only(of))
-	}
-	if log := s.DisputeLog(); log != nil {
-		tiles := http.StripPrefix(logPath, translog.Handler(log))
-		for _, path := range []string{"/checkpoint", "/tile/"} {
-			mux.HandleFunc("GET "+logPath+path, func(w http.ResponseWriter, r *http.Request) {
-				if err := a.limits.admit(r); err != nil {
-					a.refuse(w, err)
-					return
-				}
-				tiles.ServeHTTP(w, r)
-			})
-		}
 	}
 	if o.MCP != nil {
 		mux.HandleFunc(MCPPath, func(w http.ResponseWriter, r *http.Request) {
@@ -158,7 +146,7 @@ func (a *server) only(of []endpoint) http.Handler {
 		if err == nil {
 			var answer any
 			if answer, err = of[at].answer(w, r); err == nil {
-				err = write(w, answer)
+				err = write(w, r, answer)
 			}
 		}
 		if err != nil {
@@ -185,7 +173,11 @@ func (a *server) refuse(w http.ResponseWriter, err error) {
 }
 
 // write writes an answer. Only documents may be cached.
-func write(w http.ResponseWriter, answer any) error {
+func write(w http.ResponseWriter, r *http.Request, answer any) error {
+	if h, ok := answer.(http.Handler); ok {
+		h.ServeHTTP(w, r)
+		return nil
+	}
 	d, ok := answer.(document)
 	if !ok {
 		body, err := json.Marshal(answer)

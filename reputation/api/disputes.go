@@ -9,6 +9,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/reputation"
 	"github.com/actionproof/mediator/reputation/dispute"
+	"github.com/actionproof/mediator/translog"
 )
 
 // logPath has the log's key. Below it is the log, as c2sp.org/tlog-tiles has it.
@@ -21,9 +22,8 @@ func (a *server) disputeEndpoints() []endpoint {
 		{http.MethodPost, "/v1/dispute", spoken(a, a.service.File)},
 		{http.MethodGet, "/v1/disputes/{id}", one(a.service.Dispute)},
 		{http.MethodPost, "/v1/disputes/{id}/resolution", a.arbitrate},
-		{http.MethodGet, logPath, one(func(ctx context.Context, _ string) (reputation.LogKey, error) {
-			return a.service.LogKey(ctx)
-		})},
+		{http.MethodGet, logPath, a.logKey},
+		{http.MethodGet, logPath + "/checkpoint", a.tiles}, {http.MethodGet, logPath + "/tile/", a.tiles},
 		{http.MethodGet, "/v1/schemas/{name}", a.schema},
 	}
 }
@@ -64,6 +64,20 @@ func one[Answer any](get func(ctx context.Context, id string) (Answer, error)) a
 	return func(_ http.ResponseWriter, r *http.Request) (any, error) {
 		return get(r.Context(), r.PathValue("id"))
 	}
+}
+
+func (a *server) logKey(_ http.ResponseWriter, r *http.Request) (any, error) {
+	log, err := a.service.DisputeLog()
+	if err != nil {
+		return nil, err
+	}
+	key, err := log.Key(r.Context())
+	return map[string]string{"key": key.String()}, err
+}
+
+func (a *server) tiles(http.ResponseWriter, *http.Request) (any, error) {
+	log, err := a.service.DisputeLog()
+	return http.StripPrefix(logPath, translog.Handler(log)), err
 }
 
 func (a *server) arbitrate(w http.ResponseWriter, r *http.Request) (any, error) {

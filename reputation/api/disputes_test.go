@@ -166,5 +166,5 @@ func TestRefusedDisputes(t *testing.T) {
 	off := callerOf(t, nodetest.New(t, gatetest.New(t), nil, func(o *reputation.Options) { o.Disputes = nil }))
 	off.refused("not_configured", "POST", signals, "", body)
 	off.refusedGet("not_configured", logPath)
-	off.refusedGet("not_found", logPath+"/checkpoint")
+	off.refusedGet("not_configured", logPath+"/checkpoint")
 }

@@ -126,5 +126,7 @@ func TestLog(t *testing.T) {
 			t.Errorf("%s: %d, want %d", path, w.StatusCode, want)
 		}
 	}
-	c.refused("node_method", http.MethodPost, logPath, "", nil)
+	for _, path := range []string{"", "/checkpoint", "/tile/0/000"} {
+		c.refused("node_method", http.MethodPost, logPath+path, "", nil)
+	}
 }

@@ -20,10 +20,6 @@ import (
 	"github.com/actionproof/mediator/test/nodetest"
 )
 
-type vkey string
-
-func (k vkey) String() string { return string(k) }
-
 // nodeLog is the public log of a node.
 type nodeLog struct {
 	*nodetest.Node
@@ -79,10 +75,12 @@ func (n nodeLog) feed(t *testing.T, url string, size int64) (status int, answer,
 func TestNode(t *testing.T) {
 	k := gatetest.New(t)
 	n := newNodeLog(t, k)
-	named, err := n.LogKey(t.Context())
+	log, err := n.DisputeLog()
 	check.Must(t, err)
-	line, _ := witness(t, "w", t.TempDir(), vkey(named.Key))
-	p, err := torchwood.ParsePolicy([]byte("log " + named.Key + "\n" + line + "\nquorum w\n"))
+	named, err := log.Key(t.Context())
+	check.Must(t, err)
+	line, _ := witness(t, "w", t.TempDir(), named)
+	p, err := torchwood.ParsePolicy([]byte("log " + named.String() + "\n" + line + "\nquorum w\n"))
 	check.Must(t, err)
 	url := line[strings.Index(line, "http://"):]
 	size := int64(0)

@@ -43,7 +43,7 @@ func key(t *testing.T) translog.Key {
 
 // witness runs the witness, which knows the log, with its state in dir. It returns its line in a policy, and how to
 // stop it.
-func witness(t *testing.T, name, dir string, log fmt.Stringer) (line string, stop func()) {
+func witness(t *testing.T, name, dir string, log translog.Key) (line string, stop func()) {
 	t.Helper()
 	seed := bytes.Repeat([]byte(name), ed25519.SeedSize)[:ed25519.SeedSize]
 	signer, err := torchwood.NewCosignatureSigner(name+".example", ed25519.NewKeyFromSeed(seed))
