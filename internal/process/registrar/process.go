@@ -8,6 +8,7 @@
 //	refusals.go   log, metric and Events of what is refused
 //	trial.go      root keys and rules of a trial
 //	shared.go     the state of replicas, in PostgreSQL
+//	sealed.go     what of it a replica believes
 package registrar
 
 import (

@@ -2,26 +2,21 @@ package registrar
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
 	"database/sql"
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keyring"
-	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/registrar"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/postgres"
@@ -50,14 +45,15 @@ func (folder) Lead(ctx context.Context, do func(context.Context) error) error { 
 
 // shared is the state of replicas in a PostgreSQL database. Each has a copy of the files in a folder, where the key
 // registry edits them. Who writes the database can make no state of their own: an HMAC seals it, with a secret that
-// follows from the registry's key. Nor can they bring back one that is older than this replica has seen.
+// follows from the registry's key. Nor can they bring back one that is older than this replica has seen, or undo a
+// change by showing it to no other replica: each seal names those before.
 type shared struct {
 	db     *postgres.DB
 	dir    string
 	secret []byte
 
 	mu   sync.Mutex // guards seen
-	seen int64      // the highest revision; the folder keeps it too
+	seen seen       // the folder keeps it too
 }
 
 const tables = `CREATE TABLE files (name text PRIMARY KEY, hash text NOT NULL, content bytea NOT NULL);
@@ -79,7 +75,7 @@ func openShared(ctx context.Context, dsn, dir string, registry keyring.RootKey) 
 		return nil, err
 	}
 	s := &shared{db: db, dir: dir, secret: secret}
-	if s.seen, err = registrar.ReadNumber(filepath.Join(dir, revisionFile)); err != nil {
+	if s.seen, err = readSeen(filepath.Join(dir, revisionFile)); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return s, nil
@@ -122,28 +118,28 @@ var ours = regexp.MustCompile(`^(trust(-history(-[0-9]+)?)?\.json|deployments\.j
 
 // Edit implements [registrar.Store]. The files are stored in the transaction that has the lock.
 func (s *shared) Edit(ctx context.Context, do func(dir string) error) error {
-	revision := int64(0)
+	var now seen
 	err := s.db.Write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(editLock)); err != nil {
 			return ledger.Unavailable("lock the registrar's state", err)
 		}
-		before, at, _, err := s.stored(ctx, tx, "")
+		before, err := s.stored(ctx, tx, "")
 		if err != nil {
 			return err
 		}
-		if err := s.pull(ctx, tx, before); err != nil {
+		if err := s.pull(ctx, tx, before.files); err != nil {
 			return err
 		}
 		if err := do(s.dir); err != nil {
 			return err
 		}
-		revision, err = s.push(ctx, tx, before, at)
+		now, err = s.push(ctx, tx, before)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	return s.saw(revision)
+	return s.saw(now)
 }
 
 // changes is the channel on which replicas hear of each other's edits.
@@ -157,75 +153,6 @@ func (s *shared) Watch(ctx context.Context, changed func(), failed func(error)) 
 // querier is a database or a transaction.
 type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}
-
-// stored returns the hashes of the files, their revision, and the content of one file. It refuses what no replica has
-// sealed, and a revision that is older than one that this replica has seen. One statement reads it all.
-func (s *shared) stored(ctx context.Context, q querier, file string) (stored map[string]string, revision int64,
-	content []byte, err error) {
-	rows, err := q.QueryContext(ctx, `SELECT name, hash, revision, mac, CASE WHEN name = $1 THEN content END
-FROM files FULL JOIN seal ON true`, file)
-	if err != nil {
-		return nil, 0, nil, ledger.Unavailable("read the registrar's state", err)
-	}
-	defer rows.Close()
-	stored = make(map[string]string)
-	mac := ""
-	for rows.Next() {
-		var name, hash, sealed sql.NullString
-		var at sql.NullInt64
-		var raw []byte
-		if err := rows.Scan(&name, &hash, &at, &sealed, &raw); err != nil {
-			return nil, 0, nil, ledger.Unavailable("read the registrar's state", err)
-		}
-		if revision, mac = at.Int64, sealed.String; name.Valid {
-			stored[name.String] = hash.String
-		}
-		if raw != nil {
-			content = raw
-		}
-	}
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-		return nil, 0, nil, ledger.Unavailable("read the registrar's state", err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case revision < s.seen:
-		return nil, 0, nil, replaced("is at revision %d, but this replica has seen revision %d", revision, s.seen)
-	case mac == "" && len(stored) > 0 || mac != "" && !hmac.Equal([]byte(mac), []byte(s.seal(stored, revision))):
-		return nil, 0, nil, replaced("was not written by a registrar with this registry's key")
-	case stored[file] != "" && evidence.HashBytes(content) != stored[file]: // a NULL is no content
-		return nil, 0, nil, replaced("has a %s that does not match its hash", file)
-	}
-	return stored, revision, content, nil
-}
-
-func replaced(format string, args ...any) error {
-	return refusal.New("registrar_replaced", "the registrar's state in the database "+format, args...)
-}
-
-// seal returns the HMAC of a state.
-func (s *shared) seal(stored map[string]string, revision int64) string {
-	mac := hmac.New(sha256.New, s.secret)
-	fmt.Fprintf(mac, "%d\n", revision)
-	for _, name := range slices.Sorted(maps.Keys(stored)) {
-		fmt.Fprintf(mac, "%q %q\n", name, stored[name])
-	}
-	return hex.EncodeToString(mac.Sum(nil))
-}
-
-// revisionFile keeps the highest revision that a replica has seen.
-const revisionFile = "revision"
-
-func (s *shared) saw(revision int64) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if revision <= s.seen {
-		return nil
-	}
-	s.seen = revision
-	return files.Replace(filepath.Join(s.dir, revisionFile), strconv.AppendInt(nil, revision, 10), 0o600)
 }
 
 // pull makes the folder a copy of the stored files.
@@ -245,9 +172,9 @@ func (s *shared) pull(ctx context.Context, tx *sql.Tx, stored map[string]string)
 		if local[name] == hash {
 			continue
 		}
-		_, _, content, err := s.stored(ctx, tx, name)
+		now, err := s.stored(ctx, tx, name)
 		if err == nil {
-			err = files.Replace(filepath.Join(s.dir, name), content, 0o600)
+			err = files.Replace(filepath.Join(s.dir, name), now.content, 0o600)
 		}
 		if err != nil {
 			return err
@@ -276,11 +203,11 @@ func (s *shared) local() (map[string]string, error) {
 	return all, nil
 }
 
-// push stores the changed files, and returns the revision that they have then.
-func (s *shared) push(ctx context.Context, tx *sql.Tx, before map[string]string, revision int64) (int64, error) {
+// push stores the changed files, and returns what the database has then.
+func (s *shared) push(ctx context.Context, tx *sql.Tx, before state) (seen, error) {
 	now, err := s.local()
-	if err != nil || maps.Equal(now, before) {
-		return revision, err
+	if err != nil || maps.Equal(now, before.files) {
+		return before.seen(), err
 	}
 	exec := func(query string, args ...any) error {
 		if _, err := tx.ExecContext(ctx, query, args...); err != nil {
@@ -289,7 +216,7 @@ func (s *shared) push(ctx context.Context, tx *sql.Tx, before map[string]string,
 		return nil
 	}
 	for name, hash := range now {
-		if before[name] == hash {
+		if before.files[name] == hash {
 			continue
 		}
 		raw, err := files.Read(filepath.Join(s.dir, name))
@@ -298,31 +225,37 @@ func (s *shared) push(ctx context.Context, tx *sql.Tx, before map[string]string,
 ON CONFLICT (name) DO UPDATE SET hash = excluded.hash, content = excluded.content`, name, hash, raw)
 		}
 		if err != nil {
-			return 0, err
+			return seen{}, err
 		}
 	}
-	revision++
-	return revision, errors.Join(exec(`SELECT pg_notify($1, '')`, changes),
+	after := state{revision: before.revision + 1}
+	if len(before.seals) > 0 {
+		last := min(len(before.seals), maxSeals)
+		after.seals = append([]string{before.seen().seal}, before.seals[1:last]...)
+	}
+	after.seals = append([]string{s.seal(now, after.revision, after.seals)}, after.seals...)
+	return after.seen(), errors.Join(exec(`SELECT pg_notify($1, '')`, changes),
 		exec(`INSERT INTO seal (revision, mac) VALUES ($1, $2)
-ON CONFLICT (one) DO UPDATE SET revision = excluded.revision, mac = excluded.mac`, revision, s.seal(now, revision)))
+ON CONFLICT (one) DO UPDATE SET revision = excluded.revision, mac = excluded.mac`, after.revision,
+			strings.Join(after.seals, " ")))
 }
 
 // Read implements [registrar.Store].
-func (s *shared) Read(ctx context.Context, name string) (content []byte, err error) {
-	_, revision, content, err := s.stored(ctx, s.db.Read(), name)
+func (s *shared) Read(ctx context.Context, name string) ([]byte, error) {
+	now, err := s.stored(ctx, s.db.Read(), name)
 	if err == nil {
-		err = s.saw(revision)
+		err = s.saw(now.seen())
 	}
-	if err == nil && content == nil {
+	if err == nil && now.content == nil {
 		err = fs.ErrNotExist
 	}
-	return content, err
+	return now.content, err
 }
 
 // Version implements [registrar.Store].
 func (s *shared) Version(ctx context.Context) (string, error) {
-	_, revision, _, err := s.stored(ctx, s.db.Read(), "")
-	return strconv.FormatInt(revision, 10), err
+	now, err := s.stored(ctx, s.db.Read(), "")
+	return strconv.FormatInt(now.revision, 10), err
 }
 
 // leadPeriod is how often a replica tries to lead, and how often the one that leads checks that it still does.

@@ -142,6 +142,23 @@ func TestReplaced(t *testing.T) {
 		check.WantCode(t, err, "registrar_replaced")
 		check.WantCode(t, by.Edit(t.Context(), func(string) error { return nil }), "registrar_replaced")
 	}
+	// What the first replica changed is hidden from the second, which makes as many changes, or more.
+	one, two := open(t.TempDir()), open(t.TempDir())
+	s = one
+	check.Must(t, write("2"))
+	_, err = two.Read(t.Context(), "serial")
+	check.Must(t, err)
+	keep()
+	check.Must(t, write("revoked"))
+	do(restore...)
+	s = two
+	for _, content := range []string{"3", "4"} {
+		check.Must(t, write(content))
+		_, err = one.Read(t.Context(), "serial")
+		check.WantCode(t, err, "registrar_replaced")
+		check.WantCode(t, one.Edit(t.Context(), func(string) error { return nil }), "registrar_replaced")
+		check.WantCode(t, open(one.dir).Edit(t.Context(), func(string) error { return nil }), "registrar_replaced")
+	}
 	s = open(t.TempDir()) // a replica that has seen nothing newer
 	check.Must(t, write("3"))
 	keep()
