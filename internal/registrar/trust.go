@@ -15,6 +15,17 @@ type Trust struct {
 	State    string `json:"state"` // identifies the content
 	Bundle   string `json:"bundle"`
 	Manifest string `json:"manifest"`
+
+	json string // empty if it is to be made
+}
+
+// JSON returns the trust in JSON.
+func (t Trust) JSON() string {
+	if t.json == "" {
+		raw, _ := json.Marshal(t) // texts never fail
+		t.json = string(raw)
+	}
+	return t.json
 }
 
 // delivered is what Refresh has read last.
@@ -76,7 +87,9 @@ func (r *Registrar) Refresh(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		next.trusts[hash] = Trust{evidence.HashBytes([]byte(string(text) + d.text)), string(text), d.text}
+		t := Trust{State: evidence.HashBytes([]byte(string(text) + d.text)), Bundle: string(text), Manifest: d.text}
+		t.json = t.JSON()
+		next.trusts[hash] = t
 	}
 	r.delivered.Store(next)
 	close(old.over)

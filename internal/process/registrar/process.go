@@ -60,8 +60,9 @@ type process struct {
 	cluster   *cluster           // nil off Kubernetes
 	ruled     chan struct{}      // closed once there are rules
 
-	askingMu sync.Mutex // guards asking
+	askingMu sync.Mutex // guards the two fields below
 	asking   *lru.Cache[string, *rate.Limiter]
+	open     map[string]int // requests that are being answered, by caller
 
 	log      *zap.Logger // of refusals: strangers can cause many
 	refusals *prometheus.CounterVec
@@ -132,6 +133,7 @@ func (p *process) Plan(c *config.Registrar) (daemon.Plan, error) {
 // Roles implements [daemon.Service]. The registrar signs no evidence; its custody has the CA's key.
 func (p *process) Roles(process *daemon.Process) (err error) {
 	p.Process, p.log, p.asking = process, flood.Logger(process.Log), lru.New[string, *rate.Limiter](maxAsking)
+	p.open = make(map[string]int)
 	if k := p.config.Kubernetes; k != nil {
 		p.caKey, err = process.Keys.Key(caPurpose, k.Key)
 	}

@@ -2,6 +2,7 @@ package registrar
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"path/filepath"
 	"strconv"
@@ -37,7 +38,7 @@ func (p *process) public() http.Handler {
 	}))
 	mux.HandleFunc("POST /v1/registrations", p.from(func(w http.ResponseWriter, r *http.Request, c registrar.Caller) {
 		var q registrar.Request
-		if err := wire.Read(w, r, &q); err != nil {
+		if err := read(w, r, wire.MaxRequest, &q); err != nil {
 			problem.Write(w, err)
 			return
 		}
@@ -53,7 +54,13 @@ func (p *process) public() http.Handler {
 	}))
 	mux.HandleFunc("GET /v1/trust", p.from(func(w http.ResponseWriter, r *http.Request, c registrar.Caller) {
 		t, err := p.nextTrust(r.Context(), c, r.URL.Query().Get("unlike"))
-		wire.Write(w, t, err)
+		if err != nil {
+			problem.Write(w, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		_, _ = io.WriteString(w, t.JSON()) // which all callers share: none can make copies by reading slowly
 	}))
 	mux.HandleFunc("GET /v1/history/{segment}", p.from(func(w http.ResponseWriter, r *http.Request, _ registrar.Caller) {
 		p.history(w, r)
@@ -68,11 +75,48 @@ func (p *process) from(answer func(http.ResponseWriter, *http.Request, registrar
 		if err == nil {
 			err = p.known(c)
 		}
+		if err == nil {
+			err = p.begin(c.ID)
+		}
 		if err != nil {
 			problem.Write(w, err)
 			return
 		}
+		defer p.end(c.ID)
 		answer(w, r, c)
+	}
+}
+
+// read reads a request that its sender must send soon: strangers can send requests too.
+func read(w http.ResponseWriter, r *http.Request, limit int64, to any) error {
+	conn := http.NewResponseController(w)
+	_ = conn.SetReadDeadline(time.Now().Add(readTimeout))
+	r.Body = http.MaxBytesReader(w, r.Body, limit)
+	err := wire.Read(w, r, to)
+	if err != nil {
+		w.Header().Set("Connection", "close") // net/http would wait for the rest
+		return err
+	}
+	_ = conn.SetReadDeadline(time.Time{})
+	return nil
+}
+
+// begin refuses a caller with more than maxOpen requests that are being answered: it may not read the answers.
+func (p *process) begin(id string) error {
+	p.askingMu.Lock()
+	defer p.askingMu.Unlock()
+	if p.open[id] >= maxOpen {
+		return refusal.New("overloaded", "%s has %d requests that are being answered", id, maxOpen)
+	}
+	p.open[id]++
+	return nil
+}
+
+func (p *process) end(id string) {
+	p.askingMu.Lock()
+	defer p.askingMu.Unlock()
+	if p.open[id]--; p.open[id] == 0 {
+		delete(p.open, id)
 	}
 }
 
@@ -101,9 +145,14 @@ func (p *process) known(c registrar.Caller) error {
 	return err
 }
 
-// A caller may register once a second, after registrationBurst at once: replicas have the same id. maxAsking bounds the
-// callers whose rates are known.
-const registrationBurst, maxAsking = 32, 4096
+// A caller may register once a second, after registrationBurst at once: replicas have the same id. maxAsking bounds
+// the callers whose rates are known, maxOpen the requests of one that are answered at once, and maxCSR a request for
+// a TLS certificate, in bytes. readTimeout bounds the time for a request's body.
+const (
+	registrationBurst, maxAsking, maxOpen, maxCSR = 32, 4096, 64, 16 << 10
+
+	readTimeout = 10 * time.Second
+)
 
 // mayRegister refuses a caller that would use up the nonces, and the time, of the others.
 func (p *process) mayRegister(id string) error {

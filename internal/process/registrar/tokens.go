@@ -25,7 +25,7 @@ func (p *process) certificates(w http.ResponseWriter, r *http.Request) {
 		err = p.mayRegister(from)
 	}
 	if err == nil {
-		err = wire.Read(w, r, &q)
+		err = read(w, r, maxCSR, &q)
 	}
 	if err != nil {
 		problem.Write(w, err)
