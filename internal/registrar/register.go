@@ -272,11 +272,18 @@ func (r *Registrar) certifyAll(ctx context.Context, of []*waiting) error {
 		return err
 	}
 	return r.o.Store.Edit(ctx, func(dir string) error {
+		seen, err := ReadNumber(filepath.Join(dir, serialFile))
+		if err == nil {
+			err = a.rules.Check(seen, r.o.Now()) // another replica may have newer rules
+		}
+		if err != nil {
+			return err
+		}
 		registry := r.registry(dir, a.sign)
 		if err := r.room(registry, p.Roles); err != nil {
 			return err
 		}
-		_, err := registry.CertifyNeeded(ctx, p, of[0].say)
+		_, err = registry.CertifyNeeded(ctx, p, of[0].say)
 		return err
 	})
 }

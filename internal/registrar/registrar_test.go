@@ -237,6 +237,26 @@ func TestRegister(t *testing.T) {
 	}
 }
 
+// TestReplicaWithOldRules: it certifies nothing by them once another replica has newer ones.
+func TestReplicaWithOldRules(t *testing.T) {
+	r := newRig(t)
+	before, err := r.signed(t, r.auditor, rules)
+	check.Must(t, err)
+	late := &rig{now: r.now, Registrar: registrar.New(registrar.Options{Key: r.registry, Lifetime: 24 * time.Hour,
+		Store: r.store, Now: r.clock, Custody: r})}
+	ctx, cancel := context.WithCancel(t.Context())
+	var done sync.WaitGroup
+	done.Go(func() { late.Run(ctx) })
+	defer done.Wait()
+	defer cancel()
+	check.Must(t, late.SetRules(t.Context(), before))
+	_, err = late.Register(t.Context(), caller, late.request(t, caller, memory(t, "runtime-key/u1")))
+	check.Must(t, err)
+	r.use(t, strings.NewReplacer("serial: 7", "serial: 8", "worker", "other").Replace(rules))
+	_, err = late.Register(t.Context(), caller, late.request(t, caller, r.shared))
+	check.WantCode(t, err, "rules_refused")
+}
+
 // firstOf is a key of which a process knows only the first version.
 type firstOf struct{ *custody.Memory }
 
