@@ -3,6 +3,7 @@ package vault
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 	"net/http"
@@ -17,6 +18,8 @@ import (
 type Auth interface {
 	// login returns a secret with the token in Auth. c has no token.
 	login(ctx context.Context, c *api.Client) (*api.Secret, error)
+	// roles are the paths of the roles in its auth method that are known.
+	roles() []string
 }
 
 // AppRole logs in with an AppRole.
@@ -28,6 +31,8 @@ type AppRole struct {
 	SecretIDFile string
 	Wrapped      bool
 	Role         string // the AppRole's name, for which a wrapping token must be made; only with Wrapped
+	// Roles are names of AppRoles, this one included, whose logins the token must not make ([Key.Observe]).
+	Roles []string
 
 	mu       sync.Mutex // guards all below; held during a login
 	wrapping string     // the last unwrapped wrapping token
@@ -36,6 +41,16 @@ type AppRole struct {
 }
 
 type pair struct{ roleID, secretID string }
+
+func (a *AppRole) roles() []string { return rolesAt(cmp.Or(a.Mount, "approle"), a.Roles) }
+
+// rolesAt returns the paths of the roles, and of one that only a wildcard policy allows.
+func rolesAt(mount string, names []string) (paths []string) {
+	for _, name := range append([]string{rand.Text()}, names...) {
+		paths = append(paths, "auth/"+mount+"/role/"+name)
+	}
+	return paths
+}
 
 func (a *AppRole) login(ctx context.Context, c *api.Client) (*api.Secret, error) {
 	a.mu.Lock()
@@ -108,10 +123,13 @@ func (a *AppRole) unwrap(ctx context.Context, c *api.Client, wrapping string) (s
 
 // Kubernetes logs in with the pod's service account.
 type Kubernetes struct {
-	Mount   string // of the auth method; kubernetes if empty
-	Role    string // Vault's role
-	JWTFile string // the token's file, read at each login
+	Mount   string   // of the auth method; kubernetes if empty
+	Role    string   // Vault's role
+	JWTFile string   // the token's file, read at each login
+	Roles   []string // like [AppRole.Roles]
 }
+
+func (k *Kubernetes) roles() []string { return rolesAt(cmp.Or(k.Mount, "kubernetes"), k.Roles) }
 
 func (k *Kubernetes) login(ctx context.Context, c *api.Client) (*api.Secret, error) {
 	jwt, err := readFile(k.JWTFile)
@@ -125,6 +143,10 @@ func (k *Kubernetes) login(ctx context.Context, c *api.Client) (*api.Secret, err
 // TokenFile is a token that another program renews, such as Vault Agent. The file is read again when Vault no longer
 // knows the token.
 type TokenFile struct{ Path string }
+
+func (t *TokenFile) roles() []string {
+	return append(rolesAt("approle", nil), rolesAt("kubernetes", nil)...)
+}
 
 func (t *TokenFile) login(context.Context, *api.Client) (*api.Secret, error) {
 	token, err := readFile(t.Path)

@@ -112,7 +112,7 @@ func (e *session) token(ctx context.Context) (tokenInfo, error) {
 }
 
 func (k *Key) forbidden() []string {
-	out := k.session.server.forbidden(k.others)
+	out := k.session.forbidden(k.others)
 	for _, what := range []string{"export/signing-key", "backup", "restore"} {
 		out = append(out, k.path(what))
 	}
@@ -125,15 +125,25 @@ func (k *Key) forbidden() []string {
 	return out
 }
 
-// Other keys, and Vault itself. Only a wildcard policy allows the random names.
-func (s *Server) forbidden(keys []string) []string {
-	out := []string{"sys/policies/acl/" + rand.Text(), "auth/token/create", "auth/token/create-orphan",
-		"sys/auth/" + rand.Text(), "sys/mounts/" + rand.Text()}
+// Other keys, logins, and Vault itself. Only a wildcard policy allows the random names.
+func (e *session) forbidden(keys []string) []string {
+	out := []string{"auth/token/create", "auth/token/create-orphan", "identity/entity", "identity/group",
+		"sys/storage/raft/snapshot"}
+	for _, what := range []string{"sys/policies/acl/", "sys/policy/", "sys/auth/", "sys/mounts/", "sys/audit/",
+		"sys/raw/", "auth/token/create/", "auth/token/roles/", "identity/entity/id/", "identity/entity/name/", "identity/group/id/"} {
+		out = append(out, what+rand.Text())
+	}
+	for _, role := range e.auth.roles() {
+		out = append(out, role, role+"/secret-id", role+"/custom-secret-id")
+	}
+	mount := e.server.o.Mount
 	for _, key := range append([]string{rand.Text()}, keys...) {
 		for _, what := range []string{"sign/", "keys/", "export/signing-key/", "backup/"} {
-			out = append(out, s.o.Mount+"/"+what+key)
+			out = append(out, mount+"/"+what+key)
 		}
-		out = append(out, s.o.Mount+"/keys/"+key+"/config")
+		for _, what := range []string{"config", "rotate", "trim"} {
+			out = append(out, mount+"/keys/"+key+"/"+what)
+		}
 	}
 	return out
 }

@@ -29,7 +29,7 @@ func (s *Server) Secrets(auth Auth, keys ...string) *Secrets {
 
 // Look reports the token's rights on keys: there must be none.
 func (s *Secrets) Look(ctx context.Context, maxAge time.Duration) look.Observation {
-	return s.session.apart(ctx, maxAge, "read them", nil, s.session.server.forbidden(s.keys))
+	return s.session.apart(ctx, maxAge, "read them", nil, s.session.forbidden(s.keys))
 }
 
 // Secret is one field of a secret. It is safe for concurrent use.

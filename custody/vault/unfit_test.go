@@ -60,3 +60,25 @@ func TestUnfit(t *testing.T) {
 		})
 	}
 }
+
+// TestTokenThatMayMore: a token that could make another login, or change what itself may do, is no role's own.
+func TestTokenThatMayMore(t *testing.T) {
+	role := newSigning(t, time.Hour, time.Hour)
+	role.auth.Roles = []string{"signer", "another"}
+	k, err := open(t, role.Options).Key(t.Context(), "k", role.auth)
+	check.Must(t, err)
+	login := "auth/" + role.mount + "/role/"
+	for _, path := range []string{"", "sys/policy/*", "sys/audit/*", "sys/raw/*", "auth/token/create/*",
+		"auth/token/roles/*", "identity/entity", "identity/entity/id/*", "identity/group/id/*", login + "+/secret-id", login + "another/secret-id",
+		login + "signer", role.mount + "/keys/+/rotate"} {
+		policy := signPolicy(role.mount, "k") + `path "auth/token/renew-self" { capabilities = ["update"] }`
+		want := look.Holds
+		if path != "" {
+			policy, want = policy+"\n"+`path "`+path+`" { capabilities = ["update"] }`, look.Contradicts
+		}
+		server.Write(t, "sys/policies/acl/"+role.mount, map[string]any{"policy": policy})
+		if l := k.Observe(t.Context(), 0)[1]; l.Name != look.Apart || l.Result != want {
+			t.Errorf("%s: %+v", path, l)
+		}
+	}
+}

@@ -5,6 +5,7 @@ package keystore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -12,6 +13,7 @@ import (
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/custody/pkcs11"
 	"github.com/actionproof/mediator/custody/vault"
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/await"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/files"
@@ -50,7 +52,7 @@ type PublicKeys interface {
 func Reader(s Store, role string) PublicKeys {
 	switch s := s.(type) {
 	case *vaultStore:
-		keys := s.server.PublicKeys(login(s.c.Auth.For(role)))
+		keys := s.server.PublicKeys(login(s.c.Auth, role))
 		s.closed = append(s.closed, keys)
 		return keys
 	case pkcs11Store:
@@ -102,7 +104,7 @@ func openVault(c *config.Vault, log *zap.Logger) (Store, error) {
 }
 
 func (v *vaultStore) Key(role, name string) (custody.Key, error) {
-	key := v.server.Prepare(name, login(v.c.Auth.For(role)), v.c.Keys...)
+	key := v.server.Prepare(name, login(v.c.Auth, role), v.c.Keys...)
 	v.closed = append(v.closed, key)
 	return key, nil
 }
@@ -133,7 +135,7 @@ func Secrets(s Store, role string) (*vault.Secrets, error) {
 	if !ok {
 		return nil, fmt.Errorf("credentials in Vault need custody in Vault, not %T", s)
 	}
-	return v.server.Secrets(login(v.c.Auth.For(role)), v.c.Keys...), nil
+	return v.server.Secrets(login(v.c.Auth, role), v.c.Keys...), nil
 }
 
 // Health returns what was last seen of Vault. ok is false unless the custody is Vault.
@@ -145,16 +147,29 @@ func Health(s Store) (h vault.Health, ok bool) {
 	return v.server.Health(), true
 }
 
-func login(a config.VaultAuth) vault.Auth {
-	switch {
+func login(all config.VaultAuth, role string) vault.Auth {
+	switch a := all.For(role); {
 	case a.AppRole != nil:
 		return &vault.AppRole{
 			Mount: a.AppRole.Mount, Role: a.AppRole.Role, RoleIDFile: a.AppRole.RoleIDFile, SecretIDFile: a.AppRole.SecretIDFile,
-			Wrapped: !a.AppRole.Unwrapped,
+			Wrapped: !a.AppRole.Unwrapped, Roles: names(func(role string) string { return all.For(role).AppRole.Role }),
 		}
 	case a.Kubernetes != nil:
-		return &vault.Kubernetes{Mount: a.Kubernetes.Mount, Role: a.Kubernetes.Role, JWTFile: a.Kubernetes.TokenFile}
+		return &vault.Kubernetes{Mount: a.Kubernetes.Mount, Role: a.Kubernetes.Role, JWTFile: a.Kubernetes.TokenFile,
+			Roles: names(func(role string) string { return all.For(role).Kubernetes.Role })}
 	default:
 		return &vault.TokenFile{Path: a.TokenFile}
 	}
+}
+
+// names returns the names of all roles of a deployment.
+func names(of func(role string) string) (all []string) {
+	for _, role := range slices.Concat(evidence.RolePurposes(evidence.RoleSidecar),
+		evidence.RolePurposes(evidence.RoleTrigger), evidence.RolePurposes(evidence.RoleControl),
+		evidence.RolePurposes(evidence.RoleNode), config.RootPurposes) {
+		if name := of(role); name != "" && !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	return all
 }
