@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/vault/api"
+	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
 	"github.com/actionproof/mediator/evidence"
@@ -126,8 +127,16 @@ func (s Setup) roots(_ context.Context, a Answers) error {
 	return nil
 }
 
-// publish lets everyone read a file, whatever the umask of the administrator's shell was.
-func publish(path string) error { return os.Chmod(path, 0o644) } //nolint:gosec // public
+// publish lets everyone read a file, whatever the umask of the administrator's shell was. It follows no link, which the
+// registry's and the auditor's users could put in its place.
+func publish(path string) error {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Chmod(0o644)
+}
 
 // write writes a new public file.
 func write(path string, raw []byte) error {

@@ -205,3 +205,22 @@ func FuzzRead(f *testing.F) {
 		_, _ = setup.Read(path)
 	})
 }
+
+// TestUnitsKeepPins: the processes with a root's key write the folder of trust, but not the pinned roots there.
+func TestUnitsKeepPins(t *testing.T) {
+	units, err := filepath.Glob("../../deploy/systemd/*.service")
+	check.Must(t, err)
+	found := 0
+	for _, name := range units {
+		raw, err := os.ReadFile(name)
+		check.Must(t, err)
+		if !strings.Contains(string(raw), "ReadWritePaths=/etc/mediator/trust\n") {
+			continue
+		}
+		if found++; !strings.Contains(string(raw),
+			"\nReadOnlyPaths=-/etc/mediator/trust/registry.jwk -/etc/mediator/trust/auditor.jwk\n") {
+			t.Errorf("%s can replace the pinned roots", name)
+		}
+	}
+	check.WantEqual(t, found, 3)
+}
