@@ -41,7 +41,8 @@ func ParseDenied(urls []string) (*Denied, error) {
 func (d *Denied) Check(t upstream.Target, escapedPath string) error {
 	for n := range d.of(t) {
 		for path := range readings(escapedPath) {
-			if n.find(strings.Split(path[1:], "/")) != nil {
+			segments := strings.Split(path[1:], "/")
+			if n.find(segments) != nil || n.find(append(segments, "")) != nil { // readings have no slash at the end
 				return refusal.New(problem.CallDenied, "the configuration denies calls to %s://%s%.1024s", t.Scheme,
 					t.Authority(), escapedPath)
 			}

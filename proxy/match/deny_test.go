@@ -22,6 +22,9 @@ func TestDenied(t *testing.T) {
 		{"eu.stats.test", "/x", true, true, true},
 		{"stats.test", "/x", false, false, false},
 		{"npm.test", "/@A%2fb", true, false, true},
+		{"npm.test", "/@a/", true, false, true},
+		{"npm.test", "/@a", true, false, true}, // to some servers the same
+		{"npm.test", "/@ab/", false, false, true},
 		{"npm.test", "/b", false, false, true},
 	} {
 		at := upstream.Target{Scheme: "https", Host: tt.host, Port: 443}
