@@ -124,6 +124,7 @@ func TestSlowStranger(t *testing.T) {
 	c, err := tls.Dial("tcp", serve(t, p, daemon.ListenOpen), &tls.Config{InsecureSkipVerify: true})
 	check.Must(t, err)
 	defer c.Close()
+	check.Must(t, c.SetDeadline(time.Now().Add(3*time.Minute)))
 	_, err = io.WriteString(c, "POST /v1/certificates HTTP/1.1\r\nHost: registrar\r\nContent-Length: 200000\r\n\r\n"+
 		strings.Repeat(" ", 2*maxCSR))
 	check.Must(t, err)
