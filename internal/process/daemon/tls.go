@@ -71,7 +71,7 @@ func (p *Process) admitting(e config.Endpoint, next http.Handler) http.Handler {
 	if e.Unix != "" {
 		return next
 	}
-	log := flood.Logger(p.Log)
+	log, bodies := flood.Logger(p.Log), newBodies()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller, err := p.Identity.Peer(r.TLS)
 		if err == nil && !e.Admits(caller) {
@@ -87,7 +87,10 @@ func (p *Process) admitting(e config.Endpoint, next http.Handler) http.Handler {
 			problem.Write(w, err)
 			return
 		}
-		next.ServeHTTP(w,
-			r.WithContext(wire.WithCaller(r.Context(), wire.Caller{ID: string(caller), Runtime: caller.Path()})))
+		body := bodies.of(string(caller), r)
+		defer body.end()
+		r = r.WithContext(wire.WithCaller(r.Context(), wire.Caller{ID: string(caller), Runtime: caller.Path()}))
+		r.Body = body
+		next.ServeHTTP(w, r)
 	})
 }
