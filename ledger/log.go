@@ -12,6 +12,9 @@ type Leaf struct {
 	Index   int64  // in the log; of a pending leaf -1
 }
 
+// MaxLeaves bounds a tree. With over 2^62 leaves, the arithmetic of package tlog never ends.
+const MaxLeaves = 1 << 53
+
 // TreeHead is a state of the log's tree.
 type TreeHead struct {
 	Size int64 // leaves

@@ -27,7 +27,7 @@ const (
 	NoOutcome Problem = "no_outcome"
 	// NoIntent: an outcome, or a session's end, has no beginning, or has two ends.
 	NoIntent Problem = "no_intent"
-	// Twice: a post or session begins again before its end.
+	// Twice: a post or session begins again.
 	Twice Problem = "twice"
 	// Malformed: package leaf cannot read the entry.
 	Malformed Problem = "malformed"
@@ -85,7 +85,7 @@ func Audit(ctx context.Context, from torchwood.TileReader, o AuditOptions) (Repo
 	}
 	a := &audit{o: o, unended: make(map[string]begun),
 		Report: Report{Origin: c.Origin, Size: c.N, Witnesses: o.Policy.cosigned(n), Entries: make(map[leaf.Kind]int64)}}
-	a.o.Gap, a.o.Skew, a.o.Unended = or(o.Gap, 3*time.Minute), or(o.Skew, 2*time.Minute), or(o.Unended, 15*time.Minute)
+	a.o.Gap, a.o.Skew, a.o.Unended = or(o.Gap, 3*time.Minute), or(o.Skew, maxSkew), or(o.Unended, 15*time.Minute)
 	proven, err := a.proofs(ctx, torchwood.TileHashReaderWithContext(ctx, c.Tree, from), c.Tree)
 	if err != nil {
 		return a.Report, err
@@ -117,7 +117,8 @@ func or(d, otherwise time.Duration) time.Duration {
 type audit struct {
 	Report
 	o       AuditOptions
-	unended map[string]begun  // by Entry.Of
+	unended map[string]begun // by Entry.Of
+	begun   []beginning
 	names   map[string]string // of the proven entries
 	latest  int64             // time of an entry so far
 	beat    int64             // time of the last heartbeat, or of the first entry
@@ -197,7 +198,7 @@ func (a *audit) entry(index int64, raw []byte) {
 	if a.Entries[e.Kind]++; a.From.IsZero() {
 		a.From, a.latest, a.beat = at, e.Time, e.Time
 	}
-	if time.Duration(a.latest-e.Time)*time.Millisecond > a.o.Skew {
+	if between(e.Time, a.latest) > a.o.Skew {
 		a.find(Backdated, index, "it says %s, and an entry before it %s", at.Format(time.RFC3339),
 			time.UnixMilli(a.latest).UTC().Format(time.RFC3339))
 	}
@@ -213,30 +214,32 @@ func (a *audit) entry(index int64, raw []byte) {
 		}
 		delete(a.unended, key)
 	case e.Of != "":
-		key = string(e.Kind) + e.Of
-		if _, ok := a.unended[key]; ok {
-			a.find(Twice, index, "the same %s is in the log before", e.Kind)
-		}
+		a.begins(e, index)
 		if len(a.unended) < maxUnended {
-			a.unended[key] = begun{e, index}
+			a.unended[string(e.Kind)+e.Of] = begun{e, index}
 		} else {
 			a.find(NoOutcome, index, "more than %d posts and sessions have no end", maxUnended)
 		}
 	}
 }
 
+// between is the time between two Unix milliseconds. It does not overflow.
+func between(from, to int64) time.Duration { return time.UnixMilli(to).Sub(time.UnixMilli(from)) }
+
 // pulse looks at the time since the last heartbeat.
 func (a *audit) pulse(index, millis int64) {
-	if since := time.Duration(millis-a.beat) * time.Millisecond; since > a.o.Gap {
+	if since := between(a.beat, millis); since > a.o.Gap {
 		a.find(HeartbeatGap, index, "no heartbeat for %s before %s", since,
 			time.UnixMilli(millis).UTC().Format(time.RFC3339))
 	}
 	a.beat = max(a.beat, millis)
 }
 
-// end reports the posts that have no outcome when the log ends, and entries that the witnesses cannot have seen.
+// end reports what only the whole log shows: posts that begin twice or have no outcome, and entries that the witnesses
+// cannot have seen.
 func (a *audit) end() {
 	a.pulse(a.Size, a.latest)
+	a.repeated()
 	for _, b := range slices.SortedFunc(maps.Values(a.unended), func(x, y begun) int { return int(x.index - y.index) }) {
 		switch {
 		case b.Kind == leaf.SessionOpened:

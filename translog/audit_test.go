@@ -2,6 +2,7 @@ package translog_test
 
 import (
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -82,6 +83,12 @@ func TestAudit(t *testing.T) {
 	i := slices.IndexFunc(backdated, of(leaf.Intent, "post_50"))
 	backdated[i].minute = 20
 	changed[slices.IndexFunc(changed, of(leaf.Intent, "post_60"))].name = "post_61"
+	after := slices.IndexFunc(day(), of(leaf.Outcome, "post_70")) + 1
+	twice := slices.Insert(day(), after, entry{leaf.Intent, "post_70", 71}, entry{leaf.Outcome, "post_70", 71})
+	// An entry whose distance to the others is that of no time in nanoseconds, as 64 bits count them.
+	overflow := entry{kind: leaf.Trust, name: "later"}
+	made[overflow] = leaf.New(leaf.Trust, now.Add(math.MaxInt64).Add(math.MaxInt64), leaf.Document{})
+	overflown := slices.Insert(slices.Clone(backdated), 1, overflow)
 	for name, tt := range map[string]struct {
 		log      []entry
 		public   []translog.Problem // what the log itself shows
@@ -98,7 +105,10 @@ func TestAudit(t *testing.T) {
 		"a session's end taken": {without(of(leaf.SessionClosed, "ses_1")), nil, 1},
 		"heartbeats taken": {without(func(e entry) bool { return e.kind == leaf.Heartbeat && e.minute/10 == 4 }),
 			[]translog.Problem{translog.HeartbeatGap}, 0},
-		"cut off": {day()[:50], nil, 1},
+		"cut off":      {day()[:50], nil, 1},
+		"a post twice": {twice, []translog.Problem{translog.Twice}, 0},
+		"a time of another age": {overflown,
+			[]translog.Problem{translog.Backdated, translog.HeartbeatGap}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			from, _ := publish(t, tt.log, made)

@@ -73,7 +73,14 @@ func opened(text string, policy torchwood.Policy) (torchwood.Checkpoint, *note.N
 		return c, nil, refusal.New("log_unwitnessed", "the checkpoint is not signed and cosigned as the policy demands: %v",
 			err)
 	}
-	return c, n, nil
+	return c, n, checkSize(c.N)
+}
+
+func checkSize(n int64) error {
+	if n > ledger.MaxLeaves {
+		return malformed("a checkpoint has more than %d entries", int64(ledger.MaxLeaves))
+	}
+	return nil
 }
 
 // cutNote splits a signed note into its text and its signatures.

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"math"
 	"os"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"filippo.io/torchwood"
 	"golang.org/x/mod/sumdb/note"
@@ -99,6 +101,27 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// TestEndless: a log of more than 2^62 entries does not keep its reader busy for ever.
+func TestEndless(t *testing.T) {
+	verifier, err := note.NewVerifier(key(t, "L").String())
+	check.Must(t, err)
+	text := torchwood.Checkpoint{Origin: origin, Tree: tlog.Tree{N: math.MaxInt64}}.String()
+	signed, err := note.Sign(&note.Note{Text: text}, logSigner{verifier})
+	check.Must(t, err)
+	opening := leaf.New(leaf.Intent, now, leaf.Document{Post: "post_1"}).Encode()
+	p := policy(t, "quorum none")
+	_, err = p.Verify(translog.Proof{Opening: opening, Hashes: tlog.RecordProof{{}}, Checkpoint: string(signed)}.Encode())
+	check.WantCode(t, err, "evidence_malformed")
+	from, err := torchwood.NewTileFS(fstest.MapFS{"checkpoint": {Data: signed}})
+	check.Must(t, err)
+	_, err = translog.Audit(t.Context(), from, translog.AuditOptions{Policy: p})
+	check.WantCode(t, err, "evidence_malformed")
+}
+
+type logSigner struct{ note.Verifier }
+
+func (logSigner) Sign(m []byte) ([]byte, error) { return ed25519.Sign(private("L"), m), nil }
+
 func cutLine(text string, n int) string {
 	lines := strings.SplitAfter(text, "\n")
 	return strings.Join(append(lines[:n:n], lines[n+1:]...), "")
@@ -114,6 +137,7 @@ func TestPolicyRefusals(t *testing.T) {
 		"one key twice":      log + "witness a " + vkey + "\nwitness b " + vkey + "\ngroup g 2 a b\nquorum g\n",
 		"a URL with a name":  log + "witness a " + vkey + " https://u:p@w.example\nquorum a\n",
 		"a URL that is none": log + "witness a " + vkey + " ftp://w.example\nquorum a\n",
+		"a witness twice":    log + "witness a " + vkey + "\ngroup g any a\ngroup h any a\ngroup q all g h\nquorum q\n",
 		"a carriage return":  log + "quorum none\r\n",
 		"a no-break space":   log + "\u00a0\nquorum none\n",
 		"unknown":            log + "watcher a\nquorum none\n",

@@ -71,7 +71,7 @@ func intent(i int) string { return leaf.ID(leaf.Intent, fmt.Sprintf("post_%d", i
 func TestLog(t *testing.T) {
 	store := open(t, filepath.Join(t.TempDir(), "ledger.db"))
 	log := start(t, store, policy(t, "quorum none"))
-	server := httptest.NewServer(translog.Handler(store))
+	server := httptest.NewServer(translog.Handler(strict{store, t}))
 	defer server.Close()
 	client := server.Client()
 	defer client.CloseIdleConnections()
@@ -124,13 +124,27 @@ func TestLog(t *testing.T) {
 	check.WantCode(t, err, "log_unwitnessed")
 	for path, want := range map[string]int{"/tile/0/000": 200, "/tile/0/006.p/77": 200, "/tile/0/006.p/78": 404,
 		"/tile/0/006": 404, "/tile/1/000.p/6": 200, "/tile/entries/006.p/77": 200, "/tile/entries/000": 200,
-		"/tile/0/0": 404, "/tile/0/000.p/0": 404, "/tile/8/0/000": 404, "/tile/data/000": 404, "/": 404} {
+		"/tile/0/0": 404, "/tile/0/000.p/0": 404, "/tile/8/0/000": 404, "/tile/data/000": 404, "/": 404,
+		"/tile/63/000": 404, "/tile/64/000": 404, "/tile/4611686018427387904/000": 404} {
 		response, err := client.Get(server.URL + path)
 		check.Must(t, err, response.Body.Close())
 		if response.StatusCode != want {
 			t.Errorf("%s: %d, want %d", path, response.StatusCode, want)
 		}
 	}
+}
+
+// strict fails a test in which a tile is asked for that no tree has.
+type strict struct {
+	ledger.LogReader
+	t *testing.T
+}
+
+func (s strict) Tiles(ctx context.Context, tiles []ledger.Tile) error {
+	if tiles[0].Level > 63 {
+		s.t.Errorf("the level %d is asked for", tiles[0].Level)
+	}
+	return s.LogReader.Tiles(ctx, tiles)
 }
 
 // TestDamage refuses to go on from a tree that is not the one that was signed.
@@ -161,6 +175,20 @@ func TestDamage(t *testing.T) {
 			check.WantCode(t, err, "log_contradicted", tt.want)
 		})
 	}
+	t.Run("an endless tree", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "ledger.db")
+		check.Must(t, open(t, path).Close())
+		db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)")
+		check.Must(t, err)
+		_, err = db.Exec(`UPDATE tree SET size = 9223372036854775807`)
+		check.Must(t, err, db.Close())
+		store := open(t, path)
+		add(t, store, 0, 1)
+		_, err = store.Integrate(t.Context(), 1, translog.Grow)
+		check.WantCode(t, err, "ledger_unavailable")
+		_, _, err = store.TreeHead(t.Context())
+		check.WantCode(t, err, "ledger_unavailable")
+	})
 	t.Run("another key", func(t *testing.T) {
 		store := open(t, filepath.Join(t.TempDir(), "ledger.db"))
 		check.Must(t, start(t, store, policy(t, "quorum none")).Publish(t.Context()))

@@ -52,7 +52,7 @@ func ParsePolicy(text []byte) (*Policy, error) {
 		return nil, refusal.New("config_malformed", "the log's policy: %v", err)
 	}
 	p := &Policy{Policy: parsed}
-	keys := make(map[string]bool)
+	keys, grouped := make(map[string]bool), make(map[string]bool)
 	for i, line := range strings.Split(string(text), "\n") {
 		line, _, _ = strings.Cut(line, "#")
 		fields := strings.Fields(line)
@@ -77,6 +77,13 @@ func ParsePolicy(text []byte) (*Policy, error) {
 				err = errors.New("two witnesses have one key")
 			}
 			keys[key], p.witnesses = true, append(p.witnesses, m)
+		case "group": // torchwood accepts no cosignature of a witness that counts twice
+			for _, child := range fields[3:] {
+				if grouped[child] {
+					err = fmt.Errorf("%.80q is in a group already", child)
+				}
+				grouped[child] = true
+			}
 		}
 		if err == nil && len(p.witnesses) > maxMembers {
 			err = fmt.Errorf("it has more than %d witnesses", maxMembers)
@@ -119,6 +126,9 @@ type Cosignature struct {
 	Time    time.Time
 }
 
+// maxSeconds is the year 10000: JSON has no later times.
+const maxSeconds = 253_402_300_800
+
 // cosigned returns the cosignatures of the policy's witnesses, in the policy's order. n was opened with the policy.
 func (p *Policy) cosigned(n *note.Note) (all []Cosignature) {
 	for _, m := range p.witnesses {
@@ -126,7 +136,7 @@ func (p *Policy) cosigned(n *note.Note) (all []Cosignature) {
 			if s.Name != m.verifier.Name() || s.Hash != m.verifier.KeyHash() {
 				continue
 			}
-			if at, err := torchwood.CosignatureTimestamp(s); err == nil { // the verifier has read it
+			if at, err := torchwood.CosignatureTimestamp(s); err == nil && at < maxSeconds {
 				all = append(all, Cosignature{m.name, time.Unix(at, 0).UTC()})
 			}
 		}

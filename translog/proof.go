@@ -63,6 +63,10 @@ func ParseProof(text []byte) (p Proof, err error) {
 	if p.Checkpoint = checkpoint; !bytes.Equal(p.Encode(), text) {
 		return p, malformed("the proof is not written as %s demands", proofHeader)
 	}
+	note, _, _ := cutNote(checkpoint)
+	if c, err := torchwood.ParseCheckpoint(note); err == nil { // otherwise its signatures are wrong, too
+		return p, checkSize(c.N)
+	}
 	return p, nil
 }
 
@@ -127,7 +131,7 @@ func Prove(ctx context.Context, store ledger.LogReader, id string) ([]byte, erro
 func treeIn(c ledger.Checkpoint) (tlog.Tree, error) {
 	text, _, _ := cutNote(c.Note)
 	parsed, err := torchwood.ParseCheckpoint(text)
-	if err != nil || parsed.N != c.Size {
+	if err != nil || parsed.N != c.Size || checkSize(c.Size) != nil {
 		return tlog.Tree{}, contradicted("has a malformed checkpoint")
 	}
 	return parsed.Tree, nil

@@ -21,7 +21,7 @@ func Handler(store ledger.TreeReader) http.Handler {
 	mux.HandleFunc("GET /tile/", func(w http.ResponseWriter, r *http.Request) {
 		path := strings.TrimPrefix(r.URL.Path, "/")
 		t, err := torchwood.ParseTilePath(path)
-		if err != nil || torchwood.TilePath(t) != path {
+		if err != nil || torchwood.TilePath(t) != path || t.L > maxLevel {
 			http.NotFound(w, r)
 			return
 		}
@@ -31,6 +31,9 @@ func Handler(store ledger.TreeReader) http.Handler {
 	})
 	return mux
 }
+
+// maxLevel bounds a tile's level, as c2sp.org/tlog-tiles does.
+const maxLevel = 63
 
 // answer writes what is stored, 404 if nothing is, or 503 if that is unknown.
 func answer(w http.ResponseWriter, contentType, cache string, body []byte, err error) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"filippo.io/torchwood"
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -23,6 +24,8 @@ const (
 	witnessTimeout = 5 * time.Second
 	// maxAnswer bounds a witness's answer, in bytes.
 	maxAnswer = 8 << 10
+	// maxSkew bounds the error of two clocks.
+	maxSkew = 2 * time.Minute
 )
 
 // witness asks one witness to cosign, by c2sp.org/tlog-witness. Each has its own goroutine, so a slow one does not
@@ -164,10 +167,25 @@ func (w *witness) signatures(c ledger.Checkpoint, answer string) (string, error)
 	if err == nil {
 		for _, s := range n.Sigs {
 			if s.Name == w.verifier.Name() && s.Hash == w.verifier.KeyHash() {
+				if err := w.checkTime(s); err != nil {
+					return "", err
+				}
 				return fmt.Sprintf("\u2014 %s %s\n", s.Name, s.Base64), nil
 			}
 		}
 		err = errors.New("it holds no cosignature of its key")
 	}
 	return "", refusal.New("log_unwitnessed", "its answer: %v", err)
+}
+
+// checkTime refuses a cosignature that makes each later audit find the log's own times wrong.
+func (w *witness) checkTime(s note.Signature) error {
+	seconds, err := torchwood.CosignatureTimestamp(s)
+	if err != nil {
+		return fmt.Errorf("its cosignature: %w", err)
+	}
+	if at := time.Unix(seconds, 0); at.Sub(w.log.o.Now()).Abs() > maxSkew {
+		return fmt.Errorf("its cosignature has the time %d, which differs from this process's by over %s", seconds, maxSkew)
+	}
+	return nil
 }

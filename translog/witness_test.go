@@ -1,10 +1,14 @@
 package translog_test
 
 import (
+	"bytes"
+	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/base64"
+	"encoding/binary"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -57,6 +61,7 @@ func (w *witness) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	raw, err := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(raw))
 	if w.answer != nil && w.answer(rw, r) {
 		return
 	}
@@ -112,6 +117,18 @@ func TestWitnesses(t *testing.T) {
 			return true
 		}
 	}
+	cosigned := func(seconds uint64) func(http.ResponseWriter, *http.Request) bool {
+		return func(w http.ResponseWriter, r *http.Request) bool {
+			raw, _ := io.ReadAll(r.Body)
+			_, signed, _ := strings.Cut(string(raw), "\n\n")
+			text, _, _ := strings.Cut(signed, "\n\n")
+			v := witnessKey(t, "X")
+			sig := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(nil, v.KeyHash()), seconds)
+			sig = append(sig, ed25519.Sign(private("X"), fmt.Appendf(nil, "cosignature/v1\ntime %d\n%s\n", seconds, text))...)
+			fmt.Fprintf(w, "\u2014 %s %s\n", v.Name(), base64.StdEncoding.EncodeToString(sig))
+			return true
+		}
+	}
 	for name, tt := range map[string]struct {
 		answer func(http.ResponseWriter, *http.Request) bool
 		want   string // in the failure of the witness
@@ -129,6 +146,9 @@ func TestWitnesses(t *testing.T) {
 		"a size that cannot be": {says(409, "99999999\n"), "put back"},
 		"no size":               {says(409, "-1\n"), "without a size"},
 		"the same size again":   {says(409, "0\n"), "the request had"},
+		"a time long ago":       {cosigned(0), "differs from"},
+		"a time far ahead":      {cosigned(1 << 40), "differs from"},
+		"no time":               {cosigned(math.MaxUint64), "its cosignature"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			good, bad := newWitness(t, "W"), newWitness(t, "X")

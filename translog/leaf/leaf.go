@@ -46,6 +46,7 @@ const (
 	// MaxEntry and MaxOpening bound the encoded forms, in bytes.
 	MaxEntry, MaxOpening = 512, 8 << 10
 	saltSize             = 32
+	maxTime              = 253_402_300_800_000 // the year 10000: JSON has no later times
 )
 
 // Entry is what the log holds. Its encoded form is RFC 8785 canonical JSON.
@@ -177,8 +178,8 @@ func (e Entry) check() error {
 		return malformed("an entry of the log has the unknown kind %.40q", e.Kind)
 	case !isHash(e.Commitment), paired != (e.Of != ""), paired && !isHash(e.Of):
 		return malformed("an entry of the log lacks a hash, or has one too many")
-	case e.Time < 0:
-		return malformed("an entry of the log was stored before 1970")
+	case e.Time < 0 || e.Time >= maxTime:
+		return malformed("an entry of the log was stored before 1970 or after 9999")
 	}
 	return nil
 }

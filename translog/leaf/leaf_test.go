@@ -87,6 +87,7 @@ func TestRefusals(t *testing.T) {
 		"an unknown kind":    {`"intent"`, `"other"`, "evidence_malformed"},
 		"another order":      {`{"document":`, `{ "document":`, "evidence_malformed"},
 		"a time of its own":  {`"time":1`, `"time":-1`, "evidence_malformed"},
+		"a time too late":    {`"time":1`, `"time":1000`, "evidence_malformed"},
 		"too much":           {`"post_1"`, `"` + strings.Repeat("p", leaf.MaxOpening) + `"`, "evidence_malformed"},
 	} {
 		t.Run(name, func(t *testing.T) {

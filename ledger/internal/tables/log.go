@@ -100,8 +100,12 @@ func changeOne(r sql.Result, err error) error {
 func scanHead(row *sql.Row, head *ledger.TreeHead, more ...any) error {
 	var root []byte
 	err := row.Scan(append([]any{&head.Size, &root}, more...)...)
-	if err == nil && copy(head.Root[:], root) != len(head.Root) {
+	switch {
+	case err != nil:
+	case copy(head.Root[:], root) != len(head.Root):
 		err = errors.New("the root of the log's tree is cut off")
+	case head.Size < 0 || head.Size > ledger.MaxLeaves:
+		err = fmt.Errorf("the log's tree cannot have %d entries", head.Size)
 	}
 	return err
 }
