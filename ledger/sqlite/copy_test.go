@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -141,4 +143,44 @@ func read(t *testing.T, path string) []byte {
 	raw, err := os.ReadFile(path)
 	check.Must(t, err)
 	return raw
+}
+
+// TestLargeRows: a list holds some of its records in memory, and not as many as the rows of a page: in a hostile file
+// they can share one text.
+func TestLargeRows(t *testing.T) {
+	l := open(t, t.TempDir())
+	const rows = 100
+	large := strings.Repeat("x", 1<<20)
+	var receipts []ledger.Receipt
+	for i := range rows {
+		at := ledgertest.Now().Add(time.Duration(i) * time.Second)
+		check.Must(t, l.Add(t.Context(), ledger.Record{ID: fmt.Sprintf("post_%03d", i), State: ledger.StateRefused,
+			Started: at, Reason: large}))
+		receipts = append(receipts, ledger.Receipt{Session: "ses_1", Number: int64(i + 1), Call: fmt.Sprint(i), Signed: at,
+			Token: large})
+	}
+	check.Must(t, l.AddReceipts(t.Context(), receipts...))
+	var before, held runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	n := 0
+	for r, err := range l.Records(t.Context(), ledger.Query{OldestFirst: true}) {
+		check.Must(t, err)
+		if n == 0 {
+			runtime.GC()
+			runtime.ReadMemStats(&held)
+		}
+		if r.ID != fmt.Sprintf("post_%03d", n) {
+			t.Fatalf("the record %d is %s", n, r.ID)
+		}
+		n++
+	}
+	if n != rows || held.HeapAlloc > before.HeapAlloc+rows<<19 {
+		t.Errorf("%d records; the first page takes %d bytes", n, held.HeapAlloc-before.HeapAlloc)
+	}
+	_, err := l.Chain(t.Context(), "ses_1", 1, ledger.MaxChain)
+	wantUnavailable(t, err, "longer than any")
+	if some, err := l.Chain(t.Context(), "ses_1", 1, 50); err != nil || len(some) != 50 {
+		t.Errorf("%d receipts, %v", len(some), err)
+	}
 }

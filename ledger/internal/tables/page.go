@@ -11,8 +11,12 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// pageRows bounds the rows read at once, and so the records in memory and how long a list holds a version of the data.
-const pageRows = 256
+// pageRows and pageBytes bound what is read at once, and so the records in memory and how long a list holds a version of
+// the data. In a hostile copy of a file all rows can share one text that is nearly as long as the file.
+const pageRows, pageBytes = 256, 16 << 20
+
+// errFull ends a page before its last row.
+var errFull = errors.New("the page is full")
 
 // position is a record's place in the order.
 type position struct{ started, seq int64 }
@@ -20,6 +24,7 @@ type position struct{ started, seq int64 }
 type page struct {
 	records []ledger.Record // that match
 	rows    int             // that were read
+	bytes   int             // of them
 	last    position        // of the last row
 }
 
@@ -52,7 +57,7 @@ func pages(q ledger.Query, find func(id string) (position, error), read func(fro
 					return
 				}
 			}
-			if page.rows < rows {
+			if page.rows < rows && page.bytes < pageBytes {
 				return
 			}
 			if page.last == from || later(q, from, page.last) != page.last { // a hostile database never ends
@@ -151,7 +156,13 @@ func (r Reader) page(ctx context.Context, q ledger.Query, args []any) (p page, e
 			found, err = decode(record, artifacts)
 		}
 		p.records = append(p.records, found)
+		if p.bytes += len(record) + len(artifacts); err == nil && p.bytes >= pageBytes {
+			err = errFull
+		}
 		return err
 	})
+	if errors.Is(err, errFull) {
+		err = nil
+	}
 	return p, err
 }

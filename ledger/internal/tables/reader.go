@@ -112,14 +112,21 @@ func (r Reader) Chain(ctx context.Context, session string, from int64, limit int
 	if !Storable(session) {
 		return nil, nil
 	}
+	size := 0
 	err = r.each(ctx, selectReceipts+`AND number >= $2 ORDER BY number LIMIT $3`,
 		[]any{session, from, min(limit, ledger.MaxChain)}, func(rows *sql.Rows) error {
 			c, err := receipt(rows)
+			if size += len(c.Token); size > maxChainBytes { // see pageBytes
+				err = errors.New("the receipts are longer than any that were signed")
+			}
 			all = append(all, c)
 			return err
 		})
 	return all, err
 }
+
+// maxChainBytes is twice as much as [ledger.MaxChain] receipts can have.
+const maxChainBytes = 64 << 20
 
 func (r Reader) LastReceipt(ctx context.Context, session string) (last ledger.Receipt, err error) {
 	if !Storable(session) {
