@@ -120,6 +120,7 @@ func wantVerified(t *testing.T, k *gatetest.Kit, r ledger.Record) {
 	}
 	for name, change := range map[string]func(r *ledger.Record, a *ledger.Answer){
 		"status":     func(r *ledger.Record, _ *ledger.Answer) { r.Status = http.StatusOK },
+		"state":      func(r *ledger.Record, _ *ledger.Answer) { r.State = ledger.StateFailed },
 		"host":       func(r *ledger.Record, _ *ledger.Answer) { r.Host = "b.example.com:443" },
 		"time":       func(r *ledger.Record, _ *ledger.Answer) { r.Started = r.Started.Add(time.Hour) },
 		"base":       func(_ *ledger.Record, a *ledger.Answer) { a.Base = strings.Replace(a.Base, "201", "202", 1) },

@@ -3,7 +3,6 @@
 package archive
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -44,9 +43,9 @@ type Trust struct {
 	last      string               // hash of the manifest added last, for a node's tokens, which name none
 	foreign   bool                 // the roots came with the records, and are not pinned
 
-	// AnswerKeys are the pinned keys with which APIs sign their answers. If there are any, an answer by another key is
-	// refused; without any, nobody knows whose the keys in the records are.
-	AnswerKeys httpsig.Keys
+	// AnswerKeys are the pinned keys with which APIs sign their answers, by host; those of no host are for all. If there
+	// are any, an answer by another key is refused; without any, nobody knows whose the keys in the records are.
+	AnswerKeys map[string]httpsig.Keys
 }
 
 type manifest struct {
@@ -237,7 +236,7 @@ func (t *Trust) verify(ctx context.Context, r ledger.Record, s *sessions) (v Ver
 		v.add(recordCheck, checkRecord(r, m.strict.ManifestHash, s.now))
 	}
 	if v.Refused().Name == "" && r.Answer != nil && len(t.AnswerKeys) > 0 {
-		v.add(answerCheck, t.checkAnswer(*r.Answer))
+		v.add(answerCheck, t.checkAnswer(r))
 	}
 	if v.Refused().Name != "" {
 		return v, nil
@@ -249,17 +248,27 @@ func (t *Trust) verify(ctx context.Context, r ledger.Record, s *sessions) (v Ver
 			return v, err
 		}
 	}
-	v.Unproven = unproven(v.Checks, post)
+	v.Unproven = unproven(v.Checks, post, r.State)
 	return v, nil
 }
 
 const answerCheck = "key of the API's answer"
 
-func (t *Trust) checkAnswer(a ledger.Answer) error {
-	if !bytes.Equal(t.AnswerKeys[a.KeyID], a.PublicKey) {
-		return refusal.New("record_mismatch", "the key of the API's answer, %.80q, is not one of --api-keys", a.KeyID)
+func (t *Trust) checkAnswer(r ledger.Record) error {
+	id, host := r.Answer.KeyID, strings.TrimSuffix(r.Host, ":443")
+	key := cmp.Or(string(t.AnswerKeys[host][id]), string(t.AnswerKeys[""][id]))
+	if key == "" || key != string(r.Answer.PublicKey) {
+		return refusal.New("record_mismatch", "the key of the API's answer, %.80q, is not one of --api-keys for %.80s", id, host)
 	}
 	return nil
+}
+
+// Word says whose word the outcome of a verified record is.
+func (v Verdict) Word(r ledger.Record) string {
+	if r.Answer != nil && !slices.ContainsFunc(v.Checks, func(k ledger.Check) bool { return k.Name == answerCheck && k.OK }) {
+		return "signed by the key " + r.Answer.KeyID + "; --api-keys would show whether that is the API's"
+	}
+	return r.Word()
 }
 
 // interactions returns the post's own receipt, or nil.

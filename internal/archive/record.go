@@ -178,7 +178,7 @@ func (p madePost) check(r ledger.Record) error {
 
 // unproven returns the JSON names of those members of a record whose values no signature holds. post is nil without a
 // receipt.
-func unproven(checks []ledger.Check, post *madePost) (names []string) {
+func unproven(checks []ledger.Check, post *madePost, state ledger.State) (names []string) {
 	held := func(name string) bool {
 		return slices.ContainsFunc(checks, func(k ledger.Check) bool { return k.Name == name && k.OK })
 	}
@@ -190,7 +190,7 @@ func unproven(checks []ledger.Check, post *madePost) (names []string) {
 	}{
 		{"id", post != nil},
 		{"flow", true}, // checkRecord
-		{"state", api || outcome && post.outcome == interaction.OutcomeCompleted},
+		{"state", api && state == ledger.StateForwarded || outcome && post.outcome == interaction.OutcomeCompleted},
 		{"session", session},
 		{"event", trigger},
 		{"rule", false},

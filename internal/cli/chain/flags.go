@@ -4,13 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/httpsig"
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/cli"
@@ -26,7 +29,7 @@ type judgeFlags struct {
 	selected          records.SelectionFlags
 	trust             config.Trust
 	manifest, earlier string
-	apiKeys           string
+	apiKeys           []string
 	temporary         string // folder of the registrar's bundle; empty without one
 }
 
@@ -44,8 +47,8 @@ func (f *judgeFlags) add(c *cobra.Command) {
 		"the strict deployment manifest, beside those in the bundle's history")
 	c.Flags().StringVar(&f.earlier, "earlier", "earlier",
 		"a folder with a folder for each pair of earlier roots, with files that are called as these")
-	c.Flags().StringVar(&f.apiKeys, "api-keys", "",
-		"a PEM file of the public keys with which APIs sign their answers; their owners hand them out")
+	c.Flags().StringArrayVar(&f.apiKeys, "api-keys", nil,
+		"[HOST=]FILE: a PEM file of the public keys with which the API at HOST, or any, signs its answers; repeat for more")
 	cli.FileFromDir(c, "manifest", devstack.ManifestFile)
 	cli.FileFromDir(c, "earlier", devstack.EarlierFolder)
 }
@@ -106,12 +109,26 @@ func (f *judgeFlags) with(today *archive.Trust, err error) (archive.Archive, err
 	}
 	earlier, err := archive.ReadEarlier(f.earlier, f.trust)
 	all := archive.Join(today, earlier)
-	if err != nil || f.apiKeys == "" {
+	if err != nil || len(f.apiKeys) == 0 {
 		return all, err
 	}
-	keys, err := gate.ReadAnswerKeys(f.apiKeys)
-	for _, t := range all {
-		t.AnswerKeys = keys
+	byHost := make(map[string]httpsig.Keys)
+	for _, named := range f.apiKeys {
+		host, path, found := strings.Cut(named, "=")
+		if !found || strings.ContainsRune(host, filepath.Separator) {
+			host, path = "", named
+		}
+		keys, err := gate.ReadAnswerKeys(path)
+		if err != nil {
+			return all, err
+		}
+		if byHost[host] == nil {
+			byHost[host] = make(httpsig.Keys)
+		}
+		maps.Copy(byHost[host], keys)
 	}
-	return all, err
+	for _, t := range all {
+		t.AnswerKeys = byHost
+	}
+	return all, nil
 }

@@ -178,7 +178,7 @@ func verifyRecord(c *cobra.Command, by judgeFlags, in io.Reader, path string, as
 	if asJSON {
 		if err := cli.WriteJSON(c.OutOrStdout(),
 			verifiedRecord{Checks: v.Checks, Whole: v.Whole, Interactions: v.Interactions,
-				Unproven: v.Unproven, Outcome: p.Word()}); err != nil || v.Whole {
+				Unproven: v.Unproven, Outcome: v.Word(p)}); err != nil || v.Whole {
 			return err
 		}
 		return cli.ErrRefused
@@ -196,7 +196,7 @@ func verifyRecord(c *cobra.Command, by judgeFlags, in io.Reader, path string, as
 		return cli.ErrRefused
 	}
 	fmt.Fprintln(out)
-	fmt.Fprintf(cli.Lines(out), "The outcome is %s.\n", p.Word())
+	fmt.Fprintf(cli.Lines(out), "The outcome is %s.\n", v.Word(p))
 	fmt.Fprint(out, namedReceipts(v.Interactions), "\nNot proven, the record's own word: ", strings.Join(v.Unproven, ", "),
 		".\n", whatVerifies)
 	return nil

@@ -92,6 +92,10 @@ func TestOutcomeInTheAPIsWords(t *testing.T) {
 	file, with := r.SaveRecord(t, good[0].ID), r.Trust()
 	kit.Mediator(t, append([]string{"verify", file, "--api-keys", r.In("answer.pem")}, with...)...).
 		Done("the word of the API with the key " + good[0].Answer.KeyID)
+	kit.Mediator(t, append([]string{"verify", file}, with...)...).
+		Done("signed by the key " + good[0].Answer.KeyID + "; --api-keys would show")
+	kit.Mediator(t, append([]string{"verify", file, "--api-keys", "other.example=" + r.In("answer.pem")}, with...)...).
+		Refused("record_mismatch")
 	kit.Mediator(t, append([]string{"verify", r.SaveRecord(t, bad[0].ID)}, with...)...).Done("the mediator's word")
 	kit.Edit(t, file, `"status": 201`, `"status": 200`)
 	kit.Mediator(t, append([]string{"verify", file}, with...)...).Refused("record_mismatch")
