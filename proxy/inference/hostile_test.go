@@ -1,11 +1,13 @@
 package inference_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/jsonread"
@@ -54,6 +56,27 @@ func TestMemoryOfRequests(t *testing.T) {
 	if _, err := inference.Read(inference.Rule{Dialect: inference.OpenAIChat, Hosted: []string{"input"}},
 		inference.Call{Body: []byte(body), Key: key}); err != nil {
 		t.Errorf("a long text: %v", err)
+	}
+}
+
+// TestManyMembers reads requests with as many members as may be: the time for one must not grow with their number.
+func TestManyMembers(t *testing.T) {
+	var body strings.Builder
+	body.WriteString(`{"contents":[]`)
+	for i := range jsonread.MaxItems/2 - 8 {
+		fmt.Fprintf(&body, `,"x%06d":0`, i)
+	}
+	body.WriteString("}")
+	began := time.Now()
+	for i := range 20 {
+		_, err := inference.Read(inference.Rule{Dialect: inference.Gemini},
+			inference.Call{Body: []byte(body.String()), Key: key})
+		if check.CodeOf(err) != "model_member_unknown" {
+			t.Fatal(err)
+		}
+		if time.Since(began) > 2*time.Minute {
+			t.Fatalf("%d requests take more than two minutes", i+1)
+		}
 	}
 }
 

@@ -118,12 +118,14 @@ func (r *reading) spell(o jsonread.Object) error {
 	if r.Dialect != Gemini {
 		return nil
 	}
+	seen := make(map[string]bool, len(o))
 	for i, m := range o {
-		o[i].Name = members.CamelCase(m.Name)
-		if o[:i].Get(o[i].Name).Value != nil {
+		name := members.CamelCase(m.Name)
+		if seen[name] {
 			return refusal.New("message_ambiguous", "the request to the model has the member %.60q twice, in two spellings",
-				o[i].Name)
+				name)
 		}
+		o[i].Name, seen[name] = name, true
 	}
 	return nil
 }

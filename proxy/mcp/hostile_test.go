@@ -450,6 +450,17 @@ func TestTurns(t *testing.T) {
 	}
 }
 
+// TestHeadersOfStreams: some servers take an underscore for a hyphen, and so would open another stream.
+func TestHeadersOfStreams(t *testing.T) {
+	for name, code := range map[string]string{"Mcp_session_id": "override_refused", "Mcp-Session_id": "override_refused",
+		"Last_event_id": "override_refused", "Mcp-Session-Id": "", "Last-Event-Id": "", "X_a": ""} {
+		err := mcp.CheckStream(http.Header{name: {"x"}})
+		if err == nil && code != "" || err != nil && check.CodeOf(err) != code {
+			t.Errorf("%s: %v, want %q", name, err, code)
+		}
+	}
+}
+
 func TestLongHeaders(t *testing.T) {
 	for name, n := range map[string]int{"Mcp-Session-Id": 4097, "Last-Event-Id": 4097} {
 		check.WantCode(t, mcp.CheckStream(http.Header{name: {strings.Repeat("x", n)}}), "message_malformed")

@@ -254,6 +254,9 @@ func IsHeader(name string) bool {
 
 // CheckStream is for a request without a message, which opens an event stream or ends a session.
 func CheckStream(header http.Header) error {
+	if err := dashed(header); err != nil {
+		return err
+	}
 	for _, name := range []string{"Mcp-Session-Id", "Mcp-Protocol-Version", "Last-Event-Id"} {
 		if err := atMostOnce(header, name); err != nil {
 			return err
@@ -276,12 +279,21 @@ func atMostOnce(header http.Header, name string) error {
 	return nil
 }
 
+// Some servers do not distinguish underscores from hyphens.
+func dashed(header http.Header) error {
+	for name := range header {
+		meant := wire.CGIName(name)
+		if meant != name && (strings.HasPrefix(meant, "Mcp-") || meant == "Last-Event-Id") {
+			return refusal.New("override_refused", "some servers take the header %.60s for %.60s", name, meant)
+		}
+	}
+	return nil
+}
+
 // Routers and rules that use headers must see what the server reads.
 func (m *Message) agree(header http.Header) error {
-	for name := range header {
-		if dashed := wire.CGIName(name); dashed != name && strings.HasPrefix(dashed, "Mcp-") {
-			return refusal.New("override_refused", "some servers take the header %.60s for %.60s", name, dashed)
-		}
+	if err := dashed(header); err != nil {
+		return err
 	}
 	if err := atMostOnce(header, "Mcp-Session-Id"); err != nil {
 		return err

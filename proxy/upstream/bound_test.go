@@ -128,6 +128,57 @@ func TestStuckConnection(t *testing.T) {
 	<-ended
 }
 
+// An upstream that opens the window of a stream too far ends that call, and no other.
+func TestOverflowingWindow(t *testing.T) {
+	up := httptest.NewUnstartedServer(http.NotFoundHandler())
+	up.TLS = &tls.Config{NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12}
+	up.Config.TLSNextProto = map[string]func(*http.Server, *tls.Conn,
+		http.Handler){"h2": func(_ *http.Server, c *tls.Conn, _ http.Handler) {
+		_, _ = io.CopyN(io.Discard, c, int64(len(xhttp2.ClientPreface)))
+		framer := xhttp2.NewFramer(c, c)
+		framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+		_ = framer.WriteSettings()
+		for {
+			frame, err := framer.ReadFrame()
+			if err != nil {
+				return
+			}
+			head, ok := frame.(*xhttp2.MetaHeadersFrame)
+			if !ok {
+				continue
+			}
+			if head.PseudoValue("path") == "/overflow" {
+				_ = framer.WriteWindowUpdate(head.StreamID, 1<<31-1)
+			}
+			var status bytes.Buffer
+			_ = hpack.NewEncoder(&status).WriteField(hpack.HeaderField{Name: ":status", Value: "200"})
+			_ = framer.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: head.StreamID, BlockFragment: status.Bytes(),
+				EndStream: true, EndHeaders: true})
+		}
+	}}
+	up.StartTLS()
+	defer up.Close()
+	transport := newTestTransport(t, up)
+	for _, path := range []string{"/overflow", "/"} {
+		ended := make(chan error, 1)
+		go func() {
+			resp, err := get(t, transport, "https://"+at(0, up)+path)
+			if err == nil {
+				_ = resp.Body.Close()
+			}
+			ended <- err
+		}()
+		select {
+		case err := <-ended:
+			if (err == nil) != (path == "/") {
+				t.Errorf("%s: %v", path, err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("the call of %s hangs", path)
+		}
+	}
+}
+
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }

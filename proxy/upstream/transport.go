@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/net/http2"
+
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/share"
 	"github.com/actionproof/mediator/internal/wire"
@@ -63,11 +65,7 @@ type Transport struct {
 func NewTransport(o Options) *Transport {
 	t := &Transport{dialer: &o.Dialer, most: int64(cmp.Or(o.Connections, 2048)), shared: make(map[string]*http.Transport)}
 	both := newTLSDialer(&o, t.connect, "h2", "http/1.1")
-	t.newShared = func() *http.Transport {
-		via := t.newHTTP(&o, both)
-		via.ForceAttemptHTTP2 = true
-		return via
-	}
+	t.newShared = func() *http.Transport { return withHTTP2(t.newHTTP(&o, both)) }
 	t.single = t.newHTTP(&o, newTLSDialer(&o, t.connect, "http/1.1"))
 	t.single.DisableKeepAlives = true
 	t.single.Protocols = new(http.Protocols)
@@ -95,6 +93,17 @@ func (t *Transport) newHTTP(o *Options, secure *tlsDialer) *http.Transport {
 			MaxReceiveBufferPerStream: 512 << 10,
 		},
 	}
+}
+
+// withHTTP2 takes HTTP/2 from golang.org/x/net: in Go 1.26, net/http's own hangs for ever, with all calls of its party,
+// if an upstream opens the window of a stream too far.
+func withHTTP2(via *http.Transport) *http.Transport {
+	over, err := http2.ConfigureTransports(via) //nolint:staticcheck // deprecated for Go 1.27, which has the same client
+	if err != nil {
+		panic(err) // only for a transport that has HTTP/2
+	}
+	over.MaxHeaderListSize = maxResponseHeader
+	return via
 }
 
 // partyKey is the key of a party in the context of its requests.
@@ -218,7 +227,7 @@ func CheckAnswer(r *http.Request, resp *http.Response) (*http.Response, error) {
 		return nil, refusal.New("upstream_lost",
 			"the upstream answered with status %d, which is not a final status", resp.StatusCode)
 	}
-	if listSize(resp.Header) > maxResponseHeader { // net/http does so over HTTP/2
+	if listSize(resp) > maxResponseHeader {
 		_ = resp.Body.Close()
 		return nil, refusal.New("upstream_lost",
 			"the upstream's header exceeds %d bytes (counting %d bytes more for each line)", maxResponseHeader,
@@ -227,11 +236,16 @@ func CheckAnswer(r *http.Request, resp *http.Response) (*http.Response, error) {
 	return resp, nil
 }
 
-func listSize(h http.Header) (size int) {
-	for name, values := range h {
+// listSize counts each name in Connection and Trailer as a line: relaying an answer compares names with each other.
+func listSize(resp *http.Response) int {
+	size := len(wire.ConnectionOptions(resp.Header)) * fieldOverhead
+	for name, values := range resp.Header {
 		for _, v := range values {
 			size += len(name) + len(v) + fieldOverhead
 		}
+	}
+	for name := range resp.Trailer {
+		size += len(name) + fieldOverhead
 	}
 	return size
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -183,6 +184,31 @@ func TestParties(t *testing.T) {
 		}
 		if b != get(t.Context(), "b") {
 			t.Errorf("%s: the other party lost its connection", p)
+		}
+	}
+}
+
+// Names in Connection and Trailer count as lines of a header. Relaying an answer compares them with each other.
+func TestManyNames(t *testing.T) {
+	var names strings.Builder
+	for i := range 4000 {
+		fmt.Fprintf(&names, "x%d,", i)
+	}
+	for _, field := range []string{"Connection", "Trailer"} {
+		for _, p := range []protocol{http1, http2} {
+			if field == "Connection" && p == http2 {
+				continue // net/http's server does not send it
+			}
+			up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set(field, names.String())
+				_ = http.NewResponseController(w).Flush()
+			}, p)
+			defer up.Close()
+			resp, err := get(t, newTestTransport(t, up.Server), "https://"+at(0, up.Server))
+			if err == nil {
+				_ = resp.Body.Close()
+			}
+			wantCode(t, err, "upstream_lost")
 		}
 	}
 }
