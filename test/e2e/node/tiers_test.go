@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/mod/sumdb/note"
 
 	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/evidence"
@@ -331,6 +333,17 @@ func TestDisputes(t *testing.T) {
 	kit.Mediator(t, "posts", "show", refused.Post, "--admin", r.Stack.Admin()).Done("lost-a-dispute")
 
 	publish(t, node, other, "sig_2")
+	var named struct{ Key string }
+	check.Must(t, admin.Call(t.Context(), node, http.MethodGet, "/v1/disputes/log", nil, &named))
+	by, err := note.NewVerifier(named.Key)
+	check.Must(t, err)
+	checkpoint, err := exec.Command(kit.Need(t, "curl"), "-sS", "--unix-socket", r.Stack.Socket("reputation"),
+		"http://node/v1/disputes/log/checkpoint").Output()
+	check.Must(t, err)
+	if n, err := note.Open(checkpoint, note.VerifierList(by)); err != nil ||
+		!strings.HasPrefix(n.Text, "mediator-reputation\n5\n") {
+		t.Errorf("%s, %v", checkpoint, err)
+	}
 	if said, err := r.says(t, "/v1/dispute", contractOf(agent.String(), "sig_2")); err != nil ||
 		!strings.Contains(said, "policy_denied") {
 		t.Errorf("an agent that has lost disputes: %s, %v", said, err)
