@@ -53,6 +53,7 @@ var layers = []string{
 	"internal/rulesfile",
 	"internal/logs",
 	"internal/config",
+	"internal/config/fields",
 	"internal/deployed",
 	"internal/manifest",
 	"proxy",

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/actionproof/mediator/internal/config/fields"
 	"github.com/actionproof/mediator/test/check"
 )
 
@@ -16,7 +17,7 @@ func TestSecretsAreBound(t *testing.T) {
 		{Sidecar{}, Sidecar{LedgerDSN: "x"}, "ledger.postgres.dsnFile"},
 		{Sidecar{}, Sidecar{GateSecret: "x"}, "gate.secretFile"},
 	} {
-		if got := ChangedBoundKeys(tt.running, tt.next); !slices.Equal(got, []string{tt.key}) {
+		if got := fields.ChangedBound(tt.running, tt.next); !slices.Equal(got, []string{tt.key}) {
 			t.Errorf("%s: a restart takes over %v", tt.key, got)
 		}
 	}

@@ -4,7 +4,7 @@
 //	load.go      reads a file strictly, and makes its paths absolute
 //	check*.go    check a file and report every finding at once
 //	setup.go     reads the policy file, and checks rules against the manifest's ceiling
-//	schema.go    makes a JSON Schema from the types, and finds the changed keys that only a restart applies
+//	fields       (a package) what the types say of their keys: paths, JSON Schema, which changes need a restart
 //
 // A file never holds a secret, only the path of the file with the secret. The comments of the fields are the
 // configuration reference (docs/configuration.md). The tags of a field say the rest:
@@ -17,11 +17,7 @@
 //	reload   a reload applies it; all other keys need a restart
 package config
 
-import (
-	"errors"
-	"fmt"
-	"time"
-)
+import "github.com/actionproof/mediator/internal/config/fields"
 
 // Process is what all processes configure in the same way.
 type Process struct {
@@ -236,25 +232,4 @@ type Confine struct {
 }
 
 // Duration is a duration such as 15s; zero where the file sets none.
-type Duration time.Duration
-
-// UnmarshalText refuses 0s, which the default would silently replace.
-func (d *Duration) UnmarshalText(text []byte) error {
-	parsed, err := time.ParseDuration(string(text))
-	if err != nil || parsed < 0 {
-		return fmt.Errorf("must be a duration such as 15s, not %.40q", text)
-	}
-	if parsed == 0 {
-		return errors.New("must be above 0s; leave it out for the default")
-	}
-	*d = Duration(parsed)
-	return nil
-}
-
-// Or returns d, or def if d is zero.
-func (d Duration) Or(def time.Duration) time.Duration {
-	if d == 0 {
-		return def
-	}
-	return time.Duration(d)
-}
+type Duration = fields.Duration

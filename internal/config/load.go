@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"reflect"
 
+	"github.com/actionproof/mediator/internal/config/fields"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/strict"
 )
@@ -63,32 +64,8 @@ func decode(path string, raw []byte, c any) (*findings, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	file, of := File{Path: path, Raw: raw}, reflect.ValueOf(c).Elem()
-	file.absolute(of, false)
+	fields.Resolve(of, file.Resolve)
 	of.FieldByName("File").Set(reflect.ValueOf(file))
 	f := &findings{File: decoded, path: path}
 	return f, f.err()
-}
-
-// absolute makes the texts below v absolute that are in fields with the tag is:"path".
-func (f File) absolute(v reflect.Value, isPath bool) {
-	switch v.Kind() {
-	case reflect.Pointer:
-		if !v.IsNil() {
-			f.absolute(v.Elem(), isPath)
-		}
-	case reflect.Slice:
-		for i := range v.Len() {
-			f.absolute(v.Index(i), isPath)
-		}
-	case reflect.Struct:
-		for i := range v.NumField() {
-			if tag := v.Type().Field(i).Tag; tag.Get("yaml") != "-" {
-				f.absolute(v.Field(i), tag.Get("is") == "path")
-			}
-		}
-	case reflect.String:
-		if isPath {
-			v.SetString(f.Resolve(v.String()))
-		}
-	}
 }

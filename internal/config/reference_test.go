@@ -17,6 +17,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/actionproof/mediator/internal/config/fields"
 	"github.com/actionproof/mediator/test/check"
 )
 
@@ -86,15 +87,15 @@ func addOptions(options map[string][]optionDoc, file *ast.File) {
 
 func oneLine(g *ast.CommentGroup) string { return strings.Join(strings.Fields(g.Text()), " ") }
 
-func (k keyInfo) rules() (text string) {
+func rules(k fields.Key) (text string) {
 	switch {
-	case k.from != "":
-		text = " From " + k.from + " to " + k.to + "."
-	case k.to != "":
-		text = " At most " + k.to + "."
+	case k.From != "":
+		text = " From " + k.From + " to " + k.To + "."
+	case k.To != "":
+		text = " At most " + k.To + "."
 	}
-	if len(k.one) > 0 && !k.need {
-		text += " Default " + k.one[0] + "."
+	if len(k.One) > 0 && !k.Need {
+		text += " Default " + k.One[0] + "."
 	}
 	return text
 }
@@ -194,29 +195,29 @@ func writeOptions(w io.Writer, t reflect.Type, indent string, options map[string
 			fmt.Fprintf(w, "%s- All keys of %s.\n", indent, linkTo(f.Type))
 		}
 	}
-	for _, f := range keysOf(t) {
-		if f.owner != t.Name() {
+	for _, f := range fields.Keys(t) {
+		if f.Owner != t.Name() {
 			continue
 		}
 		comment := ""
-		for _, o := range options[f.owner] {
-			if o.key == f.name {
+		for _, o := range options[f.Owner] {
+			if o.key == f.Name {
 				comment = o.comment
 			}
 		}
-		comment += f.rules()
-		if f.reload {
+		comment += rules(f)
+		if f.Reload {
 			comment += " *Reloadable.*"
 		}
-		below := f.of
+		below := f.Of
 		for below.Kind() == reflect.Pointer || below.Kind() == reflect.Slice {
 			below = below.Elem()
 		}
 		if link := linkTo(below); link != "" {
 			comment += " " + link + "."
 		}
-		if comment = isOrAre.ReplaceAllString(comment, "$1: "); f.need {
-			comment = strings.Replace(comment, "`"+f.name+"`", "**`"+f.name+"`**", 1)
+		if comment = isOrAre.ReplaceAllString(comment, "$1: "); f.Need {
+			comment = strings.Replace(comment, "`"+f.Name+"`", "**`"+f.Name+"`**", 1)
 		}
 		writeItem(w, indent, comment)
 		if below.Kind() == reflect.Struct && linkTo(below) == "" {

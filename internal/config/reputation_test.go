@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/actionproof/mediator/internal/config/fields"
 	"github.com/actionproof/mediator/test/check"
 )
 
@@ -148,11 +149,11 @@ func TestReputation(t *testing.T) {
 	}
 	next := *c
 	next.Owners, next.BelievedHosts, next.ModelHosts = nil, nil, nil
-	if got := ChangedBoundKeys(*c, next); len(got) != 0 {
+	if got := fields.ChangedBound(*c, next); len(got) != 0 {
 		t.Errorf("a restart takes over %v", got)
 	}
 	next.StoreDSN, next.Audience, next.Public = "x", "x", nil
-	if got := ChangedBoundKeys(*c, next); !reflect.DeepEqual(got,
+	if got := fields.ChangedBound(*c, next); !reflect.DeepEqual(got,
 		[]string{"public", "audience", "store.postgres.dsnFile"}) {
 		t.Errorf("a restart takes over %v", got)
 	}

@@ -37,6 +37,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/config/fields"
 	"github.com/actionproof/mediator/internal/confine"
 	"github.com/actionproof/mediator/internal/identity"
 	"github.com/actionproof/mediator/internal/keystore"
@@ -138,7 +139,7 @@ func NewMetrics() *prometheus.Registry {
 // checkBound refuses a fresh configuration that needs a restart: other bound keys, or other content of their files.
 // trust is the trust of the fresh configuration.
 func (p *Process) checkBound(running, fresh any, trust config.Trust) error {
-	keys := config.ChangedBoundKeys(running, fresh)
+	keys := fields.ChangedBound(running, fresh)
 	others, err := p.changedRoots(trust)
 	if err != nil {
 		return err
