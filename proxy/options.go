@@ -63,11 +63,14 @@ type EvidenceOptions struct {
 	Reputations Reputations
 }
 
-// RecordOptions set where calls are recorded, logged and counted. All are required.
+// RecordOptions set where calls are recorded, logged and counted. All but Witnessed are required.
 type RecordOptions struct {
-	Record  Record
-	Metrics *Metrics
-	Log     *zap.Logger
+	Record Record
+	// Witnessed waits until witnesses have seen the intent of the post with this id. A post goes out only after that. Nil
+	// does not wait.
+	Witnessed func(ctx context.Context, post string) error
+	Metrics   *Metrics
+	Log       *zap.Logger
 }
 
 // NetworkOptions connect calls to their upstreams. Only Transport is required.

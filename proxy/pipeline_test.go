@@ -304,6 +304,41 @@ func TestRefusedPostsAreGivenBack(t *testing.T) {
 	}
 }
 
+// TestUnwitnessed: a post waits for its witnesses after its intent is durable. Without them it fails, and goes nowhere.
+func TestUnwitnessed(t *testing.T) {
+	for _, presents := range []bool{false, true} {
+		var away error
+		var p *postRig
+		p = newPostRig(t, created, func(o *PipelineOptions, actions []rules.Action) {
+			actions[0].TakesPart = presents
+			o.Witnessed = func(_ context.Context, post string) error {
+				p.record.mu.Lock()
+				defer p.record.mu.Unlock()
+				if state := p.record.posts[post].State; state != ledger.StateForwarding {
+					t.Errorf("the post that waits for witnesses is %q", state)
+				}
+				if len(p.sent) != 0 {
+					t.Error("the post went out before witnesses saw it")
+				}
+				return away
+			}
+		})
+		away = refusal.New("log_unwitnessed", "nobody cosigns")
+		p.roles.unsentAt = func() {
+			p.wantLast(1, ledger.Record{State: ledger.StateFailed, Code: "log_unwitnessed"}) // durable before
+		}
+		resp, answer := p.send("POST", "/posts", "{}")
+		p.wantLast(1, ledger.Record{State: ledger.StateFailed, Code: "log_unwitnessed"})
+		if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(answer, `"code":"log_unwitnessed"`) ||
+			len(p.sent) != 0 || len(p.roles.unsent) == 1 == presents {
+			t.Errorf("got %d %s, %d calls sent, given back %q", resp.StatusCode, answer, len(p.sent), p.roles.unsent)
+		}
+		away = nil
+		p.want(http.StatusCreated, "POST", "/posts", "{}")
+		p.wantLast(2, ledger.Record{State: ledger.StateForwarded, Status: http.StatusCreated})
+	}
+}
+
 func TestOutcomes(t *testing.T) {
 	t.Run("the upstream cannot be reached", func(t *testing.T) {
 		p := newPostRig(t, created, nil)

@@ -34,7 +34,7 @@ type posting struct {
 	keys       []ledger.Key // consumed before the first byte goes out
 }
 
-// maxSteps bounds the number of steps, which each may take Timeouts.Step.
+// maxSteps bounds the number of steps with [posting.witnessed], which each may take Timeouts.Step.
 const maxSteps = 10
 
 // steps are the steps before the forward, in order. A failed step stops the post before anything is sent. Consumed keys
@@ -72,7 +72,26 @@ func (p *Pipeline) post(c *call, a *rules.Action) error {
 		c.step(step.name)
 		failpoint.Reach(step.name)
 	}
+	if err := t.witnessed(ctx); err != nil {
+		t.unsent(ctx, err)
+		return err
+	}
 	return t.forward(ctx) // 10
+}
+
+// witnessed waits until others have seen the post's intent, if that is demanded. A post without them fails: its intent
+// is durable, but nothing was sent.
+func (t *posting) witnessed(ctx context.Context) error {
+	if t.p.o.Witnessed == nil {
+		return nil
+	}
+	err := t.bounded(ctx, func(t *posting, ctx context.Context) error { return t.p.o.Witnessed(ctx, t.record.ID) })
+	t.step("witness")
+	if err != nil {
+		err = goneMeanwhile(ctx, "witness", err)
+		t.unanswered(err)
+	}
+	return err
 }
 
 // posts notes a post until the returned function is called: meanwhile no human may answer an MCP server.

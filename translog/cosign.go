@@ -30,7 +30,7 @@ func (l *Log) learn(stored ledger.Checkpoints) (last ledger.Checkpoint, unasked 
 
 // accept takes note of an accepted checkpoint, for those who wait. The caller holds l.mu.
 func (l *Log) accept(c ledger.Checkpoint, n *note.Note) {
-	l.accepted, l.seen = c, l.o.Policy.cosigned(n)
+	l.accepted, l.seen, l.since = c, l.o.Policy.cosigned(n), l.o.Now()
 	close(l.changed)
 	l.changed = make(chan struct{})
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/logtest"
 	"github.com/actionproof/mediator/translog"
 	"github.com/actionproof/mediator/translog/leaf"
 )
@@ -129,7 +130,7 @@ func cutLine(text string, n int) string {
 
 func TestPolicyRefusals(t *testing.T) {
 	log := "log " + key(t, "L").String() + "\n"
-	vkey := witnessKey(t, "W").String()
+	vkey := logtest.NewWitness(t, "W").Key
 	for name, text := range map[string]string{
 		"no log":             "quorum none\n",
 		"two logs":           log + log + "quorum none\n",

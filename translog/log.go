@@ -4,16 +4,15 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
+	"filippo.io/torchwood"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/translog/leaf"
 )
 
 const (
@@ -21,7 +20,6 @@ const (
 	maxBatch = 512
 	// DefaultInterval is the time between two checkpoints without a caller in [Log.Wait].
 	DefaultInterval = 10 * time.Second
-	beat            = time.Minute
 	// firstRetry and lastRetry bound the pauses after the store, the key or a witness has failed.
 	firstRetry, lastRetry = time.Second, 10 * time.Second
 )
@@ -29,6 +27,8 @@ const (
 // Options configure a [Log].
 type Options struct {
 	Key Key // of the log
+	// Former are earlier keys of the log: its last checkpoints may have their signatures.
+	Former []Key
 	// Policy names the witnesses, and the log with Key.
 	Policy *Policy
 	// Interval is the longest time from a leaf to its checkpoint: DefaultInterval if zero.
@@ -37,7 +37,7 @@ type Options struct {
 	Now func() time.Time
 	// Client reaches the witnesses; required if the policy gives a URL of one.
 	Client *http.Client
-	// Failed gets each error of the background work. Required.
+	// Failed gets each error of the background work: a [*WitnessError] if a witness is to blame. Required.
 	Failed func(error)
 }
 
@@ -48,6 +48,8 @@ type Log struct {
 	o         Options
 	woken     chan struct{} // a leaf was stored
 	hurried   chan struct{} // somebody waits
+	added     chan struct{} // to waiting
+	own       []*Policy     // each is satisfied by one of the log's keys, the first by Key
 	witnesses []*witness
 	// turn is held while this process grows the tree and signs.
 	turn sync.Mutex
@@ -57,20 +59,26 @@ type Log struct {
 	signed   ledger.Checkpoint // the newest of this process
 	accepted ledger.Checkpoint
 	seen     []Cosignature // of accepted
+	since    time.Time     // when accepted was accepted; before that, when the process began
 	open     []*candidate  // checkpoints that witnesses may still cosign, oldest first
+	waiting  []ledger.Leaf // not stored yet
+	pulse    string        // id of the last heartbeat
 }
 
 // New returns the log in the store. It refuses one whose tree is not the one of its last checkpoints, or whose
 // checkpoints the key or the witnesses did not sign.
 func New(ctx context.Context, store ledger.Log, o Options) (*Log, error) {
-	if o.Now == nil || o.Failed == nil || o.Policy == nil || o.Policy.log != o.Key.vkey {
+	if o.Now == nil || o.Failed == nil || o.Policy == nil || !o.Policy.Names(o.Key) {
 		return nil, errors.New("translog: a clock, a reporter of errors and the policy of the key's log are required")
 	}
 	if o.Interval <= 0 {
 		o.Interval = DefaultInterval
 	}
 	l := &Log{store: store, o: o, woken: make(chan struct{}, 1), hurried: make(chan struct{}, 1),
-		changed: make(chan struct{})}
+		added: make(chan struct{}, 1), changed: make(chan struct{}), since: o.Now()}
+	for _, k := range append([]Key{o.Key}, o.Former...) {
+		l.own = append(l.own, Unwitnessed(k))
+	}
 	for _, m := range o.Policy.witnesses {
 		if m.url != "" {
 			l.witnesses = append(l.witnesses, &witness{member: m, log: l, work: make(chan ledger.Checkpoint, 1)})
@@ -88,39 +96,36 @@ func (l *Log) resume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := l.continues(ctx, head, stored.Signed, Unwitnessed(l.o.Key)); err != nil {
-		return err
-	}
-	if err := l.continues(ctx, head, stored.Accepted, l.o.Policy); err != nil {
-		// Under another policy the log's own word still counts: it is cosigned anew.
-		if err := l.continues(ctx, head, stored.Accepted, Unwitnessed(l.o.Key)); err != nil {
+	for _, c := range []ledger.Checkpoint{stored.Signed, stored.Accepted} {
+		if err := l.continues(ctx, head, c); err != nil {
 			return err
 		}
-		stored.Accepted = ledger.Checkpoint{}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.signed, l.accepted = stored.Signed, stored.Accepted
-	if stored.Accepted.Note != "" {
-		_, n, err := opened(stored.Accepted.Note, l.o.Policy)
-		if err != nil {
-			return err
-		}
-		l.seen = l.o.Policy.cosigned(n)
+	l.signed = stored.Signed
+	if stored.Accepted.Note == "" {
+		return nil
+	}
+	if _, n, err := opened(stored.Accepted.Note, l.o.Policy); err == nil { // another policy has it cosigned anew
+		l.accepted, l.seen = stored.Accepted, l.o.Policy.cosigned(n)
 	}
 	return nil
 }
 
-// continues refuses a tree that does not begin with the one of the checkpoint.
-func (l *Log) continues(ctx context.Context, head ledger.TreeHead, c ledger.Checkpoint, policy *Policy) error {
+// continues refuses a tree that does not begin with the one of the checkpoint, or a checkpoint that is not the log's.
+func (l *Log) continues(ctx context.Context, head ledger.TreeHead, c ledger.Checkpoint) error {
 	if c.Note == "" {
 		return nil
 	}
-	was, _, err := opened(c.Note, policy)
-	if err != nil {
-		return contradicted("has a checkpoint that is not its own: %w", err)
+	var err error
+	for _, own := range l.own {
+		var was torchwood.Checkpoint
+		if was, _, err = opened(c.Note, own); err == nil {
+			return l.begins(ctx, head, was.Tree)
+		}
 	}
-	return l.begins(ctx, head, was.Tree)
+	return contradicted("has a checkpoint that is not its own: %w", err)
 }
 
 func (l *Log) begins(ctx context.Context, head ledger.TreeHead, was tlog.Tree) error {
@@ -154,6 +159,7 @@ func (l *Log) Run(ctx context.Context) {
 	for _, w := range l.witnesses {
 		all.Go(func() { w.run(ctx) })
 	}
+	all.Go(func() { l.keep(ctx) })
 	all.Go(func() { l.beat(ctx) })
 	var pause time.Duration
 	for {
@@ -205,23 +211,6 @@ func (l *Log) sleep(ctx context.Context, interval *time.Timer, well bool) bool {
 	}
 }
 
-func (l *Log) beat(ctx context.Context) {
-	for {
-		now := l.o.Now()
-		minute := now.Truncate(beat)
-		b := leaf.New(leaf.Heartbeat, now, leaf.Document{}).Leaf(strconv.FormatInt(minute.Unix(), 10))
-		if err := l.store.AddLeaves(ctx, b); err != nil && ctx.Err() == nil {
-			l.o.Failed(err)
-		}
-		l.Wake()
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(minute.Add(beat).Sub(now)):
-		}
-	}
-}
-
 // Publish gives all pending leaves their numbers, and signs a checkpoint if the tree has grown since the last one. The
 // witnesses get it afterwards, while [Log.Run] runs.
 func (l *Log) Publish(ctx context.Context) error {
@@ -240,13 +229,13 @@ func (l *Log) Publish(ctx context.Context) error {
 		return err
 	}
 	last, unasked := l.learn(stored)
-	if last.Note != "" && last.Size == head.Size {
+	if last.Note != "" && last.Size == head.Size && l.current(last) {
 		if unasked {
 			return l.offer(ctx, last)
 		}
 		return nil
 	}
-	if err := l.continues(ctx, head, last, Unwitnessed(l.o.Key)); err != nil {
+	if err := l.continues(ctx, head, last); err != nil {
 		return err
 	}
 	c, err := l.o.Key.Checkpoint(ctx, head)
@@ -259,6 +248,12 @@ func (l *Log) Publish(ctx context.Context) error {
 	}
 	failpoint.Reach("log published")
 	return l.offer(ctx, c)
+}
+
+// current reports whether the log's present key has signed the checkpoint.
+func (l *Log) current(c ledger.Checkpoint) bool {
+	_, _, err := opened(c.Note, l.own[0])
+	return err == nil
 }
 
 // Wait returns when a checkpoint that the policy accepts holds the leaf with this id. Run must run.
@@ -283,11 +278,24 @@ func (l *Log) Wait(ctx context.Context, id string) error {
 	}
 }
 
+// Check says whether [Log.Wait] would succeed: whether the last heartbeat is in a checkpoint that the policy accepts.
+func (l *Log) Check(ctx context.Context) error {
+	l.mu.Lock()
+	pulse := l.pulse
+	l.mu.Unlock()
+	err := l.Wait(ctx, pulse)
+	if errors.Is(err, ledger.ErrNotFound) {
+		err = refusal.New("log_unwitnessed", "the log has no heartbeat yet")
+	}
+	return err
+}
+
 // Status tells how far the log is.
 type Status struct {
 	Size      int64             // entries with a number
-	Signed    ledger.Checkpoint // by this process
+	Signed    ledger.Checkpoint // the newest that this process signed or began with
 	Accepted  ledger.Checkpoint // by the policy
+	Since     time.Time         // when Accepted was accepted; before that, when the process began
 	Witnesses []Cosignature     // of Accepted
 	Failures  map[string]error  // of the witnesses whose last answer was none, by name
 }
@@ -295,13 +303,21 @@ type Status struct {
 // Status reads the log's state.
 func (l *Log) Status(ctx context.Context) (Status, error) {
 	head, _, err := l.store.TreeHead(ctx)
+	s := l.Progress()
+	s.Size = head.Size
+	return s, err
+}
+
+// Progress is Status as far as this process knows it, without Size.
+func (l *Log) Progress() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := Status{head.Size, l.signed, l.accepted, l.seen, make(map[string]error)}
+	s := Status{Signed: l.signed, Accepted: l.accepted, Since: l.since, Witnesses: l.seen,
+		Failures: make(map[string]error)}
 	for _, w := range l.witnesses {
 		if w.failure != nil {
 			s.Failures[w.name] = w.failure
 		}
 	}
-	return s, err
+	return s
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/logtest"
 	"github.com/actionproof/mediator/translog"
 	"github.com/actionproof/mediator/translog/leaf"
 )
@@ -263,11 +264,11 @@ func TestUpdate(t *testing.T) {
 		fmt.Fprintf(&lines, "%s\n", leaf.New(kind, now, d).Encode())
 	}
 	check.Must(t, os.WriteFile("leaf/testdata/openings.jsonl", lines.Bytes(), 0o600))
-	w := newWitness(t, "W")
-	text := "log " + key(t, "L").String() + "\nwitness other " + w.vkey + "\nquorum other\n"
+	w := logtest.NewWitness(t, "W")
+	text := "log " + key(t, "L").String() + "\nwitness other " + w.Key + "\nquorum other\n"
 	check.Must(t, os.WriteFile("testdata/policy", []byte(text), 0o600))
 	store := open(t, filepath.Join(t.TempDir(), "ledger.db"))
-	log := start(t, store, policy(t, "witness other "+w.vkey+" "+w.serve(t), "quorum other"))
+	log := start(t, store, policy(t, "witness other "+w.Key+" "+w.Serve(t), "quorum other"))
 	add(t, store, 0, 516)
 	run(t, log)
 	check.Must(t, log.Wait(t.Context(), intent(515)))

@@ -24,6 +24,7 @@ type Policy struct {
 	torchwood.Policy
 	origin    string
 	log       string // vkey
+	quorum    bool   // demands witnesses
 	witnesses []member
 }
 
@@ -67,6 +68,8 @@ func ParsePolicy(text []byte) (*Policy, error) {
 			}
 			p.log = fields[1]
 			p.origin, _, _ = strings.Cut(p.log, "+")
+		case "quorum":
+			p.quorum = fields[1] != "none"
 		case "witness":
 			var m member
 			if m, err = readMember(fields[1:]); err != nil {
@@ -111,6 +114,25 @@ func readMember(fields []string) (m member, err error) {
 	return m, nil
 }
 
+// Origin is the name of the log.
+func (p *Policy) Origin() string { return p.origin }
+
+// Witnessed reports whether the log's own signature is not enough.
+func (p *Policy) Witnessed() bool { return p.quorum }
+
+// URLs are those of the witnesses that have one.
+func (p *Policy) URLs() (all []string) {
+	for _, m := range p.witnesses {
+		if m.url != "" {
+			all = append(all, m.url)
+		}
+	}
+	return all
+}
+
+// Names reports whether k is the log's key.
+func (p *Policy) Names(k Key) bool { return p.log == k.vkey }
+
 // Unwitnessed is the policy that the log's own signature satisfies: the word of its operator.
 func Unwitnessed(k Key) *Policy {
 	p, err := ParsePolicy([]byte("log " + k.vkey + "\nquorum none\n"))
@@ -122,8 +144,8 @@ func Unwitnessed(k Key) *Policy {
 
 // Cosignature tells who saw a checkpoint, and when.
 type Cosignature struct {
-	Witness string // its name in the policy
-	Time    time.Time
+	Witness string    `json:"witness"` // its name in the policy
+	Time    time.Time `json:"time"`
 }
 
 // maxSeconds is the year 10000: JSON has no later times.

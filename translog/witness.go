@@ -28,6 +28,17 @@ const (
 	maxSkew = 2 * time.Minute
 )
 
+// WitnessError says why a witness has not cosigned.
+type WitnessError struct {
+	Witness string // its name in the policy
+	Err     error
+}
+
+func (e *WitnessError) Error() string { return "witness " + e.Witness + ": " + e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *WitnessError) Unwrap() error { return e.Err }
+
 // witness asks one witness to cosign, by c2sp.org/tlog-witness. Each has its own goroutine, so a slow one does not
 // delay the others.
 type witness struct {
@@ -67,7 +78,7 @@ func (w *witness) run(ctx context.Context) {
 		w.failure = err
 		w.log.mu.Unlock()
 		if pause, again = retryAfter(pause, err), nil; err != nil {
-			w.log.o.Failed(fmt.Errorf("witness %s: %w", w.name, err))
+			w.log.o.Failed(&WitnessError{w.name, err})
 			again = time.After(pause)
 		}
 	}

@@ -5,6 +5,7 @@
 //	listener.go   listeners that sessions have of their own
 //	records.go    records as the API shows them
 //	selection.go  which records an operator asks for
+//	log.go        the state of the transparency log
 //	stream.go     lists of records of any length, written and read
 //	client.go     how commands and other processes call the API
 package admin
@@ -66,7 +67,7 @@ type Enforcement struct {
 	Seen     string `json:"seen"`     // one sentence
 }
 
-// Server is the sidecar's API for operators. Every field except Agent is required.
+// Server is the sidecar's API for operators. Every field except Agent and Transparency is required.
 type Server struct {
 	*daemon.Process
 	Sessions *session.Set
@@ -85,6 +86,8 @@ type Server struct {
 	Learning bool
 	// Enforcement says what keeps agents without an isolated run from going around the sidecar.
 	Enforcement func() Enforcement
+	// Transparency describes the transparency log; nil without one.
+	Transparency func(context.Context) (*TransparencyLog, error)
 	// Posts returns why every post would be refused now.
 	Posts daemon.Check
 
@@ -146,6 +149,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /v1/delivery", s.delivery)
 	mux.HandleFunc("GET /v1/reputation", s.reputation)
 	mux.HandleFunc("GET /v1/ledger/keys", s.showKeyUses)
+	mux.HandleFunc("GET /v1/log", s.showLog)
 	return mux
 }
 

@@ -87,7 +87,7 @@ func addOptions(options map[string][]optionDoc, file *ast.File) {
 
 func oneLine(g *ast.CommentGroup) string { return strings.Join(strings.Fields(g.Text()), " ") }
 
-func rules(k fields.Key) (text string) {
+func allowed(k fields.Key) (text string) {
 	switch {
 	case k.From != "":
 		text = " From " + k.From + " to " + k.To + "."
@@ -205,7 +205,7 @@ func writeOptions(w io.Writer, t reflect.Type, indent string, options map[string
 				comment = o.comment
 			}
 		}
-		comment += rules(f)
+		comment += allowed(f)
 		if f.Reload {
 			comment += " *Reloadable.*"
 		}

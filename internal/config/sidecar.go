@@ -36,6 +36,8 @@ type Sidecar struct {
 	Ledger Store `yaml:"ledger"`
 	// Retention keeps records and their evidence this long. Default 2160h.
 	Retention Duration `yaml:"retention"`
+	// TransparencyLog makes the ledger keep a log that shows whether a post was left out or changed later.
+	TransparencyLog *TransparencyLog `yaml:"transparencyLog"`
 	// CA configures the certificate authority (CA) for intercepting TLS.
 	CA CA `yaml:"ca"`
 	// Keys are the signing keys.

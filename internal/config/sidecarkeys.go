@@ -45,6 +45,9 @@ func (c *Sidecar) checkKeys(f *findings) {
 			f.Add("reputation", "is required with keys.agentStatement: agents publish at the node")
 		}
 	}
+	if t := c.TransparencyLog; t != nil {
+		keys = append(keys, namedKey{"transparencyLog", SigningKey{Key: t.Key}})
+	}
 	distinct(f, keys...)
 	switch {
 	case c.Receipts == nil && key != nil:

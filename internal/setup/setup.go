@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -275,7 +276,7 @@ func (s Setup) rights(context.Context, Answers) error {
 // giveSecrets gives a process's user the secrets that its plan names in the folder.
 func (s Setup) giveSecrets(process string, owner User, plan daemon.Plan) error {
 	named := plan.Secret
-	for _, r := range bootstrap.Roles {
+	for _, r := range append(slices.Clone(bootstrap.Roles), bootstrap.Log) {
 		if r.Process == process {
 			named = append(named, plan.Custody.SecretFiles(r.Purpose)...)
 		}

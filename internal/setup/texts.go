@@ -131,7 +131,7 @@ func (s Setup) rules(file []byte, a Answers) ([]byte, error) {
 
 func (v *Vault) custody() string {
 	var keys []string
-	for _, r := range bootstrap.Roles {
+	for _, r := range append(slices.Clone(bootstrap.Roles), bootstrap.Log) {
 		keys = append(keys, r.Key)
 	}
 	text := "custody:\n  type: vault\n  vault:\n    address: " + v.Address + "\n"

@@ -7,6 +7,8 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,6 +29,9 @@ type Set struct {
 	// Enforcement says of a session what keeps its agent from going around the mediator, as [evidence.Enforcements] names
 	// it. Set it before the first session. By default nothing does.
 	Enforcement func(*Session) string
+	// Opened and Ended, if set before the first session, get each session when it opens and when it ends. They must not
+	// wait.
+	Opened, Ended func(*Session)
 
 	now func() time.Time
 
@@ -87,8 +92,16 @@ func (s *Set) add(session *Session) error {
 	if len(s.byID) >= maxSessions {
 		return refusal.New("overloaded", "%d sessions are open already", maxSessions)
 	}
-	s.byID[session.ID] = session
+	s.put(session)
 	return nil
+}
+
+// put opens a session. The caller holds s.mu.
+func (s *Set) put(session *Session) {
+	s.byID[session.ID] = session
+	if s.Opened != nil {
+		s.Opened(session)
+	}
 }
 
 // OpenStanding replaces the one session of an agent's pod by a session for event. An empty agent is this pod.
@@ -102,7 +115,7 @@ func (s *Set) OpenStanding(event trigger.Event, runtime, agent string) *Session 
 		s.remove(of.session)
 	}
 	of.session = session
-	s.byID[session.ID] = session
+	s.put(session)
 	return session
 }
 
@@ -180,6 +193,9 @@ func (s *Set) remove(session *Session) {
 	session.Run.End()
 	session.end()
 	session.Chain.Close(interaction.ClosedEnded)
+	if s.Ended != nil {
+		s.Ended(session)
+	}
 }
 
 // CloseStanding ends the one session of an agent's pod and returns it, or nil.
@@ -225,6 +241,13 @@ func (s *Set) Runs() []*observe.Run {
 		runs = append(runs, session.Run)
 	}
 	return runs
+}
+
+// All returns the open sessions.
+func (s *Set) All() []*Session {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Collect(maps.Values(s.byID))
 }
 
 // Get returns the open session with this id.

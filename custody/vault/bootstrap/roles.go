@@ -31,6 +31,9 @@ var Roles = []Role{
 	{"reputation", "appraiser", "appraiser-key"},
 }
 
+// Log is the role of the transparency log's key, which no certificate names.
+var Log = Role{"serve", "transparency_log", "transparency-log-key"}
+
 // Roots are the security team's roles, for keys that are not kept offline.
 var Roots = []Role{
 	{"registry", "signer_certificate", "registry"},
@@ -57,10 +60,11 @@ func policyFor(purpose, transit string) (policy, error) {
 func policyName(purpose string) string { return "mediator-" + purpose }
 
 func (o Options) roles() []Role {
+	all := slices.Concat(Roles, []Role{Log})
 	if o.Roots {
-		return slices.Concat(Roles, Roots, []Role{Authority, Reader})
+		all = slices.Concat(all, Roots, []Role{Authority, Reader})
 	}
-	return Roles
+	return all
 }
 
 func (o Options) process(name string) error {

@@ -131,7 +131,7 @@ func (w *walk) start(c *cobra.Command, file string, asJSON bool) error {
 		return err
 	}
 	defer n.Close()
-	key, err := cli.TakeAgentKey(w.Key)
+	key, err := files.TakeKey(w.Key)
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (w *walk) turn(c *cobra.Command, n *client.Node, file string, step walkStep
 }
 
 func (w *walk) register(c *cobra.Command, n *client.Node, step walkStep) error {
-	key, err := cli.AgentKey(w.Key)
+	key, err := files.ReadKey(w.Key)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,8 @@ package operate
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,8 +26,8 @@ func Doctor() *cobra.Command {
 		Example: `  mediator doctor`,
 		Long: `Makes all processes observe their deployment. It lists each of the manifest's 44 controls, with the reason, as
 observed true, observed false, or only declared (no process can observe it here). It also lists the confinement of the
-processes, what keeps agents from going around the sidecar, the progress of receipts to the node, and the agent's
-reputation if the manifest believes any.
+processes, what keeps agents from going around the sidecar, the progress of receipts to the node, the agent's reputation
+if the manifest believes any, the ledger, and the transparency log with its witnesses.
 The exit status is 1 if a control is observed false, and posts are thus refused, if a process does not answer, if the
 node refuses receipts, or if a believed reputation is missing.`,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -36,6 +38,7 @@ node refuses receipts, or if a believed reputation is missing.`,
 				Delivery    *client.Status           `json:"delivery,omitempty"`
 				Reputation  *admin.Reputation        `json:"reputation,omitempty"`
 				Ledger      admin.Ledger             `json:"ledger"`
+				Log         *admin.TransparencyLog   `json:"log,omitempty"`
 			}
 			for _, part := range []struct {
 				path string
@@ -43,6 +46,7 @@ node refuses receipts, or if a believed reputation is missing.`,
 			}{
 				{"/v1/controls", &seen.Controls}, {"/v1/confinement", &seen.Confinement}, {"/v1/delivery", &seen.Delivery},
 				{"/v1/reputation", &seen.Reputation}, {"/v1/ledger", &seen.Ledger}, {"/v1/enforcement", &seen.Enforcement},
+				{"/v1/log", &seen.Log},
 			} {
 				if err := admin.Get(c.Context(), at, part.path, part.into); err != nil {
 					return err
@@ -55,6 +59,7 @@ node refuses receipts, or if a believed reputation is missing.`,
 				printDelivery(w, seen.Delivery)
 				printReputation(w, seen.Reputation)
 				printLedger(w, seen.Ledger)
+				printLog(w, seen.Log)
 				return nil
 			})
 			if err != nil {
@@ -127,6 +132,16 @@ func printLedger(w io.Writer, l admin.Ledger) {
 	fmt.Fprintln(w, l.Identity)
 	for _, a := range l.Acceptances {
 		fmt.Fprintln(w, a)
+	}
+}
+
+func printLog(w io.Writer, l *admin.TransparencyLog) {
+	if l == nil {
+		return
+	}
+	fmt.Fprintln(w, l)
+	for _, name := range slices.Sorted(maps.Keys(l.Failures)) {
+		fmt.Fprintf(w, "%-14s the witness %s: %s\n", "away", name, l.Failures[name])
 	}
 }
 

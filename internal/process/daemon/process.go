@@ -58,6 +58,9 @@ type Process struct {
 
 	KeySuffix string // ends the names of this process's keys, after a slash, if no other process has them: see OwnKeys
 
+	// Followed, if it is set in Roles, gets the current trust after that has taken over a changed bundle.
+	Followed func(*TrustFollower)
+
 	Address net.Addr    // of the endpoint; nil until it is open
 	Ready   atomic.Bool // the process does its work
 

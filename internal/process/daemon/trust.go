@@ -104,6 +104,7 @@ type TrustFollower struct {
 	deployed atomic.Pointer[string]
 	until    atomic.Int64 // when the deployment certificate ends, in Unix seconds
 	bundle   atomic.Pointer[followedBundle]
+	followed func(*TrustFollower) // see Process.Followed
 	log      *zap.Logger
 }
 
@@ -121,7 +122,7 @@ func (p *Process) WaitForTrust(ctx context.Context, c config.Trust, strict *poli
 
 // readTrust reads the bundle once. It must hold the auditor's certificate of the manifest behind strict.
 func (p *Process) readTrust(c config.Trust, strict *policy.Strict) (*TrustFollower, error) {
-	s := &TrustFollower{path: c.Bundle, roots: p.Roots, Strict: strict, log: p.Log}
+	s := &TrustFollower{path: c.Bundle, roots: p.Roots, Strict: strict, followed: p.Followed, log: p.Log}
 	next, b, err := s.read()
 	if err != nil {
 		return nil, err
@@ -162,6 +163,9 @@ func (s *TrustFollower) deploy(b evidence.Bundle) error {
 	return nil
 }
 
+// BundleHash returns the SHA-256 of the bundle that was taken over last.
+func (s *TrustFollower) BundleHash() string { return s.bundle.Load().hash }
+
 // DeploymentCertificate returns the current deployment certificate.
 func (s *TrustFollower) DeploymentCertificate() string { return *s.deployed.Load() }
 
@@ -182,6 +186,9 @@ func (s *TrustFollower) follow(replaced bool) {
 	s.log.Info("trust bundle taken over", zap.String("path", s.path), zap.String("manifest", s.Strict.ManifestHash))
 	if replaced {
 		return
+	}
+	if s.followed != nil {
+		s.followed(s)
 	}
 	if err := s.deploy(b); err != nil {
 		s.log.Warn("the deployment certificate is not taken over: a reload takes a changed manifest with its certificate",

@@ -133,6 +133,7 @@ func (p *sidecar) posts(ctx context.Context) error {
 			}
 			return err
 		},
+		p.transparency.ready,
 	} {
 		if err := check(ctx); err != nil {
 			return err

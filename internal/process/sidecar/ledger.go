@@ -17,41 +17,53 @@ import (
 	"github.com/actionproof/mediator/ledger/sqlite"
 )
 
-// openLedger opens the ledger. It refuses one that replaced the last one of this sidecar.
-func openLedger(ctx context.Context, c *config.Sidecar, log *zap.Logger) (*ledger.Watched, error) {
+// openLedger opens the ledger, and returns its transparency log too. It refuses one that replaced the last one of this
+// sidecar. logged gets word of each change of the log.
+func openLedger(ctx context.Context, c *config.Sidecar, logged func(), log *zap.Logger) (*ledger.Watched, ledger.Log,
+	error) {
 	_, known, err := ledger.LastSeen(markFile(c))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	s, err := openStore(ctx, c, known)
+	s, err := openStore(ctx, c, known, logged)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	w, err := ledger.Watch(ctx, s, markFile(c), func(err error) {
 		log.Error("the mark of the ledger could not be noted, or the ledger was replaced", zap.Error(err))
 	})
 	if err != nil {
-		return nil, errors.Join(err, s.Close())
+		return nil, nil, errors.Join(err, s.Close())
 	}
-	return w, nil
+	return w, s, nil
 }
 
 // markFile identifies the ledger that the sidecar used last.
 func markFile(c *config.Sidecar) string { return filepath.Join(c.State, "ledger-mark.json") }
 
-// openStore opens the ledger: a file or a PostgreSQL database. It makes no new file for a known ledger.
-func openStore(ctx context.Context, c *config.Sidecar, known bool) (ledger.Identified, error) {
+// store is a ledger with its transparency log.
+type store interface {
+	ledger.Identified
+	ledger.Log
+}
+
+// openStore opens the ledger: a file or a PostgreSQL database. It makes no new file for a known ledger. If the
+// configuration has a transparency log, the ledger keeps it, and logged gets word of each change.
+func openStore(ctx context.Context, c *config.Sidecar, known bool, logged func()) (store, error) {
 	retention := c.Retention.Or(ledger.DefaultRetention)
+	if c.TransparencyLog == nil {
+		logged = nil
+	}
 	if c.LedgerDSN == "" {
 		return sqlite.Open(ctx, filepath.Join(c.State, "ledger.db"),
-			sqlite.Options{Now: time.Now, Retention: retention, Known: known})
+			sqlite.Options{Now: time.Now, Retention: retention, Known: known, Logged: logged})
 	}
 	name, held, err := postgres.Instance(c.State)
 	if err != nil {
 		return nil, err
 	}
 	l, err := postgres.Open(ctx, c.LedgerDSN, postgres.Options{Now: time.Now, Retention: retention, Instance: name,
-		Chains: filepath.Join(c.State, "chains")})
+		Chains: filepath.Join(c.State, "chains"), Logged: logged})
 	if err != nil {
 		return nil, errors.Join(err, held.Close())
 	}
@@ -60,12 +72,12 @@ func openStore(ctx context.Context, c *config.Sidecar, known bool) (ledger.Ident
 
 // sharedLedger is a ledger in a database. It holds the name of this instance until it is closed.
 type sharedLedger struct {
-	ledger.Identified
+	store
 	held io.Closer
 }
 
 // Close closes the ledger and releases the name.
-func (s sharedLedger) Close() error { return errors.Join(s.Identified.Close(), s.held.Close()) }
+func (s sharedLedger) Close() error { return errors.Join(s.store.Close(), s.held.Close()) }
 
 // forgetfulness is how long an accepted ledger refuses keys: the longest life of an artifact that the other ledger may
 // have seen, and a minute for clocks that differ.
@@ -90,7 +102,7 @@ func AcceptLedger(ctx context.Context, path, reason string) (a AcceptedLedger, e
 			"there is no change to accept: the sidecar configured in %s has not used a ledger yet",
 			path)
 	}
-	s, err := openStore(ctx, c, false)
+	s, err := openStore(ctx, c, false, func() {})
 	if err != nil {
 		return a, err
 	}

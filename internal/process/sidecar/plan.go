@@ -73,6 +73,15 @@ func Plan(c *config.Sidecar) (daemon.Plan, error) {
 	if usesVault(c) {
 		p.Secret = append(p.Secret, c.Custody.SecretFiles(credentialRole)...)
 	}
+	if t := c.TransparencyLog; t != nil {
+		p.Listens = append(p.Listens, daemon.Place{Key: "transparencyLog.listen", Address: t.Listen})
+		p.Secret = append(p.Secret, LogKeyFile(c))
+		p.Secret = append(p.Secret, c.Custody.SecretFiles(LogRole)...)
+		p.Public = append(p.Public, t.Policy)
+		if t.Accepts != nil {
+			p.Connect = append(p.Connect, t.Accepts.URLs()...)
+		}
+	}
 	err := p.UseDatabase(c.Ledger.Postgres, c.LedgerDSN)
 	return p, err
 }
@@ -92,10 +101,17 @@ func (p *sidecar) Plan(c *config.Sidecar) (daemon.Plan, error) {
 		return plan, err
 	}
 	plan.CheckManifest = func(strict *policy.Strict) error { return p.checkManifest(c, plan.Environment, strict) }
-	if usesVault(c) { // this process also holds the token for credentials
-		plan.Extra = func(ctx context.Context, maxAge time.Duration) []look.Observation {
-			return []look.Observation{p.secrets.Look(ctx, maxAge).For(evidence.PurposeRuntimeAttestation)}
+	plan.Extra = func(ctx context.Context, maxAge time.Duration) (all []look.Observation) {
+		if usesVault(c) { // this process also holds the token for credentials
+			all = append(all, p.secrets.Look(ctx, maxAge))
 		}
+		if t := p.transparency; t != nil && t.key != nil { // and the log's key, which has no role of its own
+			all = append(all, t.key.Observe(ctx, maxAge)...)
+		}
+		for i := range all {
+			all[i] = all[i].For(evidence.PurposeRuntimeAttestation)
+		}
+		return all
 	}
 	return plan, nil
 }

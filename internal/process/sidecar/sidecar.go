@@ -10,6 +10,7 @@
 //	receipts.go    interaction receipts
 //	node.go        the parts that use the node
 //	ledger.go      used ids and records
+//	transparency.go  the transparency log
 //	ca.go          the interception CA
 //	looker.go      the child that observes processes
 //	plan.go        the files and addresses that the process uses
@@ -78,6 +79,7 @@ type sidecar struct {
 	ca           *intercept.CA
 	ledger       *ledger.Watched // below the queue
 	record       *ledger.Queue
+	transparency *transparency // nil without one
 	sessions     *session.Set
 	watch        *observe.Watcher
 	looker       *looker
@@ -122,7 +124,7 @@ func (p *sidecar) Roles(process *daemon.Process) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := p.addObserver(); err != nil {
+	if err := errors.Join(p.addObserver(), p.addTransparency()); err != nil {
 		return err
 	}
 	p.gateKey, err = GateSecret(c.GateSecret)
@@ -173,7 +175,7 @@ func (p *sidecar) Open(ctx context.Context) (err error) {
 	if err := p.registerMetrics(); err != nil {
 		return err
 	}
-	if p.ledger, err = openLedger(ctx, c, p.Log); err != nil {
+	if err := p.openLedger(ctx); err != nil {
 		return fmt.Errorf("the ledger of %s: %w", c.Path, err)
 	}
 	p.record = ledger.NewQueue(p.ledger, func(r ledger.Record, err error) {
@@ -197,6 +199,9 @@ func (p *sidecar) Close() {
 		p.reputations.Close()
 	}
 	p.closeReceipts()
+	if p.transparency != nil && p.sessions != nil {
+		p.transparency.close(p.sessions.All())
+	}
 	if p.record != nil {
 		p.record.Close()
 	}
@@ -208,6 +213,9 @@ func (p *sidecar) ReadSecrets(ctx context.Context) error { return p.readSecrets(
 // Begin implements [daemon.Service].
 func (p *sidecar) Begin(ctx context.Context, group *errgroup.Group) (http.Handler, error) {
 	p.life = ctx
+	if err := p.beginTransparency(ctx, group); err != nil {
+		return nil, err
+	}
 	group.Go(func() error { p.watch.Run(ctx); return nil })
 	return p.admin.Handler(), nil
 }
@@ -287,6 +295,11 @@ func (p *sidecar) Serve(ctx context.Context, group *errgroup.Group, first *daemo
 	}
 	if p.ownAddresses, err = upstream.OwnAddresses(addresses...); err != nil {
 		return err
+	}
+	if t := p.transparency; t != nil {
+		if err := t.publish(ctx, group, p.Log); err != nil {
+			return err
+		}
 	}
 	s := &snapshot{Configured: first, credentials: p.credentials}
 	if err := p.build(ctx, s); err != nil {

@@ -141,6 +141,9 @@ func (p *sidecar) build(ctx context.Context, s *snapshot) (err error) {
 	if p.reputations != nil {
 		o.Reputations = p.reputations
 	}
+	if t := p.transparency; t != nil && t.c.RequireWitness {
+		o.Witnessed = t.wait
+	}
 	if p.handler != nil {
 		o.After = p.handler.Pipeline()
 	}
@@ -165,6 +168,9 @@ func (p *sidecar) activate(next *snapshot) {
 	watched, next.stop = context.WithCancel(p.life)
 	go next.deployment.watch(watched)
 	p.Trust.Add(next.Trust)
+	if p.transparency != nil {
+		p.transparency.trusted(next.Trust)
+	}
 	p.handler.Set(next.pipeline)
 	for _, w := range next.Config.Warnings {
 		p.Log.Warn("a warning about the configuration",

@@ -110,6 +110,7 @@ containers:
 {{- define "mediator.annotated" -}}
 {{- $files := list "mediator.yaml" "registry.jwk" "auditor.jwk" -}}
 {{- if .Values.custody.vault.ca }}{{ $files = append $files "vault-ca.pem" }}{{ end -}}
+{{- if .Values.files.logPolicy }}{{ $files = append $files "log-policy.txt" }}{{ end -}}
 {{- if eq .Values.identity "token" }}{{ $files = append $files "authorities.pem" }}{{ end -}}
 {{- if eq .Values.sidecar.enforcement "pod" }}{{ $files = list "forwarder.yaml" }}{{ end -}}
 {{ $files | toJson }}

@@ -1,16 +1,14 @@
-package cli
+package files
 
 import (
 	"crypto/ed25519"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-
-	"github.com/actionproof/mediator/internal/files"
 )
 
-// TakeAgentKey reads the private key of an agent elsewhere, as [AgentKey] does, or makes one if there is none.
-func TakeAgentKey(path string) (ed25519.PrivateKey, error) {
+// TakeKey is [ReadKey], but makes a key if there is no file.
+func TakeKey(path string) (ed25519.PrivateKey, error) {
 	_, made, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		return nil, err
@@ -19,17 +17,17 @@ func TakeAgentKey(path string) (ed25519.PrivateKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := files.WriteAbsent(path, pem.EncodeToMemory(&pem.Block{Type: typeKey, Bytes: der})); err != nil {
+	if err := WriteAbsent(path, pem.EncodeToMemory(&pem.Block{Type: typeKey, Bytes: der})); err != nil {
 		return nil, err
 	}
-	return AgentKey(path)
+	return ReadKey(path)
 }
 
 const typeKey = "PRIVATE KEY" // RFC 7468 section 10
 
-// AgentKey reads the private key of an agent that is behind no sidecar: Ed25519, PKCS #8, PEM.
-func AgentKey(path string) (ed25519.PrivateKey, error) {
-	raw, err := files.Read(path)
+// ReadKey reads a private key: Ed25519, PKCS #8, PEM.
+func ReadKey(path string) (ed25519.PrivateKey, error) {
+	raw, err := Read(path)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,78 @@
+package config
+
+import (
+	"reflect"
+
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/translog"
+)
+
+// TransparencyLog configures the log in which each post leaves an intent and an outcome.
+type TransparencyLog struct {
+	// Origin names the log, such as log.example.com/prod: no spaces, no +. Sidecars with one ledger have one origin; a
+	// new ledger needs a new one.
+	Origin string `yaml:"origin" need:"yes"`
+	// Key is the name of the signing key in `custody` (role transparency_log). With custody in memory, the key is in
+	// `state` instead, because the log outlives the process.
+	Key string `yaml:"key" need:"yes"`
+	// Policy is a file that names the log's key, its witnesses and their quorum (c2sp.org/tlog-policy). The version of the
+	// key that it names signs. Default: no witnesses; the newest version signs.
+	Policy string `yaml:"policy" is:"path"`
+	// Interval is the longest time from an entry to a checkpoint with it. Default 10s.
+	Interval Duration `yaml:"interval" from:"1s" to:"1m"`
+	// RequireWitness makes each post wait for a witnessed checkpoint with its intent, at most for `timeouts.step`. Without
+	// one, the post is not sent (log_unwitnessed).
+	RequireWitness bool `yaml:"requireWitness"`
+	// Listen is a host:port that publishes the log to everyone, over plain HTTP (c2sp.org/tlog-tiles).
+	Listen string `yaml:"listen" is:"address"`
+
+	// PolicyText is what Policy holds, and Accepts what it says; empty and nil without Policy.
+	PolicyText string           `yaml:"-" of:"policy"`
+	Accepts    *translog.Policy `yaml:"-"`
+}
+
+func (t *TransparencyLog) check(key string, f *findings) {
+	if t.Origin != "" {
+		if _, err := translog.NewKey(t.Origin, make([]byte, 32), nil); err != nil {
+			f.Add(key+".origin", "%v", err)
+		}
+	}
+	if t.Policy != "" {
+		raw, err := files.Read(t.Policy)
+		if err == nil {
+			t.PolicyText = string(raw)
+			t.Accepts, err = translog.ParsePolicy(raw)
+		}
+		switch {
+		case err != nil:
+			f.Add(key+".policy", "%v", err)
+			return
+		case t.Accepts.Origin() != t.Origin:
+			f.Add(key+".origin", "%q is not the log that the policy names: %q", t.Origin, t.Accepts.Origin())
+		}
+	}
+	if t.RequireWitness && (t.Accepts == nil || !t.Accepts.Witnessed()) {
+		f.Add(key+".requireWitness", "needs a policy with a quorum of witnesses")
+	}
+}
+
+// LoadTransparencyLog reads which log a sidecar's configuration has, and the custody of its key. It reads no other file:
+// the log's policy names the key, and may not be there yet.
+func LoadTransparencyLog(path string) (*Sidecar, error) {
+	c := new(Sidecar)
+	f, err := load(path, c)
+	if err != nil {
+		return nil, err
+	}
+	f.checkValue("custody", reflect.ValueOf(&c.Custody).Elem())
+	switch t := c.TransparencyLog; {
+	case t == nil:
+		f.Add("transparencyLog", "is required: without it, the sidecar keeps no log")
+	case t.Origin == "" || t.Key == "":
+		f.Add("transparencyLog", "needs origin and key")
+	}
+	if c.State == "" {
+		f.Add("state", "is required")
+	}
+	return c, f.err()
+}

@@ -1,0 +1,168 @@
+package operation
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"filippo.io/torchwood"
+
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/freeport"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/sqlite"
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/e2e/kit"
+	"github.com/actionproof/mediator/test/logtest"
+	"github.com/actionproof/mediator/translog"
+	"github.com/actionproof/mediator/translog/leaf"
+)
+
+// loggedRig is a deployment with a transparency log and one witness.
+type loggedRig struct {
+	*kit.Rig
+	witness *logtest.Witness
+	policy  *translog.Policy
+	url     string // where the log is published
+}
+
+// newLoggedRig starts a deployment; more are further settings of the log.
+func newLoggedRig(t *testing.T, more string) *loggedRig {
+	t.Helper()
+	r := &loggedRig{Rig: kit.PrepareClientsRig(t, kit.ManyPosts), witness: logtest.NewWitness(t, "W")}
+	listen, err := freeport.Address()
+	check.Must(t, err)
+	r.url = "http://" + listen
+	kit.Edit(t, r.In(devstack.SidecarFile), "\naudience: ", fmt.Sprintf("\ntransparencyLog: {origin: log.example/e2e, "+
+		"key: transparency-log-key, policy: log-policy.txt, interval: 1s, listen: %q%s}\naudience: ", listen, more))
+	key := strings.TrimSpace(kit.Run(t, "log", "key", "--config", r.In(devstack.SidecarFile)))
+	text := fmt.Sprintf("log %s\nwitness w %s %s\nquorum w\n", key, r.witness.Key, r.witness.Serve(t))
+	kit.Write(t, r.In("log-policy.txt"), text)
+	r.policy, err = translog.ParsePolicy([]byte(text))
+	check.Must(t, err)
+	r.Start(t)
+	return r
+}
+
+// audited waits until the published log has at least as many entries of each kind, and no problem.
+func (r *loggedRig) audited(t *testing.T, want map[leaf.Kind]int64) {
+	t.Helper()
+	from, err := torchwood.NewTileFetcher(r.url, torchwood.WithHTTPClient(&http.Client{Timeout: kit.Patience}))
+	check.Must(t, err)
+	var report translog.Report
+	if !kit.Eventually(func() bool {
+		report, err = translog.Audit(t.Context(), from, translog.AuditOptions{Policy: r.policy})
+		for kind, n := range want {
+			if err != nil || report.Entries[kind] < n {
+				return false
+			}
+		}
+		return true
+	}) || len(report.Findings) > 0 || len(report.Witnesses) != 1 || report.Entries[leaf.Heartbeat] == 0 {
+		t.Fatalf("got %+v, %v; want %v", report, err, want)
+	}
+}
+
+func TestTransparencyLog(t *testing.T) {
+	t.Parallel()
+	r := newLoggedRig(t, "")
+	ended, open := r.OpenAgent(t), r.OpenAgent(t)
+	ended.MustPost(t)
+	open.MustPost(t)
+	check.Must(t, admin.Call(t.Context(), r.Stack.Admin(), http.MethodDelete, "/v1/sessions/"+ended.Session.Session, nil,
+		nil))
+	_, err := r.Stack.Reload(t.Context())
+	check.Must(t, err)
+	r.audited(t, map[leaf.Kind]int64{leaf.SessionOpened: 2, leaf.Intent: 2, leaf.Outcome: 2, leaf.SessionClosed: 1,
+		leaf.Trust: 2}) // at the start and at the reload
+	if said := kit.Mediator(t, "doctor", "--admin", r.Stack.Admin()).Out; !strings.Contains(said,
+		"log log.example/e2e: ") || !strings.Contains(said, "witnessed by w until 2") {
+		t.Errorf("doctor says:\n%s", said)
+	}
+	for _, metric := range []string{"mediator_log_entries ", "mediator_log_witnessed_entries ",
+		"mediator_log_witnessed_seconds "} {
+		if said := kit.Metrics(t, r.Stack.Socket("serve")); !strings.Contains(said, "\n"+metric) {
+			t.Errorf("there is no metric %s", metric)
+		}
+	}
+
+	records := r.Records(t, "flow=post")
+	r.Stack.Stop()
+	store, err := sqlite.Open(t.Context(), r.In("state/ledger.db"), sqlite.Options{Now: time.Now, Logged: func() {}})
+	check.Must(t, err)
+	defer store.Close()
+	if len(records) != 2 {
+		t.Fatalf("got %+v", records)
+	}
+	for _, record := range records {
+		for _, kind := range []leaf.Kind{leaf.Intent, leaf.Outcome} {
+			v := r.proven(t, store, leaf.ID(kind, record.ID))
+			check.Must(t, v.Opening.CheckRecord(whole(t, store, record.ID)))
+		}
+	}
+	for _, id := range []string{leaf.ID(leaf.SessionOpened, open.Session.Session),
+		leaf.ID(leaf.SessionClosed, ended.Session.Session)} {
+		r.proven(t, store, id)
+	}
+	_, err = store.Leaf(t.Context(), leaf.ID(leaf.SessionClosed, open.Session.Session)) // ended with the process
+	check.Must(t, err)
+}
+
+// whole returns a record as the ledger has it.
+func whole(t *testing.T, store ledger.Store, id string) ledger.Record {
+	t.Helper()
+	record, err := store.Get(t.Context(), id)
+	check.Must(t, err)
+	return record
+}
+
+// proven returns what the proof of an entry shows, which the witness has seen.
+func (r *loggedRig) proven(t *testing.T, store ledger.LogReader, id string) translog.Verified {
+	t.Helper()
+	text, err := translog.Prove(t.Context(), store, id)
+	check.Must(t, err)
+	v, err := r.policy.Verify(text)
+	check.Must(t, err)
+	if len(v.Witnesses) != 1 || v.Origin != "log.example/e2e" {
+		t.Errorf("%s: %+v", id, v)
+	}
+	return v
+}
+
+// TestRequireWitness: a post that needs a witness goes out only once that has cosigned its intent.
+func TestRequireWitness(t *testing.T) {
+	t.Parallel()
+	r := newLoggedRig(t, ", requireWitness: true")
+	agent := r.OpenAgent(t)
+	agent.MustPost(t)
+	check.Must(t, admin.Get(t.Context(), r.Stack.Admin(), "/readyz", nil))
+	posts := int64(1)
+	for name, answer := range map[string]logtest.Answer{
+		"away":  logtest.Says(http.StatusBadGateway, ""),
+		"slow":  func(_ http.ResponseWriter, req *http.Request) bool { <-req.Context().Done(); return true },
+		"wrong": logtest.Says(http.StatusOK, "\u2014 witness.example/w AAAA\n"),
+	} {
+		r.witness.Answer(answer)
+		if got := agent.Post(); got.Status != http.StatusServiceUnavailable || got.Code != "log_unwitnessed" ||
+			r.Posts.Load() != posts {
+			t.Errorf("%s: got %+v, and %d posts arrived", name, got, r.Posts.Load())
+		}
+		r.witness.Answer(nil) // back
+		agent.MustPost(t)
+		posts++
+	}
+	if failed := r.RecordsOf(t, "comment", "log_unwitnessed"); len(failed) != 3 || r.Posts.Load() != posts {
+		t.Errorf("%d posts arrived, and the records are %+v", r.Posts.Load(), failed)
+	} else {
+		for _, record := range failed {
+			if record.State != ledger.StateFailed || record.Status != 0 {
+				t.Errorf("got %+v", record)
+			}
+		}
+	}
+	r.audited(t, map[leaf.Kind]int64{leaf.Intent: 7, leaf.Outcome: 7})
+}
+

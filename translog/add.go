@@ -1,0 +1,103 @@
+package translog
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/translog/leaf"
+)
+
+const (
+	beat = time.Minute
+	// maxWaiting bounds the leaves in memory that the store does not take.
+	maxWaiting = 10_000
+)
+
+func (l *Log) beat(ctx context.Context) {
+	for {
+		now := l.o.Now()
+		minute := now.Truncate(beat)
+		b := leaf.New(leaf.Heartbeat, now, leaf.Document{}).Leaf(strconv.FormatInt(minute.Unix(), 10))
+		l.mu.Lock()
+		l.pulse = b.ID
+		l.mu.Unlock()
+		l.Add(b)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(minute.Add(beat).Sub(now)):
+		}
+	}
+}
+
+// Add stores a leaf that is of no record. It does not wait: [Log.Run] stores it, again and again while the store fails,
+// and [Log.Close] what is left.
+func (l *Log) Add(f ledger.Leaf) {
+	l.mu.Lock()
+	full := len(l.waiting) >= maxWaiting
+	if !full {
+		l.waiting = append(l.waiting, f)
+	}
+	l.mu.Unlock()
+	if full {
+		l.o.Failed(fmt.Errorf("the log lacks the %s: %d leaves wait for the ledger already", f.ID, maxWaiting))
+	}
+	signal(l.added)
+}
+
+func (l *Log) keep(ctx context.Context) {
+	var pause time.Duration
+	var again <-chan time.Time // set after a failure
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.added:
+		case <-again:
+		}
+		err := l.storeWaiting(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if pause, again = retryAfter(pause, err), nil; err != nil {
+			l.o.Failed(err)
+			again = time.After(pause)
+		}
+	}
+}
+
+// storeWaiting stores the leaves that wait. A failure may have stored them; the store skips those that it has.
+func (l *Log) storeWaiting(ctx context.Context) error {
+	l.mu.Lock()
+	first := l.waiting[:min(len(l.waiting), maxBatch)]
+	l.mu.Unlock()
+	if len(first) == 0 {
+		return nil
+	}
+	if err := l.store.AddLeaves(ctx, first...); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.waiting = l.waiting[len(first):]; len(l.waiting) > 0 {
+		signal(l.added)
+	}
+	l.Wake()
+	return nil
+}
+
+// Close stores what [Log.Add] was given last, and signs a checkpoint with it. Run must have ended.
+func (l *Log) Close(ctx context.Context) error {
+	for waits := true; waits; {
+		if err := l.storeWaiting(ctx); err != nil {
+			return err
+		}
+		l.mu.Lock()
+		waits = len(l.waiting) > 0
+		l.mu.Unlock()
+	}
+	return l.Publish(ctx)
+}
