@@ -22,7 +22,7 @@ func TestLeastPrivilege(t *testing.T) {
 	apply(t, appRoles(dir))
 	server.Mount(t, "kv", "kv", map[string]string{"version": "2"})
 	server.Write(t, "kv/data/credential", map[string]any{"data": map[string]any{"token": "not for signers"}})
-	all := slices.Concat(bootstrap.Roles, bootstrap.Roots, []bootstrap.Role{bootstrap.Authority})
+	all := slices.Concat(bootstrap.Roles, bootstrap.Roots, []bootstrap.Role{bootstrap.Log, bootstrap.Authority})
 	for _, r := range all {
 		t.Run(r.Purpose, func(t *testing.T) {
 			c := login(t, dir, r)

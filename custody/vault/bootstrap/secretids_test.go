@@ -15,6 +15,7 @@ func TestSecretIDs(t *testing.T) {
 	server.Reset(t)
 	dir := t.TempDir()
 	o := appRoles(dir)
+	roles := append(slices.Clone(bootstrap.Roles), bootstrap.Log)
 	count := func(r bootstrap.Role) int {
 		t.Helper()
 		list, err := server.Client(t).Logical().List("auth/approle/role/mediator-" + r.Purpose + "/secret-id")
@@ -23,7 +24,7 @@ func TestSecretIDs(t *testing.T) {
 	}
 	want := func(want map[string]int) {
 		t.Helper()
-		for _, r := range slices.Concat(bootstrap.Roles, bootstrap.Roots) {
+		for _, r := range slices.Concat(roles, bootstrap.Roots) {
 			n := 1
 			if w, ok := want[r.Purpose]; ok {
 				n = w
@@ -42,7 +43,7 @@ func TestSecretIDs(t *testing.T) {
 	want(nil)
 
 	serve := make(map[string]int)
-	for _, r := range bootstrap.Roles {
+	for _, r := range roles {
 		if r.Process == "serve" {
 			serve[r.Purpose] = 3
 		}
@@ -54,7 +55,7 @@ func TestSecretIDs(t *testing.T) {
 	}
 	want(serve)
 
-	for _, r := range bootstrap.Roles {
+	for _, r := range roles {
 		if r.Process == "serve" { // with the newest, delivered last
 			signs(t, dir, r)
 		}
