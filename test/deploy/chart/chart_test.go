@@ -121,9 +121,11 @@ func documents(t *testing.T, rendered string) (all []map[string]any) {
 
 // TestFiles checks that each process takes the configuration that the chart writes for it.
 func TestFiles(t *testing.T) {
+	const logKey = "log.example/a+909b00fa+AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 	for _, values := range ciFiles(t) {
 		t.Run(filepath.Base(values), func(t *testing.T) {
-			rendered, err := render(t, "--values", values)
+			rendered, err := render(t, "--values", values, "--set-string", "files.logPolicy=log "+logKey+"\nquorum none\n",
+				"--set-json", `sidecar.config.transparencyLog={"origin":"log.example/a","key":"log-key","policy":"log-policy.txt"}`)
 			if err != nil {
 				t.Fatal(err)
 			}
