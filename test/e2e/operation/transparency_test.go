@@ -165,4 +165,3 @@ func TestRequireWitness(t *testing.T) {
 	}
 	r.audited(t, map[leaf.Kind]int64{leaf.Intent: 7, leaf.Outcome: 7})
 }
-
