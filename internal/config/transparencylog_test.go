@@ -20,11 +20,12 @@ func TestTransparencyLog(t *testing.T) {
 	}
 	policy := filepath.Join(t.TempDir(), "policy")
 	with := func(settings string) string {
-		return write(t, strings.Replace(correctSidecar, "state: state\n", "state: state\ntransparencyLog: {"+settings+"}\n", 1))
+		return write(t, strings.Replace(correctSidecar, "state: state\n",
+			"state: state\ntransparencyLog: {"+settings+"}\n", 1))
 	}
 	const settings = "origin: log.example/a, key: log-key, policy: "
 	for name, tt := range map[string]struct{ settings, policy, want string }{
-		"an origin with a space":    {"origin: log example, key: log-key", "", "transparencyLog.origin: the transparency log"},
+		"an origin with a space":    {"origin: log example, key: log-key", "", "cannot have the origin"},
 		"the key of another role":   {"origin: log.example/a, key: runtime-key", "", "is also the key of keys.runtime"},
 		"another log in the policy": {settings + policy, of("log.example/b"), "is not the log that the policy names"},
 		"no policy":                 {settings + policy, "nonsense", "transparencyLog.policy: the log's policy"},

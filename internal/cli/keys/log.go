@@ -25,8 +25,8 @@ func LogKey() *cobra.Command {
 		Use: "key --config FILE", Short: "Print the public key of the transparency log", Args: cli.NoArgs,
 		Example: `  mediator log key --config mediator.yaml
   mediator log key --config mediator.yaml --token-file token`,
-		Long: `Prints each version of the log's key, the newest last, as policies (c2sp.org/tlog-policy) and the configuration of
-witnesses name it. The sidecar need not run, and the policy that the configuration names need not be there yet.
+		Long: `Prints each version of the log's key, the newest last, as policies (c2sp.org/tlog-policy) and the configuration
+of witnesses name it. The sidecar need not run, and the policy that the configuration names need not be there yet.
 
 With custody in Vault it logs in as the sidecar would, which uses up a wrapped secret id. --token-file names a token
 that may read the key instead. With custody in memory it makes the key, unless the sidecar has made it.`,
