@@ -42,9 +42,9 @@ const maxFindings, maxUnended = 1000, 1_000_000
 
 // Finding is one problem of a log.
 type Finding struct {
-	Problem Problem
-	Index   int64 // of the entry, or of the next one
-	Detail  string
+	Problem Problem `json:"problem"`
+	Index   int64   `json:"entry"` // or of the next one
+	Detail  string  `json:"detail"`
 }
 
 // AuditOptions configure an audit.
@@ -57,19 +57,23 @@ type AuditOptions struct {
 	Skew time.Duration
 	// Unended is how long a post may take: 15 minutes if zero. A younger intent without an outcome may still get one.
 	Unended time.Duration
-	// Proofs are .tlog-proof texts that the log must agree with, such as those of an export.
-	Proofs [][]byte
+	// Known is what the log must agree with, such as the proofs of an export. It may be nil.
+	Known *Known
+	// Each gets each entry that package leaf can read, in order. It may be nil.
+	Each func(index int64, e leaf.Entry)
 }
 
 // Report is the result of an audit.
 type Report struct {
-	Origin      string
-	Size        int64
-	From, Until time.Time // of the first and the last entry
-	Witnesses   []Cosignature
-	Entries     map[leaf.Kind]int64
-	Sessions    []int64   // entries of sessions that have no end yet
-	Findings    []Finding // at most 1,000
+	Origin    string              `json:"origin"`
+	Size      int64               `json:"size"`
+	From      time.Time           `json:"from,omitzero"`  // of the first entry
+	Until     time.Time           `json:"until,omitzero"` // of the latest entry
+	Witnesses []Cosignature       `json:"witnesses"`      // of the checkpoint
+	Entries   map[leaf.Kind]int64 `json:"entries"`
+	Sessions  []int64             `json:"openSessions"` // entries of sessions that have no end yet
+	Findings  []Finding           `json:"findings"`     // at most 1,000
+	Found     map[Problem]int64   `json:"found"`        // how many of each, also beyond these
 }
 
 // Audit reads a whole log from public data and checks its last checkpoint, that each entry is in its tree, and that
@@ -84,10 +88,13 @@ func Audit(ctx context.Context, from torchwood.TileReader, o AuditOptions) (Repo
 		return Report{}, err
 	}
 	a := &audit{o: o, unended: make(map[string]begun),
-		Report: Report{Origin: c.Origin, Size: c.N, Witnesses: o.Policy.cosigned(n), Entries: make(map[leaf.Kind]int64)}}
+		Report: Report{Origin: c.Origin, Size: c.N, Witnesses: o.Policy.cosigned(n),
+			Entries: make(map[leaf.Kind]int64), Found: make(map[Problem]int64)}}
+	if o.Known == nil {
+		a.o.Known = new(Known)
+	}
 	a.o.Gap, a.o.Skew, a.o.Unended = or(o.Gap, 3*time.Minute), or(o.Skew, maxSkew), or(o.Unended, 15*time.Minute)
-	proven, err := a.proofs(ctx, torchwood.TileHashReaderWithContext(ctx, c.Tree, from), c.Tree)
-	if err != nil {
+	if err := a.continues(ctx, torchwood.TileHashReaderWithContext(ctx, c.Tree, from), c.Tree); err != nil {
 		return a.Report, err
 	}
 	client, err := torchwood.NewClient(from)
@@ -95,8 +102,8 @@ func Audit(ctx context.Context, from torchwood.TileReader, o AuditOptions) (Repo
 		return a.Report, err
 	}
 	for i, raw := range client.AllEntries(ctx, c.Tree, 0) {
-		if want, ok := proven[i]; ok && want != string(raw) {
-			a.find(Missing, i, "another entry is where the proof of %s has its own", a.names[want])
+		if want, ok := a.o.Known.entries[i]; ok && want.hash != tlog.RecordHash(raw) {
+			a.find(Missing, i, "another entry is in the place of %s", want.name)
 		}
 		a.entry(i, raw)
 	}
@@ -119,9 +126,8 @@ type audit struct {
 	o       AuditOptions
 	unended map[string]begun // by Entry.Of
 	begun   []beginning
-	names   map[string]string // of the proven entries
-	latest  int64             // time of an entry so far
-	beat    int64             // time of the last heartbeat, or of the first entry
+	latest  int64 // time of an entry so far
+	beat    int64 // time of the last heartbeat, or of the first entry
 }
 
 type begun struct {
@@ -130,62 +136,9 @@ type begun struct {
 }
 
 func (a *audit) find(p Problem, index int64, format string, args ...any) {
-	if len(a.Findings) < maxFindings {
+	if a.Found[p]++; len(a.Findings) < maxFindings {
 		a.Findings = append(a.Findings, Finding{p, index, fmt.Sprintf(format, args...)})
 	}
-}
-
-// proofs verifies the proofs, each against its own checkpoint and against the log's tree. It returns the entries that
-// must be in the log, by their index.
-func (a *audit) proofs(ctx context.Context, read tlog.HashReader, tree tlog.Tree) (map[int64]string, error) {
-	proven := make(map[int64]string)
-	a.names = make(map[string]string)
-	checked := make(map[tlog.Tree]bool)
-	for _, text := range a.o.Proofs {
-		v, err := a.o.Policy.Verify(text)
-		if err != nil {
-			return nil, err
-		}
-		entry := string(v.Opening.Entry.Encode())
-		a.names[entry] = fmt.Sprintf("the %s of %s%s", v.Opening.Entry.Kind, v.Opening.Document.Post,
-			sessionOnly(v.Opening.Document))
-		p, err := ParseProof(text)
-		if err != nil {
-			return nil, err
-		}
-		c, _, err := opened(p.Checkpoint, a.o.Policy)
-		if err != nil {
-			return nil, err
-		}
-		if v.Index >= tree.N {
-			a.find(Missing, v.Index, "the log ends before %s", a.names[entry])
-		}
-		proven[v.Index] = entry
-		if checked[c.Tree] {
-			continue
-		}
-		checked[c.Tree] = true
-		if c.N > tree.N {
-			a.find(Forked, tree.N, "the log has %d entries, and had %d when a proof was made", tree.N, c.N)
-			continue
-		}
-		root, err := tlog.TreeHash(c.N, read)
-		if err != nil {
-			return nil, damaged(err)
-		}
-		if root != c.Hash {
-			a.find(Forked, c.N, "the log at %d entries is not the one that was signed for a proof", c.N)
-		}
-	}
-	return proven, ctx.Err()
-}
-
-// sessionOnly names the session of a document that is of no post.
-func sessionOnly(d leaf.Document) string {
-	if d.Post != "" {
-		return ""
-	}
-	return d.Session
 }
 
 func (a *audit) entry(index int64, raw []byte) {
@@ -193,6 +146,9 @@ func (a *audit) entry(index int64, raw []byte) {
 	if err != nil {
 		a.find(Malformed, index, "%v", err)
 		return
+	}
+	if a.o.Each != nil {
+		a.o.Each(index, e)
 	}
 	at := time.UnixMilli(e.Time).UTC()
 	if a.Entries[e.Kind]++; a.From.IsZero() {

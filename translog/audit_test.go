@@ -7,10 +7,13 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"filippo.io/torchwood"
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/translog"
@@ -42,7 +45,8 @@ func day() (all []entry) {
 }
 
 // publish makes the log of a day. Entries that are in made stay as they are there.
-func publish(t *testing.T, all []entry, made map[entry]leaf.Opening) (from torchwood.TileReader, proofs [][]byte) {
+func publish(t *testing.T, all []entry, made map[entry]leaf.Opening) (from torchwood.TileReader,
+	proofs []translog.Verified) {
 	t.Helper()
 	store := open(t, filepath.Join(t.TempDir(), "ledger.db"))
 	for i, e := range all {
@@ -59,14 +63,41 @@ func publish(t *testing.T, all []entry, made map[entry]leaf.Opening) (from torch
 	for i, e := range all {
 		p, err := translog.Prove(t.Context(), store, leaf.ID(e.kind, fmt.Sprint(i)))
 		check.Must(t, err)
-		proofs = append(proofs, p)
+		v, err := policy(t, "quorum none").Verify(p)
+		check.Must(t, err)
+		proofs = append(proofs, v)
 	}
 	server := httptest.NewServer(translog.Handler(store))
 	t.Cleanup(server.Close)
-	fetcher, err := torchwood.NewTileFetcher(server.URL,
-		torchwood.WithHTTPClient(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}))
+	return translog.Fetch(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, server.URL), proofs
+}
+
+// known is what the proofs have shown.
+func known(t *testing.T, proofs []translog.Verified) *translog.Known {
+	t.Helper()
+	var k translog.Known
+	for _, v := range proofs {
+		check.Must(t, k.Add(v))
+	}
+	return &k
+}
+
+// theirs reports whether x/mod alone sees that the log at a reader lacks one of the proven entries.
+func theirs(t *testing.T, from torchwood.TileReader, proofs []translog.Verified) bool {
+	t.Helper()
+	signed, err := from.ReadEndpoint(t.Context(), "checkpoint")
 	check.Must(t, err)
-	return fetcher, proofs
+	verifier, err := note.NewVerifier(key(t, "L").String())
+	check.Must(t, err)
+	n, err := note.Open(signed, note.VerifierList(verifier))
+	check.Must(t, err)
+	c, err := torchwood.ParseCheckpoint(n.Text)
+	check.Must(t, err)
+	read := torchwood.TileHashReaderWithContext(t.Context(), c.Tree, from)
+	return slices.ContainsFunc(proofs, func(v translog.Verified) bool {
+		p, err := tlog.ProveRecord(c.N, v.Index, read)
+		return err != nil || tlog.CheckRecord(p, c.N, c.Hash, v.Index, tlog.RecordHash(v.Opening.Entry.Encode())) != nil
+	})
 }
 
 // TestAudit changes a log and signs it anew, as its operator could. The audit names each change.
@@ -125,11 +156,11 @@ func TestAudit(t *testing.T) {
 				t.Errorf("%d of %d entries, %d sessions, %+v", alone.Size, len(tt.log), len(alone.Sessions), alone.Findings)
 			}
 			r, err := translog.Audit(t.Context(), from,
-				translog.AuditOptions{Policy: policy(t, "quorum none"), Proofs: proofs})
+				translog.AuditOptions{Policy: policy(t, "quorum none"), Known: known(t, proofs)})
 			check.Must(t, err)
 			forked := slices.ContainsFunc(r.Findings, func(f translog.Finding) bool { return f.Problem == translog.Forked })
 			missing := slices.ContainsFunc(r.Findings, func(f translog.Finding) bool { return f.Problem == translog.Missing })
-			if touched := name != "untouched"; forked != touched || missing != touched {
+			if touched := name != "untouched"; forked != touched || missing != touched || theirs(t, from, proofs) != touched {
 				t.Errorf("against the proofs: %+v", r.Findings)
 			}
 		})
@@ -137,4 +168,63 @@ func TestAudit(t *testing.T) {
 	from, _ := publish(t, day(), made)
 	_, err := translog.Audit(t.Context(), from, translog.AuditOptions{Policy: translog.Unwitnessed(key(t, "M"))})
 	check.WantCode(t, err, "log_unwitnessed")
+}
+
+// TestForked shows two auditors two logs with one key. What one of them keeps names the fork to the other.
+func TestForked(t *testing.T) {
+	made := make(map[entry]leaf.Opening)
+	one, _ := publish(t, day(), made)
+	two, proofs := publish(t, slices.DeleteFunc(day(), func(e entry) bool { return e.name == "post_30" }), made)
+	seen, err := one.ReadEndpoint(t.Context(), "checkpoint")
+	check.Must(t, err)
+	p := policy(t, "quorum none")
+	var k translog.Known
+	check.Must(t, k.AddCheckpoint("the other auditor's", seen, p))
+	same, err := translog.Audit(t.Context(), one, translog.AuditOptions{Policy: p, Known: &k})
+	check.Must(t, err)
+	if len(same.Findings) > 0 {
+		t.Errorf("one log: %+v", same.Findings)
+	}
+	other, err := translog.Audit(t.Context(), two, translog.AuditOptions{Policy: p, Known: &k})
+	check.Must(t, err)
+	if other.Found[translog.Forked] != 1 || !strings.Contains(other.Findings[0].Detail, "the other auditor's") {
+		t.Errorf("two logs: %+v", other.Findings)
+	}
+	// Proofs of both contradict each other without any log.
+	_, theirs := publish(t, day(), made)
+	k = *known(t, theirs)
+	code := ""
+	for _, v := range proofs {
+		if err := k.Add(v); err != nil {
+			code = check.CodeOf(err)
+		}
+	}
+	if code != "log_contradicted" {
+		t.Errorf("proofs of two logs: %q", code)
+	}
+	check.WantCode(t, k.AddCheckpoint("a stranger's", seen, translog.Unwitnessed(key(t, "M"))), "log_unwitnessed")
+}
+
+// TestFetch: what a log answers is bounded, and a busy one is asked again.
+func TestFetch(t *testing.T) {
+	tries := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch tries++; {
+		case r.URL.Path == "/log/long":
+			_, _ = w.Write(make([]byte, 1<<20))
+		case r.URL.Path == "/log/busy" && tries == 1:
+			w.WriteHeader(http.StatusTooManyRequests)
+		case r.URL.Path == "/log/none":
+			http.NotFound(w, r)
+		}
+	}))
+	defer server.Close()
+	from := translog.Fetch(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, server.URL+"/log")
+	_, err := from.ReadEndpoint(t.Context(), "busy")
+	check.Must(t, err)
+	_, err = from.ReadEndpoint(t.Context(), "long")
+	check.WantCode(t, err, "evidence_malformed")
+	if _, err = from.ReadEndpoint(t.Context(), "none"); err == nil || tries != 4 {
+		t.Errorf("%d requests, %v", tries, err)
+	}
 }

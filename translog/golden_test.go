@@ -58,7 +58,7 @@ func TestGolden(t *testing.T) {
 	check.Must(t, err)
 	v, err := p.Verify(text)
 	check.Must(t, err)
-	if v.Origin != origin || v.Index != 300 || v.Size != 517 || v.Opening.Document.Post != "post_300" ||
+	if v.Origin != origin || v.Index != 300 || v.Tree.N != 517 || v.Opening.Document.Post != "post_300" ||
 		len(v.Witnesses) != 1 || v.Witnesses[0].Witness != "other" {
 		t.Errorf("got %+v", v)
 	}

@@ -134,8 +134,10 @@ func (p *Policy) URLs() (all []string) {
 func (p *Policy) Names(k Key) bool { return p.log == k.vkey }
 
 // Unwitnessed is the policy that the log's own signature satisfies: the word of its operator.
-func Unwitnessed(k Key) *Policy {
-	p, err := ParsePolicy([]byte("log " + k.vkey + "\nquorum none\n"))
+func Unwitnessed(k Key) *Policy { return unwitnessed(k.vkey) }
+
+func unwitnessed(vkey string) *Policy {
+	p, err := ParsePolicy([]byte("log " + vkey + "\nquorum none\n"))
 	if err != nil {
 		panic(err) // the key's own text
 	}

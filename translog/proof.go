@@ -73,15 +73,39 @@ func ParseProof(text []byte) (p Proof, err error) {
 // Verified is what a proof shows.
 type Verified struct {
 	Opening leaf.Opening
-	Origin  string // of the log
-	Index   int64  // of the entry
-	Size    int64  // of the log when it was signed
+	Origin  string    // of the log
+	Index   int64     // of the entry
+	Tree    tlog.Tree // the log when it was signed
 	// Witnesses saw the log with this entry. Without any, that is only its operator's word.
 	Witnesses []Cosignature
 }
 
 // Verify verifies a proof offline.
-func (p *Policy) Verify(text []byte) (v Verified, err error) {
+func (p *Policy) Verify(text []byte) (Verified, error) {
+	return verify(text, func(checkpoint string) (c torchwood.Checkpoint, seen []Cosignature, err error) {
+		c, n, err := opened(checkpoint, p)
+		if err == nil {
+			seen = p.cosigned(n)
+		}
+		return c, seen, err
+	})
+}
+
+// Unverified reads a proof and checks all of it but the signatures, which anyone can have made: it shows only what the
+// proof says.
+func Unverified(text []byte) (Verified, error) {
+	return verify(text, func(checkpoint string) (torchwood.Checkpoint, []Cosignature, error) {
+		head, _, _ := cutNote(checkpoint)
+		c, err := torchwood.ParseCheckpoint(head)
+		if err != nil || len(checkpoint) > maxCheckpoint {
+			err = malformed("the proof has no checkpoint that can be read")
+		}
+		return c, nil, err
+	})
+}
+
+func verify(text []byte, open func(checkpoint string) (torchwood.Checkpoint, []Cosignature, error)) (v Verified,
+	err error) {
 	proof, err := ParseProof(text)
 	if err != nil {
 		return v, err
@@ -89,7 +113,7 @@ func (p *Policy) Verify(text []byte) (v Verified, err error) {
 	if v.Opening, err = leaf.Open(proof.Opening); err != nil {
 		return v, err
 	}
-	c, n, err := opened(proof.Checkpoint, p)
+	c, seen, err := open(proof.Checkpoint)
 	if err != nil {
 		return v, err
 	}
@@ -97,8 +121,7 @@ func (p *Policy) Verify(text []byte) (v Verified, err error) {
 	if err := tlog.CheckRecord(proof.Hashes, c.N, c.Hash, proof.Index, hash); err != nil {
 		return v, refusal.New("record_mismatch", "the log does not hold the entry at the index %d", proof.Index)
 	}
-	v.Origin, v.Index, v.Size = c.Origin, proof.Index, c.N
-	v.Witnesses = p.cosigned(n)
+	v.Origin, v.Index, v.Tree, v.Witnesses = c.Origin, proof.Index, c.Tree, seen
 	return v, nil
 }
 

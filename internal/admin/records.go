@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"slices"
 
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/gate"
+	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
@@ -27,6 +29,8 @@ type Record struct {
 	// Receipts are the interaction receipts of the call's session, as tokens, from number 1 to the call's own or, before
 	// there is one, to the last: only the last 3 MiB.
 	Receipts []string `json:"receipts,omitempty"`
+	// Proofs show that the transparency log holds the record.
+	Proofs archive.Proofs `json:"proofs,omitzero"`
 }
 
 // Assess returns what the checks of a record prove. Only those of the mediator's own gate count, and the sidecar's that
@@ -52,7 +56,26 @@ func (s *Server) showRecord(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		shown.Receipts, err = receiptsOf(r.Context(), s.Ledger, found)
 	}
+	if err == nil {
+		var unread error // a log that cannot be read must not hide the record
+		if shown.Proofs, unread = archive.ProofsIn(s.Logged)(r.Context(), found.ID); unread != nil {
+			s.Log.Warn("a record is shown without its proofs", zap.Error(unread))
+		}
+	}
 	wire.Write(w, shown, err)
+}
+
+func (s *Server) showProofs(w http.ResponseWriter, r *http.Request) {
+	p, err := archive.ProofsIn(s.Logged)(r.Context(), r.PathValue("id"))
+	wire.Write(w, p, err)
+}
+
+// Proofs asks a sidecar for the proofs of its records.
+func Proofs(endpoint string) archive.ProofSource {
+	return func(ctx context.Context, id string) (p archive.Proofs, err error) {
+		err = Get(ctx, endpoint, "/v1/posts/"+url.PathEscape(id)+"/proofs", &p)
+		return p, err
+	}
 }
 
 // maxShownReceipts bounds the receipts in one answer, in bytes: clients read [wire.MaxAnswer].

@@ -67,21 +67,23 @@ type Enforcement struct {
 	Seen     string `json:"seen"`     // one sentence
 }
 
-// Server is the sidecar's API for operators. Every field except Agent and Transparency is required.
+// Server is the sidecar's API for operators. Every field except Agent, Transparency and Logged is required.
 type Server struct {
 	*daemon.Process
 	Sessions *session.Set
 	Ledger   ledger.Store
 	// Identified is the ledger below the queue.
 	Identified ledger.Identified
-	Triggers   *trigger.Client
-	Watch      *observe.Watcher
-	Runtime    string
-	Proxy      string // address of the proxy port
-	CAFile     string
-	CA         []byte  // the certificate in CAFile
-	Agent      *uint32 // the agent's user; nil if the configuration names none
-	Peers      []Peer  // the trigger service, the control plane and, where there is one, the node
+	// Logged reads the transparency log of that ledger; nil without one.
+	Logged   ledger.LogReader
+	Triggers *trigger.Client
+	Watch    *observe.Watcher
+	Runtime  string
+	Proxy    string // address of the proxy port
+	CAFile   string
+	CA       []byte  // the certificate in CAFile
+	Agent    *uint32 // the agent's user; nil if the configuration names none
+	Peers    []Peer  // the trigger service, the control plane and, where there is one, the node
 	// Learning allows learning sessions.
 	Learning bool
 	// Enforcement says what keeps agents without an isolated run from going around the sidecar.
@@ -145,6 +147,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /v1/sessions/{id}/receipts", s.listReceipts)
 	mux.HandleFunc("GET /v1/posts", s.listRecords)
 	mux.HandleFunc("GET /v1/posts/{id}", s.showRecord)
+	mux.HandleFunc("GET /v1/posts/{id}/proofs", s.showProofs)
 	mux.HandleFunc("GET /v1/ledger", s.showLedger)
 	mux.HandleFunc("GET /v1/delivery", s.delivery)
 	mux.HandleFunc("GET /v1/reputation", s.reputation)

@@ -89,8 +89,8 @@ func posted(t *testing.T, w *world, names ...string) ([]ledger.Record, archive.R
 func linesOf(t *testing.T, w *world, receipts archive.Receipts, records ...ledger.Record) []string {
 	t.Helper()
 	var to bytes.Buffer
-	_, _, err := archive.Export(t.Context(), &to, narrow(t, archive.Archive{w.read()}, records...), list(records...),
-		receipts)
+	_, err := archive.Export(t.Context(), &to, narrow(t, archive.Archive{w.read()}, records...), list(records...),
+		receipts, nil)
 	must(t, err)
 	lines := strings.SplitAfter(to.String(), "\n")
 	return lines[:len(lines)-1]

@@ -17,7 +17,7 @@ import (
 )
 
 // An export is JSON Lines: each line is an object with one member, whose name is its kind. Order: the header; each pair
-// of roots with its texts; the records, each before its interaction receipts; the end. So a reader needs
+// of roots with its texts; the records, each before its proofs and its interaction receipts; the end. So a reader needs
 // no receipts in memory, and notices a cut. An export may be compressed with gzip.
 const (
 	lineHeader             = "actionproof-evidence" // header: the first line
@@ -28,6 +28,8 @@ const (
 	lineEarlierRevocations = "earlierRevocations"   // text: a revocation list of the history
 	lineManifest           = "manifest"             // text: the canonical JSON of a manifest
 	lineRecord             = "record"               // a record
+	// texts, each at most once after their record: the .tlog-proof of its intent, and of its outcome
+	lineIntentProof, lineOutcomeProof = "intentProof", "outcomeProof"
 	// text: an interaction receipt of the session of the record before it, up to the named one and the post's own
 	lineReceipt = "receipt"
 	lineEnd     = "end" // ending: the last line
@@ -63,9 +65,10 @@ type ending struct {
 type writer struct {
 	to      *bufio.Writer
 	archive Archive
-	records int
-	shared  int              // bytes of the lines before the records
-	from    Receipts         // nil without receipts
+	shared  int         // bytes of the lines before the records
+	from    Receipts    // nil without receipts
+	proofs  ProofSource // nil without proofs
+	made    Exported
 	written map[string]int64 // the number of written receipts of each session
 	posts   map[string]bool  // ids of posts with written receipts, whose records were not yet written
 }
@@ -114,7 +117,7 @@ func (w *writer) line(name string, value any) error {
 	if err != nil {
 		return err
 	}
-	if w.shared += len(raw); name != lineRecord && name != lineReceipt && name != lineEnd && w.shared > maxShared {
+	if w.shared += len(raw); w.made.Records == 0 && name != lineEnd && w.shared > maxShared {
 		return refusal.New("evidence_malformed",
 			"the certificates, lists and manifests have more than the %d bytes that a reader of an export accepts: export "+
 				"fewer records, with --since and --until", maxShared)
@@ -137,12 +140,38 @@ func (w *writer) record(ctx context.Context, r ledger.Record) error {
 	if err := checkArtifacts(r, r.ID); err != nil {
 		return err
 	}
-	w.records++
+	w.made.Records++
 	if err := w.line(lineRecord, r); err != nil {
+		return err
+	}
+	if err := w.prove(ctx, r); err != nil {
 		return err
 	}
 	if head := named(r); head != nil && w.from != nil {
 		return w.receipts(ctx, r, head.Number)
+	}
+	return nil
+}
+
+// prove writes the proofs of a record. A log that cannot be read must not keep the records from being exported.
+func (w *writer) prove(ctx context.Context, r ledger.Record) error {
+	if w.proofs == nil || r.State == ledger.StateRefused {
+		return nil
+	}
+	p, err := w.proofs(ctx, r.ID)
+	if err != nil && w.made.Unproven == nil {
+		w.made.Unproven = err
+	}
+	if p != (Proofs{}) {
+		w.made.Proven++
+	}
+	for _, proof := range []struct{ name, text string }{{lineIntentProof, p.Intent}, {lineOutcomeProof, p.Outcome}} {
+		if proof.text == "" {
+			continue
+		}
+		if err := w.line(proof.name, proof.text); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -173,7 +202,7 @@ func (w *writer) receipts(ctx context.Context, r ledger.Record, to int64) error 
 }
 
 func (w *writer) end() error {
-	if err := w.line(lineEnd, ending{w.records}); err != nil {
+	if err := w.line(lineEnd, ending{w.made.Records}); err != nil {
 		return err
 	}
 	return w.to.Flush()
@@ -244,25 +273,34 @@ func (t *Trust) narrowed(kids, hashes map[string]bool, receipts bool) *Trust {
 	return &n
 }
 
-// Export writes the records with evidence, each before the interaction receipts that it rests on, unless receipts is
-// nil. It returns how many there are, and how many have no evidence.
-func Export(ctx context.Context, to io.Writer, a Archive, records iter.Seq2[ledger.Record, error],
-	receipts Receipts) (written, without int, err error) {
+// Exported is what an export has.
+type Exported struct {
+	Records  int
+	LeftOut  int   // records without evidence
+	Proven   int   // records with a proof of the transparency log
+	Unproven error // why one of the others has none, if the log could not be read
+}
+
+// Export writes the records with evidence, each before its proofs and the interaction receipts that it rests on, unless
+// proofs or receipts is nil.
+func Export(ctx context.Context, to io.Writer, a Archive, records iter.Seq2[ledger.Record, error], receipts Receipts,
+	proofs ProofSource) (Exported, error) {
 	w, err := newWriter(to, a, receipts)
 	if err != nil {
-		return 0, 0, err
+		return Exported{}, err
 	}
+	w.proofs = proofs
 	for r, err := range records {
 		switch {
 		case err != nil:
-			return 0, 0, err
+			return Exported{}, err
 		case len(r.Artifacts) == 0:
-			without++
+			w.made.LeftOut++
 			continue
 		}
 		if err := w.record(ctx, r); err != nil {
-			return 0, 0, err
+			return Exported{}, err
 		}
 	}
-	return w.records, without, w.end()
+	return w.made, w.end()
 }

@@ -41,7 +41,7 @@ func narrow(t testing.TB, a archive.Archive, records ...ledger.Record) archive.A
 func export(t testing.TB, a archive.Archive, records ...ledger.Record) string {
 	t.Helper()
 	var to bytes.Buffer
-	_, _, err := archive.Export(t.Context(), &to, a, list(records...), nil)
+	_, err := archive.Export(t.Context(), &to, a, list(records...), nil, nil)
 	must(t, err)
 	return to.String()
 }
@@ -108,10 +108,10 @@ func TestExport(t *testing.T) {
 	now := w.Clock.Now()
 
 	var to bytes.Buffer
-	written, without, err := archive.Export(t.Context(), &to, archive.Archive{w.read()},
-		list(first, bare, second, refused, unmade), nil)
-	if err != nil || written != 4 || without != 1 {
-		t.Fatalf("%d and %d, %v", written, without, err)
+	made, err := archive.Export(t.Context(), &to, archive.Archive{w.read()},
+		list(first, bare, second, refused, unmade), nil, nil)
+	if err != nil || made.Records != 4 || made.LeftOut != 1 {
+		t.Fatalf("%+v, %v", made, err)
 	}
 	text := to.String()
 	want := []string{"verified", "verified", "incomplete", "refused artifact_missing"}
@@ -218,13 +218,13 @@ func TestExportRefuses(t *testing.T) {
 	w := newWorld(t, false)
 	r := w.Post(t)
 	r.Manifest = strings.Repeat("a", 64)
-	if _, _, err := archive.Export(t.Context(), &bytes.Buffer{}, archive.Archive{w.read()}, list(r), nil); codeOf(err) !=
+	if _, err := archive.Export(t.Context(), &bytes.Buffer{}, archive.Archive{w.read()}, list(r), nil, nil); codeOf(err) !=
 		"manifest_unknown" {
 		t.Errorf("a manifest that is not there: %v", err)
 	}
 	r = w.Post(t)
 	r.Path = strings.Repeat("/", 1<<20)
-	if _, _, err := archive.Export(t.Context(), &bytes.Buffer{}, archive.Archive{w.read()}, list(r), nil); codeOf(err) !=
+	if _, err := archive.Export(t.Context(), &bytes.Buffer{}, archive.Archive{w.read()}, list(r), nil, nil); codeOf(err) !=
 		"evidence_malformed" {
 		t.Errorf("a record of a megabyte: %v", err)
 	}
@@ -336,7 +336,7 @@ func BenchmarkExport(b *testing.B) {
 	}
 	a := archive.Archive{w.read()}
 	b.ResetTimer()
-	_, _, err := archive.Export(b.Context(), &bytes.Buffer{}, a, list(records...), nil)
+	_, err := archive.Export(b.Context(), &bytes.Buffer{}, a, list(records...), nil, nil)
 	must(b, err)
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/translog"
 )
 
 // Reader reads an export, one record at a time.
@@ -25,10 +26,12 @@ type Reader struct {
 	next    part
 	archive Archive
 	session string              // of the last record
+	proofs  Proofs              // of the last record
 	failed  error               // of a receipt after that record
 	held    map[string][]string // receipts by session that were not asked for after their record
 	bytes   int                 // of held
 	most    int                 // bound of bytes
+	drop    bool                // receipts that were not asked for
 }
 
 // cost is the memory of a text: even an empty one takes some.
@@ -39,6 +42,9 @@ type part struct {
 	value json.RawMessage
 	line  int // bytes of the line without its end, as the writer counts them
 }
+
+// Drop has the reader keep no receipts, for a caller who asks for none.
+func (r *Reader) Drop() { r.drop = true }
 
 // IsExport reports whether in begins like an export, plain or compressed. It consumes nothing of in.
 func IsExport(in *bufio.Reader) bool {
@@ -211,6 +217,9 @@ func (r *Reader) Records() iter.Seq2[ledger.Record, error] {
 	}
 }
 
+// Proofs returns the proofs of the last record.
+func (r *Reader) Proofs(context.Context, string) (Proofs, error) { return r.proofs, nil }
+
 // Receipts returns the next interaction receipts of a session, in the order of the file and each once.
 func (r *Reader) Receipts(_ context.Context, session string, _ int64, limit int) (tokens []string, err error) {
 	kept := r.held[session]
@@ -241,6 +250,28 @@ func (r *Reader) Unasked() (n int) {
 	return n
 }
 
+// readProofs reads the proofs after a record, and the line after them.
+func (r *Reader) readProofs() error {
+	r.proofs = Proofs{}
+	err := r.read()
+	for _, p := range []struct {
+		name string
+		to   *string
+	}{{lineIntentProof, &r.proofs.Intent}, {lineOutcomeProof, &r.proofs.Outcome}} {
+		if err != nil || r.next.name != p.name {
+			continue
+		}
+		if err := r.parse(p.name, p.to); err != nil {
+			return err
+		}
+		if _, err := translog.ParseProof([]byte(*p.to)); err != nil {
+			return r.malformed("%s: %v", p.name, err)
+		}
+		err = r.read()
+	}
+	return err
+}
+
 func (r *Reader) receipt() (token string, err error) {
 	if err := r.parse(lineReceipt, &token); err != nil {
 		return "", err
@@ -254,6 +285,9 @@ func (r *Reader) skip() error {
 		var token string
 		if token, r.failed = r.receipt(); r.failed != nil {
 			break
+		}
+		if r.drop {
+			continue
 		}
 		if len(r.held[r.session]) == 0 {
 			if err := r.hold(r.session); err != nil {
@@ -294,7 +328,7 @@ func (r *Reader) record(n int) (record ledger.Record, err error) {
 			return record, err
 		}
 		r.session = record.Session
-		return record, r.read()
+		return record, r.readProofs()
 	}
 	var e ending
 	if err := r.parse(lineEnd, &e); err != nil {

@@ -132,7 +132,7 @@ func TestArtifactTwice(t *testing.T) {
 			t.Errorf("%s %+v; not proven: %v", judged.Outcome, judged.Refusal, judged.Unproven)
 		}
 	}
-	if _, _, err := archive.Export(t.Context(), io.Discard, a, list(r), removed); codeOf(err) != "evidence_malformed" {
+	if _, err := archive.Export(t.Context(), io.Discard, a, list(r), removed, nil); codeOf(err) != "evidence_malformed" {
 		t.Errorf("an export that no reader takes: %v", err)
 	}
 }

@@ -72,14 +72,14 @@ func TestRecordsWithReceipts(t *testing.T) {
 	records := []ledger.Record{before, empty, first, second}
 
 	var to bytes.Buffer
-	_, _, err := archive.Export(t.Context(), &to, archive.Archive{w.read()}, list(records...), from)
+	_, err := archive.Export(t.Context(), &to, archive.Archive{w.read()}, list(records...), from, nil)
 	must(t, err)
 	if n := strings.Count(to.String(), "\n{\"receipt\":"); n != 705 {
 		t.Errorf("%d receipts are exported, and the posts have 705", n)
 	}
 	wantOutcomes(t, to.String(), w.pins(), now, "verified", "verified", "verified", "verified")
 	one := new(bytes.Buffer)
-	_, _, err = archive.Export(t.Context(), one, narrow(t, archive.Archive{w.read()}, first), list(first), from)
+	_, err = archive.Export(t.Context(), one, narrow(t, archive.Archive{w.read()}, first), list(first), from, nil)
 	must(t, err)
 	wantOutcomes(t, one.String(), w.pins(), now, "verified")
 	// without receipts
@@ -120,8 +120,8 @@ func TestExportOfALongSession(t *testing.T) {
 	s.PostOf(t, r, nil)
 	w.Clock.Advance(time.Minute)
 	var to bytes.Buffer
-	_, _, err := archive.Export(t.Context(), &to, archive.Archive{w.read()}, list(r),
-		receiptsOf(map[string]*gatetest.Session{"ses_1": s}))
+	_, err := archive.Export(t.Context(), &to, archive.Archive{w.read()}, list(r),
+		receiptsOf(map[string]*gatetest.Session{"ses_1": s}), nil)
 	must(t, err)
 	reader, err := archive.NewReader(bufio.NewReader(&to))
 	must(t, err)
@@ -196,9 +196,9 @@ func TestARecordWithReceipts(t *testing.T) {
 				Receipts []string `json:"receipts"`
 			}{tt.record, tt.receipts})
 			must(t, err)
-			r, receipts, err := archive.ParseRecord(raw, "record.json")
+			r, err := archive.ParseRecord(raw, "record.json")
 			must(t, err)
-			v, err := w.read().Verify(t.Context(), r, archive.ReceiptsOf(receipts), w.Clock.Now())
+			v, err := w.read().Verify(t.Context(), r.Record, archive.ReceiptsOf(r.Receipts), w.Clock.Now())
 			must(t, err)
 			if v.Refused().Code != tt.code || v.Whole != (tt.code == "") || v.Interactions == nil ||
 				v.Interactions.Verified != tt.verified {

@@ -21,21 +21,24 @@ var artifactNames = []string{
 	"capability", "requestProof", "agentStatement",
 }
 
-// ParseRecord reads a record and its session's interaction receipts, as mediator posts show --json prints them. It
-// refuses a record without artifacts. Errors call the record name.
-func ParseRecord(raw []byte, name string) (ledger.Record, []string, error) {
-	var p struct {
-		ledger.Record
-		Assurance json.RawMessage `json:"assurance"` // not read: a verifier makes its own
-		Receipts  []string        `json:"receipts"`  // of the session, from number 1 on
-	}
+// Shown is a record as mediator posts show --json prints it.
+type Shown struct {
+	ledger.Record
+	Assurance json.RawMessage `json:"assurance"` // not read: a verifier makes its own
+	Receipts  []string        `json:"receipts"`  // of the session, from number 1 on
+	Proofs    Proofs          `json:"proofs"`
+}
+
+// ParseRecord reads a record with its session's interaction receipts and its proofs. It refuses a record without
+// artifacts. Errors call the record name.
+func ParseRecord(raw []byte, name string) (p Shown, err error) {
 	if err := strictjson.Parse(raw, &p); err != nil {
-		return p.Record, nil, fmt.Errorf("%s is not a record, as mediator posts show --json prints it: %w", name, err)
+		return p, fmt.Errorf("%s is not a record, as mediator posts show --json prints it: %w", name, err)
 	}
 	if len(p.Artifacts) == 0 {
-		return p.Record, nil, fmt.Errorf("%s: the record has no artifacts", name)
+		return p, fmt.Errorf("%s: the record has no artifacts", name)
 	}
-	return p.Record, p.Receipts, checkArtifacts(p.Record, name)
+	return p, checkArtifacts(p.Record, name)
 }
 
 func checkArtifacts(r ledger.Record, name string) error {

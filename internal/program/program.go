@@ -104,7 +104,7 @@ func Command() *cobra.Command {
 		{"Try it, and start agents:", []*cobra.Command{start.Dev(), start.Env(), start.Run(), start.Demo()}},
 		{"Read what happened:", []*cobra.Command{
 			records.Posts(chain.Export()), chain.Verify(), records.Explain(), records.Events(),
-			cli.Group("log", "The transparency log", keys.LogKey()),
+			cli.Group("log", "The transparency log", keys.LogKey(), chain.LogAudit()),
 		}},
 		{"Run the processes:", append(processCommands(), keys.Setup(),
 			operate.Config(), operate.Preset(), operate.Learn(), operate.Reload(),

@@ -1,2 +1,3 @@
-// Package chain has the commands that take a chain of evidence out and check it: posts export and verify.
+// Package chain has the commands that take a chain of evidence out and check it: posts export, verify
+// and log audit.
 package chain

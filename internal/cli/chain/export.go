@@ -23,6 +23,7 @@ type exported struct {
 	File    string `json:"file"`
 	Records int    `json:"records"`
 	LeftOut int    `json:"leftOut"` // records without evidence
+	Proven  int    `json:"proven"`  // records with a proof of the transparency log
 }
 
 // Export returns the command that writes records, or the receipts of a session, for somebody to verify.
@@ -49,7 +50,7 @@ func Export() *cobra.Command {
 			return nil
 		},
 		Long: `Writes the records with these ids, or the selected ones, oldest first, each with the interaction receipts that
-it rests on and its own. Roots, certificates, revocations and manifests are written once. The file is JSON Lines,
+it rests on and its own, and its proofs of the transparency log. Roots, certificates, revocations and manifests are written once. The file is JSON Lines,
 compressed if its name ends in .gz. mediator verify reads it anywhere; hand over the public keys of the registry and the
 auditor separately.
 
@@ -85,20 +86,27 @@ what was posted.`,
 					return err
 				}
 			}
-			made := exported{File: out}
+			var made archive.Exported
 			write := func(to io.Writer) error {
-				made.Records, made.LeftOut, err = archive.Export(c.Context(), to, a, chosen, r.Receipts)
+				made, err = archive.Export(c.Context(), to, a, chosen, r.Receipts, r.Proofs)
 				return err
 			}
 			if err := writeExport(c, out, write); err != nil {
 				return err
 			}
 			said := fmt.Sprintf("exported %d records to %s; left out %d without evidence", made.Records, out, made.LeftOut)
+			if made.Proven > 0 {
+				said += fmt.Sprintf("; %d have proofs of the log", made.Proven)
+			}
+			if made.Unproven != nil {
+				fmt.Fprintln(cli.Plain(c.ErrOrStderr()), "mediator: records lack proofs, because the log cannot be read:",
+					made.Unproven)
+			}
 			if out == "-" {
 				_, err := fmt.Fprintln(cli.Plain(c.ErrOrStderr()), "mediator:", said)
 				return err
 			}
-			return cli.Print(c, asJSON, made, said)
+			return cli.Print(c, asJSON, exported{out, made.Records, made.LeftOut, made.Proven}, said)
 		},
 	}
 	cli.JSONFlag(c, &asJSON)

@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -25,12 +26,16 @@ type judgedPost struct {
 	Code     string   `json:"code,omitempty"`
 	Detail   string   `json:"detail,omitempty"`
 	Unproven []string `json:"unproven,omitempty"` // members of the record that no signature proves
+	// what its proofs of the transparency log show; empty for a refused post
+	Log       archive.LogResult `json:"log,omitempty"`
+	LogCode   string            `json:"logCode,omitempty"`
+	LogDetail string            `json:"logDetail,omitempty"`
 }
 
+// judgedFile has four results that stand for themselves: authentic, untampered, witnessed and complete.
 type judgedFile struct {
-	Verified     int          `json:"verified"`
-	Incomplete   int          `json:"incomplete"`
-	Refused      int          `json:"refused"`
+	Authentic authentic `json:"authentic"`
+	logged
 	Roots        []judgedWith `json:"roots"`
 	Missing      []string     `json:"missing,omitempty"` // posts with a receipt and without a record, at most maxMissing
 	MissingCount int          `json:"missingCount"`      // of all such posts
@@ -46,10 +51,22 @@ type judgedWith struct {
 	Earlier     int        `json:"earlierRevocations"`    // earlier lists: entries leave the list when they end
 }
 
+// authentic counts records by what their signatures show.
+type authentic struct {
+	Verified   int `json:"verified"`
+	Incomplete int `json:"incomplete"`
+	Refused    int `json:"refused"`
+}
+
+func (a authentic) String() string {
+	return fmt.Sprintf("%d verified, %d incomplete (their records say that the post was refused), %d REFUSED", a.Verified,
+		a.Incomplete, a.Refused)
+}
+
 const maxMissing = 100
 
 var unprovenOfFile = []string{
-	"records: that none was left out", "receipts: that none is missing after the last one here",
+	"posts: that none passed by the log", "receipts: that none is missing after the last one here",
 	"certificates, revocations: that none is missing",
 }
 
@@ -57,6 +74,9 @@ type judging struct {
 	archive archive.Archive
 	judge   *archive.Judge
 	unasked func() int // counts the receipts that belong to no record; nil if the source has only receipts of records
+	log     *archive.LogJudge
+	proofs  archive.ProofSource
+	against func() error // compares the records with the whole log
 
 	count    map[archive.Outcome]int
 	used     map[*archive.Trust]bool
@@ -72,7 +92,10 @@ func (j *judging) print(c *cobra.Command, records iter.Seq2[ledger.Record, error
 		if err != nil {
 			return err
 		}
-		post := j.add(judged)
+		post, err := j.add(c.Context(), judged)
+		if err != nil {
+			return err
+		}
 		switch {
 		case asJSON:
 			err = cli.WriteJSONLine(c.OutOrStdout(), post)
@@ -90,6 +113,7 @@ func (j *judging) print(c *cobra.Command, records iter.Seq2[ledger.Record, error
 		return refusal.New("evidence_malformed",
 			"%d interaction receipts of the export are not used by any of its records", j.unasked())
 	}
+	unread := j.against()
 	s := j.summary()
 	var err error
 	if asJSON {
@@ -97,30 +121,42 @@ func (j *judging) print(c *cobra.Command, records iter.Seq2[ledger.Record, error
 	} else {
 		err = j.printSummary(out, s)
 	}
-	if err == nil && s.Refused > 0 {
-		err = cli.ErrRefused
+	switch {
+	case err != nil:
+		return err
+	case unread != nil:
+		return fmt.Errorf("the transparency log: %w", unread)
+	case s.Authentic.Refused > 0 || s.refused():
+		return cli.ErrRefused
 	}
-	return err
+	return nil
 }
 
-func (j *judging) add(judged archive.Judged) judgedPost {
+func (j *judging) add(ctx context.Context, judged archive.Judged) (judgedPost, error) {
 	j.count[judged.Outcome]++
 	j.used[judged.By] = j.used[judged.By] || judged.Outcome != archive.Refused
 	r := judged.Refusal
-	post := judgedPost{judged.Record.ID, string(judged.Record.State), string(judged.Outcome), r.Name, r.Code, r.Detail,
-		judged.Unproven}
+	post := judgedPost{ID: judged.Record.ID, State: string(judged.Record.State), Result: string(judged.Outcome),
+		Check: r.Name, Code: r.Code, Detail: r.Detail, Unproven: judged.Unproven}
 	for _, name := range judged.Unproven {
 		if j.unproven[name]++; j.unproven[name] == 1 {
 			j.order = append(j.order, name)
 		}
 	}
-	return post
+	p, err := j.proofs(ctx, post.ID)
+	if err != nil {
+		return post, err
+	}
+	var d archive.Doubt
+	post.Log, d = j.log.Add(judged.Record, p)
+	post.LogCode, post.LogDetail = d.Code, d.Detail
+	return post, nil
 }
 
 func (j *judging) summary() judgedFile {
 	s := judgedFile{
-		Verified: j.count[archive.Verified], Incomplete: j.count[archive.Incomplete], Refused: j.count[archive.Refused],
-		Roots: []judgedWith{}, Missing: j.judge.Missing(), Unproven: unprovenOfFile,
+		Authentic: authentic{j.count[archive.Verified], j.count[archive.Incomplete], j.count[archive.Refused]},
+		logged:    loggedOf(j.log), Roots: []judgedWith{}, Missing: j.judge.Missing(), Unproven: unprovenOfFile,
 	}
 	for _, t := range j.archive {
 		if !j.used[t] {
@@ -139,8 +175,9 @@ func (j *judging) summary() judgedFile {
 
 func (j *judging) printSummary(out io.Writer, s judgedFile) error {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%d verified, %d incomplete (their records say that the post was refused), "+
-		"%d REFUSED by this check\n", s.Verified, s.Incomplete, s.Refused)
+	fmt.Fprintf(&text, lineForm, "Authentic:", s.Authentic)
+	s.print(&text)
+	fmt.Fprintln(&text)
 	if s.MissingCount > 0 {
 		fmt.Fprintf(cli.Lines(&text), "%d posts have a receipt here and no record: %s\n", s.MissingCount,
 			strings.Join(s.Missing, ", "))
@@ -155,7 +192,7 @@ func (j *judging) printSummary(out io.Writer, s judgedFile) error {
 	}
 	if len(s.Roots) > 0 {
 		fmt.Fprintf(&text, "\nNot proven, the records' own word: %s.\nNot proven of the file: %s.\n",
-			j.unprovenMembers(s.Verified+s.Incomplete), strings.Join(s.Unproven, "; "))
+			j.unprovenMembers(s.Authentic.Verified+s.Authentic.Incomplete), strings.Join(s.Unproven, "; "))
 		text.WriteString("\nOf the posts that this check did not refuse:" + whatVerifies)
 	}
 	_, err := io.WriteString(out, text.String())

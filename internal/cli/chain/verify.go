@@ -26,6 +26,7 @@ import (
 // Verify returns the command that verifies everything that the mediator or a node signs.
 func Verify() *cobra.Command {
 	var by judgeFlags
+	var log logFlags
 	var copied, scored string
 	var asJSON bool
 	c := &cobra.Command{
@@ -60,7 +61,7 @@ export or a database's counts too. Challenge tokens and capabilities are secrets
 here (challenge verify, capability verify).`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if copied != "" {
-				return verifyCopy(c, by, copied, asJSON)
+				return verifyCopy(c, by, log, copied, asJSON)
 			}
 			in, done, err := openInput(c, args[0])
 			if err != nil {
@@ -69,7 +70,7 @@ here (challenge verify, capability verify).`,
 			defer done()
 			switch {
 			case archive.IsExport(in):
-				return verifyExport(c, by, in, asJSON)
+				return verifyExport(c, by, log, in, asJSON)
 			case scored != "":
 				s, err := readScore(scored)
 				if err != nil {
@@ -81,11 +82,12 @@ here (challenge verify, capability verify).`,
 			case isYAML(args[0]):
 				return verifyManifest(c, by.trust, args[0], asJSON)
 			}
-			return verifyRecord(c, by, in, args[0], asJSON)
+			return verifyRecord(c, by, log, in, args[0], asJSON)
 		},
 	}
 	cli.JSONFlag(c, &asJSON)
 	by.add(c)
+	log.add(c)
 	f := c.Flags()
 	f.StringVar(&copied, "ledger", "", "verify the records that the flags select in this copy of a ledger's "+
 		"file, or in the database whose DSN is in this file")
@@ -146,7 +148,7 @@ func isCapability(raw []byte) bool {
 	return printed.Capability != "" || archive.TypeOf(strings.TrimSpace(string(raw))) == evidence.CapabilityKind().Typ
 }
 
-func verifyRecord(c *cobra.Command, by judgeFlags, in io.Reader, path string, asJSON bool) error {
+func verifyRecord(c *cobra.Command, by judgeFlags, log logFlags, in io.Reader, path string, asJSON bool) error {
 	raw, err := files.ReadAll(in, path, files.MaxInput)
 	if err != nil {
 		return err
@@ -163,7 +165,7 @@ func verifyRecord(c *cobra.Command, by judgeFlags, in io.Reader, path string, as
 				path)
 		}
 	}
-	p, receipts, err := archive.ParseRecord(raw, path)
+	p, err := archive.ParseRecord(raw, path)
 	if err != nil {
 		return err
 	}
@@ -171,19 +173,35 @@ func verifyRecord(c *cobra.Command, by judgeFlags, in io.Reader, path string, as
 	if err != nil {
 		return err
 	}
-	v, err := a.Of(p).Verify(c.Context(), p, archive.ReceiptsOf(receipts), time.Now())
+	j, err := log.judge()
 	if err != nil {
 		return err
 	}
+	v, err := a.Of(p.Record).Verify(c.Context(), p.Record, archive.ReceiptsOf(p.Receipts), time.Now())
+	if err != nil {
+		return err
+	}
+	j.Add(p.Record, p.Proofs)
+	unread := log.against(c, j, time.Time{}, time.Time{})
+	l := loggedOf(j)
 	if asJSON {
-		if err := cli.WriteJSON(c.OutOrStdout(),
-			verifiedRecord{Checks: v.Checks, Whole: v.Whole, Interactions: v.Interactions,
-				Unproven: v.Unproven, Outcome: v.Word(p)}); err != nil || v.Whole {
-			return err
-		}
+		err = cli.WriteJSON(c.OutOrStdout(), verifiedRecord{Checks: v.Checks, Whole: v.Whole,
+			Interactions: v.Interactions, Unproven: v.Unproven, Outcome: v.Word(p.Record), logged: l})
+	} else {
+		printVerified(cli.Plain(c.OutOrStdout()), p.Record, v, l)
+	}
+	switch {
+	case err != nil:
+		return err
+	case unread != nil:
+		return fmt.Errorf("the transparency log: %w", unread)
+	case !v.Whole || l.refused():
 		return cli.ErrRefused
 	}
-	out := cli.Plain(c.OutOrStdout())
+	return nil
+}
+
+func printVerified(out io.Writer, p ledger.Record, v archive.Verdict, l logged) {
 	for _, k := range v.Checks {
 		line := "ok"
 		if !k.OK {
@@ -191,15 +209,19 @@ func verifyRecord(c *cobra.Command, by judgeFlags, in io.Reader, path string, as
 		}
 		fmt.Fprintf(cli.Lines(out), "%-34s %s\n", k.Name, line)
 	}
+	authentic := "every artifact is signed and valid"
 	if !v.Whole {
-		fmt.Fprint(out, "\nThis record does not show the chain of a post.\n")
-		return cli.ErrRefused
+		authentic = "REFUSED: this record does not show the chain of a post"
+	}
+	fmt.Fprintf(out, "\n"+lineForm, "Authentic:", authentic)
+	l.print(out)
+	if !v.Whole {
+		return
 	}
 	fmt.Fprintln(out)
 	fmt.Fprintf(cli.Lines(out), "The outcome is %s.\n", v.Word(p))
 	fmt.Fprint(out, namedReceipts(v.Interactions), "\nNot proven, the record's own word: ", strings.Join(v.Unproven, ", "),
 		".\n", whatVerifies)
-	return nil
 }
 
 type verifiedRecord struct {
@@ -208,6 +230,7 @@ type verifiedRecord struct {
 	NonHumanIdentityProven bool           `json:"nonHumanIdentityProven"` // never
 	Unproven               []string       `json:"unproven,omitempty"`     // members of the record that no signature holds
 
+	logged
 	Outcome string `json:"outcome"` // whose word it is
 	// what the session receipt names; nil if it names none
 	Interactions *archive.Interactions `json:"interactions,omitempty"`
@@ -221,7 +244,11 @@ No chain shows that no human was involved anywhere.
 nonHumanIdentityProven: false
 `
 
-func verifyExport(c *cobra.Command, by judgeFlags, in *bufio.Reader, asJSON bool) error {
+func verifyExport(c *cobra.Command, by judgeFlags, log logFlags, in *bufio.Reader, asJSON bool) error {
+	period, err := by.selected.Parse(time.Now())
+	if err != nil {
+		return err
+	}
 	r, err := archive.NewReader(in)
 	if err != nil {
 		return err
@@ -231,15 +258,24 @@ func verifyExport(c *cobra.Command, by judgeFlags, in *bufio.Reader, asJSON bool
 		return fmt.Errorf(
 			"what is pinned, or the bundle beside it, cannot be read (--registry, --auditor and --bundle name them): %w", err)
 	}
+	l, err := log.judge()
+	if err != nil {
+		return err
+	}
 	a := r.Archive().Pinned(own)
-	j := &judging{archive: a, judge: a.NewJudge(r.Receipts, time.Now()), unasked: r.Unasked}
+	j := &judging{archive: a, judge: a.NewJudge(r.Receipts, time.Now()), unasked: r.Unasked, log: l, proofs: r.Proofs,
+		against: func() error { return log.against(c, l, period.Since, period.Until) }}
 	return j.print(c, r.Records(), asJSON)
 }
 
-func verifyCopy(c *cobra.Command, by judgeFlags, copied string, asJSON bool) error {
+func verifyCopy(c *cobra.Command, by judgeFlags, log logFlags, copied string, asJSON bool) error {
 	from := records.Source{Ledger: copied}
 	s, a, err := by.selection(c, from)
 	defer by.done()
+	if err != nil {
+		return err
+	}
+	l, err := log.judge()
 	if err != nil {
 		return err
 	}
@@ -248,6 +284,7 @@ func verifyCopy(c *cobra.Command, by judgeFlags, copied string, asJSON bool) err
 		return err
 	}
 	defer r.Close()
-	j := &judging{archive: a, judge: a.NewJudge(r.Receipts, time.Now())}
+	j := &judging{archive: a, judge: a.NewJudge(r.Receipts, time.Now()), log: l, proofs: r.Proofs,
+		against: func() error { return log.against(c, l, s.Since, s.Until) }}
 	return j.print(c, r.Selected(c.Context(), s), asJSON)
 }

@@ -59,10 +59,11 @@ func record(c *cobra.Command, at, name string) (p admin.Record, err error) {
 		return p, err
 	}
 	raw, err := cli.ReadInput(c, name)
-	if err == nil {
-		p.Record, p.Receipts, err = archive.ParseRecord(raw, name)
+	if err != nil {
+		return p, err
 	}
-	return p, err
+	shown, err := archive.ParseRecord(raw, name)
+	return admin.Record{Record: shown.Record, Receipts: shown.Receipts, Proofs: shown.Proofs}, err
 }
 
 const whatRecordsShow = `

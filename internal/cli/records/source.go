@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/refusal"
@@ -87,6 +88,7 @@ type Reader struct {
 
 type opened interface {
 	admin.Source
+	ledger.LogReader
 	Get(ctx context.Context, id string) (ledger.Record, error)
 	Chain(ctx context.Context, session string, from int64, limit int) ([]ledger.Receipt, error)
 	Close() error
@@ -158,6 +160,14 @@ func (r *Reader) Receipts(ctx context.Context, session string, from int64, limit
 		tokens[i] = receipt.Token
 	}
 	return tokens, err
+}
+
+// Proofs returns the proofs that the transparency log holds a record.
+func (r *Reader) Proofs(ctx context.Context, id string) (archive.Proofs, error) {
+	if r.ledger == nil {
+		return admin.Proofs(r.admin)(ctx, id)
+	}
+	return archive.ProofsIn(r.ledger)(ctx, id)
 }
 
 // Get returns the record whose id is or begins with id.
