@@ -50,9 +50,9 @@ func Export() *cobra.Command {
 			return nil
 		},
 		Long: `Writes the records with these ids, or the selected ones, oldest first, each with the interaction receipts that
-it rests on and its own, and its proofs of the transparency log. Roots, certificates, revocations and manifests are written once. The file is JSON Lines,
-compressed if its name ends in .gz. mediator verify reads it anywhere; hand over the public keys of the registry and the
-auditor separately.
+it rests on and its own, and with its proofs of the transparency log. Roots, certificates, revocations and manifests are
+written once. The file is JSON Lines, compressed if its name ends in .gz. mediator verify reads it anywhere; hand over
+the public keys of the registry and the auditor separately.
 
 With --receipts it writes the interaction receipts of --session alone, a token a line. A post's receipt has the SHA-256
 of the post's content, which confirms a right guess. --closed replaces it by its hash, for readers who need not know

@@ -100,10 +100,12 @@ func (l logged) print(out io.Writer) {
 		fmt.Fprintf(lines, indent+"REFUSED %s%s: %s\n", name(d), d.Code, d.Detail)
 	}
 	more(lines, l.Untampered.RefusedCount, len(l.Untampered.Refused), "refused")
-	for _, d := range l.Untampered.NotKnown {
-		fmt.Fprintf(lines, indent+"not known of %s: %s\n", d.ID, d.Detail)
+	if l.Untampered.Held+l.Untampered.Matching > 0 { // otherwise it is not known of any
+		for _, d := range l.Untampered.NotKnown {
+			fmt.Fprintf(lines, indent+"not known of %s: %s\n", d.ID, d.Detail)
+		}
+		more(lines, l.Untampered.NotKnownCount, len(l.Untampered.NotKnown), "not known")
 	}
-	more(lines, l.Untampered.NotKnownCount, len(l.Untampered.NotKnown), "not known")
 	fmt.Fprintf(lines, lineForm, "Witnessed:", l.witnessed())
 	l.printComplete(lines)
 }

@@ -57,8 +57,10 @@ func Verify() *cobra.Command {
 
 Each signed artifact of a record is verified with the pinned roots and the certificates and manifest of its time, and
 compared with the record's call and the other artifacts. What was revoked since is refused. A trust bundle beside an
-export or a database's counts too. Challenge tokens and capabilities are secrets of their gate, and are not verified
-here (challenge verify, capability verify).`,
+export or a database's counts too. Four results stand for themselves: what the signatures show (authentic), whether the
+transparency log holds the same records (untampered), which witnesses saw it (witnessed), and whether it holds posts
+that are missing here (complete; --since and --until name the period). Challenge tokens and capabilities are secrets of
+their gate, and are not verified here (challenge verify, capability verify).`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if copied != "" {
 				return verifyCopy(c, by, log, copied, asJSON)
@@ -209,7 +211,7 @@ func printVerified(out io.Writer, p ledger.Record, v archive.Verdict, l logged) 
 		}
 		fmt.Fprintf(cli.Lines(out), "%-34s %s\n", k.Name, line)
 	}
-	authentic := "every artifact is signed and valid"
+	authentic := "verified"
 	if !v.Whole {
 		authentic = "REFUSED: this record does not show the chain of a post"
 	}

@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,7 +24,9 @@ import (
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 	"github.com/actionproof/mediator/test/gatetest"
+	"github.com/actionproof/mediator/test/ledgertest"
 	"github.com/actionproof/mediator/test/nodetest"
+	"github.com/actionproof/mediator/translog"
 )
 
 func writeEvidence(t *testing.T) string {
@@ -48,6 +53,7 @@ func writeEvidence(t *testing.T) string {
 		kit.Write(t, filepath.Join(dir, name), indented(t, v))
 	}
 	writeLedger(t, k, dir+"/ledger.db")
+	writeLogged(t, k, dir)
 	writeReceipts(t, k, dir)
 	writeScores(t, k, dir)
 	return dir
@@ -154,6 +160,42 @@ func writeLedger(t *testing.T, k *gatetest.Kit, path string) {
 	}
 	read := ledger.Record{ID: "post_4", Flow: "egress", State: ledger.StateForwarded, Started: k.Clock.Now()}
 	check.Must(t, l.Add(t.Context(), read))
+}
+
+// writeLogged writes a ledger with a transparency log, that log's files, its checkpoint of a post before, and its policy.
+func writeLogged(t *testing.T, k *gatetest.Kit, dir string) {
+	t.Helper()
+	l, err := sqlite.Open(t.Context(), dir+"/logged.db", sqlite.Options{Now: k.Clock.Now, Logged: func() {}})
+	check.Must(t, err)
+	defer l.Close()
+	o, err := ledgertest.LogOptions()
+	check.Must(t, err)
+	log, err := translog.New(t.Context(), l, o)
+	check.Must(t, err)
+	get := func(path string) []byte {
+		w := httptest.NewRecorder()
+		translog.Handler(l).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/"+path, nil))
+		return w.Body.Bytes()
+	}
+	defer k.Clock.Set(k.Clock.Now())
+	for i := range 3 {
+		k.Clock.Advance(time.Second)
+		p := k.Post(t)
+		p.ID, p.State = fmt.Sprint("post_", i+1), ledger.StateForwarding
+		check.Must(t, l.Begin(t.Context(), p))
+		p.State, p.Status = ledger.StateForwarded, 201
+		check.Must(t, l.Finish(t.Context(), p), log.Publish(t.Context()))
+		if i == 1 {
+			kit.Write(t, dir+"/seen", get("checkpoint"))
+		}
+	}
+	for _, name := range []string{"checkpoint", "tile/0/000.p/4", "tile/0/000.p/6", "tile/entries/000.p/4",
+		"tile/entries/000.p/6"} {
+		path := filepath.Join(dir, "log", name)
+		check.Must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		kit.Write(t, path, get(name))
+	}
+	kit.Write(t, dir+"/log-policy", "log "+o.Key.String()+"\nquorum none\n")
 }
 
 func jwk(key custody.Version) map[string]string {

@@ -152,7 +152,7 @@ func (v *vaultRig) verifyAll(t *testing.T, newest map[string]int, posts int64) {
 	kit.Run(t, kit.With(v.Trust(), "posts", "export", "--out", file, "--flow", "post", "--admin", v.Stack.Admin())...)
 	out := kit.Run(t, "verify", file, "--registry", v.In(devstack.RegistryFile), "--auditor", v.In(devstack.AuditorFile))
 	if want := fmt.Sprintf(
-		"%d verified, 0 incomplete (their records say that the post was refused), 0 REFUSED by this check\n",
+		"Authentic:   %d verified, 0 incomplete (their records say that the post was refused), 0 REFUSED\n",
 		posts); !strings.HasPrefix(out, want) {
 		t.Errorf("got %.3000s, want %s", out, want)
 	}

@@ -102,7 +102,8 @@ func (r *Rig) VerifyRecord(t *testing.T, id string) (said string) {
 	}
 	file := filepath.Join(t.TempDir(), "export.jsonl")
 	Run(t, With([]string{"posts", "export", id, "--out", file, "--admin", r.Stack.Admin()}, r.Trust()...)...)
-	if all := Run(t, With([]string{"verify", file}, r.Trust()...)...); !strings.HasPrefix(all, "1 verified, ") {
+	all := Run(t, With([]string{"verify", file}, r.Trust()...)...)
+	if !strings.HasPrefix(all, "Authentic:   1 verified, ") {
 		t.Errorf("verify of an export: %s", all)
 	}
 	return said

@@ -53,7 +53,7 @@ func TestReadme(t *testing.T) {
 			wantSaid(t, out,
 				": reloaded: ", `"kind":"source_event"`, `the API got {"title": "hello"} with Bearer token-of-the-api`,
 				`"code":"event_closed"`, "POST api.test:443/posts",
-				"1 verified, 1 incomplete (their records say that the post was refused), 0 REFUSED by this check")
+				"1 verified, 1 incomplete (their records say that the post was refused), 0 REFUSED\n")
 			if strings.Contains(out, "the API got {\"title\": \"again\"}") {
 				t.Error("the second post reached the API")
 			}
