@@ -10,7 +10,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -156,24 +158,83 @@ func TestWitnessed(t *testing.T) {
 	check.WantEqual(t, again.seen(t, "post_5"), []string{"w1", "w2"})
 }
 
-// TestRebuilt: a witness does not cosign a log from which a post is gone, or that was put back.
+// day is what a log holds: heartbeats, and a session with five posts.
+func day() (all []ledger.Leaf) {
+	add := func(kind leaf.Kind, name string, d leaf.Document) {
+		at := time.Now().Add(time.Duration(len(all)) * time.Second)
+		all = append(all, leaf.New(kind, at, d).Leaf(name))
+	}
+	add(leaf.SessionOpened, "ses_1", leaf.Document{Session: "ses_1"})
+	for i := range 5 {
+		id := fmt.Sprint("post_", i)
+		add(leaf.Heartbeat, fmt.Sprint(i), leaf.Document{})
+		add(leaf.Intent, id, leaf.Document{Post: id})
+		add(leaf.Outcome, id, leaf.Document{Post: id, State: "forwarded", Status: 201})
+	}
+	add(leaf.SessionClosed, "ses_1", leaf.Document{Session: "ses_1"})
+	return all
+}
+
+// TestRebuilt: a witness does not cosign a log that was changed, not even if the log's own key signs it. Torchwood
+// finds another entry, or none, in the place of one that was proven.
 func TestRebuilt(t *testing.T) {
 	w, _ := witness(t, "w", t.TempDir(), key(t))
+	honest := day()
 	l := begin(t, open(t), w, "quorum w")
-	for i := range 5 {
-		l.post(t, fmt.Sprint("post_", i))
+	check.Must(t, l.store.AddLeaves(t.Context(), honest...))
+	for _, f := range honest {
+		check.Must(t, l.Wait(t.Context(), f.ID))
 	}
-	for name, posts := range map[string][]int{"a post is gone": {0, 1, 3, 4, 5, 6, 7}, "an older state": {0}} {
+	is := func(id string) int { return slices.IndexFunc(honest, func(f ledger.Leaf) bool { return f.ID == id }) }
+	without := func(out func(f ledger.Leaf) bool) []ledger.Leaf { return slices.DeleteFunc(slices.Clone(honest), out) }
+	with := func(id string, other leaf.Opening) []ledger.Leaf {
+		changed := slices.Clone(honest)
+		changed[is(id)] = other.Leaf(strings.Fields(id)[1])
+		return changed
+	}
+	swapped := slices.Clone(honest)
+	one, two := is("intent post_1"), is("intent post_2")
+	swapped[one], swapped[two] = swapped[two], swapped[one]
+	post := leaf.Document{Post: "post_2"}
+	for name, leaves := range map[string][]ledger.Leaf{
+		"a post is gone": without(func(f ledger.Leaf) bool { return strings.HasSuffix(f.ID, " post_2") }),
+		"an outcome is another": with("outcome post_2",
+			leaf.New(leaf.Outcome, time.Now(), leaf.Document{Post: "post_2", State: "failed"})),
+		"a post is backdated":    with("intent post_2", leaf.New(leaf.Intent, time.Now().Add(-time.Hour), post)),
+		"two are swapped":        swapped,
+		"a session has no end":   without(func(f ledger.Leaf) bool { return f.ID == "session-closed ses_1" }),
+		"heartbeats are gone":    without(func(f ledger.Leaf) bool { return strings.HasPrefix(f.ID, "heartbeat") }),
+		"it is an older state":   honest[:5],
+		"it begins from nothing": nil,
+	} {
 		t.Run(name, func(t *testing.T) {
 			store := open(t)
-			for _, i := range posts {
-				check.Must(t, store.Begin(t.Context(),
-					ledger.Record{ID: fmt.Sprint("post_", i), Flow: "post", Started: time.Now()}))
+			if len(leaves) > 5 { // a longer log, as if it had gone on
+				for i := range 30 {
+					leaves = append(leaves, leaf.New(leaf.Heartbeat, time.Now(), leaf.Document{}).Leaf(fmt.Sprint("more ", i)))
+				}
 			}
+			check.Must(t, store.AddLeaves(t.Context(), leaves...))
 			other := begin(t, store, w, "quorum w")
 			check.WantCode(t, <-other.failures, "log_contradicted")
-			if s, err := other.Status(t.Context()); err != nil || s.Accepted.Note != "" {
+			s, err := other.Status(t.Context())
+			if err != nil || s.Accepted.Note != "" {
 				t.Errorf("got %+v, %v", s, err)
+			}
+			head, _, _ := strings.Cut(s.Signed.Note, "\n\n")
+			c, err := torchwood.ParseCheckpoint(head + "\n")
+			check.Must(t, err)
+			server := httptest.NewServer(translog.Handler(store))
+			defer server.Close()
+			theirs, err := torchwood.NewClient(translog.Fetch(server.Client(), server.URL))
+			check.Must(t, err)
+			if !slices.ContainsFunc(honest, func(f ledger.Leaf) bool {
+				proven, err := l.store.Leaf(t.Context(), f.ID)
+				check.Must(t, err)
+				entry, _, err := theirs.Entry(t.Context(), c.Tree, proven.Index)
+				return err != nil || string(entry) != f.Entry
+			}) {
+				t.Error("torchwood finds each entry in its place")
 			}
 		})
 	}
