@@ -113,7 +113,7 @@ func (p *sidecar) beginTransparency(ctx context.Context, group *errgroup.Group) 
 		return err
 	}
 	t.follow(p.sessions)
-	p.admin.Transparency = t.status
+	p.admin.Transparency, p.admin.Logged = t.status, t.ledger
 	return t.register(p.Metrics)
 }
 

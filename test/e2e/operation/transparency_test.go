@@ -3,6 +3,7 @@ package operation
 import (
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -109,6 +110,44 @@ func TestTransparencyLog(t *testing.T) {
 	}
 	_, err = store.Leaf(t.Context(), leaf.ID(leaf.SessionClosed, open.Session.Session)) // ended with the process
 	check.Must(t, err)
+}
+
+// TestLoggedExport verifies an export with its log as an auditor does, and one from which a post was taken.
+func TestLoggedExport(t *testing.T) {
+	t.Parallel()
+	r := newLoggedRig(t, "")
+	agent := r.OpenAgent(t)
+	for range 3 {
+		agent.MustPost(t)
+	}
+	r.audited(t, map[leaf.Kind]int64{leaf.Intent: 3, leaf.Outcome: 3})
+	dir := t.TempDir()
+	all, taken := filepath.Join(dir, "all.jsonl"), filepath.Join(dir, "taken.jsonl")
+	kit.Run(t, kit.With([]string{"posts", "export", "--out", all, "--flow", "post", "--admin", r.Stack.Admin()},
+		r.Trust()...)...)
+	log := append(r.Trust(), "--log-policy", r.In("log-policy.txt"), "--log", r.url)
+	kit.Mediator(t, append([]string{"verify", all}, log...)...).Done("Authentic:   3 verified, ",
+		"Untampered:  3 of 3 records of posts that went out are the ones in the log log.example/e2e\n",
+		"Witnessed:   w saw 3 of 3 records by 2", "Complete:    all 3 posts in the log from ", " are here, as seen by w at 2")
+	kit.Mediator(t, append([]string{"verify", r.SaveRecord(t, r.Records(t, "flow=post")[0].ID)}, log...)...).Done(
+		"Authentic:   verified\n", "Untampered:  1 of 1 records", "Witnessed:   w saw 1 of 1 records by 2",
+		"Complete:    all 1 posts in the log from ")
+	var left []string
+	posts := 0
+	for line := range strings.Lines(string(kit.Read(t, all))) {
+		if strings.HasPrefix(line, `{"record":`) {
+			posts++
+		}
+		if posts != 2 || strings.HasPrefix(line, `{"receipt":`) { // the receipts of the session stay
+			left = append(left, strings.Replace(line, `{"records":3}`, `{"records":2}`, 1))
+		}
+	}
+	kit.Write(t, taken, strings.Join(left, ""))
+	missing := []string{"Complete:    no: 1 posts in the log are missing here\n", "missing: entry "}
+	kit.Mediator(t, append([]string{"verify", taken}, log...)...).Refused(missing...)
+	audit := []string{"log", "audit", r.url, "--policy", r.In("log-policy.txt"), "--records"}
+	kit.Mediator(t, append(audit, taken)...).Refused(missing...)
+	kit.Mediator(t, append(audit, all)...).Done("Nothing in the log contradicts it.")
 }
 
 // whole returns a record as the ledger has it.
