@@ -1,7 +1,9 @@
 package translog
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -56,14 +58,7 @@ func learn(all *map[int64]shown, at int64, s shown, what string) error {
 // name names the entry that a proof is of.
 func (v Verified) name() string {
 	d := v.Opening.Document
-	name := "the " + string(v.Opening.Entry.Kind)
-	switch {
-	case d.Post != "":
-		name += " of " + d.Post
-	case d.Session != "":
-		name += " of " + d.Session
-	}
-	return name
+	return fmt.Sprintf("the %s of %.64s", v.Opening.Entry.Kind, cmp.Or(d.Post, d.Session, "no post"))
 }
 
 // continues finds where the log is not a continuation of what is known.

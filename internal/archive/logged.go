@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
@@ -100,9 +101,9 @@ type LogJudge struct {
 
 // loggedPost is a record, and how often the log holds it.
 type loggedPost struct {
-	id                string
-	refused           bool // the record says that nothing was sent
-	proven            bool // its intent is
+	id                string // its beginning: an export can have ids of any length
+	refused           bool   // the record says that nothing was sent
+	proven            bool   // its intent is
 	started, finished time.Time
 	logged            time.Time // its intent
 	intents, outcomes int       // in the log
@@ -122,12 +123,12 @@ func (j *LogJudge) Seen(name string, checkpoint []byte) error {
 
 // Add judges one record by its proofs. The result of a refused post without proofs is empty: it is in no log.
 func (j *LogJudge) Add(r ledger.Record, p Proofs) (LogResult, Doubt) {
-	post := &loggedPost{id: r.ID, refused: r.State == ledger.StateRefused, started: r.Started, finished: r.Finished}
+	post := &loggedPost{id: fmt.Sprintf("%.64s", r.ID), refused: r.State == ledger.StateRefused, started: r.Started, finished: r.Finished}
 	if !post.refused {
 		j.Untampered.Posts++
 	}
 	seen, err := j.verify(r, p, post)
-	d := Doubt{ID: r.ID}
+	d := Doubt{ID: post.id}
 	switch {
 	case err != nil:
 		k := failed("", err)
