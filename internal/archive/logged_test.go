@@ -3,9 +3,11 @@ package archive_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/ed25519"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -349,6 +351,25 @@ func TestLoggedAgain(t *testing.T) {
 	if r := said(j.Untampered.Refused); len(r) != 1 || !strings.Contains(r[0], "2 intents and 2 outcomes") ||
 		j.Untampered.Held != 0 {
 		t.Errorf("%+v", j.Untampered)
+	}
+}
+
+// TestExportOfABrokenLog: the records go out without proofs, and why is said.
+func TestExportOfABrokenLog(t *testing.T) {
+	t.Parallel()
+	w := newLogged(t)
+	records := w.play(20)
+	broken := errors.New("the log cannot be read")
+	var to bytes.Buffer
+	made, err := archive.Export(t.Context(), &to, archive.Archive{w.read()}, list(records...), nil,
+		func(context.Context, string) (archive.Proofs, error) { return archive.Proofs{}, broken })
+	if err != nil || made.Records != 2 || made.Proven != 0 || !errors.Is(made.Unproven, broken) ||
+		strings.Contains(to.String(), `{"intentProof"`) {
+		t.Errorf("%+v, %v", made, err)
+	}
+	j, code := compare(t, strings.SplitAfter(to.String(), "\n"), w.options.Policy, nil, time.Time{}, time.Time{})
+	if u := j.Untampered; code != "" || u.NotKnownCount != 2 || u.Held != 0 {
+		t.Errorf("%q, %+v", code, u)
 	}
 }
 

@@ -86,9 +86,13 @@ what was posted.`,
 					return err
 				}
 			}
+			proofs, err := r.Proofs(c.Context())
+			if err != nil {
+				return err
+			}
 			var made archive.Exported
 			write := func(to io.Writer) error {
-				made, err = archive.Export(c.Context(), to, a, chosen, r.Receipts, r.Proofs)
+				made, err = archive.Export(c.Context(), to, a, chosen, r.Receipts, proofs)
 				return err
 			}
 			if err := writeExport(c, out, write); err != nil {

@@ -75,8 +75,8 @@ type judging struct {
 	judge   *archive.Judge
 	unasked func() int // counts the receipts that belong to no record; nil if the source has only receipts of records
 	log     *archive.LogJudge
-	proofs  archive.ProofSource
-	against func() error // compares the records with the whole log
+	proofs  archive.ProofSource // nil without a log
+	against func() error        // compares the records with the whole log
 
 	count    map[archive.Outcome]int
 	used     map[*archive.Trust]bool
@@ -143,9 +143,12 @@ func (j *judging) add(ctx context.Context, judged archive.Judged) (judgedPost, e
 			j.order = append(j.order, name)
 		}
 	}
-	p, err := j.proofs(ctx, post.ID)
-	if err != nil {
-		return post, err
+	var p archive.Proofs
+	if j.proofs != nil {
+		var err error
+		if p, err = j.proofs(ctx, post.ID); err != nil {
+			return post, err
+		}
 	}
 	var d archive.Doubt
 	post.Log, d = j.log.Add(judged.Record, p)

@@ -286,7 +286,11 @@ func verifyCopy(c *cobra.Command, by judgeFlags, log logFlags, copied string, as
 		return err
 	}
 	defer r.Close()
-	j := &judging{archive: a, judge: a.NewJudge(r.Receipts, time.Now()), log: l, proofs: r.Proofs,
+	proofs, err := r.Proofs(c.Context())
+	if err != nil {
+		return err
+	}
+	j := &judging{archive: a, judge: a.NewJudge(r.Receipts, time.Now()), log: l, proofs: proofs,
 		against: func() error { return log.against(c, l, s.Since, s.Until) }}
 	return j.print(c, r.Selected(c.Context(), s), asJSON)
 }

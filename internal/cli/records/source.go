@@ -162,12 +162,20 @@ func (r *Reader) Receipts(ctx context.Context, session string, from int64, limit
 	return tokens, err
 }
 
-// Proofs returns the proofs that the transparency log holds a record.
-func (r *Reader) Proofs(ctx context.Context, id string) (archive.Proofs, error) {
+// Proofs returns the source of the records' proofs, or nil if there is no transparency log.
+func (r *Reader) Proofs(ctx context.Context) (archive.ProofSource, error) {
 	if r.ledger == nil {
-		return admin.Proofs(r.admin)(ctx, id)
+		var log *admin.TransparencyLog
+		if err := admin.Get(ctx, r.admin, "/v1/log", &log); err != nil || log == nil {
+			return nil, err
+		}
+		return admin.Proofs(r.admin), nil
 	}
-	return archive.ProofsIn(r.ledger)(ctx, id)
+	head, _, err := r.ledger.TreeHead(ctx)
+	if err != nil || head.Size == 0 {
+		return nil, err
+	}
+	return archive.ProofsIn(r.ledger), nil
 }
 
 // Get returns the record whose id is or begins with id.
