@@ -11,7 +11,7 @@ PACKAGES ?= evidence internal/strictjson gate policy policy/decide gate/challeng
 DURATION ?= 2m
 SEED     ?= 1
 
-.PHONY: help build build-pkcs11 demo test check fmt vet lint sec vuln fuzz mutate plays test-agents test-deploy soak package test-package bench bench-compare bench-go autonomy simulate release docs members clean setup
+.PHONY: help build build-pkcs11 demo test check fmt vet lint sec vuln fuzz mutate plays test-agents test-deploy soak package test-package bench bench-compare bench-go syscalls autonomy simulate release docs members clean setup
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -71,6 +71,9 @@ test-deploy: setup build ## run pods as processes under a real Kubernetes contro
 
 soak: ## the processes under load and faults for DURATION (default 2m), with the race detector
 	nice -n 5 $(GO) test $(RACE) -count=1 -v -timeout=24h -run='^TestSoak$$' ./test/e2e/plays -long -soak.duration=$(DURATION) -soak.seed=$(SEED)
+
+syscalls: setup build ## count the system calls of mediator dev at rest and for a post, by process
+	$(GO) test -count=1 -v -timeout=20m -run='^TestSyscalls$$' ./test/e2e/operation $(FLAGS)
 
 bench: build ## measure the mediator beside its peers: tools/bench/RESULTS.md
 	@./test/scripts/bench.sh $(FLAGS)

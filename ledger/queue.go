@@ -32,6 +32,8 @@ const (
 // indeterminate. A Queue is safe for concurrent use.
 type Queue struct {
 	Store
+	// Ended gets each call whose end is stored.
+	Ended Ended
 	lost  func(Record, error)
 	close func() error
 	done  chan struct{} // closed when run has ended
@@ -131,6 +133,19 @@ func (q *Queue) add(r Record, outcome bool) error {
 	return nil
 }
 
+// Finish stores the outcome of a post: see [Store].
+func (q *Queue) Finish(ctx context.Context, r Record) error { return q.pass(r, q.Store.Finish(ctx, r)) }
+
+// Add stores the record of a call that is over: see [Store].
+func (q *Queue) Add(ctx context.Context, r Record) error { return q.pass(r, q.Store.Add(ctx, r)) }
+
+func (q *Queue) pass(r Record, err error) error {
+	if err == nil {
+		q.Ended.add(r)
+	}
+	return err
+}
+
 // Full returns an [*Error] while a new session would get no place.
 func (q *Queue) Full() error {
 	q.mu.Lock()
@@ -215,6 +230,7 @@ func (q *Queue) attempt(ctx context.Context, probe bool) (stored, failed int) {
 		var away *Error
 		switch {
 		case err == nil:
+			q.Ended.add(some[i].Record)
 		case errors.As(err, &away) && !last:
 			remaining, failure = append(remaining, some[i]), err
 			continue
@@ -316,9 +332,8 @@ func (q *Queue) inDoubt(ctx context.Context, r *queued, err error) error {
 	case stored.State != StateForwarding:
 		return ErrState
 	case r.State == StateRefused: // the intent was stored, but nothing was sent
-		failed := r.Record
-		failed.State = StateFailed
-		return q.Store.Finish(ctx, failed)
+		r.State = StateFailed
+		return q.Store.Finish(ctx, r.Record)
 	}
 	return err
 }

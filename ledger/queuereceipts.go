@@ -76,10 +76,18 @@ func (q *Queue) SettleReceipts(ctx context.Context, session string) error {
 	return nil
 }
 
-// Stored returns the number of receipts that this queue has stored.
-func (q *Queue) Stored() int {
+// Stored returns the number of receipts that this queue has stored, as soon as it is not known, or when ctx ends.
+func (q *Queue) Stored(ctx context.Context, known int) int {
+	defer context.AfterFunc(ctx, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.changed.Broadcast()
+	})()
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	for q.stored == known && ctx.Err() == nil {
+		q.changed.Wait()
+	}
 	return q.stored
 }
 

@@ -30,7 +30,7 @@ type Watched struct {
 	path string
 	note func(error) // also gets a [*ReplacedError]
 
-	changed  atomic.Bool
+	changed  chan struct{} // has room for one: the ledger has changed
 	replaced atomic.Pointer[ReplacedError]
 	last     Identity // as in the file; used by run, then by Close
 	stop     context.CancelFunc
@@ -105,7 +105,8 @@ func Watch(ctx context.Context, s Identified, path string, note func(error)) (*W
 	if err != nil {
 		return nil, err
 	}
-	w := &Watched{Identified: s, path: path, note: note, last: now, done: make(chan struct{})}
+	w := &Watched{Identified: s, path: path, note: note, last: now, changed: make(chan struct{}, 1),
+		done: make(chan struct{})}
 	ctx, w.stop = context.WithCancel(context.Background())
 	go w.run(ctx)
 	return w, nil
@@ -116,17 +117,29 @@ func (w *Watched) run(ctx context.Context) {
 	defer close(w.done)
 	failing := false
 	for range every.Tick(ctx, markPeriod) {
-		if w.replaced.Load() != nil || !w.changed.Swap(false) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.changed:
+		}
+		if w.replaced.Load() != nil {
 			continue
 		}
 		err := w.look(ctx)
 		if err != nil {
-			w.changed.Store(true)
+			w.change()
 			if !failing && ctx.Err() == nil {
 				w.note(err)
 			}
 		}
 		failing = err != nil
+	}
+}
+
+func (w *Watched) change() {
+	select {
+	case w.changed <- struct{}{}:
+	default: // run has still to look
 	}
 }
 
@@ -163,7 +176,7 @@ func (w *Watched) consuming(do func() error) error {
 	if err := w.replaced.Load(); err != nil {
 		return err
 	}
-	defer w.changed.Store(true)
+	defer w.change()
 	return do()
 }
 
@@ -172,7 +185,7 @@ func (w *Watched) Finish(ctx context.Context, r Record) error { return w.Write(c
 func (w *Watched) Add(ctx context.Context, r Record) error { return w.Write(ctx, nil, []Record{r}) }
 
 func (w *Watched) Write(ctx context.Context, outcomes, records []Record, receipts ...Receipt) error {
-	defer w.changed.Store(true)
+	defer w.change()
 	return w.Identified.Write(ctx, outcomes, records, receipts...)
 }
 
@@ -181,8 +194,12 @@ func (w *Watched) Close() error {
 	w.stop()
 	<-w.done
 	var err error
-	if w.replaced.Load() == nil && w.changed.Swap(false) {
-		err = w.look(context.Background())
+	select {
+	case <-w.changed:
+		if w.replaced.Load() == nil {
+			err = w.look(context.Background())
+		}
+	default:
 	}
 	return errors.Join(err, w.Identified.Close())
 }

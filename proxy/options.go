@@ -48,8 +48,8 @@ type EvidenceOptions struct {
 	Control  Control
 	Verifier *evidence.Verifier
 	Strict   *policy.Strict
-	// Deployment refuses a post of this session's run while an observation contradicts the manifest. It returns at
-	// once.
+	// Deployment refuses a post of this session's run while an observation contradicts the manifest. It may observe
+	// first, for a few seconds at most.
 	Deployment func(*observe.Run) error
 	// DeploymentCertificate returns the auditor's token for the manifest behind Strict.
 	DeploymentCertificate func() string

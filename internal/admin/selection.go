@@ -55,6 +55,21 @@ func (s Selection) Check() error {
 	return nil
 }
 
+// Followed returns the part of a selection that selects ended calls. It refuses one with more than that.
+func (s Selection) Followed() (Selection, error) {
+	f := Selection{ledger.Query{Since: s.Since, State: s.State, Session: s.Session, Flow: s.Flow}}
+	if s != f || s.State == ledger.StateForwarding {
+		return f, refusal.New("query_malformed",
+			"calls that are followed as they end are selected by since, session, flow and the state of an end")
+	}
+	return f, nil
+}
+
+func (s Selection) selects(c ledger.Summary) bool {
+	return !c.Started.Before(s.Since) && (s.State == "" || c.State == s.State) &&
+		(s.Session == "" || c.Session == s.Session) && (s.Flow == "" || c.Flow == s.Flow)
+}
+
 func (s Selection) values() url.Values {
 	v := url.Values{}
 	set := func(name, value string) {

@@ -72,8 +72,9 @@ type Server struct {
 	*daemon.Process
 	Sessions *session.Set
 	Ledger   ledger.Store
-	// Identified is the ledger below the queue.
+	// Identified is the ledger below the queue, and Ended the queue's ended calls.
 	Identified ledger.Identified
+	Ended      *ledger.Ended
 	// Logged reads the transparency log of that ledger; nil without one.
 	Logged   ledger.LogReader
 	Triggers *trigger.Client
@@ -146,6 +147,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("DELETE /v1/sessions/{id}", s.closeSession)
 	mux.HandleFunc("GET /v1/sessions/{id}/receipts", s.listReceipts)
 	mux.HandleFunc("GET /v1/posts", s.listRecords)
+	mux.HandleFunc("GET /v1/posts/ended", s.followRecords)
 	mux.HandleFunc("GET /v1/posts/{id}", s.showRecord)
 	mux.HandleFunc("GET /v1/posts/{id}/proofs", s.showProofs)
 	mux.HandleFunc("GET /v1/ledger", s.showLedger)

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/ledger"
 )
@@ -44,6 +45,42 @@ func writeList(w http.ResponseWriter, records iter.Seq2[ledger.Record, error]) e
 	}
 	_, _ = out.WriteString("]\n")
 	return out.Flush()
+}
+
+// followRecords answers with the calls that end from now on, an [EndedCall] a line, until the client leaves.
+func (s *Server) followRecords(w http.ResponseWriter, r *http.Request) {
+	selection, err := parseSelection(r.URL.Query())
+	if err == nil {
+		selection, err = selection.Followed()
+	}
+	if err != nil {
+		problem.Write(w, err)
+		return
+	}
+	ctx, cancel := daemon.UntilEnding(r.Context())
+	defer cancel()
+	follower := s.Ended.Follow()
+	defer follower.Close()
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.Header().Set("Cache-Control", "no-store")
+	conn := http.NewResponseController(w)
+	out := bufio.NewWriterSize(patient{w, conn}, 64<<10)
+	for err == nil {
+		if err = errors.Join(out.Flush(), conn.Flush()); err != nil { // first the header: the following has begun
+			return
+		}
+		var calls []ledger.Summary
+		var missed int
+		calls, missed, err = follower.Next(ctx)
+		if missed > 0 {
+			fmt.Fprintf(out, "{\"missed\":%d}\n", missed)
+		}
+		for _, c := range calls {
+			if selection.selects(c) {
+				fmt.Fprintf(out, "{\"call\":%s}\n", c.JSON)
+			}
+		}
+	}
 }
 
 // patient writes to a client with a deadline for each part.
@@ -88,6 +125,44 @@ func Records(ctx context.Context, at string, s Selection) iter.Seq2[ledger.Recor
 		}
 		if err != nil {
 			fail(fmt.Errorf("the list broke off, and is not whole: %w", err))
+		}
+	}
+}
+
+// EndedCall is a call that has ended, without its evidence, or says how many the sidecar could not tell because the
+// client is too slow.
+type EndedCall struct {
+	Call   *ledger.Record `json:"call,omitempty"`
+	Missed int            `json:"missed,omitempty"`
+}
+
+// Ended has the sidecar at an endpoint tell the selected calls as they end. It calls begun once the sidecar does so,
+// and then each with what it tells, until one of them fails or ctx ends.
+func Ended(ctx context.Context, at string, s Selection, begun func() error, each func(EndedCall) error) error {
+	s, err := s.Followed()
+	if err != nil {
+		return err
+	}
+	e, id, err := daemon.ParseEndpoint(at)
+	if err != nil {
+		return err
+	}
+	resp, done, err := send(ctx, e, id, http.MethodGet, "/v1/posts/ended?"+s.values().Encode(), nil, nil)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := begun(); err != nil {
+		return err
+	}
+	in := json.NewDecoder(resp.Body)
+	for {
+		var c EndedCall
+		if err := in.Decode(&c); err != nil {
+			return fmt.Errorf("the sidecar tells of no more calls: %w", err)
+		}
+		if err := each(c); err != nil {
+			return err
 		}
 	}
 }

@@ -37,6 +37,7 @@ type Stack struct {
 	Processes []*Process
 	Auditor   keyring.RootKey // certifies the manifest, at the start and at each reload
 	registry  func()          // ends the registry's Watch and waits for it
+	ended     chan struct{}   // has room for one: a process has ended
 }
 
 // Process is a process of the stack.
@@ -48,7 +49,9 @@ type Process struct {
 }
 
 // New makes a stack without starting it.
-func New(dir string) *Stack { return &Stack{Dir: dir, registry: func() {}} }
+func New(dir string) *Stack {
+	return &Stack{Dir: dir, registry: func() {}, ended: make(chan struct{}, 1)}
+}
 
 const startTimeout = 3 * time.Minute
 
@@ -143,6 +146,10 @@ func (s *Stack) StartProcess(name, file string) error {
 	go func() {
 		p.Err = p.Cmd.Wait()
 		close(p.Done)
+		select {
+		case s.ended <- struct{}{}:
+		default: // Wait will see this one too
+		}
 	}()
 	return nil
 }
@@ -339,7 +346,7 @@ func (s *Stack) Wait(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(100 * time.Millisecond):
+		case <-s.ended:
 		}
 	}
 }

@@ -28,11 +28,8 @@ type Files struct {
 	Authorities string // of the peers' certificates
 }
 
-// maxFile bounds each file, in bytes. period is how often they are read if the kernel reports no change.
-const (
-	maxFile = 1 << 20
-	period  = time.Second
-)
+// maxFile bounds each file, in bytes.
+const maxFile = 1 << 20
 
 // Identity is the certificate of a process. It is safe for concurrent use.
 type Identity struct {
@@ -186,7 +183,7 @@ func (f *follower) read() (taken bool, err error) {
 // Follow takes over changed files until ctx ends. While they do not belong together, as during a renewal, the previous
 // ones stay.
 func (f *follower) Follow(ctx context.Context, log *zap.Logger) {
-	files.Follow(ctx, f.paths[0], period, func() error {
+	files.Follow(ctx, f.paths, func() error {
 		taken, err := f.read()
 		if taken && err == nil {
 			log.Info("TLS certificate taken over", zap.String("path", f.paths[0]))

@@ -19,6 +19,7 @@ const (
 	registryPause  = 250 * time.Millisecond // after an error
 	followTimeout  = 3 * time.Second        // of a request that does not wait
 	certifyTimeout = 30 * time.Second       // of the signatures for one process, while the others wait
+	renewalPeriod  = 10 * time.Minute       // between checks of certificates whose keys do not change
 )
 
 // CertifyContinuously certifies the keys of each process whenever that is due, until ctx ends. It certifies only new
@@ -31,9 +32,14 @@ func (r *Registry) CertifyContinuously(ctx context.Context, endpoints []string, 
 	for _, at := range endpoints {
 		all.Go(func() {
 			var failing error
+			var checked time.Time
 			for state := ""; ctx.Err() == nil; {
 				next, err := awaitChange(ctx, at, state)
+				if err == nil && next == state && time.Since(checked) < renewalPeriod {
+					continue
+				}
 				if err == nil {
+					checked = time.Now()
 					turn.Lock()
 					err = r.CertifyDue(ctx, at, as, say, log)
 					turn.Unlock()

@@ -28,6 +28,8 @@ type Watcher struct {
 	now   func() time.Time
 	found func(*Run, look.Finding)
 
+	begun chan struct{} // has room for one: a run has begun
+
 	mu   sync.Mutex    // guards the two fields below
 	runs []*Run        // runs whose launcher was still running
 	next chan struct{} // closed by the next observation, which its callers share; nil without a caller
@@ -50,7 +52,7 @@ func (w *Watcher) UseLooker(l *LookerClient) {
 }
 
 func newWatch(path string, user *uint32, now func() time.Time, found func(*Run, look.Finding)) *Watcher {
-	w := &Watcher{user: user, now: now, found: found}
+	w := &Watcher{user: user, now: now, found: found, begun: make(chan struct{}, 1)}
 	w.proc, w.blind = openProcesses(path)
 	return w
 }
@@ -66,6 +68,10 @@ func (w *Watcher) Begin(name string, l Launch) *Run {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.runs = append(w.runs, r)
+	select {
+	case w.begun <- struct{}{}:
+	default: // Run knows already
+	}
 	return r
 }
 
@@ -103,11 +109,24 @@ func (w *Watcher) begin(r *Run, l Launch) error {
 	return nil
 }
 
-// Run observes all runs every [Period] until ctx ends.
+// Run observes all runs every [Period] until ctx ends. It rests while there is none.
 func (w *Watcher) Run(ctx context.Context) {
 	for range every.Tick(ctx, Period) {
+		if w.rests() {
+			select {
+			case <-ctx.Done():
+				return
+			case <-w.begun:
+			}
+		}
 		_ = w.Look(ctx) // fails only when ctx ends
 	}
+}
+
+func (w *Watcher) rests() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.runs) == 0
 }
 
 // Look observes all runs. Callers share an observation that starts after their call. The runs record a failed

@@ -13,8 +13,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -590,4 +592,25 @@ func TestEntered(t *testing.T) {
 	_, err := bufio.NewReader(os.Stdin).ReadString('\n')
 	check.Must(t, err)
 	wantFound(t, run, []string{look.Stranger})
+}
+
+// TestRest: nobody looks while no run has begun.
+func TestRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var looks atomic.Int64
+		w := observe.NewWatcher(nil, func() time.Time { looks.Add(1); return time.Now() },
+			func(*observe.Run, look.Finding) {})
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go w.Run(ctx)
+		time.Sleep(time.Hour)
+		if synctest.Wait(); looks.Load() > 0 {
+			t.Errorf("%d observations of nothing", looks.Load())
+		}
+		w.Begin("evt_1", observe.Launch{PID: os.Getpid(), UID: uint32(os.Getuid())})
+		time.Sleep(10*observe.Period + 1)
+		if synctest.Wait(); looks.Load() < 10 {
+			t.Errorf("%d observations in ten periods", looks.Load())
+		}
+	})
 }

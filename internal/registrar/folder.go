@@ -35,6 +35,9 @@ func OpenFolder(dir string) (*Folder, error) {
 // Path returns the path of a file.
 func (f *Folder) Path(name string) string { return filepath.Join(f.dir, name) }
 
+// Paths returns the paths of the files that decide the Version.
+func (f *Folder) Paths() []string { return []string{f.Path(BundleFile), f.Path(deploymentsFile)} }
+
 // Close lets another process open the folder.
 func (f *Folder) Close() error { return f.lock.Close() }
 
@@ -52,15 +55,15 @@ func (f *Folder) Read(_ context.Context, name string) ([]byte, error) {
 
 // Version implements [Store]. The operator's commands may change the files too.
 func (f *Folder) Version(context.Context) (version string, err error) {
-	for _, name := range []string{BundleFile, deploymentsFile} {
-		info, err := os.Stat(f.Path(name))
+	for _, path := range f.Paths() {
+		info, err := os.Stat(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return "", err
 		}
-		version += fmt.Sprint(name, info.Size(), info.ModTime().UnixNano(), info.Sys().(*syscall.Stat_t).Ino)
+		version += fmt.Sprint(path, info.Size(), info.ModTime().UnixNano(), info.Sys().(*syscall.Stat_t).Ino)
 	}
 	return version, nil
 }

@@ -35,7 +35,8 @@ type Set struct {
 
 	now func() time.Time
 
-	mu       sync.RWMutex // guards all below
+	mu       sync.RWMutex  // guards all below
+	opened   chan struct{} // closed when a session opens; nil if nobody waits for one
 	byID     map[string]*Session
 	standing map[string]*standing // by the agent's pod; empty for this pod's own
 }
@@ -99,9 +100,26 @@ func (s *Set) add(session *Session) error {
 // put opens a session. The caller holds s.mu.
 func (s *Set) put(session *Session) {
 	s.byID[session.ID] = session
+	if s.opened != nil {
+		close(s.opened)
+		s.opened = nil
+	}
 	if s.Opened != nil {
 		s.Opened(session)
 	}
+}
+
+// None returns a channel that is closed when a session opens, or nil if one is open.
+func (s *Set) None() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.byID) > 0 {
+		return nil
+	}
+	if s.opened == nil {
+		s.opened = make(chan struct{})
+	}
+	return s.opened
 }
 
 // OpenStanding replaces the one session of an agent's pod by a session for event. An empty agent is this pod.

@@ -26,8 +26,8 @@ const (
 	maxPass    = time.Minute
 	// lease is how long this process owns a claimed session: longer than a pass takes.
 	lease = maxPass + requestTimeout + 20*time.Second
-	// lookPeriod is the time between checks for new receipts of this process, restPeriod for those of others.
-	lookPeriod, restPeriod = 500 * time.Millisecond, 30 * time.Second
+	// gatherPause lets receipts of this process gather. restPeriod is the time between checks for those of others.
+	gatherPause, restPeriod = 500 * time.Millisecond, 30 * time.Second
 	// firstPause and lastPause bound the pauses after failures.
 	firstPause, lastPause = time.Second, time.Minute
 	// busyPause delays a session that the node cannot take now, refusedPause one that it refuses.
@@ -49,8 +49,8 @@ type Node interface {
 type Ledger interface {
 	ledger.Deliveries
 	Chain(ctx context.Context, session string, from int64, limit int) ([]ledger.Receipt, error)
-	// Stored counts the receipts that this process has stored.
-	Stored() int
+	// Stored counts the receipts that this process has stored. It waits while they are known, until ctx ends.
+	Stored(ctx context.Context, known int) int
 }
 
 // Sender delivers the receipts in a ledger to a node, each session's in order, and retries for as long as it takes.
@@ -79,7 +79,7 @@ func (s *Sender) Run(ctx context.Context) {
 	defer looks.Wait()
 	pause := time.Duration(0)
 	for {
-		stored := s.ledger.Stored()
+		stored := s.ledger.Stored(ctx, -1)
 		claimed, err := s.pass(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -100,8 +100,11 @@ func (s *Sender) Run(ctx context.Context) {
 		if claimed > 0 {
 			continue
 		}
-		for until := s.now().Add(restPeriod); s.ledger.Stored() == stored && s.now().Before(until) && wait(ctx, lookPeriod); {
+		rest, cancel := context.WithTimeout(ctx, restPeriod)
+		if s.ledger.Stored(rest, stored) != stored {
+			wait(ctx, gatherPause)
 		}
+		cancel()
 	}
 }
 

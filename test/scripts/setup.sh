@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the tests need besides Go: curl, git, gh, gdb, shells, PostgreSQL, promtool, Python's requests and httpx from Debian, Node's undici and the SDKs
+# Installs what the tests need besides Go: curl, git, gh, gdb, strace, shells, PostgreSQL, promtool, Python's requests and httpx from Debian, Node's undici and the SDKs
 # from the npm registry. It does nothing where all of it is there.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -15,6 +15,7 @@ want gh              'command -v gh'
 want ca-certificates 'test -e /etc/ssl/certs/ca-certificates.crt'
 want gcc             'command -v gcc'
 want gdb             'command -v gdb'
+want strace          'command -v strace'
 want util-linux      'command -v setsid && command -v unshare && command -v nsenter'
 want bsdutils        'command -v script'
 want libc6-dev       'test -e /usr/include/stdlib.h'

@@ -4,79 +4,57 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
-	"time"
 
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli"
-	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
 )
 
-const (
-	// followPeriod is how often a command that follows the record looks at it.
-	followPeriod = time.Second
-	// Each look reads the newest followedRecords.
-	followedRecords = 200
-)
+// maxTail is how many of the newest records Follow reads for its tail.
+const maxTail = 200
 
 // Follow calls show with the newest records, at most tail, and then with each record when its call ends, until ctx
-// ends. If more calls end between two looks than one look reads, Follow calls missed: some are not shown.
-func Follow(ctx context.Context, from *Reader, s admin.Selection, tail int, show func(ledger.Record) error,
+// ends. Those have no evidence. It calls missed if the sidecar could not tell of some calls, because show is too slow.
+func Follow(ctx context.Context, at string, s admin.Selection, tail int, show func(ledger.Record) error,
 	missed func()) error {
-	s.Limit = followedRecords
-	f := follower{from: from, selection: s, show: show, missed: missed}
-	err := f.look(ctx, tail)
-	for range every.Tick(ctx, followPeriod) {
-		if err != nil {
-			break
+	shown := make(map[string]bool) // the tail: a call in it can end once more for the follower
+	err := admin.Ended(ctx, at, s, func() error {
+		if tail == 0 {
+			return nil
 		}
-		err = f.look(ctx, followedRecords)
-	}
+		var newest []ledger.Record
+		s.Limit = max(tail, maxTail)
+		for r, err := range admin.Records(ctx, at, s) {
+			if err != nil {
+				return err
+			}
+			if r.State != ledger.StateForwarding && len(newest) < tail {
+				newest = append(newest, r)
+			}
+		}
+		for _, r := range slices.Backward(newest) {
+			shown[r.ID] = true
+			if err := show(r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, func(c admin.EndedCall) error {
+		if c.Missed > 0 {
+			missed()
+		}
+		if c.Call == nil || shown[c.Call.ID] {
+			return nil
+		}
+		return show(*c.Call)
+	})
 	if ctx.Err() != nil {
-		return nil // told to end, perhaps in the middle of a look
+		return nil // told to end, perhaps in the middle of a call
 	}
 	return err
-}
-
-type follower struct {
-	from      *Reader
-	selection admin.Selection
-	show      func(ledger.Record) error
-	missed    func()
-	shown     map[string]bool // ids of the newest records that were shown; nil before the first look
-}
-
-// look shows the calls that ended since the last look, oldest first and at most so many.
-func (f *follower) look(ctx context.Context, most int) error {
-	var fresh []ledger.Record // the newest first
-	ended, known := make(map[string]bool), false
-	for r, err := range f.from.Selected(ctx, f.selection) {
-		if err != nil {
-			return err
-		}
-		if r.State == ledger.StateForwarding && f.selection.State != ledger.StateForwarding {
-			continue
-		}
-		ended[r.ID] = true
-		if f.shown[r.ID] {
-			known = true
-		} else {
-			fresh = append(fresh, r)
-		}
-	}
-	if f.shown != nil && len(fresh) == followedRecords && !known {
-		f.missed()
-	}
-	f.shown = ended
-	fresh = fresh[:min(most, len(fresh))]
-	for i := len(fresh) - 1; i >= 0; i-- {
-		if err := f.show(fresh[i]); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Colours of a followed call.

@@ -33,7 +33,8 @@ records out, standard error names the --cursor for the next ones.
 
 --key lists the posts that rest on a key. --keys lists posts with only their signing keys. Both read an index.
 
---follow shows the newest %d, or --limit, oldest first, and then each call when it ends; with --json as lines of JSON.`,
+--follow shows the newest %d, or --limit, oldest first, and then each of the sidecar's calls when it ends, without
+evidence; with --json as lines of JSON.`,
 			rowsInTable, tailOfList),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := flags.Parse(time.Now())
@@ -48,14 +49,14 @@ records out, standard error names the --cursor for the next ones.
 			case !asJSON:
 				s.Limit = rowsInTable
 			}
+			if follow {
+				return followPosts(c, s, from.Admin, asJSON)
+			}
 			r, err := from.Open(c.Context())
 			if err != nil {
 				return err
 			}
 			defer r.Close()
-			if follow {
-				return followPosts(c, s, r, asJSON)
-			}
 			return listPosts(c, s, r, asJSON)
 		},
 	}
@@ -68,9 +69,9 @@ records out, standard error names the --cursor for the next ones.
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with each call as it ends")
 	from.Add(c)
 	cli.Check(c, func(*cobra.Command) error {
-		if follow && (from.Ledger != "" || flags.Cursor != "" || flags.until != "" || flags.Keys) {
-			return cli.Usagef(
-				"--follow asks a sidecar for what happens from now on: leave out --ledger, --cursor, --until and --keys")
+		if follow && (from.Ledger != "" || flags.Cursor != "" || flags.until != "" || flags.Key != "" || flags.Keys) {
+			return cli.Usagef("--follow asks a sidecar for its calls as they end: leave out --ledger, --cursor, --until, " +
+				"--key and --keys")
 		}
 		return nil
 	})
@@ -80,7 +81,7 @@ records out, standard error names the --cursor for the next ones.
 
 const tailOfList = 10
 
-func followPosts(c *cobra.Command, s admin.Selection, from *Reader, asJSON bool) error {
+func followPosts(c *cobra.Command, s admin.Selection, at string, asJSON bool) error {
 	w := c.OutOrStdout()
 	colour := cli.Coloured(w)
 	show := func(r ledger.Record) error { return PrintCall(w, r, colour) }
@@ -89,9 +90,11 @@ func followPosts(c *cobra.Command, s admin.Selection, from *Reader, asJSON bool)
 	} else if err := FollowHead(w); err != nil {
 		return err
 	}
-	return Follow(c.Context(), from, s, s.Limit, show, func() {
+	tail := s.Limit
+	s.Limit = 0
+	return Follow(c.Context(), at, s, tail, show, func() {
 		fmt.Fprintln(c.ErrOrStderr(),
-			"mediator: more calls than can be followed: some are not shown; mediator posts list has all of them")
+			"mediator: more calls than this reader takes: some are not shown; mediator posts list has all of them")
 	})
 }
 

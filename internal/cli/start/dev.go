@@ -127,11 +127,6 @@ After a change of a file:    mediator reload --dir %[1]s
 }
 
 func showCalls(ctx context.Context, at string, w io.Writer) error {
-	from, err := records.Source{Admin: at}.Open(ctx)
-	if err != nil {
-		return err
-	}
-	defer from.Close()
 	show := func(r ledger.Record) error { return cli.WriteJSONLine(w, r) }
 	if cli.IsTerminal(w) {
 		colour := cli.Coloured(w)
@@ -142,5 +137,5 @@ func showCalls(ctx context.Context, at string, w io.Writer) error {
 			return records.PrintCall(w, r, colour)
 		}
 	}
-	return records.Follow(ctx, from, admin.Selection{}, 0, show, func() {})
+	return records.Follow(ctx, at, admin.Selection{}, 0, show, func() {})
 }

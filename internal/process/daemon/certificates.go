@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -18,7 +19,8 @@ import (
 )
 
 // certificateSettle is the time between the certificate of a new key version and its first signature. An API, which
-// cannot say which versions it accepts, has this long to read the bundle again (docs/api-owners.md).
+// cannot say which versions it accepts, has this long to read the bundle again (docs/api-owners.md). It is longer than
+// [files.Unwatched].
 const certificateSettle = 2 * time.Second
 
 // certificateFollower makes the process's roles sign only with key versions that the trust bundle certifies.
@@ -52,9 +54,8 @@ func (p *Process) WaitForCertificates(ctx context.Context, c config.Trust) (*cer
 // Watch makes the trusts of this process, and then its roles, follow the bundle until ctx ends. If a bundle certifies
 // no version of a role's key, the roles keep their versions, but the trusts still take the bundle.
 func (f *certificateFollower) Watch(ctx context.Context) {
-	files.Follow(ctx, f.path, trustPoll, func() error {
-		f.verifying.follow()
-		return f.follow(ctx)
+	files.Follow(ctx, []string{f.path}, func() error {
+		return cmp.Or(f.verifying.follow(), f.follow(ctx)) // both in any case
 	}, func(err error) {
 		f.log.Error("this process's keys still sign by the previous trust bundle", zap.Error(err))
 	})

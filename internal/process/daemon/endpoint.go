@@ -296,7 +296,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, b Limits, grace 
 		ReadTimeout:    b.Request, WriteTimeout: b.Request,
 		ErrorLog: stdlog.New(logs.Handshakes{To: flood.Logger(log)}, "", 0),
 		BaseContext: func(net.Listener) context.Context {
-			return context.WithValue(context.Background(), endingKey{}, ctx.Done())
+			return context.WithValue(context.Background(), endingKey{}, ctx)
 		},
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 	}
@@ -330,10 +330,16 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, b Limits, grace 
 
 type endingKey struct{}
 
-// ending returns a channel that is closed when the server of a request begins to end, so that waiting requests end too.
-func ending(ctx context.Context) <-chan struct{} {
-	done, _ := ctx.Value(endingKey{}).(<-chan struct{})
-	return done
+// UntilEnding returns a context that ends with that of a request, or when its server begins to end: a request that
+// waits must not hold that up.
+func UntilEnding(ctx context.Context) (context.Context, context.CancelFunc) {
+	server, ok := ctx.Value(endingKey{}).(context.Context)
+	ctx, cancel := context.WithCancel(ctx)
+	if !ok {
+		return ctx, cancel
+	}
+	stop := context.AfterFunc(server, cancel)
+	return ctx, func() { stop(); cancel() }
 }
 
 // EndpointError is the error for a text on a command line that is not an endpoint.

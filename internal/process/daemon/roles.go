@@ -130,11 +130,13 @@ type RolesState struct {
 
 // RolesWait bounds a request that waits for another state. rolesPoll is the pause between checks: a custody does not
 // report new versions.
-const RolesWait, rolesPoll = 5 * time.Second, 250 * time.Millisecond
+const RolesWait, rolesPoll = time.Minute, time.Second
 
 // nextState waits until the state of the roles is not known, until ctx or the process ends, or for RolesWait. It
 // returns the state.
 func (p *Process) nextState(ctx context.Context, known string) (RolesState, error) {
+	ctx, cancel := UntilEnding(ctx)
+	defer cancel()
 	wait := time.NewTimer(RolesWait)
 	defer wait.Stop()
 	var look <-chan time.Time // nil for keys in memory, which never change
@@ -154,8 +156,6 @@ func (p *Process) nextState(ctx context.Context, known string) (RolesState, erro
 		case <-wait.C:
 			return now, nil
 		case <-ctx.Done():
-			return now, nil
-		case <-ending(ctx):
 			return now, nil
 		}
 	}

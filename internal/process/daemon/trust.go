@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -108,10 +109,6 @@ type TrustFollower struct {
 	log      *zap.Logger
 }
 
-// trustPoll is how often a process reads a file that it follows if the kernel reports no change. It is less than
-// certificateSettle.
-const trustPoll = time.Second
-
 // WaitForTrust reads the trust of a process whose manifest audits clean. It waits while the bundle does not exist or
 // lacks the certificate of the deployment.
 func (p *Process) WaitForTrust(ctx context.Context, c config.Trust, strict *policy.Strict) (*TrustFollower, error) {
@@ -123,7 +120,11 @@ func (p *Process) WaitForTrust(ctx context.Context, c config.Trust, strict *poli
 // readTrust reads the bundle once. It must hold the auditor's certificate of the manifest behind strict.
 func (p *Process) readTrust(c config.Trust, strict *policy.Strict) (*TrustFollower, error) {
 	s := &TrustFollower{path: c.Bundle, roots: p.Roots, Strict: strict, followed: p.Followed, log: p.Log}
-	next, b, err := s.read()
+	raw, err := files.Read(s.path)
+	if err != nil {
+		return nil, fmt.Errorf("trust bundle: %w", err)
+	}
+	next, b, err := s.read(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -136,13 +137,14 @@ func (p *Process) readTrust(c config.Trust, strict *policy.Strict) (*TrustFollow
 	return s, s.deploy(b)
 }
 
-func (s *TrustFollower) read() (*followedBundle, evidence.Bundle, error) {
-	b, raw, err := deployed.ReadBundle(s.path)
-	if err != nil {
-		return nil, b, err
-	}
+// read verifies the content of the file.
+func (s *TrustFollower) read(raw []byte) (*followedBundle, evidence.Bundle, error) {
 	s.raw = string(raw)
-	trust, err := evidence.NewTrust(s.roots, b, s.Strict.Signers)
+	var trust *evidence.Trust
+	b, err := evidence.ParseBundle(raw)
+	if err == nil {
+		trust, err = evidence.NewTrust(s.roots, b, s.Strict.Signers)
+	}
 	if err != nil {
 		return nil, b, fmt.Errorf("trust bundle %s: %w", s.path, err)
 	}
@@ -172,8 +174,8 @@ func (s *TrustFollower) DeploymentCertificate() string { return *s.deployed.Load
 // follow takes over a changed bundle, or logs why it does not. Certificates and revocations count at once. A deployment
 // certificate of another manifest waits for the reload that brings its manifest. A trust that a reload has replaced
 // keeps the certificate of its own manifest, which the bundle no longer has.
-func (s *TrustFollower) follow(replaced bool) {
-	next, b, err := s.read()
+func (s *TrustFollower) follow(raw []byte, replaced bool) {
+	next, b, err := s.read(raw)
 	if err == nil {
 		err = next.trust.Succeeds(s.Verifier.Trust())
 	}
@@ -241,17 +243,19 @@ func (w *trustFollowers) Drop(s *TrustFollower) {
 	w.stores = slices.DeleteFunc(slices.Clone(w.stores), func(o *TrustFollower) bool { return o == s })
 }
 
-// follow reads the bundle file for each trust.
-func (w *trustFollowers) follow() {
+// follow makes each trust take over its bundle file if that has changed. It fails if a file cannot be read now.
+func (w *trustFollowers) follow() (unread error) {
 	w.mu.Lock()
 	stores := slices.Clone(w.stores)
 	w.mu.Unlock()
 	for i, s := range stores {
-		if raw, _ := files.Read(s.path); string(raw) != s.raw { // a file that cannot be read counts as empty
-			s.follow(i < len(stores)-1)
-			s.raw = string(raw) // so that an error is logged once for each content
+		raw, err := files.Read(s.path)
+		unread = cmp.Or(unread, err)
+		if err == nil && string(raw) != s.raw {
+			s.follow(raw, i < len(stores)-1)
 		}
 	}
+	return unread
 }
 
 // WaitForManifest waits until the manifest of a plan exists. It returns nil for a plan without a manifest.

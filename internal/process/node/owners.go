@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -15,7 +16,6 @@ import (
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/deployed"
-	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/reputation"
@@ -42,11 +42,8 @@ type owners struct {
 	mu      sync.Mutex // held while owners are read and applied
 	inForce []*owner
 	hosts   []string
+	others  context.CancelFunc // ends the following of the files of inForce; nil if nothing follows them
 }
-
-// ownersPoll is the time between two looks at the files. A key version signs two seconds after its certificate is in
-// the bundle.
-const ownersPoll = time.Second
 
 func (o *owners) take(c *config.Reputation) error {
 	o.mu.Lock()
@@ -65,7 +62,13 @@ func (o *owners) take(c *config.Reputation) error {
 		}
 		next = append(next, read)
 	}
-	return o.set(next, c.ModelHosts)
+	if err := o.set(next, c.ModelHosts); err != nil {
+		return err
+	}
+	if o.others != nil {
+		o.others()
+	}
+	return nil
 }
 
 // set applies owners and hosts, or fails and changes nothing.
@@ -171,12 +174,22 @@ func stampOf(c config.Owner) (stamp string) {
 // watch applies changed bundles until ctx ends. It keeps the previous bundle while it refuses the new one, and logs
 // that once.
 func (o *owners) watch(ctx context.Context) {
-	for range every.Tick(ctx, ownersPoll) {
-		o.follow()
+	for ctx.Err() == nil {
+		these, end := context.WithCancel(ctx)
+		o.mu.Lock()
+		o.others = end
+		var bundles []string
+		for _, one := range o.inForce {
+			bundles = append(bundles, one.from.Bundle)
+		}
+		o.mu.Unlock()
+		files.Follow(these, bundles, o.follow, func(error) {}) // follow logs its errors
+		end()
 	}
 }
 
-func (o *owners) follow() {
+// follow fails while files are refused: what mends them may be a history beside the bundle, which nobody watches.
+func (o *owners) follow() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	next, changed := slices.Clone(o.inForce), false
@@ -216,5 +229,10 @@ func (o *owners) follow() {
 		o.inForce = next
 	} else if err := o.set(next, o.hosts); err != nil {
 		o.log.Error("the new trust bundles of owners are not taken over", zap.Error(err))
+		return err
 	}
+	if slices.ContainsFunc(o.inForce, func(one *owner) bool { return one.refused }) {
+		return errors.New("the files of an owner are refused")
+	}
+	return nil
 }

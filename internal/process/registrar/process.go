@@ -189,9 +189,8 @@ func (p *process) Close() {
 }
 
 const (
-	rulesPeriod = time.Second
-	keepPeriod  = time.Minute
-	ownRenewal  = time.Hour
+	keepPeriod = time.Minute
+	ownRenewal = time.Hour
 )
 
 // Begin also answers the other processes, once there are rules.
@@ -270,7 +269,7 @@ func (p *process) followRules(ctx context.Context, group *errgroup.Group) error 
 	if p.cluster != nil {
 		group.Go(func() error { p.cluster.followPods(ctx); return nil })
 	}
-	files.Follow(ctx, p.config.Rules, rulesPeriod, read, p.refuseRules)
+	files.Follow(ctx, []string{p.config.Rules}, read, p.refuseRules)
 	return nil
 }
 

@@ -30,14 +30,9 @@ func openFolder(dir string) (store, error) {
 	return folder{f}, err
 }
 
-// watchPeriod is how often a folder is looked at whose file system reports no changes.
-const watchPeriod = time.Minute
-
 // Watch implements [store].
-func (f folder) Watch(ctx context.Context, changed func(), _ func(error)) {
-	for range files.Watch(ctx, f.Path(registrar.BundleFile), watchPeriod) {
-		changed()
-	}
+func (f folder) Watch(ctx context.Context, changed func(), failed func(error)) {
+	files.Follow(ctx, f.Paths(), func() error { changed(); return nil }, failed)
 }
 
 // Lead implements [store].

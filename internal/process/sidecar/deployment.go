@@ -13,7 +13,6 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/admin"
-	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/refusal"
@@ -26,6 +25,7 @@ type deployment struct {
 	own      *daemon.Observer
 	more     func() []look.Observation            // observations that need the trust bundle
 	runs     func(context.Context) []*observe.Run // of the sessions
+	none     func() <-chan struct{}               // see [session.Set.None]
 	peers    []admin.Peer
 	manifest *policy.Manifest
 	hash     string // of the manifest
@@ -33,13 +33,15 @@ type deployment struct {
 	// reputation returns the reputation of the agent that posts.
 	reputation func(context.Context) *admin.Reputation
 
-	mu   sync.Mutex         // held while observing
-	all  []look.Observation // the last observations
-	seen atomic.Pointer[contradictions]
+	mu    sync.Mutex         // held while observing
+	all   []look.Observation // the last observations
+	seen  atomic.Pointer[contradictions]
+	rests atomic.Bool // nothing observes until a session opens
 }
 
 // contradictions are the observed controls, and the refusals of posts that follow.
 type contradictions struct {
+	at       time.Time // when the observation began
 	controls []policy.ObservedControl
 	all      error // refuses the posts of all sessions
 	shared   error // refuses the posts of sessions that are not isolated
@@ -58,13 +60,19 @@ const (
 func (d *deployment) observe(ctx context.Context, maxAge time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.observeLocked(ctx, maxAge)
+}
+
+// observeLocked is observe for a caller that holds d.mu.
+func (d *deployment) observeLocked(ctx context.Context, maxAge time.Duration) {
+	began := time.Now()
 	d.all = observe.KeepContradictions(d.all, d.collect(ctx, maxAge))
 	runs := d.runs(ctx)
 	with := func(runs []*observe.Run) []policy.ObservedControl {
 		return d.manifest.Observe(slices.Concat(d.all, observe.OfRuns(runs)))
 	}
 	now := &contradictions{
-		controls: with(runs), all: policy.Contradicted(with(nil)),
+		at: began, controls: with(runs), all: policy.Contradicted(with(nil)),
 		shared: policy.Contradicted(with(slices.DeleteFunc(slices.Clone(runs), (*observe.Run).Isolated))),
 	}
 	before := d.seen.Swap(now)
@@ -97,10 +105,41 @@ func (d *deployment) collect(ctx context.Context, maxAge time.Duration) []look.O
 	return slices.Concat(of...)
 }
 
+// watch observes until ctx ends. It rests while no session is open: then current observes when somebody asks.
 func (d *deployment) watch(ctx context.Context) {
-	for range every.Tick(ctx, lookPeriod) {
+	tick := time.NewTicker(lookPeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if opened := d.none(); opened != nil {
+			d.rests.Store(true)
+			select {
+			case <-ctx.Done():
+				return
+			case <-opened:
+				tick.Reset(lookPeriod)
+			}
+		}
 		d.observe(ctx, custodyPeriod)
+		d.rests.Store(false)
 	}
+}
+
+// current returns what an observation saw that, but for the time that it takes, is no older than lookPeriod.
+func (d *deployment) current() *contradictions {
+	stale := func() bool { return d.rests.Load() && time.Since(d.seen.Load().at) > lookPeriod }
+	if stale() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if stale() { // nobody has observed meanwhile
+			d.observeLocked(context.Background(), custodyPeriod)
+		}
+	}
+	return d.seen.Load()
 }
 
 func (d *deployment) lastObservations() []look.Observation {
@@ -113,7 +152,7 @@ func (d *deployment) lastObservations() []look.Observation {
 // none. Sessions that are not isolated share a user, so a finding in one counts for all of them. observe must run
 // first.
 func (d *deployment) contradicted(run *observe.Run) error {
-	seen := d.seen.Load()
+	seen := d.current()
 	if run.Isolated() {
 		return seen.all
 	}
@@ -123,7 +162,7 @@ func (d *deployment) contradicted(run *observe.Run) error {
 func (p *sidecar) posts(ctx context.Context) error {
 	d := p.observed.Load()
 	for _, check := range []daemon.Check{
-		func(context.Context) error { return cmp.Or(d.seen.Load().all, p.guard.check(), p.record.Full()) },
+		func(context.Context) error { return cmp.Or(d.current().all, p.guard.check(), p.record.Full()) },
 		func(ctx context.Context) error { return p.record.Consume(ctx) }, // without a key: checks the ledger
 		p.triggers.Ready, p.control.Ready,
 		func(ctx context.Context) error {
@@ -143,7 +182,7 @@ func (p *sidecar) posts(ctx context.Context) error {
 }
 
 func (d *deployment) contradictions() (n int) {
-	for _, c := range d.seen.Load().controls {
+	for _, c := range d.current().controls {
 		if c.State == policy.ObservedFalse {
 			n++
 		}
@@ -172,6 +211,7 @@ func (p *sidecar) openDeployment(ctx context.Context, s *snapshot) *deployment {
 			_ = p.watch.Look(ctx)
 			return p.sessions.Runs()
 		},
+		none:       p.sessions.None,
 		reputation: func(ctx context.Context) *admin.Reputation { return p.reputation(ctx, s) },
 	}
 	if p.current != nil {

@@ -240,8 +240,9 @@ func (p *sidecar) connect() {
 	p.control = policy.NewClient(base, client)
 	p.guard = newGuardWatch(c, p.Log)
 	p.admin = &admin.Server{
-		Process: p.Process, Sessions: p.sessions, Ledger: p.record, Identified: p.ledger, Triggers: p.triggers,
-		Watch: p.watch, Runtime: p.name, Proxy: c.Listen, CAFile: c.CAFile(), CA: p.ca.CertificatePEM(),
+		Process: p.Process, Sessions: p.sessions, Ledger: p.record, Identified: p.ledger, Ended: &p.record.Ended,
+		Triggers: p.triggers,
+		Watch:    p.watch, Runtime: p.name, Proxy: c.Listen, CAFile: c.CAFile(), CA: p.ca.CertificatePEM(),
 		Agent: c.Agent.UID, Posts: p.posts, Learning: c.Session.Learning, Enforcement: p.enforced,
 		Peers: []admin.Peer{
 			{Name: "trigger", At: c.Trigger, Identity: p.Identity,

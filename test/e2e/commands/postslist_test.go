@@ -33,6 +33,9 @@ func serveRecords(t *testing.T, store ledger.Store) string {
 	p := &daemon.Process{Log: zap.NewNop(), Metrics: prometheus.NewRegistry()}
 	p.Reloader = daemon.NewReloader(p.Log, p.Metrics)
 	a := &admin.Server{Process: p, Sessions: session.NewSet(time.Now), Ledger: store}
+	if q, ok := store.(*ledger.Queue); ok {
+		a.Ended = &q.Ended
+	}
 	return kit.ServeUnix(t, "admin.sock", a.Handler())
 }
 
@@ -241,7 +244,9 @@ func TestPostsListIsStreamed(t *testing.T) {
 // A followed list begins with the newest records, and then shows each call once, when it has ended.
 func TestFollow(t *testing.T) {
 	t.Parallel()
-	l, _ := fillLedger(t, 30)
+	store, _ := fillLedger(t, 30)
+	l := ledger.NewQueue(store, func(r ledger.Record, err error) { t.Errorf("%s is lost: %v", r.ID, err) })
+	t.Cleanup(func() { l.Close() })
 	at := serveRecords(t, l)
 	read, write := io.Pipe()
 	ctx, stop := context.WithCancel(t.Context())

@@ -1,0 +1,155 @@
+package operation
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/e2e/kit"
+)
+
+// Bounds on the system calls of each process of mediator dev: all of them in a second at rest, and by process for a post
+// on a kept connection, with what the post causes later. They have slack of a third.
+var (
+	callsAtRest  = 60
+	callsPerPost = map[string]int{"serve": 300, "trigger": 100, "control": 60, "reputation": 60, "dev": 20}
+)
+
+// TestSyscalls counts the system calls of mediator dev as it comes. Unlike times, counts hardly depend on how busy a
+// machine is.
+func TestSyscalls(t *testing.T) {
+	t.Parallel()
+	kit.NeedRoot(t)
+	answer := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		_, _ = io.Copy(io.Discard, req.Body)
+		w.WriteHeader(http.StatusCreated)
+	})
+	r := kit.PrepareRig(t, kit.Plain, kit.Serve(answer, `
+actions:
+  - name: post
+    match: {url: "https://PLAIN/posts", methods: [POST]}
+    subject: agent:worker-1
+    action: create_post
+`+kit.Upstream), kit.ManyPosts, func(file string) string { return strings.Replace(file, "@every 1s", "@every 1h", 1) })
+	dev := exec.Command(kit.Program(t), "dev", "--dir", r.Dir)
+	dev.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	out, err := dev.StdoutPipe()
+	check.Must(t, err)
+	said, err := dev.StderrPipe()
+	check.Must(t, errors.Join(err, dev.Start()))
+	t.Cleanup(func() {
+		_ = dev.Process.Signal(syscall.SIGTERM)
+		_ = dev.Wait()
+	})
+	if lines := bufio.NewScanner(said); !lines.Scan() || !strings.HasPrefix(lines.Text(), "ready") {
+		t.Fatalf("the deployment does not start: %s", lines.Text())
+	}
+	shown := make(chan struct{}, 1<<10)
+	go func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			shown <- struct{}{}
+		}
+	}()
+	processes := map[string]int{"dev": dev.Process.Pid}
+	children(processes, dev.Process.Pid)
+	children(processes, processes["serve"])
+
+	const seconds = 30
+	atRest := count(t, processes, func() { time.Sleep(seconds * time.Second) })
+	a := r.OpenAgent(t)
+	post := func() {
+		if got := a.Call(http.MethodPost, "/posts", `{"a":1}`); got.Status != http.StatusCreated {
+			t.Fatalf("a post gets %+v", got)
+		}
+		<-shown
+	}
+	post() // opens connections
+	const posts = 50
+	atPosts := count(t, processes, func() {
+		for range posts {
+			post()
+		}
+		time.Sleep(2 * time.Second) // receipts go to the node
+	})
+
+	t.Log("process     a second at rest   per post")
+	for _, name := range slices.Sorted(maps.Keys(processes)) {
+		t.Logf("%-10s %17.1f %10.1f", name, float64(atRest[name])/seconds, float64(atPosts[name])/posts)
+		if most, ok := callsPerPost[name]; ok && atPosts[name] > most*posts {
+			t.Errorf("%s makes more than %d system calls per post", name, most)
+		}
+	}
+	all := 0
+	for _, n := range atRest {
+		all += n
+	}
+	if t.Logf("all        %17.1f", float64(all)/seconds); all > callsAtRest*seconds {
+		t.Errorf("at rest they make more than %d system calls a second", callsAtRest)
+	}
+}
+
+// children adds the children of a process, by their commands.
+func children(processes map[string]int, of int) {
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", of))
+	for _, task := range tasks {
+		raw, _ := os.ReadFile(task) // a thread may have ended
+		for child := range strings.FieldsSeq(string(raw)) {
+			args, _ := os.ReadFile("/proc/" + child + "/cmdline")
+			if words := bytes.Split(args, []byte{0}); len(words) > 1 {
+				processes[string(words[1])], _ = strconv.Atoi(child)
+			}
+		}
+	}
+}
+
+// count returns how many system calls processes make while do runs.
+func count(t *testing.T, processes map[string]int, do func()) map[string]int {
+	t.Helper()
+	dir := t.TempDir()
+	traces := make(map[string]*exec.Cmd)
+	for name, pid := range processes {
+		s := exec.Command(kit.Need(t, "strace"), "-f", "-c", "-U", "calls,name", "-o", filepath.Join(dir, name), "-p",
+			strconv.Itoa(pid))
+		check.Must(t, s.Start())
+		traces[name] = s
+	}
+	for _, pid := range processes {
+		kit.Until(t, "strace", func() bool {
+			threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+			return !slices.ContainsFunc(threads, func(thread string) bool {
+				status, err := os.ReadFile(thread)
+				return err == nil && bytes.Contains(status, []byte("\nTracerPid:\t0\n"))
+			})
+		})
+	}
+	do()
+	all := make(map[string]int)
+	for name, s := range traces {
+		check.Must(t, s.Process.Signal(syscall.SIGINT))
+		_ = s.Wait() // it ends by the signal
+		lines := strings.Split(strings.TrimSpace(string(kit.Read(t, filepath.Join(dir, name)))), "\n")
+		if n, found := strings.CutSuffix(lines[len(lines)-1], " total"); found {
+			var err error
+			all[name], err = strconv.Atoi(strings.TrimSpace(n))
+			check.Must(t, err)
+		}
+		if kit.Long() {
+			t.Logf("%s:\n%s", name, strings.Join(lines, "\n"))
+		}
+	}
+	return all
+}
