@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
@@ -53,7 +52,7 @@ type Queue struct {
 	dir  string
 }
 
-// NewQueue makes a queue that reads a directory when something arrives there. It touches no files yet.
+// NewQueue makes a queue that reads a directory every second. It touches no files yet.
 func NewQueue(name, dir string) *Queue { return &Queue{name: name, dir: dir} }
 
 // open creates missing folders. It refuses folders that every user may write, or that this user may not.
@@ -98,17 +97,18 @@ func (q *Queue) Run(ctx context.Context, s *Service) error {
 		return fmt.Errorf("trigger: queue %s: %w", q.name, err)
 	}
 	w := &queueRun{Queue: q, service: s, owners: append([]uint32{uint32(os.Geteuid()), ownerOf(info).Uid}, q.Owners...)}
-	files.Follow(ctx, []string{filepath.Join(q.dir, folderNew) + "/"}, func() error {
-		if err := syscall.Flock(int(directory.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-			return err
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		if syscall.Flock(int(directory.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+			w.round(ctx)
 		}
-		w.round(ctx)
-		if len(w.tells) > 0 || w.strange > maxStrange {
-			return errors.New("some files stay")
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
 		}
-		return nil
-	}, func(error) {}) // the round has logged why
-	return nil
+	}
 }
 
 type queueRun struct {

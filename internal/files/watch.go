@@ -28,8 +28,6 @@ const (
 	Unwatched = time.Second
 
 	maxLinks = 40 // on the way of one path, as in Linux
-
-	anyName = "*" // in place of the name of a file
 )
 
 // watched are file systems that only this kernel changes, so that it reports every change.
@@ -37,9 +35,8 @@ var watched = []int64{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SU
 	unix.TMPFS_MAGIC, unix.RAMFS_MAGIC, unix.OVERLAYFS_SUPER_MAGIC, unix.SQUASHFS_MAGIC}
 
 // Follow calls read once it watches files, and then whenever one of them may have changed, until ctx ends: its content,
-// a symbolic link or a folder on its way. A path that ends in a slash stands for all files of a folder. Follow also
-// calls read once a minute, and each second after an error or where the kernel may not report every change. It calls
-// failed with each new error of read once.
+// a symbolic link or a folder on its way. Follow also calls read once a minute, and each second after an error or where
+// the kernel may not report every change. It calls failed with each new error of read once.
 func Follow(ctx context.Context, paths []string, read func() error, failed func(error)) {
 	said := ""
 	for ctx.Err() == nil {
@@ -93,13 +90,9 @@ func watch(paths []string) (*watcher, error) {
 
 // add watches the way of a path. It does so until the way is the same before and after.
 func (w *watcher) add(path string) error {
-	all := strings.HasSuffix(path, "/")
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return err
-	}
-	if all {
-		path += "/" + anyName
 	}
 	for way := []step(nil); ; {
 		now, err := wayOf(path)
@@ -198,8 +191,7 @@ func (w *watcher) counts(events []byte) bool {
 		watch, length := binary.NativeEndian.Uint32(events), binary.NativeEndian.Uint32(events[12:])
 		end := unix.SizeofInotifyEvent + int(length)
 		name := strings.TrimRight(string(events[unix.SizeofInotifyEvent:end]), "\x00")
-		n := int32(watch) //nolint:gosec // a number of the kernel
-		if name == "" || w.names[place{n, name}] || w.names[place{n, anyName}] {
+		if name == "" || w.names[place{int32(watch), name}] { //nolint:gosec // a number of the kernel
 			return true
 		}
 		events = events[end:]

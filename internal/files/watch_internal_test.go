@@ -95,15 +95,6 @@ func TestUnrelated(t *testing.T) {
 	if w.counts(some[:n]) {
 		t.Error("a change of another file counts")
 	}
-	all, err := watch([]string{dir + "/"})
-	check.Must(t, err)
-	defer all.events.Close()
-	check.Must(t, os.WriteFile(filepath.Join(dir, "another"), nil, 0o600))
-	n, err = all.events.Read(some)
-	check.Must(t, err)
-	if !all.counts(some[:n]) {
-		t.Error("a new file of a folder does not count")
-	}
 }
 
 // TestUnwatched: where the kernel does not report every change, files are read each second.
