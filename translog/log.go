@@ -264,9 +264,9 @@ func (l *Log) Wait(ctx context.Context, id string) error {
 		l.mu.Unlock()
 		f, err := l.store.Leaf(ctx, id)
 		switch {
-		case err != nil:
+		case err != nil && ctx.Err() == nil:
 			return err
-		case f.Index >= 0 && f.Index < accepted.Size:
+		case err == nil && f.Index >= 0 && f.Index < accepted.Size:
 			return nil
 		}
 		signal(l.hurried)
