@@ -40,9 +40,9 @@ type Complete struct {
 	Until        time.Time                  `json:"until,omitzero"` // of the last one
 	Missing      []MissingPost              `json:"missing,omitempty"`
 	MissingCount int64                      `json:"missingCount"`
-	Gaps         []translog.Finding         `json:"gaps,omitempty"`      // the log did not run: what was posted then is not known
+	Gaps         []translog.Finding         `json:"gaps,omitempty"`      // the log did not run then
 	Problems     map[translog.Problem]int64 `json:"problems,omitempty"`  // of the whole log, except these gaps
-	Witnesses    []translog.Cosignature     `json:"witnesses,omitempty"` // of this log; without any it is its operator's word
+	Witnesses    []translog.Cosignature     `json:"witnesses,omitempty"` // without any: its operator's word
 }
 
 // MissingPost is a post of the log that is not among the records.

@@ -123,7 +123,8 @@ func (j *LogJudge) Seen(name string, checkpoint []byte) error {
 
 // Add judges one record by its proofs. The result of a refused post without proofs is empty: it is in no log.
 func (j *LogJudge) Add(r ledger.Record, p Proofs) (LogResult, Doubt) {
-	post := &loggedPost{id: fmt.Sprintf("%.64s", r.ID), refused: r.State == ledger.StateRefused, started: r.Started, finished: r.Finished}
+	post := &loggedPost{id: fmt.Sprintf("%.64s", r.ID), refused: r.State == ledger.StateRefused, started: r.Started,
+		finished: r.Finished}
 	if !post.refused {
 		j.Untampered.Posts++
 	}

@@ -26,8 +26,9 @@ func LogAudit() *cobra.Command {
 	var seen []string
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "audit URL|DIR --policy FILE", Short: "Replay a transparency log, and compare it with records",
-		Args: cli.ExactArgs(1, "the URL of a transparency log, or a folder with its files"),
+		Use:   "audit URL|DIR --policy FILE",
+		Short: "Replay a transparency log, and compare it with records",
+		Args:  cli.ExactArgs(1, "the URL of a transparency log, or a folder with its files"),
 		Example: `  mediator log audit https://log.example.com/prod --policy log-policy.txt
   mediator log audit https://log.example.com/prod --policy log-policy.txt --records march.jsonl.gz --seen checkpoint`,
 		Long: `Reads every entry of a log from public data, and names what is wrong: entries that are backdated, twice there or
