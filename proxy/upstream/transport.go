@@ -98,10 +98,12 @@ func (t *Transport) newHTTP(o *Options, secure *tlsDialer) *http.Transport {
 // withHTTP2 takes HTTP/2 from golang.org/x/net: in Go 1.26, net/http's own hangs for ever, with all calls of its party,
 // if an upstream opens the window of a stream too far.
 func withHTTP2(via *http.Transport) *http.Transport {
-	over, err := http2.ConfigureTransports(via) //nolint:staticcheck // deprecated for Go 1.27, which has the same client
+	//lint:ignore SA1019 deprecated for Go 1.27, which has the same client
+	over, err := http2.ConfigureTransports(via)
 	if err != nil {
 		panic(err) // only for a transport that has HTTP/2
 	}
+	//lint:ignore SA1019 as above
 	over.MaxHeaderListSize = maxResponseHeader
 	return via
 }
