@@ -5,9 +5,11 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/inference"
+	"github.com/actionproof/mediator/proxy/inference/failure"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/receipts"
 	"github.com/actionproof/mediator/proxy/rules"
@@ -35,6 +37,14 @@ type modelCall struct {
 	api      inference.Dialect
 	probe    string // id of the probe in the prompt, or empty
 	counted  bool   // counted in its session already
+}
+
+func (m *modelCall) refuse(w http.ResponseWriter, d problem.Details, err error) {
+	if m.api == "" {
+		m.plain.refuse(w, d, err)
+		return
+	}
+	failure.Write(w, m.api, d)
 }
 
 func (m *modelCall) choose(among []rules.Rule) (rules.Rule, error) {

@@ -54,12 +54,6 @@ func (c *call) page(contentType string) http.Header {
 	return h
 }
 
-// offered lists the pages. Those after the CA are the node's: see proxy/node/read.go.
-const offered = "GET /v1/event, /v1/event/next?wait=30s, /v1/refusals, /v1/rules, /v1/ca.pem, " +
-	"/v1/score/{receipt_hash}, /v1/reputation/{agent_id}, /v1/signals/{id}, " +
-	"/v1/disputes/{id} and /v1/schemas/{name}, " +
-	"and POST /v1/generate, /v1/challenge/issue and /v1/challenge/commit"
-
 // answerPage answers an agent's question about its own session.
 func (p *Pipeline) answerPage(c *call, route intercept.Route) error {
 	if c.r.Method == http.MethodGet && c.r.URL.Path == "/v1/ca.pem" {
@@ -72,12 +66,8 @@ func (p *Pipeline) answerPage(c *call, route intercept.Route) error {
 		return err
 	}
 	document, err := p.pages().Page(c.r, route)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case document == nil:
-		return refusal.New("not_found", "%s does not offer %.32s %.100q; it offers %s and, if a rule allows them, %s",
-			InternalHost, c.r.Method, c.r.URL.Path, offered, node.Paths())
 	}
 	c.page("application/json").Set("Cache-Control", "no-store")
 	return json.NewEncoder(c.w).Encode(document)

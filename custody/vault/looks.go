@@ -130,7 +130,8 @@ func (e *session) forbidden(keys []string) []string {
 	out := []string{"auth/token/create", "auth/token/create-orphan", "identity/entity", "identity/group",
 		"sys/storage/raft/snapshot"}
 	for _, what := range []string{"sys/policies/acl/", "sys/policy/", "sys/auth/", "sys/mounts/", "sys/audit/",
-		"sys/raw/", "auth/token/create/", "auth/token/roles/", "identity/entity/id/", "identity/entity/name/", "identity/group/id/"} {
+		"sys/raw/", "auth/token/create/", "auth/token/roles/", "identity/entity/id/", "identity/entity/name/",
+		"identity/group/id/"} {
 		out = append(out, what+rand.Text())
 	}
 	for _, role := range e.auth.roles() {

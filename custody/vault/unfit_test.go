@@ -69,7 +69,8 @@ func TestTokenThatMayMore(t *testing.T) {
 	check.Must(t, err)
 	login := "auth/" + role.mount + "/role/"
 	for _, path := range []string{"", "sys/policy/*", "sys/audit/*", "sys/raw/*", "auth/token/create/*",
-		"auth/token/roles/*", "identity/entity", "identity/entity/id/*", "identity/group/id/*", login + "+/secret-id", login + "another/secret-id",
+		"auth/token/roles/*", "identity/entity", "identity/entity/id/*", "identity/group/id/*", login + "+/secret-id",
+		login + "another/secret-id",
 		login + "signer", role.mount + "/keys/+/rotate"} {
 		policy := signPolicy(role.mount, "k") + `path "auth/token/renew-self" { capabilities = ["update"] }`
 		want := look.Holds

@@ -17,7 +17,8 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// TestAnswered: an API's answer proves that the post was made, and nothing less, if a pinned key signed it for this host.
+// TestAnswered: an API's answer proves that the post was made, and nothing less, if a pinned key signed it for this
+// host.
 func TestAnswered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)

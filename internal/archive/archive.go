@@ -252,25 +252,6 @@ func (t *Trust) verify(ctx context.Context, r ledger.Record, s *sessions) (v Ver
 	return v, nil
 }
 
-const answerCheck = "key of the API's answer"
-
-func (t *Trust) checkAnswer(r ledger.Record) error {
-	id, host := r.Answer.KeyID, strings.TrimSuffix(r.Host, ":443")
-	key := cmp.Or(string(t.AnswerKeys[host][id]), string(t.AnswerKeys[""][id]))
-	if key == "" || key != string(r.Answer.PublicKey) {
-		return refusal.New("record_mismatch", "the key of the API's answer, %.80q, is not one of --api-keys for %.80s", id, host)
-	}
-	return nil
-}
-
-// Word says whose word the outcome of a verified record is.
-func (v Verdict) Word(r ledger.Record) string {
-	if r.Answer != nil && !slices.ContainsFunc(v.Checks, func(k ledger.Check) bool { return k.Name == answerCheck && k.OK }) {
-		return "signed by the key " + r.Answer.KeyID + "; --api-keys would show whether that is the API's"
-	}
-	return r.Word()
-}
-
 // interactions returns the post's own receipt, or nil.
 func (s *sessions) interactions(ctx context.Context, t *Trust, r ledger.Record, v *Verdict) (*madePost, error) {
 	if s.from == nil {

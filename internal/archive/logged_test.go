@@ -189,8 +189,9 @@ func TestAgainstLog(t *testing.T) {
 		result   archive.CompleteResult
 		missing  int
 	}{
-		"untouched":    {func(*edit) {}, nil, nil, 7, archive.CompleteNoneMissing, 0},
-		"a post taken": {func(e *edit) { e.records = slices.Delete(e.records, 2, 3) }, nil, nil, 6, archive.CompleteMissing, 1},
+		"untouched": {func(*edit) {}, nil, nil, 7, archive.CompleteNoneMissing, 0},
+		"a post taken": {func(e *edit) { e.records = slices.Delete(e.records, 2, 3) }, nil, nil, 6, archive.CompleteMissing,
+			1},
 		"the first taken": {func(e *edit) { e.records = e.records[1:] }, nil, nil, 6,
 			archive.CompleteNoneMissing, 0}, // the period that is named begins after it
 		"a host changed": {func(e *edit) { e.change(t, 2, func(r *ledger.Record) { r.Host = "other.example:443" }) },
@@ -280,8 +281,8 @@ func TestWhoseLog(t *testing.T) {
 	if j, _ := compare(t, e.lines(), nil, nil, time.Time{}, time.Time{}); j.Untampered.RefusedCount != 1 {
 		t.Errorf("another record without a policy: %+v", j.Untampered)
 	}
-	other, err := translog.NewKey("log.example/test", ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, 32)).Public().(ed25519.
-		PublicKey), nil)
+	public := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, 32)).Public().(ed25519.PublicKey)
+	other, err := translog.NewKey("log.example/test", public, nil)
 	must(t, err)
 	j, _ = compare(t, w.edit(w.play(10)).lines(), translog.Unwitnessed(other), nil, time.Time{}, time.Time{})
 	if r := said(j.Untampered.Refused); len(r) != 1 || !strings.Contains(r[0], "log_unwitnessed") {
@@ -319,7 +320,8 @@ func TestForkedLog(t *testing.T) {
 	// The other way round: what the verifier has seen of the log earlier.
 	j := archive.NewLogJudge(w.options.Policy)
 	must(t, j.Seen("kept", early))
-	if _, err := j.Against(t.Context(), serve(t, honest), time.Time{}, time.Time{}); err != nil || j.Untampered.RefusedCount > 0 {
+	_, err = j.Against(t.Context(), serve(t, honest), time.Time{}, time.Time{})
+	if err != nil || j.Untampered.RefusedCount > 0 {
 		t.Errorf("%+v, %v", j.Untampered, err)
 	}
 }
@@ -384,7 +386,9 @@ func TestMalformedProofs(t *testing.T) {
 		"before the record": func(p []string) []string { return []string{p[1], p[0], p[2]} },
 		"empty":             func(p []string) []string { return []string{p[0], `{"intentProof":""}` + "\n", p[2]} },
 		"no text":           func(p []string) []string { return []string{p[0], `{"intentProof":{}}` + "\n", p[2]} },
-		"cut off":           func(p []string) []string { return []string{p[0], strings.Replace(p[1], `\nindex `, "", 1), p[2]} },
+		"cut off": func(p []string) []string {
+			return []string{p[0], strings.Replace(p[1], `\nindex `, "", 1), p[2]}
+		},
 		"too long": func(p []string) []string {
 			return []string{p[0], strings.TrimSuffix(p[1], "\"}\n") + strings.Repeat("x", translog.MaxProof) + "\"}\n", p[2]}
 		},
@@ -449,7 +453,8 @@ func TestWitnessedRecords(t *testing.T) {
 	if j.Witnessed.Posts != 2 || !slices.Equal(j.Witnessed.By, want) {
 		t.Errorf("%+v", j.Witnessed)
 	}
-	if c := j.Complete; c.Result != archive.CompleteNoneMissing || len(c.Witnesses) != 1 || !c.Witnesses[0].Time.Equal(at) {
+	if c := j.Complete; c.Result != archive.CompleteNoneMissing || len(c.Witnesses) != 1 ||
+		!c.Witnesses[0].Time.Equal(at) {
 		t.Errorf("%+v", c)
 	}
 	// The log's own key alone does not satisfy that policy, and an entry that is later than its witness is a lie.
@@ -462,7 +467,8 @@ func TestWitnessedRecords(t *testing.T) {
 	w.play(10)
 	must(t, w.store.PutCheckpoints(t.Context(), ledger.Checkpoints{Accepted: signed(t, w.store)}))
 	j, _ = compare(t, w.edit(records).lines(), p, nil, time.Time{}, time.Time{})
-	if r := said(j.Untampered.Refused); len(r) != 2 || !strings.Contains(r[0], "log_unwitnessed") || len(j.Witnessed.By) > 0 {
+	if r := said(j.Untampered.Refused); len(r) != 2 || !strings.Contains(r[0], "log_unwitnessed") ||
+		len(j.Witnessed.By) > 0 {
 		t.Errorf("%q, %+v", r, j.Witnessed)
 	}
 }

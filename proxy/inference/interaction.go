@@ -15,9 +15,8 @@ const (
 	OutcomeFailed     Outcome = "failed"     // the provider could not answer, or not to the end
 	OutcomeUnfinished Outcome = "unfinished" // the provider goes on after its answer
 	OutcomeCut        Outcome = "cut"        // the answer broke off
-	// The client left before the end. The observer's caller sets it.
-	OutcomeLeft   Outcome = "left"
-	OutcomeUnread Outcome = "not_measured"
+	OutcomeLeft       Outcome = "left"       // the client left before the end; the observer's caller sets it
+	OutcomeUnread     Outcome = "not_measured"
 )
 
 // Reasons why an answer was not followed to its end.

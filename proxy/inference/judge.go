@@ -122,8 +122,7 @@ func (r *reading) spell(o jsonread.Object) error {
 	for i, m := range o {
 		name := members.CamelCase(m.Name)
 		if seen[name] {
-			return refusal.New("message_ambiguous", "the request to the model has the member %.60q twice, in two spellings",
-				name)
+			return refusal.New("message_ambiguous", "the request has the member %.60q twice, in two spellings", name)
 		}
 		o[i].Name, seen[name] = name, true
 	}

@@ -31,7 +31,7 @@ func LogAudit() *cobra.Command {
 		Args:  cli.ExactArgs(1, "the URL of a transparency log, or a folder with its files"),
 		Example: `  mediator log audit https://log.example.com/prod --policy log-policy.txt
   mediator log audit https://log.example.com/prod --policy log-policy.txt --records march.jsonl.gz --seen checkpoint`,
-		Long: `Reads every entry of a log from public data, and names what is wrong: entries that are backdated, twice there or
+		Long: `Reads every entry of a log from public data, and names what is wrong: entries that are backdated, repeated or
 later than their witnesses, posts without an end or a beginning, hours in which the log did not run. It also names
 sessions that have no end yet. With --records it names the posts that only the log or only the export has, or that
 differ; mediator verify verifies the records themselves. With --seen, a checkpoint that somebody kept, it names a fork:

@@ -6,7 +6,6 @@
 //	endpoint.go      the endpoint for other processes and operators, and the users that it admits
 //	descriptor.go    descriptors that come with requests
 //	listener.go      bounds on the connections of strangers
-//	bodies.go        bounds on the requests of one caller
 //	tls.go           the TLS certificate of a listener
 //	exchange.go      a pod's TLS certificate for its token
 //	roles.go         its signing roles, and what the key registry reads about them

@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/internal/identity"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/share"
 	"github.com/actionproof/mediator/internal/wire"
 )
 
@@ -71,7 +72,7 @@ func (p *Process) admitting(e config.Endpoint, next http.Handler) http.Handler {
 	if e.Unix != "" {
 		return next
 	}
-	log, bodies := flood.Logger(p.Log), newBodies()
+	log, bodies := flood.Logger(p.Log), share.NewBodies()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller, err := p.Identity.Peer(r.TLS)
 		if err == nil && !e.Admits(caller) {
@@ -87,8 +88,8 @@ func (p *Process) admitting(e config.Endpoint, next http.Handler) http.Handler {
 			problem.Write(w, err)
 			return
 		}
-		body := bodies.of(string(caller), r)
-		defer body.end()
+		body := bodies.Of(string(caller), r)
+		defer body.End()
 		r = r.WithContext(wire.WithCaller(r.Context(), wire.Caller{ID: string(caller), Runtime: caller.Path()}))
 		r.Body = body
 		next.ServeHTTP(w, r)

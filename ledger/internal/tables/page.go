@@ -11,8 +11,8 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// pageRows and pageBytes bound what is read at once, and so the records in memory and how long a list holds a version of
-// the data. In a hostile copy of a file all rows can share one text that is nearly as long as the file.
+// pageRows and pageBytes bound what is read at once, and so the records in memory and how long a list holds a version
+// of the data. In a hostile copy of a file all rows can share one text that is nearly as long as the file.
 const pageRows, pageBytes = 256, 16 << 20
 
 // errFull ends a page before its last row.

@@ -2,7 +2,7 @@ package members
 
 import "strings"
 
-// CamelCase returns the other spelling of a name in snake_case that Google's parsers take. Other names stay as they are.
+// CamelCase returns the other spelling of a name in snake_case that Google's parsers take. Other names stay the same.
 func CamelCase(name string) string {
 	head, rest, found := strings.Cut(name, "_")
 	if !found {

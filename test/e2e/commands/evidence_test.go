@@ -162,7 +162,7 @@ func writeLedger(t *testing.T, k *gatetest.Kit, path string) {
 	check.Must(t, l.Add(t.Context(), read))
 }
 
-// writeLogged writes a ledger with a transparency log, that log's files, its checkpoint of a post before, and its policy.
+// writeLogged writes a ledger with a transparency log, that log's files, an earlier checkpoint, and its policy.
 func writeLogged(t *testing.T, k *gatetest.Kit, dir string) {
 	t.Helper()
 	l, err := sqlite.Open(t.Context(), dir+"/logged.db", sqlite.Options{Now: k.Clock.Now, Logged: func() {}})

@@ -1,4 +1,4 @@
-package daemon
+package share
 
 import (
 	"context"
@@ -13,15 +13,17 @@ import (
 // hundreds come slowly, and each takes memory. maxCallers bounds the callers that are known.
 const maxBodies, maxCallers = 64, 4096
 
-type bodies struct {
+// Bodies lets the bodies of each caller's requests be read a few at once. It is safe for concurrent use.
+type Bodies struct {
 	mu    sync.Mutex // guards turns
 	turns *lru.Cache[string, chan struct{}]
 }
 
-func newBodies() *bodies { return &bodies{turns: lru.New[string, chan struct{}](maxCallers)} }
+// NewBodies returns one that knows no caller yet.
+func NewBodies() *Bodies { return &Bodies{turns: lru.New[string, chan struct{}](maxCallers)} }
 
-// of returns the body of a caller's request, which waits for its turn. Close it when the request ends.
-func (b *bodies) of(caller string, r *http.Request) *body {
+// Of returns the body of a caller's request, which waits for its turn. Call [Body.End] when the request ends.
+func (b *Bodies) Of(caller string, r *http.Request) *Body {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	turns, known := b.turns.Get(caller)
@@ -29,17 +31,18 @@ func (b *bodies) of(caller string, r *http.Request) *body {
 		turns = make(chan struct{}, maxBodies)
 		b.turns.Put(caller, turns)
 	}
-	return &body{ReadCloser: r.Body, ctx: r.Context(), turns: turns}
+	return &Body{ReadCloser: r.Body, ctx: r.Context(), turns: turns}
 }
 
-type body struct {
+// Body is the body of one request.
+type Body struct {
 	io.ReadCloser
 	ctx         context.Context //nolint:containedctx // of the request
 	turns       chan struct{}
 	begun, over bool
 }
 
-func (b *body) Read(p []byte) (int, error) {
+func (b *Body) Read(p []byte) (int, error) {
 	if !b.begun {
 		select {
 		case b.turns <- struct{}{}:
@@ -50,17 +53,18 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
-		b.end()
+		b.End()
 	}
 	return n, err
 }
 
-func (b *body) Close() error {
-	b.end()
+func (b *Body) Close() error {
+	b.End()
 	return b.ReadCloser.Close()
 }
 
-func (b *body) end() {
+// End gives the turn back.
+func (b *Body) End() {
 	if b.begun && !b.over {
 		b.over = true
 		<-b.turns

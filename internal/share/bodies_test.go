@@ -1,4 +1,4 @@
-package daemon
+package share
 
 import (
 	"io"
@@ -12,7 +12,7 @@ import (
 // TestBodiesOfOneCaller lets many bodies of one caller come slowly: most wait, and those of others do not.
 func TestBodiesOfOneCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBodies()
+		b := NewBodies()
 		var ends []*io.PipeWriter
 		reading, done := 0, make(chan error)
 		send := func(caller string) {
@@ -20,7 +20,7 @@ func TestBodiesOfOneCaller(t *testing.T) {
 			ends = append(ends, w)
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/", countedReads{r, &reading})
 			check.Must(t, err)
-			body := b.of(caller, req)
+			body := b.Of(caller, req)
 			go func() {
 				_, err := io.ReadAll(body)
 				done <- err

@@ -1,4 +1,5 @@
-package proxy
+// Package failure writes refusals in the forms of the model APIs' own errors, which their SDKs read.
+package failure
 
 import (
 	"net/http"
@@ -8,10 +9,10 @@ import (
 	"github.com/actionproof/mediator/proxy/inference"
 )
 
-// refuse answers in the form of the API's own errors. The members of a problem document stand beside it.
-func (m *modelCall) refuse(w http.ResponseWriter, d problem.Details, err error) {
+// Write answers in the form of the API's errors. The members of a problem document stand beside it.
+func Write(w http.ResponseWriter, api inference.Dialect, d problem.Details) {
 	failed := failure{Message: d.Detail, Code: d.Code}
-	switch m.api {
+	switch api {
 	case inference.AnthropicMessages:
 		d.Type, failed.Type = "error", anthropicTypes[d.Status]
 		if d.Code == "model_state_unseen" && strings.Contains(d.Detail, `"thread"`) {
@@ -32,9 +33,6 @@ func (m *modelCall) refuse(w http.ResponseWriter, d problem.Details, err error) 
 			problem.Details
 			Error string `json:"error"`
 		}{d, d.Detail})
-		return
-	case "":
-		m.plain.refuse(w, d, err)
 		return
 	default:
 		failed.Type = "invalid_request_error"
