@@ -13,6 +13,7 @@ import (
 	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/translog/leaf"
 )
 
 const (
@@ -267,7 +268,7 @@ func (l *Log) Wait(ctx context.Context, id string) error {
 		case err != nil && ctx.Err() == nil:
 			return err
 		case err == nil && f.Index >= 0 && f.Index < accepted.Size:
-			return nil
+			return l.holds(ctx, accepted, f)
 		}
 		signal(l.hurried)
 		select {
@@ -276,6 +277,23 @@ func (l *Log) Wait(ctx context.Context, id string) error {
 			return refusal.New("log_unwitnessed", "no witnessed checkpoint of the log holds the %s yet", id)
 		}
 	}
+}
+
+// holds refuses a leaf that the checkpoint's tree does not have: its number is only the ledger's word.
+func (l *Log) holds(ctx context.Context, c ledger.Checkpoint, f ledger.Leaf) error {
+	tree, err := treeIn(c)
+	if err != nil {
+		return err
+	}
+	found, err := hashes(ctx, l.store, tree).ReadHashes([]int64{tlog.StoredHashIndex(0, f.Index)})
+	if err != nil {
+		return damaged(err)
+	}
+	entry, err := leaf.Parse([]byte(f.Entry))
+	if err != nil || !entry.Is(f.ID) || found[0] != tlog.RecordHash([]byte(f.Entry)) {
+		return contradicted("does not hold the %s at the number %d, which the ledger has for it", f.ID, f.Index)
+	}
+	return nil
 }
 
 // Check says whether [Log.Wait] would succeed: whether the last heartbeat is in a checkpoint that the policy accepts.

@@ -248,6 +248,25 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestFalseNumber: the number of a leaf in the ledger does not show that the log holds it.
+func TestFalseNumber(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	store := open(t, path)
+	log := start(t, store, policy(t, "quorum none"))
+	add(t, store, 0, 3)
+	check.Must(t, log.Publish(t.Context()), log.Wait(t.Context(), intent(1)))
+	add(t, store, 3, 1)
+	db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)")
+	check.Must(t, err)
+	defer db.Close()
+	for _, entry := range []string{"entry", "(SELECT entry FROM leaves WHERE id = '" + intent(1) + "')"} {
+		_, err = db.Exec(`UPDATE leaves SET number = NULL WHERE number = 1;
+			UPDATE leaves SET number = 1, entry = ` + entry + ` WHERE id = '` + intent(3) + `'`)
+		check.Must(t, err)
+		check.WantCode(t, log.Wait(t.Context(), intent(3)), "log_contradicted")
+	}
+}
+
 // TestUpdate writes the golden files, if -update asks for it.
 func TestUpdate(t *testing.T) {
 	if !*update {

@@ -119,6 +119,12 @@ func (o Opening) Leaf(name string) ledger.Leaf {
 // ID returns the id of the entry of this kind for a post or session.
 func ID(kind Kind, name string) string { return string(kind) + " " + name }
 
+// Is reports whether the entry is the one with this id.
+func (e Entry) Is(id string) bool {
+	kind, name, _ := strings.Cut(id, " ")
+	return string(e.Kind) == kind && (e.Of == "" || e.Of == hash([]byte(name)))
+}
+
 // Encode returns the canonical form. It is written by hand because every post needs two.
 func (e Entry) Encode() []byte { return e.appendTo(make([]byte, 0, 256)) }
 
