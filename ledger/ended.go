@@ -18,7 +18,7 @@ type Ended struct {
 	calls     []Summary     // oldest first; the slices that Next returns share it
 	first     int           // the number of calls[0]
 	size      int           // of calls, in bytes
-	more      chan struct{} // closed with the next call; nil if nobody waits
+	more      chan struct{} // closed with the next call; nil if no follower waits
 }
 
 // Summary is the record of a call without its evidence, as JSON and as the fields that select it.

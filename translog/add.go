@@ -89,7 +89,7 @@ func (l *Log) storeWaiting(ctx context.Context) error {
 	return nil
 }
 
-// Close stores what [Log.Add] was given last, and signs a checkpoint with it. Run must have ended.
+// Close stores the leaves that [Log.Add] still holds, and signs a checkpoint with them. Run must have ended.
 func (l *Log) Close(ctx context.Context) error {
 	for waits := true; waits; {
 		if err := l.storeWaiting(ctx); err != nil {

@@ -66,7 +66,7 @@ func (l *Log) cosign(ctx context.Context, size int64, lines string) error {
 		if c.Size != size {
 			continue
 		}
-		if !strings.Contains(c.text, lines) { // a witness is asked again if the store fails
+		if !strings.Contains(c.text, lines) { // the witness answers again after the store failed
 			c.text += lines
 		}
 		_, n, err := opened(c.text, l.o.Policy)

@@ -61,7 +61,7 @@ func (v Verified) name() string {
 	return fmt.Sprintf("the %s of %.64s", v.Opening.Entry.Kind, cmp.Or(d.Post, d.Session, "no post"))
 }
 
-// continues finds where the log is not a continuation of what is known.
+// continues finds known states that the log does not continue.
 func (a *audit) continues(ctx context.Context, read tlog.HashReader, tree tlog.Tree) error {
 	for _, size := range slices.Sorted(maps.Keys(a.o.Known.states)) {
 		s := a.o.Known.states[size]

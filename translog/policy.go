@@ -120,7 +120,7 @@ func (p *Policy) Origin() string { return p.origin }
 // Witnessed reports whether the log's own signature is not enough.
 func (p *Policy) Witnessed() bool { return p.quorum }
 
-// URLs are those of the witnesses that have one.
+// URLs returns the witnesses' URLs; some have none.
 func (p *Policy) URLs() (all []string) {
 	for _, m := range p.witnesses {
 		if m.url != "" {

@@ -11,7 +11,7 @@ import (
 // maxBegun bounds the beginnings that an audit remembers: 1 GiB.
 const maxBegun = 1 << 26
 
-// beginning is that of a post or session. Its id is a part of Entry.Of, to need little memory.
+// beginning is an intent or an opened session. Its id is a part of Entry.Of, to need little memory.
 type beginning struct {
 	id    uint64
 	index int64

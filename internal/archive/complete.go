@@ -17,7 +17,7 @@ import (
 	"github.com/actionproof/mediator/translog/leaf"
 )
 
-// CompleteResult says whether records are all posts that a log holds.
+// CompleteResult is the answer to: do the records include every post in the log?
 type CompleteResult string
 
 const (

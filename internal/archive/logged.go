@@ -48,7 +48,7 @@ type LogResult string
 
 const (
 	LogHeld     LogResult = "held"      // the log that the policy names holds exactly this record
-	LogMatches  LogResult = "matches"   // its proofs fit, but without a policy nobody vouches for their log
+	LogMatches  LogResult = "matches"   // its proofs match, but without a policy the log is unknown
 	LogNotKnown LogResult = "not_known" // a proof is missing
 	LogRefused  LogResult = "refused"   // the log holds another record, or a proof is wrong
 )
@@ -60,8 +60,7 @@ type Doubt struct {
 	Detail string `json:"detail"`
 }
 
-// Untampered says how many records of posts that went out are exactly the ones that the log holds. The log has no
-// refused posts.
+// Untampered counts the records of sent posts that equal the log's entries. The log has no refused posts.
 type Untampered struct {
 	Log           string  `json:"log,omitempty"` // its origin, once a policy has vouched for it
 	Posts         int     `json:"posts"`
@@ -73,7 +72,7 @@ type Untampered struct {
 	NotKnownCount int     `json:"notKnownCount"`
 }
 
-// Witnessed says who saw the held records in the log.
+// Witnessed lists the witnesses that saw the records in the log.
 type Witnessed struct {
 	Posts int           `json:"posts"` // that a witness saw; the others are the operator's word
 	By    []WitnessedBy `json:"by"`
@@ -94,7 +93,7 @@ type LogJudge struct {
 	Witnessed  Witnessed
 	Complete   Complete // not known before [LogJudge.Against]
 
-	policy *translog.Policy // nil if nobody says whose log it is
+	policy *translog.Policy // nil if the verifier gave none
 	known  translog.Known
 	posts  map[[sha256.Size]byte]*loggedPost // by [leaf.Entry.Of]
 }
@@ -213,7 +212,7 @@ func (j *LogJudge) verify(r ledger.Record, p Proofs, post *loggedPost) (seen []t
 // times what a post takes: an older post was entered later, so as if it had been made then.
 const maxLogged = 2 * time.Hour
 
-// proof verifies one proof of a record. at is the record's own time of what was logged.
+// proof verifies one proof of a record. The record says that the logged event was at the time at.
 func (j *LogJudge) proof(r ledger.Record, kind leaf.Kind, text string, at time.Time) (v translog.Verified, err error) {
 	verify := translog.Unverified
 	if j.policy != nil {

@@ -30,7 +30,7 @@ func (f *logFlags) add(c *cobra.Command) {
 		"the transparency log, a URL or a folder: whether it holds posts that are missing here; needs --log-policy")
 	cli.Check(c, func(*cobra.Command) error {
 		if f.log != "" && f.policy == "" {
-			return cli.Usagef("--log needs --log-policy: without it nobody says whose log that is")
+			return cli.Usagef("--log needs --log-policy, which has the log's key")
 		}
 		return nil
 	})
@@ -145,7 +145,7 @@ func (l logged) untampered() string {
 		}
 		return text
 	case u.Matching > 0:
-		return fmt.Sprintf("not known: %d of %d records match proofs of a log, but nobody vouches for it: give --log-policy",
+		return fmt.Sprintf("not known: %d of %d records match proofs of an unknown log: give --log-policy",
 			u.Matching, u.Posts)
 	case u.Posts == 0:
 		return "nothing to compare: no record says that its post went out"
@@ -187,7 +187,7 @@ func (l logged) complete() string {
 	return "not known: " + cmp.Or(c.Why, "give --log and --log-policy")
 }
 
-// seenBy says whose word a log is.
+// seenBy names the witnesses of a log, or its operator.
 func seenBy(witnesses []translog.Cosignature) string {
 	if len(witnesses) == 0 {
 		return "by " + operatorsWord

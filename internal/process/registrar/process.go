@@ -5,7 +5,7 @@
 //	cluster.go    the cluster's pods, and the published CA
 //	certificates.go  the certificates that pods, and the registrar itself, get
 //	tokens.go     certificates for pods' tokens
-//	refusals.go   log, metric and Events of what is refused
+//	refusals.go   log, metric and Events of refusals
 //	trial.go      root keys and rules of a trial
 //	shared.go     the state of replicas, in PostgreSQL
 //	sealed.go     what of it a replica believes

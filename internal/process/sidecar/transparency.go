@@ -117,7 +117,7 @@ func (p *sidecar) beginTransparency(ctx context.Context, group *errgroup.Group) 
 	return t.register(p.Metrics)
 }
 
-// logged tells the log that the ledger has stored leaves. Until the log runs, nobody is told: it then looks itself.
+// logged wakes the log after the ledger has stored leaves. When the log starts, it finds earlier ones by itself.
 func (t *transparency) logged() {
 	if log := t.running.Load(); log != nil {
 		log.Wake()
@@ -225,7 +225,7 @@ func (t *transparency) wait(ctx context.Context, post string) error {
 	return t.running.Load().Wait(ctx, leaf.ID(leaf.Intent, post))
 }
 
-// ready says whether a post would get its witnessed checkpoint, if it needs one.
+// ready fails if posts need a witnessed checkpoint and would not get one.
 func (t *transparency) ready(ctx context.Context) error {
 	if t == nil || !t.c.RequireWitness {
 		return nil
