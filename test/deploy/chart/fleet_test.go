@@ -209,7 +209,7 @@ func (f *fleet) check() {
 	f.t.Helper()
 	f.patch(`{"spec":{"replicas":0}}`)
 	f.wait("all pods are gone", func() (bool, string) { n := len(f.live()); return n == 0, fmt.Sprint(n, " live") })
-	got, posted, drained, slow := f.take(), 0, 0, 0
+	got, posted, drained, slow, waits := f.take(), 0, 0, 0, 0
 	for _, pod := range f.pods {
 		for _, m := range said.FindAllStringSubmatch(f.Logs(pod, "agent"), -1) {
 			var comment struct{ Body string }
@@ -223,6 +223,8 @@ func (f *fleet) check() {
 				drained++
 			case m[1] == "refused" && strings.Contains(m[2], "custody_unavailable"):
 				slow++
+			case m[1] == "refused" && strings.Contains(m[2], "process_unavailable"):
+				waits++ // for the next event, or a post, which is refused below
 			case strings.Contains(m[2], "no_event"): // it waits for its first one
 			default:
 				f.t.Errorf("%s: %s", pod.Name, m[0])
@@ -232,8 +234,8 @@ func (f *fleet) check() {
 	if got != posted {
 		f.t.Errorf("the API got %d posts, and the agents know of %d", got, posted)
 	}
-	f.t.Logf("%d pods made %d posts; for another try, drained sidecars refused %d, and those for which Vault was slow %d",
-		len(f.pods), posted, drained, slow)
+	f.t.Logf("%d pods made %d posts; for another try, drained sidecars refused %d, those for which Vault was slow %d; "+
+		"%d waits for an event broke off", len(f.pods), posted, drained, slow, waits)
 	var refused []struct{ ID, Reason string }
 	list := f.enter("mediator posts list --state refused --flow post --json --ledger local-dsn")
 	check.Must(f.t, json.Unmarshal([]byte(list), &refused))
