@@ -129,15 +129,14 @@ func Records(ctx context.Context, at string, s Selection) iter.Seq2[ledger.Recor
 	}
 }
 
-// EndedCall is a call that has ended, without its evidence, or says how many the sidecar could not tell because the
-// client is too slow.
+// EndedCall holds an ended call without its evidence, or the number of calls that a slow client has missed.
 type EndedCall struct {
 	Call   *ledger.Record `json:"call,omitempty"`
 	Missed int            `json:"missed,omitempty"`
 }
 
-// Ended has the sidecar at an endpoint tell the selected calls as they end. It calls begun once the sidecar does so,
-// and then each with what it tells, until one of them fails or ctx ends.
+// Ended reads the selected calls from the sidecar at an endpoint as they end. It calls begun once the sidecar has
+// started to send, and then each for every answer, until one of the two fails or ctx ends.
 func Ended(ctx context.Context, at string, s Selection, begun func() error, each func(EndedCall) error) error {
 	s, err := s.Followed()
 	if err != nil {

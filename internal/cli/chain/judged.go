@@ -32,7 +32,7 @@ type judgedPost struct {
 	LogDetail string            `json:"logDetail,omitempty"`
 }
 
-// judgedFile has four results that stand for themselves: authentic, untampered, witnessed and complete.
+// judgedFile has four separate results: authentic, untampered, witnessed and complete.
 type judgedFile struct {
 	Authentic authentic `json:"authentic"`
 	logged

@@ -94,5 +94,5 @@ func give(file, dir string) error {
 	if !ok {
 		return nil
 	}
-	return os.Chown(file, int(owner.Uid), int(owner.Gid))
+	return os.Lchown(file, int(owner.Uid), int(owner.Gid)) // the owner could put a link there meanwhile
 }
