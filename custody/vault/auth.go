@@ -18,7 +18,7 @@ import (
 type Auth interface {
 	// login returns a secret with the token in Auth. c has no token.
 	login(ctx context.Context, c *api.Client) (*api.Secret, error)
-	// roles are the paths of the roles in its auth method that are known.
+	// roles are the paths of the known roles in its auth method, and of what makes a login with them.
 	roles() []string
 }
 
@@ -42,7 +42,12 @@ type AppRole struct {
 
 type pair struct{ roleID, secretID string }
 
-func (a *AppRole) roles() []string { return rolesAt(cmp.Or(a.Mount, "approle"), a.Roles) }
+func (a *AppRole) roles() (paths []string) {
+	for _, role := range rolesAt(cmp.Or(a.Mount, "approle"), a.Roles) {
+		paths = append(paths, role, role+"/secret-id", role+"/custom-secret-id")
+	}
+	return paths
+}
 
 // rolesAt returns the paths of the roles, and of one that only a wildcard policy allows.
 func rolesAt(mount string, names []string) (paths []string) {
@@ -145,7 +150,7 @@ func (k *Kubernetes) login(ctx context.Context, c *api.Client) (*api.Secret, err
 type TokenFile struct{ Path string }
 
 func (t *TokenFile) roles() []string {
-	return append(rolesAt("approle", nil), rolesAt("kubernetes", nil)...)
+	return append(new(AppRole).roles(), new(Kubernetes).roles()...)
 }
 
 func (t *TokenFile) login(context.Context, *api.Client) (*api.Secret, error) {

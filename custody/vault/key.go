@@ -69,7 +69,10 @@ func (k *Key) Open(ctx context.Context) error {
 const stale = 5 * time.Second
 
 // An unused key is read every idle × Refresh. Each reading is two lines in Vault's audit log.
-const idle = 20
+const idle = 5
+
+// patience bounds the time that a signature waits for a reading while Vault does not answer.
+const patience = 500 * time.Millisecond
 
 // watch reads the key periodically, and more often while readings fail.
 func (k *Key) watch(ctx context.Context) {
@@ -99,14 +102,14 @@ func (k *Key) watch(ctx context.Context) {
 }
 
 // used reads the key for a signature: in the background if the last reading is older than Refresh, first if it is
-// older than stale. While Vault does not answer, a signature waits at most Refresh.
+// older than stale.
 func (k *Key) used(ctx context.Context) {
 	o := k.session.server.o
 	switch age := k.age(); {
 	case age > stale || age < -stale:
 		if k.lately() != nil {
 			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, o.Refresh)
+			ctx, cancel = context.WithTimeout(ctx, patience)
 			defer cancel()
 		}
 		_ = k.within(ctx, stale)

@@ -134,9 +134,7 @@ func (e *session) forbidden(keys []string) []string {
 		"identity/group/id/"} {
 		out = append(out, what+rand.Text())
 	}
-	for _, role := range e.auth.roles() {
-		out = append(out, role, role+"/secret-id", role+"/custom-secret-id")
-	}
+	out = append(out, e.auth.roles()...)
 	mount := e.server.o.Mount
 	for _, key := range append([]string{rand.Text()}, keys...) {
 		for _, what := range []string{"sign/", "keys/", "export/signing-key/", "backup/"} {

@@ -16,7 +16,9 @@ func (s *Server) PublicKeys(auth Auth) *PublicKeys {
 
 // Open logs in. Call it again after an error.
 func (p *PublicKeys) Open(ctx context.Context) error {
-	if err := p.session.login(ctx, ""); err != nil {
+	within, cancel := context.WithTimeout(ctx, p.session.server.o.Timeout)
+	defer cancel()
+	if err := p.session.login(within, ""); err != nil {
 		return custody.Unavailable(err, "no public keys can be read: %s", why(err))
 	}
 	p.session.reached.Store(true)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/vault/api"
 	"go.uber.org/zap"
+	"golang.org/x/sync/singleflight"
 )
 
 // session keeps one role logged in. It renews the token, and logs in again when it ends.
@@ -23,16 +24,24 @@ type session struct {
 	reached atomic.Bool               // the last request succeeded
 	until   atomic.Pointer[time.Time] // the token's end; nil if it has none
 
-	mu      sync.Mutex // held while logging in, so that all share one login
+	logins singleflight.Group
+
+	mu      sync.Mutex // held while logging in
 	given   bool       // from a login, and to be given back
 	failed  time.Time  // the last login that failed
 	failure error
+	pause   time.Duration      // from then to the next login
 	stop    context.CancelFunc // ends the renewal
 
 	ctx context.Context // of the server
 }
 
-const loginPause = 200 * time.Millisecond
+// loginTimeout bounds a login, for which Vault writes to its storage. It is longer than that of other requests: when a
+// thousand sidecars start at once, each login that is broken off has cost Vault its work, and must begin again.
+const loginTimeout = 30 * time.Second
+
+// The pause after a failed login doubles.
+const minPause, maxPause = 200 * time.Millisecond, 5 * time.Second
 
 func (s *Server) session(name string, auth Auth) *session {
 	e := &session{server: s, auth: auth, name: name, client: s.client(), stop: func() {}, ctx: s.ctx}
@@ -81,7 +90,17 @@ func (e *session) call(ctx context.Context, ask func(context.Context, *api.Clien
 	return err
 }
 
+// login gets another token than old. All callers share one login, which goes on when a caller leaves.
 func (e *session) login(ctx context.Context, old string) error {
+	select {
+	case done := <-e.logins.DoChan("", func() (any, error) { return nil, e.logIn(old) }):
+		return done.Err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (e *session) logIn(old string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := e.ctx.Err(); err != nil {
@@ -90,15 +109,17 @@ func (e *session) login(ctx context.Context, old string) error {
 	if token := e.client.Token(); token != "" && token != old {
 		return nil
 	}
-	if e.failure != nil && e.server.o.Now().Sub(e.failed) < loginPause {
+	if e.failure != nil && e.server.o.Now().Sub(e.failed) < e.pause {
 		return e.failure
 	}
+	ctx, cancel := context.WithTimeout(e.ctx, loginTimeout)
+	defer cancel()
 	secret, err := e.authenticate(ctx, old)
 	if err != nil {
-		e.failed, e.failure = e.server.o.Now(), err
+		e.failed, e.failure, e.pause = e.server.o.Now(), err, min(max(2*e.pause, minPause), maxPause)
 		return err
 	}
-	e.failure = nil
+	e.failure, e.pause = nil, 0
 	e.stop()
 	e.client.SetToken(secret.Auth.ClientToken)
 	e.lease(secret.Auth.LeaseDuration)
@@ -144,8 +165,13 @@ func (e *session) renew(secret *api.Secret) {
 		e.server.o.Log.Error("the token is not renewed", zap.String("for", e.name), zap.Error(err))
 		return
 	}
-	go watcher.Start()
 	e.server.background(func(context.Context) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Duration(secret.Auth.LeaseDuration) * time.Second / 2): // a watcher renews when it starts
+		}
+		go watcher.Start()
 		defer watcher.Stop()
 		for {
 			select {

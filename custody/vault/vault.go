@@ -34,9 +34,9 @@ type Options struct {
 	Address string // https://host:port; http only for a loopback address
 	CAFile  string // PEM certificates of Vault's authority; the system's if empty
 	Mount   string // of the Transit engine; transit if empty
-	// Timeout bounds one request; 2 s if 0.
+	// Timeout bounds one request but a login; 2 s if 0.
 	Timeout time.Duration
-	// Refresh is how often a used key is read; 500 ms if 0. An unused one is read a twentieth as often.
+	// Refresh is how often a used key is read; 2 s if 0. An unused one is read a fifth as often.
 	Refresh time.Duration
 	Log     *zap.Logger
 	Now     func() time.Time
@@ -74,7 +74,7 @@ func NewServer(o Options) (*Server, error) {
 	}
 	o.Mount = cmp.Or(o.Mount, "transit")
 	o.Timeout = cmp.Or(o.Timeout, 2*time.Second)
-	o.Refresh = cmp.Or(o.Refresh, 500*time.Millisecond)
+	o.Refresh = cmp.Or(o.Refresh, 2*time.Second)
 	probes := net.KeepAliveConfig{Enable: true, Idle: o.Timeout, Interval: o.Timeout / 2, Count: 2}
 	s := &Server{o: o, transport: &http.Transport{
 		// No Proxy: requests to Vault ignore the environment's proxy. Dead connections are noticed and replaced.
@@ -92,8 +92,9 @@ func NewServer(o Options) (*Server, error) {
 		}
 	}
 	if s.base, err = api.NewClient(&api.Config{
-		Address: o.Address, HttpClient: &http.Client{Transport: bounded{s.transport}}, Timeout: o.Timeout,
-		MaxRetries: 0, // a post does not wait for retries of a second
+		Address: o.Address, HttpClient: &http.Client{Transport: bounded{s.transport}},
+		Timeout:    loginTimeout, // a context bounds each other request
+		MaxRetries: 0,            // a post does not wait for retries of a second
 	}); err != nil {
 		return nil, fmt.Errorf("vault: %w", err)
 	}
