@@ -2,12 +2,16 @@ package upstream_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
+	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -182,3 +186,60 @@ func TestOverflowingWindow(t *testing.T) {
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+
+// gathering sends what a server writes with its next read, as one segment: here, the end of the handshake with the
+// first frames.
+type gathering struct {
+	net.Conn
+	held []byte
+}
+
+func (g *gathering) Write(p []byte) (int, error) {
+	g.held = append(g.held, p...)
+	return len(p), nil
+}
+
+func (g *gathering) Read(p []byte) (int, error) {
+	if len(g.held) > 0 {
+		_, _ = g.Conn.Write(g.held)
+		g.held = nil
+	}
+	return g.Conn.Read(p)
+}
+
+// An upstream that takes no request on any connection ends the call: net/http would make connections without end.
+func TestConnectionsThatTakeNoRequest(t *testing.T) {
+	up := httptest.NewUnstartedServer(http.NotFoundHandler())
+	up.StartTLS() // for its certificate
+	defer up.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	var made atomic.Int32
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			made.Add(1)
+			go func() {
+				defer c.Close()
+				secure := tls.Server(&gathering{Conn: c}, &tls.Config{Certificates: up.TLS.Certificates,
+					NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12})
+				to := xhttp2.NewFramer(secure, nil)
+				if errors.Join(secure.Handshake(), to.WriteSettings(), to.WriteGoAway(0, xhttp2.ErrCodeNo, nil)) == nil {
+					_, _ = io.Copy(io.Discard, secure)
+				}
+			}()
+		}
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+l.Addr().String(), http.NoBody)
+	must(t, err)
+	_, err = newTestTransport(t, up).RoundTrip(r) //nolint:bodyclose // there is no answer
+	if wantCode(t, err, "upstream_lost"); made.Load() > 20 {
+		t.Errorf("one call made %d connections", made.Load())
+	}
+}

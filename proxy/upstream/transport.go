@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -182,8 +183,17 @@ func (c counted) Close() error {
 	return c.TCPConn.Close()
 }
 
-// callKey is the key of a call's own context. net/http lets a dial outlive its request.
+// callKey is the key of a call in the context of its dials. net/http lets a dial outlive its request.
 type callKey struct{}
+
+type dialling struct {
+	call  context.Context //nolint:containedctx // the call's own
+	dials atomic.Int32
+}
+
+// maxDials bounds the connections that one call makes. net/http makes another without end if an upstream takes no
+// request on a new one, by SETTINGS or GOAWAY of HTTP/2.
+const maxDials = 20
 
 // forCall ends a dial with its call: an agent could otherwise have any number of dials going on, by giving up calls.
 func forCall(dial func(context.Context, string, string) (net.Conn, error)) func(context.Context, string, string) (
@@ -191,8 +201,11 @@ func forCall(dial func(context.Context, string, string) (net.Conn, error)) func(
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		if call, ok := ctx.Value(callKey{}).(context.Context); ok {
-			defer context.AfterFunc(call, cancel)()
+		if d, ok := ctx.Value(callKey{}).(*dialling); ok {
+			if d.dials.Add(1) > maxDials {
+				return nil, refusal.New("upstream_lost", "the upstream took no request on %d new connections", maxDials)
+			}
+			defer context.AfterFunc(d.call, cancel)()
 		}
 		return dial(ctx, network, address)
 	}
@@ -211,7 +224,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !alone(r) {
 		via = t.of(r.Context())
 	}
-	r = r.WithContext(context.WithValue(r.Context(), callKey{}, r.Context()))
+	r = r.WithContext(context.WithValue(r.Context(), callKey{}, &dialling{call: r.Context()}))
 	resp, err := via.RoundTrip(r)
 	if err != nil {
 		return nil, Classify(err)
