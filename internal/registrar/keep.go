@@ -30,6 +30,8 @@ func (r *Registrar) SetRules(ctx context.Context, rules *Rules) error {
 	if err != nil {
 		return err
 	}
+	r.setting.Lock() // otherwise older rules could come into force after newer ones
+	defer r.setting.Unlock()
 	err = r.o.Store.Edit(ctx, func(dir string) error {
 		path := filepath.Join(dir, serialFile)
 		seen, err := ReadNumber(path)
@@ -131,6 +133,9 @@ func (r *Registrar) Renew(ctx context.Context, auditor keyring.RootKey) error {
 		return err
 	}
 	return r.o.Store.Edit(ctx, func(dir string) error {
+		if err := r.newest(dir, rules); err != nil { // newer ones may no longer have a deployment
+			return err
+		}
 		path := filepath.Join(dir, deploymentsFile)
 		raw, err := files.Read(path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -50,6 +50,7 @@ type Options struct {
 // Registrar certifies the keys of processes. It is safe for concurrent use.
 type Registrar struct {
 	o         Options
+	setting   sync.Mutex                // held during SetRules
 	active    atomic.Pointer[active]    // nil until SetRules
 	refresh   sync.Mutex                // held during Refresh
 	delivered atomic.Pointer[delivered] // only Refresh replaces it
@@ -81,6 +82,15 @@ func (r *Registrar) current() (*active, error) {
 		return nil, refuse("rules", "rules_refused", "%w", errNoRules)
 	}
 	return a, a.rules.Check(0, r.o.Now())
+}
+
+// newest refuses rules that are older than others that a replica has seen.
+func (r *Registrar) newest(dir string, rules *Rules) error {
+	seen, err := ReadNumber(filepath.Join(dir, serialFile))
+	if err != nil {
+		return err
+	}
+	return rules.Check(seen, r.o.Now())
 }
 
 // Rules returns the current rules, unless they have expired.
@@ -272,11 +282,7 @@ func (r *Registrar) certifyAll(ctx context.Context, of []*waiting) error {
 		return err
 	}
 	return r.o.Store.Edit(ctx, func(dir string) error {
-		seen, err := ReadNumber(filepath.Join(dir, serialFile))
-		if err == nil {
-			err = a.rules.Check(seen, r.o.Now()) // another replica may have newer rules
-		}
-		if err != nil {
+		if err := r.newest(dir, a.rules); err != nil {
 			return err
 		}
 		registry := r.registry(dir, a.sign)

@@ -255,6 +255,49 @@ func TestReplicaWithOldRules(t *testing.T) {
 	r.use(t, strings.NewReplacer("serial: 7", "serial: 8", "worker", "other").Replace(rules))
 	_, err = late.Register(t.Context(), caller, late.request(t, caller, r.shared))
 	check.WantCode(t, err, "rules_refused")
+	check.WantCode(t, late.Renew(t.Context(), r.auditor), "rules_refused")
+	check.Must(t, r.Renew(t.Context(), r.auditor))
+}
+
+// between does something between an edit and its return.
+type between struct {
+	*registrar.Folder
+	do func()
+}
+
+func (b *between) Edit(ctx context.Context, do func(dir string) error) error {
+	err := b.Folder.Edit(ctx, do)
+	if then := b.do; then != nil {
+		b.do = nil
+		then()
+	}
+	return err
+}
+
+// TestRulesAtOnce: a reload and a changed file may set rules at the same time. The newer ones are in force then.
+func TestRulesAtOnce(t *testing.T) {
+	r := newRig(t)
+	store := &between{Folder: r.store}
+	r.Registrar = registrar.New(registrar.Options{Key: r.registry, Lifetime: 24 * time.Hour, Store: store, Now: r.clock})
+	before, err := r.signed(t, r.auditor, rules)
+	check.Must(t, err)
+	after, err := r.signed(t, r.auditor, strings.Replace(rules, "serial: 7", "serial: 8", 1))
+	check.Must(t, err)
+	set := make(chan error, 1)
+	store.do = func() {
+		go func() { set <- r.SetRules(t.Context(), after) }()
+		select {
+		case err := <-set:
+			set <- err
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+	check.Must(t, r.SetRules(t.Context(), before), <-set)
+	now, err := r.Rules()
+	check.Must(t, err)
+	if now.Serial != 8 {
+		t.Errorf("the rules with the number %d are in force", now.Serial)
+	}
 }
 
 // firstOf is a key of which a process knows only the first version.
