@@ -66,9 +66,8 @@ type EvidenceOptions struct {
 // RecordOptions set where calls are recorded, logged and counted. All but Witnessed are required.
 type RecordOptions struct {
 	Record Record
-	// Witnessed waits until witnesses have seen the intent of the post with this id. A post goes out only after that. Nil
-	// does not wait.
-	Witnessed func(ctx context.Context, post string) error
+	// Witnessed waits until witnesses have seen the post's intent. The post goes out only after that. Nil does not wait.
+	Witnessed func(ctx context.Context, post ledger.Record) error
 	Metrics   *Metrics
 	Log       *zap.Logger
 }

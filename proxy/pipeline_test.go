@@ -311,10 +311,10 @@ func TestUnwitnessed(t *testing.T) {
 		var p *postRig
 		p = newPostRig(t, created, func(o *PipelineOptions, actions []rules.Action) {
 			actions[0].TakesPart = presents
-			o.Witnessed = func(_ context.Context, post string) error {
+			o.Witnessed = func(_ context.Context, post ledger.Record) error {
 				p.record.mu.Lock()
 				defer p.record.mu.Unlock()
-				if state := p.record.posts[post].State; state != ledger.StateForwarding {
+				if state := p.record.posts[post.ID].State; state != ledger.StateForwarding {
 					t.Errorf("the post that waits for witnesses is %q", state)
 				}
 				if len(p.sent) != 0 {

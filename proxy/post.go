@@ -85,7 +85,7 @@ func (t *posting) witnessed(ctx context.Context) error {
 	if t.p.o.Witnessed == nil {
 		return nil
 	}
-	err := t.bounded(ctx, func(t *posting, ctx context.Context) error { return t.p.o.Witnessed(ctx, t.record.ID) })
+	err := t.bounded(ctx, func(t *posting, ctx context.Context) error { return t.p.o.Witnessed(ctx, t.record) })
 	t.step("witness")
 	if err != nil {
 		err = goneMeanwhile(ctx, "witness", err)

@@ -114,6 +114,18 @@ func (l *Log) resume(ctx context.Context) error {
 	return nil
 }
 
+// state reads the tree's head and the checkpoints. It refuses one whose stored size is not its own: an old one could
+// pass for the newest.
+func (l *Log) state(ctx context.Context) (ledger.TreeHead, ledger.Checkpoints, error) {
+	head, stored, err := l.store.TreeHead(ctx)
+	for _, c := range []ledger.Checkpoint{stored.Signed, stored.Accepted} {
+		if err == nil && c.Note != "" {
+			_, err = treeIn(c)
+		}
+	}
+	return head, stored, err
+}
+
 // continues refuses a tree that does not begin with the one of the checkpoint, or a checkpoint that is not the log's.
 func (l *Log) continues(ctx context.Context, head ledger.TreeHead, c ledger.Checkpoint) error {
 	if c.Note == "" {
@@ -123,6 +135,9 @@ func (l *Log) continues(ctx context.Context, head ledger.TreeHead, c ledger.Chec
 	for _, own := range l.own {
 		var was torchwood.Checkpoint
 		if was, _, err = opened(c.Note, own); err == nil {
+			if was.N != c.Size {
+				return contradicted("has a malformed checkpoint")
+			}
 			return l.begins(ctx, head, was.Tree)
 		}
 	}
@@ -225,7 +240,7 @@ func (l *Log) Publish(ctx context.Context) error {
 		}
 		failpoint.Reach("log grown")
 	}
-	head, stored, err := l.store.TreeHead(ctx)
+	head, stored, err := l.state(ctx)
 	if err != nil {
 		return err
 	}
@@ -259,6 +274,29 @@ func (l *Log) current(c ledger.Checkpoint) bool {
 
 // Wait returns when a checkpoint that the policy accepts holds the leaf with this id. Run must run.
 func (l *Log) Wait(ctx context.Context, id string) error {
+	_, err := l.wait(ctx, id)
+	return err
+}
+
+// WaitFor is Wait for a post's intent. It refuses an intent that says something else than the record: until the
+// witnesses see the leaf, who writes the ledger can put another in its place.
+func (l *Log) WaitFor(ctx context.Context, r ledger.Record) error {
+	f, err := l.wait(ctx, leaf.ID(leaf.Intent, r.ID))
+	if err != nil {
+		return err
+	}
+	o, err := leaf.Open([]byte(f.Opening))
+	if err == nil {
+		err = o.CheckRecord(r)
+	}
+	at := time.UnixMilli(o.Entry.Time)
+	if err != nil || string(o.Entry.Encode()) != f.Entry || r.Started.Sub(at) > maxSkew || at.Sub(l.o.Now()) > maxSkew {
+		return contradicted("has another %s than this process stored", f.ID)
+	}
+	return nil
+}
+
+func (l *Log) wait(ctx context.Context, id string) (ledger.Leaf, error) {
 	for {
 		l.mu.Lock()
 		changed, accepted := l.changed, l.accepted
@@ -266,15 +304,15 @@ func (l *Log) Wait(ctx context.Context, id string) error {
 		f, err := l.store.Leaf(ctx, id)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			return err
+			return f, err
 		case err == nil && f.Index >= 0 && f.Index < accepted.Size:
-			return l.holds(ctx, accepted, f)
+			return f, l.holds(ctx, accepted, f)
 		}
 		signal(l.hurried)
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return refusal.New("log_unwitnessed", "no witnessed checkpoint of the log holds the %s yet", id)
+			return f, refusal.New("log_unwitnessed", "no witnessed checkpoint of the log holds the %s yet", id)
 		}
 	}
 }

@@ -302,3 +302,77 @@ func run(t testing.TB, log *translog.Log) {
 	go func() { defer close(ended); log.Run(ctx) }()
 	t.Cleanup(func() { stop(); <-ended })
 }
+
+// TestOtherIntent: who writes the ledger can put another intent in the place of a post's before witnesses see it.
+func TestOtherIntent(t *testing.T) {
+	r := ledger.Record{ID: "post_0", Flow: "post", State: ledger.StateForwarding, Host: "api.example:443",
+		Started: time.Now(), Artifacts: []ledger.Artifact{{Name: "requestProof", Token: "a.b.c"}}}
+	other := r
+	other.Host = "other.example:443"
+	for name, tt := range map[string]struct {
+		put  ledger.Record
+		when time.Time
+		with string // is stored beside the entry, or the entry's own opening
+	}{
+		"the same":             {r, time.Now(), ""},
+		"another record":       {other, time.Now(), ""},
+		"an earlier time":      {r, time.Now().Add(-time.Hour), ""},
+		"a later time":         {r, time.Now().Add(time.Hour), ""},
+		"no opening":           {r, time.Now(), "{}"},
+		"the former's opening": {other, time.Now(), "own"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "ledger.db")
+			store := open(t, path)
+			log := start(t, store, policy(t, "quorum none"))
+			check.Must(t, store.Begin(t.Context(), r))
+			own, err := store.Leaf(t.Context(), intent(0))
+			check.Must(t, err)
+			o, err := leaf.OfIntent(tt.put, tt.when)
+			check.Must(t, err)
+			put := o.Leaf(r.ID)
+			switch tt.with {
+			case "":
+			case "own":
+				put.Opening = own.Opening
+			default:
+				put.Opening = tt.with
+			}
+			db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)")
+			check.Must(t, err)
+			defer db.Close()
+			_, err = db.Exec(`UPDATE leaves SET entry = ?, opening = ? WHERE id = ?`, put.Entry, put.Opening, put.ID)
+			check.Must(t, err, log.Publish(t.Context()), log.Wait(t.Context(), intent(0)))
+			if err = log.WaitFor(t.Context(), r); name == "the same" {
+				check.Must(t, err)
+			} else {
+				check.WantCode(t, err, "log_contradicted")
+			}
+		})
+	}
+}
+
+// TestFalseSize: an old checkpoint does not pass for the newest because the ledger says that it is as large.
+func TestFalseSize(t *testing.T) {
+	for _, of := range []string{"signed", "accepted"} {
+		path := filepath.Join(t.TempDir(), "ledger.db")
+		store := open(t, path)
+		p := policy(t, "quorum none")
+		log := start(t, store, p)
+		add(t, store, 0, 3)
+		check.Must(t, log.Publish(t.Context()))
+		db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)")
+		check.Must(t, err)
+		defer db.Close()
+		add(t, store, 3, 1)
+		_, err = db.Exec(`UPDATE tree SET ` + of + `_size = 4`)
+		check.Must(t, err)
+		before := log.Progress()
+		check.WantCode(t, log.Publish(t.Context()), "log_contradicted")
+		if s := log.Progress(); s.Accepted != before.Accepted || s.Since != before.Since {
+			t.Errorf("%s: the checkpoint %+v is accepted", of, s.Accepted)
+		}
+		_, err = translog.New(t.Context(), store, options(t, p))
+		check.WantCode(t, err, "log_contradicted")
+	}
+}

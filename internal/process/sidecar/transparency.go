@@ -221,8 +221,8 @@ func (t *transparency) publish(ctx context.Context, group *errgroup.Group, log *
 }
 
 // wait returns when the policy accepts a checkpoint with the intent of a post.
-func (t *transparency) wait(ctx context.Context, post string) error {
-	return t.running.Load().Wait(ctx, leaf.ID(leaf.Intent, post))
+func (t *transparency) wait(ctx context.Context, post ledger.Record) error {
+	return t.running.Load().WaitFor(ctx, post)
 }
 
 // ready fails if posts need a witnessed checkpoint and would not get one.
